@@ -3,22 +3,25 @@
 #include "base/clock.h"
 #include <stddef.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum {
     OWN_FILES = 512,
     FILES_MAX = 1 << 20, /* more files would only cost the kernel memory */
-    SLOTS = 1024
+    SLOTS = 1024,
+    WAITING_ALWAYS = 8 /* see pl_crowd_settle */
 };
 
 /* ---- files ---- */
-static int64_t limit_of_files(void)
+int pl_files_limit(void)
 {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) != 0)
         return 1024;
-    return files.rlim_cur < FILES_MAX ? (int64_t)files.rlim_cur : FILES_MAX;
+    return files.rlim_cur < FILES_MAX ? (int)files.rlim_cur : FILES_MAX;
 }
 
 void pl_allow_files(void)
@@ -33,8 +36,8 @@ void pl_allow_files(void)
 
 int pl_files_for_guests(void)
 {
-    int64_t limit = limit_of_files();
-    return (int)(limit - (limit / 2 < OWN_FILES ? limit / 2 : OWN_FILES));
+    const int limit = pl_files_limit();
+    return limit - (limit / 2 < OWN_FILES ? limit / 2 : OWN_FILES);
 }
 
 /* ---- guests ---- */
@@ -85,9 +88,18 @@ static unsigned address_slot_of(const pl_guest *g)
     return (g->address ^ g->address >> 10 ^ g->address >> 20) % SLOTS;
 }
 
+/* Returns whether the next descriptor is one for the process itself. */
+static bool has_few_files(void)
+{
+    const int next = eventfd(0, EFD_CLOEXEC);
+    if (next >= 0)
+        close(next);
+    return next < 0 || next >= pl_files_for_guests();
+}
+
 typedef struct census {
     int open, waiting, of_address[SLOTS];
-    bool few_files; /* an open connection has a descriptor that is not for guests */
+    bool had_few_files; /* a connection has a descriptor that is not for guests */
 } census;
 
 static void count_guests(const pl_crowd *c, census *n)
@@ -100,7 +112,7 @@ static void count_guests(const pl_crowd *c, census *n)
         n->of_address[address_slot_of(g)]++;
         n->open++;
         n->waiting += waits_since(g) > 0;
-        n->few_files |= g->socket >= files;
+        n->had_few_files |= g->socket >= files;
     }
 }
 
@@ -134,7 +146,9 @@ static void cut(const pl_crowd *c, pl_guest *g)
 
 /* If only files are few, one connection per call is closed: each new connection is a
  * call, so their number cannot grow, and files of the process that are closed meanwhile
- * may end the shortage. */
+ * may end the shortage. A connection keeps a high number also after the shortage, which
+ * must not keep out new clients: so some connections may wait until the process really
+ * has too few files. */
 int pl_crowd_settle(pl_crowd *c)
 {
     census n;
@@ -144,7 +158,8 @@ int pl_crowd_settle(pl_crowd *c)
         if (!g->cut && is_late(c, g, now))
             cut(c, g);
     count_guests(c, &n);
-    bool few_files = n.few_files;
+    bool few_files = (n.had_few_files && n.waiting > WAITING_ALWAYS) ||
+                     (n.waiting > 0 && has_few_files());
     int n_cut = 0;
     while ((n.open > c->places || n.waiting > c->waiting || few_files) &&
            (victim = find_victim(c, &n))) {

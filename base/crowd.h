@@ -8,10 +8,10 @@
  *
  *   open      at most `places` connections
  *   waiting   at most `waiting` of them
- *   files     The system gives the lowest free number to a new descriptor. So the
- * number of a new connection's descriptor tells how many files the process has open.
- * The numbers from pl_files_for_guests() on are for the files of the process itself:
- * its store, its logs, its threads.
+ *   files     The system gives the lowest free number to a new descriptor, so this
+ *             number tells how many files the process has open. The numbers from
+ *             pl_files_for_guests() on are for the process itself: its store, its logs,
+ *             its threads
  *
  * Beyond a bound a waiting connection is closed: of the address with the most open
  * connections, the connection that has waited longest. So no address can take a place
@@ -31,6 +31,8 @@ extern "C" {
  * one connection per worker, and many systems allow only 1,024 open files by default.
  * Called once, when the program starts; its children inherit the limit. */
 void pl_allow_files(void);
+/* Returns the limit of open files, or 2^20 if it is higher. */
+int pl_files_limit(void);
 /* Returns how many of the process's descriptors connections may use: half of the limit
  * of files, or the limit without 512 if that is more. ZeroMQ may accept some hundred
  * connections before they are judged, and the store needs files meanwhile. */

@@ -48,8 +48,10 @@ const pl_explanation pl_explanations[] = {
      "See the kernel's log. Everything that was acknowledged is on disk: start again."},
     {"ERR_NOSPACE", "The disk is full, or a store has reached its quota.",
      "Updates and versions of a long run, or other data on the disk.",
-     "Make room (pathloom store gc --run RUN shows what can be deleted), then start "
-     "again."},
+     "Make room, then start again. pathloom store gc --run RUN shows what can be "
+     "deleted. On a full disk first delete other files: garbage collection itself "
+     "needs at least 16 MiB. RUN/cache may be deleted while no process of the run "
+     "works; it is made again."},
     {"ERR_NOMEM", "There is not enough memory.",
      "Too many workers on one machine, a model that is too large, a container with a "
      "low limit.",

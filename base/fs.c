@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/failpoint.h"
-#include "base/fs_internal.h"
 #include "base/output.h"
 #include "base/text.h"
 #include <dirent.h>
@@ -65,23 +64,33 @@ const char *pl_file_remedy(int cause, const char *path, uint64_t needed,
     return out;
 }
 
-/* Turns errno into a status and a sentence: "cannot VERB PATH: REASON". Only this
- * function does so in this file. */
-pl_status fs_failed(const char *verb, const char *path)
+pl_status pl_status_of_errno(int cause, pl_status otherwise)
 {
-    int cause = errno;
-    pl_status status = PL_ERR_IO;
-    if (cause == ENOENT || cause == ENOTDIR)
-        status = PL_ERR_NOT_FOUND;
-    else if (cause == EACCES || cause == EPERM || cause == EROFS)
-        status = PL_ERR_NOPERM;
-    else if (cause == ENOSPC || cause == EDQUOT)
-        status = PL_ERR_NOSPACE;
-    else if (cause == EMFILE || cause == ENFILE)
-        status = PL_ERR_FILES;
+    switch (cause) {
+    case ENOENT:
+    case ENOTDIR:
+        return PL_ERR_NOT_FOUND;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return PL_ERR_NOPERM;
+    case ENOSPC:
+    case EDQUOT:
+        return PL_ERR_NOSPACE;
+    case EMFILE:
+    case ENFILE:
+        return PL_ERR_FILES;
+    default:
+        return otherwise;
+    }
+}
+
+pl_status pl_file_failed(const char *verb, const char *path)
+{
+    const int cause = errno;
     char text[128], remedy[PL_REMEDY_MAX];
-    return pl_fail(status, "cannot %s %s: %s%s", verb, path,
-                   strerror_r(cause, text, sizeof text),
+    return pl_fail(pl_status_of_errno(cause, PL_ERR_IO), "cannot %s %s: %s%s", verb,
+                   path, strerror_r(cause, text, sizeof text),
                    pl_file_remedy(cause, path, 0, remedy));
 }
 
@@ -117,8 +126,9 @@ pl_status pl_sync_folder(const char *folder)
 {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return fs_failed("open the folder", folder);
-    pl_status status = fsync(fd) == 0 ? PL_OK : fs_failed("flush the folder", folder);
+        return pl_file_failed("open the folder", folder);
+    pl_status status =
+        fsync(fd) == 0 ? PL_OK : pl_file_failed("flush the folder", folder);
     close(fd);
     return status == PL_OK ? pl_failpoint("fs.folder.after") : status;
 }
@@ -139,7 +149,7 @@ static pl_status make_folder(const char *path)
     if (pl_path_is_folder(path))
         return PL_OK;
     errno = cause;
-    return fs_failed("make the folder", path);
+    return pl_file_failed("make the folder", path);
 }
 
 pl_status pl_make_folders(const char *path)
@@ -166,7 +176,7 @@ static pl_status empty_folder(int fd, const char *path, int depth)
     DIR *folder = fdopendir(fd);
     if (!folder) {
         close(fd);
-        return fs_failed("read the folder", path);
+        return pl_file_failed("read the folder", path);
     }
     pl_status status = PL_OK;
     struct dirent *entry;
@@ -184,17 +194,17 @@ static pl_status remove_under(int parent, const char *name, const char *path, in
     if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
         return PL_OK;
     if (errno != EISDIR && errno != EPERM)
-        return fs_failed("delete a file under", path);
+        return pl_file_failed("delete a file under", path);
     if (depth > TREE_DEPTH_MAX)
         return pl_fail(PL_ERR_IO,
                        "%s has folders nested deeper than %d levels; delete it by hand",
                        path, TREE_DEPTH_MAX);
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return fs_failed("open a folder under", path);
+        return pl_file_failed("open a folder under", path);
     PL_CHECK(empty_folder(fd, path, depth));
     if (unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
-        return fs_failed("delete a folder under", path);
+        return pl_file_failed("delete a folder under", path);
     return PL_OK;
 }
 
@@ -215,7 +225,7 @@ static pl_status read_all(int fd, const char *path, pl_buf *out)
         if (got > 0)
             out->len += (size_t)got;
         else if (errno != EINTR)
-            return fs_failed("read", path);
+            return pl_file_failed("read", path);
     }
 }
 
@@ -226,7 +236,7 @@ pl_status pl_read_file(const char *path, pl_buf *out)
     PL_CHECK(pl_refuse_special(path));
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return fs_failed("open", path);
+        return pl_file_failed("open", path);
     pl_status status = read_all(fd, path, out);
     close(fd);
     return status;
@@ -236,7 +246,7 @@ static pl_status map_open(int fd, const char *path, pl_mapping *out)
 {
     struct stat info;
     if (fstat(fd, &info) != 0)
-        return fs_failed("examine", path);
+        return pl_file_failed("examine", path);
     if (!S_ISREG(info.st_mode))
         return pl_fail(PL_ERR_IO, "%s is not a regular file", path);
     /* mmap refuses length 0, but an empty file is not an error */
@@ -245,7 +255,7 @@ static pl_status map_open(int fd, const char *path, pl_mapping *out)
     size_t len = (size_t)info.st_size;
     void *data = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED)
-        return fs_failed("map", path);
+        return pl_file_failed("map", path);
     *out = (pl_mapping){data, len};
     return PL_OK;
 }
@@ -255,7 +265,7 @@ pl_status pl_map_file(const char *path, pl_mapping *out)
     *out = (pl_mapping){0};
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return fs_failed("open", path);
+        return pl_file_failed("open", path);
     pl_status status = map_open(fd, path, out);
     close(fd); /* the mapping keeps the file open */
     return status;
@@ -269,14 +279,14 @@ pl_status pl_map_scratch(const char *folder, size_t bytes, void **out)
     *out = NULL;
     int fd = mkostemp(pl_join(path, folder, ".scratch-XXXXXX"), O_CLOEXEC);
     if (fd < 0)
-        return fs_failed("make a file in", folder);
+        return pl_file_failed("make a file in", folder);
     unlink(path);
     errno = posix_fallocate(fd, 0, (off_t)bytes);
     void *memory = errno ? MAP_FAILED
                          : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     pl_status status = PL_OK;
     if (memory == MAP_FAILED)
-        status = fs_failed("reserve disk space in", folder);
+        status = pl_file_failed("reserve disk space in", folder);
     else
         *out = memory;
     close(fd); /* the mapping keeps the file open */
@@ -309,7 +319,7 @@ pl_status pl_lock_folder(const char *path, int *fd)
     *fd = -1;
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
-        return fs_failed("open the folder", path);
+        return pl_file_failed("open the folder", path);
     bool locked = flock(folder, LOCK_EX | LOCK_NB) == 0;
     /* pl_folder_is_locked, which readers call, holds the lock for an instant */
     for (int i = 0; i < LOCK_TRIES && !locked && errno == EWOULDBLOCK; i++) {
@@ -325,7 +335,7 @@ pl_status pl_lock_folder(const char *path, int *fd)
         pl_fail(status, "%s is in use by another process; stop that process first",
                 path);
     else
-        status = fs_failed("lock", path);
+        status = pl_file_failed("lock", path);
     close(folder);
     return status;
 }

@@ -59,6 +59,12 @@ uint64_t pl_folder_bytes(const char *path);
 enum { PL_REMEDY_MAX = 192 };
 const char *pl_file_remedy(int cause, const char *path, uint64_t needed,
                            char out[PL_REMEDY_MAX]);
+/* Returns the status of a system call that failed with errno `cause`: ERR_NOT_FOUND,
+ * ERR_NOPERM, ERR_NOSPACE, ERR_FILES (then the launcher starts the process again), or
+ * `otherwise`. */
+pl_status pl_status_of_errno(int cause, pl_status otherwise);
+/* Turns errno into a status and a sentence: "cannot VERB PATH: REASON; REMEDY". */
+PL_MUST_CHECK pl_status pl_file_failed(const char *verb, const char *path);
 uint64_t pl_disk_free_bytes(const char *path); /* 0 if unknown */
 /* Checks that the folder can be used: writes, syncs, reads and deletes a file in it. */
 PL_MUST_CHECK pl_status pl_check_writable(const char *folder);

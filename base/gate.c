@@ -582,9 +582,8 @@ static pl_status start_gate(gate *g)
     PL_CHECK(pl_queue_create(&g->orders));
     g->zap = zmq_socket(wire_context(), ZMQ_REP);
     if (!g->zap || zmq_bind(g->zap, zap_at) != 0) {
-        pl_status status =
-            pl_fail(PL_ERR_BUSY, "cannot open the socket on which keys are checked: %s",
-                    zmq_strerror(zmq_errno()));
+        pl_status status = wire_failed(
+            "cannot open the socket on which keys are checked,", zap_at, PL_ERR_BUSY);
         if (g->zap)
             zmq_close(g->zap);
         return status;

@@ -2,7 +2,6 @@
  * connect (keys.h). */
 #include "base/keys.h"
 #include "base/clock.h"
-#include "base/failpoint.h"
 #include "base/fs.h"
 #include "base/output.h"
 #include "base/hash.h"
@@ -144,49 +143,18 @@ pl_status pl_invite_keypair(const char *text, pl_keypair *out)
     return PL_OK;
 }
 
-static pl_status write_key(int fd, const char *path, const char *text)
-{
-    size_t len = strlen(text);
-    PL_CHECK(pl_failpoint("key.write.before"));
-    if (write(fd, text, len) != (ssize_t)len || fsync(fd) != 0)
-        return pl_fail(PL_ERR_IO, "cannot write the key file %s: %s", path,
-                       strerror(errno));
-    return pl_failpoint("key.write.after");
-}
-
 /* After a crash the file either exists completely or not at all. An existing file is
  * never replaced. */
 pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
 {
-    char text[KEY_FILE_MAX], fresh[PL_PATH_MAX];
-    snprintf(fresh, sizeof fresh, "%.1000s.tmp-%ld", path, (long)getpid());
-    unlink(fresh);
-    int fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return pl_fail(PL_ERR_IO, "cannot create %s: %s", path, strerror(errno));
-    char open_text[PL_PUBKEY_TEXT], secret_text[PL_PUBKEY_TEXT];
+    char text[KEY_FILE_MAX], open_text[PL_PUBKEY_TEXT], secret_text[PL_PUBKEY_TEXT];
     pl_pubkey_format(&pair->open, open_text);
     to_text(pair->secret, PL_PUBKEY_BYTES, secret_text, sizeof secret_text);
     snprintf(text, KEY_FILE_MAX, "%s\npublic %s\nsecret %s\n", file_mark, open_text,
              secret_text);
+    pl_status status = pl_create_secret(path, text, strlen(text));
     sodium_memzero(secret_text, sizeof secret_text);
-    pl_status status = write_key(fd, path, text);
     sodium_memzero(text, sizeof text);
-    close(fd);
-    if (status == PL_OK && link(fresh, path) != 0)
-        status =
-            errno == EEXIST
-                ? pl_fail(PL_ERR_EXISTS,
-                          "%s exists already; a key is never overwritten", path)
-                : pl_fail(PL_ERR_IO, "cannot create %s: %s", path, strerror(errno));
-    bool named = status == PL_OK;
-    unlink(fresh);
-    if (named)
-        status = pl_sync_parent(path);
-    /* removes the file now, because it may not be durable and a power cut could remove
-     * it later */
-    if (named && status != PL_OK)
-        unlink(path);
     return status;
 }
 
@@ -233,7 +201,7 @@ pl_status pl_keypair_load(const char *path, pl_keypair *out)
     init_key_library();
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return pl_fail(errno == ENOENT ? PL_ERR_NOT_FOUND : PL_ERR_NOPERM,
+        return pl_fail(pl_status_of_errno(errno, PL_ERR_NOPERM),
                        "cannot open the key file %s: %s", path, strerror(errno));
     pl_status status = check_mode(fd, path);
     ssize_t got = status == PL_OK ? read(fd, text, sizeof text - 1) : 0;

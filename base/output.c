@@ -6,7 +6,6 @@
 #include "base/buf.h"
 #include "base/failpoint.h"
 #include "base/fs.h"
-#include "base/fs_internal.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include <errno.h>
@@ -22,10 +21,14 @@ struct pl_output {
     char path[PL_PATH_MAX]; /* as it was named */
     /* temporary: renamed to `target` at the end; "": the output is written directly */
     char target[PL_PATH_MAX], temporary[PL_PATH_MAX];
+    bool is_new; /* the target must not exist */
     int fd;
     pl_buf held; /* small pieces are written together */
     uint64_t bytes;
 };
+
+/* the three kinds of output: a user's, the program's own, and a new secret */
+typedef enum output_kind { NAMED, OWN, SECRET } output_kind;
 
 /* Returns the number of the descriptor that a path such as /dev/fd/63 names; -1 if it
  * names none. Opening such a path would lose the descriptor's position in its file. */
@@ -77,13 +80,36 @@ static pl_status follow_links(pl_output *o, int *fd)
 
 /* Another user may have put a link at the name of the temporary file. So the file must
  * be new; one that a killed process has left is removed. */
-static int create_fresh(const char *path)
+static int create_fresh(const char *path, mode_t mode)
 {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
-    int fd = open(path, flags, 0666);
+    int fd = open(path, flags, mode);
     if (fd < 0 && errno == EEXIST && unlink(path) == 0)
-        fd = open(path, flags, 0666);
+        fd = open(path, flags, mode);
     return fd;
+}
+
+/* Duplicates a descriptor. Earlier text must come first if it is that of stdout. */
+static int duplicate(int fd)
+{
+    fflush(stdout);
+    return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+}
+
+/* Opens a pipe or a device. A path such as /dev/stdout may lead to a pipe or socket
+ * that the process has open: a socket cannot be opened again, and a pipe of another
+ * user may not be. */
+static int open_special(const char *path)
+{
+    struct stat wanted, open_one;
+    if (stat(path, &wanted) != 0)
+        return -1;
+    const bool is_shared = S_ISFIFO(wanted.st_mode) || S_ISSOCK(wanted.st_mode);
+    for (int fd = STDOUT_FILENO; is_shared && fd <= STDERR_FILENO; fd++)
+        if (fstat(fd, &open_one) == 0 && open_one.st_dev == wanted.st_dev &&
+            open_one.st_ino == wanted.st_ino)
+            return duplicate(fd);
+    return open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
 }
 
 /* Gives the new file the owner and the permissions of the old one. A user who is not
@@ -100,7 +126,7 @@ static bool keep_access(int fd, const char *old)
     return fchmod(fd, mode) == 0;
 }
 
-static int open_temporary(pl_output *o, bool keeps_access)
+static int open_temporary(pl_output *o, output_kind kind)
 {
     int used = snprintf(o->temporary, PL_PATH_MAX, "%s.tmp-%ld", o->target,
                         (long)getpid()); /* two processes may write the same file */
@@ -109,22 +135,23 @@ static int open_temporary(pl_output *o, bool keeps_access)
         o->temporary[0] = '\0';
         return -1;
     }
-    int fd = create_fresh(o->temporary);
+    int fd = create_fresh(o->temporary, kind == SECRET ? 0600 : 0666);
     if (fd < 0)
         o->temporary[0] = '\0';
-    else if (keeps_access && !keep_access(fd, o->target)) {
+    else if (kind == NAMED && !keep_access(fd, o->target)) {
         close(fd);
         return -1;
     }
     return fd;
 }
 
-static pl_status open_output(const char *path, bool is_named, pl_output **out)
+static pl_status open_output(const char *path, output_kind kind, pl_output **out)
 {
     pl_output *o = pl_alloc(sizeof *o);
     pl_status status = PL_OK;
     int named_fd = -1;
     *out = NULL;
+    o->is_new = kind == SECRET;
     o->fd = -1;
     if (!pl_copy_text(o->path, sizeof o->path, path) || !path[0])
         PL_TRY(pl_fail(PL_ERR_USAGE,
@@ -132,18 +159,17 @@ static pl_status open_output(const char *path, bool is_named, pl_output **out)
                        "%.64s",
                        PL_PATH_MAX - 1, path));
     pl_copy_text(o->target, sizeof o->target, path);
-    if (is_named)
+    if (kind == NAMED)
         PL_TRY(follow_links(o, &named_fd));
     if (named_fd >= 0) {
-        fflush(stdout); /* earlier text must come first if stdout is this output */
-        o->fd = fcntl(named_fd, F_DUPFD_CLOEXEC, 0);
-    } else if (is_named && is_special(o->target)) {
-        o->fd = open(o->target, O_WRONLY | O_NOCTTY | O_CLOEXEC);
+        o->fd = duplicate(named_fd);
+    } else if (kind == NAMED && is_special(o->target)) {
+        o->fd = open_special(o->target);
     } else {
-        o->fd = open_temporary(o, is_named);
+        o->fd = open_temporary(o, kind);
     }
     if (o->fd < 0)
-        status = fs_failed("create", path);
+        status = pl_file_failed("create", path);
 done:
     if (status != PL_OK)
         pl_output_close(&o);
@@ -153,7 +179,7 @@ done:
 
 pl_status pl_output_open(const char *path, pl_output **out)
 {
-    return open_output(path, true, out);
+    return open_output(path, NAMED, out);
 }
 
 static pl_status write_all(pl_output *o, const uint8_t *data, size_t len)
@@ -164,7 +190,7 @@ static pl_status write_all(pl_output *o, const uint8_t *data, size_t len)
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
-            return fs_failed("write", o->path);
+            return pl_file_failed("write", o->path);
         data += put;
         len -= (size_t)put;
     }
@@ -202,8 +228,25 @@ static pl_status flush_output(pl_output *o)
     struct stat info;
     PL_CHECK(write_held(o));
     if (fstat(o->fd, &info) != 0 || (S_ISREG(info.st_mode) && fsync(o->fd) != 0))
-        return fs_failed("flush", o->path);
+        return pl_file_failed("flush", o->path);
     return pl_failpoint("fs.fsync.after");
+}
+
+/* If the folder cannot be synced, a power cut could remove the file later. So it is
+ * removed now. */
+static pl_status end_new_file(pl_output *o)
+{
+    if (link(o->temporary, o->target) != 0)
+        return errno == EEXIST
+                   ? pl_fail(PL_ERR_EXISTS, "%s exists already, and is never replaced",
+                             o->path)
+                   : pl_file_failed("create", o->path);
+    unlink(o->temporary);
+    o->temporary[0] = '\0';
+    const pl_status status = pl_sync_parent(o->target);
+    if (status != PL_OK)
+        unlink(o->target);
+    return status;
 }
 
 pl_status pl_output_end(pl_output *o)
@@ -212,11 +255,13 @@ pl_status pl_output_end(pl_output *o)
     int closed = close(o->fd);
     o->fd = -1;
     if (closed != 0)
-        return fs_failed("close", o->path);
+        return pl_file_failed("close", o->path);
     if (!o->temporary[0])
         return PL_OK;
+    if (o->is_new)
+        return end_new_file(o);
     if (rename(o->temporary, o->target) != 0)
-        return fs_failed("replace", o->path);
+        return pl_file_failed("replace", o->path);
     o->temporary[0] = '\0';
     PL_CHECK(pl_failpoint("fs.rename.after"));
     return pl_sync_parent(o->target);
@@ -229,6 +274,8 @@ void pl_output_close(pl_output **output)
         return;
     if (o->fd >= 0)
         close(o->fd);
+    if (o->is_new && o->held.data)
+        explicit_bzero(o->held.data, o->held.cap);
     pl_buf_destroy(&o->held);
     if (o->temporary[0])
         unlink(o->temporary);
@@ -236,11 +283,11 @@ void pl_output_close(pl_output **output)
     *output = NULL;
 }
 
-static pl_status write_whole(const char *path, bool is_named, const void *data,
+static pl_status write_whole(const char *path, output_kind kind, const void *data,
                              size_t len)
 {
     pl_output *o = NULL;
-    pl_status status = open_output(path, is_named, &o);
+    pl_status status = open_output(path, kind, &o);
     if (status == PL_OK)
         status = pl_output_write(o, data, len);
     if (status == PL_OK)
@@ -251,10 +298,15 @@ static pl_status write_whole(const char *path, bool is_named, const void *data,
 
 pl_status pl_write_output(const char *path, const void *data, size_t len)
 {
-    return write_whole(path, true, data, len);
+    return write_whole(path, NAMED, data, len);
 }
 
 pl_status pl_replace_file(const char *path, const void *data, size_t len)
 {
-    return write_whole(path, false, data, len);
+    return write_whole(path, OWN, data, len);
+}
+
+pl_status pl_create_secret(const char *path, const void *data, size_t len)
+{
+    return write_whole(path, SECRET, data, len);
 }

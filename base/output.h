@@ -8,7 +8,7 @@
  *   a link                       Its target is written by these rules.
  *   a pipe, a device             It is opened, and the bytes are written into it.
  *   /dev/fd/N, /dev/stdout       The bytes are written to this descriptor of the
- * process.
+ *                                process.
  *
  * No other file of the sources may create or rename a file, except the few that
  * tools/check_tree.sh lists. */
@@ -40,6 +40,10 @@ PL_MUST_CHECK pl_status pl_write_output(const char *path, const void *data, size
 /* For the program's own files in a run or a store. A link is replaced and not followed:
  * in a folder that somebody else made it could lead to any file of the user. */
 PL_MUST_CHECK pl_status pl_replace_file(const char *path, const void *data, size_t len);
+/* Makes a file that only its owner may read. ERR_EXISTS if anything is at the path.
+ * After a failure there is no file. */
+PL_MUST_CHECK pl_status pl_create_secret(const char *path, const void *data,
+                                         size_t len);
 
 #ifdef __cplusplus
 }

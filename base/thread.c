@@ -8,6 +8,7 @@
  *   wait for sockets and for the queue at once.
  * - pl_actor: a thread with a queue in and a queue out. */
 #include "base/thread.h"
+#include "base/fs.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include <errno.h>
@@ -262,12 +263,8 @@ pl_status pl_queue_create(pl_queue **out)
 {
     *out = NULL;
     int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (fd < 0) {
-        char text[128];
-        return pl_fail(errno == EMFILE ? PL_ERR_FILES : PL_ERR_OS,
-                       "cannot create an eventfd: %s",
-                       strerror_r(errno, text, sizeof text));
-    }
+    if (fd < 0)
+        return pl_file_failed("create", "an eventfd");
     pl_queue *queue = pl_alloc(sizeof *queue);
     queue->fd = fd;
     queue->cap = RING_FIRST;

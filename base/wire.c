@@ -13,6 +13,7 @@
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "base/fs.h"
 #include "base/gate.h"
 #include "base/mem.h"
 #include "base/text.h"
@@ -233,6 +234,14 @@ static pl_status set_options(pl_socket *socket)
     return PL_OK;
 }
 
+pl_status wire_failed(const char *action, const char *address, pl_status otherwise)
+{
+    char remedy[PL_REMEDY_MAX];
+    const int cause = zmq_errno();
+    return pl_fail(pl_status_of_errno(cause, otherwise), "%s %s: %s%s", action, address,
+                   zmq_strerror(cause), pl_file_remedy(cause, "", 0, remedy));
+}
+
 static pl_status open_socket(const pl_address *at, bool is_server, bool is_secure,
                              pl_socket **out)
 {
@@ -248,8 +257,7 @@ static pl_status open_socket(const pl_address *at, bool is_server, bool is_secur
     atomic_fetch_add(&n_open, socket->zmq != NULL);
     pl_status status;
     if (!socket->zmq)
-        status = pl_fail(PL_ERR_OS, "cannot open a socket for %s: %s", address,
-                         zmq_strerror(zmq_errno()));
+        status = wire_failed("cannot open a socket for", address, PL_ERR_OS);
     else
         status = set_options(socket);
     if (status != PL_OK)
@@ -265,8 +273,7 @@ static pl_status bind_failed(const char *address)
         return pl_fail(
             PL_ERR_BUSY,
             "%s is in use by another process; stop it or choose another port", address);
-    pl_status status = cause == EACCES ? PL_ERR_NOPERM : PL_ERR_NET;
-    return pl_fail(status, "cannot listen on %s: %s", address, zmq_strerror(cause));
+    return wire_failed("cannot listen on", address, PL_ERR_NET);
 }
 
 /* Writes the address by which others reach the socket, with the key that they must
@@ -361,8 +368,7 @@ pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
         status = wire_curve_client((*out)->zmq, own, &at.key);
     if (status == PL_OK &&
         (!wire_watch_client(*out) || zmq_connect((*out)->zmq, at.endpoint) != 0))
-        status = pl_fail(PL_ERR_NET, "cannot connect to %s: %s", at.endpoint,
-                         zmq_strerror(zmq_errno()));
+        status = wire_failed("cannot connect to", at.endpoint, PL_ERR_NET);
     if (status != PL_OK)
         pl_wire_close(out);
     return status;

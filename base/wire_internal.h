@@ -99,6 +99,8 @@ void wire_refuse_version(pl_socket *socket, const pl_peer *peer, const void *hea
 enum { WIRE_HANDSHAKE_MS = 5000 };
 
 void *wire_context(void);
+/* Makes an error of ZeroMQ's last errno: "ACTION ADDRESS: REASON". */
+pl_status wire_failed(const char *action, const char *address, pl_status otherwise);
 
 /* Called before a socket is bound at an ipc address. ERR_BUSY: a process listens there.
  * ERR_EXISTS: the file there is not a socket. ERR_CONFIG: the path is too long. */

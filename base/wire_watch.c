@@ -335,13 +335,13 @@ pl_status wire_watch_server(pl_socket *socket)
                                   ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_ACCEPT_FAILED |
                                   ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_MONITOR_STOPPED)) {
         pl_free(w);
-        return pl_fail(PL_ERR_OS, "cannot observe the connections of %s: %s",
-                       socket->address, zmq_strerror(zmq_errno()));
+        return wire_failed("cannot observe the connections of", socket->address,
+                           PL_ERR_OS);
     }
     w->monitor = socket->monitor;
     w->is_secure = socket->is_secure;
-    w->n_files = files;
-    w->heard = pl_alloc((size_t)files);
+    w->n_files = pl_files_limit();
+    w->heard = pl_alloc((size_t)w->n_files);
     w->crowd = (pl_crowd){.places = files,
                           .waiting = files / 2 < WAITING_MAX ? files / 2 : WAITING_MAX,
                           .wait_limit_ms = INT64_MAX,

@@ -99,7 +99,7 @@ static const cli_option store_options[] = {
                "make the store in a new folder inside this one (/tmp)"),
     CLI_OPTION("engine", CLI_TEXT, bench_request, disk.engine, "URL",
                "put chunks there, as with store.engine; they are not deleted"),
-    CLI_NUMBER("bytes", CLI_INT64, bench_request, disk.bytes, "N", 2, 1 << 30,
+    CLI_NUMBER("bytes", CLI_INT64, bench_request, disk.bytes, "N", 2, 1e11,
                "size of a commit (six sizes from 100 kB to 64 MiB)"),
     CLI_NUMBER("repeats", CLI_INT64, bench_request, disk.repeats, "N", 1, 10000,
                "number of commits of each size (40)"),

@@ -7,7 +7,6 @@
  * probability that two of n different documents have the same hash is n^2 / 2^65: one
  * in four thousand for a hundred million documents. */
 #include "corpus/spool.h"
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,12 +24,6 @@ struct document_spool {
     pl_mapping text;
 };
 
-static pl_status spool_failed(const document_spool *spool)
-{
-    return pl_fail(errno == ENOSPC ? PL_ERR_NOSPACE : PL_ERR_IO,
-                   "writing '%s' failed: %s", spool->path, strerror(errno));
-}
-
 pl_status spool_create(const char *folder, document_spool **out)
 {
     document_spool *made = pl_alloc(sizeof *made);
@@ -41,7 +34,7 @@ pl_status spool_create(const char *folder, document_spool **out)
     } else {
         made->file = fopen(made->path, "wb");
         if (!made->file)
-            status = spool_failed(made);
+            status = pl_file_failed("write", made->path);
     }
     if (status != PL_OK)
         spool_destroy(&made);
@@ -160,7 +153,7 @@ pl_status spool_add(document_spool *spool, const pl_document *document, uint64_t
         PL_CHECK(spool_grow(spool));
     PL_CHECK(pl_failpoint("spool.write.before"));
     if (fwrite(document->text, 1, document->len, spool->file) != document->len)
-        return spool_failed(spool);
+        return pl_file_failed("write", spool->path);
     spool->docs[spool->n_docs++] =
         (spool_doc){.at = spool->n_bytes,
                     .hash = hash,
@@ -178,7 +171,7 @@ pl_status spool_seal(document_spool *spool)
     int closed = fclose(spool->file);
     spool->file = NULL;
     if (closed != 0)
-        return spool_failed(spool);
+        return pl_file_failed("write", spool->path);
     /* an empty file cannot be mapped */
     return spool->n_bytes > 0 ? pl_map_file(spool->path, &spool->text) : PL_OK;
 }

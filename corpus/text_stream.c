@@ -85,7 +85,7 @@ static pl_status open_failed(const char *path)
             PL_ERR_NOPERM,
             "the file '%s' may not be read by this user: check its permissions", path);
     default:
-        return pl_fail(PL_ERR_IO, "opening '%s' failed: %s", path, strerror(errno));
+        return pl_file_failed("open", path);
     }
 }
 

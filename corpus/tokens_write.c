@@ -9,7 +9,6 @@
  * with the name `path` is always complete. */
 #include "corpus/tokens_write.h"
 #include "corpus/tokens_format.h"
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,17 +24,11 @@ struct token_writer {
     pl_buf packed; /* the current document's tokens, as in the file */
 };
 
-static pl_status write_failed(const token_writer *writer)
-{
-    return pl_fail(errno == ENOSPC ? PL_ERR_NOSPACE : PL_ERR_IO,
-                   "writing '%s' failed: %s", writer->draft, strerror(errno));
-}
-
 static pl_status put_file_bytes(token_writer *writer, const void *data, size_t len)
 {
     PL_CHECK(pl_failpoint("tokens.write.before"));
     if (len > 0 && fwrite(data, 1, len, writer->file) != len)
-        return write_failed(writer);
+        return pl_file_failed("write", writer->draft);
     return PL_OK;
 }
 
@@ -54,7 +47,7 @@ pl_status token_writer_open(const char *path, uint32_t vocab, token_writer **out
     }
     writer->file = fopen(writer->draft, "wb+");
     if (!writer->file) {
-        status = write_failed(writer);
+        status = pl_file_failed("write", writer->draft);
         goto done;
     }
     PL_TRY(put_file_bytes(writer, no_header, sizeof no_header));
@@ -142,14 +135,14 @@ static pl_status put_header(token_writer *writer)
     pl_mapping mapping;
     uint8_t header[TOKENS_HEADER_BYTES];
     if (fflush(writer->file) != 0)
-        return write_failed(writer);
+        return pl_file_failed("write", writer->draft);
     PL_CHECK(pl_map_file(writer->draft, &mapping));
     uint64_t sum = pl_checksum(mapping.data + TOKENS_HEADER_BYTES,
                                mapping.len - TOKENS_HEADER_BYTES);
     pl_unmap_file(&mapping);
     tokens_header_encode(&writer->layout, sum, header);
     if (fseeko(writer->file, 0, SEEK_SET) != 0)
-        return write_failed(writer);
+        return pl_file_failed("write", writer->draft);
     return put_file_bytes(writer, header, sizeof header);
 }
 
@@ -161,12 +154,12 @@ pl_status token_writer_end(token_writer *writer, const char *const *domains,
     /* The bytes must be durable before the rename. Otherwise, after a power cut, the
      * name could belong to a file whose bytes were lost. */
     if (fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)
-        return write_failed(writer);
+        return pl_file_failed("write", writer->draft);
     PL_CHECK(pl_failpoint("tokens.flush.after"));
     int closed = fclose(writer->file);
     writer->file = NULL;
     if (closed != 0 || rename(writer->draft, writer->path) != 0) {
-        pl_status status = write_failed(writer);
+        pl_status status = pl_file_failed("write", writer->draft);
         remove(writer->draft);
         return status;
     }

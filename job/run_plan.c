@@ -123,6 +123,13 @@ static uint64_t updates_bytes(const pl_run *r, uint64_t module)
     return all + all / 4;
 }
 
+/* Returns the bytes that a worker uploads for a task: updates and state. */
+static uint64_t task_bytes(const pl_run *r, const pl_outer *outer)
+{
+    return (1 + (uint64_t)layout_of(outer).n_vectors) *
+           pl_topology_path_params(r->topology) * sizeof(float);
+}
+
 /* Returns a home's memory. A home merges one module at a time (vectors and updates). It
  * holds the uploads of one task per worker, and messages. The database keeps the
  * data that was written last in memory. The allocator keeps freed blocks, more of them
@@ -136,8 +143,7 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
         uint64_t n = pl_topology_slot(r->topology, s)->n_params;
         largest = n > largest ? n : largest;
     }
-    uint64_t state = (uint64_t)layout_of(outer).n_vectors;
-    uint64_t task = (1 + state) * pl_topology_path_params(r->topology) * sizeof(float);
+    uint64_t task = task_bytes(r, outer);
     /* If the workers are on other machines, their number is not known; then one worker
      * per path is assumed. */
     uint64_t senders = r->n_workers > 0 ? (uint64_t)r->n_workers : n_tasks(r);
@@ -224,34 +230,6 @@ uint64_t run_stored_bytes(const pl_run *r)
     if (config_wants(&r->cfg, "dense-eq"))
         bytes += path * ((uint64_t)run_path_phases(r) + 3);
     return bytes + bytes / 4;
-}
-
-/* Checks that the versions of every module can be committed. A home commits a version
- * at once: the parameters, the momentum and, with codec.down, the residual and the
- * change. Otherwise the job would end after the first phase, for good. */
-static pl_status check_commits(const pl_run *r, const pl_outer *outer)
-{
-    const bool rounds = outer->down.codec[PL_ROLE_MLP] > PL_CODEC_F32;
-    const uint64_t n_vectors =
-        1u + (outer->method.momentum > 0 ? 1u : 0u) + (rounds ? 2u : 0u);
-    char name[PL_NAME_MAX], count[16], bytes[16], most[16];
-    for (int m = 0; m < pl_topology_n_modules(r->topology); m++) {
-        const uint64_t n =
-            pl_topology_slot(r->topology, pl_topology_module_slot(r->topology, m))
-                ->n_params;
-        if (n <= pl_txn_bytes_max() / (n_vectors * sizeof(float)))
-            continue;
-        pl_topology_module_name(r->topology, m, name);
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "module %s has %s parameters; a version of it is committed at "
-            "once, which is %s, and a commit has at most %s: use more levels "
-            "or a smaller model.width",
-            name, pl_human_count((double)n, count),
-            pl_human_bytes((double)(n * n_vectors * sizeof(float)), bytes),
-            pl_human_bytes((double)pl_txn_bytes_max(), most));
-    }
-    return PL_OK;
 }
 
 static pl_status refuse_shortage(const char *what, uint64_t need, uint64_t have,
@@ -444,7 +422,15 @@ pl_status run_plan(pl_run *r)
     pl_outer outer;
     memset(&outer, 0, sizeof outer);
     PL_CHECK(config_outer(&r->cfg, &outer));
-    PL_CHECK(check_commits(r, &outer));
+    const uint64_t task = task_bytes(r, &outer);
+    if (task > (uint64_t)r->cfg.staging)
+        return pl_fail(PL_ERR_CONFIG,
+                       "a worker uploads up to %s per task, and a home would have no "
+                       "room for it, because store.staging is %s; set "
+                       "store.staging=%lluM",
+                       pl_human_bytes((double)task, text[0]),
+                       pl_human_bytes((double)r->cfg.staging, text[1]),
+                       (unsigned long long)task / 1000000 + 1);
     uint64_t stored = run_stored_bytes(r),
              quota = (uint64_t)r->cfg.quota * (uint64_t)r->n_homes;
     if (quota > 0 && quota < stored)

@@ -78,7 +78,7 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
 {
     int ends[2];
     if (pipe(ends) != 0)
-        return pl_fail(PL_ERR_IO, "cannot make a pipe: %s", strerror(errno));
+        return pl_file_failed("make", "a pipe");
     out->pid = fork();
     if (out->pid == 0) {
         /* The child inherits the run's lock, so the child must end when this command

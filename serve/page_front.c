@@ -159,7 +159,7 @@ static bool ask_owner(pl_page_front *f, pl_page_question *q)
 static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection *c,
                                          const char *url)
 {
-    struct pollfd gone = {.fd = http_socket(c), .events = POLLRDHUP};
+    struct pollfd gone = {.fd = http_socket(c)}; /* closed, and not only half */
     const int64_t until = pl_now_ms() + BUSY_MS;
     pl_page_question *q = make_question(c, url);
     if (!q)
@@ -188,7 +188,8 @@ typedef struct event_stream {
     pl_page_front *front;
     server_client *client;
     int socket;
-    uint64_t number; /* the number of the state that was sent last */
+    bool half_closed; /* the client has closed at least its writing half */
+    uint64_t number;  /* the number of the state that was sent last */
     int64_t sent_ms;
 } event_stream;
 
@@ -215,9 +216,15 @@ static ssize_t write_event(void *context, uint64_t position, char *out, size_t m
             s->sent_ms = pl_now_ms();
             return n;
         }
-        struct pollfd look = {.fd = s->socket, .events = POLLRDHUP};
-        if (poll(&look, 1, LOOK_MS) > 0)
+        /* A client that has closed both halves of the connection refuses the next
+         * bytes, so one that may have done so gets a comment at once. */
+        struct pollfd look = {.fd = s->socket,
+                              .events = s->half_closed ? 0 : POLLRDHUP};
+        poll(&look, 1, LOOK_MS);
+        if (look.revents & ~POLLRDHUP)
             return MHD_CONTENT_READER_END_OF_STREAM;
+        s->half_closed = s->half_closed || look.revents;
+        s->sent_ms = look.revents ? 0 : s->sent_ms;
     }
 }
 

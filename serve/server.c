@@ -52,15 +52,22 @@ static address_use *address_slot(pl_server *s, uint32_t address)
     return &s->of_address[(address ^ address >> 16) % ADDRESS_SLOTS];
 }
 
+/* Returns bytes that the job has taken for its answers. */
+static void give_answer_bytes(server_job *job, int64_t bytes)
+{
+    job->answer_bytes -= bytes;
+    __atomic_fetch_sub(&job->server->answer_bytes, bytes, __ATOMIC_SEQ_CST);
+    __atomic_fetch_sub(&address_slot(job->server, job->address)->answer_bytes, bytes,
+                       __ATOMIC_SEQ_CST);
+}
+
 void server_job_release(server_job **job)
 {
     server_job *j = *job;
     *job = NULL;
     if (!j || __atomic_fetch_sub(&j->owners, 1, __ATOMIC_SEQ_CST) > 1)
         return;
-    __atomic_fetch_sub(&j->server->answer_bytes, j->answer_bytes, __ATOMIC_SEQ_CST);
-    __atomic_fetch_sub(&address_slot(j->server, j->address)->answer_bytes,
-                       j->answer_bytes, __ATOMIC_SEQ_CST);
+    give_answer_bytes(j, j->answer_bytes);
     for (server_event *e; (e = pl_queue_pop(j->events, 0)) != NULL;)
         server_event_destroy(&e);
     pl_queue_destroy(&j->events);
@@ -380,6 +387,26 @@ static void answer_slots(const pl_server *s, server_job *job)
     tell_end(&job->parts[0], PL_OK, NULL, &none);
 }
 
+/* Returns the largest number of bytes that the answers to a request can take. The
+ * number of tokens of a prompt that is text is 0 until the prompt is prepared. */
+static int64_t count_answer_bytes(const server_job *job)
+{
+    const pl_server *s = job->server;
+    const pl_completion *c = &job->completion;
+    const int64_t context = server_paths_context(s->paths);
+    const int64_t scores = c->logprobs >= 0 ? (c->logprobs + 2) * SCORE_BYTES : 0;
+    int64_t tokens = 0;
+    if (job->kind == SERVER_EMBEDDING)
+        return (int64_t)job->n_parts * s->options.mix->arm.shape.width * 32;
+    for (int i = 0; i < job->n_prompts; i++) {
+        int64_t n = count_prompt_tokens(&job->prompts[i]);
+        n = context - (n > 0 ? n : c->prompts[i].n_tokens);
+        n = c->options.max_tokens < n ? c->options.max_tokens : n;
+        tokens += c->echo || c->options.prompt_scores ? context : n > 0 ? n : 0;
+    }
+    return c->n * tokens * (TOKEN_BYTES + scores);
+}
+
 /* Prepares a job and lets it wait for slots. A job that asks for the state of the slots
  * is answered at once; a job with a wrong prompt is refused. */
 static void arrive(pl_server *s, server_job *job)
@@ -399,6 +426,7 @@ static void arrive(pl_server *s, server_job *job)
         refuse_job(job, status, code ? code : code_of(status));
         return;
     }
+    give_answer_bytes(job, job->answer_bytes - count_answer_bytes(job));
     job->next = NULL;
     *s->last = job;
     s->last = &job->next;
@@ -595,21 +623,6 @@ static pl_status take_places(pl_server *s, uint32_t address)
                    s->options.queue);
 }
 
-/* Returns the largest number of bytes that the answers to a request can take. */
-static int64_t count_answer_bytes(const pl_server *s, server_kind kind,
-                                  const pl_completion *c)
-{
-    const int64_t context = server_paths_context(s->paths),
-                  n = (int64_t)c->n_prompts * c->n;
-    int64_t tokens = c->options.max_tokens < context ? c->options.max_tokens : context;
-    if (c->echo || c->options.prompt_scores)
-        tokens = context;
-    if (kind == SERVER_EMBEDDING)
-        return n * s->options.mix->arm.shape.width * 32;
-    return n * tokens *
-           (TOKEN_BYTES + (c->logprobs >= 0 ? (c->logprobs + 2) * SCORE_BYTES : 0));
-}
-
 static bool take_counted_bytes(int64_t *count, int64_t bytes, int64_t most)
 {
     if (__atomic_add_fetch(count, bytes, __ATOMIC_SEQ_CST) <= most)
@@ -618,9 +631,11 @@ static bool take_counted_bytes(int64_t *count, int64_t bytes, int64_t most)
     return false;
 }
 
-static pl_status take_answer_bytes(pl_server *s, uint32_t address, int64_t bytes)
+static pl_status take_answer_bytes(server_job *job)
 {
-    int64_t *own = &address_slot(s, address)->answer_bytes;
+    pl_server *s = job->server;
+    const int64_t bytes = count_answer_bytes(job);
+    int64_t *own = &address_slot(s, job->address)->answer_bytes;
     if (bytes > answers_per_address_max)
         return pl_fail(PL_ERR_USAGE,
                        "the answers to this request could take %lld MiB, and %lld MiB "
@@ -628,8 +643,10 @@ static pl_status take_answer_bytes(pl_server *s, uint32_t address, int64_t bytes
                        (long long)(bytes >> 20),
                        (long long)(answers_per_address_max >> 20));
     const bool took_own = take_counted_bytes(own, bytes, answers_per_address_max);
-    if (took_own && take_counted_bytes(&s->answer_bytes, bytes, answers_max))
+    if (took_own && take_counted_bytes(&s->answer_bytes, bytes, answers_max)) {
+        job->answer_bytes = bytes;
         return PL_OK;
+    }
     if (took_own)
         __atomic_fetch_sub(own, bytes, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
@@ -680,26 +697,22 @@ static uint64_t hash_asker(const char *user)
 pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completion,
                         server_asker asker, server_job **out)
 {
-    const int64_t bytes = count_answer_bytes(s, kind, completion);
     const uint32_t address = asker.address;
     *out = NULL;
     PL_CHECK(take_places(s, address));
-    pl_status status = take_answer_bytes(s, address, bytes);
+    pl_status status = create_job(s, kind, completion, out);
     if (status == PL_OK) {
-        status = create_job(s, kind, completion, out);
-        if (status != PL_OK) {
-            __atomic_fetch_sub(&address_slot(s, address)->answer_bytes, bytes,
-                               __ATOMIC_SEQ_CST);
-            __atomic_fetch_sub(&s->answer_bytes, bytes, __ATOMIC_SEQ_CST);
-        }
+        (*out)->address = address;
+        status = take_answer_bytes(*out);
     }
     if (status != PL_OK) {
+        if (*out)
+            (*out)->owners = 1; /* the engine will not get it */
+        server_job_release(out);
         __atomic_fetch_sub(&address_slot(s, address)->n, 1, __ATOMIC_SEQ_CST);
         __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
         return status;
     }
-    (*out)->address = address;
-    (*out)->answer_bytes = bytes;
     (*out)->asker = hash_asker(asker.user);
     (*out)->in_line = (*out)->of_address = true;
     (*out)->id = __atomic_fetch_add(&s->n_jobs, 1, __ATOMIC_SEQ_CST);

@@ -1,8 +1,16 @@
 /* Sends answers and waits for the events of a request's job (server_exchange.h). While
  * a thread waits it also watches the client's socket. If the client closes the
- * connection, the thread ends the job at once. */
+ * connection, the thread ends the job at once.
+ *
+ * A client may close its writing half after the request (RFC 9112, 9.6), and still
+ * reads the answer. Its socket then looks like that of a client that has closed both
+ * halves (POLLRDHUP), until the server sends something: the system of a client that has
+ * closed both refuses it (POLLERR). Before an answer begins the server therefore sends
+ * the interim response "100 Continue", which clients must ignore (RFC 9110, 15.2). In a
+ * stream the next event does the same. */
 #include "serve/server_exchange.h"
 #include <poll.h>
+#include <sys/socket.h>
 
 /* ---- answers ---- */
 enum MHD_Result exchange_queue(exchange *x, unsigned code, struct MHD_Response *r)
@@ -75,13 +83,33 @@ enum MHD_Result exchange_end(exchange *x, pl_status status, pl_buf *body)
 }
 
 /* ---- the client and the events of the job ---- */
+/* Sends the interim response to a client that has closed its writing half. Returns
+ * whether the client is known to have closed both halves; a system far away refuses
+ * later, which the next poll sees. Over TLS the server cannot send an interim response,
+ * and TLS libraries close both halves of the connection. */
+static bool has_closed_both(const exchange *x, struct pollfd *socket)
+{
+    static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    if (x->front->options.tls_cert)
+        return true;
+    if (x->status != 0 || !x->is_http_1_1)
+        return false;
+    socket->events = 0;
+    return send(socket->fd, interim, sizeof interim - 1, MSG_NOSIGNAL | MSG_DONTWAIT) <
+               0 ||
+           poll(socket, 1, 0) > 0;
+}
+
 void exchange_look(exchange *x, int timeout_ms)
 {
     struct pollfd look[] = {
         {.fd = x->job ? pl_queue_fd(x->job->events) : -1, .events = POLLIN},
-        {.fd = x->gone ? -1 : http_socket(x->connection), .events = POLLRDHUP}};
+        {.fd = x->gone ? -1 : http_socket(x->connection),
+         .events = x->half_closed ? 0 : POLLRDHUP}};
     poll(look, 2, timeout_ms);
-    x->gone = x->gone || look[1].revents != 0;
+    const bool only_half = look[1].revents == POLLRDHUP;
+    x->half_closed = x->half_closed || only_half;
+    x->gone = x->gone || (only_half ? has_closed_both(x, &look[1]) : look[1].revents);
 }
 
 server_event *exchange_next(exchange *x, int timeout_ms)

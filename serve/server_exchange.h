@@ -66,7 +66,9 @@ struct exchange {
     int64_t created;        /* time of the request, in seconds since 1970 */
     int64_t quiet_ms;       /* in a stream: time since the last event */
     bool ended;             /* in a stream: `out` is the last chunk */
-    bool gone;              /* the client has closed the connection */
+    bool is_http_1_1;
+    bool half_closed; /* the client has closed at least its writing half */
+    bool gone;        /* the client has closed the connection */
 };
 
 /* ---- answers; these functions take ownership of `body` and `r` ---- */

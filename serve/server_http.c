@@ -401,6 +401,7 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
     bool more = false;
     if (!x) {
         *state = x = begin_exchange(context, c, url);
+        x->is_http_1_1 = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
         return look_at_request(x, method, version, &more);
     }
     /* the request has been answered already, so its body is ignored */

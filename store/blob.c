@@ -601,27 +601,6 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
 }
 
 /* ---- putting and dropping blobs ---- */
-/* The largest number of bytes in one commit. RocksDB limits a batch, and the log entry
- * made from it, to 4 GiB. */
-static const uint64_t COMMIT_BYTES_MAX = (uint64_t)3 << 30;
-
-uint64_t pl_txn_bytes_max(void)
-{
-    return COMMIT_BYTES_MAX;
-}
-
-static pl_status check_fits(const pl_txn *txn, uint64_t bytes)
-{
-    uint64_t there = kv_batch_bytes(txn->batch) + txn->staged_bytes;
-    if (bytes <= COMMIT_BYTES_MAX && there <= COMMIT_BYTES_MAX - bytes)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_UNSUPPORTED,
-        "one commit can have at most %llu bytes, and with the bytes that it already "
-        "has, this blob of %llu bytes does not fit; use smaller modules",
-        (unsigned long long)COMMIT_BYTES_MAX, (unsigned long long)bytes);
-}
-
 static pl_status put_known(pl_txn *txn, const uint8_t *data, blob_record *blob,
                            pl_hash *out)
 {
@@ -637,7 +616,6 @@ pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes, pl_hash
 {
     bool flowing = false;
     blob_record blob = {.bytes = bytes};
-    PL_CHECK(check_fits(txn, bytes));
     pl_status status = flows(txn, data, &blob, &flowing);
     if (status == PL_OK)
         status = flowing ? txn_spoil(txn, put_flowing(txn, data, &blob, out))

@@ -69,11 +69,21 @@ pl_status bulk_clean(pl_store *store)
 }
 
 /* ---- while a transaction grows ---- */
+/* RocksDB refuses batches of 4 GiB and keeps a batch in memory several times, so a
+ * batch that has many bytes gets no further chunks. */
+static bool fits_batch(const pl_txn *txn, uint64_t new_bytes)
+{
+    enum { LARGE_BLOBS = 64 };
+    const uint64_t large = txn->store->bulk_bytes;
+    return new_bytes == 0 ||
+           (new_bytes < large && kv_batch_bytes(txn->batch) < LARGE_BLOBS * large);
+}
+
 pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes)
 {
     char folder[PL_PATH_MAX], name[32];
     pl_store *store = txn->store;
-    if (store->remote || new_bytes < store->bulk_bytes)
+    if (store->remote || fits_batch(txn, new_bytes))
         return PL_OK;
     PL_CHECK(store_check_space(store, "the commit", new_bytes + STORE_SPARE_BYTES));
     incoming(store, folder);
@@ -100,7 +110,6 @@ bool bulk_takes(const pl_txn *txn)
 
 pl_status bulk_put(pl_txn *txn, const row_key *key, const void *data, size_t len)
 {
-    txn->staged_bytes += len;
     return kv_file_put(txn->files->table, txn->files->path, key_slice(key),
                        (kv_slice){data, len});
 }

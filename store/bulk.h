@@ -1,7 +1,7 @@
 /* Large blobs. The chunks of a large blob do not go through RocksDB's log, but into a
- * table file, which is written while the transaction grows. The file is taken into the
- * database just before the commit's batch, which names its chunks. A file goes through
- * three states:
+ * table file, which is written while the transaction grows. So a commit may have more
+ * bytes than a batch or the memory. The file is taken into the database just before the
+ * commit's batch, which names its chunks. A file goes through three states:
  *
  *   INCOMING/N.sst   the file is being written; if the process is killed, the next
  *                    opening deletes the file
@@ -23,9 +23,10 @@
 PL_MUST_CHECK pl_status bulk_clean(pl_store *store);
 
 /* Announces chunks of one blob, together `new_bytes` long. The chunks of a small blob
- * go into the batch, those of a large blob into a new file. */
+ * go into the batch unless the batch is large already; all others go into a new
+ * file. */
 PL_MUST_CHECK pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes);
-/* returns true between bulk_begin and bulk_end of a large blob */
+/* returns true between bulk_begin and bulk_end if the chunks go into a file */
 bool bulk_takes(const pl_txn *txn);
 PL_MUST_CHECK pl_status bulk_put(pl_txn *txn, const row_key *key, const void *data,
                                  size_t len);

@@ -188,8 +188,7 @@ pl_status chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
     if (txn->store->remote) {
         chunk->epoch = txn->store->epoch;
         remote_stage(&txn->work, id, chunk, data, len);
-        txn->staged_bytes += len;
-        return PL_OK;
+        return remote_put_staged(txn->store->remote, &txn->work, REMOTE_STAGED_BYTES);
     }
     row_key key = key_of_pack(chunk->pack, chunk->number);
     if (bulk_takes(txn))

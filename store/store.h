@@ -483,10 +483,10 @@ void pl_txn_abort(pl_txn **txn); /* discards all changes; accepts NULL */
  * After ERR_NOSPACE the store can still be read. The transaction is always freed. */
 PL_MUST_CHECK pl_status pl_txn_commit(pl_txn **txn);
 
-uint64_t pl_txn_bytes_max(void); /* the largest number of bytes in one transaction */
 /* Adds a blob to the transaction. Equal bytes are stored only once. If no record names
- * the blob at the commit, the blob is not kept. ERR_UNSUPPORTED if the transaction
- * would grow beyond pl_txn_bytes_max. */
+ * the blob at the commit, the blob is not kept. The transaction keeps at most some
+ * hundred MiB of blobs in memory; further bytes wait for the commit on the disk, or in
+ * the engine. */
 PL_MUST_CHECK pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes,
                                         pl_hash *out);
 /* Appends a version. Its number must be the number of the newest version + 1 (0 for a

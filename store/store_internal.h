@@ -56,9 +56,8 @@ struct pl_txn {
     kv_batch *batch;
     /* the number of the commit that this transaction will make, and of its pack */
     uint64_t sequence;
-    uint32_t n_chunks;     /* number of chunks in that pack so far */
-    remote_work work;      /* objects to write to the engine, if the store has one */
-    uint64_t staged_bytes; /* size of the chunks that are not in `batch` */
+    uint32_t n_chunks; /* number of chunks in that pack so far */
+    remote_work work;  /* objects to write to the engine, if the store has one */
     /* grown: stored bytes of the chunks that this transaction adds, minus those of the
      * chunks that it frees; thinned: stored bytes that pl_txn_collect freed */
     int64_t grown, thinned;
@@ -129,9 +128,9 @@ PL_MUST_CHECK pl_status remote_check(pl_store *store);
 /* Called after the epoch was raised: writes the epoch into the head. After this call no
  * other process may move the head. */
 PL_MUST_CHECK pl_status remote_claim(pl_store *store);
-/* Called before the local commit: writes the chunks and the commit's rows. After a
- * failure the store has no part of the commit; objects that were already written are
- * garbage. */
+/* Called before the local commit: writes the chunks that wait and the commit's rows.
+ * After a failure the store has no part of the commit; objects that were already
+ * written are garbage. */
 PL_MUST_CHECK pl_status remote_bring(pl_txn *txn, const pl_hash *log);
 /* Called after the local commit: moves the head, then drops objects that are not
  * needed. If the head cannot be moved, the store refuses all later writes. */

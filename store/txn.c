@@ -75,7 +75,9 @@ pl_status store_check_space(const pl_store *store, const char *purpose,
         return PL_OK;
     return pl_fail(
         PL_ERR_NOSPACE,
-        "%s needs %s of free space in %s, but only %s are free; free some disk space",
+        "%s needs %s of free space in %s, but only %s are free; free some disk space: "
+        "first delete or move other files, then `pathloom store gc --delete` frees "
+        "data of the store",
         purpose, pl_human_bytes((double)need_bytes, need), store->folder,
         pl_human_bytes((double)there_bytes, there));
 }

@@ -93,8 +93,7 @@ pl_status watermark_open(const char *path, const watermark *first, watermark_fil
     PL_CHECK(read_newest(path, &mark, &out->slot));
     out->fd = open(path, O_WRONLY | O_CLOEXEC);
     if (out->fd < 0)
-        return pl_fail(PL_ERR_IO, "cannot open %s for writing: %s", path,
-                       strerror(errno));
+        return pl_file_failed("write", path);
     return PL_OK;
 }
 

@@ -136,7 +136,7 @@ code ~ /(^|[^A-Za-z0-9_.>])(quick_)?exit *\(/ {
 # Outputs are written by base/output.c, which destroys nothing that is at their paths.
 # The files in `writers` create only files that no user names.
 BEGIN {
-    writers = "^(base/(output|fs|keys|failpoint)\\.c|store/.*|corpus/(spool|tokens_write)\\.c" \
+    writers = "^(base/(output|fs|failpoint)\\.c|store/.*|corpus/(spool|tokens_write)\\.c" \
         "|workers/launch\\.c|view/page\\.c|job/(curves|forget)\\.c|measure/(doctor_machine|measure_(hub|store))\\.c)$"
 }
 (top in rank) && FILENAME !~ writers &&

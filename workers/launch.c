@@ -134,8 +134,7 @@ static pl_status spawn(pl_launcher *l, child *c)
     /* The pipe closes when the program is executed; before, it brings the failure. */
     int report[2];
     if (pipe2(report, O_CLOEXEC) != 0)
-        return pl_fail(PL_ERR_OS, "cannot start process %s: %s", c->name,
-                       strerror(errno));
+        return pl_file_failed("make a pipe to process", c->name);
     c->pid = fork();
     if (c->pid == 0)
         become(l->program, c->argv, log, parent, report[1]);
@@ -150,8 +149,10 @@ static pl_status spawn(pl_launcher *l, child *c)
     if (c->pid > 0 && n == (ssize_t)sizeof f) {
         (void)waitpid(c->pid, NULL, 0);
         c->pid = 0;
-        return pl_fail(PL_ERR_OS, "cannot start process %s: it cannot %s (%s): %s%s",
-                       c->name, f.is_log ? "open its log" : "execute the program",
+        const bool few = pl_status_of_errno(f.cause, PL_ERR_OS) == PL_ERR_FILES;
+        return pl_fail(few ? PL_ERR_FILES : PL_ERR_OS,
+                       "cannot start process %s: it cannot %s (%s): %s%s", c->name,
+                       f.is_log ? "open its log" : "execute the program",
                        f.is_log ? log : l->program, strerror(f.cause),
                        pl_path_exists("/proc/self") ? "" : "; mount /proc");
     }

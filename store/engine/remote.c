@@ -169,20 +169,39 @@ void remote_stage(remote_work *work, const pl_hash *id, const chunk_record *chun
     memcpy(copy, data, len);
     put->data = copy;
     put->len = len;
+    work->staged_bytes += len;
     remote_chunk_name(id, chunk, put->name);
 }
 
-static void free_object_data(engine_object *put)
+static void free_object_data(remote_work *work, engine_object *put)
 {
+    work->staged_bytes -= put->data ? put->len : 0;
     pl_free((void *)(uintptr_t)put->data);
     put->data = NULL;
+}
+
+pl_status remote_put_staged(remote_end *r, remote_work *work, uint64_t from_bytes)
+{
+    size_t n = 0;
+    if (work->staged_bytes < from_bytes)
+        return PL_OK;
+    engine_object *objects = pl_alloc((work->n_puts + 1) * sizeof *objects);
+    for (size_t i = work->n_written; i < work->n_puts; i++)
+        if (work->puts[i].data)
+            objects[n++] = work->puts[i];
+    pl_status status = engine_put_all(r->service, objects, n);
+    pl_free(objects);
+    for (size_t i = work->n_written; status == PL_OK && i < work->n_puts; i++)
+        free_object_data(work, &work->puts[i]);
+    work->n_written = status == PL_OK ? work->n_puts : work->n_written;
+    return status;
 }
 
 void remote_release(remote_work *work, const pl_hash *id, const chunk_record *chunk,
                     bool staged)
 {
-    if (staged && chunk->number < work->n_puts) {
-        free_object_data(&work->puts[chunk->number]);
+    if (staged && chunk->number >= work->n_written && chunk->number < work->n_puts) {
+        free_object_data(work, &work->puts[chunk->number]);
         return;
     }
     engine_object *drop =
@@ -193,7 +212,7 @@ void remote_release(remote_work *work, const pl_hash *id, const chunk_record *ch
 void remote_work_clear(remote_work *work)
 {
     for (size_t i = 0; i < work->n_puts; i++)
-        free_object_data(&work->puts[i]);
+        free_object_data(work, &work->puts[i]);
     pl_free(work->puts);
     pl_free(work->drops);
     *work = (remote_work){0};

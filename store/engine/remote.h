@@ -52,11 +52,13 @@ typedef struct remote_end {
 } remote_end;
 
 /* Objects of an open transaction. puts[i] is chunk number i of the transaction's pack,
- * with a copy of the chunk's bytes. A chunk that the transaction released again has no
+ * with a copy of the chunk's bytes until the chunk is written to the engine. The first
+ * n_written are written. A chunk that the transaction released again before that has no
  * bytes. */
 typedef struct remote_work {
     engine_object *puts, *drops;
-    size_t n_puts, cap_puts, n_drops, cap_drops;
+    size_t n_puts, cap_puts, n_drops, cap_drops, n_written;
+    uint64_t staged_bytes; /* size of the copies */
 } remote_work;
 
 /* ---- where the chunks of a store are ---- */
@@ -67,11 +69,17 @@ PL_MUST_CHECK pl_status remote_open(const char *folder, bool to_write,
 void remote_close(remote_end **r); /* accepts NULL */
 
 /* ---- chunks ---- */
-/* remote_stage adds a chunk to the objects that the commit will write. remote_release
- * takes the chunk out again if this transaction staged it (`staged`); otherwise the
- * function adds the chunk to the objects that will be dropped after the commit. */
+/* remote_stage adds a chunk to the objects that the transaction will write.
+ * remote_put_staged writes these objects if they have at least `from_bytes` bytes, so
+ * that a transaction with large blobs needs little memory. remote_release takes a chunk
+ * out again if this transaction has staged it (`staged`) but not yet written it;
+ * otherwise the function adds the chunk to the objects that will be dropped after the
+ * commit. If there is no commit, the written objects are garbage. */
+#define REMOTE_STAGED_BYTES ((uint64_t)64 << 20)
 void remote_stage(remote_work *work, const pl_hash *id, const chunk_record *chunk,
                   const void *data, size_t len);
+PL_MUST_CHECK pl_status remote_put_staged(remote_end *r, remote_work *work,
+                                          uint64_t from_bytes);
 void remote_release(remote_work *work, const pl_hash *id, const chunk_record *chunk,
                     bool staged);
 /* Appends the chunk's stored bytes; ERR_DAMAGED if its object does not exist. */

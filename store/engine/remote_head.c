@@ -210,7 +210,7 @@ pl_status remote_bring(pl_txn *txn, const pl_hash *log)
     kv_slice rows = kv_batch_kept(txn->batch);
     size_t n = 0;
     engine_object *objects = pl_alloc((work->n_puts + 1) * sizeof *objects);
-    for (size_t i = 0; i < work->n_puts; i++)
+    for (size_t i = work->n_written; i < work->n_puts; i++)
         if (work->puts[i].data)
             objects[n++] = work->puts[i];
     remote_log_name(txn->sequence, log, objects[n].name);

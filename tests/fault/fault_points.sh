@@ -77,8 +77,6 @@ worker.update.wrong - 0
 worker.offer.wrong - 0
 worker.offer.damaged - 0
 worker.update.flipped - 0
-key.write.before - 0
-key.write.after - 0
 home.handover.before - 0
 home.handover.after - 0
 kv.file.before - 0

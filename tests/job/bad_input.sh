@@ -237,9 +237,8 @@ refuse_corpus "blocks that do not add up" 78 'topology.blocks 1,2|3 blocks|model
     --corpus text --set topology.blocks=1,2
 refuse_corpus "too little memory" 78 'memory|TiB|lower' \
     --corpus text --set model.context=1000000 --set train.batch=4096
-refuse_corpus "a module that no commit can hold" 78 \
-    'module embed.E0|parameters|committed at once|3.0 GiB|model.width' \
-    --corpus text --set model.width=65536 --set data.vocab=16000
+refuse_corpus "uploads for which a home has no room" 78 'per task|1.0 MiB|store.staging=' \
+    --corpus text --set model.width=512 --set store.staging=1048576
 printf 'train:\n  tau: 5\n  phasess: 3\n' >unknown.yaml
 printf 'train:\n  tau: many\n' >value.yaml
 printf 'train:\n  tau: [5\n' >broken.yaml
@@ -527,6 +526,14 @@ if mount -t tmpfs -o size=8m tmpfs "$disk" 2>/dev/null; then
     [ "$code" -eq 74 ] || complain "exit code $code instead of 74"
     check_sentence "$disk/run/store" MiB "free some disk space"
     check_nobody_left
+    tail -c 160m /dev/zero >>"$disk/fill" 2>/dev/null
+    refused "garbage collection on a full disk" 74 \
+        'only 0 B are free|first delete or move other files|gc --delete' \
+        "$pathloom" store gc --run "$disk/run" --delete --keep 1 --grace 0
+    truncate -s 50m "$disk/fill"
+    rm -r "$disk/run/cache"
+    works "garbage collection on a disk with little space" freed \
+        "$pathloom" store gc --run "$disk/run" --delete --keep 1 --grace 0
     rm "$disk/fill"
     works "the same command on a disk with space" 'mixture, by the router' \
         $train --corpus text --out "$disk/run" --set train.phases=40
@@ -638,7 +645,7 @@ refused "an invitation without a job" 66 'nowhere|train' \
 refused "an unknown role" 64 'boss|worker' "$pathloom" key invite --role boss
 refused "an odd span" 64 '--expires|24h' "$pathloom" key invite --expires soon
 works "a new key" '' "$pathloom" key new fresh.key
-refused "a key in the place of another" 73 'fresh.key|never overwritten' \
+refused "a key in the place of another" 73 'fresh.key|exists already|never replaced' \
     "$pathloom" key new fresh.key
 one=$("$pathloom" key show fresh.key)
 two=$("$pathloom" key new second.key)

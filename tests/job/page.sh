@@ -101,6 +101,7 @@ code 403 -H 'Sec-Fetch-Site: cross-site' "$at/route.json?text=x"
 code 404 "$at/state.json%00x"
 "$3" crowd 127.0.0.1 "${at##*:}" 500 /state.json >"$work/crowd.out" ||
     fail "silent connections keep others out: $(cat "$work/crowd.out")"
+"$3" events 127.0.0.1 "${at##*:}" >"$work/events.out" || fail "$(cat "$work/events.out")"
 listeners=''
 for _ in $(seq 80); do # streams of events give way, too
     curl -s -o "$work/stream" --max-time 20 "$at/events" &

@@ -137,6 +137,14 @@ connected() { # N
     fail "$1 clients do not connect"
 }
 
+becomes_idle() {
+    for _ in $(seq 600); do
+        [ "$(metric requests_active)$(metric requests_waiting)" = 00 ] && return
+        sleep 0.1
+    done
+    fail "requests of clients that left are still counted"
+}
+
 # Tells the server to read the store again, and waits until it has done so.
 reload() {
     reloads=$(grep -c serve.reloaded "$work/stderr" || :)
@@ -309,23 +317,40 @@ odd framing
 ok
 odd crowd 1500
 ok
+odd half
+ok
 
 # ---- clients that disconnect ----
 kill -STOP "$server"
 for _ in 1 2 3 4 5; do
-    ask '{"prompt": "The ", "max_tokens": 60, "stream": true}' > "$work/gone" &
-    client=$!
+    curl -s --max-time 60 "$at/v1/completions" \
+        -d '{"prompt": "The ", "max_tokens": 60, "stream": true}' > "$work/gone" &
+    client=$! # curl itself, and not a shell that waits for it
     sleep 0.1
     kill -KILL "$client"
     wait "$client" 2> "$work/gone" || :
 done
 kill -CONT "$server"
 ask '{"prompt": "The "}' | grep -q finish_reason || fail "no answer after clients left"
-for _ in $(seq 600); do
-    [ "$(metric requests_active)$(metric requests_waiting)" = 00 ] && break
-    sleep 0.1
+becomes_idle
+ok
+
+# ---- if a client disconnects while its answer is computed, the computation ends ----
+left=$(metric requests_left_total)
+# The answer may be complete before the client is killed; then the test tries again.
+for _ in $(seq 50); do
+    curl -s --max-time 60 "$at/v1/completions" \
+        -d '{"prompt": "The ", "max_tokens": 60, "n": 64}' > "$work/gone" &
+    client=$!
+    while [ "$(metric requests_active)" = 0 ] && kill -0 "$client" 2> "$work/pids"; do
+        :
+    done
+    kill -KILL "$client" 2> "$work/pids" || :
+    wait "$client" 2> "$work/pids" || :
+    becomes_idle
+    [ "$(metric requests_left_total)" -eq "$left" ] || break
 done
-[ "$(metric requests_active)$(metric requests_waiting)" = 00 ] || fail "requests of clients that left are still counted"
+[ "$(metric requests_left_total)" -gt "$left" ] || fail "the server does not notice that a client has gone"
 ok
 
 # ---- after HUP the server reads the store again ----

@@ -7,6 +7,9 @@
  * that stay open; the server must still answer URL serve_odd silent HOST PORT N  opens
  * connections again and again until it is killed, the newest N of which stay open
  *   serve_odd vanish HOST PORT N  sends N completions and disconnects; prints nothing
+ *   serve_odd half HOST PORT      sends requests and closes the writing half of the
+ *                                 connection; each must get its whole answer
+ *   serve_odd events HOST PORT    the same with the stream of events of a page
  *
  * Ends with code 0 and prints a count, or ends with 1 and prints what went wrong. */
 #include <arpa/inet.h>
@@ -179,6 +182,61 @@ static void vanish(int n)
     }
 }
 
+#define BODY(version, length, body)                                                    \
+    "POST /v1/completions HTTP/" version "\r\nHost: localhost\r\n"                     \
+    "Content-Length: " length "\r\n\r\n" body
+#define WHOLE  "{\"prompt\":\"The \",\"max_tokens\":60,\"n\":8}"
+#define STREAM "{\"prompt\":\"The \",\"max_tokens\":60,\"stream\":true}"
+#define HEALTH "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+static const struct {
+    const char *name, *requests;
+    int answers;
+    const char *last; /* text near the end of the last answer */
+} halves[] = {
+    {"an answer", BODY("1.1", "39", WHOLE), 1, "\"usage\":"},
+    {"an answer of HTTP/1.0", BODY("1.0", "39", WHOLE), 1, "\"usage\":"},
+    {"a stream in chunks", BODY("1.1", "47", STREAM), 1, "[DONE]\n\n\r\n0\r\n\r\n"},
+    {"several requests", HEALTH BODY("1.1", "47", STREAM) BODY("1.1", "39", WHOLE), 3,
+     "\"usage\":"},
+};
+
+static void try_halves(void)
+{
+    static char text[1 << 17];
+    for (size_t i = 0; i < sizeof halves / sizeof *halves; i++) {
+        int n = 0, fd = connect_once();
+        send(fd, halves[i].requests, strlen(halves[i].requests), MSG_NOSIGNAL);
+        shutdown(fd, SHUT_WR);
+        if (!read_to_end(fd, text, sizeof text))
+            die(halves[i].name, "the connection stays open");
+        close(fd);
+        for (const char *at = text; (at = strstr(at, "HTTP/1.1 200 ")); at++)
+            n++;
+        if (n != halves[i].answers || !strstr(text, halves[i].last))
+            die(halves[i].name, text[0] ? text : "no answer");
+    }
+}
+
+/* The stream of a client that has closed its writing half must go on. */
+static void try_events(void)
+{
+    static const char request[] = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    char text[4096];
+    int fd = connect_once(), n = 0;
+    send(fd, request, strlen(request), MSG_NOSIGNAL);
+    shutdown(fd, SHUT_WR);
+    for (; n < 3; n++) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        ssize_t len = poll(&p, 1, PATIENCE_MS) == 1 ? recv(fd, text, 4095, 0) : 0;
+        if (len <= 0)
+            die("a stream of events", "it ends");
+        text[len] = 0;
+        if (!strstr(text, "data:") && !strstr(text, ": nothing new") && n > 0)
+            die("a stream of events", text);
+    }
+    close(fd);
+}
+
 int main(int argc, char **argv)
 {
     struct rlimit files;
@@ -197,6 +255,10 @@ int main(int argc, char **argv)
         try_crowd(n, argc > 5 ? argv[5] : "/health");
     else if (strcmp(argv[1], "silent") == 0)
         stay_silent(n > 0 ? n : 1);
+    else if (strcmp(argv[1], "half") == 0)
+        try_halves();
+    else if (strcmp(argv[1], "events") == 0)
+        try_events();
     else
         vanish(n);
     return 0;

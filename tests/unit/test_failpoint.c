@@ -146,8 +146,7 @@ static void with_a_folder_only_the_first_process_acts(void **state)
  * next process must be able to make it. */
 static void a_key_that_is_killed_while_it_is_written_is_made_anew(void **state)
 {
-    static const char *const points[] = {"key.write.before:kill",
-                                         "key.write.after:kill"};
+    static const char *const points[] = {"fs.write.before:kill", "fs.fsync.after:kill"};
     (void)state;
     for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
         char folder[] = "/tmp/pathloom-failpoint-XXXXXX", path[PL_PATH_MAX];

@@ -3,6 +3,7 @@
 #include "workers/workers.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,11 +54,31 @@ static void a_log_that_cannot_be_opened_is_named_with_the_reason(void **state)
     start("/bin/sh", logs, "home.log): Is a directory");
 }
 
+static void a_launcher_without_files_says_so(void **state)
+{
+    static const char *const argv[] = {"program", NULL};
+    pl_launcher *l;
+    struct rlimit files;
+    (void)state;
+    assert_int_equal(pl_launcher_create("/bin/true", folder, &l), PL_OK);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    const int next = dup(STDERR_FILENO);
+    close(next);
+    const struct rlimit none = {(rlim_t)next, files.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const pl_status status = pl_launcher_start(l, "home", argv, NULL);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    assert_int_equal(status, PL_ERR_FILES);
+    assert_non_null(strstr(pl_last_error(), "ulimit -n"));
+    pl_launcher_destroy(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_program_that_cannot_be_executed_is_named_with_the_reason),
         cmocka_unit_test(a_log_that_cannot_be_opened_is_named_with_the_reason),
+        cmocka_unit_test(a_launcher_without_files_says_so),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

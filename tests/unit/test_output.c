@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <stdarg.h>
@@ -139,6 +140,28 @@ static void a_pipe_gets_the_bytes_and_stays_a_pipe(void **state)
     assert_int_equal(kind_of(at("link")), S_IFLNK);
 }
 
+/* A service of systemd may have a socket as its output. A socket cannot be opened. */
+static void a_socket_that_is_the_output_of_the_process_is_written(void **state)
+{
+    (void)state;
+    char got[16] = "";
+    int ends[2], own = dup(STDOUT_FILENO);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    assert_int_equal(symlink("/dev/stdout", at("link")), 0);
+    fflush(stdout);
+    dup2(ends[0], STDOUT_FILENO);
+    const pl_status first = pl_write_output("/dev/stdout", "one", 3),
+                    second = pl_write_output(at("link"), "two", 3);
+    dup2(own, STDOUT_FILENO);
+    assert_int_equal(first, PL_OK);
+    assert_int_equal(second, PL_OK);
+    assert_int_equal(recv(ends[1], got, sizeof got, MSG_DONTWAIT), 6);
+    assert_memory_equal(got, "onetwo", 6);
+    close(own);
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void a_device_is_written_and_stays_a_device(void **state)
 {
     (void)state;
@@ -229,6 +252,7 @@ int main(void)
         CASE(links_are_followed_to_files_old_and_new),
         CASE(a_circle_of_links_is_refused),
         CASE(a_pipe_gets_the_bytes_and_stays_a_pipe),
+        CASE(a_socket_that_is_the_output_of_the_process_is_written),
         CASE(a_device_is_written_and_stays_a_device),
         CASE(a_descriptor_of_the_process_keeps_what_it_has_written),
         CASE(permissions_of_an_old_file_are_kept),

@@ -286,6 +286,52 @@ static void a_server_that_has_ended_takes_no_questions(void **state)
     pl_server_close(&server);
 }
 
+/* Submits a request for 128 answers with scores, to which the client does not listen.
+ * If there were no prompt, they could take 48 MiB; 256 MiB are allowed. */
+static server_job *submit_long(pl_server *server, int n_tokens, const char *text)
+{
+    pl_completion c = {.n = 128,
+                       .n_prompts = 1,
+                       .prompts = pl_alloc(sizeof *c.prompts),
+                       .logprobs = 20,
+                       .options = {.max_tokens = CONTEXT}};
+    server_job *job = NULL;
+    if (text)
+        c.prompts[0].text = pl_strdup(text);
+    else {
+        c.prompts[0].n_tokens = n_tokens;
+        c.prompts[0].tokens = pl_alloc((size_t)n_tokens * sizeof(int32_t));
+    }
+    assert_ok(server_submit(server, SERVER_COMPLETION, &c,
+                            (server_asker){.address = 1, .user = ""}, &job));
+    server_job_leave(job);
+    return job;
+}
+
+static void a_long_prompt_leaves_little_room_for_its_answers(void **state)
+{
+    enum { JOBS = 8 };
+    (void)state;
+    const pl_server_options options = {
+        .mix = &mix, .threads = 1, .slots = SLOTS, .queue = 2 * JOBS};
+    volatile sig_atomic_t stop = 1, reload = 0;
+    server_job *jobs[JOBS], *text;
+    pl_server *server;
+    assert_ok(pl_server_open(&options, &server));
+    for (int i = 0; i < JOBS; i++)
+        jobs[i] = submit_long(server, CONTEXT - 1, NULL);
+    text =
+        submit_long(server, 0, "a text that has at least some tokens, but how many?");
+    const int64_t before = text->answer_bytes;
+    assert_int_equal(before, CONTEXT * jobs[0]->answer_bytes);
+    assert_ok(pl_server_run(server, &stop, &reload));
+    assert_in_range(text->answer_bytes, 0, before / 2);
+    server_job_release(&text);
+    for (int i = 0; i < JOBS; i++)
+        server_job_release(&jobs[i]);
+    pl_server_close(&server);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +339,7 @@ int main(void)
         cmocka_unit_test(an_answer_keeps_the_versions_with_which_it_began),
         cmocka_unit_test(kept_modules_make_room_for_another_path),
         cmocka_unit_test(a_server_that_has_ended_takes_no_questions),
+        cmocka_unit_test(a_long_prompt_leaves_little_room_for_its_answers),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

@@ -155,6 +155,28 @@ static void a_commit_of_many_large_blobs_has_them_all(void **state)
     pl_store_close(&store);
 }
 
+/* RocksDB refuses a batch of 4 GiB, and a batch is in memory. */
+static void small_blobs_of_a_large_commit_lie_in_files(void **state)
+{
+    enum { FULL = 64, BEYOND = 5, ALL = FULL + BEYOND + 1 };
+    pl_hash ids[ALL];
+    char name[32];
+    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    pl_txn *txn = begin(store);
+    for (int i = 0; i < ALL; i++) {
+        ids[i] = put_bytes(txn, 100 + (uint64_t)i, PART - 1);
+        snprintf(name, sizeof name, "a/%d", i);
+        assert_ok(pl_txn_put_object(txn, name, &ids[i]));
+    }
+    assert_in_range(bulk_files(txn), BEYOND, BEYOND + 1);
+    assert_ok(pl_txn_commit(&txn));
+    assert_int_equal(count_files(*state, "INCOMING"), 0);
+    for (int i = 0; i < ALL; i++)
+        assert_true(blob_holds(store, &ids[i], 100 + (uint64_t)i, PART - 1));
+    assert_whole(store);
+    pl_store_close(&store);
+}
+
 enum { GROUPS = (17 << 20) + 5 }; /* bytes: 2 groups of 8 MiB and a part */
 
 static void assert_name(const pl_hash *got, const uint8_t *data, size_t n)
@@ -500,6 +522,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_transaction_that_ends_leaves_no_file,
                                         make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(a_commit_of_many_large_blobs_has_them_all,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(small_blobs_of_a_large_commit_lie_in_files,
                                         make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(a_file_goes_when_its_last_chunk_was_coded,
                                         make_folder, drop_folder),

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,9 +253,13 @@ static int count_files(pid_t pid)
     return n - 2; /* . and .. */
 }
 
-/* Waits until the server has closed connections that are too many. */
-static bool is_bounded(pid_t server)
+/* Waits until the server has accepted the newest connection, on which it then sends its
+ * greeting, and has closed connections that are too many. */
+static bool is_bounded(pid_t server, int newest)
 {
+    struct pollfd greeting = {.fd = newest, .events = POLLIN};
+    if (poll(&greeting, 1, 20000) != 1)
+        return false;
     for (int64_t end = pl_now_ms() + 20000; pl_now_ms() < end; pl_sleep_ms(1))
         if (count_files(server) <= FEW_FILES / 2 + OWN)
             return true;
@@ -285,7 +290,7 @@ static void be_silent(int port, pid_t server)
             shutdown(*fd, SHUT_WR);
         for (int k = i % 3 == 2 ? i % 100 : CONNECTIONS; k < i % CONNECTIONS; k += 100)
             send(fds[k], "\xff", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (i % BATCH == 0 && !is_bounded(server))
+        if (i % BATCH == 0 && !is_bounded(server, *fd))
             _exit(3);
     }
     _exit(0);
