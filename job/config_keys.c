@@ -599,8 +599,8 @@ static const pl_key keys[] = {
 
     SECTION("store", "contents and place of the store"),
     {"store.homes", PL_KEY_INT, AT(homes), "1", 1, PL_HOMES_MAX, NULL, "processes",
-     "number of homes, which share the modules; each has its own store; fixed when a "
-     "run begins",
+     "number of homes, which share the modules; each has its own store; later only "
+     "`pathloom homes set` changes it",
      true},
     {"store.engine", PL_KEY_TEXT, AT(engine), "rocksdb", 0, 0, NULL, "",
      "where parameters are stored: rocksdb (in the run's folder), "

@@ -131,7 +131,7 @@ static pl_status score_phase(selection *s, const pl_tokens *tokens,
                              const uint32_t *docs, size_t n, pl_score *scores)
 {
     PL_CHECK(run_stopped(s->r));
-    PL_CHECK(run_tend(s->r));
+    PL_CHECK(pl_launcher_tend(s->r->launcher));
     PL_CHECK(pl_scorer_load(s->scorer, s->params));
     return pl_score_documents(s->scorer, tokens, docs, n, scores);
 }

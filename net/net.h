@@ -4,8 +4,7 @@
  * the code generated from them), roles (which messages the role of a key allows),
  * placement (which home owns a name), lease (the sealed permission to submit), fence
  * (which workers are refused), submission (the update that a worker sends), client
- * (questions to homes), link (what a client measures of its connections), move (moves
- * modules, paths and objects between homes). */
+ * (questions to homes), link (what a client measures of its connections). */
 #ifndef PL_NET_NET_H
 #define PL_NET_NET_H
 #include "net/client.h"
@@ -13,7 +12,6 @@
 #include "net/lease.h"
 #include "net/link.h"
 #include "net/messages.h"
-#include "net/move.h"
 #include "net/placement.h"
 #include "net/roles.h"
 #include "net/submission.h"
