@@ -82,7 +82,8 @@ leave() {
 trap leave EXIT
 trap 'exit 130' INT TERM
 
-# Runs a command in the system, in namespaces that end with it. The devices are the few
+# Runs a command in the system, in namespaces that end with it. The system is their root,
+# not a chroot, in which nobody may make further namespaces. The devices are the few
 # that a container has.
 enter() { # --net or nothing, command
     net=''
@@ -94,6 +95,7 @@ enter() { # --net or nothing, command
         set -e
         system=$1
         shift
+        mount --bind "$system" "$system"
         mount -t proc proc "$system/proc"
         mount -t sysfs -o ro sysfs "$system/sys"
         mount -t tmpfs -o mode=755 tmpfs "$system/dev"
@@ -106,7 +108,11 @@ enter() { # --net or nothing, command
         mount -t tmpfs -o mode=1777 tmpfs "$system/dev/shm"
         ln -s pts/ptmx "$system/dev/ptmx"
         ln -s /proc/self/fd "$system/dev/fd"
-        exec chroot "$system" "$@"' sh "$system" "$@" </dev/null &
+        cd "$system"
+        pivot_root . .
+        umount -l .
+        cd /
+        exec "$@"' sh "$system" "$@" </dev/null &
     child=$!
     wait "$child"
     code=$?
@@ -139,6 +145,7 @@ make_system() {
     child=''
     grep -lsi '^ *acquire::' /etc/apt/apt.conf /etc/apt/apt.conf.d/* |
         while read -r file; do cp "$file" "$system/etc/apt/apt.conf.d/"; done
+    echo '127.0.0.1 localhost' >"$system/etc/hosts"
     : >"$at/complete"
 }
 
