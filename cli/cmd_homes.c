@@ -65,8 +65,9 @@ static pl_status list_homes(homes_call *h)
     char folder[PL_PATH_MAX];
     listing l = {.store = NULL};
     pl_status status = PL_OK;
-    PL_CHECK(pl_store_open(run_file(&h->r, "store", folder), PL_STORE_READ, &l.store));
-    const int n = pl_store_n_parts(l.store) > 0 ? pl_store_n_parts(l.store) : 1;
+    int n = 0;
+    PL_CHECK(pl_store_homes(run_file(&h->r, "store", folder), &n));
+    PL_CHECK(pl_store_open(folder, PL_STORE_READ, &l.store));
     for (int i = 0; i < n; i++)
         l.homes[i].names = pl_json_array();
     PL_TRY(pl_store_each_name(l.store, count_name, &l));

@@ -172,18 +172,18 @@ pl_status pl_store_divide(const char *from, const char *to, int n,
                           pl_divide_report *report)
 {
     char folder[PL_PATH_MAX];
-    int n_parts = 0;
+    int n_old = 0;
     dividing d = {.n = n, .report = report};
     pl_status status = PL_OK;
     memset(report, 0, sizeof *report);
-    PL_CHECK(pl_store_parts(from, &n_parts));
-    for (; d.n_from < (n_parts > 0 ? n_parts : 1); d.n_from++)
-        PL_TRY(pl_store_open(n_parts > 0 ? pl_store_part(from, d.n_from, folder) : from,
+    PL_CHECK(pl_store_homes(from, &n_old));
+    for (; d.n_from < n_old; d.n_from++)
+        PL_TRY(pl_store_open(pl_store_home(from, d.n_from, n_old, folder),
                              PL_STORE_READ, &d.from[d.n_from]));
     if (n > 1)
         PL_TRY(pl_store_make_parts(to, n));
     for (; d.home < n; d.home++)
-        PL_TRY(fill_home(&d, n > 1 ? pl_store_part(to, d.home, folder) : to));
+        PL_TRY(fill_home(&d, pl_store_home(to, d.home, n, folder)));
 done:
     for (int i = 0; i < d.n_from; i++)
         pl_store_close(&d.from[i]);

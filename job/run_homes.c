@@ -12,13 +12,13 @@
 #include <string.h>
 
 /* ---- checks ---- */
-/* The copy of a part that is a link would lie on the disk of the run. */
-static pl_status check_folders(const pl_run *r, const char *store, int n_parts)
+/* The copy of a store that is a link would lie on the disk of the run. */
+static pl_status check_folders(const pl_run *r, const char *store, int n_old)
 {
-    char part[PL_PATH_MAX];
+    char home[PL_PATH_MAX];
     PL_CHECK(pl_store_check_movable(r->dir, store));
-    for (int i = 0; i < n_parts; i++)
-        PL_CHECK(pl_store_check_movable(store, pl_store_part(store, i, part)));
+    for (int i = 0; i < n_old; i++)
+        PL_CHECK(pl_store_check_movable(store, pl_store_home(store, i, n_old, home)));
     return PL_OK;
 }
 
@@ -34,51 +34,50 @@ static pl_status check_run(pl_run *r, int n)
     return config_check(&r->cfg);
 }
 
-/* Sets *done if the store already has n homes, and every name is where its hash says.
- */
-static pl_status is_divided(const char *store, int n, bool *done)
+/* Sets *done if every name is already where the hash of n homes places it. In a store
+ * of an earlier release, in which names were moved, this is not so. */
+static pl_status is_divided(const char *store, int n_old, int n, bool *done)
 {
     pl_store *all = NULL;
+    *done = false;
+    if (n_old != n)
+        return PL_OK;
     pl_status status = pl_store_open(store, PL_STORE_READ, &all);
-    const int n_parts = status == PL_OK ? pl_store_n_parts(all) : 0;
-    *done = status == PL_OK && (n_parts > 0 ? n_parts : 1) == n;
+    *done = status == PL_OK;
     pl_store_close(&all);
-    /* a store of an earlier release, in which names were moved, is copied */
     return status == PL_ERR_UNSUPPORTED ? PL_OK : status;
 }
 
 /* ---- the copy ---- */
-/* Finishes a rollback that was interrupted, because a part's share of it would not be
+/* Finishes a rollback that was interrupted, because a home's share of it would not be
  * copied. */
-static pl_status end_rollbacks(const char *store, int n_parts)
+static pl_status end_rollbacks(const char *store, int n_old)
 {
-    char part[PL_PATH_MAX];
-    for (int i = 0; i < (n_parts > 0 ? n_parts : 1); i++) {
+    char home[PL_PATH_MAX];
+    for (int i = 0; i < n_old; i++) {
         pl_store *one = NULL;
-        pl_status status = pl_store_open(
-            n_parts > 0 ? pl_store_part(store, i, part) : store, PL_STORE_WRITE, &one);
+        PL_CHECK(
+            pl_store_open(pl_store_home(store, i, n_old, home), PL_STORE_WRITE, &one));
         pl_store_close(&one);
-        PL_CHECK(status);
     }
     return PL_OK;
 }
 
 /* Copies the store while no process may write to it, and exchanges it for its copy. */
-static pl_status copy_and_exchange(pl_run *r, const char *store, int n_parts, int n,
+static pl_status copy_and_exchange(pl_run *r, const char *store, int n_old, int n,
                                    pl_divide_report *report)
 {
-    char part[PL_PATH_MAX], copy[PL_PATH_MAX];
-    int locks[1 + PL_PARTS_MAX];
+    char home[PL_PATH_MAX], copy[PL_PATH_MAX];
+    int locks[PL_PARTS_MAX];
     pl_status status = PL_OK;
     memset(locks, -1, sizeof locks);
-    PL_TRY(pl_lock_folder(store, &locks[0]));
-    for (int i = 0; i < n_parts; i++)
-        PL_TRY(pl_lock_folder(pl_store_part(store, i, part), &locks[1 + i]));
+    for (int i = 0; i < n_old; i++)
+        PL_TRY(pl_lock_folder(pl_store_home(store, i, n_old, home), &locks[i]));
     PL_TRY(pl_make_folders(run_file(r, "homes", copy)));
     PL_TRY(pl_store_divide(store, run_file(r, "homes/store", copy), n, report));
     PL_TRY(pl_exchange_folders(copy, store));
 done:
-    for (int i = 0; i <= PL_PARTS_MAX; i++)
+    for (int i = 0; i < n_old; i++)
         pl_unlock_folder(&locks[i]);
     return status;
 }
@@ -93,7 +92,7 @@ pl_status run_clear_homes(const char *dir)
 pl_status run_set_homes(pl_run *r, int n, pl_divide_report *report)
 {
     char store[PL_PATH_MAX];
-    int n_parts = 0;
+    int n_old = 0;
     bool done = false;
     memset(report, 0, sizeof *report);
     PL_CHECK(check_run(r, n));
@@ -104,12 +103,12 @@ pl_status run_set_homes(pl_run *r, int n, pl_divide_report *report)
         return run_save(r);
     PL_CHECK(pl_store_end_copy(store));
     PL_CHECK(pl_store_clear_copy(store));
-    PL_CHECK(pl_store_parts(store, &n_parts));
-    PL_CHECK(end_rollbacks(store, n_parts));
-    PL_CHECK(is_divided(store, n, &done));
+    PL_CHECK(pl_store_homes(store, &n_old));
+    PL_CHECK(end_rollbacks(store, n_old));
+    PL_CHECK(is_divided(store, n_old, n, &done));
     if (!done) {
-        PL_CHECK(check_folders(r, store, n_parts));
-        PL_CHECK(copy_and_exchange(r, store, n_parts, n, report));
+        PL_CHECK(check_folders(r, store, n_old));
+        PL_CHECK(copy_and_exchange(r, store, n_old, n, report));
     }
     PL_CHECK(run_save(r));
     return run_clear_homes(r->dir);

@@ -179,24 +179,19 @@ pl_status run_find_device(pl_run *r)
     return status;
 }
 
-/* Checks that no part of the store was lost. All parts are made before anything is
- * committed. So if one part has commits and another part is missing, the missing part
- * was lost; a new empty part would hide the loss. */
-static pl_status check_store_parts(const char *folder, int n_parts)
+/* Checks that no home's store was lost. All are made before anything is committed. So
+ * if one has commits and another is missing, the missing one was lost; a new empty
+ * store would hide the loss. If a home died while it made its store, the next home that
+ * starts finishes it. */
+static pl_status check_stores(const char *folder, int n)
 {
-    char part[PL_PATH_MAX];
+    char path[PL_PATH_MAX];
     int missing = -1;
     uint64_t commits = 0;
-    if (n_parts == 0 && pl_path_exists(pl_store_part(folder, 0, part)))
-        return pl_fail(PL_ERR_DAMAGED,
-                       "%s has parts (home-1 ...), but its file PARTS is missing; make "
-                       "this file with two lines: `pathloom parts 1`, and the number "
-                       "of parts",
-                       folder);
-    for (int i = 0; i < n_parts; i++) {
+    for (int i = 0; i < n; i++) {
         pl_store *store = NULL;
         pl_status status =
-            pl_store_open(pl_store_part(folder, i, part), PL_STORE_READ, &store);
+            pl_store_open(pl_store_home(folder, i, n, path), PL_STORE_READ, &store);
         if (status == PL_OK)
             commits += pl_store_sequence(store);
         else if (status == PL_ERR_NOT_FOUND)
@@ -212,36 +207,35 @@ static pl_status check_store_parts(const char *folder, int n_parts)
     return pl_fail(PL_ERR_DAMAGED,
                    "%s is missing or empty, but the other parts have %llu commits; "
                    "restore it from a copy",
-                   pl_store_part(folder, missing, part), (unsigned long long)commits);
+                   pl_store_home(folder, missing, n, path),
+                   (unsigned long long)commits);
 }
 
 static pl_status check_store(const pl_run *r)
 {
-    pl_store *store = NULL;
-    char path[PL_PATH_MAX];
-    int n_parts = 0;
+    char path[PL_PATH_MAX], part[PL_PATH_MAX];
+    int n = 0;
     PL_CHECK(run_clear_homes(r->dir));
     if (!pl_path_exists(run_file(r, "store", path)))
         return PL_OK;
     /* changes of the store that were interrupted are finished first */
     PL_CHECK(pl_store_end_copy(path));
     PL_CHECK(pl_store_clear_copy(path));
-    PL_CHECK(pl_store_parts(path, &n_parts));
-    PL_CHECK(check_store_parts(path, n_parts));
-    if ((n_parts > 0 ? n_parts : 1) != r->n_homes)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "the store of this run belongs to %d home%s; give store.homes=%d, not %d, "
-            "or change the number with `pathloom homes set %d --run %s`",
-            n_parts > 0 ? n_parts : 1, n_parts > 1 ? "s" : "",
-            n_parts > 0 ? n_parts : 1, r->n_homes, r->n_homes, r->dir);
-    if (n_parts > 0)
-        return PL_OK; /* check_store_parts has opened the parts */
-    pl_status status = store_open_run(r->dir, &store);
-    pl_store_close(&store);
-    /* If there is no store yet, a home died while it made the store; the next home that
-     * starts will finish it. */
-    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+    PL_CHECK(pl_store_homes(path, &n));
+    if (n == 1 && pl_path_exists(pl_store_part(path, 0, part)))
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s has parts (home-1 ...), but its file PARTS is missing; make "
+                       "this file with two lines: `pathloom parts 1`, and the number "
+                       "of parts",
+                       path);
+    PL_CHECK(check_stores(path, n));
+    if (n == r->n_homes)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "the store of this run belongs to %d home%s; give store.homes=%d, not %d, or "
+        "change the number with `pathloom homes set %d --run %s`",
+        n, n > 1 ? "s" : "", n, r->n_homes, r->n_homes, r->dir);
 }
 
 pl_status run_check(pl_run *r)

@@ -39,8 +39,7 @@ static pl_status ask_job_homes(const char *folder, pl_client **out)
     pl_status status = PL_OK;
     int n = 0;
     *out = NULL;
-    PL_CHECK(pl_store_parts(folder, &n));
-    n = n > 0 ? n : 1;
+    PL_CHECK(pl_store_homes(folder, &n));
     pl_path_above(above, folder);
     PL_CHECK(run_use_keys(above));
     for (int i = 0; status == PL_OK && i < n; i++) {

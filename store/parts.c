@@ -53,7 +53,7 @@ static bool read_count(const char *text, int *out)
     long n = strtol(text + len + 1, &end, 10);
     if (*end == ' ')
         (void)strtol(end + 1, &end, 10);
-    if (n < 1 || n > PL_PARTS_MAX || strcmp(end, "\n") != 0)
+    if (n < 2 || n > PL_PARTS_MAX || strcmp(end, "\n") != 0)
         return false;
     *out = (int)n;
     return true;
@@ -64,7 +64,7 @@ static pl_status parse_parts_file(const char *path, const char *text, int *n)
     if (read_count(text, n))
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
-                   "%s does not say in how many parts the store is (1 to %d); count "
+                   "%s does not say in how many parts the store is (2 to %d); count "
                    "the folders home-1, home-2 ... and write their number into the "
                    "second line of the file, below `%s`",
                    path, PL_PARTS_MAX, FIRST_LINE);
@@ -96,6 +96,22 @@ pl_status pl_store_parts(const char *folder, int *n)
         status = parse_parts_file(path, pl_buf_text(&text), n);
     pl_buf_destroy(&text);
     return status == PL_OK ? check_counted(folder, *n) : status;
+}
+
+pl_status pl_store_homes(const char *folder, int *n)
+{
+    pl_status status = pl_store_parts(folder, n);
+    if (*n == 0)
+        *n = 1;
+    return status;
+}
+
+char *pl_store_home(const char *folder, int home, int n, char out[PL_PATH_MAX])
+{
+    if (n > 1)
+        return pl_store_part(folder, home, out);
+    pl_copy_text(out, PL_PATH_MAX, folder);
+    return out;
 }
 
 pl_status parts_write_count(const char *folder, int n)

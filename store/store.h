@@ -66,6 +66,11 @@ enum { PL_PARTS_MAX = 16 };
 char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX]);
 /* Gets the number of parts of a store; *n is 0 for a store in one piece. */
 PL_MUST_CHECK pl_status pl_store_parts(const char *folder, int *n);
+/* The number of homes of a store is that of its parts, and 1 for a store in one piece.
+ * pl_store_home writes the path of the store of one home (from 0) of n to `out`, and
+ * returns `out`. */
+PL_MUST_CHECK pl_status pl_store_homes(const char *folder, int *n);
+char *pl_store_home(const char *folder, int home, int n, char out[PL_PATH_MAX]);
 /* Returns the number (from 0) of the part that has this module, path or object; -1 if
  * no part has it; 0 for a store in one piece that has it. Only for readers. */
 int pl_store_part_of(pl_store *store, const char *name);
