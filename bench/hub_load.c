@@ -265,7 +265,7 @@ static void send_done(player *p)
 {
     pl_message m = {.request = pl_wire_next_request(), .token = p->token};
     PL_SAY(&m, DONE, done, .name = p->name, .phase = p->phase, .task = p->task,
-           .tokens = 1000, .loss = 3.5, .seconds = 0.1);
+           .work.n_tokens = 1000, .work.loss = 3.5, .work.seconds = 0.1);
     send_line(&p->hub, &m);
 }
 
@@ -473,8 +473,8 @@ static void put_path_state(const fake_home *h, int path, pl_buf *out)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_arm_path_name(&h->arm, h->topology, path, 0, name);
-    PL_SAY_BODY(out, path_record, .name = name, .phase = h->phases[path], .tokens = 1,
-                .loss = 1, .seconds = 1);
+    PL_SAY_BODY(out, path_record, .name = name, .phase = h->phases[path],
+                .work.n_tokens = 1, .work.loss = 1, .work.seconds = 1);
 }
 
 static void nest_record(pl_buf *inner, pl_buf *out)

@@ -173,16 +173,6 @@ static void add_spans(const session *s, pl_json *o)
     pl_json_set(o, "paths", list);
 }
 
-/* Prints the paths after the first one: ", p01 from token 96, p00 from token 224". */
-static void print_spans(const session *s)
-{
-    char name[PL_NAME_MAX];
-    for (int i = 1; i < s->trace.n; i++) {
-        pl_topology_path_name(s->mix.topology, s->trace.spans[i].path, name);
-        fprintf(stderr, ", %s from token %d", name, s->trace.spans[i].from);
-    }
-}
-
 static void tell_generated_json(session *s, const char *path,
                                 const pl_generate_result *g, double rate)
 {
@@ -216,7 +206,11 @@ static void tell_generated(session *s, const pl_generate_result *g)
     }
     fflush(stdout);
     fprintf(stderr, "\n[path %s", path);
-    print_spans(s);
+    /* the paths after the first one: ", p01 from token 96, p00 from token 224" */
+    for (int i = 1; i < s->trace.n; i++) {
+        pl_topology_path_name(s->mix.topology, s->trace.spans[i].path, path);
+        fprintf(stderr, ", %s from token %d", path, s->trace.spans[i].from);
+    }
     fprintf(stderr, "%s; %d tokens of prompt, %d chosen, %.0f tokens/s, %s]\n",
             s->q->path || s->q->every ? ""
             : s->choice.by_likelihood ? ", by likelihood"
@@ -289,16 +283,6 @@ static pl_status generate(session *s)
     return PL_OK;
 }
 
-static void close_generate_session(session *s)
-{
-    pl_readers_close(&s->readers);
-    pl_reroute_trace_clear(&s->trace);
-    pl_path_chooser_close(&s->chooser);
-    pl_buf_destroy(&s->tokens);
-    pl_buf_destroy(&s->text);
-    pl_mixture_close(&s->mix);
-}
-
 static int run_generate(int argc, char **argv)
 {
     request q;
@@ -310,7 +294,12 @@ static int run_generate(int argc, char **argv)
         return cli_fail(status);
     status = generate(&s);
     int code = status == PL_OK ? 0 : cli_fail(status);
-    close_generate_session(&s);
+    pl_readers_close(&s.readers);
+    pl_reroute_trace_clear(&s.trace);
+    pl_path_chooser_close(&s.chooser);
+    pl_buf_destroy(&s.tokens);
+    pl_buf_destroy(&s.text);
+    pl_mixture_close(&s.mix);
     return code;
 }
 

@@ -71,15 +71,6 @@ static pl_status read_routed_text(routing_call *call)
                : pl_fail(PL_ERR_DATA, "there is no text in '%s'", call->q->file);
 }
 
-static pl_status score_paths(routing_call *call)
-{
-    const text_router_wish wish = {.rule = call->q->route, .likelihood = true};
-    PL_CHECK(text_router_open(&call->mix, &wish, &call->router));
-    return text_router_ask(call->router,
-                           (const int32_t *)(const void *)call->tokens.data,
-                           (int)(call->tokens.len / sizeof(int32_t)), &call->route);
-}
-
 /* Shows a number of a path. Shows a dash of the same width if the path has no such
  * number, because it is closed or its likelihood is not known. */
 static void show_path_real(row *r, const char *key, double value, const char *format,
@@ -155,7 +146,13 @@ static int run_route(int argc, char **argv)
     if (status == PL_OK)
         status = read_routed_text(&call);
     if (status == PL_OK)
-        status = score_paths(&call);
+        status = text_router_open(
+            &call.mix, &(text_router_wish){.rule = q.route, .likelihood = true},
+            &call.router);
+    if (status == PL_OK)
+        status = text_router_ask(call.router,
+                                 (const int32_t *)(const void *)call.tokens.data,
+                                 (int)(call.tokens.len / sizeof(int32_t)), &call.route);
     if (status == PL_OK)
         show_routing(&call);
     int code = status == PL_OK ? 0 : cli_fail(status);

@@ -2,24 +2,19 @@
 #include "cli/cli.h"
 #include "view/view.h"
 
-static bool has_finished(const char *dir)
-{
-    pl_store *store = NULL;
-    bool ended = false;
-    if (store_open_run(dir, &store) == PL_OK)
-        run_has_ended(store, &ended);
-    pl_store_close(&store);
-    return ended;
-}
-
 /* Makes the answer if no job is running: {"finished": true} if the run is finished,
  * otherwise an error. So a script that starts workers in a cluster can ask whether work
  * is left. */
 static pl_status without_job(const pl_run *r, pl_json **out)
 {
     char sentence[1024];
+    pl_store *store = NULL;
+    bool ended = false;
     pl_copy_text(sentence, sizeof sentence, pl_last_error());
-    if (!has_finished(r->dir))
+    if (store_open_run(r->dir, &store) == PL_OK)
+        run_has_ended(store, &ended);
+    pl_store_close(&store);
+    if (!ended)
         return pl_fail(PL_ERR_NOT_FOUND, "%s", sentence);
     *out = pl_json_object();
     pl_json_set_bool(*out, "finished", true);

@@ -147,14 +147,6 @@ void cli_print_manual_of_all(const cli_verb *const *verbs, size_t n)
 }
 
 /* ---- completion ---- */
-static void print_words_of(const cli_verb *v)
-{
-    printf("    %s) options='", v->name);
-    for (size_t i = 0; i < v->n_options; i++)
-        printf("--%s ", v->options[i].name);
-    printf("--help' ;;\n");
-}
-
 void cli_print_completion(const cli_verb *const *verbs, size_t n)
 {
     printf(
@@ -170,9 +162,14 @@ void cli_print_completion(const cli_verb *const *verbs, size_t n)
         printf("%s%s", i ? " " : "", verbs[i]->name);
     printf("' -- \"$word\"))\n        return\n    fi\n"
            "    case ${COMP_WORDS[1]} in\n");
-    for (size_t i = 0; i < n; i++)
-        if (verbs[i]->n_options > 0)
-            print_words_of(verbs[i]);
+    for (size_t i = 0; i < n; i++) {
+        if (verbs[i]->n_options == 0)
+            continue;
+        printf("    %s) options='", verbs[i]->name);
+        for (size_t k = 0; k < verbs[i]->n_options; k++)
+            printf("--%s ", verbs[i]->options[k].name);
+        printf("--help' ;;\n");
+    }
     printf("    esac\n    if [ \"$last\" = --set ] || [ \"${COMP_WORDS[1]}\" = explain "
            "]; then\n        COMPREPLY=($(compgen -W '");
     for (size_t i = 0; i < config_table.n_keys; i++)

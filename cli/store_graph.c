@@ -46,13 +46,6 @@ static int choose_lane(const graph *g)
     return best;
 }
 
-static void say_sources(row *r, const pl_lineage *from)
-{
-    for (int i = 0; i < from->n; i++)
-        row_say(r, "%s %s@%llu", i > 0 ? "," : "", from->sources[i].module,
-                (unsigned long long)from->sources[i].number);
-}
-
 static void print_node(const graph *g, int at)
 {
     const lane *l = &g->lanes[at];
@@ -73,7 +66,9 @@ static void print_node(const graph *g, int at)
         row_flag(&r, NULL, l->v.n_contributions > SHOWN, ", ...");
     } else if (l->from.kind == PL_LINEAGE_BEGIN || l->from.kind == PL_LINEAGE_MERGE) {
         row_say(&r, " of");
-        say_sources(&r, &l->from);
+        for (int i = 0; i < l->from.n; i++)
+            row_say(&r, "%s %s@%llu", i > 0 ? "," : "", l->from.sources[i].module,
+                    (unsigned long long)l->from.sources[i].number);
     }
     row_list(&r, "sources");
     for (int i = 0; g->call->json && i < l->from.n; i++) {

@@ -25,10 +25,10 @@ void print_path(bool json, const pl_path_state *p, int width)
     r.width = width;
     row_text(&r, "path", p->name, "%-*s");
     row_int(&r, "phase", p->phase, "  phase %-5s");
-    row_count(&r, "samples", p->samples, " %8s samples");
-    row_tokens(&r, "tokens", p->n_tokens, "  %7s tokens");
-    row_real(&r, "loss", p->loss, "  loss %8.4f");
-    row_seconds(&r, "seconds", p->seconds, "  %8s");
+    row_count(&r, "samples", p->work.n_samples, " %8s samples");
+    row_tokens(&r, "tokens", p->work.n_tokens, "  %7s tokens");
+    row_real(&r, "loss", p->work.loss, "  loss %8.4f");
+    row_seconds(&r, "seconds", p->work.seconds, "  %8s");
     row_hash(&r, "moments", &p->moments, NULL);
     if (p->repeats > 0)
         row_int(&r, "repeats", p->repeats, "  state %s phases old");
@@ -91,6 +91,18 @@ void print_tag(bool json, const pl_snapshot *tag, int width, bool full)
 }
 
 /* ---- log and show ---- */
+static void print_measures(row *r, const pl_work *work)
+{
+    for (int i = 0; i < PL_WORK_N_MEASURES; i++) {
+        const pl_work_measure *m = &pl_work_measures[i];
+        if (m->is_count)
+            row_count(r, m->name, (uint64_t)fmin(pl_work_value(work, m), m->most),
+                      NULL);
+        else
+            row_real(r, m->name, pl_work_value(work, m), NULL);
+    }
+}
+
 static void print_contributions(row *r, const pl_version *v)
 {
     size_t width = 0;
@@ -108,17 +120,15 @@ static void print_contributions(row *r, const pl_version *v)
         row_int(&item, "path", c->path, trained ? "  path %-3s" : NULL);
         row_int(&item, "replica", c->replica, trained ? " replica %-2s" : NULL);
         row_int(&item, "phase", c->phase, NULL);
-        row_count(&item, "first_sample", c->first_sample,
+        row_count(&item, "first_sample", c->work.first_sample,
                   trained ? " samples %6s" : NULL);
-        row_count(&item, "n_samples", c->n_samples, trained ? " +%-5s" : NULL);
-        row_tokens(&item, "tokens", c->n_tokens, trained ? " %7s tokens" : NULL);
-        row_real(&item, "loss", c->loss, trained ? "  loss %8.4f" : NULL);
+        row_count(&item, "n_samples", c->work.n_samples, trained ? " +%-5s" : NULL);
+        row_tokens(&item, "tokens", c->work.n_tokens, trained ? " %7s tokens" : NULL);
+        row_real(&item, "loss", c->work.loss, trained ? "  loss %8.4f" : NULL);
         row_real(&item, "norm", c->norm, "  norm %10.4g");
         row_real(&item, "weight", c->weight, "  weight %-8.6g");
-        row_real(&item, "seconds", c->seconds, NULL);
-        row_real(&item, "gradient_norm", c->gradient, NULL);
-        row_real(&item, "held_out_nats", c->held, NULL);
-        row_count(&item, "memory_bytes", c->memory_bytes, NULL);
+        row_real(&item, "seconds", c->work.seconds, NULL);
+        print_measures(&item, &c->work);
         row_count(&item, "token", c->token, NULL);
         row_text(&item, "codec", c->codec, pl_contribution_is_base(c) ? "  %s" : NULL);
         row_hash(&item, "update", &c->update, " %s");

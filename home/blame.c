@@ -21,7 +21,7 @@ static pl_contributor *find_contributor(pl_blame *b, const pl_contribution *c)
     pl_copy_text(p->device, sizeof p->device, c->device);
     p->path = c->path;
     p->replica = c->replica;
-    p->loss = c->loss; /* the loss in the newest version, which is visited first */
+    p->loss = c->work.loss; /* the loss in the newest version, which is visited first */
     return p;
 }
 
@@ -62,14 +62,14 @@ static void add_contribution(pl_blame *b, const pl_contribution *c, double share
                              double moved)
 {
     pl_contributor *p = find_contributor(b, c);
-    uint64_t first = c->first_sample;
-    uint64_t end = c->first_sample + c->n_samples;
+    uint64_t first = c->work.first_sample;
+    uint64_t end = c->work.first_sample + c->work.n_samples;
     p->samples = pl_grow(p->samples, (p->n_ranges + 1) * sizeof *p->samples);
     p->samples[p->n_ranges++] = (pl_sample_range){first, end};
-    p->n_samples += c->n_samples;
-    p->n_tokens += c->n_tokens;
+    p->n_samples += c->work.n_samples;
+    p->n_tokens += c->work.n_tokens;
     p->n_versions++;
-    p->seconds += c->seconds;
+    p->seconds += c->work.seconds;
     p->pull += share * moved;
 }
 

@@ -120,7 +120,7 @@ pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index)
         int n = pl_topology_n_paths((*arm)->topology) *
                 pl_topology_n_replicas((*arm)->topology);
         for (*index = 0; *index < n; (*index)++)
-            if (strcmp((*arm)->paths[*index].name, name) == 0)
+            if (strcmp((*arm)->paths[*index].state.name, name) == 0)
                 return PL_OK;
     }
     return pl_fail(PL_ERR_NOT_FOUND, "this home has no path %s", name);
@@ -225,8 +225,7 @@ static pl_status on_get_path(home *h, pl_message *m, pl_message *a)
         /* a path that has not begun is described as phase 0 without moments */
         return status;
     PL_SAY(a, PATH_IS, path_is, .phase = state.phase, .blob = state.moments,
-           .samples = state.samples, .tokens = state.n_tokens, .loss = state.loss,
-           .seconds = state.seconds, .worker = state.worker[0] ? state.worker : NULL,
+           .work = state.work, .worker = state.worker[0] ? state.worker : NULL,
            .repeats = state.repeats, .made = state.made);
     return PL_OK;
 }
@@ -270,20 +269,16 @@ static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
  * the moments and other vectors that a state has. */
 static pl_status drop_path_state(home *h, home_path *path)
 {
-    pl_path_state state;
-    pl_log(PL_LOG_WARN, "state.dropped", "task=%s phase=%lld worker=%s", path->name,
-           (long long)path->phase, path->worker);
-    PL_CHECK(pl_store_get_path(h->store, path->name, &state));
+    pl_path_state state = path->state;
+    pl_log(PL_LOG_WARN, "state.dropped", "task=%s phase=%lld worker=%s",
+           path->state.name, (long long)path->state.phase, path->state.worker);
     memset(&state.moments, 0, sizeof state.moments);
     memset(&state.made, 0, sizeof state.made);
     state.repeats = 0;
     state.worker[0] = '\0';
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_path(h->txn, &state));
-    path->state = state.moments;
-    path->made = state.made;
-    path->repeats = 0;
-    path->worker[0] = '\0';
+    path->state = state;
     home_tell_path(h, path, 0);
     return PL_OK;
 }
@@ -301,7 +296,8 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     if (m->token > path->fence)
         path->fence = m->token;
     a->type = PL_MSG_OK;
-    return q.phase > 0 && path->phase == q.phase ? drop_path_state(h, path) : PL_OK;
+    return q.phase > 0 && path->state.phase == q.phase ? drop_path_state(h, path)
+                                                       : PL_OK;
 }
 
 /* ---- small writes; answered after the commit ---- */

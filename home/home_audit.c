@@ -99,13 +99,13 @@ pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state 
     const home_path *path = &arm->paths[index];
     int replicas = pl_topology_n_replicas(arm->topology);
     memset(out, 0, sizeof *out);
-    if (!pl_audit_draws(&arm->arm, index / replicas, index % replicas, path->phase,
-                        h->options->audit))
+    if (!pl_audit_draws(&arm->arm, index / replicas, index % replicas,
+                        path->state.phase, h->options->audit))
         return PL_OK;
-    pl_copy_text(out->path, sizeof out->path, path->name);
-    out->phase = path->phase;
-    out->before = path->state;
-    out->repeats = path->repeats;
+    pl_copy_text(out->path, sizeof out->path, path->state.name);
+    out->phase = path->state.phase;
+    out->before = path->state.moments;
+    out->repeats = path->state.repeats;
     out->after = after->repeats > 0 ? after->made : after->moments;
     out->n = 1;
     out->seed = pl_random_fresh();

@@ -56,20 +56,7 @@ typedef struct home_meeting {
 } home_meeting;
 
 typedef struct home_path {
-    char name[PL_MODULE_NAME_MAX];
-    int64_t phase; /* number of phases that the path has finished */
-    uint64_t n_tokens;
-    double loss, seconds;
-    /* see pl_path_state (store/store.h) */
-    double gradient, held;
-    int64_t held_phase;
-    /* blob of the path's newest state that was uploaded; all zeros: there is none */
-    pl_hash state;
-    /* number of phases since that state, and the hash of the present state; as in
-     * pl_path_state */
-    int64_t repeats;
-    pl_hash made;
-    char worker[PL_TEXT_MAX]; /* the worker that made the state; "": there is none */
+    pl_path_state state; /* as the store has it, or will have it after the commit */
     /* submissions under a lease with a lower token are refused */
     uint64_t fence;
 } home_path;
@@ -272,11 +259,6 @@ typedef struct home_lease {
     home_arm *arm;
     int index; /* path * R + replica, for R replicas per path */
 } home_lease;
-/* A worker's report about its work under a lease. */
-typedef struct home_work {
-    uint64_t first_sample, n_samples, n_tokens, memory_bytes;
-    double loss, seconds, gradient, held;
-} home_work;
 pl_status home_load_secret(home *h);
 pl_status home_agree_secret(home *h, const uint8_t *told);
 /* Checks and reads a sealed lease. After this call, searches for uploads find only
@@ -288,7 +270,7 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                           home_lease *out);
 /* Checks reported work. ERR_DATA or ERR_NUMERIC: such work is impossible under this
  * lease. */
-pl_status home_check_work(const home_lease *l, const home_work *w);
+pl_status home_check_work(const home_lease *l, const pl_work *w);
 /* Returns the largest number of bytes of uploads that the lease's task may need at
  * once. */
 uint64_t home_upload_share(const home_lease *l);

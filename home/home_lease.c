@@ -90,26 +90,19 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
 
 /* ---- checks of reported work ---- */
 enum { SECONDS_MAX = 1000000000, LOSS_MAX = 1000000000 };
-#define MEMORY_MAX (UINT64_C(1) << 50)
-static const double measured_max = 1e15; /* limit for a norm or a sum of nats */
-
-static bool is_measured(double value)
-{
-    return value >= 0 && value <= measured_max;
-}
 
 static bool is_time(double seconds)
 {
     return seconds >= 0 && seconds <= SECONDS_MAX; /* false for NaN */
 }
 
-pl_status home_check_work(const home_lease *l, const home_work *w)
+pl_status home_check_work(const home_lease *l, const pl_work *w)
 {
     const pl_arm *arm = &l->arm->arm;
     uint64_t samples = pl_phase_samples(arm);
     uint64_t first = (uint64_t)l->lease.phase * samples;
     bool fewer = arm->outer.dynamic && w->n_samples > 0 && w->n_samples < samples;
-    const char *task = l->arm->paths[l->index].name;
+    const char *task = l->arm->paths[l->index].state.name;
     if (w->first_sample != first || (w->n_samples != samples && !fewer))
         return pl_fail(PL_ERR_DATA,
                        "phase %lld of %s has the samples %llu to %llu; the message "
@@ -131,16 +124,14 @@ pl_status home_check_work(const home_lease *l, const home_work *w)
         return pl_fail(PL_ERR_DATA,
                        "the loss of %s is %g; a loss must be above -1 and at most 1e9",
                        task, w->loss);
-    if (w->memory_bytes > MEMORY_MAX)
-        return pl_fail(PL_ERR_DATA,
-                       "a worker with the task %s reports a memory of %llu bytes; the "
-                       "limit is 2^50",
-                       task, (unsigned long long)w->memory_bytes);
-    if (!is_measured(w->gradient) || !is_measured(w->held))
-        return pl_fail(PL_ERR_DATA,
-                       "a worker reports for %s a gradient of norm %g and a held-out "
-                       "loss of %g nats; both must be from 0 to 1e15",
-                       task, w->gradient, w->held);
+    for (int i = 0; i < PL_WORK_N_MEASURES; i++) {
+        const pl_work_measure *m = &pl_work_measures[i];
+        const double value = pl_work_value(w, m);
+        if (!(value >= 0 && value <= m->most)) /* true for NaN */
+            return pl_fail(PL_ERR_DATA,
+                           "a worker reports %s %g for %s; it must be from 0 to %g",
+                           m->name, value, task, m->most);
+    }
     const int n_replicas = pl_topology_n_replicas(l->arm->topology);
     if (w->held != 0 && !pl_held_scores(arm, l->index / n_replicas,
                                         l->index % n_replicas, l->lease.phase))

@@ -139,8 +139,9 @@ static pl_status check_wish(home *h, const pl_peer *peer, pl_bytes lease,
                    "the lease of phase %lld of %s does not permit a decision about "
                    "round %lld of %s in %s: only the lease of that path's next phase "
                    "does, and a split needs a lease granted after the deadline",
-                   (long long)under.lease.phase, under.arm->paths[under.index].name,
-                   (long long)q->round, q->module->name, q->arm->paths[q->own].name);
+                   (long long)under.lease.phase,
+                   under.arm->paths[under.index].state.name, (long long)q->round,
+                   q->module->name, q->arm->paths[q->own].state.name);
 }
 
 static pl_status decide_meeting(home *h, const question *q)
@@ -153,8 +154,8 @@ static pl_status decide_meeting(home *h, const question *q)
     add_meeting(q->module, meeting);
     if (meeting.split)
         pl_log(PL_LOG_INFO, "pair.split", "module=%s round=%lld path=%s late=%s",
-               q->module->name, (long long)q->round, q->arm->paths[q->own].name,
-               q->arm->paths[q->mate].name);
+               q->module->name, (long long)q->round, q->arm->paths[q->own].state.name,
+               q->arm->paths[q->mate].state.name);
     return PL_OK;
 }
 

@@ -60,7 +60,7 @@ void home_note_samples(const home_arm *arm, home_module *m, const pl_contributio
 {
     int index = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
     uint64_t phase = pl_phase_samples(&arm->arm);
-    uint64_t end = (c->first_sample / phase + 1) * phase;
+    uint64_t end = (c->work.first_sample / phase + 1) * phase;
     uint64_t *samples = is_holder(arm, m, c) ? home_samples(arm, m, index) : NULL;
     if (samples && *samples < end)
         *samples = end;
@@ -135,22 +135,12 @@ static pl_status load_path_state(home *h, home_arm *arm, int index)
     home_path *p = &arm->paths[index];
     int replicas = pl_topology_n_replicas(arm->topology);
     pl_arm_path_name(&arm->arm, arm->topology, index / replicas, index % replicas,
-                     p->name);
-    pl_status status = pl_store_get_path(h->store, p->name, &state);
+                     p->state.name);
+    pl_status status = pl_store_get_path(h->store, p->state.name, &state);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
     PL_CHECK(status);
-    p->phase = state.phase;
-    p->n_tokens = state.n_tokens;
-    p->loss = state.loss;
-    p->state = state.moments;
-    p->repeats = state.repeats;
-    p->made = state.made;
-    p->seconds = state.seconds;
-    p->gradient = state.gradient;
-    p->held = state.held;
-    p->held_phase = state.held_phase;
-    pl_copy_text(p->worker, sizeof p->worker, state.worker);
+    p->state = state;
     return PL_OK;
 }
 
@@ -313,10 +303,10 @@ static void module_record(const home_module *m, pl_buf *out)
 
 static void path_record(const home_path *p, pl_buf *out)
 {
-    PL_SAY_BODY(out, path_record, .name = p->name, .phase = p->phase,
-                .tokens = p->n_tokens, .loss = p->loss, .seconds = p->seconds,
-                .worker = p->worker[0] ? p->worker : NULL, .gradient = p->gradient,
-                .held = p->held, .held_phase = p->held_phase, .repeats = p->repeats);
+    PL_SAY_BODY(out, path_record, .name = p->state.name, .phase = p->state.phase,
+                .work = p->state.work,
+                .worker = p->state.worker[0] ? p->state.worker : NULL,
+                .held_phase = p->state.held_phase, .repeats = p->state.repeats);
 }
 
 static void nest_state_record(pl_buf *inner, pl_buf *out)
@@ -340,7 +330,7 @@ void home_snapshot(home *h, pl_buf *out)
             nest_state_record(&inner, out);
         }
         for (int i = 0; i < home_n_tasks(arm); i++) {
-            if (arm->paths[i].phase == 0)
+            if (arm->paths[i].state.phase == 0)
                 continue;
             path_record(&arm->paths[i], &inner);
             nest_state_record(&inner, out);

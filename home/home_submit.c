@@ -209,7 +209,7 @@ static bool is_in_round(const place *p, const pl_submit_message *s,
 {
     const home_module *m = p->module;
     if (m->cursor || (m->counted && s->round >= 0))
-        return c->first_sample < *home_samples(p->arm, m, task_of(p, c));
+        return c->work.first_sample < *home_samples(p->arm, m, task_of(p, c));
     return s->round < (int64_t)m->version ||
            (s->round < (int64_t)m->version + m->window &&
             *home_flag(p->arm, m, s->round, task_of(p, c)));
@@ -409,26 +409,19 @@ static pl_status check_contributor_lease(home *h, const pl_peer *peer, const pla
         return pl_fail(PL_ERR_NOPERM,
                        "the lease of %s does not belong to path %lld replica %lld, "
                        "which the update names",
-                       under.arm->paths[under.index].name, (long long)c->path,
+                       under.arm->paths[under.index].state.name, (long long)c->path,
                        (long long)c->replica);
     int64_t round = pl_round_of(&p->arm->arm, p->arm->topology, p->index, l->phase);
     if (!p->module->cursor && round != s->round)
         return pl_fail(PL_ERR_DATA,
                        "phase %lld of %s does not send an update of %s in round %lld",
-                       (long long)l->phase, under.arm->paths[under.index].name,
+                       (long long)l->phase, under.arm->paths[under.index].state.name,
                        s->module, (long long)s->round);
     pl_copy_text(c->worker, sizeof c->worker, l->worker);
     pl_copy_text(c->device, sizeof c->device, l->device);
     c->key = l->key;
     c->token = l->token;
-    return home_check_work(&under, &(home_work){.first_sample = c->first_sample,
-                                                .n_samples = c->n_samples,
-                                                .n_tokens = c->n_tokens,
-                                                .loss = c->loss,
-                                                .seconds = c->seconds,
-                                                .memory_bytes = c->memory_bytes,
-                                                .gradient = c->gradient,
-                                                .held = c->held});
+    return home_check_work(&under, &c->work);
 }
 
 pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
@@ -476,24 +469,23 @@ done:
 static pl_status check_sums(const home_lease *under, const pl_path_state *state)
 {
     const home_path *path = &under->arm->paths[under->index];
-    uint64_t first = (uint64_t)under->lease.phase * pl_phase_samples(&under->arm->arm);
-    if (state->samples < first || state->n_tokens < path->n_tokens ||
-        !(state->seconds >= path->seconds))
+    const pl_work *all = &state->work, *before = &path->state.work;
+    pl_work phase = *all;
+    phase.first_sample =
+        (uint64_t)under->lease.phase * pl_phase_samples(&under->arm->arm);
+    if (all->n_samples < phase.first_sample || all->n_tokens < before->n_tokens ||
+        !(all->seconds >= before->seconds))
         return pl_fail(PL_ERR_DATA,
                        "the totals of %s fell: %llu samples, %llu tokens and %g s "
                        "came after %llu samples, %llu tokens and %g s",
-                       path->name, (unsigned long long)state->samples,
-                       (unsigned long long)state->n_tokens, state->seconds,
-                       (unsigned long long)first, (unsigned long long)path->n_tokens,
-                       path->seconds);
-    return home_check_work(under,
-                           &(home_work){.first_sample = first,
-                                        .n_samples = state->samples - first,
-                                        .n_tokens = state->n_tokens - path->n_tokens,
-                                        .loss = state->loss,
-                                        .seconds = state->seconds - path->seconds,
-                                        .gradient = state->gradient,
-                                        .held = state->held});
+                       path->state.name, (unsigned long long)all->n_samples,
+                       (unsigned long long)all->n_tokens, all->seconds,
+                       (unsigned long long)phase.first_sample,
+                       (unsigned long long)before->n_tokens, before->seconds);
+    phase.n_samples -= phase.first_sample;
+    phase.n_tokens -= before->n_tokens;
+    phase.seconds -= before->seconds;
+    return home_check_work(under, &phase);
 }
 
 static bool is_module_in(const home_arm *arm, int module, int index,
@@ -501,7 +493,7 @@ static bool is_module_in(const home_arm *arm, int module, int index,
 {
     const home_module *m = &arm->modules[module];
     int64_t round =
-        pl_round_of(&arm->arm, arm->topology, module, arm->paths[index].phase);
+        pl_round_of(&arm->arm, arm->topology, module, arm->paths[index].state.phase);
     if (round < 0) /* this phase does not send an update of this module */
         return true;
     /* Another home has this module. The sender waits for that home's answer before it
@@ -628,34 +620,9 @@ static pl_status end_phase(home *h, const home_lease *under, const pl_path_state
     PL_CHECK(home_open_audit(h, &audit));
     PL_CHECK(pl_txn_put_path(h->txn, state));
     PL_CHECK(keep_state(h, state));
-    path->gradient = state->gradient;
-    path->held = state->held;
-    path->held_phase = state->held_phase;
-    path->phase = state->phase;
-    path->state = state->moments;
-    path->repeats = state->repeats;
-    path->made = state->made;
-    pl_copy_text(path->worker, sizeof path->worker, state->worker);
-    path->n_tokens = state->n_tokens;
-    path->loss = state->loss;
-    path->seconds = state->seconds;
+    path->state = *state;
     home_tell_path(h, path, under->lease.token);
     return PL_OK;
-}
-
-static pl_path_state path_state_of(const pl_msg_submit_path *said)
-{
-    pl_path_state state = {.phase = said->phase,
-                           .samples = said->samples,
-                           .n_tokens = said->tokens,
-                           .loss = said->loss,
-                           .seconds = said->seconds,
-                           .moments = said->blob,
-                           .gradient = said->gradient,
-                           .held = said->held,
-                           .held_phase = said->phase - 1};
-    pl_copy_text(state.name, sizeof state.name, said->name);
-    return state;
 }
 
 static bool is_there(home *h, const pl_hash *blob)
@@ -669,8 +636,8 @@ static bool is_there(home *h, const pl_hash *blob)
 static void keep_hash_only(const home_path *path, pl_path_state *state)
 {
     state->made = state->moments;
-    state->moments = path->state;
-    state->repeats = path->repeats + 1;
+    state->moments = path->state.moments;
+    state->repeats = path->state.repeats + 1;
 }
 
 pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
@@ -678,18 +645,23 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     pl_msg_submit_path said;
     home_lease under;
     PL_CHECK(PL_HEAR(m, submit_path, &said));
-    pl_path_state state = path_state_of(&said);
+    pl_path_state state = {.phase = said.phase,
+                           .work = said.work,
+                           .moments = said.blob,
+                           .held_phase = said.phase - 1};
+    pl_copy_text(state.name, sizeof state.name, said.name);
     PL_CHECK(home_open_lease(h, peer, said.lease, &under));
     home_arm *arm = under.arm;
     int index = under.index;
     home_path *path = &arm->paths[index];
-    if (strcmp(path->name, state.name) != 0 || state.phase != under.lease.phase + 1)
+    if (strcmp(path->state.name, state.name) != 0 ||
+        state.phase != under.lease.phase + 1)
         return pl_fail(PL_ERR_NOPERM,
                        "the lease of phase %lld of %s was used to end phase %lld of %s",
-                       (long long)under.lease.phase, path->name,
+                       (long long)under.lease.phase, path->state.name,
                        (long long)state.phase - 1, state.name);
     pl_copy_text(state.worker, sizeof state.worker, under.lease.worker);
-    if (state.phase <= path->phase) {
+    if (state.phase <= path->state.phase) {
         staging_drop(&h->uploads, &state.moments);
         answer_submitted(h, peer, m->request, PL_SUBMIT_DUPLICATE, NULL);
         return PL_OK;
@@ -700,7 +672,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
                          "this lease has ended: the task was given to another worker");
         return PL_OK;
     }
-    if (state.phase != path->phase + 1 ||
+    if (state.phase != path->state.phase + 1 ||
         !updates_are_in(arm, index, &state, said.together != 0)) {
         answer_submitted(h, peer, m->request, PL_SUBMIT_REJECTED,
                          "the task cannot end: some of its updates have not arrived, "
@@ -708,9 +680,10 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         return PL_OK;
     }
     PL_CHECK(check_sums(&under, &state));
-    if (said.held == 0) { /* the phase did not score, so the previous score stays */
-        state.held = path->held;
-        state.held_phase = path->held_phase;
+    if (said.work.held == 0) {
+        /* the phase did not score, so the previous score stays */
+        state.work.held = path->state.work.held;
+        state.held_phase = path->state.held_phase;
     }
     if (!is_there(h, &state.moments)) {
         if (pl_phase_uploads(&arm->arm, state.phase)) {

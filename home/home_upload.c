@@ -90,7 +90,7 @@ static void drop_useless(home *h)
     staging_blob *b = h->uploads.first;
     while (b) {
         staging_blob *next = b->next;
-        if (b->path && (b->path->phase > b->phase || b->path->fence > b->owner))
+        if (b->path && (b->path->state.phase > b->phase || b->path->fence > b->owner))
             staging_remove(&h->uploads, b);
         b = next;
     }

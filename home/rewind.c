@@ -137,10 +137,10 @@ static pl_status note_phases(void *context, const pl_version *v)
     for (int i = 0; i < v->n_contributions; i++) {
         const pl_contribution *c = &v->contributions[i];
         const int64_t task = task_of_update(s->of, c);
-        const uint64_t phase = c->first_sample / pl_phase_samples(arm);
+        const uint64_t phase = c->work.first_sample / pl_phase_samples(arm);
         note_device(s->of, c->device);
         if (task >= 0 && phase < (uint64_t)arm->inner.phases)
-            s->seconds[task * arm->inner.phases + (int64_t)phase] = c->seconds;
+            s->seconds[task * arm->inner.phases + (int64_t)phase] = c->work.seconds;
     }
     return PL_OK;
 }
@@ -353,23 +353,25 @@ typedef struct sums {
 static pl_status add_phase_sums(void *context, const pl_version *v)
 {
     const sums *s = context;
+    pl_work *all = &s->state->work;
     for (int i = 0; i < v->n_contributions; i++) {
         const pl_contribution *d = &v->contributions[i];
         const int64_t phase =
-            (int64_t)(d->first_sample / pl_phase_samples(&s->of->arm));
+            (int64_t)(d->work.first_sample / pl_phase_samples(&s->of->arm));
         if (d->path != s->path || d->replica != s->replica || phase >= s->state->phase)
             continue;
-        s->state->n_tokens += d->n_tokens;
-        s->state->seconds += d->seconds;
-        if (d->held != 0 && phase >= s->state->held_phase) {
-            s->state->held = d->held;
+        const bool scored = d->work.held != 0 && phase >= s->state->held_phase;
+        const double held = scored ? d->work.held : all->held;
+        if (scored)
             s->state->held_phase = phase;
+        if (phase == s->state->phase - 1) {
+            pl_work_add(all, &d->work);
+            pl_copy_text(s->state->worker, sizeof s->state->worker, d->worker);
+        } else {
+            all->n_tokens += d->work.n_tokens;
+            all->seconds += d->work.seconds;
         }
-        if (phase != s->state->phase - 1)
-            continue;
-        s->state->loss = d->loss;
-        s->state->gradient = d->gradient;
-        pl_copy_text(s->state->worker, sizeof s->state->worker, d->worker);
+        all->held = held;
     }
     return PL_OK;
 }
@@ -386,14 +388,15 @@ static pl_status restore_path(copying *c, const pl_rewind_arm *a, int task,
     pl_kept_state_name(state->name, state->phase, object);
     PL_CHECK(pl_store_get_object(c->w->store, object, &kept));
     state->moments = kept.blob;
-    state->samples = (uint64_t)state->phase * pl_phase_samples(&a->arm);
     for (int slot = 0; m < 0 && slot < pl_topology_n_slots(a->topology); slot++) {
         m = pl_topology_module_of_path(a->topology, slot, task / replicas);
         m = pl_arm_is_frozen(&a->arm, m) ? -1 : m;
     }
     pl_arm_module_name(&a->arm, a->topology, m < 0 ? 0 : m, module);
     sums s = {a, task / replicas, task % replicas, state};
-    return pl_store_each_version(c->w->store, module, add_phase_sums, &s);
+    PL_CHECK(pl_store_each_version(c->w->store, module, add_phase_sums, &s));
+    state->work.n_samples = (uint64_t)state->phase * pl_phase_samples(&a->arm);
+    return PL_OK;
 }
 
 static int find_rewound_task(const pl_rewind_arm *a, const char *path)

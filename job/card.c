@@ -139,7 +139,7 @@ static pl_status add_arm(const card *c, const pl_arm *arm, const pl_topology *t,
         if (status == PL_ERR_NOT_FOUND) /* the path has not finished a phase */
             continue;
         PL_CHECK(status);
-        tokens += (double)state.n_tokens;
+        tokens += (double)state.work.n_tokens;
         phases = state.phase > phases ? state.phase : phases;
     }
     const double flops =

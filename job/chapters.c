@@ -85,16 +85,6 @@ static pl_status publish_modules(chapter *c, const pl_arm *arm, const pl_topolog
 }
 
 /* ---- scores ---- */
-static void choose_documents(chapter *c)
-{
-    const pl_tokens *tokens = c->r->train;
-    size_t n = pl_tokens_n_docs(tokens);
-    c->docs = pl_alloc((n ? n : 1) * sizeof *c->docs);
-    for (uint32_t d = 0; d < n; d++)
-        if (stages_scores(c->r, d))
-            c->docs[c->n_docs++] = d;
-}
-
 /* Publishes the arm in which each path scores all documents of c->docs, with one task
  * per path. */
 static pl_status publish_scoring(chapter *c)
@@ -155,7 +145,11 @@ static pl_status score_documents(chapter *c, const char *const *arms, int n_arms
 {
     const char *shown[ARMS_MAX + 1];
     bool exists = false;
-    choose_documents(c);
+    const uint32_t n = pl_tokens_n_docs(c->r->train);
+    c->docs = pl_alloc((n ? n : 1) * sizeof *c->docs);
+    for (uint32_t d = 0; d < n; d++)
+        if (stages_scores(c->r, d))
+            c->docs[c->n_docs++] = d;
     PL_CHECK(stages_arm_exists(c->r, c->scoring.name, &exists));
     if (!exists)
         PL_CHECK(publish_scoring(c));

@@ -133,39 +133,37 @@ static void put_scalar_named(points *p, const char *what, const char *of, double
  * worker trained. */
 typedef struct sums {
     int worker, n;
-    double nats, tokens, rates, gradients, memory_bytes;
+    double rates;
+    pl_work work;
 } sums;
-
-static double rate_of(const phase_cell *cell)
-{
-    return cell->seconds > 0 ? cell->tokens / cell->seconds : 0;
-}
 
 static void add_cell(sums *s, const phase_cell *cell)
 {
     if (cell->n == 0)
         return;
-    s->n++;
-    s->nats += cell->loss * cell->tokens;
-    s->tokens += cell->tokens;
-    s->rates += rate_of(cell);
-    s->gradients += cell->gradient;
-    s->memory_bytes = fmax(s->memory_bytes, cell->memory_bytes);
+    pl_work_join(&s->work, s->n++, &cell->work, 1);
+    if (cell->work.seconds > 0)
+        s->rates += (double)cell->work.n_tokens / cell->work.seconds;
+}
+
+static void put_sum(points *p, const char *prefix, const char *of, const char *name,
+                    double value)
+{
+    char what[64];
+    snprintf(what, sizeof what, "%s%s%s", prefix, of ? "_" : "", of ? name : "");
+    put_scalar_named(p, what, of ? of : name, value);
 }
 
 static void put_sums(points *p, const char *prefix, const char *of, const sums *s)
 {
-    static const char *const names[] = {"loss", "tokens_per_second", "gradient_norm",
-                                        "memory_bytes"};
-    const double n = s->n > 0 ? s->n : 1;
-    const double values[] = {s->tokens > 0 ? s->nats / s->tokens : 0, s->rates / n,
-                             s->gradients / n, s->memory_bytes};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char what[64];
-        snprintf(what, sizeof what, "%s%s%s", prefix, of ? "_" : "",
-                 of ? names[i] : "");
-        put_scalar_named(p, what, of ? of : names[i], values[i]);
-    }
+    const pl_work_views least =
+        strcmp(prefix, "path") == 0 ? PL_WORK_OF_PATHS : PL_WORK_OF_WORKERS;
+    put_sum(p, prefix, of, "loss", s->work.loss);
+    put_sum(p, prefix, of, "tokens_per_second", s->rates / (s->n > 0 ? s->n : 1));
+    for (int i = 0; i < PL_WORK_N_MEASURES; i++)
+        if (pl_work_measures[i].views >= least)
+            put_sum(p, prefix, of, pl_work_measures[i].name,
+                    pl_work_value(&s->work, &pl_work_measures[i]));
 }
 
 static void put_workers(points *p, const phase_history *h, const phase_arm *a,
@@ -195,11 +193,10 @@ static void put_train(points *p, const phase_history *h, const phase_arm *a,
     for (int i = 0; i < a->n_series; i++)
         add_cell(&all, phase_series_at(&a->series[i], slot));
     put_sums(p, "train", NULL, &all);
-    put_scalar_named(p, "train", "tokens", all.tokens);
+    put_scalar_named(p, "train", "tokens", (double)all.work.n_tokens);
     for (int i = 0; i < a->n_series && a->n_series > 1 && i < PATHS_SHOWN; i++) {
         sums one = {0};
         add_cell(&one, phase_series_at(&a->series[i], slot));
-        one.memory_bytes = 0;
         put_sums(p, "path", a->series[i].name, &one);
     }
     put_workers(p, h, a, slot);
@@ -212,7 +209,7 @@ static void put_held_out(points *p, const phase_arm *a, size_t slot)
     for (int path = 0; path < n_paths; path++) {
         const phase_series *s = &a->series[path * a->n_replicas];
         pl_held_sum one = {0};
-        pl_held_add(&one, &a->arm, path, phase_series_at(s, slot)->held);
+        pl_held_add(&one, &a->arm, path, phase_series_at(s, slot)->work.held);
         if (n_paths > 1 && path < PATHS_SHOWN)
             put_scalar_named(p, "path_bits_per_byte", s->name, pl_held_bits(&one));
     }
@@ -272,15 +269,6 @@ done:
     return status;
 }
 
-static pl_status write_arm(curves *c, int arm)
-{
-    const phase_arm *a = &c->history.arms[arm];
-    if (a->arm.n_scored > 0 || a->n_series == 0)
-        return PL_OK;
-    PL_CHECK(write_points(c, arm, TRAIN));
-    return a->arm.held_every > 0 ? write_points(c, arm, HELD_OUT) : PL_OK;
-}
-
 /* ---- the store ---- */
 static pl_status read_curves(curves *c)
 {
@@ -292,8 +280,14 @@ static pl_status read_curves(curves *c)
     PL_CHECK(phase_history_look(&c->history, c->store));
     while (more)
         PL_CHECK(phase_history_read(&c->history, c->store, READ_AT_ONCE, &more));
-    for (int a = 0; a < c->history.n_arms; a++)
-        PL_CHECK(write_arm(c, a));
+    for (int i = 0; i < c->history.n_arms; i++) {
+        const phase_arm *a = &c->history.arms[i];
+        if (a->arm.n_scored > 0 || a->n_series == 0)
+            continue;
+        PL_CHECK(write_points(c, i, TRAIN));
+        if (a->arm.held_every > 0)
+            PL_CHECK(write_points(c, i, HELD_OUT));
+    }
     return PL_OK;
 }
 

@@ -51,9 +51,9 @@ typedef struct spent {
 static pl_status add_path(void *context, const pl_path_state *state)
 {
     spent *s = context;
-    s->tokens += state->n_tokens;
-    s->seconds += state->seconds;
-    s->longest = state->n_tokens > s->longest ? state->n_tokens : s->longest;
+    s->tokens += state->work.n_tokens;
+    s->seconds += state->work.seconds;
+    s->longest = state->work.n_tokens > s->longest ? state->work.n_tokens : s->longest;
     s->least_phase =
         s->n == 0 || state->phase < s->least_phase ? state->phase : s->least_phase;
     s->n++;

@@ -117,12 +117,13 @@ static lineage_node node_of(const pl_version *v)
                         .rolled_back = pl_version_source(v, &source)};
     for (int i = 0; i < v->n_contributions && !one.rolled_back; i++) {
         const pl_contribution *c = &v->contributions[i];
-        const double seconds = c->seconds >= 0 && c->seconds < 1e9 ? c->seconds : 0;
-        const double tokens = fmin((double)c->n_tokens, 1e15);
+        const double seconds =
+            c->work.seconds >= 0 && c->work.seconds < 1e9 ? c->work.seconds : 0;
+        const double tokens = fmin((double)c->work.n_tokens, 1e15);
         const int64_t from = v->wall_ms - (int64_t)(1e3 * seconds);
         one.from_ms = from < one.from_ms ? from : one.from_ms;
-        one.loss += isfinite(c->loss) ? c->loss * tokens : 0;
-        one.tokens += isfinite(c->loss) ? tokens : 0;
+        one.loss += isfinite(c->work.loss) ? c->work.loss * tokens : 0;
+        one.tokens += isfinite(c->work.loss) ? tokens : 0;
         one.n_contributions++;
         note_strand(&one, c->path);
     }

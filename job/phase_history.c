@@ -11,20 +11,17 @@ void phase_history_begin(phase_history *h)
     h->epoch = 1;
 }
 
-static void clear_page_arm(phase_arm *a)
-{
-    for (int i = 0; i < a->n_series; i++)
-        pl_free(a->series[i].cells);
-    pl_free(a->series);
-    pl_free(a->merged);
-    pl_topology_destroy(&a->topology);
-    pl_arm_clear(&a->arm);
-}
-
 void phase_history_clear(phase_history *h)
 {
-    for (int i = 0; i < h->n_arms; i++)
-        clear_page_arm(&h->arms[i]);
+    for (int i = 0; i < h->n_arms; i++) {
+        phase_arm *a = &h->arms[i];
+        for (int k = 0; k < a->n_series; k++)
+            pl_free(a->series[k].cells);
+        pl_free(a->series);
+        pl_free(a->merged);
+        pl_topology_destroy(&a->topology);
+        pl_arm_clear(&a->arm);
+    }
     pl_free(h->modules);
     pl_free(h->workers);
     module_lineage_clear(&h->lineage);
@@ -147,29 +144,11 @@ static void join_cells(phase_cell *into, const phase_cell *later)
         *into = *later;
         return;
     }
-    const double tokens = into->tokens + later->tokens;
-    into->loss =
-        tokens > 0 ? (into->loss * into->tokens + later->loss * later->tokens) / tokens
-                   : later->loss;
-    into->gradient =
-        (into->gradient * into->n + later->gradient * later->n) / (into->n + later->n);
-    into->held = into->held > 0 ? into->held : later->held;
-    into->memory_bytes = fmax(into->memory_bytes, later->memory_bytes);
-    into->tokens = tokens;
-    into->seconds += later->seconds;
+    pl_work_join(&into->work, into->n, &later->work, later->n);
     into->at_ms = later->at_ms;
     into->token = later->token;
     into->worker = later->worker;
     into->n += later->n;
-}
-
-static void halve_merged(phase_arm *a)
-{
-    const size_t n = (a->n_merged + 1) / 2;
-    for (size_t k = 0; k < n; k++)
-        a->merged[k] =
-            a->merged[2 * k] + (2 * k + 1 < a->n_merged ? a->merged[2 * k + 1] : 0);
-    a->n_merged = n;
 }
 
 static void double_stride(phase_history *h)
@@ -190,8 +169,14 @@ static void double_stride(phase_history *h)
             s->n_cells = n;
             h->n_cells += n;
         }
-    for (int a = 0; a < h->n_arms; a++)
-        halve_merged(&h->arms[a]);
+    for (int i = 0; i < h->n_arms; i++) {
+        phase_arm *a = &h->arms[i];
+        const size_t n = (a->n_merged + 1) / 2;
+        for (size_t k = 0; k < n; k++)
+            a->merged[k] =
+                a->merged[2 * k] + (2 * k + 1 < a->n_merged ? a->merged[2 * k + 1] : 0);
+        a->n_merged = n;
+    }
 }
 
 /* Finds or adds the cell of a phase. The phase's number comes from a record that may be
@@ -268,18 +253,18 @@ static void add_contribution(phase_history *h, const pl_version *v,
     phase_cell *cell = make_cell(h, s, c->phase);
     if (!cell || (cell->n > 0 && c->token <= cell->token))
         return;
-    const double seconds = c->seconds >= 0 && c->seconds < 1e9 ? c->seconds : 0;
-    const phase_cell one = {.loss = c->loss,
-                            .tokens = fmin((double)c->n_tokens, 1e15),
-                            .seconds = seconds,
-                            .gradient = c->gradient,
-                            .held = c->held,
-                            .memory_bytes = (double)c->memory_bytes,
-                            .from_ms = v->wall_ms - (int64_t)(1e3 * seconds),
-                            .at_ms = v->wall_ms,
-                            .token = c->token,
-                            .worker = phase_history_worker(h, c->worker),
-                            .n = 1};
+    const uint64_t most_tokens = UINT64_C(1000000000000000);
+    phase_cell one = {.work = c->work,
+                      .at_ms = v->wall_ms,
+                      .token = c->token,
+                      .worker = phase_history_worker(h, c->worker),
+                      .n = 1};
+    /* the record may be damaged */
+    if (!(one.work.seconds >= 0 && one.work.seconds < 1e9))
+        one.work.seconds = 0;
+    if (one.work.n_tokens > most_tokens)
+        one.work.n_tokens = most_tokens;
+    one.from_ms = v->wall_ms - (int64_t)(1e3 * one.work.seconds);
     if (h->stride == 1)
         *cell = one;
     else
@@ -325,11 +310,6 @@ const phase_cell *phase_series_at(const phase_series *s, size_t slot)
     return slot < s->n_cells ? &s->cells[slot] : &none;
 }
 
-static bool has_later_cell(const phase_series *s, size_t slot)
-{
-    return s->n_cells > slot + 1 && s->cells[s->n_cells - 1].n > 0;
-}
-
 bool phase_history_is_final(const phase_history *h, const phase_arm *a, size_t slot,
                             bool ended)
 {
@@ -337,7 +317,8 @@ bool phase_history_is_final(const phase_history *h, const phase_arm *a, size_t s
     for (int i = 0; i < a->n_series; i++) {
         const phase_series *s = &a->series[i];
         const bool whole = slot < s->n_cells && s->cells[slot].n >= h->stride;
-        if (!whole && !ended && !has_later_cell(s, slot))
+        const bool has_later = s->n_cells > slot + 1 && s->cells[s->n_cells - 1].n > 0;
+        if (!whole && !ended && !has_later)
             return false;
         any = any || slot < s->n_cells;
     }
@@ -349,18 +330,11 @@ pl_held_sum phase_history_held(const phase_arm *a, size_t slot)
     pl_held_sum all = {0};
     for (int path = 0; path < a->n_series / a->n_replicas; path++)
         pl_held_add(&all, &a->arm, path,
-                    phase_series_at(&a->series[path * a->n_replicas], slot)->held);
+                    phase_series_at(&a->series[path * a->n_replicas], slot)->work.held);
     return all;
 }
 
 /* ---- JSON ---- */
-/* Rounds to four digits after the point. This is enough for a picture, and halves the
- * number of bytes. */
-static pl_json *rounded(double value)
-{
-    return pl_json_make_real(round(1e4 * value) / 1e4);
-}
-
 /* Makes the list of a cell: [path, first phase, number of phases, loss, tokens,
  * seconds, worker, time of lease, time of commit, nats of held-out text]. */
 static pl_json *cell_json(const phase_history *h, int path, size_t slot,
@@ -370,13 +344,14 @@ static pl_json *cell_json(const phase_history *h, int path, size_t slot,
     pl_json_push(row, pl_json_make_int(path));
     pl_json_push(row, pl_json_make_int((int64_t)slot * h->stride));
     pl_json_push(row, pl_json_make_int(c->n));
-    pl_json_push(row, rounded(c->loss));
-    pl_json_push(row, pl_json_make_int((int64_t)fmin(c->tokens, 1e18)));
-    pl_json_push(row, pl_json_make_real(round(10 * c->seconds) / 10));
+    /* four digits are enough for a picture, and halve the number of bytes */
+    pl_json_push(row, pl_json_make_real(round(1e4 * c->work.loss) / 1e4));
+    pl_json_push(row, pl_json_make_int((int64_t)fmin((double)c->work.n_tokens, 1e18)));
+    pl_json_push(row, pl_json_make_real(round(10 * c->work.seconds) / 10));
     pl_json_push(row, pl_json_make_int(c->worker));
     pl_json_push(row, pl_json_make_int(c->from_ms));
     pl_json_push(row, pl_json_make_int(c->at_ms));
-    pl_json_push(row, pl_json_make_real(round(100 * c->held) / 100));
+    pl_json_push(row, pl_json_make_real(round(100 * c->work.held) / 100));
     return row;
 }
 

@@ -16,13 +16,7 @@
 enum { PHASE_CELLS_MAX = 32768, PHASE_WORKERS_MAX = 8192, PHASE_ARMS_MAX = 64 };
 
 typedef struct phase_cell {
-    double loss;            /* mean over the tokens of the phase or phases */
-    double tokens, seconds; /* sums over the phases of the cell */
-    double gradient;        /* mean norm of the gradient; 0: not measured */
-    /* loss in nats, summed over the path's held-out text; measured before the first
-     * phase of the cell that scored the text; 0: no phase scored it */
-    double held;
-    double memory_bytes; /* largest memory of the worker; 0: not known */
+    pl_work work; /* joined over the phases of the cell (pl_work_join) */
     /* from_ms: when the cell's first phase was leased; at_ms: when its last phase was
      * committed */
     int64_t from_ms, at_ms;

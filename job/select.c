@@ -127,15 +127,6 @@ static pl_status read_phase(selection *s, int path, int64_t phase)
     return PL_OK;
 }
 
-static pl_status score_phase(selection *s, const pl_tokens *tokens,
-                             const uint32_t *docs, size_t n, pl_score *scores)
-{
-    PL_CHECK(run_stopped(s->r));
-    PL_CHECK(pl_launcher_tend(s->r->launcher));
-    PL_CHECK(pl_scorer_load(s->scorer, s->params));
-    return pl_score_documents(s->scorer, tokens, docs, n, scores);
-}
-
 static double nats_per_target(const pl_score *scores, size_t n)
 {
     const pl_score sum = pl_score_sum(scores, n);
@@ -170,7 +161,10 @@ static pl_status find_least(selection *s, int path, const pl_tokens *tokens,
         if (status == PL_ERR_NOT_FOUND && !last)
             continue;
         PL_TRY(status);
-        PL_TRY(score_phase(s, tokens, docs, n, last ? scores : now));
+        PL_TRY(run_stopped(s->r));
+        PL_TRY(pl_launcher_tend(s->r->launcher));
+        PL_TRY(pl_scorer_load(s->scorer, s->params));
+        PL_TRY(pl_score_documents(s->scorer, tokens, docs, n, last ? scores : now));
         if (last)
             memcpy(now, scores, n * sizeof *now);
         const double nats = nats_per_target(now, n);
@@ -272,16 +266,6 @@ static pl_status select_path(selection *s, int path, int *n_new, int *n_earlier)
 }
 
 /* ---- the stage ---- */
-/* Lists at most VERSIONS_MAX phases, evenly spaced from 0 to the end of the arm. */
-static void list_phases(selection *s)
-{
-    const int64_t last = s->arm.inner.phases;
-    s->n_phases = last < VERSIONS_MAX ? (int)last + 1 : VERSIONS_MAX;
-    s->phases = pl_alloc((size_t)s->n_phases * sizeof *s->phases);
-    for (int i = 0; i < s->n_phases; i++)
-        s->phases[i] = s->n_phases > 1 ? last * i / (s->n_phases - 1) : last;
-}
-
 static pl_status open_selection(selection *s, const char *arm)
 {
     const pl_backend_options backend = run_own_backend(s->r);
@@ -293,7 +277,12 @@ static pl_status open_selection(selection *s, const char *arm)
                                        .n_threads = pl_cpu_count(),
                                        .prefix = (int)s->r->cfg.prefix};
     s->at = pl_alloc((size_t)pl_topology_n_slots(s->topology) * sizeof *s->at);
-    list_phases(s);
+    /* at most VERSIONS_MAX phases, evenly spaced from 0 to the end of the arm */
+    const int64_t last = s->arm.inner.phases;
+    s->n_phases = last < VERSIONS_MAX ? (int)last + 1 : VERSIONS_MAX;
+    s->phases = pl_alloc((size_t)s->n_phases * sizeof *s->phases);
+    for (int i = 0; i < s->n_phases; i++)
+        s->phases[i] = s->n_phases > 1 ? last * i / (s->n_phases - 1) : last;
     PL_CHECK(stages_path_params(s->r, &s->params));
     return pl_scorer_create(&options, &s->scorer);
 }

@@ -86,15 +86,6 @@ static known_worker *find_known(worker_news *n, const char *name)
     return NULL;
 }
 
-static known_worker *add_known(worker_news *n, const char *name)
-{
-    n->known = pl_grow(n->known, (size_t)(n->n + 1) * sizeof *n->known);
-    known_worker *k = &n->known[n->n++];
-    memset(k, 0, sizeof *k);
-    pl_copy_text(k->name, sizeof k->name, name);
-    return k;
-}
-
 /* Says why a worker does not work any more. */
 static void tell_gone(const pl_json *w)
 {
@@ -118,8 +109,12 @@ static bool tell_change(worker_news *n, const pl_json *w)
     const bool here = worker_news_is_here(w), barred = has_state(w, "barred");
     known_worker *k = find_known(n, name);
     const bool is_new = !k;
-    if (is_new)
-        k = add_known(n, name);
+    if (is_new) {
+        n->known = pl_grow(n->known, (size_t)(n->n + 1) * sizeof *n->known);
+        k = &n->known[n->n++];
+        *k = (known_worker){.here = false};
+        pl_copy_text(k->name, sizeof k->name, name);
+    }
     const known_worker was = *k;
     *k = (known_worker){.here = here, .barred = barred, .listed = true};
     memcpy(k->name, was.name, sizeof k->name);

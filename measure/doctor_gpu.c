@@ -2,14 +2,6 @@
  * needs, and whether all workers fit. */
 #include "measure/doctor_internal.h"
 
-/* Returns the remedy if a worker does not fit on the GPU. */
-static const char *remedy_of(const pl_run *r)
-{
-    return r->cfg.recompute
-               ? "use a smaller train.batch"
-               : "use --set workers.recompute=true, or a smaller train.batch";
-}
-
 /* Compares the memory that one worker's model needs with `left`, the free bytes of a
  * GPU. If `left` is 0, there is no GPU to compare with. */
 static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
@@ -19,8 +11,12 @@ static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
     run_gpu_plan(r, &plan);
     const uint64_t all = pl_model_plan_sum(&plan);
     const bool fits = left == 0 || all <= left;
+    const char *remedy = r->cfg.recompute
+                             ? "use a smaller train.batch"
+                             : "use --set workers.recompute=true, or a smaller "
+                               "train.batch";
     doctor_say(
-        d, fits ? HEALTH_OK : HEALTH_WARN, "gpu memory", fits ? "" : remedy_of(r),
+        d, fits ? HEALTH_OK : HEALTH_WARN, "gpu memory", fits ? "" : remedy,
         "a worker %s %s of GPU memory: %s for parameters and their %scopies, %s for "
         "gradients, %s for moments, %s for activations of %d x %d tokens, %s of "
         "scratch memory",

@@ -320,16 +320,13 @@ pl_status pl_client_create_module(pl_client *c, const char *module, const float 
 pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out)
 {
     pl_message q = {0};
-    pl_msg_path_is a;
+    pl_msg_path_is a = {0};
     memset(out, 0, sizeof *out);
     PL_SAY(&q, GET_PATH, get_path, .name = name);
     PL_CHECK(query_owner(c, name, &q, pl_fields_of_path_is(), &a));
     pl_copy_text(out->name, sizeof out->name, name);
     out->phase = a.phase;
-    out->samples = a.samples;
-    out->n_tokens = a.tokens;
-    out->loss = a.loss;
-    out->seconds = a.seconds;
+    out->work = a.work;
     out->moments = a.blob;
     pl_copy_text(out->worker, sizeof out->worker, a.worker ? a.worker : "");
     out->repeats = a.repeats;
@@ -459,10 +456,8 @@ void client_put_path(const pl_client *c, pl_message *q, const pl_path_state *sta
                      bool together)
 {
     PL_SAY(q, SUBMIT_PATH, submit_path, .name = state->name, .phase = state->phase,
-           .blob = state->moments, .samples = state->samples, .tokens = state->n_tokens,
-           .loss = state->loss, .seconds = state->seconds,
-           .lease = {c->lease.bytes, c->lease.len}, .together = together,
-           .gradient = state->gradient, .held = state->held);
+           .blob = state->moments, .work = state->work,
+           .lease = {c->lease.bytes, c->lease.len}, .together = together);
 }
 
 pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,

@@ -23,6 +23,9 @@ enum {
 #define MAY(member)                                                                    \
     {TAG_OF_##member, PL_KIND_OF(T, member), PL_RULE_NONZERO, LIMIT_OF_##member,       \
      PL_FIELD_ROW(T, member)},
+#define WORK
+#define WORKED(member)   PL_FIELD(T, TAG_OF_##member, work.member),
+#define MEASURED(member) PL_FIELD_NONZERO(T, TAG_OF_##member, work.member),
 #define WITH(member, gate)                                                             \
     {TAG_OF_##member,   PL_KIND_OF(T, member),   PL_RULE_GATED,                        \
      LIMIT_OF_##member, PL_FIELD_ROW(T, member), PL_FIELD_OTHER(T, gate)},

@@ -7,6 +7,7 @@
 #ifndef PL_NET_MESSAGES_H
 #define PL_NET_MESSAGES_H
 #include "net/placement.h"
+#include "store/store.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -52,6 +53,9 @@ typedef enum pl_tag {
 #define NEST(member, body)                                                             \
     pl_msg_##body *member; /* allocated when the message is read */                    \
     size_t n_##member;
+#define WORK pl_work work;
+#define WORKED(member)
+#define MEASURED(member)
 #define END                                                                            \
     }                                                                                  \
     ;
@@ -66,7 +70,7 @@ typedef enum pl_tag {
  * different body. */
 #define PL_HEAR(message, body, to)                                                     \
     pl_message_get((message), #body, pl_fields_of_##body(),                            \
-                   true ? (to) : (pl_msg_##body *)NULL)
+                   memset(true ? (to) : (pl_msg_##body *)NULL, 0, sizeof *(to)))
 #define PL_SAY_BODY(record, body, ...)                                                 \
     pl_put_fields((record), pl_fields_of_##body(), &(pl_msg_##body){__VA_ARGS__})
 /* PL_SAY_RECORD appends one more field RECORD with a nested record. */

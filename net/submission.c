@@ -15,16 +15,8 @@ int pl_submission_order(const pl_contribution *a, const pl_contribution *b)
 static void read_contributor(const pl_msg_contributor *said, pl_contribution *c,
                              pl_submission_lease *lease)
 {
-    *c = (pl_contribution){.path = said->path,
-                           .replica = said->replica,
-                           .first_sample = said->first_sample,
-                           .n_samples = said->samples,
-                           .n_tokens = said->tokens,
-                           .loss = said->loss,
-                           .seconds = said->seconds,
-                           .gradient = said->gradient,
-                           .held = said->held,
-                           .memory_bytes = said->memory};
+    *c = (pl_contribution){
+        .path = said->path, .replica = said->replica, .work = said->work};
     pl_copy_text(c->codec, sizeof c->codec, said->codec);
     if (said->lease.len == 0 || said->lease.len > sizeof lease->bytes)
         return; /* a longer lease cannot be valid, so it is left out */
@@ -82,16 +74,9 @@ pl_status pl_submission_read(pl_message *m, pl_submit_message *s)
     PL_CHECK(PL_HEAR(m, submit, &one));
     pl_msg_contributor single = {.path = one.path,
                                  .replica = one.replica,
-                                 .first_sample = one.first_sample,
-                                 .samples = one.samples,
-                                 .tokens = one.tokens,
-                                 .loss = one.loss,
-                                 .seconds = one.seconds,
+                                 .work = one.work,
                                  .codec = one.codec,
-                                 .lease = one.lease,
-                                 .gradient = one.gradient,
-                                 .held = one.held,
-                                 .memory = one.memory};
+                                 .lease = one.lease};
     sum = (pl_msg_submit_sum){one.phase, one.module, one.version, one.base, one.blob,
                               &single,   1};
     return read_update(&sum, s);
@@ -114,16 +99,9 @@ static void write_sum(const pl_submit_message *s, pl_message *out)
         const pl_contribution *c = &s->contributors[i];
         said[i] = (pl_msg_contributor){.path = c->path,
                                        .replica = c->replica,
-                                       .first_sample = c->first_sample,
-                                       .samples = c->n_samples,
-                                       .tokens = c->n_tokens,
-                                       .loss = c->loss,
-                                       .seconds = c->seconds,
+                                       .work = c->work,
                                        .codec = c->codec,
-                                       .lease = {s->leases[i].bytes, s->leases[i].len},
-                                       .gradient = c->gradient,
-                                       .held = c->held,
-                                       .memory = c->memory_bytes};
+                                       .lease = {s->leases[i].bytes, s->leases[i].len}};
     }
     PL_SAY(out, SUBMIT, submit_sum, .phase = s->round, .module = s->module,
            .version = (int64_t)s->base_version, .base = s->base, .blob = s->update,
@@ -140,9 +118,6 @@ void pl_submission_write(const pl_submit_message *s, pl_message *out)
     }
     PL_SAY(out, SUBMIT, submit, .path = c->path, .replica = c->replica,
            .phase = s->round, .module = s->module, .version = (int64_t)s->base_version,
-           .base = s->base, .blob = s->update, .first_sample = c->first_sample,
-           .samples = c->n_samples, .tokens = c->n_tokens, .loss = c->loss,
-           .seconds = c->seconds, .codec = c->codec,
-           .lease = {s->leases[0].bytes, s->leases[0].len}, .gradient = c->gradient,
-           .held = c->held, .memory = c->memory_bytes);
+           .base = s->base, .blob = s->update, .work = c->work, .codec = c->codec,
+           .lease = {s->leases[0].bytes, s->leases[0].len});
 }

@@ -45,12 +45,12 @@ static pl_status count_contribution(scan *s, const pl_contribution *c)
                        "arm does not have",
                        s->module, (long long)c->path, (long long)c->replica);
     int64_t who = c->path * replicas + c->replica;
-    int64_t phase = (int64_t)(c->first_sample / size);
+    int64_t phase = (int64_t)(c->work.first_sample / size);
     pl_coverage *of = &s->paths[who];
     bool belongs = phase < s->arm->inner.phases &&
                    pl_topology_path_has(s->topology, (int)c->path, s->index) &&
                    pl_round_of(s->arm, s->topology, s->index, phase) >= 0;
-    if (!belongs || c->first_sample % size != 0 || c->n_samples > size) {
+    if (!belongs || c->work.first_sample % size != 0 || c->work.n_samples > size) {
         note_example(of, &of->n_wrong, s->module, phase, "has wrong samples in");
         return PL_OK;
     }
@@ -58,7 +58,7 @@ static pl_status count_contribution(scan *s, const pl_contribution *c)
     if (*n < GIVEN_UP - 1)
         ++*n;
     if (s->index == pl_topology_module_of_path(s->topology, 0, (int)c->path))
-        of->skipped += size - c->n_samples;
+        of->skipped += size - c->work.n_samples;
     return PL_OK;
 }
 
@@ -148,11 +148,11 @@ static pl_status describe_coverage(pl_store *store, const scan *s, int index)
     PL_CHECK(status);
     double targets = s->arm->weights[index / replicas];
     c->phases = state.phase;
-    c->samples = state.samples;
-    c->n_tokens = state.n_tokens;
-    c->passes = targets > 0 ? (double)state.n_tokens / targets : 0;
+    c->samples = state.work.n_samples;
+    c->n_tokens = state.work.n_tokens;
+    c->passes = targets > 0 ? (double)state.work.n_tokens / targets : 0;
     uint64_t size = pl_phase_samples(s->arm), end = (uint64_t)state.phase * size;
-    if (state.samples > end || state.samples + size <= end)
+    if (state.work.n_samples > end || state.work.n_samples + size <= end)
         note_example(c, &c->n_wrong, "its stream", state.phase,
                      "ends at a wrong sample of");
     return PL_OK;

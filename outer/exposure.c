@@ -110,23 +110,24 @@ static pl_status add_exposed_version(void *context, const pl_version *v)
         if (k->path != c->path)
             continue;
         if (k->replica < 0 || k->replica >= pl_topology_n_replicas(c->topology) ||
-            k->n_samples > most || k->first_sample > most)
+            k->work.n_samples > most || k->work.first_sample > most)
             return pl_fail(PL_ERR_DAMAGED,
                            "%s@%llu has a contribution with samples that its arm does "
                            "not have",
                            v->module, (unsigned long long)v->number);
-        add_samples(c, (int)k->replica, k->first_sample, k->n_samples, c->module);
+        add_samples(c, (int)k->replica, k->work.first_sample, k->work.n_samples,
+                    c->module);
         /* Several modules have a contribution of the same phase. The path's counts
          * include a phase only once, when its first contribution is found in any
          * module. (After a rollback some modules may have no contribution of a
          * phase.) */
-        const uint64_t phase = k->first_sample / pl_phase_samples(c->arm);
+        const uint64_t phase = k->work.first_sample / pl_phase_samples(c->arm);
         if (phase >= (uint64_t)c->arm->inner.phases)
             continue;
         bool *seen =
             &c->seen[(size_t)k->replica * (size_t)c->arm->inner.phases + phase];
         if (!*seen)
-            add_samples(c, (int)k->replica, k->first_sample, k->n_samples,
+            add_samples(c, (int)k->replica, k->work.first_sample, k->work.n_samples,
                         &c->replicas[k->replica]);
         *seen = true;
     }

@@ -31,13 +31,13 @@ static const pl_field contribution_fields[] = {
     PL_FIELD(pl_contribution, 3, path),
     PL_FIELD(pl_contribution, 4, replica),
     PL_FIELD(pl_contribution, 5, phase),
-    PL_FIELD(pl_contribution, 6, first_sample),
-    PL_FIELD(pl_contribution, 7, n_samples),
-    PL_FIELD(pl_contribution, 8, n_tokens),
-    PL_FIELD(pl_contribution, 9, loss),
+    PL_FIELD(pl_contribution, 6, work.first_sample),
+    PL_FIELD(pl_contribution, 7, work.n_samples),
+    PL_FIELD(pl_contribution, 8, work.n_tokens),
+    PL_FIELD(pl_contribution, 9, work.loss),
     PL_FIELD(pl_contribution, 10, norm),
     PL_FIELD(pl_contribution, 11, weight),
-    PL_FIELD(pl_contribution, 12, seconds),
+    PL_FIELD(pl_contribution, 12, work.seconds),
     PL_FIELD(pl_contribution, 13, token),
     PL_FIELD(pl_contribution, 14, codec),
     PL_FIELD_NONZERO(pl_contribution, 15, update),
@@ -45,9 +45,9 @@ static const pl_field contribution_fields[] = {
     PL_FIELD_NONZERO(pl_contribution, 17, split),
     PL_FIELD_NONZERO(pl_contribution, 18, seed),
     PL_FIELD_GATED(pl_contribution, 19, likeness, seed),
-    PL_FIELD_NONZERO(pl_contribution, 20, gradient),
-    PL_FIELD_NONZERO(pl_contribution, 21, held),
-    PL_FIELD_NONZERO(pl_contribution, 22, memory_bytes),
+    PL_FIELD_NONZERO(pl_contribution, 20, work.gradient),
+    PL_FIELD_NONZERO(pl_contribution, 21, work.held),
+    PL_FIELD_NONZERO(pl_contribution, 22, work.memory_bytes),
     PL_FIELD_NONZERO(pl_contribution, 23, key.bytes),
     PL_FIELDS_END};
 
@@ -148,20 +148,21 @@ pl_status head_read(row_source from, const char *module, head_record *out, bool 
 }
 
 /* ---- paths, objects, refs ---- */
-static const pl_field path_fields[] = {PL_FIELD(pl_path_state, 1, name),
-                                       PL_FIELD(pl_path_state, 2, phase),
-                                       PL_FIELD(pl_path_state, 3, samples),
-                                       PL_FIELD(pl_path_state, 4, n_tokens),
-                                       PL_FIELD(pl_path_state, 5, loss),
-                                       PL_FIELD(pl_path_state, 6, seconds),
-                                       PL_FIELD_NONZERO(pl_path_state, 7, moments),
-                                       PL_FIELD(pl_path_state, 8, worker),
-                                       PL_FIELD_NONZERO(pl_path_state, 9, gradient),
-                                       PL_FIELD_NONZERO(pl_path_state, 10, held),
-                                       PL_FIELD_NONZERO(pl_path_state, 11, held_phase),
-                                       PL_FIELD_NONZERO(pl_path_state, 12, repeats),
-                                       PL_FIELD_NONZERO(pl_path_state, 13, made),
-                                       PL_FIELDS_END};
+static const pl_field path_fields[] = {
+    PL_FIELD(pl_path_state, 1, name),
+    PL_FIELD(pl_path_state, 2, phase),
+    PL_FIELD(pl_path_state, 3, work.n_samples),
+    PL_FIELD(pl_path_state, 4, work.n_tokens),
+    PL_FIELD(pl_path_state, 5, work.loss),
+    PL_FIELD(pl_path_state, 6, work.seconds),
+    PL_FIELD_NONZERO(pl_path_state, 7, moments),
+    PL_FIELD(pl_path_state, 8, worker),
+    PL_FIELD_NONZERO(pl_path_state, 9, work.gradient),
+    PL_FIELD_NONZERO(pl_path_state, 10, work.held),
+    PL_FIELD_NONZERO(pl_path_state, 11, held_phase),
+    PL_FIELD_NONZERO(pl_path_state, 12, repeats),
+    PL_FIELD_NONZERO(pl_path_state, 13, made),
+    PL_FIELDS_END};
 
 void path_write(kv_batch *batch, const pl_path_state *path)
 {
@@ -170,6 +171,7 @@ void path_write(kv_batch *batch, const pl_path_state *path)
 
 pl_status path_decode(row_view *row, pl_path_state *out)
 {
+    out->work = (pl_work){0}; /* the state of a path has not every number of a phase */
     PL_CHECK(read_row(row, path_fields, out));
     if (out->repeats < 0 || out->repeats > out->phase ||
         (out->repeats > 0) == pl_hash_none(&out->made))

@@ -147,7 +147,7 @@ static pl_status write_path(pl_txn *txn, const pl_rollback *plan,
     } else
         PL_CHECK(status);
     state.phase = plan->phase;
-    state.samples = p->samples;
+    state.work.n_samples = p->samples;
     state.repeats = 0;
     memset(&state.made, 0, sizeof state.made);
     return pl_txn_put_path(txn, &state);

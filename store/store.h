@@ -30,6 +30,7 @@
 #define PL_STORE_STORE_H
 #include "base/base.h"
 #include "store/findings.h"
+#include "store/work.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -107,13 +108,9 @@ typedef struct pl_contribution {
     char device[PL_TEXT_MAX];
     pl_pubkey key; /* the worker's key; zero if its connection was not encrypted */
     int64_t path, replica, phase;
-    /* the samples first_sample .. first_sample + n_samples - 1 of the path's stream */
-    uint64_t first_sample, n_samples;
-    uint64_t n_tokens;     /* targets that count in the loss */
-    double loss;           /* mean training loss over the phase, in nats per token */
+    pl_work work;
     double norm;           /* L2 norm of the update */
     double weight;         /* weight in the mean, not normalised: the shard's size */
-    double seconds;        /* time spent on inner steps */
     uint64_t token;        /* the token of the lease */
     char codec[16];        /* name of the update's codec: "f32", "i8", ... */
     pl_hash update;        /* blob with the encoded update */
@@ -121,12 +118,6 @@ typedef struct pl_contribution {
     /* noloco: whether the mate came too late, so each holder took the outer step alone
      */
     bool split;
-    /* Measurements that do not influence training; 0: not measured. `gradient` is the
-     * mean norm of the gradient before clipping. `held` is the loss on the path's
-     * held-out text, in nats, with the parameters at the start of the phase
-     * (outer/held.h). `memory_bytes` is the worker's peak memory. */
-    double gradient, held;
-    uint64_t memory_bytes;
     /* `likeness` is a sketch of the update. An audit compares sketches if the two
      * devices are of different kinds (outer/likeness.h). If `seed` is 0, there is no
      * sketch. */
@@ -170,18 +161,14 @@ void pl_version_clear(pl_version *version);
 typedef struct pl_path_state {
     char name[PL_MODULE_NAME_MAX]; /* "ARM/p01.r0" */
     int64_t phase;                 /* number of finished phases */
-    uint64_t samples;              /* data cursor: samples consumed */
-    uint64_t n_tokens;             /* tokens of all phases */
-    double loss;    /* mean training loss of the last phase, in nats per token */
-    double seconds; /* time spent on inner steps, in all phases */
+    /* the work of all phases; n_samples is the data cursor: samples consumed */
+    pl_work work;
     /* blob of the newest state that was uploaded: first moments, then second moments,
      * then the path's other vectors */
     pl_hash moments;
     char worker[PL_TEXT_MAX];
-    double gradient; /* mean norm of the gradient in the last phase; 0: not measured */
-    /* the newest measured loss on the path's held-out text, in nats; 0: never measured.
-     * It was measured after `held_phase` phases. */
-    double held;
+    /* work.held was measured after `held_phase` phases; it is the newest that a phase
+     * measured */
     int64_t held_phase;
     /* The number of phases that the path has finished after the phase that made
      * `moments`. If it is above 0, `made` is the hash of the path's present state,

@@ -24,7 +24,7 @@ static history_row phase_row(const phase_history *h, const phase_arm *a, size_t 
                      .n_paths = a->n_series,
                      .bits = pl_held_bits(&held),
                      .n_versions = slot < a->n_merged ? a->merged[slot] : 0};
-    double nats = 0;
+    pl_work all = {0};
     pl_copy_text(r.arm, sizeof r.arm, a->arm.name);
     for (int i = 0; i < a->n_series; i++) {
         const phase_cell *c = phase_series_at(&a->series[i], slot);
@@ -33,11 +33,10 @@ static history_row phase_row(const phase_history *h, const phase_arm *a, size_t 
         r.from_ms = r.n_done == 0 || c->from_ms < r.from_ms ? c->from_ms : r.from_ms;
         r.at_ms = c->at_ms > r.at_ms ? c->at_ms : r.at_ms;
         r.n_phases = c->n > r.n_phases ? c->n : r.n_phases;
-        r.tokens += c->tokens;
-        nats += c->tokens * c->loss;
-        r.n_done++;
+        pl_work_join(&all, r.n_done++, &c->work, 1);
     }
-    r.loss = r.tokens > 0 ? nats / r.tokens : 0;
+    r.tokens = (double)all.n_tokens;
+    r.loss = all.loss;
     return r;
 }
 

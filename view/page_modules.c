@@ -244,14 +244,14 @@ static pl_json *contributor_json(page *p, const phase_arm *a, const pl_contribut
     pl_json_set_int(o, "phase", c->phase);
     pl_json_set_text(o, "worker", c->worker);
     pl_json_set_text(o, "device", c->device);
-    pl_json_set_int(o, "first_sample", (int64_t)c->first_sample);
-    pl_json_set_int(o, "samples", (int64_t)c->n_samples);
-    pl_json_set_int(o, "tokens", (int64_t)c->n_tokens);
-    pl_json_set_real(o, "loss", c->loss);
+    pl_json_set_int(o, "first_sample", (int64_t)c->work.first_sample);
+    pl_json_set_int(o, "samples", (int64_t)c->work.n_samples);
+    pl_json_set_int(o, "tokens", (int64_t)c->work.n_tokens);
+    pl_json_set_real(o, "loss", c->work.loss);
     pl_json_set_real(o, "norm", c->norm);
     pl_json_set_real(o, "share",
                      c->weight > 0 && weights > 0 ? c->weight / weights : 0);
-    pl_json_set_real(o, "seconds", c->seconds);
+    pl_json_set_real(o, "seconds", c->work.seconds);
     pl_json_set_text(o, "codec", c->codec);
     put_hash(o, "update", &c->update);
     pl_json_set_int(o, "update_bytes", (int64_t)c->update_bytes);

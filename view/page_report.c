@@ -217,13 +217,14 @@ static void write_grid(const page *p, const phase_arm *a, pl_buf *out)
     for (size_t r = 0; r < n_rows; r++) {
         pl_copy_text(names[r], sizeof names[r], a->series[r].name);
         for (size_t c = 0; c < n_columns; c++) {
-            double nats = 0, tokens = 0;
+            pl_work all = {0};
+            int n = 0;
             for (size_t k = c * join; k < (c + 1) * join; k++) {
                 const phase_cell *cell = phase_series_at(&a->series[r], k);
-                nats += cell->loss * cell->tokens;
-                tokens += cell->tokens;
+                pl_work_join(&all, n, &cell->work, cell->n);
+                n += cell->n;
             }
-            values[r * n_columns + c] = tokens > 0 ? nats / tokens : NAN;
+            values[r * n_columns + c] = all.n_tokens > 0 ? all.loss : NAN;
         }
     }
     const html_grid grid = {.label = "Training loss of each path in each phase",

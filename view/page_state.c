@@ -87,8 +87,8 @@ static pl_json *stored_arm(const page *p, const phase_arm *a)
         if (pl_store_get_path(p->store, name, &s) != PL_OK)
             s = (pl_path_state){.phase = 0};
         done += s.phase;
-        pl_json_push(rows, path_row(a->series[i].name, s.phase, 0, s.loss,
-                                    (int64_t)fmin((double)s.n_tokens, 1e15), ""));
+        pl_json_push(rows, path_row(a->series[i].name, s.phase, 0, s.work.loss,
+                                    (int64_t)fmin((double)s.work.n_tokens, 1e15), ""));
     }
     pl_json *o = arm_object(a->arm.name, a->arm.inner.phases, a->arm.inner.tau, done,
                             a->n_series * a->arm.inner.phases);
@@ -97,22 +97,15 @@ static pl_json *stored_arm(const page *p, const phase_arm *a)
 }
 
 /* ---- workers ---- */
-static int index_of(const pl_json *list, const char *text)
-{
-    for (size_t i = 0; i < pl_json_count(list); i++)
-        if (strcmp(pl_json_text(pl_json_at(list, i), NULL), text) == 0)
-            return (int)i;
-    return -1;
-}
-
 static int device_index(pl_json *devices, const char *device)
 {
-    int i = index_of(devices, device);
-    if (i < 0) {
-        i = (int)pl_json_count(devices);
+    const size_t n = pl_json_count(devices);
+    size_t i = 0;
+    while (i < n && strcmp(pl_json_text(pl_json_at(devices, i), NULL), device) != 0)
+        i++;
+    if (i == n)
         pl_json_push(devices, pl_json_make_text(device));
-    }
-    return i;
+    return (int)i;
 }
 
 /* Returns the worker's number in the history, -1 if it is not known. Looks first at the

@@ -449,23 +449,20 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     pl_msg_done q;
     PL_CHECK(PL_HEAR(m, done, &q));
     PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
-    PL_CHECK(check_done(h, &rep, q.tokens,
-                        (double[]){q.seconds, q.overhead, q.idle, q.waited}));
+    PL_CHECK(check_done(h, &rep, q.work.n_tokens,
+                        (double[]){q.work.seconds, q.overhead, q.idle, q.waited}));
     hub_worker *w = &h->workers[rep.worker];
     hub_end_task(w, rep.path);
     w->idle_s += q.idle;
-    w->inner_s += q.seconds;
+    w->inner_s += q.work.seconds;
     w->overhead_s += q.overhead;
     w->waited_s += q.waited;
-    w->n_tokens += q.tokens;
+    w->n_tokens += q.work.n_tokens;
     w->n_tasks++;
-    if (q.seconds > 0)
-        w->rate = hub_possible_rate((double)q.tokens / q.seconds);
-    const plan_said said = {.phase = rep.phase,
-                            .token = m->token,
-                            .worker = rep.worker,
-                            .loss = q.loss,
-                            .seconds = q.seconds};
+    if (q.work.seconds > 0)
+        w->rate = hub_possible_rate((double)q.work.n_tokens / q.work.seconds);
+    const plan_said said = {
+        .phase = rep.phase, .token = m->token, .worker = rep.worker, .work = q.work};
     /* A worker is measured by a task that it had, and once. */
     const bool again = rep.path && plan_is_said(rep.path, m->token, rep.phase);
     const plan_lease *lease =
@@ -475,7 +472,7 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
     const plan_lease *had = audit ? &audit->lease : lease;
     if (had && !again)
-        hub_note_done(h, w, rep.path, rep.phase, had, q.seconds, pl_now_ms());
+        hub_note_done(h, w, rep.path, rep.phase, had, q.work.seconds, pl_now_ms());
     a->type = PL_MSG_OK;
     h->done_ms = pl_now_ms();
     if (w->held_token == m->token && w->held_phase == rep.phase)

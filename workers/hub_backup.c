@@ -62,7 +62,8 @@ pl_status hub_settle(hub *h, plan_path *path)
         hub_note_success(h, by.worker, 1e-3 * (double)by.held_ms);
         pl_log(PL_LOG_INFO, "task.done",
                "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f", path->name,
-               (long long)by.phase, h->workers[by.worker].name, by.loss, by.seconds);
+               (long long)by.phase, h->workers[by.worker].name, by.work.loss,
+               by.work.seconds);
         if (lost.worker >= 0 && lost.worker < h->n_workers)
             PL_CHECK(tell_second(h, path, &by, &lost));
     }

@@ -156,7 +156,7 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
  * last phase arrived, if an event names it; otherwise 0. */
 static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
 {
-    pl_msg_path_record said;
+    pl_msg_path_record said = {0};
     pl_get_fields(r, pl_fields_of_path_record(), &said);
     PL_CHECK(pl_reader_status(r));
     const int64_t now = pl_now_ms();
@@ -171,15 +171,11 @@ static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
                        "phases",
                        said.name, (long long)said.repeats, (long long)said.phase);
     const plan_news news = {.phase = said.phase,
-                            .n_tokens = said.tokens,
-                            .loss = said.loss,
-                            .seconds = said.seconds,
+                            .work = said.work,
                             .by = token,
                             .worker = said.worker ? said.worker : "",
                             .keeper = maker,
                             .repeats = said.repeats,
-                            .gradient = said.gradient,
-                            .held = said.held,
                             .held_phase = said.held_phase};
     plan_path *path = plan_find_path(&h->tasks, said.name);
     if (!path)

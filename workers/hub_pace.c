@@ -101,7 +101,7 @@ static double fetched_in(const plan_lease *l, double step_s)
 void hub_note_late(hub_worker *w, const pl_arm *arm, const plan_lease *l,
                    const plan_said *by, int64_t now_ms)
 {
-    double inner_s = fmin(by->seconds, 1e-3 * (double)by->held_ms);
+    double inner_s = fmin(by->work.seconds, 1e-3 * (double)by->held_ms);
     const double passed_s = 1e-3 * (double)(now_ms - l->granted_ms),
                  step_s = step_of(l);
     const double rest_s = 2 * (l->first_ms > 0 ? fetched_in(l, step_s) : passed_s);

@@ -76,7 +76,7 @@ void hub_note_renewal(hub *h, int worker, const plan_path *path, plan_lease *lea
     if (lease->phase == q->phase)
         note_progress(lease, w->step, q->loss, now_ms);
     w->rate = hub_possible_rate(q->rate);
-    w->memory_bytes = q->memory <= memory_max ? q->memory : 0;
+    w->memory_bytes = q->memory_bytes <= memory_max ? q->memory_bytes : 0;
     w->phase = q->phase;
     pl_copy_text(w->task, sizeof w->task, path->name);
 }

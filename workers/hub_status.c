@@ -28,12 +28,15 @@ static pl_json *path_json(const hub *h, const plan_path *path, int64_t now_ms)
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "path", strchr(path->name, '/') + 1);
     pl_json_set_int(o, "phase", path->phase);
-    pl_json_set_int(o, "tokens", (int64_t)path->n_tokens);
+    pl_json_set_int(o, "tokens", (int64_t)path->work.n_tokens);
     pl_json_set_real(o, "loss",
                      path->lease.active && path->lease.step > 0 ? path->lease.loss
-                                                                : path->loss);
-    pl_json_set_real(o, "gradient_norm", path->gradient);
-    pl_json_set_real(o, "seconds", path->seconds);
+                                                                : path->work.loss);
+    for (int i = 0; i < PL_WORK_N_MEASURES; i++)
+        if (pl_work_measures[i].views == PL_WORK_OF_PATHS)
+            pl_json_set_real(o, pl_work_measures[i].name,
+                             pl_work_value(&path->work, &pl_work_measures[i]));
+    pl_json_set_real(o, "seconds", path->work.seconds);
     pl_json_set_int(o, "step", path->lease.active ? path->lease.step : 0);
     pl_json_set_bool(o, "leased", path->lease.active);
     if (path->lease.active)
@@ -53,8 +56,8 @@ static void put_held(const plan_arm *arm, pl_json *o)
     int64_t phase = -1;
     for (int i = 0; i < arm->n_tasks; i += replicas) {
         const plan_path *path = &arm->paths[i];
-        pl_held_add(&sum, &arm->arm, i / replicas, path->held);
-        if (path->held > 0 && (phase < 0 || path->held_phase < phase))
+        pl_held_add(&sum, &arm->arm, i / replicas, path->work.held);
+        if (path->work.held > 0 && (phase < 0 || path->held_phase < phase))
             phase = path->held_phase;
     }
     const double bits = pl_held_bits(&sum);
@@ -72,7 +75,7 @@ static void put_path_held(const plan_arm *arm, int index, pl_json *o)
     pl_held_sum sum = {0};
     if (index % pl_topology_n_replicas(arm->topology) == 0)
         pl_held_add(&sum, &arm->arm, index / pl_topology_n_replicas(arm->topology),
-                    path->held);
+                    path->work.held);
     const double bits = pl_held_bits(&sum);
     if (bits > 0) {
         pl_json_set_real(o, "held_out_bits_per_byte", bits);

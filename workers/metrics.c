@@ -2,6 +2,7 @@
  * metric has one sample per object of a kind (arm, path, worker, ...) in the status:
  * the number under `key`, labelled by the name of the object. */
 #include "workers/metrics.h"
+#include "store/store.h"
 
 #include <math.h>
 #include <string.h>
@@ -48,8 +49,6 @@ static const family families[] = {
     {PATH, "path_phase", "gauge", "phase", "Phases that a path has finished"},
     {PATH, "tokens_total", "counter", "tokens", "Tokens that a path was trained on"},
     {PATH, "train_loss", "gauge", "loss", "Mean loss of a path, nats per token"},
-    {PATH, "gradient_norm", "gauge", "gradient_norm",
-     "Mean norm of a path's gradient in its last phase, before clipping"},
     {PATH, "path_held_out_bpb", "gauge", "held_out_bits_per_byte",
      "Bits per byte of a path on held-out text"},
     {PATH, "path_step", "gauge", "step",
@@ -287,4 +286,10 @@ void pl_metrics_write(const pl_json *status, pl_buf *out)
     put_sample(out, &build, &version, 1, 1);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         put_family(out, &families[i], status);
+    for (int i = 0; i < PL_WORK_N_MEASURES; i++) {
+        const pl_work_measure *m = &pl_work_measures[i];
+        const family measure = {PATH, m->name, "gauge", m->name, m->help};
+        if (m->views == PL_WORK_OF_PATHS)
+            put_family(out, &measure, status);
+    }
 }

@@ -167,11 +167,7 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     int64_t phase = news->phase;
     if (phase < path->phase)
         return;
-    path->n_tokens = news->n_tokens;
-    path->loss = news->loss;
-    path->seconds = news->seconds;
-    path->gradient = news->gradient;
-    path->held = news->held;
+    path->work = news->work;
     path->held_phase = news->held_phase;
     pl_copy_text(path->state_of, sizeof path->state_of,
                  news->worker ? news->worker : "");
@@ -478,7 +474,7 @@ bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
                                .deadline_ms = now_ms + ttl_ms,
                                .granted_ms = now_ms,
                                .worker = worker,
-                               .loss = path->loss,
+                               .loss = path->work.loss,
                                .failures = path->lease.failures,
                                .repeats = plan_repeats(path, worker)};
     memset(&path->backup, 0, sizeof path->backup);
@@ -521,7 +517,7 @@ void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int 
                                 .deadline_ms = now_ms + ttl_ms,
                                 .granted_ms = now_ms,
                                 .worker = worker,
-                                .loss = path->loss,
+                                .loss = path->work.loss,
                                 .repeats = plan_repeats(path, worker)};
     p->n_granted++;
     p->n_backups++;

@@ -64,7 +64,7 @@ typedef struct plan_said {
     int64_t phase;
     uint64_t token; /* 0: no report */
     int worker;
-    double loss, seconds; /* loss and seconds of the phase's inner steps */
+    pl_work work; /* tokens, loss and seconds of the phase */
     int64_t said_ms;
     int64_t held_ms;  /* time from the grant of the lease to the report */
     bool is_one_task; /* whether held_ms is the time of one task (plan_granted_ms) */
@@ -82,25 +82,20 @@ enum { PLAN_SAID_MAX = 4 };
 /* What a home reports about a path. */
 typedef struct plan_news {
     int64_t phase;
-    uint64_t n_tokens;
-    double loss, seconds;
+    pl_work work; /* this, repeats and held_phase: as in pl_path_state */
     /* the token under which the last phase arrived; 0 if the home did not name it */
     uint64_t by;
     /* the worker that made the path's state; "" or NULL if there is no state */
     const char *worker;
     /* index of that worker if it is connected, so that it still has the state; -1 */
     int keeper;
-    int64_t repeats;       /* as in pl_path_state */
-    double gradient, held; /* as in pl_path_state */
-    int64_t held_phase;    /* phase before which `held` was scored */
+    int64_t repeats, held_phase;
 } plan_news;
 
 typedef struct plan_path {
     char name[PL_MODULE_NAME_MAX];
     int64_t phase;
-    uint64_t n_tokens;
-    double loss, seconds;
-    double gradient, held; /* as in pl_path_state */
+    pl_work work; /* this and held_phase: as in pl_path_state */
     int64_t held_phase;
     /* the last worker that had the path; -1: no worker had it yet */
     int last_worker;

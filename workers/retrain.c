@@ -131,7 +131,7 @@ static pl_status read_contribution(const retraining *r, int64_t phase, int *step
         if (c->path != w->path || c->replica != w->replica)
             continue;
         found = true;
-        *steps = (int)(c->n_samples / (uint64_t)r->arm->inner.batch);
+        *steps = (int)(c->work.n_samples / (uint64_t)r->arm->inner.batch);
         if (strcmp(c->device, r->device) != 0)
             status = pl_fail(PL_ERR_NOT_FOUND,
                              "phase %lld was trained on %s, but this machine has %s, "

@@ -71,24 +71,6 @@ static pl_status judge_result(const char *name, pl_submit_result result,
     }
 }
 
-static void fill_contribution(const sender *s, pl_contribution *c)
-{
-    const worker_task *task = s->task;
-    const train_job *job = &task->job;
-    pl_copy_text(c->codec, sizeof c->codec, task->arm->arm.outer.codec_name);
-    c->path = task->path;
-    c->replica = task->replica;
-    c->phase = task->phase;
-    c->first_sample = job->first_sample;
-    c->n_samples = job->n_samples;
-    c->n_tokens = job->n_tokens;
-    c->loss = job->loss;
-    c->seconds = job->seconds;
-    c->gradient = job->gradient;
-    c->held = job->held_nats;
-    c->memory_bytes = pl_memory_peak_bytes((int)getpid());
-}
-
 /* The encoded updates of a task, in the order of the slots that send an update. */
 typedef struct parcel {
     int n;                      /* number of slots that send an update in this phase */
@@ -176,8 +158,13 @@ static void address(sender *s, int slot, int64_t round, int module, parcel *p)
     const worker_task *task = s->task;
     pl_submission *out = &p->submissions[p->n];
     pl_arm_module_name(&task->arm->arm, task->arm->topology, module, p->names[p->n]);
-    fill_contribution(s, &out->contribution);
-    out->contribution.phase = round;
+    out->contribution = (pl_contribution){.path = task->path,
+                                          .replica = task->replica,
+                                          .phase = round,
+                                          .work = task->job.work};
+    out->contribution.work.memory_bytes = pl_memory_peak_bytes((int)getpid());
+    pl_copy_text(out->contribution.codec, sizeof out->contribution.codec,
+                 task->arm->arm.outer.codec_name);
     out->module = p->names[p->n];
     out->base_version = task->bases[slot].number;
     out->base = task->bases[slot].params;
@@ -273,16 +260,11 @@ static pl_status pack_slot(sender *s, int slot, parcel *p)
 static void describe_path(const sender *s, pl_path_state *state)
 {
     const worker_task *task = s->task;
-    const train_job *job = &task->job;
     memset(state, 0, sizeof *state);
     pl_copy_text(state->name, sizeof state->name, task->name);
     state->phase = task->phase + 1;
-    state->samples = job->first_sample + job->n_samples;
-    state->n_tokens = task->n_tokens_before + job->n_tokens;
-    state->loss = job->loss;
-    state->seconds = task->seconds_before + job->seconds;
-    state->gradient = job->gradient;
-    state->held = job->held_nats;
+    state->work = task->work_before;
+    pl_work_add(&state->work, &task->job.work);
     state->moments = task->state_hash;
 }
 

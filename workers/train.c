@@ -176,12 +176,12 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
 {
     const pl_inner *in = &job->arm->inner;
     double start = pl_now(), nats = 0, norms = 0, waited_s = 0;
-    job->first_sample = (uint64_t)job->first_step * (uint64_t)in->batch;
-    job->n_samples = (uint64_t)job->steps * (uint64_t)in->batch;
+    job->work.first_sample = (uint64_t)job->first_step * (uint64_t)in->batch;
+    job->work.n_samples = (uint64_t)job->steps * (uint64_t)in->batch;
     for (int i = 0; i < job->steps; i++) {
         pl_step_result r;
         pl_adamw adam = adam_at(in, job->first_step + i);
-        uint64_t sample = job->first_sample + (uint64_t)i * (uint64_t)in->batch;
+        uint64_t sample = job->work.first_sample + (uint64_t)i * (uint64_t)in->batch;
         PL_CHECK(check_cancelled(t));
         PL_CHECK(pl_failpoint("worker.step.before"));
         if (i == job->mix_step)
@@ -193,7 +193,7 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
         if (counted > 0)
             PL_CHECK(pl_model_train_step(t->model, b->tokens, b->targets, in->batch,
                                          in->context, &adam, (float)in->clip, &r));
-        job->n_tokens += (uint64_t)r.n_tokens;
+        job->work.n_tokens += (uint64_t)r.n_tokens;
         nats += r.loss * (double)r.n_tokens;
         norms += r.grad_norm;
         int step = i + 1;
@@ -201,15 +201,15 @@ static pl_status run_steps(trainer *t, train_job *job, batch *b)
         atomic_store(&t->step, step);
         atomic_store(&t->loss, r.loss);
         if (elapsed > 0)
-            atomic_store(&t->rate, (double)job->n_tokens / elapsed);
+            atomic_store(&t->rate, (double)job->work.n_tokens / elapsed);
     }
     /* logs once how this backend differs from the usual one */
     if (t->backend->remark[0] && !t->remarked)
         pl_log(PL_LOG_WARN, "backend.remark", "remark=\"%s\"", t->backend->remark);
     t->remarked = t->backend->remark[0] != 0;
-    job->loss = job->n_tokens ? nats / (double)job->n_tokens : 0;
-    job->gradient = job->steps > 0 ? norms / job->steps : 0;
-    job->seconds = pl_now() - start - waited_s;
+    job->work.loss = job->work.n_tokens ? nats / (double)job->work.n_tokens : 0;
+    job->work.gradient = job->steps > 0 ? norms / job->steps : 0;
+    job->work.seconds = pl_now() - start - waited_s;
     job->waited_s = waited_s;
     return PL_OK;
 }
@@ -231,9 +231,9 @@ static pl_status note_job_scores(train_job *job, const pl_score *scores, size_t 
     for (size_t i = 0; i < n; i++) {
         out[i] = scores[i].nats;
         nats += scores[i].nats;
-        job->n_tokens += scores[i].n_targets;
+        job->work.n_tokens += scores[i].n_targets;
     }
-    job->loss = job->n_tokens ? nats / (double)job->n_tokens : 0;
+    job->work.loss = job->work.n_tokens ? nats / (double)job->work.n_tokens : 0;
     return PL_OK;
 }
 
@@ -254,7 +254,7 @@ static pl_status compute_features(trainer *t, train_job *job)
                        arm->name, pl_tokens_n_docs(job->shard),
                        (long long)arm->n_scored);
     PL_CHECK(pl_try_alloc(n, "the features of documents", (void **)&job->state));
-    job->n_tokens =
+    job->work.n_tokens =
         pl_router_feature_tokens(job->shard, of.prefix, arm->feature_windows);
     return pl_router_features(&of, job->shard, job->state);
 }
@@ -304,10 +304,10 @@ static pl_status score_shard(trainer *t, train_job *job)
     const double start = pl_now();
     PL_CHECK(job->arm->feature_windows > 0 ? compute_features(t, job)
                                            : compute_scores(t, job));
-    job->n_samples = pl_phase_samples(job->arm);
-    job->seconds = pl_now() - start;
-    if (job->seconds > 0)
-        atomic_store(&t->rate, (double)job->n_tokens / job->seconds);
+    job->work.n_samples = pl_phase_samples(job->arm);
+    job->work.seconds = pl_now() - start;
+    if (job->work.seconds > 0)
+        atomic_store(&t->rate, (double)job->work.n_tokens / job->work.seconds);
     return PL_OK;
 }
 
@@ -328,7 +328,7 @@ static pl_status score_held(trainer *t, train_job *job)
     double nats = 0;
     for (size_t i = 0; status == PL_OK && i < n; i++)
         nats += scores[i].nats;
-    job->held_nats = nats > 0 && nats < 1e15 ? nats : 0;
+    job->work.held = nats > 0 && nats < 1e15 ? nats : 0;
     pl_free(scores);
     return status;
 }
@@ -376,7 +376,7 @@ static pl_status run_job(trainer *t, train_job *job)
     if (job->held)
         PL_TRY(score_held(t, job));
     PL_TRY(job->arm->n_scored > 0 ? score_shard(t, job) : train_shard(t, job));
-    job->overhead_s = pl_now() - start - job->seconds;
+    job->overhead_s = pl_now() - start - job->work.seconds;
 done:
     /* a damaged shard may have caused any other error, so ERR_DAMAGED replaces it */
     if (pl_tokens_check(job->shard) != PL_OK ||

@@ -36,15 +36,11 @@ typedef struct train_job {
     pl_status status;
     char error[1024];
     float *params;     /* [path_params] parameters after the steps; owned */
-    double loss;       /* mean loss over the phase's tokens */
-    double seconds;    /* seconds spent in inner steps */
     double overhead_s; /* seconds of the job outside inner steps */
     double waited_s;   /* the part of overhead_s spent waiting for merged parameters */
-    double gradient;   /* mean norm of the gradient over the steps, before clipping */
-    /* loss of the held-out text in nats; 0: the text was not scored, or the score is
-     * out of range */
-    double held_nats;
-    uint64_t first_sample, n_samples, n_tokens;
+    /* work.held is 0 if the held-out text was not scored, or its score is out of
+     * range; work.memory_bytes is left 0 */
+    pl_work work;
 } train_job;
 
 typedef struct trainer trainer;

@@ -675,8 +675,8 @@ pl_status worker_begin_after(worker_task *task, const worker_task *before)
     PL_CHECK(pl_try_alloc(bytes, "a path's state", (void **)&task->state));
     memcpy(task->state, job->state, bytes);
     if (!before->remakes) { /* else the home has said these sums */
-        task->n_tokens_before = before->n_tokens_before + job->n_tokens;
-        task->seconds_before = before->seconds_before + job->seconds;
+        task->work_before = before->work_before;
+        pl_work_add(&task->work_before, &job->work);
     }
     for (int slot = 0; takes_predictions(task) && slot < pl_topology_n_slots(t); slot++)
         if (pl_round_predicts(&task->arm->arm, t, module_of(task, slot)))

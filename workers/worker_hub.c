@@ -147,7 +147,7 @@ static pl_status renew(worker *w, worker_task *task)
            .task = task->name, .trains = trains, .loss = loss, .step = (uint64_t)step,
            .rate = rate,
            .lease = {task->lease_bytes > 0 ? task->lease : NULL, task->lease_bytes},
-           .memory = trains ? pl_memory_peak_bytes((int)getpid()) : 0,
+           .memory_bytes = trains ? pl_memory_peak_bytes((int)getpid()) : 0,
            .up_rate = l.up_bytes_per_s, .down_rate = l.down_bytes_per_s,
            .rtt_ms = l.rtt_ms, .up = l.up_bytes, .down = l.down_bytes,
            .repeated = l.repeated_bytes, .reconnects = reconnects);
@@ -219,9 +219,8 @@ pl_status worker_tell_done(worker *w, const worker_task *task)
     PL_SAY(&m, DONE, done, .name = w->options->name, .phase = task->phase,
            .task = task->name,
            .blob = PL_ITEMS(task->made, task->again ? task->n_made : 0),
-           .tokens = task->job.n_tokens, .loss = task->job.loss,
-           .seconds = task->job.seconds, .overhead = task->exposed_s,
-           .idle = task->idle_s, .waited = task->waited_s, .audit = task->again);
+           .work = task->job.work, .overhead = task->exposed_s, .idle = task->idle_s,
+           .waited = task->waited_s, .audit = task->again);
     if (task->likeness)
         pl_buf_append(&m.data, task->likeness, task->n_seeds * sizeof *task->likeness);
     PL_CHECK(pl_failpoint("worker.done.before"));

@@ -135,8 +135,7 @@ typedef struct worker_task {
     /* time since which the trainer waits for merged versions; 0: it does not wait */
     double waits_since;
     bool merged; /* for streaming: whether the merged versions have been fetched */
-    uint64_t n_tokens_before; /* tokens that the path trained on before this task */
-    double seconds_before;    /* seconds of inner steps before this task */
+    pl_work work_before; /* what the path did in all phases before this task */
     train_job job;
     /* set by the sender: blob hash of the packed state after the job */
     pl_hash state_hash;

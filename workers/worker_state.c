@@ -254,8 +254,7 @@ pl_status worker_find_state(worker *w, worker_task *task)
                        "the home says that %s is in phase %lld, but this task is phase "
                        "%lld",
                        task->name, (long long)known->phase, (long long)task->phase);
-    task->n_tokens_before = known->n_tokens;
-    task->seconds_before = known->seconds;
+    task->work_before = known->work;
     if (arm->outer.state_every <= 1 && known->repeats == 0)
         return PL_OK;
     if (!pl_phase_repeats(&arm->outer))

@@ -26,8 +26,8 @@ static void print_contribution(const char *what, const char *module, uint64_t nu
 {
     printf("%s %s %llu path %lld.%lld phase %lld samples %llu+%llu\n", what, module,
            (unsigned long long)number, (long long)c->path, (long long)c->replica,
-           (long long)c->phase, (unsigned long long)c->first_sample,
-           (unsigned long long)c->n_samples);
+           (long long)c->phase, (unsigned long long)c->work.first_sample,
+           (unsigned long long)c->work.n_samples);
 }
 
 static pl_status on_version(void *context, const pl_version *v)
@@ -56,7 +56,7 @@ static pl_status on_path(void *context, const pl_path_state *path)
 {
     (void)context;
     printf("path %s phase %lld samples %llu state %s\n", path->name,
-           (long long)path->phase, (unsigned long long)path->samples,
+           (long long)path->phase, (unsigned long long)path->work.n_samples,
            text_of(&path->moments));
     return PL_OK;
 }
@@ -65,7 +65,7 @@ static pl_status on_held(void *context, const pl_path_state *path)
 {
     (void)context;
     printf("held %s phase %lld nats %.17g\n", path->name, (long long)path->held_phase,
-           path->held);
+           path->work.held);
     return PL_OK;
 }
 

@@ -152,7 +152,7 @@ static void know_module(const world *w, int slot, int path, known *k)
         return;
     k->version = a->modules[module].version;
     k->base = a->modules[module].params;
-    k->phase = a->paths[path].phase;
+    k->phase = a->paths[path].state.phase;
     k->first_sample = (uint64_t)k->phase * k->samples;
 }
 
@@ -246,9 +246,9 @@ static void check_progress(world *w)
         w->versions[m] = a->modules[m].version;
     }
     for (int p = 0; p < FUZZ_PATHS; p++) {
-        fuzz_demand(w->has_admin || a->paths[p].phase >= w->phases[p],
+        fuzz_demand(w->has_admin || a->paths[p].state.phase >= w->phases[p],
                     "the phase of a path became lower");
-        w->phases[p] = a->paths[p].phase;
+        w->phases[p] = a->paths[p].state.phase;
     }
 }
 

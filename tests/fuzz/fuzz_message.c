@@ -80,7 +80,7 @@ static void seed_submission(void (*give)(const void *, size_t), int n)
         pl_copy_text(c->codec, sizeof c->codec, "sketch16");
         c->path = i;
         c->phase = 3;
-        c->loss = 2.5;
+        c->work.loss = 2.5;
         s.leases[i].len = 200;
     }
     pl_message_init(&m, PL_MSG_SUBMIT);

@@ -301,7 +301,7 @@ void submit(world *w, int i, int64_t round, const pl_buf *encoded)
     assert_int_equal(pl_client_get_version(w->client, name, (int64_t)number, &base),
                      PL_OK);
     pl_submission s = {.module = name,
-                       .contribution = {.path = i, .phase = round, .loss = 1},
+                       .contribution = {.path = i, .phase = round, .work.loss = 1},
                        .base_version = number,
                        .base = base.params,
                        .data = encoded->data,

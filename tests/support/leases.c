@@ -47,7 +47,7 @@ void lease_for(pl_client *client, const pl_arm *arm, pl_contribution *c, int64_t
     lease.replica = c->replica;
     if (c->worker[0])
         pl_copy_text(lease.worker, sizeof lease.worker, c->worker);
-    c->n_samples = pl_phase_samples(arm);
-    c->first_sample = (uint64_t)phase * c->n_samples;
+    c->work.n_samples = pl_phase_samples(arm);
+    c->work.first_sample = (uint64_t)phase * c->work.n_samples;
     act_under(client, &lease);
 }

@@ -89,7 +89,7 @@ void fill(const worker *w, pl_client *client, int slot, char name[96], pl_buf *b
     s->data = bytes->data;
     s->bytes = bytes->len;
     s->contribution.path = w->path;
-    s->contribution.loss = 1;
+    s->contribution.work.loss = 1;
     pl_copy_text(s->contribution.worker, PL_TEXT_MAX, w->name ? w->name : "w");
     pl_copy_text(s->contribution.device, PL_TEXT_MAX, "d");
     pl_copy_text(s->contribution.codec, 16, f->arm.outer.codec_name);

@@ -59,8 +59,8 @@ static pl_contribution contribution(int path, int64_t phase)
 {
     return (pl_contribution){.path = path,
                              .phase = phase,
-                             .first_sample = (uint64_t)phase * PHASE,
-                             .n_samples = PHASE};
+                             .work.first_sample = (uint64_t)phase * PHASE,
+                             .work.n_samples = PHASE};
 }
 
 static void put_version(world *w, int module, uint64_t number,
@@ -84,8 +84,8 @@ static void put_version(world *w, int module, uint64_t number,
 static void put_path(world *w, int path, int64_t phases)
 {
     pl_path_state state = {.phase = phases,
-                           .samples = (uint64_t)phases * PHASE,
-                           .n_tokens = (uint64_t)phases * 50};
+                           .work.n_samples = (uint64_t)phases * PHASE,
+                           .work.n_tokens = (uint64_t)phases * 50};
     pl_txn *txn = NULL;
     pl_arm_path_name(&w->arm, w->topology, path, 0, state.name);
     assert_int_equal(pl_txn_begin(w->store, &txn), PL_OK);
@@ -143,12 +143,12 @@ static void twice(pl_contribution *list, int *n)
 
 static void shifted(pl_contribution *list, int *n)
 {
-    list[*n - 1].first_sample++;
+    list[*n - 1].work.first_sample++;
 }
 
 static void fewer(pl_contribution *list, int *n)
 {
-    list[*n - 1].n_samples = 2;
+    list[*n - 1].work.n_samples = 2;
 }
 
 static void missing_phase_is_lost(void **state)

@@ -27,7 +27,7 @@ static char *home_folder(const char *folder, int home, int n, char out[PL_PATH_M
 static void put_version(pl_txn *txn, int m, int number, pl_hash *parent)
 {
     const uint64_t seed = (uint64_t)(100 * m + number);
-    pl_contribution c = {.phase = number - 1, .path = 1, .loss = 1};
+    pl_contribution c = {.phase = number - 1, .path = 1, .work.loss = 1};
     pl_version v = {.number = (uint64_t)number, .n_params = FLOATS};
     pl_copy_text(v.module, sizeof v.module, modules[m]);
     pl_copy_text(v.method, sizeof v.method, "init");
@@ -47,7 +47,7 @@ static void put_version(pl_txn *txn, int m, int number, pl_hash *parent)
 
 static void put_module(pl_store *store, int m)
 {
-    pl_contribution waits = {.phase = VERSIONS - 1, .path = 1, .loss = 1};
+    pl_contribution waits = {.phase = VERSIONS - 1, .path = 1, .work.loss = 1};
     pl_hash parent;
     for (int number = 0; number < VERSIONS; number++) {
         pl_txn *txn = begin(store);
@@ -94,7 +94,7 @@ static void put_own(pl_store *store, int home)
 
 static void put_path(pl_txn *txn, const char *name)
 {
-    pl_path_state path = {.phase = 3, .samples = 12, .loss = 2};
+    pl_path_state path = {.phase = 3, .work = {.n_samples = 12, .loss = 2}};
     pl_copy_text(path.name, sizeof path.name, name);
     path.moments = put_bytes(txn, 4000, 2 * FLOATS);
     assert_ok(pl_txn_put_path(txn, &path));

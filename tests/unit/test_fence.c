@@ -70,7 +70,7 @@ static pl_submit_result submit_path(fixture *f, uint64_t token)
     memset(&state, 0, sizeof state);
     pl_copy_text(state.name, sizeof state.name, path_name);
     state.phase = 1;
-    state.samples = pl_phase_samples(&f->arm);
+    state.work.n_samples = pl_phase_samples(&f->arm);
     pl_lease lease = lease_of(&f->arm, PATH, 0, token);
     act_under(f->client, &lease);
     assert_int_equal(
@@ -131,7 +131,7 @@ static void fence_with_a_phase_drops_the_state_behind_it(void **state)
         pl_path_state now = path_now(&f);
         assert_true(pl_hash_none(&now.moments));
         assert_int_equal(now.phase, 1);
-        assert_int_equal(now.samples, pl_phase_samples(&f.arm));
+        assert_int_equal(now.work.n_samples, pl_phase_samples(&f.arm));
         assert_int_equal(submit_path(&f, 300), PL_SUBMIT_DUPLICATE);
         kill_child(&f.home, SIGKILL);
         start_child(&f.home);

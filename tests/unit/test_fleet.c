@@ -215,7 +215,7 @@ static void deliver(job *j, int i, int64_t now_ms)
     plan_path *path = &arm->paths[m->task.index];
     const double inner_s = 1e-6 * m->step_ms * m->spread * STEPS;
     const plan_said said = {
-        .phase = m->phase, .token = m->token, .worker = i, .seconds = inner_s};
+        .phase = m->phase, .token = m->token, .worker = i, .work.seconds = inner_s};
     const plan_news news = {.phase = m->phase + 1, .by = m->token};
     plan_said by;
     plan_lease lost;

@@ -57,7 +57,7 @@ static void send_update(fixture *f, int path, int64_t round, int delay)
                        .bytes = bytes.len,
                        .contribution = {.path = path,
                                         .phase = round,
-                                        .loss = 1,
+                                        .work.loss = 1,
                                         .worker = "w",
                                         .device = "d",
                                         .codec = "f32"}};

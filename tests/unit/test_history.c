@@ -68,9 +68,9 @@ static void add_update(bench *b, const char *module, int64_t path, int64_t phase
     pl_contribution c = {.worker = "worker-1",
                          .path = path,
                          .phase = phase,
-                         .n_tokens = 1000,
-                         .loss = loss,
-                         .seconds = 2,
+                         .work.n_tokens = 1000,
+                         .work.loss = loss,
+                         .work.seconds = 2,
                          .token = ++token};
     pl_version v = {.number = (uint64_t)phase + 1,
                     .method = "nesterov",

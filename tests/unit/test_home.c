@@ -89,7 +89,7 @@ static sent send_update(fixture *f, int slot, int path, int64_t phase,
     submission.contribution.path = path;
     submission.contribution.phase = phase;
     submission.contribution.token = token;
-    submission.contribution.loss = 1;
+    submission.contribution.work.loss = 1;
     pl_copy_text(submission.contribution.worker, PL_TEXT_MAX, "w");
     pl_copy_text(submission.contribution.device, PL_TEXT_MAX, "d");
     pl_copy_text(submission.contribution.codec, 16, "f32");
@@ -436,7 +436,7 @@ static void begin_scoring(fixture *f, const pl_arm *arm, pl_path_state *s)
     memset(s, 0, sizeof *s);
     pl_arm_path_name(arm, f->topology, 1, 0, s->name);
     s->phase = 1;
-    s->samples = pl_phase_samples(arm);
+    s->work.n_samples = pl_phase_samples(arm);
     pl_lease lease = lease_of(arm, 1, 0, 0);
     act_under(f->client, &lease);
 }
@@ -521,7 +521,7 @@ static void path_state_waits_for_the_updates_of_its_task(void **state)
     memset(&s, 0, sizeof s);
     pl_arm_path_name(&f->arm, f->topology, 1, 0, s.name);
     s.phase = 1;
-    s.samples = 4;
+    s.work.n_samples = 4;
     pl_lease lease = lease_of(&f->arm, 1, 0, 0);
     act_under(f->client, &lease);
     assert_int_equal(
@@ -539,7 +539,7 @@ static void path_state_waits_for_the_updates_of_its_task(void **state)
     start_child(&f->home);
     assert_int_equal(pl_client_get_path(f->client, s.name, &back), PL_OK);
     assert_int_equal(back.phase, 1);
-    assert_int_equal(back.samples, 4);
+    assert_int_equal(back.work.n_samples, 4);
     pl_free(moments);
 }
 
@@ -559,7 +559,7 @@ static void state_between_two_uploads_is_known_by_its_hash(void **state)
     fixture *f = *state;
     size_t n = 2 * pl_topology_path_params(f->topology);
     float *moments = pl_alloc(n * sizeof *moments);
-    pl_path_state s = {.phase = 1, .samples = 4}, back;
+    pl_path_state s = {.phase = 1, .work.n_samples = 4}, back;
     pl_submit_result result;
     char text[256];
     pl_arm_path_name(&f->arm, f->topology, 1, 0, s.name);
@@ -580,7 +580,7 @@ static void state_between_two_uploads_is_known_by_its_hash(void **state)
     }
     /* the next state must be uploaded, its hash is not enough */
     s.phase = 2;
-    s.samples = 8;
+    s.work.n_samples = 8;
     lease = lease_of(&f->arm, 1, 1, 0);
     act_under(f->client, &lease);
     assert_int_not_equal(pl_client_submit_path(f->client, &s, NULL, 0, &result, text),

@@ -50,7 +50,8 @@ static pl_status submit_under(const pl_lease *lease, pl_contribution as,
 
 static pl_contribution good_work(void)
 {
-    return (pl_contribution){.n_samples = pl_phase_samples(&job.arm), .loss = 1};
+    return (pl_contribution){.work.n_samples = pl_phase_samples(&job.arm),
+                             .work.loss = 1};
 }
 
 static void refuse(const pl_lease *lease, pl_contribution as)
@@ -103,38 +104,38 @@ static void numbers_that_no_task_can_have_are_refused(void **state)
     pl_submit_result result;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
     pl_contribution bad = good_work();
-    bad.n_samples++;
+    bad.work.n_samples++;
     refuse(&lease, bad);
     bad = good_work();
-    bad.first_sample = 1;
+    bad.work.first_sample = 1;
     refuse(&lease, bad);
     bad = good_work();
-    bad.n_tokens = bad.n_samples * (uint64_t)job.arm.inner.context + 1;
+    bad.work.n_tokens = bad.work.n_samples * (uint64_t)job.arm.inner.context + 1;
     refuse(&lease, bad);
-    bad.n_tokens = (UINT64_C(1) << 63) + 5;
-    refuse(&lease, bad);
-    bad = good_work();
-    bad.loss = NAN;
-    refuse(&lease, bad);
-    bad.loss = -1e300;
+    bad.work.n_tokens = (UINT64_C(1) << 63) + 5;
     refuse(&lease, bad);
     bad = good_work();
-    bad.seconds = INFINITY;
+    bad.work.loss = NAN;
     refuse(&lease, bad);
-    bad.seconds = -1;
-    refuse(&lease, bad);
-    bad = good_work();
-    bad.gradient = NAN;
+    bad.work.loss = -1e300;
     refuse(&lease, bad);
     bad = good_work();
-    bad.memory_bytes = UINT64_C(1) << 51;
+    bad.work.seconds = INFINITY;
+    refuse(&lease, bad);
+    bad.work.seconds = -1;
     refuse(&lease, bad);
     bad = good_work();
-    bad.held = -1;
+    bad.work.gradient = NAN;
     refuse(&lease, bad);
-    bad.held = INFINITY;
+    bad = good_work();
+    bad.work.memory_bytes = UINT64_C(1) << 51;
     refuse(&lease, bad);
-    bad.held = 1; /* no path of this arm has held-out text */
+    bad = good_work();
+    bad.work.held = -1;
+    refuse(&lease, bad);
+    bad.work.held = INFINITY;
+    refuse(&lease, bad);
+    bad.work.held = 1; /* no path of this arm has held-out text */
     refuse(&lease, bad);
     assert_int_equal(submit_under(&lease, good_work(), &result), PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
@@ -171,23 +172,24 @@ static void state_with_impossible_numbers_is_refused(void **state)
         assert_int_equal(pl_client_submit(job.client, &s, &result, text), PL_OK);
         pl_buf_destroy(&bytes);
     }
-    const pl_path_state good = {.samples = pl_phase_samples(&job.arm), .loss = 1};
+    const pl_path_state good = {.work.n_samples = pl_phase_samples(&job.arm),
+                                .work.loss = 1};
     pl_path_state bad = good;
-    bad.loss = NAN;
+    bad.work.loss = NAN;
     assert_int_not_equal(end_path(bad, &result), PL_OK);
     bad = good;
-    bad.n_tokens = (UINT64_C(1) << 63) + 5;
+    bad.work.n_tokens = (UINT64_C(1) << 63) + 5;
     assert_int_not_equal(end_path(bad, &result), PL_OK);
     bad = good;
-    bad.seconds = INFINITY;
+    bad.work.seconds = INFINITY;
     assert_int_not_equal(end_path(bad, &result), PL_OK);
     bad = good;
-    bad.held = NAN;
+    bad.work.held = NAN;
     assert_int_not_equal(end_path(bad, &result), PL_OK);
-    bad.held = 1;
+    bad.work.held = 1;
     assert_int_not_equal(end_path(bad, &result), PL_OK);
     bad = good;
-    bad.samples = 1;
+    bad.work.n_samples = 1;
     assert_int_not_equal(end_path(bad, &result), PL_OK);
     static const uint8_t no_moments[] = {0x4f, 0x7f, 0x80 | 0x3f, 0xff};
     for (size_t i = 0; i < sizeof no_moments; i++) {

@@ -156,7 +156,11 @@ static void an_update_that_is_gone_ends_the_round(void **state)
     r.contributions[1].update.bytes[0] ^= 1;
     home_updates *updates = home_updates_create(&r.round);
     pl_codec_source source = home_updates_source(updates);
-    assert_int_equal(source.next(source.context, true, &run), PL_ERR_NOT_FOUND);
+    /* A run has at least one update per processor. */
+    pl_status status = source.next(source.context, true, &run);
+    while (status == PL_OK && run.n > 0)
+        status = source.next(source.context, false, &run);
+    assert_int_equal(status, PL_ERR_NOT_FOUND);
     home_updates_destroy(&updates);
     pl_buf_destroy(&bytes);
     pl_store_close(&r.store);

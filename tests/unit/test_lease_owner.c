@@ -421,7 +421,8 @@ static void finish_first_phase(job *j, const char *name)
     pl_submit_result result;
     for (int path = 0; path < PATHS; path++) {
         worker w = {.job = &j->f, .path = path, .name = name};
-        pl_path_state state = {.phase = 1, .samples = pl_phase_samples(&j->f.arm)};
+        pl_path_state state = {.phase = 1,
+                               .work.n_samples = pl_phase_samples(&j->f.arm)};
         for (int slot = 0; slot < pl_topology_n_slots(j->f.topology); slot++) {
             pl_buf update = {0};
             pl_submission s;

@@ -31,9 +31,9 @@ static void add_phase(phase_history *h, const char *module, int64_t path, int64_
     pl_contribution c = {.worker = "worker-1",
                          .path = path,
                          .phase = phase,
-                         .n_tokens = 100,
-                         .loss = loss,
-                         .seconds = 2,
+                         .work.n_tokens = 100,
+                         .work.loss = loss,
+                         .work.seconds = 2,
                          .token = token};
     pl_version v = {.number = 1,
                     .method = "nesterov",
@@ -65,12 +65,12 @@ static void a_phase_counts_once_whatever_modules_name_it(void **state)
     assert_non_null(s);
     assert_int_equal(path, 1);
     assert_int_equal(s->n_cells, 2);
-    assert_true(s->cells[0].loss == 5.0 && s->cells[0].tokens == 100);
+    assert_true(s->cells[0].work.loss == 5.0 && s->cells[0].work.n_tokens == 100);
     assert_int_equal(s->cells[0].from_ms, 1000000 - 2000);
     /* After a rollback, the phase is trained again under a later lease. Its result
      * replaces the first one. */
     add_phase(&h, "mix/L1.E0", 1, 0, 12, 4.5);
-    assert_true(s->cells[0].loss == 4.5 && s->cells[0].n == 1);
+    assert_true(s->cells[0].work.loss == 4.5 && s->cells[0].n == 1);
     assert_int_equal(h.serial, 3);
     end_page(&p, &h);
 }
@@ -112,9 +112,9 @@ static void history_is_bounded_and_keeps_sums(void **state)
     double tokens = 0, before = 0;
     int phases = 0;
     for (size_t i = 0; i < s->n_cells; i++) {
-        assert_true(s->cells[i].loss > before);
-        before = s->cells[i].loss;
-        tokens += s->cells[i].tokens;
+        assert_true(s->cells[i].work.loss > before);
+        before = s->cells[i].work.loss;
+        tokens += (double)s->cells[i].work.n_tokens;
         phases += s->cells[i].n;
     }
     assert_int_equal(phases, PHASES);
@@ -286,8 +286,9 @@ static void a_large_state_is_small_and_fast(void **state)
 static void add_module_version(phase_history *h, const char *module, uint64_t number,
                                int64_t path)
 {
-    pl_contribution c[2] = {{.path = path, .n_tokens = 100, .loss = 4, .seconds = 2},
-                            {.path = path + 1, .n_tokens = 300, .loss = 2}};
+    pl_contribution c[2] = {
+        {.path = path, .work.n_tokens = 100, .work.loss = 4, .work.seconds = 2},
+        {.path = path + 1, .work.n_tokens = 300, .work.loss = 2}};
     pl_version v = {.number = number,
                     .method = "nesterov",
                     .n_params = 7,

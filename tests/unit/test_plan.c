@@ -414,7 +414,7 @@ static void check_order(plan *p, plan_path *path, plan_task task, const int *ord
     bool credited[3] = {false};
     for (int i = 0; i < 4; i++) {
         if (order[i] < 2) {
-            const plan_news news = {.phase = order[i] + 1, .loss = order[i] + 1};
+            const plan_news news = {.phase = order[i] + 1, .work.loss = order[i] + 1};
             plan_hear(path, &news, 10);
         } else {
             const plan_said said = {.phase = order[i] - 2, .token = token};
@@ -425,7 +425,7 @@ static void check_order(plan *p, plan_path *path, plan_task task, const int *ord
             credited[by.phase] = true;
             n_done++;
         }
-        assert_true(path->phase == (int64_t)path->loss);
+        assert_true(path->phase == (int64_t)path->work.loss);
         /* No other worker may get a task that is done or leased. */
         plan_task found;
         if (path->lease.active)
@@ -433,7 +433,7 @@ static void check_order(plan *p, plan_path *path, plan_task task, const int *ord
     }
     assert_int_equal(n_done, 2);
     assert_int_equal(path->phase, 2);
-    assert_true(path->loss == 2);
+    assert_true(path->work.loss == 2);
     assert_false(path->lease.active);
 }
 

@@ -35,7 +35,7 @@ static pl_status send_samples(fixture *f, int path, int64_t phase,
     s.base = base.params;
     s.contribution.phase = phase;
     lease_for(f->client, &f->arm, &s.contribution, phase);
-    s.contribution.first_sample = first_sample;
+    s.contribution.work.first_sample = first_sample;
     pl_status status = pl_client_submit(f->client, &s, result, text);
     pl_buf_destroy(&bytes);
     return status;

@@ -153,7 +153,7 @@ static void run_task(void *context)
     memset(&path, 0, sizeof path);
     pl_arm_path_name(&f->arm, f->topology, w->path, 0, path.name);
     path.phase = 1;
-    path.samples = pl_phase_samples(&f->arm);
+    path.work.n_samples = pl_phase_samples(&f->arm);
     pl_blob_hash(moments, n * sizeof *moments, &path.moments);
     for (int slot = 0; slot < N_SLOTS; slot++)
         fill(w, client, slot, names[slot], &bytes[slot], &s[slot]);

@@ -109,13 +109,13 @@ static pl_contribution contribution(int64_t path, int64_t replica, int64_t phase
     pl_copy_text(c.worker, sizeof c.worker, "worker-2");
     pl_copy_text(c.device, sizeof c.device, "cpu avx512");
     pl_copy_text(c.codec, sizeof c.codec, "bf16");
-    c.first_sample = 640;
-    c.n_samples = 64;
-    c.n_tokens = 8128;
-    c.loss = 5.25 + (double)path;
+    c.work.first_sample = 640;
+    c.work.n_samples = 64;
+    c.work.n_tokens = 8128;
+    c.work.loss = 5.25 + (double)path;
     c.norm = 0.125;
     c.weight = 2.5;
-    c.seconds = 1.75;
+    c.work.seconds = 1.75;
     c.token = 77;
     c.update_bytes = 4096;
     return c;
@@ -127,10 +127,9 @@ static void assert_same_contribution(const pl_contribution *a, const pl_contribu
     assert_string_equal(a->device, b->device);
     assert_string_equal(a->codec, b->codec);
     assert_true(a->path == b->path && a->replica == b->replica && a->phase == b->phase);
-    assert_true(a->first_sample == b->first_sample && a->n_samples == b->n_samples);
-    assert_true(a->n_tokens == b->n_tokens && a->token == b->token);
-    assert_true(a->loss == b->loss && a->norm == b->norm && a->weight == b->weight);
-    assert_true(a->seconds == b->seconds && a->update_bytes == b->update_bytes);
+    assert_memory_equal(&a->work, &b->work, sizeof a->work);
+    assert_true(a->token == b->token && a->update_bytes == b->update_bytes);
+    assert_true(a->norm == b->norm && a->weight == b->weight);
     assert_true(pl_hash_equal(&a->update, &b->update));
 }
 
@@ -474,10 +473,10 @@ static void a_path_state_replaces_the_one_before(void **state)
     for (int64_t phase = 1; phase <= 3; phase++) {
         pl_txn *txn = begin(store);
         p.phase = phase;
-        p.samples = 100 * (uint64_t)phase;
-        p.n_tokens = 5;
-        p.loss = 3.5;
-        p.seconds = 0.25;
+        p.work.n_samples = 100 * (uint64_t)phase;
+        p.work.n_tokens = 5;
+        p.work.loss = 3.5;
+        p.work.seconds = 0.25;
         p.moments = put_bytes(txn, (uint64_t)phase, MIB + 5);
         if (phase == 1)
             first = p.moments;

@@ -72,13 +72,13 @@ static pl_contribution example_contribution(void)
                          .path = 3,
                          .replica = 1,
                          .phase = 7,
-                         .first_sample = 640,
-                         .n_samples = 64,
-                         .n_tokens = 8128,
-                         .loss = 5.25,
+                         .work.first_sample = 640,
+                         .work.n_samples = 64,
+                         .work.n_tokens = 8128,
+                         .work.loss = 5.25,
                          .norm = 0.125,
                          .weight = 2.5,
-                         .seconds = 1.75,
+                         .work.seconds = 1.75,
                          .token = 77,
                          .codec = "bf16",
                          .update = hash_of_byte(0xcc),
@@ -114,10 +114,10 @@ static void write_examples(kv_batch *batch, row_key keys[KV_FAMILY_COUNT])
     pl_version v = example_version(&c);
     pl_path_state path = {.name = "mix/p03.r1",
                           .phase = 8,
-                          .samples = 704,
-                          .n_tokens = 90000,
-                          .loss = 5.0,
-                          .seconds = 3.5,
+                          .work.n_samples = 704,
+                          .work.n_tokens = 90000,
+                          .work.loss = 5.0,
+                          .work.seconds = 3.5,
                           .moments = hash_of_byte(0x55),
                           .worker = "worker-2"};
     pl_object object = {.name = "arm/mix", .blob = hash_of_byte(0x66), .bytes = 300};
@@ -210,6 +210,7 @@ static void what_a_home_noted_of_an_update_comes_back(void **state)
     for (int i = 0; i < PL_CONTRIBUTION_CELLS; i++)
         c.likeness[i] = (float)(i - 20) / 7;
     made.number = 9;
+    memset(&c.work, 1, sizeof c.work); /* every number of the phase is measured */
     version_write(rows->batch, &made);
     assert_ok(version_read(from, "mix/L1.E0", 9, &v, &found));
     assert_true(found && v.n_contributions == 1);
@@ -270,6 +271,28 @@ static void a_state_of_an_impossible_age_is_damage(void **state)
         if (cases[i].status == PL_OK)
             assert_true(read.repeats == path.repeats &&
                         pl_hash_equal(&read.made, &path.made));
+    }
+}
+
+/* A measurement that is in pl_work, but not in the table of paths, would be lost when
+ * the home starts again. */
+static void a_path_keeps_all_numbers_but_those_of_workers(void **state)
+{
+    example_rows *rows = *state;
+    row_source from = {.db = rows->db, .batch = rows->batch};
+    pl_path_state path = {.name = "mix/p03.r1"}, read;
+    row_view row;
+    row_key key = key_of_name(path.name);
+    memset(&path.work, 1, sizeof path.work);
+    memset(&read, 2, sizeof read);
+    path_write(rows->batch, &path);
+    assert_ok(row_read(from, KV_PATH, &key, &row));
+    assert_ok(path_decode(&row, &read));
+    for (int i = 0; i < PL_WORK_N_MEASURES; i++) {
+        const pl_work_measure *m = &pl_work_measures[i];
+        assert_true(
+            pl_work_value(&read.work, m) ==
+            (m->views == PL_WORK_OF_WORKERS ? 0 : pl_work_value(&path.work, m)));
     }
 }
 
@@ -381,6 +404,7 @@ int main(void)
         row_test(what_a_home_noted_of_an_update_comes_back),
         row_test(old_bytes_decode_to_what_was_meant),
         row_test(a_state_of_an_impossible_age_is_damage),
+        row_test(a_path_keeps_all_numbers_but_those_of_workers),
         row_test(any_truncation_any_flip_and_any_move_is_damage),
         row_test(a_forged_record_is_damage_not_a_crash),
         row_test(a_record_of_a_newer_release_is_told_apart_from_damage),

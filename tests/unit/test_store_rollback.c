@@ -14,7 +14,7 @@ static const char *const paths[PARTS] = {"mix/p0.r0", "mix/p1.r0", "mix/p2.r0"};
 static void make_part(const char *folder, int part)
 {
     char path[PL_PATH_MAX];
-    pl_path_state state = {.phase = 2, .samples = 20};
+    pl_path_state state = {.phase = 2, .work.n_samples = 20};
     pl_contribution c = {.phase = 2, .path = part};
     pl_store *store = open_store(pl_store_part(folder, part, path), PL_STORE_CREATE);
     for (uint64_t n = 0; n < 3; n++)
@@ -94,7 +94,7 @@ static int look_at(pl_store *store, int i)
     pl_status status = pl_store_get_path(store, paths[i], &state);
     assert_int_equal(status, i == 0 && !went ? PL_ERR_NOT_FOUND : PL_OK);
     assert_int_equal(state.phase, went ? PHASE : i > 0 ? 2 : 0);
-    assert_int_equal(state.samples, went ? 40 : i > 0 ? 20 : 0);
+    assert_int_equal(state.work.n_samples, went ? 40 : i > 0 ? 20 : 0);
     if (i > 0)
         assert_true(blob_holds(store, &state.moments, 77, BYTES));
     assert_int_equal(state.repeats, i > 0 && !went);
