@@ -11,18 +11,10 @@
  * (PUT_OBJECT), and down from the home's store (GET_BLOB). The program prints the
  * median rate, the processor time of both processes, and the median of the ratio rate /
  * (rate of ZeroMQ alone with encryption in the same round). */
-#include "net/net.h"
-#include "home/home.h"
+#include "bench/home_process.h"
+#include "bench/need.h"
 
-#include <errno.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 #include <zmq.h>
 
 enum {
@@ -38,19 +30,13 @@ typedef enum what { RAW, UP, UP_STORED, DOWN, N_WHAT } what;
 static const char *const names[N_WHAT] = {"ZeroMQ alone", "up, into memory",
                                           "up, committed", "down"};
 
-/* A server process: ZeroMQ alone or a home, encrypted or not. */
-typedef struct server {
-    pid_t pid;
-    char address[256];
-    pl_client *client; /* a client of the home, if the server is one */
-} partner;
-
 typedef struct bench {
     int64_t bytes, rounds;
     char folder[64];
     pl_keypair server, client;
     uint8_t *data;
-    partner raw[2], home[2]; /* [0]: plain, [1]: encrypted */
+    home_process raw[2], home[2]; /* [0]: plain, [1]: encrypted */
+    pl_client *clients[2];        /* of the homes */
     pl_hash stored[2];
     pl_buf got;
     /* The indices are kind of transfer, encryption, round. share: rate / rate of ZeroMQ
@@ -62,13 +48,7 @@ typedef struct bench {
 /* Returns the processor time of this process and of the child. */
 static double cpu_seconds(pid_t child)
 {
-    struct timespec mine = {0}, other = {0};
-    clockid_t of_child;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &mine);
-    if (clock_getcpuclockid(child, &of_child) == 0)
-        clock_gettime(of_child, &other);
-    return (double)(mine.tv_sec + other.tv_sec) +
-           1e-9 * (double)(mine.tv_nsec + other.tv_nsec);
+    return processor_seconds() + home_process_cpu_s(child);
 }
 
 /* ---- ZeroMQ alone ---- */
@@ -127,7 +107,7 @@ static void raw_turn(const bench *b, bool curve)
 
 static pl_status start_raw(bench *b, bool curve)
 {
-    partner *s = &b->raw[curve];
+    home_process *s = &b->raw[curve];
     int ends[2];
     if (pipe(ends) != 0)
         return pl_fail(PL_ERR_OS, "cannot make a pipe to the ZeroMQ server");
@@ -141,88 +121,19 @@ static pl_status start_raw(bench *b, bool curve)
                  : pl_fail(PL_ERR_NET, "the ZeroMQ server cannot listen on 127.0.0.1");
 }
 
-static void end_child(pid_t child)
-{
-    if (child <= 0)
-        return;
-    kill(child, SIGKILL);
-    waitpid(child, NULL, 0);
-}
-
 /* ---- home and worker ---- */
-static void no_word(const pl_refusal *refusal)
-{
-    (void)refusal;
-}
-
-static void no_trouble(const char *trouble)
-{
-    (void)trouble;
-}
-
-static pl_status put_bench_key(pl_key_list *list, void *context)
-{
-    return pl_key_list_put(list, context);
-}
-
-static void run_curve_home(const bench *b, bool curve, const char *ready)
-{
-    char store[128], list[128];
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    static volatile sig_atomic_t stop;
-    pl_key_entry e = {.key = b->client.open, .role = PL_AS_ADMIN, .name = "bench"};
-    snprintf(store, sizeof store, "%s/store%d", b->folder, curve);
-    snprintf(list, sizeof list, "%s/allow", b->folder);
-    pl_gate_options gate = {.own = &b->server,
-                            .list = list,
-                            .may = pl_role_allows,
-                            .cost = pl_message_cost,
-                            .on_refused = no_word,
-                            .on_list = no_trouble};
-    pl_home_options options = {.store = store,
-                               .bind = "tcp://127.0.0.1:*",
-                               .ready_file = ready,
-                               .staging_bytes = 8ull << 30,
-                               .stop = &stop};
-    pl_log_open("home", PL_LOG_WARN, false);
-    pl_wire_keys(&b->server);
-    if (curve && (pl_key_list_edit(list, put_bench_key, &e) != PL_OK ||
-                  pl_gate_open(&gate) != PL_OK))
-        _exit(1);
-    if (pl_home_run(&options) != PL_OK)
-        fprintf(stderr, "home: %s\n", pl_last_error());
-    _exit(1);
-}
-
-static pl_status start_curve_home(bench *b, bool curve)
-{
-    char ready[128];
-    snprintf(ready, sizeof ready, "%s/ready%d", b->folder, curve);
-    b->home[curve].pid = fork();
-    if (b->home[curve].pid == 0)
-        run_curve_home(b, curve, ready);
-    pl_buf address = {0};
-    for (int i = 0; !pl_path_exists(ready) && i < 1000; i++)
-        pl_sleep_ms(10);
-    pl_status status = pl_read_file(ready, &address);
-    pl_copy_text(b->home[curve].address, sizeof b->home[curve].address,
-                 pl_buf_text(&address));
-    pl_buf_destroy(&address);
-    return status;
-}
-
 static pl_status connect_home(bench *b, bool curve)
 {
     const char *homes[] = {b->home[curve].address};
     pl_client_options options = {
         .homes = homes, .n_homes = 1, .keys = &b->client, .patience_ms = PATIENCE_MS};
-    return pl_client_create(&options, &b->home[curve].client);
+    return pl_client_create(&options, &b->clients[curve]);
 }
 
 /* ---- rounds ---- */
 static pl_status run_turn(bench *b, what w, bool curve)
 {
-    pl_client *c = b->home[curve].client;
+    pl_client *c = b->clients[curve];
     uint64_t bytes = (uint64_t)b->bytes;
     pl_hash hash;
     switch (w) {
@@ -291,10 +202,13 @@ static void print_curve_row(const bench *b, what w, bool curve)
  * cannot use ZeroMQ's threads. */
 static pl_status run_curve_rounds(bench *b)
 {
+    char folder[128];
     pl_status status = PL_OK;
     for (int curve = 0; curve < 2; curve++) {
         PL_TRY(start_raw(b, curve != 0));
-        PL_TRY(start_curve_home(b, curve != 0));
+        snprintf(folder, sizeof folder, "%s/home%d", b->folder, curve);
+        PL_TRY(home_process_start(&b->home[curve], folder, &b->server,
+                                  curve ? &b->client.open : NULL, 8ull << 30));
     }
     for (int curve = 0; curve < 2; curve++)
         PL_TRY(connect_home(b, curve != 0));
@@ -311,9 +225,9 @@ static pl_status run_curve_rounds(bench *b)
         print_curve_row(b, (what)(i % N_WHAT), i >= N_WHAT);
 done:
     for (int curve = 0; curve < 2; curve++) {
-        pl_client_destroy(&b->home[curve].client);
-        end_child(b->raw[curve].pid);
-        end_child(b->home[curve].pid);
+        pl_client_destroy(&b->clients[curve]);
+        home_process_end(b->raw[curve].pid);
+        home_process_end(b->home[curve].pid);
     }
     pl_buf_destroy(&b->got);
     return status;

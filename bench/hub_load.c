@@ -16,8 +16,10 @@
  *
  * The time of a request ends when the kernel has the answer (SO_TIMESTAMPNS), even if
  * the process of the workers reads the answer later. The program prints the times until
- * tasks and renewals are granted, and the memory and processor time of the hub. It
- * fails if no task or no renewal was granted. */
+ * tasks and renewals are granted, leases and messages per second, and the memory and
+ * processor time of the hub. It fails if no task or no renewal was granted.
+ * bench/home_load.c measures what the home's part in such a job costs. */
+#include "bench/need.h"
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"
@@ -223,6 +225,7 @@ typedef struct sample {
     float grant_ms[SAMPLES_MAX], renew_ms[SAMPLES_MAX];
     int n_grants, n_renewals;
     int64_t n_empty, n_lost; /* numbers of answers NO_WORK, LEASE_LOST */
+    int64_t n_messages;      /* of the hub */
 } sample;
 
 typedef struct player {
@@ -296,6 +299,7 @@ static void take_player_task(player *p, const load *l, sample *s)
 static void take_hub_message(player *p, const load *l, sample *s)
 {
     const pl_message *m = &p->hub.message;
+    s->n_messages += counts(l);
     if (m->type == PL_MSG_WELCOME)
         p->welcome = true;
     else if (m->type == PL_MSG_TASK && m->request == p->question)
@@ -661,6 +665,9 @@ static bool collect_sample(const load *l, int from)
            "leases lost\n",
            (long long)l->workers, (long long)l->task_s, (long long)l->seconds,
            (long long)s->n_empty, (long long)s->n_lost);
+    printf("  %.0f leases/s, %.0f messages of the hub/s\n",
+           (double)s->n_grants / (double)l->seconds,
+           (double)s->n_messages / (double)l->seconds);
     print_times("TASK_REQ to TASK", s->grant_ms, (size_t)s->n_grants);
     print_times("RENEW to RENEWED", s->renew_ms, (size_t)s->n_renewals);
     bool good = s->n_grants > 0 && s->n_renewals > 0;
@@ -692,6 +699,7 @@ static bool run_hub_load(load *l)
     if (snprintf(l->home, sizeof l->home, "ipc://%s/home", l->folder) >= PL_ADDRESS_MAX)
         exit(64);
     start_hub(l);
+    const double alone = memory_bytes(l->hub_pid, "VmRSS:");
     pid_t burner = l->burn ? start_burning() : 0;
     if (pipe(ends) != 0)
         exit_with_errno("cannot make a pipe");
@@ -709,17 +717,12 @@ static bool run_hub_load(load *l)
         kill(burner, SIGKILL);
     if (h.n_unsent > 0)
         printf("  the home could not send %lld messages\n", (long long)h.n_unsent);
-    char path[64];
-    pl_buf text = {0};
-    snprintf(path, sizeof path, "/proc/%ld/status", (long)l->hub_pid);
-    must(pl_read_file(path, &text));
-    const char *peak = strstr(pl_buf_text(&text), "VmHWM:");
-    long kib = peak ? strtol(peak + strlen("VmHWM:"), NULL, 10) : 0;
-    printf("  hub: %ld MiB at most, %.0f %% of a core\n", kib / 1024,
+    const double most = memory_bytes(l->hub_pid, "VmHWM:");
+    printf("  hub: %.0f MiB at most, %.1f KB per worker, %.0f %% of a core\n",
+           most / 1048576, 1e-3 * (most - alone) / (double)l->workers,
            1e2 * cpu_s / (double)l->seconds);
     kill(l->hub_pid, SIGKILL);
     waitpid(l->hub_pid, NULL, 0);
-    pl_buf_destroy(&text);
     while (waitpid(-1, NULL, 0) > 0)
         continue;
     return good;

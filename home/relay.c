@@ -13,6 +13,7 @@ typedef struct relay {
     relay_question *questions; /* open questions, the oldest first */
     size_t n_questions, cap_questions;
     uint64_t n_connects; /* of the connection to the home */
+    pl_absence away;     /* the home */
     relay_groups groups;
     relay_uplink *up;
     pl_relay_report *report;
@@ -342,6 +343,8 @@ static pl_status return_questions(relay *r, int64_t before_ms)
 static pl_status look_at_home(relay *r)
 {
     pl_wire_line line;
+    pl_absence_note(&r->away, "home", r->options->home, "", pl_wire_lost_ms(r->back),
+                    0);
     pl_wire_line_now(r->back, &line);
     bool anew = line.n_connects > 1 && line.n_connects != r->n_connects;
     r->n_connects = line.n_connects;

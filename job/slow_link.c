@@ -32,29 +32,13 @@ pl_status slow_link_parse_rate(const char *text, double *bits_per_s)
                    text);
 }
 
-static double bound_of(const pl_codec_options *codec, const pl_topology *t, int module)
-{
-    int n = pl_codec_parts(t, module, NULL);
-    pl_codec_part *parts = pl_alloc((size_t)n * sizeof *parts);
-    (void)pl_codec_parts(t, module, parts);
-    double bytes = (double)pl_codec_bound(codec, parts, n, 1);
-    pl_free(parts);
-    return bytes;
-}
-
 pl_status slow_link_phase_bytes(const config *c, const pl_topology *t, double *bytes)
 {
     pl_arm arm = {.shape = *pl_topology_shape(t), .inner.muon = config_has_muon(c)};
+    double up = 0, down = 0;
     *bytes = 0;
     PL_CHECK(config_outer(c, &arm.outer));
-    const int every = arm.outer.state_every > 1 ? arm.outer.state_every : 1;
-    const bool whole = arm.outer.down.codec[PL_ROLE_MLP] <= PL_CODEC_F32;
-    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
-        const int module = pl_topology_module_of_path(t, slot, 0);
-        const double params = (double)pl_topology_slot(t, slot)->n_params;
-        *bytes += bound_of(&arm.outer.codec, t, module);
-        *bytes += whole ? params * sizeof(float) : bound_of(&arm.outer.down, t, module);
-    }
-    *bytes += (double)pl_path_state_bytes(&arm, pl_topology_path_params(t)) / every;
+    pl_phase_bytes(&arm, t, &up, &down);
+    *bytes = up + down;
     return PL_OK;
 }

@@ -133,7 +133,8 @@ static bool tell_change(worker_news *n, const pl_json *w)
     return here != was.here || (barred && !was.barred);
 }
 
-/* The hub does not list workers that have gone and never had a task. */
+/* The hub does not list workers that have gone and never had a task. If its list has no
+ * room for all others, then a worker that is not in the list may still be there. */
 static bool tell_unlisted(worker_news *n)
 {
     bool told = false;
@@ -205,7 +206,8 @@ bool worker_news_tell(worker_news *n, const pl_json *status)
         n_here += worker_news_is_here(w);
         told = tell_change(n, w) || told;
     }
-    if (pl_json_get_real(status, "uptime_seconds") >= HUB_SETTLED_S)
+    if (pl_json_get_real(status, "uptime_seconds") >= HUB_SETTLED_S &&
+        !pl_json_get_bool(status, "workers_cut"))
         told = tell_unlisted(n) || told;
     n->begun = true;
     told = tell_homes(n, status) || told;

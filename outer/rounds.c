@@ -348,3 +348,28 @@ bool pl_phase_uploads(const pl_arm *arm, int64_t phase)
     const int every = arm->outer.state_every;
     return every <= 1 || phase % every == 0 || phase >= arm->inner.phases;
 }
+
+static double bound_of(const pl_codec_options *codec, const pl_topology *t, int module)
+{
+    int n = pl_codec_parts(t, module, NULL);
+    pl_codec_part *parts = pl_alloc((size_t)n * sizeof *parts);
+    (void)pl_codec_parts(t, module, parts);
+    double bytes = (double)pl_codec_bound(codec, parts, n, 1);
+    pl_free(parts);
+    return bytes;
+}
+
+void pl_phase_bytes(const pl_arm *arm, const pl_topology *t, double *up, double *down)
+{
+    const pl_outer *outer = &arm->outer;
+    const int every = outer->state_every > 1 ? outer->state_every : 1;
+    const bool whole = outer->down.codec[PL_ROLE_MLP] <= PL_CODEC_F32;
+    *up = (double)pl_path_state_bytes(arm, pl_topology_path_params(t)) / every;
+    *down = 0;
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+        const int module = pl_topology_module_of_path(t, slot, 0);
+        const double params = (double)pl_topology_slot(t, slot)->n_params;
+        *up += bound_of(&outer->codec, t, module);
+        *down += whole ? params * sizeof(float) : bound_of(&outer->down, t, module);
+    }
+}

@@ -129,6 +129,11 @@ bool pl_phase_repeats(const pl_outer *outer);
 /* Returns whether the state that a path has after `phase` phases must be uploaded
  * (pl_outer.state_every). */
 bool pl_phase_uploads(const pl_arm *arm, int64_t phase);
+/* Returns the bytes that a worker sends and fetches per phase if it stays with a path,
+ * as means over many phases: its updates and its state (pl_outer.state_every), and the
+ * new versions. Updates that are compressed may be smaller. */
+void pl_phase_bytes(const pl_arm *arm, const pl_topology *topology, double *up,
+                    double *down);
 
 #ifdef __cplusplus
 }

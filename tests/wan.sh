@@ -4,23 +4,24 @@
 # usage: sh tests/wan.sh [--build FOLDER] [--work FOLDER] [--rates "KBIT..."] [--tcp "bbr..."]
 #            [FIGURE...]
 #
-# Figures (default: rate eight staging):
+# Figures (default: all):
 #   rate     one worker behind one link. The bytes must be at most 1.05 times those of
 #            the same job on a fast link, and the time at most 1.2 times the time on the
 #            fast link plus bytes / rate. Once more with bbr and 1 % of loss, where only
-#            bytes count, because the rate that TCP reaches is not known
+#            bytes count, because the rate that TCP reaches is not known. If iperf3 is
+#            installed, prints the rate that it reaches on the link
 #   eight    eight workers behind one link must not be slower than one, and move at most
 #            1.25 times the bytes of eight workers on a fast link. (Which worker gets
 #            which path differs between two jobs, and a path that moves needs its state
 #            and data there: 1.0 to 1.1 was seen. Transfers that repeat bytes had 2.)
 #   staging  eight workers and a home with room for two of them must move at most 1.25
 #            times the bytes of the same job with enough room, and lose no phase
-#   sites    two more sites with long and slow links must not make two good workers
-#            slower (at most 1.02 times)
+#   sites    two more sites with long and slow links must not change the modules of a
+#            job of two good workers. Prints both times, which depend on the machine
 #
 # The links are made in network namespaces, which end with this script; no packet leaves
 # them. Exit codes: 0; 1 if a figure was not reached; 77 if this machine cannot run the
-# test, and a line says why. The default takes about three minutes.
+# test, and a line says why. The default takes about five minutes.
 # shellcheck disable=SC2086 # lists of words
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -54,7 +55,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-figures=${figures:-rate eight staging}
+figures=${figures:-rate eight staging sites}
 pathloom=$build/pathloom
 [ "${pathloom#/}" != "$pathloom" ] || pathloom=$PWD/$pathloom
 link=$(find "$build" -name wan_link -type f | head -n 1)
@@ -201,6 +202,17 @@ fast() { # one worker on a link that limits nothing
     echo "needed on a fast link        $alone s  $(number "$needed" 1e-6 0) MB"
 }
 
+# Prints the rate of one connection from the site, and its share of the link.
+tcp_alone() { # site, link's kbit/s
+    command -v iperf3 >/dev/null || return 0
+    iperf3 -s -1 -B $home_at >/dev/null 2>&1 &
+    sleep 0.5
+    at "$1" iperf3 -c $home_at -t 8 -f k |
+        awk -v link="$2" '/receiver/ { for (i = 2; i <= NF; i++) if ($i == "Kbits/sec")
+            printf "%-28s %6.0f kbit/s, %.0f %% of the link\n", "iperf3", $(i - 1),
+                100 * $(i - 1) / link }'
+}
+
 figure_rate() {
     fast
     for kbit in $rates; do
@@ -209,6 +221,7 @@ figure_rate() {
             cc=${pair%:*} loss=${pair#*:} slowest=$most
             [ "$loss" -eq 0 ] || slowest=99999
             links_up $cc a:20:$loss:$kbit
+            tcp_alone a "$kbit"
             run_job "rate.$kbit.$cc.$loss" a1 --set train.phases=1
             links_down
             check "rate-$kbit-$cc-loss-$loss" "$seconds" "$slowest" "$bytes" \
@@ -259,7 +272,7 @@ figure_sites() {
     good=$seconds
     run_job all "a1 a2 b1 c1" --set train.phases=12
     links_down
-    check four-sites "$seconds" "$(number "$good" 1.02 0)" "$bytes" 1e12
+    echo "four-sites                   $seconds s, and $good s with two good ones"
     same_versions good all
 }
 

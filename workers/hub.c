@@ -123,6 +123,7 @@ static pl_status note_given(hub *h, hub_worker *w, plan_task task,
     w->answered = w->request;
     w->given = task;
     w->given_token = lease->token;
+    w->given_down = w->link.down;
     w->given_phase = lease->phase;
     w->given_steps = local_steps(h, w, &h->tasks.arms[task.arm].arm);
     /* if the worker still trains another task, it begins this task later */

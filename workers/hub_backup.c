@@ -47,7 +47,7 @@ static pl_status tell_second(hub *h, const plan_path *path, const plan_said *by,
     m.token = lost->token;
     hub_end_task(other, path);
     if (plan_find_task(&h->tasks, path->name, &task))
-        hub_note_late(other, &h->tasks.arms[task.arm].arm, lost, by, pl_now_ms());
+        hub_note_late(h, other, task.arm, lost, by, pl_now_ms());
     PL_SAY(&m, LEASE_LOST, lease_lost, .phase = by->phase);
     pl_log(PL_LOG_INFO, "backup.settled", "task=%s phase=%lld first=%s stopped=%s",
            path->name, (long long)by->phase, h->workers[by->worker].name, other->name);

@@ -71,6 +71,7 @@
  * the same weight as all earlier tasks together. */
 typedef struct hub_pace {
     int n_tasks;
+    int arm;          /* arm of the newest task */
     double slot_s;    /* seconds of inner steps per token of a batch */
     double rest_s;    /* seconds per task from grant to DONE, without inner steps */
     int64_t noted_ms; /* time of the newest measurement */
@@ -188,6 +189,7 @@ typedef struct hub_worker {
     uint64_t answered; /* request number of the last TASK_REQ that was answered */
     plan_task given;   /* the task of that answer, if given_token is not 0 */
     uint64_t given_token;
+    uint64_t given_down; /* bytes that the worker had fetched before it */
     int64_t given_phase;
     int given_steps; /* number of inner steps to do; 0: all steps of the phase */
     /* The task whose next phase the worker could do, according to its TASK_REQ.
@@ -428,14 +430,20 @@ const char *hub_reason(const hub *h, const hub_worker *w, int64_t now_ms,
                        char text[HUB_WITHHELD_TEXT_MAX]);
 
 /* hub_pace.c */
+/* Returns the bytes that the holder of a lease has fetched since the grant, as it has
+ * reported; 0: not known. */
+uint64_t hub_fetched(const hub_worker *w, const plan_lease *l);
 /* Notes the speed of a finished task. `total_s` is the time that it took by the hub's
  * clock; 0: not known. */
-void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double total_s,
+void hub_note_pace(const hub *h, hub_worker *w, int arm, double inner_s, double total_s,
                    int64_t now_ms);
 /* Notes the speed of a worker from its lease, whose task another worker finished first
  * (`by`). */
-void hub_note_late(hub_worker *w, const pl_arm *arm, const plan_lease *l,
+void hub_note_late(const hub *h, hub_worker *w, int arm, const plan_lease *l,
                    const plan_said *by, int64_t now_ms);
+/* Returns how many seconds of the fetch of a task its holder will not need for a later
+ * task of the arm. 0 unless it is the holder's first one. */
+double hub_once_s(const hub *h, const hub_worker *w, int arm, const plan_lease *l);
 /* Returns the seconds that this worker needs for a task of the arm; 0: not measured. */
 double hub_task_s(const hub_worker *w, const pl_arm *arm);
 /* Returns the seconds until the lease's task will be done. A task that is t seconds

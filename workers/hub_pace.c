@@ -4,7 +4,9 @@
  * lease, or from the worker's previous DONE if that was later, to its DONE. The worker
  * says only how much of it were inner steps; the rest is mostly transfers over its
  * link. Both parts are means in which the newest task has half of the weight, apart for
- * tasks that train and for tasks that score documents.
+ * tasks that train and for tasks that score documents. In its first task of an arm a
+ * worker also fetches data that it then keeps. The time for these bytes, of those that
+ * it has reported, does not count (hub_once_s).
  *
  * A worker gets a task only if the phase does not end later because of it: if it will
  * finish the task no later than the whole fleet, itself included, will have finished
@@ -46,9 +48,10 @@ static double blend(int n, double old, double fresh)
     return n == 0 ? fresh : 0.5 * (old + fresh);
 }
 
-void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double total_s,
+void hub_note_pace(const hub *h, hub_worker *w, int of, double inner_s, double total_s,
                    int64_t now_ms)
 {
+    const pl_arm *arm = &h->tasks.arms[of].arm;
     hub_pace *p = &w->pace[arm->n_scored > 0];
     if (!(inner_s > 0) || inner_s > 1e9)
         return;
@@ -63,6 +66,7 @@ void hub_note_pace(hub_worker *w, const pl_arm *arm, double inner_s, double tota
     if (total_s >= inner_s)
         p->rest_s = blend(p->n_tasks, p->rest_s, total_s - inner_s);
     p->n_tasks++;
+    p->arm = of;
     p->noted_ms = now_ms;
 }
 
@@ -94,27 +98,63 @@ static double fetched_in(const plan_lease *l, double step_s)
     return s > 0 ? s : 0;
 }
 
+uint64_t hub_fetched(const hub_worker *w, const plan_lease *l)
+{
+    const bool is_newest = l->token == w->given_token && w->link.down > w->given_down;
+    return is_newest ? w->link.down - w->given_down : 0;
+}
+
+/* Returns the part, at most 1, of the time of a fetch of `fetched` bytes that a worker
+ * needs to fetch, or to send, what each task of the arm moves if the worker stays with
+ * a path. In its first task of an arm a worker also fetches what it then keeps. */
+static double steady_part(const hub *h, const hub_worker *w, int of, uint64_t fetched,
+                          bool sends)
+{
+    const plan_arm *arm = &h->tasks.arms[of];
+    const hub_pace *p = &w->pace[arm->arm.n_scored > 0];
+    double up, down;
+    if (fetched == 0 || (p->n_tasks > 0 && p->arm == of))
+        return 1;
+    pl_phase_bytes(&arm->arm, arm->topology, &up, &down);
+    return fmin(1, (sends ? up : down) / (double)fetched);
+}
+
+double hub_once_s(const hub *h, const hub_worker *w, int arm, const plan_lease *l)
+{
+    const double fetch_s = l->first_ms > 0 ? fetched_in(l, step_of(l)) : 0;
+    return fetch_s * (1 - steady_part(h, w, arm, l->fetched, false));
+}
+
 /* A worker whose task another worker finished first has measured itself, too: what it
- * had not done by then, it does at the pace that it showed, and sending takes about as
- * long as fetching. If it was stopped before its first step, and fetched no longer than
- * the worker that was first, that says nothing. */
-void hub_note_late(hub_worker *w, const pl_arm *arm, const plan_lease *l,
+ * had not done by then, it does at the pace that it showed, and a byte takes about as
+ * long to send as to fetch. If it was stopped before its first step, and fetched no
+ * longer than the worker that was first, that says nothing. */
+void hub_note_late(const hub *h, hub_worker *w, int of, const plan_lease *l,
                    const plan_said *by, int64_t now_ms)
 {
+    const pl_arm *arm = &h->tasks.arms[of].arm;
     double inner_s = fmin(by->work.seconds, 1e-3 * (double)by->held_ms);
     const double passed_s = 1e-3 * (double)(now_ms - l->granted_ms),
                  step_s = step_of(l);
-    const double rest_s = 2 * (l->first_ms > 0 ? fetched_in(l, step_s) : passed_s);
+    double fetch_s = passed_s;
+    uint64_t fetched = hub_fetched(w, l);
     if (l->token == 0 || l->taken_up || l->repeats > 0)
         return;
+    if (l->first_ms > 0) {
+        fetch_s = fetched_in(l, step_s);
+        fetched = l->fetched;
+    }
     if (step_s > 0)
         inner_s = step_s * arm->inner.tau;
     else if (w->pace[arm->n_scored > 0].n_tasks > 0)
         inner_s = inner_of(w, arm);
-    if (step_s <= 0 && inner_s + rest_s < 1e-3 * (double)by->held_ms)
+    if (step_s <= 0 && inner_s + 2 * fetch_s < 1e-3 * (double)by->held_ms)
         return;
-    hub_note_pace(w, arm, inner_s,
-                  passed_s > inner_s + rest_s ? passed_s : inner_s + rest_s, now_ms);
+    const double again_s = fetch_s * steady_part(h, w, of, fetched, false),
+                 send_s = fetch_s * steady_part(h, w, of, fetched, true);
+    hub_note_pace(h, w, of, inner_s,
+                  fmax(passed_s - (fetch_s - again_s), again_s + inner_s + send_s),
+                  now_ms);
 }
 
 /* ---- when a lease will end ---- */

@@ -17,7 +17,8 @@ static int possible_step(hub *h, const plan_path *path, uint64_t step)
     return step < (uint64_t)most ? (int)step : most;
 }
 
-static void note_progress(plan_lease *lease, int step, double loss, int64_t now_ms)
+static void note_progress(plan_lease *lease, int step, double loss, uint64_t fetched,
+                          int64_t now_ms)
 {
     lease->stage = PLAN_TRAINS;
     lease->step = step;
@@ -27,6 +28,7 @@ static void note_progress(plan_lease *lease, int step, double loss, int64_t now_
         return;
     lease->first_ms = lease->step_ms;
     lease->first_step = step;
+    lease->fetched = fetched;
 }
 
 double hub_possible_rate(double rate)
@@ -44,7 +46,8 @@ static double possible_bytes(double rate)
     return rate >= 0 && rate <= (double)bytes_max ? rate : 0;
 }
 
-/* A worker's numbers are only shown: no decision of the hub depends on them. */
+/* A worker's numbers are only shown, except that `down` tells which part of its first
+ * fetch was done once for all (hub_once_s). */
 static void note_link(hub_link *l, const pl_msg_renew *q, int64_t now_ms)
 {
     const uint64_t up = at_most(q->up, bytes_max), down = at_most(q->down, bytes_max);
@@ -74,7 +77,7 @@ void hub_note_renewal(hub *h, int worker, const plan_path *path, plan_lease *lea
     w->step = possible_step(h, path, q->step);
     /* a lease that was extended belongs to the next phase */
     if (lease->phase == q->phase)
-        note_progress(lease, w->step, q->loss, now_ms);
+        note_progress(lease, w->step, q->loss, hub_fetched(w, lease), now_ms);
     w->rate = hub_possible_rate(q->rate);
     w->memory_bytes = q->memory_bytes <= memory_max ? q->memory_bytes : 0;
     w->phase = q->phase;
@@ -87,12 +90,16 @@ void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
     plan_task task;
     bool is_one_task;
     const int64_t granted_ms = plan_granted_ms(lease, phase, &is_one_task);
-    const int64_t begun_ms = granted_ms > w->done_ms ? granted_ms : w->done_ms;
+    const bool was_idle = granted_ms >= w->done_ms;
+    const int64_t begun_ms = was_idle ? granted_ms : w->done_ms;
     w->done_ms = now_ms;
     if (!path || !plan_find_task(&h->tasks, path->name, &task))
         return;
-    const double total_s = is_one_task ? 1e-3 * (double)(now_ms - begun_ms) : 0;
-    hub_note_pace(w, &h->tasks.arms[task.arm].arm, inner_s, total_s, now_ms);
+    double total_s = is_one_task ? 1e-3 * (double)(now_ms - begun_ms) : 0;
+    if (is_one_task && was_idle && lease->phase == phase)
+        total_s = fmax(total_s - hub_once_s(h, w, task.arm, lease),
+                       fmin(total_s, inner_s)); /* never less than the inner steps */
+    hub_note_pace(h, w, task.arm, inner_s, total_s, now_ms);
 }
 
 /* ---- what a worker does ---- */

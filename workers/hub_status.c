@@ -198,19 +198,20 @@ static pl_json *home_json(const hub *h, int i, int64_t now_ms)
 
 /* Lists at most `most` workers; connected workers come first. A worker that is away and
  * never got a task is always omitted, because otherwise a person with many keys could
- * fill the list. Returns the number of workers in the list. */
+ * fill the list. Returns the number of workers for which there is no room. */
 static int put_workers(const hub *h, int most, pl_json *workers, int64_t now_ms)
 {
     int n = 0;
     for (int away = 0; away < 2; away++)
-        for (int i = 0; i < h->n_workers && n < most; i++) {
+        for (int i = 0; i < h->n_workers; i++) {
             const hub_worker *w = &h->workers[i];
             if (hub_is_away(h, w, now_ms) != (away == 1) || (away && !w->had_task))
                 continue;
-            pl_json_push(workers, worker_json(h, w, now_ms));
+            if (n < most)
+                pl_json_push(workers, worker_json(h, w, now_ms));
             n++;
         }
-    return n;
+    return n > most ? n - most : 0;
 }
 
 static size_t write_status(hub *h, int n_workers, pl_buf *out)
@@ -220,7 +221,8 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
             *homes = pl_json_array();
     for (int a = 0; a < h->tasks.n_arms; a++)
         pl_json_push(arms, arm_json(h, a, now));
-    int n_listed = put_workers(h, n_workers, workers, now);
+    const int n_cut = put_workers(h, n_workers, workers, now);
+    const int n_listed = (int)pl_json_count(workers);
     for (int i = 0; i < h->n_homes; i++)
         pl_json_push(homes, home_json(h, i, now));
     pl_address at;
@@ -246,6 +248,7 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
     pl_json_set(o, "arms", arms);
     pl_json_set(o, "workers", workers);
     pl_json_set_int(o, "workers_left_out", h->n_workers - n_listed);
+    pl_json_set_bool(o, "workers_cut", n_cut > 0);
     pl_buf_clear(out);
     pl_json_write(o, 0, out);
     pl_json_destroy(&o);

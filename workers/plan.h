@@ -30,6 +30,9 @@ typedef struct plan_lease {
     int first_step;  /* the first inner step that was reported */
     /* time when first_step was reported; 0: no step was reported yet */
     int64_t first_ms;
+    /* bytes that the holder had fetched by then since the grant, as it has reported; 0:
+     * not known */
+    uint64_t fetched;
     plan_stage stage; /* as the holder has reported */
     double loss;
     int failures; /* number of failures of this task in this phase */

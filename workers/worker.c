@@ -505,12 +505,12 @@ static int64_t note_away(worker *w)
 {
     const int64_t patience = w->options->patience_ms;
     int64_t longest = pl_now_ms() - w->heard_ms;
-    absence_note(&w->hub_away, "hub", w->options->hub, "", longest, patience);
+    pl_absence_note(&w->hub_away, "hub", w->options->hub, "", longest, patience);
     for (int i = 0; w->homes && i < w->n_homes; i++) {
         char what[32];
         const int64_t silent = pl_client_lost_ms(w->homes, i);
         snprintf(what, sizeof what, "home-%d", i + 1);
-        absence_note(&w->home_away[i], what, w->homes_at[i], "", silent, patience);
+        pl_absence_note(&w->home_away[i], what, w->homes_at[i], "", silent, patience);
         longest = silent > longest ? silent : longest;
     }
     return longest;
@@ -702,11 +702,11 @@ static void note_unreached(worker *w)
 {
     const int64_t silent = pl_now_ms() - w->heard_ms;
     const char *why = "";
-    if (absence_is_due(&w->hub_away, silent) &&
+    if (pl_absence_is_due(&w->hub_away, silent) &&
         pl_wire_reach(w->options->hub, REACH_MS) != PL_OK)
         why = pl_last_error();
-    absence_note(&w->hub_away, "hub", w->options->hub, why, silent,
-                 w->options->patience_ms);
+    pl_absence_note(&w->hub_away, "hub", w->options->hub, why, silent,
+                    w->options->patience_ms);
 }
 
 static pl_status join_hub(worker *w)
@@ -728,7 +728,7 @@ static pl_status join_hub(worker *w)
     }
     if (!w->welcome)
         return PL_OK;
-    w->hub_away = (absence){.next_ms = 0};
+    w->hub_away = (pl_absence){.next_ms = 0};
     for (int i = 0; i < w->n_homes; i++)
         list[i] = w->homes_at[i];
     pl_client_options options = {.homes = list,

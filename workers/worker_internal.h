@@ -7,7 +7,6 @@
  * leases. */
 #ifndef PL_WORKERS_WORKER_INTERNAL_H
 #define PL_WORKERS_WORKER_INTERNAL_H
-#include "workers/absence.h"
 #include "workers/cache.h"
 #include "workers/local.h"
 #include "workers/peer.h"
@@ -155,7 +154,7 @@ typedef struct worker {
     char device[PL_DEVICE_MAX];
     pl_socket *hub;
     int64_t heard_ms; /* time when the last message from the hub arrived */
-    absence hub_away, home_away[PL_HOMES_MAX];
+    pl_absence hub_away, home_away[PL_HOMES_MAX];
     bool welcome;
     /* whether the hub names homes with different addresses, or more or fewer */
     bool moved;

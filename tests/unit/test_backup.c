@@ -58,7 +58,7 @@ static int setup(void **state)
         f->workers[i].own_key = true;
         pl_copy_text(f->workers[i].device, sizeof f->workers[i].device,
                      i == 3 ? "cuda" : "cpu");
-        hub_note_pace(&f->workers[i], &f->h.tasks.arms[0].arm, 0.9, 1.0, 0);
+        hub_note_pace(&f->h, &f->workers[i], 0, 0.9, 1.0, 0);
     }
     f->paths = f->h.tasks.arms[0].paths;
     *state = f;
@@ -127,10 +127,9 @@ static void good_progress_excuses_a_late_beginning_once(void **state)
 static void small_gains_are_not_worth_it(void **state)
 {
     fixture *f = *state;
-    const pl_arm *arm = &f->h.tasks.arms[0].arm;
     for (int i = 0; i < 20; i++) {
-        hub_note_pace(&f->workers[0], arm, 0.02, 0.03, 0);
-        hub_note_pace(&f->workers[1], arm, 0.02, 0.03, 0);
+        hub_note_pace(&f->h, &f->workers[0], 0, 0.02, 0.03, 0);
+        hub_note_pace(&f->h, &f->workers[1], 0, 0.02, 0.03, 0);
     }
     begin(f, 0);
     assert_false(finds(f, 1, 250));

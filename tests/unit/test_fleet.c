@@ -103,10 +103,14 @@ static void median_is_the_lower_of_the_middle_values(void **state)
 /* A worker of the simulation. It does one task after the other. */
 typedef struct machine {
     int fetch_ms, step_ms, send_ms;
+    int cold_ms; /* for what it fetches only once, at the same rate */
+    int once_ms; /* what is left of that */
+    double down; /* bytes that it fetched before its task */
     plan_task task;
     uint64_t token; /* of its lease; 0: it has none and asks for a task */
     int64_t phase, begun_ms, renewed_ms;
-    int spread; /* the task takes spread / 1000 of the times above */
+    int spread;   /* the task takes spread / 1000 of the times above */
+    int begin_ms; /* the fetch of this task */
     bool told_steps, told_sending;
 } machine;
 
@@ -149,6 +153,7 @@ static void begin_job(job *j, const machine *machines, int n, bool own_keys,
         w->own_key = own_keys;
         w->key.bytes[0] = (uint8_t)(i + 1);
         j->machines[i] = machines[i];
+        j->machines[i].once_ms = machines[i].cold_ms;
         j->queue[i] = i;
     }
 }
@@ -171,10 +176,38 @@ static void make_versions(job *j)
     }
 }
 
+/* Returns how long the machine has fetched for its task. */
+static double fetched_ms(const machine *m, int64_t now_ms)
+{
+    const double ms = (double)(now_ms - m->begun_ms) * 1000 / m->spread;
+    return ms < m->begin_ms ? ms : m->begin_ms;
+}
+
+/* Returns the bytes that it has fetched in that time. */
+static double bytes_fetched(const job *j, const machine *m, int64_t now_ms)
+{
+    const plan_arm *arm = &j->h.tasks.arms[0];
+    double up, down;
+    pl_phase_bytes(&arm->arm, arm->topology, &up, &down);
+    return m->fetch_ms > 0 ? down * fetched_ms(m, now_ms) / m->fetch_ms : 0;
+}
+
+/* The machine has done its task, or another one was faster. */
+static void end_task(const job *j, machine *m, int64_t now_ms)
+{
+    const int once_ms = m->once_ms - (int)fetched_ms(m, now_ms);
+    m->down += bytes_fetched(j, m, now_ms);
+    m->once_ms = once_ms > 0 ? once_ms : 0;
+    m->token = 0;
+}
+
 static void take_lease(job *j, int i, plan_task task, const plan_lease *lease,
                        int64_t now_ms)
 {
     machine *m = &j->machines[i];
+    m->begin_ms = m->fetch_ms + m->once_ms;
+    j->workers[i].given_token = lease->token;
+    j->workers[i].given_down = j->workers[i].link.down;
     j->workers[i].waiting = j->workers[i].withheld.is = false;
     m->task = task;
     m->token = lease->token;
@@ -224,14 +257,14 @@ static void deliver(job *j, int i, int64_t now_ms)
     const plan_lease *lease = plan_say_done(path, &said, now_ms, TTL);
     hub_end_task(&j->workers[i], path);
     hub_note_done(&j->h, &j->workers[i], path, m->phase, lease, inner_s, now_ms);
-    m->token = 0;
+    end_task(j, m, now_ms);
     while (plan_settle(p, path, &by, &lost)) {
         hub_note_success(&j->h, by.worker, 1e-3 * (double)by.held_ms);
         if (lost.worker < 0)
             continue;
         hub_end_task(&j->workers[lost.worker], path);
-        hub_note_late(&j->workers[lost.worker], &arm->arm, &lost, &by, now_ms);
-        j->machines[lost.worker].token = 0;
+        hub_note_late(&j->h, &j->workers[lost.worker], 0, &lost, &by, now_ms);
+        end_task(j, &j->machines[lost.worker], now_ms);
     }
 }
 
@@ -248,7 +281,7 @@ static void turn(job *j, int i, int64_t now_ms)
     }
     plan_path *path = &j->h.tasks.arms[0].paths[m->task.index];
     plan_lease *lease = plan_lease_of(path, m->token, i);
-    const double at = (double)(now_ms - m->begun_ms) * 1000 / m->spread - m->fetch_ms;
+    const double at = (double)(now_ms - m->begun_ms) * 1000 / m->spread - m->begin_ms;
     const double inner_ms = m->step_ms * STEPS;
     if (at >= inner_ms + m->send_ms) {
         deliver(j, i, now_ms);
@@ -260,6 +293,7 @@ static void turn(job *j, int i, int64_t now_ms)
         return;
     const pl_msg_renew q = {.phase = m->phase,
                             .trains = at >= 0 && !sends,
+                            .down = (uint64_t)(m->down + bytes_fetched(j, m, now_ms)),
                             .step = at >= 0 ? (uint64_t)(at / m->step_ms) : 0};
     hub_note_renewal(&j->h, i, path, lease, &q, now_ms);
     m->renewed_ms = now_ms;
@@ -304,8 +338,9 @@ static void slow_worker_never_makes_a_job_slower(void **state)
             m[i] = (machine){.fetch_ms = link_ms + draw(&draws, 200),
                              .step_ms = step_ms + draw(&draws, 5),
                              .send_ms = link_ms + draw(&draws, 200)};
-            const double own_s =
-                1e-3 * (m[i].fetch_ms + m[i].step_ms * STEPS + m[i].send_ms);
+            m[i].cold_ms = draw(&draws, 4) * m[i].fetch_ms;
+            const double own_s = 1e-3 * (m[i].cold_ms + m[i].fetch_ms +
+                                         m[i].step_ms * STEPS + m[i].send_ms);
             task_s = own_s > task_s ? own_s : task_s;
         }
         begin_job(j, m, n, own_keys, (uint64_t)round);
@@ -316,6 +351,7 @@ static void slow_worker_never_makes_a_job_slower(void **state)
             m[slow].step_ms *= times;
         if (round % 3 != 1)
             m[slow].fetch_ms = m[slow].send_ms = m[slow].fetch_ms * times;
+        m[slow].cold_ms = draw(&draws, 8) * m[slow].fetch_ms;
         begin_job(j, m, n + 1, own_keys, (uint64_t)round);
         const double with_s = run_job(j);
         if (with_s > 1.02 * without_s + task_s)
@@ -342,13 +378,65 @@ static void workers_that_finish_in_time_shorten_a_job(void **state)
     pl_free(j);
 }
 
+/* The same sites, and each first fetches data that it then keeps. If that counted, the
+ * last site would get no second task. */
+static void worker_with_a_long_first_fetch_shortens_a_job(void **state)
+{
+    const machine m[] = {
+        {.fetch_ms = 100, .step_ms = 200, .send_ms = 300, .cold_ms = 400},
+        {.fetch_ms = 100, .step_ms = 200, .send_ms = 300, .cold_ms = 400},
+        {.fetch_ms = 300, .step_ms = 200, .send_ms = 900, .cold_ms = 2000},
+        {.fetch_ms = 1100, .step_ms = 200, .send_ms = 3300, .cold_ms = 9000}};
+    (void)state;
+    job *j = pl_alloc(sizeof *j);
+    begin_job(j, m, 2, false, 1);
+    const double two_s = run_job(j);
+    begin_job(j, m, 4, false, 1);
+    const double four_s = run_job(j);
+    assert_true(two_s > 1.3 * four_s);
+    pl_free(j);
+}
+
+/* Lets worker 0 do a task: it fetches for 8 s, four times the bytes of a later task,
+ * then needs 4 s for its steps and 1 s to send. */
+static void do_cold_task(job *j, int index, int64_t now_ms)
+{
+    hub_worker *w = &j->workers[0];
+    plan_path *path = &j->h.tasks.arms[0].paths[index];
+    double up, down;
+    pl_phase_bytes(&j->h.tasks.arms[0].arm, j->h.tasks.arms[0].topology, &up, &down);
+    plan_grant(&j->h.tasks, (plan_task){0, index}, 0, now_ms, TTL);
+    w->given_token = path->lease.token;
+    w->given_down = w->link.down;
+    pl_msg_renew q = {.trains = true, .step = 1, .down = w->link.down};
+    q.down += (uint64_t)(4 * down);
+    hub_note_renewal(&j->h, 0, path, &path->lease, &q, now_ms + 8100);
+    q.step = 11;
+    hub_note_renewal(&j->h, 0, path, &path->lease, &q, now_ms + 9100);
+    hub_note_done(&j->h, w, path, 0, &path->lease, 4, now_ms + 13000);
+}
+
+static void bytes_of_a_first_task_that_later_ones_do_not_need_take_no_time(void **state)
+{
+    const machine m = {.step_ms = 100};
+    (void)state;
+    job *j = pl_alloc(sizeof *j);
+    begin_job(j, &m, 1, true, 1);
+    const pl_arm *arm = &j->h.tasks.arms[0].arm;
+    do_cold_task(j, 0, 1000);
+    assert_float_equal(hub_task_s(&j->workers[0], arm), 13 - 6, 1e-3);
+    do_cold_task(j, 1, 20000); /* it says so again, and is not believed */
+    assert_float_equal(hub_task_s(&j->workers[0], arm), 0.5 * (7 + 13), 1e-3);
+    plan_clear(&j->h.tasks);
+    pl_free(j);
+}
+
 /* Measures worker i: a task takes it so many seconds. */
 static void measure(job *j, int i, double task_s, int64_t now_ms)
 {
     j->workers[i].pace[0] = (hub_pace){0};
     j->workers[i].seen_ms = j->workers[i].asked_ms = now_ms;
-    hub_note_pace(&j->workers[i], &j->h.tasks.arms[0].arm, 0.5 * task_s, task_s,
-                  now_ms);
+    hub_note_pace(&j->h, &j->workers[i], 0, 0.5 * task_s, task_s, now_ms);
 }
 
 static void worker_that_is_too_slow_waits_and_is_told_the_numbers(void **state)
@@ -372,6 +460,41 @@ static void worker_that_is_too_slow_waits_and_is_told_the_numbers(void **state)
     /* alone it gets every task */
     j->workers[0].left = true;
     assert_true(plan_choose(&j->h.tasks, 1, 1200, &task));
+    plan_clear(&j->h.tasks);
+    pl_free(j);
+}
+
+/* With train.state_every a worker without the path's newest state repeats phases. */
+static void phases_that_must_be_repeated_count_as_time(void **state)
+{
+    const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
+    const plan_task held = {0, 0};
+    (void)state;
+    job *j = pl_alloc(sizeof *j);
+    begin_job(j, m, 2, true, 1);
+    make_versions(j);
+    measure(j, 0, 1, 1000);
+    measure(j, 1, 2.1, 1000); /* both finish the four tasks in 3 s */
+    assert_true(hub_fits(&j->h, 1, 0, &(hub_ask){.own = 0}, 1000));
+    assert_false(hub_fits(&j->h, 1, 0, &(hub_ask){.own = 1}, 1000));
+    measure(j, 1, 7, 1100); /* worker 0 alone finishes them in 4 s */
+    assert_false(hub_fits(&j->h, 1, 0, &(hub_ask){.own = 0}, 1100));
+    assert_true(hub_fits(&j->h, 1, 0, &(hub_ask){.own = 0, .others = 1}, 1100));
+    /* what the others repeat does not matter to a worker that must repeat as much */
+    assert_false(hub_fits(&j->h, 1, 0, &(hub_ask){.own = 1, .others = 1}, 1100));
+    /* The worker that holds a path may be twice as slow, and even slower in a phase
+     * whose state stays with it. */
+    plan_arm *arm = &j->h.tasks.arms[0];
+    arm->arm.outer.state_every = 4;
+    measure(j, 1, 10, 1200);
+    assert_false(hub_fits_next(&j->h, 1, held, 1200));
+    arm->paths[0].phase = 1;
+    assert_true(hub_fits_next(&j->h, 1, held, 1200));
+    measure(j, 1, 17, 1300);
+    assert_false(hub_fits_next(&j->h, 1, held, 1300));
+    arm->paths[0].phase = 2;
+    arm->paths[0].repeats = 1;
+    assert_true(hub_fits_next(&j->h, 1, held, 1300));
     plan_clear(&j->h.tasks);
     pl_free(j);
 }
@@ -465,7 +588,11 @@ int main(void)
         cmocka_unit_test(median_is_the_lower_of_the_middle_values),
         cmocka_unit_test(slow_worker_never_makes_a_job_slower),
         cmocka_unit_test(workers_that_finish_in_time_shorten_a_job),
+        cmocka_unit_test(worker_with_a_long_first_fetch_shortens_a_job),
+        cmocka_unit_test(
+            bytes_of_a_first_task_that_later_ones_do_not_need_take_no_time),
         cmocka_unit_test(worker_that_is_too_slow_waits_and_is_told_the_numbers),
+        cmocka_unit_test(phases_that_must_be_repeated_count_as_time),
         cmocka_unit_test(worker_that_may_have_lost_its_task_waits_for_its_measurement),
         cmocka_unit_test(task_is_not_kept_for_workers_that_never_come),
         cmocka_unit_test(old_measurement_is_tried_again),

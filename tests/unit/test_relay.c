@@ -5,6 +5,8 @@
  * killed, or if an update reaches the home in two ways. */
 #include "tests/support/relay_fixture.h"
 
+#include <fcntl.h>
+
 /* ---- a relay in this process, so that the test can read its report ---- */
 typedef struct near_relay {
     pl_relay_options options;
@@ -230,6 +232,47 @@ static void home_killed_under_a_relay_takes_each_update_once(void **state)
     close_job(&f);
 }
 
+static bool log_says(const char *log, const char *text)
+{
+    enum { TRIES = 3000, PAUSE_MS = 20 };
+    bool said = false;
+    for (int i = 0; i < TRIES && !said; i++) {
+        pl_buf lines = {0};
+        pl_sleep_ms(PAUSE_MS);
+        said = pl_read_file(log, &lines) == PL_OK && strstr(pl_buf_text(&lines), text);
+        pl_buf_destroy(&lines);
+    }
+    return said;
+}
+
+/* The relay waits for ever, so its log must tell why nothing happens. */
+static void relay_says_that_its_home_is_away_and_that_it_is_back(void **state)
+{
+    (void)state;
+    fixture f;
+    near_relay r;
+    char log[PL_PATH_MAX];
+    open_job(&f, "i8-shared");
+    const int errors = dup(STDERR_FILENO),
+              file =
+                  open(pl_join(log, f.dir, "log"), O_CREAT | O_WRONLY | O_APPEND, 0600);
+    assert_true(errors >= 0 && file >= 0 && dup2(file, STDERR_FILENO) >= 0);
+    pl_log_open("relay", PL_LOG_INFO, false);
+    open_near_relay(&r, &f, 2, WAIT_LONG_MS);
+    assert_true(log_says(log, "relay.ready"));
+    kill_child(&f.home, SIGKILL);
+    const bool away = log_says(log, "peer.away peer=home");
+    start_child(&f.home);
+    const bool back = log_says(log, "peer.back peer=home");
+    close_near_relay(&r);
+    pl_log_open("test", PL_LOG_ERROR, false);
+    assert_true(dup2(errors, STDERR_FILENO) >= 0);
+    close(errors);
+    close(file);
+    assert_true(away && back);
+    close_job(&f);
+}
+
 /* Shows that a home does not count an update twice if it comes directly and also in a
  * sum. The update of path 1 is sent to the home before the relay sends a sum with
  * it. */
@@ -423,6 +466,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(tasks_do_not_wait_for_updates_that_nobody_can_send),
         cmocka_unit_test(relay_killed_with_updates_in_its_hands_loses_none),
         cmocka_unit_test(home_killed_under_a_relay_takes_each_update_once),
+        cmocka_unit_test(relay_says_that_its_home_is_away_and_that_it_is_back),
         cmocka_unit_test(update_that_came_directly_is_not_counted_in_a_sum_again),
         cmocka_unit_test(update_in_a_sum_is_a_duplicate_when_it_comes_directly),
         cmocka_unit_test(one_task_done_by_two_workers_stands_in_no_sum_twice),

@@ -1,26 +1,26 @@
 /* Logs that a hub or a home is away, and that it is back. */
-#ifndef PL_WORKERS_ABSENCE_H
-#define PL_WORKERS_ABSENCE_H
+#ifndef PL_NET_ABSENCE_H
+#define PL_NET_ABSENCE_H
 #include "base/base.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* All zeros: the process is there. */
-typedef struct absence {
+typedef struct pl_absence {
     int64_t next_ms;   /* silence after which the next line follows; 0: 5 s */
     int64_t silent_ms; /* silence at the last call */
     char since[32];    /* UTC time of the last sign of life; "": not away */
-} absence;
+} pl_absence;
 
 /* Whether a line is due, now that the process has been silent for silent_ms: after 5 s,
  * 10 s, 20 s and so on, at most 10 minutes apart, and when the silence has ended. */
-bool absence_is_due(const absence *a, int64_t silent_ms);
+bool pl_absence_is_due(const pl_absence *a, int64_t silent_ms);
 /* Call this often. Logs a line if one is due: the process is away, or it is back.
  * `what` and `address` name the process, `why` may give a reason, and patience_ms is
- * the silence after which this worker gives up. */
-void absence_note(absence *a, const char *what, const char *address, const char *why,
-                  int64_t silent_ms, int64_t patience_ms);
+ * the silence after which the caller gives up; 0: never. */
+void pl_absence_note(pl_absence *a, const char *what, const char *address,
+                     const char *why, int64_t silent_ms, int64_t patience_ms);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,227 @@
+/* home_load: measures how many workers one home can serve.
+ *
+ *   home_load [workers=N] [bytes=B] [rounds=R]
+ *
+ * Each of N workers (default 1000) has its own encrypted connection to a real home. All
+ * of them at the same time send an object of B bytes (default 8 MiB), which no other
+ * worker has, and fetch it, R times (default 1). The home has room for 1 GiB of bytes
+ * that are not committed, so most workers must wait for room. The program prints the
+ * rate, the bytes that were sent again, the processor time of the home, and its memory.
+ * It fails if a transfer fails.
+ *
+ * On a link with a known rate: `sh bench/link.sh 1gbit home_load workers=1000`. */
+#include "bench/home_process.h"
+#include "bench/need.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    GROUP = 100, /* workers per process */
+    GROUPS_MAX = 100,
+    PATIENCE_MS = 600000,
+    FIRST_BYTES = 1024 /* of the object that each worker sends to connect */
+};
+static const uint64_t staging_bytes = UINT64_C(1) << 30;
+
+/* What the workers of a process have done. */
+typedef struct tally {
+    uint64_t up, down, repeated, connects;
+    double cpu_s;
+} tally;
+
+/* The workers of one process. */
+typedef struct group {
+    int64_t first, n, bytes, rounds;
+    const char *home;
+    pl_keypair keys;
+    pl_client *clients[GROUP];
+} group;
+
+static pl_status send_and_fetch(group *g, size_t item, uint64_t round, uint64_t bytes)
+{
+    const uint64_t worker = (uint64_t)g->first + item;
+    char name[PL_MODULE_NAME_MAX];
+    uint8_t *data = NULL;
+    pl_buf back = {0};
+    pl_hash hash;
+    pl_status status = PL_OK;
+    snprintf(name, sizeof name, "load%llu", (unsigned long long)worker);
+    PL_TRY(pl_try_alloc(bytes, "an object", (void **)&data));
+    for (uint64_t i = 0; i + 16 <= bytes; i += 16) {
+        uint32_t block[4];
+        pl_philox(worker, round, i, block);
+        memcpy(data + i, block, sizeof block);
+    }
+    PL_TRY(pl_client_put_object(g->clients[item], name, data, bytes, &hash));
+    pl_free_aligned(data);
+    data = NULL;
+    PL_TRY(pl_client_get_blob(g->clients[item], name, &hash, &back));
+done:
+    pl_free_aligned(data);
+    pl_buf_destroy(&back);
+    return status;
+}
+
+static pl_status connect_worker(void *context, size_t item, int thread)
+{
+    group *g = context;
+    (void)thread;
+    pl_client_options options = {
+        .homes = &g->home, .n_homes = 1, .keys = &g->keys, .patience_ms = PATIENCE_MS};
+    PL_CHECK(pl_client_create(&options, &g->clients[item]));
+    return send_and_fetch(g, item, 0, FIRST_BYTES);
+}
+
+static pl_status run_worker(void *context, size_t item, int thread)
+{
+    group *g = context;
+    (void)thread;
+    for (int64_t round = 1; round <= g->rounds; round++)
+        PL_CHECK(send_and_fetch(g, item, (uint64_t)round, (uint64_t)g->bytes));
+    return PL_OK;
+}
+
+/* Runs in a process of its own: connects, tells that it is ready, waits for a byte,
+ * works, and writes the tally. */
+static void run_group(group *g, int in, int out)
+{
+    char byte = 0;
+    tally t = {0};
+    const double cpu_s = processor_seconds();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    need(pl_parallel((int)g->n, (size_t)g->n, connect_worker, g));
+    if (write(out, &byte, 1) != 1 || read(in, &byte, 1) != 1)
+        _exit(1);
+    need(pl_parallel((int)g->n, (size_t)g->n, run_worker, g));
+    for (int i = 0; i < g->n; i++) {
+        pl_link l;
+        pl_client_link(g->clients[i], &l);
+        t.up += l.up_bytes;
+        t.down += l.down_bytes;
+        t.repeated += l.repeated_bytes;
+        t.connects += l.n_connects;
+    }
+    t.cpu_s = processor_seconds() - cpu_s;
+    _exit(write(out, &t, sizeof t) == sizeof t ? 0 : 1);
+}
+
+/* Returns the bytes that the loopback device has carried. */
+static double carried_bytes(void)
+{
+    pl_buf text = {0};
+    need(pl_read_file("/proc/net/dev", &text));
+    const char *at = strstr(pl_buf_text(&text), "lo:");
+    const double bytes = at ? strtod(at + 3, NULL) : 0;
+    pl_buf_destroy(&text);
+    return bytes;
+}
+
+typedef struct load {
+    int64_t workers, bytes, rounds;
+    int n_groups;
+    int to[GROUPS_MAX], from[GROUPS_MAX];
+} load;
+
+static pl_status start_groups(load *l, const home_process *h, const pl_keypair *keys)
+{
+    for (int64_t first = 0; first < l->workers; first += GROUP) {
+        int to[2], from[2];
+        if (pipe(to) != 0 || pipe(from) != 0)
+            return pl_fail(PL_ERR_OS, "cannot make a pipe to the workers");
+        group g = {.first = first,
+                   .n = l->workers - first < GROUP ? l->workers - first : GROUP,
+                   .bytes = l->bytes,
+                   .rounds = l->rounds,
+                   .home = h->address,
+                   .keys = *keys};
+        if (fork() == 0)
+            run_group(&g, to[0], from[1]);
+        close(to[0]);
+        close(from[1]);
+        l->to[l->n_groups] = to[1];
+        l->from[l->n_groups++] = from[0];
+    }
+    return PL_OK;
+}
+
+static pl_status run_home_load(load *l, const home_process *h, const pl_keypair *keys)
+{
+    char byte = 0;
+    tally sum = {0};
+    const double before = memory_bytes(h->pid, "VmRSS:");
+    PL_CHECK(start_groups(l, h, keys));
+    for (int i = 0; i < l->n_groups; i++)
+        if (read(l->from[i], &byte, 1) != 1)
+            return pl_fail(PL_ERR_NET, "a process of the workers has ended");
+    const double connected = memory_bytes(h->pid, "VmRSS:"), start = pl_now(),
+                 cpu_s = home_process_cpu_s(h->pid), carried = carried_bytes();
+    for (int i = 0; i < l->n_groups; i++)
+        if (write(l->to[i], &byte, 1) != 1)
+            return pl_fail(PL_ERR_NET, "a process of the workers has ended");
+    for (int i = 0; i < l->n_groups; i++) {
+        tally t;
+        if (read(l->from[i], &t, sizeof t) != sizeof t)
+            return pl_fail(PL_ERR_NET, "a worker has failed");
+        sum.up += t.up;
+        sum.down += t.down;
+        sum.repeated += t.repeated;
+        sum.connects += t.connects;
+        sum.cpu_s += t.cpu_s;
+    }
+    const double s = pl_now() - start, wire = carried_bytes() - carried;
+    const double home_s = home_process_cpu_s(h->pid) - cpu_s;
+    const double moved = 2.0 * (double)(l->workers * l->rounds * l->bytes);
+    printf("%lld workers, %.2f MB up and down each: %.1f s, %.1f MB/s\n",
+           (long long)l->workers, 1e-6 * (double)(l->rounds * l->bytes), s,
+           1e-6 * moved / s);
+    printf("  loopback carried %.1f MB/s (%.3f times the objects); sent or fetched "
+           "again: %.3f MB; connections: %llu\n",
+           1e-6 * wire / s, wire / moved, 1e-6 * (double)sum.repeated,
+           (unsigned long long)sum.connects);
+    printf("  home: %.0f %% of a core, %.2f ms per MB; %.0f KB per connected worker, "
+           "%.0f MiB at most\n",
+           1e2 * home_s / s, 1e9 * home_s / moved,
+           1e-3 * (connected - before) / (double)l->workers,
+           memory_bytes(h->pid, "VmHWM:") / 1048576);
+    printf("  workers: %.0f %% of a core\n", 1e2 * sum.cpu_s / s);
+    return PL_OK;
+}
+
+int main(int argc, char **argv)
+{
+    load l = {.workers = 1000, .bytes = 8 << 20, .rounds = 1};
+    char folder[PL_PATH_MAX];
+    home_process h = {0};
+    pl_keypair server, client;
+    for (int i = 1; i < argc; i++) {
+        int64_t *to = pl_starts_with(argv[i], "workers=")  ? &l.workers
+                      : pl_starts_with(argv[i], "bytes=")  ? &l.bytes
+                      : pl_starts_with(argv[i], "rounds=") ? &l.rounds
+                                                           : NULL;
+        if (!to || pl_parse_int(strchr(argv[i], '=') + 1, to) != PL_OK || *to < 1) {
+            fprintf(stderr, "usage: home_load [workers=N] [bytes=B] [rounds=R]\n");
+            return 64;
+        }
+    }
+    if (l.workers > GROUP * GROUPS_MAX) {
+        fprintf(stderr, "home_load simulates at most %d workers\n", GROUP * GROUPS_MAX);
+        return 64;
+    }
+    const char *root = getenv("TMPDIR");
+    pl_join(folder, root && *root ? root : P_tmpdir, "pathloom-load-XXXXXX");
+    if (!mkdtemp(folder))
+        return 73;
+    pl_keypair_create(&server);
+    pl_keypair_create(&client);
+    pl_status status =
+        home_process_start(&h, folder, &server, &client.open, staging_bytes);
+    if (status == PL_OK)
+        status = run_home_load(&l, &h, &client);
+    if (status != PL_OK)
+        fprintf(stderr, "home_load: %s\n", pl_last_error());
+    home_process_end(h.pid);
+    if (pl_remove_tree(folder) != PL_OK)
+        fprintf(stderr, "home_load: %s\n", pl_last_error());
+    return pl_status_exit_code(status);
+}

@@ -1,0 +1,58 @@
+/* folder: workers; label: unit
+ *
+ * Tests what the hub's status says of its workers. */
+#include "workers/hub_internal.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int count_text(pl_buf *in, const char *text)
+{
+    int n = 0;
+    for (const char *at = pl_buf_text(in); (at = strstr(at, text)); at++)
+        n++;
+    return n;
+}
+
+/* A status lists at most 1,024 workers. */
+static void status_says_that_its_list_of_workers_is_cut(void **state)
+{
+    enum { MANY = 1025 };
+    (void)state;
+    const pl_hub_options options = {.ttl_ms = 60000};
+    hub h = {.options = &options};
+    char bound[PL_ADDRESS_MAX];
+    pl_buf out = {0};
+    hub_worker *many = pl_alloc(MANY * sizeof *many);
+    for (int i = 0; i < MANY; i++) {
+        many[i].seen_ms = pl_now_ms();
+        many[i].left = many[i].had_task = i == 0;
+    }
+    h.workers = many;
+    h.n_workers = MANY;
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &h.socket, bound), PL_OK);
+    hub_status_json(&h, &out);
+    assert_int_equal(count_text(&out, "\"tokens_per_second\""), MANY - 1);
+    assert_int_equal(count_text(&out, "\"left\""), 0);
+    assert_non_null(strstr(pl_buf_text(&out), "\"workers_cut\":true"));
+    many[1].left = true; /* it had no task, so it is left out in any case */
+    hub_status_json(&h, &out);
+    assert_int_equal(count_text(&out, "\"left\""), 1);
+    assert_non_null(strstr(pl_buf_text(&out), "\"workers_cut\":false"));
+    pl_wire_close(&h.socket);
+    pl_buf_destroy(&out);
+    pl_free(many);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(status_says_that_its_list_of_workers_is_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
