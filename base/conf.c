@@ -302,7 +302,9 @@ typedef struct yaml_reader {
     void *target;
     const char *path;
     const pl_buf *text;
-    bool *seen; /* for each row of the table, whether the file has set it */
+    bool *seen;             /* for each row of the table, whether the file has set it */
+    bool saved;             /* whether the file may name deleted keys */
+    const pl_gone *differs; /* the first deleted key with a value of its own */
     yaml_parser_t parser;
     char where[KEY_NAME_MAX];
 } yaml_reader;
@@ -355,6 +357,20 @@ static bool has_nul(const yaml_event_t *event)
     return strlen(scalar(event)) != event->data.scalar.length;
 }
 
+/* Accepts a deleted key in a saved file. Returns false for any other name. */
+static bool skip_gone(yaml_reader *reader, const char *name, const char *value)
+{
+    for (size_t i = 0; reader->saved && i < reader->table->n_gone; i++) {
+        const pl_gone *gone = &reader->table->gone[i];
+        if (strcmp(gone->name, name) != 0)
+            continue;
+        if (!reader->differs && strcmp(gone->value, value) != 0)
+            reader->differs = gone;
+        return true;
+    }
+    return false;
+}
+
 /* Sets a key and refuses a second value. YAML itself would silently let the last of two
  * equal keys win. */
 static pl_status set_once(yaml_reader *reader, const char *name, const char *value,
@@ -362,6 +378,8 @@ static pl_status set_once(yaml_reader *reader, const char *name, const char *val
 {
     const char *where = locate(reader, line);
     const pl_key *row = find_key(reader->table, name);
+    if (!row && skip_gone(reader, name, value))
+        return PL_OK;
     if (!row)
         return unknown_key(reader->table, name, where);
     bool *seen = &reader->seen[row - reader->table->keys];
@@ -494,25 +512,40 @@ static pl_status read_yaml_stream(yaml_reader *reader)
     return status;
 }
 
-pl_status pl_conf_load(const pl_table *table, void *target, const char *path)
+static pl_status load_file(yaml_reader *reader)
 {
     pl_buf text = {0};
-    yaml_reader reader = {
-        .table = table, .target = target, .path = path, .text = &text};
     pl_status status = PL_OK;
-    PL_TRY(pl_refuse_special(path));
-    PL_TRY(pl_read_file(path, &text));
-    if (!yaml_parser_initialize(&reader.parser))
-        pl_memory_exhausted(sizeof reader.parser);
-    reader.seen = pl_alloc(table->n_keys);
-    yaml_parser_set_encoding(&reader.parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&reader.parser, (const uint8_t *)pl_buf_text(&text),
+    reader->text = &text;
+    PL_TRY(pl_refuse_special(reader->path));
+    PL_TRY(pl_read_file(reader->path, &text));
+    if (!yaml_parser_initialize(&reader->parser))
+        pl_memory_exhausted(sizeof reader->parser);
+    reader->seen = pl_alloc(reader->table->n_keys);
+    yaml_parser_set_encoding(&reader->parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&reader->parser, (const uint8_t *)pl_buf_text(&text),
                                  text.len);
-    status = read_yaml_stream(&reader);
-    yaml_parser_delete(&reader.parser);
-    pl_free(reader.seen);
+    status = read_yaml_stream(reader);
+    yaml_parser_delete(&reader->parser);
+    pl_free(reader->seen);
 done:
     pl_buf_destroy(&text);
+    return status;
+}
+
+pl_status pl_conf_load(const pl_table *table, void *target, const char *path)
+{
+    yaml_reader reader = {.table = table, .target = target, .path = path};
+    return load_file(&reader);
+}
+
+pl_status pl_conf_load_saved(const pl_table *table, void *target, const char *path,
+                             const pl_gone **differs)
+{
+    yaml_reader reader = {
+        .table = table, .target = target, .path = path, .saved = true};
+    const pl_status status = load_file(&reader);
+    *differs = reader.differs;
     return status;
 }
 

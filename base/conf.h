@@ -33,9 +33,16 @@ typedef struct pl_key {
     bool local;
 } pl_key;
 
+/* A key that was deleted, and the value that the program has used since then. */
+typedef struct pl_gone {
+    const char *name, *value;
+} pl_gone;
+
 typedef struct pl_table {
     const pl_key *keys;
     size_t n_keys;
+    const pl_gone *gone; /* only pl_conf_load_saved reads these */
+    size_t n_gone;
 } pl_table;
 
 void pl_conf_defaults(const pl_table *table, void *target);
@@ -55,6 +62,11 @@ PL_MUST_CHECK pl_status pl_conf_set_pair(const pl_table *table, void *target,
  * name the file and the line. */
 PL_MUST_CHECK pl_status pl_conf_load(const pl_table *table, void *target,
                                      const char *path);
+/* Reads a file that pl_conf_write_yaml of this or an older version wrote. Unlike
+ * pl_conf_load it accepts deleted keys. *differs gets the first deleted key whose value
+ * in the file is not the value of today, or NULL. */
+PL_MUST_CHECK pl_status pl_conf_load_saved(const pl_table *table, void *target,
+                                           const char *path, const pl_gone **differs);
 
 /* pl_conf_write_yaml writes commented YAML with the current values.
  * pl_conf_write_reference writes the reference page in Markdown. */

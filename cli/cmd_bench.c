@@ -30,8 +30,6 @@ static const cli_option step_options[] = {
                "machine (wall)"),
     CLI_OPTION("muon", CLI_FLAG, engine_call, o.muon, NULL,
                "measure the step with train.optimizer=muon"),
-    CLI_NUMBER("muon-rows", CLI_INT, engine_call, o.muon_rows, "N", 0, 1000000,
-               "with --muon: the value of train.muon_rows (64)"),
     CLI_JSON(engine_call, o.json),
     CLI_NUMBER("processes", CLI_INT, engine_call, o.processes, "N", 1, 256,
                "step: run N processes at once, each bound to its own processors, and "
@@ -66,126 +64,177 @@ static pl_status read_clock(measure_options *o)
     return PL_OK;
 }
 
-static int run_engine(const cli_verb *verb, int argc, char **argv, bool ops)
+static pl_status run_engine(const cli_verb *verb, int argc, char **argv, bool ops)
 {
     engine_call call = {.o = {.backend = "auto",
                               .precision = "auto",
                               .clock = "wall",
                               .threads = 1,
-                              .muon_rows = 64,
+                              .muon_rows = 64, /* the default of train.muon_rows */
                               .ops = ops}};
-    pl_status status = read_call(verb, argc, argv, &call);
-    if (status == PL_OK)
-        status = read_clock(&call.o);
-    if (status == PL_OK)
-        status = measure_engine(&call.o);
-    return status == PL_OK ? 0 : cli_fail(status);
+    PL_CHECK(read_call(verb, argc, argv, &call));
+    PL_CHECK(read_clock(&call.o));
+    return measure_engine(&call.o);
 }
 
-static int run_step(int argc, char **argv);
-static int run_ops(int argc, char **argv);
-static int run_generate_bench(int argc, char **argv);
-static int run_codec(int argc, char **argv);
-static int run_outer(int argc, char **argv);
-
-/* ---- the outer step and its codecs ---- */
-typedef struct outer_request {
+/* ---- the other subjects ---- */
+typedef struct bench_request {
     const char *run;
     bool json;
-} outer_request;
+    measure_disk disk;
+    measure_transfers wire;
+    measure_load load;
+    measure_fleet fleet;
+    measure_documents documents;
+} bench_request;
 
 static const cli_option codec_options[] = {
-    CLI_OPTION("run", CLI_TEXT, outer_request, run, "RUN",
+    CLI_OPTION("run", CLI_TEXT, bench_request, run, "RUN",
                "use the updates of this run; without --run, a small model is trained"),
-    CLI_JSON(outer_request, json),
+    CLI_JSON(bench_request, json),
 };
-static const cli_option outer_options[] = {CLI_JSON(outer_request, json)};
+static const cli_option outer_options[] = {CLI_JSON(bench_request, json)};
+static const cli_option store_options[] = {
+    CLI_OPTION("folder", CLI_TEXT, bench_request, disk.folder, "FOLDER",
+               "make the store in a new folder inside this one (/tmp)"),
+    CLI_OPTION("engine", CLI_TEXT, bench_request, disk.engine, "URL",
+               "put chunks there, as with store.engine; they are not deleted"),
+    CLI_NUMBER("bytes", CLI_INT64, bench_request, disk.bytes, "N", 2, 1 << 30,
+               "size of a commit (six sizes from 100 kB to 64 MiB)"),
+    CLI_NUMBER("repeats", CLI_INT64, bench_request, disk.repeats, "N", 1, 10000,
+               "number of commits of each size (40)"),
+};
+static const cli_option wire_options[] = {
+    CLI_NUMBER("bytes", CLI_INT64, bench_request, wire.bytes, "N", 1 << 20, 1 << 30,
+               "size of a transfer (64 MiB)"),
+    CLI_NUMBER("rounds", CLI_INT, bench_request, wire.rounds, "N", 1, 99,
+               "number of rounds, of which the median counts (7)"),
+    CLI_OPTION("messages", CLI_FLAG, bench_request, wire.messages, NULL,
+               "measure only messages, without a home"),
+};
+static const cli_option home_options[] = {
+    CLI_NUMBER("workers", CLI_INT64, bench_request, load.workers, "N", 1, 10000,
+               "number of workers (1000)"),
+    CLI_NUMBER("bytes", CLI_INT64, bench_request, load.bytes, "N", 1, 1 << 30,
+               "size of the object that each worker sends and fetches (8 MiB)"),
+    CLI_NUMBER("rounds", CLI_INT, bench_request, load.rounds, "N", 1, 1000,
+               "number of objects of each worker (1)"),
+};
+static const cli_option hub_options[] = {
+    CLI_NUMBER("workers", CLI_INT, bench_request, fleet.workers, "N", 1, 4096,
+               "number of simulated workers (64)"),
+    CLI_NUMBER("seconds", CLI_INT, bench_request, fleet.seconds, "N", 1, 86400,
+               "how long the hub is measured (10)"),
+    CLI_NUMBER("task", CLI_INT, bench_request, fleet.task_s, "N", 1, 86400,
+               "mean length of a task in seconds (10)"),
+    CLI_OPTION("levels", CLI_TEXT, bench_request, fleet.levels, "AxB",
+               "levels of modules that paths share (none)"),
+};
+static const cli_option router_options[] = {
+    CLI_OPTION("folder", CLI_TEXT, bench_request, documents.folder, "FOLDER",
+               "put the features there, 4 bytes per document and column (/tmp)"),
+    CLI_NUMBER("documents", CLI_INT64, bench_request, documents.documents, "N", 1,
+               4294967295.0, "number of documents (1000000)"),
+    CLI_NUMBER("paths", CLI_INT, bench_request, documents.paths, "N", 1, 4096,
+               "number of paths (64)"),
+    CLI_NUMBER("columns", CLI_INT, bench_request, documents.columns, "N", 1, 8192,
+               "number of features of a document (64)"),
+    CLI_NUMBER("memory", CLI_INT, bench_request, documents.memory_mib, "MIB", 0,
+               1 << 20, "memory for a fit; 0: no limit (1024)"),
+};
 
-/* ---- the subjects ---- */
-enum { N_SUBJECTS = 5 };
+#define SUBJECT(word, rest, text, table)                                               \
+    {                                                                                  \
+        .name = "bench " word, .usage = "bench " word rest, .help = text,              \
+        .options = table, .n_options = CLI_COUNT(table)                                \
+    }
+enum { STEP, OPS, GENERATE, CODEC, OUTER, STORE, WIRE, HOME, HUB, ROUTER, N_SUBJECTS };
 static const cli_verb subjects[N_SUBJECTS] = {
-    {.name = "bench step",
-     .usage = "bench step [--model NAME] [--processes N] [--json]",
-     .help = "measure a training step, and its matrix products alone",
-     .options = step_options,
-     .n_options = CLI_COUNT(step_options),
-     .run = run_step},
-    {.name = "bench ops",
-     .usage = "bench ops [--model NAME] [--json]",
-     .help = "measure each operation, and the peak rates of products and memory",
-     .options = step_options,
-     /* all options of `step` except the last, --processes */
-     .n_options = CLI_COUNT(step_options) - 1,
-     .run = run_ops},
-    {.name = "bench generate",
-     .usage = "bench generate [--model NAME] [--json]",
-     .help =
-         "measure how fast a prompt is read, tokens are written, and memory is read",
-     .options = generate_options,
-     .n_options = CLI_COUNT(generate_options),
-     .run = run_generate_bench},
-    {.name = "bench codec",
-     .usage = "bench codec [--run RUN] [--json]",
-     .help = "measure the codecs of updates: speed, bytes per parameter, error",
-     .options = codec_options,
-     .n_options = CLI_COUNT(codec_options),
-     .run = run_codec},
-    {.name = "bench outer",
-     .usage = "bench outer [--json]",
-     .help =
-         "measure outer steps, and a pass that only reads and writes the same bytes",
-     .options = outer_options,
-     .n_options = CLI_COUNT(outer_options),
-     .run = run_outer},
+    [STEP] =
+        SUBJECT("step", " [--model NAME] [--processes N] [--json]",
+                "measure a training step, and its matrix products alone", step_options),
+    [OPS] = {.name = "bench ops",
+             .usage = "bench ops [--model NAME] [--json]",
+             .help = "measure each operation, and the peak rates of products and "
+                     "memory",
+             .options = step_options,
+             /* all options of `step` except the last, --processes */
+             .n_options = CLI_COUNT(step_options) - 1},
+    [GENERATE] = SUBJECT("generate", " [--model NAME] [--json]",
+                         "measure how fast a prompt is read, tokens are written, and "
+                         "memory is read",
+                         generate_options),
+    [CODEC] =
+        SUBJECT("codec", " [--run RUN] [--json]",
+                "measure the codecs of updates: speed, bytes per parameter, error",
+                codec_options),
+    [OUTER] = SUBJECT("outer", " [--json]",
+                      "measure outer steps, and a pass that only reads and writes the "
+                      "same bytes",
+                      outer_options),
+    [STORE] = SUBJECT("store", " [--folder FOLDER] [--engine URL] [--bytes N]",
+                      "measure commits with real syncs to the disk, and reads",
+                      store_options),
+    [WIRE] = SUBJECT("wire", " [--bytes N] [--rounds N] [--messages]",
+                     "measure transfers between a worker and a home, and encryption",
+                     wire_options),
+    [HOME] = SUBJECT("home", " [--workers N] [--bytes N] [--rounds N]",
+                     "measure a home to which many workers send", home_options),
+    [HUB] = SUBJECT("hub", " [--workers N] [--seconds N] [--task N] [--levels AxB]",
+                    "measure a hub that serves simulated workers", hub_options),
+    [ROUTER] =
+        SUBJECT("router", " [--documents N] [--paths N] [--columns N]",
+                "measure how synthetic documents are dealt to paths", router_options),
 };
 
-static int run_step(int argc, char **argv)
-{
-    return run_engine(&subjects[0], argc, argv, false);
-}
-
-static int run_ops(int argc, char **argv)
-{
-    return run_engine(&subjects[1], argc, argv, true);
-}
-
-static int run_generate_bench(int argc, char **argv)
+static pl_status run_generate_bench(int argc, char **argv)
 {
     engine_call call = {.o = {.backend = "cpu", .threads = pl_cpu_count()}};
-    pl_status status = read_call(&subjects[2], argc, argv, &call);
-    if (status == PL_OK)
-        status = measure_generate(&call.o);
-    return status == PL_OK ? 0 : cli_fail(status);
+    PL_CHECK(read_call(&subjects[GENERATE], argc, argv, &call));
+    return measure_generate(&call.o);
 }
 
-static int run_codec(int argc, char **argv)
+static pl_status run_subject(int subject, int argc, char **argv)
 {
-    outer_request q = {.json = false};
-    pl_status status = cli_read(&subjects[3], argc, argv, &q, NULL);
-    if (status == PL_OK)
-        status = measure_codec(q.json, q.run);
-    return status == PL_OK ? 0 : cli_fail(status);
+    bench_request q = {
+        .disk = {.folder = "/tmp", .repeats = 40},
+        .wire = {.bytes = 64 << 20, .rounds = 7},
+        .load = {.workers = 1000, .bytes = 8 << 20, .rounds = 1},
+        .fleet = {.workers = 64, .seconds = 10, .task_s = 10},
+        .documents = {.folder = "/tmp",
+                      .documents = 1000000,
+                      .paths = 64,
+                      .columns = 64,
+                      .memory_mib = 1024},
+    };
+    if (subject == STEP || subject == OPS)
+        return run_engine(&subjects[subject], argc, argv, subject == OPS);
+    if (subject == GENERATE)
+        return run_generate_bench(argc, argv);
+    PL_CHECK(cli_read(&subjects[subject], argc, argv, &q, NULL));
+    if (subject == CODEC)
+        return measure_codec(q.json, q.run);
+    if (subject == OUTER)
+        return measure_outer(q.json);
+    if (subject == STORE)
+        return measure_store(&q.disk);
+    if (subject == WIRE)
+        return measure_wire(&q.wire);
+    if (subject == HOME)
+        return measure_home(&q.load);
+    return subject == HUB ? measure_hub(&q.fleet) : measure_router(&q.documents);
 }
 
-static int run_outer(int argc, char **argv)
-{
-    outer_request q = {.json = false};
-    pl_status status = cli_read(&subjects[4], argc, argv, &q, NULL);
-    if (status == PL_OK)
-        status = measure_outer(q.json);
-    return status == PL_OK ? 0 : cli_fail(status);
-}
-
-static const cli_verb *find_subject(const char *word, const char **near)
+static int find_subject(const char *word, const char **near)
 {
     const char *names[N_SUBJECTS];
-    for (size_t i = 0; i < N_SUBJECTS; i++) {
+    for (int i = 0; i < N_SUBJECTS; i++) {
         names[i] = subjects[i].name + strlen("bench ");
         if (strcmp(word, names[i]) == 0)
-            return &subjects[i];
+            return i;
     }
     *near = pl_nearest(word, names, N_SUBJECTS);
-    return NULL;
+    return -1;
 }
 
 static int run_bench(int argc, char **argv)
@@ -194,12 +243,13 @@ static int run_bench(int argc, char **argv)
     if (argc < 2)
         return cli_fail(
             pl_fail(PL_ERR_USAGE, "bench needs a subject, like `pathloom bench step`"));
-    const cli_verb *subject = find_subject(argv[1], &near);
-    if (subject)
-        return subject->run(argc - 1, argv + 1);
-    return cli_fail(pl_fail(PL_ERR_USAGE,
-                            "bench has no subject `%s`; did you mean `%s`?", argv[1],
-                            near ? near : "step"));
+    const int subject = find_subject(argv[1], &near);
+    if (subject < 0)
+        return cli_fail(pl_fail(PL_ERR_USAGE,
+                                "bench has no subject `%s`; did you mean `%s`?",
+                                argv[1], near ? near : "step"));
+    const pl_status status = run_subject(subject, argc - 1, argv + 1);
+    return status == PL_OK ? 0 : cli_fail(status);
 }
 
 static void print_bench_manual(void)
@@ -222,9 +272,9 @@ static void explain_bench(int argc, char **argv)
             print_bench_manual();
             return;
         }
-        const cli_verb *subject = find_subject(argv[i], &near);
-        if (subject) {
-            cli_print_verb(subject);
+        const int subject = find_subject(argv[i], &near);
+        if (subject >= 0) {
+            cli_print_verb(&subjects[subject]);
             return;
         }
     }
@@ -236,7 +286,7 @@ static void explain_bench(int argc, char **argv)
 
 const cli_verb verb_bench = {
     .name = "bench",
-    .usage = "bench step|ops|generate|codec|outer [OPTIONS]",
+    .usage = "bench step|ops|generate|codec|outer|store|wire|home|hub|router [OPTIONS]",
     .help = "measure how fast parts of pathloom are on this machine",
     .computes = true,
     .run = run_bench,

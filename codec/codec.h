@@ -119,7 +119,7 @@ bool pl_codec_is_homomorphic(const pl_codec_options *options);
 /* Returns whether the codec is lossy, so that error feedback is useful. */
 bool pl_codec_is_lossy(const pl_codec_options *options);
 /* Returns whether the codec loses so much that error feedback is used with
- * codec.feedback=auto. */
+ * this codec in a run. */
 bool pl_codec_drops_much(const pl_codec_options *options);
 const char *pl_codec_name(pl_codec codec);
 

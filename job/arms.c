@@ -62,7 +62,6 @@ static void common_inner(const pl_run *r, pl_inner *in)
     in->eps = c->adam_eps;
     in->weight_decay = c->weight_decay;
     in->clip = c->clip;
-    in->skip_prefix = c->skip_prefix ? (int)c->prefix : 0;
     in->pack = c->pack;
     in->muon = config_has_muon(c);
     in->muon_rows = in->muon ? (int)c->muon_rows : 0;
@@ -121,7 +120,7 @@ static void decay_at_end(const config *c, pl_arm *arm, int64_t steps)
 {
     pl_inner *in = &arm->inner;
     in->decay = (int)((double)steps * c->decay_share + 0.5);
-    if (c->settle && arm->outer.schedule.decay == PL_DECAY_CONSTANT)
+    if (c->settle)
         arm->outer.schedule.settle = (in->decay + in->tau - 1) / in->tau;
 }
 
@@ -187,7 +186,7 @@ static pl_status fit_baseline(const pl_run *r, int trainings, pl_arm *out)
          * takes as many steps as one path, and its batch is as large as the batches of
          * all paths together. */
         out->inner.batch *= trainings;
-        out->inner.lr = c->batch_lr > 0 ? c->batch_lr : c->lr * sqrt(trainings);
+        out->inner.lr = c->lr * sqrt(trainings);
     }
     if (strcmp(out->name, "diloco") == 0) {
         PL_CHECK(config_outer(c, &out->outer));

@@ -118,7 +118,7 @@ static pl_status check_preset(const config *preset, const config *c)
     PL_CHECK(config_apply_preset(&laptop));
     fill_derived(&laptop);
     for (size_t i = 0; i < config_table.n_keys; i++) {
-        pl_table one = {&config_table.keys[i], 1};
+        pl_table one = {.keys = &config_table.keys[i], .n_keys = 1};
         if (one.keys->type == PL_KEY_SECTION || strcmp(one.keys->name, "preset") == 0 ||
             !pl_conf_difference(&one, preset, &laptop))
             continue;
@@ -422,13 +422,11 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
         return pl_fail(PL_ERR_CONFIG,
                        "router.em deals documents to the paths again, but "
                        "topology.levels makes only one path; make router.em empty");
-    if (last > 0 &&
-        (strcmp(c->schedule, "wsd") != 0 || outer->schedule.decay != PL_DECAY_CONSTANT))
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "%s needs train.schedule=wsd and outer.decay=constant, because only "
-            "these continue from one chapter to the next",
-            key);
+    if (last > 0 && strcmp(c->schedule, "wsd") != 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s needs train.schedule=wsd, because only this schedule "
+                       "continues from one chapter to the next",
+                       key);
     double left = (double)(c->phases - chapters[last].begin);
     if (left < (double)c->phases * c->decay_share)
         return pl_fail(PL_ERR_CONFIG,

@@ -57,34 +57,29 @@ typedef struct config {
     int64_t batch, muon_rows, micro_batch, tau, phases, base_steps, base_replicas,
         base_threads, warmup, base_warmup;
     config_text optimizer, schedule;
-    double decay_share, batch_lr;
+    double decay_share;
     double lr, base_lr, lr_floor, beta1, beta2, adam_eps, weight_decay, clip;
-    bool skip_prefix, pack;
+    bool pack;
     double holdout;
     config_text state;
     int64_t state_every;
 
     config_text router_kind, answer, em, chat;
     config_text more, freeze;
-    int64_t prefix, sees, overlap, restarts, iterations, components, sharpen;
-    int64_t feature_docs;
-    double balance, share, temperature, fit_decay;
-    bool standardize, unit;
+    int64_t prefix, sees, overlap, components, feature_docs;
+    double balance, share;
 
-    config_text weighting, mean, method, rule, gap, decay;
+    config_text weighting, mean, method, rule, gap;
     double quorum, late_weight;
-    double consensus, deadline_s, gap_constant, outer_clip, mix, spread, outer_floor,
-        curvature;
-    int64_t delay, fragments, outer_overlap, buffer, staleness, outer_warmup;
-    config_text codec, codec_attention, codec_mlp, codec_embed, codec_head, codec_down,
-        feedback, residual, own;
+    double consensus, deadline_s, outer_clip, mix, spread, curvature;
+    int64_t delay, fragments, outer_overlap, buffer, staleness;
+    config_text codec, codec_down, residual, own;
     int64_t codec_k, value_bits;
     double ef_beta, cells;
-    bool entropy, dynamic_steps;
+    bool dynamic_steps;
     double outer_lr, outer_momentum;
-    double lr_of[PL_CLASS_COUNT],
-        /* a value below 0 stands for outer.lr or outer.momentum */
-        momentum_of[PL_CLASS_COUNT];
+    /* below 0: outer.lr or outer.momentum */
+    double lr_private, momentum_private;
     bool rescale, settle;
     double norm_gate;
 

@@ -45,7 +45,6 @@ static pl_status read_method(const config *c, pl_outer *out)
     if (of->delays) {
         m->delay = (int)c->delay;
         PL_CHECK(pl_gap_parse(c->gap, &m->gap));
-        m->gap_constant = c->gap_constant;
         m->clip = c->outer_clip;
     }
     m->inner_steps = (int)c->tau;
@@ -63,40 +62,19 @@ static pl_status read_method(const config *c, pl_outer *out)
     return pl_method_check(m);
 }
 
-static pl_status set_role(const char *name, pl_codec_options *out, int first, int last)
-{
-    pl_codec_options of;
-    if (!name[0])
-        return PL_OK;
-    PL_CHECK(pl_codec_options_default(name, &of));
-    for (int role = first; role <= last; role++)
-        out->codec[role] = of.codec[role];
-    return PL_OK;
-}
-
 static pl_status read_codec(const config *c, pl_outer *out)
 {
     pl_codec_options *o = &out->codec;
     PL_CHECK(pl_codec_options_default(c->codec, o));
-    PL_CHECK(
-        set_role(c->codec_attention, o, PL_ROLE_ATTENTION_IN, PL_ROLE_ATTENTION_OUT));
-    PL_CHECK(set_role(c->codec_mlp, o, PL_ROLE_MLP, PL_ROLE_MLP));
-    PL_CHECK(set_role(c->codec_embed, o, PL_ROLE_EMBED, PL_ROLE_EMBED));
-    PL_CHECK(set_role(c->codec_head, o, PL_ROLE_HEAD, PL_ROLE_HEAD));
     if (c->codec_k > 0)
         o->k = (int32_t)c->codec_k;
     o->value_bits = (uint8_t)c->value_bits;
-    o->entropy = c->entropy;
     o->beta = chosen(c->ef_beta, o->beta);
     o->cells = c->cells;
     pl_copy_text(out->codec_name, sizeof out->codec_name, c->codec);
     PL_CHECK(pl_codec_options_default(c->codec_down, &out->down));
-    out->down.entropy = c->entropy;
     PL_CHECK(pl_change_check(out));
-    bool wanted = strcmp(c->feedback, "on") == 0;
-    if (strcmp(c->feedback, "auto") == 0)
-        wanted = pl_codec_drops_much(o) && !pl_traits(out->method.method)->gossips;
-    out->feedback = wanted;
+    out->feedback = pl_codec_drops_much(o) && !pl_traits(out->method.method)->gossips;
     PL_CHECK(pl_codec_options_check(o));
     PL_CHECK(pl_quorum_check(out));
     PL_CHECK(pl_mean_check(out));
@@ -168,18 +146,11 @@ pl_status config_outer(const config *c, pl_outer *out)
             c->audit, c->quorum);
     PL_CHECK(read_method(c, out));
     for (int k = 0; k < PL_CLASS_COUNT; k++) {
-        out->lr[k] = chosen(c->lr_of[k], out->method.lr);
-        out->momentum[k] = chosen(c->momentum_of[k], out->method.momentum);
+        out->lr[k] = out->method.lr;
+        out->momentum[k] = out->method.momentum;
     }
-    /* Each class of shared modules has its own learning rate and momentum, and must be
-     * valid with them. */
-    for (int k = 0; k < PL_CLASS_PRIVATE; k++) {
-        pl_method_settings m = out->method;
-        m.lr = out->lr[k];
-        m.momentum = out->momentum[k];
-        m.consensus = out->own_consensus ? out->method.consensus : m.lr;
-        PL_CHECK(pl_method_check(&m));
-    }
+    out->lr[PL_CLASS_PRIVATE] = chosen(c->lr_private, out->method.lr);
+    out->momentum[PL_CLASS_PRIVATE] = chosen(c->momentum_private, out->method.momentum);
     pl_method_settings alone = pl_method_defaults(PL_METHOD_DILOCO);
     alone.lr = out->lr[PL_CLASS_PRIVATE];
     alone.momentum = out->momentum[PL_CLASS_PRIVATE];
@@ -188,9 +159,8 @@ pl_status config_outer(const config *c, pl_outer *out)
     out->weighted = strcmp(c->weighting, "tokens") == 0;
     out->rescale = c->rescale;
     out->present = strcmp(c->mean, "present") == 0;
-    out->schedule.warmup = c->outer_warmup;
     out->schedule.phases = c->phases;
-    out->schedule.floor = c->outer_floor;
+    out->schedule.floor = 0.1; /* no effect: the rate of a new arm is constant */
     out->state = state_kind(c->state);
     out->residual = state_kind(c->residual);
     out->own = state_kind(c->own);
@@ -198,6 +168,5 @@ pl_status config_outer(const config *c, pl_outer *out)
     out->state_every = c->state_every > 1 ? (int)c->state_every : 0;
     PL_CHECK(check_own_rounding(out));
     PL_CHECK(check_state_every(c, out));
-    PL_CHECK(pl_decay_parse(c->decay, &out->schedule.decay));
     return read_codec(c, out);
 }

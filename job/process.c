@@ -24,12 +24,13 @@ pl_status process_configure(process *p)
 {
     char file[PL_PATH_MAX];
     bool found = false;
+    const pl_gone *differs; /* `train` refuses to start the processes of such a run */
     pl_conf_defaults(&config_table, &p->cfg);
     if (p->run)
         found = pl_path_exists(run_job_file(p->run, file)) ||
                 pl_path_exists(pl_join(file, p->run, "run.yaml"));
     if (found)
-        PL_CHECK(pl_conf_load(&config_table, &p->cfg, file));
+        PL_CHECK(pl_conf_load_saved(&config_table, &p->cfg, file, &differs));
     pl_copy_text(p->settled_by, sizeof p->settled_by, found ? file : "");
     for (int i = 0; i < p->settings.n; i++)
         PL_CHECK(pl_conf_set_pair(&config_table, &p->cfg, p->settings.pairs[i],

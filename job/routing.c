@@ -53,13 +53,12 @@ static pl_router_options router_options(const pl_run *r, const routing *g, int n
     o.n_paths = n_paths;
     o.n_levels = spec->n_levels;
     memcpy(o.experts, spec->experts, sizeof o.experts);
-    o.restarts = (int)r->cfg.restarts;
-    o.iterations = (int)r->cfg.iterations;
+    o.restarts = 8;
+    o.iterations = 100;
     o.balance = r->cfg.balance;
     o.weights = g->tokens;
-    o.standardize = r->cfg.standardize;
-    o.unit = r->cfg.unit;
-    o.sharpen = (int)r->cfg.sharpen;
+    o.standardize = o.unit = true;
+    o.sharpen = 3;
     o.components = (int)(r->cfg.components < r->cfg.width ? r->cfg.components : 0);
     o.seed = (uint64_t)r->cfg.seed;
     o.n_threads = pl_cpu_count();
@@ -190,8 +189,7 @@ static pl_status fit_linear(const pl_run *r, const uint32_t *docs, size_t n_docs
     options.sharpen = options.components = 0;
     options.unit = false;
     options.scores = scores;
-    options.temperature = r->cfg.temperature;
-    options.decay = r->cfg.fit_decay;
+    options.decay = 0.01;
     options.balance = 0;
     options.weights = NULL;
     const uint64_t bytes = (uint64_t)n_docs * dim * sizeof *few;
@@ -553,11 +551,8 @@ static pl_status measure_shards(const pl_run *r, routing *g)
     const config *c = &r->cfg;
     double samples = (double)g->phases * (double)c->tau * (double)c->batch *
                      pl_topology_n_replicas(g->topology);
-    const pl_sampler_options rows_of = {.context = (int)c->context,
-                                        .n_replicas = 1,
-                                        .skip_prefix =
-                                            c->skip_prefix ? (int)c->prefix : 0,
-                                        .pack = c->pack};
+    const pl_sampler_options rows_of = {
+        .context = (int)c->context, .n_replicas = 1, .pack = c->pack};
     g->sizes = pl_alloc((size_t)g->shards.n_paths * sizeof *g->sizes);
     for (int p = 0; p < g->shards.n_paths; p++) {
         shard_size *size = &g->sizes[p];

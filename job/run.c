@@ -49,14 +49,30 @@ static bool has_begun(const pl_run *r)
            pl_path_exists(run_file(r, "store", store));
 }
 
-/* Reads the saved configuration. Keys that run.yaml does not name have their
- * defaults. */
-static pl_status load_saved(const pl_run *r, config *out)
+/* Reads the saved configuration. Keys that run.yaml does not name have their defaults.
+ * *differs: see pl_conf_load_saved. */
+static pl_status load_saved(const pl_run *r, config *out, const pl_gone **differs)
 {
     char saved[PL_PATH_MAX];
     memset(out, 0, sizeof *out);
     pl_conf_defaults(&config_table, out);
-    return pl_conf_load(&config_table, out, run_file(r, "run.yaml", saved));
+    return pl_conf_load_saved(&config_table, out, run_file(r, "run.yaml", saved),
+                              differs);
+}
+
+/* Reads the saved configuration of a run that is to be continued. */
+static pl_status load_own(const pl_run *r, config *out)
+{
+    const pl_gone *differs;
+    PL_CHECK(load_saved(r, out, &differs));
+    if (!differs)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "the run in %s was made with a value of %s other than `%s`, the only "
+        "one that this version has; continue the run with the version that "
+        "made it, or give another --out",
+        r->dir, differs->name, differs->value);
 }
 
 /* Whether a run in which training has not begun uses its saved configuration. The run
@@ -166,7 +182,7 @@ static pl_status configure_run(const run_request *q, pl_run *r)
          * need not repeat the values of earlier commands. The error names the first key
          * that must not be changed. */
         config own;
-        PL_CHECK(load_saved(r, &own));
+        PL_CHECK(load_own(r, &own));
         r->cfg = own;
         PL_CHECK(config_lay(&r->cfg, q->file, NULL, 0));
         PL_CHECK(lay_sets(&r->cfg, q));
@@ -273,7 +289,7 @@ pl_status run_open(const run_request *q, pl_run *r)
     PL_CHECK(lock_run(r));
     r->resumed = has_begun(r);
     if (r->resumed) {
-        PL_CHECK(load_saved(r, &own));
+        PL_CHECK(load_own(r, &own));
         PL_CHECK(compare_saved_config(r, &own));
     }
     config_hash(&r->cfg, &r->hash);
@@ -301,7 +317,8 @@ pl_status run_look(const char *dir, pl_run *r)
                        "there is no run in %s (no run.yaml); give --run FOLDER, or "
                        "make one with `pathloom train --out %s`",
                        r->dir, r->dir);
-    PL_CHECK(load_saved(r, &r->cfg));
+    const pl_gone *differs; /* a command that only reads shows such a run, too */
+    PL_CHECK(load_saved(r, &r->cfg, &differs));
     pl_status status = config_check(&r->cfg);
     if (status != PL_OK)
         return pl_fail_in(status, "%s", saved);

@@ -3,6 +3,7 @@
 #ifndef PL_MEASURE_ENGINE_INTERNAL_H
 #define PL_MEASURE_ENGINE_INTERNAL_H
 #include "measure/measure.h"
+#include "measure/probe.h"
 
 typedef struct measured_model {
     const char *name;

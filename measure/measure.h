@@ -19,6 +19,38 @@ pl_status measure_codec(bool json, const char *folder);
  * read and written per parameter. */
 pl_status measure_outer(bool json);
 
+/* The options of `pathloom bench store`, `wire`, `home`, `hub` and `router`. */
+typedef struct measure_disk {
+    const char *folder, *engine; /* engine: a URL, as in store.engine, or NULL */
+    int64_t repeats, bytes;      /* bytes: size of a commit; 0: several sizes */
+} measure_disk;
+typedef struct measure_transfers {
+    int64_t bytes; /* size of a transfer */
+    int rounds;
+    bool messages; /* measure only messages, without homes */
+} measure_transfers;
+typedef struct measure_load {
+    int64_t workers, bytes; /* bytes: size of the object of each worker */
+    int rounds;
+} measure_load;
+typedef struct measure_fleet {
+    int workers, seconds, task_s;
+    const char *levels; /* as topology.levels; NULL: no path shares a module */
+} measure_fleet;
+typedef struct measure_documents {
+    const char *folder;
+    int64_t documents;
+    int paths, columns, memory_mib; /* memory_mib: limit for a fit; 0: no limit */
+} measure_documents;
+/* Measure commits and reads of a store; transfers between a worker and a home; a home
+ * with many workers; a hub with simulated workers; the routing of synthetic
+ * documents. */
+pl_status measure_store(const measure_disk *o);
+pl_status measure_wire(const measure_transfers *o);
+pl_status measure_home(const measure_load *o);
+pl_status measure_hub(const measure_fleet *o);
+pl_status measure_router(const measure_documents *o);
+
 /* Options of the measurements of a training step and of generation (measure_engine.c,
  * measure_generate.c). */
 typedef struct measure_options {

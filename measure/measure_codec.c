@@ -2,7 +2,7 @@
  *
  * Speed is in bytes of the fp32 update per second. The best of several passes counts,
  * because other work on the machine can only add time. A codec encodes with a residual
- * if training with codec.feedback=auto would keep one, or if the field `residual` of
+ * if training with it would keep one, or if the field `residual` of
  * the row says so. The error is the error of one message alone: it includes the part
  * that the residual would correct in later messages. */
 #include "measure/measure.h"

@@ -219,6 +219,10 @@ typedef struct pl_schedule {
 } pl_schedule;
 double pl_learning_rate(const pl_schedule *schedule, int64_t step);
 
+/* Returns the number of rows of logits that the backend's classifier has in memory at
+ * once in a training step with N tokens and a vocabulary of V (model_plan.c). */
+size_t pl_model_head_rows(const pl_backend *be, size_t N, size_t V);
+
 #ifdef __cplusplus
 }
 #endif

@@ -318,3 +318,11 @@ uint64_t pl_model_plan_sum(const pl_model_plan *plan)
     return plan->params_bytes + plan->grads_bytes + plan->moments_bytes +
            plan->acts_bytes + plan->scratch_bytes;
 }
+
+size_t pl_model_head_rows(const pl_backend *be, size_t N, size_t V)
+{
+    enum { CPU_ROWS = 256 }; /* ROWS of cpu/classifier_cpu.c */
+    if (be->memory_bytes > 0)
+        return cuda_chunk_rows(N, V, true);
+    return N < CPU_ROWS ? N : CPU_ROWS;
+}

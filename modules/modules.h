@@ -13,6 +13,5 @@
 #include "modules/backend.h"
 #include "modules/model.h"
 #include "modules/module.h"
-#include "modules/probe.h"
 #include "modules/topology.h"
 #endif

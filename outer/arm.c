@@ -238,8 +238,8 @@ static const char *against_present(const pl_outer *outer)
         rounds = rounds || (codec != PL_CODEC_TOPK && codec != PL_CODEC_F32);
     }
     if (!leaves_out || rounds)
-        return "codec.name=topk (codec.mlp and similar keys may be f32): other codecs "
-               "send all values, some of them rounded to 0";
+        return "codec.name=topk: other codecs send all values, some of them rounded "
+               "to 0";
     if (!pl_method_averages(outer->method.method))
         return "outer.method diloco, iso, fedavg, heavy-ball or co2: under other "
                "methods a path must know the weight of its update in the mean";

@@ -86,8 +86,8 @@ static pl_status check_co2(const pl_method_settings *s)
     if (!(s->clip >= 0 && isfinite(s->clip) && s->gap_constant >= 1 &&
           isfinite(s->gap_constant)))
         return pl_fail(PL_ERR_CONFIG,
-                       "co2 needs outer.clip of 0 (off) or more and outer.gap_constant "
-                       "of 1 or more, but they are %g and %g",
+                       "co2 needs outer.clip of 0 (off) or more and a constant gap of "
+                       "1 or more, but they are %g and %g",
                        s->clip, s->gap_constant);
     return check_step_limit(s, s->delay, 0);
 }

@@ -25,7 +25,6 @@ static const pl_method_traits traits[PL_METHOD_COUNT] = {
 };
 static const char *const rules[] = {"nesterov", "heavy-ball"};
 static const char *const gaps[] = {"none", "norm", "constant"};
-static const char *const decays[] = {"constant", "cosine", "linear"};
 
 /* Finds the index of `text` in `names`. The message of ERR_CONFIG has the most similar
  * name and the list of all names. */
@@ -95,15 +94,6 @@ pl_status pl_gap_parse(const char *text, pl_gap *out)
     *out = PL_GAP_NONE;
     PL_CHECK(find_name("staleness penalty", text, gaps, 3, &found));
     *out = (pl_gap)found;
-    return PL_OK;
-}
-
-pl_status pl_decay_parse(const char *text, pl_decay *out)
-{
-    int found = 0;
-    *out = PL_DECAY_CONSTANT;
-    PL_CHECK(find_name("outer schedule", text, decays, 3, &found));
-    *out = (pl_decay)found;
     return PL_OK;
 }
 

@@ -135,7 +135,6 @@ double pl_outer_limit(pl_rule rule, double momentum, int delay, double fresh);
 /* ---- learning rate ---- */
 
 typedef enum pl_decay { PL_DECAY_CONSTANT, PL_DECAY_COSINE, PL_DECAY_LINEAR } pl_decay;
-PL_MUST_CHECK pl_status pl_decay_parse(const char *text, pl_decay *out);
 
 /* The outer learning rate of phase p = 0 .. phases-1:
  *

@@ -37,23 +37,16 @@ static size_t columns_of(const discriminate_job *job)
     return (size_t)job->dim + 1;
 }
 
-/* Writes the target probabilities [k] of point i; their sum is 1. */
+/* Writes the target probabilities [k] of point i: 1 for its best class. */
 static void targets_of(const discriminate_job *job, size_t i, double *targets)
 {
     const double *scores = job->scores + i * (size_t)job->k;
     int best = 0;
-    double sum = 0.0;
     for (int c = 1; c < job->k; ++c)
         if (scores[c] > scores[best])
             best = c;
-    for (int c = 0; c < job->k; ++c) {
-        targets[c] = job->temperature > 0.0
-                         ? exp((scores[c] - scores[best]) / job->temperature)
-                         : (double)(c == best);
-        sum += targets[c];
-    }
     for (int c = 0; c < job->k; ++c)
-        targets[c] /= sum;
+        targets[c] = (double)(c == best);
 }
 
 static double dot(const double *row, const float *point, int dim)

@@ -10,12 +10,9 @@ typedef struct discriminate_job {
     const float *points; /* [n, dim] */
     size_t n;
     int dim, k; /* dim: number of values per point; k: number of classes */
-    /* [n, k] score of each point for each class, in nats; higher is better */
+    /* [n, k] score of each point for each class, in nats; a point's target is the first
+     * class with the highest score */
     const double *scores;
-    /* If this is 0, a point's target is the class with the highest score, or the first
-     * such class. If this is above 0, the target is the distribution softmax(scores /
-     * temperature). */
-    double temperature;
     /* weight decay: decay/2 times the sum of squares of the rows is added to the
      * loss */
     double decay;

@@ -49,11 +49,9 @@ typedef struct pl_router_options {
      * Lloyd's algorithm, or of the gradient descent of the linear router */
     int restarts, iterations;
     /* Only for a linear router: [n, n_paths] log likelihood in nats of each document on
-     * each path; borrowed. If `temperature` is 0, the router is fitted to choose the
-     * path with the highest score of each document. If `temperature` is above 0, it is
-     * fitted to the distribution softmax(scores / temperature) over the paths. */
+     * each path; borrowed. The router is fitted to choose the path with the highest
+     * score of each document. */
     const double *scores;
-    double temperature;
     double decay; /* weight decay of the linear router's rows, at least 0 */
     /* If this is above 0, the fit computes prices that limit the weight of each shard
      * to (1 + balance) times the mean weight. 0: shards are not balanced. */

@@ -72,11 +72,9 @@ static int rank_of(const pl_router_options *options, int dim)
 static pl_status check_scores(const pl_router_options *options, size_t n)
 {
     size_t n_paths = (size_t)options->n_paths;
-    if (!(options->decay >= 0.0) || !(options->temperature >= 0.0))
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "the router's decay (%g) and temperature (%g) must not be negative",
-            options->decay, options->temperature);
+    if (!(options->decay >= 0.0))
+        return pl_fail(PL_ERR_CONFIG, "the router's decay (%g) must not be negative",
+                       options->decay);
     for (size_t i = 0; i < n * n_paths; ++i)
         if (!isfinite(options->scores[i]))
             return pl_fail(PL_ERR_NUMERIC,
@@ -292,7 +290,6 @@ static pl_status fit_all(fit *f)
                                 .dim = router->lens.rank,
                                 .k = router->n_paths,
                                 .scores = options->scores,
-                                .temperature = options->temperature,
                                 .decay = options->decay,
                                 .iterations = options->iterations,
                                 .n_threads = options->n_threads};

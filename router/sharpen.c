@@ -152,7 +152,7 @@ pl_status sharpen_fit(const sharpen_job *job, double *rows)
     size_t doubles = w.K * w.C + 2 * square + w.C;
     PL_TRY(pl_try_alloc(doubles * sizeof(double) + w.K * sizeof(size_t) +
                             (n + w.K) * w.C * sizeof(float) + n * sizeof(int),
-                        "sharpening the router's features (router.sharpen)", &memory));
+                        "sharpening the router's features", &memory));
     w.means = memory;
     w.within = w.means + w.K * w.C;
     w.vectors = w.within + square;

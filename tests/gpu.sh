@@ -237,7 +237,7 @@ part_build() {
             ;;
         build)
             limited 300 build cmake --build "$build" --parallel "$(nproc)" \
-                --target $(printf 'test_%s_gpu ' $tests) bench_ops
+                --target $(printf 'test_%s_gpu ' $tests) gpu_rates
             ;;
         esac
         code=$?
@@ -250,7 +250,7 @@ part_build() {
 }
 
 has_build() {
-    [ -x "$build/tests/test_reference_gpu" ] && [ -x "$build/bench/bench_ops" ] && return
+    [ -x "$build/tests/test_reference_gpu" ] && [ -x "$build/tests/gpu_rates" ] && return
     echo "gpu: $build holds no build: begin with --parts build" >&2
     exit 1
 }
@@ -263,7 +263,7 @@ part_checks() {
 
 # ---- rates ----
 
-# shape SIZE: prints the words that name a model for bench_ops
+# shape SIZE: prints the words that name a model for gpu_rates
 shape() {
     case $1 in
     150M) echo preset=dense-150m ;;
@@ -271,14 +271,14 @@ shape() {
     esac
 }
 
-# steps SIZE BATCH PRECISION: measures a step; the last lines of bench_ops show it
+# steps SIZE BATCH PRECISION: measures a step; the last lines of gpu_rates show it
 steps() {
-    measure 75 "step-$1-$3" "$build/bench/bench_ops" backend=cuda precision="$3" \
+    measure 75 "step-$1-$3" "$build/tests/gpu_rates" precision="$3" \
         batch="$2" $(shape "$1")
 }
 
 decoding() { # SIZE PRECISION
-    measure 60 "decode-$1-$2" "$build/bench/bench_ops" mode=decode backend=cuda \
+    measure 60 "decode-$1-$2" "$build/tests/gpu_rates" mode=decode \
         precision="$2" $(shape "$1")
 }
 
@@ -289,10 +289,10 @@ part_rates() {
 }
 
 part_more() {
-    # measures the rows "attention" of bench_ops, with heads of size 64 and of size 128
+    # measures the rows "attention" of gpu_rates, with heads of size 64 and of size 128
     for heads in 14 7; do
-        measure 45 "attention-4096-$((896 / heads))" "$build/bench/bench_ops" \
-            backend=cuda precision=bf16 batch=4 context=4096 width=896 blocks=1 \
+        measure 45 "attention-4096-$((896 / heads))" "$build/tests/gpu_rates" \
+            precision=bf16 batch=4 context=4096 width=896 blocks=1 \
             heads="$heads" ffn=2368 vocab=32000
     done
     decoding 1.3B bf16
@@ -303,7 +303,7 @@ part_more() {
 
 # ---- rivals ----
 
-# our_rate FILE prints the tokens per second in an output of bench_ops, rival_rate FILE
+# our_rate FILE prints the tokens per second in an output of gpu_rates, rival_rate FILE
 # those in an output of torch_step.py.
 our_rate() {
     sed -n 's/^step .* ms = \([0-9]*\) tokens\/s.*/\1/p' "$1" 2>/dev/null | tail -n 1

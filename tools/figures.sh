@@ -4,7 +4,7 @@
 #
 #   sh tools/figures.sh [folder of the tree]
 #
-# The sources are all folders of the product and bench, but not tests and examples. A
+# The sources are all folders but tests and examples. A
 # folder counts the files directly in it, without its subfolders. A static function is
 # "called from one place" if its file uses its name once outside the definition and
 # declarations, with arguments after it; it is "passed on by address" if the name has no

@@ -15,7 +15,7 @@ product() {
 }
 
 format() {
-    find base modules corpus store codec outer net home router workers eval serve job view measure cli tests bench examples \
+    find base modules corpus store codec outer net home router workers eval serve job view measure cli tests examples \
         -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' |
         LC_ALL=C sort | xargs -n 100 -P "$(nproc)" clang-format-14 --dry-run -Werror
 }

@@ -1,9 +1,9 @@
-"""Measures training steps of pathloom's model in PyTorch, to compare with bench_ops.
+"""Measures training steps of pathloom's model in PyTorch, to compare with `pathloom bench step`.
 
 The model has RMSNorm, rotary embedding, SwiGLU, causal scaled_dot_product_attention and
 a tied head; a step uses AdamW and clips the gradient norm to 1. This is the computation
 of modules/model.c, written as a PyTorch user would write it. Prints one JSON line per
-configuration; the best step counts, as in bench_ops.
+configuration; the best step counts, as in `pathloom bench step`.
 
     python bench/rivals/torch_step.py --batch 8 --context 128 --width 128 --blocks 4 \
         --vocab 2048 --threads 1,2 --precision f32,autocast,bf16 --mode eager,compile

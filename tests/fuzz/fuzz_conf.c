@@ -35,16 +35,22 @@ static const pl_key keys[] = {
     {"codec.name", PL_KEY_CHOICE, AT(codec), "bf16", 0, 0, "f32|bf16|i8", "", "codec",
      false},
 };
-static const pl_table table = {keys, sizeof keys / sizeof *keys};
+static const pl_gone gone[] = {{"train.old", "1"}};
+static const pl_table table = {
+    .keys = keys, .n_keys = sizeof keys / sizeof *keys, .gone = gone, .n_gone = 1};
 
-static void load(const uint8_t *text, size_t len)
+static void load(const uint8_t *text, size_t len, bool saved)
 {
     settings s;
+    const pl_gone *differs;
     pl_buf out = {0};
     file = text;
     file_len = len;
     pl_conf_defaults(&table, &s);
-    if (pl_conf_load(&table, &s, "fuzz.yaml") == PL_OK) {
+    const pl_status status = saved
+                                 ? pl_conf_load_saved(&table, &s, "fuzz.yaml", &differs)
+                                 : pl_conf_load(&table, &s, "fuzz.yaml");
+    if (status == PL_OK) {
         pl_conf_write_yaml(&table, &s, &out);
         pl_conf_canonical(&table, &s, &out);
     }
@@ -57,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
     if (len < 1)
         return 0;
     if (input[0] % 4 != 3) {
-        load(input + 1, len - 1);
+        load(input + 1, len - 1, input[0] % 4 == 2);
         return 0;
     }
     char *pair = malloc(len);
@@ -76,6 +82,7 @@ void fuzz_seeds(void (*give)(const void *, size_t))
     static const char *const seeds[] = {
         "\1train:\n  tau: 5\n  lr: 1e-3\nworkers:\n  drain: no\n",
         "\1data: {corpus: \"a b\\n\\u00e9\", x: 'y'}\ncodec:\n  name: i8\n",
+        "\2train:\n  old: 1\n  lr: 1\ntrain.old: 2\n",
         "\1# comment\ntrain.tau: 0x10\n\ntrain.lr: .5\n...\n---\n",
         "\1train: &a\n  tau: 7\nother: *a\n<<: *a\n",
         "\1train: !!map\n  tau: !!int \"3\"\n  lr: |\n    0.1\n  x: >-\n    y\n",

@@ -277,8 +277,6 @@ refuse_outer "co2's momentum" 'co2|momentum 0.5|delay 1|below 0.5|lower' \
     outer.method=co2 outer.momentum=0.5
 refuse_outer "diloco's lr" 'diloco|lr 1.4|below 1.357|lower' outer.lr=1.4
 refuse_outer "eager's lr" 'eager|lr 0.9|below|lower' outer.method=eager outer.lr=0.9
-refuse_outer "a class's lr" 'co2|lr 0.95|below 0.8' \
-    outer.method=co2 outer.lr_embed=0.95
 refuse_outer "lr of modules of one path" 'diloco|lr 5|below 2' outer.lr_private=5
 refuse_outer "fedavg with momentum" 'fedavg|0.5|diloco' \
     outer.method=fedavg outer.momentum=0.5
@@ -302,8 +300,7 @@ refuse_outer "mates that send sketches" 'noloco|tagc|use f32, bf16, i8 or i4' \
     outer.method=noloco codec.name=tagc
 refuse_outer "mates that drift apart" 'noloco|consensus weight|below 0.8478, but it is 1' \
     outer.method=noloco outer.rule=nesterov outer.momentum=0.9 outer.consensus=1
-refuse_outer "sums beside others" 'i4|sketch16|without decoding' \
-    codec.name=sketch16 codec.mlp=i4
+refuse_outer "a deleted key" 'unknown key `outer.decay`|outer.delay' outer.decay=cosine
 refuse_outer "values of three bits" 'topk|8 or 2 bits, not 3' codec.value_bits=3
 
 echo "-- addresses"

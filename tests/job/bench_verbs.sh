@@ -1,7 +1,8 @@
 #!/bin/sh
 # Tests `pathloom bench step` and `pathloom bench ops` on a model of a few thousand
-# parameters. The output must have all figures, these must not contradict each other,
-# and wrong options must be refused. Also tests that bench/rivals/run.sh and
+# parameters, and `store`, `wire`, `home`, `hub` and `router` with small numbers. The output must
+# have all figures, these must not contradict each other, and wrong options must be
+# refused. Also tests that bench/rivals/run.sh and
 # bench/time_to_quality.sh name the programs that are missing.
 #
 # usage: bench_verbs.sh PATHLOOM WORKFOLDER
@@ -52,6 +53,22 @@ refuses() {
     has '"processes":2,"threads":1,"tokens_per_s":[1-9]' \
         '"processes":1,"threads":2,"tokens_per_s":[1-9]'
 }
+"$pathloom" bench store --folder "$work" --bytes 100000 --repeats 2 >"$work/out" 2>&1 ||
+    fail "bench store"
+has '^ *0.10 MB  '
+"$pathloom" bench wire --bytes 2000000 --rounds 1 >"$work/out" 2>&1 || fail "bench wire"
+has '^messages alone .* unencrypted .* 100 %' '^down .* CURVE '
+"$pathloom" bench home --workers 120 --bytes 100000 >"$work/out" 2>&1 || fail "bench home"
+has '^120 workers, 0.10 MB' '^  home: '
+# The hub serves 400 workers while a state of some thousand records arrives at it.
+"$pathloom" bench hub --workers 400 --seconds 1 --task 1 >"$work/out" 2>&1 || fail "bench hub"
+has '^400 workers' 'RENEW to RENEWED [1-9]' '^  hub: [1-9]'
+# With 1 MiB a fit uses only a part of the documents.
+"$pathloom" bench router --folder "$work" --documents 6000 --paths 16 --columns 16 --memory 1 \
+    >"$work/out" 2>&1 || fail "bench router"
+has 'fitted to one of every [2-9]' '^linear .* prices computed' '^memory '
+refuses 'too few for 9 paths' router --folder "$work" --documents 8 --paths 9
+
 refuses 'did you mean .13m' step --model 14m
 refuses 'did you mean .150m' step --model 151m
 refuses 'did you mean .1.3b' generate --model 1.4b

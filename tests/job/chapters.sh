@@ -105,6 +105,22 @@ ask store fsck --run "$run" || fail "fsck of four chapters"
 (tiny_job other --set train.phases=+2) >"$work/out" 2>&1 && fail "a new run accepted train.phases=+2"
 says 'lengthens a run, but no run was trained'
 
+# The configuration of an older version may name keys that were deleted since. With the
+# value that the program still uses the run can go on, with another it can be read.
+cp "$run/run.yaml" "$work/run.yaml"
+printf 'outer.warmup: 0\nrouter.unit: true\n' >>"$run/run.yaml"
+ask train --out "$run" || fail "a run with deleted keys that changed nothing"
+printf 'outer.decay: cosine\n' >>"$run/run.yaml"
+ask status --run "$run" --json || fail "status of a run with a deleted key"
+says '"finished": *true'
+ask train --out "$run" && fail "a run was continued with another value of a deleted key"
+says 'outer.decay other than .constant.'
+ask train --out "$work/other" --set router.unit=true && fail "a deleted key was accepted"
+says 'unknown key .router.unit.'
+ask train --out "$work/other" "$run/run.yaml" && fail "a file with a deleted key was accepted"
+says 'unknown key .outer.warmup.'
+cp "$work/run.yaml" "$run/run.yaml"
+
 # Impossible settings must be refused before the job starts anything.
 (tiny_job other --set router.em=9) >"$work/out" 2>&1
 [ $? -eq 78 ] || fail "router.em=9 with 6 phases was accepted"

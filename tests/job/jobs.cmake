@@ -58,6 +58,11 @@ pl_job_test(hand_started "integration;cli" job/hand_started.sh ${program}
 
 pl_script_test(bench_verbs "integration;cli" job/bench_verbs.sh ${program}
   ${CMAKE_BINARY_DIR}/bench_verbs)
+# The slow link (bench/link.sh), which measurements of communication use.
+pl_script_test(link_rate "integration;base" job/link_rate.sh ${program})
+if(TEST link_rate)
+  set_tests_properties(link_rate PROPERTIES RUN_SERIAL TRUE)
+endif()
 
 pl_script_test(presets "unit;cli" job/presets.sh ${program} ${CMAKE_BINARY_DIR}/presets)
 

@@ -3,12 +3,12 @@
 # real rate comes to it depends on the load of the machine, so it is only printed.) No
 # other process may use the link, and bad calls must be refused.
 #
-# usage: link_rate.sh BENCH_WIRE
+# usage: link_rate.sh PATHLOOM
 #
 # Exit code 77 (skipped) where the machine does not permit network namespaces.
 set -u
 export LC_ALL=C # awk, sort, printf and [a-z] depend on it
-wire=$1
+pathloom=$1
 link=bench/link.sh
 failures=0
 
@@ -27,20 +27,22 @@ esac
 # Each check takes about a second. Headers and acknowledgements take 3 to 6 % of the
 # rate.
 check_rate() { # rate of the link, the same in Mb/s, number of bytes
-    got=$(sh "$link" "$1" "$wire" "bytes=$3") || complain "$1: no bytes got through"
+    got=$(sh "$link" "$1" "$pathloom" bench wire --messages --rounds 1 --bytes "$3") ||
+        complain "$1: no bytes got through"
     echo "$1: $got"
-    echo "$got" | awk -v want="$2" -F= '
-        { exit !($NF > 0 && $NF <= 1.1 * want) }' ||
+    echo "$got" | awk -v want="$2" '
+        { for (i = 2; i <= NF; i++) if ($i == "Mbit/s") rate = $(i - 1)
+          exit !(rate > 0 && rate <= 1.1 * want) }' ||
         complain "$1 is faster than $2 Mb/s"
 }
 check_rate 10mbit 10 1500000
 check_rate 100mbit 100 15000000
 
 # All bytes are counted. No other process adds bytes to the count.
-counted=$(sh "$link" free sh -c "'$wire' bytes=1000000 >/dev/null
+counted=$(sh "$link" free sh -c "'$pathloom' bench wire --messages --rounds 1 --bytes 2000000 >/dev/null
     awk '\$1 == \"lo:\" { print \$2 }' /proc/net/dev")
-if [ "$counted" -lt 1000000 ] || [ "$counted" -gt 1200000 ]; then
-    complain "1000000 bytes were sent and $counted counted"
+if [ "$counted" -lt 2000000 ] || [ "$counted" -gt 2400000 ]; then
+    complain "2000000 bytes were sent and $counted counted"
 fi
 
 sh "$link" free sh -c 'exit 23'

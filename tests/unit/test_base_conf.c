@@ -32,7 +32,11 @@ static const pl_key keys[] = {
     {"run.offset", PL_KEY_INT, AT(offset), "-5", 0, 0, NULL, "", "Unbounded", true},
 };
 #undef AT
-static const pl_table table = {keys, sizeof keys / sizeof *keys};
+static const pl_gone gone[] = {{"seeds", "1"}, {"train.inner.slow", "no"}};
+static const pl_table table = {.keys = keys,
+                               .n_keys = sizeof keys / sizeof *keys,
+                               .gone = gone,
+                               .n_gone = sizeof gone / sizeof *gone};
 
 static char folder[] = "/tmp/pl-conf-XXXXXX";
 static char path[64];
@@ -128,6 +132,34 @@ static void an_unknown_key_names_the_nearest_and_the_line(void **state)
     assert_string_equal(
         pl_last_error(),
         "unknown key `zzzzzzzz` (--set); `pathloom init` lists all keys");
+}
+
+static void deleted_keys_are_accepted_only_in_a_saved_file(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *yaml, *differs;
+    } cases[] = {{"train: {tau: 7}\n", NULL},
+                 {"train: {tau: 7, inner: {slow: no}}\n", NULL},
+                 {"seeds: 1\ntrain: {tau: 7, inner: {slow: on}}\n", "train.inner.slow"},
+                 {"seeds: 2\ntrain: {tau: 7, inner: {slow: on}}\n", "seeds"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        settings got;
+        const pl_gone *differs = NULL;
+        const pl_status direct = load(cases[i].yaml, strlen(cases[i].yaml), &got);
+        assert_int_equal(direct, i == 0 ? PL_OK : PL_ERR_CONFIG);
+        pl_conf_defaults(&table, &got);
+        assert_int_equal(pl_conf_load_saved(&table, &got, path, &differs), PL_OK);
+        assert_int_equal(got.tau, 7);
+        assert_int_equal(differs != NULL, cases[i].differs != NULL);
+        if (differs)
+            assert_string_equal(differs->name, cases[i].differs);
+    }
+    assert_refused("seeds: 1\n", "unknown key `seeds`");
+    const pl_gone *differs = NULL;
+    settings got;
+    assert_int_equal(pl_replace_file(path, "sseeds: 1\n", 10), PL_OK);
+    assert_int_equal(pl_conf_load_saved(&table, &got, path, &differs), PL_ERR_CONFIG);
 }
 
 static void a_bad_value_names_key_range_unit_and_line(void **state)
@@ -345,6 +377,7 @@ int main(void)
         cmocka_unit_test(nested_mappings_are_dotted_keys),
         cmocka_unit_test(dotted_keys_and_empty_sections_are_fine),
         cmocka_unit_test(an_unknown_key_names_the_nearest_and_the_line),
+        cmocka_unit_test(deleted_keys_are_accepted_only_in_a_saved_file),
         cmocka_unit_test(a_bad_value_names_key_range_unit_and_line),
         cmocka_unit_test(the_structure_of_the_file_is_checked),
         cmocka_unit_test(a_damaged_file_is_an_error_and_no_crash),

@@ -45,8 +45,6 @@ topk_forgets_a_twentieth_of_what_it_left_out_and_others_nothing(void **state)
     assert_true(CODEC("codec.name=topk").beta == 0.95);
     assert_true(CODEC("codec.name=tagc").beta == 1);
     assert_true(CODEC("codec.name=i4").beta == 1);
-    /* All tensors have the same beta: the default of the codec in codec.name. */
-    assert_true(CODEC("codec.name=i4", "codec.mlp=topk").beta == 1);
 }
 
 static void codec_beta_overrides_what_the_codec_forgets(void **state)

@@ -21,13 +21,10 @@ static void every_method_is_found_by_its_name(void **unused)
     }
     pl_rule rule;
     pl_gap gap;
-    pl_decay decay;
     assert_int_equal(pl_rule_parse("heavy-ball", &rule), PL_OK);
     assert_int_equal(rule, PL_RULE_HEAVY_BALL);
     assert_int_equal(pl_gap_parse("constant", &gap), PL_OK);
     assert_int_equal(gap, PL_GAP_CONSTANT);
-    assert_int_equal(pl_decay_parse("linear", &decay), PL_OK);
-    assert_int_equal(decay, PL_DECAY_LINEAR);
 }
 
 static void unknown_method_is_refused_with_its_neighbour(void **unused)

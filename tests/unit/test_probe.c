@@ -1,7 +1,7 @@
-/* folder: modules; label: unit */
+/* folder: measure; label: unit */
 /* Tests the numbers of `pathloom bench step` and `pathloom bench ops`: floating-point
  * operations, bytes, times and rates. */
-#include "modules/modules.h"
+#include "measure/probe.h"
 #include <math.h>
 #include <string.h>
 #include <stdarg.h>

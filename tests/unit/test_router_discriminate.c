@@ -84,20 +84,15 @@ static double objective(const discriminate_job *job, const float *rows)
     double sum = 0.0, squares = 0.0;
     int columns = job->dim + 1;
     for (size_t i = 0; i < job->n; ++i) {
-        double z[PATHS], q[PATHS], total = 0.0, mass = 0.0;
+        double z[PATHS], total = 0.0;
         for (int c = 0; c < job->k; ++c) {
             z[c] = (double)rows[c * columns + job->dim];
             for (int d = 0; d < job->dim; ++d)
                 z[c] += (double)rows[c * columns + d] *
                         (double)job->points[i * (size_t)job->dim + (size_t)d];
             total += exp(z[c]);
-            const double *s = job->scores + i * (size_t)job->k;
-            q[c] = job->temperature > 0.0 ? exp(s[c] / job->temperature)
-                                          : (double)(c == best_of(job->scores, i));
-            mass += q[c];
         }
-        for (int c = 0; c < job->k; ++c)
-            sum -= q[c] / mass * (z[c] - log(total));
+        sum -= z[best_of(job->scores, i)] - log(total);
     }
     for (int c = 0; c < job->k; ++c)
         for (int d = 0; d < job->dim; ++d)
@@ -114,29 +109,26 @@ static void it_ends_at_the_minimum(void **state)
     double *scores = malloc(sizeof(double) * N * PATHS),
            *residuals = malloc(sizeof(double) * N * PATHS);
     float *points = make_quiet(scores), rows[PATHS * COLUMNS];
-    for (int soft = 0; soft < 2; ++soft) {
-        discriminate_job job = {.points = points,
-                                .n = N,
-                                .dim = DIM,
-                                .k = PATHS,
-                                .scores = scores,
-                                .temperature = soft ? 8.0 : 0.0,
-                                .decay = 0.01,
-                                .iterations = 2000,
-                                .n_threads = 2};
-        double loss = 0.0;
-        assert_ok(discriminate_fit(&job, residuals, rows, &loss));
-        double least = objective(&job, rows);
-        assert_true(loss > 0.0 && loss < log(PATHS));
-        assert_true(least >= loss);
-        for (int i = 0; i < PATHS * COLUMNS; ++i)
-            for (int sign = -1; sign <= 1; sign += 2) {
-                float kept = rows[i];
-                rows[i] += (float)sign * 0.01f;
-                assert_true(objective(&job, rows) >= least - 1e-9);
-                rows[i] = kept;
-            }
-    }
+    discriminate_job job = {.points = points,
+                            .n = N,
+                            .dim = DIM,
+                            .k = PATHS,
+                            .scores = scores,
+                            .decay = 0.01,
+                            .iterations = 2000,
+                            .n_threads = 2};
+    double loss = 0.0;
+    assert_ok(discriminate_fit(&job, residuals, rows, &loss));
+    double least = objective(&job, rows);
+    assert_true(loss > 0.0 && loss < log(PATHS));
+    assert_true(least >= loss);
+    for (int i = 0; i < PATHS * COLUMNS; ++i)
+        for (int sign = -1; sign <= 1; sign += 2) {
+            float kept = rows[i];
+            rows[i] += (float)sign * 0.01f;
+            assert_true(objective(&job, rows) >= least - 1e-9);
+            rows[i] = kept;
+        }
     free(points);
     free(scores);
     free(residuals);
@@ -151,7 +143,6 @@ static void its_bytes_do_not_depend_on_threads(void **state)
     for (int t = 0; t < 2; ++t) {
         pl_router_options options = linear_options(scores);
         options.n_threads = t ? 3 : 1;
-        options.temperature = 2.0;
         options.balance = 0.1;
         pl_router *router = fit(points, N, DIM, &options);
         router_bytes(router, &bytes[t]);
@@ -280,9 +271,9 @@ static void what_cannot_be_fitted_is_refused(void **state)
     float *points = make_quiet(scores);
     pl_router *router = NULL;
     pl_router_options options = linear_options(scores);
-    options.temperature = -1.0;
+    options.decay = -1.0;
     assert_int_equal(pl_router_fit(points, N, DIM, &options, &router), PL_ERR_CONFIG);
-    assert_said("temperature (-1)");
+    assert_said("decay (-1)");
     options = linear_options(scores);
     scores[5 * PATHS + 2] = NAN;
     assert_int_equal(pl_router_fit(points, N, DIM, &options, &router), PL_ERR_NUMERIC);

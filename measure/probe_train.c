@@ -1,5 +1,5 @@
 /* Takes training steps on random tokens that are drawn once. */
-#include "modules/probe_internal.h"
+#include "measure/probe_internal.h"
 
 struct probe_train {
     pl_topology *topology;

@@ -1,9 +1,9 @@
 /* Private to the probe: the functions that its files share. The files are probe (rounds
  * and sums), probe_ops (the operations and their operands) and probe_train (the step).
  */
-#ifndef PL_MODULES_PROBE_INTERNAL_H
-#define PL_MODULES_PROBE_INTERNAL_H
-#include "modules/probe.h"
+#ifndef PL_MEASURE_PROBE_INTERNAL_H
+#define PL_MEASURE_PROBE_INTERNAL_H
+#include "measure/probe.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -1,20 +1,18 @@
-/* home_load: measures how many workers one home can serve.
+/* pathloom bench home: measures how many workers one home can serve.
  *
- *   home_load [workers=N] [bytes=B] [rounds=R]
- *
- * Each of N workers (default 1000) has its own encrypted connection to a real home. All
- * of them at the same time send an object of B bytes (default 8 MiB), which no other
- * worker has, and fetch it, R times (default 1). The home has room for 1 GiB of bytes
- * that are not committed, so most workers must wait for room. The program prints the
- * rate, the bytes that were sent again, the processor time of the home, and its memory.
- * It fails if a transfer fails.
- *
- * On a link with a known rate: `sh bench/link.sh 1gbit home_load workers=1000`. */
-#include "bench/home_process.h"
-#include "bench/need.h"
+ * Each worker has its own encrypted connection to a real home. All of them at the same
+ * time send an object, which no other worker has, and fetch it. The home has room for
+ * 1 GiB of bytes that are not committed, so most workers must wait for room. The table
+ * has the rate, the bytes that were sent again, and the processor time and memory of
+ * the home. On a link with a known rate: `sh bench/link.sh 1gbit pathloom bench home`.
+ */
+#include "measure/measure.h"
+#include "measure/home_process.h"
 
+#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 enum {
     GROUP = 100, /* workers per process */
@@ -88,12 +86,12 @@ static void run_group(group *g, int in, int out)
 {
     char byte = 0;
     tally t = {0};
-    const double cpu_s = processor_seconds();
+    const double cpu_s = measure_cpu_s(0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    need(pl_parallel((int)g->n, (size_t)g->n, connect_worker, g));
+    measure_need(pl_parallel((int)g->n, (size_t)g->n, connect_worker, g));
     if (write(out, &byte, 1) != 1 || read(in, &byte, 1) != 1)
         _exit(1);
-    need(pl_parallel((int)g->n, (size_t)g->n, run_worker, g));
+    measure_need(pl_parallel((int)g->n, (size_t)g->n, run_worker, g));
     for (int i = 0; i < g->n; i++) {
         pl_link l;
         pl_client_link(g->clients[i], &l);
@@ -102,7 +100,7 @@ static void run_group(group *g, int in, int out)
         t.repeated += l.repeated_bytes;
         t.connects += l.n_connects;
     }
-    t.cpu_s = processor_seconds() - cpu_s;
+    t.cpu_s = measure_cpu_s(0) - cpu_s;
     _exit(write(out, &t, sizeof t) == sizeof t ? 0 : 1);
 }
 
@@ -110,7 +108,7 @@ static void run_group(group *g, int in, int out)
 static double carried_bytes(void)
 {
     pl_buf text = {0};
-    need(pl_read_file("/proc/net/dev", &text));
+    measure_need(pl_read_file("/proc/net/dev", &text));
     const char *at = strstr(pl_buf_text(&text), "lo:");
     const double bytes = at ? strtod(at + 3, NULL) : 0;
     pl_buf_destroy(&text);
@@ -149,13 +147,13 @@ static pl_status run_home_load(load *l, const home_process *h, const pl_keypair 
 {
     char byte = 0;
     tally sum = {0};
-    const double before = memory_bytes(h->pid, "VmRSS:");
+    const double before = measure_memory(h->pid, "VmRSS:");
     PL_CHECK(start_groups(l, h, keys));
     for (int i = 0; i < l->n_groups; i++)
         if (read(l->from[i], &byte, 1) != 1)
             return pl_fail(PL_ERR_NET, "a process of the workers has ended");
-    const double connected = memory_bytes(h->pid, "VmRSS:"), start = pl_now(),
-                 cpu_s = home_process_cpu_s(h->pid), carried = carried_bytes();
+    const double connected = measure_memory(h->pid, "VmRSS:"), start = pl_now(),
+                 cpu_s = measure_cpu_s(h->pid), carried = carried_bytes();
     for (int i = 0; i < l->n_groups; i++)
         if (write(l->to[i], &byte, 1) != 1)
             return pl_fail(PL_ERR_NET, "a process of the workers has ended");
@@ -170,58 +168,42 @@ static pl_status run_home_load(load *l, const home_process *h, const pl_keypair 
         sum.cpu_s += t.cpu_s;
     }
     const double s = pl_now() - start, wire = carried_bytes() - carried;
-    const double home_s = home_process_cpu_s(h->pid) - cpu_s;
+    const double home_s = measure_cpu_s(h->pid) - cpu_s;
     const double moved = 2.0 * (double)(l->workers * l->rounds * l->bytes);
-    printf("%lld workers, %.2f MB up and down each: %.1f s, %.1f MB/s\n",
-           (long long)l->workers, 1e-6 * (double)(l->rounds * l->bytes), s,
-           1e-6 * moved / s);
-    printf("  loopback carried %.1f MB/s (%.3f times the objects); sent or fetched "
-           "again: %.3f MB; connections: %llu\n",
-           1e-6 * wire / s, wire / moved, 1e-6 * (double)sum.repeated,
-           (unsigned long long)sum.connects);
-    printf("  home: %.0f %% of a core, %.2f ms per MB; %.0f KB per connected worker, "
-           "%.0f MiB at most\n",
-           1e2 * home_s / s, 1e9 * home_s / moved,
-           1e-3 * (connected - before) / (double)l->workers,
-           memory_bytes(h->pid, "VmHWM:") / 1048576);
-    printf("  workers: %.0f %% of a core\n", 1e2 * sum.cpu_s / s);
+    say("%lld workers, %.2f MB up and down each: %.1f s, %.1f MB/s",
+        (long long)l->workers, 1e-6 * (double)(l->rounds * l->bytes), s,
+        1e-6 * moved / s);
+    say("  loopback carried %.1f MB/s (%.3f times the objects); sent or fetched "
+        "again: %.3f MB; connections: %llu",
+        1e-6 * wire / s, wire / moved, 1e-6 * (double)sum.repeated,
+        (unsigned long long)sum.connects);
+    say("  home: %.0f %% of a core, %.2f ms per MB; %.0f KB per connected worker, "
+        "%.0f MiB at most",
+        1e2 * home_s / s, 1e9 * home_s / moved,
+        1e-3 * (connected - before) / (double)l->workers,
+        measure_memory(h->pid, "VmHWM:") / 1048576);
+    say("  workers: %.0f %% of a core", 1e2 * sum.cpu_s / s);
     return PL_OK;
 }
 
-int main(int argc, char **argv)
+pl_status measure_home(const measure_load *o)
 {
-    load l = {.workers = 1000, .bytes = 8 << 20, .rounds = 1};
+    load l = {.workers = o->workers, .bytes = o->bytes, .rounds = o->rounds};
     char folder[PL_PATH_MAX];
     home_process h = {0};
     pl_keypair server, client;
-    for (int i = 1; i < argc; i++) {
-        int64_t *to = pl_starts_with(argv[i], "workers=")  ? &l.workers
-                      : pl_starts_with(argv[i], "bytes=")  ? &l.bytes
-                      : pl_starts_with(argv[i], "rounds=") ? &l.rounds
-                                                           : NULL;
-        if (!to || pl_parse_int(strchr(argv[i], '=') + 1, to) != PL_OK || *to < 1) {
-            fprintf(stderr, "usage: home_load [workers=N] [bytes=B] [rounds=R]\n");
-            return 64;
-        }
-    }
-    if (l.workers > GROUP * GROUPS_MAX) {
-        fprintf(stderr, "home_load simulates at most %d workers\n", GROUP * GROUPS_MAX);
-        return 64;
-    }
     const char *root = getenv("TMPDIR");
-    pl_join(folder, root && *root ? root : P_tmpdir, "pathloom-load-XXXXXX");
+    pl_join(folder, root && *root ? root : P_tmpdir, "bench-home-XXXXXX");
     if (!mkdtemp(folder))
-        return 73;
+        return pl_fail(PL_ERR_IO, "cannot make the folder %s; set TMPDIR", folder);
     pl_keypair_create(&server);
     pl_keypair_create(&client);
     pl_status status =
         home_process_start(&h, folder, &server, &client.open, staging_bytes);
     if (status == PL_OK)
         status = run_home_load(&l, &h, &client);
-    if (status != PL_OK)
-        fprintf(stderr, "home_load: %s\n", pl_last_error());
-    home_process_end(h.pid);
+    home_process_end(&h);
     if (pl_remove_tree(folder) != PL_OK)
-        fprintf(stderr, "home_load: %s\n", pl_last_error());
-    return pl_status_exit_code(status);
+        say("%s stays", folder);
+    return status;
 }

@@ -1,23 +1,23 @@
-/* Plans shards for many documents, on synthetic features: fits a router, deals every
- * document to a path, fits a linear router, and finds documents that look the same, as
- * the launcher does. Prints the time of each stage and the largest private memory of
- * the process. The features are not private memory: they are in a mapped file.
+/* pathloom bench router: plans shards for many documents, on synthetic features. It
+ * fits a router, deals every document to a path, fits a linear router, and finds
+ * documents that look the same, as the launcher does. It prints the time of each stage
+ * and the largest private memory of the process. The features are not private memory:
+ * they are in a mapped file.
  *
- *   bench_router FOLDER DOCS PATHS DIM [FIT_MIB]
+ * Documents are drawn from 2 * paths normal clouds of unequal sizes. For each router
+ * three figures about its shards of all documents are printed: the share of the
+ * variance that lies within shards, the weight of the heaviest shard divided by the
+ * mean weight, and the purity of the shards with respect to the clouds. So a fit that
+ * uses only a sample can be compared with a fit that uses all documents.
  *
- * FOLDER gets the file of features (DOCS * DIM * 4 bytes). FIT_MIB is the memory for a
- * fit (default 1024; 0: every document is used). Documents are drawn from 2 * PATHS
- * normal clouds of unequal sizes. For each router the program prints three figures
- * about its shards of all documents: the share of the variance that lies within shards,
- * the weight of the heaviest shard divided by the mean weight, and the purity of the
- * shards with respect to the clouds. So a fit that uses only a sample can be compared
- * with a fit that uses all documents. */
-#include "bench/need.h"
-#include "router/router.h"
+ * All of it runs in a child process, whose memory the parent watches. */
+#include "measure/measure.h"
+#include "measure/home_process.h"
+
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/prctl.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ typedef struct bench {
 static void *need_memory(size_t bytes)
 {
     void *memory = NULL;
-    need(pl_try_alloc(bytes, "an array of bench_router", &memory));
+    measure_need(pl_try_alloc(bytes, "an array of documents", &memory));
     return memory;
 }
 
@@ -84,14 +84,15 @@ static void make_documents(bench *b, const char *folder)
 {
     const size_t dim = (size_t)b->dim, n_clouds = (size_t)b->n_clouds;
     uint64_t state = SEED;
-    need(pl_map_scratch(folder, b->n * dim * sizeof *b->features,
-                        (void **)&b->features));
+    measure_need(pl_map_scratch(folder, b->n * dim * sizeof *b->features,
+                                (void **)&b->features));
     b->centres = need_memory(n_clouds * dim * sizeof *b->centres);
     b->weights = need_memory(b->n * sizeof *b->weights);
     b->cloud = need_memory(b->n * sizeof *b->cloud);
     for (size_t i = 0; i < n_clouds * dim; i++)
         b->centres[i] = 0.7f * next_normal(&state);
-    need(pl_parallel(pl_cpu_count(), (b->n + ITEM - 1) / ITEM, draw_documents, b));
+    measure_need(
+        pl_parallel(pl_cpu_count(), (b->n + ITEM - 1) / ITEM, draw_documents, b));
 }
 
 /* ---- how good shards are ---- */
@@ -146,15 +147,14 @@ static void deal_and_judge(const bench *b, const char *name, const pl_router *ro
     pl_shards shards;
     pl_judgement judged;
     double start = pl_now();
-    need(pl_shards_make(router, b->features, b->n, 1, &shards));
-    printf("%-8s %7.1f s  every document dealt\n", name, pl_now() - start);
+    measure_need(pl_shards_make(router, b->features, b->n, 1, &shards));
+    say("%-8s %7.1f s  every document dealt", name, pl_now() - start);
     start = pl_now();
     pl_judge(shards.path_of, b->n_paths, b->cloud, b->n_clouds, b->n, &judged);
-    printf("%-8s %7.1f s  within shards %.5f of the variance, heaviest shard %.3f of "
-           "the mean, purity %.4f, %d repaired\n",
-           name, pl_now() - start, variance_within(b, &shards),
-           heaviest_over_mean(b, &shards), judged.purity, shards.n_repaired);
-    fflush(stdout);
+    say("%-8s %7.1f s  within shards %.5f of the variance, heaviest shard %.3f of "
+        "the mean, purity %.4f, %d repaired",
+        name, pl_now() - start, variance_within(b, &shards),
+        heaviest_over_mean(b, &shards), judged.purity, shards.n_repaired);
     pl_shards_clear(&shards);
 }
 
@@ -181,10 +181,9 @@ static void fit_clusters(const bench *b)
     const pl_router_options options = router_options(b);
     const double start = pl_now();
     pl_router *router = NULL;
-    need(pl_router_fit(b->features, b->n, b->dim, &options, &router));
-    printf("kmeans   %7.1f s  fitted to one of every %zu documents\n", pl_now() - start,
-           pl_router_stride(&options, b->n, b->dim));
-    fflush(stdout);
+    measure_need(pl_router_fit(b->features, b->n, b->dim, &options, &router));
+    say("kmeans   %7.1f s  fitted to one of every %zu documents", pl_now() - start,
+        pl_router_stride(&options, b->n, b->dim));
     deal_and_judge(b, "kmeans", router);
     pl_router_destroy(&router);
 }
@@ -212,14 +211,13 @@ static void fit_scores(const bench *b)
     options.components = options.sharpen = 0;
     options.unit = false;
     options.weights = NULL;
-    need(pl_router_fit(b->features, n, b->dim, &options, &router));
+    measure_need(pl_router_fit(b->features, n, b->dim, &options, &router));
     pl_free_aligned(scores);
-    printf("linear   %7.1f s  fitted to the scores of %zu documents\n",
-           pl_now() - start, n);
+    say("linear   %7.1f s  fitted to the scores of %zu documents", pl_now() - start, n);
     start = pl_now();
     options = router_options(b);
-    need(pl_router_price(router, b->features, b->n, &options));
-    printf("linear   %7.1f s  prices computed\n", pl_now() - start);
+    measure_need(pl_router_price(router, b->features, b->n, &options));
+    say("linear   %7.1f s  prices computed", pl_now() - start);
     deal_and_judge(b, "linear", router);
     pl_router_destroy(&router);
 }
@@ -229,78 +227,51 @@ static void plan_documents(bench *b, const char *folder)
     pl_alike alike;
     double start = pl_now();
     make_documents(b, folder);
-    printf("features %7.1f s  %zu documents, %d columns, %d paths\n", pl_now() - start,
-           b->n, b->dim, b->n_paths);
-    fflush(stdout);
+    say("features %7.1f s  %zu documents, %d columns, %d paths", pl_now() - start, b->n,
+        b->dim, b->n_paths);
     fit_clusters(b);
     fit_scores(b);
     start = pl_now();
-    need(pl_router_heaviest_alike(b->features, b->n, b->dim, b->weights, &alike));
-    printf("alike    %7.1f s  at most %zu documents look the same\n", pl_now() - start,
-           alike.n_docs);
+    measure_need(
+        pl_router_heaviest_alike(b->features, b->n, b->dim, b->weights, &alike));
+    say("alike    %7.1f s  at most %zu documents look the same", pl_now() - start,
+        alike.n_docs);
     pl_unmap_scratch(b->features, b->n * (size_t)b->dim * sizeof *b->features);
     pl_free_aligned(b->centres);
     pl_free_aligned(b->weights);
     pl_free_aligned(b->cloud);
 }
 
-/* ---- memory ---- */
-/* Returns the present private memory of a process in KiB, without mapped files. */
-static long private_kib(pid_t pid)
-{
-    char name[64], line[256];
-    long kib = 0;
-    snprintf(name, sizeof name, "/proc/%d/status", (int)pid);
-    FILE *file = fopen(name, "r");
-    while (file && fgets(line, sizeof line, file))
-        if (strncmp(line, "RssAnon:", 8) == 0)
-            kib = strtol(line + 8, NULL, 10);
-    if (file)
-        fclose(file);
-    return kib;
-}
-
-static int watch_memory(pid_t child)
+pl_status measure_router(const measure_documents *o)
 {
     const struct timespec pause = {.tv_nsec = 5000000};
-    long most = 0;
+    bench b = {.n = (size_t)o->documents,
+               .n_paths = o->paths,
+               .dim = o->columns,
+               .n_clouds = 2 * o->paths,
+               .fit_bytes = (uint64_t)o->memory_mib << 20};
+    double most = 0;
     int status = 0;
+    if (o->documents < o->paths)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "%lld documents are too few for %d paths; give --documents %d or "
+            "more",
+            (long long)o->documents, o->paths, o->paths);
+    const pid_t child = fork();
+    if (child < 0)
+        return pl_fail(PL_ERR_OS, "cannot start a process for the measurement");
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        plan_documents(&b, o->folder);
+        _exit(0);
+    }
     while (waitpid(child, &status, WNOHANG) == 0) {
-        const long now = private_kib(child);
-        most = now > most ? now : most;
+        most = fmax(most, measure_memory(child, "RssAnon:"));
         nanosleep(&pause, NULL);
     }
-    printf("memory   private: at most %.0f MiB\n", (double)most / 1024.0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
-
-int main(int argc, char **argv)
-{
-    int64_t number[4] = {0, 0, 0, 1024};
-    bool good = argc == 5 || argc == 6;
-    for (int i = 2; good && i < argc; i++)
-        good = pl_parse_int(argv[i], &number[i - 2]) == PL_OK && number[i - 2] >= 0;
-    good = good && number[0] >= 1 && number[0] <= UINT32_MAX && number[1] >= 1 &&
-           number[1] <= 4096 && number[2] >= 1 && number[2] <= 8192 &&
-           number[0] >= number[1] && number[3] <= 1 << 20;
-    if (!good) {
-        fprintf(stderr, "usage: bench_router FOLDER DOCS PATHS DIM [FIT_MIB]; at most "
-                        "4096 paths, 8192 columns (DIM) and 1048576 MiB, and at least "
-                        "as many documents as paths\n");
-        return 64;
-    }
-    bench b = {.n = (size_t)number[0],
-               .n_paths = (int)number[1],
-               .dim = (int)number[2],
-               .n_clouds = 2 * (int)number[1],
-               .fit_bytes = (uint64_t)number[3] << 20};
-    const pid_t child = fork();
-    if (child < 0) {
-        perror("bench_router: fork");
-        return 71;
-    }
-    if (child > 0)
-        return watch_memory(child);
-    plan_documents(&b, argv[1]);
-    return 0;
+    say("memory   private: at most %.0f MiB", most / 1048576);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_OS, "the measurement ended before it was finished");
 }

@@ -6,9 +6,9 @@
  * short operation is launched several times before one synchronisation. The result is
  * the shortest time of all rounds, because other work on the machine can only add
  * time. */
-#ifndef PL_MODULES_PROBE_H
-#define PL_MODULES_PROBE_H
-#include "modules/model.h"
+#ifndef PL_MEASURE_PROBE_H
+#define PL_MEASURE_PROBE_H
+#include "modules/modules.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

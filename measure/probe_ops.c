@@ -1,14 +1,11 @@
 /* Calls each operation as a training step does. Each operation has one function and
  * operands of the size that a step gives it. */
-#include "modules/cuda/plan_cuda.h"
-#include "modules/probe_internal.h"
+#include "measure/probe_internal.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* HEAD_ROWS: the classifier of the cpu backend takes the batch in parts of this many
- * rows. */
-enum { QKV, O, GATE_UP, DOWN, HEAD, N_WEIGHTS, HEAD_ROWS = 256 };
+enum { QKV, O, GATE_UP, DOWN, HEAD, N_WEIGHTS };
 enum { STREAM_ROUNDS = 4, STREAM_CALLS = 8, STREAM_CACHES = 4, DRAWN = 1 << 16 };
 enum { STREAM_BYTES = 64 << 20, STREAM_BYTES_GPU = 256 << 20 };
 
@@ -36,13 +33,9 @@ struct probe_ops {
     size_t stream;
 };
 
-/* Returns the number of rows that the backend's classifier takes at once. */
 static size_t head_rows(const probe_ops *x)
 {
-    const size_t N = (size_t)x->N;
-    if (x->be->memory_bytes > 0)
-        return cuda_chunk_rows(N, (size_t)x->vocab, true);
-    return N < HEAD_ROWS ? N : HEAD_ROWS;
+    return pl_model_head_rows(x->be, (size_t)x->N, (size_t)x->vocab);
 }
 
 /* Returns the number of rows of the current product. */

@@ -1,6 +1,6 @@
 /* Runs rounds of operations and steps, and computes rates from their times (probe.h).
  */
-#include "modules/probe_internal.h"
+#include "measure/probe_internal.h"
 #include <math.h>
 #include <time.h>
 

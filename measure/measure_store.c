@@ -1,9 +1,5 @@
-/* bench_store: measures the time of a commit for different numbers of bytes, with real
- * syncs to the disk.
- *
- *   bench_store folder=/tmp repeats=40
- *   bench_store bytes=67108864                     commits of one size
- *   bench_store engine=rados://POOL/NAMESPACE      stores chunks there, deletes none
+/* pathloom bench store: measures the time of a commit for different numbers of bytes,
+ * with real syncs to the disk.
  *
  * Each commit writes the data that a home writes for one module: parameters and
  * momentum of the next version (each has half of the bytes that the row names). A
@@ -13,8 +9,10 @@
  * flushing it (`of plain`), and each read with reading as many bytes from a file in the
  * page cache (`of cache`); both are medians of ratios. `1st` is the time of the first
  * read after all commits. The store is made in a new folder inside the given one and
- * removed afterwards. */
+ * removed afterwards. With an engine, chunks are stored there and not deleted. */
+#include "measure/measure.h"
 #include "store/store.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,14 +157,13 @@ static pl_status run_size(bench *b, size_t bytes)
     qsort(b->share, n, sizeof *b->share, by_seconds);
     qsort(b->read_share, n, sizeof *b->read_share, by_seconds);
     qsort(b->first, n, sizeof *b->first, by_seconds);
-    printf("%9.2f MB  %8.2f  %8.2f  %8.2f  %7.0f  %6.0f %%  %7.2f  %9.0f  %9.0f  "
-           "%6.0f %%  %7.0f\n",
-           (double)bytes / 1e6, b->seconds[n / 2] * 1e3, b->seconds[n * 9 / 10] * 1e3,
-           b->seconds[n - 1] * 1e3, (double)(n * bytes) / total / 1e6,
-           1e2 * b->share[n / 2], amplification,
-           (double)bytes / 2 / b->first[n / 2] / 1e6,
-           (double)(n * bytes) / 2 / read_seconds / 1e6, 1e2 * b->read_share[n / 2],
-           open_seconds * 1e3);
+    say("%9.2f MB  %8.2f  %8.2f  %8.2f  %7.0f  %6.0f %%  %7.2f  %9.0f  %9.0f  "
+        "%6.0f %%  %7.0f",
+        (double)bytes / 1e6, b->seconds[n / 2] * 1e3, b->seconds[n * 9 / 10] * 1e3,
+        b->seconds[n - 1] * 1e3, (double)(n * bytes) / total / 1e6,
+        1e2 * b->share[n / 2], amplification, (double)bytes / 2 / b->first[n / 2] / 1e6,
+        (double)(n * bytes) / 2 / read_seconds / 1e6, 1e2 * b->read_share[n / 2],
+        open_seconds * 1e3);
     pl_store_close(&b->store);
     return PL_OK;
 }
@@ -185,9 +182,9 @@ static pl_status run_store_bench(bench *b)
     b->share = b->seconds + b->repeats;
     b->read_share = b->share + b->repeats;
     b->first = b->read_share + b->repeats;
-    printf("%12s  %8s  %8s  %8s  %7s  %8s  %7s  %9s  %9s  %8s  %7s\n", "a commit",
-           "p50 ms", "p90 ms", "max ms", "MB/s", "of plain", "written", "1st MB/s",
-           "read MB/s", "of cache", "open ms");
+    say("%12s  %8s  %8s  %8s  %7s  %8s  %7s  %9s  %9s  %8s  %7s", "a commit", "p50 ms",
+        "p90 ms", "max ms", "MB/s", "of plain", "written", "1st MB/s", "read MB/s",
+        "of cache", "open ms");
     for (size_t i = 0; i < n_sizes && b->bytes == 0; i++)
         PL_TRY(run_size(b, sizes[i]));
     if (b->bytes > 0)
@@ -196,41 +193,24 @@ done:
     pl_store_close(&b->store);
     pl_free(b->seconds);
     pl_free_aligned(data);
+    if (status == PL_OK)
+        return pl_remove_tree(b->folder);
     if (pl_remove_tree(b->folder) != PL_OK)
-        fprintf(stderr, "bench_store: %s\n", pl_last_error());
+        say("%s stays", b->folder);
     return status;
 }
 
-static bool read_number(const char *argument, const char *name, int64_t *out)
+pl_status measure_store(const measure_disk *o)
 {
-    return pl_starts_with(argument, name) &&
-           pl_parse_int(argument + strlen(name), out) == PL_OK && *out >= 1;
-}
-
-int main(int argc, char **argv)
-{
-    bench b = {.repeats = 40, .engine = ""};
-    const char *parent = "/tmp";
-    for (int i = 1; i < argc; i++)
-        if (pl_starts_with(argv[i], "folder="))
-            parent = argv[i] + 7;
-        else if (pl_starts_with(argv[i], "engine="))
-            b.engine = argv[i] + 7;
-        else if (!read_number(argv[i], "repeats=", &b.repeats) &&
-                 !read_number(argv[i], "bytes=", &b.bytes)) {
-            fprintf(stderr, "usage: bench_store [folder=DIR] [engine=URL] [repeats=N] "
-                            "[bytes=N]\n");
-            return 64;
-        }
-    pl_join(b.folder, parent, "bench-store-XXXXXX");
-    if (!mkdtemp(b.folder)) {
-        fprintf(stderr, "bench_store: cannot make a folder in %s\n", parent);
-        return pl_status_exit_code(PL_ERR_IO);
-    }
+    bench b = {
+        .repeats = o->repeats, .bytes = o->bytes, .engine = o->engine ? o->engine : ""};
+    pl_join(b.folder, o->folder, "bench-store-XXXXXX");
+    if (!mkdtemp(b.folder))
+        return pl_fail(PL_ERR_IO,
+                       "cannot make a folder in %s; name another by --folder",
+                       o->folder);
     snprintf(b.plain, sizeof b.plain, "%s.plain", b.folder);
-    pl_status status = run_store_bench(&b);
+    const pl_status status = run_store_bench(&b);
     unlink(b.plain);
-    if (status != PL_OK)
-        fprintf(stderr, "bench_store: %s\n", pl_last_error());
-    return pl_status_exit_code(status);
+    return status;
 }

@@ -1,33 +1,30 @@
-/* bench_ops: measures each operation of a backend within a training step, and the step
- * itself, for one shape. `pathloom bench ops` shows the same figures to users. This
- * program needs only the folder modules, so it also runs where only that folder is
- * built (tests/gpu.sh).
+/* folder: measure. gpu_rates: measures each operation of the cuda backend within a
+ * training step, and the step itself, for one shape. tests/gpu.sh uses it where only
+ * the folder modules is built; elsewhere `pathloom bench ops` shows the same figures.
  *
- *   bench_ops batch=8 context=128 width=128 blocks=4 vocab=2048 precision=auto
+ *   gpu_rates batch=8 context=128 width=128 blocks=4 vocab=2048 precision=auto
  *
- * Other keys: heads, kv_heads, head (size of a head), ffn, threads, backend, repeats,
- * clock, mode; preset=dense-150m takes the shape of a preset instead; stream is the
- * size in MiB of each of the four vectors with which the rate of memory is measured.
- * Each row gives the best of `repeats` samples of an operation, the time of all calls
- * of the operation in a step, GB/s, GF/s, and a share: the rate of the operation
- * divided by the nearer of two limits. The limits are the rate of the best product and
- * the rate of memory ("the best stream"). The last lines compare the step with its
- * products alone.
+ * Other keys: heads, head (size of a head), ffn, repeats, mode; preset=dense-150m takes
+ * the shape of a preset instead; stream is the size in MiB of each of the four vectors
+ * with which the rate of memory is measured. Each row gives the best of `repeats`
+ * samples of an operation, the time of all calls of the operation in a step, GB/s,
+ * GF/s, and a share: the rate of the operation divided by the nearer of two limits. The
+ * limits are the rate of the best product and the rate of memory ("the best stream").
+ * The last lines compare the step with its products alone.
  *
- *   bench_ops mode=decode context=1024 precision=int8 ...
+ *   gpu_rates mode=decode context=1024 precision=int8 ...
  *
  * reads a prompt of half the context instead. Then it decodes with 1, 8 and 32
  * sequences of that length at once (or as many as fit into memory), and prints the time
  * of the best step, tokens/s, and the bytes of weights that are read per second. */
-#include "modules/modules.h"
+#include "measure/probe.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct bench {
-    int batch, context, width, blocks, vocab, heads, kv_heads, head, ffn;
-    int threads, repeats, stream;
-    const char *precision, *backend, *clock, *mode, *preset;
+    int batch, context, width, blocks, vocab, heads, head, ffn, repeats, stream;
+    const char *precision, *mode, *preset;
 } bench;
 
 static bool set_number(bench *x, const char *key, int value)
@@ -35,11 +32,11 @@ static bool set_number(bench *x, const char *key, int value)
     const struct {
         const char *key;
         int *to;
-    } keys[] = {
-        {"batch", &x->batch},       {"context", &x->context}, {"width", &x->width},
-        {"blocks", &x->blocks},     {"vocab", &x->vocab},     {"heads", &x->heads},
-        {"kv_heads", &x->kv_heads}, {"head", &x->head},       {"ffn", &x->ffn},
-        {"threads", &x->threads},   {"repeats", &x->repeats}, {"stream", &x->stream}};
+    } keys[] = {{"batch", &x->batch},     {"context", &x->context},
+                {"width", &x->width},     {"blocks", &x->blocks},
+                {"vocab", &x->vocab},     {"heads", &x->heads},
+                {"head", &x->head},       {"ffn", &x->ffn},
+                {"repeats", &x->repeats}, {"stream", &x->stream}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i].key) == 0) {
             *keys[i].to = value;
@@ -57,11 +54,8 @@ static bool parse_bench_argument(bench *x, char *argument)
     const struct {
         const char *key;
         const char **to;
-    } keys[] = {{"precision", &x->precision},
-                {"backend", &x->backend},
-                {"clock", &x->clock},
-                {"mode", &x->mode},
-                {"preset", &x->preset}};
+    } keys[] = {
+        {"precision", &x->precision}, {"mode", &x->mode}, {"preset", &x->preset}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(argument, keys[i].key) == 0) {
             *keys[i].to = value;
@@ -76,7 +70,7 @@ static pl_shape shape_of(const bench *x)
     return (pl_shape){.vocab = x->vocab,
                       .width = x->width,
                       .n_heads = heads,
-                      .n_kv_heads = x->kv_heads > 0 ? x->kv_heads : heads,
+                      .n_kv_heads = heads,
                       .head_size = x->head > 0 ? x->head : x->width / heads,
                       .ffn = x->ffn > 0 ? x->ffn : (x->width * 8 / 3 + 31) / 32 * 32,
                       .n_blocks = x->blocks,
@@ -205,8 +199,7 @@ static pl_status run_training(pl_backend *be, const pl_shape *shape, const bench
                                     .batch = x->batch,
                                     .rounds = x->repeats,
                                     .memory = true,
-                                    .stream_bytes = (size_t)x->stream << 20,
-                                    .cpu_clock = strcmp(x->clock, "cpu") == 0};
+                                    .stream_bytes = (size_t)x->stream << 20};
     pl_probe_report report;
     PL_CHECK(pl_probe(be, &probe, &report));
     for (int i = 0; i < report.n_rows; i++) {
@@ -236,7 +229,7 @@ static pl_status run_training(pl_backend *be, const pl_shape *shape, const bench
 static pl_status run_ops_bench(const bench *x)
 {
     const pl_backend_options options = {
-        .name = x->backend, .n_threads = x->threads, .precision = x->precision};
+        .name = "cuda", .n_threads = 1, .precision = x->precision};
     pl_shape shape = shape_of(x);
     pl_topology_spec spec;
     pl_backend *be;
@@ -244,9 +237,9 @@ static pl_status run_ops_bench(const bench *x)
         PL_CHECK(pl_preset(x->preset, &shape, &spec));
     PL_CHECK(pl_shape_check(&shape));
     PL_CHECK(pl_backend_open(&options, &be));
-    printf("%s, %d threads; batch %d x %d, width %d, heads %d/%d x %d, ffn %d, blocks "
+    printf("%s; batch %d x %d, width %d, heads %d/%d x %d, ffn %d, blocks "
            "%d, vocab %d\n",
-           be->device, x->threads, x->batch, shape.context, shape.width, shape.n_heads,
+           be->device, x->batch, shape.context, shape.width, shape.n_heads,
            shape.n_kv_heads, shape.head_size, shape.ffn, shape.n_blocks, shape.vocab);
     fflush(stdout);
     const pl_status status = strcmp(x->mode, "decode") == 0
@@ -265,22 +258,19 @@ int main(int argc, char **argv)
                .width = 128,
                .blocks = 4,
                .vocab = 2048,
-               .threads = 1,
                .repeats = 10,
                .precision = "auto",
-               .backend = "cpu",
-               .clock = "wall",
                .mode = "train"};
     for (int i = 1; i < argc; i++)
         if (!parse_bench_argument(&x, argv[i])) {
             fprintf(stderr,
-                    "bench_ops: \"%s\" has no known key or no value (numbers are 1 or "
-                    "more); the beginning of bench_ops.c lists the keys\n",
+                    "gpu_rates: \"%s\" has no known key or no value (numbers are 1 or "
+                    "more); the beginning of gpu_rates.c lists the keys\n",
                     argv[i]);
             return 64;
         }
     if (run_ops_bench(&x) != PL_OK) {
-        fprintf(stderr, "bench_ops: %s\n", pl_last_error());
+        fprintf(stderr, "gpu_rates: %s\n", pl_last_error());
         return 70;
     }
     return 0;

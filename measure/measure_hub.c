@@ -1,32 +1,28 @@
-/* hub_load: measures how many workers one hub can serve. The workers are simulated; the
- * protocol is the real one, without training.
+/* pathloom bench hub: measures how many workers one hub can serve. The workers are
+ * simulated; the protocol is the real one, without training.
  *
- *   hub_load --pathloom FILE [--workers N] [--seconds S] [--task S] [--levels AxB]
- *            [--burn]
- *
- * This process simulates the home. It forks a process that simulates the workers. Each
- * worker has a separate connection to a real `pathloom hub` and sends HELLO, TASK_REQ,
- * RENEW every quarter of a lease's life, and DONE. A task lasts 0.5 to 1.5 times --task
- * (default 10 s; real tasks last minutes, so this is more traffic than in a training
- * with as many workers). There are twice as many paths as workers. Without --levels
- * every path has separate modules, so a task is always ready, and the time from
- * TASK_REQ to TASK is spent only in the hub. With --levels, paths share modules as in a
- * training, and this time includes waiting for other workers. With --burn, a third
- * process keeps one core busy all the time.
+ * A child process simulates the home and starts a real `pathloom hub` and a process
+ * that simulates the workers. Each worker has a separate connection to the hub and
+ * sends HELLO, TASK_REQ, RENEW every quarter of a lease's life, and DONE. A task lasts
+ * 0.5 to 1.5 times --task (real tasks last minutes, so this is more traffic than in a
+ * training with as many workers). There are twice as many paths as workers. Without
+ * --levels every path has separate modules, so a task is always ready, and the time
+ * from TASK_REQ to TASK is spent only in the hub. With --levels, paths share modules as
+ * in a training, and this time includes waiting for other workers.
  *
  * The time of a request ends when the kernel has the answer (SO_TIMESTAMPNS), even if
- * the process of the workers reads the answer later. The program prints the times until
+ * the process of the workers reads the answer later. The table has the times until
  * tasks and renewals are granted, leases and messages per second, and the memory and
- * processor time of the hub. It fails if no task or no renewal was granted.
- * bench/home_load.c measures what the home's part in such a job costs. */
-#include "bench/need.h"
+ * processor time of the hub. `bench home` measures what the home's part in such a job
+ * costs. */
+#include "measure/measure.h"
+#include "measure/home_process.h"
 #include "codec/codec.h"
-#include "outer/outer.h"
 #include "net/net.h"
+#include "outer/outer.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <getopt.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -49,21 +45,12 @@ enum {
 };
 
 typedef struct load {
-    const char *pathloom, *levels;
+    const char *levels;
     int64_t workers, seconds, task_s;
     char folder[PL_PATH_MAX], home[PL_ADDRESS_MAX], hub[PL_ADDRESS_MAX];
     int64_t begin_ms, end_ms; /* only events between these two times count */
     pid_t hub_pid;
-    bool burn;
 } load;
-
-static void must(pl_status status)
-{
-    if (status == PL_OK)
-        return;
-    fprintf(stderr, "hub_load: %s\n", pl_last_error());
-    exit(pl_status_exit_code(status));
-}
 
 /* ---- a worker's connection to the hub ---- */
 /* ZMTP 3.0 without encryption (RFC 23), written by hand: thousands of ZeroMQ sockets
@@ -82,8 +69,8 @@ typedef struct line {
 
 static void exit_with_errno(const char *what)
 {
-    fprintf(stderr, "hub_load: %s: %s\n", what, strerror(errno));
-    exit(71);
+    fprintf(stderr, "pathloom: %s: %s\n", what, strerror(errno));
+    _exit(71);
 }
 
 static void send_whole_bytes(int fd, const uint8_t *data, size_t n)
@@ -282,7 +269,7 @@ static void take_player_task(player *p, const load *l, sample *s)
 {
     pl_msg_task said;
     pl_message *m = &p->hub.message;
-    must(PL_HEAR(m, task, &said));
+    measure_need(PL_HEAR(m, task, &said));
     pl_free(said.peer);
     p->phase = said.phase;
     pl_copy_text(p->task, sizeof p->task, said.task);
@@ -323,7 +310,7 @@ static void finish_player_task(player *p, pl_socket *home)
     pl_message m;
     pl_message_init(&m, 0);
     PL_SAY(&m, SUBMIT_PATH, submit_path, .name = p->task, .phase = p->phase + 1);
-    must(pl_wire_send(home, &m));
+    measure_need(pl_wire_send(home, &m));
     pl_message_destroy(&m);
     send_done(p);
     p->works = false;
@@ -377,7 +364,7 @@ static void play(const load *l, int out)
     struct epoll_event events[256];
     pl_socket *home;
     int64_t looked = 0;
-    must(pl_wire_connect(l->home, &home));
+    measure_need(pl_wire_connect(l->home, &home));
     while (pl_now_ms() < l->end_ms) {
         int n = epoll_wait(watch, events, 256, LOOK_MS);
         for (int i = 0; i < n; i++) {
@@ -439,15 +426,15 @@ static void make_arm(fake_home *h, const load *l)
                                    .replicas = 1};
     if (l->levels) {
         arm->spec.embed_choice = arm->spec.head_choice = PL_CHOICE_COMMON;
-        must(pl_topology_parse_levels(l->levels, &arm->spec));
+        measure_need(pl_topology_parse_levels(l->levels, &arm->spec));
     }
     arm->inner = (pl_inner){.batch = 2, .context = 16, .tau = 10, .phases = 100000};
     for (int c = 0; c < PL_CLASS_COUNT; c++)
         arm->outer.lr[c] = 0.7;
     arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
     pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name, "f32");
-    must(pl_codec_options_default("f32", &arm->outer.codec));
-    must(pl_topology_create(&arm->shape, &arm->spec, &h->topology));
+    measure_need(pl_codec_options_default("f32", &arm->outer.codec));
+    measure_need(pl_topology_create(&arm->shape, &arm->spec, &h->topology));
     arm->n_shards = pl_topology_n_paths(h->topology);
     arm->shards = pl_alloc((size_t)arm->n_shards * sizeof *arm->shards);
     arm->weights = pl_alloc((size_t)arm->n_shards * sizeof *arm->weights);
@@ -565,7 +552,7 @@ static void answer_peer(fake_home *h, const pl_peer *peer, pl_message *m)
     case PL_MSG_GET_STATE:
         h->hub = *peer;
         a.type = PL_MSG_STATE_IS;
-        must(PL_HEAR(m, get_state, &q));
+        measure_need(PL_HEAR(m, get_state, &q));
         if (q.offset == 0)
             make_state(h);
         put_piece(&h->state, q.offset, &a);
@@ -612,8 +599,8 @@ static void start_hub(load *l)
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (!freopen(pl_join(log, l->folder, "hub.log"), "w", stderr))
             _exit(74);
-        execl(l->pathloom, "pathloom", "hub", "--listen", "tcp://127.0.0.1:*", "--home",
-              l->home, "--set", ttl, "--ready", ready, (char *)NULL);
+        execl("/proc/self/exe", "pathloom", "hub", "--listen", "tcp://127.0.0.1:*",
+              "--home", l->home, "--set", ttl, "--ready", ready, (char *)NULL);
         _exit(71);
     }
     for (int i = 0; i < 500 && pl_read_file(ready, &address) != PL_OK; i++)
@@ -632,24 +619,8 @@ static void print_times(const char *what, float *ms, size_t n)
 {
     qsort(ms, n, sizeof *ms, by_wait_time);
     if (n > 0)
-        printf("  %s %zu: p50 %.2f, p99 %.2f, max %.1f ms\n", what, n, ms[n / 2],
-               ms[n * 99 / 100], ms[n - 1]);
-}
-
-/* Returns the seconds of processor time that the hub has used so far. */
-static double hub_cpu(const load *l)
-{
-    char path[64];
-    pl_buf text = {0};
-    long user = 0, kernel = 0;
-    snprintf(path, sizeof path, "/proc/%ld/stat", (long)l->hub_pid);
-    must(pl_read_file(path, &text));
-    const char *after = strrchr(pl_buf_text(&text), ')'); /* the name may have blanks */
-    if (after)
-        sscanf(after, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user,
-               &kernel);
-    pl_buf_destroy(&text);
-    return (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
+        say("  %s %zu: p50 %.2f, p99 %.2f, max %.1f ms", what, n, ms[n / 2],
+            ms[n * 99 / 100], ms[n - 1]);
 }
 
 /* Collects and prints the samples. Returns whether the hub has granted at least one
@@ -661,13 +632,13 @@ static bool collect_sample(const load *l, int from)
     if (!file || fread(s, sizeof *s, 1, file) != 1)
         exit_with_errno("the process of the workers sent no samples");
     fclose(file);
-    printf("%lld workers, tasks of %lld s, %lld s counted; %lld answers NO_WORK, %lld "
-           "leases lost\n",
-           (long long)l->workers, (long long)l->task_s, (long long)l->seconds,
-           (long long)s->n_empty, (long long)s->n_lost);
-    printf("  %.0f leases/s, %.0f messages of the hub/s\n",
-           (double)s->n_grants / (double)l->seconds,
-           (double)s->n_messages / (double)l->seconds);
+    say("%lld workers, tasks of %lld s, %lld s counted; %lld answers NO_WORK, %lld "
+        "leases lost",
+        (long long)l->workers, (long long)l->task_s, (long long)l->seconds,
+        (long long)s->n_empty, (long long)s->n_lost);
+    say("  %.0f leases/s, %.0f messages of the hub/s",
+        (double)s->n_grants / (double)l->seconds,
+        (double)s->n_messages / (double)l->seconds);
     print_times("TASK_REQ to TASK", s->grant_ms, (size_t)s->n_grants);
     print_times("RENEW to RENEWED", s->renew_ms, (size_t)s->n_renewals);
     bool good = s->n_grants > 0 && s->n_renewals > 0;
@@ -675,16 +646,7 @@ static bool collect_sample(const load *l, int from)
     return good;
 }
 
-static pid_t start_burning(void)
-{
-    pid_t child = fork();
-    if (child == 0)
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-    for (volatile uint64_t i = 0; child == 0; i++)
-        continue;
-    return child;
-}
-
+/* Returns whether the hub has granted at least one task and one renewal. */
 static bool run_hub_load(load *l)
 {
     fake_home h;
@@ -697,30 +659,27 @@ static bool run_hub_load(load *l)
     /* The other processes are forked before this process has sockets, because a forked
      * process cannot use ZeroMQ's threads. */
     if (snprintf(l->home, sizeof l->home, "ipc://%s/home", l->folder) >= PL_ADDRESS_MAX)
-        exit(64);
+        _exit(64);
     start_hub(l);
-    const double alone = memory_bytes(l->hub_pid, "VmRSS:");
-    pid_t burner = l->burn ? start_burning() : 0;
+    const double alone = measure_memory(l->hub_pid, "VmRSS:");
     if (pipe(ends) != 0)
         exit_with_errno("cannot make a pipe");
     if (fork() == 0)
         play(l, ends[1]);
     close(ends[1]);
     char bound[PL_ADDRESS_MAX];
-    must(pl_wire_bind(l->home, &h.socket, bound));
+    measure_need(pl_wire_bind(l->home, &h.socket, bound));
     serve_fake_home(&h, l->begin_ms);
-    double cpu_s = hub_cpu(l);
+    double cpu_s = measure_cpu_s(l->hub_pid);
     serve_fake_home(&h, l->end_ms);
-    cpu_s = hub_cpu(l) - cpu_s;
+    cpu_s = measure_cpu_s(l->hub_pid) - cpu_s;
     bool good = collect_sample(l, ends[0]);
-    if (burner > 0)
-        kill(burner, SIGKILL);
     if (h.n_unsent > 0)
-        printf("  the home could not send %lld messages\n", (long long)h.n_unsent);
-    const double most = memory_bytes(l->hub_pid, "VmHWM:");
-    printf("  hub: %.0f MiB at most, %.1f KB per worker, %.0f %% of a core\n",
-           most / 1048576, 1e-3 * (most - alone) / (double)l->workers,
-           1e2 * cpu_s / (double)l->seconds);
+        say("  the home could not send %lld messages", (long long)h.n_unsent);
+    const double most = measure_memory(l->hub_pid, "VmHWM:");
+    say("  hub: %.0f MiB at most, %.1f KB per worker, %.0f %% of a core",
+        most / 1048576, 1e-3 * (most - alone) / (double)l->workers,
+        1e2 * cpu_s / (double)l->seconds);
     kill(l->hub_pid, SIGKILL);
     waitpid(l->hub_pid, NULL, 0);
     while (waitpid(-1, NULL, 0) > 0)
@@ -728,39 +687,28 @@ static bool run_hub_load(load *l)
     return good;
 }
 
-int main(int argc, char **argv)
+pl_status measure_hub(const measure_fleet *o)
 {
-    static const struct option longs[] = {{"pathloom", required_argument, NULL, 'p'},
-                                          {"workers", required_argument, NULL, 'w'},
-                                          {"seconds", required_argument, NULL, 's'},
-                                          {"task", required_argument, NULL, 't'},
-                                          {"levels", required_argument, NULL, 'l'},
-                                          {"burn", no_argument, NULL, 'b'},
-                                          {NULL, 0, NULL, 0}};
-    load l = {.pathloom = "build/release/pathloom",
-              .workers = 64,
-              .seconds = 10,
-              .task_s = 10};
-    int option;
-    while ((option = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-        int64_t *number = option == 'w'   ? &l.workers
-                          : option == 's' ? &l.seconds
-                          : option == 't' ? &l.task_s
-                                          : NULL;
-        if (option == 'p')
-            l.pathloom = optarg;
-        else if (option == 'l')
-            l.levels = optarg;
-        else if (option == 'b')
-            l.burn = true;
-        else if (!number || pl_parse_int(optarg, number) != PL_OK || *number < 1)
-            return 64;
-    }
+    load l = {.levels = o->levels,
+              .workers = o->workers,
+              .seconds = o->seconds,
+              .task_s = o->task_s};
     const char *root = getenv("TMPDIR");
-    pl_join(l.folder, root && *root ? root : P_tmpdir, "pathloom-load-XXXXXX");
+    int ended = 0;
+    pl_join(l.folder, root && *root ? root : P_tmpdir, "bench-hub-XXXXXX");
     if (!mkdtemp(l.folder))
-        return 73;
-    bool good = run_hub_load(&l);
-    must(pl_remove_tree(l.folder));
-    return good ? 0 : 1;
+        return pl_fail(PL_ERR_IO, "cannot make the folder %s; set TMPDIR", l.folder);
+    const pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(run_hub_load(&l) ? 0 : 1);
+    }
+    if (child < 0 || waitpid(child, &ended, 0) != child)
+        ended = -1;
+    PL_CHECK(pl_remove_tree(l.folder));
+    if (ended == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_OS,
+                   "the hub granted no task or no renewal, or the measurement ended "
+                   "early; give fewer --workers or more --seconds");
 }

@@ -1,0 +1,260 @@
+/* pathloom bench wire: measures what a transfer and its encryption cost over loopback.
+ *
+ * Each round measures all transfers in turn, so that other work on the machine affects
+ * all of them. The first is messages alone: pieces of 64 KiB with checksums, from one
+ * socket of this process to another, not encrypted. The other three send a module to
+ * another process through the code of home and worker, with checksums and content
+ * hashes, with and without encryption (CURVE): up into the home's memory (PUT_BLOB), up
+ * and committed by the home's store (PUT_OBJECT), and down from the home's store
+ * (GET_BLOB). The table has the median rate, the processor time of both processes, and
+ * the median of the ratio rate / (rate of messages alone in the same round). */
+#include "measure/measure.h"
+#include "measure/home_process.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    FRAME = 1 << 20, /* each of these parts of a module gets new bytes in each round */
+    PIECE = 1 << 16,
+    WINDOW = 8, /* messages under way: enough to fill a link, but not the memory */
+    TYPE = 900,
+    ROUNDS_MAX = 99,
+    PATIENCE_MS = 60000,
+    SETTLE_MS = 300
+};
+
+typedef enum what { MESSAGES, UP, UP_STORED, DOWN, N_WHAT } what;
+
+static const char *const names[N_WHAT] = {"messages alone", "up, into memory",
+                                          "up, committed", "down"};
+
+typedef struct bench {
+    int64_t bytes, rounds;
+    char folder[PL_PATH_MAX];
+    pl_keypair server, client;
+    uint8_t *data;
+    home_process home[2]; /* [0]: plain, [1]: encrypted */
+    pl_client *clients[2];
+    pl_hash stored[2];
+    pl_buf got;
+    /* The indices are kind of transfer, encryption, round. share: rate / rate of
+     * messages alone in the same round */
+    double rate[N_WHAT][2][ROUNDS_MAX], cpu[N_WHAT][2][ROUNDS_MAX],
+        share[N_WHAT][2][ROUNDS_MAX];
+} bench;
+
+/* ---- messages alone ---- */
+typedef struct stream {
+    pl_socket *server, *client;
+    pl_message out, in;
+    int64_t sent, received;
+} stream;
+
+static pl_status send_window(stream *x, const bench *b)
+{
+    while (x->sent < b->bytes && x->sent - x->received < (int64_t)WINDOW * PIECE) {
+        const int64_t left = b->bytes - x->sent;
+        const size_t n = left < PIECE ? (size_t)left : PIECE;
+        pl_buf_clear(&x->out.data);
+        pl_buf_append(&x->out.data, b->data + x->sent, n);
+        x->out.request = pl_wire_next_request();
+        PL_CHECK(pl_wire_send(x->client, &x->out));
+        x->sent += (int64_t)n;
+    }
+    return PL_OK;
+}
+
+static pl_status take_arrived(stream *x)
+{
+    bool ready;
+    pl_peer peer;
+    if (pl_wire_poll(&x->server, 1, NULL, 0, PATIENCE_MS, &ready) == 0)
+        return pl_fail(PL_ERR_TIMEOUT,
+                       "nothing arrived within %d s; check that the loopback interface "
+                       "is up (`ip link set lo up`)",
+                       PATIENCE_MS / 1000);
+    const pl_status status = pl_wire_recv(x->server, &peer, &x->in);
+    if (status == PL_ERR_TIMEOUT)
+        return PL_OK; /* the descriptor was ready, but no whole message had arrived */
+    PL_CHECK(status);
+    x->received += (int64_t)x->in.data.len;
+    return PL_OK;
+}
+
+static pl_status send_messages(const bench *b)
+{
+    stream x = {.sent = 0};
+    char bound[PL_ADDRESS_MAX];
+    pl_status status = PL_OK;
+    pl_message_init(&x.out, TYPE);
+    pl_message_init(&x.in, 0);
+    PL_TRY(pl_wire_bind("tcp://127.0.0.1:*", &x.server, bound));
+    PL_TRY(pl_wire_connect(bound, &x.client));
+    while (x.received < b->bytes) {
+        PL_TRY(send_window(&x, b));
+        PL_TRY(take_arrived(&x));
+    }
+done:
+    pl_message_destroy(&x.out);
+    pl_message_destroy(&x.in);
+    pl_wire_close(&x.client);
+    pl_wire_close(&x.server);
+    return status;
+}
+
+/* ---- home and worker ---- */
+static pl_status connect_home(bench *b, bool curve)
+{
+    const char *homes[] = {b->home[curve].address};
+    pl_client_options options = {
+        .homes = homes, .n_homes = 1, .keys = &b->client, .patience_ms = PATIENCE_MS};
+    return pl_client_create(&options, &b->clients[curve]);
+}
+
+/* ---- rounds ---- */
+static pl_status run_turn(bench *b, what w, bool curve)
+{
+    pl_client *c = b->clients[curve];
+    uint64_t bytes = (uint64_t)b->bytes;
+    pl_hash hash;
+    switch (w) {
+    case MESSAGES:
+        return send_messages(b);
+    case UP:
+        return pl_client_put_blob(c, "bench", b->data, bytes, &hash);
+    case UP_STORED:
+        return pl_client_put_object(c, "bench", b->data, bytes, &b->stored[curve]);
+    case DOWN:
+        pl_buf_clear(&b->got);
+        return pl_client_get_blob(c, "bench", &b->stored[curve], &b->got);
+    case N_WHAT:
+    default:
+        return PL_OK;
+    }
+}
+
+/* The processor time of this process and of the home; 0: there is no home. */
+static double cpu_of_both(pid_t home)
+{
+    return measure_cpu_s(0) + (home > 0 ? measure_cpu_s(home) : 0);
+}
+
+static pl_status measure_turn(bench *b, what w, bool curve, int round)
+{
+    const pid_t other = b->home[curve].pid;
+    if (w != DOWN) /* new bytes, which the home does not have yet */
+        for (int64_t at = 0; at < b->bytes; at += FRAME)
+            b->data[at]++;
+    const double start = pl_now(), cpu = cpu_of_both(other);
+    PL_CHECK(run_turn(b, w, curve));
+    b->rate[w][curve][round] = (double)b->bytes / (pl_now() - start);
+    b->cpu[w][curve][round] = (cpu_of_both(other) - cpu) / (double)b->bytes;
+    /* A home frees an upload when the upload is committed. Without this commit each
+     * round would need new memory, and the system's time for providing new memory would
+     * be measured too. */
+    if (w == UP)
+        PL_CHECK(run_turn(b, UP_STORED, curve));
+    if (w == UP || w == UP_STORED)
+        pl_sleep_ms(SETTLE_MS); /* the home may still be writing to its disk */
+    return PL_OK;
+}
+
+static int by_rate(const void *a, const void *b)
+{
+    double x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return x < y ? -1 : x > y;
+}
+
+static double median(const double *values, int n)
+{
+    double sorted[ROUNDS_MAX];
+    memcpy(sorted, values, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_rate);
+    return sorted[n / 2];
+}
+
+static void print_row(const bench *b, what w, bool curve)
+{
+    const int n = (int)b->rounds;
+    const double rate = median(b->rate[w][curve], n);
+    say("%-16s %-12s %8.1f MB/s %9.2f Mbit/s %6.2f ms of CPU per MB %5.0f %%", names[w],
+        curve ? "CURVE" : "unencrypted", 1e-6 * rate, 8e-6 * rate,
+        1e9 * median(b->cpu[w][curve], n), 100 * median(b->share[w][curve], n));
+}
+
+static pl_status run_rounds(bench *b, bool homes)
+{
+    for (int round = 0; round < b->rounds; round++) {
+        PL_CHECK(measure_turn(b, MESSAGES, false, round));
+        for (int w = MESSAGES; w < N_WHAT && (homes || w == MESSAGES); w++)
+            for (int curve = 0; curve < (w == MESSAGES ? 1 : 2); curve++) {
+                if (w != MESSAGES)
+                    PL_CHECK(measure_turn(b, (what)w, curve != 0, round));
+                b->share[w][curve][round] =
+                    b->rate[w][curve][round] / b->rate[MESSAGES][0][round];
+            }
+    }
+    print_row(b, MESSAGES, false);
+    for (int i = 0; homes && i < 2 * (N_WHAT - 1); i++)
+        print_row(b, (what)(1 + i % (N_WHAT - 1)), i >= N_WHAT - 1);
+    return PL_OK;
+}
+
+/* Forks the homes before this process has sockets, because a forked process cannot use
+ * ZeroMQ's threads. */
+static pl_status run_wire_bench(bench *b, bool homes)
+{
+    pl_status status = PL_OK;
+    for (int curve = 0; homes && curve < 2; curve++) {
+        char folder[PL_PATH_MAX];
+        pl_join(folder, b->folder, curve ? "encrypted" : "plain");
+        PL_TRY(home_process_start(&b->home[curve], folder, &b->server,
+                                  curve ? &b->client.open : NULL, 8ull << 30));
+    }
+    for (int curve = 0; homes && curve < 2; curve++)
+        PL_TRY(connect_home(b, curve != 0));
+    PL_TRY(run_rounds(b, homes));
+done:
+    for (int curve = 0; curve < 2; curve++) {
+        pl_client_destroy(&b->clients[curve]);
+        home_process_end(&b->home[curve]);
+    }
+    pl_buf_destroy(&b->got);
+    return status;
+}
+
+pl_status measure_wire(const measure_transfers *o)
+{
+    pl_status status = PL_OK;
+    bench *b = pl_alloc(sizeof *b);
+    void *data = NULL;
+    const char *root = getenv("TMPDIR");
+    b->bytes = o->bytes;
+    b->rounds = o->rounds;
+    PL_TRY(pl_try_alloc((size_t)b->bytes, "the bytes to send", &data));
+    b->data = data;
+    pl_join(b->folder, root && *root ? root : P_tmpdir, "bench-wire-XXXXXX");
+    if (!mkdtemp(b->folder)) {
+        status = pl_fail(PL_ERR_IO, "cannot make the folder %s; set TMPDIR", b->folder);
+        goto done;
+    }
+    pl_keypair_create(&b->server);
+    pl_keypair_create(&b->client);
+    for (int64_t i = 0; i + 16 <= b->bytes; i += 16) {
+        uint32_t block[4];
+        pl_philox(1, 2, (uint64_t)i, block);
+        memcpy(b->data + i, block, sizeof block);
+    }
+    status = run_wire_bench(b, !o->messages);
+    if (pl_remove_tree(b->folder) != PL_OK)
+        say("%s stays", b->folder);
+done:
+    pl_free_aligned(data);
+    pl_free(b);
+    return status;
+}
