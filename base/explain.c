@@ -160,8 +160,6 @@ const pl_explanation pl_explanations[] = {
      "The disk failed, or its permissions forbid it. The run is unchanged.",
      "None needed: the next `pathloom forget` replaces the folder."},
     {"group.sent", "A relay sent the sum of several updates.", "", ""},
-    {"home.added", "A home was added to the job.", "The command pathloom homes add.",
-     ""},
     {"home.away", "A home has said nothing for ten seconds.",
      "It ended, restarts, or the network is down.",
      "See the home's log. Workers wait and continue by themselves."},
@@ -192,9 +190,11 @@ const pl_explanation pl_explanations[] = {
      "The file was changed, or the disk of the cache fails.",
      "None needed. If it happens often, check the disk."},
     {"homes.moved",
-     "A home has a different address than before: this worker drops its tasks and "
-     "connects to the new address.",
-     "The job was continued on another machine or with another port.", "None needed."},
+     "The homes have different addresses than before, or there are more or fewer: this "
+     "worker drops its tasks and connects to the new addresses.",
+     "The job was continued on another machine, with another port, or with another "
+     "number of homes.",
+     "None needed."},
     {"lease.expired", "Leases were not renewed in time; other workers get the tasks.",
      "A worker died, was stopped, or lost its connection.",
      "None needed. If it happens often, raise workers.ttl_ms."},
@@ -222,10 +222,6 @@ const pl_explanation pl_explanations[] = {
      "A worker prepared its model; the line says how much device memory each part of "
      "it takes.",
      "", ""},
-    {"name.given", "A home gave a module, path or object to another home.",
-     "The command pathloom homes.", ""},
-    {"name.taken", "A home owns a module, path or object from now on.",
-     "The command pathloom homes.", ""},
     {"name.taken_back",
      "A worker lost its name to one of the job's own workers, or to the key to which "
      "the list of keys gives the name.",

@@ -139,6 +139,19 @@ pl_status pl_sync_parent(const char *path)
     return pl_sync_folder(pl_path_above(folder, path));
 }
 
+pl_status pl_exchange_folders(const char *a, const char *b)
+{
+    PL_CHECK(pl_failpoint("fs.exchange.before"));
+    if (renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) != 0)
+        return pl_fail(PL_ERR_IO,
+                       "the folders %s and %s cannot be exchanged (%s); some file "
+                       "systems, such as NFS, cannot do this: use a local one",
+                       a, b, strerror(errno));
+    PL_CHECK(pl_failpoint("fs.exchange.after"));
+    PL_CHECK(pl_sync_parent(a));
+    return pl_sync_parent(b);
+}
+
 /* Another process may make the same folder at the same time. The call succeeds if the
  * folder exists afterwards, no matter who made it. */
 static pl_status make_folder(const char *path)

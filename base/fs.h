@@ -23,6 +23,9 @@ PL_MUST_CHECK pl_status pl_sync_folder(const char *folder);
 /* Syncs the folder that contains `path`, because the name of a file is durable only
  * after its folder was synced. */
 PL_MUST_CHECK pl_status pl_sync_parent(const char *path);
+/* Exchanges the names of two folders of one file system in one step: at every moment
+ * each name stands for one whole folder. ERR_IO: the file system cannot do this. */
+PL_MUST_CHECK pl_status pl_exchange_folders(const char *a, const char *b);
 
 /* A read-only mapping. Unmap with pl_unmap_file. */
 typedef struct pl_mapping {

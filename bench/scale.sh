@@ -6,7 +6,6 @@
 #   sh bench/scale.sh job RUN LEVELS HOMES PHASES [OPTION OF train ...]
 #   sh bench/scale.sh faults RUN LEVELS HOMES PHASES [OPTION OF train ...]
 #   sh bench/scale.sh same RUN OTHER
-#   sh bench/scale.sh move RUN
 #
 # job: trains LEVELS (such as 16x16) with path-specific ends: the embedding, the first
 # and the last block and the head belong to one path each. The model is as small as
@@ -15,12 +14,11 @@
 # end it prints a table with one line per phase.
 #
 # faults: the same job, but in each phase a worker is killed with kill -9; in one phase
-# the hub is killed, too, and in one phase a home. Modules are moved, and a home is
-# added. In the middle the job is stopped, garbage collection deletes old versions, and
-# the job continues. At the end the store is checked.
+# the hub is killed, too, and in one phase a home. In the middle the job is stopped,
+# garbage collection deletes old versions, the job gets one more home, and continues. At
+# the end the store is checked.
 #
 # same: tests whether two runs have the same modules, versions and hashes.
-# move: measures the time to empty home 2 of a stopped job, and to fill it again.
 #
 # The variable PATHLOOM names the binary. CORPUS names a text file (default: the sources
 # of this project).
@@ -177,21 +175,6 @@ same() { # run, other
 
 now_s() { cut -d' ' -f1 /proc/uptime; }
 
-names_at() { # run, home
-    "$pathloom" homes list --run "$1" | awk -v home="$2" '$1 == home { print $3 + $4 }'
-}
-
-move() { # run
-    names=$(names_at "$1" 2)
-    for words in "drain 2" "weight 2 1"; do
-        begun=$(now_s)
-        # shellcheck disable=SC2086 # words
-        "$pathloom" homes $words --run "$1" >"$1.verb" 2>&1 || die "homes $words: $(cat "$1.verb")"
-        awk -v a="$begun" -v b="$(now_s)" -v n="$names" -v words="$words" \
-            'BEGIN { printf "homes %s: %d names in %.1f s, %.1f ms each\n", words, n, b - a, 1e3 * (b - a) / n }'
-    done
-}
-
 # ---- faults ----
 phase_of() { # run
     look "$1" | cut -d' ' -f1
@@ -203,25 +186,19 @@ kill_one() { # role
     kill -9 "$victim" && echo "phase $phase: killed a $1"
 }
 
-change() { # words of `homes`
+more_homes() { # number
     begun=$(now_s)
-    "$pathloom" homes "$@" --run "$run" >"$run.verb" 2>&1 ||
-        die "homes $*: $(tail -n 1 "$run.verb")"
-    awk -v a="$begun" -v b="$(now_s)" -v p="$phase" -v words="$*" \
-        'BEGIN { printf "phase %d: homes %s, %.2f s\n", p, words, b - a }'
+    "$pathloom" homes set "$1" --run "$run" >"$run.verb" 2>&1 ||
+        die "homes set: $(tail -n 1 "$run.verb")"
+    awk -v a="$begun" -v b="$(now_s)" -v p="$phase" -v n="$1" \
+        'BEGIN { printf "phase %d: homes set %d, %.2f s\n", p, n, b - a }'
 }
 
 disturb() { # phase that has just ended
     kill_one worker
     case $1 in
     1) kill_one home ;;
-    2)
-        change move mix/L1.E0 1
-        change move mix/L1.E0 2
-        change add
-        ;;
     3) kill_one hub ;;
-    5) change weight 1 2 ;;
     esac
 }
 
@@ -242,6 +219,10 @@ faults() { # run, levels, homes, phases, options
             "$pathloom" store gc --run "$run" --grace 0 --keep 1 --delete ||
                 die "store gc failed"
             collected=yes
+            more_homes $(($3 + 1))
+            run=$1 levels=$2 homes=$(($3 + 1))
+            shift 3
+            set -- "$run" "$levels" "$homes" "$@"
             train "$@" &
             job=$!
             continue
@@ -261,7 +242,6 @@ verb=${1-}
 case $verb in
 job | faults) least=5 ;;
 same) least=3 ;;
-move) least=2 ;;
 *) least=99 ;;
 esac
 [ $words -ge $least ] || {

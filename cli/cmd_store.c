@@ -300,12 +300,10 @@ pl_status store_refuse_part(const char *folder)
                    folder, n);
 }
 
-pl_status store_open_writers(const store_call *call, pl_writers **out,
-                             pl_places *places)
+pl_status store_open_writers(const store_call *call, pl_writers **out)
 {
     PL_CHECK(check_folder(call));
     PL_CHECK(store_refuse_part(call->folder));
-    PL_CHECK(run_placement(call->folder, places));
     pl_status status = pl_writers_open(call->folder, out);
     return status == PL_ERR_BUSY ? is_held(call) : status;
 }

@@ -94,10 +94,8 @@ pl_status store_option_int(const store_call *call, store_option option, int64_t 
 /* Opens the store for writing. The sentence of ERR_BUSY says what to do while a job
  * runs. */
 pl_status store_open_to_write(store_call *call, pl_store **out);
-/* Opens all parts of a store for writing. Also reads the table that tells which home
- * gets a new name. */
-pl_status store_open_writers(const store_call *call, pl_writers **out,
-                             pl_places *places);
+/* Opens all parts of a store for writing. */
+pl_status store_open_writers(const store_call *call, pl_writers **out);
 /* ERR_USAGE if the folder `other` is the store, is inside the store, or contains the
  * store. */
 pl_status store_refuse_overlap(const store_call *call, const char *other);

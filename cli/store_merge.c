@@ -117,7 +117,7 @@ static pl_status keep_merged_tag(const store_call *call, pl_merge_plan *m)
 static pl_status merge_modules(store_call *call, pl_merge_plan *m)
 {
     PL_CHECK(read_merge_options(call, m));
-    PL_CHECK(store_open_writers(call, &m->writers, &m->places));
+    PL_CHECK(store_open_writers(call, &m->writers));
     m->view = pl_writers_view(m->writers);
     PL_CHECK(store_check_tag_name(m->view, m->tag_name));
     PL_CHECK(store_check_new_tag(call, m->view, m->tag_name));

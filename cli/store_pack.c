@@ -47,12 +47,10 @@ pl_status store_pack(store_call *call)
 {
     packed sum = {0, 0, 0};
     int n = 0;
-    PL_CHECK(pl_store_parts(call->folder, &n));
-    if (n == 0)
-        PL_CHECK(pack_part(call, &sum));
+    PL_CHECK(pl_store_homes(call->folder, &n));
     for (int i = 0; i < n; i++) {
         store_call part = *call;
-        pl_store_part(call->folder, i, part.folder);
+        pl_store_home(call->folder, i, n, part.folder);
         PL_CHECK(pack_part(&part, &sum));
     }
     print_packed(call, &sum);

@@ -61,7 +61,7 @@ pl_status store_rollback(store_call *call)
     if (!r.plan.to)
         return pl_fail(PL_ERR_USAGE,
                        "rollback needs --to V, a version number or a tag");
-    PL_CHECK(store_open_writers(call, &r.writers, &r.plan.places));
+    PL_CHECK(store_open_writers(call, &r.writers));
     r.plan.store = pl_writers_view(r.writers);
     if (was_resumed(&r))
         goto done;

@@ -9,9 +9,8 @@
  * One turn of the loop (serve_home, take_group):
  *
  *   poll --> up to 128 messages, each through home_take:
- *     |        its name belongs to another home        answered at once with MOVED
- *     |        it would change a held name, or write
- *     |        anything while home_is_still() is true  waits in memory (home_moving.c)
+ *     |        it would write to the store, and
+ *     |        home_is_still() is true                 waits in memory (home_still.c)
  *     |        a read, or a piece of an upload         answered at once
  *     |        anything else                           changes h->txn and the memory;
  *     |                                                its answer joins the queue
@@ -60,8 +59,7 @@
  *
  * Files: home_submit.c decides whether an update is accepted, home_merge.c makes
  * versions, home_state.c fills the home's memory and reports it to the hub,
- * home_places.c and home_moving.c deal with names that move between homes, home_quota.c
- * limits the store. home.h lists the others. */
+ * home_quota.c limits the store. home.h lists the others. */
 #include "net/net.h"
 #include "home/home_internal.h"
 
@@ -141,16 +139,8 @@ static pl_status commit_changes(home *h)
 static pl_status on_get_blob(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_get_blob q;
-    int whose = 0;
     uint64_t total = 0;
     PL_CHECK(PL_HEAR(m, get_blob, &q));
-    /* A name may move to another home while a peer reads its blob in pieces; the peer
-     * then continues to read at that home. */
-    if (q.name && !pl_store_has_blob(h->store, &q.blob) &&
-        home_is_elsewhere(h, q.name, &whose)) {
-        home_moved_answer(h, q.name, whose, a);
-        return PL_OK;
-    }
     PL_CHECK(pl_store_blob_bytes(h->store, &q.blob, &total));
     size_t len = pl_piece_bytes(&q, total);
     pl_buf_reserve(&a->data, len);
@@ -252,34 +242,27 @@ static pl_status on_get_object(home *h, pl_message *m, pl_message *a)
 
 /* Puts the next piece into the answer. The peer has already read the bytes before
  * `offset`. */
-pl_status home_put_piece(const pl_buf *all, const char *what, uint64_t offset,
-                         pl_message *a)
-{
-    if (offset > all->len)
-        return pl_fail(PL_ERR_PROTO,
-                       "a message asks for a piece of the %s that begins after its end "
-                       "(%zu bytes)",
-                       what, all->len);
-    size_t left = all->len - (size_t)offset;
-    pl_put_fields(&a->body, pl_fields_of_piece(),
-                  &(pl_msg_piece){.total = all->len, .offset = offset});
-    if (left > 0)
-        pl_buf_append(&a->data, all->data + offset,
-                      left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX);
-    return PL_OK;
-}
-
 static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
                               pl_message *a)
 {
     pl_msg_get_state q;
     PL_CHECK(PL_HEAR(m, get_state, &q));
-    PL_CHECK(home_note_addresses(h, m));
     h->hub = *peer;
     if (q.offset == 0)
         home_snapshot(h, &h->state);
     a->type = PL_MSG_STATE_IS;
-    return home_put_piece(&h->state, "state", q.offset, a);
+    if (q.offset > h->state.len)
+        return pl_fail(PL_ERR_PROTO,
+                       "a message asks for a piece of the state that begins after its "
+                       "end (%zu bytes)",
+                       h->state.len);
+    size_t left = h->state.len - (size_t)q.offset;
+    pl_put_fields(&a->body, pl_fields_of_piece(),
+                  &(pl_msg_piece){.total = h->state.len, .offset = q.offset});
+    if (left > 0)
+        pl_buf_append(&a->data, h->state.data + q.offset,
+                      left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX);
+    return PL_OK;
 }
 
 /* Drops the state of a path. The next worker then trains the path's next phase without
@@ -370,11 +353,10 @@ static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
     pl_msg_put_ref q;
     PL_CHECK(PL_HEAR(m, put_ref, &q));
     if (pl_starts_with(q.name, "sys/") || pl_starts_with(q.name, MEET_REFS) ||
-        pl_starts_with(q.name, PL_AUDIT_REFS) ||
-        pl_starts_with(q.name, PL_FENCED_REFS) || pl_starts_with(q.name, PLACE_REFS))
+        pl_starts_with(q.name, PL_AUDIT_REFS) || pl_starts_with(q.name, PL_FENCED_REFS))
         return pl_fail(PL_ERR_NOPERM,
-                       "the home keeps names below sys/, meet/, audit/, fenced/ and "
-                       "at/ for itself, so %s is refused; choose a different name",
+                       "the home keeps names below sys/, meet/, audit/ and fenced/ for "
+                       "itself, so %s is refused; choose a different name",
                        q.name);
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_ref(h->txn, q.name, q.text));
@@ -496,22 +478,8 @@ static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
         return home_meet(h, peer, m, a);
     case PL_MSG_CREATE_MODULE:
         return on_create_module(h, m, a);
-    case PL_MSG_LIST:
-        return home_list(h, m, a);
-    case PL_MSG_GET_ROW:
-        return home_get_row(h, m, a);
-    case PL_MSG_PUT_ROWS:
-        return home_put_rows(h, m, a);
     case PL_MSG_HOLD:
-        return home_hold_name(h, m, a);
-    case PL_MSG_HAND_OVER:
-        return home_hand_over(h, m, a);
-    case PL_MSG_ADOPT:
-        return home_adopt_name(h, m, a);
-    case PL_MSG_PUT_PLACES:
-        return home_put_places(h, m, a);
-    case PL_MSG_GET_PLACES:
-        return home_get_places(h, a);
+        return home_hold(h, m, a);
     case PL_MSG_STATUS:
         return on_status(h, a);
     case PL_MSG_STOP:
@@ -538,30 +506,7 @@ static bool is_read(uint16_t type)
     return type == PL_MSG_GET_BLOB || type == PL_MSG_GET_VERSION ||
            type == PL_MSG_GET_PATH || type == PL_MSG_GET_UPDATE ||
            type == PL_MSG_GET_OBJECT || type == PL_MSG_PUT_BLOB ||
-           type == PL_MSG_LIST || type == PL_MSG_GET_ROW || type == PL_MSG_GET_PLACES ||
            type == PL_MSG_STATUS;
-}
-
-/* Returns true if this home must not handle the message now. If another home owns the
- * message's name, answers with MOVED. If the message must wait, home_waits keeps it. */
-static bool is_put_off(home *h, const pl_peer *peer, const pl_message *m,
-                       pl_status *status)
-{
-    char name[PL_MODULE_NAME_MAX];
-    pl_message a;
-    int whose = 0;
-    *status = PL_OK;
-    if (!home_name_of(m, name))
-        return home_waits(h, peer, m, NULL);
-    if (!home_is_elsewhere(h, name, &whose))
-        return home_waits(h, peer, m, name);
-    pl_message_init(&a, PL_MSG_MOVED);
-    a.request = m->request;
-    a.epoch = h->epoch;
-    home_moved_answer(h, name, whose, &a);
-    *status = home_answer_now(h, peer, &a);
-    pl_message_destroy(&a);
-    return true;
 }
 
 pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
@@ -572,8 +517,8 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
     h->uploads.owner = h->uploads.share = 0;
     h->uploads.path = NULL;
     h->uploads.holder = (pl_pubkey){{0}};
-    if (is_put_off(h, peer, m, &status))
-        return status;
+    if (home_waits(h, peer, m))
+        return PL_OK;
     pl_message_init(&a, PL_MSG_OK);
     if (m->type == PL_MSG_SUBMIT)
         status = home_submit(h, peer, m);
@@ -670,7 +615,7 @@ static pl_status serve_home(home *h)
     PL_TRY(home_merge_ready(h));
     while (!h->stopping && !must_stop_home(h)) {
         bool ready = false;
-        bool holds = h->moving.n_waiting > 0 || home_is_still(h);
+        bool holds = h->still.n_waiting > 0 || home_is_still(h);
         /* Uploads and downloads are many messages with short pauses between them. If
          * messages arrive without a pause, some versions are nevertheless compressed
          * every ENOUGH_MS. */
@@ -740,7 +685,7 @@ done:
     pl_free(h.room.tickets);
     pl_buf_destroy(&h.state);
     staging_expire(&h.uploads, true);
-    home_free_moving(&h);
+    home_free_waiting(&h);
     home_unload(&h);
     pl_wire_close(&h.socket);
     pl_store_close(&h.store);

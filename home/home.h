@@ -10,9 +10,9 @@
  *
  * Read in this order: home.c (the loop), home_upload and staging (uploads), home_lease
  * and home_submit (checks of leases and of updates), home_updates and home_merge (the
- * next version), home_state (reports to the hub), home_places, home_moving and
- * home_away (names that move between homes), home_audit (tasks that are done twice),
- * relay (a process that adds updates on their way to a home).
+ * next version), home_state (reports to the hub), home_still (a pause in which a client
+ * reads all homes), home_audit (tasks that are done twice), relay (a process that adds
+ * updates on their way to a home).
  *
  * This folder also has the code of commands that read or change a store while no home
  * runs: names (which versions and paths a user's words mean), garbage and roots (which
@@ -21,11 +21,13 @@
  * some documents), blame (which workers made a version), difference (how two versions
  * differ), merged (versions made from other versions), merge_plan (which versions a
  * merge makes), lineage (from which versions a version was made), module_health (how
- * well outer steps worked), transfer (copies to another store). */
+ * well outer steps worked), transfer (copies to another store), divide (a copy for
+ * another number of homes). */
 #ifndef PL_HOME_HOME_H
 #define PL_HOME_HOME_H
 #include "home/blame.h"
 #include "home/difference.h"
+#include "home/divide.h"
 #include "home/garbage.h"
 #include "home/lineage.h"
 #include "home/merge_plan.h"

@@ -97,41 +97,13 @@ typedef struct home_room {
     size_t n, cap;
 } home_room;
 
-/* The owner of a name that has moved, as far as this home knows (home_places.c). */
-typedef struct home_place {
-    char name[PL_MODULE_NAME_MAX];
-    int home;       /* number of the home that owns the name; HOME_HERE: this home */
-    uint64_t stamp; /* number of moves of the name so far */
-} home_place;
-enum { HOME_HERE = -1 };
-
-/* A name that is about to move. Messages that would change the name wait
- * (home_moving.c). */
-typedef struct home_hold {
-    char name[PL_MODULE_NAME_MAX];
-    int64_t until_ms;
-} home_hold;
-
-typedef struct home_moving {
-    home_place *places;
-    int n_places, cap_places;
-    pl_name_table *index; /* finds an entry of `places` by its name */
-    /* Clients use `table` to choose the home that they ask about a name. `next` decides
-     * which home gets a new name. A table's n is 0 if it does not exist. */
-    pl_places table, next;
-    int self; /* number of this home in the tables */
-    /* addresses of all homes, as the hub reported them; "": not known */
-    char addresses[PL_HOMES_MAX][PL_ADDRESS_MAX];
-    home_hold *holds;
-    int n_holds;
-    /* until this time the home is still: messages that would write to the store wait;
-     * 0: the home is not still */
-    int64_t still_until_ms;
-    /* messages that wait for the end of a hold, in the order in which they arrived */
+/* The time in which the home writes nothing (home_still.c). */
+typedef struct home_still {
+    int64_t until_ms; /* 0: the home is not still */
+    /* messages that wait until then, in the order in which they arrived */
     struct home_waiting *waiting;
     int n_waiting;
-    pl_buf listing; /* the list that a client is reading in pieces */
-} home_moving;
+} home_still;
 
 /* Counts since this process began. They are used only for the status. */
 enum { HOME_RESULTS = PL_SUBMIT_OTHER + 1 };
@@ -174,7 +146,7 @@ typedef struct home {
     size_t n_audits, n_fenced;
     bool has_secret; /* whether the secret that seals leases is known */
     pl_lease_secret secret;
-    home_moving moving;
+    home_still still;
     bool stopping;
     bool broken; /* whether a commit failed, so that memory and disk differ */
     bool tidies; /* whether this process compresses old versions while idle */
@@ -203,10 +175,6 @@ void home_answer_later(home *h, const pl_peer *peer, pl_message *message);
 /* Sends an answer. A failure to send is ignored: the peer repeats its message when it
  * is connected again. */
 pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message);
-/* Puts into an answer (STATE_IS or LIST_IS) the piece of `all` that begins at `offset`.
- * Error messages call `all` by the name `what`. */
-pl_status home_put_piece(const pl_buf *all, const char *what, uint64_t offset,
-                         pl_message *answer);
 /* Handles one message of a group. A returned error ends the home. If the peer made a
  * mistake, it gets an error as its answer, and the function returns OK. */
 pl_status home_take(home *h, const pl_peer *peer, pl_message *m);
@@ -251,51 +219,17 @@ void home_tell_arm(home *h, const home_arm *arm);
 /* sends an event to the hub; takes ownership of its body */
 void home_tell(home *h, pl_message *event);
 
-/* Call these functions after a module or path has moved to this home or away from it.
- * They read the data of this module or path from the store again. */
-pl_status home_reload_module(home *h, home_arm *arm, int index);
-pl_status home_reload_path(home *h, home_arm *arm, int index);
-
-/* home_places.c */
-#define PLACE_REFS     "at/"
-#define TABLE_REF      "sys/places"
-#define NEXT_TABLE_REF "sys/places-next"
-pl_status home_load_places(home *h);
-void home_unload_places(home *h);
-/* returns NULL if this home has no note about the name */
-const home_place *home_find_place(const home *h, const char *name);
-/* Notes which home owns a name. The note is valid at once; it is durable after the
- * commit of the group. */
-pl_status home_note_place(home *h, const char *name, int home_number, uint64_t stamp);
-/* Returns whether another home owns this name. *whose gets the number of the owner. */
-bool home_is_elsewhere(home *h, const char *name, int *whose);
-/* Copies to `out` the name that a message reads or changes. Returns false if the
- * message has no name that can move. */
-bool home_name_of(const pl_message *m, char out[PL_MODULE_NAME_MAX]);
-void home_moved_answer(home *h, const char *name, int whose, pl_message *answer);
-pl_status home_put_places(home *h, pl_message *m, pl_message *answer);
-pl_status home_get_places(home *h, pl_message *answer);
-pl_status home_note_addresses(home *h, const pl_message *get_state);
-/* appends the records of moved names to the state for the hub */
-void home_tell_places(home *h, pl_buf *state);
-
-/* home_moving.c */
-pl_status home_list(home *h, pl_message *m, pl_message *answer);
-pl_status home_get_row(home *h, pl_message *m, pl_message *answer);
-pl_status home_put_rows(home *h, pl_message *m, pl_message *answer);
-pl_status home_hold_name(home *h, pl_message *m, pl_message *answer);
-pl_status home_hand_over(home *h, pl_message *m, pl_message *answer);
-pl_status home_adopt_name(home *h, pl_message *m, pl_message *answer);
-/* If the message must wait, keeps a copy of it and returns true. A message that changes
- * a held name waits until the end of the hold. While the home is still, every message
- * that would write to the store waits. `name` is the name that the message reads or
- * changes, or NULL. */
-bool home_waits(home *h, const pl_peer *peer, const pl_message *m, const char *name);
+/* home_still.c */
+/* Answers HOLD: makes the home still for some time, or ends this time. */
+pl_status home_hold(home *h, pl_message *m, pl_message *answer);
 bool home_is_still(const home *h);
-/* Moves to `out` the oldest waiting message that may now be handled. Returns false if
- * there is none. */
+/* If the home is still and the message would write to the store, keeps a copy of the
+ * message and returns true. */
+bool home_waits(home *h, const pl_peer *peer, const pl_message *m);
+/* Moves to `out` the oldest waiting message. Returns false if there is none, or if the
+ * home is still. */
 bool home_next_waiting(home *h, pl_peer *peer, pl_message *out);
-void home_free_moving(home *h);
+void home_free_waiting(home *h);
 
 /* home_quota.c */
 /* Sets the store's quota. If the store is larger than the quota, drops the data of old

@@ -231,8 +231,6 @@ pl_status home_load_meeting(void *context, const char *name, const char *target)
         return not_a_row(name);
     *middle = '\0';
     PL_CHECK(home_find_module(h, module, &arm, &index));
-    if (!arm->modules[index].exists) /* the module is still being moved to this home */
-        return PL_OK;
     bool split = strcmp(target, "split") == 0;
     if (first < 0 || first >= home_n_tasks(arm) ||
         (!split && strcmp(target, "met") != 0))

@@ -92,7 +92,6 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     pl_version head;
     home_module *m = &arm->modules[index];
     const pl_contract *of = m->of = &arm->contracts[index];
-    int whose = 0;
     memset(&head, 0, sizeof head);
     pl_copy_text(m->name, sizeof m->name, of->name);
     m->n_params = of->n_params;
@@ -101,10 +100,6 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     m->n_pending = pl_alloc((size_t)of->window * sizeof *m->n_pending);
     if (of->by_arrival || of->quorum < of->n_contributors)
         m->samples = pl_alloc(n_holders * sizeof *m->samples);
-    /* while the module is being moved to this home, the store has only some of its
-     * rows */
-    if (home_is_elsewhere(h, m->name, &whose))
-        return PL_OK;
     pl_status status = pl_store_head(h->store, m->name, &head);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
@@ -126,11 +121,9 @@ static pl_status load_path_state(home *h, home_arm *arm, int index)
 {
     pl_path_state state;
     home_path *p = &arm->paths[index];
-    int replicas = pl_topology_n_replicas(arm->topology), whose = 0;
+    int replicas = pl_topology_n_replicas(arm->topology);
     pl_arm_path_name(&arm->arm, arm->topology, index / replicas, index % replicas,
                      p->state.name);
-    if (home_is_elsewhere(h, p->state.name, &whose))
-        return PL_OK;
     pl_status status = pl_store_get_path(h->store, p->state.name, &state);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
@@ -250,20 +243,6 @@ static pl_status note_pending(void *context, const char *module,
     return PL_OK;
 }
 
-typedef struct one_module {
-    home *h;
-    const char *name;
-} one_module;
-
-/* The search by prefix also finds modules with longer names; this function skips their
- * rows. */
-static pl_status on_pending_of(void *context, const char *module,
-                               const pl_contribution *c)
-{
-    const one_module *one = context;
-    return strcmp(module, one->name) == 0 ? note_pending(one->h, module, c) : PL_OK;
-}
-
 static pl_status on_ref(void *context, const char *name, const char *target)
 {
     home *h = context;
@@ -277,7 +256,7 @@ static pl_status on_ref(void *context, const char *name, const char *target)
 
 pl_status home_load(home *h)
 {
-    PL_CHECK(home_load_places(h));
+    PL_CHECK(pl_store_check_placement(h->store));
     PL_CHECK(home_load_secret(h));
     PL_CHECK(pl_store_each_object(h->store, "arm/", on_arm_object, h));
     PL_CHECK(pl_store_each_pending(h->store, "", note_pending, h));
@@ -329,7 +308,6 @@ void home_snapshot(home *h, pl_buf *out)
 {
     pl_buf inner = {0};
     pl_buf_clear(out);
-    home_tell_places(h, out);
     for (int a = 0; a < h->n_arms; a++) {
         const home_arm *arm = &h->arms[a];
         arm_record(arm, &inner);
@@ -360,18 +338,13 @@ void home_tell(home *h, pl_message *event)
         pl_message_destroy(event);
 }
 
-static void tell_module(home *h, const home_module *module)
+void home_tell_version(home *h, const home_module *module)
 {
     pl_message event;
+    h->counts.n_versions++;
     pl_message_init(&event, PL_MSG_EVENT);
     module_record(module, &event.body);
     home_tell(h, &event);
-}
-
-void home_tell_version(home *h, const home_module *module)
-{
-    h->counts.n_versions++;
-    tell_module(h, module);
 }
 
 void home_tell_path(home *h, const home_path *path, uint64_t token)
@@ -389,34 +362,4 @@ void home_tell_arm(home *h, const home_arm *arm)
     pl_message_init(&event, PL_MSG_EVENT);
     arm_record(arm, &event.body);
     home_tell(h, &event);
-}
-
-/* ---- loading a single name again ---- */
-pl_status home_reload_module(home *h, home_arm *arm, int index)
-{
-    char name[PL_MODULE_NAME_MAX], meetings[2 * PL_MODULE_NAME_MAX];
-    home_module *m = &arm->modules[index];
-    pl_copy_text(name, sizeof name, m->name);
-    clear_module(m);
-    PL_CHECK(load_module(h, arm, index));
-    if (!m->exists)
-        return PL_OK;
-    snprintf(meetings, sizeof meetings, MEET_REFS "%s/", name);
-    one_module one = {h, name};
-    PL_CHECK(pl_store_each_pending(h->store, name, on_pending_of, &one));
-    PL_CHECK(pl_store_each_ref(h->store, meetings, home_load_meeting, h));
-    tell_module(h, m);
-    return PL_OK;
-}
-
-pl_status home_reload_path(home *h, home_arm *arm, int index)
-{
-    home_path *p = &arm->paths[index];
-    uint64_t fence = p->fence;
-    memset(p, 0, sizeof *p);
-    PL_CHECK(load_path_state(h, arm, index));
-    p->fence = fence;
-    if (p->state.phase > 0)
-        home_tell_path(h, p, 0);
-    return PL_OK;
 }

@@ -201,9 +201,8 @@ static pl_status merge_module(pl_merge_plan *m, size_t i, bool keep)
     PL_CHECK(pl_merged_name(m->tag_name, pl_module_place(was->module), name));
     PL_TRY(pl_merged_make(m->view, name, &recipe, &made, &params));
     if (keep)
-        PL_TRY(pl_merged_keep(
-            pl_writers_part(m->writers, pl_names_part(m->view, &m->places, name)),
-            &made, params));
+        PL_TRY(pl_merged_keep(pl_writers_part(m->writers, pl_names_part(m->view, name)),
+                              &made, params));
     PL_TRY(put_into_tag(m, was, &made));
     if (keep)
         m->made(m->context, &made);

@@ -26,9 +26,6 @@ typedef struct pl_merge_plan {
     pl_writers *writers;
     /* the reader that `writers` owns (pl_writers_view) */
     pl_store *view;
-    /* decides which home gets a name that no home has yet; places.n is 0 if the store
-     * is in one piece */
-    pl_places places;
     /* called for each version that was made and committed */
     void (*made)(void *context, const pl_version *version);
     void *context;

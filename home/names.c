@@ -302,10 +302,8 @@ pl_status pl_names_set(pl_store *store, const char *asked, pl_module_set *out)
     return status;
 }
 
-int pl_names_part(pl_store *store, const pl_places *places, const char *name)
+int pl_names_part(pl_store *store, const char *name)
 {
     const int part = pl_store_part_of(store, name);
-    if (part >= 0)
-        return part;
-    return places->n > 0 ? pl_places_home(places, name) : 0;
+    return part >= 0 ? part : pl_home_of(name, pl_store_n_parts(store));
 }

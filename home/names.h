@@ -52,9 +52,8 @@ PL_MUST_CHECK pl_status pl_names_set(pl_store *store, const char *asked,
                                      pl_module_set *out);
 
 /* Returns the number of the part of the store that has this name. If no part has the
- * name, returns the part of the home that will get it; 0 if the store has no parts
- * (places->n is 0). */
-int pl_names_part(pl_store *store, const pl_places *places, const char *name);
+ * name, returns the part of the home that will get it; 0 if the store has no parts. */
+int pl_names_part(pl_store *store, const char *name);
 
 #ifdef __cplusplus
 }

@@ -572,15 +572,13 @@ done:
 pl_status pl_rewind_write(pl_rewind *w, const char *from, const char *to)
 {
     char a[PL_PATH_MAX], b[PL_PATH_MAX];
-    pl_parts parts;
+    int n = 0;
     pl_buf_clear(&w->dropped);
-    PL_CHECK(pl_store_count_parts(from, &parts));
-    if (parts.n == 0)
+    PL_CHECK(pl_store_parts(from, &n));
+    if (n == 0)
         return rewind_part(w, from, to);
-    PL_CHECK(pl_store_make_parts(to, parts.begun));
-    if (parts.n > parts.begun)
-        PL_CHECK(pl_store_grow_parts(to, parts.n));
-    for (int i = 0; i < parts.n; i++)
+    PL_CHECK(pl_store_make_parts(to, n));
+    for (int i = 0; i < n; i++)
         PL_CHECK(rewind_part(w, pl_store_part(from, i, a), pl_store_part(to, i, b)));
     return PL_OK;
 }

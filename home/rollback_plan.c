@@ -229,7 +229,7 @@ pl_status pl_rollback_plan_commit(const pl_rollback_plan *r, pl_writers *writers
         pl_copy_text(c->name, sizeof c->name, r->changes[i].module);
         c->source = r->changes[i].source;
         c->last = r->changes[i].last;
-        c->part = pl_names_part(r->store, &r->places, c->name);
+        c->part = pl_names_part(r->store, c->name);
     }
     for (int path = 0; r->phase >= 0 && path < pl_topology_n_paths(r->topology); path++)
         for (int i = 0; i < pl_topology_n_replicas(r->topology); i++) {
@@ -238,7 +238,7 @@ pl_status pl_rollback_plan_commit(const pl_rollback_plan *r, pl_writers *writers
             memset(p, 0, sizeof *p);
             pl_arm_path_name(&r->arm, r->topology, path, i, p->name);
             p->samples = (uint64_t)r->phase * pl_phase_samples(&r->arm);
-            p->part = pl_names_part(r->store, &r->places, p->name);
+            p->part = pl_names_part(r->store, p->name);
         }
     pl_status status = pl_writers_roll_back(writers, &plan);
     pl_free(plan.modules);

@@ -20,9 +20,6 @@ typedef struct pl_rollback_plan {
     pl_store *store; /* the whole store, opened for reading */
     /* the user's words: arguments of the command, for example "L1.E0" and "3" */
     const char *what, *to;
-    /* decides which home gets a path that no home has yet; places.n is 0 if the store
-     * is in one piece */
-    pl_places places;
     char arm_name[PL_MODULE_NAME_MAX]; /* arm of the modules that `what` names */
     pl_rollback_change *changes;       /* [n] one for every module of the arm */
     size_t n;

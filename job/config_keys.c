@@ -377,9 +377,10 @@ static const pl_key keys[] = {
            "kind of device; not with noloco"),
 
     SECTION("store", "contents and place of the store"),
-    WHOLE("store.homes", homes, "1", 1, PL_HOMES_MAX, "processes", LOCAL,
-          "number of homes, which share the modules; each has its own store; fixed "
-          "when a run begins"),
+    WHOLE(
+        "store.homes", homes, "1", 1, PL_HOMES_MAX, "processes", LOCAL,
+        "number of homes, which share the modules; each has its own store; later only "
+        "`pathloom homes set` changes it"),
     TEXT("store.engine", engine, "rocksdb", "", LOCAL,
          "where parameters are stored (docs/ENGINES.md); rados://POOL/NAMESPACE, "
          "s3://BUCKET/PREFIX?endpoint=URL"),

@@ -8,7 +8,7 @@
  * evaluate, report, worker_times (how workers spent their time), artifacts (the files
  * and objects with which a run answers prompts), text_route (which path answers a
  * text), store_homes (access to a store that running homes have locked), run_homes
- * (adding and removing homes), phase_history (the training of every path in every
+ * (another number of homes), phase_history (the training of every path in every
  * phase, from the records of versions), module_lineage (which versions a module got,
  * from the same records), check (the invariants of a stopped run), forget and forgotten
  * (documents that are removed from a run), bisect (from which phase on a text is

@@ -277,7 +277,7 @@ static pl_status poll_once(progress *p, bool *first)
 {
     pl_json *status = NULL;
     int restarts = pl_launcher_restarts(p->r->launcher);
-    PL_CHECK(run_tend(p->r));
+    PL_CHECK(pl_launcher_tend(p->r->launcher));
     curves_tick(p->r->curves, false);
     if (pl_launcher_restarts(p->r->launcher) > restarts) {
         say("         %s and was started again (%d restart%s so far); no committed\n"

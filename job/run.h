@@ -135,16 +135,6 @@ pl_status run_find_device(pl_run *r);
  * start. */
 pl_status run_check(pl_run *r);
 pl_status run_start(pl_run *r);
-/* Starts only the homes of a stopped job, and makes a client of them. */
-pl_status run_start_homes(pl_run *r);
-/* For a process that is not the launcher: finds the addresses of a running job's homes
- * and makes a client. */
-pl_status run_find_homes(pl_run *r);
-/* Restarts processes that have ended, and starts a home that `pathloom homes add` asked
- * for. */
-pl_status run_tend(pl_run *r);
-/* Tells the hub the addresses of all homes that the job has now. */
-pl_status run_tell_homes(pl_run *r);
 /* Ends first the workers, then the hub and the homes. With `drain`, the workers finish
  * their tasks first. */
 void run_stop(pl_run *r, bool drain);
@@ -253,29 +243,16 @@ pl_status mixture_open(const char *dir, const mixture_wish *wish, pl_mixture *mi
  * that a server can call this function (pl_server_options). */
 PL_MUST_CHECK pl_status mixture_check_newest(const void *wish, const pl_mixture *mix);
 
-/* run_homes.c: adds and removes homes */
-/* Takes the run's lock for commands that move names (of modules, paths and objects) to
- * other homes. ERR_BUSY: another process holds it. */
-pl_status run_lock_movers(const pl_run *r, int *lock);
-/* Adds a home to a run with n homes: makes the home's part of the store, and waits
- * until the home runs. */
-pl_status run_begin_home(pl_run *r, int n);
-/* Removes the last home of a stopped job; `home` counts from 0. */
-pl_status run_drop_home(const char *store, int home);
-/* Reads the present weights of the homes. If a change of the weights was interrupted,
- * reads the new weights of that change. A home that is not in a table yet has weight
- * 0. */
-pl_status run_home_weights(const pl_run *r, pl_places *out);
-/* Reads the weights of a stopped job's n homes from the store in `folder`. *unfinished:
- * a change of the weights was interrupted; then *out has the new weights. */
-pl_status run_stored_weights(const char *folder, int n, pl_places *out,
-                             bool *unfinished);
+/* run_homes.c: changes the number of homes */
+/* Gives a stopped run n homes: copies its store, and then replaces the store by the
+ * copy. The caller has locked the run. ERR_BUSY: another process has locked the store.
+ * After an interruption, call the function again. */
+pl_status run_set_homes(pl_run *r, int n, pl_divide_report *report);
+/* Removes what an interrupted run_set_homes has left. The caller has locked the run. */
+pl_status run_clear_homes(const char *dir);
 
 /* store_homes.c: functions for a store that the homes of a job may have locked.
  * `folder` is the folder of the store. */
-/* Reads from home 1 the table that tells which home gets a new name. If the table's n
- * is 0, the store is in one piece. */
-pl_status run_placement(const char *folder, pl_places *out);
 /* ERR_BUSY if `pathloom forget` has decided to replace the store but has not done so
  * yet (job/forget.h): data that a command writes to the old store would be lost. */
 pl_status run_check_exchange(const char *folder);
@@ -284,12 +261,11 @@ pl_status run_check_exchange(const char *folder);
  * object; otherwise this process does it. `store` is a reader of the store. */
 pl_status run_keep_object(const char *folder, pl_store *store, const char *object,
                           const pl_buf *bytes);
-/* Opens the store for reading. Opens it again if a home was added meanwhile, because an
- * open reader does not see that home's part. */
+/* Opens the store for reading. Opens it again if the number of homes has changed. */
 pl_status run_see_all_parts(const char *folder, pl_store **store);
 /* Makes the reader show the state of all homes at one moment; opens the store again if
- * a home was added. *held_ms is the time for which the homes of a running job stopped
- * writing meanwhile; -1 if they did not stop. */
+ * the number of homes has changed. *held_ms is the time for which the homes of a
+ * running job stopped writing meanwhile; -1 if they did not stop. */
 pl_status run_look_at_one_moment(const char *folder, pl_store **store,
                                  int64_t *held_ms);
 

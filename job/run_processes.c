@@ -122,8 +122,7 @@ static pl_status make_client(pl_run *r)
                                  .patience_ms = 60000,
                                  .idle = on_home_wait,
                                  .idle_context = r};
-    PL_CHECK(pl_client_create(&options, &r->client));
-    return pl_client_learn_places(r->client);
+    return pl_client_create(&options, &r->client);
 }
 
 /* ---- checks before any process is started ---- */
@@ -180,41 +179,25 @@ pl_status run_find_device(pl_run *r)
     return status;
 }
 
-/* Sets *n to the number of homes in the placement table, if there is a table. A home
- * that is not in the table has never stored anything. */
-static pl_status count_placed(pl_store *first, int *n)
+/* Checks that no home's store was lost. All are made before anything is committed. So
+ * if one has commits and another is missing, the missing one was lost; a new empty
+ * store would hide the loss. If a home died while it made its store, the next home that
+ * starts finishes it. */
+static pl_status check_stores(const char *folder, int n)
 {
-    pl_places places;
-    PL_CHECK(pl_places_of_store(first, true, &places));
-    if (places.n > 0)
-        *n = places.n;
-    return PL_OK;
-}
-
-/* Checks that no part of the store was lost. All parts are made before anything is
- * committed. So if one part has commits and another part is missing, the missing part
- * was lost; a new empty part would hide the loss. */
-static pl_status check_store_parts(const char *folder, const pl_parts *parts)
-{
-    char part[PL_PATH_MAX];
-    int missing = -1, n_parts = parts->n, n_used = parts->begun;
+    char path[PL_PATH_MAX];
+    int missing = -1;
     uint64_t commits = 0;
-    if (n_parts == 0 && pl_path_exists(pl_store_part(folder, 0, part)))
-        return pl_fail(PL_ERR_DAMAGED,
-                       "%s has parts (home-1 ...), but its file PARTS is missing; make "
-                       "this file with two lines: `pathloom parts 1`, and the number "
-                       "of parts",
-                       folder);
-    for (int i = 0; i < n_parts; i++) {
+    for (int i = 0; i < n; i++) {
         pl_store *store = NULL;
         pl_status status =
-            pl_store_open(pl_store_part(folder, i, part), PL_STORE_READ, &store);
+            pl_store_open(pl_store_home(folder, i, n, path), PL_STORE_READ, &store);
         if (status == PL_OK)
             commits += pl_store_sequence(store);
-        else if (status == PL_ERR_NOT_FOUND && i < n_used)
+        else if (status == PL_ERR_NOT_FOUND)
             missing = i;
-        if (status == PL_OK && i == 0)
-            status = count_placed(store, &n_used);
+        if (status == PL_OK)
+            status = pl_store_check_placement(store);
         pl_store_close(&store);
         if (status != PL_OK && status != PL_ERR_NOT_FOUND)
             return status;
@@ -224,55 +207,35 @@ static pl_status check_store_parts(const char *folder, const pl_parts *parts)
     return pl_fail(PL_ERR_DAMAGED,
                    "%s is missing or empty, but the other parts have %llu commits; "
                    "restore it from a copy",
-                   pl_store_part(folder, missing, part), (unsigned long long)commits);
+                   pl_store_home(folder, missing, n, path),
+                   (unsigned long long)commits);
 }
 
-/* Counts the homes, including homes that were added to the run later, which do not
- * change the key store.homes. */
-static pl_status count_homes(pl_run *r, pl_parts *parts)
+static pl_status check_store(const pl_run *r)
 {
-    char path[PL_PATH_MAX];
-    PL_CHECK(pl_store_count_parts(run_file(r, "store", path), parts));
-    if (parts->n > 0 && r->n_homes == parts->begun)
-        r->n_homes = parts->n;
-    return PL_OK;
-}
-
-/* Finishes changes of the store that were interrupted. */
-static pl_status end_changes(const pl_run *r)
-{
-    char path[PL_PATH_MAX];
+    char path[PL_PATH_MAX], part[PL_PATH_MAX];
+    int n = 0;
+    PL_CHECK(run_clear_homes(r->dir));
     if (!pl_path_exists(run_file(r, "store", path)))
         return PL_OK;
+    /* changes of the store that were interrupted are finished first */
     PL_CHECK(pl_store_end_copy(path));
     PL_CHECK(pl_store_clear_copy(path));
-    return pl_store_end_division(path);
-}
-
-static pl_status check_store(pl_run *r)
-{
-    pl_store *store = NULL;
-    char path[PL_PATH_MAX];
-    pl_parts parts;
-    if (!pl_path_exists(run_file(r, "store", path)))
+    PL_CHECK(pl_store_homes(path, &n));
+    if (n == 1 && pl_path_exists(pl_store_part(path, 0, part)))
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s has parts (home-1 ...), but its file PARTS is missing; make "
+                       "this file with two lines: `pathloom parts 1`, and the number "
+                       "of parts",
+                       path);
+    PL_CHECK(check_stores(path, n));
+    if (n == r->n_homes)
         return PL_OK;
-    PL_CHECK(end_changes(r));
-    PL_CHECK(count_homes(r, &parts));
-    int n_parts = parts.n;
-    PL_CHECK(check_store_parts(path, &parts));
-    if ((n_parts > 0 ? n_parts : 1) != r->n_homes)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "the store of this run belongs to %d home%s; give store.homes=%d, not %d",
-            n_parts > 0 ? n_parts : 1, n_parts > 1 ? "s" : "",
-            n_parts > 0 ? n_parts : 1, r->n_homes);
-    if (n_parts > 0)
-        return PL_OK; /* check_store_parts has opened the parts */
-    pl_status status = store_open_run(r->dir, &store);
-    pl_store_close(&store);
-    /* If there is no store yet, a home died while it made the store; the next home that
-     * starts will finish it. */
-    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "the store of this run belongs to %d home%s; give store.homes=%d, not %d, or "
+        "change the number with `pathloom homes set %d --run %s`",
+        n, n > 1 ? "s" : "", n, r->n_homes, r->n_homes, r->dir);
 }
 
 pl_status run_check(pl_run *r)
@@ -411,80 +374,6 @@ static pl_status open_launcher(pl_run *r)
     if (config_encrypts(&r->cfg))
         PL_CHECK(run_make_keys(r->dir));
     return run_use_keys(r->dir);
-}
-
-/* ---- homes alone, and homes that are added ---- */
-pl_status run_start_homes(pl_run *r)
-{
-    pl_parts parts;
-    PL_CHECK(end_changes(r));
-    PL_CHECK(count_homes(r, &parts));
-    PL_CHECK(check_store(r));
-    PL_CHECK(open_launcher(r));
-    for (int i = 0; i < r->n_homes; i++)
-        PL_CHECK(start_home_process(r, i));
-    return make_client(r);
-}
-
-/* Waits up to SOON_MS for each address, because a process that is being restarted will
- * soon write it. */
-pl_status run_find_homes(pl_run *r)
-{
-    enum { SOON_MS = 5000 };
-    pl_parts parts;
-    char file[64], store[PL_PATH_MAX];
-    PL_CHECK(count_homes(r, &parts));
-    PL_CHECK(run_use_keys(r->dir));
-    run_file(r, "store", store);
-    for (int i = 0; i < r->n_homes; i++) {
-        run_home_file(i, r->n_homes, file);
-        if (i + 1 == r->n_homes && !pl_store_part_begun(store, &parts, i))
-            r->n_homes = i; /* the home was added but does not run yet */
-        else if (run_await_address(r->dir, file, SOON_MS, r->homes_at[i]) != PL_OK)
-            return pl_fail(PL_ERR_NOT_FOUND,
-                           "home %d has not written its address into %s/%s; check that "
-                           "this home runs",
-                           i + 1, r->dir, file);
-    }
-    PL_CHECK(make_client(r));
-    if (run_await_address(r->dir, "proc/hub.address", SOON_MS, r->hub_address) != PL_OK)
-        return run_hub_address(r->dir, r->hub_address); /* for its error message */
-    return pl_wire_connect(r->hub_address, &r->hub);
-}
-
-pl_status run_tell_homes(pl_run *r)
-{
-    pl_message q, a;
-    pl_message_init(&q, 0);
-    pl_message_init(&a, 0);
-    q.request = pl_wire_next_request();
-    PL_SAY(&q, HOMES, homes, .address = PL_ITEMS(r->homes_at, r->n_homes));
-    pl_status status = pl_wire_ask(r->hub, &q, 1000, 30000, &a);
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
-}
-
-/* Starts a home that was added and tells the hub. If the hub restarts, it reads the
- * list of homes from the run folder. */
-static pl_status add_home(pl_run *r)
-{
-    int i = r->n_homes++;
-    PL_CHECK(start_home_process(r, i));
-    say("         home %d was added, at %s", i + 1, r->homes_at[i]);
-    PL_CHECK(pl_client_add_home(r->client, r->homes_at[i]));
-    return run_tell_homes(r);
-}
-
-pl_status run_tend(pl_run *r)
-{
-    pl_parts parts;
-    char path[PL_PATH_MAX];
-    PL_CHECK(pl_launcher_tend(r->launcher));
-    if (r->n_homes == 1 || r->cfg.attach || !r->client || !r->hub)
-        return PL_OK;
-    PL_CHECK(pl_store_count_parts(run_file(r, "store", path), &parts));
-    return parts.n > r->n_homes ? add_home(r) : PL_OK;
 }
 
 pl_status run_start(pl_run *r)

@@ -162,7 +162,7 @@ static pl_status find_least(selection *s, int path, const pl_tokens *tokens,
             continue;
         PL_TRY(status);
         PL_TRY(run_stopped(s->r));
-        PL_TRY(run_tend(s->r));
+        PL_TRY(pl_launcher_tend(s->r->launcher));
         PL_TRY(pl_scorer_load(s->scorer, s->params));
         PL_TRY(pl_score_documents(s->scorer, tokens, docs, n, last ? scores : now));
         if (last)

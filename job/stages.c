@@ -288,7 +288,7 @@ static pl_status await_version(pl_run *r, const char *module, uint64_t number,
         if (status != PL_ERR_NOT_FOUND || pl_now_ms() > until)
             return status;
         PL_CHECK(run_stopped(r));
-        PL_CHECK(run_tend(r));
+        PL_CHECK(pl_launcher_tend(r->launcher));
         pl_sleep_ms(MERGE_POLL_MS);
     }
 }

@@ -14,11 +14,7 @@ static pl_status connect_homes(pl_buf *addresses, int n, pl_client **out)
         homes[i] = pl_buf_text(&addresses[i]);
     pl_client_options options = {
         .homes = homes, .n_homes = n, .patience_ms = HOME_PATIENCE_MS};
-    PL_CHECK(pl_client_create(&options, out));
-    pl_status status = pl_client_learn_places(*out);
-    if (status != PL_OK)
-        pl_client_destroy(out);
-    return status;
+    return pl_client_create(&options, out);
 }
 
 /* Whether to try again to use the store. A home that starts locks the store before the
@@ -41,14 +37,13 @@ static pl_status ask_job_homes(const char *folder, pl_client **out)
     char above[PL_PATH_MAX], path[PL_PATH_MAX], file[64];
     pl_buf addresses[PL_HOMES_MAX] = {{0}};
     pl_status status = PL_OK;
-    pl_parts parts;
+    int n = 0;
     *out = NULL;
-    PL_CHECK(pl_store_count_parts(folder, &parts));
-    int n = parts.n > 0 ? pl_store_n_begun(folder, &parts) : 1;
+    PL_CHECK(pl_store_homes(folder, &n));
     pl_path_above(above, folder);
     PL_CHECK(run_use_keys(above));
     for (int i = 0; status == PL_OK && i < n; i++) {
-        run_home_file(i, parts.n > 0 ? parts.n : 1, file);
+        run_home_file(i, n, file);
         status = pl_read_file(pl_join(path, above, file), &addresses[i]);
     }
     if (status == PL_OK)
@@ -61,23 +56,6 @@ static pl_status ask_job_homes(const char *folder, pl_client **out)
                          folder, path);
     for (int i = 0; i < n; i++)
         pl_buf_destroy(&addresses[i]);
-    return status;
-}
-
-pl_status run_placement(const char *folder, pl_places *out)
-{
-    char part[PL_PATH_MAX];
-    pl_store *first = NULL;
-    pl_parts parts;
-    *out = (pl_places){0};
-    PL_CHECK(pl_store_count_parts(folder, &parts));
-    if (parts.n == 0)
-        return PL_OK;
-    PL_CHECK(pl_store_open(pl_store_part(folder, 0, part), PL_STORE_READ, &first));
-    pl_status status = pl_places_of_store(first, true, out);
-    pl_store_close(&first);
-    if (out->n == 0)
-        pl_places_equal(out, parts.begun);
     return status;
 }
 
@@ -129,16 +107,10 @@ pl_status run_keep_object(const char *folder, pl_store *store, const char *objec
 {
     char part[PL_PATH_MAX];
     pl_store *writer = NULL;
-    pl_places places;
     PL_CHECK(run_check_exchange(folder));
-    PL_CHECK(run_placement(folder, &places));
     pl_copy_text(part, PL_PATH_MAX, folder);
-    if (places.n != 0) {
-        int owner = pl_store_part_of(store, object);
-        if (owner < 0)
-            owner = pl_places_home(&places, object);
-        pl_store_part(folder, owner, part);
-    }
+    if (pl_store_n_parts(store) > 0)
+        pl_store_part(folder, pl_names_part(store, object), part);
     int64_t begun = pl_now_ms();
     for (bool asked_last = false;;) {
         pl_status status = pl_store_open(part, PL_STORE_WRITE, &writer);
@@ -178,13 +150,10 @@ static pl_status look_alone(const char *folder, pl_store *store, bool *busy)
 /* Makes the homes stop writing for at most `ms`, and makes `store` read their newest
  * commits. *same becomes true if `store` has exactly these commits: then it shows the
  * state of all homes at one moment. */
-static pl_status look_still(const char *folder, pl_store *store, pl_client *homes,
-                            int64_t ms, bool *same)
+static pl_status look_still(pl_store *store, pl_client *homes, int64_t ms, bool *same)
 {
-    uint64_t newest[PL_HOMES_MAX];
+    uint64_t newest[PL_HOMES_MAX] = {0};
     int n = pl_store_n_parts(store);
-    if (pl_client_n_homes(homes) != n)
-        return pl_fail(PL_ERR_BUSY, "a home is being added to %s; try again", folder);
     pl_status status = pl_client_hold_all(homes, ms, newest);
     if (status == PL_OK)
         status = pl_store_refresh(store);
@@ -204,7 +173,7 @@ static pl_status look_beside_a_job(const char *folder, pl_store *store,
     pl_status status = ask_job_homes(folder, &homes);
     for (int i = 0; status == PL_OK && !same && i < TRIES; i++) {
         int64_t begun = pl_now_ms();
-        status = look_still(folder, store, homes, FIRST_MS << i, &same);
+        status = look_still(store, homes, FIRST_MS << i, &same);
         *held_ms = pl_now_ms() - begun;
     }
     pl_client_destroy(&homes);
@@ -219,9 +188,9 @@ static pl_status look_beside_a_job(const char *folder, pl_store *store,
 
 pl_status run_see_all_parts(const char *folder, pl_store **store)
 {
-    pl_parts counted;
-    PL_CHECK(pl_store_count_parts(folder, &counted));
-    if (*store && pl_store_n_begun(folder, &counted) == pl_store_n_parts(*store))
+    int n = 0;
+    PL_CHECK(pl_store_parts(folder, &n));
+    if (*store && n == pl_store_n_parts(*store))
         return PL_OK;
     pl_store_close(store);
     return pl_store_open(folder, PL_STORE_READ, store);

@@ -13,14 +13,6 @@ pl_status pl_client_create(const pl_client_options *options, pl_client **out)
         return pl_fail(PL_ERR_ARG, "a client needs 1 to %d homes, not %d", PL_HOMES_MAX,
                        options->n_homes);
     pl_client *c = pl_alloc(sizeof *c);
-    c->moved = pl_name_table_create();
-    c->keys = options->keys;
-    pl_places_equal(&c->places, options->n_homes);
-    if (options->places && options->places->n > 0)
-        c->places = *options->places;
-    /* the addresses of further homes come later, in answers of the homes in the list */
-    if (c->places.n > options->n_homes)
-        c->places.n = options->n_homes;
     c->patience_ms = options->patience_ms;
     c->blob_max = options->blob_max;
     pl_message_init(&c->answer, 0);
@@ -43,7 +35,6 @@ void pl_client_destroy(pl_client **client)
         return;
     for (int i = 0; i < c->n_homes; i++)
         pl_wire_close(&c->sockets[i]);
-    pl_name_table_destroy(&c->moved);
     pl_message_destroy(&c->answer);
     pl_free(c);
     *client = NULL;
@@ -53,13 +44,23 @@ uint64_t pl_client_bytes_sent(const pl_client *client)
 {
     uint64_t sum = 0;
     for (int i = 0; i < client->n_homes; i++)
-        sum += client->sockets[i] ? pl_wire_bytes_sent(client->sockets[i]) : 0;
+        sum += pl_wire_bytes_sent(client->sockets[i]);
     return sum;
+}
+
+int pl_client_n_homes(const pl_client *c)
+{
+    return c->n_homes;
+}
+
+int client_home_of(const pl_client *c, const char *name)
+{
+    return pl_home_of(name, c->n_homes);
 }
 
 int64_t pl_client_lost_ms(const pl_client *client, int home)
 {
-    return client->sockets[home] ? pl_wire_lost_ms(client->sockets[home]) : 0;
+    return pl_wire_lost_ms(client->sockets[home]);
 }
 
 pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer)
@@ -139,9 +140,11 @@ bool client_was_lost(pl_message *answer)
     return client_as_status(answer) == PL_ERR_NET;
 }
 
-pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
-                     pl_message *answer)
+/* Asks a home one question. */
+static pl_status ask_home(pl_client *c, int home, pl_message *question,
+                          pl_message *answer)
 {
+    pl_socket *socket = c->sockets[home];
     client_retry retry = client_retry_begin(socket);
     question->request = pl_wire_next_request();
     for (;;) {
@@ -166,61 +169,38 @@ pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
     }
 }
 
-static pl_status ask_home(pl_client *c, const char *name, pl_message *question,
-                          pl_message *answer)
-{
-    int64_t since = pl_now_ms();
-    for (;;) {
-        PL_CHECK(client_ask(c, client_socket_of(c, name), question, answer));
-        if (answer->type != PL_MSG_MOVED)
-            return PL_OK;
-        PL_CHECK(client_follow(c, answer, since));
-    }
-}
-
-pl_status client_query(pl_client *c, int home, const char *name, pl_message *question,
+/* Asks a home. The body of the answer is read into `to`, unless `fields` is NULL. Frees
+ * the question and the answer, so texts and bytes in `to` must not be used. */
+static pl_status query(pl_client *c, int home, pl_message *question,
                        const pl_field *fields, void *to)
 {
     pl_message *answer = &c->answer;
     pl_message_destroy(answer);
     pl_message_init(answer, 0);
-    pl_status status = home == HOME_OF_NAME
-                           ? ask_home(c, name, question, answer)
-                           : client_ask(c, c->sockets[home], question, answer);
+    pl_status status = ask_home(c, home, question, answer);
     if (status == PL_OK && fields)
         status = pl_message_get(answer, "a home's answer", fields, to);
     pl_message_destroy(question);
     return status;
 }
 
-/* ---- objects, refs, modules and paths ---- */
-/* A question and the blob that must be uploaded before it. */
-typedef struct errand {
-    const char *name;
-    int home; /* number of the home to ask; HOME_OF_NAME: the home that owns `name` */
-    client_blob blob;
-} errand;
-
-/* Uploads a blob, then asks the question that needs the blob. If the home restarted in
- * between, it has lost the upload. If the name has moved, another home needs the blob.
- * In both cases the upload and the question are repeated. */
-static pl_status put_and_ask(pl_client *c, const errand *e, pl_message *q,
-                             pl_message *a)
+static pl_status query_owner(pl_client *c, const char *name, pl_message *question,
+                             const pl_field *fields, void *to)
 {
-    int64_t since = pl_now_ms();
+    return query(c, client_home_of(c, name), question, fields, to);
+}
+
+/* ---- objects, refs, modules and paths ---- */
+/* Uploads a blob, then asks the question that needs the blob. If the home restarted in
+ * between, it has lost the upload, and both are repeated. */
+static pl_status put_and_ask(pl_client *c, int home, const client_blob *blob,
+                             pl_message *q, pl_message *a)
+{
     pl_status status = PL_ERR_NOT_FOUND;
     for (int i = 0; i < UPLOADS_MAX && status == PL_ERR_NOT_FOUND; i++) {
-        int home = e->home == HOME_OF_NAME ? client_home_of(c, e->name) : e->home;
-        PL_CHECK(client_put_known_blob(c, home, e->blob.data, e->blob.bytes,
-                                       &e->blob.hash, false));
-        status = client_ask(c, c->sockets[home], q, a);
-        if (status != PL_OK || a->type != PL_MSG_MOVED)
-            continue;
-        PL_CHECK(client_follow(c, a, since));
-        /* a moved name does not count as a try; client_follow limits the time
-         * instead */
-        i--;
-        status = PL_ERR_NOT_FOUND;
+        PL_CHECK(client_put_known_blob(c, home, blob->data, blob->bytes, &blob->hash,
+                                       false));
+        status = ask_home(c, home, q, a);
     }
     return status;
 }
@@ -233,8 +213,8 @@ static pl_status put_object_at(pl_client *c, int home, const char *name,
     pl_message_init(&q, 0);
     pl_message_init(&a, 0);
     PL_SAY(&q, PUT_OBJECT, put_object, .name = name, .blob = *blob);
-    errand e = {name, home, {data, bytes, *blob}};
-    pl_status status = put_and_ask(c, &e, &q, &a);
+    client_blob content = {data, bytes, *blob};
+    pl_status status = put_and_ask(c, home, &content, &q, &a);
     pl_message_destroy(&q);
     pl_message_destroy(&a);
     return status;
@@ -246,7 +226,7 @@ pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
                                uint64_t bytes, pl_hash *blob)
 {
     if (!pl_starts_with(name, "arm/"))
-        return put_object_at(c, HOME_OF_NAME, name, data, bytes, blob);
+        return put_object_at(c, client_home_of(c, name), name, data, bytes, blob);
     for (int home = 0; home < c->n_homes; home++)
         PL_CHECK(put_object_at(c, home, name, data, bytes, blob));
     return PL_OK;
@@ -257,7 +237,7 @@ pl_status pl_client_get_object(pl_client *c, const char *name, pl_hash *blob)
     pl_message q = {0};
     pl_msg_object_is a;
     PL_SAY(&q, GET_OBJECT, get_object, .name = name);
-    PL_CHECK(client_query(c, HOME_OF_NAME, name, &q, pl_fields_of_object_is(), &a));
+    PL_CHECK(query_owner(c, name, &q, pl_fields_of_object_is(), &a));
     *blob = a.blob;
     return PL_OK;
 }
@@ -268,7 +248,7 @@ pl_status pl_client_get_version(pl_client *c, const char *module, int64_t number
     pl_message q = {0};
     pl_msg_version_is a;
     PL_SAY(&q, GET_VERSION, get_version, .name = module, .version = number);
-    PL_CHECK(client_query(c, HOME_OF_NAME, module, &q, pl_fields_of_version_is(), &a));
+    PL_CHECK(query_owner(c, module, &q, pl_fields_of_version_is(), &a));
     *out = (pl_version_facts){.number = (uint64_t)a.version,
                               .params = a.blob,
                               .norm = a.norm,
@@ -285,7 +265,7 @@ pl_status pl_client_meet(pl_client *c, const char *module, int64_t round, int pa
     *decision = PL_MEETING_OPEN;
     PL_SAY(&q, MEET, meet, .name = module, .path = path, .replica = replica,
            .phase = round, .meeting = wish, .lease = {c->lease.bytes, c->lease.len});
-    PL_CHECK(client_query(c, HOME_OF_NAME, module, &q, pl_fields_of_meeting_is(), &a));
+    PL_CHECK(query_owner(c, module, &q, pl_fields_of_meeting_is(), &a));
     if (a.meeting >= PL_MEETING_COUNT)
         return pl_fail(PL_ERR_PROTO,
                        "the home sent an unknown decision %llu about a meeting",
@@ -301,7 +281,7 @@ pl_status pl_client_get_update(pl_client *c, const char *module, int64_t round,
     pl_msg_update_is a;
     PL_SAY(&q, GET_UPDATE, get_update, .name = module, .path = path, .replica = replica,
            .phase = round);
-    PL_CHECK(client_query(c, HOME_OF_NAME, module, &q, pl_fields_of_update_is(), &a));
+    PL_CHECK(query_owner(c, module, &q, pl_fields_of_update_is(), &a));
     *update = a.blob;
     return PL_OK;
 }
@@ -310,7 +290,7 @@ pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target)
 {
     pl_message q = {0};
     PL_SAY(&q, PUT_REF, put_ref, .text = target, .name = name);
-    return client_query(c, HOME_OF_NAME, name, &q, NULL, NULL);
+    return query_owner(c, name, &q, NULL, NULL);
 }
 
 /* Creates a module. The first question is sent without the parameters, because the home
@@ -326,10 +306,11 @@ pl_status pl_client_create_module(pl_client *c, const char *module, const float 
     pl_message_init(&a, 0);
     PL_SAY(&q, CREATE_MODULE, create_module, .name = module, .base = *config,
            .blob = blob);
-    pl_status status = ask_home(c, module, &q, &a);
-    errand e = {module, HOME_OF_NAME, {params, bytes, blob}};
+    const int home = client_home_of(c, module);
+    pl_status status = ask_home(c, home, &q, &a);
+    client_blob content = {params, bytes, blob};
     if (status == PL_ERR_NOT_FOUND)
-        status = put_and_ask(c, &e, &q, &a);
+        status = put_and_ask(c, home, &content, &q, &a);
     pl_message_destroy(&q);
     pl_message_destroy(&a);
     return status;
@@ -341,7 +322,7 @@ pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out)
     pl_msg_path_is a = {0};
     memset(out, 0, sizeof *out);
     PL_SAY(&q, GET_PATH, get_path, .name = name);
-    PL_CHECK(client_query(c, HOME_OF_NAME, name, &q, pl_fields_of_path_is(), &a));
+    PL_CHECK(query_owner(c, name, &q, pl_fields_of_path_is(), &a));
     pl_copy_text(out->name, sizeof out->name, name);
     out->phase = a.phase;
     out->work = a.work;
@@ -356,6 +337,18 @@ pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out)
                        "phases, without the hash of the present state or with a second "
                        "one",
                        name, (long long)a.repeats, (long long)a.phase);
+    return PL_OK;
+}
+
+pl_status pl_client_hold_all(pl_client *c, int64_t ms, uint64_t *sequences)
+{
+    for (int i = 0; i < c->n_homes; i++) {
+        pl_message q = {0};
+        pl_msg_ok_sequence a;
+        PL_SAY(&q, HOLD, hold, .ttl_ms = (uint64_t)ms);
+        PL_CHECK(query(c, i, &q, pl_fields_of_ok_sequence(), &a));
+        sequences[i] = a.sequence;
+    }
     return PL_OK;
 }
 
@@ -409,7 +402,7 @@ static pl_status submit(pl_client *c, const char *name, pl_message *q,
     text[0] = '\0';
     pl_message_init(&a, 0);
     for (int attempt = 0;; attempt++) {
-        PL_TRY(ask_home(c, name, q, &a));
+        PL_TRY(ask_home(c, client_home_of(c, name), q, &a));
         PL_TRY(client_read_result(&a, result, text));
         if (*result != PL_SUBMIT_UNKNOWN_BLOB)
             goto done;

@@ -21,7 +21,6 @@ typedef struct pl_client_options {
     /* addresses of the homes, in the order of their numbers */
     const char *const *homes;
     int n_homes;
-    const pl_places *places; /* weights of the homes; NULL: equal */
     /* key pair for the connections, borrowed; NULL: the key pair of the process */
     const pl_keypair *keys;
     /* longest time for which a call waits while nothing arrives from the home */
@@ -136,6 +135,14 @@ PL_MUST_CHECK pl_status pl_client_submit_task(pl_client *c, pl_submission *submi
                                               const void *moments, uint64_t bytes,
                                               pl_submit_result *results,
                                               char (*texts)[256]);
+
+int pl_client_n_homes(const pl_client *c);
+/* Stops all homes from writing for `ms` (at most 10 s; 0 ends the stop). sequences
+ * [n_homes] gets the newest commit of each home. If all stores, when they are read,
+ * still end with exactly these commits, they are a consistent snapshot of one
+ * moment. */
+PL_MUST_CHECK pl_status pl_client_hold_all(pl_client *c, int64_t ms,
+                                           uint64_t *sequences);
 
 #ifdef __cplusplus
 }

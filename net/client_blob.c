@@ -106,8 +106,6 @@ static void drop_pieces(flow *f)
 /* ---- downloads: pieces are requested ahead ---- */
 typedef struct download {
     flow flow;
-    /* the blob is requested from the home that owns this name; NULL: from flow.home */
-    const char *name;
     pl_hash blob;
     pl_buf *out;
     size_t start;            /* offset in `out` at which the blob begins */
@@ -128,7 +126,7 @@ static pl_status ask_piece(download *d, piece *p)
     pl_message q;
     pl_message_init(&q, 0);
     q.request = p->request;
-    PL_SAY(&q, GET_BLOB, get_blob, .name = d->name, .blob = d->blob, .total = p->len,
+    PL_SAY(&q, GET_BLOB, get_blob, .blob = d->blob, .total = p->len,
            .offset = p->offset);
     mark_sent(&d->flow, p);
     pl_status status = pl_wire_send(socket_of_flow(&d->flow), &q);
@@ -218,16 +216,6 @@ static pl_status take_blob_answer(download *d, pl_message *a)
     piece *p = find_piece(f, a->request);
     if (!p)
         return PL_OK;
-    if (d->name && a->type == PL_MSG_MOVED) {
-        /* The name has moved to another home, so the rest of the blob is read from that
-         * home. A move does not count as progress, so the time limit runs on. */
-        int64_t since = f->retry.answered_ms;
-        PL_CHECK(client_follow(f->client, a, since));
-        f->home = client_home_of(f->client, d->name);
-        f->retry = client_retry_begin(socket_of_flow(f));
-        f->retry.answered_ms = since;
-        return PL_OK;
-    }
     if (client_was_lost(a)) {
         client_retry_later(&f->retry, BOUNCE_MS);
         return PL_OK;
@@ -255,21 +243,12 @@ static pl_status run_download(download *d, pl_message *a)
 pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob,
                              pl_buf *out)
 {
-    return client_get_blob(c, HOME_OF_NAME, name, blob, out);
-}
-
-pl_status client_get_blob(pl_client *c, int home, const char *name, const pl_hash *blob,
-                          pl_buf *out)
-{
     pl_hash got;
     pl_message a;
-    download d = {
-        .flow = {.client = c,
-                 .home = home == HOME_OF_NAME ? client_home_of(c, name) : home},
-        .name = home == HOME_OF_NAME ? name : NULL,
-        .blob = *blob,
-        .out = out,
-        .start = out->len};
+    download d = {.flow = {.client = c, .home = client_home_of(c, name)},
+                  .blob = *blob,
+                  .out = out,
+                  .start = out->len};
     pl_message_init(&a, 0);
     d.flow.retry = client_retry_begin(socket_of_flow(&d.flow));
     pl_status status = run_download(&d, &a);

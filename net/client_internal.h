@@ -15,7 +15,7 @@ enum { SLICE_MS = 100, SILENCE_MS = 10000 };
 typedef struct client_retry {
     int64_t sent_ms;     /* when the messages were last sent */
     int64_t again_ms;    /* when they must be sent again in any case */
-    int64_t answered_ms; /* when the last answer came that is not MOVED */
+    int64_t answered_ms; /* when the last answer came */
     int64_t heard_ms;    /* also when bytes moved on the connection */
     /* The messages were sent again after silence. The other machine confirms them even
      * if the process there hangs, so this is no sign of life. */
@@ -30,15 +30,9 @@ typedef struct client_line {
 } client_line;
 
 struct pl_client {
-    /* a socket is NULL if the home's address is not known */
     pl_socket *sockets[PL_HOMES_MAX];
     client_line lines[PL_HOMES_MAX];
     int n_homes, patience_ms;
-    const pl_keypair *keys;
-    /* the table from which the client computes which home to ask first */
-    pl_places places;
-    /* homes of names that are not where the table says, because they have moved */
-    pl_name_table *moved;
     pl_status (*idle)(void *context);
     void *idle_context;
     /* the largest blob that is accepted; 0: no limit */
@@ -55,27 +49,9 @@ typedef struct client_blob {
     pl_hash hash;
 } client_blob;
 
-/* client_place.c */
 enum { BOUNCE_MS = 50 };
+/* Returns the number of the home that owns the name. */
 int client_home_of(const pl_client *c, const char *name);
-pl_socket *client_socket_of(const pl_client *c, const char *name);
-/* Reads a MOVED answer and remembers the new home of the name. ERR_NOT_FOUND if the
- * address of the new home is not known. */
-pl_status client_learn(pl_client *c, pl_message *moved);
-/* Does the same as client_learn, and then waits a little before the caller repeats the
- * question, because for a moment neither home answers for a name that is being moved.
- * `since_ms` is the time when the question was first asked. */
-pl_status client_follow(pl_client *c, pl_message *moved, int64_t since_ms);
-/* Asks a home one question; the answer may be MOVED. */
-pl_status client_ask(pl_client *c, pl_socket *socket, pl_message *question,
-                     pl_message *answer);
-
-/* Asks home number `home`, or the home of `name` if `home` is HOME_OF_NAME. The body of
- * the answer is read into `to`, unless `fields` is NULL. Frees the question and the
- * answer, so texts and bytes in `to` must not be used. */
-enum { HOME_OF_NAME = -1 };
-pl_status client_query(pl_client *c, int home, const char *name, pl_message *question,
-                       const pl_field *fields, void *to);
 
 /* Begins with messages that have not been sent yet. */
 client_retry client_retry_begin(pl_socket *socket);
@@ -109,10 +85,6 @@ size_t client_piece_bytes(const client_line *line, bool up);
 size_t client_window_bytes(pl_client *c, int home, bool up);
 
 /* ---- client_blob.c ---- */
-/* Gets a blob and appends it to `out`. `home` is the number of the home to ask;
- * HOME_OF_NAME means the home of `name`. */
-pl_status client_get_blob(pl_client *c, int home, const char *name, const pl_hash *blob,
-                          pl_buf *out);
 /* Sends a blob whose hash is known. `home` is the number of the home. With `impatient`
  * the function returns ERR_BUSY at once if the home has no free memory for the blob. */
 pl_status client_put_known_blob(pl_client *c, int home, const void *data,

@@ -20,9 +20,9 @@ static void look_at_homes(parcel *p)
     for (int home = 0; home < p->client->n_homes; home++) {
         pl_socket *socket = p->client->sockets[home];
         client_retry *retry = &p->retries[home];
-        if (socket && retry->answered_ms == 0)
+        if (retry->answered_ms == 0)
             *retry = client_retry_begin(socket);
-        if (!socket || !client_retry_due(retry, socket))
+        if (!client_retry_due(retry, socket))
             continue;
         for (int i = 0; i < p->n; i++)
             p->sent[i] = p->sent[i] && client_home_of(p->client, p->names[i]) != home;
@@ -37,7 +37,8 @@ static void send_open(parcel *p)
     for (int i = 0; i < p->n; i++) {
         if (p->done[i] || p->sent[i])
             continue;
-        pl_socket *socket = client_socket_of(p->client, p->names[i]);
+        int home = client_home_of(p->client, p->names[i]);
+        pl_socket *socket = p->client->sockets[home];
         p->sent[i] = pl_wire_send(socket, &p->questions[i]) == PL_OK;
         if (!p->sent[i])
             break; /* a question that could not be sent now is sent again later */
@@ -50,10 +51,6 @@ static pl_status take_home_answer(parcel *p, pl_message *a)
         if (p->done[i] || p->questions[i].request != a->request)
             continue;
         client_retry *retry = &p->retries[client_home_of(p->client, p->names[i])];
-        if (a->type == PL_MSG_MOVED) {
-            p->sent[i] = false; /* it is sent to the new home */
-            return client_follow(p->client, a, retry->answered_ms);
-        }
         if (client_was_lost(a)) {
             client_retry_later(retry, BOUNCE_MS);
             return PL_OK;

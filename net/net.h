@@ -5,7 +5,7 @@
  * placement (which home owns a name), lease (the sealed permission to submit), fence
  * (which workers are refused), submission (the update that a worker sends), client
  * (questions to homes), link (what a client measures of its connections), absence (logs
- * that a process is away), move (moves modules, paths and objects between homes). */
+ * that a process is away). */
 #ifndef PL_NET_NET_H
 #define PL_NET_NET_H
 #include "net/absence.h"
@@ -14,7 +14,6 @@
 #include "net/lease.h"
 #include "net/link.h"
 #include "net/messages.h"
-#include "net/move.h"
 #include "net/placement.h"
 #include "net/roles.h"
 #include "net/submission.h"

@@ -66,7 +66,7 @@ _pathloom() {
     init) options='--set --list --reference --help' ;;
     key) options='--run --keys --hub --role --uses --expires --name --json --help' ;;
     drain) options='--run --hub --key --help' ;;
-    homes) options='--run --weight --json --help' ;;
+    homes) options='--run --json --help' ;;
     join) options='--token-file --key --only-enrol --set --backend --precision --threads --recompute --cache-bytes --patience-s --device --cache --name --offer --grace-s --log-json --verbose --help' ;;
     hub) options='--run --set --key --log-json --verbose --listen --keys --advertise --ready --home --metrics --help' ;;
     home) options='--run --set --key --log-json --verbose --listen --keys --advertise --ready --index --store --help' ;;

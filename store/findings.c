@@ -47,10 +47,10 @@ bool pl_store_has_writer(const char *folder)
 {
     char path[PL_PATH_MAX];
     int n = 0;
-    if (pl_store_parts(folder, &n) != PL_OK)
-        n = 0;
-    for (int i = 0; i < (n > 0 ? n : 1); i++)
-        if (pl_folder_is_locked(n > 0 ? pl_store_part(folder, i, path) : folder))
+    if (pl_store_homes(folder, &n) != PL_OK)
+        n = 1;
+    for (int i = 0; i < n; i++)
+        if (pl_folder_is_locked(pl_store_home(folder, i, n, path)))
             return true;
     return false;
 }

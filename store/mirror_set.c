@@ -4,13 +4,13 @@
  *   FOLDER/new-N        a part that the folder did not have
  *   FOLDER/home-N/new   will replace a part whose history differs
  *   FOLDER/new          will replace a store in one piece whose history differs
- *   FOLDER/COPY         text: "pathloom copy 1"; two numbers as in PARTS, or 0 and 0
+ *   FOLDER/COPY         text: "pathloom copy 1"; twice the number of parts, or 0 and 0
  *                       for a store in one piece; then one line per part: the hash
  *                       of its LEFT
  *
  * First every part is prepared. This changes nothing that readers see. Then the file
  * COPY is written: from now on the copy is decided. After this decision, new parts are
- * moved to their places, the operations in each LEFT are carried out, the numbers are
+ * moved to their places, the operations in each LEFT are carried out, the number is
  * written to PARTS, and COPY is removed. Any process that finds COPY can finish the
  * copy without the source. A store in one piece whose history does not differ needs no
  * COPY, because a single commit makes the copy.
@@ -31,7 +31,7 @@ static const char FIRST_LINE[] = "pathloom copy 1";
 
 typedef struct copy_set {
     char folder[PL_PATH_MAX];
-    pl_parts counts;
+    int n; /* number of parts; 0: the store is in one piece */
     pl_hash left[PL_PARTS_MAX];
     int locks[1 + PL_PARTS_MAX]; /* locks of the folder and of its parts */
 } copy_set;
@@ -90,7 +90,7 @@ static bool is_elsewhere(const char *folder, const char *path)
             makedev(info.stx_dev_major, info.stx_dev_minor) != above.st_dev);
 }
 
-static pl_status check_movable(const char *folder, const char *path)
+pl_status pl_store_check_movable(const char *folder, const char *path)
 {
     if (!is_elsewhere(folder, path))
         return PL_OK;
@@ -125,7 +125,7 @@ static pl_status lock_all(copy_set *c, const char *folder)
 {
     char part[PL_PATH_MAX];
     pl_status status = PL_OK;
-    *c = (copy_set){.counts = {0, 0}};
+    *c = (copy_set){.n = 0};
     memset(c->locks, -1, sizeof c->locks);
     if (!pl_copy_text(c->folder, sizeof c->folder, folder))
         return pl_fail(PL_ERR_ARG, "a store's path has at most %d bytes",
@@ -145,8 +145,8 @@ static pl_status write_decision(const copy_set *c)
 {
     char path[PL_PATH_MAX], hex[PL_HASH_TEXT];
     pl_buf text = {0};
-    pl_buf_printf(&text, "%s\n%d %d\n", FIRST_LINE, c->counts.n, c->counts.begun);
-    for (int i = 0; i < c->counts.n; i++) {
+    pl_buf_printf(&text, "%s\n%d %d\n", FIRST_LINE, c->n, c->n);
+    for (int i = 0; i < c->n; i++) {
         pl_hash_format(&c->left[i], hex);
         pl_buf_printf(&text, "%s\n", hex);
     }
@@ -158,18 +158,16 @@ static pl_status write_decision(const copy_set *c)
 
 static bool parse_decision(char *text, copy_set *c)
 {
+    int again = 0;
     char *rest = NULL, *line = strtok_r(text, "\n", &rest);
     if (!line || strcmp(line, FIRST_LINE) != 0)
         return false;
     line = strtok_r(NULL, "\n", &rest);
-    if (!line || sscanf(line, "%d %d", &c->counts.n, &c->counts.begun) != 2)
+    if (!line || sscanf(line, "%d %d", &c->n, &again) != 2)
         return false;
-    if (c->counts.n == 0 && c->counts.begun == 0)
-        return true;
-    if (c->counts.n < 1 || c->counts.n > PL_PARTS_MAX || c->counts.begun < 1 ||
-        c->counts.begun > PL_PARTS_MAX)
+    if (c->n < 0 || c->n > PL_PARTS_MAX || (c->n == 0) != (again == 0))
         return false;
-    for (int i = 0; i < c->counts.n; i++) {
+    for (int i = 0; i < c->n; i++) {
         line = strtok_r(NULL, "\n", &rest);
         if (!line || pl_hash_parse(line, &c->left[i]) != PL_OK)
             return false;
@@ -200,7 +198,7 @@ static pl_status move_into_place(const char *from, const char *to)
     if (!pl_path_exists(from))
         return PL_OK;
     pl_path_above(above, to);
-    PL_CHECK(check_movable(above, to));
+    PL_CHECK(pl_store_check_movable(above, to));
     PL_CHECK(pl_failpoint("store.copy.before"));
     PL_CHECK(pl_remove_tree(to));
     PL_CHECK(pl_failpoint("store.copy.before"));
@@ -232,8 +230,8 @@ static pl_status check_swap(const char *folder)
 {
     char path[PL_PATH_MAX];
     for (size_t i = 0; i < N_NAMES; i++)
-        PL_CHECK(check_movable(folder, pl_join(path, folder, NAMES[i])));
-    return check_movable(folder, pl_join(path, folder, "INCOMING"));
+        PL_CHECK(pl_store_check_movable(folder, pl_join(path, folder, NAMES[i])));
+    return pl_store_check_movable(folder, pl_join(path, folder, "INCOMING"));
 }
 
 static pl_status do_what_is_left(const copy_set *c, int part, const char *folder)
@@ -264,7 +262,7 @@ done:
 static pl_status make_parts(copy_set *c)
 {
     char path[PL_PATH_MAX];
-    for (int i = 0; i < c->counts.n; i++) {
+    for (int i = 0; i < c->n; i++) {
         char folder[PL_PATH_MAX], fresh[PL_PATH_MAX];
         char from[PL_PATH_MAX], to[PL_PATH_MAX];
         PL_CHECK(move_into_place(new_part(c->folder, i, from),
@@ -274,16 +272,16 @@ static pl_status make_parts(copy_set *c)
         PL_CHECK(swap_in_copy(folder));
         PL_CHECK(do_what_is_left(c, i, folder));
     }
-    for (int i = c->counts.n; i < PL_PARTS_MAX; i++)
+    for (int i = c->n; i < PL_PARTS_MAX; i++)
         PL_CHECK(pl_remove_tree(pl_store_part(c->folder, i, path)));
-    return parts_write_counts(c->folder, &c->counts);
+    return parts_write_count(c->folder, c->n);
 }
 
 static pl_status end_locked(copy_set *c)
 {
     char path[PL_PATH_MAX];
     PL_CHECK(read_decision(c));
-    PL_CHECK(c->counts.n > 0 ? make_parts(c) : swap_in_copy(c->folder));
+    PL_CHECK(c->n > 0 ? make_parts(c) : swap_in_copy(c->folder));
     PL_CHECK(pl_failpoint("store.copy.before"));
     PL_CHECK(pl_remove_tree(pl_join(path, c->folder, "COPY")));
     return pl_sync_folder(c->folder);
@@ -301,25 +299,24 @@ pl_status pl_store_end_copy(const char *folder)
 }
 
 /* ---- removing an undecided copy ---- */
-static bool has_all_parts(const char *folder, const pl_parts *parts)
+static bool has_all_parts(const char *folder, int n)
 {
-    for (int i = 0; i < parts->begun && i < parts->n; i++)
+    for (int i = 0; i < n; i++)
         if (!parts_is_made(folder, i))
             return false;
-    return parts->n > 0;
+    return n > 0;
 }
 
 /* The folder is locked first, so that no other process copies into it. */
 pl_status pl_store_clear_copy(const char *folder)
 {
     char path[PL_PATH_MAX];
-    int lock = -1;
-    pl_parts parts;
+    int lock = -1, n = 0;
     pl_status status = PL_OK;
     if (!pl_path_is_folder(folder) || pl_lock_folder(folder, &lock) != PL_OK)
         return PL_OK;
-    PL_TRY(pl_store_count_parts(folder, &parts));
-    for (int i = 0; has_all_parts(folder, &parts) && i < PL_PARTS_MAX; i++)
+    PL_TRY(pl_store_parts(folder, &n));
+    for (int i = 0; has_all_parts(folder, n) && i < PL_PARTS_MAX; i++)
         PL_TRY(pl_remove_tree(new_part(folder, i, path)));
 done:
     pl_unlock_folder(&lock);
@@ -386,7 +383,7 @@ static pl_status check_part_folders(const copy_set *c)
     char path[PL_PATH_MAX];
     for (int i = 0; i < PL_PARTS_MAX; i++) {
         pl_store_part(c->folder, i, path);
-        PL_CHECK(i < c->counts.n ? check_link(path) : check_movable(c->folder, path));
+        PL_CHECK(i < c->n ? check_link(path) : pl_store_check_movable(c->folder, path));
     }
     return PL_OK;
 }
@@ -394,19 +391,19 @@ static pl_status check_part_folders(const copy_set *c)
 static pl_status check_target(const copy_set *c, bool force)
 {
     char path[PL_PATH_MAX];
-    pl_parts there;
+    int there = 0;
     if (pl_path_exists(pl_join(path, c->folder, "FORMAT")))
         return pl_fail(PL_ERR_EXISTS,
                        "%s holds a store in one piece, but the store to copy has %d "
                        "parts; name an empty folder",
-                       c->folder, c->counts.n);
-    PL_CHECK(pl_store_count_parts(c->folder, &there));
-    if (there.n <= c->counts.n || force)
+                       c->folder, c->n);
+    PL_CHECK(pl_store_parts(c->folder, &there));
+    if (there <= c->n || force)
         return check_part_folders(c);
     return pl_fail(PL_ERR_EXISTS,
                    "%s has %d parts, but the store to copy has %d; name an empty "
                    "folder, or give --force to replace it",
-                   c->folder, there.n, c->counts.n);
+                   c->folder, there, c->n);
 }
 
 static pl_status copy_all(copy_set *c, pl_store *from, bool force,
@@ -414,8 +411,7 @@ static pl_status copy_all(copy_set *c, pl_store *from, bool force,
 {
     if (is_decided(c->folder))
         PL_CHECK(end_locked(c));
-    PL_CHECK(pl_store_count_parts(from->folder, &c->counts));
-    c->counts.n = from->n_parts;
+    c->n = from->n_parts;
     PL_CHECK(check_target(c, force));
     for (int i = 0; i < from->n_parts; i++)
         PL_CHECK(prepare_copied_part(c, from->parts[i], i, force, sum));
@@ -451,7 +447,7 @@ static pl_status copy_one(copy_set *c, pl_store *from, bool force,
     PL_CHECK(check_swap(c->folder));
     to.folder = fresh;
     PL_CHECK(mirror_into(from, &to, NULL, out));
-    c->counts = (pl_parts){0, 0};
+    c->n = 0;
     PL_CHECK(write_decision(c));
     return end_locked(c);
 }

@@ -1,47 +1,24 @@
 /* A store in parts: one sub-store per home of a job, shown to readers as one store.
  *
  * Purpose. With several homes, every home writes a separate store: FOLDER/home-1,
- * FOLDER/home-2 and so on; FOLDER/PARTS has their number. This file makes and counts
- * the parts, opens all of them for reading as one pl_store, and implements the reading
- * functions of store.h for this pl_store. A writer always opens a single part.
+ * FOLDER/home-2 and so on; FOLDER/PARTS has their number, which never changes. This
+ * file makes and counts the parts, opens all of them for reading as one pl_store, and
+ * implements the reading functions of store.h for this pl_store. A writer always opens
+ * a single part.
  *
- * Which part is read for a name
- *   - A name that was never moved is in one part. That part is found by asking each
- *     part in order.
- *   - For a name that was moved there are notes (refs "at/NAME") in several parts. Each
- *     move writes a higher stamp. The note with the highest stamp names the owner, and
- *     the owner is read (owner_of).
- *   - While a name is being moved, the next part already has copies of its rows. For a
- *     module the part with the newest version is read (part_with_module). Pending
- *     updates in parts that do not own the module are left out.
- *   - Definitions of arms are in every part with the same bytes. A blob may be in any
- *     part.
- *
- * The folder, over its life:
- *
- *              pl_store_make_parts
- *   nothing -----------------------> N parts <---- pl_store_grow_parts: N + 1
- *                                       ^      \-- pl_store_remove_part: N - 1
- *                pl_store_divide        |
- *   one piece --> half divided ---------+
- *                  home-1 has some of its files, PARTS does not exist yet;
- *                  pl_store_end_division goes on from there
- *
- * A part that PARTS counts may not exist yet, because its home makes it when the home
- * starts for the first time. Readers require only the first parts.begun parts to exist.
+ * Every module, path and object is in one part, which is found by asking each part in
+ * order. Definitions of arms are in every part with the same bytes. A blob may be in
+ * any part.
  *
  * A consistent view. The parts are opened one after the other, and each part by itself
- * is consistent. Three kinds of changes concern several parts. parts_refresh reads
- * again, for up to 3 seconds, until it sees each such change in all parts or in none:
- *   - a moved name: the next part has the name before the old part drops the name, so
- *     the view is read again until no note has changed in between (refresh_notes);
+ * is consistent. Two kinds of changes concern several parts. parts_refresh reads again,
+ * for up to 3 seconds, until it sees each such change in all parts or in none:
  *   - a rollback: decided by one commit of the first part (rollback.c);
  *   - a copy into the folder: recognised by PARTS, which is written last (stamp_of).
  *
  * Invariants
- *   - PARTS of a new store is written before any part exists; when a store is divided,
- *     PARTS is written after home-1 is complete. A folder home-N that PARTS does not
- *     count is an error, unless it is left over from a removed part.
+ *   - PARTS of a new store is written before any part exists. A folder home-N that
+ *     PARTS does not count is an error.
  *   - Listings over all parts are sorted by name, and contain each module, path or
  *     object once.
  *
@@ -66,28 +43,28 @@ char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX])
     return pl_join(out, folder, name);
 }
 
-static bool read_counts(const char *text, pl_parts *out)
+/* In the stores of earlier releases a second number may follow. */
+static bool read_count(const char *text, int *out)
 {
     char *end = NULL;
     size_t len = strlen(FIRST_LINE);
     if (strncmp(text, FIRST_LINE, len) != 0 || text[len] != '\n')
         return false;
-    long n = strtol(text + len + 1, &end, 10), begun = n;
+    long n = strtol(text + len + 1, &end, 10);
     if (*end == ' ')
-        begun = strtol(end + 1, &end, 10);
-    if (n < 1 || n > PL_PARTS_MAX || begun < 1 || begun > PL_PARTS_MAX ||
-        strcmp(end, "\n") != 0)
+        (void)strtol(end + 1, &end, 10);
+    if (n < 2 || n > PL_PARTS_MAX || strcmp(end, "\n") != 0)
         return false;
-    *out = (pl_parts){(int)n, (int)begun};
+    *out = (int)n;
     return true;
 }
 
-static pl_status parse_parts_file(const char *path, const char *text, pl_parts *out)
+static pl_status parse_parts_file(const char *path, const char *text, int *n)
 {
-    if (read_counts(text, out))
+    if (read_count(text, n))
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
-                   "%s does not say in how many parts the store is (1 to %d); count "
+                   "%s does not say in how many parts the store is (2 to %d); count "
                    "the folders home-1, home-2 ... and write their number into the "
                    "second line of the file, below `%s`",
                    path, PL_PARTS_MAX, FIRST_LINE);
@@ -95,68 +72,52 @@ static pl_status parse_parts_file(const char *path, const char *text, pl_parts *
 
 /* Returns an error if a part exists that PARTS does not count. Without this check the
  * data of that part would be lost silently. */
-static pl_status check_counted(const char *folder, const pl_parts *parts)
+static pl_status check_counted(const char *folder, int n)
 {
     char next[PL_PATH_MAX];
-    if (parts->n == PL_PARTS_MAX ||
-        !pl_path_exists(pl_store_part(folder, parts->n, next)) ||
-        parts_is_removed(folder, parts->n))
+    if (n == PL_PARTS_MAX || !pl_path_exists(pl_store_part(folder, n, next)))
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
                    "%s/PARTS counts %d parts, but the folder %s exists, too; write the "
                    "right number into the second line of PARTS",
-                   folder, parts->n, next);
-}
-
-/* Returns whether a division was interrupted, that is, home-1 exists and PARTS does
- * not. (In a new store PARTS is written before any part exists; in a divided store it
- * is written after the first part.) If there are several parts without PARTS, a user
- * must have copied them there. */
-static bool is_half_divided(const char *folder)
-{
-    char path[PL_PATH_MAX], part[PL_PATH_MAX];
-    return !pl_path_exists(pl_join(path, folder, "PARTS")) &&
-           pl_path_exists(pl_store_part(folder, 0, part)) &&
-           !pl_path_exists(pl_join(path, part, "ENGINE")) &&
-           !pl_path_exists(pl_store_part(folder, 1, part));
-}
-
-pl_status pl_store_count_parts(const char *folder, pl_parts *out)
-{
-    char path[PL_PATH_MAX];
-    pl_buf text = {0};
-    *out = (pl_parts){0, 0};
-    PL_CHECK(mirror_check(folder));
-    if (is_half_divided(folder))
-        return pl_fail(PL_ERR_DAMAGED,
-                       "the division of the store %s into parts was interrupted: some "
-                       "of its files are already in %s; run `pathloom train` or "
-                       "`pathloom homes` on its run to finish the division",
-                       folder, pl_store_part(folder, 0, path));
-    if (!pl_path_exists(pl_join(path, folder, "PARTS")))
-        return PL_OK;
-    pl_status status = pl_read_file(path, &text);
-    if (status == PL_OK)
-        status = parse_parts_file(path, pl_buf_text(&text), out);
-    pl_buf_destroy(&text);
-    return status == PL_OK ? check_counted(folder, out) : status;
+                   folder, n, next);
 }
 
 pl_status pl_store_parts(const char *folder, int *n)
 {
-    pl_parts parts;
-    pl_status status = pl_store_count_parts(folder, &parts);
-    *n = parts.n;
+    char path[PL_PATH_MAX];
+    pl_buf text = {0};
+    *n = 0;
+    PL_CHECK(mirror_check(folder));
+    if (!pl_path_exists(pl_join(path, folder, "PARTS")))
+        return PL_OK;
+    pl_status status = pl_read_file(path, &text);
+    if (status == PL_OK)
+        status = parse_parts_file(path, pl_buf_text(&text), n);
+    pl_buf_destroy(&text);
+    return status == PL_OK ? check_counted(folder, *n) : status;
+}
+
+pl_status pl_store_homes(const char *folder, int *n)
+{
+    pl_status status = pl_store_parts(folder, n);
+    if (*n == 0)
+        *n = 1;
     return status;
 }
 
-pl_status parts_write_counts(const char *folder, const pl_parts *parts)
+char *pl_store_home(const char *folder, int home, int n, char out[PL_PATH_MAX])
+{
+    if (n > 1)
+        return pl_store_part(folder, home, out);
+    pl_copy_text(out, PL_PATH_MAX, folder);
+    return out;
+}
+
+pl_status parts_write_count(const char *folder, int n)
 {
     char path[PL_PATH_MAX], text[64];
-    int len = parts->n == parts->begun
-                  ? snprintf(text, sizeof text, "%s\n%d\n", FIRST_LINE, parts->n)
-                  : snprintf(text, sizeof text, "%s\n%d %d\n", FIRST_LINE, parts->n,
-                             parts->begun);
+    int len = snprintf(text, sizeof text, "%s\n%d\n", FIRST_LINE, n);
     return pl_replace_file(pl_join(path, folder, "PARTS"), text, (size_t)len);
 }
 
@@ -171,78 +132,13 @@ pl_status pl_store_make_parts(const char *folder, int n)
         return pl_fail(PL_ERR_EXISTS, "the store %s has %d part%s, not %d", folder,
                        there > 0 ? there : 1, there > 1 ? "s" : "", n);
     PL_CHECK(pl_make_folders(folder));
-    return parts_write_counts(folder, &(pl_parts){n, n});
-}
-
-pl_status pl_store_grow_parts(const char *folder, int n)
-{
-    pl_parts parts;
-    PL_CHECK(pl_store_count_parts(folder, &parts));
-    if (parts.n == n)
-        return PL_OK;
-    if (parts.n == 0 || n != parts.n + 1 || n > PL_PARTS_MAX)
-        return pl_fail(PL_ERR_ARG,
-                       "the store %s has %d parts; adding one gives %d, not %d (at "
-                       "most %d are possible)",
-                       folder, parts.n, parts.n + 1, n, PL_PARTS_MAX);
-    PL_CHECK(parts_clear_removed(folder, n - 1));
-    if (n <= parts.begun)
-        PL_CHECK(parts_make_again(folder, n - 1));
-    parts.n = n;
-    PL_CHECK(parts_write_counts(folder, &parts));
-    return parts_unmark(folder, n - 1);
-}
-
-pl_status pl_store_divide(const char *folder)
-{
-    static const char *const names[] = {"db", "HWM", "FORMAT"};
-    char part[PL_PATH_MAX], path[PL_PATH_MAX];
-    if (pl_path_exists(pl_join(path, folder, "PARTS")))
-        return PL_OK;
-    if (pl_path_exists(pl_join(path, folder, "ENGINE")))
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the store %s cannot be divided, because its chunks are in a "
-                       "storage engine under the name of the whole store; copy it into "
-                       "a new store with `pathloom store push`",
-                       folder);
-    PL_CHECK(pl_make_folders(pl_store_part(folder, 0, part)));
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *name = names[i];
-        char from[PL_PATH_MAX], to[PL_PATH_MAX];
-        if (pl_path_exists(pl_join(from, folder, name))) {
-            PL_CHECK(pl_failpoint("store.divide.before"));
-            if (rename(from, pl_join(to, part, name)) != 0)
-                return pl_fail(PL_ERR_IO, "%s cannot be moved to %s: %s", from, to,
-                               strerror(errno));
-            PL_CHECK(pl_failpoint("store.divide.after"));
-        }
-    }
-    PL_CHECK(pl_sync_folder(part));
-    return parts_write_counts(folder, &(pl_parts){2, 1});
-}
-
-pl_status pl_store_end_division(const char *folder)
-{
-    return is_half_divided(folder) ? pl_store_divide(folder) : PL_OK;
+    return parts_write_count(folder, n);
 }
 
 bool parts_is_made(const char *folder, int part)
 {
     char path[PL_PATH_MAX], format[PL_PATH_MAX];
     return pl_path_exists(pl_join(format, pl_store_part(folder, part, path), "FORMAT"));
-}
-
-bool pl_store_part_begun(const char *folder, const pl_parts *parts, int part)
-{
-    return parts->n == 0 || part < parts->begun || parts_is_made(folder, part);
-}
-
-int pl_store_n_begun(const char *folder, const pl_parts *parts)
-{
-    int n = 0;
-    while (n < parts->n && pl_store_part_begun(folder, parts, n))
-        n++;
-    return n;
 }
 
 /* Identifies a state of the folder. Each copy into the folder replaces PARTS after it
@@ -279,18 +175,14 @@ static pl_status fail_copied(const pl_store *store)
 static pl_status open_all_parts(pl_store *store, int n)
 {
     char part[PL_PATH_MAX];
-    pl_parts counted;
-    PL_CHECK(pl_store_count_parts(store->folder, &counted));
     store->parts = pl_alloc((size_t)n * sizeof(pl_store *));
-    if (counted.n > 0) {
-        int begun = pl_store_n_begun(store->folder, &counted);
-        n = begun < n ? begun : n;
-    }
     for (; store->n_parts < n; store->n_parts++)
         PL_CHECK(pl_store_open(pl_store_part(store->folder, store->n_parts, part),
                                PL_STORE_READ, &store->parts[store->n_parts]));
-    for (int i = 0; i < store->n_parts; i++)
+    for (int i = 0; i < store->n_parts; i++) {
+        PL_CHECK(pl_store_check_placement(store->parts[i]));
         store->parts[i]->whole = store;
+    }
     return PL_OK;
 }
 
@@ -330,49 +222,9 @@ static pl_status refresh_once(pl_store *store)
     return PL_OK;
 }
 
-/* ---- names that moved from part to part ---- */
-static pl_status add_move_note(void *context, const char *name, const char *target)
-{
-    pl_buf_printf(context, "%s %s\n", name, target);
-    return PL_OK;
-}
-
-static pl_status all_notes(pl_store *store, pl_buf *out)
-{
-    pl_buf_clear(out);
-    for (int i = 0; i < store->n_parts; i++)
-        PL_CHECK(pl_store_each_ref(store->parts[i], PARTS_NOTES, add_move_note, out));
-    return PL_OK;
-}
-
-/* Refreshes all parts until no note has changed between two reads. A name is stored in
- * its new part before it is removed from the old one. A reader that reads the new part
- * first and the old part later could miss the name in both. If no note has changed in
- * between, no name was missed. */
-static pl_status refresh_notes(pl_store *store)
-{
-    enum { LOOKS_MAX = 16 };
-    pl_buf before = {0}, after = {0};
-    bool same = false;
-    pl_status status = all_notes(store, &before);
-    for (int i = 0; status == PL_OK && !same && i < LOOKS_MAX; i++) {
-        status = refresh_once(store);
-        if (status == PL_OK)
-            status = all_notes(store, &after);
-        same = before.len == after.len &&
-               (before.len == 0 || memcmp(before.data, after.data, after.len) == 0);
-        pl_buf swap = before;
-        before = after;
-        after = swap;
-    }
-    pl_buf_destroy(&before);
-    pl_buf_destroy(&after);
-    return status;
-}
-
 static pl_status look_at_parts(pl_store *store, rollback_view *view)
 {
-    pl_status status = refresh_notes(store);
+    pl_status status = refresh_once(store);
     if (status == PL_OK)
         status = rollback_look(store, view);
     if (parts_is_made(store->folder, store->n_parts - 1))
@@ -427,38 +279,31 @@ int pl_store_n_parts(const pl_store *store)
     return store->n_parts;
 }
 
-/* Returns the part that owns a name that has moved, according to the note with the
- * highest stamp. Returns NULL if the name never moved. */
-static pl_store *owner_of(const pl_store *store, const char *name)
+/* ---- stores of earlier releases ---- */
+static pl_status refuse_placement(void *context, const char *name, const char *target)
 {
-    char ref[PL_MODULE_NAME_MAX + 8];
-    pl_store *owner = NULL;
-    uint64_t newest = 0;
-    snprintf(ref, sizeof ref, PARTS_NOTES "%s", name);
-    for (int i = 0; i < store->n_parts; i++) {
-        pl_buf target = {0};
-        char whose[24];
-        unsigned long long stamp = 0;
-        if (pl_store_get_ref(store->parts[i], ref, &target) == PL_OK &&
-            sscanf(pl_buf_text(&target), "%23s %llu", whose, &stamp) == 2 &&
-            (!owner || stamp > newest)) {
-            long part = strcmp(whose, "here") == 0 ? i : strtol(whose, NULL, 10);
-            owner = part >= 0 && part < store->n_parts ? store->parts[part] : NULL;
-            newest = stamp;
-        }
-        pl_buf_destroy(&target);
-    }
-    return owner;
+    const pl_store *store = context;
+    (void)target;
+    return pl_fail(PL_ERR_UNSUPPORTED,
+                   "an earlier release has moved modules between homes (%s has the "
+                   "record %s), and this release finds each module by a hash of its "
+                   "name; run `pathloom homes set N` on the run, which puts them in "
+                   "order",
+                   store->folder, name);
 }
 
-/* Returns the part that the notes name, or else the first part that has the name. */
+pl_status pl_store_check_placement(pl_store *part)
+{
+    PL_CHECK(pl_store_each_ref(part, PARTS_NOTES, refuse_placement, part));
+    return pl_store_each_ref(part, PARTS_TABLE, refuse_placement, part);
+}
+
 int pl_store_part_of(pl_store *store, const char *name)
 {
     if (store->n_parts == 0)
         return pl_store_has_name(store, name) ? 0 : -1;
-    const pl_store *owner = owner_of(store, name);
     for (int i = 0; i < store->n_parts; i++)
-        if (owner ? store->parts[i] == owner : pl_store_has_name(store->parts[i], name))
+        if (pl_store_has_name(store->parts[i], name))
             return i;
     return -1;
 }
@@ -474,23 +319,6 @@ pl_status parts_refuse(const pl_store *store, const char *what)
 }
 
 /* ---- reading by name ---- */
-/* Makes `call` for the part that owns the name. If there is no note about the name,
- * makes `call` for each part until a part has the name. */
-#define FIRST_PART(call)                                                               \
-    do {                                                                               \
-        pl_status answer = PL_ERR_NOT_FOUND;                                           \
-        pl_store *owner = owner_of(store, name);                                       \
-        if (owner) {                                                                   \
-            pl_store *part = owner;                                                    \
-            return call;                                                               \
-        }                                                                              \
-        for (int i = 0; i < store->n_parts && answer == PL_ERR_NOT_FOUND; i++) {       \
-            pl_store *part = store->parts[i];                                          \
-            answer = call;                                                             \
-        }                                                                              \
-        return answer;                                                                 \
-    } while (0)
-
 pl_store *parts_with_blob(pl_store *store, const pl_hash *blob)
 {
     for (int i = 0; i < store->n_parts; i++)
@@ -499,57 +327,46 @@ pl_store *parts_with_blob(pl_store *store, const pl_hash *blob)
     return NULL;
 }
 
-/* Returns the part with the newest version of a module; this part has all versions. Two
- * parts may have the module while it moves. (pl_store_audit reports a module that two
- * parts have without a note.) */
-static pl_store *part_with_module(pl_store *store, const char *module)
+/* Returns the part that has the name; the first part if none has it. */
+static pl_store *part_with(pl_store *store, const char *name)
 {
-    pl_store *best = NULL;
-    uint64_t newest = 0;
-    for (int i = 0; i < store->n_parts; i++) {
-        head_record head;
-        bool found = false;
-        if (head_read(store_source(store->parts[i]), module, &head, &found) != PL_OK)
-            /* the caller will get the same failure from that part */
-            return store->parts[i];
-        if (found && (!best || head.number > newest)) {
-            best = store->parts[i];
-            newest = head.number;
-        }
-    }
-    return best ? best : store->parts[0];
+    int part = pl_store_part_of(store, name);
+    return store->parts[part < 0 ? 0 : part];
 }
 
 pl_status parts_get_version(pl_store *store, const char *module, uint64_t number,
                             pl_version *out)
 {
-    return pl_store_get_version(part_with_module(store, module), module, number, out);
+    return pl_store_get_version(part_with(store, module), module, number, out);
 }
 
 pl_status parts_head(pl_store *store, const char *module, pl_version *out)
 {
-    return pl_store_head(part_with_module(store, module), module, out);
+    return pl_store_head(part_with(store, module), module, out);
 }
 
 pl_status parts_get_path(pl_store *store, const char *name, pl_path_state *out)
 {
-    FIRST_PART(pl_store_get_path(part, name, out));
+    return pl_store_get_path(part_with(store, name), name, out);
 }
 
 pl_status parts_get_object(pl_store *store, const char *name, pl_object *out)
 {
-    FIRST_PART(pl_store_get_object(part, name, out));
+    return pl_store_get_object(part_with(store, name), name, out);
 }
 
 pl_status parts_get_ref(pl_store *store, const char *name, pl_buf *target)
 {
-    FIRST_PART(pl_store_get_ref(part, name, target));
+    pl_status status = PL_ERR_NOT_FOUND;
+    for (int i = 0; i < store->n_parts && status == PL_ERR_NOT_FOUND; i++)
+        status = pl_store_get_ref(store->parts[i], name, target);
+    return status;
 }
 
 pl_status parts_each_version(pl_store *s, const char *module, pl_version_fn fn,
                              void *context)
 {
-    return pl_store_each_version(part_with_module(s, module), module, fn, context);
+    return pl_store_each_version(part_with(s, module), module, fn, context);
 }
 
 /* ---- lists over all parts: names are gathered and sorted, then each entry is read
@@ -692,31 +509,11 @@ done:
     return status;
 }
 
-typedef struct owned_pending {
-    const pl_store *store, *part;
-    pl_pending_fn fn;
-    void *context;
-} owned_pending;
-
-/* Passes a pending update on, unless it is one of the copies that a module's next part
- * has while the module moves. */
-static pl_status tell_pending(void *context, const char *module,
-                              const pl_contribution *c)
-{
-    const owned_pending *o = context;
-    const pl_store *owner = owner_of(o->store, module);
-    return owner && owner != o->part ? PL_OK : o->fn(o->context, module, c);
-}
-
-/* Visits pending contributions. All pending rows of a module are visited in one part,
- * so they come in their usual order. */
 pl_status parts_each_pending(pl_store *s, const char *prefix, pl_pending_fn fn,
                              void *context)
 {
-    for (int i = 0; i < s->n_parts; i++) {
-        owned_pending owned = {s, s->parts[i], fn, context};
-        PL_CHECK(pl_store_each_pending(s->parts[i], prefix, tell_pending, &owned));
-    }
+    for (int i = 0; i < s->n_parts; i++)
+        PL_CHECK(pl_store_each_pending(s->parts[i], prefix, fn, context));
     return PL_OK;
 }
 
@@ -753,8 +550,7 @@ static void tell_problem(void *context, const char *sentence)
     p->fn(p->context, text);
 }
 
-/* Reports modules that are in several parts although no note names their owner. (While
- * a module moves it may be in two parts, but then there is a note.) */
+/* Reports modules that are in several parts. */
 static pl_status audit_owners(pl_store *store, pl_problem_fn fn, void *context,
                               pl_audit_report *out)
 {
@@ -766,8 +562,7 @@ static pl_status audit_owners(pl_store *store, pl_problem_fn fn, void *context,
         qsort(l.places, l.n, sizeof *l.places, compare_name_places);
     for (size_t i = 1; i < l.n; i++) {
         char text[256];
-        if (strcmp(l.places[i - 1].name, l.places[i].name) != 0 ||
-            owner_of(store, l.places[i].name))
+        if (strcmp(l.places[i - 1].name, l.places[i].name) != 0)
             continue;
         snprintf(text, sizeof text, "module %s is in home-%d and in home-%d",
                  l.places[i].name, l.places[i - 1].part + 1, l.places[i].part + 1);

@@ -2,33 +2,20 @@
  * comment at the top of parts.c says how readers see the parts as one store.
  *
  *   FOLDER/PARTS      text: "pathloom parts 1", then the number N
- *   FOLDER/home-1 .. N stores, each with its own writer
- *
- * After homes were added or removed, the second line of PARTS has a second number: the
- * number of parts when the store was made. */
+ *   FOLDER/home-1 .. N stores, each with its own writer */
 #ifndef PL_STORE_PARTS_H
 #define PL_STORE_PARTS_H
 #include "store/store_internal.h"
 
-/* Refs about names that moved to another part. The target of "at/NAME" is "J STAMP" if
- * part J (from 0) owns the name, or "here STAMP" if this part owns it. The ref with the
- * highest stamp is valid (PROTOCOL 2.14). */
+/* Refs of earlier releases: notes about names that were moved to another part, and the
+ * shares of the homes. */
 #define PARTS_NOTES "at/"
+#define PARTS_TABLE "sys/places"
 
 PL_MUST_CHECK pl_status parts_open(pl_store *store, int n);
 void parts_close(pl_store *store);
 PL_MUST_CHECK pl_status parts_refresh(pl_store *store);
-PL_MUST_CHECK pl_status parts_write_counts(const char *folder, const pl_parts *parts);
-/* parts_is_removed returns whether files of a removed part are left.
- * parts_clear_removed deletes these files, at the end of the removal or before a part
- * with the same number is made again. */
-bool parts_is_removed(const char *folder, int part);
-PL_MUST_CHECK pl_status parts_clear_removed(const char *folder, int part);
-/* parts_make_again makes a part that was removed before: a part that existed when the
- * store was made must exist whenever PARTS counts the part. parts_unmark deletes the
- * file that announced the removal. */
-PL_MUST_CHECK pl_status parts_make_again(const char *folder, int part);
-PL_MUST_CHECK pl_status parts_unmark(const char *folder, int part);
+PL_MUST_CHECK pl_status parts_write_count(const char *folder, int n);
 bool parts_is_made(const char *folder, int part);
 /* Returns ERR_UNSUPPORTED for a store in parts. `what` names the operation, which works
  * only on one part. */

@@ -214,14 +214,13 @@ static pl_status read_share(pl_store *store, uint64_t *number, pl_rollback *out)
 }
 
 /* ---- the number of the last rollback ---- */
-static pl_status read_made(pl_store *store, uint64_t *number, int *n_parts)
+static pl_status read_made(pl_store *store, uint64_t *number)
 {
     pl_buf target = {0};
     unsigned long long made = 0;
     *number = 0;
-    *n_parts = 0;
     pl_status status = pl_store_get_ref(store, ROLLBACK_REF, &target);
-    if (status == PL_OK && sscanf(pl_buf_text(&target), "%llu %d", &made, n_parts) >= 1)
+    if (status == PL_OK && sscanf(pl_buf_text(&target), "%llu", &made) == 1)
         *number = made;
     else if (status == PL_OK)
         status = pl_fail(PL_ERR_DAMAGED, "ref %s in %s is damaged: it is not a number",
@@ -230,25 +229,22 @@ static pl_status read_made(pl_store *store, uint64_t *number, int *n_parts)
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
-static pl_status note_rollback_made(pl_txn *txn, uint64_t number, int n_parts)
+static pl_status note_rollback_made(pl_txn *txn, uint64_t number)
 {
     char target[48];
-    int used = snprintf(target, sizeof target, "%llu", (unsigned long long)number);
-    if (n_parts > 0)
-        snprintf(target + used, sizeof target - (size_t)used, " %d", n_parts);
+    snprintf(target, sizeof target, "%llu", (unsigned long long)number);
     return pl_txn_put_ref(txn, ROLLBACK_REF, target);
 }
 
 pl_status rollback_look(pl_store *store, rollback_view *out)
 {
     uint64_t decided, made, waiting;
-    int n = 0, none;
     *out = ROLLBACK_WHOLE;
-    PL_CHECK(read_made(store->parts[0], &decided, &n));
+    PL_CHECK(read_made(store->parts[0], &decided));
     for (int i = 1; i < store->n_parts && *out == ROLLBACK_WHOLE; i++) {
         pl_rollback share;
-        PL_CHECK(read_made(store->parts[i], &made, &none));
-        if (made > decided || (i < n && made < decided))
+        PL_CHECK(read_made(store->parts[i], &made));
+        if (made != decided)
             *out = ROLLBACK_MIXED;
         if (*out == ROLLBACK_WHOLE || made > decided)
             continue;
@@ -260,37 +256,15 @@ pl_status rollback_look(pl_store *store, rollback_view *out)
     return PL_OK;
 }
 
-pl_status rollback_forget_parts(const char *folder, int n)
-{
-    char path[PL_PATH_MAX];
-    pl_store *first = NULL;
-    pl_txn *txn = NULL;
-    uint64_t number;
-    int took_part;
-    pl_status status = PL_OK;
-    PL_CHECK(pl_store_open(pl_store_part(folder, 0, path), PL_STORE_WRITE, &first));
-    PL_TRY(read_made(first, &number, &took_part));
-    if (took_part <= n)
-        goto done;
-    PL_TRY(pl_txn_begin(first, &txn));
-    PL_TRY(note_rollback_made(txn, number, n));
-    PL_TRY(pl_txn_commit(&txn));
-done:
-    pl_txn_abort(&txn);
-    pl_store_close(&first);
-    return status;
-}
-
 /* ---- a part that still has a share when it is opened ---- */
 static pl_status ask_first(const pl_store *store, uint64_t *decided)
 {
     char above[PL_PATH_MAX], folder[PL_PATH_MAX];
     pl_store *first = NULL;
-    int none;
     pl_store_part(pl_path_above(above, store->folder), 0, folder);
     pl_status status = pl_store_open(folder, PL_STORE_READ, &first);
     if (status == PL_OK)
-        status = read_made(first, decided, &none);
+        status = read_made(first, decided);
     pl_store_close(&first);
     return status == PL_OK ? PL_OK
                            : pl_fail_in(status,
@@ -307,7 +281,7 @@ static pl_status end_share(pl_store *store, const pl_rollback *share, uint64_t n
     PL_TRY(pl_txn_begin(store, &txn));
     if (decided) {
         PL_TRY(write_part(txn, share, 0));
-        PL_TRY(note_rollback_made(txn, number, 0));
+        PL_TRY(note_rollback_made(txn, number));
     }
     PL_TRY(pl_txn_drop_object(txn, ROLLBACK_OBJECT));
     PL_TRY(pl_txn_commit(&txn));
@@ -349,7 +323,7 @@ static pl_status open_part(pl_writers *w, const char *folder)
     return PL_OK;
 }
 
-static pl_status open_writer_parts(pl_writers *w, const pl_parts *counted)
+static pl_status open_writer_parts(pl_writers *w, int n)
 {
     char folder[PL_PATH_MAX];
     if (!w->in_parts) {
@@ -357,25 +331,24 @@ static pl_status open_writer_parts(pl_writers *w, const pl_parts *counted)
         w->view = w->parts[0];
         return PL_OK;
     }
-    for (int i = 0; i < counted->n; i++)
-        if (pl_store_part_begun(w->folder, counted, i))
-            PL_CHECK(open_part(w, pl_store_part(w->folder, i, folder)));
+    for (int i = 0; i < n; i++)
+        PL_CHECK(open_part(w, pl_store_part(w->folder, i, folder)));
     return pl_store_open(w->folder, PL_STORE_READ, &w->view);
 }
 
 pl_status pl_writers_open(const char *folder, pl_writers **out)
 {
-    pl_parts counted;
+    int n = 0;
     *out = NULL;
-    PL_CHECK(pl_store_count_parts(folder, &counted));
+    PL_CHECK(pl_store_parts(folder, &n));
     pl_writers *w = pl_alloc(sizeof *w);
-    w->in_parts = counted.n > 0;
+    w->in_parts = n > 0;
     pl_status status = PL_OK;
     if (!pl_copy_text(w->folder, sizeof w->folder, folder))
         status =
             pl_fail(PL_ERR_ARG, "a store's path has at most %d bytes", PL_PATH_MAX - 1);
     if (status == PL_OK)
-        status = open_writer_parts(w, &counted);
+        status = open_writer_parts(w, n);
     *out = w;
     if (status != PL_OK)
         pl_writers_close(out);
@@ -455,7 +428,7 @@ static pl_status commit_decision(const pl_writers *w, const pl_rollback *plan,
     PL_TRY(pl_txn_begin(w->parts[0], &txn));
     PL_TRY(write_part(txn, plan, 0));
     if (w->n > 1)
-        PL_TRY(note_rollback_made(txn, number, w->n));
+        PL_TRY(note_rollback_made(txn, number));
     PL_TRY(pl_txn_commit(&txn));
 done:
     pl_txn_abort(&txn);

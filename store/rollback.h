@@ -7,19 +7,13 @@
 #include "store/store_internal.h"
 
 #define ROLLBACK_OBJECT "sys/rollback"
-/* A ref with the number of the last rollback that this part has carried out. In the
- * first part, this number is followed by a blank and the number of parts of that
- * rollback. */
+/* A ref with the number of the last rollback that this part has carried out. */
 #define ROLLBACK_REF "sys/rolled-back"
 
 /* Called by a writer that has just opened a store, or one home's part of a divided
  * store. If the store holds its share of an unfinished rollback, the function carries
  * the share out if the rollback was decided, and otherwise drops the share. */
 PL_MUST_CHECK pl_status rollback_resume(pl_store *store);
-
-/* Called before a part is removed. Records that the last rollback concerned only the
- * first n parts. */
-PL_MUST_CHECK pl_status rollback_forget_parts(const char *folder, int n);
 
 typedef enum rollback_view {
     ROLLBACK_WHOLE, /* all parts have the same last rollback */

@@ -67,39 +67,17 @@ enum { PL_PARTS_MAX = 16 };
 char *pl_store_part(const char *folder, int part, char out[PL_PATH_MAX]);
 /* Gets the number of parts of a store; *n is 0 for a store in one piece. */
 PL_MUST_CHECK pl_status pl_store_parts(const char *folder, int *n);
+/* The number of homes of a store is that of its parts, and 1 for a store in one piece.
+ * pl_store_home writes the path of the store of one home (from 0) of n to `out`, and
+ * returns `out`. */
+PL_MUST_CHECK pl_status pl_store_homes(const char *folder, int *n);
+char *pl_store_home(const char *folder, int home, int n, char out[PL_PATH_MAX]);
 /* Returns the number (from 0) of the part that has this module, path or object; -1 if
  * no part has it; 0 for a store in one piece that has it. Only for readers. */
 int pl_store_part_of(pl_store *store, const char *name);
-/* `n` is the present number of parts; `begun` is the number of parts when the store was
- * made. The numbers differ if homes were added to the job or removed from it since. The
- * parts with the highest numbers may not exist yet. */
-typedef struct pl_parts {
-    int n, begun;
-} pl_parts;
-PL_MUST_CHECK pl_status pl_store_count_parts(const char *folder, pl_parts *out);
-/* Returns false if part `part` (from 0) was added after the store was made and its home
- * has not created the folder yet. Returns true otherwise, and always for a store in one
- * piece. */
-bool pl_store_part_begun(const char *folder, const pl_parts *parts, int part);
-/* Returns the number of parts before the first one for which pl_store_part_begun is
- * false; 0 for a store in one piece. */
-int pl_store_n_begun(const char *folder, const pl_parts *parts);
-/* Adds a part; `n` is the number of parts afterwards. Does nothing if the store has n
- * parts already. */
-PL_MUST_CHECK pl_status pl_store_grow_parts(const char *folder, int n);
-/* Returns ERR_UNSUPPORTED if the chunks of part n (from 0) are in a storage engine,
- * because such a part cannot be removed. */
-PL_MUST_CHECK pl_status pl_store_check_removal(const char *folder, int n);
-/* Removes the last part; `n` is the number of parts that stay, at least 2. No process
- * may have any part open, and nothing in the last part may be needed. After an
- * interruption, call the function again. */
-PL_MUST_CHECK pl_status pl_store_remove_part(const char *folder, int n);
-/* Turns a store in one piece, which no process has open, into the first of two parts.
- * If the process is killed before the end, the store cannot be opened until this
- * function or pl_store_end_division is called. pl_store_end_division does nothing if no
- * division was interrupted. */
-PL_MUST_CHECK pl_status pl_store_divide(const char *folder);
-PL_MUST_CHECK pl_status pl_store_end_division(const char *folder);
+/* ERR_UNSUPPORTED: an earlier release has moved names between the parts, so a name may
+ * be in a part where clients do not look for it. `part` is an open part. */
+PL_MUST_CHECK pl_status pl_store_check_placement(pl_store *part);
 /* Makes the folder a store of n parts. Each part is created later, when its writer
  * opens it. ERR_EXISTS if the folder already is a store with a different number of
  * parts. */
@@ -413,6 +391,9 @@ PL_MUST_CHECK pl_status pl_store_mirror_parts(pl_store *from, const char *folder
 /* Finishes a copy into this folder if the copy was decided before its process was
  * killed. Does nothing if there is no such copy. */
 PL_MUST_CHECK pl_status pl_store_end_copy(const char *folder);
+/* ERR_UNSUPPORTED: `path`, the folder of a store or of a part in `folder`, is a link or
+ * a mount point, so a copy cannot be put in its place. */
+PL_MUST_CHECK pl_status pl_store_check_movable(const char *folder, const char *path);
 /* Removes the new parts that a copy left beside the existing ones if its process was
  * killed before the copy was decided, that is, before the file COPY was written
  * (mirror_set.c). Does nothing if another process has the folder open, or if a part is
@@ -572,7 +553,7 @@ typedef struct pl_rollback {
 PL_MUST_CHECK pl_status pl_writers_roll_back(pl_writers *writers,
                                              const pl_rollback *plan);
 
-/* ---- the rows of a name, to be moved to another store ---- */
+/* ---- the rows of a name, to be copied into another store ---- */
 /* A row that belongs to a module, path or object: a version, a pending update, a path's
  * state, an object, or a ref whose name begins with the parameter `refs` of the
  * functions below. The bytes are borrowed. */
@@ -580,7 +561,6 @@ typedef struct pl_row {
     int family;                 /* a kv_family (kv.h) */
     const uint8_t *key, *value; /* the value includes its envelope (rows.h) */
     size_t key_len, value_len;
-    pl_hash digest; /* two stores that have the same row give the same digest */
 } pl_row;
 typedef pl_status (*pl_row_fn)(void *context, const pl_row *row);
 typedef pl_status (*pl_blob_fn)(void *context, const pl_hash *blob);
@@ -593,19 +573,11 @@ PL_MUST_CHECK pl_status pl_store_each_row(pl_store *store, const char *name,
 PL_MUST_CHECK pl_status pl_row_each_blob(const pl_row *row, pl_blob_fn fn,
                                          void *context);
 bool pl_store_has_name(pl_store *store, const char *name);
-/* Writes a row; a row with the same key is replaced. Versions must come in rising
- * order, and a new version becomes the newest one of its module. ERR_DATA: the row does
- * not belong to this name. ERR_NOT_FOUND: a blob is missing. ERR_DAMAGED: the row is
- * damaged. */
-PL_MUST_CHECK pl_status pl_txn_put_row(pl_txn *txn, const char *name, const char *refs,
+/* Writes a row of another store; this store must not have the row yet. Versions must
+ * come in rising order, and each becomes the newest one of its module. `name` is for
+ * the error. ERR_NOT_FOUND: a blob is missing. ERR_DAMAGED: the row is damaged. */
+PL_MUST_CHECK pl_status pl_txn_put_row(pl_txn *txn, const char *name,
                                        const pl_row *row);
-/* Drops a row; only the row's family and key are used. A version cannot be dropped. */
-PL_MUST_CHECK pl_status pl_txn_drop_row(pl_txn *txn, const char *name, const char *refs,
-                                        const pl_row *row);
-/* Drops all rows of a name, including its versions. Call this function only when
- * another store has these rows. */
-PL_MUST_CHECK pl_status pl_txn_drop_name(pl_txn *txn, const char *name,
-                                         const char *refs);
 
 /* Computes the name of a blob without storing the blob. The name is a hash over the
  * blob's length and the hashes of its chunks. */

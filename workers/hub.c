@@ -561,9 +561,6 @@ static pl_status dispatch(hub *h, const pl_peer *peer, pl_message *m, pl_message
         return hub_log_lines(m, a);
     case PL_MSG_DRAIN:
         return hub_drain(h, m, a);
-    case PL_MSG_HOMES:
-        a->type = PL_MSG_OK;
-        return hub_add_homes(h, m);
     case PL_MSG_STOP:
         a->type = PL_MSG_OK;
         h->stopping = true;

@@ -24,32 +24,8 @@ static pl_status open_home(hub *h, const char *address)
 pl_status hub_open_homes(hub *h)
 {
     h->homes = pl_alloc(PL_HOMES_MAX * sizeof *h->homes);
-    h->place_index = pl_name_table_create();
     for (int i = 0; i < h->options->n_homes; i++)
         PL_CHECK(open_home(h, h->options->homes[i]));
-    return PL_OK;
-}
-
-pl_status hub_add_homes(hub *h, const pl_message *m)
-{
-    pl_reader r;
-    pl_reader_open(&r, "HOMES", m->body.data, m->body.len);
-    size_t n = pl_field_count(&r, PL_TAG_ADDRESS);
-    for (size_t i = 0; i < n; i++) {
-        char address[PL_ADDRESS_MAX];
-        pl_get_text(&r, PL_TAG_ADDRESS, i, address, sizeof address);
-        PL_CHECK(pl_reader_status(&r));
-        if (i >= (size_t)h->n_homes) {
-            PL_CHECK(open_home(h, address));
-            h->homes[i].added = h->homes[i].known = true;
-            pl_log(PL_LOG_INFO, "home.added", "home=%zu address=%s", i, address);
-        } else if (strcmp(address, h->homes_at[i]) != 0) {
-            return pl_fail(PL_ERR_EXISTS,
-                           "home %zu of this job has the address %s, but the request "
-                           "names %s; give the homes in the order of the job",
-                           i + 1, h->homes_at[i], address);
-        }
-    }
     return PL_OK;
 }
 
@@ -61,16 +37,13 @@ void hub_close_homes(hub *h)
         pl_buf_destroy(&h->homes[i].status);
     }
     pl_free(h->homes);
-    pl_free(h->places);
-    pl_name_table_destroy(&h->place_index);
     h->homes = NULL;
-    h->places = NULL;
 }
 
 bool hub_homes_ready(const hub *h)
 {
     for (int i = 0; i < h->n_homes; i++)
-        if (!h->homes[i].known || (!h->homes[i].welcome && !h->homes[i].added))
+        if (!h->homes[i].known || !h->homes[i].welcome)
             return false;
     return true;
 }
@@ -97,13 +70,10 @@ static pl_status say_hello(hub *h, hub_home *home)
     return hub_send_home(home, &m);
 }
 
-/* Asks a home for its state. The message also has the addresses of the other homes, so
- * that the home can redirect clients. */
-static pl_status ask_state(const hub *h, hub_home *home, uint64_t offset)
+static pl_status ask_state(hub_home *home, uint64_t offset)
 {
     pl_message m = {0};
-    PL_SAY(&m, GET_STATE, get_state, .address = PL_ITEMS(h->homes_at, h->n_homes),
-           .offset = offset);
+    PL_SAY(&m, GET_STATE, get_state, .offset = offset);
     return hub_send_home(home, &m);
 }
 
@@ -152,7 +122,7 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
             home->n_applied < home->n_records)
             continue;
         home->asked_ms = now_ms;
-        PL_CHECK(home->welcome ? ask_state(h, home, 0) : say_hello(h, home));
+        PL_CHECK(home->welcome ? ask_state(home, 0) : say_hello(h, home));
         if (home->welcome) {
             pl_message m;
             pl_message_init(&m, PL_MSG_STATUS);
@@ -179,7 +149,7 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
         h->tasks.epoch = epoch;
     PL_CHECK(fence_all(h));
     PL_CHECK(hub_repeat_fenced(h));
-    return ask_state(h, home, 0);
+    return ask_state(home, 0);
 }
 
 /* Applies the record of a path to the plan. `token` is the token under which the path's
@@ -214,55 +184,8 @@ static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
     return hub_settle(h, path);
 }
 
-/* Tells a home that it owns a name. Perhaps the home does not know this: the old home
- * has given the name away, but the process that moved the name may have died before it
- * told the new home. */
-static pl_status tell_owner(hub_home *home, const char *name, uint64_t stamp)
-{
-    pl_message m = {0};
-    PL_SAY(&m, ADOPT, adopt, .name = name, .stamp = stamp);
-    return hub_send_home(home, &m);
-}
-
-static pl_status apply_place(hub *h, hub_home *home, pl_reader *r)
-{
-    int index = (int)(home - h->homes);
-    pl_msg_place_record told;
-    pl_get_fields(r, pl_fields_of_place_record(), &told);
-    PL_CHECK(pl_reader_status(r));
-    const char *name = told.name;
-    const hub_place said = {.home = told.home < 0 ? index : (int)told.home,
-                            .stamp = told.stamp};
-    int at = pl_name_table_get(h->place_index, name);
-    if (at < 0) {
-        at = h->n_places++;
-        h->places = pl_grow(h->places, (size_t)h->n_places * sizeof *h->places);
-        h->places[at] = said;
-        pl_name_table_put(h->place_index, name, at);
-    } else if (said.stamp > h->places[at].stamp) {
-        h->places[at] = said;
-    } else if (said.stamp < h->places[at].stamp && h->places[at].home == index) {
-        return tell_owner(home, name, h->places[at].stamp);
-    }
-    return PL_OK;
-}
-
-/* Applies a placement table. Only the table of home 1 counts, because clients use that
- * table. */
-static pl_status apply_table(hub *h, const hub_home *home, pl_reader *r)
-{
-    pl_msg_table_record said;
-    pl_places table;
-    pl_get_fields(r, pl_fields_of_table_record(), &said);
-    PL_CHECK(pl_reader_status(r));
-    PL_CHECK(pl_places_parse(said.table, &table));
-    if (home == h->homes)
-        pl_copy_text(h->table, sizeof h->table, said.table);
-    return PL_OK;
-}
-
-/* Applies one record of a state, or one event: about an arm, a module, a path, the
- * place of a name, the placement table, an audit or a fenced worker. */
+/* Applies one record of a state, or one event: about an arm, a module, a path, an audit
+ * or a fenced worker. */
 static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_t len,
                               uint64_t token)
 {
@@ -293,10 +216,6 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
         pl_get_fields(&r, pl_fields_of_module_record(), &module);
         PL_CHECK(pl_reader_status(&r));
         plan_set_version(&h->tasks, module.module, (uint64_t)module.version);
-    } else if (pl_field_count(&r, PL_TAG_HOME) > 0) {
-        return apply_place(h, home, &r);
-    } else if (pl_field_count(&r, PL_TAG_TEXT) > 0) {
-        return apply_table(h, home, &r);
     } else if (pl_field_count(&r, PL_TAG_NAME) > 0) {
         return apply_path(h, &r, token);
     }
@@ -365,7 +284,7 @@ static pl_status on_state(hub *h, hub_home *home, pl_message *m)
         return PL_OK; /* the piece belongs to an older answer */
     pl_buf_append(&home->state, m->data.data, m->data.len);
     if (home->state.len < total)
-        return ask_state(h, home, home->state.len);
+        return ask_state(home, home->state.len);
     pl_reader_open(&home->records, "STATE_IS", home->state.data, home->state.len);
     home->n_records = pl_field_count(&home->records, PL_TAG_RECORD);
     home->n_applied = 0;
@@ -394,7 +313,7 @@ static pl_status on_arm_blob(hub *h, hub_home *home, pl_message *m)
     pl_log(PL_LOG_INFO, "arm.added", "arm=%s paths=%d replicas=%d phases=%d tau=%d",
            arm.name, arm.n_shards, arm.spec.replicas, arm.inner.phases, arm.inner.tau);
     PL_CHECK(plan_add_arm(&h->tasks, &arm, &blob));
-    return ask_state(h, home, 0);
+    return ask_state(home, 0);
 }
 
 static pl_status apply_message(hub *h, hub_home *home, pl_message *m)
@@ -432,7 +351,7 @@ static pl_status note_epoch(hub *h, hub_home *home, uint64_t epoch)
         return PL_OK;
     pl_log(PL_LOG_WARN, "home.restarted", "epoch=%llu", (unsigned long long)epoch);
     PL_CHECK(fence_all(h));
-    return ask_state(h, home, 0);
+    return ask_state(home, 0);
 }
 
 pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)

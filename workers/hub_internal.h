@@ -33,14 +33,13 @@
  *    | +-- NO_WORK after PARK_MS                                  |
  *    +------- DONE, RELEASE, LEASE_LOST, or no renewal in time ---+
  *
- * Tasks are granted only while every home is known and welcome (hub_homes_ready, which
- * does not wait for homes that were added during the job), and while no failure ends
- * the job. After a restart the hub first waits for the lifetime of a lease. In this
- * time workers renew the leases that they hold. A worker whose key is not one of the
- * job's own keys is on trial: until it has delivered a task, again after a lease of its
- * key has expired, and while one of its results is audited. A worker on trial has one
- * lease at a time and is served last, and its task may also be leased to a second
- * worker (hub_names.c, hub_backup.c).
+ * Tasks are granted only while every home is known and welcome (hub_homes_ready), and
+ * while no failure ends the job. After a restart the hub first waits for the lifetime
+ * of a lease. In this time workers renew the leases that they hold. A worker whose key
+ * is not one of the job's own keys is on trial: until it has delivered a task, again
+ * after a lease of its key has expired, and while one of its results is audited. A
+ * worker on trial has one lease at a time and is served last, and its task may also be
+ * leased to a second worker (hub_names.c, hub_backup.c).
  *
  * Invariants
  *   - A worker's DONE does not end a phase; only the homes' report does (plan_done.c).
@@ -231,11 +230,8 @@ typedef struct hub_home {
     pl_socket *socket;
     /* epoch of the home's store; a different epoch means that the home has restarted */
     uint64_t epoch;
-    /* whether the home's whole state was applied after WELCOME; always true for a home
-     * that was added during the job */
-    bool known;
+    bool known;        /* whether the home's whole state was applied after WELCOME */
     bool welcome;      /* whether the home answered HELLO and was not away since then */
-    bool added;        /* whether the home was added during the job */
     int64_t heard_ms;  /* time when the home's last message arrived */
     int64_t asked_ms;  /* time when the last HELLO or GET_STATE was sent */
     int64_t fresh_ms;  /* asked_ms of the newest state that was applied */
@@ -249,25 +245,12 @@ typedef struct hub_home {
     int64_t status_ms;
 } hub_home;
 
-/* The home that owns a module or a path that was moved between homes. If the homes'
- * records disagree, the record with the highest stamp is right (docs/PROTOCOL.md). */
-typedef struct hub_place {
-    int home;
-    uint64_t stamp;
-} hub_place;
-
 typedef struct hub {
     const pl_hub_options *options;
     pl_socket *socket;
     hub_home *homes; /* [PL_HOMES_MAX] the first n_homes are in use */
     int n_homes;
     char homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
-    /* the table of the homes' weights, which home 1 sent; the weights decide which home
-     * owns a name (net/placement.h). "": all homes have equal weights */
-    char table[PL_PLACES_TEXT];
-    pl_name_table *place_index; /* name -> index in places */
-    hub_place *places;
-    int n_places;
     hub_worker *workers;
     int n_workers;
     pl_name_table *worker_names;
@@ -496,9 +479,6 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out);
 /* If both a worker and the homes have reported a phase of this path as done, logs which
  * worker did it, and tells a second holder of the phase to stop. */
 pl_status hub_settle(hub *h, plan_path *path);
-/* hub_homes.c: adds homes to a running job. `homes` is a message with the addresses of
- * all homes, the old homes first. */
-pl_status hub_add_homes(hub *h, const pl_message *homes);
 
 /* hub_status.c */
 /* Answers LOG with lines of the file to which this process writes its log. */

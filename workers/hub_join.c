@@ -92,8 +92,7 @@ pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
         pl_log(PL_LOG_INFO, "worker.joined",
                "worker=%s device=\"%s\" pid=%u process=%llu", q.name, q.device,
                (unsigned)q.pid, (unsigned long long)q.pid);
-    PL_SAY(a, WELCOME, welcome, .table = h->table[0] ? h->table : NULL,
-           .address = PL_ITEMS(h->homes_at, h->n_homes),
+    PL_SAY(a, WELCOME, welcome, .address = PL_ITEMS(h->homes_at, h->n_homes),
            .ttl_ms = (uint64_t)h->options->ttl_ms,
            .secret = peer->role != PL_AS_LOCAL ? h->mates.secret : NULL);
     return PL_OK;

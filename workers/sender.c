@@ -463,7 +463,6 @@ pl_status sender_create(const worker *w, sender **out)
         list[i] = w->homes_at[i];
     pl_client_options options = {.homes = list,
                                  .n_homes = w->n_homes,
-                                 .places = &w->places,
                                  .patience_ms = w->options->patience_ms,
                                  .idle = check_task_lease,
                                  .idle_context = s};

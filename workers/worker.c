@@ -733,7 +733,6 @@ static pl_status join_hub(worker *w)
         list[i] = w->homes_at[i];
     pl_client_options options = {.homes = list,
                                  .n_homes = w->n_homes,
-                                 .places = &w->places,
                                  .patience_ms = w->options->patience_ms,
                                  .idle = worker_go_on,
                                  .idle_context = w};

@@ -28,8 +28,7 @@ pl_status worker_say_hello(worker *w)
 }
 
 /* Stores the address of home i, or of its relay. `named` is the address that the hub
- * sent. If a home has moved, the worker begins anew (pl_worker_run). If homes are added
- * later, the worker learns of them when an old home redirects it to a new one. */
+ * sent. If a home has moved, the worker begins anew (pl_worker_run). */
 static pl_status know_home(worker *w, int i, const char *named)
 {
     const char *address = w->options->n_homes > 0 ? w->options->homes[i] : named;
@@ -51,12 +50,14 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
     PL_CHECK(PL_HEAR(answer, welcome, &said));
     size_t n = said.address.n;
     pl_reader_open(&r, "WELCOME", answer->body.data, answer->body.len);
-    if (n < 1 || n > PL_HOMES_MAX || (w->welcome && n < (size_t)w->n_homes))
-        return pl_fail(PL_ERR_PROTO,
-                       "the hub named %zu homes, but this worker expects %d to %d", n,
-                       w->welcome ? w->n_homes : 1, PL_HOMES_MAX);
-    if (w->welcome && n > (size_t)w->n_homes)
-        n = (size_t)w->n_homes;
+    if (n < 1 || n > PL_HOMES_MAX)
+        return pl_fail(PL_ERR_PROTO, "the hub named %zu homes; a job has 1 to %d", n,
+                       PL_HOMES_MAX);
+    if (w->welcome && n != (size_t)w->n_homes) {
+        w->moved = true;
+        return pl_fail(PL_ERR_STALE, "the hub names %zu homes, and before it named %d",
+                       n, w->n_homes);
+    }
     if (w->options->n_homes > 0 && n != (size_t)w->options->n_homes)
         return pl_fail(
             PL_ERR_CONFIG,
@@ -68,9 +69,6 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
         PL_CHECK(pl_reader_status(&r));
         PL_CHECK(know_home(w, (int)i, address));
     }
-    if (!w->welcome &&
-        said.table) /* not read again: if it becomes old, homes redirect requests */
-        PL_CHECK(pl_places_parse(said.table, &w->places));
     w->n_homes = (int)n;
     w->ttl_ms = (int)said.ttl_ms;
     w->welcome = true;

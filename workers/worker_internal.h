@@ -155,13 +155,11 @@ typedef struct worker {
     int64_t heard_ms; /* time when the last message from the hub arrived */
     pl_absence hub_away, home_away[PL_HOMES_MAX];
     bool welcome;
-    bool moved;    /* whether a home has a different address than before */
+    /* whether the hub names homes with different addresses, or more or fewer */
+    bool moved;
     bool finished; /* whether the hub has said that the job is finished */
     char homes_at[PL_HOMES_MAX][PL_ADDRESS_MAX];
     int n_homes, ttl_ms;
-    /* the homes' weights, which decide which home owns a name (net/placement.h); if
-     * places.n is 0, all weights are equal */
-    pl_places places;
     pl_client *homes; /* the client with which the worker's main thread fetches data */
     trainer *inner;
     sender *out;

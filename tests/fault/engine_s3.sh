@@ -58,8 +58,7 @@ make_corpus base
 (small_job run --set train.tau=1 --set train.phases=1 --set train.base_steps=1 \
     --set store.homes=2 --set store.engine="s3://bucket/run?${url#*\?}" >"$work/run.out" 2>&1) ||
     fail "a run with a store in S3"
-refused 69 'homes cannot be added' "$pathloom" homes add --run "$work/run"
-refused 69 'home cannot be removed' "$pathloom" homes remove 2 --run "$work/run"
+refused 69 'number of homes cannot be changed' "$pathloom" homes set 3 --run "$work/run"
 echo "the engine keeps its promises; a store was rebuilt, and its old home was refused"
 
 serve lossy lose=7

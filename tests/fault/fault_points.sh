@@ -33,9 +33,8 @@ fail() {
 
 # Each row has a name, the roles that pass the point, and the number of times that every
 # tiny job passes it. If a tiny job never passes the point, the row has - and 0, and one
-# of these tests passes the point: test_failpoint, test_moving, test_store_bulk,
-# test_store_parts, test_home_away, test_store_copies, curves.sh, fault_audit.sh,
-# fault_backup.sh, forget.sh and ceph.sh.
+# of these tests passes the point: test_failpoint, test_store_bulk, test_store_copies,
+# curves.sh, fault_audit.sh, fault_backup.sh, forget.sh, set_homes.sh and ceph.sh.
 table() {
     cat <<'TABLE'
 fs.write.before train,home,hub 1
@@ -77,16 +76,12 @@ worker.update.wrong - 0
 worker.offer.wrong - 0
 worker.offer.damaged - 0
 worker.update.flipped - 0
-home.handover.before - 0
-home.handover.after - 0
+fs.exchange.before - 0
+fs.exchange.after - 0
 kv.file.before - 0
 kv.file.after - 0
 kv.take_in.before - 0
 kv.take_in.after - 0
-store.divide.before - 0
-store.divide.after - 0
-store.remove.before - 0
-store.remove.after - 0
 store.copy.before - 0
 store.copy.after - 0
 data.blank.before - 0

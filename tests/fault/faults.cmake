@@ -108,9 +108,9 @@ pl_job_test(drain "fault;workers" fault/drain.sh ${program} ${CMAKE_BINARY_DIR}/
 
 pl_job_test(other_user "fault;workers" fault/other_user.sh ${program} ${CMAKE_BINARY_DIR}/other_user)
 
-# Modules move between homes while a job trains and processes of the job are killed.
-pl_job_test(moving_homes "fault;store" fault/moving_homes.sh ${program}
-  ${CMAKE_BINARY_DIR}/moving_homes)
+# A stopped run gets other numbers of homes, and the command is killed.
+pl_job_test(set_homes "fault;store" fault/set_homes.sh ${program}
+  ${CMAKE_BINARY_DIR}/set_homes)
 
 # Signals to all processes of a job at once.
 pl_job_test(signals "fault;workers" fault/signals.sh ${program} ${CMAKE_BINARY_DIR}/signals)

@@ -93,8 +93,7 @@ static const message_row messages[] = {
     {PL_MSG_RELEASE, AT_HUB, WORKER, pl_fields_of_leave},
     {PL_MSG_OFFER, AT_HUB, WORKER, pl_fields_of_offer},
     {PL_MSG_STATUS, AT_HUB | AT_HOME, NO_NAME, NULL},
-    {PL_MSG_HOMES, AT_HUB, NO_NAME, pl_fields_of_homes},
-    {PL_MSG_GET_BLOB, AT_HOME, MODULE, pl_fields_of_get_blob},
+    {PL_MSG_GET_BLOB, AT_HOME, NO_NAME, pl_fields_of_get_blob},
     {PL_MSG_PUT_BLOB, AT_HOME, NO_NAME, pl_fields_of_put_blob},
     {PL_MSG_SUBMIT, AT_HOME, NO_NAME, pl_fields_of_submit},
     {PL_MSG_SUBMIT, AT_HOME, NO_NAME, pl_fields_of_submit_sum},
@@ -111,14 +110,7 @@ static const message_row messages[] = {
     {PL_MSG_MEET, AT_HOME, MODULE, pl_fields_of_meet},
     {PL_MSG_PUT_AUDIT, AT_HOME, NO_NAME, pl_fields_of_put_audit},
     {PL_MSG_FENCE_WORKER, AT_HOME, WORKER, pl_fields_of_fence_worker},
-    {PL_MSG_LIST, AT_HOME, MODULE, pl_fields_of_list},
-    {PL_MSG_GET_ROW, AT_HOME, MODULE, pl_fields_of_get_row},
-    {PL_MSG_PUT_ROWS, AT_HOME, MODULE, pl_fields_of_put_rows},
-    {PL_MSG_HOLD, AT_HOME, MODULE, pl_fields_of_hold},
-    {PL_MSG_HAND_OVER, AT_HOME, MODULE, pl_fields_of_hand_over},
-    {PL_MSG_ADOPT, AT_HOME, MODULE, pl_fields_of_adopt},
-    {PL_MSG_PUT_PLACES, AT_HOME, NO_NAME, pl_fields_of_put_places},
-    {PL_MSG_GET_PLACES, AT_HOME, NO_NAME, NULL},
+    {PL_MSG_HOLD, AT_HOME, NO_NAME, pl_fields_of_hold},
     /* answers and events, which the adversary sends although nobody asked */
     {PL_MSG_ERR, AT_HUB | AT_HOME, NO_NAME, fields_of_err},
     {PL_MSG_WELCOME, AT_HUB | AT_HOME, NO_NAME, pl_fields_of_welcome},
@@ -213,7 +205,6 @@ static bool number_of(uint16_t tag, bool is_number, const known *k, uint64_t *ou
     case PL_TAG_AUDIT:
     case PL_TAG_TOGETHER:
     case PL_TAG_MEETING:
-    case PL_TAG_FAMILY:
         *out = 1;
         return true;
     case PL_TAG_STATUS:

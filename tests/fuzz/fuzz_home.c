@@ -290,7 +290,7 @@ static void close_home(world *w)
     pl_free(w->h.room.tickets);
     pl_buf_destroy(&w->h.state);
     staging_expire(&w->h.uploads, true);
-    home_free_moving(&w->h);
+    home_free_waiting(&w->h);
     home_unload(&w->h);
     pl_store_close(&w->h.store);
 }

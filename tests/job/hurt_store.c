@@ -1,4 +1,6 @@
-/* Damages a copy of a store in one way. The damaged records have correct checksums, as
+/* folder: store
+ *
+ * Damages a copy of a store in one way. The damaged records have correct checksums, as
  * if a faulty program had written them. Usage: hurt_store FOLDER DAMAGE
  *
  *   lost, twice      version 1 of mix/L1.E0 lacks a contribution, or has one twice
@@ -8,7 +10,7 @@
  *   tag              the tag `early` has a wrong hash
  *
  * To damage a module, one commit writes all its versions again. */
-#include "store/store.h"
+#include "store/store_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -57,13 +59,33 @@ static bool edit(const char *damage, history *h)
     return true;
 }
 
+static pl_status drop_versions(pl_txn *txn)
+{
+    const row_key name = key_of_name(module);
+    history old;
+    PL_CHECK(read_history(txn->store, &old));
+    for (int i = 0; i < old.n; i++) {
+        pl_version *v = &old.v[i];
+        const row_key key = key_of_version(module, v->number);
+        kv_delete(txn->batch, KV_VERSION, key_slice(&key));
+        PL_CHECK(blob_release(txn, &v->params));
+        PL_CHECK(blob_release(txn, &v->momentum));
+        PL_CHECK(blob_release(txn, &v->change));
+        for (int c = 0; v->has_updates && c < v->n_contributions; c++)
+            PL_CHECK(blob_release(txn, &v->contributions[c].update));
+        pl_version_clear(v);
+    }
+    kv_delete(txn->batch, KV_HEAD, key_slice(&name));
+    return PL_OK;
+}
+
 static pl_status hurt_module(pl_store *store, pl_txn *txn, const char *damage)
 {
     static history h;
     PL_CHECK(read_history(store, &h));
     if (!edit(damage, &h))
         return pl_fail(PL_ERR_USAGE, "there is no damage `%s`", damage);
-    PL_CHECK(pl_txn_drop_name(txn, module, ""));
+    PL_CHECK(drop_versions(txn));
     for (int i = 0; i < h.n; i++) {
         for (int c = 0; c < h.v[i].n_contributions; c++) {
             /* put_version takes over the references that pending updates have */

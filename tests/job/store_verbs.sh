@@ -97,8 +97,8 @@ store 0 push "$work/pushed" mix
 store 75 gc --delete
 store 75 rollback mix --to early
 expect 0 "$pathloom" homes list --run "$work/run"
-expect 75 "$pathloom" homes add --run "$work/run"
-says "this job has only one home"
+expect 75 "$pathloom" homes set 2 --run "$work/run"
+says "only while the job is stopped"
 store 0 tag heads --delete
 store 73 tag early
 # shellcheck disable=SC2086 # several process ids

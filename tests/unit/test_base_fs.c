@@ -156,6 +156,23 @@ static void a_tree_is_removed_without_following_links(void **state)
     assert_int_equal(pl_remove_tree(in_folder("tree")), PL_OK);
 }
 
+static void folders_exchange_their_contents_in_one_step(void **state)
+{
+    char a[PL_PATH_MAX], b[PL_PATH_MAX];
+    (void)state;
+    pl_copy_text(a, sizeof a, in_folder("old"));
+    pl_copy_text(b, sizeof b, in_folder("new/er"));
+    assert_int_equal(pl_make_folders(a), PL_OK);
+    assert_int_equal(pl_make_folders(b), PL_OK);
+    assert_int_equal(pl_replace_file(in_folder("old/file"), "1", 1), PL_OK);
+    assert_int_equal(pl_exchange_folders(b, a), PL_OK);
+    assert_false(pl_path_exists(in_folder("old/file")));
+    assert_true(pl_path_exists(in_folder("new/er/file")));
+    assert_int_equal(pl_remove_tree(a), PL_OK);
+    assert_int_equal(pl_exchange_folders(b, a), PL_ERR_IO);
+    assert_true(pl_path_exists(in_folder("new/er/file")));
+}
+
 static void a_locked_folder_is_busy_until_its_holder_ends(void **state)
 {
     (void)state;
@@ -243,6 +260,7 @@ int main(void)
         cmocka_unit_test(what_is_no_file_is_not_read),
         cmocka_unit_test(a_mapping_shows_the_file_and_an_empty_one_is_empty),
         cmocka_unit_test(a_tree_is_removed_without_following_links),
+        cmocka_unit_test(folders_exchange_their_contents_in_one_step),
         cmocka_unit_test(a_locked_folder_is_busy_until_its_holder_ends),
         cmocka_unit_test(a_writable_folder_is_told_from_an_absent_one),
         cmocka_unit_test(joined_paths_that_do_not_fit_are_empty),

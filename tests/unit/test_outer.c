@@ -383,26 +383,6 @@ static void modules_are_classed_by_who_shares_them(void **state)
     pl_arm_clear(&arm);
 }
 
-/* ---- placement ---- */
-static void adding_a_home_moves_only_what_goes_to_it(void **state)
-{
-    int moved = 0, to_new = 0;
-    pl_places four, five;
-    (void)state;
-    pl_places_equal(&four, 4);
-    pl_places_equal(&five, 5);
-    for (int i = 0; i < 1000; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "mix/L1.E%d", i);
-        int before = pl_places_home(&four, name), after = pl_places_home(&five, name);
-        moved += before != after;
-        to_new += after == 4;
-        assert_true(before == after || after == 4);
-    }
-    assert_int_equal(moved, to_new);
-    assert_in_range(moved, 150, 250);
-}
-
 /* Shows that an arm is refused if a setting of its inner steps is impossible, and that
  * the error says so. */
 static void an_impossible_inner_loop_is_refused(void **state)
@@ -469,7 +449,6 @@ int main(void)
         cmocka_unit_test(truncated_arm_is_refused_at_every_length),
         cmocka_unit_test(arm_with_too_few_shards_is_refused),
         cmocka_unit_test(modules_are_classed_by_who_shares_them),
-        cmocka_unit_test(adding_a_home_moves_only_what_goes_to_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -180,10 +180,9 @@ static void note(void *context, const char *sentence)
     pl_copy_text(context, 256, sentence);
 }
 
-static void a_module_in_two_parts_is_named_and_its_newest_shown(void **state)
+static void a_module_in_two_parts_is_named(void **state)
 {
     char path[PL_PATH_MAX], said[256] = "";
-    pl_version v;
     pl_audit_report report;
     pl_store *store = open_parts(*state);
     pl_store_close(&store);
@@ -191,9 +190,6 @@ static void a_module_in_two_parts_is_named_and_its_newest_shown(void **state)
     commit_version(writer, "mix/L1.E1", 0, 77, 3000);
     pl_store_close(&writer);
     store = open_store(*state, PL_STORE_READ);
-    assert_ok(pl_store_head(store, "mix/L1.E1", &v));
-    assert_int_equal(v.number, 1);
-    pl_version_clear(&v);
     assert_ok(pl_store_audit(store, true, note, said, &report));
     assert_int_equal(report.n_problems, 1);
     assert_string_equal(said, "module mix/L1.E1 is in home-1 and in home-3");
@@ -211,8 +207,6 @@ static void a_damaged_list_of_parts_is_told(void **state)
                                       "pathloom parts 1\n0\n",
                                       "pathloom parts 1\n99\n",
                                       "pathloom parts 2\n2\n",
-                                      "pathloom parts 1\n2 17\n",
-                                      "pathloom parts 1\n3 0\n",
                                       "pathloom parts 1\n3 2 1\n",
                                       "pathloom parts 1\n2"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -235,91 +229,47 @@ static void a_list_of_too_few_parts_is_told(void **state)
     assert_non_null(strstr(pl_last_error(), "counts 2 parts"));
 }
 
-static void a_part_that_was_added_counts_once_it_is_made(void **state)
+static void a_list_of_an_earlier_release_has_a_second_number(void **state)
 {
+    char path[PL_PATH_MAX];
+    int n = 0;
+    static const char two[] = "pathloom parts 1\n3 2\n";
     pl_store *store = open_parts(*state);
-    pl_store *writer = NULL;
-    char part[PL_PATH_MAX];
-    pl_parts parts;
     pl_store_close(&store);
-    assert_int_equal(pl_store_grow_parts(*state, PARTS + 2), PL_ERR_ARG);
-    assert_ok(pl_store_grow_parts(*state, PARTS + 1));
-    assert_ok(pl_store_grow_parts(*state, PARTS + 1));
-    assert_ok(pl_store_count_parts(*state, &parts));
-    assert_int_equal(parts.n, PARTS + 1);
-    assert_int_equal(parts.begun, PARTS);
-    /* The new part does not exist yet, but this is no error. */
-    assert_ok(pl_store_open(*state, PL_STORE_READ, &store));
+    assert_ok(pl_replace_file(pl_join(path, *state, "PARTS"), two, strlen(two)));
+    assert_ok(pl_store_parts(*state, &n));
+    assert_int_equal(n, 3);
+    store = open_store(*state, PL_STORE_READ);
     pl_store_close(&store);
-    assert_ok(
-        pl_store_open(pl_store_part(*state, PARTS, part), PL_STORE_CREATE, &writer));
-    assert_ok(pl_store_open(*state, PL_STORE_READ, &store));
-    pl_store_close(&store);
-    pl_store_close(&writer);
 }
 
-/* Divides the store in a process that is killed at its nth passage of the fail point
- * `point`, which is before or after the move of a file. */
-static void divide_until(const char *folder, const char *point, int nth)
+/* An earlier release left a note about each name that it moved, and a table of the
+ * homes' shares. Without the notes, such a name is in the wrong home. */
+static void names_that_an_earlier_release_moved_are_refused(void **state)
 {
-    assert_int_equal(die_at(point, nth, "store-divider", folder, NULL), SIGKILL);
-}
-
-static void move_back(const char *folder)
-{
-    static const char *const things[] = {"db", "HWM", "FORMAT"};
-    char part[PL_PATH_MAX], from[PL_PATH_MAX], to[PL_PATH_MAX];
-    pl_store_part(folder, 0, part);
-    for (int i = 0; i < 3; i++)
-        if (pl_path_exists(pl_join(from, part, things[i])))
-            assert_int_equal(rename(from, pl_join(to, folder, things[i])), 0);
-    assert_ok(pl_remove_tree(part));
-}
-
-/* A store in one piece, which belongs to one home, must become the first of two parts,
- * even if the division is interrupted. */
-static void a_store_in_one_piece_is_divided(void **state)
-{
-    static const char *const points[] = {"store.divide.before", "store.divide.after"};
-    char folder[PL_PATH_MAX];
-    pl_store *store = NULL;
-    pl_txn *txn = NULL;
-    pl_buf target = {0};
-    pl_parts parts;
-    pl_join(folder, *state, "whole");
-    assert_ok(pl_store_open(folder, PL_STORE_CREATE, &store));
-    assert_ok(pl_txn_begin(store, &txn));
-    assert_ok(pl_txn_put_ref(txn, "finished", "7"));
-    assert_ok(pl_txn_commit(&txn));
-    pl_store_close(&store);
-    for (int i = 0; i < 6; i++) {
-        assert_ok(pl_store_end_division(folder));
-        divide_until(folder, points[i % 2], 1 + i / 2);
-        assert_int_equal(pl_store_open(folder, PL_STORE_CREATE, &store),
-                         PL_ERR_DAMAGED);
-        assert_non_null(strstr(pl_last_error(), "the division of the store"));
-        assert_int_equal(pl_store_open(folder, PL_STORE_READ, &store), PL_ERR_DAMAGED);
-        move_back(folder);
+    static const char *const refs[] = {"at/mix/L1.E1", "sys/places", "sys/places-next"};
+    for (int i = 0; i < 3; i++) {
+        char path[PL_PATH_MAX];
+        pl_store *store = open_parts(*state);
+        pl_store_close(&store);
+        pl_store *part = open_store(pl_store_part(*state, i, path), PL_STORE_WRITE);
+        pl_txn *txn = begin(part);
+        assert_ok(pl_txn_put_ref(txn, refs[i], "1 1"));
+        assert_ok(pl_txn_commit(&txn));
+        assert_int_equal(pl_store_check_placement(part), PL_ERR_UNSUPPORTED);
+        pl_store_close(&part);
+        assert_int_equal(pl_store_open(*state, PL_STORE_READ, &store),
+                         PL_ERR_UNSUPPORTED);
+        assert_non_null(strstr(pl_last_error(), refs[i]));
+        assert_non_null(strstr(pl_last_error(), "pathloom homes set"));
+        assert_ok(pl_remove_tree(*state));
     }
-    divide_until(folder, "store.divide.after", 2);
-    assert_ok(pl_store_end_division(folder));
-    assert_ok(pl_store_divide(folder));
-    assert_ok(pl_store_count_parts(folder, &parts));
-    assert_int_equal(parts.n, 2);
-    assert_int_equal(parts.begun, 1);
-    assert_ok(pl_store_open(folder, PL_STORE_READ, &store));
-    assert_ok(pl_store_get_ref(store, "finished", &target));
-    assert_string_equal(pl_buf_text(&target), "7");
-    pl_buf_destroy(&target);
-    pl_store_close(&store);
 }
 
 #define store_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
 
-int main(int argc, char **argv)
+int main(void)
 {
-    if (argc == 2)
-        return pl_store_divide(argv[1]) == PL_OK ? 0 : 1;
     const struct CMUnitTest tests[] = {
         store_test(lists_are_in_order_and_name_everything_once),
         store_test(things_are_found_in_whatever_part_they_are),
@@ -327,11 +277,11 @@ int main(int argc, char **argv)
         store_test(counts_add_up_and_all_parts_are_audited),
         store_test(refresh_shows_what_any_part_got),
         store_test(writing_needs_a_part_and_numbers_stay),
-        store_test(a_module_in_two_parts_is_named_and_its_newest_shown),
+        store_test(a_module_in_two_parts_is_named),
         store_test(a_damaged_list_of_parts_is_told),
         store_test(a_list_of_too_few_parts_is_told),
-        store_test(a_part_that_was_added_counts_once_it_is_made),
-        store_test(a_store_in_one_piece_is_divided),
+        store_test(a_list_of_an_earlier_release_has_a_second_number),
+        store_test(names_that_an_earlier_release_moved_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -236,20 +236,6 @@ static void what_one_part_cannot_do_none_does(void **state)
     assert_sound(*state, 0);
 }
 
-static void a_part_that_came_later_has_no_share(void **state)
-{
-    char path[PL_PATH_MAX];
-    pl_store *part = NULL, *store = NULL;
-    make_parts(*state);
-    assert_ok(roll_back(*state));
-    assert_ok(pl_store_grow_parts(*state, PARTS + 1));
-    part = open_store(pl_store_part(*state, PARTS, path), PL_STORE_CREATE);
-    pl_store_close(&part);
-    store = open_store(*state, PL_STORE_READ);
-    assert_int_equal(look(store), 1);
-    pl_store_close(&store);
-}
-
 #define rollback_test(name)                                                            \
     cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
 
@@ -263,7 +249,6 @@ int main(int argc, char **argv)
         rollback_test(a_share_without_a_decision_is_dropped),
         rollback_test(the_next_writer_of_all_ends_it),
         rollback_test(what_one_part_cannot_do_none_does),
-        rollback_test(a_part_that_came_later_has_no_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

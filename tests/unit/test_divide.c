@@ -1,0 +1,407 @@
+/* folder: home; label: integration
+ *
+ * Tests the copy of a store for another number of homes. Every name must be, with all
+ * its records, in the one home where clients look for it. Also tests that homes can be
+ * made to write nothing, so that all of them are read as they are at one moment. */
+#include "tests/support/home_fixture.h"
+#include "tests/support/store_fixture.h"
+
+enum { MODULES = 6, WAITING = 1, VERSIONS = 4, MOST = 5, FLOATS = 3000 };
+static const char MEETING[] = "meet/mix/L1.E0/2/1", AUDIT[] = "audit/mix/p00.r0/3",
+                  FENCED[] = "fenced/mallory", SECRET[] = "sys/lease-secret",
+                  EPOCH[] = "sys/hub-epoch";
+static const char *const modules[MODULES] = {
+    "mix/embed.E0", "mix/L1.E0", "mix/L1.E1", "mix/L2.E0", "mix/L2.E1", "mix/head.E0"};
+static const char *const objects[] = {"shard/mix/p00", "shard/mix/p11", "router/mix",
+                                      "curve/mix/p00"};
+enum { OBJECTS = sizeof objects / sizeof *objects };
+
+/* ---- a job with n homes ---- */
+static char *home_folder(const char *folder, int home, int n, char out[PL_PATH_MAX])
+{
+    return n > 1 ? pl_store_part(folder, home, out) : strcpy(out, folder);
+}
+
+/* Makes a version from an update that is kept. Version 1 has lost its parameters to
+ * garbage collection. */
+static void put_version(pl_txn *txn, int m, int number, pl_hash *parent)
+{
+    const uint64_t seed = (uint64_t)(100 * m + number);
+    pl_contribution c = {.phase = number - 1, .path = 1, .work.loss = 1};
+    pl_version v = {.number = (uint64_t)number, .n_params = FLOATS};
+    pl_copy_text(v.module, sizeof v.module, modules[m]);
+    pl_copy_text(v.method, sizeof v.method, "init");
+    v.params = put_bytes(txn, seed, FLOATS * sizeof(float));
+    if (number > 0) {
+        v.parent = *parent;
+        v.momentum = put_bytes(txn, 1000 + seed, FLOATS * sizeof(float));
+        c.update = put_bytes(txn, 2000 + seed, 100);
+        assert_ok(pl_txn_put_pending(txn, modules[m], &c));
+        v.contributions = &c;
+        v.n_contributions = 1;
+    }
+    assert_ok(
+        pl_txn_put_version(txn, &v, (pl_keep){.updates = true, .momentum = true}));
+    *parent = v.params;
+}
+
+static void put_module(pl_store *store, int m)
+{
+    pl_contribution waits = {.phase = VERSIONS - 1, .path = 1, .work.loss = 1};
+    pl_hash parent;
+    for (int number = 0; number < VERSIONS; number++) {
+        pl_txn *txn = begin(store);
+        put_version(txn, m, number, &parent);
+        assert_ok(pl_txn_commit(&txn));
+    }
+    pl_txn *txn = begin(store);
+    assert_ok(pl_txn_drop_data(txn, modules[m], 1));
+    if (m == WAITING) { /* a round is open */
+        waits.update = put_bytes(txn, 3000, 100);
+        assert_ok(pl_txn_put_pending(txn, modules[m], &waits));
+        assert_ok(pl_txn_put_ref(txn, MEETING, "split"));
+    }
+    assert_ok(pl_txn_commit(&txn));
+}
+
+static void put_object(pl_txn *txn, const char *name, uint64_t seed)
+{
+    const pl_hash blob = put_bytes(txn, seed, 700);
+    assert_ok(pl_txn_put_object(txn, name, &blob));
+}
+
+/* What every home has, with different values in each. */
+static void put_own(pl_store *store, int home)
+{
+    char epoch[16];
+    pl_arm arm;
+    pl_buf bytes = {0};
+    pl_hash blob;
+    pl_txn *txn = begin(store);
+    define_grid(&arm, "f32");
+    pl_arm_encode(&arm, &bytes);
+    assert_ok(pl_txn_put_blob(txn, bytes.data, bytes.len, &blob));
+    assert_ok(pl_txn_put_object(txn, "arm/mix", &blob));
+    pl_buf_destroy(&bytes);
+    pl_arm_clear(&arm);
+    snprintf(epoch, sizeof epoch, "%d", home == 1 ? 9 : 5);
+    assert_ok(pl_txn_put_ref(txn, EPOCH, epoch));
+    assert_ok(pl_txn_put_ref(txn, SECRET, home == 0 ? "00ff" : "11ff"));
+    assert_ok(pl_txn_put_ref(txn, "sys/rolled-back", "17"));
+    assert_ok(pl_txn_put_ref(txn, FENCED, "- two said no"));
+    assert_ok(pl_txn_commit(&txn));
+}
+
+static void put_path(pl_txn *txn, const char *name)
+{
+    pl_path_state path = {.phase = 3, .work = {.n_samples = 12, .loss = 2}};
+    pl_copy_text(path.name, sizeof path.name, name);
+    path.moments = put_bytes(txn, 4000, 2 * FLOATS);
+    assert_ok(pl_txn_put_path(txn, &path));
+}
+
+static void make_job(const char *folder, int n)
+{
+    char path[PL_PATH_MAX];
+    if (n > 1)
+        assert_ok(pl_store_make_parts(folder, n));
+    for (int home = 0; home < n; home++) {
+        pl_store *store =
+            open_store(home_folder(folder, home, n, path), PL_STORE_CREATE);
+        put_own(store, home);
+        for (int m = 0; m < MODULES; m++)
+            if (pl_home_of(modules[m], n) == home)
+                put_module(store, m);
+        pl_txn *txn = begin(store);
+        for (int i = 0; i < OBJECTS; i++)
+            if (pl_home_of(objects[i], n) == home)
+                put_object(txn, objects[i], 5000 + (uint64_t)i);
+        if (pl_home_of("mix/p00.r0", n) == home) {
+            put_path(txn, "mix/p00.r0");
+            put_object(txn, AUDIT, 6000);
+            assert_ok(pl_txn_put_ref(txn, AUDIT, "an open audit"));
+        }
+        if (pl_home_of("finished", n) == home)
+            assert_ok(pl_txn_put_ref(txn, "finished", "2x2"));
+        assert_ok(pl_txn_commit(&txn));
+        pl_store_close(&store);
+    }
+}
+
+/* ---- checks ---- */
+static void assert_ref(pl_store *store, const char *name, const char *expected)
+{
+    pl_buf target = {0};
+    const pl_status status = pl_store_get_ref(store, name, &target);
+    assert_int_equal(status, expected ? PL_OK : PL_ERR_NOT_FOUND);
+    if (expected)
+        assert_string_equal(pl_buf_text(&target), expected);
+    pl_buf_destroy(&target);
+}
+
+static pl_status count_pending(void *context, const char *module,
+                               const pl_contribution *c)
+{
+    (void)module;
+    assert_int_equal(c->phase, VERSIONS - 1);
+    ++*(int *)context;
+    return PL_OK;
+}
+
+static void check_module(pl_store *store, int m)
+{
+    int n_pending = 0;
+    pl_version v;
+    for (uint64_t number = 0; number < VERSIONS; number++) {
+        const uint64_t seed = (uint64_t)(100 * m) + number;
+        assert_ok(pl_store_get_version(store, modules[m], number, &v));
+        assert_int_equal(v.params_gone, number == 1);
+        if (number != 1)
+            assert_true(blob_holds(store, &v.params, seed, FLOATS * sizeof(float)));
+        if (number > 1) {
+            assert_true(
+                blob_holds(store, &v.momentum, 1000 + seed, FLOATS * sizeof(float)));
+            assert_true(v.has_updates);
+            assert_true(
+                blob_holds(store, &v.contributions[0].update, 2000 + seed, 100));
+        }
+        pl_version_clear(&v);
+    }
+    assert_ok(pl_store_head(store, modules[m], &v));
+    assert_int_equal(v.number, VERSIONS - 1);
+    pl_version_clear(&v);
+    assert_ok(pl_store_each_pending(store, modules[m], count_pending, &n_pending));
+    assert_int_equal(n_pending, m == WAITING);
+}
+
+static void say(void *context, const char *sentence)
+{
+    (void)context;
+    fail_msg("%s", sentence);
+}
+
+static void check_home(pl_store *store, int home, int n)
+{
+    pl_path_state path;
+    pl_object object;
+    pl_audit_report report;
+    for (int m = 0; m < MODULES; m++)
+        if (pl_home_of(modules[m], n) == home)
+            check_module(store, m);
+        else
+            assert_false(pl_store_has_name(store, modules[m]));
+    for (int i = 0; i < OBJECTS; i++) {
+        const bool here = pl_home_of(objects[i], n) == home;
+        assert_int_equal(pl_store_has_name(store, objects[i]), here);
+        if (!here)
+            continue;
+        assert_ok(pl_store_get_object(store, objects[i], &object));
+        assert_true(blob_holds(store, &object.blob, 5000 + (uint64_t)i, 700));
+    }
+    const bool has_path = pl_home_of("mix/p00.r0", n) == home;
+    const bool has_meeting = pl_home_of("mix/L1.E0", n) == home;
+    assert_int_equal(pl_store_get_path(store, "mix/p00.r0", &path) == PL_OK, has_path);
+    assert_int_equal(pl_store_has_name(store, AUDIT), has_path);
+    assert_ref(store, AUDIT, has_path ? "an open audit" : NULL);
+    assert_ref(store, MEETING, has_meeting ? "split" : NULL);
+    assert_ref(store, "finished", pl_home_of("finished", n) == home ? "2x2" : NULL);
+    assert_true(pl_store_has_name(store, "arm/mix"));
+    assert_ref(store, FENCED, "- two said no");
+    assert_ref(store, SECRET, "00ff");
+    assert_ref(store, "sys/rolled-back", NULL);
+    assert_ok(pl_store_check_placement(store));
+    assert_ok(pl_store_audit(store, true, say, NULL, &report));
+    assert_int_equal(report.n_problems, 0);
+}
+
+/* Checks the copy of a job. */
+static void check_job(const char *folder, int n)
+{
+    char path[PL_PATH_MAX];
+    for (int home = 0; home < n; home++) {
+        pl_store *store = open_store(home_folder(folder, home, n, path), PL_STORE_READ);
+        check_home(store, home, n);
+        assert_ref(store, EPOCH, "9");
+        pl_store_close(&store);
+    }
+}
+
+/* ---- tests of the copy ---- */
+static void every_name_goes_to_the_home_of_its_hash(void **state)
+{
+    static const int numbers[] = {2, MOST, 1, 3};
+    char was[PL_PATH_MAX], is[PL_PATH_MAX], name[16];
+    pl_divide_report report;
+    pl_join(was, *state, "was");
+    make_job(was, 3);
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        pl_join(is, *state, name);
+        assert_ok(pl_store_divide(was, is, numbers[i], &report));
+        assert_int_equal(report.n_names, MODULES + OBJECTS + 2 + numbers[i]);
+        check_job(is, numbers[i]);
+        pl_copy_text(was, sizeof was, is);
+    }
+}
+
+/* An earlier release moved names between homes, and left notes. Of two copies of a
+ * name, the newest note says which one is valid. */
+static void notes_of_an_earlier_release_say_which_copy_is_valid(void **state)
+{
+    char was[PL_PATH_MAX], is[PL_PATH_MAX], part[PL_PATH_MAX];
+    static const char *const notes[3] = {"2 3", "here 2", "here 3"};
+    pl_divide_report report;
+    pl_version v;
+    pl_join(was, *state, "was");
+    pl_join(is, *state, "is");
+    assert_ok(pl_store_make_parts(was, 3));
+    for (int i = 0; i < 3; i++) {
+        pl_store *store = open_store(pl_store_part(was, i, part), PL_STORE_CREATE);
+        if (i > 0)
+            commit_version(store, "mix/L1.E0", 0, (uint64_t)i, 3000);
+        pl_txn *txn = begin(store);
+        put_object(txn, "arm/mix", 1);
+        assert_ok(pl_txn_put_ref(txn, "at/mix/L1.E0", notes[i]));
+        assert_ok(pl_txn_put_ref(txn, "sys/places", "0 2 1 1 5"));
+        assert_ok(pl_txn_commit(&txn));
+        pl_store_close(&store);
+    }
+    assert_ok(pl_store_divide(was, is, 2, &report));
+    pl_store *store = open_store(is, PL_STORE_READ);
+    assert_int_equal(pl_store_part_of(store, "mix/L1.E0"), pl_home_of("mix/L1.E0", 2));
+    assert_ok(pl_store_head(store, "mix/L1.E0", &v));
+    assert_true(blob_holds(store, &v.params, 2, 3000));
+    pl_version_clear(&v);
+    pl_store_close(&store);
+}
+
+static void a_missing_home_is_not_left_out(void **state)
+{
+    char was[PL_PATH_MAX], is[PL_PATH_MAX], part[PL_PATH_MAX];
+    pl_divide_report report;
+    pl_join(was, *state, "was");
+    make_job(was, 2);
+    assert_ok(pl_remove_tree(pl_store_part(was, 1, part)));
+    assert_int_equal(pl_store_divide(was, pl_join(is, *state, "is"), 1, &report),
+                     PL_ERR_NOT_FOUND);
+}
+
+/* ---- tests with running homes ---- */
+typedef struct running {
+    char dir[64];
+    child homes[MOST];
+    int n;
+    pl_client *client;
+} running;
+
+/* Starts the homes of a job that was divided into n. */
+static void open_running(running *r, int n)
+{
+    char name[] = "/tmp/pl-divide-XXXXXX", was[PL_PATH_MAX], is[PL_PATH_MAX];
+    const char *addresses[MOST];
+    pl_divide_report report;
+    *r = (running){.n = n};
+    assert_non_null(mkdtemp(name));
+    pl_copy_text(r->dir, sizeof r->dir, name);
+    make_job(pl_join(was, r->dir, "was"), 2);
+    assert_ok(pl_store_divide(was, pl_join(is, r->dir, "is"), n, &report));
+    for (int i = 0; i < n; i++) {
+        char file[32], part[PL_PATH_MAX];
+        snprintf(file, sizeof file, "ready-%d", i + 1);
+        name_child(&r->homes[i], r->dir, "home", file);
+        pl_copy_text(r->homes[i].target, PL_PATH_MAX, pl_store_part(is, i, part));
+        pl_store *store = open_store(part, PL_STORE_WRITE);
+        pl_txn *txn = begin(store);
+        assert_ok(pl_txn_drop_ref(txn, SECRET)); /* the test's secret is none */
+        if (pl_home_of("mix/p00.r0", n) == i)
+            assert_ok(pl_txn_drop_ref(txn, AUDIT)); /* and so is its audit */
+        assert_ok(pl_txn_commit(&txn));
+        pl_store_close(&store);
+        start_child(&r->homes[i]);
+        addresses[i] = r->homes[i].address;
+    }
+    pl_client_options options = {
+        .homes = addresses, .n_homes = n, .patience_ms = PATIENCE_MS};
+    assert_ok(pl_client_create(&options, &r->client));
+}
+
+static void close_running(running *r)
+{
+    pl_client_destroy(&r->client);
+    for (int i = 0; i < r->n; i++)
+        kill_child(&r->homes[i], SIGTERM);
+    assert_ok(pl_remove_tree(r->dir));
+}
+
+static void a_client_finds_every_name_of_the_new_homes(void **state)
+{
+    running r;
+    pl_buf bytes = {0};
+    pl_hash blob;
+    pl_version_facts v;
+    pl_path_state path;
+    (void)state;
+    open_running(&r, 3);
+    for (int m = 0; m < MODULES; m++) {
+        assert_ok(pl_client_get_version(r.client, modules[m], PL_NEWEST, &v));
+        assert_int_equal(v.number, VERSIONS - 1);
+        assert_ok(pl_client_get_blob(r.client, modules[m], &v.params, &bytes));
+        assert_ok(
+            pl_client_get_update(r.client, modules[m], VERSIONS - 2, 1, 0, &blob));
+    }
+    assert_ok(pl_client_get_path(r.client, "mix/p00.r0", &path));
+    for (int i = 0; i < OBJECTS; i++)
+        assert_ok(pl_client_get_object(r.client, objects[i], &blob));
+    pl_buf_destroy(&bytes);
+    close_running(&r);
+}
+
+/* While the homes are held (pl_client_hold_all), writes wait but reads do not, and a
+ * reader of the store sees the commit that the home has named. */
+static void homes_stand_still_for_a_moment(void **state)
+{
+    enum { HOLD_MS = 800, LONG_MS = 60000 };
+    running r;
+    uint64_t held[MOST] = {0}, later[MOST] = {0};
+    pl_hash blob;
+    pl_store *reader = NULL;
+    (void)state;
+    open_running(&r, 2);
+    const int home = pl_home_of("router/new", 2);
+    int64_t begun = pl_now_ms();
+    assert_ok(pl_client_hold_all(r.client, HOLD_MS, held));
+    assert_ok(pl_client_get_object(r.client, objects[0], &blob));
+    assert_ok(pl_store_open(r.homes[home].target, PL_STORE_READ, &reader));
+    assert_int_equal(pl_store_sequence(reader), held[home]);
+    assert_ok(pl_client_put_object(r.client, "router/new", "x", 1, &blob));
+    assert_true(pl_now_ms() - begun >= HOLD_MS);
+    assert_ok(pl_store_refresh(reader));
+    assert_true(pl_store_sequence(reader) > held[home]);
+    pl_store_close(&reader);
+    /* A second call with 0 ms ends the hold. */
+    begun = pl_now_ms();
+    assert_ok(pl_client_hold_all(r.client, LONG_MS, held));
+    assert_ok(pl_client_hold_all(r.client, 0, later));
+    assert_memory_equal(held, later, sizeof held);
+    assert_ok(pl_client_put_object(r.client, "router/newer", "y", 1, &blob));
+    assert_true(pl_now_ms() - begun < LONG_MS);
+    close_running(&r);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 7)
+        return run_child(argv, (pl_home_options){.keep_updates = true});
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_name_goes_to_the_home_of_its_hash,
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(
+            notes_of_an_earlier_release_say_which_copy_is_valid, make_folder,
+            drop_folder),
+        cmocka_unit_test_setup_teardown(a_missing_home_is_not_left_out, make_folder,
+                                        drop_folder),
+        cmocka_unit_test(a_client_finds_every_name_of_the_new_homes),
+        cmocka_unit_test(homes_stand_still_for_a_moment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
