@@ -241,7 +241,7 @@ check_acts() { # folder
     # A slow machine does fewer acts in the time of a job.
     [ -z "$never" ] || [ "$minutes" -lt 2 ] ||
         fail "the job $1 was too short for the acts $(echo $never)"
-    [ -z "$never" ] || echo "attacks among $(echo $never): not on this machine"
+    [ -z "$never" ] || echo "attacks $(echo $never): not on this machine"
 }
 
 check_fenced() { # folder
