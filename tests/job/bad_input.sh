@@ -371,7 +371,7 @@ works "uploads of which only one fits" 'mixture, by the router' \
     $train --corpus few --out "$work/few-run" --set data.valid_share=0.2 \
     --set model.width=64 --set store.staging=1048576
 rm -rf few few-run
-works "one text file" 'book.txt: cut into 4|mixture, by the router' \
+works "one text file" 'book.txt: cut into|mixture, by the router' \
     $train --corpus book.txt --out "$work/book-run" --set data.cut=1024
 rm -rf book-run
 gzip -k book.txt
