@@ -95,6 +95,7 @@ pl_status run_set_homes(pl_run *r, int n, pl_divide_report *report)
     int n_old = 0;
     bool done = false;
     memset(report, 0, sizeof *report);
+    PL_CHECK(run_check_gone(r));
     PL_CHECK(check_run(r, n));
     run_file(r, "store", store);
     PL_CHECK(run_check_exchange(store));

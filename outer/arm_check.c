@@ -205,7 +205,7 @@ static pl_status check_method(const pl_arm *arm)
             arm->name, m->fragments, m->delay, m->buffer);
     if (method_of(&arm->outer))
         return PL_OK;
-    return pl_fail(PL_ERR_PROTO,
+    return pl_fail(PL_ERR_UNSUPPORTED,
                    "arm %s was trained with outer method %d, which was removed; open "
                    "its store with the release of Pathloom that made it",
                    arm->name, (int)arm->outer.method.method);
