@@ -371,3 +371,15 @@ uint64_t pl_codec_bound(const pl_codec_options *options, const pl_codec_part *pa
     }
     return total;
 }
+
+uint64_t pl_codec_module_bound(const pl_codec_options *options,
+                               const pl_topology *topology, int module,
+                               int n_contributors)
+{
+    int n = pl_codec_parts(topology, module, NULL);
+    pl_codec_part *parts = pl_alloc((size_t)n * sizeof *parts);
+    (void)pl_codec_parts(topology, module, parts);
+    uint64_t bytes = pl_codec_bound(options, parts, n, n_contributors);
+    pl_free(parts);
+    return bytes;
+}

@@ -153,19 +153,14 @@ pl_status home_check_work(const home_lease *l, const pl_work *w)
 uint64_t home_upload_share(const home_lease *l)
 {
     const home_arm *arm = l->arm;
-    pl_codec_part *parts = NULL;
     uint64_t sum =
         pl_path_state_bytes(&arm->arm, pl_topology_path_params(arm->topology));
     for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
         int module =
             pl_topology_module_of_path(arm->topology, slot, (int)l->lease.path);
-        int n = pl_codec_parts(arm->topology, module, NULL);
-        parts = pl_grow(parts, (size_t)n * sizeof *parts);
-        (void)pl_codec_parts(arm->topology, module, parts);
         sum += (uint64_t)arm->contracts[module].n_vectors *
-               pl_codec_bound(&arm->arm.outer.codec, parts, n,
-                              arm->contracts[module].n_contributors);
+               pl_codec_module_bound(&arm->arm.outer.codec, arm->topology, module,
+                                     arm->contracts[module].n_contributors);
     }
-    pl_free(parts);
     return 2 * sum;
 }

@@ -169,6 +169,10 @@ pl_status run_plan(pl_run *r);
 /* Returns an upper limit of the bytes that all homes store for the run without garbage
  * collection. */
 uint64_t run_stored_bytes(const pl_run *r);
+/* Finds the bytes of the largest upload to a home. Only one upload must fit into
+ * store.staging: if there is no room for the next one, a worker first submits those
+ * that are complete (net/client_task.c). */
+PL_MUST_CHECK pl_status run_largest_upload(const pl_run *r, uint64_t *out);
 /* Prints the highest memory use of each kind of process. Call it when all other
  * processes have ended. */
 void run_say_peak(pl_run *r);

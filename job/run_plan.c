@@ -123,11 +123,60 @@ static uint64_t updates_bytes(const pl_run *r, uint64_t module)
     return all + all / 4;
 }
 
-/* Returns the bytes that a worker uploads for a task: updates and state. */
+/* Returns at least the bytes that a worker uploads for a task: updates and state. */
 static uint64_t task_bytes(const pl_run *r, const pl_outer *outer)
 {
     return (1 + (uint64_t)layout_of(outer).n_vectors) *
            pl_topology_path_params(r->topology) * sizeof(float);
+}
+
+/* Raises *most to the bytes of the largest upload of an arm: the state of a path, or
+ * the first version or an update of a module. */
+static pl_status raise_upload(const pl_run *r, const char *name, uint64_t *most)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    pl_status status = run_arm(r, name, &arm);
+    PL_TRY(status);
+    PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
+    uint64_t bytes = pl_path_state_bytes(&arm, pl_topology_path_params(t));
+    for (int s = 0; s < pl_topology_n_slots(t); s++) {
+        const int module = pl_topology_module_of_path(t, s, 0);
+        const uint64_t first = pl_topology_slot(t, s)->n_params * sizeof(float),
+                       update = pl_codec_module_bound(&arm.outer.codec, t, module, 1);
+        bytes = first > bytes ? first : bytes;
+        bytes = update > bytes ? update : bytes;
+    }
+    *most = bytes > *most ? bytes : *most;
+done:
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+pl_status run_largest_upload(const pl_run *r, uint64_t *out)
+{
+    const char *names[ARMS_MAX];
+    const int n = run_arm_names(r, names);
+    *out = 0;
+    for (int i = 0; i < n; i++)
+        PL_CHECK(raise_upload(r, names[i], out));
+    return r->cfg.base_steps > 0 ? raise_upload(r, "base", out) : PL_OK;
+}
+
+static pl_status check_staging(const pl_run *r)
+{
+    char text[2][16];
+    uint64_t bytes = 0;
+    PL_CHECK(run_largest_upload(r, &bytes));
+    if (bytes <= (uint64_t)r->cfg.staging)
+        return PL_OK;
+    return pl_fail(PL_ERR_CONFIG,
+                   "a worker uploads up to %s at once, and a home would have no room "
+                   "for it, because store.staging is %s; set store.staging=%lluM",
+                   pl_human_bytes((double)bytes, text[0]),
+                   pl_human_bytes((double)r->cfg.staging, text[1]),
+                   (unsigned long long)bytes / 1000000 + 1);
 }
 
 /* Returns a home's memory. A home merges one module at a time (vectors and updates). It
@@ -422,15 +471,7 @@ pl_status run_plan(pl_run *r)
     pl_outer outer;
     memset(&outer, 0, sizeof outer);
     PL_CHECK(config_outer(&r->cfg, &outer));
-    const uint64_t task = task_bytes(r, &outer);
-    if (task > (uint64_t)r->cfg.staging)
-        return pl_fail(PL_ERR_CONFIG,
-                       "a worker uploads up to %s per task, and a home would have no "
-                       "room for it, because store.staging is %s; set "
-                       "store.staging=%lluM",
-                       pl_human_bytes((double)task, text[0]),
-                       pl_human_bytes((double)r->cfg.staging, text[1]),
-                       (unsigned long long)task / 1000000 + 1);
+    PL_CHECK(check_staging(r));
     uint64_t stored = run_stored_bytes(r),
              quota = (uint64_t)r->cfg.quota * (uint64_t)r->n_homes;
     if (quota > 0 && quota < stored)

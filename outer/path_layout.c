@@ -71,12 +71,7 @@ uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params)
 
 static double bound_of(const pl_codec_options *codec, const pl_topology *t, int module)
 {
-    int n = pl_codec_parts(t, module, NULL);
-    pl_codec_part *parts = pl_alloc((size_t)n * sizeof *parts);
-    (void)pl_codec_parts(t, module, parts);
-    double bytes = (double)pl_codec_bound(codec, parts, n, 1);
-    pl_free(parts);
-    return bytes;
+    return (double)pl_codec_module_bound(codec, t, module, 1);
 }
 
 void pl_phase_bytes(const pl_arm *arm, const pl_topology *t, double *up, double *down)

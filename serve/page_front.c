@@ -155,11 +155,12 @@ static bool ask_owner(pl_page_front *f, pl_page_question *q)
 
 /* Asks the owner, and repeats the question while the owner is busy and the client
  * waits. A busy owner is often ready soon, and a browser's console would show each
- * status 503 as an error. */
+ * status 503 as an error. A client that has closed its writing half may have left,
+ * which only an answer shows, so it gets the answer that there is. */
 static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection *c,
                                          const char *url)
 {
-    struct pollfd gone = {.fd = http_socket(c)}; /* closed, and not only half */
+    struct pollfd closed = {.fd = http_socket(c), .events = POLLRDHUP};
     const int64_t until = pl_now_ms() + BUSY_MS;
     pl_page_question *q = make_question(c, url);
     if (!q)
@@ -170,7 +171,7 @@ static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection
     server_client_is_busy(http_client(c));
     bool answered = ask_owner(f, q);
     while (answered && q->status == PL_ERR_BUSY && pl_now_ms() < until &&
-           poll(&gone, 1, AGAIN_MS) == 0)
+           poll(&closed, 1, AGAIN_MS) == 0)
         answered = ask_owner(f, q);
     enum MHD_Result result =
         !answered

@@ -8,8 +8,8 @@
  * The HTTP library runs a thread per connection. This thread waits until the owner of
  * the front (the thread that opened it) has answered the question. So only the owner
  * reads the run. If the answer is ERR_BUSY, the connection's thread asks again for up
- * to ten seconds, and only then replies with status 503. Methods other than GET and
- * HEAD are refused.
+ * to ten seconds, and only then replies with status 503; earlier if the client has
+ * closed its writing half. Methods other than GET and HEAD are refused.
  *
  * Who may ask, and how many connections are open, is said in serve/http.h. */
 #ifndef PL_SERVE_PAGE_FRONT_H

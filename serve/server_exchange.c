@@ -9,6 +9,7 @@
  * the interim response "100 Continue", which clients must ignore (RFC 9110, 15.2). In a
  * stream the next event does the same. */
 #include "serve/server_exchange.h"
+#include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -95,9 +96,9 @@ static bool has_closed_both(const exchange *x, struct pollfd *socket)
     if (x->status != 0 || !x->is_http_1_1)
         return false;
     socket->events = 0;
-    return send(socket->fd, interim, sizeof interim - 1, MSG_NOSIGNAL | MSG_DONTWAIT) <
-               0 ||
-           poll(socket, 1, 0) > 0;
+    if (send(socket->fd, interim, sizeof interim - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        return errno != EAGAIN; /* the client has not yet read an earlier answer */
+    return poll(socket, 1, 0) > 0;
 }
 
 void exchange_look(exchange *x, int timeout_ms)

@@ -10,6 +10,8 @@
 struct bulk_file {
     char path[PL_PATH_MAX];
     kv_file *table; /* NULL after the file is durable */
+    /* the bytes of the small blobs in the file; 0: the file has one large blob */
+    uint64_t small_bytes;
     struct bulk_file *next;
 };
 
@@ -70,22 +72,30 @@ pl_status bulk_clean(pl_store *store)
 
 /* ---- while a transaction grows ---- */
 /* RocksDB refuses batches of 4 GiB and keeps a batch in memory several times, so a
- * batch that has many bytes gets no further chunks. */
-static bool fits_batch(const pl_txn *txn, uint64_t new_bytes)
+ * batch that has so many bytes gets no further chunks. Small blobs then share files,
+ * which get no further blob if they have as many bytes. */
+static uint64_t many_bytes(const pl_store *store)
 {
     enum { LARGE_BLOBS = 64 };
-    const uint64_t large = txn->store->bulk_bytes;
-    return new_bytes == 0 ||
-           (new_bytes < large && kv_batch_bytes(txn->batch) < LARGE_BLOBS * large);
+    return LARGE_BLOBS * store->bulk_bytes;
 }
 
-pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes)
+static bool fits_batch(const pl_txn *txn, uint64_t new_bytes)
+{
+    return new_bytes == 0 || (new_bytes < txn->store->bulk_bytes &&
+                              kv_batch_bytes(txn->batch) < many_bytes(txn->store));
+}
+
+pl_status bulk_finish(const pl_txn *txn)
+{
+    bulk_file *file = txn->files;
+    return file && file->table ? kv_file_finish(&file->table, file->path) : PL_OK;
+}
+
+static pl_status begin_file(pl_txn *txn)
 {
     char folder[PL_PATH_MAX], name[32];
     pl_store *store = txn->store;
-    if (store->remote || fits_batch(txn, new_bytes))
-        return PL_OK;
-    PL_CHECK(store_check_space(store, "the commit", new_bytes + STORE_SPARE_BYTES));
     incoming(store, folder);
     if (store->n_bulk == 0)
         PL_CHECK(pl_make_folders(folder));
@@ -99,6 +109,23 @@ pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes)
     }
     file->next = txn->files;
     txn->files = file;
+    return PL_OK;
+}
+
+pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes)
+{
+    const pl_store *store = txn->store;
+    const bool is_small = new_bytes < store->bulk_bytes;
+    if (store->remote || fits_batch(txn, new_bytes))
+        return PL_OK;
+    PL_CHECK(store_check_space(store, "the commit", new_bytes + STORE_SPARE_BYTES));
+    const uint64_t open_bytes =
+        txn->files && txn->files->table ? txn->files->small_bytes : 0;
+    if (!is_small || open_bytes == 0 || open_bytes >= many_bytes(store)) {
+        PL_CHECK(bulk_finish(txn));
+        PL_CHECK(begin_file(txn));
+    }
+    txn->files->small_bytes += is_small ? new_bytes : 0;
     txn->in_file = true;
     return PL_OK;
 }
@@ -119,7 +146,7 @@ pl_status bulk_end(pl_txn *txn)
     if (!txn->in_file)
         return PL_OK;
     txn->in_file = false;
-    return kv_file_finish(&txn->files->table, txn->files->path);
+    return txn->files->small_bytes > 0 ? PL_OK : bulk_finish(txn);
 }
 
 /* ---- at the commit ---- */

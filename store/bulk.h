@@ -11,9 +11,9 @@
  *
  * If the process ends before the batch is committed, the keys in the file have a higher
  * number than the newest commit, so the next opening recognises the chunks as
- * unfinished and deletes them. A file holds the chunks of one blob, so usually all
- * chunks of a file become garbage together. Such a file is dropped without
- * compaction. */
+ * unfinished and deletes them. A file holds the chunks of one large blob, so usually
+ * all chunks of a file become garbage together. Such a file is dropped without
+ * compaction. (Only if a batch is large already, small blobs share files, too.) */
 #ifndef PL_STORE_BULK_H
 #define PL_STORE_BULK_H
 #include "store/store_internal.h"
@@ -23,15 +23,17 @@
 PL_MUST_CHECK pl_status bulk_clean(pl_store *store);
 
 /* Announces chunks of one blob, together `new_bytes` long. The chunks of a small blob
- * go into the batch unless the batch is large already; all others go into a new
- * file. */
+ * go into the batch unless the batch is large already; all others go into a
+ * file: a large blob into its own, small ones into one that they share. */
 PL_MUST_CHECK pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes);
 /* returns true between bulk_begin and bulk_end if the chunks go into a file */
 bool bulk_takes(const pl_txn *txn);
 PL_MUST_CHECK pl_status bulk_put(pl_txn *txn, const row_key *key, const void *data,
                                  size_t len);
-/* Makes the file of a complete blob durable. */
+/* Makes the file of a complete large blob durable. */
 PL_MUST_CHECK pl_status bulk_end(pl_txn *txn);
+/* Makes the file durable that is still open for small blobs, if there is one. */
+PL_MUST_CHECK pl_status bulk_finish(const pl_txn *txn);
 
 size_t bulk_files(const pl_txn *txn); /* number of files of this transaction */
 /* Makes the files part of the database. */

@@ -121,6 +121,7 @@ pl_status pl_txn_commit(pl_txn **handle)
     PL_TRY(blob_sweep(txn));
     if (kv_batch_count(txn->batch) == 0)
         goto done;
+    PL_TRY(bulk_finish(txn));
     PL_TRY(store_check_quota(txn));
     /* A commit that frees data may use space that other commits must leave. */
     PL_TRY(store_check_space(

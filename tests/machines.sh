@@ -145,7 +145,6 @@ make_system() {
     child=''
     grep -lsi '^ *acquire::' /etc/apt/apt.conf /etc/apt/apt.conf.d/* |
         while read -r file; do cp "$file" "$system/etc/apt/apt.conf.d/"; done
-    echo '127.0.0.1 localhost' >"$system/etc/hosts"
     : >"$at/complete"
 }
 
@@ -233,6 +232,7 @@ run_tests() { # line
 }
 
 make_system
+echo '127.0.0.1 localhost' >"$system/etc/hosts" # also of a system that was kept
 copy_sources /srv/pathloom
 : >"$at/table"
 : >"$at/parts"

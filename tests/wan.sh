@@ -63,8 +63,8 @@ work=${work:-$build/wan}
 . tests/support/job.sh
 own_folder "$work"
 home_at=10.88.0.1
-failed='' spaces='' joiner=''
-trap 'kill $spaces $joiner 2>/dev/null; [ -z "$job" ] || kill $job 2>/dev/null' EXIT
+failed='' spaces='' joiner='' server=''
+trap 'kill $spaces $joiner $server 2>/dev/null; [ -z "$job" ] || kill $job 2>/dev/null' EXIT
 trap 'exit 1' INT TERM
 if ! ip link set lo up || ! ip addr add $home_at/32 dev lo; then
     skip "ip cannot set up a network here"
@@ -206,11 +206,15 @@ fast() { # one worker on a link that limits nothing
 tcp_alone() { # site, link's kbit/s
     command -v iperf3 >/dev/null || return 0
     iperf3 -s -1 -B $home_at >/dev/null 2>&1 &
+    server=$!
     sleep 0.5
     at "$1" iperf3 -c $home_at -t 8 -f k |
         awk -v link="$2" '/receiver/ { for (i = 2; i <= NF; i++) if ($i == "Kbits/sec")
             printf "%-28s %6.0f kbit/s, %.0f %% of the link\n", "iperf3", $(i - 1),
                 100 * $(i - 1) / link }'
+    kill $server 2>/dev/null # still runs if the client failed
+    wait $server
+    server=''
 }
 
 figure_rate() {

@@ -237,7 +237,7 @@ refuse_corpus "blocks that do not add up" 78 'topology.blocks 1,2|3 blocks|model
     --corpus text --set topology.blocks=1,2
 refuse_corpus "too little memory" 78 'memory|TiB|lower' \
     --corpus text --set model.context=1000000 --set train.batch=4096
-refuse_corpus "uploads for which a home has no room" 78 'per task|1.0 MiB|store.staging=' \
+refuse_corpus "uploads for which a home has no room" 78 'at once|1.0 MiB|store.staging=' \
     --corpus text --set model.width=512 --set store.staging=1048576
 printf 'train:\n  tau: 5\n  phasess: 3\n' >unknown.yaml
 printf 'train:\n  tau: many\n' >value.yaml
@@ -365,6 +365,11 @@ mkdir few
 cp text/code/codea[a-l] few
 works "twelve documents" 'mixture, by the router' \
     $train --corpus few --out "$work/few-run" --set data.valid_share=0.2
+rm -rf few-run
+# A path has 126 thousand parameters: its state fits, state and updates together do not.
+works "uploads of which only one fits" 'mixture, by the router' \
+    $train --corpus few --out "$work/few-run" --set data.valid_share=0.2 \
+    --set model.width=64 --set store.staging=1048576
 rm -rf few few-run
 works "one text file" 'book.txt: cut into|mixture, by the router' \
     $train --corpus book.txt --out "$work/book-run" --set data.cut=1024

@@ -369,6 +369,50 @@ static void one_batch_is_that_of_all_paths(void **state)
     pl_topology_destroy(&r.topology);
 }
 
+static uint64_t largest_upload(const char *const *sets, uint64_t *path, uint64_t *slot)
+{
+    uint64_t bytes = 0;
+    configure(sets);
+    assert_int_equal(run_largest_upload(&r, &bytes), PL_OK);
+    *path = pl_topology_path_params(r.topology) * sizeof(float);
+    *slot = 0;
+    for (int s = 0; s < pl_topology_n_slots(r.topology); s++) {
+        const uint64_t n = pl_topology_slot(r.topology, s)->n_params * sizeof(float);
+        *slot = n > *slot ? n : *slot;
+    }
+    pl_topology_destroy(&r.topology);
+    return bytes;
+}
+
+/* A home needs room for one upload of a task. Moments that stay at their worker are not
+ * uploaded, and Muon has fewer; base model and dense baselines upload f32. */
+static void the_largest_upload_is_what_a_home_needs_room_for(void **state)
+{
+    (void)state;
+    const char *const plain[] = {NULL};
+    const char *const muon[] = {"train.optimizer=muon", NULL};
+    const char *const local[] = {"train.state=local", "eval.baselines=none",
+                                 "train.base_steps=0", "model.import=m", NULL};
+    const char *const local_base[] = {"train.state=local", NULL};
+    const char *const half[] = {"train.state=bf16", "eval.baselines=none",
+                                "train.base_steps=0", "model.import=m", NULL};
+    const char *const topk[] = {"codec.name=topk", NULL};
+    uint64_t path, slot;
+    uint64_t bytes = largest_upload(plain, &path, &slot);
+    assert_int_equal(bytes, 2 * path);
+    bytes = largest_upload(muon, &path, &slot);
+    assert_in_range(bytes, path + 1, 2 * path - 1);
+    bytes = largest_upload(local, &path, &slot);
+    assert_in_range(bytes, slot, slot + slot / 8);
+    assert_true(bytes < path);
+    bytes = largest_upload(local_base, &path, &slot);
+    assert_int_equal(bytes, 2 * path);
+    bytes = largest_upload(half, &path, &slot);
+    assert_int_equal(bytes, path);
+    bytes = largest_upload(topk, &path, &slot);
+    assert_int_equal(bytes, 3 * path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -383,6 +427,7 @@ int main(void)
         cmocka_unit_test(a_grafted_arm_says_from_what_it_descends),
         cmocka_unit_test(the_disks_plan_counts_each_chapter_with_its_modules),
         cmocka_unit_test(one_batch_is_that_of_all_paths),
+        cmocka_unit_test(the_largest_upload_is_what_a_home_needs_room_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -159,7 +159,7 @@ static void a_commit_of_many_large_blobs_has_them_all(void **state)
 static void small_blobs_of_a_large_commit_lie_in_files(void **state)
 {
     enum { FULL = 64, BEYOND = 5, ALL = FULL + BEYOND + 1 };
-    pl_hash ids[ALL];
+    pl_hash ids[ALL], large[2];
     char name[32];
     pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     pl_txn *txn = begin(store);
@@ -168,11 +168,31 @@ static void small_blobs_of_a_large_commit_lie_in_files(void **state)
         snprintf(name, sizeof name, "a/%d", i);
         assert_ok(pl_txn_put_object(txn, name, &ids[i]));
     }
-    assert_in_range(bulk_files(txn), BEYOND, BEYOND + 1);
+    assert_int_equal(bulk_files(txn), 1);
+    /* the file ends before that of a large blob, because keys must rise */
+    large[0] = put_bytes(txn, 7, 2 * PART);
+    assert_ok(pl_txn_put_object(txn, "large", &large[0]));
+    large[1] = put_bytes(txn, 8, PART - 1);
+    assert_ok(pl_txn_put_object(txn, "small", &large[1]));
+    assert_int_equal(bulk_files(txn), 3);
     assert_ok(pl_txn_commit(&txn));
     assert_int_equal(count_files(*state, "INCOMING"), 0);
+    assert_int_equal(count_files(*state, "db"), 3);
+    assert_true(blob_holds(store, &large[0], 7, 2 * PART));
+    assert_true(blob_holds(store, &large[1], 8, PART - 1));
     for (int i = 0; i < ALL; i++)
         assert_true(blob_holds(store, &ids[i], 100 + (uint64_t)i, PART - 1));
+    assert_whole(store);
+    /* a blob that goes takes none with it that shares its file */
+    txn = begin(store);
+    for (int i = FULL; i < ALL; i += 2) {
+        snprintf(name, sizeof name, "a/%d", i);
+        assert_ok(pl_txn_drop_object(txn, name));
+    }
+    assert_ok(pl_txn_commit(&txn));
+    for (int i = 0; i < ALL; i++)
+        if (i < FULL || i % 2 == 1)
+            assert_true(blob_holds(store, &ids[i], 100 + (uint64_t)i, PART - 1));
     assert_whole(store);
     pl_store_close(&store);
 }

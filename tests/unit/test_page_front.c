@@ -1,0 +1,72 @@
+/* folder: serve; label: unit */
+/* Asks the front of the page over HTTP. The owner of the front is the test. */
+#include "serve/page_front.h"
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { PATIENCE_MS = 60000, LOOK_MS = 100 };
+
+static int ask(const char *address, const char *url)
+{
+    char request[128];
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    at.sin_port = htons((uint16_t)atoi(strchr(address, ':') + 1));
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
+    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n",
+             url);
+    assert_int_equal(send(fd, request, strlen(request), 0), strlen(request));
+    return fd;
+}
+
+static void answer_busy(pl_page_question *q)
+{
+    pl_buf body = {0};
+    pl_page_front_answer(q, pl_fail(PL_ERR_BUSY, "the owner is busy"), &body);
+}
+
+static void busy_owner_is_asked_again_only_while_the_client_waits(void **state)
+{
+    char address[64], text[1024];
+    pl_page_front *front = NULL;
+    const pl_page_front_options options = {.listen = "127.0.0.1:*"};
+    (void)state;
+    assert_int_equal(pl_page_front_open(&options, &front, address), PL_OK);
+    const int fd = ask(address, "/state");
+    for (int i = 0; i < 3; i++) {
+        pl_page_question *q = pl_page_front_take(front, PATIENCE_MS);
+        assert_non_null(q);
+        if (i == 2)
+            shutdown(fd, SHUT_WR);
+        answer_busy(q);
+    }
+    /* Nobody asks the owner again, and the client gets the answer that there is. */
+    ssize_t len = 0;
+    while (len == 0) {
+        assert_null(pl_page_front_take(front, LOOK_MS));
+        len = recv(fd, text, sizeof text - 1, MSG_DONTWAIT);
+        len = len < 0 ? 0 : len;
+    }
+    text[len] = 0;
+    assert_non_null(strstr(text, "HTTP/1.1 503 "));
+    close(fd);
+    pl_page_front_close(&front);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(busy_owner_is_asked_again_only_while_the_client_waits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
