@@ -303,8 +303,8 @@ typedef struct yaml_reader {
     const char *path;
     const pl_buf *text;
     bool *seen;             /* for each row of the table, whether the file has set it */
-    bool saved;             /* whether the file may name deleted keys */
-    const pl_gone *differs; /* the first deleted key with a value of its own */
+    bool saved;             /* whether the file may have deleted keys and values */
+    const pl_gone *differs; /* see pl_conf_load_saved */
     yaml_parser_t parser;
     char where[KEY_NAME_MAX];
 } yaml_reader;
@@ -357,14 +357,17 @@ static bool has_nul(const yaml_event_t *event)
     return strlen(scalar(event)) != event->data.scalar.length;
 }
 
-/* Accepts a deleted key in a saved file. Returns false for any other name. */
-static bool skip_gone(yaml_reader *reader, const char *name, const char *value)
+/* Accepts a deleted key, or a deleted value of the key `row`, in a saved file. Returns
+ * false for all other keys and values. */
+static bool skip_gone(yaml_reader *reader, const pl_key *row, const char *name,
+                      const char *value)
 {
     for (size_t i = 0; reader->saved && i < reader->table->n_gone; i++) {
         const pl_gone *gone = &reader->table->gone[i];
-        if (strcmp(gone->name, name) != 0)
+        const bool is_value = strcmp(gone->value, value) == 0;
+        if (strcmp(gone->name, name) != 0 || (row && !is_value))
             continue;
-        if (!reader->differs && strcmp(gone->value, value) != 0)
+        if (!reader->differs && (row || !is_value))
             reader->differs = gone;
         return true;
     }
@@ -378,17 +381,17 @@ static pl_status set_once(yaml_reader *reader, const char *name, const char *val
 {
     const char *where = locate(reader, line);
     const pl_key *row = find_key(reader->table, name);
-    if (!row && skip_gone(reader, name, value))
-        return PL_OK;
+    const bool is_gone = skip_gone(reader, row, name, value);
     if (!row)
-        return unknown_key(reader->table, name, where);
+        return is_gone ? PL_OK : unknown_key(reader->table, name, where);
     bool *seen = &reader->seen[row - reader->table->keys];
     if (*seen)
         return pl_fail(PL_ERR_CONFIG,
                        "`%s` is set a second time (%s); delete one of the two lines",
                        name, where);
     *seen = true;
-    return pl_conf_set(reader->table, reader->target, name, value, where);
+    return is_gone ? PL_OK
+                   : pl_conf_set(reader->table, reader->target, name, value, where);
 }
 
 /* Reads a plain value. An empty value for a section is accepted: a section whose keys

@@ -33,7 +33,7 @@ typedef struct pl_key {
     bool local;
 } pl_key;
 
-/* A key that was deleted, and the value that the program has used since then. */
+/* A deleted key and the value used since then; or a key and a deleted value of it. */
 typedef struct pl_gone {
     const char *name, *value;
 } pl_gone;
@@ -63,8 +63,8 @@ PL_MUST_CHECK pl_status pl_conf_set_pair(const pl_table *table, void *target,
 PL_MUST_CHECK pl_status pl_conf_load(const pl_table *table, void *target,
                                      const char *path);
 /* Reads a file that pl_conf_write_yaml of this or an older version wrote. Unlike
- * pl_conf_load it accepts deleted keys. *differs gets the first deleted key whose value
- * in the file is not the value of today, or NULL. */
+ * pl_conf_load it accepts deleted keys and values, and sets no field for them. *differs
+ * gets the first whose value in the file this version does not have, or NULL. */
 PL_MUST_CHECK pl_status pl_conf_load_saved(const pl_table *table, void *target,
                                            const char *path, const pl_gone **differs);
 

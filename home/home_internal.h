@@ -193,7 +193,7 @@ bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int in
 /* Returns a pointer to the number of pending contributions of an open round. */
 int *home_count(const home_module *m, int64_t round);
 /* Returns a pointer to the holder's entry in `samples`; NULL if the module
- * has neither. */
+ * has none. */
 uint64_t *home_samples(const home_arm *arm, const home_module *m, int index);
 /* Notes that the contributor has sent its update of this contribution's phase: moves
  * the contributor's entry in `samples` to the end of the phase. */

@@ -21,13 +21,22 @@ bool config_pair_is_local(const char *pair)
     return false;
 }
 
-pl_status config_lay(config *c, const char *file, const char *const *sets, int n_sets)
+/* differs: NULL if the file is not the saved configuration of a run */
+static pl_status lay(config *c, const char *file, const char *const *sets, int n_sets,
+                     const pl_gone **differs)
 {
-    if (file)
+    if (file && differs)
+        PL_CHECK(pl_conf_load_saved(&config_table, c, file, differs));
+    else if (file)
         PL_CHECK(pl_conf_load(&config_table, c, file));
     for (int i = 0; i < n_sets; i++)
         PL_CHECK(pl_conf_set_pair(&config_table, c, sets[i], "--set"));
     return PL_OK;
+}
+
+pl_status config_lay(config *c, const char *file, const char *const *sets, int n_sets)
+{
+    return lay(c, file, sets, n_sets, NULL);
 }
 
 static int64_t usual_ffn(const config *c)
@@ -134,19 +143,19 @@ static pl_status check_preset(const config *preset, const config *c)
                    c->preset, n_set, c->preset);
 }
 
-pl_status config_build(const char *file, const char *const *sets, int n_sets,
-                       config *out)
+pl_status config_build_saved(const char *file, const char *const *sets, int n_sets,
+                             config *out, const pl_gone **differs)
 {
     config preset;
     memset(out, 0, sizeof *out);
     pl_conf_defaults(&config_table, out);
-    PL_CHECK(config_lay(out, file, sets, n_sets));
+    PL_CHECK(lay(out, file, sets, n_sets, differs));
     memset(&preset, 0, sizeof preset);
     pl_conf_defaults(&config_table, &preset);
     pl_copy_text(preset.preset, sizeof preset.preset, out->preset);
     PL_CHECK(config_apply_preset(&preset));
     *out = preset;
-    PL_CHECK(config_lay(out, file, sets, n_sets));
+    PL_CHECK(lay(out, file, sets, n_sets, differs));
     /* If the user changes width, heads or blocks, the preset's values that depend on
      * them no longer fit. */
     if (out->width != preset.width || out->heads != preset.heads)
@@ -154,11 +163,17 @@ pl_status config_build(const char *file, const char *const *sets, int n_sets,
     if (out->blocks != preset.blocks)
         preset.private_blocks[0] = preset.level_blocks[0] = '\0';
     *out = preset;
-    PL_CHECK(config_lay(out, file, sets, n_sets));
+    PL_CHECK(lay(out, file, sets, n_sets, differs));
     fill_derived(out);
     fill_derived(&preset);
     PL_CHECK(check_preset(&preset, out));
     return config_check(out);
+}
+
+pl_status config_build(const char *file, const char *const *sets, int n_sets,
+                       config *out)
+{
+    return config_build_saved(file, sets, n_sets, out, NULL);
 }
 
 /* ---- checks and derived values ---- */

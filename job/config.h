@@ -106,6 +106,9 @@ extern const pl_table config_table;
  * ERR_CONFIG. */
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
                        config *out);
+/* The same with the saved configuration of a run. *differs: see pl_conf_load_saved. */
+pl_status config_build_saved(const char *file, const char *const *sets, int n_sets,
+                             config *out, const pl_gone **differs);
 /* Sets shape, topology and training settings to the values of the preset that c->preset
  * names (config_preset.c). Does nothing if c->preset is empty. ERR_CONFIG. */
 PL_MUST_CHECK pl_status config_apply_preset(config *c);

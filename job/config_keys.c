@@ -426,8 +426,11 @@ static const pl_key keys[] = {
 };
 
 /* Keys that were deleted, with their last default, which is the value that the program
- * still uses. The saved configuration of an older run names them. */
+ * still uses; and values that were deleted of keys that remain. The saved configuration
+ * of an older run may have them. */
 static const pl_gone gone[] = {
+    {"outer.method", "eager"},
+    {"outer.gap", "constant"},
     {"train.skip_prefix", "false"},
     {"router.restarts", "8"},
     {"router.iterations", "100"},

@@ -499,6 +499,7 @@ static pl_status forget_documents(forgetting *f, bool *trains)
     PL_CHECK(is_exchange_decided(f, &decided, trains));
     if (decided)
         return f->q->purge ? purge(f) : PL_OK;
+    PL_CHECK(run_check_gone(&f->r));
     PL_CHECK(plan_forgetting(f));
     say_cost(f);
     if (f->q->only_cost)

@@ -49,29 +49,32 @@ static bool has_begun(const pl_run *r)
            pl_path_exists(run_file(r, "store", store));
 }
 
-/* Reads the saved configuration. Keys that run.yaml does not name have their defaults.
- * *differs: see pl_conf_load_saved. */
-static pl_status load_saved(const pl_run *r, config *out, const pl_gone **differs)
+pl_status run_check_gone(const pl_run *r)
+{
+    if (!r->gone)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "the run in %s was made with a value of %s that was removed; continue "
+        "the run with the version that made it, or give another --out",
+        r->dir, r->gone->name);
+}
+
+/* Reads the saved configuration. Keys that run.yaml does not name have their
+ * defaults. */
+static pl_status load_saved(pl_run *r, config *out)
 {
     char saved[PL_PATH_MAX];
     memset(out, 0, sizeof *out);
     pl_conf_defaults(&config_table, out);
     return pl_conf_load_saved(&config_table, out, run_file(r, "run.yaml", saved),
-                              differs);
+                              &r->gone);
 }
 
-pl_status run_load_own(const pl_run *r, config *out)
+pl_status run_load_own(pl_run *r, config *out)
 {
-    const pl_gone *differs;
-    PL_CHECK(load_saved(r, out, &differs));
-    if (!differs)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "the run in %s was made with a value of %s other than `%s`, the only "
-        "one that this version has; continue the run with the version that "
-        "made it, or give another --out",
-        r->dir, differs->name, differs->value);
+    PL_CHECK(load_saved(r, out));
+    return run_check_gone(r);
 }
 
 /* Whether a run in which training has not begun uses its saved configuration. The run
@@ -197,7 +200,10 @@ static pl_status configure_run(const run_request *q, pl_run *r)
                            q->sets[i], r->dir);
     run_file(r, "run.yaml", saved);
     r->took_saved = takes_saved(q, saved);
-    return config_build(r->took_saved ? saved : q->file, q->sets, q->n_sets, &r->cfg);
+    if (!r->took_saved)
+        return config_build(q->file, q->sets, q->n_sets, &r->cfg);
+    PL_CHECK(config_build_saved(saved, q->sets, q->n_sets, &r->cfg, &r->gone));
+    return run_check_gone(r);
 }
 
 pl_status run_save(const pl_run *r)
@@ -316,8 +322,7 @@ pl_status run_look(const char *dir, pl_run *r)
                        "there is no run in %s (no run.yaml); give --run FOLDER, or "
                        "make one with `pathloom train --out %s`",
                        r->dir, r->dir);
-    const pl_gone *differs; /* a command that only reads shows such a run, too */
-    PL_CHECK(load_saved(r, &r->cfg, &differs));
+    PL_CHECK(load_saved(r, &r->cfg));
     pl_status status = config_check(&r->cfg);
     if (status != PL_OK)
         return pl_fail_in(status, "%s", saved);

@@ -31,6 +31,7 @@ typedef struct run_memory {
 typedef struct pl_run {
     config cfg;
     pl_hash hash;
+    const pl_gone *gone; /* what run.yaml has that this version does not, or NULL */
     char dir[PL_PATH_MAX];
     int lock;
     bool made;       /* this command made the folder */
@@ -97,14 +98,18 @@ int run_local_workers(const config *c, int n_gpus);
 pl_backend_options run_own_backend(const pl_run *r);
 /* Saves the configuration as run.yaml of the run, which later commands use. */
 pl_status run_save(const pl_run *r);
-/* Reads the saved configuration of a run that is to be continued. ERR_CONFIG: a deleted
- * key has another value than the one that the program uses. */
-PL_MUST_CHECK pl_status run_load_own(const pl_run *r, config *out);
+/* Reads the saved configuration of a run that is to be continued; fails as
+ * run_check_gone does. */
+PL_MUST_CHECK pl_status run_load_own(pl_run *r, config *out);
 void run_close(pl_run *r);
 /* Returns ERR_CANCELLED if a signal (such as Ctrl+C) has asked the command to stop. */
 pl_status run_stopped(const pl_run *r);
-/* For eval and generate: reads the configuration of an existing run without a lock. */
+/* For eval and generate: reads the configuration of an existing run without a lock.
+ * Also opens a run that cannot be continued. */
 pl_status run_look(const char *dir, pl_run *r);
+/* Refuses to continue or to change a run whose configuration this version does not
+ * have. ERR_CONFIG. */
+PL_MUST_CHECK pl_status run_check_gone(const pl_run *r);
 
 /* run_keys.c: RUN/keys */
 bool run_has_keys(const char *dir);

@@ -194,9 +194,18 @@ static pl_status check_scoring(const pl_arm *arm)
 
 static pl_status check_method(const pl_arm *arm)
 {
+    const pl_method_settings *m = &arm->outer.method;
+    /* A module with one contributor is merged by diloco, so its check does not see
+     * these numbers, by which the rules of the phases divide. */
+    if (m->fragments < 1 || m->delay < 0 || m->buffer < 0)
+        return pl_fail(
+            PL_ERR_PROTO,
+            "arm %s has %d fragments, a delay of %d and a buffer of %d; at least "
+            "1, 0 and 0 are possible",
+            arm->name, m->fragments, m->delay, m->buffer);
     if (method_of(&arm->outer))
         return PL_OK;
-    return pl_fail(PL_ERR_PROTO,
+    return pl_fail(PL_ERR_UNSUPPORTED,
                    "arm %s was trained with outer method %d, which was removed; open "
                    "its store with the release of Pathloom that made it",
                    arm->name, (int)arm->outer.method.method);

@@ -59,10 +59,12 @@ pl_status pl_method_parse(const char *text, pl_method *out)
     int n = 0, found = 0;
     *out = PL_METHOD_DILOCO;
     if (strcmp(text, "eager") == 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "the outer method eager was removed, because its perplexity was "
-                       "39 %% worse than diloco's with eight replicas; use diloco, or "
-                       "streaming to send updates while training continues");
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the outer method eager was removed, because its perplexity was "
+            "39 %% worse than diloco's with eight replicas; use diloco, or "
+            "streaming to send updates while training continues; open a run that "
+            "used it with the release that made it");
     for (int i = 0; i < PL_METHOD_COUNT; i++)
         if (methods[i]) {
             names[n] = methods[i]->name;

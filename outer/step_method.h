@@ -7,7 +7,7 @@
  *   co2               heavy ball; an update is used `delay` phases later, so that it is
  *                     exchanged while the next phase trains
  *   streaming         diloco per fragment of the model; the fragments are merged at
- *                     different times (outer/step_overlap.h)
+ *                     different times (outer/method_streaming.c)
  *   delayed-nesterov  a step at each arrival, momentum at every `buffer`-th arrival
  *   iso               diloco, but the singular values of each matrix of the mean are
  *                     made equal (outer/iso.h)

@@ -198,10 +198,10 @@ mutant epoch-stale home/home.c \
     's/^( *)h->hub_epoch\+\+;/\1;/' test_fence
 mutant nan-gate-off codec/codec.c \
     's/if \(!isfinite\((squares|value)\)\)/if (0)/' test_home
-mutant merge-too-early home/home_state.c \
-    's/m->quorum = (pl_round_quorum.*);/m->quorum = \1 - 1;/' test_home
+mutant merge-too-early outer/contract.c \
+    's/c\.quorum = (quorum_of.*);/c.quorum = \1 - 1;/' test_home
 mutant cursor-too-early home/home_submit.c \
-    's/^( *)!updates_are_in\(arm, index, &state, together\)/\1(0 \&\& !updates_are_in(arm, index, \&state, together))/' test_home
+    's/^( *)!updates_are_in\(arm, index, &state, said\.together != 0\)/\1(0 \&\& !updates_are_in(arm, index, \&state, said.together != 0))/' test_home
 echo "$caught of $planted bugs caught${survived:+; survived:$survived}"
 [ -z "$survived" ] || exit 1
 rm -rf "$build"

@@ -200,7 +200,7 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
                                   worker, now_ms) &&
                    hub_fits_next(h, worker, w->held, now_ms);
     if (goes_on && !(found && plan_is_better(&h->tasks, task, w->held, worker))) {
-        plan_extend(&h->tasks, w->held, now_ms, h->options->ttl_ms);
+        hub_extend(h, worker, w->held, now_ms);
         return note_given(h, w, w->held,
                           &h->tasks.arms[w->held.arm].paths[w->held.index].lease);
     }

@@ -71,7 +71,7 @@
  * the same weight as all earlier tasks together. */
 typedef struct hub_pace {
     int n_tasks;
-    int arm;          /* arm of the newest task */
+    uint64_t arms;    /* a bit for each arm of which it has done a task */
     double slot_s;    /* seconds of inner steps per token of a batch */
     double rest_s;    /* seconds per task from grant to DONE, without inner steps */
     int64_t noted_ms; /* time of the newest measurement */
@@ -189,7 +189,7 @@ typedef struct hub_worker {
     uint64_t answered; /* request number of the last TASK_REQ that was answered */
     plan_task given;   /* the task of that answer, if given_token is not 0 */
     uint64_t given_token;
-    uint64_t given_down; /* bytes that the worker had fetched before it */
+    uint64_t given_down; /* link.down at that time */
     int64_t given_phase;
     int given_steps; /* number of inner steps to do; 0: all steps of the phase */
     /* The task whose next phase the worker could do, according to its TASK_REQ.
@@ -414,6 +414,9 @@ void hub_audit_json(const hub *h, pl_json *out);
  * lease of an audit. */
 void hub_note_renewal(hub *h, int worker, const plan_path *path, plan_lease *lease,
                       const pl_msg_renew *q, int64_t now_ms);
+/* Lets the holder of a task continue with its next phase, before the DONE of the
+ * present one. */
+void hub_extend(hub *h, int worker, plan_task task, int64_t now_ms);
 /* Notes the speed of a task that a worker reported as done. `lease`: that of the phase,
  * or NULL. The time of the task runs from the grant of the phase's lease, or from the
  * worker's previous DONE if that was later: until then the worker was at another task.
@@ -422,6 +425,8 @@ void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
                    const plan_lease *lease, double inner_s, int64_t now_ms);
 /* Returns the rate, in tokens per second, or 0 if the rate is impossible. */
 double hub_possible_rate(double rate);
+/* Returns the bytes that a worker reports, or the most that are possible. */
+uint64_t hub_possible_bytes(uint64_t bytes);
 /* Returns what the worker does: "fetching", "training", "sending", "waiting", or
  * "stalled". Call hub_look_at_fleet before. */
 const char *hub_doing(const hub_worker *w, int64_t now_ms);

@@ -82,6 +82,7 @@ pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
         worker->drains = false;
         /* it may run on another machine */
         memset(worker->pace, 0, sizeof worker->pace);
+        worker->link = (hub_link){.down = hub_possible_bytes(q.down)};
         worker->withheld = (hub_withheld){0};
     }
     worker->pid = q.pid;

@@ -43,6 +43,13 @@ static double slots_of(const pl_arm *arm)
     return (double)arm->inner.tau * arm->inner.batch * arm->inner.context;
 }
 
+/* Returns the bit of an arm in hub_pace.arms; 0 for arms beyond its width, which count
+ * as done, so that no worker looks too fast. */
+static uint64_t bit_of(int arm)
+{
+    return arm < 64 ? UINT64_C(1) << arm : 0;
+}
+
 static double blend(int n, double old, double fresh)
 {
     return n == 0 ? fresh : 0.5 * (old + fresh);
@@ -53,6 +60,7 @@ void hub_note_pace(const hub *h, hub_worker *w, int of, double inner_s, double t
 {
     const pl_arm *arm = &h->tasks.arms[of].arm;
     hub_pace *p = &w->pace[arm->n_scored > 0];
+    p->arms |= bit_of(of);
     if (!(inner_s > 0) || inner_s > 1e9)
         return;
     /* A task with its own number of threads says nothing about the speed of the
@@ -66,7 +74,6 @@ void hub_note_pace(const hub *h, hub_worker *w, int of, double inner_s, double t
     if (total_s >= inner_s)
         p->rest_s = blend(p->n_tasks, p->rest_s, total_s - inner_s);
     p->n_tasks++;
-    p->arm = of;
     p->noted_ms = now_ms;
 }
 
@@ -113,7 +120,7 @@ static double steady_part(const hub *h, const hub_worker *w, int of, uint64_t fe
     const plan_arm *arm = &h->tasks.arms[of];
     const hub_pace *p = &w->pace[arm->arm.n_scored > 0];
     double up, down;
-    if (fetched == 0 || (p->n_tasks > 0 && p->arm == of))
+    if (fetched == 0 || (p->arms & bit_of(of)) == bit_of(of))
         return 1;
     pl_phase_bytes(&arm->arm, arm->topology, &up, &down);
     return fmin(1, (sends ? up : down) / (double)fetched);

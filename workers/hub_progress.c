@@ -41,6 +41,11 @@ static uint64_t at_most(uint64_t value, uint64_t most)
     return value < most ? value : most;
 }
 
+uint64_t hub_possible_bytes(uint64_t bytes)
+{
+    return at_most(bytes, bytes_max);
+}
+
 static double possible_bytes(double rate)
 {
     return rate >= 0 && rate <= (double)bytes_max ? rate : 0;
@@ -50,7 +55,7 @@ static double possible_bytes(double rate)
  * fetch was done once for all (hub_once_s). */
 static void note_link(hub_link *l, const pl_msg_renew *q, int64_t now_ms)
 {
-    const uint64_t up = at_most(q->up, bytes_max), down = at_most(q->down, bytes_max);
+    const uint64_t up = hub_possible_bytes(q->up), down = hub_possible_bytes(q->down);
     if (l->moved_ms == 0 || up != l->up || down != l->down)
         l->moved_ms = now_ms;
     l->up = up;
@@ -84,6 +89,14 @@ void hub_note_renewal(hub *h, int worker, const plan_path *path, plan_lease *lea
     pl_copy_text(w->task, sizeof w->task, path->name);
 }
 
+void hub_extend(hub *h, int worker, plan_task task, int64_t now_ms)
+{
+    plan_lease *lease = &h->tasks.arms[task.arm].paths[task.index].lease;
+    const double once_s = hub_once_s(h, &h->workers[worker], task.arm, lease);
+    plan_extend(&h->tasks, task, now_ms, h->options->ttl_ms);
+    lease->before_once_s = once_s;
+}
+
 void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
                    const plan_lease *lease, double inner_s, int64_t now_ms)
 {
@@ -96,9 +109,10 @@ void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
     if (!path || !plan_find_task(&h->tasks, path->name, &task))
         return;
     double total_s = is_one_task ? 1e-3 * (double)(now_ms - begun_ms) : 0;
-    if (is_one_task && was_idle && lease->phase == phase)
-        total_s = fmax(total_s - hub_once_s(h, w, task.arm, lease),
-                       fmin(total_s, inner_s)); /* never less than the inner steps */
+    const double once_s = lease->phase == phase ? hub_once_s(h, w, task.arm, lease)
+                                                : lease->before_once_s;
+    if (is_one_task && was_idle) /* never less than the inner steps */
+        total_s = fmax(total_s - once_s, fmin(total_s, inner_s));
     hub_note_pace(h, w, task.arm, inner_s, total_s, now_ms);
 }
 

@@ -41,6 +41,7 @@ typedef struct plan_lease {
     /* Whether the time of the phase before, from before_ms on, says nothing about the
      * worker: it was taken up, or phases were repeated in it. */
     bool before_unclear;
+    double before_once_s; /* hub_once_s of the phase before, if it was extended */
 } plan_lease;
 
 /* Returns the time when the lease was granted for a phase, its own or the one before,

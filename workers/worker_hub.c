@@ -15,15 +15,37 @@ static pl_status send_hub(worker *w, pl_message *m)
     return status == PL_ERR_NET ? PL_OK : status; /* the message is sent again later */
 }
 
+/* Adds up what the worker's two clients have measured: one mostly fetches, and the
+ * other one sends. */
+static void measure_links(const worker *w, pl_link *l, uint64_t *reconnects)
+{
+    pl_link out = {0};
+    pl_client_link(w->homes, l);
+    sender_link(w->out, &out);
+    const uint32_t first = (uint32_t)w->n_homes;
+    *reconnects = (l->n_connects > first ? l->n_connects - first : 0) +
+                  (out.n_connects > first ? out.n_connects - first : 0);
+    l->up_bytes_per_s = out.up_bytes_per_s;
+    if (l->rtt_ms == 0 || (out.rtt_ms > 0 && out.rtt_ms < l->rtt_ms))
+        l->rtt_ms = out.rtt_ms;
+    l->up_bytes += out.up_bytes;
+    l->down_bytes += out.down_bytes;
+    l->repeated_bytes += out.repeated_bytes;
+}
+
 pl_status worker_say_hello(worker *w)
 {
     pl_message m = {0};
+    pl_link l = {0};
+    uint64_t reconnects;
+    if (w->out)
+        measure_links(w, &l, &reconnects);
     if (!w->process)
         w->process =
             (pl_random_fresh() >> 1 & ~(uint64_t)UINT32_MAX) | (uint32_t)getpid();
     PL_SAY(&m, HELLO, hello, .name = w->options->name, .role = "worker",
-           .device = w->device, .pid = w->process, .release = PL_VERSION,
-           .address = w->offers_at[0] ? w->offers_at : NULL);
+           .device = w->device, .pid = w->process, .down = l.down_bytes,
+           .release = PL_VERSION, .address = w->offers_at[0] ? w->offers_at : NULL);
     return send_hub(w, &m);
 }
 
@@ -111,24 +133,6 @@ pl_status worker_ask_task(worker *w)
     PL_SAY(&m, TASK_REQ, task_req, .name = w->options->name,
            .phase = held ? held->phase : 0, .task = held ? held->name : NULL);
     return send_hub(w, &m);
-}
-
-/* Adds up what the worker's two clients have measured: one mostly fetches, and the
- * other one sends. */
-static void measure_links(const worker *w, pl_link *l, uint64_t *reconnects)
-{
-    pl_link out = {0};
-    pl_client_link(w->homes, l);
-    sender_link(w->out, &out);
-    const uint32_t first = (uint32_t)w->n_homes;
-    *reconnects = (l->n_connects > first ? l->n_connects - first : 0) +
-                  (out.n_connects > first ? out.n_connects - first : 0);
-    l->up_bytes_per_s = out.up_bytes_per_s;
-    if (l->rtt_ms == 0 || (out.rtt_ms > 0 && out.rtt_ms < l->rtt_ms))
-        l->rtt_ms = out.rtt_ms;
-    l->up_bytes += out.up_bytes;
-    l->down_bytes += out.down_bytes;
-    l->repeated_bytes += out.repeated_bytes;
 }
 
 /* Renews a lease. The message reports progress only for the task that trains. */

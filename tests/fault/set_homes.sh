@@ -145,7 +145,7 @@ check_homes run 3
 # A run that an earlier release made with another value of a deleted key.
 cp "$work/run/run.yaml" "$work/run.yaml"
 sed -i 's/^router:$/&\n  sharpen: 4/' "$work/run/run.yaml"
-refused 78 'router.sharpen other than' "$pathloom" homes set 2 --run "$work/run"
+refused 78 'router.sharpen that was removed' "$pathloom" homes set 2 --run "$work/run"
 cp "$work/run.yaml" "$work/run/run.yaml"
 check_homes run 3
 

@@ -35,9 +35,9 @@ static const pl_key keys[] = {
     {"codec.name", PL_KEY_CHOICE, AT(codec), "bf16", 0, 0, "f32|bf16|i8", "", "codec",
      false},
 };
-static const pl_gone gone[] = {{"train.old", "1"}};
+static const pl_gone gone[] = {{"train.old", "1"}, {"codec.name", "i6"}};
 static const pl_table table = {
-    .keys = keys, .n_keys = sizeof keys / sizeof *keys, .gone = gone, .n_gone = 1};
+    .keys = keys, .n_keys = sizeof keys / sizeof *keys, .gone = gone, .n_gone = 2};
 
 static void load(const uint8_t *text, size_t len, bool saved)
 {
@@ -82,7 +82,7 @@ void fuzz_seeds(void (*give)(const void *, size_t))
     static const char *const seeds[] = {
         "\1train:\n  tau: 5\n  lr: 1e-3\nworkers:\n  drain: no\n",
         "\1data: {corpus: \"a b\\n\\u00e9\", x: 'y'}\ncodec:\n  name: i8\n",
-        "\2train:\n  old: 1\n  lr: 1\ntrain.old: 2\n",
+        "\2train:\n  old: 1\n  lr: 1\ntrain.old: 2\ncodec.name: i6\n",
         "\1# comment\ntrain.tau: 0x10\n\ntrain.lr: .5\n...\n---\n",
         "\1train: &a\n  tau: 7\nother: *a\n<<: *a\n",
         "\1train: !!map\n  tau: !!int \"3\"\n  lr: |\n    0.1\n  x: >-\n    y\n",

@@ -366,7 +366,7 @@ cp text/code/codea[a-l] few
 works "twelve documents" 'mixture, by the router' \
     $train --corpus few --out "$work/few-run" --set data.valid_share=0.2
 rm -rf few few-run
-works "one text file" 'book.txt: cut into 4|mixture, by the router' \
+works "one text file" 'book.txt: cut into|mixture, by the router' \
     $train --corpus book.txt --out "$work/book-run" --set data.cut=1024
 rm -rf book-run
 gzip -k book.txt

@@ -105,8 +105,9 @@ ask store fsck --run "$run" || fail "fsck of four chapters"
 (tiny_job other --set train.phases=+2) >"$work/out" 2>&1 && fail "a new run accepted train.phases=+2"
 says 'lengthens a run, but no run was trained'
 
-# The configuration of an older version may name keys that were deleted since. With the
-# value that the program still uses the run can go on, with another it can be read.
+# The configuration of an older version may have keys and values that were deleted since.
+# With the value that the program still uses the run can go on, with another it can be
+# read.
 cp "$run/run.yaml" "$work/run.yaml"
 printf 'outer.warmup: 0\nrouter.unit: true\n' >>"$run/run.yaml"
 ask train --out "$run" || fail "a run with deleted keys that changed nothing"
@@ -114,12 +115,32 @@ printf 'outer.decay: cosine\n' >>"$run/run.yaml"
 ask status --run "$run" --json || fail "status of a run with a deleted key"
 says '"finished": *true'
 ask train --out "$run" && fail "a run was continued with another value of a deleted key"
-says 'outer.decay other than .constant.'
+says 'a value of outer.decay that was removed'
+ask homes set 2 --run "$run" && fail "homes of a run with another value of a deleted key"
+says 'a value of outer.decay that was removed'
 ask train --out "$work/other" --set router.unit=true && fail "a deleted key was accepted"
 says 'unknown key .router.unit.'
 ask train --out "$work/other" "$run/run.yaml" && fail "a file with a deleted key was accepted"
 says 'unknown key .outer.warmup.'
+for line in 'gap: constant' 'method: eager'; do
+    sed "s/^  ${line%% *} .*/  $line/" "$work/run.yaml" >"$run/run.yaml"
+    grep -q "^  $line$" "$run/run.yaml" || fail "no line '$line' was made"
+    rm -rf "$work/export"
+    ask export --run "$run" --prompt "The path" --out "$work/export" ||
+        fail "export of a run with $line"
+    ask check --run "$run" || fail "check of a run with $line"
+    ask train --out "$run" && fail "a run with $line was continued"
+    says "a value of outer.${line%%:*} that was removed"
+done
 cp "$work/run.yaml" "$run/run.yaml"
+
+# The same holds for a run whose training has not begun.
+mkdir "$work/early"
+(cat "$run/run.yaml" && printf 'outer.warmup: 0\n') >"$work/early/run.yaml"
+ask train --out "$work/early" --dry-run || fail "a run that has not begun, with a deleted key"
+printf 'outer.decay: cosine\n' >>"$work/early/run.yaml"
+ask train --out "$work/early" --dry-run && fail "a run that has not begun, with another value"
+says 'a value of outer.decay that was removed'
 
 # Impossible settings must be refused before the job starts anything.
 (tiny_job other --set router.em=9) >"$work/out" 2>&1

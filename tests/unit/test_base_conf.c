@@ -32,7 +32,8 @@ static const pl_key keys[] = {
     {"run.offset", PL_KEY_INT, AT(offset), "-5", 0, 0, NULL, "", "Unbounded", true},
 };
 #undef AT
-static const pl_gone gone[] = {{"seeds", "1"}, {"train.inner.slow", "no"}};
+static const pl_gone gone[] = {
+    {"seeds", "1"}, {"train.inner.slow", "no"}, {"train.inner.kind", "lion"}};
 static const pl_table table = {.keys = keys,
                                .n_keys = sizeof keys / sizeof *keys,
                                .gone = gone,
@@ -134,7 +135,7 @@ static void an_unknown_key_names_the_nearest_and_the_line(void **state)
         "unknown key `zzzzzzzz` (--set); `pathloom init` lists all keys");
 }
 
-static void deleted_keys_are_accepted_only_in_a_saved_file(void **state)
+static void deleted_keys_and_values_are_accepted_only_in_a_saved_file(void **state)
 {
     (void)state;
     static const struct {
@@ -142,7 +143,8 @@ static void deleted_keys_are_accepted_only_in_a_saved_file(void **state)
     } cases[] = {{"train: {tau: 7}\n", NULL},
                  {"train: {tau: 7, inner: {slow: no}}\n", NULL},
                  {"seeds: 1\ntrain: {tau: 7, inner: {slow: on}}\n", "train.inner.slow"},
-                 {"seeds: 2\ntrain: {tau: 7, inner: {slow: on}}\n", "seeds"}};
+                 {"seeds: 2\ntrain: {tau: 7, inner: {slow: on}}\n", "seeds"},
+                 {"train: {tau: 7, inner: {kind: lion}}\n", "train.inner.kind"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         settings got;
         const pl_gone *differs = NULL;
@@ -151,15 +153,21 @@ static void deleted_keys_are_accepted_only_in_a_saved_file(void **state)
         pl_conf_defaults(&table, &got);
         assert_int_equal(pl_conf_load_saved(&table, &got, path, &differs), PL_OK);
         assert_int_equal(got.tau, 7);
+        assert_string_equal(got.kind, "adamw");
         assert_int_equal(differs != NULL, cases[i].differs != NULL);
         if (differs)
             assert_string_equal(differs->name, cases[i].differs);
     }
     assert_refused("seeds: 1\n", "unknown key `seeds`");
-    const pl_gone *differs = NULL;
-    settings got;
-    assert_int_equal(pl_replace_file(path, "sseeds: 1\n", 10), PL_OK);
-    assert_int_equal(pl_conf_load_saved(&table, &got, path, &differs), PL_ERR_CONFIG);
+    static const char *const wrong[] = {"sseeds: 1\n", "train.inner.kind: adam\n",
+                                        "train.inner: {kind: lion, kind: lion}\n"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const pl_gone *differs = NULL;
+        settings got;
+        assert_int_equal(pl_replace_file(path, wrong[i], strlen(wrong[i])), PL_OK);
+        assert_int_equal(pl_conf_load_saved(&table, &got, path, &differs),
+                         PL_ERR_CONFIG);
+    }
 }
 
 static void a_bad_value_names_key_range_unit_and_line(void **state)
@@ -377,7 +385,7 @@ int main(void)
         cmocka_unit_test(nested_mappings_are_dotted_keys),
         cmocka_unit_test(dotted_keys_and_empty_sections_are_fine),
         cmocka_unit_test(an_unknown_key_names_the_nearest_and_the_line),
-        cmocka_unit_test(deleted_keys_are_accepted_only_in_a_saved_file),
+        cmocka_unit_test(deleted_keys_and_values_are_accepted_only_in_a_saved_file),
         cmocka_unit_test(a_bad_value_names_key_range_unit_and_line),
         cmocka_unit_test(the_structure_of_the_file_is_checked),
         cmocka_unit_test(a_damaged_file_is_an_error_and_no_crash),

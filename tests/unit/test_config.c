@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <cmocka.h>
 
 /* Returns the codec's options that these texts KEY=VALUE configure. The list ends with
@@ -247,6 +248,29 @@ static void grafts_are_read_or_refused(void **state)
     }
 }
 
+static void what_was_deleted_is_read_only_in_a_saved_configuration(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/pl-gone-XXXXXX", file[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(file, sizeof file, "%s/run.yaml", folder);
+    for (size_t i = 0; i < config_table.n_gone; i++) {
+        const pl_gone *gone = &config_table.gone[i], *differs = NULL;
+        char line[128];
+        config c;
+        pl_buf now = {0};
+        const bool remains =
+            pl_conf_get(&config_table, memset(&c, 0, sizeof c), gone->name, &now);
+        pl_buf_destroy(&now);
+        int n = snprintf(line, sizeof line, "%s: \"%s\"\n", gone->name, gone->value);
+        assert_int_equal(pl_replace_file(file, line, (size_t)n), PL_OK);
+        assert_int_equal(config_build(file, NULL, 0, &c), PL_ERR_CONFIG);
+        assert_int_equal(config_build_saved(file, NULL, 0, &c, &differs), PL_OK);
+        assert_ptr_equal(differs, remains ? gone : NULL);
+    }
+    assert_int_equal(pl_remove_tree(folder), PL_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +284,7 @@ int main(void)
         cmocka_unit_test(too_many_paths_are_refused_before_anything_trains),
         cmocka_unit_test(states_that_are_not_uploaded_cannot_be_kept),
         cmocka_unit_test(splits_that_cannot_be_are_refused),
-        cmocka_unit_test(grafts_are_read_or_refused)};
+        cmocka_unit_test(grafts_are_read_or_refused),
+        cmocka_unit_test(what_was_deleted_is_read_only_in_a_saved_configuration)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

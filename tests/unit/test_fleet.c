@@ -124,19 +124,24 @@ typedef struct job {
     uint64_t draws;
 } job;
 
-static void begin_job(job *j, const machine *machines, int n, bool own_keys,
-                      uint64_t seed)
+static void add_arm(job *j, const char *name)
 {
     pl_arm arm;
     pl_hash blob;
-    memset(j, 0, sizeof *j);
     memset(&arm, 0, sizeof arm);
-    pl_copy_text(arm.name, sizeof arm.name, "mix");
+    pl_copy_text(arm.name, sizeof arm.name, name);
     arm.shape = tiny_shape(2);
     arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
     arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = STEPS, .phases = PHASES};
     tiny_shards(&arm, PATHS);
     pl_hash_of("blob", "x", 1, &blob);
+    assert_int_equal(plan_add_arm(&j->h.tasks, &arm, &blob), PL_OK);
+}
+
+static void begin_job(job *j, const machine *machines, int n, bool own_keys,
+                      uint64_t seed)
+{
+    memset(j, 0, sizeof *j);
     j->options = (pl_hub_options){.backup = PL_BACKUP_AUTO, .ttl_ms = TTL};
     j->h.options = &j->options;
     j->h.workers = j->workers;
@@ -145,7 +150,7 @@ static void begin_job(job *j, const machine *machines, int n, bool own_keys,
     j->h.tasks.fits = hub_fits_new;
     j->h.tasks.context = &j->h;
     j->draws = seed << 32;
-    assert_int_equal(plan_add_arm(&j->h.tasks, &arm, &blob), PL_OK);
+    add_arm(j, "mix");
     for (int i = 0; i < n; i++) {
         hub_worker *w = &j->workers[i];
         snprintf(w->name, sizeof w->name, "w%d", i);
@@ -397,23 +402,37 @@ static void worker_with_a_long_first_fetch_shortens_a_job(void **state)
     pl_free(j);
 }
 
-/* Lets worker 0 do a task: it fetches for 8 s, four times the bytes of a later task,
- * then needs 4 s for its steps and 1 s to send. */
-static void do_cold_task(job *j, int index, int64_t now_ms)
+/* Grants worker 0 a task and lets it report its steps: it has fetched for 8 s, `times`
+ * the bytes of a later task, and then needs 4 s for its steps. */
+static plan_path *begin_task(job *j, plan_task task, uint64_t had, int times,
+                             int64_t now_ms)
 {
     hub_worker *w = &j->workers[0];
-    plan_path *path = &j->h.tasks.arms[0].paths[index];
+    const plan_arm *arm = &j->h.tasks.arms[task.arm];
+    plan_path *path = &arm->paths[task.index];
     double up, down;
-    pl_phase_bytes(&j->h.tasks.arms[0].arm, j->h.tasks.arms[0].topology, &up, &down);
-    plan_grant(&j->h.tasks, (plan_task){0, index}, 0, now_ms, TTL);
+    pl_phase_bytes(&arm->arm, arm->topology, &up, &down);
+    plan_grant(&j->h.tasks, task, 0, now_ms, TTL);
     w->given_token = path->lease.token;
     w->given_down = w->link.down;
-    pl_msg_renew q = {.trains = true, .step = 1, .down = w->link.down};
-    q.down += (uint64_t)(4 * down);
+    pl_msg_renew q = {
+        .trains = true, .step = 1, .down = had + (uint64_t)(times * down)};
     hub_note_renewal(&j->h, 0, path, &path->lease, &q, now_ms + 8100);
     q.step = 11;
     hub_note_renewal(&j->h, 0, path, &path->lease, &q, now_ms + 9100);
-    hub_note_done(&j->h, w, path, 0, &path->lease, 4, now_ms + 13000);
+    return path;
+}
+
+/* As above; and then it sends for 1 s. */
+static void do_task(job *j, plan_task task, uint64_t had, int times, int64_t now_ms)
+{
+    plan_path *path = begin_task(j, task, had, times, now_ms);
+    hub_note_done(&j->h, &j->workers[0], path, 0, &path->lease, 4, now_ms + 13000);
+}
+
+static double measured_s(const job *j)
+{
+    return hub_task_s(&j->workers[0], &j->h.tasks.arms[0].arm);
 }
 
 static void bytes_of_a_first_task_that_later_ones_do_not_need_take_no_time(void **state)
@@ -422,11 +441,77 @@ static void bytes_of_a_first_task_that_later_ones_do_not_need_take_no_time(void 
     (void)state;
     job *j = pl_alloc(sizeof *j);
     begin_job(j, &m, 1, true, 1);
-    const pl_arm *arm = &j->h.tasks.arms[0].arm;
-    do_cold_task(j, 0, 1000);
-    assert_float_equal(hub_task_s(&j->workers[0], arm), 13 - 6, 1e-3);
-    do_cold_task(j, 1, 20000); /* it says so again, and is not believed */
-    assert_float_equal(hub_task_s(&j->workers[0], arm), 0.5 * (7 + 13), 1e-3);
+    do_task(j, (plan_task){0, 0}, 0, 4, 1000);
+    assert_float_equal(measured_s(j), 13 - 6, 1e-3);
+    /* it says so again, and is not believed */
+    do_task(j, (plan_task){0, 1}, j->workers[0].link.down, 4, 20000);
+    assert_float_equal(measured_s(j), 0.5 * (7 + 13), 1e-3);
+    plan_clear(&j->h.tasks);
+    pl_free(j);
+}
+
+static void first_task_of_an_arm_is_none_when_the_worker_comes_back_to_it(void **state)
+{
+    const machine m = {.step_ms = 100};
+    (void)state;
+    job *j = pl_alloc(sizeof *j);
+    begin_job(j, &m, 1, true, 1);
+    add_arm(j, "base");
+    do_task(j, (plan_task){0, 0}, 0, 4, 1000);
+    do_task(j, (plan_task){1, 0}, j->workers[0].link.down, 4, 20000);
+    assert_float_equal(measured_s(j), 7, 1e-3);
+    do_task(j, (plan_task){0, 1}, j->workers[0].link.down, 4, 40000);
+    assert_float_equal(measured_s(j), 0.5 * (7 + 13), 1e-3);
+    plan_clear(&j->h.tasks);
+    pl_free(j);
+}
+
+static void
+first_task_that_ends_after_the_next_phase_began_is_measured_alike(void **state)
+{
+    const machine m = {.step_ms = 100};
+    const plan_task task = {0, 0};
+    (void)state;
+    job *j = pl_alloc(sizeof *j);
+    begin_job(j, &m, 1, true, 1);
+    plan_path *path = begin_task(j, task, 0, 4, 1000);
+    hub_extend(&j->h, 0, task, 13000);
+    hub_note_done(&j->h, &j->workers[0], path, 0, &path->lease, 4, 14000);
+    assert_float_equal(measured_s(j), 13 - 6, 1e-3);
+    plan_clear(&j->h.tasks);
+    pl_free(j);
+}
+
+static void say_hello(job *j, uint64_t pid, uint64_t down)
+{
+    pl_message m = {0}, a;
+    pl_peer peer = {.role = PL_AS_LOCAL, .key = j->workers[0].key};
+    PL_SAY(&m, HELLO, hello, .name = "w0", .role = "worker", .device = "cpu",
+           .pid = pid, .down = down);
+    pl_message_init(&a, 0);
+    assert_int_equal(hub_hello(&j->h, &peer, &m, &a), PL_OK);
+    pl_message_destroy(&m);
+    pl_message_destroy(&a);
+}
+
+/* DOWN counts from the start of the worker's process, and so neither from the start of
+ * the hub nor from that of an earlier process. */
+static void bytes_fetched_before_a_hello_do_not_count_for_the_next_task(void **state)
+{
+    const machine m = {.step_ms = 100};
+    const uint64_t had = UINT64_C(10000000000);
+    (void)state;
+    job *j = pl_alloc(sizeof *j);
+    begin_job(j, &m, 1, true, 1);
+    j->h.worker_names = pl_name_table_create();
+    pl_name_table_put(j->h.worker_names, "w0", 0);
+    say_hello(j, 1, had); /* the hub is new, and the worker is not */
+    do_task(j, (plan_task){0, 0}, had, 1, 1000);
+    assert_float_equal(measured_s(j), 13, 1e-3);
+    say_hello(j, 2, 0); /* the worker was started again */
+    do_task(j, (plan_task){0, 1}, 0, 4, 20000);
+    assert_float_equal(measured_s(j), 13 - 6, 1e-3);
+    pl_name_table_destroy(&j->h.worker_names);
     plan_clear(&j->h.tasks);
     pl_free(j);
 }
@@ -591,6 +676,10 @@ int main(void)
         cmocka_unit_test(worker_with_a_long_first_fetch_shortens_a_job),
         cmocka_unit_test(
             bytes_of_a_first_task_that_later_ones_do_not_need_take_no_time),
+        cmocka_unit_test(first_task_of_an_arm_is_none_when_the_worker_comes_back_to_it),
+        cmocka_unit_test(
+            first_task_that_ends_after_the_next_phase_began_is_measured_alike),
+        cmocka_unit_test(bytes_fetched_before_a_hello_do_not_count_for_the_next_task),
         cmocka_unit_test(worker_that_is_too_slow_waits_and_is_told_the_numbers),
         cmocka_unit_test(phases_that_must_be_repeated_count_as_time),
         cmocka_unit_test(worker_that_may_have_lost_its_task_waits_for_its_measurement),

@@ -186,8 +186,23 @@ static void arm_of_the_removed_method_is_refused(void **state)
     make_arm(&arm);
     arm.outer.method.method = (pl_method)6;
     pl_arm_encode(&arm, &bytes);
-    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
+    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_UNSUPPORTED);
     assert_non_null(strstr(pl_last_error(), "outer method 6, which was removed"));
+    pl_buf_destroy(&bytes);
+    pl_arm_clear(&arm);
+}
+
+static void arm_without_fragments_is_refused(void **state)
+{
+    pl_arm arm, back;
+    pl_buf bytes = {0};
+    (void)state;
+    make_arm(&arm);
+    arm.outer.method.method = PL_METHOD_STREAMING;
+    arm.outer.method.fragments = 0;
+    pl_arm_encode(&arm, &bytes);
+    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
+    assert_non_null(strstr(pl_last_error(), "0 fragments"));
     pl_buf_destroy(&bytes);
     pl_arm_clear(&arm);
 }
@@ -442,6 +457,7 @@ int main(void)
         cmocka_unit_test(an_impossible_inner_loop_is_refused),
         cmocka_unit_test(kinds_of_state_survive_encoding),
         cmocka_unit_test(arm_of_the_removed_method_is_refused),
+        cmocka_unit_test(arm_without_fragments_is_refused),
         cmocka_unit_test(a_mean_of_those_that_send_survives_encoding),
         cmocka_unit_test(beginnings_survive_encoding),
         cmocka_unit_test(split_survives_encoding_if_it_is_whole),

@@ -32,6 +32,7 @@ static void add_arm(plan *p, const char *name, int a, int b, int replicas, int p
     arm.spec =
         (pl_topology_spec){.n_levels = 2, .experts = {a, b}, .replicas = replicas};
     arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = 10, .phases = phases};
+    arm.n_scored = strncmp(name, "score~", 6) == 0 ? 3 : 0;
     tiny_shards(&arm, a * b);
     pl_hash_of("blob", name, strlen(name), &blob);
     assert_int_equal(plan_add_arm(p, &arm, &blob), PL_OK);
@@ -141,7 +142,6 @@ static void scores_come_before_all_training(void **state)
     plan_task task;
     add_arm(p, "dense-eq", 1, 1, 1, 12);
     add_arm(p, "score~1", 2, 2, 1, 1);
-    plan_find_arm(p, "score~1")->arm.n_scored = 3;
     set_all(p, "dense-eq", 0);
     set_all(p, "score~1", 0);
     assert_true(plan_choose(p, 0, 0, &task));

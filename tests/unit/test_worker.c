@@ -221,6 +221,33 @@ static void home_that_has_moved_is_found_again(void **state)
     pl_wire_close(&old);
 }
 
+static uint64_t heard_down(const scene *s)
+{
+    pl_reader r;
+    pl_reader_open(&r, "DOWN", s->heard.body.data, s->heard.body.len);
+    return pl_field_count(&r, PL_TAG_DOWN) > 0 ? pl_get_u64(&r, PL_TAG_DOWN, 0) : 0;
+}
+
+static void worker_tells_a_new_hub_what_it_has_fetched_before(void **state)
+{
+    enum { TOTAL = 1000, PART = 10, RENEWALS_MAX = 50 };
+    scene *s = *state;
+    pl_message a;
+    pl_message_init(&a, PL_MSG_BLOB);
+    pl_put_u64(&a.body, PL_TAG_TOTAL, TOTAL);
+    pl_buf_append(&a.data, "a part of it", PART);
+    answer(s, s->home, &a);
+    for (int i = 0; i < RENEWALS_MAX; i++) {
+        hear(s, s->hub, PL_MSG_RENEW);
+        if (heard_down(s) > 0)
+            break;
+    }
+    assert_int_equal(heard_down(s), PART);
+    refuse(s, PL_ERR_STALE, "this hub does not know the worker; send HELLO");
+    say_welcome(s);
+    assert_int_equal(heard_down(s), PART);
+}
+
 static void hub_of_another_release_ends_the_worker(void **state)
 {
     scene *s = *state;
@@ -260,6 +287,7 @@ int main(void)
         TEST(worker_that_goes_takes_its_question_back),
         TEST(lost_lease_ends_a_fetch_and_another_task_is_asked_for),
         TEST(home_that_has_moved_is_found_again),
+        TEST(worker_tells_a_new_hub_what_it_has_fetched_before),
         TEST(hub_of_another_release_ends_the_worker),
         TEST(removed_worker_says_goodbye),
     };
