@@ -139,14 +139,20 @@ pl_status pl_sync_parent(const char *path)
     return pl_sync_folder(pl_path_above(folder, path));
 }
 
+static pl_status exchange(const char *a, const char *b)
+{
+    if (renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) == 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_IO,
+                   "the folders %s and %s cannot be exchanged (%s); some file systems, "
+                   "such as NFS, cannot do this: use a local one",
+                   a, b, strerror(errno));
+}
+
 pl_status pl_exchange_folders(const char *a, const char *b)
 {
     PL_CHECK(pl_failpoint("fs.exchange.before"));
-    if (renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) != 0)
-        return pl_fail(PL_ERR_IO,
-                       "the folders %s and %s cannot be exchanged (%s); some file "
-                       "systems, such as NFS, cannot do this: use a local one",
-                       a, b, strerror(errno));
+    PL_CHECK(exchange(a, b));
     PL_CHECK(pl_failpoint("fs.exchange.after"));
     PL_CHECK(pl_sync_parent(a));
     return pl_sync_parent(b);
@@ -163,6 +169,16 @@ static pl_status make_folder(const char *path)
         return PL_OK;
     errno = cause;
     return pl_file_failed("make the folder", path);
+}
+
+pl_status pl_try_exchange(const char *folder)
+{
+    char a[PL_PATH_MAX], b[PL_PATH_MAX];
+    PL_CHECK(make_folder(pl_join(a, folder, "exchange-1")));
+    PL_CHECK(make_folder(pl_join(b, folder, "exchange-2")));
+    PL_CHECK(exchange(a, b));
+    PL_CHECK(pl_remove_tree(a));
+    return pl_remove_tree(b);
 }
 
 pl_status pl_make_folders(const char *path)

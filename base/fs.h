@@ -26,6 +26,8 @@ PL_MUST_CHECK pl_status pl_sync_parent(const char *path);
 /* Exchanges the names of two folders of one file system in one step: at every moment
  * each name stands for one whole folder. ERR_IO: the file system cannot do this. */
 PL_MUST_CHECK pl_status pl_exchange_folders(const char *a, const char *b);
+/* Tries this with two empty folders, which it makes in `folder` and removes. */
+PL_MUST_CHECK pl_status pl_try_exchange(const char *folder);
 
 /* A read-only mapping. Unmap with pl_unmap_file. */
 typedef struct pl_mapping {

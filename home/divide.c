@@ -27,31 +27,36 @@ static bool is_everywhere(const char *name)
     return pl_starts_with(name, "arm/") || pl_starts_with(name, PL_FENCED_REFS);
 }
 
-/* Returns whether a name, or a ref, belongs to the home that is written. An audit is
- * with its path: its ref, and an object with the same name while it is open. */
+/* Returns whether a name, or a ref, belongs to the home that is written. What is called
+ * KIND/PATH/PHASE is with its path: an audit (its ref, and an object with the same name
+ * while it is open) and a kept state. */
 static bool belongs_here(const dividing *d, const char *name)
 {
     char path[PL_MODULE_NAME_MAX];
     if (is_everywhere(name))
         return true;
-    if (!pl_starts_with(name, PL_AUDIT_REFS))
+    if (!pl_starts_with(name, PL_AUDIT_REFS) && !pl_starts_with(name, PL_KEPT_STATES))
         return pl_home_of(name, d->n) == d->home;
-    pl_copy_text(path, sizeof path, name + strlen(PL_AUDIT_REFS));
+    pl_copy_text(path, sizeof path, strchr(name, '/') + 1);
     char *phase = strrchr(path, '/');
     if (phase)
         *phase = '\0';
     return pl_home_of(path, d->n) == d->home;
 }
 
-/* Returns the old home that owns the name. An earlier release, which moved names, left
- * notes at/NAME in several homes: the note with the highest stamp says "J STAMP" if
- * home J (from 0) owns the name, or "here STAMP". Without notes the home that has the
- * name owns it. */
+/* Returns the old home that owns the name, which the source has. Of what every home
+ * has, it is the first home that has the name. An earlier release, which moved names,
+ * left notes at/NAME in several homes: the note with the highest stamp says "J STAMP"
+ * if home J (from 0) owns the name, or "here STAMP". Without notes the home that has
+ * the name owns it. */
 static int owner_of(const dividing *d, const char *name)
 {
     char ref[PL_MODULE_NAME_MAX + 8];
     int owner = d->source;
     int64_t newest = -1;
+    for (int i = 0; is_everywhere(name) && i < d->source; i++)
+        if (pl_store_has_name(d->from[i], name))
+            return i;
     snprintf(ref, sizeof ref, "at/%s", name);
     for (int i = 0; i < d->n_from; i++) {
         pl_buf target = {0};
@@ -66,6 +71,18 @@ static int owner_of(const dividing *d, const char *name)
         pl_buf_destroy(&target);
     }
     return owner;
+}
+
+/* Without this check a name whose note is wrong would be lost with the old store. */
+static pl_status check_owner(const dividing *d, const char *name, int owner)
+{
+    if (owner >= 0 && owner < d->n_from && pl_store_has_name(d->from[owner], name))
+        return PL_OK;
+    return pl_fail(PL_ERR_DAMAGED,
+                   "home-%d has %s, but by the newest of the records at/%s it belongs "
+                   "to home-%d, which does not have it; let the release that moved it "
+                   "finish the move (`pathloom train`), then give this command again",
+                   d->source + 1, name, name, owner + 1);
 }
 
 /* ---- copying ---- */
@@ -115,11 +132,11 @@ static pl_status copy_name(void *context, const char *name)
 {
     dividing *d = context;
     char meetings[2 * PL_MODULE_NAME_MAX];
-    if (pl_starts_with(name, "sys/") || !belongs_here(d, name) ||
-        owner_of(d, name) != d->source)
+    if (pl_starts_with(name, "sys/") || !belongs_here(d, name))
         return PL_OK;
-    /* definitions of arms are in all old homes */
-    if (is_everywhere(name) && d->source > 0)
+    const int owner = owner_of(d, name);
+    PL_CHECK(check_owner(d, name, owner));
+    if (owner != d->source)
         return PL_OK;
     d->name = name;
     d->report->n_names++;

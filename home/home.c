@@ -352,11 +352,12 @@ static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_put_ref q;
     PL_CHECK(PL_HEAR(m, put_ref, &q));
-    if (pl_starts_with(q.name, "sys/") || pl_starts_with(q.name, MEET_REFS) ||
-        pl_starts_with(q.name, PL_AUDIT_REFS) || pl_starts_with(q.name, PL_FENCED_REFS))
+    if (pl_starts_with(q.name, "sys/") || pl_starts_with(q.name, "at/") ||
+        pl_starts_with(q.name, MEET_REFS) || pl_starts_with(q.name, PL_AUDIT_REFS) ||
+        pl_starts_with(q.name, PL_FENCED_REFS))
         return pl_fail(PL_ERR_NOPERM,
-                       "the home keeps names below sys/, meet/, audit/ and fenced/ for "
-                       "itself, so %s is refused; choose a different name",
+                       "the home keeps names below sys/, at/, meet/, audit/ and "
+                       "fenced/ for itself, so %s is refused; choose a different name",
                        q.name);
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_ref(h->txn, q.name, q.text));

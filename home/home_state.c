@@ -225,8 +225,7 @@ static pl_status note_pending(void *context, const char *module,
     int index = 0;
     PL_CHECK(home_find_module(h, module, &arm, &index));
     home_module *m = &arm->modules[index];
-    /* the module is being moved to this home, or its version 0 does not exist yet */
-    if (!m->exists)
+    if (!m->exists) /* its version 0 does not exist yet */
         return PL_OK;
     int slot = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
     int64_t ahead = c->phase - (int64_t)m->version;

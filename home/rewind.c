@@ -493,7 +493,7 @@ static pl_status read_kept_object(copying *c, const pl_object *object, bool *sta
         PL_CHECK(judge_tag(c, name + strlen("tag/"), stays));
     else if (a && (a->drops || (a->is_changed && pl_starts_with(name, "moments/"))))
         *stays = false;
-    else if (a && pl_starts_with(name, "state/"))
+    else if (a && pl_starts_with(name, PL_KEPT_STATES))
         *stays = state_stays(a, name);
     if (!*stays)
         return PL_OK;

@@ -71,8 +71,7 @@ static pl_status load_saved(pl_run *r, config *out)
                               &r->gone);
 }
 
-/* Reads the saved configuration of a run that is to be continued. */
-static pl_status load_own(pl_run *r, config *out)
+pl_status run_load_own(pl_run *r, config *out)
 {
     PL_CHECK(load_saved(r, out));
     return run_check_gone(r);
@@ -185,7 +184,7 @@ static pl_status configure_run(const run_request *q, pl_run *r)
          * need not repeat the values of earlier commands. The error names the first key
          * that must not be changed. */
         config own;
-        PL_CHECK(load_own(r, &own));
+        PL_CHECK(run_load_own(r, &own));
         r->cfg = own;
         PL_CHECK(config_lay(&r->cfg, q->file, NULL, 0));
         PL_CHECK(lay_sets(&r->cfg, q));
@@ -295,7 +294,7 @@ pl_status run_open(const run_request *q, pl_run *r)
     PL_CHECK(lock_run(r));
     r->resumed = has_begun(r);
     if (r->resumed) {
-        PL_CHECK(load_own(r, &own));
+        PL_CHECK(run_load_own(r, &own));
         PL_CHECK(compare_saved_config(r, &own));
     }
     config_hash(&r->cfg, &r->hash);

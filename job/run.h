@@ -98,6 +98,9 @@ int run_local_workers(const config *c, int n_gpus);
 pl_backend_options run_own_backend(const pl_run *r);
 /* Saves the configuration as run.yaml of the run, which later commands use. */
 pl_status run_save(const pl_run *r);
+/* Reads the saved configuration of a run that is to be continued; fails as
+ * run_check_gone does. */
+PL_MUST_CHECK pl_status run_load_own(pl_run *r, config *out);
 void run_close(pl_run *r);
 /* Returns ERR_CANCELLED if a signal (such as Ctrl+C) has asked the command to stop. */
 pl_status run_stopped(const pl_run *r);
@@ -139,6 +142,8 @@ pl_status run_find_device(pl_run *r);
 /* Checks addresses and the store, so that the processes do not fail soon after their
  * start. */
 pl_status run_check(pl_run *r);
+/* Reports that one of several homes (from 0) has no store. */
+pl_status run_home_is_missing(const char *dir, const char *store, int home);
 pl_status run_start(pl_run *r);
 /* Ends first the workers, then the hub and the homes. With `drain`, the workers finish
  * their tasks first. */

@@ -48,22 +48,55 @@ static pl_status is_divided(const char *store, int n_old, int n, bool *done)
     return status == PL_ERR_UNSUPPORTED ? PL_OK : status;
 }
 
-/* ---- the copy ---- */
-/* Finishes a rollback that was interrupted, because a home's share of it would not be
- * copied. */
-static pl_status end_rollbacks(const char *store, int n_old)
+/* A hub that was started by hand has not locked the run. It would keep the old number.
+ */
+static pl_status check_hub(pl_run *r)
 {
-    char home[PL_PATH_MAX];
-    for (int i = 0; i < n_old; i++) {
-        pl_store *one = NULL;
-        PL_CHECK(
-            pl_store_open(pl_store_home(store, i, n_old, home), PL_STORE_WRITE, &one));
-        pl_store_close(&one);
-    }
-    return PL_OK;
+    enum { ANSWER_MS = 2000 };
+    char address[PL_ADDRESS_MAX];
+    pl_json *answer = NULL;
+    if (run_await_address(r->dir, "proc/hub.address", 0, address) != PL_OK)
+        return PL_OK;
+    PL_CHECK(run_use_keys(r->dir));
+    const bool runs = pl_wire_connect(address, &r->hub) == PL_OK &&
+                      run_hub_status(r, ANSWER_MS, &answer) == PL_OK;
+    pl_json_destroy(&answer);
+    pl_wire_close(&r->hub);
+    return runs ? pl_fail(PL_ERR_BUSY, "its hub, %s, still runs and must be stopped",
+                          address)
+                : PL_OK;
 }
 
-/* Copies the store while no process may write to it, and exchanges it for its copy. */
+/* ---- the copy ---- */
+/* Opens each home for writing, which finishes a rollback that was interrupted: a home's
+ * share of it would not be copied. */
+static pl_status end_rollbacks(const pl_run *r, const char *store, int n_old)
+{
+    char home[PL_PATH_MAX];
+    int missing = -1, n_missing = 0;
+    for (int i = 0; i < n_old; i++) {
+        pl_store *one = NULL;
+        pl_status status =
+            pl_store_open(pl_store_home(store, i, n_old, home), PL_STORE_WRITE, &one);
+        pl_store_close(&one);
+        if (status != PL_ERR_NOT_FOUND)
+            PL_CHECK(status);
+        else if (n_missing++ == 0)
+            missing = i;
+    }
+    if (n_missing == 0)
+        return PL_OK;
+    if (n_missing == n_old)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "training has not begun: no home has made its store in %s yet; "
+                       "delete this folder, then give this command again",
+                       store);
+    return run_home_is_missing(r->dir, pl_store_home(store, missing, n_old, home),
+                               missing);
+}
+
+/* Copies the store while no process may write to it, and exchanges it for its copy. A
+ * copy that is not complete is removed, because the disk may be full. */
 static pl_status copy_and_exchange(pl_run *r, const char *store, int n_old, int n,
                                    pl_divide_report *report)
 {
@@ -73,9 +106,15 @@ static pl_status copy_and_exchange(pl_run *r, const char *store, int n_old, int 
     memset(locks, -1, sizeof locks);
     for (int i = 0; i < n_old; i++)
         PL_TRY(pl_lock_folder(pl_store_home(store, i, n_old, home), &locks[i]));
-    PL_TRY(pl_make_folders(run_file(r, "homes", copy)));
-    PL_TRY(pl_store_divide(store, run_file(r, "homes/store", copy), n, report));
-    PL_TRY(pl_exchange_folders(copy, store));
+    status = pl_make_folders(run_file(r, "homes", copy));
+    if (status == PL_OK)
+        status = pl_try_exchange(copy);
+    if (status == PL_OK)
+        status = pl_store_divide(store, run_file(r, "homes/store", copy), n, report);
+    if (status == PL_OK)
+        PL_TRY(pl_exchange_folders(copy, store));
+    else
+        (void)run_clear_homes(r->dir);
 done:
     for (int i = 0; i < n_old; i++)
         pl_unlock_folder(&locks[i]);
@@ -95,8 +134,9 @@ pl_status run_set_homes(pl_run *r, int n, pl_divide_report *report)
     int n_old = 0;
     bool done = false;
     memset(report, 0, sizeof *report);
-    PL_CHECK(run_check_gone(r));
+    PL_CHECK(run_load_own(r, &r->cfg)); /* the lock was free until now */
     PL_CHECK(check_run(r, n));
+    PL_CHECK(check_hub(r));
     run_file(r, "store", store);
     PL_CHECK(run_check_exchange(store));
     PL_CHECK(run_clear_homes(r->dir));
@@ -105,7 +145,7 @@ pl_status run_set_homes(pl_run *r, int n, pl_divide_report *report)
     PL_CHECK(pl_store_end_copy(store));
     PL_CHECK(pl_store_clear_copy(store));
     PL_CHECK(pl_store_homes(store, &n_old));
-    PL_CHECK(end_rollbacks(store, n_old));
+    PL_CHECK(end_rollbacks(r, store, n_old));
     PL_CHECK(is_divided(store, n_old, n, &done));
     if (!done) {
         PL_CHECK(check_folders(r, store, n_old));

@@ -179,11 +179,22 @@ pl_status run_find_device(pl_run *r)
     return status;
 }
 
+pl_status run_home_is_missing(const char *dir, const char *store, int home)
+{
+    return pl_fail(PL_ERR_DAMAGED,
+                   "%s is missing or empty, but other homes of the job have commits; "
+                   "restore it from a copy. But if an earlier release added this home "
+                   "(`homes add`) and it has never run, make it: start `pathloom home "
+                   "--run %s --index %d`, stop it with Ctrl+C, and give this command "
+                   "again",
+                   store, dir, home + 1);
+}
+
 /* Checks that no home's store was lost. All are made before anything is committed. So
  * if one has commits and another is missing, the missing one was lost; a new empty
  * store would hide the loss. If a home died while it made its store, the next home that
  * starts finishes it. */
-static pl_status check_stores(const char *folder, int n)
+static pl_status check_stores(const char *dir, const char *folder, int n)
 {
     char path[PL_PATH_MAX];
     int missing = -1;
@@ -204,11 +215,7 @@ static pl_status check_stores(const char *folder, int n)
     }
     if (missing < 0 || commits == 0)
         return PL_OK;
-    return pl_fail(PL_ERR_DAMAGED,
-                   "%s is missing or empty, but the other parts have %llu commits; "
-                   "restore it from a copy",
-                   pl_store_home(folder, missing, n, path),
-                   (unsigned long long)commits);
+    return run_home_is_missing(dir, pl_store_home(folder, missing, n, path), missing);
 }
 
 static pl_status check_store(const pl_run *r)
@@ -228,13 +235,14 @@ static pl_status check_store(const pl_run *r)
                        "this file with two lines: `pathloom parts 1`, and the number "
                        "of parts",
                        path);
-    PL_CHECK(check_stores(path, n));
+    PL_CHECK(check_stores(r->dir, path, n));
     if (n == r->n_homes)
         return PL_OK;
     return pl_fail(
         PL_ERR_CONFIG,
-        "the store of this run belongs to %d home%s; give store.homes=%d, not %d, or "
-        "change the number with `pathloom homes set %d --run %s`",
+        "the store of this run belongs to %d home%s; give store.homes=%d, not %d, in "
+        "this command and in its file, or change the number with `pathloom homes set "
+        "%d --run %s`",
         n, n > 1 ? "s" : "", n, r->n_homes, r->n_homes, r->dir);
 }
 

@@ -413,7 +413,7 @@ void pl_arm_states_name(const pl_arm *arm, char out[96])
 
 void pl_kept_state_name(const char *path, int64_t phase, char out[96])
 {
-    snprintf(out, 96, "state/%.60s/%lld", path, (long long)phase);
+    snprintf(out, 96, PL_KEPT_STATES "%.60s/%lld", path, (long long)phase);
 }
 
 const char *pl_arm_of_module(const char *module, char *out, size_t size)

@@ -316,7 +316,9 @@ void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int r
                         char out[96]);
 void pl_arm_states_name(const pl_arm *arm, char out[96]);
 /* Writes the name of the object with the state of a path after `phase` phases:
- * "state/mix/p01.r0/3". The object exists only with store.keep_states. */
+ * "state/mix/p01.r0/3". The object exists only with store.keep_states, and is at the
+ * home of its path. */
+#define PL_KEPT_STATES "state/"
 void pl_kept_state_name(const char *path, int64_t phase, char out[96]);
 /* Returns the number of the random stream with which the sampler draws the samples of a
  * path. Each path has a different stream. */

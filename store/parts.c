@@ -1,10 +1,10 @@
 /* A store in parts: one sub-store per home of a job, shown to readers as one store.
  *
  * Purpose. With several homes, every home writes a separate store: FOLDER/home-1,
- * FOLDER/home-2 and so on; FOLDER/PARTS has their number, which never changes. This
- * file makes and counts the parts, opens all of them for reading as one pl_store, and
- * implements the reading functions of store.h for this pl_store. A writer always opens
- * a single part.
+ * FOLDER/home-2 and so on; FOLDER/PARTS has their number, which only `homes set`
+ * changes. This file makes and counts the parts, opens all of them for reading as one
+ * pl_store, and implements the reading functions of store.h for this pl_store. A writer
+ * always opens a single part.
  *
  * Every module, path and object is in one part, which is found by asking each part in
  * order. Definitions of arms are in every part with the same bytes. A blob may be in
@@ -164,9 +164,22 @@ static bool same_parts_stamp(const parts_stamp *a, const parts_stamp *b)
            a->parts.st_mtim.tv_nsec == b->parts.st_mtim.tv_nsec;
 }
 
+pl_status parts_check_number(const pl_store *store)
+{
+    const int was = store->n_parts > 0 ? store->n_parts : 1;
+    int n = 0;
+    PL_CHECK(pl_store_homes(store->folder, &n));
+    if (n == was)
+        return PL_OK;
+    return pl_fail(PL_ERR_BUSY,
+                   "the store %s was opened with the parts of %d home%s, and has those "
+                   "of %d now; open it again",
+                   store->folder, was, was > 1 ? "s" : "", n);
+}
+
 static pl_status fail_copied(const pl_store *store)
 {
-    PL_CHECK(mirror_check(store->folder));
+    PL_CHECK(parts_check_number(store));
     return pl_fail(PL_ERR_BUSY,
                    "the parts of %s changed while they were read; try again",
                    store->folder);
@@ -227,12 +240,8 @@ static pl_status look_at_parts(pl_store *store, rollback_view *view)
     pl_status status = refresh_once(store);
     if (status == PL_OK)
         status = rollback_look(store, view);
-    if (parts_is_made(store->folder, store->n_parts - 1))
-        return status;
-    return pl_fail(PL_ERR_BUSY,
-                   "the store %s has fewer parts than the %d that it was opened with; "
-                   "open it again",
-                   store->folder, store->n_parts);
+    PL_CHECK(parts_check_number(store)); /* perhaps the reason why `status` is not OK */
+    return status;
 }
 
 /* Refreshes all parts. While a rollback or a copy into the folder is being made, this

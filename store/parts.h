@@ -17,6 +17,9 @@ void parts_close(pl_store *store);
 PL_MUST_CHECK pl_status parts_refresh(pl_store *store);
 PL_MUST_CHECK pl_status parts_write_count(const char *folder, int n);
 bool parts_is_made(const char *folder, int part);
+/* ERR_BUSY if the folder has another number of parts than when the reader was opened.
+ */
+PL_MUST_CHECK pl_status parts_check_number(const pl_store *store);
 /* Returns ERR_UNSUPPORTED for a store in parts. `what` names the operation, which works
  * only on one part. */
 PL_MUST_CHECK pl_status parts_refuse(const pl_store *store, const char *what);

@@ -516,6 +516,7 @@ static bool is_behind(const pl_store *store)
 
 static pl_status refresh_reader(pl_store *store)
 {
+    PL_CHECK(parts_check_number(store));
     if (is_replaced(store, store->database) || (store->frozen && is_behind(store)))
         return show_newest(store);
     if (store->frozen)

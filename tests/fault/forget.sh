@@ -175,6 +175,12 @@ job=''
 same never shot
 proven shot
 
+again divided
+"$pathloom" homes set 2 --run "$work/divided" >"$work/divided.out" 2>&1 || fail "homes set"
+"$pathloom" forget "$document" --run "$work/divided" >"$work/divided.out" 2>&1 ||
+    fail "forget after homes set"
+same never divided
+
 echo "4. forget --from start, and a run that keeps no states"
 again start
 "$pathloom" forget "$document" --from start --run "$work/start" >"$work/start.out" 2>&1 ||

@@ -123,7 +123,7 @@ check_homes run 1
 records run
 cmp "$work/run.records" "$work/four.records" || fail "one home has other records"
 set_homes run 1
-grep -q '0 names' "$work/verb.out" || fail "the same number was set by a second copy"
+grep -q '; 0 names' "$work/verb.out" || fail "the same number was set by a second copy"
 set_homes run 3
 (train run) || fail "the end of the training"
 check_homes run 3
@@ -136,6 +136,67 @@ for words in "set" "set 0" "set 17" "set x" "set 1 2" "add"; do
     # shellcheck disable=SC2086 # several words
     refused 64 'homes' "$pathloom" homes $words --run "$work/run"
 done
+
+# An error leaves no copy on the disk, which may be full.
+PATHLOOM_FAILPOINT=kv.commit.before:error:4 "$pathloom" homes set 2 --run "$work/run" \
+    >"$work/verb.out" 2>&1 && fail "the copy did not fail"
+check_homes run 3
+
+# A run that an earlier release made with another value of a deleted key.
+cp "$work/run/run.yaml" "$work/run.yaml"
+sed -i 's/^router:$/&\n  sharpen: 4/' "$work/run/run.yaml"
+refused 78 'router.sharpen that was removed' "$pathloom" homes set 2 --run "$work/run"
+cp "$work/run.yaml" "$work/run/run.yaml"
+check_homes run 3
+
+# A hub that was started by hand does not lock the run.
+home=tcp://127.0.0.1:9
+"$pathloom" hub --run "$work/run" --home $home --home $home --home $home \
+    >"$work/hub.out" 2>&1 &
+job=$!
+await_file() {
+    tries=600
+    until [ -s "$work/$1" ]; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || fail "nobody writes $1"
+        sleep 0.1
+    done
+}
+await_file run/proc/hub.address
+refused 75 'hub.* still runs and must be stopped' "$pathloom" homes set 2 --run "$work/run"
+kill "$job"
+wait "$job"
+job=
+check_homes run 3
+
+# The job was killed before any home made its store.
+mkdir -p "$work/early/store"
+cp "$work/run.yaml" "$work/early/"
+cp "$work/run/store/PARTS" "$work/early/store/"
+refused 66 'training has not begun' "$pathloom" homes set 2 --run "$work/early"
+rm -r "$work/early/store"
+set_homes early 2
+
+# An earlier release added a home that has never run.
+rm -rf "$work/killed"
+cp -r "$work/run" "$work/killed"
+set_homes killed 1
+mv "$work/killed/store" "$work/one"
+mkdir "$work/killed/store"
+mv "$work/one" "$work/killed/store/home-1"
+printf 'pathloom parts 1\n2 1\n' >"$work/killed/store/PARTS"
+refused 65 'has never run.*--index 2' "$pathloom" homes set 3 --run "$work/killed"
+refused 65 'has never run.*--index 2' "$pathloom" train --out "$work/killed"
+"$pathloom" home --run "$work/killed" --index 2 >"$work/home.out" 2>&1 &
+job=$!
+await_file killed/proc/home-2.address
+kill "$job"
+wait "$job"
+job=
+set_homes killed 3
+check_homes killed 3
+versions --run "$work/killed" | cmp - "$work/alone.versions" || fail "versions are lost"
+
 mv "$work/run/store/home-2" "$work/disk"
 ln -s "$work/disk" "$work/run/store/home-2"
 refused 69 'is a link or a mount point' "$pathloom" homes set 2 --run "$work/run"

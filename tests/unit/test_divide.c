@@ -14,7 +14,7 @@ static const char *const modules[MODULES] = {
     "mix/embed.E0", "mix/L1.E0", "mix/L1.E1", "mix/L2.E0", "mix/L2.E1", "mix/head.E0"};
 static const char *const objects[] = {"shard/mix/p00", "shard/mix/p11", "router/mix",
                                       "curve/mix/p00"};
-enum { OBJECTS = sizeof objects / sizeof *objects };
+enum { OBJECTS = sizeof objects / sizeof *objects, STATES = 5 };
 
 /* ---- a job with n homes ---- */
 static char *home_folder(const char *folder, int home, int n, char out[PL_PATH_MAX])
@@ -100,6 +100,13 @@ static void put_path(pl_txn *txn, const char *name)
     assert_ok(pl_txn_put_path(txn, &path));
 }
 
+static const char *state_name(int phase)
+{
+    static char name[96];
+    pl_kept_state_name("mix/p00.r0", phase, name);
+    return name;
+}
+
 static void make_job(const char *folder, int n)
 {
     char path[PL_PATH_MAX];
@@ -119,6 +126,8 @@ static void make_job(const char *folder, int n)
         if (pl_home_of("mix/p00.r0", n) == home) {
             put_path(txn, "mix/p00.r0");
             put_object(txn, AUDIT, 6000);
+            for (int phase = 1; phase <= STATES; phase++)
+                put_object(txn, state_name(phase), 7000 + (uint64_t)phase);
             assert_ok(pl_txn_put_ref(txn, AUDIT, "an open audit"));
         }
         if (pl_home_of("finished", n) == home)
@@ -203,6 +212,8 @@ static void check_home(pl_store *store, int home, int n)
     assert_int_equal(pl_store_get_path(store, "mix/p00.r0", &path) == PL_OK, has_path);
     assert_int_equal(pl_store_has_name(store, AUDIT), has_path);
     assert_ref(store, AUDIT, has_path ? "an open audit" : NULL);
+    for (int phase = 1; phase <= STATES; phase++)
+        assert_int_equal(pl_store_has_name(store, state_name(phase)), has_path);
     assert_ref(store, MEETING, has_meeting ? "split" : NULL);
     assert_ref(store, "finished", pl_home_of("finished", n) == home ? "2x2" : NULL);
     assert_true(pl_store_has_name(store, "arm/mix"));
@@ -238,7 +249,7 @@ static void every_name_goes_to_the_home_of_its_hash(void **state)
         snprintf(name, sizeof name, "%d", i);
         pl_join(is, *state, name);
         assert_ok(pl_store_divide(was, is, numbers[i], &report));
-        assert_int_equal(report.n_names, MODULES + OBJECTS + 2 + numbers[i]);
+        assert_int_equal(report.n_names, MODULES + OBJECTS + STATES + 2 + numbers[i]);
         check_job(is, numbers[i]);
         pl_copy_text(was, sizeof was, is);
     }
@@ -273,6 +284,28 @@ static void notes_of_an_earlier_release_say_which_copy_is_valid(void **state)
     assert_true(blob_holds(store, &v.params, 2, 3000));
     pl_version_clear(&v);
     pl_store_close(&store);
+}
+
+/* The name would be in no home of the copy, and the old store is deleted. */
+static void a_note_that_names_a_home_without_the_name_is_refused(void **state)
+{
+    static const char *const notes[] = {"1 7", "2 7", "-1 7"};
+    char was[PL_PATH_MAX], is[PL_PATH_MAX], part[PL_PATH_MAX], number[8];
+    const int home = pl_home_of("mix/L1.E0", 2);
+    pl_divide_report report;
+    make_job(pl_join(was, *state, "was"), 2);
+    for (int i = 0; i < 3; i++) {
+        pl_store *store = open_store(pl_store_part(was, home, part), PL_STORE_WRITE);
+        pl_txn *txn = begin(store);
+        assert_ok(pl_txn_put_ref(txn, "at/mix/L1.E0",
+                                 i == 0 && home == 1 ? "0 7" : notes[i]));
+        assert_ok(pl_txn_commit(&txn));
+        pl_store_close(&store);
+        snprintf(number, sizeof number, "%d", i);
+        assert_int_equal(pl_store_divide(was, pl_join(is, *state, number), 3, &report),
+                         PL_ERR_DAMAGED);
+        assert_non_null(strstr(pl_last_error(), "at/mix/L1.E0"));
+    }
 }
 
 static void a_missing_home_is_not_left_out(void **state)
@@ -352,6 +385,8 @@ static void a_client_finds_every_name_of_the_new_homes(void **state)
     assert_ok(pl_client_get_path(r.client, "mix/p00.r0", &path));
     for (int i = 0; i < OBJECTS; i++)
         assert_ok(pl_client_get_object(r.client, objects[i], &blob));
+    /* such a ref would be the note of an earlier release, with which no home starts */
+    assert_int_equal(pl_client_put_ref(r.client, "at/mix/L1.E0", "1 1"), PL_ERR_NOPERM);
     pl_buf_destroy(&bytes);
     close_running(&r);
 }
@@ -397,6 +432,9 @@ int main(int argc, char **argv)
                                         make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(
             notes_of_an_earlier_release_say_which_copy_is_valid, make_folder,
+            drop_folder),
+        cmocka_unit_test_setup_teardown(
+            a_note_that_names_a_home_without_the_name_is_refused, make_folder,
             drop_folder),
         cmocka_unit_test_setup_teardown(a_missing_home_is_not_left_out, make_folder,
                                         drop_folder),

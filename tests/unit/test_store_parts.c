@@ -266,6 +266,36 @@ static void names_that_an_earlier_release_moved_are_refused(void **state)
     }
 }
 
+/* `homes set` exchanges the folder for a copy with another number of parts. */
+static void a_reader_of_another_number_of_parts_is_told_to_open_again(void **state)
+{
+    static const int numbers[] = {2, PARTS + 1, 1};
+    for (int i = 0; i < 3; i++) {
+        char copy[PL_PATH_MAX], home[PL_PATH_MAX];
+        const int n = numbers[i];
+        pl_store *reader = open_parts(*state);
+        snprintf(copy, sizeof copy, "%s.copy", (const char *)*state);
+        if (n > 1)
+            assert_ok(pl_store_make_parts(copy, n));
+        for (int part = 0; part < n; part++) {
+            pl_store *writer =
+                open_store(pl_store_home(copy, part, n, home), PL_STORE_CREATE);
+            pl_store_close(&writer);
+        }
+        assert_ok(pl_exchange_folders(copy, *state));
+        assert_int_equal(pl_store_refresh(reader), PL_ERR_BUSY);
+        assert_non_null(strstr(pl_last_error(), "open it again"));
+        pl_store_close(&reader);
+        pl_store *reverse = open_store(*state, PL_STORE_READ);
+        assert_ok(pl_exchange_folders(copy, *state));
+        assert_int_equal(pl_store_refresh(reverse), PL_ERR_BUSY);
+        assert_non_null(strstr(pl_last_error(), "open it again"));
+        pl_store_close(&reverse);
+        assert_ok(pl_remove_tree(copy));
+        assert_ok(pl_remove_tree(*state));
+    }
+}
+
 #define store_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
 
 int main(void)
@@ -282,6 +312,7 @@ int main(void)
         store_test(a_list_of_too_few_parts_is_told),
         store_test(a_list_of_an_earlier_release_has_a_second_number),
         store_test(names_that_an_earlier_release_moved_are_refused),
+        store_test(a_reader_of_another_number_of_parts_is_told_to_open_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
