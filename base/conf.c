@@ -301,7 +301,7 @@ typedef struct yaml_reader {
     const pl_table *table;
     void *target;
     const char *path;
-    const pl_buf *text;
+    pl_buf text;
     bool *seen;             /* for each row of the table, whether the file has set it */
     bool saved;             /* whether the file may have deleted keys and values */
     const pl_gone *differs; /* see pl_conf_load_saved */
@@ -330,8 +330,8 @@ static size_t line_of_problem(const yaml_reader *reader)
     size_t line = 0;
     if (parser->error != YAML_READER_ERROR)
         return parser->problem_mark.line;
-    for (size_t i = 0; i < parser->problem_offset && i < reader->text->len; i++)
-        line += reader->text->data[i] == '\n';
+    for (size_t i = 0; i < parser->problem_offset && i < reader->text.len; i++)
+        line += reader->text.data[i] == '\n';
     return line;
 }
 
@@ -517,22 +517,20 @@ static pl_status read_yaml_stream(yaml_reader *reader)
 
 static pl_status load_file(yaml_reader *reader)
 {
-    pl_buf text = {0};
     pl_status status = PL_OK;
-    reader->text = &text;
     PL_TRY(pl_refuse_special(reader->path));
-    PL_TRY(pl_read_file(reader->path, &text));
+    PL_TRY(pl_read_file(reader->path, &reader->text));
     if (!yaml_parser_initialize(&reader->parser))
         pl_memory_exhausted(sizeof reader->parser);
     reader->seen = pl_alloc(reader->table->n_keys);
     yaml_parser_set_encoding(&reader->parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&reader->parser, (const uint8_t *)pl_buf_text(&text),
-                                 text.len);
+    yaml_parser_set_input_string(
+        &reader->parser, (const uint8_t *)pl_buf_text(&reader->text), reader->text.len);
     status = read_yaml_stream(reader);
     yaml_parser_delete(&reader->parser);
     pl_free(reader->seen);
 done:
-    pl_buf_destroy(&text);
+    pl_buf_destroy(&reader->text);
     return status;
 }
 

@@ -67,7 +67,7 @@ typedef struct line {
     double arrived;     /* time in seconds at which the kernel had the message */
 } line;
 
-static void exit_with_errno(const char *what)
+static _Noreturn void exit_with_errno(const char *what)
 {
     fprintf(stderr, "pathloom: %s: %s\n", what, strerror(errno));
     _exit(71);
