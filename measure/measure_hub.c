@@ -67,7 +67,7 @@ typedef struct line {
     double arrived;     /* time in seconds at which the kernel had the message */
 } line;
 
-static _Noreturn void exit_with_errno(const char *what)
+static void exit_with_errno(const char *what)
 {
     fprintf(stderr, "pathloom: %s: %s\n", what, strerror(errno));
     _exit(71);
@@ -629,9 +629,11 @@ static bool collect_sample(const load *l, int from)
 {
     sample *s = pl_alloc(sizeof *s);
     FILE *file = fdopen(from, "rb");
-    if (!file || fread(s, sizeof *s, 1, file) != 1)
+    const bool whole = file && fread(s, sizeof *s, 1, file) == 1;
+    if (file)
+        fclose(file);
+    if (!whole)
         exit_with_errno("the process of the workers sent no samples");
-    fclose(file);
     say("%lld workers, tasks of %lld s, %lld s counted; %lld answers NO_WORK, %lld "
         "leases lost",
         (long long)l->workers, (long long)l->task_s, (long long)l->seconds,
