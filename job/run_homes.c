@@ -95,6 +95,14 @@ static pl_status end_rollbacks(const pl_run *r, const char *store, int n_old)
                                missing);
 }
 
+static pl_status make_copy(const pl_run *r, const char *store, int n, char *copy,
+                           pl_divide_report *report)
+{
+    PL_CHECK(pl_make_folders(run_file(r, "homes", copy)));
+    PL_CHECK(pl_try_exchange(copy));
+    return pl_store_divide(store, run_file(r, "homes/store", copy), n, report);
+}
+
 /* Copies the store while no process may write to it, and exchanges it for its copy. A
  * copy that is not complete is removed, because the disk may be full. */
 static pl_status copy_and_exchange(pl_run *r, const char *store, int n_old, int n,
@@ -106,11 +114,7 @@ static pl_status copy_and_exchange(pl_run *r, const char *store, int n_old, int 
     memset(locks, -1, sizeof locks);
     for (int i = 0; i < n_old; i++)
         PL_TRY(pl_lock_folder(pl_store_home(store, i, n_old, home), &locks[i]));
-    status = pl_make_folders(run_file(r, "homes", copy));
-    if (status == PL_OK)
-        status = pl_try_exchange(copy);
-    if (status == PL_OK)
-        status = pl_store_divide(store, run_file(r, "homes/store", copy), n, report);
+    status = make_copy(r, store, n, copy, report);
     if (status == PL_OK)
         PL_TRY(pl_exchange_folders(copy, store));
     else

@@ -136,8 +136,8 @@ static pl_status raise_upload(const pl_run *r, const char *name, uint64_t *most)
 {
     pl_arm arm;
     pl_topology *t = NULL;
-    pl_status status = run_arm(r, name, &arm);
-    PL_TRY(status);
+    pl_status status = PL_OK;
+    PL_TRY(run_arm(r, name, &arm));
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
     uint64_t bytes = pl_path_state_bytes(&arm, pl_topology_path_params(t));
     for (int s = 0; s < pl_topology_n_slots(t); s++) {

@@ -48,11 +48,6 @@ uint64_t pl_client_bytes_sent(const pl_client *client)
     return sum;
 }
 
-int pl_client_n_homes(const pl_client *c)
-{
-    return c->n_homes;
-}
-
 int client_home_of(const pl_client *c, const char *name)
 {
     return pl_home_of(name, c->n_homes);

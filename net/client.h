@@ -136,7 +136,6 @@ PL_MUST_CHECK pl_status pl_client_submit_task(pl_client *c, pl_submission *submi
                                               pl_submit_result *results,
                                               char (*texts)[256]);
 
-int pl_client_n_homes(const pl_client *c);
 /* Stops all homes from writing for `ms` (at most 10 s; 0 ends the stop). sequences
  * [n_homes] gets the newest commit of each home. If all stores, when they are read,
  * still end with exactly these commits, they are a consistent snapshot of one

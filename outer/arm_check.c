@@ -195,8 +195,8 @@ static pl_status check_scoring(const pl_arm *arm)
 static pl_status check_method(const pl_arm *arm)
 {
     const pl_method_settings *m = &arm->outer.method;
-    /* A module with one contributor is merged by diloco, so its check does not see
-     * these numbers, by which the rules of the phases divide. */
+    /* The settings of a module with one contributor are checked as diloco's, so these
+     * numbers would not be checked. The number of fragments is a divisor. */
     if (m->fragments < 1 || m->delay < 0 || m->buffer < 0)
         return pl_fail(
             PL_ERR_PROTO,

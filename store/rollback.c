@@ -368,11 +368,6 @@ void pl_writers_close(pl_writers **handle)
     pl_free(w);
 }
 
-int pl_writers_count(const pl_writers *w)
-{
-    return w->n;
-}
-
 pl_store *pl_writers_part(pl_writers *w, int part)
 {
     return w->parts[part];

@@ -517,7 +517,6 @@ bool pl_version_source(const pl_version *version, uint64_t *source);
 typedef struct pl_writers pl_writers;
 PL_MUST_CHECK pl_status pl_writers_open(const char *folder, pl_writers **out);
 void pl_writers_close(pl_writers **writers);
-int pl_writers_count(const pl_writers *writers);
 /* `part` counts from 0; owned by the writers */
 pl_store *pl_writers_part(pl_writers *writers, int part);
 /* Returns a reader that shows all parts of the store as they were when the writers were

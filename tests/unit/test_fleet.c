@@ -366,6 +366,18 @@ static void slow_worker_never_makes_a_job_slower(void **state)
     pl_free(j);
 }
 
+/* How many times faster the job is with all four workers than with the first two. */
+static double speedup_of_the_last_two(const machine m[4])
+{
+    job *j = pl_alloc(sizeof *j);
+    begin_job(j, m, 2, false, 1);
+    const double two_s = run_job(j);
+    begin_job(j, m, 4, false, 1);
+    const double four_s = run_job(j);
+    pl_free(j);
+    return two_s / four_s;
+}
+
 /* Four sites, 8 s of inner steps: two good ones, and two with slow links. */
 static void workers_that_finish_in_time_shorten_a_job(void **state)
 {
@@ -374,13 +386,7 @@ static void workers_that_finish_in_time_shorten_a_job(void **state)
                          {.fetch_ms = 900, .step_ms = 200, .send_ms = 1000},
                          {.fetch_ms = 1300, .step_ms = 200, .send_ms = 1400}};
     (void)state;
-    job *j = pl_alloc(sizeof *j);
-    begin_job(j, m, 2, false, 1);
-    const double two_s = run_job(j);
-    begin_job(j, m, 4, false, 1);
-    const double four_s = run_job(j);
-    assert_true(two_s > 1.4 * four_s);
-    pl_free(j);
+    assert_true(speedup_of_the_last_two(m) > 1.4);
 }
 
 /* The same sites, and each first fetches data that it then keeps. If that counted, the
@@ -393,13 +399,7 @@ static void worker_with_a_long_first_fetch_shortens_a_job(void **state)
         {.fetch_ms = 300, .step_ms = 200, .send_ms = 900, .cold_ms = 2000},
         {.fetch_ms = 1100, .step_ms = 200, .send_ms = 3300, .cold_ms = 9000}};
     (void)state;
-    job *j = pl_alloc(sizeof *j);
-    begin_job(j, m, 2, false, 1);
-    const double two_s = run_job(j);
-    begin_job(j, m, 4, false, 1);
-    const double four_s = run_job(j);
-    assert_true(two_s > 1.3 * four_s);
-    pl_free(j);
+    assert_true(speedup_of_the_last_two(m) > 1.3);
 }
 
 /* Grants worker 0 a task and lets it report its steps: it has fetched for 8 s, `times`
