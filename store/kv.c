@@ -8,10 +8,13 @@
 #include "store/kv_make.h"
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <rocksdb/c.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     PACK_BUFFER_BYTES = 32 << 20,
@@ -35,6 +38,8 @@ enum {
     OPERATION_DELETE = 2
 };
 
+static const char DESCRIPTORS[] = "/proc/self/fd/";
+
 /* Options for which the C interface has no setter. */
 static const char STRICT[] = "track_and_verify_wals_in_manifest=true;paranoid_file_"
                              "checks=true;memtable_protection_bytes_per_key=8;force_"
@@ -57,6 +62,11 @@ struct kv {
     rocksdb_readoptions_t *read;
     rocksdb_writeoptions_t *write;
     char path[PL_PATH_MAX];
+    int folder; /* reader: descriptor of the database's folder; -1 if none */
+    /* The path that RocksDB uses. A reader's begins at `folder`: the folder may be
+     * renamed and another may take its place (mirror_set.c), and RocksDB would read
+     * files of both. It checks with an assertion that the other is not older. */
+    char place[PL_PATH_MAX];
     struct kv *next; /* next in the list of abandoned databases */
 };
 
@@ -114,13 +124,26 @@ static bool find_limit(const char *error, const char *path, char out[PL_REMEDY_M
     return false;
 }
 
+/* Copies the text of an error. Where it names a file under a reader's descriptor, the
+ * copy has the database's path. */
+static void copy_error(char *out, size_t size, const char *error, const char *path)
+{
+    const char *at = strstr(error, DESCRIPTORS);
+    size_t before = at ? (size_t)(at - error) : 0, len = at ? strlen(DESCRIPTORS) : 0;
+    if (at)
+        len += strspn(at + len, "0123456789");
+    snprintf(out, size, "%.*s%s%s", (int)before, error, at ? path : "",
+             error + before + len);
+}
+
 /* Turns a RocksDB error into a status, and frees `error`. The cause must be found in
  * the text of the error, because RocksDB's C interface has no error codes. */
 static pl_status database_failed(const char *verb, const char *path, char *error)
 {
-    char limit[PL_REMEDY_MAX];
+    char limit[PL_REMEDY_MAX], text[PL_PATH_MAX + 512];
     pl_status status = PL_ERR_IO;
-    const char *remedy = "look at the disk and the system's log", *cause = error;
+    const char *remedy = "look at the disk and the system's log", *cause = text;
+    copy_error(text, sizeof text, error, path);
     /* The first two causes are looked for only when a database is opened. Later, the
      * same errors mean that files on the disk have changed. */
     bool opens = strcmp(verb, "open") == 0;
@@ -241,7 +264,7 @@ typedef struct log_files {
 static log_files list_logs(const kv *db, uint64_t most)
 {
     log_files logs = {0, 0};
-    DIR *entries = opendir(db->path);
+    DIR *entries = opendir(db->place);
     for (struct dirent *e; entries && (e = readdir(entries));) {
         char *end;
         uint64_t number = strtoull(e->d_name, &end, 10);
@@ -260,6 +283,18 @@ static log_files list_logs(const kv *db, uint64_t most)
 static bool lost_log(const kv *db, log_files before)
 {
     return list_logs(db, before.newest).n < before.n;
+}
+
+/* Holds the folder of a reader. Where /proc is not mounted, RocksDB gets the path. */
+static void hold_folder(kv *db)
+{
+    snprintf(db->place, sizeof db->place, "%s", db->path);
+    if (db->mode == KV_FOLLOW || db->mode == KV_LOOK)
+        db->folder = open(db->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (db->folder >= 0)
+        snprintf(db->place, sizeof db->place, "%s%d", DESCRIPTORS, db->folder);
+    if (!pl_path_is_folder(db->place))
+        snprintf(db->place, sizeof db->place, "%s", db->path);
 }
 
 /* Opens all families at once, because they are created together and never dropped. */
@@ -281,11 +316,11 @@ static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
         return database_failed("open", db->path, error);
     if (mode == KV_FOLLOW)
         db->db = rocksdb_open_as_secondary_column_families(
-            db->options, db->path, scratch, KV_FAMILY_COUNT, names, options,
+            db->options, db->place, scratch, KV_FAMILY_COUNT, names, options,
             db->families, &error);
     else if (mode == KV_LOOK)
         db->db = rocksdb_open_for_read_only_column_families(
-            db->options, db->path, KV_FAMILY_COUNT, names, options, db->families, 0,
+            db->options, db->place, KV_FAMILY_COUNT, names, options, db->families, 0,
             &error);
     else
         db->db = rocksdb_open_column_families(db->options, db->path, KV_FAMILY_COUNT,
@@ -302,7 +337,9 @@ pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out)
     pl_keep_blocks();
     kv *db = pl_alloc(sizeof *db);
     db->mode = mode;
+    db->folder = -1;
     pl_copy_text(db->path, sizeof db->path, path);
+    hold_folder(db);
     PL_TRY(make_options(db, mode));
     PL_TRY(open_database(db, mode, scratch));
     *out = db;
@@ -339,7 +376,14 @@ void kv_close(kv **handle, bool abandon)
         rocksdb_options_destroy(db->record_options);
     if (db->pack_options)
         rocksdb_options_destroy(db->pack_options);
+    if (db->folder >= 0)
+        close(db->folder);
     pl_free(db);
+}
+
+int kv_folder(const kv *db)
+{
+    return db ? db->folder : -1;
 }
 
 /* A follower reads the manifest, which names the table files, and then the write-ahead

@@ -74,6 +74,10 @@ PL_MUST_CHECK pl_status kv_open(const char *path, kv_mode mode, const char *scra
 /* Closes the database. With `abandon` RocksDB's objects stay allocated; use this after
  * a failed write, when closing RocksDB would abort the process with an assertion. */
 void kv_close(kv **db, bool abandon);
+/* The descriptor of the folder that a reader reads (KV_FOLLOW, KV_LOOK), also after the
+ * folder was renamed; -1 if there is none, or if db is NULL. While it is open, no other
+ * folder can get its inode number. */
+int kv_folder(const kv *db);
 /* Updates a follower (KV_FOLLOW) to the writer's newest commit. Does nothing in other
  * modes. */
 PL_MUST_CHECK pl_status kv_refresh(kv *db);

@@ -21,7 +21,6 @@ struct pl_store {
     watermark_file mark; /* writer: the file of the newest acknowledged commit */
     /* reader: whether the log is damaged and no writer has repaired it yet */
     bool frozen;
-    int database; /* reader: descriptor of the database's folder; -1 if none */
     uint64_t epoch, sequence;
     pl_hash log_hash; /* hash of log row `sequence`; zero if `sequence` is 0 */
     /* `quota` is the limit of pl_store_set_quota; 0: no limit. `stored` is the number

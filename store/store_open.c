@@ -353,13 +353,6 @@ static int hold_database(const pl_store *store)
     return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-static void close_database(int *database)
-{
-    if (*database >= 0)
-        close(*database);
-    *database = -1;
-}
-
 /* Returns whether a copy with a different history has replaced the store, or is
  * replacing it now (mirror_set.c). */
 static bool is_replaced(const pl_store *store, int database)
@@ -374,12 +367,10 @@ static bool is_replaced(const pl_store *store, int database)
 }
 
 /* Replaces the open database of a reader. */
-static void use_database(pl_store *store, kv *fresh, int held, bool frozen)
+static void use_database(pl_store *store, kv *fresh, bool frozen)
 {
     kv_close(&store->db, false);
-    close_database(&store->database);
     store->db = fresh;
-    store->database = held;
     store->frozen = frozen;
 }
 
@@ -397,7 +388,6 @@ static void use_database(pl_store *store, kv *fresh, int held, bool frozen)
 static pl_status open_database(pl_store *store, const char *database)
 {
     kv *fresh = NULL;
-    int held = hold_database(store);
     bool frozen = !pl_store_has_writer(store->folder);
     pl_status status =
         kv_open(database, frozen ? KV_LOOK : KV_FOLLOW, store->own.path, &fresh);
@@ -408,13 +398,10 @@ static pl_status open_database(pl_store *store, const char *database)
         frozen = true;
         status = kv_open(database, KV_LOOK, NULL, &fresh);
     }
-    if (status != PL_OK) {
-        close_database(&held);
-        /* the database that was open before this call stays open and can be read */
-        return status;
-    }
-    use_database(store, fresh, held, frozen);
-    return PL_OK;
+    /* After an error, the database that was open before stays open and can be read. */
+    if (status == PL_OK)
+        use_database(store, fresh, frozen);
+    return status;
 }
 
 pl_status pl_store_look_as_writer(pl_store *store)
@@ -427,14 +414,8 @@ pl_status pl_store_look_as_writer(pl_store *store)
         return PL_OK;
     if (store->mode != PL_STORE_READ || store->frozen)
         return PL_OK;
-    int held = hold_database(store);
-    pl_status status =
-        kv_open(pl_join(database, store->folder, "db"), KV_LOOK, NULL, &fresh);
-    if (status != PL_OK) {
-        close_database(&held);
-        return status;
-    }
-    use_database(store, fresh, held, true);
+    PL_CHECK(kv_open(pl_join(database, store->folder, "db"), KV_LOOK, NULL, &fresh));
+    use_database(store, fresh, true);
     return load_state(store);
 }
 
@@ -477,7 +458,8 @@ static pl_status look_whole(pl_store *store, pl_status (*look)(pl_store *))
         if (status == PL_OK)
             status = mirror_check(store->folder);
         bool same = !is_replaced(store, database);
-        close_database(&database);
+        if (database >= 0)
+            close(database);
         PL_CHECK(status);
         if (same)
             return seen;
@@ -517,7 +499,7 @@ static bool is_behind(const pl_store *store)
 static pl_status refresh_reader(pl_store *store)
 {
     PL_CHECK(parts_check_number(store));
-    if (is_replaced(store, store->database) || (store->frozen && is_behind(store)))
+    if (is_replaced(store, kv_folder(store->db)) || (store->frozen && is_behind(store)))
         return show_newest(store);
     if (store->frozen)
         return PL_OK;
@@ -551,7 +533,7 @@ pl_status pl_store_open(const char *folder, pl_store_mode mode, pl_store **out)
     *out = NULL;
     pl_store *store = pl_alloc(sizeof *store);
     store->mode = mode;
-    store->lock = store->mark.fd = store->database = -1;
+    store->lock = store->mark.fd = -1;
     store->bulk_bytes = BULK_BYTES;
     pl_status status = PL_OK;
     int n_parts = 0;
@@ -589,7 +571,6 @@ void pl_store_close(pl_store **handle)
         remote_drop_doomed(store->remote, INT64_MAX - REMOTE_LINGER_MS);
     remote_close(&store->remote);
     watermark_close(&store->mark);
-    close_database(&store->database);
     if (!abandon)
         pl_unlock_folder(&store->lock);
     scratch_drop(&store->own);

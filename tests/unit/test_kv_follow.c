@@ -20,8 +20,10 @@ enum {
 static kv *writer;
 static char database[PL_PATH_MAX];
 static uint64_t newest; /* number of the newest row */
-/* How many of the next calls of opendir replace the log. */
+/* How many of the next calls of opendir replace the log, or the database if `other` is
+ * not empty. */
 static int n_replacements;
+static char other[PL_PATH_MAX];
 
 static DIR *list(const char *path)
 {
@@ -70,11 +72,28 @@ static void replace_log(void)
     assert_true(oldest_log() > before);
 }
 
+/* Puts the database at `other` in the place of the first. */
+static void replace_database(void)
+{
+    assert_ok(pl_exchange_folders(database, other));
+    other[0] = '\0';
+}
+
+static bool is_database(const char *path)
+{
+    struct stat given, own;
+    return stat(path, &given) == 0 && stat(database, &own) == 0 &&
+           given.st_dev == own.st_dev && given.st_ino == own.st_ino;
+}
+
 DIR *opendir(const char *path)
 {
-    if (n_replacements > 0 && strcmp(path, database) == 0) {
+    if (n_replacements > 0 && is_database(path)) {
         n_replacements--;
-        replace_log();
+        if (other[0])
+            replace_database();
+        else
+            replace_log();
     }
     return list(path);
 }
@@ -137,6 +156,29 @@ static void a_follower_that_never_reads_in_peace_says_so(void **state)
     kv_close(&writer, false);
 }
 
+/* A copy replaces the database's folder (mirror_set.c), by one whose rows are older. */
+static void a_follower_stays_with_its_folder(void **state)
+{
+    char scratch[PL_PATH_MAX];
+    kv *follower = NULL;
+    pl_join(scratch, *state, "scratch");
+    newest = 0;
+    assert_ok(kv_open(pl_join(database, *state, "second"), KV_MAKE, NULL, &writer));
+    kv_close(&writer, false);
+    assert_ok(kv_open(pl_join(database, *state, "db"), KV_MAKE, NULL, &writer));
+    for (int i = 0; i < 9; i++)
+        commit_row();
+    pl_join(other, *state, "second");
+    n_replacements = 1;
+    assert_ok(kv_open(database, KV_FOLLOW, scratch, &follower));
+    assert_int_equal(n_replacements, 0);
+    assert_all_rows(follower);
+    assert_ok(kv_refresh(follower));
+    assert_all_rows(follower);
+    kv_close(&follower, false);
+    kv_close(&writer, false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -144,6 +186,8 @@ int main(void)
             a_follower_misses_no_commit_while_the_log_is_replaced, make_folder,
             drop_folder),
         cmocka_unit_test_setup_teardown(a_follower_that_never_reads_in_peace_says_so,
-                                        make_folder, drop_folder)};
+                                        make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_follower_stays_with_its_folder, make_folder,
+                                        drop_folder)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
