@@ -39,14 +39,6 @@ static pl_status check_scorer_options(const pl_scorer_options *options)
     return PL_OK;
 }
 
-static void fill_defaults(pl_scorer_options *options)
-{
-    if (options->context == 0)
-        options->context = pl_topology_shape(options->topology)->context;
-    if (options->batch == 0)
-        options->batch = (TOKENS_A_CALL + options->context - 1) / options->context;
-}
-
 /* Opens lane i. On GPUs, lane i computes on GPU i. */
 static pl_status open_scorer_lane(const pl_scorer_options *options, int i, lane *out)
 {
@@ -78,7 +70,11 @@ pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
     pl_status status = PL_OK;
     pl_scorer *scorer = pl_alloc(sizeof *scorer);
     scorer->options = *options;
-    fill_defaults(&scorer->options);
+    if (scorer->options.context == 0)
+        scorer->options.context = pl_topology_shape(scorer->options.topology)->context;
+    if (scorer->options.batch == 0)
+        scorer->options.batch =
+            (TOKENS_A_CALL + scorer->options.context - 1) / scorer->options.context;
     int n_lanes = options->model ? 1 : options->n_threads;
     scorer->lanes = pl_alloc((size_t)n_lanes * sizeof *scorer->lanes);
     scorer->loaded = options->model != NULL;
@@ -168,44 +164,6 @@ static size_t cut_document(const pass *p, uint32_t number, size_t row, uint64_t 
     return n;
 }
 
-static pl_status plan_pass(pass *p, const uint32_t *docs, size_t n)
-{
-    for (size_t i = 0; i < n; ++i) {
-        if (docs[i] >= pl_tokens_n_docs(p->tokens))
-            return pl_fail(
-                PL_ERR_ARG,
-                "document %u does not exist: the token file has %u documents", docs[i],
-                pl_tokens_n_docs(p->tokens));
-        p->n_windows += cut_document(p, docs[i], i, 0, NULL);
-    }
-    void *memory = NULL;
-    PL_CHECK(pl_try_alloc(p->n_windows * (sizeof(window) + sizeof(double)),
-                          "evaluation windows", &memory));
-    p->windows = memory;
-    p->nats = (double *)(p->windows + p->n_windows);
-    size_t next = 0;
-    uint64_t place = 0;
-    for (size_t i = 0; i < n; ++i) {
-        next += cut_document(p, docs[i], i, place, p->windows + next);
-        place += pl_doc_targets(pl_tokens_doc(p->tokens, docs[i]));
-    }
-    return PL_OK;
-}
-
-/* ---- one batch ---- */
-static void fill_batch_row(const pass *p, const window *w, size_t T, int32_t *tokens,
-                           int32_t *targets)
-{
-    pl_tokens_copy(p->tokens, w->first, w->n, tokens);
-    pl_tokens_copy(p->tokens, w->first + 1, w->n, targets);
-    for (size_t t = 0; t < w->skip; ++t)
-        targets[t] = -1;
-    for (size_t t = w->n; t < T; ++t) {
-        tokens[t] = 0;
-        targets[t] = -1;
-    }
-}
-
 /* A batch is as wide as its longest window. */
 static pl_status score_batch(void *context, size_t item, int thread)
 {
@@ -219,9 +177,18 @@ static pl_status score_batch(void *context, size_t item, int thread)
     for (size_t b = 0; b < B; ++b)
         if (p->windows[first + b].n > T)
             T = p->windows[first + b].n;
-    for (size_t b = 0; b < B; ++b)
-        fill_batch_row(p, &p->windows[first + b], T, l->tokens + b * T,
-                       l->targets + b * T);
+    for (size_t b = 0; b < B; ++b) {
+        const window *w = &p->windows[first + b];
+        int32_t *tokens = l->tokens + b * T, *targets = l->targets + b * T;
+        pl_tokens_copy(p->tokens, w->first, w->n, tokens);
+        pl_tokens_copy(p->tokens, w->first + 1, w->n, targets);
+        for (size_t t = 0; t < w->skip; ++t)
+            targets[t] = -1;
+        for (size_t t = w->n; t < T; ++t) {
+            tokens[t] = 0;
+            targets[t] = -1;
+        }
+    }
     PL_CHECK(
         pl_model_losses(l->model, l->tokens, l->targets, (int)B, (int)T, l->losses));
     for (size_t b = 0; b < B; ++b) {
@@ -241,7 +208,25 @@ static pl_status run_pass(pass *p, const uint32_t *docs, size_t n)
     size_t batch = (size_t)p->scorer->options.batch;
     if (!p->scorer->loaded)
         return pl_fail(PL_ERR_ARG, "a scorer was used before parameters were loaded");
-    PL_CHECK(plan_pass(p, docs, n));
+    for (size_t i = 0; i < n; ++i) {
+        if (docs[i] >= pl_tokens_n_docs(p->tokens))
+            return pl_fail(
+                PL_ERR_ARG,
+                "document %u does not exist: the token file has %u documents", docs[i],
+                pl_tokens_n_docs(p->tokens));
+        p->n_windows += cut_document(p, docs[i], i, 0, NULL);
+    }
+    void *memory = NULL;
+    PL_CHECK(pl_try_alloc(p->n_windows * (sizeof(window) + sizeof(double)),
+                          "evaluation windows", &memory));
+    p->windows = memory;
+    p->nats = (double *)(p->windows + p->n_windows);
+    size_t next = 0;
+    uint64_t place = 0;
+    for (size_t i = 0; i < n; ++i) {
+        next += cut_document(p, docs[i], i, place, p->windows + next);
+        place += pl_doc_targets(pl_tokens_doc(p->tokens, docs[i]));
+    }
     return pl_parallel(p->scorer->n_lanes, (p->n_windows + batch - 1) / batch,
                        score_batch, p);
 }
