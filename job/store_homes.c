@@ -6,17 +6,6 @@
 
 enum { HOME_PATIENCE_MS = 10000 };
 
-/* ---- the homes ---- */
-static pl_status connect_homes(pl_buf *addresses, int n, pl_client **out)
-{
-    const char *homes[PL_HOMES_MAX];
-    for (int i = 0; i < n; i++)
-        homes[i] = pl_buf_text(&addresses[i]);
-    pl_client_options options = {
-        .homes = homes, .n_homes = n, .patience_ms = HOME_PATIENCE_MS};
-    return pl_client_create(&options, out);
-}
-
 /* Whether to try again to use the store. A home that starts locks the store before the
  * home's address is known, and a home that ends keeps the lock a short time longer.
  * Returns false if `status` is not ERR_BUSY, or if more than 5 s have passed since
@@ -36,6 +25,7 @@ static pl_status ask_job_homes(const char *folder, pl_client **out)
 {
     char above[PL_PATH_MAX], path[PL_PATH_MAX], file[64];
     pl_buf addresses[PL_HOMES_MAX] = {{0}};
+    const char *homes[PL_HOMES_MAX];
     pl_status status = PL_OK;
     int n = 0;
     *out = NULL;
@@ -46,8 +36,12 @@ static pl_status ask_job_homes(const char *folder, pl_client **out)
         run_home_file(i, n, file);
         status = pl_read_file(pl_join(path, above, file), &addresses[i]);
     }
+    for (int i = 0; i < n; i++)
+        homes[i] = pl_buf_text(&addresses[i]);
+    const pl_client_options options = {
+        .homes = homes, .n_homes = n, .patience_ms = HOME_PATIENCE_MS};
     if (status == PL_OK)
-        status = connect_homes(addresses, n, out);
+        status = pl_client_create(&options, out);
     else
         status = pl_fail(PL_ERR_BUSY,
                          "another process has locked the store %s, and the file with "

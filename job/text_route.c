@@ -60,19 +60,6 @@ static const char *why_of(const text_router *t, const text_route *route)
     return "the router decides";
 }
 
-static void take_router_path(text_route *route)
-{
-    for (int path = 1; path < route->n_paths; path++)
-        if (route->costs[path] < route->costs[route->router_path])
-            route->router_path = path;
-    route->router_margin = INFINITY;
-    for (int path = 0; path < route->n_paths; path++)
-        if (path != route->router_path)
-            route->router_margin =
-                fmin(route->router_margin,
-                     route->costs[path] - route->costs[route->router_path]);
-}
-
 pl_status text_router_ask(text_router *t, const int32_t *tokens, int n, text_route *out)
 {
     const pl_answer_settings *settings = &t->mix->settings;
@@ -84,7 +71,14 @@ pl_status text_router_ask(text_router *t, const int32_t *tokens, int n, text_rou
     if (t->likelihood)
         PL_CHECK(pl_path_chooser_choose(t->chooser, tokens, n, &choice));
     PL_CHECK(pl_path_chooser_costs(t->chooser, tokens, n, out->n_paths, t->costs));
-    take_router_path(out);
+    for (int path = 1; path < out->n_paths; path++)
+        if (out->costs[path] < out->costs[out->router_path])
+            out->router_path = path;
+    out->router_margin = INFINITY;
+    for (int path = 0; path < out->n_paths; path++)
+        if (path != out->router_path)
+            out->router_margin = fmin(out->router_margin,
+                                      out->costs[path] - out->costs[out->router_path]);
     if (choice.by_likelihood) {
         out->nats = choice.nats;
         out->likeliest = choice.path;
