@@ -117,17 +117,33 @@ static float *make_gate_losses(const pl_route_job *job, uint32_t doc)
     return losses;
 }
 
-static void choose_part(const pl_route_job *job, size_t first, size_t n, size_t targets,
-                        const float *losses, const pl_routes *out)
+static pl_status score_part(const pl_route_job *job, size_t first, size_t n,
+                            size_t targets, float *params, const pl_routes *out)
 {
     const pl_topology *t = pl_scorer_topology(job->scorer);
+    const int n_paths = pl_topology_n_paths(t);
+    void *losses = NULL;
+    pl_status status;
+    PL_TRY(pl_try_alloc(targets * (size_t)n_paths * sizeof(float),
+                        "losses of every path", &losses));
+    for (int path = 0; path < n_paths; ++path) {
+        float *own = (float *)losses + (size_t)path * targets;
+        for (size_t i = 0; job->closed && job->closed[path] && i < targets; ++i)
+            own[i] = NAN;
+        if (job->closed && job->closed[path])
+            continue;
+        PL_TRY(job->params(job->context, path, params));
+        PL_TRY(pl_scorer_load(job->scorer, params));
+        PL_TRY(pl_score_targets(job->scorer, job->tokens, job->docs + first, n, own));
+    }
     const bool gated = job->gate && job->n_every > 0;
+    const float *next = losses;
     pl_score scores[PL_ROUTE_COUNT];
     for (size_t i = first; i < first + n; ++i) {
         float *gate = gated ? make_gate_losses(job, job->docs[i]) : NULL;
-        const pl_route_document d = {.losses = losses,
+        const pl_route_document d = {.losses = next,
                                      .stride = targets,
-                                     .n_paths = pl_topology_n_paths(t),
+                                     .n_paths = n_paths,
                                      .n_targets = (uint32_t)n_targets_of(job, i),
                                      .prefix = job->prefix,
                                      .window = pl_topology_shape(t)->context,
@@ -139,30 +155,9 @@ static void choose_part(const pl_route_job *job, size_t first, size_t n, size_t 
         for (int w = 0; w < job->n_every; ++w)
             pl_route_every(&d, out->likeliest[i].path, job->every[w],
                            &out->every[(size_t)w * job->n + i]);
-        losses += d.n_targets;
+        next += d.n_targets;
         pl_free(gate);
     }
-}
-
-static pl_status score_part(const pl_route_job *job, size_t first, size_t n,
-                            size_t targets, float *params, const pl_routes *out)
-{
-    int n_paths = pl_topology_n_paths(pl_scorer_topology(job->scorer));
-    void *losses = NULL;
-    pl_status status;
-    PL_TRY(pl_try_alloc(targets * (size_t)n_paths * sizeof(float),
-                        "losses of every path", &losses));
-    for (int path = 0; path < n_paths; ++path) {
-        float *own = (float *)losses + (size_t)path * targets;
-        for (size_t t = 0; job->closed && job->closed[path] && t < targets; ++t)
-            own[t] = NAN;
-        if (job->closed && job->closed[path])
-            continue;
-        PL_TRY(job->params(job->context, path, params));
-        PL_TRY(pl_scorer_load(job->scorer, params));
-        PL_TRY(pl_score_targets(job->scorer, job->tokens, job->docs + first, n, own));
-    }
-    choose_part(job, first, n, targets, losses, out);
 done:
     pl_free_aligned(losses);
     return status;

@@ -20,25 +20,6 @@ struct pl_scorer {
     bool loaded;
 };
 
-/* ---- create ---- */
-static pl_status check_scorer_options(const pl_scorer_options *options)
-{
-    int longest = pl_topology_shape(options->topology)->context;
-    if ((options->n_threads < 1 && !options->model) || options->batch < 0 ||
-        options->prefix < 0)
-        return pl_fail(PL_ERR_ARG,
-                       "a scorer needs 1 or more threads (not %d), a batch of 0 or "
-                       "more (not %d) and a prefix of 0 or more (not %d)",
-                       options->n_threads, options->batch, options->prefix);
-    if (options->context < 0 || options->context > longest)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "windows of %d tokens for scoring are negative or exceed the model's "
-            "context of %d tokens; make them shorter",
-            options->context, longest);
-    return PL_OK;
-}
-
 /* Opens lane i. On GPUs, lane i computes on GPU i. */
 static pl_status open_scorer_lane(const pl_scorer_options *options, int i, lane *out)
 {
@@ -66,12 +47,24 @@ static pl_status open_scorer_lane(const pl_scorer_options *options, int i, lane 
 pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
 {
     *out = NULL;
-    PL_CHECK(check_scorer_options(options));
+    const int longest = pl_topology_shape(options->topology)->context;
+    if ((options->n_threads < 1 && !options->model) || options->batch < 0 ||
+        options->prefix < 0)
+        return pl_fail(PL_ERR_ARG,
+                       "a scorer needs 1 or more threads (not %d), a batch of 0 or "
+                       "more (not %d) and a prefix of 0 or more (not %d)",
+                       options->n_threads, options->batch, options->prefix);
+    if (options->context < 0 || options->context > longest)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "windows of %d tokens for scoring are negative or exceed the model's "
+            "context of %d tokens; make them shorter",
+            options->context, longest);
     pl_status status = PL_OK;
     pl_scorer *scorer = pl_alloc(sizeof *scorer);
     scorer->options = *options;
     if (scorer->options.context == 0)
-        scorer->options.context = pl_topology_shape(scorer->options.topology)->context;
+        scorer->options.context = longest;
     if (scorer->options.batch == 0)
         scorer->options.batch =
             (TOKENS_A_CALL + scorer->options.context - 1) / scorer->options.context;

@@ -228,32 +228,12 @@ done:
     return status;
 }
 
-/* Reads the prefix model that routes new text to the paths of the previous arm. */
-static pl_status read_router(chapter *c, pl_prefix_lm **out)
-{
-    char object[PL_MODULE_NAME_MAX];
-    pl_hash blob;
-    pl_buf bytes = {0};
-    pl_status status;
-    snprintf(object, sizeof object, "router/%s", c->before.name);
-    PL_TRY(pl_client_get_object(c->r->client, object, &blob));
-    PL_TRY(pl_client_get_blob(c->r->client, object, &blob, &bytes));
-    PL_TRY(pl_prefix_lm_decode(bytes.data, bytes.len, pl_cpu_count(), out));
-    if (pl_prefix_lm_n_paths(*out) != pl_topology_n_paths(c->from))
-        PL_TRY(pl_fail(
-            PL_ERR_DAMAGED, "object %s routes text to %d paths, but %s has %d", object,
-            pl_prefix_lm_n_paths(*out), c->before.name, pl_topology_n_paths(c->from)));
-done:
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 static pl_status split_modules(chapter *c)
 {
     const size_t n_paths = (size_t)pl_topology_n_paths(c->from);
     const size_t n = pl_tokens_n_docs(c->r->train);
     known_document *known = pl_alloc(n * sizeof *known);
-    pl_buf docs = {0};
+    pl_buf docs = {0}, bytes = {0};
     pl_prefix_lm *router = NULL;
     pl_shards before = {.n_paths = (int)n_paths,
                         .first = pl_alloc((n_paths + 1) * sizeof *before.first)};
@@ -273,13 +253,25 @@ static pl_status split_modules(chapter *c)
     PL_TRY(stages_base_params(c->r, c->params));
     /* only a chapter of topology.graft lists parents, and only such a chapter can end
      * paths */
-    if (c->what->descent.n_parents > 0)
-        PL_TRY(read_router(c, &router));
+    if (c->what->descent.n_parents > 0) {
+        char object[PL_MODULE_NAME_MAX];
+        pl_hash blob;
+        snprintf(object, sizeof object, "router/%s", c->before.name);
+        PL_TRY(pl_client_get_object(c->r->client, object, &blob));
+        PL_TRY(pl_client_get_blob(c->r->client, object, &blob, &bytes));
+        PL_TRY(pl_prefix_lm_decode(bytes.data, bytes.len, pl_cpu_count(), &router));
+        if (pl_prefix_lm_n_paths(router) != pl_topology_n_paths(c->from))
+            PL_TRY(pl_fail(PL_ERR_DAMAGED,
+                           "object %s routes text to %d paths, but %s has %d", object,
+                           pl_prefix_lm_n_paths(router), c->before.name,
+                           pl_topology_n_paths(c->from)));
+    }
     origin.answers = router;
     PL_TRY(routing_split(c->r, c->params, &origin, &c->g));
 done:
     pl_prefix_lm_destroy(&router);
     pl_free(known);
+    pl_buf_destroy(&bytes);
     pl_buf_destroy(&docs);
     pl_free(before.first);
     return status;

@@ -33,22 +33,6 @@ static pl_status move_folder(const char *from, const char *to)
     return pl_sync_parent(to);
 }
 
-/* Makes the forgotten documents blank in the run's text. The text of these documents is
- * no longer needed, because the new store has the shards. So the user may remove the
- * documents from data.corpus before `train` continues the run. */
-static pl_status blank_text(const char *dir, const pl_buf *list)
-{
-    char data[PL_PATH_MAX];
-    forgotten all = {NULL, NULL, 0};
-    bool changed;
-    pl_status status = forgotten_parse("forget/ready", list, &all);
-    if (status == PL_OK)
-        status = pl_data_blank(pl_join(data, dir, "data"),
-                               &(pl_doc_list){all.hashes, all.n}, &changed);
-    forgotten_clear(&all);
-    return status;
-}
-
 /* Replaces the store by its copy, if RUN/forget/ready exists. An earlier process may
  * have been killed before any of these steps, so every step may be repeated. */
 static pl_status exchange_store(const char *dir)
@@ -56,6 +40,8 @@ static pl_status exchange_store(const char *dir)
     char ready[PL_PATH_MAX], fresh[PL_PATH_MAX], store[PL_PATH_MAX], path[PL_PATH_MAX];
     char above[PL_PATH_MAX], number[16];
     int n = 0;
+    bool changed;
+    forgotten all = {NULL, NULL, 0};
     pl_buf list = {0};
     pl_status status = PL_OK;
     pl_join(store, dir, "store");
@@ -74,12 +60,18 @@ static pl_status exchange_store(const char *dir)
         PL_TRY(move_folder(fresh, store));
     }
     PL_TRY(pl_read_file(ready, &list));
-    PL_TRY(blank_text(dir, &list));
+    /* Makes the forgotten documents blank in the run's text. The text of these
+     * documents is no longer needed, because the new store has the shards. So the user
+     * may remove the documents from data.corpus before `train` continues the run. */
+    PL_TRY(forgotten_parse("forget/ready", &list, &all));
+    PL_TRY(pl_data_blank(pl_join(path, dir, "data"), &(pl_doc_list){all.hashes, all.n},
+                         &changed));
     PL_TRY(pl_replace_file(pl_join(path, dir, "data/forgotten"), list.data, list.len));
     PL_TRY(pl_failpoint("forget.exchange.after"));
     PL_TRY(pl_remove_tree(pl_join(path, dir, "cache")));
     PL_TRY(pl_remove_tree(pl_join(path, dir, "forget")));
 done:
+    forgotten_clear(&all);
     pl_buf_destroy(&list);
     return status;
 }

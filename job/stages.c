@@ -94,19 +94,6 @@ pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topology *t, int pat
     return status;
 }
 
-static pl_status put_whole_shard(pl_run *r, pl_arm *arm, const pl_topology *t)
-{
-    size_t n = 0;
-    uint32_t n_docs = pl_tokens_n_docs(r->train);
-    uint32_t *docs = pl_alloc(n_docs * sizeof *docs);
-    for (uint32_t d = 0; d < n_docs; d++)
-        if (routing_trains(r, d))
-            docs[n++] = d;
-    pl_status status = stages_put_shard(r, arm, t, 0, docs, n);
-    pl_free(docs);
-    return status == PL_OK ? curve_text_put(r, arm, t, NULL) : status;
-}
-
 pl_status stages_put_shards(pl_run *r, pl_arm *arm, const routing *g)
 {
     for (int p = 0; p < g->shards.n_paths; p++) {
@@ -301,6 +288,7 @@ static pl_status create_dense(pl_run *r, const char *name)
     pl_arm arm;
     pl_topology *t = NULL;
     float *params = NULL;
+    uint32_t *docs = NULL;
     bool exists = false;
     PL_CHECK(stages_arm_exists(r, name, &exists));
     if (exists)
@@ -314,9 +302,17 @@ static pl_status create_dense(pl_run *r, const char *name)
     else
         PL_TRY(stages_base_params(r, params));
     PL_TRY(begin_arm(r, &arm));
-    PL_TRY(put_whole_shard(r, &arm, t));
+    size_t n = 0;
+    uint32_t n_docs = pl_tokens_n_docs(r->train);
+    docs = pl_alloc(n_docs * sizeof *docs);
+    for (uint32_t d = 0; d < n_docs; d++)
+        if (routing_trains(r, d))
+            docs[n++] = d;
+    PL_TRY(stages_put_shard(r, &arm, t, 0, docs, n));
+    PL_TRY(curve_text_put(r, &arm, t, NULL));
     PL_TRY(stages_publish_arm(r, &arm, t, params));
 done:
+    pl_free(docs);
     pl_free_aligned(params);
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);

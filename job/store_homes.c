@@ -141,23 +141,6 @@ static pl_status look_alone(const char *folder, pl_store *store, bool *busy)
     return *busy ? PL_OK : status;
 }
 
-/* Makes the homes stop writing for at most `ms`, and makes `store` read their newest
- * commits. *same becomes true if `store` has exactly these commits: then it shows the
- * state of all homes at one moment. */
-static pl_status look_still(pl_store *store, pl_client *homes, int64_t ms, bool *same)
-{
-    uint64_t newest[PL_HOMES_MAX] = {0};
-    int n = pl_store_n_parts(store);
-    pl_status status = pl_client_hold_all(homes, ms, newest);
-    if (status == PL_OK)
-        status = pl_store_refresh(store);
-    *same = status == PL_OK;
-    for (int i = 0; *same && i < n; i++)
-        *same = pl_store_part_sequence(store, i) == newest[i];
-    pl_status release = pl_client_hold_all(homes, 0, newest);
-    return status != PL_OK ? status : release;
-}
-
 static pl_status look_beside_a_job(const char *folder, pl_store *store,
                                    int64_t *held_ms)
 {
@@ -166,8 +149,19 @@ static pl_status look_beside_a_job(const char *folder, pl_store *store,
     bool same = false;
     pl_status status = ask_job_homes(folder, &homes);
     for (int i = 0; status == PL_OK && !same && i < TRIES; i++) {
+        /* The homes stop writing for a limited time, and `store` reads their newest
+         * commits. If it has exactly these commits, it shows the state of all homes at
+         * one moment. */
+        uint64_t newest[PL_HOMES_MAX] = {0};
         int64_t begun = pl_now_ms();
-        status = look_still(store, homes, FIRST_MS << i, &same);
+        status = pl_client_hold_all(homes, (int64_t)FIRST_MS << i, newest);
+        if (status == PL_OK)
+            status = pl_store_refresh(store);
+        same = status == PL_OK;
+        for (int p = 0; same && p < pl_store_n_parts(store); p++)
+            same = pl_store_part_sequence(store, p) == newest[p];
+        pl_status release = pl_client_hold_all(homes, 0, newest);
+        status = status != PL_OK ? status : release;
         *held_ms = pl_now_ms() - begun;
     }
     pl_client_destroy(&homes);

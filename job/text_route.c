@@ -47,19 +47,6 @@ void text_router_close(text_router **router)
     *router = NULL;
 }
 
-static const char *why_of(const text_router *t, const text_route *route)
-{
-    if (route->by_likelihood)
-        return "its likelihood of the text is the highest";
-    if (route->n_paths == 1)
-        return "it is the only path";
-    if (route->n_seen < 1)
-        return "there is no token that the paths could predict, so the router decides";
-    if (strcmp(t->rule, "auto") == 0)
-        return "the router decides, because this run has more than 16 paths";
-    return "the router decides";
-}
-
 pl_status text_router_ask(text_router *t, const int32_t *tokens, int n, text_route *out)
 {
     const pl_answer_settings *settings = &t->mix->settings;
@@ -87,7 +74,14 @@ pl_status text_router_ask(text_router *t, const int32_t *tokens, int n, text_rou
             pl_answers_by_likelihood(t->rule, settings->prefix, out->n_paths);
     }
     out->path = out->by_likelihood ? out->likeliest : out->router_path;
-    out->why = why_of(t, out);
+    out->why =
+        out->by_likelihood  ? "its likelihood of the text is the highest"
+        : out->n_paths == 1 ? "it is the only path"
+        : out->n_seen < 1
+            ? "there is no token that the paths could predict, so the router decides"
+        : strcmp(t->rule, "auto") == 0
+            ? "the router decides, because this run has more than 16 paths"
+            : "the router decides";
     return PL_OK;
 }
 
