@@ -87,24 +87,6 @@ static pl_status freeze_named(const pl_topology *t, const char *name, bool *froz
                    name);
 }
 
-/* Refuses to freeze all modules of a path. */
-static pl_status check_some_train(const pl_topology *t, const bool *frozen)
-{
-    char name[PL_NAME_MAX];
-    for (int p = 0; p < pl_topology_n_paths(t); p++) {
-        bool trains = false;
-        for (int s = 0; s < pl_topology_n_slots(t); s++)
-            trains = trains || !frozen[pl_topology_module_of_path(t, s, p)];
-        pl_topology_path_name(t, p, name);
-        if (!trains)
-            return pl_fail(PL_ERR_CONFIG,
-                           "train.freeze: all modules of path %s are frozen, so this "
-                           "path would train nothing; leave one of its modules out",
-                           name);
-    }
-    return PL_OK;
-}
-
 /* Changes `frozen` from the list of the previous chapter to the list of `chapter`,
  * whose topology is t. */
 static pl_status freeze_chapter(const config_chapter *chapter, const pl_topology *t,
@@ -118,7 +100,20 @@ static pl_status freeze_chapter(const config_chapter *chapter, const pl_topology
         else
             PL_CHECK(freeze_named(t, items[i].name, frozen));
     }
-    return check_some_train(t, frozen);
+    /* Refuses to freeze all modules of a path. */
+    char name[PL_NAME_MAX];
+    for (int p = 0; p < pl_topology_n_paths(t); p++) {
+        bool trains = false;
+        for (int s = 0; s < pl_topology_n_slots(t); s++)
+            trains = trains || !frozen[pl_topology_module_of_path(t, s, p)];
+        pl_topology_path_name(t, p, name);
+        if (!trains)
+            return pl_fail(PL_ERR_CONFIG,
+                           "train.freeze: all modules of path %s are frozen, so this "
+                           "path would train nothing; leave one of its modules out",
+                           name);
+    }
+    return PL_OK;
 }
 
 pl_status config_frozen(const config *c, int chapter, bool **frozen)

@@ -185,38 +185,30 @@ static pl_status drop_chapters(forgetting *f)
     return PL_OK;
 }
 
-/* Whether one of the documents that are named now is among a path's held-out documents
- * (train.holdout). */
-static pl_status has_held_out(const forgetting *f, const char *object, bool *out)
-{
-    pl_buf bytes = {0};
-    pl_tokens *tokens = NULL;
-    size_t n;
-    const uint64_t *hashes = named(f, &n);
-    *out = false;
-    pl_status status = pl_store_read_object(f->store, object, &bytes);
-    if (status == PL_OK)
-        status = pl_tokens_view(bytes.data, bytes.len, object, &tokens);
-    for (uint32_t d = 0; status == PL_OK && d < pl_tokens_n_docs(tokens); d++)
-        *out = *out || (pl_doc_listed(&(pl_doc_list){hashes, n},
-                                      pl_tokens_doc(tokens, d)->hash) &&
-                        !pl_tokens_is_blank(tokens, d));
-    pl_tokens_close(&tokens);
-    pl_buf_destroy(&bytes);
-    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
-}
-
 /* A path's best version was chosen from all its versions, by its held-out documents. If
  * one of these documents is forgotten, or the versions change, the choice is made
  * again. */
 static pl_status remake_best_tags(forgetting *f, const pl_rewind_arm *a)
 {
     char path[PL_NAME_MAX], tag[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    size_t n;
+    const uint64_t *hashes = named(f, &n);
     for (int p = 0; p < pl_topology_n_paths(a->topology); p++) {
         bool held_out = false;
         pl_topology_path_name(a->topology, p, path);
         snprintf(object, sizeof object, "holdout/%s/%s", a->arm.name, path);
-        PL_CHECK(has_held_out(f, object, &held_out));
+        pl_buf bytes = {0};
+        pl_tokens *tokens = NULL;
+        pl_status status = pl_store_read_object(f->store, object, &bytes);
+        if (status == PL_OK)
+            status = pl_tokens_view(bytes.data, bytes.len, object, &tokens);
+        for (uint32_t d = 0; status == PL_OK && d < pl_tokens_n_docs(tokens); d++)
+            held_out = held_out || (pl_doc_listed(&(pl_doc_list){hashes, n},
+                                                  pl_tokens_doc(tokens, d)->hash) &&
+                                    !pl_tokens_is_blank(tokens, d));
+        pl_tokens_close(&tokens);
+        pl_buf_destroy(&bytes);
+        PL_CHECK(status == PL_ERR_NOT_FOUND ? PL_OK : status);
         pl_best_tag(&a->arm, a->topology, p, tag);
         f->n_rechosen += held_out;
         if (held_out || a->is_changed)

@@ -104,35 +104,6 @@ static pl_status find_store(process *p)
     return PL_OK;
 }
 
-static pl_status await_homes(process *p, const char *role)
-{
-    char store[PL_PATH_MAX], single[PL_PATH_MAX], file[64];
-    int n = 0;
-    /* The number of homes is known when the first home has started. If it does not
-     * start, the wait for its address reports the problem. */
-    const int64_t start = pl_now_ms();
-    pl_join(store, p->run, "store");
-    pl_join(single, p->run, "proc/home.address");
-    PL_CHECK(pl_store_parts(store, &n));
-    while (n == 0 && !pl_path_exists(single)) {
-        pl_sleep_ms(50);
-        if (pl_now_ms() - start >= ADDRESS_WAIT_MS)
-            break;
-        PL_CHECK(pl_store_parts(store, &n));
-    }
-    if (n > 0 && is_role(role, "relay"))
-        return pl_fail(PL_ERR_USAGE,
-                       "the run %s has %d homes, but a relay serves only one home: "
-                       "give the address of that home with --home ADDRESS",
-                       p->run, n);
-    n = n > 0 ? n : 1;
-    for (; p->homes.n < n; p->homes.n++) {
-        run_home_file(p->homes.n, n, file);
-        PL_CHECK(await_address(p, file, p->homes.n, &p->homes.items[p->homes.n]));
-    }
-    return PL_OK;
-}
-
 static pl_status find_worker_settings(process *p)
 {
     if (!p->cache)
@@ -158,7 +129,8 @@ static pl_status find_worker_settings(process *p)
 
 static pl_status find_in_run(process *p, const char *role)
 {
-    char path[PL_PATH_MAX], file[64];
+    char path[PL_PATH_MAX], store[PL_PATH_MAX], single[PL_PATH_MAX], file[64];
+    int n = 0;
     /* A process uses keys if the configuration asks for encryption, or if the run
      * already has keys. But if `train` runs the job without encryption, the job's
      * processes use no keys, even if an earlier job made some. */
@@ -181,7 +153,31 @@ static pl_status find_in_run(process *p, const char *role)
         p->ready = in_run(p, 2, file);
     if (is_role(role, "relay") && p->expect == 0 && p->index > 0)
         p->expect = run_workers_behind(&p->cfg, p->index - 1);
-    return p->homes.n == 0 ? await_homes(p, role) : PL_OK;
+    if (p->homes.n > 0)
+        return PL_OK;
+    /* The number of homes is known when the first home has started. If it does not
+     * start, the wait for its address reports the problem. */
+    const int64_t start = pl_now_ms();
+    pl_join(store, p->run, "store");
+    pl_join(single, p->run, "proc/home.address");
+    PL_CHECK(pl_store_parts(store, &n));
+    while (n == 0 && !pl_path_exists(single)) {
+        pl_sleep_ms(50);
+        if (pl_now_ms() - start >= ADDRESS_WAIT_MS)
+            break;
+        PL_CHECK(pl_store_parts(store, &n));
+    }
+    if (n > 0 && is_role(role, "relay"))
+        return pl_fail(PL_ERR_USAGE,
+                       "the run %s has %d homes, but a relay serves only one home: "
+                       "give the address of that home with --home ADDRESS",
+                       p->run, n);
+    n = n > 0 ? n : 1;
+    for (; p->homes.n < n; p->homes.n++) {
+        run_home_file(p->homes.n, n, file);
+        PL_CHECK(await_address(p, file, p->homes.n, &p->homes.items[p->homes.n]));
+    }
+    return PL_OK;
 }
 
 /* Finds the address at which the process listens. A socket in the run folder gets the

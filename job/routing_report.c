@@ -144,9 +144,42 @@ static void say_unbalanced(const pl_run *r, const routing *g)
             1 + c->balance, tokens);
 }
 
-static pl_status write_routing(const pl_run *r, const routing *g,
-                               const pl_judgement *own, const pl_judgement *eight)
+pl_status routing_report(pl_run *r, routing *g)
 {
+    pl_judgement own = {0, 0}, eight = {0, 0};
+    int n_paths = g->shards.n_paths, n_domains = (int)pl_tokens_n_domains(r->train);
+    PL_CHECK(pl_router_heaviest_alike(g->features, g->n, g->dim, g->tokens, &g->alike));
+    g->domains = pl_alloc(g->n * sizeof *g->domains);
+    for (size_t i = 0; i < g->n; i++)
+        g->domains[i] = pl_tokens_doc(r->train, (uint32_t)i)->domain;
+    pl_judge(g->shards.path_of, n_paths, g->domains, n_domains, g->n, &own);
+    if (n_domains > 1 && g->n >= 8)
+        PL_CHECK(judge_at(r, g, 8, &eight));
+    PL_CHECK(measure_shards(r, g));
+    char domains[160] = "";
+    if (n_domains > 1)
+        snprintf(domains, sizeof domains,
+                 "\n         compared with %d domains: purity %.3f, NMI %.3f (purity "
+                 "%.3f at K=8)",
+                 n_domains, own.purity, own.nmi, eight.purity);
+    say("router   %s, largest shard %.2f times the mean in tokens, %d empty shards "
+        "filled%s",
+        g->how ? g->how : r->cfg.router_kind, largest_over_mean(g),
+        g->shards.n_repaired, domains);
+    say_unbalanced(r, g);
+    say_shards(r, g);
+    /* packing helps if a large share of the rows is padding */
+    const double least_share = 0.15;
+    double rows = 0, targets = 0;
+    for (int p = 0; p < g->shards.n_paths; p++) {
+        rows += g->sizes[p].rows;
+        targets += g->sizes[p].tokens;
+    }
+    double padding = 1 - targets / (rows * (double)r->cfg.context);
+    if (!r->cfg.pack && padding > least_share)
+        say("         %.0f %% of each batch is padding behind short documents; "
+            "train.pack=true\n         fills it with other documents",
+            100 * padding);
     pl_json *o = pl_json_object(), *documents = pl_json_array();
     pl_json *tokens = pl_json_array();
     pl_buf text = {0};
@@ -162,57 +195,15 @@ static pl_status write_routing(const pl_run *r, const routing *g,
     pl_json_set_int(o, "repaired", g->shards.n_repaired);
     pl_json_set_int(o, "largest_alike", (int64_t)g->alike.n_docs);
     pl_json_set_int(o, "largest_alike_tokens", (int64_t)g->alike.weight);
-    pl_json_set_real(o, "purity", own->purity);
-    pl_json_set_real(o, "nmi", own->nmi);
-    pl_json_set_real(o, "purity_k8", eight->purity);
-    pl_json_set_real(o, "nmi_k8", eight->nmi);
+    pl_json_set_real(o, "purity", own.purity);
+    pl_json_set_real(o, "nmi", own.nmi);
+    pl_json_set_real(o, "purity_k8", eight.purity);
+    pl_json_set_real(o, "nmi_k8", eight.nmi);
     pl_json_write(o, 2, &text);
     pl_status status =
         pl_replace_file(run_file(r, "router.json", path), text.data, text.len);
     pl_json_destroy(&o);
     pl_buf_destroy(&text);
-    return status;
-}
-
-pl_status routing_report(pl_run *r, routing *g)
-{
-    pl_judgement own = {0, 0}, eight = {0, 0};
-    int n_paths = g->shards.n_paths, n_domains = (int)pl_tokens_n_domains(r->train);
-    PL_CHECK(pl_router_heaviest_alike(g->features, g->n, g->dim, g->tokens, &g->alike));
-    g->domains = pl_alloc(g->n * sizeof *g->domains);
-    for (size_t i = 0; i < g->n; i++)
-        g->domains[i] = pl_tokens_doc(r->train, (uint32_t)i)->domain;
-    pl_judge(g->shards.path_of, n_paths, g->domains, n_domains, g->n, &own);
-    if (n_domains > 1 && g->n >= 8)
-        PL_CHECK(judge_at(r, g, 8, &eight));
-    PL_CHECK(measure_shards(r, g));
-    /* Prints how large the largest shard is and, if the corpus has several domains, how
-     * well the router's paths match the domains. */
-    char domains[160] = "";
-    if (n_domains > 1)
-        snprintf(domains, sizeof domains,
-                 "\n         compared with %d domains: purity %.3f, NMI %.3f (purity "
-                 "%.3f at K=8)",
-                 n_domains, own.purity, own.nmi, eight.purity);
-    say("router   %s, largest shard %.2f times the mean in tokens, %d empty shards "
-        "filled%s",
-        g->how ? g->how : r->cfg.router_kind, largest_over_mean(g),
-        g->shards.n_repaired, domains);
-    say_unbalanced(r, g);
-    say_shards(r, g);
-    /* Prints which share of the rows is padding, if the share is so large that packing
-     * would help. */
-    const double least_share = 0.15;
-    double rows = 0, targets = 0;
-    for (int p = 0; p < g->shards.n_paths; p++) {
-        rows += g->sizes[p].rows;
-        targets += g->sizes[p].tokens;
-    }
-    double padding = 1 - targets / (rows * (double)r->cfg.context);
-    if (!r->cfg.pack && padding > least_share)
-        say("         %.0f %% of each batch is padding behind short documents; "
-            "train.pack=true\n         fills it with other documents",
-            100 * padding);
-    PL_CHECK(write_routing(r, g, &own, &eight));
+    PL_CHECK(status);
     return routing_write_map(r, g);
 }

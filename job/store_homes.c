@@ -71,18 +71,6 @@ done:
     return status;
 }
 
-static pl_status keep_by_home(const char *folder, const char *object,
-                              const pl_buf *bytes)
-{
-    pl_client *client = NULL;
-    pl_hash blob;
-    PL_CHECK(ask_job_homes(folder, &client));
-    pl_status status =
-        pl_client_put_object(client, object, bytes->data, bytes->len, &blob);
-    pl_client_destroy(&client);
-    return status;
-}
-
 pl_status run_check_exchange(const char *folder)
 {
     char path[PL_PATH_MAX];
@@ -101,6 +89,7 @@ pl_status run_keep_object(const char *folder, pl_store *store, const char *objec
 {
     char part[PL_PATH_MAX];
     pl_store *writer = NULL;
+    pl_hash blob;
     PL_CHECK(run_check_exchange(folder));
     pl_copy_text(part, PL_PATH_MAX, folder);
     if (pl_store_n_parts(store) > 0)
@@ -110,8 +99,14 @@ pl_status run_keep_object(const char *folder, pl_store *store, const char *objec
         pl_status status = pl_store_open(part, PL_STORE_WRITE, &writer);
         if (status == PL_OK)
             status = write_here(writer, object, bytes);
-        else if (status == PL_ERR_BUSY)
-            status = keep_by_home(folder, object, bytes);
+        else if (status == PL_ERR_BUSY) {
+            pl_client *client = NULL;
+            status = ask_job_homes(folder, &client);
+            if (status == PL_OK)
+                status = pl_client_put_object(client, object, bytes->data, bytes->len,
+                                              &blob);
+            pl_client_destroy(&client);
+        }
         pl_store_close(&writer);
         if (status == PL_ERR_TIMEOUT && !asked_last)
             asked_last = true; /* the home may have ended meanwhile; try once more */
