@@ -42,33 +42,6 @@ static void option_texts(const pl_prepare_options *options, option_text out[N_OP
     snprintf(out[8].value, PL_PATH_MAX, "%llu", (unsigned long long)options->cut_bytes);
 }
 
-static pl_json *options_json(const pl_prepare_options *options)
-{
-    option_text texts[N_OPTIONS];
-    pl_json *json = pl_json_object();
-    option_texts(options, texts);
-    for (int i = 0; i < N_OPTIONS; i++)
-        pl_json_set_text(json, texts[i].name, texts[i].value);
-    return json;
-}
-
-static pl_status check_same_options(const char *folder, const pl_json *json,
-                                    const pl_prepare_options *options)
-{
-    option_text texts[N_OPTIONS];
-    option_texts(options, texts);
-    for (int i = 0; i < N_OPTIONS; i++) {
-        const char *there = pl_json_text(pl_json_get(json, texts[i].name), NULL);
-        if (!there || strcmp(there, texts[i].value) != 0)
-            return pl_fail(
-                PL_ERR_EXISTS,
-                "the data folder '%s' was made with %s '%.300s', but now this option "
-                "is '%.300s': give another --out, or delete the folder",
-                folder, texts[i].name, there ? there : "", texts[i].value);
-    }
-    return PL_OK;
-}
-
 /* ---- inputs ---- */
 
 typedef struct input_facts {
@@ -233,48 +206,37 @@ static const count_row counts[] = {
     {"bytes", offsetof(pl_prepare_result, bytes)}};
 enum { N_COUNTS = sizeof counts / sizeof *counts };
 
-static pl_json *result_json(const pl_prepare_result *result)
-{
-    pl_json *json = pl_json_object();
-    for (size_t i = 0; i < N_COUNTS; i++) {
-        uint64_t count;
-        memcpy(&count, (const char *)result + counts[i].offset, sizeof count);
-        pl_json_set_int(json, counts[i].name, (int64_t)count);
-    }
-    pl_json_set_int(json, "vocab", result->vocab);
-    return json;
-}
-
-static void result_from(const pl_json *json, pl_prepare_result *result)
-{
-    for (size_t i = 0; i < N_COUNTS; i++) {
-        uint64_t count = (uint64_t)int_or_zero(json, counts[i].name);
-        memcpy((char *)result + counts[i].offset, &count, sizeof count);
-    }
-    result->vocab = (int)int_or_zero(json, "vocab");
-}
-
 /* ---- the whole manifest ---- */
-
 pl_status data_manifest_write(const char *folder, const pl_prepare_options *options,
                               pl_prepare_result *result)
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
     pl_json *json = pl_json_object(), *inputs = pl_json_array();
-    pl_json *products = pl_json_array();
+    pl_json *products = pl_json_array(), *asked = pl_json_object();
+    pl_json *made = pl_json_object();
+    option_text texts[N_OPTIONS];
     pl_status status = PL_OK;
     pl_json_set_text(json, "format", FORMAT);
-    pl_json_set(json, "options", options_json(options));
+    option_texts(options, texts);
+    for (int i = 0; i < N_OPTIONS; i++)
+        pl_json_set_text(asked, texts[i].name, texts[i].value);
+    pl_json_set(json, "options", asked);
     push_input(inputs, options->corpus);
     push_input(inputs, options->valid);
     push_input(inputs, options->tokenizer);
     pl_json_set(json, "inputs", inputs);
     pl_json_set(json, "products", products);
+    pl_json_set(json, "result", made);
     PL_TRY(push_product(products, folder, DATA_TOKENIZER, &result->tokenizer_hash));
     PL_TRY(push_product(products, folder, DATA_TRAIN, &result->train_hash));
     PL_TRY(push_product(products, folder, DATA_VALID, &result->valid_hash));
-    pl_json_set(json, "result", result_json(result));
+    for (size_t i = 0; i < N_COUNTS; i++) {
+        uint64_t count;
+        memcpy(&count, (const char *)result + counts[i].offset, sizeof count);
+        pl_json_set_int(made, counts[i].name, (int64_t)count);
+    }
+    pl_json_set_int(made, "vocab", result->vocab);
     pl_json_write(json, 2, &text);
     PL_TRY(pl_replace_file(pl_join(path, folder, DATA_MANIFEST), text.data, text.len));
 done:
@@ -307,33 +269,41 @@ done:
     return status;
 }
 
-/* Compares the options first, then the inputs, then the products, because the products
- * take the most time. */
-static pl_status check_manifest(const char *folder, const pl_json *json,
-                                const pl_prepare_options *options,
-                                pl_prepare_result *result)
-{
-    const pl_json *inputs = pl_json_get(json, "inputs");
-    const pl_json *products = pl_json_get(json, "products");
-    PL_CHECK(check_same_options(folder, pl_json_get(json, "options"), options));
-    for (size_t i = 0; i < pl_json_count(inputs); i++)
-        PL_CHECK(check_input(folder, pl_json_at(inputs, i)));
-    PL_CHECK(check_product(folder, products, 0, DATA_TOKENIZER, NULL,
-                           &result->tokenizer_hash));
-    PL_CHECK(check_product(folder, products, 1, DATA_TRAIN,
-                           pl_json_get(json, "blanked"), &result->train_hash));
-    PL_CHECK(check_product(folder, products, 2, DATA_VALID, NULL, &result->valid_hash));
-    result_from(pl_json_get(json, "result"), result);
-    return PL_OK;
-}
-
 pl_status data_manifest_reuse(const char *folder, const pl_prepare_options *options,
                               pl_prepare_result *result)
 {
     pl_json *json = NULL;
-    pl_status status = read_manifest(folder, &json);
-    if (status == PL_OK)
-        status = check_manifest(folder, json, options, result);
+    pl_status status = PL_OK;
+    PL_TRY(read_manifest(folder, &json));
+    /* The products are compared last, because they take the most time. */
+    const pl_json *inputs = pl_json_get(json, "inputs");
+    const pl_json *products = pl_json_get(json, "products");
+    const pl_json *asked = pl_json_get(json, "options");
+    option_text texts[N_OPTIONS];
+    option_texts(options, texts);
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const char *there = pl_json_text(pl_json_get(asked, texts[i].name), NULL);
+        if (!there || strcmp(there, texts[i].value) != 0)
+            PL_TRY(pl_fail(
+                PL_ERR_EXISTS,
+                "the data folder '%s' was made with %s '%.300s', but now this option "
+                "is '%.300s': give another --out, or delete the folder",
+                folder, texts[i].name, there ? there : "", texts[i].value));
+    }
+    for (size_t i = 0; i < pl_json_count(inputs); i++)
+        PL_TRY(check_input(folder, pl_json_at(inputs, i)));
+    PL_TRY(check_product(folder, products, 0, DATA_TOKENIZER, NULL,
+                         &result->tokenizer_hash));
+    PL_TRY(check_product(folder, products, 1, DATA_TRAIN, pl_json_get(json, "blanked"),
+                         &result->train_hash));
+    PL_TRY(check_product(folder, products, 2, DATA_VALID, NULL, &result->valid_hash));
+    const pl_json *made = pl_json_get(json, "result");
+    for (size_t i = 0; i < N_COUNTS; i++) {
+        uint64_t count = (uint64_t)int_or_zero(made, counts[i].name);
+        memcpy((char *)result + counts[i].offset, &count, sizeof count);
+    }
+    result->vocab = (int)int_or_zero(made, "vocab");
+done:
     pl_json_destroy(&json);
     return status;
 }

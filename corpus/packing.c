@@ -94,25 +94,6 @@ static uint32_t sort_tails(const uint32_t *tails, uint32_t n, uint32_t T,
     return (uint32_t)at;
 }
 
-/* Puts short windows into rows. Sets tails[d] to 0 if the short window of document d is
- * not the first in its row. */
-static void share_rows(rooms *r, uint32_t *tails, const uint32_t *order,
-                       uint32_t n_tails, uint32_t *next)
-{
-    for (uint32_t i = 0; i < n_tails; i++) {
-        uint32_t doc = order[i], length = tails[doc], room, owner;
-        next[doc] = PACKING_END;
-        if (!take_row(r, length, &room, &owner)) {
-            put_row(r, r->T - length, doc);
-            continue;
-        }
-        next[doc] = next[owner];
-        next[owner] = doc;
-        tails[doc] = 0;
-        put_row(r, room - length, owner);
-    }
-}
-
 /* Fills p->next, and sets tails[d] to 0 if the short window of document d does not
  * begin a row. */
 static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
@@ -130,7 +111,19 @@ static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
     PL_TRY(pl_try_alloc((size_t)n * sizeof(uint32_t), what, &order));
     PL_TRY(pl_try_alloc((size_t)n * sizeof(uint32_t), what, &other));
     r.other = other;
-    share_rows(&r, tails, order, sort_tails(tails, n, T, counts, order), p->next);
+    const uint32_t n_tails = sort_tails(tails, n, T, counts, order);
+    for (uint32_t i = 0; i < n_tails; i++) {
+        uint32_t doc = ((uint32_t *)order)[i], length = tails[doc], room, owner;
+        p->next[doc] = PACKING_END;
+        if (!take_row(&r, length, &room, &owner)) {
+            put_row(&r, T - length, doc);
+            continue;
+        }
+        p->next[doc] = p->next[owner];
+        p->next[owner] = doc;
+        tails[doc] = 0;
+        put_row(&r, room - length, owner);
+    }
 done:
     pl_free_aligned(other);
     pl_free_aligned(order);

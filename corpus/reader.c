@@ -91,24 +91,6 @@ static pl_status too_long(const text_source *source)
 }
 
 /* ---- a file that is one document ---- */
-/* Reads the file to its end. A file that contains a NUL byte is not text. */
-static pl_status read_text(document_reader *reader, text_source *source, bool *binary)
-{
-    bool end = false;
-    size_t checked = 0;
-    while (!end) {
-        size_t fresh = reader->raw.len - checked;
-        *binary = fresh > 0 && memchr(reader->raw.data + checked, 0, fresh) != NULL;
-        if (*binary)
-            return PL_OK;
-        if (reader->raw.len > DOCUMENT_MAX)
-            return too_long(source);
-        checked = reader->raw.len;
-        PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
-    }
-    return PL_OK;
-}
-
 /* Windows programs write U+FEFF at the beginning of a text. Returns the number of bytes
  * to skip. */
 static size_t byte_order_mark(const char *text, size_t len)
@@ -124,10 +106,21 @@ static pl_status not_text(const text_source *source)
                    source->path);
 }
 
+/* A file that contains a NUL byte is not text. */
 static pl_status read_whole(document_reader *reader, text_source *source)
 {
-    bool binary = false;
-    PL_CHECK(read_text(reader, source, &binary));
+    bool end = false, binary = false;
+    size_t checked = 0;
+    while (!end) {
+        size_t fresh = reader->raw.len - checked;
+        binary = fresh > 0 && memchr(reader->raw.data + checked, 0, fresh) != NULL;
+        if (binary)
+            break;
+        if (reader->raw.len > DOCUMENT_MAX)
+            return too_long(source);
+        checked = reader->raw.len;
+        PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
+    }
     if (binary && source->in_folder) {
         reader->stats->n_skipped_files++;
         return PL_OK;
@@ -157,28 +150,11 @@ static pl_status deliver_piece(document_reader *reader, const text_source *sourc
     return deliver(reader, source, text, len, source->domain);
 }
 
-/* Delivers pieces of the buffer, from `begin` on, and removes them, until the rest is
- * at most one piece. */
-static pl_status take_pieces(document_reader *reader, const text_source *source,
-                             size_t begin)
-{
-    while (reader->raw.len - begin > reader->cut_bytes) {
-        size_t len =
-            text_cut_len((const char *)reader->raw.data + begin, reader->cut_bytes);
-        PL_CHECK(deliver_piece(reader, source, begin, len));
-        reader->stats->n_cuts++;
-        begin += len;
-    }
-    reader->raw.len -= begin;
-    memmove(reader->raw.data, reader->raw.data + begin, reader->raw.len);
-    return PL_OK;
-}
-
 /* Delivers a text file in pieces. A byte order mark is removed before the first cut. */
 static pl_status read_pieces(document_reader *reader, const text_source *source)
 {
     bool end = false, begun = false;
-    size_t checked = 0;
+    size_t checked = 0, len;
     pl_hasher_init(&reader->whole, "document");
     while (!end) {
         if (reader->raw.len > checked &&
@@ -186,9 +162,15 @@ static pl_status read_pieces(document_reader *reader, const text_source *source)
             return not_text(source);
         if (reader->raw.len > reader->cut_bytes) {
             const char *text = (const char *)reader->raw.data;
-            size_t mark = begun ? 0 : byte_order_mark(text, reader->raw.len);
+            size_t begin = begun ? 0 : byte_order_mark(text, reader->raw.len);
             begun = true;
-            PL_CHECK(take_pieces(reader, source, mark));
+            for (; reader->raw.len - begin > reader->cut_bytes; begin += len) {
+                len = text_cut_len(text + begin, reader->cut_bytes);
+                PL_CHECK(deliver_piece(reader, source, begin, len));
+                reader->stats->n_cuts++;
+            }
+            reader->raw.len -= begin;
+            memmove(reader->raw.data, text + begin, reader->raw.len);
         }
         checked = reader->raw.len;
         PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
@@ -205,26 +187,8 @@ static pl_status read_pieces(document_reader *reader, const text_source *source)
 }
 
 /* ---- JSON lines ---- */
-/* Delivers the object of a JSON line. The document's domain is the "domain" of the
- * line, or the folder's domain if the line has none. */
-static pl_status deliver_object(document_reader *reader, const text_source *source,
-                                const pl_json *object)
-{
-    size_t len = 0;
-    const char *text = pl_json_text(pl_json_get(object, "text"), &len);
-    if (!text) {
-        return pl_fail(PL_ERR_DATA, "'%s' line %llu: %s", source->path,
-                       (unsigned long long)source->line,
-                       "the line has no \"text\" whose value is a string; a line looks "
-                       "like {\"text\": \"...\", \"domain\": \"...\"}");
-    }
-    const char *domain = pl_json_text(pl_json_get(object, "domain"), NULL);
-    /* the line was cleaned before, so only an escaped NUL can make this text invalid */
-    clean_text(reader, &text, &len);
-    return deliver(reader, source, text, len, domain ? domain : source->domain);
-}
-
-/* Replaces invalid bytes before parsing: the parser is strict, and a single invalid
+/* Delivers the text of a JSON line; a line without a domain has the folder's domain.
+ * Replaces invalid bytes before parsing: the parser is strict, and a single invalid
  * byte in a long text should not make the whole corpus unusable. */
 static pl_status read_json_line(document_reader *reader, text_source *source,
                                 const char *text, size_t len)
@@ -243,30 +207,23 @@ static pl_status read_json_line(document_reader *reader, text_source *source,
     if (status != PL_OK)
         return pl_fail(status, "'%s' line %llu: %s; correct the line or leave it out",
                        source->path, (unsigned long long)source->line, pl_last_error());
-    status = deliver_object(reader, source, json);
+    size_t doc_len = 0;
+    const char *doc = pl_json_text(pl_json_get(json, "text"), &doc_len);
+    const char *domain = pl_json_text(pl_json_get(json, "domain"), NULL);
+    if (doc) {
+        /* the line was cleaned before, so only an escaped NUL can make this text
+         * invalid */
+        clean_text(reader, &doc, &doc_len);
+        status =
+            deliver(reader, source, doc, doc_len, domain ? domain : source->domain);
+    } else
+        status =
+            pl_fail(PL_ERR_DATA, "'%s' line %llu: %s", source->path,
+                    (unsigned long long)source->line,
+                    "the line has no \"text\" whose value is a string; a line looks "
+                    "like {\"text\": \"...\", \"domain\": \"...\"}");
     pl_json_destroy(&json);
     return status;
-}
-
-/* Delivers the complete lines in the buffer `raw` and removes them. The first `scanned`
- * bytes are known to contain no newline. */
-static pl_status take_lines(document_reader *reader, text_source *source,
-                            size_t scanned)
-{
-    size_t begin = 0;
-    for (;;) {
-        const uint8_t *from = reader->raw.data + scanned;
-        const uint8_t *newline = memchr(from, '\n', reader->raw.len - scanned);
-        if (!newline)
-            break;
-        size_t end = (size_t)(newline - reader->raw.data);
-        PL_CHECK(read_json_line(reader, source, (const char *)reader->raw.data + begin,
-                                end - begin));
-        begin = scanned = end + 1;
-    }
-    reader->raw.len -= begin;
-    memmove(reader->raw.data, reader->raw.data + begin, reader->raw.len);
-    return PL_OK;
 }
 
 /* Reads lines of any length; the buffer grows to the longest one. */
@@ -278,8 +235,22 @@ static pl_status read_lines(document_reader *reader, text_source *source)
     size_t scanned = 0;
     reader->stats->n_files++;
     while (!end) {
-        if (reader->raw.len > 0)
-            PL_CHECK(take_lines(reader, source, scanned));
+        size_t begin = 0;
+        while (scanned < reader->raw.len) {
+            const uint8_t *newline =
+                memchr(reader->raw.data + scanned, '\n', reader->raw.len - scanned);
+            if (!newline)
+                break;
+            size_t line_end = (size_t)(newline - reader->raw.data);
+            PL_CHECK(read_json_line(reader, source,
+                                    (const char *)reader->raw.data + begin,
+                                    line_end - begin));
+            begin = scanned = line_end + 1;
+        }
+        if (begin > 0) {
+            reader->raw.len -= begin;
+            memmove(reader->raw.data, reader->raw.data + begin, reader->raw.len);
+        }
         if (reader->raw.len > DOCUMENT_MAX)
             return too_long(source);
         scanned = reader->raw.len;
@@ -306,18 +277,13 @@ static bool named_lines(const char *path)
     return false;
 }
 
-static bool is_parquet(const document_reader *reader, const char *path)
-{
-    return pl_ends_with(path, ".parquet") ||
-           (reader->raw.len >= 4 && memcmp(reader->raw.data, "PAR1", 4) == 0);
-}
-
 /* Looks at the first bytes to recognise Parquet and, on standard input, JSON lines. */
 static pl_status read_stream(document_reader *reader, text_source *source)
 {
     bool end = false;
     PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
-    if (is_parquet(reader, source->path))
+    if (pl_ends_with(source->path, ".parquet") ||
+        (reader->raw.len >= 4 && memcmp(reader->raw.data, "PAR1", 4) == 0))
         return refuse_parquet(source->path);
     bool braced = reader->raw.len > 0 && reader->raw.data[0] == '{';
     if (named_lines(source->path) || (strcmp(source->path, "-") == 0 && braced))
@@ -345,17 +311,6 @@ static int by_entry_name(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-/* Returns whether the entry is a regular file, or a link to one. Reading a pipe or
- * socket would block. */
-static bool is_regular(const FTSENT *entry)
-{
-    struct stat info;
-    if (entry->fts_info == FTS_F)
-        return true;
-    return entry->fts_info == FTS_SL && stat(entry->fts_path, &info) == 0 &&
-           S_ISREG(info.st_mode);
-}
-
 static pl_status read_entry(document_reader *reader, const char *root, FTS *walk,
                             FTSENT *entry)
 {
@@ -368,7 +323,11 @@ static pl_status read_entry(document_reader *reader, const char *root, FTS *walk
         return pl_fail(entry->fts_errno == EACCES ? PL_ERR_NOPERM : PL_ERR_IO,
                        "reading '%s' failed: %s", entry->fts_path,
                        strerror(entry->fts_errno));
-    if (!is_regular(entry))
+    /* reading a pipe or socket would block */
+    struct stat info;
+    const bool links = entry->fts_info == FTS_SL && stat(entry->fts_path, &info) == 0 &&
+                       S_ISREG(info.st_mode);
+    if (entry->fts_info != FTS_F && !links)
         return PL_OK;
     char domain[256];
     /* The domain is the name of the folder directly below the root that contains the

@@ -29,16 +29,6 @@ static bool ends_word(const char *text, size_t at)
     return text[at - 1] == ' ' || text[at - 1] == '\t';
 }
 
-/* Returns the last border between characters. A character has at most three
- * continuation bytes, so the search ends after three. */
-static size_t character_border(const char *text, size_t most)
-{
-    size_t at = most;
-    while (at > 1 && most - at < 3 && ((uint8_t)text[at] & 0xc0) == 0x80)
-        at--;
-    return ((uint8_t)text[at] & 0xc0) == 0x80 ? most : at;
-}
-
 size_t text_cut_len(const char *text, size_t most)
 {
     static const border_fn kinds[] = {ends_paragraph, ends_line, ends_word};
@@ -47,5 +37,10 @@ size_t text_cut_len(const char *text, size_t most)
         for (size_t at = most; at >= least; at--)
             if (kinds[k](text, at))
                 return at;
-    return character_border(text, most);
+    /* A character has at most three continuation bytes, so the search ends after
+     * three. */
+    size_t at = most;
+    while (at > 1 && most - at < 3 && ((uint8_t)text[at] & 0xc0) == 0x80)
+        at--;
+    return ((uint8_t)text[at] & 0xc0) == 0x80 ? most : at;
 }

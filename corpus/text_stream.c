@@ -35,13 +35,6 @@ static struct {
     ARCHIVE_FUNCTIONS(PL_LIBRARY_MEMBER)
 } library;
 
-static pl_status load_archive_library(void)
-{
-    static const char *const names[] = {ARCHIVE_FUNCTIONS(PL_LIBRARY_NAME)};
-    return pl_library_load("libarchive.so.13", "libarchive13", names, &library,
-                           sizeof library);
-}
-
 struct text_stream {
     struct archive *archive;
     int fd;
@@ -105,7 +98,9 @@ static pl_status stream_failed(const text_stream *stream)
  * archive_read_support_filter_all would start other programs for rarer formats. */
 static pl_status open_archive(text_stream *stream)
 {
-    PL_CHECK(load_archive_library());
+    static const char *const names[] = {ARCHIVE_FUNCTIONS(PL_LIBRARY_NAME)};
+    PL_CHECK(pl_library_load("libarchive.so.13", "libarchive13", names, &library,
+                             sizeof library));
     struct archive *archive = library.archive_read_new();
     if (!archive)
         return pl_fail(PL_ERR_NOMEM, "no memory to read '%s'", stream->path);

@@ -10,33 +10,17 @@
 
 enum { SAMPLE_BYTES = 8 << 20, BLOCK_BYTES = 4096 };
 
-/* Returns the last position in [1, max] directly after one or more newlines, or 0. */
-static size_t cut_at_newline(const char *text, size_t max)
-{
-    for (size_t at = max; at > 0; at--)
-        if (text[at - 1] == '\n' && text[at] != '\n')
-            return at;
-    return 0;
-}
-
-/* Returns the last position in [1, max] directly before one or more blanks, or 0. */
-static size_t cut_at_blank(const char *text, size_t max)
-{
-    for (size_t at = max; at > 0; at--)
-        if (text[at - 1] != ' ' && text[at] == ' ')
-            return at;
-    return 0;
-}
-
 size_t tokenizer_block_len(const char *text, size_t len, size_t max)
 {
     if (len <= max)
         return len;
-    size_t at = cut_at_newline(text, max);
-    if (at == 0)
-        at = cut_at_blank(text, max);
-    if (at == 0)
-        at = utf8_cut(text, max);
+    for (size_t at = max; at > 0; at--)
+        if (text[at - 1] == '\n' && text[at] != '\n')
+            return at;
+    for (size_t at = max; at > 0; at--)
+        if (text[at - 1] != ' ' && text[at] == ' ')
+            return at;
+    size_t at = utf8_cut(text, max);
     /* returns `max` if the text is not UTF-8, so that the caller's loop always ends */
     return at > 0 ? at : max;
 }
