@@ -113,31 +113,6 @@ static const codec_way ways[WIRE_COUNT] = {
     [WIRE_LIST16] = {NULL, sketch_decode},
 };
 
-/* Checks the values of a round. Sketches allow at most SKETCH_W_MAX contributors,
- * because with more of them a code would have too few of the 16 bits. */
-static pl_status check_codec_round(const pl_codec_options *o,
-                                   const pl_codec_round *round)
-{
-    int most = UINT16_MAX;
-    if (!pl_codec_is_homomorphic(o))
-        return PL_OK;
-    for (int role = 0; role < PL_ROLE_COUNT; role++)
-        if (o->codec[role] == PL_CODEC_SKETCH16)
-            most = SKETCH_W_MAX;
-    if (!round || round->n_contributors < 1 || round->n_contributors > most)
-        return pl_fail(PL_ERR_ARG,
-                       "a homomorphic codec works only in rounds of 1 to %d "
-                       "contributors; use a different codec",
-                       most);
-    if (round->scale_exponent < -96 || round->scale_exponent > 64 ||
-        !isfinite(round->weight))
-        return pl_fail(PL_ERR_ARG,
-                       "a round has the scale 2^%d and weight %g; the scale must be "
-                       "2^-96 to 2^64 (see pl_codec_exponent), and the weight finite",
-                       round->scale_exponent, (double)round->weight);
-    return PL_OK;
-}
-
 /* Makes a stretch of part *i and the parts after it that have the same codec, and moves
  * *i past them. Returns false if no part is left. */
 static bool next_stretch(const pl_codec_options *o, const pl_codec_part *parts,
@@ -178,7 +153,26 @@ pl_status pl_codec_encode_module(const pl_codec_options *options,
                 i, parts[i].first, parts[i].role, n);
         n += parts[i].count;
     }
-    PL_CHECK(check_codec_round(options, round));
+    if (pl_codec_is_homomorphic(options)) {
+        /* With more than SKETCH_W_MAX contributors a code of a sketch would have too
+         * few of the 16 bits. */
+        int most = UINT16_MAX;
+        for (int role = 0; role < PL_ROLE_COUNT; role++)
+            if (options->codec[role] == PL_CODEC_SKETCH16)
+                most = SKETCH_W_MAX;
+        if (!round || round->n_contributors < 1 || round->n_contributors > most)
+            return pl_fail(PL_ERR_ARG,
+                           "a homomorphic codec works only in rounds of 1 to %d "
+                           "contributors; use a different codec",
+                           most);
+        if (round->scale_exponent < -96 || round->scale_exponent > 64 ||
+            !isfinite(round->weight))
+            return pl_fail(
+                PL_ERR_ARG,
+                "a round has the scale 2^%d and weight %g; the scale must be "
+                "2^-96 to 2^64 (see pl_codec_exponent), and the weight finite",
+                round->scale_exponent, (double)round->weight);
+    }
     /* The header has the size of the table, which must be known before the first
      * section is written, because the sections follow the table. */
     codec_header header = {.count = n, .contributors = 1, .entropy = options->entropy};
