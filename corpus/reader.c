@@ -7,7 +7,6 @@
  * A file that the user named must be readable, or it is refused with the reason. In a
  * folder, binary files are skipped and counted; hidden files and pipes are skipped
  * without being counted. One document at a time is in memory. */
-#include "corpus/text_cut.h"
 #include "corpus/text_stream.h"
 #include "corpus/utf8.h"
 #include <errno.h>
@@ -141,6 +140,51 @@ static pl_status read_whole(document_reader *reader, text_source *source)
 }
 
 /* ---- a file that is cut ---- */
+/* Returns whether a piece may end directly before text[at]; at > 0. */
+typedef bool (*border_fn)(const char *text, size_t at);
+
+static bool ends_line(const char *text, size_t at)
+{
+    return text[at - 1] == '\n';
+}
+
+/* Returns whether the line that ends here is blank and another line comes before it. */
+static bool ends_paragraph(const char *text, size_t at)
+{
+    size_t begin = at - 1;
+    if (!ends_line(text, at))
+        return false;
+    while (begin > 0 && (text[begin - 1] == ' ' || text[begin - 1] == '\t' ||
+                         text[begin - 1] == '\r'))
+        begin--;
+    return begin > 0 && ends_line(text, begin);
+}
+
+static bool ends_word(const char *text, size_t at)
+{
+    return text[at - 1] == ' ' || text[at - 1] == '\t';
+}
+
+/* Returns the length of the first piece of a longer text, 1 to `most` bytes. In the
+ * second half of the piece it looks for the last end of a paragraph; if there is none,
+ * for the last end of a line; then for the last end of a word. If the second half has
+ * none of these, the cut is between two characters. */
+static size_t text_cut_len(const char *text, size_t most)
+{
+    static const border_fn kinds[] = {ends_paragraph, ends_line, ends_word};
+    size_t least = most / 2 > 0 ? most / 2 : 1;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (size_t at = most; at >= least; at--)
+            if (kinds[k](text, at))
+                return at;
+    /* A character has at most three continuation bytes, so the search ends after
+     * three. */
+    size_t at = most;
+    while (at > 1 && most - at < 3 && ((uint8_t)text[at] & 0xc0) == 0x80)
+        at--;
+    return ((uint8_t)text[at] & 0xc0) == 0x80 ? most : at;
+}
+
 static pl_status deliver_piece(document_reader *reader, const text_source *source,
                                size_t begin, size_t len)
 {
@@ -277,29 +321,27 @@ static bool named_lines(const char *path)
     return false;
 }
 
-/* Looks at the first bytes to recognise Parquet and, on standard input, JSON lines. */
-static pl_status read_stream(document_reader *reader, text_source *source)
-{
-    bool end = false;
-    PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
-    if (pl_ends_with(source->path, ".parquet") ||
-        (reader->raw.len >= 4 && memcmp(reader->raw.data, "PAR1", 4) == 0))
-        return refuse_parquet(source->path);
-    bool braced = reader->raw.len > 0 && reader->raw.data[0] == '{';
-    if (named_lines(source->path) || (strcmp(source->path, "-") == 0 && braced))
-        return read_lines(reader, source);
-    if (reader->cut_bytes > 0 && !source->in_folder)
-        return read_pieces(reader, source);
-    return read_whole(reader, source);
-}
-
+/* The first bytes tell whether a file is Parquet and, on standard input, whether it has
+ * JSON lines. */
 static pl_status read_file(document_reader *reader, text_source *source)
 {
+    bool end = false;
+    pl_status status = PL_OK;
     pl_buf_clear(&reader->raw);
     if (pl_ends_with(source->path, ".parquet"))
         return refuse_parquet(source->path);
     PL_CHECK(text_stream_open(source->path, &source->stream));
-    pl_status status = read_stream(reader, source);
+    PL_TRY(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
+    if (reader->raw.len >= 4 && memcmp(reader->raw.data, "PAR1", 4) == 0)
+        PL_TRY(refuse_parquet(source->path));
+    const bool braced = reader->raw.len > 0 && reader->raw.data[0] == '{';
+    if (named_lines(source->path) || (strcmp(source->path, "-") == 0 && braced))
+        PL_TRY(read_lines(reader, source));
+    else if (reader->cut_bytes > 0 && !source->in_folder)
+        PL_TRY(read_pieces(reader, source));
+    else
+        PL_TRY(read_whole(reader, source));
+done:
     text_stream_close(&source->stream);
     return status;
 }

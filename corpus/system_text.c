@@ -65,16 +65,6 @@ static int by_file_name(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-/* Returns whether to list the files of this folder. Only folders that every user may
- * enter are used, even if this user may enter private ones. */
-static bool enter_folder(const FTSENT *entry, int depth)
-{
-    return entry->fts_level < depth && (entry->fts_statp->st_mode & S_IROTH) &&
-           (entry->fts_statp->st_mode & S_IXOTH) && entry->fts_name[0] != '.' &&
-           /* leaves out Perl's tables of numbers */
-           strcmp(entry->fts_name, "unicore") != 0;
-}
-
 /* Lists the files of a place. A folder that cannot be read gives no files;
  * pl_system_text_read reports it if too little text is left. */
 static void walk_place(domain_files *files, const text_place *place, char **roots)
@@ -83,7 +73,13 @@ static void walk_place(domain_files *files, const text_place *place, char **root
     if (!walk)
         return;
     for (FTSENT *entry = fts_read(walk); entry; entry = fts_read(walk)) {
-        if (entry->fts_info == FTS_D && !enter_folder(entry, place->depth))
+        /* Only folders that every user may enter are used, even if this user may enter
+         * private ones. The folders `unicore` have Perl's tables of numbers. */
+        if (entry->fts_info == FTS_D &&
+            !(entry->fts_level < place->depth &&
+              (entry->fts_statp->st_mode & S_IROTH) &&
+              (entry->fts_statp->st_mode & S_IXOTH) && entry->fts_name[0] != '.' &&
+              strcmp(entry->fts_name, "unicore") != 0))
             fts_set(walk, entry, FTS_SKIP);
         else if (entry->fts_info == FTS_F && (entry->fts_statp->st_mode & S_IROTH) &&
                  entry->fts_statp->st_size > 0 &&

@@ -31,21 +31,6 @@ typedef struct text_sample {
     uint64_t total_bytes, seen_bytes, taken_bytes;
 } text_sample;
 
-static pl_status sample_push(text_sample *sample, const char *text, size_t len)
-{
-    if (sample->n_blocks == sample->cap) {
-        size_t cap = sample->cap ? sample->cap * 2 : 1024;
-        text_block *blocks = realloc(sample->blocks, cap * sizeof *blocks);
-        if (!blocks)
-            return pl_fail(PL_ERR_NOMEM, "no memory for a sample of %zu blocks", cap);
-        sample->blocks = blocks;
-        sample->cap = cap;
-    }
-    sample->blocks[sample->n_blocks++] = (text_block){text, len};
-    sample->taken_bytes += len;
-    return PL_OK;
-}
-
 /* Takes a block if all taken blocks, including this one, then have at most the fraction
  * SAMPLE_BYTES / total_bytes of the bytes seen so far. So every part of the corpus
  * contributes its share. */
@@ -58,8 +43,20 @@ static pl_status sample_text(text_sample *sample, const char *text, size_t len)
         size_t step = tokenizer_block_len(text + at, len - at, BLOCK_BYTES);
         sample->seen_bytes += step;
         /* Doubles are exact up to 2^53 bytes; if share is 1, every block is taken. */
-        if ((double)(sample->taken_bytes + step) <= (double)sample->seen_bytes * share)
-            PL_CHECK(sample_push(sample, text + at, step));
+        if ((double)(sample->taken_bytes + step) <=
+            (double)sample->seen_bytes * share) {
+            if (sample->n_blocks == sample->cap) {
+                size_t cap = sample->cap ? sample->cap * 2 : 1024;
+                text_block *blocks = realloc(sample->blocks, cap * sizeof *blocks);
+                if (!blocks)
+                    return pl_fail(PL_ERR_NOMEM, "no memory for a sample of %zu blocks",
+                                   cap);
+                sample->blocks = blocks;
+                sample->cap = cap;
+            }
+            sample->blocks[sample->n_blocks++] = (text_block){text + at, step};
+            sample->taken_bytes += step;
+        }
         at += step;
     }
     return PL_OK;
