@@ -4,16 +4,6 @@
 #include <string.h>
 
 /* ---- requests ---- */
-static pl_status read_format(const pl_json *value, bool *base64)
-{
-    size_t len = 0;
-    const char *text = pl_json_text(value, &len);
-    *base64 = text && strcmp(text, "base64") == 0;
-    if (*base64 || (text && strcmp(text, "float") == 0))
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE, "`encoding_format` must be \"float\" or \"base64\"");
-}
-
 typedef struct embedding_request {
     pl_completion *completion;
     bool *base64;
@@ -27,8 +17,15 @@ static pl_status read_embedding_key(void *context, const char *key,
         return pl_completion_read_prompts(value, key, q->completion);
     if (strcmp(key, "model") == 0)
         return pl_completion_read_model(value, q->completion);
-    if (strcmp(key, "encoding_format") == 0)
-        return read_format(value, q->base64);
+    if (strcmp(key, "encoding_format") == 0) {
+        size_t len = 0;
+        const char *text = pl_json_text(value, &len);
+        *q->base64 = text && strcmp(text, "base64") == 0;
+        if (*q->base64 || (text && strcmp(text, "float") == 0))
+            return PL_OK;
+        return pl_fail(PL_ERR_USAGE,
+                       "`encoding_format` must be \"float\" or \"base64\"");
+    }
     if (strcmp(key, "user") == 0)
         return PL_OK;
     if (strcmp(key, "dimensions") == 0)

@@ -205,25 +205,20 @@ static pl_json *added_tokens(const piece_list *list)
     return out;
 }
 
-static pl_json *vocabulary(const piece_list *list)
-{
-    pl_json *out = pl_json_object();
-    for (size_t i = 0; i < list->n; i++) {
-        pl_json *text = piece_text_json(&list->pieces[i]);
-        pl_json_set_int(out, pl_json_text(text, NULL), (int64_t)i);
-        pl_json_destroy(&text);
-    }
-    return out;
-}
-
 static pl_json *bpe(const piece_list *list)
 {
     pl_json *o = typed("BPE"), *unknown = piece_text_json(&list->pieces[PL_TOKEN_UNK]);
+    pl_json *vocabulary = pl_json_object();
+    for (size_t i = 0; i < list->n; i++) {
+        pl_json *text = piece_text_json(&list->pieces[i]);
+        pl_json_set_int(vocabulary, pl_json_text(text, NULL), (int64_t)i);
+        pl_json_destroy(&text);
+    }
     pl_json_set(o, "unk_token", unknown);
     pl_json_set_bool(o, "fuse_unk", true);
     pl_json_set_bool(o, "byte_fallback", true);
     pl_json_set_bool(o, "ignore_merges", false);
-    pl_json_set(o, "vocab", vocabulary(list));
+    pl_json_set(o, "vocab", vocabulary);
     pl_json_set(o, "merges", merges_of(list));
     return o;
 }

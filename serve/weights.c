@@ -60,28 +60,23 @@ static uint8_t *put_q8_block(uint8_t *to, const float *values)
     return to;
 }
 
-static pl_status check_value(pl_weight_type type, const char *what, float value)
-{
-    if (!isfinite(value))
-        return pl_fail(
-            PL_ERR_NUMERIC,
-            "%s has the value %g, which is not finite; export an earlier version", what,
-            (double)value);
-    if (type == PL_WEIGHT_F16 && fabsf(value) >= 65520)
-        return pl_fail(
-            PL_ERR_NUMERIC,
-            "%s has the value %g, which f16 cannot hold; give --type bf16 or f32", what,
-            (double)value);
-    return PL_OK;
-}
-
 pl_status weight_encode(pl_weight_type type, const char *what, const float *values,
                         size_t n, pl_buf *out)
 {
     pl_buf_reserve(out, n * sizeof(float));
     uint8_t *to = out->data + out->len;
-    for (size_t i = 0; i < n; i++)
-        PL_CHECK(check_value(type, what, values[i]));
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(values[i]))
+            return pl_fail(PL_ERR_NUMERIC,
+                           "%s has the value %g, which is not finite; export an "
+                           "earlier version",
+                           what, (double)values[i]);
+        if (type == PL_WEIGHT_F16 && fabsf(values[i]) >= 65520)
+            return pl_fail(PL_ERR_NUMERIC,
+                           "%s has the value %g, which f16 cannot hold; give --type "
+                           "bf16 or f32",
+                           what, (double)values[i]);
+    }
     for (size_t i = 0; type == PL_WEIGHT_F32 && i < n; i++) {
         float value = values[i];
         uint32_t bits;
