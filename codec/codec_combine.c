@@ -48,7 +48,6 @@ static bool is_sparse(const codec_stretch *s)
     return s->codec == PL_CODEC_SKETCH16 || s->codec == WIRE_LIST16;
 }
 
-/* ---- dense codes ---- */
 CODEC_WIDE static bool add_codes(const int32_t *restrict a, const int32_t *restrict b,
                                  int32_t limit, int32_t *restrict sum)
 {
@@ -100,7 +99,6 @@ static pl_status combine_dense(combination *c, codec_stretch *s)
     return PL_OK;
 }
 
-/* ---- sketches ---- */
 /* Joins two bitmaps by OR. An element keeps its bit even if its codes add up to 0. */
 static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
 {
@@ -111,7 +109,6 @@ static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
     return out;
 }
 
-/* ---- lists ---- */
 /* Returns the code that the operand has for an element (0 if there is none), and moves
  * *at to the operand's next code. */
 static int32_t take_code(const operand *o, uint64_t index, size_t *at)

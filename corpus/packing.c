@@ -39,13 +39,6 @@ static uint64_t count_windows(uint32_t n_tokens, int context, int skip_prefix)
            packing_skipped(n_tokens, context, skip_prefix);
 }
 
-uint32_t packing_tail(uint32_t n_tokens, int context, int skip_prefix)
-{
-    return count_windows(n_tokens, context, skip_prefix) > 0
-               ? (n_tokens - 1) % (uint32_t)context
-               : 0;
-}
-
 static void put_row(rooms *r, uint32_t room, uint32_t doc)
 {
     if (room == 0)
@@ -146,11 +139,12 @@ pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs, uint32_t n
     uint32_t *tails = lengths;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t n_tokens = pl_tokens_doc(tokens, docs ? docs[i] : i)->n_tokens;
-        tails[i] = packing_tail(n_tokens, o->context, o->skip_prefix);
+        const uint64_t windows = count_windows(n_tokens, o->context, o->skip_prefix);
+        /* the number of targets in the last window if this window is short */
+        tails[i] = windows > 0 ? (n_tokens - 1) % (uint32_t)o->context : 0;
         /* at this point first_row[i] is only the number of the document's full
          * windows */
-        out->first_row[i] =
-            count_windows(n_tokens, o->context, o->skip_prefix) - (tails[i] > 0);
+        out->first_row[i] = windows - (tails[i] > 0);
     }
     if (o->pack && n > 0)
         PL_TRY(pack_tails(tails, n, (uint32_t)o->context, out));

@@ -154,7 +154,6 @@ static domain_files *neediest(system_text *text)
     return found;
 }
 
-/* ---- all domains ---- */
 pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn fn, void *context,
                               pl_buf *describe)
 {

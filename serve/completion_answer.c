@@ -52,41 +52,6 @@ static pl_status set_token(const pl_tokenizer *tokenizer, int32_t token, pl_json
     return status;
 }
 
-static pl_status write_scores(const pl_tokenizer *tokenizer, pl_completion_choice *c,
-                              pl_json *out)
-{
-    pl_status status = PL_OK;
-    pl_json *tokens = pl_json_array(), *logprobs = pl_json_array();
-    pl_json *tops = pl_json_array(), *offsets = pl_json_array();
-    for (size_t i = 0; i < c->n_scores && status == PL_OK; i++) {
-        const pl_token_score *s = &c->scores[i];
-        status = set_token(tokenizer, s->token, tokens, NULL);
-        pl_json_push(logprobs, pl_json_make_real(s->logprob));
-        /* The likeliest tokens and the token that was chosen. If two tokens have the
-         * same text, the value of the likelier one is kept. */
-        const bool is_scored = isfinite(s->logprob);
-        pl_json *top = is_scored ? pl_json_object() : make_null();
-        if (status == PL_OK && is_scored)
-            status = set_token(tokenizer, s->token, top, &s->logprob);
-        for (int k = s->n_top - 1; is_scored && k >= 0 && status == PL_OK; k--)
-            status = set_token(tokenizer, s->top[k].token, top, &s->top[k].logprob);
-        pl_json_push(tops, top);
-        pl_json_push(offsets, pl_json_make_int(c->offset));
-        /* counts the characters whose first byte is in the token's text */
-        pl_buf bytes = {0};
-        if (status == PL_OK && s->token > PL_TOKEN_EOS)
-            status = pl_tokenizer_decode(tokenizer, &s->token, 1, &bytes);
-        for (size_t k = 0; k < bytes.len; k++)
-            c->offset += (bytes.data[k] & 0xc0) != 0x80;
-        pl_buf_destroy(&bytes);
-    }
-    pl_json_set(out, "tokens", tokens);
-    pl_json_set(out, "token_logprobs", logprobs);
-    pl_json_set(out, "top_logprobs", tops);
-    pl_json_set(out, "text_offset", offsets);
-    return status;
-}
-
 /* Writes the path of an answer, and, if the path was chosen again, which path wrote
  * each part. */
 static void set_paths(const pl_completion_choice *c, pl_json *choice)
@@ -114,7 +79,35 @@ static pl_status write_choice(const pl_completion_answer *a, pl_completion_choic
     set_paths(c, choice);
     if (c->scored) {
         pl_json *scores = pl_json_object();
-        status = write_scores(a->tokenizer, c, scores);
+        pl_json *tokens = pl_json_array(), *logprobs = pl_json_array();
+        pl_json *tops = pl_json_array(), *offsets = pl_json_array();
+        for (size_t i = 0; i < c->n_scores && status == PL_OK; i++) {
+            const pl_token_score *s = &c->scores[i];
+            status = set_token(a->tokenizer, s->token, tokens, NULL);
+            pl_json_push(logprobs, pl_json_make_real(s->logprob));
+            /* The likeliest tokens and the token that was chosen. If two tokens have
+             * the same text, the value of the likelier one is kept. */
+            const bool is_scored = isfinite(s->logprob);
+            pl_json *top = is_scored ? pl_json_object() : make_null();
+            if (status == PL_OK && is_scored)
+                status = set_token(a->tokenizer, s->token, top, &s->logprob);
+            for (int k = s->n_top - 1; is_scored && k >= 0 && status == PL_OK; k--)
+                status =
+                    set_token(a->tokenizer, s->top[k].token, top, &s->top[k].logprob);
+            pl_json_push(tops, top);
+            pl_json_push(offsets, pl_json_make_int(c->offset));
+            /* counts the characters whose first byte is in the token's text */
+            pl_buf bytes = {0};
+            if (status == PL_OK && s->token > PL_TOKEN_EOS)
+                status = pl_tokenizer_decode(a->tokenizer, &s->token, 1, &bytes);
+            for (size_t k = 0; k < bytes.len; k++)
+                c->offset += (bytes.data[k] & 0xc0) != 0x80;
+            pl_buf_destroy(&bytes);
+        }
+        pl_json_set(scores, "tokens", tokens);
+        pl_json_set(scores, "token_logprobs", logprobs);
+        pl_json_set(scores, "top_logprobs", tops);
+        pl_json_set(scores, "text_offset", offsets);
         pl_json_set(choice, "logprobs", scores);
     } else {
         pl_json_set(choice, "logprobs", make_null());

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- requests ---- */
 typedef struct embedding_request {
     pl_completion *completion;
     bool *base64;
@@ -44,32 +43,6 @@ pl_status embedding_parse(const char *body, size_t len, pl_completion *out,
     return out->prompts ? PL_OK : pl_fail(PL_ERR_USAGE, "`input` must be given");
 }
 
-/* ---- answers ---- */
-static pl_json *make_vector(const float *values, int width, bool base64)
-{
-    double square = 0.0;
-    pl_buf bytes = {0}, text = {0};
-    pl_json *list = base64 ? NULL : pl_json_array();
-    for (int i = 0; i < width; i++)
-        square += (double)values[i] * (double)values[i];
-    const double scale = square > 0 ? 1.0 / sqrt(square) : 0.0;
-    for (int i = 0; i < width; i++) {
-        const float value = (float)((double)values[i] * scale);
-        if (base64)
-            /* The format is little-endian, like all supported machines. */
-            pl_buf_append(&bytes, &value, sizeof value);
-        else
-            pl_json_push(list, pl_json_make_real((double)value));
-    }
-    if (base64) {
-        pl_buf_base64(&text, bytes.data, bytes.len);
-        list = pl_json_make_text(pl_buf_text(&text));
-    }
-    pl_buf_destroy(&bytes);
-    pl_buf_destroy(&text);
-    return list;
-}
-
 void embedding_write(const embedding_answer *a, pl_buf *out)
 {
     pl_json *o = pl_json_object(), *data = pl_json_array(), *usage = pl_json_object();
@@ -77,9 +50,29 @@ void embedding_write(const embedding_answer *a, pl_buf *out)
         pl_json *entry = pl_json_object();
         pl_json_set_text(entry, "object", "embedding");
         pl_json_set_int(entry, "index", i);
-        pl_json_set(
-            entry, "embedding",
-            make_vector(a->values + (size_t)i * (size_t)a->width, a->width, a->base64));
+        /* each vector gets the length 1 */
+        const float *values = a->values + (size_t)i * (size_t)a->width;
+        double square = 0.0;
+        pl_buf bytes = {0}, text = {0};
+        pl_json *list = a->base64 ? NULL : pl_json_array();
+        for (int k = 0; k < a->width; k++)
+            square += (double)values[k] * (double)values[k];
+        const double scale = square > 0 ? 1.0 / sqrt(square) : 0.0;
+        for (int k = 0; k < a->width; k++) {
+            const float value = (float)((double)values[k] * scale);
+            if (a->base64)
+                /* The format is little-endian, like all supported machines. */
+                pl_buf_append(&bytes, &value, sizeof value);
+            else
+                pl_json_push(list, pl_json_make_real((double)value));
+        }
+        if (a->base64) {
+            pl_buf_base64(&text, bytes.data, bytes.len);
+            list = pl_json_make_text(pl_buf_text(&text));
+        }
+        pl_buf_destroy(&bytes);
+        pl_buf_destroy(&text);
+        pl_json_set(entry, "embedding", list);
         pl_json_push(data, entry);
     }
     pl_json_set_int(usage, "prompt_tokens", a->n_tokens);

@@ -70,35 +70,11 @@ static pl_status put_text(const char *folder, const char *name, pl_buf *text)
     return status;
 }
 
-/* The library transformers always reads the file tokenizer.model of a Llama model as
- * BPE over unchanged text. So a tokenizer of any other kind is written as
- * sentencepiece.model: transformers then reports a missing tokenizer, instead of
- * misreading this one. */
-static pl_status write_tokenizer(const pl_export *e, const char *folder, pl_buf *text)
-{
-    piece_list list;
-    PL_CHECK(piece_list_read(e->tokenizer_model, e->tokenizer_bytes, &list));
-    bool plain = tokenizer_has_json(&list);
-    pl_buf_append(text, e->tokenizer_model, e->tokenizer_bytes);
-    pl_status status = PL_OK;
-    PL_TRY(put_text(folder, plain ? "tokenizer.model" : "sentencepiece.model", text));
-    if (plain) {
-        tokenizer_json(&list, text);
-        PL_TRY(put_text(folder, "tokenizer.json", text));
-        tokenizer_config(&list, pl_topology_shape(e->topology)->context, text);
-        PL_TRY(put_text(folder, "tokenizer_config.json", text));
-        tokenizer_special_tokens(&list, text);
-        PL_TRY(put_text(folder, "special_tokens_map.json", text));
-    }
-done:
-    piece_list_clear(&list);
-    return status;
-}
-
 pl_status pl_export_folder(const pl_export *e, const char *folder)
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
+    piece_list list = {0};
     pl_status status = PL_OK;
     if (e->type == PL_WEIGHT_Q8_0)
         return pl_fail(PL_ERR_UNSUPPORTED,
@@ -106,7 +82,22 @@ pl_status pl_export_folder(const pl_export *e, const char *folder)
                        "or bf16, or --format gguf");
     PL_TRY(pl_make_folders(folder));
     PL_TRY(write_weights(e, pl_join(path, folder, "model.safetensors")));
-    PL_TRY(write_tokenizer(e, folder, &text));
+    /* The library transformers always reads the file tokenizer.model of a Llama model
+     * as BPE over unchanged text. So a tokenizer of any other kind is written as
+     * sentencepiece.model: transformers then reports a missing tokenizer, instead of
+     * misreading this one. */
+    PL_TRY(piece_list_read(e->tokenizer_model, e->tokenizer_bytes, &list));
+    const bool plain = tokenizer_has_json(&list);
+    pl_buf_append(&text, e->tokenizer_model, e->tokenizer_bytes);
+    PL_TRY(put_text(folder, plain ? "tokenizer.model" : "sentencepiece.model", &text));
+    if (plain) {
+        tokenizer_json(&list, &text);
+        PL_TRY(put_text(folder, "tokenizer.json", &text));
+        tokenizer_config(&list, pl_topology_shape(e->topology)->context, &text);
+        PL_TRY(put_text(folder, "tokenizer_config.json", &text));
+        tokenizer_special_tokens(&list, &text);
+        PL_TRY(put_text(folder, "special_tokens_map.json", &text));
+    }
     pl_json *o = pl_json_object();
     pl_json_set_int(o, "bos_token_id", 1);
     pl_json_set_int(o, "eos_token_id", 2);
@@ -117,6 +108,7 @@ pl_status pl_export_folder(const pl_export *e, const char *folder)
     llama_config_write(pl_topology_shape(e->topology), torch_dtypes[e->type], &text);
     PL_TRY(put_text(folder, "config.json", &text));
 done:
+    piece_list_clear(&list);
     pl_buf_destroy(&text);
     return status;
 }

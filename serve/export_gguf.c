@@ -10,7 +10,6 @@
 static const uint32_t file_types[PL_WEIGHT_COUNT] = {0, 1, 32, 7};
 enum { QUANTISATION = 2 }; /* ggml's version number of its quantised blocks */
 
-/* ---- names ---- */
 static const char *const names[][2] = {
     {"model.embed_tokens.weight", "token_embd.weight"},
     {"model.norm.weight", "output_norm.weight"},
@@ -44,7 +43,6 @@ static pl_status gguf_name_of(const pl_tensor *t, char out[PL_NAME_MAX])
     return pl_fail(PL_ERR_INTERNAL, "tensor %s has no name in GGUF", t->name);
 }
 
-/* ---- keys ---- */
 static pl_status put_tokenizer_of(const pl_export *e, gguf_head *h)
 {
     piece_list list;
@@ -91,7 +89,6 @@ static pl_status put_tokenizer_of(const pl_export *e, gguf_head *h)
     return status;
 }
 
-/* ---- tensors ---- */
 static const char *architecture_of(const pl_shape *s)
 {
     return s->qk_norm ? "qwen3" : "llama";

@@ -229,7 +229,6 @@ static ssize_t write_event(void *context, uint64_t position, char *out, size_t m
     }
 }
 
-/* ---- requests ---- */
 static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
                                        const char *url, const char *method,
                                        const char *version, const char *upload,

@@ -67,7 +67,6 @@ static void read_by_gate(const rerouting *w, int end)
                             (size_t)w->context);
 }
 
-/* ---- the choice ---- */
 /* Chooses the path of the next token, from all text before the last border. (A prompt
  * may contain several borders.) */
 static void choose_piece_path(rerouting *w)

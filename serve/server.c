@@ -269,8 +269,9 @@ static pl_status route_prompt(pl_server *s, const server_job *job,
      * `pathloom eval`: a score of tokens that chose the path would be too good. */
     const pl_generate_options *o = &job->completion.options;
     const bool is_evaluation = o->prompt_scores && o->max_tokens <= 1;
-    if (is_evaluation && n > server_paths_prefix(s->paths))
-        n = server_paths_prefix(s->paths);
+    const int prefix = s->options.mix->settings.prefix;
+    if (is_evaluation && n > prefix)
+        n = prefix;
     if (!starts) {
         pl_buf_append(&text, &bos, sizeof bos);
         pl_buf_append(&text, tokens, (size_t)(n - 1) * sizeof *tokens);
@@ -309,9 +310,9 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
 static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *from,
                                 server_prompt *to, const char **code)
 {
-    const pl_tokenizer *tokenizer = server_paths_tokenizer(s->paths);
+    const pl_tokenizer *tokenizer = s->options.mix->tokenizer;
     const int32_t bos = PL_TOKEN_BOS;
-    const int context = server_paths_context(s->paths);
+    const int context = s->options.mix->arm.shape.context;
     to->path = -1;
     /* The front may read the name as soon as it has the job's first event, so the name
      * must be set before any event. */
@@ -351,7 +352,7 @@ static pl_status prepare_part(const pl_server *s, server_job *job, server_part *
     if (c->echo && prompt->text)
         pl_buf_append(&part->text, prompt->text, strlen(prompt->text));
     else if (c->echo)
-        PL_CHECK(pieces_decode(server_paths_tokenizer(s->paths), prompt->tokens,
+        PL_CHECK(pieces_decode(s->options.mix->tokenizer, prompt->tokens,
                                (size_t)prompt->n_tokens, &part->text));
     return PL_OK;
 }
@@ -362,7 +363,7 @@ static int64_t count_answer_bytes(const server_job *job)
 {
     const pl_server *s = job->server;
     const pl_completion *c = &job->completion;
-    const int64_t context = server_paths_context(s->paths);
+    const int64_t context = s->options.mix->arm.shape.context;
     const int64_t scores = c->logprobs >= 0 ? (c->logprobs + 2) * SCORE_BYTES : 0;
     int64_t tokens = 0;
     if (job->kind == SERVER_EMBEDDING)
@@ -700,16 +701,6 @@ bool server_is_draining(const pl_server *s)
 const server_paths *server_paths_of(const pl_server *s)
 {
     return s->paths;
-}
-
-const pl_tokenizer *server_tokenizer(const pl_server *s)
-{
-    return server_paths_tokenizer(s->paths);
-}
-
-int server_context(const pl_server *s)
-{
-    return server_paths_context(s->paths);
 }
 
 const pl_server_options *server_options(const pl_server *s)

@@ -68,7 +68,8 @@ static pl_completion_answer start_answer(const exchange *x)
                                   .created = x->created,
                                   .chat = x->job->completion.chat,
                                   .stream = x->job->completion.stream,
-                                  .tokenizer = server_tokenizer(x->front->server)};
+                                  .tokenizer =
+                                      server_options(x->front->server)->mix->tokenizer};
 }
 
 /* Adds up the tokens of the request. The tokens of a prompt count once, even if the

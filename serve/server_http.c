@@ -127,8 +127,8 @@ static enum MHD_Result answer_chat(exchange *x)
         return MHD_NO;
     pl_status status = become_busy(x);
     if (status == PL_OK)
-        status = pl_chat_parse(chat, server_tokenizer(s), (const char *)x->body.data,
-                               x->body.len, &completion);
+        status = pl_chat_parse(chat, server_options(s)->mix->tokenizer,
+                               (const char *)x->body.data, x->body.len, &completion);
     return answer_parsed(x, status, &completion);
 }
 
@@ -203,17 +203,17 @@ static enum MHD_Result answer_props(exchange *x)
 static enum MHD_Result answer_tokenizer_info(exchange *x)
 {
     pl_buf body = {0};
-    const pl_server *s = x->front->server;
-    tokens_write_info(server_tokenizer(s), server_context(s), &body);
+    const pl_mixture *mix = server_options(x->front->server)->mix;
+    tokens_write_info(mix->tokenizer, mix->arm.shape.context, &body);
     return exchange_send_json(x, MHD_HTTP_OK, &body);
 }
 
 static enum MHD_Result answer_tokenize(exchange *x)
 {
     pl_buf body = {0};
-    const pl_server *s = x->front->server;
+    const pl_mixture *mix = server_options(x->front->server)->mix;
     return exchange_end(x,
-                        tokens_encode(server_tokenizer(s), server_context(s),
+                        tokens_encode(mix->tokenizer, mix->arm.shape.context,
                                       (const char *)x->body.data, x->body.len, &body),
                         &body);
 }
@@ -222,7 +222,7 @@ static enum MHD_Result answer_detokenize(exchange *x)
 {
     pl_buf body = {0};
     return exchange_end(x,
-                        tokens_decode(server_tokenizer(x->front->server),
+                        tokens_decode(server_options(x->front->server)->mix->tokenizer,
                                       (const char *)x->body.data, x->body.len, &body),
                         &body);
 }

@@ -9,7 +9,7 @@ static pl_json *make_model(const pl_server *s, const char *name)
     pl_json_set_text(o, "object", "model");
     pl_json_set_int(o, "created", server_options(s)->created);
     pl_json_set_text(o, "owned_by", "pathloom");
-    pl_json_set_int(o, "max_model_len", server_paths_context(server_paths_of(s)));
+    pl_json_set_int(o, "max_model_len", server_options(s)->mix->arm.shape.context);
     return o;
 }
 
@@ -66,7 +66,7 @@ void server_write_props(pl_server *s, pl_buf *out)
                     __atomic_load_n(&n->modules, __ATOMIC_SEQ_CST));
     pl_json_set_int(modules, "bytes",
                     __atomic_load_n(&n->module_bytes, __ATOMIC_SEQ_CST));
-    pl_json_set_int(settings, "n_ctx", server_paths_context(server_paths_of(s)));
+    pl_json_set_int(settings, "n_ctx", server_options(s)->mix->arm.shape.context);
     pl_json_set(settings, "params", params);
     pl_json_set(o, "default_generation_settings", settings);
     pl_json_set_int(o, "total_slots", options->slots);

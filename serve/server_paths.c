@@ -285,22 +285,6 @@ const server_models *server_paths_models(const server_paths *p)
     return p->models;
 }
 
-const pl_tokenizer *server_paths_tokenizer(const server_paths *p)
-{
-    return p->mix->tokenizer;
-}
-
-int server_paths_context(const server_paths *p)
-{
-    return p->mix->arm.shape.context;
-}
-
-int server_paths_prefix(const server_paths *p)
-{
-    return p->mix->settings.prefix;
-}
-
-/* ---- routing ---- */
 /* Routing blocks the only thread that computes answers. So while requests are being
  * answered, routing may take about ROUTE_MS between two decoding steps; then it pauses
  * until the next step is done. The time is checked after each path that was read and
@@ -620,7 +604,6 @@ pl_pool_counts server_paths_modules(const server_paths *p)
     return pl_module_pool_count(p->pool);
 }
 
-/* ---- slots ---- */
 void server_paths_write_slots(const server_paths *p, pl_json *list)
 {
     pl_batch_slot state;

@@ -9,7 +9,6 @@ static const struct {
     int32_t token;
 } specials[] = {{"<s>", PL_TOKEN_BOS}, {"</s>", PL_TOKEN_EOS}};
 
-/* ---- requests ---- */
 typedef struct tokens_request {
     const char *text; /* borrowed from the JSON */
     size_t len;
@@ -55,29 +54,6 @@ static int find_special(const char *text, size_t len, size_t *at)
                 return i;
         }
     return -1;
-}
-
-static pl_status encode_text(const pl_tokenizer *tokenizer, const tokens_request *q,
-                             pl_buf *tokens)
-{
-    const int32_t bos = PL_TOKEN_BOS;
-    const char *text = q->text;
-    size_t left = q->len;
-    if (q->add_bos)
-        pl_buf_append(tokens, &bos, sizeof bos);
-    while (left > 0) {
-        size_t at = left;
-        const int special = q->keep_specials ? -1 : find_special(text, left, &at);
-        if (at > 0)
-            PL_CHECK(pl_tokenizer_encode(tokenizer, text, at, tokens));
-        if (special >= 0) {
-            pl_buf_append(tokens, &specials[special].token, sizeof bos);
-            at += strlen(specials[special].text);
-        }
-        text += at;
-        left -= at;
-    }
-    return PL_OK;
 }
 
 /* Writes the text of a token; if its bytes are not valid text, writes a list of the
@@ -129,7 +105,23 @@ pl_status tokens_encode(const pl_tokenizer *tokenizer, int context, const char *
     for (const char *key = pl_json_next_key(json, NULL); key;
          key = pl_json_next_key(json, key))
         PL_TRY(read_tokens_key(key, pl_json_get(json, key), &q));
-    PL_TRY(encode_text(tokenizer, &q, &tokens));
+    const int32_t bos = PL_TOKEN_BOS;
+    const char *text = q.text;
+    size_t left = q.len;
+    if (q.add_bos)
+        pl_buf_append(&tokens, &bos, sizeof bos);
+    while (left > 0) {
+        size_t at = left;
+        const int special = q.keep_specials ? -1 : find_special(text, left, &at);
+        if (at > 0)
+            PL_TRY(pl_tokenizer_encode(tokenizer, text, at, &tokens));
+        if (special >= 0) {
+            pl_buf_append(&tokens, &specials[special].token, sizeof bos);
+            at += strlen(specials[special].text);
+        }
+        text += at;
+        left -= at;
+    }
     o = pl_json_object();
     pl_json *list = pl_json_array();
     pl_json_set(o, "tokens", list);

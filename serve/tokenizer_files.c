@@ -85,26 +85,6 @@ static int32_t find_piece(const merge_list *m, const char *text, size_t len)
     return -1;
 }
 
-/* Adds all pairs of pieces whose joined text is the piece `made`. */
-static void split_piece(merge_list *m, int32_t made)
-{
-    const token_piece *p = &m->list->pieces[made];
-    for (size_t at = 1; at < p->len; at++) {
-        if (((uint8_t)p->text[at] & 0xc0) == 0x80)
-            continue; /* this position is inside a character */
-        int32_t left = find_piece(m, p->text, at);
-        int32_t right = left < 0 ? -1 : find_piece(m, p->text + at, p->len - at);
-        if (right >= 0) {
-            merge one = (merge){left, right, made, p->score};
-            if (m->n == m->cap) {
-                m->cap = m->cap ? 2 * m->cap : 1024;
-                m->merges = pl_grow(m->merges, m->cap * sizeof *m->merges);
-            }
-            m->merges[m->n++] = one;
-        }
-    }
-}
-
 static pl_json *merges_of(const piece_list *list)
 {
     merge_list m = {.list = list};
@@ -115,8 +95,23 @@ static pl_json *merges_of(const piece_list *list)
         if (list->pieces[i].kind == PIECE_NORMAL)
             m.sorted[m.n_sorted++] = (int32_t)i;
     qsort_r(m.sorted, m.n_sorted, sizeof *m.sorted, by_text, (void *)(uintptr_t)list);
-    for (size_t i = 0; i < m.n_sorted; i++)
-        split_piece(&m, m.sorted[i]);
+    for (size_t i = 0; i < m.n_sorted; i++) {
+        /* adds all pairs of pieces whose joined text is a piece */
+        const token_piece *p = &m.list->pieces[m.sorted[i]];
+        for (size_t at = 1; at < p->len; at++) {
+            if (((uint8_t)p->text[at] & 0xc0) == 0x80)
+                continue; /* this position is inside a character */
+            int32_t left = find_piece(&m, p->text, at);
+            int32_t right = left < 0 ? -1 : find_piece(&m, p->text + at, p->len - at);
+            if (right >= 0) {
+                if (m.n == m.cap) {
+                    m.cap = m.cap ? 2 * m.cap : 1024;
+                    m.merges = pl_grow(m.merges, m.cap * sizeof *m.merges);
+                }
+                m.merges[m.n++] = (merge){left, right, m.sorted[i], p->score};
+            }
+        }
+    }
     if (m.n > 0)
         qsort(m.merges, m.n, sizeof *m.merges, by_rank);
     for (size_t i = 0; i < m.n; i++) {
