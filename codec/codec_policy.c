@@ -214,14 +214,6 @@ int32_t codec_limit(int codec, int n_contributors)
     return (codec == WIRE_I22_SHARED ? 0x3fffff : 0x7fff) / n_contributors;
 }
 
-static int floor_log2(int32_t x)
-{
-    int log = 0;
-    while (x >>= 1)
-        log++;
-    return log;
-}
-
 /* Returns the exponent of a stretch. It is chosen so that the range of a contributor's
  * values is 2^7 times 2^E for 8 bits, at least 2^9 times 2^E for sketches, which have
  * the largest values, and at least 2^10 times 2^E for small tensors, whose values may
@@ -232,7 +224,10 @@ int codec_stretch_exponent(int codec, const pl_codec_round *round)
         return round->scale_exponent;
     int reach = codec == WIRE_I22_SHARED ? 10 : 9;
     int32_t limit = codec_limit(codec, round->n_contributors);
-    return round->scale_exponent + reach - floor_log2(limit);
+    int log = 0; /* of the limit, to base 2, rounded down */
+    while (limit >>= 1)
+        log++;
+    return round->scale_exponent + reach - log;
 }
 
 float codec_power(int exponent)

@@ -32,13 +32,6 @@ uint64_t packing_skipped(uint32_t n_tokens, int context, int skip_prefix)
     return prefix <= T ? 0 : (prefix + T - 1) / T - 1;
 }
 
-static uint64_t count_windows(uint32_t n_tokens, int context, int skip_prefix)
-{
-    uint64_t T = (uint64_t)context;
-    return ((uint64_t)n_tokens - 1 + T - 1) / T -
-           packing_skipped(n_tokens, context, skip_prefix);
-}
-
 static void put_row(rooms *r, uint32_t room, uint32_t doc)
 {
     if (room == 0)
@@ -139,9 +132,11 @@ pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs, uint32_t n
     uint32_t *tails = lengths;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t n_tokens = pl_tokens_doc(tokens, docs ? docs[i] : i)->n_tokens;
-        const uint64_t windows = count_windows(n_tokens, o->context, o->skip_prefix);
+        const uint64_t T = (uint64_t)o->context, n_targets = (uint64_t)n_tokens - 1;
+        const uint64_t windows = (n_targets + T - 1) / T -
+                                 packing_skipped(n_tokens, o->context, o->skip_prefix);
         /* the number of targets in the last window if this window is short */
-        tails[i] = windows > 0 ? (n_tokens - 1) % (uint32_t)o->context : 0;
+        tails[i] = windows > 0 ? (uint32_t)(n_targets % T) : 0;
         /* at this point first_row[i] is only the number of the document's full
          * windows */
         out->first_row[i] = windows - (tails[i] > 0);

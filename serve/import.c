@@ -120,14 +120,6 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
     return status;
 }
 
-static bool is_ours(const pl_topology *t, const char *name)
-{
-    for (int i = 0; i < pl_topology_n_tensors(t); i++)
-        if (strcmp(pl_topology_tensor(t, i)->name, name) == 0)
-            return true;
-    return false;
-}
-
 /* Whether the tensor is a copy of the embedding: a model with tied embeddings is
  * sometimes stored with both matrices. */
 static bool is_tied_copy(const pl_import *m, const st_tensor *t)
@@ -151,7 +143,10 @@ static pl_status check_known(const pl_import *m, const pl_topology *t,
                        tensor->name, safetensors_name(first), safetensors_name(file));
     /* old programs stored rotary frequencies, which can be computed from theta */
     const bool is_derived = pl_ends_with(tensor->name, ".rotary_emb.inv_freq");
-    if (is_derived || is_ours(t, tensor->name) || is_tied_copy(m, tensor))
+    bool is_ours = false;
+    for (int i = 0; i < pl_topology_n_tensors(t) && !is_ours; i++)
+        is_ours = strcmp(pl_topology_tensor(t, i)->name, tensor->name) == 0;
+    if (is_derived || is_ours || is_tied_copy(m, tensor))
         return PL_OK;
     if (m->shape.tied && strcmp(tensor->name, "lm_head.weight") == 0)
         return pl_fail(PL_ERR_DATA,

@@ -272,20 +272,6 @@ static const endpoint *find_endpoint(const char *url)
     return NULL;
 }
 
-static enum MHD_Result answer_unknown(exchange *x)
-{
-    pl_buf text = {0};
-    pl_buf_printf(&text, "there is no such endpoint; the endpoints are");
-    for (int i = 0; i < N_ENDPOINTS; i++)
-        if (endpoints[i].answer != answer_model)
-            pl_buf_printf(&text, "%s %s %s", i == 0 ? "" : ",",
-                          endpoints[i].post ? "POST" : "GET", endpoints[i].url);
-    enum MHD_Result result =
-        exchange_fail(x, MHD_HTTP_NOT_FOUND, pl_buf_text(&text), "not_found");
-    pl_buf_destroy(&text);
-    return result;
-}
-
 static enum MHD_Result refuse_framing(exchange *x, unsigned http, const char *doubt)
 {
     pl_buf body = {0};
@@ -352,8 +338,18 @@ static enum MHD_Result look_at_request(exchange *x, const char *method,
                  (int)PL_COMPLETION_BYTES_MAX);
         return exchange_fail(x, MHD_HTTP_CONTENT_TOO_LARGE, text, "body_too_large");
     }
-    if (!x->route)
-        return answer_unknown(x);
+    if (!x->route) {
+        pl_buf known = {0};
+        pl_buf_printf(&known, "there is no such endpoint; the endpoints are");
+        for (int i = 0; i < N_ENDPOINTS; i++)
+            if (endpoints[i].answer != answer_model)
+                pl_buf_printf(&known, "%s %s %s", i == 0 ? "" : ",",
+                              endpoints[i].post ? "POST" : "GET", endpoints[i].url);
+        enum MHD_Result result =
+            exchange_fail(x, MHD_HTTP_NOT_FOUND, pl_buf_text(&known), "not_found");
+        pl_buf_destroy(&known);
+        return result;
+    }
     if (x->route->post ? !post : !get) {
         snprintf(text, sizeof text, "send %s with %s", x->route->url,
                  x->route->post ? "POST" : "GET");
@@ -476,21 +472,6 @@ static pl_status read_front_files(pl_server_front *f)
     return read_pem(o->tls_key, &f->private_key);
 }
 
-static pl_status listen_failed(const pl_front_options *o, int cause)
-{
-    if (cause == EADDRINUSE)
-        return pl_fail(PL_ERR_BUSY,
-                       "%s is in use by another process; stop that process, or choose "
-                       "another port by --listen",
-                       o->listen);
-    if (o->tls_cert && cause == 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "%s and %s are not a certificate and its private key in PEM",
-                       o->tls_cert, o->tls_key);
-    return pl_fail(PL_ERR_NET, "cannot listen at %s: %s; choose another --listen",
-                   o->listen, strerror(cause));
-}
-
 pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
                                pl_server_front **out, char address[64])
 {
@@ -534,8 +515,21 @@ pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
         http_site_connection, &f->site, MHD_OPTION_UNESCAPE_CALLBACK, http_unescape,
         NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, f, MHD_OPTION_ARRAY, extra,
         MHD_OPTION_END);
-    if (!f->daemon)
-        PL_TRY(listen_failed(options, errno));
+    const int cause = errno;
+    if (!f->daemon) {
+        if (cause == EADDRINUSE)
+            PL_TRY(
+                pl_fail(PL_ERR_BUSY,
+                        "%s is in use by another process; stop that process, or choose "
+                        "another port by --listen",
+                        options->listen));
+        if (options->tls_cert && cause == 0)
+            PL_TRY(pl_fail(PL_ERR_CONFIG,
+                           "%s and %s are not a certificate and its private key in PEM",
+                           options->tls_cert, options->tls_key));
+        PL_TRY(pl_fail(PL_ERR_NET, "cannot listen at %s: %s; choose another --listen",
+                       options->listen, strerror(cause)));
+    }
     const union MHD_DaemonInfo *info =
         mhd.MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
     inet_ntop(AF_INET, &at.sin_addr, host, sizeof host);
