@@ -14,14 +14,6 @@ static void print_explanation_json(const pl_explanation *e)
     say_json(o);
 }
 
-/* Whether the word names this explanation. ERR_BUSY, err_busy and BUSY mean the same
- * status. */
-static bool is_named(const pl_explanation *e, const char *word)
-{
-    return strcasecmp(e->code, word) == 0 ||
-           (pl_starts_with(e->code, "ERR_") && strcasecmp(e->code + 4, word) == 0);
-}
-
 static bool has_exit_code(const pl_explanation *e, int64_t exit_code)
 {
     for (int s = PL_OK; s < PL_STATUS_COUNT; s++)
@@ -38,7 +30,11 @@ static int print_matching(const char *word, bool json)
     bool is_number = pl_parse_int(word, &exit_code) == PL_OK;
     for (size_t i = 0; i < pl_n_explanations; i++) {
         const pl_explanation *e = &pl_explanations[i];
-        if (is_number ? !has_exit_code(e, exit_code) : !is_named(e, word))
+        /* ERR_BUSY, err_busy and BUSY mean the same status. */
+        const bool is_named =
+            strcasecmp(e->code, word) == 0 ||
+            (pl_starts_with(e->code, "ERR_") && strcasecmp(e->code + 4, word) == 0);
+        if (is_number ? !has_exit_code(e, exit_code) : !is_named)
             continue;
         if (json)
             print_explanation_json(e);
@@ -81,10 +77,10 @@ static bool print_key_named(const char *word, bool json)
 {
     for (size_t i = 0; i < config_table.n_keys; i++) {
         const pl_key *key = &config_table.keys[i];
-        if (key->type == PL_KEY_SECTION || strcmp(key->name, word) != 0)
-            continue;
-        print_key(key, json);
-        return true;
+        if (key->type != PL_KEY_SECTION && strcmp(key->name, word) == 0) {
+            print_key(key, json);
+            return true;
+        }
     }
     return false;
 }
@@ -109,13 +105,11 @@ typedef struct explain_request {
 
 static const cli_option options[] = {CLI_JSON(explain_request, json)};
 
-static int run_explain(int argc, char **argv)
+static pl_status run_explain(int argc, char **argv)
 {
     explain_request q = {.json = false};
     cli_words words;
-    pl_status status = cli_read(&verb_explain, argc, argv, &q, &words);
-    if (status != PL_OK)
-        return cli_fail(status);
+    PL_CHECK(cli_read(&verb_explain, argc, argv, &q, &words));
     for (size_t i = 0; words.n == 0 && i < pl_n_explanations; i++)
         if (q.json)
             print_explanation_json(&pl_explanations[i]);
@@ -124,8 +118,8 @@ static int run_explain(int argc, char **argv)
     for (int i = 0; i < words.n; i++)
         if (print_matching(words.at[i], q.json) == 0 &&
             !print_key_named(words.at[i], q.json))
-            return cli_fail(unknown(words.at[i]));
-    return 0;
+            return unknown(words.at[i]);
+    return PL_OK;
 }
 
 const cli_verb verb_explain = {

@@ -140,12 +140,6 @@ static pl_status target_of(const job *j, const char *path, char out[PL_PATH_MAX]
     return out[0] ? PL_OK : pl_fail(PL_ERR_USAGE, "the path of --out is too long");
 }
 
-static const char *name_of_run(const job *j)
-{
-    const char *slash = strrchr(j->r.dir, '/');
-    return slash && slash[1] ? slash + 1 : j->r.dir;
-}
-
 static void tell_exported(const job *j, const char *path, const char *target)
 {
     char count[16], kept[PL_PATH_MAX];
@@ -199,7 +193,9 @@ static pl_status export_path(job *j, int path)
         snprintf(value, sizeof value, "%llu %s", (unsigned long long)m->number, hash);
         add_export_note(j, key, value);
     }
-    snprintf(title, sizeof title, "%.200s %s %s", name_of_run(j), j->arm.name, name);
+    const char *slash = strrchr(j->r.dir, '/');
+    snprintf(title, sizeof title, "%.200s %s %s",
+             slash && slash[1] ? slash + 1 : j->r.dir, j->arm.name, name);
     pl_export e = {.name = title,
                    .topology = j->topology,
                    .params = j->params,
@@ -273,32 +269,26 @@ static pl_status choose_export_path(job *j, int *path)
                    j->arm.name, n, last);
 }
 
-static pl_status export_asked(job *j)
-{
-    int path = 0;
-    PL_CHECK(open_export(j));
-    if (j->q->gguf && (j->q->all || !pl_ends_with(j->q->out, ".gguf")))
-        PL_CHECK(pl_make_folders(j->q->out));
-    if (!j->q->all) {
-        PL_CHECK(choose_export_path(j, &path));
-        return export_path(j, path);
-    }
-    for (; path < pl_topology_n_paths(j->topology); path++)
-        PL_CHECK(export_path(j, path));
-    return PL_OK;
-}
-
-static int run_export(int argc, char **argv)
+static pl_status run_export(int argc, char **argv)
 {
     request q;
     job j;
+    int path = 0;
+    pl_status status = PL_OK;
     memset(&j, 0, sizeof j);
     j.r.lock = -1;
     j.q = &q;
-    pl_status status = parse_export_args(argc, argv, &q);
-    if (status == PL_OK)
-        status = export_asked(&j);
-    int code = status == PL_OK ? 0 : cli_fail(status);
+    PL_CHECK(parse_export_args(argc, argv, &q));
+    PL_TRY(open_export(&j));
+    if (q.gguf && (q.all || !pl_ends_with(q.out, ".gguf")))
+        PL_TRY(pl_make_folders(q.out));
+    if (!q.all) {
+        PL_TRY(choose_export_path(&j, &path));
+        PL_TRY(export_path(&j, path));
+    }
+    for (; q.all && path < pl_topology_n_paths(j.topology); path++)
+        PL_TRY(export_path(&j, path));
+done:
     pl_free(j.notes);
     pl_free(j.texts);
     pl_free(j.modules);
@@ -309,7 +299,7 @@ static int run_export(int argc, char **argv)
     pl_arm_clear(&j.arm);
     pl_store_close(&j.store);
     run_close(&j.r);
-    return code;
+    return status;
 }
 
 const cli_verb verb_export = {
