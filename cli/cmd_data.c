@@ -24,29 +24,6 @@ typedef struct coverage_call {
     char example[256];
 } coverage_call;
 
-/* Prints one line of text, or one entry of the JSON list. */
-static void show_coverage(const coverage_call *call, const pl_coverage *c,
-                          pl_json *list)
-{
-    row r = row_begin(call->json);
-    r.into = call->json ? list : NULL;
-    if (call->n_paths == 0)
-        row_say(&r, "%-18s %7s %11s %9s %7s %8s %5s %9s %6s\n", "path", "phases",
-                "samples", "tokens", "passes", "skipped", "lost", "repeated", "wrong");
-    row_text(&r, "path", c->path, "%-18s");
-    row_int(&r, "phases", c->phases, " %7s");
-    row_count(&r, "samples", c->samples, " %11s");
-    row_tokens(&r, "tokens", c->n_tokens, " %9s");
-    row_real(&r, "passes", c->passes, " %7.2f");
-    row_count(&r, "skipped", c->skipped, " %8s");
-    row_int(&r, "given_up", c->n_given_up, NULL);
-    row_int(&r, "left_out", c->n_left_out, NULL);
-    row_int(&r, "lost", c->n_lost, " %5s");
-    row_int(&r, "repeated", c->n_repeated, " %9s");
-    row_int(&r, "wrong", c->n_wrong, " %6s");
-    row_finish(&r);
-}
-
 static pl_status cover_arm(coverage_call *call, const char *name)
 {
     pl_arm arm;
@@ -66,7 +43,24 @@ static pl_status cover_arm(coverage_call *call, const char *name)
         call->n_bad += c->n_lost + c->n_repeated + c->n_wrong;
         if (!call->example[0])
             pl_copy_text(call->example, sizeof call->example, c->example);
-        show_coverage(call, c, list);
+        row r = row_begin(call->json);
+        r.into = call->json ? list : NULL;
+        if (call->n_paths == 0)
+            row_say(&r, "%-18s %7s %11s %9s %7s %8s %5s %9s %6s\n", "path", "phases",
+                    "samples", "tokens", "passes", "skipped", "lost", "repeated",
+                    "wrong");
+        row_text(&r, "path", c->path, "%-18s");
+        row_int(&r, "phases", c->phases, " %7s");
+        row_count(&r, "samples", c->samples, " %11s");
+        row_tokens(&r, "tokens", c->n_tokens, " %9s");
+        row_real(&r, "passes", c->passes, " %7.2f");
+        row_count(&r, "skipped", c->skipped, " %8s");
+        row_int(&r, "given_up", c->n_given_up, NULL);
+        row_int(&r, "left_out", c->n_left_out, NULL);
+        row_int(&r, "lost", c->n_lost, " %5s");
+        row_int(&r, "repeated", c->n_repeated, " %9s");
+        row_int(&r, "wrong", c->n_wrong, " %6s");
+        row_finish(&r);
         call->n_paths++;
     }
     pl_json_set_text(o, "arm", name);
@@ -109,25 +103,6 @@ static pl_status read_subject(coverage_call *call, const char *dir)
     return PL_OK;
 }
 
-static void show_exposure(const coverage_call *call, const pl_exposure *e, bool path,
-                          pl_json *list)
-{
-    row r = row_begin(call->json);
-    r.into = call->json ? list : NULL;
-    row_text(&r, path ? "path" : "module", e->name, "%-18s");
-    if (path)
-        row_count(&r, "documents", e->n_docs, " %9s");
-    else
-        row_say(&r, " %9s", "");
-    row_tokens(&r, "of_tokens", e->of_tokens, " %9s");
-    row_tokens(&r, "tokens", e->n_tokens, " %9s");
-    const double share =
-        e->n_tokens > 0 ? (double)e->of_tokens / (double)e->n_tokens : NAN;
-    row_real(&r, "share", share, NULL);
-    row_real(&r, NULL, e->n_tokens > 0 ? 100 * share : 0, " %7.2f %%");
-    row_finish(&r);
-}
-
 static pl_status expose_arm(coverage_call *call, const char *name)
 {
     pl_arm arm;
@@ -147,8 +122,25 @@ static pl_status expose_arm(coverage_call *call, const char *name)
     if (call->only_counts)
         goto done;
     pl_json *o = pl_json_object(), *paths = pl_json_array(), *modules = pl_json_array();
-    for (int i = 0; i < n + n_modules; i++)
-        show_exposure(call, &all[i], i < n, i < n ? paths : modules);
+    for (int i = 0; i < n + n_modules; i++) {
+        const pl_exposure *e = &all[i];
+        const bool path = i < n;
+        pl_json *list = path ? paths : modules;
+        row r = row_begin(call->json);
+        r.into = call->json ? list : NULL;
+        row_text(&r, path ? "path" : "module", e->name, "%-18s");
+        if (path)
+            row_count(&r, "documents", e->n_docs, " %9s");
+        else
+            row_say(&r, " %9s", "");
+        row_tokens(&r, "of_tokens", e->of_tokens, " %9s");
+        row_tokens(&r, "tokens", e->n_tokens, " %9s");
+        const double share =
+            e->n_tokens > 0 ? (double)e->of_tokens / (double)e->n_tokens : NAN;
+        row_real(&r, "share", share, NULL);
+        row_real(&r, NULL, e->n_tokens > 0 ? 100 * share : 0, " %7.2f %%");
+        row_finish(&r);
+    }
     pl_json_set_text(o, "arm", name);
     pl_json_set(o, "paths", paths);
     pl_json_set(o, "modules", modules);

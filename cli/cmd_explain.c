@@ -51,52 +51,34 @@ static int print_matching(const char *word, bool json)
     return n;
 }
 
-static void print_key(const pl_key *key, bool json)
-{
-    pl_buf wanted = {0};
-    const char *initial = *key->initial ? key->initial : "\"\"";
-    pl_conf_wanted(key, &wanted);
-    if (json) {
-        pl_json *o = pl_json_object();
-        pl_json_set_text(o, "key", key->name);
-        pl_json_set_text(o, "meaning", key->help);
-        pl_json_set_text(o, "value", pl_buf_text(&wanted));
-        pl_json_set_text(o, "default", key->initial);
-        pl_json_set_bool(o, "changes_results", !key->local);
-        say_json(o);
-    } else {
-        say("%s\n  meaning  %s\n  value    %s; default %s\n  results  %s", key->name,
-            key->help, pl_buf_text(&wanted), initial,
-            key->local ? "do not depend on it: a run may continue with another value"
-                       : "depend on it: it is fixed when a run begins");
-    }
-    pl_buf_destroy(&wanted);
-}
-
 static bool print_key_named(const char *word, bool json)
 {
     for (size_t i = 0; i < config_table.n_keys; i++) {
         const pl_key *key = &config_table.keys[i];
-        if (key->type != PL_KEY_SECTION && strcmp(key->name, word) == 0) {
-            print_key(key, json);
-            return true;
+        if (key->type == PL_KEY_SECTION || strcmp(key->name, word) != 0)
+            continue;
+        pl_buf wanted = {0};
+        const char *initial = *key->initial ? key->initial : "\"\"";
+        pl_conf_wanted(key, &wanted);
+        if (json) {
+            pl_json *o = pl_json_object();
+            pl_json_set_text(o, "key", key->name);
+            pl_json_set_text(o, "meaning", key->help);
+            pl_json_set_text(o, "value", pl_buf_text(&wanted));
+            pl_json_set_text(o, "default", key->initial);
+            pl_json_set_bool(o, "changes_results", !key->local);
+            say_json(o);
+        } else {
+            say("%s\n  meaning  %s\n  value    %s; default %s\n  results  %s",
+                key->name, key->help, pl_buf_text(&wanted), initial,
+                key->local
+                    ? "do not depend on it: a run may continue with another value"
+                    : "depend on it: it is fixed when a run begins");
         }
+        pl_buf_destroy(&wanted);
+        return true;
     }
     return false;
-}
-
-static pl_status unknown(const char *word)
-{
-    const char *names[128];
-    size_t n = pl_n_explanations < 128 ? pl_n_explanations : 128;
-    for (size_t i = 0; i < n; i++)
-        names[i] = pl_explanations[i].code;
-    const char *near = pl_nearest(word, names, n);
-    near = near ? near : pl_conf_nearest(&config_table, word);
-    return pl_fail(PL_ERR_NOT_FOUND,
-                   "`%.64s` is not a status, exit code, event or key%s%s; `pathloom "
-                   "explain` lists statuses, codes and events, `pathloom init` keys",
-                   word, near ? "; did you mean " : "", near ? near : "");
 }
 
 typedef struct explain_request {
@@ -115,10 +97,21 @@ static pl_status run_explain(int argc, char **argv)
             print_explanation_json(&pl_explanations[i]);
         else
             say("%-18s %s", pl_explanations[i].code, pl_explanations[i].meaning);
-    for (int i = 0; i < words.n; i++)
-        if (print_matching(words.at[i], q.json) == 0 &&
-            !print_key_named(words.at[i], q.json))
-            return unknown(words.at[i]);
+    for (int i = 0; i < words.n; i++) {
+        const char *word = words.at[i], *names[128];
+        if (print_matching(word, q.json) > 0 || print_key_named(word, q.json))
+            continue;
+        size_t n = pl_n_explanations < 128 ? pl_n_explanations : 128;
+        for (size_t k = 0; k < n; k++)
+            names[k] = pl_explanations[k].code;
+        const char *near = pl_nearest(word, names, n);
+        near = near ? near : pl_conf_nearest(&config_table, word);
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "`%.64s` is not a status, exit code, event or key%s%s; `pathloom explain` "
+            "lists statuses, codes and events, `pathloom init` keys",
+            word, near ? "; did you mean " : "", near ? near : "");
+    }
     return PL_OK;
 }
 

@@ -49,32 +49,6 @@ static const cli_option options[] = {
     CLI_JSON(request, json),
 };
 
-static pl_status parse_generate_args(int argc, char **argv, request *q)
-{
-    memset(q, 0, sizeof *q);
-    q->options.max_tokens = 64;
-    q->options.choice = pl_choice_defaults();
-    PL_CHECK(cli_read(&verb_generate, argc, argv, q, NULL));
-    q->options.choice.seed = (uint64_t)q->seed;
-    if (q->stop.n > PL_STOP_MAX)
-        return pl_fail(PL_ERR_USAGE, "--stop may be given at most %d times",
-                       PL_STOP_MAX);
-    for (int i = 0; i < q->stop.n; i++)
-        q->options.stop[i] = q->stop.items[i];
-    if (q->route)
-        PL_CHECK(config_check_answer("--route", q->route));
-    if (!q->prompt || !q->prompt[0])
-        return pl_fail(PL_ERR_USAGE,
-                       "generate needs --prompt TEXT, and the text must not be empty");
-    if (q->path && q->route)
-        return pl_fail(PL_ERR_USAGE, "--path names the path, so --route has nothing to "
-                                     "choose; give one of the two");
-    if (q->path && q->every)
-        return pl_fail(PL_ERR_USAGE, "--path names the path, so --route-every has "
-                                     "nothing to choose; give one of the two");
-    return PL_OK;
-}
-
 typedef struct session {
     const request *q;
     pl_mixture mix;
@@ -253,9 +227,29 @@ static pl_status run_generate(int argc, char **argv)
     session s;
     pl_generate_result result;
     pl_status status = PL_OK;
+    memset(&q, 0, sizeof q);
     memset(&s, 0, sizeof s);
     s.q = &q;
-    PL_CHECK(parse_generate_args(argc, argv, &q));
+    q.options.max_tokens = 64;
+    q.options.choice = pl_choice_defaults();
+    PL_CHECK(cli_read(&verb_generate, argc, argv, &q, NULL));
+    q.options.choice.seed = (uint64_t)q.seed;
+    if (q.stop.n > PL_STOP_MAX)
+        return pl_fail(PL_ERR_USAGE, "--stop may be given at most %d times",
+                       PL_STOP_MAX);
+    for (int i = 0; i < q.stop.n; i++)
+        q.options.stop[i] = q.stop.items[i];
+    if (q.route)
+        PL_CHECK(config_check_answer("--route", q.route));
+    if (!q.prompt || !q.prompt[0])
+        return pl_fail(PL_ERR_USAGE,
+                       "generate needs --prompt TEXT, and the text must not be empty");
+    if (q.path && q.route)
+        return pl_fail(PL_ERR_USAGE, "--path names the path, so --route has nothing to "
+                                     "choose; give one of the two");
+    if (q.path && q.every)
+        return pl_fail(PL_ERR_USAGE, "--path names the path, so --route-every has "
+                                     "nothing to choose; give one of the two");
     PL_TRY(mixture_open(q.dir, &q.wish, &s.mix));
     PL_TRY(cli_read_select(q.select, q.wish.at, &s.mix.settings.which.best));
     if (q.route)

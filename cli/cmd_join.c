@@ -12,21 +12,6 @@
 
 enum { REACH_MS = 5000 };
 
-/* Names the file of this machine's key. There is one key per job, so the name of the
- * file is made from the hub's key. */
-static pl_status key_path(const pl_address *hub, char out[PL_PATH_MAX])
-{
-    char folder[PL_PATH_MAX], key[PL_PUBKEY_TEXT], name[64];
-    PL_CHECK(process_user_folder("XDG_CONFIG_HOME", ".config", folder));
-    if (chmod(folder, 0700) != 0)
-        return pl_fail(PL_ERR_NOPERM,
-                       "cannot set the mode of %s to 0700; give --key FILE", folder);
-    pl_pubkey_format(&hub->key, key);
-    snprintf(name, sizeof name, "job-%.16s.key", key);
-    pl_join(out, folder, name);
-    return PL_OK;
-}
-
 /* Asks whether the hub knows the key already. If it does, the machine has joined
  * before; the token is then not used, because no use of it may be left. ERR_NOPERM: it
  * does not know the key. ERR_NET, ERR_TIMEOUT: the hub is away. */
@@ -137,7 +122,17 @@ static pl_status run_join(int argc, char **argv)
     pl_copy_text(p.found[0], sizeof p.found[0], hub);
     p.hub = p.found[0];
     if (!p.key) {
-        PL_CHECK(key_path(&at, p.paths[0]));
+        /* There is one key per job, so the name of its file is made from the hub's
+         * key. */
+        char folder[PL_PATH_MAX], key[PL_PUBKEY_TEXT], name[64];
+        PL_CHECK(process_user_folder("XDG_CONFIG_HOME", ".config", folder));
+        if (chmod(folder, 0700) != 0)
+            return pl_fail(PL_ERR_NOPERM,
+                           "cannot set the mode of %s to 0700; give --key FILE",
+                           folder);
+        pl_pubkey_format(&at.key, key);
+        snprintf(name, sizeof name, "job-%.16s.key", key);
+        pl_join(p.paths[0], folder, name);
         p.key = p.paths[0];
     }
     pl_status status = enrol(&p, &invite, role);

@@ -190,42 +190,35 @@ static pl_status allow_key(const key_options *o)
     return pl_key_list_edit(path, put_key_entry, &e);
 }
 
-/* Finds the entry with this key or this name. ERR_USAGE if several entries have the
- * name, which is possible in a list that was edited by hand. */
-static pl_status find_entry(const pl_key_list *list, const char *word,
-                            pl_key_entry *out)
-{
-    pl_pubkey key;
-    int n = 0;
-    bool is_key = pl_pubkey_parse(word, &key) == PL_OK;
-    for (size_t i = 0; i < list->n; i++) {
-        const pl_key_entry *e = &list->entries[i];
-        if (is_key ? !pl_pubkey_equal(&e->key, &key) : strcmp(e->name, word) != 0)
-            continue;
-        *out = *e;
-        n++;
-    }
-    if (n == 0)
-        return pl_fail(PL_ERR_NOT_FOUND, "no key or name `%s` is in the list", word);
-    if (n > 1)
-        return pl_fail(PL_ERR_USAGE,
-                       "%d keys have the name %s; give the KEY of one, as `pathloom "
-                       "key list` shows it",
-                       n, word);
-    return PL_OK;
-}
-
 typedef struct revocation {
     char word[PL_KEY_NAME_MAX];
     pl_key_entry entry;
     int n_open; /* number of invitations that are still open */
 } revocation;
 
+/* Revokes the entry with this key or this name. ERR_USAGE if several entries have the
+ * name, which is possible in a list that was edited by hand. */
 static pl_status revoke_entry(pl_key_list *list, void *context)
 {
     revocation *v = context;
+    pl_pubkey key;
+    int n = 0;
     note_complaint(list);
-    PL_CHECK(find_entry(list, v->word, &v->entry));
+    bool is_key = pl_pubkey_parse(v->word, &key) == PL_OK;
+    for (size_t i = 0; i < list->n; i++) {
+        const pl_key_entry *e = &list->entries[i];
+        if (is_key ? !pl_pubkey_equal(&e->key, &key) : strcmp(e->name, v->word) != 0)
+            continue;
+        v->entry = *e;
+        n++;
+    }
+    if (n == 0)
+        return pl_fail(PL_ERR_NOT_FOUND, "no key or name `%s` is in the list", v->word);
+    if (n > 1)
+        return pl_fail(PL_ERR_USAGE,
+                       "%d keys have the name %s; give the KEY of one, as `pathloom "
+                       "key list` shows it",
+                       n, v->word);
     if (pl_starts_with(v->entry.name, PL_KEY_OWN))
         return pl_fail(
             PL_ERR_NOPERM,
@@ -265,48 +258,42 @@ static pl_status revoke_key(const key_options *o)
 }
 
 /* ---- invitations ---- */
-static pl_status hub_of(const key_options *o, pl_address *out)
-{
-    char text[PL_ADDRESS_MAX];
-    if (o->hub)
-        pl_copy_text(text, sizeof text, o->hub);
-    else
-        PL_CHECK(run_hub_address(o->run, text));
-    PL_CHECK(pl_address_parse(text, out));
-    if (!out->has_key)
-        return pl_fail(PL_ERR_CONFIG,
-                       "the hub at %s is not encrypted, so only this machine can reach "
-                       "it. Start the job with --set net.hub=tcp://0.0.0.0:7000 --set "
-                       "net.home=tcp://0.0.0.0:7001",
-                       out->endpoint);
-    if (!out->host[0])
-        return pl_fail(PL_ERR_CONFIG,
-                       "the hub listens at %s, which other machines cannot reach; "
-                       "start the job with --set net.hub=tcp://0.0.0.0:7000",
-                       out->endpoint);
-    if (out->is_local)
-        fprintf(
-            stderr,
-            "pathloom: note: the hub listens at %s, which only this machine reaches\n",
-            out->endpoint);
-    else if (pl_address_is_private(out))
-        fprintf(stderr,
-                "pathloom: note: the token names %s, an address that only this network "
-                "(or this container's) reaches; for machines elsewhere start the job "
-                "with --set net.advertise=NAME, a name or address that they reach\n",
-                out->host);
-    return PL_OK;
-}
-
 static pl_status invite(const key_options *o)
 {
     char path[PL_PATH_MAX], secret[PL_INVITE_TEXT], token[PL_TOKEN_MAX];
+    char text[PL_ADDRESS_MAX];
     pl_address hub;
     pl_keypair pair;
     pl_key_entry e = {.role = PL_AS_INVITE, .grants = o->role, .uses = (int)o->uses};
     if (o->n_words > 0)
         return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", o->words[0]);
-    PL_CHECK(hub_of(o, &hub));
+    if (o->hub)
+        pl_copy_text(text, sizeof text, o->hub);
+    else
+        PL_CHECK(run_hub_address(o->run, text));
+    PL_CHECK(pl_address_parse(text, &hub));
+    if (!hub.has_key)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the hub at %s is not encrypted, so only this machine can reach "
+                       "it. Start the job with --set net.hub=tcp://0.0.0.0:7000 --set "
+                       "net.home=tcp://0.0.0.0:7001",
+                       hub.endpoint);
+    if (!hub.host[0])
+        return pl_fail(PL_ERR_CONFIG,
+                       "the hub listens at %s, which other machines cannot reach; "
+                       "start the job with --set net.hub=tcp://0.0.0.0:7000",
+                       hub.endpoint);
+    if (hub.is_local)
+        fprintf(
+            stderr,
+            "pathloom: note: the hub listens at %s, which only this machine reaches\n",
+            hub.endpoint);
+    else if (pl_address_is_private(&hub))
+        fprintf(stderr,
+                "pathloom: note: the token names %s, an address that only this network "
+                "(or this container's) reaches; for machines elsewhere start the job "
+                "with --set net.advertise=NAME, a name or address that they reach\n",
+                hub.host);
     PL_CHECK(find_key_list(o, path));
     pl_invite_create(secret);
     PL_CHECK(pl_invite_keypair(secret, &pair));

@@ -51,26 +51,6 @@ static void show_path_real(row *r, const char *key, double value, const char *fo
     row_real(r, key, value, isfinite(value) ? format : dash);
 }
 
-static void show_routed_path(const routing_call *call, const row *all, int path)
-{
-    const text_route *t = &call->route;
-    const double *nats = t->nats;
-    char name[PL_NAME_MAX];
-    row r = row_item(all);
-    pl_topology_path_name(call->mix.topology, path, name);
-    row_text(&r, "path", name, "%-6s");
-    row_say(&r, "%s", path == t->path ? "*" : " ");
-    show_path_real(&r, "nats", nats ? nats[path] : NAN, " %10.2f", "          -");
-    show_path_real(&r, "behind_nats", nats ? nats[path] - nats[t->likeliest] : NAN,
-                   " %9.2f", "         -");
-    show_path_real(&r, "posterior", text_route_posterior(t, path), " %10.4f",
-                   "          -");
-    show_path_real(&r, "router_cost", t->costs[path], " %12.4f", "            -");
-    show_path_real(&r, "router_behind", t->costs[path] - t->costs[t->router_path],
-                   " %9.4f", "         -");
-    row_finish(&r);
-}
-
 static void show_routing(const routing_call *call)
 {
     const pl_topology *t = call->mix.topology;
@@ -100,8 +80,26 @@ static void show_routing(const routing_call *call)
             "posterior", "router cost", "behind");
     row_break(&r);
     row_list(&r, "paths");
-    for (int path = 0; path < route->n_paths; path++)
-        show_routed_path(call, &r, path);
+    const double *nats = route->nats;
+    for (int path = 0; path < route->n_paths; path++) {
+        row item = row_item(&r);
+        pl_topology_path_name(t, path, name);
+        row_text(&item, "path", name, "%-6s");
+        row_say(&item, "%s", path == route->path ? "*" : " ");
+        show_path_real(&item, "nats", nats ? nats[path] : NAN, " %10.2f",
+                       "          -");
+        show_path_real(&item, "behind_nats",
+                       nats ? nats[path] - nats[route->likeliest] : NAN, " %9.2f",
+                       "         -");
+        show_path_real(&item, "posterior", text_route_posterior(route, path), " %10.4f",
+                       "          -");
+        show_path_real(&item, "router_cost", route->costs[path], " %12.4f",
+                       "            -");
+        show_path_real(&item, "router_behind",
+                       route->costs[path] - route->costs[route->router_path], " %9.4f",
+                       "         -");
+        row_finish(&item);
+    }
     row_finish(&r);
 }
 

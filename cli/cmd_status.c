@@ -2,25 +2,6 @@
 #include "cli/cli.h"
 #include "view/view.h"
 
-/* Makes the answer if no job is running: {"finished": true} if the run is finished,
- * otherwise an error. So a script that starts workers in a cluster can ask whether work
- * is left. */
-static pl_status without_job(const pl_run *r, pl_json **out)
-{
-    char sentence[1024];
-    pl_store *store = NULL;
-    bool ended = false;
-    pl_copy_text(sentence, sizeof sentence, pl_last_error());
-    if (store_open_run(r->dir, &store) == PL_OK)
-        run_has_ended(store, &ended);
-    pl_store_close(&store);
-    if (!ended)
-        return pl_fail(PL_ERR_NOT_FOUND, "%s", sentence);
-    *out = pl_json_object();
-    pl_json_set_bool(*out, "finished", true);
-    return PL_OK;
-}
-
 static void print_status(const pl_json *status)
 {
     const pl_json *arms = pl_json_get(status, "arms"),
@@ -103,6 +84,8 @@ static pl_status run_status(int argc, char **argv)
 {
     status_request q = {.json = false};
     pl_run r;
+    char sentence[1024];
+    pl_store *store = NULL;
     pl_json *json = NULL;
     pl_buf text = {0};
     pl_status status = PL_OK;
@@ -124,8 +107,21 @@ static pl_status run_status(int argc, char **argv)
     status = run_watch(&r, &q.ask);
     if (status == PL_OK)
         status = run_ask_hub(&r, &json);
-    if (status == PL_ERR_NOT_FOUND)
-        status = without_job(&r, &json);
+    /* No job is running. The answer is {"finished": true} if the run is finished,
+     * otherwise an error. So a script that starts workers in a cluster can ask whether
+     * work is left. */
+    if (status == PL_ERR_NOT_FOUND) {
+        bool ended = false;
+        pl_copy_text(sentence, sizeof sentence, pl_last_error());
+        if (store_open_run(r.dir, &store) == PL_OK)
+            run_has_ended(store, &ended);
+        pl_store_close(&store);
+        if (!ended)
+            PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "%s", sentence));
+        json = pl_json_object();
+        pl_json_set_bool(json, "finished", true);
+        status = PL_OK;
+    }
     PL_TRY(status);
     if (q.json) {
         say_json(json);

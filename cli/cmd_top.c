@@ -128,32 +128,6 @@ static void put_worker_rows(screen *s, const pl_json *status, int most)
         put_screen_line(s, "... and %d more", (int)n - most);
 }
 
-static void put_path_row(screen *s, const pl_json *arm, size_t i)
-{
-    const pl_json *paths = pl_json_get(arm, "paths"), *path = pl_json_at(paths, i);
-    const pl_json *lease = pl_json_get(path, "lease"),
-                  *backup = pl_json_get(path, "backup");
-    char own[PL_NAME_MAX], name[2 * PL_NAME_MAX], tokens[16],
-        loss[16] = "-", norm[16] = "-", held[160] = "";
-    progress_path_name(paths, i, own);
-    snprintf(name, sizeof name, "%s%s%s", pl_json_get_text(arm, "arm"),
-             own[0] ? "/" : "", own);
-    if (lease)
-        snprintf(held, sizeof held, "%s %.1f s%s%.60s",
-                 pl_json_get_text(lease, "worker"),
-                 pl_json_get_real(lease, "age_seconds"), backup ? ", backup " : "",
-                 backup ? pl_json_get_text(backup, "worker") : "");
-    /* a loss of 0 means that the path has not begun */
-    if (pl_json_get_real(path, "loss") > 0)
-        snprintf(loss, sizeof loss, "%.3f", pl_json_get_real(path, "loss"));
-    if (pl_json_get_real(path, "gradient_norm") > 0)
-        snprintf(norm, sizeof norm, "%.3g", pl_json_get_real(path, "gradient_norm"));
-    put_screen_line(s, "%-20s %5.0f/%-5.0f %5.0f %8s %8s %8s  %s", name,
-                    pl_json_get_real(path, "phase"), pl_json_get_real(arm, "phases"),
-                    pl_json_get_real(path, "step"), loss, norm,
-                    pl_human_count(pl_json_get_real(path, "tokens"), tokens), held);
-}
-
 /* Whether, after one more line, there is still room for the line that counts the hidden
  * paths. */
 static bool has_room(const screen *s)
@@ -171,11 +145,35 @@ static int put_arm(screen *s, const pl_json *arm, int hidden)
                         pl_json_get_text(arm, "arm"), bits,
                         pl_json_get_real(arm, "held_out_phase"));
     const pl_json *paths = pl_json_get(arm, "paths");
-    for (size_t i = 0; i < pl_json_count(paths); i++)
-        if (has_room(s))
-            put_path_row(s, arm, i);
-        else
+    for (size_t i = 0; i < pl_json_count(paths); i++) {
+        if (!has_room(s)) {
             hidden++;
+            continue;
+        }
+        const pl_json *path = pl_json_at(paths, i), *lease = pl_json_get(path, "lease"),
+                      *backup = pl_json_get(path, "backup");
+        char own[PL_NAME_MAX], name[2 * PL_NAME_MAX], tokens[16],
+            loss[16] = "-", norm[16] = "-", held[160] = "";
+        progress_path_name(paths, i, own);
+        snprintf(name, sizeof name, "%s%s%s", pl_json_get_text(arm, "arm"),
+                 own[0] ? "/" : "", own);
+        if (lease)
+            snprintf(held, sizeof held, "%s %.1f s%s%.60s",
+                     pl_json_get_text(lease, "worker"),
+                     pl_json_get_real(lease, "age_seconds"), backup ? ", backup " : "",
+                     backup ? pl_json_get_text(backup, "worker") : "");
+        /* a loss of 0 means that the path has not begun */
+        if (pl_json_get_real(path, "loss") > 0)
+            snprintf(loss, sizeof loss, "%.3f", pl_json_get_real(path, "loss"));
+        if (pl_json_get_real(path, "gradient_norm") > 0)
+            snprintf(norm, sizeof norm, "%.3g",
+                     pl_json_get_real(path, "gradient_norm"));
+        put_screen_line(s, "%-20s %5.0f/%-5.0f %5.0f %8s %8s %8s  %s", name,
+                        pl_json_get_real(path, "phase"),
+                        pl_json_get_real(arm, "phases"), pl_json_get_real(path, "step"),
+                        loss, norm,
+                        pl_human_count(pl_json_get_real(path, "tokens"), tokens), held);
+    }
     return hidden;
 }
 
