@@ -292,7 +292,7 @@ static void print_health_number(row *r, const char *key, const char *title,
 }
 
 /* Prints one row per version from `last` down to 1, for `log --health`
- * (home/module_health.h). */
+ * (history/module_health.h). */
 static pl_status log_health(store_call *call, const char *module, uint64_t last)
 {
     pl_health *all = NULL;
