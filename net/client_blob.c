@@ -299,7 +299,7 @@ static pl_status send_put(upload *u, uint64_t request, uint64_t offset, size_t l
            .head = {head > 0 ? u->data : NULL, head});
     if (len > 0)
         pl_buf_append(&m.data, u->data + offset, len);
-    pl_status status = pl_wire_give(socket_of_flow(&u->flow), &m);
+    pl_status status = pl_wire_give_to(socket_of_flow(&u->flow), NULL, &m);
     pl_message_destroy(&m);
     if (status == PL_ERR_NET) /* the home is asked again later */
         client_retry_later(&u->flow.retry, SLICE_MS);
