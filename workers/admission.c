@@ -88,16 +88,6 @@ static pl_status use_invitation(pl_key_list *list, void *context)
     return status;
 }
 
-/* Replaces the error by an error without details, because a client that enrols must not
- * learn file names of this machine. */
-static pl_status list_failed(void)
-{
-    on_list(pl_last_error());
-    return pl_fail(PL_ERR_BUSY,
-                   "the hub cannot enrol a key now, because it cannot change its list "
-                   "of keys; its log says why");
-}
-
 pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
                              const pl_pubkey *fresh, const char *name,
                              pl_key_role *granted)
@@ -107,8 +97,14 @@ pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
     PL_CHECK(pl_key_name_check(name));
     PL_CHECK(pl_pubkey_check(fresh));
     pl_status status = pl_key_list_edit(list, use_invitation, &e);
-    if (status != PL_OK)
-        return e.judged ? status : list_failed();
+    if (status != PL_OK && !e.judged) {
+        /* A client that enrols must not learn file names of this machine. */
+        on_list(pl_last_error());
+        return pl_fail(PL_ERR_BUSY,
+                       "the hub cannot enrol a key now, because it cannot change its "
+                       "list of keys; its log says why");
+    }
+    PL_CHECK(status);
     *granted = e.granted;
     return PL_OK;
 }
