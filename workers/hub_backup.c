@@ -67,29 +67,26 @@ pl_status hub_settle(hub *h, plan_path *path)
 }
 
 /* ---- finding slow leases ---- */
-/* Returns a time in the past. If a worker reported a result before that time and no
- * home has confirmed it, then no home has received the result. */
-static int64_t homes_have_told_ms(const hub *h, int64_t now_ms)
-{
-    int64_t until_ms = now_ms - UNCONFIRMED_MS;
-    for (int i = 0; i < h->n_homes; i++)
-        if (h->homes[i].welcome && h->homes[i].fresh_ms <= until_ms)
-            until_ms = h->homes[i].fresh_ms - 1;
-    return until_ms;
-}
-
 /* Whether a second worker may begin the path's task. It must not begin if the holder
  * has reported the task as done, unless the holder is on trial or no home has confirmed
  * the report in time. */
 static bool may_get_backup(const hub *h, const plan_path *path, int64_t now_ms)
 {
     const plan_lease *l = &path->lease;
-    return l->active && l->phase == path->phase && !path->backup.active &&
-           path->backups_failed < BACKUP_FAILURES_MAX && l->worker >= 0 &&
-           l->worker < h->n_workers &&
-           (!plan_is_said(path, l->token, path->phase) ||
-            hub_is_on_trial(h, &h->workers[l->worker]) ||
-            plan_is_unconfirmed(path, l, homes_have_told_ms(h, now_ms)));
+    if (!l->active || l->phase != path->phase || path->backup.active ||
+        path->backups_failed >= BACKUP_FAILURES_MAX || l->worker < 0 ||
+        l->worker >= h->n_workers)
+        return false;
+    if (!plan_is_said(path, l->token, path->phase) ||
+        hub_is_on_trial(h, &h->workers[l->worker]))
+        return true;
+    /* If a worker reported a result before this time and no home has confirmed it, then
+     * no home has received the result. */
+    int64_t until_ms = now_ms - UNCONFIRMED_MS;
+    for (int i = 0; i < h->n_homes; i++)
+        if (h->homes[i].welcome && h->homes[i].fresh_ms <= until_ms)
+            until_ms = h->homes[i].fresh_ms - 1;
+    return plan_is_unconfirmed(path, l, until_ms);
 }
 
 /* Whether the holder reported the task as done although the homes have no result. */

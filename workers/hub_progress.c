@@ -28,27 +28,23 @@ static double possible_bytes(double rate)
     return rate >= 0 && rate <= (double)bytes_max ? rate : 0;
 }
 
-/* A worker's numbers are only shown, except that `down` tells which part of its first
- * fetch was done once for all (hub_once_s). */
-static void note_link(hub_link *l, const pl_msg_renew *q, int64_t now_ms)
-{
-    const uint64_t up = hub_possible_bytes(q->up), down = hub_possible_bytes(q->down);
-    if (l->moved_ms == 0 || up != l->up || down != l->down)
-        l->moved_ms = now_ms;
-    l->up = up;
-    l->down = down;
-    l->up_rate = possible_bytes(q->up_rate);
-    l->down_rate = possible_bytes(q->down_rate);
-    l->rtt_ms = at_most(q->rtt_ms, UINT32_MAX);
-    l->repeated = at_most(q->repeated, up + down);
-    l->reconnects = at_most(q->reconnects, UINT32_MAX);
-}
-
 void hub_note_renewal(hub *h, int worker, const plan_path *path, plan_lease *lease,
                       const pl_msg_renew *q, int64_t now_ms)
 {
     hub_worker *w = &h->workers[worker];
-    note_link(&w->link, q, now_ms);
+    /* A worker's numbers are only shown, except that `down` tells which part of its
+     * first fetch was done once for all (hub_once_s). */
+    hub_link *link = &w->link;
+    const uint64_t up = hub_possible_bytes(q->up), down = hub_possible_bytes(q->down);
+    if (link->moved_ms == 0 || up != link->up || down != link->down)
+        link->moved_ms = now_ms;
+    link->up = up;
+    link->down = down;
+    link->up_rate = possible_bytes(q->up_rate);
+    link->down_rate = possible_bytes(q->down_rate);
+    link->rtt_ms = at_most(q->rtt_ms, UINT32_MAX);
+    link->repeated = at_most(q->repeated, up + down);
+    link->reconnects = at_most(q->reconnects, UINT32_MAX);
     if (!q->trains && lease->stage == PLAN_TRAINS && lease->phase == q->phase) {
         lease->stage = PLAN_SENDS;
         lease->step_ms = now_ms;

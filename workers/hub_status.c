@@ -158,22 +158,6 @@ static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
     return o;
 }
 
-/* Returns the newest status of a home, together with the home's address. */
-static pl_json *home_json(const hub *h, int i, int64_t now_ms)
-{
-    const hub_home *home = &h->homes[i];
-    pl_json *o = NULL;
-    pl_address at;
-    if (home->status.len == 0 ||
-        pl_json_parse((const char *)home->status.data, home->status.len, &o) != PL_OK)
-        o = pl_json_object();
-    if (pl_address_parse(h->homes_at[i], &at) == PL_OK)
-        pl_json_set_text(o, "address", at.endpoint);
-    pl_json_set_bool(o, "up", home->welcome);
-    pl_json_set_real(o, "heard_seconds_ago", 1e-3 * (double)(now_ms - home->heard_ms));
-    return o;
-}
-
 static size_t write_status(hub *h, int n_workers, pl_buf *out)
 {
     int64_t now = pl_now_ms();
@@ -194,9 +178,20 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
             n_shown++;
         }
     const int n_listed = (int)pl_json_count(workers);
-    for (int i = 0; i < h->n_homes; i++)
-        pl_json_push(homes, home_json(h, i, now));
     pl_address at;
+    for (int i = 0; i < h->n_homes; i++) { /* the homes' newest statuses */
+        const hub_home *home = &h->homes[i];
+        pl_json *one = NULL;
+        if (home->status.len == 0 || pl_json_parse((const char *)home->status.data,
+                                                   home->status.len, &one) != PL_OK)
+            one = pl_json_object();
+        if (pl_address_parse(h->homes_at[i], &at) == PL_OK)
+            pl_json_set_text(one, "address", at.endpoint);
+        pl_json_set_bool(one, "up", home->welcome);
+        pl_json_set_real(one, "heard_seconds_ago",
+                         1e-3 * (double)(now - home->heard_ms));
+        pl_json_push(homes, one);
+    }
     pl_json_set_text(o, "version", PL_VERSION);
     if (pl_address_parse(h->address, &at) == PL_OK)
         pl_json_set_text(o, "address", at.endpoint);
