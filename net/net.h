@@ -3,9 +3,9 @@
  * Read in this order: messages.def and messages (the protocol's types and fields, and
  * the code generated from them), roles (which messages the role of a key allows),
  * placement (which home owns a name), lease (the sealed permission to submit), fence
- * (which workers are refused), submission (the update that a worker sends), client
- * (questions to homes, and what it measures of its connections), absence (logs that a
- * process is away). */
+ * (which workers are refused), submission (the update that a worker sends), staging
+ * (uploads that no record names yet), client (questions to homes, and what it measures
+ * of its connections), absence (logs that a process is away). */
 #ifndef PL_NET_NET_H
 #define PL_NET_NET_H
 #include "net/absence.h"
@@ -15,5 +15,6 @@
 #include "net/messages.h"
 #include "net/placement.h"
 #include "net/roles.h"
+#include "net/staging.h"
 #include "net/submission.h"
 #endif
