@@ -225,7 +225,7 @@ pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob
 {
     pl_hash got;
     pl_message a;
-    download d = {.flow = {.client = c, .home = client_home_of(c, name)},
+    download d = {.flow = {.client = c, .home = pl_home_of(name, c->n_homes)},
                   .blob = *blob,
                   .out = out,
                   .start = out->len};
@@ -378,5 +378,6 @@ pl_status pl_client_put_blob(pl_client *c, const char *name, const void *data,
                              uint64_t bytes, pl_hash *blob)
 {
     pl_blob_hash(data, bytes, blob);
-    return client_put_known_blob(c, client_home_of(c, name), data, bytes, blob, false);
+    return client_put_known_blob(c, pl_home_of(name, c->n_homes), data, bytes, blob,
+                                 false);
 }

@@ -26,12 +26,12 @@ static void send_open(parcel *p)
         if (!client_retry_due(retry, c->sockets[home]))
             continue;
         for (int i = 0; i < p->n; i++) /* must be sent again */
-            p->sent[i] = p->sent[i] && client_home_of(c, p->names[i]) != home;
+            p->sent[i] = p->sent[i] && pl_home_of(p->names[i], c->n_homes) != home;
     }
     for (int i = 0; i < p->n; i++) {
         if (p->done[i] || p->sent[i])
             continue;
-        pl_socket *socket = c->sockets[client_home_of(c, p->names[i])];
+        pl_socket *socket = c->sockets[pl_home_of(p->names[i], c->n_homes)];
         p->sent[i] = pl_wire_send(socket, &p->questions[i]) == PL_OK;
         if (!p->sent[i])
             break; /* a question that could not be sent now is sent again later */
@@ -53,7 +53,7 @@ static pl_status ask_all(parcel *p)
     pl_message_init(&a, 0);
     memset(p->retries, 0, sizeof p->retries);
     for (int open = first_open(p); open >= 0; open = first_open(p)) {
-        int home = client_home_of(p->client, p->names[open]);
+        int home = pl_home_of(p->names[open], p->client->n_homes);
         send_open(p);
         PL_TRY(client_retry_patience(&p->retries[home], p->client));
         status = client_wait_slice(p->client, p->client->sockets[home], &a);
@@ -65,7 +65,7 @@ static pl_status ask_all(parcel *p)
             i++;
         if (i == p->n)
             continue; /* the question was answered before */
-        client_retry *retry = &p->retries[client_home_of(p->client, p->names[i])];
+        client_retry *retry = &p->retries[pl_home_of(p->names[i], p->client->n_homes)];
         if (client_was_lost(&a)) {
             client_retry_later(retry, BOUNCE_MS);
             continue;
@@ -97,7 +97,7 @@ static pl_status stage(parcel *p, const char *name, const void *data, uint64_t b
                        const pl_hash *blob)
 {
     pl_client *c = p->client;
-    int home = client_home_of(c, name);
+    int home = pl_home_of(name, c->n_homes);
     bool holds = first_open(p) >= 0;
     pl_status status = client_put_known_blob(c, home, data, bytes, blob, holds);
     if (status != PL_ERR_BUSY || !holds)

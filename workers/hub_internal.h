@@ -55,12 +55,12 @@
  * owns arms, paths and their leases. Leases of audits belong to the audits.
  *
  * Files: hub.c (loop, workers' questions), hub_join.c (workers that come and go),
- * hub_homes.c (homes), hub_names.c (names and
- * keys of workers, their failures, trials), plan.c and plan_done.c (tasks and leases),
- * hub_progress.c (what workers report), hub_pace.c (what each worker can do),
- * hub_backup.c (second leases for slow tasks), hub_audit.c, hub_auditor.c and
- * hub_verdict.c (tasks done again to compare them), hub_fenced.c (workers that are
- * shut out), hub_status.c (what `pathloom status` shows). */
+ * hub_homes.c (homes), hub_names.c (names and keys of workers, their failures,
+ * trials), plan.c and plan_done.c (tasks and leases), hub_progress.c (what workers
+ * report), hub_pace.c (what each worker can do), hub_backup.c (second leases for slow
+ * tasks), hub_audit.c, hub_auditor.c and hub_verdict.c (tasks done again to compare
+ * them), hub_fenced.c (workers that are shut out), hub_status.c (what `pathloom
+ * status` shows). */
 #ifndef PL_WORKERS_HUB_INTERNAL_H
 #define PL_WORKERS_HUB_INTERNAL_H
 #include "workers/admission.h"
