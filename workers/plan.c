@@ -191,26 +191,6 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     plan_await_next(path);
 }
 
-/* Whether all versions that the phase needs exist. `ahead` means that the results of
- * the previous phase have not arrived yet. Then versions that are made only from these
- * results may be missing, because the worker that has the results can compute these
- * versions itself. */
-static bool versions_are_there(const plan_arm *a, int index, int64_t phase, bool ahead)
-{
-    int path = index / pl_topology_n_replicas(a->topology);
-    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
-        int module = pl_topology_module_of_path(a->topology, slot, path);
-        uint64_t have = a->versions[module];
-        if (have == UINT64_MAX)
-            return false;
-        if (ahead && a->contracts[module].predicts)
-            continue;
-        if (have < pl_round_needs(&a->contracts[module], phase))
-            return false;
-    }
-    return true;
-}
-
 void plan_offer(plan_path *path, int64_t phase, uint64_t token, int worker)
 {
     if (phase < path->phase || phase > path->lease.phase ||
@@ -255,61 +235,57 @@ bool plan_is_late(const plan_arm *arm, int index, int64_t phase, int64_t now_ms)
     return path->phase > phase || now_ms - path->phase_ms >= deadline_ms;
 }
 
-/* Whether all mates that the path meets before `phase` have finished phase `phase` - 1,
- * or have workers that offer their updates; or whether the deadline is over. */
-static bool mates_are_done(const plan_arm *a, int index, int64_t phase, int64_t now_ms)
+/* Whether a task may begin (see the top of this file). `ahead` means that the results
+ * of the previous phase have not arrived yet. Then versions that are made only from
+ * these results may be missing, because the worker that has the results can compute
+ * these versions itself. */
+static bool may_begin(const plan_arm *a, int index, int64_t phase, bool ahead,
+                      int64_t now_ms)
 {
+    const int n_slots = pl_topology_n_slots(a->topology);
+    const int replicas = pl_topology_n_replicas(a->topology), path = index / replicas;
+    if (phase >= a->arm.inner.phases)
+        return false;
+    for (int slot = 0; slot < n_slots; slot++) {
+        const int module = pl_topology_module_of_path(a->topology, slot, path);
+        const uint64_t have = a->versions[module];
+        const bool predicted = ahead && a->contracts[module].predicts;
+        if (have == UINT64_MAX ||
+            (!predicted && have < pl_round_needs(&a->contracts[module], phase)))
+            return false;
+    }
+    /* delayed-nesterov: not too far ahead of the slowest path */
+    for (int i = 0; phase > a->phases_ahead && i < a->n_tasks; i++)
+        if (phase - a->paths[i].phase > a->phases_ahead)
+            return false;
+    /* Streaming: all tasks that contribute to the versions that are mixed in during
+     * this phase are done or have a worker. The versions need not exist when the phase
+     * begins. But without this rule, the path might wait for a task for which no worker
+     * is free. */
+    for (int slot = 0; slot < n_slots; slot++) {
+        const int module = pl_topology_module_of_path(a->topology, slot, path);
+        const pl_contract *of = &a->contracts[module];
+        const bool is_made = a->versions[module] >= pl_round_takes(of, phase);
+        for (int i = 0; !is_made && i < of->n_holders; i++) {
+            int at = pl_topology_module_path(a->topology, module, i / replicas);
+            const plan_path *other = &a->paths[at * replicas + i % replicas];
+            if (other->phase < phase - 1 ||
+                (other->phase == phase - 1 && !other->lease.active))
+                return false;
+        }
+    }
+    /* noloco: all mates that the path meets before `phase` have finished the phase
+     * before it, or have workers that offer their updates; or the deadline is over */
     if (phase == 0 || plan_is_late(a, index, phase, now_ms))
         return true;
     const int *mates = plan_mates(a, index, phase);
-    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
-        int mate = mates[slot];
+    for (int slot = 0; slot < n_slots; slot++) {
+        const int mate = mates[slot];
         if (mate < 0 || (mate != index && a->paths[mate].phase < phase &&
                          a->paths[mate].offered < phase))
             return false;
     }
     return true;
-}
-
-static bool is_too_far_ahead(const plan_arm *a, int64_t phase)
-{
-    int64_t least = INT64_MAX;
-    if (phase <= a->phases_ahead)
-        return false;
-    for (int i = 0; i < a->n_tasks; i++)
-        if (a->paths[i].phase < least)
-            least = a->paths[i].phase;
-    return phase - least > a->phases_ahead;
-}
-
-/* Whether all tasks that contribute to the versions that are mixed in during this phase
- * are done or have a worker. The versions need not exist when the
- * phase begins. But without this rule, the path might wait for a task for which no
- * worker is free. */
-static bool merges_are_under_way(const plan_arm *a, int index, int64_t phase)
-{
-    int replicas = pl_topology_n_replicas(a->topology), path = index / replicas;
-    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
-        int module = pl_topology_module_of_path(a->topology, slot, path);
-        if (a->versions[module] >= pl_round_takes(&a->contracts[module], phase))
-            continue;
-        for (int i = 0; i < a->contracts[module].n_holders; i++) {
-            int at = pl_topology_module_path(a->topology, module, i / replicas);
-            const plan_path *other = &a->paths[at * replicas + i % replicas];
-            const bool is_done = other->phase >= phase;
-            if (!is_done && !(other->phase == phase - 1 && other->lease.active))
-                return false;
-        }
-    }
-    return true;
-}
-
-static bool may_begin(const plan_arm *a, int index, int64_t phase, bool ahead,
-                      int64_t now_ms)
-{
-    return phase < a->arm.inner.phases && versions_are_there(a, index, phase, ahead) &&
-           !is_too_far_ahead(a, phase) && merges_are_under_way(a, index, phase) &&
-           mates_are_done(a, index, phase, now_ms);
 }
 
 bool plan_ready(const plan_arm *arm, int index, int64_t now_ms)
