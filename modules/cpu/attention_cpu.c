@@ -245,36 +245,30 @@ static void forward_block(forward *f, int h, int i0)
         forward_keys(f, lse, t, i0, PL_F32);
 }
 
-static void forward_text(forward *f, int g)
-{
-    const shape *s = &f->s;
-    const int group = s->H / s->G;
-    const size_t head = (size_t)g * (size_t)s->D;
-    copy_rows(s, f->keys, f->from[0], f->at[0] + head, f->stride, 0, s->Tp);
-    copy_rows(s, f->values, f->from[1], f->at[1] + head, f->stride, 0, s->Tp);
-    f->value_pairs = pair_rows(s, f->value_pairs, f->values, s->Tp);
-    for (int h = g * group; h < (g + 1) * group; h++)
-        for (int i0 = f->first; i0 < s->T; i0 += QB)
-            forward_block(f, h, i0);
-}
-
 static void forward_task(const forward *f, int b, int g)
 {
-    const shape *s = &f->s;
-    const size_t row = (size_t)b * (size_t)s->T;
+    const int group = f->s.H / f->s.G;
+    const size_t row = (size_t)b * (size_t)f->s.T;
     const int32_t *texts = f->texts != NULL ? f->texts + row : NULL;
-    for (int begin = 0, end; begin < s->T; begin = end) {
+    for (int begin = 0, end; begin < f->s.T; begin = end) {
         const size_t at = row + (size_t)begin;
         forward text = *f;
-        end = text_end(texts, s->T, begin);
-        text.s = text_shape(s, end - begin);
+        const shape *s = &text.s;
+        end = text_end(texts, f->s.T, begin);
+        text.s = text_shape(&f->s, end - begin);
         text.out = act_at(f->out, at * out_stride(s), s->type);
         text.qkv = act_in(f->qkv, at * s->stride, s->type);
         if (f->lse != NULL)
             text.lse = f->lse + row * (size_t)s->H + (size_t)begin;
         for (int i = 0; i < 2; i++)
-            text.at[i] += (size_t)b * f->next_b + (size_t)begin * f->stride;
-        forward_text(&text, g);
+            text.at[i] += (size_t)b * f->next_b + (size_t)begin * f->stride +
+                          (size_t)g * (size_t)s->D;
+        copy_rows(s, text.keys, text.from[0], text.at[0], text.stride, 0, s->Tp);
+        copy_rows(s, text.values, text.from[1], text.at[1], text.stride, 0, s->Tp);
+        text.value_pairs = pair_rows(s, text.value_pairs, text.values, s->Tp);
+        for (int h = g * group; h < (g + 1) * group; h++)
+            for (int i0 = text.first; i0 < s->T; i0 += QB)
+                forward_block(&text, h, i0);
     }
 }
 

@@ -54,14 +54,6 @@ ALWAYS_INLINE void product_typed(const product *job, const pl_type type)
                          a + (size_t)m * job->a_row, panel, type);
 }
 
-static void product_run(const product *job, pl_type type)
-{
-    if (type == PL_BF16)
-        product_typed(job, PL_BF16);
-    else
-        product_typed(job, PL_F32);
-}
-
 /* ---- packing ---- */
 
 ALWAYS_INLINE vfloat row_lanes(const pl_act *x, size_t at, size_t stride, int row,
@@ -84,7 +76,9 @@ ALWAYS_INLINE vfloat col_words(const pl_act *x, size_t at, size_t stride, int r,
     return pair_halves(words, row_lanes(x, at, stride, r + 1, R, left, type));
 }
 
-/* Reads each row from end to end, so that memory is read in order. */
+/* Packs b for sums over rows: b(k,n) = the words of rows k (in bf16: 2k and 2k+1) at
+ * column n. Rows from R to `padded` are zero, and so are columns from D to the next
+ * multiple of NR. Each row is read from end to end, so that memory is read in order. */
 ALWAYS_INLINE void pack_cols_typed(char *out, const pl_act *x, size_t at, size_t stride,
                                    int R, int padded, int D, const pl_type type)
 {
@@ -102,18 +96,6 @@ ALWAYS_INLINE void pack_cols_typed(char *out, const pl_act *x, size_t at, size_t
                     col_words(x, from, stride, r, R, d < D ? v_left(d, D) : 0, type);
             memcpy(to, &words, sizeof words);
         }
-}
-
-/* Packs b for sums over rows: b(k,n) = the words of rows k (in bf16: 2k and 2k+1) at
- * column n. Rows from R to `padded` are zero, and so are columns from D to the next
- * multiple of NR. */
-static void pack_cols(char *out, const pl_act *x, size_t at, size_t stride, int R,
-                      int padded, int D, pl_type type)
-{
-    if (type == PL_BF16)
-        pack_cols_typed(out, x, at, stride, R, padded, D, PL_BF16);
-    else
-        pack_cols_typed(out, x, at, stride, R, padded, D, PL_F32);
 }
 
 /* ---- the gradient ---- */
@@ -139,22 +121,11 @@ static void pack_dw_columns(const gradient *g, char *out, const pl_act *x, int C
                             int c0, int cols)
 {
     const int size = word_size(g->type), padded = (g->depth + size - 1) / size * size;
-    pack_cols(out, x, g->first * (size_t)C + (size_t)c0, (size_t)C, g->depth, padded,
-              cols, g->type);
-}
-
-/* Adds a tile's sums, which are in scratch memory, to dw[o0 .. o0+rows, i0 ..
- * i0+cols]. */
-static void add_edge(const gradient *g, const float *edge, int o0, int rows, int i0,
-                     int cols)
-{
-    for (int r = 0; r < rows; r++, edge += NR) {
-        float *to = g->dw + (size_t)(o0 + r) * (size_t)g->I + (size_t)i0;
-        for (int c = 0; c < cols; c += LANES) {
-            const int left = v_left(c, cols);
-            v_store_n(to + c, v_load_n(to + c, left) + v_load_n(edge + c, left), left);
-        }
-    }
+    const size_t stride = (size_t)C, at = g->first * stride + (size_t)c0;
+    if (g->type == PL_BF16)
+        pack_cols_typed(out, x, at, stride, g->depth, padded, cols, PL_BF16);
+    else
+        pack_cols_typed(out, x, at, stride, g->depth, padded, cols, PL_F32);
 }
 
 /* Multiplies one panel of columns of dout, which are rows o0.. of dw, with one panel of
@@ -177,9 +148,18 @@ static void multiply_panels(const gradient *g, const char *a, int o0, int i0,
                          .K = (int)(g->panel / (NR * WORD)),
                          .add = whole,
                          .far = whole};
-    product_run(&job, g->type);
-    if (!whole)
-        add_edge(g, edge, o0, rows, i0, cols);
+    if (g->type == PL_BF16)
+        product_typed(&job, PL_BF16);
+    else
+        product_typed(&job, PL_F32);
+    /* The sums of a tile at an edge are in scratch memory. */
+    for (int r = 0; r < rows && !whole; r++, edge += NR) {
+        float *to = g->dw + (size_t)(o0 + r) * (size_t)g->I + (size_t)i0;
+        for (int c = 0; c < cols; c += LANES) {
+            const int left = v_left(c, cols);
+            v_store_n(to + c, v_load_n(to + c, left) + v_load_n(edge + c, left), left);
+        }
+    }
 }
 
 static void multiply_dw_block(const gradient *g, char *own, int o0)

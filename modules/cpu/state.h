@@ -57,11 +57,6 @@ typedef struct cpu_state {
     char failure_text[256];
 } cpu_state;
 
-/* Functions of weight_bytes.c, for int8. cpu_weight_stride returns the number of bytes
- * between rows; cpu_weight_encode converts the master to bytes and scales. */
-size_t cpu_weight_stride(const pl_weight *w);
-void cpu_weight_encode(const pl_weight *w);
-
 static inline cpu_state *cpu_self(const pl_backend *be)
 {
     return be->self;
