@@ -1,8 +1,38 @@
-/* Executes the optimizer's step on a whole path, and changes the order of rows, for
- * backends that work in the host's memory. */
+/* The operations that are the same for all backends that work in the host's memory: the
+ * memory itself, the optimizer's step on a whole path, and the order of rows. */
 #include "modules/backend.h"
 #include <math.h>
 #include <string.h>
+
+pl_status pl_host_alloc(pl_backend *be, size_t bytes, const char *what, void **out)
+{
+    (void)be;
+    return pl_try_alloc(bytes, what, out);
+}
+
+void pl_host_release(pl_backend *be, void *memory)
+{
+    (void)be;
+    pl_free_aligned(memory);
+}
+
+void pl_host_upload(pl_backend *be, void *device, const void *host, size_t bytes)
+{
+    (void)be;
+    memcpy(device, host, bytes);
+}
+
+void pl_host_download(pl_backend *be, void *host, const void *device, size_t bytes)
+{
+    (void)be;
+    memcpy(host, device, bytes);
+}
+
+void pl_host_fill_zero(pl_backend *be, void *device, size_t bytes)
+{
+    (void)be;
+    memset(device, 0, bytes);
+}
 
 struct pl_update {
     pl_update_plan plan;

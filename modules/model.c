@@ -26,11 +26,10 @@ pl_status model_fail_with_plan(const pl_model *m, pl_status status)
                       pl_human_bytes((double)plan.scratch_bytes, text[4]));
 }
 
-static pl_status alloc_device_floats(pl_model *m, size_t n, const char *what,
-                                     float **out)
+pl_status model_alloc_floats(pl_backend *be, size_t n, const char *what, float **out)
 {
     void *memory = NULL;
-    pl_status status = m->ops->alloc(m->be, n * sizeof(float), what, &memory);
+    const pl_status status = be->ops->alloc(be, n * sizeof(float), what, &memory);
     *out = memory;
     return status;
 }
@@ -86,10 +85,10 @@ pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
     m->frozen = pl_alloc(n_slots * sizeof *m->frozen);
     m->trained = pl_alloc(((size_t)m->n_runs + n_slots) * sizeof *m->trained);
     if (options->training) {
-        PL_TRY(alloc_device_floats(m, m->n_params, "parameters", &m->params));
-        PL_TRY(alloc_device_floats(m, m->n_params, "gradients", &m->grads));
-        PL_TRY(
-            alloc_device_floats(m, m->n_params + m->n_second, "moments", &m->moments));
+        PL_TRY(model_alloc_floats(backend, m->n_params, "parameters", &m->params));
+        PL_TRY(model_alloc_floats(backend, m->n_params, "gradients", &m->grads));
+        PL_TRY(model_alloc_floats(backend, m->n_params + m->n_second, "moments",
+                                  &m->moments));
     }
     /* The layout is computed twice: to count the bytes, then to place the buffers. */
     const size_t bytes = model_layout(shape, options, backend->act, NULL, &m->acts);

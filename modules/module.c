@@ -152,14 +152,6 @@ static pl_status keep_slot(making *k, const pl_slot *slot, const param_places *p
     return m->be->ops->sync(m->be);
 }
 
-static pl_status alloc_floats(pl_backend *be, size_t n, const char *what, float **out)
-{
-    void *memory = NULL;
-    const pl_status status = be->ops->alloc(be, n * sizeof(float), what, &memory);
-    *out = memory;
-    return status;
-}
-
 pl_status pl_module_create(pl_backend *be, const pl_topology *t, int slot,
                            const float *params, pl_module **out)
 {
@@ -180,7 +172,7 @@ pl_status pl_module_create(pl_backend *be, const pl_topology *t, int slot,
     m->numbers = pl_alloc(n * sizeof *m->numbers);
     m->weights = pl_alloc((WEIGHTS_PER_BLOCK * n + 1) * sizeof(pl_weight *));
     m->n_blocks = list_blocks(t, of, m->numbers);
-    PL_TRY(alloc_floats(be, kept_floats(be, t, slot), "parameters", &m->params));
+    PL_TRY(model_alloc_floats(be, kept_floats(be, t, slot), "parameters", &m->params));
     if (k.copies) {
         /* staging memory for the slot's largest matrix, if it has any */
         size_t most = has_classifier(s, of) ? (size_t)s->vocab * (size_t)s->width : 0;
@@ -190,7 +182,7 @@ pl_status pl_module_create(pl_backend *be, const pl_topology *t, int slot,
             most = floats > most ? floats : most;
         }
         if (most > 0)
-            PL_TRY(alloc_floats(be, most, "a matrix", &k.staging));
+            PL_TRY(model_alloc_floats(be, most, "a matrix", &k.staging));
     } else {
         be->ops->upload(be, m->params, params, of->n_params * sizeof *params);
     }

@@ -24,34 +24,30 @@ typedef struct backward {
     float delta[QB], row_lse[QB];    /* per query; row_lse is a base-2 logarithm */
 } backward;
 
-static size_t backward_bytes(const shape *s)
-{
-    return 2 * words_bytes(s->Tp, s->Dw) + pairs_bytes(s, s->Tp) +
-           4 * words_bytes(QB, s->Dw) + 2 * pairs_bytes(s, QB) +
-           3 * words_bytes(KB, QB) + words_bytes(QB, s->Dp) +
-           2 * words_bytes(s->Tp, s->Dp);
-}
-
-static void backward_carve(backward *w, char *at)
+/* Places the buffers in the memory at `base`, and returns their size in bytes; if base
+ * is NULL, only counts the bytes. */
+static size_t backward_carve(backward *w, char *base)
 {
     const shape *s = &w->s;
-    w->keys = carve(&at, words_bytes(s->Tp, s->Dw));
-    w->values = carve(&at, words_bytes(s->Tp, s->Dw));
-    w->key_pairs = carve(&at, pairs_bytes(s, s->Tp));
-    w->q_rows = carve(&at, words_bytes(QB, s->Dw));
-    w->dout_rows = carve(&at, words_bytes(QB, s->Dw));
-    w->q_turned = carve(&at, words_bytes(QB, s->Dw));
-    w->dout_turned = carve(&at, words_bytes(QB, s->Dw));
-    w->q_pairs = carve(&at, pairs_bytes(s, QB));
-    w->dout_pairs = carve(&at, pairs_bytes(s, QB));
-    w->p = carve(&at, words_bytes(KB, QB));
-    w->ds = carve(&at, words_bytes(KB, QB));
-    w->ds_pairs = carve(&at, words_bytes(KB, QB));
-    w->dq = carve(&at, words_bytes(QB, s->Dp));
-    w->dk = carve(&at, words_bytes(s->Tp, s->Dp));
-    w->dv = carve(&at, words_bytes(s->Tp, s->Dp));
+    size_t used = 0;
+    w->keys = carve(base, &used, words_bytes(s->Tp, s->Dw));
+    w->values = carve(base, &used, words_bytes(s->Tp, s->Dw));
+    w->key_pairs = carve(base, &used, pairs_bytes(s, s->Tp));
+    w->q_rows = carve(base, &used, words_bytes(QB, s->Dw));
+    w->dout_rows = carve(base, &used, words_bytes(QB, s->Dw));
+    w->q_turned = carve(base, &used, words_bytes(QB, s->Dw));
+    w->dout_turned = carve(base, &used, words_bytes(QB, s->Dw));
+    w->q_pairs = carve(base, &used, pairs_bytes(s, QB));
+    w->dout_pairs = carve(base, &used, pairs_bytes(s, QB));
+    w->p = carve(base, &used, words_bytes(KB, QB));
+    w->ds = carve(base, &used, words_bytes(KB, QB));
+    w->ds_pairs = carve(base, &used, words_bytes(KB, QB));
+    w->dq = carve(base, &used, words_bytes(QB, s->Dp));
+    w->dk = carve(base, &used, words_bytes(s->Tp, s->Dp));
+    w->dv = carve(base, &used, words_bytes(s->Tp, s->Dp));
     if (s->type == PL_F32)
         w->ds_pairs = w->ds;
+    return used;
 }
 
 /* ---- P and dS ---- */
@@ -291,7 +287,8 @@ void OP(attention_backward)(pl_backend *be, pl_act *dqkv, const pl_act *dout,
 {
     const shape s = make_shape(be->act, B, T, H, G, D);
     const int n_threads = be->n_threads, n_tasks = B * G;
-    const size_t part = backward_bytes(&s);
+    backward planned = {.s = s};
+    const size_t part = backward_carve(&planned, NULL);
     char *scratch = cpu_scratch(cpu_self(be), part * (size_t)n_threads);
     if (scratch == NULL)
         return;
@@ -302,7 +299,7 @@ void OP(attention_backward)(pl_backend *be, pl_act *dqkv, const pl_act *dout,
             w.out = out;
             w.lse = lse;
             w.texts = texts;
-            backward_carve(&w, scratch + (size_t)i * part);
+            (void)backward_carve(&w, scratch + (size_t)i * part);
             backward_task(&w, task / G, task % G);
         }
 }

@@ -36,22 +36,20 @@ typedef struct forward {
     float factor[QB], inverse[QB];
 } forward;
 
-static size_t forward_bytes(const shape *s)
-{
-    return 2 * words_bytes(s->Tp, s->Dw) + pairs_bytes(s, s->Tp) +
-           2 * words_bytes(QB, s->Dw) + words_bytes(KB, QB) + words_bytes(QB, s->Dp);
-}
-
-static void forward_carve(forward *f, char *at)
+/* Places the buffers in the memory at `base`, and returns their size in bytes; if base
+ * is NULL, only counts the bytes. */
+static size_t forward_carve(forward *f, char *base)
 {
     const shape *s = &f->s;
-    f->keys = carve(&at, words_bytes(s->Tp, s->Dw));
-    f->values = carve(&at, words_bytes(s->Tp, s->Dw));
-    f->value_pairs = carve(&at, pairs_bytes(s, s->Tp));
-    f->q_rows = carve(&at, words_bytes(QB, s->Dw));
-    f->q_turned = carve(&at, words_bytes(QB, s->Dw));
-    f->scores = carve(&at, words_bytes(KB, QB));
-    f->o = carve(&at, words_bytes(QB, s->Dp));
+    size_t used = 0;
+    f->keys = carve(base, &used, words_bytes(s->Tp, s->Dw));
+    f->values = carve(base, &used, words_bytes(s->Tp, s->Dw));
+    f->value_pairs = carve(base, &used, pairs_bytes(s, s->Tp));
+    f->q_rows = carve(base, &used, words_bytes(QB, s->Dw));
+    f->q_turned = carve(base, &used, words_bytes(QB, s->Dw));
+    f->scores = carve(base, &used, words_bytes(KB, QB));
+    f->o = carve(base, &used, words_bytes(QB, s->Dp));
+    return used;
 }
 
 /* ---- scores ---- */
@@ -276,7 +274,8 @@ static void forward_task(const forward *f, int b, int g)
 static void forward_all(pl_backend *be, const forward *job)
 {
     const int n_threads = be->n_threads, G = job->s.G, n_tasks = job->s.B * G;
-    const size_t part = forward_bytes(&job->s);
+    forward planned = *job;
+    const size_t part = forward_carve(&planned, NULL);
     char *scratch = cpu_scratch(cpu_self(be), part * (size_t)n_threads);
     if (scratch == NULL)
         return;
@@ -284,7 +283,7 @@ static void forward_all(pl_backend *be, const forward *job)
     for (int i = 0; i < n_threads; i++)
         for (int task = i; task < n_tasks; task += n_threads) {
             forward f = *job;
-            forward_carve(&f, scratch + (size_t)i * part);
+            (void)forward_carve(&f, scratch + (size_t)i * part);
             forward_task(&f, task / G, task % G);
         }
 }

@@ -174,36 +174,6 @@ void *cpu_packed(cpu_state *self, size_t bytes)
     return grow(self, &self->packed, bytes, "packed matrices");
 }
 
-pl_status cpu_alloc(pl_backend *be, size_t bytes, const char *what, void **out)
-{
-    (void)be;
-    return pl_try_alloc(bytes, what, out);
-}
-
-void cpu_release(pl_backend *be, void *memory)
-{
-    (void)be;
-    pl_free_aligned(memory);
-}
-
-void cpu_upload(pl_backend *be, void *device, const void *host, size_t bytes)
-{
-    (void)be;
-    memcpy(device, host, bytes);
-}
-
-void cpu_download(pl_backend *be, void *host, const void *device, size_t bytes)
-{
-    (void)be;
-    memcpy(host, device, bytes);
-}
-
-void cpu_fill_zero(pl_backend *be, void *device, size_t bytes)
-{
-    (void)be;
-    memset(device, 0, bytes);
-}
-
 pl_status cpu_sync(pl_backend *be)
 {
     cpu_state *self = cpu_self(be);

@@ -47,7 +47,7 @@ typedef struct cpu_state {
     /* a second block like scratch, for the packed operands of products by our own
      * tiles */
     cpu_block packed;
-    bool own_dw; /* whether our own tiles compute dw (dw_cpu.c) */
+    bool own_dw; /* whether our own tiles compute dw, in bf16 (dw_cpu.c) */
     /* Cosine and sine of position * frequency, [n_positions, rope_size / 2] each. */
     float *rope_cos, *rope_sin;
     int rope_positions, rope_size;
