@@ -9,7 +9,7 @@
  * without references are deleted only just before the commit. So a transaction may drop
  * the last reference to a blob and add a new one later. */
 #include "store/bulk.h"
-#include "store/parts.h"
+#include "store/stores.h"
 #include <string.h>
 
 enum { SHORT_HASH = 13 };
@@ -153,31 +153,29 @@ pl_hash blob_chunk(const blob_record *blob, size_t i)
 }
 
 /* ---- reading ---- */
-static pl_status find_blob(row_source from, const pl_hash *id, blob_record *out)
+static pl_status missing_blob(const pl_hash *id)
 {
     char text[PL_HASH_TEXT];
-    bool found = false;
-    PL_CHECK(blob_read(from, id, out, &found));
-    if (!found)
-        return pl_fail(PL_ERR_NOT_FOUND, "there is no blob %s in the store",
-                       short_hash(id, text));
-    return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND, "there is no blob %s in the store",
+                   short_hash(id, text));
 }
 
-pl_store *store_part_of_blob(pl_store *store, const pl_hash *blob)
+/* Finds the record of a blob, and the store that has the blob. */
+static pl_status find_blob(const pl_store *store, const pl_hash *id, blob_record *out,
+                           pl_store **holder)
 {
-    if (store->n_parts == 0)
-        return store;
-    pl_store *part = parts_with_blob(store, blob);
-    return part ? part : store->parts[0];
+    row_view row;
+    const row_key key = key_of_hash(id);
+    PL_CHECK(stores_find(store, KV_BLOB, &key, &row, holder));
+    return row.found ? blob_decode(&row, out) : missing_blob(id);
 }
 
 pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *bytes)
 {
     blob_record record;
+    pl_store *holder;
     *bytes = 0;
-    store = store_part_of_blob(store, blob);
-    PL_CHECK(find_blob(store_source(store), blob, &record));
+    PL_CHECK(find_blob(store, blob, &record, &holder));
     *bytes = record.bytes;
     pl_buf_destroy(&record.chunks);
     return PL_OK;
@@ -187,13 +185,11 @@ pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *by
 bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 {
     blob_record record;
-    bool found = false;
-    if (store->n_parts > 0)
-        return parts_with_blob(store, blob) != NULL;
-    if (blob_read(store_source(store), blob, &record, &found) != PL_OK)
+    pl_store *holder;
+    if (find_blob(store, blob, &record, &holder) != PL_OK)
         return false;
     pl_buf_destroy(&record.chunks);
-    return found;
+    return true;
 }
 
 enum { READ_TRIES = 20 };
@@ -317,8 +313,9 @@ static pl_status read_wanted(const wanted_chunk *wanted, size_t n, uint64_t byte
                              bool checked)
 {
     group_read g = {wanted, n, n};
-    if (wanted->range->store->remote)
-        return pl_parallel(ENGINE_THREADS, n, read_group, &g);
+    const int n_requests = wanted->range->store->places->n_requests;
+    if (n_requests > 1)
+        return pl_parallel(n_requests, n, read_group, &g);
     if (checked) {
         /* Gives each thread about equally many chunks, but at least two chunks per
          * group, so that their hashes are computed together. */
@@ -362,11 +359,12 @@ static pl_status read_ranges(const blob_range *ranges, size_t n_ranges, bool che
     return status;
 }
 
-/* Finds the range's blob and checks that the range lies inside the blob. */
+/* Finds the range's blob and its store, and checks that the range lies inside the blob.
+ */
 static pl_status find_range(blob_range *r)
 {
     char text[PL_HASH_TEXT];
-    PL_CHECK(find_blob(store_source(r->store), r->id, &r->blob));
+    PL_CHECK(find_blob(r->store, r->id, &r->blob, &r->store));
     if (r->offset <= r->blob.bytes && r->len <= r->blob.bytes - r->offset)
         return PL_OK;
     return pl_fail(
@@ -391,17 +389,12 @@ static pl_status read_once(blob_range range, bool checked)
  * ERR_NOT_FOUND and not ERR_DAMAGED. */
 static pl_status read_blob(pl_store *store, blob_range range, bool checked)
 {
-    range.store = store_part_of_blob(store, range.id);
+    range.store = store;
     pl_status status = read_once(range, checked);
     if ((status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND) ||
-        range.store->mode != PL_STORE_READ)
+        store->mode != PL_STORE_READ)
         return status;
-    /* Several threads may read at once, so only the databases are refreshed: the fields
-     * of the store must not change. */
-    for (int i = 0; i < store->n_parts; i++)
-        PL_CHECK(kv_refresh(store->parts[i]->db));
-    PL_CHECK(store->n_parts > 0 ? PL_OK : kv_refresh(store->db));
-    range.store = store_part_of_blob(store, range.id);
+    PL_CHECK(stores_catch_up(store));
     return read_once(range, checked);
 }
 
@@ -440,11 +433,11 @@ done:
     return status;
 }
 
-/* Reads all blobs together. If the store has parts or is open for reading, reads the
- * blobs one by one, because a follower may have to read a blob again. */
+/* Reads all blobs together. If the store is open for reading, reads the blobs one by
+ * one, because a follower may have to read a blob again. */
 pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads, size_t n)
 {
-    if (store->n_parts == 0 && store->mode != PL_STORE_READ)
+    if (store->mode != PL_STORE_READ)
         return read_together(store, reads, n);
     for (size_t i = 0; i < n; i++)
         PL_CHECK(
@@ -548,16 +541,15 @@ static pl_status flow_item(void *context, size_t item, int thread)
 }
 
 /* Decides whether put_flowing may put the blob, which hashes and puts at the same time.
- * The blob must be large, the store must have no engine, and it must have no chunk of
- * the blob's first group: then the blob is probably new. (Only the hash of the complete
- * blob shows whether the blob really is new.) If the blob might not fit on the disk,
- * *out is false, so that put_known counts its new bytes first. */
+ * The blob must be so large that it gets a table file, and the store must have no chunk
+ * of the blob's first group: then the blob is probably new. (Only the hash of the
+ * complete blob shows whether the blob really is new.) If the blob might not fit on the
+ * disk, *out is false, so that put_known counts its new bytes first. */
 static pl_status flows(const pl_txn *txn, const uint8_t *data, blob_record *blob,
                        bool *out)
 {
     uint64_t new_bytes = 0;
-    *out = !txn->store->remote && blob->bytes >= txn->store->bulk_bytes &&
-           blob->bytes >= 2 * GROUP_BYTES;
+    *out = blob->bytes >= txn->store->bulk_bytes && blob->bytes >= 2 * GROUP_BYTES;
     if (!*out)
         return PL_OK;
     hash_chunks(data, 0, blob->bytes, &blob->chunks);
@@ -644,9 +636,12 @@ static pl_status add_refs(pl_txn *txn, const pl_hash *id, int change)
 {
     char text[PL_HASH_TEXT];
     blob_record blob;
+    bool found = false;
     if (pl_hash_none(id))
         return PL_OK;
-    PL_CHECK(find_blob(txn_source(txn), id, &blob));
+    PL_CHECK(blob_read(txn_source(txn), id, &blob, &found));
+    if (!found)
+        return missing_blob(id);
     pl_status status = PL_OK;
     if (change < 0 && blob.refs == 0)
         status = pl_fail(PL_ERR_DAMAGED,

@@ -116,7 +116,7 @@ pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes)
 {
     const pl_store *store = txn->store;
     const bool is_small = new_bytes < store->bulk_bytes;
-    if (store->remote || fits_batch(txn, new_bytes))
+    if (fits_batch(txn, new_bytes))
         return PL_OK;
     PL_CHECK(store_check_space(store, "the commit", new_bytes + STORE_SPARE_BYTES));
     const uint64_t open_bytes =

@@ -4,7 +4,7 @@
  * would be freed, and drops the data in commits of a bounded size. The store is
  * consistent after each commit. If the process is killed between two commits, the next
  * call drops the rest. */
-#include "store/parts.h"
+#include "store/stores.h"
 #include "store/tally.h"
 #include <string.h>
 
@@ -161,7 +161,7 @@ done:
 pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool run,
                            pl_gc_report *out)
 {
-    PL_CHECK(parts_refuse(store, "collecting"));
+    PL_CHECK(stores_refuse(store, "collecting"));
     collection c = {.store = store, .keep = keep, .context = context, .report = out};
     pl_status status = PL_OK;
     *out = (pl_gc_report){0};
@@ -180,8 +180,7 @@ pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool
         }
         PL_TRY(c.n > 0 ? pl_store_compact(c.store) : PL_OK);
     }
-    if (store->remote)
-        PL_TRY(remote_sweep(store, run, out));
+    PL_TRY(remote_sweep(store, run, out));
 done:
     pl_free(c.victims);
     tally_destroy(&c.released);

@@ -529,6 +529,13 @@ void kv_batch_keep(kv_batch *batch)
     batch->keeps = true;
 }
 
+int kv_order(kv_slice a, kv_slice b)
+{
+    const size_t n = a.len < b.len ? a.len : b.len;
+    const int order = memcmp(a.data, b.data, n);
+    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
+}
+
 kv_slice kv_batch_kept(const kv_batch *batch)
 {
     return (kv_slice){batch->kept.data, batch->kept.len};

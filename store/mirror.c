@@ -63,11 +63,7 @@ static int compare_sides(const side *from, const side *to)
 {
     if (!from->valid || !to->valid)
         return from->valid ? -1 : 1;
-    size_t n = from->key.len < to->key.len ? from->key.len : to->key.len;
-    int order = memcmp(from->key.data, to->key.data, n);
-    if (order == 0 && from->key.len != to->key.len)
-        order = from->key.len < to->key.len ? -1 : 1;
-    return order;
+    return kv_order(from->key, to->key);
 }
 
 static bool same_value(const side *from, const side *to)
@@ -172,9 +168,9 @@ static pl_status has_pack(const mirror *m, kv_slice key, bool *out)
 static pl_status fetch_chunk(mirror *m, const pl_hash *id, const chunk_record *chunk,
                              kv_slice key, bool there)
 {
-    pl_buf bytes = {0};
-    row_source from = store_source(m->from);
-    pl_status status = remote_fetch(&from, id, chunk, &bytes);
+    chunk_view bytes = {.data = NULL};
+    const row_source from = store_source(m->from);
+    pl_status status = m->from->places->get(&from, id, chunk, &bytes);
     if (status == PL_OK) {
         mark_begin(m);
         if (there)
@@ -183,7 +179,7 @@ static pl_status fetch_chunk(mirror *m, const pl_hash *id, const chunk_record *c
         m->report->n_chunks++;
         m->report->bytes += bytes.len;
     }
-    pl_buf_destroy(&bytes);
+    chunk_close(&bytes);
     return status;
 }
 
@@ -212,9 +208,8 @@ static pl_status bring_remote(mirror *m, kv_family family, const side *from,
 
 static pl_status bring_chunks(mirror *m)
 {
-    if (!m->from->remote)
-        return each_pair(m, KV_PACK, bring_chunk);
-    PL_CHECK(each_pair(m, KV_CHUNK, bring_remote));
+    const kv_family family = m->from->places->family;
+    PL_CHECK(each_pair(m, family, family == KV_PACK ? bring_chunk : bring_remote));
     tally_sort(&m->places);
     return PL_OK;
 }
@@ -227,7 +222,7 @@ static pl_status drop_extra_chunk(mirror *m, kv_family family, const side *from,
     if (order <= 0)
         return PL_OK;
     pl_hash place = place_at(to->key);
-    if (m->from->remote && tally_count(&m->places, &place) > 0)
+    if (tally_count(&m->places, &place) > 0)
         return PL_OK;
     kv_delete(m->batch, family, to->key);
     if (m->left)

@@ -19,6 +19,7 @@
  * replacement of a part is made inside that folder, where files can be renamed. */
 #include "store/mirror.h"
 #include "store/parts.h"
+#include "store/stores.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -411,10 +412,10 @@ static pl_status copy_all(copy_set *c, pl_store *from, bool force,
 {
     if (is_decided(c->folder))
         PL_CHECK(end_locked(c));
-    c->n = from->n_parts;
+    c->n = from->n_stores;
     PL_CHECK(check_target(c, force));
-    for (int i = 0; i < from->n_parts; i++)
-        PL_CHECK(prepare_copied_part(c, from->parts[i], i, force, sum));
+    for (int i = 0; i < from->n_stores; i++)
+        PL_CHECK(prepare_copied_part(c, from->stores[i], i, force, sum));
     PL_CHECK(write_decision(c));
     return end_locked(c);
 }
@@ -456,7 +457,7 @@ pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
                           pl_mirror_report *out)
 {
     copy_set c;
-    PL_CHECK(parts_refuse(from, "copying"));
+    PL_CHECK(stores_refuse(from, "copying"));
     PL_CHECK(pl_make_folders(folder));
     PL_CHECK(lock_all(&c, folder));
     pl_status status = copy_one(&c, from, force, out);
@@ -469,7 +470,7 @@ pl_status pl_store_mirror_parts(pl_store *from, const char *folder, bool force,
 {
     copy_set c;
     *out = (pl_mirror_report){0};
-    if (from->n_parts == 0) {
+    if (from->n_stores == 1) {
         PL_CHECK(check_whole(folder));
         return pl_store_mirror(from, folder, force, out);
     }

@@ -63,7 +63,7 @@ static pl_status end_part(base_writer *w)
     w->head->base_bytes += w->part.len;
     w->head->base_parts++;
     pl_status status =
-        engine_put(w->store->remote->service, name, w->part.data, w->part.len);
+        engine_put(w->store->engine->service, name, w->part.data, w->part.len);
     pl_buf_clear(&w->part);
     return status;
 }
@@ -132,7 +132,7 @@ void rebase_drop(pl_store *store, const remote_head *old)
 {
     drop_list list = {0};
     uint64_t from = old->base_sequence + 1;
-    uint64_t to = store->remote->head.base_sequence;
+    uint64_t to = store->engine->head.base_sequence;
     kv_slice key, value;
     bool valid = false;
     row_key start = key_of_number(from);
@@ -149,6 +149,6 @@ void rebase_drop(pl_store *store, const remote_head *old)
     kv_cursor_close(&cursor);
     for (uint64_t i = 0; i < old->base_parts; i++)
         remote_base_name(old, i, next_name(&list));
-    (void)engine_drop_all(store->remote->service, list.names, list.n);
+    (void)engine_drop_all(store->engine->service, list.names, list.n);
     pl_free(list.names);
 }

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct rebuild {
-    remote_end *remote;
+    const remote_end *from;
     kv *db;
     kv_batch *batch;
     /* log hashes of the commits after the base, up to the commit in the engine's head:
@@ -55,7 +55,7 @@ static pl_status lacking(const rebuild *r, const char *name, pl_status status)
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(PL_ERR_DAMAGED,
                        "%s lacks the object %.60s, which its head needs",
-                       engine_place(r->remote->service), name);
+                       engine_place(r->from->service), name);
     return pl_fail_in(status, "%.60s", name);
 }
 
@@ -65,11 +65,11 @@ static pl_status take_base(rebuild *r)
     char name[ENGINE_NAME_MAX];
     pl_hasher sum;
     pl_hash got;
-    const remote_head *head = &r->remote->head;
+    const remote_head *head = &r->from->head;
     pl_hasher_init(&sum, "base");
     for (uint64_t i = 0; i < head->base_parts; i++) {
         remote_base_name(head, i, name);
-        pl_status status = engine_get(r->remote->service, name, &r->bytes);
+        pl_status status = engine_get(r->from->service, name, &r->bytes);
         if (status != PL_OK)
             return lacking(r, name, status);
         pl_hasher_add(&sum, r->bytes.data, r->bytes.len);
@@ -80,7 +80,7 @@ static pl_status take_base(rebuild *r)
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
                    "the base in %s does not match the hash that the head names",
-                   engine_place(r->remote->service));
+                   engine_place(r->from->service));
 }
 
 /* ---- reading commits ---- */
@@ -127,7 +127,7 @@ static pl_status fetch_commit(rebuild *r, uint64_t sequence, const pl_hash *log,
 {
     char name[ENGINE_NAME_MAX];
     remote_log_name(sequence, log, name);
-    pl_status status = engine_get(r->remote->service, name, &r->bytes);
+    pl_status status = engine_get(r->from->service, name, &r->bytes);
     if (status != PL_OK)
         return lacking(r, name, status);
     kv_slice rows = {r->bytes.data, r->bytes.len};
@@ -137,7 +137,7 @@ static pl_status fetch_commit(rebuild *r, uint64_t sequence, const pl_hash *log,
 
 static pl_status walk_down(rebuild *r)
 {
-    const remote_head *head = &r->remote->head;
+    const remote_head *head = &r->from->head;
     uint64_t n = head->sequence - head->base_sequence;
     pl_hash log = head->log;
     /* each commit has at least one byte, so this check limits the memory that is
@@ -159,7 +159,7 @@ static pl_status write_mark(const rebuild *r, const char *folder)
 {
     char path[PL_PATH_MAX];
     watermark_file file;
-    const remote_head *head = &r->remote->head;
+    const remote_head *head = &r->from->head;
     watermark mark = {head->sequence, head->epoch, head->log};
     PL_CHECK(watermark_open(pl_join(path, folder, "HWM"), &mark, &file));
     pl_status status = watermark_set(&file, &mark);
@@ -175,7 +175,7 @@ static pl_status take_all(rebuild *r, const char *folder)
     r->batch = kv_batch_create(r->db);
     PL_CHECK(take_base(r));
     pl_hash previous;
-    const remote_head *head = &r->remote->head;
+    const remote_head *head = &r->from->head;
     for (uint64_t s = head->base_sequence + 1; s <= head->sequence; s++) {
         const pl_hash *log = &r->log[s - head->base_sequence - 1];
         PL_CHECK(fetch_commit(r, s, log, &previous));
@@ -184,7 +184,7 @@ static pl_status take_all(rebuild *r, const char *folder)
     }
     pl_buf fields = {0};
     row_key key = key_of_name("epoch");
-    pl_put_u64(&fields, 1, r->remote->head.epoch);
+    pl_put_u64(&fields, 1, r->from->head.epoch);
     row_write(r->batch, KV_META, &key, &fields);
     return flush_rows(r);
 }
@@ -240,7 +240,7 @@ pl_status pl_store_rebuild(const char *place, const char *folder,
                            pl_rebuild_report *out)
 {
     remote_end from = {0};
-    rebuild r = {.remote = &from, .report = out};
+    rebuild r = {.from = &from, .report = out};
     bool found = false;
     int lock = -1;
     pl_status status = PL_OK;

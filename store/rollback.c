@@ -240,15 +240,15 @@ pl_status rollback_look(pl_store *store, rollback_view *out)
 {
     uint64_t decided, made, waiting;
     *out = ROLLBACK_WHOLE;
-    PL_CHECK(read_made(store->parts[0], &decided));
-    for (int i = 1; i < store->n_parts && *out == ROLLBACK_WHOLE; i++) {
+    PL_CHECK(read_made(store->stores[0], &decided));
+    for (int i = 1; i < store->n_stores && *out == ROLLBACK_WHOLE; i++) {
         pl_rollback share;
-        PL_CHECK(read_made(store->parts[i], &made));
+        PL_CHECK(read_made(store->stores[i], &made));
         if (made != decided)
             *out = ROLLBACK_MIXED;
         if (*out == ROLLBACK_WHOLE || made > decided)
             continue;
-        pl_status status = read_share(store->parts[i], &waiting, &share);
+        pl_status status = read_share(store->stores[i], &waiting, &share);
         clear_share(&share);
         PL_CHECK(status);
         *out = waiting == decided ? ROLLBACK_HALF : ROLLBACK_MIXED;

@@ -1,4 +1,4 @@
-/* Opens stores: takes the lock, checks the format, recovers the database, and checks
+/* Opens one store: takes the lock, checks the format, recovers the database, and checks
  * that no commit was lost.
  *
  * A writer opens a store in these steps; each step relies on the steps before it:
@@ -15,10 +15,9 @@
  * A reader takes no lock, does not check the chain and changes nothing. */
 #include "store/bulk.h"
 #include "store/mirror.h"
-#include "store/parts.h"
 #include "store/rollback.h"
 #include "store/store_format.h"
-#include "store/store_internal.h"
+#include "store/stores.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -33,13 +32,12 @@ enum {
     RECOVERY_SPARE_BYTES = 16 << 20,
     CATCH_UP_TRIES = 20,
     CATCH_UP_ROWS = 4096,
-    OPEN_TRIES = 5,
-    BULK_BYTES = 4 << 20 /* docs/results/store.md has the measurement */
+    OPEN_TRIES = 5
 };
 
 row_source store_source(const pl_store *store)
 {
-    return (row_source){.db = store->db, .remote = store->remote};
+    return (row_source){.db = store->db, .store = store};
 }
 
 /* ---- numbers in the database ---- */
@@ -160,6 +158,14 @@ static pl_status check_mark(const pl_store *store, const watermark *mark)
                        (unsigned long long)mark->sequence,
                        (unsigned long long)mark->epoch);
     return store->mode == PL_STORE_READ ? PL_OK : check_marked_row(store, mark);
+}
+
+static pl_status open_places(pl_store *store)
+{
+    PL_CHECK(remote_open(store->folder, store->mode != PL_STORE_READ, &store->engine));
+    store->places = store->engine ? &remote_places : &pack_places;
+    store->bulk_bytes = store->places->bulk_bytes;
+    return PL_OK;
 }
 
 /* ---- writers ---- */
@@ -291,12 +297,10 @@ static pl_status open_writer(pl_store *store)
     PL_CHECK(bulk_clean(store));
     if (store->sequence > 0)
         PL_CHECK(mirror_clear(store->folder));
-    PL_CHECK(remote_open(store->folder, true, &store->remote));
-    if (store->remote)
-        PL_CHECK(remote_check(store));
+    PL_CHECK(open_places(store));
+    PL_CHECK(remote_check(store));
     PL_CHECK(raise_epoch(store));
-    if (store->remote)
-        PL_CHECK(remote_claim(store));
+    PL_CHECK(remote_claim(store));
     return rollback_resume(store);
 }
 
@@ -404,14 +408,10 @@ static pl_status open_database(pl_store *store, const char *database)
     return status;
 }
 
-pl_status pl_store_look_as_writer(pl_store *store)
+pl_status store_look_as_writer(pl_store *store)
 {
     char database[PL_PATH_MAX];
     kv *fresh = NULL;
-    for (int i = 0; i < store->n_parts; i++)
-        PL_CHECK(pl_store_look_as_writer(store->parts[i]));
-    if (store->n_parts > 0)
-        return PL_OK;
     if (store->mode != PL_STORE_READ || store->frozen)
         return PL_OK;
     PL_CHECK(kv_open(pl_join(database, store->folder, "db"), KV_LOOK, NULL, &fresh));
@@ -477,10 +477,12 @@ static pl_status look_first(pl_store *store)
     return show_newest(store);
 }
 
-static pl_status open_reader(pl_store *store)
+pl_status store_open(pl_store *store)
 {
+    if (store->mode != PL_STORE_READ)
+        return open_writer(store);
     PL_CHECK(look_whole(store, look_first));
-    return remote_open(store->folder, false, &store->remote);
+    return open_places(store);
 }
 
 /* Returns whether the store has a newer commit than a frozen reader shows, or may have
@@ -498,7 +500,7 @@ static bool is_behind(const pl_store *store)
 
 static pl_status refresh_reader(pl_store *store)
 {
-    PL_CHECK(parts_check_number(store));
+    PL_CHECK(stores_check_number(store));
     if (is_replaced(store, kv_folder(store->db)) || (store->frozen && is_behind(store)))
         return show_newest(store);
     if (store->frozen)
@@ -508,12 +510,9 @@ static pl_status refresh_reader(pl_store *store)
     return follow(store, sequence, epoch);
 }
 
-pl_status pl_store_refresh(pl_store *store)
+pl_status store_refresh(pl_store *store)
 {
-    if (store->mode != PL_STORE_READ)
-        return PL_OK;
-    return store->n_parts > 0 ? parts_refresh(store)
-                              : look_whole(store, refresh_reader);
+    return look_whole(store, refresh_reader);
 }
 
 /* Checks that the user may enter the folder. Without this check such a folder would
@@ -528,48 +527,15 @@ pl_status pl_store_check_access(const char *folder)
                    folder);
 }
 
-pl_status pl_store_open(const char *folder, pl_store_mode mode, pl_store **out)
-{
-    *out = NULL;
-    pl_store *store = pl_alloc(sizeof *store);
-    store->mode = mode;
-    store->lock = store->mark.fd = -1;
-    store->bulk_bytes = BULK_BYTES;
-    pl_status status = PL_OK;
-    int n_parts = 0;
-    if (strlen(folder) > PL_PATH_MAX - 32 || !*folder)
-        PL_TRY(
-            pl_fail(PL_ERR_ARG, "a store's path has 1 to %d bytes", PL_PATH_MAX - 32));
-    pl_copy_text(store->folder, sizeof store->folder, folder);
-    PL_TRY(pl_store_check_access(folder));
-    PL_TRY(pl_store_parts(folder, &n_parts));
-    if (n_parts > 0)
-        PL_TRY(parts_open(store, n_parts));
-    else
-        PL_TRY(mode == PL_STORE_READ ? open_reader(store) : open_writer(store));
-    *out = store;
-    return PL_OK;
-done:
-    pl_store_close(&store);
-    return status;
-}
-
 /* Closes a store. After a failed write, RocksDB and the lock are kept until the process
  * ends, because RocksDB may still be writing and no other process may write
  * meanwhile. */
-void pl_store_close(pl_store **handle)
+void store_close(pl_store *store)
 {
-    pl_store *store = *handle;
-    *handle = NULL;
-    if (!store)
-        return;
     bool abandon = store->refusal != PL_OK;
-    parts_close(store);
     bulk_settle(store);
     kv_close(&store->db, abandon);
-    if (store->remote && !abandon)
-        remote_drop_doomed(store->remote, INT64_MAX - REMOTE_LINGER_MS);
-    remote_close(&store->remote);
+    remote_close(&store->engine, abandon);
     watermark_close(&store->mark);
     if (!abandon)
         pl_unlock_folder(&store->lock);

@@ -15,7 +15,7 @@
 
 row_source txn_source(const pl_txn *txn)
 {
-    return (row_source){txn->store->db, txn->batch, txn->store->remote, &txn->work};
+    return (row_source){txn->store->db, txn->batch, txn->store, &txn->work};
 }
 
 pl_status pl_txn_begin(pl_store *store, pl_txn **out)
@@ -36,8 +36,7 @@ pl_status pl_txn_begin(pl_store *store, pl_txn **out)
     pl_txn *txn = pl_alloc(sizeof *txn);
     txn->store = store;
     txn->batch = kv_batch_create(store->db);
-    if (store->remote)
-        kv_batch_keep(txn->batch);
+    remote_begin(txn);
     txn->sequence = store->sequence + 1;
     store->in_txn = true;
     *out = txn;
@@ -144,19 +143,16 @@ pl_status pl_txn_commit(pl_txn **handle)
     pl_hash_of("log", value.data, value.len, log_hash);
     pl_buf_destroy(&fields);
     pl_buf_destroy(&value);
-    if (store->remote)
-        PL_TRY(remote_bring(txn, &after.log));
+    PL_TRY(remote_bring(txn, &after.log));
     status = bulk_take_in(txn);
     if (status != PL_OK)
         PL_TRY(note_refusal(store, status));
     PL_TRY(store_write(store, txn->batch, &after));
     store->stored += store->quota > 0 ? (uint64_t)txn->grown : 0;
     bulk_drop(txn);
-    if (store->remote) {
-        status = remote_advance(txn);
-        if (status != PL_OK)
-            note_refusal(store, status);
-    }
+    status = remote_advance(txn);
+    if (status != PL_OK)
+        note_refusal(store, status);
 done:
     pl_txn_abort(handle);
     return status;

@@ -53,7 +53,7 @@ static bool is_past(const pl_store *store, uint64_t epoch)
 
 static bool is_doomed(const pl_store *store, const char *name)
 {
-    const remote_doomed *d = &store->remote->doomed;
+    const remote_doomed *d = &store->engine->doomed;
     for (size_t i = 0; i < d->n; i++)
         if (strcmp(d->names[i].name, name) == 0)
             return true;
@@ -78,7 +78,7 @@ static bool log_is_garbage(const pl_store *store, const char *name)
     pl_hash log;
     uint64_t number;
     char own[ENGINE_NAME_MAX];
-    const remote_head *head = &store->remote->head;
+    const remote_head *head = &store->engine->head;
     if (sscanf(name, "log/%16" SCNx64 ".", &number) != 1 || number > head->sequence)
         return false;
     if (number <= head->base_sequence)
@@ -100,7 +100,7 @@ static bool is_garbage(const pl_store *store, const char *name)
         return log_is_garbage(store, name);
     if (pl_starts_with(name, "base/")) {
         uint64_t epoch, sequence, part;
-        const remote_head *head = &store->remote->head;
+        const remote_head *head = &store->engine->head;
         if (sscanf(name, "base/%" SCNx64 ".%" SCNx64 ".%" SCNx64, &epoch, &sequence,
                    &part) != 3)
             return false;
@@ -136,12 +136,14 @@ pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out)
     sweep s = {.store = store, .report = out};
     bool found = true;
     pl_status status = PL_OK;
+    if (!store->engine)
+        return PL_OK;
     if (store->mode == PL_STORE_READ)
-        PL_TRY(remote_read_head(store->remote, &found));
+        PL_TRY(remote_read_head(store->engine, &found));
     if (found)
-        PL_TRY(engine_list(store->remote->service, "", note_garbage, &s));
+        PL_TRY(engine_list(store->engine->service, "", note_garbage, &s));
     if (run)
-        PL_TRY(engine_drop_all(store->remote->service, s.found, s.n));
+        PL_TRY(engine_drop_all(store->engine->service, s.found, s.n));
 done:
     pl_free(s.found);
     return status;
