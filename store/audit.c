@@ -343,19 +343,6 @@ static pl_status note_bases(audit *a, row_view *row)
     return PL_OK;
 }
 
-static void audit_chunk_bytes(audit *a, const pl_hash *id, const chunk_record *chunk)
-{
-    chunk_view view;
-    char text[PL_HASH_TEXT];
-    pl_hash_format(id, text);
-    if (chunk_load(store_source(a->store), id, chunk, &view) != PL_OK) {
-        problem(a, "chunk %s is damaged: %s", text, pl_last_error());
-        return;
-    }
-    a->report->bytes += view.len;
-    chunk_close(&view);
-}
-
 static pl_status check_chunk(audit *a, row_view *row)
 {
     chunk_record chunk;
@@ -370,19 +357,17 @@ static pl_status check_chunk(audit *a, row_view *row)
         complain_of_refs(a, "chunk", row, chunk.refs, named);
     pl_hash place = pack_place_of(chunk.pack, chunk.number);
     tally_add(&a->packs, &place);
-    if (a->bytes)
-        audit_chunk_bytes(a, &id, &chunk);
+    if (!a->bytes)
+        return PL_OK;
+    chunk_view view;
+    char text[PL_HASH_TEXT];
+    pl_hash_format(&id, text);
+    if (chunk_load(store_source(a->store), &id, &chunk, &view) == PL_OK) {
+        a->report->bytes += view.len;
+        chunk_close(&view);
+    } else
+        problem(a, "chunk %s is damaged: %s", text, pl_last_error());
     return PL_OK;
-}
-
-static bool is_being_copied(audit *a)
-{
-    row_view row;
-    row_key key = key_of_name(STORE_MIRROR_ROW);
-    if (row_read(store_source(a->store), KV_META, &key, &row) != PL_OK)
-        return false; /* a damaged row was reported when the meta family was checked */
-    kv_unpin(&row.pin);
-    return row.found;
 }
 
 /* Rows of packs are plain bytes without an envelope. */
@@ -473,7 +458,13 @@ static pl_status audit_store(audit *a)
     walk(a, KV_CHUNK, check_chunk);
     check_presence(a, &a->chunks, KV_CHUNK, "chunk");
     tally_sort(&a->packs);
-    if (a->bytes && !is_being_copied(a))
+    /* A damaged row of a copy was reported when the meta family was checked. */
+    row_view copy;
+    const row_key begun = key_of_name(STORE_MIRROR_ROW);
+    const bool is_read = row_read(store_source(store), KV_META, &begun, &copy) == PL_OK;
+    if (is_read)
+        kv_unpin(&copy.pin);
+    if (a->bytes && !(is_read && copy.found))
         check_packs(a);
     tally_destroy(&a->blobs);
     tally_destroy(&a->chunks);

@@ -31,7 +31,7 @@ static pl_status put_pack_row(pl_txn *txn, const pl_hash *id, chunk_record *chun
 {
     row_key key = key_of_pack(chunk->pack, chunk->number);
     (void)id;
-    if (bulk_takes(txn))
+    if (txn->in_file)
         return bulk_put(txn, &key, data, len);
     kv_put(txn->batch, KV_PACK, key_slice(&key), (kv_slice){data, len});
     return PL_OK;

@@ -19,28 +19,22 @@ static void write_u32(pl_buf *out, size_t value)
     pl_buf_append(out, bytes, sizeof bytes);
 }
 
-static bool family_of(uint8_t id, kv_family *out)
-{
-    for (int f = KV_META; f < KV_PACK; f++)
-        if (kv_family_id((kv_family)f) == id) {
-            *out = (kv_family)f;
-            return true;
-        }
-    return false;
-}
-
 pl_status rebase_next(kv_slice *rest, row_operation *out)
 {
     const uint8_t *at = rest->data;
     *out = (row_operation){0};
-    if (rest->len < OPERATION_HEAD || at[0] < 1 || at[0] > 2 ||
-        !family_of(at[1], &out->family))
+    int family = KV_META;
+    while (rest->len >= OPERATION_HEAD && family < KV_PACK &&
+           kv_family_id((kv_family)family) != at[1])
+        family++;
+    if (rest->len < OPERATION_HEAD || at[0] < 1 || at[0] > 2 || family == KV_PACK)
         return pl_fail(PL_ERR_DAMAGED, "a row operation cannot be read");
     size_t key = (size_t)pl_le_get(at + 2, 4), value = (size_t)pl_le_get(at + 6, 4);
     size_t len = rest->len - OPERATION_HEAD;
     if (key > len || value > len - key)
         return pl_fail(PL_ERR_DAMAGED, "a row operation is cut off");
     out->puts = at[0] == 1;
+    out->family = (kv_family)family;
     out->key = (kv_slice){at + OPERATION_HEAD, key};
     out->value = (kv_slice){at + OPERATION_HEAD + key, value};
     *rest = (kv_slice){at + OPERATION_HEAD + key + value, len - key - value};

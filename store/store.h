@@ -25,7 +25,8 @@
  * store.
  *
  * Read the files in this order: kv (all calls of RocksDB), rows (keys and checksums),
- * records, chunk, blob, txn, watermark, store_open, stores (a list), store (reading). */
+ * records, chunk, blob, txn, watermark, store_open, stores (a list), store (reading).
+ */
 #ifndef PL_STORE_STORE_H
 #define PL_STORE_STORE_H
 #include "base/base.h"

@@ -34,9 +34,37 @@ static pl_status remote_url(const char *folder, char out[ENGINE_URL_MAX])
     return status;
 }
 
-static pl_status check_same(const char *folder, const char *place)
+pl_status remote_write_place(const char *folder, const char *url)
 {
-    char there[ENGINE_URL_MAX];
+    char path[PL_PATH_MAX], line[ENGINE_URL_MAX + 2];
+    int len = snprintf(line, sizeof line, "%s\n", url);
+    return pl_replace_file(pl_join(path, folder, "ENGINE"), line, (size_t)len);
+}
+
+/* Makes a store on an engine. Each part of a store has its own namespace in the engine,
+ * named after the part's folder. ENGINE is written before FORMAT, because a FORMAT that
+ * says that there is an engine needs the file ENGINE. */
+pl_status pl_store_make_on(const char *folder, const char *wanted)
+{
+    char path[PL_PATH_MAX], place[ENGINE_URL_MAX] = "", there[ENGINE_URL_MAX];
+    engine_url url;
+    int n = 0;
+    PL_CHECK(pl_make_folders(folder)); /* also makes the folders above `folder` */
+    if (strcmp(wanted, "rocksdb") != 0) {
+        const char *name = strrchr(folder, '/');
+        PL_CHECK(engine_url_parse(wanted, &url));
+        PL_CHECK(pl_store_parts(pl_path_above(path, folder), &n));
+        if (n > 0 && name)
+            PL_CHECK(engine_url_part(wanted, name + 1, place));
+        else
+            pl_copy_text(place, sizeof place, wanted);
+    }
+    if (!pl_path_exists(pl_join(path, folder, "FORMAT"))) {
+        if (!*place)
+            return PL_OK;
+        PL_CHECK(remote_write_place(folder, place));
+        return store_format_write(folder, true);
+    }
     PL_CHECK(remote_url(folder, there));
     if (strcmp(there, place) == 0)
         return PL_OK;
@@ -45,48 +73,6 @@ static pl_status check_same(const char *folder, const char *place)
         "the chunks of the store %s are in %s, not in %s: the place cannot be changed "
         "after a store was made (its file ENGINE has the address)",
         folder, *there ? there : "rocksdb", *place ? place : "rocksdb");
-}
-
-/* Computes the engine's URL for this folder: each part of a store has its own
- * namespace, named after the part's folder. */
-static pl_status engine_place_of(const char *folder, const char *place,
-                                 char out[ENGINE_URL_MAX])
-{
-    char above[PL_PATH_MAX];
-    engine_url url;
-    int n = 0;
-    out[0] = '\0';
-    if (strcmp(place, "rocksdb") == 0)
-        return PL_OK;
-    PL_CHECK(engine_url_parse(place, &url));
-    PL_CHECK(pl_store_parts(pl_path_above(above, folder), &n));
-    const char *name = strrchr(folder, '/');
-    if (n > 0 && name)
-        return engine_url_part(place, name + 1, out);
-    pl_copy_text(out, ENGINE_URL_MAX, place);
-    return PL_OK;
-}
-
-pl_status remote_write_place(const char *folder, const char *url)
-{
-    char path[PL_PATH_MAX], line[ENGINE_URL_MAX + 2];
-    int len = snprintf(line, sizeof line, "%s\n", url);
-    return pl_replace_file(pl_join(path, folder, "ENGINE"), line, (size_t)len);
-}
-
-/* Makes a store on an engine. ENGINE is written before FORMAT, because a FORMAT that
- * says that there is an engine needs the file ENGINE. */
-pl_status pl_store_make_on(const char *folder, const char *wanted)
-{
-    char path[PL_PATH_MAX], place[ENGINE_URL_MAX];
-    PL_CHECK(pl_make_folders(folder)); /* also makes the folders above `folder` */
-    PL_CHECK(engine_place_of(folder, wanted, place));
-    if (pl_path_exists(pl_join(path, folder, "FORMAT")))
-        return check_same(folder, place);
-    if (!*place)
-        return PL_OK;
-    PL_CHECK(remote_write_place(folder, place));
-    return store_format_write(folder, true);
 }
 
 pl_status pl_store_check_engine(const char *place)

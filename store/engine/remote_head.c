@@ -72,44 +72,6 @@ static pl_status own_id(const pl_store *store, uint8_t out[16], bool *known)
     return row_end(&row);
 }
 
-static pl_status check_owner(const pl_store *store)
-{
-    uint8_t id[16] = {0};
-    bool known = false;
-    const remote_end *r = store->engine;
-    PL_CHECK(own_id(store, id, &known));
-    if (known && memcmp(id, r->head.store, sizeof id) == 0)
-        return PL_OK;
-    return pl_fail(PL_ERR_EXISTS,
-                   "%s has a different store, last written by %s (commit %llu): give "
-                   "this store its own namespace in store.engine. To get the different "
-                   "store into this folder, move the folder away, then run `pathloom "
-                   "store restore ENGINE --store %s`",
-                   engine_place(r->service), r->head.host,
-                   (unsigned long long)r->head.sequence, store->folder);
-}
-
-static pl_status check_line(const pl_store *store)
-{
-    kv_pin pin;
-    pl_hash log;
-    const remote_end *r = store->engine;
-    row_key key = key_of_number(r->head.sequence);
-    if (r->head.sequence == 0)
-        return PL_OK;
-    PL_CHECK(kv_get(store->db, KV_LOG, key_slice(&key), &pin));
-    pl_hash_of("log", pin.data, pin.len, &log);
-    bool same = pin.data && pl_hash_equal(&log, &r->head.log);
-    kv_unpin(&pin);
-    if (same)
-        return PL_OK;
-    return pl_fail(PL_ERR_DAMAGED,
-                   "commit %llu of %s differs from the one that %s has; move the "
-                   "folder away, then run `pathloom store restore ENGINE --store %s`",
-                   (unsigned long long)r->head.sequence, store->folder,
-                   engine_place(r->service), store->folder);
-}
-
 static pl_status fenced(const pl_store *store)
 {
     const remote_end *r = store->engine;
@@ -123,7 +85,8 @@ static pl_status fenced(const pl_store *store)
 
 pl_status remote_check(pl_store *store)
 {
-    bool found = false;
+    bool found = false, known = false;
+    uint8_t id[16] = {0};
     remote_end *r = store->engine;
     if (!r)
         return PL_OK;
@@ -137,7 +100,16 @@ pl_status remote_check(pl_store *store)
             (unsigned long long)store->sequence);
     if (!found)
         return PL_OK;
-    PL_CHECK(check_owner(store));
+    PL_CHECK(own_id(store, id, &known));
+    if (!known || memcmp(id, r->head.store, sizeof id) != 0)
+        return pl_fail(
+            PL_ERR_EXISTS,
+            "%s has a different store, last written by %s (commit %llu): give this "
+            "store its own namespace in store.engine. To get the different store into "
+            "this folder, move the folder away, then run `pathloom store restore "
+            "ENGINE --store %s`",
+            engine_place(r->service), r->head.host,
+            (unsigned long long)r->head.sequence, store->folder);
     if (r->head.epoch > store->epoch)
         return fenced(store);
     if (r->head.sequence > store->sequence)
@@ -148,7 +120,23 @@ pl_status remote_check(pl_store *store)
                        store->folder, (unsigned long long)store->sequence,
                        (unsigned long long)r->head.sequence, engine_place(r->service),
                        store->folder);
-    return check_line(store);
+    if (r->head.sequence == 0)
+        return PL_OK;
+    /* The commit that the head names must be the one that this store has. */
+    kv_pin pin;
+    pl_hash log;
+    row_key key = key_of_number(r->head.sequence);
+    PL_CHECK(kv_get(store->db, KV_LOG, key_slice(&key), &pin));
+    pl_hash_of("log", pin.data, pin.len, &log);
+    const bool same = pin.data && pl_hash_equal(&log, &r->head.log);
+    kv_unpin(&pin);
+    if (same)
+        return PL_OK;
+    return pl_fail(PL_ERR_DAMAGED,
+                   "commit %llu of %s differs from the one that %s has; move the "
+                   "folder away, then run `pathloom store restore ENGINE --store %s`",
+                   (unsigned long long)r->head.sequence, store->folder,
+                   engine_place(r->service), store->folder);
 }
 
 /* Writes the present epoch, sequence and hash of this store into `next`. */

@@ -22,27 +22,6 @@ typedef struct sweep {
 } sweep;
 
 /* ---- is an object garbage? ---- */
-static bool split_hash(const char *name, pl_hash *out)
-{
-    char text[PL_HASH_TEXT];
-    if (strlen(name) < PL_HASH_TEXT - 1)
-        return false;
-    memcpy(text, name, PL_HASH_TEXT - 1);
-    text[PL_HASH_TEXT - 1] = '\0';
-    return pl_hash_parse(text, out) == PL_OK;
-}
-
-static bool is_named_chunk(const pl_store *store, const pl_hash *id, const char *name)
-{
-    chunk_record chunk;
-    char own[ENGINE_NAME_MAX];
-    bool found = false;
-    if (chunk_read(store_source(store), id, &chunk, &found) != PL_OK)
-        return true; /* the row is damaged, so none of its objects may be dropped */
-    remote_chunk_name(id, &chunk, own);
-    return found && strcmp(own, name) == 0;
-}
-
 /* Returns whether objects of this epoch can be garbage. For a writer, objects of its
  * present epoch are never garbage: they are named by records, about to be dropped, or
  * being written. */
@@ -51,25 +30,32 @@ static bool is_past(const pl_store *store, uint64_t epoch)
     return store->mode == PL_STORE_READ ? epoch <= store->epoch : epoch < store->epoch;
 }
 
-static bool is_doomed(const pl_store *store, const char *name)
-{
-    const remote_doomed *d = &store->engine->doomed;
-    for (size_t i = 0; i < d->n; i++)
-        if (strcmp(d->names[i].name, name) == 0)
-            return true;
-    return false;
-}
-
 static bool chunk_is_garbage(const pl_store *store, const char *name)
 {
     pl_hash id;
+    chunk_record chunk;
+    char hash[PL_HASH_TEXT], own[ENGINE_NAME_MAX];
     uint64_t epoch;
+    bool found = false;
+    const remote_doomed *doomed = &store->engine->doomed;
     const char *text = name + strlen("chunk/");
-    if (!split_hash(text, &id) ||
-        sscanf(text + PL_HASH_TEXT - 1, ".%" SCNx64 ".", &epoch) != 1)
+    if (strlen(text) < PL_HASH_TEXT - 1)
         return false;
-    return is_past(store, epoch) && !is_named_chunk(store, &id, name) &&
-           !is_doomed(store, name);
+    snprintf(hash, sizeof hash, "%.*s", PL_HASH_TEXT - 1, text);
+    if (pl_hash_parse(hash, &id) != PL_OK ||
+        sscanf(text + PL_HASH_TEXT - 1, ".%" SCNx64 ".", &epoch) != 1 ||
+        !is_past(store, epoch))
+        return false;
+    /* if the row is damaged, none of its objects may be dropped */
+    if (chunk_read(store_source(store), &id, &chunk, &found) != PL_OK)
+        return false;
+    remote_chunk_name(&id, &chunk, own);
+    if (found && strcmp(own, name) == 0)
+        return false;
+    for (size_t i = 0; i < doomed->n; i++)
+        if (strcmp(doomed->names[i].name, name) == 0)
+            return false; /* this process will drop it */
+    return true;
 }
 
 static bool log_is_garbage(const pl_store *store, const char *name)
