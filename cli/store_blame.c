@@ -1,5 +1,5 @@
 /* pathloom store blame: prints which workers, updates and domains of text made a
- * version (home/blame.h). */
+ * version (history/blame.h). */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 #include "view/view.h"

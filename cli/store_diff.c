@@ -1,5 +1,5 @@
 /* pathloom store diff: prints how two versions of a module differ, tensor by tensor
- * (home/difference.h). */
+ * (history/difference.h). */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 #include "view/view.h"

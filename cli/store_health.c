@@ -1,5 +1,5 @@
 /* pathloom store log --health: prints how well the outer steps of a module work
- * (home/module_health.h). */
+ * (history/module_health.h). */
 #include "cli/store_call.h"
 #include "cli/row.h"
 

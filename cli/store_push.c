@@ -1,5 +1,5 @@
 /* pathloom store push, pull: copy from one store to another the versions that the other
- * lacks (home/transfer.h). */
+ * lacks (history/transfer.h). */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 

@@ -1,5 +1,5 @@
 /* pathloom store rollback: makes an older version the newest again
- * (home/rollback_plan.c).
+ * (history/rollback_plan.c).
  *
  *   store_open_writers --> was_resumed? --yes--> done: opening the store ended the
  *      |                     |                  same rollback, which an earlier call

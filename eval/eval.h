@@ -1,18 +1,18 @@
 /* The public header of eval, which measures how well paths predict held-out text.
  *
- * Documents are scored as in router/scorer.h. Sums are in double and in document order.
+ * Documents are scored as in eval/scorer.h. Sums are in double and in document order.
  * A target is counted if it lies after the prefix, and every counted target has the
  * same weight: perplexity = exp(sum of nats / counted targets). perplexity.c scores
  * each document with the parameters of its path. routes.c scores each document with all
  * paths and compares ways to choose a path.
  *
  * The functions of this folder only compute; the commands in cli print the results.
- * Read in this order: perplexity, routes, every. */
+ * Read in this order: scorer, perplexity, routes, every. */
 #ifndef PL_EVAL_EVAL_H
 #define PL_EVAL_EVAL_H
 #include "corpus/corpus.h"
 #include "modules/modules.h"
-#include "router/router.h"
+#include "eval/scorer.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -110,6 +110,11 @@ int pl_least_evidence(const double *evidence, int n_paths);
 
 enum { PL_EVERY_MAX = 8 }; /* largest number of values of W in one evaluation */
 
+/* A function that writes to losses[path * stride] the n - 1 losses of the tokens after
+ * the first under the gate's model of each path, for all paths. */
+typedef void (*pl_gate_fn)(const void *gate, int n_paths, const int32_t *tokens, int n,
+                           float *losses, size_t stride);
+
 /* Scores every document with every path. Documents are scored in groups whose losses
  * fit into `most_bytes`, and the parameters of each path are loaded once per group. */
 typedef struct pl_route_job {
@@ -120,8 +125,8 @@ typedef struct pl_route_job {
     /* [n_paths] paths that are closed: their parameters are not read, and their losses
      * are NaN; NULL: no path is closed */
     const bool *closed;
-    /* the router's tiny language models; NULL: the gate is not evaluated */
-    const pl_prefix_lm *gate;
+    const void *gate; /* the router's models; NULL: the gate is not evaluated */
+    pl_gate_fn gate_losses;
     size_t n;
     int prefix;
     pl_path_params_fn params;

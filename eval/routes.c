@@ -130,11 +130,11 @@ static float *make_gate_losses(const pl_route_job *job, uint32_t doc)
 {
     const pl_token_doc *from = pl_tokens_doc(job->tokens, doc);
     const size_t n = pl_doc_targets(from);
-    const int n_paths = pl_prefix_lm_n_paths(job->gate);
+    const int n_paths = pl_topology_n_paths(pl_scorer_topology(job->scorer));
     float *losses = pl_alloc((n * (size_t)n_paths + 1) * sizeof *losses);
     int32_t *text = pl_alloc((n + 1) * sizeof *text);
     pl_tokens_copy(job->tokens, from->first, n > 0 ? n + 1 : 0, text);
-    pl_prefix_lm_losses(job->gate, NULL, n_paths, text, (int)n + 1, losses, n);
+    job->gate_losses(job->gate, n_paths, text, (int)n + 1, losses, n);
     for (int path = 0; job->closed && path < n_paths; ++path)
         for (size_t t = 0; job->closed[path] && t < n; ++t)
             losses[(size_t)path * n + t] = NAN;
@@ -202,12 +202,6 @@ pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out)
     pl_status status;
     PL_TRY(pl_check_paths(job->path_of, job->n,
                           pl_topology_n_paths(pl_scorer_topology(job->scorer))));
-    if (job->gate && pl_prefix_lm_n_paths(job->gate) !=
-                         pl_topology_n_paths(pl_scorer_topology(job->scorer)))
-        PL_TRY(pl_fail(PL_ERR_DAMAGED,
-                       "the router in the store has %d paths, but the mixture has %d",
-                       pl_prefix_lm_n_paths(job->gate),
-                       pl_topology_n_paths(pl_scorer_topology(job->scorer))));
     PL_TRY(pl_try_alloc(bytes, "a path's parameters", &params));
     for (size_t first = 0, n; first < job->n; first += n) {
         n = count_fitting(job, first, &targets);

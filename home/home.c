@@ -353,7 +353,7 @@ static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
     pl_msg_put_ref q;
     PL_CHECK(PL_HEAR(m, put_ref, &q));
     if (pl_starts_with(q.name, "sys/") || pl_starts_with(q.name, "at/") ||
-        pl_starts_with(q.name, MEET_REFS) || pl_starts_with(q.name, PL_AUDIT_REFS) ||
+        pl_starts_with(q.name, PL_MEET_REFS) || pl_starts_with(q.name, PL_AUDIT_REFS) ||
         pl_starts_with(q.name, PL_FENCED_REFS))
         return pl_fail(PL_ERR_NOPERM,
                        "the home keeps names below sys/, at/, meet/, audit/ and "

@@ -11,34 +11,10 @@
  * Read in this order: home.c (the loop), home_upload and staging (uploads), home_lease
  * and home_submit (checks of leases and of updates), home_updates and home_merge (the
  * next version), home_state (reports to the hub), home_still (a pause in which a client
- * reads all homes), home_audit (tasks that are done twice), relay (a process that adds
- * updates on their way to a home).
- *
- * This folder also has the code of commands that read or change a store while no home
- * runs: names (which versions and paths a user's words mean), garbage and roots (which
- * versions garbage collection keeps), phase_tag (which versions a tag names),
- * rollback_plan (which versions a rollback writes), rewind (a copy of the store without
- * some documents), blame (which workers made a version), difference (how two versions
- * differ), merged (versions made from other versions), merge_plan (which versions a
- * merge makes), lineage (from which versions a version was made), module_health (how
- * well outer steps worked), transfer (copies to another store), divide (a copy for
- * another number of homes). */
+ * reads all homes), and home_audit (tasks that are done twice). */
 #ifndef PL_HOME_HOME_H
 #define PL_HOME_HOME_H
-#include "home/blame.h"
-#include "home/difference.h"
-#include "home/divide.h"
-#include "home/garbage.h"
-#include "home/lineage.h"
-#include "home/merge_plan.h"
-#include "home/merged.h"
-#include "home/module_health.h"
-#include "home/names.h"
-#include "home/phase_tag.h"
-#include "home/relay.h"
-#include "home/rewind.h"
-#include "home/rollback_plan.h"
-#include "home/transfer.h"
+#include "history/history.h"
 #include "outer/outer.h"
 #include "store/store.h"
 #include <signal.h>

@@ -7,7 +7,6 @@
 #include "home/home.h"
 #include "net/net.h"
 #include "home/norm_gate.h"
-#include "home/staging.h"
 #include "store/store.h"
 
 /* The home's data about a module: its newest version (the head), and the contributors
@@ -248,7 +247,6 @@ pl_status home_commit(home *h);
 void home_status_json(home *h, pl_buf *out);
 
 /* home_lease.c */
-#define SECRET_REF "sys/lease-secret"
 typedef struct home_lease {
     pl_lease lease;
     home_arm *arm;
@@ -284,9 +282,8 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m);
 
 /* home_meet.c */
 pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer);
-/* Callback for each ref whose name begins with MEET_REFS. The arms must be loaded
+/* Callback for each ref whose name begins with PL_MEET_REFS. The arms must be loaded
  * before. */
-#define MEET_REFS "meet/"
 pl_status home_load_meeting(void *context, const char *name, const char *target);
 /* Returns whether holder `index` was split from its mate in the round. */
 bool home_was_split(const home_arm *arm, int module, int64_t round, int index);

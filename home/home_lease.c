@@ -15,7 +15,7 @@ pl_status home_load_secret(home *h)
 {
     pl_buf text = {0};
     pl_hash hash;
-    pl_status status = pl_store_get_ref(h->store, SECRET_REF, &text);
+    pl_status status = pl_store_get_ref(h->store, PL_SECRET_REF, &text);
     if (status == PL_OK)
         status = pl_hash_parse(pl_buf_text(&text), &hash);
     else if (status == PL_ERR_NOT_FOUND)
@@ -43,7 +43,7 @@ pl_status home_agree_secret(home *h, const uint8_t *told)
     memcpy(hash.bytes, secret.bytes, sizeof hash.bytes);
     pl_hash_format(&hash, text);
     PL_CHECK(home_write(h));
-    PL_CHECK(pl_txn_put_ref(h->txn, SECRET_REF, text));
+    PL_CHECK(pl_txn_put_ref(h->txn, PL_SECRET_REF, text));
     h->secret = secret;
     h->has_secret = true;
     return PL_OK;

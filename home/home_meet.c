@@ -42,7 +42,7 @@ typedef struct question {
 static void name_row(const home_module *m, const home_meeting *meeting,
                      char out[ROW_NAME_MAX])
 {
-    snprintf(out, ROW_NAME_MAX, MEET_REFS "%s/%lld/%d", m->name,
+    snprintf(out, ROW_NAME_MAX, PL_MEET_REFS "%s/%lld/%d", m->name,
              (long long)meeting->round, meeting->first);
 }
 
@@ -221,7 +221,7 @@ pl_status home_load_meeting(void *context, const char *name, const char *target)
     int index = 0;
     int64_t round = 0, first = 0;
     char module[PL_MODULE_NAME_MAX], again[ROW_NAME_MAX];
-    pl_copy_text(module, sizeof module, name + strlen(MEET_REFS));
+    pl_copy_text(module, sizeof module, name + strlen(PL_MEET_REFS));
     char *last = strrchr(module, '/');
     if (!last || pl_parse_int(last + 1, &first) != PL_OK)
         return not_a_row(name);

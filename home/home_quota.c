@@ -7,7 +7,6 @@
  * Results do not depend on the versions whose data are dropped, because tasks start
  * only from versions that pl_roots keeps. */
 #include "home/home_internal.h"
-#include "home/roots.h"
 
 #include <string.h>
 

@@ -9,7 +9,6 @@
  * is appended. So no point is written twice. If the history has joined phases
  * (phase_history.h), a point stands for several phases. */
 #include "job/curves.h"
-#include "job/phase_history.h"
 #include "job/tfevents.h"
 
 #include <ctype.h>

@@ -98,6 +98,12 @@ static pl_score *scores_of(evaluation *e, row_kind kind)
     return w->scores;
 }
 
+static void write_gate_losses(const void *gate, int n_paths, const int32_t *tokens,
+                              int n, float *losses, size_t stride)
+{
+    pl_prefix_lm_losses(gate, NULL, n_paths, tokens, n, losses, stride);
+}
+
 /* Scores every document with every path, and sets the scores of the mixture's three
  * rows. */
 static pl_status score_ways(job *j, arm_source *source)
@@ -109,6 +115,11 @@ static pl_status score_ways(job *j, arm_source *source)
                                                 [PL_ROUTE_BEST_WINDOWS] = -1};
     evaluation *e = j->e;
     size_t n = e->n_docs;
+    const int n_paths = pl_topology_n_paths(source->topology);
+    if (j->router && pl_prefix_lm_n_paths(j->router) != n_paths)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the router in the store has %d paths, but the mixture has %d",
+                       pl_prefix_lm_n_paths(j->router), n_paths);
     e->likeliest = pl_alloc((n ? n : 1) * sizeof *e->likeliest);
     if (e->wish.n_every > 0)
         e->every = pl_alloc((size_t)e->wish.n_every * n * sizeof *e->every);
@@ -122,6 +133,7 @@ static pl_status score_ways(job *j, arm_source *source)
                         .path_of = e->path_of,
                         .closed = j->closed,
                         .gate = j->router,
+                        .gate_losses = write_gate_losses,
                         .n = n,
                         .prefix = (int)j->r->cfg.prefix,
                         .params = load_arm_path,

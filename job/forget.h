@@ -15,8 +15,8 @@
  * document after it has ended, have the same parameters.
  *
  * How a run forgets. The store is copied without the data that depends on the documents
- * (home/rewind.h). Then the copy replaces the store. This exchange of the stores uses
- * these files:
+ * (history/rewind.h). Then the copy replaces the store. This exchange of the stores
+ * uses these files:
  *
  *   RUN/forget/store   the copy; without RUN/forget/ready it is incomplete, and the
  *                      next command makes it again

@@ -7,8 +7,9 @@
  * in the same way whether a user, systemd or `train` starts it. */
 #ifndef PL_JOB_PROCESS_H
 #define PL_JOB_PROCESS_H
-#include "job/given.h"
+#include "config/config.h"
 #include "job/run.h"
+#include "relay/relay.h"
 
 typedef struct process {
     const char *run, *store, *ready, *hub, *name, *cache;
@@ -23,7 +24,7 @@ typedef struct process {
     int index;
     given_texts homes;
     given_settings settings;
-    /* device: number of a worker's GPU; expect, wait_ms: of a relay (home/relay.h);
+    /* device: number of a worker's GPU; expect, wait_ms: of a relay (relay/relay.h);
      * grace_s: seconds that a worker has to finish after `stop`, 0: no limit */
     int64_t device, expect, wait_ms, grace_s;
     bool log_json, verbose, only_enrol;

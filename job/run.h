@@ -16,7 +16,7 @@
 #define PL_JOB_RUN_H
 #include "eval/eval.h"
 #include "home/home.h"
-#include "job/config.h"
+#include "config/config.h"
 #include "serve/serve.h"
 #include "workers/workers.h"
 #include "net/net.h"

@@ -1,6 +1,6 @@
 /* Gives a stopped run another number of homes (pathloom homes set).
  *
- *   RUN/homes/store   the copy of the store for the new number (home/divide.h)
+ *   RUN/homes/store   the copy of the store for the new number (history/divide.h)
  *
  * The copy is made beside the store, and then the names of the two folders are
  * exchanged in one step (pl_exchange_folders). So RUN/store is the whole old store or

@@ -1,4 +1,4 @@
-/* The dial of `pathloom train`: measures the facts from which job/dial.c chooses, and
+/* The dial of `pathloom train`: measures the facts from which config/dial.c chooses, and
  * sets the chosen keys in the run. Keys that the user gave keep their values. If such a
  * key determines the model, the paths, the batch or the phases, the dial chooses the
  * remaining keys to fit it. */

@@ -1,5 +1,5 @@
 /* The dial of `pathloom train --for TIME` and `--tokens N`: measures this machine and
- * sets the configuration keys that job/dial.c chooses. */
+ * sets the configuration keys that config/dial.c chooses. */
 #ifndef PL_MEASURE_TRAIN_DIAL_H
 #define PL_MEASURE_TRAIN_DIAL_H
 #include "job/job.h"

@@ -16,5 +16,6 @@
 #include "net/messages.h"
 #include "net/placement.h"
 #include "net/roles.h"
+#include "net/staging.h"
 #include "net/submission.h"
 #endif

@@ -8,22 +8,17 @@
  * method_*.c (one file per method: how it differs from diloco in all of these), change
  * (versions as encoded differences), arith (steps over whole modules), audit_row (which
  * tasks are done twice, and how their results are compared), moments (which states a
- * path can have), coverage (which samples were trained, according to the store's
- * records), exposure (how much training used some documents), affected (what changes
- * without some documents), held (held-out text of paths, for curves), blend (modules
+ * path can have), held (held-out text of paths, for curves), blend (modules
  * made from others after training), health (how well outer steps worked, according to
  * the versions). */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
-#include "outer/affected.h"
 #include "outer/arith.h"
 #include "outer/arm.h"
 #include "outer/audit_row.h"
 #include "outer/blend.h"
 #include "outer/change.h"
 #include "outer/contract.h"
-#include "outer/coverage.h"
-#include "outer/exposure.h"
 #include "outer/gossip.h"
 #include "outer/held.h"
 #include "outer/health.h"

@@ -25,8 +25,8 @@
 #ifndef PL_ROUTER_ROUTER_H
 #define PL_ROUTER_ROUTER_H
 #include "corpus/corpus.h"
+#include "eval/eval.h"
 #include "modules/modules.h"
-#include "router/scorer.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

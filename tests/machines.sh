@@ -108,6 +108,9 @@ enter() { # --net or nothing, command
         mount -t tmpfs -o mode=1777 tmpfs "$system/dev/shm"
         ln -s pts/ptmx "$system/dev/ptmx"
         ln -s /proc/self/fd "$system/dev/fd"
+        ln -s fd/0 "$system/dev/stdin"
+        ln -s fd/1 "$system/dev/stdout"
+        ln -s fd/2 "$system/dev/stderr"
         cd "$system"
         pivot_root . .
         umount -l .

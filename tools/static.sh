@@ -8,14 +8,18 @@
 set -u
 cd "$(dirname "$0")/.." || exit 70
 
+layers=$(sed -n 's/^layers="\(.*\)"$/\1/p' tools/check_tree.sh)
+
 # Prints the names of the product's files with the extension $1, one per line.
 product() {
-    find base modules corpus store codec outer net home router workers eval serve job view measure cli -name "*.$1" |
+    # shellcheck disable=SC2086 # a list of folders
+    find $layers -name "*.$1" |
         LC_ALL=C sort
 }
 
 format() {
-    find base modules corpus store codec outer net home router workers eval serve job view measure cli tests examples \
+    # shellcheck disable=SC2086
+    find $layers tests examples \
         -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' |
         LC_ALL=C sort | xargs -n 100 -P "$(nproc)" clang-format-14 --dry-run -Werror
 }

@@ -2,7 +2,7 @@
  * grids of paths and phases, the history, versions, configuration, and the origin of
  * the data. Unlike the page, the report needs no server, so a user can keep or send it.
  */
-#include "view/history.h"
+#include "view/run_history.h"
 #include "view/html.h"
 #include "view/page_internal.h"
 

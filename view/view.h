@@ -7,7 +7,7 @@
  * page_heat (compares versions), html (draws without scripts). */
 #ifndef PL_VIEW_VIEW_H
 #define PL_VIEW_VIEW_H
-#include "view/history.h"
+#include "view/run_history.h"
 #include "view/observe.h"
 #include "view/page.h"
 #include "view/store_picture.h"

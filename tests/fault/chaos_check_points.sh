@@ -9,7 +9,7 @@
 # that write to a terminal (cli/, the log) are left out, too.
 set -u
 export LC_ALL=C # awk, sort, printf and [a-z] depend on it
-folders="base corpus store codec outer net home workers"
+folders="base corpus store codec outer net history home relay workers"
 if [ "${1-}" = --list ]; then
     # shellcheck disable=SC2086 # the list is several words
     grep -rhoE 'pl_failpoint\("[^"]*"\)' $folders job --include='*.c' |

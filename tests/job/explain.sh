@@ -19,7 +19,7 @@ statuses=$(sed -n 's/^ *X(\(OK\|ERR_[A-Z_]*\), \([0-9]*\),.*/\1 \2/p' base/statu
 [ "$(echo "$statuses" | wc -l)" -gt 20 ] || complain "no statuses in base/status.h"
 # Finds the name of each event. It is the first string after the level in a call of
 # pl_log, and may be on the next line. The level may be an expression.
-events=$(cat base/*.c codec/*.c outer/*.c net/*.c home/*.c workers/*.c serve/*.c job/*.c view/*.c cli/*.c store/*.c | tr '\n' ' ' |
+events=$(cat base/*.c codec/*.c outer/*.c net/*.c history/*.c home/*.c relay/*.c router/*.c eval/*.c workers/*.c serve/*.c config/*.c job/*.c view/*.c cli/*.c store/*.c | tr '\n' ' ' |
     grep -oE 'pl_log\([^";]*, *"[a-z]+\.[a-z_.]+"' | sed 's/.*"\(.*\)"/\1/' |
     sort -u)
 [ "$(echo "$events" | wc -l)" -gt 25 ] || complain "no events in the sources"

@@ -22,30 +22,24 @@ pl_status run_home(char **argv, pl_home_options o)
     return pl_home_run(&o);
 }
 
-pl_status run_relay(char **argv)
-{
-    pl_relay_report report;
-    pl_relay_options o = {.home = argv[2],
-                          .bind = argv[3],
-                          .ready_file = argv[4],
-                          .wait_ms = atoi(argv[5]),
-                          .expect = atoi(argv[6]),
-                          .patience_ms = PATIENCE_MS,
-                          .staging_bytes = 64 << 20,
-                          .stop = &child_stop};
-    return pl_relay_run(&o, &report);
-}
-
-int run_child(char **argv, pl_home_options home)
+void begin_child(char **argv)
 {
     signal(SIGTERM, on_term);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     pl_log_open(argv[1], PL_LOG_ERROR, false);
-    pl_status status =
-        strcmp(argv[1], "home") == 0 ? run_home(argv, home) : run_relay(argv);
+}
+
+int end_child(char **argv, pl_status status)
+{
     if (status != PL_OK)
         fprintf(stderr, "%s: %s\n", argv[1], pl_last_error());
     return pl_status_exit_code(status);
+}
+
+int run_child(char **argv, pl_home_options home)
+{
+    begin_child(argv);
+    return end_child(argv, run_home(argv, home));
 }
 
 void name_child(child *c, const char *dir, const char *kind, const char *file)

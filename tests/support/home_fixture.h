@@ -45,9 +45,11 @@ void on_term(int number);
 
 pl_status run_home(char **argv, pl_home_options o);
 
-pl_status run_relay(char **argv);
+/* What a child does first, and the exit code with which it ends. */
+void begin_child(char **argv);
+int end_child(char **argv, pl_status status);
 
-/* Runs a home or a relay until SIGTERM, and returns the exit code. The test's main
+/* Runs a home until SIGTERM, and returns the exit code. The test's main
  * calls this function if the program was started as a child, with the arguments that
  * start_failing_child passes. `home` contains the options of a home that differ from
  * the defaults. */

@@ -1,9 +1,9 @@
-/* folder: outer; label: unit
+/* folder: history; label: unit
  *
  * Tests which phases and versions change if documents are forgotten, and with which
  * phase the training of each path must begin again. The second answer depends on what
  * the store has kept. */
-#include "outer/outer.h"
+#include "history/history.h"
 #include "tests/support/tiny_arm.h"
 
 #include <setjmp.h>

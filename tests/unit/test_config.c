@@ -1,7 +1,7 @@
-/* folder: job; label: unit */
+/* folder: config; label: unit */
 /* Tests which options of codecs follow from the configuration, and which settings of
  * paths and chapters (router.em, topology.split, topology.graft) are accepted. */
-#include "job/config.h"
+#include "config/config.h"
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -1,9 +1,9 @@
-/* folder: outer; label: unit
+/* folder: history; label: unit
  *
  * Tests what a store's contributions tell about the samples that each path was trained
  * on. A phase that is missing, is recorded twice, or has wrong samples must be
  * reported. */
-#include "outer/outer.h"
+#include "history/history.h"
 #include "tests/support/tiny_arm.h"
 
 #include <setjmp.h>

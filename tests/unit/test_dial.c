@@ -1,7 +1,7 @@
-/* folder: job; label: unit */
+/* folder: config; label: unit */
 /* Tests which values of keys `train --for` and `train --tokens` choose for the speed of
  * a machine, an amount of text, and a time. */
-#include "job/dial.h"
+#include "config/config.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

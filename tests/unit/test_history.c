@@ -2,7 +2,7 @@
 /* Tests the history of a run. It must have one row per finished phase of each arm, in
  * the order of time, and must count audits and restarts of processes in the right row.
  * Also tests parts of reports: text must not become markup. */
-#include "view/history.h"
+#include "view/run_history.h"
 #include "view/html.h"
 #include "view/page_heat.h"
 #include "job/job.h"

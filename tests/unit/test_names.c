@@ -1,5 +1,5 @@
-/* folder: home; label: unit */
-#include "home/names.h"
+/* folder: history; label: unit */
+#include "history/history.h"
 #include "tests/support/store_fixture.h"
 
 /* Tests what a name in a command means, in a store with modules of three arms. Two tags

@@ -1,9 +1,10 @@
-/* folder: home; label: integration
+/* folder: relay; label: integration
  *
  * Tests a relay between workers and a real home. A sum of updates must give the same
  * version as the single updates, with fewer bytes. This must also hold if a process is
  * killed, or if an update reaches the home in two ways. */
 #include "tests/support/relay_fixture.h"
+#include "relay/relay.h"
 
 #include <fcntl.h>
 
@@ -451,8 +452,26 @@ static void sum_that_is_not_what_it_says_changes_nothing(void **state)
     close_job(&f);
 }
 
+static pl_status run_relay(char **argv)
+{
+    pl_relay_report report;
+    pl_relay_options o = {.home = argv[2],
+                          .bind = argv[3],
+                          .ready_file = argv[4],
+                          .wait_ms = atoi(argv[5]),
+                          .expect = atoi(argv[6]),
+                          .patience_ms = PATIENCE_MS,
+                          .staging_bytes = 64 << 20,
+                          .stop = &child_stop};
+    return pl_relay_run(&o, &report);
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 7 && strcmp(argv[1], "relay") == 0) {
+        begin_child(argv);
+        return end_child(argv, run_relay(argv));
+    }
     if (argc == 7)
         return run_child(argv, (pl_home_options){.keep_updates = true});
     pl_log_open("test", PL_LOG_ERROR, false);

@@ -1,9 +1,9 @@
-/* folder: home; label: unit
+/* folder: history; label: unit
  *
  * Tests the rule of garbage collection and store.quota (pl_keep_rule). It must keep the
  * versions from which a task or an open audit may still start. */
 #include "home/home.h"
-#include "home/roots.h"
+#include "history/history.h"
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"
 

@@ -1,8 +1,8 @@
-/* folder: job; label: unit
+/* folder: config; label: unit
  *
  * Tests how the rate of a link is read, and how many bytes a phase of a path is said to
  * send with the settings of `train --link`. */
-#include "job/slow_link.h"
+#include "config/config.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

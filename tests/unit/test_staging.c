@@ -1,5 +1,4 @@
-/* folder: home; label: unit */
-#include "home/staging.h"
+/* folder: net; label: unit */
 #include "net/net.h"
 #include <string.h>
 #include <stdarg.h>

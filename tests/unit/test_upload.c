@@ -3,7 +3,7 @@
  * Tests uploads: that no byte is sent twice while a connection lives, that an upload
  * goes on where it was after its connection broke, and that clients wait for room
  * without sending bytes. */
-#include "home/staging.h"
+#include "net/net.h"
 #include "tests/support/home_fixture.h"
 
 #include <stdatomic.h>

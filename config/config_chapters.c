@@ -1,0 +1,199 @@
+/* Lists the chapters of the mixture that a configuration describes. router.em,
+ * topology.split, topology.graft, train.freeze and train.more each begin new
+ * chapters. */
+#include "config/settings.h"
+#include <string.h>
+
+/* Reads numbers of phases from 1 to `most`, separated by commas. `rising`: each number
+ * must be greater than the previous one. If `levels` is not NULL, each number must be
+ * followed by a colon and a text (a change of the topology), which is put into
+ * `levels`. */
+static bool read_phases(const char *text, bool rising, int64_t most,
+                        int64_t phases[CONFIG_LIST_MAX],
+                        config_text levels[CONFIG_LIST_MAX], int *n)
+{
+    char copy[PL_KEY_TEXT_MAX], *rest = NULL;
+    *n = 0;
+    pl_copy_text(copy, sizeof copy, text);
+    for (char *word = strtok_r(copy, ", ", &rest); word;
+         word = strtok_r(NULL, ", ", &rest)) {
+        int64_t phase = 0, least = rising && *n > 0 ? phases[*n - 1] + 1 : 1;
+        char *colon = levels ? strchr(word, ':') : NULL;
+        if (*n == CONFIG_LIST_MAX || (levels && !colon))
+            return false;
+        if (colon) {
+            *colon = '\0';
+            pl_copy_text(levels[*n], sizeof levels[*n], colon + 1);
+        }
+        if (pl_parse_int(word, &phase) != PL_OK || phase < least || phase > most)
+            return false;
+        phases[(*n)++] = phase;
+    }
+    return true;
+}
+
+static pl_status read_more(const config *c, int64_t phases[CONFIG_LIST_MAX], int *n)
+{
+    if (read_phases(c->more, false, CONFIG_PHASES_MAX, phases, NULL, n))
+        return PL_OK;
+    return pl_fail(PL_ERR_CONFIG,
+                   "train.more `%s`: give at most %d numbers of phases from 1 to %d",
+                   c->more, (int)CONFIG_LIST_MAX, (int)CONFIG_PHASES_MAX);
+}
+
+/* Changes of the topology, in rising order of their phases. */
+typedef struct change_list {
+    int64_t phases[2 * CONFIG_LIST_MAX];
+    config_text texts[2 * CONFIG_LIST_MAX]; /* "4x4", or "drop:L2.E1" */
+    bool grafts[2 * CONFIG_LIST_MAX];
+    int n, used;
+} change_list;
+
+static pl_status read_changes(const char *key, const char *text, const char *example,
+                              change_list *out)
+{
+    int64_t phases[CONFIG_LIST_MAX];
+    config_text texts[CONFIG_LIST_MAX];
+    int n = 0;
+    if (!read_phases(text, true, CONFIG_PHASES_MAX, phases, texts, &n))
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s `%s`: give at most %d numbers of phases in rising order, "
+                       "each with a colon and %s",
+                       key, text, (int)CONFIG_LIST_MAX, example);
+    for (int i = 0; i < n; i++) {
+        int at = out->n++;
+        for (; at > 0 && out->phases[at - 1] >= phases[i]; at--) {
+            if (out->phases[at - 1] == phases[i])
+                return pl_fail(PL_ERR_CONFIG,
+                               "topology.split and topology.graft both name phase "
+                               "%lld; change one of them by at least one phase",
+                               (long long)phases[i]);
+            out->phases[at] = out->phases[at - 1];
+            out->grafts[at] = out->grafts[at - 1];
+            memcpy(out->texts[at], out->texts[at - 1], sizeof out->texts[at]);
+        }
+        out->phases[at] = phases[i];
+        out->grafts[at] = strcmp(key, "topology.graft") == 0;
+        memcpy(out->texts[at], texts[i], sizeof texts[i]);
+    }
+    return PL_OK;
+}
+
+/* Fills in a chapter that begins after `begin` phases. Chapters are added in order. If
+ * the next change of the topology comes after exactly `begin` phases, the chapter makes
+ * this change. */
+static pl_status add_chapter(const pl_shape *shape, change_list *changes, int64_t begin,
+                             config_chapter *chapter)
+{
+    *chapter = (config_chapter){.begin = begin, .spec = chapter->spec};
+    if (changes->used == changes->n || changes->phases[changes->used] != begin)
+        return PL_OK;
+    const int i = changes->used++;
+    return changes->grafts[i] ? config_graft(shape, changes->texts[i], chapter)
+                              : config_split(shape, changes->texts[i], chapter);
+}
+
+/* The phases at which chapters begin, one list per key, and how many items of each list
+ * have been used so far. */
+typedef struct beginnings {
+    int64_t em[CONFIG_LIST_MAX], more[CONFIG_LIST_MAX], freezes[CONFIG_FREEZE_MAX];
+    int n_em, n_more, n_freezes, dealt, frozen;
+    change_list changes;
+} beginnings;
+
+static pl_status read_beginnings(const config *c, beginnings *out)
+{
+    PL_CHECK(read_more(c, out->more, &out->n_more));
+    PL_CHECK(read_changes("topology.split", c->split,
+                          "the modules per level, such as 4:4x4", &out->changes));
+    PL_CHECK(read_changes("topology.graft", c->graft, "a change, such as 4:drop:L2.E1",
+                          &out->changes));
+    PL_CHECK(config_freeze_phases(c, out->freezes, &out->n_freezes));
+    if (read_phases(c->em, true, c->phases - 1, out->em, NULL, &out->n_em))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "router.em `%s`: give at most %d numbers of phases in rising order, each from "
+        "1 and below train.phases %lld",
+        c->em, (int)CONFIG_LIST_MAX, (long long)c->phases);
+}
+
+/* Fills in the next chapter that begins before train.phases are over. *added becomes
+ * false if there is none. */
+static pl_status add_next(const config *c, const pl_shape *shape, beginnings *b,
+                          config_chapter *chapter, bool *added)
+{
+    const change_list *changes = &b->changes;
+    int64_t deal = b->dealt < b->n_em ? b->em[b->dealt] : c->phases;
+    int64_t change =
+        changes->used < changes->n ? changes->phases[changes->used] : c->phases;
+    int64_t freeze = b->frozen < b->n_freezes ? b->freezes[b->frozen] : c->phases;
+    int64_t begin = deal < change ? deal : change;
+    begin = freeze < begin ? freeze : begin;
+    *added = begin < c->phases;
+    if (!*added)
+        return PL_OK;
+    if (deal == change && deal == begin)
+        return pl_fail(PL_ERR_CONFIG,
+                       "router.em and topology.%s both name phase %lld; change "
+                       "router.em by at least one phase",
+                       changes->grafts[changes->used] ? "graft" : "split",
+                       (long long)deal);
+    PL_CHECK(add_chapter(shape, &b->changes, begin, chapter));
+    chapter->deals = begin == deal;
+    b->dealt += begin == deal;
+    b->frozen += begin == freeze;
+    return PL_OK;
+}
+
+pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MAX],
+                          int *n)
+{
+    int64_t end = c->phases;
+    beginnings b = {.n_em = 0};
+    pl_shape shape;
+    bool added = true;
+    PL_CHECK(config_shape(c, &shape));
+    PL_CHECK(read_beginnings(c, &b));
+    memset(out, 0, CONFIG_CHAPTERS_MAX * sizeof *out);
+    pl_status status = config_spec(c, &out->spec);
+    if (status != PL_OK)
+        return pl_fail_in(status, "topology");
+    for (*n = 1; added; *n += added) {
+        out[*n].spec = out[*n - 1].spec;
+        PL_CHECK(add_next(c, &shape, &b, &out[*n], &added));
+    }
+    for (int i = 0; i < b.n_more; i++) {
+        out[*n].spec = out[*n - 1].spec;
+        PL_CHECK(add_chapter(&shape, &b.changes, end, &out[*n]));
+        out[(*n)++].more = true;
+        b.frozen += b.frozen < b.n_freezes && b.freezes[b.frozen] == end;
+        end += b.more[i];
+    }
+    for (int i = 0; i < *n; i++)
+        out[i].end = i + 1 < *n ? out[i + 1].begin : end;
+    if (b.frozen < b.n_freezes)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "train.freeze: phase %lld must be below train.phases %lld, or be "
+            "the phase where a part of train.more begins",
+            (long long)b.freezes[b.frozen], (long long)c->phases);
+    if (b.changes.used == b.changes.n)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "topology.%s: phase %lld must be below train.phases %lld, or be the phase "
+        "where a part of train.more begins",
+        b.changes.grafts[b.changes.used] ? "graft" : "split",
+        (long long)b.changes.phases[b.changes.used], (long long)c->phases);
+}
+
+int64_t config_all_phases(const config *c)
+{
+    int64_t phases[CONFIG_LIST_MAX], all = c->phases;
+    int n = 0;
+    if (read_more(c, phases, &n) == PL_OK)
+        for (int i = 0; i < n; i++)
+            all += phases[i];
+    return all;
+}

@@ -1,0 +1,182 @@
+/* train.freeze: which modules of the mixture are frozen (get no new versions), and from
+ * which phase on.
+ *
+ *   train.freeze=embed,4:L1.E0,4:head    embed from the beginning, two modules from
+ *                                        phase 4 on
+ *
+ * A phase above 0 begins a chapter, because an arm's definition never changes
+ * (job/chapters.c). A frozen module stays frozen in the next chapter: a module is
+ * frozen if the module from which it descends was frozen when the previous chapter
+ * ended. The name `none` ends the freezing of all modules. */
+#include "config/settings.h"
+#include <string.h>
+
+typedef struct freeze_item {
+    int64_t phase;
+    char name[PL_NAME_MAX]; /* "embed", "L1", "L1.E0" or "none" */
+} freeze_item;
+
+/* Refuses `none` after the name of a module for the same phase, because the module
+ * would then not be frozen. */
+static pl_status check_none_first(const config *c, const freeze_item *items, int n)
+{
+    for (int i = 1; i < n; i++)
+        if (items[i].phase == items[i - 1].phase && strcmp(items[i].name, "none") == 0)
+            return pl_fail(PL_ERR_CONFIG,
+                           "train.freeze `%s`: `none` would end the freezing of `%s`, "
+                           "which begins in the same phase %lld; leave one of them out",
+                           c->freeze, items[i - 1].name, (long long)items[i].phase);
+    return PL_OK;
+}
+
+static pl_status read_freeze(const config *c, freeze_item items[CONFIG_FREEZE_MAX],
+                             int *n)
+{
+    char copy[PL_KEY_TEXT_MAX], *rest = NULL;
+    *n = 0;
+    pl_copy_text(copy, sizeof copy, c->freeze);
+    for (char *word = strtok_r(copy, ", ", &rest); word;
+         word = strtok_r(NULL, ", ", &rest)) {
+        freeze_item one = {.phase = 0};
+        const char *colon = strchr(word, ':'), *name = colon ? colon + 1 : word;
+        bool good = *n < CONFIG_FREEZE_MAX && *name &&
+                    pl_copy_text(one.name, sizeof one.name, name);
+        if (good && colon) {
+            word[colon - word] = '\0';
+            good = pl_parse_int(word, &one.phase) == PL_OK && one.phase >= 0 &&
+                   one.phase < CONFIG_PHASES_MAX;
+        }
+        if (!good || (*n > 0 && one.phase < items[*n - 1].phase))
+            return pl_fail(PL_ERR_CONFIG,
+                           "train.freeze `%s`: give at most %d modules, each with the "
+                           "phase from which it is frozen, in the order of the phases, "
+                           "such as embed,4:L1.E0; a module without a phase is frozen "
+                           "from the beginning",
+                           c->freeze, (int)CONFIG_FREEZE_MAX);
+        items[(*n)++] = one;
+    }
+    return check_none_first(c, items, *n);
+}
+
+pl_status config_freeze_phases(const config *c, int64_t phases[CONFIG_FREEZE_MAX],
+                               int *n)
+{
+    freeze_item items[CONFIG_FREEZE_MAX];
+    int n_items = 0;
+    *n = 0;
+    PL_CHECK(read_freeze(c, items, &n_items));
+    for (int i = 0; i < n_items; i++)
+        if (items[i].phase > 0 && (*n == 0 || phases[*n - 1] != items[i].phase))
+            phases[(*n)++] = items[i].phase;
+    return PL_OK;
+}
+
+/* Freezes the module of this name, or all modules of the slot. */
+static pl_status freeze_named(const pl_topology *t, const char *name, bool *frozen)
+{
+    char own[PL_NAME_MAX];
+    bool found = false;
+    for (int m = 0; m < pl_topology_n_modules(t); m++) {
+        const pl_slot *slot = pl_topology_slot(t, pl_topology_module_slot(t, m));
+        pl_topology_module_name(t, m, own);
+        if (strcmp(own, name) != 0 && strcmp(slot->name, name) != 0)
+            continue;
+        frozen[m] = found = true;
+    }
+    if (found)
+        return PL_OK;
+    return pl_fail(PL_ERR_CONFIG,
+                   "train.freeze: the mixture has no module `%s` in the phase in which "
+                   "it is to be frozen; modules are named like embed, L1 (all of the "
+                   "level), L1.E0, head",
+                   name);
+}
+
+/* Refuses to freeze all modules of a path. */
+static pl_status check_some_train(const pl_topology *t, const bool *frozen)
+{
+    char name[PL_NAME_MAX];
+    for (int p = 0; p < pl_topology_n_paths(t); p++) {
+        bool trains = false;
+        for (int s = 0; s < pl_topology_n_slots(t); s++)
+            trains = trains || !frozen[pl_topology_module_of_path(t, s, p)];
+        pl_topology_path_name(t, p, name);
+        if (!trains)
+            return pl_fail(PL_ERR_CONFIG,
+                           "train.freeze: all modules of path %s are frozen, so this "
+                           "path would train nothing; leave one of its modules out",
+                           name);
+    }
+    return PL_OK;
+}
+
+/* Changes `frozen` from the list of the previous chapter to the list of `chapter`,
+ * whose topology is t. */
+static pl_status freeze_chapter(const config_chapter *chapter, const pl_topology *t,
+                                const freeze_item *items, int n_items, bool *frozen)
+{
+    for (int i = 0; i < n_items; i++) {
+        if (items[i].phase != chapter->begin)
+            continue;
+        if (strcmp(items[i].name, "none") == 0)
+            memset(frozen, 0, (size_t)pl_topology_n_modules(t) * sizeof *frozen);
+        else
+            PL_CHECK(freeze_named(t, items[i].name, frozen));
+    }
+    return check_some_train(t, frozen);
+}
+
+/* Replaces the list for the topology `from` by the list for the topology t, which
+ * descends from `from`. */
+static void inherit_frozen(const pl_topology *t, const pl_descent *d,
+                           const pl_topology *from, bool **frozen)
+{
+    const int n = pl_topology_n_modules(t);
+    bool *now = pl_alloc((size_t)n * sizeof *now);
+    for (int m = 0; from && m < n; m++)
+        now[m] = (*frozen)[pl_topology_ancestor_module(t, d, from, m)];
+    pl_free(*frozen);
+    *frozen = now;
+}
+
+pl_status config_frozen(const config *c, int chapter, bool **frozen)
+{
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    freeze_item items[CONFIG_FREEZE_MAX];
+    pl_topology *t = NULL, *from = NULL;
+    pl_shape shape;
+    int n = 0, n_items = 0;
+    pl_status status = PL_OK;
+    *frozen = NULL;
+    PL_CHECK(read_freeze(c, items, &n_items));
+    PL_CHECK(config_shape(c, &shape));
+    PL_CHECK(config_chapters(c, chapters, &n));
+    for (int i = 0; i < n && i <= chapter; i++) {
+        PL_TRY(pl_topology_create(&shape, &chapters[i].spec, &t));
+        inherit_frozen(t, &chapters[i].descent, from, frozen);
+        pl_topology_destroy(&from);
+        from = t;
+        t = NULL;
+        PL_TRY(freeze_chapter(&chapters[i], from, items, n_items, *frozen));
+    }
+done:
+    pl_topology_destroy(&t);
+    pl_topology_destroy(&from);
+    if (status != PL_OK) {
+        pl_free(*frozen);
+        *frozen = NULL;
+    }
+    return status;
+}
+
+bool config_freezes_later(const config *own, const config *c)
+{
+    const size_t n = strlen(own->freeze);
+    freeze_item items[CONFIG_FREEZE_MAX];
+    int n_own = 0, n_all = 0;
+    if (strncmp(c->freeze, own->freeze, n) != 0 || (n > 0 && c->freeze[n] != ',') ||
+        !c->freeze[n] || read_freeze(own, items, &n_own) != PL_OK ||
+        read_freeze(c, items, &n_all) != PL_OK)
+        return false;
+    return n_all > n_own && items[n_own].phase >= config_all_phases(own);
+}

@@ -1,0 +1,98 @@
+/* The dial of `pathloom train`: chooses the keys of a run from a given time or number
+ * of tokens.
+ *
+ * The choice depends only on the facts below, which measure/train_dial.c measures. The
+ * dial predicts the held-out bits per byte of every candidate and takes the candidate
+ * with the fewest:
+ *
+ *   dense(N, D)   = E + A / N^a + B / D^b         bits per byte of one model
+ *   mixture of P  = dense + GAIN log2(P) (EVEN - log2(D / N))
+ *
+ * N is the number of parameters of a path in millions. D is the number of training
+ * tokens in millions, including the tokens of the base model; in dense(N, D) a token of
+ * Muon counts as MUON_TOKENS tokens of AdamW. P is the number of paths.
+ * E, A, B, a, b, GAIN, EVEN and REPEATS are constants. Text that is read again
+ * counts less each time (Muennighoff et al. 2023, arXiv:2305.16264, eq. 5): R further
+ * epochs after the first count as REPEATS (1 - exp(-R / REPEATS)) epochs. A path reads
+ * a shard of mean size at most PATH_EPOCHS times; the base model gets the other steps.
+ * docs/results/dial.md has the measurements to which the constants were fitted. */
+#ifndef PL_CONFIG_DIAL_H
+#define PL_CONFIG_DIAL_H
+#include "config/settings.h"
+
+/* The parts of a run for which the dial plans time, in the order in which they run. */
+typedef enum dial_part {
+    DIAL_START,
+    DIAL_BASE,
+    DIAL_ROUTING,
+    DIAL_PATHS,
+    DIAL_EVALUATION,
+    DIAL_PARTS
+} dial_part;
+extern const char *const dial_part_names[DIAL_PARTS];
+
+/* A worker's tokens per second on a model with a certain number of FLOPs per token.
+ * `alone`: while only this worker trains, with train.base_threads, as on the base
+ * model. `together`: while all workers train, as on the paths. */
+typedef struct dial_speed {
+    double flops, alone, together;
+} dial_speed;
+enum { DIAL_SPEEDS = 2 };
+
+/* The facts from which the dial chooses. The fields from `width` to `base_steps` have
+ * the values that the user's keys give; 0: the dial chooses the value. */
+typedef struct dial_facts {
+    /* size of the text: training tokens, training documents, held-out tokens */
+    double tokens, documents, valid_tokens;
+    int workers;                    /* number of workers that train at the same time */
+    dial_speed speeds[DIAL_SPEEDS]; /* measured speeds, in rising order of `flops` */
+    int n_speeds;                   /* number of measured speeds; may be 0 */
+    /* time left for training, routing, merges and evaluation; 0: not limited */
+    double seconds;
+    double n_tokens;              /* tokens to train on if `seconds` is 0 */
+    int vocab;                    /* size of the tokenizer's vocabulary */
+    int context;                  /* tokens of a sequence */
+    bool muon;                    /* Muon is used: its learning rate is twice AdamW's */
+    int64_t width, heads, blocks; /* either all three are fixed or all are 0 */
+    double params;                /* parameters of a path with this shape */
+    int64_t paths, batch, tau, phases, base_steps;
+    /* The steps of all baselines together, and the steps of the longest baseline, each
+     * divided by the steps of all paths together. */
+    double baselines, longest_baseline;
+    int n_baselines;
+} dial_facts;
+
+typedef struct dial_choice {
+    int64_t width, heads, blocks, paths, batch, base_steps, tau, phases, eval_tokens;
+    double lr;
+    double params;           /* parameters of a path */
+    double tokens;           /* training tokens of mixture and base model together */
+    double epochs;           /* passes over the text */
+    double part[DIAL_PARTS]; /* predicted seconds; 0 if no speed was measured */
+    double seconds;          /* sum of the parts */
+    double bits;             /* predicted bits per byte */
+    bool short_of_time; /* even the fewest steps would take more than the given time */
+} dial_choice;
+
+enum { DIAL_LEAST_BYTES = 1000000 }; /* smallest text for --for and --tokens */
+
+/* Parses a time such as "90s", "15min", "2h" or "1.5h" to seconds. ERR_USAGE. */
+PL_MUST_CHECK pl_status dial_parse_time(const char *text, double *seconds);
+/* Returns the FLOPs of a training step per token. Only ratios of these numbers are
+ * used. */
+double dial_flops(double params, int64_t width, int64_t blocks, int64_t context);
+/* Chooses, before the text is known, the size of the vocabulary and the number of bytes
+ * of text to read. If a time is given: as many bytes as can be read in a tenth of this
+ * time. Otherwise: as many as a single epoch with the given number of tokens needs. */
+void dial_text(const dial_facts *f, int64_t *vocab, int64_t *bytes);
+/* Predicts the tokens per second on a model with this number of FLOPs per token.
+ * Between two measured models the rate is a power of the FLOPs; outside the measured
+ * range it is inversely proportional to them. Returns 0 if nothing was measured. */
+double dial_rate(const dial_facts *f, double flops, bool alone);
+/* Chooses all keys except those for vocabulary and text. The caller may measure the
+ * speed on the chosen model and then call this function again. */
+void dial_choose(const dial_facts *f, dial_choice *out);
+/* Returns the levels for a number of paths: "2", "2x2", "2x4" or "4x4". */
+const char *dial_levels(int64_t paths);
+
+#endif

@@ -1,0 +1,28 @@
+/* Options that a command line may give several times: texts, and settings KEY=VALUE of
+ * a configuration. */
+#ifndef PL_CONFIG_GIVEN_H
+#define PL_CONFIG_GIVEN_H
+#include "config/settings.h"
+
+typedef struct given_texts {
+    const char *items[PL_HOMES_MAX];
+    int n;
+} given_texts;
+
+/* Pairs KEY=VALUE, in the order in which the user gave them. */
+enum { GIVEN_PAIRS_MAX = 128, GIVEN_MADE_MAX = 16 };
+typedef struct given_settings {
+    const char *pairs[GIVEN_PAIRS_MAX];
+    int n;
+    /* memory for the pairs that given_add makes from a key and a value */
+    char made[GIVEN_MADE_MAX][PL_KEY_TEXT_MAX + 32];
+    int n_made;
+} given_settings;
+
+/* Adds the pair "key=value"; if key is NULL, `value` is the pair. ERR_USAGE: there are
+ * too many pairs, or this pair is too long. */
+PL_MUST_CHECK pl_status given_add(given_settings *s, const char *key,
+                                  const char *value);
+/* Whether one of the pairs sets this key. */
+bool given_sets(const given_settings *s, const char *key);
+#endif

@@ -1,0 +1,271 @@
+/* Scores documents: cuts them into windows in document order, fills batches of a fixed
+ * size, and runs one model per thread. */
+#include "eval/scorer.h"
+#include <string.h>
+
+enum { TOKENS_A_CALL = 2048 };
+
+/* The model of one thread, and its buffers [batch, context]. */
+typedef struct lane {
+    pl_backend *backend; /* NULL if the model is borrowed */
+    pl_model *model;
+    int32_t *tokens, *targets;
+    float *losses;
+} lane;
+
+struct pl_scorer {
+    pl_scorer_options options;
+    lane *lanes;
+    int n_lanes;
+    bool loaded;
+};
+
+/* ---- create ---- */
+static pl_status check_scorer_options(const pl_scorer_options *options)
+{
+    int longest = pl_topology_shape(options->topology)->context;
+    if ((options->n_threads < 1 && !options->model) || options->batch < 0 ||
+        options->prefix < 0)
+        return pl_fail(PL_ERR_ARG,
+                       "a scorer needs 1 or more threads (not %d), a batch of 0 or "
+                       "more (not %d) and a prefix of 0 or more (not %d)",
+                       options->n_threads, options->batch, options->prefix);
+    if (options->context < 0 || options->context > longest)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "windows of %d tokens for scoring are negative or exceed the model's "
+            "context of %d tokens; make them shorter",
+            options->context, longest);
+    return PL_OK;
+}
+
+static void fill_defaults(pl_scorer_options *options)
+{
+    if (options->context == 0)
+        options->context = pl_topology_shape(options->topology)->context;
+    if (options->batch == 0)
+        options->batch = (TOKENS_A_CALL + options->context - 1) / options->context;
+}
+
+/* Opens lane i. On GPUs, lane i computes on GPU i. */
+static pl_status open_scorer_lane(const pl_scorer_options *options, int i, lane *out)
+{
+    pl_backend_options backend = {.name = options->backend,
+                                  .n_threads = 1,
+                                  .precision = options->precision,
+                                  .device = i,
+                                  .device_turns = true};
+    pl_model_options model = {.batch = options->batch, .context = options->context};
+    size_t n = (size_t)options->batch * (size_t)options->context;
+    void *memory = NULL;
+    out->model = options->model;
+    if (!options->model) {
+        PL_CHECK(pl_backend_open(&backend, &out->backend));
+        PL_CHECK(pl_model_create(out->backend, options->topology, &model, &out->model));
+    }
+    PL_CHECK(pl_try_alloc(n * (2 * sizeof(int32_t) + sizeof(float)),
+                          "a batch of windows to score", &memory));
+    out->tokens = memory;
+    out->targets = out->tokens + n;
+    out->losses = (float *)(out->targets + n);
+    return PL_OK;
+}
+
+pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
+{
+    *out = NULL;
+    PL_CHECK(check_scorer_options(options));
+    pl_status status = PL_OK;
+    pl_scorer *scorer = pl_alloc(sizeof *scorer);
+    scorer->options = *options;
+    fill_defaults(&scorer->options);
+    int n_lanes = options->model ? 1 : options->n_threads;
+    scorer->lanes = pl_alloc((size_t)n_lanes * sizeof *scorer->lanes);
+    scorer->loaded = options->model != NULL;
+    while (scorer->n_lanes < n_lanes) {
+        lane *l = &scorer->lanes[scorer->n_lanes++];
+        PL_TRY(open_scorer_lane(&scorer->options, scorer->n_lanes - 1, l));
+        if (l->backend && l->backend->n_devices > 0 && l->backend->n_devices < n_lanes)
+            n_lanes = l->backend->n_devices;
+    }
+    *out = scorer;
+    scorer = NULL;
+done:
+    pl_scorer_destroy(&scorer);
+    return status;
+}
+
+void pl_scorer_destroy(pl_scorer **scorer)
+{
+    if (!*scorer)
+        return;
+    for (int i = 0; i < (*scorer)->n_lanes; ++i) {
+        lane *l = &(*scorer)->lanes[i];
+        pl_free_aligned(l->tokens);
+        if (l->backend)
+            pl_model_destroy(&l->model);
+        pl_backend_close(&l->backend);
+    }
+    pl_free((*scorer)->lanes);
+    pl_free(*scorer);
+    *scorer = NULL;
+}
+
+const pl_topology *pl_scorer_topology(const pl_scorer *scorer)
+{
+    return scorer->options.topology;
+}
+
+pl_status pl_scorer_load(pl_scorer *scorer, const float *params)
+{
+    for (int i = 0; i < scorer->n_lanes; ++i)
+        PL_CHECK(pl_model_load(scorer->lanes[i].model, params));
+    scorer->loaded = true;
+    return PL_OK;
+}
+
+/* ---- windows ---- */
+typedef struct window {
+    size_t row;     /* index of the window's document in `docs` */
+    uint64_t first; /* index in the file of the window's first token */
+    /* index of the window's first target among the targets of all listed documents */
+    uint64_t place;
+    uint32_t n;    /* number of targets */
+    uint32_t skip; /* number of targets at the window's start that do not count */
+} window;
+
+typedef struct pass {
+    pl_scorer *scorer;
+    const pl_tokens *tokens;
+    int prefix;
+    window *windows;
+    size_t n_windows;
+    double *nats; /* [n_windows] sum of the losses of each window */
+    /* losses of all targets; the losses of a window begin at index `place`; NULL: only
+     * sums are computed */
+    float *losses;
+} pass;
+
+/* Appends the windows of a document in which at least one target counts. A blank
+ * document has no such window. If `out` is NULL, only counts the windows. */
+static size_t cut_document(const pass *p, uint32_t number, size_t row, uint64_t place,
+                           window *out)
+{
+    const pl_token_doc *doc = pl_tokens_doc(p->tokens, number);
+    uint32_t T = (uint32_t)p->scorer->options.context, prefix = (uint32_t)p->prefix;
+    uint32_t n_targets =
+        pl_tokens_is_blank(p->tokens, number) ? 0 : pl_doc_targets(doc);
+    size_t n = 0;
+    for (uint32_t at = 0; at < n_targets; at += T) {
+        uint32_t length = n_targets - at < T ? n_targets - at : T;
+        uint32_t skip = prefix > at + 1 ? prefix - at - 1 : 0;
+        if (skip >= length)
+            continue;
+        if (out)
+            out[n] = (window){row, doc->first + at, place + at, length, skip};
+        ++n;
+    }
+    return n;
+}
+
+static pl_status plan_pass(pass *p, const uint32_t *docs, size_t n)
+{
+    for (size_t i = 0; i < n; ++i) {
+        if (docs[i] >= pl_tokens_n_docs(p->tokens))
+            return pl_fail(
+                PL_ERR_ARG,
+                "document %u does not exist: the token file has %u documents", docs[i],
+                pl_tokens_n_docs(p->tokens));
+        p->n_windows += cut_document(p, docs[i], i, 0, NULL);
+    }
+    void *memory = NULL;
+    PL_CHECK(pl_try_alloc(p->n_windows * (sizeof(window) + sizeof(double)),
+                          "evaluation windows", &memory));
+    p->windows = memory;
+    p->nats = (double *)(p->windows + p->n_windows);
+    size_t next = 0;
+    uint64_t place = 0;
+    for (size_t i = 0; i < n; ++i) {
+        next += cut_document(p, docs[i], i, place, p->windows + next);
+        place += pl_doc_targets(pl_tokens_doc(p->tokens, docs[i]));
+    }
+    return PL_OK;
+}
+
+/* ---- one batch ---- */
+static void fill_batch_row(const pass *p, const window *w, size_t T, int32_t *tokens,
+                           int32_t *targets)
+{
+    pl_tokens_copy(p->tokens, w->first, w->n, tokens);
+    pl_tokens_copy(p->tokens, w->first + 1, w->n, targets);
+    for (size_t t = 0; t < w->skip; ++t)
+        targets[t] = -1;
+    for (size_t t = w->n; t < T; ++t) {
+        tokens[t] = 0;
+        targets[t] = -1;
+    }
+}
+
+/* A batch is as wide as its longest window. */
+static pl_status score_batch(void *context, size_t item, int thread)
+{
+    pass *p = context;
+    lane *l = &p->scorer->lanes[thread];
+    size_t batch = (size_t)p->scorer->options.batch, first = item * batch, T = 0;
+    size_t B = p->n_windows - first < batch ? p->n_windows - first : batch;
+    const pl_scorer_options *options = &p->scorer->options;
+    if (options->check)
+        PL_CHECK(options->check(options->check_context));
+    for (size_t b = 0; b < B; ++b)
+        if (p->windows[first + b].n > T)
+            T = p->windows[first + b].n;
+    for (size_t b = 0; b < B; ++b)
+        fill_batch_row(p, &p->windows[first + b], T, l->tokens + b * T,
+                       l->targets + b * T);
+    PL_CHECK(
+        pl_model_losses(l->model, l->tokens, l->targets, (int)B, (int)T, l->losses));
+    for (size_t b = 0; b < B; ++b) {
+        double sum = 0.0;
+        for (size_t t = 0; t < T; ++t)
+            sum += (double)l->losses[b * T + t];
+        p->nats[first + b] = sum;
+        const window *w = &p->windows[first + b];
+        if (p->losses)
+            memcpy(p->losses + w->place, l->losses + b * T, w->n * sizeof *l->losses);
+    }
+    return PL_OK;
+}
+
+static pl_status run_pass(pass *p, const uint32_t *docs, size_t n)
+{
+    size_t batch = (size_t)p->scorer->options.batch;
+    if (!p->scorer->loaded)
+        return pl_fail(PL_ERR_ARG, "a scorer was used before parameters were loaded");
+    PL_CHECK(plan_pass(p, docs, n));
+    return pl_parallel(p->scorer->n_lanes, (p->n_windows + batch - 1) / batch,
+                       score_batch, p);
+}
+
+pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *tokens,
+                             const uint32_t *docs, size_t n, pl_score *scores)
+{
+    memset(scores, 0, n * sizeof *scores);
+    pass p = {.scorer = scorer, .tokens = tokens, .prefix = scorer->options.prefix};
+    pl_status status = run_pass(&p, docs, n);
+    for (size_t i = 0; status == PL_OK && i < p.n_windows; ++i) {
+        pl_score *score = &scores[p.windows[i].row];
+        score->nats += p.nats[i];
+        score->n_targets += p.windows[i].n - p.windows[i].skip;
+    }
+    pl_free_aligned(p.windows);
+    return status;
+}
+
+pl_status pl_score_targets(pl_scorer *scorer, const pl_tokens *tokens,
+                           const uint32_t *docs, size_t n, float *losses)
+{
+    pass p = {.scorer = scorer, .tokens = tokens, .losses = losses};
+    pl_status status = run_pass(&p, docs, n);
+    pl_free_aligned(p.windows);
+    return status;
+}

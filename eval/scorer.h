@@ -1,0 +1,75 @@
+/* Measures how well one path predicts documents.
+ *
+ * A document is cut into windows of T = `context` targets, exactly as the sampler cuts
+ * it for training: the targets of window w are the tokens w*T+1 to w*T+T of the
+ * document. Each window is scored alone. A token counts as a target only if its index
+ * in the document is at least `prefix`, because the first `prefix` tokens determined
+ * the path. */
+#ifndef PL_EVAL_SCORER_H
+#define PL_EVAL_SCORER_H
+#include "corpus/corpus.h"
+#include "modules/modules.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pl_scorer_options {
+    const pl_topology *topology; /* borrowed until pl_scorer_destroy */
+    const char *backend;         /* backend and precision as in pl_backend_options */
+    const char *precision;
+    int n_threads; /* each thread has one model; on GPUs at most one thread per GPU */
+    /* T, the number of targets per window; 0: the context length of the model's
+     * shape */
+    int context;
+    /* number of windows per call of the model; 0: as many as have about 2048 tokens */
+    int batch;
+    int prefix; /* number of tokens at the start of a document that do not count */
+    /* NULL: the scorer creates its models. Otherwise a borrowed model with this batch
+     * and context, whose parameters are loaded; the scorer then ignores backend,
+     * precision and n_threads. */
+    pl_model *model;
+    /* NULL, or a function that each thread calls before each batch. If the function
+     * fails, scoring ends with its status. */
+    pl_status (*check)(void *context);
+    void *check_context;
+} pl_scorer_options;
+
+typedef struct pl_score {
+    double nats;        /* sum of the losses of all targets that count */
+    uint64_t n_targets; /* number of targets that count */
+} pl_score;
+
+typedef struct pl_scorer pl_scorer;
+PL_MUST_CHECK pl_status pl_scorer_create(const pl_scorer_options *options,
+                                         pl_scorer **out);
+void pl_scorer_destroy(pl_scorer **scorer); /* accepts NULL */
+const pl_topology *pl_scorer_topology(const pl_scorer *scorer);
+
+/* Copies the parameters of a path, pl_topology_path_params floats, into the models. */
+PL_MUST_CHECK pl_status pl_scorer_load(pl_scorer *scorer, const float *params);
+
+/* Writes to scores[i] the score of document docs[i]. A document in which no target
+ * counts gets zeros. Batches are filled in the order of docs, so the result depends on
+ * the options and on `docs`, but not on n_threads. ERR_DATA for a token outside the
+ * vocabulary; ERR_ARG if nothing was loaded or a document does not exist. */
+PL_MUST_CHECK pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *tokens,
+                                           const uint32_t *docs, size_t n,
+                                           pl_score *scores);
+
+/* Writes the loss in nats of every target, including targets in the prefix. `losses`
+ * has pl_doc_targets elements per document, document after document in the order of
+ * `docs`; the elements of a blank document are not written. Errors as in
+ * pl_score_documents. */
+PL_MUST_CHECK pl_status pl_score_targets(pl_scorer *scorer, const pl_tokens *tokens,
+                                         const uint32_t *docs, size_t n, float *losses);
+
+/* Returns the number of targets of a document: all its tokens except the first. */
+static inline uint32_t pl_doc_targets(const pl_token_doc *doc)
+{
+    return doc->n_tokens > 0 ? doc->n_tokens - 1 : 0;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

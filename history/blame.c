@@ -1,0 +1,183 @@
+/* Finds out which workers and updates made a version (blame.h). */
+#include "history/blame.h"
+#include "history/merged.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pl_contributor *find_contributor(pl_blame *b, const pl_contribution *c)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        pl_contributor *p = &b->list[i];
+        if (p->path == c->path && p->replica == c->replica &&
+            strcmp(p->worker, c->worker) == 0 && strcmp(p->device, c->device) == 0)
+            return p;
+    }
+    b->list = pl_grow(b->list, (b->n + 1) * sizeof *b->list);
+    pl_contributor *p = &b->list[b->n++];
+    memset(p, 0, sizeof *p);
+    pl_copy_text(p->worker, sizeof p->worker, c->worker);
+    pl_copy_text(p->device, sizeof p->device, c->device);
+    p->path = c->path;
+    p->replica = c->replica;
+    p->loss = c->work.loss; /* the loss in the newest version, which is visited first */
+    return p;
+}
+
+static int by_first(const void *x, const void *y)
+{
+    const pl_sample_range *a = x, *b = y;
+    return a->first < b->first ? -1 : a->first > b->first;
+}
+
+/* Sorts the ranges and joins adjacent ones. */
+static void sort_samples(pl_contributor *p)
+{
+    size_t n = 0;
+    qsort(p->samples, p->n_ranges, sizeof *p->samples, by_first);
+    for (size_t i = 0; i < p->n_ranges; i++) {
+        pl_sample_range next = p->samples[i], *last = n > 0 ? &p->samples[n - 1] : NULL;
+        if (last && next.first <= last->end)
+            last->end = next.end > last->end ? next.end : last->end;
+        else
+            p->samples[n++] = next;
+    }
+    p->n_ranges = n;
+}
+
+/* Returns a contribution's weighted norm (blame.h), not divided by the sum of weights.
+ * If `by_norm` is false, returns the weight alone: the norm of an update is not known
+ * if a relay added the update to other updates. */
+static double pull_of(const pl_version *v, const pl_contribution *c, bool by_norm)
+{
+    /* the base of a merged version is also a contribution; its weight is 0 */
+    if (pl_version_is_merged(v))
+        return fabs(c->weight) * c->norm;
+    double weight = c->weight > 0 ? c->weight : 1;
+    return by_norm ? weight * c->norm : weight;
+}
+
+static void add_contribution(pl_blame *b, const pl_contribution *c, double share,
+                             double moved)
+{
+    pl_contributor *p = find_contributor(b, c);
+    uint64_t first = c->work.first_sample;
+    uint64_t end = c->work.first_sample + c->work.n_samples;
+    p->samples = pl_grow(p->samples, (p->n_ranges + 1) * sizeof *p->samples);
+    p->samples[p->n_ranges++] = (pl_sample_range){first, end};
+    p->n_samples += c->work.n_samples;
+    p->n_tokens += c->work.n_tokens;
+    p->n_versions++;
+    p->seconds += c->work.seconds;
+    p->pull += share * moved;
+}
+
+static void add_version(pl_blame *b, const pl_version *v)
+{
+    double sum = 0, moved = v->update_norm > 0 ? v->update_norm : 1;
+    bool by_norm = true;
+    if (v->n_contributions == 0)
+        return;
+    for (int i = 0; i < v->n_contributions; i++)
+        by_norm = by_norm && isfinite(v->contributions[i].norm) &&
+                  v->contributions[i].norm > 0;
+    for (int i = 0; i < v->n_contributions; i++)
+        sum += pull_of(v, &v->contributions[i], by_norm);
+    for (int i = 0; i < v->n_contributions; i++)
+        if (!pl_contribution_is_base(&v->contributions[i]))
+            add_contribution(
+                b, &v->contributions[i],
+                sum > 0 ? pull_of(v, &v->contributions[i], by_norm) / sum : 0, moved);
+    b->merged = b->merged || pl_version_is_merged(v);
+    b->moved += moved;
+}
+
+/* Sorts contributors by `pull` (blame.h), the largest first. The order of contributors
+ * with equal `pull` is fixed, too. */
+static int by_pull(const void *x, const void *y)
+{
+    const pl_contributor *a = x, *b = y;
+    if (a->pull != b->pull)
+        return a->pull < b->pull ? 1 : -1;
+    if (a->path != b->path)
+        return a->path < b->path ? -1 : 1;
+    return strcmp(a->worker, b->worker);
+}
+
+/* Visits the version and its ancestors, from the newest to the oldest. A merged version
+ * ends the search. If `history` is false, the search also ends at the first version
+ * that was not made by a rollback. */
+static pl_status gather_blame(pl_store *store, const char *module, uint64_t number,
+                              bool history, pl_blame *b)
+{
+    bool found = false;
+    for (uint64_t n = number, next;; n = next) {
+        pl_version v;
+        PL_CHECK(pl_store_get_version(store, module, n, &v));
+        bool made = !pl_version_source(&v, &next);
+        if (made) {
+            add_version(b, &v);
+            next = n > 0 ? n - 1 : 0;
+        }
+        pl_version_clear(&v);
+        if (made && !found)
+            b->source = n;
+        found = found || made;
+        if (made && (n == 0 || !history || b->merged))
+            return PL_OK;
+    }
+}
+
+/* Finds the domains of each contributor's samples. No domains are found if the store
+ * lacks the arm's definition or the arm's shards, for example because only modules were
+ * pushed to it. */
+static pl_status find_domains(pl_store *store, const char *module, pl_blame *b)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_arm arm;
+    pl_topology *t = NULL;
+    pl_arm_of_module(module, name, sizeof name);
+    pl_status status = pl_read_arm(store, name, &arm, &t);
+    for (size_t i = 0; status == PL_OK && i < b->n; i++) {
+        pl_contributor *p = &b->list[i];
+        const int64_t task = p->path * pl_topology_n_replicas(t) + p->replica;
+        status = pl_exposure_domains(store, &arm, t, p->samples, p->n_ranges, (int)task,
+                                     &p->domains, &p->n_domains);
+    }
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
+pl_status pl_blame_gather(pl_store *store, const char *module, uint64_t number,
+                          bool history, pl_blame *out)
+{
+    memset(out, 0, sizeof *out);
+    pl_status status = gather_blame(store, module, number, history, out);
+    if (status != PL_OK) {
+        pl_blame_clear(out);
+        return status;
+    }
+    for (size_t i = 0; i < out->n; i++) {
+        pl_contributor *p = &out->list[i];
+        sort_samples(p);
+        p->share = out->moved > 0 ? p->pull / out->moved : 0;
+    }
+    if (out->n > 0)
+        qsort(out->list, out->n, sizeof *out->list, by_pull);
+    if (out->n > 0 && !out->merged)
+        status = find_domains(store, module, out);
+    if (status != PL_OK)
+        pl_blame_clear(out);
+    return status;
+}
+
+void pl_blame_clear(pl_blame *b)
+{
+    for (size_t i = 0; i < b->n; i++) {
+        pl_free(b->list[i].samples);
+        pl_free(b->list[i].domains);
+    }
+    pl_free(b->list);
+    *b = (pl_blame){0};
+}

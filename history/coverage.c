@@ -1,0 +1,174 @@
+/* Counts in a store's versions and pending contributions how often each phase of each
+ * path contributed to each of the path's modules (coverage.h). */
+#include "history/coverage.h"
+#include "outer/outer.h"
+
+enum { GIVEN_UP = UINT16_MAX };
+
+typedef struct scan {
+    const pl_arm *arm;
+    const pl_topology *topology;
+    pl_coverage *paths;
+    pl_contract of; /* contract of the module that is scanned */
+    uint64_t head;  /* the module's newest version */
+    /* [holders, phases] number of contributions to the module, or GIVEN_UP */
+    uint16_t *counts;
+} scan;
+
+static void note_example(pl_coverage *c, int64_t *counter, const char *module,
+                         int64_t phase, const char *what)
+{
+    ++*counter;
+    if (!c->example[0])
+        snprintf(c->example, sizeof c->example, "phase %lld of %s %s %s",
+                 (long long)phase, c->path, what, module);
+}
+
+/* Returns a pointer to the count of this path, replica and phase in the scanned
+ * module. */
+static uint16_t *contributor_count(const scan *s, int path, int replica, int64_t phase)
+{
+    int place = pl_topology_path_place(s->topology, s->of.module, path);
+    int64_t who = place * pl_topology_n_replicas(s->topology) + replica;
+    return &s->counts[who * s->arm->inner.phases + phase];
+}
+
+static pl_status count_contribution(scan *s, const pl_contribution *c)
+{
+    int replicas = pl_topology_n_replicas(s->topology);
+    uint64_t size = pl_phase_samples(s->arm);
+    if (c->path < 0 || c->path >= pl_topology_n_paths(s->topology) || c->replica < 0 ||
+        c->replica >= replicas)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s has a contribution of path %lld, replica %lld, which its "
+                       "arm does not have",
+                       s->of.name, (long long)c->path, (long long)c->replica);
+    int64_t who = c->path * replicas + c->replica;
+    int64_t phase = (int64_t)(c->work.first_sample / size);
+    pl_coverage *of = &s->paths[who];
+    bool belongs = phase < s->arm->inner.phases &&
+                   pl_topology_path_has(s->topology, (int)c->path, s->of.module) &&
+                   pl_round_of(&s->of, phase) >= 0;
+    if (!belongs || c->work.first_sample % size != 0 || c->work.n_samples > size) {
+        note_example(of, &of->n_wrong, s->of.name, phase, "has wrong samples in");
+        return PL_OK;
+    }
+    uint16_t *n = contributor_count(s, (int)c->path, (int)c->replica, phase);
+    if (*n < GIVEN_UP - 1)
+        ++*n;
+    if (s->of.module == pl_topology_module_of_path(s->topology, 0, (int)c->path))
+        of->skipped += size - c->work.n_samples;
+    return PL_OK;
+}
+
+/* Handles a version that a rollback made in place of a round, so that it has no
+ * contributions. Marks the phases of the replaced round; they are not checked. */
+static void give_round_up(scan *s, int64_t round)
+{
+    int64_t phases = s->arm->inner.phases;
+    for (int who = 0; who < s->of.n_holders; who++)
+        for (int64_t t = 0; t < phases; t++)
+            if (pl_round_of(&s->of, t) == round)
+                s->counts[who * phases + t] = GIVEN_UP;
+}
+
+static pl_status tally_version(void *context, const pl_version *v)
+{
+    scan *s = context;
+    s->head = v->number;
+    if (v->number > 0 && v->n_contributions == 0)
+        give_round_up(context, (int64_t)v->number - 1);
+    for (int i = 0; i < v->n_contributions; i++)
+        PL_CHECK(count_contribution(context, &v->contributions[i]));
+    return PL_OK;
+}
+
+static pl_status tally_pending(void *context, const char *module,
+                               const pl_contribution *c)
+{
+    scan *s = context;
+    return strcmp(module, s->of.name) == 0 ? count_contribution(s, c) : PL_OK;
+}
+
+static void judge_phase(const scan *s, pl_coverage *c, int64_t phase, uint16_t n)
+{
+    if (pl_round_of(&s->of, phase) < 0)
+        return;
+    if (n == GIVEN_UP) {
+        c->n_given_up++;
+        return;
+    }
+    if (n == 0 && s->arm->outer.quorum > 0 && phase < c->phases &&
+        pl_round_of(&s->of, phase) < (int64_t)s->head) {
+        c->n_left_out++;
+        return;
+    }
+    if (phase < c->phases)
+        c->n_checked++;
+    if (n == 0 && phase < c->phases)
+        note_example(c, &c->n_lost, s->of.name, phase, "is missing in");
+    if (n > 1)
+        note_example(c, &c->n_repeated, s->of.name, phase,
+                     "was merged more than once into");
+}
+
+static pl_status scan_module(pl_store *store, scan *s)
+{
+    size_t n_counts = (size_t)s->of.n_holders * (size_t)s->arm->inner.phases;
+    s->head = 0;
+    memset(s->counts, 0, n_counts * sizeof *s->counts);
+    PL_CHECK(pl_store_each_version(store, s->of.name, tally_version, s));
+    PL_CHECK(pl_store_each_pending(store, s->of.name, tally_pending, s));
+    int replicas = pl_topology_n_replicas(s->topology);
+    int64_t phases = s->arm->inner.phases;
+    for (int who = 0; who < s->of.n_holders; who++) {
+        int path = pl_topology_module_path(s->topology, s->of.module, who / replicas);
+        for (int64_t t = 0; t < phases; t++)
+            judge_phase(s, &s->paths[path * replicas + who % replicas], t,
+                        s->counts[who * phases + t]);
+    }
+    return PL_OK;
+}
+
+static pl_status describe_coverage(pl_store *store, const scan *s, int index)
+{
+    int replicas = pl_topology_n_replicas(s->topology);
+    pl_coverage *c = &s->paths[index];
+    pl_path_state state;
+    memset(c, 0, sizeof *c);
+    pl_arm_path_name(s->arm, s->topology, index / replicas, index % replicas, c->path);
+    pl_status status = pl_store_get_path(store, c->path, &state);
+    if (status == PL_ERR_NOT_FOUND) /* the path has not finished a phase */
+        return PL_OK;
+    PL_CHECK(status);
+    double targets = s->arm->weights[index / replicas];
+    c->phases = state.phase;
+    c->samples = state.work.n_samples;
+    c->n_tokens = state.work.n_tokens;
+    c->passes = targets > 0 ? (double)state.work.n_tokens / targets : 0;
+    uint64_t size = pl_phase_samples(s->arm), end = (uint64_t)state.phase * size;
+    if (state.work.n_samples > end || state.work.n_samples + size <= end)
+        note_example(c, &c->n_wrong, "its stream", state.phase,
+                     "ends at a wrong sample of");
+    return PL_OK;
+}
+
+pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
+                         const pl_topology *topology, pl_coverage *paths)
+{
+    int n = pl_topology_n_paths(topology) * pl_topology_n_replicas(topology);
+    size_t n_counts = (size_t)n * (size_t)arm->inner.phases;
+    pl_status status = PL_OK;
+    scan s = {.arm = arm, .topology = topology, .paths = paths};
+    PL_TRY(pl_try_alloc(n_counts * sizeof *s.counts, "counts of contributions",
+                        (void **)&s.counts));
+    for (int i = 0; i < n; i++)
+        PL_TRY(describe_coverage(store, &s, i));
+    for (int m = 0; m < pl_topology_n_modules(topology); m++) {
+        s.of = pl_contract_of(arm, topology, m);
+        PL_TRY(scan_module(store, &s));
+    }
+done:
+    pl_free_aligned(s.counts);
+    return status;
+}

@@ -1,0 +1,147 @@
+/* Compares the parameters of two versions, tensor by tensor (difference.h). */
+#include "history/difference.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- arithmetic ---- */
+static pl_difference compare_params(const float *a, const float *b, size_t n)
+{
+    pl_difference d = {.n = n};
+    for (size_t i = 0; i < n; i++) {
+        double x = a[i], y = b[i], step = y - x;
+        d.aa += x * x;
+        d.bb += y * y;
+        d.ab += x * y;
+        d.dd += step * step;
+        d.max = fabs(step) > d.max ? fabs(step) : d.max;
+        d.n_changed += memcmp(&a[i], &b[i], sizeof *a) != 0;
+    }
+    return d;
+}
+
+double pl_difference_relative(const pl_difference *d)
+{
+    return d->dd == 0 ? 0 : sqrt(d->dd / d->aa); /* infinite if `a` is all zeros */
+}
+
+double pl_difference_cosine(const pl_difference *d)
+{
+    if (d->dd == 0)
+        return 1;
+    return d->ab / sqrt(d->aa * d->bb);
+}
+
+double pl_difference_changed(const pl_difference *d)
+{
+    return d->n ? (double)d->n_changed / (double)d->n : 0;
+}
+
+/* The arm's definition names the tensors. Without the definition each module is
+ * compared as one vector. */
+static pl_status load_arm(pl_comparison *c, const char *module)
+{
+    char name[PL_MODULE_NAME_MAX];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(module, "/"), module);
+    if (strcmp(name, c->arm_name) == 0 && c->arm_name[0])
+        return PL_OK;
+    pl_topology_destroy(&c->topology);
+    pl_arm_clear(&c->arm);
+    pl_copy_text(c->arm_name, sizeof c->arm_name, name);
+    pl_status status = pl_read_arm(c->store, name, &c->arm, &c->topology);
+    return status == PL_ERR_NOT_FOUND || status == PL_ERR_PROTO ? PL_OK : status;
+}
+
+static int find_module_slot(const pl_comparison *c, const char *module, size_t n)
+{
+    const char *slash = strchr(module, '/');
+    int index =
+        c->topology && slash ? pl_topology_find_module(c->topology, slash + 1) : -1;
+    int slot = index < 0 ? -1 : pl_topology_module_slot(c->topology, index);
+    if (slot < 0 || pl_topology_slot(c->topology, slot)->n_params != n)
+        return -1;
+    return slot;
+}
+
+static pl_status read_params(pl_comparison *c, const pl_version *v, size_t *n,
+                             float **out)
+{
+    uint64_t bytes = 0;
+    if (v->params_gone)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "garbage collection removed the parameters of %s@%llu; only the "
+                       "version's record is left",
+                       v->module, (unsigned long long)v->number);
+    PL_CHECK(pl_store_blob_bytes(c->store, &v->params, &bytes));
+    *n = (size_t)(bytes / sizeof **out);
+    PL_CHECK(pl_try_alloc((size_t)bytes + 1, "a version", (void **)out));
+    return pl_store_read_blob(c->store, &v->params, 0, *n * sizeof **out, *out);
+}
+
+pl_status pl_comparison_load(pl_comparison *c, const pl_version *a, const pl_version *b)
+{
+    size_t n = 0;
+    pl_comparison_unload(c);
+    PL_CHECK(read_params(c, a, &c->n, &c->x));
+    PL_CHECK(read_params(c, b, &n, &c->y));
+    if (n != c->n)
+        return pl_fail(PL_ERR_USAGE,
+                       "%s has %zu parameters and %s has %zu; only modules of the same "
+                       "size can be compared",
+                       a->module, c->n, b->module, n);
+    PL_CHECK(load_arm(c, a->module));
+    c->slot = find_module_slot(c, a->module, n);
+    c->equal = pl_hash_equal(&a->params, &b->params);
+    c->width = strlen("all");
+    const pl_slot *s = c->slot >= 0 ? pl_topology_slot(c->topology, c->slot) : NULL;
+    for (int i = 0; s && i < s->n_tensors; i++) {
+        size_t len = strlen(pl_topology_tensor(c->topology, s->first_tensor + i)->name);
+        c->width = len > c->width ? len : c->width;
+    }
+    return PL_OK;
+}
+
+static pl_difference compare_tensors(const pl_comparison *c, pl_difference_fn fn,
+                                     void *context)
+{
+    pl_difference sum = {.n = 0};
+    const pl_slot *s = pl_topology_slot(c->topology, c->slot);
+    for (int i = s->first_tensor; i < s->first_tensor + s->n_tensors; i++) {
+        char shape[32];
+        const pl_tensor *t = pl_topology_tensor(c->topology, i);
+        size_t at = t->offset - s->offset;
+        pl_difference d =
+            compare_params(c->x + at, c->y + at, (size_t)t->rows * (size_t)t->cols);
+        snprintf(shape, sizeof shape, "%dx%d", t->rows, t->cols);
+        fn(context, t->name, shape, &d);
+        sum.aa += d.aa;
+        sum.bb += d.bb;
+        sum.ab += d.ab;
+        sum.dd += d.dd;
+        sum.max = d.max > sum.max ? d.max : sum.max;
+        sum.n += d.n;
+        sum.n_changed += d.n_changed;
+    }
+    return sum;
+}
+
+void pl_comparison_run(const pl_comparison *c, pl_difference_fn fn, void *context)
+{
+    pl_difference all = c->slot < 0 || c->equal ? compare_params(c->x, c->y, c->n)
+                                                : compare_tensors(c, fn, context);
+    fn(context, NULL, "", &all);
+}
+
+void pl_comparison_unload(pl_comparison *c)
+{
+    pl_free_aligned(c->x);
+    pl_free_aligned(c->y);
+    c->x = c->y = NULL;
+}
+
+void pl_comparison_clear(pl_comparison *c)
+{
+    pl_comparison_unload(c);
+    pl_topology_destroy(&c->topology);
+    pl_arm_clear(&c->arm);
+}

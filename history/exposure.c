@@ -1,0 +1,271 @@
+/* Counts on how many tokens of certain documents paths and modules were trained
+ * (exposure.h). Only one data shard at a time is in memory. */
+#include "history/exposure.h"
+#include "outer/outer.h"
+#include <stdlib.h>
+
+/* The data that are needed while one path is counted. */
+typedef struct counting {
+    const pl_arm *arm;
+    const pl_topology *topology;
+    int path;
+    pl_buf bytes; /* the path's data shard */
+    pl_tokens *shard;
+    /* one per document of the shard: whether it belongs to the subject (pl_subject) */
+    bool *marks;
+    uint64_t n_docs;       /* number of documents that belong to the subject */
+    pl_sampler **samplers; /* [R] one sampler per replica */
+    /* [R, phases] counts of complete phases; n_tokens is 0 if the phase was not counted
+     * yet */
+    uint64_t *n_tokens, *of_tokens;
+    /* [R, phases] whether a version that was read has a contribution of this phase */
+    bool *seen;
+    pl_exposure *module;   /* counts of the module that is being read */
+    pl_exposure *replicas; /* [R] counts of the path, one per replica */
+} counting;
+
+static bool is_meant(const pl_subject *subject, const pl_tokens *shard,
+                     const pl_token_doc *doc)
+{
+    if (subject->domain)
+        return strcmp(pl_tokens_domain(shard, doc->domain), subject->domain) == 0;
+    for (size_t i = 0; i < subject->n_hashes; i++)
+        if (subject->hashes[i] == doc->hash)
+            return true;
+    return false;
+}
+
+static void close_counting(counting *c)
+{
+    for (int r = 0; c->samplers && r < pl_topology_n_replicas(c->topology); r++)
+        pl_sampler_destroy(&c->samplers[r]);
+    pl_free(c->samplers);
+    pl_free(c->marks);
+    pl_free(c->n_tokens);
+    pl_free(c->of_tokens);
+    pl_free(c->seen);
+    pl_tokens_close(&c->shard);
+    pl_buf_destroy(&c->bytes);
+}
+
+static pl_status open_counting(pl_store *store, const pl_subject *subject, counting *c)
+{
+    char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    const pl_inner *in = &c->arm->inner;
+    const int replicas = pl_topology_n_replicas(c->topology);
+    const size_t n_phases = (size_t)replicas * (size_t)in->phases + 1;
+    pl_topology_path_name(c->topology, c->path, name);
+    snprintf(object, sizeof object, "shard/%s/%s", c->arm->name, name);
+    PL_CHECK(pl_store_read_object(store, object, &c->bytes));
+    PL_CHECK(pl_tokens_view(c->bytes.data, c->bytes.len, object, &c->shard));
+    c->marks = pl_alloc((pl_tokens_n_docs(c->shard) + 1) * sizeof *c->marks);
+    for (uint32_t d = 0; d < pl_tokens_n_docs(c->shard); d++) {
+        c->marks[d] = is_meant(subject, c->shard, pl_tokens_doc(c->shard, d));
+        c->n_docs += c->marks[d];
+    }
+    c->n_tokens = pl_alloc(n_phases * sizeof *c->n_tokens);
+    c->of_tokens = pl_alloc(n_phases * sizeof *c->of_tokens);
+    c->seen = pl_alloc(n_phases * sizeof *c->seen);
+    c->samplers = pl_alloc((size_t)replicas * sizeof *c->samplers);
+    pl_sampler_options options = {.context = in->context,
+                                  .seed = c->arm->seed,
+                                  .stream = pl_arm_stream(c->arm, c->path),
+                                  .n_replicas = replicas,
+                                  .skip_prefix = in->skip_prefix,
+                                  .pack = in->pack};
+    for (; options.replica < replicas; options.replica++)
+        PL_CHECK(pl_sampler_create(c->shard, &options, &c->samplers[options.replica]));
+    return PL_OK;
+}
+
+/* Adds to `into` the counts of n samples of a replica, from sample number `first` on.
+ * The counts of a complete phase are computed once and kept in c. */
+static void add_samples(counting *c, int replica, uint64_t first, uint64_t n,
+                        pl_exposure *into)
+{
+    const uint64_t size = pl_phase_samples(c->arm);
+    const uint64_t phase = first / size;
+    const bool whole =
+        first % size == 0 && n == size && phase < (uint64_t)c->arm->inner.phases;
+    size_t at = (size_t)replica * (size_t)c->arm->inner.phases + (size_t)phase;
+    uint64_t all = whole ? c->n_tokens[at] : 0, of = whole ? c->of_tokens[at] : 0;
+    if (all == 0)
+        all = pl_sampler_count(c->samplers[replica], first, n, c->marks, &of);
+    if (whole) {
+        c->n_tokens[at] = all;
+        c->of_tokens[at] = of;
+    }
+    into->n_tokens += all;
+    into->of_tokens += of;
+}
+
+static pl_status add_exposed_version(void *context, const pl_version *v)
+{
+    counting *c = context;
+    const uint64_t most =
+        pl_phase_samples(c->arm) * ((uint64_t)c->arm->inner.phases + 1);
+    for (int i = 0; i < v->n_contributions; i++) {
+        const pl_contribution *k = &v->contributions[i];
+        if (k->path != c->path)
+            continue;
+        if (k->replica < 0 || k->replica >= pl_topology_n_replicas(c->topology) ||
+            k->work.n_samples > most || k->work.first_sample > most)
+            return pl_fail(PL_ERR_DAMAGED,
+                           "%s@%llu has a contribution with samples that its arm does "
+                           "not have",
+                           v->module, (unsigned long long)v->number);
+        add_samples(c, (int)k->replica, k->work.first_sample, k->work.n_samples,
+                    c->module);
+        /* Several modules have a contribution of the same phase. The path's counts
+         * include a phase only once, when its first contribution is found in any
+         * module. (After a rollback some modules may have no contribution of a
+         * phase.) */
+        const uint64_t phase = k->work.first_sample / pl_phase_samples(c->arm);
+        if (phase >= (uint64_t)c->arm->inner.phases)
+            continue;
+        bool *seen =
+            &c->seen[(size_t)k->replica * (size_t)c->arm->inner.phases + phase];
+        if (!*seen)
+            add_samples(c, (int)k->replica, k->work.first_sample, k->work.n_samples,
+                        &c->replicas[k->replica]);
+        *seen = true;
+    }
+    return PL_OK;
+}
+
+static pl_status count_path(pl_store *store, counting *c, pl_exposure *paths,
+                            pl_exposure *modules)
+{
+    const int replicas = pl_topology_n_replicas(c->topology);
+    c->replicas = &paths[c->path * replicas];
+    for (int r = 0; r < replicas; r++)
+        c->replicas[r].n_docs = c->n_docs;
+    for (int slot = 0; slot < pl_topology_n_slots(c->topology); slot++) {
+        c->module = &modules[pl_topology_module_of_path(c->topology, slot, c->path)];
+        PL_CHECK(pl_store_each_version(store, c->module->name, add_exposed_version, c));
+    }
+    return PL_OK;
+}
+
+pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
+                           const pl_topology *topology, const pl_subject *subject,
+                           pl_exposure *paths, pl_exposure *modules)
+{
+    const int replicas = pl_topology_n_replicas(topology);
+    const int n_paths = pl_topology_n_paths(topology);
+    memset(paths, 0, (size_t)(n_paths * replicas) * sizeof *paths);
+    memset(modules, 0, (size_t)pl_topology_n_modules(topology) * sizeof *modules);
+    for (int i = 0; i < n_paths * replicas; i++)
+        pl_arm_path_name(arm, topology, i / replicas, i % replicas, paths[i].name);
+    for (int m = 0; m < pl_topology_n_modules(topology); m++)
+        pl_arm_module_name(arm, topology, m, modules[m].name);
+    for (int path = 0; path < n_paths && arm->n_scored == 0 && arm->inner.phases > 0;
+         path++) {
+        counting c = {.arm = arm, .topology = topology, .path = path};
+        pl_status status = open_counting(store, subject, &c);
+        if (status == PL_OK)
+            status = count_path(store, &c, paths, modules);
+        close_counting(&c);
+        PL_CHECK(status);
+    }
+    return PL_OK;
+}
+
+/* ---- by domain ---- */
+static int compare_parts(const void *x, const void *y)
+{
+    const pl_domain_part *a = x, *b = y;
+    if (a->n_tokens != b->n_tokens)
+        return a->n_tokens < b->n_tokens ? 1 : -1;
+    return strcmp(a->domain, b->domain);
+}
+
+/* Fills one part for each domain of the shard that has targets in these samples. */
+static void count_domains(counting *c, const pl_sample_range *ranges, size_t n,
+                          int replica, pl_domain_part *parts, size_t *n_parts)
+{
+    for (uint32_t domain = 0; domain < pl_tokens_n_domains(c->shard); domain++) {
+        pl_domain_part part = {.n_tokens = 0};
+        for (uint32_t d = 0; d < pl_tokens_n_docs(c->shard); d++)
+            c->marks[d] = pl_tokens_doc(c->shard, d)->domain == domain;
+        for (size_t i = 0; i < n; i++) {
+            uint64_t of = 0;
+            (void)pl_sampler_count(c->samplers[replica], ranges[i].first,
+                                   ranges[i].end - ranges[i].first, c->marks, &of);
+            part.n_tokens += of;
+        }
+        pl_copy_text(part.domain, sizeof part.domain,
+                     pl_tokens_domain(c->shard, domain));
+        if (part.n_tokens > 0)
+            parts[(*n_parts)++] = part;
+    }
+    qsort(parts, *n_parts, sizeof *parts, compare_parts);
+}
+
+pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
+                              const pl_topology *topology,
+                              const pl_sample_range *ranges, size_t n, int task,
+                              pl_domain_part **parts, size_t *n_parts)
+{
+    const int replicas = pl_topology_n_replicas(topology);
+    const pl_subject none = {.domain = ""};
+    counting c = {.arm = arm, .topology = topology, .path = task / replicas};
+    const uint64_t most = pl_phase_samples(arm) * ((uint64_t)arm->inner.phases + 1);
+    pl_status status = PL_OK;
+    *parts = NULL;
+    *n_parts = 0;
+    if (task < 0 || c.path >= pl_topology_n_paths(topology))
+        return pl_fail(PL_ERR_DAMAGED, "arm %s has no task %d", arm->name, task);
+    for (size_t i = 0; i < n; i++)
+        if (ranges[i].first > ranges[i].end || ranges[i].end > 2 * most)
+            return pl_fail(PL_ERR_DAMAGED, "arm %s has no samples %llu to %llu",
+                           arm->name, (unsigned long long)ranges[i].first,
+                           (unsigned long long)ranges[i].end);
+    PL_TRY(open_counting(store, &none, &c));
+    *parts = pl_alloc((pl_tokens_n_domains(c.shard) + 1) * sizeof **parts);
+    count_domains(&c, ranges, n, task % replicas, *parts, n_parts);
+done:
+    close_counting(&c);
+    return status;
+}
+
+/* ---- the first phase ---- */
+static bool has_text_left(const counting *c)
+{
+    bool left = c->n_docs == 0 || c->arm->n_scored > 0;
+    for (uint32_t d = 0; !left && d < pl_tokens_n_docs(c->shard); d++)
+        left = !c->marks[d] && !pl_tokens_is_blank(c->shard, d);
+    return left;
+}
+
+static void find_draws(const counting *c, int64_t *draws)
+{
+    const uint64_t size = pl_phase_samples(c->arm);
+    for (int r = 0; r < pl_topology_n_replicas(c->topology); r++) {
+        uint64_t of = 0;
+        for (draws[r] = 0; draws[r] < c->arm->inner.phases; draws[r]++) {
+            pl_sampler_count(c->samplers[r], (uint64_t)draws[r] * size, size, c->marks,
+                             &of);
+            if (of > 0 || (c->arm->n_scored > 0 && c->n_docs > 0))
+                break;
+        }
+    }
+}
+
+pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
+                            const pl_topology *topology, const pl_subject *subject,
+                            int64_t *draws, int *emptied)
+{
+    *emptied = -1;
+    for (int path = 0; path < pl_topology_n_paths(topology); path++) {
+        counting c = {.arm = arm, .topology = topology, .path = path};
+        pl_status status = open_counting(store, subject, &c);
+        if (status == PL_OK && *emptied < 0 && !has_text_left(&c))
+            *emptied = path;
+        if (status == PL_OK)
+            find_draws(&c, draws + path * pl_topology_n_replicas(topology));
+        close_counting(&c);
+        PL_CHECK(status);
+    }
+    return PL_OK;
+}

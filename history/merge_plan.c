@@ -1,0 +1,248 @@
+/* Makes modules from the modules of several sources (merge_plan.h). The steps:
+ *
+ *   1. The user's words give a set of versions per source.
+ *   2. Each module of the first source gets a recipe.
+ *   3. The version of each recipe is made once without being stored. So an error
+ *      (modules that cannot be merged) is found before anything is written.
+ *   4. The versions are made again and committed under new names (merged.h).
+ *
+ * After that the caller writes the tag. If the command is killed, the user can give it
+ * again: versions that were already committed are not committed a second time. */
+#include "history/merge_plan.h"
+#include "history/phase_tag.h"
+#include <stdio.h>
+#include <string.h>
+
+/* ---- finding the sources ---- */
+/* Finds the modules of the path that a word names: "p01", "mix/p01", "p01@3",
+ * "p01@TAG". *out stays empty if the word is not the name of a path. */
+static pl_status read_path_source(pl_store *store, const char *word, pl_module_set *out)
+{
+    char name[PL_MODULE_NAME_MAX], arm_name[PL_ARM_NAME_MAX];
+    pl_arm arm;
+    pl_topology *t = NULL;
+    const char *at = strchr(word, '@');
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "@"), word);
+    const char *path_name = pl_arm_of_module(name, arm_name, sizeof arm_name);
+    if (!arm_name[0])
+        pl_newest_chapter(store, arm_name);
+    pl_status status = pl_read_arm(store, arm_name, &arm, &t);
+    if (status == PL_ERR_NOT_FOUND)
+        status = PL_OK; /* the word is not the name of a path, and t is NULL */
+    const int path = status == PL_OK && t ? pl_topology_find_path(t, path_name) : -1;
+    const int n_slots = path >= 0 ? pl_topology_n_slots(t) : 0;
+    for (int slot = 0; status == PL_OK && slot < n_slots; slot++) {
+        char module[PL_MODULE_NAME_MAX], asked[2 * PL_MODULE_NAME_MAX];
+        pl_module_at one;
+        pl_arm_module_name(&arm, t, pl_topology_module_of_path(t, slot, path), module);
+        snprintf(asked, sizeof asked, "%s%.90s", module, at ? at : "");
+        status = pl_names_module(store, asked, &one);
+        if (status == PL_OK)
+            pl_module_set_add(out, one.module, one.number);
+    }
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+static pl_status read_merge_source(pl_store *store, pl_merge_source *s)
+{
+    pl_name_kind kind;
+    char word[PL_MODULE_NAME_MAX];
+    PL_CHECK(read_path_source(store, s->word, &s->set));
+    s->ordered = s->set.n > 0;
+    if (s->ordered)
+        return PL_OK;
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(s->word, "@"), s->word);
+    PL_CHECK(pl_names_kind(store, word, &kind));
+    s->ordered = kind == PL_NAME_MODULE;
+    return pl_names_set(store, s->word, &s->set);
+}
+
+/* Finds the module of source `s` that corresponds to module `i` of the first source. */
+static pl_status find_counterpart(const pl_merge_plan *m, const pl_merge_source *s,
+                                  size_t i, const pl_module_at **out)
+{
+    const pl_merge_source *first = &m->sources[0];
+    *out = NULL;
+    if (s == first ||
+        (first->ordered && s->ordered && i < s->set.n && first->set.n == s->set.n))
+        *out = &s->set.at[i];
+    else if (!s->ordered && (!first->ordered || s == &m->base))
+        *out = pl_module_set_find(&s->set, first->set.at[i].module);
+    if (*out)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_USAGE,
+        "%s has no module that corresponds to %s of %s; sources must be modules, or "
+        "paths with the same slots, or arms and tags with the same modules",
+        s->word, first->set.at[i].module, first->word);
+}
+
+/* ---- the tag of the new versions ---- */
+/* In the tag, replaces module `was` of the first source by the merged version v. */
+static pl_status put_into_tag(pl_merge_plan *m, const pl_module_at *was,
+                              const pl_version *v)
+{
+    for (size_t i = 0; i < m->tag.n_items; i++) {
+        pl_snapshot_item *item = &m->tag.items[i];
+        if (strcmp(item->module, was->module) != 0)
+            continue;
+        pl_copy_text(item->module, sizeof item->module, v->module);
+        item->number = v->number;
+        item->params = v->params;
+        m->n_merged++;
+        return PL_OK;
+    }
+    return pl_fail(PL_ERR_USAGE, "arm %s has no module %s", m->tag.arm, was->module);
+}
+
+/* Finds the arm to which the first source belongs. A source that names a tag belongs to
+ * the tag's arm. Merged modules that were made for a tag also belong to the tag's
+ * arm. */
+static pl_status find_merged_arm(const pl_merge_plan *m, char out[PL_ARM_NAME_MAX])
+{
+    const pl_merge_source *first = &m->sources[0];
+    const char *at = strchr(first->word, '@'), *module = first->set.at[0].module;
+    char name[PL_MODULE_NAME_MAX];
+    pl_snapshot tag;
+    bool found = pl_store_get_tag(m->view, at ? at + 1 : first->word, &tag) == PL_OK;
+    pl_arm_of_module(module, name, sizeof name);
+    if (!found && pl_merged_tag(module, name)) {
+        found = pl_store_get_tag(m->view, name, &tag) == PL_OK;
+        if (!found)
+            return pl_fail(
+                PL_ERR_USAGE,
+                "%s was made for tag %s, which no longer exists, so the arm of "
+                "this source is not known; put another source first",
+                module, name);
+    }
+    pl_copy_text(out, PL_ARM_NAME_MAX, found ? tag.arm : name);
+    if (found)
+        pl_snapshot_clear(&tag);
+    return PL_OK;
+}
+
+/* Begins the tag: it names all modules of the first source's arm. Modules of the first
+ * source have the versions of that source; all other modules of the arm have their
+ * newest versions. */
+static pl_status begin_merged_tag(pl_merge_plan *m)
+{
+    const pl_merge_source *first = &m->sources[0];
+    pl_copy_text(m->tag.name, sizeof m->tag.name, m->tag_name);
+    PL_CHECK(find_merged_arm(m, m->tag.arm));
+    m->tag.phase = -1;
+    if (!pl_copy_text(m->tag.note, sizeof m->tag.note, m->note ? m->note : ""))
+        return pl_fail(PL_ERR_USAGE,
+                       "the note is too long; it may have at most %d bytes",
+                       PL_TEXT_MAX - 1);
+    PL_CHECK(pl_tag_fill(m->view, &m->tag));
+    for (size_t i = 0; i < first->set.n; i++) {
+        pl_version v;
+        const pl_module_at *one = &first->set.at[i];
+        for (size_t k = 0; k < m->tag.n_items; k++) {
+            pl_snapshot_item *item = &m->tag.items[k];
+            if (strcmp(pl_module_place(item->module), pl_module_place(one->module)) !=
+                0)
+                continue;
+            PL_CHECK(pl_store_get_version(m->view, one->module, one->number, &v));
+            pl_copy_text(item->module, sizeof item->module, one->module);
+            item->number = one->number;
+            item->params = v.params;
+            pl_version_clear(&v);
+        }
+    }
+    return PL_OK;
+}
+
+/* ---- merging ---- */
+static bool is_same_source(const pl_module_at *a, const pl_module_at *b)
+{
+    return a->number == b->number && strcmp(a->module, b->module) == 0;
+}
+
+/* Finds the recipe for module `i` of the first source. Sets *same to true if no new
+ * version is needed, because all sources are the same version and, for a method with a
+ * base, the base is that version, too. (With another base, the method scales the
+ * difference from the base, so the result is a new version.) */
+static pl_status find_recipe(const pl_merge_plan *m, size_t i, pl_recipe *r, bool *same)
+{
+    const pl_module_at *one;
+    *r = (pl_recipe){.blend = m->blend};
+    *same = m->blend.n_sources > 1 || m->base.word;
+    for (int s = 0; s < m->blend.n_sources; s++) {
+        PL_CHECK(find_counterpart(m, &m->sources[s], i, &one));
+        r->sources[s] = *one;
+        *same = *same && is_same_source(&r->sources[s], &r->sources[0]);
+    }
+    if (!m->base.word)
+        return PL_OK;
+    PL_CHECK(find_counterpart(m, &m->base, i, &one));
+    r->base = *one;
+    *same = *same && is_same_source(&r->base, &r->sources[0]);
+    return PL_OK;
+}
+
+/* Makes the version for module `i` of the first source. If `keep` is true, also commits
+ * the version, puts it into the tag and reports it to the caller. */
+static pl_status merge_module(pl_merge_plan *m, size_t i, bool keep)
+{
+    pl_recipe recipe;
+    const pl_module_at *was = &m->sources[0].set.at[i];
+    char name[PL_MODULE_NAME_MAX];
+    pl_version made;
+    float *params = NULL;
+    bool same = false;
+    pl_status status = PL_OK;
+    PL_CHECK(find_recipe(m, i, &recipe, &same));
+    if (same)
+        return PL_OK;
+    PL_CHECK(pl_merged_name(m->tag_name, pl_module_place(was->module), name));
+    PL_TRY(pl_merged_make(m->view, name, &recipe, &made, &params));
+    if (keep)
+        PL_TRY(pl_merged_keep(pl_writers_part(m->writers, pl_names_part(m->view, name)),
+                              &made, params));
+    PL_TRY(put_into_tag(m, was, &made));
+    if (keep)
+        m->made(m->context, &made);
+done:
+    pl_version_clear(&made);
+    pl_free_aligned(params);
+    return status;
+}
+
+/* Makes a version for every module that differs between the sources. Each call begins
+ * the tag again. */
+static pl_status merge_all(pl_merge_plan *m, bool keep)
+{
+    m->n_merged = 0;
+    pl_snapshot_clear(&m->tag);
+    PL_CHECK(begin_merged_tag(m));
+    for (size_t i = 0; i < m->sources[0].set.n; i++)
+        PL_CHECK(merge_module(m, i, keep));
+    if (m->n_merged > 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_USAGE,
+                   "all sources are the same versions, so there is nothing to merge");
+}
+
+pl_status pl_merge_plan_find(pl_merge_plan *m)
+{
+    for (int i = 0; i < m->blend.n_sources; i++)
+        PL_CHECK(read_merge_source(m->view, &m->sources[i]));
+    return m->base.word ? read_merge_source(m->view, &m->base) : PL_OK;
+}
+
+pl_status pl_merge_plan_run(pl_merge_plan *m)
+{
+    PL_CHECK(merge_all(m, false));
+    return merge_all(m, true);
+}
+
+void pl_merge_plan_clear(pl_merge_plan *m)
+{
+    for (int i = 0; i < PL_BLEND_SOURCES_MAX; i++)
+        pl_free(m->sources[i].set.at);
+    pl_free(m->base.set.at);
+    pl_snapshot_clear(&m->tag);
+}

@@ -1,0 +1,177 @@
+/* Finds the versions that a tag names (phase_tag.h). */
+#include "history/phase_tag.h"
+#include "outer/outer.h"
+#include <string.h>
+
+uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
+                          int64_t phase)
+{
+    const pl_contract c = pl_contract_of(arm, t, module);
+    for (int64_t p = phase; p-- > 0;) {
+        int64_t round = pl_round_of(&c, p);
+        if (round >= 0)
+            return (uint64_t)round + 1;
+    }
+    return 0;
+}
+
+typedef struct arm_view {
+    pl_arm arm;
+    pl_topology *topology;
+    uint64_t *heads; /* [n] number of each module's newest version */
+    int n;
+} arm_view;
+
+static void close_arm_view(arm_view *v)
+{
+    pl_free(v->heads);
+    pl_topology_destroy(&v->topology);
+    pl_arm_clear(&v->arm);
+}
+
+static pl_status open_arm_view(pl_store *store, const char *name, arm_view *out)
+{
+    memset(out, 0, sizeof *out);
+    pl_status status = pl_read_arm(store, name, &out->arm, &out->topology);
+    if (status == PL_ERR_NOT_FOUND)
+        return pl_fail(
+            status,
+            "there is no arm %s; `pathloom store ls --objects arm/` lists all arms",
+            name);
+    PL_CHECK(status);
+    out->n = pl_topology_n_modules(out->topology);
+    out->heads = pl_alloc((size_t)out->n * sizeof *out->heads);
+    for (int m = 0; m < out->n; m++) {
+        pl_version head;
+        char module[PL_MODULE_NAME_MAX];
+        pl_arm_module_name(&out->arm, out->topology, m, module);
+        PL_CHECK(pl_store_head(store, module, &head));
+        out->heads[m] = head.number;
+        pl_version_clear(&head);
+    }
+    return PL_OK;
+}
+
+static bool has_phase(const arm_view *v, int64_t phase)
+{
+    for (int m = 0; m < v->n; m++)
+        if (pl_version_after(&v->arm, v->topology, m, phase) > v->heads[m])
+            return false;
+    return true;
+}
+
+/* Returns the number of phases whose updates all modules have merged. */
+static int64_t newest_phase(const arm_view *v)
+{
+    int64_t phase = v->arm.inner.phases;
+    while (phase > 0 && !has_phase(v, phase))
+        phase--;
+    return phase;
+}
+
+/* Sets *out to true if a rollback made one of the versions after version `number`, and
+ * the parameters of that version differ from those of version `number`. */
+static pl_status module_left(pl_store *store, const char *module, uint64_t head,
+                             uint64_t number, bool *out)
+{
+    pl_version old, v;
+    uint64_t source;
+    PL_CHECK(pl_store_get_version(store, module, number, &old));
+    pl_status status = PL_OK;
+    for (uint64_t n = head; status == PL_OK && n > number && !*out; n--) {
+        status = pl_store_get_version(store, module, n, &v);
+        *out = status == PL_OK && pl_version_source(&v, &source) &&
+               !pl_hash_equal(&v.params, &old.params);
+        pl_version_clear(&v);
+    }
+    pl_version_clear(&old);
+    return status;
+}
+
+static pl_status default_phase(pl_store *store, const arm_view *v, int64_t *out)
+{
+    bool left;
+    int64_t phase = newest_phase(v);
+    /* Checks whether a rollback replaced a version of that phase. */
+    char module[PL_MODULE_NAME_MAX];
+    left = false;
+    for (int m = 0; m < v->n && !left; m++) {
+        pl_arm_module_name(&v->arm, v->topology, m, module);
+        PL_CHECK(module_left(store, module, v->heads[m],
+                             pl_version_after(&v->arm, v->topology, m, phase), &left));
+    }
+    *out = left ? -1 : phase;
+    return PL_OK;
+}
+
+/* Finds the phase that `at` means (pl_tag_phase). *out becomes -1 for the newest
+ * versions. With delayed-nesterov only the newest versions can be tagged, because
+ * rounds do not correspond to phases. */
+static pl_status choose_tag_phase(pl_store *store, const arm_view *v, const char *at,
+                                  int64_t *out)
+{
+    const bool phases = pl_versions_have_phases(&v->arm.outer);
+    *out = -1;
+    if (at && strcmp(at, "head") == 0)
+        return PL_OK;
+    if (!at)
+        return phases ? default_phase(store, v, out) : PL_OK;
+    if (!phases)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "arm %s trains with delayed-nesterov, whose versions do not belong to "
+            "phases; only its newest versions (head) can be tagged",
+            v->arm.name);
+    if (pl_parse_int(at, out) != PL_OK || *out < 0)
+        return pl_fail(PL_ERR_USAGE, "`%s` is not a phase; give a number, or head", at);
+    if (!has_phase(v, *out) || *out > v->arm.inner.phases)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "phase %lld of arm %s is not complete yet; the newest complete "
+                       "phase is %lld",
+                       (long long)*out, v->arm.name, (long long)newest_phase(v));
+    return PL_OK;
+}
+
+static pl_status add_tag_item(pl_store *store, const arm_view *v, int module,
+                              int64_t phase, pl_snapshot *tag)
+{
+    pl_version version;
+    pl_snapshot_item *item = &tag->items[tag->n_items++];
+    pl_arm_module_name(&v->arm, v->topology, module, item->module);
+    item->number = phase < 0 ? v->heads[module]
+                             : pl_version_after(&v->arm, v->topology, module, phase);
+    PL_CHECK(pl_store_get_version(store, item->module, item->number, &version));
+    item->params = version.params;
+    bool gone = version.params_gone;
+    pl_version_clear(&version);
+    if (gone)
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "garbage collection removed the parameters of %s@%llu",
+                       item->module, (unsigned long long)item->number);
+    return PL_OK;
+}
+
+pl_status pl_tag_phase(pl_store *store, const char *arm, const char *at, int64_t *out)
+{
+    arm_view v;
+    pl_status status = open_arm_view(store, arm, &v);
+    if (status == PL_OK)
+        status = choose_tag_phase(store, &v, at, out);
+    close_arm_view(&v);
+    return status;
+}
+
+pl_status pl_tag_fill(pl_store *store, pl_snapshot *tag)
+{
+    arm_view v;
+    pl_status status = PL_OK;
+    PL_TRY(open_arm_view(store, tag->arm, &v));
+    tag->sequence = pl_store_sequence(store);
+    tag->wall_ms = pl_wall_ms();
+    tag->items = pl_alloc((size_t)v.n * sizeof *tag->items);
+    for (int m = 0; m < v.n; m++)
+        PL_TRY(add_tag_item(store, &v, m, tag->phase, tag));
+done:
+    close_arm_view(&v);
+    return status;
+}

@@ -1,0 +1,32 @@
+/* Finds the versions of an arm's modules that a tag names: the versions that exist when
+ * all paths have finished a phase, or the newest versions. */
+#ifndef PL_HISTORY_PHASE_TAG_H
+#define PL_HISTORY_PHASE_TAG_H
+#include "outer/outer.h"
+#include "store/store.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Returns the number of the version that the module has when all paths have finished
+ * `phase` phases. */
+uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
+                          int64_t phase);
+/* Finds the phase that `at` means. A number is a phase; "head" means the newest
+ * versions (*out becomes -1). NULL means the newest phase that all modules have
+ * finished, or the newest versions if a rollback replaced a version of that phase or if
+ * the arm trains with delayed-nesterov. ERR_NOT_FOUND: the arm does not exist, or the
+ * phase is not complete. ERR_USAGE: `at` is not a phase, or the method's versions do
+ * not belong to phases. */
+PL_MUST_CHECK pl_status pl_tag_phase(pl_store *store, const char *arm, const char *at,
+                                     int64_t *out);
+/* Fills in the versions, the commit and the time of a tag. The caller sets the tag's
+ * arm and phase before the call (phase -1: the newest versions), and calls
+ * pl_snapshot_clear afterwards, also after a failure. ERR_NOT_FOUND: garbage collection
+ * removed a version's parameters. */
+PL_MUST_CHECK pl_status pl_tag_fill(pl_store *store, pl_snapshot *tag);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,40 @@
+/* Finds the versions of a store whose data garbage collection (`store gc`) must keep.
+ */
+#ifndef PL_HISTORY_ROOTS_H
+#define PL_HISTORY_ROOTS_H
+#include "store/store.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pl_roots pl_roots;
+
+/* Reads the tags and, for every arm, the versions from which a task may still start or
+ * to which an update may be relative. */
+PL_MUST_CHECK pl_status pl_roots_create(pl_store *store, pl_roots **out);
+void pl_roots_destroy(pl_roots **roots);
+/* Adds the versions that this tag names to those that must be kept. The store need not
+ * have the tag yet. */
+void pl_roots_add_tag(pl_roots *roots, const pl_snapshot *tag);
+/* Returns the reason why the version must be kept, such as "tag best"; NULL if neither
+ * tags nor training need it. The text is valid until the next call. */
+const char *pl_roots_reason(pl_roots *roots, const pl_version *version);
+
+/* The rule of `store gc` and of store.quota. It keeps version 0 of every module (with
+ * which later versions are compared), the newest `keep` versions, versions younger than
+ * `grace_ms`, and versions for which pl_roots_reason returns a reason. */
+typedef struct pl_keep_rule {
+    pl_roots *roots;
+    /* finds the newest versions; if the store has parts, this is the whole store */
+    pl_store *store;
+    int64_t keep, grace_ms, now_ms;  /* grace_ms 0: age does not matter */
+    char module[PL_MODULE_NAME_MAX]; /* private: the module to which `head` belongs */
+    uint64_t head;
+} pl_keep_rule;
+/* This function is a pl_keep_fn; its context is a pl_keep_rule. */
+bool pl_keep_rule_stays(void *rule, const pl_version *version);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

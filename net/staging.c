@@ -1,0 +1,338 @@
+/* Keeps uploads in memory until a message names the complete blob (staging.h). */
+#include "net/staging.h"
+#include "net/net.h"
+
+enum {
+    EXPIRE_MS = 120000,  /* an upload whose owner sends nothing is dropped then */
+    WANTED_MS = 30000,   /* the same, while another upload waits for room */
+    KEPT_MS = 30000,     /* an unused kept block is freed after this time */
+    KEEP_FROM = 4 << 20, /* smaller blocks are not kept */
+    KEEP_TO = 256 << 20, /* limit for the bytes of all kept blocks */
+    /* the leases of one key may together use 1/HOLDER_PART of the limit, or the share
+     * of one lease if that is more */
+    HOLDER_PART = 8
+};
+
+static staging_blob *find_of(const staging *s, uint64_t owner, const pl_hash *hash)
+{
+    for (staging_blob *b = s->first; b; b = b->next)
+        if (b->owner == owner && pl_hash_equal(&b->hash, hash))
+            return b;
+    return NULL;
+}
+
+static staging_blob *find_upload(const staging *s, const pl_hash *hash)
+{
+    staging_blob *b = find_of(s, s->owner, hash);
+    return b ? b : find_of(s, 0, hash);
+}
+
+static uint64_t owned_bytes(const staging *s)
+{
+    uint64_t sum = 0;
+    for (const staging_blob *b = s->first; b; b = b->next)
+        sum += b->owner == s->owner ? b->bytes : 0;
+    return sum;
+}
+
+static uint64_t held_bytes(const staging *s)
+{
+    uint64_t sum = 0;
+    for (const staging_blob *b = s->first; b; b = b->next)
+        sum += pl_pubkey_equal(&b->holder, &s->holder) ? b->bytes : 0;
+    return sum;
+}
+
+static uint64_t holder_limit(const staging *s)
+{
+    uint64_t part = s->limit / HOLDER_PART;
+    return s->share > part ? s->share : part;
+}
+
+bool staging_holder_is_full(const staging *s, uint64_t bytes)
+{
+    return !pl_pubkey_none(&s->holder) && bytes + held_bytes(s) > holder_limit(s);
+}
+
+pl_status staging_read(pl_message *m, staging_piece *out)
+{
+    pl_msg_put_blob said;
+    PL_CHECK(PL_HEAR(m, put_blob, &said));
+    *out = (staging_piece){.hash = said.blob,
+                           .total = said.total,
+                           .offset = said.offset,
+                           .lease = said.lease,
+                           .data = m->data.data,
+                           .len = m->data.len,
+                           .head = said.head};
+    if (out->offset > out->total || out->len > out->total - out->offset)
+        return pl_fail(PL_ERR_PROTO,
+                       "a piece of %zu bytes at offset %llu does not fit into a blob "
+                       "of %llu bytes",
+                       out->len, (unsigned long long)out->offset,
+                       (unsigned long long)out->total);
+    return PL_OK;
+}
+
+/* ---- kept blocks of memory ---- */
+uint64_t staging_kept_bytes(const staging *s)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < STAGING_KEPT; i++)
+        sum += s->kept[i].room;
+    return sum;
+}
+
+static void free_kept(staging *s, int i)
+{
+    pl_free_aligned(s->kept[i].data);
+    s->kept[i].data = NULL;
+    s->kept[i].room = 0;
+}
+
+static int oldest_kept(const staging *s)
+{
+    int oldest = -1;
+    for (int i = 0; i < STAGING_KEPT; i++)
+        if (s->kept[i].data &&
+            (oldest < 0 || s->kept[i].since_ms < s->kept[oldest].since_ms))
+            oldest = i;
+    return oldest;
+}
+
+/* Frees kept blocks, the oldest first, until an upload of `bytes` fits into the
+ * limit. */
+static void make_staging_room(staging *s, uint64_t bytes, uint64_t limit)
+{
+    for (int i = oldest_kept(s); i >= 0; i = oldest_kept(s)) {
+        if (bytes <= limit && s->bytes + staging_kept_bytes(s) <= limit - bytes)
+            return;
+        free_kept(s, i);
+    }
+}
+
+static bool take_kept(staging *s, uint64_t bytes, staging_blob *b)
+{
+    for (int i = 0; i < STAGING_KEPT; i++) {
+        uint64_t room = s->kept[i].room;
+        if (!s->kept[i].data || room < bytes || room - bytes > room / 8)
+            continue;
+        b->data = s->kept[i].data;
+        b->room = room;
+        s->kept[i].data = NULL;
+        s->kept[i].room = 0;
+        return true;
+    }
+    return false;
+}
+
+/* Gets a block of memory for an upload. If the allocation fails, frees kept blocks and
+ * tries again. */
+static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
+{
+    void *data = NULL;
+    if (take_kept(s, bytes, b))
+        return PL_OK;
+    make_staging_room(s, bytes, s->limit);
+    pl_status status = pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload", &data);
+    if (status == PL_ERR_NOMEM && staging_kept_bytes(s) > 0) {
+        while (staging_kept_bytes(s) > 0)
+            free_kept(s, oldest_kept(s));
+        status = pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload", &data);
+    }
+    PL_CHECK(status);
+    b->data = data;
+    b->room = bytes;
+    return PL_OK;
+}
+
+/* Keeps a block that an upload no longer needs; frees it if its size is not between
+ * KEEP_FROM and KEEP_TO. If there are too many kept blocks or bytes, frees the oldest
+ * blocks. */
+static void put_upload_block(staging *s, uint8_t *data, uint64_t room)
+{
+    int at = 0;
+    if (room < KEEP_FROM || room > KEEP_TO) {
+        pl_free_aligned(data);
+        return;
+    }
+    while (staging_kept_bytes(s) > KEEP_TO - room)
+        free_kept(s, oldest_kept(s));
+    while (at < STAGING_KEPT && s->kept[at].data)
+        at++;
+    if (at == STAGING_KEPT)
+        free_kept(s, at = oldest_kept(s));
+    s->kept[at].data = data;
+    s->kept[at].room = room;
+    s->kept[at].since_ms = pl_now_ms();
+}
+
+/* ---- pieces of uploads ---- */
+static pl_status check_room(const staging *s, uint64_t bytes)
+{
+    if (bytes > s->limit)
+        return pl_fail(PL_ERR_CONFIG,
+                       "an upload of %llu bytes is larger than the limit of %s (%llu "
+                       "bytes); raise %s",
+                       (unsigned long long)bytes, s->keeper,
+                       (unsigned long long)s->limit, s->key);
+    if (s->share > 0 && bytes + owned_bytes(s) > s->share)
+        return pl_fail(
+            PL_ERR_PROTO,
+            "an upload of %llu bytes is more than this lease may upload: its "
+            "task needs at most %llu bytes in all, and %llu bytes are here",
+            (unsigned long long)bytes, (unsigned long long)s->share,
+            (unsigned long long)owned_bytes(s));
+    if (staging_holder_is_full(s, bytes))
+        return pl_fail(PL_ERR_BUSY,
+                       "workers with this key have %llu bytes of uploads here, and at "
+                       "most %llu are allowed per key; send this upload later",
+                       (unsigned long long)held_bytes(s),
+                       (unsigned long long)holder_limit(s));
+    if (bytes > s->limit - s->bytes)
+        return pl_fail(
+            PL_ERR_BUSY,
+            "%s holds %llu bytes of uploads and may hold at most %llu bytes; "
+            "send this upload later or raise %s",
+            s->keeper, (unsigned long long)s->bytes, (unsigned long long)s->limit,
+            s->key);
+    return PL_OK;
+}
+
+/* Uploads of one owner stay as long as one of them receives bytes, because a task on a
+ * slow link needs long for all of them. */
+static void touch_owner(staging *s)
+{
+    int64_t now = pl_now_ms();
+    for (staging_blob *b = s->first; b; b = b->next)
+        if (b->owner == s->owner)
+            b->touched_ms = now;
+}
+
+static pl_status begin_blob(staging *s, const staging_piece *p, staging_blob **out)
+{
+    PL_CHECK(check_room(s, p->total));
+    staging_blob *b = pl_alloc(sizeof *b);
+    pl_status status = get_upload_block(s, p->total, b);
+    if (status != PL_OK) {
+        pl_free(b);
+        return status;
+    }
+    b->hash = p->hash;
+    b->owner = s->owner;
+    b->path = s->path;
+    b->phase = s->phase;
+    b->holder = s->holder;
+    b->bytes = p->total;
+    b->next = s->first;
+    s->first = b;
+    s->bytes += b->room;
+    *out = b;
+    return PL_OK;
+}
+
+static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **out)
+{
+    *out = find_of(s, s->owner, &p->hash);
+    if (!*out)
+        PL_CHECK(begin_blob(s, p, out));
+    if ((*out)->bytes != p->total)
+        return pl_fail(PL_ERR_PROTO,
+                       "two messages give different sizes for one uploaded blob: %llu "
+                       "and %llu bytes",
+                       (unsigned long long)(*out)->bytes, (unsigned long long)p->total);
+    touch_owner(s);
+    return PL_OK;
+}
+
+pl_status staging_open(staging *s, const staging_piece *p, uint64_t *there)
+{
+    staging_blob *b;
+    *there = 0;
+    PL_CHECK(open_blob(s, p, &b));
+    *there = b->there;
+    return PL_OK;
+}
+
+pl_status staging_put(staging *s, const staging_piece *p, uint64_t *there)
+{
+    staging_blob *b = find_of(s, s->owner, &p->hash);
+    *there = 0;
+    if (p->offset > (b ? b->there : 0))
+        return pl_fail(PL_ERR_BUSY,
+                       "a piece at offset %llu came, but only %llu bytes before it are "
+                       "here; ask how far the upload is",
+                       (unsigned long long)p->offset,
+                       (unsigned long long)(b ? b->there : 0));
+    PL_CHECK(open_blob(s, p, &b));
+    if (p->offset + p->len > b->there) {
+        memcpy(b->data + p->offset, p->data, p->len);
+        b->there = p->offset + p->len;
+    }
+    *there = b->there;
+    return PL_OK;
+}
+
+bool staging_has(const staging *s, const pl_hash *hash)
+{
+    return find_upload(s, hash) != NULL;
+}
+
+staging_blob *staging_find(const staging *s, const pl_hash *hash)
+{
+    staging_blob *b = find_upload(s, hash);
+    return b && b->there == b->bytes ? b : NULL;
+}
+
+static void unlink_blob(staging *s, const staging_blob *victim)
+{
+    staging_blob **at = &s->first;
+    while (*at != victim)
+        at = &(*at)->next;
+    *at = victim->next;
+}
+
+staging_blob *staging_take(staging *s, const pl_hash *hash)
+{
+    staging_blob *b = staging_find(s, hash);
+    if (b)
+        unlink_blob(s, b);
+    return b;
+}
+
+void staging_free(staging *s, staging_blob *b)
+{
+    if (!b)
+        return;
+    s->bytes -= b->room;
+    put_upload_block(s, b->data, b->room);
+    pl_free(b);
+}
+
+void staging_remove(staging *s, staging_blob *b)
+{
+    unlink_blob(s, b);
+    staging_free(s, b);
+}
+
+void staging_drop(staging *s, const pl_hash *hash)
+{
+    staging_blob *b = find_upload(s, hash);
+    if (b)
+        staging_remove(s, b);
+}
+
+void staging_expire(staging *s, bool all)
+{
+    int64_t now = pl_now_ms();
+    staging_blob *b = s->first;
+    while (b) {
+        staging_blob *next = b->next;
+        if (all || now - b->touched_ms > (s->wanted ? WANTED_MS : EXPIRE_MS))
+            staging_remove(s, b);
+        b = next;
+    }
+    for (int i = 0; i < STAGING_KEPT; i++)
+        if (s->kept[i].data && (all || now - s->kept[i].since_ms > KEPT_MS))
+            free_kept(s, i);
+}

@@ -1,0 +1,108 @@
+/* Private to the folder home: uploads. Blobs are collected in memory, piece by piece
+ * and in order, until a message names the complete blob.
+ *
+ * An upload belongs to a lease or to the job itself. The caller sets staging.owner to
+ * choose the uploads that the next calls use: the lease's token, or 0 for the job.
+ * Uploads of the job are visible to all owners. So no lease can fill up, damage or drop
+ * the uploads of another lease, and the memory of each lease is limited. All leases of
+ * one key together have a limit, too. Otherwise a worker could get more and more memory
+ * by returning leases and taking new ones.
+ *
+ * Only one thread may use a `staging`. A caller owns a blob that staging_take returned,
+ * but the blob counts against the limit until staging_free.
+ *
+ * A few large blocks of memory are kept for the next uploads, which usually have the
+ * same size. The kernel would have to clear new blocks, and that takes half as long as
+ * the encryption of the upload. Kept blocks count against the limit. They are freed if
+ * an upload needs the room or if they stay unused. */
+#ifndef PL_NET_STAGING_H
+#define PL_NET_STAGING_H
+#include "base/base.h"
+
+enum { STAGING_KEPT = 4 };
+
+struct home_path;
+
+typedef struct staging_blob {
+    pl_hash hash;
+    uint64_t owner; /* token of the lease; 0: the job */
+    /* path and phase of the lease; path is NULL without a lease */
+    const struct home_path *path;
+    int64_t phase;
+    pl_pubkey holder; /* staging.holder when the upload began */
+    uint8_t *data;
+    /* bytes: size of the blob; room: size of its memory block, which counts against the
+     * limit */
+    uint64_t bytes, room;
+    uint64_t there;     /* bytes that have arrived, from the beginning on */
+    int64_t touched_ms; /* when the owner's last piece arrived */
+    struct staging_blob *next;
+} staging_blob;
+
+typedef struct staging {
+    /* for error messages: `keeper` names the process ("the home"), `key` the
+     * configuration key or option that sets the limit */
+    const char *keeper, *key;
+    uint64_t limit, bytes; /* bytes: memory of all uploads, without kept blocks */
+    /* the owner of the uploads that the next calls use; path and phase of its lease */
+    uint64_t owner;
+    const struct home_path *path;
+    int64_t phase;
+    /* limit for the bytes of uploads of this owner; 0: only `limit` counts */
+    uint64_t share;
+    /* the key to which the lease was granted; zeros: no limit per key */
+    pl_pubkey holder;
+    staging_blob *first;
+    /* whether an upload waits for room; idle uploads are then dropped earlier */
+    bool wanted;
+    struct {
+        uint8_t *data;    /* NULL: no block */
+        uint64_t room;    /* bytes of the block */
+        int64_t since_ms; /* when the block was last used */
+    } kept[STAGING_KEPT];
+} staging;
+
+/* Returns the number of bytes in kept blocks. */
+uint64_t staging_kept_bytes(const staging *s);
+
+/* The fields of a PUT_BLOB message. The message owns the bytes. */
+typedef struct staging_piece {
+    pl_hash hash;
+    uint64_t total, offset;
+    pl_bytes lease; /* lease.at is NULL if the upload came without a lease */
+    /* bytes from `offset` on; none: the message asks for room */
+    const void *data;
+    size_t len;
+    pl_bytes head; /* of a message that asks for room: the first bytes of the blob */
+} staging_piece;
+
+/* Reads the fields of a PUT_BLOB message. ERR_PROTO: fields are missing, or the piece
+ * does not fit into the blob. */
+pl_status staging_read(pl_message *put_blob, staging_piece *out);
+/* Begins the upload unless it has begun, and sets *there to the number of bytes that
+ * have arrived. ERR_CONFIG: the blob is larger than the limit. ERR_BUSY: the uploads of
+ * the home or of this key have reached their limit; send the upload later. ERR_PROTO:
+ * the upload would exceed the owner's share, or messages about the same blob give
+ * different sizes. */
+pl_status staging_open(staging *s, const staging_piece *piece, uint64_t *there);
+/* Stores a piece, which must begin at or before the end of the bytes that have arrived.
+ * ERR_BUSY: it begins later, or its upload has not begun; the sender asks how far the
+ * upload is. Otherwise as staging_open, which the first piece may replace. */
+pl_status staging_put(staging *s, const staging_piece *piece, uint64_t *there);
+/* Returns whether the uploads of s->holder leave no room for so many bytes. */
+bool staging_holder_is_full(const staging *s, uint64_t bytes);
+/* Returns whether any piece of the blob has arrived. */
+bool staging_has(const staging *s, const pl_hash *hash);
+/* Finds a blob if all its bytes have arrived; otherwise returns NULL. */
+staging_blob *staging_find(const staging *s, const pl_hash *hash);
+/* Like staging_find, but the caller then owns the blob. */
+staging_blob *staging_take(staging *s, const pl_hash *hash);
+void staging_free(staging *s, staging_blob *taken); /* accepts NULL */
+void staging_drop(staging *s, const pl_hash *hash);
+/* Drops an upload. */
+void staging_remove(staging *s, staging_blob *b);
+/* Drops the uploads of owners that sent nothing for two minutes, or for 30 s if their
+ * room is wanted; if `all` is true, drops every upload. */
+void staging_expire(staging *s, bool all);
+
+#endif

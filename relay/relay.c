@@ -1,0 +1,450 @@
+/* The relay's loop. It decides which messages the relay forwards and which it holds,
+ * and sends the answers to the peers that asked. */
+#include "codec/codec.h"
+#include "net/net.h"
+#include "relay/relay_internal.h"
+
+enum { TURN_MAX = 128, TICK_MS = 500, FORGET_MS = 60000 };
+
+typedef struct relay {
+    const pl_relay_options *options;
+    pl_socket *front, *back;
+    staging uploads;
+    relay_question *questions; /* open questions, the oldest first */
+    size_t n_questions, cap_questions;
+    uint64_t n_connects; /* of the connection to the home */
+    pl_absence away;     /* the home */
+    relay_groups groups;
+    relay_uplink *up;
+    pl_relay_report *report;
+} relay;
+
+/* ---- the list of open questions ---- */
+static bool same_peer(const pl_peer *a, const pl_peer *b)
+{
+    return a->len == b->len && memcmp(a->id, b->id, a->len) == 0;
+}
+
+static relay_question *find_question(relay *r, uint64_t id)
+{
+    for (size_t i = 0; i < r->n_questions; i++)
+        if (r->questions[i].id == id)
+            return &r->questions[i];
+    return NULL;
+}
+
+static relay_question *find_asked(relay *r, const pl_peer *peer, uint64_t request)
+{
+    for (size_t i = 0; i < r->n_questions; i++)
+        if (r->questions[i].request == request &&
+            same_peer(&r->questions[i].peer, peer))
+            return &r->questions[i];
+    return NULL;
+}
+
+static relay_question *find_content(relay *r, const pl_hash *content)
+{
+    for (size_t i = 0; i < r->n_questions; i++)
+        if (r->questions[i].state == RELAY_HELD &&
+            pl_hash_equal(&r->questions[i].content, content))
+            return &r->questions[i];
+    return NULL;
+}
+
+/* The returned pointer is valid until the next call. */
+static relay_question *new_question(relay *r, relay_state state, const pl_peer *peer,
+                                    uint64_t request)
+{
+    if (r->n_questions == r->cap_questions) {
+        r->cap_questions = r->cap_questions ? 2 * r->cap_questions : 64;
+        r->questions = pl_grow(r->questions, r->cap_questions * sizeof *r->questions);
+    }
+    relay_question *q = &r->questions[r->n_questions++];
+    *q = (relay_question){.id = pl_wire_next_request(),
+                          .state = state,
+                          .peer = *peer,
+                          .request = request,
+                          .asked_ms = pl_now_ms()};
+    return q;
+}
+
+static void drop_question(relay *r, relay_question *q)
+{
+    size_t at = (size_t)(q - r->questions);
+    pl_message_destroy(&q->kept);
+    memmove(q, q + 1, (r->n_questions - at - 1) * sizeof *q);
+    r->n_questions--;
+}
+
+/* ---- sending messages ---- */
+/* Sends an answer. If it cannot be sent, drops it; the peer repeats its question. */
+static pl_status answer_asker(relay *r, const pl_peer *peer, const pl_message *m)
+{
+    pl_status status = pl_wire_send_to(r->front, peer, m);
+    return status == PL_ERR_NET ? PL_OK : status;
+}
+
+static pl_status forward_question(relay *r, uint64_t id, pl_message *m)
+{
+    m->request = id;
+    pl_status status = pl_wire_send(r->back, m);
+    return status == PL_ERR_NET ? PL_OK : status;
+}
+
+static pl_status pass_question(relay *r, const pl_peer *peer, pl_message *m)
+{
+    return forward_question(r, new_question(r, RELAY_PASSED, peer, m->request)->id, m);
+}
+
+static pl_status answer_error(relay *r, const pl_peer *peer, uint64_t request,
+                              pl_status why, const char *text)
+{
+    pl_message a;
+    pl_message_init(&a, 0);
+    pl_wire_error(&a, request, why, text);
+    pl_status status = answer_asker(r, peer, &a);
+    pl_message_destroy(&a);
+    return status;
+}
+
+static pl_status answer_part_result(relay *r, const relay_question *q,
+                                    const relay_part *part)
+{
+    pl_message a;
+    if (part->status != PL_OK)
+        return answer_error(r, &q->peer, q->request, part->status, part->text);
+    pl_message_init(&a, 0);
+    a.request = q->request;
+    PL_SAY(&a, SUBMITTED, submitted, .text = part->text[0] ? part->text : NULL,
+           .result = part->result);
+    pl_status status = answer_asker(r, &q->peer, &a);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* ---- updates that are held ---- */
+/* Returns whether the relay keeps this upload. The first bytes, which a question for
+ * room has, show whether the blob is a homomorphic update. If the relay does not keep
+ * an upload, it forwards the pieces and the SUBMIT. An update is not kept if it claims
+ * more values than fit into the relay's memory limit. */
+static bool is_kept(const relay *r, const staging_piece *p)
+{
+    uint64_t n = 0;
+    const void *head = p->len > 0 ? p->data : p->head.at;
+    if (staging_has(&r->uploads, &p->hash))
+        return true;
+    return p->offset == 0 && p->total <= r->uploads.limit &&
+           pl_codec_claims_homomorphic(head, p->len > 0 ? p->len : p->head.len, &n) &&
+           n <= r->uploads.limit / sizeof(float);
+}
+
+static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
+{
+    staging_piece piece;
+    uint64_t there = 0;
+    bool good = staging_read(m, &piece) == PL_OK;
+    if (!good || !is_kept(r, &piece)) {
+        relay_question *q = new_question(r, RELAY_PASSED, peer, m->request);
+        q->asks_room = good && piece.len == 0;
+        return forward_question(r, q->id, m);
+    }
+    pl_status status = piece.len > 0 ? staging_put(&r->uploads, &piece, &there)
+                                     : staging_open(&r->uploads, &piece, &there);
+    if (status != PL_OK)
+        return answer_error(r, peer, m->request, status, pl_last_error());
+    pl_message a;
+    pl_message_init(&a, 0);
+    a.request = m->request;
+    PL_SAY(&a, PUT_STATE, put_state, .offset = there);
+    status = answer_asker(r, peer, &a);
+    pl_message_destroy(&a);
+    return status;
+}
+
+static pl_hash content_of(const pl_message *m)
+{
+    pl_hash out;
+    pl_hasher hasher;
+    pl_hasher_init(&hasher, "submit");
+    pl_hasher_add(&hasher, &m->token, sizeof m->token);
+    pl_hasher_add(&hasher, m->body.data, m->body.len);
+    pl_hasher_end(&hasher, &out);
+    return out;
+}
+
+static bool is_blob_whole(const staging_blob *b)
+{
+    pl_hash hash;
+    pl_blob_hash(b->data, b->bytes, &hash);
+    return pl_hash_equal(&hash, &b->hash);
+}
+
+/* If the relay lacks the bytes of the update, it forwards the SUBMIT to the home. If
+ * the home also lacks them, its answer says so, and the worker uploads the update to
+ * the relay. */
+static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
+{
+    pl_hash content = content_of(m);
+    relay_question *again = find_content(r, &content);
+    if (again) {
+        again->peer = *peer;
+        again->request = m->request;
+        return PL_OK;
+    }
+    relay_part *part = pl_alloc(sizeof *part);
+    bool readable = pl_submission_read(m, &part->submit) == PL_OK;
+    if (readable)
+        part->blob = staging_take(&r->uploads, &part->submit.update);
+    if (part->blob && is_blob_whole(part->blob)) {
+        relay_question *q = new_question(r, RELAY_HELD, peer, m->request);
+        q->content = content;
+        part->question = q->id;
+        relay_groups_add(&r->groups, part);
+        return PL_OK;
+    }
+    bool damaged = part->blob != NULL;
+    staging_free(&r->uploads, part->blob);
+    pl_submission_clear(&part->submit);
+    pl_free(part);
+    if (damaged)
+        return answer_error(
+            r, peer, m->request, PL_ERR_DAMAGED,
+            "the bytes of an uploaded update do not match the hash that "
+            "the sender gave; send the update again");
+    return pass_question(r, peer, m);
+}
+
+/* ---- the end of a task: a path's state is forwarded after its updates ---- */
+static bool has_held(const relay *r, const pl_peer *peer)
+{
+    for (size_t i = 0; i < r->n_questions; i++)
+        if (r->questions[i].state == RELAY_HELD &&
+            same_peer(&r->questions[i].peer, peer))
+            return true;
+    return false;
+}
+
+static pl_status on_submit_path(relay *r, const pl_peer *peer, pl_message *m)
+{
+    if (!has_held(r, peer))
+        return pass_question(r, peer, m);
+    relay_question *q = new_question(r, RELAY_WAITING, peer, m->request);
+    q->kept = *m;
+    pl_message_init(m, 0); /* the kept question now owns the message's buffers */
+    return PL_OK;
+}
+
+/* ---- the loop ---- */
+static pl_status on_question(relay *r, const pl_peer *peer, pl_message *m)
+{
+    relay_question *again = find_asked(r, peer, m->request);
+    if (again) {
+        again->asked_ms = pl_now_ms();
+        return again->state == RELAY_PASSED ? forward_question(r, again->id, m) : PL_OK;
+    }
+    switch (m->type) {
+    case PL_MSG_PUT_BLOB:
+        return on_put_blob(r, peer, m);
+    case PL_MSG_SUBMIT:
+        return on_submit(r, peer, m);
+    case PL_MSG_SUBMIT_PATH:
+        return on_submit_path(r, peer, m);
+    default:
+        return pass_question(r, peer, m);
+    }
+}
+
+static pl_status take_questions(relay *r, pl_message *m)
+{
+    pl_peer peer;
+    for (int i = 0; i < TURN_MAX; i++) {
+        pl_status status = pl_wire_recv(r->front, &peer, m);
+        if (status == PL_ERR_TIMEOUT)
+            break;
+        PL_CHECK(status);
+        PL_CHECK(on_question(r, &peer, m));
+    }
+    return PL_OK;
+}
+
+static pl_status take_answers(relay *r, pl_message *m)
+{
+    for (int i = 0; i < TURN_MAX; i++) {
+        pl_status status = pl_wire_recv(r->back, NULL, m);
+        if (status == PL_ERR_TIMEOUT)
+            break;
+        PL_CHECK(status);
+        relay_question *q = find_question(r, m->request);
+        if (!q || q->state != RELAY_PASSED)
+            continue;
+        m->request = q->request;
+        PL_CHECK(answer_asker(r, &q->peer, m));
+        if (!q->asks_room || m->type != PL_MSG_ERR ||
+            pl_wire_error_of(m) != PL_ERR_BUSY)
+            drop_question(r, q);
+    }
+    return PL_OK;
+}
+
+static pl_status answer_group(relay *r, const relay_group *g)
+{
+    for (int i = 0; i < g->n_parts; i++) {
+        const relay_part *part = g->parts[i];
+        relay_question *q = find_question(r, part->question);
+        PL_CHECK(answer_part_result(r, q, part));
+        drop_question(r, q);
+    }
+    r->report->n_sums += g->n_summed > 0;
+    r->report->n_summed += g->n_summed;
+    r->report->n_alone += g->n_parts - g->n_summed;
+    pl_log(PL_LOG_DEBUG, "group.sent", "module=%s round=%lld parts=%d summed=%d",
+           g->parts[0]->submit.module, (long long)g->parts[0]->submit.round, g->n_parts,
+           g->n_summed);
+    return PL_OK;
+}
+
+static pl_status take_lifted(relay *r)
+{
+    relay_group *g;
+    while ((g = relay_uplink_take(r->up))) {
+        pl_status status = answer_group(r, g);
+        relay_group_destroy(&g, &r->uploads);
+        PL_CHECK(status);
+    }
+    for (size_t i = 0; i < r->n_questions; i++) {
+        relay_question *q = &r->questions[i];
+        if (q->state != RELAY_WAITING || has_held(r, &q->peer))
+            continue;
+        q->state = RELAY_PASSED;
+        q->asked_ms = pl_now_ms();
+        PL_CHECK(forward_question(r, q->id, &q->kept));
+        pl_message_destroy(&q->kept);
+    }
+    return PL_OK;
+}
+
+/* Lets the peers ask again whose questions were forwarded before `before_ms`: these
+ * questions or their answers were lost, or the home does not answer. */
+static pl_status return_questions(relay *r, int64_t before_ms)
+{
+    for (size_t i = r->n_questions; i-- > 0;) {
+        relay_question *q = &r->questions[i];
+        if (q->state != RELAY_PASSED || q->asked_ms >= before_ms)
+            continue;
+        PL_CHECK(answer_error(r, &q->peer, q->request, PL_ERR_NET,
+                              "the relay lost this question on the way to the home; "
+                              "send it again"));
+        drop_question(r, q);
+    }
+    return PL_OK;
+}
+
+/* If the connection to the home was made again, the questions on it were lost. */
+static pl_status look_at_home(relay *r)
+{
+    pl_wire_line line;
+    pl_absence_note(&r->away, "home", r->options->home, "", pl_wire_lost_ms(r->back),
+                    0);
+    pl_wire_line_now(r->back, &line);
+    bool anew = line.n_connects > 1 && line.n_connects != r->n_connects;
+    r->n_connects = line.n_connects;
+    return anew ? return_questions(r, INT64_MAX) : PL_OK;
+}
+
+static void lift_groups(relay *r)
+{
+    relay_group *g;
+    /* A worker whose SUBMIT_PATH waits in the relay sends no further update until it
+     * gets an answer. If all expected workers wait in this way, no group need wait
+     * longer. */
+    int n = 0;
+    for (size_t i = 0; i < r->n_questions; i++)
+        n += r->questions[i].state == RELAY_WAITING;
+    bool all = r->options->expect > 0 && n >= r->options->expect;
+    while ((g = relay_groups_take(&r->groups, r->options, all)))
+        relay_uplink_push(r->up, g);
+}
+
+/* A signal handler on any thread may set the flag. */
+static bool must_stop_relay(const relay *r)
+{
+    return r->options->stop && __atomic_load_n(r->options->stop, __ATOMIC_RELAXED);
+}
+
+static pl_status serve_relay(relay *r)
+{
+    pl_status status = PL_OK;
+    pl_message m;
+    pl_socket *sockets[] = {r->front, r->back};
+    int fd = relay_uplink_fd(r->up);
+    int64_t swept = pl_now_ms();
+    pl_message_init(&m, 0);
+    while (!must_stop_relay(r)) {
+        bool ready[3];
+        pl_wire_poll(sockets, 2, &fd, 1,
+                     relay_groups_due_ms(&r->groups, r->options->wait_ms, TICK_MS),
+                     ready);
+        PL_TRY(take_questions(r, &m));
+        PL_TRY(take_answers(r, &m));
+        PL_TRY(look_at_home(r));
+        PL_TRY(take_lifted(r));
+        lift_groups(r);
+        if (pl_now_ms() - swept > 10000) {
+            staging_expire(&r->uploads, false);
+            PL_TRY(return_questions(r, pl_now_ms() - FORGET_MS));
+            swept = pl_now_ms();
+        }
+    }
+done:
+    pl_message_destroy(&m);
+    return status;
+}
+
+/* Drops all held updates. The workers send these updates again, to the next process of
+ * this relay or to a home. */
+static void close_relay(relay *r)
+{
+    relay_group *g;
+    if (r->up) {
+        relay_uplink_stop(r->up);
+        while ((g = relay_uplink_take(r->up)))
+            relay_group_destroy(&g, &r->uploads);
+        r->report->bytes_sent += relay_uplink_bytes_sent(r->up);
+    }
+    while ((g = relay_groups_take(&r->groups, r->options, true)))
+        relay_group_destroy(&g, &r->uploads);
+    while (r->n_questions > 0)
+        drop_question(r, &r->questions[r->n_questions - 1]);
+    pl_free(r->questions);
+    staging_expire(&r->uploads, true);
+    relay_uplink_destroy(&r->up);
+    if (r->front)
+        r->report->bytes_received = pl_wire_bytes_received(r->front);
+    if (r->back)
+        r->report->bytes_sent += pl_wire_bytes_sent(r->back);
+    pl_wire_close(&r->front);
+    pl_wire_close(&r->back);
+}
+
+pl_status pl_relay_run(const pl_relay_options *options, pl_relay_report *report)
+{
+    char bound[PL_ADDRESS_MAX];
+    pl_status status = PL_OK;
+    relay r = {.options = options,
+               .uploads = {.keeper = "the relay",
+                           .key = "--staging-bytes",
+                           .limit = options->staging_bytes},
+               .report = report};
+    memset(report, 0, sizeof *report);
+    PL_TRY(pl_wire_connect(options->home, &r.back));
+    PL_TRY(relay_uplink_create(options, &r.up));
+    PL_TRY(pl_wire_bind(options->bind, &r.front, bound));
+    if (options->ready_file && options->ready_file[0])
+        PL_TRY(pl_write_output(options->ready_file, bound, strlen(bound)));
+    pl_log(PL_LOG_INFO, "relay.ready", "address=%s home=%s expect=%d wait_ms=%d", bound,
+           options->home, options->expect, options->wait_ms);
+    PL_TRY(serve_relay(&r));
+done:
+    close_relay(&r);
+    return status;
+}

@@ -1,0 +1,238 @@
+/* The uplink's thread: adds the updates of a group and sends the sum. If the home
+ * refuses the sum, the thread sends each update unchanged. The thread waits for the
+ * home's answers, so that the loop need not wait. */
+#include "net/net.h"
+#include "codec/codec.h"
+#include "relay/relay_internal.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct relay_uplink {
+    pl_client *home;
+    pl_actor *actor;
+    atomic_int stopping;
+};
+
+/* ---- adding updates ---- */
+static int by_contributor(const void *a, const void *b)
+{
+    relay_part *const *x = a, *const *y = b;
+    return pl_submission_order((*x)->submit.contributors, (*y)->submit.contributors);
+}
+
+static bool comes_apart(const pl_codec_message *sum)
+{
+    uint64_t n = 0;
+    double norm = 0;
+    return pl_codec_claims_homomorphic(sum->data, (size_t)sum->bytes, &n) &&
+           pl_codec_add(sum->data, sum->bytes, (size_t)n, 1.0f, NULL, &norm) == PL_OK;
+}
+
+/* Adds to the first part all other parts that can be added. The sums are written to two
+ * buffers in turn. Returns the number of parts in the sum; 0 if no part could be added
+ * or the sum cannot be decoded. A sum of sketches (codec sketch16) may have too many
+ * entries to be decoded. Without this check the home would refuse such a sum, but only
+ * after all its bytes were sent. */
+static int add_parts(const relay_group *g, bool *taken, pl_buf sums[2],
+                     pl_codec_message *sum)
+{
+    int n = 1;
+    taken[0] = true;
+    *sum = (pl_codec_message){g->parts[0]->blob->data, g->parts[0]->blob->bytes};
+    for (int i = 1; i < g->n_parts; i++) {
+        const staging_blob *b = g->parts[i]->blob;
+        pl_buf *next = &sums[n % 2];
+        pl_buf_clear(next);
+        taken[i] =
+            pl_codec_combine(sum->data, sum->bytes, b->data, b->bytes, next) == PL_OK;
+        if (!taken[i])
+            continue;
+        *sum = (pl_codec_message){next->data, next->len};
+        n++;
+    }
+    return n > 1 && comes_apart(sum) ? n : 0;
+}
+
+typedef struct joined {
+    pl_contribution contributor;
+    pl_submission_lease lease;
+} joined;
+
+static int joined_order(const void *a, const void *b)
+{
+    const joined *x = a, *y = b;
+    return pl_submission_order(&x->contributor, &y->contributor);
+}
+
+/* Makes the SUBMIT of a sum, with the contributors and leases of all its parts. The
+ * SUBMITs of the parts differ only in these and in the update's hash, which the caller
+ * sets. */
+static void join_submissions(const relay_group *g, const bool *taken,
+                             pl_submit_message *out)
+{
+    int n = 0;
+    joined *all = pl_alloc((size_t)g->n_contributors * sizeof *all);
+    for (int i = 0; i < g->n_parts; i++) {
+        const pl_submit_message *s = &g->parts[i]->submit;
+        for (int k = 0; taken[i] && k < s->n; k++)
+            all[n++] = (joined){s->contributors[k], s->leases[k]};
+    }
+    qsort(all, (size_t)n, sizeof *all, joined_order);
+    *out = g->parts[0]->submit;
+    out->n = n;
+    out->contributors = pl_alloc((size_t)n * sizeof *out->contributors);
+    out->leases = pl_alloc((size_t)n * sizeof *out->leases);
+    for (int i = 0; i < n; i++) {
+        out->contributors[i] = all[i].contributor;
+        out->leases[i] = all[i].lease;
+    }
+    pl_free(all);
+}
+
+/* ---- sending sums and updates ---- */
+static pl_status send_update(relay_uplink *u, const pl_submit_message *s,
+                             const pl_codec_message *update, pl_submit_result *result,
+                             char text[256])
+{
+    pl_message q;
+    if (atomic_load(&u->stopping))
+        return pl_fail(PL_ERR_CANCELLED,
+                       "the relay is stopping; send the update again");
+    pl_message_init(&q, PL_MSG_SUBMIT);
+    pl_submission_write(s, &q);
+    pl_status status = pl_client_submit_as(u->home, s->module, &q, update->data,
+                                           update->bytes, result, text);
+    pl_message_destroy(&q);
+    return status;
+}
+
+static bool is_sum_in(pl_submit_result result)
+{
+    return result == PL_SUBMIT_ACCEPTED || result == PL_SUBMIT_DUPLICATE ||
+           result == PL_SUBMIT_OTHER;
+}
+
+/* Sends a sum. The home accepts the whole sum or none of its parts. Sets *in to whether
+ * the home has the updates of the sum now. Fails only if the home cannot be reached or
+ * the relay is stopping. */
+static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
+                          const pl_codec_message *sum, bool *in)
+{
+    pl_submit_message s;
+    pl_submit_result result = PL_SUBMIT_REJECTED;
+    char text[256];
+    join_submissions(g, taken, &s);
+    pl_blob_hash(sum->data, sum->bytes, &s.update);
+    pl_status status = send_update(u, &s, sum, &result, text);
+    pl_submission_clear(&s);
+    if (status == PL_ERR_TIMEOUT || status == PL_ERR_CANCELLED)
+        return status;
+    *in = status == PL_OK && is_sum_in(result);
+    for (int i = 0; *in && i < g->n_parts; i++) {
+        g->n_summed += taken[i];
+        if (taken[i])
+            g->parts[i]->result = result;
+    }
+    return PL_OK;
+}
+
+static void lift(void *self, void *job)
+{
+    relay_uplink *u = self;
+    relay_group *g = job;
+    bool taken[PL_SUBMISSION_MAX] = {false}, in = false;
+    pl_buf sums[2] = {{0}};
+    pl_codec_message sum;
+    pl_status status = PL_OK;
+    /* Parts are sorted, so that the sum does not depend on the order in which they
+     * arrived. */
+    qsort(g->parts, (size_t)g->n_parts, sizeof g->parts[0], by_contributor);
+    if (add_parts(g, taken, sums, &sum) > 1)
+        status = send_sum(u, g, taken, &sum, &in);
+    pl_buf_destroy(&sums[0]);
+    pl_buf_destroy(&sums[1]);
+    if (status != PL_OK) {
+        for (int i = 0; i < g->n_parts; i++) {
+            g->parts[i]->status = status;
+            pl_copy_text(g->parts[i]->text, sizeof g->parts[i]->text, pl_last_error());
+        }
+        return;
+    }
+    for (int i = 0; i < g->n_parts; i++)
+        if (!in || !taken[i]) {
+            relay_part *part = g->parts[i];
+            pl_codec_message update = {part->blob->data, part->blob->bytes};
+            part->status =
+                send_update(u, &part->submit, &update, &part->result, part->text);
+            if (part->status != PL_OK)
+                pl_copy_text(part->text, sizeof part->text, pl_last_error());
+        }
+}
+
+/* ---- the thread and its queue ---- */
+static pl_status on_uplink_wait(void *context)
+{
+    relay_uplink *u = context;
+    return atomic_load(&u->stopping)
+               ? pl_fail(PL_ERR_CANCELLED,
+                         "the relay is stopping; send the update again")
+               : PL_OK;
+}
+
+pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **out)
+{
+    pl_status status = PL_OK;
+    relay_uplink *u = pl_alloc(sizeof *u);
+    pl_client_options client = {.homes = &options->home,
+                                .n_homes = 1,
+                                .patience_ms = options->patience_ms,
+                                .idle = on_uplink_wait,
+                                .idle_context = u};
+    *out = NULL;
+    PL_TRY(pl_client_create(&client, &u->home));
+    PL_TRY(pl_actor_start("uplink", lift, u, &u->actor));
+    *out = u;
+    u = NULL;
+done:
+    relay_uplink_destroy(&u);
+    return status;
+}
+
+void relay_uplink_push(relay_uplink *u, relay_group *group)
+{
+    pl_actor_push(u->actor, group);
+}
+
+relay_group *relay_uplink_take(relay_uplink *u)
+{
+    return pl_actor_take(u->actor);
+}
+
+int relay_uplink_fd(const relay_uplink *u)
+{
+    return pl_actor_fd(u->actor);
+}
+
+void relay_uplink_stop(relay_uplink *u)
+{
+    atomic_store(&u->stopping, 1);
+    pl_actor_stop(u->actor);
+}
+
+uint64_t relay_uplink_bytes_sent(const relay_uplink *u)
+{
+    return pl_client_bytes_sent(u->home);
+}
+
+void relay_uplink_destroy(relay_uplink **uplink)
+{
+    relay_uplink *u = *uplink;
+    if (!u)
+        return;
+    relay_uplink_stop(u);
+    pl_actor_destroy(&u->actor);
+    pl_client_destroy(&u->home);
+    pl_free(u);
+    *uplink = NULL;
+}

@@ -1,0 +1,374 @@
+/* Computes the history of a run from its store and its logs (run_history.h). */
+#include "view/run_history.h"
+#include "view/page_log.h"
+#include "job/job.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { LOG_BYTES = 64 << 20, READ_AT_ONCE = 2000 };
+
+void history_clear(history *h)
+{
+    pl_free(h->rows);
+    *h = (history){.n = 0};
+}
+
+/* ---- phases ---- */
+static history_row phase_row(const phase_history *h, const phase_arm *a, size_t slot)
+{
+    const pl_held_sum held = phase_history_held(a, slot);
+    history_row r = {.phase = (int64_t)slot * h->stride,
+                     .n_paths = a->n_series,
+                     .bits = pl_held_bits(&held),
+                     .n_versions = slot < a->n_merged ? a->merged[slot] : 0};
+    pl_work all = {0};
+    pl_copy_text(r.arm, sizeof r.arm, a->arm.name);
+    for (int i = 0; i < a->n_series; i++) {
+        const phase_cell *c = phase_series_at(&a->series[i], slot);
+        if (c->n == 0)
+            continue;
+        r.from_ms = r.n_done == 0 || c->from_ms < r.from_ms ? c->from_ms : r.from_ms;
+        r.at_ms = c->at_ms > r.at_ms ? c->at_ms : r.at_ms;
+        r.n_phases = c->n > r.n_phases ? c->n : r.n_phases;
+        pl_work_join(&all, r.n_done++, &c->work, 1);
+    }
+    r.tokens = (double)all.n_tokens;
+    r.loss = all.loss;
+    return r;
+}
+
+/* Adds the rows of an arm: one row per slot of the phase history (a slot stands for
+ * h->stride phases), in order. count_audit relies on this order: the row of slot i is
+ * the arm's first row plus i. */
+static void add_rows(const phase_history *h, const phase_arm *a, bool ended,
+                     history *out)
+{
+    for (size_t slot = 0; phase_history_is_final(h, a, slot, ended); slot++) {
+        out->rows = pl_grow_items(out->rows, out->n, out->n + 1, sizeof *out->rows);
+        out->rows[out->n++] = phase_row(h, a, slot);
+    }
+}
+
+/* ---- audits ---- */
+typedef struct audit_count {
+    const phase_history *h;
+    history *out;
+    const size_t *first; /* [n_arms + 1] index of each arm's first row, then out->n */
+} audit_count;
+
+static pl_status count_audit(void *context, const char *name, const char *target)
+{
+    const audit_count *c = context;
+    pl_audit *audit = pl_alloc(sizeof *audit);
+    (void)name;
+    for (int a = 0; pl_audit_read(target, audit) == PL_OK && a < c->h->n_arms; a++) {
+        const char *arm = c->h->arms[a].arm.name;
+        const uint64_t slot = (uint64_t)audit->phase / (uint64_t)c->h->stride;
+        if (!pl_starts_with(audit->path, arm) || audit->path[strlen(arm)] != '/' ||
+            audit->phase < 0 || slot >= c->first[a + 1] - c->first[a])
+            continue;
+        history_row *r = &c->out->rows[c->first[a] + slot];
+        r->n_audits++;
+        r->n_odd += audit->verdict == PL_VERDICT_SETTLED ||
+                    audit->verdict == PL_VERDICT_UNDECIDED;
+    }
+    pl_free(audit);
+    return PL_OK;
+}
+
+/* ---- logs ---- */
+/* Returns the row to which an event at this time belongs: the first row that ended at
+ * this time or later. Returns NULL if there is no such row; then the phase of the event
+ * is not finished. */
+static history_row *row_at(const history *h, int64_t ms)
+{
+    size_t low = 0, high = h->n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (h->rows[middle].at_ms < ms)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < h->n ? &h->rows[low] : NULL;
+}
+
+typedef struct log_count {
+    history *out;
+    phase_history names;             /* only its list of workers is used */
+    int64_t hub_ms;                  /* time of the hub's last start; 0: not seen */
+    int64_t pids[PHASE_WORKERS_MAX]; /* [worker] its last process; 0: not known */
+} log_count;
+
+/* Whether the worker that joins was restarted: the worker has joined before, and its
+ * process id is now different or not known. (When the hub restarts, all workers join
+ * again with the same process ids.) */
+static bool worker_restarted(log_count *c, const page_event *e)
+{
+    char value[PL_TEXT_MAX];
+    int64_t pid = 0;
+    const int known = c->names.n_workers;
+    const int w = phase_history_worker(
+        &c->names, page_event_value(e, "worker", value, sizeof value));
+    if (w < 0)
+        return false;
+    if (pl_parse_int(page_event_value(e, "process", value, sizeof value), &pid) !=
+        PL_OK)
+        pid = 0;
+    const bool same = pid != 0 && pid == c->pids[w];
+    c->pids[w] = pid;
+    return w < known && !same;
+}
+
+static void count_event(void *context, const page_event *e)
+{
+    log_count *c = context;
+    char value[PL_TEXT_MAX];
+    int64_t n = 0;
+    history_row *r = row_at(c->out, e->wall_ms);
+    bool restarted = strcmp(e->event, "home.restarted") == 0;
+    if (strcmp(e->event, "worker.joined") == 0)
+        restarted = worker_restarted(c, e);
+    if (strcmp(e->event, "hub.ready") == 0) {
+        restarted = c->hub_ms > 0;
+        c->hub_ms = e->wall_ms;
+    }
+    if (r && restarted)
+        r->n_restarts++;
+    if (r && strcmp(e->event, "lease.expired") == 0 &&
+        pl_parse_int(page_event_value(e, "count", value, sizeof value), &n) == PL_OK &&
+        n > 0 && n < 1 << 20)
+        r->n_expired += n;
+}
+
+static void count_events(const char *logs, history *out)
+{
+    page_log log = {.tail_bytes = LOG_BYTES};
+    log_count *count = pl_alloc(sizeof *count);
+    bool more = true;
+    count->out = out;
+    phase_history_begin(&count->names);
+    while (more)
+        page_log_read(&log, logs, count_event, count, &more);
+    page_log_clear(&log);
+    phase_history_clear(&count->names);
+    pl_free(count);
+}
+
+/* ---- all rows of a run ---- */
+static int compare_row_times(const void *a, const void *b)
+{
+    const history_row *x = a, *y = b;
+    if (x->at_ms != y->at_ms)
+        return x->at_ms < y->at_ms ? -1 : 1;
+    const int arms = strcmp(x->arm, y->arm);
+    return arms ? arms : (x->phase > y->phase) - (x->phase < y->phase);
+}
+
+/* Sorts the rows by time, and drops phases without a merged update. */
+static void order_rows(history *h)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < h->n; i++)
+        if (h->rows[i].n_done > 0)
+            h->rows[kept++] = h->rows[i];
+    h->n = kept;
+    if (h->n > 1)
+        qsort(h->rows, h->n, sizeof *h->rows, compare_row_times);
+}
+
+pl_status history_make(const phase_history *h, pl_store *store, const char *logs,
+                       history *out)
+{
+    size_t first[PHASE_ARMS_MAX + 1] = {0};
+    audit_count audits = {.h = h, .out = out, .first = first};
+    /* The cells do not show whether the run has ended: a path whose last update came
+     * too late for a quorum has no cell in the last phase. */
+    bool ended;
+    run_has_ended(store, &ended);
+    *out = (history){.n = 0};
+    for (int a = 0; a < h->n_arms; a++) {
+        if (h->arms[a].arm.n_scored == 0)
+            add_rows(h, &h->arms[a], ended, out);
+        first[a + 1] = out->n;
+    }
+    PL_CHECK(pl_store_each_ref(store, PL_AUDIT_REFS, count_audit, &audits));
+    order_rows(out);
+    count_events(logs, out);
+    return PL_OK;
+}
+
+/* ---- output ---- */
+typedef enum column_kind { TEXT, WHOLE, REAL, NUMBER_OR_NONE } column_kind;
+typedef struct column_value {
+    char text[32]; /* the value, if the column's kind is TEXT */
+    double number;
+} column_value;
+
+#define COLUMNS(X)                                                                     \
+    X("time", -21, TEXT, 0)                                                            \
+    X("arm", -10, TEXT, 0)                                                             \
+    X("phase", 6, WHOLE, r->phase)                                                     \
+    X("phases", 7, WHOLE, r->n_phases)                                                 \
+    X("paths_done", 11, WHOLE, r->n_done)                                              \
+    X("paths", 6, WHOLE, r->n_paths)                                                   \
+    X("loss", 9, REAL, r->loss)                                                        \
+    X("bits_per_byte", 14, NUMBER_OR_NONE, r->bits)                                    \
+    X("tokens", 12, WHOLE, r->tokens)                                                  \
+    X("seconds", 9, REAL, seconds_of(r))                                               \
+    X("tokens_per_second", 18, WHOLE, history_rate(r))                                 \
+    X("versions", 9, WHOLE, r->n_versions)                                             \
+    X("audits", 7, WHOLE, r->n_audits)                                                 \
+    X("audits_differed", 16, WHOLE, r->n_odd)                                          \
+    X("leases_expired", 15, WHOLE, r->n_expired)                                       \
+    X("restarts", 9, WHOLE, r->n_restarts)
+
+static double seconds_of(const history_row *r)
+{
+    return 1e-3 * (double)(r->at_ms - r->from_ms);
+}
+
+double history_rate(const history_row *r)
+{
+    return r->at_ms > r->from_ms ? r->tokens / seconds_of(r) : 0;
+}
+
+static const struct column {
+    const char *name;
+    int width; /* characters of the column in the table; negative: align left */
+    column_kind kind;
+} columns[] = {
+#define X(name, width, kind, value) {name, width, kind},
+    COLUMNS(X)
+#undef X
+};
+enum { N_COLUMNS = sizeof columns / sizeof *columns };
+
+static void values_of(const history_row *r, column_value values[N_COLUMNS])
+{
+    const double numbers[N_COLUMNS] = {
+#define X(name, width, kind, value) (double)(value),
+        COLUMNS(X)
+#undef X
+    };
+    const time_t seconds = (time_t)(r->at_ms / 1000);
+    struct tm utc;
+    for (int i = 0; i < N_COLUMNS; i++)
+        values[i] = (column_value){.number = numbers[i]};
+    if (gmtime_r(&seconds, &utc))
+        strftime(values[0].text, sizeof values[0].text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    pl_buf arm = {0};
+    pl_buf_printable(&arm, r->arm, strlen(r->arm), false);
+    pl_copy_text(values[1].text, sizeof values[1].text, pl_buf_text(&arm));
+    pl_buf_destroy(&arm);
+}
+
+static void format_value(const struct column *c, const column_value *v, char out[32])
+{
+    if (c->kind == TEXT)
+        pl_copy_text(out, 32, v->text);
+    else if (c->kind == WHOLE)
+        snprintf(out, 32, "%.0f", v->number);
+    else if (c->kind == NUMBER_OR_NONE && !(v->number > 0))
+        out[0] = '\0';
+    else
+        snprintf(out, 32, "%.4f", v->number);
+}
+
+static void write_json_row(const column_value values[N_COLUMNS], pl_buf *out)
+{
+    pl_json *o = pl_json_object();
+    for (int i = 0; i < N_COLUMNS; i++)
+        if (columns[i].kind == TEXT)
+            pl_json_set_text(o, columns[i].name, values[i].text);
+        else if (columns[i].kind == WHOLE)
+            pl_json_set_int(o, columns[i].name, (int64_t)values[i].number);
+        else
+            pl_json_set_real(o, columns[i].name,
+                             columns[i].kind == NUMBER_OR_NONE && values[i].number <= 0
+                                 ? NAN
+                                 : round(1e4 * values[i].number) / 1e4);
+    pl_json_write(o, 0, out);
+    pl_json_destroy(&o);
+}
+
+/* Appends a cell of the CSV. A spreadsheet would treat a text that begins with = + - or
+ * @ as a formula, and another person may have chosen the names in the store. So such a
+ * text gets a ' before it. */
+static void write_cell(const struct column *c, const char *text, pl_buf *out)
+{
+    const bool computes = c->kind == TEXT && *text && strchr("=+-@", *text);
+    if (!computes && !strpbrk(text, ",\"")) {
+        pl_buf_printf(out, "%s", text);
+        return;
+    }
+    pl_buf_printf(out, computes ? "\"'" : "\"");
+    for (; *text; text++)
+        pl_buf_printf(out, *text == '"' ? "\"%c" : "%c", *text);
+    pl_buf_printf(out, "\"");
+}
+
+/* Writes one row; if r is NULL, writes the header. JSON has no header. */
+static void write_row(const history_row *r, history_form form, pl_buf *out)
+{
+    column_value values[N_COLUMNS];
+    char text[32];
+    if (r)
+        values_of(r, values);
+    if (r && form == HISTORY_JSON)
+        write_json_row(values, out);
+    for (int i = 0; form != HISTORY_JSON && i < N_COLUMNS; i++) {
+        pl_copy_text(text, sizeof text, columns[i].name);
+        if (r)
+            format_value(&columns[i], &values[i], text);
+        if (form == HISTORY_CSV) {
+            pl_buf_printf(out, i > 0 ? "," : "");
+            write_cell(&columns[i], text, out);
+            continue;
+        }
+        pl_buf_printf(out, "%*s", columns[i].width, text[0] ? text : "-");
+    }
+    pl_buf_printf(out, "\n");
+}
+
+void history_write(const history *h, history_form form, pl_buf *out)
+{
+    if (form != HISTORY_JSON)
+        write_row(NULL, form, out);
+    for (size_t i = 0; i < h->n; i++)
+        write_row(&h->rows[i], form, out);
+}
+
+pl_status history_of_run(const char *dir, history_form form, pl_buf *out)
+{
+    char folder[PL_PATH_MAX], logs[PL_PATH_MAX];
+    pl_run r;
+    pl_store *store = NULL;
+    phase_history *h = pl_alloc(sizeof *h);
+    history rows = {.n = 0};
+    bool more = true;
+    phase_history_begin(h);
+    pl_status status = run_look(dir, &r);
+    PL_TRY(status);
+    run_file(&r, "log", logs);
+    if (!pl_path_exists(run_file(&r, "store", folder)))
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "the run in %s has no store yet; `pathloom train` makes it",
+                       r.dir));
+    PL_TRY(run_see_all_parts(folder, &store));
+    PL_TRY(phase_history_look(h, store));
+    while (more)
+        PL_TRY(phase_history_read(h, store, READ_AT_ONCE, &more));
+    PL_TRY(history_make(h, store, logs, &rows));
+    history_write(&rows, form, out);
+done:
+    history_clear(&rows);
+    phase_history_clear(h);
+    pl_free(h);
+    pl_store_close(&store);
+    run_close(&r);
+    return status;
+}
