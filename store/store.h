@@ -274,8 +274,8 @@ PL_MUST_CHECK pl_status pl_snapshot_decode(const char *name, const void *data,
 const pl_snapshot_item *pl_snapshot_find(const pl_snapshot *tag,
                                          const char *module); /* or NULL */
 /* Returns the tag's entry for `module`. If there is none and `module` belongs to the
- * tag's arm, returns the entry for the merged module (history/merged.h) that has the same
- * name after the slash. Returns NULL if the tag has neither entry. */
+ * tag's arm, returns the entry for the merged module (history/merged.h) that has the
+ * same name after the slash. Returns NULL if the tag has neither entry. */
 const pl_snapshot_item *pl_snapshot_place(const pl_snapshot *tag, const char *module);
 PL_MUST_CHECK pl_status pl_store_get_tag(pl_store *store, const char *name,
                                          pl_snapshot *out);

@@ -13,9 +13,8 @@ struct pl_store {
      * in parts. A pl_store of parts has no database of its own. */
     pl_store *stores[PL_PARTS_MAX];
     int n_stores;
-    pl_store
-        *whole; /* the pl_store that lists this store: itself, or that of all parts */
-    char label[16]; /* names this store in faults: "home-2: "; "" in one piece */
+    pl_store *whole; /* the pl_store that lists this store: itself, or all parts */
+    char label[16];  /* names this store in faults: "home-2: "; "" in one piece */
     kv *db;
     const chunk_places *places; /* where the bytes of chunks are (chunk.h) */
     remote_end *engine; /* the engine that holds the chunks; NULL: `db` holds them */

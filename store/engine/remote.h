@@ -71,8 +71,8 @@ PL_MUST_CHECK pl_status remote_open(const char *folder, bool to_write,
 void remote_close(remote_end **r, bool abandon);
 
 /* ---- chunks: remote_places (chunk.h) puts, gets and drops them ---- */
-/* Frees the objects that an aborted transaction has not written to the engine. If
- * there is no commit, the written objects are garbage. */
+/* Frees the lists of a transaction. If there is no commit, objects that were already
+ * written are garbage. */
 void remote_work_clear(remote_work *work);
 
 /* remote_doom marks objects that no commit needs any more. A marked object is dropped
