@@ -57,9 +57,9 @@ static void walk(audit *a, kv_family family, check_fn check)
 {
     kv_slice key, value;
     bool valid = true;
-    kv_cursor *cursor = kv_cursor_open(a->store->db, NULL, family, (kv_slice){"", 0});
+    kv_cursor *walk = kv_cursor_open(a->store->db, NULL, family, (kv_slice){"", 0});
     for (;;) {
-        if (kv_cursor_next(cursor, &valid, &key, &value) != PL_OK) {
+        if (kv_cursor_next(walk, &valid, &key, &value) != PL_OK) {
             problem(a, "column family %s cannot be read to its end: %s",
                     kv_family_name(family), pl_last_error());
             break;
@@ -74,7 +74,7 @@ static void walk(audit *a, kv_family family, check_fn check)
         if (status != PL_OK)
             report_problem(a, pl_last_error());
     }
-    kv_cursor_close(&cursor);
+    kv_cursor_close(&walk);
 }
 
 static bool key_is(const row_view *row, row_key expected)
@@ -375,8 +375,8 @@ static void check_packs(audit *a)
 {
     kv_slice key, value;
     bool valid = true;
-    kv_cursor *cursor = kv_cursor_open(a->store->db, NULL, KV_PACK, (kv_slice){"", 0});
-    while (kv_cursor_next(cursor, &valid, &key, &value) == PL_OK && valid) {
+    kv_cursor *walk = kv_cursor_open(a->store->db, NULL, KV_PACK, (kv_slice){"", 0});
+    while (kv_cursor_next(walk, &valid, &key, &value) == PL_OK && valid) {
         const uint8_t *bytes = key.data;
         uint64_t pack = store_key_number(bytes, key.len);
         uint32_t number =
@@ -395,7 +395,7 @@ static void check_packs(audit *a)
     }
     if (valid)
         problem(a, "column family pack cannot be read to its end: %s", pl_last_error());
-    kv_cursor_close(&cursor);
+    kv_cursor_close(&walk);
 }
 
 /* ---- the chain of commits ---- */
@@ -405,8 +405,8 @@ static void check_log(audit *a, const watermark *mark)
     kv_slice key, value;
     bool valid = true;
     uint64_t number = 0;
-    kv_cursor *cursor = kv_cursor_open(a->store->db, NULL, KV_LOG, (kv_slice){"", 0});
-    while (kv_cursor_next(cursor, &valid, &key, &value) == PL_OK && valid) {
+    kv_cursor *walk = kv_cursor_open(a->store->db, NULL, KV_LOG, (kv_slice){"", 0});
+    while (kv_cursor_next(walk, &valid, &key, &value) == PL_OK && valid) {
         a->report->n_rows++;
         if (store_check_link(key, value, number + 1, &previous) != PL_OK) {
             report_problem(a, pl_last_error());
@@ -424,7 +424,7 @@ static void check_log(audit *a, const watermark *mark)
     else if (number < mark->sequence)
         problem(a, "the log ends at commit %llu, but commit %llu was acknowledged",
                 (unsigned long long)number, (unsigned long long)mark->sequence);
-    kv_cursor_close(&cursor);
+    kv_cursor_close(&walk);
 }
 
 /* ---- the check of a whole store ---- */

@@ -36,10 +36,10 @@ pl_status bulk_clean(pl_store *store)
     PL_CHECK(pl_remove_tree(incoming(store, path)));
     kv_slice key, value;
     kv_batch *batch = NULL;
-    kv_cursor *cursor = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
-    kv_cursor_seek(cursor, key_slice(&first));
-    pl_status status = kv_cursor_next(cursor, &any, &key, &value);
-    kv_cursor_close(&cursor);
+    kv_cursor *walk = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
+    kv_cursor_seek(walk, key_slice(&first));
+    pl_status status = kv_cursor_next(walk, &any, &key, &value);
+    kv_cursor_close(&walk);
     PL_CHECK(status);
     if (!any)
         return PL_OK;
@@ -47,10 +47,10 @@ pl_status bulk_clean(pl_store *store)
     /* An interrupted copy left rows in table files that also have other rows, so these
      * files cannot be dropped. These rows are deleted one by one. */
     batch = kv_batch_create(store->db);
-    cursor = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
-    kv_cursor_seek(cursor, key_slice(&first));
+    walk = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
+    kv_cursor_seek(walk, key_slice(&first));
     for (;;) {
-        PL_TRY(kv_cursor_next(cursor, &any, &key, &value));
+        PL_TRY(kv_cursor_next(walk, &any, &key, &value));
         if (!any)
             break;
         kv_delete(batch, KV_PACK, key);
@@ -58,7 +58,7 @@ pl_status bulk_clean(pl_store *store)
     if (kv_batch_count(batch) > 0)
         status = kv_commit(store->db, batch);
 done:
-    kv_cursor_close(&cursor);
+    kv_cursor_close(&walk);
     kv_batch_destroy(&batch);
     return status;
 }
@@ -195,13 +195,13 @@ static pl_status drop_from_to(kv *db, uint64_t pack, uint32_t from, uint32_t to)
     return kv_drop_files(db, KV_PACK, key_slice(&first), key_slice(&last));
 }
 
-static pl_status next_of_pack(kv_cursor *cursor, bool *valid, kv_slice *key,
+static pl_status next_of_pack(kv_cursor *walk, bool *valid, kv_slice *key,
                               uint32_t *number)
 {
     /* sizes of the two numbers in a key of the pack family (key_of_pack) */
     enum { PACK_BYTES = 8, NUMBER_BYTES = 4 };
     kv_slice value;
-    PL_CHECK(kv_cursor_next(cursor, valid, key, &value));
+    PL_CHECK(kv_cursor_next(walk, valid, key, &value));
     *valid = *valid && key->len == PACK_BYTES + NUMBER_BYTES;
     if (*valid)
         *number = (uint32_t)store_key_number((const uint8_t *)key->data + PACK_BYTES,
@@ -222,10 +222,9 @@ static pl_status delete_again(const pl_txn *txn, uint64_t pack, const pl_buf *se
     const uint32_t *numbers = (const void *)seen->data;
     row_key prefix = key_of_number(pack);
     kv_batch *batch = kv_batch_create(txn->store->db);
-    kv_cursor *cursor =
-        kv_cursor_open(txn->store->db, NULL, KV_PACK, key_slice(&prefix));
+    kv_cursor *walk = kv_cursor_open(txn->store->db, NULL, KV_PACK, key_slice(&prefix));
     for (;;) {
-        PL_TRY(next_of_pack(cursor, &valid, &key, &number));
+        PL_TRY(next_of_pack(walk, &valid, &key, &number));
         if (!valid)
             break;
         while (i < n && numbers[i] < number)
@@ -236,7 +235,7 @@ static pl_status delete_again(const pl_txn *txn, uint64_t pack, const pl_buf *se
     if (kv_batch_count(batch) > 0)
         status = kv_commit(txn->store->db, batch);
 done:
-    kv_cursor_close(&cursor);
+    kv_cursor_close(&walk);
     kv_batch_destroy(&batch);
     return status;
 }
@@ -251,10 +250,9 @@ static pl_status drop_gaps(const pl_txn *txn, uint64_t pack)
     uint32_t from = 0, number = 0;
     pl_buf seen = {0};
     row_key prefix = key_of_number(pack);
-    kv_cursor *cursor =
-        kv_cursor_open(txn->store->db, NULL, KV_PACK, key_slice(&prefix));
+    kv_cursor *walk = kv_cursor_open(txn->store->db, NULL, KV_PACK, key_slice(&prefix));
     for (;;) {
-        PL_TRY(next_of_pack(cursor, &valid, &key, &number));
+        PL_TRY(next_of_pack(walk, &valid, &key, &number));
         if (!valid)
             break;
         if (number > from)
@@ -265,7 +263,7 @@ static pl_status drop_gaps(const pl_txn *txn, uint64_t pack)
     PL_TRY(drop_from_to(txn->store->db, pack, from, UINT32_MAX));
     status = delete_again(txn, pack, &seen);
 done:
-    kv_cursor_close(&cursor);
+    kv_cursor_close(&walk);
     pl_buf_destroy(&seen);
     return status;
 }

@@ -106,12 +106,12 @@ static pl_status put_plane(const uint8_t *plane, size_t n, pl_buf *work, pl_buf 
     return PL_OK;
 }
 
-typedef struct cursor {
+typedef struct walk {
     const uint8_t *at;
     size_t left;
-} cursor;
+} walk;
 
-static pl_status take_plane(cursor *c, size_t n, pl_buf *out)
+static pl_status take_plane(walk *c, size_t n, pl_buf *out)
 {
     if (c->left < LENGTH_BYTES)
         return pl_fail(PL_ERR_DAMAGED, "its coded bytes are cut off");
@@ -155,7 +155,7 @@ done:
     return status;
 }
 
-static pl_status decode_delta(cursor *c, uint32_t *predicted, size_t n, uint8_t *out)
+static pl_status decode_delta(walk *c, uint32_t *predicted, size_t n, uint8_t *out)
 {
     grouping g;
     size_t next[EXPONENTS + 1];
@@ -209,7 +209,7 @@ pl_status delta_encode(const uint8_t *data, const uint8_t *a, const uint8_t *b,
 pl_status delta_decode(const uint8_t *coded, size_t coded_len, const uint8_t *a,
                        const uint8_t *b, size_t len, pl_buf *out)
 {
-    cursor c = {coded, coded_len};
+    walk c = {coded, coded_len};
     size_t n = len / WIDTH, whole = n * WIDTH;
     pl_buf_reserve(out, len + 1);
     uint8_t *to = out->data + out->len;

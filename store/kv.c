@@ -412,51 +412,51 @@ void kv_unpin(kv_pin *pin)
 
 kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix)
 {
-    kv_cursor *cursor = pl_alloc(sizeof *cursor);
-    cursor->db = db;
-    cursor->rows = rocksdb_create_iterator_cf(db->db, db->read, db->families[family]);
+    kv_cursor *walk = pl_alloc(sizeof *walk);
+    walk->db = db;
+    walk->rows = rocksdb_create_iterator_cf(db->db, db->read, db->families[family]);
     if (batch)
-        cursor->rows = rocksdb_writebatch_wi_create_iterator_with_base_cf(
-            batch->writes, cursor->rows, db->families[family]);
+        walk->rows = rocksdb_writebatch_wi_create_iterator_with_base_cf(
+            batch->writes, walk->rows, db->families[family]);
     /* makes the pointer of the prefix valid even if the prefix is empty */
-    pl_buf_reserve(&cursor->prefix, prefix.len + 1);
-    pl_buf_append(&cursor->prefix, prefix.data, prefix.len);
-    kv_cursor_seek(cursor, prefix);
-    return cursor;
+    pl_buf_reserve(&walk->prefix, prefix.len + 1);
+    pl_buf_append(&walk->prefix, prefix.data, prefix.len);
+    kv_cursor_seek(walk, prefix);
+    return walk;
 }
 
 void kv_cursor_close(kv_cursor **handle)
 {
-    kv_cursor *cursor = *handle;
+    kv_cursor *walk = *handle;
     *handle = NULL;
-    if (!cursor)
+    if (!walk)
         return;
-    rocksdb_iter_destroy(cursor->rows);
-    pl_buf_destroy(&cursor->prefix);
-    pl_free(cursor);
+    rocksdb_iter_destroy(walk->rows);
+    pl_buf_destroy(&walk->prefix);
+    pl_free(walk);
 }
 
-void kv_cursor_seek(kv_cursor *cursor, kv_slice key)
+void kv_cursor_seek(kv_cursor *walk, kv_slice key)
 {
-    rocksdb_iter_seek(cursor->rows, key.data, key.len);
-    cursor->ready = true;
+    rocksdb_iter_seek(walk->rows, key.data, key.len);
+    walk->ready = true;
 }
 
-pl_status kv_cursor_next(kv_cursor *cursor, bool *valid, kv_slice *key, kv_slice *value)
+pl_status kv_cursor_next(kv_cursor *walk, bool *valid, kv_slice *key, kv_slice *value)
 {
     char *error = NULL;
-    if (!cursor->ready)
-        rocksdb_iter_next(cursor->rows);
-    cursor->ready = false;
-    *valid = rocksdb_iter_valid(cursor->rows);
+    if (!walk->ready)
+        rocksdb_iter_next(walk->rows);
+    walk->ready = false;
+    *valid = rocksdb_iter_valid(walk->rows);
     if (!*valid) {
-        rocksdb_iter_get_error(cursor->rows, &error);
-        return error ? database_failed("read", cursor->db->path, error) : PL_OK;
+        rocksdb_iter_get_error(walk->rows, &error);
+        return error ? database_failed("read", walk->db->path, error) : PL_OK;
     }
-    key->data = rocksdb_iter_key(cursor->rows, &key->len);
-    value->data = rocksdb_iter_value(cursor->rows, &value->len);
-    *valid = key->len >= cursor->prefix.len &&
-             memcmp(key->data, cursor->prefix.data, cursor->prefix.len) == 0;
+    key->data = rocksdb_iter_key(walk->rows, &key->len);
+    value->data = rocksdb_iter_value(walk->rows, &value->len);
+    *valid = key->len >= walk->prefix.len &&
+             memcmp(key->data, walk->prefix.data, walk->prefix.len) == 0;
     return PL_OK;
 }
 

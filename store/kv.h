@@ -103,13 +103,13 @@ typedef struct kv_batch kv_batch;
 /* If `batch` is not NULL, the cursor shows the database as it would be after the
  * batch. */
 kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix);
-void kv_cursor_close(kv_cursor **cursor); /* accepts NULL */
+void kv_cursor_close(kv_cursor **walk); /* accepts NULL */
 /* Steps to the first or next row; *valid is false after the last row. The slices are
  * valid until the next step. */
-PL_MUST_CHECK pl_status kv_cursor_next(kv_cursor *cursor, bool *valid, kv_slice *key,
+PL_MUST_CHECK pl_status kv_cursor_next(kv_cursor *walk, bool *valid, kv_slice *key,
                                        kv_slice *value);
 /* Makes the first step go to the lowest key that is not below `key`. */
-void kv_cursor_seek(kv_cursor *cursor, kv_slice key);
+void kv_cursor_seek(kv_cursor *walk, kv_slice key);
 /* Gets the highest key of the family; `out` is empty if the family has no rows. */
 PL_MUST_CHECK pl_status kv_last_key(kv *db, kv_family family, pl_buf *out);
 

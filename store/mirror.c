@@ -47,14 +47,14 @@ enum { LEFT_SEQUENCE = 1, LEFT_EPOCH, LEFT_LOG, LEFT_NEW_MARK, LEFT_ROWS, LEFT_C
 
 /* ---- walking two families side by side ---- */
 typedef struct side {
-    kv_cursor *cursor;
+    kv_cursor *walk;
     kv_slice key, value;
     bool valid;
 } side;
 
 static pl_status step(side *s)
 {
-    return kv_cursor_next(s->cursor, &s->valid, &s->key, &s->value);
+    return kv_cursor_next(s->walk, &s->valid, &s->key, &s->value);
 }
 
 static bool same_value(const side *from, const side *to)
@@ -72,8 +72,8 @@ static pl_status each_pair(mirror *m, kv_family family, row_fn fn)
 {
     pl_status status = PL_OK;
     kv_slice all = {"", 0};
-    side from = {.cursor = kv_cursor_open(m->from->db, NULL, family, all)};
-    side to = {.cursor = kv_cursor_open(m->to, NULL, family, all)};
+    side from = {.walk = kv_cursor_open(m->from->db, NULL, family, all)};
+    side to = {.walk = kv_cursor_open(m->to, NULL, family, all)};
     PL_TRY(step(&from));
     PL_TRY(step(&to));
     while (from.valid || to.valid) {
@@ -87,8 +87,8 @@ static pl_status each_pair(mirror *m, kv_family family, row_fn fn)
             PL_TRY(step(&to));
     }
 done:
-    kv_cursor_close(&from.cursor);
-    kv_cursor_close(&to.cursor);
+    kv_cursor_close(&from.walk);
+    kv_cursor_close(&to.walk);
     return status;
 }
 

@@ -67,9 +67,9 @@ static pl_status write_family(base_writer *w, kv_family family)
     kv_slice key, value;
     bool valid = false;
     pl_status status = PL_OK;
-    kv_cursor *cursor = kv_cursor_open(w->store->db, NULL, family, (kv_slice){"", 0});
+    kv_cursor *walk = kv_cursor_open(w->store->db, NULL, family, (kv_slice){"", 0});
     for (;;) {
-        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
+        PL_TRY(kv_cursor_next(walk, &valid, &key, &value));
         if (!valid)
             break;
         pl_buf *out = &w->part;
@@ -83,7 +83,7 @@ static pl_status write_family(base_writer *w, kv_family family)
             PL_TRY(end_part(w));
     }
 done:
-    kv_cursor_close(&cursor);
+    kv_cursor_close(&walk);
     return status;
 }
 
@@ -130,9 +130,9 @@ void rebase_drop(pl_store *store, const remote_head *old)
     kv_slice key, value;
     bool valid = false;
     row_key start = key_of_number(from);
-    kv_cursor *cursor = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
-    kv_cursor_seek(cursor, key_slice(&start));
-    while (kv_cursor_next(cursor, &valid, &key, &value) == PL_OK && valid) {
+    kv_cursor *walk = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
+    kv_cursor_seek(walk, key_slice(&start));
+    while (kv_cursor_next(walk, &valid, &key, &value) == PL_OK && valid) {
         pl_hash log;
         uint64_t number = store_key_number(key.data, key.len);
         if (number > to)
@@ -140,7 +140,7 @@ void rebase_drop(pl_store *store, const remote_head *old)
         pl_hash_of("log", value.data, value.len, &log);
         remote_log_name(number, &log, next_name(&list));
     }
-    kv_cursor_close(&cursor);
+    kv_cursor_close(&walk);
     for (uint64_t i = 0; i < old->base_parts; i++)
         remote_base_name(old, i, next_name(&list));
     (void)engine_drop_all(store->engine->service, list.names, list.n);

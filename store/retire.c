@@ -25,10 +25,10 @@ static pl_status drop_rows(pl_txn *txn, const row_key *prefix, bool keep_updates
     row_view row;
     pl_contribution c;
     pl_status status = PL_OK;
-    kv_cursor *cursor =
+    kv_cursor *walk =
         kv_cursor_open(txn->store->db, txn->batch, KV_PENDING, key_slice(prefix));
     for (;;) {
-        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
+        PL_TRY(kv_cursor_next(walk, &valid, &key, &value));
         if (!valid)
             break;
         PL_TRY(row_open(KV_PENDING, key, value, &row));
@@ -36,14 +36,14 @@ static pl_status drop_rows(pl_txn *txn, const row_key *prefix, bool keep_updates
         rows = pl_grow(rows, (n + 1) * sizeof *rows);
         rows[n++] = (pending_row){row.key, c.update};
     }
-    kv_cursor_close(&cursor);
+    kv_cursor_close(&walk);
     for (size_t i = 0; i < n; i++) {
         kv_delete(txn->batch, KV_PENDING, key_slice(&rows[i].key));
         if (!keep_updates)
             PL_TRY(blob_release(txn, &rows[i].update));
     }
 done:
-    kv_cursor_close(&cursor);
+    kv_cursor_close(&walk);
     pl_free(rows);
     return status;
 }

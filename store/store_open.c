@@ -110,15 +110,15 @@ static pl_status check_chain(pl_store *store)
     kv_slice key, value;
     pl_status status = PL_OK;
     row_key start = key_of_number(first);
-    kv_cursor *cursor = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
-    kv_cursor_seek(cursor, key_slice(&start));
+    kv_cursor *walk = kv_cursor_open(store->db, NULL, KV_LOG, (kv_slice){"", 0});
+    kv_cursor_seek(walk, key_slice(&start));
     for (uint64_t expected = first; expected <= store->sequence; expected++) {
-        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
+        PL_TRY(kv_cursor_next(walk, &valid, &key, &value));
         if (valid)
             PL_TRY(store_check_link(key, value, expected, &previous));
     }
 done:
-    kv_cursor_close(&cursor);
+    kv_cursor_close(&walk);
     return status;
 }
 

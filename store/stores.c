@@ -45,14 +45,14 @@ pl_status stores_find(const pl_store *all, kv_family family, const row_key *key,
 /* The row at which the cursor of one store is. */
 typedef struct next_row {
     pl_store *holder;
-    kv_cursor *cursor;
+    kv_cursor *walk;
     bool valid;
     kv_slice key, value;
 } next_row;
 
 static pl_status step_on(next_row *next)
 {
-    return kv_cursor_next(next->cursor, &next->valid, &next->key, &next->value);
+    return kv_cursor_next(next->walk, &next->valid, &next->key, &next->value);
 }
 
 pl_status stores_each(const pl_store *all, kv_family family, const row_key *prefix,
@@ -62,7 +62,7 @@ pl_status stores_each(const pl_store *all, kv_family family, const row_key *pref
     pl_status status = PL_OK;
     for (int i = 0; i < all->n_stores; i++) {
         rows[i].holder = all->stores[i];
-        rows[i].cursor =
+        rows[i].walk =
             kv_cursor_open(all->stores[i]->db, NULL, family, key_slice(prefix));
         PL_TRY(step_on(&rows[i]));
     }
@@ -83,7 +83,7 @@ pl_status stores_each(const pl_store *all, kv_family family, const row_key *pref
     }
 done:
     for (int i = 0; i < all->n_stores; i++)
-        kv_cursor_close(&rows[i].cursor);
+        kv_cursor_close(&rows[i].walk);
     return status;
 }
 
