@@ -3,37 +3,32 @@
 #include "history/roots.h"
 #include <string.h>
 
-static pl_status collect_part(pl_keep_rule *p, const char *folder, bool run,
-                              pl_gc_report *sum)
-{
-    pl_store *part = NULL;
-    pl_gc_report one;
-    PL_CHECK(pl_store_open(folder, run ? PL_STORE_WRITE : PL_STORE_READ, &part));
-    pl_status status = pl_store_collect(part, pl_keep_rule_stays, p, run, &one);
-    pl_store_close(&part);
-    PL_CHECK(status);
-    sum->n_versions += one.n_versions;
-    sum->n_kept += one.n_kept;
-    sum->n_gone += one.n_gone;
-    sum->n_blobs += one.n_blobs;
-    sum->n_chunks += one.n_chunks;
-    sum->bytes += one.bytes;
-    sum->n_garbage += one.n_garbage;
-    sum->garbage_bytes += one.garbage_bytes;
-    return PL_OK;
-}
-
 /* Collects the garbage of each part of a store. p->roots covers all parts, because a
  * path in one part may begin its task with versions in other parts. */
 static pl_status collect_parts(const char *folder, int n_parts, pl_keep_rule *p,
                                bool run, pl_gc_report *sum)
 {
-    char part[PL_PATH_MAX];
     memset(sum, 0, sizeof *sum);
     if (run)
         PL_CHECK(pl_store_clear_copy(folder));
-    for (int i = 0; i < n_parts; i++)
-        PL_CHECK(collect_part(p, pl_store_part(folder, i, part), run, sum));
+    for (int i = 0; i < n_parts; i++) {
+        char name[PL_PATH_MAX];
+        pl_store *part = NULL;
+        pl_gc_report one;
+        PL_CHECK(pl_store_open(pl_store_part(folder, i, name),
+                               run ? PL_STORE_WRITE : PL_STORE_READ, &part));
+        pl_status status = pl_store_collect(part, pl_keep_rule_stays, p, run, &one);
+        pl_store_close(&part);
+        PL_CHECK(status);
+        sum->n_versions += one.n_versions;
+        sum->n_kept += one.n_kept;
+        sum->n_gone += one.n_gone;
+        sum->n_blobs += one.n_blobs;
+        sum->n_chunks += one.n_chunks;
+        sum->bytes += one.bytes;
+        sum->n_garbage += one.n_garbage;
+        sum->garbage_bytes += one.garbage_bytes;
+    }
     return PL_OK;
 }
 

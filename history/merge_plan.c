@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- finding the sources ---- */
 /* Finds the modules of the path that a word names: "p01", "mix/p01", "p01@3",
  * "p01@TAG". *out stays empty if the word is not the name of a path. */
 static pl_status read_path_source(pl_store *store, const char *word, pl_module_set *out)
@@ -79,24 +78,6 @@ static pl_status find_counterpart(const pl_merge_plan *m, const pl_merge_source 
         s->word, first->set.at[i].module, first->word);
 }
 
-/* ---- the tag of the new versions ---- */
-/* In the tag, replaces module `was` of the first source by the merged version v. */
-static pl_status put_into_tag(pl_merge_plan *m, const pl_module_at *was,
-                              const pl_version *v)
-{
-    for (size_t i = 0; i < m->tag.n_items; i++) {
-        pl_snapshot_item *item = &m->tag.items[i];
-        if (strcmp(item->module, was->module) != 0)
-            continue;
-        pl_copy_text(item->module, sizeof item->module, v->module);
-        item->number = v->number;
-        item->params = v->params;
-        m->n_merged++;
-        return PL_OK;
-    }
-    return pl_fail(PL_ERR_USAGE, "arm %s has no module %s", m->tag.arm, was->module);
-}
-
 /* Finds the arm to which the first source belongs. A source that names a tag belongs to
  * the tag's arm. Merged modules that were made for a tag also belong to the tag's
  * arm. */
@@ -155,7 +136,6 @@ static pl_status begin_merged_tag(pl_merge_plan *m)
     return PL_OK;
 }
 
-/* ---- merging ---- */
 static bool is_same_source(const pl_module_at *a, const pl_module_at *b)
 {
     return a->number == b->number && strcmp(a->module, b->module) == 0;
@@ -183,8 +163,9 @@ static pl_status find_recipe(const pl_merge_plan *m, size_t i, pl_recipe *r, boo
     return PL_OK;
 }
 
-/* Makes the version for module `i` of the first source. If `keep` is true, also commits
- * the version, puts it into the tag and reports it to the caller. */
+/* Makes the version for module `i` of the first source, and puts it into the tag in the
+ * place of this module. If `keep` is true, also commits the version and reports it to
+ * the caller. */
 static pl_status merge_module(pl_merge_plan *m, size_t i, bool keep)
 {
     pl_recipe recipe;
@@ -193,6 +174,7 @@ static pl_status merge_module(pl_merge_plan *m, size_t i, bool keep)
     pl_version made;
     float *params = NULL;
     bool same = false;
+    size_t at = 0;
     pl_status status = PL_OK;
     PL_CHECK(find_recipe(m, i, &recipe, &same));
     if (same)
@@ -202,7 +184,16 @@ static pl_status merge_module(pl_merge_plan *m, size_t i, bool keep)
     if (keep)
         PL_TRY(pl_merged_keep(pl_writers_part(m->writers, pl_names_part(m->view, name)),
                               &made, params));
-    PL_TRY(put_into_tag(m, was, &made));
+    while (at < m->tag.n_items && strcmp(m->tag.items[at].module, was->module) != 0)
+        at++;
+    if (at == m->tag.n_items)
+        PL_TRY(
+            pl_fail(PL_ERR_USAGE, "arm %s has no module %s", m->tag.arm, was->module));
+    pl_snapshot_item *item = &m->tag.items[at];
+    pl_copy_text(item->module, sizeof item->module, made.module);
+    item->number = made.number;
+    item->params = made.params;
+    m->n_merged++;
     if (keep)
         m->made(m->context, &made);
 done:

@@ -108,7 +108,6 @@ static pl_status read_ingredient(pl_store *store, const pl_recipe *r, int i,
     return pl_store_read_blob(store, &g->hashes[i], 0, n * sizeof(float), g->values[i]);
 }
 
-/* ---- making a version ---- */
 static double norm_between(const float *x, const float *from, size_t n)
 {
     double sum = 0;
@@ -239,27 +238,6 @@ pl_status pl_merged_source_of(const pl_contribution *c, pl_module_at *out)
     return PL_OK;
 }
 
-static pl_status read_recipe(const pl_version *made, pl_recipe *r)
-{
-    memset(r, 0, sizeof *r);
-    PL_CHECK(pl_blend_parse(made->method + strlen(prefix), &r->blend.method));
-    r->blend.scale = made->lr;
-    r->blend.density = made->outer_momentum;
-    r->blend.n_sources = made->n_contributions - pl_blend_needs_base(r->blend.method);
-    if (r->blend.n_sources < 1 || r->blend.n_sources > PL_BLEND_SOURCES_MAX)
-        return pl_fail(
-            PL_ERR_DAMAGED, "the record of %s@%llu is damaged: it names %d sources",
-            made->module, (unsigned long long)made->number, made->n_contributions);
-    for (int i = 0; i < made->n_contributions; i++) {
-        const bool base = i == r->blend.n_sources;
-        PL_CHECK(pl_merged_source_of(&made->contributions[i],
-                                     base ? &r->base : &r->sources[i]));
-        if (!base)
-            r->blend.weights[i] = made->contributions[i].weight;
-    }
-    return PL_OK;
-}
-
 pl_status pl_merged_again(pl_store *store, const pl_version *made, pl_hash *out)
 {
     pl_recipe r;
@@ -267,8 +245,23 @@ pl_status pl_merged_again(pl_store *store, const pl_version *made, pl_hash *out)
     float *params = NULL;
     pl_status status = PL_OK;
     memset(&g, 0, sizeof g);
+    memset(&r, 0, sizeof r);
     *out = (pl_hash){{0}};
-    PL_TRY(read_recipe(made, &r));
+    PL_TRY(pl_blend_parse(made->method + strlen(prefix), &r.blend.method));
+    r.blend.scale = made->lr;
+    r.blend.density = made->outer_momentum;
+    r.blend.n_sources = made->n_contributions - pl_blend_needs_base(r.blend.method);
+    if (r.blend.n_sources < 1 || r.blend.n_sources > PL_BLEND_SOURCES_MAX)
+        PL_TRY(pl_fail(
+            PL_ERR_DAMAGED, "the record of %s@%llu is damaged: it names %d sources",
+            made->module, (unsigned long long)made->number, made->n_contributions));
+    for (int i = 0; i < made->n_contributions; i++) {
+        const bool base = i == r.blend.n_sources;
+        PL_TRY(pl_merged_source_of(&made->contributions[i],
+                                   base ? &r.base : &r.sources[i]));
+        if (!base)
+            r.blend.weights[i] = made->contributions[i].weight;
+    }
     PL_TRY(blend_all(store, &r, &g, &params));
     for (int i = 0; i < made->n_contributions; i++)
         if (!pl_hash_equal(&g.hashes[i], &made->contributions[i].update))

@@ -47,34 +47,6 @@ static pl_status add_head(void *context, const pl_version *head)
     return PL_OK;
 }
 
-static pl_rollback_change *find_change(pl_rollback_plan *r, const char *module)
-{
-    for (size_t i = 0; i < r->n; i++)
-        if (strcmp(r->changes[i].module, module) == 0)
-            return &r->changes[i];
-    return NULL;
-}
-
-/* Plans the old version for the modules that the user named, and the newest parameters
- * for the arm's other modules. plan_resumption decides how many versions are
- * written. */
-static pl_status plan_targets(pl_rollback_plan *r, const pl_module_at *targets,
-                              size_t n)
-{
-    char prefix[PL_MODULE_NAME_MAX + 1];
-    snprintf(prefix, sizeof prefix, "%s/", r->arm_name);
-    PL_CHECK(pl_store_each_head(r->store, prefix, add_head, r));
-    for (size_t i = 0; i < n; i++) {
-        pl_rollback_change *c = find_change(r, targets[i].module);
-        if (!c)
-            return pl_fail(PL_ERR_NOT_FOUND, "there is no module %s",
-                           targets[i].module);
-        c->source = targets[i].number;
-        c->last = c->head + 1;
-    }
-    return PL_OK;
-}
-
 /* Finds the lowest and the highest phase of the arm's paths. If the store has no path
  * of the arm, the store is a copy that no job trains; then sets *least to INT64_MAX, as
  * if the arm were finished. */
@@ -129,33 +101,6 @@ static pl_status plan_resumption(pl_rollback_plan *r, int64_t most)
     return PL_OK;
 }
 
-/* Refuses the rollback if the mixture has a later chapter, because that chapter began
- * with the last versions of this arm. */
-static pl_status check_chapter(const pl_rollback_plan *r)
-{
-    char newest[PL_ARM_NAME_MAX];
-    const int chapter = pl_arm_chapter(r->arm_name);
-    pl_newest_chapter(r->store, newest);
-    if (chapter < 0 || chapter == pl_arm_chapter(newest))
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "%s has ended, and %s continued from its last versions; roll back %s instead",
-        r->arm_name, newest, newest);
-}
-
-/* A frozen module keeps version 0, so the rollback writes no version of it. */
-static void leave_frozen(pl_rollback_plan *r)
-{
-    for (size_t i = 0; i < r->n; i++) {
-        pl_rollback_change *c = &r->changes[i];
-        const char *name = strchr(c->module, '/');
-        const int m = name ? pl_topology_find_module(r->topology, name + 1) : -1;
-        if (m >= 0 && pl_arm_is_frozen(&r->arm, m))
-            c->source = c->last = c->head;
-    }
-}
-
 /* Refuses merged modules: they are not trained, so they have no training to undo. */
 static pl_status refuse_merged(const pl_rollback_plan *r, const pl_module_set *set)
 {
@@ -180,24 +125,38 @@ static pl_status refuse_merged(const pl_rollback_plan *r, const pl_module_set *s
                    r->to);
 }
 
-/* Plans the new versions of the modules that the user named. */
+/* Plans the old version for the modules that the user named, and the newest parameters
+ * for the arm's other modules. plan_resumption decides how many versions are
+ * written. */
 static pl_status plan_named(pl_rollback_plan *r)
 {
-    char asked[2 * PL_MODULE_NAME_MAX];
+    char asked[2 * PL_MODULE_NAME_MAX], prefix[PL_MODULE_NAME_MAX + 1];
     pl_module_set set;
+    pl_status status = PL_OK;
     snprintf(asked, sizeof asked, "%s@%s", r->what, r->to);
     PL_CHECK(pl_names_set(r->store, asked, &set));
-    pl_status status = refuse_merged(r, &set);
-    if (status == PL_OK) {
-        pl_arm_of_module(set.at[0].module, r->arm_name, sizeof r->arm_name);
-        status = plan_targets(r, set.at, set.n);
+    PL_TRY(refuse_merged(r, &set));
+    pl_arm_of_module(set.at[0].module, r->arm_name, sizeof r->arm_name);
+    snprintf(prefix, sizeof prefix, "%s/", r->arm_name);
+    PL_TRY(pl_store_each_head(r->store, prefix, add_head, r));
+    for (size_t i = 0; i < set.n; i++) {
+        const pl_module_at *target = &set.at[i];
+        size_t k = 0;
+        while (k < r->n && strcmp(r->changes[k].module, target->module) != 0)
+            k++;
+        if (k == r->n)
+            PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "there is no module %s", target->module));
+        r->changes[k].source = target->number;
+        r->changes[k].last = r->changes[k].head + 1;
     }
+done:
     pl_free(set.at);
     return status;
 }
 
 pl_status pl_rollback_plan_make(pl_rollback_plan *r)
 {
+    char newest[PL_ARM_NAME_MAX];
     int64_t least, most;
     r->phase = -1;
     PL_CHECK(plan_named(r));
@@ -205,10 +164,24 @@ pl_status pl_rollback_plan_make(pl_rollback_plan *r)
     PL_CHECK(status == PL_ERR_NOT_FOUND ? PL_OK : status);
     if (!r->topology)
         return PL_OK;
-    PL_CHECK(check_chapter(r));
+    /* a later chapter of the mixture began with the last versions of this arm */
+    const int chapter = pl_arm_chapter(r->arm_name);
+    pl_newest_chapter(r->store, newest);
+    if (chapter >= 0 && chapter != pl_arm_chapter(newest))
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s has ended, and %s continued from its last versions; roll "
+                       "back %s instead",
+                       r->arm_name, newest, newest);
     PL_CHECK(path_phases(r, &least, &most));
     status = least >= r->arm.inner.phases ? PL_OK : plan_resumption(r, most);
-    leave_frozen(r);
+    /* a frozen module keeps version 0, so the rollback writes no version of it */
+    for (size_t i = 0; i < r->n; i++) {
+        pl_rollback_change *c = &r->changes[i];
+        const char *name = strchr(c->module, '/');
+        const int m = name ? pl_topology_find_module(r->topology, name + 1) : -1;
+        if (m >= 0 && pl_arm_is_frozen(&r->arm, m))
+            c->source = c->last = c->head;
+    }
     return status;
 }
 
