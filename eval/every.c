@@ -64,14 +64,6 @@ static double sum_piece(const pl_route_document *d, int path, uint32_t first,
     return sum;
 }
 
-static double best_piece(const pl_route_document *d, uint32_t first, uint32_t end)
-{
-    double best = sum_piece(d, 0, first, end);
-    for (int path = 1; path < d->n_paths; ++path)
-        best = fmin(best, sum_piece(d, path, first, end));
-    return best;
-}
-
 static void add_piece(pl_score *score, double nats, uint32_t n)
 {
     score->nats += nats;
@@ -131,6 +123,9 @@ void pl_route_every(const pl_route_document *d, int path, int every,
         follow_rule(d, &gate, d->router_path, W, &out->gate);
     for (uint32_t at = first; at < n; at += W) {
         const uint32_t end = n - at < W ? n : at + W;
-        add_piece(&out->oracle, best_piece(d, at, end), end - at);
+        double best = sum_piece(d, 0, at, end);
+        for (int p = 1; p < d->n_paths; ++p)
+            best = fmin(best, sum_piece(d, p, at, end));
+        add_piece(&out->oracle, best, end - at);
     }
 }

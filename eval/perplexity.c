@@ -133,12 +133,6 @@ pl_status pl_check_paths(const int *path_of, size_t n, int n_paths)
     return PL_OK;
 }
 
-static pl_status alloc_params(const pl_scorer *scorer, void **out)
-{
-    size_t n = pl_topology_path_params(pl_scorer_topology(scorer));
-    return pl_try_alloc(n * sizeof(float), "a path's parameters", out);
-}
-
 pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *tokens,
                           const uint32_t *docs, const int *path_of, size_t n,
                           pl_path_params_fn params, void *context, pl_score *scores)
@@ -148,7 +142,8 @@ pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *tokens,
     pl_status status;
     memset(scores, 0, n * sizeof *scores);
     PL_CHECK(pl_check_paths(path_of, n, n_paths));
-    PL_TRY(alloc_params(scorer, &block));
+    const size_t n_params = pl_topology_path_params(pl_scorer_topology(scorer));
+    PL_TRY(pl_try_alloc(n_params * sizeof(float), "a path's parameters", &block));
     PL_TRY(pl_try_alloc(n * (sizeof(pl_score) + sizeof(size_t) + sizeof(uint32_t)),
                         "routed documents", &memory));
     part own = {.scores = memory};

@@ -37,30 +37,11 @@ static int likeliest(const pl_route_document *d, uint32_t first, uint32_t end,
     return pl_least_evidence(nats, d->n_paths);
 }
 
-/* Returns the loss of the best of the other paths minus the loss of `path`, in nats. */
-static double margin_of(const double *nats, int n_paths, int path)
-{
-    double margin = INFINITY;
-    for (int other = 0; other < n_paths; ++other)
-        if (other != path)
-            margin = fmin(margin, nats[other] - nats[path]);
-    return margin;
-}
-
 static void add_part(const pl_route_document *d, int path, uint32_t first, uint32_t end,
                      pl_score *score)
 {
     score->nats += sum_losses(d->losses + (size_t)path * d->stride, first, end);
     score->n_targets += end - first;
-}
-
-static void add_evidence(const pl_route_document *d, uint32_t first, uint32_t end,
-                         double *evidence)
-{
-    for (int path = 0; path < d->n_paths; ++path) {
-        const float *losses = d->losses + (size_t)path * d->stride;
-        evidence[path] = evidence[path] / 2 + sum_losses(losses, first, end);
-    }
 }
 
 static void route_windows(const pl_route_document *d, uint32_t first, int path,
@@ -78,7 +59,10 @@ static void route_windows(const pl_route_document *d, uint32_t first, int path,
             add_part(d, likeliest(d, from, end, nats), from, end,
                      &scores[PL_ROUTE_BEST_WINDOWS]);
         }
-        add_evidence(d, at, end, evidence);
+        for (int other = 0; other < d->n_paths; ++other) {
+            const float *losses = d->losses + (size_t)other * d->stride;
+            evidence[other] = evidence[other] / 2 + sum_losses(losses, at, end);
+        }
     }
 }
 
@@ -93,7 +77,10 @@ void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT]
     *out = (pl_likeliest){d->router_path, INFINITY};
     if (seen > 0) {
         out->path = likeliest(d, 0, seen, nats);
-        out->margin_nats = margin_of(nats, d->n_paths, out->path);
+        for (int other = 0; other < d->n_paths; ++other)
+            if (other != out->path)
+                out->margin_nats =
+                    fmin(out->margin_nats, nats[other] - nats[out->path]);
     }
     if (d->n_targets > first) {
         int best = likeliest(d, first, d->n_targets, nats);
@@ -110,18 +97,6 @@ void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT]
 static size_t n_targets_of(const pl_route_job *job, size_t i)
 {
     return pl_doc_targets(pl_tokens_doc(job->tokens, job->docs[i]));
-}
-
-/* Returns how many documents, beginning with `first`, have losses that together fit
- * into `most_bytes`; at least 1. *targets gets the sum of their targets. */
-static size_t count_fitting(const pl_route_job *job, size_t first, size_t *targets)
-{
-    size_t n_paths = (size_t)pl_topology_n_paths(pl_scorer_topology(job->scorer));
-    size_t most = job->most_bytes / (n_paths * sizeof(float)), end = first;
-    *targets = 0;
-    while (end < job->n && (end == first || *targets + n_targets_of(job, end) <= most))
-        *targets += n_targets_of(job, end++);
-    return end - first;
 }
 
 /* Returns the losses of a document under the gate's models, one row per path. The
@@ -195,17 +170,22 @@ done:
 
 pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out)
 {
-    size_t bytes =
-        pl_topology_path_params(pl_scorer_topology(job->scorer)) * sizeof(float);
-    size_t targets;
+    const pl_topology *t = pl_scorer_topology(job->scorer);
+    const size_t n_paths = (size_t)pl_topology_n_paths(t);
+    const size_t most = job->most_bytes / (n_paths * sizeof(float));
     void *params = NULL;
     pl_status status;
-    PL_TRY(pl_check_paths(job->path_of, job->n,
-                          pl_topology_n_paths(pl_scorer_topology(job->scorer))));
-    PL_TRY(pl_try_alloc(bytes, "a path's parameters", &params));
-    for (size_t first = 0, n; first < job->n; first += n) {
-        n = count_fitting(job, first, &targets);
-        PL_TRY(score_part(job, first, n, targets, params, out));
+    PL_TRY(pl_check_paths(job->path_of, job->n, (int)n_paths));
+    PL_TRY(pl_try_alloc(pl_topology_path_params(t) * sizeof(float),
+                        "a path's parameters", &params));
+    for (size_t first = 0, end; first < job->n; first = end) {
+        /* as many documents as have losses that fit into most_bytes; at least one */
+        size_t targets = 0;
+        for (end = first;
+             end < job->n && (end == first || targets + n_targets_of(job, end) <= most);
+             ++end)
+            targets += n_targets_of(job, end);
+        PL_TRY(score_part(job, first, end - first, targets, params, out));
     }
 done:
     pl_free_aligned(params);

@@ -20,33 +20,6 @@ struct pl_scorer {
     bool loaded;
 };
 
-/* ---- create ---- */
-static pl_status check_scorer_options(const pl_scorer_options *options)
-{
-    int longest = pl_topology_shape(options->topology)->context;
-    if ((options->n_threads < 1 && !options->model) || options->batch < 0 ||
-        options->prefix < 0)
-        return pl_fail(PL_ERR_ARG,
-                       "a scorer needs 1 or more threads (not %d), a batch of 0 or "
-                       "more (not %d) and a prefix of 0 or more (not %d)",
-                       options->n_threads, options->batch, options->prefix);
-    if (options->context < 0 || options->context > longest)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "windows of %d tokens for scoring are negative or exceed the model's "
-            "context of %d tokens; make them shorter",
-            options->context, longest);
-    return PL_OK;
-}
-
-static void fill_defaults(pl_scorer_options *options)
-{
-    if (options->context == 0)
-        options->context = pl_topology_shape(options->topology)->context;
-    if (options->batch == 0)
-        options->batch = (TOKENS_A_CALL + options->context - 1) / options->context;
-}
-
 /* Opens lane i. On GPUs, lane i computes on GPU i. */
 static pl_status open_scorer_lane(const pl_scorer_options *options, int i, lane *out)
 {
@@ -73,18 +46,33 @@ static pl_status open_scorer_lane(const pl_scorer_options *options, int i, lane 
 
 pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
 {
+    const int longest = pl_topology_shape(options->topology)->context;
     *out = NULL;
-    PL_CHECK(check_scorer_options(options));
+    if ((options->n_threads < 1 && !options->model) || options->batch < 0 ||
+        options->prefix < 0)
+        return pl_fail(PL_ERR_ARG,
+                       "a scorer needs 1 or more threads (not %d), a batch of 0 or "
+                       "more (not %d) and a prefix of 0 or more (not %d)",
+                       options->n_threads, options->batch, options->prefix);
+    if (options->context < 0 || options->context > longest)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "windows of %d tokens for scoring are negative or exceed the model's "
+            "context of %d tokens; make them shorter",
+            options->context, longest);
     pl_status status = PL_OK;
     pl_scorer *scorer = pl_alloc(sizeof *scorer);
     scorer->options = *options;
-    fill_defaults(&scorer->options);
+    pl_scorer_options *own = &scorer->options;
+    own->context = own->context == 0 ? longest : own->context;
+    if (own->batch == 0)
+        own->batch = (TOKENS_A_CALL + own->context - 1) / own->context;
     int n_lanes = options->model ? 1 : options->n_threads;
     scorer->lanes = pl_alloc((size_t)n_lanes * sizeof *scorer->lanes);
     scorer->loaded = options->model != NULL;
     while (scorer->n_lanes < n_lanes) {
         lane *l = &scorer->lanes[scorer->n_lanes++];
-        PL_TRY(open_scorer_lane(&scorer->options, scorer->n_lanes - 1, l));
+        PL_TRY(open_scorer_lane(own, scorer->n_lanes - 1, l));
         if (l->backend && l->backend->n_devices > 0 && l->backend->n_devices < n_lanes)
             n_lanes = l->backend->n_devices;
     }
@@ -124,7 +112,6 @@ pl_status pl_scorer_load(pl_scorer *scorer, const float *params)
     return PL_OK;
 }
 
-/* ---- windows ---- */
 typedef struct window {
     size_t row;     /* index of the window's document in `docs` */
     uint64_t first; /* index in the file of the window's first token */
@@ -168,44 +155,6 @@ static size_t cut_document(const pass *p, uint32_t number, size_t row, uint64_t 
     return n;
 }
 
-static pl_status plan_pass(pass *p, const uint32_t *docs, size_t n)
-{
-    for (size_t i = 0; i < n; ++i) {
-        if (docs[i] >= pl_tokens_n_docs(p->tokens))
-            return pl_fail(
-                PL_ERR_ARG,
-                "document %u does not exist: the token file has %u documents", docs[i],
-                pl_tokens_n_docs(p->tokens));
-        p->n_windows += cut_document(p, docs[i], i, 0, NULL);
-    }
-    void *memory = NULL;
-    PL_CHECK(pl_try_alloc(p->n_windows * (sizeof(window) + sizeof(double)),
-                          "evaluation windows", &memory));
-    p->windows = memory;
-    p->nats = (double *)(p->windows + p->n_windows);
-    size_t next = 0;
-    uint64_t place = 0;
-    for (size_t i = 0; i < n; ++i) {
-        next += cut_document(p, docs[i], i, place, p->windows + next);
-        place += pl_doc_targets(pl_tokens_doc(p->tokens, docs[i]));
-    }
-    return PL_OK;
-}
-
-/* ---- one batch ---- */
-static void fill_batch_row(const pass *p, const window *w, size_t T, int32_t *tokens,
-                           int32_t *targets)
-{
-    pl_tokens_copy(p->tokens, w->first, w->n, tokens);
-    pl_tokens_copy(p->tokens, w->first + 1, w->n, targets);
-    for (size_t t = 0; t < w->skip; ++t)
-        targets[t] = -1;
-    for (size_t t = w->n; t < T; ++t) {
-        tokens[t] = 0;
-        targets[t] = -1;
-    }
-}
-
 /* A batch is as wide as its longest window. */
 static pl_status score_batch(void *context, size_t item, int thread)
 {
@@ -219,9 +168,18 @@ static pl_status score_batch(void *context, size_t item, int thread)
     for (size_t b = 0; b < B; ++b)
         if (p->windows[first + b].n > T)
             T = p->windows[first + b].n;
-    for (size_t b = 0; b < B; ++b)
-        fill_batch_row(p, &p->windows[first + b], T, l->tokens + b * T,
-                       l->targets + b * T);
+    for (size_t b = 0; b < B; ++b) {
+        const window *w = &p->windows[first + b];
+        int32_t *tokens = l->tokens + b * T, *targets = l->targets + b * T;
+        pl_tokens_copy(p->tokens, w->first, w->n, tokens);
+        pl_tokens_copy(p->tokens, w->first + 1, w->n, targets);
+        for (size_t t = 0; t < w->skip; ++t)
+            targets[t] = -1;
+        for (size_t t = w->n; t < T; ++t) {
+            tokens[t] = 0;
+            targets[t] = -1;
+        }
+    }
     PL_CHECK(
         pl_model_losses(l->model, l->tokens, l->targets, (int)B, (int)T, l->losses));
     for (size_t b = 0; b < B; ++b) {
@@ -241,7 +199,25 @@ static pl_status run_pass(pass *p, const uint32_t *docs, size_t n)
     size_t batch = (size_t)p->scorer->options.batch;
     if (!p->scorer->loaded)
         return pl_fail(PL_ERR_ARG, "a scorer was used before parameters were loaded");
-    PL_CHECK(plan_pass(p, docs, n));
+    for (size_t i = 0; i < n; ++i) {
+        if (docs[i] >= pl_tokens_n_docs(p->tokens))
+            return pl_fail(
+                PL_ERR_ARG,
+                "document %u does not exist: the token file has %u documents", docs[i],
+                pl_tokens_n_docs(p->tokens));
+        p->n_windows += cut_document(p, docs[i], i, 0, NULL);
+    }
+    void *memory = NULL;
+    PL_CHECK(pl_try_alloc(p->n_windows * (sizeof(window) + sizeof(double)),
+                          "evaluation windows", &memory));
+    p->windows = memory;
+    p->nats = (double *)(p->windows + p->n_windows);
+    size_t next = 0;
+    uint64_t place = 0;
+    for (size_t i = 0; i < n; ++i) {
+        next += cut_document(p, docs[i], i, place, p->windows + next);
+        place += pl_doc_targets(pl_tokens_doc(p->tokens, docs[i]));
+    }
     return pl_parallel(p->scorer->n_lanes, (p->n_windows + batch - 1) / batch,
                        score_batch, p);
 }

@@ -254,8 +254,7 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
 static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s)
 {
     const home_module *m = p->module;
-    int n_in =
-        0; /* number of contributors whose update for this phase is here already */
+    int n_in = 0; /* number of contributors whose update for this phase is here */
     bool is_fenced = false;
     if (check_places(p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;

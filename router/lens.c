@@ -149,20 +149,6 @@ static pl_status sharpen(rows_fit *f)
     return sharpen_fit(&job, f->turn);
 }
 
-static void write_rows(const rows_fit *f, float *rows)
-{
-    size_t C = (size_t)f->lens->dim, rank = (size_t)f->lens->rank;
-    bool turned = can_sharpen(f);
-    memset(rows, 0, rank * C * sizeof *rows);
-    for (size_t r = 0; r < rank && r < f->white; ++r)
-        for (size_t d = 0; d < C; ++d) {
-            double sum = turned ? 0.0 : f->rows[r * C + d];
-            for (size_t s = 0; turned && s < f->white; ++s)
-                sum += f->turn[r * f->white + s] * f->rows[s * C + d];
-            rows[r * C + d] = (float)sum;
-        }
-}
-
 static pl_status fit_rows(lens *l, const float *features, size_t n,
                           const lens_options *options)
 {
@@ -185,9 +171,17 @@ static pl_status fit_rows(lens *l, const float *features, size_t n,
     f.turn = f.rows + white * C;
     f.sample = (float *)(f.turn + R * white);
     PL_TRY(fit_white(&f));
-    if (can_sharpen(&f))
+    const bool turned = can_sharpen(&f);
+    if (turned)
         PL_TRY(sharpen(&f));
-    write_rows(&f, l->rows);
+    memset(l->rows, 0, R * C * sizeof *l->rows);
+    for (size_t r = 0; r < R && r < f.white; ++r)
+        for (size_t d = 0; d < C; ++d) {
+            double sum = turned ? 0.0 : f.rows[r * C + d];
+            for (size_t s = 0; turned && s < f.white; ++s)
+                sum += f.turn[r * f.white + s] * f.rows[s * C + d];
+            l->rows[r * C + d] = (float)sum;
+        }
 done:
     pl_free_aligned(memory);
     return status;
