@@ -117,40 +117,37 @@ static pl_status scan_module(pl_store *store, scan *s)
     return PL_OK;
 }
 
-static pl_status describe_coverage(pl_store *store, const scan *s, int index)
-{
-    int replicas = pl_topology_n_replicas(s->topology);
-    pl_coverage *c = &s->paths[index];
-    pl_path_state state;
-    memset(c, 0, sizeof *c);
-    pl_arm_path_name(s->arm, s->topology, index / replicas, index % replicas, c->path);
-    pl_status status = pl_store_get_path(store, c->path, &state);
-    if (status == PL_ERR_NOT_FOUND) /* the path has not finished a phase */
-        return PL_OK;
-    PL_CHECK(status);
-    double targets = s->arm->weights[index / replicas];
-    c->phases = state.phase;
-    c->samples = state.work.n_samples;
-    c->n_tokens = state.work.n_tokens;
-    c->passes = targets > 0 ? (double)state.work.n_tokens / targets : 0;
-    uint64_t size = pl_phase_samples(s->arm), end = (uint64_t)state.phase * size;
-    if (state.work.n_samples > end || state.work.n_samples + size <= end)
-        note_example(c, &c->n_wrong, "its stream", state.phase,
-                     "ends at a wrong sample of");
-    return PL_OK;
-}
-
 pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
                          const pl_topology *topology, pl_coverage *paths)
 {
-    int n = pl_topology_n_paths(topology) * pl_topology_n_replicas(topology);
+    const int replicas = pl_topology_n_replicas(topology);
+    const int n = pl_topology_n_paths(topology) * replicas;
+    const uint64_t size = pl_phase_samples(arm);
     size_t n_counts = (size_t)n * (size_t)arm->inner.phases;
     pl_status status = PL_OK;
     scan s = {.arm = arm, .topology = topology, .paths = paths};
     PL_TRY(pl_try_alloc(n_counts * sizeof *s.counts, "counts of contributions",
                         (void **)&s.counts));
-    for (int i = 0; i < n; i++)
-        PL_TRY(describe_coverage(store, &s, i));
+    for (int i = 0; i < n; i++) {
+        pl_coverage *c = &paths[i];
+        pl_path_state state;
+        memset(c, 0, sizeof *c);
+        pl_arm_path_name(arm, topology, i / replicas, i % replicas, c->path);
+        status = pl_store_get_path(store, c->path, &state);
+        if (status == PL_ERR_NOT_FOUND) /* the path has not finished a phase */
+            continue;
+        PL_TRY(status);
+        const double targets = arm->weights[i / replicas];
+        const uint64_t end = (uint64_t)state.phase * size;
+        c->phases = state.phase;
+        c->samples = state.work.n_samples;
+        c->n_tokens = state.work.n_tokens;
+        c->passes = targets > 0 ? (double)state.work.n_tokens / targets : 0;
+        if (state.work.n_samples > end || state.work.n_samples + size <= end)
+            note_example(c, &c->n_wrong, "its stream", state.phase,
+                         "ends at a wrong sample of");
+    }
+    status = PL_OK;
     for (int m = 0; m < pl_topology_n_modules(topology); m++) {
         s.of = pl_contract_of(arm, topology, m);
         PL_TRY(scan_module(store, &s));

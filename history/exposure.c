@@ -133,20 +133,6 @@ static pl_status add_exposed_version(void *context, const pl_version *v)
     return PL_OK;
 }
 
-static pl_status count_path(pl_store *store, counting *c, pl_exposure *paths,
-                            pl_exposure *modules)
-{
-    const int replicas = pl_topology_n_replicas(c->topology);
-    c->replicas = &paths[c->path * replicas];
-    for (int r = 0; r < replicas; r++)
-        c->replicas[r].n_docs = c->n_docs;
-    for (int slot = 0; slot < pl_topology_n_slots(c->topology); slot++) {
-        c->module = &modules[pl_topology_module_of_path(c->topology, slot, c->path)];
-        PL_CHECK(pl_store_each_version(store, c->module->name, add_exposed_version, c));
-    }
-    return PL_OK;
-}
-
 pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
                            const pl_topology *topology, const pl_subject *subject,
                            pl_exposure *paths, pl_exposure *modules)
@@ -163,8 +149,14 @@ pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
          path++) {
         counting c = {.arm = arm, .topology = topology, .path = path};
         pl_status status = open_counting(store, subject, &c);
-        if (status == PL_OK)
-            status = count_path(store, &c, paths, modules);
+        c.replicas = &paths[path * replicas];
+        for (int r = 0; r < replicas; r++)
+            c.replicas[r].n_docs = c.n_docs;
+        for (int s = 0; status == PL_OK && s < pl_topology_n_slots(topology); s++) {
+            c.module = &modules[pl_topology_module_of_path(topology, s, path)];
+            status =
+                pl_store_each_version(store, c.module->name, add_exposed_version, &c);
+        }
         close_counting(&c);
         PL_CHECK(status);
     }

@@ -199,12 +199,6 @@ static phase_cell *make_cell(phase_history *h, phase_series *s, int64_t phase)
     }
 }
 
-phase_cell *phase_history_cell(phase_history *h, phase_series *s, int64_t phase)
-{
-    const uint64_t slot = (uint64_t)phase / (uint64_t)h->stride;
-    return phase >= 0 && slot < s->n_cells ? &s->cells[slot] : NULL;
-}
-
 /* Adds one contribution to the cell of its path. The versions of all modules of a path
  * name the same lease, so a lease counts only once. A later lease of the same phase
  * means that the arm was rolled back meanwhile, so the values of the later lease

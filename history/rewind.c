@@ -128,32 +128,6 @@ static pl_status note_phases(void *context, const pl_version *v)
     return PL_OK;
 }
 
-static pl_status count_phases(pl_store *store, pl_rewind_arm *a)
-{
-    const int64_t phases = a->arm.inner.phases;
-    const int n = n_rewound_tasks(a);
-    char name[PL_MODULE_NAME_MAX];
-    pl_status status = PL_OK;
-    phase_scan s = {a, pl_alloc(((size_t)n * (size_t)phases + 1) * sizeof *s.seconds)};
-    for (int m = 0; status == PL_OK && m < pl_topology_n_modules(a->topology); m++) {
-        pl_arm_module_name(&a->arm, a->topology, m, name);
-        status = pl_store_each_version(store, name, note_phases, &s);
-    }
-    a->n_phases = n * phases;
-    for (int i = 0; i < n; i++) {
-        a->n_changed += phases - a->affected.changes[i];
-        a->n_again += phases - a->affected.begins[i];
-        for (int64_t t = 0; t < phases; t++) {
-            a->seconds += s.seconds[i * phases + t];
-            if (t >= a->affected.begins[i])
-                a->again_s += s.seconds[i * phases + t];
-        }
-    }
-    a->is_changed = a->n_changed > 0;
-    pl_free(s.seconds);
-    return status;
-}
-
 /* Reads a token file from the store. `out` gets a copy of it in which the documents are
  * blank. */
 static pl_status read_blanked(pl_store *store, const char *object,
@@ -176,7 +150,8 @@ static pl_status plan_rewound_arm(void *context, const pl_object *object)
 {
     pl_rewind *w = context;
     const pl_subject subject = {.hashes = w->docs.hashes, .n_hashes = w->docs.n};
-    char path[PL_NAME_MAX], shard[PL_MODULE_NAME_MAX];
+    char path[PL_NAME_MAX], name[PL_MODULE_NAME_MAX];
+    phase_scan s = {.seconds = NULL};
     pl_buf bytes = {0};
     int64_t *draws = NULL;
     pl_status status = PL_OK;
@@ -185,20 +160,39 @@ static pl_status plan_rewound_arm(void *context, const pl_object *object)
     memset(a, 0, sizeof *a);
     PL_TRY(pl_read_arm(w->store, object->name + strlen("arm/"), &a->arm, &a->topology));
     PL_TRY(check_exact(&a->arm));
-    draws = pl_alloc((size_t)n_rewound_tasks(a) * sizeof *draws);
+    const int n_tasks = n_rewound_tasks(a);
+    const int64_t phases = a->arm.inner.phases;
+    draws = pl_alloc((size_t)n_tasks * sizeof *draws);
     PL_TRY(pl_exposure_draws(w->store, &a->arm, a->topology, &subject, draws,
                              &a->emptied));
     keeper k = {w->store, a};
     pl_affected_find(&a->arm, a->topology, draws, must_stay, &k, &a->affected);
-    PL_TRY(count_phases(w->store, a));
+    s.of = a;
+    s.seconds = pl_alloc(((size_t)n_tasks * (size_t)phases + 1) * sizeof *s.seconds);
+    for (int m = 0; m < pl_topology_n_modules(a->topology); m++) {
+        pl_arm_module_name(&a->arm, a->topology, m, name);
+        PL_TRY(pl_store_each_version(w->store, name, note_phases, &s));
+    }
+    a->n_phases = n_tasks * phases;
+    for (int i = 0; i < n_tasks; i++) {
+        a->n_changed += phases - a->affected.changes[i];
+        a->n_again += phases - a->affected.begins[i];
+        for (int64_t t = 0; t < phases; t++) {
+            a->seconds += s.seconds[i * phases + t];
+            if (t >= a->affected.begins[i])
+                a->again_s += s.seconds[i * phases + t];
+        }
+    }
+    a->is_changed = a->n_changed > 0;
     for (int p = 0; p < a->arm.n_shards; p++) {
         pl_topology_path_name(a->topology, p, path);
-        snprintf(shard, sizeof shard, "shard/%s/%s", a->arm.name, path);
-        PL_TRY(read_blanked(w->store, shard, &w->docs, &bytes));
+        snprintf(name, sizeof name, "shard/%s/%s", a->arm.name, path);
+        PL_TRY(read_blanked(w->store, name, &w->docs, &bytes));
         pl_blob_hash(bytes.data, bytes.len, &a->arm.shards[p]);
     }
 done:
     pl_buf_destroy(&bytes);
+    pl_free(s.seconds);
     pl_free(draws);
     return status;
 }
@@ -280,19 +274,29 @@ static int64_t newest_kept(const pl_rewind *w, const char *module)
     return m < 0 ? INT64_MAX : a->affected.stays[m];
 }
 
-/* Copies the updates that made version number + 1, except those of tasks that are
- * trained again. The copied updates become pending updates of the copy. */
-static pl_status copy_round(copying *c, const char *module, uint64_t number)
+/* Copies the versions of a module up to the newest one that stays, then the updates
+ * that made the next version, except those of tasks that are trained again. These
+ * become pending updates of the copy. */
+static pl_status copy_module(void *context, const pl_version *head)
 {
+    copying *c = context;
+    const char *module = head->module;
+    const int64_t newest = newest_kept(c->w, module);
     char arm[PL_ARM_NAME_MAX];
     pl_version next;
+    if (newest < 0)
+        return PL_OK;
+    if ((uint64_t)newest >= head->number)
+        return pl_transfer_module(&c->t, module, head->number);
+    PL_CHECK(pl_transfer_module(&c->t, module, (uint64_t)newest));
     pl_arm_of_module(module, arm, sizeof arm);
     const pl_rewind_arm *a = pl_rewind_find(c->w, arm);
-    if (!a || pl_store_get_version(c->t.from, module, number + 1, &next) != PL_OK)
+    if (!a ||
+        pl_store_get_version(c->t.from, module, (uint64_t)newest + 1, &next) != PL_OK)
         return PL_OK;
     pl_status status = pl_txn_begin(c->t.to, &c->t.txn);
-    for (int i = 0; status == PL_OK && next.has_updates && i < next.n_contributions;
-         i++) {
+    const int n = next.has_updates ? next.n_contributions : 0;
+    for (int i = 0; status == PL_OK && i < n; i++) {
         const pl_contribution *d = &next.contributions[i];
         const int64_t task = task_of_update(a, d);
         if (task < 0 || a->affected.begins[task] <= d->phase)
@@ -303,18 +307,6 @@ static pl_status copy_round(copying *c, const char *module, uint64_t number)
     }
     pl_version_clear(&next);
     return status == PL_OK ? pl_txn_commit(&c->t.txn) : status;
-}
-
-static pl_status copy_module(void *context, const pl_version *head)
-{
-    copying *c = context;
-    const int64_t newest = newest_kept(c->w, head->module);
-    if (newest < 0)
-        return PL_OK;
-    if ((uint64_t)newest >= head->number)
-        return pl_transfer_module(&c->t, head->module, head->number);
-    PL_CHECK(pl_transfer_module(&c->t, head->module, (uint64_t)newest));
-    return copy_round(c, head->module, (uint64_t)newest);
 }
 
 /* The context of add_phase_sums, which adds up the tokens and the time of the phases
@@ -352,29 +344,6 @@ static pl_status add_phase_sums(void *context, const pl_version *v)
     return PL_OK;
 }
 
-/* Writes the row of a path that continues from a kept state. */
-static pl_status restore_path(copying *c, const pl_rewind_arm *a, int task,
-                              pl_path_state *state)
-{
-    const int replicas = pl_topology_n_replicas(a->topology);
-    char object[PL_MODULE_NAME_MAX], module[PL_MODULE_NAME_MAX];
-    pl_object kept;
-    int m = -1;
-    state->phase = a->affected.begins[task];
-    pl_kept_state_name(state->name, state->phase, object);
-    PL_CHECK(pl_store_get_object(c->w->store, object, &kept));
-    state->moments = kept.blob;
-    for (int slot = 0; m < 0 && slot < pl_topology_n_slots(a->topology); slot++) {
-        m = pl_topology_module_of_path(a->topology, slot, task / replicas);
-        m = pl_arm_is_frozen(&a->arm, m) ? -1 : m;
-    }
-    pl_arm_module_name(&a->arm, a->topology, m < 0 ? 0 : m, module);
-    sums s = {a, task / replicas, task % replicas, state};
-    PL_CHECK(pl_store_each_version(c->w->store, module, add_phase_sums, &s));
-    state->work.n_samples = (uint64_t)state->phase * pl_phase_samples(&a->arm);
-    return PL_OK;
-}
-
 static int find_rewound_task(const pl_rewind_arm *a, const char *path)
 {
     char name[96];
@@ -398,9 +367,25 @@ static pl_status copy_path(void *context, const pl_path_state *path)
                            a->affected.changes[task] < a->arm.inner.phases)))
         return PL_OK;
     if (task >= 0 && a->affected.begins[task] < a->arm.inner.phases) {
+        /* the path continues from a kept state */
+        const int replicas = pl_topology_n_replicas(a->topology);
+        char name[PL_MODULE_NAME_MAX];
+        pl_object kept;
+        int m = -1;
         memset(&state, 0, sizeof state);
         pl_copy_text(state.name, sizeof state.name, path->name);
-        PL_CHECK(restore_path(c, a, task, &state));
+        state.phase = a->affected.begins[task];
+        pl_kept_state_name(state.name, state.phase, name);
+        PL_CHECK(pl_store_get_object(c->w->store, name, &kept));
+        state.moments = kept.blob;
+        for (int slot = 0; m < 0 && slot < pl_topology_n_slots(a->topology); slot++) {
+            m = pl_topology_module_of_path(a->topology, slot, task / replicas);
+            m = pl_arm_is_frozen(&a->arm, m) ? -1 : m;
+        }
+        pl_arm_module_name(&a->arm, a->topology, m < 0 ? 0 : m, name);
+        sums s = {a, task / replicas, task % replicas, &state};
+        PL_CHECK(pl_store_each_version(c->w->store, name, add_phase_sums, &s));
+        state.work.n_samples = (uint64_t)state.phase * pl_phase_samples(&a->arm);
     }
     PL_CHECK(pl_txn_begin(c->t.to, &c->t.txn));
     PL_CHECK(pl_transfer_blob(&c->t, &state.moments));

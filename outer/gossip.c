@@ -374,51 +374,33 @@ pl_gossip_moments pl_gossip_next(const pl_gossip_step *step, double h,
     return next;
 }
 
-typedef struct matrix3 {
-    double at[3][3];
-} matrix3;
-
-static matrix3 square_matrix(const matrix3 *m)
-{
-    matrix3 out = {{{0}}};
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++)
-            for (int k = 0; k < 3; k++)
-                out.at[i][j] += m->at[i][k] * m->at[k][j];
-    return out;
-}
-
-/* Divides the matrix by its largest element and returns that element. */
-static double normalise(matrix3 *m)
-{
-    double largest = 0;
-    for (int i = 0; i < 9; i++)
-        largest = fmax(largest, fabs(m->at[i / 3][i % 3]));
-    for (int i = 0; largest > 0 && i < 9; i++)
-        m->at[i / 3][i % 3] /= largest;
-    return largest;
-}
-
 /* Returns the spectral radius of the matrix M that maps the moments to those of the
  * next round, computed as |M^k|^(1/k) with k = 2^50. */
 double pl_gossip_rate(const pl_gossip_step *step, double h)
 {
-    matrix3 m;
-    double log_norm = 0, power = 1;
+    double m[3][3], log_norm = 0, power = 1;
     for (int j = 0; j < 3; j++) {
         pl_gossip_moments column =
             pl_gossip_next(step, h, (pl_gossip_moments){j == 0, j == 1, j == 2});
-        m.at[0][j] = column.a;
-        m.at[1][j] = column.b;
-        m.at[2][j] = column.c;
+        m[0][j] = column.a;
+        m[1][j] = column.b;
+        m[2][j] = column.c;
     }
-    for (int i = 0; i < 50; i++) {
-        double norm = normalise(&m);
+    for (int n = 0; n < 50; n++) {
+        /* divides the matrix by its largest element, then squares it */
+        double norm = 0, square[3][3] = {{0}};
+        for (int i = 0; i < 9; i++)
+            norm = fmax(norm, fabs(m[i / 3][i % 3]));
         if (norm == 0)
             return 0;
+        for (int i = 0; i < 9; i++)
+            m[i / 3][i % 3] /= norm;
         log_norm += log(norm) * power;
         power *= 0.5;
-        m = square_matrix(&m);
+        for (int i = 0; i < 9; i++)
+            for (int k = 0; k < 3; k++)
+                square[i / 3][i % 3] += m[i / 3][k] * m[k][i % 3];
+        memcpy(m, square, sizeof m);
     }
     return exp(log_norm);
 }

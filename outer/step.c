@@ -142,28 +142,6 @@ static step_coefficients coefficients_of(const pl_outer_step *step,
         .pull = (float)((last ? 1 - c * N + c : c) * step->momentum)};
 }
 
-static pl_status check_outer_step(const pl_outer_step *step,
-                                  const pl_outer_state *state)
-{
-    if (step->method == PL_METHOD_NOLOCO || step->n_contributors < 1)
-        return pl_fail(PL_ERR_ARG,
-                       "a home cannot take a step of %s with %d contributors",
-                       pl_method_name(step->method), step->n_contributors);
-    if ((pl_outer_keeps_momentum(step) && state->momentum == NULL) ||
-        (pl_outer_keeps_carry(step) && state->carry == NULL))
-        return pl_fail(PL_ERR_ARG,
-                       "a step of %s needs a vector of state (momentum or carry) that "
-                       "the caller did not give",
-                       pl_method_name(step->method));
-    if (step->method == PL_METHOD_DELAYED_NESTEROV &&
-        (state->arrivals < 0 || state->arrivals >= step->buffer))
-        return pl_fail(PL_ERR_ARG,
-                       "the state counts %d arrivals since the last momentum step, but "
-                       "the buffer is %d",
-                       state->arrivals, step->buffer);
-    return PL_OK;
-}
-
 /* Returns Lambda. state->displacement was set before this step; `mean_squares` is
  * |D|^2, which this step has measured. */
 static double gap_of(const pl_outer_step *step, const pl_outer_state *state,
@@ -187,7 +165,22 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
     void *sums = NULL;
     double gap = 1;
     memset(report, 0, sizeof *report);
-    PL_CHECK(check_outer_step(step, state));
+    if (step->method == PL_METHOD_NOLOCO || step->n_contributors < 1)
+        return pl_fail(PL_ERR_ARG,
+                       "a home cannot take a step of %s with %d contributors",
+                       pl_method_name(step->method), step->n_contributors);
+    if ((pl_outer_keeps_momentum(step) && state->momentum == NULL) ||
+        (pl_outer_keeps_carry(step) && state->carry == NULL))
+        return pl_fail(PL_ERR_ARG,
+                       "a step of %s needs a vector of state (momentum or carry) that "
+                       "the caller did not give",
+                       pl_method_name(step->method));
+    if (step->method == PL_METHOD_DELAYED_NESTEROV &&
+        (state->arrivals < 0 || state->arrivals >= step->buffer))
+        return pl_fail(PL_ERR_ARG,
+                       "the state counts %d arrivals since the last momentum step, but "
+                       "the buffer is %d",
+                       state->arrivals, step->buffer);
     PL_CHECK(pl_try_alloc((n_spans + 1) * sizeof(step_sums), "sums of an outer step",
                           &sums));
     pass p = {.kernels = step_kernels_best(),

@@ -113,20 +113,17 @@ static pl_status measure_descent(descent *w, double *f, double *loss)
     return PL_OK;
 }
 
-static double steepest(const discriminate_job *job)
-{
-    double squares = 0.0;
-    for (size_t i = 0; i < job->n * (size_t)job->dim; ++i)
-        squares += (double)job->points[i] * (double)job->points[i];
-    return 0.5 * (squares / (double)job->n + 1.0) + job->decay;
-}
-
 static pl_status descend(descent *w, double *loss)
 {
     const discriminate_job *job = w->job;
     size_t n = (size_t)job->k * columns_of(job), bytes = n * sizeof(double);
-    double most = steepest(job), steep = most / GUESS, f = 0.0, last = INFINITY;
+    double squares = 0.0, f = 0.0, last = INFINITY;
     int momentum = 0;
+    for (size_t i = 0; i < job->n * (size_t)job->dim; ++i)
+        squares += (double)job->points[i] * (double)job->points[i];
+    /* the upper bound of the curvature */
+    const double most = 0.5 * (squares / (double)job->n + 1.0) + job->decay;
+    double steep = most / GUESS;
     for (int step = 0; step < job->iterations; ++step) {
         double along = (double)momentum / (momentum + 3);
         for (size_t i = 0; i < n; ++i)

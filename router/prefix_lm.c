@@ -165,19 +165,14 @@ void prefix_lm_add(pl_prefix_lm *lm, int path, const int32_t *tokens, int n)
 }
 
 /* ---- logarithms of counts ---- */
-static double sum_counts(const uint32_t *counts, size_t n)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < n; ++i)
-        sum += counts[i];
-    return (double)sum;
-}
-
 /* Computes terms[p] = log(counts[p] + K * sum of counts / P) for all P paths. If the
  * sum is 0, uses 1 as the sum, so that every logarithm is finite. */
 static void fill_terms(const uint32_t *counts, size_t P, float *terms)
 {
-    double shared = SMOOTHING / (double)P * fmax(sum_counts(counts, P), 1.0);
+    uint64_t sum = 0;
+    for (size_t p = 0; p < P; ++p)
+        sum += counts[p];
+    const double shared = SMOOTHING / (double)P * fmax((double)sum, 1.0);
     for (size_t p = 0; p < P; ++p)
         terms[p] = (float)log((double)counts[p] + shared);
 }
