@@ -18,12 +18,13 @@ extern const cli_verb verb_train, verb_eval, verb_generate, verb_route, verb_ser
 extern const cli_verb *const cli_verbs[];
 extern const size_t cli_n_verbs;
 
-/* Prints "pathloom: SENTENCE" and returns the exit code of the status. */
+/* Prints "pathloom: SENTENCE", unless the sentence is empty, and returns the exit code
+ * of the status; for PL_ERR_CANCELLED without a sentence this is CLI_EXIT_STOPPED. */
 int cli_fail(pl_status status);
 /* After this call, a C++ exception that no code catches ends the process like any
  * error: `tell` prints the last error and returns the exit code. */
 void cli_catch_uncaught(int (*tell)(pl_status status));
-/* The exit code of train when a signal has stopped it. */
+/* The exit code of a verb that a signal has stopped. */
 enum { CLI_EXIT_STOPPED = 130 };
 /* Returns a flag that signals set. The signals are SIGTERM, SIGUSR1, SIGUSR2, SIGHUP
  * (unless it was ignored) and, if with_interrupt is true, SIGINT. The first signal sets

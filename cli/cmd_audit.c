@@ -21,25 +21,6 @@ typedef struct audit_call {
 } audit_call;
 
 /* ---- all audits ---- */
-static void print_audit(const pl_audit *a)
-{
-    say("%-9s %s phase %lld: done first by %s", pl_verdict_name(a->verdict), a->path,
-        (long long)a->phase, a->results[0].worker);
-    for (int i = 1; i < a->n; i++) {
-        double apart = a->results[i].apart[0];
-        if (apart > 0)
-            say("          the result of %s on %s differs by %.3f (%g is allowed)",
-                a->results[i].worker, a->results[i].device, apart, a->tolerance);
-        else
-            say("          %s got %s result", a->results[i].worker,
-                apart == 0 ? "the same" : "a different");
-    }
-    if (a->verdict == PL_VERDICT_SETTLED)
-        say("          the different result is that of %s", a->results[a->odd].worker);
-    if (a->reason[0])
-        say("          %s", a->reason);
-}
-
 /* In text, audits whose results agreed are only counted, because there may be
  * thousands. JSON has all audits. */
 static pl_status on_row(void *context, const char *name, const char *target)
@@ -53,9 +34,25 @@ static pl_status on_row(void *context, const char *name, const char *target)
     if (call->json) {
         PL_CHECK(pl_json_parse(target, strlen(target), &parsed));
         say_json(parsed);
-    } else if (a.verdict != PL_VERDICT_AGREED) {
-        print_audit(&a);
+        return PL_OK;
     }
+    if (a.verdict == PL_VERDICT_AGREED)
+        return PL_OK;
+    say("%-9s %s phase %lld: done first by %s", pl_verdict_name(a.verdict), a.path,
+        (long long)a.phase, a.results[0].worker);
+    for (int i = 1; i < a.n; i++) {
+        double apart = a.results[i].apart[0];
+        if (apart > 0)
+            say("          the result of %s on %s differs by %.3f (%g is allowed)",
+                a.results[i].worker, a.results[i].device, apart, a.tolerance);
+        else
+            say("          %s got %s result", a.results[i].worker,
+                apart == 0 ? "the same" : "a different");
+    }
+    if (a.verdict == PL_VERDICT_SETTLED)
+        say("          the different result is that of %s", a.results[a.odd].worker);
+    if (a.reason[0])
+        say("          %s", a.reason);
     return PL_OK;
 }
 
@@ -71,22 +68,6 @@ static pl_status on_fenced(void *context, const char *name, const char *target)
     row_say(&r, "\n          versions with its updates: pathloom audit %s --run %s",
             worker, call->dir);
     row_finish(&r);
-    return PL_OK;
-}
-
-static pl_status list_all(audit_call *call)
-{
-    PL_CHECK(pl_store_each_ref(call->store, PL_AUDIT_REFS, on_row, call));
-    PL_CHECK(pl_store_each_ref(call->store, PL_FENCED_REFS, on_fenced, call));
-    if (call->json)
-        return PL_OK;
-    say("%lld agreed, %lld settled, %lld undecided, %lld void, %lld open; %lld workers "
-        "fenced",
-        (long long)call->counts[PL_VERDICT_AGREED],
-        (long long)call->counts[PL_VERDICT_SETTLED],
-        (long long)call->counts[PL_VERDICT_UNDECIDED],
-        (long long)call->counts[PL_VERDICT_VOID],
-        (long long)call->counts[PL_VERDICT_OPEN], (long long)call->n_fenced);
     return PL_OK;
 }
 
@@ -144,34 +125,40 @@ static pl_status on_head(void *context, const pl_version *head)
     return PL_OK;
 }
 
-static pl_status list_worker(audit_call *call)
-{
-    PL_CHECK(pl_store_each_head(call->store, "", on_head, call));
-    print_remedy(call);
-    if (call->n_modules > 0)
-        return PL_OK;
-    return pl_fail(PL_ERR_NOT_FOUND,
-                   "no version in %s has a contribution of %s; `pathloom store blame "
-                   "MODULE --history` lists the contributors",
-                   call->dir, call->worker);
-}
-
 static const cli_option options[] = {CLI_RUN(audit_call, dir),
                                      CLI_JSON(audit_call, json)};
 
-static int run_audit(int argc, char **argv)
+static pl_status run_audit(int argc, char **argv)
 {
     audit_call call = {.dir = "pathloom-run"};
     cli_words words;
-    pl_status status = cli_read(&verb_audit, argc, argv, &call, &words);
-    if (status == PL_OK)
-        status = store_open_run(call.dir, &call.store);
-    if (status == PL_OK) {
-        call.worker = words.n > 0 ? words.at[0] : NULL;
-        status = call.worker ? list_worker(&call) : list_all(&call);
+    pl_status status = PL_OK;
+    PL_CHECK(cli_read(&verb_audit, argc, argv, &call, &words));
+    PL_TRY(store_open_run(call.dir, &call.store));
+    if (words.n > 0) {
+        call.worker = words.at[0];
+        PL_TRY(pl_store_each_head(call.store, "", on_head, &call));
+        print_remedy(&call);
+        if (call.n_modules == 0)
+            PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                           "no version in %s has a contribution of %s; `pathloom store "
+                           "blame MODULE --history` lists the contributors",
+                           call.dir, call.worker));
+        goto done;
     }
+    PL_TRY(pl_store_each_ref(call.store, PL_AUDIT_REFS, on_row, &call));
+    PL_TRY(pl_store_each_ref(call.store, PL_FENCED_REFS, on_fenced, &call));
+    if (!call.json)
+        say("%lld agreed, %lld settled, %lld undecided, %lld void, %lld open; %lld "
+            "workers fenced",
+            (long long)call.counts[PL_VERDICT_AGREED],
+            (long long)call.counts[PL_VERDICT_SETTLED],
+            (long long)call.counts[PL_VERDICT_UNDECIDED],
+            (long long)call.counts[PL_VERDICT_VOID],
+            (long long)call.counts[PL_VERDICT_OPEN], (long long)call.n_fenced);
+done:
     pl_store_close(&call.store);
-    return status == PL_OK ? 0 : cli_fail(status);
+    return status;
 }
 
 const cli_verb verb_audit = {

@@ -45,38 +45,6 @@ static const cli_option generate_options[] = {
     CLI_JSON(engine_call, o.json),
 };
 
-static pl_status read_call(const cli_verb *verb, int argc, char **argv, engine_call *c)
-{
-    PL_CHECK(cli_read(verb, argc, argv, c, NULL));
-    c->o.settings = c->settings.pairs;
-    c->o.n_settings = c->settings.n;
-    return PL_OK;
-}
-
-static pl_status read_clock(measure_options *o)
-{
-    o->cpu_clock = strcmp(o->clock, "cpu") == 0;
-    if (!o->cpu_clock && strcmp(o->clock, "wall") != 0)
-        return pl_fail(PL_ERR_USAGE, "--clock is wall or cpu, not `%s`", o->clock);
-    if (o->cpu_clock && (o->threads > 1 || o->processes > 1))
-        return pl_fail(PL_ERR_USAGE, "--clock cpu measures only one thread; leave out "
-                                     "--threads and --processes");
-    return PL_OK;
-}
-
-static pl_status run_engine(const cli_verb *verb, int argc, char **argv, bool ops)
-{
-    engine_call call = {.o = {.backend = "auto",
-                              .precision = "auto",
-                              .clock = "wall",
-                              .threads = 1,
-                              .muon_rows = 64, /* the default of train.muon_rows */
-                              .ops = ops}};
-    PL_CHECK(read_call(verb, argc, argv, &call));
-    PL_CHECK(read_clock(&call.o));
-    return measure_engine(&call.o);
-}
-
 /* ---- the other subjects ---- */
 typedef struct bench_request {
     const char *run;
@@ -187,42 +155,30 @@ static const cli_verb subjects[N_SUBJECTS] = {
                 "measure how synthetic documents are dealt to paths", router_options),
 };
 
-static pl_status run_generate_bench(int argc, char **argv)
+/* Measures a training step, its operations, or generation. */
+static pl_status run_engine(int subject, int argc, char **argv)
 {
-    engine_call call = {.o = {.backend = "cpu", .threads = pl_cpu_count()}};
-    PL_CHECK(read_call(&subjects[GENERATE], argc, argv, &call));
-    return measure_generate(&call.o);
-}
-
-static pl_status run_subject(int subject, int argc, char **argv)
-{
-    bench_request q = {
-        .disk = {.folder = "/tmp", .repeats = 40},
-        .wire = {.bytes = 64 << 20, .rounds = 7},
-        .load = {.workers = 1000, .bytes = 8 << 20, .rounds = 1},
-        .fleet = {.workers = 64, .seconds = 10, .task_s = 10},
-        .documents = {.folder = "/tmp",
-                      .documents = 1000000,
-                      .paths = 64,
-                      .columns = 64,
-                      .memory_mib = 1024},
-    };
-    if (subject == STEP || subject == OPS)
-        return run_engine(&subjects[subject], argc, argv, subject == OPS);
+    engine_call call = {.o = {.backend = "auto",
+                              .precision = "auto",
+                              .clock = "wall",
+                              .threads = 1,
+                              .muon_rows = 64, /* the default of train.muon_rows */
+                              .ops = subject == OPS}};
+    measure_options *o = &call.o;
     if (subject == GENERATE)
-        return run_generate_bench(argc, argv);
-    PL_CHECK(cli_read(&subjects[subject], argc, argv, &q, NULL));
-    if (subject == CODEC)
-        return measure_codec(q.json, q.run);
-    if (subject == OUTER)
-        return measure_outer(q.json);
-    if (subject == STORE)
-        return measure_store(&q.disk);
-    if (subject == WIRE)
-        return measure_wire(&q.wire);
-    if (subject == HOME)
-        return measure_home(&q.load);
-    return subject == HUB ? measure_hub(&q.fleet) : measure_router(&q.documents);
+        *o = (measure_options){.backend = "cpu", .threads = pl_cpu_count()};
+    PL_CHECK(cli_read(&subjects[subject], argc, argv, &call, NULL));
+    o->settings = call.settings.pairs;
+    o->n_settings = call.settings.n;
+    if (subject == GENERATE)
+        return measure_generate(o);
+    o->cpu_clock = strcmp(o->clock, "cpu") == 0;
+    if (!o->cpu_clock && strcmp(o->clock, "wall") != 0)
+        return pl_fail(PL_ERR_USAGE, "--clock is wall or cpu, not `%s`", o->clock);
+    if (o->cpu_clock && (o->threads > 1 || o->processes > 1))
+        return pl_fail(PL_ERR_USAGE, "--clock cpu measures only one thread; leave out "
+                                     "--threads and --processes");
+    return measure_engine(o);
 }
 
 static int find_subject(const char *word, const char **near)
@@ -237,19 +193,41 @@ static int find_subject(const char *word, const char **near)
     return -1;
 }
 
-static int run_bench(int argc, char **argv)
+static pl_status run_bench(int argc, char **argv)
 {
+    bench_request q = {
+        .disk = {.folder = "/tmp", .repeats = 40},
+        .wire = {.bytes = 64 << 20, .rounds = 7},
+        .load = {.workers = 1000, .bytes = 8 << 20, .rounds = 1},
+        .fleet = {.workers = 64, .seconds = 10, .task_s = 10},
+        .documents = {.folder = "/tmp",
+                      .documents = 1000000,
+                      .paths = 64,
+                      .columns = 64,
+                      .memory_mib = 1024},
+    };
     const char *near = NULL;
     if (argc < 2)
-        return cli_fail(
-            pl_fail(PL_ERR_USAGE, "bench needs a subject, like `pathloom bench step`"));
+        return pl_fail(PL_ERR_USAGE,
+                       "bench needs a subject, like `pathloom bench step`");
     const int subject = find_subject(argv[1], &near);
     if (subject < 0)
-        return cli_fail(pl_fail(PL_ERR_USAGE,
-                                "bench has no subject `%s`; did you mean `%s`?",
-                                argv[1], near ? near : "step"));
-    const pl_status status = run_subject(subject, argc - 1, argv + 1);
-    return status == PL_OK ? 0 : cli_fail(status);
+        return pl_fail(PL_ERR_USAGE, "bench has no subject `%s`; did you mean `%s`?",
+                       argv[1], near ? near : "step");
+    if (subject == STEP || subject == OPS || subject == GENERATE)
+        return run_engine(subject, argc - 1, argv + 1);
+    PL_CHECK(cli_read(&subjects[subject], argc - 1, argv + 1, &q, NULL));
+    if (subject == CODEC)
+        return measure_codec(q.json, q.run);
+    if (subject == OUTER)
+        return measure_outer(q.json);
+    if (subject == STORE)
+        return measure_store(&q.disk);
+    if (subject == WIRE)
+        return measure_wire(&q.wire);
+    if (subject == HOME)
+        return measure_home(&q.load);
+    return subject == HUB ? measure_hub(&q.fleet) : measure_router(&q.documents);
 }
 
 static void print_bench_manual(void)

@@ -46,49 +46,32 @@ static void print_result(void *context, const check_result *result)
     row_finish(&r);
 }
 
-static pl_status read_wish(const check_request *q, char folder[PL_PATH_MAX],
-                           check_wish *out)
+static pl_status run_check_verb(int argc, char **argv)
 {
-    *out =
-        (check_wish){.folder = folder, .run = q->store ? NULL : q->run, .recompute = 1};
-    if (q->store)
-        pl_copy_text(folder, PL_PATH_MAX, q->store);
+    check_request q = {.run = "pathloom-run"};
+    char folder[PL_PATH_MAX];
+    int n_broken = 0;
+    PL_CHECK(cli_read(&verb_check, argc, argv, &q, NULL));
+    check_wish wish = {.folder = folder, .run = q.store ? NULL : q.run, .recompute = 1};
+    if (q.store)
+        pl_copy_text(folder, sizeof folder, q.store);
     else
-        pl_join(folder, q->run, "store");
-    if (!q->recompute)
-        return PL_OK;
-    if (strcmp(q->recompute, "all") == 0)
-        out->recompute = -1;
-    else if (pl_parse_int(q->recompute, &out->recompute) != PL_OK || out->recompute < 0)
+        pl_join(folder, q.run, "store");
+    if (q.recompute && strcmp(q.recompute, "all") == 0)
+        wish.recompute = -1;
+    else if (q.recompute && (pl_parse_int(q.recompute, &wish.recompute) != PL_OK ||
+                             wish.recompute < 0))
         return pl_fail(PL_ERR_USAGE,
                        "--recompute takes a number of versions, or all, not `%s`",
-                       q->recompute);
-    return PL_OK;
-}
-
-static pl_status check_run(check_request *q)
-{
-    char folder[PL_PATH_MAX];
-    check_wish wish;
-    int n_broken = 0;
-    PL_CHECK(read_wish(q, folder, &wish));
+                       q.recompute);
     PL_CHECK(store_refuse_part(folder));
-    PL_CHECK(check_store(&wish, print_result, q, &n_broken));
+    PL_CHECK(check_store(&wish, print_result, &q, &n_broken));
     if (n_broken == 0)
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED, "%d invariants of %s are broken%s", n_broken, folder,
-                   q->damaged ? "; `pathloom store restore` replaces the store by a "
-                                "backup"
-                              : "");
-}
-
-static int run_check_verb(int argc, char **argv)
-{
-    check_request q = {.run = "pathloom-run"};
-    pl_status status = cli_read(&verb_check, argc, argv, &q, NULL);
-    if (status == PL_OK)
-        status = check_run(&q);
-    return status == PL_OK ? 0 : cli_fail(status);
+                   q.damaged ? "; `pathloom store restore` replaces the store by a "
+                               "backup"
+                             : "");
 }
 
 const cli_verb verb_check = {

@@ -10,6 +10,7 @@
 #include <math.h>
 
 typedef struct coverage_call {
+    const char *run;
     const char *only; /* name of an arm; NULL: all arms */
     const char *of;   /* a domain or a file; NULL: all samples are checked */
     pl_subject subject;
@@ -23,41 +24,6 @@ typedef struct coverage_call {
     char example[256];
 } coverage_call;
 
-/* Prints one line of text, or one entry of the JSON list. */
-static void show_coverage(const coverage_call *call, const pl_coverage *c,
-                          pl_json *list)
-{
-    row r = row_begin(call->json);
-    r.into = call->json ? list : NULL;
-    if (call->n_paths == 0)
-        row_say(&r, "%-18s %7s %11s %9s %7s %8s %5s %9s %6s\n", "path", "phases",
-                "samples", "tokens", "passes", "skipped", "lost", "repeated", "wrong");
-    row_text(&r, "path", c->path, "%-18s");
-    row_int(&r, "phases", c->phases, " %7s");
-    row_count(&r, "samples", c->samples, " %11s");
-    row_tokens(&r, "tokens", c->n_tokens, " %9s");
-    row_real(&r, "passes", c->passes, " %7.2f");
-    row_count(&r, "skipped", c->skipped, " %8s");
-    row_int(&r, "given_up", c->n_given_up, NULL);
-    row_int(&r, "left_out", c->n_left_out, NULL);
-    row_int(&r, "lost", c->n_lost, " %5s");
-    row_int(&r, "repeated", c->n_repeated, " %9s");
-    row_int(&r, "wrong", c->n_wrong, " %6s");
-    row_finish(&r);
-}
-
-static void take_path(coverage_call *call, const pl_coverage *c, pl_json *list)
-{
-    call->n_checked += c->n_checked;
-    call->n_given_up += c->n_given_up;
-    call->n_left_out += c->n_left_out;
-    call->n_bad += c->n_lost + c->n_repeated + c->n_wrong;
-    if (!call->example[0])
-        pl_copy_text(call->example, sizeof call->example, c->example);
-    show_coverage(call, c, list);
-    call->n_paths++;
-}
-
 static pl_status cover_arm(coverage_call *call, const char *name)
 {
     pl_arm arm;
@@ -69,8 +35,34 @@ static pl_status cover_arm(coverage_call *call, const char *name)
     paths = pl_alloc((size_t)n * sizeof *paths);
     PL_TRY(pl_coverage_of(call->store, &arm, topology, paths));
     pl_json *o = pl_json_object(), *list = pl_json_array();
-    for (int i = 0; i < n; i++)
-        take_path(call, &paths[i], list);
+    for (int i = 0; i < n; i++) {
+        const pl_coverage *c = &paths[i];
+        call->n_checked += c->n_checked;
+        call->n_given_up += c->n_given_up;
+        call->n_left_out += c->n_left_out;
+        call->n_bad += c->n_lost + c->n_repeated + c->n_wrong;
+        if (!call->example[0])
+            pl_copy_text(call->example, sizeof call->example, c->example);
+        row r = row_begin(call->json);
+        r.into = call->json ? list : NULL;
+        if (call->n_paths == 0)
+            row_say(&r, "%-18s %7s %11s %9s %7s %8s %5s %9s %6s\n", "path", "phases",
+                    "samples", "tokens", "passes", "skipped", "lost", "repeated",
+                    "wrong");
+        row_text(&r, "path", c->path, "%-18s");
+        row_int(&r, "phases", c->phases, " %7s");
+        row_count(&r, "samples", c->samples, " %11s");
+        row_tokens(&r, "tokens", c->n_tokens, " %9s");
+        row_real(&r, "passes", c->passes, " %7.2f");
+        row_count(&r, "skipped", c->skipped, " %8s");
+        row_int(&r, "given_up", c->n_given_up, NULL);
+        row_int(&r, "left_out", c->n_left_out, NULL);
+        row_int(&r, "lost", c->n_lost, " %5s");
+        row_int(&r, "repeated", c->n_repeated, " %9s");
+        row_int(&r, "wrong", c->n_wrong, " %6s");
+        row_finish(&r);
+        call->n_paths++;
+    }
     pl_json_set_text(o, "arm", name);
     pl_json_set(o, "paths", list);
     pl_json_push(call->arms, o);
@@ -111,25 +103,6 @@ static pl_status read_subject(coverage_call *call, const char *dir)
     return PL_OK;
 }
 
-static void show_exposure(const coverage_call *call, const pl_exposure *e, bool path,
-                          pl_json *list)
-{
-    row r = row_begin(call->json);
-    r.into = call->json ? list : NULL;
-    row_text(&r, path ? "path" : "module", e->name, "%-18s");
-    if (path)
-        row_count(&r, "documents", e->n_docs, " %9s");
-    else
-        row_say(&r, " %9s", "");
-    row_tokens(&r, "of_tokens", e->of_tokens, " %9s");
-    row_tokens(&r, "tokens", e->n_tokens, " %9s");
-    const double share =
-        e->n_tokens > 0 ? (double)e->of_tokens / (double)e->n_tokens : NAN;
-    row_real(&r, "share", share, NULL);
-    row_real(&r, NULL, e->n_tokens > 0 ? 100 * share : 0, " %7.2f %%");
-    row_finish(&r);
-}
-
 static pl_status expose_arm(coverage_call *call, const char *name)
 {
     pl_arm arm;
@@ -149,8 +122,25 @@ static pl_status expose_arm(coverage_call *call, const char *name)
     if (call->only_counts)
         goto done;
     pl_json *o = pl_json_object(), *paths = pl_json_array(), *modules = pl_json_array();
-    for (int i = 0; i < n + n_modules; i++)
-        show_exposure(call, &all[i], i < n, i < n ? paths : modules);
+    for (int i = 0; i < n + n_modules; i++) {
+        const pl_exposure *e = &all[i];
+        const bool path = i < n;
+        pl_json *list = path ? paths : modules;
+        row r = row_begin(call->json);
+        r.into = call->json ? list : NULL;
+        row_text(&r, path ? "path" : "module", e->name, "%-18s");
+        if (path)
+            row_count(&r, "documents", e->n_docs, " %9s");
+        else
+            row_say(&r, " %9s", "");
+        row_tokens(&r, "of_tokens", e->of_tokens, " %9s");
+        row_tokens(&r, "tokens", e->n_tokens, " %9s");
+        const double share =
+            e->n_tokens > 0 ? (double)e->of_tokens / (double)e->n_tokens : NAN;
+        row_real(&r, "share", share, NULL);
+        row_real(&r, NULL, e->n_tokens > 0 ? 100 * share : 0, " %7.2f %%");
+        row_finish(&r);
+    }
     pl_json_set_text(o, "arm", name);
     pl_json_set(o, "paths", paths);
     pl_json_set(o, "modules", modules);
@@ -171,84 +161,67 @@ static pl_status on_arm(void *context, const pl_object *object)
     return call->of ? expose_arm(call, name) : cover_arm(call, name);
 }
 
-static pl_status coverage(const char *dir, coverage_call *call)
-{
-    pl_json *o = pl_json_object();
-    pl_status status = PL_OK;
-    call->arms = pl_json_array();
-    pl_json_set(o, "arms", call->arms);
-    PL_TRY(store_open_run(dir, &call->store));
-    PL_TRY(read_subject(call, dir));
-    if (call->of && !call->json)
-        say("%-18s %9s %9s %9s", "path or module", "documents", "of WHAT", "tokens");
-    PL_TRY(pl_store_each_object(call->store, "arm/", on_arm, call));
-    if (call->n_arms == 0)
-        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
-                       "there is no arm %s in %s; see `pathloom store ls --objects`",
-                       call->only ? call->only : "", dir));
-    if (call->of && call->n_meant == 0)
-        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
-                       "no path was trained on a document of the domain or file `%s`",
-                       call->of));
-    if (call->of && call->json) {
-        pl_json_set_text(o, "of", call->of);
-        say_json(o);
-        o = NULL;
-    }
-    if (call->of)
-        goto done;
-    if (call->json) {
-        pl_json_set_int(o, "checked", call->n_checked);
-        pl_json_set_int(o, "problems", call->n_bad);
-        say_json(o);
-        o = NULL;
-    }
-    if (call->n_bad > 0)
-        PL_TRY(pl_fail(PL_ERR_DATA, "%lld of %lld records of phases are wrong: %s",
-                       (long long)call->n_bad, (long long)call->n_checked,
-                       call->example));
-    if (!call->json)
-        say("every sample of every finished phase counted once: %lld records checked",
-            (long long)call->n_checked);
-    if (!call->json && call->n_given_up > 0)
-        say("%lld more records were dropped by rollbacks", (long long)call->n_given_up);
-    if (!call->json && call->n_left_out > 0)
-        say("%lld more records were left out by quorums", (long long)call->n_left_out);
-done:
-    pl_store_close(&call->store);
-    pl_buf_destroy(&call->hashes);
-    pl_json_destroy(&o);
-    return status;
-}
-
-typedef struct data_request {
-    const char *run, *of;
-    bool json;
-} data_request;
-
 static const cli_option options[] = {
-    CLI_RUN(data_request, run),
-    CLI_OPTION("of", CLI_TEXT, data_request, of, "WHAT",
+    CLI_RUN(coverage_call, run),
+    CLI_OPTION("of", CLI_TEXT, coverage_call, of, "WHAT",
                "show how many tokens of the documents of this domain, or in this file "
                "or folder, each path and module was trained on"),
-    CLI_JSON(data_request, json)};
+    CLI_JSON(coverage_call, json)};
 
-static int run_data(int argc, char **argv)
+static pl_status run_data(int argc, char **argv)
 {
-    data_request q = {.run = "pathloom-run"};
     cli_words words;
-    coverage_call call = {0};
-    pl_status status = cli_read(&verb_data, argc, argv, &q, &words);
-    if (status == PL_OK && (words.n < 1 || strcmp(words.at[0], "coverage") != 0))
-        status = pl_fail(PL_ERR_USAGE, "data needs the word coverage, and may have an "
-                                       "arm: pathloom data coverage [ARM]");
-    if (status == PL_OK) {
-        call.only = words.n > 1 ? words.at[1] : NULL;
-        call.json = q.json;
-        call.of = q.of;
-        status = coverage(q.run, &call);
+    coverage_call call = {.run = "pathloom-run"};
+    pl_status status = PL_OK;
+    PL_CHECK(cli_read(&verb_data, argc, argv, &call, &words));
+    if (words.n < 1 || strcmp(words.at[0], "coverage") != 0)
+        return pl_fail(PL_ERR_USAGE, "data needs the word coverage, and may have an "
+                                     "arm: pathloom data coverage [ARM]");
+    call.only = words.n > 1 ? words.at[1] : NULL;
+    call.arms = pl_json_array();
+    pl_json *o = pl_json_object();
+    pl_json_set(o, "arms", call.arms);
+    PL_TRY(store_open_run(call.run, &call.store));
+    PL_TRY(read_subject(&call, call.run));
+    if (call.of && !call.json)
+        say("%-18s %9s %9s %9s", "path or module", "documents", "of WHAT", "tokens");
+    PL_TRY(pl_store_each_object(call.store, "arm/", on_arm, &call));
+    if (call.n_arms == 0)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "there is no arm %s in %s; see `pathloom store ls --objects`",
+                       call.only ? call.only : "", call.run));
+    if (call.of && call.n_meant == 0)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "no path was trained on a document of the domain or file `%s`",
+                       call.of));
+    if (call.of && call.json) {
+        pl_json_set_text(o, "of", call.of);
+        say_json(o);
+        o = NULL;
     }
-    return status == PL_OK ? 0 : cli_fail(status);
+    if (call.of)
+        goto done;
+    if (call.json) {
+        pl_json_set_int(o, "checked", call.n_checked);
+        pl_json_set_int(o, "problems", call.n_bad);
+        say_json(o);
+        o = NULL;
+    }
+    if (call.n_bad > 0)
+        PL_TRY(pl_fail(PL_ERR_DATA, "%lld of %lld records of phases are wrong: %s",
+                       (long long)call.n_bad, (long long)call.n_checked, call.example));
+    if (!call.json)
+        say("every sample of every finished phase counted once: %lld records checked",
+            (long long)call.n_checked);
+    if (!call.json && call.n_given_up > 0)
+        say("%lld more records were dropped by rollbacks", (long long)call.n_given_up);
+    if (!call.json && call.n_left_out > 0)
+        say("%lld more records were left out by quorums", (long long)call.n_left_out);
+done:
+    pl_store_close(&call.store);
+    pl_buf_destroy(&call.hashes);
+    pl_json_destroy(&o);
+    return status;
 }
 
 const cli_verb verb_data = {

@@ -11,35 +11,30 @@ static const cli_option options[] = {
             "address of the hub of a job on another machine; needs --key"),
 };
 
-static pl_status drain_worker(pl_run *r, const char *name)
-{
-    pl_message q = {0}, a;
-    pl_message_init(&a, 0);
-    q.request = pl_wire_next_request();
-    PL_SAY(&q, DRAIN, drain, .name = name);
-    pl_status status = pl_wire_ask(r->hub, &q, 1000, 5000, &a);
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    if (status == PL_OK)
-        say("%s finishes its task, gets no new one, and ends with exit code 0", name);
-    return status;
-}
-
-static int run_drain(int argc, char **argv)
+static pl_status run_drain(int argc, char **argv)
 {
     drain_request q = {.ask = {.run = NULL}};
     cli_words words;
     pl_run r = {.lock = -1};
-    pl_status status = cli_read(&verb_drain, argc, argv, &q, &words);
-    if (status == PL_OK && words.n != 1)
-        status = pl_fail(PL_ERR_USAGE, "drain takes the NAME of one worker; `pathloom "
-                                       "status` lists the workers");
-    if (status == PL_OK)
-        status = run_watch(&r, &q.ask);
-    if (status == PL_OK)
-        status = drain_worker(&r, words.at[0]);
+    pl_message ask = {0}, a;
+    PL_CHECK(cli_read(&verb_drain, argc, argv, &q, &words));
+    if (words.n != 1)
+        return pl_fail(PL_ERR_USAGE, "drain takes the NAME of one worker; `pathloom "
+                                     "status` lists the workers");
+    const char *name = words.at[0];
+    pl_status status = run_watch(&r, &q.ask);
+    if (status == PL_OK) {
+        pl_message_init(&a, 0);
+        ask.request = pl_wire_next_request();
+        PL_SAY(&ask, DRAIN, drain, .name = name);
+        status = pl_wire_ask(r.hub, &ask, 1000, 5000, &a);
+        pl_message_destroy(&ask);
+        pl_message_destroy(&a);
+    }
     pl_wire_close(&r.hub);
-    return status == PL_OK ? 0 : cli_fail(status);
+    PL_CHECK(status);
+    say("%s finishes its task, gets no new one, and ends with exit code 0", name);
+    return PL_OK;
 }
 
 const cli_verb verb_drain = {

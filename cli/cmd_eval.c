@@ -2,44 +2,6 @@
  * The command also works while the run trains. */
 #include "cli/cli.h"
 
-static pl_status eval_run(pl_run *r, const evaluation_wish *wish, bool json)
-{
-    evaluation e;
-    pl_store *store = NULL;
-    pl_buf text = {0};
-    pl_status status = PL_OK;
-    memset(&e, 0, sizeof e);
-    PL_TRY(store_open_run(r->dir, &store));
-    PL_TRY(evaluate(r, store, wish, &e));
-    if (json) {
-        evaluation_json(r, &e, 0, &text);
-        say("%s", pl_buf_text(&text));
-    } else {
-        evaluation_print(r, &e);
-        evaluation_print_details(r, &e);
-    }
-done:
-    pl_buf_destroy(&text);
-    evaluation_clear(&e);
-    pl_store_close(&store);
-    return status;
-}
-
-/* Applies the user's settings. Only keys that do not change training may be set, such
- * as the keys that limit how much text is scored. */
-static pl_status apply_settings(pl_run *r, const given_settings *s)
-{
-    for (int i = 0; i < s->n; i++) {
-        PL_CHECK(pl_conf_set_pair(&config_table, &r->cfg, s->pairs[i], "--set"));
-        if (!config_pair_is_local(s->pairs[i]))
-            return pl_fail(PL_ERR_USAGE,
-                           "eval cannot set `%.100s`: the run in %s was made with its "
-                           "own value; leave this key out",
-                           s->pairs[i], r->dir);
-    }
-    return PL_OK;
-}
-
 /* Parses a list such as "128,64": numbers of tokens after which the path is chosen
  * again. */
 static pl_status read_every(const pl_run *r, const char *text, evaluation_wish *wish)
@@ -90,34 +52,53 @@ static const cli_option options[] = {
                  "set a key that does not change training, such as eval.max_tokens"),
 };
 
-static int run_eval(int argc, char **argv)
+static pl_status run_eval(int argc, char **argv)
 {
     eval_request q = {.json = false};
     evaluation_wish wish = {.n_every = 0};
     evaluation_text text = {0};
+    evaluation e;
     pl_run r;
+    pl_store *store = NULL;
+    pl_buf json = {0};
+    pl_status status = PL_OK;
+    memset(&e, 0, sizeof e);
     memset(&r, 0, sizeof r);
     r.lock = -1;
-    pl_status status = cli_read(&verb_eval, argc, argv, &q, NULL);
-    if (status == PL_OK)
-        status = cli_read_select(q.select, q.mixture.at, &wish.best);
-    if (status == PL_OK)
-        status = run_look(q.run, &r);
-    if (status == PL_OK)
-        status = apply_settings(&r, &q.settings);
-    if (status == PL_OK)
-        status =
-            q.on ? evaluation_read_text(&r, q.on, &text) : evaluation_open_valid(&r);
+    PL_CHECK(cli_read(&verb_eval, argc, argv, &q, NULL));
+    PL_CHECK(cli_read_select(q.select, q.mixture.at, &wish.best));
+    PL_TRY(run_look(q.run, &r));
+    /* Only keys that do not change training may be set, such as the keys that limit how
+     * much text is scored. */
+    for (int i = 0; i < q.settings.n; i++) {
+        const char *pair = q.settings.pairs[i];
+        PL_TRY(pl_conf_set_pair(&config_table, &r.cfg, pair, "--set"));
+        if (!config_pair_is_local(pair))
+            PL_TRY(pl_fail(PL_ERR_USAGE,
+                           "eval cannot set `%.100s`: the run in %s was made with its "
+                           "own value; leave this key out",
+                           pair, r.dir));
+    }
+    PL_TRY(q.on ? evaluation_read_text(&r, q.on, &text) : evaluation_open_valid(&r));
     wish.mixture = q.mixture;
     wish.text = q.on ? &text : NULL;
-    if (status == PL_OK)
-        status = read_every(&r, q.every, &wish);
-    if (status == PL_OK)
-        status = eval_run(&r, &wish, q.json);
-    int code = status == PL_OK ? 0 : cli_fail(status);
+    PL_TRY(read_every(&r, q.every, &wish));
+    PL_TRY(store_open_run(r.dir, &store));
+    PL_TRY(evaluate(&r, store, &wish, &e));
+    if (q.json) {
+        evaluation_json(&r, &e, 0, &json);
+        say("%s", pl_buf_text(&json));
+    } else {
+        evaluation_print(&r, &e);
+        evaluation_print_details(&r, &e);
+    }
+done:
+    pl_buf_destroy(&json);
+    evaluation_clear(&e);
+    pl_store_close(&store);
     run_close(&r);
     evaluation_text_clear(&text);
-    return code;
+    return status;
 }
 
 const cli_verb verb_eval = {

@@ -14,14 +14,6 @@ static void print_explanation_json(const pl_explanation *e)
     say_json(o);
 }
 
-/* Whether the word names this explanation. ERR_BUSY, err_busy and BUSY mean the same
- * status. */
-static bool is_named(const pl_explanation *e, const char *word)
-{
-    return strcasecmp(e->code, word) == 0 ||
-           (pl_starts_with(e->code, "ERR_") && strcasecmp(e->code + 4, word) == 0);
-}
-
 static bool has_exit_code(const pl_explanation *e, int64_t exit_code)
 {
     for (int s = PL_OK; s < PL_STATUS_COUNT; s++)
@@ -38,7 +30,11 @@ static int print_matching(const char *word, bool json)
     bool is_number = pl_parse_int(word, &exit_code) == PL_OK;
     for (size_t i = 0; i < pl_n_explanations; i++) {
         const pl_explanation *e = &pl_explanations[i];
-        if (is_number ? !has_exit_code(e, exit_code) : !is_named(e, word))
+        /* ERR_BUSY, err_busy and BUSY mean the same status. */
+        const bool is_named =
+            strcasecmp(e->code, word) == 0 ||
+            (pl_starts_with(e->code, "ERR_") && strcasecmp(e->code + 4, word) == 0);
+        if (is_number ? !has_exit_code(e, exit_code) : !is_named)
             continue;
         if (json)
             print_explanation_json(e);
@@ -55,52 +51,34 @@ static int print_matching(const char *word, bool json)
     return n;
 }
 
-static void print_key(const pl_key *key, bool json)
-{
-    pl_buf wanted = {0};
-    const char *initial = *key->initial ? key->initial : "\"\"";
-    pl_conf_wanted(key, &wanted);
-    if (json) {
-        pl_json *o = pl_json_object();
-        pl_json_set_text(o, "key", key->name);
-        pl_json_set_text(o, "meaning", key->help);
-        pl_json_set_text(o, "value", pl_buf_text(&wanted));
-        pl_json_set_text(o, "default", key->initial);
-        pl_json_set_bool(o, "changes_results", !key->local);
-        say_json(o);
-    } else {
-        say("%s\n  meaning  %s\n  value    %s; default %s\n  results  %s", key->name,
-            key->help, pl_buf_text(&wanted), initial,
-            key->local ? "do not depend on it: a run may continue with another value"
-                       : "depend on it: it is fixed when a run begins");
-    }
-    pl_buf_destroy(&wanted);
-}
-
 static bool print_key_named(const char *word, bool json)
 {
     for (size_t i = 0; i < config_table.n_keys; i++) {
         const pl_key *key = &config_table.keys[i];
         if (key->type == PL_KEY_SECTION || strcmp(key->name, word) != 0)
             continue;
-        print_key(key, json);
+        pl_buf wanted = {0};
+        const char *initial = *key->initial ? key->initial : "\"\"";
+        pl_conf_wanted(key, &wanted);
+        if (json) {
+            pl_json *o = pl_json_object();
+            pl_json_set_text(o, "key", key->name);
+            pl_json_set_text(o, "meaning", key->help);
+            pl_json_set_text(o, "value", pl_buf_text(&wanted));
+            pl_json_set_text(o, "default", key->initial);
+            pl_json_set_bool(o, "changes_results", !key->local);
+            say_json(o);
+        } else {
+            say("%s\n  meaning  %s\n  value    %s; default %s\n  results  %s",
+                key->name, key->help, pl_buf_text(&wanted), initial,
+                key->local
+                    ? "do not depend on it: a run may continue with another value"
+                    : "depend on it: it is fixed when a run begins");
+        }
+        pl_buf_destroy(&wanted);
         return true;
     }
     return false;
-}
-
-static pl_status unknown(const char *word)
-{
-    const char *names[128];
-    size_t n = pl_n_explanations < 128 ? pl_n_explanations : 128;
-    for (size_t i = 0; i < n; i++)
-        names[i] = pl_explanations[i].code;
-    const char *near = pl_nearest(word, names, n);
-    near = near ? near : pl_conf_nearest(&config_table, word);
-    return pl_fail(PL_ERR_NOT_FOUND,
-                   "`%.64s` is not a status, exit code, event or key%s%s; `pathloom "
-                   "explain` lists statuses, codes and events, `pathloom init` keys",
-                   word, near ? "; did you mean " : "", near ? near : "");
 }
 
 typedef struct explain_request {
@@ -109,23 +87,32 @@ typedef struct explain_request {
 
 static const cli_option options[] = {CLI_JSON(explain_request, json)};
 
-static int run_explain(int argc, char **argv)
+static pl_status run_explain(int argc, char **argv)
 {
     explain_request q = {.json = false};
     cli_words words;
-    pl_status status = cli_read(&verb_explain, argc, argv, &q, &words);
-    if (status != PL_OK)
-        return cli_fail(status);
+    PL_CHECK(cli_read(&verb_explain, argc, argv, &q, &words));
     for (size_t i = 0; words.n == 0 && i < pl_n_explanations; i++)
         if (q.json)
             print_explanation_json(&pl_explanations[i]);
         else
             say("%-18s %s", pl_explanations[i].code, pl_explanations[i].meaning);
-    for (int i = 0; i < words.n; i++)
-        if (print_matching(words.at[i], q.json) == 0 &&
-            !print_key_named(words.at[i], q.json))
-            return cli_fail(unknown(words.at[i]));
-    return 0;
+    for (int i = 0; i < words.n; i++) {
+        const char *word = words.at[i], *names[128];
+        if (print_matching(word, q.json) > 0 || print_key_named(word, q.json))
+            continue;
+        size_t n = pl_n_explanations < 128 ? pl_n_explanations : 128;
+        for (size_t k = 0; k < n; k++)
+            names[k] = pl_explanations[k].code;
+        const char *near = pl_nearest(word, names, n);
+        near = near ? near : pl_conf_nearest(&config_table, word);
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "`%.64s` is not a status, exit code, event or key%s%s; `pathloom explain` "
+            "lists statuses, codes and events, `pathloom init` keys",
+            word, near ? "; did you mean " : "", near ? near : "");
+    }
+    return PL_OK;
 }
 
 const cli_verb verb_explain = {

@@ -33,30 +33,6 @@ static const cli_option options[] = {
     CLI_JSON(request, json),
 };
 
-static pl_status parse_export_args(int argc, char **argv, request *q)
-{
-    *q = (request){.format = "safetensors"};
-    PL_CHECK(cli_read(&verb_export, argc, argv, q, NULL));
-    PL_CHECK(cli_read_select(q->select, q->at, &q->best));
-    q->gguf = strcmp(q->format, "gguf") == 0;
-    if (!q->gguf && strcmp(q->format, "safetensors") != 0) {
-        return pl_fail(PL_ERR_USAGE, "--format takes safetensors or gguf, not `%s`",
-                       q->format);
-    }
-    if (q->type_name)
-        PL_CHECK(pl_weight_type_parse(q->type_name, &q->type));
-    if (!q->out || !q->out[0])
-        return pl_fail(PL_ERR_USAGE, "export needs --out, the folder or file to write");
-    if (q->type == PL_WEIGHT_Q8_0 && !q->gguf)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "safetensors has no q8_0; give --format gguf, or --type f32, f16 or bf16");
-    if ((q->path != NULL) + (q->text != NULL) + q->all > 1)
-        return pl_fail(PL_ERR_USAGE,
-                       "give one of --path, --prompt and --all, not several");
-    return PL_OK;
-}
-
 /* ---- choosing what is exported ---- */
 /* largest number of notes that are not about a single module */
 enum { NOTES_MAX = 8 };
@@ -80,36 +56,6 @@ typedef struct job {
     pl_note *notes;
     int n_notes;
 } job;
-
-static pl_status open_export(job *j)
-{
-    PL_CHECK(run_look(j->q->dir, &j->r));
-    PL_CHECK(run_read_tokenizer(&j->r, &j->tokenizer));
-    PL_CHECK(store_open_run(j->r.dir, &j->store));
-    char arm[PL_ARM_NAME_MAX];
-    pl_newest_chapter(j->store, arm);
-    j->number = -1;
-    if (j->q->at && (pl_parse_int(j->q->at, &j->number) != PL_OK || j->number < 0)) {
-        j->number = -1;
-        PL_CHECK(pl_store_get_tag(j->store, j->q->at, &j->tag));
-        pl_copy_text(arm, sizeof arm, j->tag.arm);
-    }
-    if (j->q->arm)
-        pl_copy_text(arm, sizeof arm, j->q->arm);
-    pl_status status = pl_read_arm(j->store, arm, &j->arm, &j->topology);
-    if (status == PL_ERR_NOT_FOUND)
-        return pl_fail(status,
-                       "the run in %s has no arm `%s` (yet); `pathloom store ls "
-                       "--objects --run %s` lists what is there",
-                       j->r.dir, arm, j->r.dir);
-    PL_CHECK(status);
-    size_t n = (size_t)pl_topology_n_slots(j->topology);
-    j->modules = pl_alloc(n * sizeof *j->modules);
-    j->notes = pl_alloc((NOTES_MAX + n) * sizeof *j->notes);
-    j->texts = pl_alloc((NOTES_MAX + n) * sizeof *j->texts);
-    return pl_try_alloc(pl_topology_path_params(j->topology) * sizeof(float),
-                        "a path's parameters", (void **)&j->params);
-}
 
 /* ---- notes about the origin of the parameters ---- */
 static void add_export_note(job *j, const char *key, const char *value)
@@ -138,12 +84,6 @@ static pl_status target_of(const job *j, const char *path, char out[PL_PATH_MAX]
     else if (!pl_copy_text(out, PL_PATH_MAX, q->out))
         out[0] = '\0';
     return out[0] ? PL_OK : pl_fail(PL_ERR_USAGE, "the path of --out is too long");
-}
-
-static const char *name_of_run(const job *j)
-{
-    const char *slash = strrchr(j->r.dir, '/');
-    return slash && slash[1] ? slash + 1 : j->r.dir;
 }
 
 static void tell_exported(const job *j, const char *path, const char *target)
@@ -199,7 +139,9 @@ static pl_status export_path(job *j, int path)
         snprintf(value, sizeof value, "%llu %s", (unsigned long long)m->number, hash);
         add_export_note(j, key, value);
     }
-    snprintf(title, sizeof title, "%.200s %s %s", name_of_run(j), j->arm.name, name);
+    const char *slash = strrchr(j->r.dir, '/');
+    snprintf(title, sizeof title, "%.200s %s %s",
+             slash && slash[1] ? slash + 1 : j->r.dir, j->arm.name, name);
     pl_export e = {.name = title,
                    .topology = j->topology,
                    .params = j->params,
@@ -273,32 +215,68 @@ static pl_status choose_export_path(job *j, int *path)
                    j->arm.name, n, last);
 }
 
-static pl_status export_asked(job *j)
+static pl_status run_export(int argc, char **argv)
 {
-    int path = 0;
-    PL_CHECK(open_export(j));
-    if (j->q->gguf && (j->q->all || !pl_ends_with(j->q->out, ".gguf")))
-        PL_CHECK(pl_make_folders(j->q->out));
-    if (!j->q->all) {
-        PL_CHECK(choose_export_path(j, &path));
-        return export_path(j, path);
-    }
-    for (; path < pl_topology_n_paths(j->topology); path++)
-        PL_CHECK(export_path(j, path));
-    return PL_OK;
-}
-
-static int run_export(int argc, char **argv)
-{
-    request q;
+    request q = {.format = "safetensors"};
     job j;
+    char arm[PL_ARM_NAME_MAX];
+    int path = 0;
+    pl_status status = PL_OK;
     memset(&j, 0, sizeof j);
     j.r.lock = -1;
     j.q = &q;
-    pl_status status = parse_export_args(argc, argv, &q);
-    if (status == PL_OK)
-        status = export_asked(&j);
-    int code = status == PL_OK ? 0 : cli_fail(status);
+    PL_CHECK(cli_read(&verb_export, argc, argv, &q, NULL));
+    PL_CHECK(cli_read_select(q.select, q.at, &q.best));
+    q.gguf = strcmp(q.format, "gguf") == 0;
+    if (!q.gguf && strcmp(q.format, "safetensors") != 0) {
+        return pl_fail(PL_ERR_USAGE, "--format takes safetensors or gguf, not `%s`",
+                       q.format);
+    }
+    if (q.type_name)
+        PL_CHECK(pl_weight_type_parse(q.type_name, &q.type));
+    if (!q.out || !q.out[0])
+        return pl_fail(PL_ERR_USAGE, "export needs --out, the folder or file to write");
+    if (q.type == PL_WEIGHT_Q8_0 && !q.gguf)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "safetensors has no q8_0; give --format gguf, or --type f32, f16 or bf16");
+    if ((q.path != NULL) + (q.text != NULL) + q.all > 1)
+        return pl_fail(PL_ERR_USAGE,
+                       "give one of --path, --prompt and --all, not several");
+    PL_TRY(run_look(q.dir, &j.r));
+    PL_TRY(run_read_tokenizer(&j.r, &j.tokenizer));
+    PL_TRY(store_open_run(j.r.dir, &j.store));
+    pl_newest_chapter(j.store, arm);
+    j.number = -1;
+    if (q.at && (pl_parse_int(q.at, &j.number) != PL_OK || j.number < 0)) {
+        j.number = -1;
+        PL_TRY(pl_store_get_tag(j.store, q.at, &j.tag));
+        pl_copy_text(arm, sizeof arm, j.tag.arm);
+    }
+    if (q.arm)
+        pl_copy_text(arm, sizeof arm, q.arm);
+    status = pl_read_arm(j.store, arm, &j.arm, &j.topology);
+    if (status == PL_ERR_NOT_FOUND)
+        PL_TRY(pl_fail(status,
+                       "the run in %s has no arm `%s` (yet); `pathloom store ls "
+                       "--objects --run %s` lists what is there",
+                       j.r.dir, arm, j.r.dir));
+    PL_TRY(status);
+    size_t n = (size_t)pl_topology_n_slots(j.topology);
+    j.modules = pl_alloc(n * sizeof *j.modules);
+    j.notes = pl_alloc((NOTES_MAX + n) * sizeof *j.notes);
+    j.texts = pl_alloc((NOTES_MAX + n) * sizeof *j.texts);
+    PL_TRY(pl_try_alloc(pl_topology_path_params(j.topology) * sizeof(float),
+                        "a path's parameters", (void **)&j.params));
+    if (q.gguf && (q.all || !pl_ends_with(q.out, ".gguf")))
+        PL_TRY(pl_make_folders(q.out));
+    if (!q.all) {
+        PL_TRY(choose_export_path(&j, &path));
+        PL_TRY(export_path(&j, path));
+    }
+    for (; q.all && path < pl_topology_n_paths(j.topology); path++)
+        PL_TRY(export_path(&j, path));
+done:
     pl_free(j.notes);
     pl_free(j.texts);
     pl_free(j.modules);
@@ -309,7 +287,7 @@ static int run_export(int argc, char **argv)
     pl_arm_clear(&j.arm);
     pl_store_close(&j.store);
     run_close(&j.r);
-    return code;
+    return status;
 }
 
 const cli_verb verb_export = {

@@ -22,36 +22,28 @@ static const cli_option options[] = {
                "were trained on it; without DOC, do only this"),
 };
 
-static pl_status read_words(int argc, char **argv, forget_words *w)
-{
-    static cli_words words;
-    PL_CHECK(cli_read(&verb_forget, argc, argv, w, &words));
-    w->q.docs = words.at;
-    w->q.n_docs = words.n;
-    if (words.n == 0 && (!w->q.purge || w->q.only_cost))
-        return pl_fail(PL_ERR_USAGE, "forget needs a document: a file, a folder, or 16 "
-                                     "hex digits");
-    w->q.from_start = w->from && strcmp(w->from, "start") == 0;
-    if (w->from && !w->q.from_start && strcmp(w->from, "paths") != 0)
-        return pl_fail(PL_ERR_USAGE, "--from takes paths or start, not `%s`", w->from);
-    return PL_OK;
-}
-
-static int run_forget(int argc, char **argv)
+static pl_status run_forget(int argc, char **argv)
 {
     forget_words w = {.q.run = "pathloom-run"};
+    cli_words words;
     bool trains = false;
-    pl_status status = read_words(argc, argv, &w);
-    if (status == PL_OK)
-        status = forget_run(&w.q, &trains);
-    if (status == PL_OK && trains) {
-        execl("/proc/self/exe", "pathloom", "train", "--out", w.q.run, (char *)NULL);
-        status = pl_fail(PL_ERR_IO,
-                         "the training cannot be started (%s); give `pathloom train "
-                         "--out %s`",
-                         strerror(errno), w.q.run);
-    }
-    return status == PL_OK ? 0 : cli_fail(status);
+    PL_CHECK(cli_read(&verb_forget, argc, argv, &w, &words));
+    w.q.docs = words.at;
+    w.q.n_docs = words.n;
+    if (words.n == 0 && (!w.q.purge || w.q.only_cost))
+        return pl_fail(PL_ERR_USAGE, "forget needs a document: a file, a folder, or 16 "
+                                     "hex digits");
+    w.q.from_start = w.from && strcmp(w.from, "start") == 0;
+    if (w.from && !w.q.from_start && strcmp(w.from, "paths") != 0)
+        return pl_fail(PL_ERR_USAGE, "--from takes paths or start, not `%s`", w.from);
+    PL_CHECK(forget_run(&w.q, &trains));
+    if (!trains)
+        return PL_OK;
+    execl("/proc/self/exe", "pathloom", "train", "--out", w.q.run, (char *)NULL);
+    return pl_fail(
+        PL_ERR_IO,
+        "the training cannot be started (%s); give `pathloom train --out %s`",
+        strerror(errno), w.q.run);
 }
 
 const cli_verb verb_forget = {

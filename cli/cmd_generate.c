@@ -49,32 +49,6 @@ static const cli_option options[] = {
     CLI_JSON(request, json),
 };
 
-static pl_status parse_generate_args(int argc, char **argv, request *q)
-{
-    memset(q, 0, sizeof *q);
-    q->options.max_tokens = 64;
-    q->options.choice = pl_choice_defaults();
-    PL_CHECK(cli_read(&verb_generate, argc, argv, q, NULL));
-    q->options.choice.seed = (uint64_t)q->seed;
-    if (q->stop.n > PL_STOP_MAX)
-        return pl_fail(PL_ERR_USAGE, "--stop may be given at most %d times",
-                       PL_STOP_MAX);
-    for (int i = 0; i < q->stop.n; i++)
-        q->options.stop[i] = q->stop.items[i];
-    if (q->route)
-        PL_CHECK(config_check_answer("--route", q->route));
-    if (!q->prompt || !q->prompt[0])
-        return pl_fail(PL_ERR_USAGE,
-                       "generate needs --prompt TEXT, and the text must not be empty");
-    if (q->path && q->route)
-        return pl_fail(PL_ERR_USAGE, "--path names the path, so --route has nothing to "
-                                     "choose; give one of the two");
-    if (q->path && q->every)
-        return pl_fail(PL_ERR_USAGE, "--path names the path, so --route-every has "
-                                     "nothing to choose; give one of the two");
-    return PL_OK;
-}
-
 typedef struct session {
     const request *q;
     pl_mixture mix;
@@ -98,25 +72,6 @@ static const int32_t *get_session_tokens(const session *s)
     return (const int32_t *)(const void *)s->tokens.data;
 }
 
-/* Chooses the path that answers. It is enough to hold one path at a time in memory
- * (pl_path_chooser_follow), because there is only one prompt. */
-static pl_status choose_prompt_path(session *s)
-{
-    const pl_topology *t = s->mix.topology;
-    if (s->q->path) {
-        PL_CHECK(pl_find_path(t, s->q->path, &s->choice.path));
-        return !pl_path_is_closed(&s->mix.settings, s->choice.path)
-                   ? PL_OK
-                   : pl_fail(PL_ERR_USAGE,
-                             "path %s uses a module that --without excludes",
-                             s->q->path);
-    }
-    PL_CHECK(pl_path_chooser_open(&s->mix.settings, s->mix.store, &s->chooser));
-    PL_CHECK(pl_path_chooser_follow(s->chooser, &s->mix.arm, t));
-    return pl_path_chooser_choose(s->chooser, get_session_tokens(s),
-                                  count_session_tokens(s), &s->choice);
-}
-
 static void echo_prompt(session *s)
 {
     if (!s->echoed && !s->q->json)
@@ -137,45 +92,11 @@ static pl_status emit(void *context, const char *text, size_t len)
     return PL_OK;
 }
 
-static const char *route_name(const session *s)
-{
-    return s->q->path                ? "asked"
-           : s->q->every             ? (s->gated ? "gate" : "history")
-           : s->choice.by_likelihood ? "likelihood"
-                                     : "router";
-}
-
-static void add_nats(const session *s, pl_json *o)
-{
-    const pl_topology *t = s->mix.topology;
-    char name[PL_NAME_MAX];
-    pl_json *nats = pl_json_object();
-    for (int path = 0; path < pl_topology_n_paths(t); path++) {
-        pl_topology_path_name(t, path, name);
-        pl_json_set_real(nats, name, s->choice.nats[path]);
-    }
-    pl_json_set_real(o, "margin_nats", s->choice.margin_nats);
-    pl_json_set(o, "nats", nats);
-}
-
-/* Adds the list of spans: each path that wrote, and its first token. */
-static void add_spans(const session *s, pl_json *o)
-{
-    pl_json *list = pl_json_array();
-    char name[PL_NAME_MAX];
-    for (int i = 0; i < s->trace.n; i++) {
-        pl_json *span = pl_json_object();
-        pl_topology_path_name(s->mix.topology, s->trace.spans[i].path, name);
-        pl_json_set_int(span, "from", s->trace.spans[i].from);
-        pl_json_set_text(span, "path", name);
-        pl_json_push(list, span);
-    }
-    pl_json_set(o, "paths", list);
-}
-
 static void tell_generated_json(session *s, const char *path,
                                 const pl_generate_result *g, double rate)
 {
+    const pl_topology *t = s->mix.topology;
+    char name[PL_NAME_MAX];
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "path", path);
     pl_json_set_text(o, "prompt", s->q->prompt);
@@ -184,11 +105,31 @@ static void tell_generated_json(session *s, const char *path,
     pl_json_set_int(o, "tokens", g->n_tokens);
     pl_json_set_text(o, "finish", pl_finish_name(g->finish));
     pl_json_set_real(o, "tokens_per_second", rate);
-    pl_json_set_text(o, "route", route_name(s));
-    if (s->choice.by_likelihood)
-        add_nats(s, o);
+    pl_json_set_text(o, "route",
+                     s->q->path                ? "asked"
+                     : s->q->every             ? (s->gated ? "gate" : "history")
+                     : s->choice.by_likelihood ? "likelihood"
+                                               : "router");
+    if (s->choice.by_likelihood) {
+        pl_json *nats = pl_json_object();
+        for (int i = 0; i < pl_topology_n_paths(t); i++) {
+            pl_topology_path_name(t, i, name);
+            pl_json_set_real(nats, name, s->choice.nats[i]);
+        }
+        pl_json_set_real(o, "margin_nats", s->choice.margin_nats);
+        pl_json_set(o, "nats", nats);
+    }
     if (s->q->every) {
-        add_spans(s, o);
+        /* each path that wrote, and its first token */
+        pl_json *list = pl_json_array();
+        for (int i = 0; i < s->trace.n; i++) {
+            pl_json *span = pl_json_object();
+            pl_topology_path_name(t, s->trace.spans[i].path, name);
+            pl_json_set_int(span, "from", s->trace.spans[i].from);
+            pl_json_set_text(span, "path", name);
+            pl_json_push(list, span);
+        }
+        pl_json_set(o, "paths", list);
         pl_json_set_int(o, "routing_tokens", g->n_routing);
         pl_json_set_real(o, "routing_seconds", g->routing_seconds);
     }
@@ -224,9 +165,22 @@ static void tell_generated(session *s, const pl_generate_result *g)
 }
 
 /* ---- generating ---- */
+/* Chooses one path, which generates. It is enough to hold one path at a time in memory
+ * (pl_path_chooser_follow), because there is only one prompt. */
 static pl_status generate_once(session *s, pl_generate_result *result)
 {
-    PL_CHECK(choose_prompt_path(s));
+    const pl_topology *t = s->mix.topology;
+    if (s->q->path) {
+        PL_CHECK(pl_find_path(t, s->q->path, &s->choice.path));
+        if (pl_path_is_closed(&s->mix.settings, s->choice.path))
+            return pl_fail(PL_ERR_USAGE,
+                           "path %s uses a module that --without excludes", s->q->path);
+    } else {
+        PL_CHECK(pl_path_chooser_open(&s->mix.settings, s->mix.store, &s->chooser));
+        PL_CHECK(pl_path_chooser_follow(s->chooser, &s->mix.arm, t));
+        PL_CHECK(pl_path_chooser_choose(s->chooser, get_session_tokens(s),
+                                        count_session_tokens(s), &s->choice));
+    }
     PL_CHECK(pl_readers_open(&s->mix, s->q->precision, &s->readers));
     PL_CHECK(pl_readers_add(&s->readers, s->choice.path));
     const pl_generator g = {s->readers.decoders[0], s->mix.tokenizer,
@@ -266,41 +220,53 @@ static pl_status generate_rerouted(session *s, pl_generate_result *result)
     return PL_OK;
 }
 
-static pl_status generate(session *s)
+static pl_status run_generate(int argc, char **argv)
 {
-    pl_generate_result result;
-    PL_CHECK(mixture_open(s->q->dir, &s->q->wish, &s->mix));
-    PL_CHECK(cli_read_select(s->q->select, s->q->wish.at, &s->mix.settings.which.best));
-    if (s->q->route)
-        pl_copy_text(s->mix.settings.rule, sizeof s->mix.settings.rule, s->q->route);
-    int32_t bos = PL_TOKEN_BOS;
-    pl_buf_append(&s->tokens, &bos, sizeof bos);
-    PL_CHECK(pl_tokenizer_encode(s->mix.tokenizer, s->q->prompt, strlen(s->q->prompt),
-                                 &s->tokens));
-    PL_CHECK(s->q->every ? generate_rerouted(s, &result) : generate_once(s, &result));
-    echo_prompt(s);
-    tell_generated(s, &result);
-    return PL_OK;
-}
-
-static int run_generate(int argc, char **argv)
-{
+    const int32_t bos = PL_TOKEN_BOS;
     request q;
     session s;
+    pl_generate_result result;
+    pl_status status = PL_OK;
+    memset(&q, 0, sizeof q);
     memset(&s, 0, sizeof s);
     s.q = &q;
-    pl_status status = parse_generate_args(argc, argv, &q);
-    if (status != PL_OK)
-        return cli_fail(status);
-    status = generate(&s);
-    int code = status == PL_OK ? 0 : cli_fail(status);
+    q.options.max_tokens = 64;
+    q.options.choice = pl_choice_defaults();
+    PL_CHECK(cli_read(&verb_generate, argc, argv, &q, NULL));
+    q.options.choice.seed = (uint64_t)q.seed;
+    if (q.stop.n > PL_STOP_MAX)
+        return pl_fail(PL_ERR_USAGE, "--stop may be given at most %d times",
+                       PL_STOP_MAX);
+    for (int i = 0; i < q.stop.n; i++)
+        q.options.stop[i] = q.stop.items[i];
+    if (q.route)
+        PL_CHECK(config_check_answer("--route", q.route));
+    if (!q.prompt || !q.prompt[0])
+        return pl_fail(PL_ERR_USAGE,
+                       "generate needs --prompt TEXT, and the text must not be empty");
+    if (q.path && q.route)
+        return pl_fail(PL_ERR_USAGE, "--path names the path, so --route has nothing to "
+                                     "choose; give one of the two");
+    if (q.path && q.every)
+        return pl_fail(PL_ERR_USAGE, "--path names the path, so --route-every has "
+                                     "nothing to choose; give one of the two");
+    PL_TRY(mixture_open(q.dir, &q.wish, &s.mix));
+    PL_TRY(cli_read_select(q.select, q.wish.at, &s.mix.settings.which.best));
+    if (q.route)
+        pl_copy_text(s.mix.settings.rule, sizeof s.mix.settings.rule, q.route);
+    pl_buf_append(&s.tokens, &bos, sizeof bos);
+    PL_TRY(pl_tokenizer_encode(s.mix.tokenizer, q.prompt, strlen(q.prompt), &s.tokens));
+    PL_TRY(q.every ? generate_rerouted(&s, &result) : generate_once(&s, &result));
+    echo_prompt(&s);
+    tell_generated(&s, &result);
+done:
     pl_readers_close(&s.readers);
     pl_reroute_trace_clear(&s.trace);
     pl_path_chooser_close(&s.chooser);
     pl_buf_destroy(&s.tokens);
     pl_buf_destroy(&s.text);
     pl_mixture_close(&s.mix);
-    return code;
+    return status;
 }
 
 const cli_verb verb_generate = {.name = "generate",

@@ -41,25 +41,6 @@ static pl_status count_name(void *context, const char *name)
     return PL_OK;
 }
 
-static void show_home(const homes_call *h, int home, int n, inventory *v)
-{
-    char file[64], address[PL_ADDRESS_MAX];
-    row r = row_begin(h->json);
-    run_home_file(home, n, file);
-    /* the file is removed when the job stops */
-    if (run_await_address(h->r.dir, file, 0, address) != PL_OK)
-        pl_copy_text(address, sizeof address, h->json ? "" : "stopped");
-    row_int(&r, "home", home + 1, "%4s");
-    row_int(&r, NULL, v->n - v->n_objects, " %17s");
-    row_int(&r, NULL, v->n_objects, " %8s");
-    row_text(&r, "address", address, "  %s");
-    if (r.json) {
-        pl_json_set(r.json, "names", v->names);
-        v->names = NULL;
-    }
-    row_finish(&r);
-}
-
 static pl_status list_homes(homes_call *h)
 {
     char folder[PL_PATH_MAX];
@@ -73,8 +54,24 @@ static pl_status list_homes(homes_call *h)
     PL_TRY(pl_store_each_name(l.store, count_name, &l));
     if (!h->json)
         say("home  modules and paths  objects  address");
-    for (int i = 0; i < n; i++)
-        show_home(h, i, n, &l.homes[i]);
+    for (int i = 0; i < n; i++) {
+        inventory *v = &l.homes[i];
+        char file[64], address[PL_ADDRESS_MAX];
+        row r = row_begin(h->json);
+        run_home_file(i, n, file);
+        /* the file is removed when the job stops */
+        if (run_await_address(h->r.dir, file, 0, address) != PL_OK)
+            pl_copy_text(address, sizeof address, h->json ? "" : "stopped");
+        row_int(&r, "home", i + 1, "%4s");
+        row_int(&r, NULL, v->n - v->n_objects, " %17s");
+        row_int(&r, NULL, v->n_objects, " %8s");
+        row_text(&r, "address", address, "  %s");
+        if (r.json) {
+            pl_json_set(r.json, "names", v->names);
+            v->names = NULL;
+        }
+        row_finish(&r);
+    }
 done:
     for (int i = 0; i < n; i++)
         pl_json_destroy(&l.homes[i].names);
@@ -113,30 +110,25 @@ static pl_status set_homes(homes_call *h)
 }
 
 /* ---- the verb ---- */
-static pl_status run_verb(homes_call *h)
+static pl_status run_homes(int argc, char **argv)
 {
     static const char *const names[] = {"list", "set"};
-    const char *wanted = h->words.n > 0 ? h->words.at[0] : names[0];
-    PL_CHECK(run_look(h->dir, &h->r));
-    if (strcmp(wanted, "set") == 0)
-        return set_homes(h);
-    if (strcmp(wanted, "list") == 0 && h->words.n < 2)
-        return list_homes(h);
-    const char *near = pl_nearest(wanted, names, 2);
-    return pl_fail(PL_ERR_USAGE, "unknown verb `homes %s`; %s%s%s", wanted,
-                   near ? "did you mean `" : "see pathloom homes --help",
-                   near ? near : "", near ? "`?" : "");
-}
-
-static int run_homes(int argc, char **argv)
-{
     homes_call h = {.dir = "pathloom-run", .r = {.lock = -1}};
-    pl_status status = cli_read(&verb_homes, argc, argv, &h, &h.words);
-    if (status == PL_OK)
-        status = run_verb(&h);
-    int code = status == PL_OK ? 0 : cli_fail(status);
+    PL_CHECK(cli_read(&verb_homes, argc, argv, &h, &h.words));
+    const char *wanted = h.words.n > 0 ? h.words.at[0] : names[0];
+    pl_status status = run_look(h.dir, &h.r);
+    if (status == PL_OK && strcmp(wanted, "set") == 0) {
+        status = set_homes(&h);
+    } else if (status == PL_OK && strcmp(wanted, "list") == 0 && h.words.n < 2) {
+        status = list_homes(&h);
+    } else if (status == PL_OK) {
+        const char *near = pl_nearest(wanted, names, 2);
+        status = pl_fail(PL_ERR_USAGE, "unknown verb `homes %s`; %s%s%s", wanted,
+                         near ? "did you mean `" : "see pathloom homes --help",
+                         near ? near : "", near ? "`?" : "");
+    }
     run_close(&h.r);
-    return code;
+    return status;
 }
 
 const cli_verb verb_homes = {

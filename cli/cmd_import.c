@@ -107,20 +107,6 @@ done:
     return status;
 }
 
-static pl_status write_import_config(const request *q, config *c)
-{
-    pl_buf text = {0};
-    config_leave_derived(c);
-    pl_conf_write_yaml(&config_table, c, &text);
-    pl_status status = PL_OK;
-    if (goes_to_stdout(q)) /* main checks whether everything was written */
-        fwrite(pl_buf_text(&text), 1, text.len, stdout);
-    else
-        status = pl_write_output(q->out, pl_buf_text(&text), text.len);
-    pl_buf_destroy(&text);
-    return status;
-}
-
 static void tell_imported(const request *q, const pl_import *m, uint64_t n_params)
 {
     const pl_shape *s = pl_import_shape(m);
@@ -144,28 +130,31 @@ static void tell_imported(const request *q, const pl_import *m, uint64_t n_param
     say_json(o);
 }
 
-static pl_status import_model(request *q)
+static pl_status run_import(int argc, char **argv)
 {
+    request q;
     config c;
     pl_import *m = NULL;
     uint64_t n_params = 0;
-    pl_status status = pl_import_open(q->model, &m);
-    PL_TRY(status);
+    pl_buf text = {0};
+    pl_status status = PL_OK;
+    PL_CHECK(parse_import_args(argc, argv, &q));
+    PL_TRY(pl_import_open(q.model, &m));
     /* If the user did not set these keys, chooses values that fit the model. */
     int context = pl_import_shape(m)->context;
-    if (!given_sets(&q->settings, "model.context"))
-        PL_TRY(make_real(q, "model.context",
+    if (!given_sets(&q.settings, "model.context"))
+        PL_TRY(make_real(&q, "model.context",
                          context < CONTEXT_MAX ? context : CONTEXT_MAX));
-    if (!given_sets(&q->settings, "train.base_steps"))
-        PL_TRY(given_add(&q->settings, "train.base_steps", "0"));
-    if (!given_sets(&q->settings, "data.tokenizer")) {
+    if (!given_sets(&q.settings, "train.base_steps"))
+        PL_TRY(given_add(&q.settings, "train.base_steps", "0"));
+    if (!given_sets(&q.settings, "data.tokenizer")) {
         if (!pl_import_tokenizer(m)[0])
             PL_TRY(
                 pl_fail(PL_ERR_UNSUPPORTED,
                         "there is no tokenizer.model (SentencePiece) beside the model "
                         "in %s; give its tokenizer as --set data.tokenizer=FILE",
-                        q->model));
-        PL_TRY(make_path(q, "data.tokenizer", pl_import_tokenizer(m)));
+                        q.model));
+        PL_TRY(make_path(&q, "data.tokenizer", pl_import_tokenizer(m)));
     }
     /* The keys of the shape are added after the user's settings, because the model
      * determines them. */
@@ -179,11 +168,11 @@ static pl_status import_model(request *q)
                 {"model.blocks", s->n_blocks},     {"model.rope_theta", s->rope_theta},
                 {"model.norm_eps", s->norm_eps}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        PL_TRY(make_real(q, keys[i].key, keys[i].value));
-    PL_TRY(given_add(&q->settings, "model.tied", s->tied ? "true" : "false"));
-    PL_TRY(given_add(&q->settings, "model.qk_norm", s->qk_norm ? "true" : "false"));
-    PL_TRY(make_path(q, "model.import", q->model));
-    PL_TRY(config_build(NULL, q->settings.pairs, q->settings.n, &c));
+        PL_TRY(make_real(&q, keys[i].key, keys[i].value));
+    PL_TRY(given_add(&q.settings, "model.tied", s->tied ? "true" : "false"));
+    PL_TRY(given_add(&q.settings, "model.qk_norm", s->qk_norm ? "true" : "false"));
+    PL_TRY(make_path(&q, "model.import", q.model));
+    PL_TRY(config_build(NULL, q.settings.pairs, q.settings.n, &c));
     pl_tokenizer *tokenizer = NULL;
     PL_TRY(pl_tokenizer_load(c.tokenizer, &tokenizer));
     int pieces = pl_tokenizer_vocab(tokenizer);
@@ -195,20 +184,17 @@ static pl_status import_model(request *q)
                        pieces, (long long)c.vocab));
     }
     PL_TRY(check_values(m, &n_params));
-    PL_TRY(write_import_config(q, &c));
-    tell_imported(q, m, n_params);
+    config_leave_derived(&c);
+    pl_conf_write_yaml(&config_table, &c, &text);
+    if (goes_to_stdout(&q)) /* main checks whether everything was written */
+        fwrite(pl_buf_text(&text), 1, text.len, stdout);
+    else
+        PL_TRY(pl_write_output(q.out, pl_buf_text(&text), text.len));
+    tell_imported(&q, m, n_params);
 done:
+    pl_buf_destroy(&text);
     pl_import_close(&m);
     return status;
-}
-
-static int run_import(int argc, char **argv)
-{
-    request q;
-    pl_status status = parse_import_args(argc, argv, &q);
-    if (status == PL_OK)
-        status = import_model(&q);
-    return status == PL_OK ? 0 : cli_fail(status);
 }
 
 const cli_verb verb_import = {

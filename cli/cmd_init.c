@@ -4,32 +4,28 @@
 /* In the list, a family of presets is shown with this number of paths or replicas. */
 #define FAMILY_NUMBER "8"
 
-static pl_status print_preset(const char *name)
+static pl_status print_presets(void)
 {
     char text[64], path[16], all[16];
     pl_shape shape;
     pl_topology_spec spec;
-    pl_topology *t = NULL;
-    size_t len = strlen(name);
-    bool family = name[len - 1] == 'P';
-    snprintf(text, sizeof text, "%.*s%s", (int)(family ? len - 1 : len), name,
-             family ? FAMILY_NUMBER : "");
-    PL_CHECK(pl_preset(text, &shape, &spec));
-    PL_CHECK(pl_topology_create(&shape, &spec, &t));
-    printf("%-21s %15s %6d %9d %8d %12s\n", name,
-           pl_human_count((double)pl_topology_path_params(t), path),
-           pl_topology_n_paths(t), pl_topology_n_replicas(t), pl_topology_n_modules(t),
-           pl_human_count((double)pl_topology_total_params(t), all));
-    pl_topology_destroy(&t);
-    return PL_OK;
-}
-
-static pl_status print_presets(void)
-{
     printf("%-21s %15s %6s %9s %8s %12s\n", "preset", "params per path", "paths",
            "replicas", "modules", "all params");
-    for (const char *const *name = pl_preset_names(); *name; name++)
-        PL_CHECK(print_preset(*name));
+    for (const char *const *name = pl_preset_names(); *name; name++) {
+        pl_topology *t = NULL;
+        const size_t len = strlen(*name);
+        const bool family = (*name)[len - 1] == 'P';
+        snprintf(text, sizeof text, "%.*s%s", (int)(family ? len - 1 : len), *name,
+                 family ? FAMILY_NUMBER : "");
+        PL_CHECK(pl_preset(text, &shape, &spec));
+        PL_CHECK(pl_topology_create(&shape, &spec, &t));
+        printf("%-21s %15s %6d %9d %8d %12s\n", *name,
+               pl_human_count((double)pl_topology_path_params(t), path),
+               pl_topology_n_paths(t), pl_topology_n_replicas(t),
+               pl_topology_n_modules(t),
+               pl_human_count((double)pl_topology_total_params(t), all));
+        pl_topology_destroy(&t);
+    }
     printf(
         "P is a number of paths or replicas; the numbers are shown for P=" FAMILY_NUMBER
         ".\n"
@@ -52,32 +48,27 @@ static const cli_option options[] = {
                "describe all keys as a Markdown page"),
 };
 
-static pl_status print_init_config(const init_request *q)
+static pl_status run_init(int argc, char **argv)
 {
+    init_request q = {.list = false};
+    cli_words words;
     config c;
     pl_buf text = {0};
-    PL_CHECK(config_build(NULL, q->settings.pairs, q->settings.n, &c));
+    PL_CHECK(cli_read(&verb_init, argc, argv, &q, &words));
+    if (words.n > 0)
+        return pl_fail(PL_ERR_USAGE, "init writes to stdout: pathloom init > %s",
+                       words.at[0]);
+    if (q.list)
+        return print_presets();
+    PL_CHECK(config_build(NULL, q.settings.pairs, q.settings.n, &c));
     config_leave_derived(&c);
-    if (q->reference)
+    if (q.reference)
         pl_conf_write_reference(&config_table, &text);
     else
         pl_conf_write_yaml(&config_table, &c, &text);
     fputs(pl_buf_text(&text), stdout);
     pl_buf_destroy(&text);
     return PL_OK;
-}
-
-static int run_init(int argc, char **argv)
-{
-    init_request q = {.list = false};
-    cli_words words;
-    pl_status status = cli_read(&verb_init, argc, argv, &q, &words);
-    if (status == PL_OK && words.n > 0)
-        status = pl_fail(PL_ERR_USAGE, "init writes to stdout: pathloom init > %s",
-                         words.at[0]);
-    if (status == PL_OK)
-        status = q.list ? print_presets() : print_init_config(&q);
-    return status == PL_OK ? 0 : cli_fail(status);
 }
 
 const cli_verb verb_init = {.name = "init",

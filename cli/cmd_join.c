@@ -12,30 +12,6 @@
 
 enum { REACH_MS = 5000 };
 
-/* Names the file of this machine's key. There is one key per job, so the name of the
- * file is made from the hub's key. */
-static pl_status key_path(const pl_address *hub, char out[PL_PATH_MAX])
-{
-    char folder[PL_PATH_MAX], key[PL_PUBKEY_TEXT], name[64];
-    PL_CHECK(process_user_folder("XDG_CONFIG_HOME", ".config", folder));
-    if (chmod(folder, 0700) != 0)
-        return pl_fail(PL_ERR_NOPERM,
-                       "cannot set the mode of %s to 0700; give --key FILE", folder);
-    pl_pubkey_format(&hub->key, key);
-    snprintf(name, sizeof name, "job-%.16s.key", key);
-    pl_join(out, folder, name);
-    return PL_OK;
-}
-
-static pl_status own_key(const char *path, pl_keypair *out)
-{
-    pl_status status = pl_keypair_load(path, out);
-    if (status != PL_ERR_NOT_FOUND)
-        return status;
-    pl_keypair_create(out);
-    return pl_keypair_save(path, out);
-}
-
 /* Asks whether the hub knows the key already. If it does, the machine has joined
  * before; the token is then not used, because no use of it may be left. ERR_NOPERM: it
  * does not know the key. ERR_NET, ERR_TIMEOUT: the hub is away. */
@@ -63,11 +39,16 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
     const bool was_there = pl_path_exists(p->key);
     if (!was_there)
         PL_CHECK(pl_wire_reach(p->hub, REACH_MS));
-    PL_CHECK(own_key(p->key, &own));
+    pl_status status = pl_keypair_load(p->key, &own);
+    if (status == PL_ERR_NOT_FOUND) {
+        pl_keypair_create(&own);
+        status = pl_keypair_save(p->key, &own);
+    }
+    PL_CHECK(status);
     if (!p->name)
         process_name(p);
     pl_copy_text(role, 32, "worker");
-    pl_status status = was_there ? ask_for_key(p->hub, &own) : PL_ERR_NOPERM;
+    status = was_there ? ask_for_key(p->hub, &own) : PL_ERR_NOPERM;
     if (status == PL_ERR_NET || status == PL_ERR_TIMEOUT) {
         say("%s; this machine has joined before, so its worker waits for the hub",
             pl_last_error());
@@ -86,70 +67,32 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
     return status;
 }
 
-/* Reads the token from a file. The file may be a pipe, as the shell makes for
- * <(command). */
-static pl_status read_token(const char *path, char out[PL_TOKEN_MAX])
-{
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return pl_fail(PL_ERR_NOT_FOUND, "cannot open the token's file %s: %s", path,
-                       strerror(errno));
-    if (!fgets(out, PL_TOKEN_MAX, file))
-        out[0] = '\0';
-    fclose(file);
-    return PL_OK;
-}
-
 /* Finds the token: in the command line, in a file or in the environment. Other users of
- * the machine can read the words of a command line, but not the file. */
+ * the machine can read the words of a command line, but not the file. The file may be a
+ * pipe, as the shell makes for <(command). */
 static pl_status find_token(const process *p, const char *word, char out[PL_TOKEN_MAX])
 {
     const char *named = getenv("PATHLOOM_TOKEN");
-    pl_status status = PL_OK;
     out[0] = '\0';
-    if (word)
+    if (word) {
         pl_copy_text(out, PL_TOKEN_MAX, word);
-    else if (p->token_file)
-        status = read_token(p->token_file, out);
-    else if (named)
+    } else if (p->token_file) {
+        FILE *file = fopen(p->token_file, "re");
+        if (!file)
+            return pl_fail(PL_ERR_NOT_FOUND, "cannot open the token's file %s: %s",
+                           p->token_file, strerror(errno));
+        if (!fgets(out, PL_TOKEN_MAX, file))
+            out[0] = '\0';
+        fclose(file);
+    } else if (named) {
         pl_copy_text(out, PL_TOKEN_MAX, named);
-    else
-        status =
-            pl_fail(PL_ERR_USAGE,
-                    "join needs the token that `pathloom key invite` printed on the "
-                    "other machine: as a word, in --token-file or PATHLOOM_TOKEN");
+    } else {
+        return pl_fail(PL_ERR_USAGE,
+                       "join needs the token that `pathloom key invite` printed on the "
+                       "other machine: as a word, in --token-file or PATHLOOM_TOKEN");
+    }
     out[strcspn(out, " \r\n")] = '\0';
-    return status;
-}
-
-static pl_status join_job(process *p, const char *word)
-{
-    char hub[PL_ADDRESS_MAX], role[32], token[PL_TOKEN_MAX];
-    pl_keypair invite;
-    pl_address at;
-    PL_CHECK(find_token(p, word, token));
-    PL_CHECK(pl_token_parse(token, hub, &invite));
-    PL_CHECK(pl_address_parse(hub, &at));
-    pl_copy_text(p->found[0], sizeof p->found[0], hub);
-    p->hub = p->found[0];
-    if (!p->key) {
-        PL_CHECK(key_path(&at, p->paths[0]));
-        p->key = p->paths[0];
-    }
-    pl_status status = enrol(p, &invite, role);
-    pl_keypair_wipe(&invite);
-    PL_CHECK(status);
-    if (p->only_enrol || strcmp(role, "worker") != 0) {
-        say("now start: pathloom %s --hub '%s' --key %s",
-            strcmp(role, "inspector") == 0 ? "status" : role, p->hub, p->key);
-        return PL_OK;
-    }
-    say("working for %s; Ctrl+C finishes the task and ends", at.endpoint);
-    process_open_log(p, "worker");
-    PL_CHECK(pl_admission_open(p->key, NULL));
-    p->stop = cli_stop_flag(true);
-    PL_CHECK(process_configure(p));
-    return process_work(p);
+    return PL_OK;
 }
 
 static const cli_option options[] = {
@@ -165,14 +108,47 @@ static const cli_option options[] = {
     LOG_OPTIONS,
 };
 
-static int run_join(int argc, char **argv)
+static pl_status run_join(int argc, char **argv)
 {
     process p = {.wait_ms = 0};
     cli_words words;
-    pl_status status = cli_read(&verb_join, argc, argv, &p, &words);
-    if (status == PL_OK)
-        status = join_job(&p, words.n > 0 ? words.at[0] : NULL);
-    return status == PL_OK ? 0 : cli_fail(status);
+    char hub[PL_ADDRESS_MAX], role[32], token[PL_TOKEN_MAX];
+    pl_keypair invite;
+    pl_address at;
+    PL_CHECK(cli_read(&verb_join, argc, argv, &p, &words));
+    PL_CHECK(find_token(&p, words.n > 0 ? words.at[0] : NULL, token));
+    PL_CHECK(pl_token_parse(token, hub, &invite));
+    PL_CHECK(pl_address_parse(hub, &at));
+    pl_copy_text(p.found[0], sizeof p.found[0], hub);
+    p.hub = p.found[0];
+    if (!p.key) {
+        /* There is one key per job, so the name of its file is made from the hub's
+         * key. */
+        char folder[PL_PATH_MAX], key[PL_PUBKEY_TEXT], name[64];
+        PL_CHECK(process_user_folder("XDG_CONFIG_HOME", ".config", folder));
+        if (chmod(folder, 0700) != 0)
+            return pl_fail(PL_ERR_NOPERM,
+                           "cannot set the mode of %s to 0700; give --key FILE",
+                           folder);
+        pl_pubkey_format(&at.key, key);
+        snprintf(name, sizeof name, "job-%.16s.key", key);
+        pl_join(p.paths[0], folder, name);
+        p.key = p.paths[0];
+    }
+    pl_status status = enrol(&p, &invite, role);
+    pl_keypair_wipe(&invite);
+    PL_CHECK(status);
+    if (p.only_enrol || strcmp(role, "worker") != 0) {
+        say("now start: pathloom %s --hub '%s' --key %s",
+            strcmp(role, "inspector") == 0 ? "status" : role, p.hub, p.key);
+        return PL_OK;
+    }
+    say("working for %s; Ctrl+C finishes the task and ends", at.endpoint);
+    process_open_log(&p, "worker");
+    PL_CHECK(pl_admission_open(p.key, NULL));
+    p.stop = cli_stop_flag(true);
+    PL_CHECK(process_configure(&p));
+    return process_work(&p);
 }
 
 const cli_verb verb_join = {

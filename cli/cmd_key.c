@@ -52,26 +52,6 @@ static pl_status parse_span(const char *text, int64_t *out)
     return pl_fail(PL_ERR_USAGE, "--expires takes 90s, 30m, 24h or 7d, not `%s`", text);
 }
 
-static pl_status parse_key_args(int argc, char **argv, key_options *o)
-{
-    cli_words words;
-    *o = (key_options){.run = "pathloom-run",
-                       .name = "",
-                       .role = PL_AS_WORKER,
-                       .uses = 1,
-                       .lasts_s = 24 * 3600};
-    PL_CHECK(cli_read(&verb_key, argc, argv, o, &words));
-    o->verb = words.n > 0 ? words.at[0] : NULL;
-    for (int i = 1; i < words.n; i++)
-        o->words[o->n_words++] = words.at[i];
-    o->expires = o->span != NULL;
-    if (o->name[0])
-        PL_CHECK(pl_key_name_check(o->name));
-    if (o->role_name)
-        PL_CHECK(pl_key_role_parse(o->role_name, &o->role));
-    return o->span ? parse_span(o->span, &o->lasts_s) : PL_OK;
-}
-
 static pl_status needs_word(const key_options *o, const char *what)
 {
     if (o->n_words == 1)
@@ -133,35 +113,32 @@ static void note_complaint(const pl_key_list *list)
         fprintf(stderr, "pathloom: note: %s\n", list->complaint);
 }
 
-static void print_entry(const pl_key_entry *e, bool json)
-{
-    char key[PL_PUBKEY_TEXT], until[32] = "never", role[32];
-    time_t at = (time_t)e->expires_s;
-    struct tm utc;
-    pl_pubkey_format(&e->key, key);
-    snprintf(role, sizeof role, "%s%s", e->role == PL_AS_INVITE ? "invite/" : "",
-             pl_key_role_name(e->role == PL_AS_INVITE ? e->grants : e->role));
-    if (e->expires_s != 0 && gmtime_r(&at, &utc))
-        strftime(until, sizeof until, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    bool over = e->expires_s != 0 && pl_wall_ms() / 1000 > e->expires_s;
-    if (json)
-        say("{\"role\":\"%s\",\"key\":\"%s\",\"name\":\"%s\",\"expires\":%lld,\"uses\":"
-            "%d,\"expired\":%s}",
-            role, key, e->name, (long long)e->expires_s, e->uses,
-            over ? "true" : "false");
-    else
-        say("%-16s %s  %-20s %s%s", role, key, e->name, until,
-            over ? " (expired)" : "");
-}
-
 static pl_status list_keys(const key_options *o)
 {
     char path[PL_PATH_MAX];
     pl_key_list list;
     PL_CHECK(find_key_list(o, path));
     PL_CHECK(pl_key_list_load(path, &list));
-    for (size_t i = 0; i < list.n; i++)
-        print_entry(&list.entries[i], o->json);
+    for (size_t i = 0; i < list.n; i++) {
+        const pl_key_entry *e = &list.entries[i];
+        char key[PL_PUBKEY_TEXT], until[32] = "never", role[32];
+        time_t at = (time_t)e->expires_s;
+        struct tm utc;
+        pl_pubkey_format(&e->key, key);
+        snprintf(role, sizeof role, "%s%s", e->role == PL_AS_INVITE ? "invite/" : "",
+                 pl_key_role_name(e->role == PL_AS_INVITE ? e->grants : e->role));
+        if (e->expires_s != 0 && gmtime_r(&at, &utc))
+            strftime(until, sizeof until, "%Y-%m-%dT%H:%M:%SZ", &utc);
+        bool over = e->expires_s != 0 && pl_wall_ms() / 1000 > e->expires_s;
+        if (o->json)
+            say("{\"role\":\"%s\",\"key\":\"%s\",\"name\":\"%s\",\"expires\":%lld,"
+                "\"uses\":%d,\"expired\":%s}",
+                role, key, e->name, (long long)e->expires_s, e->uses,
+                over ? "true" : "false");
+        else
+            say("%-16s %s  %-20s %s%s", role, key, e->name, until,
+                over ? " (expired)" : "");
+    }
     note_complaint(&list);
     pl_key_list_clear(&list);
     return PL_OK;
@@ -213,53 +190,35 @@ static pl_status allow_key(const key_options *o)
     return pl_key_list_edit(path, put_key_entry, &e);
 }
 
-/* Finds the entry with this key or this name. ERR_USAGE if several entries have the
- * name, which is possible in a list that was edited by hand. */
-static pl_status find_entry(const pl_key_list *list, const char *word,
-                            pl_key_entry *out)
-{
-    pl_pubkey key;
-    int n = 0;
-    bool is_key = pl_pubkey_parse(word, &key) == PL_OK;
-    for (size_t i = 0; i < list->n; i++) {
-        const pl_key_entry *e = &list->entries[i];
-        if (is_key ? !pl_pubkey_equal(&e->key, &key) : strcmp(e->name, word) != 0)
-            continue;
-        *out = *e;
-        n++;
-    }
-    if (n == 0)
-        return pl_fail(PL_ERR_NOT_FOUND, "no key or name `%s` is in the list", word);
-    if (n > 1)
-        return pl_fail(PL_ERR_USAGE,
-                       "%d keys have the name %s; give the KEY of one, as `pathloom "
-                       "key list` shows it",
-                       n, word);
-    return PL_OK;
-}
-
-static int count_invitations(const pl_key_list *list)
-{
-    int n = 0;
-    for (size_t i = 0; i < list->n; i++) {
-        const pl_key_entry *e = &list->entries[i];
-        n += e->role == PL_AS_INVITE &&
-             pl_key_list_find(list, &e->key, pl_wall_ms() / 1000) != NULL;
-    }
-    return n;
-}
-
 typedef struct revocation {
     char word[PL_KEY_NAME_MAX];
     pl_key_entry entry;
     int n_open; /* number of invitations that are still open */
 } revocation;
 
+/* Revokes the entry with this key or this name. ERR_USAGE if several entries have the
+ * name, which is possible in a list that was edited by hand. */
 static pl_status revoke_entry(pl_key_list *list, void *context)
 {
     revocation *v = context;
+    pl_pubkey key;
+    int n = 0;
     note_complaint(list);
-    PL_CHECK(find_entry(list, v->word, &v->entry));
+    bool is_key = pl_pubkey_parse(v->word, &key) == PL_OK;
+    for (size_t i = 0; i < list->n; i++) {
+        const pl_key_entry *e = &list->entries[i];
+        if (is_key ? !pl_pubkey_equal(&e->key, &key) : strcmp(e->name, v->word) != 0)
+            continue;
+        v->entry = *e;
+        n++;
+    }
+    if (n == 0)
+        return pl_fail(PL_ERR_NOT_FOUND, "no key or name `%s` is in the list", v->word);
+    if (n > 1)
+        return pl_fail(PL_ERR_USAGE,
+                       "%d keys have the name %s; give the KEY of one, as `pathloom "
+                       "key list` shows it",
+                       n, v->word);
     if (pl_starts_with(v->entry.name, PL_KEY_OWN))
         return pl_fail(
             PL_ERR_NOPERM,
@@ -268,23 +227,12 @@ static pl_status revoke_entry(pl_key_list *list, void *context)
             "start the job again, and invite the other machines again",
             v->entry.name);
     pl_key_list_revoke(list, &v->entry.key);
-    v->n_open = count_invitations(list);
-    return PL_OK;
-}
-
-static void say_revoked(const revocation *v)
-{
-    if (v->entry.role == PL_AS_INVITE) {
-        say("the invitation %s is revoked: it adds no further keys", v->entry.name);
-        return;
+    for (size_t i = 0; i < list->n; i++) {
+        const pl_key_entry *e = &list->entries[i];
+        v->n_open += e->role == PL_AS_INVITE &&
+                     pl_key_list_find(list, &e->key, pl_wall_ms() / 1000) != NULL;
     }
-    say("%s is revoked: messages from its key are refused from now on, and no "
-        "invitation can add the key again",
-        v->entry.name);
-    if (v->n_open > 0)
-        say("%d invitation%s open: anybody who has the token can still add a new key "
-            "(see `pathloom key list`; `key revoke` ends an invitation)",
-            v->n_open, v->n_open > 1 ? "s are" : " is");
+    return PL_OK;
 }
 
 static pl_status revoke_key(const key_options *o)
@@ -295,53 +243,57 @@ static pl_status revoke_key(const key_options *o)
     PL_CHECK(find_key_list(o, path));
     pl_copy_text(v.word, sizeof v.word, o->words[0]);
     PL_CHECK(pl_key_list_edit(path, revoke_entry, &v));
-    say_revoked(&v);
+    if (v.entry.role == PL_AS_INVITE) {
+        say("the invitation %s is revoked: it adds no further keys", v.entry.name);
+        return PL_OK;
+    }
+    say("%s is revoked: messages from its key are refused from now on, and no "
+        "invitation can add the key again",
+        v.entry.name);
+    if (v.n_open > 0)
+        say("%d invitation%s open: anybody who has the token can still add a new key "
+            "(see `pathloom key list`; `key revoke` ends an invitation)",
+            v.n_open, v.n_open > 1 ? "s are" : " is");
     return PL_OK;
 }
 
 /* ---- invitations ---- */
-static pl_status hub_of(const key_options *o, pl_address *out)
-{
-    char text[PL_ADDRESS_MAX];
-    if (o->hub)
-        pl_copy_text(text, sizeof text, o->hub);
-    else
-        PL_CHECK(run_hub_address(o->run, text));
-    PL_CHECK(pl_address_parse(text, out));
-    if (!out->has_key)
-        return pl_fail(PL_ERR_CONFIG,
-                       "the hub at %s is not encrypted, so only this machine can reach "
-                       "it. Start the job with --set net.hub=tcp://0.0.0.0:7000 --set "
-                       "net.home=tcp://0.0.0.0:7001",
-                       out->endpoint);
-    if (!out->host[0])
-        return pl_fail(PL_ERR_CONFIG,
-                       "the hub listens at %s, which other machines cannot reach; "
-                       "start the job with --set net.hub=tcp://0.0.0.0:7000",
-                       out->endpoint);
-    if (out->is_local)
-        fprintf(
-            stderr,
-            "pathloom: note: the hub listens at %s, which only this machine reaches\n",
-            out->endpoint);
-    else if (pl_address_is_private(out))
-        fprintf(stderr,
-                "pathloom: note: the token names %s, an address that only this network "
-                "(or this container's) reaches; for machines elsewhere start the job "
-                "with --set net.advertise=NAME, a name or address that they reach\n",
-                out->host);
-    return PL_OK;
-}
-
 static pl_status invite(const key_options *o)
 {
     char path[PL_PATH_MAX], secret[PL_INVITE_TEXT], token[PL_TOKEN_MAX];
+    char text[PL_ADDRESS_MAX];
     pl_address hub;
     pl_keypair pair;
     pl_key_entry e = {.role = PL_AS_INVITE, .grants = o->role, .uses = (int)o->uses};
     if (o->n_words > 0)
         return pl_fail(PL_ERR_USAGE, "unexpected word `%s`", o->words[0]);
-    PL_CHECK(hub_of(o, &hub));
+    if (o->hub)
+        pl_copy_text(text, sizeof text, o->hub);
+    else
+        PL_CHECK(run_hub_address(o->run, text));
+    PL_CHECK(pl_address_parse(text, &hub));
+    if (!hub.has_key)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the hub at %s is not encrypted, so only this machine can reach "
+                       "it. Start the job with --set net.hub=tcp://0.0.0.0:7000 --set "
+                       "net.home=tcp://0.0.0.0:7001",
+                       hub.endpoint);
+    if (!hub.host[0])
+        return pl_fail(PL_ERR_CONFIG,
+                       "the hub listens at %s, which other machines cannot reach; "
+                       "start the job with --set net.hub=tcp://0.0.0.0:7000",
+                       hub.endpoint);
+    if (hub.is_local)
+        fprintf(
+            stderr,
+            "pathloom: note: the hub listens at %s, which only this machine reaches\n",
+            hub.endpoint);
+    else if (pl_address_is_private(&hub))
+        fprintf(stderr,
+                "pathloom: note: the token names %s, an address that only this network "
+                "(or this container's) reaches; for machines elsewhere start the job "
+                "with --set net.advertise=NAME, a name or address that they reach\n",
+                hub.host);
     PL_CHECK(find_key_list(o, path));
     pl_invite_create(secret);
     PL_CHECK(pl_invite_keypair(secret, &pair));
@@ -359,26 +311,36 @@ static pl_status invite(const key_options *o)
     return PL_OK;
 }
 
-static int run_key(int argc, char **argv)
+static pl_status run_key(int argc, char **argv)
 {
     static const struct {
         const char *name;
         pl_status (*run)(const key_options *o);
     } verbs_of[] = {{"new", new_key},     {"show", show_key}, {"list", list_keys},
                     {"allow", allow_key}, {"invite", invite}, {"revoke", revoke_key}};
-    key_options o;
-    pl_status status = parse_key_args(argc, argv, &o);
-    if (status != PL_OK)
-        return cli_fail(status);
+    key_options o = {.run = "pathloom-run",
+                     .name = "",
+                     .role = PL_AS_WORKER,
+                     .uses = 1,
+                     .lasts_s = 24 * 3600};
+    cli_words words;
+    PL_CHECK(cli_read(&verb_key, argc, argv, &o, &words));
+    o.verb = words.n > 0 ? words.at[0] : NULL;
+    for (int i = 1; i < words.n; i++)
+        o.words[o.n_words++] = words.at[i];
+    o.expires = o.span != NULL;
+    if (o.name[0])
+        PL_CHECK(pl_key_name_check(o.name));
+    if (o.role_name)
+        PL_CHECK(pl_key_role_parse(o.role_name, &o.role));
+    if (o.span)
+        PL_CHECK(parse_span(o.span, &o.lasts_s));
     for (size_t i = 0; o.verb && i < sizeof verbs_of / sizeof *verbs_of; i++)
-        if (strcmp(o.verb, verbs_of[i].name) == 0) {
-            status = verbs_of[i].run(&o);
-            return status == PL_OK ? 0 : cli_fail(status);
-        }
-    return cli_fail(pl_fail(PL_ERR_USAGE,
-                            "`pathloom key` takes new, show, list, allow, invite or "
-                            "revoke%s%s",
-                            o.verb ? ", not " : "", o.verb ? o.verb : ""));
+        if (strcmp(o.verb, verbs_of[i].name) == 0)
+            return verbs_of[i].run(&o);
+    return pl_fail(PL_ERR_USAGE,
+                   "`pathloom key` takes new, show, list, allow, invite or revoke%s%s",
+                   o.verb ? ", not " : "", o.verb ? o.verb : "");
 }
 
 const cli_verb verb_key = {

@@ -54,18 +54,16 @@ static void print_remark(void *context, const char *sentence)
     fprintf(stderr, "pathloom: %s\n", sentence);
 }
 
-static int run_observe(int argc, char **argv)
+static pl_status run_observe(int argc, char **argv)
 {
     observe_request q = {.json = false};
     const observe_out out = {print_event, print_remark, &q};
-    pl_status status = cli_read(&verb_observe, argc, argv, &q, NULL);
+    PL_CHECK(cli_read(&verb_observe, argc, argv, &q, NULL));
     q.wish.logs = q.logs.items;
     q.wish.n_logs = q.logs.n;
     if (!q.wish.run && !q.wish.hub && q.logs.n == 0)
         q.wish.run = "pathloom-run";
-    if (status == PL_OK)
-        status = observe_logs(&q.wish, &out);
-    return status == PL_OK ? 0 : cli_fail(status);
+    return observe_logs(&q.wish, &out);
 }
 
 const cli_verb verb_observe = {

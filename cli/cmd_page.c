@@ -65,28 +65,23 @@ done:
     return status;
 }
 
-static pl_status write_report(const page_request *q)
-{
-    pl_buf html = {0};
-    pl_status status =
-        q->ask.hub ? pl_fail(PL_ERR_USAGE, "--report needs the folder of the run, and "
-                                           "cannot be used with --hub")
-                   : page_report(q->ask.run, &html);
-    if (status == PL_OK)
-        status = pl_write_output(q->report, html.data, html.len);
-    if (status == PL_OK)
-        say("%s has the report, %zu bytes", q->report, html.len);
-    pl_buf_destroy(&html);
-    return status;
-}
-
-static int run_page(int argc, char **argv)
+static pl_status run_page(int argc, char **argv)
 {
     page_request q = {.front.listen = "127.0.0.1:8090"};
-    pl_status status = cli_read(&verb_page, argc, argv, &q, NULL);
+    pl_buf html = {0};
+    PL_CHECK(cli_read(&verb_page, argc, argv, &q, NULL));
+    if (!q.report)
+        return show_page(&q);
+    if (q.ask.hub)
+        return pl_fail(PL_ERR_USAGE, "--report needs the folder of the run, and cannot "
+                                     "be used with --hub");
+    pl_status status = page_report(q.ask.run, &html);
     if (status == PL_OK)
-        status = q.report ? write_report(&q) : show_page(&q);
-    return status == PL_OK ? 0 : cli_fail(status);
+        status = pl_write_output(q.report, html.data, html.len);
+    if (status == PL_OK)
+        say("%s has the report, %zu bytes", q.report, html.len);
+    pl_buf_destroy(&html);
+    return status;
 }
 
 const cli_verb verb_page = {

@@ -19,8 +19,7 @@ const cli_verb verb_hub = {.name = "hub",
                            .help = "run a hub: it gives tasks to workers",
                            .options = hub_options,
                            .n_options = CLI_COUNT(hub_options),
-                           .is_process = true,
-                           .run = run_process};
+                           .run_process = run_process};
 
 static const cli_option home_options[] = {
     PROCESS_OPTIONS,
@@ -37,8 +36,7 @@ const cli_verb verb_home = {
     .help = "run a home: it owns a store and makes versions from updates",
     .options = home_options,
     .n_options = CLI_COUNT(home_options),
-    .is_process = true,
-    .run = run_process};
+    .run_process = run_process};
 
 static const cli_option worker_options[] = {
     PROCESS_OPTIONS,
@@ -57,9 +55,8 @@ const cli_verb verb_worker = {
     .help = "run a worker: it trains the tasks that the hub gives it",
     .options = worker_options,
     .n_options = CLI_COUNT(worker_options),
-    .is_process = true,
     .computes = true,
-    .run = run_process};
+    .run_process = run_process};
 
 static const cli_option relay_options[] = {
     PROCESS_OPTIONS,
@@ -85,8 +82,7 @@ const cli_verb verb_relay = {
     .n_options = CLI_COUNT(relay_options),
     .notes = "To make a worker use this relay, start it with --home and the address of "
              "the relay.",
-    .is_process = true,
-    .run = run_process};
+    .run_process = run_process};
 
 static int run_process(int argc, char **argv)
 {

@@ -24,20 +24,6 @@ static const cli_option options[] = {
     CLI_JSON(request, json),
 };
 
-static pl_status parse_route_args(int argc, char **argv, request *q)
-{
-    memset(q, 0, sizeof *q);
-    PL_CHECK(cli_read(&verb_route, argc, argv, q, NULL));
-    if (q->route)
-        PL_CHECK(config_check_answer("--route", q->route));
-    if ((q->prompt != NULL) == (q->file != NULL))
-        return pl_fail(PL_ERR_USAGE, "route needs either --prompt TEXT or --file FILE, "
-                                     "not both");
-    if (q->prompt && !q->prompt[0])
-        return pl_fail(PL_ERR_USAGE, "the text of --prompt must not be empty");
-    return PL_OK;
-}
-
 typedef struct routing_call {
     const request *q;
     pl_mixture mix;
@@ -57,46 +43,12 @@ static pl_status take_first_document(void *context, const pl_document *document)
                                &call->tokens);
 }
 
-static pl_status read_routed_text(routing_call *call)
-{
-    const int32_t bos = PL_TOKEN_BOS;
-    pl_read_stats stats;
-    pl_buf_append(&call->tokens, &bos, sizeof bos);
-    if (call->q->prompt)
-        return pl_tokenizer_encode(call->mix.tokenizer, call->q->prompt,
-                                   strlen(call->q->prompt), &call->tokens);
-    PL_CHECK(pl_documents_cut(call->q->file, 0, take_first_document, call, &stats));
-    return call->have_text
-               ? PL_OK
-               : pl_fail(PL_ERR_DATA, "there is no text in '%s'", call->q->file);
-}
-
 /* Shows a number of a path. Shows a dash of the same width if the path has no such
  * number, because it is closed or its likelihood is not known. */
 static void show_path_real(row *r, const char *key, double value, const char *format,
                            const char *dash)
 {
     row_real(r, key, value, isfinite(value) ? format : dash);
-}
-
-static void show_routed_path(const routing_call *call, const row *all, int path)
-{
-    const text_route *t = &call->route;
-    const double *nats = t->nats;
-    char name[PL_NAME_MAX];
-    row r = row_item(all);
-    pl_topology_path_name(call->mix.topology, path, name);
-    row_text(&r, "path", name, "%-6s");
-    row_say(&r, "%s", path == t->path ? "*" : " ");
-    show_path_real(&r, "nats", nats ? nats[path] : NAN, " %10.2f", "          -");
-    show_path_real(&r, "behind_nats", nats ? nats[path] - nats[t->likeliest] : NAN,
-                   " %9.2f", "         -");
-    show_path_real(&r, "posterior", text_route_posterior(t, path), " %10.4f",
-                   "          -");
-    show_path_real(&r, "router_cost", t->costs[path], " %12.4f", "            -");
-    show_path_real(&r, "router_behind", t->costs[path] - t->costs[t->router_path],
-                   " %9.4f", "         -");
-    row_finish(&r);
 }
 
 static void show_routing(const routing_call *call)
@@ -128,38 +80,65 @@ static void show_routing(const routing_call *call)
             "posterior", "router cost", "behind");
     row_break(&r);
     row_list(&r, "paths");
-    for (int path = 0; path < route->n_paths; path++)
-        show_routed_path(call, &r, path);
+    const double *nats = route->nats;
+    for (int path = 0; path < route->n_paths; path++) {
+        row item = row_item(&r);
+        pl_topology_path_name(t, path, name);
+        row_text(&item, "path", name, "%-6s");
+        row_say(&item, "%s", path == route->path ? "*" : " ");
+        show_path_real(&item, "nats", nats ? nats[path] : NAN, " %10.2f",
+                       "          -");
+        show_path_real(&item, "behind_nats",
+                       nats ? nats[path] - nats[route->likeliest] : NAN, " %9.2f",
+                       "         -");
+        show_path_real(&item, "posterior", text_route_posterior(route, path), " %10.4f",
+                       "          -");
+        show_path_real(&item, "router_cost", route->costs[path], " %12.4f",
+                       "            -");
+        show_path_real(&item, "router_behind",
+                       route->costs[path] - route->costs[route->router_path], " %9.4f",
+                       "         -");
+        row_finish(&item);
+    }
     row_finish(&r);
 }
 
-static int run_route(int argc, char **argv)
+static pl_status run_route(int argc, char **argv)
 {
+    const int32_t bos = PL_TOKEN_BOS;
     request q;
     routing_call call;
+    pl_read_stats stats;
+    pl_status status = PL_OK;
+    memset(&q, 0, sizeof q);
     memset(&call, 0, sizeof call);
     call.q = &q;
-    pl_status status = parse_route_args(argc, argv, &q);
-    if (status != PL_OK)
-        return cli_fail(status);
-    status = mixture_open(q.dir, &q.wish, &call.mix);
-    if (status == PL_OK)
-        status = read_routed_text(&call);
-    if (status == PL_OK)
-        status = text_router_open(
-            &call.mix, &(text_router_wish){.rule = q.route, .likelihood = true},
-            &call.router);
-    if (status == PL_OK)
-        status = text_router_ask(call.router,
-                                 (const int32_t *)(const void *)call.tokens.data,
-                                 (int)(call.tokens.len / sizeof(int32_t)), &call.route);
-    if (status == PL_OK)
-        show_routing(&call);
-    int code = status == PL_OK ? 0 : cli_fail(status);
+    PL_CHECK(cli_read(&verb_route, argc, argv, &q, NULL));
+    if (q.route)
+        PL_CHECK(config_check_answer("--route", q.route));
+    if ((q.prompt != NULL) == (q.file != NULL))
+        return pl_fail(PL_ERR_USAGE, "route needs either --prompt TEXT or --file FILE, "
+                                     "not both");
+    if (q.prompt && !q.prompt[0])
+        return pl_fail(PL_ERR_USAGE, "the text of --prompt must not be empty");
+    PL_TRY(mixture_open(q.dir, &q.wish, &call.mix));
+    pl_buf_append(&call.tokens, &bos, sizeof bos);
+    PL_TRY(q.prompt ? pl_tokenizer_encode(call.mix.tokenizer, q.prompt,
+                                          strlen(q.prompt), &call.tokens)
+                    : pl_documents_cut(q.file, 0, take_first_document, &call, &stats));
+    if (q.file && !call.have_text)
+        PL_TRY(pl_fail(PL_ERR_DATA, "there is no text in '%s'", q.file));
+    PL_TRY(text_router_open(&call.mix,
+                            &(text_router_wish){.rule = q.route, .likelihood = true},
+                            &call.router));
+    PL_TRY(text_router_ask(call.router, (const int32_t *)(const void *)call.tokens.data,
+                           (int)(call.tokens.len / sizeof(int32_t)), &call.route));
+    show_routing(&call);
+done:
     text_router_close(&call.router);
     pl_buf_destroy(&call.tokens);
     pl_mixture_close(&call.mix);
-    return code;
+    return status;
 }
 
 const cli_verb verb_route = {

@@ -66,64 +66,52 @@ static const cli_option options[] = {
                "log one line per request to stderr"),
 };
 
-static pl_status parse_serve_args(int argc, char **argv, request *q)
-{
-    *q = (request){.front.listen = "127.0.0.1:8080",
-                   .server = {.threads = pl_cpu_count(),
-                              .slots = 32,
-                              .queue = 256,
-                              .per_address = 128,
-                              .timeout_s = 120,
-                              .created = (int64_t)time(NULL)}};
-    PL_CHECK(cli_read(&verb_serve, argc, argv, q, NULL));
-    if (q->chat && strcmp(q->chat, "none") != 0 && !pl_chat_find(q->chat))
-        return pl_fail(PL_ERR_USAGE,
-                       "--chat takes chatml, llama2, plain or none, not `%s`", q->chat);
-    return q->route ? config_check_answer("--route", q->route) : PL_OK;
-}
-
 /* Serves until a signal arrives. After Ctrl+C or TERM the server finishes open requests
  * first; a second signal ends it without finishing them. HUP makes it read the store
  * again. */
-static pl_status serve_mixture(request *q)
+static pl_status run_serve(int argc, char **argv)
 {
+    request q = {.front.listen = "127.0.0.1:8080",
+                 .server = {.threads = pl_cpu_count(),
+                            .slots = 32,
+                            .queue = 256,
+                            .per_address = 128,
+                            .timeout_s = 120,
+                            .created = (int64_t)time(NULL)}};
     pl_status status = PL_OK;
     char address[64];
     pl_mixture mix;
     pl_server *s = NULL;
     pl_server_front *front = NULL;
     const struct sigaction hangup = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
+    PL_CHECK(cli_read(&verb_serve, argc, argv, &q, NULL));
+    if (q.chat && strcmp(q.chat, "none") != 0 && !pl_chat_find(q.chat))
+        return pl_fail(PL_ERR_USAGE,
+                       "--chat takes chatml, llama2, plain or none, not `%s`", q.chat);
+    if (q.route)
+        PL_CHECK(config_check_answer("--route", q.route));
     volatile sig_atomic_t *stop = cli_stop_flag(true);
     sigaction(SIGHUP, &hangup, NULL);
-    PL_TRY(mixture_open(q->dir, &q->wish, &mix));
-    PL_TRY(cli_read_select(q->select, q->wish.at, &mix.settings.which.best));
-    if (q->route)
-        pl_copy_text(mix.settings.rule, sizeof mix.settings.rule, q->route);
-    if (q->chat)
-        pl_copy_text(mix.settings.chat, sizeof mix.settings.chat, q->chat);
-    q->server.mix = &mix;
-    q->server.check_mixture = mixture_check_newest;
-    q->server.context = &q->wish;
-    q->server.chat = pl_chat_find(mix.settings.chat);
-    PL_TRY(pl_server_open(&q->server, &s));
-    PL_TRY(pl_server_front_open(s, &q->front, &front, address));
-    say("serving %s at %s://%s/v1", q->dir ? q->dir : "pathloom-run",
-        q->front.tls_cert ? "https" : "http", address);
+    PL_TRY(mixture_open(q.dir, &q.wish, &mix));
+    PL_TRY(cli_read_select(q.select, q.wish.at, &mix.settings.which.best));
+    if (q.route)
+        pl_copy_text(mix.settings.rule, sizeof mix.settings.rule, q.route);
+    if (q.chat)
+        pl_copy_text(mix.settings.chat, sizeof mix.settings.chat, q.chat);
+    q.server.mix = &mix;
+    q.server.check_mixture = mixture_check_newest;
+    q.server.context = &q.wish;
+    q.server.chat = pl_chat_find(mix.settings.chat);
+    PL_TRY(pl_server_open(&q.server, &s));
+    PL_TRY(pl_server_front_open(s, &q.front, &front, address));
+    say("serving %s at %s://%s/v1", q.dir ? q.dir : "pathloom-run",
+        q.front.tls_cert ? "https" : "http", address);
     PL_TRY(pl_server_run(s, stop, &reload));
 done:
     pl_server_front_close(&front);
     pl_server_close(&s);
     pl_mixture_close(&mix);
     return status;
-}
-
-static int run_serve(int argc, char **argv)
-{
-    request q;
-    pl_status status = parse_serve_args(argc, argv, &q);
-    if (status == PL_OK)
-        status = serve_mixture(&q);
-    return status == PL_OK ? 0 : cli_fail(status);
 }
 
 const cli_verb verb_serve = {.name = "serve",

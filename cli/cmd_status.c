@@ -2,25 +2,6 @@
 #include "cli/cli.h"
 #include "view/view.h"
 
-/* Makes the answer if no job is running: {"finished": true} if the run is finished,
- * otherwise an error. So a script that starts workers in a cluster can ask whether work
- * is left. */
-static pl_status without_job(const pl_run *r, pl_json **out)
-{
-    char sentence[1024];
-    pl_store *store = NULL;
-    bool ended = false;
-    pl_copy_text(sentence, sizeof sentence, pl_last_error());
-    if (store_open_run(r->dir, &store) == PL_OK)
-        run_has_ended(store, &ended);
-    pl_store_close(&store);
-    if (!ended)
-        return pl_fail(PL_ERR_NOT_FOUND, "%s", sentence);
-    *out = pl_json_object();
-    pl_json_set_bool(*out, "finished", true);
-    return PL_OK;
-}
-
 static void print_status(const pl_json *status)
 {
     const pl_json *arms = pl_json_get(status, "arms"),
@@ -99,52 +80,63 @@ static const cli_option options[] = {
     CLI_JSON(status_request, json),
 };
 
-static int print_history(const status_request *q)
-{
-    pl_buf text = {0};
-    pl_status status = history_of_run(q->ask.run,
-                                      q->csv    ? HISTORY_CSV
-                                      : q->json ? HISTORY_JSON
-                                                : HISTORY_TEXT,
-                                      &text);
-    if (status == PL_OK)
-        fwrite(text.data, 1, text.len, stdout);
-    pl_buf_destroy(&text);
-    return status == PL_OK ? 0 : cli_fail(status);
-}
-
-static int run_status(int argc, char **argv)
+static pl_status run_status(int argc, char **argv)
 {
     status_request q = {.json = false};
     pl_run r;
+    char sentence[1024];
+    pl_store *store = NULL;
     pl_json *json = NULL;
+    pl_buf text = {0};
+    pl_status status = PL_OK;
     memset(&r, 0, sizeof r);
     r.lock = -1;
-    pl_status status = cli_read(&verb_status, argc, argv, &q, NULL);
-    if (status == PL_OK && q.csv && (q.json || !q.history))
-        status = pl_fail(PL_ERR_USAGE,
-                         "--csv needs --history and cannot be used with --json");
-    if (status == PL_OK && q.history)
-        return print_history(&q);
-    if (status == PL_OK)
-        status = run_watch(&r, &q.ask);
+    PL_CHECK(cli_read(&verb_status, argc, argv, &q, NULL));
+    if (q.csv && (q.json || !q.history))
+        return pl_fail(PL_ERR_USAGE,
+                       "--csv needs --history and cannot be used with --json");
+    if (q.history) {
+        PL_TRY(history_of_run(q.ask.run,
+                              q.csv    ? HISTORY_CSV
+                              : q.json ? HISTORY_JSON
+                                       : HISTORY_TEXT,
+                              &text));
+        fwrite(text.data, 1, text.len, stdout);
+        goto done;
+    }
+    status = run_watch(&r, &q.ask);
     if (status == PL_OK)
         status = run_ask_hub(&r, &json);
-    if (status == PL_ERR_NOT_FOUND)
-        status = without_job(&r, &json);
-    if (status == PL_OK && q.json) {
+    /* No job is running. The answer is {"finished": true} if the run is finished,
+     * otherwise an error. So a script that starts workers in a cluster can ask whether
+     * work is left. */
+    if (status == PL_ERR_NOT_FOUND) {
+        bool ended = false;
+        pl_copy_text(sentence, sizeof sentence, pl_last_error());
+        if (store_open_run(r.dir, &store) == PL_OK)
+            run_has_ended(store, &ended);
+        pl_store_close(&store);
+        if (!ended)
+            PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "%s", sentence));
+        json = pl_json_object();
+        pl_json_set_bool(json, "finished", true);
+        status = PL_OK;
+    }
+    PL_TRY(status);
+    if (q.json) {
         say_json(json);
         json = NULL;
-    } else if (status == PL_OK && pl_json_get(json, "finished")) {
+    } else if (pl_json_get(json, "finished")) {
         say("finished: the run in %s is trained; see `pathloom eval --run %s`", r.dir,
             r.dir);
-    } else if (status == PL_OK) {
+    } else {
         print_status(json);
     }
-    int code = status == PL_OK ? 0 : cli_fail(status);
+done:
+    pl_buf_destroy(&text);
     pl_json_destroy(&json);
     run_close(&r);
-    return code;
+    return status;
 }
 
 const cli_verb verb_status = {.name = "status",

@@ -191,58 +191,6 @@ const cli_option *store_option_row(int option)
 }
 
 /* ---- parsing ---- */
-static pl_status find_store_verb(const char *word, const store_verb **out)
-{
-    const char *names[64];
-    if (!word)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "store needs a verb, like ls; `pathloom store --help` lists all");
-    for (size_t i = 0; i < n_store_verbs; i++) {
-        names[i] = store_verbs[i].name;
-        if (strcmp(word, names[i]) == 0) {
-            *out = &store_verbs[i];
-            return PL_OK;
-        }
-    }
-    const char *near = pl_nearest(word, names, n_store_verbs);
-    return pl_fail(PL_ERR_USAGE, "store has no verb `%s`; did you mean `%s`?", word,
-                   near ? near : "ls");
-}
-
-static pl_status parse_store_args(int argc, char **argv, store_call *call)
-{
-    cli_words words;
-    memset(call, 0, sizeof *call);
-    PL_CHECK(cli_read(&verb_store, argc, argv, call, &words));
-    PL_CHECK(find_store_verb(words.n > 0 ? words.at[0] : NULL, &call->verb));
-    const store_verb *v = call->verb;
-    if (words.n - 1 < v->min_words)
-        return pl_fail(PL_ERR_USAGE,
-                       "store %s needs %s; see `pathloom store %s --help`", v->name,
-                       v->words, v->name);
-    if (words.n - 1 > v->max_words)
-        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`",
-                       words.at[1 + v->max_words]);
-    unsigned always = TAKES(RUN) | TAKES(STORE) | TAKES(JSON);
-    for (int i = 0; i < STORE_OPT_COUNT; i++)
-        if (call->values[i] && !((always | call->verb->takes) >> i & 1))
-            return pl_fail(
-                PL_ERR_USAGE,
-                "store %s has no option --%s; see `pathloom store %s --help`",
-                call->verb->name, options[i].name, call->verb->name);
-    call->n_words = words.n - 1;
-    for (int i = 0; i < call->n_words; i++)
-        call->words[i] = words.at[1 + i];
-    call->json = call->values[STORE_OPT_JSON];
-    const char *run = call->values[STORE_OPT_RUN];
-    if (call->values[STORE_OPT_STORE])
-        pl_copy_text(call->folder, sizeof call->folder, call->values[STORE_OPT_STORE]);
-    else
-        pl_join(call->folder, run ? run : "pathloom-run", "store");
-    return PL_OK;
-}
-
 pl_status store_option_int(const store_call *call, store_option option, int64_t initial,
                            int64_t min, int64_t *out)
 {
@@ -308,30 +256,64 @@ pl_status store_open_writers(const store_call *call, pl_writers **out)
     return status == PL_ERR_BUSY ? is_held(call) : status;
 }
 
-static pl_status run_on_store(store_call *call)
+static pl_status run_store(int argc, char **argv)
 {
-    if (call->verb->reads) {
-        PL_CHECK(check_folder(call));
-        PL_CHECK(pl_store_open(call->folder, PL_STORE_READ, &call->store));
-    }
-    return call->verb->run(call);
-}
-
-static int run_store(int argc, char **argv)
-{
+    const char *names[64];
+    cli_words words;
     store_call call;
     /* verbs of pathloom that users sometimes expect below `store` */
     for (int i = 0; argc > 1 && i < 2; i++) {
-        const cli_verb *v = i == 0 ? &verb_export : &verb_import;
-        if (strcmp(argv[1], v->name) == 0)
-            return v->run(argc - 1, argv + 1);
+        const cli_verb *other = i == 0 ? &verb_export : &verb_import;
+        if (strcmp(argv[1], other->name) == 0)
+            return other->run(argc - 1, argv + 1);
     }
-    pl_status status = parse_store_args(argc, argv, &call);
-    if (status == PL_OK)
-        status = run_on_store(&call);
-    int code = status == PL_OK ? 0 : cli_fail(status);
+    memset(&call, 0, sizeof call);
+    PL_CHECK(cli_read(&verb_store, argc, argv, &call, &words));
+    if (words.n < 1)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "store needs a verb, like ls; `pathloom store --help` lists all");
+    const store_verb *v = NULL;
+    for (size_t i = 0; i < n_store_verbs && !v; i++) {
+        names[i] = store_verbs[i].name;
+        v = strcmp(words.at[0], names[i]) == 0 ? &store_verbs[i] : NULL;
+    }
+    if (!v) {
+        const char *near = pl_nearest(words.at[0], names, n_store_verbs);
+        return pl_fail(PL_ERR_USAGE, "store has no verb `%s`; did you mean `%s`?",
+                       words.at[0], near ? near : "ls");
+    }
+    call.verb = v;
+    if (words.n - 1 < v->min_words)
+        return pl_fail(PL_ERR_USAGE,
+                       "store %s needs %s; see `pathloom store %s --help`", v->name,
+                       v->words, v->name);
+    if (words.n - 1 > v->max_words)
+        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`",
+                       words.at[1 + v->max_words]);
+    unsigned always = TAKES(RUN) | TAKES(STORE) | TAKES(JSON);
+    for (int i = 0; i < STORE_OPT_COUNT; i++)
+        if (call.values[i] && !((always | v->takes) >> i & 1))
+            return pl_fail(
+                PL_ERR_USAGE,
+                "store %s has no option --%s; see `pathloom store %s --help`", v->name,
+                options[i].name, v->name);
+    call.n_words = words.n - 1;
+    for (int i = 0; i < call.n_words; i++)
+        call.words[i] = words.at[1 + i];
+    call.json = call.values[STORE_OPT_JSON];
+    const char *run = call.values[STORE_OPT_RUN];
+    if (call.values[STORE_OPT_STORE])
+        pl_copy_text(call.folder, sizeof call.folder, call.values[STORE_OPT_STORE]);
+    else
+        pl_join(call.folder, run ? run : "pathloom-run", "store");
+    if (v->reads) {
+        PL_CHECK(check_folder(&call));
+        PL_CHECK(pl_store_open(call.folder, PL_STORE_READ, &call.store));
+    }
+    pl_status status = v->run(&call);
     pl_store_close(&call.store);
-    return code;
+    return status;
 }
 
 const cli_verb verb_store = {

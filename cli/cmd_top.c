@@ -19,20 +19,6 @@ typedef struct screen {
 } screen;
 
 /* ---- the terminal ---- */
-/* Prepares the terminal: keys arrive one by one, and are not shown. */
-static void enter(screen *s)
-{
-    s->tty = isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
-    if (!s->tty || tcgetattr(STDIN_FILENO, &s->before) != 0)
-        return;
-    struct termios raw = s->before;
-    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-    tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-    /* switches to the second screen and hides the cursor */
-    printf("\033[?1049h\033[?25l");
-    fflush(stdout);
-}
-
 /* Prints a line, cut at the right edge of the screen. Prints nothing below the last
  * line. */
 static void put_screen_line(screen *s, const char *format, ...) PL_PRINTF(2, 3);
@@ -98,25 +84,6 @@ static void put_head(screen *s, const pl_json *status)
         put_screen_line(s, "FAILED   %s", pl_json_get_text(status, "failure"));
 }
 
-static void put_homes(screen *s, const pl_json *status)
-{
-    const pl_json *homes = pl_json_get(status, "homes");
-    for (size_t i = 0; i < pl_json_count(homes); i++) {
-        const pl_json *h = pl_json_at(homes, i),
-                      *results = pl_json_get(h, "submissions");
-        char size[80], space[16];
-        put_screen_line(
-            s,
-            "home     %s %s  store %s, %s free  versions %.0f  waiting %.0f  "
-            "rejected %.0f  fenced %.0f",
-            pl_json_get_text(h, "address"), pl_json_get_bool(h, "up") ? "up" : "AWAY",
-            progress_store_size(h, size),
-            pl_human_bytes(pl_json_get_real(h, "disk_free_bytes"), space),
-            pl_json_get_real(h, "versions_committed"), pl_json_get_real(h, "pending"),
-            pl_json_get_real(results, "rejected"), pl_json_get_real(results, "fenced"));
-    }
-}
-
 static const char *bytes_or_dash(const pl_json *w, const char *key, char text[16])
 {
     const double bytes = pl_json_get_real(w, key);
@@ -161,32 +128,6 @@ static void put_worker_rows(screen *s, const pl_json *status, int most)
         put_screen_line(s, "... and %d more", (int)n - most);
 }
 
-static void put_path_row(screen *s, const pl_json *arm, size_t i)
-{
-    const pl_json *paths = pl_json_get(arm, "paths"), *path = pl_json_at(paths, i);
-    const pl_json *lease = pl_json_get(path, "lease"),
-                  *backup = pl_json_get(path, "backup");
-    char own[PL_NAME_MAX], name[2 * PL_NAME_MAX], tokens[16],
-        loss[16] = "-", norm[16] = "-", held[160] = "";
-    progress_path_name(paths, i, own);
-    snprintf(name, sizeof name, "%s%s%s", pl_json_get_text(arm, "arm"),
-             own[0] ? "/" : "", own);
-    if (lease)
-        snprintf(held, sizeof held, "%s %.1f s%s%.60s",
-                 pl_json_get_text(lease, "worker"),
-                 pl_json_get_real(lease, "age_seconds"), backup ? ", backup " : "",
-                 backup ? pl_json_get_text(backup, "worker") : "");
-    /* a loss of 0 means that the path has not begun */
-    if (pl_json_get_real(path, "loss") > 0)
-        snprintf(loss, sizeof loss, "%.3f", pl_json_get_real(path, "loss"));
-    if (pl_json_get_real(path, "gradient_norm") > 0)
-        snprintf(norm, sizeof norm, "%.3g", pl_json_get_real(path, "gradient_norm"));
-    put_screen_line(s, "%-20s %5.0f/%-5.0f %5.0f %8s %8s %8s  %s", name,
-                    pl_json_get_real(path, "phase"), pl_json_get_real(arm, "phases"),
-                    pl_json_get_real(path, "step"), loss, norm,
-                    pl_human_count(pl_json_get_real(path, "tokens"), tokens), held);
-}
-
 /* Whether, after one more line, there is still room for the line that counts the hidden
  * paths. */
 static bool has_room(const screen *s)
@@ -204,28 +145,66 @@ static int put_arm(screen *s, const pl_json *arm, int hidden)
                         pl_json_get_text(arm, "arm"), bits,
                         pl_json_get_real(arm, "held_out_phase"));
     const pl_json *paths = pl_json_get(arm, "paths");
-    for (size_t i = 0; i < pl_json_count(paths); i++)
-        if (has_room(s))
-            put_path_row(s, arm, i);
-        else
+    for (size_t i = 0; i < pl_json_count(paths); i++) {
+        if (!has_room(s)) {
             hidden++;
+            continue;
+        }
+        const pl_json *path = pl_json_at(paths, i), *lease = pl_json_get(path, "lease"),
+                      *backup = pl_json_get(path, "backup");
+        char own[PL_NAME_MAX], name[2 * PL_NAME_MAX], tokens[16],
+            loss[16] = "-", norm[16] = "-", held[160] = "";
+        progress_path_name(paths, i, own);
+        snprintf(name, sizeof name, "%s%s%s", pl_json_get_text(arm, "arm"),
+                 own[0] ? "/" : "", own);
+        if (lease)
+            snprintf(held, sizeof held, "%s %.1f s%s%.60s",
+                     pl_json_get_text(lease, "worker"),
+                     pl_json_get_real(lease, "age_seconds"), backup ? ", backup " : "",
+                     backup ? pl_json_get_text(backup, "worker") : "");
+        /* a loss of 0 means that the path has not begun */
+        if (pl_json_get_real(path, "loss") > 0)
+            snprintf(loss, sizeof loss, "%.3f", pl_json_get_real(path, "loss"));
+        if (pl_json_get_real(path, "gradient_norm") > 0)
+            snprintf(norm, sizeof norm, "%.3g",
+                     pl_json_get_real(path, "gradient_norm"));
+        put_screen_line(s, "%-20s %5.0f/%-5.0f %5.0f %8s %8s %8s  %s", name,
+                        pl_json_get_real(path, "phase"),
+                        pl_json_get_real(arm, "phases"), pl_json_get_real(path, "step"),
+                        loss, norm,
+                        pl_human_count(pl_json_get_real(path, "tokens"), tokens), held);
+    }
     return hidden;
 }
 
 static void draw_screen(screen *s, const pl_json *status)
 {
-    struct winsize size = {0};
-    bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-    s->columns = known ? size.ws_col : COLUMNS;
-    s->rows = known && size.ws_row > 0 ? size.ws_row : ROWS;
+    struct winsize window = {0};
+    bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0;
+    s->columns = known ? window.ws_col : COLUMNS;
+    s->rows = known && window.ws_row > 0 ? window.ws_row : ROWS;
     if (s->columns < COLUMNS_MIN)
         s->columns = COLUMNS_MIN;
     s->line = 0;
     pl_buf_clear(&s->text);
     put_head(s, status);
-    put_homes(s, status);
+    const pl_json *homes = pl_json_get(status, "homes"),
+                  *arms = pl_json_get(status, "arms");
+    for (size_t i = 0; i < pl_json_count(homes); i++) {
+        const pl_json *h = pl_json_at(homes, i),
+                      *results = pl_json_get(h, "submissions");
+        char size[80], space[16];
+        put_screen_line(
+            s,
+            "home     %s %s  store %s, %s free  versions %.0f  waiting %.0f  "
+            "rejected %.0f  fenced %.0f",
+            pl_json_get_text(h, "address"), pl_json_get_bool(h, "up") ? "up" : "AWAY",
+            progress_store_size(h, size),
+            pl_human_bytes(pl_json_get_real(h, "disk_free_bytes"), space),
+            pl_json_get_real(h, "versions_committed"), pl_json_get_real(h, "pending"),
+            pl_json_get_real(results, "rejected"), pl_json_get_real(results, "fenced"));
+    }
     put_worker_rows(s, status, s->tty ? s->rows / 3 : 1000);
-    const pl_json *arms = pl_json_get(status, "arms");
     put_screen_line(s, "%s", "");
     put_screen_line(s, "%-20s %11s %5s %8s %8s %8s  %s", "PATH", "PHASE", "STEP",
                     "LOSS", "GRADIENT", "TOKENS", "LEASE, AGE");
@@ -246,39 +225,6 @@ static void draw_screen(screen *s, const pl_json *status)
     fflush(stdout);
 }
 
-/* Waits until the next redraw; returns true if q was pressed. */
-static bool wait_key(const screen *s)
-{
-    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-    char key = 0;
-    if (!s->tty)
-        return true; /* output to a file is drawn only once */
-    if (poll(&in, 1, DRAW_MS) <= 0 || read(STDIN_FILENO, &key, 1) != 1)
-        return false;
-    return key == 'q' || key == 'Q';
-}
-
-/* Redraws the screen until q is pressed. If the hub does not answer for a short time,
- * the last screen stays. */
-static pl_status watch_job(pl_run *r, screen *s)
-{
-    volatile sig_atomic_t *stop = cli_stop_flag(true);
-    bool drawn = false;
-    for (;;) {
-        pl_json *status = NULL;
-        pl_status result = run_ask_hub(r, &status);
-        if (result == PL_OK)
-            draw_screen(s, status);
-        pl_json_destroy(&status);
-        bool passes = drawn && (result == PL_ERR_TIMEOUT || result == PL_ERR_NET);
-        if (result != PL_OK && !passes)
-            return result;
-        drawn = true;
-        if (wait_key(s) || *stop)
-            return PL_OK;
-    }
-}
-
 typedef struct top_request {
     run_request ask;
 } top_request;
@@ -288,28 +234,55 @@ static const cli_option options[] = {
             "address of the hub of a job on another machine; needs --key"),
 };
 
-static int run_top(int argc, char **argv)
+/* Redraws the screen until q is pressed. If the hub does not answer for a short time,
+ * the last screen stays. Output to a file is drawn only once. */
+static pl_status run_top(int argc, char **argv)
 {
     top_request q = {.ask = {.run = NULL}};
     screen s = {.tty = false};
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    char key = 0;
     pl_run r;
     memset(&r, 0, sizeof r);
     r.lock = -1;
-    pl_status status = cli_read(&verb_top, argc, argv, &q, NULL);
-    if (status == PL_OK)
-        status = run_watch(&r, &q.ask);
-    if (status == PL_OK) {
-        enter(&s);
-        status = watch_job(&r, &s);
-        if (s.tty) {
-            tcsetattr(STDIN_FILENO, TCSANOW, &s.before);
-            printf("\033[?25h\033[?1049l");
-            fflush(stdout);
-        }
+    PL_CHECK(cli_read(&verb_top, argc, argv, &q, NULL));
+    pl_status status = run_watch(&r, &q.ask);
+    PL_TRY(status);
+    s.tty = isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
+    if (s.tty && tcgetattr(STDIN_FILENO, &s.before) == 0) {
+        /* keys arrive one by one and are not shown; the second screen, without a
+         * cursor */
+        struct termios raw = s.before;
+        raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+        tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+        printf("\033[?1049h\033[?25l");
+        fflush(stdout);
     }
+    volatile sig_atomic_t *stop = cli_stop_flag(true);
+    for (bool drawn = false;; drawn = true) {
+        pl_json *seen = NULL;
+        status = run_ask_hub(&r, &seen);
+        if (status == PL_OK)
+            draw_screen(&s, seen);
+        pl_json_destroy(&seen);
+        if (drawn && (status == PL_ERR_TIMEOUT || status == PL_ERR_NET))
+            status = PL_OK;
+        if (status != PL_OK || !s.tty)
+            break;
+        const bool pressed =
+            poll(&in, 1, DRAW_MS) > 0 && read(STDIN_FILENO, &key, 1) == 1;
+        if ((pressed && (key == 'q' || key == 'Q')) || *stop)
+            break;
+    }
+    if (s.tty) {
+        tcsetattr(STDIN_FILENO, TCSANOW, &s.before);
+        printf("\033[?25h\033[?1049l");
+        fflush(stdout);
+    }
+done:
     pl_buf_destroy(&s.text);
     run_close(&r);
-    return status == PL_OK ? 0 : cli_fail(status);
+    return status;
 }
 
 const cli_verb verb_top = {

@@ -95,15 +95,6 @@ static pl_status prepare_run(pl_run *r, train_dial *dial)
     return run_plan(r);
 }
 
-static pl_status plan_only(pl_run *r, const train_dial *dial)
-{
-    if (train_dial_is_set(dial) || dial->link)
-        return pl_fail(PL_ERR_USAGE, "--dry-run measures nothing, but --for, --tokens "
-                                     "and --link need measurements; leave them out");
-    PL_CHECK(run_find_device(r));
-    return run_plan(r);
-}
-
 static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
 {
     say("pathloom %s  run %s%s", PL_VERSION, r->dir, r->resumed ? ", resumed" : "");
@@ -177,46 +168,48 @@ static const cli_option options[] = {
                  "set any key; may be repeated; `pathloom init` lists the keys"),
 };
 
-static int run_train(int argc, char **argv)
+static pl_status run_train(int argc, char **argv)
 {
     train_request t = {.settings = {.n = 0}, .dial = {.time = NULL}};
     cli_words words;
     pl_launcher *viewer = NULL;
     pl_run r;
-    pl_status status = cli_read(&verb_train, argc, argv, &t, &words);
+    PL_CHECK(cli_read(&verb_train, argc, argv, &t, &words));
     t.dial.settings = &t.settings;
-    if (status == PL_OK)
-        status = train_dial_read(&t.dial, words.n > 0 ? words.at[0] : NULL);
-    if (status != PL_OK)
-        return cli_fail(status);
+    PL_CHECK(train_dial_read(&t.dial, words.n > 0 ? words.at[0] : NULL));
     const run_request ask = {.file = words.n > 0 ? words.at[0] : NULL,
                              .sets = t.settings.pairs,
                              .n_sets = t.settings.n};
-    status = run_open(&ask, &r);
-    if (status == PL_OK && t.dry) {
-        status = plan_only(&r, &t.dial);
+    pl_status status = run_open(&ask, &r);
+    if (status == PL_OK && t.dry && (train_dial_is_set(&t.dial) || t.dial.link)) {
+        status = pl_fail(PL_ERR_USAGE,
+                         "--dry-run measures nothing, but --for, --tokens and --link "
+                         "need measurements; leave them out");
+    } else if (status == PL_OK && t.dry) {
+        status = run_find_device(&r);
+        if (status == PL_OK)
+            status = run_plan(&r);
     } else if (status == PL_OK) {
         r.stop = cli_stop_flag(true);
         status = train_run(&r, &t.dial, t.page ? &viewer : NULL);
     }
-    int code = 0;
+    /* Later errors, while everything is closed, must not replace the first error. */
+    char sentence[1024], store[PL_PATH_MAX];
+    pl_copy_text(sentence, sizeof sentence, pl_last_error());
     if (status == PL_ERR_CANCELLED) {
-        char store[PL_PATH_MAX];
+        sentence[0] = '\0';
         if (pl_path_exists(run_file(&r, "store", store)))
             say("stopped; everything committed is in %s,\n"
                 "         and the same command continues from there",
                 r.dir);
         else
             say("stopped before anything was trained; the same command starts again");
-        code = CLI_EXIT_STOPPED;
-    } else if (status != PL_OK) {
-        code = cli_fail(status);
     }
     if (viewer)
         pl_launcher_stop(viewer, "", 5000);
     pl_launcher_destroy(&viewer);
     run_close(&r);
-    return code;
+    return status == PL_OK ? PL_OK : pl_fail(status, "%s", sentence);
 }
 
 const cli_verb verb_train = {

@@ -42,28 +42,23 @@ void cli_print_option(const cli_option *o)
     print_words(o->help, HELP_COLUMN, HELP_COLUMN);
 }
 
-/* Prints paragraphs, which are separated by newlines. A paragraph that begins with a
- * space is printed unchanged. */
-static void print_help_notes(const char *notes)
-{
-    char line[1024];
-    for (; *notes; notes += strcspn(notes, "\n"), notes += *notes == '\n') {
-        snprintf(line, sizeof line, "%.*s", (int)strcspn(notes, "\n"), notes);
-        if (line[0] == ' ')
-            printf("%s\n", line);
-        else
-            cli_print_wrapped(line);
-    }
-}
-
 void cli_print_verb(const cli_verb *v)
 {
+    char line[1024];
     printf("usage: pathloom %s\n\n%s\n\n", v->usage, v->help);
     for (size_t i = 0; i < v->n_options; i++)
         cli_print_option(&v->options[i]);
     if (v->notes) {
         printf("%s", v->n_options > 0 ? "\n" : "");
-        print_help_notes(v->notes);
+        /* paragraphs; one that begins with a space is printed unchanged */
+        const char *notes = v->notes;
+        for (; *notes; notes += strcspn(notes, "\n"), notes += *notes == '\n') {
+            snprintf(line, sizeof line, "%.*s", (int)strcspn(notes, "\n"), notes);
+            if (line[0] == ' ')
+                printf("%s\n", line);
+            else
+                cli_print_wrapped(line);
+        }
     }
 }
 
@@ -97,23 +92,9 @@ void cli_man_option(const cli_option *o)
     cli_man_text(o->help);
 }
 
-static void man_notes(const char *notes)
-{
-    char line[1024];
-    printf(".SH NOTES\n");
-    for (; *notes; notes += strcspn(notes, "\n"), notes += *notes == '\n') {
-        snprintf(line, sizeof line, "%.*s", (int)strcspn(notes, "\n"), notes);
-        if (!line[0])
-            printf(".PP\n");
-        else if (line[0] == ' ')
-            printf(".nf\n%s\n.fi\n", line);
-        else
-            cli_man_text(line);
-    }
-}
-
 void cli_print_manual(const cli_verb *v)
 {
+    char line[1024];
     printf(".\\\" Made by `pathloom %s --man`.\n"
            ".TH PATHLOOM\\-%s 1 \"\" \"pathloom %s\" \"Pathloom\"\n"
            ".SH NAME\npathloom\\-%s \\- ",
@@ -126,7 +107,17 @@ void cli_print_manual(const cli_verb *v)
     for (size_t i = 0; i < v->n_options; i++)
         cli_man_option(&v->options[i]);
     if (v->notes)
-        man_notes(v->notes);
+        printf(".SH NOTES\n");
+    for (const char *notes = v->notes; notes && *notes;
+         notes += strcspn(notes, "\n"), notes += *notes == '\n') {
+        snprintf(line, sizeof line, "%.*s", (int)strcspn(notes, "\n"), notes);
+        if (!line[0])
+            printf(".PP\n");
+        else if (line[0] == ' ')
+            printf(".nf\n%s\n.fi\n", line);
+        else
+            cli_man_text(line);
+    }
     printf(".SH EXIT STATUS\n");
     cli_man_text("0 if it succeeded, else a number of sysexits.h; `pathloom explain` "
                  "says what each means.");

@@ -22,12 +22,12 @@ static void print_help(FILE *out)
     fprintf(out, "pathloom %s: train and serve mixtures of paths (DiPaCo)\n\n",
             PL_VERSION);
     for (size_t i = 0; i < cli_n_verbs; i++)
-        if (!cli_verbs[i]->is_process)
+        if (!cli_verbs[i]->run_process)
             fprintf(out, "  pathloom %s\n      %s\n", cli_verbs[i]->usage,
                     cli_verbs[i]->help);
     fprintf(out, "\nProcesses of a job, started by `train`:");
     for (size_t i = 0; i < cli_n_verbs; i++)
-        if (cli_verbs[i]->is_process)
+        if (cli_verbs[i]->run_process)
             fprintf(out, " %s", cli_verbs[i]->name);
     fprintf(out, "\nOptions of a verb: `pathloom VERB --help`; defaults are in "
                  "parentheses. Keys for\n--set: `pathloom init` lists all, with units "
@@ -80,23 +80,19 @@ static int unknown_verb(const char *word)
         pl_fail(PL_ERR_USAGE, "unknown verb `%s`; see pathloom --help", word));
 }
 
-/* `pathloom help VERB` does the same as `pathloom VERB --help`. */
-static int help(int argc, char **argv)
-{
-    const cli_verb *v = argc > 2 ? find_cli_verb(argv[2]) : NULL;
-    if (v)
-        return explain_verb(v, argc - 2, argv + 2);
-    if (argc > 2)
-        return unknown_verb(argv[2]);
-    print_help(stdout);
-    return 0;
-}
-
 static int run_verb(int argc, char **argv)
 {
     const cli_verb *v = find_cli_verb(argv[1]);
-    if (strcmp(argv[1], "help") == 0 || (!v && asks_help(2, argv)))
-        return help(argc, argv);
+    /* `pathloom help VERB` does the same as `pathloom VERB --help`. */
+    if (strcmp(argv[1], "help") == 0 || (!v && asks_help(2, argv))) {
+        v = argc > 2 ? find_cli_verb(argv[2]) : NULL;
+        if (v)
+            return explain_verb(v, argc - 2, argv + 2);
+        if (argc > 2)
+            return unknown_verb(argv[2]);
+        print_help(stdout);
+        return 0;
+    }
     if (strcmp(argv[1], "--version") == 0) {
         printf("pathloom %s\n", PL_VERSION);
         return 0;
@@ -114,8 +110,14 @@ static int run_verb(int argc, char **argv)
         return unknown_verb(argv[1]);
     if (asks_help(argc - 1, argv + 1) || has_word(argc - 1, argv + 1, "--man"))
         return explain_verb(v, argc - 1, argv + 1);
-    cli_catch_uncaught(v->is_process ? process_ended : cli_fail);
-    int code = v->run(argc - 1, argv + 1);
+    cli_catch_uncaught(v->run_process ? process_ended : cli_fail);
+    int code = 0;
+    if (v->run_process) {
+        code = v->run_process(argc - 1, argv + 1);
+    } else {
+        const pl_status status = v->run(argc - 1, argv + 1);
+        code = status == PL_OK ? 0 : cli_fail(status);
+    }
     pl_wire_shutdown();
     return code;
 }
@@ -142,17 +144,6 @@ static void execute_with_settings(char **argv)
     execv(self, argv);
 }
 
-/* Prepares the environment for OpenBLAS, which reads it when it is loaded later.
- * - pathloom does not use threads of OpenBLAS. While such a thread waits for work, it
- *   spins for 0.1 s. Under a limit on memory (ulimit -v) it may wait for memory for
- *   ever, and the program would wait for the thread.
- * - OPENBLAS_CORETYPE could make OpenBLAS use the kernels of an older processor. */
-static void prepare_openblas(void)
-{
-    setenv("OPENBLAS_NUM_THREADS", "1", 1);
-    unsetenv("OPENBLAS_CORETYPE");
-}
-
 int main(int argc, char **argv)
 {
     /* If a file reaches a size limit, the write must fail with an error. Without this,
@@ -165,7 +156,13 @@ int main(int argc, char **argv)
     pl_allow_files();
     if (pl_isa_check() != PL_OK)
         return cli_fail(PL_ERR_USAGE);
-    prepare_openblas();
+    /* OpenBLAS reads its environment when it is loaded, which is later.
+     * - pathloom does not use threads of OpenBLAS. While such a thread waits for work,
+     * it spins for 0.1 s. Under a limit on memory (ulimit -v) it may wait for memory
+     * for ever, and the program would wait for the thread.
+     * - OPENBLAS_CORETYPE could make OpenBLAS use the kernels of an older processor. */
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    unsetenv("OPENBLAS_CORETYPE");
     execute_with_settings(argv);
     /* Flushing stdout shows whether the disk is full, for example in `pathloom init >
      * RUN.yaml`. */

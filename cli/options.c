@@ -14,29 +14,19 @@ static bool takes_notice; /* whether signals of other processes count, too */
 int cli_fail(pl_status status)
 {
     pl_buf shown = {0};
+    if (!pl_last_error()[0])
+        return status == PL_ERR_CANCELLED ? CLI_EXIT_STOPPED
+                                          : pl_status_exit_code(status);
     pl_buf_printable(&shown, pl_last_error(), strlen(pl_last_error()), false);
     fprintf(stderr, "pathloom: %s\n", pl_buf_text(&shown));
     pl_buf_destroy(&shown);
     return pl_status_exit_code(status);
 }
 
-/* Whether this signal only repeats the first one: it came within about one second, and
- * is not SIGINT. A signal may come twice for one reason: Slurm and systemd send it to a
- * script and to the script's child processes, and the script sends it to them, too. */
-static bool is_same_wish(int number)
-{
-    static volatile sig_atomic_t first_s;
-    struct timespec now;
-    if (number == SIGINT || clock_gettime(CLOCK_MONOTONIC, &now) != 0)
-        return false;
-    if (stop > 0)
-        return (sig_atomic_t)now.tv_sec - first_s <= 1;
-    first_s = (sig_atomic_t)now.tv_sec;
-    return false;
-}
-
 /* Counts signals in the stop flag. The second Ctrl+C ends the process and its child
- * processes at once.
+ * processes at once. Another signal that comes within about one second of the first
+ * only repeats it: Slurm and systemd send it to a script and to the script's child
+ * processes, and the script sends it to them, too.
  *
  * Slurm, systemd and others send a signal to all processes of a job at once. Then hub
  * and home must live until the workers have delivered their last results. So a process
@@ -44,14 +34,20 @@ static bool is_same_wish(int number)
  * begins to leave at once. */
 static void on_signal(int number, siginfo_t *info, void *context)
 {
+    static volatile sig_atomic_t first_s;
+    struct timespec now;
     (void)context;
     if (launcher != 0) {
         if (stop == 0 && (takes_notice || info->si_pid == launcher))
             stop = 1;
         return;
     }
-    if (is_same_wish(number))
-        return;
+    if (number != SIGINT && clock_gettime(CLOCK_MONOTONIC, &now) == 0) {
+        if (stop == 0)
+            first_s = (sig_atomic_t)now.tv_sec;
+        else if ((sig_atomic_t)now.tv_sec - first_s <= 1)
+            return;
+    }
     if (number == SIGINT)
         interrupts++;
     stop = stop < 2 ? stop + 1 : 2;
@@ -143,18 +139,11 @@ static pl_status take_option_int(const cli_option *o, int64_t *out)
                    o->least, o->most, optarg);
 }
 
-static pl_status take_option_real(const cli_option *o, double *out)
-{
-    if (pl_parse_real(optarg, out) == PL_OK && *out >= o->least && *out <= o->most)
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE, "--%s takes a number from %g to %g, not `%s`", o->name,
-                   o->least, o->most, optarg);
-}
-
 static pl_status take_option_value(const cli_option *o, void *into)
 {
     void *at = (char *)into + o->offset;
     int64_t number = 0;
+    double *real = at;
     given_texts *list = at;
     switch (o->kind) {
     case CLI_FLAG:
@@ -176,7 +165,11 @@ static pl_status take_option_value(const cli_option *o, void *into)
     case CLI_INT64:
         return take_option_int(o, at);
     case CLI_REAL:
-        return take_option_real(o, at);
+        if (pl_parse_real(optarg, real) == PL_OK && *real >= o->least &&
+            *real <= o->most)
+            return PL_OK;
+        return pl_fail(PL_ERR_USAGE, "--%s takes a number from %g to %g, not `%s`",
+                       o->name, o->least, o->most, optarg);
     case CLI_SET:
         break;
     }

@@ -93,11 +93,14 @@ typedef struct cli_verb {
     size_t n_options;
     const char *notes; /* text after the list of options; NULL: none */
     int most_words;    /* largest number of words that the verb accepts */
-    /* the verb runs a process of a job; the short help does not list it */
-    bool is_process;
     bool computes; /* the verb trains or generates, so main.c prepares the threads */
-    int (*run)(int argc, char **argv); /* argv[0] is the verb; returns a
-                                          process exit code */
+    /* Runs the verb; argv[0] is its name. main.c prints the sentence of an error. A
+     * verb that has told the user how it ended returns an error with an empty sentence.
+     */
+    pl_status (*run)(int argc, char **argv);
+    /* NULL, or runs a process of a job instead, which logs its errors, and returns its
+     * exit code; the short help does not list such a verb */
+    int (*run_process)(int argc, char **argv);
     /* NULL, or a function that prints the verb's help instead of the list of options
      * and notes */
     void (*explain)(int argc, char **argv);

@@ -44,66 +44,54 @@ static pl_status print_makers(store_call *call, const pl_snapshot_item *item)
     return PL_OK;
 }
 
-static void print_verdict(const store_call *call, const bisect_result *result)
-{
-    row r = row_begin(call->json);
-    row_text(&r, "arm", result->arm, NULL);
-    row_int(&r, "before", result->before, NULL);
-    row_int(&r, "at", result->at, NULL);
-    row_real(&r, "bits_before", result->bits_before, NULL);
-    row_real(&r, "bits_at", result->bits_at, NULL);
-    row_real(&r, "standard_error", result->error, NULL);
-    row_count(&r, "documents", result->n_docs, NULL);
-    row_count(&r, "paths", result->n_paths, NULL);
-    if (result->at < 0)
-        row_say(&r,
-                "the prediction of the text did not become worse: %.4f bits/byte after "
-                "phase %lld of %s, %.4f after the last phase of the search; choose "
-                "other phases with --from and --to",
-                result->bits_before, (long long)result->before, result->arm,
-                result->bits_at);
-    else
-        row_say(&r,
-                "%s became worse between phases %lld and %lld: %.4f to %.4f bits/byte "
-                "over %zu documents, which %zu paths answered",
-                result->arm, (long long)result->before, (long long)result->at,
-                result->bits_before, result->bits_at, result->n_docs, result->n_paths);
-    if (result->at >= 0 && isfinite(result->error))
-        row_say(&r, " (standard error of the difference %.4f)", result->error);
-    row_finish(&r);
-}
-
-static pl_status search_run(store_call *call, pl_run *r, evaluation_text *text)
-{
-    const char *on = call->values[STORE_OPT_ON];
-    bisect_wish wish = {.arm = call->values[STORE_OPT_ARM],
-                        .domain = call->values[STORE_OPT_DOMAIN]};
-    bisect_result result;
-    PL_CHECK(store_option_int(call, STORE_OPT_FROM, -1, 0, &wish.from));
-    PL_CHECK(store_option_int(call, STORE_OPT_TO, -1, 0, &wish.to));
-    PL_CHECK(on ? evaluation_read_text(r, on, text) : evaluation_open_valid(r));
-    wish.text = on ? text : NULL;
-    pl_status status = bisect_run(r, call->store, &wish, print_step, call, &result);
-    if (status == PL_OK)
-        print_verdict(call, &result);
-    for (size_t i = 0; status == PL_OK && i < result.versions.n_items; i++)
-        status = print_makers(call, &result.versions.items[i]);
-    pl_snapshot_clear(&result.versions);
-    return status;
-}
-
 pl_status store_bisect(store_call *call)
 {
     pl_run r = {.lock = -1};
     evaluation_text text = {0};
-    const char *run = call->values[STORE_OPT_RUN];
+    const char *run = call->values[STORE_OPT_RUN], *on = call->values[STORE_OPT_ON];
+    bisect_wish wish = {.arm = call->values[STORE_OPT_ARM],
+                        .domain = call->values[STORE_OPT_DOMAIN],
+                        .text = on ? &text : NULL};
+    bisect_result result = {.versions.n_items = 0};
+    pl_status status = PL_OK;
     if (call->values[STORE_OPT_STORE])
         return pl_fail(PL_ERR_USAGE,
                        "store bisect needs --run instead of --store: the run has the "
                        "held-out text and the tokenizer");
-    pl_status status = run_look(run ? run : "pathloom-run", &r);
-    if (status == PL_OK)
-        status = search_run(call, &r, &text);
+    PL_TRY(run_look(run ? run : "pathloom-run", &r));
+    PL_TRY(store_option_int(call, STORE_OPT_FROM, -1, 0, &wish.from));
+    PL_TRY(store_option_int(call, STORE_OPT_TO, -1, 0, &wish.to));
+    PL_TRY(on ? evaluation_read_text(&r, on, &text) : evaluation_open_valid(&r));
+    PL_TRY(bisect_run(&r, call->store, &wish, print_step, call, &result));
+    row line = row_begin(call->json);
+    row_text(&line, "arm", result.arm, NULL);
+    row_int(&line, "before", result.before, NULL);
+    row_int(&line, "at", result.at, NULL);
+    row_real(&line, "bits_before", result.bits_before, NULL);
+    row_real(&line, "bits_at", result.bits_at, NULL);
+    row_real(&line, "standard_error", result.error, NULL);
+    row_count(&line, "documents", result.n_docs, NULL);
+    row_count(&line, "paths", result.n_paths, NULL);
+    if (result.at < 0)
+        row_say(&line,
+                "the prediction of the text did not become worse: %.4f bits/byte after "
+                "phase %lld of %s, %.4f after the last phase of the search; choose "
+                "other phases with --from and --to",
+                result.bits_before, (long long)result.before, result.arm,
+                result.bits_at);
+    else
+        row_say(&line,
+                "%s became worse between phases %lld and %lld: %.4f to %.4f bits/byte "
+                "over %zu documents, which %zu paths answered",
+                result.arm, (long long)result.before, (long long)result.at,
+                result.bits_before, result.bits_at, result.n_docs, result.n_paths);
+    if (result.at >= 0 && isfinite(result.error))
+        row_say(&line, " (standard error of the difference %.4f)", result.error);
+    row_finish(&line);
+    for (size_t i = 0; i < result.versions.n_items; i++)
+        PL_TRY(print_makers(call, &result.versions.items[i]));
+done:
+    pl_snapshot_clear(&result.versions);
     run_close(&r);
     evaluation_text_clear(&text);
     return status;

@@ -4,22 +4,6 @@
 #include "cli/store_print.h"
 #include "view/view.h"
 
-static void print_domains(row *r, const pl_contributor *p)
-{
-    if (p->n_domains > 0)
-        row_say(r, "\n          of");
-    row_list(r, "domains");
-    for (size_t i = 0; i < p->n_domains; i++) {
-        const pl_domain_part *part = &p->domains[i];
-        const double share = (double)part->n_tokens / (double)p->n_tokens;
-        row item = row_item(r);
-        row_text(&item, "domain", part->domain, NULL);
-        row_tokens(&item, "tokens", part->n_tokens, NULL);
-        row_finish(&item);
-        row_say(r, "%s %s %.1f %%", i > 0 ? "," : "", part->domain, 100 * share);
-    }
-}
-
 static void print_contributor(bool json, const pl_module_at *at, const pl_blame *b,
                               const pl_contributor *p, int width)
 {
@@ -60,39 +44,43 @@ static void print_contributor(bool json, const pl_module_at *at, const pl_blame 
                 (unsigned long long)p->samples[i].end);
     if (trained && n < p->n_ranges)
         row_say(&r, " and %zu more ranges", p->n_ranges - n);
-    print_domains(&r, p);
+    if (p->n_domains > 0)
+        row_say(&r, "\n          of");
+    row_list(&r, "domains");
+    for (size_t i = 0; i < p->n_domains; i++) {
+        const pl_domain_part *part = &p->domains[i];
+        const double share = (double)part->n_tokens / (double)p->n_tokens;
+        row item = row_item(&r);
+        row_text(&item, "domain", part->domain, NULL);
+        row_tokens(&item, "tokens", part->n_tokens, NULL);
+        row_finish(&item);
+        row_say(&r, "%s %s %.1f %%", i > 0 ? "," : "", part->domain, 100 * share);
+    }
     row_finish(&r);
-}
-
-static void print_blame(const store_call *call, const pl_module_at *at,
-                        const pl_blame *b)
-{
-    int width = 0;
-    for (size_t i = 0; i < b->n; i++) {
-        int len = (int)strlen(b->list[i].worker);
-        width = len > width ? len : width;
-    }
-    if (!call->json) {
-        printf("%s@%llu", at->module, (unsigned long long)at->number);
-        if (b->source != at->number)
-            printf(", which a rollback made from version %llu",
-                   (unsigned long long)b->source);
-        printf(": %zu %s%s\n", b->n,
-               b->merged ? "versions were merged" : "contributors",
-               b->n == 0 ? "; no worker trained it" : "");
-    }
-    for (size_t i = 0; i < b->n; i++)
-        print_contributor(call->json, at, b, &b->list[i], width);
 }
 
 pl_status store_blame(store_call *call)
 {
     pl_module_at at;
     pl_blame b;
+    int width = 0;
     PL_CHECK(pl_names_module(call->store, call->words[0], &at));
     PL_CHECK(pl_blame_gather(call->store, at.module, at.number,
                              call->values[STORE_OPT_HISTORY] != NULL, &b));
-    print_blame(call, &at, &b);
+    for (size_t i = 0; i < b.n; i++) {
+        int len = (int)strlen(b.list[i].worker);
+        width = len > width ? len : width;
+    }
+    if (!call->json) {
+        printf("%s@%llu", at.module, (unsigned long long)at.number);
+        if (b.source != at.number)
+            printf(", which a rollback made from version %llu",
+                   (unsigned long long)b.source);
+        printf(": %zu %s%s\n", b.n, b.merged ? "versions were merged" : "contributors",
+               b.n == 0 ? "; no worker trained it" : "");
+    }
+    for (size_t i = 0; i < b.n; i++)
+        print_contributor(call->json, &at, &b, &b.list[i], width);
     const char *svg = call->values[STORE_OPT_SVG];
     pl_status status = svg ? store_picture_blame(&b, at.module, at.number, svg) : PL_OK;
     pl_blame_clear(&b);

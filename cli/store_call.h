@@ -130,8 +130,6 @@ pl_status store_blame(store_call *call);
 pl_status store_bisect(store_call *call);
 /* Draws the descent of a version, for `log --graph`. */
 pl_status store_graph(store_call *call, const char *module, uint64_t number);
-/* Prints one row per version from `last` down to 1, for `log --health`. */
-pl_status store_log_health(store_call *call, const char *module, uint64_t last);
 pl_status store_verify(store_call *call);
 pl_status store_cat(store_call *call);
 pl_status store_init(store_call *call);

@@ -12,21 +12,6 @@ typedef struct stretch {
     int rows, cols;      /* shape of a matrix; rows is 0 or 1 for a vector */
 } stretch;
 
-static pl_status choose_format(const store_call *call, cat_format *out)
-{
-    static const char *const names[] = {"raw", "npy", "text"};
-    const char *asked = call->values[STORE_OPT_FORMAT];
-    *out = CAT_RAW;
-    for (int i = 0; asked && i < 3; i++)
-        if (strcmp(asked, names[i]) == 0) {
-            *out = (cat_format)i;
-            return PL_OK;
-        }
-    if (asked)
-        return pl_fail(PL_ERR_USAGE, "--format is raw, npy or text, not `%s`", asked);
-    return PL_OK;
-}
-
 static pl_status write_output(const void *data, size_t len)
 {
     if (fwrite(data, 1, len, stdout) == len)
@@ -66,23 +51,6 @@ static pl_status find_tensor(const pl_topology *t, const char *module,
                    near ? near : names[0]);
 }
 
-static pl_status choose_stretch(store_call *call, const pl_version *v, stretch *out)
-{
-    char name[PL_MODULE_NAME_MAX];
-    pl_arm arm;
-    pl_topology *t = NULL;
-    *out = (stretch){.count = v->n_params};
-    if (!call->words[1])
-        return PL_OK;
-    pl_arm_of_module(v->module, name, sizeof name);
-    pl_status status = pl_read_arm(call->store, name, &arm, &t);
-    if (status == PL_OK)
-        status = find_tensor(t, v->module, call->words[1], out);
-    pl_topology_destroy(&t);
-    pl_arm_clear(&arm);
-    return status;
-}
-
 /* ---- writing ---- */
 /* Writes the head of a file in NumPy's format 1.0: magic, version, length of the
  * header, the header as text. */
@@ -107,49 +75,16 @@ static pl_status write_npy_head(const stretch *s)
     return write_output(text, (size_t)len);
 }
 
-static pl_status write_values_text(const float *values, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (printf("%.9g\n", (double)values[i]) < 0)
-            return write_output("", 1);
-    return PL_OK;
-}
-
-static pl_status write_floats(pl_store *store, const pl_hash *blob, const stretch *s,
-                              cat_format format)
-{
-    float *piece = pl_alloc(PIECE_FLOATS * sizeof *piece);
-    pl_status status = PL_OK;
-    if (format == CAT_NPY)
-        PL_TRY(write_npy_head(s));
-    for (size_t done = 0; done < s->count; done += PIECE_FLOATS) {
-        size_t n = s->count - done < PIECE_FLOATS ? s->count - done : PIECE_FLOATS;
-        PL_TRY(pl_store_read_blob(store, blob, (s->first + done) * sizeof *piece,
-                                  n * sizeof *piece, piece));
-        PL_TRY(format == CAT_TEXT ? write_values_text(piece, n)
-                                  : write_output(piece, n * sizeof *piece));
-    }
-done:
-    pl_free(piece);
-    return status;
-}
-
-static pl_status cat_object(store_call *call)
-{
-    pl_buf bytes = {0};
-    pl_status status = pl_store_read_object(call->store, call->words[0], &bytes);
-    if (status == PL_OK)
-        status = write_output(bytes.data, bytes.len);
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 static pl_status cat_version(store_call *call, cat_format format)
 {
+    char arm_name[PL_MODULE_NAME_MAX];
     pl_version v;
-    stretch s;
     pl_module_at at;
+    pl_arm arm;
+    pl_topology *t = NULL;
+    float *piece = NULL;
     pl_status status = PL_OK;
+    memset(&arm, 0, sizeof arm);
     PL_CHECK(pl_names_module(call->store, call->words[0], &at));
     PL_CHECK(pl_store_get_version(call->store, at.module, at.number, &v));
     if (v.params_gone)
@@ -157,26 +92,59 @@ static pl_status cat_version(store_call *call, cat_format format)
                        "garbage collection has deleted the parameters of %s@%llu; only "
                        "the record of this version is left",
                        v.module, (unsigned long long)v.number));
-    PL_TRY(choose_stretch(call, &v, &s));
-    PL_TRY(write_floats(call->store, &v.params, &s, format));
+    stretch s = {.count = v.n_params};
+    if (call->words[1]) {
+        pl_arm_of_module(v.module, arm_name, sizeof arm_name);
+        PL_TRY(pl_read_arm(call->store, arm_name, &arm, &t));
+        PL_TRY(find_tensor(t, v.module, call->words[1], &s));
+    }
+    if (format == CAT_NPY)
+        PL_TRY(write_npy_head(&s));
+    piece = pl_alloc(PIECE_FLOATS * sizeof *piece);
+    for (size_t at_float = 0; at_float < s.count; at_float += PIECE_FLOATS) {
+        const size_t left = s.count - at_float;
+        const size_t n = left < PIECE_FLOATS ? left : PIECE_FLOATS;
+        PL_TRY(pl_store_read_blob(call->store, &v.params,
+                                  (s.first + at_float) * sizeof *piece,
+                                  n * sizeof *piece, piece));
+        if (format != CAT_TEXT)
+            PL_TRY(write_output(piece, n * sizeof *piece));
+        for (size_t i = 0; format == CAT_TEXT && i < n; i++)
+            if (printf("%.9g\n", (double)piece[i]) < 0)
+                PL_TRY(write_output("", 1));
+    }
 done:
+    pl_free(piece);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
     pl_version_clear(&v);
     return status;
 }
 
 pl_status store_cat(store_call *call)
 {
-    cat_format format;
+    static const char *const names[] = {"raw", "npy", "text"};
+    const char *asked = call->values[STORE_OPT_FORMAT];
+    cat_format format = CAT_RAW;
+    pl_buf bytes = {0};
     if (call->json)
         return pl_fail(
             PL_ERR_USAGE,
             "store cat writes values and has no --json; use --format text for one "
             "number per line, or `store show --json` for the record");
-    PL_CHECK(choose_format(call, &format));
+    while (asked && format <= CAT_TEXT && strcmp(asked, names[format]) != 0)
+        format++;
+    if (format > CAT_TEXT)
+        return pl_fail(PL_ERR_USAGE, "--format is raw, npy or text, not `%s`", asked);
     if (format != CAT_TEXT && isatty(STDOUT_FILENO))
         return pl_fail(PL_ERR_USAGE,
                        "stdout is a terminal, and the output is raw bytes; write to a "
                        "file or a pipe, or give --format text");
-    return call->values[STORE_OPT_OBJECT] ? cat_object(call)
-                                          : cat_version(call, format);
+    if (!call->values[STORE_OPT_OBJECT])
+        return cat_version(call, format);
+    pl_status status = pl_store_read_object(call->store, call->words[0], &bytes);
+    if (status == PL_OK)
+        status = write_output(bytes.data, bytes.len);
+    pl_buf_destroy(&bytes);
+    return status;
 }

@@ -24,25 +24,19 @@ pl_status store_init(store_call *call)
 }
 
 /* ---- checked copies ---- */
-/* Whether `place` is in the store. Parts of a store and their databases may be links to
- * other places, so each part and each database is tested. */
-static bool lies_in_store(const char *place, const char *store)
-{
-    char part[PL_PATH_MAX], db[PL_PATH_MAX];
-    bool found =
-        pl_path_within(place, store) || pl_path_within(place, pl_join(db, store, "db"));
-    for (int i = 0; i < PL_PARTS_MAX && !found; i++) {
-        pl_store_part(store, i, part);
-        found = pl_path_within(place, part) ||
-                pl_path_within(place, pl_join(db, part, "db"));
-    }
-    return found;
-}
-
 pl_status store_refuse_overlap(const store_call *call, const char *other)
 {
     const char *what = call->verb->name, *store = call->folder;
-    bool in = lies_in_store(other, store), around = pl_path_within(store, other);
+    /* Parts of a store and their databases may be links to other places. */
+    char part[PL_PATH_MAX], db[PL_PATH_MAX];
+    const bool around = pl_path_within(store, other);
+    bool in =
+        pl_path_within(other, store) || pl_path_within(other, pl_join(db, store, "db"));
+    for (int i = 0; i < PL_PARTS_MAX && !in; i++) {
+        pl_store_part(store, i, part);
+        in = pl_path_within(other, part) ||
+             pl_path_within(other, pl_join(db, part, "db"));
+    }
     if (in && around)
         return pl_fail(PL_ERR_USAGE,
                        "%s is the store itself; name another folder for store %s",
@@ -88,22 +82,6 @@ static pl_status check_copy(const char *folder, bool bytes, pl_audit_report *rep
     return status;
 }
 
-static void print_copy(const store_call *call, const char *from, const char *to,
-                       uint64_t sequence, const pl_mirror_report *m,
-                       const pl_audit_report *audit)
-{
-    row r = row_begin(call->json);
-    row_text(&r, NULL, to, "%s");
-    row_text(&r, "from", from, " is %s");
-    row_text(&r, "to", to, NULL);
-    row_count(&r, "sequence", sequence, " as of commit %s");
-    row_count(&r, "chunks", m->n_chunks, ": %s chunks");
-    row_bytes(&r, "bytes", m->bytes, ", %s");
-    row_count(&r, "records", m->n_records, ", and %s records were copied");
-    row_bytes(&r, "checked_bytes", audit->bytes, "; checked, %s read");
-    row_finish(&r);
-}
-
 static pl_status copy_store(store_call *call, pl_store *from, const char *from_folder,
                             const char *to)
 {
@@ -112,7 +90,16 @@ static pl_status copy_store(store_call *call, pl_store *from, const char *from_f
     bool bytes = !call->values[STORE_OPT_QUICK];
     PL_CHECK(pl_store_mirror_parts(from, to, call->values[STORE_OPT_FORCE], &report));
     PL_CHECK(check_copy(to, bytes, &audit));
-    print_copy(call, from_folder, to, pl_store_sequence(from), &report, &audit);
+    row r = row_begin(call->json);
+    row_text(&r, NULL, to, "%s");
+    row_text(&r, "from", from_folder, " is %s");
+    row_text(&r, "to", to, NULL);
+    row_count(&r, "sequence", pl_store_sequence(from), " as of commit %s");
+    row_count(&r, "chunks", report.n_chunks, ": %s chunks");
+    row_bytes(&r, "bytes", report.bytes, ", %s");
+    row_count(&r, "records", report.n_records, ", and %s records were copied");
+    row_bytes(&r, "checked_bytes", audit.bytes, "; checked, %s read");
+    row_finish(&r);
     return PL_OK;
 }
 

@@ -10,7 +10,6 @@ typedef struct comparison {
     pl_version a, b;
 } comparison;
 
-/* ---- printing ---- */
 static void print_difference(void *context, const char *tensor, const char *shape,
                              const pl_difference *d)
 {
@@ -58,52 +57,43 @@ done:
     return status;
 }
 
-static pl_status draw_modules(const store_call *call, const pl_module_at *a,
-                              const pl_module_at *b, const char *file)
-{
-    if (strcmp(a->module, b->module) != 0 || a->number >= b->number)
-        return pl_fail(PL_ERR_USAGE,
-                       "--svg draws how one module changed from an older version to a "
-                       "newer one, not %s@%llu to %s@%llu",
-                       a->module, (unsigned long long)a->number, b->module,
-                       (unsigned long long)b->number);
-    return store_picture_changes(call->store, a->module, a->number, b->number, file);
-}
-
-/* ---- sets ---- */
-static pl_status diff_sets(comparison *c, const pl_module_set *a,
-                           const pl_module_set *b)
-{
-    size_t n_found = 0;
-    const char *svg = c->call->values[STORE_OPT_SVG];
-    if (a->n == 1 && b->n == 1) {
-        PL_CHECK(diff_modules(c, &a->at[0], &b->at[0]));
-        return svg ? draw_modules(c->call, &a->at[0], &b->at[0], svg) : PL_OK;
-    }
-    if (svg)
-        return pl_fail(PL_ERR_USAGE, "--svg draws a single module; give two versions "
-                                     "MODULE@V of it");
-    for (size_t i = 0; i < a->n; i++) {
-        const pl_module_at *other = pl_module_set_find(b, a->at[i].module);
-        if (!other)
-            continue;
-        n_found++;
-        PL_CHECK(diff_modules(c, &a->at[i], other));
-    }
-    if (n_found > 0)
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE, "%s and %s have no module in common",
-                   c->call->words[0], c->call->words[1]);
-}
-
 pl_status store_diff(store_call *call)
 {
     comparison c = {.call = call, .compare = {.store = call->store}};
+    const char *svg = call->values[STORE_OPT_SVG];
     pl_module_set a = {0}, b = {0};
+    size_t n_found = 0;
     pl_status status = PL_OK;
     PL_TRY(pl_names_set(call->store, call->words[0], &a));
     PL_TRY(pl_names_set(call->store, call->words[1], &b));
-    PL_TRY(diff_sets(&c, &a, &b));
+    if (a.n == 1 && b.n == 1) {
+        const pl_module_at *first = &a.at[0], *second = &b.at[0];
+        PL_TRY(diff_modules(&c, first, second));
+        if (svg && (strcmp(first->module, second->module) != 0 ||
+                    first->number >= second->number))
+            PL_TRY(
+                pl_fail(PL_ERR_USAGE,
+                        "--svg draws how one module changed from an older version to a "
+                        "newer one, not %s@%llu to %s@%llu",
+                        first->module, (unsigned long long)first->number,
+                        second->module, (unsigned long long)second->number));
+        if (svg)
+            PL_TRY(store_picture_changes(call->store, first->module, first->number,
+                                         second->number, svg));
+        goto done;
+    }
+    if (svg)
+        PL_TRY(pl_fail(PL_ERR_USAGE, "--svg draws a single module; give two versions "
+                                     "MODULE@V of it"));
+    for (size_t i = 0; i < a.n; i++) {
+        const pl_module_at *other = pl_module_set_find(&b, a.at[i].module);
+        n_found += other != NULL;
+        if (other)
+            PL_TRY(diff_modules(&c, &a.at[i], other));
+    }
+    if (n_found == 0)
+        PL_TRY(pl_fail(PL_ERR_USAGE, "%s and %s have no module in common",
+                       call->words[0], call->words[1]));
 done:
     pl_free(a.at);
     pl_free(b.at);

@@ -3,37 +3,6 @@
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
-static void print_report(const store_call *call, const pl_garbage *p,
-                         const pl_gc_report *g, bool run)
-{
-    char bytes[16];
-    row r = row_begin(call->json);
-    row_flag(&r, "done", run, NULL);
-    row_say(&r, "%s", run ? "freed" : "would free");
-    row_count(&r, "versions", g->n_versions, " the data of %s versions");
-    row_count(&r, NULL, g->n_chunks, ": %s chunks");
-    row_bytes(&r, NULL, g->bytes, ", %s");
-    row_count(&r, "kept", g->n_kept, "; %s versions stay");
-    row_count(&r, "collected_before", g->n_gone, ", %s were freed before");
-    row_count(&r, "blobs", g->n_blobs, NULL);
-    row_count(&r, "chunks", g->n_chunks, NULL);
-    row_bytes(&r, "bytes", g->bytes, NULL);
-    row_count(&r, "garbage", g->n_garbage, NULL);
-    row_bytes(&r, "garbage_bytes", g->garbage_bytes, NULL);
-    if (g->n_garbage > 0)
-        row_say(&r, "\n%s %llu unused objects of the storage engine, %s",
-                run ? "dropped" : "would drop", (unsigned long long)g->n_garbage,
-                pl_human_bytes((double)g->garbage_bytes, bytes));
-    if (!run && g->n_versions + g->n_garbage > 0)
-        row_say(&r, "\nnothing was changed; give --delete to free the data");
-    if (g->n_versions == 0)
-        row_say(&r,
-                "\nversions stay if they are younger than --grace (%lld s), among the "
-                "newest --keep (%lld) of their module, tagged, or needed by a path",
-                (long long)p->grace_ms / 1000, (long long)p->keep);
-    row_finish(&r);
-}
-
 pl_status store_gc(store_call *call)
 {
     int64_t grace = 0;
@@ -52,6 +21,31 @@ pl_status store_gc(store_call *call)
     }
     garbage.store = call->store;
     PL_CHECK(pl_garbage_collect(&garbage, run, &report));
-    print_report(call, &garbage, &report, run);
+    char bytes[16];
+    row r = row_begin(call->json);
+    row_flag(&r, "done", run, NULL);
+    row_say(&r, "%s", run ? "freed" : "would free");
+    row_count(&r, "versions", report.n_versions, " the data of %s versions");
+    row_count(&r, NULL, report.n_chunks, ": %s chunks");
+    row_bytes(&r, NULL, report.bytes, ", %s");
+    row_count(&r, "kept", report.n_kept, "; %s versions stay");
+    row_count(&r, "collected_before", report.n_gone, ", %s were freed before");
+    row_count(&r, "blobs", report.n_blobs, NULL);
+    row_count(&r, "chunks", report.n_chunks, NULL);
+    row_bytes(&r, "bytes", report.bytes, NULL);
+    row_count(&r, "garbage", report.n_garbage, NULL);
+    row_bytes(&r, "garbage_bytes", report.garbage_bytes, NULL);
+    if (report.n_garbage > 0)
+        row_say(&r, "\n%s %llu unused objects of the storage engine, %s",
+                run ? "dropped" : "would drop", (unsigned long long)report.n_garbage,
+                pl_human_bytes((double)report.garbage_bytes, bytes));
+    if (!run && report.n_versions + report.n_garbage > 0)
+        row_say(&r, "\nnothing was changed; give --delete to free the data");
+    if (report.n_versions == 0)
+        row_say(&r,
+                "\nversions stay if they are younger than --grace (%lld s), among the "
+                "newest --keep (%lld) of their module, tagged, or needed by a path",
+                (long long)garbage.grace_ms / 1000, (long long)garbage.keep);
+    row_finish(&r);
     return PL_OK;
 }

@@ -143,29 +143,23 @@ static pl_status follow_sources(graph *g, int at)
     return PL_OK;
 }
 
-static pl_status draw(graph *g, const pl_module_at *start)
-{
-    pl_module_at first = {.number = start->number};
-    pl_copy_text(first.module, sizeof first.module, start->module);
-    PL_CHECK(enter_lane(g, 0, &first));
-    for (int at; (at = choose_lane(g)) >= 0;) {
-        /* Damaged records of merges may name each other in a circle. */
-        if (++g->n_rows > ROWS_MAX)
-            return pl_fail(PL_ERR_DAMAGED, "the descent of %s@%llu does not end",
-                           start->module, (unsigned long long)start->number);
-        print_node(g, at);
-        PL_CHECK(follow_sources(g, at));
-    }
-    return PL_OK;
-}
-
 pl_status store_graph(store_call *call, const char *module, uint64_t number)
 {
     graph *g = pl_alloc(sizeof *g);
     pl_module_at start = {.number = number};
+    pl_status status = PL_OK;
     pl_copy_text(start.module, sizeof start.module, module);
     g->call = call;
-    pl_status status = draw(g, &start);
+    PL_TRY(enter_lane(g, 0, &start));
+    for (int at; (at = choose_lane(g)) >= 0;) {
+        /* Damaged records of merges may name each other in a circle. */
+        if (++g->n_rows > ROWS_MAX)
+            PL_TRY(pl_fail(PL_ERR_DAMAGED, "the descent of %s@%llu does not end",
+                           start.module, (unsigned long long)start.number));
+        print_node(g, at);
+        PL_TRY(follow_sources(g, at));
+    }
+done:
     for (int i = 0; i < g->n; i++)
         pl_version_clear(&g->lanes[i].v);
     pl_free(g);

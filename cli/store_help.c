@@ -7,51 +7,7 @@ static bool takes(const store_verb *v, int option)
     return option <= STORE_OPT_JSON || v->takes >> option & 1;
 }
 
-static void print_verb(const store_verb *v)
-{
-    printf("usage: pathloom store %s%s%s [OPTIONS]\n\n%s\n\n", v->name,
-           *v->words ? " " : "", v->words, v->help);
-    cli_print_wrapped(v->about);
-    printf("\n");
-    for (int i = STORE_OPT_COUNT; i-- > STORE_OPT_JSON + 1;)
-        if (takes(v, i))
-            cli_print_option(store_option_row(i));
-    for (int i = 0; i <= STORE_OPT_JSON; i++)
-        cli_print_option(store_option_row(i));
-}
-
-static void print_overview(void)
-{
-    printf(
-        "usage: pathloom store VERB [WORDS] [--run RUN | --store FOLDER] [--json]\n\n"
-        "look into the module store and maintain it, also while training runs\n\n");
-    for (size_t i = 0; i < n_store_verbs; i++) {
-        char usage[64];
-        snprintf(usage, sizeof usage, "%s %s", store_verbs[i].name,
-                 store_verbs[i].words);
-        printf("  %-26s %s\n", usage, store_verbs[i].help);
-    }
-    printf("\n");
-    for (int i = 0; i <= STORE_OPT_JSON; i++)
-        cli_print_option(store_option_row(i));
-    printf("\n");
-    cli_print_wrapped(
-        "MODULE is ARM/SLOT.Ek, or SLOT.Ek of the mixture; V is a version number or a "
-        "tag. Options of a verb: `pathloom store VERB --help`.");
-}
-
 /* ---- the manual page ---- */
-static void man_verb(const store_verb *v)
-{
-    printf(".SS \"%s %s\"\n", v->name, v->words);
-    cli_man_text(v->help);
-    printf(".PP\n");
-    cli_man_text(v->about);
-    for (int i = STORE_OPT_JSON + 1; i < STORE_OPT_COUNT; i++)
-        if (takes(v, i))
-            cli_man_option(store_option_row(i));
-}
-
 static void print_store_manual(void)
 {
     printf(".\\\" Made by `pathloom store --man`.\n"
@@ -71,8 +27,15 @@ static void print_store_manual(void)
     for (int i = 0; i <= STORE_OPT_JSON; i++)
         cli_man_option(store_option_row(i));
     printf(".SH VERBS\n");
-    for (size_t i = 0; i < n_store_verbs; i++)
-        man_verb(&store_verbs[i]);
+    for (const store_verb *v = store_verbs; v < store_verbs + n_store_verbs; v++) {
+        printf(".SS \"%s %s\"\n", v->name, v->words);
+        cli_man_text(v->help);
+        printf(".PP\n");
+        cli_man_text(v->about);
+        for (int i = STORE_OPT_JSON + 1; i < STORE_OPT_COUNT; i++)
+            if (takes(v, i))
+                cli_man_option(store_option_row(i));
+    }
     printf(".SH EXIT STATUS\n");
     cli_man_text(
         "0: done. 64: the command line is wrong. 65: something in the store is "
@@ -121,11 +84,36 @@ void store_explain(int argc, char **argv)
 {
     for (size_t i = 0; i < n_store_verbs; i++)
         if (has_argument(argc, argv, store_verbs[i].name)) {
-            print_verb(&store_verbs[i]);
+            const store_verb *v = &store_verbs[i];
+            printf("usage: pathloom store %s%s%s [OPTIONS]\n\n%s\n\n", v->name,
+                   *v->words ? " " : "", v->words, v->help);
+            cli_print_wrapped(v->about);
+            printf("\n");
+            for (int o = STORE_OPT_COUNT; o-- > STORE_OPT_JSON + 1;)
+                if (takes(v, o))
+                    cli_print_option(store_option_row(o));
+            for (int o = 0; o <= STORE_OPT_JSON; o++)
+                cli_print_option(store_option_row(o));
             return;
         }
-    if (has_argument(argc, argv, "--man"))
+    if (has_argument(argc, argv, "--man")) {
         print_store_manual();
-    else
-        print_overview();
+        return;
+    }
+    printf(
+        "usage: pathloom store VERB [WORDS] [--run RUN | --store FOLDER] [--json]\n\n"
+        "look into the module store and maintain it, also while training runs\n\n");
+    for (size_t i = 0; i < n_store_verbs; i++) {
+        char usage[64];
+        snprintf(usage, sizeof usage, "%s %s", store_verbs[i].name,
+                 store_verbs[i].words);
+        printf("  %-26s %s\n", usage, store_verbs[i].help);
+    }
+    printf("\n");
+    for (int i = 0; i <= STORE_OPT_JSON; i++)
+        cli_print_option(store_option_row(i));
+    printf("\n");
+    cli_print_wrapped(
+        "MODULE is ARM/SLOT.Ek, or SLOT.Ek of the mixture; V is a version number or a "
+        "tag. Options of a verb: `pathloom store VERB --help`.");
 }

@@ -3,6 +3,8 @@
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
+#include <math.h>
+
 typedef struct look {
     pl_store *store;
     bool json, noting; /* noting: only collects names and prints nothing */
@@ -251,15 +253,6 @@ static pl_status show_version(look *q, const pl_version *v, bool full, bool last
     return status;
 }
 
-static pl_status show_tag_items(const look *q, const char *name)
-{
-    pl_snapshot tag;
-    PL_CHECK(pl_store_get_tag(q->store, name, &tag));
-    print_tag(q->json, &tag, 0, true);
-    pl_snapshot_clear(&tag);
-    return PL_OK;
-}
-
 /* Shows a version of a module, or a tag. If an arm and a tag have the same name, the
  * tag is shown, because an arm cannot be shown. */
 pl_status store_show(store_call *call)
@@ -267,18 +260,55 @@ pl_status store_show(store_call *call)
     pl_version v;
     pl_module_at at;
     pl_name_kind kind;
+    pl_snapshot tag;
     look q = look_of(call);
     PL_CHECK(pl_names_kind(q.store, call->words[0], &kind));
     if (kind == PL_NAME_MODULE)
         pl_names_warn_of_tag(q.store, call->words[0], kind);
-    pl_status status =
-        kind == PL_NAME_MODULE ? PL_ERR_NOT_FOUND : show_tag_items(&q, call->words[0]);
+    pl_status status = kind == PL_NAME_MODULE
+                           ? PL_ERR_NOT_FOUND
+                           : pl_store_get_tag(q.store, call->words[0], &tag);
+    if (status == PL_OK) {
+        print_tag(q.json, &tag, 0, true);
+        pl_snapshot_clear(&tag);
+    }
     if (status != PL_ERR_NOT_FOUND)
         return status;
     PL_CHECK(pl_names_module(q.store, call->words[0], &at));
     PL_CHECK(pl_store_get_version(q.store, at.module, at.number, &v));
     status = show_version(&q, &v, true, true);
     pl_version_clear(&v);
+    return status;
+}
+
+static void print_health_number(row *r, const char *key, const char *title,
+                                double value)
+{
+    if (isfinite(value))
+        row_say(r, "  %s %8.4f", title, value);
+    else
+        row_say(r, "  %s %8s", title, "-");
+    row_real(r, key, value, NULL);
+}
+
+/* Prints one row per version from `last` down to 1, for `log --health`
+ * (history/module_health.h). */
+static pl_status log_health(store_call *call, const char *module, uint64_t last)
+{
+    pl_health *all = NULL;
+    pl_status status = pl_module_health(call->store, module, last, &all);
+    for (uint64_t number = last; status == PL_OK && number > 0; number--) {
+        const pl_health *h = &all[number];
+        row r = row_begin(call->json);
+        row_text(&r, "module", module, "%s");
+        row_count(&r, "version", number, "@%-5s");
+        print_health_number(&r, "lag_correlation", "lag", h->lag);
+        print_health_number(&r, "gain", "gain", h->gain);
+        print_health_number(&r, "relative_step", "step", h->relative);
+        print_health_number(&r, "transverse", "transverse", h->transverse);
+        row_finish(&r);
+    }
+    pl_free(all);
     return status;
 }
 
@@ -295,7 +325,7 @@ pl_status store_log(store_call *call)
     if (call->values[STORE_OPT_GRAPH])
         return store_graph(call, at.module, at.number);
     if (call->values[STORE_OPT_HEALTH])
-        return store_log_health(call, at.module, at.number);
+        return log_health(call, at.module, at.number);
     for (bool first = true;; first = false, at.number--) {
         PL_CHECK(pl_store_get_version(q.store, at.module, at.number, &v));
         pl_status status = show_version(&q, &v, false, first);
@@ -319,11 +349,14 @@ pl_status store_stat(store_call *call)
     return PL_OK;
 }
 
-/* Prints the sizes of the run's folders beside the store: token files, data shards that
- * workers keep, logs. */
-static void print_folders(const store_call *call)
+pl_status store_du(store_call *call)
 {
+    pl_store_usage usage;
+    PL_CHECK(pl_store_use(call->store, &usage));
+    print_usage(call->json, &usage);
     static const char *const names[] = {"data", "cache", "log", "tensorboard"};
+    /* the run's folders beside the store: token files, data shards that workers keep,
+     * logs */
     char run[PL_PATH_MAX], folder[PL_PATH_MAX];
     for (size_t i = 0; !call->values[STORE_OPT_STORE] && i < CLI_COUNT(names); i++) {
         pl_join(folder, pl_path_above(run, call->folder), names[i]);
@@ -335,13 +368,5 @@ static void print_folders(const store_call *call)
         row_say(&r, "                 beside the store, in %s", folder);
         row_finish(&r);
     }
-}
-
-pl_status store_du(store_call *call)
-{
-    pl_store_usage usage;
-    PL_CHECK(pl_store_use(call->store, &usage));
-    print_usage(call->json, &usage);
-    print_folders(call);
     return PL_OK;
 }

@@ -20,20 +20,6 @@ static pl_status read_merge_number(const store_call *call, store_option option,
                    store_option_row(option)->name, text);
 }
 
-/* Refuses numbers that the method does not use. */
-static pl_status refuse_unused_numbers(const store_call *call, pl_blend_method method)
-{
-    const bool scales = pl_blend_needs_base(method);
-    const char *unused = NULL;
-    if (call->values[STORE_OPT_SCALE] && !scales)
-        unused = "scale";
-    if (call->values[STORE_OPT_DENSITY] && !pl_blend_uses_density(method))
-        unused = "density";
-    return unused ? pl_fail(PL_ERR_USAGE, "%s has no %s; leave --%s out",
-                            pl_blend_name(method), unused, unused)
-                  : PL_OK;
-}
-
 static pl_status read_merge_weights(const store_call *call, pl_blend *blend)
 {
     const char *text = call->values[STORE_OPT_WEIGHTS];
@@ -56,31 +42,6 @@ static pl_status read_merge_weights(const store_call *call, pl_blend *blend)
     return PL_OK;
 }
 
-static pl_status read_merge_options(const store_call *call, pl_merge_plan *m)
-{
-    const char *method = call->values[STORE_OPT_METHOD];
-    const char *base = call->values[STORE_OPT_BASE];
-    m->tag_name = call->words[0];
-    m->note = call->values[STORE_OPT_NOTE];
-    m->blend = (pl_blend){.scale = 1, .density = 0.2, .n_sources = call->n_words - 1};
-    PL_CHECK(pl_blend_parse(method ? method : "linear", &m->blend.method));
-    PL_CHECK(refuse_unused_numbers(call, m->blend.method));
-    PL_CHECK(read_merge_number(call, STORE_OPT_SCALE, &m->blend.scale));
-    PL_CHECK(read_merge_number(call, STORE_OPT_DENSITY, &m->blend.density));
-    PL_CHECK(read_merge_weights(call, &m->blend));
-    PL_CHECK(pl_blend_check(&m->blend));
-    if (pl_blend_needs_base(m->blend.method) != (base != NULL))
-        return pl_fail(
-            PL_ERR_USAGE,
-            base ? "method %s has no base; leave --base out"
-                 : "method %s needs --base, the version from which all sources began",
-            pl_blend_name(m->blend.method));
-    for (int i = 0; i < m->blend.n_sources; i++)
-        m->sources[i].word = call->words[1 + i];
-    m->base.word = base;
-    return PL_OK;
-}
-
 static void print_merged(void *context, const pl_version *v)
 {
     const merge_call *m = context;
@@ -95,42 +56,60 @@ static void print_merged(void *context, const pl_version *v)
     row_finish(&r);
 }
 
-/* Stores the tag, with the commit number that the store has after all merges. */
-static pl_status keep_merged_tag(const store_call *call, pl_merge_plan *m)
-{
-    pl_store *store = NULL;
-    pl_buf bytes = {0};
-    pl_writers_close(&m->writers);
-    PL_CHECK(pl_store_open(call->folder, PL_STORE_READ, &store));
-    m->tag.sequence = pl_store_sequence(store);
-    pl_snapshot_encode(&m->tag, &bytes);
-    pl_status status = store_keep_tag(call, store, m->tag_name, &bytes);
-    pl_buf_destroy(&bytes);
-    pl_store_close(&store);
-    PL_CHECK(status);
-    if (!call->json)
-        say("tag %s names %d merged and %zu other modules of %s", m->tag_name,
-            m->n_merged, m->tag.n_items - (size_t)m->n_merged, m->tag.arm);
-    return PL_OK;
-}
-
-static pl_status merge_modules(store_call *call, pl_merge_plan *m)
-{
-    PL_CHECK(read_merge_options(call, m));
-    PL_CHECK(store_open_writers(call, &m->writers));
-    m->view = pl_writers_view(m->writers);
-    PL_CHECK(store_check_tag_name(m->view, m->tag_name));
-    PL_CHECK(store_check_new_tag(call, m->view, m->tag_name));
-    PL_CHECK(pl_merge_plan_find(m));
-    PL_CHECK(pl_merge_plan_run(m));
-    return keep_merged_tag(call, m);
-}
-
 pl_status store_merge(store_call *call)
 {
     merge_call m = {.call = call, .plan = {.made = print_merged, .context = &m}};
-    pl_status status = merge_modules(call, &m.plan);
-    pl_merge_plan_clear(&m.plan);
-    pl_writers_close(&m.plan.writers);
+    pl_merge_plan *plan = &m.plan;
+    const char *method = call->values[STORE_OPT_METHOD];
+    const char *base = call->values[STORE_OPT_BASE];
+    pl_store *store = NULL;
+    pl_buf bytes = {0};
+    pl_status status = PL_OK;
+    plan->tag_name = call->words[0];
+    plan->note = call->values[STORE_OPT_NOTE];
+    plan->blend =
+        (pl_blend){.scale = 1, .density = 0.2, .n_sources = call->n_words - 1};
+    PL_TRY(pl_blend_parse(method ? method : "linear", &plan->blend.method));
+    const char *unused = NULL;
+    if (call->values[STORE_OPT_SCALE] && !pl_blend_needs_base(plan->blend.method))
+        unused = "scale";
+    if (call->values[STORE_OPT_DENSITY] && !pl_blend_uses_density(plan->blend.method))
+        unused = "density";
+    if (unused)
+        PL_TRY(pl_fail(PL_ERR_USAGE, "%s has no %s; leave --%s out",
+                       pl_blend_name(plan->blend.method), unused, unused));
+    PL_TRY(read_merge_number(call, STORE_OPT_SCALE, &plan->blend.scale));
+    PL_TRY(read_merge_number(call, STORE_OPT_DENSITY, &plan->blend.density));
+    PL_TRY(read_merge_weights(call, &plan->blend));
+    PL_TRY(pl_blend_check(&plan->blend));
+    if (pl_blend_needs_base(plan->blend.method) != (base != NULL))
+        PL_TRY(pl_fail(
+            PL_ERR_USAGE,
+            base ? "method %s has no base; leave --base out"
+                 : "method %s needs --base, the version from which all sources began",
+            pl_blend_name(plan->blend.method)));
+    for (int i = 0; i < plan->blend.n_sources; i++)
+        plan->sources[i].word = call->words[1 + i];
+    plan->base.word = base;
+    PL_TRY(store_open_writers(call, &plan->writers));
+    plan->view = pl_writers_view(plan->writers);
+    PL_TRY(store_check_tag_name(plan->view, plan->tag_name));
+    PL_TRY(store_check_new_tag(call, plan->view, plan->tag_name));
+    PL_TRY(pl_merge_plan_find(plan));
+    PL_TRY(pl_merge_plan_run(plan));
+    /* The tag has the commit number that the store has after all merges. */
+    pl_writers_close(&plan->writers);
+    PL_TRY(pl_store_open(call->folder, PL_STORE_READ, &store));
+    plan->tag.sequence = pl_store_sequence(store);
+    pl_snapshot_encode(&plan->tag, &bytes);
+    PL_TRY(store_keep_tag(call, store, plan->tag_name, &bytes));
+    if (!call->json)
+        say("tag %s names %d merged and %zu other modules of %s", plan->tag_name,
+            plan->n_merged, plan->tag.n_items - (size_t)plan->n_merged, plan->tag.arm);
+done:
+    pl_buf_destroy(&bytes);
+    pl_store_close(&store);
+    pl_merge_plan_clear(plan);
+    pl_writers_close(&plan->writers);
     return status;
 }

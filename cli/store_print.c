@@ -91,18 +91,6 @@ void print_tag(bool json, const pl_snapshot *tag, int width, bool full)
 }
 
 /* ---- log and show ---- */
-static void print_measures(row *r, const pl_work *work)
-{
-    for (int i = 0; i < PL_WORK_N_MEASURES; i++) {
-        const pl_work_measure *m = &pl_work_measures[i];
-        if (m->is_count)
-            row_count(r, m->name, (uint64_t)fmin(pl_work_value(work, m), m->most),
-                      NULL);
-        else
-            row_real(r, m->name, pl_work_value(work, m), NULL);
-    }
-}
-
 static void print_contributions(row *r, const pl_version *v)
 {
     size_t width = 0;
@@ -128,7 +116,14 @@ static void print_contributions(row *r, const pl_version *v)
         row_real(&item, "norm", c->norm, "  norm %10.4g");
         row_real(&item, "weight", c->weight, "  weight %-8.6g");
         row_real(&item, "seconds", c->work.seconds, NULL);
-        print_measures(&item, &c->work);
+        for (int k = 0; k < PL_WORK_N_MEASURES; k++) {
+            const pl_work_measure *m = &pl_work_measures[k];
+            if (m->is_count)
+                row_count(&item, m->name,
+                          (uint64_t)fmin(pl_work_value(&c->work, m), m->most), NULL);
+            else
+                row_real(&item, m->name, pl_work_value(&c->work, m), NULL);
+        }
         row_count(&item, "token", c->token, NULL);
         row_text(&item, "codec", c->codec, pl_contribution_is_base(c) ? "  %s" : NULL);
         row_hash(&item, "update", &c->update, " %s");

@@ -3,34 +3,30 @@
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
-/* Copies a module, all modules of an arm or of a tag, or everything (`what` is NULL). A
+/* Copies a module, all modules of an arm or of a tag, or everything (no second word). A
  * module is copied together with the definition of its arm. */
-static pl_status transfer_named(pl_transfer *t, const char *what)
+static pl_status move_versions(store_call *call, pl_transfer *t, const char *to)
 {
+    const char *what = call->words[1];
     char arm[PL_MODULE_NAME_MAX] = "";
-    pl_module_set set;
+    pl_module_set set = {0};
     pl_snapshot tag = {.n_items = 0};
     pl_status status = PL_OK;
     if (!what) {
-        PL_CHECK(pl_transfer_modules(t));
+        PL_TRY(pl_transfer_modules(t));
     } else {
-        PL_CHECK(pl_names_set(t->from, what, &set));
+        PL_TRY(pl_names_set(t->from, what, &set));
         pl_arm_of_module(set.at[0].module, arm, sizeof arm);
         if (pl_module_is_merged(set.at[0].module) &&
             pl_store_get_tag(t->from, what, &tag) == PL_OK)
             pl_copy_text(arm, sizeof arm, tag.arm);
         pl_snapshot_clear(&tag);
-        for (size_t i = 0; status == PL_OK && i < set.n; i++)
-            status = pl_transfer_module(t, set.at[i].module, set.at[i].number);
-        pl_free(set.at);
-        PL_CHECK(status);
+        for (size_t i = 0; i < set.n; i++)
+            PL_TRY(pl_transfer_module(t, set.at[i].module, set.at[i].number));
     }
-    return pl_transfer_objects(t, arm);
-}
-
-static pl_status move_versions(store_call *call, pl_transfer *t, const char *to)
-{
-    pl_status status = transfer_named(t, call->words[1]);
+    PL_TRY(pl_transfer_objects(t, arm));
+done:
+    pl_free(set.at);
     pl_txn_abort(&t->txn);
     PL_CHECK(status);
     row r = row_begin(call->json);

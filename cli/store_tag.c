@@ -5,27 +5,6 @@
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
-/* ---- the versions of a tag ---- */
-/* Finds the versions for a tag. Versions of one phase always belong together. The
- * newest versions of several homes belong together only if all homes are read at one
- * moment. Otherwise a module may have been made from a version that the state read from
- * another home does not have. */
-static pl_status fill_tag(store_call *call, pl_snapshot *tag)
-{
-    int64_t held_ms;
-    const char *arm = call->values[STORE_OPT_ARM], *note = call->values[STORE_OPT_NOTE];
-    pl_newest_chapter(call->store, tag->arm);
-    if (arm)
-        pl_copy_text(tag->arm, sizeof tag->arm, arm);
-    PL_CHECK(pl_tag_phase(call->store, tag->arm, call->words[1], &tag->phase));
-    if (tag->phase < 0)
-        PL_CHECK(run_look_at_one_moment(call->folder, &call->store, &held_ms));
-    if (!pl_copy_text(tag->note, sizeof tag->note, note ? note : ""))
-        return pl_fail(PL_ERR_USAGE, "a note has at most %d bytes", PL_TEXT_MAX - 1);
-    return pl_tag_fill(call->store, tag);
-}
-
-/* ---- the verb ---- */
 /* Stores the tag, or removes it if `bytes` is empty. A home stores an empty tag
  * instead, which counts as removed. */
 pl_status store_keep_tag(const store_call *call, pl_store *store, const char *name,
@@ -76,16 +55,43 @@ pl_status store_check_new_tag(const store_call *call, pl_store *store, const cha
                    name);
 }
 
-static pl_status make(store_call *call)
+pl_status store_tag(store_call *call)
 {
+    const char *name = call->words[0], *arm = call->values[STORE_OPT_ARM],
+               *note = call->values[STORE_OPT_NOTE];
+    int64_t held_ms;
     pl_snapshot tag;
     pl_buf bytes = {0};
     pl_status status = PL_OK;
-    const char *name = call->words[0];
+    if (!name)
+        return look_at_tags(call);
+    if (call->values[STORE_OPT_DELETE]) {
+        PL_CHECK(pl_store_get_tag(call->store, name, &tag));
+        pl_snapshot_clear(&tag);
+        PL_CHECK(store_keep_tag(call, call->store, name, &bytes));
+        row r = row_begin(call->json);
+        row_text(&r, "tag", name, "tag %s");
+        row_flag(&r, "deleted", true, " is deleted");
+        row_finish(&r);
+        return PL_OK;
+    }
+    PL_CHECK(store_check_tag_name(call->store, name));
+    PL_CHECK(store_check_new_tag(call, call->store, name));
     memset(&tag, 0, sizeof tag);
     pl_copy_text(tag.name, sizeof tag.name, name);
-    PL_CHECK(store_check_new_tag(call, call->store, name));
-    PL_TRY(fill_tag(call, &tag));
+    pl_newest_chapter(call->store, tag.arm);
+    if (arm)
+        pl_copy_text(tag.arm, sizeof tag.arm, arm);
+    PL_TRY(pl_tag_phase(call->store, tag.arm, call->words[1], &tag.phase));
+    /* Versions of one phase always belong together. The newest versions of several
+     * homes belong together only if all homes are read at one moment. Otherwise a
+     * module may have been made from a version that the state read from another home
+     * does not have. */
+    if (tag.phase < 0)
+        PL_TRY(run_look_at_one_moment(call->folder, &call->store, &held_ms));
+    if (!pl_copy_text(tag.note, sizeof tag.note, note ? note : ""))
+        PL_TRY(pl_fail(PL_ERR_USAGE, "a note has at most %d bytes", PL_TEXT_MAX - 1));
+    PL_TRY(pl_tag_fill(call->store, &tag));
     pl_snapshot_encode(&tag, &bytes);
     PL_TRY(store_keep_tag(call, call->store, name, &bytes));
     print_tag(call->json, &tag, (int)strlen(name), false);
@@ -93,28 +99,4 @@ done:
     pl_buf_destroy(&bytes);
     pl_snapshot_clear(&tag);
     return status;
-}
-
-static pl_status delete_tag(store_call *call)
-{
-    pl_snapshot old;
-    pl_buf none = {0};
-    PL_CHECK(pl_store_get_tag(call->store, call->words[0], &old));
-    pl_snapshot_clear(&old);
-    PL_CHECK(store_keep_tag(call, call->store, call->words[0], &none));
-    row r = row_begin(call->json);
-    row_text(&r, "tag", call->words[0], "tag %s");
-    row_flag(&r, "deleted", true, " is deleted");
-    row_finish(&r);
-    return PL_OK;
-}
-
-pl_status store_tag(store_call *call)
-{
-    if (!call->words[0])
-        return look_at_tags(call);
-    if (call->values[STORE_OPT_DELETE])
-        return delete_tag(call);
-    PL_CHECK(store_check_tag_name(call->store, call->words[0]));
-    return make(call);
 }

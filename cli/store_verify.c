@@ -24,65 +24,7 @@ static void print_reason(row *r, const verification *w, pl_replay_verdict which)
         row_text(r, "reason", w->why, "  %s");
 }
 
-static void print_replay_verdict(const verification *w, const pl_version *v,
-                                 pl_replay_verdict which, const pl_replay *got)
-{
-    row r = row_begin(w->call->json);
-    row_text(&r, "module", v->module, "%s");
-    row_count(&r, "version", v->number, "@%s");
-    row_text(&r, "verdict", verdicts[which], NULL);
-    row_hash(&r, "hash", &v->params, "  %s");
-    row_hash(&r, "recomputed", &got->params, "  recomputed %s");
-    print_reason(&r, w, which);
-    row_finish(&r);
-}
-
-static pl_status verify_version(verification *w, const pl_version *v)
-{
-    pl_replay got;
-    pl_replay_verdict which;
-    PL_CHECK(pl_home_verify(w->call->store, v, &got, &which));
-    if (which == PL_REPLAY_UNKNOWN)
-        pl_copy_text(w->why, sizeof w->why, pl_last_error());
-    else if (which == PL_REPLAY_OTHER)
-        snprintf(w->why, sizeof w->why,
-                 "%s@%llu differs from the version that its recorded sources give",
-                 v->module, (unsigned long long)v->number);
-    w->n[which]++;
-    print_replay_verdict(w, v, which, &got);
-    return PL_OK;
-}
-
 /* ---- tasks ---- */
-static void print_task(const verification *w, const pl_version *v,
-                       const pl_contribution *c, pl_replay_verdict which,
-                       const pl_hash *got)
-{
-    char task[96];
-    row r = row_begin(w->call->json);
-    pl_arm_path_name(&w->arm, w->topology, (int)c->path, (int)c->replica, task);
-    row_text(&r, "module", v->module, "%s");
-    row_count(&r, "version", v->number, "@%s");
-    row_text(&r, "task", task, "  task %s");
-    row_int(&r, "phase", c->phase, " phase %s");
-    row_text(&r, "worker", c->worker, " by %s");
-    row_text(&r, "verdict", verdicts[which], NULL);
-    row_hash(&r, "update", &c->update, "  update %s");
-    row_hash(&r, "recomputed", got, "  trained again %s");
-    print_reason(&r, w, which);
-    row_finish(&r);
-}
-
-/* Whether the update is a sum that a relay made from the updates of several workers. */
-static bool is_sum(const pl_version *v, int index)
-{
-    for (int i = 0; i < v->n_contributions; i++)
-        if (i != index &&
-            pl_hash_equal(&v->contributions[i].update, &v->contributions[index].update))
-            return true;
-    return false;
-}
-
 static pl_status verify_task(verification *w, const pl_version *v, int index)
 {
     const pl_contribution *c = &v->contributions[index];
@@ -92,11 +34,14 @@ static pl_status verify_task(verification *w, const pl_version *v, int index)
                                   .precision = cfg->precision};
     pl_hash got = {{0}};
     pl_replay_verdict which = PL_REPLAY_SAME;
+    bool is_sum = false; /* a relay made the update from those of several workers */
+    for (int i = 0; i < v->n_contributions; i++)
+        is_sum = is_sum ||
+                 (i != index && pl_hash_equal(&v->contributions[i].update, &c->update));
     pl_status status =
-        is_sum(v, index)
-            ? pl_fail(PL_ERR_NOT_FOUND, "a relay has summed this update with others")
-            : pl_task_retrain(w->call->store, &w->arm, w->topology, v->module, c,
-                              &backend, &got);
+        is_sum ? pl_fail(PL_ERR_NOT_FOUND, "a relay has summed this update with others")
+               : pl_task_retrain(w->call->store, &w->arm, w->topology, v->module, c,
+                                 &backend, &got);
     if (status == PL_ERR_NOT_FOUND) {
         which = PL_REPLAY_UNKNOWN;
         pl_copy_text(w->why, sizeof w->why, pl_last_error());
@@ -108,42 +53,53 @@ static pl_status verify_task(verification *w, const pl_version *v, int index)
                      "training gives a different update than the worker sent");
     }
     w->n[which]++;
-    print_task(w, v, c, which, &got);
+    char task[96];
+    row r = row_begin(w->call->json);
+    pl_arm_path_name(&w->arm, w->topology, (int)c->path, (int)c->replica, task);
+    row_text(&r, "module", v->module, "%s");
+    row_count(&r, "version", v->number, "@%s");
+    row_text(&r, "task", task, "  task %s");
+    row_int(&r, "phase", c->phase, " phase %s");
+    row_text(&r, "worker", c->worker, " by %s");
+    row_text(&r, "verdict", verdicts[which], NULL);
+    row_hash(&r, "update", &c->update, "  update %s");
+    row_hash(&r, "recomputed", &got, "  trained again %s");
+    print_reason(&r, w, which);
+    row_finish(&r);
     return PL_OK;
 }
 
-static pl_status verify_tasks(verification *w, const char *module, uint64_t number)
-{
-    pl_version v;
-    pl_status status = PL_OK;
-    PL_CHECK(pl_store_get_version(w->call->store, module, number, &v));
-    if (v.n_contributions == 0)
-        status = pl_fail(PL_ERR_NOT_FOUND, "%s@%llu was not made by tasks: %s", module,
-                         (unsigned long long)number, v.method);
-    for (int i = 0; i < v.n_contributions && status == PL_OK; i++)
-        status = verify_task(w, &v, i);
-    pl_version_clear(&v);
-    return status;
-}
-
+/* Checks a version and, with --tasks, the tasks that contributed to it. */
 static pl_status verify_one(verification *w, const char *module, uint64_t number)
 {
     pl_version v;
-    PL_CHECK(pl_store_get_version(w->call->store, module, number, &v));
-    pl_status status = verify_version(w, &v);
-    pl_version_clear(&v);
-    PL_CHECK(status);
-    return w->topology ? verify_tasks(w, module, number) : PL_OK;
-}
-
-static pl_status verify_tag(verification *w, const char *name)
-{
-    pl_snapshot tag;
-    PL_CHECK(pl_store_get_tag(w->call->store, name, &tag));
+    pl_replay got;
+    pl_replay_verdict which;
     pl_status status = PL_OK;
-    for (size_t i = 0; i < tag.n_items && status == PL_OK; i++)
-        status = verify_one(w, tag.items[i].module, tag.items[i].number);
-    pl_snapshot_clear(&tag);
+    PL_CHECK(pl_store_get_version(w->call->store, module, number, &v));
+    PL_TRY(pl_home_verify(w->call->store, &v, &got, &which));
+    if (which == PL_REPLAY_UNKNOWN)
+        pl_copy_text(w->why, sizeof w->why, pl_last_error());
+    else if (which == PL_REPLAY_OTHER)
+        snprintf(w->why, sizeof w->why,
+                 "%s@%llu differs from the version that its recorded sources give",
+                 v.module, (unsigned long long)v.number);
+    w->n[which]++;
+    row r = row_begin(w->call->json);
+    row_text(&r, "module", v.module, "%s");
+    row_count(&r, "version", v.number, "@%s");
+    row_text(&r, "verdict", verdicts[which], NULL);
+    row_hash(&r, "hash", &v.params, "  %s");
+    row_hash(&r, "recomputed", &got.params, "  recomputed %s");
+    print_reason(&r, w, which);
+    row_finish(&r);
+    if (w->topology && v.n_contributions == 0)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "%s@%llu was not made by tasks: %s", module,
+                       (unsigned long long)number, v.method));
+    for (int i = 0; w->topology && i < v.n_contributions; i++)
+        PL_TRY(verify_task(w, &v, i));
+done:
+    pl_version_clear(&v);
     return status;
 }
 
@@ -154,7 +110,11 @@ static pl_status verify_modules(verification *w)
     store_call *call = w->call;
     PL_CHECK(pl_names_kind(call->store, call->words[0], &kind));
     if (kind == PL_NAME_NONE && !call->values[STORE_OPT_TASKS]) {
-        pl_status status = verify_tag(w, call->words[0]);
+        pl_snapshot tag = {.n_items = 0};
+        pl_status status = pl_store_get_tag(call->store, call->words[0], &tag);
+        for (size_t i = 0; i < tag.n_items && status == PL_OK; i++)
+            status = verify_one(w, tag.items[i].module, tag.items[i].number);
+        pl_snapshot_clear(&tag);
         if (status != PL_ERR_NOT_FOUND)
             return status;
     }
@@ -178,23 +138,17 @@ static pl_status verify_modules(verification *w)
     return PL_OK;
 }
 
-static pl_status verify(verification *w)
-{
-    PL_CHECK(verify_modules(w));
-    if (w->n[PL_REPLAY_OTHER] > 0)
-        return pl_fail(PL_ERR_DAMAGED,
-                       "%llu %s gave different bytes when they were computed again",
-                       (unsigned long long)w->n[PL_REPLAY_OTHER],
-                       w->topology ? "versions or updates" : "versions");
-    if (w->n[PL_REPLAY_SAME] == 0)
-        return pl_fail(PL_ERR_NOT_FOUND, "%s", w->why);
-    return PL_OK;
-}
-
 pl_status store_verify(store_call *call)
 {
     verification w = {.call = call, .r.lock = -1};
-    pl_status status = verify(&w);
+    pl_status status = verify_modules(&w);
+    if (status == PL_OK && w.n[PL_REPLAY_OTHER] > 0)
+        status = pl_fail(PL_ERR_DAMAGED,
+                         "%llu %s gave different bytes when they were computed again",
+                         (unsigned long long)w.n[PL_REPLAY_OTHER],
+                         w.topology ? "versions or updates" : "versions");
+    if (status == PL_OK && w.n[PL_REPLAY_SAME] == 0)
+        status = pl_fail(PL_ERR_NOT_FOUND, "%s", w.why);
     pl_topology_destroy(&w.topology);
     pl_arm_clear(&w.arm);
     run_close(&w.r);

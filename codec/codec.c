@@ -113,48 +113,6 @@ static const codec_way ways[WIRE_COUNT] = {
     [WIRE_LIST16] = {NULL, sketch_decode},
 };
 
-/* Checks that the parts have no gaps and known roles, because a caller may make them
- * without a topology. *n gets the number of values. */
-static pl_status check_parts(const pl_codec_part *parts, int n_parts, size_t *n)
-{
-    *n = 0;
-    for (int i = 0; i < n_parts; i++) {
-        if (parts[i].first != *n || parts[i].role < 0 || parts[i].role >= PL_ROLE_COUNT)
-            return pl_fail(
-                PL_ERR_ARG,
-                "part %d starts at %zu with role %d; parts must follow each other "
-                "without gaps, so it must start at %zu",
-                i, parts[i].first, parts[i].role, *n);
-        *n += parts[i].count;
-    }
-    return PL_OK;
-}
-
-/* Checks the values of a round. Sketches allow at most SKETCH_W_MAX contributors,
- * because with more of them a code would have too few of the 16 bits. */
-static pl_status check_codec_round(const pl_codec_options *o,
-                                   const pl_codec_round *round)
-{
-    int most = UINT16_MAX;
-    if (!pl_codec_is_homomorphic(o))
-        return PL_OK;
-    for (int role = 0; role < PL_ROLE_COUNT; role++)
-        if (o->codec[role] == PL_CODEC_SKETCH16)
-            most = SKETCH_W_MAX;
-    if (!round || round->n_contributors < 1 || round->n_contributors > most)
-        return pl_fail(PL_ERR_ARG,
-                       "a homomorphic codec works only in rounds of 1 to %d "
-                       "contributors; use a different codec",
-                       most);
-    if (round->scale_exponent < -96 || round->scale_exponent > 64 ||
-        !isfinite(round->weight))
-        return pl_fail(PL_ERR_ARG,
-                       "a round has the scale 2^%d and weight %g; the scale must be "
-                       "2^-96 to 2^64 (see pl_codec_exponent), and the weight finite",
-                       round->scale_exponent, (double)round->weight);
-    return PL_OK;
-}
-
 /* Makes a stretch of part *i and the parts after it that have the same codec, and moves
  * *i past them. Returns false if no part is left. */
 static bool next_stretch(const pl_codec_options *o, const pl_codec_part *parts,
@@ -175,26 +133,6 @@ static bool next_stretch(const pl_codec_options *o, const pl_codec_part *parts,
     return s->count > 0;
 }
 
-/* Computes the header, including the size of the table. The size must be known before
- * the first section is written, because the sections follow the table. */
-static codec_header plan_header(const pl_codec_options *o, const pl_codec_part *parts,
-                                int n_parts, const pl_codec_round *round, size_t n)
-{
-    codec_header h = {.count = n, .contributors = 1, .entropy = o->entropy};
-    codec_stretch s;
-    h.homomorphic = pl_codec_is_homomorphic(o);
-    if (h.homomorphic) {
-        h.seed = round->seed;
-        h.exponent = round->scale_exponent;
-        h.n_contributors = round->n_contributors;
-    }
-    for (int i = 0; next_stretch(o, parts, n_parts, &i, &s); h.n_stretches++) {
-        int planes = o->entropy && s.codec <= PL_CODEC_BF16 ? VARIANT_PLANES : 0;
-        h.table_bytes += codec_table_bytes(s.codec, planes);
-    }
-    return h;
-}
-
 pl_status pl_codec_encode_module(const pl_codec_options *options,
                                  const pl_codec_part *parts, int n_parts,
                                  const pl_codec_round *round, const float *update,
@@ -205,9 +143,51 @@ pl_status pl_codec_encode_module(const pl_codec_options *options,
     size_t n = 0, before = out->len;
     codec_job job = {.options = options, .round = round, .writer = &writer};
     PL_CHECK(pl_codec_options_check(options));
-    PL_CHECK(check_parts(parts, n_parts, &n));
-    PL_CHECK(check_codec_round(options, round));
-    codec_header header = plan_header(options, parts, n_parts, round, n);
+    /* the roles are checked, too, because a caller may make parts without a topology */
+    for (int i = 0; i < n_parts; i++) {
+        if (parts[i].first != n || parts[i].role < 0 || parts[i].role >= PL_ROLE_COUNT)
+            return pl_fail(
+                PL_ERR_ARG,
+                "part %d starts at %zu with role %d; parts must follow each other "
+                "without gaps, so it must start at %zu",
+                i, parts[i].first, parts[i].role, n);
+        n += parts[i].count;
+    }
+    if (pl_codec_is_homomorphic(options)) {
+        /* With more than SKETCH_W_MAX contributors a code of a sketch would have too
+         * few of the 16 bits. */
+        int most = UINT16_MAX;
+        for (int role = 0; role < PL_ROLE_COUNT; role++)
+            if (options->codec[role] == PL_CODEC_SKETCH16)
+                most = SKETCH_W_MAX;
+        if (!round || round->n_contributors < 1 || round->n_contributors > most)
+            return pl_fail(PL_ERR_ARG,
+                           "a homomorphic codec works only in rounds of 1 to %d "
+                           "contributors; use a different codec",
+                           most);
+        if (round->scale_exponent < -96 || round->scale_exponent > 64 ||
+            !isfinite(round->weight))
+            return pl_fail(
+                PL_ERR_ARG,
+                "a round has the scale 2^%d and weight %g; the scale must be "
+                "2^-96 to 2^64 (see pl_codec_exponent), and the weight finite",
+                round->scale_exponent, (double)round->weight);
+    }
+    /* The header has the size of the table, which must be known before the first
+     * section is written, because the sections follow the table. */
+    codec_header header = {.count = n, .contributors = 1, .entropy = options->entropy};
+    header.homomorphic = pl_codec_is_homomorphic(options);
+    if (header.homomorphic) {
+        header.seed = round->seed;
+        header.exponent = round->scale_exponent;
+        header.n_contributors = round->n_contributors;
+    }
+    for (int i = 0; next_stretch(options, parts, n_parts, &i, &job.stretch);
+         header.n_stretches++) {
+        bool exact = job.stretch.codec <= PL_CODEC_BF16;
+        header.table_bytes += codec_table_bytes(
+            job.stretch.codec, options->entropy && exact ? VARIANT_PLANES : 0);
+    }
     job.weight = header.homomorphic ? round->weight : 1.0f;
     job.beta = (float)options->beta;
     codec_writer_begin(&writer, &header, out);
@@ -248,20 +228,6 @@ CODEC_WIDE static double add_tile(const float *restrict tile, float weight,
     return total;
 }
 
-/* Adds the last tile of a stretch, which has fewer than TILE values. The padding is
- * zeros, which change neither `sum` nor the sum of squares. */
-static double add_short(const float *tile, size_t n, float weight, float *sum)
-{
-    float values[TILE] = {0}, sums[TILE] = {0};
-    memcpy(values, tile, n * sizeof *values);
-    if (sum)
-        memcpy(sums, sum, n * sizeof *sum);
-    double squares = add_tile(values, weight, sums);
-    if (sum)
-        memcpy(sum, sums, n * sizeof *sum);
-    return squares;
-}
-
 static pl_status sink_squares(codec_sink *sink, uint64_t first, double squares)
 {
     if (!isfinite(squares))
@@ -281,8 +247,17 @@ pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], si
     size_t some = (size_t)(end - begin);
     float *sum = sink->sum ? sink->sum + begin : NULL;
     tile += begin - first;
-    double squares = sum && some == TILE ? add_tile(tile, sink->weight, sum)
-                                         : add_short(tile, some, sink->weight, sum);
+    if (sum && some == TILE)
+        return sink_squares(sink, begin, add_tile(tile, sink->weight, sum));
+    /* A shorter tile is padded with zeros, which change neither `sum` nor the sum of
+     * squares. */
+    float values[TILE] = {0}, sums[TILE] = {0};
+    memcpy(values, tile, some * sizeof *values);
+    if (sum)
+        memcpy(sums, sum, some * sizeof *sum);
+    double squares = add_tile(values, sink->weight, sums);
+    if (sum)
+        memcpy(sum, sums, some * sizeof *sum);
     return sink_squares(sink, begin, squares);
 }
 
@@ -298,37 +273,25 @@ pl_status sink_value(codec_sink *sink, uint64_t index, float value)
     return PL_OK;
 }
 
-/* ---- messages ---- */
-/* Returns the total size of the compressed sections after decompression. */
-static size_t unzipped_bytes(codec_reader reader)
-{
-    size_t total = 0;
-    codec_stretch s;
-    while (codec_reader_next(&reader, &s))
-        for (int i = 0; i < s.n_sections; i++)
-            if (s.sections[i].wire_bytes != s.sections[i].raw_bytes)
-                total += (size_t)s.sections[i].raw_bytes;
-    return total;
-}
-
-static bool stretch_splits(const codec_stretch *s)
-{
-    return s->codec <= PL_CODEC_I4;
-}
-
 pl_status codec_open(const pl_codec_message *m, size_t n, codec_opened *out)
 {
-    codec_reader reader;
+    codec_reader reader, ahead;
     codec_stretch s;
     const uint8_t *unused;
+    size_t unzipped_bytes = 0;
     pl_buf_clear(&out->raw);
     out->message = *m;
     out->n = n;
     out->splits = true;
     PL_CHECK(codec_reader_open(&reader, m->data, m->bytes, n));
-    pl_buf_reserve(&out->raw, unzipped_bytes(reader));
+    ahead = reader;
+    while (codec_reader_next(&ahead, &s))
+        for (int i = 0; i < s.n_sections; i++)
+            if (s.sections[i].wire_bytes != s.sections[i].raw_bytes)
+                unzipped_bytes += (size_t)s.sections[i].raw_bytes;
+    pl_buf_reserve(&out->raw, unzipped_bytes);
     while (codec_reader_next(&reader, &s)) {
-        out->splits &= stretch_splits(&s);
+        out->splits &= s.codec <= PL_CODEC_I4;
         for (int i = 0; i < s.n_sections; i++)
             PL_CHECK(codec_section_open(&s.sections[i], &out->raw, &unused));
     }

@@ -32,14 +32,6 @@ static void operand_free(operand *o)
     pl_buf_destroy(&o->codes);
 }
 
-static void combination_free(combination *c)
-{
-    operand_free(&c->a);
-    operand_free(&c->b);
-    pl_buf_destroy(&c->first);
-    pl_buf_destroy(&c->second);
-}
-
 /* Returns `bytes` zeroed bytes in `buf`. The same buffer is used for each stretch, so
  * that few allocations are needed per message. */
 static uint8_t *room(pl_buf *buf, uint64_t bytes)
@@ -51,52 +43,11 @@ static uint8_t *room(pl_buf *buf, uint64_t bytes)
     return buf->data;
 }
 
-/* ---- checks that two messages can be added ---- */
-/* Checks that both messages have the seed, the scale and the layout of one round.
- * Otherwise their sum has no meaning. */
-static pl_status check_headers(const codec_header *a, const codec_header *b)
-{
-    if (!a->homomorphic || !b->homomorphic)
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "only messages of sketch16 and i8-shared can be added without decoding");
-    if (a->seed != b->seed || a->exponent != b->exponent ||
-        a->n_contributors != b->n_contributors || a->n_stretches != b->n_stretches)
-        return pl_fail(
-            PL_ERR_DATA,
-            "two updates differ in round or layout, so they cannot be added: seeds "
-            "%llx and %llx, scales 2^%d and 2^%d, %d and %d contributors",
-            (unsigned long long)a->seed, (unsigned long long)b->seed, a->exponent,
-            b->exponent, a->n_contributors, b->n_contributors);
-    if ((uint64_t)a->contributors + b->contributors > (uint64_t)a->n_contributors)
-        return pl_fail(PL_ERR_DATA,
-                       "the sum of two updates would have %u + %u contributors, more "
-                       "than the round's %d",
-                       a->contributors, b->contributors, a->n_contributors);
-    return PL_OK;
-}
-
 static bool is_sparse(const codec_stretch *s)
 {
     return s->codec == PL_CODEC_SKETCH16 || s->codec == WIRE_LIST16;
 }
 
-/* Checks that two stretches can be added. One of them may be a list where the other is
- * a sketch. */
-static pl_status check_stretches(const codec_stretch *a, const codec_stretch *b)
-{
-    bool same = a->codec == b->codec && a->cells == b->cells;
-    bool mixed = is_sparse(a) && is_sparse(b) && a->codec != b->codec;
-    if (a->count != b->count || a->exponent != b->exponent || !(same || mixed))
-        return pl_fail(PL_ERR_DATA,
-                       "two updates differ in the tensors from index %llu on: codecs "
-                       "%d and %d, %llu and %llu values",
-                       (unsigned long long)a->first, a->codec, b->codec,
-                       (unsigned long long)a->count, (unsigned long long)b->count);
-    return PL_OK;
-}
-
-/* ---- dense codes ---- */
 CODEC_WIDE static bool add_codes(const int32_t *restrict a, const int32_t *restrict b,
                                  int32_t limit, int32_t *restrict sum)
 {
@@ -111,18 +62,6 @@ CODEC_WIDE static bool add_codes(const int32_t *restrict a, const int32_t *restr
         sum[i] = both;
     }
     return !outside;
-}
-
-static void store_codes(const int32_t *sum, size_t width, size_t n, uint8_t *out)
-{
-    int16_t halves[TILE];
-    if (width == 4) {
-        memcpy(out, sum, 4 * n);
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        halves[i] = (int16_t)sum[i];
-    memcpy(out, halves, 2 * n);
 }
 
 /* Adds dense codes. The number of bytes per code may differ between the two operands
@@ -146,14 +85,20 @@ static pl_status combine_dense(combination *c, codec_stretch *s)
                            "a code of an update near index %llu is larger than its "
                            "contributors can produce",
                            (unsigned long long)(s->first + i));
-        store_codes(sum, width, n, out + i * width);
+        if (width == 4)
+            memcpy(out + 4 * i, sum, 4 * n);
+        else {
+            int16_t halves[TILE];
+            for (size_t j = 0; j < n; j++)
+                halves[j] = (int16_t)sum[j];
+            memcpy(out + 2 * i, halves, 2 * n);
+        }
     }
     s->sections[0].data = out;
     s->sections[0].raw_bytes = c->first.len;
     return PL_OK;
 }
 
-/* ---- sketches ---- */
 /* Joins two bitmaps by OR. An element keeps its bit even if its codes add up to 0. */
 static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
 {
@@ -164,7 +109,6 @@ static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
     return out;
 }
 
-/* ---- lists ---- */
 /* Returns the code that the operand has for an element (0 if there is none), and moves
  * *at to the operand's next code. */
 static int32_t take_code(const operand *o, uint64_t index, size_t *at)
@@ -224,54 +168,41 @@ static pl_status open_sections(operand *o)
 
 static pl_status combine_stretch(combination *c)
 {
-    codec_stretch s = c->a.stretch;
-    PL_CHECK(check_stretches(&c->a.stretch, &c->b.stretch));
+    const codec_stretch *a = &c->a.stretch, *b = &c->b.stretch;
+    codec_stretch s = *a;
+    /* one of them may be a list where the other is a sketch */
+    bool same = a->codec == b->codec && a->cells == b->cells;
+    bool mixed = is_sparse(a) && is_sparse(b) && a->codec != b->codec;
+    if (a->count != b->count || a->exponent != b->exponent || !(same || mixed))
+        return pl_fail(PL_ERR_DATA,
+                       "two updates differ in the tensors from index %llu on: codecs "
+                       "%d and %d, %llu and %llu values",
+                       (unsigned long long)a->first, a->codec, b->codec,
+                       (unsigned long long)a->count, (unsigned long long)b->count);
     PL_CHECK(open_sections(&c->a));
     PL_CHECK(open_sections(&c->b));
     if (!is_sparse(&s))
         PL_CHECK(combine_dense(c, &s));
-    else if (s.codec == PL_CODEC_SKETCH16 && c->b.stretch.codec == PL_CODEC_SKETCH16) {
+    else if (a->codec == PL_CODEC_SKETCH16 && b->codec == PL_CODEC_SKETCH16) {
         uint64_t cells = codec_sketch_cells(s.cells, s.count);
         s.sections[0].data = join_bitmaps(c, &s);
         s.sections[0].raw_bytes = c->first.len;
         s.sections[1].data = room(&c->second, 2 * cells);
         s.sections[1].raw_bytes = c->second.len;
-        const uint8_t *restrict a = c->a.raw[1];
-        const uint8_t *restrict b = c->b.raw[1];
+        const uint8_t *restrict a_cells = c->a.raw[1];
+        const uint8_t *restrict b_cells = c->b.raw[1];
         size_t n = (size_t)cells;
         uint8_t *restrict sum = c->second.data;
         for (size_t i = 0; i < n; i++) {
             uint16_t x, y;
-            memcpy(&x, a + 2 * i, 2);
-            memcpy(&y, b + 2 * i, 2);
+            memcpy(&x, a_cells + 2 * i, 2);
+            memcpy(&y, b_cells + 2 * i, 2);
             x = (uint16_t)(x + y);
             memcpy(sum + 2 * i, &x, 2);
         }
     } else
         PL_CHECK(combine_lists(c, &s));
     return codec_writer_stretch(&c->writer, &s, false);
-}
-
-static pl_status open_both(combination *c, const pl_codec_message *a,
-                           const pl_codec_message *b, size_t n)
-{
-    PL_CHECK(codec_reader_open(&c->a.reader, a->data, a->bytes, n));
-    PL_CHECK(codec_reader_open(&c->b.reader, b->data, b->bytes, n));
-    PL_CHECK(check_headers(&c->a.reader.header, &c->b.reader.header));
-    c->header = c->a.reader.header;
-    c->header.contributors += c->b.reader.header.contributors;
-    c->header.entropy |= c->b.reader.header.entropy;
-    return PL_OK;
-}
-
-/* Returns the number of values that a message's header states. The caller reads it from
- * the first message; the second message must have the same number. */
-static size_t header_count(const void *data, uint64_t bytes)
-{
-    uint64_t count = 0;
-    if (bytes >= HEADER_BYTES)
-        memcpy(&count, (const uint8_t *)data + 8, sizeof count);
-    return (size_t)count;
 }
 
 pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
@@ -281,15 +212,46 @@ pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
     size_t before = out->len;
     combination c;
     memset(&c, 0, sizeof c);
-    PL_TRY(open_both(&c, &(pl_codec_message){a, a_bytes},
-                     &(pl_codec_message){b, b_bytes}, header_count(a, a_bytes)));
+    /* both messages must have the number of values that the first one states */
+    uint64_t count = 0;
+    if (a_bytes >= HEADER_BYTES)
+        memcpy(&count, (const uint8_t *)a + 8, sizeof count);
+    PL_TRY(codec_reader_open(&c.a.reader, a, a_bytes, (size_t)count));
+    PL_TRY(codec_reader_open(&c.b.reader, b, b_bytes, (size_t)count));
+    const codec_header *one = &c.a.reader.header, *other = &c.b.reader.header;
+    if (!one->homomorphic || !other->homomorphic)
+        PL_TRY(pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "only messages of sketch16 and i8-shared can be added without decoding"));
+    if (one->seed != other->seed || one->exponent != other->exponent ||
+        one->n_contributors != other->n_contributors ||
+        one->n_stretches != other->n_stretches)
+        PL_TRY(pl_fail(
+            PL_ERR_DATA,
+            "two updates differ in round or layout, so they cannot be added: seeds "
+            "%llx and %llx, scales 2^%d and 2^%d, %d and %d contributors",
+            (unsigned long long)one->seed, (unsigned long long)other->seed,
+            one->exponent, other->exponent, one->n_contributors,
+            other->n_contributors));
+    if ((uint64_t)one->contributors + other->contributors >
+        (uint64_t)one->n_contributors)
+        PL_TRY(pl_fail(PL_ERR_DATA,
+                       "the sum of two updates would have %u + %u contributors, more "
+                       "than the round's %d",
+                       one->contributors, other->contributors, one->n_contributors));
+    c.header = c.a.reader.header;
+    c.header.contributors += c.b.reader.header.contributors;
+    c.header.entropy |= c.b.reader.header.entropy;
     codec_writer_begin(&c.writer, &c.header, out);
     while (codec_reader_next(&c.a.reader, &c.a.stretch) &&
            codec_reader_next(&c.b.reader, &c.b.stretch))
         PL_TRY(combine_stretch(&c));
     codec_writer_end(&c.writer);
 done:
-    combination_free(&c);
+    operand_free(&c.a);
+    operand_free(&c.b);
+    pl_buf_destroy(&c.first);
+    pl_buf_destroy(&c.second);
     if (status != PL_OK)
         out->len = before;
     return status;
@@ -335,33 +297,26 @@ static pl_status combine_all(const pl_codec_source *messages, size_t n, pl_buf s
     }
 }
 
-/* Decodes the sum of all messages. If it cannot be decoded, decodes every message by
- * itself. */
-static pl_status decode_total(const pl_codec_source *messages, size_t n, float *total)
-{
-    pl_buf sums[2] = {{0}};
-    pl_codec_message sum = {NULL, 0};
-    double norm = 0;
-    pl_status status = combine_all(messages, n, sums, &sum);
-    if (status == PL_OK)
-        status = pl_codec_add(sum.data, sum.bytes, n, 1.0f, total, &norm);
-    pl_buf_destroy(&sums[0]);
-    pl_buf_destroy(&sums[1]);
-    if (status != PL_ERR_PEEL)
-        return status;
-    memset(total, 0, n * sizeof *total);
-    return pl_codec_add_each(messages, n, total);
-}
-
 pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n, float *sum,
                            double *norm)
 {
     float *total = NULL;
-    pl_status status = PL_OK;
+    pl_buf sums[2] = {{0}};
+    pl_codec_message all = {NULL, 0};
+    double unused;
     *norm = 0;
     PL_CHECK(
         pl_try_alloc((n ? n : 1) * sizeof *total, "a sum of updates", (void **)&total));
-    PL_TRY(decode_total(messages, n, total));
+    pl_status status = combine_all(messages, n, sums, &all);
+    if (status == PL_OK)
+        status = pl_codec_add(all.data, all.bytes, n, 1.0f, total, &unused);
+    pl_buf_destroy(&sums[0]);
+    pl_buf_destroy(&sums[1]);
+    if (status == PL_ERR_PEEL) {
+        memset(total, 0, n * sizeof *total);
+        status = pl_codec_add_each(messages, n, total);
+    }
+    PL_TRY(status);
     codec_sink sink = {.sum = sum, .weight = 1.0f, .end = n};
     for (size_t i = 0; i < n; i += TILE)
         PL_TRY(sink_tile(&sink, i, total + i, n - i < TILE ? n - i : TILE));

@@ -32,36 +32,15 @@ void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out
     out->len += bytes;
 }
 
-/* Returns whether compression may make the section shorter. Mantissas look random and
- * do not get shorter; for fewer than 64 bytes compression is not tried. */
-static bool may_shrink(const codec_stretch *s, int section)
+pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_place)
 {
-    bool mantissas = s->variant == VARIANT_PLANES && section == 1;
-    return !mantissas && s->sections[section].raw_bytes >= 64;
-}
-
-/* Appends the section. It is compressed with zstd if that saves 3 % or more. */
-static pl_status append_section(codec_writer *w, const codec_stretch *s, int i)
-{
-    const codec_section *section = &s->sections[i];
-    size_t before = w->out->len, raw = (size_t)section->raw_bytes;
-    if (w->header.entropy && may_shrink(s, i)) {
-        PL_CHECK(pl_zip_huffman(section->data, raw, w->out));
-        if (w->out->len - before <= raw - raw / 32)
-            return PL_OK;
-        w->out->len = before;
-    }
-    pl_buf_append(w->out, section->data, raw);
-    return PL_OK;
-}
-
-/* Writes the record of a stretch. The last 8 of the record's 32 bytes stay zero, as
- * codec_writer_begin has set them. */
-static void write_record(codec_writer *w, const codec_stretch *s)
-{
-    uint8_t *at = w->out->data + w->table_at;
-    uint8_t codec = (uint8_t)s->codec, variant = (uint8_t)s->variant;
-    int16_t exponent = (int16_t)s->exponent;
+    pl_buf *out = w->out;
+    const size_t end = out->len;
+    /* The last 8 of the record's 32 bytes stay zero, as codec_writer_begin has set
+     * them. */
+    uint8_t *at = out->data + w->table_at;
+    const uint8_t codec = (uint8_t)s->codec, variant = (uint8_t)s->variant;
+    const int16_t exponent = (int16_t)s->exponent;
     put_le_value(at, &codec, 1);
     put_le_value(at + 1, &variant, 1);
     put_le_value(at + 2, &exponent, 2);
@@ -69,39 +48,38 @@ static void write_record(codec_writer *w, const codec_stretch *s)
     put_le_value(at + 8, &s->count, 8);
     put_le_value(at + 16, &s->kept, 8);
     w->table_at += RECORD_BYTES;
-}
-
-static void write_section(codec_writer *w, uint64_t raw_bytes, size_t wire_at)
-{
-    uint8_t *at = w->out->data + w->table_at;
-    uint64_t wire_bytes = w->out->len - wire_at;
-    uint64_t checksum = pl_checksum(w->out->data + wire_at, (size_t)wire_bytes);
-    put_le_value(at, &raw_bytes, 8);
-    put_le_value(at + 8, &wire_bytes, 8);
-    put_le_value(at + 16, &checksum, 8);
-    w->table_at += SECTION_BYTES;
-}
-
-pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_place)
-{
-    size_t end = w->out->len;
-    write_record(w, s);
     if (in_place)
         for (int i = 0; i < s->n_sections; i++)
-            w->out->len -= (size_t)s->sections[i].raw_bytes;
+            out->len -= (size_t)s->sections[i].raw_bytes;
     for (int i = 0; i < s->n_sections; i++) {
-        size_t at = w->out->len;
+        const codec_section *section = &s->sections[i];
+        const size_t before = out->len, raw = (size_t)section->raw_bytes;
+        /* Mantissas look random and do not get shorter. Other sections are compressed
+         * with zstd if that saves 3 % or more. */
+        const bool mantissas = s->variant == VARIANT_PLANES && i == 1;
+        bool zipped = !in_place && w->header.entropy && !mantissas && raw >= 64;
+        if (zipped) {
+            PL_CHECK(pl_zip_huffman(section->data, raw, out));
+            zipped = out->len - before <= raw - raw / 32;
+            out->len = zipped ? out->len : before;
+        }
         if (in_place)
-            w->out->len += (size_t)s->sections[i].raw_bytes;
-        else
-            PL_CHECK(append_section(w, s, i));
-        write_section(w, s->sections[i].raw_bytes, at);
+            out->len += raw;
+        else if (!zipped)
+            pl_buf_append(out, section->data, raw);
+        const uint64_t wire = out->len - before;
+        const uint64_t checksum = pl_checksum(out->data + before, (size_t)wire);
+        at = out->data + w->table_at;
+        put_le_value(at, &section->raw_bytes, 8);
+        put_le_value(at + 8, &wire, 8);
+        put_le_value(at + 16, &checksum, 8);
+        w->table_at += SECTION_BYTES;
     }
-    if (in_place && w->out->len != end)
+    if (in_place && out->len != end)
         return pl_fail(
             PL_ERR_INTERNAL,
             "the sizes of sections that were written in place are wrong by %td bytes",
-            (ptrdiff_t)(w->out->len - end));
+            (ptrdiff_t)(out->len - end));
     return PL_OK;
 }
 
@@ -233,22 +211,28 @@ static bool record_is_possible(const codec_header *h, const codec_stretch *s)
     }
 }
 
-/* Reads the record of a stretch. No number in the record may exceed the module's size,
- * which the reader knows. */
-static pl_status read_record(const codec_reader *r, const uint8_t *at, codec_stretch *s)
+/* Reads the next stretch, and moves the reader past its record, its section entries and
+ * its sections. No number in the record may exceed the module's size, which the reader
+ * knows. */
+static pl_status read_stretch(codec_reader *r, codec_stretch *s, const uint8_t *end)
 {
     const codec_header *h = &r->header;
-    s->codec = at[0];
-    s->variant = at[1];
-    s->exponent = get_exponent(at + 2);
-    s->cells = (uint32_t)get_le_value(at + 4, 4);
+    const uint8_t *body_end = r->data + HEADER_BYTES + h->table_bytes + h->body_bytes;
+    uint64_t raw[SECTIONS_MAX];
+    memset(s, 0, sizeof *s);
+    if (end - r->table < RECORD_BYTES)
+        return pl_fail(PL_ERR_DATA, "the update's table ends inside a record");
+    s->codec = r->table[0];
+    s->variant = r->table[1];
+    s->exponent = get_exponent(r->table + 2);
+    s->cells = (uint32_t)get_le_value(r->table + 4, 4);
     s->first = r->next;
-    s->count = get_le_value(at + 8, 8);
-    s->kept = get_le_value(at + 16, 8);
+    s->count = get_le_value(r->table + 8, 8);
+    s->kept = get_le_value(r->table + 16, 8);
     if (s->codec < PL_CODEC_F32 || s->codec >= WIRE_COUNT)
         return pl_fail(PL_ERR_DATA, "the update uses unknown codec number %d",
                        s->codec);
-    if (!record_is_possible(h, s) || get_le_value(at + 24, 8) != 0)
+    if (!record_is_possible(h, s) || get_le_value(r->table + 24, 8) != 0)
         return pl_fail(PL_ERR_DATA,
                        "the update's record for the values from index %llu on has "
                        "impossible fields",
@@ -261,53 +245,32 @@ static pl_status read_record(const codec_reader *r, const uint8_t *at, codec_str
             "%llu kept values and %u cells, impossible in a module of %llu values",
             (unsigned long long)r->next, (unsigned long long)s->count,
             (unsigned long long)s->kept, s->cells, (unsigned long long)h->count);
-    return PL_OK;
-}
-
-/* Reads a section entry. The record determines the uncompressed length of a section,
- * except for topk's indices: a gap takes one byte per kept value, and one more byte per
- * 255 skipped values. */
-static pl_status read_section(const codec_stretch *s, int i, uint64_t want,
-                              const uint8_t *at, uint64_t left, codec_section *out)
-{
-    uint64_t most = want;
-    if (s->codec == PL_CODEC_TOPK && i == 1)
-        most += s->count / 255;
-    out->raw_bytes = get_le_value(at, 8);
-    out->wire_bytes = get_le_value(at + 8, 8);
-    out->checksum = get_le_value(at + 16, 8);
-    if (out->raw_bytes < want || out->raw_bytes > most ||
-        out->wire_bytes > out->raw_bytes || out->wire_bytes > left)
-        return pl_fail(PL_ERR_DATA,
-                       "section %d of the update for the values from index %llu on has "
-                       "%llu bytes (%llu on the wire) instead of %llu",
-                       i, (unsigned long long)s->first,
-                       (unsigned long long)out->raw_bytes,
-                       (unsigned long long)out->wire_bytes, (unsigned long long)want);
-    return PL_OK;
-}
-
-/* Reads the next stretch, and moves the reader past its record, its section entries and
- * its sections. */
-static pl_status read_stretch(codec_reader *r, codec_stretch *s, const uint8_t *end)
-{
-    uint64_t raw[SECTIONS_MAX];
-    const uint8_t *body_end =
-        r->data + HEADER_BYTES + r->header.table_bytes + r->header.body_bytes;
-    memset(s, 0, sizeof *s);
-    if (end - r->table < RECORD_BYTES)
-        return pl_fail(PL_ERR_DATA, "the update's table ends inside a record");
-    PL_CHECK(read_record(r, r->table, s));
     r->table += RECORD_BYTES;
-    s->n_sections = codec_raw_bytes(s, r->header.contributors, raw);
+    s->n_sections = codec_raw_bytes(s, h->contributors, raw);
     if (end - r->table < s->n_sections * SECTION_BYTES)
         return pl_fail(PL_ERR_DATA,
                        "the update's table ends inside the entries of a record");
     for (int i = 0; i < s->n_sections; i++) {
-        PL_CHECK(read_section(s, i, raw[i], r->table, (uint64_t)(body_end - r->body),
-                              &s->sections[i]));
-        s->sections[i].data = r->body;
-        r->body += s->sections[i].wire_bytes;
+        codec_section *section = &s->sections[i];
+        section->raw_bytes = get_le_value(r->table, 8);
+        section->wire_bytes = get_le_value(r->table + 8, 8);
+        section->checksum = get_le_value(r->table + 16, 8);
+        /* The record determines the uncompressed length, except for topk's indices: a
+         * gap takes one byte per kept value, and one more byte per 255 skipped
+         * values. */
+        const bool gaps = s->codec == PL_CODEC_TOPK && i == 1;
+        const uint64_t most = raw[i] + (gaps ? s->count / 255 : 0);
+        if (section->raw_bytes < raw[i] || section->raw_bytes > most ||
+            section->wire_bytes > section->raw_bytes ||
+            section->wire_bytes > (uint64_t)(body_end - r->body))
+            return pl_fail(
+                PL_ERR_DATA,
+                "section %d of the update for the values from index %llu on has "
+                "%llu bytes (%llu on the wire) instead of %llu",
+                i, (unsigned long long)s->first, (unsigned long long)section->raw_bytes,
+                (unsigned long long)section->wire_bytes, (unsigned long long)raw[i]);
+        section->data = r->body;
+        r->body += section->wire_bytes;
         r->table += SECTION_BYTES;
     }
     r->next += s->count;

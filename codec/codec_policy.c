@@ -27,21 +27,6 @@ const char *pl_codec_name(pl_codec codec)
     return is_codec((int)codec) ? codec_names[codec] : "?";
 }
 
-static pl_status unknown_name(const char *name)
-{
-    const char *known[PL_CODEC_COUNT] = {"tagc"};
-    int n = 1;
-    for (int i = 0; i < PL_CODEC_COUNT; i++)
-        if (is_codec(i))
-            known[n++] = codec_names[i];
-    const char *near = pl_nearest(name, known, (size_t)n);
-    return pl_fail(PL_ERR_CONFIG,
-                   "unknown codec `%s`%s%s%s; known are f32, bf16, i8, i4, topk, "
-                   "sketch16, i8-shared and tagc",
-                   name, near ? " (did you mean `" : "", near ? near : "",
-                   near ? "`?)" : "");
-}
-
 pl_status pl_codec_options_default(const char *name, pl_codec_options *out)
 {
     int codec = PL_CODEC_F32;
@@ -56,8 +41,19 @@ pl_status pl_codec_options_default(const char *name, pl_codec_options *out)
     while (!tagc && codec < PL_CODEC_COUNT &&
            !(is_codec(codec) && strcmp(name, codec_names[codec]) == 0))
         codec++;
-    if (codec == PL_CODEC_COUNT)
-        return unknown_name(name);
+    if (codec == PL_CODEC_COUNT) {
+        const char *known[PL_CODEC_COUNT] = {"tagc"};
+        int n = 1;
+        for (int i = 0; i < PL_CODEC_COUNT; i++)
+            if (is_codec(i))
+                known[n++] = codec_names[i];
+        const char *near = pl_nearest(name, known, (size_t)n);
+        return pl_fail(PL_ERR_CONFIG,
+                       "unknown codec `%s`%s%s%s; known are f32, bf16, i8, i4, topk, "
+                       "sketch16, i8-shared and tagc",
+                       name, near ? " (did you mean `" : "", near ? near : "",
+                       near ? "`?)" : "");
+    }
     memset(out->codec, codec, sizeof out->codec);
     out->codec[PL_ROLE_SMALL] = PL_CODEC_F32;
     if (codec == PL_CODEC_TOPK)
@@ -218,14 +214,6 @@ int32_t codec_limit(int codec, int n_contributors)
     return (codec == WIRE_I22_SHARED ? 0x3fffff : 0x7fff) / n_contributors;
 }
 
-static int floor_log2(int32_t x)
-{
-    int log = 0;
-    while (x >>= 1)
-        log++;
-    return log;
-}
-
 /* Returns the exponent of a stretch. It is chosen so that the range of a contributor's
  * values is 2^7 times 2^E for 8 bits, at least 2^9 times 2^E for sketches, which have
  * the largest values, and at least 2^10 times 2^E for small tensors, whose values may
@@ -236,7 +224,10 @@ int codec_stretch_exponent(int codec, const pl_codec_round *round)
         return round->scale_exponent;
     int reach = codec == WIRE_I22_SHARED ? 10 : 9;
     int32_t limit = codec_limit(codec, round->n_contributors);
-    return round->scale_exponent + reach - floor_log2(limit);
+    int log = 0; /* of the limit, to base 2, rounded down */
+    while (limit >>= 1)
+        log++;
+    return round->scale_exponent + reach - log;
 }
 
 float codec_power(int exponent)
@@ -287,25 +278,20 @@ static uint64_t blocks_of(uint64_t count, uint64_t block)
     return count / block + (count % block != 0);
 }
 
-/* Sets the sizes of the sections of f32 and bf16. With planes, the top bytes of the
- * values are a separate section; only this section gets shorter by compression. */
-static void plane_bytes(const codec_stretch *s, uint64_t width,
-                        uint64_t raw[SECTIONS_MAX])
-{
-    bool planes = s->variant == VARIANT_PLANES;
-    raw[0] = s->count * (planes ? 1 : width);
-    raw[1] = planes ? s->count * (width - 1) : 0;
-}
-
 int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
                     uint64_t raw[SECTIONS_MAX])
 {
+    /* With planes, the top bytes of f32 and bf16 are a separate section; only this
+     * section gets shorter by compression. */
+    const bool planes = s->variant == VARIANT_PLANES;
+    const uint64_t width = s->codec == PL_CODEC_F32 ? 4 : 2;
     memset(raw, 0, SECTIONS_MAX * sizeof *raw);
     switch (s->codec) {
     case PL_CODEC_F32:
     case PL_CODEC_BF16:
-        plane_bytes(s, s->codec == PL_CODEC_F32 ? 4 : 2, raw);
-        return s->variant == VARIANT_PLANES ? 2 : 1;
+        raw[0] = s->count * (planes ? 1 : width);
+        raw[1] = planes ? s->count * (width - 1) : 0;
+        return planes ? 2 : 1;
     case PL_CODEC_I8:
         raw[0] = 4 * blocks_of(s->count, I8_BLOCK);
         raw[1] = s->count;
@@ -333,41 +319,34 @@ int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
     }
 }
 
-/* ---- the longest message ---- */
-/* Returns an upper bound for the bytes that a stretch takes in a message. A section is
- * compressed only if it gets shorter, so the uncompressed sizes are an upper bound. */
-static uint64_t stretch_bound(const pl_codec_options *o, int codec, uint64_t count,
-                              int n_contributors)
-{
-    uint64_t raw[SECTIONS_MAX], total = 0;
-    codec_stretch s = {.codec = codec, .variant = o->value_bits, .count = count};
-    s.kept = codec_budget(o, (size_t)count);
-    if (codec == PL_CODEC_SKETCH16)
-        s.cells = codec_cells(o, n_contributors);
-    int n = codec_raw_bytes(&s, (uint32_t)n_contributors, raw);
-    for (int i = 0; i < n; i++)
-        total += raw[i];
-    if (codec == PL_CODEC_TOPK)
-        total += count / 255;
-    if (codec != PL_CODEC_SKETCH16)
-        return total;
-    /* a sketch that cannot be decoded is sent as a list, which may be longer */
-    uint64_t most = s.kept * (uint64_t)n_contributors;
-    uint64_t list = raw[0] + 2 * (most < count ? most : count);
-    return list > total ? list : total;
-}
-
+/* A section is compressed only if it gets shorter, so the uncompressed sizes are an
+ * upper bound. */
 uint64_t pl_codec_bound(const pl_codec_options *options, const pl_codec_part *parts,
                         int n_parts, int n_contributors)
 {
     uint64_t total = HEADER_BYTES;
     for (int i = 0; i < n_parts;) {
         int codec = codec_of_part(options, &parts[i]);
-        uint64_t count = 0;
+        uint64_t count = 0, raw[SECTIONS_MAX], bytes = 0;
         for (; i < n_parts && codec_of_part(options, &parts[i]) == codec; i++)
             count += parts[i].count;
-        total += RECORD_BYTES + SECTIONS_MAX * SECTION_BYTES +
-                 stretch_bound(options, codec, count, n_contributors);
+        codec_stretch s = {
+            .codec = codec, .variant = options->value_bits, .count = count};
+        s.kept = codec_budget(options, (size_t)count);
+        if (codec == PL_CODEC_SKETCH16)
+            s.cells = codec_cells(options, n_contributors);
+        int n = codec_raw_bytes(&s, (uint32_t)n_contributors, raw);
+        for (int j = 0; j < n; j++)
+            bytes += raw[j];
+        if (codec == PL_CODEC_TOPK)
+            bytes += count / 255;
+        if (codec == PL_CODEC_SKETCH16) {
+            /* a sketch that cannot be decoded is sent as a list, which may be longer */
+            uint64_t most = s.kept * (uint64_t)n_contributors;
+            uint64_t list = raw[0] + 2 * (most < count ? most : count);
+            bytes = list > bytes ? list : bytes;
+        }
+        total += RECORD_BYTES + SECTIONS_MAX * SECTION_BYTES + bytes;
     }
     return total;
 }

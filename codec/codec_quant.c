@@ -49,67 +49,52 @@ CODEC_WIDE static void f32_join(const uint8_t *restrict top,
     }
 }
 
-static pl_status f32_encode_planes(codec_job *job, uint8_t *const at[SECTIONS_MAX])
-{
-    float tile[TILE];
-    uint8_t planes[4][TILE];
-    uint64_t count = job->stretch.count;
-    for (uint64_t i = 0; i < count; i += TILE) {
-        size_t n = job_tile_length(job, i);
-        f32_split(job_tile(job, i, tile), planes[0], planes[1], planes[2], planes[3]);
-        memcpy(at[0] + i, planes[0], n);
-        for (size_t p = 1; p < 4; p++)
-            memcpy(at[1] + (p - 1) * count + i, planes[p], n);
-    }
-    return PL_OK;
-}
-
 pl_status f32_encode(codec_job *job)
 {
     float tile[TILE];
-    uint8_t *at[SECTIONS_MAX];
+    uint8_t *at[SECTIONS_MAX], planes[4][TILE];
     uint64_t raw[SECTIONS_MAX], count = job->stretch.count;
     job->stretch.variant = job->options->entropy ? VARIANT_PLANES : 0;
     int n = codec_raw_bytes(&job->stretch, 1, raw);
     job_sections(job, raw, n, true, at);
-    if (job->stretch.variant == VARIANT_PLANES)
-        PL_CHECK(f32_encode_planes(job, at));
-    else if (!job->residual)
+    const bool splits = job->stretch.variant == VARIANT_PLANES;
+    if (!splits && !job->residual)
         memcpy(at[0], job->update, (size_t)count * sizeof(float));
     else
-        for (uint64_t i = 0; i < count; i += TILE)
-            memcpy(at[0] + 4 * i, job_tile(job, i, tile),
-                   job_tile_length(job, i) * sizeof(float));
+        for (uint64_t i = 0; i < count; i += TILE) {
+            const size_t length = job_tile_length(job, i);
+            const float *values = job_tile(job, i, tile);
+            if (!splits) {
+                memcpy(at[0] + 4 * i, values, length * sizeof *values);
+                continue;
+            }
+            f32_split(values, planes[0], planes[1], planes[2], planes[3]);
+            memcpy(at[0] + i, planes[0], length);
+            for (size_t p = 1; p < 4; p++)
+                memcpy(at[1] + (p - 1) * count + i, planes[p], length);
+        }
     /* f32 sends everything, so the residual becomes zero */
     if (job->residual)
         memset(job->residual, 0, (size_t)job->stretch.count * sizeof(float));
     return PL_OK;
 }
 
-/* Gets the values of a tile. Planes are joined; without planes the values are copied,
- * because a section may begin at an unaligned address. */
-static const float *f32_tile(const codec_task *task, uint64_t i, size_t n, float *tile)
-{
-    const codec_stretch *s = task->stretch;
-    uint8_t planes[4][TILE];
-    if (s->variant != VARIANT_PLANES) {
-        memcpy(tile, task->raw[0] + 4 * i, n * sizeof *tile);
-        return tile;
-    }
-    memcpy(planes[0], task->raw[0] + i, n);
-    for (size_t p = 1; p < 4; p++)
-        memcpy(planes[p], task->raw[1] + (p - 1) * s->count + i, n);
-    f32_join(planes[0], planes[1], planes[2], planes[3], tile);
-    return tile;
-}
-
 pl_status f32_decode(const codec_task *task)
 {
     float tile[TILE] = {0};
+    uint8_t planes[4][TILE];
     const codec_stretch *s = task->stretch;
     for (uint64_t i = task_begin(task); i < task_end(task); i += TILE) {
         size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
-        PL_CHECK(sink_tile(task->sink, s->first + i, f32_tile(task, i, n, tile), n));
+        if (s->variant == VARIANT_PLANES) {
+            memcpy(planes[0], task->raw[0] + i, n);
+            for (size_t p = 1; p < 4; p++)
+                memcpy(planes[p], task->raw[1] + (p - 1) * s->count + i, n);
+            f32_join(planes[0], planes[1], planes[2], planes[3], tile);
+        } else
+            /* copied, because a section may begin at an unaligned address */
+            memcpy(tile, task->raw[0] + 4 * i, n * sizeof *tile);
+        PL_CHECK(sink_tile(task->sink, s->first + i, tile, n));
     }
     return PL_OK;
 }

@@ -106,19 +106,15 @@ CODEC_WIDE static bool scale_tile(const int32_t *restrict q, float step, int32_t
     return !outside;
 }
 
-static int32_t shared_limit(const codec_task *task)
-{
-    const codec_header *h = task->header;
-    return codec_limit(task->stretch->codec, h->n_contributors) *
-           (int32_t)h->contributors;
-}
-
 pl_status shared_decode(const codec_task *task)
 {
     const codec_stretch *s = task->stretch;
     float tile[TILE], step = codec_power(s->exponent);
-    int32_t q[TILE], limit = shared_limit(task);
-    size_t width = codec_shared_width(s->codec, task->header->contributors);
+    const codec_header *h = task->header;
+    const int32_t limit =
+        codec_limit(s->codec, h->n_contributors) * (int32_t)h->contributors;
+    int32_t q[TILE];
+    size_t width = codec_shared_width(s->codec, h->contributors);
     for (uint64_t i = 0; i < s->count; i += TILE) {
         size_t n = s->count - i < TILE ? (size_t)(s->count - i) : TILE;
         shared_load(task->raw[0], width, i, n, q);
@@ -126,8 +122,7 @@ pl_status shared_decode(const codec_task *task)
             return pl_fail(PL_ERR_DATA,
                            "a code of the update near index %llu exceeds %d, the most "
                            "that %u contributors can give",
-                           (unsigned long long)(task->stretch->first + i),
-                           shared_limit(task), task->header->contributors);
+                           (unsigned long long)(s->first + i), limit, h->contributors);
         }
         PL_CHECK(sink_tile(task->sink, s->first + i, tile, n));
     }

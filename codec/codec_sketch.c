@@ -48,7 +48,7 @@
  *   - Bytes from the network are not trusted: set bits after the end of the stretch, a
  *     wrong number of codes, and codes above the limit are errors (sparse_codes).
  *
- * Ownership. Lists and cells are in the scratch memory of the job (reserve_lists). A
+ * Ownership. Lists and cells are in the scratch memory of the job (sketch_encode). A
  * struct peeling owns its arrays and is used for all segments of one stretch. */
 #include "codec/codec_sketch.h"
 
@@ -128,31 +128,25 @@ static pl_status encode_list_tile(codec_job *job, uint64_t at, codec_choice *cho
     return PL_OK;
 }
 
-/* ---- from list to cells ---- */
-static void add_segment(const codec_stretch *s, uint64_t seed, uint64_t first,
-                        const uint8_t *bitmap, const int16_t **code, uint16_t *cells)
-{
-    uint64_t end = s->count - first < SEGMENT ? s->count : first + SEGMENT, index;
-    uint32_t third = codec_segment_cells(s->cells, (size_t)(end - first));
-    bit_walk walk;
-    bit_walk_begin(&walk, bitmap, first, end);
-    while (bit_walk_next(&walk, &index)) {
-        sketch_cells p;
-        sketch_find(seed, s->first + index, third, &p);
-        int32_t value = *(*code)++;
-        for (int j = 0; j < 3; j++) {
-            uint16_t *cell = &cells[p.cell[j]];
-            *cell = (uint16_t)(*cell + sketch_signed(&p, j, value));
-        }
-    }
-}
-
+/* Adds the elements of a list to the cells of their segments. */
 static void sketch_build(const codec_stretch *s, uint64_t seed, const list_out *list,
                          uint16_t *cells)
 {
     const int16_t *code = list->codes;
     for (uint64_t first = 0; first < s->count; first += SEGMENT) {
-        add_segment(s, seed, first, list->bitmap, &code, cells);
+        uint64_t end = s->count - first < SEGMENT ? s->count : first + SEGMENT, index;
+        uint32_t third = codec_segment_cells(s->cells, (size_t)(end - first));
+        bit_walk walk;
+        bit_walk_begin(&walk, list->bitmap, first, end);
+        while (bit_walk_next(&walk, &index)) {
+            sketch_cells p;
+            sketch_find(seed, s->first + index, third, &p);
+            int32_t value = *code++;
+            for (int j = 0; j < 3; j++) {
+                uint16_t *cell = &cells[p.cell[j]];
+                *cell = (uint16_t)(*cell + sketch_signed(&p, j, value));
+            }
+        }
         /* every segment except the last one is full */
         cells += 3 * (size_t)s->cells;
     }
@@ -170,18 +164,32 @@ typedef struct peeling {
     int16_t *codes; /* code of each element of the segment */
 } peeling;
 
-static void peeling_free(peeling *p)
+/* Removes an element from its three cells. A cell's degree only falls, so it becomes 1
+ * only once, and the cell is put into `ready` only once. */
+static void peel_element(peeling *p, uint32_t element, const sketch_cells *at,
+                         int32_t code)
 {
-    pl_free(p->cells);
-    pl_free(p->degrees);
-    pl_free(p->members);
-    pl_free(p->ready);
-    pl_free(p->codes);
+    for (int j = 0; j < 3; j++) {
+        uint32_t c = at->cell[j];
+        p->cells[c] = (uint16_t)(p->cells[c] - sketch_signed(at, j, code));
+        p->members[c] ^= element;
+        if (--p->degrees[c] == 1)
+            p->ready[p->n_ready++] = c;
+    }
+    p->n_left--;
 }
 
-static void peeling_count(peeling *p, const uint8_t *bitmap, uint64_t first,
-                          uint64_t end)
+static pl_status peel_segment(peeling *p, const codec_stretch *s, uint64_t first,
+                              const uint8_t *bitmap, const uint8_t *cells)
 {
+    uint64_t end = s->count - first < SEGMENT ? s->count : first + SEGMENT;
+    p->third = codec_segment_cells(s->cells, (size_t)(end - first));
+    p->n_cells = 3 * p->third;
+    p->base = s->first + first;
+    p->n_ready = p->n_left = 0;
+    memcpy(p->cells, cells, p->n_cells * sizeof *p->cells);
+    memset(p->degrees, 0, p->n_cells * sizeof *p->degrees);
+    memset(p->members, 0, p->n_cells * sizeof *p->members);
     bit_walk walk;
     uint64_t index;
     bit_walk_begin(&walk, bitmap, first, end);
@@ -198,47 +206,6 @@ static void peeling_count(peeling *p, const uint8_t *bitmap, uint64_t first,
     for (uint32_t c = 0; c < p->n_cells; c++)
         if (p->degrees[c] == 1)
             p->ready[p->n_ready++] = c;
-}
-
-/* Removes an element from its three cells. A cell's degree only falls, so it becomes 1
- * only once, and the cell is put into `ready` only once. */
-static void peel_element(peeling *p, uint32_t element, const sketch_cells *at,
-                         int32_t code)
-{
-    for (int j = 0; j < 3; j++) {
-        uint32_t c = at->cell[j];
-        p->cells[c] = (uint16_t)(p->cells[c] - sketch_signed(at, j, code));
-        p->members[c] ^= element;
-        if (--p->degrees[c] == 1)
-            p->ready[p->n_ready++] = c;
-    }
-    p->n_left--;
-}
-
-/* Returns ERR_PEEL. The text says that n_left elements of the segment that begins at
- * value `first` of the stretch, with n_cells cells, could not be decoded. */
-static pl_status stuck(const codec_stretch *s, uint64_t first, size_t n_left,
-                       uint32_t n_cells)
-{
-    return pl_fail(
-        PL_ERR_PEEL,
-        "the sketch of the values from index %llu on cannot be decoded: %zu elements "
-        "are left in %u cells; raise codec.cells, or use a different seed",
-        (unsigned long long)(s->first + first), n_left, n_cells);
-}
-
-static pl_status peel_segment(peeling *p, const codec_stretch *s, uint64_t first,
-                              const uint8_t *bitmap, const uint8_t *cells)
-{
-    uint64_t end = s->count - first < SEGMENT ? s->count : first + SEGMENT;
-    p->third = codec_segment_cells(s->cells, (size_t)(end - first));
-    p->n_cells = 3 * p->third;
-    p->base = s->first + first;
-    p->n_ready = p->n_left = 0;
-    memcpy(p->cells, cells, p->n_cells * sizeof *p->cells);
-    memset(p->degrees, 0, p->n_cells * sizeof *p->degrees);
-    memset(p->members, 0, p->n_cells * sizeof *p->members);
-    peeling_count(p, bitmap, first, end);
     while (p->n_ready > 0) {
         uint32_t c = p->ready[--p->n_ready];
         if (p->degrees[c] != 1)
@@ -254,7 +221,13 @@ static pl_status peel_segment(peeling *p, const codec_stretch *s, uint64_t first
     bool clean = p->n_left == 0;
     for (uint32_t c = 0; c < p->n_cells; c++)
         clean &= p->cells[c] == 0;
-    return clean ? PL_OK : stuck(s, first, p->n_left, p->n_cells);
+    if (clean)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_PEEL,
+        "the sketch of the values from index %llu on cannot be decoded: %zu elements "
+        "are left in %u cells; raise codec.cells, or use a different seed",
+        (unsigned long long)(s->first + first), p->n_left, p->n_cells);
 }
 
 pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
@@ -283,53 +256,35 @@ pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitm
         cells += 2 * p.n_cells;
     }
 done:
-    peeling_free(&p);
+    pl_free(p.cells);
+    pl_free(p.degrees);
+    pl_free(p.members);
+    pl_free(p.ready);
+    pl_free(p.codes);
     return status;
 }
 
 /* ---- encoding ---- */
-/* Sets the sections of a list, or, if `cells` is not NULL, of the sketch with the same
- * content. */
-static void set_sections(codec_stretch *s, const list_out *list, const uint16_t *cells)
-{
-    uint64_t raw[SECTIONS_MAX];
-    s->codec = cells ? PL_CODEC_SKETCH16 : WIRE_LIST16;
-    s->kept = cells ? 0 : list->n;
-    s->cells = cells ? s->cells : 0;
-    s->n_sections = codec_raw_bytes(s, 1, raw);
-    for (int i = 0; i < s->n_sections; i++)
-        s->sections[i].raw_bytes = raw[i];
-    s->sections[0].data = list->bitmap;
-    s->sections[1].data = cells ? (const uint8_t *)cells : (const uint8_t *)list->codes;
-}
-
-/* Reserves memory for the bitmap, the list and the cells in the job's scratch memory.
- * Each begins at a multiple of 8 bytes. */
-static uint16_t *reserve_lists(codec_job *job, list_out *list)
-{
-    const codec_stretch *s = &job->stretch;
-    size_t bitmap = (size_t)((s->count + 63) / 64 * 8);
-    size_t codes = (codec_budget(job->options, (size_t)s->count) + 3) / 4 * 8;
-    size_t cells = 2 * (size_t)codec_sketch_cells(s->cells, s->count);
-    pl_buf_clear(&job->scratch);
-    pl_buf_reserve(&job->scratch, bitmap + codes + cells);
-    uint8_t *at = job->scratch.data;
-    memset(at, 0, bitmap + codes + cells);
-    *list = (list_out){.bitmap = at, .codes = (int16_t *)(void *)(at + bitmap)};
-    return (uint16_t *)(void *)(at + bitmap + codes);
-}
-
 /* Encodes a sketch. If the encoder cannot decode its own sketch, no receiver can decode
  * it. In this case the list is sent, and every sum with this list is also a list. */
 pl_status sketch_encode(codec_job *job)
 {
     codec_stretch *s = &job->stretch;
-    list_out list;
     pl_buf codes = {0};
-    uint64_t seed = job->round->seed;
+    uint64_t seed = job->round->seed, raw[SECTIONS_MAX];
     s->cells = codec_cells(job->options, job->round->n_contributors);
     s->exponent = codec_stretch_exponent(s->codec, job->round);
-    uint16_t *cells = reserve_lists(job, &list);
+    /* the bitmap, the codes and the cells each begin at a multiple of 8 bytes */
+    size_t bitmap_bytes = (size_t)((s->count + 63) / 64 * 8);
+    size_t codes_bytes = (codec_budget(job->options, (size_t)s->count) + 3) / 4 * 8;
+    size_t bytes =
+        bitmap_bytes + codes_bytes + 2 * (size_t)codec_sketch_cells(s->cells, s->count);
+    pl_buf_clear(&job->scratch);
+    pl_buf_reserve(&job->scratch, bytes);
+    uint8_t *at = job->scratch.data;
+    memset(at, 0, bytes);
+    list_out list = {.bitmap = at, .codes = (int16_t *)(void *)(at + bitmap_bytes)};
+    uint16_t *cells = (uint16_t *)(void *)(at + bitmap_bytes + codes_bytes);
     codec_choice choice = {0, 0};
     if (job->options->selector != PL_SELECT_EXACT)
         PL_CHECK(select_stretch(job, &choice));
@@ -339,7 +294,16 @@ pl_status sketch_encode(codec_job *job)
     pl_status status =
         sketch_peel(s, seed, list.bitmap, (const uint8_t *)cells, &codes);
     pl_buf_destroy(&codes);
-    set_sections(s, &list, status == PL_OK ? cells : NULL);
+    const bool as_list = status != PL_OK;
+    s->codec = as_list ? WIRE_LIST16 : PL_CODEC_SKETCH16;
+    s->kept = as_list ? list.n : 0;
+    s->cells = as_list ? 0 : s->cells;
+    s->n_sections = codec_raw_bytes(s, 1, raw);
+    for (int i = 0; i < s->n_sections; i++)
+        s->sections[i].raw_bytes = raw[i];
+    s->sections[0].data = list.bitmap;
+    s->sections[1].data =
+        as_list ? (const uint8_t *)list.codes : (const uint8_t *)cells;
     return PL_OK;
 }
 

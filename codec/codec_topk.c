@@ -135,20 +135,6 @@ pl_status topk_encode(codec_job *job)
 }
 
 /* ---- decoding ---- */
-/* Reads a gap and returns its length in bytes; 0 if the gaps end too early. */
-static size_t get_gap(const uint8_t *gaps, size_t left, uint64_t *gap)
-{
-    size_t used = 0;
-    *gap = 0;
-    while (used < left) {
-        uint8_t byte = gaps[used++];
-        *gap += byte;
-        if (byte < 255)
-            return used;
-    }
-    return 0;
-}
-
 /* Returns the i-th kept value, whose index is `index`. */
 static float get_value(const codec_task *task, uint64_t index, uint64_t i)
 {
@@ -173,15 +159,19 @@ pl_status topk_decode(const codec_task *task)
     size_t n_gaps = (size_t)s->sections[1].raw_bytes, at = 0;
     uint64_t next = 0;
     for (uint64_t i = 0; i < s->kept; i++) {
+        /* after a byte of 255 the gap continues in the next byte */
         uint64_t gap = 0;
-        size_t used = get_gap(gaps + at, n_gaps - at, &gap);
-        if (used == 0 || gap >= s->count - next)
+        bool ended = false;
+        while (!ended && at < n_gaps) {
+            ended = gaps[at] < 255;
+            gap += gaps[at++];
+        }
+        if (!ended || gap >= s->count - next)
             return pl_fail(PL_ERR_DATA,
                            "kept value %llu of %llu has an index outside of the "
                            "tensors that begin at index %llu",
                            (unsigned long long)i, (unsigned long long)s->kept,
                            (unsigned long long)s->first);
-        at += used;
         next += gap + 1;
         PL_CHECK(
             sink_value(task->sink, s->first + next - 1, get_value(task, next - 1, i)));

@@ -42,33 +42,6 @@ static void option_texts(const pl_prepare_options *options, option_text out[N_OP
     snprintf(out[8].value, PL_PATH_MAX, "%llu", (unsigned long long)options->cut_bytes);
 }
 
-static pl_json *options_json(const pl_prepare_options *options)
-{
-    option_text texts[N_OPTIONS];
-    pl_json *json = pl_json_object();
-    option_texts(options, texts);
-    for (int i = 0; i < N_OPTIONS; i++)
-        pl_json_set_text(json, texts[i].name, texts[i].value);
-    return json;
-}
-
-static pl_status check_same_options(const char *folder, const pl_json *json,
-                                    const pl_prepare_options *options)
-{
-    option_text texts[N_OPTIONS];
-    option_texts(options, texts);
-    for (int i = 0; i < N_OPTIONS; i++) {
-        const char *there = pl_json_text(pl_json_get(json, texts[i].name), NULL);
-        if (!there || strcmp(there, texts[i].value) != 0)
-            return pl_fail(
-                PL_ERR_EXISTS,
-                "the data folder '%s' was made with %s '%.300s', but now this option "
-                "is '%.300s': give another --out, or delete the folder",
-                folder, texts[i].name, there ? there : "", texts[i].value);
-    }
-    return PL_OK;
-}
-
 /* ---- inputs ---- */
 
 typedef struct input_facts {
@@ -183,17 +156,6 @@ static pl_status push_product(pl_json *products, const char *folder, const char 
     return PL_OK;
 }
 
-/* Returns whether this is the hash of train.tok after documents were made blank. A
- * process may be killed after it has written the manifest and before it has replaced
- * train.tok, so the old hash and the new hash are both valid. */
-static bool is_blanked(const pl_json *blanked, const char *hash)
-{
-    for (size_t i = 0; i < pl_json_count(blanked); i++)
-        if (strcmp(pl_json_text(pl_json_at(blanked, i), NULL), hash) == 0)
-            return true;
-    return false;
-}
-
 /* Checks that a product has the hash in the manifest, or one of the hashes in the list
  * `blanked` (may be NULL). */
 static pl_status check_product(const char *folder, const pl_json *products, size_t i,
@@ -210,7 +172,13 @@ static pl_status check_product(const char *folder, const pl_json *products, size
             "in data.json: delete the folder '%s' to have its data made again",
             folder, name, folder);
     pl_hash_format(hash, found);
-    if (strcmp(found, listed) == 0 || is_blanked(blanked, found))
+    /* After documents were made blank, the old hash and the new hash are both valid: a
+     * process may be killed after it has written the manifest and before it has
+     * replaced train.tok. */
+    bool valid = strcmp(found, listed) == 0;
+    for (size_t k = 0; k < pl_json_count(blanked); k++)
+        valid |= strcmp(pl_json_text(pl_json_at(blanked, k), NULL), found) == 0;
+    if (valid)
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
                    "'%s/%s' is damaged: its %lld bytes have the hash %.16s instead of "
@@ -233,48 +201,37 @@ static const count_row counts[] = {
     {"bytes", offsetof(pl_prepare_result, bytes)}};
 enum { N_COUNTS = sizeof counts / sizeof *counts };
 
-static pl_json *result_json(const pl_prepare_result *result)
-{
-    pl_json *json = pl_json_object();
-    for (size_t i = 0; i < N_COUNTS; i++) {
-        uint64_t count;
-        memcpy(&count, (const char *)result + counts[i].offset, sizeof count);
-        pl_json_set_int(json, counts[i].name, (int64_t)count);
-    }
-    pl_json_set_int(json, "vocab", result->vocab);
-    return json;
-}
-
-static void result_from(const pl_json *json, pl_prepare_result *result)
-{
-    for (size_t i = 0; i < N_COUNTS; i++) {
-        uint64_t count = (uint64_t)int_or_zero(json, counts[i].name);
-        memcpy((char *)result + counts[i].offset, &count, sizeof count);
-    }
-    result->vocab = (int)int_or_zero(json, "vocab");
-}
-
 /* ---- the whole manifest ---- */
-
 pl_status data_manifest_write(const char *folder, const pl_prepare_options *options,
                               pl_prepare_result *result)
 {
     char path[PL_PATH_MAX];
     pl_buf text = {0};
     pl_json *json = pl_json_object(), *inputs = pl_json_array();
-    pl_json *products = pl_json_array();
+    pl_json *products = pl_json_array(), *asked = pl_json_object();
+    pl_json *made = pl_json_object();
+    option_text texts[N_OPTIONS];
     pl_status status = PL_OK;
     pl_json_set_text(json, "format", FORMAT);
-    pl_json_set(json, "options", options_json(options));
+    option_texts(options, texts);
+    for (int i = 0; i < N_OPTIONS; i++)
+        pl_json_set_text(asked, texts[i].name, texts[i].value);
+    pl_json_set(json, "options", asked);
     push_input(inputs, options->corpus);
     push_input(inputs, options->valid);
     push_input(inputs, options->tokenizer);
     pl_json_set(json, "inputs", inputs);
     pl_json_set(json, "products", products);
+    pl_json_set(json, "result", made);
     PL_TRY(push_product(products, folder, DATA_TOKENIZER, &result->tokenizer_hash));
     PL_TRY(push_product(products, folder, DATA_TRAIN, &result->train_hash));
     PL_TRY(push_product(products, folder, DATA_VALID, &result->valid_hash));
-    pl_json_set(json, "result", result_json(result));
+    for (size_t i = 0; i < N_COUNTS; i++) {
+        uint64_t count;
+        memcpy(&count, (const char *)result + counts[i].offset, sizeof count);
+        pl_json_set_int(made, counts[i].name, (int64_t)count);
+    }
+    pl_json_set_int(made, "vocab", result->vocab);
     pl_json_write(json, 2, &text);
     PL_TRY(pl_replace_file(pl_join(path, folder, DATA_MANIFEST), text.data, text.len));
 done:
@@ -290,50 +247,63 @@ static pl_status read_manifest(const char *folder, pl_json **out)
     pl_status status = PL_OK;
     pl_join(path, folder, DATA_MANIFEST);
     PL_TRY(pl_read_file(path, &text));
-    if (pl_json_parse((const char *)text.data, text.len, out) != PL_OK)
-        PL_TRY(pl_fail(
-            PL_ERR_DAMAGED,
-            "'%s' is damaged: delete the folder '%s' to have its data made again", path,
-            folder));
+    bool is_whole = pl_json_parse((const char *)text.data, text.len, out) == PL_OK;
     const char *format = pl_json_text(pl_json_get(*out, "format"), NULL);
-    if (!format || strcmp(format, FORMAT) != 0)
+    if (is_whole && (!format || strcmp(format, FORMAT) != 0))
         PL_TRY(
             pl_fail(PL_ERR_UNSUPPORTED,
                     "'%s' has the format '%.60s', but this release reads only the "
                     "format '%s'; delete the folder, or use the release that made it",
                     path, format ? format : "", FORMAT));
+    /* the callers use the hashes of blank documents as texts */
+    const pl_json *blanked = pl_json_get(*out, "blanked");
+    for (size_t i = 0; i < pl_json_count(blanked); i++)
+        is_whole = is_whole && pl_json_text(pl_json_at(blanked, i), NULL);
+    if (!is_whole)
+        PL_TRY(pl_fail(
+            PL_ERR_DAMAGED,
+            "'%s' is damaged: delete the folder '%s' to have its data made again", path,
+            folder));
 done:
     pl_buf_destroy(&text);
     return status;
-}
-
-/* Compares the options first, then the inputs, then the products, because the products
- * take the most time. */
-static pl_status check_manifest(const char *folder, const pl_json *json,
-                                const pl_prepare_options *options,
-                                pl_prepare_result *result)
-{
-    const pl_json *inputs = pl_json_get(json, "inputs");
-    const pl_json *products = pl_json_get(json, "products");
-    PL_CHECK(check_same_options(folder, pl_json_get(json, "options"), options));
-    for (size_t i = 0; i < pl_json_count(inputs); i++)
-        PL_CHECK(check_input(folder, pl_json_at(inputs, i)));
-    PL_CHECK(check_product(folder, products, 0, DATA_TOKENIZER, NULL,
-                           &result->tokenizer_hash));
-    PL_CHECK(check_product(folder, products, 1, DATA_TRAIN,
-                           pl_json_get(json, "blanked"), &result->train_hash));
-    PL_CHECK(check_product(folder, products, 2, DATA_VALID, NULL, &result->valid_hash));
-    result_from(pl_json_get(json, "result"), result);
-    return PL_OK;
 }
 
 pl_status data_manifest_reuse(const char *folder, const pl_prepare_options *options,
                               pl_prepare_result *result)
 {
     pl_json *json = NULL;
-    pl_status status = read_manifest(folder, &json);
-    if (status == PL_OK)
-        status = check_manifest(folder, json, options, result);
+    pl_status status = PL_OK;
+    PL_TRY(read_manifest(folder, &json));
+    /* The products are compared last, because they take the most time. */
+    const pl_json *inputs = pl_json_get(json, "inputs");
+    const pl_json *products = pl_json_get(json, "products");
+    const pl_json *asked = pl_json_get(json, "options");
+    option_text texts[N_OPTIONS];
+    option_texts(options, texts);
+    for (int i = 0; i < N_OPTIONS; i++) {
+        const char *there = pl_json_text(pl_json_get(asked, texts[i].name), NULL);
+        if (!there || strcmp(there, texts[i].value) != 0)
+            PL_TRY(pl_fail(
+                PL_ERR_EXISTS,
+                "the data folder '%s' was made with %s '%.300s', but now this option "
+                "is '%.300s': give another --out, or delete the folder",
+                folder, texts[i].name, there ? there : "", texts[i].value));
+    }
+    for (size_t i = 0; i < pl_json_count(inputs); i++)
+        PL_TRY(check_input(folder, pl_json_at(inputs, i)));
+    PL_TRY(check_product(folder, products, 0, DATA_TOKENIZER, NULL,
+                         &result->tokenizer_hash));
+    PL_TRY(check_product(folder, products, 1, DATA_TRAIN, pl_json_get(json, "blanked"),
+                         &result->train_hash));
+    PL_TRY(check_product(folder, products, 2, DATA_VALID, NULL, &result->valid_hash));
+    const pl_json *made = pl_json_get(json, "result");
+    for (size_t i = 0; i < N_COUNTS; i++) {
+        uint64_t count = (uint64_t)int_or_zero(made, counts[i].name);
+        memcpy((char *)result + counts[i].offset, &count, sizeof count);
+    }
+    result->vocab = (int)int_or_zero(made, "vocab");
+done:
     pl_json_destroy(&json);
     return status;
 }

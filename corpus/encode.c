@@ -63,23 +63,6 @@ static pl_status encode_document(void *context, const pl_document *document)
     return PL_OK;
 }
 
-/* Puts the parts of the file in their places, with zeros between them; the header is
- * written last. */
-static void join_file(encoding *e, pl_buf *out)
-{
-    const tokens_layout *l = &e->layout;
-    pl_buf_reserve(out, (size_t)l->file_bytes);
-    uint8_t *file = out->data + out->len;
-    memset(file, 0, (size_t)l->file_bytes);
-    memcpy(file + TOKENS_HEADER_BYTES, e->tokens.data, e->tokens.len);
-    memcpy(file + l->docs_at, e->table.data, e->table.len);
-    memcpy(file + l->names_at, e->domains.data, e->domains.len);
-    uint64_t sum = pl_checksum(file + TOKENS_HEADER_BYTES,
-                               (size_t)(l->file_bytes - TOKENS_HEADER_BYTES));
-    tokens_header_encode(l, sum, file);
-    out->len += (size_t)l->file_bytes;
-}
-
 pl_status pl_documents_encode(const char *path, const pl_tokenizer *tokenizer,
                               pl_buf *file, pl_buf *sources)
 {
@@ -101,7 +84,19 @@ pl_status pl_documents_encode(const char *path, const pl_tokenizer *tokenizer,
                        path, e.domains.len, TOKENS_NAMES_MAX));
     e.layout.names_bytes = (uint32_t)e.domains.len;
     tokens_layout_place(&e.layout);
-    join_file(&e, file);
+    /* the parts are put in their places, with zeros between them; the header is written
+     * last */
+    const tokens_layout *l = &e.layout;
+    pl_buf_reserve(file, (size_t)l->file_bytes);
+    uint8_t *at = file->data + file->len;
+    memset(at, 0, (size_t)l->file_bytes);
+    memcpy(at + TOKENS_HEADER_BYTES, e.tokens.data, e.tokens.len);
+    memcpy(at + l->docs_at, e.table.data, e.table.len);
+    memcpy(at + l->names_at, e.domains.data, e.domains.len);
+    uint64_t sum = pl_checksum(at + TOKENS_HEADER_BYTES,
+                               (size_t)(l->file_bytes - TOKENS_HEADER_BYTES));
+    tokens_header_encode(l, sum, at);
+    file->len += (size_t)l->file_bytes;
 done:
     pl_buf_destroy(&e.ids);
     pl_buf_destroy(&e.tokens);

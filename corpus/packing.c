@@ -32,20 +32,6 @@ uint64_t packing_skipped(uint32_t n_tokens, int context, int skip_prefix)
     return prefix <= T ? 0 : (prefix + T - 1) / T - 1;
 }
 
-static uint64_t count_windows(uint32_t n_tokens, int context, int skip_prefix)
-{
-    uint64_t T = (uint64_t)context;
-    return ((uint64_t)n_tokens - 1 + T - 1) / T -
-           packing_skipped(n_tokens, context, skip_prefix);
-}
-
-uint32_t packing_tail(uint32_t n_tokens, int context, int skip_prefix)
-{
-    return count_windows(n_tokens, context, skip_prefix) > 0
-               ? (n_tokens - 1) % (uint32_t)context
-               : 0;
-}
-
 static void put_row(rooms *r, uint32_t room, uint32_t doc)
 {
     if (room == 0)
@@ -94,25 +80,6 @@ static uint32_t sort_tails(const uint32_t *tails, uint32_t n, uint32_t T,
     return (uint32_t)at;
 }
 
-/* Puts short windows into rows. Sets tails[d] to 0 if the short window of document d is
- * not the first in its row. */
-static void share_rows(rooms *r, uint32_t *tails, const uint32_t *order,
-                       uint32_t n_tails, uint32_t *next)
-{
-    for (uint32_t i = 0; i < n_tails; i++) {
-        uint32_t doc = order[i], length = tails[doc], room, owner;
-        next[doc] = PACKING_END;
-        if (!take_row(r, length, &room, &owner)) {
-            put_row(r, r->T - length, doc);
-            continue;
-        }
-        next[doc] = next[owner];
-        next[owner] = doc;
-        tails[doc] = 0;
-        put_row(r, room - length, owner);
-    }
-}
-
 /* Fills p->next, and sets tails[d] to 0 if the short window of document d does not
  * begin a row. */
 static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
@@ -130,7 +97,19 @@ static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
     PL_TRY(pl_try_alloc((size_t)n * sizeof(uint32_t), what, &order));
     PL_TRY(pl_try_alloc((size_t)n * sizeof(uint32_t), what, &other));
     r.other = other;
-    share_rows(&r, tails, order, sort_tails(tails, n, T, counts, order), p->next);
+    const uint32_t n_tails = sort_tails(tails, n, T, counts, order);
+    for (uint32_t i = 0; i < n_tails; i++) {
+        uint32_t doc = ((uint32_t *)order)[i], length = tails[doc], room, owner;
+        p->next[doc] = PACKING_END;
+        if (!take_row(&r, length, &room, &owner)) {
+            put_row(&r, T - length, doc);
+            continue;
+        }
+        p->next[doc] = p->next[owner];
+        p->next[owner] = doc;
+        tails[doc] = 0;
+        put_row(&r, room - length, owner);
+    }
 done:
     pl_free_aligned(other);
     pl_free_aligned(order);
@@ -153,11 +132,14 @@ pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs, uint32_t n
     uint32_t *tails = lengths;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t n_tokens = pl_tokens_doc(tokens, docs ? docs[i] : i)->n_tokens;
-        tails[i] = packing_tail(n_tokens, o->context, o->skip_prefix);
+        const uint64_t T = (uint64_t)o->context, n_targets = (uint64_t)n_tokens - 1;
+        const uint64_t windows = (n_targets + T - 1) / T -
+                                 packing_skipped(n_tokens, o->context, o->skip_prefix);
+        /* the number of targets in the last window if this window is short */
+        tails[i] = windows > 0 ? (uint32_t)(n_targets % T) : 0;
         /* at this point first_row[i] is only the number of the document's full
          * windows */
-        out->first_row[i] =
-            count_windows(n_tokens, o->context, o->skip_prefix) - (tails[i] > 0);
+        out->first_row[i] = windows - (tails[i] > 0);
     }
     if (o->pack && n > 0)
         PL_TRY(pack_tails(tails, n, (uint32_t)o->context, out));

@@ -26,9 +26,6 @@ typedef struct packing {
 /* Returns how many windows at the start of a document are left out because all their
  * targets are in the prefix. */
 uint64_t packing_skipped(uint32_t n_tokens, int context, int skip_prefix);
-/* Returns the number of targets in a document's last window if this window is short,
- * else 0. */
-uint32_t packing_tail(uint32_t n_tokens, int context, int skip_prefix);
 /* Arranges documents docs[0..n-1], or, if docs is NULL, the first n of the file. The
  * result depends only on their lengths, context, skip_prefix and pack. */
 PL_MUST_CHECK pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs,

@@ -143,21 +143,6 @@ static const char *source_name(const char *path)
     return strcmp(path, "-") == 0 ? "standard input" : path;
 }
 
-/* Keeps the hash of a whole file that was cut, to find out whether the same file is
- * used for training and as the held-out text. */
-static void note_whole(preparation *work, const pl_read_stats *stats)
-{
-    uint64_t hash = spool_identity(&stats->whole);
-    if (stats->n_cuts == 0)
-        return;
-    if (work->reading_valid) {
-        work->valid_cut = true;
-        work->whole = hash;
-    } else {
-        work->corpus_held = spool_has(work->spool, hash);
-    }
-}
-
 static pl_status read_path(preparation *work, const char *path)
 {
     pl_read_stats stats;
@@ -168,13 +153,27 @@ static pl_status read_path(preparation *work, const char *path)
         say(work, "data     %.300s: cut into %llu documents of at most %llu bytes",
             source_name(path), (unsigned long long)stats.n_documents,
             (unsigned long long)cut);
-    if (status == PL_OK)
-        note_whole(work, &stats);
+    if (status == PL_OK && stats.n_cuts > 0) {
+        /* tells whether the same file is used for training and as the held-out text */
+        uint64_t whole = spool_identity(&stats.whole);
+        if (work->reading_valid) {
+            work->valid_cut = true;
+            work->whole = whole;
+        } else {
+            work->corpus_held = spool_has(work->spool, whole);
+        }
+    }
     work->n_cuts += stats.n_cuts;
     work->n_replaced += stats.n_replaced_bytes;
     work->n_empty += stats.n_empty;
     work->n_skipped += stats.n_skipped_files;
     return work->full ? PL_OK : status;
+}
+
+static const char *corpus_name(const preparation *work)
+{
+    const char *corpus = work->options->corpus;
+    return corpus[0] == '\0' ? "this machine" : source_name(corpus);
 }
 
 /* The held-out file is read first: its documents are never trained on, even if the
@@ -197,17 +196,7 @@ static pl_status read_documents(preparation *work)
         PL_CHECK(work->full ? PL_OK : status);
     } else
         PL_CHECK(read_path(work, options->corpus));
-    return spool_seal(work->spool);
-}
-
-static const char *corpus_name(const preparation *work)
-{
-    const char *corpus = work->options->corpus;
-    return corpus[0] == '\0' ? "this machine" : source_name(corpus);
-}
-
-static void report_reading(const preparation *work)
-{
+    PL_CHECK(spool_seal(work->spool));
     char text[24];
     double seconds = pl_now() - work->began;
     uint64_t bytes = work->result->bytes;
@@ -223,6 +212,7 @@ static void report_reading(const preparation *work)
             "files",
             (unsigned long long)work->n_duplicates, (unsigned long long)work->n_empty,
             (unsigned long long)work->n_skipped);
+    return PL_OK;
 }
 
 /* Reports all errors that can be found before the training of the tokenizer, which may
@@ -362,44 +352,6 @@ static pl_status encode_item(void *context, size_t item, int thread)
                                spool_at(batch->work->spool, i)->len, &batch->ids[item]);
 }
 
-/* Fills the batch with the next documents. The number of documents and of bytes is
- * limited, but a single document may be longer than the limit. */
-static void take_batch(token_batch *batch, size_t first)
-{
-    uint64_t bytes = 0;
-    size_t n_docs = spool_n_docs(batch->work->spool);
-    batch->first = first;
-    batch->n = 0;
-    while (first + batch->n < n_docs && batch->n < BATCH_DOCS && bytes < BATCH_BYTES)
-        bytes += spool_at(batch->work->spool, first + batch->n++)->len;
-}
-
-/* A held-out document without a target after the prefix cannot be scored, so it is left
- * out. */
-static pl_status write_batch(preparation *work, const token_batch *batch)
-{
-    for (size_t item = 0; item < batch->n; item++) {
-        const spool_doc *doc = spool_at(work->spool, batch->first + item);
-        size_t n = batch->ids[item].len / sizeof(int32_t);
-        const int32_t *ids = (const void *)batch->ids[item].data;
-        bool too_short =
-            doc->held_out && n + 2 < (size_t)work->options->min_document_tokens;
-        work->n_too_short += too_short;
-        if (!too_short)
-            PL_CHECK(token_writer_add(doc->held_out ? work->valid : work->train, ids, n,
-                                      doc->domain, doc->hash));
-    }
-    return PL_OK;
-}
-
-static uint64_t batch_bytes(const token_batch *batch)
-{
-    uint64_t bytes = 0;
-    for (size_t item = 0; item < batch->n; item++)
-        bytes += spool_at(batch->work->spool, batch->first + item)->len;
-    return bytes;
-}
-
 static pl_status tokenise(preparation *work)
 {
     token_batch *batch = pl_alloc(sizeof *batch);
@@ -407,39 +359,34 @@ static pl_status tokenise(preparation *work)
     pl_status status = PL_OK;
     batch->work = work;
     begin_work_step(work);
-    for (size_t at = 0; at < spool_n_docs(work->spool); at += batch->n) {
+    const size_t n_docs = spool_n_docs(work->spool);
+    for (size_t at = 0; at < n_docs; at += batch->n) {
         PL_TRY(tick(work, "token", bytes));
-        take_batch(batch, at);
-        bytes += batch_bytes(batch);
+        /* a single document may be longer than the limit of a batch */
+        const uint64_t end = bytes + BATCH_BYTES;
+        batch->first = at;
+        batch->n = 0;
+        while (at + batch->n < n_docs && batch->n < BATCH_DOCS && bytes < end)
+            bytes += spool_at(work->spool, at + batch->n++)->len;
         PL_TRY(pl_parallel(work->options->n_threads, batch->n, encode_item, batch));
-        PL_TRY(write_batch(work, batch));
+        for (size_t item = 0; item < batch->n; item++) {
+            const spool_doc *doc = spool_at(work->spool, at + item);
+            size_t n = batch->ids[item].len / sizeof(int32_t);
+            const int32_t *ids = (const void *)batch->ids[item].data;
+            /* a held-out document without a target after the prefix cannot be scored */
+            bool too_short =
+                doc->held_out && n + 2 < (size_t)work->options->min_document_tokens;
+            work->n_too_short += too_short;
+            if (!too_short)
+                PL_TRY(token_writer_add(doc->held_out ? work->valid : work->train, ids,
+                                        n, doc->domain, doc->hash));
+        }
     }
 done:
     for (size_t item = 0; item < BATCH_DOCS; item++)
         pl_buf_destroy(&batch->ids[item]);
     pl_free(batch);
     return status;
-}
-
-/* Completes train.tok and valid.tok. Both files get the same list of domains, so that a
- * domain has the same index in both. */
-static pl_status end_writers(preparation *work)
-{
-    pl_prepare_result *result = work->result;
-    const char *const *domains = spool_domains(work->spool);
-    size_t n_domains = spool_n_domains(work->spool);
-    result->train_documents = token_writer_n_docs(work->train);
-    result->train_tokens = token_writer_n_tokens(work->train);
-    result->valid_documents = token_writer_n_docs(work->valid);
-    result->valid_tokens = token_writer_n_tokens(work->valid);
-    if (result->valid_documents == 0)
-        return pl_fail(
-            PL_ERR_DATA,
-            "all %llu held-out documents are shorter than %d tokens: give longer "
-            "documents, raise data.valid_share, or lower router.prefix",
-            (unsigned long long)work->n_held_out, work->options->min_document_tokens);
-    PL_CHECK(token_writer_end(work->train, domains, n_domains));
-    return token_writer_end(work->valid, domains, n_domains);
 }
 
 static void say_split(const preparation *work, const char *remark)
@@ -453,26 +400,42 @@ static void say_split(const preparation *work, const char *remark)
 }
 
 /* ---- all steps ---- */
-static pl_status build_steps(preparation *work)
+/* Makes the data folder. Deletes temporary files and the spool, after success and after
+ * failure. */
+static pl_status build(preparation *work)
 {
+    char path[PL_PATH_MAX], remark[48] = "";
+    pl_prepare_result *result = work->result;
+    pl_status status = PL_OK;
     begin_work_step(work);
-    PL_CHECK(spool_create(work->folder, &work->spool));
-    PL_CHECK(read_documents(work));
-    report_reading(work);
-    PL_CHECK(check_split(work));
-    PL_CHECK(get_tokenizer(work));
-    char path[PL_PATH_MAX];
-    uint32_t vocab = (uint32_t)work->result->vocab;
-    PL_CHECK(token_writer_open(pl_join(path, work->folder, DATA_TRAIN), vocab,
-                               &work->train));
-    PL_CHECK(token_writer_open(pl_join(path, work->folder, DATA_VALID), vocab,
-                               &work->valid));
-    PL_CHECK(tokenise(work));
-    PL_CHECK(end_writers(work));
-    char remark[48] = "";
-    const pl_prepare_result *result = work->result;
-    double seconds = pl_now() - work->began;
-    uint64_t n_tokens = result->train_tokens + result->valid_tokens;
+    PL_TRY(spool_create(work->folder, &work->spool));
+    PL_TRY(read_documents(work));
+    PL_TRY(check_split(work));
+    PL_TRY(get_tokenizer(work));
+    const uint32_t vocab = (uint32_t)result->vocab;
+    PL_TRY(token_writer_open(pl_join(path, work->folder, DATA_TRAIN), vocab,
+                             &work->train));
+    PL_TRY(token_writer_open(pl_join(path, work->folder, DATA_VALID), vocab,
+                             &work->valid));
+    PL_TRY(tokenise(work));
+    result->train_documents = token_writer_n_docs(work->train);
+    result->train_tokens = token_writer_n_tokens(work->train);
+    result->valid_documents = token_writer_n_docs(work->valid);
+    result->valid_tokens = token_writer_n_tokens(work->valid);
+    if (result->valid_documents == 0)
+        PL_TRY(pl_fail(
+            PL_ERR_DATA,
+            "all %llu held-out documents are shorter than %d tokens: give longer "
+            "documents, raise data.valid_share, or lower router.prefix",
+            (unsigned long long)work->n_held_out, work->options->min_document_tokens));
+    /* both files get the same list of domains, so that a domain has the same index in
+     * both */
+    const char *const *domains = spool_domains(work->spool);
+    const size_t n_domains = spool_n_domains(work->spool);
+    PL_TRY(token_writer_end(work->train, domains, n_domains));
+    PL_TRY(token_writer_end(work->valid, domains, n_domains));
+    const double seconds = pl_now() - work->began;
+    const uint64_t n_tokens = result->train_tokens + result->valid_tokens;
     say(work, "token    %.2f bytes/token, %.1f s, %.1f MB/s",
         (double)result->bytes / (double)n_tokens, seconds,
         rate(result->bytes, seconds));
@@ -480,14 +443,8 @@ static pl_status build_steps(preparation *work)
         snprintf(remark, sizeof remark, " (%llu more were too short)",
                  (unsigned long long)work->n_too_short);
     say_split(work, remark);
-    return data_manifest_write(work->folder, work->options, work->result);
-}
-
-/* Makes the data folder. Deletes temporary files and the spool, after success and after
- * failure. */
-static pl_status build(preparation *work)
-{
-    pl_status status = build_steps(work);
+    PL_TRY(data_manifest_write(work->folder, work->options, result));
+done:
     token_writer_close(&work->train);
     token_writer_close(&work->valid);
     pl_tokenizer_destroy(&work->tokenizer);
@@ -508,8 +465,13 @@ static pl_status reuse(preparation *work)
     return PL_OK;
 }
 
-static pl_status check_asked(const pl_prepare_options *options, const char *folder)
+pl_status pl_prepare(const pl_prepare_options *options, const char *folder,
+                     pl_prepare_result *out)
 {
+    preparation work = {
+        .options = options, .folder = folder, .result = out, .nearest = 1.0};
+    int lock = -1;
+    *out = (pl_prepare_result){0};
     if (strlen(folder) > PL_PATH_MAX - 32)
         return pl_fail(PL_ERR_ARG, "the path '%.100s...' is too long", folder);
     if (options->valid[0] == '\0' &&
@@ -528,17 +490,6 @@ static pl_status check_asked(const pl_prepare_options *options, const char *fold
     if (strcmp(options->corpus, "-") == 0 && strcmp(options->valid, "-") == 0)
         return pl_fail(PL_ERR_CONFIG,
                        "data.corpus and data.valid cannot both be standard input");
-    return PL_OK;
-}
-
-pl_status pl_prepare(const pl_prepare_options *options, const char *folder,
-                     pl_prepare_result *out)
-{
-    preparation work = {
-        .options = options, .folder = folder, .result = out, .nearest = 1.0};
-    int lock = -1;
-    *out = (pl_prepare_result){0};
-    PL_CHECK(check_asked(options, folder));
     if (is_prepared(folder))
         return reuse(&work);
     PL_CHECK(pl_make_folders(folder));

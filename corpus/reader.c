@@ -7,7 +7,6 @@
  * A file that the user named must be readable, or it is refused with the reason. In a
  * folder, binary files are skipped and counted; hidden files and pipes are skipped
  * without being counted. One document at a time is in memory. */
-#include "corpus/text_cut.h"
 #include "corpus/text_stream.h"
 #include "corpus/utf8.h"
 #include <errno.h>
@@ -91,24 +90,6 @@ static pl_status too_long(const text_source *source)
 }
 
 /* ---- a file that is one document ---- */
-/* Reads the file to its end. A file that contains a NUL byte is not text. */
-static pl_status read_text(document_reader *reader, text_source *source, bool *binary)
-{
-    bool end = false;
-    size_t checked = 0;
-    while (!end) {
-        size_t fresh = reader->raw.len - checked;
-        *binary = fresh > 0 && memchr(reader->raw.data + checked, 0, fresh) != NULL;
-        if (*binary)
-            return PL_OK;
-        if (reader->raw.len > DOCUMENT_MAX)
-            return too_long(source);
-        checked = reader->raw.len;
-        PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
-    }
-    return PL_OK;
-}
-
 /* Windows programs write U+FEFF at the beginning of a text. Returns the number of bytes
  * to skip. */
 static size_t byte_order_mark(const char *text, size_t len)
@@ -124,10 +105,21 @@ static pl_status not_text(const text_source *source)
                    source->path);
 }
 
+/* A file that contains a NUL byte is not text. */
 static pl_status read_whole(document_reader *reader, text_source *source)
 {
-    bool binary = false;
-    PL_CHECK(read_text(reader, source, &binary));
+    bool end = false, binary = false;
+    size_t checked = 0;
+    while (!end) {
+        size_t fresh = reader->raw.len - checked;
+        binary = fresh > 0 && memchr(reader->raw.data + checked, 0, fresh) != NULL;
+        if (binary)
+            break;
+        if (reader->raw.len > DOCUMENT_MAX)
+            return too_long(source);
+        checked = reader->raw.len;
+        PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
+    }
     if (binary && source->in_folder) {
         reader->stats->n_skipped_files++;
         return PL_OK;
@@ -148,6 +140,51 @@ static pl_status read_whole(document_reader *reader, text_source *source)
 }
 
 /* ---- a file that is cut ---- */
+/* Returns whether a piece may end directly before text[at]; at > 0. */
+typedef bool (*border_fn)(const char *text, size_t at);
+
+static bool ends_line(const char *text, size_t at)
+{
+    return text[at - 1] == '\n';
+}
+
+/* Returns whether the line that ends here is blank and another line comes before it. */
+static bool ends_paragraph(const char *text, size_t at)
+{
+    size_t begin = at - 1;
+    if (!ends_line(text, at))
+        return false;
+    while (begin > 0 && (text[begin - 1] == ' ' || text[begin - 1] == '\t' ||
+                         text[begin - 1] == '\r'))
+        begin--;
+    return begin > 0 && ends_line(text, begin);
+}
+
+static bool ends_word(const char *text, size_t at)
+{
+    return text[at - 1] == ' ' || text[at - 1] == '\t';
+}
+
+/* Returns the length of the first piece of a longer text, 1 to `most` bytes. In the
+ * second half of the piece it looks for the last end of a paragraph; if there is none,
+ * for the last end of a line; then for the last end of a word. If the second half has
+ * none of these, the cut is between two characters. */
+static size_t text_cut_len(const char *text, size_t most)
+{
+    static const border_fn kinds[] = {ends_paragraph, ends_line, ends_word};
+    size_t least = most / 2 > 0 ? most / 2 : 1;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (size_t at = most; at >= least; at--)
+            if (kinds[k](text, at))
+                return at;
+    /* A character has at most three continuation bytes, so the search ends after
+     * three. */
+    size_t at = most;
+    while (at > 1 && most - at < 3 && ((uint8_t)text[at] & 0xc0) == 0x80)
+        at--;
+    return ((uint8_t)text[at] & 0xc0) == 0x80 ? most : at;
+}
+
 static pl_status deliver_piece(document_reader *reader, const text_source *source,
                                size_t begin, size_t len)
 {
@@ -157,28 +194,11 @@ static pl_status deliver_piece(document_reader *reader, const text_source *sourc
     return deliver(reader, source, text, len, source->domain);
 }
 
-/* Delivers pieces of the buffer, from `begin` on, and removes them, until the rest is
- * at most one piece. */
-static pl_status take_pieces(document_reader *reader, const text_source *source,
-                             size_t begin)
-{
-    while (reader->raw.len - begin > reader->cut_bytes) {
-        size_t len =
-            text_cut_len((const char *)reader->raw.data + begin, reader->cut_bytes);
-        PL_CHECK(deliver_piece(reader, source, begin, len));
-        reader->stats->n_cuts++;
-        begin += len;
-    }
-    reader->raw.len -= begin;
-    memmove(reader->raw.data, reader->raw.data + begin, reader->raw.len);
-    return PL_OK;
-}
-
 /* Delivers a text file in pieces. A byte order mark is removed before the first cut. */
 static pl_status read_pieces(document_reader *reader, const text_source *source)
 {
     bool end = false, begun = false;
-    size_t checked = 0;
+    size_t checked = 0, len;
     pl_hasher_init(&reader->whole, "document");
     while (!end) {
         if (reader->raw.len > checked &&
@@ -186,9 +206,15 @@ static pl_status read_pieces(document_reader *reader, const text_source *source)
             return not_text(source);
         if (reader->raw.len > reader->cut_bytes) {
             const char *text = (const char *)reader->raw.data;
-            size_t mark = begun ? 0 : byte_order_mark(text, reader->raw.len);
+            size_t begin = begun ? 0 : byte_order_mark(text, reader->raw.len);
             begun = true;
-            PL_CHECK(take_pieces(reader, source, mark));
+            for (; reader->raw.len - begin > reader->cut_bytes; begin += len) {
+                len = text_cut_len(text + begin, reader->cut_bytes);
+                PL_CHECK(deliver_piece(reader, source, begin, len));
+                reader->stats->n_cuts++;
+            }
+            reader->raw.len -= begin;
+            memmove(reader->raw.data, text + begin, reader->raw.len);
         }
         checked = reader->raw.len;
         PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
@@ -205,26 +231,8 @@ static pl_status read_pieces(document_reader *reader, const text_source *source)
 }
 
 /* ---- JSON lines ---- */
-/* Delivers the object of a JSON line. The document's domain is the "domain" of the
- * line, or the folder's domain if the line has none. */
-static pl_status deliver_object(document_reader *reader, const text_source *source,
-                                const pl_json *object)
-{
-    size_t len = 0;
-    const char *text = pl_json_text(pl_json_get(object, "text"), &len);
-    if (!text) {
-        return pl_fail(PL_ERR_DATA, "'%s' line %llu: %s", source->path,
-                       (unsigned long long)source->line,
-                       "the line has no \"text\" whose value is a string; a line looks "
-                       "like {\"text\": \"...\", \"domain\": \"...\"}");
-    }
-    const char *domain = pl_json_text(pl_json_get(object, "domain"), NULL);
-    /* the line was cleaned before, so only an escaped NUL can make this text invalid */
-    clean_text(reader, &text, &len);
-    return deliver(reader, source, text, len, domain ? domain : source->domain);
-}
-
-/* Replaces invalid bytes before parsing: the parser is strict, and a single invalid
+/* Delivers the text of a JSON line; a line without a domain has the folder's domain.
+ * Replaces invalid bytes before parsing: the parser is strict, and a single invalid
  * byte in a long text should not make the whole corpus unusable. */
 static pl_status read_json_line(document_reader *reader, text_source *source,
                                 const char *text, size_t len)
@@ -243,30 +251,23 @@ static pl_status read_json_line(document_reader *reader, text_source *source,
     if (status != PL_OK)
         return pl_fail(status, "'%s' line %llu: %s; correct the line or leave it out",
                        source->path, (unsigned long long)source->line, pl_last_error());
-    status = deliver_object(reader, source, json);
+    size_t doc_len = 0;
+    const char *doc = pl_json_text(pl_json_get(json, "text"), &doc_len);
+    const char *domain = pl_json_text(pl_json_get(json, "domain"), NULL);
+    if (doc) {
+        /* the line was cleaned before, so only an escaped NUL can make this text
+         * invalid */
+        clean_text(reader, &doc, &doc_len);
+        status =
+            deliver(reader, source, doc, doc_len, domain ? domain : source->domain);
+    } else
+        status =
+            pl_fail(PL_ERR_DATA, "'%s' line %llu: %s", source->path,
+                    (unsigned long long)source->line,
+                    "the line has no \"text\" whose value is a string; a line looks "
+                    "like {\"text\": \"...\", \"domain\": \"...\"}");
     pl_json_destroy(&json);
     return status;
-}
-
-/* Delivers the complete lines in the buffer `raw` and removes them. The first `scanned`
- * bytes are known to contain no newline. */
-static pl_status take_lines(document_reader *reader, text_source *source,
-                            size_t scanned)
-{
-    size_t begin = 0;
-    for (;;) {
-        const uint8_t *from = reader->raw.data + scanned;
-        const uint8_t *newline = memchr(from, '\n', reader->raw.len - scanned);
-        if (!newline)
-            break;
-        size_t end = (size_t)(newline - reader->raw.data);
-        PL_CHECK(read_json_line(reader, source, (const char *)reader->raw.data + begin,
-                                end - begin));
-        begin = scanned = end + 1;
-    }
-    reader->raw.len -= begin;
-    memmove(reader->raw.data, reader->raw.data + begin, reader->raw.len);
-    return PL_OK;
 }
 
 /* Reads lines of any length; the buffer grows to the longest one. */
@@ -278,8 +279,22 @@ static pl_status read_lines(document_reader *reader, text_source *source)
     size_t scanned = 0;
     reader->stats->n_files++;
     while (!end) {
-        if (reader->raw.len > 0)
-            PL_CHECK(take_lines(reader, source, scanned));
+        size_t begin = 0;
+        while (scanned < reader->raw.len) {
+            const uint8_t *newline =
+                memchr(reader->raw.data + scanned, '\n', reader->raw.len - scanned);
+            if (!newline)
+                break;
+            size_t line_end = (size_t)(newline - reader->raw.data);
+            PL_CHECK(read_json_line(reader, source,
+                                    (const char *)reader->raw.data + begin,
+                                    line_end - begin));
+            begin = scanned = line_end + 1;
+        }
+        if (begin > 0) {
+            reader->raw.len -= begin;
+            memmove(reader->raw.data, reader->raw.data + begin, reader->raw.len);
+        }
         if (reader->raw.len > DOCUMENT_MAX)
             return too_long(source);
         scanned = reader->raw.len;
@@ -306,34 +321,27 @@ static bool named_lines(const char *path)
     return false;
 }
 
-static bool is_parquet(const document_reader *reader, const char *path)
-{
-    return pl_ends_with(path, ".parquet") ||
-           (reader->raw.len >= 4 && memcmp(reader->raw.data, "PAR1", 4) == 0);
-}
-
-/* Looks at the first bytes to recognise Parquet and, on standard input, JSON lines. */
-static pl_status read_stream(document_reader *reader, text_source *source)
-{
-    bool end = false;
-    PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
-    if (is_parquet(reader, source->path))
-        return refuse_parquet(source->path);
-    bool braced = reader->raw.len > 0 && reader->raw.data[0] == '{';
-    if (named_lines(source->path) || (strcmp(source->path, "-") == 0 && braced))
-        return read_lines(reader, source);
-    if (reader->cut_bytes > 0 && !source->in_folder)
-        return read_pieces(reader, source);
-    return read_whole(reader, source);
-}
-
+/* The first bytes tell whether a file is Parquet and, on standard input, whether it has
+ * JSON lines. */
 static pl_status read_file(document_reader *reader, text_source *source)
 {
+    bool end = false;
+    pl_status status = PL_OK;
     pl_buf_clear(&reader->raw);
     if (pl_ends_with(source->path, ".parquet"))
         return refuse_parquet(source->path);
     PL_CHECK(text_stream_open(source->path, &source->stream));
-    pl_status status = read_stream(reader, source);
+    PL_TRY(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
+    if (reader->raw.len >= 4 && memcmp(reader->raw.data, "PAR1", 4) == 0)
+        PL_TRY(refuse_parquet(source->path));
+    const bool braced = reader->raw.len > 0 && reader->raw.data[0] == '{';
+    if (named_lines(source->path) || (strcmp(source->path, "-") == 0 && braced))
+        PL_TRY(read_lines(reader, source));
+    else if (reader->cut_bytes > 0 && !source->in_folder)
+        PL_TRY(read_pieces(reader, source));
+    else
+        PL_TRY(read_whole(reader, source));
+done:
     text_stream_close(&source->stream);
     return status;
 }
@@ -343,17 +351,6 @@ static pl_status read_file(document_reader *reader, text_source *source)
 static int by_entry_name(const FTSENT **a, const FTSENT **b)
 {
     return strcmp((*a)->fts_name, (*b)->fts_name);
-}
-
-/* Returns whether the entry is a regular file, or a link to one. Reading a pipe or
- * socket would block. */
-static bool is_regular(const FTSENT *entry)
-{
-    struct stat info;
-    if (entry->fts_info == FTS_F)
-        return true;
-    return entry->fts_info == FTS_SL && stat(entry->fts_path, &info) == 0 &&
-           S_ISREG(info.st_mode);
 }
 
 static pl_status read_entry(document_reader *reader, const char *root, FTS *walk,
@@ -368,7 +365,11 @@ static pl_status read_entry(document_reader *reader, const char *root, FTS *walk
         return pl_fail(entry->fts_errno == EACCES ? PL_ERR_NOPERM : PL_ERR_IO,
                        "reading '%s' failed: %s", entry->fts_path,
                        strerror(entry->fts_errno));
-    if (!is_regular(entry))
+    /* reading a pipe or socket would block */
+    struct stat info;
+    const bool links = entry->fts_info == FTS_SL && stat(entry->fts_path, &info) == 0 &&
+                       S_ISREG(info.st_mode);
+    if (entry->fts_info != FTS_F && !links)
         return PL_OK;
     char domain[256];
     /* The domain is the name of the folder directly below the root that contains the

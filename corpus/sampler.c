@@ -148,33 +148,6 @@ static void append_window(const pl_sampler *sampler, uint32_t number, uint64_t w
     row->used += n;
 }
 
-/* Fills a row; returns the number of targets that count. */
-static int64_t fill_row(const pl_sampler *sampler, uint64_t number, int32_t *tokens,
-                        int32_t *targets)
-{
-    const pl_sampler_options *o = &sampler->options;
-    const packing *rows = &sampler->rows;
-    uint64_t T = (uint64_t)o->context;
-    uint32_t owner = document_of(sampler, number);
-    uint32_t n_tokens = pl_tokens_doc(sampler->tokens, owner)->n_tokens;
-    uint64_t within = number - rows->first_row[owner] +
-                      packing_skipped(n_tokens, o->context, o->skip_prefix);
-    batch_row row = {.tokens = tokens, .targets = targets};
-    append_window(sampler, owner, within, &row);
-    /* if the row has room left, its window is the owner's short window, and the short
-     * windows of other documents follow */
-    uint32_t doc = rows->next && row.used < T ? rows->next[owner] : PACKING_END;
-    for (; doc != PACKING_END; doc = rows->next[doc]) {
-        n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
-        append_window(sampler, doc, (n_tokens - 1) / T, &row);
-    }
-    for (uint64_t t = row.used; t < T; t++) {
-        tokens[t] = 0;
-        targets[t] = -1;
-    }
-    return row.counted;
-}
-
 /* Returns the row of a sample in O(1): only one place of the permutation is
  * computed. */
 static uint64_t row_of(const pl_sampler *sampler, uint64_t sample)
@@ -197,48 +170,63 @@ static uint64_t count_window(const pl_sampler *sampler, uint32_t doc, uint64_t w
     return skipped < n ? n - skipped : 0;
 }
 
-static uint64_t count_row(const pl_sampler *sampler, uint64_t number, const bool *marks,
-                          uint64_t *marked)
+uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint64_t n,
+                          const bool *marks, uint64_t *marked)
 {
     const pl_sampler_options *o = &sampler->options;
     const packing *rows = &sampler->rows;
     const uint64_t T = (uint64_t)o->context;
-    uint32_t doc = document_of(sampler, number);
-    uint32_t n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
-    const uint64_t within = number - rows->first_row[doc] +
-                            packing_skipped(n_tokens, o->context, o->skip_prefix);
-    uint64_t counted = count_window(sampler, doc, within);
-    *marked += marks[doc] ? counted : 0;
-    const bool has_room = n_tokens - 1 - within * T < T;
-    doc = rows->next && has_room ? rows->next[doc] : PACKING_END;
-    for (; doc != PACKING_END; doc = rows->next[doc]) {
-        n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
-        const uint64_t n = count_window(sampler, doc, (n_tokens - 1) / T);
-        *marked += marks[doc] ? n : 0;
-        counted += n;
-    }
-    return counted;
-}
-
-uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint64_t n,
-                          const bool *marks, uint64_t *marked)
-{
     uint64_t counted = 0;
     *marked = 0;
-    for (uint64_t i = 0; i < n; i++)
-        counted += count_row(sampler, row_of(sampler, first_sample + i), marks, marked);
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t number = row_of(sampler, first_sample + i);
+        uint32_t doc = document_of(sampler, number);
+        uint32_t n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
+        const uint64_t within = number - rows->first_row[doc] +
+                                packing_skipped(n_tokens, o->context, o->skip_prefix);
+        uint64_t in_window = count_window(sampler, doc, within);
+        *marked += marks[doc] ? in_window : 0;
+        counted += in_window;
+        const bool has_room = n_tokens - 1 - within * T < T;
+        doc = rows->next && has_room ? rows->next[doc] : PACKING_END;
+        for (; doc != PACKING_END; doc = rows->next[doc]) {
+            n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
+            in_window = count_window(sampler, doc, (n_tokens - 1) / T);
+            *marked += marks[doc] ? in_window : 0;
+            counted += in_window;
+        }
+    }
     return counted;
 }
 
 int64_t pl_sampler_fill(const pl_sampler *sampler, uint64_t first_sample, int B,
                         int32_t *tokens, int32_t *targets)
 {
-    size_t T = (size_t)sampler->options.context;
+    const pl_sampler_options *o = &sampler->options;
+    const packing *rows = &sampler->rows;
+    const size_t T = (size_t)o->context;
     int64_t counted = 0;
     for (int b = 0; b < B; b++) {
-        const uint64_t row = row_of(sampler, first_sample + (uint64_t)b);
-        counted +=
-            fill_row(sampler, row, tokens + (size_t)b * T, targets + (size_t)b * T);
+        const uint64_t number = row_of(sampler, first_sample + (uint64_t)b);
+        uint32_t owner = document_of(sampler, number);
+        uint32_t n_tokens = pl_tokens_doc(sampler->tokens, owner)->n_tokens;
+        uint64_t within = number - rows->first_row[owner] +
+                          packing_skipped(n_tokens, o->context, o->skip_prefix);
+        batch_row row = {.tokens = tokens + (size_t)b * T,
+                         .targets = targets + (size_t)b * T};
+        append_window(sampler, owner, within, &row);
+        /* if the row has room left, its window is the owner's short window, and the
+         * short windows of other documents follow */
+        uint32_t doc = rows->next && row.used < T ? rows->next[owner] : PACKING_END;
+        for (; doc != PACKING_END; doc = rows->next[doc]) {
+            n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
+            append_window(sampler, doc, (n_tokens - 1) / T, &row);
+        }
+        for (uint64_t t = row.used; t < T; t++) {
+            row.tokens[t] = 0;
+            row.targets[t] = -1;
+        }
+        counted += row.counted;
     }
     return counted;
 }

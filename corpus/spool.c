@@ -97,30 +97,6 @@ bool spool_has(const document_spool *spool, uint64_t hash)
            spool->seen[seen_place(spool->seen, spool->seen_size, hash)] == hash;
 }
 
-/* Makes the list of documents and the table of hashes larger when the list is full. At
- * least half of the places in the table of hashes stay empty. */
-static pl_status spool_grow(document_spool *spool)
-{
-    size_t cap = spool->docs_cap ? spool->docs_cap * 2 : 1024, size = cap * 2;
-    spool_doc *docs = realloc(spool->docs, cap * sizeof *docs);
-    if (docs)
-        spool->docs = docs;
-    uint64_t *seen = calloc(size, sizeof *seen);
-    if (!docs || !seen) {
-        free(seen);
-        return pl_fail(PL_ERR_NOMEM, "no memory for an index of %zu documents", cap);
-    }
-    for (size_t i = 0; i < spool->n_docs; i++) {
-        uint64_t hash = never_zero(spool->docs[i].hash);
-        seen[seen_place(seen, size, hash)] = hash;
-    }
-    free(spool->seen);
-    spool->seen = seen;
-    spool->seen_size = size;
-    spool->docs_cap = cap;
-    return PL_OK;
-}
-
 /* ---- adding ---- */
 
 /* Returns the index of a domain, and adds the domain if it is new. A linear search is
@@ -149,8 +125,27 @@ pl_status spool_add(document_spool *spool, const pl_document *document, uint64_t
                        "'%s' has a document of %zu bytes, but a document can have at "
                        "most %u bytes; divide the document",
                        document->source, document->len, UINT32_MAX);
-    if (spool->n_docs == spool->docs_cap)
-        PL_CHECK(spool_grow(spool));
+    if (spool->n_docs == spool->docs_cap) {
+        /* At least half of the places in the table of hashes stay empty. */
+        size_t cap = spool->docs_cap ? spool->docs_cap * 2 : 1024, size = cap * 2;
+        spool_doc *docs = realloc(spool->docs, cap * sizeof *docs);
+        if (docs)
+            spool->docs = docs;
+        uint64_t *seen = calloc(size, sizeof *seen);
+        if (!docs || !seen) {
+            free(seen);
+            return pl_fail(PL_ERR_NOMEM, "no memory for an index of %zu documents",
+                           cap);
+        }
+        for (size_t i = 0; i < spool->n_docs; i++) {
+            uint64_t known = never_zero(spool->docs[i].hash);
+            seen[seen_place(seen, size, known)] = known;
+        }
+        free(spool->seen);
+        spool->seen = seen;
+        spool->seen_size = size;
+        spool->docs_cap = cap;
+    }
     PL_CHECK(pl_failpoint("spool.write.before"));
     if (fwrite(document->text, 1, document->len, spool->file) != document->len)
         return pl_file_failed("write", spool->path);

@@ -65,34 +65,26 @@ static int by_file_name(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-/* Returns whether to list the files of this folder. Only folders that every user may
- * enter are used, even if this user may enter private ones. */
-static bool enter_folder(const FTSENT *entry, int depth)
-{
-    return entry->fts_level < depth && (entry->fts_statp->st_mode & S_IROTH) &&
-           (entry->fts_statp->st_mode & S_IXOTH) && entry->fts_name[0] != '.' &&
-           /* leaves out Perl's tables of numbers */
-           strcmp(entry->fts_name, "unicore") != 0;
-}
-
-static bool wanted_file(const FTSENT *entry, const text_place *place)
-{
-    return (entry->fts_statp->st_mode & S_IROTH) && entry->fts_statp->st_size > 0 &&
-           pl_starts_with(entry->fts_name, place->prefix) &&
-           pl_ends_with(entry->fts_name, place->suffix);
-}
-
-/* Lists the files of a place. A folder that cannot be read gives no files; check_enough
- * reports it if too little text is left. */
+/* Lists the files of a place. A folder that cannot be read gives no files;
+ * pl_system_text_read reports it if too little text is left. */
 static void walk_place(domain_files *files, const text_place *place, char **roots)
 {
     FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_file_name);
     if (!walk)
         return;
     for (FTSENT *entry = fts_read(walk); entry; entry = fts_read(walk)) {
-        if (entry->fts_info == FTS_D && !enter_folder(entry, place->depth))
+        /* Only folders that every user may enter are used, even if this user may enter
+         * private ones. The folders `unicore` have Perl's tables of numbers. */
+        if (entry->fts_info == FTS_D &&
+            !(entry->fts_level < place->depth &&
+              (entry->fts_statp->st_mode & S_IROTH) &&
+              (entry->fts_statp->st_mode & S_IXOTH) && entry->fts_name[0] != '.' &&
+              strcmp(entry->fts_name, "unicore") != 0))
             fts_set(walk, entry, FTS_SKIP);
-        else if (entry->fts_info == FTS_F && wanted_file(entry, place)) {
+        else if (entry->fts_info == FTS_F && (entry->fts_statp->st_mode & S_IROTH) &&
+                 entry->fts_statp->st_size > 0 &&
+                 pl_starts_with(entry->fts_name, place->prefix) &&
+                 pl_ends_with(entry->fts_name, place->suffix)) {
             if (files->n_paths == files->cap) {
                 files->cap = files->cap ? files->cap * 2 : 256;
                 files->paths = pl_grow(files->paths, files->cap * sizeof *files->paths);
@@ -162,39 +154,6 @@ static domain_files *neediest(system_text *text)
     return found;
 }
 
-/* ---- checking the result ---- */
-static size_t describe_domains(const system_text *text, pl_buf *describe)
-{
-    size_t n_filled = 0;
-    for (size_t d = 0; d < text->n_domains; d++) {
-        const domain_files *files = &text->domains[d];
-        if (files->n_documents == 0)
-            continue;
-        if (describe)
-            pl_buf_printf(describe, "%s%s %llu%s", n_filled > 0 ? ", " : "",
-                          files->name, (unsigned long long)files->n_documents,
-                          n_filled > 0 ? "" : " documents");
-        n_filled++;
-    }
-    return n_filled;
-}
-
-/* Checks that there are several domains, which a router needs, and enough text for a
- * tokenizer. */
-static pl_status check_enough(const system_text *text, size_t n_filled,
-                              uint64_t max_bytes)
-{
-    uint64_t least = max_bytes < LEAST_BYTES ? max_bytes : LEAST_BYTES;
-    if (n_filled >= LEAST_DOMAINS && text->n_bytes >= least)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_NOT_FOUND,
-        "this machine has too little text of its own: %.1f MB in %zu domains, but %.1f "
-        "MB in %d domains are needed; name a corpus, or 'apt install libc6-dev "
-        "manpages manpages-dev cmake-data perl-modules python3'",
-        (double)text->n_bytes / 1e6, n_filled, (double)least / 1e6, LEAST_DOMAINS);
-}
-
 pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn fn, void *context,
                               pl_buf *describe)
 {
@@ -215,7 +174,26 @@ pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn fn, void *conte
         PL_TRY(read_next(text, files, fn, context));
         files = neediest(text);
     }
-    status = check_enough(text, describe_domains(text, describe), max_bytes);
+    size_t n_filled = 0;
+    for (size_t d = 0; d < text->n_domains; d++) {
+        files = &text->domains[d];
+        if (files->n_documents == 0)
+            continue;
+        if (describe)
+            pl_buf_printf(describe, "%s%s %llu%s", n_filled > 0 ? ", " : "",
+                          files->name, (unsigned long long)files->n_documents,
+                          n_filled > 0 ? "" : " documents");
+        n_filled++;
+    }
+    /* a router needs several domains, and a tokenizer enough text */
+    uint64_t least = max_bytes < LEAST_BYTES ? max_bytes : LEAST_BYTES;
+    if (n_filled < LEAST_DOMAINS || text->n_bytes < least)
+        PL_TRY(pl_fail(
+            PL_ERR_NOT_FOUND,
+            "this machine has too little text of its own: %.1f MB in %zu domains, but "
+            "%.1f MB in %d domains are needed; name a corpus, or 'apt install "
+            "libc6-dev manpages manpages-dev cmake-data perl-modules python3'",
+            (double)text->n_bytes / 1e6, n_filled, (double)least / 1e6, LEAST_DOMAINS));
 done:
     for (size_t d = 0; d < text->n_domains; d++) {
         for (size_t i = 0; i < text->domains[d].n_paths; i++)

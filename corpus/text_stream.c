@@ -35,13 +35,6 @@ static struct {
     ARCHIVE_FUNCTIONS(PL_LIBRARY_MEMBER)
 } library;
 
-static pl_status load_archive_library(void)
-{
-    static const char *const names[] = {ARCHIVE_FUNCTIONS(PL_LIBRARY_NAME)};
-    return pl_library_load("libarchive.so.13", "libarchive13", names, &library,
-                           sizeof library);
-}
-
 struct text_stream {
     struct archive *archive;
     int fd;
@@ -101,30 +94,6 @@ static pl_status stream_failed(const text_stream *stream)
                    stream->path, reason ? reason : "it ends too early");
 }
 
-/* Allows only filters whose libraries are part of this process, because
- * archive_read_support_filter_all would start other programs for rarer formats. */
-static pl_status open_archive(text_stream *stream)
-{
-    PL_CHECK(load_archive_library());
-    struct archive *archive = library.archive_read_new();
-    if (!archive)
-        return pl_fail(PL_ERR_NOMEM, "no memory to read '%s'", stream->path);
-    stream->archive = archive;
-    struct archive_entry *entry;
-    library.archive_read_support_filter_gzip(archive);
-    library.archive_read_support_filter_zstd(archive);
-    library.archive_read_support_filter_xz(archive);
-    library.archive_read_support_filter_bzip2(archive);
-    library.archive_read_support_format_raw(archive);
-    library.archive_read_support_format_empty(archive);
-    if (library.archive_read_open_fd(archive, stream->fd, BLOCK_BYTES) != ARCHIVE_OK)
-        return stream_failed(stream);
-    int result = library.archive_read_next_header(archive, &entry);
-    stream->at_end = result == ARCHIVE_EOF;
-    return result == ARCHIVE_OK || result == ARCHIVE_EOF ? PL_OK
-                                                         : stream_failed(stream);
-}
-
 pl_status text_stream_open(const char *path, text_stream **out)
 {
     text_stream *stream = pl_alloc(sizeof *stream);
@@ -143,7 +112,28 @@ pl_status text_stream_open(const char *path, text_stream **out)
         status = open_failed(path);
         goto done;
     }
-    PL_TRY(open_archive(stream));
+    /* Only filters whose libraries are part of this process are allowed, because
+     * archive_read_support_filter_all would start other programs for rarer formats. */
+    static const char *const names[] = {ARCHIVE_FUNCTIONS(PL_LIBRARY_NAME)};
+    PL_TRY(pl_library_load("libarchive.so.13", "libarchive13", names, &library,
+                           sizeof library));
+    struct archive *archive = library.archive_read_new();
+    if (!archive)
+        PL_TRY(pl_fail(PL_ERR_NOMEM, "no memory to read '%s'", stream->path));
+    stream->archive = archive;
+    struct archive_entry *entry;
+    library.archive_read_support_filter_gzip(archive);
+    library.archive_read_support_filter_zstd(archive);
+    library.archive_read_support_filter_xz(archive);
+    library.archive_read_support_filter_bzip2(archive);
+    library.archive_read_support_format_raw(archive);
+    library.archive_read_support_format_empty(archive);
+    if (library.archive_read_open_fd(archive, stream->fd, BLOCK_BYTES) != ARCHIVE_OK)
+        PL_TRY(stream_failed(stream));
+    int result = library.archive_read_next_header(archive, &entry);
+    stream->at_end = result == ARCHIVE_EOF;
+    PL_TRY(result == ARCHIVE_OK || result == ARCHIVE_EOF ? PL_OK
+                                                         : stream_failed(stream));
     /* The library does not recognise a compressed file that was truncated to a few
      * bytes; without this check such a file would count as text. */
     const compression *named = compression_of(stream->path);

@@ -99,20 +99,6 @@ sentencepiece::util::Status train_once(const text_block *blocks, size_t n, int v
     return sentencepiece::SentencePieceTrainer::Train(options, &iterator, model);
 }
 
-/* If the vocabulary is too small even for the characters of the text, the library's
- * message contains "... required_chars. 300 vs 355. ...". Returns the second number; 0
- * for any other message. */
-int required_vocab(const std::string &message)
-{
-    static const char words[] = "smaller than required_chars. ";
-    int given = 0, needed = 0;
-    size_t at = message.find(words);
-    if (at == std::string::npos || std::sscanf(message.c_str() + at + sizeof words - 1,
-                                               "%d vs %d", &given, &needed) != 2)
-        return 0;
-    return needed;
-}
-
 /* Trains a model. A script with thousands of characters does not fit into a small
  * vocabulary. In this case only frequent characters get pieces, and all other
  * characters are encoded as bytes. */
@@ -129,8 +115,15 @@ pl_status train(const text_block *blocks, size_t n, int vocab, std::string *mode
         if (result.ok())
             return PL_OK;
         message = result.ToString();
-        int required = required_vocab(message);
-        if (required == 0)
+        /* If the vocabulary is too small even for the characters of the text, the
+         * library's message contains "... required_chars. 300 vs 355. ...". */
+        static const char words[] = "smaller than required_chars. ";
+        int given = 0, required = 0;
+        size_t at = message.find(words);
+        if (at == std::string::npos ||
+            std::sscanf(message.c_str() + at + sizeof words - 1, "%d vs %d", &given,
+                        &required) != 2 ||
+            required == 0)
             break;
         needed = required;
     }

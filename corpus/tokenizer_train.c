@@ -10,33 +10,17 @@
 
 enum { SAMPLE_BYTES = 8 << 20, BLOCK_BYTES = 4096 };
 
-/* Returns the last position in [1, max] directly after one or more newlines, or 0. */
-static size_t cut_at_newline(const char *text, size_t max)
-{
-    for (size_t at = max; at > 0; at--)
-        if (text[at - 1] == '\n' && text[at] != '\n')
-            return at;
-    return 0;
-}
-
-/* Returns the last position in [1, max] directly before one or more blanks, or 0. */
-static size_t cut_at_blank(const char *text, size_t max)
-{
-    for (size_t at = max; at > 0; at--)
-        if (text[at - 1] != ' ' && text[at] == ' ')
-            return at;
-    return 0;
-}
-
 size_t tokenizer_block_len(const char *text, size_t len, size_t max)
 {
     if (len <= max)
         return len;
-    size_t at = cut_at_newline(text, max);
-    if (at == 0)
-        at = cut_at_blank(text, max);
-    if (at == 0)
-        at = utf8_cut(text, max);
+    for (size_t at = max; at > 0; at--)
+        if (text[at - 1] == '\n' && text[at] != '\n')
+            return at;
+    for (size_t at = max; at > 0; at--)
+        if (text[at - 1] != ' ' && text[at] == ' ')
+            return at;
+    size_t at = utf8_cut(text, max);
     /* returns `max` if the text is not UTF-8, so that the caller's loop always ends */
     return at > 0 ? at : max;
 }
@@ -46,21 +30,6 @@ typedef struct text_sample {
     size_t n_blocks, cap;
     uint64_t total_bytes, seen_bytes, taken_bytes;
 } text_sample;
-
-static pl_status sample_push(text_sample *sample, const char *text, size_t len)
-{
-    if (sample->n_blocks == sample->cap) {
-        size_t cap = sample->cap ? sample->cap * 2 : 1024;
-        text_block *blocks = realloc(sample->blocks, cap * sizeof *blocks);
-        if (!blocks)
-            return pl_fail(PL_ERR_NOMEM, "no memory for a sample of %zu blocks", cap);
-        sample->blocks = blocks;
-        sample->cap = cap;
-    }
-    sample->blocks[sample->n_blocks++] = (text_block){text, len};
-    sample->taken_bytes += len;
-    return PL_OK;
-}
 
 /* Takes a block if all taken blocks, including this one, then have at most the fraction
  * SAMPLE_BYTES / total_bytes of the bytes seen so far. So every part of the corpus
@@ -74,8 +43,20 @@ static pl_status sample_text(text_sample *sample, const char *text, size_t len)
         size_t step = tokenizer_block_len(text + at, len - at, BLOCK_BYTES);
         sample->seen_bytes += step;
         /* Doubles are exact up to 2^53 bytes; if share is 1, every block is taken. */
-        if ((double)(sample->taken_bytes + step) <= (double)sample->seen_bytes * share)
-            PL_CHECK(sample_push(sample, text + at, step));
+        if ((double)(sample->taken_bytes + step) <=
+            (double)sample->seen_bytes * share) {
+            if (sample->n_blocks == sample->cap) {
+                size_t cap = sample->cap ? sample->cap * 2 : 1024;
+                text_block *blocks = realloc(sample->blocks, cap * sizeof *blocks);
+                if (!blocks)
+                    return pl_fail(PL_ERR_NOMEM, "no memory for a sample of %zu blocks",
+                                   cap);
+                sample->blocks = blocks;
+                sample->cap = cap;
+            }
+            sample->blocks[sample->n_blocks++] = (text_block){text + at, step};
+            sample->taken_bytes += step;
+        }
         at += step;
     }
     return PL_OK;

@@ -47,31 +47,6 @@ static uint32_t token_at(const pl_tokens *tokens, uint64_t i)
     return token;
 }
 
-/* Checks the block of names: each must be a string that is not empty, and together they
- * must fill the block exactly. */
-static pl_status open_names(pl_tokens *tokens)
-{
-    const tokens_layout *layout = &tokens->layout;
-    const uint8_t *at = tokens->tail + (layout->names_at - layout->docs_at);
-    const uint8_t *end = at + layout->names_bytes;
-    tokens->domain_names = pl_alloc(((size_t)layout->n_domains + 1) * sizeof(char *));
-    for (uint32_t i = 0; i < layout->n_domains; i++) {
-        const uint8_t *stop = at < end ? memchr(at, 0, (size_t)(end - at)) : NULL;
-        if (!stop || stop == at)
-            return pl_fail(PL_ERR_DAMAGED,
-                           "%s is damaged: domain name %u of %u is empty or has no "
-                           "terminating NUL",
-                           tokens->what, (unsigned)i, (unsigned)layout->n_domains);
-        tokens->domain_names[i] = (const char *)at;
-        at = stop + 1;
-    }
-    if (at != end)
-        return pl_fail(PL_ERR_DAMAGED,
-                       "%s is damaged: there are bytes after the domain names",
-                       tokens->what);
-    return PL_OK;
-}
-
 static size_t tail_bytes(const tokens_layout *layout)
 {
     return (size_t)(layout->file_bytes - layout->docs_at);
@@ -126,33 +101,6 @@ pl_status pl_tokens_check(const pl_tokens *tokens)
                    tokens->what);
 }
 
-/* Checks that the documents cover all tokens in order. After this check no index from
- * the table can be outside the file. */
-static pl_status check_docs(const pl_tokens *tokens)
-{
-    const tokens_layout *layout = &tokens->layout;
-    uint64_t next = 0;
-    for (uint32_t i = 0; i < layout->n_docs; i++) {
-        const pl_token_doc *doc = &tokens->docs[i];
-        if (doc->first != next || doc->n_tokens < 2 ||
-            doc->domain >= layout->n_domains || doc->n_tokens > layout->n_tokens - next)
-            return pl_fail(PL_ERR_DAMAGED,
-                           "%s is damaged: entry %u of its document table is wrong",
-                           tokens->what, (unsigned)i);
-        next += doc->n_tokens;
-    }
-    if (next != layout->n_tokens)
-        return pl_fail(
-            PL_ERR_DAMAGED,
-            "%s is damaged: its documents have %llu tokens, but its header says %llu",
-            tokens->what, (unsigned long long)next,
-            (unsigned long long)layout->n_tokens);
-    return PL_OK;
-}
-
-/* Checks the checksum of the file's body and the range of all tokens. Both checks are
- * needed: a forged file can have a correct checksum, and a damaged file can have all
- * tokens in range. */
 static pl_status verify_body(const pl_tokens *tokens)
 {
     const tokens_layout *layout = &tokens->layout;
@@ -173,9 +121,15 @@ static pl_status verify_body(const pl_tokens *tokens)
     return PL_OK;
 }
 
+/* Checks that the names fill their block, and that the documents cover all tokens in
+ * order. After these checks no index from the table can be outside the file. With
+ * `verify` the checksum of the body and the range of all tokens are checked, too. Both
+ * are needed: a forged file can have a correct checksum, and a damaged file can have
+ * all tokens in range. */
 static pl_status open_bytes(pl_tokens *tokens, const void *data, size_t len,
                             bool verify)
 {
+    const tokens_layout *layout = &tokens->layout;
     tokens->data = data;
     PL_CHECK(tokens_header_decode(tokens->data, len, tokens->what, &tokens->layout,
                                   &tokens->body_checksum));
@@ -189,8 +143,39 @@ static pl_status open_bytes(pl_tokens *tokens, const void *data, size_t len,
         tokens->tail = tokens->tail_copy;
     }
     tokens->docs = (const void *)tokens->tail;
-    PL_CHECK(open_names(tokens));
-    PL_CHECK(check_docs(tokens));
+    const uint8_t *at = tokens->tail + (layout->names_at - layout->docs_at);
+    const uint8_t *end = at + layout->names_bytes;
+    tokens->domain_names = pl_alloc(((size_t)layout->n_domains + 1) * sizeof(char *));
+    for (uint32_t i = 0; i < layout->n_domains; i++) {
+        const uint8_t *stop = at < end ? memchr(at, 0, (size_t)(end - at)) : NULL;
+        if (!stop || stop == at)
+            return pl_fail(PL_ERR_DAMAGED,
+                           "%s is damaged: domain name %u of %u is empty or has no "
+                           "terminating NUL",
+                           tokens->what, (unsigned)i, (unsigned)layout->n_domains);
+        tokens->domain_names[i] = (const char *)at;
+        at = stop + 1;
+    }
+    if (at != end)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s is damaged: there are bytes after the domain names",
+                       tokens->what);
+    uint64_t next = 0;
+    for (uint32_t i = 0; i < layout->n_docs; i++) {
+        const pl_token_doc *doc = &tokens->docs[i];
+        if (doc->first != next || doc->n_tokens < 2 ||
+            doc->domain >= layout->n_domains || doc->n_tokens > layout->n_tokens - next)
+            return pl_fail(PL_ERR_DAMAGED,
+                           "%s is damaged: entry %u of its document table is wrong",
+                           tokens->what, (unsigned)i);
+        next += doc->n_tokens;
+    }
+    if (next != layout->n_tokens)
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "%s is damaged: its documents have %llu tokens, but its header says %llu",
+            tokens->what, (unsigned long long)next,
+            (unsigned long long)layout->n_tokens);
     if (verify && tokens->mapping.data)
         PL_CHECK(sum_pages(tokens));
     return verify ? verify_body(tokens) : PL_OK;
@@ -294,38 +279,16 @@ const char *pl_tokens_domain(const pl_tokens *tokens, uint32_t domain)
     return tokens->domain_names[domain];
 }
 
-/* Computes the layout of the new file. Its size is known before the first byte is
- * written, so the tokens are copied only once. */
-static pl_status measure_subset(const pl_tokens *tokens, const uint32_t *docs, size_t n,
-                                tokens_layout *layout)
+/* Appends a file with some documents of this one. The padding and blank documents stay
+ * zero. The new file has the same vocabulary and the same number of bytes per token, so
+ * tokens are copied unchanged. `docs` NULL: all documents. */
+static pl_status append_subset(const pl_tokens *tokens, const uint32_t *docs,
+                               const pl_doc_list *blank, const tokens_layout *layout,
+                               pl_buf *out)
 {
-    *layout = tokens->layout;
-    if (n > UINT32_MAX)
-        return pl_fail(PL_ERR_ARG, "a token file holds at most 4294967295 documents");
-    layout->n_docs = (uint32_t)n;
-    layout->n_tokens = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (docs[i] >= tokens->layout.n_docs)
-            return pl_fail(
-                PL_ERR_ARG,
-                "%s has %u documents, so there is no document with the index %u",
-                tokens->what, (unsigned)tokens->layout.n_docs, (unsigned)docs[i]);
-        layout->n_tokens += tokens->docs[docs[i]].n_tokens;
-    }
-    if (layout->n_tokens > TOKENS_COUNT_MAX)
-        return pl_fail(PL_ERR_ARG, "a token file holds at most 2^48 tokens");
-    tokens_layout_place(layout);
-    return PL_OK;
-}
-
-/* Writes the new file into `file`, which has layout->file_bytes zeros. So the padding
- * and blank documents, which must be zero, need not be written. The new file has the
- * same vocabulary and the same number of bytes per token, so tokens are copied
- * unchanged. `docs` NULL: all documents. */
-static void write_subset(const pl_tokens *tokens, const uint32_t *docs,
-                         const pl_doc_list *blank, const tokens_layout *layout,
-                         uint8_t *file)
-{
+    pl_buf_reserve(out, (size_t)layout->file_bytes);
+    uint8_t *file = out->data + out->len;
+    memset(file, 0, (size_t)layout->file_bytes);
     uint64_t next = 0;
     uint32_t width = layout->token_bytes;
     for (uint32_t i = 0; i < layout->n_docs; i++) {
@@ -345,20 +308,33 @@ static void write_subset(const pl_tokens *tokens, const uint32_t *docs,
     uint64_t sum = pl_checksum(file + TOKENS_HEADER_BYTES,
                                (size_t)(layout->file_bytes - TOKENS_HEADER_BYTES));
     tokens_header_encode(layout, sum, file);
+    PL_CHECK(pl_tokens_check(tokens));
+    out->len += (size_t)layout->file_bytes;
+    return PL_OK;
 }
 
 pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs, size_t n,
                            pl_buf *out)
 {
-    tokens_layout layout;
-    PL_CHECK(measure_subset(tokens, docs, n, &layout));
-    pl_buf_reserve(out, (size_t)layout.file_bytes);
-    uint8_t *file = out->data + out->len;
-    memset(file, 0, (size_t)layout.file_bytes);
-    write_subset(tokens, docs, &(pl_doc_list){NULL, 0}, &layout, file);
-    PL_CHECK(pl_tokens_check(tokens));
-    out->len += (size_t)layout.file_bytes;
-    return PL_OK;
+    /* the size is known before the first byte is written, so the tokens are copied only
+     * once */
+    tokens_layout layout = tokens->layout;
+    if (n > UINT32_MAX)
+        return pl_fail(PL_ERR_ARG, "a token file holds at most 4294967295 documents");
+    layout.n_docs = (uint32_t)n;
+    layout.n_tokens = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (docs[i] >= tokens->layout.n_docs)
+            return pl_fail(
+                PL_ERR_ARG,
+                "%s has %u documents, so there is no document with the index %u",
+                tokens->what, (unsigned)tokens->layout.n_docs, (unsigned)docs[i]);
+        layout.n_tokens += tokens->docs[docs[i]].n_tokens;
+    }
+    if (layout.n_tokens > TOKENS_COUNT_MAX)
+        return pl_fail(PL_ERR_ARG, "a token file holds at most 2^48 tokens");
+    tokens_layout_place(&layout);
+    return append_subset(tokens, docs, &(pl_doc_list){NULL, 0}, &layout, out);
 }
 
 /* ---- blank documents ---- */
@@ -383,12 +359,5 @@ bool pl_tokens_is_blank(const pl_tokens *tokens, uint32_t doc)
 
 pl_status pl_tokens_blank(const pl_tokens *tokens, const pl_doc_list *list, pl_buf *out)
 {
-    const tokens_layout *layout = &tokens->layout;
-    pl_buf_reserve(out, (size_t)layout->file_bytes);
-    uint8_t *file = out->data + out->len;
-    memset(file, 0, (size_t)layout->file_bytes);
-    write_subset(tokens, NULL, list, layout, file);
-    PL_CHECK(pl_tokens_check(tokens));
-    out->len += (size_t)layout->file_bytes;
-    return PL_OK;
+    return append_subset(tokens, NULL, list, &tokens->layout, out);
 }

@@ -55,17 +55,6 @@ void tokens_header_encode(const tokens_layout *layout, uint64_t body_checksum,
     memcpy(header, &fields, sizeof fields);
 }
 
-/* Limits that keep the sums in tokens_layout_place far below overflow. */
-static bool fields_in_range(const header_fields *fields)
-{
-    return fields->vocab >= 1 && fields->vocab <= INT32_MAX &&
-           fields->token_bytes == tokens_width(fields->vocab) &&
-           fields->n_tokens <= TOKENS_COUNT_MAX &&
-           fields->names_bytes <= TOKENS_NAMES_MAX &&
-           fields->n_domains <= fields->names_bytes &&
-           (fields->n_docs == 0 || fields->n_domains > 0) && fields->reserved == 0;
-}
-
 pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what,
                                tokens_layout *out, uint64_t *body_checksum)
 {
@@ -89,7 +78,14 @@ pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what
     if (fields.header_checksum != pl_checksum(&fields, TOKENS_HEADER_SUM_AT))
         return pl_fail(PL_ERR_DAMAGED, "%s is damaged: the header's checksum is wrong",
                        what);
-    if (!fields_in_range(&fields))
+    /* limits that keep the sums in tokens_layout_place far below overflow */
+    const bool in_range =
+        fields.vocab >= 1 && fields.vocab <= INT32_MAX &&
+        fields.token_bytes == tokens_width(fields.vocab) &&
+        fields.n_tokens <= TOKENS_COUNT_MAX && fields.names_bytes <= TOKENS_NAMES_MAX &&
+        fields.n_domains <= fields.names_bytes &&
+        (fields.n_docs == 0 || fields.n_domains > 0) && fields.reserved == 0;
+    if (!in_range)
         return pl_fail(PL_ERR_DAMAGED,
                        "%s is damaged: a field of its header has an impossible value",
                        what);

@@ -100,10 +100,8 @@ uint64_t token_writer_n_tokens(const token_writer *writer)
     return writer->layout.n_tokens;
 }
 
-/* Writes the parts that are only known at the end: padding to a multiple of 8, table,
- * names. */
-static pl_status put_tables(token_writer *writer, const char *const *domains,
-                            size_t n_domains)
+pl_status token_writer_end(token_writer *writer, const char *const *domains,
+                           size_t n_domains)
 {
     static const uint8_t zeros[8];
     tokens_layout *layout = &writer->layout;
@@ -124,14 +122,9 @@ static pl_status put_tables(token_writer *writer, const char *const *domains,
         put_file_bytes(writer, writer->docs, layout->n_docs * sizeof *writer->docs));
     for (size_t i = 0; i < n_domains; i++)
         PL_CHECK(put_file_bytes(writer, domains[i], strlen(domains[i]) + 1));
-    return PL_OK;
-}
-
-/* The header contains the checksum of the body, so it is written last. The body is read
- * back through a mapping, so that the checksum covers the bytes that the kernel will
- * write to the disk. Reading a mapping is as fast as reading memory. */
-static pl_status put_header(token_writer *writer)
-{
+    /* The header contains the checksum of the body, so it is written last. The body is
+     * read back through a mapping, so that the checksum covers the bytes that the
+     * kernel will write to the disk. Reading a mapping is as fast as reading memory. */
     pl_mapping mapping;
     uint8_t header[TOKENS_HEADER_BYTES];
     if (fflush(writer->file) != 0)
@@ -143,14 +136,7 @@ static pl_status put_header(token_writer *writer)
     tokens_header_encode(&writer->layout, sum, header);
     if (fseeko(writer->file, 0, SEEK_SET) != 0)
         return pl_file_failed("write", writer->draft);
-    return put_file_bytes(writer, header, sizeof header);
-}
-
-pl_status token_writer_end(token_writer *writer, const char *const *domains,
-                           size_t n_domains)
-{
-    PL_CHECK(put_tables(writer, domains, n_domains));
-    PL_CHECK(put_header(writer));
+    PL_CHECK(put_file_bytes(writer, header, sizeof header));
     /* The bytes must be durable before the rename. Otherwise, after a power cut, the
      * name could belong to a file whose bytes were lost. */
     if (fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)

@@ -29,25 +29,6 @@ static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
         (int)r->cfg.context, pl_human_bytes((double)plan.scratch_bytes, text[5]));
 }
 
-/* Checks whether all workers of the run that share the first GPU fit into its memory
- * together. */
-static void tell_sharers(doctor *d, const pl_run *r, const pl_backend *be)
-{
-    char text[2][16];
-    const int n = run_gpu_sharers(r, be);
-    if (n == 0)
-        return;
-    if (run_gpu_check(r, be) != PL_OK) {
-        doctor_say(d, HEALTH_FAIL, "gpu workers", "", "%s", pl_last_error());
-        return;
-    }
-    doctor_say(d, HEALTH_OK, "gpu workers", "",
-               "%d workers share the first of %d GPUs and need %s each; %s are free", n,
-               be->n_devices,
-               pl_human_bytes((double)run_gpu_worker_bytes(r, be), text[0]),
-               pl_human_bytes((double)be->memory_left_bytes, text[1]));
-}
-
 void doctor_gpu(doctor *d, const pl_run *r, bool running)
 {
     const bool wanted = r && strcmp(r->cfg.backend, "cuda") == 0;
@@ -67,7 +48,20 @@ void doctor_gpu(doctor *d, const pl_run *r, bool running)
                    "there is no usable GPU: %s", pl_last_error());
     if (r)
         tell_plan(d, r, be ? be->memory_left_bytes : 0);
-    if (taken && be && !running)
-        tell_sharers(d, r, be);
+    /* whether all workers that share the first GPU fit into its memory together */
+    if (taken && be && !running) {
+        char text[2][16];
+        const int n = run_gpu_sharers(r, be);
+        if (n > 0 && run_gpu_check(r, be) != PL_OK) {
+            doctor_say(d, HEALTH_FAIL, "gpu workers", "", "%s", pl_last_error());
+        } else if (n > 0) {
+            doctor_say(
+                d, HEALTH_OK, "gpu workers", "",
+                "%d workers share the first of %d GPUs and need %s each; %s are free",
+                n, be->n_devices,
+                pl_human_bytes((double)run_gpu_worker_bytes(r, be), text[0]),
+                pl_human_bytes((double)be->memory_left_bytes, text[1]));
+        }
+    }
     pl_backend_close(&be);
 }

@@ -6,43 +6,6 @@
 #include <sys/stat.h>
 
 /* ---- keys ---- */
-static void look_at_pair(doctor *d, const char *dir, pl_key_role role,
-                         const pl_key_list *list)
-{
-    char path[PL_PATH_MAX];
-    pl_keypair pair;
-    run_key_file(dir, role, path);
-    if (pl_keypair_load(path, &pair) != PL_OK) {
-        doctor_say(
-            d, HEALTH_FAIL, "key",
-            "if the key is lost, delete the folder RUN/keys; the job makes new keys "
-            "when it starts again",
-            "%s", pl_last_error());
-        return;
-    }
-    const pl_key_entry *e = pl_key_list_find(list, &pair.open, pl_wall_ms() / 1000);
-    bool good = e && e->role == role;
-    doctor_say(
-        d, good ? HEALTH_OK : HEALTH_FAIL, "key",
-        good ? "" : "add the key to the list: pathloom key allow KEY --role ROLE",
-        "%s %s", path,
-        good ? "is in the list" : "is not in the list, or has a different role there");
-    pl_keypair_wipe(&pair);
-}
-
-static void look_at_folder_mode(doctor *d, const char *dir)
-{
-    char path[PL_PATH_MAX];
-    struct stat info;
-    bool shut = stat(pl_join(path, dir, "keys"), &info) == 0 &&
-                !(info.st_mode & (S_IWGRP | S_IWOTH));
-    if (!shut)
-        doctor_say(d, HEALTH_FAIL, "keys", "chmod 700 RUN/keys",
-                   "%s cannot be read, or other users can write to it and so let any "
-                   "machine into the job",
-                   path);
-}
-
 static void look_at_keys(doctor *d, const char *dir)
 {
     static const pl_key_role own[] = {PL_AS_ADMIN, PL_AS_HUB, PL_AS_HOME, PL_AS_WORKER};
@@ -59,7 +22,14 @@ static void look_at_keys(doctor *d, const char *dir)
                    "%s", pl_last_error());
         return;
     }
-    look_at_folder_mode(d, dir);
+    struct stat info;
+    bool shut = stat(pl_join(path, dir, "keys"), &info) == 0 &&
+                !(info.st_mode & (S_IWGRP | S_IWOTH));
+    if (!shut)
+        doctor_say(d, HEALTH_FAIL, "keys", "chmod 700 RUN/keys",
+                   "%s cannot be read, or other users can write to it and so let any "
+                   "machine into the job",
+                   path);
     int n[PL_AS_COUNT] = {0}, expired = 0;
     for (size_t i = 0; i < list.n; i++) {
         const pl_key_entry *e = &list.entries[i];
@@ -74,8 +44,27 @@ static void look_at_keys(doctor *d, const char *dir)
                "the list has keys of %d workers and %d inspectors, and %d open "
                "invitations; %d entries have expired",
                n[PL_AS_WORKER], n[PL_AS_INSPECTOR], n[PL_AS_INVITE], expired);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        look_at_pair(d, dir, own[i], &list);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) { /* the job's own keys */
+        pl_keypair pair;
+        run_key_file(dir, own[i], path);
+        if (pl_keypair_load(path, &pair) != PL_OK) {
+            doctor_say(d, HEALTH_FAIL, "key",
+                       "if the key is lost, delete the folder RUN/keys; the job makes "
+                       "new keys when it starts again",
+                       "%s", pl_last_error());
+            continue;
+        }
+        const pl_key_entry *e =
+            pl_key_list_find(&list, &pair.open, pl_wall_ms() / 1000);
+        bool good = e && e->role == own[i];
+        doctor_say(d, good ? HEALTH_OK : HEALTH_FAIL, "key",
+                   good ? ""
+                        : "add the key to the list: pathloom key allow KEY --role ROLE",
+                   "%s %s", path,
+                   good ? "is in the list"
+                        : "is not in the list, or has a different role there");
+        pl_keypair_wipe(&pair);
+    }
     pl_key_list_clear(&list);
 }
 
@@ -88,19 +77,6 @@ static void look_at_port(doctor *d, const char *key, const char *address)
         doctor_say(d, HEALTH_FAIL, "port",
                    "set this configuration key to a different port or host", "%s: %s",
                    key, pl_last_error());
-}
-
-static void look_at_metrics(doctor *d, const config *c)
-{
-    char address[sizeof "tcp://" + sizeof c->metrics];
-    snprintf(address, sizeof address, "tcp://%s", c->metrics);
-    if (!c->metrics[0])
-        return;
-    if (pl_exporter_check(c->metrics) == PL_OK)
-        look_at_port(d, "net.metrics", address);
-    else
-        doctor_say(d, HEALTH_FAIL, "port", "set net.metrics to IPv4:PORT", "%s",
-                   pl_last_error());
 }
 
 static void look_at_advertised(doctor *d, const config *c)
@@ -126,32 +102,6 @@ static bool is_running(const char *dir)
     return is;
 }
 
-/* Checks the GPU for a run. This function opens the run separately, because doctor_run
- * opens the run only after this check. In the opposite order, an error in this check
- * could overwrite the text (pl_last_error) that says why the run cannot be opened. */
-static void look_at_gpu(doctor *d, const char *dir, bool running)
-{
-    pl_run r;
-    const pl_status status = run_look(dir, &r);
-    doctor_gpu(d, status == PL_OK ? &r : NULL, running);
-    run_close(&r);
-}
-
-/* Checks that the tokenizer is the one that made the run's data. If the data is not
- * complete yet, there is no hash to compare with. */
-static void look_at_tokenizer(doctor *d, const pl_run *r)
-{
-    char data[PL_PATH_MAX], list[PL_PATH_MAX];
-    if (!pl_path_exists(run_file(r, "data/data.json", list)))
-        return;
-    if (pl_data_check_tokenizer(run_file(r, "data", data)) == PL_OK)
-        doctor_say(d, HEALTH_OK, "tokenizer", "",
-                   "the run's data was made with %s/tokenizer.model", data);
-    else
-        doctor_say(d, HEALTH_FAIL, "tokenizer", "do what the message above says", "%s",
-                   pl_last_error());
-}
-
 /* Checks that a writer could open the store. A running home has it open already. */
 static void look_at_store(doctor *d, const char *dir)
 {
@@ -175,14 +125,26 @@ static void look_at_store(doctor *d, const char *dir)
 
 void doctor_run(doctor *d, const char *dir)
 {
+    char path[PL_PATH_MAX];
     pl_run r;
     const bool running = is_running(dir);
     doctor_disk(d, pl_path_is_folder(dir) ? dir : ".");
     look_at_keys(d, dir);
-    look_at_gpu(d, dir, running);
+    /* The run is opened twice: an error in the check of the GPU would otherwise
+     * overwrite the text (pl_last_error) that says why the run cannot be opened. */
     pl_status status = run_look(dir, &r);
-    if (status == PL_OK)
-        look_at_tokenizer(d, &r);
+    doctor_gpu(d, status == PL_OK ? &r : NULL, running);
+    run_close(&r);
+    status = run_look(dir, &r);
+    /* Data that is not complete yet has no hash of its tokenizer. */
+    if (status == PL_OK && pl_path_exists(run_file(&r, "data/data.json", path))) {
+        if (pl_data_check_tokenizer(run_file(&r, "data", path)) == PL_OK)
+            doctor_say(d, HEALTH_OK, "tokenizer", "",
+                       "the run's data was made with %s/tokenizer.model", path);
+        else
+            doctor_say(d, HEALTH_FAIL, "tokenizer", "do what the message above says",
+                       "%s", pl_last_error());
+    }
     if (status != PL_OK && !pl_path_is_folder(dir)) {
         doctor_say(d, HEALTH_OK, "run", "", "there is no run in %s yet", dir);
     } else if (status != PL_OK) {
@@ -195,7 +157,13 @@ void doctor_run(doctor *d, const char *dir)
         look_at_store(d, dir);
         look_at_port(d, "net.hub", r.cfg.hub_bind);
         look_at_port(d, "net.home", r.cfg.home_bind);
-        look_at_metrics(d, &r.cfg);
+        char metrics[sizeof "tcp://" + sizeof r.cfg.metrics];
+        snprintf(metrics, sizeof metrics, "tcp://%s", r.cfg.metrics);
+        if (r.cfg.metrics[0] && pl_exporter_check(r.cfg.metrics) == PL_OK)
+            look_at_port(d, "net.metrics", metrics);
+        else if (r.cfg.metrics[0])
+            doctor_say(d, HEALTH_FAIL, "port", "set net.metrics to IPv4:PORT", "%s",
+                       pl_last_error());
         look_at_advertised(d, &r.cfg);
     }
     run_close(&r);

@@ -51,33 +51,6 @@ static row rows[] = {
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
 /* ---- measuring ---- */
-typedef struct pass {
-    double encode_s, add_s;
-    uint64_t bytes;
-} pass;
-
-/* Encodes and decodes one module. */
-static pl_status pass_slot(measurement *m, const row *r, const pl_codec_options *o,
-                           int slot, pass *p)
-{
-    measure_module of;
-    double norm = 0;
-    PL_CHECK(measure_update_module(&m->update, m->norm, slot, &of));
-    const pl_slot *s = of.slot;
-    float *residual = r->residual ? m->residual + s->offset : NULL;
-    pl_buf_clear(&m->message);
-    double start = pl_now();
-    PL_CHECK(pl_codec_encode_module(o, of.parts, of.n_parts, &of.round,
-                                    m->update.values + s->offset, residual,
-                                    &m->message));
-    double middle = pl_now();
-    PL_CHECK(pl_codec_add(m->message.data, m->message.len, s->n_params, 1.0f,
-                          m->sum + s->offset, &norm));
-    p->encode_s += middle - start;
-    p->add_s += pl_now() - middle;
-    p->bytes += m->message.len;
-    return PL_OK;
-}
 
 static double relative_error(const measurement *m)
 {
@@ -102,15 +75,32 @@ static pl_status measure_row(measurement *m, row *r)
     memset(m->residual, 0, m->update.n * sizeof *m->residual);
     memset(m->sum, 0, m->update.n * sizeof *m->sum);
     for (int i = 0; i < PASSES; i++) {
-        pass p = {0};
-        for (int slot = 0; slot < pl_topology_n_slots(m->update.topology); slot++)
-            PL_CHECK(pass_slot(m, r, &o, slot, &p));
+        double encode_s = 0, add_s = 0;
+        uint64_t n_bytes = 0;
+        for (int slot = 0; slot < pl_topology_n_slots(m->update.topology); slot++) {
+            measure_module of;
+            double norm = 0;
+            PL_CHECK(measure_update_module(&m->update, m->norm, slot, &of));
+            const pl_slot *s = of.slot;
+            float *residual = r->residual ? m->residual + s->offset : NULL;
+            pl_buf_clear(&m->message);
+            double start = pl_now();
+            PL_CHECK(pl_codec_encode_module(&o, of.parts, of.n_parts, &of.round,
+                                            m->update.values + s->offset, residual,
+                                            &m->message));
+            double middle = pl_now();
+            PL_CHECK(pl_codec_add(m->message.data, m->message.len, s->n_params, 1.0f,
+                                  m->sum + s->offset, &norm));
+            encode_s += middle - start;
+            add_s += pl_now() - middle;
+            n_bytes += m->message.len;
+        }
         if (i == 0) {
-            r->bytes = (double)p.bytes / (double)m->update.n;
+            r->bytes = (double)n_bytes / (double)m->update.n;
             r->error = relative_error(m);
         }
-        r->encode_s = fmin(r->encode_s, p.encode_s);
-        r->add_s = fmin(r->add_s, p.add_s);
+        r->encode_s = fmin(r->encode_s, encode_s);
+        r->add_s = fmin(r->add_s, add_s);
     }
     return PL_OK;
 }
@@ -121,34 +111,6 @@ static double speed(const measurement *m, double seconds)
     return 4e-9 * (double)m->update.n / seconds;
 }
 
-static void print_rows(const measurement *m)
-{
-    say("update    %s", m->update.source);
-    say("          %zu parameters with root mean square %.2e; memcpy copies %.1f GB/s",
-        m->update.n, m->norm / sqrt((double)m->update.n), speed(m, m->copy_s));
-    say("  %-20s %12s %12s %12s %10s", "codec", "encode GB/s", "add GB/s", "B/param",
-        "rel. error");
-    for (int i = 0; i < N_ROWS; i++)
-        say("  %-20s %12.2f %12.2f %12.4f %10.4f", rows[i].label,
-            speed(m, rows[i].encode_s), speed(m, rows[i].add_s), rows[i].bytes,
-            rows[i].error);
-}
-
-static pl_json *codec_row_json(const measurement *m, const row *r)
-{
-    pl_json *o = pl_json_object();
-    pl_json_set_text(o, "codec", r->codec);
-    if (strcmp(r->codec, "topk") == 0)
-        pl_json_set_int(o, "value_bits", r->value_bits ? r->value_bits : 8);
-    pl_json_set_bool(o, "entropy", r->entropy);
-    pl_json_set_bool(o, "residual", r->residual);
-    pl_json_set_real(o, "encode_gb_per_s", speed(m, r->encode_s));
-    pl_json_set_real(o, "add_gb_per_s", speed(m, r->add_s));
-    pl_json_set_real(o, "bytes_per_param", r->bytes);
-    pl_json_set_real(o, "relative_error", r->error);
-    return o;
-}
-
 static void print_codecs_json(const measurement *m)
 {
     pl_json *o = pl_json_object(), *list = pl_json_array();
@@ -157,8 +119,20 @@ static void print_codecs_json(const measurement *m)
     pl_json_set_real(o, "update_norm", m->norm);
     pl_json_set_real(o, "copy_gb_per_s", speed(m, m->copy_s));
     pl_json_set_int(o, "contributors", BENCH_CONTRIBUTORS);
-    for (int i = 0; i < N_ROWS; i++)
-        pl_json_push(list, codec_row_json(m, &rows[i]));
+    for (int i = 0; i < N_ROWS; i++) {
+        const row *r = &rows[i];
+        pl_json *entry = pl_json_object();
+        pl_json_set_text(entry, "codec", r->codec);
+        if (strcmp(r->codec, "topk") == 0)
+            pl_json_set_int(entry, "value_bits", r->value_bits ? r->value_bits : 8);
+        pl_json_set_bool(entry, "entropy", r->entropy);
+        pl_json_set_bool(entry, "residual", r->residual);
+        pl_json_set_real(entry, "encode_gb_per_s", speed(m, r->encode_s));
+        pl_json_set_real(entry, "add_gb_per_s", speed(m, r->add_s));
+        pl_json_set_real(entry, "bytes_per_param", r->bytes);
+        pl_json_set_real(entry, "relative_error", r->error);
+        pl_json_push(list, entry);
+    }
     pl_json_set(o, "codecs", list);
     say_json(o);
 }
@@ -182,10 +156,20 @@ pl_status measure_codec(bool json, const char *folder)
     }
     for (int i = 0; i < N_ROWS; i++)
         PL_TRY(measure_row(&m, &rows[i]));
-    if (json)
+    if (json) {
         print_codecs_json(&m);
-    else
-        print_rows(&m);
+    } else {
+        say("update    %s", m.update.source);
+        say("          %zu parameters with root mean square %.2e; memcpy copies %.1f "
+            "GB/s",
+            m.update.n, m.norm / sqrt((double)m.update.n), speed(&m, m.copy_s));
+        say("  %-20s %12s %12s %12s %10s", "codec", "encode GB/s", "add GB/s",
+            "B/param", "rel. error");
+        for (int i = 0; i < N_ROWS; i++)
+            say("  %-20s %12.2f %12.2f %12.4f %10.4f", rows[i].label,
+                speed(&m, rows[i].encode_s), speed(&m, rows[i].add_s), rows[i].bytes,
+                rows[i].error);
+    }
 done:
     measure_update_free(&m.update);
     pl_free_aligned(m.residual);

@@ -61,22 +61,11 @@ static pl_status time_crew_training(const measure_options *o,
     return status;
 }
 
-static _Noreturn void work(const measure_options *o, const measured_model *model,
-                           int threads, int out)
-{
-    double seconds;
-    const pl_status status = time_crew_training(o, model, threads, &seconds);
-    if (status != PL_OK) {
-        fprintf(stderr, "pathloom: %s\n", pl_last_error());
-        _exit(pl_status_exit_code(status));
-    }
-    _exit(write(out, &seconds, sizeof seconds) == sizeof seconds ? 0 : EXIT_FAILURE);
-}
-
 static pl_status start_crew_child(const measure_options *o, const measured_model *model,
                                   const measure_crew *crew, int i, child *out)
 {
     int ends[2];
+    double seconds;
     if (pipe(ends) != 0)
         return pl_file_failed("make", "a pipe");
     out->pid = fork();
@@ -89,7 +78,14 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
          * workers are not bound to processors. */
         if (o->seconds <= 0)
             bind_processors(i * crew->threads, crew->threads);
-        work(o, model, crew->threads, ends[1]);
+        const pl_status status = time_crew_training(o, model, crew->threads, &seconds);
+        if (status != PL_OK) {
+            fprintf(stderr, "pathloom: %s\n", pl_last_error());
+            _exit(pl_status_exit_code(status));
+        }
+        _exit(write(ends[1], &seconds, sizeof seconds) == sizeof seconds
+                  ? 0
+                  : EXIT_FAILURE);
     }
     close(ends[1]);
     out->pipe = ends[0];

@@ -67,18 +67,6 @@ static pl_json *model_json(const measured_model *m)
     return o;
 }
 
-static void step_json(pl_json *o, const pl_probe_report *r)
-{
-    pl_json_set_int(o, "params", (int64_t)r->n_params);
-    pl_json_set_real(o, "tokens_per_s", r->tokens / r->step_seconds);
-    pl_json_set_real(o, "step_seconds", r->step_seconds);
-    pl_json_set_real(o, "flops_per_s", r->flops / r->step_seconds);
-    pl_json_set_real(o, "products_flops_per_s", r->product_flops / r->product_seconds);
-    pl_json_set_real(o, "share_of_products", r->product_seconds / r->step_seconds);
-    pl_json_set_real(o, "matrix_flops_per_s", r->matrix_rate);
-    pl_json_set_real(o, "memory_bytes_per_s", r->memory_rate);
-}
-
 /* ---- operations ---- */
 static void say_ops(const measured_model *m, const pl_probe_report *r)
 {
@@ -121,42 +109,12 @@ static void ops_json(pl_json *o, const pl_probe_report *r)
 }
 
 /* ---- one process ---- */
-static pl_status probe_model(const measure_options *o, const measured_model *m,
-                             pl_backend *be, pl_json *list)
-{
-    pl_probe_report report;
-    const pl_probe_options probe = {.shape = &m->shape,
-                                    .batch = m->batch,
-                                    .rounds = m->rounds,
-                                    .memory = true,
-                                    .cpu_clock = o->cpu_clock,
-                                    .muon = o->muon,
-                                    .muon_rows = o->muon_rows};
-    PL_CHECK(pl_probe(be, &probe, &report));
-    if (list) {
-        pl_json *entry = model_json(m);
-        step_json(entry, &report);
-        if (o->ops)
-            ops_json(entry, &report);
-        pl_json_push(list, entry);
-    } else if (o->ops) {
-        say_ops(m, &report);
-    } else {
-        const double product_rate = report.product_flops / report.product_seconds;
-        say("  %-7s %7.1fM %4d x %-4d %10.0f %10.4f %8.1f %10.1f %7.0f %%", m->name,
-            1e-6 * (double)report.n_params, m->batch, m->shape.context,
-            report.tokens / report.step_seconds, report.step_seconds,
-            report.flops / report.step_seconds * 1e-9, product_rate * 1e-9,
-            100.0 * report.product_seconds / report.step_seconds);
-    }
-    return PL_OK;
-}
-
 static pl_status measure_process(const measure_options *o, const measured_model *first,
                                  int n, pl_json *list)
 {
     pl_status status = PL_OK;
     pl_backend *be = NULL;
+    pl_probe_report report;
     const pl_backend_options backend = {
         .name = o->backend, .n_threads = o->threads, .precision = o->precision};
     PL_CHECK(pl_backend_open(&backend, &be));
@@ -165,60 +123,77 @@ static pl_status measure_process(const measure_options *o, const measured_model 
     if (!list && !o->ops)
         say("  %-7s %8s %11s %10s %10s %8s %10s %9s", "model", "params", "batch",
             "tokens/s", "s/step", "GFLOP/s", "products", "of step");
-    for (int i = 0; i < n && status == PL_OK; i++)
-        status = probe_model(o, &first[i], be, list);
+    for (const measured_model *m = first; m < first + n; m++) {
+        const pl_probe_options probe = {.shape = &m->shape,
+                                        .batch = m->batch,
+                                        .rounds = m->rounds,
+                                        .memory = true,
+                                        .cpu_clock = o->cpu_clock,
+                                        .muon = o->muon,
+                                        .muon_rows = o->muon_rows};
+        PL_TRY(pl_probe(be, &probe, &report));
+        if (list) {
+            pl_json *entry = model_json(m);
+            pl_json_set_int(entry, "params", (int64_t)report.n_params);
+            pl_json_set_real(entry, "tokens_per_s",
+                             report.tokens / report.step_seconds);
+            pl_json_set_real(entry, "step_seconds", report.step_seconds);
+            pl_json_set_real(entry, "flops_per_s", report.flops / report.step_seconds);
+            pl_json_set_real(entry, "products_flops_per_s",
+                             report.product_flops / report.product_seconds);
+            pl_json_set_real(entry, "share_of_products",
+                             report.product_seconds / report.step_seconds);
+            pl_json_set_real(entry, "matrix_flops_per_s", report.matrix_rate);
+            pl_json_set_real(entry, "memory_bytes_per_s", report.memory_rate);
+            if (o->ops)
+                ops_json(entry, &report);
+            pl_json_push(list, entry);
+        } else if (o->ops) {
+            say_ops(m, &report);
+        } else {
+            const double product_rate = report.product_flops / report.product_seconds;
+            say("  %-7s %7.1fM %4d x %-4d %10.0f %10.4f %8.1f %10.1f %7.0f %%", m->name,
+                1e-6 * (double)report.n_params, m->batch, m->shape.context,
+                report.tokens / report.step_seconds, report.step_seconds,
+                report.flops / report.step_seconds * 1e-9, product_rate * 1e-9,
+                100.0 * report.product_seconds / report.step_seconds);
+        }
+    }
+done:
     pl_backend_close(&be);
     return status;
 }
 
-/* ---- a whole machine ---- */
-/* Measures the n_crews crews in turn, each twice. The better result counts. */
-static pl_status measure_crews(const measure_options *o, const measured_model *m,
-                               measure_crew crews[2], int n_crews)
-{
-    for (int i = 0; i < 2 * n_crews; i++) {
-        measure_crew *crew = &crews[i % n_crews], again = *crew;
-        PL_CHECK(measure_crew_run(o, m, &again));
-        crew->tokens_per_s = fmax(crew->tokens_per_s, again.tokens_per_s);
-    }
-    return PL_OK;
-}
-
-static void say_crews(const measured_model *m, const measure_crew crews[2], int n_crews)
-{
-    for (int i = 0; i < n_crews; i++)
-        say("  %-7s %d process%s of %d thread%s %10.0f tokens/s", m->name,
-            crews[i].processes, crews[i].processes == 1 ? "  " : "es", crews[i].threads,
-            crews[i].threads == 1 ? " " : "s", crews[i].tokens_per_s);
-    if (n_crews == 2)
-        say("  %-7s processes give %.2f times what threads give", m->name,
-            crews[0].tokens_per_s / crews[1].tokens_per_s);
-}
-
-static void crews_json(pl_json *list, const measured_model *m,
-                       const measure_crew crews[2], int n_crews)
-{
-    for (int i = 0; i < n_crews; i++) {
-        pl_json *entry = model_json(m);
-        pl_json_set_int(entry, "processes", crews[i].processes);
-        pl_json_set_int(entry, "threads", crews[i].threads);
-        pl_json_set_real(entry, "tokens_per_s", crews[i].tokens_per_s);
-        pl_json_push(list, entry);
-    }
-}
-
+/* Measures the crews of each model in turn, each twice. The better result counts. */
 static pl_status measure_machine(const measure_options *o, const measured_model *first,
                                  int n, pl_json *list)
 {
-    for (int i = 0; i < n; i++) {
+    for (const measured_model *m = first; m < first + n; m++) {
         measure_crew crews[2] = {{o->processes, o->threads, 0.0},
                                  {1, o->processes * o->threads, 0.0}};
         const int n_crews = o->processes > 1 ? 2 : 1;
-        PL_CHECK(measure_crews(o, &first[i], crews, n_crews));
-        if (list)
-            crews_json(list, &first[i], crews, n_crews);
-        else
-            say_crews(&first[i], crews, n_crews);
+        for (int i = 0; i < 2 * n_crews; i++) {
+            measure_crew *crew = &crews[i % n_crews], again = *crew;
+            PL_CHECK(measure_crew_run(o, m, &again));
+            crew->tokens_per_s = fmax(crew->tokens_per_s, again.tokens_per_s);
+        }
+        for (int i = 0; i < n_crews; i++) {
+            const measure_crew *crew = &crews[i];
+            if (list) {
+                pl_json *entry = model_json(m);
+                pl_json_set_int(entry, "processes", crew->processes);
+                pl_json_set_int(entry, "threads", crew->threads);
+                pl_json_set_real(entry, "tokens_per_s", crew->tokens_per_s);
+                pl_json_push(list, entry);
+            } else {
+                say("  %-7s %d process%s of %d thread%s %10.0f tokens/s", m->name,
+                    crew->processes, crew->processes == 1 ? "  " : "es", crew->threads,
+                    crew->threads == 1 ? " " : "s", crew->tokens_per_s);
+            }
+        }
+        if (!list && n_crews == 2)
+            say("  %-7s processes give %.2f times what threads give", m->name,
+                crews[0].tokens_per_s / crews[1].tokens_per_s);
     }
     return PL_OK;
 }

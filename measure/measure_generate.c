@@ -47,17 +47,6 @@ typedef struct bench {
 } bench;
 
 /* ---- a model ---- */
-static pl_status make_params(bench *b)
-{
-    const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
-    void *memory = NULL;
-    PL_CHECK(pl_topology_create(&b->shape, &spec, &b->topology));
-    PL_CHECK(pl_try_alloc(pl_topology_path_params(b->topology) * sizeof(float),
-                          "a path's parameters", &memory));
-    b->params = memory;
-    return pl_probe_params(b->topology, b->params);
-}
-
 static pl_status open_precision(bench *b)
 {
     const pl_backend_options backend = {
@@ -122,30 +111,25 @@ static pl_status read_item(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Measures how fast a GPU reads its memory. The GPU reads the memory several times
- * before the processor waits for the GPU, so that the wait is a small part of the
- * time. */
-static pl_status time_reading_there(bench *b)
+/* Measures how fast memory is read. A GPU reads its memory several times before the
+ * processor waits for the GPU, so that the wait is a small part of the time. */
+static pl_status time_reading(bench *b)
 {
     enum { TIMES = 8, FLOATS = READ_BYTES / sizeof(float) };
     float *memory = b->device;
-    void *sum = memory + FLOATS;
-    PL_CHECK(b->backend->ops->sync(b->backend));
+    if (b->device)
+        PL_CHECK(b->backend->ops->sync(b->backend));
     const double start = pl_now();
+    if (!b->device) {
+        PL_CHECK(pl_parallel(b->q->threads, read_bytes(b) / READ_ITEM, read_item, b));
+        b->reading = fmin(b->reading, pl_now() - start);
+        return PL_OK;
+    }
+    void *sum = memory + FLOATS;
     for (int i = 0; i < TIMES; i++)
         b->backend->ops->sum_squares(b->backend, sum, memory, FLOATS);
     PL_CHECK(b->backend->ops->sync(b->backend));
     b->reading = fmin(b->reading, (pl_now() - start) / TIMES);
-    return PL_OK;
-}
-
-static pl_status time_reading(bench *b)
-{
-    const double start = pl_now();
-    if (b->device)
-        return time_reading_there(b);
-    PL_CHECK(pl_parallel(b->q->threads, read_bytes(b) / READ_ITEM, read_item, b));
-    b->reading = fmin(b->reading, pl_now() - start);
     return PL_OK;
 }
 
@@ -263,13 +247,17 @@ static pl_status run_model(const measure_options *q, const char *name,
                            const pl_shape *shape, int rounds, pl_json *list)
 {
     pl_status status = PL_OK;
-    void *memory = NULL;
+    const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+    void *memory = NULL, *params = NULL, *logits = NULL;
     bench b = {.q = q, .name = name, .shape = *shape, .rounds = rounds};
     PL_TRY(pl_try_alloc(read_bytes(&b), "memory to read", &memory));
     b.memory = memory;
     memset(b.memory, 1, read_bytes(&b));
-    PL_TRY(make_params(&b));
-    void *logits = NULL;
+    PL_TRY(pl_topology_create(&b.shape, &spec, &b.topology));
+    PL_TRY(pl_try_alloc(pl_topology_path_params(b.topology) * sizeof(float),
+                        "a path's parameters", &params));
+    b.params = params;
+    PL_TRY(pl_probe_params(b.topology, b.params));
     b.n_prompt = b.shape.context / 2 < PROMPT ? b.shape.context / 2 : PROMPT;
     b.prompt = pl_alloc((size_t)b.n_prompt * sizeof *b.prompt);
     for (int i = 0; i < b.n_prompt; i++)
@@ -288,41 +276,36 @@ done:
     return status;
 }
 
-static pl_status run_own(const measure_options *q, pl_json *list)
+pl_status measure_generate(const measure_options *o)
 {
-    pl_shape shape;
-    config *c = pl_alloc(sizeof *c);
-    pl_status status = config_build(NULL, q->settings, q->n_settings, c);
-    if (status == PL_OK)
-        status = config_shape(c, &shape);
-    pl_free(c);
-    return status == PL_OK ? run_model(q, "own", &shape, 4, list) : status;
-}
-
-static pl_status run_models(const measure_options *q, pl_json *list)
-{
+    if (o->model && o->n_settings > 0)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "--model and --set both choose the model; give only one of them");
     int n = 1;
-    measured_model named;
-    const measured_model *m = &named;
-    if (q->model)
-        PL_CHECK(measure_model_by_name(q->model, &named));
-    else
+    measured_model own = {.name = "own", .decode_rounds = 4};
+    const measured_model *m = &own;
+    if (o->model)
+        PL_CHECK(measure_model_by_name(o->model, &own));
+    else if (o->n_settings == 0)
         m = measure_models(&n);
-    for (int i = 0; i < n; i++)
-        PL_CHECK(run_model(q, m[i].name, &m[i].shape, m[i].decode_rounds, list));
-    return PL_OK;
-}
-
-static pl_status measure_all_models(const measure_options *q)
-{
-    pl_json *out = q->json ? pl_json_object() : NULL;
+    pl_json *out = o->json ? pl_json_object() : NULL;
     pl_json *list = out ? pl_json_array() : NULL;
     if (!out)
         say("generation on %s, %d thread%s: tokens/s\n"
             "  %-5s %-5s %8s %11s %9s %9s %9s  %9s %9s",
-            q->backend, q->threads, q->threads == 1 ? "" : "s", "model", "", "params",
+            o->backend, o->threads, o->threads == 1 ? "" : "s", "model", "", "params",
             "weights", "prefill", "decode", "of memory", "4 at once", "16");
-    pl_status status = q->n_settings > 0 ? run_own(q, list) : run_models(q, list);
+    pl_status status = PL_OK;
+    if (o->n_settings > 0) {
+        config *c = pl_alloc(sizeof *c);
+        status = config_build(NULL, o->settings, o->n_settings, c);
+        if (status == PL_OK)
+            status = config_shape(c, &own.shape);
+        pl_free(c);
+    }
+    for (int i = 0; i < n && status == PL_OK; i++)
+        status = run_model(o, m[i].name, &m[i].shape, m[i].decode_rounds, list);
     if (!out) {
         if (status == PL_OK)
             say("  (of memory: bytes of weights that decoding reads per second, as a "
@@ -331,24 +314,12 @@ static pl_status measure_all_models(const measure_options *q)
                 CACHES);
         return status;
     }
-    pl_json_set_text(out, "backend", q->backend);
-    pl_json_set_int(out, "threads", q->threads);
+    pl_json_set_text(out, "backend", o->backend);
+    pl_json_set_int(out, "threads", o->threads);
     pl_json_set(out, "models", list);
     if (status == PL_OK)
         say_json(out);
     else
         pl_json_destroy(&out);
     return status;
-}
-
-pl_status measure_generate(const measure_options *o)
-{
-    if (o->model && o->n_settings > 0)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "--model and --set both choose the model; give only one of them");
-    measured_model known;
-    if (o->model)
-        PL_CHECK(measure_model_by_name(o->model, &known));
-    return measure_all_models(o);
 }

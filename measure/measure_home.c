@@ -121,8 +121,11 @@ typedef struct load {
     int to[GROUPS_MAX], from[GROUPS_MAX];
 } load;
 
-static pl_status start_groups(load *l, const home_process *h, const pl_keypair *keys)
+static pl_status run_home_load(load *l, const home_process *h, const pl_keypair *keys)
 {
+    char byte = 0;
+    tally sum = {0};
+    const double before = measure_memory(h->pid, "VmRSS:");
     for (int64_t first = 0; first < l->workers; first += GROUP) {
         int to[2], from[2];
         if (pipe(to) != 0 || pipe(from) != 0)
@@ -140,15 +143,6 @@ static pl_status start_groups(load *l, const home_process *h, const pl_keypair *
         l->to[l->n_groups] = to[1];
         l->from[l->n_groups++] = from[0];
     }
-    return PL_OK;
-}
-
-static pl_status run_home_load(load *l, const home_process *h, const pl_keypair *keys)
-{
-    char byte = 0;
-    tally sum = {0};
-    const double before = measure_memory(h->pid, "VmRSS:");
-    PL_CHECK(start_groups(l, h, keys));
     for (int i = 0; i < l->n_groups; i++)
         if (read(l->from[i], &byte, 1) != 1)
             return pl_fail(PL_ERR_NET, "a process of the workers has ended");

@@ -166,23 +166,11 @@ static uint64_t number_at(const uint8_t *in, int bytes)
     return value;
 }
 
-static void take_frame(line *l, const uint8_t *data, size_t n)
-{
-    pl_message *m = &l->message;
-    if (l->frame == 0 && n == HEADER) {
-        m->type = (uint16_t)number_at(data + 6, 2);
-        m->request = number_at(data + 24, 8);
-        m->token = number_at(data + 40, 8);
-    } else if (l->frame == 1) {
-        pl_buf_clear(&m->body);
-        pl_buf_append(&m->body, data, n);
-    }
-}
-
 /* Takes one whole message from the bytes that have arrived. Returns false if there is
  * none yet. */
 static bool next_message(line *l)
 {
+    pl_message *m = &l->message;
     size_t skip = l->greeted ? 0 : GREETING;
     bool whole = false;
     while (!whole && l->n_in >= skip + 2) {
@@ -195,8 +183,15 @@ static bool next_message(line *l)
             n = (size_t)at[7] << 8 | at[8];
         if (l->n_in < skip + head + n)
             break;
-        if (l->greeted)
-            take_frame(l, at + head, n);
+        const uint8_t *frame = at + head;
+        if (l->greeted && l->frame == 0 && n == HEADER) {
+            m->type = (uint16_t)number_at(frame + 6, 2);
+            m->request = number_at(frame + 24, 8);
+            m->token = number_at(frame + 40, 8);
+        } else if (l->greeted && l->frame == 1) {
+            pl_buf_clear(&m->body);
+            pl_buf_append(&m->body, frame, n);
+        }
         whole = l->greeted && !(at[0] & ZMTP_MORE);
         l->frame = l->greeted && !whole ? l->frame + 1 : 0;
         l->greeted = true; /* the first message is the hub's READY */
@@ -226,72 +221,33 @@ typedef struct player {
     bool welcome, works;
 } player;
 
-static void say_player_hello(player *p, uint64_t pid)
-{
-    pl_message m;
-    pl_message_init(&m, 0);
-    m.request = pl_wire_next_request();
-    PL_SAY(&m, HELLO, hello, .name = p->name, .role = "worker", .device = "none",
-           .pid = pid);
-    p->asked_ms = pl_now_ms();
-    send_line(&p->hub, &m);
-}
-
-static void ask_task(player *p)
-{
-    pl_message m;
-    if (p->question == 0) {
-        p->question = pl_wire_next_request();
-        p->asked = wall_now();
-    }
-    p->asked_ms = pl_now_ms();
-    pl_message_init(&m, 0);
-    m.request = p->question;
-    PL_SAY(&m, TASK_REQ, task_req, .name = p->name);
-    send_line(&p->hub, &m);
-}
-
-static void send_done(player *p)
-{
-    pl_message m = {.request = pl_wire_next_request(), .token = p->token};
-    PL_SAY(&m, DONE, done, .name = p->name, .phase = p->phase, .task = p->task,
-           .work.n_tokens = 1000, .work.loss = 3.5, .work.seconds = 0.1);
-    send_line(&p->hub, &m);
-}
-
 static bool counts(const load *l)
 {
     int64_t now = pl_now_ms();
     return now >= l->begin_ms && now < l->end_ms;
 }
 
-static void take_player_task(player *p, const load *l, sample *s)
-{
-    pl_msg_task said;
-    pl_message *m = &p->hub.message;
-    measure_need(PL_HEAR(m, task, &said));
-    pl_free(said.peer);
-    p->phase = said.phase;
-    pl_copy_text(p->task, sizeof p->task, said.task);
-    if (counts(l) && s->n_grants < SAMPLES_MAX)
-        s->grant_ms[s->n_grants++] = (float)(1e3 * (p->hub.arrived - p->asked));
-    p->token = m->token;
-    p->question = 0;
-    p->works = true;
-    p->renewed_ms = pl_now_ms() - rand() % (TTL_MS / 4);
-    int64_t span = 1000 * l->task_s;
-    p->finish_ms = p->renewed_ms + span / 2 + rand() % span;
-}
-
 static void take_hub_message(player *p, const load *l, sample *s)
 {
-    const pl_message *m = &p->hub.message;
+    pl_message *m = &p->hub.message;
+    pl_msg_task said;
     s->n_messages += counts(l);
     if (m->type == PL_MSG_WELCOME)
         p->welcome = true;
-    else if (m->type == PL_MSG_TASK && m->request == p->question)
-        take_player_task(p, l, s);
-    else if (m->type == PL_MSG_NO_WORK && m->request == p->question) {
+    else if (m->type == PL_MSG_TASK && m->request == p->question) {
+        measure_need(PL_HEAR(m, task, &said));
+        pl_free(said.peer);
+        p->phase = said.phase;
+        pl_copy_text(p->task, sizeof p->task, said.task);
+        if (counts(l) && s->n_grants < SAMPLES_MAX)
+            s->grant_ms[s->n_grants++] = (float)(1e3 * (p->hub.arrived - p->asked));
+        p->token = m->token;
+        p->question = 0;
+        p->works = true;
+        p->renewed_ms = pl_now_ms() - rand() % (TTL_MS / 4);
+        int64_t span = 1000 * l->task_s;
+        p->finish_ms = p->renewed_ms + span / 2 + rand() % span;
+    } else if (m->type == PL_MSG_NO_WORK && m->request == p->question) {
         p->question = 0;
         s->n_empty += counts(l);
     } else if (m->type == PL_MSG_RENEWED && m->request == p->renewal) {
@@ -304,30 +260,40 @@ static void take_hub_message(player *p, const load *l, sample *s)
         p->welcome = false;
 }
 
-/* Reports the task to the home, as a worker's submissions would, then to the hub. */
-static void finish_player_task(player *p, pl_socket *home)
-{
-    pl_message m;
-    pl_message_init(&m, 0);
-    PL_SAY(&m, SUBMIT_PATH, submit_path, .name = p->task, .phase = p->phase + 1);
-    measure_need(pl_wire_send(home, &m));
-    pl_message_destroy(&m);
-    send_done(p);
-    p->works = false;
-}
-
+/* Sends what a worker has to say now. */
 static void step_player(player *p, pl_socket *home, uint64_t pid, int64_t now)
 {
-    if (!p->welcome) {
-        if (now - p->asked_ms > 1000)
-            say_player_hello(p, pid);
-    } else if (!p->works) {
-        if (p->question == 0 || now - p->asked_ms > 1000)
-            ask_task(p);
-    } else if (now >= p->finish_ms)
-        finish_player_task(p, home);
-    else if (now - p->renewed_ms >= TTL_MS / 4) {
-        pl_message m = {.request = pl_wire_next_request(), .token = p->token};
+    pl_message m = {.request = 0};
+    if (!p->welcome && now - p->asked_ms > 1000) {
+        m.request = pl_wire_next_request();
+        PL_SAY(&m, HELLO, hello, .name = p->name, .role = "worker", .device = "none",
+               .pid = pid);
+        p->asked_ms = pl_now_ms();
+        send_line(&p->hub, &m);
+    } else if (p->welcome && !p->works &&
+               (p->question == 0 || now - p->asked_ms > 1000)) {
+        if (p->question == 0) {
+            p->question = pl_wire_next_request();
+            p->asked = wall_now();
+        }
+        p->asked_ms = pl_now_ms();
+        m.request = p->question;
+        PL_SAY(&m, TASK_REQ, task_req, .name = p->name);
+        send_line(&p->hub, &m);
+    } else if (p->welcome && p->works && now >= p->finish_ms) {
+        /* the task is told to the home, as a worker's submissions would, then to the
+         * hub */
+        PL_SAY(&m, SUBMIT_PATH, submit_path, .name = p->task, .phase = p->phase + 1);
+        measure_need(pl_wire_send(home, &m));
+        pl_message_destroy(&m);
+        m = (pl_message){.request = pl_wire_next_request(), .token = p->token};
+        PL_SAY(&m, DONE, done, .name = p->name, .phase = p->phase, .task = p->task,
+               .work.n_tokens = 1000, .work.loss = 3.5, .work.seconds = 0.1);
+        send_line(&p->hub, &m);
+        p->works = false;
+    } else if (p->welcome && p->works && now - p->renewed_ms >= TTL_MS / 4) {
+        m.request = pl_wire_next_request();
+        m.token = p->token;
         PL_SAY(&m, RENEW, renew, .name = p->name, .phase = p->phase, .task = p->task,
                .trains = true, .loss = 3.5, .step = 1, .rate = 1e4);
         p->renewal = m.request;
@@ -337,12 +303,18 @@ static void step_player(player *p, pl_socket *home, uint64_t pid, int64_t now)
     }
 }
 
-/* Opens the workers one after another. All of them send HELLO within a second. */
-static player *open_players(const load *l, int watch)
+/* Runs in the process of the workers; writes the samples to `out`. */
+static void play(const load *l, int out)
 {
+    int watch = epoll_create1(0);
     player *players = pl_alloc((size_t)l->workers * sizeof *players);
+    sample *s = pl_alloc(sizeof *s);
+    struct epoll_event events[256];
+    pl_socket *home;
+    int64_t looked = 0;
     struct rlimit files = {(rlim_t)l->workers + 100, (rlim_t)l->workers + 100};
     setrlimit(RLIMIT_NOFILE, &files);
+    /* The workers connect one after another. All of them send HELLO within a second. */
     for (int i = 0; i < l->workers; i++) {
         struct epoll_event want = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
         snprintf(players[i].name, sizeof players[i].name, "worker-%d", i);
@@ -352,18 +324,6 @@ static player *open_players(const load *l, int watch)
         if (epoll_ctl(watch, EPOLL_CTL_ADD, players[i].hub.fd, &want) != 0)
             exit_with_errno("cannot watch the connection of a worker");
     }
-    return players;
-}
-
-/* Runs in the process of the workers; writes the samples to `out`. */
-static void play(const load *l, int out)
-{
-    int watch = epoll_create1(0);
-    player *players = open_players(l, watch);
-    sample *s = pl_alloc(sizeof *s);
-    struct epoll_event events[256];
-    pl_socket *home;
-    int64_t looked = 0;
     measure_need(pl_wire_connect(l->home, &home));
     while (pl_now_ms() < l->end_ms) {
         int n = epoll_wait(watch, events, 256, LOOK_MS);

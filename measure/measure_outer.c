@@ -139,34 +139,6 @@ static row rows[] = {
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
-static pl_status run_row(bench *b, row *r)
-{
-    double start = pl_now();
-    mix reads = {b, r->n_reads, 0}, all = {b, r->n_reads, r->n_rewrites};
-    if (reads_twice(r))
-        PL_CHECK(pl_parallel(b->n_threads, N / CHUNK, touch, &reads));
-    PL_CHECK(pl_parallel(b->n_threads, N / CHUNK, touch, &all));
-    double middle = pl_now();
-    PL_CHECK(r->step(b, r));
-    r->memory_seconds = fmin(r->memory_seconds, middle - start);
-    r->seconds = fmin(r->seconds, pl_now() - middle);
-    return PL_OK;
-}
-
-static void print_table(int n_threads)
-{
-    say("outer step on %d threads; memory: the same reads and writes alone", n_threads);
-    say("  %-20s %8s %10s %8s %8s %10s", "method", "updates", "Gparam/s", "B/param",
-        "GB/s", "of memory");
-    for (size_t i = 0; i < N_ROWS; i++) {
-        const row *r = &rows[i];
-        double rate = N / r->seconds * 1e-9;
-        say("  %-20s %8d %10.2f %8.0f %8.1f %8.0f %%", r->name, r->n_updates, rate,
-            step_row_bytes(r), rate * step_row_bytes(r),
-            100 * r->memory_seconds / r->seconds);
-    }
-}
-
 static void print_methods_json(int n_threads)
 {
     pl_json *o = pl_json_object(), *list = pl_json_array();
@@ -214,12 +186,33 @@ pl_status measure_outer(bool json)
     PL_TRY(prepare_vectors(b));
     for (size_t i = 0; i < N_ROWS; i++)
         rows[i].seconds = rows[i].memory_seconds = 1e9;
-    for (size_t i = 0; i < ROUNDS * N_ROWS; i++)
-        PL_TRY(run_row(b, &rows[i % N_ROWS]));
-    if (json)
+    for (size_t i = 0; i < ROUNDS * N_ROWS; i++) {
+        row *r = &rows[i % N_ROWS];
+        double start = pl_now();
+        mix reads = {b, r->n_reads, 0}, all = {b, r->n_reads, r->n_rewrites};
+        if (reads_twice(r))
+            PL_TRY(pl_parallel(b->n_threads, N / CHUNK, touch, &reads));
+        PL_TRY(pl_parallel(b->n_threads, N / CHUNK, touch, &all));
+        double middle = pl_now();
+        PL_TRY(r->step(b, r));
+        r->memory_seconds = fmin(r->memory_seconds, middle - start);
+        r->seconds = fmin(r->seconds, pl_now() - middle);
+    }
+    if (json) {
         print_methods_json(b->n_threads);
-    else
-        print_table(b->n_threads);
+    } else {
+        say("outer step on %d threads; memory: the same reads and writes alone",
+            b->n_threads);
+        say("  %-20s %8s %10s %8s %8s %10s", "method", "updates", "Gparam/s", "B/param",
+            "GB/s", "of memory");
+        for (size_t i = 0; i < N_ROWS; i++) {
+            const row *r = &rows[i];
+            double rate = N / r->seconds * 1e-9;
+            say("  %-20s %8d %10.2f %8.0f %8.1f %8.0f %%", r->name, r->n_updates, rate,
+                step_row_bytes(r), rate * step_row_bytes(r),
+                100 * r->memory_seconds / r->seconds);
+        }
+    }
 done:
     pl_free_aligned(b->x);
     pl_free_aligned(b->m);

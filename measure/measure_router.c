@@ -80,21 +80,6 @@ static pl_status draw_documents(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-static void make_documents(bench *b, const char *folder)
-{
-    const size_t dim = (size_t)b->dim, n_clouds = (size_t)b->n_clouds;
-    uint64_t state = SEED;
-    measure_need(pl_map_scratch(folder, b->n * dim * sizeof *b->features,
-                                (void **)&b->features));
-    b->centres = need_memory(n_clouds * dim * sizeof *b->centres);
-    b->weights = need_memory(b->n * sizeof *b->weights);
-    b->cloud = need_memory(b->n * sizeof *b->cloud);
-    for (size_t i = 0; i < n_clouds * dim; i++)
-        b->centres[i] = 0.7f * next_normal(&state);
-    measure_need(
-        pl_parallel(pl_cpu_count(), (b->n + ITEM - 1) / ITEM, draw_documents, b));
-}
-
 /* ---- how good shards are ---- */
 /* Returns the share of the variance of all features that lies within shards. */
 static double variance_within(const bench *b, const pl_shards *shards)
@@ -128,20 +113,6 @@ static double variance_within(const bench *b, const pl_shards *shards)
     return (squares - between) / (squares - all);
 }
 
-static double heaviest_over_mean(const bench *b, const pl_shards *shards)
-{
-    double *load = need_memory((size_t)b->n_paths * sizeof *load), sum = 0, most = 0;
-    memset(load, 0, (size_t)b->n_paths * sizeof *load);
-    for (size_t i = 0; i < b->n; i++) {
-        load[shards->path_of[i]] += b->weights[i];
-        sum += b->weights[i];
-    }
-    for (int p = 0; p < b->n_paths; p++)
-        most = fmax(most, load[p]);
-    pl_free_aligned(load);
-    return most * b->n_paths / sum;
-}
-
 static void deal_and_judge(const bench *b, const char *name, const pl_router *router)
 {
     pl_shards shards;
@@ -151,10 +122,19 @@ static void deal_and_judge(const bench *b, const char *name, const pl_router *ro
     say("%-8s %7.1f s  every document dealt", name, pl_now() - start);
     start = pl_now();
     pl_judge(shards.path_of, b->n_paths, b->cloud, b->n_clouds, b->n, &judged);
+    double *load = need_memory((size_t)b->n_paths * sizeof *load), sum = 0, most = 0;
+    memset(load, 0, (size_t)b->n_paths * sizeof *load);
+    for (size_t i = 0; i < b->n; i++) {
+        load[shards.path_of[i]] += b->weights[i];
+        sum += b->weights[i];
+    }
+    for (int p = 0; p < b->n_paths; p++)
+        most = fmax(most, load[p]);
     say("%-8s %7.1f s  within shards %.5f of the variance, heaviest shard %.3f of "
         "the mean, purity %.4f, %d repaired",
-        name, pl_now() - start, variance_within(b, &shards),
-        heaviest_over_mean(b, &shards), judged.purity, shards.n_repaired);
+        name, pl_now() - start, variance_within(b, &shards), most * b->n_paths / sum,
+        judged.purity, shards.n_repaired);
+    pl_free_aligned(load);
     pl_shards_clear(&shards);
 }
 
@@ -174,18 +154,6 @@ static pl_router_options router_options(const bench *b)
                                .seed = SEED,
                                .n_threads = pl_cpu_count(),
                                .memory = b->fit_bytes};
-}
-
-static void fit_clusters(const bench *b)
-{
-    const pl_router_options options = router_options(b);
-    const double start = pl_now();
-    pl_router *router = NULL;
-    measure_need(pl_router_fit(b->features, b->n, b->dim, &options, &router));
-    say("kmeans   %7.1f s  fitted to one of every %zu documents", pl_now() - start,
-        pl_router_stride(&options, b->n, b->dim));
-    deal_and_judge(b, "kmeans", router);
-    pl_router_destroy(&router);
 }
 
 /* Fits a linear router to scores. The score of a document on a path is the nearness of
@@ -225,11 +193,28 @@ static void fit_scores(const bench *b)
 static void plan_documents(bench *b, const char *folder)
 {
     pl_alike alike;
+    uint64_t state = SEED;
+    pl_router *router = NULL;
     double start = pl_now();
-    make_documents(b, folder);
+    const size_t dim = (size_t)b->dim, n_clouds = (size_t)b->n_clouds;
+    measure_need(pl_map_scratch(folder, b->n * dim * sizeof *b->features,
+                                (void **)&b->features));
+    b->centres = need_memory(n_clouds * dim * sizeof *b->centres);
+    b->weights = need_memory(b->n * sizeof *b->weights);
+    b->cloud = need_memory(b->n * sizeof *b->cloud);
+    for (size_t i = 0; i < n_clouds * dim; i++)
+        b->centres[i] = 0.7f * next_normal(&state);
+    measure_need(
+        pl_parallel(pl_cpu_count(), (b->n + ITEM - 1) / ITEM, draw_documents, b));
     say("features %7.1f s  %zu documents, %d columns, %d paths", pl_now() - start, b->n,
         b->dim, b->n_paths);
-    fit_clusters(b);
+    const pl_router_options options = router_options(b);
+    start = pl_now();
+    measure_need(pl_router_fit(b->features, b->n, b->dim, &options, &router));
+    say("kmeans   %7.1f s  fitted to one of every %zu documents", pl_now() - start,
+        pl_router_stride(&options, b->n, b->dim));
+    deal_and_judge(b, "kmeans", router);
+    pl_router_destroy(&router);
     fit_scores(b);
     start = pl_now();
     measure_need(

@@ -94,34 +94,10 @@ static pl_status time_one_read(bench *b, size_t half, uint64_t number, double *s
     return status;
 }
 
-static pl_status time_all_reads(bench *b, size_t half, uint64_t count, double *seconds)
-{
-    *seconds = 0;
-    for (uint64_t n = 0; n < count; n++) {
-        double store = 0, plain = 0;
-        /* reading once brings the file into the page cache */
-        PL_CHECK(time_one_read(b, half, n, &b->first[n]));
-        PL_CHECK(time_one_read(b, half, n, &store));
-        plain = plain_seconds(b, half, true);
-        b->read_share[n] = plain / store;
-        *seconds += store;
-    }
-    return PL_OK;
-}
-
-static pl_status reopen(bench *b, double *seconds)
-{
-    pl_store_close(&b->store);
-    double start = pl_now();
-    PL_CHECK(pl_store_open(b->folder, PL_STORE_WRITE, &b->store));
-    *seconds = pl_now() - start;
-    return PL_OK;
-}
-
 static pl_status run_size(bench *b, size_t bytes)
 {
     pl_hash parent = {{0}};
-    double open_seconds = 0, read_seconds = 0, total = 0;
+    double read_seconds = 0, total = 0;
     size_t n = (size_t)b->repeats;
     PL_CHECK(pl_remove_tree(b->folder));
     /* each size gets a separate place in the engine, because existing files belong to
@@ -151,8 +127,19 @@ static pl_status run_size(bench *b, size_t bytes)
         b->share[i] = plain_seconds(b, bytes, false) / b->seconds[i];
     }
     double amplification = (double)stored / (double)(n * bytes);
-    PL_CHECK(reopen(b, &open_seconds));
-    PL_CHECK(time_all_reads(b, bytes / 2, n, &read_seconds));
+    pl_store_close(&b->store);
+    const double reopened = pl_now();
+    PL_CHECK(pl_store_open(b->folder, PL_STORE_WRITE, &b->store));
+    const double open_seconds = pl_now() - reopened;
+    for (uint64_t i = 0; i < n; i++) {
+        double store = 0, plain = 0;
+        /* reading once brings the file into the page cache */
+        PL_CHECK(time_one_read(b, bytes / 2, i, &b->first[i]));
+        PL_CHECK(time_one_read(b, bytes / 2, i, &store));
+        plain = plain_seconds(b, bytes / 2, true);
+        b->read_share[i] = plain / store;
+        read_seconds += store;
+    }
     qsort(b->seconds, n, sizeof *b->seconds, by_seconds);
     qsort(b->share, n, sizeof *b->share, by_seconds);
     qsort(b->read_share, n, sizeof *b->read_share, by_seconds);
@@ -168,49 +155,43 @@ static pl_status run_size(bench *b, size_t bytes)
     return PL_OK;
 }
 
-static pl_status run_store_bench(bench *b)
+pl_status measure_store(const measure_disk *o)
 {
     static const size_t sizes[] = {100000,  262144,   1000000,
                                    4000000, 16000000, 64 << 20};
     const size_t n_sizes = sizeof sizes / sizeof *sizes;
     pl_status status = PL_OK;
     void *data = NULL;
-    size_t most = b->bytes > 0 ? (size_t)b->bytes : sizes[n_sizes - 1];
-    PL_TRY(pl_try_alloc(most, "the bytes to store", &data));
-    b->data = data;
-    b->seconds = pl_alloc(4 * (size_t)b->repeats * sizeof *b->seconds);
-    b->share = b->seconds + b->repeats;
-    b->read_share = b->share + b->repeats;
-    b->first = b->read_share + b->repeats;
-    say("%12s  %8s  %8s  %8s  %7s  %8s  %7s  %9s  %9s  %8s  %7s", "a commit", "p50 ms",
-        "p90 ms", "max ms", "MB/s", "of plain", "written", "1st MB/s", "read MB/s",
-        "of cache", "open ms");
-    for (size_t i = 0; i < n_sizes && b->bytes == 0; i++)
-        PL_TRY(run_size(b, sizes[i]));
-    if (b->bytes > 0)
-        PL_TRY(run_size(b, (size_t)b->bytes));
-done:
-    pl_store_close(&b->store);
-    pl_free(b->seconds);
-    pl_free_aligned(data);
-    if (status == PL_OK)
-        return pl_remove_tree(b->folder);
-    if (pl_remove_tree(b->folder) != PL_OK)
-        say("%s stays", b->folder);
-    return status;
-}
-
-pl_status measure_store(const measure_disk *o)
-{
     bench b = {
         .repeats = o->repeats, .bytes = o->bytes, .engine = o->engine ? o->engine : ""};
+    const size_t most = b.bytes > 0 ? (size_t)b.bytes : sizes[n_sizes - 1];
     pl_join(b.folder, o->folder, "bench-store-XXXXXX");
     if (!mkdtemp(b.folder))
         return pl_fail(PL_ERR_IO,
                        "cannot make a folder in %s; name another by --folder",
                        o->folder);
     snprintf(b.plain, sizeof b.plain, "%s.plain", b.folder);
-    const pl_status status = run_store_bench(&b);
+    PL_TRY(pl_try_alloc(most, "the bytes to store", &data));
+    b.data = data;
+    b.seconds = pl_alloc(4 * (size_t)b.repeats * sizeof *b.seconds);
+    b.share = b.seconds + b.repeats;
+    b.read_share = b.share + b.repeats;
+    b.first = b.read_share + b.repeats;
+    say("%12s  %8s  %8s  %8s  %7s  %8s  %7s  %9s  %9s  %8s  %7s", "a commit", "p50 ms",
+        "p90 ms", "max ms", "MB/s", "of plain", "written", "1st MB/s", "read MB/s",
+        "of cache", "open ms");
+    for (size_t i = 0; i < n_sizes && b.bytes == 0; i++)
+        PL_TRY(run_size(&b, sizes[i]));
+    if (b.bytes > 0)
+        PL_TRY(run_size(&b, (size_t)b.bytes));
+done:
+    pl_store_close(&b.store);
+    pl_free(b.seconds);
+    pl_free_aligned(data);
     unlink(b.plain);
+    if (status == PL_OK)
+        return pl_remove_tree(b.folder);
+    if (pl_remove_tree(b.folder) != PL_OK)
+        say("%s stays", b.folder);
     return status;
 }

@@ -40,66 +40,13 @@ done:
     return status;
 }
 
-static pl_status read_all_kept(pl_store *store, const pl_arm *arm, uint64_t version,
-                               measure_update *u, bool *kept)
-{
-    for (int slot = 0; slot < pl_topology_n_slots(u->topology); slot++) {
-        const pl_slot *s = pl_topology_slot(u->topology, slot);
-        pl_version v;
-        char name[96];
-        memset(&v, 0, sizeof v);
-        pl_arm_module_name(arm, u->topology,
-                           pl_topology_module_of_path(u->topology, slot, 0), name);
-        PL_CHECK(pl_store_get_version(store, name, version, &v));
-        pl_status status =
-            read_kept(store, &v, s->n_params, u->values + s->offset, kept);
-        pl_version_clear(&v);
-        PL_CHECK(status);
-    }
-    return PL_OK;
-}
-
-static pl_status read_arm_update(pl_store *store, const pl_arm *arm, const char *folder,
-                                 measure_update *u)
-{
-    float *end = NULL;
-    uint64_t version = 0;
-    bool kept = false;
-    pl_status status = PL_OK;
-    /* finds the newest version that all modules of path 0 have */
-    const pl_topology *t = u->topology;
-    version = UINT64_MAX;
-    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
-        pl_version head;
-        char name[96];
-        memset(&head, 0, sizeof head);
-        pl_arm_module_name(arm, t, pl_topology_module_of_path(t, slot, 0), name);
-        PL_TRY(pl_store_head(store, name, &head));
-        version = head.number < version ? head.number : version;
-        pl_version_clear(&head);
-    }
-    if (version == 0 || version == UINT64_MAX)
-        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
-                       "no update of path 0 of %s has been merged in all its modules "
-                       "yet; wait until its first phase has ended",
-                       arm->name));
-    PL_TRY(alloc_update(u->n, &end));
-    PL_TRY(pl_read_path(store, arm, u->topology, 0, version - 1, u->values));
-    PL_TRY(pl_read_path(store, arm, u->topology, 0, version, end));
-    for (size_t i = 0; i < u->n; i++)
-        u->values[i] -= end[i];
-    PL_TRY(read_all_kept(store, arm, version, u, &kept));
-    snprintf(u->source, sizeof u->source, "%s of path 0 in version %llu of %s",
-             kept ? "updates" : "differences", (unsigned long long)version, folder);
-done:
-    pl_free_aligned(end);
-    return status;
-}
-
 pl_status measure_update_read(const char *folder, measure_update *out)
 {
     pl_store *store = NULL;
     pl_arm arm;
+    float *end = NULL;
+    uint64_t version = UINT64_MAX;
+    bool kept = false;
     pl_status status = PL_OK;
     memset(out, 0, sizeof *out);
     memset(&arm, 0, sizeof arm);
@@ -109,8 +56,43 @@ pl_status measure_update_read(const char *folder, measure_update *out)
     PL_TRY(pl_read_arm(store, chapter, &arm, &out->topology));
     out->n = pl_topology_path_params(out->topology);
     PL_TRY(alloc_update(out->n, &out->values));
-    PL_TRY(read_arm_update(store, &arm, folder, out));
+    const pl_topology *t = out->topology;
+    /* finds the newest version that all modules of path 0 have */
+    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
+        pl_version head;
+        char name[96];
+        memset(&head, 0, sizeof head);
+        pl_arm_module_name(&arm, t, pl_topology_module_of_path(t, slot, 0), name);
+        PL_TRY(pl_store_head(store, name, &head));
+        version = head.number < version ? head.number : version;
+        pl_version_clear(&head);
+    }
+    if (version == 0 || version == UINT64_MAX)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "no update of path 0 of %s has been merged in all its modules "
+                       "yet; wait until its first phase has ended",
+                       arm.name));
+    PL_TRY(alloc_update(out->n, &end));
+    PL_TRY(pl_read_path(store, &arm, out->topology, 0, version - 1, out->values));
+    PL_TRY(pl_read_path(store, &arm, out->topology, 0, version, end));
+    for (size_t i = 0; i < out->n; i++)
+        out->values[i] -= end[i];
+    for (int slot = 0; slot < pl_topology_n_slots(out->topology); slot++) {
+        const pl_slot *s = pl_topology_slot(out->topology, slot);
+        pl_version v;
+        char name[96];
+        memset(&v, 0, sizeof v);
+        pl_arm_module_name(&arm, out->topology,
+                           pl_topology_module_of_path(out->topology, slot, 0), name);
+        PL_TRY(pl_store_get_version(store, name, version, &v));
+        status = read_kept(store, &v, s->n_params, out->values + s->offset, &kept);
+        pl_version_clear(&v);
+        PL_TRY(status);
+    }
+    snprintf(out->source, sizeof out->source, "%s of path 0 in version %llu of %s",
+             kept ? "updates" : "differences", (unsigned long long)version, folder);
 done:
+    pl_free_aligned(end);
     pl_arm_clear(&arm);
     pl_store_close(&store);
     return status;
@@ -157,34 +139,13 @@ static pl_status train_steps(pl_model *model, int vocab, int first, int end)
     return PL_OK;
 }
 
-static pl_status train_update(pl_model *model, measure_update *u)
-{
-    int vocab = pl_topology_shape(u->topology)->vocab;
-    float *end = NULL;
-    pl_status status = PL_OK;
-    PL_TRY(alloc_update(u->n, &end));
-    for (int slot = 0; slot < pl_topology_n_slots(u->topology); slot++)
-        pl_topology_init(u->topology, slot, 1,
-                         u->values + pl_topology_slot(u->topology, slot)->offset);
-    PL_TRY(pl_model_load(model, u->values));
-    PL_TRY(pl_model_load_moments(model, NULL, NULL));
-    PL_TRY(train_steps(model, vocab, 0, STEPS - PHASE));
-    PL_TRY(pl_model_save(model, u->values));
-    PL_TRY(train_steps(model, vocab, STEPS - PHASE, STEPS));
-    PL_TRY(pl_model_save(model, end));
-    for (size_t i = 0; i < u->n; i++)
-        u->values[i] -= end[i];
-done:
-    pl_free_aligned(end);
-    return status;
-}
-
 pl_status measure_update_train(measure_update *out)
 {
     pl_backend_options backend = {.name = "cpu", .n_threads = 1, .precision = "auto"};
     pl_model_options options = {.batch = BATCH, .context = CONTEXT, .training = true};
     pl_backend *be = NULL;
     pl_model *model = NULL;
+    float *end = NULL;
     pl_shape shape;
     pl_topology_spec spec;
     pl_status status = PL_OK;
@@ -195,11 +156,23 @@ pl_status measure_update_train(measure_update *out)
     PL_TRY(alloc_update(out->n, &out->values));
     PL_TRY(pl_backend_open(&backend, &be));
     PL_TRY(pl_model_create(be, out->topology, &options, &model));
-    PL_TRY(train_update(model, out));
+    PL_TRY(alloc_update(out->n, &end));
+    for (int slot = 0; slot < pl_topology_n_slots(out->topology); slot++)
+        pl_topology_init(out->topology, slot, 1,
+                         out->values + pl_topology_slot(out->topology, slot)->offset);
+    PL_TRY(pl_model_load(model, out->values));
+    PL_TRY(pl_model_load_moments(model, NULL, NULL));
+    PL_TRY(train_steps(model, shape.vocab, 0, STEPS - PHASE));
+    PL_TRY(pl_model_save(model, out->values));
+    PL_TRY(train_steps(model, shape.vocab, STEPS - PHASE, STEPS));
+    PL_TRY(pl_model_save(model, end));
+    for (size_t i = 0; i < out->n; i++)
+        out->values[i] -= end[i];
     snprintf(out->source, sizeof out->source,
              "%d steps of AdamW on the laptop preset after %d earlier steps", PHASE,
              STEPS - PHASE);
 done:
+    pl_free_aligned(end);
     pl_model_destroy(&model);
     pl_backend_close(&be);
     return status;

@@ -53,49 +53,38 @@ typedef struct stream {
     int64_t sent, received;
 } stream;
 
-static pl_status send_window(stream *x, const bench *b)
-{
-    while (x->sent < b->bytes && x->sent - x->received < (int64_t)WINDOW * PIECE) {
-        const int64_t left = b->bytes - x->sent;
-        const size_t n = left < PIECE ? (size_t)left : PIECE;
-        pl_buf_clear(&x->out.data);
-        pl_buf_append(&x->out.data, b->data + x->sent, n);
-        x->out.request = pl_wire_next_request();
-        PL_CHECK(pl_wire_send(x->client, &x->out));
-        x->sent += (int64_t)n;
-    }
-    return PL_OK;
-}
-
-static pl_status take_arrived(stream *x)
-{
-    bool ready;
-    pl_peer peer;
-    if (pl_wire_poll(&x->server, 1, NULL, 0, PATIENCE_MS, &ready) == 0)
-        return pl_fail(PL_ERR_TIMEOUT,
-                       "nothing arrived within %d s; check that the loopback interface "
-                       "is up (`ip link set lo up`)",
-                       PATIENCE_MS / 1000);
-    const pl_status status = pl_wire_recv(x->server, &peer, &x->in);
-    if (status == PL_ERR_TIMEOUT)
-        return PL_OK; /* the descriptor was ready, but no whole message had arrived */
-    PL_CHECK(status);
-    x->received += (int64_t)x->in.data.len;
-    return PL_OK;
-}
-
 static pl_status send_messages(const bench *b)
 {
     stream x = {.sent = 0};
     char bound[PL_ADDRESS_MAX];
+    bool ready;
+    pl_peer peer;
     pl_status status = PL_OK;
     pl_message_init(&x.out, TYPE);
     pl_message_init(&x.in, 0);
     PL_TRY(pl_wire_bind("tcp://127.0.0.1:*", &x.server, bound));
     PL_TRY(pl_wire_connect(bound, &x.client));
     while (x.received < b->bytes) {
-        PL_TRY(send_window(&x, b));
-        PL_TRY(take_arrived(&x));
+        while (x.sent < b->bytes && x.sent - x.received < (int64_t)WINDOW * PIECE) {
+            const int64_t left = b->bytes - x.sent;
+            const size_t n = left < PIECE ? (size_t)left : PIECE;
+            pl_buf_clear(&x.out.data);
+            pl_buf_append(&x.out.data, b->data + x.sent, n);
+            x.out.request = pl_wire_next_request();
+            PL_TRY(pl_wire_send(x.client, &x.out));
+            x.sent += (int64_t)n;
+        }
+        if (pl_wire_poll(&x.server, 1, NULL, 0, PATIENCE_MS, &ready) == 0)
+            PL_TRY(pl_fail(
+                PL_ERR_TIMEOUT,
+                "nothing arrived within %d s; check that the loopback interface "
+                "is up (`ip link set lo up`)",
+                PATIENCE_MS / 1000));
+        status = pl_wire_recv(x.server, &peer, &x.in);
+        if (status == PL_ERR_TIMEOUT)
+            continue; /* the descriptor was ready, but no whole message had arrived */
+        PL_TRY(status);
+        x.received += (int64_t)x.in.data.len;
     }
 done:
     pl_message_destroy(&x.out);
@@ -103,15 +92,6 @@ done:
     pl_wire_close(&x.client);
     pl_wire_close(&x.server);
     return status;
-}
-
-/* ---- home and worker ---- */
-static pl_status connect_home(bench *b, bool curve)
-{
-    const char *homes[] = {b->home[curve].address};
-    pl_client_options options = {
-        .homes = homes, .n_homes = 1, .keys = &b->client, .patience_ms = PATIENCE_MS};
-    return pl_client_create(&options, &b->clients[curve]);
 }
 
 /* ---- rounds ---- */
@@ -187,24 +167,6 @@ static void print_row(const bench *b, what w, bool curve)
         1e9 * median(b->cpu[w][curve], n), 100 * median(b->share[w][curve], n));
 }
 
-static pl_status run_rounds(bench *b, bool homes)
-{
-    for (int round = 0; round < b->rounds; round++) {
-        PL_CHECK(measure_turn(b, MESSAGES, false, round));
-        for (int w = MESSAGES; w < N_WHAT && (homes || w == MESSAGES); w++)
-            for (int curve = 0; curve < (w == MESSAGES ? 1 : 2); curve++) {
-                if (w != MESSAGES)
-                    PL_CHECK(measure_turn(b, (what)w, curve != 0, round));
-                b->share[w][curve][round] =
-                    b->rate[w][curve][round] / b->rate[MESSAGES][0][round];
-            }
-    }
-    print_row(b, MESSAGES, false);
-    for (int i = 0; homes && i < 2 * (N_WHAT - 1); i++)
-        print_row(b, (what)(1 + i % (N_WHAT - 1)), i >= N_WHAT - 1);
-    return PL_OK;
-}
-
 /* Forks the homes before this process has sockets, because a forked process cannot use
  * ZeroMQ's threads. */
 static pl_status run_wire_bench(bench *b, bool homes)
@@ -216,9 +178,27 @@ static pl_status run_wire_bench(bench *b, bool homes)
         PL_TRY(home_process_start(&b->home[curve], folder, &b->server,
                                   curve ? &b->client.open : NULL, 8ull << 30));
     }
-    for (int curve = 0; homes && curve < 2; curve++)
-        PL_TRY(connect_home(b, curve != 0));
-    PL_TRY(run_rounds(b, homes));
+    for (int curve = 0; homes && curve < 2; curve++) {
+        const char *address = b->home[curve].address;
+        pl_client_options options = {.homes = &address,
+                                     .n_homes = 1,
+                                     .keys = &b->client,
+                                     .patience_ms = PATIENCE_MS};
+        PL_TRY(pl_client_create(&options, &b->clients[curve]));
+    }
+    for (int round = 0; round < b->rounds; round++) {
+        PL_TRY(measure_turn(b, MESSAGES, false, round));
+        for (int w = MESSAGES; w < N_WHAT && (homes || w == MESSAGES); w++)
+            for (int curve = 0; curve < (w == MESSAGES ? 1 : 2); curve++) {
+                if (w != MESSAGES)
+                    PL_TRY(measure_turn(b, (what)w, curve != 0, round));
+                b->share[w][curve][round] =
+                    b->rate[w][curve][round] / b->rate[MESSAGES][0][round];
+            }
+    }
+    print_row(b, MESSAGES, false);
+    for (int i = 0; homes && i < 2 * (N_WHAT - 1); i++)
+        print_row(b, (what)(1 + i % (N_WHAT - 1)), i >= N_WHAT - 1);
 done:
     for (int curve = 0; curve < 2; curve++) {
         pl_client_destroy(&b->clients[curve]);

@@ -100,20 +100,6 @@ done:
     return status;
 }
 
-/* Unlike the best step, the mean includes the time that other work on the machine
- * takes. */
-static pl_status time_mean_step(const pl_probe_options *options, double limit,
-                                probe_train *train, double *seconds)
-{
-    const double start = probe_now(options);
-    int n = 0;
-    do {
-        PL_CHECK(probe_train_step(train));
-        *seconds = (probe_now(options) - start) / ++n;
-    } while (*seconds * n < limit);
-    return PL_OK;
-}
-
 pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
                         double *seconds)
 {
@@ -128,8 +114,16 @@ pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
     /* The clock of an idle GPU may be low at first, so there the first half of the time
      * only warms up. */
     const int parts = be->memory_bytes > 0 ? 2 : 1;
-    for (int part = 0; options->seconds > 0 && part < parts; part++)
-        PL_TRY(time_mean_step(options, options->seconds / parts, train, seconds));
+    for (int part = 0; options->seconds > 0 && part < parts; part++) {
+        /* Unlike the best step, the mean includes the time that other work on the
+         * machine takes. */
+        const double start = probe_now(options);
+        int n = 0;
+        do {
+            PL_TRY(probe_train_step(train));
+            *seconds = (probe_now(options) - start) / ++n;
+        } while (*seconds * n < options->seconds / parts);
+    }
 done:
     probe_train_destroy(&train);
     return status;

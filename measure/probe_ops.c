@@ -254,28 +254,6 @@ static size_t most(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static size_t stream_floats(const probe_ops *x)
-{
-    const size_t usual = x->be->memory_bytes > 0 ? STREAM_BYTES_GPU : STREAM_BYTES;
-    const size_t asked = x->options.stream_bytes > 0 ? x->options.stream_bytes : usual;
-    return most(asked, STREAM_CACHES * x->be->cache_bytes) / sizeof(float);
-}
-
-static pl_status make_tokens(probe_ops *x)
-{
-    const size_t bytes = (size_t)x->N * sizeof(int32_t);
-    int32_t *tokens = pl_alloc(bytes);
-    for (int n = 0; n < x->N; n++)
-        tokens[n] = (int32_t)(pl_random_u32(1, 2, (uint64_t)n) % (uint32_t)x->vocab);
-    pl_status status = x->be->ops->alloc(x->be, bytes, "tokens", &x->tokens);
-    if (status == PL_OK) {
-        x->be->ops->upload(x->be, x->tokens, tokens, bytes);
-        status = x->be->ops->sync(x->be);
-    }
-    pl_free(tokens);
-    return status;
-}
-
 static pl_status make_buffers(probe_ops *x)
 {
     const size_t N = (size_t)x->N, V = (size_t)x->vocab;
@@ -304,7 +282,17 @@ static pl_status make_buffers(probe_ops *x)
     PL_CHECK(device_floats(x, N, 1.0f, 14, &x->rstd));
     PL_CHECK(device_floats(x, N, 0, 0, &x->loss));
     PL_CHECK(device_floats(x, N * (size_t)x->heads, 0, 0, &x->lse));
-    return make_tokens(x);
+    const size_t bytes = (size_t)x->N * sizeof(int32_t);
+    int32_t *tokens = pl_alloc(bytes);
+    for (int n = 0; n < x->N; n++)
+        tokens[n] = (int32_t)(pl_random_u32(1, 2, (uint64_t)n) % (uint32_t)x->vocab);
+    pl_status status = x->be->ops->alloc(x->be, bytes, "tokens", &x->tokens);
+    if (status == PL_OK) {
+        x->be->ops->upload(x->be, x->tokens, tokens, bytes);
+        status = x->be->ops->sync(x->be);
+    }
+    pl_free(tokens);
+    return status;
 }
 
 pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
@@ -328,7 +316,11 @@ pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
     const int cols[] = {x->width, x->heads * x->D, x->width, x->ffn, x->width};
     memcpy(x->rows, rows, sizeof rows);
     memcpy(x->cols, cols, sizeof cols);
-    x->stream = x->options.memory ? stream_floats(x) : 0;
+    if (x->options.memory) {
+        const size_t usual = be->memory_bytes > 0 ? STREAM_BYTES_GPU : STREAM_BYTES;
+        const size_t asked = options->stream_bytes > 0 ? options->stream_bytes : usual;
+        x->stream = most(asked, STREAM_CACHES * be->cache_bytes) / sizeof(float);
+    }
     PL_TRY(make_buffers(x));
     for (int i = QKV; i <= HEAD; i++)
         PL_TRY(be->ops->weight_create(be, x->w, x->rows[i], x->cols[i], &x->weight[i]));

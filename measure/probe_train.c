@@ -37,23 +37,12 @@ pl_status pl_probe_params(const pl_topology *topology, float *params)
                        fill_tensor, &f);
 }
 
-static pl_status load_params(probe_train *t)
-{
-    float *params = NULL;
-    const size_t bytes = pl_topology_path_params(t->topology) * sizeof *params;
-    PL_CHECK(pl_try_alloc(bytes, "parameters", (void **)&params));
-    pl_status status = pl_probe_params(t->topology, params);
-    if (status == PL_OK)
-        status = pl_model_load(t->model, params);
-    pl_free_aligned(params);
-    return status;
-}
-
 pl_status probe_train_create(pl_backend *be, const pl_probe_options *options,
                              probe_train **out)
 {
     pl_status status = PL_OK;
     probe_train *t = pl_alloc(sizeof *t);
+    float *params = NULL;
     const pl_shape *shape = options->shape;
     const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
     const pl_model_options model = {.batch = options->batch,
@@ -71,10 +60,15 @@ pl_status probe_train_create(pl_backend *be, const pl_probe_options *options,
             (int32_t)(pl_random_u32(1, 2, (uint64_t)n) % (uint32_t)shape->vocab);
     PL_TRY(pl_topology_create(shape, &spec, &t->topology));
     PL_TRY(pl_model_create(be, t->topology, &model, &t->model));
-    PL_TRY(load_params(t));
+    PL_TRY(pl_try_alloc(pl_topology_path_params(t->topology) * sizeof *params,
+                        "parameters", (void **)&params));
+    PL_TRY(pl_probe_params(t->topology, params));
+    PL_TRY(pl_model_load(t->model, params));
+    pl_free_aligned(params);
     *out = t;
     return PL_OK;
 done:
+    pl_free_aligned(params);
     probe_train_destroy(&t);
     return status;
 }

@@ -1,7 +1,7 @@
-/* The dial of `pathloom train`: measures the facts from which config/dial.c chooses, and
- * sets the chosen keys in the run. Keys that the user gave keep their values. If such a
- * key determines the model, the paths, the batch or the phases, the dial chooses the
- * remaining keys to fit it. */
+/* The dial of `pathloom train`: measures the facts from which config/dial.c chooses,
+ * and sets the chosen keys in the run. Keys that the user gave keep their values. If
+ * such a key determines the model, the paths, the batch or the phases, the dial chooses
+ * the remaining keys to fit it. */
 #include "measure/measure.h"
 
 #include <math.h>
@@ -145,28 +145,22 @@ static pl_status measure_before(train_dial *d, pl_run *r)
     return measure_speed(d, r, 1);
 }
 
-/* Whether the user's keys determine the model of a path. */
-static bool is_model_given(const train_dial *d)
-{
-    static const char *const keys[] = {
-        "preset",    "model.width",    "model.heads",     "model.blocks",
-        "model.ffn", "model.kv_heads", "model.head_size", "model.import"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (given_sets(d->settings, keys[i]))
-            return true;
-    return false;
-}
-
 /* Copies to d->facts what the user's keys determine: model, paths, training and
  * baselines. */
 static void note_given(train_dial *d, const pl_run *r)
 {
+    static const char *const model_keys[] = {
+        "preset",    "model.width",    "model.heads",     "model.blocks",
+        "model.ffn", "model.kv_heads", "model.head_size", "model.import"};
     const config *c = &r->cfg;
     dial_facts *f = &d->facts;
     const bool preset = given_sets(d->settings, "preset");
     f->context = (int)c->context;
     f->muon = config_has_muon(c);
-    if (is_model_given(d)) {
+    bool is_model_given = false;
+    for (size_t i = 0; i < sizeof model_keys / sizeof *model_keys; i++)
+        is_model_given = is_model_given || given_sets(d->settings, model_keys[i]);
+    if (is_model_given) {
         f->width = c->width;
         f->heads = c->heads;
         f->blocks = c->blocks;
@@ -208,71 +202,56 @@ static pl_status check_size(const pl_run *r)
                    corpus, (unsigned long long)bytes);
 }
 
-/* If an earlier command has already made the run's data folder, uses the values of
- * data.vocab and data.max_bytes with which that command made it. */
-static void take_prepared(const pl_run *r, int64_t *vocab, int64_t *bytes)
-{
-    char path[PL_PATH_MAX];
-    pl_json *json = NULL;
-    if (pl_path_exists(run_file(r, "data/data.json", path)) &&
-        pl_json_load(path, &json) == PL_OK) {
-        const pl_json *options = pl_json_get(json, "options");
-        const char *words[2] = {pl_json_text(pl_json_get(options, "vocab"), NULL),
-                                pl_json_text(pl_json_get(options, "max_bytes"), NULL)};
-        int64_t *const into[2] = {vocab, bytes};
-        for (int i = 0; i < 2; i++)
-            if (words[i])
-                (void)!pl_parse_int(words[i], into[i]);
-    }
-    pl_json_destroy(&json);
-}
-
-/* Chooses Muon for training on processors, where it was better than AdamW after the
- * same time (docs/results/dial.md). A learning rate that the user gave is probably
- * meant for AdamW. */
-static pl_status choose_optimizer(train_dial *d, pl_run *r)
-{
-    if (r->n_gpus > 0 || given_sets(d->settings, "preset") ||
-        given_sets(d->settings, "train.lr"))
-        return PL_OK;
-    train_dial_choose(d, "train.optimizer", "muon",
-                      "better than adamw after the same time");
-    return train_dial_lay(d, r);
-}
-
-/* Usually one worker trains the base model, or one per replica. On processors it gets
- * the threads of all workers of this machine, but at most MOST: small models gain
- * little from more threads. Measurements come later (keep_base_threads), so this is
- * done only if the user gave a time. */
-static pl_status choose_base_threads(train_dial *d, pl_run *r)
+pl_status train_dial_begin(train_dial *d, pl_run *r)
 {
     enum { MOST = 4 };
     const config *c = &r->cfg;
+    int64_t vocab, bytes;
+    char path[PL_PATH_MAX];
+    pl_json *json = NULL;
+    PL_CHECK(check_size(r));
+    /* On processors Muon was better than AdamW after the same time
+     * (docs/results/dial.md). A learning rate that the user gave is probably meant for
+     * AdamW. */
+    if (r->n_gpus == 0 && !given_sets(d->settings, "preset") &&
+        !given_sets(d->settings, "train.lr")) {
+        train_dial_choose(d, "train.optimizer", "muon",
+                          "better than adamw after the same time");
+        PL_CHECK(train_dial_lay(d, r));
+    }
+    /* Usually one worker trains the base model, or one per replica. On processors it
+     * gets the threads of all workers of this machine, but at most MOST: small models
+     * gain little from more threads. Measurements come later (keep_base_threads), so
+     * this is done only if the user gave a time. */
     int64_t n = r->n_workers * c->threads;
     if (n > pl_cpu_count())
         n = pl_cpu_count();
     n /= c->base_replicas;
     if (n > MOST)
         n = MOST;
-    if (!d->time || r->n_gpus > 0 || c->base_steps == 0 || n <= c->threads)
-        return PL_OK;
-    choose_int(d, "train.base_threads", n, "only one worker trains the base model");
-    return train_dial_lay(d, r);
-}
-
-pl_status train_dial_begin(train_dial *d, pl_run *r)
-{
-    int64_t vocab, bytes;
-    PL_CHECK(check_size(r));
-    PL_CHECK(choose_optimizer(d, r));
-    PL_CHECK(choose_base_threads(d, r));
+    if (d->time && r->n_gpus == 0 && c->base_steps != 0 && n > c->threads) {
+        choose_int(d, "train.base_threads", n, "only one worker trains the base model");
+        PL_CHECK(train_dial_lay(d, r));
+    }
     note_given(d, r);
     d->facts.workers = r->n_workers > 0 ? r->n_workers : 1;
     PL_CHECK(measure_before(d, r));
     d->facts.seconds = seconds_left(d, r);
     d->facts.n_tokens = d->n_tokens;
     dial_text(&d->facts, &vocab, &bytes);
-    take_prepared(r, &vocab, &bytes);
+    /* If an earlier command has already made the run's data folder, uses the values
+     * with which that command made it. */
+    if (pl_path_exists(run_file(r, "data/data.json", path)) &&
+        pl_json_load(path, &json) == PL_OK) {
+        const pl_json *options = pl_json_get(json, "options");
+        const char *words[2] = {pl_json_text(pl_json_get(options, "vocab"), NULL),
+                                pl_json_text(pl_json_get(options, "max_bytes"), NULL)};
+        int64_t *const into[2] = {&vocab, &bytes};
+        for (int i = 0; i < 2; i++)
+            if (words[i])
+                (void)!pl_parse_int(words[i], into[i]);
+    }
+    pl_json_destroy(&json);
     if (!given_sets(d->settings, "preset") &&
         !given_sets(d->settings, "data.tokenizer") &&
         !given_sets(d->settings, "model.import"))
@@ -288,13 +267,14 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
  * private block at each end. */
 enum { LEAST_BLOCKS = 4 };
 
-static void choose_model(train_dial *d, const dial_choice *c)
+static void choose_keys(train_dial *d, const dial_choice *c, int n_before)
 {
-    char why[112], human[16], ends[32];
+    char why[112], ends[32], lr[32], human[2][16];
+    d->keys.n = n_before;
     snprintf(why, sizeof why,
              "%s parameters per path, %.1f tokens per parameter: %.2f bits per byte "
              "expected",
-             pl_human_count(c->params, human), c->tokens / c->params, c->bits);
+             pl_human_count(c->params, human[0]), c->tokens / c->params, c->bits);
     if (d->facts.width == 0) {
         choose_int(d, "model.width", c->width, why);
         snprintf(why, sizeof why, "the width of each attention head is %lld",
@@ -308,16 +288,11 @@ static void choose_model(train_dial *d, const dial_choice *c)
                  (long long)c->paths, d->facts.documents);
         train_dial_choose(d, "topology.levels", dial_levels(c->paths), why);
     }
-    if (given_sets(d->settings, "preset") || c->blocks < LEAST_BLOCKS)
-        return;
-    snprintf(ends, sizeof ends, "0,%lld", (long long)c->blocks - 1);
-    train_dial_choose(d, "topology.private", ends,
-                      "each path has its own first and last block");
-}
-
-static void choose_training(train_dial *d, const dial_choice *c)
-{
-    char why[112], lr[32], human[2][16];
+    if (!given_sets(d->settings, "preset") && c->blocks >= LEAST_BLOCKS) {
+        snprintf(ends, sizeof ends, "0,%lld", (long long)c->blocks - 1);
+        train_dial_choose(d, "topology.private", ends,
+                          "each path has its own first and last block");
+    }
     choose_int(d, "train.batch", c->batch,
                "8 sequences if the training has up to 30M tokens, else more");
     snprintf(lr, sizeof lr, "%.3g", c->lr);
@@ -338,13 +313,6 @@ static void choose_training(train_dial *d, const dial_choice *c)
     if (d->time && (double)c->eval_tokens < d->facts.valid_tokens)
         choose_int(d, "eval.max_tokens", c->eval_tokens,
                    "scoring takes at most a twentieth of the time");
-}
-
-static void choose_keys(train_dial *d, const dial_choice *c, int n_before)
-{
-    d->keys.n = n_before;
-    choose_model(d, c);
-    choose_training(d, c);
 }
 
 static void print_keys(const train_dial *d, const dial_choice *c)

@@ -4,30 +4,39 @@
 
 #include <stdio.h>
 
-/* Measures the seconds of a phase's inner steps, for one worker alone. */
-static pl_status measure_steps(const pl_run *r, double *seconds)
+pl_status train_link_choose(train_dial *d, pl_run *r)
 {
     enum { MEASURED_MS = 500 };
     const config *c = &r->cfg;
+    double bytes[2] = {0, 0}, rate = 0;
+    const int n_before = d->keys.n;
+    pl_outer outer;
+    PL_CHECK(config_outer(c, &outer));
+    const char *why = c->keep_states ? "store.keep_states needs every state" : NULL;
+    if (!pl_phase_repeats(&outer))
+        why = "the states of this outer.method, or train.state=local, cannot be made "
+              "again";
+    if (why) {
+        say("link     %s: no key is chosen, because %s", d->link, why);
+        return PL_OK;
+    }
+    /* the inner steps of a phase, for one worker alone */
     const measured_workers one = {1, (int)c->threads, r->n_gpus};
-    double rate = 0;
     PL_CHECK(measure_workers(c, &one, 1e-3 * MEASURED_MS, &rate));
-    *seconds = (double)c->tau * (double)c->batch * (double)c->context / rate;
-    return PL_OK;
-}
-
-/* Returns why no setting can be chosen for this job, or NULL. */
-static const char *unsuitable(const config *c, const pl_outer *outer)
-{
-    if (!pl_phase_repeats(outer))
-        return "the states of this outer.method, or train.state=local, cannot be made "
-               "again";
-    return c->keep_states ? "store.keep_states needs every state" : NULL;
-}
-
-static void print_choice(const train_dial *d, int n_before, const double bytes[2],
-                         double steps_s)
-{
+    const double steps_s =
+        (double)c->tau * (double)c->batch * (double)c->context / rate;
+    for (int level = 0; level < SLOW_LINK_LEVELS; level++) {
+        for (int i = 0; i < SLOW_LINK_PAIRS_MAX && slow_link_levels[level].key[i]; i++)
+            train_dial_choose(d, slow_link_levels[level].key[i],
+                              slow_link_levels[level].value[i], "for --link");
+        if (level > 0)
+            PL_CHECK(train_dial_lay(d, r));
+        PL_CHECK(slow_link_phase_bytes(c, r->topology, &bytes[level > 0]));
+        if (level == 0)
+            bytes[1] = bytes[0];
+        if (8 * bytes[1] / d->link_bits <= steps_s)
+            break;
+    }
     char text[5][16], pairs[256] = "";
     for (int i = n_before; i < d->keys.n; i++)
         snprintf(pairs + strlen(pairs), sizeof pairs - strlen(pairs), " %s",
@@ -46,32 +55,5 @@ static void print_choice(const train_dial *d, int n_before, const double bytes[2
         say("note     the link still takes longer than the steps; phases with %.0f "
             "times the steps (train.tau) would hide it",
             now_s / steps_s);
-}
-
-pl_status train_link_choose(train_dial *d, pl_run *r)
-{
-    double bytes[2] = {0, 0}, steps_s = 0;
-    const int n_before = d->keys.n;
-    pl_outer outer;
-    PL_CHECK(config_outer(&r->cfg, &outer));
-    const char *why = unsuitable(&r->cfg, &outer);
-    if (why) {
-        say("link     %s: no key is chosen, because %s", d->link, why);
-        return PL_OK;
-    }
-    PL_CHECK(measure_steps(r, &steps_s));
-    for (int level = 0; level < SLOW_LINK_LEVELS; level++) {
-        for (int i = 0; i < SLOW_LINK_PAIRS_MAX && slow_link_levels[level].key[i]; i++)
-            train_dial_choose(d, slow_link_levels[level].key[i],
-                              slow_link_levels[level].value[i], "for --link");
-        if (level > 0)
-            PL_CHECK(train_dial_lay(d, r));
-        PL_CHECK(slow_link_phase_bytes(&r->cfg, r->topology, &bytes[level > 0]));
-        if (level == 0)
-            bytes[1] = bytes[0];
-        if (8 * bytes[1] / d->link_bits <= steps_s)
-            break;
-    }
-    print_choice(d, n_before, bytes, steps_s);
     return PL_OK;
 }

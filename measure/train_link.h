@@ -4,10 +4,10 @@
 #define PL_MEASURE_TRAIN_LINK_H
 #include "measure/train_dial.h"
 
-/* Chooses the first of slow_link_levels (config/slow_link.h) with which the transfers of a
- * phase take no longer than its inner steps, or else the last one; keys that the user
- * gave stay. The time of the steps is measured on this machine. Prints the choice and
- * why. `d` has the keys that were chosen before; its text `link` is the rate. */
+/* Chooses the first of slow_link_levels (config/slow_link.h) with which the transfers
+ * of a phase take no longer than its inner steps, or else the last one; keys that the
+ * user gave stay. The time of the steps is measured on this machine. Prints the choice
+ * and why. `d` has the keys that were chosen before; its text `link` is the rate. */
 PL_MUST_CHECK pl_status train_link_choose(train_dial *d, pl_run *r);
 
 #endif

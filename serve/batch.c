@@ -187,21 +187,18 @@ void pl_batch_destroy(pl_batch **batch)
     *batch = NULL;
 }
 
-/* Tells the request about each path that has begun to write since the last call. */
-static void tell_moves(place *p)
-{
-    const pl_reroute_trace *t = rerouting_trace(p->route);
-    for (; p->n_moves < t->n; p->n_moves++)
-        if (p->moved)
-            p->moved(p->context, t->spans[p->n_moves].from, t->spans[p->n_moves].path);
-}
-
 static void take_slot_token(pl_batch *b, int slot, float *logits)
 {
     place *p = &b->places[slot];
     int room = b->context - pl_decoder_length(b->decoder, writing_slot(b, p));
-    if (p->route)
-        tell_moves(p);
+    if (p->route) {
+        /* tells which paths have begun to write since the last call */
+        const pl_reroute_trace *t = rerouting_trace(p->route);
+        for (; p->n_moves < t->n; p->n_moves++)
+            if (p->moved)
+                p->moved(p->context, t->spans[p->n_moves].from,
+                         t->spans[p->n_moves].path);
+    }
     pl_status status = sequence_take(&p->sequence, b->chooser, logits, room);
     if (status != PL_OK || p->sequence.ended)
         finish_place(b, p, status);
@@ -237,22 +234,6 @@ static pl_status on_rerouted_score(void *context, const pl_token_score *score)
     return p->scores ? p->score(p->context, score) : PL_OK;
 }
 
-/* For a request whose path is chosen again: gives each of the paths its slot. */
-static pl_status open_route(pl_batch *b, place *p, const pl_batch_request *q)
-{
-    const pl_batch_routes *r = q->routes;
-    rerouting_slot *slots = pl_alloc((size_t)r->n_paths * sizeof *slots);
-    for (int k = 0; k < r->n_paths; k++) {
-        slots[k] = (rerouting_slot){b->decoder, p->slots[k]};
-        pl_decoder_use(b->decoder, p->slots[k], r->paths[k]);
-        p->paths[k] = r->paths[k];
-    }
-    const pl_status status = rerouting_open(slots, r->n_paths, &r->rule, b->context,
-                                            q->prompt, q->n_prompt, &p->route);
-    pl_free(slots);
-    return status;
-}
-
 static pl_status join_rerouted(pl_batch *b, const pl_batch_request *q)
 {
     bool taken[PL_DECODER_SLOTS_MAX];
@@ -283,8 +264,16 @@ static pl_status join_rerouted(pl_batch *b, const pl_batch_request *q)
     scored.scores |= !q->routes->rule.gate;
     pl_status status = sequence_open(&p->sequence, b->tokenizer, b->vocab, b->context,
                                      q->n_prompt, &scored, q->emit, q->context);
+    rerouting_slot *routed = pl_alloc((size_t)n * sizeof *routed);
+    for (int k = 0; status == PL_OK && k < n; k++) {
+        routed[k] = (rerouting_slot){b->decoder, slots[k]};
+        pl_decoder_use(b->decoder, slots[k], q->routes->paths[k]);
+        p->paths[k] = q->routes->paths[k];
+    }
     if (status == PL_OK)
-        status = open_route(b, p, q);
+        status = rerouting_open(routed, n, &q->routes->rule, b->context, q->prompt,
+                                q->n_prompt, &p->route);
+    pl_free(routed);
     if (status != PL_OK) {
         close_route(b, p);
         sequence_close(&p->sequence);
@@ -368,21 +357,6 @@ static pl_status score_prompt_rows(void *context, int first, int count,
     return PL_OK;
 }
 
-/* Reads the next n tokens of a prompt. `last` tells whether they are the prompt's last
- * tokens; b->logits then gets the logits after them. */
-static pl_status read_prompt_tokens(pl_batch *b, int slot, int n, bool last)
-{
-    place *p = &b->places[slot];
-    const int32_t *tokens = p->prompt + p->n_read;
-    prompt_rows rows = {b, p, NULL};
-    if (!p->scored)
-        return pl_decoder_prefill(b->decoder, slot, tokens, n, last ? b->logits : NULL);
-    PL_CHECK(pl_decoder_prefill_all(b->decoder, slot, tokens, n, b->logits,
-                                    score_prompt_rows, &rows));
-    memmove(b->logits, rows.last, (size_t)b->vocab * sizeof *b->logits);
-    return PL_OK;
-}
-
 /* Begins the answer after the last token of the prompt. */
 static void begin_answer(pl_batch *b, int slot)
 {
@@ -400,40 +374,42 @@ static void begin_answer(pl_batch *b, int slot)
     }
 }
 
-/* Lets the paths of a request read about n tokens. Returns the number of tokens read,
- * but at least 1. */
-static int reroute_on(pl_batch *b, int slot, int n)
-{
-    place *p = &b->places[slot];
-    int n_read = 0;
-    p->began = p->began > 0 ? p->began : pl_now();
-    const pl_status status = rerouting_read(p->route, n, b->logits, &n_read);
-    if (status != PL_OK) {
-        finish_place(b, p, status);
-    } else if (rerouting_is_ready(p->route) && p->prompt) {
-        p->n_read = p->sequence.result.n_prompt;
-        begin_answer(b, slot);
-    }
-    return n_read > 0 ? n_read : 1;
-}
-
 /* Reads the next piece of a prompt. Returns the number of tokens read; 0 if the piece
  * has more than n tokens and other pieces have been read since the last step. */
 static int read_on(pl_batch *b, int slot, int n)
 {
     place *p = &b->places[slot];
-    if (p->route)
-        return reroute_on(b, slot, n);
+    if (p->route) {
+        /* its paths read about n tokens; a number of 0 would end the reading */
+        int n_read = 0;
+        p->began = p->began > 0 ? p->began : pl_now();
+        const pl_status read = rerouting_read(p->route, n, b->logits, &n_read);
+        if (read != PL_OK) {
+            finish_place(b, p, read);
+        } else if (rerouting_is_ready(p->route) && p->prompt) {
+            p->n_read = p->sequence.result.n_prompt;
+            begin_answer(b, slot);
+        }
+        return n_read > 0 ? n_read : 1;
+    }
     const int left = p->sequence.result.n_prompt - p->n_read;
     const int piece = pl_decoder_piece(b->decoder, slot, left);
     if (piece > n && n < READ)
         return 0;
     p->began = p->began > 0 ? p->began : pl_now();
-    const pl_status status = read_prompt_tokens(b, slot, piece, piece == left);
+    const int32_t *tokens = p->prompt + p->n_read;
+    prompt_rows rows = {b, p, NULL};
+    const pl_status status =
+        p->scored ? pl_decoder_prefill_all(b->decoder, slot, tokens, piece, b->logits,
+                                           score_prompt_rows, &rows)
+                  : pl_decoder_prefill(b->decoder, slot, tokens, piece,
+                                       piece == left ? b->logits : NULL);
     if (status != PL_OK) {
         finish_place(b, p, status);
         return piece;
     }
+    if (p->scored)
+        memmove(b->logits, rows.last, (size_t)b->vocab * sizeof *b->logits);
     p->n_read += piece;
     prefix_cache_read(b->prefixes, slot, p->prompt, p->n_read);
     if (piece == left) {
@@ -441,13 +417,6 @@ static int read_on(pl_batch *b, int slot, int n)
         begin_answer(b, slot);
     }
     return piece;
-}
-
-/* Whether the prefix cache has the whole prompt, so that nothing need be read. */
-static bool is_known_whole(const place *p)
-{
-    return p->taken && p->prompt && !p->route &&
-           p->n_read == p->sequence.result.n_prompt;
 }
 
 pl_status pl_batch_step(pl_batch *b)
@@ -464,12 +433,16 @@ pl_status pl_batch_step(pl_batch *b)
         if (status != PL_OK)
             finish_place(b, p, status);
     }
-    for (int i = 0; i < b->n_slots; i++)
-        if (is_known_whole(&b->places[i])) {
+    for (int i = 0; i < b->n_slots; i++) {
+        const place *p = &b->places[i];
+        /* the prefix cache has the whole prompt, so nothing need be read */
+        if (p->taken && p->prompt && !p->route &&
+            p->n_read == p->sequence.result.n_prompt) {
             memcpy(b->logits, prefix_cache_logits(b->prefixes, i),
                    (size_t)b->vocab * sizeof *b->logits);
             begin_answer(b, i);
         }
+    }
     for (int left = READ; left > 0 && piece > 0 && (slot = next_reader(b)) >= 0;
          left -= piece)
         piece = read_on(b, slot, left);

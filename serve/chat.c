@@ -170,30 +170,6 @@ static pl_status append_content(const pl_json *value, pl_buf *out)
     return PL_OK;
 }
 
-/* Reads a message's content: a text, or a list of parts that must all be text. */
-static pl_status read_content(const pl_json *value, pl_buf *out)
-{
-    if (!pl_json_is_array(value))
-        return append_content(value, out);
-    for (size_t i = 0; i < pl_json_count(value); i++) {
-        const pl_json *part = pl_json_at(value, i);
-        const bool text = strcmp(pl_json_get_text(part, "type"), "text") == 0;
-        PL_CHECK(append_content(text ? pl_json_get(part, "text") : NULL, out));
-    }
-    return PL_OK;
-}
-
-static pl_status check_marks(const pl_chat_template *chat, chat_message *m)
-{
-    for (int i = 0; i < MARKS_MAX && chat->marks[i]; i++)
-        if (strstr(pl_buf_text(&m->text), chat->marks[i]))
-            return pl_fail(PL_ERR_USAGE,
-                           "`content` contains %s, which separates turns in the chat "
-                           "template %s; leave it out",
-                           chat->marks[i], chat->name);
-    return PL_OK;
-}
-
 static pl_status read_message(const pl_json *value, const pl_chat_template *chat,
                               chat_message *out)
 {
@@ -213,21 +189,21 @@ static pl_status read_message(const pl_json *value, const pl_chat_template *chat
         if (strcmp(key, "role") != 0 && strcmp(key, "content") != 0 &&
             strcmp(key, "name") != 0 && !pl_completion_is_null(pl_json_get(value, key)))
             return pl_fail(PL_ERR_USAGE, "unknown key `%.60s` in a message", key);
-    PL_CHECK(read_content(pl_json_get(value, "content"), &out->text));
-    return check_marks(chat, out);
-}
-
-static pl_status read_messages(const pl_json *value, chat_request *q)
-{
-    const size_t n = pl_json_count(value);
-    if (!pl_json_is_array(value) || n == 0 || n > MESSAGES_MAX)
-        return pl_fail(PL_ERR_USAGE, "`messages` must be a list of 1 to %d messages",
-                       (int)MESSAGES_MAX);
-    q->messages = pl_alloc(n * sizeof *q->messages);
-    for (size_t i = 0; i < n; i++) {
-        q->n++;
-        PL_CHECK(read_message(pl_json_at(value, i), q->chat, &q->messages[i]));
+    /* the content is a text, or a list of parts that must all be text */
+    const pl_json *content = pl_json_get(value, "content");
+    if (!pl_json_is_array(content))
+        PL_CHECK(append_content(content, &out->text));
+    for (size_t k = 0; k < pl_json_count(content); k++) {
+        const pl_json *part = pl_json_at(content, k);
+        const bool text = strcmp(pl_json_get_text(part, "type"), "text") == 0;
+        PL_CHECK(append_content(text ? pl_json_get(part, "text") : NULL, &out->text));
     }
+    for (int k = 0; k < MARKS_MAX && chat->marks[k]; k++)
+        if (strstr(pl_buf_text(&out->text), chat->marks[k]))
+            return pl_fail(PL_ERR_USAGE,
+                           "`content` contains %s, which separates turns in the chat "
+                           "template %s; leave it out",
+                           chat->marks[k], chat->name);
     return PL_OK;
 }
 
@@ -240,8 +216,19 @@ static pl_status read_chat_key(void *context, const char *key, const pl_json *va
     chat_request *q = context;
     if (pl_completion_is_null(value))
         return PL_OK;
-    if (strcmp(key, "messages") == 0)
-        return read_messages(value, q);
+    if (strcmp(key, "messages") == 0) {
+        const size_t n = pl_json_count(value);
+        if (!pl_json_is_array(value) || n == 0 || n > MESSAGES_MAX)
+            return pl_fail(PL_ERR_USAGE,
+                           "`messages` must be a list of 1 to %d messages",
+                           (int)MESSAGES_MAX);
+        q->messages = pl_alloc(n * sizeof *q->messages);
+        for (size_t i = 0; i < n; i++) {
+            q->n++;
+            PL_CHECK(read_message(pl_json_at(value, i), q->chat, &q->messages[i]));
+        }
+        return PL_OK;
+    }
     if (strcmp(key, "max_completion_tokens") == 0)
         key = "max_tokens";
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -259,22 +246,6 @@ static pl_status read_chat_key(void *context, const char *key, const pl_json *va
                              "`top_logprobs` must be a whole number from 0 to %d",
                              (int)PL_TOP_MAX);
     return pl_completion_read_key(key, value, q->completion);
-}
-
-static pl_status add_stops(const pl_chat_template *chat, pl_completion *c)
-{
-    int at = 0;
-    while (at < PL_STOP_MAX && c->options.stop[at])
-        at++;
-    for (int i = 0; i < STOPS_MAX && chat->stops[i]; i++) {
-        if (at == PL_STOP_MAX)
-            return pl_fail(PL_ERR_USAGE,
-                           "`stop` has too many texts, because the chat template %s "
-                           "adds stop texts to the list; give fewer texts",
-                           chat->name);
-        c->options.stop[at++] = pl_strdup(chat->stops[i]);
-    }
-    return PL_OK;
 }
 
 /* A prompt of one part becomes a text; a prompt of several parts becomes tokens, with
@@ -308,36 +279,40 @@ static pl_status set_prompt(const chat_prompt *p, const pl_tokenizer *tokenizer,
     return status;
 }
 
-static pl_status read_chat(const char *body, size_t len, chat_request *q,
-                           const pl_tokenizer *tokenizer)
-{
-    chat_prompt prompt = {.text = {0}};
-    pl_completion *c = q->completion;
-    PL_CHECK(pl_completion_each_key(body, len, read_chat_key, q));
-    if (q->n == 0)
-        return pl_fail(PL_ERR_USAGE, "`messages` must be given");
-    if (q->n_top > 0 && !q->scores)
-        return pl_fail(PL_ERR_USAGE,
-                       "`top_logprobs` needs `logprobs`; set `logprobs` to true");
-    c->logprobs = q->scores ? (int)q->n_top : -1;
-    PL_CHECK(add_stops(q->chat, c));
-    pl_status status = q->chat->write(q, &prompt);
-    if (status == PL_OK)
-        status = set_prompt(&prompt, tokenizer, c);
-    pl_buf_destroy(&prompt.text);
-    pl_buf_destroy(&prompt.ends);
-    return status == PL_OK ? pl_completion_check(c) : status;
-}
-
 pl_status pl_chat_parse(const pl_chat_template *chat, const pl_tokenizer *tokenizer,
                         const char *body, size_t len, pl_completion *out)
 {
     chat_request q = {.chat = chat, .completion = out};
+    chat_prompt prompt = {.text = {0}};
     pl_completion_defaults(out);
     out->chat = true;
     /* longer than any context, so an answer may fill the context */
     out->options.max_tokens = PL_TOKENS_MAX;
-    pl_status status = read_chat(body, len, &q, tokenizer);
+    pl_status status = PL_OK;
+    PL_TRY(pl_completion_each_key(body, len, read_chat_key, &q));
+    if (q.n == 0)
+        PL_TRY(pl_fail(PL_ERR_USAGE, "`messages` must be given"));
+    if (q.n_top > 0 && !q.scores)
+        PL_TRY(pl_fail(PL_ERR_USAGE,
+                       "`top_logprobs` needs `logprobs`; set `logprobs` to true"));
+    out->logprobs = q.scores ? (int)q.n_top : -1;
+    int at = 0;
+    while (at < PL_STOP_MAX && out->options.stop[at])
+        at++;
+    for (int i = 0; i < STOPS_MAX && chat->stops[i]; i++) {
+        if (at == PL_STOP_MAX)
+            PL_TRY(pl_fail(PL_ERR_USAGE,
+                           "`stop` has too many texts, because the chat template %s "
+                           "adds stop texts to the list; give fewer texts",
+                           chat->name));
+        out->options.stop[at++] = pl_strdup(chat->stops[i]);
+    }
+    PL_TRY(chat->write(&q, &prompt));
+    PL_TRY(set_prompt(&prompt, tokenizer, out));
+    PL_TRY(pl_completion_check(out));
+done:
+    pl_buf_destroy(&prompt.text);
+    pl_buf_destroy(&prompt.ends);
     for (int i = 0; i < q.n; i++)
         pl_buf_destroy(&q.messages[i].text);
     pl_free(q.messages);

@@ -72,14 +72,6 @@ static void sift_down(int32_t *heap, int n, int top, const float *logits)
     heap[top] = token;
 }
 
-static int32_t pop(int32_t *heap, int n, const float *logits)
-{
-    int32_t top = heap[0];
-    heap[0] = heap[n - 1];
-    sift_down(heap, n - 1, 0, logits);
-    return top;
-}
-
 /* ---- the choice ---- */
 static double sum_weights(const double *weight, int n)
 {
@@ -101,7 +93,10 @@ static int rank_tokens(pl_chooser *chooser, const float *logits, float highest,
     for (int top = chooser->vocab / 2 - 1; top >= 0; --top)
         sift_down(chooser->heap, chooser->vocab, top, logits);
     while (n < most && sum < share) {
-        int32_t token = pop(chooser->heap, chooser->vocab - n, logits);
+        const int rest = chooser->vocab - n - 1;
+        int32_t token = chooser->heap[0];
+        chooser->heap[0] = chooser->heap[rest];
+        sift_down(chooser->heap, rest, 0, logits);
         double weight =
             exp(((double)logits[token] - (double)highest) / choice->temperature);
         if (weight < choice->min_p)

@@ -62,26 +62,6 @@ pl_status pl_completion_read_tokens(const pl_json *array, const char *key,
     return PL_OK;
 }
 
-static pl_status read_one_prompt(const pl_json *value, const char *key,
-                                 pl_completion *c)
-{
-    static const char wanted[] = "a text, a list of token numbers, or a list of these, "
-                                 "none of them empty";
-    size_t len = 0;
-    const char *text = pl_json_text(value, &len);
-    pl_completion_prompt *prompt = &c->prompts[c->n_prompts];
-    if (text ? len == 0 : !pl_json_is_array(value) || pl_json_count(value) == 0)
-        return wrong_value(key, wanted);
-    if (text && strlen(text) != len)
-        return wrong_value(key, "a text without the character U+0000");
-    c->n_prompts++;
-    if (!text)
-        return pl_completion_read_tokens(value, key, &prompt->tokens,
-                                         &prompt->n_tokens);
-    prompt->text = copy_text(text, len);
-    return PL_OK;
-}
-
 /* A list whose first item is a number is one prompt, given as tokens. */
 pl_status pl_completion_read_prompts(const pl_json *value, const char *key,
                                      pl_completion *c)
@@ -95,8 +75,23 @@ pl_status pl_completion_read_prompts(const pl_json *value, const char *key,
         return pl_fail(PL_ERR_USAGE, "`%s` has %zu texts; give at most %d", key, n,
                        (int)PL_CHOICES_MAX);
     c->prompts = pl_alloc(n * sizeof *c->prompts);
-    for (size_t i = 0; i < n; i++)
-        PL_CHECK(read_one_prompt(one ? value : pl_json_at(value, i), key, c));
+    for (size_t i = 0; i < n; i++) {
+        size_t len = 0;
+        const pl_json *item = one ? value : pl_json_at(value, i);
+        const char *text = pl_json_text(item, &len);
+        pl_completion_prompt *prompt = &c->prompts[i];
+        if (text ? len == 0 : !pl_json_is_array(item) || pl_json_count(item) == 0)
+            return wrong_value(key, "a text, a list of token numbers, or a list of "
+                                    "these, none of them empty");
+        if (text && strlen(text) != len)
+            return wrong_value(key, "a text without the character U+0000");
+        c->n_prompts++;
+        if (text)
+            prompt->text = copy_text(text, len);
+        else
+            PL_CHECK(pl_completion_read_tokens(item, key, &prompt->tokens,
+                                               &prompt->n_tokens));
+    }
     return PL_OK;
 }
 

@@ -36,21 +36,6 @@ pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t token, pl_buf *ou
     return status;
 }
 
-/* Counts the characters whose first byte is in the token's text. */
-static pl_status count_token_characters(const pl_tokenizer *tokenizer, int32_t token,
-                                        int64_t *n)
-{
-    pl_buf bytes = {0};
-    *n = 0;
-    if (token <= PL_TOKEN_EOS) /* these tokens have no text */
-        return PL_OK;
-    pl_status status = pl_tokenizer_decode(tokenizer, &token, 1, &bytes);
-    for (size_t i = 0; i < bytes.len; i++)
-        *n += (bytes.data[i] & 0xc0) != 0x80;
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 /* Adds the text of the token to `to`. If `logprob` is not NULL, `to` is an object, and
  * the text is the key of the value *logprob; otherwise `to` is a list of texts. */
 static pl_status set_token(const pl_tokenizer *tokenizer, int32_t token, pl_json *to,
@@ -64,48 +49,6 @@ static pl_status set_token(const pl_tokenizer *tokenizer, int32_t token, pl_json
     else if (status == PL_OK)
         pl_json_push(to, pl_json_make_text(name));
     pl_buf_destroy(&text);
-    return status;
-}
-
-/* Writes the likeliest tokens and the token that was chosen. If two tokens have the
- * same text, the value of the likelier one is kept. */
-static pl_status push_top(const pl_tokenizer *tokenizer, const pl_token_score *s,
-                          pl_json *list)
-{
-    if (!isfinite(s->logprob)) {
-        pl_json_push(list, make_null());
-        return PL_OK;
-    }
-    pl_json *top = pl_json_object();
-    pl_status status = set_token(tokenizer, s->token, top, &s->logprob);
-    for (int i = s->n_top - 1; i >= 0 && status == PL_OK; i--)
-        status = set_token(tokenizer, s->top[i].token, top, &s->top[i].logprob);
-    pl_json_push(list, top);
-    return status;
-}
-
-static pl_status write_scores(const pl_tokenizer *tokenizer, pl_completion_choice *c,
-                              pl_json *out)
-{
-    pl_status status = PL_OK;
-    pl_json *tokens = pl_json_array(), *logprobs = pl_json_array();
-    pl_json *tops = pl_json_array(), *offsets = pl_json_array();
-    for (size_t i = 0; i < c->n_scores && status == PL_OK; i++) {
-        const pl_token_score *s = &c->scores[i];
-        int64_t n = 0;
-        status = set_token(tokenizer, s->token, tokens, NULL);
-        pl_json_push(logprobs, pl_json_make_real(s->logprob));
-        if (status == PL_OK)
-            status = push_top(tokenizer, s, tops);
-        if (status == PL_OK)
-            status = count_token_characters(tokenizer, s->token, &n);
-        pl_json_push(offsets, pl_json_make_int(c->offset));
-        c->offset += n;
-    }
-    pl_json_set(out, "tokens", tokens);
-    pl_json_set(out, "token_logprobs", logprobs);
-    pl_json_set(out, "top_logprobs", tops);
-    pl_json_set(out, "text_offset", offsets);
     return status;
 }
 
@@ -136,7 +79,35 @@ static pl_status write_choice(const pl_completion_answer *a, pl_completion_choic
     set_paths(c, choice);
     if (c->scored) {
         pl_json *scores = pl_json_object();
-        status = write_scores(a->tokenizer, c, scores);
+        pl_json *tokens = pl_json_array(), *logprobs = pl_json_array();
+        pl_json *tops = pl_json_array(), *offsets = pl_json_array();
+        for (size_t i = 0; i < c->n_scores && status == PL_OK; i++) {
+            const pl_token_score *s = &c->scores[i];
+            status = set_token(a->tokenizer, s->token, tokens, NULL);
+            pl_json_push(logprobs, pl_json_make_real(s->logprob));
+            /* The likeliest tokens and the token that was chosen. If two tokens have
+             * the same text, the value of the likelier one is kept. */
+            const bool is_scored = isfinite(s->logprob);
+            pl_json *top = is_scored ? pl_json_object() : make_null();
+            if (status == PL_OK && is_scored)
+                status = set_token(a->tokenizer, s->token, top, &s->logprob);
+            for (int k = s->n_top - 1; is_scored && k >= 0 && status == PL_OK; k--)
+                status =
+                    set_token(a->tokenizer, s->top[k].token, top, &s->top[k].logprob);
+            pl_json_push(tops, top);
+            pl_json_push(offsets, pl_json_make_int(c->offset));
+            /* counts the characters whose first byte is in the token's text */
+            pl_buf bytes = {0};
+            if (status == PL_OK && s->token > PL_TOKEN_EOS)
+                status = pl_tokenizer_decode(a->tokenizer, &s->token, 1, &bytes);
+            for (size_t k = 0; k < bytes.len; k++)
+                c->offset += (bytes.data[k] & 0xc0) != 0x80;
+            pl_buf_destroy(&bytes);
+        }
+        pl_json_set(scores, "tokens", tokens);
+        pl_json_set(scores, "token_logprobs", logprobs);
+        pl_json_set(scores, "top_logprobs", tops);
+        pl_json_set(scores, "text_offset", offsets);
         pl_json_set(choice, "logprobs", scores);
     } else {
         pl_json_set(choice, "logprobs", make_null());
@@ -168,27 +139,6 @@ static pl_status set_chat_token(const pl_tokenizer *tokenizer, int32_t token,
     return status;
 }
 
-static pl_status write_chat_scores(const pl_tokenizer *tokenizer,
-                                   const pl_completion_choice *c, pl_json *out)
-{
-    pl_status status = PL_OK;
-    pl_json *content = pl_json_array();
-    for (size_t i = 0; i < c->n_scores && status == PL_OK; i++) {
-        const pl_token_score *s = &c->scores[i];
-        pl_json *o = pl_json_object(), *tops = pl_json_array();
-        status = set_chat_token(tokenizer, s->token, s->logprob, o);
-        for (int k = 0; k < s->n_top && status == PL_OK; k++) {
-            pl_json *top = pl_json_object();
-            status = set_chat_token(tokenizer, s->top[k].token, s->top[k].logprob, top);
-            pl_json_push(tops, top);
-        }
-        pl_json_set(o, "top_logprobs", tops);
-        pl_json_push(content, o);
-    }
-    pl_json_set(out, "content", content);
-    return status;
-}
-
 static pl_status write_chat_choice(const pl_completion_answer *a,
                                    const pl_completion_choice *c, pl_json *choice)
 {
@@ -202,7 +152,21 @@ static pl_status write_chat_choice(const pl_completion_answer *a,
     set_paths(c, choice);
     if (c->scored) {
         pl_json *scores = pl_json_object();
-        status = write_chat_scores(a->tokenizer, c, scores);
+        pl_json *content = pl_json_array();
+        for (size_t i = 0; i < c->n_scores && status == PL_OK; i++) {
+            const pl_token_score *s = &c->scores[i];
+            pl_json *o = pl_json_object(), *tops = pl_json_array();
+            status = set_chat_token(a->tokenizer, s->token, s->logprob, o);
+            for (int k = 0; k < s->n_top && status == PL_OK; k++) {
+                pl_json *top = pl_json_object();
+                status = set_chat_token(a->tokenizer, s->top[k].token,
+                                        s->top[k].logprob, top);
+                pl_json_push(tops, top);
+            }
+            pl_json_set(o, "top_logprobs", tops);
+            pl_json_push(content, o);
+        }
+        pl_json_set(scores, "content", content);
         pl_json_set(choice, "logprobs", scores);
     } else {
         pl_json_set(choice, "logprobs", make_null());
@@ -212,30 +176,6 @@ static pl_status write_chat_choice(const pl_completion_answer *a,
     return status;
 }
 
-static const char *object_of(const pl_completion_answer *a)
-{
-    return !a->chat    ? "text_completion"
-           : a->stream ? "chat.completion.chunk"
-                       : "chat.completion";
-}
-
-static pl_json *make_usage(const pl_completion_answer *a)
-{
-    pl_json *o = pl_json_object(), *details = pl_json_object();
-    pl_json_set_int(o, "prompt_tokens", a->n_prompt_tokens);
-    pl_json_set_int(o, "completion_tokens", a->n_tokens);
-    pl_json_set_int(o, "total_tokens", a->n_prompt_tokens + a->n_tokens);
-    pl_json_set_int(details, "cached_tokens", a->n_known_tokens);
-    pl_json_set(o, "prompt_tokens_details", details);
-    if (!a->rerouted)
-        return o;
-    pl_json *routing = pl_json_object();
-    pl_json_set_int(routing, "routing_tokens", a->n_routing_tokens);
-    pl_json_set_real(routing, "routing_seconds", a->routing_seconds);
-    pl_json_set(o, "completion_tokens_details", routing);
-    return o;
-}
-
 pl_status pl_completion_write(const pl_completion_answer *a, pl_buf *out)
 {
     char id[40];
@@ -243,7 +183,10 @@ pl_status pl_completion_write(const pl_completion_answer *a, pl_buf *out)
     pl_json *o = pl_json_object(), *choices = pl_json_array();
     snprintf(id, sizeof id, "%scmpl-%" PRIu64, a->chat ? "chat" : "", a->id);
     pl_json_set_text(o, "id", id);
-    pl_json_set_text(o, "object", object_of(a));
+    pl_json_set_text(o, "object",
+                     !a->chat    ? "text_completion"
+                     : a->stream ? "chat.completion.chunk"
+                                 : "chat.completion");
     pl_json_set_int(o, "created", a->created);
     pl_json_set_text(o, "model", a->model);
     for (int i = 0; i < a->n_choices && status == PL_OK; i++) {
@@ -253,8 +196,21 @@ pl_status pl_completion_write(const pl_completion_answer *a, pl_buf *out)
         pl_json_push(choices, choice);
     }
     pl_json_set(o, "choices", choices);
-    if (a->usage)
-        pl_json_set(o, "usage", make_usage(a));
+    if (a->usage) {
+        pl_json *usage = pl_json_object(), *details = pl_json_object();
+        pl_json_set_int(usage, "prompt_tokens", a->n_prompt_tokens);
+        pl_json_set_int(usage, "completion_tokens", a->n_tokens);
+        pl_json_set_int(usage, "total_tokens", a->n_prompt_tokens + a->n_tokens);
+        pl_json_set_int(details, "cached_tokens", a->n_known_tokens);
+        pl_json_set(usage, "prompt_tokens_details", details);
+        if (a->rerouted) {
+            pl_json *routing = pl_json_object();
+            pl_json_set_int(routing, "routing_tokens", a->n_routing_tokens);
+            pl_json_set_real(routing, "routing_seconds", a->routing_seconds);
+            pl_json_set(usage, "completion_tokens_details", routing);
+        }
+        pl_json_set(o, "usage", usage);
+    }
     if (status == PL_OK)
         pl_json_write(o, 0, out);
     pl_json_destroy(&o);

@@ -10,7 +10,6 @@
 static const uint32_t file_types[PL_WEIGHT_COUNT] = {0, 1, 32, 7};
 enum { QUANTISATION = 2 }; /* ggml's version number of its quantised blocks */
 
-/* ---- names ---- */
 static const char *const names[][2] = {
     {"model.embed_tokens.weight", "token_embd.weight"},
     {"model.norm.weight", "output_norm.weight"},
@@ -44,35 +43,6 @@ static pl_status gguf_name_of(const pl_tensor *t, char out[PL_NAME_MAX])
     return pl_fail(PL_ERR_INTERNAL, "tensor %s has no name in GGUF", t->name);
 }
 
-/* ---- keys ---- */
-static void put_tokenizer(const piece_list *list, size_t vocab, gguf_head *h)
-{
-    gguf_put_text(h, "tokenizer.ggml.model", "llama");
-    gguf_put_text(h, "tokenizer.ggml.pre", "default");
-    /* If the model has more tokens than the tokenizer has pieces, unused pieces are
-     * added. */
-    char unused[32];
-    gguf_put_list(h, "tokenizer.ggml.tokens", GGUF_TEXT, vocab);
-    for (size_t i = 0; i < list->n; i++)
-        gguf_add_text(h, list->pieces[i].text, list->pieces[i].len);
-    for (size_t i = list->n; i < vocab; i++) {
-        snprintf(unused, sizeof unused, "[PAD%zu]", i);
-        gguf_add_text(h, unused, strlen(unused));
-    }
-    gguf_put_list(h, "tokenizer.ggml.scores", GGUF_F32, vocab);
-    for (size_t i = 0; i < vocab; i++)
-        gguf_add_f32(h, i < list->n ? list->pieces[i].score : -1000);
-    gguf_put_list(h, "tokenizer.ggml.token_type", GGUF_I32, vocab);
-    for (size_t i = 0; i < vocab; i++)
-        gguf_add_i32(h, i < list->n ? (int32_t)list->pieces[i].kind : PIECE_UNUSED);
-    gguf_put_u32(h, "tokenizer.ggml.bos_token_id", PL_TOKEN_BOS);
-    gguf_put_u32(h, "tokenizer.ggml.eos_token_id", PL_TOKEN_EOS);
-    gguf_put_u32(h, "tokenizer.ggml.unknown_token_id", PL_TOKEN_UNK);
-    gguf_put_bool(h, "tokenizer.ggml.add_bos_token", true);
-    gguf_put_bool(h, "tokenizer.ggml.add_eos_token", false);
-    gguf_put_bool(h, "tokenizer.ggml.add_space_prefix", list->blank_first);
-}
-
 static pl_status put_tokenizer_of(const pl_export *e, gguf_head *h)
 {
     piece_list list;
@@ -89,13 +59,36 @@ static pl_status put_tokenizer_of(const pl_export *e, gguf_head *h)
                          "the tokenizer has %zu pieces and the model has %zu tokens; "
                          "use the tokenizer that the model was trained with",
                          list.n, vocab);
-    else
-        put_tokenizer(&list, vocab, h);
+    else {
+        gguf_put_text(h, "tokenizer.ggml.model", "llama");
+        gguf_put_text(h, "tokenizer.ggml.pre", "default");
+        /* If the model has more tokens than the tokenizer has pieces, unused pieces are
+         * added. */
+        char unused[32];
+        gguf_put_list(h, "tokenizer.ggml.tokens", GGUF_TEXT, vocab);
+        for (size_t i = 0; i < list.n; i++)
+            gguf_add_text(h, list.pieces[i].text, list.pieces[i].len);
+        for (size_t i = list.n; i < vocab; i++) {
+            snprintf(unused, sizeof unused, "[PAD%zu]", i);
+            gguf_add_text(h, unused, strlen(unused));
+        }
+        gguf_put_list(h, "tokenizer.ggml.scores", GGUF_F32, vocab);
+        for (size_t i = 0; i < vocab; i++)
+            gguf_add_f32(h, i < list.n ? list.pieces[i].score : -1000);
+        gguf_put_list(h, "tokenizer.ggml.token_type", GGUF_I32, vocab);
+        for (size_t i = 0; i < vocab; i++)
+            gguf_add_i32(h, i < list.n ? (int32_t)list.pieces[i].kind : PIECE_UNUSED);
+        gguf_put_u32(h, "tokenizer.ggml.bos_token_id", PL_TOKEN_BOS);
+        gguf_put_u32(h, "tokenizer.ggml.eos_token_id", PL_TOKEN_EOS);
+        gguf_put_u32(h, "tokenizer.ggml.unknown_token_id", PL_TOKEN_UNK);
+        gguf_put_bool(h, "tokenizer.ggml.add_bos_token", true);
+        gguf_put_bool(h, "tokenizer.ggml.add_eos_token", false);
+        gguf_put_bool(h, "tokenizer.ggml.add_space_prefix", list.blank_first);
+    }
     piece_list_clear(&list);
     return status;
 }
 
-/* ---- tensors ---- */
 static const char *architecture_of(const pl_shape *s)
 {
     return s->qk_norm ? "qwen3" : "llama";
@@ -141,42 +134,35 @@ static void put_shape(const pl_shape *s, gguf_head *h)
     }
 }
 
-static pl_status describe_gguf(const pl_export *e, gguf_head *h)
-{
-    char name[PL_NAME_MAX];
-    const pl_shape *s = pl_topology_shape(e->topology);
-    gguf_put_text(h, "general.architecture", architecture_of(s));
-    gguf_put_text(h, "general.type", "model");
-    gguf_put_text(h, "general.name", e->name);
-    gguf_put_u32(h, "general.file_type", file_types[e->type]);
-    gguf_put_u32(h, "general.alignment", GGUF_ALIGNMENT);
-    if (e->type == PL_WEIGHT_Q8_0)
-        gguf_put_u32(h, "general.quantization_version", QUANTISATION);
-    for (int i = 0; i < e->n_notes; i++)
-        gguf_put_text(h, e->notes[i].key, e->notes[i].value);
-    put_shape(s, h);
-    PL_CHECK(put_tokenizer_of(e, h));
-    for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
-        const pl_tensor *t = pl_topology_tensor(e->topology, i);
-        PL_CHECK(gguf_name_of(t, name));
-        gguf_add_tensor(h, name, t, type_of(e, t));
-    }
-    return PL_OK;
-}
-
 pl_status pl_export_gguf(const pl_export *e, const char *path)
 {
     gguf_head head = {.n_keys = 0};
     pl_buf bytes = {0};
     pl_output *out = NULL;
-    pl_status status = describe_gguf(e, &head);
-    PL_TRY(status);
+    pl_status status = PL_OK;
+    char name[PL_NAME_MAX];
+    const pl_shape *s = pl_topology_shape(e->topology);
+    gguf_put_text(&head, "general.architecture", architecture_of(s));
+    gguf_put_text(&head, "general.type", "model");
+    gguf_put_text(&head, "general.name", e->name);
+    gguf_put_u32(&head, "general.file_type", file_types[e->type]);
+    gguf_put_u32(&head, "general.alignment", GGUF_ALIGNMENT);
+    if (e->type == PL_WEIGHT_Q8_0)
+        gguf_put_u32(&head, "general.quantization_version", QUANTISATION);
+    for (int i = 0; i < e->n_notes; i++)
+        gguf_put_text(&head, e->notes[i].key, e->notes[i].value);
+    put_shape(s, &head);
+    PL_TRY(put_tokenizer_of(e, &head));
+    for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
+        const pl_tensor *t = pl_topology_tensor(e->topology, i);
+        PL_TRY(gguf_name_of(t, name));
+        gguf_add_tensor(&head, name, t, type_of(e, t));
+    }
     gguf_head_encode(&head, &bytes);
     PL_TRY(pl_output_open(path, &out));
     PL_TRY(pl_output_write(out, bytes.data, bytes.len));
     /* Only GGUF's llama needs rows in a different order (weights.h). */
-    const pl_shape *shape = pl_topology_shape(e->topology);
-    const int head_size = shape->qk_norm ? 0 : shape->head_size;
+    const int head_size = s->qk_norm ? 0 : s->head_size;
     for (int i = 0; i < pl_topology_n_tensors(e->topology); i++) {
         const pl_tensor *t = pl_topology_tensor(e->topology, i);
         PL_TRY(weight_write(e, t, type_of(e, t), head_size, out));

@@ -2,20 +2,6 @@
 #include "serve/sequence.h"
 #include <string.h>
 
-/* Generates until the sequence ends. The last token is not fed to the decoder, because
- * no further logits are needed. */
-static pl_status decode_tokens(const pl_generator *g, sequence *s, pl_chooser *chooser,
-                               float *logits)
-{
-    for (;;) {
-        int room = g->context - pl_decoder_position(g->decoder);
-        PL_CHECK(sequence_take(s, chooser, logits, room));
-        if (s->ended)
-            return PL_OK;
-        PL_CHECK(pl_decoder_feed(g->decoder, &s->token, 1, logits));
-    }
-}
-
 pl_status pl_generate(const pl_generator *generator, const int32_t *prompt,
                       int n_prompt, const pl_generate_options *options,
                       pl_piece_fn emit, void *context, pl_generate_result *out)
@@ -34,7 +20,14 @@ pl_status pl_generate(const pl_generator *generator, const int32_t *prompt,
     pl_decoder_reset(generator->decoder);
     PL_TRY(pl_decoder_feed(generator->decoder, prompt, n_prompt, logits));
     s.result.prompt_seconds = pl_now() - start;
-    PL_TRY(decode_tokens(generator, &s, chooser, logits));
+    for (;;) {
+        int room = generator->context - pl_decoder_position(generator->decoder);
+        PL_TRY(sequence_take(&s, chooser, logits, room));
+        /* the last token is not fed, because no further logits are needed */
+        if (s.ended)
+            break;
+        PL_TRY(pl_decoder_feed(generator->decoder, &s.token, 1, logits));
+    }
     s.result.decode_seconds = pl_now() - start - s.result.prompt_seconds;
     *out = s.result;
 done:

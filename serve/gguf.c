@@ -23,13 +23,6 @@ static void add_text(pl_buf *out, const char *text, size_t len)
     pl_buf_append(out, text, len);
 }
 
-static uint32_t float_bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 /* ---- keys ---- */
 static void put_key(gguf_head *h, const char *key, gguf_kind kind)
 {
@@ -76,7 +69,9 @@ void gguf_add_text(gguf_head *h, const char *text, size_t len)
 
 void gguf_add_f32(gguf_head *h, float value)
 {
-    add_le_value(&h->keys, float_bits_of(value), 4);
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    add_le_value(&h->keys, bits, 4);
 }
 
 void gguf_add_i32(gguf_head *h, int32_t value)

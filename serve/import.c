@@ -19,22 +19,6 @@ struct pl_import {
 };
 
 /* ---- finding the files ---- */
-static pl_status read_config(pl_import *m)
-{
-    char path[PL_PATH_MAX];
-    pl_buf text = {0};
-    if (!pl_path_exists(pl_join(path, m->folder, "config.json")))
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "there is no config.json in %s; give the folder of a Llama "
-                       "or Qwen3 model in the safetensors format",
-                       m->folder);
-    pl_status status = pl_read_file(path, &text);
-    if (status == PL_OK)
-        status = llama_config_read(path, pl_buf_text(&text), text.len, &m->shape);
-    pl_buf_destroy(&text);
-    return status;
-}
-
 static pl_status open_file(pl_import *m, const char *path)
 {
     if (m->n_files == FILES_MAX)
@@ -47,34 +31,12 @@ static pl_status open_file(pl_import *m, const char *path)
     return PL_OK;
 }
 
-/* ---- shards ---- */
 static safetensors *file_called(const pl_import *m, const char *path)
 {
     for (int i = 0; i < m->n_files; i++)
         if (strcmp(safetensors_name(m->files[i]), path) == 0)
             return m->files[i];
     return NULL;
-}
-
-/* Opens a file that the index names. The file must be in the same folder as the
- * index. */
-static pl_status open_index_shard(pl_import *m, const char *tensor, const char *name)
-{
-    char path[PL_PATH_MAX];
-    if (!name || strchr(name, '/') || !pl_ends_with(name, ".safetensors") ||
-        !*pl_join(path, m->folder, name))
-        return pl_fail(PL_ERR_DATA,
-                       "model.safetensors.index.json in %s: `weight_map` names no file "
-                       "of the folder (a name that ends in .safetensors) for tensor "
-                       "%.128s",
-                       m->folder, tensor);
-    if (!file_called(m, path))
-        PL_CHECK(open_file(m, path));
-    if (!safetensors_find(file_called(m, path), tensor))
-        return pl_fail(PL_ERR_DATA,
-                       "%s lacks tensor %.128s, which the index says is there", path,
-                       tensor);
-    return PL_OK;
 }
 
 static pl_status open_shards(pl_import *m, const char *index)
@@ -89,28 +51,27 @@ static pl_status open_shards(pl_import *m, const char *index)
     const pl_json *map = pl_json_get(root, "weight_map");
     if (!pl_json_is_object(map))
         PL_TRY(pl_fail(PL_ERR_DATA, "%s has no object `weight_map`", index));
-    for (const char *key = NULL; (key = pl_json_next_key(map, key));)
-        PL_TRY(open_index_shard(m, key, pl_json_text(pl_json_get(map, key), NULL)));
+    for (const char *key = NULL; (key = pl_json_next_key(map, key));) {
+        char path[PL_PATH_MAX];
+        const char *name = pl_json_text(pl_json_get(map, key), NULL);
+        if (!name || strchr(name, '/') || !pl_ends_with(name, ".safetensors") ||
+            !*pl_join(path, m->folder, name))
+            PL_TRY(pl_fail(
+                PL_ERR_DATA,
+                "model.safetensors.index.json in %s: `weight_map` names no file of the "
+                "folder (a name that ends in .safetensors) for tensor %.128s",
+                m->folder, key));
+        if (!file_called(m, path))
+            PL_TRY(open_file(m, path));
+        if (!safetensors_find(file_called(m, path), key))
+            PL_TRY(pl_fail(PL_ERR_DATA,
+                           "%s lacks tensor %.128s, which the index says is there",
+                           path, key));
+    }
 done:
     pl_json_destroy(&root);
     pl_buf_destroy(&text);
     return status;
-}
-
-static pl_status open_files(pl_import *m, const char *path, bool is_folder)
-{
-    char name[PL_PATH_MAX];
-    if (!is_folder)
-        return open_file(m, path);
-    if (pl_path_exists(pl_join(name, m->folder, "model.safetensors")))
-        return open_file(m, name);
-    if (pl_path_exists(pl_join(name, m->folder, "model.safetensors.index.json")))
-        return open_shards(m, name);
-    return pl_fail(
-        PL_ERR_NOT_FOUND,
-        "there is neither model.safetensors nor model.safetensors.index.json in %s; "
-        "convert the model to safetensors",
-        m->folder);
 }
 
 /* ---- tensors ---- */
@@ -159,21 +120,6 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
     return status;
 }
 
-/* Whether this is a tensor of rotary frequencies, which old programs stored. The tensor
- * is not needed, because the frequencies can be computed from theta. */
-static bool is_derived(const char *name)
-{
-    return pl_ends_with(name, ".rotary_emb.inv_freq");
-}
-
-static bool is_ours(const pl_topology *t, const char *name)
-{
-    for (int i = 0; i < pl_topology_n_tensors(t); i++)
-        if (strcmp(pl_topology_tensor(t, i)->name, name) == 0)
-            return true;
-    return false;
-}
-
 /* Whether the tensor is a copy of the embedding: a model with tied embeddings is
  * sometimes stored with both matrices. */
 static bool is_tied_copy(const pl_import *m, const st_tensor *t)
@@ -195,7 +141,12 @@ static pl_status check_known(const pl_import *m, const pl_topology *t,
     if (first != file)
         return pl_fail(PL_ERR_DATA, "tensor %.128s is in both %s and %s; remove one",
                        tensor->name, safetensors_name(first), safetensors_name(file));
-    if (is_derived(tensor->name) || is_ours(t, tensor->name) || is_tied_copy(m, tensor))
+    /* old programs stored rotary frequencies, which can be computed from theta */
+    const bool is_derived = pl_ends_with(tensor->name, ".rotary_emb.inv_freq");
+    bool is_ours = false;
+    for (int i = 0; i < pl_topology_n_tensors(t) && !is_ours; i++)
+        is_ours = strcmp(pl_topology_tensor(t, i)->name, tensor->name) == 0;
+    if (is_derived || is_ours || is_tied_copy(m, tensor))
         return PL_OK;
     if (m->shape.tied && strcmp(tensor->name, "lm_head.weight") == 0)
         return pl_fail(PL_ERR_DATA,
@@ -208,12 +159,45 @@ static pl_status check_known(const pl_import *m, const pl_topology *t,
         safetensors_name(file), tensor->name);
 }
 
-static pl_status check_tensors(const pl_import *m)
+/* ---- opening ---- */
+pl_status pl_import_open(const char *path, pl_import **out)
 {
+    pl_import *m = pl_alloc(sizeof *m);
     pl_topology *t = NULL;
-    pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
-    pl_status status = pl_topology_create(&m->shape, &spec, &t);
-    PL_TRY(status);
+    pl_buf text = {0};
+    pl_status status = PL_OK;
+    const bool is_folder = pl_path_is_folder(path);
+    char config[PL_PATH_MAX];
+    if (strlen(path) >= PL_PATH_MAX - 64 || !pl_path_exists(path))
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "there is no %.256s to import", path));
+    if (is_folder)
+        pl_copy_text(m->folder, sizeof m->folder, path);
+    else
+        pl_path_above(m->folder, path);
+    if (!pl_path_exists(pl_join(config, m->folder, "config.json")))
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "there is no config.json in %s; give the folder of a Llama "
+                       "or Qwen3 model in the safetensors format",
+                       m->folder));
+    PL_TRY(pl_read_file(config, &text));
+    PL_TRY(llama_config_read(config, pl_buf_text(&text), text.len, &m->shape));
+    char name[PL_PATH_MAX];
+    if (!is_folder)
+        PL_TRY(open_file(m, path));
+    else if (pl_path_exists(pl_join(name, m->folder, "model.safetensors")))
+        PL_TRY(open_file(m, name));
+    else if (pl_path_exists(pl_join(name, m->folder, "model.safetensors.index.json")))
+        PL_TRY(open_shards(m, name));
+    else
+        PL_TRY(pl_fail(
+            PL_ERR_NOT_FOUND,
+            "there is neither model.safetensors nor model.safetensors.index.json in "
+            "%s; convert the model to safetensors",
+            m->folder));
+    if (!pl_path_exists(pl_join(m->tokenizer, m->folder, "tokenizer.model")))
+        m->tokenizer[0] = '\0';
+    const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+    PL_TRY(pl_topology_create(&m->shape, &spec, &t));
     for (int i = 0; i < pl_topology_n_tensors(t); i++)
         PL_TRY(check_tensor(m, pl_topology_tensor(t, i)));
     for (int f = 0; f < m->n_files; f++)
@@ -221,30 +205,7 @@ static pl_status check_tensors(const pl_import *m)
             PL_TRY(check_known(m, t, m->files[f], safetensors_at(m->files[f], i)));
 done:
     pl_topology_destroy(&t);
-    return status;
-}
-
-/* ---- opening ---- */
-static pl_status open_model(const char *path, pl_import *m)
-{
-    bool is_folder = pl_path_is_folder(path);
-    if (strlen(path) >= PL_PATH_MAX - 64 || !pl_path_exists(path))
-        return pl_fail(PL_ERR_NOT_FOUND, "there is no %.256s to import", path);
-    if (is_folder)
-        pl_copy_text(m->folder, sizeof m->folder, path);
-    else
-        pl_path_above(m->folder, path);
-    PL_CHECK(read_config(m));
-    PL_CHECK(open_files(m, path, is_folder));
-    if (!pl_path_exists(pl_join(m->tokenizer, m->folder, "tokenizer.model")))
-        m->tokenizer[0] = '\0';
-    return check_tensors(m);
-}
-
-pl_status pl_import_open(const char *path, pl_import **out)
-{
-    pl_import *m = pl_alloc(sizeof *m);
-    pl_status status = open_model(path, m);
+    pl_buf_destroy(&text);
     if (status != PL_OK)
         pl_import_close(&m);
     *out = m;
@@ -290,25 +251,6 @@ static pl_status compare_setting(const pl_import *m, const char *name, double ha
                    name, want, m->folder, have);
 }
 
-static pl_status load_tensor(const pl_import *m, const pl_tensor *t, float *out)
-{
-    safetensors *file = NULL;
-    const st_tensor *have = find_model_tensor(m, t->name, &file);
-    if (!have || !has_shape(have, t))
-        return pl_fail(PL_ERR_INTERNAL,
-                       "tensor %s is missing, but was there when its file was opened; "
-                       "do not change the files during the import",
-                       t->name);
-    PL_CHECK(safetensors_floats(file, have, out));
-    for (uint64_t i = 0; i < have->n_values; i++)
-        if (!isfinite(out[i]))
-            return pl_fail(
-                PL_ERR_DATA,
-                "%s: value %llu of tensor %s is %g, so the model cannot be used",
-                safetensors_name(file), (unsigned long long)i, t->name, (double)out[i]);
-    return PL_OK;
-}
-
 pl_status pl_import_load(const pl_import *import, const pl_topology *topology,
                          float *params)
 {
@@ -331,7 +273,23 @@ pl_status pl_import_load(const pl_import *import, const pl_topology *topology,
     PL_CHECK(compare_setting(import, "norm_eps", have->norm_eps, want->norm_eps));
     for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
         const pl_tensor *t = pl_topology_tensor(topology, i);
-        PL_CHECK(load_tensor(import, t, params + t->offset));
+        float *values = params + t->offset;
+        safetensors *file = NULL;
+        const st_tensor *from = find_model_tensor(import, t->name, &file);
+        if (!from || !has_shape(from, t))
+            return pl_fail(
+                PL_ERR_INTERNAL,
+                "tensor %s is missing, but was there when its file was opened; "
+                "do not change the files during the import",
+                t->name);
+        PL_CHECK(safetensors_floats(file, from, values));
+        for (uint64_t v = 0; v < from->n_values; v++)
+            if (!isfinite(values[v]))
+                return pl_fail(
+                    PL_ERR_DATA,
+                    "%s: value %llu of tensor %s is %g, so the model cannot be used",
+                    safetensors_name(file), (unsigned long long)v, t->name,
+                    (double)values[v]);
     }
     return PL_OK;
 }

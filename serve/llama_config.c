@@ -61,42 +61,6 @@ static const struct {
     const char *class_name, *type;
 } architectures[] = {{"LlamaForCausalLM", "llama"}, {"Qwen3ForCausalLM", "qwen3"}};
 
-static pl_status check_architecture(const config_reader *c, bool *qk_norm)
-{
-    static const char remedy[] = "only Llama and Qwen3 models (LlamaForCausalLM, "
-                                 "Qwen3ForCausalLM) can be imported";
-    const pl_json *names = field(c, "architectures");
-    const char *first = pl_json_text(pl_json_at(names, 0), NULL);
-    const char *type = pl_json_text(field(c, "model_type"), NULL);
-    if (!names && !field(c, "model_type"))
-        return pl_fail(PL_ERR_DATA,
-                       "%s has neither `architectures` nor `model_type`; it must be "
-                       "the config.json of a Llama or Qwen3 model",
-                       c->what);
-    *qk_norm = names ? first && strcmp(first, architectures[1].class_name) == 0
-                     : type && strcmp(type, architectures[1].type) == 0;
-    if (names && (!first || strcmp(first, architectures[*qk_norm].class_name) != 0))
-        return unsupported(c, "architectures", names, remedy);
-    return expect_text(c, "model_type", architectures[*qk_norm].type, remedy);
-}
-
-/* Refuses attention that is limited to a sliding window, which Qwen3 models may have.
- * Our attention has no window. */
-static pl_status check_whole_attention(const config_reader *c)
-{
-    static const char remedy[] =
-        "pathloom's attention always sees the whole context; use a model without "
-        "sliding windows";
-    PL_CHECK(expect_false(c, "use_sliding_window", remedy));
-    const pl_json *layers = field(c, "layer_types");
-    for (size_t i = 0; i < pl_json_count(layers); i++) {
-        const char *kind = pl_json_text(pl_json_at(layers, i), NULL);
-        if (!kind || strcmp(kind, "full_attention") != 0)
-            return unsupported(c, "layer_types", layers, remedy);
-    }
-    return PL_OK;
-}
-
 /* ---- numbers ---- */
 static pl_status bad_number(const config_reader *c, const char *name,
                             const pl_json *value, const char *kind)
@@ -160,15 +124,6 @@ static pl_status take_rope_of(const config_reader *c, const char *name, double *
     return take_config_real(&rope, "rope_theta", *theta, theta);
 }
 
-static pl_status take_tied(const config_reader *c, bool *out)
-{
-    const pl_json *value = field(c, "tie_word_embeddings");
-    *out = false; /* the default of Llama and Qwen3 */
-    if (value && !pl_json_bool(value, out))
-        return bad_number(c, "tie_word_embeddings", value, "true or false");
-    return PL_OK;
-}
-
 static pl_status take_shape(const config_reader *c, pl_shape *s)
 {
     PL_CHECK(take_config_int(c, "vocab_size", 0, &s->vocab));
@@ -196,7 +151,10 @@ static pl_status take_shape(const config_reader *c, pl_shape *s)
     PL_CHECK(take_config_real(c, "rope_theta", 10000, theta));
     PL_CHECK(take_rope_of(c, "rope_scaling", theta));
     PL_CHECK(take_rope_of(c, "rope_parameters", theta));
-    PL_CHECK(take_tied(c, &s->tied));
+    const pl_json *tied = field(c, "tie_word_embeddings");
+    s->tied = false; /* the default of Llama and Qwen3 */
+    if (tied && !pl_json_bool(tied, &s->tied))
+        return bad_number(c, "tie_word_embeddings", tied, "true or false");
     pl_status status = pl_shape_check(s);
     return status == PL_OK ? status : pl_fail_in(status, "%s", c->what);
 }
@@ -214,8 +172,32 @@ pl_status llama_config_read(const char *what, const char *text, size_t len,
         PL_TRY(pl_fail(PL_ERR_DATA, "%s is not a JSON object", what));
     static const char no_bias[] =
         "pathloom's projections have no biases; use a model without biases";
-    PL_TRY(check_architecture(&c, &out->qk_norm));
-    PL_TRY(check_whole_attention(&c));
+    static const char kinds[] = "only Llama and Qwen3 models (LlamaForCausalLM, "
+                                "Qwen3ForCausalLM) can be imported";
+    const pl_json *names = field(&c, "architectures");
+    const char *first = pl_json_text(pl_json_at(names, 0), NULL);
+    const char *type = pl_json_text(field(&c, "model_type"), NULL);
+    if (!names && !field(&c, "model_type"))
+        PL_TRY(pl_fail(PL_ERR_DATA,
+                       "%s has neither `architectures` nor `model_type`; it must be "
+                       "the config.json of a Llama or Qwen3 model",
+                       c.what));
+    out->qk_norm = names ? first && strcmp(first, architectures[1].class_name) == 0
+                         : type && strcmp(type, architectures[1].type) == 0;
+    if (names && (!first || strcmp(first, architectures[out->qk_norm].class_name) != 0))
+        PL_TRY(unsupported(&c, "architectures", names, kinds));
+    PL_TRY(expect_text(&c, "model_type", architectures[out->qk_norm].type, kinds));
+    /* Qwen3 models may limit attention to a sliding window; our attention has none. */
+    static const char no_window[] =
+        "pathloom's attention always sees the whole context; use a model without "
+        "sliding windows";
+    PL_TRY(expect_false(&c, "use_sliding_window", no_window));
+    const pl_json *layers = field(&c, "layer_types");
+    for (size_t i = 0; i < pl_json_count(layers); i++) {
+        const char *kind = pl_json_text(pl_json_at(layers, i), NULL);
+        if (!kind || strcmp(kind, "full_attention") != 0)
+            PL_TRY(unsupported(&c, "layer_types", layers, no_window));
+    }
     PL_TRY(expect_text(&c, "hidden_act", "silu",
                        "only SwiGLU is supported; use a model with silu"));
     PL_TRY(expect_false(&c, "attention_bias", no_bias));

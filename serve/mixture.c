@@ -84,39 +84,28 @@ void pl_best_tag(const pl_arm *arm, const pl_topology *t, int path,
     snprintf(out, PL_NAME_MAX, "best-%s-%.24s", arm->name, name);
 }
 
-static pl_status read_best_tag(pl_store *store, const pl_arm *arm, const char *name,
-                               pl_snapshot *tag)
-{
-    pl_status status = pl_store_get_tag(store, name, tag);
-    if (status != PL_ERR_NOT_FOUND)
-        return status;
-    return pl_fail(
-        status,
-        "%s has no best versions: there is no tag %s. (`pathloom train` makes this tag "
-        "when the arm has ended, if train.holdout is above 0.) Leave out --select best",
-        arm->name, name);
-}
-
-static pl_status place_in_best(pl_store *store, const pl_arm *arm, const pl_topology *t,
-                               int path, pl_path_module *modules)
-{
-    char name[PL_NAME_MAX];
-    pl_snapshot tag;
-    pl_best_tag(arm, t, path, name);
-    PL_CHECK(read_best_tag(store, arm, name, &tag));
-    pl_status status = PL_OK;
-    for (int slot = 0; status == PL_OK && slot < pl_topology_n_slots(t); slot++)
-        status = place_in_tag(&tag, &modules[slot]);
-    pl_snapshot_clear(&tag);
-    return status;
-}
-
 pl_status pl_name_path_modules(pl_store *store, const pl_arm *arm, const pl_topology *t,
                                int path, pl_which which, pl_path_module *modules)
 {
     set_module_names(arm, t, path, UINT64_MAX, modules);
-    if (which.best && pl_arm_chapter(arm->name) >= 0)
-        return place_in_best(store, arm, t, path, modules);
+    if (which.best && pl_arm_chapter(arm->name) >= 0) {
+        char name[PL_NAME_MAX];
+        pl_snapshot tag;
+        pl_best_tag(arm, t, path, name);
+        pl_status status = pl_store_get_tag(store, name, &tag);
+        if (status == PL_ERR_NOT_FOUND)
+            return pl_fail(
+                status,
+                "%s has no best versions: there is no tag %s. (`pathloom train` "
+                "makes this tag when the arm has ended, if train.holdout is "
+                "above 0.) Leave out --select best",
+                arm->name, name);
+        PL_CHECK(status);
+        for (int slot = 0; status == PL_OK && slot < pl_topology_n_slots(t); slot++)
+            status = place_in_tag(&tag, &modules[slot]);
+        pl_snapshot_clear(&tag);
+        return status;
+    }
     for (int slot = 0; which.at && slot < pl_topology_n_slots(t); slot++)
         PL_CHECK(place_in_tag(which.at, &modules[slot]));
     return PL_OK;
@@ -145,19 +134,6 @@ pl_status pl_read_path(pl_store *store, const pl_arm *arm, const pl_topology *t,
     return status;
 }
 
-static pl_status close_paths_of(const pl_topology *t, const char *name, bool *closed)
-{
-    const int module = pl_topology_find_module(t, name);
-    if (module < 0)
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "the mixture has no module `%s`; `pathloom store ls` lists all "
-                       "modules",
-                       name);
-    for (int i = 0; i < pl_topology_module_n_paths(t, module); i++)
-        closed[pl_topology_module_path(t, module, i)] = true;
-    return PL_OK;
-}
-
 pl_status pl_close_paths(const pl_topology *t, const char *modules, bool **closed)
 {
     const int n_paths = pl_topology_n_paths(t);
@@ -167,7 +143,14 @@ pl_status pl_close_paths(const pl_topology *t, const char *modules, bool **close
          at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
         char name[PL_NAME_MAX];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ","), at);
-        PL_CHECK(close_paths_of(t, name, *closed));
+        const int module = pl_topology_find_module(t, name);
+        if (module < 0)
+            return pl_fail(PL_ERR_NOT_FOUND,
+                           "the mixture has no module `%s`; `pathloom store ls` lists "
+                           "all modules",
+                           name);
+        for (int i = 0; i < pl_topology_module_n_paths(t, module); i++)
+            (*closed)[pl_topology_module_path(t, module, i)] = true;
     }
     for (int path = 0; path < n_paths; path++)
         n_open += !(*closed)[path];

@@ -71,23 +71,6 @@ static pl_hash hash_layout(const pl_topology *t, int slot)
     return hash;
 }
 
-static resident *find_resident(const pl_module_pool *pool, const pl_hash *params,
-                               const pl_hash *layout)
-{
-    for (int i = 0; i < pool->n; i++)
-        if (pl_hash_equal(&pool->residents[i]->params, params) &&
-            pl_hash_equal(&pool->residents[i]->layout, layout))
-            return pool->residents[i];
-    return NULL;
-}
-
-static void add_resident(pl_module_pool *pool, resident *r)
-{
-    const size_t n = (size_t)pool->n;
-    pool->residents = pl_grow_items(pool->residents, n, n + 1, sizeof(resident *));
-    pool->residents[pool->n++] = r;
-}
-
 /* Removes the modules that no path uses, except those marked as kept. With `kept`,
  * first clears all these marks. Returns whether a module was removed. */
 static bool drop_unused(pl_module_pool *pool, bool kept)
@@ -133,7 +116,9 @@ static pl_status read_resident(pl_module_pool *pool, const pl_topology *t, int s
         return status;
     }
     pool->n_read++;
-    add_resident(pool, r);
+    const size_t n = (size_t)pool->n;
+    pool->residents = pl_grow_items(pool->residents, n, n + 1, sizeof(resident *));
+    pool->residents[pool->n++] = r;
     *out = r;
     return PL_OK;
 }
@@ -157,7 +142,11 @@ static resident *find_module(const pl_module_pool *pool, const pl_topology *t, i
                              const pl_path_module *module)
 {
     const pl_hash layout = hash_layout(t, slot);
-    return find_resident(pool, &module->params, &layout);
+    for (int i = 0; i < pool->n; i++)
+        if (pl_hash_equal(&pool->residents[i]->params, &module->params) &&
+            pl_hash_equal(&pool->residents[i]->layout, &layout))
+            return pool->residents[i];
+    return NULL;
 }
 
 pl_status pl_module_pool_missing(const pl_module_pool *pool,
@@ -174,59 +163,40 @@ pl_status pl_module_pool_missing(const pl_module_pool *pool,
     return status;
 }
 
-/* Points the path's slots to modules in memory. Missing modules are read first. */
-static pl_status take_modules(pl_module_pool *pool, const pl_path_module *modules,
-                              pl_pooled_path *p)
-{
-    const pl_topology *t = p->source.topology;
-    pl_hash all;
-    pl_buf hashes = {0};
-    for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
-        resident *r = find_module(pool, t, slot, &modules[slot]);
-        if (!r)
-            PL_CHECK(read_resident(pool, t, slot, &modules[slot], &r));
-        r->n_users++;
-        p->modules[slot] = r;
-    }
-    for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
-        pl_buf_append(&hashes, &modules[slot].params, sizeof modules[slot].params);
-    pl_hash_of("path modules", hashes.data, hashes.len, &all);
-    pl_buf_destroy(&hashes);
-    memcpy(&p->contents, &all, sizeof p->contents);
-    return PL_OK;
-}
-
-static pl_status make_table(pl_pooled_path *p)
-{
-    const pl_topology *t = p->source.topology;
-    const size_t n_slots = (size_t)pl_topology_n_slots(t);
-    pl_module **modules = pl_alloc(n_slots * sizeof(pl_module *));
-    for (size_t slot = 0; slot < n_slots; slot++)
-        modules[slot] = p->modules[slot]->module;
-    const pl_status status = pl_path_create(t, modules, &p->table);
-    pl_free(modules);
-    return status;
-}
-
 pl_status pl_module_pool_open(pl_module_pool *pool, const pl_path_source *source,
                               pl_pooled_path **out)
 {
+    const pl_topology *t = source->topology;
+    const size_t n_slots = (size_t)pl_topology_n_slots(t);
     pl_path_module *modules = NULL;
+    pl_module **table = pl_alloc(n_slots * sizeof(pl_module *));
     pl_pooled_path *p = pl_alloc(sizeof *p);
+    pl_status status = PL_OK;
+    pl_hash all;
+    pl_buf hashes = {0};
     *out = NULL;
     p->source = *source;
-    p->modules =
-        pl_alloc((size_t)pl_topology_n_slots(source->topology) * sizeof(resident *));
-    pl_status status = name_modules(pool, source, &modules);
-    if (status == PL_OK)
-        status = take_modules(pool, modules, p);
-    if (status == PL_OK)
-        status = make_table(p);
+    p->modules = pl_alloc(n_slots * sizeof(resident *));
+    PL_TRY(name_modules(pool, source, &modules));
+    for (size_t slot = 0; slot < n_slots; slot++) {
+        resident *r = find_module(pool, t, (int)slot, &modules[slot]);
+        if (!r)
+            PL_TRY(read_resident(pool, t, (int)slot, &modules[slot], &r));
+        r->n_users++;
+        p->modules[slot] = r;
+        table[slot] = r->module;
+        pl_buf_append(&hashes, &modules[slot].params, sizeof modules[slot].params);
+    }
+    pl_hash_of("path modules", hashes.data, hashes.len, &all);
+    memcpy(&p->contents, &all, sizeof p->contents);
+    PL_TRY(pl_path_create(t, table, &p->table));
+    *out = p;
+    p = NULL;
+done:
+    pl_buf_destroy(&hashes);
+    pl_free(table);
     pl_free(modules);
-    if (status == PL_OK)
-        *out = p;
-    else
-        pl_module_pool_close(pool, &p);
+    pl_module_pool_close(pool, &p);
     return status;
 }
 

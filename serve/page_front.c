@@ -229,28 +229,6 @@ static ssize_t write_event(void *context, uint64_t position, char *out, size_t m
     }
 }
 
-static enum MHD_Result reply_with_events(pl_page_front *f, struct MHD_Connection *c)
-{
-    enum { BLOCK_BYTES = 256 };
-    event_stream *s = pl_alloc(sizeof *s);
-    s->front = f;
-    s->client = http_client(c);
-    s->socket = http_socket(c);
-    s->number = UINT64_MAX;
-    return http_queue(c, MHD_HTTP_OK, "text/event-stream", NULL, 0,
-                      mhd.MHD_create_response_from_callback(
-                          MHD_SIZE_UNKNOWN, BLOCK_BYTES, write_event, s, pl_free));
-}
-
-/* ---- requests ---- */
-static bool has_token(const pl_page_front *f, struct MHD_Connection *c)
-{
-    return !f->access ||
-           server_access_find(f->access,
-                              mhd.MHD_lookup_connection_value(
-                                  c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION));
-}
-
 static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
                                        const char *url, const char *method,
                                        const char *version, const char *upload,
@@ -272,39 +250,26 @@ static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
     if (strcmp(url, "/") == 0)
         return http_queue(c, MHD_HTTP_OK, "text/html; charset=utf-8", NULL, 0,
                           http_page_response(&f->page));
-    if (!has_token(f, c))
+    if (f->access && !server_access_find(f->access, mhd.MHD_lookup_connection_value(
+                                                        c, MHD_HEADER_KIND,
+                                                        MHD_HTTP_HEADER_AUTHORIZATION)))
         return http_reply_text(c, MHD_HTTP_UNAUTHORIZED,
                                "send a valid token: Authorization: Bearer TOKEN\n");
-    if (strcmp(url, "/events") == 0)
-        return reply_with_events(f, c);
+    if (strcmp(url, "/events") == 0) {
+        enum { BLOCK_BYTES = 256 };
+        event_stream *s = pl_alloc(sizeof *s);
+        s->front = f;
+        s->client = http_client(c);
+        s->socket = http_socket(c);
+        s->number = UINT64_MAX;
+        return http_queue(c, MHD_HTTP_OK, "text/event-stream", NULL, 0,
+                          mhd.MHD_create_response_from_callback(
+                              MHD_SIZE_UNKNOWN, BLOCK_BYTES, write_event, s, pl_free));
+    }
     return reply_to_question(f, c, url);
 }
 
 /* ---- opening ---- */
-static pl_status open_page_front(pl_page_front *f, const pl_page_front_options *o,
-                                 const struct sockaddr_in *at)
-{
-    const server_clients_options places = {
-        .places = PLACES, .request_s = REQUEST_S, .answer_s = REQUEST_S};
-    PL_CHECK(http_site_open(at, o->tokens ? NULL : "--token", NULL, &places, &f->site));
-    if (o->tokens)
-        PL_CHECK(server_access_load(o->tokens, &f->access));
-    PL_CHECK(http_load());
-    PL_CHECK(pl_queue_create(&f->questions));
-    http_page_make(page_asset, page_asset_bytes, &f->page);
-    errno = 0;
-    f->daemon = mhd.MHD_start_daemon(
-        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL,
-        0, NULL, NULL, on_page_request, f, MHD_OPTION_SOCK_ADDR, at,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-        MHD_OPTION_NOTIFY_CONNECTION, http_site_connection, &f->site,
-        MHD_OPTION_UNESCAPE_CALLBACK, http_unescape, NULL,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX, MHD_OPTION_END);
-    return f->daemon ? PL_OK
-                     : http_not_listening(o->listen, "the page", "--listen", errno);
-}
-
 pl_status pl_page_front_open(const pl_page_front_options *options, pl_page_front **out,
                              char address[64])
 {
@@ -314,17 +279,36 @@ pl_status pl_page_front_open(const pl_page_front_options *options, pl_page_front
         return pl_fail(PL_ERR_USAGE,
                        "--listen needs IPv4:PORT, such as 127.0.0.1:8090, not `%s`",
                        options->listen);
+    const server_clients_options places = {
+        .places = PLACES, .request_s = REQUEST_S, .answer_s = REQUEST_S};
+    const char *tokens = options->tokens;
     pl_page_front *f = pl_alloc(sizeof *f);
-    pl_status status = open_page_front(f, options, &at);
-    if (status != PL_OK) {
-        pl_page_front_close(&f);
-        return status;
-    }
+    pl_status status = PL_OK;
+    PL_TRY(http_site_open(&at, tokens ? NULL : "--token", NULL, &places, &f->site));
+    if (tokens)
+        PL_TRY(server_access_load(tokens, &f->access));
+    PL_TRY(http_load());
+    PL_TRY(pl_queue_create(&f->questions));
+    http_page_make(page_asset, page_asset_bytes, &f->page);
+    errno = 0;
+    f->daemon = mhd.MHD_start_daemon(
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL,
+        0, NULL, NULL, on_page_request, f, MHD_OPTION_SOCK_ADDR, &at,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+        MHD_OPTION_NOTIFY_CONNECTION, http_site_connection, &f->site,
+        MHD_OPTION_UNESCAPE_CALLBACK, http_unescape, NULL,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX, MHD_OPTION_END);
+    if (!f->daemon)
+        PL_TRY(http_not_listening(options->listen, "the page", "--listen", errno));
     const union MHD_DaemonInfo *info =
         mhd.MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
     snprintf(address, 64, "%s:%u", f->site.host, info ? (unsigned)info->port : 0u);
     *out = f;
     return PL_OK;
+done:
+    pl_page_front_close(&f);
+    return status;
 }
 
 void pl_page_front_close(pl_page_front **front)

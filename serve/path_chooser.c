@@ -185,22 +185,6 @@ pl_status pl_path_chooser_read_one(pl_path_chooser *c)
     return path < 0 ? PL_OK : hold_path(c, path);
 }
 
-/* Adds the router's nats of the tokens after the first `seen` to the nats of the
- * paths. */
-static pl_status add_later_nats(pl_path_chooser *c, const int32_t *tokens, int n,
-                                int seen)
-{
-    const int n_paths = pl_topology_n_paths(c->topology);
-    if (n == seen)
-        return PL_OK;
-    PL_CHECK(pl_path_chooser_by_router(c));
-    PL_CHECK(
-        pl_path_chooser_costs(c, tokens + seen - 1, n - seen + 1, n_paths, c->costs));
-    for (int path = 0; path < n_paths; path++)
-        c->nats[path] += c->costs[path];
-    return PL_OK;
-}
-
 pl_status pl_path_chooser_choose(pl_path_chooser *c, const int32_t *tokens, int n,
                                  pl_path_choice *out)
 {
@@ -220,7 +204,15 @@ pl_status pl_path_chooser_choose(pl_path_chooser *c, const int32_t *tokens, int 
         PL_CHECK(hold_path(c, path));
         PL_CHECK(pl_likelihood_nats(c->model, tokens, seen, &c->nats[path]));
     }
-    PL_CHECK(add_later_nats(c, tokens, n, seen));
+    if (n > seen) {
+        /* the router's nats of the later tokens */
+        const int n_paths = pl_topology_n_paths(c->topology);
+        PL_CHECK(pl_path_chooser_by_router(c));
+        PL_CHECK(pl_path_chooser_costs(c, tokens + seen - 1, n - seen + 1, n_paths,
+                                       c->costs));
+        for (int path = 0; path < n_paths; path++)
+            c->nats[path] += c->costs[path];
+    }
     out->by_likelihood = true;
     out->nats = c->nats;
     return pl_likelihood_choose(c->nats, pl_topology_n_paths(c->topology), &out->path,

@@ -81,17 +81,6 @@ static pl_status tokenizer_damaged(const char *what)
     return pl_fail(PL_ERR_DAMAGED, "the tokenizer's model is damaged: %s", what);
 }
 
-static bool is_piece_utf8(const char *text, size_t len)
-{
-    for (size_t at = 0; at < len;) {
-        size_t step = pl_utf8_length(text + at, len - at);
-        if (step == 0)
-            return false;
-        at += step;
-    }
-    return true;
-}
-
 static pl_status read_token_piece(const field *whole, token_piece *out)
 {
     message m = inside(whole);
@@ -115,9 +104,12 @@ static pl_status read_token_piece(const field *whole, token_piece *out)
     if (m.broken || out->len == 0 || !isfinite(out->score))
         return tokenizer_damaged("a piece is incomplete, has no text, or has a score "
                                  "that is not finite");
-    return is_piece_utf8(out->text, out->len)
-               ? PL_OK
-               : tokenizer_damaged("a piece is not UTF-8");
+    for (size_t at = 0, step; at < out->len; at += step) {
+        step = pl_utf8_length(out->text + at, out->len - at);
+        if (step == 0)
+            return tokenizer_damaged("a piece is not UTF-8");
+    }
+    return PL_OK;
 }
 
 static pl_status read_trainer(const field *whole, piece_list *out)
@@ -156,38 +148,27 @@ static pl_status read_normalizer(const field *whole, piece_list *out)
                     : PL_OK;
 }
 
-static size_t count_pieces(const void *model, size_t len)
-{
-    message m = {model, (const uint8_t *)model + len, false};
-    field f;
-    size_t n = 0;
-    while (next_message_field(&m, &f))
-        n += f.number == 1;
-    return n;
-}
-
-static pl_status read_piece_model(const void *model, size_t len, piece_list *out)
-{
-    message m = {model, (const uint8_t *)model + len, false};
-    field f;
-    out->pieces = pl_alloc((count_pieces(model, len) + 1) * sizeof *out->pieces);
-    while (next_message_field(&m, &f)) {
-        if (f.number == 1)
-            PL_CHECK(read_token_piece(&f, &out->pieces[out->n++]));
-        else if (f.number == 2)
-            PL_CHECK(read_trainer(&f, out));
-        else if (f.number == 3)
-            PL_CHECK(read_normalizer(&f, out));
-    }
-    return m.broken || out->n == 0
-               ? tokenizer_damaged("it is incomplete, or has no pieces")
-               : PL_OK;
-}
-
 pl_status piece_list_read(const void *model, size_t len, piece_list *out)
 {
+    message m = {model, (const uint8_t *)model + len, false}, ahead = m;
+    field f;
+    size_t n = 0;
+    pl_status status = PL_OK;
     *out = (piece_list){.blank_first = true};
-    pl_status status = read_piece_model(model, len, out);
+    while (next_message_field(&ahead, &f))
+        n += f.number == 1;
+    out->pieces = pl_alloc((n + 1) * sizeof *out->pieces);
+    while (next_message_field(&m, &f)) {
+        if (f.number == 1)
+            PL_TRY(read_token_piece(&f, &out->pieces[out->n++]));
+        else if (f.number == 2)
+            PL_TRY(read_trainer(&f, out));
+        else if (f.number == 3)
+            PL_TRY(read_normalizer(&f, out));
+    }
+    if (m.broken || out->n == 0)
+        PL_TRY(tokenizer_damaged("it is incomplete, or has no pieces"));
+done:
     if (status != PL_OK)
         piece_list_clear(out);
     return status;

@@ -76,36 +76,6 @@ static void take_characters(pieces *p, bool end)
         drop_front(&p->raw, at);
 }
 
-/* Returns the position of the first stop text, or the text's length if there is
- * none. */
-static size_t find_stop(const pieces *p)
-{
-    size_t best = p->text.len;
-    for (int s = 0; s < p->n_stop; ++s) {
-        size_t len = strlen(p->stop[s]);
-        for (size_t at = 0; at + len <= p->text.len && at < best; ++at)
-            if (memcmp(p->text.data + at, p->stop[s], len) == 0)
-                best = at;
-    }
-    return best;
-}
-
-/* Returns how many bytes at the end of the text may be the beginning of a stop text. */
-static size_t held_back(const pieces *p)
-{
-    size_t most = 0;
-    for (int s = 0; s < p->n_stop; ++s) {
-        size_t n = strlen(p->stop[s]) - 1;
-        if (n > p->text.len)
-            n = p->text.len;
-        while (n > most && memcmp(p->text.data + p->text.len - n, p->stop[s], n) != 0)
-            --n;
-        if (n > most)
-            most = n;
-    }
-    return most;
-}
-
 static pl_status emit_front(pieces *p, size_t n)
 {
     if (n == 0)
@@ -119,9 +89,27 @@ pl_status pieces_add(pieces *p, const void *data, size_t len, bool *stopped)
 {
     pl_buf_append(&p->raw, data, len);
     take_characters(p, false);
-    size_t stop = find_stop(p);
+    /* the text ends before the first stop text */
+    size_t stop = p->text.len;
+    for (int s = 0; s < p->n_stop; ++s) {
+        size_t n = strlen(p->stop[s]);
+        for (size_t at = 0; at + n <= p->text.len && at < stop; ++at)
+            if (memcmp(p->text.data + at, p->stop[s], n) == 0)
+                stop = at;
+    }
     *stopped = stop < p->text.len;
-    return emit_front(p, *stopped ? stop : p->text.len - held_back(p));
+    /* bytes at the end that may be the beginning of a stop text are held back */
+    size_t held = 0;
+    for (int s = 0; s < p->n_stop && !*stopped; ++s) {
+        size_t n = strlen(p->stop[s]) - 1;
+        if (n > p->text.len)
+            n = p->text.len;
+        while (n > held && memcmp(p->text.data + p->text.len - n, p->stop[s], n) != 0)
+            --n;
+        if (n > held)
+            held = n;
+    }
+    return emit_front(p, stop - held);
 }
 
 pl_status pieces_end(pieces *p)

@@ -40,18 +40,13 @@ void prefix_cache_destroy(prefix_cache **cache)
     *cache = NULL;
 }
 
-static int count_kept(const kept_prompt *k)
-{
-    return (int)(k->tokens.len / sizeof(int32_t));
-}
-
 /* Returns how many of the prompt's first tokens need not be read: for these tokens the
  * slot has keys and values with exactly the bytes that reading would give. */
 static int match_prompt(const prefix_cache *c, int slot, const prefix_prompt *prompt)
 {
     const kept_prompt *k = &c->slots[slot];
     const int32_t *tokens = (const int32_t *)(const void *)k->tokens.data;
-    const int n = prompt->n, kept = count_kept(k);
+    const int n = prompt->n, kept = (int)(k->tokens.len / sizeof(int32_t));
     int same = 0;
     if (k->contents != prompt->contents || k->asker != prompt->asker)
         return 0;

@@ -67,32 +67,20 @@ static void read_by_gate(const rerouting *w, int end)
                             (size_t)w->context);
 }
 
-/* ---- the choice ---- */
-static int likeliest_path(const rerouting *w)
-{
-    const int seen = w->n < w->rule.prefix ? w->n : w->rule.prefix;
-    read_by_gate(w, seen - 1);
-    double *nats = pl_alloc((size_t)w->n_paths * sizeof *nats);
-    for (int path = 0; path < w->n_paths; path++)
-        for (int t = 0; t < seen - 1; t++)
-            nats[path] += (double)losses_of(w, path)[t];
-    const int best = pl_least_evidence(nats, w->n_paths);
-    pl_free(nats);
-    return best;
-}
-
-static bool is_border(const rerouting *w)
-{
-    return w->n >= w->rule.prefix && (w->n - w->rule.prefix) % w->rule.every == 0;
-}
-
 /* Chooses the path of the next token, from all text before the last border. (A prompt
  * may contain several borders.) */
 static void choose_piece_path(rerouting *w)
 {
     const int beyond = w->n - w->rule.prefix;
     if (beyond < w->rule.every) {
-        w->path = likeliest_path(w);
+        const int seen = w->n < w->rule.prefix ? w->n : w->rule.prefix;
+        read_by_gate(w, seen - 1);
+        double *nats = pl_alloc((size_t)w->n_paths * sizeof *nats);
+        for (int path = 0; path < w->n_paths; path++)
+            for (int t = 0; t < seen - 1; t++)
+                nats[path] += (double)losses_of(w, path)[t];
+        w->path = pl_least_evidence(nats, w->n_paths);
+        pl_free(nats);
     } else {
         const int end = w->n - beyond % w->rule.every - 1;
         read_by_gate(w, end);
@@ -132,20 +120,6 @@ static bool has_missed(const rerouting *w, int path)
     return pl_decoder_length(s->decoder, s->slot) < w->n - 1;
 }
 
-/* Sets `next` to the next path that must read before the choice. If no path must read,
- * chooses the path. */
-static void skip_readers(rerouting *w)
-{
-    const bool first = w->trace.n == 0;
-    for (; w->next < w->n_paths && !w->rule.gate; w->next++)
-        if (has_missed(w, w->next))
-            return;
-    choose_piece_path(w);
-    w->stage = first ? STAGE_PROMPT : has_missed(w, w->path) ? STAGE_MOVE : STAGE_READY;
-    if (first)
-        pl_decoder_clear(w->slots[w->path].decoder, w->slots[w->path].slot);
-}
-
 /* Chooses the path, or reads one piece that is needed before or after the choice; *n is
  * the number of tokens read. */
 static pl_status choose_or_read(rerouting *w, float *logits, int *n)
@@ -153,8 +127,19 @@ static pl_status choose_or_read(rerouting *w, float *logits, int *n)
     const double start = pl_now();
     pl_status status = PL_OK;
     *n = 0;
-    if (w->stage == STAGE_CHOICE)
-        skip_readers(w);
+    if (w->stage == STAGE_CHOICE) {
+        while (!w->rule.gate && w->next < w->n_paths && !has_missed(w, w->next))
+            w->next++;
+        if (w->rule.gate || w->next == w->n_paths) {
+            const bool first = w->trace.n == 0;
+            choose_piece_path(w);
+            w->stage = first                    ? STAGE_PROMPT
+                       : has_missed(w, w->path) ? STAGE_MOVE
+                                                : STAGE_READY;
+            if (first)
+                pl_decoder_clear(w->slots[w->path].decoder, w->slots[w->path].slot);
+        }
+    }
     if (w->stage == STAGE_CHOICE) {
         status = read_piece(w, w->next, w->n - 1, true, logits, n);
     } else if (w->stage == STAGE_MOVE) {
@@ -167,21 +152,19 @@ static pl_status choose_or_read(rerouting *w, float *logits, int *n)
     return status;
 }
 
-static pl_status read_prompt(rerouting *w, float *logits, int *n)
-{
-    const rerouting_slot s = rerouting_writer(w);
-    PL_CHECK(read_piece(w, w->path, w->n, false, logits, n));
-    if (pl_decoder_length(s.decoder, s.slot) == w->n)
-        w->stage = STAGE_READY;
-    return PL_OK;
-}
-
 pl_status rerouting_read(rerouting *w, int most, float *logits, int *n)
 {
     int piece;
-    for (*n = 0; w->stage != STAGE_READY && (*n == 0 || *n < most); *n += piece)
-        PL_CHECK(w->stage == STAGE_PROMPT ? read_prompt(w, logits, &piece)
-                                          : choose_or_read(w, logits, &piece));
+    for (*n = 0; w->stage != STAGE_READY && (*n == 0 || *n < most); *n += piece) {
+        if (w->stage != STAGE_PROMPT) {
+            PL_CHECK(choose_or_read(w, logits, &piece));
+            continue;
+        }
+        const rerouting_slot s = rerouting_writer(w);
+        PL_CHECK(read_piece(w, w->path, w->n, false, logits, &piece));
+        if (pl_decoder_length(s.decoder, s.slot) == w->n)
+            w->stage = STAGE_READY;
+    }
     return PL_OK;
 }
 
@@ -193,25 +176,15 @@ bool rerouting_is_ready(const rerouting *w)
 void rerouting_take(rerouting *w, int32_t token)
 {
     w->text[w->n++] = token;
-    if (is_border(w)) {
+    if (w->n >= w->rule.prefix && (w->n - w->rule.prefix) % w->rule.every == 0) {
         w->stage = STAGE_CHOICE;
         w->next = 0;
     }
 }
 
-int rerouting_path(const rerouting *w)
-{
-    return w->path;
-}
-
 rerouting_slot rerouting_writer(const rerouting *w)
 {
     return w->slots[w->path];
-}
-
-int32_t rerouting_last_token(const rerouting *w)
-{
-    return w->text[w->n - 1];
 }
 
 const pl_reroute_trace *rerouting_trace(const rerouting *w)
@@ -226,24 +199,6 @@ void rerouting_cost(const rerouting *w, pl_generate_result *out)
 }
 
 /* ---- opening ---- */
-static pl_status alloc_rerouting(rerouting *w)
-{
-    const size_t P = (size_t)w->n_paths, T = (size_t)w->context;
-    PL_CHECK(
-        pl_try_alloc(P * sizeof(double) + P * T * sizeof(float) + T * sizeof(int32_t),
-                     "losses of every path", &w->memory));
-    w->evidence = w->memory;
-    w->losses = (float *)(w->evidence + P);
-    w->text = (int32_t *)(w->losses + P * T);
-    w->slots = pl_alloc(P * sizeof *w->slots);
-    if (w->rule.gate) {
-        w->numbers = pl_alloc(P * sizeof *w->numbers);
-        memcpy(w->numbers, w->rule.numbers, P * sizeof *w->numbers);
-    }
-    w->trace.spans = pl_alloc((T / (size_t)w->rule.every + 2) * sizeof *w->trace.spans);
-    return PL_OK;
-}
-
 pl_status rerouting_open(const rerouting_slot *slots, int n_paths,
                          const pl_route_rule *rule, int context, const int32_t *prompt,
                          int n_prompt, rerouting **out)
@@ -256,11 +211,23 @@ pl_status rerouting_open(const rerouting_slot *slots, int n_paths,
     rerouting *w = pl_alloc(sizeof *w);
     *w = (rerouting){
         .n_paths = n_paths, .rule = *rule, .context = context, .n = n_prompt};
-    const pl_status status = alloc_rerouting(w);
+    const size_t P = (size_t)n_paths, T = (size_t)context;
+    const pl_status status =
+        pl_try_alloc(P * sizeof(double) + P * T * sizeof(float) + T * sizeof(int32_t),
+                     "losses of every path", &w->memory);
     if (status != PL_OK) {
         rerouting_close(&w);
         return status;
     }
+    w->evidence = w->memory;
+    w->losses = (float *)(w->evidence + P);
+    w->text = (int32_t *)(w->losses + P * T);
+    w->slots = pl_alloc(P * sizeof *w->slots);
+    if (rule->gate) {
+        w->numbers = pl_alloc(P * sizeof *w->numbers);
+        memcpy(w->numbers, rule->numbers, P * sizeof *w->numbers);
+    }
+    w->trace.spans = pl_alloc((T / (size_t)rule->every + 2) * sizeof *w->trace.spans);
     memcpy(w->text, prompt, (size_t)n_prompt * sizeof *prompt);
     for (int path = 0; path < n_paths; path++) {
         w->slots[path] = slots[path];
@@ -290,46 +257,6 @@ static pl_status take_written_loss(void *context, const pl_token_score *score)
     return PL_OK;
 }
 
-/* Generates until the sequence ends. The last token is not fed to the decoder, because
- * no further logits are needed. */
-static pl_status write_tokens(rerouting *w, sequence *s, pl_chooser *chooser,
-                              float *logits)
-{
-    const double start = pl_now();
-    for (bool first = true;; first = false) {
-        int n;
-        while (!rerouting_is_ready(w))
-            PL_CHECK(rerouting_read(w, INT32_MAX, logits, &n));
-        const rerouting_slot writer = rerouting_writer(w);
-        const int32_t token = rerouting_last_token(w);
-        if (first)
-            s->result.prompt_seconds = pl_now() - start;
-        else
-            PL_CHECK(
-                pl_decoder_prefill(writer.decoder, writer.slot, &token, 1, logits));
-        const int room = w->context - pl_decoder_length(writer.decoder, writer.slot);
-        PL_CHECK(sequence_take(s, chooser, logits, room));
-        if (s->ended)
-            break;
-        rerouting_take(w, s->token);
-    }
-    s->result.decode_seconds = pl_now() - start - s->result.prompt_seconds;
-    return PL_OK;
-}
-
-/* Opens the state with one decoder per path; each decoder has one slot. */
-static pl_status open_on_decoders(const pl_rerouter *r, const int32_t *prompt,
-                                  int n_prompt, rerouting **out)
-{
-    rerouting_slot *slots = pl_alloc((size_t)r->n_paths * sizeof *slots);
-    for (int path = 0; path < r->n_paths; path++)
-        slots[path] = (rerouting_slot){r->decoders[path], 0};
-    const pl_status status =
-        rerouting_open(slots, r->n_paths, &r->rule, r->context, prompt, n_prompt, out);
-    pl_free(slots);
-    return status;
-}
-
 pl_status pl_reroute_generate(const pl_rerouter *r, const int32_t *prompt, int n_prompt,
                               const pl_generate_options *options, pl_piece_fn emit,
                               void *context, pl_generate_result *out,
@@ -337,6 +264,7 @@ pl_status pl_reroute_generate(const pl_rerouter *r, const int32_t *prompt, int n
 {
     sequence s;
     rerouting *w = NULL;
+    rerouting_slot *slots = NULL;
     pl_generate_options scored = *options;
     pl_chooser *chooser = NULL;
     void *logits = NULL;
@@ -346,12 +274,34 @@ pl_status pl_reroute_generate(const pl_rerouter *r, const int32_t *prompt, int n
     pl_status status = sequence_open(&s, r->tokenizer, r->vocab, r->context, n_prompt,
                                      &scored, emit, context);
     PL_TRY(status);
-    PL_TRY(open_on_decoders(r, prompt, n_prompt, &w));
+    /* each decoder has one slot */
+    slots = pl_alloc((size_t)r->n_paths * sizeof *slots);
+    for (int path = 0; path < r->n_paths; path++)
+        slots[path] = (rerouting_slot){r->decoders[path], 0};
+    PL_TRY(
+        rerouting_open(slots, r->n_paths, &r->rule, r->context, prompt, n_prompt, &w));
     s.score = take_written_loss;
     s.score_context = w;
     PL_TRY(pl_chooser_create(pl_tokenizer_vocab(r->tokenizer), &chooser));
     PL_TRY(pl_try_alloc((size_t)r->vocab * sizeof(float), "logits", &logits));
-    PL_TRY(write_tokens(w, &s, chooser, logits));
+    const double start = pl_now();
+    for (bool first = true;; first = false) {
+        int n;
+        while (!rerouting_is_ready(w))
+            PL_TRY(rerouting_read(w, INT32_MAX, logits, &n));
+        const rerouting_slot writer = rerouting_writer(w);
+        const int32_t token = w->text[w->n - 1];
+        if (first)
+            s.result.prompt_seconds = pl_now() - start;
+        else
+            PL_TRY(pl_decoder_prefill(writer.decoder, writer.slot, &token, 1, logits));
+        const int room = r->context - pl_decoder_length(writer.decoder, writer.slot);
+        PL_TRY(sequence_take(&s, chooser, logits, room));
+        if (s.ended)
+            break;
+        rerouting_take(w, s.token);
+    }
+    s.result.decode_seconds = pl_now() - start - s.result.prompt_seconds;
     *out = s.result;
     rerouting_cost(w, out);
     *trace = w->trace;
@@ -359,6 +309,7 @@ pl_status pl_reroute_generate(const pl_rerouter *r, const int32_t *prompt, int n
 done:
     sequence_close(&s);
     rerouting_close(&w);
+    pl_free(slots);
     pl_chooser_destroy(&chooser);
     pl_free_aligned(logits);
     return status;

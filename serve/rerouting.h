@@ -57,9 +57,8 @@ void rerouting_score(rerouting *w, const pl_token_score *score);
 /* Appends the token that was chosen. */
 void rerouting_take(rerouting *w, int32_t token);
 
-int rerouting_path(const rerouting *w); /* the path that writes */
+/* the slot of the path that writes */
 rerouting_slot rerouting_writer(const rerouting *w);
-int32_t rerouting_last_token(const rerouting *w);
 /* Returns which path wrote which tokens so far; valid until the next rerouting call. */
 const pl_reroute_trace *rerouting_trace(const rerouting *w);
 /* Sets the cost of all choices so far in `out`: n_routing and routing_seconds. */

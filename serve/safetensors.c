@@ -27,14 +27,6 @@ static const struct {
               {"I32", 32},    {"F32", 32}, {"U64", 64}, {"F8_E8M0", 8}, {"I64", 64},
               {"F64", 64},    {"C64", 64}};
 
-static unsigned dtype_bits_of(const char *dtype)
-{
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (strcmp(dtypes[i].name, dtype) == 0)
-            return dtypes[i].bits;
-    return 0;
-}
-
 /* ---- one tensor ---- */
 static pl_status wrong_tensor(const safetensors *f, const char *tensor,
                               const char *what)
@@ -42,10 +34,26 @@ static pl_status wrong_tensor(const safetensors *f, const char *tensor,
     return pl_fail(PL_ERR_DATA, "%s: tensor %.128s %s", f->name, tensor, what);
 }
 
-/* Reads the extents of the dimensions and multiplies them. If the product is so large
- * that its bytes would not fit into 63 bits, the file is not valid. */
-static pl_status read_shape(const safetensors *f, const pl_json *shape, st_tensor *t)
+static pl_status read_tensor(const safetensors *f, const char *name, st_tensor *t)
 {
+    const pl_json *entry = pl_json_get(f->header, name),
+                  *shape = pl_json_get(entry, "shape");
+    *t = (st_tensor){.name = name};
+    t->dtype = pl_json_text(pl_json_get(entry, "dtype"), NULL);
+    if (!t->dtype)
+        return wrong_tensor(f, name, "has no `dtype`");
+    unsigned bits = 0;
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(dtypes[i].name, t->dtype) == 0)
+            bits = dtypes[i].bits;
+    if (bits == 0)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "%s: tensor %.128s has the unknown dtype %.32s", f->name, name,
+                       t->dtype);
+    if (!shape || !pl_json_is_array(shape))
+        return wrong_tensor(f, name, "has no `shape`");
+    /* If the product of the extents is so large that its bytes would not fit into 63
+     * bits, the file is not valid. */
     size_t n = pl_json_count(shape);
     t->n_values = 1;
     if (n > SAFETENSORS_DIMS_MAX)
@@ -62,12 +70,7 @@ static pl_status read_shape(const safetensors *f, const pl_json *shape, st_tenso
         t->n_values *= (uint64_t)extent;
     }
     t->n_dims = (int)n;
-    return PL_OK;
-}
-
-static pl_status read_offsets(const safetensors *f, const pl_json *offsets,
-                              unsigned bits, st_tensor *t)
-{
+    const pl_json *offsets = pl_json_get(entry, "data_offsets");
     int64_t begin = -1, end = -1;
     if (pl_json_count(offsets) != 2 || !pl_json_int(pl_json_at(offsets, 0), &begin) ||
         !pl_json_int(pl_json_at(offsets, 1), &end) || begin < 0 || end < begin)
@@ -90,25 +93,6 @@ static pl_status read_offsets(const safetensors *f, const pl_json *offsets,
     return PL_OK;
 }
 
-static pl_status read_tensor(const safetensors *f, const char *name, st_tensor *t)
-{
-    const pl_json *entry = pl_json_get(f->header, name),
-                  *shape = pl_json_get(entry, "shape");
-    *t = (st_tensor){.name = name};
-    t->dtype = pl_json_text(pl_json_get(entry, "dtype"), NULL);
-    if (!t->dtype)
-        return wrong_tensor(f, name, "has no `dtype`");
-    unsigned bits = dtype_bits_of(t->dtype);
-    if (bits == 0)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "%s: tensor %.128s has the unknown dtype %.32s", f->name, name,
-                       t->dtype);
-    if (!shape || !pl_json_is_array(shape))
-        return wrong_tensor(f, name, "has no `shape`");
-    PL_CHECK(read_shape(f, shape, t));
-    return read_offsets(f, pl_json_get(entry, "data_offsets"), bits, t);
-}
-
 /* ---- all tensors ---- */
 static int by_data_place(const void *a, const void *b)
 {
@@ -127,78 +111,64 @@ static int by_tensor_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static pl_status check_cover(safetensors *f)
+pl_status safetensors_parse(const char *what, const uint8_t *bytes, size_t len,
+                            safetensors **out)
 {
-    uint64_t at = 0;
-    qsort(f->tensors, f->n_tensors, sizeof *f->tensors, by_data_place);
-    for (size_t i = 0; i < f->n_tensors; i++) {
-        if (f->tensors[i].begin < at)
-            return wrong_tensor(f, f->tensors[i].name, "overlaps another tensor");
-        if (f->tensors[i].begin > at)
-            return wrong_tensor(f, f->tensors[i].name,
-                                "has a gap in the data before it");
-        at += f->tensors[i].n_bytes;
-    }
-    if (at != f->data_bytes)
-        return pl_fail(
-            PL_ERR_DATA,
-            "%s: %llu bytes of data belong to no tensor; the file is damaged", f->name,
-            (unsigned long long)(f->data_bytes - at));
-    return PL_OK;
-}
-
-static pl_status read_file_header(safetensors *f, const uint8_t *bytes, size_t len)
-{
+    safetensors *f = pl_alloc(sizeof *f);
+    pl_copy_text(f->name, sizeof f->name, what);
+    pl_status status = PL_OK;
     if (len < LENGTH_BYTES)
-        return pl_fail(PL_ERR_DATA, "%s has %zu bytes, too few for a safetensors file",
-                       f->name, len);
-    const uint64_t n = pl_le_get(bytes, LENGTH_BYTES);
-    if (n > len - LENGTH_BYTES || n > SAFETENSORS_HEADER_MAX)
-        return pl_fail(
+        PL_TRY(pl_fail(PL_ERR_DATA, "%s has %zu bytes, too few for a safetensors file",
+                       f->name, len));
+    const uint64_t header = pl_le_get(bytes, LENGTH_BYTES);
+    if (header > len - LENGTH_BYTES || header > SAFETENSORS_HEADER_MAX)
+        PL_TRY(pl_fail(
             PL_ERR_DATA,
             "%s: its first 8 bytes say that its header has %llu bytes, which does "
             "not fit a file of %zu bytes or is above 100 MB; the file is incomplete, "
             "or not in the safetensors format",
-            f->name, (unsigned long long)n, len);
-    f->data = bytes + LENGTH_BYTES + n;
-    f->data_bytes = len - LENGTH_BYTES - n;
-    pl_status status =
-        pl_json_parse((const char *)bytes + LENGTH_BYTES, (size_t)n, &f->header);
+            f->name, (unsigned long long)header, len));
+    f->data = bytes + LENGTH_BYTES + header;
+    f->data_bytes = len - LENGTH_BYTES - header;
+    status =
+        pl_json_parse((const char *)bytes + LENGTH_BYTES, (size_t)header, &f->header);
     if (status != PL_OK)
-        return pl_fail_in(status, "the header of %s", f->name);
+        PL_TRY(pl_fail_in(status, "the header of %s", f->name));
     if (!pl_json_is_object(f->header))
-        return pl_fail(PL_ERR_DATA, "%s: its header is not a JSON object", f->name);
-    return PL_OK;
-}
-
-static pl_status read_tensor_file(safetensors *f, const uint8_t *bytes, size_t len)
-{
-    PL_CHECK(read_file_header(f, bytes, len));
+        PL_TRY(pl_fail(PL_ERR_DATA, "%s: its header is not a JSON object", f->name));
     const pl_json *metadata = pl_json_get(f->header, "__metadata__");
     if (metadata && !pl_json_is_object(metadata))
-        return pl_fail(PL_ERR_DATA, "%s: `__metadata__` is not a JSON object", f->name);
+        PL_TRY(
+            pl_fail(PL_ERR_DATA, "%s: `__metadata__` is not a JSON object", f->name));
     for (const char *key = NULL; (key = pl_json_next_key(metadata, key));)
         if (!pl_json_text(pl_json_get(metadata, key), NULL))
-            return pl_fail(PL_ERR_DATA, "%s: metadata `%.64s` is not a text", f->name,
-                           key);
+            PL_TRY(pl_fail(PL_ERR_DATA, "%s: metadata `%.64s` is not a text", f->name,
+                           key));
     size_t n = 0;
     for (const char *key = NULL; (key = pl_json_next_key(f->header, key));)
         n += strcmp(key, "__metadata__") != 0;
     f->tensors = pl_alloc((n ? n : 1) * sizeof *f->tensors);
     for (const char *key = NULL; (key = pl_json_next_key(f->header, key));)
         if (strcmp(key, "__metadata__") != 0)
-            PL_CHECK(read_tensor(f, key, &f->tensors[f->n_tensors++]));
-    PL_CHECK(check_cover(f));
+            PL_TRY(read_tensor(f, key, &f->tensors[f->n_tensors++]));
+    /* every byte of the data must belong to exactly one tensor */
+    uint64_t at = 0;
+    qsort(f->tensors, f->n_tensors, sizeof *f->tensors, by_data_place);
+    for (size_t i = 0; i < f->n_tensors; i++) {
+        if (f->tensors[i].begin < at)
+            PL_TRY(wrong_tensor(f, f->tensors[i].name, "overlaps another tensor"));
+        if (f->tensors[i].begin > at)
+            PL_TRY(
+                wrong_tensor(f, f->tensors[i].name, "has a gap in the data before it"));
+        at += f->tensors[i].n_bytes;
+    }
+    if (at != f->data_bytes)
+        PL_TRY(
+            pl_fail(PL_ERR_DATA,
+                    "%s: %llu bytes of data belong to no tensor; the file is damaged",
+                    f->name, (unsigned long long)(f->data_bytes - at)));
     qsort(f->tensors, f->n_tensors, sizeof *f->tensors, by_tensor_name);
-    return PL_OK;
-}
-
-pl_status safetensors_parse(const char *what, const uint8_t *bytes, size_t len,
-                            safetensors **out)
-{
-    safetensors *f = pl_alloc(sizeof *f);
-    pl_copy_text(f->name, sizeof f->name, what);
-    pl_status status = read_tensor_file(f, bytes, len);
+done:
     if (status != PL_OK)
         safetensors_close(&f);
     *out = f;

@@ -8,9 +8,12 @@ const char *pl_finish_name(pl_finish finish)
     return finish == PL_FINISH_STOP ? "stop" : "length";
 }
 
-static pl_status check_generate_request(int known, int vocab, int context, int n_prompt,
-                                        const pl_generate_options *options)
+pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer, int vocab,
+                        int context, int n_prompt, const pl_generate_options *options,
+                        pl_piece_fn emit, void *emit_context)
 {
+    memset(s, 0, sizeof *s);
+    const int known = pl_tokenizer_vocab(tokenizer);
     if (known > vocab || known <= PL_TOKEN_EOS)
         return pl_fail(PL_ERR_CONFIG,
                        "the tokenizer has %d tokens and the model has %d; use the "
@@ -37,22 +40,12 @@ static pl_status check_generate_request(int known, int vocab, int context, int n
                            "logit_bias names token %d; the vocabulary has tokens 0 to "
                            "%d",
                            (int)options->bias[i].token, known - 1);
-    return PL_OK;
-}
-
-pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer, int vocab,
-                        int context, int n_prompt, const pl_generate_options *options,
-                        pl_piece_fn emit, void *emit_context)
-{
-    memset(s, 0, sizeof *s);
-    PL_CHECK(check_generate_request(pl_tokenizer_vocab(tokenizer), vocab, context,
-                                    n_prompt, options));
     s->tokenizer = tokenizer;
     s->options = *options;
     s->vocab = vocab;
-    s->n_known = pl_tokenizer_vocab(tokenizer);
+    s->n_known = known;
     if (options->presence_penalty != 0 || options->frequency_penalty != 0)
-        s->chosen = pl_alloc((size_t)s->n_known * sizeof *s->chosen);
+        s->chosen = pl_alloc((size_t)known * sizeof *s->chosen);
     if (options->scores)
         s->raw = pl_alloc((size_t)vocab * sizeof *s->raw);
     s->pieces.emit = emit;

@@ -168,17 +168,6 @@ static void tell_end(server_part *part, pl_status status, const char *code,
         server_job_release(&job);
 }
 
-/* Ends the job with an error, before any of its parts has joined a batch. */
-static void refuse_job(server_job *job, pl_status status, const char *code)
-{
-    static const pl_generate_result none;
-    server_event *e = make_end(&job->parts[0], status, code, &none);
-    job->status = status;
-    count_end(job);
-    pl_queue_push(job->events, e);
-    server_job_release(&job);
-}
-
 /* Ends the parts that have not joined a batch. The caller must be an owner of the job,
  * because the engine's ownership is released when the last part ends. */
 static void end_waiting_parts(server_job *job, pl_status status, const char *code)
@@ -265,15 +254,6 @@ static const int32_t *get_prompt_tokens(const server_prompt *prompt)
     return (const int32_t *)(const void *)prompt->tokens.data;
 }
 
-/* A request whose purpose is the scores of its prompt: evaluation tools ask for at most
- * one token. Only the first router.prefix tokens choose its path, as in `pathloom
- * eval`: a score of tokens that chose the path would be too good. */
-static bool is_evaluation(const server_job *job)
-{
-    const pl_generate_options *o = &job->completion.options;
-    return o->prompt_scores && o->max_tokens <= 1;
-}
-
 /* Chooses the path of a prompt. If the prompt does not begin with BOS, BOS is put
  * before it for this choice, because the paths were trained on texts that begin with
  * BOS. */
@@ -284,8 +264,14 @@ static pl_status route_prompt(pl_server *s, const server_job *job,
     const bool starts = tokens[0] == bos;
     int n = count_prompt_tokens(prompt) + !starts;
     pl_buf text = {0};
-    if (is_evaluation(job) && n > server_paths_prefix(s->paths))
-        n = server_paths_prefix(s->paths);
+    /* A request whose purpose is the scores of its prompt: evaluation tools ask for at
+     * most one token. Only the first router.prefix tokens choose its path, as in
+     * `pathloom eval`: a score of tokens that chose the path would be too good. */
+    const pl_generate_options *o = &job->completion.options;
+    const bool is_evaluation = o->prompt_scores && o->max_tokens <= 1;
+    const int prefix = s->options.mix->settings.prefix;
+    if (is_evaluation && n > prefix)
+        n = prefix;
     if (!starts) {
         pl_buf_append(&text, &bos, sizeof bos);
         pl_buf_append(&text, tokens, (size_t)(n - 1) * sizeof *tokens);
@@ -321,35 +307,30 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
 
 /* Sets the tokens of a prompt: BOS and the tokens of its text, or the list of tokens in
  * the request, unchanged. */
-static pl_status encode_prompt(const pl_server *s, const pl_completion_prompt *from,
-                               server_prompt *to)
-{
-    const pl_tokenizer *tokenizer = server_paths_tokenizer(s->paths);
-    const int32_t bos = PL_TOKEN_BOS;
-    if (from->text) {
-        pl_buf_append(&to->tokens, &bos, sizeof bos);
-        return pl_tokenizer_encode(tokenizer, from->text, strlen(from->text),
-                                   &to->tokens);
-    }
-    for (int i = 0; i < from->n_tokens; i++)
-        if (from->tokens[i] >= pl_tokenizer_vocab(tokenizer))
-            return pl_fail(PL_ERR_USAGE,
-                           "`prompt` has token %d; the vocabulary has tokens 0 to %d",
-                           (int)from->tokens[i], pl_tokenizer_vocab(tokenizer) - 1);
-    pl_buf_append(&to->tokens, from->tokens,
-                  (size_t)from->n_tokens * sizeof *from->tokens);
-    return PL_OK;
-}
-
 static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *from,
                                 server_prompt *to, const char **code)
 {
-    const int context = server_paths_context(s->paths);
+    const pl_tokenizer *tokenizer = s->options.mix->tokenizer;
+    const int32_t bos = PL_TOKEN_BOS;
+    const int context = s->options.mix->arm.shape.context;
     to->path = -1;
     /* The front may read the name as soon as it has the job's first event, so the name
      * must be set before any event. */
     pl_copy_text(to->model, sizeof to->model, "auto");
-    PL_CHECK(encode_prompt(s, from, to));
+    if (from->text) {
+        pl_buf_append(&to->tokens, &bos, sizeof bos);
+        PL_CHECK(pl_tokenizer_encode(tokenizer, from->text, strlen(from->text),
+                                     &to->tokens));
+    } else {
+        for (int i = 0; i < from->n_tokens; i++)
+            if (from->tokens[i] >= pl_tokenizer_vocab(tokenizer))
+                return pl_fail(
+                    PL_ERR_USAGE,
+                    "`prompt` has token %d; the vocabulary has tokens 0 to %d",
+                    (int)from->tokens[i], pl_tokenizer_vocab(tokenizer) - 1);
+        pl_buf_append(&to->tokens, from->tokens,
+                      (size_t)from->n_tokens * sizeof *from->tokens);
+    }
     if (count_prompt_tokens(to) <= context)
         return PL_OK;
     *code = "exceed_context_size_error";
@@ -371,20 +352,9 @@ static pl_status prepare_part(const pl_server *s, server_job *job, server_part *
     if (c->echo && prompt->text)
         pl_buf_append(&part->text, prompt->text, strlen(prompt->text));
     else if (c->echo)
-        PL_CHECK(pieces_decode(server_paths_tokenizer(s->paths), prompt->tokens,
+        PL_CHECK(pieces_decode(s->options.mix->tokenizer, prompt->tokens,
                                (size_t)prompt->n_tokens, &part->text));
     return PL_OK;
-}
-
-static void answer_slots(const pl_server *s, server_job *job)
-{
-    static const pl_generate_result none;
-    pl_json *list = pl_json_array();
-    server_paths_write_slots(s->paths, list);
-    job->parts[0].job = job;
-    pl_json_write(list, 0, &job->parts[0].text);
-    pl_json_destroy(&list);
-    tell_end(&job->parts[0], PL_OK, NULL, &none);
 }
 
 /* Returns the largest number of bytes that the answers to a request can take. The
@@ -393,7 +363,7 @@ static int64_t count_answer_bytes(const server_job *job)
 {
     const pl_server *s = job->server;
     const pl_completion *c = &job->completion;
-    const int64_t context = server_paths_context(s->paths);
+    const int64_t context = s->options.mix->arm.shape.context;
     const int64_t scores = c->logprobs >= 0 ? (c->logprobs + 2) * SCORE_BYTES : 0;
     int64_t tokens = 0;
     if (job->kind == SERVER_EMBEDDING)
@@ -411,8 +381,14 @@ static int64_t count_answer_bytes(const server_job *job)
  * is answered at once; a job with a wrong prompt is refused. */
 static void arrive(pl_server *s, server_job *job)
 {
+    static const pl_generate_result none;
     if (job->kind == SERVER_SLOTS) {
-        answer_slots(s, job);
+        pl_json *list = pl_json_array();
+        server_paths_write_slots(s->paths, list);
+        job->parts[0].job = job;
+        pl_json_write(list, 0, &job->parts[0].text);
+        pl_json_destroy(&list);
+        tell_end(&job->parts[0], PL_OK, NULL, &none);
         return;
     }
     const char *code = NULL;
@@ -423,28 +399,18 @@ static void arrive(pl_server *s, server_job *job)
     for (int i = 0; i < job->n_parts && status == PL_OK; i++)
         status = prepare_part(s, job, &job->parts[i]);
     if (status != PL_OK) {
-        refuse_job(job, status, code ? code : code_of(status));
+        server_event *e =
+            make_end(&job->parts[0], status, code ? code : code_of(status), &none);
+        job->status = status;
+        count_end(job);
+        pl_queue_push(job->events, e);
+        server_job_release(&job);
         return;
     }
     give_answer_bytes(job, job->answer_bytes - count_answer_bytes(job));
     job->next = NULL;
     *s->last = job;
     s->last = &job->next;
-}
-
-/* Computes the embedding of a part and ends the part. If *waits becomes true, nothing
- * was computed, and the part must wait. */
-static pl_status embed_part(pl_server *s, server_part *part, server_prompt *prompt,
-                            bool *waits)
-{
-    const pl_generate_result result = {.n_prompt = count_prompt_tokens(prompt)};
-    PL_CHECK(server_paths_embed(s->paths, prompt->path, get_prompt_tokens(prompt),
-                                result.n_prompt, &part->text, waits));
-    if (!*waits) {
-        part->joined = true;
-        tell_end(part, PL_OK, NULL, &result);
-    }
-    return PL_OK;
 }
 
 /* Lets a part join a batch, or computes its embedding. *waits becomes true if the part
@@ -458,8 +424,16 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
     const int every = job->completion.route_every;
     if (every == 0)
         PL_CHECK(find_prompt_path(s, job, prompt));
-    if (job->kind == SERVER_EMBEDDING)
-        return embed_part(s, part, prompt, waits);
+    if (job->kind == SERVER_EMBEDDING) {
+        const pl_generate_result result = {.n_prompt = count_prompt_tokens(prompt)};
+        PL_CHECK(server_paths_embed(s->paths, prompt->path, get_prompt_tokens(prompt),
+                                    result.n_prompt, &part->text, waits));
+        if (!*waits) {
+            part->joined = true;
+            tell_end(part, PL_OK, NULL, &result);
+        }
+        return PL_OK;
+    }
     *waits = every == 0 && prompt->path < 0;
     if (*waits)
         return PL_OK;
@@ -504,19 +478,6 @@ static bool admit(pl_server *s, server_job *job)
     return all;
 }
 
-static void admit_all(pl_server *s)
-{
-    server_job **at = &s->first;
-    while (*at) {
-        server_job *job = *at, *next = job->next;
-        if (admit(s, job))
-            *at = next;
-        else
-            at = &job->next;
-    }
-    s->last = at;
-}
-
 /* ---- running ---- */
 static void take_incoming(pl_server *s, int timeout_ms)
 {
@@ -540,16 +501,6 @@ static void end_waiting(pl_server *s)
     }
 }
 
-static void count_memory(pl_server *s)
-{
-    const pl_pool_counts modules = server_paths_modules(s->paths);
-    server_counters *n = &s->counts;
-    __atomic_store_n(&n->loaded, server_paths_loaded(s->paths), __ATOMIC_SEQ_CST);
-    __atomic_store_n(&n->modules, modules.n_modules, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&n->module_bytes, (int64_t)modules.bytes, __ATOMIC_SEQ_CST);
-    __atomic_store_n(&n->modules_read, (int64_t)modules.n_read, __ATOMIC_SEQ_CST);
-}
-
 pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
                         volatile sig_atomic_t *reload)
 {
@@ -569,12 +520,25 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
                        s->options.mix->dir);
         }
         take_incoming(s, busy > 0 ? 0 : IDLE_MS);
-        admit_all(s);
+        server_job **at = &s->first;
+        while (*at) {
+            server_job *job = *at, *next = job->next;
+            if (admit(s, job))
+                *at = next;
+            else
+                at = &job->next;
+        }
+        s->last = at;
         busy = server_paths_step(s->paths);
         __atomic_fetch_add(&s->counts.steps, busy, __ATOMIC_SEQ_CST);
         __atomic_store_n(&s->counts.active, server_paths_active(s->paths),
                          __ATOMIC_SEQ_CST);
-        count_memory(s);
+        const pl_pool_counts modules = server_paths_modules(s->paths);
+        server_counters *n = &s->counts;
+        __atomic_store_n(&n->loaded, server_paths_loaded(s->paths), __ATOMIC_SEQ_CST);
+        __atomic_store_n(&n->modules, modules.n_modules, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&n->module_bytes, (int64_t)modules.bytes, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&n->modules_read, (int64_t)modules.n_read, __ATOMIC_SEQ_CST);
         if (ending && __atomic_load_n(&s->counts.open, __ATOMIC_SEQ_CST) == 0 &&
             busy == 0)
             return PL_OK;
@@ -683,17 +647,6 @@ static pl_status create_job(pl_server *s, server_kind kind, pl_completion *compl
     return PL_OK;
 }
 
-static uint64_t hash_asker(const char *user)
-{
-    pl_hash hash;
-    uint64_t number = 0;
-    if (!user[0])
-        return 0;
-    pl_hash_of("asker", user, strlen(user), &hash);
-    memcpy(&number, hash.bytes, sizeof number);
-    return number;
-}
-
 pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completion,
                         server_asker asker, server_job **out)
 {
@@ -713,7 +666,11 @@ pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completio
         __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
         return status;
     }
-    (*out)->asker = hash_asker(asker.user);
+    if (asker.user[0]) {
+        pl_hash hash;
+        pl_hash_of("asker", asker.user, strlen(asker.user), &hash);
+        memcpy(&(*out)->asker, hash.bytes, sizeof(*out)->asker);
+    }
     (*out)->in_line = (*out)->of_address = true;
     (*out)->id = __atomic_fetch_add(&s->n_jobs, 1, __ATOMIC_SEQ_CST);
     pl_queue_push(s->incoming, *out);
@@ -744,16 +701,6 @@ bool server_is_draining(const pl_server *s)
 const server_paths *server_paths_of(const pl_server *s)
 {
     return s->paths;
-}
-
-const pl_tokenizer *server_tokenizer(const pl_server *s)
-{
-    return server_paths_tokenizer(s->paths);
-}
-
-int server_context(const pl_server *s)
-{
-    return server_paths_context(s->paths);
 }
 
 const pl_server_options *server_options(const pl_server *s)

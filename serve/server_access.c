@@ -58,9 +58,11 @@ static pl_status add_key(server_access *a, const char *line, size_t len,
     return PL_OK;
 }
 
-static pl_status add_lines(server_access *a, const char *text, size_t len,
-                           const char *file)
+pl_status server_access_parse(const char *text, size_t len, const char *name,
+                              server_access **out)
 {
+    server_access *a = pl_alloc(sizeof *a);
+    pl_status status = PL_OK;
     int number = 0;
     while (len > 0) {
         const char *newline = memchr(text, '\n', len);
@@ -70,22 +72,15 @@ static pl_status add_lines(server_access *a, const char *text, size_t len,
             line--;
         number++;
         if (line > 0 && text[0] != '#')
-            PL_CHECK(add_key(a, text, line, file, number));
+            PL_TRY(add_key(a, text, line, name, number));
         text += step;
         len -= step;
     }
     if (count_keys(a) == 0)
-        return pl_fail(PL_ERR_CONFIG,
+        PL_TRY(pl_fail(PL_ERR_CONFIG,
                        "%s has no key, so every client would be refused; add a key",
-                       file);
-    return PL_OK;
-}
-
-pl_status server_access_parse(const char *text, size_t len, const char *name,
-                              server_access **out)
-{
-    server_access *a = pl_alloc(sizeof *a);
-    pl_status status = add_lines(a, text, len, name);
+                       name));
+done:
     *out = a;
     if (status != PL_OK)
         server_access_destroy(out);

@@ -68,7 +68,8 @@ static pl_completion_answer start_answer(const exchange *x)
                                   .created = x->created,
                                   .chat = x->job->completion.chat,
                                   .stream = x->job->completion.stream,
-                                  .tokenizer = server_tokenizer(x->front->server)};
+                                  .tokenizer =
+                                      server_options(x->front->server)->mix->tokenizer};
 }
 
 /* Adds up the tokens of the request. The tokens of a prompt count once, even if the
@@ -88,31 +89,6 @@ static void add_usage(const exchange *x, pl_completion_answer *a)
 }
 
 /* ---- an answer in one piece ---- */
-static pl_status write_whole(exchange *x, pl_buf *body)
-{
-    const int n = x->job->n_parts;
-    pl_completion_answer a = start_answer(x);
-    a.model = model_of(x->job);
-    a.n_choices = n;
-    a.choices = pl_alloc((size_t)n * sizeof *a.choices);
-    add_usage(x, &a);
-    for (int i = 0; i < n; i++) {
-        const server_answer *answer = &x->answers[i];
-        a.choices[i] = make_choice(x, i, &answer->text, &answer->scores);
-        a.choices[i].ended = true;
-        a.choices[i].finish = answer->result.finish;
-        a.choices[i].first = true;
-        a.choices[i].spans = list_spans(x, i, &a.choices[i].n_spans);
-        if (a.choices[i].n_spans > 0)
-            a.choices[i].path = a.choices[i].spans[0].path;
-        if (a.chat)
-            skip_space(&a.choices[i]);
-    }
-    pl_status status = pl_completion_write(&a, body);
-    pl_free(a.choices);
-    return status;
-}
-
 static enum MHD_Result answer_failed(exchange *x, server_event *e)
 {
     enum MHD_Result result =
@@ -148,7 +124,27 @@ enum MHD_Result exchange_answer_whole(exchange *x)
     server_event *failed = collect_answers(x);
     if (failed)
         return answer_failed(x, failed);
-    if (write_whole(x, &body) == PL_OK)
+    const int n = x->job->n_parts;
+    pl_completion_answer a = start_answer(x);
+    a.model = model_of(x->job);
+    a.n_choices = n;
+    a.choices = pl_alloc((size_t)n * sizeof *a.choices);
+    add_usage(x, &a);
+    for (int i = 0; i < n; i++) {
+        const server_answer *answer = &x->answers[i];
+        a.choices[i] = make_choice(x, i, &answer->text, &answer->scores);
+        a.choices[i].ended = true;
+        a.choices[i].finish = answer->result.finish;
+        a.choices[i].first = true;
+        a.choices[i].spans = list_spans(x, i, &a.choices[i].n_spans);
+        if (a.choices[i].n_spans > 0)
+            a.choices[i].path = a.choices[i].spans[0].path;
+        if (a.chat)
+            skip_space(&a.choices[i]);
+    }
+    const pl_status status = pl_completion_write(&a, &body);
+    pl_free(a.choices);
+    if (status == PL_OK)
         return exchange_send_json(x, MHD_HTTP_OK, &body);
     pl_buf_destroy(&body);
     return exchange_fail(x, MHD_HTTP_INTERNAL_SERVER_ERROR, pl_last_error(),
@@ -204,18 +200,6 @@ static pl_status write_chunk(exchange *x, const server_event *e)
     return PL_OK;
 }
 
-/* Writes the last chunk of a stream, which has the token counts and no text. */
-static pl_status write_usage(exchange *x)
-{
-    pl_completion_answer a = start_answer(x);
-    a.model = model_of(x->job);
-    add_usage(x, &a);
-    pl_buf_printf(&x->out, "data: ");
-    PL_CHECK(pl_completion_write(&a, &x->out));
-    pl_buf_printf(&x->out, "\n\n");
-    return PL_OK;
-}
-
 static void write_event(exchange *x, server_event *e)
 {
     pl_status status = e->status;
@@ -236,28 +220,19 @@ static void write_event(exchange *x, server_event *e)
         x->n_ended++;
     }
     x->ended = status != PL_OK || x->n_ended == x->job->n_parts;
-    if (x->ended && status == PL_OK && x->job->completion.include_usage &&
-        write_usage(x) != PL_OK)
-        pl_log(PL_LOG_WARN, "serve.usage_failed", "error=\"%s\"", pl_last_error());
+    if (x->ended && status == PL_OK && x->job->completion.include_usage) {
+        /* the last chunk has the token counts and no text */
+        pl_completion_answer a = start_answer(x);
+        a.model = model_of(x->job);
+        add_usage(x, &a);
+        pl_buf_printf(&x->out, "data: ");
+        if (pl_completion_write(&a, &x->out) == PL_OK)
+            pl_buf_printf(&x->out, "\n\n");
+        else
+            pl_log(PL_LOG_WARN, "serve.usage_failed", "error=\"%s\"", pl_last_error());
+    }
     if (x->ended)
         pl_buf_printf(&x->out, "data: [DONE]\n\n");
-}
-
-/* Fills x->out with the next event, or, after a long time without an event, with a
- * comment. */
-static void fill_answer(exchange *x)
-{
-    pl_buf_clear(&x->out);
-    x->written = 0;
-    while (x->out.len == 0) {
-        server_event *e = exchange_next(x, SERVER_LOOK_MS);
-        x->quiet_ms = e ? 0 : x->quiet_ms + SERVER_LOOK_MS;
-        if (e)
-            write_event(x, e);
-        else if (x->quiet_ms % COMMENT_MS == 0)
-            pl_buf_printf(&x->out, ": wait\n\n");
-        server_event_destroy(&e);
-    }
 }
 
 static ssize_t on_read(void *context, uint64_t at, char *to, size_t most)
@@ -267,7 +242,18 @@ static ssize_t on_read(void *context, uint64_t at, char *to, size_t most)
     if (x->written == x->out.len) {
         if (x->ended)
             return MHD_CONTENT_READER_END_OF_STREAM;
-        fill_answer(x);
+        /* takes the next event, or, after a long time without an event, a comment */
+        pl_buf_clear(&x->out);
+        x->written = 0;
+        while (x->out.len == 0) {
+            server_event *e = exchange_next(x, SERVER_LOOK_MS);
+            x->quiet_ms = e ? 0 : x->quiet_ms + SERVER_LOOK_MS;
+            if (e)
+                write_event(x, e);
+            else if (x->quiet_ms % COMMENT_MS == 0)
+                pl_buf_printf(&x->out, ": wait\n\n");
+            server_event_destroy(&e);
+        }
     }
     size_t left = x->out.len - x->written, n = left < most ? left : most;
     memcpy(to, x->out.data + x->written, n);

@@ -30,19 +30,6 @@ void server_client_is_busy(server_client *c)
     pl_guest_is_busy(&c->guest);
 }
 
-/* Handles a client from the queue: the first time adds it to the list, the second time
- * removes it. */
-static void note_client(server_clients *l, server_client *c)
-{
-    if (!c->listed) {
-        c->listed = true;
-        pl_crowd_enter(&l->crowd, &c->guest);
-        return;
-    }
-    pl_crowd_leave(&l->crowd, &c->guest);
-    pl_queue_push(l->gone, c);
-}
-
 static void watch_clients(void *context)
 {
     server_clients *l = context;
@@ -51,7 +38,16 @@ static void watch_clients(void *context)
         for (; news; news = pl_queue_pop(l->news, 0)) {
             if (news == context)
                 return;
-            note_client(l, news);
+            /* the first time a client comes from the queue it enters the list, the
+             * second time it leaves */
+            server_client *c = news;
+            if (c->listed) {
+                pl_crowd_leave(&l->crowd, &c->guest);
+                pl_queue_push(l->gone, c);
+                continue;
+            }
+            c->listed = true;
+            pl_crowd_enter(&l->crowd, &c->guest);
         }
         pl_crowd_settle(&l->crowd);
     }

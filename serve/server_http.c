@@ -127,8 +127,8 @@ static enum MHD_Result answer_chat(exchange *x)
         return MHD_NO;
     pl_status status = become_busy(x);
     if (status == PL_OK)
-        status = pl_chat_parse(chat, server_tokenizer(s), (const char *)x->body.data,
-                               x->body.len, &completion);
+        status = pl_chat_parse(chat, server_options(s)->mix->tokenizer,
+                               (const char *)x->body.data, x->body.len, &completion);
     return answer_parsed(x, status, &completion);
 }
 
@@ -203,17 +203,17 @@ static enum MHD_Result answer_props(exchange *x)
 static enum MHD_Result answer_tokenizer_info(exchange *x)
 {
     pl_buf body = {0};
-    const pl_server *s = x->front->server;
-    tokens_write_info(server_tokenizer(s), server_context(s), &body);
+    const pl_mixture *mix = server_options(x->front->server)->mix;
+    tokens_write_info(mix->tokenizer, mix->arm.shape.context, &body);
     return exchange_send_json(x, MHD_HTTP_OK, &body);
 }
 
 static enum MHD_Result answer_tokenize(exchange *x)
 {
     pl_buf body = {0};
-    const pl_server *s = x->front->server;
+    const pl_mixture *mix = server_options(x->front->server)->mix;
     return exchange_end(x,
-                        tokens_encode(server_tokenizer(s), server_context(s),
+                        tokens_encode(mix->tokenizer, mix->arm.shape.context,
                                       (const char *)x->body.data, x->body.len, &body),
                         &body);
 }
@@ -222,7 +222,7 @@ static enum MHD_Result answer_detokenize(exchange *x)
 {
     pl_buf body = {0};
     return exchange_end(x,
-                        tokens_decode(server_tokenizer(x->front->server),
+                        tokens_decode(server_options(x->front->server)->mix->tokenizer,
                                       (const char *)x->body.data, x->body.len, &body),
                         &body);
 }
@@ -272,29 +272,6 @@ static const endpoint *find_endpoint(const char *url)
     return NULL;
 }
 
-static enum MHD_Result answer_unknown(exchange *x)
-{
-    pl_buf text = {0};
-    pl_buf_printf(&text, "there is no such endpoint; the endpoints are");
-    for (int i = 0; i < N_ENDPOINTS; i++)
-        if (endpoints[i].answer != answer_model)
-            pl_buf_printf(&text, "%s %s %s", i == 0 ? "" : ",",
-                          endpoints[i].post ? "POST" : "GET", endpoints[i].url);
-    enum MHD_Result result =
-        exchange_fail(x, MHD_HTTP_NOT_FOUND, pl_buf_text(&text), "not_found");
-    pl_buf_destroy(&text);
-    return result;
-}
-
-static bool is_too_large(struct MHD_Connection *c)
-{
-    int64_t bytes = 0;
-    const char *length = mhd.MHD_lookup_connection_value(
-        c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    return length &&
-           (pl_parse_int(length, &bytes) != PL_OK || bytes > PL_COMPLETION_BYTES_MAX);
-}
-
 static enum MHD_Result refuse_framing(exchange *x, unsigned http, const char *doubt)
 {
     pl_buf body = {0};
@@ -308,15 +285,6 @@ static enum MHD_Result refuse_framing(exchange *x, unsigned http, const char *do
         mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
     }
     return exchange_queue(x, http, r);
-}
-
-/* Answers OPTIONS. Before a page from another origin may send a request, its browser
- * sends OPTIONS without a key, to ask which requests are allowed. */
-static enum MHD_Result answer_preflight(exchange *x)
-{
-    return exchange_queue(
-        x, MHD_HTTP_NO_CONTENT,
-        mhd.MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT));
 }
 
 /* Whether the request has a valid key, or needs none. */
@@ -350,20 +318,38 @@ static enum MHD_Result look_at_request(exchange *x, const char *method,
     doubt = http_site_doubt(&x->front->site, x->connection, x->url);
     if (doubt)
         return exchange_fail(x, MHD_HTTP_FORBIDDEN, doubt, "foreign_site");
+    /* before a page from another origin may send a request, its browser asks without a
+     * key which requests are allowed */
     if (x->front->options.cors && strcmp(method, "OPTIONS") == 0)
-        return answer_preflight(x);
+        return exchange_queue(
+            x, MHD_HTTP_NO_CONTENT,
+            mhd.MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT));
     if (!is_allowed(x))
         return exchange_fail(x, MHD_HTTP_UNAUTHORIZED,
                              "the request has no key that this server knows; send the "
                              "header `Authorization: Bearer KEY`",
                              "invalid_api_key");
-    if (is_too_large(x->connection)) {
+    int64_t bytes = 0;
+    const char *length = mhd.MHD_lookup_connection_value(
+        x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    if (length &&
+        (pl_parse_int(length, &bytes) != PL_OK || bytes > PL_COMPLETION_BYTES_MAX)) {
         snprintf(text, sizeof text, "the body is larger than %d bytes",
                  (int)PL_COMPLETION_BYTES_MAX);
         return exchange_fail(x, MHD_HTTP_CONTENT_TOO_LARGE, text, "body_too_large");
     }
-    if (!x->route)
-        return answer_unknown(x);
+    if (!x->route) {
+        pl_buf known = {0};
+        pl_buf_printf(&known, "there is no such endpoint; the endpoints are");
+        for (int i = 0; i < N_ENDPOINTS; i++)
+            if (endpoints[i].answer != answer_model)
+                pl_buf_printf(&known, "%s %s %s", i == 0 ? "" : ",",
+                              endpoints[i].post ? "POST" : "GET", endpoints[i].url);
+        enum MHD_Result result =
+            exchange_fail(x, MHD_HTTP_NOT_FOUND, pl_buf_text(&known), "not_found");
+        pl_buf_destroy(&known);
+        return result;
+    }
     if (x->route->post ? !post : !get) {
         snprintf(text, sizeof text, "send %s with %s", x->route->url,
                  x->route->post ? "POST" : "GET");
@@ -372,23 +358,6 @@ static enum MHD_Result look_at_request(exchange *x, const char *method,
     }
     *more = true;
     return MHD_YES;
-}
-
-static exchange *begin_exchange(pl_server_front *front, struct MHD_Connection *c,
-                                const char *url)
-{
-    exchange *x = pl_alloc(sizeof *x);
-    x->front = front;
-    x->connection = c;
-    x->url = url;
-    x->route = find_endpoint(url);
-    x->user = "";
-    x->began = pl_now();
-    x->client = http_client(c);
-    server_client_waits(x->client);
-    x->created = (int64_t)time(NULL);
-    __atomic_fetch_add(&server_counts(front->server)->open, 1, __ATOMIC_SEQ_CST);
-    return x;
 }
 
 /* The library's first call for a request comes before its body. */
@@ -400,7 +369,18 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
     exchange *x = *state;
     bool more = false;
     if (!x) {
-        *state = x = begin_exchange(context, c, url);
+        pl_server_front *front = context;
+        *state = x = pl_alloc(sizeof *x);
+        x->front = front;
+        x->connection = c;
+        x->url = url;
+        x->route = find_endpoint(url);
+        x->user = "";
+        x->began = pl_now();
+        x->client = http_client(c);
+        server_client_waits(x->client);
+        x->created = (int64_t)time(NULL);
+        __atomic_fetch_add(&server_counts(front->server)->open, 1, __ATOMIC_SEQ_CST);
         x->is_http_1_1 = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
         return look_at_request(x, method, version, &more);
     }
@@ -418,24 +398,6 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
     return x->route->answer(x);
 }
 
-/* Logs one line per request, without any text from the client. */
-static void log_request(const exchange *x)
-{
-    char address[INET_ADDRSTRLEN] = "";
-    const struct in_addr from = {htonl(http_address(x->connection))};
-    int n_prompt = 0, n_tokens = 0;
-    for (int i = 0; x->answers && i < x->job->n_parts; i++) {
-        n_prompt += i % x->job->completion.n == 0 ? x->answers[i].result.n_prompt : 0;
-        n_tokens += x->answers[i].result.n_tokens;
-    }
-    inet_ntop(AF_INET, &from, address, sizeof address);
-    pl_log(PL_LOG_INFO, "serve.request",
-           "endpoint=%s status=%u seconds=%.3f address=%s key=%s prompt_tokens=%d "
-           "tokens=%d",
-           x->route ? x->route->url : "-", x->status, pl_now() - x->began, address,
-           x->user[0] ? x->user : "-", n_prompt, n_tokens);
-}
-
 /* Called when a request ends, also if the client has gone before the end. */
 static void on_completed(void *context, struct MHD_Connection *c, void **state,
                          enum MHD_RequestTerminationCode why)
@@ -446,8 +408,23 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
     (void)why;
     if (!x)
         return;
-    if (front->options.log_requests)
-        log_request(x);
+    if (front->options.log_requests) {
+        /* one line per request, without any text from the client */
+        char address[INET_ADDRSTRLEN] = "";
+        const struct in_addr from = {htonl(http_address(x->connection))};
+        int n_prompt = 0, n_tokens = 0;
+        for (int i = 0; x->answers && i < x->job->n_parts; i++) {
+            n_prompt +=
+                i % x->job->completion.n == 0 ? x->answers[i].result.n_prompt : 0;
+            n_tokens += x->answers[i].result.n_tokens;
+        }
+        inet_ntop(AF_INET, &from, address, sizeof address);
+        pl_log(PL_LOG_INFO, "serve.request",
+               "endpoint=%s status=%u seconds=%.3f address=%s key=%s prompt_tokens=%d "
+               "tokens=%d",
+               x->route ? x->route->url : "-", x->status, pl_now() - x->began, address,
+               x->user[0] ? x->user : "-", n_prompt, n_tokens);
+    }
     if (x->job)
         server_job_leave(x->job);
     if (x->busy)
@@ -469,39 +446,6 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
 }
 
 /* ---- opening ---- */
-/* Fills `extra`, the last part of the options for the library, with the files for
- * TLS. */
-static void set_tls(pl_server_front *f, struct MHD_OptionItem extra[3])
-{
-    extra[0] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
-    if (!f->options.tls_cert)
-        return;
-    extra[0] =
-        (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_KEY, 0, f->private_key.data};
-    extra[1] =
-        (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_CERT, 0, f->certificate.data};
-    extra[2] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
-}
-
-static struct MHD_Daemon *start_daemon(pl_server_front *f, const struct sockaddr_in *at)
-{
-    struct MHD_OptionItem extra[3];
-    unsigned flags =
-        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL;
-    set_tls(f, extra);
-    if (f->options.tls_cert)
-        flags |= MHD_USE_TLS;
-    return mhd.MHD_start_daemon(
-        flags, 0, NULL, NULL, on_api_request, f, MHD_OPTION_SOCK_ADDR, at,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SERVER_TIMEOUT_S,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
-        MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
-        http_site_connection, &f->site, MHD_OPTION_UNESCAPE_CALLBACK, http_unescape,
-        NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, f, MHD_OPTION_ARRAY, extra,
-        MHD_OPTION_END);
-}
-
 /* Reads a PEM file as a text with a terminating NUL, which the library needs. */
 static pl_status read_pem(const char *path, pl_buf *out)
 {
@@ -528,37 +472,6 @@ static pl_status read_front_files(pl_server_front *f)
     return read_pem(o->tls_key, &f->private_key);
 }
 
-static pl_status listen_failed(const pl_front_options *o, int cause)
-{
-    if (cause == EADDRINUSE)
-        return pl_fail(PL_ERR_BUSY,
-                       "%s is in use by another process; stop that process, or choose "
-                       "another port by --listen",
-                       o->listen);
-    if (o->tls_cert && cause == 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "%s and %s are not a certificate and its private key in PEM",
-                       o->tls_cert, o->tls_key);
-    return pl_fail(PL_ERR_NET, "cannot listen at %s: %s; choose another --listen",
-                   o->listen, strerror(cause));
-}
-
-static pl_status open_front(pl_server_front *f, const struct sockaddr_in *at)
-{
-    const server_clients_options places = {
-        .places = PLACES,
-        .request_s = REQUEST_S,
-        .answer_s = server_options(f->server)->timeout_s + REQUEST_S};
-    PL_CHECK(http_site_open(at, f->options.api_keys ? NULL : "--api-keys",
-                            f->options.cors, &places, &f->site));
-    PL_CHECK(http_load());
-    PL_CHECK(read_front_files(f));
-    http_page_make(talk_asset, talk_asset_bytes, &f->talk);
-    errno = 0;
-    f->daemon = start_daemon(f, at);
-    return f->daemon ? PL_OK : listen_failed(&f->options, errno);
-}
-
 pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
                                pl_server_front **out, char address[64])
 {
@@ -572,10 +485,50 @@ pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
     pl_server_front *f = pl_alloc(sizeof *f);
     f->server = s;
     f->options = *options;
-    pl_status status = open_front(f, &at);
-    if (status != PL_OK) {
-        pl_server_front_close(&f);
-        return status;
+    const server_clients_options places = {.places = PLACES,
+                                           .request_s = REQUEST_S,
+                                           .answer_s = server_options(s)->timeout_s +
+                                                       REQUEST_S};
+    pl_status status = PL_OK;
+    PL_TRY(http_site_open(&at, options->api_keys ? NULL : "--api-keys", options->cors,
+                          &places, &f->site));
+    PL_TRY(http_load());
+    PL_TRY(read_front_files(f));
+    http_page_make(talk_asset, talk_asset_bytes, &f->talk);
+    /* with TLS the last part of the options has the files */
+    const bool tls = options->tls_cert;
+    struct MHD_OptionItem extra[] = {
+        {tls ? MHD_OPTION_HTTPS_MEM_KEY : MHD_OPTION_END, 0, f->private_key.data},
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, f->certificate.data},
+        {MHD_OPTION_END, 0, NULL}};
+    unsigned flags =
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL;
+    if (tls)
+        flags |= MHD_USE_TLS;
+    errno = 0;
+    f->daemon = mhd.MHD_start_daemon(
+        flags, 0, NULL, NULL, on_api_request, f, MHD_OPTION_SOCK_ADDR, &at,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SERVER_TIMEOUT_S,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
+        MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_NOTIFY_CONNECTION,
+        http_site_connection, &f->site, MHD_OPTION_UNESCAPE_CALLBACK, http_unescape,
+        NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, f, MHD_OPTION_ARRAY, extra,
+        MHD_OPTION_END);
+    const int cause = errno;
+    if (!f->daemon) {
+        if (cause == EADDRINUSE)
+            PL_TRY(
+                pl_fail(PL_ERR_BUSY,
+                        "%s is in use by another process; stop that process, or choose "
+                        "another port by --listen",
+                        options->listen));
+        if (options->tls_cert && cause == 0)
+            PL_TRY(pl_fail(PL_ERR_CONFIG,
+                           "%s and %s are not a certificate and its private key in PEM",
+                           options->tls_cert, options->tls_key));
+        PL_TRY(pl_fail(PL_ERR_NET, "cannot listen at %s: %s; choose another --listen",
+                       options->listen, strerror(cause)));
     }
     const union MHD_DaemonInfo *info =
         mhd.MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
@@ -583,6 +536,9 @@ pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
     snprintf(address, 64, "%s:%u", host, info ? (unsigned)info->port : 0u);
     *out = f;
     return PL_OK;
+done:
+    pl_server_front_close(&f);
+    return status;
 }
 
 void pl_server_front_close(pl_server_front **front)

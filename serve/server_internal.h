@@ -103,8 +103,6 @@ PL_MUST_CHECK pl_status server_submit(pl_server *s, server_kind kind,
  * is the answer, in JSON. */
 PL_MUST_CHECK pl_status server_ask_slots(pl_server *s, server_job **out);
 server_counters *server_counts(pl_server *s);
-const pl_tokenizer *server_tokenizer(const pl_server *s);
-int server_context(const pl_server *s);
 bool server_is_draining(const pl_server *s);
 const pl_server_options *server_options(const pl_server *s);
 

@@ -13,11 +13,6 @@ struct server_models {
     other_arm others[SERVER_OTHERS_MAX];
 };
 
-static bool serves_alike(const pl_shape *a, const pl_shape *b)
-{
-    return a->vocab == b->vocab && a->context == b->context;
-}
-
 /* Adds an arm outside the mixture, if the arm is a single model with the mixture's
  * vocabulary and context. */
 static pl_status add_other_arm(void *context, const pl_object *object)
@@ -29,8 +24,9 @@ static pl_status add_other_arm(void *context, const pl_object *object)
     if (strcmp(name, m->mix->arm.name) == 0 || m->n_others == SERVER_OTHERS_MAX)
         return PL_OK;
     pl_status status = pl_read_arm(m->mix->store, name, &other->arm, &other->topology);
+    const pl_shape *shape = &other->arm.shape, *wanted = &m->mix->arm.shape;
     if (status == PL_OK && pl_topology_n_paths(other->topology) == 1 &&
-        serves_alike(&other->arm.shape, &m->mix->arm.shape)) {
+        shape->vocab == wanted->vocab && shape->context == wanted->context) {
         m->n_others++;
         return PL_OK;
     }

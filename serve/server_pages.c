@@ -9,7 +9,7 @@ static pl_json *make_model(const pl_server *s, const char *name)
     pl_json_set_text(o, "object", "model");
     pl_json_set_int(o, "created", server_options(s)->created);
     pl_json_set_text(o, "owned_by", "pathloom");
-    pl_json_set_int(o, "max_model_len", server_paths_context(server_paths_of(s)));
+    pl_json_set_int(o, "max_model_len", server_options(s)->mix->arm.shape.context);
     return o;
 }
 
@@ -42,48 +42,35 @@ pl_status server_write_model(const pl_server *s, const char *name, pl_buf *out)
     return PL_OK;
 }
 
-/* Makes an object with the default values of the keys of a request. */
-static pl_json *make_default_params(void)
-{
-    pl_completion c;
-    pl_json *o = pl_json_object();
-    pl_completion_defaults(&c);
-    pl_json_set_int(o, "n_predict", c.options.max_tokens);
-    pl_json_set_int(o, "max_tokens", c.options.max_tokens);
-    pl_json_set_int(o, "seed", (int64_t)c.options.choice.seed);
-    pl_json_set_real(o, "temperature", c.options.choice.temperature);
-    pl_json_set_int(o, "top_k", c.options.choice.top_k);
-    pl_json_set_real(o, "top_p", c.options.choice.top_p);
-    pl_json_set_real(o, "min_p", c.options.choice.min_p);
-    pl_json_set_real(o, "presence_penalty", c.options.presence_penalty);
-    pl_json_set_real(o, "frequency_penalty", c.options.frequency_penalty);
-    pl_json_set(o, "stop", pl_json_array());
-    pl_json_set_bool(o, "stream", c.stream);
-    return o;
-}
-
-/* Makes an object with the number of all modules of the mixture, and the number and
- * bytes of the modules in memory. */
-static pl_json *make_modules(pl_server *s)
-{
-    const server_counters *n = server_counts(s);
-    const pl_topology *t = server_options(s)->mix->topology;
-    pl_json *o = pl_json_object();
-    pl_json_set_int(o, "all", pl_topology_n_modules(t));
-    pl_json_set_int(o, "in_memory", __atomic_load_n(&n->modules, __ATOMIC_SEQ_CST));
-    pl_json_set_int(o, "bytes", __atomic_load_n(&n->module_bytes, __ATOMIC_SEQ_CST));
-    return o;
-}
-
 void server_write_props(pl_server *s, pl_buf *out)
 {
     const pl_server_options *options = server_options(s);
+    const server_counters *n = server_counts(s);
+    pl_completion c;
     pl_json *o = pl_json_object(), *settings = pl_json_object();
-    pl_json_set_int(settings, "n_ctx", server_paths_context(server_paths_of(s)));
-    pl_json_set(settings, "params", make_default_params());
+    pl_json *params = pl_json_object(), *modules = pl_json_object();
+    pl_completion_defaults(&c);
+    pl_json_set_int(params, "n_predict", c.options.max_tokens);
+    pl_json_set_int(params, "max_tokens", c.options.max_tokens);
+    pl_json_set_int(params, "seed", (int64_t)c.options.choice.seed);
+    pl_json_set_real(params, "temperature", c.options.choice.temperature);
+    pl_json_set_int(params, "top_k", c.options.choice.top_k);
+    pl_json_set_real(params, "top_p", c.options.choice.top_p);
+    pl_json_set_real(params, "min_p", c.options.choice.min_p);
+    pl_json_set_real(params, "presence_penalty", c.options.presence_penalty);
+    pl_json_set_real(params, "frequency_penalty", c.options.frequency_penalty);
+    pl_json_set(params, "stop", pl_json_array());
+    pl_json_set_bool(params, "stream", c.stream);
+    pl_json_set_int(modules, "all", pl_topology_n_modules(options->mix->topology));
+    pl_json_set_int(modules, "in_memory",
+                    __atomic_load_n(&n->modules, __ATOMIC_SEQ_CST));
+    pl_json_set_int(modules, "bytes",
+                    __atomic_load_n(&n->module_bytes, __ATOMIC_SEQ_CST));
+    pl_json_set_int(settings, "n_ctx", server_options(s)->mix->arm.shape.context);
+    pl_json_set(settings, "params", params);
     pl_json_set(o, "default_generation_settings", settings);
     pl_json_set_int(o, "total_slots", options->slots);
-    pl_json_set(o, "modules", make_modules(s));
+    pl_json_set(o, "modules", modules);
     pl_json_set_text(o, "model_path", options->mix->dir);
     pl_json_set_text(o, "chat_template",
                      options->chat ? pl_chat_name(options->chat) : "");

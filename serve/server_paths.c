@@ -111,16 +111,6 @@ static pl_status decide_routing(server_paths *p, uint64_t *left)
     return PL_OK;
 }
 
-/* Returns the bytes of the caches of all slots; each cache has room for the model's
- * context. */
-static uint64_t caches_bytes(const pl_backend *be, const pl_shape *s, int context,
-                             int slots)
-{
-    const uint64_t kv =
-        (uint64_t)s->n_blocks * (uint64_t)s->n_kv_heads * (uint64_t)s->head_size;
-    return 2 * kv * (uint64_t)context * (uint64_t)slots * pl_type_bytes(be->act);
-}
-
 void pl_server_plan_bytes(const pl_backend *be, const pl_topology *t, int slots,
                           pl_server_plan *out)
 {
@@ -128,12 +118,16 @@ void pl_server_plan_bytes(const pl_backend *be, const pl_topology *t, int slots,
     const pl_shape *s = pl_topology_shape(t);
     const pl_model_options model = {.batch = 1, .context = s->context};
     pl_model_plan_on(be, t, &model, &plan);
-    *out =
-        (pl_server_plan){.n_modules = pl_topology_n_modules(t),
-                         .modules_bytes = pl_modules_bytes(be, t),
-                         .path_bytes = pl_path_bytes(be, t),
-                         .engine_bytes = pl_model_plan_sum(&plan) - plan.params_bytes +
-                                         caches_bytes(be, s, s->context, slots)};
+    /* the cache of each slot has room for the model's context */
+    const uint64_t kv =
+        (uint64_t)s->n_blocks * (uint64_t)s->n_kv_heads * (uint64_t)s->head_size;
+    const uint64_t caches =
+        2 * kv * (uint64_t)s->context * (uint64_t)slots * pl_type_bytes(be->act);
+    *out = (pl_server_plan){.n_modules = pl_topology_n_modules(t),
+                            .modules_bytes = pl_modules_bytes(be, t),
+                            .path_bytes = pl_path_bytes(be, t),
+                            .engine_bytes =
+                                pl_model_plan_sum(&plan) - plan.params_bytes + caches};
     for (int slot = 0; slot < pl_topology_n_slots(t); slot++) {
         const uint64_t floats = pl_topology_slot(t, slot)->n_params * sizeof(float);
         out->reading_bytes = floats > out->reading_bytes ? floats : out->reading_bytes;
@@ -220,40 +214,36 @@ static pl_status check_versions(const server_paths *p)
     return status;
 }
 
-static pl_status open_path_places(server_paths *p)
+pl_status server_paths_open(const pl_server_options *options, server_paths **out)
 {
+    server_paths *p = pl_alloc(sizeof *p);
+    pl_status status = PL_OK;
+    p->options = options;
+    p->mix = options->mix;
     engine *mixture;
-    const char *precision = p->options->precision;
+    const char *precision = options->precision;
     const pl_backend_options backend = {
         .name = p->mix->settings.backend,
-        .n_threads = p->options->threads,
+        .n_threads = options->threads,
         .precision = precision ? precision : p->mix->settings.precision};
-    PL_CHECK(check_versions(p));
-    PL_CHECK(server_models_open(p->mix, &p->models));
-    PL_CHECK(pl_backend_open(&backend, &p->backend));
+    PL_TRY(check_versions(p));
+    PL_TRY(server_models_open(p->mix, &p->models));
+    PL_TRY(pl_backend_open(&backend, &p->backend));
     p->pool = pl_module_pool_create(p->backend, p->mix->store);
     /* The router is always read, because it also chooses the path of prompts that are
      * too short for likelihood. The free memory is measured afterwards, so that the
      * router's memory is not counted as free. */
-    PL_CHECK(pl_path_chooser_open(&p->mix->settings, p->mix->store, &p->chooser));
-    PL_CHECK(pl_path_chooser_by_router(p->chooser));
+    PL_TRY(pl_path_chooser_open(&p->mix->settings, p->mix->store, &p->chooser));
+    PL_TRY(pl_path_chooser_by_router(p->chooser));
     uint64_t left = p->backend->memory_left_bytes ? p->backend->memory_left_bytes
                                                   : pl_memory_available_bytes();
-    PL_CHECK(decide_routing(p, &left));
-    PL_CHECK(plan_memory(p, left));
-    return open_engine(p, p->mix->topology, &mixture);
-}
-
-pl_status server_paths_open(const pl_server_options *options, server_paths **out)
-{
-    server_paths *p = pl_alloc(sizeof *p);
-    p->options = options;
-    p->mix = options->mix;
-    pl_status status = open_path_places(p);
-    if (status == PL_OK)
-        *out = p;
-    else
-        server_paths_close(&p);
+    PL_TRY(decide_routing(p, &left));
+    PL_TRY(plan_memory(p, left));
+    PL_TRY(open_engine(p, p->mix->topology, &mixture));
+    *out = p;
+    return PL_OK;
+done:
+    server_paths_close(&p);
     return status;
 }
 
@@ -295,22 +285,6 @@ const server_models *server_paths_models(const server_paths *p)
     return p->models;
 }
 
-const pl_tokenizer *server_paths_tokenizer(const server_paths *p)
-{
-    return p->mix->tokenizer;
-}
-
-int server_paths_context(const server_paths *p)
-{
-    return p->mix->arm.shape.context;
-}
-
-int server_paths_prefix(const server_paths *p)
-{
-    return p->mix->settings.prefix;
-}
-
-/* ---- routing ---- */
 /* Routing blocks the only thread that computes answers. So while requests are being
  * answered, routing may take about ROUTE_MS between two decoding steps; then it pauses
  * until the next step is done. The time is checked after each path that was read and
@@ -416,13 +390,6 @@ static pl_status make_path_room(server_paths *p, const pl_path_source *source,
     }
 }
 
-static loaded *add_loaded(server_paths *p)
-{
-    const size_t n = (size_t)p->n_paths;
-    p->paths = pl_grow_items(p->paths, n, n + 1, sizeof(loaded *));
-    return p->paths[p->n_paths++] = pl_alloc(sizeof(loaded));
-}
-
 /* Loads a model; *out stays NULL if the model must wait for memory. While a request
  * waits for memory, later requests load nothing. Otherwise they could keep modules in
  * use, for example by loading a leaving path again, and the first request needs the
@@ -445,7 +412,9 @@ static pl_status load_server_path(server_paths *p, int number, loaded **out)
         return PL_OK;
     PL_CHECK(open_engine(p, from.topology, &e));
     PL_CHECK(pl_module_pool_open(p->pool, &source, &pooled));
-    *out = add_loaded(p);
+    const size_t n = (size_t)p->n_paths;
+    p->paths = pl_grow_items(p->paths, n, n + 1, sizeof(loaded *));
+    *out = p->paths[p->n_paths++] = pl_alloc(sizeof(loaded));
     **out = (loaded){.pooled = pooled,
                      .engine = e,
                      .number = number,
@@ -487,14 +456,6 @@ pl_status server_paths_join(server_paths *p, int model, pl_batch_request *reques
 }
 
 /* ---- requests on all paths ---- */
-static int count_open_paths(const server_paths *p)
-{
-    int n = 0;
-    for (int path = 0; path < pl_topology_n_paths(p->mix->topology); path++)
-        n += !pl_path_is_closed(&p->mix->settings, path);
-    return n;
-}
-
 int server_paths_open_path(const server_paths *p, int nth)
 {
     int path = -1;
@@ -503,25 +464,6 @@ int server_paths_open_path(const server_paths *p, int nth)
             path++;
         while (pl_path_is_closed(&p->mix->settings, path));
     return path;
-}
-
-/* Checks that all paths can be in memory, and have slots, at the same time. */
-static pl_status check_all_fit(const server_paths *p, int n)
-{
-    const uint64_t bytes = pl_modules_bytes(p->backend, p->mix->topology);
-    if (n > p->options->slots)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "`route_every` needs a slot for each of %d paths, but the server has only "
-            "%d slots (serve --slots); leave out `route_every`",
-            n, p->options->slots);
-    if ((p->options->paths > 0 && n > p->options->paths) || bytes > p->budget)
-        return pl_fail(PL_ERR_USAGE,
-                       "`route_every` needs all %d paths in memory, but this server "
-                       "has too little memory for them or allows fewer paths (serve "
-                       "--paths); leave out `route_every`",
-                       n);
-    return PL_OK;
 }
 
 /* Loads all paths that may answer. *n is less than `wanted` if some paths must wait for
@@ -548,9 +490,23 @@ pl_status server_paths_join_all(server_paths *p, int every,
                                 pl_batch_request *request, bool *waits)
 {
     pl_batch *batch = p->engines[0].batch;
-    const int wanted = count_open_paths(p);
-    int n = 0;
-    PL_CHECK(check_all_fit(p, wanted));
+    int wanted = 0, n = 0;
+    for (int path = 0; path < pl_topology_n_paths(p->mix->topology); path++)
+        wanted += !pl_path_is_closed(&p->mix->settings, path);
+    /* all paths must be in memory, and have slots, at the same time */
+    const uint64_t bytes = pl_modules_bytes(p->backend, p->mix->topology);
+    if (wanted > p->options->slots)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "`route_every` needs a slot for each of %d paths, but the server has only "
+            "%d slots (serve --slots); leave out `route_every`",
+            wanted, p->options->slots);
+    if ((p->options->paths > 0 && wanted > p->options->paths) || bytes > p->budget)
+        return pl_fail(PL_ERR_USAGE,
+                       "`route_every` needs all %d paths in memory, but this server "
+                       "has too little memory for them or allows fewer paths (serve "
+                       "--paths); leave out `route_every`",
+                       wanted);
     *waits = p->holds || pl_batch_room(batch) < wanted;
     p->holds |= *waits;
     if (*waits)
@@ -648,44 +604,32 @@ pl_pool_counts server_paths_modules(const server_paths *p)
     return pl_module_pool_count(p->pool);
 }
 
-/* ---- slots ---- */
-/* Writes the name of the model that answers in a slot: "" if the slot is free, "auto"
- * if the path of its request is chosen again. */
-static void name_slot(const server_paths *p, const pl_batch_slot *slot,
-                      char name[PL_NAME_MAX])
-{
-    pl_copy_text(name, PL_NAME_MAX, slot->busy && !slot->path ? "auto" : "");
-    for (int i = 0; i < p->n_paths && slot->busy; i++)
-        if (pl_pooled_path_table(p->paths[i]->pooled) == slot->path)
-            server_models_name(p->models, p->paths[i]->number, name);
-}
-
-static void write_slot(const server_paths *p, const pl_batch_slot *state, pl_json *list)
-{
-    char name[PL_NAME_MAX];
-    pl_json *o = pl_json_object(), *next = pl_json_array(), *token = pl_json_object();
-    name_slot(p, state, name);
-    pl_json_set_int(o, "id", (int64_t)pl_json_count(list));
-    pl_json_set_text(o, "model", name);
-    pl_json_set_int(o, "n_ctx", p->mix->arm.shape.context);
-    pl_json_set_bool(o, "speculative", false);
-    pl_json_set_bool(o, "is_processing", state->busy);
-    pl_json_set_int(o, "n_prompt_tokens", state->n_prompt);
-    pl_json_set_int(o, "n_prompt_tokens_processed", state->n_read);
-    pl_json_set_bool(token, "has_next_token", state->busy);
-    pl_json_set_int(token, "n_remain", state->max_tokens - state->n_tokens);
-    pl_json_set_int(token, "n_decoded", state->n_tokens);
-    pl_json_push(next, token);
-    pl_json_set(o, "next_token", next);
-    pl_json_push(list, o);
-}
-
 void server_paths_write_slots(const server_paths *p, pl_json *list)
 {
     pl_batch_slot state;
     for (int i = 0; i < p->n_engines; i++)
         for (int slot = 0; slot < p->options->slots; slot++) {
             pl_batch_slot_state(p->engines[i].batch, slot, &state);
-            write_slot(p, &state, list);
+            char name[PL_NAME_MAX];
+            pl_json *o = pl_json_object(), *next = pl_json_array(),
+                    *token = pl_json_object();
+            /* the path of a request may be chosen again; then its model is "auto" */
+            pl_copy_text(name, PL_NAME_MAX, state.busy && !state.path ? "auto" : "");
+            for (int k = 0; k < p->n_paths && state.busy; k++)
+                if (pl_pooled_path_table(p->paths[k]->pooled) == state.path)
+                    server_models_name(p->models, p->paths[k]->number, name);
+            pl_json_set_int(o, "id", (int64_t)pl_json_count(list));
+            pl_json_set_text(o, "model", name);
+            pl_json_set_int(o, "n_ctx", p->mix->arm.shape.context);
+            pl_json_set_bool(o, "speculative", false);
+            pl_json_set_bool(o, "is_processing", state.busy);
+            pl_json_set_int(o, "n_prompt_tokens", state.n_prompt);
+            pl_json_set_int(o, "n_prompt_tokens_processed", state.n_read);
+            pl_json_set_bool(token, "has_next_token", state.busy);
+            pl_json_set_int(token, "n_remain", state.max_tokens - state.n_tokens);
+            pl_json_set_int(token, "n_decoded", state.n_tokens);
+            pl_json_push(next, token);
+            pl_json_set(o, "next_token", next);
+            pl_json_push(list, o);
         }
 }

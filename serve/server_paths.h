@@ -15,9 +15,6 @@ void server_paths_close(server_paths **paths);
 void server_paths_unload(server_paths *p);
 
 const server_models *server_paths_models(const server_paths *p);
-const pl_tokenizer *server_paths_tokenizer(const server_paths *p);
-int server_paths_context(const server_paths *p);
-int server_paths_prefix(const server_paths *p); /* router.prefix */
 int server_paths_loaded(const server_paths *p);
 /* Counts the modules in memory, without those that the path chooser keeps. */
 pl_pool_counts server_paths_modules(const server_paths *p);

@@ -9,7 +9,6 @@ static const struct {
     int32_t token;
 } specials[] = {{"<s>", PL_TOKEN_BOS}, {"</s>", PL_TOKEN_EOS}};
 
-/* ---- requests ---- */
 typedef struct tokens_request {
     const char *text; /* borrowed from the JSON */
     size_t len;
@@ -43,24 +42,6 @@ static pl_status read_tokens_key(const char *key, const pl_json *value,
     return PL_OK;
 }
 
-/* Parses a request. In vLLM's form (key `prompt`) the tokens begin with BOS unless the
- * key `add_special_tokens` or `add_special` is false. In llama-server's form (key
- * `content`) they begin with BOS only if one of these keys is true. */
-static pl_status read_tokens_request(const pl_json *json, tokens_request *q)
-{
-    const bool content = pl_json_get(json, "content") != NULL;
-    *q = (tokens_request){.add_bos = !content};
-    if (!pl_json_is_object(json))
-        return pl_fail(PL_ERR_USAGE, "the body must be a JSON object");
-    if (content == (pl_json_get(json, "prompt") != NULL))
-        return pl_fail(PL_ERR_USAGE,
-                       "give the text either as `content` or as `prompt`");
-    for (const char *key = pl_json_next_key(json, NULL); key;
-         key = pl_json_next_key(json, key))
-        PL_CHECK(read_tokens_key(key, pl_json_get(json, key), q));
-    return PL_OK;
-}
-
 /* ---- tokens of a text ---- */
 /* Finds the next special text ("<s>" or "</s>"). Returns its index in `specials`, and
  * *at gets its position; or returns -1 and sets *at to len. */
@@ -73,29 +54,6 @@ static int find_special(const char *text, size_t len, size_t *at)
                 return i;
         }
     return -1;
-}
-
-static pl_status encode_text(const pl_tokenizer *tokenizer, const tokens_request *q,
-                             pl_buf *tokens)
-{
-    const int32_t bos = PL_TOKEN_BOS;
-    const char *text = q->text;
-    size_t left = q->len;
-    if (q->add_bos)
-        pl_buf_append(tokens, &bos, sizeof bos);
-    while (left > 0) {
-        size_t at = left;
-        const int special = q->keep_specials ? -1 : find_special(text, left, &at);
-        if (at > 0)
-            PL_CHECK(pl_tokenizer_encode(tokenizer, text, at, tokens));
-        if (special >= 0) {
-            pl_buf_append(tokens, &specials[special].token, sizeof bos);
-            at += strlen(specials[special].text);
-        }
-        text += at;
-        left -= at;
-    }
-    return PL_OK;
 }
 
 /* Writes the text of a token; if its bytes are not valid text, writes a list of the
@@ -119,21 +77,6 @@ static pl_status push_piece(const pl_tokenizer *tokenizer, int32_t token, pl_jso
     return status;
 }
 
-static pl_status write_token_list(const pl_tokenizer *tokenizer,
-                                  const tokens_request *q, const pl_buf *tokens,
-                                  pl_json *list)
-{
-    for (size_t i = 0; i < tokens->len / sizeof(int32_t); i++) {
-        int32_t token;
-        memcpy(&token, tokens->data + i * sizeof token, sizeof token);
-        if (q->with_pieces)
-            PL_CHECK(push_piece(tokenizer, token, list));
-        else
-            pl_json_push(list, pl_json_make_int(token));
-    }
-    return PL_OK;
-}
-
 static pl_status parse_tokens_body(const char *body, size_t len, pl_json **json)
 {
     if (pl_json_parse(body, len, json) != PL_OK)
@@ -149,16 +92,51 @@ pl_status tokens_encode(const pl_tokenizer *tokenizer, int context, const char *
     pl_buf tokens = {0};
     tokens_request q;
     PL_TRY(parse_tokens_body(body, len, &json));
-    PL_TRY(read_tokens_request(json, &q));
-    PL_TRY(encode_text(tokenizer, &q, &tokens));
+    /* Parses a request. In vLLM's form (key `prompt`) the tokens begin with BOS unless
+     * the key `add_special_tokens` or `add_special` is false. In llama-server's form
+     * (key `content`) they begin with BOS only if one of these keys is true. */
+    const bool content = pl_json_get(json, "content") != NULL;
+    q = (tokens_request){.add_bos = !content};
+    if (!pl_json_is_object(json))
+        PL_TRY(pl_fail(PL_ERR_USAGE, "the body must be a JSON object"));
+    if (content == (pl_json_get(json, "prompt") != NULL))
+        PL_TRY(
+            pl_fail(PL_ERR_USAGE, "give the text either as `content` or as `prompt`"));
+    for (const char *key = pl_json_next_key(json, NULL); key;
+         key = pl_json_next_key(json, key))
+        PL_TRY(read_tokens_key(key, pl_json_get(json, key), &q));
+    const int32_t bos = PL_TOKEN_BOS;
+    const char *text = q.text;
+    size_t left = q.len;
+    if (q.add_bos)
+        pl_buf_append(&tokens, &bos, sizeof bos);
+    while (left > 0) {
+        size_t at = left;
+        const int special = q.keep_specials ? -1 : find_special(text, left, &at);
+        if (at > 0)
+            PL_TRY(pl_tokenizer_encode(tokenizer, text, at, &tokens));
+        if (special >= 0) {
+            pl_buf_append(&tokens, &specials[special].token, sizeof bos);
+            at += strlen(specials[special].text);
+        }
+        text += at;
+        left -= at;
+    }
     o = pl_json_object();
     pl_json *list = pl_json_array();
-    status = write_token_list(tokenizer, &q, &tokens, list);
     pl_json_set(o, "tokens", list);
-    pl_json_set_int(o, "count", (int64_t)(tokens.len / sizeof(int32_t)));
+    const size_t n = tokens.len / sizeof(int32_t);
+    for (size_t i = 0; i < n; i++) {
+        int32_t token;
+        memcpy(&token, tokens.data + i * sizeof token, sizeof token);
+        if (q.with_pieces)
+            PL_TRY(push_piece(tokenizer, token, list));
+        else
+            pl_json_push(list, pl_json_make_int(token));
+    }
+    pl_json_set_int(o, "count", (int64_t)n);
     pl_json_set_int(o, "max_model_len", context);
-    if (status == PL_OK)
-        pl_json_write(o, 0, out);
+    pl_json_write(o, 0, out);
 done:
     pl_json_destroy(&o);
     pl_json_destroy(&json);

@@ -85,26 +85,6 @@ static int32_t find_piece(const merge_list *m, const char *text, size_t len)
     return -1;
 }
 
-/* Adds all pairs of pieces whose joined text is the piece `made`. */
-static void split_piece(merge_list *m, int32_t made)
-{
-    const token_piece *p = &m->list->pieces[made];
-    for (size_t at = 1; at < p->len; at++) {
-        if (((uint8_t)p->text[at] & 0xc0) == 0x80)
-            continue; /* this position is inside a character */
-        int32_t left = find_piece(m, p->text, at);
-        int32_t right = left < 0 ? -1 : find_piece(m, p->text + at, p->len - at);
-        if (right >= 0) {
-            merge one = (merge){left, right, made, p->score};
-            if (m->n == m->cap) {
-                m->cap = m->cap ? 2 * m->cap : 1024;
-                m->merges = pl_grow(m->merges, m->cap * sizeof *m->merges);
-            }
-            m->merges[m->n++] = one;
-        }
-    }
-}
-
 static pl_json *merges_of(const piece_list *list)
 {
     merge_list m = {.list = list};
@@ -115,8 +95,23 @@ static pl_json *merges_of(const piece_list *list)
         if (list->pieces[i].kind == PIECE_NORMAL)
             m.sorted[m.n_sorted++] = (int32_t)i;
     qsort_r(m.sorted, m.n_sorted, sizeof *m.sorted, by_text, (void *)(uintptr_t)list);
-    for (size_t i = 0; i < m.n_sorted; i++)
-        split_piece(&m, m.sorted[i]);
+    for (size_t i = 0; i < m.n_sorted; i++) {
+        /* adds all pairs of pieces whose joined text is a piece */
+        const token_piece *p = &m.list->pieces[m.sorted[i]];
+        for (size_t at = 1; at < p->len; at++) {
+            if (((uint8_t)p->text[at] & 0xc0) == 0x80)
+                continue; /* this position is inside a character */
+            int32_t left = find_piece(&m, p->text, at);
+            int32_t right = left < 0 ? -1 : find_piece(&m, p->text + at, p->len - at);
+            if (right >= 0) {
+                if (m.n == m.cap) {
+                    m.cap = m.cap ? 2 * m.cap : 1024;
+                    m.merges = pl_grow(m.merges, m.cap * sizeof *m.merges);
+                }
+                m.merges[m.n++] = (merge){left, right, m.sorted[i], p->score};
+            }
+        }
+    }
     if (m.n > 0)
         qsort(m.merges, m.n, sizeof *m.merges, by_rank);
     for (size_t i = 0; i < m.n; i++) {
@@ -205,25 +200,20 @@ static pl_json *added_tokens(const piece_list *list)
     return out;
 }
 
-static pl_json *vocabulary(const piece_list *list)
-{
-    pl_json *out = pl_json_object();
-    for (size_t i = 0; i < list->n; i++) {
-        pl_json *text = piece_text_json(&list->pieces[i]);
-        pl_json_set_int(out, pl_json_text(text, NULL), (int64_t)i);
-        pl_json_destroy(&text);
-    }
-    return out;
-}
-
 static pl_json *bpe(const piece_list *list)
 {
     pl_json *o = typed("BPE"), *unknown = piece_text_json(&list->pieces[PL_TOKEN_UNK]);
+    pl_json *vocabulary = pl_json_object();
+    for (size_t i = 0; i < list->n; i++) {
+        pl_json *text = piece_text_json(&list->pieces[i]);
+        pl_json_set_int(vocabulary, pl_json_text(text, NULL), (int64_t)i);
+        pl_json_destroy(&text);
+    }
     pl_json_set(o, "unk_token", unknown);
     pl_json_set_bool(o, "fuse_unk", true);
     pl_json_set_bool(o, "byte_fallback", true);
     pl_json_set_bool(o, "ignore_merges", false);
-    pl_json_set(o, "vocab", vocabulary(list));
+    pl_json_set(o, "vocab", vocabulary);
     pl_json_set(o, "merges", merges_of(list));
     return o;
 }

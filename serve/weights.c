@@ -60,28 +60,23 @@ static uint8_t *put_q8_block(uint8_t *to, const float *values)
     return to;
 }
 
-static pl_status check_value(pl_weight_type type, const char *what, float value)
-{
-    if (!isfinite(value))
-        return pl_fail(
-            PL_ERR_NUMERIC,
-            "%s has the value %g, which is not finite; export an earlier version", what,
-            (double)value);
-    if (type == PL_WEIGHT_F16 && fabsf(value) >= 65520)
-        return pl_fail(
-            PL_ERR_NUMERIC,
-            "%s has the value %g, which f16 cannot hold; give --type bf16 or f32", what,
-            (double)value);
-    return PL_OK;
-}
-
 pl_status weight_encode(pl_weight_type type, const char *what, const float *values,
                         size_t n, pl_buf *out)
 {
     pl_buf_reserve(out, n * sizeof(float));
     uint8_t *to = out->data + out->len;
-    for (size_t i = 0; i < n; i++)
-        PL_CHECK(check_value(type, what, values[i]));
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(values[i]))
+            return pl_fail(PL_ERR_NUMERIC,
+                           "%s has the value %g, which is not finite; export an "
+                           "earlier version",
+                           what, (double)values[i]);
+        if (type == PL_WEIGHT_F16 && fabsf(values[i]) >= 65520)
+            return pl_fail(PL_ERR_NUMERIC,
+                           "%s has the value %g, which f16 cannot hold; give --type "
+                           "bf16 or f32",
+                           what, (double)values[i]);
+    }
     for (size_t i = 0; type == PL_WEIGHT_F32 && i < n; i++) {
         float value = values[i];
         uint32_t bits;
@@ -99,24 +94,18 @@ pl_status weight_encode(pl_weight_type type, const char *what, const float *valu
 }
 
 /* ---- rows ---- */
-/* Returns which row of the tensor is written as row `row` of a llama in GGUF. */
-static int gguf_row(const pl_tensor *tensor, int head_size, int row)
-{
-    int head = row / head_size * head_size, at = row - head;
-    if (!pl_ends_with(tensor->name, ".q_proj.weight") &&
-        !pl_ends_with(tensor->name, ".k_proj.weight"))
-        return row;
-    return head + at / 2 + at % 2 * (head_size / 2);
-}
-
 pl_status weight_write(const pl_export *e, const pl_tensor *tensor, pl_weight_type type,
                        int head_size, pl_output *out)
 {
     pl_buf piece = {0};
     pl_status status = PL_OK;
     size_t cols = (size_t)tensor->cols;
+    /* a llama in GGUF has the rows of each head in a different order */
+    const bool moves = head_size > 0 && (pl_ends_with(tensor->name, ".q_proj.weight") ||
+                                         pl_ends_with(tensor->name, ".k_proj.weight"));
     for (int r = 0; r < tensor->rows; r++) {
-        int from = head_size > 0 ? gguf_row(tensor, head_size, r) : r;
+        const int at = moves ? r % head_size : 0;
+        const int from = moves ? r - at + at / 2 + at % 2 * (head_size / 2) : r;
         PL_TRY(weight_encode(type, tensor->name,
                              e->params + tensor->offset + (size_t)from * cols, cols,
                              &piece));

@@ -414,6 +414,27 @@ static void a_manifest_that_is_no_json_is_damage(void **state)
     check_prepare_fails(&options, "broken", PL_ERR_UNSUPPORTED, "something else");
 }
 
+static void a_manifest_whose_blank_hash_is_no_text_is_damage(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_json *json = NULL, *numbers = pl_json_array();
+    pl_buf text = {0};
+    assert_ok(pl_prepare(&options, in_scratch("number"), &result));
+    assert_ok(pl_json_load(in_scratch("number/data.json"), &json));
+    pl_json_push(numbers, pl_json_make_int(7));
+    pl_json_set(json, "blanked", numbers);
+    pl_json_write(json, 2, &text);
+    write_bytes("number/data.json", text.data, text.len);
+    /* a file that no longer matches is compared with the hashes in the list */
+    write_text("number/train.tok", "changed");
+    check_prepare_fails(&options, "number", PL_ERR_DAMAGED, "data.json");
+    assert_int_equal(pl_data_check(in_scratch("number")), PL_ERR_DAMAGED);
+    pl_json_destroy(&json);
+    pl_buf_destroy(&text);
+}
+
 static void a_changed_corpus_is_noticed_and_a_lost_one_is_not_needed(void **state)
 {
     (void)state;
@@ -690,6 +711,7 @@ int main(void)
         cmocka_unit_test(other_options_are_refused_naming_both_values),
         cmocka_unit_test(a_damaged_product_is_named),
         cmocka_unit_test(a_manifest_that_is_no_json_is_damage),
+        cmocka_unit_test(a_manifest_whose_blank_hash_is_no_text_is_damage),
         cmocka_unit_test(a_changed_corpus_is_noticed_and_a_lost_one_is_not_needed),
         cmocka_unit_test(a_forgotten_document_is_blank_and_may_leave_the_corpus),
         cmocka_unit_test(an_unfinished_folder_is_made_anew),
