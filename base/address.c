@@ -15,39 +15,6 @@ static pl_status bad(const char *text, const char *why)
     return pl_fail(PL_ERR_CONFIG, "the address `%.200s` %s", text, why);
 }
 
-static bool parse_port(const char *text, int *out)
-{
-    *out = 0;
-    if (strcmp(text, "*") == 0)
-        return true;
-    size_t digits = strspn(text, "0123456789");
-    if (digits == 0 || digits > 5 || text[digits])
-        return false;
-    *out = atoi(text);
-    return *out <= 65535;
-}
-
-static bool is_ipv6(const char *host)
-{
-    char bare[INET6_ADDRSTRLEN];
-    struct in6_addr address;
-    size_t len = strlen(host);
-    if (len < 4 || len - 1 > sizeof bare || host[0] != '[' || host[len - 1] != ']')
-        return false;
-    memcpy(bare, host + 1, len - 2);
-    bare[len - 2] = '\0';
-    return inet_pton(AF_INET6, bare, &address) == 1;
-}
-
-static bool is_ipv4(const char *host, bool *loopback)
-{
-    struct in_addr address;
-    if (inet_pton(AF_INET, host, &address) != 1)
-        return false;
-    *loopback = ntohl(address.s_addr) >> 24 == 127;
-    return true;
-}
-
 static bool is_within(uint32_t address, uint32_t net, int bits)
 {
     return address >> (32 - bits) == net >> (32 - bits);
@@ -68,32 +35,29 @@ bool pl_address_is_private(const pl_address *address)
 
 static bool classify_host(pl_address *a)
 {
-    a->is_anywhere = strcmp(a->host, "*") == 0 || strcmp(a->host, "0.0.0.0") == 0 ||
-                     strcmp(a->host, "[::]") == 0;
-    if (a->is_anywhere || is_ipv4(a->host, &a->is_local))
-        return true;
-    if (a->host[0] == '[') {
-        a->is_local = strcmp(a->host, "[::1]") == 0;
-        return is_ipv6(a->host);
-    }
-    const char *host = a->host;
     static const char allowed[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
-    return host[0] && strspn(host, allowed) == strlen(host);
-}
-
-static pl_status parse_tcp(const char *text, pl_address *a)
-{
-    const char *host = a->endpoint + strlen("tcp://");
-    const char *colon = strrchr(host, ':');
-    if (!colon || !parse_port(colon + 1, &a->port))
-        return bad(text, "has no valid port; write tcp://HOST:PORT, where PORT is a "
-                         "number up to 65535, or * for any free port");
-    memcpy(a->host, host, (size_t)(colon - host));
-    if (!classify_host(a))
-        return bad(text, "has no valid host; HOST is a name, an address like 10.0.0.1 "
-                         "or [fd00::1], or * to listen on all interfaces");
-    return PL_OK;
+    const char *host = a->host;
+    const size_t len = strlen(host);
+    struct in_addr v4;
+    a->is_anywhere = strcmp(host, "*") == 0 || strcmp(host, "0.0.0.0") == 0 ||
+                     strcmp(host, "[::]") == 0;
+    if (a->is_anywhere)
+        return true;
+    if (inet_pton(AF_INET, host, &v4) == 1) {
+        a->is_local = ntohl(v4.s_addr) >> 24 == 127;
+        return true;
+    }
+    if (host[0] != '[')
+        return len > 0 && strspn(host, allowed) == len;
+    char bare[INET6_ADDRSTRLEN];
+    struct in6_addr v6;
+    a->is_local = strcmp(host, "[::1]") == 0;
+    if (len < 4 || len - 1 > sizeof bare || host[len - 1] != ']')
+        return false;
+    memcpy(bare, host + 1, len - 2);
+    bare[len - 2] = '\0';
+    return inet_pton(AF_INET6, bare, &v6) == 1;
 }
 
 pl_status pl_address_parse(const char *text, pl_address *out)
@@ -109,15 +73,29 @@ pl_status pl_address_parse(const char *text, pl_address *out)
         out->has_key = true;
         *mark = '\0';
     }
-    if (pl_starts_with(out->endpoint, "tcp://"))
-        return parse_tcp(text, out);
-    out->is_local = true;
-    if (!pl_starts_with(out->endpoint, "ipc://"))
+    out->is_local = !pl_starts_with(out->endpoint, "tcp://");
+    if (out->is_local && !pl_starts_with(out->endpoint, "ipc://"))
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "the address `%.200s` is neither tcp://HOST:PORT nor ipc://PATH",
                        text);
-    return out->endpoint[strlen("ipc://")] ? PL_OK
-                                           : bad(text, "has no path; write ipc://PATH");
+    if (out->is_local)
+        return out->endpoint[strlen("ipc://")]
+                   ? PL_OK
+                   : bad(text, "has no path; write ipc://PATH");
+    const char *host = out->endpoint + strlen("tcp://"), *colon = strrchr(host, ':');
+    const char *port = colon ? colon + 1 : "";
+    const size_t digits = strspn(port, "0123456789");
+    const bool is_number =
+        digits > 0 && digits <= 5 && !port[digits] && atoi(port) <= 65535;
+    if (!is_number && strcmp(port, "*") != 0)
+        return bad(text, "has no valid port; write tcp://HOST:PORT, where PORT is a "
+                         "number up to 65535, or * for any free port");
+    out->port = is_number ? atoi(port) : 0;
+    memcpy(out->host, host, (size_t)(colon - host));
+    if (!classify_host(out))
+        return bad(text, "has no valid host; HOST is a name, an address like 10.0.0.1 "
+                         "or [fd00::1], or * to listen on all interfaces");
+    return PL_OK;
 }
 
 void pl_address_format(const pl_address *address, const char *host,
@@ -134,12 +112,6 @@ void pl_address_format(const pl_address *address, const char *host,
                  text);
 }
 
-static bool usable(const struct ifaddrs *i)
-{
-    return i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
-           (i->ifa_flags & IFF_UP) && !(i->ifa_flags & IFF_LOOPBACK);
-}
-
 void pl_address_of_machine(char out[PL_ADDRESS_MAX])
 {
     struct ifaddrs *all = NULL;
@@ -148,7 +120,8 @@ void pl_address_of_machine(char out[PL_ADDRESS_MAX])
         return;
     for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
         struct sockaddr_in address;
-        if (!usable(i))
+        if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET ||
+            !(i->ifa_flags & IFF_UP) || (i->ifa_flags & IFF_LOOPBACK))
             continue;
         memcpy(&address, i->ifa_addr, sizeof address);
         if (inet_ntop(AF_INET, &address.sin_addr, out, PL_ADDRESS_MAX))

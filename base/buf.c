@@ -70,17 +70,6 @@ const char *pl_buf_text(pl_buf *buf)
     return (const char *)buf->data;
 }
 
-/* Returns the code point of a character of one to three bytes. No character of four
- * bytes controls a terminal. */
-static unsigned short_code_point(const char *text, size_t n)
-{
-    const uint8_t *s = (const uint8_t *)text;
-    if (n == 1)
-        return s[0];
-    unsigned tail = n == 3 ? (s[1] & 63u) << 6 | (s[2] & 63u) : s[1] & 63u;
-    return n == 3 ? (s[0] & 15u) << 12 | tail : (s[0] & 31u) << 6 | tail;
-}
-
 void pl_buf_json_text(pl_buf *buf, const char *text, size_t len)
 {
     pl_buf_append(buf, "\"", 1);
@@ -91,7 +80,7 @@ void pl_buf_json_text(pl_buf *buf, const char *text, size_t len)
         else if (text[i] == '"' || text[i] == '\\')
             pl_buf_printf(buf, "\\%c", text[i]);
         else if (pl_utf8_steers(text + i, n))
-            pl_buf_printf(buf, "\\u%04x", short_code_point(text + i, n));
+            pl_buf_printf(buf, "\\u%04x", (unsigned)pl_utf8_code_point(text + i, n));
         else
             pl_buf_append(buf, text + i, n);
         i += n ? n : 1;

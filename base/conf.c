@@ -77,22 +77,6 @@ static bool is_bounded(const pl_key *key)
     return number && key->min < key->max;
 }
 
-/* Writes a range, for example "1..1000000", "at least 1" or "at most 5". A bound of
- * 1e15 or more is not shown. */
-static void put_range(const pl_key *key, pl_buf *out)
-{
-    char min[32], max[32];
-    bool low = key->min > -1e15, high = key->max < 1e15;
-    pl_format_real(key->min, min);
-    pl_format_real(key->max, max);
-    if (low && high)
-        pl_buf_printf(out, "%s..%s", min, max);
-    else if (low)
-        pl_buf_printf(out, "at least %s", min);
-    else
-        pl_buf_printf(out, "at most %s", max);
-}
-
 /* Describes for users, in words, which values this key may have. */
 void pl_conf_wanted(const pl_key *key, pl_buf *out)
 {
@@ -114,9 +98,15 @@ void pl_conf_wanted(const pl_key *key, pl_buf *out)
         pl_buf_printf(out, "text");
         break;
     }
-    if (is_bounded(key)) {
-        pl_buf_printf(out, ", ");
-        put_range(key, out);
+    if (is_bounded(key)) { /* a bound of 1e15 or more is not shown */
+        char min[32], max[32];
+        const bool low = key->min > -1e15, high = key->max < 1e15;
+        pl_format_real(key->min, min);
+        pl_format_real(key->max, max);
+        if (low && high)
+            pl_buf_printf(out, ", %s..%s", min, max);
+        else
+            pl_buf_printf(out, ", at %s %s", low ? "least" : "most", low ? min : max);
     }
     if (key->unit && *key->unit)
         pl_buf_printf(out, " %s", key->unit);
@@ -127,33 +117,17 @@ static bool fits_key_range(const pl_key *key, double value)
     return !is_bounded(key) || (value >= key->min && value <= key->max);
 }
 
-static bool is_choice(const char *choices, const char *value)
-{
-    size_t len = strlen(value);
-    for (const char *at = choices; at; at = strchr(at, '|')) {
-        at += *at == '|';
-        if (strcspn(at, "|") == len && strncmp(at, value, len) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool is_utf8(const char *text)
-{
-    size_t left = strlen(text), n;
-    for (; left; text += n, left -= n)
-        if (!(n = pl_utf8_length(text, left)))
-            return false;
-    return true;
-}
-
 static bool set_text(char *field, const char *value)
 {
-    if (strlen(value) >= PL_KEY_TEXT_MAX || !is_utf8(value))
+    const size_t len = strlen(value);
+    if (len >= PL_KEY_TEXT_MAX)
         return false;
+    for (size_t at = 0, n; at < len; at += n)
+        if (!(n = pl_utf8_length(value + at, len - at)))
+            return false;
     /* first clears the field, so that equal values have equal bytes */
     memset(field, 0, PL_KEY_TEXT_MAX);
-    memcpy(field, value, strlen(value));
+    memcpy(field, value, len);
     return true;
 }
 
@@ -182,7 +156,7 @@ static bool set_field(const pl_key *key, void *target, const char *value)
         memcpy(field, &flag, sizeof flag);
         return true;
     case PL_KEY_CHOICE:
-        return is_choice(key->choices, value) && set_text(field, value);
+        return pl_lists_word(key->choices, '|', value) && set_text(field, value);
     case PL_KEY_TEXT:
         return set_text(field, value);
     case PL_KEY_SECTION:
@@ -323,28 +297,21 @@ static pl_status refuse_event(yaml_reader *reader, const yaml_event_t *event,
                    why);
 }
 
-/* libyaml gives the offset of a bad byte but not its line. */
-static size_t line_of_problem(const yaml_reader *reader)
-{
-    const yaml_parser_t *parser = &reader->parser;
-    size_t line = 0;
-    if (parser->error != YAML_READER_ERROR)
-        return parser->problem_mark.line;
-    for (size_t i = 0; i < parser->problem_offset && i < reader->text.len; i++)
-        line += reader->text.data[i] == '\n';
-    return line;
-}
-
 /* The caller deletes the event, also after a failure. */
 static pl_status next_event(yaml_reader *reader, yaml_event_t *event)
 {
+    const yaml_parser_t *parser = &reader->parser;
     memset(event, 0, sizeof *event);
     if (yaml_parser_parse(&reader->parser, event))
         return PL_OK;
-    const char *problem = reader->parser.problem;
-    return pl_fail(PL_ERR_CONFIG, "%s is not YAML: %s",
-                   locate(reader, line_of_problem(reader)),
-                   problem ? problem : "it is not UTF-8 text");
+    size_t line = 0;
+    if (parser->error != YAML_READER_ERROR)
+        line = parser->problem_mark.line;
+    else /* libyaml gives the offset of a bad byte but not its line */
+        for (size_t i = 0; i < parser->problem_offset && i < reader->text.len; i++)
+            line += reader->text.data[i] == '\n';
+    return pl_fail(PL_ERR_CONFIG, "%s is not YAML: %s", locate(reader, line),
+                   parser->problem ? parser->problem : "it is not UTF-8 text");
 }
 
 static const char *scalar(const yaml_event_t *event)
@@ -357,31 +324,21 @@ static bool has_nul(const yaml_event_t *event)
     return strlen(scalar(event)) != event->data.scalar.length;
 }
 
-/* Accepts a deleted key, or a deleted value of the key `row`, in a saved file. Returns
- * false for all other keys and values. */
-static bool skip_gone(yaml_reader *reader, const pl_key *row, const char *name,
-                      const char *value)
-{
-    for (size_t i = 0; reader->saved && i < reader->table->n_gone; i++) {
-        const pl_gone *gone = &reader->table->gone[i];
-        const bool is_value = strcmp(gone->value, value) == 0;
-        if (strcmp(gone->name, name) != 0 || (row && !is_value))
-            continue;
-        if (!reader->differs && (row || !is_value))
-            reader->differs = gone;
-        return true;
-    }
-    return false;
-}
-
 /* Sets a key and refuses a second value. YAML itself would silently let the last of two
- * equal keys win. */
+ * equal keys win. A saved file may have deleted keys, and deleted values of keys. */
 static pl_status set_once(yaml_reader *reader, const char *name, const char *value,
                           size_t line)
 {
     const char *where = locate(reader, line);
     const pl_key *row = find_key(reader->table, name);
-    const bool is_gone = skip_gone(reader, row, name, value);
+    bool is_gone = false;
+    for (size_t i = 0; reader->saved && i < reader->table->n_gone && !is_gone; i++) {
+        const pl_gone *gone = &reader->table->gone[i];
+        const bool is_value = strcmp(gone->value, value) == 0;
+        is_gone = strcmp(gone->name, name) == 0 && (!row || is_value);
+        if (is_gone && !reader->differs && (row || !is_value))
+            reader->differs = gone;
+    }
     if (!row)
         return is_gone ? PL_OK : unknown_key(reader->table, name, where);
     bool *seen = &reader->seen[row - reader->table->keys];
@@ -394,32 +351,8 @@ static pl_status set_once(yaml_reader *reader, const char *name, const char *val
                    : pl_conf_set(reader->table, reader->target, name, value, where);
 }
 
-/* Reads a plain value. An empty value for a section is accepted: a section whose keys
- * are all commented out looks like that. */
-static pl_status read_scalar(yaml_reader *reader, const char *name,
-                             const yaml_event_t *event)
-{
-    if (has_nul(event))
-        return refuse_event(reader, event, "a NUL character is not allowed");
-    bool empty = event->data.scalar.length == 0 &&
-                 event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-    if (empty && !find_key(reader->table, name) && is_section(reader->table, name))
-        return PL_OK;
-    return set_once(reader, name, scalar(event), event->start_mark.line);
-}
-
 /* A YAML list becomes the text "a,b,c": the table has no list type, and the code that
  * uses such a key splits the text at the commas. */
-static pl_status append_item(yaml_reader *reader, const yaml_event_t *event,
-                             pl_buf *list)
-{
-    if (event->type != YAML_SCALAR_EVENT || has_nul(event) ||
-        strchr(scalar(event), ','))
-        return refuse_event(reader, event, "a list takes plain values without commas");
-    pl_buf_printf(list, "%s%s", list->len ? "," : "", scalar(event));
-    return PL_OK;
-}
-
 static pl_status read_yaml_list(yaml_reader *reader, const char *name, size_t line)
 {
     pl_buf list = {0};
@@ -428,8 +361,14 @@ static pl_status read_yaml_list(yaml_reader *reader, const char *name, size_t li
         yaml_event_t event;
         status = next_event(reader, &event);
         ended = event.type == YAML_SEQUENCE_END_EVENT;
-        if (status == PL_OK && !ended)
-            status = append_item(reader, &event, &list);
+        if (status == PL_OK && !ended) {
+            if (event.type != YAML_SCALAR_EVENT || has_nul(&event) ||
+                strchr(scalar(&event), ','))
+                status = refuse_event(reader, &event,
+                                      "a list takes plain values without commas");
+            else
+                pl_buf_printf(&list, "%s%s", list.len ? "," : "", scalar(&event));
+        }
         yaml_event_delete(&event);
     }
     if (status == PL_OK)
@@ -440,14 +379,30 @@ static pl_status read_yaml_list(yaml_reader *reader, const char *name, size_t li
 
 static pl_status read_mapping(yaml_reader *reader, const char *prefix, int depth);
 
-static pl_status read_yaml_value(yaml_reader *reader, const char *name, int depth)
+/* Reads one `key: value`. `key` is the event of the key, which the caller has read. */
+static pl_status read_pair(yaml_reader *reader, const char *prefix,
+                           const yaml_event_t *key, int depth)
 {
+    if (key->type != YAML_SCALAR_EVENT || has_nul(key))
+        return refuse_event(reader, key, "a key must be a plain name");
+    char name[KEY_NAME_MAX];
+    int len =
+        snprintf(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "", scalar(key));
+    if (len < 0 || len >= (int)sizeof name)
+        return refuse_event(reader, key, "a key is too long");
     yaml_event_t event;
     pl_status status = next_event(reader, &event);
     if (status != PL_OK)
         goto done;
-    if (event.type == YAML_SCALAR_EVENT)
-        status = read_scalar(reader, name, &event);
+    /* a section whose keys are all commented out looks like an empty value */
+    const bool is_empty_section =
+        event.type == YAML_SCALAR_EVENT && event.data.scalar.length == 0 &&
+        event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE &&
+        !find_key(reader->table, name) && is_section(reader->table, name);
+    if (event.type == YAML_SCALAR_EVENT && has_nul(&event))
+        status = refuse_event(reader, &event, "a NUL character is not allowed");
+    else if (event.type == YAML_SCALAR_EVENT && !is_empty_section)
+        status = set_once(reader, name, scalar(&event), event.start_mark.line);
     else if (event.type == YAML_SEQUENCE_START_EVENT)
         status = read_yaml_list(reader, name, event.start_mark.line);
     else if (event.type == YAML_MAPPING_START_EVENT && depth < NESTING_MAX)
@@ -455,26 +410,11 @@ static pl_status read_yaml_value(yaml_reader *reader, const char *name, int dept
     else if (event.type == YAML_MAPPING_START_EVENT)
         status = refuse_event(reader, &event,
                               "sections are nested too deeply; check the indentation");
-    else
+    else if (!is_empty_section)
         status = refuse_event(reader, &event, "aliases (*name) are not supported");
 done:
     yaml_event_delete(&event);
     return status;
-}
-
-/* Reads one `key: value`. `event` is the event of the key, which the caller has
- * read. */
-static pl_status read_pair(yaml_reader *reader, const char *prefix,
-                           const yaml_event_t *event, int depth)
-{
-    if (event->type != YAML_SCALAR_EVENT || has_nul(event))
-        return refuse_event(reader, event, "a key must be a plain name");
-    char name[KEY_NAME_MAX];
-    int len = snprintf(name, sizeof name, "%s%s%s", prefix, *prefix ? "." : "",
-                       scalar(event));
-    if (len < 0 || len >= (int)sizeof name)
-        return refuse_event(reader, event, "a key is too long");
-    return read_yaml_value(reader, name, depth);
 }
 
 /* Reads a mapping after its start event, including its end event. */
@@ -492,10 +432,18 @@ static pl_status read_mapping(yaml_reader *reader, const char *prefix, int depth
     return status;
 }
 
-/* Reads the top level: one mapping, or nothing at all. */
-static pl_status read_yaml_stream(yaml_reader *reader)
+static pl_status load_file(yaml_reader *reader)
 {
     pl_status status = PL_OK;
+    PL_TRY(pl_refuse_special(reader->path));
+    PL_TRY(pl_read_file(reader->path, &reader->text));
+    if (!yaml_parser_initialize(&reader->parser))
+        pl_memory_exhausted(sizeof reader->parser);
+    reader->seen = pl_alloc(reader->table->n_keys);
+    yaml_parser_set_encoding(&reader->parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(
+        &reader->parser, (const uint8_t *)pl_buf_text(&reader->text), reader->text.len);
+    /* the top level is one mapping, or nothing at all */
     int n_documents = 0;
     for (bool ended = false; status == PL_OK && !ended;) {
         yaml_event_t event;
@@ -512,21 +460,6 @@ static pl_status read_yaml_stream(yaml_reader *reader)
             status = refuse_event(reader, &event, "expected `key: value` lines");
         yaml_event_delete(&event);
     }
-    return status;
-}
-
-static pl_status load_file(yaml_reader *reader)
-{
-    pl_status status = PL_OK;
-    PL_TRY(pl_refuse_special(reader->path));
-    PL_TRY(pl_read_file(reader->path, &reader->text));
-    if (!yaml_parser_initialize(&reader->parser))
-        pl_memory_exhausted(sizeof reader->parser);
-    reader->seen = pl_alloc(reader->table->n_keys);
-    yaml_parser_set_encoding(&reader->parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(
-        &reader->parser, (const uint8_t *)pl_buf_text(&reader->text), reader->text.len);
-    status = read_yaml_stream(reader);
     yaml_parser_delete(&reader->parser);
     pl_free(reader->seen);
 done:
@@ -550,34 +483,13 @@ pl_status pl_conf_load_saved(const pl_table *table, void *target, const char *pa
     return status;
 }
 
-/* Whether YAML reads this text back unchanged if it has no quotes. */
-static bool is_plain(const char *text)
+static void put_yaml_text(const char *text, pl_buf *out)
 {
     static const char inside[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                  "0123456789_./+-";
-    return *text && !strchr("-+.", *text) && strspn(text, inside) == strlen(text);
-}
-
-static uint32_t code_point(const char *text, size_t n)
-{
-    static const uint8_t first_bits[5] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-    uint32_t point = (uint8_t)text[0] & first_bits[n];
-    for (size_t i = 1; i < n; i++)
-        point = point << 6 | ((uint8_t)text[i] & 0x3f);
-    return point;
-}
-
-/* Whether the YAML reader accepts this character only if it is escaped, such as a
- * control character or a line break. */
-static bool needs_escape(uint32_t point)
-{
-    return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x2028 ||
-           point == 0x2029 || point == 0xfeff || point == 0xfffe || point == 0xffff;
-}
-
-static void put_yaml_text(const char *text, pl_buf *out)
-{
-    if (is_plain(text)) {
+    const bool is_read_back_without_quotes =
+        *text && !strchr("-+.", *text) && strspn(text, inside) == strlen(text);
+    if (is_read_back_without_quotes) {
         pl_buf_printf(out, "%s", text);
         return;
     }
@@ -586,10 +498,15 @@ static void put_yaml_text(const char *text, pl_buf *out)
     for (size_t left = strlen(text); left; text += n, left -= n) {
         n = pl_utf8_length(text, left);
         n = n ? n : 1;
-        uint32_t point = code_point(text, n);
+        const uint32_t point = pl_utf8_code_point(text, n);
+        /* the YAML reader refuses these characters, such as control characters and line
+         * breaks, unless they are escaped */
+        const bool is_refused = point < 0x20 || (point >= 0x7f && point < 0xa0) ||
+                                point == 0x2028 || point == 0x2029 || point == 0xfeff ||
+                                point == 0xfffe || point == 0xffff;
         if (point == '"' || point == '\\')
             pl_buf_printf(out, "\\%c", (int)point);
-        else if (needs_escape(point))
+        else if (is_refused)
             pl_buf_printf(out, "\\u%04x", (unsigned)point);
         else
             pl_buf_append(out, text, n);
@@ -609,13 +526,6 @@ static void put_yaml_value(const pl_key *key, const void *target, pl_buf *out)
     pl_buf_destroy(&value);
 }
 
-/* The length of the section part of a dotted name: 5 for "train.tau", 0 for "seed". */
-static size_t section_len(const char *name)
-{
-    const char *dot = strrchr(name, '.');
-    return dot ? (size_t)(dot - name) : 0;
-}
-
 static int depth_of_name(const char *name, size_t len)
 {
     int depth = 0;
@@ -624,56 +534,41 @@ static int depth_of_name(const char *name, size_t len)
     return depth;
 }
 
-/* Writes the headings of the sections that contain `name`, except headings that were
- * written already. */
-static void put_headings(const char *name, size_t len, const char *open, pl_buf *out)
-{
-    size_t start = 0;
-    while (start < len) {
-        size_t end = start + strcspn(name + start, ".");
-        bool is_open =
-            strncmp(open, name, end) == 0 && (!open[end] || open[end] == '.');
-        if (!is_open)
-            pl_buf_printf(out, "%*s%.*s:\n", 2 * depth_of_name(name, start), "",
-                          (int)(end - start), name + start);
-        start = end + 1;
-    }
-}
-
 static const char *help_of(const pl_key *key)
 {
     return key->help ? key->help : "";
 }
 
-static void put_key_line(const pl_key *key, const void *target, pl_buf *out)
-{
-    size_t section = section_len(key->name);
-    int indent = section ? 2 * (depth_of_name(key->name, section) + 1) : 0;
-    const char *last = key->name + section + (section ? 1 : 0);
-    pl_buf_printf(out, "%*s# %s (", indent, "", help_of(key));
-    pl_conf_wanted(key, out);
-    pl_buf_printf(out, "; default %s)\n%*s%s: ", *key->initial ? key->initial : "\"\"",
-                  indent, "", last);
-    put_yaml_value(key, target, out);
-    pl_buf_printf(out, "\n");
-}
-
 /* Writes YAML that pl_conf_load reads back into an equal struct. */
 void pl_conf_write_yaml(const pl_table *table, const void *target, pl_buf *out)
 {
-    char open[KEY_NAME_MAX] = "";
+    char open[KEY_NAME_MAX] = ""; /* the section whose heading was written last */
     for (size_t i = 0; i < table->n_keys; i++) {
         const pl_key *key = &table->keys[i];
+        const char *name = key->name;
         if (key->type == PL_KEY_SECTION) {
-            int indent = 2 * depth_of_name(key->name, strlen(key->name));
-            pl_buf_printf(out, "%s%*s# %s\n", out->len ? "\n" : "", indent, "",
-                          help_of(key));
+            pl_buf_printf(out, "%s%*s# %s\n", out->len ? "\n" : "",
+                          2 * depth_of_name(name, strlen(name)), "", help_of(key));
             continue;
         }
-        size_t section = section_len(key->name);
-        put_headings(key->name, section, open, out);
-        snprintf(open, sizeof open, "%.*s", (int)section, key->name);
-        put_key_line(key, target, out);
+        /* the section part of a dotted name: 5 letters of "train.tau", 0 of "seed" */
+        const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
+        const size_t section = dot ? (size_t)(dot - name) : 0;
+        for (size_t start = 0, end; start < section; start = end + 1) {
+            end = start + strcspn(name + start, ".");
+            if (strncmp(open, name, end) != 0 || (open[end] && open[end] != '.'))
+                pl_buf_printf(out, "%*s%.*s:\n", 2 * depth_of_name(name, start), "",
+                              (int)(end - start), name + start);
+        }
+        snprintf(open, sizeof open, "%.*s", (int)section, name);
+        const int indent = section ? 2 * (depth_of_name(name, section) + 1) : 0;
+        pl_buf_printf(out, "%*s# %s (", indent, "", help_of(key));
+        pl_conf_wanted(key, out);
+        pl_buf_printf(out,
+                      "; default %s)\n%*s%s: ", *key->initial ? key->initial : "\"\"",
+                      indent, "", last);
+        put_yaml_value(key, target, out);
+        pl_buf_printf(out, "\n");
     }
 }
 
@@ -684,33 +579,28 @@ static void put_cell(const char *text, pl_buf *out)
         pl_buf_printf(out, "%s%c", *text == '|' ? "\\" : "", *text);
 }
 
-static void put_reference_row(const pl_key *key, pl_buf *out)
-{
-    pl_buf wanted = {0};
-    pl_conf_wanted(key, &wanted);
-    pl_buf_printf(out, "| `%s` | ", key->name);
-    put_cell(pl_buf_text(&wanted), out);
-    pl_buf_printf(out, " | `%s` | ", *key->initial ? key->initial : "\"\"");
-    put_cell(help_of(key), out);
-    pl_buf_printf(out, "%s |\n", key->local ? "; does not change training" : "");
-    pl_buf_destroy(&wanted);
-}
-
 void pl_conf_write_reference(const pl_table *table, pl_buf *out)
 {
     static const char head[] =
         "| key | value | default | meaning |\n|---|---|---|---|\n";
-    bool in_table = false;
     for (size_t i = 0; i < table->n_keys; i++) {
         const pl_key *key = &table->keys[i];
-        if (key->type == PL_KEY_SECTION)
+        const bool begins = key->type == PL_KEY_SECTION; /* a section */
+        if (begins)
             pl_buf_printf(out, "%s## %s\n%s\n\n", out->len ? "\n" : "", key->name,
                           help_of(key));
-        if (key->type == PL_KEY_SECTION || !in_table)
+        if (begins || i == 0)
             pl_buf_printf(out, "%s", head);
-        in_table = true;
-        if (key->type != PL_KEY_SECTION)
-            put_reference_row(key, out);
+        if (begins)
+            continue;
+        pl_buf wanted = {0};
+        pl_conf_wanted(key, &wanted);
+        pl_buf_printf(out, "| `%s` | ", key->name);
+        put_cell(pl_buf_text(&wanted), out);
+        pl_buf_printf(out, " | `%s` | ", *key->initial ? key->initial : "\"\"");
+        put_cell(help_of(key), out);
+        pl_buf_printf(out, "%s |\n", key->local ? "; does not change training" : "");
+        pl_buf_destroy(&wanted);
     }
 }
 

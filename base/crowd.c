@@ -74,59 +74,22 @@ void pl_crowd_leave(pl_crowd *c, pl_guest *guest)
 }
 
 /* ---- closing ---- */
-static bool is_late(const pl_crowd *c, const pl_guest *g, int64_t now)
-{
-    int64_t since = waits_since(g);
-    if (since > 0)
-        return now - since > c->wait_limit_ms;
-    since = __atomic_load_n(&g->busy_ms, __ATOMIC_SEQ_CST);
-    return now - since > c->busy_limit_ms;
-}
-
 static unsigned address_slot_of(const pl_guest *g)
 {
     return (g->address ^ g->address >> 10 ^ g->address >> 20) % SLOTS;
 }
 
-/* Returns whether the next descriptor is one for the process itself. */
-static bool has_few_files(void)
-{
-    const int next = eventfd(0, EFD_CLOEXEC);
-    if (next >= 0)
-        close(next);
-    return next < 0 || next >= pl_files_for_guests();
-}
-
-typedef struct census {
-    int open, waiting, of_address[SLOTS];
-    bool had_few_files; /* a connection has a descriptor that is not for guests */
-} census;
-
-static void count_guests(const pl_crowd *c, census *n)
-{
-    const int files = pl_files_for_guests();
-    memset(n, 0, sizeof *n);
-    for (const pl_guest *g = c->first; g; g = g->next) {
-        if (g->cut)
-            continue;
-        n->of_address[address_slot_of(g)]++;
-        n->open++;
-        n->waiting += waits_since(g) > 0;
-        n->had_few_files |= g->socket >= files;
-    }
-}
-
 /* Of the address with the most connections, finds the one that has waited longest. If
  * several have waited equally long, finds the oldest, which is the last of them.
  * Returns NULL if all connections are busy. */
-static pl_guest *find_victim(const pl_crowd *c, const census *n)
+static pl_guest *find_victim(const pl_crowd *c, const int n_of_address[SLOTS])
 {
     pl_guest *victim = NULL;
     int64_t least = INT64_MAX;
     int most = 0;
     for (pl_guest *g = c->first; g; g = g->next) {
         int64_t since = waits_since(g);
-        int of_address = n->of_address[address_slot_of(g)];
+        int of_address = n_of_address[address_slot_of(g)];
         if (g->cut || since == 0 || of_address < most ||
             (of_address == most && since > least))
             continue;
@@ -151,22 +114,42 @@ static void cut(const pl_crowd *c, pl_guest *g)
  * has too few files. */
 int pl_crowd_settle(pl_crowd *c)
 {
-    census n;
-    pl_guest *victim;
     const int64_t now = pl_now_ms();
-    for (pl_guest *g = c->first; g; g = g->next)
-        if (!g->cut && is_late(c, g, now))
+    const int files = pl_files_for_guests();
+    int n_open = 0, n_waiting = 0, n_of_address[SLOTS] = {0};
+    bool few_files = false; /* a connection has a descriptor that is not for guests */
+    for (pl_guest *g = c->first; g; g = g->next) {
+        const int64_t waits = waits_since(g),
+                      busy = __atomic_load_n(&g->busy_ms, __ATOMIC_SEQ_CST);
+        const bool is_late =
+            waits > 0 ? now - waits > c->wait_limit_ms : now - busy > c->busy_limit_ms;
+        if (!g->cut && is_late)
             cut(c, g);
-    count_guests(c, &n);
-    bool few_files = (n.had_few_files && n.waiting > WAITING_ALWAYS) ||
-                     (n.waiting > 0 && has_few_files());
+    }
+    for (const pl_guest *g = c->first; g; g = g->next) {
+        if (g->cut)
+            continue;
+        n_of_address[address_slot_of(g)]++;
+        n_open++;
+        n_waiting += waits_since(g) > 0;
+        few_files |= g->socket >= files;
+    }
+    few_files &= n_waiting > WAITING_ALWAYS;
+    if (!few_files && n_waiting > 0) {
+        /* whether the next descriptor is one for the process itself */
+        const int next = eventfd(0, EFD_CLOEXEC);
+        few_files = next < 0 || next >= files;
+        if (next >= 0)
+            close(next);
+    }
     int n_cut = 0;
-    while ((n.open > c->places || n.waiting > c->waiting || few_files) &&
-           (victim = find_victim(c, &n))) {
+    pl_guest *victim;
+    while ((n_open > c->places || n_waiting > c->waiting || few_files) &&
+           (victim = find_victim(c, n_of_address))) {
         cut(c, victim);
-        n.open--;
-        n.waiting--;
-        n.of_address[address_slot_of(victim)]--;
+        n_open--;
+        n_waiting--;
+        n_of_address[address_slot_of(victim)]--;
         few_files = false;
         n_cut++;
     }

@@ -30,19 +30,6 @@ static bool is_word(const char *text, size_t len, const char *word)
     return strlen(word) == len && memcmp(text, word, len) == 0;
 }
 
-/* Whether this process was started with the verb `role` ("home"). */
-static bool has_role(const char *role)
-{
-    char words[256] = "";
-    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    /* leaves room for two zeros, which end the list of words */
-    ssize_t len = read(fd, words, sizeof words - 2);
-    close(fd);
-    return len > 0 && strcmp(words + strlen(words) + 1, role) == 0;
-}
-
 /* One "NAME[@ROLE]:ACTION[:NTH]" of the variable. */
 typedef struct point {
     /* name with the role; also the name of the file in FOLDER */
@@ -69,11 +56,22 @@ static bool read_point(const char *text, size_t len, point *out)
     return false;
 }
 
+/* Whether the point has this name, and its role, if it has one, is the verb with which
+ * this process was started ("home"). */
 static bool is_meant(const point *p, const char *name)
 {
-    size_t len = strcspn(p->name, "@");
-    return is_word(p->name, len, name) &&
-           (!p->name[len] || has_role(p->name + len + 1));
+    const size_t len = strcspn(p->name, "@");
+    const bool has_name = is_word(p->name, len, name);
+    if (!has_name || !p->name[len])
+        return has_name;
+    char words[256] = "";
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    /* leaves room for two zeros, which end the list of words */
+    ssize_t n = read(fd, words, sizeof words - 2);
+    close(fd);
+    return n > 0 && strcmp(words + strlen(words) + 1, p->name + len + 1) == 0;
 }
 
 /* With PATHLOOM_FAILPOINT_ONCE only the first process that reaches the point gets true;
@@ -91,30 +89,13 @@ static bool is_first(const char *name)
     return fd >= 0;
 }
 
-static pl_status act_on_point(action what, const char *name)
+pl_status pl_failpoint(const char *name)
 {
-    switch (what) {
-    case KILL:
-        raise(SIGKILL);
-        break;
-    case EXIT:
-        _exit(EXIT_CODE);
-    case STOP:
-        raise(SIGSTOP);
-        break;
-    case SLEEP:
-    case ERROR:
-    default:
-        return pl_fail(PL_ERR_IO, "the fail point %s of a test made this call fail",
-                       name);
-    }
-    return PL_OK;
-}
-
-/* Only processes of a test call this function. */
-static pl_status run_armed_point(const char *name, const char *spec)
-{
-    for (int i = 0; *spec && i < POINTS_MAX; i++) {
+    if (atomic_load_explicit(&state, memory_order_relaxed) == OFF)
+        return PL_OK;
+    const char *spec = getenv("PATHLOOM_FAILPOINT");
+    atomic_store_explicit(&state, spec ? ARMED : OFF, memory_order_relaxed);
+    for (int i = 0; spec && *spec && i < POINTS_MAX; i++) {
         size_t len = strcspn(spec, ",");
         point p;
         if (!read_point(spec, len, &p))
@@ -126,19 +107,16 @@ static pl_status run_armed_point(const char *name, const char *spec)
             pl_sleep_ms(p.nth);
         else if (is_meant(&p, name) &&
                  (atomic_fetch_add(&passages[i], 1) + 1 == p.nth || p.nth == 0) &&
-                 is_first(p.name))
-            return act_on_point(p.what, name);
+                 is_first(p.name)) {
+            if (p.what == EXIT)
+                _exit(EXIT_CODE);
+            if (p.what == ERROR)
+                return pl_fail(PL_ERR_IO,
+                               "the fail point %s of a test made this call fail", name);
+            raise(p.what == KILL ? SIGKILL : SIGSTOP);
+            return PL_OK;
+        }
         spec += len + (spec[len] == ',');
     }
     return PL_OK;
-}
-
-pl_status pl_failpoint(const char *name)
-{
-    int known = atomic_load_explicit(&state, memory_order_relaxed);
-    if (known == OFF)
-        return PL_OK;
-    const char *spec = getenv("PATHLOOM_FAILPOINT");
-    atomic_store_explicit(&state, spec ? ARMED : OFF, memory_order_relaxed);
-    return spec ? run_armed_point(name, spec) : PL_OK;
 }

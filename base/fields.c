@@ -11,38 +11,12 @@ enum { ITEMS_MAX = 1 << 20 };
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "the lower bytes of a number are its first");
 
-static uint64_t load_number(const pl_field *f, const uint8_t *at)
-{
-    uint64_t number = 0;
-    memcpy(&number, at, f->width);
-    return f->kind == PL_KIND_INT ? (uint64_t)(int32_t)number : number;
-}
-
 static void fail_field(pl_reader *r, const pl_field *f, const char *why,
                        uint64_t number)
 {
     if (r->status == PL_OK)
         r->status = pl_fail(PL_ERR_PROTO, "%s: field %u %s (%lld)", r->what, f->tag,
                             why, (long long)number);
-}
-
-static void store_number(pl_reader *r, const pl_field *f, uint64_t number, uint8_t *at)
-{
-    if (f->kind == PL_KIND_BOOL)
-        number = number != 0;
-    else if (f->kind == PL_KIND_INT ? number != (uint64_t)(int32_t)number
-                                    : f->limit > 0 && number >= f->limit) {
-        fail_field(r, f, "is out of range", number);
-        number = 0;
-    }
-    memcpy(at, &number, f->width);
-}
-
-static size_t load_size(const pl_field *f, const uint8_t *base)
-{
-    size_t n = 0;
-    memcpy(&n, base + f->other, f->other_size);
-    return n;
 }
 
 /* Returns how many fields the row describes: more than 1 only if the member is an array
@@ -107,8 +81,10 @@ static void put_field(pl_buf *record, const pl_field *f, const uint8_t *base)
     const uint8_t *at = base + f->offset;
     if (f->kind == PL_KIND_LIST) {
         const uint8_t *items;
-        memcpy(&items, base + f->offset, sizeof items);
-        for (size_t i = 0, n = load_size(f, base); i < n; i++)
+        size_t n = 0;
+        memcpy(&items, at, sizeof items);
+        memcpy(&n, base + f->other, f->other_size);
+        for (size_t i = 0; i < n; i++)
             pl_put_nested(record, f->tag, nested_of(f), items + i * f->size);
     } else if (f->kind == PL_KIND_TEXT)
         pl_put_text(record, f->tag, (const char *)at);
@@ -117,8 +93,13 @@ static void put_field(pl_buf *record, const pl_field *f, const uint8_t *base)
     else if (f->kind >= PL_KIND_WORD)
         put_pointed(record, f, at);
     else
-        for (size_t i = 0; i < n_elements(f); i++)
-            pl_put_u64(record, f->tag, load_number(f, at + i * f->width));
+        for (size_t i = 0; i < n_elements(f); i++) {
+            uint64_t number = 0;
+            memcpy(&number, at + i * f->width, f->width);
+            if (f->kind == PL_KIND_INT)
+                number = (uint64_t)(int32_t)number;
+            pl_put_u64(record, f->tag, number);
+        }
 }
 
 void pl_put_fields(pl_buf *record, const pl_field *fields, const void *from)
@@ -158,20 +139,6 @@ static void get_list(pl_reader *r, const pl_field *f, uint8_t *base)
     }
 }
 
-static void get_bytes(pl_reader *r, const pl_field *f, size_t i, uint8_t *at)
-{
-    pl_bytes span;
-    span.at = pl_get_bytes(r, f->tag, i, &span.len);
-    size_t most = f->kind == PL_KIND_BYTES ? f->size : f->limit;
-    bool fits = f->kind == PL_KIND_SPAN ? span.len <= most : span.len == most;
-    if (span.at && !fits)
-        fail_field(r, f, "has a wrong size", span.len);
-    bool copies = f->kind == PL_KIND_BYTES;
-    memset(at, 0, f->size);
-    if (span.at && fits)
-        memcpy(at, copies ? span.at : &span, f->size);
-}
-
 static void get_field(pl_reader *r, const pl_field *f, size_t i, uint8_t *base)
 {
     uint8_t *at = base + f->offset;
@@ -183,13 +150,31 @@ static void get_field(pl_reader *r, const pl_field *f, size_t i, uint8_t *base)
         memcpy(at, &(const char *){pl_get_word(r, f->tag, i, f->limit)}, f->size);
     else if (f->kind == PL_KIND_ITEMS)
         memcpy(at, &(pl_items){.n = pl_field_count(r, f->tag)}, f->size);
-    else if (f->kind == PL_KIND_BYTES || f->kind >= PL_KIND_FIXED)
-        get_bytes(r, f, i, at);
-    else if (f->kind == PL_KIND_BIT)
+    else if (f->kind == PL_KIND_BYTES || f->kind >= PL_KIND_FIXED) {
+        pl_bytes span;
+        span.at = pl_get_bytes(r, f->tag, i, &span.len);
+        const bool is_copied = f->kind == PL_KIND_BYTES;
+        const size_t most = is_copied ? f->size : f->limit;
+        const bool fits = f->kind == PL_KIND_SPAN ? span.len <= most : span.len == most;
+        if (span.at && !fits)
+            fail_field(r, f, "has a wrong size", span.len);
+        memset(at, 0, f->size);
+        if (span.at && fits)
+            memcpy(at, is_copied ? span.at : &span, f->size);
+    } else if (f->kind == PL_KIND_BIT)
         *at = pl_get_u64(r, f->tag, 0) >> f->limit & 1;
     else
-        for (size_t k = 0; k < n_elements(f); k++)
-            store_number(r, f, pl_get_u64(r, f->tag, i + k), at + k * f->width);
+        for (size_t k = 0; k < n_elements(f); k++) {
+            uint64_t number = pl_get_u64(r, f->tag, i + k);
+            if (f->kind == PL_KIND_BOOL)
+                number = number != 0;
+            else if (f->kind == PL_KIND_INT ? number != (uint64_t)(int32_t)number
+                                            : f->limit > 0 && number >= f->limit) {
+                fail_field(r, f, "is out of range", number);
+                number = 0;
+            }
+            memcpy(at + k * f->width, &number, f->width);
+        }
 }
 
 void pl_get_fields(pl_reader *r, const pl_field *fields, void *to)

@@ -19,22 +19,19 @@
 
 enum { READ_STEP = 1 << 16, TREE_DEPTH_MAX = 64, LOCK_TRIES = 10 };
 
-/* Whether the file system of a path, or of the folder above, has no inodes left. Some
- * file systems have no fixed number of inodes; they report 0. */
-static bool lacks_inodes(const char *path)
-{
-    struct statvfs info;
-    char folder[PL_PATH_MAX];
-    return (statvfs(path, &info) == 0 ||
-            statvfs(pl_path_above(folder, path), &info) == 0) &&
-           info.f_files > 0 && info.f_favail == 0;
-}
-
 const char *pl_file_remedy(int cause, const char *path, uint64_t needed,
                            char out[PL_REMEDY_MAX])
 {
     struct rlimit files;
+    struct statvfs info;
+    char folder[PL_PATH_MAX];
     out[0] = '\0';
+    /* The path may not exist yet. A file system without a fixed number of inodes
+     * reports 0 as their number. */
+    const bool lacks_inodes = cause == ENOSPC &&
+                              (statvfs(path, &info) == 0 ||
+                               statvfs(pl_path_above(folder, path), &info) == 0) &&
+                              info.f_files > 0 && info.f_favail == 0;
     if (cause == EFBIG)
         pl_copy_text(out, PL_REMEDY_MAX,
                      "; raise the limit on a file's size (ulimit -f)");
@@ -42,7 +39,7 @@ const char *pl_file_remedy(int cause, const char *path, uint64_t needed,
         pl_copy_text(out, PL_REMEDY_MAX,
                      "; the disk quota of this user is used up: delete files, or have "
                      "the quota raised (quota)");
-    else if (cause == ENOSPC && lacks_inodes(path))
+    else if (lacks_inodes)
         pl_copy_text(out, PL_REMEDY_MAX,
                      "; the file system has no inodes left, although it may have free "
                      "space: delete files (df -i counts them)");
@@ -196,26 +193,6 @@ pl_status pl_make_folders(const char *path)
     return make_folder(part);
 }
 
-static pl_status remove_under(int parent, const char *name, const char *path,
-                              int depth);
-
-/* Deletes everything in the folder `fd`, which it closes. */
-static pl_status empty_folder(int fd, const char *path, int depth)
-{
-    DIR *folder = fdopendir(fd);
-    if (!folder) {
-        close(fd);
-        return pl_file_failed("read the folder", path);
-    }
-    pl_status status = PL_OK;
-    struct dirent *entry;
-    while (status == PL_OK && (entry = readdir(folder)))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            status = remove_under(dirfd(folder), entry->d_name, path, depth + 1);
-    closedir(folder);
-    return status;
-}
-
 /* Works on open folders and never follows a link, so that nothing outside the tree is
  * deleted. */
 static pl_status remove_under(int parent, const char *name, const char *path, int depth)
@@ -231,7 +208,18 @@ static pl_status remove_under(int parent, const char *name, const char *path, in
     int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return pl_file_failed("open a folder under", path);
-    PL_CHECK(empty_folder(fd, path, depth));
+    DIR *folder = fdopendir(fd);
+    if (!folder) {
+        close(fd);
+        return pl_file_failed("read the folder", path);
+    }
+    pl_status status = PL_OK;
+    struct dirent *entry;
+    while (status == PL_OK && (entry = readdir(folder)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            status = remove_under(dirfd(folder), entry->d_name, path, depth + 1);
+    closedir(folder);
+    PL_CHECK(status);
     if (unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
         return pl_file_failed("delete a folder under", path);
     return PL_OK;
@@ -242,22 +230,6 @@ pl_status pl_remove_tree(const char *path)
     return remove_under(AT_FDCWD, path, path, 0);
 }
 
-/* Reads to the end of the file, not just the size that stat gives: files under /proc
- * have size 0, and a file may grow. */
-static pl_status read_all(int fd, const char *path, pl_buf *out)
-{
-    for (;;) {
-        pl_buf_reserve(out, READ_STEP);
-        ssize_t got = read(fd, out->data + out->len, out->cap - out->len);
-        if (got == 0)
-            return PL_OK;
-        if (got > 0)
-            out->len += (size_t)got;
-        else if (errno != EINTR)
-            return pl_file_failed("read", path);
-    }
-}
-
 pl_status pl_read_file(const char *path, pl_buf *out)
 {
     pl_buf_clear(out);
@@ -266,27 +238,19 @@ pl_status pl_read_file(const char *path, pl_buf *out)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return pl_file_failed("open", path);
-    pl_status status = read_all(fd, path, out);
+    pl_status status = PL_OK;
+    /* Reads to the end of the file, not just the size that stat gives: files under
+     * /proc have size 0, and a file may grow. */
+    for (ssize_t got = 1; status == PL_OK && got != 0;) {
+        pl_buf_reserve(out, READ_STEP);
+        got = read(fd, out->data + out->len, out->cap - out->len);
+        if (got > 0)
+            out->len += (size_t)got;
+        else if (got < 0 && errno != EINTR)
+            status = pl_file_failed("read", path);
+    }
     close(fd);
     return status;
-}
-
-static pl_status map_open(int fd, const char *path, pl_mapping *out)
-{
-    struct stat info;
-    if (fstat(fd, &info) != 0)
-        return pl_file_failed("examine", path);
-    if (!S_ISREG(info.st_mode))
-        return pl_fail(PL_ERR_IO, "%s is not a regular file", path);
-    /* mmap refuses length 0, but an empty file is not an error */
-    if (info.st_size == 0)
-        return PL_OK;
-    size_t len = (size_t)info.st_size;
-    void *data = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED)
-        return pl_file_failed("map", path);
-    *out = (pl_mapping){data, len};
-    return PL_OK;
 }
 
 pl_status pl_map_file(const char *path, pl_mapping *out)
@@ -295,7 +259,19 @@ pl_status pl_map_file(const char *path, pl_mapping *out)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return pl_file_failed("open", path);
-    pl_status status = map_open(fd, path, out);
+    pl_status status = PL_OK;
+    struct stat info;
+    void *data = NULL;
+    if (fstat(fd, &info) != 0)
+        PL_TRY(pl_file_failed("examine", path));
+    if (!S_ISREG(info.st_mode))
+        PL_TRY(pl_fail(PL_ERR_IO, "%s is not a regular file", path));
+    if (info.st_size > 0) /* mmap refuses length 0, but an empty file is not an error */
+        data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED)
+        PL_TRY(pl_file_failed("map", path));
+    *out = (pl_mapping){data, (size_t)info.st_size};
+done:
     close(fd); /* the mapping keeps the file open */
     return status;
 }
@@ -464,31 +440,24 @@ char *pl_path_above(char out[PL_PATH_MAX], const char *path)
     return out;
 }
 
-/* Resolves the links of a path. If the path does not exist, resolves the nearest folder
- * above it that does; NULL if none does. The caller frees the result. */
-static char *real_place(const char *path)
-{
-    char place[PL_PATH_MAX];
-    bool more = pl_copy_text(place, sizeof place, path);
-    char *real = realpath(path, NULL);
-    while (!real && errno == ENOENT && more) {
-        char *slash = strrchr(place, '/');
-        more = slash && slash != place;
-        if (more)
-            *slash = 0;
-        else
-            pl_copy_text(place, sizeof place, slash ? "/" : ".");
-        real = realpath(place, NULL);
-    }
-    return real;
-}
-
 bool pl_path_within(const char *path, const char *folder)
 {
     struct stat wanted, here;
     if (stat(folder, &wanted) != 0)
         return false;
-    char *place = real_place(path);
+    /* resolves the links of the path, or of the nearest folder above it that exists */
+    char above[PL_PATH_MAX];
+    bool has_more = pl_copy_text(above, sizeof above, path);
+    char *place = realpath(path, NULL);
+    while (!place && errno == ENOENT && has_more) {
+        char *slash = strrchr(above, '/');
+        has_more = slash && slash != above;
+        if (has_more)
+            *slash = 0;
+        else
+            pl_copy_text(above, sizeof above, slash ? "/" : ".");
+        place = realpath(above, NULL);
+    }
     bool found = false;
     for (bool more = place; more && !found;) {
         found = stat(place, &here) == 0 && here.st_dev == wanted.st_dev &&

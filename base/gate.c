@@ -126,24 +126,6 @@ static stamp stamp_list_file(const char *path)
     return s;
 }
 
-static bool same_list_stamp(const stamp *a, const stamp *b)
-{
-    return a->modified.tv_sec == b->modified.tv_sec &&
-           a->modified.tv_nsec == b->modified.tv_nsec && a->number == b->number &&
-           a->bytes == b->bytes;
-}
-
-/* A list that existed and was deleted is an error and not an empty list: an empty list
- * would shut out even the job's own keys. */
-static pl_status load_list(const gate *g, pl_key_list *out)
-{
-    if (!g->list[0])
-        return PL_OK;
-    if (atomic_load(&g->now) && !pl_path_exists(g->list))
-        return pl_fail(PL_ERR_NOT_FOUND, "%s was deleted; restore it", g->list);
-    return pl_key_list_load(g->list, out);
-}
-
 static void free_snapshots(snapshot *s)
 {
     for (snapshot *older; s; s = older) {
@@ -167,7 +149,13 @@ static void free_replaced(gate *g)
 static pl_status read_key_list(gate *g)
 {
     snapshot *fresh = pl_alloc(sizeof *fresh);
-    pl_status status = load_list(g, &fresh->list);
+    pl_status status = PL_OK;
+    /* A list that existed and was deleted is an error and not an empty list: an empty
+     * list would shut out even the job's own keys. */
+    if (g->list[0] && atomic_load(&g->now) && !pl_path_exists(g->list))
+        status = pl_fail(PL_ERR_NOT_FOUND, "%s was deleted; restore it", g->list);
+    else if (g->list[0])
+        status = pl_key_list_load(g->list, &fresh->list);
     for (size_t i = 0; status == PL_OK && i < g->extra.n; i++)
         status = pl_key_list_put(&fresh->list, &g->extra.entries[i]);
     if (status != PL_OK) {
@@ -186,12 +174,25 @@ static pl_status read_key_list(gate *g)
     return PL_OK;
 }
 
-/* Notes that the list cannot be read. The reason may go away without a change of the
- * file, so reading is tried again at every check. */
-static void note_unread(gate *g)
+/* Reads the list if its file has changed. The reason why a list cannot be read may go
+ * away without a change of the file; so reading it is then tried again at every
+ * check. */
+static void reread(gate *g, bool anyway)
 {
+    const stamp s = stamp_list_file(g->list), *seen = &g->seen;
+    const bool is_same = s.modified.tv_sec == seen->modified.tv_sec &&
+                         s.modified.tv_nsec == seen->modified.tv_nsec &&
+                         s.number == seen->number && s.bytes == seen->bytes;
+    free_replaced(g);
+    if (!anyway && is_same)
+        return;
+    g->seen = s;
+    if (read_key_list(g) == PL_OK) {
+        g->unread_ms = 0;
+        return;
+    }
     char text[PL_KEY_COMPLAINT_MAX];
-    int64_t now = pl_now_ms();
+    const int64_t now = pl_now_ms();
     g->seen = (stamp){.bytes = -1};
     if (g->unread_ms != 0 && now - g->unread_ms < TROUBLE_MS)
         return;
@@ -201,19 +202,6 @@ static void note_unread(gate *g)
              "the job's own keys may make new connections: %s",
              pl_last_error());
     g->options.on_list(text);
-}
-
-static void reread(gate *g, bool anyway)
-{
-    stamp s = stamp_list_file(g->list);
-    free_replaced(g);
-    if (!anyway && same_list_stamp(&s, &g->seen))
-        return;
-    g->seen = s;
-    if (read_key_list(g) != PL_OK)
-        note_unread(g);
-    else
-        g->unread_ms = 0;
 }
 
 /* The entry is valid while the caller counts as a reader, or is the gate's thread. */
@@ -320,35 +308,6 @@ static void keep_text(char *out, size_t size, const void *data, size_t len)
     out[n] = '\0';
 }
 
-static void keep_frame(zap_request *q, int index, const void *data, size_t len)
-{
-    switch (index) {
-    case 0:
-        keep_text(q->version, sizeof q->version, data, len);
-        break;
-    case 1:
-        keep_text(q->id, sizeof q->id, data, len);
-        q->id_len = len;
-        break;
-    case 2:
-        keep_text(q->domain, sizeof q->domain, data, len);
-        break;
-    case 3:
-        keep_text(q->from, sizeof q->from, data, len);
-        break;
-    case 5:
-        keep_text(q->mechanism, sizeof q->mechanism, data, len);
-        break;
-    case 6:
-        q->whole = len == PL_PUBKEY_BYTES;
-        memcpy(q->key, data, q->whole ? len : 0);
-        break;
-    default:
-        /* the routing id does not prove anything, because the client may choose it */
-        break;
-    }
-}
-
 /* Takes a whole request; returns false if no request waits. */
 static bool take_request(gate *g, zap_request *q)
 {
@@ -362,28 +321,39 @@ static bool take_request(gate *g, zap_request *q)
             zmq_msg_close(&frame);
             return false;
         }
-        keep_frame(q, n, zmq_msg_data(&frame), zmq_msg_size(&frame));
+        const void *data = zmq_msg_data(&frame);
+        const size_t len = zmq_msg_size(&frame);
+        switch (n) {
+        case 0:
+            keep_text(q->version, sizeof q->version, data, len);
+            break;
+        case 1:
+            keep_text(q->id, sizeof q->id, data, len);
+            q->id_len = len;
+            break;
+        case 2:
+            keep_text(q->domain, sizeof q->domain, data, len);
+            break;
+        case 3:
+            keep_text(q->from, sizeof q->from, data, len);
+            break;
+        case 5:
+            keep_text(q->mechanism, sizeof q->mechanism, data, len);
+            break;
+        case 6:
+            q->whole = len == PL_PUBKEY_BYTES;
+            memcpy(q->key, data, q->whole ? len : 0);
+            break;
+        default:
+            /* the routing id does not prove anything, because the client may choose
+             * it */
+            break;
+        }
         more = zmq_msg_more(&frame);
         zmq_msg_close(&frame);
     }
     q->whole = q->whole && n == ZAP_FRAMES && q->id_len <= ZAP_FRAME_MAX;
     return true;
-}
-
-static void give_answer(gate *g, const zap_request *q, bool ok, const char *user)
-{
-    struct {
-        const char *data;
-        size_t len;
-    } frames[] = {{"1.0", 3},
-                  {q->id, q->id_len},
-                  {ok ? "200" : "400", 3},
-                  {ok ? "" : "no", ok ? 0 : 2},
-                  {user, strlen(user)},
-                  {"", 0}};
-    size_t n = sizeof frames / sizeof *frames;
-    for (size_t i = 0; i < n; i++)
-        zmq_send(g->zap, frames[i].data, frames[i].len, i + 1 < n ? ZMQ_SNDMORE : 0);
 }
 
 /* Whether to report that this key was refused. A refused client tries again every
@@ -404,32 +374,39 @@ static bool is_news(gate *g, const pl_pubkey *key)
     return true;
 }
 
-static const pl_key_entry *judge_handshake(gate *g, const zap_request *q,
-                                           const pl_pubkey *key)
-{
-    if (!q->whole || strcmp(q->version, "1.0") != 0 ||
-        strcmp(q->domain, zap_domain) != 0 || strcmp(q->mechanism, "CURVE") != 0)
-        return NULL;
-    /* reads the list again, because the key may have been added a moment ago */
-    reread(g, false);
-    const pl_key_entry *e = find_allowed_key(g, key);
-    return g->unread_ms == 0 || is_own(e) ? e : NULL;
-}
-
 static void answer_requests(gate *g)
 {
     zap_request q;
     while (take_request(g, &q)) {
         char user[PL_PUBKEY_TEXT];
         pl_pubkey key;
+        const pl_key_entry *e = NULL;
         memcpy(key.bytes, q.key, PL_PUBKEY_BYTES);
-        const pl_key_entry *e = judge_handshake(g, &q, &key);
+        if (q.whole && strcmp(q.version, "1.0") == 0 &&
+            strcmp(q.domain, zap_domain) == 0 && strcmp(q.mechanism, "CURVE") == 0) {
+            /* reads the list again, because the key may have been added a moment ago */
+            reread(g, false);
+            e = find_allowed_key(g, &key);
+            e = g->unread_ms == 0 || is_own(e) ? e : NULL;
+        }
         /* process_gate must be read before the answer is sent. The answer may end the
          * self-test, which then puts the gate in place, and the refusal of its random
          * key would be reported as a real one. */
         bool is_in_place = atomic_load(&process_gate) == g;
         pl_pubkey_format(&key, user);
-        give_answer(g, &q, e != NULL, e ? user : "");
+        const struct {
+            const char *data;
+            size_t len;
+        } frames[] = {{"1.0", 3},
+                      {q.id, q.id_len},
+                      {e ? "200" : "400", 3},
+                      {e ? "" : "no", e ? 0 : 2},
+                      {user, e ? strlen(user) : 0},
+                      {"", 0}};
+        const size_t n = sizeof frames / sizeof *frames;
+        for (size_t i = 0; i < n; i++)
+            zmq_send(g->zap, frames[i].data, frames[i].len,
+                     i + 1 < n ? ZMQ_SNDMORE : 0);
         if (!e && is_in_place && is_news(g, &key))
             g->options.on_refused(&(pl_refusal){
                 g->unread_ms == 0 ? "this key may not connect: it is not in the list, "
@@ -498,56 +475,44 @@ bool pl_wire_library(char out[128])
     return curve && (major > 4 || (major == 4 && minor >= 3));
 }
 
-/* ---- the self-test ---- */
-/* Returns the first event of the handshake that the monitor reports; 0 if none comes in
- * time. */
-static int await_handshake(void *monitor)
-{
-    uint8_t frame[256];
-    uint16_t event = 0;
-    zmq_pollitem_t item = {.socket = monitor, .events = ZMQ_POLLIN};
-    if (zmq_poll(&item, 1, SELF_TEST_MS) <= 0 ||
-        zmq_recv(monitor, frame, sizeof frame, 0) < (int)sizeof event)
-        return 0;
-    memcpy(&event, frame, sizeof event);
-    zmq_recv(monitor, frame, sizeof frame, 0);
-    return event;
-}
-
-static int try_stranger(const gate *g, void *server, void *client, void *monitor)
-{
-    static const char watch_at[] = "inproc://gate-self-test";
-    char at[256];
-    size_t size = sizeof at;
-    int events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
-                 ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-                 ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
-    pl_keypair stranger;
-    pl_keypair_create(&stranger);
-    bool tried = wire_curve_server(server, &g->own) == PL_OK &&
-                 wire_curve_client(client, &stranger, &g->own.open) == PL_OK &&
-                 zmq_bind(server, "tcp://127.0.0.1:*") == 0 &&
-                 zmq_getsockopt(server, ZMQ_LAST_ENDPOINT, at, &size) == 0 &&
-                 zmq_socket_monitor(client, watch_at, events) == 0 &&
-                 zmq_connect(monitor, watch_at) == 0 && zmq_connect(client, at) == 0;
-    pl_keypair_wipe(&stranger);
-    return tried ? await_handshake(monitor) : 0;
-}
-
+/* Connects a client with a random key to a server of this process. ZeroMQ reports the
+ * result of the handshake to a monitor. */
 static pl_status self_test(const gate *g)
 {
-    int none = 0;
-    void *sockets[] = {zmq_socket(wire_context(), ZMQ_ROUTER),
-                       zmq_socket(wire_context(), ZMQ_DEALER),
-                       zmq_socket(wire_context(), ZMQ_PAIR)};
-    int event = sockets[0] && sockets[1] && sockets[2]
-                    ? try_stranger(g, sockets[0], sockets[1], sockets[2])
-                    : 0;
+    static const char watch_at[] = "inproc://gate-self-test";
+    const int events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                       ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+    void *server = zmq_socket(wire_context(), ZMQ_ROUTER),
+         *client = zmq_socket(wire_context(), ZMQ_DEALER),
+         *monitor = zmq_socket(wire_context(), ZMQ_PAIR);
+    char at[256];
+    size_t size = sizeof at;
+    pl_keypair stranger;
+    pl_keypair_create(&stranger);
+    const bool is_tried =
+        server && client && monitor && wire_curve_server(server, &g->own) == PL_OK &&
+        wire_curve_client(client, &stranger, &g->own.open) == PL_OK &&
+        zmq_bind(server, "tcp://127.0.0.1:*") == 0 &&
+        zmq_getsockopt(server, ZMQ_LAST_ENDPOINT, at, &size) == 0 &&
+        zmq_socket_monitor(client, watch_at, events) == 0 &&
+        zmq_connect(monitor, watch_at) == 0 && zmq_connect(client, at) == 0;
+    pl_keypair_wipe(&stranger);
+    uint8_t frame[256];
+    uint16_t event = 0; /* 0: no event was reported in time */
+    zmq_pollitem_t item = {.socket = monitor, .events = ZMQ_POLLIN};
+    if (is_tried && zmq_poll(&item, 1, SELF_TEST_MS) > 0 &&
+        zmq_recv(monitor, frame, sizeof frame, 0) >= (int)sizeof event) {
+        memcpy(&event, frame, sizeof event);
+        zmq_recv(monitor, frame, sizeof frame, 0);
+    }
     /* Stops the reports of events, because an event that is not read would block
      * ZeroMQ's thread for ever. */
-    if (sockets[1])
-        zmq_socket_monitor(sockets[1], NULL, 0);
-    for (size_t i = 3; i-- > 0;) {
+    if (client)
+        zmq_socket_monitor(client, NULL, 0);
+    void *const sockets[] = {monitor, client, server};
+    for (size_t i = 0; i < 3; i++) {
+        const int none = 0;
         if (!sockets[i])
             continue;
         zmq_setsockopt(sockets[i], ZMQ_LINGER, &none, sizeof none);
@@ -563,9 +528,15 @@ static pl_status self_test(const gate *g)
 }
 
 /* ---- opening and closing ---- */
-static void free_gate(gate *g)
+/* The gate's thread closes the socket `zap` when it ends. */
+static void close_gate(gate *g)
 {
     pl_key_entry *entry;
+    if (g->thread)
+        pl_queue_push(g->orders, g);
+    else if (g->zap)
+        zmq_close(g->zap);
+    pl_thread_join(&g->thread);
     while (g->orders && (entry = pl_queue_pop(g->orders, 0)))
         pl_free(entry);
     pl_queue_destroy(&g->orders);
@@ -575,58 +546,35 @@ static void free_gate(gate *g)
     pl_free(g);
 }
 
-static pl_status start_gate(gate *g)
-{
-    g->seen = stamp_list_file(g->list);
-    PL_CHECK(read_key_list(g));
-    PL_CHECK(pl_queue_create(&g->orders));
-    g->zap = zmq_socket(wire_context(), ZMQ_REP);
-    if (!g->zap || zmq_bind(g->zap, zap_at) != 0) {
-        pl_status status = wire_failed(
-            "cannot open the socket on which keys are checked,", zap_at, PL_ERR_BUSY);
-        if (g->zap)
-            zmq_close(g->zap);
-        return status;
-    }
-    pl_status status = pl_thread_start("gate", run_gate, g, &g->thread);
-    if (status != PL_OK)
-        zmq_close(g->zap);
-    return status;
-}
-
-static void stop(gate *g)
-{
-    if (g->thread)
-        pl_queue_push(g->orders, g);
-    pl_thread_join(&g->thread);
-}
-
 pl_status pl_gate_open(const pl_gate_options *options)
 {
     if (pl_gate_is_open())
         return pl_fail(PL_ERR_BUSY,
                        "this process checks keys already; the check starts only once");
     gate *g = pl_alloc(sizeof *g);
+    pl_status status = PL_OK;
     g->options = *options;
     g->own = *options->own;
     pl_copy_text(g->list, sizeof g->list, options->list);
-    pl_status status = start_gate(g);
-    if (status == PL_OK)
-        status = self_test(g);
-    if (status != PL_OK) {
-        stop(g);
-        free_gate(g);
-        return status;
-    }
+    g->seen = stamp_list_file(g->list);
+    PL_TRY(read_key_list(g));
+    PL_TRY(pl_queue_create(&g->orders));
+    g->zap = zmq_socket(wire_context(), ZMQ_REP);
+    if (!g->zap || zmq_bind(g->zap, zap_at) != 0)
+        PL_TRY(wire_failed("cannot open the socket on which keys are checked,", zap_at,
+                           PL_ERR_BUSY));
+    PL_TRY(pl_thread_start("gate", run_gate, g, &g->thread));
+    PL_TRY(self_test(g));
     atomic_store(&process_gate, g);
     return PL_OK;
+done:
+    close_gate(g);
+    return status;
 }
 
 void pl_gate_close(void)
 {
     gate *g = atomic_exchange(&process_gate, NULL);
-    if (!g)
-        return;
-    stop(g);
-    free_gate(g);
+    if (g)
+        close_gate(g);
 }

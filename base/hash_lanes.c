@@ -137,19 +137,6 @@ static void advance(lane *l, size_t bytes)
     l->done += bytes;
 }
 
-/* Sets the state in which every piece starts: the parameters are a hash of 32 bytes, no
- * key, one leaf, and the use (padded with zeros) as personalisation. */
-static void begin_stream(stream *s, const char *use)
-{
-    uint8_t personal[16] = {0};
-    assert(strlen(use) <= sizeof personal);
-    memcpy(personal, use, strlen(use));
-    memcpy(s->start, iv, sizeof iv);
-    s->start[0] ^= 0x01010000 ^ PL_HASH_BYTES;
-    s->start[6] ^= word_at(personal);
-    s->start[7] ^= word_at(personal + 8);
-}
-
 #define LANES       4
 #define LANE_TYPE   four
 #define LOAD        load_four
@@ -175,7 +162,15 @@ static void hash_stream(lanes_kind kind, const char *use, const pl_piece *pieces
                         size_t n, pl_hash *out)
 {
     stream s = {.pieces = pieces, .n = n, .out = out};
-    begin_stream(&s, use);
+    /* The state in which every piece starts: the parameters are a hash of 32 bytes, no
+     * key, one leaf, and the use (padded with zeros) as personalisation. */
+    uint8_t personal[16] = {0};
+    assert(strlen(use) <= sizeof personal);
+    memcpy(personal, use, strlen(use));
+    memcpy(s.start, iv, sizeof iv);
+    s.start[0] ^= 0x01010000 ^ PL_HASH_BYTES;
+    s.start[6] ^= word_at(personal);
+    s.start[7] ^= word_at(personal + 8);
     if (kind == LANES_AVX2)
         hash_avx2(&s);
     else if (n <= LANES_MAX / 2)

@@ -240,58 +240,42 @@ typedef struct json_writer {
     int indent;
 } json_writer;
 
-static void write_value(const json_writer *writer, const json_t *json, int depth);
-
 static void new_line(const json_writer *writer, int depth)
 {
     if (writer->indent > 0)
         pl_buf_printf(writer->out, "\n%*s", writer->indent * depth, "");
 }
 
-static void write_object(const json_writer *writer, const json_t *json, int depth)
-{
-    const char *colon = writer->indent > 0 ? ": " : ":";
-    const char *comma = "";
-    pl_buf_printf(writer->out, "{");
-    const pl_json *object = (const pl_json *)json;
-    const char *key = NULL;
-    while ((key = pl_json_next_key(object, key))) {
-        pl_buf_printf(writer->out, "%s", comma);
-        new_line(writer, depth + 1);
-        pl_buf_json_text(writer->out, key, strlen(key));
-        pl_buf_printf(writer->out, "%s", colon);
-        write_value(writer, json_object_get(json, key), depth + 1);
-        comma = ",";
-    }
-    if (*comma)
-        new_line(writer, depth);
-    pl_buf_printf(writer->out, "}");
-}
-
-static void write_array(const json_writer *writer, const json_t *json, int depth)
-{
-    size_t count = json_array_size(json);
-    pl_buf_printf(writer->out, "[");
-    for (size_t i = 0; i < count; i++) {
-        pl_buf_printf(writer->out, "%s", i ? "," : "");
-        new_line(writer, depth + 1);
-        write_value(writer, json_array_get(json, i), depth + 1);
-    }
-    if (count)
-        new_line(writer, depth);
-    pl_buf_printf(writer->out, "]");
-}
-
 /* Recursion is limited: the parser refuses values that are nested deeper than 2048. */
 static void write_value(const json_writer *writer, const json_t *json, int depth)
 {
     char number[32];
+    const char *comma = "";
     switch (json_typeof(json)) {
     case JSON_OBJECT:
-        write_object(writer, json, depth);
+        pl_buf_printf(writer->out, "{");
+        for (const char *key = NULL;
+             (key = pl_json_next_key((const pl_json *)json, key)); comma = ",") {
+            pl_buf_printf(writer->out, "%s", comma);
+            new_line(writer, depth + 1);
+            pl_buf_json_text(writer->out, key, strlen(key));
+            pl_buf_printf(writer->out, writer->indent > 0 ? ": " : ":");
+            write_value(writer, json_object_get(json, key), depth + 1);
+        }
+        if (*comma)
+            new_line(writer, depth);
+        pl_buf_printf(writer->out, "}");
         break;
     case JSON_ARRAY:
-        write_array(writer, json, depth);
+        pl_buf_printf(writer->out, "[");
+        for (size_t i = 0; i < json_array_size(json); i++, comma = ",") {
+            pl_buf_printf(writer->out, "%s", comma);
+            new_line(writer, depth + 1);
+            write_value(writer, json_array_get(json, i), depth + 1);
+        }
+        if (*comma)
+            new_line(writer, depth);
+        pl_buf_printf(writer->out, "]");
         break;
     case JSON_STRING:
         pl_buf_json_text(writer->out, json_string_value(json),

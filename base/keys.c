@@ -158,28 +158,6 @@ pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
     return status;
 }
 
-/* Checks the open file, so that the file that is read is the one whose mode was
- * checked. */
-static pl_status check_mode(int fd, const char *path)
-{
-    struct stat info;
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-        return pl_fail(PL_ERR_NOPERM,
-                       "%s cannot be a key file, because it is not a regular file",
-                       path);
-    if (info.st_mode & (S_IRWXG | S_IRWXO))
-        return pl_fail(PL_ERR_NOPERM,
-                       "the key file %s has mode %04o, so other users can access it; "
-                       "run `chmod 600 %s`",
-                       path, (unsigned)(info.st_mode & 07777), path);
-    if (info.st_uid != geteuid() && info.st_uid != 0)
-        return pl_fail(
-            PL_ERR_NOPERM,
-            "the key file %s belongs to user %u, but this process runs as user %u",
-            path, (unsigned)info.st_uid, (unsigned)geteuid());
-    return PL_OK;
-}
-
 static bool parse_pair(const char *text, pl_keypair *out)
 {
     char open_text[64], secret_text[64];
@@ -198,19 +176,36 @@ static bool parse_pair(const char *text, pl_keypair *out)
 pl_status pl_keypair_load(const char *path, pl_keypair *out)
 {
     char text[512] = "";
+    struct stat info;
+    pl_status status = PL_OK;
     init_key_library();
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return pl_fail(pl_status_of_errno(errno, PL_ERR_NOPERM),
                        "cannot open the key file %s: %s", path, strerror(errno));
-    pl_status status = check_mode(fd, path);
-    ssize_t got = status == PL_OK ? read(fd, text, sizeof text - 1) : 0;
-    close(fd);
-    if (status == PL_OK && (got < 0 || !parse_pair(text, out)))
+    /* checks the open file, so that the file that is read is the one whose mode was
+     * checked */
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
+        PL_TRY(pl_fail(PL_ERR_NOPERM,
+                       "%s cannot be a key file, because it is not a regular file",
+                       path));
+    if (info.st_mode & (S_IRWXG | S_IRWXO))
+        PL_TRY(pl_fail(PL_ERR_NOPERM,
+                       "the key file %s has mode %04o, so other users can access it; "
+                       "run `chmod 600 %s`",
+                       path, (unsigned)(info.st_mode & 07777), path));
+    if (info.st_uid != geteuid() && info.st_uid != 0)
+        PL_TRY(pl_fail(
+            PL_ERR_NOPERM,
+            "the key file %s belongs to user %u, but this process runs as user %u",
+            path, (unsigned)info.st_uid, (unsigned)geteuid()));
+    if (read(fd, text, sizeof text - 1) < 0 || !parse_pair(text, out))
         status = pl_fail(PL_ERR_DAMAGED,
                          "%s is not a key file, or is incomplete; make a new key with "
                          "`pathloom key new`",
                          path);
+done:
+    close(fd);
     sodium_memzero(text, sizeof text);
     if (status != PL_OK)
         pl_keypair_wipe(out);
@@ -373,34 +368,11 @@ pl_status pl_key_list_check_name(const pl_key_list *list, const char *name,
     return PL_OK;
 }
 
-static bool parse_role(char *text, pl_key_entry *out)
-{
-    static const char invite[] = "invite/";
-    if (strcmp(text, role_names[PL_AS_REVOKED]) == 0) {
-        out->role = PL_AS_REVOKED;
-        return true;
-    }
-    bool is_invite = pl_starts_with(text, invite);
-    pl_key_role named = PL_AS_NONE;
-    if (pl_key_role_parse(is_invite ? text + strlen(invite) : text, &named) != PL_OK)
-        return false;
-    out->role = is_invite ? PL_AS_INVITE : named;
-    out->grants = is_invite ? named : PL_AS_NONE;
-    return true;
-}
-
-static bool is_blank_line(const char *line, size_t len)
-{
-    size_t at = 0;
-    while (at < len && (line[at] == ' ' || line[at] == '\t' || line[at] == '\r'))
-        at++;
-    return at == len;
-}
-
 /* Parses one line. A line with a NUL byte is refused, because the text after the NUL
  * would be lost when the list is written again. */
 static bool read_key_line(const char *line, size_t len, pl_key_entry *out)
 {
+    static const char invite[] = "invite/";
     char copy[LINE_MAX_BYTES + 1];
     if (len > LINE_MAX_BYTES || memchr(line, 0, len))
         return false;
@@ -417,59 +389,58 @@ static bool read_key_line(const char *line, size_t len, pl_key_entry *out)
         return false;
     out->expires_s = expires;
     pl_copy_text(out->name, sizeof out->name, name);
-    return parse_role(role, out) && pl_pubkey_parse(key, &out->key) == PL_OK &&
-           pl_key_name_check(name) == PL_OK;
-}
-
-static pl_status parse_list(const char *path, const char *text, size_t size,
-                            pl_key_list *out)
-{
-    const char *end = text + size;
-    int number = 0;
-    for (const char *line = text, *next; line < end; line = next) {
-        pl_key_entry entry;
-        const char *stop = memchr(line, '\n', (size_t)(end - line));
-        size_t len = (size_t)((stop ? stop : end) - line);
-        next = line + len + 1;
-        number++;
-        if (is_blank_line(line, len) ||
-            (len == strlen(list_head) && memcmp(line, list_head, len) == 0))
-            continue;
-        if (out->n == ENTRIES_MAX)
-            return pl_fail(PL_ERR_CONFIG,
-                           "%s has more than %d keys; delete lines of keys that were "
-                           "revoked or have expired",
-                           path, ENTRIES_MAX);
-        if (line[0] != '#' && read_key_line(line, len, &entry)) {
-            insert_entry(out, &entry);
-            continue;
-        }
-        if (line[0] != '#') {
-            if (out->n_bad++ == 0)
-                snprintf(
-                    out->complaint, sizeof out->complaint,
-                    "%s line %d is not `ROLE KEY EXPIRES USES NAME` and is skipped, so "
-                    "it gives no key access; correct the line or delete it",
-                    path, number);
-        }
-        /* comments and bad lines are kept and written back unchanged; so the author of
-         * a bad line can find the mistake */
-        pl_buf_append(&out->kept, line, len);
-        pl_buf_append(&out->kept, "\n", 1);
-    }
-    return PL_OK;
+    const bool is_invite = pl_starts_with(role, invite);
+    const char *role_name = is_invite ? role + strlen(invite) : role;
+    pl_key_role named = PL_AS_REVOKED;
+    if (strcmp(role, role_names[PL_AS_REVOKED]) != 0 &&
+        pl_key_role_parse(role_name, &named) != PL_OK)
+        return false;
+    out->role = is_invite ? PL_AS_INVITE : named;
+    out->grants = is_invite ? named : PL_AS_NONE;
+    return pl_pubkey_parse(key, &out->key) == PL_OK && pl_key_name_check(name) == PL_OK;
 }
 
 pl_status pl_key_list_load(const char *path, pl_key_list *out)
 {
     pl_buf text = {0};
+    pl_status status = PL_OK;
     *out = (pl_key_list){0};
     init_key_library();
     if (!pl_path_exists(path))
         return PL_OK;
-    pl_status status = pl_read_file(path, &text);
-    if (status == PL_OK)
-        status = parse_list(path, (const char *)text.data, text.len, out);
+    PL_TRY(pl_read_file(path, &text));
+    int number = 0;
+    const char *line = pl_buf_text(&text), *end = line + text.len;
+    for (const char *next; line < end; line = next) {
+        pl_key_entry entry;
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        size_t len = (size_t)((stop ? stop : end) - line);
+        next = line + len + 1;
+        number++;
+        const bool is_blank = strspn(line, " \t\r") == len;
+        if (is_blank || (len == strlen(list_head) && memcmp(line, list_head, len) == 0))
+            continue;
+        if (out->n == ENTRIES_MAX)
+            PL_TRY(pl_fail(PL_ERR_CONFIG,
+                           "%s has more than %d keys; delete lines of keys that were "
+                           "revoked or have expired",
+                           path, ENTRIES_MAX));
+        if (line[0] != '#' && read_key_line(line, len, &entry)) {
+            insert_entry(out, &entry);
+            continue;
+        }
+        if (line[0] != '#' && out->n_bad++ == 0)
+            snprintf(
+                out->complaint, sizeof out->complaint,
+                "%s line %d is not `ROLE KEY EXPIRES USES NAME` and is skipped, so "
+                "it gives no key access; correct the line or delete it",
+                path, number);
+        /* comments and bad lines are kept and written back unchanged; so the author of
+         * a bad line can find the mistake */
+        pl_buf_append(&out->kept, line, len);
+        pl_buf_append(&out->kept, "\n", 1);
+    }
+done:
     pl_buf_destroy(&text);
     if (status != PL_OK)
         pl_key_list_clear(out);
@@ -500,29 +471,23 @@ static pl_status write_list(const char *path, const pl_key_list *list)
     return status;
 }
 
-static pl_status lock_list(const char *path, int *lock)
-{
-    char folder[PL_PATH_MAX];
-    int64_t start = pl_now_ms();
-    pl_path_above(folder, path);
-    for (;;) {
-        pl_status status = pl_lock_folder(folder, lock);
-        if (status != PL_ERR_BUSY || pl_now_ms() - start > LOCK_WAIT_MS)
-            return status;
-        pl_sleep_ms(5);
-    }
-}
-
 pl_status pl_key_list_edit(const char *path, pl_key_change change, void *context)
 {
     pl_key_list list = {0};
+    char folder[PL_PATH_MAX];
     int lock = -1;
-    PL_CHECK(lock_list(path, &lock));
-    pl_status status = pl_key_list_load(path, &list);
-    if (status == PL_OK)
-        status = change(&list, context);
-    if (status == PL_OK)
-        status = write_list(path, &list);
+    const int64_t start = pl_now_ms();
+    pl_path_above(folder, path);
+    pl_status status = pl_lock_folder(folder, &lock);
+    while (status == PL_ERR_BUSY && pl_now_ms() - start <= LOCK_WAIT_MS) {
+        pl_sleep_ms(5);
+        status = pl_lock_folder(folder, &lock);
+    }
+    PL_TRY(status);
+    PL_TRY(pl_key_list_load(path, &list));
+    PL_TRY(change(&list, context));
+    PL_TRY(write_list(path, &list));
+done:
     pl_key_list_clear(&list);
     pl_unlock_folder(&lock);
     return status;

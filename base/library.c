@@ -4,33 +4,6 @@
 #include <pthread.h>
 #include <string.h>
 
-static pl_status look_up(const char *file, const char *package,
-                         const char *const *names, void **functions, size_t n)
-{
-    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    if (!library) {
-        const char *cause = dlerror();
-        if (strstr(cause, "failed to map") || strstr(cause, "annot allocate"))
-            return pl_fail(PL_ERR_NOMEM,
-                           "a library cannot be loaded (%s); free memory, or raise the "
-                           "limit (ulimit -v)",
-                           cause);
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "a library cannot be loaded (%s); install the package %s", cause,
-                       package);
-    }
-    /* the first address comes last, because it says that all others are there */
-    for (size_t i = n; i-- > 0;) {
-        functions[i] = dlsym(library, names[i]);
-        if (!functions[i])
-            return pl_fail(PL_ERR_UNSUPPORTED,
-                           "%s has no function %s; install a newer version of the "
-                           "package %s",
-                           file, names[i], package);
-    }
-    return PL_OK;
-}
-
 pl_status pl_library_load(const char *file, const char *package,
                           const char *const *names, void *functions, size_t bytes)
 {
@@ -38,8 +11,30 @@ pl_status pl_library_load(const char *file, const char *package,
     void **first = functions;
     pl_status status = PL_OK;
     pthread_mutex_lock(&lock);
-    if (!*first)
-        status = look_up(file, package, names, first, bytes / sizeof *first);
+    if (*first)
+        goto done;
+    void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        const char *cause = dlerror();
+        if (strstr(cause, "failed to map") || strstr(cause, "annot allocate"))
+            PL_TRY(pl_fail(PL_ERR_NOMEM,
+                           "a library cannot be loaded (%s); free memory, or raise the "
+                           "limit (ulimit -v)",
+                           cause));
+        PL_TRY(pl_fail(PL_ERR_UNSUPPORTED,
+                       "a library cannot be loaded (%s); install the package %s", cause,
+                       package));
+    }
+    /* the first address comes last, because it says that all others are there */
+    for (size_t i = bytes / sizeof *first; i-- > 0;) {
+        first[i] = dlsym(library, names[i]);
+        if (!first[i])
+            PL_TRY(pl_fail(PL_ERR_UNSUPPORTED,
+                           "%s has no function %s; install a newer version of the "
+                           "package %s",
+                           file, names[i], package));
+    }
+done:
     pthread_mutex_unlock(&lock);
     return status;
 }

@@ -154,15 +154,6 @@ typedef struct memory_bounds {
     uint64_t total, available;
 } memory_bounds;
 
-static void tighten(memory_bounds *bounds, uint64_t limit, uint64_t used)
-{
-    uint64_t rest = limit > used ? limit - used : 0;
-    if (limit < bounds->total)
-        bounds->total = limit;
-    if (rest < bounds->available)
-        bounds->available = rest;
-}
-
 /* Applies the limits of one cgroup. Page cache that the kernel would drop first counts
  * as free memory. */
 static void tighten_by_group(memory_bounds *bounds, const char *folder,
@@ -177,7 +168,12 @@ static void tighten_by_group(memory_bounds *bounds, const char *folder,
     uint64_t used = number_in_file(path, "", 0);
     snprintf(path, sizeof path, "%s/memory.stat", folder);
     uint64_t cache = number_in_file(path, "inactive_file", 0);
-    tighten(bounds, limit, used > cache ? used - cache : 0);
+    used = used > cache ? used - cache : 0;
+    const uint64_t rest = limit > used ? limit - used : 0;
+    if (limit < bounds->total)
+        bounds->total = limit;
+    if (rest < bounds->available)
+        bounds->available = rest;
 }
 
 /* The limits of all enclosing cgroups apply. */

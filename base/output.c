@@ -78,17 +78,6 @@ static pl_status follow_links(pl_output *o, int *fd)
         o->path, LINKS_MAX);
 }
 
-/* Another user may have put a link at the name of the temporary file. So the file must
- * be new; one that a killed process has left is removed. */
-static int create_fresh(const char *path, mode_t mode)
-{
-    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
-    int fd = open(path, flags, mode);
-    if (fd < 0 && errno == EEXIST && unlink(path) == 0)
-        fd = open(path, flags, mode);
-    return fd;
-}
-
 /* Duplicates a descriptor. Earlier text must come first if it is that of stdout. */
 static int duplicate(int fd)
 {
@@ -112,22 +101,12 @@ static int open_special(const char *path)
     return open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
 }
 
-/* Gives the new file the owner and the permissions of the old one. A user who is not
- * root cannot give files away, which is not an error. */
-static bool keep_access(int fd, const char *old)
-{
-    struct stat was, is;
-    if (stat(old, &was) != 0 || !S_ISREG(was.st_mode) || fstat(fd, &is) != 0)
-        return true;
-    mode_t mode = was.st_mode & 0777;
-    if ((was.st_uid != is.st_uid || was.st_gid != is.st_gid) &&
-        fchown(fd, was.st_uid, was.st_gid) != 0)
-        mode &= ~(mode_t)070; /* the file's group is a different one */
-    return fchmod(fd, mode) == 0;
-}
-
+/* The file must be new, because another user may have put a link at its name. A file
+ * that a killed process has left is removed. The new file gets the owner and the
+ * permissions of a user's old one. */
 static int open_temporary(pl_output *o, output_kind kind)
 {
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
     int used = snprintf(o->temporary, PL_PATH_MAX, "%s.tmp-%ld", o->target,
                         (long)getpid()); /* two processes may write the same file */
     if (used < 0 || used >= PL_PATH_MAX) {
@@ -135,14 +114,25 @@ static int open_temporary(pl_output *o, output_kind kind)
         o->temporary[0] = '\0';
         return -1;
     }
-    int fd = create_fresh(o->temporary, kind == SECRET ? 0600 : 0666);
+    const mode_t fresh = kind == SECRET ? 0600 : 0666;
+    int fd = open(o->temporary, flags, fresh);
+    if (fd < 0 && errno == EEXIST && unlink(o->temporary) == 0)
+        fd = open(o->temporary, flags, fresh);
     if (fd < 0)
         o->temporary[0] = '\0';
-    else if (kind == NAMED && !keep_access(fd, o->target)) {
-        close(fd);
-        return -1;
-    }
-    return fd;
+    struct stat was, is;
+    if (fd < 0 || kind != NAMED || stat(o->target, &was) != 0 ||
+        !S_ISREG(was.st_mode) || fstat(fd, &is) != 0)
+        return fd;
+    mode_t mode = was.st_mode & 0777;
+    /* a user who is not root cannot give files away, which is not an error */
+    if ((was.st_uid != is.st_uid || was.st_gid != is.st_gid) &&
+        fchown(fd, was.st_uid, was.st_gid) != 0)
+        mode &= ~(mode_t)070; /* the file's group is a different one */
+    if (fchmod(fd, mode) == 0)
+        return fd;
+    close(fd);
+    return -1;
 }
 
 static pl_status open_output(const char *path, output_kind kind, pl_output **out)
@@ -222,49 +212,38 @@ pl_status pl_output_align(pl_output *o, uint64_t multiple)
     return pl_output_write(o, zeros, (size_t)rest);
 }
 
-/* A pipe or a device cannot be synced. */
-static pl_status flush_output(pl_output *o)
+pl_status pl_output_end(pl_output *o)
 {
     struct stat info;
     PL_CHECK(write_held(o));
+    /* a pipe or a device cannot be synced */
     if (fstat(o->fd, &info) != 0 || (S_ISREG(info.st_mode) && fsync(o->fd) != 0))
         return pl_file_failed("flush", o->path);
-    return pl_failpoint("fs.fsync.after");
-}
-
-/* If the folder cannot be synced, a power cut could remove the file later. So it is
- * removed now. */
-static pl_status end_new_file(pl_output *o)
-{
-    if (link(o->temporary, o->target) != 0)
-        return errno == EEXIST
-                   ? pl_fail(PL_ERR_EXISTS, "%s exists already, and is never replaced",
-                             o->path)
-                   : pl_file_failed("create", o->path);
-    unlink(o->temporary);
-    o->temporary[0] = '\0';
-    const pl_status status = pl_sync_parent(o->target);
-    if (status != PL_OK)
-        unlink(o->target);
-    return status;
-}
-
-pl_status pl_output_end(pl_output *o)
-{
-    PL_CHECK(flush_output(o));
+    PL_CHECK(pl_failpoint("fs.fsync.after"));
     int closed = close(o->fd);
     o->fd = -1;
     if (closed != 0)
         return pl_file_failed("close", o->path);
     if (!o->temporary[0])
         return PL_OK;
+    if (o->is_new && link(o->temporary, o->target) != 0)
+        return errno == EEXIST
+                   ? pl_fail(PL_ERR_EXISTS, "%s exists already, and is never replaced",
+                             o->path)
+                   : pl_file_failed("create", o->path);
     if (o->is_new)
-        return end_new_file(o);
-    if (rename(o->temporary, o->target) != 0)
+        unlink(o->temporary);
+    else if (rename(o->temporary, o->target) != 0)
         return pl_file_failed("replace", o->path);
     o->temporary[0] = '\0';
-    PL_CHECK(pl_failpoint("fs.rename.after"));
-    return pl_sync_parent(o->target);
+    if (!o->is_new)
+        PL_CHECK(pl_failpoint("fs.rename.after"));
+    const pl_status status = pl_sync_parent(o->target);
+    /* If the folder cannot be synced, a power cut could remove the new file later. So
+     * it is removed now. */
+    if (status != PL_OK && o->is_new)
+        unlink(o->target);
+    return status;
 }
 
 void pl_output_close(pl_output **output)

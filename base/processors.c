@@ -27,19 +27,6 @@ static void visit_upwards(const char *mount, const char *path,
     }
 }
 
-/* Whether the comma-separated list has this word. */
-static bool lists_word(const char *list, const char *word)
-{
-    const size_t len = strlen(word);
-    for (const char *at = list; *at; at += strspn(at, ",")) {
-        const size_t n = strcspn(at, ",");
-        if (n == len && memcmp(at, word, len) == 0)
-            return true;
-        at += n;
-    }
-    return false;
-}
-
 /* A line of /proc/self/cgroup is NUMBER:CONTROLLERS:PATH; version 2 has no controllers.
  * Version 2 is mounted in /sys/fs/cgroup, or in its folder `unified` if version 1 is
  * used, too. Version 1 has a folder for each controller. In a container, the path may
@@ -65,7 +52,7 @@ void pl_cgroup_each(const char *root, const char *controller,
             visit_upwards(path, group, fn, context);
             snprintf(path, sizeof path, "%s/sys/fs/cgroup/unified", root);
             visit_upwards(path, group, fn, context);
-        } else if (lists_word(list, controller)) {
+        } else if (pl_lists_word(list, ',', controller)) {
             snprintf(path, sizeof path, "%s/sys/fs/cgroup/%s", root, controller);
             visit_upwards(path, group, fn, context);
         }

@@ -95,12 +95,6 @@ pl_status pl_parse_bool(const char *text, bool *out)
     return pl_fail(PL_ERR_DATA, "`%.64s` is neither true nor false", text);
 }
 
-static int least_of_three(int a, int b, int c)
-{
-    int ab = a < b ? a : b;
-    return ab < c ? ab : c;
-}
-
 /* Keeps one row of the table of Wagner and Fischer (1974): row[j] is the
  * distance between the first i letters of a and the first j of b. */
 int pl_edit_distance(const char *a, const char *b)
@@ -113,9 +107,13 @@ int pl_edit_distance(const char *a, const char *b)
         int diagonal = row[0];
         row[0] = (int)i + 1;
         for (size_t j = 1; j < width; j++) {
-            int substituted = diagonal + (a[i] != b[j - 1]);
+            int least = diagonal + (a[i] != b[j - 1]);
             diagonal = row[j];
-            row[j] = least_of_three(substituted, row[j] + 1, row[j - 1] + 1);
+            if (row[j] + 1 < least)
+                least = row[j] + 1;
+            if (row[j - 1] + 1 < least)
+                least = row[j - 1] + 1;
+            row[j] = least;
         }
     }
     int distance = row[width - 1];
@@ -220,6 +218,29 @@ bool pl_ends_with(const char *text, const char *suffix)
 {
     size_t text_len = strlen(text), suffix_len = strlen(suffix);
     return text_len >= suffix_len && strcmp(text + text_len - suffix_len, suffix) == 0;
+}
+
+bool pl_lists_word(const char *list, char separator, const char *word)
+{
+    const size_t len = strlen(word);
+    while (list) {
+        const char *end = strchr(list, separator);
+        const size_t n = end ? (size_t)(end - list) : strlen(list);
+        if (n == len && memcmp(list, word, len) == 0)
+            return true;
+        list = end ? end + 1 : NULL;
+    }
+    return false;
+}
+
+uint32_t pl_utf8_code_point(const void *text, size_t n)
+{
+    static const uint8_t first_bits[5] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    const uint8_t *s = text;
+    uint32_t point = s[0] & first_bits[n];
+    for (size_t i = 1; i < n; i++)
+        point = point << 6 | (s[i] & 0x3f);
+    return point;
 }
 
 bool pl_utf8_steers(const void *text, size_t n)

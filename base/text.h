@@ -38,10 +38,14 @@ char *pl_format_real(double value, char out[32]);
 bool pl_copy_text(char *out, size_t size, const char *text);
 bool pl_starts_with(const char *text, const char *prefix);
 bool pl_ends_with(const char *text, const char *suffix);
+/* Whether one of the words of `list`, which `separator` divides, is `word`. */
+bool pl_lists_word(const char *list, char separator, const char *word);
 
 /* Returns the length (1..4 bytes) of the UTF-8 character at the start of text; 0 if it
  * is ill-formed or cut off, or if len is 0. */
 size_t pl_utf8_length(const void *text, size_t len);
+/* Returns the code point of a well-formed character of n bytes. */
+uint32_t pl_utf8_code_point(const void *text, size_t n);
 /* Whether this well-formed character of n bytes controls a terminal or the direction of
  * writing, and is not itself visible: C0, DEL, C1, line and paragraph separators, and
  * the bidirectional controls U+202A..U+202E and U+2066..U+2069. */

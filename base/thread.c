@@ -55,32 +55,27 @@ typedef struct crew_state {
     char sentence[SENTENCE_MAX];
 } crew_state;
 
-static bool take_item(crew_state *crew, size_t *item)
-{
-    pthread_mutex_lock(&crew->lock);
-    bool taken = crew->next < crew->end;
-    if (taken)
-        *item = crew->next++;
-    pthread_mutex_unlock(&crew->lock);
-    return taken;
-}
-
-/* The error sentence belongs to the thread, so it is copied before the thread takes
- * another item or ends. */
 static void crew_run(crew_state *crew, int thread)
 {
-    size_t item;
-    while (take_item(crew, &item)) {
+    for (;;) {
+        pthread_mutex_lock(&crew->lock);
+        const bool is_over = crew->next >= crew->end;
+        const size_t item = is_over ? 0 : crew->next++;
+        pthread_mutex_unlock(&crew->lock);
+        if (is_over)
+            return;
         pl_status status = crew->fn(crew->context, item, thread);
-        if (status != PL_OK) {
-            pthread_mutex_lock(&crew->lock);
-            if (item < crew->end) {
-                crew->end = item;
-                crew->status = status;
-                pl_copy_text(crew->sentence, sizeof crew->sentence, pl_last_error());
-            }
-            pthread_mutex_unlock(&crew->lock);
+        if (status == PL_OK)
+            continue;
+        /* The error sentence belongs to the thread, so it is copied before the thread
+         * takes another item or ends. */
+        pthread_mutex_lock(&crew->lock);
+        if (item < crew->end) {
+            crew->end = item;
+            crew->status = status;
+            pl_copy_text(crew->sentence, sizeof crew->sentence, pl_last_error());
         }
+        pthread_mutex_unlock(&crew->lock);
     }
 }
 
@@ -156,28 +151,6 @@ static helper *take_helper(void)
     return NULL;
 }
 
-static void start_helper(helper *h, crew_state *crew, int thread)
-{
-    pthread_mutex_lock(&h->lock);
-    h->thread = thread;
-    h->crew = crew;
-    pthread_cond_signal(&h->changed);
-    pthread_mutex_unlock(&h->lock);
-}
-
-/* Waits until the helper has done its items, and returns it to the idle ones. */
-static void release_helper(helper *h)
-{
-    pthread_mutex_lock(&h->lock);
-    while (h->crew)
-        pthread_cond_wait(&h->changed, &h->lock);
-    pthread_mutex_unlock(&h->lock);
-    pthread_mutex_lock(&idle_lock);
-    h->next = idle_helpers;
-    idle_helpers = h;
-    pthread_mutex_unlock(&idle_lock);
-}
-
 pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn, void *context)
 {
     crew_state crew = {.fn = fn, .context = context, .end = n_items};
@@ -191,12 +164,23 @@ pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn, void *contex
     for (int t = 1; t < n_threads && (h = take_helper()) != NULL; t++) {
         h->next = helpers;
         helpers = h;
-        start_helper(h, &crew, t);
+        pthread_mutex_lock(&h->lock);
+        h->thread = t;
+        h->crew = &crew;
+        pthread_cond_signal(&h->changed);
+        pthread_mutex_unlock(&h->lock);
     }
     crew_run(&crew, 0);
     while ((h = helpers) != NULL) {
         helpers = h->next;
-        release_helper(h);
+        pthread_mutex_lock(&h->lock);
+        while (h->crew)
+            pthread_cond_wait(&h->changed, &h->lock);
+        pthread_mutex_unlock(&h->lock);
+        pthread_mutex_lock(&idle_lock);
+        h->next = idle_helpers;
+        idle_helpers = h;
+        pthread_mutex_unlock(&idle_lock);
     }
     pthread_mutex_destroy(&crew.lock);
     if (crew.status != PL_OK)
@@ -312,27 +296,22 @@ void pl_queue_push(pl_queue *queue, void *item)
 
 /* Uses the monotonic clock, so that setting the time of day neither shortens nor
  * prolongs a wait. */
-static struct timespec deadline_after(int ms)
-{
-    struct timespec when;
-    clock_gettime(CLOCK_MONOTONIC, &when);
-    when.tv_sec += ms / 1000;
-    when.tv_nsec += ms % 1000 * 1000000L;
-    if (when.tv_nsec >= 1000000000L) {
-        when.tv_sec++;
-        when.tv_nsec -= 1000000000L;
-    }
-    return when;
-}
-
 void *pl_queue_pop(pl_queue *queue, int timeout_ms)
 {
     void *item = NULL;
-    pthread_mutex_lock(&queue->lock);
-    /* Waits until the queue has an item or the time is over. The lock is released
-     * during the wait. */
-    struct timespec deadline = deadline_after(timeout_ms > 0 ? timeout_ms : 0);
+    struct timespec deadline;
     int error = 0;
+    pthread_mutex_lock(&queue->lock);
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
+    if (timeout_ms > 0) {
+        deadline.tv_sec += timeout_ms / 1000;
+        deadline.tv_nsec += timeout_ms % 1000 * 1000000L;
+    }
+    if (deadline.tv_nsec >= 1000000000L) {
+        deadline.tv_sec++;
+        deadline.tv_nsec -= 1000000000L;
+    }
+    /* the lock is released during the wait */
     while (queue->count == 0 && error != ETIMEDOUT)
         error = timeout_ms < 0
                     ? pthread_cond_wait(&queue->arrived, &queue->lock)

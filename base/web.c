@@ -28,12 +28,6 @@ static struct {
     CURL_FUNCTIONS(PL_LIBRARY_MEMBER)
 } curl;
 
-static pl_status load_curl(void)
-{
-    static const char *const names[] = {CURL_FUNCTIONS(PL_LIBRARY_NAME)};
-    return pl_library_load("libcurl.so.4", "libcurl4", names, &curl, sizeof curl);
-}
-
 struct pl_web {
     pl_queue *idle; /* idle curl handles, each with its connection */
 };
@@ -99,20 +93,6 @@ static size_t take_header(char *line, size_t one, size_t n, void *context)
 }
 
 /* ---- one request ---- */
-static void set_body(CURL *h, exchange *x)
-{
-    if (strcmp(x->request->method, "PUT") == 0) {
-        curl.curl_easy_setopt(h, CURLOPT_UPLOAD, 1L);
-        curl.curl_easy_setopt(h, CURLOPT_READFUNCTION, give_bytes);
-        curl.curl_easy_setopt(h, CURLOPT_READDATA, x);
-        curl.curl_easy_setopt(h, CURLOPT_SEEKFUNCTION, rewind_bytes);
-        curl.curl_easy_setopt(h, CURLOPT_SEEKDATA, x);
-        curl.curl_easy_setopt(h, CURLOPT_INFILESIZE_LARGE, (curl_off_t)x->request->len);
-    } else if (strcmp(x->request->method, "GET") != 0) {
-        curl.curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, x->request->method);
-    }
-}
-
 static void set_request(CURL *h, exchange *x)
 {
     const pl_web_request *r = x->request;
@@ -135,7 +115,16 @@ static void set_request(CURL *h, exchange *x)
         curl.curl_easy_setopt(h, CURLOPT_PASSWORD, r->secret);
         curl.curl_easy_setopt(h, CURLOPT_AWS_SIGV4, r->signing);
     }
-    set_body(h, x);
+    if (strcmp(r->method, "PUT") == 0) {
+        curl.curl_easy_setopt(h, CURLOPT_UPLOAD, 1L);
+        curl.curl_easy_setopt(h, CURLOPT_READFUNCTION, give_bytes);
+        curl.curl_easy_setopt(h, CURLOPT_READDATA, x);
+        curl.curl_easy_setopt(h, CURLOPT_SEEKFUNCTION, rewind_bytes);
+        curl.curl_easy_setopt(h, CURLOPT_SEEKDATA, x);
+        curl.curl_easy_setopt(h, CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->len);
+    } else if (strcmp(r->method, "GET") != 0) {
+        curl.curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, r->method);
+    }
 }
 
 static pl_status request_failed(CURLcode code, const exchange *x)
@@ -189,8 +178,9 @@ pl_status pl_web_ask(pl_web *web, pl_web_request *r)
 /* ---- open and close ---- */
 pl_status pl_web_open(pl_web **out)
 {
+    static const char *const names[] = {CURL_FUNCTIONS(PL_LIBRARY_NAME)};
     *out = NULL;
-    PL_CHECK(load_curl());
+    PL_CHECK(pl_library_load("libcurl.so.4", "libcurl4", names, &curl, sizeof curl));
     if (curl.curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return pl_fail(PL_ERR_OS, "libcurl cannot be initialised");
     pl_web *w = pl_alloc(sizeof *w);

@@ -119,28 +119,22 @@ static void join_frame(frame_list *in, zmq_msg_t *frame)
     in->has_body = in->has_body || to->len == in->body_len;
 }
 
-static bool joined_decode(frame_list *in, pl_message *out)
-{
-    if (in->is_bad || !in->has_body)
-        return false;
-    zmq_msg_t *header = &in->frame[0];
-    const wire_frame frames[] = {{zmq_msg_data(header), zmq_msg_size(header)},
-                                 {out->body.data, out->body.len},
-                                 {out->data.data, out->data.len}};
-    if (!wire_check(frames, in->data_len > 0 ? 3 : 2))
-        return false;
-    wire_header_decode(frames[0].data, out);
-    return true;
-}
-
 static bool frames_decode(frame_list *in, bool may_lend, pl_message *out)
 {
-    if (in->joined)
-        return joined_decode(in, out);
     wire_frame frames[WIRE_FRAMES_MAX], data;
-    for (size_t i = 0; i < in->count && i < WIRE_FRAMES_MAX; i++)
+    for (size_t i = 0; i < in->count && i < (in->joined ? 1 : WIRE_FRAMES_MAX); i++)
         frames[i] =
             (wire_frame){zmq_msg_data(&in->frame[i]), zmq_msg_size(&in->frame[i])};
+    if (in->joined) {
+        if (in->is_bad || !in->has_body)
+            return false;
+        frames[1] = (wire_frame){out->body.data, out->body.len};
+        frames[2] = (wire_frame){out->data.data, out->data.len};
+        if (!wire_check(frames, in->data_len > 0 ? 3 : 2))
+            return false;
+        wire_header_decode(frames[0].data, out);
+        return true;
+    }
     if (!wire_decode_lent(frames, in->count, out, &data))
         return false;
     if (may_lend && data.len >= LENT_FROM) {
@@ -266,47 +260,27 @@ static pl_status open_socket(const pl_address *at, bool is_server, bool is_secur
     return status;
 }
 
-static pl_status bind_failed(const char *address)
-{
-    int cause = zmq_errno();
-    if (cause == EADDRINUSE)
-        return pl_fail(
-            PL_ERR_BUSY,
-            "%s is in use by another process; stop it or choose another port", address);
-    return wire_failed("cannot listen on", address, PL_ERR_NET);
-}
-
-/* Writes the address by which others reach the socket, with the key that they must
- * expect. */
-static pl_status name_bound(pl_socket *socket, char bound[PL_ADDRESS_MAX])
-{
-    pl_address got;
-    char host[PL_ADDRESS_MAX];
-    size_t size = PL_ADDRESS_MAX;
-    if (zmq_getsockopt(socket->zmq, ZMQ_LAST_ENDPOINT, socket->address, &size) != 0)
-        return pl_fail(PL_ERR_NET,
-                       "the address of a socket that listens cannot be read: %s",
-                       zmq_strerror(zmq_errno()));
-    PL_CHECK(pl_address_parse(socket->address, &got));
-    pl_copy_text(host, sizeof host, self.advertised);
-    if (got.is_anywhere && !host[0])
-        pl_address_of_machine(host);
-    pl_address_format(&got, host, socket->is_secure ? &self.keys.open : NULL, bound);
-    return PL_OK;
-}
-
 static pl_status bind_socket(pl_socket *socket, const char *address)
 {
     if (socket->is_secure)
         PL_CHECK(wire_curve_server(socket->zmq, &self.keys));
     if (pl_starts_with(address, "tcp://"))
         PL_CHECK(wire_watch_server(socket));
-    return zmq_bind(socket->zmq, address) == 0 ? PL_OK : bind_failed(address);
+    if (zmq_bind(socket->zmq, address) == 0)
+        return PL_OK;
+    if (zmq_errno() == EADDRINUSE)
+        return pl_fail(
+            PL_ERR_BUSY,
+            "%s is in use by another process; stop it or choose another port", address);
+    return wire_failed("cannot listen on", address, PL_ERR_NET);
 }
 
 pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRESS_MAX])
 {
-    pl_address at;
+    pl_address at, got;
+    char host[PL_ADDRESS_MAX];
+    size_t size = PL_ADDRESS_MAX;
+    pl_status status = PL_OK;
     bound[0] = 0;
     *out = NULL;
     PL_CHECK(pl_address_parse(address, &at));
@@ -319,13 +293,23 @@ pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRE
         PL_CHECK(wire_ipc_private(at.endpoint));
     PL_CHECK(wire_ipc_check(at.endpoint));
     PL_CHECK(open_socket(&at, true, pl_gate_is_open(), out));
-    pl_status status = bind_socket(*out, at.endpoint);
-    if (status == PL_OK)
-        status = name_bound(*out, bound);
+    pl_socket *socket = *out;
+    PL_TRY(bind_socket(socket, at.endpoint));
+    /* `bound` is the address by which others reach the socket, with the key that they
+     * must expect */
+    if (zmq_getsockopt(socket->zmq, ZMQ_LAST_ENDPOINT, socket->address, &size) != 0)
+        PL_TRY(pl_fail(PL_ERR_NET,
+                       "the address of a socket that listens cannot be read: %s",
+                       zmq_strerror(zmq_errno())));
+    PL_TRY(pl_address_parse(socket->address, &got));
+    pl_copy_text(host, sizeof host, self.advertised);
+    if (got.is_anywhere && !host[0])
+        pl_address_of_machine(host);
+    pl_address_format(&got, host, socket->is_secure ? &self.keys.open : NULL, bound);
+    socket->is_bound = true;
+done:
     if (status != PL_OK)
         pl_wire_close(out);
-    else
-        (*out)->is_bound = true;
     return status;
 }
 
@@ -439,23 +423,6 @@ static void free_given(void *data, void *context)
     pl_free(g);
 }
 
-static bool give_piece(pl_socket *socket, given_bytes *g, size_t at, size_t len,
-                       bool more)
-{
-    zmq_msg_t frame;
-    int sent, flags = ZMQ_DONTWAIT | (more ? ZMQ_SNDMORE : 0);
-    if (zmq_msg_init_data(&frame, (char *)g->data + at, len, free_given, g) != 0) {
-        free_given(NULL, g);
-        return false;
-    }
-    do
-        sent = zmq_msg_send(&frame, socket->zmq, flags);
-    while (sent < 0 && zmq_errno() == EINTR);
-    if (sent < 0)
-        zmq_msg_close(&frame);
-    return sent >= 0;
-}
-
 static bool give_pieces(pl_socket *socket, pl_buf *data)
 {
     given_bytes *g = pl_alloc(sizeof *g);
@@ -465,9 +432,22 @@ static bool give_pieces(pl_socket *socket, pl_buf *data)
     atomic_store(&g->n_pieces, 1); /* the sending function holds one reference itself */
     *data = (pl_buf){0};
     for (size_t at = 0, n; at < len && given; at += n) {
+        zmq_msg_t frame;
+        int sent, flags = ZMQ_DONTWAIT;
         n = frame_of(socket, len - at);
+        flags |= at + n < len ? ZMQ_SNDMORE : 0;
         atomic_fetch_add(&g->n_pieces, 1);
-        given = give_piece(socket, g, at, n, at + n < len);
+        if (zmq_msg_init_data(&frame, (char *)g->data + at, n, free_given, g) != 0) {
+            free_given(NULL, g);
+            given = false;
+            break;
+        }
+        do
+            sent = zmq_msg_send(&frame, socket->zmq, flags);
+        while (sent < 0 && zmq_errno() == EINTR);
+        given = sent >= 0;
+        if (!given)
+            zmq_msg_close(&frame);
     }
     free_given(NULL, g);
     return given;
@@ -578,11 +558,6 @@ pl_status pl_wire_give_to(pl_socket *socket, const pl_peer *peer, pl_message *me
     return status;
 }
 
-pl_status pl_wire_give(pl_socket *socket, pl_message *message)
-{
-    return pl_wire_give_to(socket, NULL, message);
-}
-
 /* Receives the next frame, which the caller closes; returns false if there is none. */
 static bool recv_frame(pl_socket *socket, zmq_msg_t *frame)
 {
@@ -618,37 +593,6 @@ static bool recv_frames(pl_socket *socket, frame_list *in, bool more)
     return true;
 }
 
-/* Reads the routing id; *more tells whether the message has frames after it. */
-static bool recv_peer(pl_socket *socket, pl_peer *peer, bool *more)
-{
-    zmq_msg_t id;
-    bool got = recv_frame(socket, &id);
-    size_t len = got ? zmq_msg_size(&id) : 0;
-    *more = got && zmq_msg_more(&id);
-    peer->len = len <= PL_WIRE_PEER_MAX ? len : 0;
-    memcpy(peer->id, zmq_msg_data(&id), peer->len);
-    zmq_msg_close(&id);
-    return got;
-}
-
-/* Reads the key of the sender. The gate gave it to ZeroMQ when the connection was
- * made. */
-static void recv_owner(pl_socket *socket, frame_list *in, pl_peer *peer)
-{
-    peer->role = PL_AS_LOCAL;
-    peer->own = true;
-    memset(&peer->key, 0, sizeof peer->key);
-    if (socket->crowd && in->count > 0)
-        wire_watch_heard(socket, zmq_msg_get(&in->frame[0], ZMQ_SRCFD));
-    if (!socket->is_secure)
-        return;
-    const char *user = in->count > 0 ? zmq_msg_gets(&in->frame[0], "User-Id") : NULL;
-    peer->role = user && pl_pubkey_parse(user, &peer->key) == PL_OK
-                     ? pl_gate_role(&peer->key, &peer->own)
-                     : PL_AS_NONE;
-    peer->own = peer->own && peer->role != PL_AS_NONE;
-}
-
 /* Receives one message, good or bad; returns false if no message is waiting. A message
  * is always received as a whole, so that a bad one does not shift the frames of the
  * next. */
@@ -659,8 +603,17 @@ static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
     bool more = true;
     wire_give_back(out);
     *good = false;
-    if (socket->is_server && !recv_peer(socket, peer, &more))
-        return false;
+    if (socket->is_server) { /* the first frame is the routing id of the sender */
+        zmq_msg_t id;
+        const bool got = recv_frame(socket, &id);
+        const size_t len = got ? zmq_msg_size(&id) : 0;
+        more = got && zmq_msg_more(&id);
+        peer->len = len <= PL_WIRE_PEER_MAX ? len : 0;
+        memcpy(peer->id, zmq_msg_data(&id), peer->len);
+        zmq_msg_close(&id);
+        if (!got)
+            return false;
+    }
     bool whole = recv_frames(socket, &in, more);
     if (!whole && !socket->is_server && in.count == 0)
         return false;
@@ -671,10 +624,23 @@ static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
     else
         socket->dropped++;
     if (socket->is_server && whole && peer->len > 0 && in.count > 0) {
-        recv_owner(socket, &in, peer);
+        zmq_msg_t *head = &in.frame[0];
+        peer->role = PL_AS_LOCAL;
+        peer->own = true;
+        memset(&peer->key, 0, sizeof peer->key);
+        if (socket->crowd)
+            wire_watch_heard(socket, zmq_msg_get(head, ZMQ_SRCFD));
+        if (socket->is_secure) {
+            /* the gate gave the key of the sender to ZeroMQ when the connection was
+             * made */
+            const char *user = zmq_msg_gets(head, "User-Id");
+            peer->role = user && pl_pubkey_parse(user, &peer->key) == PL_OK
+                             ? pl_gate_role(&peer->key, &peer->own)
+                             : PL_AS_NONE;
+            peer->own = peer->own && peer->role != PL_AS_NONE;
+        }
         if (!*good)
-            wire_refuse_version(socket, peer, zmq_msg_data(&in.frame[0]),
-                                zmq_msg_size(&in.frame[0]));
+            wire_refuse_version(socket, peer, zmq_msg_data(head), zmq_msg_size(head));
         else if (socket->is_secure)
             *good = wire_admit(socket, peer, out);
     }

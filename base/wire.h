@@ -96,10 +96,9 @@ PL_MUST_CHECK pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
  * messages for a long time. */
 PL_MUST_CHECK pl_status pl_wire_send(pl_socket *socket, const pl_message *message);
 /* Sends without copying the data, which then belongs to ZeroMQ, even if the message was
- * not sent. */
+ * not sent. `peer` is NULL on a client. */
 PL_MUST_CHECK pl_status pl_wire_give_to(pl_socket *socket, const pl_peer *peer,
                                         pl_message *message);
-PL_MUST_CHECK pl_status pl_wire_give(pl_socket *socket, pl_message *message);
 
 /* Takes one waiting message; ERR_TIMEOUT at once if there is none. `peer` may be NULL
  * on a client. `out` must be initialised; its buffers are reused. On a server, this

@@ -19,12 +19,25 @@ static void tell_refusal(pl_socket *socket, const pl_peer *peer, const char *tex
     pl_gate_refused(&(pl_refusal){text, key, ""});
 }
 
-/* Refuses a message: answers the sender with ERR, and reports the refusal in this
- * process. */
-static void refuse_message(pl_socket *socket, const pl_peer *peer, const pl_message *m)
+/* Whether the message reaches the caller: the bucket of the sender's key must hold
+ * enough (quota.h), and the sender's role must allow the message. */
+bool wire_admit(pl_socket *socket, const pl_peer *peer, const pl_message *m)
 {
     char text[160];
     pl_message a;
+    bool may = pl_gate_may(peer->role, m->type);
+    const bool has_quota =
+        quota_take(socket->shares, peer, may ? pl_gate_cost(m->type) : 1, pl_now_ms());
+    if (may && has_quota)
+        return true;
+    socket->refused++;
+    if (!has_quota) { /* the message is dropped without an answer */
+        tell_refusal(socket, peer,
+                     "this key asks for more than its share, so some of its messages "
+                     "are dropped; give further workers keys of their own (`pathloom "
+                     "key invite`), or revoke the key");
+        return false;
+    }
     if (peer->role == PL_AS_NONE)
         snprintf(text, sizeof text,
                  "this key was taken out of the list or has expired");
@@ -37,23 +50,6 @@ static void refuse_message(pl_socket *socket, const pl_peer *peer, const pl_mess
     if (pl_wire_send_to(socket, peer, &a) == PL_OK)
         tell_refusal(socket, peer, text);
     pl_message_destroy(&a);
-}
-
-/* Whether the message reaches the caller: the bucket of the sender's key must hold
- * enough (quota.h), and the sender's role must allow the message. */
-bool wire_admit(pl_socket *socket, const pl_peer *peer, const pl_message *m)
-{
-    bool may = pl_gate_may(peer->role, m->type);
-    if (!quota_take(socket->shares, peer, may ? pl_gate_cost(m->type) : 1, pl_now_ms()))
-        tell_refusal(socket, peer,
-                     "this key asks for more than its share, so some of its messages "
-                     "are dropped; give further workers keys of their own (`pathloom "
-                     "key invite`), or revoke the key");
-    else if (may)
-        return true;
-    else
-        refuse_message(socket, peer, m);
-    socket->refused++;
     return false;
 }
 

@@ -7,7 +7,7 @@
 
 /* while pl_wire_ask waits, it checks every LOOK_MS milliseconds whether the server
  * refused this client */
-enum { LOOK_MS = 100 };
+enum { LOOK_MS = 100, REACH_MS = 1000 };
 
 void pl_message_init(pl_message *message, uint16_t type)
 {
@@ -78,30 +78,6 @@ pl_status pl_wire_error_of(const pl_message *answer)
     return pl_fail((pl_status)status, "%s", sentence);
 }
 
-/* Takes the messages that have arrived, until one is the answer. ERR_TIMEOUT if the
- * answer is not among them. */
-static pl_status take_answer(pl_socket *socket, uint64_t request, pl_message *answer)
-{
-    pl_status status;
-    while ((status = pl_wire_recv(socket, NULL, answer)) == PL_OK)
-        if (answer->request == request)
-            return PL_OK;
-    return status;
-}
-
-/* Says why a question got no answer. A server that was never reached may have a wrong
- * address. */
-static pl_status no_answer(pl_socket *socket, int timeout_ms, int n_sent)
-{
-    enum { REACH_MS = 1000 };
-    if (socket->connections == 0)
-        PL_CHECK(pl_wire_reach(pl_wire_address(socket), REACH_MS));
-    return pl_fail(PL_ERR_TIMEOUT,
-                   "%s does not answer within %.1f s, although it was asked %d times; "
-                   "see the log of that process",
-                   pl_wire_address(socket), 1e-3 * timeout_ms, n_sent);
-}
-
 pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_ms,
                       int timeout_ms, pl_message *answer)
 {
@@ -120,11 +96,20 @@ pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_m
         int64_t until = next_send < deadline ? next_send : deadline;
         until = until < now + LOOK_MS ? until : now + LOOK_MS;
         pl_wire_poll(&socket, 1, NULL, 0, (int)(until - now), &ready);
-        pl_status status = take_answer(socket, question->request, answer);
+        pl_status status;
+        do /* drops answers to earlier questions */
+            status = pl_wire_recv(socket, NULL, answer);
+        while (status == PL_OK && answer->request != question->request);
         if (status == PL_ERR_TIMEOUT)
             continue;
         PL_CHECK(status);
         return answer->type == PL_WIRE_ERR ? pl_wire_error_of(answer) : PL_OK;
     }
-    return no_answer(socket, timeout_ms, n_sent);
+    /* a server that was never reached may have a wrong address */
+    if (socket->connections == 0)
+        PL_CHECK(pl_wire_reach(pl_wire_address(socket), REACH_MS));
+    return pl_fail(PL_ERR_TIMEOUT,
+                   "%s does not answer within %.1f s, although it was asked %d times; "
+                   "see the log of that process",
+                   pl_wire_address(socket), 1e-3 * timeout_ms, n_sent);
 }

@@ -54,16 +54,6 @@ void wire_header_encode(const pl_message *message, uint8_t out[WIRE_HEADER_BYTES
     pl_le_put(out + AT_CHECKSUM, sum, 8);
 }
 
-static bool header_is_known(const uint8_t *header)
-{
-    return memcmp(header + AT_MAGIC, magic, sizeof magic) == 0 &&
-           header[AT_MAJOR] == PL_WIRE_VERSION &&
-           pl_le_get(header + AT_FLAGS, 2) == 0 &&
-           pl_le_get(header + AT_HEADER_LEN, 2) == WIRE_HEADER_BYTES &&
-           pl_le_get(header + AT_RESERVED_1, 4) == 0 &&
-           pl_le_get(header + AT_RESERVED_2, 8) == 0;
-}
-
 /* Offsets of magic, version and request are the same in all versions. */
 bool wire_header_foreign(const void *header, size_t len, pl_message *out)
 {
@@ -96,7 +86,13 @@ bool wire_check(const wire_frame *frames, size_t n_frames)
     bool has_data = n_frames == WIRE_FRAMES_MAX;
     wire_frame body = frames[1], data = has_data ? frames[2] : (wire_frame){NULL, 0};
     size_t body_len, data_len;
-    return header_is_known(header) && wire_header_sizes(header, &body_len, &data_len) &&
+    return memcmp(header + AT_MAGIC, magic, sizeof magic) == 0 &&
+           header[AT_MAJOR] == PL_WIRE_VERSION &&
+           pl_le_get(header + AT_FLAGS, 2) == 0 &&
+           pl_le_get(header + AT_HEADER_LEN, 2) == WIRE_HEADER_BYTES &&
+           pl_le_get(header + AT_RESERVED_1, 4) == 0 &&
+           pl_le_get(header + AT_RESERVED_2, 8) == 0 &&
+           wire_header_sizes(header, &body_len, &data_len) &&
            has_data == (data.len > 0) && body_len == body.len && data_len == data.len &&
            pl_le_get(header + AT_CHECKSUM, 8) ==
                frame_checksum(header, body.data, body.len, data.data, data.len);

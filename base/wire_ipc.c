@@ -86,18 +86,13 @@ pl_status wire_ipc_check(const char *endpoint)
     return PL_OK;
 }
 
-static bool is_folder(const char *path)
-{
-    struct stat info;
-    return path && path[0] == '/' && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX])
 {
     enum { FOLDER_MAX = 80 };
     char folder[PL_PATH_MAX];
     const char *user = getenv("XDG_RUNTIME_DIR");
-    bool usable = is_folder(user) && strlen(user) < FOLDER_MAX;
+    bool usable =
+        user && user[0] == '/' && pl_path_is_folder(user) && strlen(user) < FOLDER_MAX;
     snprintf(folder, sizeof folder, "%s%sXXXXXX", usable ? user : "/tmp", private_mark);
     if (!mkdtemp(folder)) /* mode 0700 */
         return pl_fail(PL_ERR_OS, "cannot make a folder %s for a socket: %s", folder,

@@ -93,44 +93,39 @@ static void choose_congestion(bool is_secure, int fd)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, sizeof wanted - 1);
 }
 
-static void note_event(pl_socket *socket, uint16_t event, uint32_t value)
-{
-    switch (event) {
-    case ZMQ_EVENT_CONNECTED:
-        socket->fd = (int)value;
-        choose_congestion(socket->is_secure, socket->fd);
-        break;
-    case ZMQ_EVENT_DISCONNECTED:
-        socket->fd = -1;
-        if (socket->lost_ms == 0)
-            socket->lost_ms = pl_now_ms();
-        break;
-    case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
-        socket->connections++;
-        socket->lost_ms = 0;
-        socket->n_broken = 0;
-        socket->seen = WIRE_FINE;
-        break;
-    case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
-        socket->seen = WIRE_KEY_REFUSED;
-        break;
-    case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
-        if (value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
-            socket->seen = WIRE_OTHER_MECHANISM;
-        else
-            note_broken(socket);
-        break;
-    default:
-        note_broken(socket);
-    }
-}
-
 void wire_drain_monitor(pl_socket *socket)
 {
     uint16_t event;
     uint32_t value;
     while (socket->monitor && next_event(socket->monitor, &event, &value))
-        note_event(socket, event, value);
+        switch (event) {
+        case ZMQ_EVENT_CONNECTED:
+            socket->fd = (int)value;
+            choose_congestion(socket->is_secure, socket->fd);
+            break;
+        case ZMQ_EVENT_DISCONNECTED:
+            socket->fd = -1;
+            if (socket->lost_ms == 0)
+                socket->lost_ms = pl_now_ms();
+            break;
+        case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
+            socket->connections++;
+            socket->lost_ms = 0;
+            socket->n_broken = 0;
+            socket->seen = WIRE_FINE;
+            break;
+        case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
+            socket->seen = WIRE_KEY_REFUSED;
+            break;
+        case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
+            if (value == ZMQ_PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH)
+                socket->seen = WIRE_OTHER_MECHANISM;
+            else
+                note_broken(socket);
+            break;
+        default:
+            note_broken(socket);
+        }
 }
 
 pl_status wire_client_verdict(pl_socket *socket)
@@ -278,7 +273,7 @@ static void add_connection(struct wire_crowd *w, int fd)
 
 /* A connection is busy from its first message on, or when it has lasted longer than
  * ZeroMQ waits for a handshake. */
-static void note_proven(struct wire_crowd *w)
+static void settle_connections(struct wire_crowd *w)
 {
     const int64_t now = pl_now_ms();
     for (pl_guest *g = w->crowd.first; g; g = g->next)
@@ -286,11 +281,6 @@ static void note_proven(struct wire_crowd *w)
             ((g->socket < w->n_files && atomic_load(&w->heard[g->socket])) ||
              now - g->waits_ms > WIRE_HANDSHAKE_MS + SWEEP_MS))
             pl_guest_is_busy(g);
-}
-
-static void settle_connections(struct wire_crowd *w)
-{
-    note_proven(w);
     atomic_fetch_add(&w->n_cut, pl_crowd_settle(&w->crowd));
 }
 

@@ -30,41 +30,6 @@ static bool cuda_has_device(void)
 }
 #endif
 
-static bool is_one_of(const char *name, const char *const names[], size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(name, names[i]) == 0)
-            return true;
-    return false;
-}
-
-/* Refuses an unknown precision, and int8, f16 or fp8 if the backend never has it. Each
- * backend checks the rest itself. */
-static pl_status check_backend_precision(const pl_backend_options *options)
-{
-    static const char *const known[] = {"auto", "f32", "bf16", "f16", "int8", "fp8"};
-    const char *precision = options->precision ? options->precision : "auto";
-    const char *name = options->name;
-    const bool is_cuda = strcmp(name, "cuda") == 0, is_ref = strcmp(name, "ref") == 0;
-    if (!is_one_of(precision, known, sizeof known / sizeof known[0]))
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "unknown precision \"%s\"; choose auto, f32, bf16, f16, int8 or fp8",
-            precision);
-    if (strcmp(precision, "int8") == 0 && is_ref)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the ref backend has no int8; choose backend cpu or cuda");
-    if (strcmp(precision, "f16") == 0 && (is_cuda || is_ref))
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the %s backend has no f16; choose backend cpu or precision f32",
-                       name);
-    if (strcmp(precision, "fp8") == 0 && !is_cuda)
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "the %s backend has no fp8; choose backend cuda or precision bf16", name);
-    return PL_OK;
-}
-
 /* Uses the cpu only if cuda does not support what is requested. A device that exists
  * but fails is an error, because without a message the work would become many times
  * slower. */
@@ -94,20 +59,46 @@ static pl_status open_auto(const pl_backend_options *options, pl_backend **out)
 
 pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
 {
-    *out = NULL;
+    static const char *const precisions[] = {"auto", "f32",  "bf16",
+                                             "f16",  "int8", "fp8"};
     const char *name = options->name;
+    const char *precision = options->precision ? options->precision : "auto";
+    const bool is_cuda = strcmp(name, "cuda") == 0, is_ref = strcmp(name, "ref") == 0;
+    bool is_known = false;
+    *out = NULL;
     if (options->n_threads < 1)
         return pl_fail(PL_ERR_CONFIG,
                        "the backend cannot run %d threads; give at least 1",
                        options->n_threads);
     if (strcmp(name, "auto") == 0)
         return open_auto(options, out);
-    PL_CHECK(check_backend_precision(options));
-    if (strcmp(name, "ref") == 0)
+
+    /* Refuses int8, f16 or fp8 if the backend never has it. Each backend checks the
+     * rest itself. */
+    for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++)
+        is_known = is_known || strcmp(precision, precisions[i]) == 0;
+    if (!is_known)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "unknown precision \"%s\"; choose auto, f32, bf16, f16, int8 or fp8",
+            precision);
+    if (strcmp(precision, "int8") == 0 && is_ref)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the ref backend has no int8; choose backend cpu or cuda");
+    if (strcmp(precision, "f16") == 0 && (is_cuda || is_ref))
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the %s backend has no f16; choose backend cpu or precision f32",
+                       name);
+    if (strcmp(precision, "fp8") == 0 && !is_cuda)
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "the %s backend has no fp8; choose backend cuda or precision bf16", name);
+
+    if (is_ref)
         return ref_backend_create(options, out);
     if (strcmp(name, "cpu") == 0)
         return cpu_backend_create(options, out);
-    if (strcmp(name, "cuda") == 0)
+    if (is_cuda)
         return cuda_backend_create(options, out);
     return pl_fail(PL_ERR_CONFIG,
                    "unknown backend \"%s\"; choose auto, cpu, cuda or ref", name);

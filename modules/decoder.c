@@ -75,28 +75,6 @@ static int logit_rows(const pl_decoder *d)
     return d->m->be->decode_only && d->n_slots < LOGIT_ROWS ? LOGIT_ROWS : d->n_slots;
 }
 
-/* Allocates one block of the backend's memory for the buffers after `block` in the
- * struct, in their order. */
-static pl_status alloc_block(pl_decoder *d)
-{
-    const pl_model *m = d->m;
-    size_t cache = model_whole_lines(2 * (size_t)m->shape->n_blocks * cache_stride(d) *
-                                     pl_type_bytes(m->be->act));
-    size_t logits = model_whole_lines((size_t)logit_rows(d) * (size_t)m->shape->vocab *
-                                      sizeof(float));
-    size_t places = model_whole_lines((size_t)m->options.context * sizeof(int32_t));
-    size_t arranged = ((size_t)m->shape->n_blocks + 2) * sizeof *d->arranged;
-    PL_CHECK(m->ops->alloc(m->be, cache + logits + 2 * places + arranged,
-                           "the decoder's caches", &d->block));
-    uint8_t *at = d->block;
-    d->cache = (pl_act *)at;
-    d->logits = (float *)(void *)(at + cache);
-    d->device_slots = (int32_t *)(void *)(at + cache + logits);
-    d->device_positions = (int32_t *)(void *)(at + cache + logits + places);
-    d->arranged = (row_places *)(void *)(at + cache + logits + 2 * places);
-    return PL_OK;
-}
-
 pl_status pl_decoder_create_slots(pl_model *m, int n_slots, pl_decoder **out)
 {
     *out = NULL;
@@ -109,12 +87,29 @@ pl_status pl_decoder_create_slots(pl_model *m, int n_slots, pl_decoder **out)
     pl_decoder *d = pl_alloc(sizeof *d);
     d->m = m;
     d->n_slots = n_slots;
-    pl_status status = alloc_block(d);
+    /* One block of the backend's memory has the buffers after `block` in the struct, in
+     * their order. */
+    const size_t S = (size_t)m->options.context, n_blocks = (size_t)m->shape->n_blocks;
+    const size_t cache =
+        model_whole_lines(2 * n_blocks * cache_stride(d) * pl_type_bytes(m->be->act));
+    const size_t logits = model_whole_lines((size_t)logit_rows(d) *
+                                            (size_t)m->shape->vocab * sizeof(float));
+    const size_t places = model_whole_lines(S * sizeof(int32_t));
+    const size_t arranged = (n_blocks + 2) * sizeof *d->arranged;
+    const pl_status status =
+        m->ops->alloc(m->be, cache + logits + 2 * places + arranged,
+                      "the decoder's caches", &d->block);
     if (status != PL_OK) {
         pl_free(d);
         return status;
     }
-    d->places = pl_alloc(2 * (size_t)m->options.context * sizeof *d->places);
+    uint8_t *at = d->block;
+    d->cache = (pl_act *)at;
+    d->logits = (float *)(void *)(at + cache);
+    d->device_slots = (int32_t *)(void *)(at + cache + logits);
+    d->device_positions = (int32_t *)(void *)(at + cache + logits + places);
+    d->arranged = (row_places *)(void *)(at + cache + logits + 2 * places);
+    d->places = pl_alloc(2 * S * sizeof *d->places);
     decoder_rows_open(&d->rows, m->shape->n_blocks);
     *out = d;
     return PL_OK;
@@ -204,25 +199,6 @@ static void upload_places(pl_decoder *d, int n)
     size_t bytes = (size_t)n * sizeof *d->places;
     m->ops->upload(m->be, d->device_slots, d->places, bytes);
     m->ops->upload(m->be, d->device_positions, d->places + m->options.context, bytes);
-}
-
-/* Uploads the places of rows in all arrangements except the first; the caller has
- * uploaded those of the first. */
-static void upload_arrangements(pl_decoder *d)
-{
-    const pl_model *m = d->m;
-    const decoder_rows *r = &d->rows;
-    row_places places;
-    memset(&places, 0, sizeof places);
-    for (int a = 1; a < r->n_arrangements; a++) {
-        for (int i = 0; i < r->n; i++) {
-            const int32_t who = r->who[a][i];
-            places.order[i] = r->order[a][i];
-            places.slots[i] = d->places[who];
-            places.positions[i] = d->places[m->options.context + who];
-        }
-        m->ops->upload(m->be, &d->arranged[a], &places, sizeof places);
-    }
 }
 
 /* Brings the rows of a step into the arrangement of a point, if the arrangement changes
@@ -394,41 +370,31 @@ static pl_status read_prompt_piece(pl_decoder *d, int slot, const int32_t *token
     return PL_OK;
 }
 
-/* Passes the logits of each row of a piece to the caller's function, at most n_slots
- * rows per call. */
-static pl_status give_logits(pl_decoder *d, const pl_path *path, int first, int n,
-                             float *logits, pl_logits_fn take, void *context)
-{
-    int rows = 0;
-    for (int row = 0; row < n; row += rows) {
-        rows = n - row < d->n_slots ? n - row : d->n_slots;
-        make_logits(d, path, row, rows, 0);
-        PL_CHECK(read_logits(d, rows, logits));
-        PL_CHECK(take(context, first + row, rows, logits));
-    }
-    return PL_OK;
-}
-
 pl_status pl_decoder_prefill_all(pl_decoder *d, int slot, const int32_t *tokens, int n,
                                  float *logits, pl_logits_fn take, void *context)
 {
     PL_CHECK(check_room(d, slot, n));
     const int before = d->length[slot];
+    const pl_path *path = slot_path(d, slot);
     pl_status status = PL_OK;
     int piece = 0;
-    for (int at = 0; at < n && status == PL_OK; at += piece) {
+    for (int at = 0; at < n; at += piece) {
         piece = pl_decoder_piece(d, slot, n - at);
-        status = read_prompt_piece(d, slot, tokens + at, NULL, piece);
-        if (status == PL_OK && take)
-            status =
-                give_logits(d, slot_path(d, slot), at, piece, logits, take, context);
+        PL_TRY(read_prompt_piece(d, slot, tokens + at, NULL, piece));
+        for (int row = 0, rows; take && row < piece; row += rows) {
+            rows = piece - row < d->n_slots ? piece - row : d->n_slots;
+            make_logits(d, path, row, rows, 0);
+            PL_TRY(read_logits(d, rows, logits));
+            PL_TRY(take(context, at + row, rows, logits));
+        }
     }
-    if (status == PL_OK && logits && !take) {
-        make_logits(d, slot_path(d, slot), piece - 1, 1, 0);
-        status = read_logits(d, 1, logits);
-    } else if (status == PL_OK) {
-        status = d->m->ops->sync(d->m->be);
+    if (logits && !take) {
+        make_logits(d, path, piece - 1, 1, 0);
+        PL_TRY(read_logits(d, 1, logits));
+    } else {
+        PL_TRY(d->m->ops->sync(d->m->be));
     }
+done:
     if (status != PL_OK)
         d->length[slot] = before;
     return status;
@@ -471,31 +437,29 @@ static pl_status give_losses_by_logits(pl_decoder *d, const pl_path *path,
     return status;
 }
 
-static pl_status give_losses(pl_decoder *d, const pl_path *path, const int32_t *targets,
-                             int n, float *losses)
-{
-    const pl_model *m = d->m;
-    if (m->be->decode_only)
-        return give_losses_by_logits(d, path, targets, n, losses);
-    m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm, path->classifier,
-                       m->acts.targets, NULL, n, m->shape->vocab, m->shape->width);
-    m->ops->download(m->be, losses, m->acts.loss, (size_t)n * sizeof(float));
-    return m->ops->sync(m->be);
-}
-
 pl_status pl_decoder_prefill_losses(pl_decoder *d, int slot, const int32_t *tokens,
                                     const int32_t *targets, int n, float *losses)
 {
     PL_CHECK(check_room(d, slot, n));
+    const pl_model *m = d->m;
     const int before = d->length[slot];
+    const pl_path *path = slot_path(d, slot);
     pl_status status = PL_OK;
-    for (int at = 0, piece; at < n && status == PL_OK; at += piece) {
+    for (int at = 0, piece; at < n; at += piece) {
         piece = pl_decoder_piece(d, slot, n - at);
-        status = read_prompt_piece(d, slot, tokens + at, targets + at, piece);
-        if (status == PL_OK)
-            status =
-                give_losses(d, slot_path(d, slot), targets + at, piece, losses + at);
+        PL_TRY(read_prompt_piece(d, slot, tokens + at, targets + at, piece));
+        if (m->be->decode_only) {
+            PL_TRY(give_losses_by_logits(d, path, targets + at, piece, losses + at));
+            continue;
+        }
+        m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm,
+                           path->classifier, m->acts.targets, NULL, piece,
+                           m->shape->vocab, m->shape->width);
+        m->ops->download(m->be, losses + at, m->acts.loss,
+                         (size_t)piece * sizeof(float));
+        PL_TRY(m->ops->sync(m->be));
     }
+done:
     if (status != PL_OK)
         d->length[slot] = before;
     return status;
@@ -524,24 +488,11 @@ static void work_decode_step(void *context)
     }
 }
 
-/* Downloads the logits of a step's rows in the order of the caller. */
-static pl_status read_step_logits(pl_decoder *d, float *logits)
-{
-    const pl_model *m = d->m;
-    const decoder_rows *r = &d->rows;
-    const size_t V = (size_t)m->shape->vocab;
-    const int last = r->at[m->shape->n_blocks];
-    if (last == 0)
-        return read_logits(d, r->n, logits);
-    for (int i = 0; i < r->n; i++)
-        m->ops->download(m->be, logits + (size_t)r->who[last][i] * V,
-                         d->logits + (size_t)i * V, V * sizeof *logits);
-    return m->ops->sync(m->be);
-}
-
 pl_status pl_decoder_step(pl_decoder *d, const int32_t *slots, const int32_t *tokens,
                           int n, float *logits)
 {
+    const pl_model *m = d->m;
+    decoder_rows *r = &d->rows;
     pass work = {.d = d, .n = n};
     bool taken[PL_DECODER_SLOTS_MAX] = {false};
     if (n < 1 || n > d->n_slots)
@@ -556,16 +507,39 @@ pl_status pl_decoder_step(pl_decoder *d, const int32_t *slots, const int32_t *to
         taken[slots[i]] = true;
     }
     PL_CHECK(model_take_batch(d->m, tokens, NULL, 1, n));
-    d->rows.n = n;
+    r->n = n;
     for (int i = 0; i < n; i++) {
         set_place(d, i, slots[i], d->length[slots[i]]);
-        d->rows.paths[i] = slot_path(d, slots[i]);
+        r->paths[i] = slot_path(d, slots[i]);
     }
-    decoder_rows_plan(&d->rows, d->m->shape->n_blocks);
+    decoder_rows_plan(r, m->shape->n_blocks);
+
+    /* The places of the rows in the first arrangement, then those in the others. */
+    row_places places;
+    memset(&places, 0, sizeof places);
     upload_places(d, n);
-    upload_arrangements(d);
-    d->m->ops->perform(d->m->be, &d->steps[n], d->rows.hash, work_decode_step, &work);
-    PL_CHECK(read_step_logits(d, logits));
+    for (int a = 1; a < r->n_arrangements; a++) {
+        for (int i = 0; i < n; i++) {
+            const int32_t who = r->who[a][i];
+            places.order[i] = r->order[a][i];
+            places.slots[i] = d->places[who];
+            places.positions[i] = d->places[m->options.context + who];
+        }
+        m->ops->upload(m->be, &d->arranged[a], &places, sizeof places);
+    }
+    m->ops->perform(m->be, &d->steps[n], r->hash, work_decode_step, &work);
+
+    /* The caller gets the logits in its own order of rows. */
+    const size_t V = (size_t)m->shape->vocab;
+    const int last = r->at[m->shape->n_blocks];
+    if (last == 0) {
+        PL_CHECK(read_logits(d, n, logits));
+    } else {
+        for (int i = 0; i < n; i++)
+            m->ops->download(m->be, logits + (size_t)r->who[last][i] * V,
+                             d->logits + (size_t)i * V, V * sizeof *logits);
+        PL_CHECK(m->ops->sync(m->be));
+    }
     for (int i = 0; i < n; i++)
         d->length[slots[i]]++;
     return PL_OK;

@@ -76,37 +76,25 @@ static void arrange(decoder_rows *r, int n_blocks, int point)
     }
 }
 
-/* Returns a hash of the paths in their order; never 0. */
-static uint64_t hash_paths(const decoder_rows *r)
+void decoder_rows_plan(decoder_rows *r, int n_blocks)
 {
     uint64_t hash = (uint64_t)r->n;
     for (int i = 0; i < r->n; i++)
         hash = pl_stream("rows", hash, r->paths[i]->number);
-    return hash ? hash : 1;
-}
-
-/* Whether each row uses the same module at this point as at the previous one. Then the
- * arrangement need not change. */
-static bool goes_on(const decoder_rows *r, int n_blocks, int point)
-{
-    bool same = point > 0 && point < n_blocks;
-    for (int i = 0; i < r->n && same; i++) {
-        const block_weights *w = &r->paths[i]->blocks[point];
-        same = w[0].of == w[-1].of;
-    }
-    return same;
-}
-
-void decoder_rows_plan(decoder_rows *r, int n_blocks)
-{
-    const uint64_t hash = hash_paths(r);
+    hash = hash ? hash : 1;
     if (r->hash == hash)
         return;
     r->hash = hash;
     r->n_arrangements = 1;
     for (int point = 0; point <= n_blocks; point++) {
-        if (!goes_on(r, n_blocks, point) &&
-            !is_arranged(r, r->n_arrangements - 1, n_blocks, point))
+        /* If each row uses the same module as at the previous point, the arrangement
+         * need not change. */
+        bool same = point > 0 && point < n_blocks;
+        for (int i = 0; i < r->n && same; i++) {
+            const block_weights *w = &r->paths[i]->blocks[point];
+            same = w[0].of == w[-1].of;
+        }
+        if (!same && !is_arranged(r, r->n_arrangements - 1, n_blocks, point))
             arrange(r, n_blocks, point);
         r->at[point] = r->n_arrangements - 1;
     }

@@ -1,8 +1,38 @@
-/* Executes the optimizer's step on a whole path, and changes the order of rows, for
- * backends that work in the host's memory. */
+/* The operations that are the same for all backends that work in the host's memory: the
+ * memory itself, the optimizer's step on a whole path, and the order of rows. */
 #include "modules/backend.h"
 #include <math.h>
 #include <string.h>
+
+pl_status pl_host_alloc(pl_backend *be, size_t bytes, const char *what, void **out)
+{
+    (void)be;
+    return pl_try_alloc(bytes, what, out);
+}
+
+void pl_host_release(pl_backend *be, void *memory)
+{
+    (void)be;
+    pl_free_aligned(memory);
+}
+
+void pl_host_upload(pl_backend *be, void *device, const void *host, size_t bytes)
+{
+    (void)be;
+    memcpy(device, host, bytes);
+}
+
+void pl_host_download(pl_backend *be, void *host, const void *device, size_t bytes)
+{
+    (void)be;
+    memcpy(host, device, bytes);
+}
+
+void pl_host_fill_zero(pl_backend *be, void *device, size_t bytes)
+{
+    (void)be;
+    memset(device, 0, bytes);
+}
 
 struct pl_update {
     pl_update_plan plan;
@@ -56,50 +86,36 @@ void pl_host_update_destroy(pl_backend *be, pl_update **update)
     *update = NULL;
 }
 
-/* Updates the parameters of a run, with gradients scaled by `factor`. */
-static void step_run(pl_backend *be, const pl_update *update, const pl_update_run *run,
-                     float factor, pl_adamw adam)
-{
-    const pl_update_plan *p = &update->plan;
-    const size_t at = run->offset;
-    if (!run->decay)
-        adam.weight_decay = 0.0f;
-    if (run->rows > 0)
-        be->ops->muon(be, p->params + at, p->moments + at, p->grads + at, update->work,
-                      pl_update_run_matrices(run), run->rows, run->cols, factor, &adam);
-    else
-        be->ops->adamw(be, p->params + at, p->moments + at,
-                       p->moments + p->n_params + run->second, p->grads + at, run->n,
-                       factor, &adam);
-}
-
-static bool all_finite(const float *x, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (!isfinite(x[i]))
-            return false;
-    return true;
-}
-
 void pl_host_update_apply(pl_backend *be, pl_update *update, const float *loss, int N,
                           const pl_step_numbers *numbers)
 {
     const pl_update_plan *p = &update->plan;
     be->ops->sum_squares(be, p->squares, p->grads, p->n_params);
-    if (!all_finite(loss, N))
-        *p->squares = (double)NAN;
+    for (int n = 0; n < N; n++)
+        if (!isfinite(loss[n]))
+            *p->squares = (double)NAN;
     if (!isfinite(*p->squares)) {
         be->ops->fill_zero(be, p->grads, p->n_params * sizeof(float));
         return;
     }
     /* Clipping scales all gradients by min(1, clip / norm), rounded once. */
-    double squares = *p->squares;
-    float clip = numbers->clip;
-    double norm = sqrt(squares);
-    float factor =
-        clip > 0.0f && norm > (double)clip ? (float)((double)clip / norm) : 1.0f;
-    for (int i = 0; i < p->n_runs; i++)
-        step_run(be, update, &p->runs[i], factor, numbers->adam);
+    const double norm = sqrt(*p->squares), clip = (double)numbers->clip;
+    const float factor = clip > 0.0 && norm > clip ? (float)(clip / norm) : 1.0f;
+    for (int i = 0; i < p->n_runs; i++) {
+        const pl_update_run *run = &p->runs[i];
+        float *params = p->params + run->offset, *grads = p->grads + run->offset;
+        float *first = p->moments + run->offset;
+        pl_adamw adam = numbers->adam;
+        if (!run->decay)
+            adam.weight_decay = 0.0f;
+        if (run->rows > 0)
+            be->ops->muon(be, params, first, grads, update->work,
+                          pl_update_run_matrices(run), run->rows, run->cols, factor,
+                          &adam);
+        else
+            be->ops->adamw(be, params, first, p->moments + p->n_params + run->second,
+                           grads, run->n, factor, &adam);
+    }
     be->ops->weights_refresh(be, p->weights, p->n_weights);
 }
 

@@ -9,32 +9,6 @@
 #include "modules/model_internal.h"
 #include <limits.h>
 
-/* ---- creation ---- */
-
-static pl_status check_model_options(const pl_backend *be, const pl_shape *shape,
-                                     const pl_model_options *options)
-{
-    if (be->decode_only && options->training)
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "precision int8 can only decode, not train; choose precision bf16 or f32");
-    if (options->batch < 1 || options->context < 1)
-        return pl_fail(PL_ERR_ARG,
-                       "a model for %d sequences of %d tokens is not possible; give at "
-                       "least 1 of each",
-                       options->batch, options->context);
-    if (options->context > shape->context)
-        return pl_fail(PL_ERR_CONFIG,
-                       "sequences of %d tokens exceed the model's context %d",
-                       options->context, shape->context);
-    if ((int64_t)options->batch * options->context > INT_MAX / 2)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "%d sequences of %d tokens are too many for one call; reduce the batch",
-            options->batch, options->context);
-    return PL_OK;
-}
-
 pl_status model_fail_with_plan(const pl_model *m, pl_status status)
 {
     pl_model_plan plan;
@@ -52,38 +26,12 @@ pl_status model_fail_with_plan(const pl_model *m, pl_status status)
                       pl_human_bytes((double)plan.scratch_bytes, text[4]));
 }
 
-static pl_status alloc_device_floats(pl_model *m, size_t n, const char *what,
-                                     float **out)
+pl_status model_alloc_floats(pl_backend *be, size_t n, const char *what, float **out)
 {
     void *memory = NULL;
-    pl_status status = m->ops->alloc(m->be, n * sizeof(float), what, &memory);
+    const pl_status status = be->ops->alloc(be, n * sizeof(float), what, &memory);
     *out = memory;
     return status;
-}
-
-/* Allocates the blocks. The layout is computed twice: to count the bytes, then to place
- * the buffers. */
-static pl_status alloc_blocks(pl_model *m)
-{
-    size_t rows = (size_t)m->options.batch * (size_t)m->options.context;
-    size_t features = (size_t)m->options.context * (size_t)m->shape->width;
-    size_t bytes = model_layout(m->shape, &m->options, m->be->act, NULL, &m->acts);
-    void *host = NULL;
-    if (m->options.training) {
-        PL_CHECK(alloc_device_floats(m, m->n_params, "parameters", &m->params));
-        PL_CHECK(alloc_device_floats(m, m->n_params, "gradients", &m->grads));
-        PL_CHECK(
-            alloc_device_floats(m, m->n_params + m->n_second, "moments", &m->moments));
-    }
-    PL_CHECK(m->ops->alloc(m->be, bytes, "activations", &m->act_block));
-    PL_CHECK(pl_try_alloc((rows > features ? rows : features) * sizeof(float),
-                          "losses and features", &host));
-    m->host_rows = host;
-    PL_CHECK(pl_try_alloc(2 * rows * sizeof(int32_t), "a batch", &host));
-    m->host_ids = host;
-    m->acts.blocks = pl_alloc((size_t)m->shape->n_blocks * sizeof *m->acts.blocks);
-    model_layout(m->shape, &m->options, m->be->act, m->act_block, &m->acts);
-    return PL_OK;
 }
 
 pl_status model_create_update(pl_model *m)
@@ -104,9 +52,29 @@ pl_status model_create_update(pl_model *m)
 pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
                           const pl_model_options *options, pl_model **out)
 {
-    *out = NULL;
+    pl_status status = PL_OK;
     const pl_shape *shape = pl_topology_shape(topology);
-    PL_CHECK(check_model_options(backend, shape, options));
+    *out = NULL;
+    if (backend->decode_only && options->training)
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "precision int8 can only decode, not train; choose precision bf16 or f32");
+    if (options->batch < 1 || options->context < 1)
+        return pl_fail(PL_ERR_ARG,
+                       "a model for %d sequences of %d tokens is not possible; give at "
+                       "least 1 of each",
+                       options->batch, options->context);
+    if (options->context > shape->context)
+        return pl_fail(PL_ERR_CONFIG,
+                       "sequences of %d tokens exceed the model's context %d",
+                       options->context, shape->context);
+    if ((int64_t)options->batch * options->context > INT_MAX / 2)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "%d sequences of %d tokens are too many for one call; reduce the batch",
+            options->batch, options->context);
+
+    const size_t n_slots = (size_t)pl_topology_n_slots(topology);
     pl_model *m = pl_alloc(sizeof *m);
     m->be = backend;
     m->ops = backend->ops;
@@ -114,21 +82,36 @@ pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
     m->shape = shape;
     m->options = *options;
     model_place_params(m);
-    const size_t n_slots = (size_t)pl_topology_n_slots(topology);
     m->frozen = pl_alloc(n_slots * sizeof *m->frozen);
     m->trained = pl_alloc(((size_t)m->n_runs + n_slots) * sizeof *m->trained);
-    pl_status status = alloc_blocks(m);
-    if (status == PL_OK && options->training)
-        status = model_create_weights(m);
-    if (status == PL_OK)
-        status = model_create_update(m);
-    if (status != PL_OK) {
-        status = model_fail_with_plan(m, status);
-        pl_model_destroy(&m);
-        return status;
+    if (options->training) {
+        PL_TRY(model_alloc_floats(backend, m->n_params, "parameters", &m->params));
+        PL_TRY(model_alloc_floats(backend, m->n_params, "gradients", &m->grads));
+        PL_TRY(model_alloc_floats(backend, m->n_params + m->n_second, "moments",
+                                  &m->moments));
     }
+    /* The layout is computed twice: to count the bytes, then to place the buffers. */
+    const size_t bytes = model_layout(shape, options, backend->act, NULL, &m->acts);
+    PL_TRY(m->ops->alloc(backend, bytes, "activations", &m->act_block));
+    const size_t rows = (size_t)options->batch * (size_t)options->context;
+    const size_t features = (size_t)options->context * (size_t)shape->width;
+    void *host = NULL;
+    PL_TRY(pl_try_alloc((rows > features ? rows : features) * sizeof(float),
+                        "losses and features", &host));
+    m->host_rows = host;
+    PL_TRY(pl_try_alloc(2 * rows * sizeof(int32_t), "a batch", &host));
+    m->host_ids = host;
+    m->acts.blocks = pl_alloc((size_t)shape->n_blocks * sizeof *m->acts.blocks);
+    model_layout(shape, options, backend->act, m->act_block, &m->acts);
+    if (options->training)
+        PL_TRY(model_create_weights(m));
+    PL_TRY(model_create_update(m));
     *out = m;
     return PL_OK;
+done:
+    status = model_fail_with_plan(m, status);
+    pl_model_destroy(&m);
+    return status;
 }
 
 static void release_memory(pl_model *m, void *memory)

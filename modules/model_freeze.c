@@ -6,39 +6,6 @@
  * neither the gradients nor weight decay change their parameters and moments. */
 #include "modules/model_internal.h"
 
-/* Appends a piece of a run, or extends the last piece if the optimizer treats both in
- * the same way. */
-static void append_piece(pl_model *m, const pl_update_run *piece)
-{
-    pl_update_run *last = m->n_trained > 0 ? &m->trained[m->n_trained - 1] : NULL;
-    if (last && last->rows == 0 && piece->rows == 0 && last->decay == piece->decay &&
-        last->offset + last->n == piece->offset &&
-        last->second + last->n == piece->second)
-        last->n += piece->n;
-    else
-        m->trained[m->n_trained++] = *piece;
-}
-
-/* Appends the parts of the run that lie in slots that train. A run of matrices that
- * Muon updates lies in one slot, so it is either taken as a whole or left out. */
-static void cut_run(pl_model *m, const pl_update_run *run)
-{
-    const size_t end = run->offset + run->n;
-    for (int s = 0; s < pl_topology_n_slots(m->topology); s++) {
-        const pl_slot *slot = pl_topology_slot(m->topology, s);
-        const size_t slot_end = slot->offset + slot->n_params;
-        const size_t from = run->offset > slot->offset ? run->offset : slot->offset;
-        const size_t to = end < slot_end ? end : slot_end;
-        pl_update_run piece = *run;
-        if (from >= to || m->frozen[s])
-            continue;
-        piece.offset = from;
-        piece.n = to - from;
-        piece.second = run->second + (from - run->offset);
-        append_piece(m, &piece);
-    }
-}
-
 pl_status pl_model_freeze(pl_model *m, const bool *frozen)
 {
     const int n_slots = pl_topology_n_slots(m->topology);
@@ -52,8 +19,32 @@ pl_status pl_model_freeze(pl_model *m, const bool *frozen)
     if (same || !m->options.training)
         return PL_OK;
     m->n_trained = 0;
-    for (int i = 0; any && i < m->n_runs; i++)
-        cut_run(m, &m->runs[i]);
+    /* Takes the parts of each run that lie in slots that train. A run of matrices that
+     * Muon updates lies in one slot, so it is taken as a whole or left out. */
+    for (int i = 0; any && i < m->n_runs; i++) {
+        const pl_update_run *run = &m->runs[i];
+        for (int s = 0; s < n_slots; s++) {
+            const pl_slot *slot = pl_topology_slot(m->topology, s);
+            const size_t end = run->offset + run->n;
+            const size_t slot_end = slot->offset + slot->n_params;
+            const size_t from = run->offset > slot->offset ? run->offset : slot->offset;
+            const size_t to = end < slot_end ? end : slot_end;
+            if (from >= to || m->frozen[s])
+                continue;
+            pl_update_run piece = *run;
+            piece.offset = from;
+            piece.n = to - from;
+            piece.second = run->second + (from - run->offset);
+            pl_update_run *last =
+                m->n_trained > 0 ? &m->trained[m->n_trained - 1] : NULL;
+            if (last && last->rows == 0 && piece.rows == 0 &&
+                last->decay == piece.decay && last->offset + last->n == piece.offset &&
+                last->second + last->n == piece.second)
+                last->n += piece.n;
+            else
+                m->trained[m->n_trained++] = piece;
+        }
+    }
     /* A recorded step contains the old list of runs. */
     m->ops->routine_destroy(m->be, &m->routine);
     m->ops->update_destroy(m->be, &m->update);

@@ -170,6 +170,9 @@ void model_place_tensors(const pl_topology *t, param_places *out);
 /* Returns the size in bytes of the copy of a matrix that the backend multiplies by; 0
  * if it multiplies by the fp32 master itself. */
 uint64_t model_copy_bytes(const pl_backend *be, matrix_size size);
+/* Allocates n floats of the backend's memory; `what` names them in an error. */
+PL_MUST_CHECK pl_status model_alloc_floats(pl_backend *be, size_t n, const char *what,
+                                           float **out);
 /* Makes a path with a new number and an empty table of blocks. */
 pl_path *model_new_path(int n_blocks);
 /* Creates the weights of a training model, and the path that points to them. */

@@ -6,10 +6,10 @@
 #include "modules/model_internal.h"
 #include <string.h>
 
-/* ---- places of parameters ---- */
 /* Fused tensors begin at their first part: q_proj for qkv, gate_proj for gate_up,
- * q_norm for the gains of QK norm (topology.c keeps the parts adjacent). */
-static void note_tensor(const pl_tensor *tensor, param_places *out)
+ * q_norm for the gains of QK norm (topology.c keeps the parts adjacent). A tied head
+ * has no matrix and uses that of the embedding. */
+void model_place_tensors(const pl_topology *t, param_places *out)
 {
     static const struct {
         const char *suffix;
@@ -23,88 +23,66 @@ static void note_tensor(const pl_tensor *tensor, param_places *out)
         {".gate_proj.weight", offsetof(block_params, gate_up)},
         {".down_proj.weight", offsetof(block_params, down)},
     };
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
-        if (pl_ends_with(tensor->name, places[i].suffix)) {
-            uint8_t *block = (uint8_t *)&out->blocks[tensor->block];
-            memcpy(block + places[i].field, &tensor->offset, sizeof tensor->offset);
-        }
-}
-
-/* Notes where a tensor outside of blocks begins. A tied head has no matrix and uses
- * that of the embedding. */
-static void note_outer_tensor(const pl_tensor *tensor, bool tied, param_places *out)
-{
-    if (strcmp(tensor->name, "model.embed_tokens.weight") == 0) {
-        out->embed = tensor->offset;
-        if (tied)
-            out->classifier = tensor->offset;
-    } else if (strcmp(tensor->name, "model.norm.weight") == 0) {
-        out->norm = tensor->offset;
-    } else {
-        out->classifier = tensor->offset;
-    }
-}
-
-void model_place_tensors(const pl_topology *t, param_places *out)
-{
     const pl_shape *s = pl_topology_shape(t);
     out->blocks = pl_alloc((size_t)s->n_blocks * sizeof *out->blocks);
     for (int i = 0; i < pl_topology_n_tensors(t); i++) {
         const pl_tensor *tensor = pl_topology_tensor(t, i);
-        if (tensor->block >= 0)
-            note_tensor(tensor, out);
-        else
-            note_outer_tensor(tensor, s->tied, out);
+        if (tensor->block >= 0) {
+            uint8_t *block = (uint8_t *)&out->blocks[tensor->block];
+            for (size_t k = 0; k < sizeof places / sizeof places[0]; k++)
+                if (pl_ends_with(tensor->name, places[k].suffix))
+                    memcpy(block + places[k].field, &tensor->offset,
+                           sizeof tensor->offset);
+        } else if (strcmp(tensor->name, "model.embed_tokens.weight") == 0) {
+            out->embed = tensor->offset;
+            if (s->tied)
+                out->classifier = tensor->offset;
+        } else if (strcmp(tensor->name, "model.norm.weight") == 0) {
+            out->norm = tensor->offset;
+        } else {
+            out->classifier = tensor->offset;
+        }
     }
 }
 
-/* Adds the matrices into which Muon divides the tensor: a run with those of full size,
- * and one with the rest of the rows. */
-static void cut_matrix(pl_model *m, const pl_update_run *whole, const pl_tensor *tensor)
-{
-    const int rows = model_muon_rows(&m->options, tensor);
-    const int rest = tensor->rows % rows, full = tensor->rows - rest;
-    const size_t cols = (size_t)tensor->cols;
-    pl_update_run run = *whole;
-    run.rows = rows;
-    run.cols = tensor->cols;
-    run.n = (size_t)full * cols;
-    m->runs[m->n_runs++] = run;
-    if (rest > 0) {
-        run.rows = rest;
-        run.n = (size_t)rest * cols;
-        run.offset += (size_t)full * cols;
-        m->runs[m->n_runs++] = run;
-    }
-}
-
-/* Adds a tensor to the runs; tensors come in the order of their offsets, without gaps.
- * Muon updates each matrix of a block separately: q_proj, not the fused qkv. */
-static void extend_runs(pl_model *m, const pl_tensor *tensor)
-{
-    const bool muon = m->options.muon && tensor->block >= 0 && tensor->decay;
-    pl_update_run *last = m->n_runs > 0 ? &m->runs[m->n_runs - 1] : NULL;
-    pl_update_run run = {.offset = tensor->offset,
-                         .n = (size_t)tensor->rows * (size_t)tensor->cols,
-                         .second = m->n_second,
-                         .decay = tensor->decay};
-    if (muon) {
-        cut_matrix(m, &run, tensor);
-        return;
-    }
-    m->n_second += run.n;
-    if (last && last->rows == 0 && last->decay == run.decay)
-        last->n += run.n;
-    else
-        m->runs[m->n_runs++] = run;
-}
-
+/* Tensors come in the order of their offsets, without gaps, so that neighbours that the
+ * optimizer treats in the same way are one run. Muon updates each matrix of a block
+ * separately: q_proj, not the fused qkv. */
 void model_place_params(pl_model *m)
 {
     m->n_params = pl_topology_path_params(m->topology);
     m->runs = pl_alloc(model_most_runs(m->topology, &m->options) * sizeof *m->runs);
-    for (int i = 0; i < pl_topology_n_tensors(m->topology); i++)
-        extend_runs(m, pl_topology_tensor(m->topology, i));
+    for (int i = 0; i < pl_topology_n_tensors(m->topology); i++) {
+        const pl_tensor *tensor = pl_topology_tensor(m->topology, i);
+        const size_t cols = (size_t)tensor->cols;
+        pl_update_run *last = m->n_runs > 0 ? &m->runs[m->n_runs - 1] : NULL;
+        pl_update_run run = {.offset = tensor->offset,
+                             .n = (size_t)tensor->rows * cols,
+                             .second = m->n_second,
+                             .decay = tensor->decay};
+        if (!m->options.muon || tensor->block < 0 || !tensor->decay) {
+            m->n_second += run.n;
+            if (last && last->rows == 0 && last->decay == run.decay)
+                last->n += run.n;
+            else
+                m->runs[m->n_runs++] = run;
+            continue;
+        }
+        /* Muon may divide the tensor into several matrices: a run has those of full
+         * size, and another run has the rest of the rows. */
+        const int rows = model_muon_rows(&m->options, tensor);
+        const int rest = tensor->rows % rows, full = tensor->rows - rest;
+        run.rows = rows;
+        run.cols = tensor->cols;
+        run.n = (size_t)full * cols;
+        m->runs[m->n_runs++] = run;
+        if (rest > 0) {
+            run.rows = rest;
+            run.n = (size_t)rest * cols;
+            run.offset += (size_t)full * cols;
+            m->runs[m->n_runs++] = run;
+        }
+    }
     model_place_tensors(m->topology, &m->at);
 }
 
@@ -153,21 +131,6 @@ void model_drop_own_path(pl_model *m)
         pl_module_destroy(&m->own_modules[slot]);
 }
 
-static pl_status load_modules(pl_model *m, const float *params)
-{
-    const int n_slots = pl_topology_n_slots(m->topology);
-    if (!m->own_modules)
-        m->own_modules = pl_alloc((size_t)n_slots * sizeof(pl_module *));
-    for (int slot = 0; slot < n_slots; slot++) {
-        const size_t at = pl_topology_slot(m->topology, slot)->offset;
-        PL_CHECK(pl_module_create(m->be, m->topology, slot, params + at,
-                                  &m->own_modules[slot]));
-    }
-    PL_CHECK(pl_path_create(m->topology, m->own_modules, &m->own));
-    m->path = m->own;
-    return PL_OK;
-}
-
 pl_status pl_model_use(pl_model *m, const pl_path *path)
 {
     if (m->options.training)
@@ -182,17 +145,27 @@ pl_status pl_model_use(pl_model *m, const pl_path *path)
 /* ---- in and out ---- */
 pl_status pl_model_load(pl_model *m, const float *params)
 {
-    if (!m->options.training) {
-        model_drop_own_path(m);
-        const pl_status status = load_modules(m, params);
-        if (status == PL_OK)
-            return PL_OK;
-        model_drop_own_path(m);
-        return model_fail_with_plan(m, status);
+    pl_status status = PL_OK;
+    if (m->options.training) {
+        m->ops->upload(m->be, m->params, params, m->n_params * sizeof *params);
+        m->ops->weights_refresh(m->be, m->weights, m->n_weights);
+        return m->ops->sync(m->be);
     }
-    m->ops->upload(m->be, m->params, params, m->n_params * sizeof *params);
-    m->ops->weights_refresh(m->be, m->weights, m->n_weights);
-    return m->ops->sync(m->be);
+    const int n_slots = pl_topology_n_slots(m->topology);
+    model_drop_own_path(m);
+    if (!m->own_modules)
+        m->own_modules = pl_alloc((size_t)n_slots * sizeof(pl_module *));
+    for (int slot = 0; slot < n_slots; slot++) {
+        const size_t at = pl_topology_slot(m->topology, slot)->offset;
+        PL_TRY(pl_module_create(m->be, m->topology, slot, params + at,
+                                &m->own_modules[slot]));
+    }
+    PL_TRY(pl_path_create(m->topology, m->own_modules, &m->own));
+    m->path = m->own;
+    return PL_OK;
+done:
+    model_drop_own_path(m);
+    return model_fail_with_plan(m, status);
 }
 
 pl_status pl_model_save(pl_model *m, float *params)

@@ -77,37 +77,6 @@ static void place_block(act_arena *arena, const extents *e, block_acts *block)
     block->ffn = carve_acts(arena, e, e->F);
 }
 
-/* Each block's `out` is the next block's `in`. All other buffers belong to the block
- * or, with recomputation, are shared by all blocks. */
-static void place_training_blocks(act_arena *arena, const extents *e, int n_blocks,
-                                  bool recompute, model_acts *acts)
-{
-    block_acts block = {0};
-    pl_act *stream = acts->embed;
-    for (int b = 0; b < n_blocks; b++) {
-        if (b == 0 || !recompute) {
-            place_block(arena, e, &block);
-            block.mid = carve_acts(arena, e, e->C);
-        }
-        block.in = stream;
-        block.out = stream = carve_acts(arena, e, e->C);
-        if (acts->blocks)
-            acts->blocks[b] = block;
-    }
-}
-
-static void place_gradients(act_arena *arena, const extents *e, model_acts *acts)
-{
-    acts->squares = carve_memory(arena, 1, sizeof(double));
-    acts->numbers = carve_memory(arena, 1, sizeof(pl_step_numbers));
-    acts->d_stream = carve_acts(arena, e, e->C);
-    acts->d_norm = carve_acts(arena, e, e->C);
-    acts->d_qkv = carve_acts(arena, e, e->qkv);
-    acts->d_attn = carve_acts(arena, e, e->queries);
-    acts->d_gate_up = carve_acts(arena, e, 2 * e->F);
-    acts->d_ffn = carve_acts(arena, e, e->F);
-}
-
 size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_type act,
                     void *base, model_acts *acts)
 {
@@ -121,48 +90,49 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
     acts->rstd = carve_memory(&arena, e.N, sizeof(float));
     acts->loss = carve_memory(&arena, e.N, sizeof(float));
     acts->rows = carve_memory(&arena, e.T * e.C, sizeof(float));
-    if (options->training) {
-        place_training_blocks(&arena, &e, shape->n_blocks, options->recompute, acts);
-        place_gradients(&arena, &e, acts);
-    } else {
+    block_acts block = {0};
+    if (!options->training) {
         /* All blocks share one set of buffers, in which the residual stream alternates
          * between two buffers. */
-        int n_blocks = shape->n_blocks;
-        block_acts shared = {0};
-        place_block(&arena, &e, &shared);
-        shared.in = shared.out = acts->embed;
-        shared.mid = carve_acts(&arena, &e, e.C);
-        for (int b = 0; acts->blocks && b < n_blocks; b++)
-            acts->blocks[b] = shared;
+        place_block(&arena, &e, &block);
+        block.in = block.out = acts->embed;
+        block.mid = carve_acts(&arena, &e, e.C);
+        for (int b = 0; acts->blocks && b < shape->n_blocks; b++)
+            acts->blocks[b] = block;
+        return arena.used;
     }
+    /* Each block's `out` is the next block's `in`. All other buffers belong to the
+     * block or, with recomputation, are shared by all blocks. */
+    pl_act *stream = acts->embed;
+    for (int b = 0; b < shape->n_blocks; b++) {
+        if (b == 0 || !options->recompute) {
+            place_block(&arena, &e, &block);
+            block.mid = carve_acts(&arena, &e, e.C);
+        }
+        block.in = stream;
+        block.out = stream = carve_acts(&arena, &e, e.C);
+        if (acts->blocks)
+            acts->blocks[b] = block;
+    }
+    acts->squares = carve_memory(&arena, 1, sizeof(double));
+    acts->numbers = carve_memory(&arena, 1, sizeof(pl_step_numbers));
+    acts->d_stream = carve_acts(&arena, &e, e.C);
+    acts->d_norm = carve_acts(&arena, &e, e.C);
+    acts->d_qkv = carve_acts(&arena, &e, e.qkv);
+    acts->d_attn = carve_acts(&arena, &e, e.queries);
+    acts->d_gate_up = carve_acts(&arena, &e, 2 * e.F);
+    acts->d_ffn = carve_acts(&arena, &e, e.F);
     return arena.used;
-}
-
-static uint64_t in_bf16(matrix_size size)
-{
-    return 2 * (uint64_t)size.O * (uint64_t)size.I;
-}
-
-/* Returns the bytes of a matrix's fp8 copy, which exists if the extents are multiples
- * of 16. */
-static uint64_t in_fp8(matrix_size size)
-{
-    return size.O % 16 == 0 && size.I % 16 == 0 ? in_bf16(size) / 2 : 0;
-}
-
-/* Returns the bytes of a matrix's int8 copy: rows of bytes, each padded to a multiple
- * of 64, and one scale per row. */
-static uint64_t in_int8(matrix_size size)
-{
-    return (uint64_t)size.O * (((uint64_t)size.I + 63) / 64 * 64 + sizeof(float));
 }
 
 uint64_t model_copy_bytes(const pl_backend *be, matrix_size size)
 {
+    const uint64_t O = (uint64_t)size.O, I = (uint64_t)size.I;
+    /* int8: each row is padded to a multiple of 64 bytes, and has a scale */
     if (be->decode_only)
-        return in_int8(size);
-    return (be->act == PL_BF16 ? in_bf16(size) : 0) +
-           (be->fp8_copies ? in_fp8(size) : 0);
+        return O * ((I + 63) / 64 * 64 + sizeof(float));
+    const bool has_fp8 = be->fp8_copies && O % 16 == 0 && I % 16 == 0;
+    return (be->act == PL_BF16 ? 2 * O * I : 0) + (has_fp8 ? O * I : 0);
 }
 
 /* Adds up the bytes of the copies of a path's matrices. Each block has four matrices
@@ -202,21 +172,6 @@ size_t model_most_runs(const pl_topology *topology, const pl_model_options *opti
     return n;
 }
 
-/* Returns the bytes of working memory that Newton-Schulz needs for the largest matrix
- * of a block; 0 without Muon. */
-static uint64_t muon_bytes(const pl_topology *topology, const pl_model_options *options)
-{
-    uint64_t most = 0;
-    for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
-        const pl_tensor *tensor = pl_topology_tensor(topology, i);
-        uint64_t n =
-            pl_muon_work_floats(model_muon_rows(options, tensor), tensor->cols);
-        if (tensor->block >= 0 && tensor->decay && n > most)
-            most = n;
-    }
-    return options->training && options->muon ? most * sizeof(float) : 0;
-}
-
 /* Plans a model on a backend. The function reads only the types of activations and
  * weights from `be`. */
 static void plan_model(const pl_backend *be, const pl_topology *topology,
@@ -233,12 +188,22 @@ static void plan_model(const pl_backend *be, const pl_topology *topology,
     for (int slot = 0; !options->training && slot < pl_topology_n_slots(topology);
          slot++)
         out->params_bytes += pl_module_bytes(be, topology, slot);
-    if (options->training && options->muon)
-        out->moments_bytes -= sizeof(float) * (uint64_t)pl_shape_hidden_params(
-                                                  pl_topology_shape(topology));
     out->acts_bytes =
         model_layout(pl_topology_shape(topology), options, be->act, NULL, &acts);
-    out->scratch_bytes = muon_bytes(topology, options);
+    if (!options->training || !options->muon)
+        return;
+    /* Muon needs no second moments, but working memory for Newton-Schulz on the largest
+     * matrix of a block. */
+    out->moments_bytes -=
+        sizeof(float) * (uint64_t)pl_shape_hidden_params(pl_topology_shape(topology));
+    for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
+        const pl_tensor *tensor = pl_topology_tensor(topology, i);
+        const uint64_t bytes =
+            sizeof(float) *
+            pl_muon_work_floats(model_muon_rows(options, tensor), tensor->cols);
+        if (tensor->block >= 0 && tensor->decay && bytes > out->scratch_bytes)
+            out->scratch_bytes = bytes;
+    }
 }
 
 void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
@@ -254,35 +219,6 @@ static size_t largest(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Returns the bytes of scratch memory of the operation that needs most. */
-static size_t scratch_bytes(const extents *e, size_t V, bool training, bool fp8)
-{
-    size_t bytes = cuda_classifier_bytes(e->N, V, false);
-    if (fp8)
-        bytes = largest(
-            bytes, cuda_small_bytes(e->N * largest(e->queries, largest(e->C, e->F))));
-    if (!training)
-        return bytes;
-    bytes = largest(bytes, cuda_classifier_bytes(e->N, V, true));
-    bytes = largest(bytes, cuda_norm_bytes(e->N, e->C));
-    if (e->normed > 0)
-        bytes = largest(bytes, cuda_norm_bytes(e->N, 2 * e->head_size));
-    bytes = largest(bytes, CUDA_SUM_BLOCKS * sizeof(double));
-    return largest(bytes, e->N * e->heads * sizeof(float)); /* attention's deltas */
-}
-
-/* Returns the bytes of the optimizer's partial sums and of its list of pieces. A piece
- * ends where its run ends, so each run may need one more piece. */
-static size_t update_bytes(const pl_topology *topology, const pl_model_options *options)
-{
-    size_t pieces = model_most_runs(topology, options);
-    for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
-        const pl_tensor *tensor = pl_topology_tensor(topology, i);
-        pieces += (size_t)tensor->rows * (size_t)tensor->cols / CUDA_PIECE;
-    }
-    return CUDA_SUM_BLOCKS * sizeof(double) + pieces * CUDA_PIECE_BYTES;
-}
-
 /* Adds the scratch memory that operations on a GPU need besides the model. */
 static void add_gpu_scratch(const pl_topology *topology,
                             const pl_model_options *options, bool fp8,
@@ -290,11 +226,33 @@ static void add_gpu_scratch(const pl_topology *topology,
 {
     const pl_shape *s = pl_topology_shape(topology);
     const extents e = measure_extents(s, options, PL_BF16);
+    const size_t V = (size_t)s->vocab;
+    /* Operations share scratch memory, so the operation that needs most decides. */
+    size_t most = cuda_classifier_bytes(e.N, V, false);
+    if (fp8)
+        most = largest(most,
+                       cuda_small_bytes(e.N * largest(e.queries, largest(e.C, e.F))));
+    if (options->training) {
+        most = largest(most, cuda_classifier_bytes(e.N, V, true));
+        most = largest(most, cuda_norm_bytes(e.N, e.C));
+        if (e.normed > 0)
+            most = largest(most, cuda_norm_bytes(e.N, 2 * e.head_size));
+        most = largest(most, CUDA_SUM_BLOCKS * sizeof(double));
+        most = largest(most, e.N * e.heads * sizeof(float)); /* attention's deltas */
+    }
     out->scratch_bytes +=
-        CUDA_WORKSPACE_BYTES +
-        scratch_bytes(&e, (size_t)s->vocab, options->training, fp8) +
-        (size_t)cuda_table_positions((int)e.T) * (size_t)s->head_size * sizeof(float) +
-        (options->training ? update_bytes(topology, options) : 0);
+        CUDA_WORKSPACE_BYTES + most +
+        (size_t)cuda_table_positions((int)e.T) * (size_t)s->head_size * sizeof(float);
+    if (!options->training)
+        return;
+    /* The optimizer's partial sums and its list of pieces. A piece ends where its run
+     * ends, so each run may need one more piece. */
+    size_t pieces = model_most_runs(topology, options);
+    for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
+        const pl_tensor *tensor = pl_topology_tensor(topology, i);
+        pieces += (size_t)tensor->rows * (size_t)tensor->cols / CUDA_PIECE;
+    }
+    out->scratch_bytes += CUDA_SUM_BLOCKS * sizeof(double) + pieces * CUDA_PIECE_BYTES;
 }
 
 void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,

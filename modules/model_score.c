@@ -27,17 +27,6 @@ pl_status pl_model_losses(pl_model *m, const int32_t *tokens, const int32_t *tar
     return m->ops->sync(m->be);
 }
 
-/* Computes out[c] = mean_t rows[t,c], summed in double in rising order of t. */
-static void mean_rows(float *out, const float *rows, int T, int C)
-{
-    for (int c = 0; c < C; c++) {
-        double sum = 0.0;
-        for (int t = 0; t < T; t++)
-            sum += (double)rows[(size_t)t * (size_t)C + (size_t)c];
-        out[c] = (float)(sum / T);
-    }
-}
-
 pl_status pl_model_features(pl_model *m, const int32_t *tokens, const int32_t *lengths,
                             int B, int T, float *features)
 {
@@ -58,7 +47,12 @@ pl_status pl_model_features(pl_model *m, const int32_t *tokens, const int32_t *l
         m->ops->act_to_float(m->be, m->acts.rows, model_act_at(m, stream, at), n);
         m->ops->download(m->be, m->host_rows, m->acts.rows, n * sizeof(float));
         PL_CHECK(m->ops->sync(m->be));
-        mean_rows(features + (size_t)b * C, m->host_rows, lengths[b], m->shape->width);
+        for (size_t c = 0; c < C; c++) {
+            double sum = 0.0;
+            for (size_t t = 0; t < (size_t)lengths[b]; t++)
+                sum += (double)m->host_rows[t * C + c];
+            features[(size_t)b * C + c] = (float)(sum / lengths[b]);
+        }
     }
     return PL_OK;
 }

@@ -22,23 +22,6 @@ static pl_status check_ids(const char *what, const int32_t *ids, int32_t min, in
     return PL_OK;
 }
 
-/* Writes the tokens to ids[N], and removes the marks of texts if `marks` is true. For
- * each token, writes to texts[N] where in its row the token's text begins. Returns
- * whether there was a mark within a row. */
-static bool split_texts(const int32_t *tokens, bool marks, int N, int T, int32_t *ids,
-                        int32_t *texts)
-{
-    bool several = false;
-    for (int n = 0; n < N; n++) {
-        int t = n % T;
-        bool marked = marks && tokens[n] >= 0 && tokens[n] & PL_TEXT_BEGINS;
-        several |= marked && t > 0;
-        ids[n] = marked ? tokens[n] & ~PL_TEXT_BEGINS : tokens[n];
-        texts[n] = marked || t == 0 ? t : texts[n - 1];
-    }
-    return several;
-}
-
 /* Checks and uploads tokens. Tokens come from files and users; after this check no
  * operation needs to check whether an index is outside the embedding. A negative target
  * does not count. */
@@ -54,9 +37,16 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
     int N = B * T, V = m->shape->vocab;
     size_t bytes = (size_t)N * sizeof(int32_t);
     int32_t *ids = m->host_ids, *texts = m->host_ids + N;
-    /* Without targets, the tokens may be numbers from a user, so marks are not
-     * allowed. */
-    bool several = split_texts(tokens, targets != NULL, N, T, ids, texts);
+    bool several = false; /* whether there is more than one text in a row */
+    for (int n = 0; n < N; n++) {
+        /* Without targets, the tokens may be numbers from a user, so marks are not
+         * allowed. */
+        const bool marked = targets && tokens[n] >= 0 && tokens[n] & PL_TEXT_BEGINS;
+        const int t = n % T;
+        several |= marked && t > 0;
+        ids[n] = marked ? tokens[n] & ~PL_TEXT_BEGINS : tokens[n];
+        texts[n] = marked || t == 0 ? t : texts[n - 1];
+    }
     PL_CHECK(check_ids("token", ids, 0, V, N, T));
     m->ops->upload(m->be, m->acts.tokens, ids, bytes);
     if (several || m->n_texts > 0) /* otherwise acts.texts is zero already */
@@ -173,26 +163,11 @@ static void work_train_step(void *context)
                          m->acts.numbers);
 }
 
-/* Runs all passes but the last. These passes only add to the gradients and to `sum`. */
-static pl_status accumulate(pl_model *m, const int32_t *tokens, const int32_t *targets,
-                            int n_sequences, int T, const pl_step_numbers *numbers,
-                            double *sum)
-{
-    int batch = m->options.batch;
-    for (int first = 0; first < n_sequences; first += batch) {
-        size_t at = (size_t)first * (size_t)T;
-        PL_CHECK(take_pass(m, tokens + at, targets + at, batch, T, numbers));
-        model_forward(m, batch, T);
-        model_backward(m, batch, T);
-        PL_CHECK(add_losses(m, batch * T, sum));
-    }
-    return PL_OK;
-}
-
 pl_status pl_model_train_step(pl_model *m, const int32_t *tokens,
                               const int32_t *targets, int B, int T,
                               const pl_adamw *adam, float clip, pl_step_result *out)
 {
+    pl_status status = PL_OK;
     pl_step_numbers numbers = {.adam = *adam, .clip = clip};
     double sum = 0.0;
     *out = (pl_step_result){0};
@@ -200,18 +175,23 @@ pl_status pl_model_train_step(pl_model *m, const int32_t *tokens,
         return pl_fail(PL_ERR_ARG, "the optimizer's step is %lld; steps count from 1",
                        (long long)adam->step);
     PL_CHECK(begin_step(m, targets, B, T, &numbers, &out->n_tokens));
-    int before = (B - 1) / m->options.batch * m->options.batch;
-    size_t at = (size_t)before * (size_t)T;
-    step_extent step = {m, B - before, T};
-    uint64_t shape = (uint64_t)(uint32_t)step.B << 32 | (uint32_t)T;
-    pl_status status = accumulate(m, tokens, targets, before, T, &numbers, &sum);
-    if (status == PL_OK)
-        status = take_pass(m, tokens + at, targets + at, step.B, T, &numbers);
-    if (status != PL_OK) {
-        /* discards the gradients of the passes that ended before the error */
-        pl_model_zero_gradients(m);
-        return status;
+    /* All passes but the last only add to the gradients and to `sum`. */
+    const int batch = m->options.batch, before = (B - 1) / batch * batch;
+    for (int first = 0; first < before; first += batch) {
+        const size_t at = (size_t)first * (size_t)T;
+        PL_TRY(take_pass(m, tokens + at, targets + at, batch, T, &numbers));
+        model_forward(m, batch, T);
+        model_backward(m, batch, T);
+        PL_TRY(add_losses(m, batch * T, &sum));
     }
+    const size_t at = (size_t)before * (size_t)T;
+    step_extent step = {m, B - before, T};
+    const uint64_t shape = (uint64_t)(uint32_t)step.B << 32 | (uint32_t)T;
+    PL_TRY(take_pass(m, tokens + at, targets + at, step.B, T, &numbers));
     m->ops->perform(m->be, &m->routine, shape, work_train_step, &step);
     return measure_step(m, step.B * T, sum, out);
+done:
+    /* discards the gradients of the passes that ended before the error */
+    pl_model_zero_gradients(m);
+    return status;
 }

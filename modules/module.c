@@ -121,104 +121,79 @@ static pl_status keep_matrix(making *k, size_t at, matrix_size size, pl_weight *
     return PL_OK;
 }
 
-static pl_status keep_block(making *k, const block_params *at, block_weights *out)
-{
-    const pl_shape *s = k->shape;
-    const size_t C = (size_t)s->width;
-    const size_t from[WEIGHTS_PER_BLOCK] = {[WEIGHT_QKV] = at->qkv,
-                                            [WEIGHT_O] = at->o,
-                                            [WEIGHT_GATE_UP] = at->gate_up,
-                                            [WEIGHT_DOWN] = at->down};
-    out->of = k->m;
-    out->attn_norm = keep_floats(k, at->attn_norm, C);
-    out->ffn_norm = keep_floats(k, at->ffn_norm, C);
-    if (s->qk_norm)
-        out->head_norm = keep_floats(k, at->head_norm, head_gains(s));
-    for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
-        PL_CHECK(keep_matrix(k, from[i], model_weight_size(s, i), &out->matrices[i]));
-    return PL_OK;
-}
-
-static pl_status keep_slot(making *k, const pl_slot *slot, const param_places *at)
+/* Fills the module's block and makes its weights. */
+static pl_status keep_slot(making *k, const pl_slot *slot, const param_places *places)
 {
     const pl_shape *s = k->shape;
     pl_module *m = k->m;
-    for (int b = 0; b < m->n_blocks; b++)
-        PL_CHECK(keep_block(k, &at->blocks[m->numbers[b]], &m->blocks[b]));
+    for (int b = 0; b < m->n_blocks; b++) {
+        const block_params *at = &places->blocks[m->numbers[b]];
+        const size_t from[WEIGHTS_PER_BLOCK] = {[WEIGHT_QKV] = at->qkv,
+                                                [WEIGHT_O] = at->o,
+                                                [WEIGHT_GATE_UP] = at->gate_up,
+                                                [WEIGHT_DOWN] = at->down};
+        block_weights *out = &m->blocks[b];
+        out->of = m;
+        out->attn_norm = keep_floats(k, at->attn_norm, (size_t)s->width);
+        out->ffn_norm = keep_floats(k, at->ffn_norm, (size_t)s->width);
+        if (s->qk_norm)
+            out->head_norm = keep_floats(k, at->head_norm, head_gains(s));
+        for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
+            PL_CHECK(
+                keep_matrix(k, from[i], model_weight_size(s, i), &out->matrices[i]));
+    }
     if (slot->kind == PL_SLOT_HEAD)
-        m->norm = keep_floats(k, at->norm, (size_t)s->width);
+        m->norm = keep_floats(k, places->norm, (size_t)s->width);
     if (slot->kind == PL_SLOT_EMBED)
-        m->embed = keep_floats(k, at->embed, (size_t)s->vocab * (size_t)s->width);
+        m->embed = keep_floats(k, places->embed, (size_t)s->vocab * (size_t)s->width);
     if (has_classifier(s, slot))
-        PL_CHECK(keep_matrix(k, at->classifier, (matrix_size){s->vocab, s->width},
+        PL_CHECK(keep_matrix(k, places->classifier, (matrix_size){s->vocab, s->width},
                              &m->classifier));
     return m->be->ops->sync(m->be);
-}
-
-/* Returns the number of floats of the slot's largest matrix; 0 if it has none. */
-static size_t largest_matrix(const pl_shape *s, const pl_slot *slot)
-{
-    size_t most = has_classifier(s, slot) ? (size_t)s->vocab * (size_t)s->width : 0;
-    for (int i = 0; slot->kind == PL_SLOT_BLOCKS && i < WEIGHTS_PER_BLOCK; i++) {
-        const matrix_size e = model_weight_size(s, i);
-        const size_t n = (size_t)e.O * (size_t)e.I;
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
-static pl_status alloc_floats(pl_backend *be, size_t n, const char *what, float **out)
-{
-    void *memory = NULL;
-    const pl_status status = be->ops->alloc(be, n * sizeof(float), what, &memory);
-    *out = memory;
-    return status;
-}
-
-static pl_status fill_module(pl_module *m, const pl_topology *t, int slot,
-                             const float *params)
-{
-    const pl_slot *of = pl_topology_slot(t, slot);
-    const pl_shape *s = pl_topology_shape(t);
-    const size_t staging = largest_matrix(s, of);
-    making k = {.m = m,
-                .shape = s,
-                .from = params,
-                .copies = model_has_copies(m->be),
-                .offset = of->offset};
-    param_places at = {0};
-    pl_status status =
-        alloc_floats(m->be, kept_floats(m->be, t, slot), "parameters", &m->params);
-    if (status == PL_OK && k.copies && staging > 0)
-        status = alloc_floats(m->be, staging, "a matrix", &k.staging);
-    if (status == PL_OK) {
-        if (!k.copies)
-            m->be->ops->upload(m->be, m->params, params, of->n_params * sizeof *params);
-        model_place_tensors(t, &at);
-        status = keep_slot(&k, of, &at);
-    }
-    if (k.staging)
-        m->be->ops->release(m->be, k.staging);
-    pl_free(at.blocks);
-    return status;
 }
 
 pl_status pl_module_create(pl_backend *be, const pl_topology *t, int slot,
                            const float *params, pl_module **out)
 {
+    pl_status status = PL_OK;
     const pl_slot *of = pl_topology_slot(t, slot);
+    const pl_shape *s = pl_topology_shape(t);
     const size_t n = (size_t)list_blocks(t, of, NULL);
     pl_module *m = pl_alloc(sizeof *m);
+    making k = {.m = m,
+                .shape = s,
+                .from = params,
+                .copies = model_has_copies(be),
+                .offset = of->offset};
+    param_places places = {0};
     *out = NULL;
     m->be = be;
     m->blocks = pl_alloc(n * sizeof *m->blocks);
     m->numbers = pl_alloc(n * sizeof *m->numbers);
     m->weights = pl_alloc((WEIGHTS_PER_BLOCK * n + 1) * sizeof(pl_weight *));
     m->n_blocks = list_blocks(t, of, m->numbers);
-    pl_status status = fill_module(m, t, slot, params);
-    if (status == PL_OK)
-        *out = m;
-    else
+    PL_TRY(model_alloc_floats(be, kept_floats(be, t, slot), "parameters", &m->params));
+    if (k.copies) {
+        /* staging memory for the slot's largest matrix, if it has any */
+        size_t most = has_classifier(s, of) ? (size_t)s->vocab * (size_t)s->width : 0;
+        for (int i = 0; of->kind == PL_SLOT_BLOCKS && i < WEIGHTS_PER_BLOCK; i++) {
+            const matrix_size size = model_weight_size(s, i);
+            const size_t floats = (size_t)size.O * (size_t)size.I;
+            most = floats > most ? floats : most;
+        }
+        if (most > 0)
+            PL_TRY(model_alloc_floats(be, most, "a matrix", &k.staging));
+    } else {
+        be->ops->upload(be, m->params, params, of->n_params * sizeof *params);
+    }
+    model_place_tensors(t, &places);
+    PL_TRY(keep_slot(&k, of, &places));
+    *out = m;
+done:
+    if (k.staging)
+        be->ops->release(be, k.staging);
+    pl_free(places.blocks);
+    if (status != PL_OK)
         pl_module_destroy(&m);
     return status;
 }

@@ -257,15 +257,15 @@ typedef void pl_op_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
 typedef void pl_op_routine_destroy(pl_backend *be, pl_routine **routine);
 
 /* The operations, in one list for each kind. The declarations and the table of a
- * backend are generated from these lists. matmul_dx is in the list of weights because
- * the cpu backend compiles it once, like the others of that list, and not once per
- * instruction set. */
+ * backend are generated from these lists. sync and matmul_dx are in the list of weights
+ * because the cpu backend compiles them once, like the others of that list, and not
+ * once per instruction set. */
 /* clang-format off */
 #define PL_OPS_OF_MEMORY(X) \
-    X(alloc) X(release) X(upload) X(download) X(fill_zero) X(sync)
+    X(alloc) X(release) X(upload) X(download) X(fill_zero)
 #define PL_OPS_OF_CASTS(X) X(act_to_float) X(act_from_float)
 #define PL_OPS_OF_WEIGHTS(X) \
-    X(weight_create) X(weight_destroy) X(weights_refresh) X(matmul_dx)
+    X(weight_create) X(weight_destroy) X(weights_refresh) X(matmul_dx) X(sync)
 #define PL_OPS_OF_MODELS(X) \
     X(embed_forward) X(embed_backward) X(rmsnorm_forward) X(rmsnorm_backward) \
     X(head_norm_forward) X(head_norm_backward) \
@@ -291,6 +291,7 @@ typedef struct pl_ops {
 /* Versions of these operations for backends that work in the host's memory.
  * pl_host_update_apply and pl_host_perform call one operation after the other. */
 #define PL_OPS_DECLARE(op) pl_op_##op pl_host_##op;
+PL_OPS_OF_MEMORY(PL_OPS_DECLARE)
 PL_OPS_OF_STEPS(PL_OPS_DECLARE)
 #undef PL_OPS_DECLARE
 

@@ -90,54 +90,34 @@ const char *const *pl_preset_names(void)
     return names;
 }
 
-/* Whether `name` names this preset. For a family, *number gets its number as text. */
-static bool matches(const preset *p, const char *name, const char **number)
-{
-    size_t len = strlen(p->name);
-    *number = NULL;
-    if (p->name[len - 1] != 'P')
-        return strcmp(p->name, name) == 0;
-    if (strncmp(p->name, name, len - 1) != 0)
-        return false;
-    *number = name + len - 1;
-    return true;
-}
-
-static pl_status fill_preset(const preset *p, int family, pl_shape *shape,
-                             pl_topology_spec *spec)
-{
-    *shape = *p->shape;
-    *spec = (pl_topology_spec){
-        .embed_choice = p->embed_choice, .head_choice = p->head_choice, .replicas = 1};
-    PL_CHECK(pl_topology_parse_levels(p->levels, spec));
-    PL_CHECK(pl_topology_parse_private(p->private_blocks, shape->n_blocks, spec));
-    /* the number in the name is the number of replicas of the only path, or the number
-     * of modules of the only level */
-    if (p->embed_choice == PL_CHOICE_COMMON)
-        spec->replicas = family;
-    else if (spec->n_levels == 1)
-        spec->experts[0] = family;
-    return PL_OK;
-}
-
 pl_status pl_preset(const char *name, pl_shape *shape, pl_topology_spec *spec)
 {
     for (int i = 0; i < N_PRESETS; i++) {
-        const char *number;
-        int family = 1;
-        if (!matches(&presets[i], name, &number))
+        const preset *p = &presets[i];
+        const size_t stem = strlen(p->name) - 1;
+        const bool is_family = p->name[stem] == 'P';
+        int64_t number = 1;
+        if (is_family ? strncmp(p->name, name, stem) != 0 : strcmp(p->name, name) != 0)
             continue;
-        if (number) {
-            int64_t value;
-            if (pl_parse_int(number, &value) != PL_OK || value < 1 ||
-                value > FAMILY_MAX)
-                return pl_fail(
-                    PL_ERR_CONFIG,
-                    "preset \"%s\" must end in a number of 1..%d, as in flat-moe-8",
-                    name, FAMILY_MAX);
-            family = (int)value;
-        }
-        return fill_preset(&presets[i], family, shape, spec);
+        if (is_family && (pl_parse_int(name + stem, &number) != PL_OK || number < 1 ||
+                          number > FAMILY_MAX))
+            return pl_fail(
+                PL_ERR_CONFIG,
+                "preset \"%s\" must end in a number of 1..%d, as in flat-moe-8", name,
+                FAMILY_MAX);
+        *shape = *p->shape;
+        *spec = (pl_topology_spec){.embed_choice = p->embed_choice,
+                                   .head_choice = p->head_choice,
+                                   .replicas = 1};
+        PL_CHECK(pl_topology_parse_levels(p->levels, spec));
+        PL_CHECK(pl_topology_parse_private(p->private_blocks, shape->n_blocks, spec));
+        /* the number in the name is the number of replicas of the only path, or the
+         * number of modules of the only level */
+        if (p->embed_choice == PL_CHOICE_COMMON)
+            spec->replicas = (int)number;
+        else if (spec->n_levels == 1)
+            spec->experts[0] = (int)number;
+        return PL_OK;
     }
     char known[32 * N_PRESETS] = "";
     const char *near = pl_nearest(name, names, N_PRESETS);

@@ -14,28 +14,22 @@
 #include "modules/model.h"
 #include <math.h>
 
-static double cosine_share(const pl_schedule *s, int64_t step)
-{
-    const double pi = 3.14159265358979323846;
-    double q = (double)(step - s->warmup) / (double)(s->total - s->warmup);
-    return 0.5 * (1.0 + cos(pi * q));
-}
-
-static double wsd_share(const pl_schedule *s, int64_t step)
-{
-    int64_t left = s->total - step;
-    return left >= s->decay ? 1.0 : (double)left / (double)s->decay;
-}
-
 double pl_learning_rate(const pl_schedule *s, int64_t step)
 {
+    const double pi = 3.14159265358979323846;
+    const int64_t left = s->total - step;
+    double share = 1.0;
     if (step < s->warmup)
         return s->peak * (double)(step + 1) / (double)s->warmup;
     if (s->kind == PL_SCHEDULE_WSD && s->decay == 0)
         return s->peak;
-    if (step >= s->total)
+    if (left <= 0)
         return s->peak * s->floor;
-    double share =
-        s->kind == PL_SCHEDULE_WSD ? wsd_share(s, step) : cosine_share(s, step);
+    if (s->kind != PL_SCHEDULE_WSD) {
+        const double q = (double)(step - s->warmup) / (double)(s->total - s->warmup);
+        share = 0.5 * (1.0 + cos(pi * q));
+    } else if (left < s->decay) {
+        share = (double)left / (double)s->decay;
+    }
     return s->peak * (s->floor + (1.0 - s->floor) * share);
 }

@@ -86,20 +86,15 @@ static pl_status list_paths(pl_topology *t)
     return PL_OK;
 }
 
-static int experts_of(const pl_topology *t, int choice)
-{
-    if (choice == PL_CHOICE_COMMON)
-        return 1;
-    return choice == PL_CHOICE_PRIVATE ? t->n_paths : t->spec.experts[choice - 1];
-}
-
 static void open_slot(pl_topology *t, pl_slot_kind kind, int choice, const char *name)
 {
     pl_slot *slot = &t->slots[t->n_slots];
     pl_copy_text(slot->name, sizeof slot->name, name);
     slot->kind = kind;
     slot->choice = choice;
-    slot->n_experts = experts_of(t, choice);
+    slot->n_experts = choice == PL_CHOICE_COMMON    ? 1
+                      : choice == PL_CHOICE_PRIVATE ? t->n_paths
+                                                    : t->spec.experts[choice - 1];
     slot->offset = t->path_params;
     slot->first_tensor = t->n_tensors;
     t->first_module[t->n_slots++] = t->n_modules;
@@ -280,14 +275,6 @@ static int level_of_path(const pl_topology *t, int path, int level)
     return cell % t->spec.experts[level - 1];
 }
 
-static int expert_of_path(const pl_topology *t, int slot, int path)
-{
-    int choice = t->slots[slot].choice;
-    if (choice == PL_CHOICE_COMMON)
-        return 0;
-    return choice == PL_CHOICE_PRIVATE ? path : level_of_path(t, path, choice);
-}
-
 int pl_topology_n_modules(const pl_topology *t)
 {
     return t->n_modules;
@@ -300,7 +287,11 @@ int pl_topology_module(const pl_topology *t, int slot, int expert)
 
 int pl_topology_module_of_path(const pl_topology *t, int slot, int path)
 {
-    return pl_topology_module(t, slot, expert_of_path(t, slot, path));
+    const int choice = t->slots[slot].choice;
+    int expert = 0;
+    if (choice != PL_CHOICE_COMMON)
+        expert = choice == PL_CHOICE_PRIVATE ? path : level_of_path(t, path, choice);
+    return pl_topology_module(t, slot, expert);
 }
 
 /* Modules of a slot are consecutive, so the module's slot is the last one whose first
@@ -347,14 +338,6 @@ int pl_topology_path_place(const pl_topology *t, int module, int path)
 }
 
 /* ---- names ---- */
-static int n_digits(int value)
-{
-    int n = 1;
-    for (; value >= 10; value /= 10)
-        n++;
-    return n;
-}
-
 void pl_topology_module_name(const pl_topology *t, int module, char out[PL_NAME_MAX])
 {
     int slot = pl_topology_module_slot(t, module);
@@ -447,44 +430,31 @@ static bool lists_parents(const pl_topology *t, const pl_descent *d,
            d->level[t->spec.n_levels - 1] == from->spec.n_levels;
 }
 
-/* Returns the combination of experts of `from` from which a path descends; -1 if two
- * modules of the path descend from different experts of one level of `from`. */
-static int ancestor_cell(const pl_topology *t, const pl_descent *d,
-                         const pl_topology *from, int path)
+int pl_topology_ancestor_path(const pl_topology *t, const pl_descent *d,
+                              const pl_topology *from, int path)
 {
     int expert[PL_LEVELS_MAX], cell = 0;
     memset(expert, -1, sizeof expert);
     for (int l = 1; l <= t->spec.n_levels; l++) {
         const int at = ancestor_level(d, l) - 1;
         const int e = ancestor(t, d, from->spec.experts, l, level_of_path(t, path, l));
+        /* modules that descend from different experts of one level make no path */
         if (expert[at] >= 0 && expert[at] != e)
             return -1;
         expert[at] = e;
     }
     for (int l = 0; l < from->spec.n_levels; l++)
         cell = cell * from->spec.experts[l] + expert[l];
-    return cell;
-}
-
-/* Returns the path with this combination of experts, or -1. Paths are sorted by their
- * combinations, so a binary search finds it. */
-static int find_cell(const pl_topology *t, int cell)
-{
-    int low = 0, high = t->n_paths;
+    /* Paths are sorted by their combinations of experts. */
+    int low = 0, high = from->n_paths;
     while (low < high) {
         const int middle = low + (high - low) / 2;
-        if (t->cell[middle] < cell)
+        if (from->cell[middle] < cell)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < t->n_paths && t->cell[low] == cell ? low : -1;
-}
-
-int pl_topology_ancestor_path(const pl_topology *t, const pl_descent *d,
-                              const pl_topology *from, int path)
-{
-    return find_cell(from, ancestor_cell(t, d, from, path));
+    return low < from->n_paths && from->cell[low] == cell ? low : -1;
 }
 
 bool pl_topology_descends(const pl_topology *t, const pl_descent *d,
@@ -517,10 +487,13 @@ void pl_topology_ancestor_path_name(const pl_topology *t, const pl_descent *d, i
     size_t at = (size_t)snprintf(out, PL_NAME_MAX, "p");
     for (int l = 1, last = 0; l <= t->spec.n_levels; l++) {
         const int level = ancestor_level(d, l);
+        int width = 1; /* digits of the largest expert of the level */
+        for (int most = experts[level - 1] - 1; most >= 10; most /= 10)
+            width++;
         if (level != last)
-            at += (size_t)snprintf(
-                out + at, PL_NAME_MAX - at, "%0*d", n_digits(experts[level - 1] - 1),
-                ancestor(t, d, experts, l, level_of_path(t, path, l)));
+            at +=
+                (size_t)snprintf(out + at, PL_NAME_MAX - at, "%0*d", width,
+                                 ancestor(t, d, experts, l, level_of_path(t, path, l)));
         last = level;
     }
 }

@@ -75,58 +75,6 @@ static pl_status check_choice(const char *slot, int choice, int n_levels)
     return PL_OK;
 }
 
-static pl_status check_counts(const pl_topology_spec *spec)
-{
-    if (spec->n_levels < 1 || spec->n_levels > PL_LEVELS_MAX)
-        return pl_fail(PL_ERR_CONFIG, "the topology has %d levels; it must have 1..%d",
-                       spec->n_levels, PL_LEVELS_MAX);
-    int64_t paths = 1;
-    for (int l = 0; l < spec->n_levels; l++) {
-        if (spec->experts[l] < 1)
-            return pl_fail(PL_ERR_CONFIG,
-                           "level %d has %d modules; it needs at least 1", l + 1,
-                           spec->experts[l]);
-        paths *= spec->experts[l];
-        if (paths > PATHS_MAX)
-            return pl_fail(PL_ERR_CONFIG,
-                           "levels 1..%d make more than %d paths; use fewer modules",
-                           l + 1, PATHS_MAX);
-    }
-    if (spec->replicas < 1 || spec->replicas > REPLICAS_MAX)
-        return pl_fail(PL_ERR_CONFIG, "replicas is %d; it must be between 1 and %d",
-                       spec->replicas, REPLICAS_MAX);
-    PL_CHECK(check_choice("the embedding", spec->embed_choice, spec->n_levels));
-    return check_choice("the head", spec->head_choice, spec->n_levels);
-}
-
-/* If all of blocks[] are 0, sets each to n_blocks / L. */
-static pl_status fill_blocks(int n_blocks, pl_topology_spec *spec)
-{
-    int64_t sum = 0;
-    for (int l = 0; l < spec->n_levels; l++)
-        sum += spec->blocks[l];
-    if (sum == 0) {
-        if (n_blocks % spec->n_levels != 0)
-            return pl_fail(PL_ERR_CONFIG,
-                           "%d blocks do not split evenly into %d levels; give the "
-                           "blocks of each level, or a different number of blocks",
-                           n_blocks, spec->n_levels);
-        for (int l = 0; l < spec->n_levels; l++)
-            spec->blocks[l] = n_blocks / spec->n_levels;
-        sum = n_blocks;
-    }
-    for (int l = 0; l < spec->n_levels; l++)
-        if (spec->blocks[l] < 1)
-            return pl_fail(PL_ERR_CONFIG, "level %d has %d blocks; it needs at least 1",
-                           l + 1, spec->blocks[l]);
-    if (sum != n_blocks)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "the levels have %lld blocks in all, but the model has %d; make them equal",
-            (long long)sum, n_blocks);
-    return PL_OK;
-}
-
 /* Refuses a level whose blocks are all private, because it would have no modules to
  * choose. */
 static pl_status check_private(int n_blocks, const pl_topology_spec *spec)
@@ -188,9 +136,52 @@ static pl_status check_absent(const pl_topology_spec *spec)
 pl_status topology_spec_complete(const pl_shape *shape, const pl_topology_spec *spec,
                                  pl_topology_spec *out)
 {
-    PL_CHECK(check_counts(spec));
+    const int n_blocks = shape->n_blocks;
+    if (spec->n_levels < 1 || spec->n_levels > PL_LEVELS_MAX)
+        return pl_fail(PL_ERR_CONFIG, "the topology has %d levels; it must have 1..%d",
+                       spec->n_levels, PL_LEVELS_MAX);
+    int64_t paths = 1;
+    for (int l = 0; l < spec->n_levels; l++) {
+        if (spec->experts[l] < 1)
+            return pl_fail(PL_ERR_CONFIG,
+                           "level %d has %d modules; it needs at least 1", l + 1,
+                           spec->experts[l]);
+        paths *= spec->experts[l];
+        if (paths > PATHS_MAX)
+            return pl_fail(PL_ERR_CONFIG,
+                           "levels 1..%d make more than %d paths; use fewer modules",
+                           l + 1, PATHS_MAX);
+    }
+    if (spec->replicas < 1 || spec->replicas > REPLICAS_MAX)
+        return pl_fail(PL_ERR_CONFIG, "replicas is %d; it must be between 1 and %d",
+                       spec->replicas, REPLICAS_MAX);
+    PL_CHECK(check_choice("the embedding", spec->embed_choice, spec->n_levels));
+    PL_CHECK(check_choice("the head", spec->head_choice, spec->n_levels));
     PL_CHECK(check_absent(spec));
+
+    /* If all of blocks[] are 0, each level gets the same number of blocks. */
     *out = *spec;
-    PL_CHECK(fill_blocks(shape->n_blocks, out));
-    return check_private(shape->n_blocks, out);
+    int64_t sum = 0;
+    for (int l = 0; l < spec->n_levels; l++)
+        sum += spec->blocks[l];
+    if (sum == 0) {
+        if (n_blocks % spec->n_levels != 0)
+            return pl_fail(PL_ERR_CONFIG,
+                           "%d blocks do not split evenly into %d levels; give the "
+                           "blocks of each level, or a different number of blocks",
+                           n_blocks, spec->n_levels);
+        for (int l = 0; l < spec->n_levels; l++)
+            out->blocks[l] = n_blocks / spec->n_levels;
+        sum = n_blocks;
+    }
+    for (int l = 0; l < spec->n_levels; l++)
+        if (out->blocks[l] < 1)
+            return pl_fail(PL_ERR_CONFIG, "level %d has %d blocks; it needs at least 1",
+                           l + 1, out->blocks[l]);
+    if (sum != n_blocks)
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the levels have %lld blocks in all, but the model has %d; make them equal",
+            (long long)sum, n_blocks);
+    return check_private(n_blocks, out);
 }

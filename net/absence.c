@@ -5,14 +5,6 @@
 
 enum { FIRST_MS = 5000, STEP_MAX_MS = 600000 };
 
-static void put_time(int64_t ago_ms, char out[32])
-{
-    time_t at = (time_t)((pl_wall_ms() - ago_ms) / 1000);
-    struct tm utc;
-    if (!gmtime_r(&at, &utc) || strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
-        out[0] = '\0';
-}
-
 bool pl_absence_is_due(const pl_absence *a, int64_t silent_ms)
 {
     const int64_t next_ms = a->next_ms > 0 ? a->next_ms : FIRST_MS;
@@ -34,8 +26,13 @@ void pl_absence_note(pl_absence *a, const char *what, const char *address,
         *a = (pl_absence){.silent_ms = silent_ms};
         return;
     }
-    if (!a->since[0])
-        put_time(silent_ms, a->since);
+    if (!a->since[0]) {
+        const time_t since = (time_t)((pl_wall_ms() - silent_ms) / 1000);
+        struct tm utc;
+        if (!gmtime_r(&since, &utc) ||
+            strftime(a->since, sizeof a->since, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
+            a->since[0] = '\0';
+    }
     a->next_ms = silent_ms + (silent_ms < STEP_MAX_MS ? silent_ms : STEP_MAX_MS);
     pl_human_seconds(1e-3 * (double)silent_ms, waited);
     pl_human_seconds(1e-3 * (double)(patience_ms - silent_ms), left);

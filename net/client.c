@@ -48,11 +48,6 @@ uint64_t pl_client_bytes_sent(const pl_client *client)
     return sum;
 }
 
-int client_home_of(const pl_client *c, const char *name)
-{
-    return pl_home_of(name, c->n_homes);
-}
-
 int64_t pl_client_lost_ms(const pl_client *client, int home)
 {
     return pl_wire_lost_ms(client->sockets[home]);
@@ -182,7 +177,7 @@ static pl_status query(pl_client *c, int home, pl_message *question,
 static pl_status query_owner(pl_client *c, const char *name, pl_message *question,
                              const pl_field *fields, void *to)
 {
-    return query(c, client_home_of(c, name), question, fields, to);
+    return query(c, pl_home_of(name, c->n_homes), question, fields, to);
 }
 
 /* ---- objects, refs, modules and paths ---- */
@@ -221,7 +216,7 @@ pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
                                uint64_t bytes, pl_hash *blob)
 {
     if (!pl_starts_with(name, "arm/"))
-        return put_object_at(c, client_home_of(c, name), name, data, bytes, blob);
+        return put_object_at(c, pl_home_of(name, c->n_homes), name, data, bytes, blob);
     for (int home = 0; home < c->n_homes; home++)
         PL_CHECK(put_object_at(c, home, name, data, bytes, blob));
     return PL_OK;
@@ -301,7 +296,7 @@ pl_status pl_client_create_module(pl_client *c, const char *module, const float 
     pl_message_init(&a, 0);
     PL_SAY(&q, CREATE_MODULE, create_module, .name = module, .base = *config,
            .blob = blob);
-    const int home = client_home_of(c, module);
+    const int home = pl_home_of(module, c->n_homes);
     pl_status status = ask_home(c, home, &q, &a);
     client_blob content = {params, bytes, blob};
     if (status == PL_ERR_NOT_FOUND)
@@ -397,7 +392,7 @@ static pl_status submit(pl_client *c, const char *name, pl_message *q,
     text[0] = '\0';
     pl_message_init(&a, 0);
     for (int attempt = 0;; attempt++) {
-        PL_TRY(ask_home(c, client_home_of(c, name), q, &a));
+        PL_TRY(ask_home(c, pl_home_of(name, c->n_homes), q, &a));
         PL_TRY(client_read_result(&a, result, text));
         if (*result != PL_SUBMIT_UNKNOWN_BLOB)
             goto done;
@@ -406,7 +401,7 @@ static pl_status submit(pl_client *c, const char *name, pl_message *q,
                 PL_ERR_NET,
                 "the home of %s lost an upload %d times; see the log of the home", name,
                 attempt));
-        PL_TRY(client_put_known_blob(c, client_home_of(c, name), blob->data,
+        PL_TRY(client_put_known_blob(c, pl_home_of(name, c->n_homes), blob->data,
                                      blob->bytes, &blob->hash, false));
     }
 done:
@@ -418,8 +413,8 @@ static pl_status send_and_submit(pl_client *c, const char *name, pl_message *q,
                                  const client_blob *blob, pl_submit_result *result,
                                  char text[256])
 {
-    PL_CHECK(client_put_known_blob(c, client_home_of(c, name), blob->data, blob->bytes,
-                                   &blob->hash, false));
+    PL_CHECK(client_put_known_blob(c, pl_home_of(name, c->n_homes), blob->data,
+                                   blob->bytes, &blob->hash, false));
     return submit(c, name, q, blob, result, text);
 }
 

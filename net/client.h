@@ -9,7 +9,6 @@
  * can renew its lease. If `idle` returns a failure, the call ends with this failure. */
 #ifndef PL_NET_CLIENT_H
 #define PL_NET_CLIENT_H
-#include "net/link.h"
 #include "net/messages.h"
 #include "store/store.h"
 #ifdef __cplusplus
@@ -17,6 +16,18 @@ extern "C" {
 #endif
 
 typedef struct pl_client pl_client;
+/* What a client has measured of its connection to one process. Numbers are 0 while they
+ * are not known. Bytes are those of blobs, without headers. */
+typedef struct pl_link {
+    /* rates that transfers of blobs reached; they fall slowly if transfers get slower
+     */
+    double up_bytes_per_s, down_bytes_per_s;
+    uint32_t rtt_ms;               /* the shortest round trip, rounded up */
+    uint64_t up_bytes, down_bytes; /* sent, and received, since the client was made */
+    /* those of the bytes above that were sent or arrived more than once */
+    uint64_t repeated_bytes;
+    uint32_t n_connects; /* number of connections that were made */
+} pl_link;
 typedef struct pl_client_options {
     /* addresses of the homes, in the order of their numbers */
     const char *const *homes;

@@ -98,11 +98,6 @@ static void remove_finished(flow *f)
     memmove(f->pieces, f->pieces + n, f->n_pieces * sizeof *f->pieces);
 }
 
-static void drop_pieces(flow *f)
-{
-    f->n_pieces = f->n_bytes = 0;
-}
-
 /* ---- downloads: pieces are requested ahead ---- */
 typedef struct download {
     flow flow;
@@ -144,23 +139,6 @@ static pl_status ask_again(download *d, uint64_t turn)
         if (p->len == 0 || p->turn >= turn)
             continue;
         line_of_flow(&d->flow)->link.repeated_bytes += p->len;
-        PL_CHECK(ask_piece(d, p));
-    }
-    return PL_OK;
-}
-
-/* Requests pieces until the window is full. Until the size of the blob is known, at
- * most two pieces are requested; a home answers without bytes beyond the end. */
-static pl_status fill_window(download *d)
-{
-    uint64_t end = d->known ? d->total : 2 * (uint64_t)CLIENT_PIECE_MAX;
-    size_t bytes;
-    while (d->asked < end && (d->known || d->flow.n_pieces < 2) &&
-           (bytes = next_piece_bytes(&d->flow, d->asked)) > 0) {
-        if (bytes > end - d->asked)
-            bytes = (size_t)(end - d->asked);
-        piece *p = add_piece(&d->flow, d->asked, bytes);
-        d->asked += bytes;
         PL_CHECK(ask_piece(d, p));
     }
     return PL_OK;
@@ -210,27 +188,29 @@ static pl_status take_piece(download *d, piece *p, pl_message *a)
     return PL_OK;
 }
 
-static pl_status take_blob_answer(download *d, pl_message *a)
-{
-    flow *f = &d->flow;
-    piece *p = find_piece(f, a->request);
-    if (!p)
-        return PL_OK;
-    if (client_was_lost(a)) {
-        client_retry_later(&f->retry, BOUNCE_MS);
-        return PL_OK;
-    }
-    return take_piece(d, p, a);
-}
-
 static pl_status run_download(download *d, pl_message *a)
 {
     flow *f = &d->flow;
+    size_t bytes;
     while (!d->known || there(d) < d->total) {
-        PL_CHECK(fill_window(d));
+        /* Requests pieces until the window is full. Until the size of the blob is
+         * known, at most two pieces are requested; a home answers without bytes beyond
+         * the end. */
+        const uint64_t end = d->known ? d->total : 2 * (uint64_t)CLIENT_PIECE_MAX;
+        while (d->asked < end && (d->known || f->n_pieces < 2) &&
+               (bytes = next_piece_bytes(f, d->asked)) > 0) {
+            if (bytes > end - d->asked)
+                bytes = (size_t)(end - d->asked);
+            piece *p = add_piece(f, d->asked, bytes);
+            d->asked += bytes;
+            PL_CHECK(ask_piece(d, p));
+        }
         pl_status status = client_wait_slice(f->client, socket_of_flow(f), a);
-        if (status == PL_OK)
-            status = take_blob_answer(d, a);
+        piece *p = status == PL_OK ? find_piece(f, a->request) : NULL;
+        if (p && client_was_lost(a))
+            client_retry_later(&f->retry, BOUNCE_MS);
+        else if (p)
+            status = take_piece(d, p, a);
         if (status != PL_OK && status != PL_ERR_TIMEOUT)
             return status;
         if (client_retry_due(&f->retry, socket_of_flow(f)))
@@ -245,7 +225,7 @@ pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob
 {
     pl_hash got;
     pl_message a;
-    download d = {.flow = {.client = c, .home = client_home_of(c, name)},
+    download d = {.flow = {.client = c, .home = pl_home_of(name, c->n_homes)},
                   .blob = *blob,
                   .out = out,
                   .start = out->len};
@@ -299,56 +279,11 @@ static pl_status send_put(upload *u, uint64_t request, uint64_t offset, size_t l
            .head = {head > 0 ? u->data : NULL, head});
     if (len > 0)
         pl_buf_append(&m.data, u->data + offset, len);
-    pl_status status = pl_wire_give(socket_of_flow(&u->flow), &m);
+    pl_status status = pl_wire_give_to(socket_of_flow(&u->flow), NULL, &m);
     pl_message_destroy(&m);
     if (status == PL_ERR_NET) /* the home is asked again later */
         client_retry_later(&u->flow.retry, SLICE_MS);
     return status == PL_ERR_NET ? PL_OK : status;
-}
-
-static pl_status send_pieces(upload *u)
-{
-    size_t bytes;
-    while (u->sending && u->next < u->bytes &&
-           (bytes = next_piece_bytes(&u->flow, u->next)) > 0) {
-        if (bytes > u->bytes - u->next)
-            bytes = (size_t)(u->bytes - u->next);
-        piece *p = add_piece(&u->flow, u->next, bytes);
-        u->next += bytes;
-        mark_sent(&u->flow, p);
-        PL_CHECK(send_put(u, p->request, p->offset, bytes));
-    }
-    return PL_OK;
-}
-
-/* Asks how far the home is. Pieces under way are forgotten: the home handles them
- * before this question, or they are lost. */
-static pl_status ask_place(upload *u)
-{
-    if (u->sending || u->request == 0) /* else the old question is sent again */
-        u->request = pl_wire_next_request();
-    u->sending = false;
-    drop_pieces(&u->flow);
-    return send_put(u, u->request, 0, 0);
-}
-
-static void begin_sending(upload *u, uint64_t at)
-{
-    if (u->next > at)
-        line_of_flow(&u->flow)->link.repeated_bytes += u->next - at;
-    u->next = u->there = at;
-    u->sending = true;
-}
-
-/* Notes that the home has the first `to` bytes of the blob. */
-static void count_sent(upload *u, uint64_t to)
-{
-    flow *f = &u->flow;
-    u->there = to;
-    for (size_t i = 0; i < f->n_pieces; i++)
-        if (f->pieces[i].offset + f->pieces[i].len <= to)
-            count_bytes(f, &f->pieces[i], f->pieces[i].len);
-    remove_finished(f);
 }
 
 static pl_status take_put_answer(upload *u, pl_message *a)
@@ -377,37 +312,21 @@ static pl_status take_put_answer(upload *u, pl_message *a)
         return pl_fail(PL_ERR_PROTO,
                        "the home says that it has %llu bytes of a blob of %llu bytes",
                        (unsigned long long)is.offset, (unsigned long long)u->bytes);
-    if (!p)
-        begin_sending(u, is.offset);
-    else if (is.offset >= p->offset + p->len)
-        count_sent(u, is.offset);
-    else
+    if (!p) { /* the answer to the question from where on the home needs bytes */
+        if (u->next > is.offset)
+            line_of_flow(f)->link.repeated_bytes += u->next - is.offset;
+        u->next = u->there = is.offset;
+        u->sending = true;
+    } else if (is.offset >= p->offset + p->len) {
+        u->there = is.offset;
+        for (size_t i = 0; i < f->n_pieces; i++)
+            if (f->pieces[i].offset + f->pieces[i].len <= u->there)
+                count_bytes(f, &f->pieces[i], f->pieces[i].len);
+        remove_finished(f);
+    } else {
         client_retry_later(&f->retry, 0); /* bytes are missing at the home */
-    return PL_OK;
-}
-
-static pl_status run_upload(upload *u)
-{
-    flow *f = &u->flow;
-    pl_status status = PL_OK;
-    pl_message a;
-    pl_message_init(&a, 0);
-    f->retry = client_retry_begin(socket_of_flow(f));
-    while (!u->sending || u->there < u->bytes) {
-        if (client_retry_due(&f->retry, socket_of_flow(f)))
-            PL_TRY(ask_place(u));
-        PL_TRY(send_pieces(u));
-        status = client_wait_slice(f->client, socket_of_flow(f), &a);
-        if (status == PL_OK)
-            status = take_put_answer(u, &a);
-        if (status != PL_OK && status != PL_ERR_TIMEOUT)
-            goto done;
-        status = PL_OK;
-        PL_TRY(client_retry_patience(&f->retry, f->client));
     }
-done:
-    pl_message_destroy(&a);
-    return status;
+    return PL_OK;
 }
 
 pl_status client_put_known_blob(pl_client *c, int home, const void *data,
@@ -418,12 +337,47 @@ pl_status client_put_known_blob(pl_client *c, int home, const void *data,
                 .bytes = bytes,
                 .hash = *blob,
                 .impatient = impatient};
-    return run_upload(&u);
+    flow *f = &u.flow;
+    pl_socket *socket = socket_of_flow(f);
+    pl_status status = PL_OK;
+    pl_message a;
+    size_t len;
+    pl_message_init(&a, 0);
+    f->retry = client_retry_begin(socket);
+    while (!u.sending || u.there < bytes) {
+        if (client_retry_due(&f->retry, socket)) {
+            /* Asks how far the home is. Pieces under way are forgotten: the home
+             * handles them before this question, or they are lost. */
+            if (u.sending || u.request == 0) /* else the old question is sent again */
+                u.request = pl_wire_next_request();
+            u.sending = false;
+            f->n_pieces = f->n_bytes = 0;
+            PL_TRY(send_put(&u, u.request, 0, 0));
+        }
+        while (u.sending && u.next < bytes && (len = next_piece_bytes(f, u.next)) > 0) {
+            if (len > bytes - u.next)
+                len = (size_t)(bytes - u.next);
+            piece *p = add_piece(f, u.next, len);
+            u.next += len;
+            mark_sent(f, p);
+            PL_TRY(send_put(&u, p->request, p->offset, len));
+        }
+        status = client_wait_slice(c, socket, &a);
+        if (status == PL_OK)
+            status = take_put_answer(&u, &a);
+        if (status != PL_OK && status != PL_ERR_TIMEOUT)
+            goto done;
+        PL_TRY(client_retry_patience(&f->retry, c));
+    }
+done:
+    pl_message_destroy(&a);
+    return status;
 }
 
 pl_status pl_client_put_blob(pl_client *c, const char *name, const void *data,
                              uint64_t bytes, pl_hash *blob)
 {
     pl_blob_hash(data, bytes, blob);
-    return client_put_known_blob(c, client_home_of(c, name), data, bytes, blob, false);
+    return client_put_known_blob(c, pl_home_of(name, c->n_homes), data, bytes, blob,
+                                 false);
 }

@@ -50,8 +50,6 @@ typedef struct client_blob {
 } client_blob;
 
 enum { BOUNCE_MS = 50 };
-/* Returns the number of the home that owns the name. */
-int client_home_of(const pl_client *c, const char *name);
 
 /* Begins with messages that have not been sent yet. */
 client_retry client_retry_begin(pl_socket *socket);

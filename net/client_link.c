@@ -37,13 +37,6 @@ void client_line_note(client_line *l, bool up, uint64_t bytes, double seconds)
         *rate += (now - *rate) / FALL;
 }
 
-static double round_trip_us(pl_client *c, int home)
-{
-    pl_wire_line line;
-    pl_wire_line_now(c->sockets[home], &line);
-    return line.rtt_us ? line.rtt_us : c->lines[home].answer_us;
-}
-
 size_t client_piece_bytes(const client_line *l, bool up)
 {
     double wanted = rate_of(l, up) / PIECES_PER_S;
@@ -56,7 +49,10 @@ size_t client_piece_bytes(const client_line *l, bool up)
 size_t client_window_bytes(pl_client *c, int home, bool up)
 {
     const client_line *l = &c->lines[home];
-    double wanted = 2 * rate_of(l, up) * (round_trip_us(c, home) + TURN_US) / 1e6;
+    pl_wire_line line;
+    pl_wire_line_now(c->sockets[home], &line);
+    const double round_trip_us = line.rtt_us ? line.rtt_us : l->answer_us;
+    double wanted = 2 * rate_of(l, up) * (round_trip_us + TURN_US) / 1e6;
     size_t least = 2 * client_piece_bytes(l, up);
     if (wanted < (double)least)
         return least;

@@ -14,55 +14,28 @@ typedef struct parcel {
     client_retry retries[PL_HOMES_MAX]; /* one for each home; zeros: not begun */
 } parcel;
 
-/* If the questions to a home must be sent again, marks them as not sent. */
-static void look_at_homes(parcel *p)
-{
-    for (int home = 0; home < p->client->n_homes; home++) {
-        pl_socket *socket = p->client->sockets[home];
-        client_retry *retry = &p->retries[home];
-        if (retry->answered_ms == 0)
-            *retry = client_retry_begin(socket);
-        if (!client_retry_due(retry, socket))
-            continue;
-        for (int i = 0; i < p->n; i++)
-            p->sent[i] = p->sent[i] && client_home_of(p->client, p->names[i]) != home;
-    }
-}
-
 /* Sends the unanswered questions in order, so that a home gets the path's state after
  * the updates. */
 static void send_open(parcel *p)
 {
-    look_at_homes(p);
+    pl_client *c = p->client;
+    for (int home = 0; home < c->n_homes; home++) {
+        client_retry *retry = &p->retries[home];
+        if (retry->answered_ms == 0)
+            *retry = client_retry_begin(c->sockets[home]);
+        if (!client_retry_due(retry, c->sockets[home]))
+            continue;
+        for (int i = 0; i < p->n; i++) /* must be sent again */
+            p->sent[i] = p->sent[i] && pl_home_of(p->names[i], c->n_homes) != home;
+    }
     for (int i = 0; i < p->n; i++) {
         if (p->done[i] || p->sent[i])
             continue;
-        int home = client_home_of(p->client, p->names[i]);
-        pl_socket *socket = p->client->sockets[home];
+        pl_socket *socket = c->sockets[pl_home_of(p->names[i], c->n_homes)];
         p->sent[i] = pl_wire_send(socket, &p->questions[i]) == PL_OK;
         if (!p->sent[i])
             break; /* a question that could not be sent now is sent again later */
     }
-}
-
-static pl_status take_home_answer(parcel *p, pl_message *a)
-{
-    for (int i = 0; i < p->n; i++) {
-        if (p->done[i] || p->questions[i].request != a->request)
-            continue;
-        client_retry *retry = &p->retries[client_home_of(p->client, p->names[i])];
-        if (client_was_lost(a)) {
-            client_retry_later(retry, BOUNCE_MS);
-            return PL_OK;
-        }
-        pl_message kept = p->answers[i];
-        p->answers[i] = *a;
-        *a = kept;
-        p->done[i] = true;
-        client_retry_answered(retry);
-        return PL_OK;
-    }
-    return PL_OK;
 }
 
 static int first_open(const parcel *p)
@@ -80,42 +53,32 @@ static pl_status ask_all(parcel *p)
     pl_message_init(&a, 0);
     memset(p->retries, 0, sizeof p->retries);
     for (int open = first_open(p); open >= 0; open = first_open(p)) {
-        int home = client_home_of(p->client, p->names[open]);
+        int home = pl_home_of(p->names[open], p->client->n_homes);
         send_open(p);
         PL_TRY(client_retry_patience(&p->retries[home], p->client));
         status = client_wait_slice(p->client, p->client->sockets[home], &a);
-        if (status == PL_OK)
-            status = take_home_answer(p, &a);
-        if (status != PL_OK && status != PL_ERR_TIMEOUT)
-            goto done;
-        status = PL_OK;
+        if (status == PL_ERR_TIMEOUT)
+            continue;
+        PL_TRY(status);
+        int i = 0;
+        while (i < p->n && (p->done[i] || p->questions[i].request != a.request))
+            i++;
+        if (i == p->n)
+            continue; /* the question was answered before */
+        client_retry *retry = &p->retries[pl_home_of(p->names[i], p->client->n_homes)];
+        if (client_was_lost(&a)) {
+            client_retry_later(retry, BOUNCE_MS);
+            continue;
+        }
+        pl_message kept = p->answers[i];
+        p->answers[i] = a;
+        a = kept;
+        p->done[i] = true;
+        client_retry_answered(retry);
     }
 done:
     pl_message_destroy(&a);
     return status;
-}
-
-static void init_parcel(parcel *p, pl_client *c, int n)
-{
-    *p = (parcel){.client = c};
-    p->names = pl_alloc((size_t)n * sizeof *p->names);
-    p->questions = pl_alloc((size_t)n * sizeof *p->questions);
-    p->answers = pl_alloc((size_t)n * sizeof *p->answers);
-    p->sent = pl_alloc((size_t)n * sizeof *p->sent);
-    p->done = pl_alloc((size_t)n * sizeof *p->done);
-}
-
-static void free_questions(parcel *p)
-{
-    for (int i = 0; i < p->n; i++) {
-        pl_message_destroy(&p->questions[i]);
-        pl_message_destroy(&p->answers[i]);
-    }
-    pl_free(p->names);
-    pl_free(p->questions);
-    pl_free(p->answers);
-    pl_free(p->sent);
-    pl_free(p->done);
 }
 
 static pl_message *put_question(parcel *p, uint16_t type, const char *name)
@@ -134,7 +97,7 @@ static pl_status stage(parcel *p, const char *name, const void *data, uint64_t b
                        const pl_hash *blob)
 {
     pl_client *c = p->client;
-    int home = client_home_of(c, name);
+    int home = pl_home_of(name, c->n_homes);
     bool holds = first_open(p) >= 0;
     pl_status status = client_put_known_blob(c, home, data, bytes, blob, holds);
     if (status != PL_ERR_BUSY || !holds)
@@ -149,23 +112,6 @@ static bool is_result_in(pl_submit_result result)
            result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
 }
 
-/* Reads the results of the updates. If a home restarted, it has lost uploads, and their
- * updates are submitted once more. */
-static pl_status settle_updates(parcel *p, pl_submission *s, int n,
-                                pl_submit_result *results, char (*texts)[256],
-                                bool *all_in)
-{
-    *all_in = true;
-    for (int i = 0; i < p->n; i++)
-        PL_CHECK(client_read_result(&p->answers[i], &results[i], texts[i]));
-    for (int i = 0; i < n; i++) {
-        if (results[i] == PL_SUBMIT_UNKNOWN_BLOB)
-            PL_CHECK(pl_client_submit(p->client, &s[i], &results[i], texts[i]));
-        *all_in = *all_in && is_result_in(results[i]);
-    }
-    return PL_OK;
-}
-
 /* Submits the results of a task. The home of a path knows only the updates of modules
  * that it owns. So the path's state must not be sent before all homes have accepted the
  * updates of the task. */
@@ -175,10 +121,15 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
                                 char (*texts)[256])
 {
     pl_status status = PL_OK;
-    bool together = c->n_homes == 1, all_in = false;
+    const bool together = c->n_homes == 1;
     int64_t start = pl_now_ms();
-    parcel p;
-    init_parcel(&p, c, n + 1);
+    const size_t most = (size_t)n + 1;
+    parcel p = {.client = c,
+                .names = pl_alloc(most * sizeof *p.names),
+                .questions = pl_alloc(most * sizeof *p.questions),
+                .answers = pl_alloc(most * sizeof *p.answers),
+                .sent = pl_alloc(most * sizeof *p.sent),
+                .done = pl_alloc(most * sizeof *p.done)};
     results[n] = PL_SUBMIT_REJECTED;
     pl_copy_text(texts[n], 256,
                  "the path's state was not sent, because an update of this task was "
@@ -199,12 +150,28 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
                         true);
     }
     PL_TRY(ask_all(&p));
-    PL_TRY(settle_updates(&p, s, n, results, texts, &all_in));
+    for (int i = 0; i < p.n; i++)
+        PL_TRY(client_read_result(&p.answers[i], &results[i], texts[i]));
+    bool all_in = true;
+    for (int i = 0; i < n; i++) {
+        /* a home that restarted has lost uploads; their updates are submitted again */
+        if (results[i] == PL_SUBMIT_UNKNOWN_BLOB)
+            PL_TRY(pl_client_submit(c, &s[i], &results[i], texts[i]));
+        all_in = all_in && is_result_in(results[i]);
+    }
     /* the state may have been rejected because an update was lost on the way and
      * arrived after the state */
     if (all_in && !is_result_in(results[n]) && results[n] != PL_SUBMIT_FENCED)
         PL_TRY(pl_client_submit_path(c, state, moments, bytes, &results[n], texts[n]));
 done:
-    free_questions(&p);
+    for (int i = 0; i < p.n; i++) {
+        pl_message_destroy(&p.questions[i]);
+        pl_message_destroy(&p.answers[i]);
+    }
+    pl_free(p.names);
+    pl_free(p.questions);
+    pl_free(p.answers);
+    pl_free(p.sent);
+    pl_free(p.done);
     return status;
 }

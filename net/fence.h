@@ -1,5 +1,5 @@
 /* A fence refuses all messages of a worker whose result an audit found to be false. The
- * hub decides which worker is fenced (workers/hub_audit.c), and the homes keep the
+ * hub decides which worker is fenced (workers/hub_fenced.c), and the homes keep the
  * fences in their stores (home/home_audit.c).
  *
  * A worker that joined is fenced by its key, because a different key may get its name.

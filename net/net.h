@@ -3,16 +3,15 @@
  * Read in this order: messages.def and messages (the protocol's types and fields, and
  * the code generated from them), roles (which messages the role of a key allows),
  * placement (which home owns a name), lease (the sealed permission to submit), fence
- * (which workers are refused), submission (the update that a worker sends), client
- * (questions to homes), link (what a client measures of its connections), absence (logs
- * that a process is away). */
+ * (which workers are refused), submission (the update that a worker sends), staging
+ * (uploads that no record names yet), client (questions to homes, and what it measures
+ * of its connections), absence (logs that a process is away). */
 #ifndef PL_NET_NET_H
 #define PL_NET_NET_H
 #include "net/absence.h"
 #include "net/client.h"
 #include "net/fence.h"
 #include "net/lease.h"
-#include "net/link.h"
 #include "net/messages.h"
 #include "net/placement.h"
 #include "net/roles.h"

@@ -100,40 +100,27 @@ static int oldest_kept(const staging *s)
     return oldest;
 }
 
-/* Frees kept blocks, the oldest first, until an upload of `bytes` fits into the
- * limit. */
-static void make_staging_room(staging *s, uint64_t bytes, uint64_t limit)
-{
-    for (int i = oldest_kept(s); i >= 0; i = oldest_kept(s)) {
-        if (bytes <= limit && s->bytes + staging_kept_bytes(s) <= limit - bytes)
-            return;
-        free_kept(s, i);
-    }
-}
-
-static bool take_kept(staging *s, uint64_t bytes, staging_blob *b)
+/* Gets a block of memory for an upload: a kept block that fits, or a new one. For a new
+ * block kept ones are freed, the oldest first, until it fits into the limit, and all of
+ * them if the allocation fails. */
+static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
 {
     for (int i = 0; i < STAGING_KEPT; i++) {
-        uint64_t room = s->kept[i].room;
+        const uint64_t room = s->kept[i].room;
         if (!s->kept[i].data || room < bytes || room - bytes > room / 8)
             continue;
         b->data = s->kept[i].data;
         b->room = room;
         s->kept[i].data = NULL;
         s->kept[i].room = 0;
-        return true;
-    }
-    return false;
-}
-
-/* Gets a block of memory for an upload. If the allocation fails, frees kept blocks and
- * tries again. */
-static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
-{
-    void *data = NULL;
-    if (take_kept(s, bytes, b))
         return PL_OK;
-    make_staging_room(s, bytes, s->limit);
+    }
+    for (int i = oldest_kept(s); i >= 0; i = oldest_kept(s)) {
+        if (bytes <= s->limit && s->bytes + staging_kept_bytes(s) <= s->limit - bytes)
+            break;
+        free_kept(s, i);
+    }
+    void *data = NULL;
     pl_status status = pl_try_alloc_bare(bytes ? (size_t)bytes : 1, "an upload", &data);
     if (status == PL_ERR_NOMEM && staging_kept_bytes(s) > 0) {
         while (staging_kept_bytes(s) > 0)
@@ -144,27 +131,6 @@ static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
     b->data = data;
     b->room = bytes;
     return PL_OK;
-}
-
-/* Keeps a block that an upload no longer needs; frees it if its size is not between
- * KEEP_FROM and KEEP_TO. If there are too many kept blocks or bytes, frees the oldest
- * blocks. */
-static void put_upload_block(staging *s, uint8_t *data, uint64_t room)
-{
-    int at = 0;
-    if (room < KEEP_FROM || room > KEEP_TO) {
-        pl_free_aligned(data);
-        return;
-    }
-    while (staging_kept_bytes(s) > KEEP_TO - room)
-        free_kept(s, oldest_kept(s));
-    while (at < STAGING_KEPT && s->kept[at].data)
-        at++;
-    if (at == STAGING_KEPT)
-        free_kept(s, at = oldest_kept(s));
-    s->kept[at].data = data;
-    s->kept[at].room = room;
-    s->kept[at].since_ms = pl_now_ms();
 }
 
 /* ---- pieces of uploads ---- */
@@ -199,49 +165,41 @@ static pl_status check_room(const staging *s, uint64_t bytes)
     return PL_OK;
 }
 
-/* Uploads of one owner stay as long as one of them receives bytes, because a task on a
- * slow link needs long for all of them. */
-static void touch_owner(staging *s)
-{
-    int64_t now = pl_now_ms();
-    for (staging_blob *b = s->first; b; b = b->next)
-        if (b->owner == s->owner)
-            b->touched_ms = now;
-}
-
-static pl_status begin_blob(staging *s, const staging_piece *p, staging_blob **out)
-{
-    PL_CHECK(check_room(s, p->total));
-    staging_blob *b = pl_alloc(sizeof *b);
-    pl_status status = get_upload_block(s, p->total, b);
-    if (status != PL_OK) {
-        pl_free(b);
-        return status;
-    }
-    b->hash = p->hash;
-    b->owner = s->owner;
-    b->path = s->path;
-    b->phase = s->phase;
-    b->holder = s->holder;
-    b->bytes = p->total;
-    b->next = s->first;
-    s->first = b;
-    s->bytes += b->room;
-    *out = b;
-    return PL_OK;
-}
-
+/* Finds the upload of the piece, or begins it. */
 static pl_status open_blob(staging *s, const staging_piece *p, staging_blob **out)
 {
-    *out = find_of(s, s->owner, &p->hash);
-    if (!*out)
-        PL_CHECK(begin_blob(s, p, out));
-    if ((*out)->bytes != p->total)
+    staging_blob *b = find_of(s, s->owner, &p->hash);
+    *out = NULL;
+    if (!b) {
+        PL_CHECK(check_room(s, p->total));
+        b = pl_alloc(sizeof *b);
+        pl_status status = get_upload_block(s, p->total, b);
+        if (status != PL_OK) {
+            pl_free(b);
+            return status;
+        }
+        b->hash = p->hash;
+        b->owner = s->owner;
+        b->path = s->path;
+        b->phase = s->phase;
+        b->holder = s->holder;
+        b->bytes = p->total;
+        b->next = s->first;
+        s->first = b;
+        s->bytes += b->room;
+    }
+    if (b->bytes != p->total)
         return pl_fail(PL_ERR_PROTO,
                        "two messages give different sizes for one uploaded blob: %llu "
                        "and %llu bytes",
-                       (unsigned long long)(*out)->bytes, (unsigned long long)p->total);
-    touch_owner(s);
+                       (unsigned long long)b->bytes, (unsigned long long)p->total);
+    /* Uploads of one owner stay as long as one of them receives bytes, because a task
+     * on a slow link needs long for all of them. */
+    const int64_t now = pl_now_ms();
+    for (staging_blob *other = s->first; other; other = other->next)
+        if (other->owner == s->owner)
+            other->touched_ms = now;
+    *out = b;
     return PL_OK;
 }
 
@@ -300,12 +258,27 @@ staging_blob *staging_take(staging *s, const pl_hash *hash)
     return b;
 }
 
+/* The block of memory is kept if its size is between KEEP_FROM and KEEP_TO. If there
+ * are too many kept blocks or bytes, the oldest ones are freed. */
 void staging_free(staging *s, staging_blob *b)
 {
     if (!b)
         return;
     s->bytes -= b->room;
-    put_upload_block(s, b->data, b->room);
+    if (b->room < KEEP_FROM || b->room > KEEP_TO) {
+        pl_free_aligned(b->data);
+    } else {
+        int at = 0;
+        while (staging_kept_bytes(s) > KEEP_TO - b->room)
+            free_kept(s, oldest_kept(s));
+        while (at < STAGING_KEPT && s->kept[at].data)
+            at++;
+        if (at == STAGING_KEPT)
+            free_kept(s, at = oldest_kept(s));
+        s->kept[at].data = b->data;
+        s->kept[at].room = b->room;
+        s->kept[at].since_ms = pl_now_ms();
+    }
     pl_free(b);
 }
 

@@ -1,5 +1,5 @@
-/* Private to the folder home: uploads. Blobs are collected in memory, piece by piece
- * and in order, until a message names the complete blob.
+/* Uploads at a home or a relay. Blobs are collected in memory, piece by piece and in
+ * order, until a message names the complete blob.
  *
  * An upload belongs to a lease or to the job itself. The caller sets staging.owner to
  * choose the uploads that the next calls use: the lease's token, or 0 for the job.

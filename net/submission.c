@@ -11,21 +11,13 @@ int pl_submission_order(const pl_contribution *a, const pl_contribution *b)
     return (a->replica > b->replica) - (a->replica < b->replica);
 }
 
-/* ---- reading ---- */
-static void read_contributor(const pl_msg_contributor *said, pl_contribution *c,
-                             pl_submission_lease *lease)
+static pl_status read_update(const pl_msg_submit_sum *said, pl_submit_message *s)
 {
-    *c = (pl_contribution){
-        .path = said->path, .replica = said->replica, .work = said->work};
-    pl_copy_text(c->codec, sizeof c->codec, said->codec);
-    if (said->lease.len == 0 || said->lease.len > sizeof lease->bytes)
-        return; /* a longer lease cannot be valid, so it is left out */
-    lease->len = said->lease.len;
-    memcpy(lease->bytes, said->lease.at, lease->len);
-}
-
-static pl_status read_contributors(const pl_msg_submit_sum *said, pl_submit_message *s)
-{
+    s->round = said->phase;
+    s->base_version = (uint64_t)said->version;
+    s->base = said->base;
+    s->update = said->blob;
+    pl_copy_text(s->module, sizeof s->module, said->module);
     if (said->n_record > PL_SUBMISSION_MAX)
         return pl_fail(
             PL_ERR_PROTO,
@@ -34,10 +26,20 @@ static pl_status read_contributors(const pl_msg_submit_sum *said, pl_submit_mess
     s->contributors = pl_alloc(said->n_record * sizeof *s->contributors);
     s->leases = pl_alloc(said->n_record * sizeof *s->leases);
     for (; s->n < (int)said->n_record; s->n++) {
+        const pl_msg_contributor *from = &said->record[s->n];
         pl_contribution *c = &s->contributors[s->n];
-        read_contributor(&said->record[s->n], c, &s->leases[s->n]);
-        c->phase = s->round;
-        c->update = s->update;
+        pl_submission_lease *lease = &s->leases[s->n];
+        *c = (pl_contribution){.path = from->path,
+                               .replica = from->replica,
+                               .work = from->work,
+                               .phase = s->round,
+                               .update = s->update};
+        pl_copy_text(c->codec, sizeof c->codec, from->codec);
+        /* a longer lease cannot be valid, so it is left out */
+        if (from->lease.len > 0 && from->lease.len <= sizeof lease->bytes) {
+            lease->len = from->lease.len;
+            memcpy(lease->bytes, from->lease.at, lease->len);
+        }
         if (s->n > 0 && pl_submission_order(c - 1, c) >= 0)
             return pl_fail(PL_ERR_PROTO,
                            "contributors of an update of %s are out of order, or one "
@@ -45,16 +47,6 @@ static pl_status read_contributors(const pl_msg_submit_sum *said, pl_submit_mess
                            s->module);
     }
     return PL_OK;
-}
-
-static pl_status read_update(const pl_msg_submit_sum *said, pl_submit_message *s)
-{
-    s->round = said->phase;
-    s->base_version = (uint64_t)said->version;
-    s->base = said->base;
-    s->update = said->blob;
-    pl_copy_text(s->module, sizeof s->module, said->module);
-    return read_contributors(said, s);
 }
 
 pl_status pl_submission_read(pl_message *m, pl_submit_message *s)
@@ -91,33 +83,26 @@ void pl_submission_clear(pl_submit_message *s)
     s->n = 0;
 }
 
-/* ---- writing ---- */
-static void write_sum(const pl_submit_message *s, pl_message *out)
+void pl_submission_write(const pl_submit_message *s, pl_message *out)
 {
-    pl_msg_contributor *said = pl_alloc((size_t)s->n * sizeof *said);
-    for (int i = 0; i < s->n; i++) {
-        const pl_contribution *c = &s->contributors[i];
-        said[i] = (pl_msg_contributor){.path = c->path,
-                                       .replica = c->replica,
-                                       .work = c->work,
-                                       .codec = c->codec,
-                                       .lease = {s->leases[i].bytes, s->leases[i].len}};
+    const pl_contribution *c = s->contributors;
+    if (s->n <= 1) {
+        PL_SAY(out, SUBMIT, submit, .path = c->path, .replica = c->replica,
+               .phase = s->round, .module = s->module,
+               .version = (int64_t)s->base_version, .base = s->base, .blob = s->update,
+               .work = c->work, .codec = c->codec,
+               .lease = {s->leases[0].bytes, s->leases[0].len});
+        return;
     }
+    pl_msg_contributor *said = pl_alloc((size_t)s->n * sizeof *said);
+    for (int i = 0; i < s->n; i++)
+        said[i] = (pl_msg_contributor){.path = c[i].path,
+                                       .replica = c[i].replica,
+                                       .work = c[i].work,
+                                       .codec = c[i].codec,
+                                       .lease = {s->leases[i].bytes, s->leases[i].len}};
     PL_SAY(out, SUBMIT, submit_sum, .phase = s->round, .module = s->module,
            .version = (int64_t)s->base_version, .base = s->base, .blob = s->update,
            .record = said, .n_record = (size_t)s->n);
     pl_free(said);
-}
-
-void pl_submission_write(const pl_submit_message *s, pl_message *out)
-{
-    const pl_contribution *c = &s->contributors[0];
-    if (s->n > 1) {
-        write_sum(s, out);
-        return;
-    }
-    PL_SAY(out, SUBMIT, submit, .path = c->path, .replica = c->replica,
-           .phase = s->round, .module = s->module, .version = (int64_t)s->base_version,
-           .base = s->base, .blob = s->update, .work = c->work, .codec = c->codec,
-           .lease = {s->leases[0].bytes, s->leases[0].len});
 }

@@ -6,7 +6,7 @@
  * a chunk in it). A wrong row is reported, and the check continues with the next row.
  * The check of a family ends early only if RocksDB cannot read on; this is reported,
  * too. */
-#include "store/parts.h"
+#include "store/stores.h"
 #include "store/tally.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 
 typedef struct audit {
     pl_store *store;
+    int part; /* check_owner: number of the part */
     bool bytes;
     pl_problem_fn fn;
     void *context;
@@ -31,8 +32,10 @@ typedef struct audit {
 
 static void report_problem(audit *a, const char *sentence)
 {
+    char text[1024];
+    snprintf(text, sizeof text, "%s%s", a->store->label, sentence);
     a->report->n_problems++;
-    a->fn(a->context, sentence);
+    a->fn(a->context, text);
 }
 
 static void problem(audit *a, const char *format, ...) PL_PRINTF(2, 3);
@@ -231,9 +234,9 @@ static pl_status check_tag(void *context, const pl_snapshot *tag)
     for (size_t i = 0; i < tag->n_items; i++) {
         const pl_snapshot_item *item = &tag->items[i];
         pl_version v;
-        pl_store *all = a->store->whole ? a->store->whole : a->store;
         memset(&v, 0, sizeof v);
-        bool found = pl_store_get_version(all, item->module, item->number, &v) == PL_OK;
+        bool found = pl_store_get_version(a->store->whole, item->module, item->number,
+                                          &v) == PL_OK;
         if (!found || v.params_gone || !pl_hash_equal(&v.params, &item->params))
             problem(a, "tag %s names %s@%llu, which %s", tag->name, item->module,
                     (unsigned long long)item->number,
@@ -340,19 +343,6 @@ static pl_status note_bases(audit *a, row_view *row)
     return PL_OK;
 }
 
-static void audit_chunk_bytes(audit *a, const pl_hash *id, const chunk_record *chunk)
-{
-    chunk_view view;
-    char text[PL_HASH_TEXT];
-    pl_hash_format(id, text);
-    if (chunk_load(store_source(a->store), id, chunk, &view) != PL_OK) {
-        problem(a, "chunk %s is damaged: %s", text, pl_last_error());
-        return;
-    }
-    a->report->bytes += view.len;
-    chunk_close(&view);
-}
-
 static pl_status check_chunk(audit *a, row_view *row)
 {
     chunk_record chunk;
@@ -367,19 +357,17 @@ static pl_status check_chunk(audit *a, row_view *row)
         complain_of_refs(a, "chunk", row, chunk.refs, named);
     pl_hash place = pack_place_of(chunk.pack, chunk.number);
     tally_add(&a->packs, &place);
-    if (a->bytes)
-        audit_chunk_bytes(a, &id, &chunk);
+    if (!a->bytes)
+        return PL_OK;
+    chunk_view view;
+    char text[PL_HASH_TEXT];
+    pl_hash_format(&id, text);
+    if (chunk_load(store_source(a->store), &id, &chunk, &view) == PL_OK) {
+        a->report->bytes += view.len;
+        chunk_close(&view);
+    } else
+        problem(a, "chunk %s is damaged: %s", text, pl_last_error());
     return PL_OK;
-}
-
-static bool is_being_copied(audit *a)
-{
-    row_view row;
-    row_key key = key_of_name(STORE_MIRROR_ROW);
-    if (row_read(store_source(a->store), KV_META, &key, &row) != PL_OK)
-        return false; /* a damaged row was reported when the meta family was checked */
-    kv_unpin(&row.pin);
-    return row.found;
 }
 
 /* Rows of packs are plain bytes without an envelope. */
@@ -440,45 +428,82 @@ static void check_log(audit *a, const watermark *mark)
 }
 
 /* ---- the check of a whole store ---- */
-pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *context,
-                         pl_audit_report *out)
+static pl_status audit_store(audit *a)
 {
-    if (store->n_parts > 0)
-        return parts_audit(store, bytes, fn, context, out);
+    pl_store *store = a->store;
     char path[PL_PATH_MAX];
     watermark mark;
     bool marked = false;
-    audit a = {.store = store, .bytes = bytes, .fn = fn, .context = context};
-    *out = (pl_audit_report){0};
-    a.report = out;
     /* The mark is read before the store is refreshed, so the mark is never ahead of the
      * store. */
     PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     PL_CHECK(pl_store_refresh(store));
     if (pl_store_look_as_writer(store) != PL_OK)
-        report_problem(&a, pl_last_error());
-    check_log(&a, &mark);
-    walk(&a, KV_META, check_meta);
-    walk(&a, KV_VERSION, audit_version);
-    walk(&a, KV_HEAD, check_head);
-    walk(&a, KV_PENDING, audit_pending);
-    walk(&a, KV_PATH, check_path);
-    walk(&a, KV_OBJECT, check_object);
-    walk(&a, KV_REF, check_ref);
-    if (pl_store_each_tag(a.store, check_tag, &a) != PL_OK)
-        report_problem(&a, pl_last_error());
-    tally_sort(&a.blobs);
-    walk(&a, KV_BLOB, check_blob);
-    check_presence(&a, &a.blobs, KV_BLOB, "blob");
-    walk(&a, KV_CHUNK, note_bases);
-    tally_sort(&a.chunks);
-    walk(&a, KV_CHUNK, check_chunk);
-    check_presence(&a, &a.chunks, KV_CHUNK, "chunk");
-    tally_sort(&a.packs);
-    if (a.bytes && !is_being_copied(&a))
-        check_packs(&a);
-    tally_destroy(&a.blobs);
-    tally_destroy(&a.chunks);
-    tally_destroy(&a.packs);
+        report_problem(a, pl_last_error());
+    check_log(a, &mark);
+    walk(a, KV_META, check_meta);
+    walk(a, KV_VERSION, audit_version);
+    walk(a, KV_HEAD, check_head);
+    walk(a, KV_PENDING, audit_pending);
+    walk(a, KV_PATH, check_path);
+    walk(a, KV_OBJECT, check_object);
+    walk(a, KV_REF, check_ref);
+    if (pl_store_each_tag(a->store, check_tag, a) != PL_OK)
+        report_problem(a, pl_last_error());
+    tally_sort(&a->blobs);
+    walk(a, KV_BLOB, check_blob);
+    check_presence(a, &a->blobs, KV_BLOB, "blob");
+    walk(a, KV_CHUNK, note_bases);
+    tally_sort(&a->chunks);
+    walk(a, KV_CHUNK, check_chunk);
+    check_presence(a, &a->chunks, KV_CHUNK, "chunk");
+    tally_sort(&a->packs);
+    /* A damaged row of a copy was reported when the meta family was checked. */
+    row_view copy;
+    const row_key begun = key_of_name(STORE_MIRROR_ROW);
+    const bool is_read = row_read(store_source(store), KV_META, &begun, &copy) == PL_OK;
+    if (is_read)
+        kv_unpin(&copy.pin);
+    if (a->bytes && !(is_read && copy.found))
+        check_packs(a);
+    tally_destroy(&a->blobs);
+    tally_destroy(&a->chunks);
+    tally_destroy(&a->packs);
+    return PL_OK;
+}
+
+/* Reports a module that an earlier part has, too. */
+static pl_status check_owner(void *context, pl_store *holder, row_view *row)
+{
+    audit *a = context;
+    (void)holder;
+    for (int i = a->part - 1; i >= 0; i--) {
+        row_view other;
+        PL_CHECK(
+            row_read(store_source(a->store->stores[i]), KV_HEAD, &row->key, &other));
+        kv_unpin(&other.pin);
+        if (!other.found)
+            continue;
+        problem(a, "module %.*s is in home-%d and in home-%d", (int)row->key.len,
+                (const char *)row->key.bytes, i + 1, a->part + 1);
+        break;
+    }
+    return PL_OK;
+}
+
+pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *context,
+                         pl_audit_report *out)
+{
+    const row_key all = key_of_name("");
+    audit a = {
+        .store = store, .bytes = bytes, .fn = fn, .context = context, .report = out};
+    *out = (pl_audit_report){0};
+    for (a.part = 1; a.part < store->n_stores; a.part++)
+        PL_CHECK(stores_each(store->stores[a.part], KV_HEAD, &all, check_owner, &a));
+    for (int i = 0; i < store->n_stores; i++) {
+        audit one = a;
+        one.store = store->stores[i];
+        PL_CHECK(audit_store(&one));
+    }
     return PL_OK;
 }

@@ -26,18 +26,7 @@ static void add_blob(row_blobs *blobs, const pl_hash *blob)
     blobs->list[blobs->n++] = *blob;
 }
 
-/* Lists the blobs that a version names. A blob that the version names twice is listed
- * twice. */
-static void version_blobs(const pl_version *v, row_blobs *out)
-{
-    if (!v->params_gone)
-        add_blob(out, &v->params);
-    add_blob(out, &v->momentum);
-    add_blob(out, &v->change);
-    for (int i = 0; v->has_updates && i < v->n_contributions; i++)
-        add_blob(out, &v->contributions[i].update);
-}
-
+/* Lists the blobs that a row names. A blob that the row names twice is listed twice. */
 static pl_status blobs_of(row_view *view, row_blobs *out)
 {
     pl_version v;
@@ -47,7 +36,12 @@ static pl_status blobs_of(row_view *view, row_blobs *out)
     switch ((int)view->family) {
     case KV_VERSION:
         PL_CHECK(version_decode(view, &v));
-        version_blobs(&v, out);
+        if (!v.params_gone)
+            add_blob(out, &v.params);
+        add_blob(out, &v.momentum);
+        add_blob(out, &v.change);
+        for (int i = 0; v.has_updates && i < v.n_contributions; i++)
+            add_blob(out, &v.contributions[i].update);
         pl_version_clear(&v);
         return PL_OK;
     case KV_PENDING:
@@ -169,13 +163,6 @@ done:
     return status;
 }
 
-static pl_status hold_all(pl_txn *txn, const row_blobs *blobs)
-{
-    for (size_t i = 0; i < blobs->n; i++)
-        PL_CHECK(blob_hold(txn, &blobs->list[i]));
-    return PL_OK;
-}
-
 pl_status pl_txn_put_row(pl_txn *txn, const char *name, const pl_row *row)
 {
     row_view view;
@@ -193,7 +180,8 @@ pl_status pl_txn_put_row(pl_txn *txn, const char *name, const pl_row *row)
         PL_TRY(write_version(txn, &view));
     } else
         kv_put(txn->batch, family, key, value);
-    PL_TRY(txn_spoil(txn, hold_all(txn, &blobs)));
+    for (size_t i = 0; i < blobs.n; i++)
+        PL_TRY(txn_spoil(txn, blob_hold(txn, &blobs.list[i])));
 done:
     pl_free(blobs.list);
     return status;

@@ -9,7 +9,7 @@
  * without references are deleted only just before the commit. So a transaction may drop
  * the last reference to a blob and add a new one later. */
 #include "store/bulk.h"
-#include "store/parts.h"
+#include "store/stores.h"
 #include <string.h>
 
 enum { SHORT_HASH = 13 };
@@ -95,29 +95,22 @@ static int hash_threads(void)
     return n < THREADS_MAX ? n : THREADS_MAX;
 }
 
-/* Hashes a large blob in several threads. Returns false if the blob is too small for
- * this, or if threads cannot be started. */
-static bool hash_beside(const uint8_t *data, blob_record *blob)
-{
-    size_t n = blob_chunks(blob);
-    size_t n_groups = (n + TOGETHER - 1) / TOGETHER;
-    int threads = hash_threads();
-    if (threads < 2 || n_groups < 2)
-        return false;
-    hash_work work = {data, blob, pl_alloc(n * sizeof *work.out)};
-    bool done = pl_parallel(threads, n_groups, hash_item, &work) == PL_OK;
-    if (done)
-        pl_buf_append(&blob->chunks, work.out, n * sizeof *work.out);
-    pl_free(work.out);
-    return done;
-}
-
-/* Appends the hashes of the blob's chunks to its record and computes its name. */
+/* Appends the hashes of the blob's chunks to its record and computes its name. Hashes a
+ * large blob in several threads, if they can be started. */
 static void identify(const uint8_t *data, blob_record *blob, pl_hash *out)
 {
-    if (!hash_beside(data, blob))
-        for (uint64_t at = 0; at < blob->bytes;)
-            at += hash_chunks(data, at, blob->bytes, &blob->chunks);
+    const size_t n = blob_chunks(blob), n_groups = (n + TOGETHER - 1) / TOGETHER;
+    const int n_threads = hash_threads();
+    bool is_hashed = false;
+    if (n_threads > 1 && n_groups > 1) {
+        hash_work work = {data, blob, pl_alloc(n * sizeof *work.out)};
+        is_hashed = pl_parallel(n_threads, n_groups, hash_item, &work) == PL_OK;
+        if (is_hashed)
+            pl_buf_append(&blob->chunks, work.out, n * sizeof *work.out);
+        pl_free(work.out);
+    }
+    for (uint64_t at = 0; !is_hashed && at < blob->bytes;)
+        at += hash_chunks(data, at, blob->bytes, &blob->chunks);
     blob_name(blob, out);
 }
 
@@ -153,31 +146,29 @@ pl_hash blob_chunk(const blob_record *blob, size_t i)
 }
 
 /* ---- reading ---- */
-static pl_status find_blob(row_source from, const pl_hash *id, blob_record *out)
+static pl_status missing_blob(const pl_hash *id)
 {
     char text[PL_HASH_TEXT];
-    bool found = false;
-    PL_CHECK(blob_read(from, id, out, &found));
-    if (!found)
-        return pl_fail(PL_ERR_NOT_FOUND, "there is no blob %s in the store",
-                       short_hash(id, text));
-    return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND, "there is no blob %s in the store",
+                   short_hash(id, text));
 }
 
-pl_store *store_part_of_blob(pl_store *store, const pl_hash *blob)
+/* Finds the record of a blob, and the store that has the blob. */
+static pl_status find_blob(const pl_store *store, const pl_hash *id, blob_record *out,
+                           pl_store **holder)
 {
-    if (store->n_parts == 0)
-        return store;
-    pl_store *part = parts_with_blob(store, blob);
-    return part ? part : store->parts[0];
+    row_view row;
+    const row_key key = key_of_hash(id);
+    PL_CHECK(stores_find(store, KV_BLOB, &key, &row, holder));
+    return row.found ? blob_decode(&row, out) : missing_blob(id);
 }
 
 pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *bytes)
 {
     blob_record record;
+    pl_store *holder;
     *bytes = 0;
-    store = store_part_of_blob(store, blob);
-    PL_CHECK(find_blob(store_source(store), blob, &record));
+    PL_CHECK(find_blob(store, blob, &record, &holder));
     *bytes = record.bytes;
     pl_buf_destroy(&record.chunks);
     return PL_OK;
@@ -187,33 +178,14 @@ pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *by
 bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 {
     blob_record record;
-    bool found = false;
-    if (store->n_parts > 0)
-        return parts_with_blob(store, blob) != NULL;
-    if (blob_read(store_source(store), blob, &record, &found) != PL_OK)
+    pl_store *holder;
+    if (find_blob(store, blob, &record, &holder) != PL_OK)
         return false;
     pl_buf_destroy(&record.chunks);
-    return found;
+    return true;
 }
 
 enum { READ_TRIES = 20 };
-
-/* While the writer moves a chunk, a follower may see the chunk's row from one commit
- * and its bytes from another. So a chunk counts as damaged only if READ_TRIES further
- * reads fail, too. */
-static pl_status open_chunk(pl_store *store, const pl_hash *id, size_t bytes,
-                            chunk_view *out)
-{
-    pl_status status = chunk_open(store_source(store), id, bytes, out);
-    for (int i = 0;
-         status == PL_ERR_DAMAGED && store->mode == PL_STORE_READ && i < READ_TRIES;
-         i++) {
-        pl_sleep_ms(i);
-        PL_CHECK(kv_refresh(store->db));
-        status = chunk_open(store_source(store), id, bytes, out);
-    }
-    return status;
-}
 
 /* A part of a blob that will be read into `out`. */
 typedef struct blob_range {
@@ -249,15 +221,28 @@ static size_t bytes_of_chunk(const wanted_chunk *w)
     return chunk_bytes_at(w->range->blob.bytes, (uint64_t)w->index * PL_CHUNK_BYTES);
 }
 
+/* Reads a chunk. While the writer moves a chunk, a follower may see the chunk's row
+ * from one commit and its bytes from another. So a chunk that is checked counts as
+ * damaged only if READ_TRIES further reads fail, too. */
 static pl_status read_wanted_chunk(const wanted_chunk *w, bool checked)
 {
     chunk_view chunk;
     char text[PL_HASH_TEXT];
     const blob_range *r = w->range;
-    pl_hash id = blob_chunk(&r->blob, w->index);
-    size_t bytes = bytes_of_chunk(w);
-    pl_status status = checked ? open_chunk(r->store, &id, bytes, &chunk)
-                               : chunk_lend(store_source(r->store), &id, bytes, &chunk);
+    const row_source from = store_source(r->store);
+    const pl_hash id = blob_chunk(&r->blob, w->index);
+    const size_t bytes = bytes_of_chunk(w);
+    const int n_tries = checked && r->store->mode == PL_STORE_READ ? READ_TRIES : 0;
+    pl_status status = checked ? chunk_open(from, &id, bytes, &chunk)
+                               : chunk_lend(from, &id, bytes, &chunk);
+    for (int i = 0; status == PL_ERR_DAMAGED && i < n_tries; i++) {
+        pl_sleep_ms(i);
+        status = kv_refresh(r->store->db);
+        if (status == PL_OK)
+            status = chunk_open(from, &id, bytes, &chunk);
+        else
+            break;
+    }
     if (status != PL_OK)
         return pl_fail_in(status, "blob %s, chunk %zu of %zu", short_hash(r->id, text),
                           w->index + 1, r->blob.chunks.len / PL_HASH_BYTES);
@@ -310,30 +295,6 @@ static pl_status read_group(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Reads the wanted chunks. Several chunks are requested from an engine at once, because
- * each request takes a round trip. Chunks that come from an engine are always
- * checked. */
-static pl_status read_wanted(const wanted_chunk *wanted, size_t n, uint64_t bytes,
-                             bool checked)
-{
-    group_read g = {wanted, n, n};
-    if (wanted->range->store->remote)
-        return pl_parallel(ENGINE_THREADS, n, read_group, &g);
-    if (checked) {
-        /* Gives each thread about equally many chunks, but at least two chunks per
-         * group, so that their hashes are computed together. */
-        size_t n_threads = (size_t)hash_threads();
-        size_t groups = (size_t)((bytes + GROUP_BYTES - 1) / GROUP_BYTES);
-        size_t most = n / 2 > 0 ? n / 2 : 1;
-        groups = (groups + n_threads - 1) / n_threads * n_threads;
-        g.n_groups = groups < most ? groups : most;
-        return pl_parallel(hash_threads(), g.n_groups, read_group, &g);
-    }
-    for (size_t i = 0; i < n; i++)
-        PL_CHECK(read_wanted_chunk(&wanted[i], false));
-    return PL_OK;
-}
-
 static size_t first_chunk(const blob_range *r)
 {
     return (size_t)(r->offset / PL_CHUNK_BYTES);
@@ -345,10 +306,14 @@ static size_t end_chunk(const blob_range *r)
                   : first_chunk(r);
 }
 
+/* Reads all chunks of the ranges. Several chunks are requested from an engine at once,
+ * because each request takes a round trip. Chunks that come from an engine are always
+ * checked. */
 static pl_status read_ranges(const blob_range *ranges, size_t n_ranges, bool checked)
 {
     size_t n = 0, most = 0;
     uint64_t bytes = 0;
+    pl_status status = PL_OK;
     for (size_t i = 0; i < n_ranges; i++)
         most += end_chunk(&ranges[i]) - first_chunk(&ranges[i]);
     wanted_chunk *wanted = pl_alloc(most * sizeof *wanted);
@@ -357,16 +322,32 @@ static pl_status read_ranges(const blob_range *ranges, size_t n_ranges, bool che
         for (size_t c = first_chunk(&ranges[i]); c < end_chunk(&ranges[i]); c++)
             wanted[n++] = (wanted_chunk){&ranges[i], c};
     }
-    pl_status status = n > 0 ? read_wanted(wanted, n, bytes, checked) : PL_OK;
+    group_read g = {wanted, n, n};
+    const int n_requests = n > 0 ? ranges->store->places->n_requests : 1;
+    if (n_requests > 1)
+        status = pl_parallel(n_requests, n, read_group, &g);
+    else if (checked && n > 0) {
+        /* Gives each thread about equally many chunks, but at least two chunks per
+         * group, so that their hashes are computed together. */
+        const size_t n_threads = (size_t)hash_threads();
+        const size_t pairs = n / 2 > 0 ? n / 2 : 1;
+        size_t groups = (size_t)((bytes + GROUP_BYTES - 1) / GROUP_BYTES);
+        groups = (groups + n_threads - 1) / n_threads * n_threads;
+        g.n_groups = groups < pairs ? groups : pairs;
+        status = pl_parallel((int)n_threads, g.n_groups, read_group, &g);
+    } else
+        for (size_t i = 0; status == PL_OK && i < n; i++)
+            status = read_wanted_chunk(&wanted[i], false);
     pl_free(wanted);
     return status;
 }
 
-/* Finds the range's blob and checks that the range lies inside the blob. */
+/* Finds the range's blob and its store, and checks that the range lies inside the blob.
+ */
 static pl_status find_range(blob_range *r)
 {
     char text[PL_HASH_TEXT];
-    PL_CHECK(find_blob(store_source(r->store), r->id, &r->blob));
+    PL_CHECK(find_blob(r->store, r->id, &r->blob, &r->store));
     if (r->offset <= r->blob.bytes && r->len <= r->blob.bytes - r->offset)
         return PL_OK;
     return pl_fail(
@@ -391,17 +372,12 @@ static pl_status read_once(blob_range range, bool checked)
  * ERR_NOT_FOUND and not ERR_DAMAGED. */
 static pl_status read_blob(pl_store *store, blob_range range, bool checked)
 {
-    range.store = store_part_of_blob(store, range.id);
+    range.store = store;
     pl_status status = read_once(range, checked);
     if ((status != PL_ERR_DAMAGED && status != PL_ERR_NOT_FOUND) ||
-        range.store->mode != PL_STORE_READ)
+        store->mode != PL_STORE_READ)
         return status;
-    /* Several threads may read at once, so only the databases are refreshed: the fields
-     * of the store must not change. */
-    for (int i = 0; i < store->n_parts; i++)
-        PL_CHECK(kv_refresh(store->parts[i]->db));
-    PL_CHECK(store->n_parts > 0 ? PL_OK : kv_refresh(store->db));
-    range.store = store_part_of_blob(store, range.id);
+    PL_CHECK(stores_catch_up(store));
     return read_once(range, checked);
 }
 
@@ -421,9 +397,16 @@ pl_status pl_store_copy_blob(pl_store *store, const pl_hash *blob, uint64_t offs
                      false);
 }
 
-static pl_status read_together(pl_store *store, const pl_blob_read *reads, size_t n)
+/* Reads all blobs together. If the store is open for reading, reads the blobs one by
+ * one, because a follower may have to read a blob again. */
+pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads, size_t n)
 {
     pl_status status = PL_OK;
+    for (size_t i = 0; store->mode == PL_STORE_READ && i < n; i++)
+        PL_CHECK(
+            pl_store_read_blob(store, reads[i].blob, 0, reads[i].bytes, reads[i].out));
+    if (store->mode == PL_STORE_READ)
+        return PL_OK;
     blob_range *ranges = pl_alloc(n * sizeof *ranges);
     for (size_t i = 0; i < n; i++) {
         ranges[i] = (blob_range){.store = store,
@@ -440,18 +423,6 @@ done:
     return status;
 }
 
-/* Reads all blobs together. If the store has parts or is open for reading, reads the
- * blobs one by one, because a follower may have to read a blob again. */
-pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads, size_t n)
-{
-    if (store->n_parts == 0 && store->mode != PL_STORE_READ)
-        return read_together(store, reads, n);
-    for (size_t i = 0; i < n; i++)
-        PL_CHECK(
-            pl_store_read_blob(store, reads[i].blob, 0, reads[i].bytes, reads[i].out));
-    return PL_OK;
-}
-
 /* ---- putting chunks inside a transaction ---- */
 static void note_loose(pl_txn *txn, const pl_hash *id)
 {
@@ -460,21 +431,6 @@ static void note_loose(pl_txn *txn, const pl_hash *id)
         txn->loose = pl_grow(txn->loose, txn->cap_loose * sizeof *txn->loose);
     }
     txn->loose[txn->n_loose++] = *id;
-}
-
-static pl_status put_chunk(pl_txn *txn, const pl_hash *id, const uint8_t *data,
-                           size_t len)
-{
-    chunk_record chunk;
-    bool found = false;
-    PL_CHECK(chunk_read(txn_source(txn), id, &chunk, &found));
-    if (!found) {
-        chunk = (chunk_record){.bytes = len};
-        PL_CHECK(chunk_place(txn, id, &chunk, data, len));
-    }
-    chunk.refs++;
-    chunk_write(txn->batch, id, &chunk);
-    return PL_OK;
 }
 
 /* Counts the bytes of the chunks of this blob that the store does not have yet. Chunks
@@ -502,26 +458,19 @@ static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record 
                             size_t first)
 {
     for (size_t i = first; i < blob->chunks.len / PL_HASH_BYTES; i++) {
-        uint64_t at = (uint64_t)i * PL_CHUNK_BYTES;
-        pl_hash chunk = blob_chunk(blob, i);
-        PL_CHECK(put_chunk(txn, &chunk, data + at, chunk_bytes_at(blob->bytes, at)));
+        const uint64_t at = (uint64_t)i * PL_CHUNK_BYTES;
+        const size_t len = chunk_bytes_at(blob->bytes, at);
+        const pl_hash id = blob_chunk(blob, i);
+        chunk_record chunk;
+        bool found = false;
+        PL_CHECK(chunk_read(txn_source(txn), &id, &chunk, &found));
+        if (!found) {
+            chunk = (chunk_record){.bytes = len};
+            PL_CHECK(chunk_place(txn, &id, &chunk, data + at, len));
+        }
+        chunk.refs++;
+        chunk_write(txn->batch, &id, &chunk);
     }
-    return PL_OK;
-}
-
-/* Adds the chunks and the record of a new blob, which has no references yet. If no
- * record of the transaction names the blob, the blob is deleted just before the
- * commit. */
-static pl_status put_new_blob(pl_txn *txn, const pl_hash *id, const uint8_t *data,
-                              const blob_record *blob)
-{
-    uint64_t new_bytes = 0;
-    PL_CHECK(count_new(txn, blob, &new_bytes));
-    PL_CHECK(bulk_begin(txn, new_bytes));
-    PL_CHECK(put_chunks(txn, data, blob, 0));
-    PL_CHECK(bulk_end(txn));
-    blob_write(txn->batch, id, blob);
-    note_loose(txn, id);
     return PL_OK;
 }
 
@@ -548,16 +497,16 @@ static pl_status flow_item(void *context, size_t item, int thread)
 }
 
 /* Decides whether put_flowing may put the blob, which hashes and puts at the same time.
- * The blob must be large, the store must have no engine, and it must have no chunk of
- * the blob's first group: then the blob is probably new. (Only the hash of the complete
- * blob shows whether the blob really is new.) If the blob might not fit on the disk,
- * *out is false, so that put_known counts its new bytes first. */
+ * The blob must be so large that it gets a table file, and the store must have no chunk
+ * of the blob's first group: then the blob is probably new. (Only the hash of the
+ * complete blob shows whether the blob really is new.) If the blob might not fit on the
+ * disk, *out is false, so that pl_txn_put_blob counts its new
+ * bytes first. */
 static pl_status flows(const pl_txn *txn, const uint8_t *data, blob_record *blob,
                        bool *out)
 {
     uint64_t new_bytes = 0;
-    *out = !txn->store->remote && blob->bytes >= txn->store->bulk_bytes &&
-           blob->bytes >= 2 * GROUP_BYTES;
+    *out = blob->bytes >= txn->store->bulk_bytes && blob->bytes >= 2 * GROUP_BYTES;
     if (!*out)
         return PL_OK;
     hash_chunks(data, 0, blob->bytes, &blob->chunks);
@@ -601,25 +550,31 @@ static pl_status put_flowing(pl_txn *txn, const uint8_t *data, blob_record *blob
 }
 
 /* ---- putting and dropping blobs ---- */
-static pl_status put_known(pl_txn *txn, const uint8_t *data, blob_record *blob,
-                           pl_hash *out)
-{
-    blob_record old = {0};
-    bool found = false;
-    identify(data, blob, out);
-    PL_CHECK(blob_read(txn_source(txn), out, &old, &found));
-    pl_buf_destroy(&old.chunks);
-    return found ? PL_OK : txn_spoil(txn, put_new_blob(txn, out, data, blob));
-}
-
+/* Adds the chunks and the record of a blob. A new blob has no references yet: if no
+ * record of the transaction names it, it is deleted just before the commit. */
 pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes, pl_hash *out)
 {
-    bool flowing = false;
-    blob_record blob = {.bytes = bytes};
-    pl_status status = flows(txn, data, &blob, &flowing);
-    if (status == PL_OK)
-        status = flowing ? txn_spoil(txn, put_flowing(txn, data, &blob, out))
-                         : put_known(txn, data, &blob, out);
+    bool flowing = false, found = false;
+    uint64_t new_bytes = 0;
+    blob_record blob = {.bytes = bytes}, old = {0};
+    pl_status status = PL_OK;
+    PL_TRY(flows(txn, data, &blob, &flowing));
+    if (flowing) {
+        PL_TRY(txn_spoil(txn, put_flowing(txn, data, &blob, out)));
+        goto done;
+    }
+    identify(data, &blob, out);
+    PL_TRY(blob_read(txn_source(txn), out, &old, &found));
+    if (found)
+        goto done;
+    PL_TRY(txn_spoil(txn, count_new(txn, &blob, &new_bytes)));
+    PL_TRY(txn_spoil(txn, bulk_begin(txn, new_bytes)));
+    PL_TRY(txn_spoil(txn, put_chunks(txn, data, &blob, 0)));
+    PL_TRY(txn_spoil(txn, bulk_end(txn)));
+    blob_write(txn->batch, out, &blob);
+    note_loose(txn, out);
+done:
+    pl_buf_destroy(&old.chunks);
     pl_buf_destroy(&blob.chunks);
     return status;
 }
@@ -644,9 +599,12 @@ static pl_status add_refs(pl_txn *txn, const pl_hash *id, int change)
 {
     char text[PL_HASH_TEXT];
     blob_record blob;
+    bool found = false;
     if (pl_hash_none(id))
         return PL_OK;
-    PL_CHECK(find_blob(txn_source(txn), id, &blob));
+    PL_CHECK(blob_read(txn_source(txn), id, &blob, &found));
+    if (!found)
+        return missing_blob(id);
     pl_status status = PL_OK;
     if (change < 0 && blob.refs == 0)
         status = pl_fail(PL_ERR_DAMAGED,
@@ -701,30 +659,25 @@ static pl_status drop_chunk(pl_txn *txn, const pl_hash *id)
     return PL_OK;
 }
 
-/* Deletes a blob of the list `loose` if it has no references. A blob may be in the list
- * twice, or may have got a new reference. */
-static pl_status sweep_blob(pl_txn *txn, const pl_hash *id)
-{
-    blob_record blob;
-    bool found = false;
-    pl_status status = PL_OK;
-    PL_CHECK(blob_read(txn_source(txn), id, &blob, &found));
-    if (found && blob.refs == 0) {
-        row_key row = key_of_hash(id);
-        for (size_t i = 0; status == PL_OK && i < blob.chunks.len / PL_HASH_BYTES;
-             i++) {
-            pl_hash chunk = blob_chunk(&blob, i);
-            status = drop_chunk(txn, &chunk);
-        }
-        kv_delete(txn->batch, KV_BLOB, key_slice(&row));
-    }
-    pl_buf_destroy(&blob.chunks);
-    return status;
-}
-
+/* A blob may be in the list `loose` twice, or may have got a new reference. */
 pl_status blob_sweep(pl_txn *txn)
 {
-    for (size_t i = 0; i < txn->n_loose; i++)
-        PL_CHECK(sweep_blob(txn, &txn->loose[i]));
+    for (size_t i = 0; i < txn->n_loose; i++) {
+        const row_key row = key_of_hash(&txn->loose[i]);
+        blob_record blob;
+        bool found = false;
+        pl_status status = PL_OK;
+        PL_CHECK(blob_read(txn_source(txn), &txn->loose[i], &blob, &found));
+        const bool is_unused = found && blob.refs == 0;
+        const size_t n = is_unused ? blob.chunks.len / PL_HASH_BYTES : 0;
+        for (size_t c = 0; status == PL_OK && c < n; c++) {
+            const pl_hash chunk = blob_chunk(&blob, c);
+            status = drop_chunk(txn, &chunk);
+        }
+        if (is_unused)
+            kv_delete(txn->batch, KV_BLOB, key_slice(&row));
+        pl_buf_destroy(&blob.chunks);
+        PL_CHECK(status);
+    }
     return PL_OK;
 }

@@ -27,16 +27,28 @@ static const char *incoming(const pl_store *store, char path[PL_PATH_MAX])
 }
 
 /* ---- when a store is opened ---- */
-/* Deletes the pack rows from key `first` on, one by one. An interrupted copy left these
- * rows in table files that also have other rows, so the files cannot be dropped. */
-static pl_status delete_rows(pl_store *store, const row_key *first)
+pl_status bulk_clean(pl_store *store)
 {
-    pl_status status = PL_OK;
+    char path[PL_PATH_MAX];
+    bool any = false;
+    row_key first = key_of_pack(store->sequence + 1, 0);
+    row_key last = key_of_pack(UINT64_MAX, UINT32_MAX);
+    PL_CHECK(pl_remove_tree(incoming(store, path)));
     kv_slice key, value;
-    bool any = true;
-    kv_batch *batch = kv_batch_create(store->db);
+    kv_batch *batch = NULL;
     kv_cursor *cursor = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
-    kv_cursor_seek(cursor, key_slice(first));
+    kv_cursor_seek(cursor, key_slice(&first));
+    pl_status status = kv_cursor_next(cursor, &any, &key, &value);
+    kv_cursor_close(&cursor);
+    PL_CHECK(status);
+    if (!any)
+        return PL_OK;
+    PL_CHECK(kv_drop_files(store->db, KV_PACK, key_slice(&first), key_slice(&last)));
+    /* An interrupted copy left rows in table files that also have other rows, so these
+     * files cannot be dropped. These rows are deleted one by one. */
+    batch = kv_batch_create(store->db);
+    cursor = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
+    kv_cursor_seek(cursor, key_slice(&first));
     for (;;) {
         PL_TRY(kv_cursor_next(cursor, &any, &key, &value));
         if (!any)
@@ -51,25 +63,6 @@ done:
     return status;
 }
 
-pl_status bulk_clean(pl_store *store)
-{
-    char path[PL_PATH_MAX];
-    bool any = false;
-    row_key first = key_of_pack(store->sequence + 1, 0);
-    row_key last = key_of_pack(UINT64_MAX, UINT32_MAX);
-    PL_CHECK(pl_remove_tree(incoming(store, path)));
-    kv_slice key, value;
-    kv_cursor *cursor = kv_cursor_open(store->db, NULL, KV_PACK, (kv_slice){"", 0});
-    kv_cursor_seek(cursor, key_slice(&first));
-    pl_status status = kv_cursor_next(cursor, &any, &key, &value);
-    kv_cursor_close(&cursor);
-    PL_CHECK(status);
-    if (!any)
-        return PL_OK;
-    PL_CHECK(kv_drop_files(store->db, KV_PACK, key_slice(&first), key_slice(&last)));
-    return delete_rows(store, &first);
-}
-
 /* ---- while a transaction grows ---- */
 /* RocksDB refuses batches of 4 GiB and keeps a batch in memory several times, so a
  * batch that has so many bytes gets no further chunks. Small blobs then share files,
@@ -80,59 +73,41 @@ static uint64_t many_bytes(const pl_store *store)
     return LARGE_BLOBS * store->bulk_bytes;
 }
 
-static bool fits_batch(const pl_txn *txn, uint64_t new_bytes)
-{
-    return new_bytes == 0 || (new_bytes < txn->store->bulk_bytes &&
-                              kv_batch_bytes(txn->batch) < many_bytes(txn->store));
-}
-
 pl_status bulk_finish(const pl_txn *txn)
 {
     bulk_file *file = txn->files;
     return file && file->table ? kv_file_finish(&file->table, file->path) : PL_OK;
 }
 
-static pl_status begin_file(pl_txn *txn)
+pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes)
 {
     char folder[PL_PATH_MAX], name[32];
     pl_store *store = txn->store;
-    incoming(store, folder);
-    if (store->n_bulk == 0)
-        PL_CHECK(pl_make_folders(folder));
-    bulk_file *file = pl_alloc(sizeof *file);
-    snprintf(name, sizeof name, "%llu.sst", (unsigned long long)store->n_bulk++);
-    pl_join(file->path, folder, name);
-    pl_status status = kv_file_create(file->path, &file->table);
-    if (status != PL_OK) {
-        pl_free(file);
-        return status;
-    }
-    file->next = txn->files;
-    txn->files = file;
-    return PL_OK;
-}
-
-pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes)
-{
-    const pl_store *store = txn->store;
     const bool is_small = new_bytes < store->bulk_bytes;
-    if (store->remote || fits_batch(txn, new_bytes))
-        return PL_OK;
+    if (new_bytes == 0 || (is_small && kv_batch_bytes(txn->batch) < many_bytes(store)))
+        return PL_OK; /* the batch takes the chunks */
     PL_CHECK(store_check_space(store, "the commit", new_bytes + STORE_SPARE_BYTES));
     const uint64_t open_bytes =
         txn->files && txn->files->table ? txn->files->small_bytes : 0;
     if (!is_small || open_bytes == 0 || open_bytes >= many_bytes(store)) {
         PL_CHECK(bulk_finish(txn));
-        PL_CHECK(begin_file(txn));
+        incoming(store, folder);
+        if (store->n_bulk == 0)
+            PL_CHECK(pl_make_folders(folder));
+        bulk_file *file = pl_alloc(sizeof *file);
+        snprintf(name, sizeof name, "%llu.sst", (unsigned long long)store->n_bulk++);
+        pl_join(file->path, folder, name);
+        pl_status status = kv_file_create(file->path, &file->table);
+        if (status != PL_OK) {
+            pl_free(file);
+            return status;
+        }
+        file->next = txn->files;
+        txn->files = file;
     }
     txn->files->small_bytes += is_small ? new_bytes : 0;
     txn->in_file = true;
     return PL_OK;
-}
-
-bool bulk_takes(const pl_txn *txn)
-{
-    return txn->in_file;
 }
 
 pl_status bulk_put(pl_txn *txn, const row_key *key, const void *data, size_t len)

@@ -26,8 +26,7 @@ PL_MUST_CHECK pl_status bulk_clean(pl_store *store);
  * go into the batch unless the batch is large already; all others go into a
  * file: a large blob into its own, small ones into one that they share. */
 PL_MUST_CHECK pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes);
-/* returns true between bulk_begin and bulk_end if the chunks go into a file */
-bool bulk_takes(const pl_txn *txn);
+/* Puts a chunk into the file; only while txn->in_file is set. */
 PL_MUST_CHECK pl_status bulk_put(pl_txn *txn, const row_key *key, const void *data,
                                  size_t len);
 /* Makes the file of a complete large blob durable. */

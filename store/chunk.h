@@ -25,6 +25,28 @@ typedef struct chunk_view {
     pl_buf decoded; /* the raw bytes of a coded chunk */
 } chunk_view;
 
+/* Where the bytes of a store's chunks are: in pack rows of the database (chunk.c), or
+ * in the objects of an engine (engine/remote.c). All code outside these two files works
+ * through this table. */
+typedef struct chunk_places {
+    /* Gets the bytes as they are stored. After a failure the caller closes `out`. */
+    pl_status (*get)(const row_source *from, const pl_hash *id,
+                     const chunk_record *chunk, chunk_view *out);
+    /* put stores bytes under the place in the chunk's record, and may complete the
+     * record; drop releases that place. Both take effect at the commit. */
+    pl_status (*put)(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
+                     const void *data, size_t len);
+    void (*drop)(pl_txn *txn, const pl_hash *id, const chunk_record *chunk);
+    kv_family family; /* the rows of this family tell which chunks are stored */
+    /* how many chunks are worth requesting at once; above 1 if each request waits for
+     * an answer */
+    int n_requests;
+    /* the chunks of a blob with at least this many new bytes are written to a separate
+     * table file (bulk.h) */
+    uint64_t bulk_bytes;
+} chunk_places;
+extern const chunk_places pack_places, remote_places;
+
 /* Opens a chunk of `expected` bytes and checks its hash. The text of ERR_DAMAGED says
  * what is wrong but does not name the chunk; the caller adds the name. */
 PL_MUST_CHECK pl_status chunk_open(row_source from, const pl_hash *id, size_t expected,

@@ -4,7 +4,7 @@
  * would be freed, and drops the data in commits of a bounded size. The store is
  * consistent after each commit. If the process is killed between two commits, the next
  * call drops the rest. */
-#include "store/parts.h"
+#include "store/stores.h"
 #include "store/tally.h"
 #include <string.h>
 
@@ -57,52 +57,16 @@ static pl_status choose_module_victims(void *context, const pl_version *head)
 }
 
 /* ---- counting the bytes that would be freed ---- */
-static pl_status count_freed_blob(collection *c, const pl_hash *id, uint64_t released)
-{
-    blob_record blob;
-    bool found = false;
-    PL_CHECK(blob_read(store_source(c->store), id, &blob, &found));
-    if (found && blob.refs <= released) {
-        c->report->n_blobs++;
-        for (size_t i = 0; i < blob.chunks.len / PL_HASH_BYTES; i++) {
-            pl_hash chunk = blob_chunk(&blob, i);
-            tally_add(&c->loose, &chunk);
-        }
-    }
-    pl_buf_destroy(&blob.chunks);
-    return PL_OK;
-}
-
-/* Counts the chunks that would be dropped because all references to them would be
- * dropped. Appends the bases of these chunks to `bases`. */
-static pl_status count_chunks(collection *c, const tally *released, tally *bases)
-{
-    pl_hash id;
-    uint64_t count;
-    c->report->n_chunks = c->report->bytes = 0;
-    for (size_t i = 0; tally_next(released, &i, &id, &count);) {
-        chunk_record chunk;
-        bool found = false;
-        PL_CHECK(chunk_read(store_source(c->store), &id, &chunk, &found));
-        if (!found || chunk.refs > count)
-            continue;
-        c->report->n_chunks++;
-        c->report->bytes += chunk.stored;
-        tally_add(bases, &chunk.bases[0]);
-        tally_add(bases, &chunk.bases[1]);
-    }
-    return PL_OK;
-}
-
 static void add_all(tally *to, const tally *from)
 {
     for (size_t i = 0; i < from->n; i++)
         tally_add(to, &from->names[i]);
 }
 
-/* Counts the chunks that would be dropped, and the bases that would be dropped with
- * them. A base is dropped only after every chunk that depends on this base. So each
- * turn of the loop goes one level of bases further, until it finds no further bases. */
+/* Counts the chunks that would be dropped because all references to them would be
+ * dropped, and the bases that would be dropped with them. A base is dropped only after
+ * every chunk that depends on this base. So each turn of the loop goes one level of
+ * bases further, until it finds no further bases. */
 static pl_status count_with_bases(collection *c)
 {
     tally bases = {NULL, 0, 0};
@@ -110,10 +74,23 @@ static pl_status count_with_bases(collection *c)
     size_t n_before;
     do {
         tally all = {NULL, 0, 0}, next = {NULL, 0, 0};
+        pl_hash id;
+        uint64_t released;
         add_all(&all, &c->loose);
         add_all(&all, &bases);
         tally_sort(&all);
-        status = count_chunks(c, &all, &next);
+        c->report->n_chunks = c->report->bytes = 0;
+        for (size_t i = 0; status == PL_OK && tally_next(&all, &i, &id, &released);) {
+            chunk_record chunk;
+            bool found = false;
+            status = chunk_read(store_source(c->store), &id, &chunk, &found);
+            if (status != PL_OK || !found || chunk.refs > released)
+                continue;
+            c->report->n_chunks++;
+            c->report->bytes += chunk.stored;
+            tally_add(&next, &chunk.bases[0]);
+            tally_add(&next, &chunk.bases[1]);
+        }
         n_before = bases.n;
         tally_destroy(&all);
         tally_destroy(&bases);
@@ -124,19 +101,6 @@ static pl_status count_with_bases(collection *c)
 }
 
 /* ---- dropping data ---- */
-static pl_status drop_batch(pl_store *store, const victim *victims, size_t n)
-{
-    pl_txn *txn = NULL;
-    pl_status status = PL_OK;
-    PL_TRY(pl_txn_begin(store, &txn));
-    for (size_t i = 0; i < n; i++)
-        PL_TRY(pl_txn_drop_data(txn, victims[i].module, victims[i].number));
-    PL_TRY(pl_txn_commit(&txn));
-done:
-    pl_txn_abort(&txn);
-    return status;
-}
-
 pl_status pl_txn_collect(pl_txn *txn, pl_keep_fn keep, void *context, uint64_t *n)
 {
     pl_gc_report report = {0};
@@ -161,28 +125,42 @@ done:
 pl_status pl_store_collect(pl_store *store, pl_keep_fn keep, void *context, bool run,
                            pl_gc_report *out)
 {
-    PL_CHECK(parts_refuse(store, "collecting"));
+    PL_CHECK(stores_refuse(store, "collecting"));
     collection c = {.store = store, .keep = keep, .context = context, .report = out};
+    pl_txn *txn = NULL;
     pl_status status = PL_OK;
     *out = (pl_gc_report){0};
     PL_TRY(pl_store_each_head(store, "", choose_module_victims, &c));
     out->n_versions = c.n;
+    /* counts the bytes that would be freed */
     pl_hash id;
     uint64_t released;
     tally_sort(&c.released);
-    for (size_t i = 0; tally_next(&c.released, &i, &id, &released);)
-        PL_TRY(count_freed_blob(&c, &id, released));
-    PL_TRY(count_with_bases(&c));
-    if (run) {
-        for (size_t i = 0; i < c.n; i += BATCH_VERSIONS) {
-            size_t n = c.n - i < BATCH_VERSIONS ? c.n - i : BATCH_VERSIONS;
-            PL_TRY(drop_batch(c.store, c.victims + i, n));
+    for (size_t i = 0; tally_next(&c.released, &i, &id, &released);) {
+        blob_record blob;
+        bool found = false;
+        PL_TRY(blob_read(store_source(store), &id, &blob, &found));
+        const bool is_freed = found && blob.refs <= released;
+        const size_t n = is_freed ? blob.chunks.len / PL_HASH_BYTES : 0;
+        out->n_blobs += is_freed;
+        for (size_t k = 0; k < n; k++) {
+            pl_hash chunk = blob_chunk(&blob, k);
+            tally_add(&c.loose, &chunk);
         }
-        PL_TRY(c.n > 0 ? pl_store_compact(c.store) : PL_OK);
+        pl_buf_destroy(&blob.chunks);
     }
-    if (store->remote)
-        PL_TRY(remote_sweep(store, run, out));
+    PL_TRY(count_with_bases(&c));
+    for (size_t i = 0; run && i < c.n;) {
+        PL_TRY(pl_txn_begin(store, &txn));
+        for (const size_t end = i + BATCH_VERSIONS; i < c.n && i < end; i++)
+            PL_TRY(pl_txn_drop_data(txn, c.victims[i].module, c.victims[i].number));
+        PL_TRY(pl_txn_commit(&txn));
+    }
+    if (run && c.n > 0)
+        PL_TRY(pl_store_compact(store));
+    PL_TRY(remote_sweep(store, run, out));
 done:
+    pl_txn_abort(&txn);
     pl_free(c.victims);
     tally_destroy(&c.released);
     tally_destroy(&c.loose);

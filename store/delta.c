@@ -32,11 +32,6 @@ static uint32_t order_of(uint32_t bits)
     return bits ^ (0u - (bits >> 31)) >> 1;
 }
 
-static uint32_t unfold(uint32_t d)
-{
-    return d >> 1 ^ (0u - (d & 1));
-}
-
 static uint32_t load_u32(const uint8_t *at)
 {
     uint32_t bits;
@@ -177,7 +172,8 @@ static pl_status decode_delta(cursor *c, uint32_t *predicted, size_t n, uint8_t 
         pl_planes_join(planes.data, count, WIDTH, (uint8_t *)(sorted + g.start[k]));
     }
     for (size_t i = 0; i < n; i++) {
-        uint32_t d = unfold(sorted[next[g.group[exponent(predicted[i])]]++]);
+        uint32_t folded = sorted[next[g.group[exponent(predicted[i])]]++];
+        uint32_t d = folded >> 1 ^ (0u - (folded & 1));
         uint32_t bits = order_of(predicted[i] + d);
         memcpy(out + i * WIDTH, &bits, sizeof bits);
     }
@@ -188,38 +184,20 @@ done:
 }
 
 /* ---- encoding and decoding a chunk ---- */
-static pl_status encode_planes(const uint8_t *data, size_t len, pl_buf *out)
-{
-    size_t n = len / WIDTH, whole = n * WIDTH;
-    uint8_t *planes = pl_alloc(len + 1);
-    pl_planes_split(data, n, WIDTH, planes);
-    memcpy(planes + whole, data + whole, len - whole);
-    pl_status status = pl_zip_huffman(planes, len, out);
-    pl_free(planes);
-    return status;
-}
-
-static pl_status decode_planes(const uint8_t *coded, size_t coded_len, size_t len,
-                               uint8_t *out)
-{
-    pl_buf planes = {0};
-    size_t n = len / WIDTH, whole = n * WIDTH;
-    pl_status status = pl_unzip(coded, coded_len, len, &planes);
-    if (status == PL_OK) {
-        pl_planes_join(planes.data, n, WIDTH, out);
-        memcpy(out + whole, planes.data + whole, len - whole);
-    }
-    pl_buf_destroy(&planes);
-    return status;
-}
-
-/* The bytes after the last whole float are stored unchanged if there are bases. */
+/* Without bases, all bytes are compressed in planes. With bases, the bytes after the
+ * last whole float are stored unchanged. */
 pl_status delta_encode(const uint8_t *data, const uint8_t *a, const uint8_t *b,
                        size_t len, pl_buf *out)
 {
     size_t n = len / WIDTH, whole = n * WIDTH;
-    if (!a)
-        return encode_planes(data, len, out);
+    if (!a) {
+        uint8_t *planes = pl_alloc(len + 1);
+        pl_planes_split(data, n, WIDTH, planes);
+        memcpy(planes + whole, data + whole, len - whole);
+        pl_status zipped = pl_zip_huffman(planes, len, out);
+        pl_free(planes);
+        return zipped;
+    }
     uint32_t *predicted = pl_alloc((n + 1) * sizeof *predicted);
     predict_values(a, b, n, predicted);
     pl_status status = encode_delta(data, predicted, n, out);
@@ -236,9 +214,15 @@ pl_status delta_decode(const uint8_t *coded, size_t coded_len, const uint8_t *a,
     pl_buf_reserve(out, len + 1);
     uint8_t *to = out->data + out->len;
     if (!a) {
-        PL_CHECK(decode_planes(coded, coded_len, len, to));
-        out->len += len;
-        return PL_OK;
+        pl_buf planes = {0};
+        pl_status unzipped = pl_unzip(coded, coded_len, len, &planes);
+        if (unzipped == PL_OK) {
+            pl_planes_join(planes.data, n, WIDTH, to);
+            memcpy(to + whole, planes.data + whole, len - whole);
+            out->len += len;
+        }
+        pl_buf_destroy(&planes);
+        return unzipped;
     }
     uint32_t *predicted = pl_alloc((n + 1) * sizeof *predicted);
     predict_values(a, b, n, predicted);

@@ -23,22 +23,18 @@ void pl_findings_clear(pl_findings *f)
     memset(f, 0, sizeof *f);
 }
 
-static bool has_finding(const pl_findings *f, const char *sentence)
-{
-    for (size_t i = 0; i < f->n; i++)
-        if (strcmp(f->sentences[i], sentence) == 0)
-            return true;
-    return false;
-}
-
 void pl_findings_agree(pl_findings *f, const pl_findings *other)
 {
     size_t n = 0;
-    for (size_t i = 0; i < f->n; i++)
-        if (has_finding(other, f->sentences[i]))
+    for (size_t i = 0; i < f->n; i++) {
+        size_t same = 0;
+        while (same < other->n && strcmp(other->sentences[same], f->sentences[i]) != 0)
+            same++;
+        if (same < other->n)
             f->sentences[n++] = f->sentences[i];
         else
             pl_free(f->sentences[i]);
+    }
     f->n = n;
     f->n_all = n;
 }

@@ -100,40 +100,25 @@ uint8_t kv_family_id(kv_family family)
     return FAMILIES[family].id;
 }
 
-/* Returns how many files a process that opens this database has open: its files and
- * about as many as a process without a database. */
-static uint64_t count_files(const char *path)
-{
-    enum { OTHER_FILES = 64 };
-    uint64_t n = OTHER_FILES;
-    DIR *entries = opendir(path);
-    while (entries && readdir(entries))
-        n++;
-    if (entries)
-        closedir(entries);
-    return n;
-}
-
-/* Finds the limit that an error names, and what to do about it. */
+/* Finds the limit that an error names, and what to do about it. If the limit is that of
+ * open files, a process that opens this database has its files open, and about as many
+ * as a process without a database. */
 static bool find_limit(const char *error, const char *path, char out[PL_REMEDY_MAX])
 {
+    enum { OTHER_FILES = 64 };
     static const int causes[] = {ENOSPC, EDQUOT, EFBIG, ENFILE, EMFILE};
-    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
-        if (strstr(error, strerror(causes[i])))
-            return pl_file_remedy(causes[i], path, count_files(path), out)[0] != '\0';
-    return false;
-}
-
-/* Copies the text of an error. Where it names a file under a reader's descriptor, the
- * copy has the database's path. */
-static void copy_error(char *out, size_t size, const char *error, const char *path)
-{
-    const char *at = strstr(error, DESCRIPTORS);
-    size_t before = at ? (size_t)(at - error) : 0, len = at ? strlen(DESCRIPTORS) : 0;
-    if (at)
-        len += strspn(at + len, "0123456789");
-    snprintf(out, size, "%.*s%s%s", (int)before, error, at ? path : "",
-             error + before + len);
+    size_t i = 0, n = sizeof causes / sizeof *causes;
+    while (i < n && !strstr(error, strerror(causes[i])))
+        i++;
+    if (i == n)
+        return false;
+    uint64_t n_files = OTHER_FILES;
+    DIR *entries = opendir(path);
+    while (entries && readdir(entries))
+        n_files++;
+    if (entries)
+        closedir(entries);
+    return pl_file_remedy(causes[i], path, n_files, out)[0] != '\0';
 }
 
 /* Turns a RocksDB error into a status, and frees `error`. The cause must be found in
@@ -143,7 +128,13 @@ static pl_status database_failed(const char *verb, const char *path, char *error
     char limit[PL_REMEDY_MAX], text[PL_PATH_MAX + 512];
     pl_status status = PL_ERR_IO;
     const char *remedy = "look at the disk and the system's log", *cause = text;
-    copy_error(text, sizeof text, error, path);
+    /* Where the error names a file under a reader's descriptor, the text has the
+     * database's path. */
+    const char *at = strstr(error, DESCRIPTORS), *after = at;
+    if (at)
+        after += strlen(DESCRIPTORS) + strspn(at + strlen(DESCRIPTORS), "0123456789");
+    snprintf(text, sizeof text, "%.*s%s%s", at ? (int)(at - error) : 0, error,
+             at ? path : "", at ? after : error);
     /* The first two causes are looked for only when a database is opened. Later, the
      * same errors mean that files on the disk have changed. */
     bool opens = strcmp(verb, "open") == 0;
@@ -175,27 +166,6 @@ static pl_status database_failed(const char *verb, const char *path, char *error
 }
 
 /* ---- open and close ---- */
-static rocksdb_block_based_table_options_t *record_tables(void)
-{
-    rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
-    rocksdb_cache_t *cache = rocksdb_cache_create_lru(RECORD_CACHE_BYTES);
-    rocksdb_block_based_options_set_filter_policy(
-        table, rocksdb_filterpolicy_create_bloom_full(10));
-    rocksdb_block_based_options_set_block_cache(table, cache);
-    /* the options hold their own reference to the cache */
-    rocksdb_cache_destroy(cache);
-    return table;
-}
-
-/* No block cache for chunks: a chunk is read only once, or is in the system's page
- * cache. So a block cache would only use memory. */
-static rocksdb_block_based_table_options_t *pack_tables(void)
-{
-    rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
-    rocksdb_block_based_options_set_no_block_cache(table, 1);
-    return table;
-}
-
 /* Sets the options of the whole database. A follower uses the same options as the
  * writer, because both must agree about the column families. */
 static void set_durability(rocksdb_options_t *o, kv_mode mode)
@@ -235,7 +205,13 @@ static pl_status make_options(kv *db, kv_mode mode)
     if (error)
         return database_failed("set the options of", db->path, error);
     set_durability(db->options, mode);
-    rocksdb_block_based_table_options_t *table = record_tables();
+    rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
+    rocksdb_cache_t *cache = rocksdb_cache_create_lru(RECORD_CACHE_BYTES);
+    rocksdb_block_based_options_set_filter_policy(
+        table, rocksdb_filterpolicy_create_bloom_full(10));
+    rocksdb_block_based_options_set_block_cache(table, cache);
+    /* the options hold their own reference to the cache */
+    rocksdb_cache_destroy(cache);
     db->record_options = rocksdb_options_create_copy(db->options);
     rocksdb_options_set_write_buffer_size(db->record_options, RECORD_BUFFER_BYTES);
     rocksdb_options_set_arena_block_size(db->record_options, RECORD_BLOCK_BYTES);
@@ -243,7 +219,10 @@ static pl_status make_options(kv *db, kv_mode mode)
     rocksdb_block_based_options_destroy(table);
     db->pack_options = rocksdb_options_create_copy(db->options);
     rocksdb_options_set_write_buffer_size(db->pack_options, PACK_BUFFER_BYTES);
-    table = pack_tables();
+    /* No block cache for chunks: a chunk is read only once, or is in the system's page
+     * cache. So a block cache would only use memory. */
+    table = rocksdb_block_based_options_create();
+    rocksdb_block_based_options_set_no_block_cache(table, 1);
     rocksdb_options_set_block_based_table_factory(db->pack_options, table);
     rocksdb_block_based_options_destroy(table);
     db->read = rocksdb_readoptions_create();
@@ -283,18 +262,6 @@ static log_files list_logs(const kv *db, uint64_t most)
 static bool lost_log(const kv *db, log_files before)
 {
     return list_logs(db, before.newest).n < before.n;
-}
-
-/* Holds the folder of a reader. Where /proc is not mounted, RocksDB gets the path. */
-static void hold_folder(kv *db)
-{
-    snprintf(db->place, sizeof db->place, "%s", db->path);
-    if (db->mode == KV_FOLLOW || db->mode == KV_LOOK)
-        db->folder = open(db->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (db->folder >= 0)
-        snprintf(db->place, sizeof db->place, "%s%d", DESCRIPTORS, db->folder);
-    if (!pl_path_is_folder(db->place))
-        snprintf(db->place, sizeof db->place, "%s", db->path);
 }
 
 /* Opens all families at once, because they are created together and never dropped. */
@@ -339,7 +306,15 @@ pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out)
     db->mode = mode;
     db->folder = -1;
     pl_copy_text(db->path, sizeof db->path, path);
-    hold_folder(db);
+    /* Holds the folder of a reader. Where /proc is not mounted, RocksDB gets the path.
+     */
+    snprintf(db->place, sizeof db->place, "%s", db->path);
+    if (mode == KV_FOLLOW || mode == KV_LOOK)
+        db->folder = open(db->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (db->folder >= 0)
+        snprintf(db->place, sizeof db->place, "%s%d", DESCRIPTORS, db->folder);
+    if (!pl_path_is_folder(db->place))
+        snprintf(db->place, sizeof db->place, "%s", db->path);
     PL_TRY(make_options(db, mode));
     PL_TRY(open_database(db, mode, scratch));
     *out = db;
@@ -527,6 +502,13 @@ void kv_batch_destroy(kv_batch **handle)
 void kv_batch_keep(kv_batch *batch)
 {
     batch->keeps = true;
+}
+
+int kv_order(kv_slice a, kv_slice b)
+{
+    const size_t n = a.len < b.len ? a.len : b.len;
+    const int order = memcmp(a.data, b.data, n);
+    return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
 }
 
 kv_slice kv_batch_kept(const kv_batch *batch)

@@ -57,25 +57,14 @@ static pl_status step(side *s)
     return kv_cursor_next(s->cursor, &s->valid, &s->key, &s->value);
 }
 
-/* Below 0: only the source has the lower of the two keys; above 0: only the target has
- * it; 0: both keys are equal. */
-static int compare_sides(const side *from, const side *to)
-{
-    if (!from->valid || !to->valid)
-        return from->valid ? -1 : 1;
-    size_t n = from->key.len < to->key.len ? from->key.len : to->key.len;
-    int order = memcmp(from->key.data, to->key.data, n);
-    if (order == 0 && from->key.len != to->key.len)
-        order = from->key.len < to->key.len ? -1 : 1;
-    return order;
-}
-
 static bool same_value(const side *from, const side *to)
 {
     return from->value.len == to->value.len &&
            memcmp(from->value.data, to->value.data, from->value.len) == 0;
 }
 
+/* `order` is below 0 if only the source has the key, above 0 if only the target has it,
+ * and 0 if both have it. */
 typedef pl_status (*row_fn)(mirror *m, kv_family family, const side *from,
                             const side *to, int order);
 
@@ -88,7 +77,9 @@ static pl_status each_pair(mirror *m, kv_family family, row_fn fn)
     PL_TRY(step(&from));
     PL_TRY(step(&to));
     while (from.valid || to.valid) {
-        int order = compare_sides(&from, &to);
+        int order = from.valid ? -1 : 1;
+        if (from.valid && to.valid)
+            order = kv_order(from.key, to.key);
         PL_TRY(fn(m, family, &from, &to, order));
         if (order <= 0)
             PL_TRY(step(&from));
@@ -158,42 +149,16 @@ static pl_hash place_at(kv_slice key)
     return place;
 }
 
-static pl_status has_pack(const mirror *m, kv_slice key, bool *out)
-{
-    kv_pin pin;
-    PL_CHECK(kv_get(m->to, KV_PACK, key, &pin));
-    *out = pin.data != NULL;
-    kv_unpin(&pin);
-    return PL_OK;
-}
-
-/* Reads a chunk from the source's engine and puts it into the batch. `there`: whether
- * the target already has a row with this key. */
-static pl_status fetch_chunk(mirror *m, const pl_hash *id, const chunk_record *chunk,
-                             kv_slice key, bool there)
-{
-    pl_buf bytes = {0};
-    row_source from = store_source(m->from);
-    pl_status status = remote_fetch(&from, id, chunk, &bytes);
-    if (status == PL_OK) {
-        mark_begin(m);
-        if (there)
-            kv_delete(m->batch, KV_PACK, key);
-        kv_put(m->batch, KV_PACK, key, (kv_slice){bytes.data, bytes.len});
-        m->report->n_chunks++;
-        m->report->bytes += bytes.len;
-    }
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
+/* Copies a chunk from the source's engine, as the pack row that its record names. */
 static pl_status bring_remote(mirror *m, kv_family family, const side *from,
                               const side *to, int order)
 {
     row_view row;
     chunk_record chunk;
     pl_hash id;
-    bool there = false;
+    kv_pin old;
+    chunk_view bytes = {.data = NULL};
+    const row_source source = store_source(m->from);
     (void)to;
     if (order > 0 || from->key.len != sizeof id.bytes)
         return PL_OK;
@@ -203,20 +168,23 @@ static pl_status bring_remote(mirror *m, kv_family family, const side *from,
     row_key key = key_of_pack(chunk.pack, chunk.number);
     pl_hash place = place_at(key_slice(&key));
     tally_add(&m->places, &place);
-    PL_CHECK(has_pack(m, key_slice(&key), &there));
+    PL_CHECK(kv_get(m->to, KV_PACK, key_slice(&key), &old));
+    const bool there = old.data != NULL;
+    kv_unpin(&old);
     if (there && is_sure(m, chunk.pack))
         return PL_OK;
-    PL_CHECK(fetch_chunk(m, &id, &chunk, key_slice(&key), there));
+    pl_status status = m->from->places->get(&source, &id, &chunk, &bytes);
+    if (status == PL_OK) {
+        mark_begin(m);
+        if (there)
+            kv_delete(m->batch, KV_PACK, key_slice(&key));
+        kv_put(m->batch, KV_PACK, key_slice(&key), (kv_slice){bytes.data, bytes.len});
+        m->report->n_chunks++;
+        m->report->bytes += bytes.len;
+    }
+    chunk_close(&bytes);
+    PL_CHECK(status);
     return kv_batch_bytes(m->batch) > BATCH_BYTES ? flush_batch(m) : PL_OK;
-}
-
-static pl_status bring_chunks(mirror *m)
-{
-    if (!m->from->remote)
-        return each_pair(m, KV_PACK, bring_chunk);
-    PL_CHECK(each_pair(m, KV_CHUNK, bring_remote));
-    tally_sort(&m->places);
-    return PL_OK;
 }
 
 /* ---- all other rows, in one batch ---- */
@@ -227,21 +195,12 @@ static pl_status drop_extra_chunk(mirror *m, kv_family family, const side *from,
     if (order <= 0)
         return PL_OK;
     pl_hash place = place_at(to->key);
-    if (m->from->remote && tally_count(&m->places, &place) > 0)
+    if (tally_count(&m->places, &place) > 0)
         return PL_OK;
     kv_delete(m->batch, family, to->key);
     if (m->left)
         pl_put_bytes(m->left, LEFT_CHUNK, to->key.data, to->key.len);
     return PL_OK;
-}
-
-/* Returns whether this row is the target's epoch and must stay, because the target is a
- * later state. An epoch must not be used twice. */
-static bool is_higher_epoch(const mirror *m, kv_family family, const side *to)
-{
-    return family == KV_META && to->key.len == strlen("epoch") &&
-           memcmp(to->key.data, "epoch", to->key.len) == 0 &&
-           m->to_epoch > m->from->epoch;
 }
 
 static bool is_mark(kv_family family, const side *row)
@@ -255,7 +214,13 @@ static bool is_mark(kv_family family, const side *row)
 static pl_status bring_record(mirror *m, kv_family family, const side *from,
                               const side *to, int order)
 {
-    if (order == 0 && (same_value(from, to) || is_higher_epoch(m, family, to)))
+    /* If the target is a later state, its epoch is higher and must stay: an epoch must
+     * not be used twice. */
+    const bool is_epoch = family == KV_META && order == 0 &&
+                          to->key.len == strlen("epoch") &&
+                          memcmp(to->key.data, "epoch", to->key.len) == 0;
+    if (order == 0 &&
+        (same_value(from, to) || (is_epoch && m->to_epoch > m->from->epoch)))
         return PL_OK;
     if (order < 0 && is_mark(family, from))
         return PL_OK;
@@ -280,15 +245,6 @@ static pl_status gather_records(mirror *m)
     pl_put_u64(&fields, 1, m->to_epoch);
     row_write(m->batch, KV_META, &key, &fields);
     return PL_OK;
-}
-
-/* Returns whether the target's high-water mark (watermark.h) must be lowered before the
- * last batch. If the target is a later state of the source, this batch removes the
- * target's newest commits, and a mark that names one of them would be reported as lost
- * commits. So the mark is first set to a commit that both states have. */
-static bool needs_new_mark(const mirror *m)
-{
-    return m->later;
 }
 
 static watermark watermark_of(const mirror *m)
@@ -320,7 +276,10 @@ static pl_status bring_records(mirror *m, const char *folder)
     watermark mark = watermark_of(m);
     PL_CHECK(gather_records(m));
     PL_CHECK(each_pair(m, KV_PACK, drop_extra_chunk));
-    if (needs_new_mark(m))
+    /* The last batch removes the newest commits of a target that is a later state. A
+     * mark that names one of them would be reported as lost commits, so the mark is
+     * first set to a commit that both states have. */
+    if (m->later)
         PL_CHECK(make_mark(&mark, folder));
     PL_CHECK(flush_batch(m));
     return set_mark(&mark, folder);
@@ -336,7 +295,7 @@ static pl_status leave_records(mirror *m)
     pl_put_u64(m->left, LEFT_SEQUENCE, mark.sequence);
     pl_put_u64(m->left, LEFT_EPOCH, mark.epoch);
     pl_put_hash(m->left, LEFT_LOG, &mark.log);
-    pl_put_u64(m->left, LEFT_NEW_MARK, needs_new_mark(m));
+    pl_put_u64(m->left, LEFT_NEW_MARK, m->later); /* as in bring_records */
     pl_put_bytes(m->left, LEFT_ROWS, rows.data, rows.len);
     return each_pair(m, KV_PACK, drop_extra_chunk);
 }
@@ -420,27 +379,11 @@ static pl_status open_target(mirror *m, mirror_target *to)
     return compare_target(m, to);
 }
 
-static pl_status copy_to_target(mirror *m, mirror_target *to)
-{
-    pl_status status = PL_OK;
-    PL_TRY(open_target(m, to));
-    if (to->beside)
-        goto done;
-    m->batch = kv_batch_create(m->to);
-    PL_TRY(bring_chunks(m));
-    PL_TRY(flush_batch(m));
-    status = m->left ? leave_records(m) : bring_records(m, to->folder);
-done:
-    kv_batch_destroy(&m->batch);
-    kv_close(&m->to, false);
-    tally_destroy(&m->places);
-    return status;
-}
-
 pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
                       pl_mirror_report *report)
 {
     mirror m = {.from = from, .report = report, .left = left};
+    pl_status status = PL_OK;
     *report = (pl_mirror_report){0};
     to->beside = false;
     if (left)
@@ -449,39 +392,30 @@ pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
         return pl_fail(PL_ERR_ARG,
                        "a store can be copied only if it is opened for reading");
     PL_CHECK(pl_make_folders(to->folder));
-    return copy_to_target(&m, to);
+    PL_TRY(open_target(&m, to));
+    if (to->beside)
+        goto done;
+    m.batch = kv_batch_create(m.to);
+    const kv_family family = from->places->family;
+    PL_TRY(each_pair(&m, family, family == KV_PACK ? bring_chunk : bring_remote));
+    tally_sort(&m.places);
+    PL_TRY(flush_batch(&m));
+    status = left ? leave_records(&m) : bring_records(&m, to->folder);
+done:
+    kv_batch_destroy(&m.batch);
+    kv_close(&m.to, false);
+    tally_destroy(&m.places);
+    return status;
 }
 
 /* ---- the second step of a copy in two steps ---- */
-
-static pl_status fill_batch(kv_batch *batch, pl_reader *r)
-{
-    size_t len = 0;
-    const uint8_t *bytes = pl_get_bytes(r, LEFT_ROWS, 0, &len);
-    kv_slice rows = {bytes, len};
-    PL_CHECK(pl_reader_status(r));
-    while (rows.len > 0) {
-        row_operation one;
-        PL_CHECK(rebase_next(&rows, &one));
-        if (one.puts)
-            kv_put(batch, one.family, one.key, one.value);
-        else
-            kv_delete(batch, one.family, one.key);
-    }
-    size_t n = pl_field_count(r, LEFT_CHUNK);
-    for (size_t i = 0; i < n; i++) {
-        bytes = pl_get_bytes(r, LEFT_CHUNK, i, &len);
-        kv_delete(batch, KV_PACK, (kv_slice){bytes, len});
-    }
-    return pl_reader_status(r);
-}
-
 pl_status mirror_finish(const char *folder, const pl_buf *left)
 {
     char path[PL_PATH_MAX];
     pl_reader r;
     kv *to = NULL;
     kv_batch *batch = NULL;
+    size_t len = 0;
     pl_status status = PL_OK;
     pl_reader_open(&r, "the file LEFT of a copy", left->data, left->len);
     watermark mark = {pl_get_u64(&r, LEFT_SEQUENCE, 0), pl_get_u64(&r, LEFT_EPOCH, 0),
@@ -490,7 +424,23 @@ pl_status mirror_finish(const char *folder, const pl_buf *left)
     PL_TRY(pl_reader_status(&r));
     PL_TRY(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &to));
     batch = kv_batch_create(to);
-    PL_TRY(fill_batch(batch, &r));
+    const uint8_t *bytes = pl_get_bytes(&r, LEFT_ROWS, 0, &len);
+    kv_slice rows = {bytes, len};
+    PL_TRY(pl_reader_status(&r));
+    while (rows.len > 0) {
+        row_operation one;
+        PL_TRY(rebase_next(&rows, &one));
+        if (one.puts)
+            kv_put(batch, one.family, one.key, one.value);
+        else
+            kv_delete(batch, one.family, one.key);
+    }
+    const size_t n = pl_field_count(&r, LEFT_CHUNK);
+    for (size_t i = 0; i < n; i++) {
+        bytes = pl_get_bytes(&r, LEFT_CHUNK, i, &len);
+        kv_delete(batch, KV_PACK, (kv_slice){bytes, len});
+    }
+    PL_TRY(pl_reader_status(&r));
     if (is_new)
         PL_TRY(make_mark(&mark, folder));
     PL_TRY(kv_commit(to, batch));

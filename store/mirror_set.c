@@ -19,6 +19,7 @@
  * replacement of a part is made inside that folder, where files can be renamed. */
 #include "store/mirror.h"
 #include "store/parts.h"
+#include "store/stores.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -49,23 +50,18 @@ static bool is_decided(const char *folder)
     return pl_path_exists(pl_join(path, folder, "COPY"));
 }
 
-/* Returns whether the folder's name is that of a part: home-N, possibly followed by
- * slashes. */
-static bool is_part(const char *folder)
-{
-    size_t len = strlen(folder);
-    while (len > 1 && folder[len - 1] == '/')
-        len--;
-    while (len > 0 && folder[len - 1] != '/')
-        len--;
-    return pl_starts_with(folder + len, "home-");
-}
-
 pl_status mirror_check(const char *folder)
 {
     char above[PL_PATH_MAX];
     bool own = is_decided(folder);
-    if (!own && !(is_part(folder) && is_decided(pl_path_above(above, folder))))
+    /* finds the folder's name, which slashes may follow */
+    size_t end = strlen(folder);
+    while (end > 1 && folder[end - 1] == '/')
+        end--;
+    while (end > 0 && folder[end - 1] != '/')
+        end--;
+    const bool is_part = pl_starts_with(folder + end, "home-");
+    if (!own && !(is_part && is_decided(pl_path_above(above, folder))))
         return PL_OK;
     return pl_fail(PL_ERR_BUSY,
                    "a copy into %s is being made or was interrupted; run the same "
@@ -299,14 +295,6 @@ pl_status pl_store_end_copy(const char *folder)
 }
 
 /* ---- removing an undecided copy ---- */
-static bool has_all_parts(const char *folder, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (!parts_is_made(folder, i))
-            return false;
-    return n > 0;
-}
-
 /* The folder is locked first, so that no other process copies into it. */
 pl_status pl_store_clear_copy(const char *folder)
 {
@@ -316,7 +304,10 @@ pl_status pl_store_clear_copy(const char *folder)
     if (!pl_path_is_folder(folder) || pl_lock_folder(folder, &lock) != PL_OK)
         return PL_OK;
     PL_TRY(pl_store_parts(folder, &n));
-    for (int i = 0; has_all_parts(folder, n) && i < PL_PARTS_MAX; i++)
+    bool has_all = n > 0;
+    for (int i = 0; i < n; i++)
+        has_all = has_all && parts_is_made(folder, i);
+    for (int i = 0; has_all && i < PL_PARTS_MAX; i++)
         PL_TRY(pl_remove_tree(new_part(folder, i, path)));
 done:
     pl_unlock_folder(&lock);
@@ -375,19 +366,6 @@ done:
     return status;
 }
 
-/* Checks the folders of the parts. A part that the source has must not be a link to a
- * path that does not exist. A part that the source does not have will be removed, so it
- * must be neither a link nor a mount point. */
-static pl_status check_part_folders(const copy_set *c)
-{
-    char path[PL_PATH_MAX];
-    for (int i = 0; i < PL_PARTS_MAX; i++) {
-        pl_store_part(c->folder, i, path);
-        PL_CHECK(i < c->n ? check_link(path) : pl_store_check_movable(c->folder, path));
-    }
-    return PL_OK;
-}
-
 static pl_status check_target(const copy_set *c, bool force)
 {
     char path[PL_PATH_MAX];
@@ -398,25 +376,19 @@ static pl_status check_target(const copy_set *c, bool force)
                        "parts; name an empty folder",
                        c->folder, c->n);
     PL_CHECK(pl_store_parts(c->folder, &there));
-    if (there <= c->n || force)
-        return check_part_folders(c);
-    return pl_fail(PL_ERR_EXISTS,
-                   "%s has %d parts, but the store to copy has %d; name an empty "
-                   "folder, or give --force to replace it",
-                   c->folder, there, c->n);
-}
-
-static pl_status copy_all(copy_set *c, pl_store *from, bool force,
-                          pl_mirror_report *sum)
-{
-    if (is_decided(c->folder))
-        PL_CHECK(end_locked(c));
-    c->n = from->n_parts;
-    PL_CHECK(check_target(c, force));
-    for (int i = 0; i < from->n_parts; i++)
-        PL_CHECK(prepare_copied_part(c, from->parts[i], i, force, sum));
-    PL_CHECK(write_decision(c));
-    return end_locked(c);
+    if (there > c->n && !force)
+        return pl_fail(PL_ERR_EXISTS,
+                       "%s has %d parts, but the store to copy has %d; name an empty "
+                       "folder, or give --force to replace it",
+                       c->folder, there, c->n);
+    /* A part that the source has must not be a link to a path that does not exist. A
+     * part that the source does not have will be removed, so it must be neither a link
+     * nor a mount point. */
+    for (int i = 0; i < PL_PARTS_MAX; i++) {
+        pl_store_part(c->folder, i, path);
+        PL_CHECK(i < c->n ? check_link(path) : pl_store_check_movable(c->folder, path));
+    }
+    return PL_OK;
 }
 
 /* ---- copying a store in one piece ---- */
@@ -431,35 +403,31 @@ static pl_status check_whole(const char *folder)
                    folder);
 }
 
-static pl_status copy_one(copy_set *c, pl_store *from, bool force,
-                          pl_mirror_report *out)
-{
-    char fresh[PL_PATH_MAX];
-    mirror_target to = {.folder = c->folder, .force = force};
-    if (is_decided(c->folder))
-        PL_CHECK(end_locked(c));
-    /* a copy that was just finished may have made the folder a store in parts */
-    PL_CHECK(check_whole(c->folder));
-    PL_CHECK(pl_remove_tree(pl_join(fresh, c->folder, "new")));
-    PL_CHECK(mirror_into(from, &to, NULL, out));
-    if (!to.beside)
-        return PL_OK;
-    PL_CHECK(check_swap(c->folder));
-    to.folder = fresh;
-    PL_CHECK(mirror_into(from, &to, NULL, out));
-    c->n = 0;
-    PL_CHECK(write_decision(c));
-    return end_locked(c);
-}
-
 pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
                           pl_mirror_report *out)
 {
     copy_set c;
-    PL_CHECK(parts_refuse(from, "copying"));
+    char fresh[PL_PATH_MAX];
+    mirror_target to = {.folder = folder, .force = force};
+    pl_status status = PL_OK;
+    PL_CHECK(stores_refuse(from, "copying"));
     PL_CHECK(pl_make_folders(folder));
     PL_CHECK(lock_all(&c, folder));
-    pl_status status = copy_one(&c, from, force, out);
+    if (is_decided(folder))
+        PL_TRY(end_locked(&c));
+    /* a copy that was just finished may have made the folder a store in parts */
+    PL_TRY(check_whole(folder));
+    PL_TRY(pl_remove_tree(pl_join(fresh, folder, "new")));
+    PL_TRY(mirror_into(from, &to, NULL, out));
+    if (!to.beside)
+        goto done;
+    PL_TRY(check_swap(folder));
+    to.folder = fresh;
+    PL_TRY(mirror_into(from, &to, NULL, out));
+    c.n = 0;
+    PL_TRY(write_decision(&c));
+    PL_TRY(end_locked(&c));
+done:
     unlock_all(&c);
     return status;
 }
@@ -468,14 +436,23 @@ pl_status pl_store_mirror_parts(pl_store *from, const char *folder, bool force,
                                 pl_mirror_report *out)
 {
     copy_set c;
+    pl_status status = PL_OK;
     *out = (pl_mirror_report){0};
-    if (from->n_parts == 0) {
+    if (from->n_stores == 1) {
         PL_CHECK(check_whole(folder));
         return pl_store_mirror(from, folder, force, out);
     }
     PL_CHECK(pl_make_folders(folder));
     PL_CHECK(lock_all(&c, folder));
-    pl_status status = copy_all(&c, from, force, out);
+    if (is_decided(folder))
+        PL_TRY(end_locked(&c));
+    c.n = from->n_stores;
+    PL_TRY(check_target(&c, force));
+    for (int i = 0; i < from->n_stores; i++)
+        PL_TRY(prepare_copied_part(&c, from->stores[i], i, force, out));
+    PL_TRY(write_decision(&c));
+    PL_TRY(end_locked(&c));
+done:
     unlock_all(&c);
     return status;
 }

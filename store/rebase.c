@@ -19,28 +19,22 @@ static void write_u32(pl_buf *out, size_t value)
     pl_buf_append(out, bytes, sizeof bytes);
 }
 
-static bool family_of(uint8_t id, kv_family *out)
-{
-    for (int f = KV_META; f < KV_PACK; f++)
-        if (kv_family_id((kv_family)f) == id) {
-            *out = (kv_family)f;
-            return true;
-        }
-    return false;
-}
-
 pl_status rebase_next(kv_slice *rest, row_operation *out)
 {
     const uint8_t *at = rest->data;
     *out = (row_operation){0};
-    if (rest->len < OPERATION_HEAD || at[0] < 1 || at[0] > 2 ||
-        !family_of(at[1], &out->family))
+    int family = KV_META;
+    while (rest->len >= OPERATION_HEAD && family < KV_PACK &&
+           kv_family_id((kv_family)family) != at[1])
+        family++;
+    if (rest->len < OPERATION_HEAD || at[0] < 1 || at[0] > 2 || family == KV_PACK)
         return pl_fail(PL_ERR_DAMAGED, "a row operation cannot be read");
     size_t key = (size_t)pl_le_get(at + 2, 4), value = (size_t)pl_le_get(at + 6, 4);
     size_t len = rest->len - OPERATION_HEAD;
     if (key > len || value > len - key)
         return pl_fail(PL_ERR_DAMAGED, "a row operation is cut off");
     out->puts = at[0] == 1;
+    out->family = (kv_family)family;
     out->key = (kv_slice){at + OPERATION_HEAD, key};
     out->value = (kv_slice){at + OPERATION_HEAD + key, value};
     *rest = (kv_slice){at + OPERATION_HEAD + key + value, len - key - value};
@@ -63,7 +57,7 @@ static pl_status end_part(base_writer *w)
     w->head->base_bytes += w->part.len;
     w->head->base_parts++;
     pl_status status =
-        engine_put(w->store->remote->service, name, w->part.data, w->part.len);
+        engine_put(w->store->engine->service, name, w->part.data, w->part.len);
     pl_buf_clear(&w->part);
     return status;
 }
@@ -132,7 +126,7 @@ void rebase_drop(pl_store *store, const remote_head *old)
 {
     drop_list list = {0};
     uint64_t from = old->base_sequence + 1;
-    uint64_t to = store->remote->head.base_sequence;
+    uint64_t to = store->engine->head.base_sequence;
     kv_slice key, value;
     bool valid = false;
     row_key start = key_of_number(from);
@@ -149,6 +143,6 @@ void rebase_drop(pl_store *store, const remote_head *old)
     kv_cursor_close(&cursor);
     for (uint64_t i = 0; i < old->base_parts; i++)
         remote_base_name(old, i, next_name(&list));
-    (void)engine_drop_all(store->remote->service, list.names, list.n);
+    (void)engine_drop_all(store->engine->service, list.names, list.n);
     pl_free(list.names);
 }

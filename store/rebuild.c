@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct rebuild {
-    remote_end *remote;
+    const remote_end *from;
     kv *db;
     kv_batch *batch;
     /* log hashes of the commits after the base, up to the commit in the engine's head:
@@ -55,7 +55,7 @@ static pl_status lacking(const rebuild *r, const char *name, pl_status status)
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(PL_ERR_DAMAGED,
                        "%s lacks the object %.60s, which its head needs",
-                       engine_place(r->remote->service), name);
+                       engine_place(r->from->service), name);
     return pl_fail_in(status, "%.60s", name);
 }
 
@@ -65,11 +65,11 @@ static pl_status take_base(rebuild *r)
     char name[ENGINE_NAME_MAX];
     pl_hasher sum;
     pl_hash got;
-    const remote_head *head = &r->remote->head;
+    const remote_head *head = &r->from->head;
     pl_hasher_init(&sum, "base");
     for (uint64_t i = 0; i < head->base_parts; i++) {
         remote_base_name(head, i, name);
-        pl_status status = engine_get(r->remote->service, name, &r->bytes);
+        pl_status status = engine_get(r->from->service, name, &r->bytes);
         if (status != PL_OK)
             return lacking(r, name, status);
         pl_hasher_add(&sum, r->bytes.data, r->bytes.len);
@@ -80,33 +80,26 @@ static pl_status take_base(rebuild *r)
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,
                    "the base in %s does not match the hash that the head names",
-                   engine_place(r->remote->service));
+                   engine_place(r->from->service));
 }
 
 /* ---- reading commits ---- */
-/* Finds the log row of a commit, which is the commit's last operation. */
-static pl_status find_log_row(kv_slice rows, size_t *before, row_operation *out)
-{
-    const kv_slice all = rows;
-    *out = (row_operation){0};
-    while (rows.len > 0) {
-        *before = all.len - rows.len;
-        PL_CHECK(rebase_next(&rows, out));
-    }
-    return out->puts && out->family == KV_LOG
-               ? PL_OK
-               : pl_fail(PL_ERR_DAMAGED, "it does not end with its log row");
-}
-
+/* Checks a commit. Its last operation is its log row. */
 static pl_status check_commit(kv_slice rows, uint64_t sequence, const pl_hash *log,
                               pl_hash *previous)
 {
-    row_operation last;
+    const kv_slice all = rows;
+    row_operation last = {0};
     row_view row;
     log_record entry;
     pl_hash got;
     size_t before = 0;
-    PL_CHECK(find_log_row(rows, &before, &last));
+    while (rows.len > 0) {
+        before = all.len - rows.len;
+        PL_CHECK(rebase_next(&rows, &last));
+    }
+    if (!last.puts || last.family != KV_LOG)
+        return pl_fail(PL_ERR_DAMAGED, "it does not end with its log row");
     pl_hash_of("log", last.value.data, last.value.len, &got);
     if (!pl_hash_equal(&got, log) ||
         store_key_number(last.key.data, last.key.len) != sequence)
@@ -114,7 +107,7 @@ static pl_status check_commit(kv_slice rows, uint64_t sequence, const pl_hash *l
                        "its number or its hash is not the one in its name");
     PL_CHECK(row_open(KV_LOG, last.key, last.value, &row));
     PL_CHECK(log_decode(&row, &entry));
-    pl_hash_of("commit", rows.data, before, &got);
+    pl_hash_of("commit", all.data, before, &got);
     if (!pl_hash_equal(&got, &entry.digest))
         return pl_fail(PL_ERR_DAMAGED,
                        "its rows do not match the digest in its log row");
@@ -127,7 +120,7 @@ static pl_status fetch_commit(rebuild *r, uint64_t sequence, const pl_hash *log,
 {
     char name[ENGINE_NAME_MAX];
     remote_log_name(sequence, log, name);
-    pl_status status = engine_get(r->remote->service, name, &r->bytes);
+    pl_status status = engine_get(r->from->service, name, &r->bytes);
     if (status != PL_OK)
         return lacking(r, name, status);
     kv_slice rows = {r->bytes.data, r->bytes.len};
@@ -135,10 +128,12 @@ static pl_status fetch_commit(rebuild *r, uint64_t sequence, const pl_hash *log,
     return status == PL_OK ? PL_OK : pl_fail_in(status, "%.60s", name);
 }
 
-static pl_status walk_down(rebuild *r)
+/* ---- filling the folder ---- */
+static pl_status take_all(rebuild *r, const char *folder)
 {
-    const remote_head *head = &r->remote->head;
-    uint64_t n = head->sequence - head->base_sequence;
+    char path[PL_PATH_MAX];
+    const remote_head *head = &r->from->head;
+    const uint64_t n = head->sequence - head->base_sequence;
     pl_hash log = head->log;
     /* each commit has at least one byte, so this check limits the memory that is
      * allocated */
@@ -151,40 +146,17 @@ static pl_status walk_down(rebuild *r)
         r->log[i - 1] = log;
         PL_CHECK(fetch_commit(r, head->base_sequence + i, &log, &log));
     }
-    return PL_OK;
-}
-
-/* ---- filling the folder ---- */
-static pl_status write_mark(const rebuild *r, const char *folder)
-{
-    char path[PL_PATH_MAX];
-    watermark_file file;
-    const remote_head *head = &r->remote->head;
-    watermark mark = {head->sequence, head->epoch, head->log};
-    PL_CHECK(watermark_open(pl_join(path, folder, "HWM"), &mark, &file));
-    pl_status status = watermark_set(&file, &mark);
-    watermark_close(&file);
-    return status;
-}
-
-static pl_status take_all(rebuild *r, const char *folder)
-{
-    char path[PL_PATH_MAX];
-    PL_CHECK(walk_down(r));
     PL_CHECK(kv_open(pl_join(path, folder, "db"), KV_MAKE, NULL, &r->db));
     r->batch = kv_batch_create(r->db);
     PL_CHECK(take_base(r));
-    pl_hash previous;
-    const remote_head *head = &r->remote->head;
-    for (uint64_t s = head->base_sequence + 1; s <= head->sequence; s++) {
-        const pl_hash *log = &r->log[s - head->base_sequence - 1];
-        PL_CHECK(fetch_commit(r, s, log, &previous));
+    for (uint64_t i = 0; i < n; i++) {
+        PL_CHECK(fetch_commit(r, head->base_sequence + 1 + i, &r->log[i], &log));
         PL_CHECK(take_rows(r, (kv_slice){r->bytes.data, r->bytes.len}));
         r->report->n_commits++;
     }
     pl_buf fields = {0};
     row_key key = key_of_name("epoch");
-    pl_put_u64(&fields, 1, r->remote->head.epoch);
+    pl_put_u64(&fields, 1, head->epoch);
     row_write(r->batch, KV_META, &key, &fields);
     return flush_rows(r);
 }
@@ -218,6 +190,9 @@ static pl_status mark_done(const char *folder)
 static pl_status fill_store_folder(rebuild *r, const char *place, const char *folder)
 {
     char path[PL_PATH_MAX];
+    watermark_file file;
+    const remote_head *head = &r->from->head;
+    const watermark mark = {head->sequence, head->epoch, head->log};
     if (pl_path_exists(pl_join(path, folder, "FORMAT"))) {
         /* an earlier call made the store but was killed before it removed RESTORING */
         PL_CHECK(mark_done(folder));
@@ -230,7 +205,10 @@ static pl_status fill_store_folder(rebuild *r, const char *place, const char *fo
     kv_batch_destroy(&r->batch);
     kv_close(&r->db, false);
     PL_CHECK(status);
-    PL_CHECK(write_mark(r, folder));
+    PL_CHECK(watermark_open(pl_join(path, folder, "HWM"), &mark, &file));
+    status = watermark_set(&file, &mark);
+    watermark_close(&file);
+    PL_CHECK(status);
     PL_CHECK(remote_write_place(folder, place));
     PL_CHECK(store_format_finish(folder, true));
     return mark_done(folder);
@@ -240,7 +218,7 @@ pl_status pl_store_rebuild(const char *place, const char *folder,
                            pl_rebuild_report *out)
 {
     remote_end from = {0};
-    rebuild r = {.remote = &from, .report = out};
+    rebuild r = {.from = &from, .report = out};
     bool found = false;
     int lock = -1;
     pl_status status = PL_OK;

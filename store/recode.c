@@ -28,7 +28,6 @@
 enum { ALONE = 16, RECENT = 3, BYTES_MIN = 4096, SPARED_MIN = 16 };
 
 typedef struct recoding {
-    pl_store *store;
     pl_txn *txn;
     uint64_t budget; /* number of bytes that may still be read */
 } recoding;
@@ -74,22 +73,6 @@ static pl_status delta_depth_of(const recoding *r, const pl_hash *id,
         int below;
         PL_CHECK(delta_depth_of(r, &chunk.bases[i], not_on, level + 1, &below));
         *out = below + 1 > *out ? below + 1 : *out;
-    }
-    return PL_OK;
-}
-
-/* Sets *out to whether the chunk may be coded relative to these bases. Other chunks may
- * already depend on this chunk, so the complete chain, through the bases and through
- * those chunks, must not be longer than CHUNK_DEPTH_MAX. */
-static pl_status may_stand_on(const recoding *r, const pl_hash *id,
-                              const chunk_record *chunk, const pl_hash bases[2],
-                              bool *out)
-{
-    *out = true;
-    for (int i = 0; i < 2; i++) {
-        int depth;
-        PL_CHECK(delta_depth_of(r, &bases[i], id, 0, &depth));
-        *out = *out && (uint64_t)depth + 1 + chunk->height <= CHUNK_DEPTH_MAX;
     }
     return PL_OK;
 }
@@ -146,41 +129,40 @@ static pl_status replace_chunk(pl_txn *txn, const chunk_work *w)
     return PL_OK;
 }
 
-static pl_status recode_loaded(recoding *r, chunk_work *w)
-{
-    row_source from = txn_source(r->txn);
-    size_t bytes = (size_t)w->record.bytes;
-    PL_CHECK(chunk_load(from, &w->id, &w->record, &w->data));
-    if (!pl_hash_none(&w->bases[0])) {
-        PL_CHECK(chunk_open(from, &w->bases[0], bytes, &w->a));
-        PL_CHECK(chunk_open(from, &w->bases[1], bytes, &w->b));
-    }
-    PL_CHECK(delta_encode(w->data.data, w->a.data, w->b.data, w->data.len, &w->coded));
-    PL_CHECK(delta_decode(w->coded.data, w->coded.len, w->a.data, w->b.data,
-                          w->data.len, &w->again));
-    if (memcmp(w->again.data, w->data.data, w->data.len) != 0)
-        return pl_fail(PL_ERR_INTERNAL,
-                       "a coded chunk does not decode to its original bytes");
-    if (w->coded.len > w->data.len - w->data.len / SPARED_MIN)
-        return PL_OK;
-    return txn_spoil(r->txn, replace_chunk(r->txn, w));
-}
-
-/* Codes a chunk. The chunk is coded without bases if the chain through a base would be
- * too long, or if a base depends on this chunk. */
+/* Codes a chunk relative to its bases, or without bases if it may not stand on them:
+ * other chunks may already depend on this chunk, so the complete chain, through the
+ * bases and through those chunks, must not be longer than CHUNK_DEPTH_MAX, and no base
+ * may depend on this chunk. */
 static pl_status recode_chunk(recoding *r, const pl_hash *id, const pl_hash bases[2])
 {
-    bool found = false, may = false;
+    bool found = false, may = !pl_hash_none(&bases[0]);
     chunk_work w = {.id = *id};
-    PL_CHECK(chunk_read(txn_source(r->txn), id, &w.record, &found));
+    const row_source from = txn_source(r->txn);
+    pl_status status = PL_OK;
+    PL_CHECK(chunk_read(from, id, &w.record, &found));
     if (!found || w.record.coding != CHUNK_RAW || w.record.bytes < BYTES_MIN)
         return PL_OK;
     r->budget -= w.record.bytes < r->budget ? w.record.bytes : r->budget;
-    if (!pl_hash_none(&bases[0]))
-        PL_CHECK(may_stand_on(r, id, &w.record, bases, &may));
-    if (may)
+    for (int i = 0; i < 2 && !pl_hash_none(&bases[0]); i++) {
+        int depth;
+        PL_CHECK(delta_depth_of(r, &bases[i], id, 0, &depth));
+        may = may && (uint64_t)depth + 1 + w.record.height <= CHUNK_DEPTH_MAX;
+    }
+    PL_TRY(chunk_load(from, id, &w.record, &w.data));
+    const size_t len = w.data.len;
+    if (may) {
         memcpy(w.bases, bases, sizeof w.bases);
-    pl_status status = recode_loaded(r, &w);
+        PL_TRY(chunk_open(from, &bases[0], len, &w.a));
+        PL_TRY(chunk_open(from, &bases[1], len, &w.b));
+    }
+    PL_TRY(delta_encode(w.data.data, w.a.data, w.b.data, len, &w.coded));
+    PL_TRY(delta_decode(w.coded.data, w.coded.len, w.a.data, w.b.data, len, &w.again));
+    if (memcmp(w.again.data, w.data.data, len) != 0)
+        PL_TRY(pl_fail(PL_ERR_INTERNAL,
+                       "a coded chunk does not decode to its original bytes"));
+    if (w.coded.len <= len - len / SPARED_MIN)
+        PL_TRY(txn_spoil(r->txn, replace_chunk(r->txn, &w)));
+done:
     chunk_close(&w.data);
     chunk_close(&w.a);
     chunk_close(&w.b);
@@ -205,33 +187,7 @@ static pl_status params_of(const recoding *r, const char *module, uint64_t numbe
     return there ? blob_read(txn_source(r->txn), &params, out, &found) : PL_OK;
 }
 
-static void pick_bases(const blob_record *self, const blob_record neighbours[2],
-                       size_t i, pl_hash bases[2])
-{
-    memset(bases, 0, 2 * sizeof *bases);
-    for (int k = 0; k < 2; k++)
-        if (neighbours[k].bytes == self->bytes && self->bytes > 0)
-            bases[k] = blob_chunk(&neighbours[k], i);
-    for (int k = 0; k < 2; k++)
-        if (pl_hash_none(&bases[k]))
-            bases[k] = bases[1 - k];
-}
-
-static pl_status recode_chunks(recoding *r, const blob_record *self,
-                               const blob_record neighbours[2], bool *whole)
-{
-    for (size_t i = 0; i < self->chunks.len / PL_HASH_BYTES; i++) {
-        pl_hash id = blob_chunk(self, i), bases[2];
-        *whole = r->budget > 0;
-        if (!*whole)
-            return PL_OK;
-        pick_bases(self, neighbours, i, bases);
-        PL_CHECK(recode_chunk(r, &id, bases));
-    }
-    *whole = true;
-    return PL_OK;
-}
-
+/* Codes the chunks of a version. *whole is false if the budget was used up before. */
 static pl_status recode_version(recoding *r, const char *module, uint64_t number,
                                 bool *whole)
 {
@@ -243,7 +199,20 @@ static pl_status recode_version(recoding *r, const char *module, uint64_t number
         PL_TRY(params_of(r, module, number - reach, &neighbours[0]));
         PL_TRY(params_of(r, module, number + reach, &neighbours[1]));
     }
-    PL_TRY(recode_chunks(r, &self, neighbours, whole));
+    *whole = true;
+    for (size_t i = 0; i < self.chunks.len / PL_HASH_BYTES; i++) {
+        pl_hash id = blob_chunk(&self, i), bases[2] = {{{0}}, {{0}}};
+        *whole = r->budget > 0;
+        if (!*whole)
+            break;
+        for (int k = 0; k < 2; k++)
+            if (neighbours[k].bytes == self.bytes && self.bytes > 0)
+                bases[k] = blob_chunk(&neighbours[k], i);
+        for (int k = 0; k < 2; k++)
+            if (pl_hash_none(&bases[k]))
+                bases[k] = bases[1 - k];
+        PL_TRY(recode_chunk(r, &id, bases));
+    }
 done:
     pl_buf_destroy(&self.chunks);
     pl_buf_destroy(&neighbours[0].chunks);
@@ -276,40 +245,34 @@ static pl_status recode_row(recoding *r, kv_slice key, kv_slice value, bool *any
     return PL_OK;
 }
 
-/* Codes versions of all modules until the budget is used up. The cursor reads the
- * database without the batch, which grows during the loop. */
-static pl_status recode_modules(recoding *r, bool *any)
-{
-    bool valid = false;
-    kv_slice key, value;
-    pl_status status = PL_OK;
-    kv_cursor *cursor = kv_cursor_open(r->store->db, NULL, KV_HEAD, (kv_slice){"", 0});
-    while (r->budget > 0) {
-        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
-        if (!valid)
-            break;
-        PL_TRY(recode_row(r, key, value, any));
-    }
-done:
-    kv_cursor_close(&cursor);
-    return status;
-}
-
 pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes, bool *more)
 {
-    recoding r = {.store = store, .budget = budget_bytes};
+    recoding r = {.budget = budget_bytes};
+    kv_cursor *heads = NULL;
+    kv_slice key, value;
+    bool valid = false;
     pl_status status = PL_OK;
     *more = false;
     if (store->recoded_at == store->sequence)
         return PL_OK;
     PL_TRY(pl_txn_begin(store, &r.txn));
     r.txn->tidies = true;
-    PL_TRY(recode_modules(&r, more));
+    /* Codes versions of all modules until the budget is used up. The cursor reads the
+     * database without the batch, which grows during the loop. */
+    heads = kv_cursor_open(store->db, NULL, KV_HEAD, (kv_slice){"", 0});
+    while (r.budget > 0) {
+        PL_TRY(kv_cursor_next(heads, &valid, &key, &value));
+        if (!valid)
+            break;
+        PL_TRY(recode_row(&r, key, value, more));
+    }
+    kv_cursor_close(&heads);
     if (*more)
         PL_TRY(pl_txn_commit(&r.txn));
     else
         store->recoded_at = store->sequence;
 done:
+    kv_cursor_close(&heads);
     pl_txn_abort(&r.txn);
     return status;
 }

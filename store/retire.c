@@ -13,11 +13,13 @@ typedef struct pending_row {
     pl_hash update;
 } pending_row;
 
-/* Lists the pending rows before any row is deleted, because the batch must not change
- * while a cursor reads through it. */
-static pl_status gather_pending(const pl_txn *txn, const row_key *prefix,
-                                pending_row **out, size_t *n_out)
+/* Deletes pending rows. With keep_updates the references to the update blobs stay: from
+ * now on they are the references of the new version. The rows are listed before any row
+ * is deleted, because the batch must not change while a cursor reads through it. */
+static pl_status drop_rows(pl_txn *txn, const row_key *prefix, bool keep_updates)
 {
+    pending_row *rows = NULL;
+    size_t n = 0;
     bool valid = false;
     kv_slice key, value;
     row_view row;
@@ -31,26 +33,17 @@ static pl_status gather_pending(const pl_txn *txn, const row_key *prefix,
             break;
         PL_TRY(row_open(KV_PENDING, key, value, &row));
         PL_TRY(contribution_decode(&row, &c));
-        *out = pl_grow(*out, (*n_out + 1) * sizeof **out);
-        (*out)[(*n_out)++] = (pending_row){row.key, c.update};
+        rows = pl_grow(rows, (n + 1) * sizeof *rows);
+        rows[n++] = (pending_row){row.key, c.update};
+    }
+    kv_cursor_close(&cursor);
+    for (size_t i = 0; i < n; i++) {
+        kv_delete(txn->batch, KV_PENDING, key_slice(&rows[i].key));
+        if (!keep_updates)
+            PL_TRY(blob_release(txn, &rows[i].update));
     }
 done:
     kv_cursor_close(&cursor);
-    return status;
-}
-
-/* Deletes pending rows. With keep_updates the references to the update blobs stay: from
- * now on they are the references of the new version. */
-static pl_status drop_rows(pl_txn *txn, const row_key *prefix, bool keep_updates)
-{
-    pending_row *rows = NULL;
-    size_t count = 0;
-    pl_status status = gather_pending(txn, prefix, &rows, &count);
-    for (size_t i = 0; status == PL_OK && i < count; i++) {
-        kv_delete(txn->batch, KV_PENDING, key_slice(&rows[i].key));
-        if (!keep_updates)
-            status = blob_release(txn, &rows[i].update);
-    }
     pl_free(rows);
     return status;
 }
@@ -86,30 +79,27 @@ static pl_status release_updates(pl_txn *txn, pl_version *v)
     return PL_OK;
 }
 
-/* Drops the momentum and the change of a version. They were needed only to make later
- * versions. The version's row stays, but no longer names these blobs. */
-static pl_status drop_version_state(pl_txn *txn, const char *module, uint64_t number)
-{
-    pl_version old;
-    bool found = false;
-    pl_status status = PL_OK;
-    PL_CHECK(version_read(txn_source(txn), module, number, &old, &found));
-    if (found && !(pl_hash_none(&old.momentum) && pl_hash_none(&old.change))) {
-        PL_TRY(release_state(txn, &old));
-        version_write(txn->batch, &old);
-    }
-done:
-    pl_version_clear(&old);
-    return status;
-}
-
-/* Drops the momentum and the change of old versions. head->momentum_from is the first
- * version that may still have them, so older versions need not be read. */
+/* Drops the momentum and the change of old versions. They were needed only to make
+ * later versions. The versions' rows stay, but no longer name these blobs.
+ * head->momentum_from is the first version that may still have them, so older versions
+ * need not be read. */
 pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
                         head_record *head)
 {
-    for (; head->momentum_from + late + 1 < head->number; head->momentum_from++)
-        PL_CHECK(drop_version_state(txn, module, head->momentum_from));
+    for (; head->momentum_from + late + 1 < head->number; head->momentum_from++) {
+        pl_version old;
+        bool found = false;
+        PL_CHECK(
+            version_read(txn_source(txn), module, head->momentum_from, &old, &found));
+        pl_status status = PL_OK;
+        if (found && !(pl_hash_none(&old.momentum) && pl_hash_none(&old.change))) {
+            status = release_state(txn, &old);
+            if (status == PL_OK)
+                version_write(txn->batch, &old);
+        }
+        pl_version_clear(&old);
+        PL_CHECK(status);
+    }
     return PL_OK;
 }
 
@@ -128,19 +118,6 @@ done:
     return status;
 }
 
-static pl_status drop_data(pl_txn *txn, pl_version *v)
-{
-    if (v->params_gone)
-        return PL_OK;
-    PL_CHECK(blob_release(txn, &v->params));
-    PL_CHECK(release_state(txn, v));
-    if (v->has_updates)
-        PL_CHECK(release_updates(txn, v));
-    v->params_gone = true;
-    version_write(txn->batch, v);
-    return PL_OK;
-}
-
 pl_status pl_txn_drop_data(pl_txn *txn, const char *module, uint64_t number)
 {
     pl_version v;
@@ -157,7 +134,16 @@ pl_status pl_txn_drop_data(pl_txn *txn, const char *module, uint64_t number)
     if (!found)
         return pl_fail(PL_ERR_NOT_FOUND, "there is no version %llu of %s",
                        (unsigned long long)number, module);
-    pl_status status = txn_spoil(txn, drop_data(txn, &v));
+    pl_status status = PL_OK;
+    if (v.params_gone)
+        goto done;
+    PL_TRY(txn_spoil(txn, blob_release(txn, &v.params)));
+    PL_TRY(txn_spoil(txn, release_state(txn, &v)));
+    if (v.has_updates)
+        PL_TRY(txn_spoil(txn, release_updates(txn, &v)));
+    v.params_gone = true;
+    version_write(txn->batch, &v);
+done:
     pl_version_clear(&v);
     return status;
 }

@@ -39,8 +39,8 @@
  *
  * What a rollback writes. No old version is changed. Each module gets new versions, up
  * to number `last`, with the parameters of the old version. The new versions have no
- * contributions and no momentum (restate). If the arm is not finished, pending updates
- * are dropped, and the paths continue after the plan's phase with their present
+ * contributions and no momentum (write_module). If the arm is not finished, pending
+ * updates are dropped, and the paths continue after the plan's phase with their present
  * optimizer moments.
  *
  * Ownership. pl_writers owns a writer for each part and a reader of all parts. For a
@@ -59,7 +59,6 @@ struct pl_writers {
     /* the parts, opened with WRITE; a store in one piece is parts[0] */
     pl_store *parts[PL_PARTS_MAX];
     int n;
-    bool in_parts;
     pl_store *view; /* opened with READ; for a store in one piece, its writer */
     char resumed[PL_TEXT_MAX];
 };
@@ -79,36 +78,8 @@ bool pl_version_source(const pl_version *v, uint64_t *source)
     return true;
 }
 
-/* Turns the record of the old version into that of the new one. The new version has no
- * contributions and no momentum. update_norm stays, because codecs compute their scales
- * from it. */
-static void restate(const pl_rollback_module *c, const pl_hash *parent, pl_version *v)
-{
-    pl_free(v->contributions);
-    v->contributions = NULL;
-    v->n_contributions = 0;
-    v->parent = *parent;
-    v->momentum = v->change = (pl_hash){{0}};
-    v->lr = v->outer_momentum = 0;
-    v->arrivals = 0;
-    v->wall_ms = pl_wall_ms();
-    snprintf(v->method, sizeof v->method, "%s%llu", method,
-             (unsigned long long)c->source);
-}
-
-static pl_status source_of(pl_store *store, const pl_rollback_module *c,
-                           pl_version *out)
-{
-    PL_CHECK(pl_store_get_version(store, c->name, c->source, out));
-    if (!out->params_gone)
-        return PL_OK;
-    pl_version_clear(out);
-    return pl_fail(PL_ERR_NOT_FOUND,
-                   "the parameters of %s@%llu were collected as garbage; only the "
-                   "record of the version is left",
-                   c->name, (unsigned long long)c->source);
-}
-
+/* Appends versions with the parameters of the source. They have no contributions and no
+ * momentum. update_norm stays, because codecs compute their scales from it. */
 static pl_status write_module(pl_txn *txn, const pl_rollback *plan,
                               const pl_rollback_module *c)
 {
@@ -119,12 +90,26 @@ static pl_status write_module(pl_txn *txn, const pl_rollback *plan,
     pl_hash parent = head.params;
     uint64_t number = head.number;
     pl_version_clear(&head);
-    PL_CHECK(source_of(txn->store, c, &v));
+    PL_CHECK(pl_store_get_version(txn->store, c->name, c->source, &v));
+    if (v.params_gone)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "the parameters of %s@%llu were collected as garbage; only the "
+                       "record of the version is left",
+                       c->name, (unsigned long long)c->source));
     if (plan->phase >= 0)
         PL_TRY(pl_txn_drop_pending(txn, c->name));
+    pl_free(v.contributions);
+    v.contributions = NULL;
+    v.n_contributions = 0;
+    v.momentum = v.change = (pl_hash){{0}};
+    v.lr = v.outer_momentum = 0;
+    v.arrivals = 0;
+    snprintf(v.method, sizeof v.method, "%s%llu", method,
+             (unsigned long long)c->source);
     while (number < c->last) {
-        restate(c, &parent, &v);
         v.number = ++number;
+        v.parent = parent;
+        v.wall_ms = pl_wall_ms();
         PL_TRY(pl_txn_put_version(txn, &v, keep));
         parent = v.params;
     }
@@ -240,15 +225,15 @@ pl_status rollback_look(pl_store *store, rollback_view *out)
 {
     uint64_t decided, made, waiting;
     *out = ROLLBACK_WHOLE;
-    PL_CHECK(read_made(store->parts[0], &decided));
-    for (int i = 1; i < store->n_parts && *out == ROLLBACK_WHOLE; i++) {
+    PL_CHECK(read_made(store->stores[0], &decided));
+    for (int i = 1; i < store->n_stores && *out == ROLLBACK_WHOLE; i++) {
         pl_rollback share;
-        PL_CHECK(read_made(store->parts[i], &made));
+        PL_CHECK(read_made(store->stores[i], &made));
         if (made != decided)
             *out = ROLLBACK_MIXED;
         if (*out == ROLLBACK_WHOLE || made > decided)
             continue;
-        pl_status status = read_share(store->parts[i], &waiting, &share);
+        pl_status status = read_share(store->stores[i], &waiting, &share);
         clear_share(&share);
         PL_CHECK(status);
         *out = waiting == decided ? ROLLBACK_HALF : ROLLBACK_MIXED;
@@ -273,36 +258,27 @@ static pl_status ask_first(const pl_store *store, uint64_t *decided)
                                         store->folder, folder);
 }
 
-static pl_status end_share(pl_store *store, const pl_rollback *share, uint64_t number,
-                           bool decided)
-{
-    pl_txn *txn = NULL;
-    pl_status status = PL_OK;
-    PL_TRY(pl_txn_begin(store, &txn));
-    if (decided) {
-        PL_TRY(write_part(txn, share, 0));
-        PL_TRY(note_rollback_made(txn, number));
-    }
-    PL_TRY(pl_txn_drop_object(txn, ROLLBACK_OBJECT));
-    PL_TRY(pl_txn_commit(&txn));
-done:
-    pl_txn_abort(&txn);
-    return status;
-}
-
 pl_status rollback_resume(pl_store *store)
 {
     pl_rollback share;
+    pl_txn *txn = NULL;
     uint64_t number, decided = 0;
     pl_status status = PL_OK;
     PL_TRY(read_share(store, &number, &share));
     if (number == 0)
         goto done;
     PL_TRY(ask_first(store, &decided));
-    PL_TRY(end_share(store, &share, number, decided == number));
+    PL_TRY(pl_txn_begin(store, &txn));
+    if (decided == number) {
+        PL_TRY(write_part(txn, &share, 0));
+        PL_TRY(note_rollback_made(txn, number));
+    }
+    PL_TRY(pl_txn_drop_object(txn, ROLLBACK_OBJECT));
+    PL_TRY(pl_txn_commit(&txn));
     if (decided == number)
         pl_copy_text(store->resumed, sizeof store->resumed, share.words);
 done:
+    pl_txn_abort(&txn);
     clear_share(&share);
     return status;
 }
@@ -313,45 +289,32 @@ const char *pl_store_resumed(const pl_store *store)
 }
 
 /* ---- opening all parts, and carrying out a plan ---- */
-static pl_status open_part(pl_writers *w, const char *folder)
-{
-    pl_store **part = &w->parts[w->n];
-    PL_CHECK(pl_store_open(folder, PL_STORE_WRITE, part));
-    w->n++;
-    if ((*part)->resumed[0])
-        pl_copy_text(w->resumed, sizeof w->resumed, (*part)->resumed);
-    return PL_OK;
-}
-
-static pl_status open_writer_parts(pl_writers *w, int n)
-{
-    char folder[PL_PATH_MAX];
-    if (!w->in_parts) {
-        PL_CHECK(open_part(w, w->folder));
-        w->view = w->parts[0];
-        return PL_OK;
-    }
-    for (int i = 0; i < n; i++)
-        PL_CHECK(open_part(w, pl_store_part(w->folder, i, folder)));
-    return pl_store_open(w->folder, PL_STORE_READ, &w->view);
-}
-
 pl_status pl_writers_open(const char *folder, pl_writers **out)
 {
+    char home[PL_PATH_MAX];
     int n = 0;
     *out = NULL;
-    PL_CHECK(pl_store_parts(folder, &n));
+    PL_CHECK(pl_store_homes(folder, &n));
     pl_writers *w = pl_alloc(sizeof *w);
-    w->in_parts = n > 0;
     pl_status status = PL_OK;
     if (!pl_copy_text(w->folder, sizeof w->folder, folder))
-        status =
-            pl_fail(PL_ERR_ARG, "a store's path has at most %d bytes", PL_PATH_MAX - 1);
-    if (status == PL_OK)
-        status = open_writer_parts(w, n);
+        PL_TRY(pl_fail(PL_ERR_ARG, "a store's path has at most %d bytes",
+                       PL_PATH_MAX - 1));
+    for (; w->n < n; w->n++) {
+        pl_store **part = &w->parts[w->n];
+        PL_TRY(
+            pl_store_open(pl_store_home(folder, w->n, n, home), PL_STORE_WRITE, part));
+        if ((*part)->resumed[0])
+            pl_copy_text(w->resumed, sizeof w->resumed, (*part)->resumed);
+    }
+    if (n > 1)
+        PL_TRY(pl_store_open(folder, PL_STORE_READ, &w->view));
+    else
+        w->view = w->parts[0];
     *out = w;
-    if (status != PL_OK)
-        pl_writers_close(out);
+    return PL_OK;
+done:
+    pl_writers_close(&w);
     return status;
 }
 
@@ -361,7 +324,7 @@ void pl_writers_close(pl_writers **handle)
     *handle = NULL;
     if (!w)
         return;
-    if (w->in_parts)
+    if (w->view != w->parts[0])
         pl_store_close(&w->view);
     for (int i = 0; i < w->n; i++)
         pl_store_close(&w->parts[i]);
@@ -413,46 +376,36 @@ done:
     return status;
 }
 
-/* Makes the commit that decides the rollback: in the first part, or in the only
- * store. */
-static pl_status commit_decision(const pl_writers *w, const pl_rollback *plan,
-                                 uint64_t number)
+/* Carries out a plan. The number of the rollback is the epoch of the first part, which
+ * differs each time that part is opened for writing. */
+pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
 {
+    const uint64_t number = w->parts[0]->epoch;
     pl_txn *txn = NULL;
     pl_status status = PL_OK;
+    for (int i = 0; i < w->n; i++) {
+        /* Tries the changes in a transaction that is then aborted: changes that are
+         * impossible in one part must not begin in any part. */
+        PL_TRY(pl_txn_begin(w->parts[i], &txn));
+        PL_TRY(write_part(txn, plan, i));
+        pl_txn_abort(&txn);
+    }
+    for (int i = 1; i < w->n; i++)
+        PL_TRY(prepare_share(w->parts[i], plan, i, number));
+    /* the commit that decides the rollback: in the first part, or in the only store */
     PL_TRY(pl_txn_begin(w->parts[0], &txn));
     PL_TRY(write_part(txn, plan, 0));
     if (w->n > 1)
         PL_TRY(note_rollback_made(txn, number));
     PL_TRY(pl_txn_commit(&txn));
+    for (int i = 1; i < w->n; i++) {
+        status = rollback_resume(w->parts[i]);
+        if (status != PL_OK)
+            PL_TRY(pl_fail_in(
+                status, "the rollback is decided, but not all parts have carried it "
+                        "out; the next command that writes to the store finishes it"));
+    }
 done:
     pl_txn_abort(&txn);
     return status;
-}
-
-/* Carries out a plan. The number of the rollback is the epoch of the first part, which
- * differs each time that part is opened for writing. */
-pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
-{
-    uint64_t number = w->parts[0]->epoch;
-    for (int i = 0; i < w->n; i++) {
-        /* Tries the changes in a transaction that is then aborted: changes that are
-         * impossible in one part must not begin in any part. */
-        pl_txn *txn = NULL;
-        PL_CHECK(pl_txn_begin(w->parts[i], &txn));
-        pl_status status = write_part(txn, plan, i);
-        pl_txn_abort(&txn);
-        PL_CHECK(status);
-    }
-    for (int i = 1; i < w->n; i++)
-        PL_CHECK(prepare_share(w->parts[i], plan, i, number));
-    PL_CHECK(commit_decision(w, plan, number));
-    for (int i = 1; i < w->n; i++) {
-        pl_status status = rollback_resume(w->parts[i]);
-        if (status != PL_OK)
-            return pl_fail_in(
-                status, "the rollback is decided, but not all parts have carried it "
-                        "out; the next command that writes to the store finishes it");
-    }
-    return PL_OK;
 }

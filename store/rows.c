@@ -169,15 +169,6 @@ pl_status row_damaged(const row_view *row, const char *how)
                    kv_family_name(row->family), key, how);
 }
 
-/* Returns whether the checksum is right. `len` includes the version byte and the
- * checksum. */
-static bool envelope_holds(const row_view *row, const uint8_t *bytes, size_t len)
-{
-    size_t body = len - ROW_CHECKSUM_BYTES;
-    return pl_le_get(bytes + body, ROW_CHECKSUM_BYTES) ==
-           envelope_checksum(row->family, key_slice(&row->key), bytes, body);
-}
-
 pl_status row_open(kv_family family, kv_slice key, kv_slice value, row_view *out)
 {
     const uint8_t *bytes = value.data;
@@ -187,15 +178,16 @@ pl_status row_open(kv_family family, kv_slice key, kv_slice value, row_view *out
     key_add(&out->key, key.data, key.len);
     if (value.len < 1 + ROW_CHECKSUM_BYTES)
         return row_damaged(out, "it is cut off");
-    if (!envelope_holds(out, bytes, value.len))
+    const size_t body = value.len - ROW_CHECKSUM_BYTES;
+    if (pl_le_get(bytes + body, ROW_CHECKSUM_BYTES) !=
+        envelope_checksum(family, key, bytes, body))
         return row_damaged(out, "its checksum does not match");
     if (bytes[0] != ROW_VERSION)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "a record of column family %s has format version %d, but this "
                        "release reads only version %d; use the release that wrote it",
                        kv_family_name(family), bytes[0], ROW_VERSION);
-    pl_reader_open(&out->fields, "stored record", bytes + 1,
-                   value.len - 1 - ROW_CHECKSUM_BYTES);
+    pl_reader_open(&out->fields, "stored record", bytes + 1, body - 1);
     return PL_OK;
 }
 

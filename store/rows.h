@@ -32,13 +32,11 @@ PL_MUST_CHECK pl_status check_name(const char *what, const char *name);
 
 /* Where rows are looked up: in the database, or, if there is a batch, in the database
  * as it would be after the batch. */
-struct remote_end;
 struct remote_work;
 typedef struct row_source {
     kv *db;
-    kv_batch *batch; /* or NULL */
-    /* the engine that holds the chunks; NULL: the database holds them */
-    struct remote_end *remote;
+    kv_batch *batch;       /* or NULL */
+    const pl_store *store; /* has the bytes of chunks; NULL if only records are read */
     /* with a batch: the objects that its transaction will write to the engine */
     const struct remote_work *work;
 } row_source;

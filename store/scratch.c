@@ -21,21 +21,15 @@ static const char *root(void)
     return named && *named ? named : "/tmp";
 }
 
-/* Returns whether the path is a folder (not a link) that belongs to this user and was
- * not changed for YOUNG_S seconds. */
-static bool may_be_left(const char *path)
-{
-    struct stat info;
-    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode) &&
-           info.st_uid == geteuid() && time(NULL) - info.st_mtime > YOUNG_S;
-}
-
-/* Removes the folder if it can be locked: only the process that has locked a folder may
- * remove it. */
+/* Removes the path if it is a folder (not a link) that belongs to this user, was not
+ * changed for YOUNG_S seconds, and can be locked: only the process that has locked a
+ * folder may remove it. */
 static bool sweep_scratch_folder(const char *path)
 {
+    struct stat info;
     int lock = -1;
-    if (!may_be_left(path) || pl_lock_folder(path, &lock) != PL_OK)
+    if (lstat(path, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() ||
+        time(NULL) - info.st_mtime <= YOUNG_S || pl_lock_folder(path, &lock) != PL_OK)
         return false;
     bool gone = pl_remove_tree(path) == PL_OK;
     pl_unlock_folder(&lock);

@@ -1,9 +1,7 @@
 /* The reading functions of the store: they get one record by its name, or visit all
- * records in key order. */
-#include "store/parts.h"
+ * records in key order. They read one store or several (stores.h). */
+#include "store/stores.h"
 #include <string.h>
-#include <sys/stat.h>
-#include <dirent.h>
 
 const char *pl_store_mended(const pl_store *store)
 {
@@ -31,26 +29,27 @@ enum { VERSION_TRIES = 20 };
 pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t number,
                                pl_version *out)
 {
-    if (store->n_parts > 0)
-        return parts_get_version(store, module, number, out);
+    row_view row;
+    pl_store *holder;
     head_record head;
     bool found = false;
-    PL_CHECK(version_read(store_source(store), module, number, out, &found));
-    if (found)
-        return PL_OK;
-    PL_CHECK(head_read(store_source(store), module, &head, &found));
-    if (!found)
+    const row_key key = key_of_version(module, number), newest = key_of_name(module);
+    memset(out, 0, sizeof *out);
+    PL_CHECK(stores_find(store, KV_VERSION, &key, &row, &holder));
+    if (row.found)
+        return version_decode(&row, out);
+    PL_CHECK(stores_find(store, KV_HEAD, &newest, &row, &holder));
+    if (!row.found)
         return missing("module", module);
-    found = false;
-    if (number <= head.number) {
-        /* A follower may see a head before the version that was committed with it. In
-         * this case the follower catches up and reads again. */
-        for (int i = 0; !found && store->mode == PL_STORE_READ && i < VERSION_TRIES;
-             i++) {
-            pl_sleep_ms(i);
-            PL_CHECK(kv_refresh(store->db));
-            PL_CHECK(version_read(store_source(store), module, number, out, &found));
-        }
+    PL_CHECK(head_decode(&row, &head));
+    /* A follower may see a head before the version that was committed with it. In this
+     * case the follower catches up and reads again. */
+    for (int i = 0; number <= head.number && !found && holder->mode == PL_STORE_READ &&
+                    i < VERSION_TRIES;
+         i++) {
+        pl_sleep_ms(i);
+        PL_CHECK(kv_refresh(holder->db));
+        PL_CHECK(version_read(store_source(holder), module, number, out, &found));
     }
     if (found)
         return PL_OK;
@@ -60,36 +59,35 @@ pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t num
 
 pl_status pl_store_head(pl_store *store, const char *module, pl_version *out)
 {
-    if (store->n_parts > 0)
-        return parts_head(store, module, out);
+    row_view row;
+    pl_store *holder;
     head_record head;
-    bool found = false;
+    const row_key key = key_of_name(module);
     memset(out, 0, sizeof *out);
-    PL_CHECK(head_read(store_source(store), module, &head, &found));
-    if (!found)
+    PL_CHECK(stores_find(store, KV_HEAD, &key, &row, &holder));
+    if (!row.found)
         return missing("module", module);
-    return pl_store_get_version(store, module, head.number, out);
+    PL_CHECK(head_decode(&row, &head));
+    return pl_store_get_version(holder, module, head.number, out);
 }
 
 pl_status pl_store_get_path(pl_store *store, const char *name, pl_path_state *out)
 {
-    if (store->n_parts > 0)
-        return parts_get_path(store, name, out);
     row_view row;
-    row_key key = key_of_name(name);
+    pl_store *holder;
+    const row_key key = key_of_name(name);
     memset(out, 0, sizeof *out);
-    PL_CHECK(row_read(store_source(store), KV_PATH, &key, &row));
+    PL_CHECK(stores_find(store, KV_PATH, &key, &row, &holder));
     return row.found ? path_decode(&row, out) : missing("path", name);
 }
 
 pl_status pl_store_get_object(pl_store *store, const char *name, pl_object *out)
 {
-    if (store->n_parts > 0)
-        return parts_get_object(store, name, out);
     row_view row;
-    row_key key = key_of_name(name);
+    pl_store *holder;
+    const row_key key = key_of_name(name);
     memset(out, 0, sizeof *out);
-    PL_CHECK(row_read(store_source(store), KV_OBJECT, &key, &row));
+    PL_CHECK(stores_find(store, KV_OBJECT, &key, &row, &holder));
     return row.found ? object_decode(&row, out) : missing("object", name);
 }
 
@@ -106,18 +104,16 @@ pl_status pl_store_read_object(pl_store *store, const char *name, pl_buf *out)
 
 pl_status pl_store_get_ref(pl_store *store, const char *name, pl_buf *target)
 {
-    if (store->n_parts > 0)
-        return parts_get_ref(store, name, target);
     row_view row;
-    row_key key = key_of_name(name);
+    pl_store *holder;
+    const row_key key = key_of_name(name);
     pl_buf_clear(target);
-    PL_CHECK(row_read(store_source(store), KV_REF, &key, &row));
+    PL_CHECK(stores_find(store, KV_REF, &key, &row, &holder));
     return row.found ? ref_decode(&row, NULL, target) : missing("ref", name);
 }
 
 /* ---- visiting records in key order ---- */
 typedef struct row_walk {
-    pl_store *store;
     void *context;
     union {
         pl_version_fn version;
@@ -128,34 +124,11 @@ typedef struct row_walk {
     } fn;
 } row_walk;
 
-/* The type of a function that decodes a row, calls row_end, and then calls the caller's
- * callback. */
-typedef pl_status (*visit_fn)(const row_walk *walk, row_view *row);
-
-static pl_status each_row(const row_walk *walk, kv_family family, const row_key *prefix,
-                          visit_fn visit)
+static pl_status visit_version_row(void *context, pl_store *holder, row_view *row)
 {
-    bool valid = false;
-    kv_slice key, value;
-    row_view row;
-    pl_status status = PL_OK;
-    kv_cursor *cursor =
-        kv_cursor_open(walk->store->db, NULL, family, key_slice(prefix));
-    for (;;) {
-        PL_TRY(kv_cursor_next(cursor, &valid, &key, &value));
-        if (!valid)
-            break;
-        PL_TRY(row_open(family, key, value, &row));
-        PL_TRY(visit(walk, &row));
-    }
-done:
-    kv_cursor_close(&cursor);
-    return status;
-}
-
-static pl_status visit_version_row(const row_walk *walk, row_view *row)
-{
+    const row_walk *walk = context;
     pl_version version;
+    (void)holder;
     PL_CHECK(version_decode(row, &version));
     pl_status status = walk->fn.version(walk->context, &version);
     pl_version_clear(&version);
@@ -165,18 +138,17 @@ static pl_status visit_version_row(const row_walk *walk, row_view *row)
 pl_status pl_store_each_version(pl_store *s, const char *module, pl_version_fn fn,
                                 void *ctx)
 {
-    if (s->n_parts > 0)
-        return parts_each_version(s, module, fn, ctx);
-    row_walk walk = {s, ctx, {.version = fn}};
-    row_key prefix = key_of_versions(module);
-    return each_row(&walk, KV_VERSION, &prefix, visit_version_row);
+    row_walk walk = {ctx, {.version = fn}};
+    const row_key prefix = key_of_versions(module);
+    return stores_each(s, KV_VERSION, &prefix, visit_version_row, &walk);
 }
 
 /* Visits the newest version of a module. The head's row contains only numbers, so the
  * version is read from its own row. If a follower does not see that row yet,
  * pl_store_get_version catches up with the writer. */
-static pl_status visit_head_row(const row_walk *walk, row_view *row)
+static pl_status visit_head_row(void *context, pl_store *holder, row_view *row)
 {
+    const row_walk *walk = context;
     head_record head;
     pl_version version;
     char module[PL_MODULE_NAME_MAX] = {0};
@@ -184,7 +156,7 @@ static pl_status visit_head_row(const row_walk *walk, row_view *row)
         return row_damaged(row, "its key is too long");
     memcpy(module, row->key.bytes, row->key.len);
     PL_CHECK(head_decode(row, &head));
-    PL_CHECK(pl_store_get_version(walk->store, module, head.number, &version));
+    PL_CHECK(pl_store_get_version(holder, module, head.number, &version));
     pl_status status = walk->fn.version(walk->context, &version);
     pl_version_clear(&version);
     return status;
@@ -193,32 +165,32 @@ static pl_status visit_head_row(const row_walk *walk, row_view *row)
 pl_status pl_store_each_head(pl_store *s, const char *prefix, pl_version_fn fn,
                              void *ctx)
 {
-    if (s->n_parts > 0)
-        return parts_each_head(s, prefix, fn, ctx);
-    row_walk walk = {s, ctx, {.version = fn}};
-    row_key start = key_of_name(prefix);
-    return each_row(&walk, KV_HEAD, &start, visit_head_row);
+    row_walk walk = {ctx, {.version = fn}};
+    const row_key start = key_of_name(prefix);
+    return stores_each(s, KV_HEAD, &start, visit_head_row, &walk);
 }
 
-static pl_status visit_path(const row_walk *walk, row_view *row)
+static pl_status visit_path_row(void *context, pl_store *holder, row_view *row)
 {
+    const row_walk *walk = context;
     pl_path_state path;
+    (void)holder;
     PL_CHECK(path_decode(row, &path));
     return walk->fn.path(walk->context, &path);
 }
 
 pl_status pl_store_each_path(pl_store *s, const char *prefix, pl_path_fn fn, void *ctx)
 {
-    if (s->n_parts > 0)
-        return parts_each_path(s, prefix, fn, ctx);
-    row_walk walk = {s, ctx, {.path = fn}};
-    row_key start = key_of_name(prefix);
-    return each_row(&walk, KV_PATH, &start, visit_path);
+    row_walk walk = {ctx, {.path = fn}};
+    const row_key start = key_of_name(prefix);
+    return stores_each(s, KV_PATH, &start, visit_path_row, &walk);
 }
 
-static pl_status visit_object_row(const row_walk *walk, row_view *row)
+static pl_status visit_object_row(void *context, pl_store *holder, row_view *row)
 {
+    const row_walk *walk = context;
     pl_object object;
+    (void)holder;
     PL_CHECK(object_decode(row, &object));
     return walk->fn.object(walk->context, &object);
 }
@@ -226,21 +198,21 @@ static pl_status visit_object_row(const row_walk *walk, row_view *row)
 pl_status pl_store_each_object(pl_store *s, const char *prefix, pl_object_fn fn,
                                void *ctx)
 {
-    if (s->n_parts > 0)
-        return parts_each_object(s, prefix, fn, ctx);
-    row_walk walk = {s, ctx, {.object = fn}};
-    row_key start = key_of_name(prefix);
-    return each_row(&walk, KV_OBJECT, &start, visit_object_row);
+    row_walk walk = {ctx, {.object = fn}};
+    const row_key start = key_of_name(prefix);
+    return stores_each(s, KV_OBJECT, &start, visit_object_row, &walk);
 }
 
 /* Visits a pending contribution. Its key begins with the module's name, which ends at
  * the zero byte. */
-static pl_status visit_pending(const row_walk *walk, row_view *row)
+static pl_status visit_pending_row(void *context, pl_store *holder, row_view *row)
 {
+    const row_walk *walk = context;
     pl_contribution c;
     char module[PL_MODULE_NAME_MAX] = {0};
     const uint8_t *end = memchr(row->key.bytes, 0, row->key.len);
     size_t len = end ? (size_t)(end - row->key.bytes) : 0;
+    (void)holder;
     if (len == 0 || len >= sizeof module)
         return row_damaged(row, "its key names no module");
     memcpy(module, row->key.bytes, len);
@@ -251,17 +223,17 @@ static pl_status visit_pending(const row_walk *walk, row_view *row)
 pl_status pl_store_each_pending(pl_store *s, const char *prefix, pl_pending_fn fn,
                                 void *ctx)
 {
-    if (s->n_parts > 0)
-        return parts_each_pending(s, prefix, fn, ctx);
-    row_walk walk = {s, ctx, {.pending = fn}};
-    row_key start = key_of_name(prefix);
-    return each_row(&walk, KV_PENDING, &start, visit_pending);
+    row_walk walk = {ctx, {.pending = fn}};
+    const row_key start = key_of_name(prefix);
+    return stores_each(s, KV_PENDING, &start, visit_pending_row, &walk);
 }
 
-static pl_status visit_ref(const row_walk *walk, row_view *row)
+static pl_status visit_ref_row(void *context, pl_store *holder, row_view *row)
 {
+    const row_walk *walk = context;
     char name[PL_MODULE_NAME_MAX];
     pl_buf target = {0};
+    (void)holder;
     pl_status status = ref_decode(row, name, &target);
     if (status == PL_OK)
         status = walk->fn.ref(walk->context, name, pl_buf_text(&target));
@@ -271,67 +243,53 @@ static pl_status visit_ref(const row_walk *walk, row_view *row)
 
 pl_status pl_store_each_ref(pl_store *s, const char *prefix, pl_ref_fn fn, void *ctx)
 {
-    if (s->n_parts > 0)
-        return parts_each_ref(s, prefix, fn, ctx);
-    row_walk walk = {s, ctx, {.ref = fn}};
-    row_key start = key_of_name(prefix);
-    return each_row(&walk, KV_REF, &start, visit_ref);
+    row_walk walk = {ctx, {.ref = fn}};
+    const row_key start = key_of_name(prefix);
+    return stores_each(s, KV_REF, &start, visit_ref_row, &walk);
 }
 
 /* ---- counting ---- */
-static pl_status count_head(const row_walk *walk, row_view *row)
+static pl_status count_row(void *context, pl_store *holder, row_view *row)
 {
-    pl_store_stats *stats = walk->context;
-    stats->n_modules++;
-    return row_end(row);
-}
-
-static pl_status count_version(const row_walk *walk, row_view *row)
-{
-    pl_store_stats *stats = walk->context;
-    stats->n_versions++;
-    return row_end(row);
-}
-
-static pl_status count_blob_row(const row_walk *walk, row_view *row)
-{
-    pl_store_stats *stats = walk->context;
+    pl_store_stats *stats = context;
     blob_record blob;
-    PL_CHECK(blob_decode(row, &blob));
-    stats->n_blobs++;
-    stats->blob_bytes += blob.bytes;
-    pl_buf_destroy(&blob.chunks);
-    return PL_OK;
-}
-
-static pl_status count_chunk(const row_walk *walk, row_view *row)
-{
-    pl_store_stats *stats = walk->context;
     chunk_record chunk;
-    PL_CHECK(chunk_decode(row, &chunk));
-    stats->n_chunks++;
-    stats->chunk_bytes += chunk.bytes;
-    stats->stored_bytes += chunk.stored;
-    return PL_OK;
+    (void)holder;
+    switch ((int)row->family) {
+    case KV_BLOB:
+        PL_CHECK(blob_decode(row, &blob));
+        stats->n_blobs++;
+        stats->blob_bytes += blob.bytes;
+        pl_buf_destroy(&blob.chunks);
+        return PL_OK;
+    case KV_CHUNK:
+        PL_CHECK(chunk_decode(row, &chunk));
+        stats->n_chunks++;
+        stats->chunk_bytes += chunk.bytes;
+        stats->stored_bytes += chunk.stored;
+        return PL_OK;
+    default:
+        *(row->family == KV_HEAD ? &stats->n_modules : &stats->n_versions) += 1;
+        return row_end(row);
+    }
 }
 
 /* Counts the records and the bytes of blobs and chunks. The function reads the records
  * of heads, versions, blobs and chunks, but no bytes of blobs. A damaged row is an
- * error. */
+ * error. Each store is counted by itself, because several may have the same blob. */
 pl_status pl_store_count(pl_store *store, pl_store_stats *out)
 {
-    if (store->n_parts > 0)
-        return parts_count_all(store, out);
-    char database[PL_PATH_MAX];
+    static const kv_family counted[] = {KV_HEAD, KV_VERSION, KV_BLOB, KV_CHUNK};
+    const row_key all = key_of_name("");
     *out = (pl_store_stats){0};
-    row_walk walk = {store, out, {0}};
-    row_key all = key_of_name("");
-    PL_CHECK(each_row(&walk, KV_HEAD, &all, count_head));
-    PL_CHECK(each_row(&walk, KV_VERSION, &all, count_version));
-    PL_CHECK(each_row(&walk, KV_BLOB, &all, count_blob_row));
-    PL_CHECK(each_row(&walk, KV_CHUNK, &all, count_chunk));
-    out->disk_bytes = pl_folder_bytes(store->folder) +
-                      pl_folder_bytes(pl_join(database, store->folder, "db"));
+    for (int i = 0; i < store->n_stores; i++) {
+        char database[PL_PATH_MAX];
+        pl_store *one = store->stores[i];
+        for (size_t f = 0; f < sizeof counted / sizeof *counted; f++)
+            PL_CHECK(stores_each(one, counted[f], &all, count_row, out));
+        out->disk_bytes += pl_folder_bytes(one->folder) +
+                           pl_folder_bytes(pl_join(database, one->folder, "db"));
+    }
     return PL_OK;
 }
 

@@ -25,7 +25,8 @@
  * store.
  *
  * Read the files in this order: kv (all calls of RocksDB), rows (keys and checksums),
- * records, blob, txn, watermark, store_open, store (reading). */
+ * records, chunk, blob, txn, watermark, store_open, stores (a list), store (reading).
+ */
 #ifndef PL_STORE_STORE_H
 #define PL_STORE_STORE_H
 #include "base/base.h"
@@ -273,8 +274,8 @@ PL_MUST_CHECK pl_status pl_snapshot_decode(const char *name, const void *data,
 const pl_snapshot_item *pl_snapshot_find(const pl_snapshot *tag,
                                          const char *module); /* or NULL */
 /* Returns the tag's entry for `module`. If there is none and `module` belongs to the
- * tag's arm, returns the entry for the merged module (history/merged.h) that has the same
- * name after the slash. Returns NULL if the tag has neither entry. */
+ * tag's arm, returns the entry for the merged module (history/merged.h) that has the
+ * same name after the slash. Returns NULL if the tag has neither entry. */
 const pl_snapshot_item *pl_snapshot_place(const pl_snapshot *tag, const char *module);
 PL_MUST_CHECK pl_status pl_store_get_tag(pl_store *store, const char *name,
                                          pl_snapshot *out);

@@ -10,22 +10,6 @@
 static const char *const texts[2] = {FIRST_LINE "chunks rocksdb\n",
                                      FIRST_LINE "chunks engine\n"};
 
-static pl_status judge_format(const char *path, const char *text, bool *in_engine)
-{
-    *in_engine = strcmp(text, texts[true]) == 0;
-    if (*in_engine || strcmp(text, texts[false]) == 0)
-        return PL_OK;
-    if (!pl_starts_with(text, "pathloom store") || pl_starts_with(text, FIRST_LINE))
-        return pl_fail(
-            PL_ERR_DAMAGED,
-            "%s is damaged: it does not have the text of a store's format file", path);
-    return pl_fail(PL_ERR_UNSUPPORTED,
-                   "%s begins with `%.*s`, but this release reads only the format "
-                   "`%.*s`; use the release that made the store",
-                   path, (int)strcspn(text, "\n"), text, (int)strcspn(FIRST_LINE, "\n"),
-                   FIRST_LINE);
-}
-
 pl_status store_format_check(const char *folder, bool *in_engine)
 {
     char path[PL_PATH_MAX];
@@ -43,22 +27,36 @@ pl_status store_format_check(const char *folder, bool *in_engine)
                        folder, database);
     }
     pl_status status = pl_read_file(path, &text);
-    if (status == PL_OK)
-        status = judge_format(path, pl_buf_text(&text), in_engine);
+    const char *said = pl_buf_text(&text);
+    *in_engine = status == PL_OK && strcmp(said, texts[true]) == 0;
+    const bool is_unknown =
+        status == PL_OK && !*in_engine && strcmp(said, texts[false]) != 0;
+    if (is_unknown &&
+        (!pl_starts_with(said, "pathloom store") || pl_starts_with(said, FIRST_LINE)))
+        status = pl_fail(
+            PL_ERR_DAMAGED,
+            "%s is damaged: it does not have the text of a store's format file", path);
+    else if (is_unknown)
+        status = pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "%s begins with `%.*s`, but this release reads only the format `%.*s`; use "
+            "the release that made the store",
+            path, (int)strcspn(said, "\n"), said, (int)strcspn(FIRST_LINE, "\n"),
+            FIRST_LINE);
     pl_buf_destroy(&text);
     return status;
 }
 
 /* Returns whether a file with this name may be left from a process that was killed
  * while it made a store. A process that is killed in pl_replace_file leaves
- * FORMAT.tmp-PID or ENGINE.tmp-PID. (folder_is_empty also accepts the file ENGINE,
- * because it is written before FORMAT.) */
+ * FORMAT.tmp-PID or ENGINE.tmp-PID. (store_format_refuse_others also accepts the file
+ * ENGINE, because it is written before FORMAT.) */
 static bool is_leftover(const char *name)
 {
     return pl_starts_with(name, "FORMAT.tmp-") || pl_starts_with(name, "ENGINE.tmp-");
 }
 
-static bool folder_is_empty(const char *folder)
+pl_status store_format_refuse_others(const char *folder)
 {
     bool empty = true;
     DIR *entries = opendir(folder);
@@ -67,12 +65,7 @@ static bool folder_is_empty(const char *folder)
                  !strcmp(e->d_name, "ENGINE") || is_leftover(e->d_name);
     if (entries)
         closedir(entries);
-    return empty;
-}
-
-pl_status store_format_refuse_others(const char *folder)
-{
-    if (folder_is_empty(folder))
+    if (empty)
         return PL_OK;
     return pl_fail(PL_ERR_EXISTS,
                    "%s holds other files and is not a store; name an empty folder",

@@ -9,11 +9,15 @@
 #include "store/watermark.h"
 
 struct pl_store {
-    kv *db;             /* NULL in a store in parts */
-    remote_end *remote; /* the engine that holds the chunks; NULL: `db` holds them */
-    pl_store **parts; /* the parts of a store in parts, opened for reading (parts.h) */
-    int n_parts;
-    pl_store *whole; /* if this is a part: the store that opened all parts; else NULL */
+    /* The stores that this pl_store reads (stores.h): itself, or the parts of a store
+     * in parts. A pl_store of parts has no database of its own. */
+    pl_store *stores[PL_PARTS_MAX];
+    int n_stores;
+    pl_store *whole; /* the pl_store that lists this store: itself, or all parts */
+    char label[16];  /* names this store in faults: "home-2: "; "" in one piece */
+    kv *db;
+    const chunk_places *places; /* where the bytes of chunks are (chunk.h) */
+    remote_end *engine; /* the engine that holds the chunks; NULL: `db` holds them */
     pl_store_mode mode;
     char folder[PL_PATH_MAX];
     scratch own;         /* reader: the reader's temporary folder */
@@ -80,9 +84,13 @@ struct pl_txn {
 
 row_source store_source(const pl_store *store);
 row_source txn_source(const pl_txn *txn);
-/* Returns the part that has the blob, or the first part if no part has the blob.
- * Returns the store itself if it has no parts. */
-pl_store *store_part_of_blob(pl_store *store, const pl_hash *blob);
+
+/* One store, in one folder (store_open.c). store_open takes a pl_store with its folder
+ * and mode; after a failure the caller closes it. store_refresh is for readers. */
+PL_MUST_CHECK pl_status store_open(pl_store *store);
+PL_MUST_CHECK pl_status store_refresh(pl_store *store);
+PL_MUST_CHECK pl_status store_look_as_writer(pl_store *store);
+void store_close(pl_store *store);
 
 /* Returns the number in the first 8 bytes of a key, or in all its bytes if there are
  * fewer. The number is big-endian. */
@@ -119,7 +127,8 @@ pl_status txn_spoil(pl_txn *txn, pl_status status);
 PL_MUST_CHECK pl_status txn_old_blob(const pl_txn *txn, kv_family family,
                                      const char *name, pl_hash *out);
 
-/* ---- a store with an engine (remote_head.c) ---- */
+/* ---- a store with an engine (remote_head.c); each function does nothing if the store
+ * has none ---- */
 /* Called before the epoch is raised. Checks that the engine has this store and no newer
  * state of it. ERR_STALE if another home has opened the store after this one last had
  * it open. */
@@ -127,6 +136,8 @@ PL_MUST_CHECK pl_status remote_check(pl_store *store);
 /* Called after the epoch was raised: writes the epoch into the head. After this call no
  * other process may move the head. */
 PL_MUST_CHECK pl_status remote_claim(pl_store *store);
+/* Called when a transaction begins: makes its batch keep the rows for remote_bring. */
+void remote_begin(pl_txn *txn);
 /* Called before the local commit: writes the chunks that wait and the commit's rows.
  * After a failure the store has no part of the commit; objects that were already
  * written are garbage. */

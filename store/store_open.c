@@ -1,4 +1,4 @@
-/* Opens stores: takes the lock, checks the format, recovers the database, and checks
+/* Opens one store: takes the lock, checks the format, recovers the database, and checks
  * that no commit was lost.
  *
  * A writer opens a store in these steps; each step relies on the steps before it:
@@ -15,10 +15,9 @@
  * A reader takes no lock, does not check the chain and changes nothing. */
 #include "store/bulk.h"
 #include "store/mirror.h"
-#include "store/parts.h"
 #include "store/rollback.h"
 #include "store/store_format.h"
-#include "store/store_internal.h"
+#include "store/stores.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -33,13 +32,12 @@ enum {
     RECOVERY_SPARE_BYTES = 16 << 20,
     CATCH_UP_TRIES = 20,
     CATCH_UP_ROWS = 4096,
-    OPEN_TRIES = 5,
-    BULK_BYTES = 4 << 20 /* docs/results/store.md has the measurement */
+    OPEN_TRIES = 5
 };
 
 row_source store_source(const pl_store *store)
 {
-    return (row_source){.db = store->db, .remote = store->remote};
+    return (row_source){.db = store->db, .store = store};
 }
 
 /* ---- numbers in the database ---- */
@@ -124,15 +122,26 @@ done:
     return status;
 }
 
-/* Checks the log row of the commit that the mark names. Commits that were not
+/* Checks that the store is not older than the mark. Only a writer also checks that the
+ * log row of the commit in the mark has the mark's hash, because the commits that a
+ * reader sees may be newer than the mark that it has read. Commits that were not
  * acknowledged may follow that row. */
-static pl_status check_marked_row(const pl_store *store, const watermark *mark)
+static pl_status check_mark(const pl_store *store, const watermark *mark)
 {
+    if (store->sequence < mark->sequence || store->epoch < mark->epoch)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "the store %s has lost commits: it ends at commit %llu (epoch "
+                       "%llu), but commit %llu (epoch %llu) was acknowledged; restore "
+                       "it from a copy, or delete its file HWM to accept the loss",
+                       store->folder, (unsigned long long)store->sequence,
+                       (unsigned long long)store->epoch,
+                       (unsigned long long)mark->sequence,
+                       (unsigned long long)mark->epoch);
+    if (store->mode == PL_STORE_READ || mark->sequence == 0)
+        return PL_OK;
     row_key key = key_of_number(mark->sequence);
     kv_pin pin;
     pl_hash hash = {{0}};
-    if (mark->sequence == 0)
-        return PL_OK;
     PL_CHECK(kv_get(store->db, KV_LOG, key_slice(&key), &pin));
     if (pin.data)
         pl_hash_of("log", pin.data, pin.len, &hash);
@@ -145,81 +154,39 @@ static pl_status check_marked_row(const pl_store *store, const watermark *mark)
                    (unsigned long long)mark->sequence, store->folder);
 }
 
-/* Checks that the store is not older than the mark. Only a writer also compares the
- * hash in the mark, because the commits that a reader sees may be newer than the mark
- * that it has read. */
-static pl_status check_mark(const pl_store *store, const watermark *mark)
+static pl_status open_places(pl_store *store)
 {
-    if (store->sequence < mark->sequence || store->epoch < mark->epoch)
-        return pl_fail(PL_ERR_DAMAGED,
-                       "the store %s has lost commits: it ends at commit %llu (epoch "
-                       "%llu), but commit %llu (epoch %llu) was acknowledged; restore "
-                       "it from a copy, or delete its file HWM to accept the loss",
-                       store->folder, (unsigned long long)store->sequence,
-                       (unsigned long long)store->epoch,
-                       (unsigned long long)mark->sequence,
-                       (unsigned long long)mark->epoch);
-    return store->mode == PL_STORE_READ ? PL_OK : check_marked_row(store, mark);
+    PL_CHECK(remote_open(store->folder, store->mode != PL_STORE_READ, &store->engine));
+    store->places = store->engine ? &remote_places : &pack_places;
+    store->bulk_bytes = store->places->bulk_bytes;
+    return PL_OK;
 }
 
 /* ---- writers ---- */
-static uint64_t file_bytes(const char *folder, const char *name)
-{
-    char path[PL_PATH_MAX];
-    struct stat info;
-    return stat(pl_join(path, folder, name), &info) == 0 ? (uint64_t)info.st_size : 0;
-}
-
-/* Writes a random id that distinguishes this store from all other stores. */
-static void put_birth(kv_batch *batch)
-{
-    const uint64_t id[2] = {pl_random_fresh(), pl_random_fresh()};
-    pl_buf fields = {0};
-    row_key key = key_of_name("store");
-    pl_put_bytes(&fields, 1, id, sizeof id);
-    pl_put_u64(&fields, 2, (uint64_t)pl_wall_ms());
-    row_write(batch, KV_META, &key, &fields);
-}
-
 /* Raises the epoch. The new epoch is durable before the first commit of this
- * opening. */
+ * opening. The first opening also writes a random id that distinguishes this store from
+ * all other stores. */
 static pl_status raise_epoch(pl_store *store)
 {
     char path[PL_PATH_MAX];
     watermark next = {store->sequence, store->epoch + 1, store->log_hash};
     kv_batch *batch = kv_batch_create(store->db);
-    row_key key = key_of_name("epoch");
+    row_key epoch = key_of_name("epoch"), birth = key_of_name("store");
     pl_buf fields = {0};
-    if (store->epoch == 0)
-        put_birth(batch);
+    if (store->epoch == 0) {
+        const uint64_t id[2] = {pl_random_fresh(), pl_random_fresh()};
+        pl_put_bytes(&fields, 1, id, sizeof id);
+        pl_put_u64(&fields, 2, (uint64_t)pl_wall_ms());
+        row_write(batch, KV_META, &birth, &fields);
+    }
     pl_put_u64(&fields, 1, next.epoch);
-    row_write(batch, KV_META, &key, &fields);
+    row_write(batch, KV_META, &epoch, &fields);
     pl_status status = store_write(store, batch, &next);
     kv_batch_destroy(&batch);
     PL_CHECK(status);
     pl_join(path, store->folder, "HWM");
     PL_CHECK(watermark_open(path, &next, &store->mark));
     return watermark_set(&store->mark, &next);
-}
-
-static pl_status lock(pl_store *store)
-{
-    if (store->mode == PL_STORE_CREATE)
-        PL_CHECK(pl_make_folders(store->folder));
-    if (!pl_path_is_folder(store->folder))
-        return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", store->folder);
-    pl_status status = pl_lock_folder(store->folder, &store->lock);
-    return status == PL_OK ? PL_OK : pl_fail_in(status, "the store cannot be opened");
-}
-
-/* In a new store the file FORMAT is written first, before anything else. */
-static pl_status check_format(pl_store *store)
-{
-    bool in_engine = false;
-    pl_status status = store_format_check(store->folder, &in_engine);
-    if (status == PL_ERR_NOT_FOUND && store->mode == PL_STORE_CREATE)
-        status = store_format_write(store->folder, false);
-    return status;
 }
 
 static pl_status check_store_state(pl_store *store, bool marked, const watermark *mark)
@@ -229,28 +196,21 @@ static pl_status check_store_state(pl_store *store, bool marked, const watermark
     return marked ? check_mark(store, mark) : PL_OK;
 }
 
-/* Checks that every acknowledged commit lies before the first damage of the log. The
- * log is only read, so a database that has lost commits stays unchanged. */
-static pl_status prove_nothing_lost(pl_store *store, const char *database,
-                                    const watermark *mark)
-{
-    pl_status status = kv_open(database, KV_LOOK, NULL, &store->db);
-    if (status == PL_OK)
-        status = check_store_state(store, true, mark);
-    kv_close(&store->db, false);
-    return status;
-}
-
 /* After a power cut the log may have its full length, while bytes of the last records
  * in it are missing. RocksDB cannot distinguish this from damage to synced commits. The
  * mark makes the distinction possible, because it is flushed after every commit and
  * before the acknowledgement. So if all damage lies after the commit in the mark, the
- * damaged end of the log is cut off. Any other damage is an error. */
+ * damaged end of the log is cut off. Any other damage is an error. Before, the log is
+ * only read, so a database that has lost commits stays unchanged. */
 static pl_status mend_log(pl_store *store, const char *database, const watermark *mark)
 {
     char damage[sizeof store->mended];
     pl_copy_text(damage, sizeof damage, pl_last_error());
-    if (prove_nothing_lost(store, database, mark) != PL_OK) {
+    pl_status status = kv_open(database, KV_LOOK, NULL, &store->db);
+    if (status == PL_OK)
+        status = check_store_state(store, true, mark);
+    kv_close(&store->db, false);
+    if (status != PL_OK) {
         char loss[512];
         pl_copy_text(loss, sizeof loss, pl_last_error());
         return pl_fail(PL_ERR_DAMAGED, "%s (%s)", loss, damage);
@@ -266,24 +226,36 @@ static pl_status open_writer(pl_store *store)
 {
     char path[PL_PATH_MAX], database[PL_PATH_MAX];
     watermark mark;
-    bool marked = false;
-    PL_CHECK(lock(store));
+    bool marked = false, in_engine = false;
+    if (store->mode == PL_STORE_CREATE)
+        PL_CHECK(pl_make_folders(store->folder));
+    if (!pl_path_is_folder(store->folder))
+        return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", store->folder);
+    pl_status status = pl_lock_folder(store->folder, &store->lock);
+    if (status != PL_OK)
+        return pl_fail_in(status, "the store cannot be opened");
     /* A copy may have been decided before this process had the lock. */
     PL_CHECK(mirror_check(store->folder));
-    PL_CHECK(check_format(store));
+    /* In a new store the file FORMAT is written first, before anything else. */
+    status = store_format_check(store->folder, &in_engine);
+    if (status == PL_ERR_NOT_FOUND && store->mode == PL_STORE_CREATE)
+        status = store_format_write(store->folder, false);
+    PL_CHECK(status);
     PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     pl_join(database, store->folder, "db");
     /* Recovery writes the content of the log into table files, and RocksDB would abort
      * the process on a full disk. */
     uint64_t log_bytes = 0;
+    struct stat log;
     DIR *entries = opendir(database);
     for (struct dirent *e; entries && (e = readdir(entries));)
-        if (pl_ends_with(e->d_name, ".log"))
-            log_bytes += file_bytes(database, e->d_name);
+        if (pl_ends_with(e->d_name, ".log") &&
+            stat(pl_join(path, database, e->d_name), &log) == 0)
+            log_bytes += (uint64_t)log.st_size;
     if (entries)
         closedir(entries);
     PL_CHECK(store_check_space(store, "opening", 2 * log_bytes + RECOVERY_SPARE_BYTES));
-    pl_status status = kv_open(database, marked ? KV_WRITE : KV_MAKE, NULL, &store->db);
+    status = kv_open(database, marked ? KV_WRITE : KV_MAKE, NULL, &store->db);
     if (status == PL_ERR_DAMAGED && marked)
         status = mend_log(store, database, &mark);
     PL_CHECK(status);
@@ -291,12 +263,10 @@ static pl_status open_writer(pl_store *store)
     PL_CHECK(bulk_clean(store));
     if (store->sequence > 0)
         PL_CHECK(mirror_clear(store->folder));
-    PL_CHECK(remote_open(store->folder, true, &store->remote));
-    if (store->remote)
-        PL_CHECK(remote_check(store));
+    PL_CHECK(open_places(store));
+    PL_CHECK(remote_check(store));
     PL_CHECK(raise_epoch(store));
-    if (store->remote)
-        PL_CHECK(remote_claim(store));
+    PL_CHECK(remote_claim(store));
     return rollback_resume(store);
 }
 
@@ -342,15 +312,6 @@ static pl_status follow(pl_store *store, uint64_t sequence, uint64_t epoch)
         PL_CHECK(load_state(store));
     }
     return PL_OK;
-}
-
-/* Opens the database's folder and returns the descriptor, or -1 if there is no such
- * folder. While the folder is open, no other folder can get its inode number. */
-static int hold_database(const pl_store *store)
-{
-    char path[PL_PATH_MAX];
-    pl_join(path, store->folder, "db");
-    return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
 /* Returns whether a copy with a different history has replaced the store, or is
@@ -404,14 +365,10 @@ static pl_status open_database(pl_store *store, const char *database)
     return status;
 }
 
-pl_status pl_store_look_as_writer(pl_store *store)
+pl_status store_look_as_writer(pl_store *store)
 {
     char database[PL_PATH_MAX];
     kv *fresh = NULL;
-    for (int i = 0; i < store->n_parts; i++)
-        PL_CHECK(pl_store_look_as_writer(store->parts[i]));
-    if (store->n_parts > 0)
-        return PL_OK;
     if (store->mode != PL_STORE_READ || store->frozen)
         return PL_OK;
     PL_CHECK(kv_open(pl_join(database, store->folder, "db"), KV_LOOK, NULL, &fresh));
@@ -450,9 +407,12 @@ static pl_status show_newest(pl_store *store)
  * complete database folder at once, and counts as decided until its last rename. */
 static pl_status look_whole(pl_store *store, pl_status (*look)(pl_store *))
 {
+    char path[PL_PATH_MAX];
     pl_status status = PL_OK;
+    pl_join(path, store->folder, "db");
     for (int i = 0; i < OPEN_TRIES; i++) {
-        int database = hold_database(store);
+        /* While the folder is open, no other folder can get its inode number. */
+        int database = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
         status = mirror_check(store->folder);
         pl_status seen = status == PL_OK ? look(store) : status;
         if (status == PL_OK)
@@ -477,43 +437,39 @@ static pl_status look_first(pl_store *store)
     return show_newest(store);
 }
 
-static pl_status open_reader(pl_store *store)
+pl_status store_open(pl_store *store)
 {
+    if (store->mode != PL_STORE_READ)
+        return open_writer(store);
     PL_CHECK(look_whole(store, look_first));
-    return remote_open(store->folder, false, &store->remote);
-}
-
-/* Returns whether the store has a newer commit than a frozen reader shows, or may have
- * one: the mark may be one commit behind while a writer runs. */
-static bool is_behind(const pl_store *store)
-{
-    char path[PL_PATH_MAX];
-    watermark mark;
-    bool marked = false;
-    return pl_store_has_writer(store->folder) ||
-           watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked) !=
-               PL_OK ||
-           !marked || mark.sequence != store->sequence || mark.epoch != store->epoch;
+    return open_places(store);
 }
 
 static pl_status refresh_reader(pl_store *store)
 {
-    PL_CHECK(parts_check_number(store));
-    if (is_replaced(store, kv_folder(store->db)) || (store->frozen && is_behind(store)))
+    char path[PL_PATH_MAX];
+    watermark mark;
+    bool marked = false;
+    PL_CHECK(stores_check_number(store));
+    if (is_replaced(store, kv_folder(store->db)))
         return show_newest(store);
-    if (store->frozen)
-        return PL_OK;
+    if (store->frozen) {
+        /* The mark may be one commit behind while a writer runs. */
+        const bool is_newest = !pl_store_has_writer(store->folder) &&
+                               watermark_load(pl_join(path, store->folder, "HWM"),
+                                              &mark, &marked) == PL_OK &&
+                               marked && mark.sequence == store->sequence &&
+                               mark.epoch == store->epoch;
+        return is_newest ? PL_OK : show_newest(store);
+    }
     uint64_t sequence = store->sequence, epoch = store->epoch;
     PL_CHECK(kv_refresh(store->db));
     return follow(store, sequence, epoch);
 }
 
-pl_status pl_store_refresh(pl_store *store)
+pl_status store_refresh(pl_store *store)
 {
-    if (store->mode != PL_STORE_READ)
-        return PL_OK;
-    return store->n_parts > 0 ? parts_refresh(store)
-                              : look_whole(store, refresh_reader);
+    return look_whole(store, refresh_reader);
 }
 
 /* Checks that the user may enter the folder. Without this check such a folder would
@@ -528,48 +484,15 @@ pl_status pl_store_check_access(const char *folder)
                    folder);
 }
 
-pl_status pl_store_open(const char *folder, pl_store_mode mode, pl_store **out)
-{
-    *out = NULL;
-    pl_store *store = pl_alloc(sizeof *store);
-    store->mode = mode;
-    store->lock = store->mark.fd = -1;
-    store->bulk_bytes = BULK_BYTES;
-    pl_status status = PL_OK;
-    int n_parts = 0;
-    if (strlen(folder) > PL_PATH_MAX - 32 || !*folder)
-        PL_TRY(
-            pl_fail(PL_ERR_ARG, "a store's path has 1 to %d bytes", PL_PATH_MAX - 32));
-    pl_copy_text(store->folder, sizeof store->folder, folder);
-    PL_TRY(pl_store_check_access(folder));
-    PL_TRY(pl_store_parts(folder, &n_parts));
-    if (n_parts > 0)
-        PL_TRY(parts_open(store, n_parts));
-    else
-        PL_TRY(mode == PL_STORE_READ ? open_reader(store) : open_writer(store));
-    *out = store;
-    return PL_OK;
-done:
-    pl_store_close(&store);
-    return status;
-}
-
 /* Closes a store. After a failed write, RocksDB and the lock are kept until the process
  * ends, because RocksDB may still be writing and no other process may write
  * meanwhile. */
-void pl_store_close(pl_store **handle)
+void store_close(pl_store *store)
 {
-    pl_store *store = *handle;
-    *handle = NULL;
-    if (!store)
-        return;
     bool abandon = store->refusal != PL_OK;
-    parts_close(store);
     bulk_settle(store);
     kv_close(&store->db, abandon);
-    if (store->remote && !abandon)
-        remote_drop_doomed(store->remote, INT64_MAX - REMOTE_LINGER_MS);
-    remote_close(&store->remote);
+    remote_close(&store->engine, abandon);
     watermark_close(&store->mark);
     if (!abandon)
         pl_unlock_folder(&store->lock);

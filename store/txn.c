@@ -15,7 +15,7 @@
 
 row_source txn_source(const pl_txn *txn)
 {
-    return (row_source){txn->store->db, txn->batch, txn->store->remote, &txn->work};
+    return (row_source){txn->store->db, txn->batch, txn->store, &txn->work};
 }
 
 pl_status pl_txn_begin(pl_store *store, pl_txn **out)
@@ -36,8 +36,7 @@ pl_status pl_txn_begin(pl_store *store, pl_txn **out)
     pl_txn *txn = pl_alloc(sizeof *txn);
     txn->store = store;
     txn->batch = kv_batch_create(store->db);
-    if (store->remote)
-        kv_batch_keep(txn->batch);
+    remote_begin(txn);
     txn->sequence = store->sequence + 1;
     store->in_txn = true;
     *out = txn;
@@ -144,50 +143,22 @@ pl_status pl_txn_commit(pl_txn **handle)
     pl_hash_of("log", value.data, value.len, log_hash);
     pl_buf_destroy(&fields);
     pl_buf_destroy(&value);
-    if (store->remote)
-        PL_TRY(remote_bring(txn, &after.log));
+    PL_TRY(remote_bring(txn, &after.log));
     status = bulk_take_in(txn);
     if (status != PL_OK)
         PL_TRY(note_refusal(store, status));
     PL_TRY(store_write(store, txn->batch, &after));
     store->stored += store->quota > 0 ? (uint64_t)txn->grown : 0;
     bulk_drop(txn);
-    if (store->remote) {
-        status = remote_advance(txn);
-        if (status != PL_OK)
-            note_refusal(store, status);
-    }
+    status = remote_advance(txn);
+    if (status != PL_OK)
+        note_refusal(store, status);
 done:
     pl_txn_abort(handle);
     return status;
 }
 
 /* ---- versions ---- */
-/* Checks that a version was computed from the newest version in the store: v->parent
- * must be the hash of the newest version's parameters. The number alone does not prove
- * this. */
-static pl_status check_parent(const pl_txn *txn, const pl_version *v, bool exists)
-{
-    pl_version parent;
-    bool found = false;
-    memset(&parent, 0, sizeof parent);
-    if (exists)
-        PL_CHECK(
-            version_read(txn_source(txn), v->module, v->number - 1, &parent, &found));
-    pl_hash params = parent.params;
-    pl_version_clear(&parent);
-    if (exists && !found)
-        return pl_fail(
-            PL_ERR_DAMAGED,
-            "version %llu is the newest version of %s, but its record is missing",
-            (unsigned long long)v->number - 1, v->module);
-    if (!pl_hash_equal(&v->parent, &params))
-        return pl_fail(
-            PL_ERR_ARG, "version %llu of %s names a parent that is not version %lld",
-            (unsigned long long)v->number, v->module, (long long)v->number - 1);
-    return PL_OK;
-}
-
 static pl_status check_next_version(const pl_txn *txn, const pl_version *v,
                                     head_record *head)
 {
@@ -210,7 +181,26 @@ static pl_status check_next_version(const pl_txn *txn, const pl_version *v,
                        v->module, (unsigned long long)head->number,
                        (unsigned long long)next, (unsigned long long)v->number);
     }
-    PL_CHECK(check_parent(txn, v, exists));
+    /* The version must have been computed from the newest version in the store. The
+     * number alone does not prove this, so v->parent must be the hash of that version's
+     * parameters. */
+    pl_version parent;
+    bool found = false;
+    memset(&parent, 0, sizeof parent);
+    if (exists)
+        PL_CHECK(
+            version_read(txn_source(txn), v->module, v->number - 1, &parent, &found));
+    const pl_hash params = parent.params;
+    pl_version_clear(&parent);
+    if (exists && !found)
+        return pl_fail(
+            PL_ERR_DAMAGED,
+            "version %llu is the newest version of %s, but its record is missing",
+            (unsigned long long)v->number - 1, v->module);
+    if (!pl_hash_equal(&v->parent, &params))
+        return pl_fail(
+            PL_ERR_ARG, "version %llu of %s names a parent that is not version %lld",
+            (unsigned long long)v->number, v->module, (long long)v->number - 1);
     if (!v->params_gone)
         PL_CHECK(blob_check(txn, &v->params, "the parameters", v->module));
     if (!pl_hash_none(&v->momentum))
@@ -253,8 +243,7 @@ pl_status pl_txn_put_version(pl_txn *txn, const pl_version *version, pl_keep kee
 }
 
 /* ---- pending contributions, paths, objects, refs ---- */
-static pl_status check_new_pending(const pl_txn *txn, const char *module,
-                                   const pl_contribution *c)
+pl_status pl_txn_put_pending(pl_txn *txn, const char *module, const pl_contribution *c)
 {
     row_view row;
     PL_CHECK(check_name("module", module));
@@ -273,13 +262,7 @@ static pl_status check_new_pending(const pl_txn *txn, const char *module,
             "path %lld, replica %lld has already contributed to phase %lld of %s",
             (long long)c->path, (long long)c->replica, (long long)c->phase, module);
     if (!pl_hash_none(&c->update))
-        return blob_check(txn, &c->update, "an update", module);
-    return PL_OK;
-}
-
-pl_status pl_txn_put_pending(pl_txn *txn, const char *module, const pl_contribution *c)
-{
-    PL_CHECK(check_new_pending(txn, module, c));
+        PL_CHECK(blob_check(txn, &c->update, "an update", module));
     pending_write(txn->batch, module, c);
     return txn_spoil(txn, blob_hold(txn, &c->update));
 }

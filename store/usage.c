@@ -1,7 +1,7 @@
 /* Adds up the stored bytes of chunks per use (pl_store_use), and enforces the quota
  * (pl_store_set_quota). A chunk counts for its first use in the order of pl_use. The
  * functions read records and tags, but no other blobs. */
-#include "store/store_internal.h"
+#include "store/stores.h"
 #include "store/tally.h"
 
 typedef struct usage {
@@ -79,13 +79,15 @@ static pl_status list_chunks(usage *u, int use, pl_store_usage *out)
     uint64_t times;
     for (size_t i = 0; tally_next(&u->blobs[use], &i, &name, &times);) {
         blob_record blob;
-        bool found = false;
+        row_view row;
+        pl_store *holder;
+        const row_key key = key_of_hash(&name);
         if (used_before(u->blobs, use, &name))
             continue;
-        PL_CHECK(blob_read(store_source(store_part_of_blob(u->store, &name)), &name,
-                           &blob, &found));
-        if (!found)
+        PL_CHECK(stores_find(u->store, KV_BLOB, &key, &row, &holder));
+        if (!row.found)
             continue;
+        PL_CHECK(blob_decode(&row, &blob));
         out->n[use]++;
         for (size_t c = 0; c < blob.chunks.len / PL_HASH_BYTES; c++) {
             pl_hash chunk = blob_chunk(&blob, c);
@@ -102,17 +104,17 @@ static pl_status add_chunks(usage *u, int use, pl_store_usage *out)
     pl_hash name;
     uint64_t times;
     for (size_t i = 0; tally_next(&u->chunks[use], &i, &name, &times);) {
-        chunk_record chunk;
-        bool found = false;
+        chunk_record chunk = {0};
+        row_view row;
+        pl_store *holder;
+        const row_key key = key_of_hash(&name);
         if (used_before(u->chunks, use, &name))
             continue;
-        const int n = u->store->n_parts > 0 ? u->store->n_parts : 1;
-        for (int part = 0; part < n && !found; part++)
-            PL_CHECK(chunk_read(
-                store_source(u->store->n_parts > 0 ? u->store->parts[part] : u->store),
-                &name, &chunk, &found));
-        if (found)
-            out->bytes[use] += chunk.stored;
+        PL_CHECK(stores_find(u->store, KV_CHUNK, &key, &row, &holder));
+        if (!row.found)
+            continue;
+        PL_CHECK(chunk_decode(&row, &chunk));
+        out->bytes[use] += chunk.stored;
     }
     return PL_OK;
 }

@@ -37,11 +37,6 @@ static bool slot_decode(const uint8_t in[SLOT_BYTES], watermark *out)
     return true;
 }
 
-static bool is_newer(const watermark *a, const watermark *b)
-{
-    return a->epoch != b->epoch ? a->epoch > b->epoch : a->sequence > b->sequence;
-}
-
 /* Reads the newest valid mark and the number of its slot. While a writer overwrites one
  * slot, that slot may be invalid, and the mark in the other slot is used. */
 static pl_status read_newest(const char *path, watermark *out, int *slot)
@@ -52,8 +47,10 @@ static pl_status read_newest(const char *path, watermark *out, int *slot)
     if (status == PL_OK && bytes.len == SLOTS * SLOT_BYTES)
         for (int s = 0; s < SLOTS; s++) {
             watermark mark;
-            if (slot_decode(bytes.data + s * SLOT_BYTES, &mark) &&
-                (*slot < 0 || is_newer(&mark, out))) {
+            if (!slot_decode(bytes.data + s * SLOT_BYTES, &mark))
+                continue;
+            if (*slot < 0 || mark.epoch > out->epoch ||
+                (mark.epoch == out->epoch && mark.sequence > out->sequence)) {
                 *out = mark;
                 *slot = s;
             }

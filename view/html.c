@@ -4,20 +4,15 @@
 #include <math.h>
 #include <string.h>
 
-/* Whether the character is U+FFFE or U+FFFF, which XML does not allow, not even as a
- * character reference. */
-static bool is_no_character(const char *text, size_t n)
-{
-    return n == 3 && memcmp(text, "\xef\xbf", 2) == 0 && (uint8_t)text[2] >= 0xbe;
-}
-
 void html_text(pl_buf *out, const char *text)
 {
     const size_t len = strlen(text);
     size_t n;
     for (size_t at = 0; at<len; at += n> 0 ? n : 1) {
         n = pl_utf8_length(text + at, len - at);
-        if (n == 0 || is_no_character(text + at, n))
+        /* XML does not allow U+FFFE and U+FFFF, not even as character references */
+        if (n == 0 || (n == 3 && memcmp(text + at, "\xef\xbf", 2) == 0 &&
+                       (uint8_t)text[at + 2] >= 0xbe))
             pl_buf_printf(out, "\xef\xbf\xbd");
         else if (text[at] == '\n' || text[at] == '\t')
             pl_buf_printf(out, "%c", text[at]);
@@ -45,52 +40,6 @@ static double chart_x(double percent)
 static double chart_y(const scale *s, double value)
 {
     return TOP + (s->high - value) / (s->high - s->low) * (HEIGHT - TOP - BOTTOM);
-}
-
-static bool find_scale(const html_line *lines, size_t n_lines, scale *out)
-{
-    *out = (scale){INFINITY, -INFINITY};
-    for (size_t l = 0; l < n_lines; l++)
-        for (size_t i = 0; i < lines[l].n; i++) {
-            const double value = lines[l].xy[2 * i + 1];
-            out->low = isfinite(value) ? fmin(out->low, value) : out->low;
-            out->high = isfinite(value) ? fmax(out->high, value) : out->high;
-        }
-    /* The padding is at least 1e-9 of the largest value, so that the axis is never so
-     * short that rounding errors show. */
-    const double pad =
-        fmax(0.05 * (out->high - out->low), fmax(1e-3, 1e-9 * fabs(out->high)));
-    out->low -= pad;
-    out->high += pad;
-    return isfinite(out->low) && isfinite(out->high);
-}
-
-/* Returns the smallest round number (1, 2 or 5 times a power of ten) that is at least a
- * fifth of the range. */
-static double tick_step(const scale *s)
-{
-    const double raw = (s->high - s->low) / 5, power = pow(10, floor(log10(raw)));
-    return raw <= power       ? power
-           : raw <= 2 * power ? 2 * power
-           : raw <= 5 * power ? 5 * power
-                              : 10 * power;
-}
-
-static void draw_axes(pl_buf *out, const scale *s)
-{
-    const double step = tick_step(s);
-    const int places = step < 1 ? (int)ceil(-log10(step) - 1e-9) : 0;
-    for (double v = ceil(s->low / step) * step; v <= s->high; v += step)
-        pl_buf_printf(out,
-                      "<path class=\"axis\" d=\"M%d %.1fH%d\"/><text x=\"%d\" "
-                      "y=\"%.1f\" text-anchor=\"end\">%.*f</text>",
-                      LEFT, chart_y(s, v), WIDTH - RIGHT, LEFT - 8, chart_y(s, v) + 4,
-                      places, v);
-    for (int percent = 0; percent <= 100; percent += 20)
-        pl_buf_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>",
-                      chart_x(percent), HEIGHT - BOTTOM + 18, percent);
-    pl_buf_printf(out, "<text x=\"%d\" y=\"%d\">percent of each arm's training</text>",
-                  LEFT, HEIGHT - 4);
 }
 
 /* Returns the line's last point that can be drawn, as x and y; NULL if there is
@@ -168,11 +117,40 @@ static void begin_picture(pl_buf *out, const char *label, double width, double h
 
 void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n_lines)
 {
-    scale s;
-    if (!find_scale(lines, n_lines, &s))
+    scale s = {INFINITY, -INFINITY};
+    for (size_t l = 0; l < n_lines; l++)
+        for (size_t i = 0; i < lines[l].n; i++) {
+            const double value = lines[l].xy[2 * i + 1];
+            s.low = isfinite(value) ? fmin(s.low, value) : s.low;
+            s.high = isfinite(value) ? fmax(s.high, value) : s.high;
+        }
+    /* The padding is at least 1e-9 of the largest value, so that the axis is never so
+     * short that rounding errors show. */
+    const double pad = fmax(0.05 * (s.high - s.low), fmax(1e-3, 1e-9 * fabs(s.high)));
+    s.low -= pad;
+    s.high += pad;
+    if (!isfinite(s.low) || !isfinite(s.high))
         return;
     begin_picture(out, label, WIDTH, HEIGHT);
-    draw_axes(out, &s);
+    /* the smallest round number (1, 2 or 5 times a power of ten) that is at least a
+     * fifth of the range */
+    const double raw = (s.high - s.low) / 5, power = pow(10, floor(log10(raw)));
+    const double step = raw <= power       ? power
+                        : raw <= 2 * power ? 2 * power
+                        : raw <= 5 * power ? 5 * power
+                                           : 10 * power;
+    const int places = step < 1 ? (int)ceil(-log10(step) - 1e-9) : 0;
+    for (double v = ceil(s.low / step) * step; v <= s.high; v += step)
+        pl_buf_printf(out,
+                      "<path class=\"axis\" d=\"M%d %.1fH%d\"/><text x=\"%d\" "
+                      "y=\"%.1f\" text-anchor=\"end\">%.*f</text>",
+                      LEFT, chart_y(&s, v), WIDTH - RIGHT, LEFT - 8, chart_y(&s, v) + 4,
+                      places, v);
+    for (int percent = 0; percent <= 100; percent += 20)
+        pl_buf_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d</text>",
+                      chart_x(percent), HEIGHT - BOTTOM + 18, percent);
+    pl_buf_printf(out, "<text x=\"%d\" y=\"%d\">percent of each arm's training</text>",
+                  LEFT, HEIGHT - 4);
     for (size_t l = 0; l < n_lines; l++)
         draw_line(out, &lines[l], &s);
     draw_names(out, lines, n_lines, &s);

@@ -49,30 +49,12 @@ typedef struct observation {
 } observation;
 
 /* ---- streams ---- */
-/* Moves the unread rest of the window to its beginning, and appends more of the file.
- * Drops the rest if its line is too long. Returns false at the end of the file. */
-static bool fill_window(stream *s)
-{
-    const size_t left = s->window.len - s->used;
-    s->is_long = s->is_long || left >= READ_BYTES;
-    s->window.len = s->is_long ? 0 : left;
-    pl_buf_reserve(&s->window, READ_BYTES);
-    memmove(s->window.data, s->window.data + s->used, s->window.len);
-    s->used = 0;
-    const ssize_t n = pread(s->file, s->window.data + s->window.len, READ_BYTES, s->at);
-    if (n <= 0)
-        return false;
-    s->window.len += (size_t)n;
-    s->at += n;
-    return true;
-}
-
 /* Takes the next complete line, without its line end; returns NULL at the end of the
  * file. A last line without a line end is not complete: the process that writes the
  * file was killed, or is still writing the line. */
 static const char *next_line(stream *s, size_t *len)
 {
-    do {
+    for (;;) {
         const size_t left = s->window.len - s->used;
         const char *line = (const char *)s->window.data + s->used,
                    *end = left > 0 ? memchr(line, '\n', left) : NULL;
@@ -81,7 +63,20 @@ static const char *next_line(stream *s, size_t *len)
             s->used += *len + 1;
             return line;
         }
-    } while (fill_window(s));
+        /* Moves the unread rest of the window to its beginning, and appends more of the
+         * file. Drops the rest if its line is too long. */
+        s->is_long = s->is_long || left >= READ_BYTES;
+        s->window.len = s->is_long ? 0 : left;
+        pl_buf_reserve(&s->window, READ_BYTES);
+        memmove(s->window.data, s->window.data + s->used, s->window.len);
+        s->used = 0;
+        const ssize_t n =
+            pread(s->file, s->window.data + s->window.len, READ_BYTES, s->at);
+        if (n <= 0)
+            break;
+        s->window.len += (size_t)n;
+        s->at += n;
+    }
     s->n_other += s->window.len > 0 || s->is_long;
     return NULL;
 }
@@ -104,19 +99,6 @@ static bool next_event(stream *s)
         s->n_other += len > 0 || !is_whole;
     }
     return false;
-}
-
-/* Moves the first stream to its place in the order of the streams. */
-static void sort_first(observation *o)
-{
-    for (size_t i = 0; i + 1 < o->n; i++) {
-        stream *a = o->streams[i], *b = o->streams[i + 1];
-        if (a->next.serial < b->next.serial ||
-            (a->next.serial == b->next.serial && strcmp(a->name, b->name) <= 0))
-            return;
-        o->streams[i] = b;
-        o->streams[i + 1] = a;
-    }
 }
 
 static int compare_streams(const void *a, const void *b)
@@ -188,18 +170,6 @@ static void close_stream(stream *s)
     pl_free(s);
 }
 
-/* Whether this is the name of a log: "hub.log", "hub.log.1", "hub.log-20261125", but
- * not "hub.log.gz". */
-static bool is_log(const char *name)
-{
-    const char *end = strstr(name, ".log");
-    if (!end || name[0] == '.')
-        return false;
-    end += strlen(".log");
-    return !*end || ((*end == '.' || *end == '-') && end[1] &&
-                     strspn(end + 1, "0123456789-") == strlen(end + 1));
-}
-
 static pl_status add_folder(observation *o, const char *run)
 {
     char folder[PL_PATH_MAX], path[PL_PATH_MAX];
@@ -210,32 +180,36 @@ static pl_status add_folder(observation *o, const char *run)
                        "the folder of logs %s cannot be read; give the folder of a run "
                        "with --run",
                        folder);
-    for (const struct dirent *entry; status == PL_OK && (entry = readdir(d));)
-        if (is_log(entry->d_name) && pl_join(path, folder, entry->d_name)[0])
+    for (const struct dirent *entry; status == PL_OK && (entry = readdir(d));) {
+        /* the name of a log is "hub.log", "hub.log.1" or "hub.log-20261125", but not
+         * "hub.log.gz" */
+        const char *name = entry->d_name, *end = strstr(name, ".log");
+        end = end && name[0] != '.' ? end + strlen(".log") : NULL;
+        const bool is_log =
+            end && (!*end || ((*end == '.' || *end == '-') && end[1] &&
+                              strspn(end + 1, "0123456789-") == strlen(end + 1)));
+        if (is_log && pl_join(path, folder, name)[0])
             status = add_stream(o, path);
+    }
     closedir(d);
     return status;
 }
 
 /* ---- filters ---- */
-/* Whether `asked` means the task `name`, such as "mix/p01.r0". The text `asked` may
- * leave out the arm and the replica. */
-static bool names_task(const char *name, const char *asked)
-{
-    const char *slash = strchr(name, '/');
-    const char *bare = slash && !strchr(asked, '/') ? slash + 1 : name;
-    const size_t len = strlen(asked);
-    return strncmp(bare, asked, len) == 0 &&
-           (!bare[len] || pl_starts_with(bare + len, ".r"));
-}
-
+/* Whether the value of one of the keys is `asked`, or a task that `asked` means. It may
+ * leave out the arm and the replica of a task, such as "mix/p01.r0". */
 static bool names_any(const page_event *e, const char *const *keys, const char *asked)
 {
+    const size_t len = strlen(asked);
     char value[PAGE_ROLE_MAX];
-    for (; *keys; keys++)
-        if (page_event_value(e, *keys, value, sizeof value)[0] &&
-            names_task(value, asked))
+    for (; *keys; keys++) {
+        page_event_value(e, *keys, value, sizeof value);
+        const char *slash = strchr(value, '/');
+        const char *bare = slash && !strchr(asked, '/') ? slash + 1 : value;
+        if (value[0] && strncmp(bare, asked, len) == 0 &&
+            (!bare[len] || pl_starts_with(bare + len, ".r")))
             return true;
+    }
     return false;
 }
 
@@ -253,18 +227,6 @@ static bool is_wished(const observe_wish *w, const page_event *e)
 }
 
 /* ---- clocks ---- */
-static meeting *meeting_of(observation *o, const char *worker)
-{
-    for (size_t i = 0; i < o->n_meetings; i++)
-        if (strcmp(o->meetings[i].worker, worker) == 0)
-            return &o->meetings[i];
-    o->meetings = pl_grow(o->meetings, (o->n_meetings + 1) * sizeof *o->meetings);
-    meeting *m = &o->meetings[o->n_meetings++];
-    *m = (meeting){.apart_ms = INT64_MAX};
-    pl_copy_text(m->worker, sizeof m->worker, worker);
-    return m;
-}
-
 /* Notes the time if the event is worker.ready or worker.joined. When the hub restarts,
  * the worker joins again without worker.ready. Then the two times may be far apart even
  * if the clocks agree, so only the smallest distance counts. */
@@ -274,8 +236,18 @@ static void note_meeting(observation *o, const page_event *e)
     const bool ready = strcmp(e->event, "worker.ready") == 0;
     if (!ready && strcmp(e->event, "worker.joined") != 0)
         return;
-    meeting *m = meeting_of(
-        o, ready ? e->role : page_event_value(e, "worker", worker, sizeof worker));
+    const char *name =
+        ready ? e->role : page_event_value(e, "worker", worker, sizeof worker);
+    size_t i = 0;
+    while (i < o->n_meetings && strcmp(o->meetings[i].worker, name) != 0)
+        i++;
+    if (i == o->n_meetings) {
+        o->meetings = pl_grow(o->meetings, (i + 1) * sizeof *o->meetings);
+        o->meetings[i] = (meeting){.apart_ms = INT64_MAX};
+        pl_copy_text(o->meetings[i].worker, sizeof o->meetings[i].worker, name);
+        o->n_meetings++;
+    }
+    meeting *m = &o->meetings[i];
     *(ready ? &m->ready_ms : &m->joined_ms) = e->wall_ms;
     if (m->ready_ms > 0 && m->joined_ms > 0) {
         const int64_t apart = m->ready_ms - m->joined_ms;
@@ -301,7 +273,8 @@ static void remark(const observation *o, const observe_out *out)
     }
 }
 
-static void remark_stream(const stream *s, const observe_out *out)
+/* ---- merging the streams ---- */
+static void end_stream(stream *s, const observe_out *out)
 {
     char sentence[512], span[16];
     if (s->back_ms > 0) {
@@ -319,42 +292,29 @@ static void remark_stream(const stream *s, const observe_out *out)
                  (unsigned long long)s->n_other, s->name);
         out->remark(out->context, sentence);
     }
-}
-
-/* ---- merging the streams ---- */
-static void end_stream(stream *s, const observe_out *out)
-{
-    remark_stream(s, out);
     close_stream(s);
-}
-
-static pl_status open_streams(observation *o, const observe_wish *wish,
-                              const observe_out *out)
-{
-    if (wish->run)
-        PL_CHECK(add_folder(o, wish->run));
-    if (wish->hub)
-        PL_CHECK(add_hub_log(o, wish));
-    for (int i = 0; i < wish->n_logs; i++)
-        PL_CHECK(add_stream(o, wish->logs[i]));
-    if (o->n == 0)
-        return pl_fail(PL_ERR_NOT_FOUND, "there are no logs in %s/log yet", wish->run);
-    size_t n = 0;
-    for (size_t i = 0; i < o->n; i++)
-        if (next_event(o->streams[i]))
-            o->streams[n++] = o->streams[i];
-        else
-            end_stream(o->streams[i], out);
-    o->n = n;
-    qsort(o->streams, o->n, sizeof(stream *), compare_streams);
-    return PL_OK;
 }
 
 pl_status observe_logs(const observe_wish *wish, const observe_out *out)
 {
     observation o = {.n = 0};
     pl_status status = PL_OK;
-    PL_TRY(open_streams(&o, wish, out));
+    if (wish->run)
+        PL_TRY(add_folder(&o, wish->run));
+    if (wish->hub)
+        PL_TRY(add_hub_log(&o, wish));
+    for (int i = 0; i < wish->n_logs; i++)
+        PL_TRY(add_stream(&o, wish->logs[i]));
+    if (o.n == 0)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "there are no logs in %s/log yet", wish->run));
+    size_t n = 0;
+    for (size_t i = 0; i < o.n; i++)
+        if (next_event(o.streams[i]))
+            o.streams[n++] = o.streams[i];
+        else
+            end_stream(o.streams[i], out);
+    o.n = n;
+    qsort(o.streams, o.n, sizeof(stream *), compare_streams);
     while (o.n > 0) {
         stream *s = o.streams[0];
         note_meeting(&o, &s->next);
@@ -363,8 +323,12 @@ pl_status observe_logs(const observe_wish *wish, const observe_out *out)
         if (!next_event(s)) {
             end_stream(s, out);
             memmove(o.streams, o.streams + 1, --o.n * sizeof(stream *));
-        } else {
-            sort_first(&o);
+            continue;
+        }
+        /* moves the stream to its place in the order */
+        for (size_t i = 1; i < o.n && compare_streams(&s, &o.streams[i]) > 0; i++) {
+            o.streams[i - 1] = o.streams[i];
+            o.streams[i] = s;
         }
     }
     remark(&o, out);

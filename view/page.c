@@ -17,40 +17,37 @@ enum {
     SAMPLE_MS = 1000     /* shortest time between two samples of the progress */
 };
 
-/* Makes a folder for the copy of the log of a hub on another machine. */
-static pl_status make_log_folder(page *p)
+pl_status page_open(const char *dir, const char *hub, const char *key, page **out)
 {
     char logs[PL_PATH_MAX];
     const char *base = getenv("TMPDIR");
-    p->r.lock = -1;
-    snprintf(p->r.dir, sizeof p->r.dir, "%.400s/pathloom-page.XXXXXX",
-             base && base[0] ? base : "/tmp");
-    if (!mkdtemp(p->r.dir)) {
-        const int why = errno;
-        pl_status status = pl_fail(PL_ERR_IO, "cannot make the folder %s: %s", p->r.dir,
-                                   strerror(why));
-        p->r.dir[0] = '\0';
-        return status;
-    }
-    return pl_make_folders(run_file(&p->r, "log", logs));
-}
-
-pl_status page_open(const char *dir, const char *hub, const char *key, page **out)
-{
+    pl_status status = PL_OK;
     *out = NULL;
     page *p = pl_alloc(sizeof *p);
     phase_history_begin(&p->history);
     p->hub_at = hub;
     p->key = key;
-    pl_status status = hub ? make_log_folder(p) : run_look(dir, &p->r);
-    if (status != PL_OK) {
-        page_close(&p);
-        return status;
+    if (!hub) {
+        PL_TRY(run_look(dir, &p->r));
+    } else { /* makes a folder for the copy of the log of a hub on another machine */
+        p->r.lock = -1;
+        snprintf(p->r.dir, sizeof p->r.dir, "%.400s/pathloom-page.XXXXXX",
+                 base && base[0] ? base : "/tmp");
+        if (!mkdtemp(p->r.dir)) {
+            status = pl_fail(PL_ERR_IO, "cannot make the folder %s: %s", p->r.dir,
+                             strerror(errno));
+            p->r.dir[0] = '\0';
+            goto done;
+        }
+        PL_TRY(pl_make_folders(run_file(&p->r, "log", logs)));
     }
     run_file(&p->r, "store", p->folder);
     p->leases = pl_alloc(PAGE_LEASES_MAX * sizeof *p->leases);
     *out = p;
-    return PL_OK;
+done:
+    if (status != PL_OK)
+        page_close(&p);
+    return status;
 }
 
 void page_close(page **out)
@@ -128,19 +125,6 @@ static void add_log_event(void *context, const page_event *e)
 }
 
 /* ---- the hub ---- */
-static void add_sample(page *p, int64_t now)
-{
-    double done, total;
-    page_work(p->hub, &done, &total);
-    if (p->n_samples > 0 && now - p->samples[p->n_samples - 1].ms < SAMPLE_MS)
-        return;
-    if (p->n_samples == PAGE_SAMPLES) {
-        memmove(p->samples, p->samples + 1, (PAGE_SAMPLES - 1) * sizeof *p->samples);
-        p->n_samples--;
-    }
-    p->samples[p->n_samples++] = (page_sample){now, done};
-}
-
 /* Asks the hub for its status. If the run has a hub's address but no hub answers, the
  * job may have been killed, because then the address stays in the run. (The page could
  * find out whether the job runs by taking the run's lock, but this would block the next
@@ -163,10 +147,17 @@ static void ask_for_status(page *p)
     p->silent = p->silent && result != PL_OK;
     pl_json_destroy(&p->hub);
     p->hub = status;
-    if (p->hub)
-        add_sample(p, now);
-    else
+    if (!p->hub) {
         p->n_samples = 0;
+    } else if (p->n_samples == 0 ||
+               now - p->samples[p->n_samples - 1].ms >= SAMPLE_MS) {
+        double done, total;
+        page_work(p->hub, &done, &total);
+        if (p->n_samples == PAGE_SAMPLES)
+            memmove(p->samples, p->samples + 1,
+                    (size_t)--p->n_samples * sizeof *p->samples);
+        p->samples[p->n_samples++] = (page_sample){now, done};
+    }
     p->anew = p->anew || (was && !p->hub && !p->silent);
     if (p->hub || was)
         p->number++;
@@ -240,22 +231,31 @@ bool page_tick(page *p, bool watched)
 }
 
 /* ---- questions ---- */
-static uint64_t serial_of(const pl_page_question *q, const char *name)
+uint64_t page_asked_number(const pl_page_question *q, const char *name, uint64_t other)
 {
-    int64_t value = 0;
+    int64_t n;
     const char *text = pl_page_ask(q, name);
-    return *text && pl_parse_int(text, &value) == PL_OK && value > 0 ? (uint64_t)value
-                                                                     : 0;
+    return *text && pl_parse_int(text, &n) == PL_OK && n >= 0 ? (uint64_t)n : other;
 }
 
-/* Makes a list with one row [time, path, phase, worker] per lease after number `since`.
- * Paths are numbered over all arms. Leases of unknown paths are left out. */
-static pl_json *leases_json(page *p, uint64_t since)
+static void answer_history(page *p, const pl_page_question *q, pl_buf *out)
 {
-    pl_json *list = pl_json_array();
+    const bool goes_on = page_asked_number(q, "epoch", 0) == p->history.epoch;
+    const uint64_t cells = goes_on ? page_asked_number(q, "since", 0) : 0,
+                   events = goes_on ? page_asked_number(q, "events", 0) : 0,
+                   leases = goes_on ? page_asked_number(q, "leases", 0) : 0;
+    pl_json *o = pl_json_object(), *list = pl_json_array();
+    phase_history_json(&p->history, cells, o);
+    page_log_json(&p->log, events, list);
+    pl_json_set_bool(o, "whole", !goes_on);
+    pl_json_set(o, "events", list);
+    pl_json_set_int(o, "events_serial", (int64_t)p->log.serial);
+    /* One row [time, path, phase, worker] per lease. Paths are numbered over all arms.
+     * Leases of unknown paths are left out. */
+    list = pl_json_array();
     const uint64_t first =
         p->n_leases > PAGE_LEASES_MAX ? p->n_leases - PAGE_LEASES_MAX : 0;
-    for (uint64_t i = since > first ? since : first; i < p->n_leases; i++) {
+    for (uint64_t i = leases > first ? leases : first; i < p->n_leases; i++) {
         const page_lease *l = &p->leases[i % PAGE_LEASES_MAX];
         int arm, path, before = 0;
         if (!phase_history_find(&p->history, l->task, &arm, &path))
@@ -269,19 +269,7 @@ static pl_json *leases_json(page *p, uint64_t since)
         pl_json_push(row, pl_json_make_int(l->worker));
         pl_json_push(list, row);
     }
-    return list;
-}
-
-static void answer_history(page *p, const pl_page_question *q, pl_buf *out)
-{
-    const bool goes_on = serial_of(q, "epoch") == p->history.epoch;
-    pl_json *o = pl_json_object(), *events = pl_json_array();
-    phase_history_json(&p->history, goes_on ? serial_of(q, "since") : 0, o);
-    page_log_json(&p->log, goes_on ? serial_of(q, "events") : 0, events);
-    pl_json_set_bool(o, "whole", !goes_on);
-    pl_json_set(o, "events", events);
-    pl_json_set_int(o, "events_serial", (int64_t)p->log.serial);
-    pl_json_set(o, "leases", leases_json(p, goes_on ? serial_of(q, "leases") : 0));
+    pl_json_set(o, "leases", list);
     pl_json_set_int(o, "leases_serial", (int64_t)p->n_leases);
     pl_json_write(o, 0, out);
     pl_json_destroy(&o);

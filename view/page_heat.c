@@ -44,29 +44,10 @@ static void note_tensor_change(void *context, const char *tensor, const char *sh
     pl_json_push(h->cells, page_figures(pl_difference_relative(d), 4));
 }
 
-/* Adds the column for two versions: [from, to, list of the relative change of each
- * tensor]. The list is empty if the versions are equal. */
-static pl_status add_heat_column(heat *h, const pl_version *a, const pl_version *b,
-                                 pl_json *columns)
-{
-    pl_json *column = pl_json_array();
-    h->cells = pl_json_array();
-    pl_status status = pl_comparison_load(&h->compare, a, b);
-    if (status == PL_OK && !h->compare.equal)
-        pl_comparison_run(&h->compare, note_tensor_change, h);
-    pl_json_push(column, pl_json_make_int((int64_t)a->number));
-    pl_json_push(column, pl_json_make_int((int64_t)b->number));
-    pl_json_push(column, h->cells);
-    if (status == PL_OK)
-        pl_json_push(columns, column);
-    else
-        pl_json_destroy(&column);
-    return status;
-}
-
 /* Adds the columns for n + 1 versions at equal distances from `from` to `to`. Versions
  * whose parameters were deleted are skipped. Each remaining version is compared with
- * the next one. */
+ * the next one: its column is [from, to, list of the relative change of each tensor],
+ * and the list is empty if the two are equal. */
 static pl_status add_heat_columns(heat *h, const char *module, uint64_t from,
                                   uint64_t to, uint64_t n, pl_json *columns)
 {
@@ -74,46 +55,31 @@ static pl_status add_heat_columns(heat *h, const char *module, uint64_t from,
     bool begun = false;
     pl_status status = PL_OK;
     for (uint64_t i = 0; i <= n && status == PL_OK; i++) {
-        status = pl_store_get_version(h->compare.store, module,
-                                      from + (to - from) * i / n, &b);
-        if (status != PL_OK)
-            break;
-        if (!b.params_gone && begun)
-            status = add_heat_column(h, &a, &b, columns);
-        if (!b.params_gone) {
-            pl_version_clear(&a);
-            a = b;
-            begun = true;
-        } else {
+        PL_TRY(pl_store_get_version(h->compare.store, module,
+                                    from + (to - from) * i / n, &b));
+        if (b.params_gone) {
             pl_version_clear(&b);
+            continue;
         }
+        if (begun)
+            status = pl_comparison_load(&h->compare, &a, &b);
+        if (begun && status == PL_OK) {
+            pl_json *column = pl_json_array();
+            h->cells = pl_json_array();
+            if (!h->compare.equal)
+                pl_comparison_run(&h->compare, note_tensor_change, h);
+            pl_json_push(column, pl_json_make_int((int64_t)a.number));
+            pl_json_push(column, pl_json_make_int((int64_t)b.number));
+            pl_json_push(column, h->cells);
+            pl_json_push(columns, column);
+        }
+        pl_version_clear(&a);
+        a = b;
+        begun = true;
     }
+done:
     pl_version_clear(&a);
     return status;
-}
-
-/* Adds the columns of the heat map: compares n + 1 versions at equal distances. If
- * fewer than two of these versions still have their parameters, compares instead the
- * newest n + 1 versions. */
-static pl_status fill_heat(heat *h, const pl_version *head, uint64_t from, uint64_t to,
-                           bool large, pl_json *columns)
-{
-    const uint64_t values = 2 * head->n_params;
-    uint64_t n = values > 0 ? HEAT_VALUES_MAX / values : 0;
-    n = n == 0 && large ? 1 : n;
-    if (n == 0)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "%s has %llu values, but this page compares modules of at most "
-                       "%d values; use `pathloom store diff`",
-                       head->module, (unsigned long long)head->n_params,
-                       HEAT_VALUES_MAX / 2);
-    n = n < COLUMNS_MAX ? n : COLUMNS_MAX;
-    n = n < to - from ? n : to - from;
-    if (n > 0)
-        PL_CHECK(add_heat_columns(h, head->module, from, to, n, columns));
-    if (pl_json_count(columns) > 0 || to <= from + n)
-        return PL_OK;
-    return add_heat_columns(h, head->module, to - n, to, n, columns);
 }
 
 pl_status page_heat_json(pl_store *store, const char *module, uint64_t from,
@@ -121,21 +87,38 @@ pl_status page_heat_json(pl_store *store, const char *module, uint64_t from,
 {
     pl_version head;
     heat h = {.compare = {.store = store}};
+    pl_status status = PL_OK;
     *out = NULL;
     PL_CHECK(pl_store_head(store, module, &head));
     to = to < head.number ? to : head.number;
     from = from < to ? from : to;
     pl_json *o = pl_json_object(), *columns = pl_json_array();
     h.tensors = pl_json_array();
-    pl_status status = fill_heat(&h, &head, from, to, large, columns);
     pl_json_set_text(o, "module", module);
     pl_json_set_int(o, "from", (int64_t)from);
     pl_json_set_int(o, "to", (int64_t)to);
     pl_json_set(o, "tensors", h.tensors);
     pl_json_set(o, "columns", columns);
-    if (status == PL_OK)
-        *out = o;
-    else
+    const uint64_t values = 2 * head.n_params;
+    uint64_t n = values > 0 ? HEAT_VALUES_MAX / values : 0;
+    n = n == 0 && large ? 1 : n;
+    if (n == 0)
+        PL_TRY(pl_fail(PL_ERR_UNSUPPORTED,
+                       "%s has %llu values, but this page compares modules of at most "
+                       "%d values; use `pathloom store diff`",
+                       head.module, (unsigned long long)head.n_params,
+                       HEAT_VALUES_MAX / 2));
+    n = n < COLUMNS_MAX ? n : COLUMNS_MAX;
+    n = n < to - from ? n : to - from;
+    if (n > 0)
+        PL_TRY(add_heat_columns(&h, head.module, from, to, n, columns));
+    /* If fewer than two of these versions still have their parameters, compares instead
+     * the newest n + 1 versions. */
+    if (pl_json_count(columns) == 0 && to > from + n)
+        PL_TRY(add_heat_columns(&h, head.module, to - n, to, n, columns));
+    *out = o;
+done:
+    if (status != PL_OK)
         pl_json_destroy(&o);
     pl_comparison_clear(&h.compare);
     pl_version_clear(&head);

@@ -59,6 +59,8 @@ struct page {
     page_route route;
 };
 
+/* Returns the number that the question gives for `name`; `other` if it gives none. */
+uint64_t page_asked_number(const pl_page_question *q, const char *name, uint64_t other);
 /* page_modules.c: answers /modules.json */
 PL_MUST_CHECK pl_status page_modules_json(page *p, const pl_page_question *q,
                                           pl_buf *out);

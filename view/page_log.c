@@ -38,18 +38,6 @@ static const char *take_word(const char *from, char *out, size_t size)
     return from[n] ? from + n + 1 : from + n;
 }
 
-static bool parse_text_line(const char *line, page_event *out)
-{
-    if (!parse_log_time(line, &out->wall_ms) || line[24] != ' ')
-        return false;
-    const char *at = take_word(line + 25, out->level, sizeof out->level);
-    at = at ? take_word(at, out->role, sizeof out->role) : NULL;
-    at = at ? take_word(at, out->event, sizeof out->event) : NULL;
-    if (at)
-        pl_copy_text(out->text, sizeof out->text, at);
-    return at != NULL;
-}
-
 static bool parse_json_line(const char *line, size_t len, page_event *out)
 {
     static const char *const heads[] = {"time", "level", "role", "event"};
@@ -91,8 +79,16 @@ bool page_log_parse(const char *line, size_t len, page_event *out)
         return false;
     memcpy(text, line, len);
     text[len] = '\0';
-    return text[0] == '{' ? parse_json_line(text, len, out)
-                          : parse_text_line(text, out);
+    if (text[0] == '{')
+        return parse_json_line(text, len, out);
+    if (!parse_log_time(text, &out->wall_ms) || text[24] != ' ')
+        return false;
+    const char *at = take_word(text + 25, out->level, sizeof out->level);
+    at = at ? take_word(at, out->role, sizeof out->role) : NULL;
+    at = at ? take_word(at, out->event, sizeof out->event) : NULL;
+    if (at)
+        pl_copy_text(out->text, sizeof out->text, at);
+    return at != NULL;
 }
 
 const char *page_event_value(const page_event *e, const char *key, char *out,
@@ -129,27 +125,6 @@ static bool is_rare(const page_event *e)
     return strcmp(e->level, "debug") != 0;
 }
 
-static void read_lines(page_log *log, const char *data, size_t len, page_event_fn fn,
-                       void *context)
-{
-    while (len > 0) {
-        page_event e;
-        const char *end = memchr(data, '\n', len);
-        const size_t line = end ? (size_t)(end - data) : len;
-        if (page_log_parse(data, line, &e)) {
-            fn(context, &e);
-            if (is_rare(&e)) {
-                if (!log->events)
-                    log->events = pl_alloc(PAGE_EVENTS_MAX * sizeof *log->events);
-                e.serial = ++log->serial;
-                log->events[e.serial % PAGE_EVENTS_MAX] = e;
-            }
-        }
-        data += line + (end ? 1 : 0);
-        len -= line + (end ? 1 : 0);
-    }
-}
-
 /* Reads whole lines only; a later call reads a line that is still being written. */
 static void read_log_file(page_log *log, page_log_file *f, const char *path,
                           page_event_fn fn, void *context, bool *more)
@@ -158,26 +133,40 @@ static void read_log_file(page_log *log, page_log_file *f, const char *path,
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (file < 0)
         return;
-    if (fstat(file, &info) == 0 && S_ISREG(info.st_mode)) {
-        const uint64_t size = (uint64_t)info.st_size;
-        if (size < f->read)
-            f->read = 0; /* the file is shorter than before, so a new one was started */
-        const uint64_t tail = log->tail_bytes > 0 ? log->tail_bytes : TAIL_BYTES;
-        if (f->read == 0 && size > tail)
-            f->read = size - tail;
-        const uint64_t left = size - f->read;
-        const size_t n = left < READ_BYTES ? (size_t)left : READ_BYTES;
-        char *data = pl_alloc(n + 1);
-        const ssize_t got = n > 0 ? pread(file, data, n, (off_t)f->read) : 0;
-        const char *end = got > 0 ? memrchr(data, '\n', (size_t)got) : NULL;
-        const size_t whole = end ? (size_t)(end - data) + 1 : 0;
-        read_lines(log, data, whole, fn, context);
-        /* skips a line that is longer than one read, because it is not an event */
-        f->read += whole == 0 && n == READ_BYTES ? n : whole;
-        *more = *more || (whole > 0 && left > n);
-        pl_free(data);
+    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
+        close(file);
+        return;
     }
+    const uint64_t size = (uint64_t)info.st_size;
+    if (size < f->read)
+        f->read = 0; /* the file is shorter than before, so a new one was started */
+    const uint64_t tail = log->tail_bytes > 0 ? log->tail_bytes : TAIL_BYTES;
+    if (f->read == 0 && size > tail)
+        f->read = size - tail;
+    const uint64_t left = size - f->read;
+    const size_t n = left < READ_BYTES ? (size_t)left : READ_BYTES;
+    char *data = pl_alloc(n + 1);
+    const ssize_t got = n > 0 ? pread(file, data, n, (off_t)f->read) : 0;
     close(file);
+    const char *last = got > 0 ? memrchr(data, '\n', (size_t)got) : NULL;
+    for (const char *line = data, *end; last && line <= last; line = end + 1) {
+        page_event e;
+        end = memchr(line, '\n', (size_t)(last - line) + 1);
+        if (!page_log_parse(line, (size_t)(end - line), &e))
+            continue;
+        fn(context, &e);
+        if (!is_rare(&e))
+            continue;
+        if (!log->events)
+            log->events = pl_alloc(PAGE_EVENTS_MAX * sizeof *log->events);
+        e.serial = ++log->serial;
+        log->events[e.serial % PAGE_EVENTS_MAX] = e;
+    }
+    /* skips a line that is longer than one read, because it is not an event */
+    const size_t whole = last ? (size_t)(last - data) + 1 : 0;
+    f->read += whole == 0 && n == READ_BYTES ? n : whole;
+    *more = *more || (whole > 0 && left > n);
+    pl_free(data);
 }
 
 static page_log_file *log_file_of(page_log *log, const char *name)

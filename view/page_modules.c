@@ -36,66 +36,22 @@ static const phase_arm *arm_of_module(const page *p, const char *module)
 }
 
 /* ---- lineages ---- */
-/* If a module of the previous chapter became this module's version 0, sets the member
- * "before" to the name of that module. */
-static void set_module_before(const page *p, const phase_arm *a, int module, pl_json *o)
-{
-    const phase_arm *before = a->arm.before[0] ? arm_of_module(p, a->arm.before) : NULL;
-    char name[PL_MODULE_NAME_MAX];
-    if (!before ||
-        !pl_topology_descends(a->topology, &a->arm.descent, before->topology))
-        return;
-    pl_arm_module_name(&before->arm, before->topology,
-                       pl_topology_ancestor_module(a->topology, &a->arm.descent,
-                                                   before->topology, module),
-                       name);
-    pl_json_set_text(o, "before", name);
-}
-
-static pl_json *lines_json(const page *p, const phase_arm *a)
-{
-    pl_json *list = pl_json_array();
-    for (int m = 0; m < pl_topology_n_modules(a->topology); m++) {
-        char name[PL_MODULE_NAME_MAX];
-        pl_arm_module_name(&a->arm, a->topology, m, name);
-        const lineage_line *line = module_lineage_find(&p->history.lineage, name);
-        if (!line)
-            continue;
-        pl_json *o = pl_json_object();
-        pl_json_set_text(o, "module", name);
-        pl_json_set_int(o, "params", (int64_t)line->n_params);
-        pl_json_set_int(o, "versions", (int64_t)line->n_versions);
-        set_module_before(p, a, m, o);
-        pl_json_set(o, "nodes", module_lineage_nodes(line));
-        pl_json_push(list, o);
-    }
-    return list;
-}
-
-/* Returns the arm that the question names. If the question names no arm, returns the
- * mixture's newest chapter, or, if the mixture does not exist yet, the first arm. */
-static const phase_arm *asked_arm(const page *p, const char *name)
-{
-    const phase_history *h = &p->history;
-    const phase_arm *found = NULL;
-    for (int i = 0; i < h->n_arms; i++) {
-        const phase_arm *a = &h->arms[i];
-        if (*name ? strcmp(a->arm.name, name) == 0
-                  : !found ||
-                        pl_arm_chapter(a->arm.name) > pl_arm_chapter(found->arm.name))
-            found = a;
-    }
-    return found;
-}
-
+/* Without a name, answers for the mixture's newest chapter, or, if the mixture does not
+ * exist yet, for the first arm. */
 static pl_status answer_lineage(const page *p, const char *name, pl_buf *out)
 {
     const phase_history *h = &p->history;
-    const phase_arm *a = asked_arm(p, name);
+    const phase_arm *a = NULL;
+    for (int i = 0; i < h->n_arms; i++) {
+        const char *other = h->arms[i].arm.name;
+        if (*name ? strcmp(other, name) == 0
+                  : !a || pl_arm_chapter(other) > pl_arm_chapter(a->arm.name))
+            a = &h->arms[i];
+    }
     if (!a)
         return pl_fail(PL_ERR_NOT_FOUND, "the run has no arm%s%.64s yet",
                        *name ? " " : "", name);
-    pl_json *o = pl_json_object(), *arms = pl_json_array(), *paths = pl_json_array();
+    pl_json *arms = pl_json_array(), *paths = pl_json_array(), *lines = pl_json_array();
     for (int i = 0; i < h->n_arms; i++)
         pl_json_push(arms, pl_json_make_text(h->arms[i].arm.name));
     for (int i = 0; i < pl_topology_n_paths(a->topology); i++) {
@@ -103,11 +59,34 @@ static pl_status answer_lineage(const page *p, const char *name, pl_buf *out)
         pl_topology_path_name(a->topology, i, path);
         pl_json_push(paths, pl_json_make_text(path));
     }
+    const phase_arm *before = a->arm.before[0] ? arm_of_module(p, a->arm.before) : NULL;
+    const bool descends =
+        before && pl_topology_descends(a->topology, &a->arm.descent, before->topology);
+    for (int m = 0; m < pl_topology_n_modules(a->topology); m++) {
+        char module[PL_MODULE_NAME_MAX];
+        pl_arm_module_name(&a->arm, a->topology, m, module);
+        const lineage_line *line = module_lineage_find(&h->lineage, module);
+        if (!line)
+            continue;
+        pl_json *o = pl_json_object();
+        pl_json_set_text(o, "module", module);
+        pl_json_set_int(o, "params", (int64_t)line->n_params);
+        pl_json_set_int(o, "versions", (int64_t)line->n_versions);
+        if (descends) { /* the module of the previous chapter that became version 0 */
+            const int ancestor = pl_topology_ancestor_module(
+                a->topology, &a->arm.descent, before->topology, m);
+            pl_arm_module_name(&before->arm, before->topology, ancestor, module);
+            pl_json_set_text(o, "before", module);
+        }
+        pl_json_set(o, "nodes", module_lineage_nodes(line));
+        pl_json_push(lines, o);
+    }
+    pl_json *o = pl_json_object();
     pl_json_set(o, "arms", arms);
     pl_json_set_text(o, "arm", a->arm.name);
     pl_json_set_int(o, "stride", h->lineage.stride ? (int64_t)h->lineage.stride : 1);
     pl_json_set(o, "paths", paths);
-    pl_json_set(o, "modules", lines_json(p, a));
+    pl_json_set(o, "modules", lines);
     pl_json_write(o, 0, out);
     pl_json_destroy(&o);
     return PL_OK;
@@ -204,30 +183,6 @@ static void find_cosines(pl_store *store, const pl_version *v, double *cosines,
 }
 
 /* ---- one version ---- */
-/* Makes an object with the result of this task's audit. Returns NULL if the store has
- * no audit of the task. */
-static pl_json *audit_json(pl_store *store, const char *task, int64_t phase)
-{
-    char name[PL_TEXT_MAX + 64];
-    pl_buf text = {0};
-    pl_json *o = NULL;
-    pl_audit *audit = pl_alloc(sizeof *audit);
-    snprintf(name, sizeof name, PL_AUDIT_REFS "%s/%lld", task, (long long)phase);
-    if (pl_store_get_ref(store, name, &text) == PL_OK &&
-        pl_audit_read(pl_buf_text(&text), audit) == PL_OK) {
-        o = pl_json_object();
-        pl_json *workers = pl_json_array();
-        pl_json_set_text(o, "verdict", pl_verdict_name(audit->verdict));
-        for (int i = 0; i < audit->n; i++)
-            pl_json_push(workers, pl_json_make_text(audit->results[i].worker));
-        pl_json_set(o, "workers", workers);
-        pl_json_set_text(o, "reason", audit->reason);
-    }
-    pl_free(audit);
-    pl_buf_destroy(&text);
-    return o;
-}
-
 static pl_json *contributor_json(page *p, const phase_arm *a, const pl_contribution *c,
                                  double weights, double cosine)
 {
@@ -257,35 +212,22 @@ static pl_json *contributor_json(page *p, const phase_arm *a, const pl_contribut
     pl_json_set_int(o, "update_bytes", (int64_t)c->update_bytes);
     pl_json_set_bool(o, "split", c->split);
     pl_json_set(o, "cosine", page_figures(cosine, 6));
-    pl_json *audit = task[0] ? audit_json(p->store, task, c->phase) : NULL;
-    if (audit)
-        pl_json_set(o, "audit", audit);
-    return o;
-}
-
-static pl_json *version_json(const pl_version *v)
-{
-    pl_json *o = pl_json_object();
-    uint64_t source;
-    const bool back = pl_version_source(v, &source);
-    pl_json_set_text(o, "module", v->module);
-    pl_json_set_int(o, "version", (int64_t)v->number);
-    pl_json_set_text(o, "method", v->method);
-    if (back)
-        pl_json_set_int(o, "source", (int64_t)source);
-    pl_json_set_real(o, "lr", v->lr);
-    pl_json_set_real(o, "momentum", v->outer_momentum);
-    pl_json_set_int(o, "params", (int64_t)v->n_params);
-    put_hash(o, "hash", &v->params);
-    put_hash(o, "parent", &v->parent);
-    put_hash(o, "momentum_hash", &v->momentum);
-    put_hash(o, "config", &v->config);
-    pl_json_set_real(o, "params_norm", v->params_norm);
-    pl_json_set_real(o, "update_norm", v->update_norm);
-    pl_json_set_real(o, "displacement", v->displacement);
-    pl_json_set_int(o, "wall_ms", v->wall_ms);
-    pl_json_set_int(o, "commit", (int64_t)v->sequence);
-    pl_json_set_bool(o, "collected", v->params_gone);
+    char ref[PL_TEXT_MAX + 64];
+    pl_buf text = {0};
+    pl_audit *audit = pl_alloc(sizeof *audit);
+    snprintf(ref, sizeof ref, PL_AUDIT_REFS "%s/%lld", task, (long long)c->phase);
+    if (task[0] && pl_store_get_ref(p->store, ref, &text) == PL_OK &&
+        pl_audit_read(pl_buf_text(&text), audit) == PL_OK) {
+        pl_json *result = pl_json_object(), *workers = pl_json_array();
+        pl_json_set_text(result, "verdict", pl_verdict_name(audit->verdict));
+        for (int i = 0; i < audit->n; i++)
+            pl_json_push(workers, pl_json_make_text(audit->results[i].worker));
+        pl_json_set(result, "workers", workers);
+        pl_json_set_text(result, "reason", audit->reason);
+        pl_json_set(o, "audit", result);
+    }
+    pl_free(audit);
+    pl_buf_destroy(&text);
     return o;
 }
 
@@ -294,6 +236,7 @@ static pl_status answer_version(page *p, const char *module, const char *number,
 {
     pl_version v;
     int64_t n = 0;
+    uint64_t source;
     char why[256];
     if (!*number)
         PL_CHECK(pl_store_head(p->store, module, &v));
@@ -310,7 +253,25 @@ static pl_status answer_version(page *p, const char *module, const char *number,
         cosines[i] = NAN;
     }
     find_cosines(p->store, &v, cosines, why);
-    pl_json *o = version_json(&v), *list = pl_json_array();
+    pl_json *o = pl_json_object(), *list = pl_json_array();
+    pl_json_set_text(o, "module", v.module);
+    pl_json_set_int(o, "version", (int64_t)v.number);
+    pl_json_set_text(o, "method", v.method);
+    if (pl_version_source(&v, &source))
+        pl_json_set_int(o, "source", (int64_t)source);
+    pl_json_set_real(o, "lr", v.lr);
+    pl_json_set_real(o, "momentum", v.outer_momentum);
+    pl_json_set_int(o, "params", (int64_t)v.n_params);
+    put_hash(o, "hash", &v.params);
+    put_hash(o, "parent", &v.parent);
+    put_hash(o, "momentum_hash", &v.momentum);
+    put_hash(o, "config", &v.config);
+    pl_json_set_real(o, "params_norm", v.params_norm);
+    pl_json_set_real(o, "update_norm", v.update_norm);
+    pl_json_set_real(o, "displacement", v.displacement);
+    pl_json_set_int(o, "wall_ms", v.wall_ms);
+    pl_json_set_int(o, "commit", (int64_t)v.sequence);
+    pl_json_set_bool(o, "collected", v.params_gone);
     const int shown =
         v.n_contributions < CONTRIBUTORS_MAX ? v.n_contributions : CONTRIBUTORS_MAX;
     for (int i = 0; i < shown; i++)
@@ -326,25 +287,6 @@ static pl_status answer_version(page *p, const char *module, const char *number,
     return PL_OK;
 }
 
-static uint64_t asked_number(const pl_page_question *q, const char *name,
-                             uint64_t other)
-{
-    int64_t n;
-    const char *text = pl_page_ask(q, name);
-    return *text && pl_parse_int(text, &n) == PL_OK && n >= 0 ? (uint64_t)n : other;
-}
-
-static pl_status answer_heat(page *p, const char *module, const pl_page_question *q,
-                             pl_buf *out)
-{
-    pl_json *o = NULL;
-    PL_CHECK(page_heat_json(p->store, module, asked_number(q, "from", 0),
-                            asked_number(q, "to", UINT64_MAX), false, &o));
-    pl_json_write(o, 0, out);
-    pl_json_destroy(&o);
-    return PL_OK;
-}
-
 pl_status page_modules_json(page *p, const pl_page_question *q, pl_buf *out)
 {
     const char *module = pl_page_ask(q, "module");
@@ -356,9 +298,15 @@ pl_status page_modules_json(page *p, const pl_page_question *q, pl_buf *out)
                                        p->trouble)
                              : pl_fail(PL_ERR_BUSY, "the run has no store yet");
     for (int tries = 0;; tries++) {
+        pl_json *heat = NULL;
         pl_status status =
-            tensors ? answer_heat(p, module, q, out)
-                    : answer_version(p, module, pl_page_ask(q, "version"), out);
+            tensors
+                ? page_heat_json(p->store, module, page_asked_number(q, "from", 0),
+                                 page_asked_number(q, "to", UINT64_MAX), false, &heat)
+                : answer_version(p, module, pl_page_ask(q, "version"), out);
+        if (heat)
+            pl_json_write(heat, 0, out);
+        pl_json_destroy(&heat);
         if (tries > 0 || status == PL_OK || status == PL_ERR_NOT_FOUND ||
             status == PL_ERR_USAGE || status == PL_ERR_UNSUPPORTED)
             return status;

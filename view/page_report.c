@@ -36,22 +36,6 @@ static const char style[] =
     ".axis{stroke:var(--line)}.line{fill:none;stroke-width:2}\n"
     ".weak{stroke-width:1.25;stroke-dasharray:4 3}\n";
 
-static void write_head(pl_buf *out, const char *name)
-{
-    pl_buf_printf(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta "
-                       "charset=\"utf-8\">\n<meta name=\"viewport\" "
-                       "content=\"width=device-width, initial-scale=1\">\n<title>");
-    html_text(out, name);
-    pl_buf_printf(out, "</title>\n<style>\n%s", style);
-    for (int i = 0; i < 8; i++)
-        pl_buf_printf(
-            out, ".line.s%d{stroke:var(--p%d)}.name.s%d,.dot.s%d{fill:var(--p%d)}\n", i,
-            i, i, i, i);
-    pl_buf_printf(out, "</style>\n</head>\n<body>\n<h1>");
-    html_text(out, name);
-    pl_buf_printf(out, "</h1>\n");
-}
-
 /* ---- tables ---- */
 /* Begins a table. The names of the columns are separated by '|'; a '#' at the beginning
  * of a name marks a column of numbers. */
@@ -78,13 +62,6 @@ static void cell_text(pl_buf *out, const char *text)
     pl_buf_printf(out, "<td>");
     html_text(out, text);
     pl_buf_printf(out, "</td>");
-}
-
-static void cell_code(pl_buf *out, const char *text)
-{
-    pl_buf_printf(out, "<td><code>");
-    html_text(out, text);
-    pl_buf_printf(out, "</code></td>");
 }
 
 static void cell_real(pl_buf *out, double value, int places)
@@ -151,9 +128,21 @@ static bool has_curve(const phase_arm *a)
 }
 
 /* Draws one line per arm. With `held`: the held-out bits per byte at the beginning of
- * each phase. Otherwise: the training loss of each phase, at the end of the phase. */
+ * each phase, if any phase was scored. Otherwise: the training loss of each phase, at
+ * the end of the phase. */
 static void write_curve(const page *p, const history *rows, bool held, pl_buf *out)
 {
+    bool has_values = !held;
+    for (size_t i = 0; i < rows->n; i++)
+        has_values = has_values || rows->rows[i].bits > 0;
+    if (!has_values)
+        return;
+    pl_buf_printf(
+        out,
+        held ? "<h2>Held-out text</h2>\n<p class=\"sub\">Bits per byte of a sample of "
+               "the held-out text; lower is better.</p>\n"
+             : "<h2>Training loss</h2>\n<p class=\"sub\">Nats per token, mean over all "
+               "paths of an arm. Dashed lines are arms outside the mixture.</p>\n");
     html_line *lines = pl_alloc(PHASE_ARMS_MAX * sizeof *lines);
     size_t n = 0;
     for (int a = 0; a < p->history.n_arms; a++) {
@@ -184,27 +173,16 @@ static void write_curve(const page *p, const history *rows, bool held, pl_buf *o
     pl_free(lines);
 }
 
-static void write_curves(const page *p, const history *rows, pl_buf *out)
-{
-    bool held = false;
-    for (size_t i = 0; i < rows->n; i++)
-        held = held || rows->rows[i].bits > 0;
-    pl_buf_printf(out, "<h2>Training loss</h2>\n<p class=\"sub\">Nats per token, mean "
-                       "over all paths of an arm. Dashed lines are arms outside the "
-                       "mixture.</p>\n");
-    write_curve(p, rows, false, out);
-    if (!held)
-        return;
-    pl_buf_printf(out, "<h2>Held-out text</h2>\n<p class=\"sub\">Bits per byte of a "
-                       "sample of the held-out text; lower is better.</p>\n");
-    write_curve(p, rows, true, out);
-}
-
 /* ---- the grid ---- */
 static void write_grid(const page *p, const phase_arm *a, pl_buf *out)
 {
     size_t n_slots = 0, join = 1;
     const size_t n_rows = (size_t)a->n_series;
+    if (!has_curve(a))
+        return;
+    pl_buf_printf(out, "<h2>Paths and phases of ");
+    html_text(out, a->arm.name);
+    pl_buf_printf(out, "</h2>\n");
     for (size_t r = 0; r < n_rows; r++)
         n_slots = a->series[r].n_cells > n_slots ? a->series[r].n_cells : n_slots;
     while (n_rows * ((n_slots + join - 1) / join) > GRID_CELLS_MAX && join < n_slots)
@@ -243,19 +221,6 @@ static void write_grid(const page *p, const phase_arm *a, pl_buf *out)
             (int64_t)join * p->history.stride == 1 ? "" : "s");
     pl_free(values);
     pl_free(names);
-}
-
-static void write_grids(const page *p, pl_buf *out)
-{
-    for (int a = 0; a < p->history.n_arms; a++) {
-        const phase_arm *arm = &p->history.arms[a];
-        if (pl_arm_chapter(arm->arm.name) < 0 || !has_curve(arm))
-            continue;
-        pl_buf_printf(out, "<h2>Paths and phases of ");
-        html_text(out, arm->arm.name);
-        pl_buf_printf(out, "</h2>\n");
-        write_grid(p, arm, out);
-    }
 }
 
 /* ---- history ---- */
@@ -307,7 +272,7 @@ static pl_status write_version_row(void *context, const pl_version *v)
     pl_buf_printf(t->out, "<td class=\"n\">%llu</td>", (unsigned long long)v->number);
     cell_text(t->out, v->method);
     cell_count(t->out, (double)v->n_params);
-    cell_code(t->out, hash);
+    pl_buf_printf(t->out, "<td><code>%s</code></td>", hash);
     cell_time(t->out, v->wall_ms);
     pl_buf_printf(t->out, "</tr>\n");
     return PL_OK;
@@ -345,20 +310,9 @@ static void write_file(const page *p, const char *name, pl_buf *out)
     pl_buf_destroy(&text);
 }
 
-static void write_workers(const page *p, pl_buf *out)
-{
-    const phase_history *h = &p->history;
-    pl_buf_printf(out, "<p>%d workers contributed updates%s", h->n_workers,
-                  h->n_workers > 0 ? ": " : ".");
-    for (int i = 0; i < h->n_workers && i < ROWS_SHOWN; i++) {
-        pl_buf_printf(out, i > 0 ? ", " : "");
-        html_text(out, h->workers[i]);
-    }
-    pl_buf_printf(out, h->n_workers > ROWS_SHOWN ? ", and more.</p>\n" : "</p>\n");
-}
-
 static void write_provenance(const page *p, pl_buf *out)
 {
+    const phase_history *h = &p->history;
     char hash[PL_HASH_TEXT];
     pl_hash_format(&p->r.hash, hash);
     pl_buf_printf(
@@ -367,7 +321,13 @@ static void write_provenance(const page *p, pl_buf *out)
         "<code>%s</code>. The report shows commit %llu of the store. The file "
         "data.json below has the hashes of corpus and tokenizer.</p>\n",
         hash, (unsigned long long)p->sequence);
-    write_workers(p, out);
+    pl_buf_printf(out, "<p>%d workers contributed updates%s", h->n_workers,
+                  h->n_workers > 0 ? ": " : ".");
+    for (int i = 0; i < h->n_workers && i < ROWS_SHOWN; i++) {
+        pl_buf_printf(out, i > 0 ? ", " : "");
+        html_text(out, h->workers[i]);
+    }
+    pl_buf_printf(out, h->n_workers > ROWS_SHOWN ? ", and more.</p>\n" : "</p>\n");
     write_file(p, "data/data.json", out);
     pl_buf_printf(out, "<h2>Configuration</h2>\n");
     write_file(p, "run.yaml", out);
@@ -397,28 +357,11 @@ static void write_facts(const page *p, const history *rows, pl_buf *out)
     pl_buf_printf(out, "<p class=\"sub\">Written by Pathloom " PL_VERSION ".</p>\n");
 }
 
-static pl_status write_page(page *p, pl_buf *out)
-{
-    char logs[PL_PATH_MAX];
-    const char *slash = strrchr(p->r.dir, '/');
-    history rows;
-    PL_CHECK(history_make(&p->history, p->store, run_file(&p->r, "log", logs), &rows));
-    write_head(out, slash && slash[1] ? slash + 1 : p->r.dir);
-    write_facts(p, &rows, out);
-    write_results(p, out);
-    write_curves(p, &rows, out);
-    write_grids(p, out);
-    write_history(&rows, out);
-    history_clear(&rows);
-    PL_CHECK(write_versions(p, out));
-    write_provenance(p, out);
-    pl_buf_printf(out, "</body>\n</html>\n");
-    return PL_OK;
-}
-
 pl_status page_report(const char *dir, pl_buf *out)
 {
     page *p = NULL;
+    history rows = {.n = 0};
+    char logs[PL_PATH_MAX];
     pl_status status = page_open(dir, NULL, NULL, &p);
     PL_TRY(status);
     while (page_tick(p, false))
@@ -429,8 +372,34 @@ pl_status page_report(const char *dir, pl_buf *out)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "the run in %s has no store yet; `pathloom train` makes it",
                        p->r.dir));
-    PL_TRY(write_page(p, out));
+    PL_TRY(history_make(&p->history, p->store, run_file(&p->r, "log", logs), &rows));
+    const char *slash = strrchr(p->r.dir, '/');
+    const char *name = slash && slash[1] ? slash + 1 : p->r.dir;
+    pl_buf_printf(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta "
+                       "charset=\"utf-8\">\n<meta name=\"viewport\" "
+                       "content=\"width=device-width, initial-scale=1\">\n<title>");
+    html_text(out, name);
+    pl_buf_printf(out, "</title>\n<style>\n%s", style);
+    for (int i = 0; i < 8; i++)
+        pl_buf_printf(
+            out, ".line.s%d{stroke:var(--p%d)}.name.s%d,.dot.s%d{fill:var(--p%d)}\n", i,
+            i, i, i, i);
+    pl_buf_printf(out, "</style>\n</head>\n<body>\n<h1>");
+    html_text(out, name);
+    pl_buf_printf(out, "</h1>\n");
+    write_facts(p, &rows, out);
+    write_results(p, out);
+    write_curve(p, &rows, false, out);
+    write_curve(p, &rows, true, out);
+    for (int a = 0; a < p->history.n_arms; a++)
+        if (pl_arm_chapter(p->history.arms[a].arm.name) >= 0)
+            write_grid(p, &p->history.arms[a], out);
+    write_history(&rows, out);
+    PL_TRY(write_versions(p, out));
+    write_provenance(p, out);
+    pl_buf_printf(out, "</body>\n</html>\n");
 done:
+    history_clear(&rows);
     page_close(&p);
     return status;
 }

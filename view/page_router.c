@@ -54,17 +54,6 @@ void page_route_close(page_route *route)
     route->note[0] = '\0';
 }
 
-/* Makes the page compute on the processor, because workers may need all memory of the
- * GPU. */
-static void compute_on_processor(pl_answer_settings *settings)
-{
-    if (strcmp(settings->backend, "ref") == 0 || strcmp(settings->backend, "cpu") == 0)
-        return;
-    pl_copy_text(settings->backend, sizeof settings->backend, "cpu");
-    if (strcmp(settings->precision, "f32") != 0)
-        pl_copy_text(settings->precision, sizeof settings->precision, "auto");
-}
-
 /* Opens the newest versions of the mixture, unless they are open already. */
 static pl_status open_route(page *p)
 {
@@ -76,7 +65,13 @@ static pl_status open_route(page *p)
     page_route_close(route);
     PL_CHECK(mixture_open(p->r.dir, &newest, &route->mix));
     pl_answer_settings *settings = &route->mix.settings;
-    compute_on_processor(settings);
+    /* computes on the processor, because workers may need all memory of the GPU */
+    if (strcmp(settings->backend, "ref") != 0 &&
+        strcmp(settings->backend, "cpu") != 0) {
+        pl_copy_text(settings->backend, sizeof settings->backend, "cpu");
+        if (strcmp(settings->precision, "f32") != 0)
+            pl_copy_text(settings->precision, sizeof settings->precision, "auto");
+    }
     const int n_paths = pl_topology_n_paths(route->mix.topology);
     const uint64_t bytes = (uint64_t)n_paths * sizeof(float) *
                            pl_topology_path_params(route->mix.topology);
@@ -94,56 +89,9 @@ static pl_status open_route(page *p)
     return PL_OK;
 }
 
-static pl_status check_text(const char *text, size_t len)
-{
-    if (len == 0)
-        return pl_fail(PL_ERR_USAGE, "the text is empty; give a text to route");
-    for (size_t at = 0, n; at < len; at += n) {
-        n = pl_utf8_length(text + at, len - at);
-        if (n == 0)
-            return pl_fail(PL_ERR_USAGE, "byte %zu of the text is not UTF-8", at);
-    }
-    return PL_OK;
-}
-
 static pl_json *number_or_null(double value)
 {
     return pl_json_make_real(isfinite(value) ? round(1e4 * value) / 1e4 : NAN);
-}
-
-static void set_path(const pl_topology *t, const char *key, int path, pl_json *o)
-{
-    char name[PL_NAME_MAX];
-    pl_topology_path_name(t, path, name);
-    pl_json_set_text(o, key, name);
-}
-
-static pl_json *route_json(const page_route *p, const text_route *route)
-{
-    const pl_topology *t = p->mix.topology;
-    pl_json *o = pl_json_object(), *rows = pl_json_array();
-    set_path(t, "path", route->path, o);
-    set_path(t, "router_path", route->router_path, o);
-    pl_json_set_bool(o, "by_likelihood", route->by_likelihood);
-    pl_json_set_text(o, "why", route->why);
-    pl_json_set_text(o, "note", p->note);
-    pl_json_set_int(o, "tokens", route->n_tokens);
-    pl_json_set_int(o, "tokens_seen", route->n_seen);
-    pl_json_set(o, "margin_nats",
-                number_or_null(route->nats ? route->margin_nats : NAN));
-    pl_json_set(o, "router_margin", number_or_null(route->router_margin));
-    for (int path = 0; path < route->n_paths; path++) {
-        char name[PL_NAME_MAX];
-        pl_json *row = pl_json_array();
-        pl_topology_path_name(t, path, name);
-        pl_json_push(row, pl_json_make_text(name));
-        pl_json_push(row, number_or_null(route->nats ? route->nats[path] : NAN));
-        pl_json_push(row, number_or_null(text_route_posterior(route, path)));
-        pl_json_push(row, number_or_null(route->costs[path]));
-        pl_json_push(rows, row);
-    }
-    pl_json_set(o, "paths", rows);
-    return o;
 }
 
 static pl_status route_text(page *p, const char *text, size_t len, pl_buf *out)
@@ -157,7 +105,30 @@ static pl_status route_text(page *p, const char *text, size_t len, pl_buf *out)
     PL_TRY(pl_tokenizer_encode(p->route.mix.tokenizer, text, len, &tokens));
     PL_TRY(text_router_ask(p->route.router, (const int32_t *)(const void *)tokens.data,
                            (int)(tokens.len / sizeof(int32_t)), &route));
-    pl_json *o = route_json(&p->route, &route);
+    const pl_topology *t = p->route.mix.topology;
+    pl_json *o = pl_json_object(), *rows = pl_json_array();
+    char name[PL_NAME_MAX];
+    pl_topology_path_name(t, route.path, name);
+    pl_json_set_text(o, "path", name);
+    pl_topology_path_name(t, route.router_path, name);
+    pl_json_set_text(o, "router_path", name);
+    pl_json_set_bool(o, "by_likelihood", route.by_likelihood);
+    pl_json_set_text(o, "why", route.why);
+    pl_json_set_text(o, "note", p->route.note);
+    pl_json_set_int(o, "tokens", route.n_tokens);
+    pl_json_set_int(o, "tokens_seen", route.n_seen);
+    pl_json_set(o, "margin_nats", number_or_null(route.nats ? route.margin_nats : NAN));
+    pl_json_set(o, "router_margin", number_or_null(route.router_margin));
+    for (int path = 0; path < route.n_paths; path++) {
+        pl_json *row = pl_json_array();
+        pl_topology_path_name(t, path, name);
+        pl_json_push(row, pl_json_make_text(name));
+        pl_json_push(row, number_or_null(route.nats ? route.nats[path] : NAN));
+        pl_json_push(row, number_or_null(text_route_posterior(&route, path)));
+        pl_json_push(row, number_or_null(route.costs[path]));
+        pl_json_push(rows, row);
+    }
+    pl_json_set(o, "paths", rows);
     pl_json_write(o, 0, out);
     pl_json_destroy(&o);
 done:
@@ -167,11 +138,20 @@ done:
     return status;
 }
 
-static pl_status answer_route(page *p, const char *text, pl_buf *out)
+pl_status page_router_json(page *p, const pl_page_question *q, pl_buf *out)
 {
+    if (strcmp(q->url, "/router.json") == 0)
+        return answer_map(p, out);
+    const char *text = pl_page_ask(q, "text");
     const size_t len = strlen(text);
     const int64_t begun = pl_now_ms();
-    PL_CHECK(check_text(text, len));
+    if (len == 0)
+        return pl_fail(PL_ERR_USAGE, "the text is empty; give a text to route");
+    for (size_t at = 0, n; at < len; at += n) {
+        n = pl_utf8_length(text + at, len - at);
+        if (n == 0)
+            return pl_fail(PL_ERR_USAGE, "byte %zu of the text is not UTF-8", at);
+    }
     if (begun < p->route.free_ms)
         return pl_fail(PL_ERR_BUSY,
                        "another text was routed a moment ago; ask again in %lld ms",
@@ -180,11 +160,4 @@ static pl_status answer_route(page *p, const char *text, pl_buf *out)
     const int64_t ended = pl_now_ms(), took = ended - begun;
     p->route.free_ms = ended + (took > LEAST_PAUSE_MS ? took : LEAST_PAUSE_MS);
     return status;
-}
-
-pl_status page_router_json(page *p, const pl_page_question *q, pl_buf *out)
-{
-    return strcmp(q->url, "/router.json") == 0
-               ? answer_map(p, out)
-               : answer_route(p, pl_page_ask(q, "text"), out);
 }

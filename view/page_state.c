@@ -97,30 +97,6 @@ static pl_json *stored_arm(const page *p, const phase_arm *a)
 }
 
 /* ---- workers ---- */
-static int device_index(pl_json *devices, const char *device)
-{
-    const size_t n = pl_json_count(devices);
-    size_t i = 0;
-    while (i < n && strcmp(pl_json_text(pl_json_at(devices, i), NULL), device) != 0)
-        i++;
-    if (i == n)
-        pl_json_push(devices, pl_json_make_text(device));
-    return (int)i;
-}
-
-/* Returns the worker's number in the history, -1 if it is not known. Looks first at the
- * number `hint`, which is often right. */
-static int known_worker(const page *p, const char *name, int hint)
-{
-    const phase_history *h = &p->history;
-    if (hint < h->n_workers && strcmp(h->workers[hint], name) == 0)
-        return hint;
-    for (int i = 0; i < h->n_workers; i++)
-        if (strcmp(h->workers[i], name) == 0)
-            return i;
-    return -1;
-}
-
 /* Appends two numbers: the positions of a task's arm and path ("mix/p01.r0") in the
  * hub's lists; -1 if the worker has no task. */
 static void push_task(const page *p, const char *task, pl_json *row)
@@ -162,16 +138,26 @@ static pl_json *worker_row(const page *p, const pl_json *w, int hint, pl_json *d
     const char *name = pl_json_get_text(w, "worker");
     const int state = index_in(worker_states, N_WORKER_STATES,
                                pl_json_get_text(w, "state"), N_WORKER_STATES - 1);
-    const int known = known_worker(p, name, hint);
+    /* the worker's number in the history, which is often `hint` */
+    const phase_history *h = &p->history;
+    int known = hint < h->n_workers && strcmp(h->workers[hint], name) == 0 ? hint : 0;
+    while (known < h->n_workers && strcmp(h->workers[known], name) != 0)
+        known++;
+    const char *device = pl_json_get_text(w, "device");
+    size_t d = 0;
+    while (d < pl_json_count(devices) &&
+           strcmp(pl_json_text(pl_json_at(devices, d), NULL), device) != 0)
+        d++;
+    if (d == pl_json_count(devices))
+        pl_json_push(devices, pl_json_make_text(device));
     pl_json_push(row, pl_json_make_text(name));
     pl_json_push(row, pl_json_make_int(state));
     pl_json_push(row, pl_json_make_int(whole(w, "tokens_per_second")));
     push_task(p, pl_json_get_text(w, "task"), row);
     pl_json_push(row, pl_json_make_int(whole(w, "tasks")));
     pl_json_push(row, tenths(pl_json_get_real(w, "seen_seconds_ago")));
-    pl_json_push(
-        row, pl_json_make_int(device_index(devices, pl_json_get_text(w, "device"))));
-    pl_json_push(row, pl_json_make_int(known >= 0 ? p->joined[known] : 0));
+    pl_json_push(row, pl_json_make_int((int64_t)d));
+    pl_json_push(row, pl_json_make_int(known < h->n_workers ? p->joined[known] : 0));
     pl_json_push(row, pl_json_make_int(
                           index_in(doings, N_DOINGS, pl_json_get_text(w, "doing"), 0)));
     if (hint >= LINKS_SHOWN)
@@ -207,16 +193,6 @@ static pl_json *workers_object(const page *p)
 }
 
 /* ---- the job ---- */
-static double busy_rate(const pl_json *hub)
-{
-    const pl_json *workers = pl_json_get(hub, "workers");
-    double rate = 0;
-    for (size_t i = 0; i < pl_json_count(workers); i++)
-        if (strcmp(pl_json_get_text(pl_json_at(workers, i), "state"), "busy") == 0)
-            rate += pl_json_get_real(pl_json_at(workers, i), "tokens_per_second");
-    return rate;
-}
-
 void page_work(const pl_json *hub, double *done, double *total)
 {
     const pl_json *arms = pl_json_get(hub, "arms");
@@ -234,7 +210,12 @@ void page_work(const pl_json *hub, double *done, double *total)
 static pl_json *progress_object(const page *p)
 {
     pl_json *o = pl_json_object();
-    double done, total, eta = NAN;
+    const pl_json *workers = pl_json_get(p->hub, "workers");
+    double done, total, eta = NAN, tokens_per_s = 0;
+    for (size_t i = 0; i < pl_json_count(workers); i++)
+        if (strcmp(pl_json_get_text(pl_json_at(workers, i), "state"), "busy") == 0)
+            tokens_per_s +=
+                pl_json_get_real(pl_json_at(workers, i), "tokens_per_second");
     page_work(p->hub, &done, &total);
     if (p->n_samples > 1) {
         const page_sample *first = &p->samples[0],
@@ -246,7 +227,7 @@ static pl_json *progress_object(const page *p)
     }
     pl_json_set_real(o, "done", done);
     pl_json_set_real(o, "total", total);
-    pl_json_set_int(o, "tokens_per_second", (int64_t)fmin(busy_rate(p->hub), 1e15));
+    pl_json_set_int(o, "tokens_per_second", (int64_t)fmin(tokens_per_s, 1e15));
     pl_json_set_real(o, "eta_seconds", round(eta));
     return o;
 }
@@ -298,41 +279,6 @@ static pl_json *homes_list(const pl_json *hub)
 }
 
 /* ---- the whole state ---- */
-static const char *life_of(const page *p)
-{
-    return p->hub        ? "training"
-           : p->silent   ? "silent"
-           : p->finished ? "finished"
-           : !p->store   ? "preparing"
-                         : "stopped";
-}
-
-static pl_json *run_object(const page *p)
-{
-    const char *where = p->hub_at ? p->hub_at : p->r.dir, *slash = strrchr(where, '/');
-    const pl_topology *t = p->r.topology; /* NULL for a job on another machine */
-    pl_json *o = pl_json_object();
-    pl_json_set_text(o, "folder", where);
-    pl_json_set_text(o, "name", slash && slash[1] ? slash + 1 : where);
-    pl_json_set_text(o, "topology", p->r.cfg.levels);
-    pl_json_set_int(o, "paths", t ? pl_topology_n_paths(t) : 0);
-    pl_json_set_int(o, "params_per_path", t ? (int64_t)pl_topology_path_params(t) : 0);
-    pl_json_set_int(o, "params_total", t ? (int64_t)pl_topology_total_params(t) : 0);
-    pl_json_set_int(o, "versions", (int64_t)p->history.n_versions);
-    return o;
-}
-
-static pl_json *arms_list(const page *p)
-{
-    const pl_json *live = pl_json_get(p->hub, "arms");
-    pl_json *list = pl_json_array();
-    for (size_t i = 0; i < pl_json_count(live); i++)
-        pl_json_push(list, live_arm(pl_json_at(live, i)));
-    for (int i = 0; !p->hub && p->store && i < p->history.n_arms; i++)
-        pl_json_push(list, stored_arm(p, &p->history.arms[i]));
-    return list;
-}
-
 /* Makes a list with the results of the last evaluation on held-out text. */
 static pl_json *held_out_list(const pl_json *report)
 {
@@ -356,18 +302,38 @@ static pl_json *held_out_list(const pl_json *report)
 
 void page_state_json(const page *p, pl_buf *out)
 {
-    pl_json *o = pl_json_object();
+    const char *where = p->hub_at ? p->hub_at : p->r.dir, *slash = strrchr(where, '/');
+    const pl_topology *t = p->r.topology; /* NULL for a job on another machine */
+    const pl_json *live = pl_json_get(p->hub, "arms");
+    const char *life = p->hub        ? "training"
+                       : p->silent   ? "silent"
+                       : p->finished ? "finished"
+                       : !p->store   ? "preparing"
+                                     : "stopped";
+    pl_json *o = pl_json_object(), *run = pl_json_object(), *arms = pl_json_array();
+    pl_json_set_text(run, "folder", where);
+    pl_json_set_text(run, "name", slash && slash[1] ? slash + 1 : where);
+    pl_json_set_text(run, "topology", p->r.cfg.levels);
+    pl_json_set_int(run, "paths", t ? pl_topology_n_paths(t) : 0);
+    pl_json_set_int(run, "params_per_path",
+                    t ? (int64_t)pl_topology_path_params(t) : 0);
+    pl_json_set_int(run, "params_total", t ? (int64_t)pl_topology_total_params(t) : 0);
+    pl_json_set_int(run, "versions", (int64_t)p->history.n_versions);
+    for (size_t i = 0; i < pl_json_count(live); i++)
+        pl_json_push(arms, live_arm(pl_json_at(live, i)));
+    for (int i = 0; !p->hub && p->store && i < p->history.n_arms; i++)
+        pl_json_push(arms, stored_arm(p, &p->history.arms[i]));
     pl_json_set_int(o, "number", (int64_t)p->number);
     pl_json_set_int(o, "wall_ms", pl_wall_ms());
     pl_json_set_text(o, "version", PL_VERSION);
-    pl_json_set_text(o, "life", life_of(p));
+    pl_json_set_text(o, "life", life);
     pl_json_set_text(o, "trouble", p->trouble);
     pl_json_set_bool(o, "reading", p->reading);
     pl_json_set_int(o, "epoch", (int64_t)p->history.epoch);
     pl_json_set_int(o, "serial", (int64_t)p->history.serial);
     pl_json_set_int(o, "events", (int64_t)(p->log.serial + p->n_leases));
-    pl_json_set(o, "run", run_object(p));
-    pl_json_set(o, "arms", arms_list(p));
+    pl_json_set(o, "run", run);
+    pl_json_set(o, "arms", arms);
     pl_json_set(o, "held_out", held_out_list(p->report));
     pl_json_set_text(o, "answers_by", pl_json_get_text(p->report, "answers_by"));
     pl_json_set_int(o, "held_out_documents", whole(p->report, "eval_documents"));

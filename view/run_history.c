@@ -17,29 +17,6 @@ void history_clear(history *h)
 }
 
 /* ---- phases ---- */
-static history_row phase_row(const phase_history *h, const phase_arm *a, size_t slot)
-{
-    const pl_held_sum held = phase_history_held(a, slot);
-    history_row r = {.phase = (int64_t)slot * h->stride,
-                     .n_paths = a->n_series,
-                     .bits = pl_held_bits(&held),
-                     .n_versions = slot < a->n_merged ? a->merged[slot] : 0};
-    pl_work all = {0};
-    pl_copy_text(r.arm, sizeof r.arm, a->arm.name);
-    for (int i = 0; i < a->n_series; i++) {
-        const phase_cell *c = phase_series_at(&a->series[i], slot);
-        if (c->n == 0)
-            continue;
-        r.from_ms = r.n_done == 0 || c->from_ms < r.from_ms ? c->from_ms : r.from_ms;
-        r.at_ms = c->at_ms > r.at_ms ? c->at_ms : r.at_ms;
-        r.n_phases = c->n > r.n_phases ? c->n : r.n_phases;
-        pl_work_join(&all, r.n_done++, &c->work, 1);
-    }
-    r.tokens = (double)all.n_tokens;
-    r.loss = all.loss;
-    return r;
-}
-
 /* Adds the rows of an arm: one row per slot of the phase history (a slot stands for
  * h->stride phases), in order. count_audit relies on this order: the row of slot i is
  * the arm's first row plus i. */
@@ -47,8 +24,27 @@ static void add_rows(const phase_history *h, const phase_arm *a, bool ended,
                      history *out)
 {
     for (size_t slot = 0; phase_history_is_final(h, a, slot, ended); slot++) {
+        const pl_held_sum held = phase_history_held(a, slot);
+        history_row r = {.phase = (int64_t)slot * h->stride,
+                         .n_paths = a->n_series,
+                         .bits = pl_held_bits(&held),
+                         .n_versions = slot < a->n_merged ? a->merged[slot] : 0};
+        pl_work all = {0};
+        pl_copy_text(r.arm, sizeof r.arm, a->arm.name);
+        for (int i = 0; i < a->n_series; i++) {
+            const phase_cell *c = phase_series_at(&a->series[i], slot);
+            if (c->n == 0)
+                continue;
+            if (r.n_done == 0 || c->from_ms < r.from_ms)
+                r.from_ms = c->from_ms;
+            r.at_ms = c->at_ms > r.at_ms ? c->at_ms : r.at_ms;
+            r.n_phases = c->n > r.n_phases ? c->n : r.n_phases;
+            pl_work_join(&all, r.n_done++, &c->work, 1);
+        }
+        r.tokens = (double)all.n_tokens;
+        r.loss = all.loss;
         out->rows = pl_grow_items(out->rows, out->n, out->n + 1, sizeof *out->rows);
-        out->rows[out->n++] = phase_row(h, a, slot);
+        out->rows[out->n++] = r;
     }
 }
 
@@ -103,26 +99,9 @@ typedef struct log_count {
     int64_t pids[PHASE_WORKERS_MAX]; /* [worker] its last process; 0: not known */
 } log_count;
 
-/* Whether the worker that joins was restarted: the worker has joined before, and its
- * process id is now different or not known. (When the hub restarts, all workers join
- * again with the same process ids.) */
-static bool worker_restarted(log_count *c, const page_event *e)
-{
-    char value[PL_TEXT_MAX];
-    int64_t pid = 0;
-    const int known = c->names.n_workers;
-    const int w = phase_history_worker(
-        &c->names, page_event_value(e, "worker", value, sizeof value));
-    if (w < 0)
-        return false;
-    if (pl_parse_int(page_event_value(e, "process", value, sizeof value), &pid) !=
-        PL_OK)
-        pid = 0;
-    const bool same = pid != 0 && pid == c->pids[w];
-    c->pids[w] = pid;
-    return w < known && !same;
-}
-
+/* Adds a restart or expired leases to the row of the event. When the hub restarts, all
+ * workers join again with the same process ids; a worker that was restarted has a new
+ * one. */
 static void count_event(void *context, const page_event *e)
 {
     log_count *c = context;
@@ -130,8 +109,18 @@ static void count_event(void *context, const page_event *e)
     int64_t n = 0;
     history_row *r = row_at(c->out, e->wall_ms);
     bool restarted = strcmp(e->event, "home.restarted") == 0;
-    if (strcmp(e->event, "worker.joined") == 0)
-        restarted = worker_restarted(c, e);
+    if (strcmp(e->event, "worker.joined") == 0) {
+        const int known = c->names.n_workers;
+        const int w = phase_history_worker(
+            &c->names, page_event_value(e, "worker", value, sizeof value));
+        int64_t pid = 0;
+        if (pl_parse_int(page_event_value(e, "process", value, sizeof value), &pid) !=
+            PL_OK)
+            pid = 0;
+        restarted = w >= 0 && w < known && (pid == 0 || pid != c->pids[w]);
+        if (w >= 0)
+            c->pids[w] = pid;
+    }
     if (strcmp(e->event, "hub.ready") == 0) {
         restarted = c->hub_ms > 0;
         c->hub_ms = e->wall_ms;
@@ -144,20 +133,6 @@ static void count_event(void *context, const page_event *e)
         r->n_expired += n;
 }
 
-static void count_events(const char *logs, history *out)
-{
-    page_log log = {.tail_bytes = LOG_BYTES};
-    log_count *count = pl_alloc(sizeof *count);
-    bool more = true;
-    count->out = out;
-    phase_history_begin(&count->names);
-    while (more)
-        page_log_read(&log, logs, count_event, count, &more);
-    page_log_clear(&log);
-    phase_history_clear(&count->names);
-    pl_free(count);
-}
-
 /* ---- all rows of a run ---- */
 static int compare_row_times(const void *a, const void *b)
 {
@@ -166,18 +141,6 @@ static int compare_row_times(const void *a, const void *b)
         return x->at_ms < y->at_ms ? -1 : 1;
     const int arms = strcmp(x->arm, y->arm);
     return arms ? arms : (x->phase > y->phase) - (x->phase < y->phase);
-}
-
-/* Sorts the rows by time, and drops phases without a merged update. */
-static void order_rows(history *h)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < h->n; i++)
-        if (h->rows[i].n_done > 0)
-            h->rows[kept++] = h->rows[i];
-    h->n = kept;
-    if (h->n > 1)
-        qsort(h->rows, h->n, sizeof *h->rows, compare_row_times);
 }
 
 pl_status history_make(const phase_history *h, pl_store *store, const char *logs,
@@ -196,17 +159,27 @@ pl_status history_make(const phase_history *h, pl_store *store, const char *logs
         first[a + 1] = out->n;
     }
     PL_CHECK(pl_store_each_ref(store, PL_AUDIT_REFS, count_audit, &audits));
-    order_rows(out);
-    count_events(logs, out);
+    size_t kept = 0; /* drops phases without a merged update */
+    for (size_t i = 0; i < out->n; i++)
+        if (out->rows[i].n_done > 0)
+            out->rows[kept++] = out->rows[i];
+    out->n = kept;
+    if (kept > 1)
+        qsort(out->rows, kept, sizeof *out->rows, compare_row_times);
+    page_log log = {.tail_bytes = LOG_BYTES};
+    log_count *count = pl_alloc(sizeof *count);
+    count->out = out;
+    phase_history_begin(&count->names);
+    for (bool more = true; more;)
+        page_log_read(&log, logs, count_event, count, &more);
+    page_log_clear(&log);
+    phase_history_clear(&count->names);
+    pl_free(count);
     return PL_OK;
 }
 
 /* ---- output ---- */
 typedef enum column_kind { TEXT, WHOLE, REAL, NUMBER_OR_NONE } column_kind;
-typedef struct column_value {
-    char text[32]; /* the value, if the column's kind is TEXT */
-    double number;
-} column_value;
 
 #define COLUMNS(X)                                                                     \
     X("time", -21, TEXT, 0)                                                            \
@@ -247,60 +220,18 @@ static const struct column {
 };
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
-static void values_of(const history_row *r, column_value values[N_COLUMNS])
+/* Appends a cell of the table or of the CSV. A spreadsheet would treat a text that
+ * begins with = + - or @ as a formula, and another person may have chosen the names in
+ * the store. So such a text gets a ' before it. */
+static void write_cell(history_form form, int column, const char *text, pl_buf *out)
 {
-    const double numbers[N_COLUMNS] = {
-#define X(name, width, kind, value) (double)(value),
-        COLUMNS(X)
-#undef X
-    };
-    const time_t seconds = (time_t)(r->at_ms / 1000);
-    struct tm utc;
-    for (int i = 0; i < N_COLUMNS; i++)
-        values[i] = (column_value){.number = numbers[i]};
-    if (gmtime_r(&seconds, &utc))
-        strftime(values[0].text, sizeof values[0].text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    pl_buf arm = {0};
-    pl_buf_printable(&arm, r->arm, strlen(r->arm), false);
-    pl_copy_text(values[1].text, sizeof values[1].text, pl_buf_text(&arm));
-    pl_buf_destroy(&arm);
-}
-
-static void format_value(const struct column *c, const column_value *v, char out[32])
-{
-    if (c->kind == TEXT)
-        pl_copy_text(out, 32, v->text);
-    else if (c->kind == WHOLE)
-        snprintf(out, 32, "%.0f", v->number);
-    else if (c->kind == NUMBER_OR_NONE && !(v->number > 0))
-        out[0] = '\0';
-    else
-        snprintf(out, 32, "%.4f", v->number);
-}
-
-static void write_json_row(const column_value values[N_COLUMNS], pl_buf *out)
-{
-    pl_json *o = pl_json_object();
-    for (int i = 0; i < N_COLUMNS; i++)
-        if (columns[i].kind == TEXT)
-            pl_json_set_text(o, columns[i].name, values[i].text);
-        else if (columns[i].kind == WHOLE)
-            pl_json_set_int(o, columns[i].name, (int64_t)values[i].number);
-        else
-            pl_json_set_real(o, columns[i].name,
-                             columns[i].kind == NUMBER_OR_NONE && values[i].number <= 0
-                                 ? NAN
-                                 : round(1e4 * values[i].number) / 1e4);
-    pl_json_write(o, 0, out);
-    pl_json_destroy(&o);
-}
-
-/* Appends a cell of the CSV. A spreadsheet would treat a text that begins with = + - or
- * @ as a formula, and another person may have chosen the names in the store. So such a
- * text gets a ' before it. */
-static void write_cell(const struct column *c, const char *text, pl_buf *out)
-{
+    const struct column *c = &columns[column];
+    if (form == HISTORY_TEXT) {
+        pl_buf_printf(out, "%*s", c->width, text[0] ? text : "-");
+        return;
+    }
     const bool computes = c->kind == TEXT && *text && strchr("=+-@", *text);
+    pl_buf_printf(out, column > 0 ? "," : "");
     if (!computes && !strpbrk(text, ",\"")) {
         pl_buf_printf(out, "%s", text);
         return;
@@ -311,33 +242,53 @@ static void write_cell(const struct column *c, const char *text, pl_buf *out)
     pl_buf_printf(out, "\"");
 }
 
-/* Writes one row; if r is NULL, writes the header. JSON has no header. */
 static void write_row(const history_row *r, history_form form, pl_buf *out)
 {
-    column_value values[N_COLUMNS];
-    char text[32];
-    if (r)
-        values_of(r, values);
-    if (r && form == HISTORY_JSON)
-        write_json_row(values, out);
-    for (int i = 0; form != HISTORY_JSON && i < N_COLUMNS; i++) {
-        pl_copy_text(text, sizeof text, columns[i].name);
-        if (r)
-            format_value(&columns[i], &values[i], text);
-        if (form == HISTORY_CSV) {
-            pl_buf_printf(out, i > 0 ? "," : "");
-            write_cell(&columns[i], text, out);
-            continue;
-        }
-        pl_buf_printf(out, "%*s", columns[i].width, text[0] ? text : "-");
+    const double numbers[N_COLUMNS] = {
+#define X(name, width, kind, value) (double)(value),
+        COLUMNS(X)
+#undef X
+    };
+    const time_t seconds = (time_t)(r->at_ms / 1000);
+    struct tm utc;
+    char when[32] = "";
+    pl_buf arm = {0};
+    pl_json *o = pl_json_object();
+    if (gmtime_r(&seconds, &utc))
+        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    pl_buf_printable(&arm, r->arm, strlen(r->arm), false);
+    for (int i = 0; i < N_COLUMNS; i++) {
+        const column_kind kind = columns[i].kind;
+        const bool is_none = kind == NUMBER_OR_NONE && !(numbers[i] > 0);
+        char text[32] = "";
+        if (kind == TEXT)
+            pl_copy_text(text, sizeof text, i == 0 ? when : pl_buf_text(&arm));
+        else if (!is_none)
+            snprintf(text, sizeof text, "%.*f", kind == WHOLE ? 0 : 4, numbers[i]);
+        if (form != HISTORY_JSON)
+            write_cell(form, i, text, out);
+        else if (kind == TEXT)
+            pl_json_set_text(o, columns[i].name, text);
+        else if (kind == WHOLE)
+            pl_json_set_int(o, columns[i].name, (int64_t)numbers[i]);
+        else
+            pl_json_set_real(o, columns[i].name,
+                             is_none ? NAN : round(1e4 * numbers[i]) / 1e4);
     }
+    if (form == HISTORY_JSON)
+        pl_json_write(o, 0, out);
     pl_buf_printf(out, "\n");
+    pl_json_destroy(&o);
+    pl_buf_destroy(&arm);
 }
 
 void history_write(const history *h, history_form form, pl_buf *out)
 {
-    if (form != HISTORY_JSON)
-        write_row(NULL, form, out);
+    if (form != HISTORY_JSON) { /* JSON has no header */
+        for (int i = 0; i < N_COLUMNS; i++)
+            write_cell(form, i, columns[i].name, out);
+        pl_buf_printf(out, "\n");
+    }
     for (size_t i = 0; i < h->n; i++)
         write_row(&h->rows[i], form, out);
 }

@@ -14,11 +14,35 @@ static pl_status write_picture(pl_buf *picture, const char *title, const char *f
     return status;
 }
 
-/* Fills in the logarithm of each change, so that small changes differ visibly. Equal
- * versions leave empty cells. */
-static void fill_cells(const pl_json *columns, size_t n_tensors, double *values)
+pl_status store_picture_changes(pl_store *store, const char *module, uint64_t from,
+                                uint64_t to, const char *file)
 {
-    const size_t n_columns = pl_json_count(columns);
+    pl_json *heat = NULL;
+    pl_buf picture = {0};
+    double *values = NULL, range[2];
+    char(*names)[PL_NAME_MAX] = NULL, label[PL_MODULE_NAME_MAX + 200];
+    pl_status status = PL_OK;
+    PL_CHECK(page_heat_json(store, module, from, to, true, &heat));
+    const pl_json *tensors = pl_json_get(heat, "tensors"),
+                  *columns = pl_json_get(heat, "columns");
+    const size_t n_tensors = pl_json_count(tensors), n_columns = pl_json_count(columns);
+    const long long first = (long long)pl_json_get_real(heat, "from"),
+                    last = (long long)pl_json_get_real(heat, "to");
+    if (n_tensors == 0 || n_columns == 0)
+        PL_TRY(pl_fail(
+            PL_ERR_NOT_FOUND,
+            "there is nothing to draw: fewer than two of the versions %lld to %lld of "
+            "%s still have their parameters, or those that have them are all equal",
+            first, last, module));
+    values = pl_alloc(n_tensors * n_columns * sizeof *values);
+    names = pl_alloc(n_tensors * sizeof *names);
+    for (size_t t = 0; t < n_tensors; t++) {
+        const char *name = pl_json_text(pl_json_at(tensors, t), NULL);
+        name += pl_starts_with(name, "model.layers.") ? strlen("model.layers.") : 0;
+        pl_copy_text(names[t], sizeof names[t], name);
+    }
+    /* Draws the logarithm of each change, so that small changes differ visibly. Equal
+     * versions leave empty cells. */
     for (size_t c = 0; c < n_columns; c++) {
         const pl_json *cells = pl_json_at(pl_json_at(columns, c), 2);
         for (size_t t = 0; t < n_tensors; t++) {
@@ -27,33 +51,6 @@ static void fill_cells(const pl_json *columns, size_t n_tensors, double *values)
             values[t * n_columns + c] = is ? log10(value) : NAN;
         }
     }
-}
-
-static pl_status draw_changes(const pl_json *heat, const char *file)
-{
-    const pl_json *tensors = pl_json_get(heat, "tensors"),
-                  *columns = pl_json_get(heat, "columns");
-    const size_t n_tensors = pl_json_count(tensors), n_columns = pl_json_count(columns);
-    const char *module = pl_json_get_text(heat, "module");
-    const long long from = (long long)pl_json_get_real(heat, "from"),
-                    to = (long long)pl_json_get_real(heat, "to");
-    char label[PL_MODULE_NAME_MAX + 200];
-    double range[2];
-    pl_buf picture = {0};
-    if (n_tensors == 0 || n_columns == 0)
-        return pl_fail(
-            PL_ERR_NOT_FOUND,
-            "there is nothing to draw: fewer than two of the versions %lld to %lld of "
-            "%s still have their parameters, or those that have them are all equal",
-            from, to, module);
-    double *values = pl_alloc(n_tensors * n_columns * sizeof *values);
-    char(*names)[PL_NAME_MAX] = pl_alloc(n_tensors * sizeof *names);
-    for (size_t t = 0; t < n_tensors; t++) {
-        const char *name = pl_json_text(pl_json_at(tensors, t), NULL);
-        name += pl_starts_with(name, "model.layers.") ? strlen("model.layers.") : 0;
-        pl_copy_text(names[t], sizeof names[t], name);
-    }
-    fill_cells(columns, n_tensors, values);
     const html_grid grid = {.label = "Relative change of each tensor",
                             .names = (const char(*)[PL_NAME_MAX])names,
                             .name_width = 300,
@@ -61,31 +58,22 @@ static pl_status draw_changes(const pl_json *heat, const char *file)
                             .n_rows = n_tensors,
                             .n_columns = n_columns};
     html_draw_grid(&picture, &grid, range);
+    /* The range is infinite if no cell has a value: a tensor that was zero has no
+     * relative change. */
+    if (!isfinite(range[0]))
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "%s was zero at version %lld, so its changes have no relative "
+                       "size, and there is nothing to draw",
+                       module, first));
     snprintf(label, sizeof label,
              "%s, versions %lld to %lld in %zu steps: relative change from %.3g (dark) "
              "to %.3g (pale)",
-             module, from, to, n_columns, pow(10, range[0]), pow(10, range[1]));
-    /* The range is infinite if no cell has a value: a tensor that was zero has no
-     * relative change. */
-    pl_status status =
-        isfinite(range[0])
-            ? write_picture(&picture, label, file)
-            : pl_fail(PL_ERR_NOT_FOUND,
-                      "%s was zero at version %lld, so its changes have no relative "
-                      "size, and there is nothing to draw",
-                      module, from);
+             module, first, last, n_columns, pow(10, range[0]), pow(10, range[1]));
+    PL_TRY(write_picture(&picture, label, file));
+done:
     pl_buf_destroy(&picture);
     pl_free(values);
     pl_free(names);
-    return status;
-}
-
-pl_status store_picture_changes(pl_store *store, const char *module, uint64_t from,
-                                uint64_t to, const char *file)
-{
-    pl_json *heat = NULL;
-    PL_CHECK(page_heat_json(store, module, from, to, true, &heat));
-    pl_status status = draw_changes(heat, file);
     pl_json_destroy(&heat);
     return status;
 }

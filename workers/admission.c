@@ -45,16 +45,17 @@ typedef struct enrolment {
     bool judged;
 } enrolment;
 
-static pl_status put_fresh(pl_key_list *list, enrolment *e)
+static pl_status use_invitation(pl_key_list *list, void *context)
 {
+    enrolment *e = context;
     const pl_key_entry *found = pl_key_list_find(list, e->invite, pl_wall_ms() / 1000);
     const pl_key_entry *known = pl_key_list_find(list, e->fresh, 0);
-    if (!found || found->role != PL_AS_INVITE || found->uses < 1) {
-        return pl_fail(PL_ERR_NOPERM,
+    pl_status status = PL_OK;
+    if (!found || found->role != PL_AS_INVITE || found->uses < 1)
+        PL_TRY(pl_fail(PL_ERR_NOPERM,
                        "the invitation was used already, was revoked or has expired; "
                        "ask the operator of the job for a new one (`pathloom key "
-                       "invite`)");
-    }
+                       "invite`)"));
     pl_key_entry invite = *found;
     e->granted = invite.grants;
     if (known && known->role == e->granted)
@@ -62,40 +63,25 @@ static pl_status put_fresh(pl_key_list *list, enrolment *e)
          * attempt does not count as another use of the invitation */
         return PL_OK;
     if (known && known->role == PL_AS_REVOKED)
-        return pl_fail(PL_ERR_NOPERM,
+        PL_TRY(pl_fail(PL_ERR_NOPERM,
                        "this key was revoked, so no invitation can admit it; the "
-                       "operator of the job can admit it with `pathloom key allow`");
+                       "operator of the job can admit it with `pathloom key allow`"));
     if (known)
-        return pl_fail(PL_ERR_NOPERM,
+        PL_TRY(pl_fail(PL_ERR_NOPERM,
                        "this key already has the role %s, but the invitation grants "
                        "another role; join with a new key",
-                       pl_key_role_name(known->role));
+                       pl_key_role_name(known->role)));
     pl_key_entry fresh = {.key = *e->fresh, .role = e->granted};
     pl_copy_text(fresh.name, sizeof fresh.name, e->name);
     if (--invite.uses > 0)
-        PL_CHECK(pl_key_list_put(list, &invite));
+        PL_TRY(pl_key_list_put(list, &invite));
     else
         pl_key_list_drop(list, &invite.key);
-    PL_CHECK(pl_key_list_check_name(list, fresh.name, &fresh.key));
-    return pl_key_list_put(list, &fresh);
-}
-
-static pl_status use_invitation(pl_key_list *list, void *context)
-{
-    enrolment *e = context;
-    pl_status status = put_fresh(list, e);
+    PL_TRY(pl_key_list_check_name(list, fresh.name, &fresh.key));
+    PL_TRY(pl_key_list_put(list, &fresh));
+done:
     e->judged = status != PL_OK;
     return status;
-}
-
-/* Replaces the error by an error without details, because a client that enrols must not
- * learn file names of this machine. */
-static pl_status list_failed(void)
-{
-    on_list(pl_last_error());
-    return pl_fail(PL_ERR_BUSY,
-                   "the hub cannot enrol a key now, because it cannot change its list "
-                   "of keys; its log says why");
 }
 
 pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
@@ -107,8 +93,14 @@ pl_status pl_admission_enrol(const char *list, const pl_pubkey *invite,
     PL_CHECK(pl_key_name_check(name));
     PL_CHECK(pl_pubkey_check(fresh));
     pl_status status = pl_key_list_edit(list, use_invitation, &e);
-    if (status != PL_OK)
-        return e.judged ? status : list_failed();
+    if (status != PL_OK && !e.judged) {
+        /* A client that enrols must not learn file names of this machine. */
+        on_list(pl_last_error());
+        return pl_fail(PL_ERR_BUSY,
+                       "the hub cannot enrol a key now, because it cannot change its "
+                       "list of keys; its log says why");
+    }
+    PL_CHECK(status);
     *granted = e.granted;
     return PL_OK;
 }

@@ -23,66 +23,49 @@ void hub_free_held(hub *h, int worker)
     h->workers[worker].waiting = false;
 }
 
-/* ---- questions ---- */
-/* Finds workers that offer the updates of this task's mates, at most one per slot. The
- * worker that gets the task asks these workers first, so that the homes have less
- * work. */
-static size_t find_peers(const hub *h, const plan_arm *arm, int index, int64_t phase,
-                         pl_msg_peer *out)
-{
-    size_t n = 0;
-    if (phase == 0)
-        return 0;
-    const int *mates = plan_mates(arm, index, phase);
-    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
-        int mate = mates[slot];
-        if (mate < 0 || mate == index || arm->paths[mate].offered < phase)
-            continue;
-        const hub_worker *w = &h->workers[arm->paths[mate].offered_by];
-        if (w->offers_at[0])
-            out[n++] = (pl_msg_peer){w->offers_at, arm->paths[mate].name};
-    }
-    return n;
-}
-
-static void seal_lease(const hub *h, const hub_worker *w, bool late, pl_buf *out)
-{
-    const plan_arm *arm = &h->tasks.arms[w->given.arm];
-    int replicas = pl_topology_n_replicas(arm->topology);
-    pl_lease lease = {.path = w->given.index / replicas,
-                      .replica = w->given.index % replicas,
-                      .phase = w->given_phase,
-                      .token = w->given_token,
-                      .late = late,
-                      .key = w->key};
-    pl_copy_text(lease.arm, sizeof lease.arm, arm->arm.name);
-    pl_copy_text(lease.worker, sizeof lease.worker, w->name);
-    pl_copy_text(lease.device, sizeof lease.device, w->device);
-    pl_lease_seal(&h->secret, &lease, out);
-}
-
 static pl_status send_task(hub *h, hub_worker *w)
 {
     plan_arm *arm = &h->tasks.arms[w->given.arm];
     plan_path *path = &arm->paths[w->given.index];
-    int replicas = pl_topology_n_replicas(arm->topology);
+    const int replicas = pl_topology_n_replicas(arm->topology);
     const hub_audit *audit = hub_audit_of(h, w->given_token, (int)(w - h->workers));
-    pl_buf sealed = {0};
-    pl_msg_peer *peers =
-        pl_alloc((size_t)pl_topology_n_slots(arm->topology) * sizeof *peers);
-    size_t n_peers = find_peers(h, arm, w->given.index, w->given_phase, peers);
+    /* Workers that offer the updates of this task's mates, at most one per slot. The
+     * worker asks them before the homes, so that the homes have less work. */
+    const int n_slots = pl_topology_n_slots(arm->topology);
+    pl_msg_peer *peers = pl_alloc((size_t)n_slots * sizeof *peers);
+    size_t n_peers = 0;
+    const int *mates =
+        w->given_phase > 0 ? plan_mates(arm, w->given.index, w->given_phase) : NULL;
+    for (int slot = 0; mates && slot < n_slots; slot++) {
+        const plan_path *mate = mates[slot] >= 0 ? &arm->paths[mates[slot]] : NULL;
+        if (!mate || mate == path || mate->offered < w->given_phase)
+            continue;
+        const hub_worker *other = &h->workers[mate->offered_by];
+        if (other->offers_at[0])
+            peers[n_peers++] = (pl_msg_peer){other->offers_at, mate->name};
+    }
     bool late = plan_is_late(arm, w->given.index, w->given_phase, pl_now_ms());
     pl_hash before = {{0}};
     int64_t repeats = 0;
     const uint64_t *seeds = NULL;
     size_t n_seeds = 0;
+    pl_buf sealed = {0};
     if (audit) {
         before = audit->row.before;
         repeats = audit->row.repeats;
         seeds = audit->row.seed ? audit->seeds : NULL;
         n_seeds = audit->row.seed ? (size_t)audit->n_parts : 0;
     } else {
-        seal_lease(h, w, late, &sealed);
+        pl_lease lease = {.path = w->given.index / replicas,
+                          .replica = w->given.index % replicas,
+                          .phase = w->given_phase,
+                          .token = w->given_token,
+                          .late = late,
+                          .key = w->key};
+        pl_copy_text(lease.arm, sizeof lease.arm, arm->arm.name);
+        pl_copy_text(lease.worker, sizeof lease.worker, w->name);
+        pl_copy_text(lease.device, sizeof lease.device, w->device);
+        pl_lease_seal(&h->secret, &lease, &sealed);
     }
     pl_message a = {.request = w->answered, .token = w->given_token};
     PL_SAY(&a, TASK, task, .arm_blob = arm->blob, .path = w->given.index / replicas,
@@ -149,62 +132,55 @@ static pl_status give_task(hub *h, int worker, plan_task task)
     return note_given(h, &h->workers[worker], task, &path->lease);
 }
 
-static pl_status give_audit(hub *h, int worker, int64_t now_ms)
-{
-    hub_audit *audit = NULL;
-    if (!hub_is_on_trial(h, &h->workers[worker]) ||
-        hub_n_held(h, &h->workers[worker]) == 0)
-        audit = hub_find_audit(h, worker, now_ms);
-    if (!audit)
-        return PL_OK;
-    hub_grant_audit(h, audit, worker, now_ms);
-    return note_given(h, &h->workers[worker], audit->task, &audit->lease);
-}
-
-/* Leases a slow task to this worker, too. The homes still accept results of the first
- * holder, because both holders deliver the same bytes. If the outer method does not
- * allow two holders, takes the task away from its holder, which is on trial. */
-static pl_status back_up(hub *h, int worker, int64_t now_ms)
-{
-    plan_task task;
-    if (!hub_find_backup(h, worker, now_ms, &task))
-        return PL_OK;
-    plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
-    if (!pl_phase_repeats(&h->tasks.arms[task.arm].arm.outer)) {
-        hub_end_lease(h, path, now_ms);
-        return give_task(h, worker, task);
-    }
-    plan_grant_backup(&h->tasks, task, worker, now_ms, h->options->ttl_ms);
-    pl_log(PL_LOG_INFO, "backup.granted", "task=%s phase=%lld worker=%s slow=%s",
-           path->name, (long long)path->phase, h->workers[worker].name,
-           h->workers[path->lease.worker].name);
-    return note_given(h, &h->workers[worker], task, &path->backup);
-}
-
-/* Gives the worker a ready task, or the next phase of the task that it holds. If no
- * task is ready for any worker, *search becomes false, so that the hub does not search
- * again for the next workers. Workers on trial with the same key have at most one lease
- * together. */
+/* Gives a waiting worker an audit, a ready task, the next phase of the task that it
+ * holds, or a backup of a slow task, in this order. If no task is ready for any worker,
+ * *search becomes false, so that the hub does not search again for the next workers. */
 static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
 {
     hub_worker *w = &h->workers[worker];
     plan_task task;
-    if (hub_is_on_trial(h, w) && hub_n_held(h, w) > 0)
-        return PL_OK;
-    bool full = plan_n_held(&h->tasks, worker) >= PLAN_HELD_MAX;
-    bool found = *search && plan_choose(&h->tasks, worker, now_ms, &task);
-    *search = found || (*search && (w->withheld.judged_ms == now_ms ||
-                                    plan_leaves_out(&h->tasks, worker, now_ms)));
-    bool goes_on = w->held_token != 0 &&
-                   plan_continues(&h->tasks, w->held, w->held_phase, w->held_token,
-                                  worker, now_ms) &&
-                   hub_fits_next(h, worker, w->held, now_ms);
-    if (goes_on && !(found && plan_is_better(&h->tasks, task, w->held, worker))) {
-        hub_extend(h, worker, w->held, now_ms);
-        return note_given(h, w, w->held,
-                          &h->tasks.arms[w->held.arm].paths[w->held.index].lease);
+    /* workers on trial with the same key have at most one lease together */
+    const bool may_take = (h->n_audits > 0 || *search || w->held_token != 0) &&
+                          !(hub_is_on_trial(h, w) && hub_n_held(h, w) > 0);
+    hub_audit *audit =
+        may_take && h->n_audits > 0 ? hub_find_audit(h, worker, now_ms) : NULL;
+    if (audit) {
+        hub_grant_audit(h, audit, worker, now_ms);
+        return note_given(h, w, audit->task, &audit->lease);
     }
-    return found && !full ? give_task(h, worker, task) : PL_OK;
+    if (may_take && (*search || w->held_token != 0)) {
+        bool full = plan_n_held(&h->tasks, worker) >= PLAN_HELD_MAX;
+        bool found = *search && plan_choose(&h->tasks, worker, now_ms, &task);
+        *search = found || (*search && (w->withheld.judged_ms == now_ms ||
+                                        plan_leaves_out(&h->tasks, worker, now_ms)));
+        bool goes_on = w->held_token != 0 &&
+                       plan_continues(&h->tasks, w->held, w->held_phase, w->held_token,
+                                      worker, now_ms) &&
+                       hub_fits_next(h, worker, w->held, now_ms);
+        if (goes_on && !(found && plan_is_better(&h->tasks, task, w->held, worker))) {
+            hub_extend(h, worker, w->held, now_ms);
+            return note_given(h, w, w->held,
+                              &h->tasks.arms[w->held.arm].paths[w->held.index].lease);
+        }
+        if (found && !full)
+            return give_task(h, worker, task);
+    }
+    if (*search || !hub_find_backup(h, worker, now_ms, &task))
+        return PL_OK;
+    plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
+    if (!pl_phase_repeats(&h->tasks.arms[task.arm].arm.outer)) {
+        /* the outer method allows one holder: the task is taken away from its holder,
+         * which is on trial */
+        hub_end_lease(h, path, now_ms);
+        return give_task(h, worker, task);
+    }
+    /* The homes still accept results of the first holder, because both holders deliver
+     * the same bytes. */
+    plan_grant_backup(&h->tasks, task, worker, now_ms, h->options->ttl_ms);
+    pl_log(PL_LOG_INFO, "backup.granted", "task=%s phase=%lld worker=%s slow=%s",
+           path->name, (long long)path->phase, w->name,
+           h->workers[path->lease.worker].name);
+    return note_given(h, w, task, &path->backup);
 }
 
 static pl_status say_no_work(hub *h, hub_worker *w)
@@ -221,45 +197,28 @@ static pl_status say_no_work(hub *h, hub_worker *w)
     return hub_answer(h, &w->peer, &a);
 }
 
-/* After a restart of the hub, workers may still hold leases. So the hub grants no
- * leases for the lifetime of a lease (ttl_ms). In this time workers renew the leases
- * that they hold. */
-static bool may_grant(const hub *h, int64_t now_ms)
-{
-    bool restarted = h->tasks.epoch > 1 && now_ms - h->known_ms < h->options->ttl_ms;
-    return hub_homes_ready(h) && h->failure[0] == '\0' && !restarted;
-}
-
-/* Serves the workers in the queue: if `on_trial`, only workers on trial, otherwise only
- * workers that are not on trial. */
-static pl_status serve_queued(hub *h, int64_t now_ms, bool on_trial, bool *search)
-{
-    for (int q = 0; q < h->n_queued; q++) {
-        hub_worker *w = &h->workers[h->queue[q]];
-        if (w->drains)
-            PL_CHECK(hub_let_go(h, h->queue[q]));
-        if (w->drains || hub_is_on_trial(h, w) != on_trial || hub_is_barred(w, now_ms))
-            continue;
-        if (w->waiting && h->n_audits > 0)
-            PL_CHECK(give_audit(h, h->queue[q], now_ms));
-        if (w->waiting && (*search || w->held_token != 0))
-            PL_CHECK(serve_worker(h, h->queue[q], now_ms, search));
-        if (w->waiting && !*search)
-            PL_CHECK(back_up(h, h->queue[q], now_ms));
-    }
-    return PL_OK;
-}
-
 /* Serves all waiting workers in the order in which they asked, but workers on trial
  * come last. Thousands of workers may wait, so the hub searches for ready tasks only
  * after an event that may have made a task ready. */
 static pl_status serve_waiting(hub *h)
 {
-    int64_t now = pl_now_ms();
-    bool ready = may_grant(h, now), search = ready && h->stirred;
+    const int64_t now = pl_now_ms();
+    /* After a restart of the hub, workers may still hold leases. So the hub grants no
+     * leases for the lifetime of a lease. In this time workers renew the leases that
+     * they hold. */
+    const bool restarted = h->tasks.epoch > 1 && now - h->known_ms < h->options->ttl_ms;
+    const bool ready = hub_homes_ready(h) && h->failure[0] == '\0' && !restarted;
+    bool search = ready && h->stirred;
     int n_left = 0;
     for (int on_trial = 0; on_trial < 2 && ready; on_trial++)
-        PL_CHECK(serve_queued(h, now, on_trial, &search));
+        for (int q = 0; q < h->n_queued; q++) {
+            hub_worker *w = &h->workers[h->queue[q]];
+            if (w->drains)
+                PL_CHECK(hub_let_go(h, h->queue[q]));
+            if (w->waiting && !w->drains && hub_is_on_trial(h, w) == on_trial &&
+                !hub_is_barred(w, now))
+                PL_CHECK(serve_worker(h, h->queue[q], now, &search));
+        }
     for (int q = 0; q < h->n_queued; q++) {
         hub_worker *w = &h->workers[h->queue[q]];
         if (w->waiting && now - w->waiting_since_ms > PARK_MS)
@@ -272,23 +231,6 @@ static pl_status serve_waiting(hub *h)
     if (ready)
         h->stirred = search && h->stirred;
     return PL_OK;
-}
-
-static pl_status repeat_answer(hub *h, hub_worker *w)
-{
-    if (w->given_token == 0)
-        return say_no_work(h, w);
-    plan_path *path = &h->tasks.arms[w->given.arm].paths[w->given.index];
-    int worker = (int)(w - h->workers);
-    const plan_lease *lease = plan_lease_of(path, w->given_token, worker);
-    if (hub_audit_of(h, w->given_token, worker))
-        return send_task(h, w);
-    if (lease && lease->active && lease->phase == w->given_phase)
-        return send_task(h, w);
-    /* the lease in that answer has ended; the answer to the worker's next question may
-     * have a new task */
-    w->given_token = 0;
-    return say_no_work(h, w);
 }
 
 static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
@@ -305,11 +247,20 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
     w->held_token =
         plan_find_task(&h->tasks, q.task ? q.task : "", &w->held) ? m->token : 0;
     w->held_phase = q.phase;
-    /* the hub has answered this question before, but the answer was lost or came too
-     * late */
+    /* The hub has answered this question before, but the answer was lost or came too
+     * late: the worker gets the same answer, unless the lease in it has ended. The
+     * answer to the worker's next question may have a new task. */
     if (m->request == w->answered) {
         w->request = m->request;
-        return repeat_answer(h, w);
+        const plan_lease *lease =
+            w->given_token == 0
+                ? NULL
+                : plan_lease_of(&h->tasks.arms[w->given.arm].paths[w->given.index],
+                                w->given_token, index);
+        if (hub_audit_of(h, w->given_token, index) ||
+            (lease && lease->active && lease->phase == w->given_phase))
+            return send_task(h, w);
+        return say_no_work(h, w);
     }
     w->asked_ms = pl_now_ms();
     if (!w->waiting)
@@ -347,21 +298,6 @@ void hub_end_task(hub_worker *w, const plan_path *path)
         w->task[0] = '\0';
 }
 
-/* Returns the type of the answer to a renewal of a lease that this hub does not have.
- * The answer is RENEWED while the hub lacks the state of a home and cannot decide. It
- * is also RENEWED if the worker no longer trains the task and the homes have the
- * results, because its DONE will come soon. Otherwise the hub refuses the renewal. */
-static uint16_t refuse_renewal(hub *h, const report *rep, bool trains)
-{
-    for (int i = 0; i < h->n_homes; i++)
-        if (!h->homes[i].known)
-            return PL_MSG_RENEWED;
-    if (rep->path && !trains && rep->phase < rep->path->phase)
-        return PL_MSG_RENEWED;
-    hub_end_task(&h->workers[rep->worker], rep->path);
-    return PL_MSG_LEASE_LOST;
-}
-
 /* Whether the message has a valid sealed lease for this phase and token. A hub that
  * restarted accepts an earlier lease only with this proof. */
 static bool shows_lease(hub *h, pl_bytes sealed, const report *rep, uint64_t token)
@@ -387,11 +323,9 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
     pl_msg_renew q;
     PL_CHECK(PL_HEAR(m, renew, &q));
     PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
-    if (!rep.path &&
-        !hub_homes_ready(h)) { /* the hub has just started and cannot decide yet */
-        a->type = PL_MSG_RENEWED;
-        return PL_OK;
-    }
+    a->type = PL_MSG_RENEWED;
+    if (!rep.path && !hub_homes_ready(h))
+        return PL_OK; /* the hub has just started and cannot decide yet */
     hub_audit *audit = rep.path ? hub_audit_of(h, m->token, rep.worker) : NULL;
     if (audit)
         audit->lease.deadline_ms = pl_now_ms() + h->options->ttl_ms;
@@ -400,10 +334,18 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
               !shows_lease(h, q.lease, &rep, m->token)) ||
              !plan_renew(&h->tasks, rep.path, rep.phase, m->token, rep.worker,
                          pl_now_ms(), h->options->ttl_ms)) {
-        a->type = refuse_renewal(h, &rep, q.trains);
+        /* This hub does not have the lease. It cannot decide while it lacks the state
+         * of a home. And if the worker no longer trains the task and the homes have the
+         * results, its DONE will come soon. */
+        bool refuses = !(rep.path && !q.trains && rep.phase < rep.path->phase);
+        for (int i = 0; i < h->n_homes; i++)
+            refuses = refuses && h->homes[i].known;
+        if (refuses) {
+            hub_end_task(&h->workers[rep.worker], rep.path);
+            a->type = PL_MSG_LEASE_LOST;
+        }
         return PL_OK;
     }
-    a->type = PL_MSG_RENEWED;
     hub_note_renewal(h, rep.worker, rep.path,
                      audit ? &audit->lease
                            : plan_lease_of(rep.path, m->token, rep.worker),
@@ -411,47 +353,31 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
     return PL_OK;
 }
 
-/* Handles the DONE of an audit. If the DONE is malformed, the audit counts as failed
- * and can be leased again. */
-static pl_status end_audit(hub *h, hub_audit *audit, int worker, const pl_message *m)
-{
-    pl_status status = hub_audit_done(h, audit, worker, m);
-    if (status == PL_ERR_PROTO)
-        hub_audit_release(h, audit, "its worker reported no valid result");
-    return status;
-}
-
-/* Checks the numbers of a DONE that the hub adds to the worker's sums. */
-static pl_status check_done(hub *h, const report *rep, uint64_t tokens,
-                            const double seconds[4])
+static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     enum { SECONDS_MAX = 1000000000 };
+    report rep;
     plan_task task;
+    pl_msg_done q;
+    PL_CHECK(PL_HEAR(m, done, &q));
+    PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
+    /* the hub adds these numbers to the worker's sums */
+    const double seconds[] = {q.work.seconds, q.overhead, q.idle, q.waited};
     for (int i = 0; i < 4; i++)
         if (!(seconds[i] >= 0 && seconds[i] <= SECONDS_MAX))
             return pl_fail(PL_ERR_DATA,
                            "a DONE reports %g seconds, but a time must be 0 to 1e9 s",
                            seconds[i]);
-    if (!rep->path || !plan_find_task(&h->tasks, rep->path->name, &task))
-        return PL_OK;
-    const pl_arm *arm = &h->tasks.arms[task.arm].arm;
-    uint64_t most = pl_phase_samples(arm) * (uint64_t)arm->inner.context;
-    if (tokens > most)
-        return pl_fail(PL_ERR_DATA,
-                       "a DONE reports %llu tokens, but a phase of %s has at most %llu",
-                       (unsigned long long)tokens, rep->path->name,
-                       (unsigned long long)most);
-    return PL_OK;
-}
-
-static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
-{
-    report rep;
-    pl_msg_done q;
-    PL_CHECK(PL_HEAR(m, done, &q));
-    PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
-    PL_CHECK(check_done(h, &rep, q.work.n_tokens,
-                        (double[]){q.work.seconds, q.overhead, q.idle, q.waited}));
+    if (rep.path && plan_find_task(&h->tasks, rep.path->name, &task)) {
+        const pl_arm *arm = &h->tasks.arms[task.arm].arm;
+        uint64_t most = pl_phase_samples(arm) * (uint64_t)arm->inner.context;
+        if (q.work.n_tokens > most)
+            return pl_fail(
+                PL_ERR_DATA,
+                "a DONE reports %llu tokens, but a phase of %s has at most %llu",
+                (unsigned long long)q.work.n_tokens, rep.path->name,
+                (unsigned long long)most);
+    }
     hub_worker *w = &h->workers[rep.worker];
     hub_end_task(w, rep.path);
     w->idle_s += q.idle;
@@ -478,8 +404,13 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     h->done_ms = pl_now_ms();
     if (w->held_token == m->token && w->held_phase == rep.phase)
         w->held_token = 0; /* the worker no longer holds this task */
-    if (audit)
-        return end_audit(h, audit, rep.worker, m);
+    if (audit) {
+        pl_status status = hub_audit_done(h, audit, rep.worker, m);
+        /* an audit whose DONE is malformed can be leased again */
+        if (status == PL_ERR_PROTO)
+            hub_audit_release(h, audit, "its worker reported no valid result");
+        return status;
+    }
     return lease ? hub_settle(h, rep.path) : PL_OK;
 }
 
@@ -538,50 +469,51 @@ static pl_status on_offer(hub *h, const pl_peer *peer, pl_message *m, pl_message
     return PL_OK;
 }
 
-static pl_status dispatch(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
-{
-    switch (m->type) {
-    case PL_MSG_HELLO:
-        return hub_hello(h, peer, m, a);
-    case PL_MSG_ENROL:
-        return hub_enrol(h, peer, m, a);
-    case PL_MSG_RENEW:
-        return on_renew(h, peer, m, a);
-    case PL_MSG_DONE:
-        return on_done(h, peer, m, a);
-    case PL_MSG_OFFER:
-        return on_offer(h, peer, m, a);
-    case PL_MSG_RELEASE:
-        return on_release(h, peer, m, a);
-    case PL_MSG_STATUS:
-        a->type = PL_MSG_STATUS_IS;
-        hub_status_json(h, &a->data);
-        return PL_OK;
-    case PL_MSG_LOG:
-        return hub_log_lines(m, a);
-    case PL_MSG_DRAIN:
-        return hub_drain(h, m, a);
-    case PL_MSG_STOP:
-        a->type = PL_MSG_OK;
-        h->stopping = true;
-        return PL_OK;
-    default:
-        return pl_fail(PL_ERR_PROTO, "a hub does not understand message type %u",
-                       m->type);
-    }
-}
-
 pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m)
 {
     pl_message a;
-    pl_status status;
+    pl_status status = PL_OK;
     pl_message_init(&a, PL_MSG_OK);
-    if (m->type == PL_MSG_TASK_REQ) { /* serve_waiting answers it */
+    switch (m->type) {
+    case PL_MSG_TASK_REQ:
         status = on_task_req(h, peer, m);
         if (status == PL_OK)
-            return PL_OK;
-    } else {
-        status = dispatch(h, peer, m, &a);
+            return PL_OK; /* serve_waiting answers it */
+        break;
+    case PL_MSG_HELLO:
+        status = hub_hello(h, peer, m, &a);
+        break;
+    case PL_MSG_ENROL:
+        status = hub_enrol(h, peer, m, &a);
+        break;
+    case PL_MSG_RENEW:
+        status = on_renew(h, peer, m, &a);
+        break;
+    case PL_MSG_DONE:
+        status = on_done(h, peer, m, &a);
+        break;
+    case PL_MSG_OFFER:
+        status = on_offer(h, peer, m, &a);
+        break;
+    case PL_MSG_RELEASE:
+        status = on_release(h, peer, m, &a);
+        break;
+    case PL_MSG_STATUS:
+        a.type = PL_MSG_STATUS_IS;
+        hub_status_json(h, &a.data);
+        break;
+    case PL_MSG_LOG:
+        status = hub_log_lines(m, &a);
+        break;
+    case PL_MSG_DRAIN:
+        status = hub_drain(h, m, &a);
+        break;
+    case PL_MSG_STOP:
+        h->stopping = true;
+        break;
+    default:
+        status =
+            pl_fail(PL_ERR_PROTO, "a hub does not understand message type %u", m->type);
     }
     if (status != PL_OK) {
         pl_message_destroy(&a);
@@ -592,87 +524,39 @@ pl_status hub_take(hub *h, const pl_peer *peer, pl_message *m)
     return hub_answer(h, peer, &a);
 }
 
-/* Handles at most HEARD_AT_ONCE messages per turn, so that workers in the queue need
- * not wait until all messages are handled. Most messages are renewals. A renewal does
- * not make a task ready, so it does not set `stirred`. */
-static pl_status hear_workers(hub *h, pl_message *m)
-{
-    pl_peer peer;
-    pl_status status = PL_OK;
-    for (int i = 0; i < HEARD_AT_ONCE; i++) {
-        status = pl_wire_recv(h->socket, &peer, m);
-        if (status != PL_OK)
-            break;
-        h->stirred = h->stirred || m->type != PL_MSG_RENEW;
-        PL_CHECK(hub_take(h, &peer, m));
-    }
-    return status == PL_ERR_TIMEOUT ? PL_OK : status;
-}
-
-static void expire(hub *h, int64_t now_ms)
-{
-    if (now_ms - h->expired_ms < TICK_MS)
-        return;
-    h->expired_ms = now_ms;
-    /* Tasks can become ready without an event, for example when the wait after a
-     * restart of the hub ends. */
-    h->stirred = true;
-    if (now_ms - h->overdue_ms >= OVERDUE_MS) {
-        h->overdue_ms = now_ms;
-        hub_end_overdue(h, now_ms);
-    }
-    int n = plan_expire(&h->tasks, now_ms, hub_note_lost, h);
-    if (n > 0)
-        pl_log(PL_LOG_WARN, "lease.expired", "count=%d", n);
-}
-
 pl_status hub_tend(hub *h, int64_t now_ms, bool *more)
 {
     *more = hub_apply_some(h);
     PL_CHECK(hub_tend_homes(h, now_ms));
-    expire(h, now_ms);
+    if (now_ms - h->expired_ms >= TICK_MS) {
+        h->expired_ms = now_ms;
+        /* Tasks can become ready without an event, for example when the wait after a
+         * restart of the hub ends. */
+        h->stirred = true;
+        if (now_ms - h->overdue_ms >= OVERDUE_MS) {
+            h->overdue_ms = now_ms;
+            hub_end_overdue(h, now_ms);
+        }
+        int n = plan_expire(&h->tasks, now_ms, hub_note_lost, h);
+        if (n > 0)
+            pl_log(PL_LOG_WARN, "lease.expired", "count=%d", n);
+    }
     PL_CHECK(hub_tend_audits(h, now_ms));
     return serve_waiting(h);
-}
-
-/* Reads options->stop atomically, because a signal handler on any thread may set it. */
-static bool must_stop_hub(const hub *h)
-{
-    return h->options->stop && __atomic_load_n(h->options->stop, __ATOMIC_RELAXED);
-}
-
-static pl_status serve_workers(hub *h)
-{
-    pl_status status = PL_OK;
-    pl_message m;
-    bool more = false;
-    pl_socket *sockets[1 + PL_HOMES_MAX];
-    bool ready[1 + PL_HOMES_MAX];
-    pl_message_init(&m, 0);
-    sockets[0] = h->socket;
-    while (!h->stopping && !must_stop_hub(h)) {
-        for (int i = 0; i < h->n_homes; i++)
-            sockets[1 + i] = h->homes[i].socket;
-        pl_wire_poll(sockets, 1 + (size_t)h->n_homes, NULL, 0, more ? 0 : TICK_MS,
-                     ready);
-        int64_t now = pl_now_ms();
-        PL_TRY(hear_workers(h, &m));
-        for (int i = 0; i < h->n_homes; i++)
-            PL_TRY(hub_hear_home(h, i, now));
-        PL_TRY(hub_tend(h, now, &more));
-    }
-done:
-    pl_message_destroy(&m);
-    return status;
 }
 
 pl_status pl_hub_run(const pl_hub_options *options)
 {
     char bound[PL_ADDRESS_MAX];
     pl_status status = PL_OK;
+    pl_socket *sockets[1 + PL_HOMES_MAX];
+    bool ready[1 + PL_HOMES_MAX], more = false;
+    pl_peer peer;
+    pl_message m;
     hub h = {.options = options, .worker_names = pl_name_table_create()};
     h.tasks.fits = hub_fits_new;
     h.tasks.context = &h;
+    pl_message_init(&m, 0);
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     pl_keypair_create(&h.mates);
     h.started_ms = pl_now_ms();
@@ -681,9 +565,33 @@ pl_status pl_hub_run(const pl_hub_options *options)
     if (options->ready_file && options->ready_file[0])
         PL_TRY(pl_write_output(options->ready_file, bound, strlen(bound)));
     pl_log(PL_LOG_INFO, "hub.ready", "address=%s homes=%d", bound, options->n_homes);
-    PL_TRY(serve_workers(&h));
+    sockets[0] = h.socket;
+    for (int i = 0; i < h.n_homes; i++)
+        sockets[1 + i] = h.homes[i].socket;
+    /* a signal handler on any thread may set options->stop */
+    while (!h.stopping &&
+           !(options->stop && __atomic_load_n(options->stop, __ATOMIC_RELAXED))) {
+        pl_wire_poll(sockets, 1 + (size_t)h.n_homes, NULL, 0, more ? 0 : TICK_MS,
+                     ready);
+        const int64_t now = pl_now_ms();
+        /* The number of messages per turn is limited, so that workers in the queue need
+         * not wait until all messages are handled. Most messages are renewals. A
+         * renewal does not make a task ready, so it does not set `stirred`. */
+        for (int i = 0; i < HEARD_AT_ONCE; i++) {
+            status = pl_wire_recv(h.socket, &peer, &m);
+            if (status == PL_ERR_TIMEOUT)
+                break;
+            PL_TRY(status);
+            h.stirred = h.stirred || m.type != PL_MSG_RENEW;
+            PL_TRY(hub_take(&h, &peer, &m));
+        }
+        for (int i = 0; i < h.n_homes; i++)
+            PL_TRY(hub_hear_home(&h, i, now));
+        PL_TRY(hub_tend(&h, now, &more));
+    }
     hub_dismiss_finished(&h);
 done:
+    pl_message_destroy(&m);
     pl_keypair_wipe(&h.mates);
     hub_close_homes(&h);
     hub_clear_audits(&h);

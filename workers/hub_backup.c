@@ -37,23 +37,6 @@ static const double gain_s = 0.2, for_ever_s = 1e12, sure_times = 2,
                     doubtful_times = 1.25;
 
 /* ---- which worker did a finished phase ---- */
-static pl_status tell_second(hub *h, const plan_path *path, const plan_said *by,
-                             const plan_lease *lost)
-{
-    pl_message m;
-    plan_task task;
-    hub_worker *other = &h->workers[lost->worker];
-    pl_message_init(&m, 0);
-    m.token = lost->token;
-    hub_end_task(other, path);
-    if (plan_find_task(&h->tasks, path->name, &task))
-        hub_note_late(h, other, task.arm, lost, by, pl_now_ms());
-    PL_SAY(&m, LEASE_LOST, lease_lost, .phase = by->phase);
-    pl_log(PL_LOG_INFO, "backup.settled", "task=%s phase=%lld first=%s stopped=%s",
-           path->name, (long long)by->phase, h->workers[by->worker].name, other->name);
-    return hub_answer(h, &other->peer, &m);
-}
-
 pl_status hub_settle(hub *h, plan_path *path)
 {
     plan_said by;
@@ -64,52 +47,46 @@ pl_status hub_settle(hub *h, plan_path *path)
                "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f", path->name,
                (long long)by.phase, h->workers[by.worker].name, by.work.loss,
                by.work.seconds);
-        if (lost.worker >= 0 && lost.worker < h->n_workers)
-            PL_CHECK(tell_second(h, path, &by, &lost));
+        if (lost.worker >= 0 && lost.worker < h->n_workers) {
+            pl_message m;
+            plan_task task;
+            hub_worker *other = &h->workers[lost.worker];
+            pl_message_init(&m, 0);
+            m.token = lost.token;
+            hub_end_task(other, path);
+            if (plan_find_task(&h->tasks, path->name, &task))
+                hub_note_late(h, other, task.arm, &lost, &by, pl_now_ms());
+            PL_SAY(&m, LEASE_LOST, lease_lost, .phase = by.phase);
+            pl_log(PL_LOG_INFO, "backup.settled",
+                   "task=%s phase=%lld first=%s stopped=%s", path->name,
+                   (long long)by.phase, h->workers[by.worker].name, other->name);
+            PL_CHECK(hub_answer(h, &other->peer, &m));
+        }
     }
     return PL_OK;
 }
 
 /* ---- finding slow leases ---- */
-/* Puts a lease into the list of the HUB_SLOW_MAX leases with the most time left. Leases
- * with equal times stay in the order in which they were added. */
-static void keep_slow_lease(hub *h, plan_task task, double left_s)
-{
-    int at = h->n_slow;
-    while (at > 0 && h->slow[at - 1].left_s < left_s)
-        at--;
-    if (at == HUB_SLOW_MAX)
-        return;
-    if (h->n_slow < HUB_SLOW_MAX)
-        h->n_slow++;
-    memmove(&h->slow[at + 1], &h->slow[at],
-            (size_t)(h->n_slow - 1 - at) * sizeof *h->slow);
-    h->slow[at] = (hub_slow){task, left_s};
-}
-
-/* Returns a time in the past. If a worker reported a result before that time and no
- * home has confirmed it, then no home has received the result. */
-static int64_t homes_have_told_ms(const hub *h, int64_t now_ms)
-{
-    int64_t until_ms = now_ms - UNCONFIRMED_MS;
-    for (int i = 0; i < h->n_homes; i++)
-        if (h->homes[i].welcome && h->homes[i].fresh_ms <= until_ms)
-            until_ms = h->homes[i].fresh_ms - 1;
-    return until_ms;
-}
-
 /* Whether a second worker may begin the path's task. It must not begin if the holder
  * has reported the task as done, unless the holder is on trial or no home has confirmed
  * the report in time. */
 static bool may_get_backup(const hub *h, const plan_path *path, int64_t now_ms)
 {
     const plan_lease *l = &path->lease;
-    return l->active && l->phase == path->phase && !path->backup.active &&
-           path->backups_failed < BACKUP_FAILURES_MAX && l->worker >= 0 &&
-           l->worker < h->n_workers &&
-           (!plan_is_said(path, l->token, path->phase) ||
-            hub_is_on_trial(h, &h->workers[l->worker]) ||
-            plan_is_unconfirmed(path, l, homes_have_told_ms(h, now_ms)));
+    if (!l->active || l->phase != path->phase || path->backup.active ||
+        path->backups_failed >= BACKUP_FAILURES_MAX || l->worker < 0 ||
+        l->worker >= h->n_workers)
+        return false;
+    if (!plan_is_said(path, l->token, path->phase) ||
+        hub_is_on_trial(h, &h->workers[l->worker]))
+        return true;
+    /* If a worker reported a result before this time and no home has confirmed it, then
+     * no home has received the result. */
+    int64_t until_ms = now_ms - UNCONFIRMED_MS;
+    for (int i = 0; i < h->n_homes; i++)
+        if (h->homes[i].welcome && h->homes[i].fresh_ms <= until_ms)
+            until_ms = h->homes[i].fresh_ms - 1;
+    return plan_is_unconfirmed(path, l, until_ms);
 }
 
 /* Whether the holder reported the task as done although the homes have no result. */
@@ -118,35 +95,8 @@ static bool is_said(const plan_path *path)
     return plan_is_said(path, path->lease.token, path->phase);
 }
 
-/* Whether the path's lease may end without a result, or its holder was not measured. */
-static bool is_doubtful(const hub *h, const plan_arm *arm, const plan_path *path)
-{
-    const hub_worker *w = &h->workers[path->lease.worker];
-    return hub_is_on_trial(h, w) || hub_task_s(w, &arm->arm) <= 0 || is_said(path);
-}
-
-/* Whether nothing tells when the path's lease will end. The first lease of a job is
- * backed up at once; if there are several, their reports will soon tell which of them
- * is slow. */
-static bool may_last_for_ever(const hub *h, const plan_arm *arm, const plan_path *path,
-                              int64_t now_ms)
-{
-    const hub_worker *w = &h->workers[path->lease.worker];
-    return is_said(path) ||
-           (hub_is_on_trial(h, w) && arm->typical_s <= 0 &&
-            (arm->n_leased == 1 || now_ms - path->lease.granted_ms > SILENT_MS));
-}
-
-/* If the method does not allow two workers at one task: whether the hub may take the
- * lease from its holder. A holder that reported the task as done keeps the lease,
- * because taking it counts as a failure of the holder: perhaps the result has arrived,
- * and a busy home has not reported it yet. */
-static bool may_be_taken(const hub *h, const plan_path *path)
-{
-    return hub_is_on_trial(h, &h->workers[path->lease.worker]) &&
-           !plan_is_said(path, path->lease.token, path->phase);
-}
-
+/* Lists the HUB_SLOW_MAX leases with the most time left. Leases with equal times stay
+ * in the order of their tasks. */
 static void find_slow_leases(hub *h, int64_t now_ms)
 {
     h->n_slow = 0;
@@ -157,14 +107,37 @@ static void find_slow_leases(hub *h, int64_t now_ms)
         bool both = pl_phase_repeats(&arm->arm.outer);
         for (int i = 0; i < arm->n_tasks; i++) {
             const plan_path *path = &arm->paths[i];
-            if (!may_get_backup(h, path, now_ms) || !(both || may_be_taken(h, path)))
-                continue;
             const plan_lease *l = &path->lease;
-            keep_slow_lease(h, (plan_task){a, i},
-                            !both ? 1e-3 * (double)(now_ms - l->granted_ms)
-                            : may_last_for_ever(h, arm, path, now_ms)
-                                ? for_ever_s
-                                : hub_left_s(h, arm, path, l, now_ms));
+            if (!may_get_backup(h, path, now_ms))
+                continue;
+            const bool on_trial = hub_is_on_trial(h, &h->workers[l->worker]);
+            /* The hub may take a lease only from a holder on trial that has not
+             * reported the task as done, because taking it counts as a failure of the
+             * holder: perhaps the result has arrived, and a busy home has not reported
+             * it yet. */
+            if (!both && !(on_trial && !is_said(path)))
+                continue;
+            /* Nothing tells when such a lease will end. The first lease of a job is
+             * backed up at once; if there are several, their reports will soon tell
+             * which of them is slow. */
+            const bool may_last_for_ever =
+                is_said(path) ||
+                (on_trial && arm->typical_s <= 0 &&
+                 (arm->n_leased == 1 || now_ms - l->granted_ms > SILENT_MS));
+            const double left_s = !both ? 1e-3 * (double)(now_ms - l->granted_ms)
+                                  : may_last_for_ever
+                                      ? for_ever_s
+                                      : hub_left_s(h, arm, path, l, now_ms);
+            int at = h->n_slow;
+            while (at > 0 && h->slow[at - 1].left_s < left_s)
+                at--;
+            if (at == HUB_SLOW_MAX)
+                continue;
+            if (h->n_slow < HUB_SLOW_MAX)
+                h->n_slow++;
+            memmove(&h->slow[at + 1], &h->slow[at],
+                    (size_t)(h->n_slow - 1 - at) * sizeof *h->slow);
+            h->slow[at] = (hub_slow){{a, i}, left_s};
         }
     }
 }
@@ -187,12 +160,6 @@ static bool may_do(const hub *h, int worker, const plan_arm *arm, const plan_pat
     return same_kind;
 }
 
-static bool is_worth_it(double own_s, double left_s, bool doubtful)
-{
-    return own_s > 0 && left_s >= (doubtful ? doubtful_times : sure_times) * own_s &&
-           left_s >= own_s + gain_s;
-}
-
 bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
 {
     const hub_worker *w = &h->workers[worker];
@@ -204,15 +171,20 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
         plan_task task = h->slow[i].task;
         const plan_arm *arm = &h->tasks.arms[task.arm];
         const plan_path *path = &arm->paths[task.index];
-        const bool doubtful =
-            pl_phase_repeats(&arm->arm.outer) && is_doubtful(h, arm, path);
+        const hub_worker *holder = &h->workers[path->lease.worker];
+        /* the lease may end without a result, or its holder was not measured */
+        const bool doubtful = pl_phase_repeats(&arm->arm.outer) &&
+                              (hub_is_on_trial(h, holder) ||
+                               hub_task_s(holder, &arm->arm) <= 0 || is_said(path));
+        const double left_s = h->slow[i].left_s;
         double own_s = hub_task_s(w, &arm->arm);
         if (own_s <= 0 && doubtful)
             own_s = arm->typical_s;
         own_s *= (double)(1 + plan_repeats(path, worker));
         if (may_do(h, worker, arm, path, now_ms) &&
-            (h->slow[i].left_s >= for_ever_s ||
-             is_worth_it(own_s, h->slow[i].left_s, doubtful))) {
+            (left_s >= for_ever_s ||
+             (own_s > 0 && left_s >= own_s + gain_s &&
+              left_s >= (doubtful ? doubtful_times : sure_times) * own_s))) {
             *out = task;
             return true;
         }

@@ -11,21 +11,17 @@ enum {
     RECORD_MAX = 16384
 };
 
-static pl_status open_home(hub *h, const char *address)
-{
-    if (h->n_homes == PL_HOMES_MAX)
-        return pl_fail(PL_ERR_CONFIG, "a job has at most %d homes", PL_HOMES_MAX);
-    pl_copy_text(h->homes_at[h->n_homes], sizeof *h->homes_at, address);
-    PL_CHECK(pl_wire_connect(address, &h->homes[h->n_homes].socket));
-    h->n_homes++;
-    return PL_OK;
-}
-
 pl_status hub_open_homes(hub *h)
 {
     h->homes = pl_alloc(PL_HOMES_MAX * sizeof *h->homes);
-    for (int i = 0; i < h->options->n_homes; i++)
-        PL_CHECK(open_home(h, h->options->homes[i]));
+    for (int i = 0; i < h->options->n_homes; i++) {
+        if (h->n_homes == PL_HOMES_MAX)
+            return pl_fail(PL_ERR_CONFIG, "a job has at most %d homes", PL_HOMES_MAX);
+        pl_copy_text(h->homes_at[h->n_homes], sizeof *h->homes_at,
+                     h->options->homes[i]);
+        PL_CHECK(pl_wire_connect(h->options->homes[i], &h->homes[h->n_homes].socket));
+        h->n_homes++;
+    }
     return PL_OK;
 }
 
@@ -57,32 +53,11 @@ pl_status hub_send_home(hub_home *home, pl_message *m)
     return status == PL_ERR_NET ? PL_OK : status; /* the message is sent again later */
 }
 
-/* Sends HELLO. The first home stores the secret that seals leases, and makes the secret
- * if there is none yet. The other homes get the secret from the hub. */
-static pl_status say_hello(hub *h, hub_home *home)
-{
-    pl_message m = {0};
-    bool is_first = home == h->homes;
-    if (!h->has_secret && !is_first)
-        return PL_OK;
-    PL_SAY(&m, HELLO, hello_home, .role = "hub",
-           .secret = is_first ? NULL : h->secret.bytes);
-    return hub_send_home(home, &m);
-}
-
 static pl_status ask_state(hub_home *home, uint64_t offset)
 {
     pl_message m = {0};
     PL_SAY(&m, GET_STATE, get_state, .offset = offset);
     return hub_send_home(home, &m);
-}
-
-/* Keeps a home's status, which the hub uses only for answers to `pathloom status`. */
-static void keep_status(hub_home *home, const pl_message *m, int64_t now_ms)
-{
-    pl_buf_clear(&home->status);
-    pl_buf_append(&home->status, m->data.data, m->data.len);
-    home->status_ms = now_ms;
 }
 
 pl_status hub_fence(hub *h, const plan_path *path)
@@ -122,12 +97,19 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
             home->n_applied < home->n_records)
             continue;
         home->asked_ms = now_ms;
-        PL_CHECK(home->welcome ? ask_state(home, 0) : say_hello(h, home));
+        pl_message m = {.type = PL_MSG_STATUS};
         if (home->welcome) {
-            pl_message m;
-            pl_message_init(&m, PL_MSG_STATUS);
-            PL_CHECK(hub_send_home(home, &m));
+            PL_CHECK(ask_state(home, 0));
+        } else {
+            /* The first home stores the secret that seals leases, and makes it if there
+             * is none yet. The other homes get the secret from the hub. */
+            const bool is_first = i == 0;
+            if (!h->has_secret && !is_first)
+                continue;
+            PL_SAY(&m, HELLO, hello_home, .role = "hub",
+                   .secret = is_first ? NULL : h->secret.bytes);
         }
+        PL_CHECK(hub_send_home(home, &m));
     }
     return PL_OK;
 }
@@ -234,19 +216,6 @@ static void note_applied(hub *h, hub_home *home)
     h->known_ms = pl_now_ms();
 }
 
-static pl_status apply_next(hub *h, hub_home *home)
-{
-    size_t len = 0;
-    const uint8_t *record =
-        pl_get_bytes(&home->records, PL_TAG_RECORD, home->n_applied++, &len);
-    h->in_state = true;
-    pl_status status = apply_record(h, home, record, len, 0);
-    h->in_state = false;
-    PL_CHECK(status);
-    note_applied(h, home);
-    return PL_OK;
-}
-
 static void log_nonsense(const hub *h, const hub_home *home, unsigned type)
 {
     pl_log(PL_LOG_WARN, "home.nonsense", "home=%d type=%u error=\"%s\"",
@@ -261,11 +230,20 @@ bool hub_apply_some(hub *h)
     bool more = false;
     for (int i = 0; i < h->n_homes; i++) {
         hub_home *home = &h->homes[i];
-        for (int n = 0; n < APPLIED_AT_ONCE && home->n_applied < home->n_records; n++)
-            if (apply_next(h, home) != PL_OK) {
+        for (int n = 0; n < APPLIED_AT_ONCE && home->n_applied < home->n_records; n++) {
+            size_t len = 0;
+            const uint8_t *record =
+                pl_get_bytes(&home->records, PL_TAG_RECORD, home->n_applied++, &len);
+            h->in_state = true;
+            pl_status status = apply_record(h, home, record, len, 0);
+            h->in_state = false;
+            if (status == PL_OK) {
+                note_applied(h, home);
+            } else {
                 log_nonsense(h, home, PL_MSG_STATE_IS);
                 home->n_applied = home->n_records;
             }
+        }
         more = more || home->n_applied < home->n_records;
     }
     h->stirred = h->stirred || more;
@@ -316,51 +294,49 @@ static pl_status on_arm_blob(hub *h, hub_home *home, pl_message *m)
     return ask_state(home, 0);
 }
 
-static pl_status apply_message(hub *h, hub_home *home, pl_message *m)
-{
-    switch (m->type) {
-    case PL_MSG_WELCOME:
-        return on_welcome(h, home, m);
-    case PL_MSG_STATE_IS:
-        return on_state(h, home, m);
-    case PL_MSG_EVENT:
-        return apply_record(h, home, m->body.data, m->body.len, m->token);
-    case PL_MSG_BLOB:
-        return on_arm_blob(h, home, m);
-    case PL_MSG_UPDATE_IS:
-        return hub_hear_update(h, m);
-    case PL_MSG_STATUS_IS:
-        keep_status(home, m, pl_now_ms());
-        return PL_OK;
-    default:
-        return PL_OK;
-    }
-}
-
-/* Notes the epoch of a home. If the epoch has changed, the home has restarted. Then it
- * knows neither which tokens to refuse nor where to send events. So the hub tells the
- * home the tokens, and sends GET_STATE: a home sends its events to the sender of
- * GET_STATE. */
-static pl_status note_epoch(hub *h, hub_home *home, uint64_t epoch)
-{
-    if (epoch == 0 || epoch == home->epoch)
-        return PL_OK;
-    bool restarted = home->epoch != 0;
-    home->epoch = epoch;
-    if (!restarted)
-        return PL_OK;
-    pl_log(PL_LOG_WARN, "home.restarted", "epoch=%llu", (unsigned long long)epoch);
-    PL_CHECK(fence_all(h));
-    return ask_state(home, 0);
-}
-
 pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
 {
     hub_home *home = &h->homes[index];
+    pl_status status = PL_OK;
     home->heard_ms = now_ms;
     h->stirred = true;
-    PL_CHECK(note_epoch(h, home, m->epoch));
-    if (apply_message(h, home, m) != PL_OK)
+    const bool is_new = m->epoch != 0 && m->epoch != home->epoch;
+    const bool restarted = is_new && home->epoch != 0;
+    if (is_new)
+        home->epoch = m->epoch;
+    if (restarted) {
+        /* The home knows neither which tokens to refuse nor where to send events. It
+         * sends its events to the sender of GET_STATE. */
+        pl_log(PL_LOG_WARN, "home.restarted", "epoch=%llu",
+               (unsigned long long)m->epoch);
+        PL_CHECK(fence_all(h));
+        PL_CHECK(ask_state(home, 0));
+    }
+    switch (m->type) {
+    case PL_MSG_WELCOME:
+        status = on_welcome(h, home, m);
+        break;
+    case PL_MSG_STATE_IS:
+        status = on_state(h, home, m);
+        break;
+    case PL_MSG_EVENT:
+        status = apply_record(h, home, m->body.data, m->body.len, m->token);
+        break;
+    case PL_MSG_BLOB:
+        status = on_arm_blob(h, home, m);
+        break;
+    case PL_MSG_UPDATE_IS:
+        status = hub_hear_update(h, m);
+        break;
+    case PL_MSG_STATUS_IS: /* only for answers to `pathloom status` */
+        pl_buf_clear(&home->status);
+        pl_buf_append(&home->status, m->data.data, m->data.len);
+        home->status_ms = pl_now_ms();
+        break;
+    default:
+        break;
+    }
+    if (status != PL_OK)
         log_nonsense(h, home, m->type);
     return PL_OK;
 }

@@ -7,10 +7,10 @@
  * events in between. Only the hub knows the leases; after a restart it learns of them
  * again when workers renew them.
  *
- * One thread runs one loop (serve_workers in hub.c):
+ * One thread runs one loop (pl_hub_run in hub.c):
  *
- *   hear_workers   handles up to 256 messages of workers, and answers them at once. But
- *                  a worker that asks for a task (TASK_REQ) joins the queue
+ *   hub_take       handles a message of a worker, and answers it at once. But a worker
+ *                  that asks for a task (TASK_REQ) joins the queue
  *   hub_hear_home  handles all messages of one home; called for every home
  *   hub_tend       applies some records of the homes' states, asks homes for their
  *                  states again, ends expired leases, continues audits, then gives
@@ -47,19 +47,20 @@
  *     to refuse lower tokens (hub_fence). A backup is an exception: both workers may
  *     deliver.
  *   - Workers may repeat every question. For each worker the hub remembers the last
- *     TASK_REQ that it answered, and gives the same answer again (repeat_answer).
+ *     TASK_REQ that it answered, and gives the same answer again (on_task_req).
  *   - An index into hub.workers gets a different worker only if nothing refers to the
- *     old worker any more (is_idle in hub_names.c). All other indices stay valid.
+ *     old worker any more (place_worker in hub_names.c). All other indices stay valid.
  *
  * Ownership. `hub` owns everything that it points to, except `options`. The hub's plan
  * owns arms, paths and their leases. Leases of audits belong to the audits.
  *
  * Files: hub.c (loop, workers' questions), hub_join.c (workers that come and go),
- * hub_homes.c (homes), hub_names.c (names and
- * keys of workers, their failures, trials), plan.c and plan_done.c (tasks and leases),
- * hub_progress.c (what workers report), hub_pace.c (what each worker can do),
- * hub_backup.c (second leases for slow tasks), hub_audit.c (tasks done again to compare
- * them), hub_status.c (what `pathloom status` shows). */
+ * hub_homes.c (homes), hub_names.c (names and keys of workers, their failures,
+ * trials), plan.c and plan_done.c (tasks and leases), hub_progress.c (what workers
+ * report), hub_pace.c (what each worker can do), hub_backup.c (second leases for slow
+ * tasks), hub_audit.c, hub_auditor.c and hub_verdict.c (tasks done again to compare
+ * them), hub_fenced.c (workers that are shut out), hub_status.c (what `pathloom
+ * status` shows). */
 #ifndef PL_WORKERS_HUB_INTERNAL_H
 #define PL_WORKERS_HUB_INTERNAL_H
 #include "workers/admission.h"
@@ -142,7 +143,7 @@ typedef struct hub_audit {
      * fields are the results of this search */
     int64_t looked_ms;
     bool has_any; /* whether a connected worker can do the audit */
-    int trust;    /* the highest trust of such a worker (trust_in in hub_audit.c) */
+    int trust;    /* the highest trust of such a worker (trust_in in hub_auditor.c) */
     /* whether a worker with that trust has the same kind of device as the first
      * worker */
     bool has_kin;
@@ -384,19 +385,17 @@ void hub_end_overdue(hub *h, int64_t now_ms);
 bool hub_is_audited(const hub *h, const hub_worker *w);
 /* Returns the audit that this worker does under this token, or NULL. */
 hub_audit *hub_audit_of(hub *h, uint64_t token, int worker);
-/* Returns an audit that this worker may do and for which no better worker is connected,
- * or NULL. */
-hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms);
-void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
-/* Handles a worker's DONE for an audit. The data of `m` are the likenesses of the
- * result's parts, if the audit needs them. */
-pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m);
+/* Whether the audited task sends an update of this slot, and how many updates it sends.
+ */
+bool hub_audit_sends(const hub *h, const hub_audit *a, int slot);
+int hub_audit_count(const hub *h, const hub_audit *a);
+/* Sends the results and the verdict to the home that keeps the row. */
+pl_status hub_tell_audit(hub *h, hub_audit *a, int64_t now_ms);
 /* Ends the lease of an audit without a result. `reason` says why the worker failed;
  * NULL: the lease ended without a failure. */
 void hub_audit_release(hub *h, hub_audit *a, const char *reason);
 void hub_release_audits(hub *h, int worker);
 bool hub_audits_wait(const hub *h, int arm, int64_t now_ms);
-void hub_mark_fenced(hub *h, hub_worker *w);
 /* These functions apply records about audits that homes have sent. hub_begin_rows and
  * hub_end_rows enclose the records of one state, but not the records of events. */
 void hub_begin_rows(hub *h, int home);
@@ -405,9 +404,35 @@ pl_status hub_take_audit_record(hub *h, int home, pl_reader *r);
 void hub_end_rows(hub *h, int home);
 pl_status hub_hear_update(hub *h, pl_message *m);
 pl_status hub_tend_audits(hub *h, int64_t now_ms);
-pl_status hub_repeat_fenced(hub *h);
 void hub_clear_audits(hub *h);
 void hub_audit_json(const hub *h, pl_json *out);
+
+/* hub_auditor.c */
+/* Sets has_any, trust and has_kin of the audit. */
+void hub_look_for_auditors(const hub *h, hub_audit *a, int64_t now_ms);
+/* Returns an audit that this worker may do and for which no better worker is connected,
+ * or NULL. */
+hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms);
+void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
+
+/* hub_verdict.c */
+/* Handles a worker's DONE for an audit. The data of `m` are the likenesses of the
+ * result's parts, if the audit needs them. */
+pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m);
+/* Computes the digest of a result from the hashes of its n updates and of its state. */
+void hub_audit_digest(const pl_hash *hashes, int n, const pl_hash *after, pl_hash *out);
+/* Counts and logs the verdict of a closed audit. */
+void hub_count_verdict(hub *h, const hub_audit *a);
+
+/* hub_fenced.c */
+/* Marks the worker if it is in the list of fenced workers. */
+void hub_mark_fenced(hub *h, hub_worker *w);
+/* Fences the worker whose result differs from the two others. */
+pl_status hub_fence_odd(hub *h, const hub_audit *a);
+/* Applies a home's record of a fenced worker. */
+pl_status hub_take_fenced(hub *h, pl_reader *r);
+/* Tells all homes all fenced workers again. */
+pl_status hub_repeat_fenced(hub *h);
 
 /* hub_progress.c */
 /* Notes what a worker says in a renewal of a lease that it has; `lease` may also be the

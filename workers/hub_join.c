@@ -2,7 +2,6 @@
  * removes (`pathloom drain`). */
 #include "workers/hub_internal.h"
 
-/* ---- releases ---- */
 /* Returns the length of the part "0.1" of a release like "0.1.3". */
 static size_t series_of(const char *release)
 {
@@ -10,24 +9,6 @@ static size_t series_of(const char *release)
     return release[n] ? n + 1 + strcspn(release + n + 1, ".") : n;
 }
 
-/* Refuses a worker of a release that may compute different results. Releases that
- * differ only in their last number compute the same bytes. A worker that names no
- * release is older than this check. */
-static pl_status check_release(const char *worker, const char *theirs)
-{
-    if (!theirs)
-        return PL_OK;
-    const size_t n = series_of(theirs);
-    if (n == series_of(PL_VERSION) && strncmp(theirs, PL_VERSION, n) == 0)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_UNSUPPORTED,
-        "worker %s runs pathloom %.32s, but the hub runs %s; their results may "
-        "differ, so install %.*s.x on both machines",
-        worker, theirs, PL_VERSION, (int)series_of(PL_VERSION), PL_VERSION);
-}
-
-/* ---- processes ---- */
 static void note_peer(hub_worker *w, const pl_peer *peer)
 {
     w->peer = *peer;
@@ -60,7 +41,16 @@ pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
     hub_worker *worker = &h->workers[w];
     hub_mark_fenced(h, worker);
     PL_CHECK(hub_check_owner(worker, peer));
-    PL_CHECK(check_release(q.name, q.release));
+    /* Releases that differ only in their last number compute the same bytes. A worker
+     * that names no release is older than this check. */
+    const size_t n = q.release ? series_of(q.release) : 0;
+    if (q.release &&
+        (n != series_of(PL_VERSION) || strncmp(q.release, PL_VERSION, n) != 0))
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "worker %s runs pathloom %.32s, but the hub runs %s; their results may "
+            "differ, so install %.*s.x on both machines",
+            q.name, q.release, PL_VERSION, (int)series_of(PL_VERSION), PL_VERSION);
     if (worker->replaced != 0 && q.pid == worker->replaced)
         return pl_fail(
             PL_ERR_NOPERM,
@@ -118,7 +108,6 @@ pl_status hub_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* ---- workers that are removed ---- */
 pl_status hub_drain(hub *h, pl_message *m, pl_message *a)
 {
     pl_msg_drain q;

@@ -46,61 +46,44 @@ bool hub_same_holder(const hub_worker *a, const hub_worker *b)
     return a == b || (!a->own_key && !b->own_key && pl_pubkey_equal(&a->key, &b->key));
 }
 
-/* Whether nothing refers to the worker any more, so that its name may be forgotten. */
-static bool is_idle(hub *h, int worker, int64_t now_ms)
-{
-    const hub_worker *w = &h->workers[worker];
-    return hub_is_away(h, w, now_ms) && !w->queued && !w->fenced[0] &&
-           w->barred_until_ms <= now_ms && !hub_is_audited(h, w) &&
-           plan_forget_worker(&h->tasks, worker);
-}
-
-static int count_names(const hub *h, const hub_worker *like)
-{
-    int n = 0;
-    for (int i = 0; i < h->n_workers; i++)
-        n += pl_pubkey_equal(&h->workers[i].key, &like->key);
-    return n;
-}
-
-/* Finds an entry that may be reused (is_idle). The entry must have this key, or may
- * have any key if `key` is NULL. Forgets the name of the entry. Returns -1 if no entry
- * may be reused. */
-static int find_left_entry(hub *h, const pl_pubkey *key)
-{
-    int64_t now = pl_now_ms();
-    for (int i = 0; i < h->n_workers; i++)
-        if ((!key || pl_pubkey_equal(&h->workers[i].key, key)) && is_idle(h, i, now)) {
-            pl_log(PL_LOG_INFO, "worker.forgotten", "worker=%s", h->workers[i].name);
-            pl_name_table_drop(h->worker_names, h->workers[i].name);
-            return i;
-        }
-    return -1;
-}
-
+/* Finds an entry for a new worker. If its key has too many names or the table is full,
+ * that is the entry of a worker to which nothing refers any more: its name is
+ * forgotten. */
 static pl_status place_worker(hub *h, const hub_worker *fresh, int *out)
 {
-    bool crowded = !fresh->own_key && count_names(h, fresh) >= NAMES_PER_KEY;
-    bool full = h->n_workers >= WORKERS_MAX;
+    const int64_t now = pl_now_ms();
+    int n_names = 0;
+    for (int i = 0; i < h->n_workers; i++)
+        n_names += pl_pubkey_equal(&h->workers[i].key, &fresh->key);
+    const bool crowded = !fresh->own_key && n_names >= NAMES_PER_KEY;
+    const bool full = h->n_workers >= WORKERS_MAX;
+    for (int i = 0; (crowded || full) && i < h->n_workers; i++) {
+        const hub_worker *w = &h->workers[i];
+        if ((!crowded || pl_pubkey_equal(&w->key, &fresh->key)) &&
+            hub_is_away(h, w, now) && !w->queued && !w->fenced[0] &&
+            w->barred_until_ms <= now && !hub_is_audited(h, w) &&
+            plan_forget_worker(&h->tasks, i)) {
+            pl_log(PL_LOG_INFO, "worker.forgotten", "worker=%s", w->name);
+            pl_name_table_drop(h->worker_names, w->name);
+            *out = i;
+            return PL_OK;
+        }
+    }
     char text[PL_PUBKEY_TEXT];
-    *out = crowded || full ? find_left_entry(h, crowded ? &fresh->key : NULL)
-                           : h->n_workers;
     pl_pubkey_format(&fresh->key, text);
-    if (*out < 0 && crowded)
+    if (crowded)
         return pl_fail(
             PL_ERR_NOPERM,
             "the key %s already has %d workers, the most that one key may have, so %s "
             "cannot join with it; create another key with `pathloom key invite`",
             text, NAMES_PER_KEY, fresh->name);
-    if (*out < 0)
+    if (full)
         return pl_fail(PL_ERR_BUSY,
                        "this hub already has %d workers, the most that it can have",
                        WORKERS_MAX);
-    if (*out < h->n_workers)
-        return PL_OK;
     h->workers = pl_grow(h->workers, (size_t)(h->n_workers + 1) * sizeof *h->workers);
     h->queue = pl_grow(h->queue, (size_t)(h->n_workers + 1) * sizeof *h->queue);
-    h->n_workers++;
+    *out = h->n_workers++;
     return PL_OK;
 }
 
@@ -148,15 +131,6 @@ static bool keeps_name(const hub_worker *w)
     return w->own_key || (w->proven && !w->fenced[0]);
 }
 
-/* Whether the name of worker `w` must be given to the peer: `w` has it only because its
- * key was the first to use it, and the peer has a better right. */
-static bool has_better_right(const pl_peer *peer, const hub_worker *w)
-{
-    if (w->own_key || list_gives(w->name, &w->key))
-        return false;
-    return peer->own || (!keeps_name(w) && list_gives(w->name, &peer->key));
-}
-
 /* Takes the name from the worker that used it first. The worker's entry gets a name
  * with which no worker can join. The states that this worker made get that name, too,
  * so that the new owner of the old name is not blamed for them. */
@@ -184,10 +158,16 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
     hub_worker fresh;
     PL_CHECK(pl_key_name_check(name));
     *out = hub_find_worker(h, name);
-    if (*out >= 0 && !has_better_right(peer, &h->workers[*out]))
-        return PL_OK;
-    if (*out >= 0)
+    if (*out >= 0) {
+        /* A worker may have the name only because its key was the first to use it. Then
+         * the job's own keys, and the key to which the list gives the name, have a
+         * better right. */
+        const hub_worker *w = &h->workers[*out];
+        if (w->own_key || list_gives(w->name, &w->key) ||
+            !(peer->own || (!keeps_name(w) && list_gives(w->name, &peer->key))))
+            return PL_OK;
         take_name_back(h, *out);
+    }
     PL_CHECK(check_reserved(name, peer));
     memset(&fresh, 0, sizeof fresh);
     pl_copy_text(fresh.name, sizeof fresh.name, name);
@@ -222,22 +202,6 @@ pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer)
         w->name);
 }
 
-/* Refuses a name that a worker with a different key uses and may keep (keeps_name).
- * Does not check names that are in the list: pl_admission_enrol checks such names. */
-static pl_status check_unused(const hub *h, const char *name, const pl_pubkey *key)
-{
-    pl_pubkey owner;
-    int w = hub_find_worker(h, name);
-    if (w < 0 || !keeps_name(&h->workers[w]) || pl_gate_key_named(name, &owner) ||
-        pl_pubkey_equal(&h->workers[w].key, key))
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_EXISTS,
-        "a worker with another key uses the name %s; choose a different name "
-        "with --name",
-        name);
-}
-
 pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     char text[PL_PUBKEY_TEXT];
@@ -250,7 +214,17 @@ pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
                        "no key can be enrolled over this connection: the job is not "
                        "encrypted, or the connection does not use an invitation");
     memcpy(fresh.bytes, q.key, sizeof fresh.bytes);
-    PL_CHECK(check_unused(h, q.name, &fresh));
+    /* A worker may keep the name that it uses (keeps_name). pl_admission_enrol checks
+     * the names of the list. */
+    pl_pubkey owner;
+    const int w = hub_find_worker(h, q.name);
+    if (w >= 0 && keeps_name(&h->workers[w]) && !pl_gate_key_named(q.name, &owner) &&
+        !pl_pubkey_equal(&h->workers[w].key, &fresh))
+        return pl_fail(
+            PL_ERR_EXISTS,
+            "a worker with another key uses the name %s; choose a different name "
+            "with --name",
+            q.name);
     PL_CHECK(pl_admission_enrol(h->options->keys, &peer->key, &fresh, q.name, &role));
     pl_pubkey_format(&fresh, text);
     if (hub_may_log(h, peer))
@@ -319,49 +293,6 @@ static void count_failure(hub *h, int worker, const char *text)
         bar_workers(h, worker, BARRED_MS, text);
 }
 
-static bool own_worker_is_there(const hub *h)
-{
-    int64_t now = pl_now_ms();
-    for (int i = 0; i < h->n_workers; i++)
-        if (h->workers[i].own_key && !hub_is_away(h, &h->workers[i], now))
-            return true;
-    return false;
-}
-
-static bool cannot_be_done(const hub *h, const plan_path *path)
-{
-    const hub_worker *first = &h->workers[path->failed_by[0]];
-    if (own_worker_is_there(h))
-        return path->own_failures >= FAILURES_MAX;
-    for (int i = 1; i < path->n_failed_by; i++)
-        if (!hub_same_holder(first, &h->workers[path->failed_by[i]]))
-            return true;
-    return false;
-}
-
-static void note_failed_by(hub *h, plan_path *path, int worker)
-{
-    for (int i = 0; i < path->n_failed_by; i++)
-        if (hub_same_holder(&h->workers[path->failed_by[i]], &h->workers[worker]))
-            return;
-    if (path->n_failed_by < PLAN_FAILED_MAX)
-        path->failed_by[path->n_failed_by++] = worker;
-}
-
-/* Whether a bad state of the path may have caused the failure `why`, so that the state
- * should be dropped. This may be so if a key that is not one of the job's own delivered
- * the state, and the updates made from it are not finite or much too long. False if the
- * path has its own parameters, because it cannot begin without its state. */
-static bool has_others_state(hub *h, const plan_path *path, pl_status why)
-{
-    plan_task task;
-    int maker = hub_find_worker(h, path->state_of);
-    return (why == PL_ERR_DATA || why == PL_ERR_NUMERIC) && path->state_of[0] &&
-           path->phase > 0 && (maker < 0 || !h->workers[maker].own_key) &&
-           plan_find_task(&h->tasks, path->name, &task) &&
-           pl_path_layout_of(&h->tasks.arms[task.arm].arm).params < 0;
-}
-
 /* Drops a state with which no worker can continue. The path then continues without a
  * state, like a path that has finished no phase. */
 static pl_status drop_useless_state(hub *h, plan_path *path, const char *text)
@@ -374,8 +305,8 @@ static pl_status drop_useless_state(hub *h, plan_path *path, const char *text)
         path->name, (long long)path->phase, path->state_of, text);
     if (maker >= 0)
         hub_note_lost(h, maker);
-    for (int i = 0; i < h->n_workers;
-         i++) /* the state caused the failures, not the workers */
+    /* the state caused the failures, not the workers */
+    for (int i = 0; i < h->n_workers; i++)
         for (int k = 0; k < path->n_failed_by; k++)
             if (hub_same_holder(&h->workers[i], &h->workers[path->failed_by[k]])) {
                 h->workers[i].n_failures = 0;
@@ -388,18 +319,38 @@ static pl_status drop_useless_state(hub *h, plan_path *path, const char *text)
 pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
                            const char *text)
 {
-    note_failed_by(h, path, worker);
+    const int64_t now = pl_now_ms();
+    bool known = false, own_is_there = false, several = false;
+    for (int i = 0; i < path->n_failed_by; i++)
+        known = known ||
+                hub_same_holder(&h->workers[path->failed_by[i]], &h->workers[worker]);
+    if (!known && path->n_failed_by < PLAN_FAILED_MAX)
+        path->failed_by[path->n_failed_by++] = worker;
     path->own_failures += h->workers[worker].own_key;
-    bool ends = path->lease.failures >= FAILURES_MAX && h->failure[0] == '\0' &&
-                cannot_be_done(h, path);
+    for (int i = 0; i < h->n_workers; i++)
+        own_is_there = own_is_there ||
+                       (h->workers[i].own_key && !hub_is_away(h, &h->workers[i], now));
+    for (int i = 1; i < path->n_failed_by; i++)
+        several = several || !hub_same_holder(&h->workers[path->failed_by[0]],
+                                              &h->workers[path->failed_by[i]]);
+    const bool ends = path->lease.failures >= FAILURES_MAX && h->failure[0] == '\0' &&
+                      (own_is_there ? path->own_failures >= FAILURES_MAX : several);
     count_failure(h, worker, text);
-    if (ends && has_others_state(h, path, why))
+    if (!ends)
+        return PL_OK;
+    /* A key that is not one of the job's own delivered the path's state, and the
+     * updates made from it are not finite or much too long: a bad state may be the
+     * cause. A path with its own parameters cannot begin without its state. */
+    plan_task task;
+    const int maker = hub_find_worker(h, path->state_of);
+    if ((why == PL_ERR_DATA || why == PL_ERR_NUMERIC) && path->state_of[0] &&
+        path->phase > 0 && (maker < 0 || !h->workers[maker].own_key) &&
+        plan_find_task(&h->tasks, path->name, &task) &&
+        pl_path_layout_of(&h->tasks.arms[task.arm].arm).params < 0)
         return drop_useless_state(h, path, text);
-    if (ends) {
-        h->failure_status = why;
-        snprintf(h->failure, sizeof h->failure, "%s failed %d times in phase %lld: %s",
-                 path->name, path->lease.failures, (long long)path->phase, text);
-    }
+    h->failure_status = why;
+    snprintf(h->failure, sizeof h->failure, "%s failed %d times in phase %lld: %s",
+             path->name, path->lease.failures, (long long)path->phase, text);
     return PL_OK;
 }
 

@@ -165,25 +165,11 @@ void hub_note_late(const hub *h, hub_worker *w, int of, const plan_lease *l,
 }
 
 /* ---- when a lease will end ---- */
-/* Returns the seconds until the inner steps end and the results are sent, by the
- * holder's reports; below 0 if that time has passed. */
-static double left_by_progress(const hub_worker *w, const pl_arm *arm,
-                               const plan_lease *l, double step_s, double now_s)
-{
-    const hub_pace *p = &w->pace[arm->n_scored > 0];
-    const double send_s = p->n_tasks > 0   ? 0.5 * p->rest_s
-                          : l->repeats > 0 ? 0
-                                           : fetched_in(l, step_s);
-    const double steps_s =
-        l->stage == PLAN_SENDS ? 0 : step_s * (arm->inner.tau - l->step);
-    return 1e-3 * (double)l->step_ms + steps_s + send_s - now_s;
-}
-
 double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
                   const plan_lease *l, int64_t now_ms)
 {
     const hub_worker *w = &h->workers[l->worker];
-    const double now = 1e-3 * (double)now_ms, step_s = step_of(l);
+    const double step_s = step_of(l);
     const double own_s = hub_task_s(w, &arm->arm),
                  expected_s =
                      (double)(1 + l->repeats) * (own_s > 0 ? own_s : arm->typical_s);
@@ -193,8 +179,16 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
     const double passed_s = 1e-3 * (double)(now_ms - begun_ms);
     /* What the holder says is believed until twice the expected time has passed. */
     if (step_s > 0 && (expected_s <= 0 || passed_s < 2 * expected_s)) {
-        const double left_s = left_by_progress(w, &arm->arm, l, step_s, now);
-        return left_s > 0 ? left_s : -left_s;
+        const hub_pace *p = &w->pace[arm->arm.n_scored > 0];
+        const double send_s = p->n_tasks > 0   ? 0.5 * p->rest_s
+                              : l->repeats > 0 ? 0
+                                               : fetched_in(l, step_s);
+        const double steps_s =
+            l->stage == PLAN_SENDS ? 0 : step_s * (arm->arm.inner.tau - l->step);
+        /* by these reports; below 0 if that time has passed */
+        const double reported_s =
+            1e-3 * (double)l->step_ms + steps_s + send_s - 1e-3 * (double)now_ms;
+        return reported_s > 0 ? reported_s : -reported_s;
     }
     double left_s = expected_s <= 0         ? passed_s
                     : passed_s < expected_s ? expected_s - passed_s
@@ -213,14 +207,6 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
 }
 
 /* ---- the fleet ---- */
-/* Returns the seconds that the task of a lease takes by what its holder has reported so
- * far; 0 if that does not tell. */
-static double projected_s(const pl_arm *arm, const plan_lease *l)
-{
-    const double step_s = l->active && l->repeats == 0 ? step_of(l) : 0;
-    return step_s > 0 ? 2 * fetched_in(l, step_s) + step_s * arm->inner.tau : 0;
-}
-
 /* Notes the median of the times for a task of the arm, and for the inner steps in it:
  * those of the workers that were measured, or, as long as there are none, those to
  * which two or more leases will come. `values` has room for all workers and leases. */
@@ -238,9 +224,10 @@ static void note_typical(const hub *h, plan_arm *arm, double *values, int64_t no
         arm->is_measured = n > 0;
         for (int i = 0; i < arm->n_tasks && !arm->is_measured; i++) {
             const plan_lease *l = &arm->paths[i].lease;
-            const double task_s = projected_s(&arm->arm, l);
-            if (task_s > 0)
-                values[n++] = inner ? step_of(l) * arm->arm.inner.tau : task_s;
+            const double step_s = l->active && l->repeats == 0 ? step_of(l) : 0;
+            const double inner_s = step_s * arm->arm.inner.tau;
+            if (step_s > 0)
+                values[n++] = inner ? inner_s : 2 * fetched_in(l, step_s) + inner_s;
         }
         *out = arm->is_measured || n > 1 ? fleet_median(values, n) : 0;
     }
@@ -284,28 +271,6 @@ static void count_tasks(plan_arm *arm, int64_t now_ms)
     }
 }
 
-/* Notes of all workers what they do, and when they will be free. */
-static void look_at_leases(hub *h, int64_t now_ms)
-{
-    for (int i = 0; i < h->n_workers; i++) {
-        h->workers[i].free_ms = now_ms;
-        h->workers[i].has_lease = false;
-    }
-    for (int a = 0; a < h->tasks.n_arms; a++) {
-        const plan_arm *arm = &h->tasks.arms[a];
-        for (int i = 0; i < arm->n_tasks && arm->n_leased > 0; i++) {
-            const plan_path *path = &arm->paths[i];
-            note_busy(h, arm, path, &path->lease, now_ms);
-            note_busy(h, arm, path, &path->backup, now_ms);
-        }
-    }
-    for (size_t i = 0; i < h->n_audits; i++) {
-        const hub_audit *a = &h->audits[i];
-        const plan_arm *arm = &h->tasks.arms[a->task.arm];
-        note_busy(h, arm, &arm->paths[a->task.index], &a->lease, now_ms);
-    }
-}
-
 static bool takes_tasks(const hub *h, const hub_worker *w, int64_t now_ms)
 {
     return !w->drains && !w->fenced[0] && !hub_is_barred(w, now_ms) &&
@@ -339,34 +304,6 @@ static void divide_tasks(hub *h, plan_arm *arm, fleet_member *members, int64_t n
     }
 }
 
-/* Notes until when the ready tasks of an arm may be kept from a worker. */
-static void note_patience(plan_arm *arm, int64_t now_ms)
-{
-    arm->waits_until_ms = INT64_MAX;
-    for (int i = 0; i < arm->n_tasks; i++) {
-        plan_path *path = &arm->paths[i];
-        if (path->lease.active || path->drops_state || !plan_ready(arm, i, now_ms))
-            continue;
-        if (path->waits_until_ms == 0 && arm->horizon_ms < INT64_MAX)
-            path->waits_until_ms = arm->horizon_ms + (arm->horizon_ms - now_ms);
-        if (path->waits_until_ms > 0 && path->waits_until_ms < arm->waits_until_ms)
-            arm->waits_until_ms = path->waits_until_ms;
-    }
-}
-
-/* Lists the arms; those whose paths have the most steps left come first. */
-static void order_arms(const plan *p, int *order)
-{
-    for (int a = 0; a < p->n_arms; a++) {
-        int at = a;
-        while (at > 0 && p->arms[order[at - 1]].steps_left < p->arms[a].steps_left) {
-            order[at] = order[at - 1];
-            at--;
-        }
-        order[at] = a;
-    }
-}
-
 void hub_look_at_fleet(hub *h, int64_t now_ms)
 {
     const size_t n = (size_t)h->n_workers + 1;
@@ -380,16 +317,50 @@ void hub_look_at_fleet(hub *h, int64_t now_ms)
         if (arm->n_ready + arm->n_leased > 0)
             note_typical(h, arm, values, now_ms);
     }
-    look_at_leases(h, now_ms);
+    /* what the workers do, and when they will be free */
+    for (int i = 0; i < h->n_workers; i++) {
+        h->workers[i].free_ms = now_ms;
+        h->workers[i].has_lease = false;
+    }
+    for (int a = 0; a < h->tasks.n_arms; a++) {
+        const plan_arm *arm = &h->tasks.arms[a];
+        for (int i = 0; i < arm->n_tasks && arm->n_leased > 0; i++) {
+            const plan_path *path = &arm->paths[i];
+            note_busy(h, arm, path, &path->lease, now_ms);
+            note_busy(h, arm, path, &path->backup, now_ms);
+        }
+    }
+    for (size_t i = 0; i < h->n_audits; i++) {
+        const hub_audit *a = &h->audits[i];
+        const plan_arm *arm = &h->tasks.arms[a->task.arm];
+        note_busy(h, arm, &arm->paths[a->task.index], &a->lease, now_ms);
+    }
     for (int i = 0; i < h->n_workers; i++)
         h->workers[i].taken_ms = h->workers[i].free_ms;
-    order_arms(&h->tasks, order);
+    /* the arms whose paths have the most steps left come first */
+    for (int a = 0; a < h->tasks.n_arms; a++) {
+        const plan_arm *arms = h->tasks.arms;
+        int at = a;
+        for (; at > 0 && arms[order[at - 1]].steps_left < arms[a].steps_left; at--)
+            order[at] = order[at - 1];
+        order[at] = a;
+    }
     for (int k = 0; k < h->tasks.n_arms; k++) {
         plan_arm *arm = &h->tasks.arms[order[k]];
         if (arm->n_ready + arm->n_leased == 0)
             continue;
         divide_tasks(h, arm, members, now_ms);
-        note_patience(arm, now_ms);
+        /* until when the arm's ready tasks may be kept from a worker */
+        arm->waits_until_ms = INT64_MAX;
+        for (int i = 0; i < arm->n_tasks; i++) {
+            plan_path *path = &arm->paths[i];
+            if (path->lease.active || path->drops_state || !plan_ready(arm, i, now_ms))
+                continue;
+            if (path->waits_until_ms == 0 && arm->horizon_ms < INT64_MAX)
+                path->waits_until_ms = arm->horizon_ms + (arm->horizon_ms - now_ms);
+            if (path->waits_until_ms > 0 && path->waits_until_ms < arm->waits_until_ms)
+                arm->waits_until_ms = path->waits_until_ms;
+        }
     }
     pl_free(order);
     pl_free(members);
@@ -410,20 +381,6 @@ static bool is_in_time(const hub_worker *w, const plan_arm *arm, const hub_ask *
                              (double)(1 + (ask->own == 0 ? ask->others : 0));
     return wait_ms + need_ms <=
            (ask->goes_on ? continues_times : equal_times) * others_ms + equal_ms;
-}
-
-/* Whether a task is given to a worker that was too slow: its measurement is too old, or
- * the others did not come. */
-static bool may_try(const hub *h, const hub_worker *w, const plan_arm *arm,
-                    int64_t now_ms)
-{
-    const hub_pace *p = &w->pace[arm->arm.n_scored > 0];
-    const double need_ms = 1e3 * hub_task_s(w, &arm->arm);
-    const bool is_old = (double)(now_ms - p->noted_ms) > PROBE_TIMES * need_ms;
-    return (is_old && h->options->backup != PL_BACKUP_OFF &&
-            pl_phase_repeats(&arm->arm.outer)) ||
-           (arm->waits_until_ms < now_ms &&
-            (double)(now_ms - arm->waits_until_ms) > need_ms);
 }
 
 bool hub_fits(hub *h, int worker, int of, const hub_ask *ask, int64_t now_ms)
@@ -449,12 +406,19 @@ bool hub_fits(hub *h, int worker, int of, const hub_ask *ask, int64_t now_ms)
         hub_look_at_fleet(h, now_ms);
         fits = is_in_time(w, arm, ask, now_ms);
     }
-    if (fits || may_try(h, w, arm, now_ms))
+    const double task_s = hub_task_s(w, &arm->arm), task_ms = 1e3 * task_s;
+    const int64_t noted_ms = w->pace[arm->arm.n_scored > 0].noted_ms;
+    const bool is_old = (double)(now_ms - noted_ms) > PROBE_TIMES * task_ms;
+    const bool may_lose =
+        h->options->backup != PL_BACKUP_OFF && pl_phase_repeats(&arm->arm.outer);
+    const bool others_did_not_come = arm->waits_until_ms < now_ms &&
+                                     (double)(now_ms - arm->waits_until_ms) > task_ms;
+    if (fits || (is_old && may_lose) || others_did_not_come)
         return true;
     held->judged_ms = now_ms;
     held->arm = of;
-    held->need_s = hub_task_s(w, &arm->arm) +
-                   (w->free_ms > now_ms ? 1e-3 * (double)(w->free_ms - now_ms) : 0);
+    held->need_s =
+        task_s + (w->free_ms > now_ms ? 1e-3 * (double)(w->free_ms - now_ms) : 0);
     held->others_s = 1e-3 * (double)(arm->horizon_ms - now_ms);
     /* no line about a worker that is only a little slower than the others */
     if (!held->is && held->need_s > clear_times * held->others_s &&

@@ -8,29 +8,6 @@
 static const double rate_max = 1e9, loss_max = 1e9;
 static const uint64_t memory_max = UINT64_C(1) << 50, bytes_max = UINT64_C(1) << 50;
 
-static int possible_step(hub *h, const plan_path *path, uint64_t step)
-{
-    plan_task task;
-    if (!plan_find_task(&h->tasks, path->name, &task))
-        return 0;
-    int most = h->tasks.arms[task.arm].arm.inner.tau;
-    return step < (uint64_t)most ? (int)step : most;
-}
-
-static void note_progress(plan_lease *lease, int step, double loss, uint64_t fetched,
-                          int64_t now_ms)
-{
-    lease->stage = PLAN_TRAINS;
-    lease->step = step;
-    lease->loss = loss > -1 && loss <= loss_max ? loss : (double)NAN;
-    lease->step_ms = now_ms;
-    if (lease->first_ms > 0 || step == 0)
-        return;
-    lease->first_ms = lease->step_ms;
-    lease->first_step = step;
-    lease->fetched = fetched;
-}
-
 double hub_possible_rate(double rate)
 {
     return rate >= 0 && rate <= rate_max ? rate : 0;
@@ -51,27 +28,23 @@ static double possible_bytes(double rate)
     return rate >= 0 && rate <= (double)bytes_max ? rate : 0;
 }
 
-/* A worker's numbers are only shown, except that `down` tells which part of its first
- * fetch was done once for all (hub_once_s). */
-static void note_link(hub_link *l, const pl_msg_renew *q, int64_t now_ms)
-{
-    const uint64_t up = hub_possible_bytes(q->up), down = hub_possible_bytes(q->down);
-    if (l->moved_ms == 0 || up != l->up || down != l->down)
-        l->moved_ms = now_ms;
-    l->up = up;
-    l->down = down;
-    l->up_rate = possible_bytes(q->up_rate);
-    l->down_rate = possible_bytes(q->down_rate);
-    l->rtt_ms = at_most(q->rtt_ms, UINT32_MAX);
-    l->repeated = at_most(q->repeated, up + down);
-    l->reconnects = at_most(q->reconnects, UINT32_MAX);
-}
-
 void hub_note_renewal(hub *h, int worker, const plan_path *path, plan_lease *lease,
                       const pl_msg_renew *q, int64_t now_ms)
 {
     hub_worker *w = &h->workers[worker];
-    note_link(&w->link, q, now_ms);
+    /* A worker's numbers are only shown, except that `down` tells which part of its
+     * first fetch was done once for all (hub_once_s). */
+    hub_link *link = &w->link;
+    const uint64_t up = hub_possible_bytes(q->up), down = hub_possible_bytes(q->down);
+    if (link->moved_ms == 0 || up != link->up || down != link->down)
+        link->moved_ms = now_ms;
+    link->up = up;
+    link->down = down;
+    link->up_rate = possible_bytes(q->up_rate);
+    link->down_rate = possible_bytes(q->down_rate);
+    link->rtt_ms = at_most(q->rtt_ms, UINT32_MAX);
+    link->repeated = at_most(q->repeated, up + down);
+    link->reconnects = at_most(q->reconnects, UINT32_MAX);
     if (!q->trains && lease->stage == PLAN_TRAINS && lease->phase == q->phase) {
         lease->stage = PLAN_SENDS;
         lease->step_ms = now_ms;
@@ -79,10 +52,22 @@ void hub_note_renewal(hub *h, int worker, const plan_path *path, plan_lease *lea
     }
     if (!q->trains)
         return;
-    w->step = possible_step(h, path, q->step);
+    plan_task task;
+    const bool known = plan_find_task(&h->tasks, path->name, &task);
+    const int most = known ? h->tasks.arms[task.arm].arm.inner.tau : 0;
+    w->step = q->step < (uint64_t)most ? (int)q->step : most;
     /* a lease that was extended belongs to the next phase */
-    if (lease->phase == q->phase)
-        note_progress(lease, w->step, q->loss, hub_fetched(w, lease), now_ms);
+    if (lease->phase == q->phase) {
+        lease->stage = PLAN_TRAINS;
+        lease->step = w->step;
+        lease->loss = q->loss > -1 && q->loss <= loss_max ? q->loss : (double)NAN;
+        lease->step_ms = now_ms;
+        if (lease->first_ms <= 0 && w->step != 0) {
+            lease->first_ms = now_ms;
+            lease->first_step = w->step;
+            lease->fetched = hub_fetched(w, lease);
+        }
+    }
     w->rate = hub_possible_rate(q->rate);
     w->memory_bytes = q->memory_bytes <= memory_max ? q->memory_bytes : 0;
     w->phase = q->phase;
@@ -116,7 +101,6 @@ void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
     hub_note_pace(h, w, task.arm, inner_s, total_s, now_ms);
 }
 
-/* ---- what a worker does ---- */
 /* The worker's messages arrive, and it fetches or sends, but no byte of a blob has
  * moved for a long time: the way from or to the homes loses large packets, or a home
  * hangs. */

@@ -23,8 +23,11 @@ static pl_json *lease_json(const hub *h, const plan_lease *lease, int64_t now_ms
     return o;
 }
 
-static pl_json *path_json(const hub *h, const plan_path *path, int64_t now_ms)
+static pl_json *path_json(const hub *h, const plan_arm *arm, int index, int64_t now_ms)
 {
+    const plan_path *path = &arm->paths[index];
+    const int replicas = pl_topology_n_replicas(arm->topology);
+    pl_held_sum held = {0};
     pl_json *o = pl_json_object();
     pl_json_set_text(o, "path", strchr(path->name, '/') + 1);
     pl_json_set_int(o, "phase", path->phase);
@@ -43,14 +46,41 @@ static pl_json *path_json(const hub *h, const plan_path *path, int64_t now_ms)
         pl_json_set(o, "lease", lease_json(h, &path->lease, now_ms));
     if (path->backup.active)
         pl_json_set(o, "backup", lease_json(h, &path->backup, now_ms));
+    /* how well the path predicts the held-out text that it scores */
+    if (index % replicas == 0)
+        pl_held_add(&held, &arm->arm, index / replicas, path->work.held);
+    const double bits = pl_held_bits(&held);
+    if (bits > 0) {
+        pl_json_set_real(o, "held_out_bits_per_byte", bits);
+        pl_json_set_int(o, "held_out_phase", path->held_phase);
+    }
     return o;
 }
 
-/* Adds to the status how well the arm predicts held-out text: the bits per byte, and
- * the phase of the oldest of the paths' scores (plan_path.held_phase). Adds nothing
- * until every path with held-out text has a score. */
-static void put_held(const plan_arm *arm, pl_json *o)
+/* The paths of an arm that computed features are left out when the arm is finished: a
+ * large corpus has many of them, and nobody needs them any more. */
+static pl_json *arm_json(const hub *h, int index, int64_t now_ms)
 {
+    const plan_arm *arm = &h->tasks.arms[index];
+    pl_json *o = pl_json_object(), *paths = pl_json_array();
+    int64_t done = 0;
+    const bool lists = arm->arm.feature_windows == 0 || !plan_arm_finished(arm);
+    for (int i = 0; i < arm->n_tasks; i++) {
+        done += arm->paths[i].phase;
+        if (lists)
+            pl_json_push(paths, path_json(h, arm, i, now_ms));
+    }
+    pl_json_set_text(o, "arm", arm->arm.name);
+    pl_json_set_int(o, "phases", arm->arm.inner.phases);
+    pl_json_set_int(o, "tau", arm->arm.inner.tau);
+    pl_json_set_int(o, "frozen", arm->arm.n_frozen);
+    pl_json_set_int(o, "tasks_done", done);
+    pl_json_set_int(o, "tasks", (int64_t)arm->n_tasks * arm->arm.inner.phases);
+    pl_json_set_bool(o, "audits_wait", hub_audits_wait(h, index, now_ms));
+    pl_json_set_bool(o, "finished",
+                     plan_arm_finished(arm) && !hub_audits_wait(h, index, now_ms));
+    /* How well the arm predicts held-out text, and the phase of the oldest of the
+     * paths' scores. Nothing until every path with held-out text has a score. */
     const int replicas = pl_topology_n_replicas(arm->topology);
     pl_held_sum sum = {0};
     int64_t phase = -1;
@@ -65,50 +95,6 @@ static void put_held(const plan_arm *arm, pl_json *o)
         pl_json_set_real(o, "held_out_bits_per_byte", bits);
         pl_json_set_int(o, "held_out_phase", phase);
     }
-}
-
-/* Adds to the status how well one path predicts the held-out text that the path
- * scores. */
-static void put_path_held(const plan_arm *arm, int index, pl_json *o)
-{
-    const plan_path *path = &arm->paths[index];
-    pl_held_sum sum = {0};
-    if (index % pl_topology_n_replicas(arm->topology) == 0)
-        pl_held_add(&sum, &arm->arm, index / pl_topology_n_replicas(arm->topology),
-                    path->work.held);
-    const double bits = pl_held_bits(&sum);
-    if (bits > 0) {
-        pl_json_set_real(o, "held_out_bits_per_byte", bits);
-        pl_json_set_int(o, "held_out_phase", path->held_phase);
-    }
-}
-
-/* The paths of an arm that computed features are left out when the arm is finished: a
- * large corpus has many of them, and nobody needs them any more. */
-static pl_json *arm_json(const hub *h, int index, int64_t now_ms)
-{
-    const plan_arm *arm = &h->tasks.arms[index];
-    pl_json *o = pl_json_object(), *paths = pl_json_array();
-    int64_t done = 0;
-    const bool lists = arm->arm.feature_windows == 0 || !plan_arm_finished(arm);
-    for (int i = 0; i < arm->n_tasks; i++) {
-        done += arm->paths[i].phase;
-        if (!lists)
-            continue;
-        pl_json *path = path_json(h, &arm->paths[i], now_ms);
-        put_path_held(arm, i, path);
-        pl_json_push(paths, path);
-    }
-    pl_json_set_text(o, "arm", arm->arm.name);
-    pl_json_set_int(o, "phases", arm->arm.inner.phases);
-    pl_json_set_int(o, "tau", arm->arm.inner.tau);
-    pl_json_set_int(o, "frozen", arm->arm.n_frozen);
-    pl_json_set_int(o, "tasks_done", done);
-    pl_json_set_int(o, "tasks", (int64_t)arm->n_tasks * arm->arm.inner.phases);
-    pl_json_set_bool(o, "audits_wait", hub_audits_wait(h, index, now_ms));
-    pl_json_set_bool(o, "finished",
-                     plan_arm_finished(arm) && !hub_audits_wait(h, index, now_ms));
-    put_held(arm, o);
     pl_json_set(o, "paths", paths);
     return o;
 }
@@ -118,31 +104,16 @@ bool hub_is_away(const hub *h, const hub_worker *w, int64_t now_ms)
     return w->left || now_ms - w->seen_ms > 2 * h->options->ttl_ms + 3000;
 }
 
-/* Adds what the worker has measured of its links. */
-static void put_link(const hub_link *l, pl_json *o)
-{
-    const uint64_t moved = l->up + l->down;
-    pl_json_set_real(o, "bytes_up_per_second", l->up_rate);
-    pl_json_set_real(o, "bytes_down_per_second", l->down_rate);
-    pl_json_set_real(o, "round_trip_seconds", 1e-3 * (double)l->rtt_ms);
-    pl_json_set_int(o, "bytes_up", (int64_t)l->up);
-    pl_json_set_int(o, "bytes_down", (int64_t)l->down);
-    pl_json_set_real(o, "bytes_repeated_percent",
-                     moved > 0 ? 100 * (double)l->repeated / (double)moved : 0);
-    pl_json_set_int(o, "reconnects", (int64_t)l->reconnects);
-}
-
-static bool is_revoked(const hub_worker *w)
-{
-    bool own;
-    return !pl_pubkey_none(&w->key) && pl_gate_role(&w->key, &own) == PL_AS_NONE;
-}
-
 static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
 {
     char reason[HUB_WITHHELD_TEXT_MAX];
     pl_json *o = pl_json_object();
-    const bool revoked = is_revoked(w), away = revoked || hub_is_away(h, w, now_ms);
+    const hub_link *l = &w->link;
+    const uint64_t moved = l->up + l->down;
+    bool own;
+    const bool revoked =
+        !pl_pubkey_none(&w->key) && pl_gate_role(&w->key, &own) == PL_AS_NONE;
+    const bool away = revoked || hub_is_away(h, w, now_ms);
     pl_json_set_text(o, "worker", w->name);
     pl_json_set_text(o, "device", w->device);
     pl_json_set_int(o, "pid", (int64_t)(w->pid & UINT32_MAX));
@@ -173,45 +144,18 @@ static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
     pl_json_set_real(o, "waited_seconds", w->waited_s);
     pl_json_set_real(o, "idle_seconds", w->idle_s);
     pl_json_set_int(o, "memory_bytes", (int64_t)w->memory_bytes);
-    put_link(&w->link, o);
+    pl_json_set_real(o, "bytes_up_per_second", l->up_rate);
+    pl_json_set_real(o, "bytes_down_per_second", l->down_rate);
+    pl_json_set_real(o, "round_trip_seconds", 1e-3 * (double)l->rtt_ms);
+    pl_json_set_int(o, "bytes_up", (int64_t)l->up);
+    pl_json_set_int(o, "bytes_down", (int64_t)l->down);
+    pl_json_set_real(o, "bytes_repeated_percent",
+                     moved > 0 ? 100 * (double)l->repeated / (double)moved : 0);
+    pl_json_set_int(o, "reconnects", (int64_t)l->reconnects);
     pl_json_set_int(o, "tasks", (int64_t)w->n_tasks);
     pl_json_set_int(o, "tokens", (int64_t)w->n_tokens);
     pl_json_set_real(o, "seen_seconds_ago", 1e-3 * (double)(now_ms - w->seen_ms));
     return o;
-}
-
-/* Returns the newest status of a home, together with the home's address. */
-static pl_json *home_json(const hub *h, int i, int64_t now_ms)
-{
-    const hub_home *home = &h->homes[i];
-    pl_json *o = NULL;
-    pl_address at;
-    if (home->status.len == 0 ||
-        pl_json_parse((const char *)home->status.data, home->status.len, &o) != PL_OK)
-        o = pl_json_object();
-    if (pl_address_parse(h->homes_at[i], &at) == PL_OK)
-        pl_json_set_text(o, "address", at.endpoint);
-    pl_json_set_bool(o, "up", home->welcome);
-    pl_json_set_real(o, "heard_seconds_ago", 1e-3 * (double)(now_ms - home->heard_ms));
-    return o;
-}
-
-/* Lists at most `most` workers; connected workers come first. A worker that is away and
- * never got a task is always omitted, because otherwise a person with many keys could
- * fill the list. Returns the number of workers for which there is no room. */
-static int put_workers(const hub *h, int most, pl_json *workers, int64_t now_ms)
-{
-    int n = 0;
-    for (int away = 0; away < 2; away++)
-        for (int i = 0; i < h->n_workers; i++) {
-            const hub_worker *w = &h->workers[i];
-            if (hub_is_away(h, w, now_ms) != (away == 1) || (away && !w->had_task))
-                continue;
-            if (n < most)
-                pl_json_push(workers, worker_json(h, w, now_ms));
-            n++;
-        }
-    return n > most ? n - most : 0;
 }
 
 static size_t write_status(hub *h, int n_workers, pl_buf *out)
@@ -221,11 +165,33 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
             *homes = pl_json_array();
     for (int a = 0; a < h->tasks.n_arms; a++)
         pl_json_push(arms, arm_json(h, a, now));
-    const int n_cut = put_workers(h, n_workers, workers, now);
+    /* Connected workers come first. A worker that is away and never got a task is
+     * always omitted, because otherwise a person with many keys could fill the list. */
+    int n_shown = 0;
+    for (int is_away = 0; is_away < 2; is_away++)
+        for (int i = 0; i < h->n_workers; i++) {
+            const hub_worker *w = &h->workers[i];
+            if (hub_is_away(h, w, now) != (is_away == 1) || (is_away && !w->had_task))
+                continue;
+            if (n_shown < n_workers)
+                pl_json_push(workers, worker_json(h, w, now));
+            n_shown++;
+        }
     const int n_listed = (int)pl_json_count(workers);
-    for (int i = 0; i < h->n_homes; i++)
-        pl_json_push(homes, home_json(h, i, now));
     pl_address at;
+    for (int i = 0; i < h->n_homes; i++) { /* the homes' newest statuses */
+        const hub_home *home = &h->homes[i];
+        pl_json *one = NULL;
+        if (home->status.len == 0 || pl_json_parse((const char *)home->status.data,
+                                                   home->status.len, &one) != PL_OK)
+            one = pl_json_object();
+        if (pl_address_parse(h->homes_at[i], &at) == PL_OK)
+            pl_json_set_text(one, "address", at.endpoint);
+        pl_json_set_bool(one, "up", home->welcome);
+        pl_json_set_real(one, "heard_seconds_ago",
+                         1e-3 * (double)(now - home->heard_ms));
+        pl_json_push(homes, one);
+    }
     pl_json_set_text(o, "version", PL_VERSION);
     if (pl_address_parse(h->address, &at) == PL_OK)
         pl_json_set_text(o, "address", at.endpoint);
@@ -248,7 +214,7 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
     pl_json_set(o, "arms", arms);
     pl_json_set(o, "workers", workers);
     pl_json_set_int(o, "workers_left_out", h->n_workers - n_listed);
-    pl_json_set_bool(o, "workers_cut", n_cut > 0);
+    pl_json_set_bool(o, "workers_cut", n_shown > n_listed);
     pl_buf_clear(out);
     pl_json_write(o, 0, out);
     pl_json_destroy(&o);
@@ -264,63 +230,47 @@ void hub_status_json(hub *h, pl_buf *out)
         n /= 2;
 }
 
-/* ---- the log ---- */
-/* Reads whole lines of a file from *at on. If the file is shorter, a new one was begun,
- * and *at becomes 0. */
-static pl_status read_lines(int file, uint64_t *at, uint64_t *total, pl_buf *out)
+/* Answers with whole lines from the offset of the question on. If the file is shorter,
+ * a new one was begun, and the answer starts at its first line. */
+pl_status hub_log_lines(pl_message *m, pl_message *a)
 {
     enum { LINES_BYTES = 256 << 10 };
+    pl_msg_log q;
     struct stat info;
-    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode))
+    PL_CHECK(PL_HEAR(m, log, &q));
+    /* stderr was opened for writing only */
+    const int file = open("/proc/self/fd/2", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
+        if (file >= 0)
+            close(file);
         return pl_fail(
             PL_ERR_UNSUPPORTED,
             "the hub does not write its log to a file, so it cannot show it; "
             "see the log where the hub was started");
-    *total = (uint64_t)info.st_size;
-    if (*at > *total)
-        *at = 0;
-    pl_buf_reserve(out, LINES_BYTES);
-    const ssize_t got = pread(file, out->data, LINES_BYTES, (off_t)*at);
-    const uint8_t *end = got > 0 ? memrchr(out->data, '\n', (size_t)got) : NULL;
-    out->len = end ? (size_t)(end - out->data) + 1 : 0;
-    return PL_OK;
-}
-
-pl_status hub_log_lines(pl_message *m, pl_message *a)
-{
-    pl_msg_log q;
-    uint64_t total = 0;
-    PL_CHECK(PL_HEAR(m, log, &q));
-    /* stderr was opened for writing only */
-    const int file = open("/proc/self/fd/2", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    pl_status status = read_lines(file, &q.offset, &total, &a->data);
-    if (file >= 0)
-        close(file);
-    if (status == PL_OK)
-        PL_SAY(a, LOG_IS, log_is, .total = total, .offset = q.offset);
-    return status;
-}
-
-/* ---- the end of the job ---- */
-/* Whether an arm besides `base` exists, and all tasks and audits of all arms are
- * done. */
-static bool is_finished(const hub *h)
-{
-    bool has_mixture = false;
-    for (int i = 0; i < h->tasks.n_arms; i++) {
-        const plan_arm *arm = &h->tasks.arms[i];
-        has_mixture |= strcmp(arm->arm.name, "base") != 0;
-        if (!plan_arm_finished(arm) || hub_audits_wait(h, i, pl_now_ms()))
-            return false;
     }
-    return has_mixture;
+    const uint64_t total = (uint64_t)info.st_size;
+    const uint64_t offset = q.offset > total ? 0 : q.offset;
+    pl_buf_reserve(&a->data, LINES_BYTES);
+    const ssize_t got = pread(file, a->data.data, LINES_BYTES, (off_t)offset);
+    close(file);
+    const uint8_t *end = got > 0 ? memrchr(a->data.data, '\n', (size_t)got) : NULL;
+    a->data.len = end ? (size_t)(end - a->data.data) + 1 : 0;
+    PL_SAY(a, LOG_IS, log_is, .total = total, .offset = offset);
+    return PL_OK;
 }
 
 /* Tells workers that the job has ended. Otherwise workers on other machines would wait
  * for a hub that does not come back. */
 void hub_dismiss_finished(hub *h)
 {
-    if (!is_finished(h))
+    bool has_mixture = false;
+    for (int i = 0; i < h->tasks.n_arms; i++) {
+        const plan_arm *arm = &h->tasks.arms[i];
+        has_mixture |= strcmp(arm->arm.name, "base") != 0;
+        if (!plan_arm_finished(arm) || hub_audits_wait(h, i, pl_now_ms()))
+            return;
+    }
+    if (!has_mixture)
         return;
     for (int i = 0; i < h->n_workers; i++) {
         pl_message a;

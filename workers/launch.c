@@ -14,7 +14,7 @@ enum {
     LINE_BYTES = 1024,
     CRASHES_MAX = 8, /* number of crashes in a row that end the job */
     /* A job ends when a child has ended this often in a row without a crash
-     * (was_told_to_end), for example by SIGKILL because memory was short. */
+     * (after_death), for example by SIGKILL because memory was short. */
     KILLS_MAX = 200,
     /* if a child has lived this long, the counts of crashes and kills begin again */
     STEADY_MS = 10000,
@@ -164,14 +164,6 @@ static pl_status spawn(pl_launcher *l, child *c)
     return PL_OK;
 }
 
-static child *find_child(const pl_launcher *l, const char *name)
-{
-    for (int i = 0; i < l->n; i++)
-        if (strcmp(l->children[i].name, name) == 0)
-            return &l->children[i];
-    return NULL;
-}
-
 pl_status pl_launcher_start(pl_launcher *l, const char *name, const char *const *argv,
                             const char *ready_file)
 {
@@ -218,7 +210,10 @@ pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms,
                               char *address, size_t size)
 {
     int64_t start = pl_now_ms();
-    child *c = find_child(l, name);
+    child *c = NULL;
+    for (int i = 0; i < l->n && !c; i++)
+        if (strcmp(l->children[i].name, name) == 0)
+            c = &l->children[i];
     if (!c || !c->ready_file[0])
         return pl_fail(PL_ERR_ARG, "process %s was not started or has no ready file",
                        name);
@@ -241,13 +236,14 @@ pl_status pl_launcher_address(pl_launcher *l, const char *name, int timeout_ms,
                    timeout_ms / 1000, l->logs, name);
 }
 
-/* Reads the last line of a child's log. If the child ended by itself, the line has the
- * reason: `status=NAME error="SENTENCE"`. */
-static void last_line(const pl_launcher *l, const char *name, char out[LINE_BYTES])
+/* Returns the status and the error text that the child wrote to its log: if it ended by
+ * itself, the last line has `status=NAME error="SENTENCE"`. If it wrote no status,
+ * returns PL_ERR_OS and the last line of the log. */
+static pl_status last_words(const pl_launcher *l, const char *name,
+                            char out[LINE_BYTES])
 {
     pl_buf text = {0};
-    char path[PL_PATH_MAX], file[80];
-    out[0] = '\0';
+    char path[PL_PATH_MAX], file[80], line[LINE_BYTES] = "";
     snprintf(file, sizeof file, "%s.log", name);
     pl_join(path, l->logs, file);
     if (pl_read_file(path, &text) == PL_OK && text.len > 0) {
@@ -257,19 +253,10 @@ static void last_line(const pl_launcher *l, const char *name, char out[LINE_BYTE
         size_t start = end;
         while (start > 0 && text.data[start - 1] != '\n')
             start--;
-        snprintf(out, LINE_BYTES, "%.*s", (int)(end - start),
+        snprintf(line, LINE_BYTES, "%.*s", (int)(end - start),
                  (const char *)text.data + start);
     }
     pl_buf_destroy(&text);
-}
-
-/* Returns the status and the error text that the child wrote to its log. If it wrote no
- * status, returns PL_ERR_OS and the last line of the log. */
-static pl_status last_words(const pl_launcher *l, const char *name,
-                            char out[LINE_BYTES])
-{
-    char line[LINE_BYTES];
-    last_line(l, name, line);
     const char *status = strstr(line, " status="), *error = strstr(line, " error=\"");
     pl_copy_text(out, LINE_BYTES, line);
     if (!status || !error)
@@ -286,22 +273,6 @@ static pl_status last_words(const pl_launcher *l, const char *name,
             return (pl_status)s;
     }
     return PL_ERR_OS;
-}
-
-/* Whether a child with this exit code must not be started again. A code of sysexits.h
- * means that the same error would come again. But code 75 asks for a restart. */
-static bool is_final(int code)
-{
-    return code >= 64 && code <= 78 && code != 75;
-}
-
-/* Whether the end of a child does not count as a crash: another process ended the child
- * by SIGKILL or SIGTERM, or the child ended with code 0. */
-static bool was_told_to_end(int how)
-{
-    if (WIFSIGNALED(how))
-        return WTERMSIG(how) == SIGKILL || WTERMSIG(how) == SIGTERM;
-    return WIFEXITED(how) && WEXITSTATUS(how) == 0;
 }
 
 static bool is_worker(const child *c)
@@ -322,17 +293,52 @@ static bool has_others(const pl_launcher *l, const child *c)
     return found;
 }
 
-/* Counts the end of a child; `killed` means that the end was not a crash. Sets the time
- * of the child's next start; the delay grows with each crash. Too many ends in a row
- * are an error, which ends the job. */
-static pl_status count_death(const pl_launcher *l, child *c, bool killed, pl_status why,
-                             const char *words)
+/* Decides what the end of a child means: the job continues without it, the child is
+ * started again later (the delay grows with each crash), or the job ends. */
+static pl_status after_death(pl_launcher *l, child *c, int how)
 {
-    int64_t now = pl_now_ms();
+    char words[LINE_BYTES];
+    c->pid = 0;
+    c->how = how;
+    if (c->stopping)
+        return PL_OK;
+    const pl_status why = last_words(l, c->name, words);
+    /* If the hub has fenced this worker and another one runs or waits for its restart,
+     * the job continues without this one, because the hub would refuse it again. */
+    const bool fenced = why == PL_ERR_NOPERM && pl_starts_with(words, "worker ") &&
+                        strstr(words, " is fenced: ");
+    bool is_alone = true;
+    for (int i = 0; i < l->n; i++) {
+        const child *other = &l->children[i];
+        const bool is_here = other->pid > 0 || other->restart_ms > 0;
+        is_alone = is_alone && !(other != c && is_here && is_worker(other));
+    }
+    if (fenced && !is_alone) {
+        c->restart_ms = 0;
+        pl_log(PL_LOG_ERROR, "worker.fenced", "worker=%s reason=\"%s\"", c->name,
+               words);
+        return PL_OK;
+    }
+    const int code = WIFEXITED(how) ? WEXITSTATUS(how) : -1;
+    /* a restart repairs neither a missing right nor a missing device */
+    const bool stays = why == PL_ERR_NOPERM || why == PL_ERR_UNSUPPORTED;
+    /* Without words of its own the process did not say what happened to it. */
+    const bool fault = code >= 0 && is_worker(c) && pl_is_machine_fault(why) &&
+                       pl_status_exit_code(why) == code && (!stays || has_others(l, c));
+    pl_copy_text(c->fault, sizeof c->fault, fault ? words : "");
+    /* A code of sysexits.h means that the same error would come again. But code 75 asks
+     * for a restart. */
+    if (code >= 64 && code <= 78 && code != 75 && !fault)
+        return pl_fail(why, "process %s ended with an error: %s", c->name, words);
+    /* another process ended it, or it ended without an error: this is not a crash */
+    const bool was_told = WIFSIGNALED(how)
+                              ? WTERMSIG(how) == SIGKILL || WTERMSIG(how) == SIGTERM
+                              : code == 0;
+    const int64_t now = pl_now_ms();
     if (now - c->started_ms > STEADY_MS)
         c->crashes = c->kills = 0;
     int64_t delay = DELAY_MS;
-    if (killed) {
+    if (was_told) {
         c->kills++;
         delay = c->kills < 4 ? 0 : DELAY_MS;
     } else {
@@ -347,50 +353,6 @@ static pl_status count_death(const pl_launcher *l, child *c, bool killed, pl_sta
                        c->crashes + c->kills, words);
     c->restart_ms = now + delay;
     return PL_OK;
-}
-
-/* Whether the hub has fenced this worker, while another worker runs or waits for its
- * restart. Then the job continues without this worker, because the hub would refuse it
- * again. */
-static bool is_dismissed(const pl_launcher *l, const child *c, pl_status why,
-                         const char *words)
-{
-    if (why != PL_ERR_NOPERM || !pl_starts_with(words, "worker ") ||
-        !strstr(words, " is fenced: "))
-        return false;
-    for (int i = 0; i < l->n; i++) {
-        const child *other = &l->children[i];
-        bool is_here = other->pid > 0 || other->restart_ms > 0;
-        if (other != c && is_here && is_worker(other))
-            return true;
-    }
-    return false;
-}
-
-static pl_status after_death(pl_launcher *l, child *c, int how)
-{
-    char words[LINE_BYTES];
-    c->pid = 0;
-    c->how = how;
-    if (c->stopping)
-        return PL_OK;
-    pl_status why = last_words(l, c->name, words);
-    if (is_dismissed(l, c, why, words)) {
-        c->restart_ms = 0;
-        pl_log(PL_LOG_ERROR, "worker.fenced", "worker=%s reason=\"%s\"", c->name,
-               words);
-        return PL_OK;
-    }
-    /* a restart repairs neither a missing right nor a missing device */
-    const bool stays = why == PL_ERR_NOPERM || why == PL_ERR_UNSUPPORTED;
-    /* Without words of its own the process did not say what happened to it. */
-    const bool fault = WIFEXITED(how) && is_worker(c) && pl_is_machine_fault(why) &&
-                       pl_status_exit_code(why) == WEXITSTATUS(how) &&
-                       (!stays || has_others(l, c));
-    pl_copy_text(c->fault, sizeof c->fault, fault ? words : "");
-    if (WIFEXITED(how) && is_final(WEXITSTATUS(how)) && !fault)
-        return pl_fail(why, "process %s ended with an error: %s", c->name, words);
-    return count_death(l, c, was_told_to_end(how), why, words);
 }
 
 pl_status pl_launcher_tend(pl_launcher *l)

@@ -167,31 +167,27 @@ static void sample(pl_buf *out, const family *f, const pl_json *o, const label *
 }
 
 /* ---- samples of each kind of object ---- */
-static void of_paths(pl_buf *out, const family *f, const pl_json *arm)
-{
-    const pl_json *paths = pl_json_get(arm, "paths");
-    for (size_t i = 0; i < pl_json_count(paths); i++) {
-        const pl_json *path = pl_json_at(paths, i), *lease = pl_json_get(path, "lease");
-        label labels[] = {{"arm", pl_json_get_text(arm, "arm")},
-                          {"path", pl_json_get_text(path, "path")},
-                          {"worker", pl_json_get_text(lease, "worker")}};
-        if (f->of == PATH)
-            sample(out, f, path, labels, 2);
-        else if (lease)
-            sample(out, f, lease, labels, 3);
-    }
-}
-
 static void of_arms(pl_buf *out, const family *f, const pl_json *status)
 {
     const pl_json *arms = pl_json_get(status, "arms");
     for (size_t i = 0; i < pl_json_count(arms); i++) {
         const pl_json *arm = pl_json_at(arms, i);
-        label labels[] = {{"arm", pl_json_get_text(arm, "arm")}};
-        if (f->of == ARM)
+        label labels[3] = {{"arm", pl_json_get_text(arm, "arm")}};
+        if (f->of == ARM) {
             sample(out, f, arm, labels, 1);
-        else
-            of_paths(out, f, arm);
+            continue;
+        }
+        const pl_json *paths = pl_json_get(arm, "paths");
+        for (size_t k = 0; k < pl_json_count(paths); k++) {
+            const pl_json *path = pl_json_at(paths, k),
+                          *lease = pl_json_get(path, "lease");
+            labels[1] = (label){"path", pl_json_get_text(path, "path")};
+            labels[2] = (label){"worker", pl_json_get_text(lease, "worker")};
+            if (f->of == PATH)
+                sample(out, f, path, labels, 2);
+            else if (lease)
+                sample(out, f, lease, labels, 3);
+        }
     }
 }
 
@@ -214,40 +210,28 @@ static void of_workers(pl_buf *out, const family *f, const pl_json *status)
     }
 }
 
-static void of_results(pl_buf *out, const family *f, const pl_json *home)
-{
-    const pl_json *results = pl_json_get(home, "submissions");
-    for (const char *key = pl_json_next_key(results, NULL); key;
-         key = pl_json_next_key(results, key)) {
-        label labels[] = {{"home", pl_json_get_text(home, "address")}, {"result", key}};
-        double value = 0;
-        if (number_of(results, key, &value))
-            put_sample(out, f, labels, 2, value);
-    }
-}
-
-static void of_modules(pl_buf *out, const family *f, const pl_json *home)
-{
-    const pl_json *modules = pl_json_get(home, "modules");
-    for (size_t i = 0; i < pl_json_count(modules); i++) {
-        const pl_json *m = pl_json_at(modules, i);
-        label labels[] = {{"module", pl_json_get_text(m, "module")}};
-        sample(out, f, m, labels, 1);
-    }
-}
-
 static void of_homes(pl_buf *out, const family *f, const pl_json *status)
 {
     const pl_json *homes = pl_json_get(status, "homes");
     for (size_t i = 0; i < pl_json_count(homes); i++) {
         const pl_json *home = pl_json_at(homes, i);
-        label labels[] = {{"home", pl_json_get_text(home, "address")}};
-        if (f->of == RESULT)
-            of_results(out, f, home);
-        else if (f->of == MODULE)
-            of_modules(out, f, home);
-        else
+        label labels[2] = {{"home", pl_json_get_text(home, "address")}};
+        const pl_json *results = pl_json_get(home, "submissions"),
+                      *modules = pl_json_get(home, "modules");
+        if (f->of == HOME)
             sample(out, f, home, labels, 1);
+        for (const char *key = f->of == RESULT ? pl_json_next_key(results, NULL) : NULL;
+             key; key = pl_json_next_key(results, key)) {
+            double value = 0;
+            labels[1] = (label){"result", key};
+            if (number_of(results, key, &value))
+                put_sample(out, f, labels, 2, value);
+        }
+        for (size_t k = 0; f->of == MODULE && k < pl_json_count(modules); k++) {
+            const pl_json *m = pl_json_at(modules, k);
+            const label module = {"module", pl_json_get_text(m, "module")};
+            sample(out, f, m, &module, 1);
+        }
     }
 }
 

@@ -61,82 +61,52 @@ static float float24(uint32_t bits)
     return value;
 }
 
-static void put24(float value, uint8_t out[3])
-{
-    uint32_t bits = bits24(value);
-    for (int b = 0; b < 3; b++)
-        out[b] = (uint8_t)(bits >> 8 * b);
-}
-
-static float get24(const uint8_t data[3])
-{
-    return float24((uint32_t)data[0] | (uint32_t)data[1] << 8 |
-                   (uint32_t)data[2] << 16);
-}
-
-/* ---- one vector ---- */
-static void put_vector(pl_state_kind kind, const float *values, size_t n, uint8_t *out)
-{
-    if (kind == PL_STATE_F32)
-        memcpy(out, values, n * sizeof *values);
-    for (size_t i = 0; kind == PL_STATE_BF16 && i < n; i++) {
-        uint16_t half = pl_bf16_from_float(values[i]);
-        memcpy(out + i * sizeof half, &half, sizeof half);
-    }
-    for (size_t i = 0; kind == PL_STATE_F24 && i < n; i++)
-        put24(values[i], out + 3 * i);
-    for (size_t i = 0; kind == PL_STATE_I8 && i < n; i += PL_STATE_I8_BLOCK) {
-        size_t len = n - i < PL_STATE_I8_BLOCK ? n - i : PL_STATE_I8_BLOCK;
-        put_byte_block(values + i, len, out);
-        out += len + sizeof(int16_t);
-    }
-}
-
-static void get_vector(pl_state_kind kind, const uint8_t *data, size_t n, float *values)
-{
-    if (kind == PL_STATE_F32)
-        memcpy(values, data, n * sizeof *values);
-    for (size_t i = 0; kind == PL_STATE_BF16 && i < n; i++) {
-        uint16_t half;
-        memcpy(&half, data + i * sizeof half, sizeof half);
-        values[i] = pl_bf16_to_float(half);
-    }
-    for (size_t i = 0; kind == PL_STATE_F24 && i < n; i++)
-        values[i] = get24(data + 3 * i);
-    for (size_t i = 0; kind == PL_STATE_I8 && i < n; i += PL_STATE_I8_BLOCK) {
-        size_t len = n - i < PL_STATE_I8_BLOCK ? n - i : PL_STATE_I8_BLOCK;
-        get_byte_block(data, len, values + i);
-        data += len + sizeof(int16_t);
-    }
-}
-
-static void round_vector(pl_state_kind kind, float *values, size_t n)
-{
-    uint8_t block[PL_STATE_I8_BLOCK + sizeof(int16_t)];
-    for (size_t i = 0; kind == PL_STATE_BF16 && i < n; i++)
-        values[i] = pl_bf16_to_float(pl_bf16_from_float(values[i]));
-    for (size_t i = 0; kind == PL_STATE_F24 && i < n; i++)
-        values[i] = float24(bits24(values[i]));
-    for (size_t i = 0; kind == PL_STATE_I8 && i < n; i += PL_STATE_I8_BLOCK) {
-        size_t len = n - i < PL_STATE_I8_BLOCK ? n - i : PL_STATE_I8_BLOCK;
-        put_byte_block(values + i, len, block);
-        get_byte_block(block, len, values + i);
-    }
-}
-
 /* ---- all vectors of a state ---- */
+static size_t block_len(size_t left)
+{
+    return left < PL_STATE_I8_BLOCK ? left : PL_STATE_I8_BLOCK;
+}
+
 void state_round(const pl_arm *arm, float *state, size_t n_params)
 {
-    for (int v = 0; v < pl_path_layout_of(arm).n_vectors; v++)
-        round_vector(pl_path_kind(arm, v), state + (size_t)v * n_params,
-                     pl_path_vector_floats(arm, v, n_params));
+    uint8_t block[PL_STATE_I8_BLOCK + sizeof(int16_t)];
+    for (int v = 0; v < pl_path_layout_of(arm).n_vectors; v++) {
+        const pl_state_kind kind = pl_path_kind(arm, v);
+        const size_t n = pl_path_vector_floats(arm, v, n_params);
+        float *values = state + (size_t)v * n_params;
+        for (size_t i = 0; kind == PL_STATE_BF16 && i < n; i++)
+            values[i] = pl_bf16_to_float(pl_bf16_from_float(values[i]));
+        for (size_t i = 0; kind == PL_STATE_F24 && i < n; i++)
+            values[i] = float24(bits24(values[i]));
+        for (size_t i = 0; kind == PL_STATE_I8 && i < n; i += PL_STATE_I8_BLOCK) {
+            put_byte_block(values + i, block_len(n - i), block);
+            get_byte_block(block, block_len(n - i), values + i);
+        }
+    }
 }
 
 void state_pack(const pl_arm *arm, const float *state, size_t n_params, uint8_t *out)
 {
     for (int v = 0; v < pl_path_layout_of(arm).n_vectors; v++) {
-        put_vector(pl_path_kind(arm, v), state + (size_t)v * n_params,
-                   pl_path_vector_floats(arm, v, n_params), out);
+        const pl_state_kind kind = pl_path_kind(arm, v);
+        const size_t n = pl_path_vector_floats(arm, v, n_params);
+        const float *values = state + (size_t)v * n_params;
+        uint8_t *to = out;
+        if (kind == PL_STATE_F32)
+            memcpy(to, values, n * sizeof *values);
+        for (size_t i = 0; kind == PL_STATE_BF16 && i < n; i++) {
+            uint16_t half = pl_bf16_from_float(values[i]);
+            memcpy(to + i * sizeof half, &half, sizeof half);
+        }
+        for (size_t i = 0; kind == PL_STATE_F24 && i < n; i++) {
+            const uint32_t bits = bits24(values[i]);
+            for (size_t b = 0; b < 3; b++)
+                to[3 * i + b] = (uint8_t)(bits >> 8 * b);
+        }
+        for (size_t i = 0; kind == PL_STATE_I8 && i < n; i += PL_STATE_I8_BLOCK) {
+            put_byte_block(values + i, block_len(n - i), to);
+            to += block_len(n - i) + sizeof(int16_t);
+        }
         out += pl_path_vector_bytes(arm, v, n_params);
     }
 }
@@ -146,8 +116,24 @@ void state_unpack(const pl_arm *arm, const uint8_t *blob, size_t n_params, float
     int n_vectors = pl_path_layout_of(arm).n_vectors;
     memset(state, 0, (size_t)n_vectors * n_params * sizeof *state);
     for (int v = 0; blob && v < n_vectors; v++) {
-        get_vector(pl_path_kind(arm, v), blob, pl_path_vector_floats(arm, v, n_params),
-                   state + (size_t)v * n_params);
+        const pl_state_kind kind = pl_path_kind(arm, v);
+        const size_t n = pl_path_vector_floats(arm, v, n_params);
+        float *values = state + (size_t)v * n_params;
+        const uint8_t *from = blob;
+        if (kind == PL_STATE_F32)
+            memcpy(values, from, n * sizeof *values);
+        for (size_t i = 0; kind == PL_STATE_BF16 && i < n; i++) {
+            uint16_t half;
+            memcpy(&half, from + i * sizeof half, sizeof half);
+            values[i] = pl_bf16_to_float(half);
+        }
+        for (size_t i = 0; kind == PL_STATE_F24 && i < n; i++)
+            values[i] = float24((uint32_t)from[3 * i] | (uint32_t)from[3 * i + 1] << 8 |
+                                (uint32_t)from[3 * i + 2] << 16);
+        for (size_t i = 0; kind == PL_STATE_I8 && i < n; i += PL_STATE_I8_BLOCK) {
+            get_byte_block(from, block_len(n - i), values + i);
+            from += block_len(n - i) + sizeof(int16_t);
+        }
         blob += pl_path_vector_bytes(arm, v, n_params);
     }
 }

@@ -9,7 +9,7 @@
  * Phases and versions come from the homes (plan_hear, plan_set_version). Phases and
  * versions only rise, so reports may arrive late, twice or in any order: an older
  * report changes nothing. Only the hub knows the leases. A hub that restarts learns of
- * them again when their holders renew them (take_up).
+ * them again when their holders renew them (plan_renew).
  *
  * A task of phase t may begin (may_begin) when
  *   1. its path has finished t phases and the arm has more than t of them;
@@ -191,26 +191,6 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     plan_await_next(path);
 }
 
-/* Whether all versions that the phase needs exist. `ahead` means that the results of
- * the previous phase have not arrived yet. Then versions that are made only from these
- * results may be missing, because the worker that has the results can compute these
- * versions itself. */
-static bool versions_are_there(const plan_arm *a, int index, int64_t phase, bool ahead)
-{
-    int path = index / pl_topology_n_replicas(a->topology);
-    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
-        int module = pl_topology_module_of_path(a->topology, slot, path);
-        uint64_t have = a->versions[module];
-        if (have == UINT64_MAX)
-            return false;
-        if (ahead && a->contracts[module].predicts)
-            continue;
-        if (have < pl_round_needs(&a->contracts[module], phase))
-            return false;
-    }
-    return true;
-}
-
 void plan_offer(plan_path *path, int64_t phase, uint64_t token, int worker)
 {
     if (phase < path->phase || phase > path->lease.phase ||
@@ -228,25 +208,20 @@ void plan_withdraw(plan *p, int worker)
                 p->arms[a].paths[i].offered = 0;
 }
 
-static void find_mates(const plan_arm *a, int index, int64_t phase, int *mates)
-{
-    int path = index / pl_topology_n_replicas(a->topology);
-    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
-        int module = pl_topology_module_of_path(a->topology, slot, path);
-        if (pl_round_mate(&a->contracts[module], index, phase - 1, &mates[slot]) !=
-            PL_OK)
-            mates[slot] = -1;
-    }
-}
-
 const int *plan_mates(const plan_arm *arm, int index, int64_t phase)
 {
     plan_path *path = &arm->paths[index];
     if (!path->mates)
         path->mates =
             pl_alloc((size_t)pl_topology_n_slots(arm->topology) * sizeof *path->mates);
-    if (path->mates_phase != phase)
-        find_mates(arm, index, phase, path->mates);
+    const int replicas = pl_topology_n_replicas(arm->topology);
+    const int n_slots = pl_topology_n_slots(arm->topology);
+    for (int slot = 0; path->mates_phase != phase && slot < n_slots; slot++) {
+        int module = pl_topology_module_of_path(arm->topology, slot, index / replicas);
+        if (pl_round_mate(&arm->contracts[module], index, phase - 1,
+                          &path->mates[slot]) != PL_OK)
+            path->mates[slot] = -1;
+    }
     path->mates_phase = phase;
     return path->mates;
 }
@@ -260,66 +235,57 @@ bool plan_is_late(const plan_arm *arm, int index, int64_t phase, int64_t now_ms)
     return path->phase > phase || now_ms - path->phase_ms >= deadline_ms;
 }
 
-/* Whether all mates that the path meets before `phase` have finished phase `phase` - 1,
- * or have workers that offer their updates; or whether the deadline is over. */
-static bool mates_are_done(const plan_arm *a, int index, int64_t phase, int64_t now_ms)
+/* Whether a task may begin (see the top of this file). `ahead` means that the results
+ * of the previous phase have not arrived yet. Then versions that are made only from
+ * these results may be missing, because the worker that has the results can compute
+ * these versions itself. */
+static bool may_begin(const plan_arm *a, int index, int64_t phase, bool ahead,
+                      int64_t now_ms)
 {
+    const int n_slots = pl_topology_n_slots(a->topology);
+    const int replicas = pl_topology_n_replicas(a->topology), path = index / replicas;
+    if (phase >= a->arm.inner.phases)
+        return false;
+    for (int slot = 0; slot < n_slots; slot++) {
+        const int module = pl_topology_module_of_path(a->topology, slot, path);
+        const uint64_t have = a->versions[module];
+        const bool predicted = ahead && a->contracts[module].predicts;
+        if (have == UINT64_MAX ||
+            (!predicted && have < pl_round_needs(&a->contracts[module], phase)))
+            return false;
+    }
+    /* delayed-nesterov: not too far ahead of the slowest path */
+    for (int i = 0; phase > a->phases_ahead && i < a->n_tasks; i++)
+        if (phase - a->paths[i].phase > a->phases_ahead)
+            return false;
+    /* Streaming: all tasks that contribute to the versions that are mixed in during
+     * this phase are done or have a worker. The versions need not exist when the phase
+     * begins. But without this rule, the path might wait for a task for which no worker
+     * is free. */
+    for (int slot = 0; slot < n_slots; slot++) {
+        const int module = pl_topology_module_of_path(a->topology, slot, path);
+        const pl_contract *of = &a->contracts[module];
+        const bool is_made = a->versions[module] >= pl_round_takes(of, phase);
+        for (int i = 0; !is_made && i < of->n_holders; i++) {
+            int at = pl_topology_module_path(a->topology, module, i / replicas);
+            const plan_path *other = &a->paths[at * replicas + i % replicas];
+            if (other->phase < phase - 1 ||
+                (other->phase == phase - 1 && !other->lease.active))
+                return false;
+        }
+    }
+    /* noloco: all mates that the path meets before `phase` have finished the phase
+     * before it, or have workers that offer their updates; or the deadline is over */
     if (phase == 0 || plan_is_late(a, index, phase, now_ms))
         return true;
     const int *mates = plan_mates(a, index, phase);
-    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
-        int mate = mates[slot];
+    for (int slot = 0; slot < n_slots; slot++) {
+        const int mate = mates[slot];
         if (mate < 0 || (mate != index && a->paths[mate].phase < phase &&
                          a->paths[mate].offered < phase))
             return false;
     }
     return true;
-}
-
-static bool is_too_far_ahead(const plan_arm *a, int64_t phase)
-{
-    int64_t least = INT64_MAX;
-    if (phase <= a->phases_ahead)
-        return false;
-    for (int i = 0; i < a->n_tasks; i++)
-        if (a->paths[i].phase < least)
-            least = a->paths[i].phase;
-    return phase - least > a->phases_ahead;
-}
-
-/* Whether `other`, a replica of any path, has finished this phase, or a worker is doing
- * this phase. */
-static bool is_under_way(const plan_path *other, int64_t phase)
-{
-    return other->phase > phase || (other->phase == phase && other->lease.active);
-}
-
-/* Whether all tasks that contribute to the versions that are mixed in during this phase
- * are done or have a worker. The versions need not exist when the
- * phase begins. But without this rule, the path might wait for a task for which no
- * worker is free. */
-static bool merges_are_under_way(const plan_arm *a, int index, int64_t phase)
-{
-    int replicas = pl_topology_n_replicas(a->topology), path = index / replicas;
-    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
-        int module = pl_topology_module_of_path(a->topology, slot, path);
-        if (a->versions[module] >= pl_round_takes(&a->contracts[module], phase))
-            continue;
-        for (int i = 0; i < a->contracts[module].n_holders; i++) {
-            int other = pl_topology_module_path(a->topology, module, i / replicas);
-            if (!is_under_way(&a->paths[other * replicas + i % replicas], phase - 1))
-                return false;
-        }
-    }
-    return true;
-}
-
-static bool may_begin(const plan_arm *a, int index, int64_t phase, bool ahead,
-                      int64_t now_ms)
-{
-    return phase < a->arm.inner.phases && versions_are_there(a, index, phase, ahead) &&
-           !is_too_far_ahead(a, phase) && merges_are_under_way(a, index, phase) &&
-           mates_are_done(a, index, phase, now_ms);
 }
 
 bool plan_ready(const plan_arm *arm, int index, int64_t now_ms)
@@ -539,24 +505,6 @@ int plan_n_held(const plan *p, int worker)
     return n;
 }
 
-/* Accepts a lease that the hub granted before the hub restarted; the lease's holder
- * renews it now. The token must be of an earlier epoch, because the hub knows all
- * leases that it granted in the present epoch. */
-static bool take_up(const plan *p, plan_path *path, int64_t phase, uint64_t token,
-                    int worker, int64_t now_ms)
-{
-    if (path->lease.active || path->lease.token >= token || token >> 32 >= p->epoch ||
-        plan_n_held(p, worker) >= PLAN_HELD_MAX)
-        return false;
-    path->lease = (plan_lease){.taken_up = true,
-                               .token = token,
-                               .phase = phase,
-                               .granted_ms = now_ms,
-                               .worker = worker};
-    path->last_worker = worker;
-    return true;
-}
-
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms)
 {
@@ -567,8 +515,20 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
     plan_lease *lease = plan_lease_of(path, token, worker);
     if (lease && plan_is_said(path, token, path->phase))
         return lease->active; /* a lease that was reported as done is not prolonged */
-    if (!lease && !take_up(p, path, phase, token, worker, now_ms))
-        return false;
+    if (!lease) {
+        /* The hub granted this lease before it restarted; the lease's holder renews it
+         * now. The token must be of an earlier epoch, because the hub knows all leases
+         * that it granted in the present epoch. */
+        if (path->lease.active || path->lease.token >= token ||
+            token >> 32 >= p->epoch || plan_n_held(p, worker) >= PLAN_HELD_MAX)
+            return false;
+        path->lease = (plan_lease){.taken_up = true,
+                                   .token = token,
+                                   .phase = phase,
+                                   .granted_ms = now_ms,
+                                   .worker = worker};
+        path->last_worker = worker;
+    }
     if (lease == &path->backup) {
         lease->deadline_ms = now_ms + ttl_ms;
         return phase == path->phase;
@@ -645,35 +605,27 @@ void plan_release_worker(plan *p, int worker)
         }
 }
 
-static bool names(const plan_path *path, int worker)
-{
-    bool found = (path->lease.active && path->lease.worker == worker) ||
-                 (path->backup.active && path->backup.worker == worker) ||
-                 (path->offered > 0 && path->offered_by == worker);
-    for (int i = 0; i < path->n_said; i++)
-        found = found || path->said[i].worker == worker;
-    for (int i = 0; i < path->n_failed_by; i++)
-        found = found || path->failed_by[i] == worker;
-    return found;
-}
-
-static void forget_worker(plan_path *path, int worker)
-{
-    if (path->last_worker == worker)
-        path->last_worker = -1;
-    if (path->keeper == worker)
-        path->keeper = -1;
-}
-
 bool plan_forget_worker(plan *p, int worker)
 {
     for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++)
-            if (names(&p->arms[a].paths[i], worker))
+        for (int i = 0; i < p->arms[a].n_tasks; i++) {
+            const plan_path *path = &p->arms[a].paths[i];
+            bool found = (path->lease.active && path->lease.worker == worker) ||
+                         (path->backup.active && path->backup.worker == worker) ||
+                         (path->offered > 0 && path->offered_by == worker);
+            for (int k = 0; k < path->n_said; k++)
+                found = found || path->said[k].worker == worker;
+            for (int k = 0; k < path->n_failed_by; k++)
+                found = found || path->failed_by[k] == worker;
+            if (found)
                 return false;
+        }
     for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++)
-            forget_worker(&p->arms[a].paths[i], worker);
+        for (int i = 0; i < p->arms[a].n_tasks; i++) {
+            plan_path *path = &p->arms[a].paths[i];
+            path->last_worker = path->last_worker == worker ? -1 : path->last_worker;
+            path->keeper = path->keeper == worker ? -1 : path->keeper;
+        }
     return true;
 }
 

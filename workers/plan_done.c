@@ -69,23 +69,6 @@ static void forget_said(plan_path *path, int i)
             (size_t)(path->n_said - i) * sizeof *path->said);
 }
 
-/* Finds the lease that a worker's report is about: a lease of the path's phase, of the
- * next phase if the lease was extended, or of a finished phase. NULL if the worker had
- * no such lease. */
-static plan_lease *lease_said(plan_path *path, const plan_said *said)
-{
-    if (said->phase < path->phase) {
-        plan_ended *e = ended_of(path, said->phase);
-        int which = which_ended(e, said);
-        return which < 0 ? NULL : &e->leases[which];
-    }
-    plan_lease *lease = plan_lease_of(path, said->token, said->worker);
-    bool ahead = said->phase > path->phase;
-    if (!lease || (ahead && (lease != &path->lease || said->phase != lease->phase)))
-        return NULL;
-    return lease;
-}
-
 int64_t plan_granted_ms(const plan_lease *lease, int64_t phase, bool *is_one_task)
 {
     const bool earlier = phase < lease->phase && lease->before_ms > 0;
@@ -98,7 +81,19 @@ int64_t plan_granted_ms(const plan_lease *lease, int64_t phase, bool *is_one_tas
 const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t now_ms,
                                 int ttl_ms)
 {
-    plan_lease *lease = said->phase < 0 ? NULL : lease_said(path, said);
+    /* The report is about a lease of the path's phase, of the next phase if the lease
+     * was extended, or of a finished phase. */
+    plan_lease *lease = NULL;
+    if (said->phase >= path->phase) {
+        lease = plan_lease_of(path, said->token, said->worker);
+        if (lease && said->phase > path->phase &&
+            (lease != &path->lease || said->phase != lease->phase))
+            lease = NULL;
+    } else if (said->phase >= 0) {
+        plan_ended *e = ended_of(path, said->phase);
+        const int which = which_ended(e, said);
+        lease = which < 0 ? NULL : &e->leases[which];
+    }
     if (!lease || plan_is_said(path, said->token, said->phase))
         return lease;
     /* If the worker has reported the present phase and the homes have not confirmed it,

@@ -36,39 +36,6 @@ static pl_status cannot(const char *module, const char *why)
                    module, why);
 }
 
-/* Refuses methods whose phases depend on anything except versions and the path's
- * moments and residual. */
-static pl_status check_method(const retraining *r)
-{
-    const pl_arm *arm = r->arm;
-    if (!pl_versions_have_phases(&arm->outer))
-        return cannot(r->module,
-                      "the versions with which they began depended on timing");
-    if (r->layout.params >= 0 || r->layout.last >= 0)
-        return cannot(r->module, "their paths keep parameters of their own");
-    if (arm->outer.state == PL_STATE_LOCAL)
-        return cannot(r->module, "their moments never left their workers "
-                                 "(train.state=local)");
-    return PL_OK;
-}
-
-static pl_status alloc_retraining(retraining *r)
-{
-    int n_slots = pl_topology_n_slots(r->topology), most = 0;
-    size_t bytes = r->n * sizeof(float);
-    for (int s = 0; s < n_slots; s++) {
-        int module = pl_topology_module_of_path(r->topology, s, (int)r->wanted->path);
-        int parts = pl_codec_parts(r->topology, module, NULL);
-        most = parts > most ? parts : most;
-    }
-    r->parts = pl_alloc((size_t)most * sizeof *r->parts);
-    r->norms = pl_alloc((size_t)n_slots * sizeof *r->norms);
-    PL_CHECK(pl_try_alloc(bytes, "a path's modules", (void **)&r->base));
-    PL_CHECK(pl_try_alloc(bytes, "an update", (void **)&r->update));
-    return pl_try_alloc((size_t)r->layout.n_vectors * bytes, "a path's state",
-                        (void **)&r->state);
-}
-
 static pl_holder describe_slot(const retraining *r, int slot, int64_t phase)
 {
     const pl_slot *place = pl_topology_slot(r->topology, slot);
@@ -79,33 +46,28 @@ static pl_holder describe_slot(const retraining *r, int slot, int64_t phase)
                        .base = r->base + place->offset};
 }
 
-/* ---- one phase ---- */
-static pl_status read_version(retraining *r, int slot, const char *module,
-                              const pl_version *v)
-{
-    const pl_slot *place = pl_topology_slot(r->topology, slot);
-    if (pl_starts_with(v->method, "rollback"))
-        return cannot(r->module,
-                      "after a rollback their path continued with a state that the "
-                      "store does not have");
-    if (v->params_gone)
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "a task began with %s@%llu, whose parameters were deleted by "
-                       "garbage collection; keep more versions with `pathloom store gc "
-                       "--keep` or a tag",
-                       module, (unsigned long long)v->number);
-    r->norms[slot] = v->update_norm;
-    return pl_store_read_blob(r->store, &v->params, 0, place->n_params * sizeof(float),
-                              r->base + place->offset);
-}
-
 static pl_status read_slot_base(retraining *r, int slot, int64_t phase)
 {
     const pl_contract *of = describe_slot(r, slot, phase).of;
+    const pl_slot *place = pl_topology_slot(r->topology, slot);
     const uint64_t number = pl_round_base(of, pl_round_of(of, phase));
     pl_version v;
+    pl_status status = PL_OK;
     PL_CHECK(pl_store_get_version(r->store, of->name, number, &v));
-    pl_status status = read_version(r, slot, of->name, &v);
+    if (pl_starts_with(v.method, "rollback"))
+        PL_TRY(cannot(r->module,
+                      "after a rollback their path continued with a state that the "
+                      "store does not have"));
+    if (v.params_gone)
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "a task began with %s@%llu, whose parameters were deleted by "
+                       "garbage collection; keep more versions with `pathloom store gc "
+                       "--keep` or a tag",
+                       of->name, (unsigned long long)v.number));
+    r->norms[slot] = v.update_norm;
+    PL_TRY(pl_store_read_blob(r->store, &v.params, 0, place->n_params * sizeof(float),
+                              r->base + place->offset));
+done:
     pl_version_clear(&v);
     return status;
 }
@@ -206,25 +168,32 @@ static pl_status read_whole_blob(retraining *r, const char *what, const pl_hash 
     return pl_store_read_blob(r->store, blob, 0, bytes, out);
 }
 
-/* Reads the state that the path had at the end of the arm from which this arm
- * continues. */
-static pl_status read_inherited_state(retraining *r)
+/* Reads the state with which the path began: the one that the arm names, or the one
+ * that the path had at the end of the arm from which this arm continues, or zeros. */
+static pl_status read_first_state(retraining *r)
 {
+    const pl_arm *arm = r->arm;
     const pl_topology *t = r->topology;
+    if (pl_hash_none(&arm->states) && pl_hash_none(&arm->moments))
+        return PL_OK;
+    if (pl_hash_none(&arm->states))
+        return read_whole_blob(r, PL_MOMENTS_OBJECT, &arm->moments,
+                               pl_path_moments_floats(arm, r->n) * sizeof *r->state,
+                               r->state);
     const int replicas = pl_topology_n_replicas(t);
     const int64_t index = r->wanted->path * replicas + r->wanted->replica;
     size_t n = (size_t)(pl_topology_n_paths(t) * replicas);
-    size_t bytes = (size_t)pl_path_state_bytes(r->arm, r->n);
+    size_t bytes = (size_t)pl_path_state_bytes(arm, r->n);
     char object[96], path[96];
     pl_hash *states = pl_alloc(n * sizeof *states);
     uint8_t *blob = pl_alloc(bytes + 1);
-    pl_status status;
-    pl_arm_states_name(r->arm, object);
-    pl_arm_before_name(r->arm, t, (int)r->wanted->path, (int)r->wanted->replica, path);
-    PL_TRY(read_whole_blob(r, object, &r->arm->states, n * sizeof *states, states));
+    pl_status status = PL_OK;
+    pl_arm_states_name(arm, object);
+    pl_arm_before_name(arm, t, (int)r->wanted->path, (int)r->wanted->replica, path);
+    PL_TRY(read_whole_blob(r, object, &arm->states, n * sizeof *states, states));
     if (!pl_hash_none(&states[index])) {
         PL_TRY(read_whole_blob(r, path, &states[index], bytes, blob));
-        state_unpack(r->arm, blob, r->n, r->state);
+        state_unpack(arm, blob, r->n, r->state);
     }
 done:
     pl_free(states);
@@ -232,60 +201,54 @@ done:
     return status;
 }
 
-/* Reads the state with which the path began; all zeros if the arm names none. */
-static pl_status read_first_state(retraining *r)
-{
-    const pl_hash *moments = &r->arm->moments;
-    if (!pl_hash_none(&r->arm->states))
-        return read_inherited_state(r);
-    if (pl_hash_none(moments))
-        return PL_OK;
-    return read_whole_blob(r, PL_MOMENTS_OBJECT, moments,
-                           pl_path_moments_floats(r->arm, r->n) * sizeof *r->state,
-                           r->state);
-}
-
-/* ---- all phases ---- */
 static pl_status open_retraining(retraining *r, const pl_backend_options *backend)
 {
-    int module = pl_topology_find_module(r->topology, strchr(r->module, '/') + 1);
-    const pl_contribution *w = r->wanted;
-    if (module < 0 || w->path < 0 || w->path >= pl_topology_n_paths(r->topology))
+    const pl_arm *arm = r->arm;
+    const pl_topology *t = r->topology;
+    const int path = (int)r->wanted->path;
+    int module = pl_topology_find_module(t, strchr(r->module, '/') + 1);
+    if (module < 0 || r->wanted->path < 0 || r->wanted->path >= pl_topology_n_paths(t))
         return pl_fail(PL_ERR_DAMAGED,
                        "%s has a contribution of path %lld, but the module or the path "
                        "does not exist in arm %s; run `pathloom store fsck`",
-                       r->module, (long long)w->path, r->arm->name);
-    r->slot = pl_topology_module_slot(r->topology, module);
-    r->layout = pl_path_layout_of(r->arm);
-    r->contracts = pl_contracts_create(r->arm, r->topology);
-    r->n = pl_topology_path_params(r->topology);
-    PL_CHECK(check_method(r));
+                       r->module, (long long)r->wanted->path, arm->name);
+    r->slot = pl_topology_module_slot(t, module);
+    r->layout = pl_path_layout_of(arm);
+    r->contracts = pl_contracts_create(arm, t);
+    r->n = pl_topology_path_params(t);
+    /* refuses methods whose phases depend on anything except versions and the path's
+     * moments and residual */
+    if (!pl_versions_have_phases(&arm->outer))
+        return cannot(r->module,
+                      "the versions with which they began depended on timing");
+    if (r->layout.params >= 0 || r->layout.last >= 0)
+        return cannot(r->module, "their paths keep parameters of their own");
+    if (arm->outer.state == PL_STATE_LOCAL)
+        return cannot(r->module, "their moments never left their workers "
+                                 "(train.state=local)");
     PL_CHECK(trainer_create(backend, false, &r->trainer, r->device));
-    PL_CHECK(alloc_retraining(r));
+    int n_slots = pl_topology_n_slots(t), most = 0;
+    const size_t bytes = r->n * sizeof(float);
+    for (int s = 0; s < n_slots; s++) {
+        int parts = pl_codec_parts(t, pl_topology_module_of_path(t, s, path), NULL);
+        most = parts > most ? parts : most;
+    }
+    r->parts = pl_alloc((size_t)most * sizeof *r->parts);
+    r->norms = pl_alloc((size_t)n_slots * sizeof *r->norms);
+    PL_CHECK(pl_try_alloc(bytes, "a path's modules", (void **)&r->base));
+    PL_CHECK(pl_try_alloc(bytes, "an update", (void **)&r->update));
+    PL_CHECK(pl_try_alloc((size_t)r->layout.n_vectors * bytes, "a path's state",
+                          (void **)&r->state));
     PL_CHECK(read_first_state(r));
     char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
     pl_object shard;
-    pl_topology_path_name(r->topology, (int)r->wanted->path, name);
-    snprintf(object, sizeof object, "shard/%s/%s", r->arm->name, name);
+    pl_topology_path_name(t, path, name);
+    snprintf(object, sizeof object, "shard/%s/%s", arm->name, name);
     PL_CHECK(pl_store_get_object(r->store, object, &shard));
     PL_CHECK(pl_try_alloc((size_t)shard.bytes, "a data shard", &r->shard));
     PL_CHECK(
         pl_store_read_blob(r->store, &shard.blob, 0, (size_t)shard.bytes, r->shard));
     return pl_tokens_view(r->shard, (size_t)shard.bytes, object, &r->tokens);
-}
-
-static void close_retraining(retraining *r)
-{
-    trainer_destroy(&r->trainer);
-    pl_free(r->contracts);
-    pl_tokens_close(&r->tokens);
-    pl_free_aligned(r->shard);
-    pl_free_aligned(r->base);
-    pl_free_aligned(r->update);
-    pl_free_aligned(r->state);
-    pl_free(r->norms);
-    pl_free(r->parts);
-    pl_buf_destroy(&r->encoded);
 }
 
 pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
@@ -304,6 +267,15 @@ pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
     for (int64_t phase = 0; phase <= wanted->phase; phase++)
         PL_TRY(run_phase(&r, phase, update));
 done:
-    close_retraining(&r);
+    trainer_destroy(&r.trainer);
+    pl_free(r.contracts);
+    pl_tokens_close(&r.tokens);
+    pl_free_aligned(r.shard);
+    pl_free_aligned(r.base);
+    pl_free_aligned(r.update);
+    pl_free_aligned(r.state);
+    pl_free(r.norms);
+    pl_free(r.parts);
+    pl_buf_destroy(&r.encoded);
     return status;
 }

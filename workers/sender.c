@@ -85,30 +85,6 @@ typedef struct parcel {
     pl_codec_part *parts;
 } parcel;
 
-static pl_status alloc_parcel(const worker_task *task, int n_slots, parcel *p)
-{
-    size_t most = 0;
-    int n_parts = 0;
-    for (int slot = 0; slot < n_slots; slot++) {
-        int module = pl_topology_module_of_path(task->arm->topology, slot, task->path);
-        int parts = pl_codec_parts(task->arm->topology, module, NULL);
-        size_t params = pl_topology_slot(task->arm->topology, slot)->n_params;
-        most = params > most ? params : most;
-        n_parts = parts > n_parts ? parts : n_parts;
-    }
-    p->submissions = pl_alloc((size_t)n_slots * sizeof *p->submissions);
-    p->results = pl_alloc((size_t)(n_slots + 1) * sizeof *p->results);
-    p->texts = pl_alloc((size_t)(n_slots + 1) * sizeof *p->texts);
-    p->names = pl_alloc((size_t)n_slots * sizeof *p->names);
-    p->encoded = pl_alloc((size_t)n_slots * sizeof *p->encoded);
-    p->parts = pl_alloc((size_t)n_parts * sizeof *p->parts);
-    PL_CHECK(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->update));
-    if (task->layout.n_vectors <= 2) /* the path's state has only m and v */
-        return PL_OK;
-    PL_CHECK(pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent_start));
-    return pl_try_alloc(most * sizeof(float), "an update", (void **)&p->sent);
-}
-
 static void free_parcel(parcel *p, int n_slots)
 {
     for (int slot = 0; p->encoded && slot < n_slots; slot++)
@@ -122,17 +98,6 @@ static void free_parcel(parcel *p, int n_slots)
     pl_free_aligned(p->update);
     pl_free_aligned(p->sent);
     pl_free_aligned(p->sent_start);
-}
-
-/* Returns the residual of a slot, which is in task->job.state; NULL if the slot has no
- * residual. Encoding replaces the old residual by the new one. */
-static float *residual_of(const worker_task *task, const pl_holder *s, int slot)
-{
-    const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
-    if (task->layout.residual < 0 || s->of->carries == 1)
-        return NULL;
-    return task->job.state + (size_t)task->layout.residual * task->n_params +
-           place->offset;
 }
 
 static pl_status encode_update(const worker_task *task, const pl_holder *s, int slot,
@@ -152,111 +117,76 @@ static pl_status encode_update(const worker_task *task, const pl_holder *s, int 
     return PL_OK;
 }
 
-static void address(sender *s, int slot, int64_t round, const pl_contract *of,
-                    parcel *p)
-{
-    const worker_task *task = s->task;
-    pl_submission *out = &p->submissions[p->n];
-    pl_copy_text(p->names[p->n], sizeof p->names[p->n], of->name);
-    out->contribution = (pl_contribution){.path = task->path,
-                                          .replica = task->replica,
-                                          .phase = round,
-                                          .work = task->job.work};
-    out->contribution.work.memory_bytes = pl_memory_peak_bytes((int)getpid());
-    pl_copy_text(out->contribution.codec, sizeof out->contribution.codec,
-                 task->arm->arm.outer.codec_name);
-    out->module = p->names[p->n];
-    out->base_version = task->bases[slot].number;
-    out->base = task->bases[slot].params;
-    out->data = p->encoded[slot].data;
-    out->bytes = p->encoded[slot].len;
-    p->n++;
-}
-
-static pl_status encode_all(const worker_task *task, const pl_holder *s, int slot,
-                            int64_t round, parcel *p)
-{
-    const size_t at = pl_topology_slot(s->of->topology, slot)->offset;
-    const float *start = task->start + at, *now = task->job.params + at;
-    pl_holder_update(s, start, now, p->update);
-    /* simulates a machine with faulty memory */
-    if (pl_failpoint("worker.update.wrong") != PL_OK)
-        p->update[0] = 0.5f * p->update[0] + 0.02f;
-    /* simulates a worker that lies */
-    if (pl_failpoint("worker.update.flipped") != PL_OK)
-        for (size_t i = 0; i < s->of->n_params; i++)
-            p->update[i] = -p->update[i];
-    float *residual = residual_of(task, s, slot);
-    bool carries = residual && s->of->carries > 0;
-    if (carries)
-        memcpy(p->sent, residual, s->of->n_params * sizeof *residual);
-    PL_CHECK(encode_update(task, s, slot, round, p, residual));
-    if (carries)
-        pl_holder_keep_left(s, p->sent, residual);
-    if (s->of->n_vectors == 1)
-        return PL_OK;
-    /* the second vector is encoded without a residual */
-    pl_holder_update_start(s, start, p->update);
-    return encode_update(task, s, slot, round, p, NULL);
-}
-
-/* Decodes the slot's update into p->sent and p->sent_start, because with noloco the
- * path keeps its update as other workers decode it. */
-static pl_status decode_all(const pl_holder *s, int slot, parcel *p)
-{
-    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
-    float *const out[PL_ROUND_VECTORS_MAX] = {p->sent, p->sent_start};
-    const int n_vectors = s->of->n_vectors;
-    double norm = 0;
-    PL_CHECK(pl_codec_split(p->encoded[slot].data, p->encoded[slot].len, n_vectors,
-                            messages));
-    for (int v = 0; v < n_vectors; v++) {
-        memset(out[v], 0, s->of->n_params * sizeof(float));
-        PL_CHECK(pl_codec_add(messages[v].data, messages[v].bytes, s->of->n_params,
-                              1.0f, out[v], &norm));
-    }
-    return PL_OK;
-}
-
-/* Computes the version that the home will make from this update. Overwrites the
- * previous version in task->base. */
-static pl_status predict_version(worker_task *task, const pl_holder *s, int slot,
-                                 int64_t round, const parcel *p)
-{
-    const pl_codec_message sent = {p->encoded[slot].data, p->encoded[slot].len};
-    float *next = task->base + pl_topology_slot(s->of->topology, slot)->offset;
-    return pl_round_predict(s->of, round, &sent, next, &task->predicted_norm[slot]);
-}
-
 /* Makes and encodes the update of one slot. Also writes the path's own vectors for the
  * next phase to the job's state, and may replace the slot's version in task->base by
  * the next version. */
 static pl_status pack_slot(sender *s, int slot, parcel *p)
 {
     worker_task *task = s->task;
-    pl_holder place = worker_slot(task, slot, task->job.state);
-    size_t at = pl_topology_slot(place.of->topology, slot)->offset;
+    const pl_holder place = worker_slot(task, slot, task->job.state);
+    const pl_contract *of = place.of;
+    const size_t at = pl_topology_slot(of->topology, slot)->offset;
     const float *start = task->start + at, *now = task->job.params + at;
-    int64_t round = pl_round_of(place.of, task->phase);
+    const int64_t round = pl_round_of(of, task->phase);
+    pl_buf *encoded = &p->encoded[slot];
     if (round >= 0) {
-        PL_CHECK(encode_all(task, &place, slot, round, p));
-        address(s, slot, round, place.of, p);
+        pl_holder_update(&place, start, now, p->update);
+        /* simulates a machine with faulty memory */
+        if (pl_failpoint("worker.update.wrong") != PL_OK)
+            p->update[0] = 0.5f * p->update[0] + 0.02f;
+        /* simulates a worker that lies */
+        if (pl_failpoint("worker.update.flipped") != PL_OK)
+            for (size_t i = 0; i < of->n_params; i++)
+                p->update[i] = -p->update[i];
+        /* encoding replaces the old residual by the new one */
+        float *residual =
+            task->layout.residual < 0 || of->carries == 1
+                ? NULL
+                : task->job.state + (size_t)task->layout.residual * task->n_params + at;
+        const bool carries = residual && of->carries > 0;
+        if (carries)
+            memcpy(p->sent, residual, of->n_params * sizeof *residual);
+        PL_CHECK(encode_update(task, &place, slot, round, p, residual));
+        if (carries)
+            pl_holder_keep_left(&place, p->sent, residual);
+        if (of->n_vectors > 1) { /* the second vector is encoded without a residual */
+            pl_holder_update_start(&place, start, p->update);
+            PL_CHECK(encode_update(task, &place, slot, round, p, NULL));
+        }
+        pl_submission *out = &p->submissions[p->n];
+        pl_copy_text(p->names[p->n], sizeof p->names[p->n], of->name);
+        out->contribution = (pl_contribution){.path = task->path,
+                                              .replica = task->replica,
+                                              .phase = round,
+                                              .work = task->job.work};
+        out->contribution.work.memory_bytes = pl_memory_peak_bytes((int)getpid());
+        pl_copy_text(out->contribution.codec, sizeof out->contribution.codec,
+                     task->arm->arm.outer.codec_name);
+        out->module = p->names[p->n++];
+        out->base_version = task->bases[slot].number;
+        out->base = task->bases[slot].params;
+        out->data = encoded->data;
+        out->bytes = encoded->len;
     }
-    if (place.last && round >= 0)
-        PL_CHECK(decode_all(&place, slot, p));
+    if (place.last && round >= 0) {
+        /* with noloco the path keeps its update as other workers decode it */
+        pl_codec_message messages[PL_ROUND_VECTORS_MAX];
+        float *const to[PL_ROUND_VECTORS_MAX] = {p->sent, p->sent_start};
+        double norm = 0;
+        PL_CHECK(pl_codec_split(encoded->data, encoded->len, of->n_vectors, messages));
+        for (int v = 0; v < of->n_vectors; v++) {
+            memset(to[v], 0, of->n_params * sizeof(float));
+            PL_CHECK(pl_codec_add(messages[v].data, messages[v].bytes, of->n_params,
+                                  1.0f, to[v], &norm));
+        }
+    }
     pl_holder_keep(&place, start, now, p->sent, p->sent_start);
-    return place.of->predicts ? predict_version(task, &place, slot, round, p) : PL_OK;
-}
-
-static void describe_path(const sender *s, pl_path_state *state)
-{
-    const worker_task *task = s->task;
-    memset(state, 0, sizeof *state);
-    pl_copy_text(state->name, sizeof state->name, task->name);
-    state->phase = task->phase + 1;
-    state->work = task->work_before;
-    pl_work_add(&state->work, &task->job.work);
-    state->moments = task->state_hash;
+    if (!of->predicts)
+        return PL_OK;
+    /* computes the version that the home will make from this update */
+    const pl_codec_message sent = {encoded->data, encoded->len};
+    return pl_round_predict(of, round, &sent, task->base + at,
+                            &task->predicted_norm[slot]);
 }
 
 /* For noloco: offers the updates to other workers before they are sent to the homes. */
@@ -284,7 +214,28 @@ static void offer(const sender *s, const parcel *p)
 static pl_status pack(sender *s, int n_slots, parcel *p)
 {
     worker_task *task = s->task;
-    PL_CHECK(alloc_parcel(task, n_slots, p));
+    const pl_topology *topology = task->arm->topology;
+    size_t most = 0;
+    int n_parts = 0;
+    for (int slot = 0; slot < n_slots; slot++) {
+        int module = pl_topology_module_of_path(topology, slot, task->path);
+        int parts = pl_codec_parts(topology, module, NULL);
+        size_t params = pl_topology_slot(topology, slot)->n_params;
+        most = params > most ? params : most;
+        n_parts = parts > n_parts ? parts : n_parts;
+    }
+    p->submissions = pl_alloc((size_t)n_slots * sizeof *p->submissions);
+    p->results = pl_alloc((size_t)(n_slots + 1) * sizeof *p->results);
+    p->texts = pl_alloc((size_t)(n_slots + 1) * sizeof *p->texts);
+    p->names = pl_alloc((size_t)n_slots * sizeof *p->names);
+    p->encoded = pl_alloc((size_t)n_slots * sizeof *p->encoded);
+    p->parts = pl_alloc((size_t)n_parts * sizeof *p->parts);
+    most *= sizeof(float);
+    PL_CHECK(pl_try_alloc(most, "an update", (void **)&p->update));
+    if (task->layout.n_vectors > 2) { /* else the path's state has only m and v */
+        PL_CHECK(pl_try_alloc(most, "an update", (void **)&p->sent_start));
+        PL_CHECK(pl_try_alloc(most, "an update", (void **)&p->sent));
+    }
     task->predicted_norm = pl_alloc((size_t)n_slots * sizeof *task->predicted_norm);
     bool predicts = false;
     /* a task that scores documents has no updates */
@@ -397,7 +348,12 @@ static pl_status send_results(sender *s)
         }
         pl_blob_hash(task->packed_state, task->packed_bytes, &task->state_hash);
     }
-    describe_path(s, &state);
+    memset(&state, 0, sizeof state);
+    pl_copy_text(state.name, sizeof state.name, task->name);
+    state.phase = task->phase + 1;
+    state.work = task->work_before;
+    pl_work_add(&state.work, &task->job.work);
+    state.moments = task->state_hash;
     if (task->again) {
         /* An audit sends nothing to the homes. The hub gets the hashes of the results,
          * and compares them with the hashes of other workers' results. */

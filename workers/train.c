@@ -92,47 +92,6 @@ static pl_status fit_model(trainer *t, const train_job *job)
     return PL_OK;
 }
 
-typedef struct batch {
-    pl_sampler *sampler;
-    int32_t *tokens, *targets;
-} batch;
-
-static pl_status open_batch(const train_job *job, batch *b)
-{
-    const pl_inner *in = &job->arm->inner;
-    size_t n = (size_t)in->batch * (size_t)in->context;
-    pl_sampler_options options = {.context = in->context,
-                                  .seed = job->arm->seed,
-                                  .stream = pl_arm_stream(job->arm, job->path),
-                                  .replica = job->replica,
-                                  .n_replicas = pl_topology_n_replicas(job->topology),
-                                  .skip_prefix = in->skip_prefix,
-                                  .pack = in->pack};
-    b->tokens = pl_alloc(n * sizeof *b->tokens);
-    b->targets = pl_alloc(n * sizeof *b->targets);
-    return pl_sampler_create(job->shard, &options, &b->sampler);
-}
-
-static void close_batch(batch *b)
-{
-    pl_sampler_destroy(&b->sampler);
-    pl_free(b->tokens);
-    pl_free(b->targets);
-}
-
-static pl_adamw adam_at(const pl_inner *in, int64_t step)
-{
-    const pl_schedule schedule = pl_arm_schedule(in);
-    step += in->first_step;
-    pl_adamw adam = {.lr = (float)pl_learning_rate(&schedule, step),
-                     .beta1 = (float)in->beta1,
-                     .beta2 = (float)in->beta2,
-                     .eps = (float)in->eps,
-                     .weight_decay = (float)in->weight_decay,
-                     .step = step + 1};
-    return adam;
-}
-
 static pl_status check_cancelled(trainer *t)
 {
     if (atomic_load(&t->cancelled))
@@ -172,69 +131,12 @@ static pl_status take_merged(trainer *t, train_job *job, double *waited_s)
     return pl_model_load(t->model, job->params);
 }
 
-static pl_status run_steps(trainer *t, train_job *job, batch *b)
-{
-    const pl_inner *in = &job->arm->inner;
-    double start = pl_now(), nats = 0, norms = 0, waited_s = 0;
-    job->work.first_sample = (uint64_t)job->first_step * (uint64_t)in->batch;
-    job->work.n_samples = (uint64_t)job->steps * (uint64_t)in->batch;
-    for (int i = 0; i < job->steps; i++) {
-        pl_step_result r;
-        pl_adamw adam = adam_at(in, job->first_step + i);
-        uint64_t sample = job->work.first_sample + (uint64_t)i * (uint64_t)in->batch;
-        PL_CHECK(check_cancelled(t));
-        PL_CHECK(pl_failpoint("worker.step.before"));
-        if (i == job->mix_step)
-            PL_CHECK(take_merged(t, job, &waited_s));
-        const int64_t counted =
-            pl_sampler_fill(b->sampler, sample, in->batch, b->tokens, b->targets);
-        /* A batch of blank documents has no target; then the step does nothing. */
-        memset(&r, 0, sizeof r);
-        if (counted > 0)
-            PL_CHECK(pl_model_train_step(t->model, b->tokens, b->targets, in->batch,
-                                         in->context, &adam, (float)in->clip, &r));
-        job->work.n_tokens += (uint64_t)r.n_tokens;
-        nats += r.loss * (double)r.n_tokens;
-        norms += r.grad_norm;
-        int step = i + 1;
-        double elapsed = pl_now() - start;
-        atomic_store(&t->step, step);
-        atomic_store(&t->loss, r.loss);
-        if (elapsed > 0)
-            atomic_store(&t->rate, (double)job->work.n_tokens / elapsed);
-    }
-    /* logs once how this backend differs from the usual one */
-    if (t->backend->remark[0] && !t->remarked)
-        pl_log(PL_LOG_WARN, "backend.remark", "remark=\"%s\"", t->backend->remark);
-    t->remarked = t->backend->remark[0] != 0;
-    job->work.loss = job->work.n_tokens ? nats / (double)job->work.n_tokens : 0;
-    job->work.gradient = job->steps > 0 ? norms / job->steps : 0;
-    job->work.seconds = pl_now() - start - waited_s;
-    job->waited_s = waited_s;
-    return PL_OK;
-}
-
 static pl_status count_batch(void *context)
 {
     trainer *t = context;
     atomic_fetch_add(&t->step, 1);
     PL_CHECK(pl_failpoint("worker.step.before"));
     return check_cancelled(t);
-}
-
-static pl_status note_job_scores(train_job *job, const pl_score *scores, size_t n)
-{
-    double nats = 0, *out;
-    PL_CHECK(
-        pl_try_alloc(n * sizeof *out, "the scores of documents", (void **)&job->state));
-    out = (double *)job->state;
-    for (size_t i = 0; i < n; i++) {
-        out[i] = scores[i].nats;
-        nats += scores[i].nats;
-        job->work.n_tokens += scores[i].n_targets;
-    }
-    job->work.loss = job->work.n_tokens ? nats / (double)job->work.n_tokens : 0;
-    return PL_OK;
 }
 
 /* Computes the routing features of the documents of the shard. */
@@ -290,25 +192,22 @@ static pl_status compute_scores(trainer *t, train_job *job)
 {
     const size_t n = (size_t)job->arm->n_scored;
     pl_score *scores = pl_alloc(n * sizeof *scores);
-    pl_status status = score_with_model(t, job, job->shard, job->arm->inner.skip_prefix,
-                                        count_batch, scores, n);
-    if (status == PL_OK)
-        status = note_job_scores(job, scores, n);
+    double nats = 0, *out;
+    pl_status status = PL_OK;
+    PL_TRY(score_with_model(t, job, job->shard, job->arm->inner.skip_prefix,
+                            count_batch, scores, n));
+    PL_TRY(
+        pl_try_alloc(n * sizeof *out, "the scores of documents", (void **)&job->state));
+    out = (double *)job->state;
+    for (size_t i = 0; i < n; i++) {
+        out[i] = scores[i].nats;
+        nats += scores[i].nats;
+        job->work.n_tokens += scores[i].n_targets;
+    }
+    job->work.loss = job->work.n_tokens ? nats / (double)job->work.n_tokens : 0;
+done:
     pl_free(scores);
     return status;
-}
-
-/* Scores the documents of the shard, or computes their features. */
-static pl_status score_shard(trainer *t, train_job *job)
-{
-    const double start = pl_now();
-    PL_CHECK(job->arm->feature_windows > 0 ? compute_features(t, job)
-                                           : compute_scores(t, job));
-    job->work.n_samples = pl_phase_samples(job->arm);
-    job->work.seconds = pl_now() - start;
-    if (job->work.seconds > 0)
-        atomic_store(&t->rate, (double)job->work.n_tokens / job->work.seconds);
-    return PL_OK;
 }
 
 static pl_status check_held(void *trainer_)
@@ -333,63 +232,120 @@ static pl_status score_held(trainer *t, train_job *job)
     return status;
 }
 
+/* Does the inner steps on the shard. */
 static pl_status train_shard(trainer *t, train_job *job)
 {
+    const pl_arm *arm = job->arm;
+    const pl_inner *in = &arm->inner;
+    const size_t n_slots = (size_t)in->batch * (size_t)in->context;
+    const size_t n_params = pl_topology_path_params(job->topology);
     pl_status status = PL_OK;
-    batch b = {0};
-    size_t n = pl_topology_path_params(job->topology);
-    PL_TRY(open_batch(job, &b));
+    pl_sampler *sampler = NULL;
+    pl_sampler_options options = {.context = in->context,
+                                  .seed = arm->seed,
+                                  .stream = pl_arm_stream(arm, job->path),
+                                  .replica = job->replica,
+                                  .n_replicas = pl_topology_n_replicas(job->topology),
+                                  .skip_prefix = in->skip_prefix,
+                                  .pack = in->pack};
+    int32_t *tokens = pl_alloc(n_slots * sizeof *tokens);
+    int32_t *targets = pl_alloc(n_slots * sizeof *targets);
+    PL_TRY(pl_sampler_create(job->shard, &options, &sampler));
     if (!job->state)
-        PL_TRY(pl_try_alloc((size_t)job->n_vectors * n * sizeof(float),
+        PL_TRY(pl_try_alloc((size_t)job->n_vectors * n_params * sizeof(float),
                             "a path's state", (void **)&job->state));
-    PL_TRY(pl_model_load_moments(t->model, job->state, job->state + n));
-    PL_TRY(run_steps(t, job, &b));
+    PL_TRY(pl_model_load_moments(t->model, job->state, job->state + n_params));
+    const pl_schedule schedule = pl_arm_schedule(in);
+    double start = pl_now(), nats = 0, norms = 0, waited_s = 0;
+    job->work.first_sample = (uint64_t)job->first_step * (uint64_t)in->batch;
+    job->work.n_samples = (uint64_t)job->steps * (uint64_t)in->batch;
+    for (int i = 0; i < job->steps; i++) {
+        pl_step_result r;
+        const int64_t at = job->first_step + i + in->first_step;
+        const pl_adamw adam = {.lr = (float)pl_learning_rate(&schedule, at),
+                               .beta1 = (float)in->beta1,
+                               .beta2 = (float)in->beta2,
+                               .eps = (float)in->eps,
+                               .weight_decay = (float)in->weight_decay,
+                               .step = at + 1};
+        uint64_t sample = job->work.first_sample + (uint64_t)i * (uint64_t)in->batch;
+        PL_TRY(check_cancelled(t));
+        PL_TRY(pl_failpoint("worker.step.before"));
+        if (i == job->mix_step)
+            PL_TRY(take_merged(t, job, &waited_s));
+        const int64_t counted =
+            pl_sampler_fill(sampler, sample, in->batch, tokens, targets);
+        /* A batch of blank documents has no target; then the step does nothing. */
+        memset(&r, 0, sizeof r);
+        if (counted > 0)
+            PL_TRY(pl_model_train_step(t->model, tokens, targets, in->batch,
+                                       in->context, &adam, (float)in->clip, &r));
+        job->work.n_tokens += (uint64_t)r.n_tokens;
+        nats += r.loss * (double)r.n_tokens;
+        norms += r.grad_norm;
+        double elapsed = pl_now() - start;
+        atomic_store(&t->step, i + 1);
+        atomic_store(&t->loss, r.loss);
+        if (elapsed > 0)
+            atomic_store(&t->rate, (double)job->work.n_tokens / elapsed);
+    }
+    /* logs once how this backend differs from the usual one */
+    if (t->backend->remark[0] && !t->remarked)
+        pl_log(PL_LOG_WARN, "backend.remark", "remark=\"%s\"", t->backend->remark);
+    t->remarked = t->backend->remark[0] != 0;
+    job->work.loss = job->work.n_tokens ? nats / (double)job->work.n_tokens : 0;
+    job->work.gradient = job->steps > 0 ? norms / job->steps : 0;
+    job->work.seconds = pl_now() - start - waited_s;
+    job->waited_s = waited_s;
     PL_TRY(save_params(t, job));
-    PL_TRY(pl_model_save_moments(t->model, job->state, job->state + n));
+    PL_TRY(pl_model_save_moments(t->model, job->state, job->state + n_params));
 done:
-    close_batch(&b);
+    pl_sampler_destroy(&sampler);
+    pl_free(tokens);
+    pl_free(targets);
     return status;
 }
 
-static pl_status freeze_slots(trainer *t, const train_job *job)
+static void train_one_job(void *self, void *given)
 {
-    const int n = pl_topology_n_slots(job->topology);
-    bool *frozen = pl_alloc((size_t)n * sizeof *frozen);
-    for (int slot = 0; slot < n; slot++)
-        frozen[slot] = pl_arm_is_frozen(
-            job->arm, pl_topology_module_of_path(job->topology, slot, job->path));
-    pl_status status = pl_model_freeze(t->model, frozen);
-    pl_free(frozen);
-    if (status != PL_OK)
-        pl_model_destroy(&t->model);
-    return status;
-}
-
-static pl_status run_job(trainer *t, train_job *job)
-{
+    trainer *t = self;
+    train_job *job = given;
     pl_status status = PL_OK;
     double start = pl_now();
     PL_TRY(fit_threads(t, &job->arm->inner));
     PL_TRY(fit_model(t, job));
-    PL_TRY(freeze_slots(t, job));
+    const int n_slots = pl_topology_n_slots(job->topology);
+    bool *frozen = pl_alloc((size_t)n_slots * sizeof *frozen);
+    for (int slot = 0; slot < n_slots; slot++)
+        frozen[slot] = pl_arm_is_frozen(
+            job->arm, pl_topology_module_of_path(job->topology, slot, job->path));
+    status = pl_model_freeze(t->model, frozen);
+    pl_free(frozen);
+    if (status != PL_OK)
+        pl_model_destroy(&t->model);
+    PL_TRY(status);
     PL_TRY(pl_model_load(t->model, job->start));
     if (job->held)
         PL_TRY(score_held(t, job));
-    PL_TRY(job->arm->n_scored > 0 ? score_shard(t, job) : train_shard(t, job));
+    if (job->arm->n_scored <= 0) {
+        PL_TRY(train_shard(t, job));
+    } else {
+        const double began = pl_now();
+        PL_TRY(job->arm->feature_windows > 0 ? compute_features(t, job)
+                                             : compute_scores(t, job));
+        job->work.n_samples = pl_phase_samples(job->arm);
+        job->work.seconds = pl_now() - began;
+        if (job->work.seconds > 0)
+            atomic_store(&t->rate, (double)job->work.n_tokens / job->work.seconds);
+    }
     job->overhead_s = pl_now() - start - job->work.seconds;
 done:
     /* a damaged shard may have caused any other error, so ERR_DAMAGED replaces it */
     if (pl_tokens_check(job->shard) != PL_OK ||
         (job->held && pl_tokens_check(job->held) != PL_OK))
         status = PL_ERR_DAMAGED;
-    return status;
-}
-
-static void train_one_job(void *self, void *given)
-{
-    train_job *job = given;
-    job->status = run_job(self, job);
-    if (job->status != PL_OK)
+    job->status = status;
+    if (status != PL_OK)
         pl_copy_text(job->error, sizeof job->error, pl_last_error());
 }
 

@@ -26,17 +26,10 @@ static pl_status check_stop(const worker *w)
     return PL_OK;
 }
 
-/* ---- giving up ---- */
 static bool is_passing(pl_status why)
 {
     return why == PL_ERR_BUSY || why == PL_ERR_NET || why == PL_ERR_TIMEOUT ||
            why == PL_ERR_CANCELLED;
-}
-
-static bool is_fatal(pl_status why)
-{
-    return why == PL_ERR_DEVICE || why == PL_ERR_NOMEM || why == PL_ERR_UNSUPPORTED ||
-           why == PL_ERR_NOPERM;
 }
 
 /* Whether `task` is a later phase of the lease of `other`. The name is compared, too: a
@@ -64,18 +57,9 @@ static void drop_after(worker *w, const worker_task *task)
             worker_task_lose(w->sending[i]);
 }
 
-/* Whether this worker still trains or sends an earlier phase of the task's lease. */
-static bool shares_lease(const worker *w, const worker_task *task)
-{
-    bool shared = w->training && follows(task, w->training);
-    for (int i = 0; i < w->n_sending; i++)
-        shared = shared || follows(task, w->sending[i]);
-    return shared;
-}
-
 /* Gives up a task, for example after a lost lease, a restart of a home or a rejected
  * update. The worker then asks for another task. The worker ends only if every further
- * task would fail in the same way (is_fatal). */
+ * task would fail in the same way. */
 static pl_status give_task_up(worker *w, worker_task *task, pl_status why,
                               const char *text)
 {
@@ -94,7 +78,9 @@ static pl_status give_task_up(worker *w, worker_task *task, pl_status why,
         return PL_OK;
     PL_CHECK(worker_tell_release(w, task, is_passing(why) ? PL_OK : why, text));
     w->ask_after_ms = pl_now_ms() + NO_HURRY_MS;
-    return is_fatal(why) ? pl_fail(why, "%s", text) : PL_OK;
+    const bool is_fatal = why == PL_ERR_DEVICE || why == PL_ERR_NOMEM ||
+                          why == PL_ERR_UNSUPPORTED || why == PL_ERR_NOPERM;
+    return is_fatal ? pl_fail(why, "%s", text) : PL_OK;
 }
 
 /* ---- fetched tasks ---- */
@@ -104,27 +90,6 @@ static bool is_local(const char *address)
     return pl_address_parse(address, &at) == PL_OK && at.is_local;
 }
 
-static pl_status check_task(const pl_msg_task *said, const worker_task *task)
-{
-    if (said->lease.len > sizeof task->lease)
-        return pl_fail(PL_ERR_PROTO,
-                       "the hub sent a lease of %zu bytes; a lease has at most %zu",
-                       said->lease.len, sizeof task->lease);
-    if (said->path < 0 || said->path > INT32_MAX || said->replica < 0 ||
-        said->replica > INT32_MAX || said->phase < 0)
-        return pl_fail(PL_ERR_PROTO,
-                       "the hub sent a task of path %lld, replica %lld, phase %lld; "
-                       "path and replica must be 0 to %d, and the phase 0 or more",
-                       (long long)said->path, (long long)said->replica,
-                       (long long)said->phase, (int)INT32_MAX);
-    if (said->repeats < 0 || said->repeats > said->phase)
-        return pl_fail(
-            PL_ERR_PROTO,
-            "the hub sent a task of phase %lld whose state is %lld phases old",
-            (long long)said->phase, (long long)said->repeats);
-    return PL_OK;
-}
-
 static pl_status read_task(const worker *w, pl_message *m, worker_task *task,
                            pl_hash *arm_blob)
 {
@@ -132,7 +97,22 @@ static pl_status read_task(const worker *w, pl_message *m, worker_task *task,
     pl_reader r;
     pl_status status = PL_OK;
     PL_TRY(PL_HEAR(m, task, &said));
-    PL_TRY(check_task(&said, task));
+    if (said.lease.len > sizeof task->lease)
+        PL_TRY(pl_fail(PL_ERR_PROTO,
+                       "the hub sent a lease of %zu bytes; a lease has at most %zu",
+                       said.lease.len, sizeof task->lease));
+    if (said.path < 0 || said.path > INT32_MAX || said.replica < 0 ||
+        said.replica > INT32_MAX || said.phase < 0)
+        PL_TRY(pl_fail(PL_ERR_PROTO,
+                       "the hub sent a task of path %lld, replica %lld, phase %lld; "
+                       "path and replica must be 0 to %d, and the phase 0 or more",
+                       (long long)said.path, (long long)said.replica,
+                       (long long)said.phase, (int)INT32_MAX));
+    if (said.repeats < 0 || said.repeats > said.phase)
+        PL_TRY(
+            pl_fail(PL_ERR_PROTO,
+                    "the hub sent a task of phase %lld whose state is %lld phases old",
+                    (long long)said.phase, (long long)said.repeats));
     *arm_blob = said.arm_blob;
     task->path = (int)said.path;
     task->replica = (int)said.replica;
@@ -177,18 +157,6 @@ static bool goes_on_from(const worker_task *task, const worker_task *before)
            !worker_task_lost(before);
 }
 
-/* Finds the task of the previous phase, if this worker still has it. Otherwise returns
- * NULL: this task begins with the state that the home has. */
-static worker_task *find_before(const worker *w, const worker_task *task)
-{
-    if (goes_on_from(task, w->training))
-        return w->training;
-    for (int i = 0; i < w->n_sending; i++)
-        if (goes_on_from(task, w->sending[i]))
-            return w->sending[i];
-    return NULL;
-}
-
 static pl_status begin_after(worker *w)
 {
     worker_task *task = w->next;
@@ -214,7 +182,12 @@ static pl_status take_task(worker *w, pl_message *m)
     if (status == PL_OK)
         status = check_stop(w);
     if (status == PL_OK) {
-        task->after = find_before(w, task);
+        /* if this worker still has the task of the previous phase, this task begins
+         * with its state, otherwise with the state that the home has */
+        task->after = goes_on_from(task, w->training) ? w->training : NULL;
+        for (int i = 0; i < w->n_sending && !task->after; i++)
+            if (goes_on_from(task, w->sending[i]))
+                task->after = w->sending[i];
         w->fetching = task;
         status = worker_fetch(w, task, &arm_blob);
         w->fetching = NULL;
@@ -239,19 +212,6 @@ static pl_status take_task(worker *w, pl_message *m)
 }
 
 /* ---- trained tasks ---- */
-static void start_next(worker *w)
-{
-    worker_task *task = w->next;
-    double now = pl_now();
-    if (w->training || !task || !task->begun || must_stop_worker(w))
-        return;
-    double idle = task->granted - w->free_since;
-    task->idle_s = idle > 0 ? idle : 0;
-    task->exposed_s = task->waited_s = now - w->free_since - task->idle_s;
-    w->next = NULL;
-    worker_start(w, task);
-}
-
 void worker_start(worker *w, worker_task *task)
 {
     task->job =
@@ -323,29 +283,6 @@ static pl_status take_packed(worker *w)
     return begin_after(w);
 }
 
-/* Keeps the path's state in a cache, because this worker will probably continue the
- * path. With train.state=local (PL_STATE_LOCAL), also keeps the new moments, and drops
- * the old ones, which were kept so that a failed phase could be repeated. */
-static void keep_state(worker *w, worker_task *task)
-{
-    pl_hash key;
-    uint64_t bytes = 2 * task->n_params * sizeof(float);
-    /* a state that was saved in a file needs no memory (worker_state.c) */
-    if (task->packed_bytes > 0 && task->arm->arm.outer.state_every <= 1) {
-        if (task->packed_state == task->job.state)
-            task->job.state = NULL;
-        cache_put(w->blobs, &task->state_hash, task->packed_state, task->packed_bytes);
-        task->packed_state = NULL;
-    }
-    if (task->arm->arm.outer.state != PL_STATE_LOCAL)
-        return;
-    worker_local_key(task, task->phase, &key);
-    cache_drop(w->moments, &key);
-    worker_local_key(task, task->phase + 1, &key);
-    cache_put(w->moments, &key, pl_grow(task->job.state, bytes), bytes);
-    task->job.state = NULL;
-}
-
 static bool uses_shard(const worker_task *task, const worker_shard *shard)
 {
     return task && (task->shard == shard || task->held == shard);
@@ -370,7 +307,27 @@ static pl_status take_sent(worker *w)
         return PL_OK;
     }
     if (task->status == PL_OK) {
-        keep_state(w, task);
+        const pl_outer *outer = &task->arm->arm.outer;
+        /* The state stays in a cache, because this worker will probably continue the
+         * path. A state that was saved in a file needs no memory (worker_state.c). */
+        if (task->packed_bytes > 0 && outer->state_every <= 1) {
+            if (task->packed_state == task->job.state)
+                task->job.state = NULL;
+            cache_put(w->blobs, &task->state_hash, task->packed_state,
+                      task->packed_bytes);
+            task->packed_state = NULL;
+        }
+        /* The moments of the phase before were kept so that a failed phase could be
+         * repeated. */
+        if (outer->state == PL_STATE_LOCAL) {
+            const uint64_t bytes = 2 * task->n_params * sizeof(float);
+            pl_hash key;
+            worker_local_key(task, task->phase, &key);
+            cache_drop(w->moments, &key);
+            worker_local_key(task, task->phase + 1, &key);
+            cache_put(w->moments, &key, pl_grow(task->job.state, bytes), bytes);
+            task->job.state = NULL;
+        }
         if (task->overruled)
             drop_after(w, task);
         status = worker_tell_done(w, task);
@@ -390,92 +347,60 @@ static pl_status take_sent(worker *w)
     return status;
 }
 
-/* ---- the hub's messages ---- */
-static void lose(worker *w, worker_task *task)
-{
-    if (!task)
-        return;
-    worker_task_lose(task);
-    drop_after(w, task);
-    if (task == w->training)
-        trainer_cancel(w->inner);
-    if (task == w->next) { /* no work has been done for this task yet */
-        pl_log(PL_LOG_WARN, "task.lost", "task=%s phase=%lld", task->name,
-               (long long)task->phase);
-        worker_task_free(&w->next);
-    }
-}
-
-static worker_task *task_of_lease(worker *w, uint64_t token, int64_t phase)
-{
-    worker_task *held[] = {w->fetching, w->next, w->training};
-    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-        if (held[i] && held[i]->token == token && held[i]->phase == phase)
-            return held[i];
-    for (int i = 0; i < w->n_sending; i++)
-        if (w->sending[i]->token == token && w->sending[i]->phase == phase)
-            return w->sending[i];
-    return NULL;
-}
-
-/* Handles LEASE_LOST. The hub sends it as the answer to a renewal, or on its own if
- * another worker finished the task first. */
-static pl_status hear_lost(worker *w, pl_message *m)
-{
-    pl_msg_lease_lost said;
-    if (m->request != 0) {
-        lose(w, worker_task_of_renewal(w, m->request));
-        return PL_OK;
-    }
-    PL_CHECK(PL_HEAR(m, lease_lost, &said));
-    lose(w, task_of_lease(w, m->token, said.phase));
-    return PL_OK;
-}
-
-/* Handles an error that the hub sent. ERR_CANCELLED: the job is finished, or the worker
- * was removed. ERR_NOPERM and ERR_UNSUPPORTED end the worker, because the hub would
- * refuse it again. After any other error the
- * worker sends HELLO again, because a hub that restarted does not know it. */
-static pl_status hear_error(worker *w, const pl_message *m)
-{
-    pl_status status = pl_wire_error_of(m);
-    if (status == PL_ERR_CANCELLED) {
-        pl_log(PL_LOG_INFO, "worker.dismissed", "text=\"%s\"", pl_last_error());
-        w->finished = true;
-        return PL_OK;
-    }
-    return status == PL_ERR_NOPERM || status == PL_ERR_UNSUPPORTED
-               ? status
-               : worker_say_hello(w);
-}
-
-/* The hub says why it keeps the ready tasks from this worker, if it does. The log has
- * the first reason, and then one per minute. */
-static pl_status hear_no_work(worker *w, pl_message *m)
-{
-    enum { SAY_MS = 60000 };
-    pl_msg_no_work said;
-    w->question = 0;
-    PL_CHECK(PL_HEAR(m, no_work, &said));
-    if (!said.text || (w->told_ms > 0 && pl_now_ms() - w->told_ms < SAY_MS))
-        return PL_OK;
-    w->told_ms = pl_now_ms();
-    pl_log(PL_LOG_INFO, "worker.withheld", "reason=\"%s\"", said.text);
-    return PL_OK;
-}
-
 static pl_status hear_message(worker *w, pl_message *m)
 {
-    bool is_answer = w->question != 0 && m->request == w->question;
+    enum { SAY_MS = 60000 };
+    const bool is_answer = w->question != 0 && m->request == w->question;
+    pl_msg_lease_lost lost = {0};
+    pl_msg_no_work none;
+    worker_task *task;
+    pl_status status = PL_OK;
     switch (m->type) {
     case PL_MSG_WELCOME:
         return worker_read_welcome(w, m);
     case PL_MSG_LEASE_LOST:
-        return hear_lost(w, m);
+        /* the answer to a renewal; or without a question, if another worker finished
+         * the task first */
+        if (m->request == 0)
+            PL_CHECK(PL_HEAR(m, lease_lost, &lost));
+        task = worker_held_task(w, m->request, m->token, lost.phase);
+        if (!task)
+            return PL_OK;
+        worker_task_lose(task);
+        drop_after(w, task);
+        if (task == w->training)
+            trainer_cancel(w->inner);
+        if (task == w->next) { /* no work has been done for this task yet */
+            pl_log(PL_LOG_WARN, "task.lost", "task=%s phase=%lld", task->name,
+                   (long long)task->phase);
+            worker_task_free(&w->next);
+        }
+        return PL_OK;
     case PL_MSG_ERR:
-        return hear_error(w, m);
+        status = pl_wire_error_of(m);
+        if (status == PL_ERR_CANCELLED) {
+            /* the job is finished, or the worker was removed */
+            pl_log(PL_LOG_INFO, "worker.dismissed", "text=\"%s\"", pl_last_error());
+            w->finished = true;
+            return PL_OK;
+        }
+        /* The hub would refuse this worker again. After any other error the worker
+         * sends HELLO, because a hub that restarted does not know it. */
+        return status == PL_ERR_NOPERM || status == PL_ERR_UNSUPPORTED
+                   ? status
+                   : worker_say_hello(w);
     case PL_MSG_NO_WORK:
-        return is_answer ? hear_no_work(w, m) : PL_OK;
+        if (!is_answer)
+            return PL_OK;
+        w->question = 0;
+        PL_CHECK(PL_HEAR(m, no_work, &none));
+        /* The hub may say why it keeps the ready tasks from this worker. The log has
+         * the first reason, and then one per minute. */
+        if (!none.text || (w->told_ms > 0 && pl_now_ms() - w->told_ms < SAY_MS))
+            return PL_OK;
+        w->told_ms = pl_now_ms();
+        pl_log(PL_LOG_INFO, "worker.withheld", "reason=\"%s\"", none.text);
+        return PL_OK;
     case PL_MSG_TASK:
         return is_answer ? take_task(w, m) : PL_OK;
     default:
@@ -556,12 +481,24 @@ static int n_held(const worker *w)
     return w->n_sending + (w->training != NULL) + (w->next != NULL);
 }
 
-/* Whether the running task will end soon. The worker does not ask for the next task
- * earlier, because another worker could begin that task at once. */
-static bool ends_soon(const worker *w)
+static bool wants_merged(const worker *w)
+{
+    return w->training && w->training->mixed && !w->training->merged;
+}
+
+/* Whether to ask the hub for a task. The worker does not ask while the running task
+ * waits for merged versions, because the new task would have to wait, too; nor before
+ * the running task will end soon, because another worker could begin the new task at
+ * once. */
+static bool wants_task(const worker *w)
 {
     int step = 0;
     double loss = 0, rate = 0;
+    if (must_stop_worker(w) || wants_merged(w) || w->next ||
+        n_held(w) == WORKER_TASKS_MAX || pl_now_ms() < w->ask_after_ms)
+        return false;
+    if (!w->training)
+        return true;
     const pl_inner *in = &w->training->arm->arm.inner;
     trainer_progress(w->inner, &step, &loss, &rate);
     if (step >= w->training->steps)
@@ -573,21 +510,6 @@ static bool ends_soon(const worker *w)
     return left_s < EARLY_MS * 1e-3 + 2 * w->fetch_s;
 }
 
-static bool wants_merged(const worker *w)
-{
-    return w->training && w->training->mixed && !w->training->merged;
-}
-
-/* Whether to ask the hub for a task. The worker does not ask while the running task
- * waits for merged versions, because the new task would have to wait, too. */
-static bool wants_task(const worker *w)
-{
-    if (must_stop_worker(w) || wants_merged(w) || w->next ||
-        n_held(w) == WORKER_TASKS_MAX || pl_now_ms() < w->ask_after_ms)
-        return false;
-    return !w->training || ends_soon(w);
-}
-
 /* Whether the running task has waited too long (3 ttl_ms) for merged versions. The time
  * is counted from the moment when the trainer waits and this worker has sent all its
  * updates of earlier phases, which these versions may need. */
@@ -597,8 +519,11 @@ static bool waits_too_long(const worker *w)
     int step = 0;
     double loss = 0, rate = 0;
     trainer_progress(w->inner, &step, &loss, &rate);
+    bool sends_earlier = false;
+    for (int i = 0; i < w->n_sending; i++)
+        sends_earlier = sends_earlier || follows(w->training, w->sending[i]);
     if (step < w->training->job.mix_step || w->training->waits_since == 0 ||
-        shares_lease(w, w->training))
+        sends_earlier)
         w->training->waits_since = now;
     return now - w->training->waits_since > 3e-3 * w->ttl_ms;
 }
@@ -645,7 +570,14 @@ static pl_status work_turn(worker *w)
     (void)note_away(w);
     PL_CHECK(take_trained(w));
     PL_CHECK(take_packed(w));
-    start_next(w);
+    worker_task *next = w->next;
+    if (!w->training && next && next->begun && !must_stop_worker(w)) {
+        const double now = pl_now(), idle = next->granted - w->free_since;
+        next->idle_s = idle > 0 ? idle : 0;
+        next->exposed_s = next->waited_s = now - w->free_since - next->idle_s;
+        w->next = NULL;
+        worker_start(w, next);
+    }
     PL_CHECK(take_sent(w));
     PL_CHECK(bring_merged(w));
     PL_CHECK(worker_keep_leases(w));
@@ -696,19 +628,6 @@ static pl_status drain_worker(worker *w)
     }
 }
 
-/* Before the first answer, a wrong address is as likely as a hub that is away. The
- * worker has nothing else to do yet, so it finds out at once which of both it is. */
-static void note_unreached(worker *w)
-{
-    const int64_t silent = pl_now_ms() - w->heard_ms;
-    const char *why = "";
-    if (pl_absence_is_due(&w->hub_away, silent) &&
-        pl_wire_reach(w->options->hub, REACH_MS) != PL_OK)
-        why = pl_last_error();
-    pl_absence_note(&w->hub_away, "hub", w->options->hub, why, silent,
-                    w->options->patience_ms);
-}
-
 static pl_status join_hub(worker *w)
 {
     int64_t start = pl_now_ms(), said = 0;
@@ -723,7 +642,16 @@ static pl_status join_hub(worker *w)
         }
         pl_wire_poll(&w->hub, 1, NULL, 0, WAIT_MS, &ready);
         PL_CHECK(hear_hub(w));
-        note_unreached(w);
+        /* Before the first answer, a wrong address is as likely as a hub that is away.
+         * The worker has nothing else to do yet, so it finds out at once which of both
+         * it is. */
+        const int64_t silent = pl_now_ms() - w->heard_ms;
+        const char *why = "";
+        if (pl_absence_is_due(&w->hub_away, silent) &&
+            pl_wire_reach(w->options->hub, REACH_MS) != PL_OK)
+            why = pl_last_error();
+        pl_absence_note(&w->hub_away, "hub", w->options->hub, why, silent,
+                        w->options->patience_ms);
         PL_CHECK(check_hub(w));
     }
     if (!w->welcome)
@@ -738,25 +666,6 @@ static pl_status join_hub(worker *w)
                                  .idle_context = w};
     PL_CHECK(pl_client_create(&options, &w->homes));
     return sender_create(w, &w->out);
-}
-
-static void release_worker(worker *w)
-{
-    for (int i = 0; i < w->n_sending; i++)
-        worker_task_lose(w->sending[i]);
-    trainer_destroy(&w->inner);
-    sender_destroy(w->out);
-    peer_destroy(w->offers);
-    for (int i = 0; i < w->n_sending; i++)
-        worker_task_free(&w->sending[i]);
-    worker_task_free(&w->training);
-    worker_task_free(&w->next);
-    worker_forget(w);
-    cache_destroy(&w->blobs);
-    cache_destroy(&w->moments);
-    pl_client_destroy(&w->homes);
-    pl_keypair_wipe(&w->mates);
-    pl_wire_close(&w->hub);
 }
 
 /* Runs the worker until it ends or, with *moved, until a home has moved. */
@@ -779,7 +688,21 @@ static pl_status run_worker(const pl_worker_options *options, bool *moved)
         PL_TRY(w.finished ? worker_say_bye(&w) : drain_worker(&w));
 done:
     *moved = w.moved && status == PL_ERR_STALE;
-    release_worker(&w);
+    for (int i = 0; i < w.n_sending; i++)
+        worker_task_lose(w.sending[i]);
+    trainer_destroy(&w.inner);
+    sender_destroy(w.out);
+    peer_destroy(w.offers);
+    for (int i = 0; i < w.n_sending; i++)
+        worker_task_free(&w.sending[i]);
+    worker_task_free(&w.training);
+    worker_task_free(&w.next);
+    worker_forget(&w);
+    cache_destroy(&w.blobs);
+    cache_destroy(&w.moments);
+    pl_client_destroy(&w.homes);
+    pl_keypair_wipe(&w.mates);
+    pl_wire_close(&w.hub);
     return status;
 }
 

@@ -49,21 +49,6 @@ pl_status worker_say_hello(worker *w)
     return send_hub(w, &m);
 }
 
-/* Stores the address of home i, or of its relay. `named` is the address that the hub
- * sent. If a home has moved, the worker begins anew (pl_worker_run). */
-static pl_status know_home(worker *w, int i, const char *named)
-{
-    const char *address = w->options->n_homes > 0 ? w->options->homes[i] : named;
-    if (w->welcome && i < w->n_homes && strcmp(w->homes_at[i], address) != 0) {
-        w->moved = true;
-        return pl_fail(PL_ERR_STALE,
-                       "the hub names different homes than before (%s instead of %s)",
-                       address, w->homes_at[i]);
-    }
-    pl_copy_text(w->homes_at[i], sizeof w->homes_at[i], address);
-    return PL_OK;
-}
-
 pl_status worker_read_welcome(worker *w, pl_message *answer)
 {
     pl_reader r;
@@ -89,7 +74,16 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
     for (size_t i = 0; i < n; i++) {
         pl_get_text(&r, PL_TAG_ADDRESS, i, address, sizeof address);
         PL_CHECK(pl_reader_status(&r));
-        PL_CHECK(know_home(w, (int)i, address));
+        /* the address of the home, or of its relay */
+        const char *at = w->options->n_homes > 0 ? w->options->homes[i] : address;
+        if (w->welcome && strcmp(w->homes_at[i], at) != 0) {
+            w->moved = true; /* the worker begins anew (pl_worker_run) */
+            return pl_fail(PL_ERR_STALE,
+                           "the hub names different homes than before (%s instead of "
+                           "%s)",
+                           at, w->homes_at[i]);
+        }
+        pl_copy_text(w->homes_at[i], sizeof w->homes_at[i], at);
     }
     w->n_homes = (int)n;
     w->ttl_ms = (int)said.ttl_ms;
@@ -104,17 +98,6 @@ pl_status worker_read_welcome(worker *w, pl_message *answer)
     return PL_OK;
 }
 
-/* Returns the newest task that this worker trains or sends, or NULL. When the worker
- * asks for a task, it names this newest task. Then the hub may let the worker continue
- * the same path before the results have arrived. */
-static const worker_task *newest(const worker *w)
-{
-    const worker_task *task = w->training;
-    if (!task && w->n_sending > 0)
-        task = w->sending[w->n_sending - 1];
-    return task && !task->remakes && !worker_task_lost(task) ? task : NULL;
-}
-
 /* Asks the hub for a task. Only one question is open at a time. The worker repeats the
  * question until the hub answers. */
 pl_status worker_ask_task(worker *w)
@@ -126,7 +109,13 @@ pl_status worker_ask_task(worker *w)
     if (w->question == 0)
         w->question = pl_wire_next_request();
     w->asked_ms = now;
-    const worker_task *held = newest(w);
+    /* The question names the newest task that this worker trains or sends. Then the hub
+     * may let the worker continue the same path before the results have arrived. */
+    const worker_task *held = w->training;
+    if (!held && w->n_sending > 0)
+        held = w->sending[w->n_sending - 1];
+    if (held && (held->remakes || worker_task_lost(held)))
+        held = NULL;
     pl_message_init(&m, 0);
     m.request = w->question;
     m.token = held ? held->token : 0;
@@ -135,17 +124,25 @@ pl_status worker_ask_task(worker *w)
     return send_hub(w, &m);
 }
 
-/* Renews a lease. The message reports progress only for the task that trains. */
-static pl_status renew(worker *w, worker_task *task)
+/* Renews a lease in time. The message reports progress only for the task that trains.
+ * The hub hears of the first step and of the end of the steps at once: from these times
+ * it computes when the task will be done. */
+static pl_status renew_late(worker *w, worker_task *task)
 {
     int step = 0;
     double loss = 0, rate = 0;
     uint64_t reconnects = 0;
     pl_link l;
-    bool trains = task == w->training;
-    measure_links(w, &l, &reconnects);
+    if (!task || task->remakes || worker_task_lost(task))
+        return PL_OK;
+    const bool trains = task == w->training;
     if (trains)
         trainer_progress(w->inner, &step, &loss, &rate);
+    const bool has_news =
+        (step > 0 && !task->told_steps) || (task->sends && !task->told_sending);
+    if (pl_now_ms() - task->renewed_ms < w->ttl_ms / 4 && !has_news)
+        return PL_OK;
+    measure_links(w, &l, &reconnects);
     pl_message m = {.token = task->token};
     PL_SAY(&m, RENEW, renew, .name = w->options->name, .phase = task->phase,
            .task = task->name, .trains = trains, .loss = loss, .step = (uint64_t)step,
@@ -162,25 +159,6 @@ static pl_status renew(worker *w, worker_task *task)
     return send_hub(w, &m);
 }
 
-/* Whether the hub should hear at once what the task has come to: from the time of the
- * first step and of the end of the steps it computes when the task will be done. */
-static bool has_news(const worker *w, const worker_task *task)
-{
-    int step = 0;
-    double loss = 0, rate = 0;
-    if (task == w->training && !task->told_steps)
-        trainer_progress(w->inner, &step, &loss, &rate);
-    return step > 0 || (task->sends && !task->told_sending);
-}
-
-static pl_status renew_late(worker *w, worker_task *task)
-{
-    if (!task || task->remakes || worker_task_lost(task) ||
-        (pl_now_ms() - task->renewed_ms < w->ttl_ms / 4 && !has_news(w, task)))
-        return PL_OK;
-    return renew(w, task);
-}
-
 pl_status worker_keep_leases(worker *w)
 {
     /* Tasks of earlier phases come first, because a hub that restarted must learn of
@@ -192,20 +170,16 @@ pl_status worker_keep_leases(worker *w)
     return renew_late(w, w->fetching);
 }
 
-static bool is_renewal(const worker_task *task, uint64_t request)
+worker_task *worker_held_task(worker *w, uint64_t renewal, uint64_t token,
+                              int64_t phase)
 {
-    return task && task->renewal == request;
-}
-
-worker_task *worker_task_of_renewal(worker *w, uint64_t request)
-{
-    worker_task *held[] = {w->fetching, w->next, w->training};
-    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-        if (is_renewal(held[i], request))
+    worker_task *held[3 + WORKER_TASKS_MAX] = {w->fetching, w->next, w->training};
+    memcpy(held + 3, w->sending, (size_t)w->n_sending * sizeof *held);
+    for (int i = 0; i < 3 + w->n_sending; i++)
+        if (held[i] &&
+            (renewal != 0 ? held[i]->renewal == renewal
+                          : held[i]->token == token && held[i]->phase == phase))
             return held[i];
-    for (int i = 0; i < w->n_sending; i++)
-        if (is_renewal(w->sending[i], request))
-            return w->sending[i];
     return NULL;
 }
 

@@ -221,6 +221,13 @@ void worker_save_state(const char *folder, const worker_task *task);
 /* Removes the path's files if the task was the last one of the path. */
 void worker_drop_states(const char *folder, const worker_task *task);
 
+/* worker_state.c: fetches the state with which the task begins, or takes the one that
+ * this machine has. A task without a state has NULL in task->state. */
+pl_status worker_fetch_state(worker *w, worker_task *task);
+/* worker_state.c: computes the cache key of a path's moments that never leave this
+ * worker (train.state=local). */
+void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key);
+
 /* worker_fetch.c: fetches everything on which the task depends, by hash. arm_blob: hash
  * of the arm's definition. */
 pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob);
@@ -228,14 +235,26 @@ pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob);
 pl_status worker_fetch_inputs(worker *w, worker_task *task);
 /* For streaming: fetches the merged versions for a task that trains, if they exist. */
 pl_status worker_fetch_merged(worker *w, worker_task *task);
-/* Computes the cache key of a path's moments that never leave this worker
- * (train.state=local). */
-void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key);
-/* Completes a task that was fetched while the previous task trained. This function
- * reads no file and no socket. */
-pl_status worker_begin_after(worker_task *task, const worker_task *before);
+/* Gets a blob of `want` bytes from the cache, which then no longer has it, or from the
+ * home. The caller owns the blob. */
+pl_status worker_fetch_blob(worker *w, const char *name, const pl_hash *blob,
+                            uint64_t want, void **out);
+/* worker_mates.c: fetches to task->other the updates of the mates that the path meets
+ * now, if any. */
+pl_status worker_fetch_mates(worker *w, worker_task *task);
+
+/* worker_task.c */
 const pl_contract *worker_contract(const worker_task *task, int slot);
 pl_holder worker_slot(const worker_task *task, int slot, float *state);
+/* Whether the task takes versions that its previous task has computed. It does not if
+ * that task was a repeated phase: then the homes have these versions, and they differ
+ * from the computed ones if the worker that first did the phase has a different kind of
+ * device or was wrong. */
+bool worker_takes_predictions(const worker_task *task);
+/* Sets the parameters with which training begins. The task must have all its data. */
+pl_status worker_begin(worker_task *task);
+/* Completes a task that was fetched while the previous task trained. */
+pl_status worker_begin_after(worker_task *task, const worker_task *before);
 /* Frees the parameters with which training began. Call this after the updates are
  * made. */
 void worker_drop_start(worker_task *task);
@@ -254,7 +273,10 @@ pl_status worker_tell_release(worker *w, const worker_task *task, pl_status why,
                               const char *reason);
 /* Tells the hub that this worker leaves: it holds no tasks and does not ask for one. */
 pl_status worker_say_bye(worker *w);
-worker_task *worker_task_of_renewal(worker *w, uint64_t request);
+/* Returns the task whose last RENEW had this request number; if `renewal` is 0, the
+ * task with this token and phase. NULL: the worker holds no such task. */
+worker_task *worker_held_task(worker *w, uint64_t renewal, uint64_t token,
+                              int64_t phase);
 
 /* sender.c: sends one update per module, then the path's state. Tasks come back in the
  * order in which they were pushed, with `status` and `error`. */

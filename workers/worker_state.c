@@ -1,4 +1,5 @@
-/* Finds the state with which a task begins, if no home has it.
+/* The state with which a task begins: usually it is fetched from a home
+ * (worker_fetch_state). The rest of this file is for states that no home has.
  *
  * With train.state_every = k, a path's state is uploaded only after every k-th phase.
  * In between, the homes have only its hash. The worker that made the state keeps it in
@@ -110,6 +111,100 @@ static void *find_own_state(const worker *w, const worker_task *task,
     return NULL;
 }
 
+/* ---- a state that exists ---- */
+void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key)
+{
+    char text[PL_MODULE_NAME_MAX + 32];
+    int len = snprintf(text, sizeof text, "%s %lld", task->name, (long long)phase);
+    pl_hash_of("local moments", text, (size_t)len, key);
+}
+
+/* Makes the state of a path that begins without a state. If the arm names moments to
+ * begin with (PL_MOMENTS_OBJECT), the state gets them; all other values are zeros. The
+ * moments are fetched directly into the state's memory, not into the cache, because a
+ * path needs them only once. */
+static pl_status begin_state(worker *w, worker_task *task)
+{
+    const pl_hash *moments = &task->arm->arm.moments;
+    size_t bytes = (size_t)task->layout.n_vectors * task->n_params * sizeof(float);
+    size_t known =
+        pl_path_moments_floats(&task->arm->arm, task->n_params) * sizeof(float);
+    void *data;
+    if (pl_hash_none(moments))
+        return pl_try_alloc(bytes, "a path's state", (void **)&task->state);
+    PL_CHECK(worker_fetch_blob(w, PL_MOMENTS_OBJECT, moments, known, &data));
+    if (bytes > known)
+        data = pl_grow(data, bytes);
+    memset((char *)data + known, 0, bytes - known);
+    task->state = data;
+    return PL_OK;
+}
+
+pl_status worker_fetch_state(worker *w, worker_task *task)
+{
+    const pl_arm *arm = &task->arm->arm;
+    pl_hash moments = task->known.moments;
+    void *blob = task->own_state;
+    pl_status status = PL_OK;
+    size_t floats = (size_t)task->layout.n_vectors * task->n_params;
+    task->own_state = NULL;
+    /* `fresh`: the path begins without a state, as in the first phase. In a later phase
+     * this happens if its state was dropped, or if a rollback moved the path before it
+     * had finished a phase. */
+    bool fresh = task->phase == 0 ||
+                 (arm->outer.state != PL_STATE_LOCAL && pl_hash_none(&moments));
+    const char *owner = task->name;
+    char before[96], object[96];
+    if (fresh && !pl_hash_none(&arm->states)) {
+        /* An arm that continues an earlier arm names the states that the paths had at
+         * the end of that arm; zeros if a path ended without one. */
+        const pl_topology *t = task->arm->topology;
+        const int replicas = pl_topology_n_replicas(t);
+        const size_t n = (size_t)(pl_topology_n_paths(t) * replicas);
+        void *states = NULL;
+        pl_arm_states_name(arm, object);
+        pl_arm_before_name(arm, t, task->path, task->replica, before);
+        PL_CHECK(
+            worker_fetch_blob(w, object, &arm->states, n * sizeof(pl_hash), &states));
+        moments = ((const pl_hash *)states)[task->path * replicas + task->replica];
+        pl_free(states);
+        owner = before;
+        fresh = false;
+    }
+    if (task->phase == 0 && pl_hash_none(&arm->moments) && fresh)
+        return PL_OK;
+    uint64_t bytes = pl_path_state_bytes(arm, task->n_params);
+    if (!blob && !fresh && bytes > 0 && !pl_hash_none(&moments))
+        PL_CHECK(worker_fetch_blob(w, owner, &moments, bytes, &blob));
+    /* the vectors have the same form in the blob as in memory */
+    if (blob && bytes == floats * sizeof(float)) {
+        task->state = blob;
+        return PL_OK;
+    }
+    if (fresh)
+        return begin_state(w, task);
+    PL_TRY(
+        pl_try_alloc(floats * sizeof(float), "a path's state", (void **)&task->state));
+    state_unpack(arm, blob, task->n_params, task->state);
+    if (arm->outer.state == PL_STATE_LOCAL) {
+        /* The moments never leave a worker. A worker that does not have them starts the
+         * phase with zeros. */
+        const size_t local = 2 * task->n_params * sizeof *task->state;
+        pl_hash key;
+        uint64_t have = 0;
+        worker_local_key(task, task->phase, &key);
+        const void *kept = cache_get(w->moments, &key, &have);
+        if (kept && have == local)
+            memcpy(task->state, kept, local);
+        else
+            pl_log(PL_LOG_INFO, "state.fresh", "task=%s phase=%lld", task->name,
+                   (long long)task->phase);
+    }
+done:
+    pl_free(blob);
+    return status;
+}
+
 /* ---- repeating phases ---- */
 /* Drops a task that this worker no longer waits for. If another thread works on it, it
  * is freed when that thread gives it back (worker_end_remake). */
@@ -144,26 +239,6 @@ static pl_status wait_turn(worker *w)
     return worker_go_on(w);
 }
 
-static worker_task *remake_task(const worker_task *task, int64_t phase,
-                                worker_task *before)
-{
-    worker_task *one = pl_alloc(sizeof *one);
-    pl_copy_text(one->name, sizeof one->name, task->name);
-    one->after = before;
-    one->path = task->path;
-    one->replica = task->replica;
-    one->phase = phase;
-    one->arm = task->arm;
-    one->shard = task->shard;
-    one->layout = task->layout;
-    one->n_params = task->n_params;
-    one->steps = task->arm->arm.inner.tau;
-    one->again = one->remakes = true;
-    one->known.phase = phase;
-    one->known.moments = task->known.moments;
-    return one;
-}
-
 /* Fetches, trains and packs the task. */
 static pl_status run_remake(worker *w, worker_task *one)
 {
@@ -188,23 +263,6 @@ static pl_status run_remake(worker *w, worker_task *one)
     return one->status == PL_OK ? PL_OK : pl_fail(one->status, "%s", one->error);
 }
 
-static void compare_hash(const worker *w, const worker_task *task,
-                         const worker_task *last)
-{
-    char here[PL_HASH_TEXT], there[PL_HASH_TEXT];
-    if (task->again || pl_hash_equal(&last->state_hash, &task->known.made))
-        return;
-    pl_hash_format(&last->state_hash, here);
-    pl_hash_format(&task->known.made, there);
-    pl_log(PL_LOG_ERROR, "state.differs",
-           "task=%s phase=%lld worker=%s reason=\"this worker (%s) made the state "
-           "%.12s from the stored versions, but %s reported %.12s; if both run on the "
-           "same kind of device, one of them is faulty, otherwise the devices round "
-           "differently\"",
-           task->name, (long long)task->phase, w->options->name, w->device, here,
-           task->known.worker, there);
-}
-
 /* Repeats the phases since the newest uploaded state. The leased task then continues
  * from the last of them, which it owns. */
 static pl_status repeat_phases(worker *w, worker_task *task)
@@ -215,7 +273,20 @@ static pl_status repeat_phases(worker *w, worker_task *task)
     pl_log(PL_LOG_INFO, "state.repeating", "task=%s phase=%lld first=%lld worker=%s",
            task->name, (long long)task->phase, (long long)first, task->known.worker);
     for (int64_t phase = first; phase < task->phase; phase++) {
-        worker_task *one = remake_task(task, phase, last);
+        worker_task *one = pl_alloc(sizeof *one);
+        pl_copy_text(one->name, sizeof one->name, task->name);
+        one->after = last;
+        one->path = task->path;
+        one->replica = task->replica;
+        one->phase = phase;
+        one->arm = task->arm;
+        one->shard = task->shard;
+        one->layout = task->layout;
+        one->n_params = task->n_params;
+        one->steps = task->arm->arm.inner.tau;
+        one->again = one->remakes = true;
+        one->known.phase = phase;
+        one->known.moments = task->known.moments;
         if (phase + 1 == task->phase)
             one->wanted = task->known.made;
         pl_status status = run_remake(w, one);
@@ -228,7 +299,18 @@ static pl_status repeat_phases(worker *w, worker_task *task)
     }
     if (!last)
         return PL_OK; /* there was nothing to repeat */
-    compare_hash(w, task, last);
+    if (!task->again && !pl_hash_equal(&last->state_hash, &task->known.made)) {
+        char here[PL_HASH_TEXT], there[PL_HASH_TEXT];
+        pl_hash_format(&last->state_hash, here);
+        pl_hash_format(&task->known.made, there);
+        pl_log(PL_LOG_ERROR, "state.differs",
+               "task=%s phase=%lld worker=%s reason=\"this worker (%s) made the state "
+               "%.12s from the stored versions, but %s reported %.12s; if both run on "
+               "the same kind of device, one of them is faulty, otherwise the devices "
+               "round differently\"",
+               task->name, (long long)task->phase, w->options->name, w->device, here,
+               task->known.worker, there);
+    }
     pl_log(PL_LOG_INFO, "state.repeated", "task=%s phase=%lld phases=%lld seconds=%.2f",
            task->name, (long long)task->phase, (long long)task->known.repeats,
            pl_now() - began);

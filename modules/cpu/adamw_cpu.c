@@ -6,30 +6,26 @@
 
 enum { CHUNK = 1 << 14, RUN = 1 << 10, STREAMS = 4 };
 
-/* Returns the sum of n squares, computed in single precision; n is at most RUN. */
-static float run_squares(const float *g, size_t n)
-{
-    vfloat sum[STREAMS] = {{0}};
-    size_t i = 0;
-    for (; i + STREAMS * LANES <= n; i += STREAMS * LANES)
-        for (int s = 0; s < STREAMS; s++) {
-            const vfloat x = v_load(g + i + (size_t)(s * LANES));
-            sum[s] += x * x;
-        }
-    for (; i < n; i += LANES) {
-        const size_t left = n - i;
-        const vfloat x = v_load_n(g + i, left < LANES ? (int)left : LANES);
-        sum[0] += x * x;
-    }
-    return v_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
-}
-
+/* Each RUN of squares is summed in single precision, and the runs in double. */
 double OP(chunk_squares)(const float *g, size_t n)
 {
-    double sum = 0;
-    for (size_t i = 0; i < n; i += RUN)
-        sum += (double)run_squares(g + i, n - i < RUN ? n - i : RUN);
-    return sum;
+    double all = 0;
+    for (size_t first = 0; first < n; first += RUN) {
+        const size_t end = n - first < RUN ? n : first + RUN;
+        vfloat sum[STREAMS] = {{0}};
+        size_t i = first;
+        for (; i + STREAMS * LANES <= end; i += STREAMS * LANES)
+            for (int s = 0; s < STREAMS; s++) {
+                const vfloat x = v_load(g + i + (size_t)(s * LANES));
+                sum[s] += x * x;
+            }
+        for (; i < end; i += LANES) {
+            const vfloat x = v_load_n(g + i, end - i < LANES ? (int)(end - i) : LANES);
+            sum[0] += x * x;
+        }
+        all += (double)v_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    }
+    return all;
 }
 
 void OP(sum_squares)(pl_backend *be, double *out, const float *g, size_t n)

@@ -24,64 +24,30 @@ typedef struct backward {
     float delta[QB], row_lse[QB];    /* per query; row_lse is a base-2 logarithm */
 } backward;
 
-static size_t backward_bytes(const shape *s)
-{
-    return 2 * words_bytes(s->Tp, s->Dw) + pairs_bytes(s, s->Tp) +
-           4 * words_bytes(QB, s->Dw) + 2 * pairs_bytes(s, QB) +
-           3 * words_bytes(KB, QB) + words_bytes(QB, s->Dp) +
-           2 * words_bytes(s->Tp, s->Dp);
-}
-
-static void backward_carve(backward *w, char *at)
+/* Places the buffers in the memory at `base`, and returns their size in bytes; if base
+ * is NULL, only counts the bytes. */
+static size_t backward_carve(backward *w, char *base)
 {
     const shape *s = &w->s;
-    w->keys = carve(&at, words_bytes(s->Tp, s->Dw));
-    w->values = carve(&at, words_bytes(s->Tp, s->Dw));
-    w->key_pairs = carve(&at, pairs_bytes(s, s->Tp));
-    w->q_rows = carve(&at, words_bytes(QB, s->Dw));
-    w->dout_rows = carve(&at, words_bytes(QB, s->Dw));
-    w->q_turned = carve(&at, words_bytes(QB, s->Dw));
-    w->dout_turned = carve(&at, words_bytes(QB, s->Dw));
-    w->q_pairs = carve(&at, pairs_bytes(s, QB));
-    w->dout_pairs = carve(&at, pairs_bytes(s, QB));
-    w->p = carve(&at, words_bytes(KB, QB));
-    w->ds = carve(&at, words_bytes(KB, QB));
-    w->ds_pairs = carve(&at, words_bytes(KB, QB));
-    w->dq = carve(&at, words_bytes(QB, s->Dp));
-    w->dk = carve(&at, words_bytes(s->Tp, s->Dp));
-    w->dv = carve(&at, words_bytes(s->Tp, s->Dp));
+    size_t used = 0;
+    w->keys = carve(base, &used, words_bytes(s->Tp, s->Dw));
+    w->values = carve(base, &used, words_bytes(s->Tp, s->Dw));
+    w->key_pairs = carve(base, &used, pairs_bytes(s, s->Tp));
+    w->q_rows = carve(base, &used, words_bytes(QB, s->Dw));
+    w->dout_rows = carve(base, &used, words_bytes(QB, s->Dw));
+    w->q_turned = carve(base, &used, words_bytes(QB, s->Dw));
+    w->dout_turned = carve(base, &used, words_bytes(QB, s->Dw));
+    w->q_pairs = carve(base, &used, pairs_bytes(s, QB));
+    w->dout_pairs = carve(base, &used, pairs_bytes(s, QB));
+    w->p = carve(base, &used, words_bytes(KB, QB));
+    w->ds = carve(base, &used, words_bytes(KB, QB));
+    w->ds_pairs = carve(base, &used, words_bytes(KB, QB));
+    w->dq = carve(base, &used, words_bytes(QB, s->Dp));
+    w->dk = carve(base, &used, words_bytes(s->Tp, s->Dp));
+    w->dv = carve(base, &used, words_bytes(s->Tp, s->Dp));
     if (s->type == PL_F32)
         w->ds_pairs = w->ds;
-}
-
-/* ---- operands ---- */
-
-/* Loads the block's queries, dout, delta and lse (to base 2). Rows from T on are 0,
- * also in dout. So dS is 0 there, and P, which is not 0 there, is multiplied only by
- * zeros. */
-static void load_block(backward *w, int h, int i0)
-{
-    const shape *s = &w->s;
-    const size_t at = out_at(s, 0, 0, h), stride = out_stride(s);
-    const float *lse = w->lse + (size_t)h * (size_t)s->row;
-    const int n_rows = s->T - i0 < QB ? s->T - i0 : QB;
-    copy_rows(s, w->q_rows, w->qkv, head_at(s, 0, h), s->stride, i0, QB);
-    copy_rows(s, w->dout_rows, w->dout, at, stride, i0, QB);
-    turn_rows(s, w->q_turned, w->q_rows);
-    turn_rows(s, w->dout_turned, w->dout_rows);
-    w->q_pairs = pair_rows(s, w->q_pairs, w->q_rows, QB);
-    w->dout_pairs = pair_rows(s, w->dout_pairs, w->dout_rows, QB);
-    for (int r = 0; r < QB; r++) {
-        vfloat sum = {0};
-        const size_t row = at + (size_t)(i0 + r) * stride;
-        for (int d = 0; r < n_rows && d < s->D; d += LANES) {
-            const int left = v_left(d, s->D);
-            sum += v_load_act(w->dout, row + (size_t)d, left, s->type) *
-                   v_load_act(w->out, row + (size_t)d, left, s->type);
-        }
-        w->delta[r] = v_sum(sum);
-        w->row_lse[r] = r < n_rows ? lse[i0 + r] * LOG2_E : 0.0f;
-    }
+    return used;
 }
 
 /* ---- P and dS ---- */
@@ -250,11 +216,32 @@ static void store_rows(const backward *w, size_t at, const float *x, float scale
                         s->type);
 }
 
+/* Computes a block of queries of one head with all keys that they see. Rows from T on
+ * are 0, also in dout. So dS is 0 there, and P, which is not 0 there, is multiplied
+ * only by zeros. */
 static void backward_block(backward *w, int h, int i0)
 {
     const shape *s = &w->s;
+    const size_t at = out_at(s, 0, 0, h), stride = out_stride(s);
+    const float *lse = w->lse + (size_t)h * (size_t)s->row;
     const int n_rows = s->T - i0 < QB ? s->T - i0 : QB;
-    load_block(w, h, i0);
+    copy_rows(s, w->q_rows, w->qkv, head_at(s, 0, h), s->stride, i0, QB);
+    copy_rows(s, w->dout_rows, w->dout, at, stride, i0, QB);
+    turn_rows(s, w->q_turned, w->q_rows);
+    turn_rows(s, w->dout_turned, w->dout_rows);
+    w->q_pairs = pair_rows(s, w->q_pairs, w->q_rows, QB);
+    w->dout_pairs = pair_rows(s, w->dout_pairs, w->dout_rows, QB);
+    for (int r = 0; r < QB; r++) {
+        vfloat sum = {0};
+        const size_t row = at + (size_t)(i0 + r) * stride;
+        for (int d = 0; r < n_rows && d < s->D; d += LANES) {
+            const int left = v_left(d, s->D);
+            sum += v_load_act(w->dout, row + (size_t)d, left, s->type) *
+                   v_load_act(w->out, row + (size_t)d, left, s->type);
+        }
+        w->delta[r] = v_sum(sum);
+        w->row_lse[r] = r < n_rows ? lse[i0 + r] * LOG2_E : 0.0f;
+    }
     if (s->type == PL_BF16)
         backward_keys(w, i0, n_rows, PL_BF16);
     else
@@ -262,39 +249,35 @@ static void backward_block(backward *w, int h, int i0)
     store_rows(w, head_at(s, 0, h) + (size_t)i0 * s->stride, w->dq, s->scale, n_rows);
 }
 
-static void backward_text(backward *w, int g)
-{
-    const shape *s = &w->s;
-    const int group = s->H / s->G;
-    const size_t k_at = head_at(s, 0, s->H + g), v_at = head_at(s, 0, s->H + s->G + g);
-    copy_rows(s, w->keys, w->qkv, k_at, s->stride, 0, s->Tp);
-    copy_rows(s, w->values, w->qkv, v_at, s->stride, 0, s->Tp);
-    w->key_pairs = pair_rows(s, w->key_pairs, w->keys, s->Tp);
-    memset(w->dk, 0, words_bytes(s->Tp, s->Dp));
-    memset(w->dv, 0, words_bytes(s->Tp, s->Dp));
-    for (int h = g * group; h < (g + 1) * group; h++)
-        for (int i0 = 0; i0 < s->T; i0 += QB)
-            backward_block(w, h, i0);
-    store_rows(w, k_at, w->dk, s->scale, s->T);
-    store_rows(w, v_at, w->dv, 1.0f, s->T);
-}
-
 static void backward_task(const backward *w, int b, int g)
 {
-    const shape *s = &w->s;
-    const size_t row = (size_t)b * (size_t)s->T;
+    const int group = w->s.H / w->s.G;
+    const size_t row = (size_t)b * (size_t)w->s.T;
     const int32_t *texts = w->texts != NULL ? w->texts + row : NULL;
-    for (int begin = 0, end; begin < s->T; begin = end) {
+    for (int begin = 0, end; begin < w->s.T; begin = end) {
         const size_t at = row + (size_t)begin;
         backward text = *w;
-        end = text_end(texts, s->T, begin);
-        text.s = text_shape(s, end - begin);
+        const shape *s = &text.s;
+        end = text_end(texts, w->s.T, begin);
+        text.s = text_shape(&w->s, end - begin);
         text.dqkv = act_at(w->dqkv, at * s->stride, s->type);
         text.qkv = act_in(w->qkv, at * s->stride, s->type);
         text.dout = act_in(w->dout, at * out_stride(s), s->type);
         text.out = act_in(w->out, at * out_stride(s), s->type);
         text.lse = w->lse + row * (size_t)s->H + (size_t)begin;
-        backward_text(&text, g);
+
+        const size_t k_at = head_at(s, 0, s->H + g);
+        const size_t v_at = head_at(s, 0, s->H + s->G + g);
+        copy_rows(s, text.keys, text.qkv, k_at, s->stride, 0, s->Tp);
+        copy_rows(s, text.values, text.qkv, v_at, s->stride, 0, s->Tp);
+        text.key_pairs = pair_rows(s, text.key_pairs, text.keys, s->Tp);
+        memset(text.dk, 0, words_bytes(s->Tp, s->Dp));
+        memset(text.dv, 0, words_bytes(s->Tp, s->Dp));
+        for (int h = g * group; h < (g + 1) * group; h++)
+            for (int i0 = 0; i0 < s->T; i0 += QB)
+                backward_block(&text, h, i0);
+        store_rows(&text, k_at, text.dk, s->scale, s->T);
+        store_rows(&text, v_at, text.dv, 1.0f, s->T);
     }
 }
 
@@ -304,7 +287,8 @@ void OP(attention_backward)(pl_backend *be, pl_act *dqkv, const pl_act *dout,
 {
     const shape s = make_shape(be->act, B, T, H, G, D);
     const int n_threads = be->n_threads, n_tasks = B * G;
-    const size_t part = backward_bytes(&s);
+    backward planned = {.s = s};
+    const size_t part = backward_carve(&planned, NULL);
     char *scratch = cpu_scratch(cpu_self(be), part * (size_t)n_threads);
     if (scratch == NULL)
         return;
@@ -315,7 +299,7 @@ void OP(attention_backward)(pl_backend *be, pl_act *dqkv, const pl_act *dout,
             w.out = out;
             w.lse = lse;
             w.texts = texts;
-            backward_carve(&w, scratch + (size_t)i * part);
+            (void)backward_carve(&w, scratch + (size_t)i * part);
             backward_task(&w, task / G, task % G);
         }
 }

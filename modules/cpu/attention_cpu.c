@@ -36,22 +36,20 @@ typedef struct forward {
     float factor[QB], inverse[QB];
 } forward;
 
-static size_t forward_bytes(const shape *s)
-{
-    return 2 * words_bytes(s->Tp, s->Dw) + pairs_bytes(s, s->Tp) +
-           2 * words_bytes(QB, s->Dw) + words_bytes(KB, QB) + words_bytes(QB, s->Dp);
-}
-
-static void forward_carve(forward *f, char *at)
+/* Places the buffers in the memory at `base`, and returns their size in bytes; if base
+ * is NULL, only counts the bytes. */
+static size_t forward_carve(forward *f, char *base)
 {
     const shape *s = &f->s;
-    f->keys = carve(&at, words_bytes(s->Tp, s->Dw));
-    f->values = carve(&at, words_bytes(s->Tp, s->Dw));
-    f->value_pairs = carve(&at, pairs_bytes(s, s->Tp));
-    f->q_rows = carve(&at, words_bytes(QB, s->Dw));
-    f->q_turned = carve(&at, words_bytes(QB, s->Dw));
-    f->scores = carve(&at, words_bytes(KB, QB));
-    f->o = carve(&at, words_bytes(QB, s->Dp));
+    size_t used = 0;
+    f->keys = carve(base, &used, words_bytes(s->Tp, s->Dw));
+    f->values = carve(base, &used, words_bytes(s->Tp, s->Dw));
+    f->value_pairs = carve(base, &used, pairs_bytes(s, s->Tp));
+    f->q_rows = carve(base, &used, words_bytes(QB, s->Dw));
+    f->q_turned = carve(base, &used, words_bytes(QB, s->Dw));
+    f->scores = carve(base, &used, words_bytes(KB, QB));
+    f->o = carve(base, &used, words_bytes(QB, s->Dp));
+    return used;
 }
 
 /* ---- scores ---- */
@@ -245,36 +243,30 @@ static void forward_block(forward *f, int h, int i0)
         forward_keys(f, lse, t, i0, PL_F32);
 }
 
-static void forward_text(forward *f, int g)
-{
-    const shape *s = &f->s;
-    const int group = s->H / s->G;
-    const size_t head = (size_t)g * (size_t)s->D;
-    copy_rows(s, f->keys, f->from[0], f->at[0] + head, f->stride, 0, s->Tp);
-    copy_rows(s, f->values, f->from[1], f->at[1] + head, f->stride, 0, s->Tp);
-    f->value_pairs = pair_rows(s, f->value_pairs, f->values, s->Tp);
-    for (int h = g * group; h < (g + 1) * group; h++)
-        for (int i0 = f->first; i0 < s->T; i0 += QB)
-            forward_block(f, h, i0);
-}
-
 static void forward_task(const forward *f, int b, int g)
 {
-    const shape *s = &f->s;
-    const size_t row = (size_t)b * (size_t)s->T;
+    const int group = f->s.H / f->s.G;
+    const size_t row = (size_t)b * (size_t)f->s.T;
     const int32_t *texts = f->texts != NULL ? f->texts + row : NULL;
-    for (int begin = 0, end; begin < s->T; begin = end) {
+    for (int begin = 0, end; begin < f->s.T; begin = end) {
         const size_t at = row + (size_t)begin;
         forward text = *f;
-        end = text_end(texts, s->T, begin);
-        text.s = text_shape(s, end - begin);
+        const shape *s = &text.s;
+        end = text_end(texts, f->s.T, begin);
+        text.s = text_shape(&f->s, end - begin);
         text.out = act_at(f->out, at * out_stride(s), s->type);
         text.qkv = act_in(f->qkv, at * s->stride, s->type);
         if (f->lse != NULL)
             text.lse = f->lse + row * (size_t)s->H + (size_t)begin;
         for (int i = 0; i < 2; i++)
-            text.at[i] += (size_t)b * f->next_b + (size_t)begin * f->stride;
-        forward_text(&text, g);
+            text.at[i] += (size_t)b * f->next_b + (size_t)begin * f->stride +
+                          (size_t)g * (size_t)s->D;
+        copy_rows(s, text.keys, text.from[0], text.at[0], text.stride, 0, s->Tp);
+        copy_rows(s, text.values, text.from[1], text.at[1], text.stride, 0, s->Tp);
+        text.value_pairs = pair_rows(s, text.value_pairs, text.values, s->Tp);
+        for (int h = g * group; h < (g + 1) * group; h++)
+            for (int i0 = text.first; i0 < s->T; i0 += QB)
+                forward_block(&text, h, i0);
     }
 }
 
@@ -282,7 +274,8 @@ static void forward_task(const forward *f, int b, int g)
 static void forward_all(pl_backend *be, const forward *job)
 {
     const int n_threads = be->n_threads, G = job->s.G, n_tasks = job->s.B * G;
-    const size_t part = forward_bytes(&job->s);
+    forward planned = *job;
+    const size_t part = forward_carve(&planned, NULL);
     char *scratch = cpu_scratch(cpu_self(be), part * (size_t)n_threads);
     if (scratch == NULL)
         return;
@@ -290,7 +283,7 @@ static void forward_all(pl_backend *be, const forward *job)
     for (int i = 0; i < n_threads; i++)
         for (int task = i; task < n_tasks; task += n_threads) {
             forward f = *job;
-            forward_carve(&f, scratch + (size_t)i * part);
+            (void)forward_carve(&f, scratch + (size_t)i * part);
             forward_task(&f, task / G, task % G);
         }
 }

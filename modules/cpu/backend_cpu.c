@@ -64,99 +64,70 @@ static void detect(cpu_isa isa[PL_ISA_COUNT])
 }
 #endif
 
-static pl_status choose_isa(const char *name, cpu_isa *out)
-{
-    cpu_isa isa[PL_ISA_COUNT];
-    detect(isa);
-    for (int i = (int)pl_isa_newest(); i >= 0; i--) {
-        *out = isa[i];
-        out->name = pl_isa_name((pl_isa)i);
-        if (strcmp(name, "auto") == 0 || strcmp(name, out->name) == 0)
-            return PL_OK;
-    }
-    return pl_fail(PL_ERR_UNSUPPORTED, "this machine or build lacks the %s kernels",
-                   name);
-}
-
-/* Whether weights are int8. If so, activations are bf16 if this machine multiplies bf16
- * fast, else f32. */
-static bool is_int8(const char *precision)
-{
-    return precision != NULL && strcmp(precision, "int8") == 0;
-}
-
-/* The arithmetic of products. With IN_F16 activations are f32, and products are
- * computed in fp16. */
-typedef enum arithmetic { IN_F32, IN_BF16, IN_F16 } arithmetic;
-static const char *const arithmetic_names[] = {"f32", "bf16", "f16"};
-
-static pl_status choose_arithmetic(const char *precision, const cpu_isa *isa,
-                                   arithmetic *out)
-{
-    const bool is_auto = precision == NULL || strcmp(precision, "auto") == 0;
-    *out = IN_F32;
-    if (is_auto || is_int8(precision)) {
-        if (isa->fast_bf16 && gemm_has_bf16())
-            *out = IN_BF16;
-        else if (is_auto && isa->f16)
-            *out = IN_F16;
-        return PL_OK;
-    }
-    if (strcmp(precision, "bf16") == 0)
-        *out = IN_BF16;
-    else if (strcmp(precision, "f16") == 0)
-        *out = IN_F16;
-    else if (strcmp(precision, "f32") != 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "unknown precision \"%s\"; choose auto, f32, bf16, f16 or int8",
-                       precision);
-    return PL_OK;
-}
-
-static pl_status open_products(arithmetic wanted, const cpu_isa *isa, int n_threads,
-                               gemm **out)
-{
-    if (wanted == IN_BF16 && !(isa->bf16 && gemm_has_bf16()))
-        return gemm_wide_open(n_threads, out);
-    if (wanted != IN_F16)
-        return gemm_open(wanted == IN_BF16 ? PL_BF16 : PL_F32, n_threads, out);
-    if (gemm_has_f16() && !isa->f16)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "%s cannot multiply in f16 (AVX512-FP16); use precision f32",
-                       strcmp(isa->name, "avx512_bf16") == 0 ? "this processor"
-                                                             : isa->name);
-    return gemm_f16_open(n_threads, out);
-}
-
 pl_status cpu_backend_create_isa(const pl_backend_options *options, const char *isa,
                                  pl_backend **out)
 {
-    cpu_isa chosen = {0};
-    arithmetic chosen_in;
-    gemm *library;
+    const char *precision = options->precision ? options->precision : "auto";
+    const bool is_auto = strcmp(precision, "auto") == 0;
+    const bool is_int8 = strcmp(precision, "int8") == 0;
+    const int n_threads = options->n_threads;
+    cpu_isa all[PL_ISA_COUNT], chosen = {0};
+    bool found = false;
+    gemm *products;
     *out = NULL;
-    if (options->n_threads < 1)
+    if (n_threads < 1)
         return pl_fail(PL_ERR_CONFIG,
                        "the cpu backend cannot run on %d threads; use 1 or more",
-                       options->n_threads);
-    PL_CHECK(choose_isa(isa, &chosen));
-    PL_CHECK(choose_arithmetic(options->precision, &chosen, &chosen_in));
-    PL_CHECK(open_products(chosen_in, &chosen, options->n_threads, &library));
-    const pl_type type = chosen_in == IN_BF16 ? PL_BF16 : PL_F32;
+                       n_threads);
+    detect(all);
+    for (int i = (int)pl_isa_newest(); i >= 0 && !found; i--) {
+        chosen = all[i];
+        chosen.name = pl_isa_name((pl_isa)i);
+        found = strcmp(isa, "auto") == 0 || strcmp(isa, chosen.name) == 0;
+    }
+    if (!found)
+        return pl_fail(PL_ERR_UNSUPPORTED, "this machine or build lacks the %s kernels",
+                       isa);
+
+    /* The arithmetic of products. With f16, activations are f32. With int8, weights are
+     * bytes, and activations are bf16 if this machine multiplies bf16 fast, else f32.
+     */
+    const char *arithmetic = precision;
+    if (is_auto || is_int8)
+        arithmetic = chosen.fast_bf16 && gemm_has_bf16() ? "bf16"
+                     : is_auto && chosen.f16             ? "f16"
+                                                         : "f32";
+    const bool in_bf16 = strcmp(arithmetic, "bf16") == 0;
+    const bool in_f16 = strcmp(arithmetic, "f16") == 0;
+    const pl_type type = in_bf16 ? PL_BF16 : PL_F32;
+    if (!in_bf16 && !in_f16 && strcmp(arithmetic, "f32") != 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "unknown precision \"%s\"; choose auto, f32, bf16, f16 or int8",
+                       precision);
+    if (in_f16 && gemm_has_f16() && !chosen.f16)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "%s cannot multiply in f16 (AVX512-FP16); use precision f32",
+                       strcmp(chosen.name, "avx512_bf16") == 0 ? "this processor"
+                                                               : chosen.name);
+    if (in_bf16 && !(chosen.bf16 && gemm_has_bf16()))
+        PL_CHECK(gemm_wide_open(n_threads, &products));
+    else if (in_f16)
+        PL_CHECK(gemm_f16_open(n_threads, &products));
+    else
+        PL_CHECK(gemm_open(type, n_threads, &products));
 
     cpu_state *self = pl_alloc(sizeof *self);
-    self->gemm = library;
+    self->gemm = products;
     self->multiply_bytes = chosen.multiply_bytes;
-    self->own_dw = chosen.tiles && type == PL_BF16;
+    self->own_dw = chosen.tiles && in_bf16;
     self->backend = (pl_backend){.ops = chosen.ops,
                                  .name = "cpu",
                                  .act = type,
-                                 .n_threads = options->n_threads,
-                                 .decode_only = is_int8(options->precision),
+                                 .n_threads = n_threads,
+                                 .decode_only = is_int8,
                                  .self = self};
     snprintf(self->backend.device, sizeof self->backend.device, "cpu %s%s %s %s",
-             self->backend.decode_only ? "int8 " : "", arithmetic_names[chosen_in],
-             chosen.name, library->text);
+             is_int8 ? "int8 " : "", arithmetic, chosen.name, products->text);
     *out = &self->backend;
     return PL_OK;
 }
@@ -201,36 +172,6 @@ void *cpu_scratch(cpu_state *self, size_t bytes)
 void *cpu_packed(cpu_state *self, size_t bytes)
 {
     return grow(self, &self->packed, bytes, "packed matrices");
-}
-
-pl_status cpu_alloc(pl_backend *be, size_t bytes, const char *what, void **out)
-{
-    (void)be;
-    return pl_try_alloc(bytes, what, out);
-}
-
-void cpu_release(pl_backend *be, void *memory)
-{
-    (void)be;
-    pl_free_aligned(memory);
-}
-
-void cpu_upload(pl_backend *be, void *device, const void *host, size_t bytes)
-{
-    (void)be;
-    memcpy(device, host, bytes);
-}
-
-void cpu_download(pl_backend *be, void *host, const void *device, size_t bytes)
-{
-    (void)be;
-    memcpy(host, device, bytes);
-}
-
-void cpu_fill_zero(pl_backend *be, void *device, size_t bytes)
-{
-    (void)be;
-    memset(device, 0, bytes);
 }
 
 pl_status cpu_sync(pl_backend *be)

@@ -54,36 +54,31 @@ ALWAYS_INLINE int nearest(float x)
     return bits - 0x4b400000;
 }
 
-/* Converts a group of x, which is padded with zeros. If a value of x is NaN, the step
- * becomes NaN, so that the outputs become NaN, too. */
-static void encode_group(group *g, const float x[GROUP])
-{
-    vfloat most = {0}, odd = {0};
-    for (int i = 0; i < GROUP; i += LANES) {
-        const vfloat v = v_load(x + i);
-        most = v_max(v_max(v, -v), most);
-        odd += v * 0.0f;
-    }
-    const float largest = v_largest(most), none = v_sum(odd);
-    const float inverse = largest > 0 && none == 0 ? 127.0f / largest : 0;
-    g->step = largest / 127.0f + none;
-    for (int i = 0; i < GROUP; i++)
-        g->q[i] = (int8_t)(none == 0 ? nearest(x[i] * inverse) : 0);
-    memset(g->begin, 0, sizeof g->begin);
-    for (int i = 0; i < GROUP; i++)
-        g->begin[i / 4 % BEGINS] -= 128 * g->q[i];
-}
-
+/* Converts a row of x, which is padded with zeros, to bytes. If a value of a group is
+ * NaN, the group's step becomes NaN, so that the outputs become NaN, too. */
 static void encode_act_row(pl_backend *be, group *to, const pl_act *x, size_t at, int I)
 {
     for (int i = 0; i < I; i += GROUP, to++) {
         float values[GROUP] = {0};
+        vfloat most = {0}, odd = {0};
         for (int k = 0; k < GROUP && i + k < I; k += LANES) {
             const int left = v_left(i + k, I);
             v_store_n(values + k, v_load_act(x, at + (size_t)(i + k), left, be->act),
                       left);
         }
-        encode_group(to, values);
+        for (int k = 0; k < GROUP; k += LANES) {
+            const vfloat v = v_load(values + k);
+            most = v_max(v_max(v, -v), most);
+            odd += v * 0.0f;
+        }
+        const float largest = v_largest(most), none = v_sum(odd);
+        const float inverse = largest > 0 && none == 0 ? 127.0f / largest : 0;
+        to->step = largest / 127.0f + none;
+        memset(to->begin, 0, sizeof to->begin);
+        for (int k = 0; k < GROUP; k++)
+            to->q[k] = (int8_t)(none == 0 ? nearest(values[k] * inverse) : 0);
+        for (int k = 0; k < GROUP; k++)
+            to->begin[k / 4 % BEGINS] -= 128 * to->q[k];
     }
 }
 
@@ -200,34 +195,29 @@ ALWAYS_INLINE void outputs(const bytes_job *job, int n, int o0, const int n_x)
                     v_sum_rows(sums[i]) * scale, left, job->out_type);
 }
 
-static void multiply_byte_block(pl_backend *be, const bytes_job *job)
-{
-    const int n_vectors = (job->w->O + LANES - 1) / LANES;
-#pragma omp parallel for schedule(static)                                              \
-    num_threads(cpu_team(be, (size_t)job->w->O *(size_t)job->w->I *(size_t)job->N))
-    for (int i = 0; i < n_vectors; i++) {
-        int n = 0;
-        for (; n + TILE <= job->N; n += TILE)
-            outputs(job, n, i * LANES, TILE);
-        for (; n < job->N; n++)
-            outputs(job, n, i * LANES, 1);
-    }
-}
-
 void OP(multiply_bytes)(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *x,
                         const pl_weight *w, int N)
 {
     const int n_groups = (w->I + GROUP - 1) / GROUP;
+    const int n_vectors = (w->O + LANES - 1) / LANES;
     group *encoded =
         cpu_scratch(cpu_self(be), (size_t)BLOCK * (size_t)n_groups * sizeof *encoded);
     if (encoded == NULL)
         return;
     for (int n0 = 0; n0 < N; n0 += BLOCK) {
-        const int n = N - n0 < BLOCK ? N - n0 : BLOCK;
-        for (int i = 0; i < n; i++)
+        const int rows = N - n0 < BLOCK ? N - n0 : BLOCK;
+        for (int i = 0; i < rows; i++)
             encode_act_row(be, encoded + (size_t)i * (size_t)n_groups, x,
                            (size_t)(n0 + i) * (size_t)w->I, w->I);
-        const bytes_job job = {w, encoded, n, n_groups, out_type, out, (size_t)n0};
-        multiply_byte_block(be, &job);
+        const bytes_job job = {w, encoded, rows, n_groups, out_type, out, (size_t)n0};
+#pragma omp parallel for schedule(static)                                              \
+    num_threads(cpu_team(be, (size_t)w->O *(size_t)w->I *(size_t)rows))
+        for (int i = 0; i < n_vectors; i++) {
+            int n = 0;
+            for (; n + TILE <= rows; n += TILE)
+                outputs(&job, n, i * LANES, TILE);
+            for (; n < rows; n++)
+                outputs(&job, n, i * LANES, 1);
+        }
     }
 }

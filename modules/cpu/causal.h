@@ -107,11 +107,12 @@ static inline size_t pairs_bytes(const shape *s, int rows)
     return s->type == PL_BF16 ? words_bytes(rows / 2, s->Dp) : 0;
 }
 
-/* Returns the next `bytes` bytes of scratch memory, and moves *at past them. */
-static inline void *carve(char **at, size_t bytes)
+/* Returns the next `bytes` bytes of the memory at `base`, of which *used are in use. If
+ * base is NULL, only counts them. */
+static inline void *carve(char *base, size_t *used, size_t bytes)
 {
-    void *part = *at;
-    *at += bytes;
+    void *part = base != NULL ? base + *used : NULL;
+    *used += bytes;
     return part;
 }
 

@@ -7,33 +7,6 @@
 
 enum { ROWS = 256 };
 
-static float row_max(const float *row, int V)
-{
-    vfloat largest = v_set(-INFINITY);
-    int v = 0;
-    for (; v + LANES <= V; v += LANES)
-        largest = v_max(largest, v_load(row + v));
-    float most = v_largest(largest);
-    for (; v < V; v++)
-        most = row[v] > most ? row[v] : most;
-    return most;
-}
-
-/* Replaces each x in the row by 2^(x log2e - shift), and returns their sum. */
-static float row_exp(float *row, float shift, int V)
-{
-    vfloat sum = {0};
-    for (int v = 0; v < V; v += LANES) {
-        const int left = v_left(v, V);
-        vfloat e = v_exp2(v_load_n(row + v, left) * LOG2_E - shift);
-        if (left < LANES)
-            e = v_keep(e, v_below(left));
-        sum += e;
-        v_store_n(row + v, e, left);
-    }
-    return v_sum(sum);
-}
-
 ALWAYS_INLINE void row_scale(pl_act *out, size_t at, const float *row, float scale,
                              int V, const pl_type type)
 {
@@ -57,8 +30,24 @@ static void softmax_row(float *loss, pl_act *dlogits, float *logits, int n,
             memset(act_at(dlogits, at, type), 0, (size_t)V * pl_type_bytes(type));
         return;
     }
-    const float shift = row_max(row, V) * LOG2_E, score = row[target];
-    const float sum = row_exp(row, shift, V);
+    vfloat most = v_set(-INFINITY), sums = {0};
+    int v = 0;
+    for (; v + LANES <= V; v += LANES)
+        most = v_max(most, v_load(row + v));
+    float largest = v_largest(most);
+    for (; v < V; v++)
+        largest = row[v] > largest ? row[v] : largest;
+    const float shift = largest * LOG2_E, score = row[target];
+    /* replaces each x in the row by 2^(x log2e - shift) */
+    for (v = 0; v < V; v += LANES) {
+        const int left = v_left(v, V);
+        vfloat e = v_exp2(v_load_n(row + v, left) * LOG2_E - shift);
+        if (left < LANES)
+            e = v_keep(e, v_below(left));
+        sums += e;
+        v_store_n(row + v, e, left);
+    }
+    const float sum = v_sum(sums);
     *loss = logf(sum) + (shift * LN_2 - score);
     if (dlogits == NULL)
         return;

@@ -13,73 +13,45 @@ typedef struct decode {
     const int32_t *slot, *pos;
 } decode;
 
-/* Computes scores[t] = scale * (q . key t) for all t < n, and returns the largest
- * score. */
-static float query_scores(const decode *c, float *scores, size_t q_at, size_t kv_at,
-                          int n)
-{
-    const float scale = 1.0f / sqrtf((float)c->D);
-    float most = -INFINITY;
-    for (int t = 0; t < n; t++) {
-        const size_t key = kv_at + (size_t)t * (size_t)(c->G * c->D);
-        vfloat sum = {0};
-        for (int d = 0; d < c->D; d += LANES) {
-            const int left = v_left(d, c->D);
-            sum += v_load_act(c->qkv, q_at + (size_t)d, left, c->type) *
-                   v_load_act(c->keys, key + (size_t)d, left, c->type);
-        }
-        scores[t] = v_sum(sum) * scale;
-        most = scores[t] > most ? scores[t] : most;
-    }
-    return most;
-}
-
-/* Replaces each score by e^(score - most); returns their sum. */
-static float scores_exp(float *scores, float most, int n)
-{
-    vfloat sum = {0};
-    for (int t = 0; t < n; t += LANES) {
-        const int left = v_left(t, n);
-        const vfloat e = v_exp(v_load_n(scores + t, left) - most);
-        sum += v_keep(e, v_below(left));
-        v_store_n(scores + t, e, left);
-    }
-    return v_sum(sum);
-}
-
-static void weigh_values(const decode *c, const float *p, float factor, size_t out_at,
-                         size_t kv_at, int n)
-{
-    for (int d = 0; d < c->D; d += LANES) {
-        const int left = v_left(d, c->D);
-        vfloat sum = {0};
-        for (int t = 0; t < n; t++) {
-            const size_t value = kv_at + (size_t)t * (size_t)(c->G * c->D) + (size_t)d;
-            sum += v_load_act(c->values, value, left, c->type) * p[t];
-        }
-        v_store_act(c->out, out_at + (size_t)d, sum * factor, left, c->type);
-    }
-}
-
+/* Computes the attention of head h of row n to the n_keys keys of its sequence. */
 static void decode_head(const decode *c, float *scores, int n, int h)
 {
     const size_t D = (size_t)c->D, H = (size_t)c->H, G = (size_t)c->G;
     const size_t q_at = (size_t)n * (H + 2 * G) * D + (size_t)h * D;
     const size_t kv_at =
         ((size_t)c->slot[n] * (size_t)c->S * G + (size_t)h / (H / G)) * D;
+    const size_t to = ((size_t)n * H + (size_t)h) * D;
     const int n_keys = c->pos[n] + 1;
-    const float most = query_scores(c, scores, q_at, kv_at, n_keys);
-    const float sum = scores_exp(scores, most, n_keys);
-    weigh_values(c, scores, 1.0f / sum, ((size_t)n * H + (size_t)h) * D, kv_at, n_keys);
-}
-
-/* Whether the rows are consecutive positions of one sequence. */
-static bool is_piece(const int32_t *slot, const int32_t *pos, int N)
-{
-    for (int n = 1; n < N; n++)
-        if (slot[n] != slot[0] || pos[n] != pos[0] + n)
-            return false;
-    return true;
+    const float scale = 1.0f / sqrtf((float)c->D);
+    float most = -INFINITY;
+    vfloat sums = {0};
+    for (int t = 0; t < n_keys; t++) {
+        vfloat sum = {0};
+        for (int d = 0; d < c->D; d += LANES) {
+            const int left = v_left(d, c->D);
+            const size_t key = kv_at + (size_t)t * G * D + (size_t)d;
+            sum += v_load_act(c->qkv, q_at + (size_t)d, left, c->type) *
+                   v_load_act(c->keys, key, left, c->type);
+        }
+        scores[t] = v_sum(sum) * scale;
+        most = scores[t] > most ? scores[t] : most;
+    }
+    for (int t = 0; t < n_keys; t += LANES) {
+        const int left = v_left(t, n_keys);
+        const vfloat e = v_exp(v_load_n(scores + t, left) - most);
+        sums += v_keep(e, v_below(left));
+        v_store_n(scores + t, e, left);
+    }
+    const float inverse = 1.0f / v_sum(sums);
+    for (int d = 0; d < c->D; d += LANES) {
+        const int left = v_left(d, c->D);
+        vfloat sum = {0};
+        for (int t = 0; t < n_keys; t++) {
+            const size_t value = kv_at + (size_t)t * G * D + (size_t)d;
+            sum += v_load_act(c->values, value, left, c->type) * scores[t];
+        }
+        v_store_act(c->out, to + (size_t)d, sum * inverse, left, c->type);
+    }
 }
 
 void OP(attention_decode)(pl_backend *be, pl_act *out, const pl_act *qkv,
@@ -87,7 +59,10 @@ void OP(attention_decode)(pl_backend *be, pl_act *out, const pl_act *qkv,
                           const int32_t *pos, int N, int S, int H, int G, int D)
 {
     const size_t begin = (size_t)slot[0] * (size_t)S * (size_t)(G * D);
-    if (is_piece(slot, pos, N) &&
+    bool is_piece = true; /* whether the rows are consecutive positions of a sequence */
+    for (int n = 1; n < N; n++)
+        is_piece = is_piece && slot[n] == slot[0] && pos[n] == pos[0] + n;
+    if (is_piece &&
         OP(attention_after)(be, out, qkv, keys, values, begin, pos[0], N, H, G, D))
         return;
     const decode c = {be->act, S, H, G, D, out, qkv, keys, values, slot, pos};

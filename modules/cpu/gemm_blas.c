@@ -41,30 +41,22 @@ typedef struct gemm_blas {
     int n_threads;
 } gemm_blas;
 
-/* Computes rows m0 .. m0+rows-1 of c. */
-static void blas_rows(const gemm_call *call, float *c, const float *a, const float *b,
-                      int m0, int rows)
-{
-    const int M = call->M, N = call->N, K = call->K;
-    const bool ta = call->kind == GEMM_TN, tb = call->kind == GEMM_NT;
-    const float *first = ta ? a + m0 : a + (size_t)m0 * (size_t)K;
-    blas.cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans,
-                     tb ? CblasTrans : CblasNoTrans, rows, N, K, 1.0f, first,
-                     ta ? M : K, b, tb ? K : N, call->add ? 1.0f : 0.0f,
-                     c + (size_t)m0 * (size_t)N, N);
-}
-
 /* Divides the rows into n shares, which `team` threads compute. */
 static void blas_shares(int n, int team, const gemm_call *call, float *c,
                         const float *a, const float *b)
 {
-    const int share = (call->M + n - 1) / n;
+    const int M = call->M, N = call->N, K = call->K, share = (M + n - 1) / n;
+    const bool ta = call->kind == GEMM_TN, tb = call->kind == GEMM_NT;
 #pragma omp parallel for schedule(static) num_threads(team)
     for (int i = 0; i < n; i++) {
-        const int m0 = i * share;
-        const int rows = call->M - m0 < share ? call->M - m0 : share;
-        if (rows > 0)
-            blas_rows(call, c, a, b, m0, rows);
+        const int m0 = i * share, rows = M - m0 < share ? M - m0 : share;
+        if (rows <= 0)
+            continue;
+        const float *first = ta ? a + m0 : a + (size_t)m0 * (size_t)K;
+        blas.cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans,
+                         tb ? CblasTrans : CblasNoTrans, rows, N, K, 1.0f, first,
+                         ta ? M : K, b, tb ? K : N, call->add ? 1.0f : 0.0f,
+                         c + (size_t)m0 * (size_t)N, N);
     }
 }
 
@@ -76,24 +68,6 @@ static pl_status blas_run(gemm *g, const gemm_call *call, void *c, const void *a
     return PL_OK;
 }
 
-/* Returns the name of the core type whose kernels OpenBLAS should use: one of those
- * that every OpenBLAS with kernels for several types has. Returns NULL if OpenBLAS has
- * chosen well: neither an old core type on a machine with AVX2, nor one that is newer
- * than PATHLOOM_CPU permits. */
-static const char *better_core(void)
-{
-    static const char *const cores[PL_ISA_COUNT] = {"Nehalem", "Haswell", "SkylakeX",
-                                                    "SkylakeX", "SkylakeX"};
-    static const char *const old[] = {"Prescott",   "Core2",   "Penryn",
-                                      "Dunnington", "Nehalem", "Barcelona"};
-    const pl_isa newest = pl_isa_newest();
-    const char *now = blas.openblas_get_corename();
-    bool outdated = newest < pl_isa_machine();
-    for (size_t i = 0; i < sizeof old / sizeof *old && newest > PL_ISA_PORTABLE; i++)
-        outdated = outdated || strcmp(now, old[i]) == 0;
-    return outdated ? cores[newest] : NULL;
-}
-
 /* OpenBLAS treats a processor that is newer than the library as the oldest one that it
  * knows: 0.3.21 runs SSE3 kernels on Emerald Rapids, at a quarter of the speed.
  * OpenBLAS chooses its kernels when it is loaded. This function sets the name of a
@@ -102,10 +76,21 @@ static void choose_core(void)
 {
     static const char key[] = "OPENBLAS_CORETYPE";
     static const char *const names[] = {CORE_FUNCTIONS(PL_LIBRARY_NAME)};
-    const char *better = better_core();
-    if (!better || load_blas(names, &core, sizeof core) != PL_OK)
+    /* core types that every OpenBLAS with kernels for several types has */
+    static const char *const cores[PL_ISA_COUNT] = {"Nehalem", "Haswell", "SkylakeX",
+                                                    "SkylakeX", "SkylakeX"};
+    static const char *const old[] = {"Prescott",   "Core2",   "Penryn",
+                                      "Dunnington", "Nehalem", "Barcelona"};
+    const pl_isa newest = pl_isa_newest();
+    const char *now = blas.openblas_get_corename();
+    /* A newer core type than PATHLOOM_CPU permits is replaced, and on a machine with
+     * AVX2 an old one. */
+    bool outdated = newest < pl_isa_machine();
+    for (size_t i = 0; i < sizeof old / sizeof *old && newest > PL_ISA_PORTABLE; i++)
+        outdated = outdated || strcmp(now, old[i]) == 0;
+    if (!outdated || load_blas(names, &core, sizeof core) != PL_OK)
         return;
-    setenv(key, better, 1);
+    setenv(key, cores[newest], 1);
     core.gotoblas_dynamic_quit();
     core.gotoblas_dynamic_init();
     unsetenv(key);
@@ -114,51 +99,35 @@ static void choose_core(void)
 /* How many threads have multiplied at the same time: OpenBLAS keeps their buffers. */
 static _Atomic int n_buffers;
 
-/* For each thread that multiplies at the same time, OpenBLAS maps a buffer of 128 MiB
- * of address space (0.3.21). If the system refuses this, OpenBLAS tries again for ever.
- * So this function asks for the same space first. */
-static pl_status check_room(int n_threads)
-{
-    enum { BUFFER_MIB = 129 };
-    const int n = n_threads - atomic_load(&n_buffers);
-    const size_t bytes = (size_t)(n > 0 ? n : 0) * BUFFER_MIB << 20;
-    if (bytes == 0)
-        return PL_OK;
-    void *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (room == MAP_FAILED)
-        return pl_fail(PL_ERR_NOMEM,
-                       "OpenBLAS needs %d MiB of address space per thread, and the "
-                       "system refused it for %d; raise the limit (ulimit -v), or use "
-                       "fewer threads",
-                       BUFFER_MIB, n);
-    munmap(room, bytes);
-    return PL_OK;
-}
-
-/* Lets each thread multiply once, so that OpenBLAS maps its buffers now. */
-static void map_buffers(gemm_blas *g)
-{
-    const gemm_call call = {GEMM_NT, g->n_threads, 1, 1, PL_F32, false};
-    float *a = pl_alloc(2 * (size_t)g->n_threads * sizeof *a);
-    blas_shares(g->n_threads, g->n_threads, &call, a + g->n_threads, a, a);
-    pl_free(a);
-    if (g->n_threads > atomic_load(&n_buffers))
-        atomic_store(&n_buffers, g->n_threads);
-}
-
 static void blas_close(gemm **g)
 {
     pl_free(*g);
     *g = NULL;
 }
 
+/* For each thread that multiplies at the same time, OpenBLAS maps a buffer of 128 MiB
+ * of address space (0.3.21). If the system refuses this, OpenBLAS tries again for ever.
+ * So this function asks for the same space first. At its end each thread multiplies
+ * once, so that OpenBLAS maps its buffers now. */
 pl_status gemm_blas_open(int n_threads, gemm **out)
 {
+    enum { BUFFER_MIB = 129 };
     static const char *const names[] = {BLAS_FUNCTIONS(PL_LIBRARY_NAME)};
     static bool is_chosen;
     PL_CHECK(load_blas(names, &blas, sizeof blas));
-    PL_CHECK(check_room(n_threads));
+    const int n_new = n_threads - atomic_load(&n_buffers);
+    if (n_new > 0) {
+        const size_t bytes = (size_t)n_new * BUFFER_MIB << 20;
+        void *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (room == MAP_FAILED)
+            return pl_fail(PL_ERR_NOMEM,
+                           "OpenBLAS needs %d MiB of address space per thread, and the "
+                           "system refused it for %d; raise the limit (ulimit -v), or "
+                           "use fewer threads",
+                           BUFFER_MIB, n_new);
+        munmap(room, bytes);
+    }
     pl_once(&is_chosen, choose_core);
     gemm_blas *g = pl_alloc(sizeof *g);
     char name[16] = "openblas", version[16] = "?";
@@ -169,7 +138,12 @@ pl_status gemm_blas_open(int n_threads, gemm **out)
     g->head.run = blas_run;
     g->head.close = blas_close;
     g->n_threads = n_threads;
-    map_buffers(g);
+    const gemm_call call = {GEMM_NT, n_threads, 1, 1, PL_F32, false};
+    float *a = pl_alloc(2 * (size_t)n_threads * sizeof *a);
+    blas_shares(n_threads, n_threads, &call, a + n_threads, a, a);
+    pl_free(a);
+    if (n_threads > atomic_load(&n_buffers))
+        atomic_store(&n_buffers, n_threads);
     *out = &g->head;
     return PL_OK;
 }

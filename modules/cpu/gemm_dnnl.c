@@ -64,15 +64,6 @@ static void limit_dnnl(void)
         (void)dnnl.dnnl_set_max_cpu_isa(isa[pl_isa_newest()]);
 }
 
-static pl_status load_dnnl(void)
-{
-    static const char *const names[] = {DNNL_FUNCTIONS(PL_LIBRARY_NAME)};
-    static bool is_limited;
-    PL_CHECK(pl_library_load("libdnnl.so.2", "libdnnl2", names, &dnnl, sizeof dnnl));
-    pl_once(&is_limited, limit_dnnl);
-    return PL_OK;
-}
-
 enum {
     TABLE_SIZE = 256
     /* more entries than a process uses; if the table is full, a new entry replaces the
@@ -146,59 +137,40 @@ static pl_status matrix(dnnl_memory_desc_t *out, pl_type type, int rows, int col
                       "describe a matrix");
 }
 
-static pl_status attributes(dnnl_primitive_attr_t *out, bool add)
-{
-    pl_status status = PL_OK;
-    dnnl_post_ops_t sum = NULL;
-    PL_TRY(check_dnnl(dnnl.dnnl_primitive_attr_create(out), "make attributes"));
-    PL_TRY(check_dnnl(
-        dnnl.dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user),
-        "take a scratchpad"));
-    if (add) {
-        PL_TRY(check_dnnl(dnnl.dnnl_post_ops_create(&sum), "make a sum"));
-        PL_TRY(check_dnnl(dnnl.dnnl_post_ops_append_sum(sum, 1.0f), "append a sum"));
-        PL_TRY(
-            check_dnnl(dnnl.dnnl_primitive_attr_set_post_ops(*out, sum), "set a sum"));
-    }
-done:
-    dnnl.dnnl_post_ops_destroy(sum);
-    return status;
-}
-
-static pl_status describe_primitive(gemm_dnnl *g, const gemm_call *call, int rows,
-                                    dnnl_memory_desc_t desc[N_ARGS],
-                                    dnnl_primitive_desc_t *out)
-{
-    pl_status status = PL_OK;
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_matmul_desc_t matmul;
-    const bool down = call->kind == GEMM_TN, turned = call->kind == GEMM_NT;
-    PL_TRY(
-        matrix(&desc[ARG_A], g->type, rows, call->K, down, down ? call->M : call->K));
-    PL_TRY(matrix(&desc[ARG_B], g->type, call->K, call->N, turned,
-                  turned ? call->K : call->N));
-    PL_TRY(matrix(&desc[ARG_C], call->c_type, rows, call->N, false, call->N));
-    PL_TRY(check_dnnl(dnnl.dnnl_matmul_desc_init(&matmul, &desc[ARG_A], &desc[ARG_B],
-                                                 NULL, &desc[ARG_C]),
-                      "describe a product"));
-    PL_TRY(attributes(&attr, call->add));
-    PL_TRY(check_dnnl(
-        dnnl.dnnl_primitive_desc_create(out, &matmul, attr, g->engine, NULL),
-        g->type == PL_BF16 ? "multiply bf16 on this machine: use precision f32"
-                           : "multiply f32 on this machine"));
-    desc[ARG_SCRATCH] =
-        *dnnl.dnnl_primitive_desc_query_md(*out, dnnl_query_scratchpad_md, 0);
-done:
-    dnnl.dnnl_primitive_attr_destroy(attr);
-    return status;
-}
-
+/* Compiles the primitive that computes the rows of a share. */
 static pl_status create_share(gemm_dnnl *g, const gemm_call *call, gemm_share *share)
 {
     pl_status status = PL_OK;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t sum = NULL;
     dnnl_primitive_desc_t pd = NULL;
     dnnl_memory_desc_t desc[N_ARGS];
-    PL_TRY(describe_primitive(g, call, share->rows, desc, &pd));
+    dnnl_matmul_desc_t matmul;
+    const bool down = call->kind == GEMM_TN, turned = call->kind == GEMM_NT;
+    PL_TRY(matrix(&desc[ARG_A], g->type, share->rows, call->K, down,
+                  down ? call->M : call->K));
+    PL_TRY(matrix(&desc[ARG_B], g->type, call->K, call->N, turned,
+                  turned ? call->K : call->N));
+    PL_TRY(matrix(&desc[ARG_C], call->c_type, share->rows, call->N, false, call->N));
+    PL_TRY(check_dnnl(dnnl.dnnl_matmul_desc_init(&matmul, &desc[ARG_A], &desc[ARG_B],
+                                                 NULL, &desc[ARG_C]),
+                      "describe a product"));
+    PL_TRY(check_dnnl(dnnl.dnnl_primitive_attr_create(&attr), "make attributes"));
+    PL_TRY(check_dnnl(
+        dnnl.dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user),
+        "take a scratchpad"));
+    if (call->add) {
+        PL_TRY(check_dnnl(dnnl.dnnl_post_ops_create(&sum), "make a sum"));
+        PL_TRY(check_dnnl(dnnl.dnnl_post_ops_append_sum(sum, 1.0f), "append a sum"));
+        PL_TRY(
+            check_dnnl(dnnl.dnnl_primitive_attr_set_post_ops(attr, sum), "set a sum"));
+    }
+    PL_TRY(check_dnnl(
+        dnnl.dnnl_primitive_desc_create(&pd, &matmul, attr, g->engine, NULL),
+        g->type == PL_BF16 ? "multiply bf16 on this machine: use precision f32"
+                           : "multiply f32 on this machine"));
+    desc[ARG_SCRATCH] =
+        *dnnl.dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     PL_TRY(check_dnnl(dnnl.dnnl_primitive_create(&share->primitive, pd),
                       "compile a product"));
     for (int i = 0; i < N_ARGS; i++)
@@ -212,48 +184,42 @@ static pl_status create_share(gemm_dnnl *g, const gemm_call *call, gemm_share *s
                           "the scratchpad of oneDNN"));
 done:
     dnnl.dnnl_primitive_desc_destroy(pd);
+    dnnl.dnnl_primitive_attr_destroy(attr);
+    dnnl.dnnl_post_ops_destroy(sum);
     return status;
 }
 
-static pl_status entry_create(gemm_dnnl *g, const gemm_call *call, gemm_entry *entry)
+static pl_status find_primitive(gemm_dnnl *g, const gemm_call *call, gemm_entry **out)
 {
     pl_status status = PL_OK;
+    for (int i = 0; i < g->n_entries; i++) {
+        const gemm_call *known = &g->table[i].call;
+        *out = &g->table[i];
+        if ((*out)->shares != NULL && known->kind == call->kind &&
+            known->M == call->M && known->N == call->N && known->K == call->K &&
+            known->c_type == call->c_type && known->add == call->add)
+            return PL_OK;
+    }
     const int n = g->n_threads, most = (call->M + n - 1) / n;
-    entry->call = *call;
-    entry->shares = pl_alloc((size_t)n * sizeof *entry->shares);
+    if (g->n_entries < TABLE_SIZE) {
+        *out = &g->table[g->n_entries++];
+    } else {
+        *out = &g->table[g->oldest];
+        g->oldest = (g->oldest + 1) % TABLE_SIZE;
+        entry_destroy(*out, n);
+    }
+    (*out)->call = *call;
+    (*out)->shares = pl_alloc((size_t)n * sizeof *(*out)->shares);
     for (int i = 0; i < n && i * most < call->M; i++) {
-        gemm_share *share = &entry->shares[i];
+        gemm_share *share = &(*out)->shares[i];
         share->first = i * most;
         share->rows = call->M - share->first < most ? call->M - share->first : most;
         PL_TRY(create_share(g, call, share));
     }
 done:
     if (status != PL_OK)
-        entry_destroy(entry, n);
+        entry_destroy(*out, n);
     return status;
-}
-
-static bool same_call(const gemm_call *a, const gemm_call *b)
-{
-    return a->kind == b->kind && a->M == b->M && a->N == b->N && a->K == b->K &&
-           a->c_type == b->c_type && a->add == b->add;
-}
-
-static pl_status find_primitive(gemm_dnnl *g, const gemm_call *call, gemm_entry **out)
-{
-    for (int i = 0; i < g->n_entries; i++) {
-        *out = &g->table[i];
-        if ((*out)->shares != NULL && same_call(&(*out)->call, call))
-            return PL_OK;
-    }
-    if (g->n_entries < TABLE_SIZE) {
-        *out = &g->table[g->n_entries++];
-    } else {
-        *out = &g->table[g->oldest];
-        g->oldest = (g->oldest + 1) % TABLE_SIZE;
-        entry_destroy(*out, g->n_threads);
-    }
-    return entry_create(g, call, *out);
 }
 
 /* oneDNN's function takes a pointer that is not const, although it only reads
@@ -331,8 +297,11 @@ static void dnnl_close(gemm **head)
  * the first step. */
 pl_status gemm_dnnl_open(pl_type type, int n_threads, gemm **out)
 {
+    static const char *const names[] = {DNNL_FUNCTIONS(PL_LIBRARY_NAME)};
+    static bool is_limited;
     pl_status status = PL_OK;
-    PL_CHECK(load_dnnl());
+    PL_CHECK(pl_library_load("libdnnl.so.2", "libdnnl2", names, &dnnl, sizeof dnnl));
+    pl_once(&is_limited, limit_dnnl);
     gemm_dnnl *g = pl_alloc(sizeof *g);
     const gemm_call probe = {GEMM_TN, 32, 32, 32, PL_F32, true};
     const dnnl_version_t *version = dnnl.dnnl_version();

@@ -41,7 +41,6 @@ typedef struct part { /* the part of a call that is packed at once */
     const float *a, *b;
     float *c;
     int n0, cols, k0, depth;
-    int block; /* the largest number of columns of a block */
     bool add;
     char *packed_b;
     float unscale[PANELS]; /* for each panel of b, the inverse of its scale */
@@ -91,16 +90,6 @@ static float largest_of_row(const float *x, int n)
     for (; i < n; i += LANES)
         most[0] = v_max(most[0], v_abs(v_load_n(x + i, v_left(i, n))));
     return v_largest(v_max(v_max(most[0], most[1]), v_max(most[2], most[3])));
-}
-
-static float largest_of_block(const float *x, size_t stride, int rows, int cols)
-{
-    float most = 0;
-    for (int r = 0; r < rows; r++) {
-        const float row = largest_of_row(x + (size_t)r * stride, cols);
-        most = row > most ? row : most;
-    }
-    return most;
 }
 
 /* ---- packing a ---- */
@@ -244,9 +233,12 @@ static void pack_turned(part *p, int first)
     const int rows = p->cols - first < NR ? p->cols - first : NR;
     const float *x = p->b + (size_t)(p->n0 + first) * K + (size_t)p->k0;
     char *out = panel_of(p, first);
-    float scale;
-    choose_scale(largest_of_block(x, K, rows, p->depth), &scale,
-                 &p->unscale[first / NR]);
+    float scale, most = 0;
+    for (int r = 0; r < rows; r++) {
+        const float row = largest_of_row(x + (size_t)r * K, p->depth);
+        most = row > most ? row : most;
+    }
+    choose_scale(most, &scale, &p->unscale[first / NR]);
     for (int n = 0; n < NR; n += LANES)
         for (int k = 0; k < p->depth; k += LANES)
             turn_rows(out + ((size_t)k * NR + (size_t)n) * 2,
@@ -358,19 +350,6 @@ static void multiply_edge(const part *p, float *c, size_t stride, const rows_of_
         memcpy(c + (size_t)r * stride, edge + r * NR, (size_t)cols * sizeof *c);
 }
 
-static void multiply_packed_rows(const part *p, const rows_of_a *a)
-{
-    const size_t N = (size_t)p->call->N;
-    for (int m = 0; m < a->rows; m += MR)
-        for (int n = 0; n < p->cols; n += NR) {
-            float *c = p->c + (size_t)(a->m0 + m) * N + (size_t)(p->n0 + n);
-            if (a->rows - m < MR || p->cols - n < NR)
-                multiply_edge(p, c, N, a, m, n);
-            else
-                multiply_tile(p, c, N, a, m, n, p->add);
-        }
-}
-
 /* ---- a call ---- */
 static int least_of_two(int a, int b)
 {
@@ -387,6 +366,7 @@ static size_t packed_row_bytes(int depth)
 
 static void multiply_group(const part *p, char *words, int m0, int rows)
 {
+    const size_t N = (size_t)p->call->N;
     rows_of_a a = {.words = words, .m0 = m0, .rows = rows};
     a.row = packed_row_bytes(p->depth);
     a.step = MR * WORD;
@@ -395,29 +375,19 @@ static void multiply_group(const part *p, char *words, int m0, int rows)
         pack_columns(p, &a);
     else
         pack_rows(p, &a);
-    multiply_packed_rows(p, &a);
-}
-
-/* Returns the number of columns of a block of b: a multiple of NR that makes all blocks
- * about equally wide. */
-static int block_of_columns(int N, int depth)
-{
-    const int most = least_of_two(COLUMNS, B_BYTES / (depth * 2) / NR * NR);
-    const int n_blocks = (N + most - 1) / most;
-    return ((N + n_blocks - 1) / n_blocks + NR - 1) / NR * NR;
+    for (int m = 0; m < rows; m += MR)
+        for (int n = 0; n < p->cols; n += NR) {
+            float *c = p->c + (size_t)(m0 + m) * N + (size_t)(p->n0 + n);
+            if (rows - m < MR || p->cols - n < NR)
+                multiply_edge(p, c, N, &a, m, n);
+            else
+                multiply_tile(p, c, N, &a, m, n, p->add);
+        }
 }
 
 static char *own_of(const part *p, int thread)
 {
     return p->own + (size_t)thread * p->own_bytes;
-}
-
-static void pack_panel(part *p, int first, char *own)
-{
-    if (p->call->kind == GEMM_NT)
-        pack_turned(p, first);
-    else
-        pack_across(p, first, (float *)(void *)own);
 }
 
 static void multiply_block(part *p, int n_threads)
@@ -429,7 +399,10 @@ static void multiply_block(part *p, int n_threads)
 #pragma omp for schedule(static)
         for (int t = 0; t < n_threads; t++)
             for (int i = t; i < n_panels; i += n_threads)
-                pack_panel(p, i * NR, own_of(p, t));
+                if (p->call->kind == GEMM_NT)
+                    pack_turned(p, i * NR);
+                else
+                    pack_across(p, i * NR, (float *)(void *)own_of(p, t));
 #pragma omp for schedule(static)
         for (int t = 0; t < n_threads; t++) {
             const int share = (n_groups + n_threads - 1) / n_threads;
@@ -440,21 +413,6 @@ static void multiply_block(part *p, int n_threads)
     }
 }
 
-static pl_status lay_out(gemm_f16 *g, const gemm_call *call, part *p)
-{
-    const int depth = least_of_two(call->K, DEEP);
-    p->block = block_of_columns(call->N, depth);
-    const size_t b_bytes = (size_t)p->block * (size_t)depth * 2;
-    p->own_bytes = GROUP * (MR * packed_row_bytes(depth) + EDGE);
-    if (p->own_bytes < NR * (size_t)depth * WORD)
-        p->own_bytes = NR * (size_t)depth * WORD;
-    const size_t bytes = b_bytes + (size_t)g->n_threads * p->own_bytes;
-    PL_CHECK(cpu_block_grow(&g->packed, bytes, "packed matrices"));
-    p->packed_b = g->packed.data;
-    p->own = p->packed_b + b_bytes;
-    return PL_OK;
-}
-
 static pl_status f16_run(gemm *head, const gemm_call *call, void *c, const void *a,
                          const void *b)
 {
@@ -463,11 +421,23 @@ static pl_status f16_run(gemm *head, const gemm_call *call, void *c, const void 
     if (call->M < 1 || call->N < 1 || call->K < 1)
         return pl_fail(PL_ERR_ARG, "a product of %d x %d x %d has an extent below 1",
                        call->M, call->N, call->K);
-    PL_CHECK(lay_out(g, call, &p));
+    /* A block has a multiple of NR columns. All blocks are about equally wide. */
+    const int N = call->N, depth = least_of_two(call->K, DEEP);
+    const int most = least_of_two(COLUMNS, B_BYTES / (depth * 2) / NR * NR);
+    const int n_blocks = (N + most - 1) / most;
+    const int block = ((N + n_blocks - 1) / n_blocks + NR - 1) / NR * NR;
+    const size_t b_bytes = (size_t)block * (size_t)depth * 2;
+    p.own_bytes = GROUP * (MR * packed_row_bytes(depth) + EDGE);
+    if (p.own_bytes < NR * (size_t)depth * WORD)
+        p.own_bytes = NR * (size_t)depth * WORD;
+    PL_CHECK(cpu_block_grow(&g->packed, b_bytes + (size_t)g->n_threads * p.own_bytes,
+                            "packed matrices"));
+    p.packed_b = g->packed.data;
+    p.own = p.packed_b + b_bytes;
     for (p.k0 = 0; p.k0 < call->K; p.k0 += DEEP, p.add = true) {
         p.depth = least_of_two(call->K - p.k0, DEEP);
-        for (p.n0 = 0; p.n0 < call->N; p.n0 += p.block) {
-            p.cols = least_of_two(call->N - p.n0, p.block);
+        for (p.n0 = 0; p.n0 < N; p.n0 += block) {
+            p.cols = least_of_two(N - p.n0, block);
             multiply_block(&p, g->n_threads);
         }
     }

@@ -62,15 +62,6 @@ static void put_columns(const gemm_wide *g, const gemm_call *call, void *c, int 
     }
 }
 
-/* Returns the part of b that is needed for columns n0 .. n0+cols-1 of c. */
-static matrix block_of(const gemm_call *call, const uint16_t *b, int n0, int cols)
-{
-    const size_t K = (size_t)call->K, N = (size_t)call->N;
-    if (call->kind == GEMM_NT)
-        return (matrix){b + (size_t)n0 * K, K, cols, call->K};
-    return (matrix){b + n0, N, call->K, cols};
-}
-
 static pl_status wide_run(gemm *head, const gemm_call *call, void *c, const void *a,
                           const void *b)
 {
@@ -91,7 +82,11 @@ static pl_status wide_run(gemm *head, const gemm_call *call, void *c, const void
     widen(g, g->a.data, &whole);
     for (int n0 = 0; n0 < call->N; n0 += most) {
         const int cols = call->N - n0 < most ? call->N - n0 : most;
-        const matrix part = block_of(call, b, n0, cols);
+        /* the part of b that these columns of c need */
+        const matrix part =
+            call->kind == GEMM_NT
+                ? (matrix){(const uint16_t *)b + (size_t)n0 * K, K, cols, call->K}
+                : (matrix){(const uint16_t *)b + n0, (size_t)call->N, call->K, cols};
         const gemm_call inner = {call->kind, call->M, cols,
                                  call->K,    PL_F32,  straight && call->add};
         widen(g, g->b.data, &part);

@@ -1,37 +1,39 @@
 /* Linear layers: makes the compute copies of weights, and computes the three products
  * of a layer (out, dx, dw). */
 #include "modules/cpu/ops_cpu.h"
+#include <math.h>
 
-/* Allocates for a weight only the copy that this backend multiplies by. */
-static pl_status alloc_weight_copy(const pl_backend *be, pl_weight *w)
+/* Returns the number of bytes between rows of an int8 copy. */
+static size_t weight_stride(int I)
 {
-    const size_t bf16 = (size_t)w->O * (size_t)w->I * pl_type_bytes(be->act);
-    const size_t bytes = cpu_lines((size_t)w->O * cpu_weight_stride(w));
-    void *block = NULL;
-    if (!be->decode_only)
-        return be->act == PL_BF16
-                   ? pl_try_alloc(bf16, "the bf16 copy of a weight", &w->copy)
-                   : PL_OK;
-    PL_CHECK(pl_try_alloc(bytes + (size_t)w->O * sizeof(float),
-                          "the int8 copy of a weight", &block));
-    w->bytes = block;
-    w->scales = (float *)(void *)(w->bytes + bytes);
-    return PL_OK;
+    return ((size_t)I + CPU_BYTE_GROUP - 1) / CPU_BYTE_GROUP * CPU_BYTE_GROUP;
 }
 
+/* Allocates only the copy that this backend multiplies by. */
 pl_status cpu_weight_create(pl_backend *be, const float *master, int O, int I,
                             pl_weight **out)
 {
+    pl_status status = PL_OK;
+    const size_t n = (size_t)O * (size_t)I;
     *out = NULL;
-    pl_weight *weight = pl_alloc(sizeof *weight);
-    *weight = (pl_weight){.master = master, .O = O, .I = I};
-    pl_status status = alloc_weight_copy(be, weight);
-    if (status != PL_OK) {
-        pl_free(weight);
-        return status;
+    pl_weight *w = pl_alloc(sizeof *w);
+    *w = (pl_weight){.master = master, .O = O, .I = I};
+    if (be->decode_only) {
+        const size_t bytes = cpu_lines((size_t)O * weight_stride(I));
+        void *block = NULL;
+        PL_TRY(pl_try_alloc(bytes + (size_t)O * sizeof(float),
+                            "the int8 copy of a weight", &block));
+        w->bytes = block;
+        w->scales = (float *)(void *)(w->bytes + bytes);
+    } else if (be->act == PL_BF16) {
+        PL_TRY(pl_try_alloc(n * pl_type_bytes(be->act), "the bf16 copy of a weight",
+                            &w->copy));
     }
-    *out = weight;
+    *out = w;
     return PL_OK;
+done:
+    pl_free(w);
+    return status;
 }
 
 void cpu_weight_destroy(pl_backend *be, pl_weight **weight)
@@ -45,12 +47,30 @@ void cpu_weight_destroy(pl_backend *be, pl_weight **weight)
     *weight = NULL;
 }
 
+/* Converts a weight to one byte per element. Each row is divided by a scale, 1/127 of
+ * its largest absolute value, and rounded; 128 is added to the result. The padding of
+ * rows is later multiplied by zeros, so it is not written. */
+static void encode_weight(const pl_weight *w)
+{
+    for (size_t o = 0; o < (size_t)w->O; o++) {
+        const float *row = w->master + o * (size_t)w->I;
+        uint8_t *to = w->bytes + o * weight_stride(w->I);
+        float most = 0;
+        for (int i = 0; i < w->I; i++)
+            most = fabsf(row[i]) > most ? fabsf(row[i]) : most;
+        const float inverse = most > 0 ? 127.0f / most : 0;
+        w->scales[o] = most / 127.0f;
+        for (int i = 0; i < w->I; i++)
+            to[i] = (uint8_t)(lrintf(row[i] * inverse) + 128);
+    }
+}
+
 void cpu_weights_refresh(pl_backend *be, pl_weight *const *weights, int n)
 {
     for (int i = 0; i < n; i++) {
         const pl_weight *w = weights[i];
         if (w->bytes != NULL)
-            cpu_weight_encode(w);
+            encode_weight(w);
         else if (w->copy != NULL)
             be->ops->act_from_float(be, w->copy, w->master,
                                     (size_t)w->O * (size_t)w->I);

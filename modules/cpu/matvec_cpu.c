@@ -89,19 +89,6 @@ ALWAYS_INLINE void outputs_of_all_rows(const matvec *job, int o0, const pl_type 
         outputs(job, n, o0, 1, type);
 }
 
-static void multiply_few_rows(pl_backend *be, const matvec *job)
-{
-    const int n_groups = (job->O + LANES - 1) / LANES;
-#pragma omp parallel for schedule(static)                                              \
-    num_threads(cpu_team(be, (size_t)job->O *(size_t)job->K *WORD *(size_t)job->N))
-    for (int i = 0; i < n_groups; i++) {
-        if (job->type == PL_BF16)
-            outputs_of_all_rows(job, i * LANES, PL_BF16);
-        else
-            outputs_of_all_rows(job, i * LANES, PL_F32);
-    }
-}
-
 /* Multiplies if x has at most FEW rows and its rows are whole words; otherwise returns
  * false, and a library must multiply. `out` has the type `out_type`. */
 static bool do_few(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *x,
@@ -112,7 +99,15 @@ static bool do_few(pl_backend *be, pl_act *out, pl_type out_type, const pl_act *
     const matvec job = {
         (const char *)x, cpu_weight_data(w), N,  O, words_of(I, be->act),
         be->act,         out_type,           out};
-    multiply_few_rows(be, &job);
+    const int n_groups = (O + LANES - 1) / LANES;
+#pragma omp parallel for schedule(static)                                              \
+    num_threads(cpu_team(be, (size_t)O *(size_t)job.K *WORD *(size_t)N))
+    for (int i = 0; i < n_groups; i++) {
+        if (job.type == PL_BF16)
+            outputs_of_all_rows(&job, i * LANES, PL_BF16);
+        else
+            outputs_of_all_rows(&job, i * LANES, PL_F32);
+    }
     return true;
 }
 

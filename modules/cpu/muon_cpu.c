@@ -41,19 +41,6 @@ typedef struct panel_product {
     bool turned, mirrored;
 } panel_product;
 
-static void store_panel_tile(const panel_product *job, vfloat sum[MR][2], int m, int n)
-{
-    float *to = tile_at(job->c, m, n);
-    const float *add = job->add ? tile_at(job->add, m, n) : NULL;
-    for (int r = 0; r < MR; r++)
-        for (int v = 0; v < 2; v++) {
-            const int at = r * NR + v * LANES;
-            const vfloat value =
-                add ? sum[r][v] + v_load(add + at) * job->ratio : sum[r][v];
-            v_store(to + at, value * job->factor);
-        }
-}
-
 /* Computes a tile of a^T b. The sum over the rows is divided into pieces, because a
  * long sum in f32 has a larger rounding error, which the iterations would increase. */
 ALWAYS_INLINE void sum_pieces(vfloat sum[MR][2], const char *a, const char *b, int K)
@@ -76,6 +63,8 @@ ALWAYS_INLINE void sum_pieces(vfloat sum[MR][2], const char *a, const char *b, i
 static void multiply_panel_tile(const panel_product *job, int m, int n)
 {
     const char *b = (const char *)tile_at(job->b, 0, n);
+    float *to = tile_at(job->c, m, n);
+    const float *add = job->add ? tile_at(job->add, m, n) : NULL;
     vfloat sum[MR][2];
     tile_clear(sum);
     if (job->turned)
@@ -84,7 +73,13 @@ static void multiply_panel_tile(const panel_product *job, int m, int n)
         for (int k = 0; k < job->b->rows; k += NR, b += NR * NR * WORD)
             tile_sums(sum, (const char *)tile_at(job->a, m, k), NR * WORD, WORD, b,
                       NR * WORD, NR, 2, PL_F32);
-    store_panel_tile(job, sum, m, n);
+    for (int r = 0; r < MR; r++)
+        for (int v = 0; v < 2; v++) {
+            const int at = r * NR + v * LANES;
+            const vfloat value =
+                add ? sum[r][v] + v_load(add + at) * job->ratio : sum[r][v];
+            v_store(to + at, value * job->factor);
+        }
 }
 
 /* load_square loads the LANES x LANES elements of x, or of its transpose if `turned`,
@@ -108,19 +103,6 @@ ALWAYS_INLINE void store_square(const panels *x, int row, int col, vfloat in[LAN
         v_store(to + r * NR, in[r]);
 }
 
-static void mirror_panels(const panels *x)
-{
-    for (int row = 0; row < x->rows; row += LANES)
-        for (int col = 0; col <= row; col += LANES) {
-            vfloat upper[LANES];
-            load_square(upper, x, row, col, true);
-            for (int r = 0; r < LANES && row == col; r++)
-                upper[r] =
-                    v_select(v_below(r), upper[r], v_load(tile_at(x, row + r, col)));
-            store_square(x, row, col, upper, false);
-        }
-}
-
 /* Computes every step-th row of tiles of c, from the tile `first` on. */
 static void multiply_tile_rows(const panel_product *job, int first, int step)
 {
@@ -141,8 +123,15 @@ static void multiply_panels(const panel_product *job, int n_threads)
         for (int thread = 0; thread < n_threads; thread++)
             multiply_tile_rows(job, thread, n_threads);
     }
-    if (job->mirrored)
-        mirror_panels(job->c);
+    for (int row = 0; row < job->c->rows && job->mirrored; row += LANES)
+        for (int col = 0; col <= row; col += LANES) {
+            vfloat upper[LANES];
+            load_square(upper, job->c, row, col, true);
+            for (int r = 0; r < LANES && row == col; r++)
+                upper[r] = v_select(v_below(r), upper[r],
+                                    v_load(tile_at(job->c, row + r, col)));
+            store_square(job->c, row, col, upper, false);
+        }
 }
 
 /* ---- the step ---- */
@@ -157,19 +146,6 @@ typedef struct muon_job { /* the arguments of the operation */
 static int whole_panels(int n)
 {
     return (n + NR - 1) / NR * NR;
-}
-
-/* Updates the momentum m and computes u of the equation in ops.h; u replaces g. */
-static void add_momentum(float *m, float *g, size_t n, float grad_scale)
-{
-    const float mu = PL_MUON_MOMENTUM;
-    for (size_t i = 0; i < n; i += LANES) {
-        const int left = n - i < LANES ? (int)(n - i) : LANES;
-        const vfloat grad = v_load_n(g + i, left) * grad_scale * (1.0f - mu);
-        const vfloat mean = v_load_n(m + i, left) * mu + grad;
-        v_store_n(m + i, mean, left);
-        v_store_n(g + i, mean * mu + grad, left);
-    }
 }
 
 /* Returns how many of the rows o .. o+LANES-1 of a matrix with O rows exist. */
@@ -224,22 +200,6 @@ typedef struct newton_schulz {
     panels whole, spare; /* the product of the factors so far; a result */
 } newton_schulz;
 
-/* `spare` lies in the memory of y, which only the last product needs. Then `whole` is
- * elsewhere again: each iteration but the first exchanges the two. */
-static newton_schulz place_matrices(float *work, int O, int I)
-{
-    const int S = whole_panels(O < I ? O : I), L = whole_panels(O < I ? I : O);
-    const size_t all = (size_t)S * (size_t)L, square = (size_t)S * (size_t)S;
-    float *squares = work + 2 * all;
-    _Static_assert(PL_MUON_ITERATIONS % 2 == 1, "whole would end in the memory of y");
-    return (newton_schulz){.x = {work, L, S},
-                           .y = {work + all, L, S},
-                           .gram = {squares, S, S},
-                           .factor = {squares + square, S, S},
-                           .whole = {squares + 2 * square, S, S},
-                           .spare = {work + all, S, S}};
-}
-
 static void swap_panels(panels *a, panels *b)
 {
     const panels old = *a;
@@ -253,22 +213,17 @@ static void multiply_symmetric(panels *c, const panels *a, const panels *b, int 
     multiply_panels(&job, team);
 }
 
-/* Computes factor = a + b G + c G G of the Gram matrix G. */
-static void compute_factor(const newton_schulz *s, int team)
-{
-    const float q[3] = PL_MUON_QUINTIC;
-    const panel_product job = {&s->factor,  &s->gram, &s->gram, &s->gram,
-                               q[1] / q[2], q[2],     true,     true};
-    multiply_panels(&job, team);
-    for (int i = 0; i < s->factor.rows; i++)
-        *tile_at(&s->factor, i, i) += q[0];
-}
-
 static void iterate_gram(newton_schulz *s, int team)
 {
+    const float q[3] = PL_MUON_QUINTIC;
     multiply_symmetric(&s->gram, &s->x, &s->x, team);
     for (int k = 0; k < PL_MUON_ITERATIONS; k++) {
-        compute_factor(s, team);
+        /* factor = a + b G + c G G of the Gram matrix G */
+        const panel_product factor = {&s->factor,  &s->gram, &s->gram, &s->gram,
+                                      q[1] / q[2], q[2],     true,     true};
+        multiply_panels(&factor, team);
+        for (int i = 0; i < s->factor.rows; i++)
+            *tile_at(&s->factor, i, i) += q[0];
         if (k + 1 < PL_MUON_ITERATIONS) {
             multiply_symmetric(&s->spare, &s->gram, &s->factor, team);
             multiply_symmetric(&s->gram, &s->spare, &s->factor, team);
@@ -286,10 +241,29 @@ static void iterate_gram(newton_schulz *s, int team)
 static void step_matrix(const muon_job *job, size_t at, float *work, int team)
 {
     const int O = job->O, I = job->I;
+    const int S = whole_panels(O < I ? O : I), L = whole_panels(O < I ? I : O);
     const size_t n = (size_t)O * (size_t)I;
-    newton_schulz s = place_matrices(work, O, I);
-    float *u = job->g + at;
-    add_momentum(job->m + at, u, n, job->grad_scale);
+    const size_t all = (size_t)S * (size_t)L, square = (size_t)S * (size_t)S;
+    float *squares = work + 2 * all;
+    /* `spare` lies in the memory of y, which only the last product needs. Then `whole`
+     * is elsewhere again: each iteration but the first exchanges the two. */
+    _Static_assert(PL_MUON_ITERATIONS % 2 == 1, "whole would end in the memory of y");
+    newton_schulz s = {.x = {work, L, S},
+                       .y = {work + all, L, S},
+                       .gram = {squares, S, S},
+                       .factor = {squares + square, S, S},
+                       .whole = {squares + 2 * square, S, S},
+                       .spare = {work + all, S, S}};
+    /* Updates the momentum m and computes u of the equation in ops.h; u replaces g. */
+    float *m = job->m + at, *u = job->g + at;
+    const float mu = PL_MUON_MOMENTUM, grad_scale = job->grad_scale;
+    for (size_t i = 0; i < n; i += LANES) {
+        const int left = n - i < LANES ? (int)(n - i) : LANES;
+        const vfloat grad = v_load_n(u + i, left) * grad_scale * (1.0f - mu);
+        const vfloat mean = v_load_n(m + i, left) * mu + grad;
+        v_store_n(m + i, mean, left);
+        v_store_n(u + i, mean * mu + grad, left);
+    }
     const double norm = sqrt(OP(chunk_squares)(u, n));
     load_panels(&s.x, u, O, I, (float)(1.0 / (norm + (double)PL_MUON_TINY)));
     iterate_gram(&s, team);

@@ -82,20 +82,6 @@ ALWAYS_INLINE void backward_row(pl_act *dx, float *dw, const pl_act *dout,
  * threads. */
 enum { GROUP = 64 };
 
-static void backward_group(pl_act *dx, float *part, const pl_act *dout, const pl_act *x,
-                           const float *w, const float *rstd, int n0, int n1, int C,
-                           pl_type type)
-{
-    memset(part, 0, (size_t)C * sizeof *part);
-    for (int n = n0; n < n1; n++) {
-        const size_t row = (size_t)n * (size_t)C;
-        if (type == PL_BF16)
-            backward_row(dx, part, dout, x, w, rstd[n], row, C, PL_BF16);
-        else
-            backward_row(dx, part, dout, x, w, rstd[n], row, C, PL_F32);
-    }
-}
-
 void OP(rmsnorm_backward)(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
                           const pl_act *x, const float *w, const float *rstd, int N,
                           int C)
@@ -107,9 +93,15 @@ void OP(rmsnorm_backward)(pl_backend *be, pl_act *dx, float *dw, const pl_act *d
         return;
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(be->n_threads))
     for (int i = 0; i < n_groups; i++) {
-        const int n0 = i * GROUP, n1 = N - n0 < GROUP ? N : n0 + GROUP;
-        backward_group(dx, parts + (size_t)i * stride, dout, x, w, rstd, n0, n1, C,
-                       be->act);
+        float *part = parts + (size_t)i * stride;
+        memset(part, 0, (size_t)C * sizeof *part);
+        for (int n = i * GROUP; n < N && n < (i + 1) * GROUP; n++) {
+            const size_t row = (size_t)n * (size_t)C;
+            if (be->act == PL_BF16)
+                backward_row(dx, part, dout, x, w, rstd[n], row, C, PL_BF16);
+            else
+                backward_row(dx, part, dout, x, w, rstd[n], row, C, PL_F32);
+        }
     }
     for (int i = 0; i < n_groups; i++)
         for (int c = 0; c < C; c++)

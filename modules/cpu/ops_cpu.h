@@ -7,7 +7,6 @@
 /* Operations of backend_cpu.c and matmul_cpu.c. These two files are compiled only once:
  * their products call the library that the backend has opened (gemm.h). */
 #define CPU_DECLARE(op) pl_op_##op cpu_##op;
-PL_OPS_OF_MEMORY(CPU_DECLARE)
 PL_OPS_OF_WEIGHTS(CPU_DECLARE)
 CPU_DECLARE(matmul_forward)
 CPU_DECLARE(matmul_dw)

@@ -47,7 +47,7 @@ typedef struct cpu_state {
     /* a second block like scratch, for the packed operands of products by our own
      * tiles */
     cpu_block packed;
-    bool own_dw; /* whether our own tiles compute dw (dw_cpu.c) */
+    bool own_dw; /* whether our own tiles compute dw, in bf16 (dw_cpu.c) */
     /* Cosine and sine of position * frequency, [n_positions, rope_size / 2] each. */
     float *rope_cos, *rope_sin;
     int rope_positions, rope_size;
@@ -56,11 +56,6 @@ typedef struct cpu_state {
     pl_status failure;
     char failure_text[256];
 } cpu_state;
-
-/* Functions of weight_bytes.c, for int8. cpu_weight_stride returns the number of bytes
- * between rows; cpu_weight_encode converts the master to bytes and scales. */
-size_t cpu_weight_stride(const pl_weight *w);
-void cpu_weight_encode(const pl_weight *w);
 
 static inline cpu_state *cpu_self(const pl_backend *be)
 {

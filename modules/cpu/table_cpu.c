@@ -6,5 +6,5 @@ const pl_ops OP(cpu_ops) = {
 #define SHARED(op) .op = cpu_##op,
 #define OWN(op)    .op = OP(op),
 #define HOST(op)   .op = pl_host_##op,
-    PL_OPS_OF_MEMORY(SHARED) PL_OPS_OF_CASTS(OWN) PL_OPS_OF_WEIGHTS(SHARED)
+    PL_OPS_OF_MEMORY(HOST) PL_OPS_OF_CASTS(OWN) PL_OPS_OF_WEIGHTS(SHARED)
         PL_OPS_OF_MODELS(OWN) PL_OPS_OF_STEPS(HOST)};

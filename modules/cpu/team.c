@@ -63,9 +63,20 @@ static void count_sequence(double now)
     team.begin = now;
 }
 
-/* Ends a measurement of LOOK_S or more. */
-static void judge(int n_threads, double now)
+int cpu_threads(int n_threads)
 {
+    if (n_threads == 1)
+        return 1;
+    const double now = pl_now();
+    if (!team.open || (now >= team.next && !team.measured)) {
+        team.alone = team.alone && now < team.next;
+        open_sequence(now);
+    }
+    if (!team.measured || team.wall + now - team.begin < LOOK_S)
+        return team.alone ? 1 : n_threads;
+
+    /* The measurement is long enough for a decision. */
+    count_sequence(now);
     const bool hinder = n_threads * team.busy < WORTH * team.wall;
     const double rest = RESTS * team.wall;
     team.wall = team.busy = 0;
@@ -81,21 +92,6 @@ static void judge(int n_threads, double now)
             team.rest = 0;
     }
     open_sequence(now);
-}
-
-int cpu_threads(int n_threads)
-{
-    if (n_threads == 1)
-        return 1;
-    const double now = pl_now();
-    if (!team.open || (now >= team.next && !team.measured)) {
-        team.alone = team.alone && now < team.next;
-        open_sequence(now);
-    }
-    if (team.measured && team.wall + now - team.begin >= LOOK_S) {
-        count_sequence(now);
-        judge(n_threads, now);
-    }
     return team.alone ? 1 : n_threads;
 }
 

@@ -18,12 +18,7 @@ void cuda_note_failure(cuda_state *self, pl_status status)
     (void)pl_copy_text(self->failure_text, sizeof self->failure_text, pl_last_error());
 }
 
-static void note_device(pl_backend *be, cudaError_t error, const char *what)
-{
-    cuda_note_failure(cuda_self(be), device_check(error, what));
-}
-
-static pl_status cuda_sync(pl_backend *be)
+pl_status cuda_sync(pl_backend *be)
 {
     cuda_state *self = cuda_self(be);
     cuda_note_failure(self, device_sync(self->stream, "running operations"));
@@ -73,8 +68,8 @@ static void cuda_download(pl_backend *be, void *host, const void *device, size_t
 
 static void cuda_fill_zero(pl_backend *be, void *device, size_t bytes)
 {
-    note_device(be, cudaMemsetAsync(device, 0, bytes, cuda_stream(be)),
-                "filling memory with zeros");
+    const cudaError_t error = cudaMemsetAsync(device, 0, bytes, cuda_stream(be));
+    cuda_note_failure(cuda_self(be), device_check(error, "filling memory with zeros"));
 }
 
 void *cuda_scratch(cuda_state *self, size_t bytes)
@@ -158,19 +153,6 @@ static pl_status find_device(const pl_backend_options *options, int *out,
     return PL_OK;
 }
 
-/* Asks the driver for the size of the GPU's memory and for the number of GPUs. The
- * memory plan needs both. */
-static pl_status measure_memory(cuda_state *self)
-{
-    size_t left = 0, all = 0;
-    PL_CHECK(
-        device_check(cudaMemGetInfo(&left, &all), "reading the size of its memory"));
-    self->backend.memory_bytes = all;
-    self->backend.memory_left_bytes = left;
-    return device_check(cudaGetDeviceCount(&self->backend.n_devices),
-                        "counting the devices");
-}
-
 static pl_status start_device(cuda_state *self)
 {
     PL_CHECK(device_check(cudaSetDevice(self->device), "selecting the device"));
@@ -179,22 +161,14 @@ static pl_status start_device(cuda_state *self)
                      "creating a stream"));
     PL_CHECK(transit_open(&self->transit));
     PL_CHECK(gemm_cuda_open(self->stream, &self->gemm));
-    return measure_memory(self);
-}
-
-/* Backends with the same device text must give the same bytes, so the text has the
- * model of the device, the version of cuBLAS, and whether attention uses wgmma. */
-static void describe_device(cuda_state *self, const cudaDeviceProp *p)
-{
-    char library[32];
-    gemm_cuda_describe(self->gemm, library, sizeof library);
-    snprintf(self->backend.device, sizeof self->backend.device,
-             "cuda %s%.40s sm_%d%d %.20s%s",
-             self->backend.decode_only ? "int8 bf16 "
-             : self->forward_small     ? "fp8 bf16 "
-                                       : "bf16 ",
-             p->name, p->major, p->minor, library,
-             self->group_products ? " wgmma" : "");
+    /* The memory plan needs the size of the GPU's memory and the number of GPUs. */
+    size_t left = 0, all = 0;
+    PL_CHECK(
+        device_check(cudaMemGetInfo(&left, &all), "reading the size of its memory"));
+    self->backend.memory_bytes = all;
+    self->backend.memory_left_bytes = left;
+    return device_check(cudaGetDeviceCount(&self->backend.n_devices),
+                        "counting the devices");
 }
 
 /* Whether groups of warps can multiply (mma.cuh). Only devices of compute capability
@@ -215,49 +189,51 @@ static bool is_precision(const pl_backend_options *options, const char *name)
     return options->precision && strcmp(options->precision, name) == 0;
 }
 
-static pl_status check_precision(const pl_backend_options *options,
-                                 const cudaDeviceProp *p)
+pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **out)
 {
+    cudaDeviceProp p;
+    int ordinal = 0;
+    *out = NULL;
+    PL_CHECK(find_device(options, &ordinal, &p));
     if (is_precision(options, "f32"))
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "the cuda backend computes in bf16 only; set "
                        "precision bf16 or choose backend cpu");
-    if (is_precision(options, "fp8") && p->major * 10 + p->minor < CAPABILITY_FP8)
+    if (is_precision(options, "fp8") && p.major * 10 + p.minor < CAPABILITY_FP8)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "%s has compute capability %d.%d; precision fp8 needs 8.9 or "
                        "higher: set precision bf16",
-                       p->name, p->major, p->minor);
-    return PL_OK;
-}
-
-pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **out)
-{
-    cudaDeviceProp properties;
-    int ordinal = 0;
-    *out = NULL;
-    PL_CHECK(find_device(options, &ordinal, &properties));
-    PL_CHECK(check_precision(options, &properties));
+                       p.name, p.major, p.minor);
     cuda_state *self = static_cast<cuda_state *>(pl_alloc(sizeof *self));
     self->device = ordinal;
     self->backend.ops = &cuda_ops;
     self->backend.name = "cuda";
     self->backend.act = PL_BF16;
     self->backend.n_threads = 1;
-    self->backend.cache_bytes = (uint64_t)properties.l2CacheSize;
+    self->backend.cache_bytes = (uint64_t)p.l2CacheSize;
     self->backend.decode_only = is_precision(options, "int8");
     self->forward_small = is_precision(options, "fp8");
-    self->group_products = has_group_products(&properties);
-    self->launches_early =
-        device_launches_early(properties.major * 100 + properties.minor * 10);
+    self->group_products = has_group_products(&p);
+    self->launches_early = device_launches_early(p.major * 100 + p.minor * 10);
     self->backend.fp8_copies = self->forward_small;
     self->backend.self = self;
     *out = &self->backend;
     const pl_status status = start_device(self);
-    if (status == PL_OK)
-        describe_device(self, &properties);
-    else
+    if (status != PL_OK) {
         cuda_backend_destroy(out);
-    return status;
+        return status;
+    }
+    /* Backends with the same device text must give the same bytes, so the text has the
+     * model of the device, the version of cuBLAS, and whether attention uses wgmma. */
+    char library[32];
+    gemm_cuda_describe(self->gemm, library, sizeof library);
+    snprintf(self->backend.device, sizeof self->backend.device,
+             "cuda %s%.40s sm_%d%d %.20s%s",
+             self->backend.decode_only ? "int8 bf16 "
+             : self->forward_small     ? "fp8 bf16 "
+                                       : "bf16 ",
+             p.name, p.major, p.minor, library, self->group_products ? " wgmma" : "");
+    return PL_OK;
 }
 
 bool cuda_has_device(void)

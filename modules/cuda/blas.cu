@@ -9,14 +9,6 @@
 #define TEXT(x)   TEXT_(x)
 #define BLAS_NAME "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
 
-/* Searches in the system's folders, then in the toolkit that compiled this file. */
-static void *open_library()
-{
-    void *library = dlopen(BLAS_NAME, RTLD_NOW | RTLD_LOCAL);
-    return library ? library
-                   : dlopen(PL_CUDA_LIBRARIES "/" BLAS_NAME, RTLD_NOW | RTLD_LOCAL);
-}
-
 static pl_status look_up(void *library, const char *name, void *function)
 {
     void *found = dlsym(library, name);
@@ -31,7 +23,10 @@ static pl_status look_up(void *library, const char *name, void *function)
 
 pl_status blas_load(blas *out)
 {
-    void *library = open_library();
+    /* The system's folders come first, then the toolkit that compiled this file. */
+    void *library = dlopen(BLAS_NAME, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        library = dlopen(PL_CUDA_LIBRARIES "/" BLAS_NAME, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "cuBLAS is missing (%s); install it or choose backend cpu",

@@ -1,5 +1,5 @@
 /* Weights of one byte, for decoding. Each row is scaled by its largest element and
- * rounded to the nearest of 255 steps, as in the cpu backend (cpu/weight_bytes.c).
+ * rounded to the nearest of 255 steps, as in the cpu backend (cpu/matmul_cpu.c).
  *
  *   w[o,i] ~ scale[o] q[o,i],   scale[o] = max_i |w[o,i]| / 127
  *

@@ -85,62 +85,40 @@ template <int W> static void classify(pl_backend *be, unsigned n, classifier_row
                   cuda_stream(be), c);
 }
 
-/* A chunk of rows: its input, its logits and their gradients in scratch, and the sizes
- * of its products. */
-struct classifier_chunk {
-    const pl_weight *w;
-    const act *in;
-    float *logits;
-    act *dlogits; /* NULL if no gradients are computed */
-    int rows, V, C, stride;
-};
-
-static void make_chunk_logits(pl_backend *be, const classifier_chunk *k)
-{
-    const gemm_call call = {GEMM_NT,   k->rows, k->V,       k->C, PL_F32, false,
-                            k->logits, k->in,   k->w->copy, {},   0,      k->stride};
-    cuda_multiply(be, &call);
-}
-
-static void pass_back(pl_backend *be, const classifier_chunk *k, act *dx, float *dw)
-{
-    const gemm_call to_x = {GEMM_NN, k->rows,    k->C,       k->V, PL_BF16,   false,
-                            dx,      k->dlogits, k->w->copy, {},   k->stride, 0};
-    const gemm_call to_w = {GEMM_TN, k->V,       k->C,  k->rows, PL_F32,    true,
-                            dw,      k->dlogits, k->in, {},      k->stride, 0};
-    cuda_multiply(be, &to_x);
-    cuda_multiply(be, &to_w);
-}
-
 void cuda_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
                      const pl_act *x, const pl_weight *w, const int32_t *targets,
                      const float *scale, int N, int V, int C)
 {
     const size_t chunk = cuda_chunk_rows((size_t)N, (size_t)V, dx != NULL);
     const size_t stride = cuda_logit_stride((size_t)V);
+    const int step = (int)stride;
     uint8_t *scratch = static_cast<uint8_t *>(cuda_scratch(
         cuda_self(be), cuda_classifier_bytes((size_t)N, (size_t)V, dx != NULL)));
     if (!scratch)
         return;
     uint8_t *behind = scratch + cuda_lines(chunk * stride * sizeof(float));
-    classifier_chunk k = {};
-    k.w = w;
-    k.logits = reinterpret_cast<float *>(scratch);
-    k.dlogits = dx ? reinterpret_cast<act *>(behind) : NULL;
-    k.V = V;
-    k.C = C;
-    k.stride = (int)stride;
+    float *logits = reinterpret_cast<float *>(scratch);
+    act *dlogits = dx ? reinterpret_cast<act *>(behind) : NULL;
     for (size_t n = 0; n < (size_t)N; n += chunk) {
-        k.rows = (int)(chunk < (size_t)N - n ? chunk : (size_t)N - n);
-        k.in = cuda_acts(x) + n * (size_t)C;
-        const classifier_rows c = {loss + n, k.dlogits, k.logits, targets + n,
-                                   scale,    V,         stride};
-        make_chunk_logits(be, &k);
+        const int rows = (int)(chunk < (size_t)N - n ? chunk : (size_t)N - n);
+        const act *in = cuda_acts(x) + n * (size_t)C;
+        const gemm_call forward = {GEMM_NT, rows, V,       C,  PL_F32, false,
+                                   logits,  in,   w->copy, {}, 0,      step};
+        const classifier_rows c = {loss + n, dlogits, logits, targets + n,
+                                   scale,    V,       stride};
+        cuda_multiply(be, &forward);
         if (acts_width(V) == ACTS_WIDE)
-            classify<ACTS_WIDE>(be, (unsigned)k.rows, c);
+            classify<ACTS_WIDE>(be, (unsigned)rows, c);
         else
-            classify<1>(be, (unsigned)k.rows, c);
-        if (dx)
-            pass_back(be, &k, cuda_acts(dx) + n * (size_t)C, dw);
+            classify<1>(be, (unsigned)rows, c);
+        if (!dx)
+            continue;
+        act *to = cuda_acts(dx) + n * (size_t)C;
+        const gemm_call to_x = {GEMM_NN, rows,    C,       V,  PL_BF16, false,
+                                to,      dlogits, w->copy, {}, step,    0};
+        const gemm_call to_w = {GEMM_TN, V,       C,  rows, PL_F32, true,
+                                dw,      dlogits, in, {},   step,   0};
+        cuda_multiply(be, &to_x);
+        cuda_multiply(be, &to_w);
     }
 }

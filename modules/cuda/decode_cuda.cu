@@ -263,24 +263,6 @@ static void decode(pl_backend *be, act *out, decode_parts parts, decode_rows row
                     s.H, s.D, s.scale * log2_e);
 }
 
-/* Places the parts of up to ROWS_AT_ONCE rows in scratch. If memory does not suffice,
- * notes the failure and returns false. */
-static bool place_parts(pl_backend *be, int n_rows, int S, int H, int D,
-                        decode_parts *out)
-{
-    out->n_stretches = (int)blocks_for((size_t)S, KEYS);
-    const size_t n = (size_t)n_rows * (size_t)H * (size_t)out->n_stretches;
-    const size_t line = cuda_lines(n * sizeof(float));
-    uint8_t *at = static_cast<uint8_t *>(
-        cuda_scratch(cuda_self(be), 2 * line + n * (size_t)D * sizeof(float)));
-    if (!at)
-        return false;
-    out->largest = reinterpret_cast<float *>(at);
-    out->sum = reinterpret_cast<float *>(at + line);
-    out->values = reinterpret_cast<float *>(at + 2 * line);
-    return true;
-}
-
 void cuda_attention_decode(pl_backend *be, pl_act *out, const pl_act *qkv,
                            const pl_act *keys, const pl_act *values,
                            const int32_t *slot, const int32_t *pos, int N, int S, int H,
@@ -288,10 +270,21 @@ void cuda_attention_decode(pl_backend *be, pl_act *out, const pl_act *qkv,
 {
     const attention_shape s = attention_describe(NULL, S, H, G, D);
     const size_t width = (size_t)H * (size_t)D;
-    decode_parts parts;
-    if (!attention_can(be, D) ||
-        !place_parts(be, min(N, (int)ROWS_AT_ONCE), S, H, D, &parts))
+    if (!attention_can(be, D))
         return;
+    /* The parts of up to ROWS_AT_ONCE rows lie in scratch. */
+    decode_parts parts;
+    parts.n_stretches = (int)blocks_for((size_t)S, KEYS);
+    const size_t n_parts =
+        (size_t)min(N, (int)ROWS_AT_ONCE) * (size_t)H * (size_t)parts.n_stretches;
+    const size_t line = cuda_lines(n_parts * sizeof(float));
+    uint8_t *scratch = static_cast<uint8_t *>(
+        cuda_scratch(cuda_self(be), 2 * line + n_parts * (size_t)D * sizeof(float)));
+    if (!scratch)
+        return;
+    parts.largest = reinterpret_cast<float *>(scratch);
+    parts.sum = reinterpret_cast<float *>(scratch + line);
+    parts.values = reinterpret_cast<float *>(scratch + 2 * line);
     for (int n = 0; n < N; n += ROWS_AT_ONCE) {
         const size_t at = (size_t)n;
         const decode_rows rows = {cuda_acts(qkv) + at * s.stride,

@@ -74,19 +74,13 @@ static void drop_plan(const blas *api, gemm_plan *plan)
         (void)api->cublasLtMatrixLayoutDestroy(plan->c);
 }
 
-static void drop_plans(cuda_gemm *gemm)
-{
-    for (int i = 0; i < gemm->n_plans; i++)
-        drop_plan(&gemm->api, &gemm->plans[i]);
-    gemm->n_plans = 0;
-}
-
 void gemm_cuda_close(cuda_gemm **gemm)
 {
     cuda_gemm *g = *gemm;
     if (!g)
         return;
-    drop_plans(g);
+    for (int i = 0; i < g->n_plans; i++)
+        drop_plan(&g->api, &g->plans[i]);
     (void)cudaFree(g->workspace);
     if (g->handle)
         (void)g->api.cublasLtDestroy(g->handle);
@@ -110,20 +104,6 @@ static uint32_t alignment_of(const void *address)
     return alignment;
 }
 
-static plan_key key_of(const gemm_call *call)
-{
-    plan_key key = {call->kind, call->M,    call->N,
-                    call->K,    call->type, call->scales[0] != NULL,
-                    0,          0,          {0, 0, 0}};
-    const int a_columns = call->kind == GEMM_TN ? call->M : call->K;
-    key.a_stride = call->a_stride > 0 ? call->a_stride : a_columns;
-    key.c_stride = call->c_stride > 0 ? call->c_stride : call->N;
-    key.alignment[0] = alignment_of(call->b);
-    key.alignment[1] = alignment_of(call->a);
-    key.alignment[2] = alignment_of(call->c);
-    return key;
-}
-
 static pl_status set(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
                      cublasLtMatmulDescAttributes_t attribute, const void *value,
                      size_t bytes)
@@ -144,28 +124,6 @@ static pl_status set_scales(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
                sizeof scales[1]);
 }
 
-/* fp8 products use cuBLASLt's fast, less exact sums, because rounding to fp8 makes
- * larger errors. */
-static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan,
-                                  const float *const scales[2])
-{
-    const plan_key *k = &plan->key;
-    const cublasOperation_t first = k->kind == GEMM_NT ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasOperation_t second = k->kind == GEMM_TN ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const int8_t fast = 1;
-    PL_CHECK(check(
-        gemm,
-        gemm->api.cublasLtMatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-        "describing a matrix product"));
-    PL_CHECK(set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
-    PL_CHECK(
-        set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
-    if (!k->small)
-        return PL_OK;
-    PL_CHECK(set_scales(gemm, plan->desc, scales));
-    return set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast);
-}
-
 /* Describes an operand. A row-major matrix [rows, columns] is passed as a column-major
  * matrix [columns, rows]. */
 static pl_status describe_operand(const cuda_gemm *gemm, cudaDataType_t type, int rows,
@@ -177,13 +135,31 @@ static pl_status describe_operand(const cuda_gemm *gemm, cudaDataType_t type, in
                  "describing a matrix product");
 }
 
-static pl_status describe_operands(const cuda_gemm *gemm, gemm_plan *plan)
+/* fp8 products use cuBLASLt's fast, less exact sums, because rounding to fp8 makes
+ * larger errors. */
+static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan,
+                                  const float *const scales[2])
 {
     const plan_key *k = &plan->key;
+    const bool b_is_nk = k->kind == GEMM_NT, a_is_km = k->kind == GEMM_TN;
+    const cublasOperation_t first = b_is_nk ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second = a_is_km ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cudaDataType_t in = k->small ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
     const cudaDataType_t out = k->type == PL_F32 ? CUDA_R_32F : CUDA_R_16BF;
-    const bool b_is_nk = k->kind == GEMM_NT, a_is_km = k->kind == GEMM_TN;
     const int b_columns = b_is_nk ? k->K : k->N;
+    const int8_t fast = 1;
+    PL_CHECK(check(
+        gemm,
+        gemm->api.cublasLtMatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        "describing a matrix product"));
+    PL_CHECK(set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
+    PL_CHECK(
+        set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
+    if (k->small) {
+        PL_CHECK(set_scales(gemm, plan->desc, scales));
+        PL_CHECK(
+            set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast));
+    }
     PL_CHECK(describe_operand(gemm, in, b_is_nk ? k->N : k->K, b_columns, b_columns,
                               &plan->first));
     PL_CHECK(describe_operand(gemm, in, a_is_km ? k->K : k->M, a_is_km ? k->M : k->K,
@@ -191,13 +167,13 @@ static pl_status describe_operands(const cuda_gemm *gemm, gemm_plan *plan)
     return describe_operand(gemm, out, k->M, k->N, k->c_stride, &plan->c);
 }
 
-/* Sets the conditions for the choice of an algorithm. If the algorithm splits K, it
- * must keep the partial sums in fp32 and add them in order; it must not add in place or
- * round to bf16 first. The alignment of the operands is also given, because the choice
- * depends on it. */
-static pl_status prefer(const cuda_gemm *gemm, cublasLtMatmulPreference_t preference,
-                        const plan_key *key)
+/* If the algorithm splits K, it must keep the partial sums in fp32 and add them in
+ * order; it must not add in place or round to bf16 first. The alignment of the operands
+ * is also given, because the choice depends on it. */
+static pl_status choose_algorithm(cuda_gemm *gemm, gemm_plan *plan)
 {
+    static const char what[] = "setting the conditions for an algorithm";
+    const plan_key *key = &plan->key;
     const uint64_t workspace = workspace_bytes;
     const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const struct {
@@ -212,22 +188,19 @@ static pl_status prefer(const cuda_gemm *gemm, cublasLtMatmulPreference_t prefer
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &key->alignment[2], 4},
         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &key->alignment[2], 4},
     };
-    for (const auto &wish : wishes)
-        PL_CHECK(check(gemm,
-                       gemm->api.cublasLtMatmulPreferenceSetAttribute(
-                           preference, wish.attribute, wish.value, wish.bytes),
-                       "setting the conditions for an algorithm"));
-    return PL_OK;
-}
-
-static pl_status choose_algorithm(cuda_gemm *gemm, gemm_plan *plan)
-{
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulHeuristicResult_t result;
     int found = 0;
-    PL_CHECK(check(gemm, gemm->api.cublasLtMatmulPreferenceCreate(&preference),
-                   "setting the conditions for an algorithm"));
-    pl_status status = prefer(gemm, preference, &plan->key);
+    pl_status status =
+        check(gemm, gemm->api.cublasLtMatmulPreferenceCreate(&preference), what);
+    if (status != PL_OK)
+        return status;
+    for (const auto &wish : wishes)
+        if (status == PL_OK)
+            status = check(gemm,
+                           gemm->api.cublasLtMatmulPreferenceSetAttribute(
+                               preference, wish.attribute, wish.value, wish.bytes),
+                           what);
     if (status == PL_OK)
         status = check(gemm,
                        gemm->api.cublasLtMatmulAlgoGetHeuristic(
@@ -239,7 +212,7 @@ static pl_status choose_algorithm(cuda_gemm *gemm, gemm_plan *plan)
         status = pl_fail(PL_ERR_DEVICE,
                          "cuBLASLt has no algorithm for a matrix product of %d x %d "
                          "with a sum over %d",
-                         plan->key.M, plan->key.N, plan->key.K);
+                         key->M, key->N, key->K);
     if (status == PL_OK)
         plan->algo = result.algo;
     return status;
@@ -257,14 +230,6 @@ static gemm_plan **bucket_of(cuda_gemm *gemm, const plan_key *key)
     return &gemm->buckets[(hash >> 32) % BUCKETS];
 }
 
-static void unlink_plan(cuda_gemm *gemm, const gemm_plan *plan)
-{
-    gemm_plan **at = bucket_of(gemm, &plan->key);
-    while (*at != plan)
-        at = &(*at)->next;
-    *at = plan->next;
-}
-
 /* Returns an entry of the table for a new plan. If the table is full, drops the plan
  * that was not used for the longest time: a server needs a new plan for every new
  * length of a prompt. A captured graph does not need its plans: it contains the
@@ -277,35 +242,40 @@ static gemm_plan *make_plan_room(cuda_gemm *gemm)
     for (gemm_plan &plan : gemm->plans)
         if (plan.used < oldest->used)
             oldest = &plan;
-    unlink_plan(gemm, oldest);
+    gemm_plan **at = bucket_of(gemm, &oldest->key);
+    while (*at != oldest)
+        at = &(*at)->next;
+    *at = oldest->next;
     drop_plan(&gemm->api, oldest);
     return oldest;
 }
 
-/* Makes a plan. After an error, all parts of the plan have been freed. */
-static pl_status make_plan(cuda_gemm *gemm, const gemm_call *call, const plan_key *key,
-                           gemm_plan *plan)
-{
-    plan->key = *key;
-    pl_status status = describe_product(gemm, plan, call->scales);
-    if (status == PL_OK)
-        status = describe_operands(gemm, plan);
-    if (status == PL_OK)
-        status = choose_algorithm(gemm, plan);
-    if (status != PL_OK)
-        drop_plan(&gemm->api, plan);
-    return status;
-}
-
 static pl_status find_plan(cuda_gemm *gemm, const gemm_call *call, gemm_plan **out)
 {
-    const plan_key key = key_of(call);
+    const int a_columns = call->kind == GEMM_TN ? call->M : call->K;
+    const plan_key key = {
+        call->kind,
+        call->M,
+        call->N,
+        call->K,
+        call->type,
+        call->scales[0] != NULL,
+        call->a_stride > 0 ? call->a_stride : a_columns,
+        call->c_stride > 0 ? call->c_stride : call->N,
+        {alignment_of(call->b), alignment_of(call->a), alignment_of(call->c)}};
     gemm_plan **bucket = bucket_of(gemm, &key), *plan = *bucket;
     while (plan && memcmp(&plan->key, &key, sizeof key) != 0)
         plan = plan->next;
     if (!plan) {
         gemm_plan made = {};
-        PL_CHECK(make_plan(gemm, call, &key, &made));
+        made.key = key;
+        pl_status status = describe_product(gemm, &made, call->scales);
+        if (status == PL_OK)
+            status = choose_algorithm(gemm, &made);
+        if (status != PL_OK) {
+            drop_plan(&gemm->api, &made);
+            return status;
+        }
         plan = make_plan_room(gemm);
         /* the bucket may have changed when an old plan was dropped */
         made.next = *bucket;

@@ -74,12 +74,6 @@ void cuda_logits(pl_backend *be, float *out, const pl_act *x, const pl_weight *w
 
 /* ---- the copies ---- */
 
-/* For fp8 cuBLASLt needs extents that are multiples of 16. */
-static bool can_be_small(const cuda_state *self, int O, int I)
-{
-    return self->forward_small && O % 16 == 0 && I % 16 == 0;
-}
-
 /* Allocates one block: `first` bytes, then `second` bytes from the next multiple of 256
  * bytes on. */
 static pl_status alloc_copy(pl_backend *be, size_t first, size_t second, uint8_t **out)
@@ -102,7 +96,8 @@ static pl_status place_copies(pl_backend *be, pl_weight *w)
         w->scales = reinterpret_cast<float *>(at + cuda_lines(bytes));
         return PL_OK;
     }
-    const bool small = can_be_small(cuda_self(be), w->O, w->I);
+    /* For fp8 cuBLASLt needs extents that are multiples of 16. */
+    const bool small = cuda_self(be)->forward_small && w->O % 16 == 0 && w->I % 16 == 0;
     PL_CHECK(alloc_copy(be, wide, small ? cuda_lines(w->n) + sizeof(float) : 0, &at));
     w->copy = reinterpret_cast<act *>(at);
     if (small) {

@@ -106,18 +106,6 @@ template <int N> static void multiply(pl_backend *be, const matvec_call *c)
                         *c);
 }
 
-static void multiply_some(pl_backend *be, int n, const matvec_call *c)
-{
-    if (n == 1)
-        multiply<1>(be, c);
-    else if (n == 2)
-        multiply<2>(be, c);
-    else if (n == 3)
-        multiply<3>(be, c);
-    else
-        multiply<4>(be, c);
-}
-
 void cuda_matvec(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
                  const pl_weight *w, int N)
 {
@@ -131,5 +119,12 @@ void cuda_matvec(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
     c.x = cuda_acts(x);
     c.out = cuda_acts(out);
     c.wide = wide;
-    multiply_some(be, N, &c);
+    if (N == 1)
+        multiply<1>(be, &c);
+    else if (N == 2)
+        multiply<2>(be, &c);
+    else if (N == 3)
+        multiply<3>(be, &c);
+    else
+        multiply<4>(be, &c);
 }

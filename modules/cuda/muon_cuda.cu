@@ -20,22 +20,6 @@ struct muon_work {
     double *squares;
 };
 
-static muon_work place_work(float *work, int O, int I)
-{
-    const size_t all = pl_muon_work_floats(O, I);
-    const size_t n = cuda_lines((size_t)O * (size_t)I * sizeof(float)) / sizeof(float);
-    const size_t side = (size_t)min(O, I);
-    const size_t tiles = (side + 63) / 64 * 64, square = tiles * tiles;
-    muon_work w;
-    w.x = work;
-    w.x16 = reinterpret_cast<act *>(work + n);
-    w.gram = work + (all - 2 * square);
-    w.gram16 = reinterpret_cast<act *>(w.gram + square);
-    w.mix16 = w.gram16 + square;
-    w.squares = reinterpret_cast<double *>(w.gram) - 1;
-    return w;
-}
-
 /* ---- kernels ---- */
 
 static __global__ void __launch_bounds__(MUON_THREADS)
@@ -126,28 +110,31 @@ static void iterate_matrix(pl_backend *be, const muon_work *w, int O, int I)
                 tall ? w->mix16 : w->x16, true);
 }
 
-static void step_matrix(pl_backend *be, float *p, float *u, act *copy, float *work,
-                        int O, int I, const muon_rates *rates)
-{
-    const size_t n = (size_t)O * (size_t)I;
-    const unsigned blocks = blocks_for(n, MUON_THREADS);
-    const float scale = PL_MUON_SCALE * sqrtf((float)max(O, I));
-    const muon_work w = place_work(work, O, I);
-    cuda_sum_squares(be, w.squares, u, n);
-    PL_LAUNCH(muon_load_kernel, blocks, MUON_THREADS, 0, cuda_stream(be), w.x, u,
-              w.squares, n);
-    for (int k = 0; k < PL_MUON_ITERATIONS; k++)
-        iterate_matrix(be, &w, O, I);
-    PL_LAUNCH(muon_apply_kernel, blocks, MUON_THREADS, 0, cuda_stream(be), p, u, w.x,
-              copy, n, scale, *rates);
-}
-
 void cuda_muon_step(pl_backend *be, float *p, float *u, act *copy, float *work, int n,
                     int O, int I, const muon_rates *rates)
 {
-    const size_t size = (size_t)O * (size_t)I;
-    for (int k = 0; k < n; k++, p += size, u += size, copy += copy ? size : 0)
-        step_matrix(be, p, u, copy, work, O, I, rates);
+    const size_t size = (size_t)O * (size_t)I, all = pl_muon_work_floats(O, I);
+    const size_t line = cuda_lines(size * sizeof(float)) / sizeof(float);
+    const size_t side = (size_t)min(O, I);
+    const size_t tiles = (side + 63) / 64 * 64, square = tiles * tiles;
+    const unsigned blocks = blocks_for(size, MUON_THREADS);
+    const float scale = PL_MUON_SCALE * sqrtf((float)max(O, I));
+    muon_work w;
+    w.x = work;
+    w.x16 = reinterpret_cast<act *>(work + line);
+    w.gram = work + (all - 2 * square);
+    w.gram16 = reinterpret_cast<act *>(w.gram + square);
+    w.mix16 = w.gram16 + square;
+    w.squares = reinterpret_cast<double *>(w.gram) - 1;
+    for (int k = 0; k < n; k++, p += size, u += size, copy += copy ? size : 0) {
+        cuda_sum_squares(be, w.squares, u, size);
+        PL_LAUNCH(muon_load_kernel, blocks, MUON_THREADS, 0, cuda_stream(be), w.x, u,
+                  w.squares, size);
+        for (int i = 0; i < PL_MUON_ITERATIONS; i++)
+            iterate_matrix(be, &w, O, I);
+        PL_LAUNCH(muon_apply_kernel, blocks, MUON_THREADS, 0, cuda_stream(be), p, u,
+                  w.x, copy, size, scale, *rates);
+    }
 }
 
 void cuda_muon(pl_backend *be, float *p, float *m, float *g, float *work, int n, int O,

@@ -42,17 +42,6 @@ static __global__ void __launch_bounds__(ROPE_THREADS)
     store_acts<V>(low + half, b);
 }
 
-static void fill_table(float *cosines, int n_positions, int D, double theta)
-{
-    const size_t half = (size_t)D / 2, count = (size_t)n_positions * half;
-    for (size_t i = 0; i < count; i++) {
-        const double frequency = pow(theta, -2.0 * (double)(i % half) / D);
-        const double angle = (double)(i / half) * frequency;
-        cosines[i] = (float)cos(angle);
-        cosines[count + i] = (float)sin(angle);
-    }
-}
-
 static pl_status make_rope_table(cuda_state *self, int n_positions, int D, double theta)
 {
     const size_t bytes = (size_t)n_positions * (size_t)D * sizeof(float);
@@ -63,7 +52,14 @@ static pl_status make_rope_table(cuda_state *self, int n_positions, int D, doubl
     self->generation++;
     PL_CHECK(device_check(cudaMalloc(&self->rope, bytes), "the rotary table"));
     PL_CHECK(pl_try_alloc(bytes, "the rotary table", &host));
-    fill_table(static_cast<float *>(host), n_positions, D, theta);
+    float *cosines = static_cast<float *>(host);
+    const size_t half = (size_t)D / 2, count = (size_t)n_positions * half;
+    for (size_t i = 0; i < count; i++) {
+        const double frequency = pow(theta, -2.0 * (double)(i % half) / D);
+        const double angle = (double)(i / half) * frequency;
+        cosines[i] = (float)cos(angle);
+        cosines[count + i] = (float)sin(angle);
+    }
     const pl_status status =
         transit_upload(&self->transit, self->stream, self->rope, host, bytes);
     pl_free_aligned(host);

@@ -67,11 +67,6 @@ static void make_graph(pl_backend *be, pl_routine *r, void (*work)(void *),
              pl_last_error());
 }
 
-static bool is_current(const cuda_state *self, const pl_routine *r, uint64_t shape)
-{
-    return r->shape == shape && r->generation == self->generation;
-}
-
 void cuda_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
                   void (*work)(void *context), void *context)
 {
@@ -79,7 +74,7 @@ void cuda_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
     if (!*routine)
         *routine = static_cast<pl_routine *>(pl_alloc(sizeof **routine));
     pl_routine *r = *routine;
-    if (!is_current(self, r, shape))
+    if (r->shape != shape || r->generation != self->generation)
         forget_graph(r);
     if (r->n_calls == 1 && !r->refused)
         make_graph(be, r, work, context);

@@ -101,12 +101,6 @@ static __device__ __forceinline__ void step_some(const pl_update *u,
         store_acts<V>(piece->copy + i, p);
 }
 
-static __device__ void clear_piece(float *g, unsigned n)
-{
-    for (unsigned i = threadIdx.x; i < n; i += UPDATE_THREADS)
-        g[i] = 0.0f;
-}
-
 /* Computes the same factor as pl_host_update_apply. */
 static __device__ float clip_factor(double squares, float clip)
 {
@@ -126,7 +120,8 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
         *u.squares = sum;
     const update_piece piece = u.pieces[blockIdx.x];
     if (!isfinite(sum)) {
-        clear_piece(u.grads + piece.at, piece.n);
+        for (unsigned i = threadIdx.x; i < piece.n; i += UPDATE_THREADS)
+            u.grads[piece.at + i] = 0.0f;
         return; /* all blocks return */
     }
     const pl_step_numbers s = *numbers;
@@ -148,11 +143,12 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
 
 /* Returns the weight that contains parameter `at`, or NULL. Lowers *end to the end of
  * this weight or, if there is none, to the beginning of the next weight. */
-static const pl_weight *weight_at(const pl_update_plan *plan, size_t at, size_t *end)
+static const pl_weight *weight_at(pl_weight *const *weights, int n_weights,
+                                  const float *params, size_t at, size_t *end)
 {
-    for (int i = 0; i < plan->n_weights; i++) {
-        const pl_weight *w = plan->weights[i];
-        const size_t start = (size_t)(w->master - plan->params);
+    for (int i = 0; i < n_weights; i++) {
+        const pl_weight *w = weights[i];
+        const size_t start = (size_t)(w->master - params);
         if (at >= start && at < start + w->n) {
             *end = min(*end, start + w->n);
             return w;
@@ -163,22 +159,10 @@ static const pl_weight *weight_at(const pl_update_plan *plan, size_t at, size_t 
     return NULL;
 }
 
-/* Describes the piece of `run` that begins at parameter `at`. */
-static update_piece cut_piece(const pl_update_plan *plan, const pl_update_run *run,
-                              size_t at)
+/* Returns the compute copy of the parameters from `at` on, or NULL if there is none. */
+static act *copy_in(const pl_weight *w, const float *params, size_t at)
 {
-    size_t end = run->offset + run->n;
-    const pl_weight *w = weight_at(plan, at, &end);
-    update_piece piece = {};
-    piece.at = at;
-    piece.second = run->second + (at - run->offset);
-    piece.muon = run->rows > 0;
-    piece.n = (unsigned)min(end - at, (size_t)PIECE);
-    piece.decay = run->decay;
-    piece.copy = w ? w->copy + (at - (size_t)(w->master - plan->params)) : NULL;
-    piece.wide = (at | piece.second | piece.n | plan->n_params) % ACTS_WIDE == 0 &&
-                 reinterpret_cast<uintptr_t>(piece.copy) % 16 == 0;
-    return piece;
+    return w && w->copy ? w->copy + (at - (size_t)(w->master - params)) : NULL;
 }
 
 /* Returns the number of pieces; writes them to `out` unless it is NULL. */
@@ -188,7 +172,19 @@ static unsigned cut_pieces(const pl_update_plan *plan, update_piece *out)
     for (int r = 0; r < plan->n_runs; r++) {
         const pl_update_run *run = &plan->runs[r];
         for (size_t at = run->offset; at < run->offset + run->n; n++) {
-            const update_piece piece = cut_piece(plan, run, at);
+            size_t end = run->offset + run->n;
+            const pl_weight *w =
+                weight_at(plan->weights, plan->n_weights, plan->params, at, &end);
+            update_piece piece = {};
+            piece.at = at;
+            piece.second = run->second + (at - run->offset);
+            piece.muon = run->rows > 0;
+            piece.n = (unsigned)min(end - at, (size_t)PIECE);
+            piece.decay = run->decay;
+            piece.copy = copy_in(w, plan->params, at);
+            piece.wide =
+                (at | piece.second | piece.n | plan->n_params) % ACTS_WIDE == 0 &&
+                reinterpret_cast<uintptr_t>(piece.copy) % 16 == 0;
             at += piece.n;
             if (out)
                 out[n] = piece;
@@ -251,31 +247,6 @@ void cuda_update_destroy(pl_backend *be, pl_update **update)
     *update = NULL;
 }
 
-/* Returns the compute copy of the parameters from `at` on, or NULL. */
-static act *copy_at(const pl_update *u, size_t at)
-{
-    for (int i = 0; i < u->n_weights; i++) {
-        const pl_weight *w = u->weights[i];
-        const size_t start = (size_t)(w->master - u->params);
-        if (w->copy && at >= start && at < start + w->n)
-            return w->copy + (at - start);
-    }
-    return NULL;
-}
-
-static void step_matrices(pl_backend *be, const pl_update *u,
-                          const pl_step_numbers *numbers)
-{
-    const muon_rates rates = {0.0f, 0.0f, numbers, u->squares};
-    for (int i = 0; i < u->n_runs; i++) {
-        const pl_update_run *run = &u->runs[i];
-        if (run->rows > 0)
-            cuda_muon_step(be, u->params + run->offset, u->grads + run->offset,
-                           copy_at(u, run->offset), u->work,
-                           pl_update_run_matrices(run), run->rows, run->cols, &rates);
-    }
-}
-
 void cuda_update_apply(pl_backend *be, pl_update *update, const float *loss, int N,
                        const pl_step_numbers *numbers)
 {
@@ -285,6 +256,17 @@ void cuda_update_apply(pl_backend *be, pl_update *update, const float *loss, int
               update->parts, update->grads, update->n_params, loss, N);
     PL_LAUNCH(update_step_kernel, update->n_pieces, UPDATE_THREADS, 0, cuda_stream(be),
               *update, blocks, numbers);
-    step_matrices(be, update, numbers);
+    const muon_rates rates = {0.0f, 0.0f, numbers, update->squares};
+    for (int i = 0; i < update->n_runs; i++) {
+        const pl_update_run *run = &update->runs[i];
+        size_t end = run->offset + run->n;
+        if (run->rows == 0)
+            continue;
+        const pl_weight *w = weight_at(update->weights, update->n_weights,
+                                       update->params, run->offset, &end);
+        cuda_muon_step(be, update->params + run->offset, update->grads + run->offset,
+                       copy_in(w, update->params, run->offset), update->work,
+                       pl_update_run_matrices(run), run->rows, run->cols, &rates);
+    }
     cuda_small_refresh(be, update->weights, update->n_weights);
 }

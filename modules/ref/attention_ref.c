@@ -29,10 +29,11 @@ static float score(const head_view *head, const float *q, int s)
     return head->scale * ref_dot(q, head->k + (size_t)s * head->stride, head->D);
 }
 
-/* Returns log sum over s < n of exp(score). One pass is enough, because the sum is kept
- * relative to the largest score so far. */
-static float log_sum_scores(const head_view *head, const float *q, int n)
+/* Writes the attention of query q to positions 0..n-1 to `out`, and returns the lse. */
+static float attend_query(const head_view *head, float *out, const float *q, int n)
 {
+    /* One pass is enough for the lse, because the sum is kept relative to the largest
+     * score so far. */
     float largest = score(head, q, 0);
     double sum = 1.0;
     for (int s = 1; s < n; s++) {
@@ -44,13 +45,7 @@ static float log_sum_scores(const head_view *head, const float *q, int n)
             sum += exp((double)(x - largest));
         }
     }
-    return largest + (float)log(sum);
-}
-
-/* Writes the attention of query q to positions 0..n-1 to `out`, and returns the lse. */
-static float attend_query(const head_view *head, float *out, const float *q, int n)
-{
-    float lse = log_sum_scores(head, q, n);
+    const float lse = largest + (float)log(sum);
     memset(out, 0, (size_t)head->D * sizeof *out);
     for (int s = 0; s < n; s++)
         ref_axpy(out, expf(score(head, q, s) - lse), head->v + (size_t)s * head->stride,
@@ -72,17 +67,6 @@ static head_view view_qkv(const pl_act *qkv, int b, int h, int T, int H, int G, 
     return head;
 }
 
-/* Returns the view of the same head from position `first` on. */
-static head_view view_text(const head_view *head, int first)
-{
-    head_view text = *head;
-    size_t at = (size_t)first * head->stride;
-    text.q += at;
-    text.k += at;
-    text.v += at;
-    return text;
-}
-
 void ref_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act *qkv,
                            const int32_t *texts, int B, int T, int H, int G, int D)
 {
@@ -94,34 +78,13 @@ void ref_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_act
             float *row = ref_floats(out) + (size_t)b * (size_t)T * width + h * D;
             for (int t = 0; t < T; t++, row += width) {
                 int first = ref_text_begin(texts, b, T, t);
-                head_view text = view_text(&head, first);
+                head_view text = head; /* from position `first` on */
+                text.k += (size_t)first * head.stride;
+                text.v += (size_t)first * head.stride;
                 *lse++ = attend_query(&text, row, head.q + (size_t)t * head.stride,
                                       t + 1 - first);
             }
         }
-}
-
-/* Pointers to the gradients of one head. Their rows have the strides of the head_view
- * of the same head. */
-typedef struct head_grads {
-    float *dq, *dk, *dv;
-} head_grads;
-
-static void attend_backward(const head_view *head, const head_grads *to, int first,
-                            int t, const float *dout, const float *out, float lse)
-{
-    size_t at = (size_t)t * head->stride;
-    const float *q = head->q + at;
-    float delta = ref_dot(dout, out, head->D);
-    for (int s = first; s <= t; s++) {
-        size_t from = (size_t)s * head->stride;
-        float p = expf(score(head, q, s) - lse);
-        float dp = ref_dot(dout, head->v + from, head->D);
-        float ds = p * (dp - delta) * head->scale;
-        ref_axpy(to->dv + from, p, dout, head->D);
-        ref_axpy(to->dk + from, ds, q, head->D);
-        ref_axpy(to->dq + at, ds, head->k + from, head->D);
-    }
 }
 
 void ref_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
@@ -136,13 +99,24 @@ void ref_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
     for (int b = 0; b < B; b++)
         for (int h = 0; h < H; h++) {
             head_view head = view_qkv(qkv, b, h, T, H, G, D);
-            head_grads to = {base + (head.q - ref_view(qkv)),
-                             base + (head.k - ref_view(qkv)),
-                             base + (head.v - ref_view(qkv))};
+            float *dq = base + (head.q - ref_view(qkv));
+            float *dk = base + (head.k - ref_view(qkv));
+            float *dv = base + (head.v - ref_view(qkv));
             size_t row = (size_t)b * (size_t)T * width + (size_t)(h * D);
-            for (int t = 0; t < T; t++, row += width)
-                attend_backward(&head, &to, ref_text_begin(texts, b, T, t), t,
-                                ref_view(dout) + row, ref_view(out) + row, *lse++);
+            for (int t = 0; t < T; t++, row += width, lse++) {
+                size_t at = (size_t)t * head.stride;
+                const float *q = head.q + at, *dy = ref_view(dout) + row;
+                float delta = ref_dot(dy, ref_view(out) + row, D);
+                for (int s = ref_text_begin(texts, b, T, t); s <= t; s++) {
+                    size_t from = (size_t)s * head.stride;
+                    float p = expf(score(&head, q, s) - *lse);
+                    float dp = ref_dot(dy, head.v + from, D);
+                    float ds = p * (dp - delta) * head.scale;
+                    ref_axpy(dv + from, p, dy, D);
+                    ref_axpy(dk + from, ds, q, D);
+                    ref_axpy(dq + at, ds, head.k + from, D);
+                }
+            }
         }
 }
 

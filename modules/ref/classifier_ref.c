@@ -14,33 +14,6 @@ static const float *class_row(const float *w, int v, int C)
     return w + (size_t)v * (size_t)C;
 }
 
-static double log_sum_logits(const float *x, const float *w, int V, int C)
-{
-    double largest = (double)ref_dot(x, w, C), sum = 1.0;
-    for (int v = 1; v < V; v++) {
-        double logit = (double)ref_dot(x, class_row(w, v, C), C);
-        if (logit > largest) {
-            sum = sum * exp(largest - logit) + 1.0;
-            largest = logit;
-        } else {
-            sum += exp(logit - largest);
-        }
-    }
-    return largest + log(sum);
-}
-
-static void class_row_backward(float *dx, float *dw, const float *x, const float *w,
-                               int target, double lse, float scale, int V, int C)
-{
-    for (int v = 0; v < V; v++) {
-        const float *weights = class_row(w, v, C);
-        double p = exp((double)ref_dot(x, weights, C) - lse);
-        float dlogit = scale * (float)(p - (v == target ? 1.0 : 0.0));
-        ref_axpy(dx, dlogit, weights, C);
-        ref_axpy(dw + (size_t)v * (size_t)C, dlogit, x, C);
-    }
-}
-
 void ref_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl_act *x,
                     const pl_weight *w, const int32_t *targets, const float *scale,
                     int N, int V, int C)
@@ -54,12 +27,27 @@ void ref_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl
         loss[n] = 0.0f;
         if (targets[n] < 0)
             continue;
-        double lse = log_sum_logits(row, matrix, V, C);
-        double logit = (double)ref_dot(row, class_row(matrix, targets[n], C), C);
-        loss[n] = (float)(lse - logit);
-        if (to)
-            class_row_backward(to + (size_t)n * (size_t)C, dw, row, matrix, targets[n],
-                               lse, *scale, V, C);
+        /* logsumexp in one pass: the sum is relative to the largest logit so far */
+        double largest = (double)ref_dot(row, matrix, C), sum = 1.0;
+        for (int v = 1; v < V; v++) {
+            double logit = (double)ref_dot(row, class_row(matrix, v, C), C);
+            if (logit > largest) {
+                sum = sum * exp(largest - logit) + 1.0;
+                largest = logit;
+            } else {
+                sum += exp(logit - largest);
+            }
+        }
+        const double lse = largest + log(sum);
+        loss[n] =
+            (float)(lse - (double)ref_dot(row, class_row(matrix, targets[n], C), C));
+        for (int v = 0; to && v < V; v++) {
+            const float *weights = class_row(matrix, v, C);
+            double p = exp((double)ref_dot(row, weights, C) - lse);
+            float dlogit = *scale * (float)(p - (v == targets[n] ? 1.0 : 0.0));
+            ref_axpy(to + (size_t)n * (size_t)C, dlogit, weights, C);
+            ref_axpy(dw + (size_t)v * (size_t)C, dlogit, row, C);
+        }
     }
 }
 

@@ -12,18 +12,6 @@ typedef struct newton_schulz {
     int S, L;
 } newton_schulz;
 
-/* Computes x = u / (|u| + tiny), transposed if u [O,I] is tall. */
-static void load_wide(newton_schulz *s, const float *u, int O, int I)
-{
-    double squares;
-    ref_sum_squares(NULL, &squares, u, (size_t)O * (size_t)I);
-    const float scale = (float)(1.0 / (sqrt(squares) + (double)PL_MUON_TINY));
-    for (int o = 0; o < O; o++)
-        for (int i = 0; i < I; i++, u++)
-            s->x[O <= I ? (size_t)o * (size_t)I + (size_t)i
-                        : (size_t)i * (size_t)O + (size_t)o] = *u * scale;
-}
-
 /* Computes x = a x + (b G + c G G) x with G = x x^T. */
 static void iterate(newton_schulz *s)
 {
@@ -47,40 +35,42 @@ static void iterate(newton_schulz *s)
     s->y = done;
 }
 
-static void step_matrix(float *p, float *m, float *g, float *work, int O, int I,
-                        float grad_scale, const pl_adamw *adam)
+/* Returns where x has element i of a matrix [O,I]. */
+static size_t wide_index(size_t i, int O, int I)
 {
-    const size_t n = (size_t)O * (size_t)I, S = (size_t)(O < I ? O : I);
-    const float mu = PL_MUON_MOMENTUM;
-    const float scale = PL_MUON_SCALE * sqrtf((float)(O < I ? I : O));
-    newton_schulz s = {.x = work,
-                       .y = work + n,
-                       .gram = work + 2 * n,
-                       .mix = work + 2 * n + S * S,
-                       .S = (int)S,
-                       .L = O < I ? I : O};
-    for (size_t i = 0; i < n; i++) {
-        float gradient = g[i] * grad_scale;
-        m[i] = mu * m[i] + (1.0f - mu) * gradient;
-        g[i] = mu * m[i] + (1.0f - mu) * gradient;
-    }
-    load_wide(&s, g, O, I);
-    for (int k = 0; k < PL_MUON_ITERATIONS; k++)
-        iterate(&s);
-    for (size_t i = 0; i < n; i++) {
-        size_t row = i / (size_t)I, col = i % (size_t)I;
-        float step = scale * s.x[O <= I ? i : col * (size_t)O + row];
-        p[i] -= adam->lr * (step + adam->weight_decay * p[i]);
-        g[i] = 0.0f;
-    }
+    return O <= I ? i : i % (size_t)I * (size_t)O + i / (size_t)I;
 }
 
 void ref_muon(pl_backend *be, float *p, float *m, float *g, float *work, int n, int O,
               int I, float grad_scale, const pl_adamw *adam)
 {
-    (void)be;
-    for (int k = 0; k < n; k++) {
-        const size_t at = (size_t)k * (size_t)O * (size_t)I;
-        step_matrix(p + at, m + at, g + at, work, O, I, grad_scale, adam);
+    const size_t size = (size_t)O * (size_t)I, S = (size_t)(O < I ? O : I);
+    const float mu = PL_MUON_MOMENTUM;
+    const float scale = PL_MUON_SCALE * sqrtf((float)(O < I ? I : O));
+    for (int k = 0; k < n; k++, p += size, m += size, g += size) {
+        newton_schulz s = {.x = work,
+                           .y = work + size,
+                           .gram = work + 2 * size,
+                           .mix = work + 2 * size + S * S,
+                           .S = (int)S,
+                           .L = O < I ? I : O};
+        double squares;
+        for (size_t i = 0; i < size; i++) {
+            float gradient = g[i] * grad_scale;
+            m[i] = mu * m[i] + (1.0f - mu) * gradient;
+            g[i] = mu * m[i] + (1.0f - mu) * gradient;
+        }
+        /* x = u / (|u| + tiny), transposed if u [O,I] is tall */
+        ref_sum_squares(be, &squares, g, size);
+        const float inverse = (float)(1.0 / (sqrt(squares) + (double)PL_MUON_TINY));
+        for (size_t i = 0; i < size; i++)
+            s.x[wide_index(i, O, I)] = g[i] * inverse;
+        for (int i = 0; i < PL_MUON_ITERATIONS; i++)
+            iterate(&s);
+        for (size_t i = 0; i < size; i++) {
+            float step = scale * s.x[wide_index(i, O, I)];
+            p[i] -= adam->lr * (step + adam->weight_decay * p[i]);
+            g[i] = 0.0f;
+        }
     }
 }

@@ -28,28 +28,22 @@ void ref_rmsnorm_forward(pl_backend *be, pl_act *out, float *rstd, pl_act *x,
     }
 }
 
-static void norm_row_backward(float *dx, float *dw, const float *dy, const float *x,
-                              const float *w, float r, int C)
-{
-    double sum = 0.0;
-    for (int c = 0; c < C; c++)
-        sum += (double)dy[c] * (double)w[c] * (double)x[c];
-    float slope = (float)(sum / C) * r * r;
-    for (int c = 0; c < C; c++) {
-        dx[c] += r * (w[c] * dy[c] - x[c] * slope);
-        dw[c] += dy[c] * x[c] * r;
-    }
-}
-
 void ref_rmsnorm_backward(pl_backend *be, pl_act *dx, float *dw, const pl_act *dout,
                           const pl_act *x, const float *w, const float *rstd, int N,
                           int C)
 {
     (void)be;
-    for (int n = 0; n < N; n++) {
-        size_t row = (size_t)n * (size_t)C;
-        norm_row_backward(ref_floats(dx) + row, dw, ref_view(dout) + row,
-                          ref_view(x) + row, w, rstd[n], C);
+    float *to = ref_floats(dx);
+    const float *dy = ref_view(dout), *row = ref_view(x);
+    for (int n = 0; n < N; n++, to += C, dy += C, row += C) {
+        double sum = 0.0;
+        for (int c = 0; c < C; c++)
+            sum += (double)dy[c] * (double)w[c] * (double)row[c];
+        const float r = rstd[n], slope = (float)(sum / C) * r * r;
+        for (int c = 0; c < C; c++) {
+            to[c] += r * (w[c] * dy[c] - row[c] * slope);
+            dw[c] += dy[c] * row[c] * r;
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-/* The reference backend: its memory, its weights and its table. */
+/* The reference backend: its weights and its table of operations. */
 #include "modules/ref/ref.h"
 #include <string.h>
 
@@ -11,31 +11,6 @@ const float *ref_master(const pl_weight *weight)
     return ((const ref_weight *)weight)->master;
 }
 
-static pl_status ref_alloc(pl_backend *be, size_t bytes, const char *what, void **out)
-{
-    (void)be;
-    return pl_try_alloc(bytes, what, out);
-}
-
-static void ref_release(pl_backend *be, void *memory)
-{
-    (void)be;
-    pl_free_aligned(memory);
-}
-
-/* Device memory is host memory, so upload and download are the same copy. */
-static void ref_copy(pl_backend *be, void *to, const void *from, size_t bytes)
-{
-    (void)be;
-    memcpy(to, from, bytes);
-}
-
-static void ref_fill_zero(pl_backend *be, void *device, size_t bytes)
-{
-    (void)be;
-    memset(device, 0, bytes);
-}
-
 static pl_status ref_sync(pl_backend *be)
 {
     (void)be;
@@ -44,12 +19,14 @@ static pl_status ref_sync(pl_backend *be)
 
 static void ref_act_to_float(pl_backend *be, float *out, const pl_act *in, size_t n)
 {
-    ref_copy(be, out, in, n * sizeof *out);
+    (void)be;
+    memcpy(out, in, n * sizeof *out);
 }
 
 static void ref_act_from_float(pl_backend *be, pl_act *out, const float *in, size_t n)
 {
-    ref_copy(be, out, in, n * sizeof *in);
+    (void)be;
+    memcpy(out, in, n * sizeof *in);
 }
 
 static pl_status ref_weight_create(pl_backend *be, const float *master, int O, int I,
@@ -77,10 +54,8 @@ static void ref_weights_refresh(pl_backend *be, pl_weight *const *weights, int n
 static const pl_ops ref_ops = {
 #define ROW(op)  .op = ref_##op,
 #define HOST(op) .op = pl_host_##op,
-    .upload = ref_copy,
-    .download = ref_copy,
-    ROW(alloc) ROW(release) ROW(fill_zero) ROW(sync) PL_OPS_OF_CASTS(ROW)
-        PL_OPS_OF_WEIGHTS(ROW) PL_OPS_OF_MODELS(ROW) PL_OPS_OF_STEPS(HOST)
+    PL_OPS_OF_MEMORY(HOST) PL_OPS_OF_CASTS(ROW) PL_OPS_OF_WEIGHTS(ROW)
+        PL_OPS_OF_MODELS(ROW) PL_OPS_OF_STEPS(HOST)
 #undef ROW
 #undef HOST
 };

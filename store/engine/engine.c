@@ -76,54 +76,9 @@ static pl_status take_option(const char *key, const char *value, engine_url *url
                    near ? " (did you mean " : "", near ? near : "", near ? "?)" : "");
 }
 
-static pl_status take_options(const char *at, engine_url *url)
-{
-    char key[64], value[PL_PATH_MAX];
-    while (*at) {
-        const char *end = at + strcspn(at, "&");
-        const char *equal = memchr(at, '=', (size_t)(end - at));
-        if (!equal || !copy_span(key, sizeof key, at, equal) ||
-            !copy_span(value, sizeof value, equal + 1, end))
-            return pl_fail(PL_ERR_CONFIG,
-                           "an option must be written as KEY=VALUE, with & between two "
-                           "options, and must not be too long");
-        PL_CHECK(take_option(key, value, url));
-        at = *end ? end + 1 : end;
-    }
-    return PL_OK;
-}
-
-static pl_status check_kind(const engine_url *url)
-{
-    bool s3 = strcmp(url->kind, "s3") == 0;
-    if (!s3 && strcmp(url->kind, "rados") != 0)
-        return pl_fail(PL_ERR_CONFIG, "a storage engine must be rados or s3, not `%s`",
-                       url->kind);
-    if (!*url->place || strchr(url->place, '/') || !is_name(url->place) ||
-        !is_name(url->space))
-        return pl_fail(PL_ERR_CONFIG,
-                       "the name of the %s must not be empty; this name and the names "
-                       "after it may contain only letters, digits and . _ -",
-                       s3 ? "bucket" : "pool");
-    if (s3 && !pl_starts_with(url->endpoint, "http://") &&
-        !pl_starts_with(url->endpoint, "https://"))
-        return pl_fail(PL_ERR_CONFIG, "the address of an s3 engine must say where the "
-                                      "service is: add ?endpoint=https://HOST:PORT");
-    if (s3 && !strchr(url->endpoint, '@') && !pl_url_is_safe(url->endpoint))
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "the endpoint must be https://HOST (http:// only for a service on "
-            "this machine), because keys are sent to it");
-    if (s3 && strchr(url->endpoint, '@'))
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "the endpoint must not contain `@`, because keys are not written into a "
-            "URL; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
-    return PL_OK;
-}
-
 static pl_status parse_engine_url(const char *text, engine_url *out)
 {
+    char key[64], value[PL_PATH_MAX];
     const char *place = strstr(text, "://");
     if (!place || !copy_span(out->kind, sizeof out->kind, text, place))
         return pl_fail(
@@ -138,9 +93,42 @@ static pl_status parse_engine_url(const char *text, engine_url *out)
         return pl_fail(
             PL_ERR_CONFIG,
             "the name of the bucket or pool, or the name after it, is too long");
-    if (*end)
-        PL_CHECK(take_options(end + 1, out));
-    return check_kind(out);
+    for (const char *at = *end ? end + 1 : end, *next; *at; at = next) {
+        end = at + strcspn(at, "&");
+        next = *end ? end + 1 : end;
+        const char *equal = memchr(at, '=', (size_t)(end - at));
+        if (!equal || !copy_span(key, sizeof key, at, equal) ||
+            !copy_span(value, sizeof value, equal + 1, end))
+            return pl_fail(PL_ERR_CONFIG,
+                           "an option must be written as KEY=VALUE, with & between two "
+                           "options, and must not be too long");
+        PL_CHECK(take_option(key, value, out));
+    }
+    const bool s3 = strcmp(out->kind, "s3") == 0;
+    if (!s3 && strcmp(out->kind, "rados") != 0)
+        return pl_fail(PL_ERR_CONFIG, "a storage engine must be rados or s3, not `%s`",
+                       out->kind);
+    if (!*out->place || strchr(out->place, '/') || !is_name(out->place) ||
+        !is_name(out->space))
+        return pl_fail(PL_ERR_CONFIG,
+                       "the name of the %s must not be empty; this name and the names "
+                       "after it may contain only letters, digits and . _ -",
+                       s3 ? "bucket" : "pool");
+    if (s3 && !pl_starts_with(out->endpoint, "http://") &&
+        !pl_starts_with(out->endpoint, "https://"))
+        return pl_fail(PL_ERR_CONFIG, "the address of an s3 engine must say where the "
+                                      "service is: add ?endpoint=https://HOST:PORT");
+    if (s3 && strchr(out->endpoint, '@'))
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the endpoint must not contain `@`, because keys are not written into a "
+            "URL; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+    if (s3 && !pl_url_is_safe(out->endpoint))
+        return pl_fail(
+            PL_ERR_CONFIG,
+            "the endpoint must be https://HOST (http:// only for a service on "
+            "this machine), because keys are sent to it");
+    return PL_OK;
 }
 
 /* Returns the number of characters of a URL that may be shown in errors; the rest may

@@ -160,17 +160,6 @@ static pl_status rados_get(void *self, const char *name, pl_buf *out)
     return pl_fail(PL_ERR_DAMAGED, "it has more than %d bytes", ENGINE_OBJECT_MAX);
 }
 
-static pl_status visit_rados_object(rados_engine *e, const char *name,
-                                    engine_entry_fn fn, void *context)
-{
-    engine_entry entry = {.name = name};
-    time_t changed;
-    int error = ceph.rados_stat(e->pool, name, &entry.bytes, &changed);
-    if (error == -ENOENT)
-        return PL_OK; /* the object was dropped meanwhile */
-    return error < 0 ? refused(error) : fn(context, &entry);
-}
-
 static pl_status rados_list(void *self, const char *prefix, engine_entry_fn fn,
                             void *context)
 {
@@ -183,8 +172,14 @@ static pl_status rados_list(void *self, const char *prefix, engine_entry_fn fn,
         return refused(error);
     while (status == PL_OK &&
            (error = ceph.rados_nobjects_list_next(walk, &name, NULL, NULL)) == 0)
-        if (pl_starts_with(name, prefix))
-            status = visit_rados_object(e, name, fn, context);
+        if (pl_starts_with(name, prefix)) {
+            engine_entry entry = {.name = name};
+            time_t changed;
+            const int stated = ceph.rados_stat(e->pool, name, &entry.bytes, &changed);
+            /* ENOENT: the object was dropped meanwhile */
+            if (stated != -ENOENT)
+                status = stated < 0 ? refused(stated) : fn(context, &entry);
+        }
     if (status == PL_OK && error != -ENOENT)
         status = refused(error);
     ceph.rados_nobjects_list_close(walk);
@@ -192,12 +187,6 @@ static pl_status rados_list(void *self, const char *prefix, engine_entry_fn fn,
 }
 
 /* ---- open and close ---- */
-static pl_status load_librados(void)
-{
-    static const char *const names[] = {RADOS_FUNCTIONS(PL_LIBRARY_NAME)};
-    return pl_library_load("librados.so.2", "librados2", names, &ceph, sizeof ceph);
-}
-
 static void rados_close(void *self)
 {
     rados_engine *e = self;
@@ -211,59 +200,46 @@ static void rados_close(void *self)
 static const engine_ops OPS = {rados_put,  rados_get,  rados_swap,
                                rados_drop, rados_list, rados_close};
 
-static pl_status configure_rados(rados_engine *e, const engine_url *url)
-{
-    static const char *const bounds[] = {"rados_osd_op_timeout", "rados_mon_op_timeout",
-                                         "client_mount_timeout"};
-    char client[80];
-    snprintf(client, sizeof client, "client.%s", url->id[0] ? url->id : "admin");
-    int error = ceph.rados_create2(&e->cluster, "ceph", client, 0);
-    if (error < 0)
-        return pl_fail(PL_ERR_OS, "librados does not start: %s", strerror(-error));
-    error = ceph.rados_conf_read_file(e->cluster, url->conf[0] ? url->conf : NULL);
-    if (error < 0)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "the Ceph configuration %s cannot be read: %s; name one with ?conf=PATH",
-            url->conf[0] ? url->conf : "/etc/ceph/ceph.conf", strerror(-error));
-    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
-        if (ceph.rados_conf_set(e->cluster, bounds[i], OPERATION_S) < 0)
-            return pl_fail(PL_ERR_UNSUPPORTED,
-                           "this librados does not know the option %s", bounds[i]);
-    return PL_OK;
-}
-
-static pl_status connect_to(rados_engine *e, const engine_url *url)
-{
-    int error = ceph.rados_connect(e->cluster);
-    if (error < 0)
-        return pl_fail_in(refused(error), "cannot connect to Ceph");
-    error = ceph.rados_ioctx_create(e->cluster, url->place, &e->pool);
-    if (error == -ENOENT)
-        return pl_fail(PL_ERR_CONFIG,
-                       "Ceph has no pool %s; make it: `ceph osd pool create %s`",
-                       url->place, url->place);
-    if (error < 0)
-        return pl_fail_in(refused(error), "cannot open the pool %s", url->place);
-    ceph.rados_ioctx_set_namespace(e->pool, url->space);
-    return PL_OK;
-}
-
 pl_status engine_rados_open(const engine_url *url, bool to_write,
                             const engine_ops **ops, void **self)
 {
+    static const char *const names[] = {RADOS_FUNCTIONS(PL_LIBRARY_NAME)};
+    static const char *const bounds[] = {"rados_osd_op_timeout", "rados_mon_op_timeout",
+                                         "client_mount_timeout"};
+    char client[80];
+    pl_status status = PL_OK;
     (void)to_write; /* RADOS supports everything that a writer needs */
     rados_engine *e = pl_alloc(sizeof *e);
-    pl_status status = load_librados();
-    if (status == PL_OK)
-        status = configure_rados(e, url);
-    if (status == PL_OK)
-        status = connect_to(e, url);
-    if (status != PL_OK) {
-        rados_close(e);
-        return status;
-    }
+    PL_TRY(pl_library_load("librados.so.2", "librados2", names, &ceph, sizeof ceph));
+    snprintf(client, sizeof client, "client.%s", url->id[0] ? url->id : "admin");
+    int error = ceph.rados_create2(&e->cluster, "ceph", client, 0);
+    if (error < 0)
+        PL_TRY(pl_fail(PL_ERR_OS, "librados does not start: %s", strerror(-error)));
+    error = ceph.rados_conf_read_file(e->cluster, url->conf[0] ? url->conf : NULL);
+    if (error < 0)
+        PL_TRY(pl_fail(
+            PL_ERR_CONFIG,
+            "the Ceph configuration %s cannot be read: %s; name one with ?conf=PATH",
+            url->conf[0] ? url->conf : "/etc/ceph/ceph.conf", strerror(-error)));
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+        if (ceph.rados_conf_set(e->cluster, bounds[i], OPERATION_S) < 0)
+            PL_TRY(pl_fail(PL_ERR_UNSUPPORTED,
+                           "this librados does not know the option %s", bounds[i]));
+    error = ceph.rados_connect(e->cluster);
+    if (error < 0)
+        PL_TRY(pl_fail_in(refused(error), "cannot connect to Ceph"));
+    error = ceph.rados_ioctx_create(e->cluster, url->place, &e->pool);
+    if (error == -ENOENT)
+        PL_TRY(pl_fail(PL_ERR_CONFIG,
+                       "Ceph has no pool %s; make it: `ceph osd pool create %s`",
+                       url->place, url->place));
+    if (error < 0)
+        PL_TRY(pl_fail_in(refused(error), "cannot open the pool %s", url->place));
+    ceph.rados_ioctx_set_namespace(e->pool, url->space);
     *ops = &OPS;
     *self = e;
     return PL_OK;
+done:
+    rados_close(e);
+    return status;
 }

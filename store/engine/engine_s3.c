@@ -91,25 +91,14 @@ static pl_status s3_get(void *self, const char *name, pl_buf *out)
     return get_tagged(self, name, out, etag);
 }
 
-/* Removes the quotes from an ETag. By the standard a tag in a condition has quotes, but
- * radosgw (16.2) compares the condition with the tag without quotes. So a swap tries
- * both forms. Returns false if there are no quotes. */
-static bool unquote(char etag[128])
-{
-    size_t len = strlen(etag);
-    if (len < 3 || etag[0] != '"' || etag[len - 1] != '"')
-        return false;
-    memmove(etag, etag + 1, len - 2);
-    etag[len - 2] = '\0';
-    return true;
-}
-
-static pl_status swap_from(s3_engine *e, const char *name, const pl_buf *expected,
-                           const pl_buf *next)
+static pl_status s3_swap(void *self, const char *name, const pl_buf *expected,
+                         const pl_buf *next)
 {
     char etag[128], condition[160];
     pl_buf there = {0};
-    pl_status status = get_tagged(e, name, &there, etag);
+    if (expected->len == 0)
+        return put_if(self, name, "If-None-Match: *", next->data, next->len);
+    pl_status status = get_tagged(self, name, &there, etag);
     bool same = status == PL_OK && there.len == expected->len &&
                 memcmp(there.data, expected->data, there.len) == 0;
     pl_buf_destroy(&there);
@@ -121,19 +110,14 @@ static pl_status swap_from(s3_engine *e, const char *name, const pl_buf *expecte
                        "the service sends no ETag, without which an object cannot be "
                        "changed safely; use a different service");
     snprintf(condition, sizeof condition, "If-Match: %s", etag);
-    status = put_if(e, name, condition, next->data, next->len);
-    if (status != PL_ERR_STALE || !unquote(etag))
+    status = put_if(self, name, condition, next->data, next->len);
+    /* By the standard a tag in a condition has quotes, but radosgw (16.2) compares the
+     * condition with the tag without quotes. So both forms are tried. */
+    const size_t len = strlen(etag);
+    if (status != PL_ERR_STALE || len < 3 || etag[0] != '"' || etag[len - 1] != '"')
         return status;
-    snprintf(condition, sizeof condition, "If-Match: %s", etag);
-    return put_if(e, name, condition, next->data, next->len);
-}
-
-static pl_status s3_swap(void *self, const char *name, const pl_buf *expected,
-                         const pl_buf *next)
-{
-    if (expected->len > 0)
-        return swap_from(self, name, expected, next);
-    return put_if(self, name, "If-None-Match: *", next->data, next->len);
+    snprintf(condition, sizeof condition, "If-Match: %.*s", (int)len - 2, etag + 1);
+    return put_if(self, name, condition, next->data, next->len);
 }
 
 static pl_status s3_drop(void *self, const char *name)
@@ -150,45 +134,38 @@ static pl_status s3_drop(void *self, const char *name)
 /* ---- listing objects ---- */
 enum { FEW_TRIES = 5 };
 
-/* Requests one page of the list. curl 7.88 signs the query unchanged, so this function
- * sorts the query's keys and escapes its values. */
-static pl_status fetch_page(s3_engine *e, const char *prefix, const char *token,
-                            pl_buf *page)
-{
-    char full[512];
-    pl_buf url = {0};
-    pl_web_request r = {.answer = page};
-    snprintf(full, sizeof full, "%s%s", e->space, prefix);
-    pl_buf_printf(&url, "%s?", e->base);
-    if (*token) {
-        pl_buf_printf(&url, "continuation-token=");
-        pl_buf_url(&url, token);
-        pl_buf_printf(&url, "&");
-    }
-    pl_buf_printf(&url, "list-type=2&max-keys=%d&prefix=", PAGE_KEYS);
-    pl_buf_url(&url, full);
-    pl_status status = request(e, "GET", pl_buf_text(&url), NULL, &r);
-    for (int i = 1; i < FEW_TRIES && engine_may_retry(status); i++) {
-        pl_sleep_ms(200 * i);
-        status = request(e, "GET", pl_buf_text(&url), NULL, &r);
-    }
-    pl_buf_destroy(&url);
-    return status;
-}
-
+/* Requests the list page by page. curl 7.88 signs the query unchanged, so the query's
+ * keys are sorted and its values are escaped here. */
 static pl_status s3_list(void *self, const char *prefix, engine_entry_fn fn,
                          void *context)
 {
     s3_engine *e = self;
-    char token[S3_TOKEN_MAX] = "";
-    pl_buf page = {0};
+    char full[512], token[S3_TOKEN_MAX] = "";
+    pl_buf page = {0}, url = {0};
     pl_status status = PL_OK;
+    snprintf(full, sizeof full, "%s%s", e->space, prefix);
     do {
-        PL_TRY(fetch_page(e, prefix, token, &page));
+        pl_web_request r = {.answer = &page};
+        pl_buf_clear(&url);
+        pl_buf_printf(&url, "%s?", e->base);
+        if (*token) {
+            pl_buf_printf(&url, "continuation-token=");
+            pl_buf_url(&url, token);
+            pl_buf_printf(&url, "&");
+        }
+        pl_buf_printf(&url, "list-type=2&max-keys=%d&prefix=", PAGE_KEYS);
+        pl_buf_url(&url, full);
+        status = request(e, "GET", pl_buf_text(&url), NULL, &r);
+        for (int i = 1; i < FEW_TRIES && engine_may_retry(status); i++) {
+            pl_sleep_ms(200 * i);
+            status = request(e, "GET", pl_buf_text(&url), NULL, &r);
+        }
+        PL_TRY(status);
         PL_TRY(s3_each_key(pl_buf_text(&page), strlen(e->space), fn, context));
         PL_TRY(s3_next_page(pl_buf_text(&page), token));
     } while (*token);
 done:
+    pl_buf_destroy(&url);
     pl_buf_destroy(&page);
     return status;
 }
@@ -252,21 +229,17 @@ static bool is_same_endpoint(const char *a, const char *b)
     return n == m && m > 0 && memcmp(a, b, n) == 0;
 }
 
-static bool is_amazon(const char *endpoint)
-{
-    static const char domain[] = ".amazonaws.com";
-    const char *host = endpoint + strlen("https://");
-    const size_t len = strcspn(host, ":/?#"), own = strlen(domain);
-    return pl_starts_with(endpoint, "https://") && len > own &&
-           memcmp(host + len - own, domain, own) == 0;
-}
-
 /* The endpoint stands in the run, which somebody else may have made, so that this
  * user's keys, or a session token, would be sent to a stranger. So a service that is
  * neither on this machine nor Amazon's must be named by the user, too. */
 static pl_status check_endpoint(const char *endpoint)
 {
-    if (pl_url_is_local(endpoint) || is_amazon(endpoint) ||
+    static const char domain[] = ".amazonaws.com";
+    const char *host = endpoint + strlen("https://");
+    const bool is_https = pl_starts_with(endpoint, "https://");
+    const size_t len = is_https ? strcspn(host, ":/?#") : 0, own = strlen(domain);
+    const bool is_amazon = len > own && memcmp(host + len - own, domain, own) == 0;
+    if (is_amazon || pl_url_is_local(endpoint) ||
         is_same_endpoint(endpoint, getenv("AWS_ENDPOINT_URL_S3")) ||
         is_same_endpoint(endpoint, getenv("AWS_ENDPOINT_URL")))
         return PL_OK;

@@ -34,9 +34,37 @@ static pl_status remote_url(const char *folder, char out[ENGINE_URL_MAX])
     return status;
 }
 
-static pl_status check_same(const char *folder, const char *place)
+pl_status remote_write_place(const char *folder, const char *url)
 {
-    char there[ENGINE_URL_MAX];
+    char path[PL_PATH_MAX], line[ENGINE_URL_MAX + 2];
+    int len = snprintf(line, sizeof line, "%s\n", url);
+    return pl_replace_file(pl_join(path, folder, "ENGINE"), line, (size_t)len);
+}
+
+/* Makes a store on an engine. Each part of a store has its own namespace in the engine,
+ * named after the part's folder. ENGINE is written before FORMAT, because a FORMAT that
+ * says that there is an engine needs the file ENGINE. */
+pl_status pl_store_make_on(const char *folder, const char *wanted)
+{
+    char path[PL_PATH_MAX], place[ENGINE_URL_MAX] = "", there[ENGINE_URL_MAX];
+    engine_url url;
+    int n = 0;
+    PL_CHECK(pl_make_folders(folder)); /* also makes the folders above `folder` */
+    if (strcmp(wanted, "rocksdb") != 0) {
+        const char *name = strrchr(folder, '/');
+        PL_CHECK(engine_url_parse(wanted, &url));
+        PL_CHECK(pl_store_parts(pl_path_above(path, folder), &n));
+        if (n > 0 && name)
+            PL_CHECK(engine_url_part(wanted, name + 1, place));
+        else
+            pl_copy_text(place, sizeof place, wanted);
+    }
+    if (!pl_path_exists(pl_join(path, folder, "FORMAT"))) {
+        if (!*place)
+            return PL_OK;
+        PL_CHECK(remote_write_place(folder, place));
+        return store_format_write(folder, true);
+    }
     PL_CHECK(remote_url(folder, there));
     if (strcmp(there, place) == 0)
         return PL_OK;
@@ -45,48 +73,6 @@ static pl_status check_same(const char *folder, const char *place)
         "the chunks of the store %s are in %s, not in %s: the place cannot be changed "
         "after a store was made (its file ENGINE has the address)",
         folder, *there ? there : "rocksdb", *place ? place : "rocksdb");
-}
-
-/* Computes the engine's URL for this folder: each part of a store has its own
- * namespace, named after the part's folder. */
-static pl_status engine_place_of(const char *folder, const char *place,
-                                 char out[ENGINE_URL_MAX])
-{
-    char above[PL_PATH_MAX];
-    engine_url url;
-    int n = 0;
-    out[0] = '\0';
-    if (strcmp(place, "rocksdb") == 0)
-        return PL_OK;
-    PL_CHECK(engine_url_parse(place, &url));
-    PL_CHECK(pl_store_parts(pl_path_above(above, folder), &n));
-    const char *name = strrchr(folder, '/');
-    if (n > 0 && name)
-        return engine_url_part(place, name + 1, out);
-    pl_copy_text(out, ENGINE_URL_MAX, place);
-    return PL_OK;
-}
-
-pl_status remote_write_place(const char *folder, const char *url)
-{
-    char path[PL_PATH_MAX], line[ENGINE_URL_MAX + 2];
-    int len = snprintf(line, sizeof line, "%s\n", url);
-    return pl_replace_file(pl_join(path, folder, "ENGINE"), line, (size_t)len);
-}
-
-/* Makes a store on an engine. ENGINE is written before FORMAT, because a FORMAT that
- * says that there is an engine needs the file ENGINE. */
-pl_status pl_store_make_on(const char *folder, const char *wanted)
-{
-    char path[PL_PATH_MAX], place[ENGINE_URL_MAX];
-    PL_CHECK(pl_make_folders(folder)); /* also makes the folders above `folder` */
-    PL_CHECK(engine_place_of(folder, wanted, place));
-    if (pl_path_exists(pl_join(path, folder, "FORMAT")))
-        return check_same(folder, place);
-    if (!*place)
-        return PL_OK;
-    PL_CHECK(remote_write_place(folder, place));
-    return store_format_write(folder, true);
 }
 
 pl_status pl_store_check_engine(const char *place)
@@ -111,12 +97,14 @@ pl_status remote_open(const char *folder, bool to_write, remote_end **out)
     return status;
 }
 
-void remote_close(remote_end **handle)
+void remote_close(remote_end **handle, bool abandon)
 {
     remote_end *r = *handle;
     *handle = NULL;
     if (!r)
         return;
+    if (!abandon)
+        remote_drop_doomed(r, INT64_MAX - REMOTE_LINGER_MS);
     engine_close(&r->service);
     pl_buf_destroy(&r->bytes);
     pl_free(r->doomed.names);
@@ -160,9 +148,22 @@ static engine_object *append_engine_object(engine_object **objects, size_t *n,
     return one;
 }
 
-void remote_stage(remote_work *work, const pl_hash *id, const chunk_record *chunk,
-                  const void *data, size_t len)
+static void free_object_data(remote_work *work, engine_object *put)
 {
+    work->staged_bytes -= put->data ? put->len : 0;
+    pl_free((void *)(uintptr_t)put->data);
+    put->data = NULL;
+}
+
+/* Adds a chunk to the objects that the transaction will write. If these objects have
+ * many bytes, they are written now, so that a transaction with large blobs needs little
+ * memory. */
+static pl_status put_object(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
+                            const void *data, size_t len)
+{
+    enum { STAGED_BYTES = 64 << 20 };
+    remote_work *work = &txn->work;
+    chunk->epoch = txn->store->epoch;
     engine_object *put =
         append_engine_object(&work->puts, &work->n_puts, &work->cap_puts);
     void *copy = pl_alloc(len + 1);
@@ -171,25 +172,14 @@ void remote_stage(remote_work *work, const pl_hash *id, const chunk_record *chun
     put->len = len;
     work->staged_bytes += len;
     remote_chunk_name(id, chunk, put->name);
-}
-
-static void free_object_data(remote_work *work, engine_object *put)
-{
-    work->staged_bytes -= put->data ? put->len : 0;
-    pl_free((void *)(uintptr_t)put->data);
-    put->data = NULL;
-}
-
-pl_status remote_put_staged(remote_end *r, remote_work *work, uint64_t from_bytes)
-{
-    size_t n = 0;
-    if (work->staged_bytes < from_bytes)
+    if (work->staged_bytes < STAGED_BYTES)
         return PL_OK;
+    size_t n = 0;
     engine_object *objects = pl_alloc((work->n_puts + 1) * sizeof *objects);
     for (size_t i = work->n_written; i < work->n_puts; i++)
         if (work->puts[i].data)
             objects[n++] = work->puts[i];
-    pl_status status = engine_put_all(r->service, objects, n);
+    pl_status status = engine_put_all(txn->store->engine->service, objects, n);
     pl_free(objects);
     for (size_t i = work->n_written; status == PL_OK && i < work->n_puts; i++)
         free_object_data(work, &work->puts[i]);
@@ -197,10 +187,13 @@ pl_status remote_put_staged(remote_end *r, remote_work *work, uint64_t from_byte
     return status;
 }
 
-void remote_release(remote_work *work, const pl_hash *id, const chunk_record *chunk,
-                    bool staged)
+/* Takes a chunk out again if this transaction has staged it but not yet written it;
+ * otherwise adds the chunk to the objects that will be dropped after the commit. */
+static void drop_object(pl_txn *txn, const pl_hash *id, const chunk_record *chunk)
 {
-    if (staged && chunk->number >= work->n_written && chunk->number < work->n_puts) {
+    remote_work *work = &txn->work;
+    if (chunk->pack == txn->sequence && chunk->number >= work->n_written &&
+        chunk->number < work->n_puts) {
         free_object_data(work, &work->puts[chunk->number]);
         return;
     }
@@ -246,36 +239,38 @@ void remote_drop_doomed(remote_end *r, int64_t now_ms)
     memmove(d->since_ms, d->since_ms + n, d->n * sizeof *d->since_ms);
 }
 
-/* Finds an object that this transaction has staged but not yet written to the engine.
- * Returns NULL if there is none. */
-static const engine_object *find_staged(const row_source *from, const char *name,
-                                        uint32_t number)
-{
-    const remote_work *work = from->work;
-    if (!work || number >= work->n_puts || !work->puts[number].data ||
-        strcmp(work->puts[number].name, name) != 0)
-        return NULL;
-    return &work->puts[number];
-}
-
-pl_status remote_fetch(const row_source *from, const pl_hash *id,
-                       const chunk_record *chunk, pl_buf *out)
+static pl_status get_object(const row_source *from, const pl_hash *id,
+                            const chunk_record *chunk, chunk_view *out)
 {
     char name[ENGINE_NAME_MAX];
+    const remote_work *work = from->work;
+    engine *service = from->store->engine->service;
     remote_chunk_name(id, chunk, name);
-    const engine_object *staged = find_staged(from, name, chunk->number);
-    if (staged) {
-        pl_buf_append(out, staged->data, staged->len);
-        return PL_OK;
-    }
-    pl_status status = engine_get(from->remote->service, name, out);
+    /* an object that this transaction has staged but not yet written to the engine */
+    const engine_object *staged =
+        work && chunk->number < work->n_puts ? &work->puts[chunk->number] : NULL;
+    pl_status status = PL_OK;
+    if (staged && staged->data && strcmp(staged->name, name) == 0)
+        pl_buf_append(&out->fetched, staged->data, staged->len);
+    else
+        status = engine_get(service, name, &out->fetched);
+    out->data = out->fetched.data;
+    out->len = out->fetched.len;
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(PL_ERR_DAMAGED, "its bytes are missing from %s",
-                       engine_place(from->remote->service));
+                       engine_place(service));
     PL_CHECK(status);
     if (out->len != chunk->stored)
         return pl_fail(PL_ERR_DAMAGED, "%s has %zu bytes of this chunk instead of %llu",
-                       engine_place(from->remote->service), out->len,
+                       engine_place(service), out->len,
                        (unsigned long long)chunk->stored);
     return PL_OK;
 }
+
+/* The chunks of a store with an engine are never written to table files. */
+const chunk_places remote_places = {.get = get_object,
+                                    .put = put_object,
+                                    .drop = drop_object,
+                                    .family = KV_CHUNK,
+                                    .n_requests = ENGINE_THREADS,
+                                    .bulk_bytes = UINT64_MAX >> 8};

@@ -19,7 +19,7 @@
 #ifndef PL_STORE_REMOTE_H
 #define PL_STORE_REMOTE_H
 #include "store/engine/engine.h"
-#include "store/records.h"
+#include "store/chunk.h"
 
 /* The contents of the head. */
 typedef struct remote_head {
@@ -66,25 +66,13 @@ PL_MUST_CHECK pl_status remote_write_place(const char *folder, const char *url);
 /* Sets *out to NULL if the store's chunks are in the database. */
 PL_MUST_CHECK pl_status remote_open(const char *folder, bool to_write,
                                     remote_end **out);
-void remote_close(remote_end **r); /* accepts NULL */
+/* Accepts NULL. First drops the objects that remote_doom has marked, unless `abandon`
+ * is set. */
+void remote_close(remote_end **r, bool abandon);
 
-/* ---- chunks ---- */
-/* remote_stage adds a chunk to the objects that the transaction will write.
- * remote_put_staged writes these objects if they have at least `from_bytes` bytes, so
- * that a transaction with large blobs needs little memory. remote_release takes a chunk
- * out again if this transaction has staged it (`staged`) but not yet written it;
- * otherwise the function adds the chunk to the objects that will be dropped after the
- * commit. If there is no commit, the written objects are garbage. */
-#define REMOTE_STAGED_BYTES ((uint64_t)64 << 20)
-void remote_stage(remote_work *work, const pl_hash *id, const chunk_record *chunk,
-                  const void *data, size_t len);
-PL_MUST_CHECK pl_status remote_put_staged(remote_end *r, remote_work *work,
-                                          uint64_t from_bytes);
-void remote_release(remote_work *work, const pl_hash *id, const chunk_record *chunk,
-                    bool staged);
-/* Appends the chunk's stored bytes; ERR_DAMAGED if its object does not exist. */
-PL_MUST_CHECK pl_status remote_fetch(const row_source *from, const pl_hash *id,
-                                     const chunk_record *chunk, pl_buf *out);
+/* ---- chunks: remote_places (chunk.h) puts, gets and drops them ---- */
+/* Frees the lists of a transaction. If there is no commit, objects that were already
+ * written are garbage. */
 void remote_work_clear(remote_work *work);
 
 /* remote_doom marks objects that no commit needs any more. A marked object is dropped

@@ -72,47 +72,9 @@ static pl_status own_id(const pl_store *store, uint8_t out[16], bool *known)
     return row_end(&row);
 }
 
-static pl_status check_owner(const pl_store *store)
-{
-    uint8_t id[16] = {0};
-    bool known = false;
-    const remote_end *r = store->remote;
-    PL_CHECK(own_id(store, id, &known));
-    if (known && memcmp(id, r->head.store, sizeof id) == 0)
-        return PL_OK;
-    return pl_fail(PL_ERR_EXISTS,
-                   "%s has a different store, last written by %s (commit %llu): give "
-                   "this store its own namespace in store.engine. To get the different "
-                   "store into this folder, move the folder away, then run `pathloom "
-                   "store restore ENGINE --store %s`",
-                   engine_place(r->service), r->head.host,
-                   (unsigned long long)r->head.sequence, store->folder);
-}
-
-static pl_status check_line(const pl_store *store)
-{
-    kv_pin pin;
-    pl_hash log;
-    const remote_end *r = store->remote;
-    row_key key = key_of_number(r->head.sequence);
-    if (r->head.sequence == 0)
-        return PL_OK;
-    PL_CHECK(kv_get(store->db, KV_LOG, key_slice(&key), &pin));
-    pl_hash_of("log", pin.data, pin.len, &log);
-    bool same = pin.data && pl_hash_equal(&log, &r->head.log);
-    kv_unpin(&pin);
-    if (same)
-        return PL_OK;
-    return pl_fail(PL_ERR_DAMAGED,
-                   "commit %llu of %s differs from the one that %s has; move the "
-                   "folder away, then run `pathloom store restore ENGINE --store %s`",
-                   (unsigned long long)r->head.sequence, store->folder,
-                   engine_place(r->service), store->folder);
-}
-
 static pl_status fenced(const pl_store *store)
 {
-    const remote_end *r = store->remote;
+    const remote_end *r = store->engine;
     return pl_fail(
         PL_ERR_STALE,
         "%s was opened by another home, on host %s: its epoch is %llu now, but this "
@@ -123,8 +85,11 @@ static pl_status fenced(const pl_store *store)
 
 pl_status remote_check(pl_store *store)
 {
-    bool found = false;
-    remote_end *r = store->remote;
+    bool found = false, known = false;
+    uint8_t id[16] = {0};
+    remote_end *r = store->engine;
+    if (!r)
+        return PL_OK;
     PL_CHECK(remote_read_head(r, &found));
     if (!found && store->sequence > 0)
         return pl_fail(
@@ -135,7 +100,16 @@ pl_status remote_check(pl_store *store)
             (unsigned long long)store->sequence);
     if (!found)
         return PL_OK;
-    PL_CHECK(check_owner(store));
+    PL_CHECK(own_id(store, id, &known));
+    if (!known || memcmp(id, r->head.store, sizeof id) != 0)
+        return pl_fail(
+            PL_ERR_EXISTS,
+            "%s has a different store, last written by %s (commit %llu): give this "
+            "store its own namespace in store.engine. To get the different store into "
+            "this folder, move the folder away, then run `pathloom store restore "
+            "ENGINE --store %s`",
+            engine_place(r->service), r->head.host,
+            (unsigned long long)r->head.sequence, store->folder);
     if (r->head.epoch > store->epoch)
         return fenced(store);
     if (r->head.sequence > store->sequence)
@@ -146,7 +120,23 @@ pl_status remote_check(pl_store *store)
                        store->folder, (unsigned long long)store->sequence,
                        (unsigned long long)r->head.sequence, engine_place(r->service),
                        store->folder);
-    return check_line(store);
+    if (r->head.sequence == 0)
+        return PL_OK;
+    /* The commit that the head names must be the one that this store has. */
+    kv_pin pin;
+    pl_hash log;
+    row_key key = key_of_number(r->head.sequence);
+    PL_CHECK(kv_get(store->db, KV_LOG, key_slice(&key), &pin));
+    pl_hash_of("log", pin.data, pin.len, &log);
+    const bool same = pin.data && pl_hash_equal(&log, &r->head.log);
+    kv_unpin(&pin);
+    if (same)
+        return PL_OK;
+    return pl_fail(PL_ERR_DAMAGED,
+                   "commit %llu of %s differs from the one that %s has; move the "
+                   "folder away, then run `pathloom store restore ENGINE --store %s`",
+                   (unsigned long long)r->head.sequence, store->folder,
+                   engine_place(r->service), store->folder);
 }
 
 /* Writes the present epoch, sequence and hash of this store into `next`. */
@@ -168,7 +158,7 @@ static void renew_remote_head(const pl_store *store, remote_head *next)
 static pl_status move_head(pl_store *store, const remote_head *next)
 {
     bool found = false;
-    remote_end *r = store->remote;
+    remote_end *r = store->engine;
     pl_buf bytes = {0};
     pl_hash sum;
     pl_buf_clear(&bytes);
@@ -191,7 +181,9 @@ static pl_status move_head(pl_store *store, const remote_head *next)
 
 pl_status remote_claim(pl_store *store)
 {
-    remote_end *r = store->remote;
+    remote_end *r = store->engine;
+    if (!r)
+        return PL_OK;
     remote_head next = r->head;
     bool known = false, first = r->bytes.len == 0;
     PL_CHECK(own_id(store, next.store, &known));
@@ -204,8 +196,16 @@ pl_status remote_claim(pl_store *store)
 }
 
 /* ---- a commit ---- */
+void remote_begin(pl_txn *txn)
+{
+    if (txn->store->engine)
+        kv_batch_keep(txn->batch);
+}
+
 pl_status remote_bring(pl_txn *txn, const pl_hash *log)
 {
+    if (!txn->store->engine)
+        return PL_OK;
     remote_work *work = &txn->work;
     kv_slice rows = kv_batch_kept(txn->batch);
     size_t n = 0;
@@ -223,7 +223,7 @@ pl_status remote_bring(pl_txn *txn, const pl_hash *log)
                          "an engine can have at most %d",
                          rows.len, ENGINE_OBJECT_MAX);
     if (status == PL_OK)
-        status = engine_put_all(txn->store->remote->service, objects, n);
+        status = engine_put_all(txn->store->engine->service, objects, n);
     pl_free(objects);
     return status;
 }
@@ -231,7 +231,9 @@ pl_status remote_bring(pl_txn *txn, const pl_hash *log)
 pl_status remote_advance(pl_txn *txn)
 {
     pl_store *store = txn->store;
-    remote_end *r = store->remote;
+    remote_end *r = store->engine;
+    if (!r)
+        return PL_OK;
     remote_head next = r->head, old = r->head;
     renew_remote_head(store, &next);
     next.log_bytes += kv_batch_kept(txn->batch).len;

@@ -22,27 +22,6 @@ typedef struct sweep {
 } sweep;
 
 /* ---- is an object garbage? ---- */
-static bool split_hash(const char *name, pl_hash *out)
-{
-    char text[PL_HASH_TEXT];
-    if (strlen(name) < PL_HASH_TEXT - 1)
-        return false;
-    memcpy(text, name, PL_HASH_TEXT - 1);
-    text[PL_HASH_TEXT - 1] = '\0';
-    return pl_hash_parse(text, out) == PL_OK;
-}
-
-static bool is_named_chunk(const pl_store *store, const pl_hash *id, const char *name)
-{
-    chunk_record chunk;
-    char own[ENGINE_NAME_MAX];
-    bool found = false;
-    if (chunk_read(store_source(store), id, &chunk, &found) != PL_OK)
-        return true; /* the row is damaged, so none of its objects may be dropped */
-    remote_chunk_name(id, &chunk, own);
-    return found && strcmp(own, name) == 0;
-}
-
 /* Returns whether objects of this epoch can be garbage. For a writer, objects of its
  * present epoch are never garbage: they are named by records, about to be dropped, or
  * being written. */
@@ -51,25 +30,32 @@ static bool is_past(const pl_store *store, uint64_t epoch)
     return store->mode == PL_STORE_READ ? epoch <= store->epoch : epoch < store->epoch;
 }
 
-static bool is_doomed(const pl_store *store, const char *name)
-{
-    const remote_doomed *d = &store->remote->doomed;
-    for (size_t i = 0; i < d->n; i++)
-        if (strcmp(d->names[i].name, name) == 0)
-            return true;
-    return false;
-}
-
 static bool chunk_is_garbage(const pl_store *store, const char *name)
 {
     pl_hash id;
+    chunk_record chunk;
+    char hash[PL_HASH_TEXT], own[ENGINE_NAME_MAX];
     uint64_t epoch;
+    bool found = false;
+    const remote_doomed *doomed = &store->engine->doomed;
     const char *text = name + strlen("chunk/");
-    if (!split_hash(text, &id) ||
-        sscanf(text + PL_HASH_TEXT - 1, ".%" SCNx64 ".", &epoch) != 1)
+    if (strlen(text) < PL_HASH_TEXT - 1)
         return false;
-    return is_past(store, epoch) && !is_named_chunk(store, &id, name) &&
-           !is_doomed(store, name);
+    snprintf(hash, sizeof hash, "%.*s", PL_HASH_TEXT - 1, text);
+    if (pl_hash_parse(hash, &id) != PL_OK ||
+        sscanf(text + PL_HASH_TEXT - 1, ".%" SCNx64 ".", &epoch) != 1 ||
+        !is_past(store, epoch))
+        return false;
+    /* if the row is damaged, none of its objects may be dropped */
+    if (chunk_read(store_source(store), &id, &chunk, &found) != PL_OK)
+        return false;
+    remote_chunk_name(&id, &chunk, own);
+    if (found && strcmp(own, name) == 0)
+        return false;
+    for (size_t i = 0; i < doomed->n; i++)
+        if (strcmp(doomed->names[i].name, name) == 0)
+            return false; /* this process will drop it */
+    return true;
 }
 
 static bool log_is_garbage(const pl_store *store, const char *name)
@@ -78,7 +64,7 @@ static bool log_is_garbage(const pl_store *store, const char *name)
     pl_hash log;
     uint64_t number;
     char own[ENGINE_NAME_MAX];
-    const remote_head *head = &store->remote->head;
+    const remote_head *head = &store->engine->head;
     if (sscanf(name, "log/%16" SCNx64 ".", &number) != 1 || number > head->sequence)
         return false;
     if (number <= head->base_sequence)
@@ -100,7 +86,7 @@ static bool is_garbage(const pl_store *store, const char *name)
         return log_is_garbage(store, name);
     if (pl_starts_with(name, "base/")) {
         uint64_t epoch, sequence, part;
-        const remote_head *head = &store->remote->head;
+        const remote_head *head = &store->engine->head;
         if (sscanf(name, "base/%" SCNx64 ".%" SCNx64 ".%" SCNx64, &epoch, &sequence,
                    &part) != 3)
             return false;
@@ -136,12 +122,14 @@ pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out)
     sweep s = {.store = store, .report = out};
     bool found = true;
     pl_status status = PL_OK;
+    if (!store->engine)
+        return PL_OK;
     if (store->mode == PL_STORE_READ)
-        PL_TRY(remote_read_head(store->remote, &found));
+        PL_TRY(remote_read_head(store->engine, &found));
     if (found)
-        PL_TRY(engine_list(store->remote->service, "", note_garbage, &s));
+        PL_TRY(engine_list(store->engine->service, "", note_garbage, &s));
     if (run)
-        PL_TRY(engine_drop_all(store->remote->service, s.found, s.n));
+        PL_TRY(engine_drop_all(store->engine->service, s.found, s.n));
 done:
     pl_free(s.found);
     return status;

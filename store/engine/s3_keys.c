@@ -9,26 +9,6 @@ static bool take_credential(char *out, size_t size, const char *value)
     return value && *value && pl_copy_text(out, size, value);
 }
 
-static bool from_environment(s3_keys *out)
-{
-    const char *token = getenv("AWS_SESSION_TOKEN");
-    if (token && !pl_copy_text(out->token, sizeof out->token, token))
-        return false;
-    return take_credential(out->id, sizeof out->id, getenv("AWS_ACCESS_KEY_ID")) &&
-           take_credential(out->secret, sizeof out->secret,
-                           getenv("AWS_SECRET_ACCESS_KEY"));
-}
-
-static const char *file_path(char out[PL_PATH_MAX])
-{
-    const char *named = getenv("AWS_SHARED_CREDENTIALS_FILE"), *home = getenv("HOME");
-    if (named && *named)
-        pl_copy_text(out, PL_PATH_MAX, named);
-    else
-        pl_join(out, home ? home : ".", ".aws/credentials");
-    return out;
-}
-
 static char *trim(char *text)
 {
     text += strspn(text, " \t\r");
@@ -61,12 +41,25 @@ static void take_line(char *line, const char *profile, bool *inside, s3_keys *ou
         (void)take_credential(out->token, sizeof out->token, value);
 }
 
-static bool from_file(const char *path, s3_keys *out)
+pl_status s3_keys_load(s3_keys *out)
 {
-    const char *profile = getenv("AWS_PROFILE");
+    const char *token = getenv("AWS_SESSION_TOKEN"), *home = getenv("HOME"),
+               *profile = getenv("AWS_PROFILE"),
+               *named = getenv("AWS_SHARED_CREDENTIALS_FILE");
+    char path[PL_PATH_MAX];
     bool inside = false;
     pl_buf text = {0};
     memset(out, 0, sizeof *out);
+    if ((!token || pl_copy_text(out->token, sizeof out->token, token)) &&
+        take_credential(out->id, sizeof out->id, getenv("AWS_ACCESS_KEY_ID")) &&
+        take_credential(out->secret, sizeof out->secret,
+                        getenv("AWS_SECRET_ACCESS_KEY")))
+        return PL_OK;
+    memset(out, 0, sizeof *out);
+    if (named && *named)
+        pl_copy_text(path, sizeof path, named);
+    else
+        pl_join(path, home ? home : ".", ".aws/credentials");
     if (pl_read_file(path, &text) == PL_OK) {
         pl_buf_append(&text, "", 1);
         char *rest = (char *)text.data, *line;
@@ -75,14 +68,7 @@ static bool from_file(const char *path, s3_keys *out)
         explicit_bzero(text.data, text.len);
     }
     pl_buf_destroy(&text);
-    return out->id[0] && out->secret[0];
-}
-
-pl_status s3_keys_load(s3_keys *out)
-{
-    char path[PL_PATH_MAX];
-    memset(out, 0, sizeof *out);
-    if (from_environment(out) || from_file(file_path(path), out))
+    if (out->id[0] && out->secret[0])
         return PL_OK;
     s3_keys_wipe(out);
     return pl_fail(PL_ERR_NOPERM,

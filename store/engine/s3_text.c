@@ -24,13 +24,6 @@ static const char *element(const char *at, const char *name, char *out, size_t s
 }
 
 /* ---- statuses ---- */
-static bool says_full(const char *said)
-{
-    return strcmp(said, "QuotaExceeded") == 0 ||
-           strcmp(said, "XMinioStorageFull") == 0 ||
-           strcmp(said, "EntityTooLarge") == 0;
-}
-
 pl_status s3_judge(int code, const char *body)
 {
     char said[64] = "";
@@ -38,7 +31,10 @@ pl_status s3_judge(int code, const char *body)
         return PL_OK;
     element(body, "Code", said, sizeof said);
     const char *colon = said[0] ? ": " : "";
-    if (says_full(said) || code == 507)
+    const bool is_full = code == 507 || strcmp(said, "QuotaExceeded") == 0 ||
+                         strcmp(said, "XMinioStorageFull") == 0 ||
+                         strcmp(said, "EntityTooLarge") == 0;
+    if (is_full)
         return pl_fail(PL_ERR_NOSPACE,
                        "the bucket is full or at its quota (HTTP %d%s%s); give it "
                        "space, or free some with `pathloom store gc --delete`",

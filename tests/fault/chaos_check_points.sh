@@ -20,13 +20,13 @@ fi
 find $folders -name '*.c' | LC_ALL=C sort | xargs awk '
     # The one frame that send_frame sends is part of send_message, which has the fail
     # points.
-    BEGIN { passed["base/wire.c:send_frame"] = passed["base/wire.c:give_piece"] = 1
+    BEGIN { passed["base/wire.c:send_frame"] = passed["base/wire.c:give_pieces"] = 1
             # pl_exchange_folders has the points; its other caller exchanges empty folders.
             passed["base/fs.c:exchange"] = 1
             passed["base/log.c"] = 1
             passed["base/failpoint.c"] = 1
             # These calls send only within the process, or to the launcher on a pipe.
-            passed["base/gate.c:give_answer"] = 1
+            passed["base/gate.c:answer_requests"] = 1
             passed["workers/launch.c:report_start"] = 1 }
     FNR == 1 { name = ""; in_function = 0 }
     /^[A-Za-z_].*\(/ && !in_function {

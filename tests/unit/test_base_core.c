@@ -332,6 +332,29 @@ static void utf8_follows_the_table_of_the_standard(void **state)
         assert_int_equal(pl_utf8_length(rows[i].text, rows[i].len), rows[i].expected);
 }
 
+static void a_code_point_is_read_from_one_to_four_bytes(void **state)
+{
+    (void)state;
+    assert_int_equal(pl_utf8_code_point("A", 1), 'A');
+    assert_int_equal(pl_utf8_code_point("\xc2\x80", 2), 0x80);
+    assert_int_equal(pl_utf8_code_point("\xe2\x80\xa8", 3), 0x2028);
+    assert_int_equal(pl_utf8_code_point("\xf4\x8f\xbf\xbf", 4), 0x10ffff);
+}
+
+static void a_list_has_a_word_only_as_a_whole(void **state)
+{
+    (void)state;
+    assert_true(pl_lists_word("f32|bf16|i8", '|', "f32"));
+    assert_true(pl_lists_word("f32|bf16|i8", '|', "bf16"));
+    assert_true(pl_lists_word("f32|bf16|i8", '|', "i8"));
+    assert_false(pl_lists_word("f32|bf16|i8", '|', "f3"));
+    assert_false(pl_lists_word("f32|bf16|i8", '|', "f16"));
+    assert_false(pl_lists_word("f32|bf16|i8", '|', "f32|bf16"));
+    assert_false(pl_lists_word("f32|bf16|i8", '|', ""));
+    assert_true(pl_lists_word("cpu,cpuacct", ',', "cpuacct"));
+    assert_false(pl_lists_word("", ',', "cpu"));
+}
+
 static void copied_text_is_always_terminated(void **state)
 {
     (void)state;
@@ -403,6 +426,8 @@ int main(void)
         cmocka_unit_test(numbers_for_people_are_short),
         cmocka_unit_test(a_real_is_written_shortest_and_reads_back_the_same),
         cmocka_unit_test(utf8_follows_the_table_of_the_standard),
+        cmocka_unit_test(a_code_point_is_read_from_one_to_four_bytes),
+        cmocka_unit_test(a_list_has_a_word_only_as_a_whole),
         cmocka_unit_test(copied_text_is_always_terminated),
         cmocka_unit_test(bf16_rounds_to_nearest_even_and_keeps_nan),
         cmocka_unit_test(the_clock_never_goes_back_and_sleeping_takes_its_time),

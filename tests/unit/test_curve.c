@@ -278,8 +278,9 @@ static void messages_of_all_sizes_arrive_as_they_were_sent(void **state)
             fill(&m.body, sizes[i][0], 1);
             fill(&m.data, sizes[i][1], 2);
             fill(&data, sizes[i][1], 2);
-            assert_int_equal(
-                given ? pl_wire_give(client, &m) : pl_wire_send(client, &m), PL_OK);
+            assert_int_equal(given ? pl_wire_give_to(client, NULL, &m)
+                                   : pl_wire_send(client, &m),
+                             PL_OK);
             await_message(f->server, &peer, &got);
             assert_int_equal(got.request, i + 1);
             assert_int_equal(got.body.len, sizes[i][0]);

@@ -23,6 +23,8 @@ static void write_part(const char *folder, int part, const char *module, uint64_
     snprintf(object, sizeof object, "shard/mix/p%d", part);
     assert_ok(pl_txn_put_blob(txn, object, strlen(object), &blob));
     assert_ok(pl_txn_put_object(txn, object, &blob));
+    pl_contribution update = {.worker = "w", .phase = 1};
+    assert_ok(pl_txn_put_pending(txn, module, &update));
     assert_ok(pl_txn_put_ref(txn, part == 1 ? "finished" : "sys/hub-epoch", "7"));
     assert_ok(pl_txn_commit(&txn));
     pl_store_close(&store);
@@ -74,9 +76,16 @@ static pl_status on_ref(void *context, const char *name, const char *target)
     return PL_OK;
 }
 
+static pl_status on_pending(void *context, const char *module, const pl_contribution *c)
+{
+    assert_string_equal(c->worker, "w");
+    add_name(context, module);
+    return PL_OK;
+}
+
 static void lists_are_in_order_and_name_everything_once(void **state)
 {
-    names heads = {""}, paths = {""}, objects = {""}, refs = {""};
+    names heads = {""}, paths = {""}, objects = {""}, refs = {""}, pending = {""};
     pl_store *store = open_parts(*state);
     assert_ok(pl_store_each_head(store, "", on_head, &heads));
     assert_string_equal(heads.all, "mix/L1.E1 mix/L2.E0 mix/embed.E0 ");
@@ -86,6 +95,8 @@ static void lists_are_in_order_and_name_everything_once(void **state)
     assert_string_equal(objects.all, "arm/mix shard/mix/p0 shard/mix/p1 shard/mix/p2 ");
     assert_ok(pl_store_each_ref(store, "", on_ref, &refs));
     assert_string_equal(refs.all, "finished sys/hub-epoch ");
+    assert_ok(pl_store_each_pending(store, "", on_pending, &pending));
+    assert_string_equal(pending.all, heads.all);
     pl_store_close(&store);
 }
 

@@ -170,11 +170,11 @@ static void assert_all(const job *j, pl_submit_result want)
 static void path_stays_back_when_another_home_refused(pl_submit_result verdict)
 {
     job *j = open_job(2);
-    int other = 1 - client_home_of(j->client, path_name), refused = 0;
+    int other = 1 - pl_home_of(path_name, j->client->n_homes), refused = 0;
     j->homes[other].verdict = verdict;
     assert_int_equal(send_task(j), PL_OK);
     for (int i = 0; i < UPDATES; i++) {
-        bool there = client_home_of(j->client, j->modules[i]) == other;
+        bool there = pl_home_of(j->modules[i], j->client->n_homes) == other;
         assert_int_equal(j->results[i], there ? verdict : PL_SUBMIT_ACCEPTED);
         refused += there;
     }

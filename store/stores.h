@@ -1,0 +1,31 @@
+/* Private to this folder: a pl_store as the list of the stores that it reads. A store
+ * in one piece is a list with one entry, itself; a reader of a store in parts has one
+ * entry per part. The functions that read (store.c, blob.c, usage.c) go through this
+ * list; all other files of this folder work on one store. stores.c has the essay. */
+#ifndef PL_STORE_STORES_H
+#define PL_STORE_STORES_H
+#include "store/store_internal.h"
+
+/* Looks up a row in each store in turn. *holder is the store that has it. If a store's
+ * row is damaged and no other store has the row, returns ERR_DAMAGED. */
+PL_MUST_CHECK pl_status stores_find(const pl_store *all, kv_family family,
+                                    const row_key *key, row_view *row,
+                                    pl_store **holder);
+/* Visits the rows of all stores whose keys begin with `prefix`, in key order. If
+ * several stores have a row with the same key, the row of the first one is visited. The
+ * visitor must release the row with row_end. */
+typedef pl_status (*stores_visit_fn)(void *context, pl_store *holder, row_view *row);
+PL_MUST_CHECK pl_status stores_each(const pl_store *all, kv_family family,
+                                    const row_key *prefix, stores_visit_fn visit,
+                                    void *context);
+/* Makes each database show the newest rows, but changes no field of a pl_store, because
+ * several threads may read at once. */
+PL_MUST_CHECK pl_status stores_catch_up(const pl_store *all);
+/* ERR_BUSY if the folder has another number of parts than when the reader was opened.
+ */
+PL_MUST_CHECK pl_status stores_check_number(const pl_store *all);
+/* Returns ERR_UNSUPPORTED for a store in parts. `what` names the operation, which works
+ * only on one store. */
+PL_MUST_CHECK pl_status stores_refuse(const pl_store *all, const char *what);
+
+#endif
