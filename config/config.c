@@ -261,58 +261,45 @@ static int choice_of(const char *text, int level)
     return strcmp(text, "level") == 0 ? level : PL_CHOICE_COMMON;
 }
 
-static pl_status parse_blocks(const char *text, pl_topology_spec *spec)
+pl_status config_spec(const config *c, pl_topology_spec *out)
 {
+    memset(out, 0, sizeof *out);
+    PL_CHECK(pl_topology_parse_levels(c->levels, out));
+    const int n_levels = out->n_levels;
     char copy[PL_KEY_TEXT_MAX], *rest = NULL;
     int n = 0;
-    pl_copy_text(copy, sizeof copy, text);
+    int64_t sum = 0;
+    pl_copy_text(copy, sizeof copy, c->level_blocks);
     for (char *word = strtok_r(copy, ", ", &rest); word;
          word = strtok_r(NULL, ", ", &rest)) {
         int64_t value = 0;
         if (pl_parse_int(word, &value) != PL_OK || value < 1 || value > PL_BLOCKS_MAX ||
-            n == spec->n_levels)
+            n == n_levels)
             return pl_fail(PL_ERR_CONFIG,
                            "topology.blocks `%s`: give %d numbers of blocks, one per "
                            "level, each 1 or more",
-                           text, spec->n_levels);
-        spec->blocks[n++] = (int)value;
+                           c->level_blocks, n_levels);
+        out->blocks[n++] = (int)value;
+        sum += value;
     }
-    if (n != 0 && n != spec->n_levels)
+    if (n != 0 && n != n_levels)
         return pl_fail(PL_ERR_CONFIG,
                        "topology.blocks `%s` has %d numbers for %d levels; give one "
                        "number per level",
-                       text, n, spec->n_levels);
-    return PL_OK;
-}
-
-/* Checks the numbers of blocks before pl_topology_create does, because the error of
- * pl_topology_create would not name the keys. */
-static pl_status check_blocks(const config *c, const pl_topology_spec *spec)
-{
-    int64_t sum = 0, n = spec->n_levels;
-    for (int l = 0; l < spec->n_levels; l++)
-        sum += spec->blocks[l];
-    if (sum == 0 && c->blocks % n != 0)
+                       c->level_blocks, n, n_levels);
+    /* pl_topology_create would find these errors, too, but would not name the keys */
+    if (sum == 0 && c->blocks % n_levels != 0)
         return pl_fail(PL_ERR_CONFIG,
-                       "%lld blocks (model.blocks) do not split evenly into %lld "
+                       "%lld blocks (model.blocks) do not split evenly into %d "
                        "levels (topology.levels %s); set model.blocks=%lld, or give "
                        "the blocks of each level as topology.blocks",
-                       (long long)c->blocks, (long long)n, c->levels,
-                       (long long)((c->blocks + n - 1) / n * n));
+                       (long long)c->blocks, n_levels, c->levels,
+                       (long long)((c->blocks + n_levels - 1) / n_levels * n_levels));
     if (sum != 0 && sum != c->blocks)
         return pl_fail(PL_ERR_CONFIG,
                        "topology.blocks %s has %lld blocks in all, but model.blocks is "
                        "%lld; make them equal",
                        c->level_blocks, (long long)sum, (long long)c->blocks);
-    return PL_OK;
-}
-
-pl_status config_spec(const config *c, pl_topology_spec *out)
-{
-    memset(out, 0, sizeof *out);
-    PL_CHECK(pl_topology_parse_levels(c->levels, out));
-    PL_CHECK(parse_blocks(c->level_blocks, out));
-    PL_CHECK(check_blocks(c, out));
     PL_CHECK(pl_topology_parse_private(c->private_blocks, (int)c->blocks, out));
     out->embed_choice = choice_of(c->embed, 1);
     out->head_choice = choice_of(c->head, out->n_levels);
@@ -464,8 +451,14 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
     return PL_OK;
 }
 
-static pl_status check_baselines(const config *c)
+pl_status config_check(const config *c)
 {
+    pl_shape shape;
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    pl_topology *topology = NULL;
+    pl_outer outer;
+    PL_CHECK(check_listener(c, "net.hub", c->hub_bind));
+    PL_CHECK(check_listener(c, "net.home", c->home_bind));
     char copy[PL_KEY_TEXT_MAX], *rest = NULL;
     pl_copy_text(copy, sizeof copy, c->baselines);
     for (char *word = strtok_r(copy, ", ", &rest); word;
@@ -476,18 +469,6 @@ static pl_status check_baselines(const config *c)
                            "diloco, dense-eq, dense-batch and none",
                            word);
     }
-    return PL_OK;
-}
-
-pl_status config_check(const config *c)
-{
-    pl_shape shape;
-    config_chapter chapters[CONFIG_CHAPTERS_MAX];
-    pl_topology *topology = NULL;
-    pl_outer outer;
-    PL_CHECK(check_listener(c, "net.hub", c->hub_bind));
-    PL_CHECK(check_listener(c, "net.home", c->home_bind));
-    PL_CHECK(check_baselines(c));
     if (c->base_steps == 0 && !c->import[0])
         return pl_fail(PL_ERR_CONFIG,
                        "train.base_steps is 0, so the paths would start from random "

@@ -101,23 +101,6 @@ typedef struct beginnings {
     change_list changes;
 } beginnings;
 
-static pl_status read_beginnings(const config *c, beginnings *out)
-{
-    PL_CHECK(read_more(c, out->more, &out->n_more));
-    PL_CHECK(read_changes("topology.split", c->split,
-                          "the modules per level, such as 4:4x4", &out->changes));
-    PL_CHECK(read_changes("topology.graft", c->graft, "a change, such as 4:drop:L2.E1",
-                          &out->changes));
-    PL_CHECK(config_freeze_phases(c, out->freezes, &out->n_freezes));
-    if (read_phases(c->em, true, c->phases - 1, out->em, NULL, &out->n_em))
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "router.em `%s`: give at most %d numbers of phases in rising order, each from "
-        "1 and below train.phases %lld",
-        c->em, (int)CONFIG_LIST_MAX, (long long)c->phases);
-}
-
 /* Fills in the next chapter that begins before train.phases are over. *added becomes
  * false if there is none. */
 static pl_status add_next(const config *c, const pl_shape *shape, beginnings *b,
@@ -154,7 +137,17 @@ pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MA
     pl_shape shape;
     bool added = true;
     PL_CHECK(config_shape(c, &shape));
-    PL_CHECK(read_beginnings(c, &b));
+    PL_CHECK(read_more(c, b.more, &b.n_more));
+    PL_CHECK(read_changes("topology.split", c->split,
+                          "the modules per level, such as 4:4x4", &b.changes));
+    PL_CHECK(read_changes("topology.graft", c->graft, "a change, such as 4:drop:L2.E1",
+                          &b.changes));
+    PL_CHECK(config_freeze_phases(c, b.freezes, &b.n_freezes));
+    if (!read_phases(c->em, true, c->phases - 1, b.em, NULL, &b.n_em))
+        return pl_fail(PL_ERR_CONFIG,
+                       "router.em `%s`: give at most %d numbers of phases in rising "
+                       "order, each from 1 and below train.phases %lld",
+                       c->em, (int)CONFIG_LIST_MAX, (long long)c->phases);
     memset(out, 0, CONFIG_CHAPTERS_MAX * sizeof *out);
     pl_status status = config_spec(c, &out->spec);
     if (status != PL_OK)

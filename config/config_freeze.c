@@ -16,19 +16,6 @@ typedef struct freeze_item {
     char name[PL_NAME_MAX]; /* "embed", "L1", "L1.E0" or "none" */
 } freeze_item;
 
-/* Refuses `none` after the name of a module for the same phase, because the module
- * would then not be frozen. */
-static pl_status check_none_first(const config *c, const freeze_item *items, int n)
-{
-    for (int i = 1; i < n; i++)
-        if (items[i].phase == items[i - 1].phase && strcmp(items[i].name, "none") == 0)
-            return pl_fail(PL_ERR_CONFIG,
-                           "train.freeze `%s`: `none` would end the freezing of `%s`, "
-                           "which begins in the same phase %lld; leave one of them out",
-                           c->freeze, items[i - 1].name, (long long)items[i].phase);
-    return PL_OK;
-}
-
 static pl_status read_freeze(const config *c, freeze_item items[CONFIG_FREEZE_MAX],
                              int *n)
 {
@@ -55,7 +42,15 @@ static pl_status read_freeze(const config *c, freeze_item items[CONFIG_FREEZE_MA
                            c->freeze, (int)CONFIG_FREEZE_MAX);
         items[(*n)++] = one;
     }
-    return check_none_first(c, items, *n);
+    /* Refuses `none` after the name of a module for the same phase, because the module
+     * would then not be frozen. */
+    for (int i = 1; i < *n; i++)
+        if (items[i].phase == items[i - 1].phase && strcmp(items[i].name, "none") == 0)
+            return pl_fail(PL_ERR_CONFIG,
+                           "train.freeze `%s`: `none` would end the freezing of `%s`, "
+                           "which begins in the same phase %lld; leave one of them out",
+                           c->freeze, items[i - 1].name, (long long)items[i].phase);
+    return PL_OK;
 }
 
 pl_status config_freeze_phases(const config *c, int64_t phases[CONFIG_FREEZE_MAX],
@@ -92,24 +87,6 @@ static pl_status freeze_named(const pl_topology *t, const char *name, bool *froz
                    name);
 }
 
-/* Refuses to freeze all modules of a path. */
-static pl_status check_some_train(const pl_topology *t, const bool *frozen)
-{
-    char name[PL_NAME_MAX];
-    for (int p = 0; p < pl_topology_n_paths(t); p++) {
-        bool trains = false;
-        for (int s = 0; s < pl_topology_n_slots(t); s++)
-            trains = trains || !frozen[pl_topology_module_of_path(t, s, p)];
-        pl_topology_path_name(t, p, name);
-        if (!trains)
-            return pl_fail(PL_ERR_CONFIG,
-                           "train.freeze: all modules of path %s are frozen, so this "
-                           "path would train nothing; leave one of its modules out",
-                           name);
-    }
-    return PL_OK;
-}
-
 /* Changes `frozen` from the list of the previous chapter to the list of `chapter`,
  * whose topology is t. */
 static pl_status freeze_chapter(const config_chapter *chapter, const pl_topology *t,
@@ -123,20 +100,20 @@ static pl_status freeze_chapter(const config_chapter *chapter, const pl_topology
         else
             PL_CHECK(freeze_named(t, items[i].name, frozen));
     }
-    return check_some_train(t, frozen);
-}
-
-/* Replaces the list for the topology `from` by the list for the topology t, which
- * descends from `from`. */
-static void inherit_frozen(const pl_topology *t, const pl_descent *d,
-                           const pl_topology *from, bool **frozen)
-{
-    const int n = pl_topology_n_modules(t);
-    bool *now = pl_alloc((size_t)n * sizeof *now);
-    for (int m = 0; from && m < n; m++)
-        now[m] = (*frozen)[pl_topology_ancestor_module(t, d, from, m)];
-    pl_free(*frozen);
-    *frozen = now;
+    /* Refuses to freeze all modules of a path. */
+    char name[PL_NAME_MAX];
+    for (int p = 0; p < pl_topology_n_paths(t); p++) {
+        bool trains = false;
+        for (int s = 0; s < pl_topology_n_slots(t); s++)
+            trains = trains || !frozen[pl_topology_module_of_path(t, s, p)];
+        pl_topology_path_name(t, p, name);
+        if (!trains)
+            return pl_fail(PL_ERR_CONFIG,
+                           "train.freeze: all modules of path %s are frozen, so this "
+                           "path would train nothing; leave one of its modules out",
+                           name);
+    }
+    return PL_OK;
 }
 
 pl_status config_frozen(const config *c, int chapter, bool **frozen)
@@ -153,7 +130,13 @@ pl_status config_frozen(const config *c, int chapter, bool **frozen)
     PL_CHECK(config_chapters(c, chapters, &n));
     for (int i = 0; i < n && i <= chapter; i++) {
         PL_TRY(pl_topology_create(&shape, &chapters[i].spec, &t));
-        inherit_frozen(t, &chapters[i].descent, from, frozen);
+        const int n_modules = pl_topology_n_modules(t);
+        bool *now = pl_alloc((size_t)n_modules * sizeof *now);
+        for (int m = 0; from && m < n_modules; m++)
+            now[m] = (*frozen)[pl_topology_ancestor_module(t, &chapters[i].descent,
+                                                           from, m)];
+        pl_free(*frozen);
+        *frozen = now;
         pl_topology_destroy(&from);
         from = t;
         t = NULL;

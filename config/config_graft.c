@@ -128,20 +128,6 @@ static pl_status find_in_level(const grafting *g, const char *name, int *module)
     return PL_OK;
 }
 
-static pl_status end_named(grafting *g, const char *name)
-{
-    const int path = pl_topology_find_path(g->from, name);
-    int m;
-    if (path >= 0) {
-        g->gone[path] = true;
-        return PL_OK;
-    }
-    PL_CHECK(find_in_level(g, name, &m));
-    for (int i = 0; i < pl_topology_module_n_paths(g->from, m); i++)
-        g->gone[pl_topology_module_path(g->from, m, i)] = true;
-    return PL_OK;
-}
-
 static pl_status end_combinations(const grafting *g)
 {
     const pl_status status = leave_out(g->from, g->gone, g->chapter);
@@ -149,9 +135,23 @@ static pl_status end_combinations(const grafting *g)
                            : pl_fail_in(status, "topology.graft `%s`", g->text);
 }
 
-/* Keeps those modules of the levels that belong to a path which does not end. */
-static pl_status keep_used(grafting *g)
+static pl_status drop_named(grafting *g, char *names)
 {
+    char *rest = NULL;
+    g->chapter->splits = true;
+    for (char *name = strtok_r(names, "+", &rest); name;
+         name = strtok_r(NULL, "+", &rest)) {
+        const int path = pl_topology_find_path(g->from, name);
+        int m;
+        if (path >= 0) {
+            g->gone[path] = true;
+            continue;
+        }
+        PL_CHECK(find_in_level(g, name, &m));
+        for (int i = 0; i < pl_topology_module_n_paths(g->from, m); i++)
+            g->gone[pl_topology_module_path(g->from, m, i)] = true;
+    }
+    /* Keeps those modules of the levels that belong to a path which does not end. */
     for (int l = 0; l < g->was->n_levels; l++) {
         bool ends[PL_DESCENT_MAX] = {false};
         int n_left = 0;
@@ -169,16 +169,6 @@ static pl_status keep_used(grafting *g)
         PL_CHECK(add_level(g, l, ends));
     }
     return end_combinations(g);
-}
-
-static pl_status drop_named(grafting *g, char *names)
-{
-    char *rest = NULL;
-    g->chapter->splits = true;
-    for (char *name = strtok_r(names, "+", &rest); name;
-         name = strtok_r(NULL, "+", &rest))
-        PL_CHECK(end_named(g, name));
-    return keep_used(g);
 }
 
 /* ---- modules and levels that are added ---- */

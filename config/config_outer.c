@@ -81,17 +81,6 @@ static pl_state_kind state_kind(const char *name)
                                         : PL_STATE_F32;
 }
 
-static pl_status check_state_every(const config *c, const pl_outer *out)
-{
-    if (out->state_every > 1 && c->keep_states)
-        return pl_fail(PL_ERR_CONFIG,
-                       "store.keep_states keeps the state after every phase, but with "
-                       "train.state_every=%d not every state is uploaded; set "
-                       "train.state_every=1 or store.keep_states=false",
-                       out->state_every);
-    return pl_state_every_check(out);
-}
-
 pl_status config_outer(const config *c, pl_outer *out)
 {
     memset(out, 0, sizeof *out);
@@ -123,6 +112,12 @@ pl_status config_outer(const config *c, pl_outer *out)
     out->own = state_kind(c->own);
     /* 0 stands for 1, so that an arm that uploads every state has no such field */
     out->state_every = c->state_every > 1 ? (int)c->state_every : 0;
-    PL_CHECK(check_state_every(c, out));
+    if (out->state_every > 1 && c->keep_states)
+        return pl_fail(PL_ERR_CONFIG,
+                       "store.keep_states keeps the state after every phase, but with "
+                       "train.state_every=%d not every state is uploaded; set "
+                       "train.state_every=1 or store.keep_states=false",
+                       out->state_every);
+    PL_CHECK(pl_state_every_check(out));
     return read_codec(c, out);
 }

@@ -53,23 +53,12 @@ static const char *choice_name(int choice)
     return choice == PL_CHOICE_COMMON ? "common" : "level";
 }
 
-static void private_text(const pl_topology_spec *spec, char *out, size_t size)
+/* Appends a number to a list. */
+static void add_number(config_text list, const char *separator, int number)
 {
-    size_t used = 0;
-    out[0] = '\0';
-    for (int b = 0; b < PL_BLOCKS_MAX && used < size; b++)
-        if (spec->private_block[b])
-            used +=
-                (size_t)snprintf(out + used, size - used, "%s%d", used ? "," : "", b);
-}
-
-static void blocks_text(const pl_topology_spec *spec, char *out, size_t size)
-{
-    size_t used = 0;
-    out[0] = '\0';
-    for (int l = 0; l < spec->n_levels && spec->blocks[l] > 0 && used < size; l++)
-        used += (size_t)snprintf(out + used, size - used, "%s%d", l ? "," : "",
-                                 spec->blocks[l]);
+    const size_t used = strlen(list);
+    snprintf(list + used, sizeof(config_text) - used, "%s%d", used ? separator : "",
+             number);
 }
 
 pl_status config_apply_preset(config *c)
@@ -91,14 +80,14 @@ pl_status config_apply_preset(config *c)
     c->qk_norm = shape.qk_norm;
     c->rope_theta = shape.rope_theta;
     c->norm_eps = shape.norm_eps;
-    char *out = c->levels;
-    size_t size = sizeof c->levels;
-    size_t used = 0;
-    for (int l = 0; l < spec.n_levels && used < size; l++)
-        used += (size_t)snprintf(out + used, size - used, "%s%d", l ? "x" : "",
-                                 spec.experts[l]);
-    blocks_text(&spec, c->level_blocks, sizeof c->level_blocks);
-    private_text(&spec, c->private_blocks, sizeof c->private_blocks);
+    c->levels[0] = c->level_blocks[0] = c->private_blocks[0] = '\0';
+    for (int l = 0; l < spec.n_levels; l++)
+        add_number(c->levels, "x", spec.experts[l]);
+    for (int l = 0; l < spec.n_levels && spec.blocks[l] > 0; l++)
+        add_number(c->level_blocks, ",", spec.blocks[l]);
+    for (int b = 0; b < PL_BLOCKS_MAX; b++)
+        if (spec.private_block[b])
+            add_number(c->private_blocks, ",", b);
     pl_copy_text(c->embed, sizeof c->embed, choice_name(spec.embed_choice));
     pl_copy_text(c->head, sizeof c->head, choice_name(spec.head_choice));
     c->replicas = spec.replicas;

@@ -143,37 +143,11 @@ double dial_rate(const dial_facts *f, double flops, bool alone)
            pow(measured_rate(large, alone) / measured_rate(small, alone), at);
 }
 
-/* Returns the time in which the mixture takes one step per path and the baselines take
- * the steps that belong to it. The unit is the time of one step of a worker. */
-static double steps_of_arms(const dial_facts *f, const dial_choice *c)
-{
-    const double paths = (double)c->paths;
-    const double workers = fmin(f->workers, paths * (1 + f->n_baselines));
-    const double spread = paths * (1 + f->baselines) / workers;
-    return fmax(fmax(spread, 1), paths * f->longest_baseline) / BUSY;
-}
-
-/* Predicts the time of routing, which reads up to four windows of every document. */
-static double seconds_of_routing(const dial_facts *f, double forward)
-{
-    enum { WINDOWS = 4 };
-    return FIT + fmin(f->tokens, f->documents * WINDOWS * f->context) / forward;
-}
-
 /* Returns how many models score each document in the evaluation: every path, the
  * router, the base model, and the baselines. */
 static double models_of_evaluation(const dial_facts *f, const dial_choice *c)
 {
     return (double)c->paths + 2 + f->n_baselines;
-}
-
-static double tokens_of_evaluation(const dial_facts *f, const dial_choice *c,
-                                   double forward)
-{
-    const double most =
-        f->seconds > 0 ? EVALUATION * f->seconds * forward / models_of_evaluation(f, c)
-                       : 1e18;
-    return fmin(f->valid_tokens, fmax(most, LEAST_EVALUATION));
 }
 
 /* The seconds that a worker needs for one step: if it trains alone, and if all workers
@@ -185,13 +159,6 @@ typedef struct step_seconds {
 static double seconds_between_tasks(const dial_choice *c)
 {
     return PER_TASK + PER_PARAM * c->params;
-}
-
-/* Returns how many steps of a path read its shard PATH_EPOCHS times. */
-static double most_path_steps(const dial_facts *f, const dial_choice *c)
-{
-    const double step = (double)(c->paths * c->batch * f->context);
-    return fmax(PATH_EPOCHS * f->tokens / step, LEAST_STEPS);
 }
 
 /* Divides the steps of a path into phases. A longer training has more and longer
@@ -206,8 +173,12 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
 {
     static const double FEWEST = 4;
     const double paths = (double)c->paths, all = steps;
+    /* with these steps a path reads its shard PATH_EPOCHS times */
+    const double most =
+        fmax(PATH_EPOCHS * f->tokens / (double)(c->paths * c->batch * f->context),
+             LEAST_STEPS);
     if (f->phases == 0 && f->base_steps == 0)
-        steps = fmin(steps, most_path_steps(f, c));
+        steps = fmin(steps, most);
     const double longer = seconds_between_tasks(c) / EXCHANGE / step->together;
     double wanted = fmax(round(7 * cbrt(steps)), fmin(longer, steps / FEWEST));
     if (f->tau > 0)
@@ -230,13 +201,23 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
 static void predict_parts(const dial_facts *f, dial_choice *c, const step_seconds *step,
                           double forward)
 {
+    /* routing reads up to four windows of every document */
+    enum { WINDOWS = 4 };
     const double tau = (double)c->tau, between = seconds_between_tasks(c);
+    /* The time in which the mixture takes one step per path and the baselines take the
+     * steps that belong to it. The unit is the time of one step of a worker. */
+    const double paths = (double)c->paths;
+    const double workers = fmin(f->workers, paths * (1 + f->n_baselines));
+    const double spread = paths * (1 + f->baselines) / workers;
+    const double steps_of_arms =
+        fmax(fmax(spread, 1), paths * f->longest_baseline) / BUSY;
     c->part[DIAL_START] = START;
     c->part[DIAL_BASE] =
         (double)c->base_steps * (step->alone + OF_BASE * between / tau);
-    c->part[DIAL_ROUTING] = seconds_of_routing(f, forward);
+    c->part[DIAL_ROUTING] =
+        FIT + fmin(f->tokens, f->documents * WINDOWS * f->context) / forward;
     c->part[DIAL_PATHS] =
-        (double)c->phases * steps_of_arms(f, c) * (tau * step->together + between);
+        (double)c->phases * steps_of_arms * (tau * step->together + between);
     c->part[DIAL_EVALUATION] =
         END + (double)c->eval_tokens * models_of_evaluation(f, c) / forward;
     c->seconds = 0;
@@ -274,7 +255,10 @@ static void choose_steps(const dial_facts *f, dial_choice *c)
     const double tokens = (double)(c->batch * f->context), paths = (double)c->paths;
     const double forward = FORWARD * together * f->workers;
     double steps = f->n_tokens / (2 * paths * tokens);
-    c->eval_tokens = (int64_t)tokens_of_evaluation(f, c, forward);
+    const double most =
+        f->seconds > 0 ? EVALUATION * f->seconds * forward / models_of_evaluation(f, c)
+                       : 1e18;
+    c->eval_tokens = (int64_t)fmin(f->valid_tokens, fmax(most, LEAST_EVALUATION));
     const step_seconds step = {tokens / (dial_rate(f, flops, true) * BUSY),
                                tokens / together};
     if (f->seconds > 0)
@@ -344,18 +328,13 @@ static bool is_better(const dial_choice *a, const dial_choice *b)
     return a->short_of_time != b->short_of_time ? b->short_of_time : a->bits < b->bits;
 }
 
-static dial_rung fixed_rung(const dial_facts *f)
+void dial_choose(const dial_facts *f, dial_choice *out)
 {
+    /* the shape that the user has fixed, with the learning rate of the nearest rung */
     dial_rung own = {f->width, f->heads, f->blocks, f->vocab, rungs[0].lr};
     for (int i = 1; i < N_RUNGS; i++)
         if (count_params(&rungs[i], f->vocab) <= f->params)
             own.lr = rungs[i].lr;
-    return own;
-}
-
-void dial_choose(const dial_facts *f, dial_choice *out)
-{
-    const dial_rung own = fixed_rung(f);
     const int n_rungs = f->params > 0 ? 1 : N_RUNGS;
     const int n_counts = f->paths > 0 ? 1 : N_COUNTS;
     bool any = false;

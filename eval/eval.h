@@ -7,12 +7,12 @@
  * paths and compares ways to choose a path.
  *
  * The functions of this folder only compute; the commands in cli print the results.
- * Read in this order: scorer, perplexity, routes, every. */
+ * Read in this order: scorer, perplexity, routes, every, compare. */
 #ifndef PL_EVAL_EVAL_H
 #define PL_EVAL_EVAL_H
 #include "corpus/corpus.h"
 #include "modules/modules.h"
-#include "eval/scorer.h"
+#include "eval/compare.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -72,23 +72,6 @@ typedef struct pl_likeliest {
 void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT],
                      pl_likeliest *likeliest);
 
-/* Results of choosing the path of a document again every W tokens (every.c). `history`
- * chooses by the paths' losses of the earlier text, `gate` by the losses of the
- * router's tiny language models, and `oracle` in hindsight. */
-typedef struct pl_every_way {
-    pl_score score; /* score of the counted targets */
-    /* n_choices: number of choices after the first path; n_changes: number of choices
-     * that changed the path */
-    uint64_t n_choices, n_changes;
-    /* Number of tokens that chosen paths must read when the path changes: those tokens
-     * of the current window that the new path has not read yet. Always 0 for `history`,
-     * because all paths read all tokens. */
-    uint64_t n_missed;
-} pl_every_way;
-typedef struct pl_every_choice {
-    pl_every_way history, gate; /* gate: all zeros if pl_route_document.gate is NULL */
-    pl_score oracle;
-} pl_every_choice;
 /* Evaluates routing that chooses a path again after every `every` tokens. `path` is the
  * first path of the way `history`. */
 void pl_route_every(const pl_route_document *d, int path, int every,

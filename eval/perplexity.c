@@ -142,8 +142,9 @@ pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *tokens,
     pl_status status;
     memset(scores, 0, n * sizeof *scores);
     PL_CHECK(pl_check_paths(path_of, n, n_paths));
-    const size_t n_params = pl_topology_path_params(pl_scorer_topology(scorer));
-    PL_TRY(pl_try_alloc(n_params * sizeof(float), "a path's parameters", &block));
+    PL_TRY(pl_try_alloc(pl_topology_path_params(pl_scorer_topology(scorer)) *
+                            sizeof(float),
+                        "a path's parameters", &block));
     PL_TRY(pl_try_alloc(n * (sizeof(pl_score) + sizeof(size_t) + sizeof(uint32_t)),
                         "routed documents", &memory));
     part own = {.scores = memory};

@@ -59,9 +59,9 @@ static void route_windows(const pl_route_document *d, uint32_t first, int path,
             add_part(d, likeliest(d, from, end, nats), from, end,
                      &scores[PL_ROUTE_BEST_WINDOWS]);
         }
-        for (int other = 0; other < d->n_paths; ++other) {
-            const float *losses = d->losses + (size_t)other * d->stride;
-            evidence[other] = evidence[other] / 2 + sum_losses(losses, at, end);
+        for (int p = 0; p < d->n_paths; ++p) {
+            const float *losses = d->losses + (size_t)p * d->stride;
+            evidence[p] = evidence[p] / 2 + sum_losses(losses, at, end);
         }
     }
 }
@@ -117,17 +117,33 @@ static float *make_gate_losses(const pl_route_job *job, uint32_t doc)
     return losses;
 }
 
-static void choose_part(const pl_route_job *job, size_t first, size_t n, size_t targets,
-                        const float *losses, const pl_routes *out)
+static pl_status score_part(const pl_route_job *job, size_t first, size_t n,
+                            size_t targets, float *params, const pl_routes *out)
 {
     const pl_topology *t = pl_scorer_topology(job->scorer);
+    const int n_paths = pl_topology_n_paths(t);
+    void *losses = NULL;
+    pl_status status;
+    PL_TRY(pl_try_alloc(targets * (size_t)n_paths * sizeof(float),
+                        "losses of every path", &losses));
+    for (int path = 0; path < n_paths; ++path) {
+        float *own = (float *)losses + (size_t)path * targets;
+        for (size_t i = 0; job->closed && job->closed[path] && i < targets; ++i)
+            own[i] = NAN;
+        if (job->closed && job->closed[path])
+            continue;
+        PL_TRY(job->params(job->context, path, params));
+        PL_TRY(pl_scorer_load(job->scorer, params));
+        PL_TRY(pl_score_targets(job->scorer, job->tokens, job->docs + first, n, own));
+    }
     const bool gated = job->gate && job->n_every > 0;
+    const float *next = losses;
     pl_score scores[PL_ROUTE_COUNT];
     for (size_t i = first; i < first + n; ++i) {
         float *gate = gated ? make_gate_losses(job, job->docs[i]) : NULL;
-        const pl_route_document d = {.losses = losses,
+        const pl_route_document d = {.losses = next,
                                      .stride = targets,
-                                     .n_paths = pl_topology_n_paths(t),
+                                     .n_paths = n_paths,
                                      .n_targets = (uint32_t)n_targets_of(job, i),
                                      .prefix = job->prefix,
                                      .window = pl_topology_shape(t)->context,
@@ -139,30 +155,9 @@ static void choose_part(const pl_route_job *job, size_t first, size_t n, size_t 
         for (int w = 0; w < job->n_every; ++w)
             pl_route_every(&d, out->likeliest[i].path, job->every[w],
                            &out->every[(size_t)w * job->n + i]);
-        losses += d.n_targets;
+        next += d.n_targets;
         pl_free(gate);
     }
-}
-
-static pl_status score_part(const pl_route_job *job, size_t first, size_t n,
-                            size_t targets, float *params, const pl_routes *out)
-{
-    int n_paths = pl_topology_n_paths(pl_scorer_topology(job->scorer));
-    void *losses = NULL;
-    pl_status status;
-    PL_TRY(pl_try_alloc(targets * (size_t)n_paths * sizeof(float),
-                        "losses of every path", &losses));
-    for (int path = 0; path < n_paths; ++path) {
-        float *own = (float *)losses + (size_t)path * targets;
-        for (size_t t = 0; job->closed && job->closed[path] && t < targets; ++t)
-            own[t] = NAN;
-        if (job->closed && job->closed[path])
-            continue;
-        PL_TRY(job->params(job->context, path, params));
-        PL_TRY(pl_scorer_load(job->scorer, params));
-        PL_TRY(pl_score_targets(job->scorer, job->tokens, job->docs + first, n, own));
-    }
-    choose_part(job, first, n, targets, losses, out);
 done:
     pl_free_aligned(losses);
     return status;
@@ -171,21 +166,23 @@ done:
 pl_status pl_score_routes(const pl_route_job *job, const pl_routes *out)
 {
     const pl_topology *t = pl_scorer_topology(job->scorer);
-    const size_t n_paths = (size_t)pl_topology_n_paths(t);
-    const size_t most = job->most_bytes / (n_paths * sizeof(float));
+    const int n_paths = pl_topology_n_paths(t);
+    const size_t bytes = pl_topology_path_params(t) * sizeof(float);
+    const size_t most = job->most_bytes / ((size_t)n_paths * sizeof(float));
+    size_t targets;
     void *params = NULL;
     pl_status status;
-    PL_TRY(pl_check_paths(job->path_of, job->n, (int)n_paths));
-    PL_TRY(pl_try_alloc(pl_topology_path_params(t) * sizeof(float),
-                        "a path's parameters", &params));
-    for (size_t first = 0, end; first < job->n; first = end) {
-        /* as many documents as have losses that fit into most_bytes; at least one */
-        size_t targets = 0;
-        for (end = first;
-             end < job->n && (end == first || targets + n_targets_of(job, end) <= most);
-             ++end)
-            targets += n_targets_of(job, end);
-        PL_TRY(score_part(job, first, end - first, targets, params, out));
+    PL_TRY(pl_check_paths(job->path_of, job->n, n_paths));
+    PL_TRY(pl_try_alloc(bytes, "a path's parameters", &params));
+    for (size_t first = 0, n; first < job->n; first += n) {
+        /* the losses of these documents fit into most_bytes; at least one document */
+        targets = n_targets_of(job, first);
+        for (n = 1; first + n < job->n; ++n) {
+            if (targets + n_targets_of(job, first + n) > most)
+                break;
+            targets += n_targets_of(job, first + n);
+        }
+        PL_TRY(score_part(job, first, n, targets, params, out));
     }
 done:
     pl_free_aligned(params);

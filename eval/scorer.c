@@ -46,8 +46,8 @@ static pl_status open_scorer_lane(const pl_scorer_options *options, int i, lane 
 
 pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
 {
-    const int longest = pl_topology_shape(options->topology)->context;
     *out = NULL;
+    const int longest = pl_topology_shape(options->topology)->context;
     if ((options->n_threads < 1 && !options->model) || options->batch < 0 ||
         options->prefix < 0)
         return pl_fail(PL_ERR_ARG,
@@ -63,16 +63,17 @@ pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
     pl_status status = PL_OK;
     pl_scorer *scorer = pl_alloc(sizeof *scorer);
     scorer->options = *options;
-    pl_scorer_options *own = &scorer->options;
-    own->context = own->context == 0 ? longest : own->context;
-    if (own->batch == 0)
-        own->batch = (TOKENS_A_CALL + own->context - 1) / own->context;
+    if (scorer->options.context == 0)
+        scorer->options.context = longest;
+    if (scorer->options.batch == 0)
+        scorer->options.batch =
+            (TOKENS_A_CALL + scorer->options.context - 1) / scorer->options.context;
     int n_lanes = options->model ? 1 : options->n_threads;
     scorer->lanes = pl_alloc((size_t)n_lanes * sizeof *scorer->lanes);
     scorer->loaded = options->model != NULL;
     while (scorer->n_lanes < n_lanes) {
         lane *l = &scorer->lanes[scorer->n_lanes++];
-        PL_TRY(open_scorer_lane(own, scorer->n_lanes - 1, l));
+        PL_TRY(open_scorer_lane(&scorer->options, scorer->n_lanes - 1, l));
         if (l->backend && l->backend->n_devices > 0 && l->backend->n_devices < n_lanes)
             n_lanes = l->backend->n_devices;
     }
@@ -112,6 +113,7 @@ pl_status pl_scorer_load(pl_scorer *scorer, const float *params)
     return PL_OK;
 }
 
+/* ---- windows ---- */
 typedef struct window {
     size_t row;     /* index of the window's document in `docs` */
     uint64_t first; /* index in the file of the window's first token */

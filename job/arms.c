@@ -28,22 +28,6 @@ static pl_status make_dense(pl_arm *arm)
     return pl_codec_options_default("f32", &arm->outer.codec);
 }
 
-/* Makes the baseline `diloco`: always DiLoCo as published, even if the mixture uses a
- * different outer.method. So the mean of the baseline's updates is not rescaled. */
-static void make_diloco(pl_arm *arm)
-{
-    pl_method_settings defaults = pl_method_defaults(PL_METHOD_DILOCO);
-    arm->outer.rescale = false;
-    if (arm->outer.method.method == defaults.method)
-        return;
-    arm->outer.method = defaults;
-    arm->outer.present = false;
-    for (int k = 0; k < PL_CLASS_PRIVATE; k++) {
-        arm->outer.lr[k] = defaults.lr;
-        arm->outer.momentum[k] = defaults.momentum;
-    }
-}
-
 static void common_inner(const pl_run *r, pl_inner *in)
 {
     const config *c = &r->cfg;
@@ -124,34 +108,6 @@ static void decay_at_end(const config *c, pl_arm *arm, int64_t steps)
         arm->outer.schedule.settle = (in->decay + in->tau - 1) / in->tau;
 }
 
-/* For a chapter of train.more: the learning rate has decayed already, so the chapter
- * begins with a warm-up, and the rate decays again at the chapter's end. */
-static void begin_anew(const config *c, pl_arm *arm, int64_t phases)
-{
-    arm->inner.phases = (int)phases;
-    arm->outer.schedule.phases = (int)phases;
-    if (arm->inner.schedule == PL_SCHEDULE_WSD)
-        decay_at_end(c, arm, phases * arm->inner.tau);
-}
-
-/* With the schedule wsd the arm continues the schedule of the base model. Chapters that
- * begin before train.phases are over share one schedule: the learning rate decays only
- * in the last of them. */
-static void continue_base(const config *c, pl_arm *arm, int64_t begin, int64_t end)
-{
-    pl_inner *in = &arm->inner;
-    int64_t steps = (int64_t)in->tau * in->phases;
-    arm->inner.phases = (int)(in->phases - begin - (c->phases - end));
-    arm->outer.schedule.phases = arm->inner.phases;
-    if (in->schedule != PL_SCHEDULE_WSD)
-        return;
-    in->first_step = base_steps(c) + (int)begin * in->tau;
-    if (in->first_step > 0)
-        in->warmup = (int)c->base_warmup;
-    if (end == c->phases)
-        decay_at_end(c, arm, steps);
-}
-
 /* Lists the modules that are frozen in the arm of this chapter. */
 static pl_status freeze_arm(const config *c, int chapter, pl_arm *arm)
 {
@@ -190,22 +146,21 @@ static pl_status fit_baseline(const pl_run *r, int trainings, pl_arm *out)
     }
     if (strcmp(out->name, "diloco") == 0) {
         PL_CHECK(config_outer(c, &out->outer));
-        make_diloco(out);
+        /* The baseline is DiLoCo as published, even if the mixture uses a different
+         * outer.method. So the mean of its updates is not rescaled. */
+        pl_method_settings defaults = pl_method_defaults(PL_METHOD_DILOCO);
+        out->outer.rescale = false;
+        if (out->outer.method.method != defaults.method) {
+            out->outer.method = defaults;
+            out->outer.present = false;
+            for (int k = 0; k < PL_CLASS_PRIVATE; k++) {
+                out->outer.lr[k] = defaults.lr;
+                out->outer.momentum[k] = defaults.momentum;
+            }
+        }
         out->spec.replicas = trainings;
     }
     return PL_OK;
-}
-
-/* A dense arm merges nothing, so longer phases change only how much work is lost when a
- * worker dies. Joins every four phases into one, or every three or two if four does
- * not divide the number of phases. */
-static void lengthen_tasks(pl_inner *in)
-{
-    int factor = 4;
-    while (in->phases % factor != 0)
-        factor--;
-    in->tau *= factor;
-    in->phases /= factor;
 }
 
 pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
@@ -217,6 +172,7 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     int n_chapters = 0;
     int64_t begin = 0, end = c->phases;
     bool more = false;
+    pl_inner *in = &out->inner;
     memset(out, 0, sizeof *out);
     pl_copy_text(out->name, sizeof out->name, name);
     PL_CHECK(config_shape(c, &out->shape));
@@ -224,7 +180,7 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     PL_CHECK(config_outer(c, &out->outer));
     out->spec = chapters[0].spec;
     const int trainings = pl_topology_spec_n_paths(&out->spec) * (int)c->replicas;
-    common_inner(r, &out->inner);
+    common_inner(r, in);
     out->seed = (uint64_t)c->seed;
     out->config = r->hash;
     if (!is_mix)
@@ -239,24 +195,50 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     }
     PL_CHECK(fit_baseline(r, trainings, out));
     /* the outer schedule counts rounds of a module */
-    out->outer.schedule.phases = out->inner.phases;
+    out->outer.schedule.phases = in->phases;
     if (is_base) {
         out->spec.replicas = (int)c->base_replicas;
-        out->inner.threads = (int)c->base_threads;
-        out->inner.lr = c->base_lr;
-        out->inner.warmup = (int)c->base_warmup;
-        out->inner.phases = base_steps(c) / out->inner.tau;
-        out->outer.schedule.phases = out->inner.phases;
-    } else if (more)
-        begin_anew(c, out, end - begin);
-    else
-        continue_base(c, out, begin, end);
+        in->threads = (int)c->base_threads;
+        in->lr = c->base_lr;
+        in->warmup = (int)c->base_warmup;
+        in->phases = base_steps(c) / in->tau;
+        out->outer.schedule.phases = in->phases;
+    } else if (more) {
+        /* A chapter of train.more: the learning rate has decayed already, so the
+         * chapter begins with a warm-up, and the rate decays again at the chapter's
+         * end. */
+        in->phases = (int)(end - begin);
+        out->outer.schedule.phases = (int)(end - begin);
+        if (in->schedule == PL_SCHEDULE_WSD)
+            decay_at_end(c, out, (end - begin) * in->tau);
+    } else {
+        /* With the schedule wsd the arm continues the schedule of the base model.
+         * Chapters that begin before train.phases are over share one schedule: the
+         * learning rate decays only in the last of them. */
+        int64_t steps = (int64_t)in->tau * in->phases;
+        in->phases = (int)(in->phases - begin - (c->phases - end));
+        out->outer.schedule.phases = in->phases;
+        if (in->schedule == PL_SCHEDULE_WSD)
+            in->first_step = base_steps(c) + (int)begin * in->tau;
+        if (in->first_step > 0)
+            in->warmup = (int)c->base_warmup;
+        if (in->schedule == PL_SCHEDULE_WSD && end == c->phases)
+            decay_at_end(c, out, steps);
+    }
     /* With streaming a phase ends whenever one of the F fragments is sent, so train.tau
      * steps become F phases. For other methods F is 1. */
-    out->inner.tau /= out->outer.method.fragments;
-    out->inner.phases *= out->outer.method.fragments;
-    if (!is_mix && strcmp(name, "diloco") != 0 && out->spec.replicas == 1)
-        lengthen_tasks(&out->inner);
+    in->tau /= out->outer.method.fragments;
+    in->phases *= out->outer.method.fragments;
+    if (!is_mix && strcmp(name, "diloco") != 0 && out->spec.replicas == 1) {
+        /* A dense arm merges nothing, so longer phases change only how much work is
+         * lost when a worker dies. Joins every four phases into one, or every three or
+         * two if four does not divide the number of phases. */
+        int factor = 4;
+        while (in->phases % factor != 0)
+            factor--;
+        in->tau *= factor;
+        in->phases /= factor;
+    }
     out->n_shards = is_mix ? pl_topology_spec_n_paths(&out->spec) : 1;
     out->shards = pl_alloc((size_t)out->n_shards * sizeof *out->shards);
     out->weights = pl_alloc((size_t)out->n_shards * sizeof *out->weights);

@@ -56,19 +56,6 @@ pl_status run_load_tokenizer(const pl_run *r, pl_tokenizer **out)
     return status;
 }
 
-/* Finds the name of the run's chat template: the value of model.chat, or, if this value
- * is `auto`, the template of the imported model with which the run began. */
-static void find_chat(const config *c, char out[PL_CHAT_NAME_MAX])
-{
-    out[0] = '\0';
-    if (strcmp(c->chat, "auto") == 0) {
-        if (c->import[0])
-            pl_chat_of_model(c->import, out);
-    } else if (strcmp(c->chat, "none") != 0) {
-        pl_copy_text(out, PL_CHAT_NAME_MAX, c->chat);
-    }
-}
-
 void run_answer_settings(const pl_run *r, pl_answer_settings *out)
 {
     const pl_backend_options backend = run_own_backend(r);
@@ -78,7 +65,13 @@ void run_answer_settings(const pl_run *r, pl_answer_settings *out)
     out->prefix = (int)r->cfg.prefix;
     out->which = (pl_which){.best = false};
     out->closed = NULL;
-    find_chat(&r->cfg, out->chat);
+    /* `auto` is the template of the imported model with which the run began */
+    const bool is_auto = strcmp(r->cfg.chat, "auto") == 0;
+    out->chat[0] = '\0';
+    if (is_auto && r->cfg.import[0])
+        pl_chat_of_model(r->cfg.import, out->chat);
+    else if (!is_auto && strcmp(r->cfg.chat, "none") != 0)
+        pl_copy_text(out->chat, PL_CHAT_NAME_MAX, r->cfg.chat);
 }
 
 pl_status mixture_tag(pl_store *store, const char *name, pl_snapshot *out)
@@ -95,52 +88,36 @@ pl_status mixture_tag(pl_store *store, const char *name, pl_snapshot *out)
     return status;
 }
 
-static pl_status read_mixture(const pl_run *r, const mixture_wish *wish,
-                              pl_mixture *mix)
-{
-    pl_copy_text(mix->dir, sizeof mix->dir, r->dir);
-    run_answer_settings(r, &mix->settings);
-    PL_CHECK(run_load_tokenizer(r, &mix->tokenizer));
-    PL_CHECK(store_open_run(r->dir, &mix->store));
-    char chapter[PL_ARM_NAME_MAX];
-    pl_newest_chapter(mix->store, chapter);
-    if (wish->at) {
-        PL_CHECK(mixture_tag(mix->store, wish->at, &mix->tag));
-        pl_copy_text(chapter, sizeof chapter, mix->tag.arm);
-        mix->settings.which.at = &mix->tag;
-    }
-    pl_status status = pl_read_arm(mix->store, chapter, &mix->arm, &mix->topology);
-    if (status == PL_ERR_NOT_FOUND)
-        return pl_fail(
-            status,
-            "the run in %s has no mixture yet: its base model is not trained "
-            "yet",
-            r->dir);
-    if (status == PL_OK && wish->without)
-        status = pl_close_paths(mix->topology, wish->without, &mix->closed);
-    mix->settings.closed = mix->closed;
-    return status;
-}
-
 pl_status mixture_open(const char *dir, const mixture_wish *wish, pl_mixture *mix)
 {
+    char chapter[PL_ARM_NAME_MAX];
     pl_run r;
     memset(mix, 0, sizeof *mix);
     pl_status status = run_look(dir, &r);
-    if (status == PL_OK)
-        status = read_mixture(&r, wish, mix);
+    PL_TRY(status);
+    pl_copy_text(mix->dir, sizeof mix->dir, r.dir);
+    run_answer_settings(&r, &mix->settings);
+    PL_TRY(run_load_tokenizer(&r, &mix->tokenizer));
+    PL_TRY(store_open_run(r.dir, &mix->store));
+    pl_newest_chapter(mix->store, chapter);
+    if (wish->at) {
+        PL_TRY(mixture_tag(mix->store, wish->at, &mix->tag));
+        pl_copy_text(chapter, sizeof chapter, mix->tag.arm);
+        mix->settings.which.at = &mix->tag;
+    }
+    status = pl_read_arm(mix->store, chapter, &mix->arm, &mix->topology);
+    if (status == PL_ERR_NOT_FOUND)
+        status = pl_fail(status,
+                         "the run in %s has no mixture yet: its base model is not "
+                         "trained yet",
+                         r.dir);
+    PL_TRY(status);
+    if (wish->without)
+        PL_TRY(pl_close_paths(mix->topology, wish->without, &mix->closed));
+    mix->settings.closed = mix->closed;
+done:
     run_close(&r);
     return status;
-}
-
-/* Whether two tags name the same versions. */
-static bool same_tag(const pl_snapshot *a, const pl_snapshot *b)
-{
-    bool same = a->n_items == b->n_items;
-    for (size_t i = 0; same && i < a->n_items; i++)
-        same = strcmp(a->items[i].module, b->items[i].module) == 0 &&
-               a->items[i].number == b->items[i].number;
-    return same;
 }
 
 pl_status mixture_check_newest(const void *wish, const pl_mixture *mix)
@@ -148,13 +125,18 @@ pl_status mixture_check_newest(const void *wish, const pl_mixture *mix)
     pl_mixture now;
     const mixture_wish *w = wish;
     pl_status status = mixture_open(mix->dir, w, &now);
+    const pl_snapshot *was = &mix->tag;
+    bool is_same = was->n_items == now.tag.n_items;
+    for (size_t i = 0; is_same && i < was->n_items; i++)
+        is_same = strcmp(was->items[i].module, now.tag.items[i].module) == 0 &&
+                  was->items[i].number == now.tag.items[i].number;
     if (status == PL_OK && strcmp(now.arm.name, mix->arm.name) != 0)
         status = pl_fail(PL_ERR_BUSY,
                          "%s is now of the arm %s, and this server serves the arm %s; "
                          "start `pathloom serve` again to serve %s",
                          w->at ? w->at : "the newest mixture", now.arm.name,
                          mix->arm.name, now.arm.name);
-    else if (status == PL_OK && w->at && !same_tag(&now.tag, &mix->tag))
+    else if (status == PL_OK && w->at && !is_same)
         status = pl_fail(PL_ERR_BUSY,
                          "tag %s now names different versions; start `pathloom serve` "
                          "again to serve them",

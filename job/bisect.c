@@ -126,32 +126,6 @@ static pl_status find_good(bisection *b, trial *good)
     return PL_OK;
 }
 
-static pl_status halve(bisection *b, trial *good, trial *bad)
-{
-    const double middle = (good->bits + bad->bits) / 2;
-    while (bad->index - good->index > 1) {
-        trial t;
-        pl_status status = try_phase(b, (good->index + bad->index) / 2, &t);
-        if (status != PL_OK) {
-            evaluation_clear(&t.e);
-            return status;
-        }
-        const bool worse = !(t.bits < middle);
-        report_trial(b, &t, worse);
-        replace_trial(worse ? bad : good, &t);
-    }
-    return PL_OK;
-}
-
-/* ---- changes between two phases ---- */
-static bool is_used(const bisection *b, const evaluation *e, int module)
-{
-    for (size_t i = 0; i < e->n_docs; i++)
-        if (pl_topology_path_has(b->topology, evaluation_path(e, i), module))
-            return true;
-    return false;
-}
-
 static pl_status list_versions(const bisection *b, const trial *good, const trial *bad,
                                pl_snapshot *out)
 {
@@ -163,57 +137,17 @@ static pl_status list_versions(const bisection *b, const trial *good, const tria
     *out = (pl_snapshot){.phase = b->phases[bad->index]};
     pl_copy_text(out->arm, sizeof out->arm, b->arm_name);
     out->items = pl_alloc((after.n_items + 1) * sizeof *out->items);
-    for (size_t i = 0; status == PL_OK && i < after.n_items; i++)
-        if (after.items[i].number != before.items[i].number &&
-            is_used(b, &bad->e, (int)i))
+    for (size_t i = 0; status == PL_OK && i < after.n_items; i++) {
+        bool is_used = false;
+        for (size_t d = 0; d < bad->e.n_docs; d++)
+            is_used = is_used || pl_topology_path_has(
+                                     b->topology, evaluation_path(&bad->e, d), (int)i);
+        if (is_used && after.items[i].number != before.items[i].number)
             out->items[out->n_items++] = after.items[i];
+    }
     pl_snapshot_clear(&before);
     pl_snapshot_clear(&after);
     return status;
-}
-
-static size_t count_paths(const bisection *b, const evaluation *e)
-{
-    size_t n = 0;
-    for (int path = 0; path < pl_topology_n_paths(b->topology); path++)
-        for (size_t i = 0; i < e->n_docs; i++)
-            if (evaluation_path(e, i) == path) {
-                n++;
-                break;
-            }
-    return n;
-}
-
-static void fill_result(const bisection *b, const trial *good, const trial *bad,
-                        bisect_result *out)
-{
-    const evaluation *e = &bad->e;
-    const double per_byte =
-        (double)e->n_targets / log(2) / (double)(e->n_bytes > 0 ? e->n_bytes : 1);
-    out->before = b->phases[good->index];
-    out->at = bad->bits > good->bits ? b->phases[bad->index] : -1;
-    out->bits_before = good->bits;
-    out->bits_at = bad->bits;
-    out->error =
-        per_byte * pl_score_error(e->rows[e->answer].scores,
-                                  good->e.rows[good->e.answer].scores, e->n_docs);
-    out->n_docs = e->n_docs;
-    out->n_paths = count_paths(b, e);
-}
-
-static pl_status open_bisection(bisection *b)
-{
-    if (b->wish->arm)
-        pl_copy_text(b->arm_name, sizeof b->arm_name, b->wish->arm);
-    else
-        pl_newest_chapter(b->store, b->arm_name);
-    if (pl_arm_chapter(b->arm_name) < 0)
-        return pl_fail(PL_ERR_USAGE,
-                       "%s is not a chapter of the mixture (mix, mix~1, ...); give the "
-                       "name of a chapter",
-                       b->arm_name);
-    PL_CHECK(pl_read_arm(b->store, b->arm_name, &b->arm, &b->topology));
-    return list_available(b);
 }
 
 pl_status bisect_run(pl_run *r, pl_store *store, const bisect_wish *wish, bisect_fn fn,
@@ -225,16 +159,53 @@ pl_status bisect_run(pl_run *r, pl_store *store, const bisect_wish *wish, bisect
     memset(out, 0, sizeof *out);
     memset(&good, 0, sizeof good);
     memset(&bad, 0, sizeof bad);
-    PL_TRY(open_bisection(&b));
+    if (b.wish->arm)
+        pl_copy_text(b.arm_name, sizeof b.arm_name, b.wish->arm);
+    else
+        pl_newest_chapter(b.store, b.arm_name);
+    if (pl_arm_chapter(b.arm_name) < 0)
+        PL_TRY(pl_fail(PL_ERR_USAGE,
+                       "%s is not a chapter of the mixture (mix, mix~1, ...); give the "
+                       "name of a chapter",
+                       b.arm_name));
+    PL_TRY(pl_read_arm(b.store, b.arm_name, &b.arm, &b.topology));
+    PL_TRY(list_available(&b));
     pl_copy_text(out->arm, sizeof out->arm, b.arm_name);
     PL_TRY(find_good(&b, &good));
     PL_TRY(try_phase(&b, b.n - 1, &bad));
     report_trial(&b, &bad, bad.bits > good.bits);
     if (bad.bits > good.bits) {
-        PL_TRY(halve(&b, &good, &bad));
+        const double middle = (good.bits + bad.bits) / 2;
+        while (bad.index - good.index > 1) {
+            trial t;
+            status = try_phase(&b, (good.index + bad.index) / 2, &t);
+            if (status != PL_OK) {
+                evaluation_clear(&t.e);
+                goto done;
+            }
+            const bool worse = !(t.bits < middle);
+            report_trial(&b, &t, worse);
+            replace_trial(worse ? &bad : &good, &t);
+        }
         PL_TRY(list_versions(&b, &good, &bad, &out->versions));
     }
-    fill_result(&b, &good, &bad, out);
+    const evaluation *e = &bad.e;
+    const double per_byte =
+        (double)e->n_targets / log(2) / (double)(e->n_bytes > 0 ? e->n_bytes : 1);
+    out->before = b.phases[good.index];
+    out->at = bad.bits > good.bits ? b.phases[bad.index] : -1;
+    out->bits_before = good.bits;
+    out->bits_at = bad.bits;
+    out->error =
+        per_byte * pl_score_error(e->rows[e->answer].scores,
+                                  good.e.rows[good.e.answer].scores, e->n_docs);
+    out->n_docs = e->n_docs;
+    for (int path = 0; path < pl_topology_n_paths(b.topology); path++)
+        for (size_t i = 0; i < e->n_docs; i++)
+            if (evaluation_path(e, i) == path) {
+                out->n_paths++;
+                break;
+            }
 done:
     evaluation_clear(&good.e);
     evaluation_clear(&bad.e);

@@ -26,66 +26,6 @@ static void put_cell(pl_buf *out, const char *text)
     pl_buf_destroy(&safe);
 }
 
-static void put_head(const card *c, pl_buf *out)
-{
-    const pl_shape *s = pl_topology_shape(c->topology);
-    char path[PL_NAME_MAX], count[16];
-    pl_topology_path_name(c->topology, c->path, path);
-    pl_buf_printf(out, CARD_HEAD "# ");
-    put_cell(out, c->title);
-    pl_buf_printf(out,
-                  "\n\nPath `%s` of %d of the arm `%s`, trained by Pathloom %s. %s "
-                  "parameters: %d blocks of width %d, %d heads, %d pieces in the "
-                  "vocabulary, context %d.\n",
-                  path[0] ? path : "p0", pl_topology_n_paths(c->topology), c->arm->name,
-                  PL_VERSION,
-                  pl_human_count((double)pl_topology_path_params(c->topology), count),
-                  s->n_blocks, s->width, s->n_heads, s->vocab, s->context);
-    if (pl_topology_n_paths(c->topology) > 1)
-        pl_buf_printf(out, "\nThis path is one part of a mixture. It is meant for text "
-                           "like that of its data shard; a router sends other text to "
-                           "other paths.\n");
-    pl_buf_printf(out,
-                  "\n## How to run it\n\n```python\nfrom transformers import "
-                  "AutoModelForCausalLM, AutoTokenizer\n"
-                  "tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n"
-                  "model = AutoModelForCausalLM.from_pretrained(\"FOLDER\")\n"
-                  "inputs = tokenizer(\"The\", return_tensors=\"pt\")\n"
-                  "print(tokenizer.decode(model.generate(**inputs, "
-                  "max_new_tokens=50)[0]))\n```\n\nIf the folder has "
-                  "`sentencepiece.model` in place of `tokenizer.json`, transformers "
-                  "cannot read this tokenizer; `pathloom generate` can.\n");
-}
-
-/* ---- data ---- */
-static void put_domains(const card *c, const pl_tokens *shard, pl_buf *out)
-{
-    const uint32_t n = pl_tokens_n_domains(shard);
-    uint64_t *docs = pl_alloc((n + 1) * sizeof *docs);
-    uint64_t *tokens = pl_alloc((n + 1) * sizeof *tokens);
-    uint64_t all = 0;
-    for (uint32_t d = 0; d < pl_tokens_n_docs(shard); d++) {
-        const uint32_t domain = pl_tokens_doc(shard, d)->domain;
-        const uint64_t targets =
-            pl_counted_targets(shard, d, c->arm->inner.skip_prefix);
-        docs[domain]++;
-        tokens[domain] += targets;
-        all += targets;
-    }
-    pl_buf_printf(out, "| domain | documents | tokens | share |\n|---|---|---|---|\n");
-    for (uint32_t i = 0; i < n; i++) {
-        if (docs[i] == 0)
-            continue;
-        pl_buf_printf(out, "| ");
-        put_cell(out, pl_tokens_domain(shard, i));
-        pl_buf_printf(out, " | %llu | %llu | %.1f %% |\n", (unsigned long long)docs[i],
-                      (unsigned long long)tokens[i],
-                      all > 0 ? 100.0 * (double)tokens[i] / (double)all : 0);
-    }
-    pl_free(tokens);
-    pl_free(docs);
-}
-
 /* Returns the end of the sentence "The data shard of this path, which it was trained
  * on ...": it says how the base model was made. */
 static const char *base_words(const card *c)
@@ -118,7 +58,30 @@ static pl_status put_data(const card *c, pl_buf *out)
                   "\n## Data\n\nThe data shard of this path, which it was trained "
                   "on%s:\n\n",
                   base_words(c));
-    put_domains(c, shard, out);
+    const uint32_t n = pl_tokens_n_domains(shard);
+    uint64_t *docs = pl_alloc((n + 1) * sizeof *docs);
+    uint64_t *tokens = pl_alloc((n + 1) * sizeof *tokens);
+    uint64_t all = 0;
+    for (uint32_t d = 0; d < pl_tokens_n_docs(shard); d++) {
+        const uint32_t domain = pl_tokens_doc(shard, d)->domain;
+        const uint64_t targets =
+            pl_counted_targets(shard, d, c->arm->inner.skip_prefix);
+        docs[domain]++;
+        tokens[domain] += targets;
+        all += targets;
+    }
+    pl_buf_printf(out, "| domain | documents | tokens | share |\n|---|---|---|---|\n");
+    for (uint32_t i = 0; i < n; i++) {
+        if (docs[i] == 0)
+            continue;
+        pl_buf_printf(out, "| ");
+        put_cell(out, pl_tokens_domain(shard, i));
+        pl_buf_printf(out, " | %llu | %llu | %.1f %% |\n", (unsigned long long)docs[i],
+                      (unsigned long long)tokens[i],
+                      all > 0 ? 100.0 * (double)tokens[i] / (double)all : 0);
+    }
+    pl_free(tokens);
+    pl_free(docs);
 done:
     pl_tokens_close(&shard);
     pl_free_aligned(data);
@@ -178,48 +141,6 @@ done:
     pl_topology_destroy(&from);
     pl_arm_clear(&before);
     return status;
-}
-
-static pl_status put_training(const card *c, pl_buf *out)
-{
-    trained sum = {0, 0};
-    pl_buf_printf(out, "\n## Training\n\n| arm | phases | steps x batch x context of a "
-                       "phase | tokens | FLOPs |\n|---|---|---|---|---|\n");
-    PL_CHECK(add_arms(c, c->arm, c->topology, c->path, &sum, out));
-    pl_buf_printf(out, "| all | | | %.0f | %.3g |\n", sum.tokens, sum.flops);
-    pl_buf_printf(out,
-                  "\nTokens and FLOPs are those of this path, with all its "
-                  "replicas, up to its newest phase.%s",
-                  pl_topology_n_paths(c->topology) > 1 ? "" : "\n");
-    if (pl_topology_n_paths(c->topology) > 1)
-        pl_buf_printf(out,
-                      " Its shared modules were also merged with the updates of other "
-                      "paths (`%s`).\n",
-                      pl_method_name(c->arm->outer.method.method));
-    if (c->chosen)
-        pl_buf_printf(out, "The user chose the exported versions, so they may have had "
-                           "fewer phases than this.\n");
-    return PL_OK;
-}
-
-static void put_versions(const card *c, pl_buf *out)
-{
-    char hash[PL_HASH_TEXT];
-    pl_hash_format(&c->arm->config, hash);
-    pl_buf_printf(out, "\n## Versions\n\n| module | version | hash |\n|---|---|---|\n");
-    for (int s = 0; s < pl_topology_n_slots(c->topology); s++) {
-        char params[PL_HASH_TEXT];
-        pl_hash_format(&c->modules[s].params, params);
-        pl_buf_printf(out, "| `%s` | %llu | `%s` |\n", c->modules[s].name,
-                      (unsigned long long)c->modules[s].number, params);
-    }
-    pl_buf_printf(out,
-                  "\nConfiguration `%s`, seed %llu. `pathloom store blame MODULE` "
-                  "names the workers and samples that made a version%s.\n",
-                  hash, (unsigned long long)c->arm->seed,
-                  c->r->cfg.keep_updates
-                      ? ", and `pathloom store verify MODULE` computes it again"
-                      : "");
 }
 
 /* ---- evaluation ---- */
@@ -306,11 +227,72 @@ pl_status card_write(const card *c, const char *folder)
     char path[PL_PATH_MAX];
     pl_buf text = {0};
     pl_status status = PL_OK;
-    put_head(c, &text);
+    const pl_shape *shape = pl_topology_shape(c->topology);
+    char name[PL_NAME_MAX], count[16];
+    pl_topology_path_name(c->topology, c->path, name);
+    pl_buf_printf(&text, CARD_HEAD "# ");
+    put_cell(&text, c->title);
+    pl_buf_printf(
+        &text,
+        "\n\nPath `%s` of %d of the arm `%s`, trained by Pathloom %s. %s "
+        "parameters: %d blocks of width %d, %d heads, %d pieces in the "
+        "vocabulary, context %d.\n",
+        name[0] ? name : "p0", pl_topology_n_paths(c->topology), c->arm->name,
+        PL_VERSION, pl_human_count((double)pl_topology_path_params(c->topology), count),
+        shape->n_blocks, shape->width, shape->n_heads, shape->vocab, shape->context);
+    if (pl_topology_n_paths(c->topology) > 1)
+        pl_buf_printf(&text,
+                      "\nThis path is one part of a mixture. It is meant for text "
+                      "like that of its data shard; a router sends other text to "
+                      "other paths.\n");
+    pl_buf_printf(&text,
+                  "\n## How to run it\n\n```python\nfrom transformers import "
+                  "AutoModelForCausalLM, AutoTokenizer\n"
+                  "tokenizer = AutoTokenizer.from_pretrained(\"FOLDER\")\n"
+                  "model = AutoModelForCausalLM.from_pretrained(\"FOLDER\")\n"
+                  "inputs = tokenizer(\"The\", return_tensors=\"pt\")\n"
+                  "print(tokenizer.decode(model.generate(**inputs, "
+                  "max_new_tokens=50)[0]))\n```\n\nIf the folder has "
+                  "`sentencepiece.model` in place of `tokenizer.json`, transformers "
+                  "cannot read this tokenizer; `pathloom generate` can.\n");
     put_evaluation(c, &text);
     PL_TRY(put_data(c, &text));
-    PL_TRY(put_training(c, &text));
-    put_versions(c, &text);
+    trained sum = {0, 0};
+    pl_buf_printf(&text,
+                  "\n## Training\n\n| arm | phases | steps x batch x context of a "
+                  "phase | tokens | FLOPs |\n|---|---|---|---|---|\n");
+    PL_TRY(add_arms(c, c->arm, c->topology, c->path, &sum, &text));
+    pl_buf_printf(&text, "| all | | | %.0f | %.3g |\n", sum.tokens, sum.flops);
+    pl_buf_printf(&text,
+                  "\nTokens and FLOPs are those of this path, with all its "
+                  "replicas, up to its newest phase.%s",
+                  pl_topology_n_paths(c->topology) > 1 ? "" : "\n");
+    if (pl_topology_n_paths(c->topology) > 1)
+        pl_buf_printf(&text,
+                      " Its shared modules were also merged with the updates of other "
+                      "paths (`%s`).\n",
+                      pl_method_name(c->arm->outer.method.method));
+    if (c->chosen)
+        pl_buf_printf(&text,
+                      "The user chose the exported versions, so they may have had "
+                      "fewer phases than this.\n");
+    char hash[PL_HASH_TEXT];
+    pl_hash_format(&c->arm->config, hash);
+    pl_buf_printf(&text,
+                  "\n## Versions\n\n| module | version | hash |\n|---|---|---|\n");
+    for (int s = 0; s < pl_topology_n_slots(c->topology); s++) {
+        char params[PL_HASH_TEXT];
+        pl_hash_format(&c->modules[s].params, params);
+        pl_buf_printf(&text, "| `%s` | %llu | `%s` |\n", c->modules[s].name,
+                      (unsigned long long)c->modules[s].number, params);
+    }
+    pl_buf_printf(&text,
+                  "\nConfiguration `%s`, seed %llu. `pathloom store blame MODULE` "
+                  "names the workers and samples that made a version%s.\n",
+                  hash, (unsigned long long)c->arm->seed,
+                  c->r->cfg.keep_updates
+                      ? ", and `pathloom store verify MODULE` computes it again"
+                      : "");
     PL_TRY(pl_write_output(pl_join(path, folder, "README.md"), text.data, text.len));
 done:
     pl_buf_destroy(&text);

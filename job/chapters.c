@@ -54,29 +54,22 @@ typedef struct chapter {
 } chapter;
 
 /* ---- the end of the previous chapter ---- */
-/* Reads the last version of a module of the previous arm, as f32 values, into
- * c->params. Sets *slot to the module's slot. */
-static pl_status last_version(chapter *c, int module, const pl_slot **slot)
-{
-    char name[PL_MODULE_NAME_MAX];
-    pl_hash params;
-    *slot = pl_topology_slot(c->from, pl_topology_module_slot(c->from, module));
-    pl_arm_module_name(&c->before, c->from, module, name);
-    return stages_read_version(c->r, name,
-                               pl_contract_of(&c->before, c->from, module).n_rounds,
-                               *slot, c->params, &params);
-}
-
 /* Creates the modules of `arm`, which has topology t, as copies of the last versions of
  * the modules from which they descend. If a level was cut, the new module is a copy of
  * only some blocks of its ancestor. */
 static pl_status publish_modules(chapter *c, const pl_arm *arm, const pl_topology *t)
 {
     char name[PL_MODULE_NAME_MAX];
+    pl_hash params;
     for (int m = 0; m < pl_topology_n_modules(t); m++) {
-        const pl_slot *slot = pl_topology_slot(t, pl_topology_module_slot(t, m)), *its;
-        PL_CHECK(last_version(
-            c, pl_topology_ancestor_module(t, &arm->descent, c->from, m), &its));
+        const int before = pl_topology_ancestor_module(t, &arm->descent, c->from, m);
+        const pl_slot *slot = pl_topology_slot(t, pl_topology_module_slot(t, m));
+        const pl_slot *its =
+            pl_topology_slot(c->from, pl_topology_module_slot(c->from, before));
+        pl_arm_module_name(&c->before, c->from, before, name);
+        PL_CHECK(stages_read_version(
+            c->r, name, pl_contract_of(&c->before, c->from, before).n_rounds, its,
+            c->params, &params));
         pl_arm_module_name(arm, t, m, name);
         PL_CHECK(pl_client_create_module(c->r->client, name,
                                          c->params + (slot->offset - its->offset),
@@ -118,49 +111,6 @@ static uint64_t scores_bytes(const chapter *c)
            sizeof *c->scores;
 }
 
-static pl_status read_scores(chapter *c)
-{
-    const int n_paths = pl_topology_n_paths(c->from);
-    pl_buf blob = {0};
-    char name[PL_MODULE_NAME_MAX];
-    pl_status status;
-    PL_TRY(routing_alloc(c->r, scores_bytes(c), "the scores of the documents",
-                         (void **)&c->scores));
-    for (int p = 0; p < n_paths; p++) {
-        pl_arm_path_name(&c->scoring, c->from, p, 0, name);
-        PL_TRY(stages_read_state(c->r, name, c->n_docs * sizeof(double), &blob));
-        for (size_t i = 0; i < c->n_docs; i++) {
-            double nats;
-            memcpy(&nats, blob.data + i * sizeof nats, sizeof nats);
-            c->scores[i * (size_t)n_paths + (size_t)p] = -nats;
-        }
-    }
-done:
-    pl_buf_destroy(&blob);
-    return status;
-}
-
-/* Lets the workers score the documents, and reads the scores. Other arms train at the
- * same time, but the hub leases the scoring tasks first. */
-static pl_status score_documents(chapter *c, const char *const *arms, int n_arms)
-{
-    const char *shown[ARMS_MAX + 1];
-    bool exists = false;
-    const uint32_t n = pl_tokens_n_docs(c->r->train);
-    c->docs = pl_alloc((n ? n : 1) * sizeof *c->docs);
-    for (uint32_t d = 0; d < n; d++)
-        if (stages_scores(c->r, d))
-            c->docs[c->n_docs++] = d;
-    PL_CHECK(stages_arm_exists(c->r, c->scoring.name, &exists));
-    if (!exists)
-        PL_CHECK(publish_scoring(c));
-    c->scoring.n_scored = (int64_t)c->n_docs;
-    shown[0] = c->scoring.name;
-    memcpy(shown + 1, arms, (size_t)n_arms * sizeof *shown);
-    PL_CHECK(progress_wait(c->r, shown, n_arms + 1, 1));
-    return read_scores(c);
-}
-
 /* ---- the new arm ---- */
 static pl_status put_states(chapter *c)
 {
@@ -193,31 +143,50 @@ done:
     return status;
 }
 
-static pl_status publish_chapter(chapter *c)
-{
-    PL_CHECK(pl_failpoint("chapter.shards.before"));
-    PL_CHECK(stages_put_shards(c->r, &c->arm, &c->g));
-    if (!c->what->more)
-        PL_CHECK(put_states(c));
-    PL_CHECK(pl_failpoint("chapter.modules.before"));
-    PL_CHECK(publish_modules(c, &c->arm, c->topology));
-    PL_CHECK(routing_put(c->r, &c->g, c->arm.name));
-    PL_CHECK(pl_failpoint("chapter.arm.before"));
-    PL_CHECK(stages_put_arm(c->r, &c->arm));
-    return pl_failpoint("chapter.arm.after");
-}
-
 /* ---- documents that are dealt again ---- */
+/* Lets the workers score the documents, reads the scores, and deals the documents by
+ * them. Other arms train at the same time, but the hub leases the scoring tasks
+ * first. */
 static pl_status deal_anew(chapter *c, const char *const *arms, int n_arms)
 {
-    char took[16];
+    const char *shown[ARMS_MAX + 1];
+    const uint32_t n = pl_tokens_n_docs(c->r->train);
+    const int n_paths = pl_topology_n_paths(c->from);
     const double start = pl_now();
-    PL_CHECK(score_documents(c, arms, n_arms));
+    bool exists = false;
+    char name[PL_MODULE_NAME_MAX], took[16];
+    pl_buf blob = {0};
+    pl_status status = PL_OK;
+    c->docs = pl_alloc((n ? n : 1) * sizeof *c->docs);
+    for (uint32_t d = 0; d < n; d++)
+        if (stages_scores(c->r, d))
+            c->docs[c->n_docs++] = d;
+    PL_TRY(stages_arm_exists(c->r, c->scoring.name, &exists));
+    if (!exists)
+        PL_TRY(publish_scoring(c));
+    c->scoring.n_scored = (int64_t)c->n_docs;
+    shown[0] = c->scoring.name;
+    memcpy(shown + 1, arms, (size_t)n_arms * sizeof *shown);
+    PL_TRY(progress_wait(c->r, shown, n_arms + 1, 1));
+    PL_TRY(routing_alloc(c->r, scores_bytes(c), "the scores of the documents",
+                         (void **)&c->scores));
+    for (int p = 0; p < n_paths; p++) {
+        pl_arm_path_name(&c->scoring, c->from, p, 0, name);
+        PL_TRY(stages_read_state(c->r, name, c->n_docs * sizeof(double), &blob));
+        for (size_t i = 0; i < c->n_docs; i++) {
+            double nats;
+            memcpy(&nats, blob.data + i * sizeof nats, sizeof nats);
+            c->scores[i * (size_t)n_paths + (size_t)p] = -nats;
+        }
+    }
     pl_human_seconds(pl_now() - start, took);
-    say("router   %zu documents scored by %d paths of %s in %s", c->n_docs,
-        pl_topology_n_paths(c->from), c->before.name, took);
-    PL_CHECK(stages_base_params(c->r, c->params));
-    return routing_refit(c->r, c->params, c->docs, c->n_docs, c->scores, &c->g);
+    say("router   %zu documents scored by %d paths of %s in %s", c->n_docs, n_paths,
+        c->before.name, took);
+    PL_TRY(stages_base_params(c->r, c->params));
+    PL_TRY(routing_refit(c->r, c->params, c->docs, c->n_docs, c->scores, &c->g));
+done:
+    pl_buf_destroy(&blob);
+    return status;
 }
 
 /* ---- modules that are split ---- */
@@ -259,49 +228,12 @@ done:
     return status;
 }
 
-/* Lists in `docs` the documents of all shards of the previous arm, path after path.
- * Sets first[p + 1] to the end of the documents of path p. */
-static pl_status read_shards(chapter *c, pl_buf *docs, size_t *first)
-{
-    const size_t n = pl_tokens_n_docs(c->r->train);
-    known_document *known = pl_alloc(n * sizeof *known);
-    pl_status status = PL_OK;
-    for (size_t i = 0; i < n; i++)
-        known[i] = (known_document){pl_tokens_doc(c->r->train, (uint32_t)i)->hash,
-                                    (uint32_t)i};
-    qsort(known, n, sizeof *known, by_hash);
-    for (int p = 0; status == PL_OK && p < pl_topology_n_paths(c->from); p++) {
-        status = read_shard(c, p, known, n, docs);
-        first[p + 1] = docs->len / sizeof(uint32_t);
-    }
-    pl_free(known);
-    return status;
-}
-
-/* Reads the prefix model that routes new text to the paths of the previous arm. */
-static pl_status read_router(chapter *c, pl_prefix_lm **out)
-{
-    char object[PL_MODULE_NAME_MAX];
-    pl_hash blob;
-    pl_buf bytes = {0};
-    pl_status status;
-    snprintf(object, sizeof object, "router/%s", c->before.name);
-    PL_TRY(pl_client_get_object(c->r->client, object, &blob));
-    PL_TRY(pl_client_get_blob(c->r->client, object, &blob, &bytes));
-    PL_TRY(pl_prefix_lm_decode(bytes.data, bytes.len, pl_cpu_count(), out));
-    if (pl_prefix_lm_n_paths(*out) != pl_topology_n_paths(c->from))
-        PL_TRY(pl_fail(
-            PL_ERR_DAMAGED, "object %s routes text to %d paths, but %s has %d", object,
-            pl_prefix_lm_n_paths(*out), c->before.name, pl_topology_n_paths(c->from)));
-done:
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 static pl_status split_modules(chapter *c)
 {
     const size_t n_paths = (size_t)pl_topology_n_paths(c->from);
-    pl_buf docs = {0};
+    const size_t n = pl_tokens_n_docs(c->r->train);
+    known_document *known = pl_alloc(n * sizeof *known);
+    pl_buf docs = {0}, bytes = {0};
     pl_prefix_lm *router = NULL;
     pl_shards before = {.n_paths = (int)n_paths,
                         .first = pl_alloc((n_paths + 1) * sizeof *before.first)};
@@ -309,17 +241,37 @@ static pl_status split_modules(chapter *c)
     routing_origin origin = {
         .topology = c->from, .descent = &c->arm.descent, .shards = &before};
     before.first[0] = 0;
-    PL_TRY(read_shards(c, &docs, before.first));
+    for (size_t i = 0; i < n; i++)
+        known[i] = (known_document){pl_tokens_doc(c->r->train, (uint32_t)i)->hash,
+                                    (uint32_t)i};
+    qsort(known, n, sizeof *known, by_hash);
+    for (size_t p = 0; p < n_paths; p++) {
+        PL_TRY(read_shard(c, (int)p, known, n, &docs));
+        before.first[p + 1] = docs.len / sizeof(uint32_t);
+    }
     before.docs = (uint32_t *)(void *)docs.data;
     PL_TRY(stages_base_params(c->r, c->params));
     /* only a chapter of topology.graft lists parents, and only such a chapter can end
      * paths */
-    if (c->what->descent.n_parents > 0)
-        PL_TRY(read_router(c, &router));
+    if (c->what->descent.n_parents > 0) {
+        char object[PL_MODULE_NAME_MAX];
+        pl_hash blob;
+        snprintf(object, sizeof object, "router/%s", c->before.name);
+        PL_TRY(pl_client_get_object(c->r->client, object, &blob));
+        PL_TRY(pl_client_get_blob(c->r->client, object, &blob, &bytes));
+        PL_TRY(pl_prefix_lm_decode(bytes.data, bytes.len, pl_cpu_count(), &router));
+        if (pl_prefix_lm_n_paths(router) != pl_topology_n_paths(c->from))
+            PL_TRY(pl_fail(PL_ERR_DAMAGED,
+                           "object %s routes text to %d paths, but %s has %d", object,
+                           pl_prefix_lm_n_paths(router), c->before.name,
+                           pl_topology_n_paths(c->from)));
+    }
     origin.answers = router;
     PL_TRY(routing_split(c->r, c->params, &origin, &c->g));
 done:
     pl_prefix_lm_destroy(&router);
+    pl_free(known);
+    pl_buf_destroy(&bytes);
     pl_buf_destroy(&docs);
     pl_free(before.first);
     return status;
@@ -338,28 +290,6 @@ done:
     return status;
 }
 
-/* Copies the weights of the shards, and the held-out text for curves, from the previous
- * arm. */
-static pl_status take_texts(chapter *c)
-{
-    char object[PL_MODULE_NAME_MAX];
-    pl_hash blob;
-    pl_buf bytes = {0};
-    pl_arm stored = {.n_shards = 0};
-    pl_status status;
-    snprintf(object, sizeof object, "arm/%s", c->before.name);
-    PL_TRY(pl_client_get_object(c->r->client, object, &blob));
-    PL_TRY(pl_client_get_blob(c->r->client, object, &blob, &bytes));
-    PL_TRY(pl_arm_decode(bytes.data, bytes.len, &stored));
-    memcpy(c->arm.weights, stored.weights,
-           (size_t)c->arm.n_shards * sizeof *c->arm.weights);
-    PL_TRY(curve_text_copy(c->r, &stored, c->from, &c->arm, c->topology));
-done:
-    pl_buf_destroy(&bytes);
-    pl_arm_clear(&stored);
-    return status;
-}
-
 /* Publishes a chapter that keeps the shards and the router: a chapter with more phases,
  * with frozen modules, or with levels that were cut. A cut changes only the names of
  * the paths. */
@@ -367,92 +297,102 @@ static pl_status publish_same_shards(chapter *c)
 {
     char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];
     pl_hash blob;
-    PL_CHECK(take_texts(c));
+    pl_buf bytes = {0};
+    pl_arm stored = {.n_shards = 0};
+    pl_status status;
+    /* the weights of the shards, and the held-out text for curves */
+    snprintf(from, sizeof from, "arm/%s", c->before.name);
+    PL_TRY(pl_client_get_object(c->r->client, from, &blob));
+    PL_TRY(pl_client_get_blob(c->r->client, from, &blob, &bytes));
+    PL_TRY(pl_arm_decode(bytes.data, bytes.len, &stored));
+    memcpy(c->arm.weights, stored.weights,
+           (size_t)c->arm.n_shards * sizeof *c->arm.weights);
+    PL_TRY(curve_text_copy(c->r, &stored, c->from, &c->arm, c->topology));
     for (int p = 0; p < c->arm.n_shards; p++) {
         pl_topology_path_name(c->from, p, path);
         snprintf(from, sizeof from, "shard/%s/%s", c->before.name, path);
         pl_topology_path_name(c->topology, p, path);
         snprintf(to, sizeof to, "shard/%s/%s", c->arm.name, path);
-        PL_CHECK(copy_object(c->r, from, to, &c->arm.shards[p]));
+        PL_TRY(copy_object(c->r, from, to, &c->arm.shards[p]));
     }
-    PL_CHECK(select_copy_holdouts(c->r, &c->before, c->from, &c->arm, c->topology));
+    PL_TRY(select_copy_holdouts(c->r, &c->before, c->from, &c->arm, c->topology));
     if (!c->what->more)
-        PL_CHECK(put_states(c));
-    PL_CHECK(pl_failpoint("chapter.modules.before"));
-    PL_CHECK(publish_modules(c, &c->arm, c->topology));
+        PL_TRY(put_states(c));
+    PL_TRY(pl_failpoint("chapter.modules.before"));
+    PL_TRY(publish_modules(c, &c->arm, c->topology));
     snprintf(from, sizeof from, "router/%s", c->before.name);
     snprintf(to, sizeof to, "router/%s", c->arm.name);
-    PL_CHECK(copy_object(c->r, from, to, &blob));
+    PL_TRY(copy_object(c->r, from, to, &blob));
     if (c->what->descent.n_parents > 0)
-        PL_CHECK(routing_rename_map(c->r, c->topology));
-    PL_CHECK(pl_failpoint("chapter.arm.before"));
-    PL_CHECK(stages_put_arm(c->r, &c->arm));
-    return pl_failpoint("chapter.arm.after");
+        PL_TRY(routing_rename_map(c->r, c->topology));
+    PL_TRY(pl_failpoint("chapter.arm.before"));
+    PL_TRY(stages_put_arm(c->r, &c->arm));
+    PL_TRY(pl_failpoint("chapter.arm.after"));
+done:
+    pl_buf_destroy(&bytes);
+    pl_arm_clear(&stored);
+    return status;
 }
 
 /* ---- the stage ---- */
-static pl_status open_chapter(chapter *c, int number, bool *exists)
-{
-    char name[PL_ARM_NAME_MAX], before[PL_ARM_NAME_MAX];
-    pl_chapter_name(number, name);
-    pl_chapter_name(number - 1, before);
-    PL_CHECK(stages_arm_exists(c->r, name, exists));
-    if (*exists)
-        return PL_OK;
-    PL_CHECK(run_arm(c->r, before, &c->before));
-    PL_CHECK(run_arm(c->r, before, &c->scoring));
-    PL_CHECK(run_arm(c->r, name, &c->arm));
-    pl_scoring_name(number, c->scoring.name);
-    PL_CHECK(pl_topology_create(&c->before.shape, &c->before.spec, &c->from));
-    PL_CHECK(pl_topology_create(&c->arm.shape, &c->arm.spec, &c->topology));
-    c->g.topology = c->topology;
-    c->g.chapter = number;
-    return stages_path_params(c->r, &c->params);
-}
-
-static void close_chapter(chapter *c)
-{
-    pl_free_aligned(c->params);
-    if (c->scores)
-        routing_free(c->scores, scores_bytes(c));
-    pl_free(c->docs);
-    routing_clear(&c->g);
-    pl_topology_destroy(&c->from);
-    pl_topology_destroy(&c->topology);
-    pl_arm_clear(&c->before);
-    pl_arm_clear(&c->scoring);
-    pl_arm_clear(&c->arm);
-}
-
-static pl_status make_chapter(chapter *c, const char *const *arms, int n_arms)
-{
-    const config_chapter *what = c->what;
-    if (what->more)
-        say("more     %s continues %s: %d phases%s, with a new warm-up", c->arm.name,
-            c->before.name, c->arm.inner.phases,
-            what->splits ? "" : " on the same shards");
-    if (what->splits || what->descent.n_parents > 0)
-        say("widen    %d modules and %d paths of %s become %d and %d of %s",
-            pl_topology_n_modules(c->from), pl_topology_n_paths(c->from),
-            c->before.name, pl_topology_n_modules(c->topology),
-            pl_topology_n_paths(c->topology), c->arm.name);
-    if (!what->splits && !what->deals)
-        return publish_same_shards(c);
-    PL_CHECK(what->splits ? split_modules(c) : deal_anew(c, arms, n_arms));
-    PL_CHECK(pl_tokens_check(c->r->train));
-    c->g.phases = c->arm.inner.phases;
-    PL_CHECK(routing_report(c->r, &c->g));
-    return publish_chapter(c);
-}
-
 pl_status stage_chapter(pl_run *r, int number, const config_chapter *what,
                         const char *const *arms, int n_arms)
 {
     chapter c = {.r = r, .what = what};
+    char name[PL_ARM_NAME_MAX], before[PL_ARM_NAME_MAX];
     bool exists = false;
-    pl_status status = open_chapter(&c, number, &exists);
-    if (status == PL_OK && !exists)
-        status = make_chapter(&c, arms, n_arms);
-    close_chapter(&c);
+    pl_status status = PL_OK;
+    pl_chapter_name(number, name);
+    pl_chapter_name(number - 1, before);
+    PL_TRY(stages_arm_exists(r, name, &exists));
+    if (exists)
+        goto done;
+    PL_TRY(run_arm(r, before, &c.before));
+    PL_TRY(run_arm(r, before, &c.scoring));
+    PL_TRY(run_arm(r, name, &c.arm));
+    pl_scoring_name(number, c.scoring.name);
+    PL_TRY(pl_topology_create(&c.before.shape, &c.before.spec, &c.from));
+    PL_TRY(pl_topology_create(&c.arm.shape, &c.arm.spec, &c.topology));
+    c.g.topology = c.topology;
+    c.g.chapter = number;
+    PL_TRY(stages_path_params(r, &c.params));
+    if (what->more)
+        say("more     %s continues %s: %d phases%s, with a new warm-up", c.arm.name,
+            c.before.name, c.arm.inner.phases,
+            what->splits ? "" : " on the same shards");
+    if (what->splits || what->descent.n_parents > 0)
+        say("widen    %d modules and %d paths of %s become %d and %d of %s",
+            pl_topology_n_modules(c.from), pl_topology_n_paths(c.from), c.before.name,
+            pl_topology_n_modules(c.topology), pl_topology_n_paths(c.topology),
+            c.arm.name);
+    if (!what->splits && !what->deals) {
+        PL_TRY(publish_same_shards(&c));
+        goto done;
+    }
+    PL_TRY(what->splits ? split_modules(&c) : deal_anew(&c, arms, n_arms));
+    PL_TRY(pl_tokens_check(r->train));
+    c.g.phases = c.arm.inner.phases;
+    PL_TRY(routing_report(r, &c.g));
+    PL_TRY(pl_failpoint("chapter.shards.before"));
+    PL_TRY(stages_put_shards(r, &c.arm, &c.g));
+    if (!what->more)
+        PL_TRY(put_states(&c));
+    PL_TRY(pl_failpoint("chapter.modules.before"));
+    PL_TRY(publish_modules(&c, &c.arm, c.topology));
+    PL_TRY(routing_put(r, &c.g, c.arm.name));
+    PL_TRY(pl_failpoint("chapter.arm.before"));
+    PL_TRY(stages_put_arm(r, &c.arm));
+    PL_TRY(pl_failpoint("chapter.arm.after"));
+done:
+    pl_free_aligned(c.params);
+    if (c.scores)
+        routing_free(c.scores, scores_bytes(&c));
+    pl_free(c.docs);
+    routing_clear(&c.g);
+    pl_topology_destroy(&c.from);
+    pl_topology_destroy(&c.topology);
+    pl_arm_clear(&c.before);
+    pl_arm_clear(&c.scoring);
+    pl_arm_clear(&c.arm);
     return status;
 }

@@ -136,21 +136,6 @@ static pl_status check_data(checker *c)
 }
 
 /* ---- beginnings ---- */
-/* Finds the name of the arm that this arm continues; "" for the base model. */
-static void find_origin(const pl_arm *arm, char out[PL_ARM_NAME_MAX])
-{
-    const int chapter = pl_arm_chapter(arm->name);
-    char scoring[PL_ARM_NAME_MAX];
-    pl_copy_text(out, PL_ARM_NAME_MAX, strcmp(arm->name, "base") == 0 ? "" : "base");
-    if (chapter > 0)
-        pl_chapter_name(chapter - 1, out);
-    for (int i = 1; arm->n_scored > 0 && i <= PL_CHAPTERS_MAX; i++) {
-        pl_scoring_name(i, scoring);
-        if (strcmp(scoring, arm->name) == 0)
-            pl_chapter_name(i - 1, out);
-    }
-}
-
 static pl_status read_arm_params(checker *c, const char *module, uint64_t number,
                                  const pl_slot *slot, float *out)
 {
@@ -239,15 +224,6 @@ static pl_status check_beginning(checker *c, const pl_arm *before,
     return PL_OK;
 }
 
-/* Whether the arm can descend from `before`. Without this check, damaged bytes of a
- * store could mislead the functions that find a module's ancestor. */
-static bool fits_before(const checker *c, const pl_arm *before, const pl_topology *from)
-{
-    if (strcmp(before->name, "base") == 0)
-        return pl_topology_path_params(from) == pl_topology_path_params(c->topology);
-    return pl_topology_descends(c->topology, &c->arm.descent, from);
-}
-
 static pl_status check_arm_beginning(checker *c)
 {
     char name[PL_ARM_NAME_MAX];
@@ -255,7 +231,18 @@ static pl_status check_arm_beginning(checker *c)
     pl_topology *from = NULL;
     float *params = NULL;
     pl_status status = PL_OK;
-    find_origin(&c->arm, name);
+    /* the arm that this arm continues; "" for the base model */
+    const pl_arm *arm = &c->arm;
+    const int chapter = pl_arm_chapter(arm->name);
+    char scoring[PL_ARM_NAME_MAX];
+    pl_copy_text(name, PL_ARM_NAME_MAX, strcmp(arm->name, "base") == 0 ? "" : "base");
+    if (chapter > 0)
+        pl_chapter_name(chapter - 1, name);
+    for (int i = 1; arm->n_scored > 0 && i <= PL_CHAPTERS_MAX; i++) {
+        pl_scoring_name(i, scoring);
+        if (strcmp(scoring, arm->name) == 0)
+            pl_chapter_name(i - 1, name);
+    }
     if (name[0])
         status = pl_read_arm(c->store, name, &before, &from);
     /* a push may copy an arm without the arm that it continues */
@@ -265,7 +252,13 @@ static pl_status check_arm_beginning(checker *c)
         goto done;
     }
     PL_TRY(status);
-    if (name[0] && !fits_before(c, &before, from)) {
+    /* Checks that the arm can descend from `before`: otherwise damaged bytes of a store
+     * could mislead the functions that find a module's ancestor. */
+    const bool is_base = strcmp(before.name, "base") == 0;
+    if (name[0] &&
+        !(is_base
+              ? pl_topology_path_params(from) == pl_topology_path_params(c->topology)
+              : pl_topology_descends(c->topology, &c->arm.descent, from))) {
         note_violation(c,
                        "the modules of %s do not fit those of %s, which it continues",
                        c->arm.name, name);
@@ -280,11 +273,6 @@ done:
     pl_topology_destroy(&from);
     pl_arm_clear(&before);
     return status;
-}
-
-static pl_status check_beginnings(checker *c)
-{
-    return each_arm(c, check_arm_beginning);
 }
 
 /* ---- rounds ---- */
@@ -313,15 +301,6 @@ static void check_rolled_back(checker *c, const pl_version *v)
     pl_version_clear(&source);
 }
 
-static bool contributes_before(const pl_version *v, int index)
-{
-    for (int i = 0; i < index; i++)
-        if (v->contributions[i].path == v->contributions[index].path &&
-            v->contributions[i].replica == v->contributions[index].replica)
-            return true;
-    return false;
-}
-
 /* Checks that each contribution is by a contributor of this module, in this round. With
  * a quorum an update may be missing or late, and under delayed-nesterov each version
  * has a single update; then repeated contributors and the round are not checked. */
@@ -333,13 +312,17 @@ static void check_contributions(const round_check *r, const pl_version *v)
     const unsigned long long number = v->number;
     for (int i = 0; i < v->n_contributions; i++) {
         const pl_contribution *d = &v->contributions[i];
+        bool is_repeated = false;
+        for (int k = 0; k < i; k++)
+            is_repeated |= v->contributions[k].path == d->path &&
+                           v->contributions[k].replica == d->replica;
         if (d->path < 0 || d->path >= pl_topology_n_paths(c->topology) ||
             !pl_topology_path_has(c->topology, (int)d->path, r->module))
             note_violation(c,
                            "%s@%llu has an update of path %lld, which does not pass "
                            "through this module",
                            v->module, number, (long long)d->path);
-        else if (!free_rounds && contributes_before(v, i))
+        else if (!free_rounds && is_repeated)
             note_violation(c, "%s@%llu has two updates of path %lld, replica %lld",
                            v->module, number, (long long)d->path,
                            (long long)d->replica);
@@ -382,11 +365,6 @@ static pl_status check_arm_rounds(checker *c)
     return PL_OK;
 }
 
-static pl_status check_rounds(checker *c)
-{
-    return each_arm(c, check_arm_rounds);
-}
-
 /* ---- phases ---- */
 static pl_status check_arm_phases(checker *c)
 {
@@ -415,11 +393,6 @@ static pl_status check_arm_phases(checker *c)
     }
     pl_free(paths);
     return status;
-}
-
-static pl_status check_phases(checker *c)
-{
-    return each_arm(c, check_arm_phases);
 }
 
 /* ---- versions ---- */
@@ -466,16 +439,6 @@ static pl_status check_versions(checker *c)
 }
 
 /* ---- forgotten documents ---- */
-static pl_status read_forgotten(checker *c)
-{
-    pl_buf text = {0};
-    pl_status status = pl_store_read_object(c->store, "forgotten", &text);
-    if (status == PL_OK)
-        status = forgotten_parse("the object forgotten", &text, &c->forgotten);
-    pl_buf_destroy(&text);
-    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
-}
-
 static void check_blank(checker *c, const pl_tokens *shard, const char *object)
 {
     const bool base = strcmp(c->arm.name, "base") == 0;
@@ -605,45 +568,33 @@ static pl_status check_files(checker *c)
 /* ---- all invariants ---- */
 static const struct {
     const char *name, *claim, *unit;
-    pl_status (*check)(checker *c);
+    pl_status (*check)(checker *c);  /* of the whole store, or */
+    pl_status (*of_arm)(checker *c); /* of each arm */
 } invariants[] = {
     {"hashes",
      "all bytes match their hashes, commits and versions follow one another, tags name "
      "versions that exist",
-     "records", check_hashes},
+     "records", check_hashes, NULL},
     {"data", "the store has all shards and states that its arms name", "objects",
-     check_data},
+     check_data, NULL},
     {"beginnings",
      "version 0 of each module has the parameters of the version that it continues",
-     "modules", check_beginnings},
+     "modules", NULL, check_arm_beginning},
     {"rounds",
      "each version has one update of each contributor, or of as many as its quorum "
      "needs, from its own round",
-     "versions", check_rounds},
+     "versions", NULL, check_arm_rounds},
     {"phases",
      "each finished phase counts exactly once in each module of its path, unless a "
      "rollback dropped it",
-     "records of phases", check_phases},
+     "records of phases", NULL, check_arm_phases},
     {"versions", "versions that are computed again have the same hash", "versions",
-     check_versions},
+     check_versions, NULL},
     {"forgotten", "no path has the text of a forgotten document", "shards",
-     check_forgotten},
+     check_forgotten, NULL},
     {"files", "the configuration and the data of the run can be used", "files",
-     check_files},
+     check_files, NULL},
 };
-
-static pl_status judge_invariant(checker *c, size_t i, check_result *result)
-{
-    *result = (check_result){.name = invariants[i].name,
-                             .claim = invariants[i].claim,
-                             .unit = invariants[i].unit};
-    c->now = result;
-    PL_CHECK(judge_failure(c, invariants[i].check(c)));
-    result->verdict = result->broken.n > 0     ? CHECK_BROKEN
-                      : result->n_unproven > 0 ? CHECK_UNPROVEN
-                                               : CHECK_HOLDS;
-    return PL_OK;
-}
 
 static pl_status refuse_writer(const checker *c)
 {
@@ -659,17 +610,31 @@ static pl_status refuse_writer(const checker *c)
 pl_status check_store(const check_wish *wish, check_fn fn, void *context, int *n_broken)
 {
     checker c = {.wish = wish};
+    pl_buf list = {0};
     pl_status status = PL_OK;
     *n_broken = 0;
     PL_TRY(refuse_writer(&c));
     PL_TRY(pl_store_open(wish->folder, PL_STORE_READ, &c.store));
-    PL_TRY(read_forgotten(&c));
+    status = pl_store_read_object(c.store, "forgotten", &list);
+    if (status == PL_OK)
+        status = forgotten_parse("the object forgotten", &list, &c.forgotten);
+    PL_TRY(status == PL_ERR_NOT_FOUND ? PL_OK : status);
     for (size_t i = 0; i < sizeof invariants / sizeof *invariants; i++) {
         check_result result;
         if ((invariants[i].check == check_forgotten && c.forgotten.n == 0) ||
             (invariants[i].check == check_files && !wish->run))
             continue;
-        status = judge_invariant(&c, i, &result);
+        result = (check_result){.name = invariants[i].name,
+                                .claim = invariants[i].claim,
+                                .unit = invariants[i].unit};
+        c.now = &result;
+        status = invariants[i].of_arm ? each_arm(&c, invariants[i].of_arm)
+                                      : invariants[i].check(&c);
+        status = judge_failure(&c, status);
+        if (status == PL_OK)
+            result.verdict = result.broken.n > 0     ? CHECK_BROKEN
+                             : result.n_unproven > 0 ? CHECK_UNPROVEN
+                                                     : CHECK_HOLDS;
         /* A job that has begun meanwhile could be the cause of a finding. */
         if (status == PL_OK && result.verdict == CHECK_BROKEN)
             status = refuse_writer(&c);
@@ -680,6 +645,7 @@ pl_status check_store(const check_wish *wish, check_fn fn, void *context, int *n
         PL_TRY(status);
     }
 done:
+    pl_buf_destroy(&list);
     forgotten_clear(&c.forgotten);
     pl_store_close(&c.store);
     return status;

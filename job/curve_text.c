@@ -28,44 +28,6 @@ typedef struct dealt {
     pl_tokenizer *tokenizer;
 } dealt;
 
-static void pick_texts(const pl_run *r, dealt *d)
-{
-    const config *c = &r->cfg;
-    const double task = (double)c->tau * (double)c->batch;
-    const double rows =
-        fmin(fmax(c->curves * task * (double)c->phases / POINTS, ROWS_LEAST),
-             TASKS_MOST * task);
-    const double targets = fmin(rows * (double)c->context, TARGETS_MOST);
-    const size_t n = pl_tokens_n_docs(r->valid);
-    d->docs = pl_alloc((n + 1) * sizeof *d->docs);
-    /* A document is scored completely or not at all. */
-    for (size_t i = 0; i < n; i++)
-        if ((double)pl_doc_targets(pl_tokens_doc(r->valid, (uint32_t)i)) <= targets)
-            d->docs[d->n++] = (uint32_t)i;
-    d->n =
-        pl_pick_documents(r->valid, (int)c->prefix, (uint64_t)targets, d->docs, d->n);
-    d->path_of = pl_alloc((d->n + 1) * sizeof *d->path_of);
-}
-
-/* Sets the path of each document. Without a router all documents go to the first
- * path. */
-static void deal_texts(const pl_run *r, const pl_prefix_lm *router, dealt *d)
-{
-    const size_t prefix = (size_t)r->cfg.prefix;
-    const int n_paths = router ? pl_prefix_lm_n_paths(router) : 1;
-    int32_t *text = pl_alloc((prefix + 1) * sizeof *text);
-    double *nats = pl_alloc((size_t)n_paths * sizeof *nats);
-    for (size_t i = 0; router && i < d->n; i++) {
-        const pl_token_doc *doc = pl_tokens_doc(r->valid, d->docs[i]);
-        const size_t n = doc->n_tokens < prefix ? doc->n_tokens : prefix;
-        pl_tokens_copy(r->valid, doc->first, n, text);
-        pl_prefix_lm_nats(router, text, (int)n, nats);
-        d->path_of[i] = pl_least_evidence(nats, n_paths);
-    }
-    pl_free(nats);
-    pl_free(text);
-}
-
 /* Stores the documents of a path. *rows gets the number of sequences of these
  * documents. */
 static pl_status put_path_text(pl_run *r, pl_arm *arm, const pl_topology *t, int path,
@@ -112,12 +74,38 @@ pl_status curve_text_put(pl_run *r, pl_arm *arm, const pl_topology *t,
     if (share <= 0 || arm->n_shards > CURVE_PATHS_MAX || in->phases == 0)
         return PL_OK;
     PL_TRY(run_load_tokenizer(r, &d.tokenizer));
-    pick_texts(r, &d);
+    const config *c = &r->cfg;
+    const double task = (double)c->tau * (double)c->batch;
+    const double most_rows =
+        fmin(fmax(c->curves * task * (double)c->phases / POINTS, ROWS_LEAST),
+             TASKS_MOST * task);
+    const double targets = fmin(most_rows * (double)c->context, TARGETS_MOST);
+    const size_t n = pl_tokens_n_docs(r->valid);
+    d.docs = pl_alloc((n + 1) * sizeof *d.docs);
+    /* A document is scored completely or not at all. */
+    for (size_t i = 0; i < n; i++)
+        if ((double)pl_doc_targets(pl_tokens_doc(r->valid, (uint32_t)i)) <= targets)
+            d.docs[d.n++] = (uint32_t)i;
+    d.n = pl_pick_documents(r->valid, (int)c->prefix, (uint64_t)targets, d.docs, d.n);
+    d.path_of = pl_alloc((d.n + 1) * sizeof *d.path_of);
     if (d.n == 0) {
         pl_log(PL_LOG_DEBUG, "curve.none", "arm=%s", arm->name);
         goto done;
     }
-    deal_texts(r, router, &d);
+    /* without a router all documents go to the first path */
+    const size_t prefix = (size_t)r->cfg.prefix;
+    const int n_paths = router ? pl_prefix_lm_n_paths(router) : 1;
+    int32_t *text = pl_alloc((prefix + 1) * sizeof *text);
+    double *nats = pl_alloc((size_t)n_paths * sizeof *nats);
+    for (size_t i = 0; router && i < d.n; i++) {
+        const pl_token_doc *doc = pl_tokens_doc(r->valid, d.docs[i]);
+        const size_t len = doc->n_tokens < prefix ? doc->n_tokens : prefix;
+        pl_tokens_copy(r->valid, doc->first, len, text);
+        pl_prefix_lm_nats(router, text, (int)len, nats);
+        d.path_of[i] = pl_least_evidence(nats, n_paths);
+    }
+    pl_free(nats);
+    pl_free(text);
     pl_arm_hold(arm);
     arm->held_prefix = (int)r->cfg.prefix;
     for (int p = 0; p < arm->n_shards; p++) {

@@ -94,18 +94,6 @@ done:
     return status;
 }
 
-/* Appends to the file instead of replacing it, because TensorBoard may have it open. */
-static pl_status append_points(const char *path, const pl_buf *bytes)
-{
-    pl_status status = PL_OK;
-    const int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (file < 0 || write(file, bytes->data, bytes->len) != (ssize_t)bytes->len)
-        status = pl_fail(PL_ERR_IO, "%s cannot be written: %s", path, strerror(errno));
-    if (file >= 0)
-        close(file);
-    return status;
-}
-
 /* ---- the scalars of a point ---- */
 typedef struct points {
     tfevents_scalar *scalars;
@@ -165,9 +153,19 @@ static void put_sums(points *p, const char *prefix, const char *of, const sums *
                     pl_work_value(&s->work, &pl_work_measures[i]));
 }
 
-static void put_workers(points *p, const phase_history *h, const phase_arm *a,
-                        size_t slot)
+static void put_train(points *p, const phase_history *h, const phase_arm *a,
+                      size_t slot)
 {
+    sums all = {0};
+    for (int i = 0; i < a->n_series; i++)
+        add_cell(&all, phase_series_at(&a->series[i], slot));
+    put_sums(p, "train", NULL, &all);
+    put_scalar_named(p, "train", "tokens", (double)all.work.n_tokens);
+    for (int i = 0; i < a->n_series && a->n_series > 1 && i < PATHS_SHOWN; i++) {
+        sums one = {0};
+        add_cell(&one, phase_series_at(&a->series[i], slot));
+        put_sums(p, "path", a->series[i].name, &one);
+    }
     sums workers[WORKERS_POINTS];
     int n = 0;
     for (int i = 0; i < a->n_series; i++) {
@@ -183,22 +181,6 @@ static void put_workers(points *p, const phase_history *h, const phase_arm *a,
     }
     for (int k = 0; k < n; k++)
         put_sums(p, "worker", h->workers[workers[k].worker], &workers[k]);
-}
-
-static void put_train(points *p, const phase_history *h, const phase_arm *a,
-                      size_t slot)
-{
-    sums all = {0};
-    for (int i = 0; i < a->n_series; i++)
-        add_cell(&all, phase_series_at(&a->series[i], slot));
-    put_sums(p, "train", NULL, &all);
-    put_scalar_named(p, "train", "tokens", (double)all.work.n_tokens);
-    for (int i = 0; i < a->n_series && a->n_series > 1 && i < PATHS_SHOWN; i++) {
-        sums one = {0};
-        add_cell(&one, phase_series_at(&a->series[i], slot));
-        put_sums(p, "path", a->series[i].name, &one);
-    }
-    put_workers(p, h, a, slot);
 }
 
 static void put_held_out(points *p, const phase_arm *a, size_t slot)
@@ -260,7 +242,14 @@ static pl_status write_points(curves *c, int arm, kind k)
     if (bytes.len > 0) {
         /* The file is read again only if appending fails. */
         *last_step = STEP_UNKNOWN;
-        PL_TRY(append_points(path, &bytes));
+        /* It is appended to and not replaced, because TensorBoard may have it open. */
+        const int file = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+        if (file < 0 || write(file, bytes.data, bytes.len) != (ssize_t)bytes.len)
+            status =
+                pl_fail(PL_ERR_IO, "%s cannot be written: %s", path, strerror(errno));
+        if (file >= 0)
+            close(file);
+        PL_TRY(status);
         *last_step = newest;
     }
 done:
@@ -305,38 +294,32 @@ void curves_tick(curves *c, bool all)
     c->next_ms = pl_now_ms() + LOOK_MS;
 }
 
-/* ---- the final report ---- */
-static pl_status write_evaluation(const pl_run *r, const evaluation_row *row,
-                                  const char *arm, int64_t step)
-{
-    char folder[PL_PATH_MAX], path[PL_PATH_MAX];
-    pl_buf bytes = {0};
-    points p = {0};
-    const double wall_s = (double)pl_wall_ms() / 1e3;
-    PL_CHECK(point_file(run_file(r, "tensorboard", folder), arm, "evaluation", path));
-    put_scalar_named(&p, "evaluation", "bits_per_byte", row->bits);
-    put_scalar_named(&p, "evaluation", "perplexity", row->ppl);
-    tfevents_begin(&bytes, wall_s);
-    tfevents_add(&bytes, wall_s, step, p.scalars, p.n);
-    pl_status status = pl_replace_file(path, bytes.data, bytes.len);
-    pl_free(p.scalars);
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 void curves_evaluation(const pl_run *r, const evaluation *e)
 {
     for (int row = 0; r->cfg.tensorboard && row < ROW_COUNT; row++) {
         const evaluation_row *w = &e->rows[row];
         pl_arm arm;
+        char folder[PL_PATH_MAX], path[PL_PATH_MAX];
+        const double wall_s = (double)pl_wall_ms() / 1e3;
         const bool mixture = pl_arm_chapter(w->arm) >= 0;
         if (!w->present || (mixture && (row_kind)row != e->answer))
             continue;
         const char *name = mixture ? e->chapter : w->arm;
+        points p = {0};
+        pl_buf bytes = {0};
         pl_status status = run_arm(r, name, &arm);
         if (status == PL_OK)
-            status =
-                write_evaluation(r, w, name, (int64_t)arm.inner.phases * arm.inner.tau);
+            status = point_file(run_file(r, "tensorboard", folder), name, "evaluation",
+                                path);
+        put_scalar_named(&p, "evaluation", "bits_per_byte", w->bits);
+        put_scalar_named(&p, "evaluation", "perplexity", w->ppl);
+        tfevents_begin(&bytes, wall_s);
+        tfevents_add(&bytes, wall_s, (int64_t)arm.inner.phases * arm.inner.tau,
+                     p.scalars, p.n);
+        if (status == PL_OK)
+            status = pl_replace_file(path, bytes.data, bytes.len);
+        pl_free(p.scalars);
+        pl_buf_destroy(&bytes);
         pl_arm_clear(&arm);
         if (status != PL_OK)
             say("         the evaluation was not written for TensorBoard: %s",

@@ -31,26 +31,9 @@ void evaluation_clear(evaluation *e)
     memset(e, 0, sizeof *e);
 }
 
-double evaluation_bits(const evaluation *e, const pl_score *score)
-{
-    return e->n_bytes > 0 ? score->nats / log(2) / (double)e->n_bytes : NAN;
-}
-
-/* ---- tokens and time spent on training ---- */
-typedef struct spent {
-    /* tokens: of all trainings (paths and replicas) of an arm; longest: of the training
-     * with the most tokens */
-    uint64_t tokens, longest;
-    /* mean tokens per training; for the mixture, the sum of its chapters' means */
-    uint64_t mean;
-    double seconds;
-    int n;
-    int64_t least_phase;
-} spent;
-
 static pl_status add_path(void *context, const pl_path_state *state)
 {
-    spent *s = context;
+    pl_spent *s = context;
     s->tokens += state->work.n_tokens;
     s->seconds += state->work.seconds;
     s->longest = state->work.n_tokens > s->longest ? state->work.n_tokens : s->longest;
@@ -73,7 +56,8 @@ typedef struct job {
     const pl_snapshot *versions;
     bool *closed;         /* [n_paths] paths that are never chosen nor read, or NULL */
     pl_prefix_lm *router; /* the chapter's router */
-    spent spent[ROW_COUNT]; /* the tokens and time of the arm of each row */
+    double trainings; /* phases of all paths and replicas per phase of the mixture */
+    pl_spent spent[ROW_COUNT]; /* of the arm of each row */
 } job;
 
 typedef struct arm_source {
@@ -174,36 +158,6 @@ static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
                               scores_of(e, kind));
 }
 
-/* Returns the seconds of training if each path or replica had its own machine. The
- * seconds are computed from tokens and the run's mean rate per machine, because
- * measured times depend on which arms ran at the same time. */
-static double training_seconds(const job *j, const evaluation_row *w, const spent *s)
-{
-    double tokens = (double)s->longest;
-    if (w == &j->e->rows[ROW_BATCH])
-        tokens /= (double)run_path_phases(j->r) / (double)j->r->cfg.phases;
-    if (w != &j->e->rows[ROW_BASE])
-        tokens += (double)j->spent[ROW_BASE].longest;
-    return j->e->rate > 0 ? tokens / j->e->rate : NAN;
-}
-
-static void fill_spent(job *j, evaluation_row *w, const pl_arm *arm,
-                       const pl_topology *t)
-{
-    const spent *s = &j->spent[w - j->e->rows];
-    bool is_base = strcmp(w->arm, "base") == 0;
-    uint64_t before = is_base ? 0 : j->spent[ROW_BASE].tokens;
-    int n = pl_topology_n_paths(t) * pl_topology_n_replicas(t);
-    w->tokens_total = before + s->tokens;
-    w->tokens_per_path = before + (is_base ? s->tokens : s->mean);
-    w->flops = (double)w->tokens_total *
-               pl_topology_flops_per_token(t, arm->inner.context, true);
-    w->seconds = training_seconds(j, w, s);
-    w->finished = (arm->inner.phases == 0 ||
-                   (s->n == n && s->least_phase >= arm->inner.phases)) &&
-                  run_is_last_chapter(j->r, arm->name);
-}
-
 /* Fills all rows of one arm. `kind` is the first of these rows. */
 static pl_status fill_rows(job *j, row_kind kind)
 {
@@ -223,11 +177,19 @@ static pl_status fill_rows(job *j, row_kind kind)
         size_t n_domains = pl_tokens_n_domains(j->r->valid);
         w->score = pl_score_sum(w->scores, j->e->n_docs);
         w->ppl = pl_perplexity(&w->score);
-        w->bits = evaluation_bits(j->e, &w->score);
+        w->bits = pl_bits_per_byte(&w->score, j->e->n_bytes);
         w->by_domain = pl_alloc((n_domains ? n_domains : 1) * sizeof *w->by_domain);
         pl_score_by_domain(j->r->valid, j->e->docs, w->scores, j->e->n_docs,
                            w->by_domain);
-        fill_spent(j, &j->e->rows[i], &arm, t);
+        const pl_spent *s = &j->spent[i];
+        const int n = pl_topology_n_paths(t) * pl_topology_n_replicas(t);
+        w->effort = pl_effort_of(
+            s, i == ROW_BASE ? NULL : &j->spent[ROW_BASE],
+            i == ROW_BATCH ? j->trainings : 1,
+            pl_topology_flops_per_token(t, arm.inner.context, true), j->e->rate);
+        w->finished = (arm.inner.phases == 0 ||
+                       (s->n == n && s->least_phase >= arm.inner.phases)) &&
+                      run_is_last_chapter(j->r, arm.name);
     }
 done:
     pl_topology_destroy(&t);
@@ -235,11 +197,14 @@ done:
     return status;
 }
 
-/* ---- routing of the held-out documents ---- */
-static pl_status read_router(job *j, pl_prefix_lm **out)
+static pl_status route_valid(job *j)
 {
-    pl_buf bytes = {0};
+    const pl_tokens *valid = j->r->valid;
+    const size_t prefix = (size_t)j->r->cfg.prefix;
     char object[PL_MODULE_NAME_MAX];
+    pl_buf bytes = {0};
+    int32_t *text = pl_alloc(prefix * sizeof *text);
+    double *nats = NULL;
     snprintf(object, sizeof object, "router/%s", j->chapter);
     pl_status status = pl_store_read_object(j->store, object, &bytes);
     if (status == PL_ERR_NOT_FOUND)
@@ -247,22 +212,12 @@ static pl_status read_router(job *j, pl_prefix_lm **out)
             status,
             "the run in %s has no router yet: its base model is not trained yet",
             j->r->dir);
-    if (status == PL_OK)
-        status = pl_prefix_lm_decode(bytes.data, bytes.len, pl_cpu_count(), out);
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
-static pl_status route_valid(job *j)
-{
-    const pl_tokens *valid = j->r->valid;
-    const size_t prefix = (size_t)j->r->cfg.prefix;
-    PL_CHECK(read_router(j, &j->router));
+    PL_TRY(status);
+    PL_TRY(pl_prefix_lm_decode(bytes.data, bytes.len, pl_cpu_count(), &j->router));
     const int n_paths = pl_prefix_lm_n_paths(j->router);
     for (int path = 0; path < n_paths; path++)
         j->e->n_open += !j->closed || !j->closed[path];
-    int32_t *text = pl_alloc(prefix * sizeof *text);
-    double *nats = pl_alloc((size_t)n_paths * sizeof *nats);
+    nats = pl_alloc((size_t)n_paths * sizeof *nats);
     for (size_t i = 0; i < j->e->n_docs; i++) {
         const pl_token_doc *doc = pl_tokens_doc(valid, j->e->docs[i]);
         size_t n = doc->n_tokens < prefix ? doc->n_tokens : prefix;
@@ -272,70 +227,20 @@ static pl_status route_valid(job *j)
             nats[path] = j->closed[path] ? INFINITY : nats[path];
         j->e->path_of[i] = pl_least_evidence(nats, n_paths);
     }
+done:
     pl_free(nats);
     pl_free(text);
-    return PL_OK;
-}
-
-static void read_router_report(const pl_run *r, evaluation *e)
-{
-    char path[PL_PATH_MAX];
-    pl_json *o = NULL;
-    double domains = 0;
-    e->purity = e->nmi = e->purity_k8 = NAN;
-    if (pl_json_load(run_file(r, "router.json", path), &o) == PL_OK &&
-        pl_json_number(pl_json_get(o, "domains"), &domains) && domains > 1) {
-        pl_json_number(pl_json_get(o, "purity"), &e->purity);
-        pl_json_number(pl_json_get(o, "nmi"), &e->nmi);
-        pl_json_number(pl_json_get(o, "purity_k8"), &e->purity_k8);
-    }
-    pl_json_destroy(&o);
-}
-
-static pl_status count_bytes(const pl_run *r, evaluation *e)
-{
-    pl_tokenizer *tokenizer = NULL;
-    pl_status status = PL_OK;
-    e->bytes = pl_alloc((e->n_docs ? e->n_docs : 1) * sizeof *e->bytes);
-    PL_TRY(run_load_tokenizer(r, &tokenizer));
-    for (size_t i = 0; i < e->n_docs; i++) {
-        PL_TRY(pl_counted_bytes(r->valid, e->docs[i], (int)r->cfg.prefix, tokenizer,
-                                &e->bytes[i]));
-        e->n_bytes += e->bytes[i];
-    }
-done:
-    pl_tokenizer_destroy(&tokenizer);
+    pl_buf_destroy(&bytes);
     return status;
 }
 
-static pl_status read_arm_spent(job *j, const char *arm, spent *out)
+static pl_status read_arm_spent(job *j, const char *arm, pl_spent *out)
 {
     char prefix[PL_ARM_NAME_MAX + 2];
     memset(out, 0, sizeof *out);
     snprintf(prefix, sizeof prefix, "%s/", arm);
     PL_CHECK(pl_store_each_path(j->store, prefix, add_path, out));
     out->mean = out->n > 0 ? out->tokens / (uint64_t)out->n : 0;
-    return PL_OK;
-}
-
-/* Adds up the tokens and the time of all chapters of the mixture. The other fields of
- * `out` (n, least_phase) are those of the newest chapter. */
-static pl_status read_mixture_spent(job *j, spent *out)
-{
-    spent all = {0};
-    for (int chapter = 0; chapter <= pl_arm_chapter(j->chapter); chapter++) {
-        char name[PL_ARM_NAME_MAX];
-        pl_chapter_name(chapter, name);
-        PL_CHECK(read_arm_spent(j, name, out));
-        all.tokens += out->tokens;
-        all.mean += out->mean;
-        all.longest += out->longest;
-        all.seconds += out->seconds;
-    }
-    out->tokens = all.tokens;
-    out->mean = all.mean;
-    out->longest = all.longest;
-    out->seconds = all.seconds;
     return PL_OK;
 }
 
@@ -349,11 +254,27 @@ static pl_status read_spent(job *j)
             j->spent[i] = j->spent[i - 1];
             continue;
         }
-        PL_CHECK(pl_arm_chapter(kinds[i].arm) < 0
-                     ? read_arm_spent(j, kinds[i].arm, &j->spent[i])
-                     : read_mixture_spent(j, &j->spent[i]));
-        tokens += j->spent[i].tokens;
-        seconds += j->spent[i].seconds;
+        pl_spent *s = &j->spent[i], all = {0};
+        if (pl_arm_chapter(kinds[i].arm) < 0)
+            PL_CHECK(read_arm_spent(j, kinds[i].arm, s));
+        /* The mixture has the tokens and the time of all its chapters, and the other
+         * numbers (n, least_phase) of the newest chapter. */
+        const int newest =
+            pl_arm_chapter(kinds[i].arm) < 0 ? -1 : pl_arm_chapter(j->chapter);
+        for (int chapter = 0; chapter <= newest; chapter++) {
+            char name[PL_ARM_NAME_MAX];
+            pl_chapter_name(chapter, name);
+            PL_CHECK(read_arm_spent(j, name, s));
+            all.tokens += s->tokens;
+            all.mean += s->mean;
+            all.longest += s->longest;
+            all.seconds += s->seconds;
+            all.n = s->n;
+            all.least_phase = s->least_phase;
+            *s = all;
+        }
+        tokens += s->tokens;
+        seconds += s->seconds;
     }
     j->e->rate = seconds > 0 ? (double)tokens / seconds : 0;
     return PL_OK;
@@ -372,12 +293,33 @@ pl_status evaluation_open_valid(pl_run *r)
     return status;
 }
 
-/* Lists the documents to score in e->docs. ERR_NOT_FOUND: no document has the wished
- * domain. ERR_DATA: no document is longer than the prefix. */
+/* Checks that the base model is trained, and that its parameters can be read. */
+static pl_status check_base(job *j)
+{
+    pl_arm arm;
+    pl_topology *t = NULL;
+    pl_status status = pl_read_arm(j->store, "base", &arm, &t);
+    if (status == PL_ERR_NOT_FOUND)
+        return pl_fail(
+            PL_ERR_NOT_FOUND,
+            "the run in %s has no base model yet; continue its training first",
+            j->r->dir);
+    if (status == PL_OK)
+        status = pl_read_path(j->store, &arm, t, 0, UINT64_MAX, j->params);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
+}
+
+/* Lists the documents to score in e->docs, and counts their tokens and bytes.
+ * ERR_NOT_FOUND: no document has the wished domain. ERR_DATA: no document is longer
+ * than the prefix. */
 static pl_status choose_documents_to_score(const pl_run *r, evaluation *e)
 {
     const char *domain = e->wish.domain;
     const size_t all = pl_tokens_n_docs(r->valid);
+    pl_tokenizer *tokenizer = NULL;
+    pl_status status = PL_OK;
     size_t n = 0;
     e->docs = pl_alloc((all ? all : 1) * sizeof *e->docs);
     e->path_of = pl_alloc((all ? all : 1) * sizeof *e->path_of);
@@ -396,40 +338,21 @@ static pl_status choose_documents_to_score(const pl_run *r, evaluation *e)
                                   (uint64_t)r->cfg.eval_tokens, e->docs, n);
     for (size_t i = 0; i < e->n_docs; i++)
         e->n_targets += pl_counted_targets(r->valid, e->docs[i], (int)r->cfg.prefix);
-    if (e->n_docs > 0)
-        return PL_OK;
-    return pl_fail(PL_ERR_DATA,
-                   "no document is longer than the prefix of %lld tokens, so there "
-                   "is nothing to score; give longer documents",
-                   (long long)r->cfg.prefix);
-}
-
-static pl_status open_evaluation(job *j)
-{
-    const pl_run *r = j->r;
-    const pl_backend_options backend = run_own_backend(r);
-    pl_scorer_options options = {.topology = r->topology,
-                                 .backend = backend.name,
-                                 .precision = backend.precision,
-                                 .n_threads = pl_cpu_count(),
-                                 .prefix = (int)r->cfg.prefix};
-    PL_CHECK(pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),
-                          "a path's parameters", (void **)&j->params));
-    PL_CHECK(pl_scorer_create(&options, &j->scorer));
-    pl_arm arm;
-    pl_topology *t = NULL;
-    pl_status status = pl_read_arm(j->store, "base", &arm, &t);
-    if (status == PL_ERR_NOT_FOUND)
-        return pl_fail(
-            PL_ERR_NOT_FOUND,
-            "the run in %s has no base model yet; continue its training first",
-            j->r->dir);
-    if (status == PL_OK)
-        status = pl_read_path(j->store, &arm, t, 0, UINT64_MAX, j->params);
-    pl_topology_destroy(&t);
-    pl_arm_clear(&arm);
-    PL_CHECK(status);
-    return read_spent(j);
+    if (e->n_docs == 0)
+        return pl_fail(PL_ERR_DATA,
+                       "no document is longer than the prefix of %lld tokens, so there "
+                       "is nothing to score; give longer documents",
+                       (long long)r->cfg.prefix);
+    e->bytes = pl_alloc(e->n_docs * sizeof *e->bytes);
+    PL_TRY(run_load_tokenizer(r, &tokenizer));
+    for (size_t i = 0; i < e->n_docs; i++) {
+        PL_TRY(pl_counted_bytes(r->valid, e->docs[i], (int)r->cfg.prefix, tokenizer,
+                                &e->bytes[i]));
+        e->n_bytes += e->bytes[i];
+    }
+done:
+    pl_tokenizer_destroy(&tokenizer);
+    return status;
 }
 
 pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
@@ -438,12 +361,12 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
     pl_status status = PL_OK;
     double start = pl_now();
     job j = {.r = r, .store = store, .e = out};
+    char file[PL_PATH_MAX];
     memset(out, 0, sizeof *out);
     if (wish)
         out->wish = *wish;
     PL_TRY(choose_documents_to_score(r, out));
-    PL_TRY(count_bytes(r, out));
-    const double trainings = (double)run_path_phases(r) / (double)r->cfg.phases;
+    j.trainings = (double)run_path_phases(r) / (double)r->cfg.phases;
     for (int i = 0; i < ROW_COUNT; i++) {
         evaluation_row *w = &out->rows[i];
         w->arm = kinds[i].arm;
@@ -453,9 +376,18 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
             pl_copy_text(w->title, sizeof w->title, kinds[i].title);
         else
             snprintf(w->title, sizeof w->title, "one machine, %.3g x the time",
-                     trainings);
+                     j.trainings);
     }
-    read_router_report(r, out);
+    pl_json *o = NULL;
+    double domains = 0;
+    out->purity = out->nmi = out->purity_k8 = NAN;
+    if (pl_json_load(run_file(r, "router.json", file), &o) == PL_OK &&
+        pl_json_number(pl_json_get(o, "domains"), &domains) && domains > 1) {
+        pl_json_number(pl_json_get(o, "purity"), &out->purity);
+        pl_json_number(pl_json_get(o, "nmi"), &out->nmi);
+        pl_json_number(pl_json_get(o, "purity_k8"), &out->purity_k8);
+    }
+    pl_json_destroy(&o);
     pl_newest_chapter(store, j.chapter);
     if (out->wish.mixture.at) {
         PL_TRY(mixture_tag(store, out->wish.mixture.at, &j.tag));
@@ -469,7 +401,17 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
     pl_copy_text(out->chapter, sizeof out->chapter, j.chapter);
     if (out->wish.mixture.without)
         PL_TRY(pl_close_paths(r->topology, out->wish.mixture.without, &j.closed));
-    PL_TRY(open_evaluation(&j));
+    const pl_backend_options backend = run_own_backend(r);
+    const pl_scorer_options options = {.topology = r->topology,
+                                       .backend = backend.name,
+                                       .precision = backend.precision,
+                                       .n_threads = pl_cpu_count(),
+                                       .prefix = (int)r->cfg.prefix};
+    PL_TRY(pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),
+                        "a path's parameters", (void **)&j.params));
+    PL_TRY(pl_scorer_create(&options, &j.scorer));
+    PL_TRY(check_base(&j));
+    PL_TRY(read_spent(&j));
     PL_TRY(route_valid(&j));
     PL_TRY(fill_rows(&j, ROW_ROUTER));
     for (int kind = ROW_DENSE; kind < ROW_COUNT && !out->wish.only_mixture; kind++)

@@ -28,15 +28,10 @@ typedef struct evaluation_row {
     char title[40];    /* title of the row in the table */
     /* present: the arm exists and was scored; finished: it has done its last phase */
     bool present, finished;
-    pl_score *scores; /* [n_docs] */
-    pl_score score;   /* sum of the scores */
-    double ppl, bits; /* perplexity per token; bits per byte of text */
-    /* tokens on which each path was trained, including the tokens of the base model */
-    uint64_t tokens_per_path;
-    uint64_t tokens_total;
-    double flops; /* floating-point operations of training */
-    /* seconds that training would take if each path or replica had its own machine */
-    double seconds;
+    pl_score *scores;    /* [n_docs] */
+    pl_score score;      /* sum of the scores */
+    double ppl, bits;    /* perplexity per token; bits per byte of text */
+    pl_effort effort;    /* of training */
     pl_score *by_domain; /* [domains of the text] sums of the scores per domain */
 } evaluation_row;
 
@@ -102,16 +97,13 @@ static inline int evaluation_path(const evaluation *e, size_t i)
 {
     return e->answer == ROW_LIKELIHOOD ? e->likeliest[i].path : e->path_of[i];
 }
-/* Returns the bits per byte for `score`, a sum over the scored documents. */
-double evaluation_bits(const evaluation *e, const pl_score *score);
 void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *out);
 /* Prints the table of results; the other function prints what only `pathloom eval`
  * shows: documents by path, choices in hindsight, perplexity by domain. */
 void evaluation_print(const pl_run *r, const evaluation *e);
 void evaluation_print_details(const pl_run *r, const evaluation *e);
-/* every_report.c: the first function prints a row for the rule "once" and, for each W
- * of wish.every, rows for the rules history, gate and oracle. The second function makes
- * a JSON array of the same rows. */
+/* every_report.c: prints the rows of pl_every_rows for the values of wish.every, or
+ * makes a JSON array of them. */
 void evaluation_print_every(const evaluation *e);
 pl_json *evaluation_every_json(const evaluation *e);
 /* text_report.c: evaluation_read_text encodes a text with the run's tokenizer and sets

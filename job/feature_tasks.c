@@ -94,23 +94,6 @@ static void list_documents(const slices *s, int task, uint32_t *docs)
         docs[i] = (uint32_t)(first_document(s, task) + i);
 }
 
-static pl_status publish(pl_run *r, const slices *s, const float *params, pl_arm *arm,
-                         const pl_topology *t)
-{
-    uint32_t *docs = pl_alloc(s->per_task * sizeof *docs);
-    pl_status status = PL_OK;
-    for (int task = 0; task < s->n_tasks; task++) {
-        PL_TRY(run_stopped(r));
-        list_documents(s, task, docs);
-        PL_TRY(stages_put_shard(r, arm, t, task, docs, s->per_task));
-    }
-    PL_TRY(pl_failpoint("features.arm.before"));
-    PL_TRY(stages_publish_arm(r, arm, t, params));
-done:
-    pl_free(docs);
-    return status;
-}
-
 /* Whether the arm `name` exists and has computed the features of the same documents. */
 static pl_status is_same_text(pl_run *r, const slices *s, const char *name, bool *same)
 {
@@ -145,46 +128,14 @@ done:
     return status;
 }
 
-/* Names the arm that computes the features for a chapter. If an earlier chapter has
- * computed the features of the same text, this is the arm of that chapter. (Forgotten
- * documents change the text.) */
-static pl_status choose_arm(pl_run *r, const slices *s, int chapter,
-                            char name[PL_ARM_NAME_MAX], bool *exists)
-{
-    pl_features_name(chapter, name);
-    PL_CHECK(stages_arm_exists(r, name, exists));
-    for (int c = chapter - 1; c >= 0 && !*exists; c--) {
-        pl_features_name(c, name);
-        PL_CHECK(is_same_text(r, s, name, exists));
-    }
-    if (!*exists)
-        pl_features_name(chapter, name);
-    return PL_OK;
-}
-
-static pl_status read_features(pl_run *r, const slices *s, const pl_arm *arm,
-                               const pl_topology *t, routing *g)
-{
-    pl_buf blob = {0};
-    char name[PL_MODULE_NAME_MAX];
-    pl_status status = PL_OK;
-    for (int task = 0; task < s->n_tasks; task++) {
-        pl_arm_path_name(arm, t, task, 0, name);
-        PL_TRY(stages_read_state(r, name, pl_arm_scores_bytes(arm), &blob));
-        memcpy(g->features + first_document(s, task) * (size_t)g->dim, blob.data,
-               blob.len);
-    }
-done:
-    pl_buf_destroy(&blob);
-    return status;
-}
-
 pl_status stages_feature_tasks(pl_run *r, const float *params, routing *g, bool *done)
 {
     const double start = pl_now();
     slices s;
     pl_arm arm;
     pl_topology *t = NULL;
+    uint32_t *docs = NULL;
+    pl_buf blob = {0};
     bool exists = false;
     char name[PL_ARM_NAME_MAX], took[16];
     const char *const shown[] = {name};
@@ -194,19 +145,44 @@ pl_status stages_feature_tasks(pl_run *r, const float *params, routing *g, bool 
     *done = s.n_tasks > 1;
     if (!*done)
         goto done;
-    PL_TRY(choose_arm(r, &s, g->chapter, name, &exists));
+    docs = pl_alloc(s.per_task * sizeof *docs);
+    /* If an earlier chapter has computed the features of the same text, the arm of that
+     * chapter is used. (Forgotten documents change the text.) */
+    pl_features_name(g->chapter, name);
+    PL_TRY(stages_arm_exists(r, name, &exists));
+    for (int earlier = g->chapter - 1; earlier >= 0 && !exists; earlier--) {
+        pl_features_name(earlier, name);
+        PL_TRY(is_same_text(r, &s, name, &exists));
+    }
+    if (!exists)
+        pl_features_name(g->chapter, name);
     define_arm(r, &s, name, &arm);
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
-    if (!exists)
-        PL_TRY(publish(r, &s, params, &arm, t));
+    if (!exists) {
+        for (int task = 0; task < s.n_tasks; task++) {
+            PL_TRY(run_stopped(r));
+            list_documents(&s, task, docs);
+            PL_TRY(stages_put_shard(r, &arm, t, task, docs, s.per_task));
+        }
+        PL_TRY(pl_failpoint("features.arm.before"));
+        PL_TRY(stages_publish_arm(r, &arm, t, params));
+    }
     PL_TRY(progress_wait(r, shown, 1, 1));
-    PL_TRY(read_features(r, &s, &arm, t, g));
+    char path[PL_MODULE_NAME_MAX];
+    for (int task = 0; task < s.n_tasks; task++) {
+        pl_arm_path_name(&arm, t, task, 0, path);
+        PL_TRY(stages_read_state(r, path, pl_arm_scores_bytes(&arm), &blob));
+        memcpy(g->features + first_document(&s, task) * (size_t)g->dim, blob.data,
+               blob.len);
+    }
     pl_human_seconds(pl_now() - start, took);
     if (!exists)
         say("router   the features of %zu documents were computed by the workers in %d "
             "tasks, in %s",
             s.n, s.n_tasks, took);
 done:
+    pl_free(docs);
+    pl_buf_destroy(&blob);
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
     return status;

@@ -33,39 +33,15 @@ static pl_status move_folder(const char *from, const char *to)
     return pl_sync_parent(to);
 }
 
-/* Moves the old store to the first free RUN/forgotten/N. */
-static pl_status move_old_store(const char *dir)
-{
-    char above[PL_PATH_MAX], to[PL_PATH_MAX], store[PL_PATH_MAX], number[16];
-    PL_CHECK(pl_make_folders(pl_join(above, dir, "forgotten")));
-    for (int i = 1;; i++) {
-        snprintf(number, sizeof number, "%d", i);
-        if (!pl_path_exists(pl_join(to, above, number)))
-            return move_folder(pl_join(store, dir, "store"), to);
-    }
-}
-
-/* Makes the forgotten documents blank in the run's text. The text of these documents is
- * no longer needed, because the new store has the shards. So the user may remove the
- * documents from data.corpus before `train` continues the run. */
-static pl_status blank_text(const char *dir, const pl_buf *list)
-{
-    char data[PL_PATH_MAX];
-    forgotten all = {NULL, NULL, 0};
-    bool changed;
-    pl_status status = forgotten_parse("forget/ready", list, &all);
-    if (status == PL_OK)
-        status = pl_data_blank(pl_join(data, dir, "data"),
-                               &(pl_doc_list){all.hashes, all.n}, &changed);
-    forgotten_clear(&all);
-    return status;
-}
-
 /* Replaces the store by its copy, if RUN/forget/ready exists. An earlier process may
  * have been killed before any of these steps, so every step may be repeated. */
 static pl_status exchange_store(const char *dir)
 {
     char ready[PL_PATH_MAX], fresh[PL_PATH_MAX], store[PL_PATH_MAX], path[PL_PATH_MAX];
+    char above[PL_PATH_MAX], number[16];
+    int n = 0;
+    bool changed;
+    forgotten all = {NULL, NULL, 0};
     pl_buf list = {0};
     pl_status status = PL_OK;
     pl_join(store, dir, "store");
@@ -73,18 +49,29 @@ static pl_status exchange_store(const char *dir)
     if (!pl_path_exists(pl_join(ready, dir, "forget/ready")))
         return PL_OK;
     if (pl_path_exists(fresh)) {
-        if (pl_path_exists(store))
-            PL_TRY(move_old_store(dir));
+        if (pl_path_exists(store)) { /* goes to the first free RUN/forgotten/N */
+            PL_TRY(pl_make_folders(pl_join(above, dir, "forgotten")));
+            do
+                snprintf(number, sizeof number, "%d", ++n);
+            while (pl_path_exists(pl_join(path, above, number)));
+            PL_TRY(move_folder(store, path));
+        }
         PL_TRY(pl_failpoint("forget.exchange.before"));
         PL_TRY(move_folder(fresh, store));
     }
     PL_TRY(pl_read_file(ready, &list));
-    PL_TRY(blank_text(dir, &list));
+    /* Makes the forgotten documents blank in the run's text. The text of these
+     * documents is no longer needed, because the new store has the shards. So the user
+     * may remove the documents from data.corpus before `train` continues the run. */
+    PL_TRY(forgotten_parse("forget/ready", &list, &all));
+    PL_TRY(pl_data_blank(pl_join(path, dir, "data"), &(pl_doc_list){all.hashes, all.n},
+                         &changed));
     PL_TRY(pl_replace_file(pl_join(path, dir, "data/forgotten"), list.data, list.len));
     PL_TRY(pl_failpoint("forget.exchange.after"));
     PL_TRY(pl_remove_tree(pl_join(path, dir, "cache")));
     PL_TRY(pl_remove_tree(pl_join(path, dir, "forget")));
 done:
+    forgotten_clear(&all);
     pl_buf_destroy(&list);
     return status;
 }
@@ -106,14 +93,6 @@ static const uint64_t *named(const forgetting *f, size_t *n)
 {
     *n = f->hashes.len / sizeof(uint64_t);
     return (const uint64_t *)(const void *)f->hashes.data;
-}
-
-static bool is_listed(const forgetting *f, uint64_t hash)
-{
-    for (size_t i = 0; i < f->list.n; i++)
-        if (f->list.hashes[i] == hash && (f->list.starts[i] || !f->q->from_start))
-            return true;
-    return false;
 }
 
 /* Adds the training documents that a word of the command names. */
@@ -143,7 +122,11 @@ static pl_status add_word(forgetting *f, const char *word, const pl_tokens *vali
         if (!doc || pl_doc_listed(&(pl_doc_list){known, n_known}, hash))
             continue;
         f->n_tokens += doc->n_tokens;
-        f->n_again += is_listed(f, hash);
+        bool is_listed = false;
+        for (size_t k = 0; k < f->list.n; k++)
+            is_listed = is_listed || (f->list.hashes[k] == hash &&
+                                      (f->list.starts[k] || !f->q->from_start));
+        f->n_again += is_listed;
         pl_buf_append(&f->hashes, &hash, sizeof hash);
         n++;
     }
@@ -160,19 +143,6 @@ static pl_status add_word(forgetting *f, const char *word, const pl_tokens *vali
 done:
     pl_buf_destroy(&found);
     return status;
-}
-
-static pl_status find_documents(forgetting *f)
-{
-    char path[PL_PATH_MAX];
-    PL_CHECK(forgotten_read(run_file(&f->r, "data/forgotten", path), &f->list));
-    PL_CHECK(
-        pl_tokens_open(run_file(&f->r, "data/train.tok", path), false, &f->r.train));
-    PL_CHECK(
-        pl_tokens_open(run_file(&f->r, "data/valid.tok", path), false, &f->r.valid));
-    for (int i = 0; i < f->q->n_docs; i++)
-        PL_CHECK(add_word(f, f->q->docs[i], f->r.valid));
-    return PL_OK;
 }
 
 /* ---- the plan ---- */
@@ -215,75 +185,36 @@ static pl_status drop_chapters(forgetting *f)
     return PL_OK;
 }
 
-/* Whether one of the documents that are named now is among a path's held-out documents
- * (train.holdout). */
-static pl_status has_held_out(const forgetting *f, const char *object, bool *out)
-{
-    pl_buf bytes = {0};
-    pl_tokens *tokens = NULL;
-    size_t n;
-    const uint64_t *hashes = named(f, &n);
-    *out = false;
-    pl_status status = pl_store_read_object(f->store, object, &bytes);
-    if (status == PL_OK)
-        status = pl_tokens_view(bytes.data, bytes.len, object, &tokens);
-    for (uint32_t d = 0; status == PL_OK && d < pl_tokens_n_docs(tokens); d++)
-        *out = *out || (pl_doc_listed(&(pl_doc_list){hashes, n},
-                                      pl_tokens_doc(tokens, d)->hash) &&
-                        !pl_tokens_is_blank(tokens, d));
-    pl_tokens_close(&tokens);
-    pl_buf_destroy(&bytes);
-    return status == PL_ERR_NOT_FOUND ? PL_OK : status;
-}
-
 /* A path's best version was chosen from all its versions, by its held-out documents. If
  * one of these documents is forgotten, or the versions change, the choice is made
  * again. */
 static pl_status remake_best_tags(forgetting *f, const pl_rewind_arm *a)
 {
     char path[PL_NAME_MAX], tag[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
+    size_t n;
+    const uint64_t *hashes = named(f, &n);
     for (int p = 0; p < pl_topology_n_paths(a->topology); p++) {
         bool held_out = false;
         pl_topology_path_name(a->topology, p, path);
         snprintf(object, sizeof object, "holdout/%s/%s", a->arm.name, path);
-        PL_CHECK(has_held_out(f, object, &held_out));
+        pl_buf bytes = {0};
+        pl_tokens *tokens = NULL;
+        pl_status status = pl_store_read_object(f->store, object, &bytes);
+        if (status == PL_OK)
+            status = pl_tokens_view(bytes.data, bytes.len, object, &tokens);
+        for (uint32_t d = 0; status == PL_OK && d < pl_tokens_n_docs(tokens); d++)
+            held_out = held_out || (pl_doc_listed(&(pl_doc_list){hashes, n},
+                                                  pl_tokens_doc(tokens, d)->hash) &&
+                                    !pl_tokens_is_blank(tokens, d));
+        pl_tokens_close(&tokens);
+        pl_buf_destroy(&bytes);
+        PL_CHECK(status == PL_ERR_NOT_FOUND ? PL_OK : status);
         pl_best_tag(&a->arm, a->topology, p, tag);
         f->n_rechosen += held_out;
         if (held_out || a->is_changed)
             pl_buf_printf(&f->rewind.remade, " %s", tag);
     }
     return PL_OK;
-}
-
-/* Refuses to leave a path without text. Arms that are made again are not checked,
- * because they deal their documents again. */
-static pl_status check_texts(const forgetting *f)
-{
-    char path[PL_NAME_MAX];
-    for (int i = 0; i < f->rewind.n_arms; i++) {
-        const pl_rewind_arm *a = &f->rewind.arms[i];
-        if (a->drops || !a->is_changed || a->emptied < 0)
-            continue;
-        pl_topology_path_name(a->topology, a->emptied, path);
-        return pl_fail(PL_ERR_DATA,
-                       "path %s of %s would have no document left; train a new run "
-                       "without these documents",
-                       path, a->arm.name);
-    }
-    return PL_OK;
-}
-
-/* Refuses runs with an imported model whose import would be repeated: the store has no
- * record with which a second import could be compared with the first. */
-static pl_status check_import(const forgetting *f)
-{
-    const pl_rewind_arm *base = pl_rewind_find(&f->rewind, "base");
-    if (!base || !base->drops || !f->r.cfg.import[0])
-        return PL_OK;
-    return pl_fail(PL_ERR_UNSUPPORTED,
-                   "the base model would begin again with %s (model.import), which may "
-                   "have changed; train a new run with data.forget",
-                   f->r.cfg.import);
 }
 
 /* Devices of different kinds round differently. So phases that are trained again on
@@ -339,26 +270,28 @@ static pl_status plan_forgetting(forgetting *f)
     PL_CHECK(drop_chapters(f));
     for (int i = 0; i < w->n_arms; i++)
         PL_CHECK(remake_best_tags(f, &w->arms[i]));
-    PL_CHECK(check_texts(f));
-    PL_CHECK(check_import(f));
+    /* Refuses to leave a path without text. Arms that are made again are not checked,
+     * because they deal their documents again. */
+    char path[PL_NAME_MAX];
+    for (int i = 0; i < w->n_arms; i++) {
+        const pl_rewind_arm *a = &w->arms[i];
+        if (a->drops || !a->is_changed || a->emptied < 0)
+            continue;
+        pl_topology_path_name(a->topology, a->emptied, path);
+        return pl_fail(PL_ERR_DATA,
+                       "path %s of %s would have no document left; train a new run "
+                       "without these documents",
+                       path, a->arm.name);
+    }
+    /* Refuses runs with an imported model whose import would be repeated: the store has
+     * no record with which a second import could be compared with the first. */
+    if (base && base->drops && f->r.cfg.import[0])
+        return pl_fail(
+            PL_ERR_UNSUPPORTED,
+            "the base model would begin again with %s (model.import), which may "
+            "have changed; train a new run with data.forget",
+            f->r.cfg.import);
     return check_devices(f);
-}
-
-static void say_arm(const pl_rewind_arm *a)
-{
-    const char *why = a->drops ? ", from its beginning" : "";
-    if (!a->is_changed)
-        say("%-8s %lld phases are kept", a->arm.name, (long long)a->n_phases);
-    else if (a->drops && a->n_again == 0)
-        say("%-8s is deleted, because nothing reads it any more", a->arm.name);
-    else if (a->n_again > a->n_changed)
-        say("%-8s %lld of %lld phases change; %lld more are repeated, because the "
-            "states of paths were not kept (store.keep_states)",
-            a->arm.name, (long long)a->n_changed, (long long)a->n_phases,
-            (long long)(a->n_again - a->n_changed));
-    else
-        say("%-8s %lld of %lld phases are trained again%s", a->arm.name,
-            (long long)a->n_again, (long long)a->n_phases, why);
 }
 
 static void say_cost(const forgetting *f)
@@ -371,7 +304,19 @@ static void say_cost(const forgetting *f)
     say("forget   %zu documents with %llu tokens", n, (unsigned long long)f->n_tokens);
     for (int i = 0; i < f->rewind.n_arms; i++) {
         const pl_rewind_arm *arm = &f->rewind.arms[i];
-        say_arm(arm);
+        if (!arm->is_changed)
+            say("%-8s %lld phases are kept", arm->arm.name, (long long)arm->n_phases);
+        else if (arm->drops && arm->n_again == 0)
+            say("%-8s is deleted, because nothing reads it any more", arm->arm.name);
+        else if (arm->n_again > arm->n_changed)
+            say("%-8s %lld of %lld phases change; %lld more are repeated, because the "
+                "states of paths were not kept (store.keep_states)",
+                arm->arm.name, (long long)arm->n_changed, (long long)arm->n_phases,
+                (long long)(arm->n_again - arm->n_changed));
+        else
+            say("%-8s %lld of %lld phases are trained again%s", arm->arm.name,
+                (long long)arm->n_again, (long long)arm->n_phases,
+                arm->drops ? ", from its beginning" : "");
         all += arm->n_phases;
         again += arm->n_again;
         seconds += arm->seconds;
@@ -405,10 +350,17 @@ static const char *blank_from(const forgetting *f, uint64_t hash)
     return start ? "start" : "paths";
 }
 
-static pl_status write_ready(forgetting *f)
+static pl_status make_copy(forgetting *f)
 {
-    char path[PL_PATH_MAX];
+    char folder[PL_PATH_MAX], store[PL_PATH_MAX], path[PL_PATH_MAX];
     pl_buf text = {0};
+    pl_status status = PL_OK;
+    run_file(&f->r, "forget", folder);
+    PL_CHECK(pl_remove_tree(folder));
+    PL_CHECK(pl_make_folders(folder));
+    PL_TRY(pl_rewind_write(&f->rewind, run_file(&f->r, "store", store),
+                           run_file(&f->r, "forget/store", path)));
+    PL_TRY(pl_failpoint("forget.ready.before"));
     size_t n;
     const uint64_t *hashes = named(f, &n);
     for (size_t i = 0; i < f->list.n; i++)
@@ -418,30 +370,14 @@ static pl_status write_ready(forgetting *f)
     for (size_t i = 0; i < n; i++)
         pl_buf_printf(&text, "%016" PRIx64 " %s\n", hashes[i],
                       blank_from(f, hashes[i]));
-    pl_status status =
-        pl_replace_file(run_file(&f->r, "forget/ready", path), text.data, text.len);
-    pl_buf_destroy(&text);
-    return status;
-}
-
-static pl_status make_copy(forgetting *f)
-{
-    char folder[PL_PATH_MAX], store[PL_PATH_MAX], copy[PL_PATH_MAX];
-    pl_status status = PL_OK;
-    run_file(&f->r, "forget", folder);
-    PL_CHECK(pl_remove_tree(folder));
-    PL_CHECK(pl_make_folders(folder));
-    PL_TRY(pl_rewind_write(&f->rewind, run_file(&f->r, "store", store),
-                           run_file(&f->r, "forget/store", copy)));
-    PL_TRY(pl_failpoint("forget.ready.before"));
-    PL_TRY(write_ready(f));
+    PL_TRY(pl_replace_file(run_file(&f->r, "forget/ready", path), text.data, text.len));
     PL_TRY(pl_failpoint("forget.ready.after"));
     if (f->rewind.dropped.len > 0)
         say("tags     dropped, because their versions are superseded:%s",
             pl_buf_text(&f->rewind.dropped));
-    return PL_OK;
 done:
-    if (pl_remove_tree(folder) != PL_OK)
+    pl_buf_destroy(&text);
+    if (status != PL_OK && pl_remove_tree(folder) != PL_OK)
         pl_log(PL_LOG_WARN, "forget.left", "folder=\"%s\"", folder);
     return status;
 }
@@ -455,9 +391,45 @@ static pl_status purge(const forgetting *f)
     return PL_OK;
 }
 
-static pl_status say_rest(const forgetting *f)
+static pl_status forget_documents(forgetting *f, bool *trains)
 {
     char path[PL_PATH_MAX];
+    bool ended = false;
+    size_t n;
+    PL_CHECK(forgotten_read(run_file(&f->r, "data/forgotten", path), &f->list));
+    PL_CHECK(
+        pl_tokens_open(run_file(&f->r, "data/train.tok", path), false, &f->r.train));
+    PL_CHECK(
+        pl_tokens_open(run_file(&f->r, "data/valid.tok", path), false, &f->r.valid));
+    for (int i = 0; i < f->q->n_docs; i++)
+        PL_CHECK(add_word(f, f->q->docs[i], f->r.valid));
+    PL_CHECK(store_open_run(f->r.dir, &f->store));
+    PL_CHECK(run_has_ended(f->store, &ended));
+    named(f, &n);
+    /* If the run's list already has all documents of this command, an earlier command
+     * has done or decided the exchange. */
+    const bool decided = f->n_again == n;
+    *trains = decided && !ended;
+    if (decided && ended)
+        say("forget   these documents were forgotten before; `pathloom check --run %s` "
+            "proves it",
+            f->r.dir);
+    if (decided)
+        return f->q->purge ? purge(f) : PL_OK;
+    if (!ended)
+        return pl_fail(PL_ERR_BUSY,
+                       "the training of %s has not ended; let `pathloom train --out "
+                       "%s` end it, then give this command again",
+                       f->r.dir, f->r.dir);
+    PL_CHECK(run_check_gone(&f->r));
+    PL_CHECK(plan_forgetting(f));
+    say_cost(f);
+    if (f->q->only_cost)
+        return PL_OK;
+    PL_CHECK(make_copy(f));
+    pl_store_close(&f->store);
+    PL_CHECK(exchange_store(f->r.dir));
+    *trains = true;
     if (f->q->purge)
         PL_CHECK(purge(f));
     else
@@ -469,74 +441,27 @@ static pl_status say_rest(const forgetting *f)
     return PL_OK;
 }
 
-/* *decided becomes true if the run's list already has all documents of this command:
- * then an earlier command has done or decided the exchange. *trains: see forget_run. */
-static pl_status is_exchange_decided(const forgetting *f, bool *decided, bool *trains)
-{
-    bool ended = false;
-    size_t n;
-    named(f, &n);
-    PL_CHECK(run_has_ended(f->store, &ended));
-    *decided = f->n_again == n;
-    *trains = *decided && !ended;
-    if (*decided && ended)
-        say("forget   these documents were forgotten before; `pathloom check --run %s` "
-            "proves it",
-            f->r.dir);
-    if (ended || *decided)
-        return PL_OK;
-    return pl_fail(PL_ERR_BUSY,
-                   "the training of %s has not ended; let `pathloom train --out %s` "
-                   "end it, then give this command again",
-                   f->r.dir, f->r.dir);
-}
-
-static pl_status forget_documents(forgetting *f, bool *trains)
-{
-    bool decided = false;
-    PL_CHECK(find_documents(f));
-    PL_CHECK(store_open_run(f->r.dir, &f->store));
-    PL_CHECK(is_exchange_decided(f, &decided, trains));
-    if (decided)
-        return f->q->purge ? purge(f) : PL_OK;
-    PL_CHECK(run_check_gone(&f->r));
-    PL_CHECK(plan_forgetting(f));
-    say_cost(f);
-    if (f->q->only_cost)
-        return PL_OK;
-    PL_CHECK(make_copy(f));
-    pl_store_close(&f->store);
-    PL_CHECK(exchange_store(f->r.dir));
-    *trains = true;
-    return say_rest(f);
-}
-
-static pl_status open_forgetting(forgetting *f)
-{
-    PL_CHECK(forget_finish(f->q->run));
-    PL_CHECK(run_look(f->q->run, &f->r));
-    if (strcmp(f->r.cfg.engine, "rocksdb") != 0)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the store of %s is on %s, but documents can be forgotten only "
-                       "if the store is in the run's folder",
-                       f->r.dir, f->r.cfg.engine);
-    pl_status status = pl_lock_folder(f->r.dir, &f->r.lock);
-    return status == PL_ERR_BUSY
-               ? pl_fail(
-                     PL_ERR_BUSY,
-                     "a job is training in %s; wait until it has ended, then give this "
-                     "command again",
-                     f->r.dir)
-               : status;
-}
-
 pl_status forget_run(const forget_request *q, bool *trains)
 {
     forgetting f = {.q = q, .r.lock = -1};
+    pl_status status;
     *trains = false;
-    pl_status status = open_forgetting(&f);
-    if (status == PL_OK)
-        status = q->n_docs > 0 ? forget_documents(&f, trains) : purge(&f);
+    PL_TRY(forget_finish(q->run));
+    PL_TRY(run_look(q->run, &f.r));
+    if (strcmp(f.r.cfg.engine, "rocksdb") != 0)
+        PL_TRY(pl_fail(PL_ERR_UNSUPPORTED,
+                       "the store of %s is on %s, but documents can be forgotten only "
+                       "if the store is in the run's folder",
+                       f.r.dir, f.r.cfg.engine));
+    status = pl_lock_folder(f.r.dir, &f.r.lock);
+    if (status == PL_ERR_BUSY)
+        status = pl_fail(PL_ERR_BUSY,
+                         "a job is training in %s; wait until it has ended, then give "
+                         "this command again",
+                         f.r.dir);
+    PL_TRY(status);
+    PL_TRY(q->n_docs > 0 ? forget_documents(&f, trains) : purge(&f));
+done:
     pl_rewind_clear(&f.rewind);
     forgotten_clear(&f.list);
     pl_buf_destroy(&f.hashes);

@@ -5,15 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add_forgotten(forgotten *list, uint64_t hash, bool start)
-{
-    const size_t n = list->n + 1;
-    list->hashes = pl_grow_items(list->hashes, list->n, n, sizeof *list->hashes);
-    list->starts = pl_grow_items(list->starts, list->n, n, sizeof *list->starts);
-    list->hashes[list->n] = hash;
-    list->starts[list->n++] = start;
-}
-
 pl_status forgotten_parse(const char *what, const pl_buf *text, forgotten *out)
 {
     int number = 0;
@@ -29,7 +20,11 @@ pl_status forgotten_parse(const char *what, const pl_buf *text, forgotten *out)
         if (n < 63 && sscanf(line, "%16llx %15s%n", &hash, word, &used) == 2 &&
             used == (int)n &&
             (strcmp(word, "paths") == 0 || strcmp(word, "start") == 0)) {
-            add_forgotten(out, hash, strcmp(word, "start") == 0);
+            const size_t had = out->n++;
+            out->hashes = pl_grow_items(out->hashes, had, out->n, sizeof *out->hashes);
+            out->starts = pl_grow_items(out->starts, had, out->n, sizeof *out->starts);
+            out->hashes[had] = hash;
+            out->starts[had] = strcmp(word, "start") == 0;
             continue;
         }
         return pl_fail(PL_ERR_CONFIG,
@@ -60,17 +55,6 @@ void forgotten_clear(forgotten *list)
     *list = (forgotten){NULL, NULL, 0};
 }
 
-static pl_status check_known(const pl_run *r, const forgotten *list)
-{
-    for (size_t i = 0; i < list->n; i++)
-        if (!pl_tokens_find(r->train, list->hashes[i]))
-            return pl_fail(PL_ERR_CONFIG,
-                           "data.forget lists the document %016llx, which the training "
-                           "text does not have; delete its line",
-                           (unsigned long long)list->hashes[i]);
-    return PL_OK;
-}
-
 /* In a new run, makes the list of data.forget the list of the run. */
 static pl_status take_over(pl_run *r, const char *own)
 {
@@ -82,8 +66,12 @@ static pl_status take_over(pl_run *r, const char *own)
         return pl_fail(PL_ERR_CONFIG, "data.forget names %s, which does not exist",
                        r->cfg.forget);
     pl_status status = forgotten_read(r->cfg.forget, &list);
-    if (status == PL_OK)
-        status = check_known(r, &list);
+    for (size_t i = 0; status == PL_OK && i < list.n; i++)
+        if (!pl_tokens_find(r->train, list.hashes[i]))
+            status = pl_fail(PL_ERR_CONFIG,
+                             "data.forget lists the document %016llx, which the "
+                             "training text does not have; delete its line",
+                             (unsigned long long)list.hashes[i]);
     if (status == PL_OK)
         status = pl_read_file(r->cfg.forget, &text);
     if (status == PL_OK)

@@ -69,29 +69,6 @@ static pl_status await_address(process *p, const char *file, int slot, const cha
     return PL_OK;
 }
 
-/* Whether the process uses keys. A process uses keys if the configuration asks for
- * encryption, or if the run already has keys. But if `train` runs the job without
- * encryption, the job's processes use no keys, even if an earlier job made some. */
-static bool uses_encryption(const process *p)
-{
-    char job[PL_PATH_MAX];
-    bool of_train = pl_path_exists(run_job_file(p->run, job)) && !p->cfg.attach;
-    return config_encrypts(&p->cfg) || (!of_train && run_has_keys(p->run));
-}
-
-static pl_status find_keys(process *p, const char *role)
-{
-    char file[64];
-    if (p->key || !uses_encryption(p))
-        return PL_OK;
-    PL_CHECK(run_make_keys(p->run));
-    snprintf(file, sizeof file, "keys/%s.key", role);
-    p->key = in_run(p, 0, file);
-    if (!p->keys && !is_role(role, "worker"))
-        p->keys = in_run(p, 1, "keys/allow");
-    return PL_OK;
-}
-
 static pl_status find_store(process *p)
 {
     char store[PL_PATH_MAX], file[64];
@@ -127,42 +104,6 @@ static pl_status find_store(process *p)
     return PL_OK;
 }
 
-/* Waits until the number of homes is known, which is when the first home has started.
- */
-static pl_status await_parts(const process *p, int *n)
-{
-    char store[PL_PATH_MAX], single[PL_PATH_MAX];
-    int64_t start = pl_now_ms();
-    pl_join(store, p->run, "store");
-    pl_join(single, p->run, "proc/home.address");
-    do {
-        PL_CHECK(pl_store_parts(store, n));
-        if (*n > 0 || pl_path_exists(single))
-            return PL_OK;
-        pl_sleep_ms(50);
-    } while (pl_now_ms() - start < ADDRESS_WAIT_MS);
-    /* not an error here: the wait for the address will report the problem */
-    return PL_OK;
-}
-
-static pl_status await_homes(process *p, const char *role)
-{
-    char file[64];
-    int n = 0;
-    PL_CHECK(await_parts(p, &n));
-    if (n > 0 && is_role(role, "relay"))
-        return pl_fail(PL_ERR_USAGE,
-                       "the run %s has %d homes, but a relay serves only one home: "
-                       "give the address of that home with --home ADDRESS",
-                       p->run, n);
-    n = n > 0 ? n : 1;
-    for (; p->homes.n < n; p->homes.n++) {
-        run_home_file(p->homes.n, n, file);
-        PL_CHECK(await_address(p, file, p->homes.n, &p->homes.items[p->homes.n]));
-    }
-    return PL_OK;
-}
-
 static pl_status find_worker_settings(process *p)
 {
     if (!p->cache)
@@ -188,9 +129,20 @@ static pl_status find_worker_settings(process *p)
 
 static pl_status find_in_run(process *p, const char *role)
 {
-    char folder[PL_PATH_MAX], file[64];
-    PL_CHECK(find_keys(p, role));
-    PL_CHECK(pl_make_folders(pl_join(folder, p->run, "proc")));
+    char path[PL_PATH_MAX], store[PL_PATH_MAX], single[PL_PATH_MAX], file[64];
+    int n = 0;
+    /* A process uses keys if the configuration asks for encryption, or if the run
+     * already has keys. But if `train` runs the job without encryption, the job's
+     * processes use no keys, even if an earlier job made some. */
+    const bool of_train = pl_path_exists(run_job_file(p->run, path)) && !p->cfg.attach;
+    if (!p->key && (config_encrypts(&p->cfg) || (!of_train && run_has_keys(p->run)))) {
+        PL_CHECK(run_make_keys(p->run));
+        snprintf(file, sizeof file, "keys/%s.key", role);
+        p->key = in_run(p, 0, file);
+        if (!p->keys && !is_role(role, "worker"))
+            p->keys = in_run(p, 1, "keys/allow");
+    }
+    PL_CHECK(pl_make_folders(pl_join(path, p->run, "proc")));
     if (is_role(role, "home"))
         return find_store(p);
     if (is_role(role, "worker"))
@@ -201,7 +153,31 @@ static pl_status find_in_run(process *p, const char *role)
         p->ready = in_run(p, 2, file);
     if (is_role(role, "relay") && p->expect == 0 && p->index > 0)
         p->expect = run_workers_behind(&p->cfg, p->index - 1);
-    return p->homes.n == 0 ? await_homes(p, role) : PL_OK;
+    if (p->homes.n > 0)
+        return PL_OK;
+    /* The number of homes is known when the first home has started. If it does not
+     * start, the wait for its address reports the problem. */
+    const int64_t start = pl_now_ms();
+    pl_join(store, p->run, "store");
+    pl_join(single, p->run, "proc/home.address");
+    PL_CHECK(pl_store_parts(store, &n));
+    while (n == 0 && !pl_path_exists(single)) {
+        pl_sleep_ms(50);
+        if (pl_now_ms() - start >= ADDRESS_WAIT_MS)
+            break;
+        PL_CHECK(pl_store_parts(store, &n));
+    }
+    if (n > 0 && is_role(role, "relay"))
+        return pl_fail(PL_ERR_USAGE,
+                       "the run %s has %d homes, but a relay serves only one home: "
+                       "give the address of that home with --home ADDRESS",
+                       p->run, n);
+    n = n > 0 ? n : 1;
+    for (; p->homes.n < n; p->homes.n++) {
+        run_home_file(p->homes.n, n, file);
+        PL_CHECK(await_address(p, file, p->homes.n, &p->homes.items[p->homes.n]));
+    }
+    return PL_OK;
 }
 
 /* Finds the address at which the process listens. A socket in the run folder gets the

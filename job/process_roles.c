@@ -46,36 +46,27 @@ static pl_status prepare_hub(process *p)
     return PL_OK;
 }
 
-static pl_backup read_backup(const config *c)
-{
-    return strcmp(c->backup, "off") == 0   ? PL_BACKUP_OFF
-           : strcmp(c->backup, "any") == 0 ? PL_BACKUP_ANY
-                                           : PL_BACKUP_AUTO;
-}
-
-/* Warns if workers on other machines can reach the hub, but not a home whose address
- * the hub would tell them. */
-static void warn_of_local_homes(const process *p)
+static pl_status run_hub(const process *p)
 {
     pl_address hub, home;
+    /* workers on other machines may reach the hub, but not a home whose address the hub
+     * would tell them */
     for (int i = 0; i < p->homes.n; i++)
         if (pl_address_parse(p->bind, &hub) == PL_OK && !hub.is_local &&
             pl_address_parse(p->homes.items[i], &home) == PL_OK && home.is_local)
             pl_log(PL_LOG_WARN, "home.local",
                    "home=%s reason=\"workers on other machines cannot reach it\"",
                    p->homes.items[i]);
-}
-
-static pl_status run_hub(const process *p)
-{
-    warn_of_local_homes(p);
+    const char *backup = p->cfg.backup;
     pl_hub_options options = {.bind = p->bind,
                               .homes = p->homes.items,
                               .n_homes = p->homes.n,
                               .ttl_ms = (int)p->cfg.ttl_ms,
                               .ready_file = or_empty(p->ready),
                               .keys = or_empty(p->keys),
-                              .backup = read_backup(&p->cfg),
+                              .backup = strcmp(backup, "off") == 0   ? PL_BACKUP_OFF
+                                        : strcmp(backup, "any") == 0 ? PL_BACKUP_ANY
+                                                                     : PL_BACKUP_AUTO,
                               .audit_tolerance = p->cfg.audit_tolerance,
                               .stop = p->stop};
     return pl_hub_run(&options);

@@ -207,20 +207,6 @@ static void draw_block(progress *p, const pl_json *status)
     pl_buf_destroy(&out);
 }
 
-/* Returns the mean of the last losses of the paths that have begun; 0 if no path has
- * begun. */
-static double mean_loss(const pl_json *paths)
-{
-    double sum = 0;
-    int n = 0;
-    for (size_t k = 0; k < pl_json_count(paths); k++) {
-        double loss = pl_json_get_real(pl_json_at(paths, k), "loss");
-        sum += loss;
-        n += loss > 0;
-    }
-    return n > 0 ? sum / n : 0;
-}
-
 /* Prints the progress as one line of at most 100 columns, for output that is not a
  * terminal: the first arm with its loss, and how many tasks of all others are done. */
 static void draw_line(const progress *p, const pl_json *status)
@@ -242,7 +228,16 @@ static void draw_line(const progress *p, const pl_json *status)
             continue;
         pl_buf_printf(&out, "  %s %.0f/%.0f loss", pl_json_get_text(a, "arm"),
                       tasks_done, tasks);
-        put_loss(mean_loss(pl_json_get(a, "paths")), &out);
+        /* the mean of the last losses of the paths that have begun */
+        const pl_json *paths = pl_json_get(a, "paths");
+        double sum = 0;
+        int n = 0;
+        for (size_t k = 0; k < pl_json_count(paths); k++) {
+            double loss = pl_json_get_real(pl_json_at(paths, k), "loss");
+            sum += loss;
+            n += loss > 0;
+        }
+        put_loss(n > 0 ? sum / n : 0, &out);
     }
     if (others > 0)
         pl_buf_printf(&out, "  other tasks %.0f/%.0f", others_done, others);
@@ -255,22 +250,6 @@ static void draw_line(const progress *p, const pl_json *status)
         pl_buf_printf(&out, "  workers %d busy of %d", busy, here);
     say("%s", pl_buf_text(&out));
     pl_buf_destroy(&out);
-}
-
-static void draw_progress(progress *p, const pl_json *status, bool last)
-{
-    int64_t now = pl_now_ms();
-    int64_t every = (int64_t)((pl_now() - p->started) * 3000);
-    every = every < LINE_MS ? LINE_MS : every > LINE_MS_MAX ? LINE_MS_MAX : every;
-    if (p->tty)
-        every = DRAW_MS;
-    if (!last && now - p->drawn_ms < every)
-        return;
-    p->drawn_ms = now;
-    if (p->tty)
-        draw_block(p, status);
-    else
-        draw_line(p, status);
 }
 
 static pl_status poll_once(progress *p, bool *first)
@@ -302,26 +281,19 @@ static pl_status poll_once(progress *p, bool *first)
     }
     if (!p->finished && worker_news_tell(p->r->news, status))
         p->drawn_lines = 0;
-    draw_progress(p, status, p->finished);
-    pl_json_destroy(&status);
-    return PL_OK;
-}
-
-static pl_status await_arms(progress *p)
-{
-    bool first = true;
-    while (!p->finished) {
-        PL_CHECK(run_stopped(p->r));
-        PL_CHECK(poll_once(p, &first));
-        if (p->failure[0]) {
-            bool diverged = p->failure_status == PL_ERR_NUMERIC;
-            return pl_fail(p->failure_status, "training cannot continue: %s%s",
-                           p->failure,
-                           diverged ? "; a lower train.lr often helps" : "");
-        }
-        if (!p->finished)
-            pl_sleep_ms(POLL_MS);
+    const int64_t now = pl_now_ms();
+    int64_t every = (int64_t)((pl_now() - p->started) * 3000);
+    every = every < LINE_MS ? LINE_MS : every > LINE_MS_MAX ? LINE_MS_MAX : every;
+    if (p->tty)
+        every = DRAW_MS;
+    if (p->finished || now - p->drawn_ms >= every) {
+        p->drawn_ms = now;
+        if (p->tty)
+            draw_block(p, status);
+        else
+            draw_line(p, status);
     }
+    pl_json_destroy(&status);
     return PL_OK;
 }
 
@@ -338,7 +310,19 @@ pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms, int n_ne
     p.tty = isatty(1) == 1 && term && term[0] && strcmp(term, "dumb") != 0;
     if (!r->news)
         r->news = worker_news_create();
-    return await_arms(&p);
+    bool first = true;
+    while (!p.finished) {
+        PL_CHECK(run_stopped(p.r));
+        PL_CHECK(poll_once(&p, &first));
+        if (p.failure[0]) {
+            bool diverged = p.failure_status == PL_ERR_NUMERIC;
+            return pl_fail(p.failure_status, "training cannot continue: %s%s",
+                           p.failure, diverged ? "; a lower train.lr often helps" : "");
+        }
+        if (!p.finished)
+            pl_sleep_ms(POLL_MS);
+    }
+    return PL_OK;
 }
 
 char *progress_store_size(const pl_json *home, char out[80])

@@ -23,10 +23,10 @@ static pl_json *result_row_json(const pl_run *r, const evaluation *e,
                          (double)e->n_targets / (double)e->n_bytes);
     pl_json_set_real(o, "ppl", w->ppl);
     pl_json_set_bool(o, "finished", w->finished);
-    pl_json_set_int(o, "tokens_per_path", (int64_t)w->tokens_per_path);
-    pl_json_set_int(o, "tokens_total", (int64_t)w->tokens_total);
-    pl_json_set_real(o, "train_flops", w->flops);
-    pl_json_set_real(o, "train_seconds", w->seconds);
+    pl_json_set_int(o, "tokens_per_path", (int64_t)w->effort.tokens_per_path);
+    pl_json_set_int(o, "tokens_total", (int64_t)w->effort.tokens_total);
+    pl_json_set_real(o, "train_flops", w->effort.flops);
+    pl_json_set_real(o, "train_seconds", w->effort.seconds);
     for (uint32_t d = 0; d < pl_tokens_n_domains(r->valid); d++)
         pl_json_set_real(domains, pl_tokens_domain(r->valid, d),
                          pl_perplexity(&w->by_domain[d]));
@@ -88,8 +88,8 @@ void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *o
     set_text_or_null(o, "without", e->wish.mixture.without);
     pl_json_set_text(o, "answers_by",
                      e->answer == ROW_LIKELIHOOD ? "likelihood" : "router");
-    pl_json_set_int(o, "tokens_per_path", (int64_t)mix->tokens_per_path);
-    pl_json_set_int(o, "tokens_total", (int64_t)mix->tokens_total);
+    pl_json_set_int(o, "tokens_per_path", (int64_t)mix->effort.tokens_per_path);
+    pl_json_set_int(o, "tokens_total", (int64_t)mix->effort.tokens_total);
     pl_json_set_real(o, "router_purity", e->purity);
     pl_json_set_real(o, "router_nmi", e->nmi);
     pl_json_set_real(o, "router_purity_k8", e->purity_k8);
@@ -152,18 +152,9 @@ pl_status evaluation_save(const pl_run *r, const evaluation *e)
 }
 
 /* ---- the table ---- */
-/* By how many percent the mixture's perplexity is lower or higher than another row's,
- * with the standard error of the difference over documents. */
-typedef struct gain {
-    double percent, error;
-} gain;
-
-static gain gain_over(const evaluation *e, const evaluation_row *other)
+static pl_gain gain_over(const evaluation *e, const evaluation_row *other)
 {
-    const evaluation_row *mix = &e->rows[e->answer];
-    double error = pl_score_error(mix->scores, other->scores, e->n_docs);
-    return (gain){100 * (1 - mix->ppl / other->ppl),
-                  100 * error * mix->ppl / other->ppl};
+    return pl_score_gain(e->rows[e->answer].scores, other->scores, e->n_docs);
 }
 
 static bool is_rival(const evaluation *e, const evaluation_row *w)
@@ -180,7 +171,7 @@ static void print_result_row(const evaluation *e, int kind)
     if (!w->finished)
         snprintf(versus, sizeof versus, "not finished");
     else if (is_rival(e, w) && e->rows[e->answer].finished) {
-        gain g = gain_over(e, w);
+        const pl_gain g = gain_over(e, w);
         const char *sense = g.percent >= 0 ? "better" : "worse";
         if (isfinite(g.error))
             snprintf(versus, sizeof versus, "%.1f ±%.1f %% %s", fabs(g.percent),
@@ -188,12 +179,13 @@ static void print_result_row(const evaluation *e, int kind)
         else
             snprintf(versus, sizeof versus, "%.1f %% %s", fabs(g.percent), sense);
     }
-    if (isfinite(w->seconds))
-        pl_human_seconds(w->seconds, seconds);
+    if (isfinite(w->effort.seconds))
+        pl_human_seconds(w->effort.seconds, seconds);
     /* "±" has two bytes and takes one column */
     say("%s %-25s %6.4f %7.2f %*s %7s %8.2e %7s", kind == (int)e->answer ? " *" : "  ",
         w->title, w->bits, w->ppl, 19 + (strstr(versus, "±") ? 1 : 0), versus,
-        pl_human_count((double)w->tokens_total, total), w->flops, seconds);
+        pl_human_count((double)w->effort.tokens_total, total), w->effort.flops,
+        seconds);
 }
 
 /* Prints a table with one column per row of the evaluation and one line per domain. */
@@ -232,7 +224,7 @@ static void print_undecided(const evaluation *e)
         const evaluation_row *w = &e->rows[i];
         if (!is_rival(e, w) || !w->finished || !e->rows[e->answer].finished)
             continue;
-        const gain g = gain_over(e, w);
+        const pl_gain g = gain_over(e, w);
         if (isfinite(g.error) && fabs(g.percent) > 2 * g.error)
             continue;
         least = fmax(least, 2 * g.error);
@@ -253,44 +245,48 @@ static void print_undecided(const evaluation *e)
     pl_buf_destroy(&names);
 }
 
-/* Prints how many held-out documents each path answers, as in "p00 12, p01 30". */
-static void print_documents(const pl_run *r, const evaluation *e)
+void evaluation_print_details(const pl_run *r, const evaluation *e)
 {
-    int n_paths = pl_topology_n_paths(r->topology);
-    pl_buf line = {0};
-    if (n_paths < 2 || n_paths > 32 || !e->rows[ROW_ROUTER].present)
-        return;
-    pl_buf_printf(&line, "   documents per path (*):");
-    for (int p = 0; p < n_paths; p++) {
-        char name[PL_NAME_MAX];
-        int n = 0;
-        for (size_t i = 0; i < e->n_docs; i++)
-            n += evaluation_path(e, i) == p;
-        pl_topology_path_name(r->topology, p, name);
-        pl_buf_printf(&line, "%s %s %d", p > 0 ? "," : "", name, n);
+    const evaluation_row *mix = &e->rows[e->answer];
+    const int n_paths = pl_topology_n_paths(r->topology);
+    /* how many held-out documents each path answers, as in "p00 12, p01 30" */
+    if (n_paths >= 2 && n_paths <= 32 && e->rows[ROW_ROUTER].present) {
+        pl_buf line = {0};
+        pl_buf_printf(&line, "   documents per path (*):");
+        for (int p = 0; p < n_paths; p++) {
+            char name[PL_NAME_MAX];
+            int n = 0;
+            for (size_t i = 0; i < e->n_docs; i++)
+                n += evaluation_path(e, i) == p;
+            pl_topology_path_name(r->topology, p, name);
+            pl_buf_printf(&line, "%s %s %d", p > 0 ? "," : "", name, n);
+        }
+        say("%s", pl_buf_text(&line));
+        pl_buf_destroy(&line);
     }
-    say("%s", pl_buf_text(&line));
-    pl_buf_destroy(&line);
+    if (e->rows[ROW_LIKELIHOOD].present)
+        say("   in hindsight: the best path of each document has %.4f bits/byte, the "
+            "best of each\n   window %.4f; their perplexity is %.1f %% and %.1f %% "
+            "below that of row *",
+            pl_bits_per_byte(&e->best, e->n_bytes),
+            pl_bits_per_byte(&e->best_windows, e->n_bytes),
+            100 * (1 - pl_perplexity(&e->best) / mix->ppl),
+            100 * (1 - pl_perplexity(&e->best_windows) / mix->ppl));
+    if (e->every)
+        evaluation_print_every(e);
+    print_domains(r, e);
 }
 
-/* If re-routing gains much, tells the user how answers are routed again. A prompt with
- * its answer has at most model.context tokens, so the advice names a smaller number of
- * tokens. */
-static void print_advice(const pl_run *r, const evaluation *e)
+void evaluation_print(const pl_run *r, const evaluation *e)
 {
-    static const double MUCH = 0.9;
-    const evaluation_row *mix = &e->rows[e->answer], *again = &e->rows[ROW_WINDOWS];
-    if (!again->present || again->ppl > MUCH * mix->ppl)
-        return;
-    const long long prefix = (long long)r->cfg.prefix;
-    say("   re-routed for each window of %lld tokens, perplexity is %.1f %% below that "
-        "of row *:\n   `pathloom generate --route-every %lld`, or `route_every` in a "
-        "request to `serve`",
-        (long long)r->cfg.context, 100 * (1 - again->ppl / mix->ppl), prefix);
-}
-
-static void print_result_notes(const pl_run *r, const evaluation *e)
-{
+    if (e->wish.text)
+        evaluation_print_documents(r, e);
+    say("%s", "");
+    say("   %-22s %9s %7s %19s %7s %8s %7s",
+        e->wish.text ? "all documents" : "held-out text", "bits/byte", "ppl",
+        "mixture * is", "tokens", "FLOPs", "time");
+    for (int i = 0; i < ROW_COUNT; i++)
+        print_result_row(e, i);
     char count[16], seconds[16], rate[16];
     say("   (%zu documents, %s tokens after the first %lld of each, scored in %s. "
         "± is one\n"
@@ -314,36 +310,17 @@ static void print_result_notes(const pl_run *r, const evaluation *e)
         say("   the mixture was trained %lld phases longer than the baselines "
             "(train.more), so\n   they are not compared at equal tokens",
             (long long)(config_all_phases(&r->cfg) - r->cfg.phases));
-    print_advice(r, e);
-}
-
-void evaluation_print_details(const pl_run *r, const evaluation *e)
-{
-    const evaluation_row *mix = &e->rows[e->answer];
-    print_documents(r, e);
-    if (e->rows[ROW_LIKELIHOOD].present)
-        say("   in hindsight: the best path of each document has %.4f bits/byte, the "
-            "best of each\n   window %.4f; their perplexity is %.1f %% and %.1f %% "
-            "below that of row *",
-            evaluation_bits(e, &e->best), evaluation_bits(e, &e->best_windows),
-            100 * (1 - pl_perplexity(&e->best) / mix->ppl),
-            100 * (1 - pl_perplexity(&e->best_windows) / mix->ppl));
-    if (e->every)
-        evaluation_print_every(e);
-    print_domains(r, e);
-}
-
-void evaluation_print(const pl_run *r, const evaluation *e)
-{
-    if (e->wish.text)
-        evaluation_print_documents(r, e);
-    say("%s", "");
-    say("   %-22s %9s %7s %19s %7s %8s %7s",
-        e->wish.text ? "all documents" : "held-out text", "bits/byte", "ppl",
-        "mixture * is", "tokens", "FLOPs", "time");
-    for (int i = 0; i < ROW_COUNT; i++)
-        print_result_row(e, i);
-    print_result_notes(r, e);
+    /* If re-routing gains much, tells the user how answers are routed again. A prompt
+     * with its answer has at most model.context tokens, so the advice names a smaller
+     * number of tokens. */
+    static const double MUCH = 0.9;
+    const evaluation_row *mix = &e->rows[e->answer], *again = &e->rows[ROW_WINDOWS];
+    if (again->present && !(again->ppl > MUCH * mix->ppl))
+        say("   re-routed for each window of %lld tokens, perplexity is %.1f %% below "
+            "that of row *:\n   `pathloom generate --route-every %lld`, or "
+            "`route_every` in a request to `serve`",
+            (long long)r->cfg.context, 100 * (1 - again->ppl / mix->ppl),
+            (long long)r->cfg.prefix);
 }
 
 /* ---- samples ---- */
@@ -365,61 +342,27 @@ static pl_status append_piece(void *context, const char *text, size_t len)
     return PL_OK;
 }
 
-/* Prints a name, a label and the text as one line, with line ends and tabs as \n and
- * \t. */
-static void print_escaped(const char *label, const char *name, pl_buf *text)
-{
-    pl_buf line = {0};
-    pl_buf_text(text);
-    for (size_t i = 0; i < text->len; i++) {
-        char c = (char)text->data[i];
-        if (c == '\n')
-            pl_buf_printf(&line, "\\n");
-        else if (c == '\t')
-            pl_buf_printf(&line, "\\t");
-        else if ((unsigned char)c >= 32)
-            pl_buf_append(&line, &c, 1);
-    }
-    say("  %s %s: %s", name, label, pl_buf_text(&line));
-    pl_buf_destroy(&line);
-}
-
-static int find_document(const evaluation *e, int path)
-{
-    for (size_t i = 0; i < e->n_docs; i++)
-        if (evaluation_path(e, i) == path)
-            return (int)i;
-    return -1;
-}
-
-enum { PROMPT = 24 };
-
-/* Fills in the prompt: the beginning of a held-out document of the path, or only BOS if
- * the path has no document. Returns the prompt's length. */
-static int fill_prompt(const sampling *s, const evaluation *e, int path,
-                       int32_t prompt[PROMPT], const char **label)
-{
-    int doc = find_document(e, path);
-    prompt[0] = PL_TOKEN_BOS;
-    *label = "no held-out document, so no prompt";
-    if (doc < 0)
-        return 1;
-    const pl_token_doc *d = pl_tokens_doc(s->r->valid, e->docs[doc]);
-    int half = (int)s->r->cfg.context / 2, most = half < PROMPT ? half : PROMPT;
-    int n = d->n_tokens - 1 < (uint32_t)most ? (int)d->n_tokens - 1 : most;
-    pl_tokens_copy(s->r->valid, d->first, (size_t)n, prompt);
-    *label = pl_tokens_domain(s->r->valid, d->domain);
-    return n;
-}
-
+/* Prints how the path continues a prompt: the beginning of a held-out document of the
+ * path, or only BOS if the path has no document. */
 static pl_status sample_path(sampling *s, const evaluation *e, int path)
 {
-    int32_t prompt[PROMPT];
-    pl_buf text = {0};
+    enum { PROMPT = 24 };
+    int32_t prompt[PROMPT] = {PL_TOKEN_BOS};
+    const char *label = "no held-out document, so no prompt";
+    pl_buf text = {0}, line = {0};
     pl_generate_result result;
     char name[PL_NAME_MAX];
-    const char *label;
-    int n = fill_prompt(s, e, path, prompt, &label);
+    int n = 1;
+    size_t at = 0;
+    while (at < e->n_docs && evaluation_path(e, at) != path)
+        at++;
+    if (at < e->n_docs) {
+        const pl_token_doc *d = pl_tokens_doc(s->r->valid, e->docs[at]);
+        int half = (int)s->r->cfg.context / 2, most = half < PROMPT ? half : PROMPT;
+        n = d->n_tokens - 1 < (uint32_t)most ? (int)d->n_tokens - 1 : most;
+        pl_tokens_copy(s->r->valid, d->first, (size_t)n, prompt);
+        label = pl_tokens_domain(s->r->valid, d->domain);
+    }
     PL_CHECK(pl_read_path(s->store, &s->arm, s->topology, path, UINT64_MAX, s->params));
     PL_CHECK(pl_model_load(s->model, s->params));
     PL_CHECK(pl_tokenizer_decode(s->tokenizer, prompt, (size_t)n, &text));
@@ -432,8 +375,19 @@ static pl_status sample_path(sampling *s, const evaluation *e, int path)
     pl_status status =
         pl_generate(&g, prompt, n, &options, append_piece, &text, &result);
     pl_topology_path_name(s->topology, path, name);
+    /* one line, with line ends and tabs as \n and \t */
+    for (size_t i = 0; i < text.len; i++) {
+        const char c = (char)text.data[i];
+        if (c == '\n')
+            pl_buf_printf(&line, "\\n");
+        else if (c == '\t')
+            pl_buf_printf(&line, "\\t");
+        else if ((unsigned char)c >= 32)
+            pl_buf_append(&line, &c, 1);
+    }
     if (status == PL_OK)
-        print_escaped(label, name, &text);
+        say("  %s %s: %s", name, label, pl_buf_text(&line));
+    pl_buf_destroy(&line);
     pl_buf_destroy(&text);
     return status;
 }

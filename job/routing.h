@@ -50,6 +50,13 @@ pl_status routing_fit(pl_run *r, const float *params, routing *g);
  * path predicts each of the documents `docs`. */
 pl_status routing_refit(pl_run *r, const float *params, const uint32_t *docs,
                         size_t n_docs, const double *scores, routing *g);
+/* Computes the data that every fit needs: the number of targets of each document, and
+ * the features that the base model `params` gives each document. */
+PL_MUST_CHECK pl_status routing_look(pl_run *r, const float *params, routing *g);
+/* Returns the options of a router with n_paths paths. */
+pl_router_options routing_options(const pl_run *r, const routing *g, int n_paths);
+/* Fits g->answers, the prefix model that routes new text, to the shards. */
+PL_MUST_CHECK pl_status routing_fit_answers(const pl_run *r, routing *g);
 /* The chapter from which the paths of a new chapter descend. */
 typedef struct routing_origin {
     const pl_topology *topology;
@@ -59,9 +66,9 @@ typedef struct routing_origin {
     /* the router of that chapter for new text; needed if a path has no descendants */
     const pl_prefix_lm *answers;
 } routing_origin;
-/* Deals the documents of each path to the paths of g->topology that descend from it.
- * Documents of a path without descendants go to the path that the earlier chapter's
- * router would choose if that path did not exist, within the limit of
+/* routing_split.c: deals the documents of each path to the paths of g->topology that
+ * descend from it. Documents of a path without descendants go to the path that the
+ * earlier chapter's router would choose if that path did not exist, within the limit of
  * router.balance. */
 PL_MUST_CHECK pl_status routing_split(pl_run *r, const float *params,
                                       const routing_origin *origin, routing *g);
@@ -71,8 +78,9 @@ bool routing_scores(const pl_run *r, uint32_t document);
 /* Whether an arm trains on the document: it is neither scored nor held out for the
  * choice of versions (train.holdout). Only the document's hash decides. */
 bool routing_trains(const pl_run *r, uint32_t document);
-/* Prints the sizes of the shards and how well the shards match the corpus's domains.
- * Writes both to RUN/router.json, and a picture to RUN/router_map.json. */
+/* routing_report.c: prints the sizes of the shards and how well the shards match the
+ * corpus's domains. Writes both to RUN/router.json, and a picture to
+ * RUN/router_map.json. */
 pl_status routing_report(pl_run *r, routing *g);
 /* routing_map.c: writes RUN/router_map.json; needs g->domains. */
 PL_MUST_CHECK pl_status routing_write_map(const pl_run *r, const routing *g);

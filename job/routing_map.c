@@ -83,23 +83,6 @@ static pl_json *shard_tokens(const router_map *m)
     return rows;
 }
 
-/* ---- documents ---- */
-static pl_status place_documents(router_map *m)
-{
-    const size_t dim = (size_t)m->g->dim;
-    float *few = NULL;
-    PL_CHECK(pl_try_alloc(m->n * dim * sizeof *few, "the picture of the router",
-                          (void **)&few));
-    for (size_t i = 0; i < m->n; i++)
-        memcpy(few + i * dim, m->g->features + map_document(m, i) * dim,
-               dim * sizeof *few);
-    m->xy = pl_alloc(2 * m->n * sizeof *m->xy);
-    pl_status status =
-        pl_router_map(few, m->n, m->g->dim, pl_cpu_count(), m->xy, m->shares);
-    pl_free_aligned(few);
-    return status;
-}
-
 /* Scales one axis to whole numbers, so that the extreme documents lie at its ends. */
 static pl_json *axis_json(const router_map *m, size_t axis)
 {
@@ -147,60 +130,59 @@ static void set_answers(const router_map *m, pl_json *o)
     pl_free(nats);
 }
 
-static void set_documents(const router_map *m, pl_json *o)
-{
-    pl_json *paths = pl_json_array(), *domains = pl_json_array();
-    for (size_t i = 0; i < m->n; i++) {
-        const uint32_t document = map_document(m, i);
-        pl_json_push(paths, pl_json_make_int(m->g->shards.path_of[document]));
-        pl_json_push(domains, pl_json_make_int(map_domain(m, document)));
-    }
-    pl_json_set(o, "x", axis_json(m, 0));
-    pl_json_set(o, "y", axis_json(m, 1));
-    pl_json_set(o, "path", paths);
-    pl_json_set(o, "domain", domains);
-    set_answers(m, o);
-}
-
-static pl_json *map_json(router_map *m)
-{
-    pl_json *o = pl_json_object(), *shares = pl_json_array(), *paths = pl_json_array(),
-            *documents = pl_json_array();
-    for (int p = 0; p < m->g->shards.n_paths; p++) {
-        char name[PL_NAME_MAX];
-        pl_topology_path_name(m->g->topology, p, name);
-        pl_json_push(paths, pl_json_make_text(name));
-        pl_json_push(documents, pl_json_make_int((int64_t)(m->g->shards.first[p + 1] -
-                                                           m->g->shards.first[p])));
-    }
-    for (size_t axis = 0; axis < 2; axis++)
-        pl_json_push(shares, pl_json_make_real(round(1e4 * m->shares[axis]) / 1e4));
-    pl_json_set_text(o, "router", m->g->how ? m->g->how : m->r->cfg.router_kind);
-    pl_json_set_int(o, "documents", (int64_t)m->g->n);
-    pl_json_set_int(o, "prefix", m->r->cfg.prefix);
-    pl_json_set(o, "shares", shares);
-    pl_json_set(o, "paths", paths);
-    pl_json_set(o, "domains", rank_domains(m));
-    pl_json_set(o, "shard_documents", documents);
-    pl_json_set(o, "shard_tokens", shard_tokens(m));
-    set_documents(m, o);
-    return o;
-}
-
 pl_status routing_write_map(const pl_run *r, const routing *g)
 {
     router_map m = {.r = r, .g = g, .n = g->n < MAP_DOCUMENTS ? g->n : MAP_DOCUMENTS};
-    char path[PL_PATH_MAX];
+    const size_t dim = (size_t)g->dim;
+    char file[PL_PATH_MAX];
+    float *few = NULL;
     pl_buf text = {0};
-    pl_status status = place_documents(&m);
-    if (status == PL_OK) {
-        pl_json *o = map_json(&m);
-        pl_json_write(o, 0, &text);
-        pl_json_destroy(&o);
-        status =
-            pl_replace_file(run_file(r, "router_map.json", path), text.data, text.len);
+    pl_json *o = NULL;
+    pl_status status = PL_OK;
+    PL_TRY(pl_try_alloc(m.n * dim * sizeof *few, "the picture of the router",
+                        (void **)&few));
+    for (size_t i = 0; i < m.n; i++)
+        memcpy(few + i * dim, g->features + map_document(&m, i) * dim,
+               dim * sizeof *few);
+    m.xy = pl_alloc(2 * m.n * sizeof *m.xy);
+    PL_TRY(pl_router_map(few, m.n, g->dim, pl_cpu_count(), m.xy, m.shares));
+    o = pl_json_object();
+    pl_json_set_text(o, "router", g->how ? g->how : r->cfg.router_kind);
+    pl_json_set_int(o, "documents", (int64_t)g->n);
+    pl_json_set_int(o, "prefix", r->cfg.prefix);
+    pl_json *shares = pl_json_array();
+    for (size_t axis = 0; axis < 2; axis++)
+        pl_json_push(shares, pl_json_make_real(round(1e4 * m.shares[axis]) / 1e4));
+    pl_json_set(o, "shares", shares);
+    pl_json *paths = pl_json_array(), *sizes = pl_json_array();
+    for (int p = 0; p < g->shards.n_paths; p++) {
+        char name[PL_NAME_MAX];
+        pl_topology_path_name(g->topology, p, name);
+        pl_json_push(paths, pl_json_make_text(name));
+        pl_json_push(sizes, pl_json_make_int((int64_t)(g->shards.first[p + 1] -
+                                                       g->shards.first[p])));
     }
+    pl_json_set(o, "paths", paths);
+    pl_json_set(o, "domains", rank_domains(&m));
+    pl_json_set(o, "shard_documents", sizes);
+    pl_json_set(o, "shard_tokens", shard_tokens(&m));
+    pl_json *path_of = pl_json_array(), *domains = pl_json_array();
+    for (size_t i = 0; i < m.n; i++) {
+        const uint32_t document = map_document(&m, i);
+        pl_json_push(path_of, pl_json_make_int(g->shards.path_of[document]));
+        pl_json_push(domains, pl_json_make_int(map_domain(&m, document)));
+    }
+    pl_json_set(o, "x", axis_json(&m, 0));
+    pl_json_set(o, "y", axis_json(&m, 1));
+    pl_json_set(o, "path", path_of);
+    pl_json_set(o, "domain", domains);
+    set_answers(&m, o);
+    pl_json_write(o, 0, &text);
+    PL_TRY(pl_replace_file(run_file(r, "router_map.json", file), text.data, text.len));
+done:
+    pl_json_destroy(&o);
     pl_buf_destroy(&text);
+    pl_free_aligned(few);
     pl_free(m.xy);
     pl_free(m.domain_of);
     return status;

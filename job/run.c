@@ -77,18 +77,6 @@ pl_status run_load_own(pl_run *r, config *out)
     return run_check_gone(r);
 }
 
-/* Whether a run in which training has not begun uses its saved configuration. The run
- * uses it only if the command gives no configuration file and sets only local keys. */
-static bool takes_saved(const run_request *q, const char *saved)
-{
-    if (q->file || !pl_path_exists(saved))
-        return false;
-    for (int i = 0; i < q->n_sets; i++)
-        if (!config_pair_is_local(q->sets[i]))
-            return false;
-    return true;
-}
-
 /* Whether `now` is the list `was`, followed by at least one further item. */
 static bool list_goes_on(const char *was, const char *now)
 {
@@ -120,22 +108,6 @@ static bool changes_later(const config *own, const config *c)
     /* if the new changes are wrong, config_check reports the error */
     return config_chapters(c, chapters, &n) != PL_OK ||
            changes_before(chapters, n, end) == had;
-}
-
-/* In a run that has begun, `train.phases=+8` appends 8 to train.more. */
-static const char plus[] = "train.phases=+";
-
-static pl_status lay_sets(config *c, const run_request *q)
-{
-    for (int i = 0; i < q->n_sets; i++) {
-        char more[2 * PL_KEY_TEXT_MAX];
-        bool adds = pl_starts_with(q->sets[i], plus);
-        const char *pair = adds ? more : q->sets[i];
-        snprintf(more, sizeof more, "train.more=%s%s%s", c->more, c->more[0] ? "," : "",
-                 q->sets[i] + (adds ? strlen(plus) : 0));
-        PL_CHECK(config_lay(c, NULL, &pair, 1));
-    }
-    return PL_OK;
 }
 
 static pl_status compare_saved_config(pl_run *r, const config *saved)
@@ -171,6 +143,8 @@ static pl_status compare_saved_config(pl_run *r, const config *saved)
 
 static pl_status configure_run(const run_request *q, pl_run *r)
 {
+    /* In a run that has begun, `train.phases=+8` appends 8 to train.more. */
+    static const char plus[] = "train.phases=+";
     char saved[PL_PATH_MAX];
     /* The run's folder must be known before the rest of its configuration. */
     config c;
@@ -187,7 +161,14 @@ static pl_status configure_run(const run_request *q, pl_run *r)
         PL_CHECK(run_load_own(r, &own));
         r->cfg = own;
         PL_CHECK(config_lay(&r->cfg, q->file, NULL, 0));
-        PL_CHECK(lay_sets(&r->cfg, q));
+        for (int i = 0; i < q->n_sets; i++) {
+            char more[2 * PL_KEY_TEXT_MAX];
+            bool adds = pl_starts_with(q->sets[i], plus);
+            const char *pair = adds ? more : q->sets[i];
+            snprintf(more, sizeof more, "train.more=%s%s%s", r->cfg.more,
+                     r->cfg.more[0] ? "," : "", q->sets[i] + (adds ? strlen(plus) : 0));
+            PL_CHECK(config_lay(&r->cfg, NULL, &pair, 1));
+        }
         config_keep_own(&own, &r->cfg);
         PL_CHECK(compare_saved_config(r, &own));
         return config_check(&r->cfg);
@@ -199,7 +180,11 @@ static pl_status configure_run(const run_request *q, pl_run *r)
                            "a number without +",
                            q->sets[i], r->dir);
     run_file(r, "run.yaml", saved);
-    r->took_saved = takes_saved(q, saved);
+    /* Before training has begun, the saved configuration is used only if the command
+     * gives no configuration file and sets only local keys. */
+    r->took_saved = !q->file && pl_path_exists(saved);
+    for (int i = 0; i < q->n_sets; i++)
+        r->took_saved = r->took_saved && config_pair_is_local(q->sets[i]);
     if (!r->took_saved)
         return config_build(q->file, q->sets, q->n_sets, &r->cfg);
     PL_CHECK(config_build_saved(saved, q->sets, q->n_sets, &r->cfg, &r->gone));
@@ -243,17 +228,6 @@ pl_status run_lay(pl_run *r, const char *const *sets, int n_sets)
     return PL_OK;
 }
 
-static pl_status lock_run(pl_run *r)
-{
-    pl_status status = pl_lock_folder(r->dir, &r->lock);
-    if (status == PL_ERR_BUSY)
-        return pl_fail(PL_ERR_BUSY,
-                       "another job is running in %s; watch it with `pathloom status "
-                       "--run %s`, or give another --out",
-                       r->dir, r->dir);
-    return status;
-}
-
 int run_local_workers(const config *c, int n_gpus)
 {
     if (!c->local_workers)
@@ -291,7 +265,13 @@ pl_status run_open(const run_request *q, pl_run *r)
     pl_status status = pl_make_folders(r->dir);
     if (status != PL_OK)
         return pl_fail(status, "%s; give another --out", pl_last_error());
-    PL_CHECK(lock_run(r));
+    status = pl_lock_folder(r->dir, &r->lock);
+    if (status == PL_ERR_BUSY)
+        return pl_fail(PL_ERR_BUSY,
+                       "another job is running in %s; watch it with `pathloom status "
+                       "--run %s`, or give another --out",
+                       r->dir, r->dir);
+    PL_CHECK(status);
     r->resumed = has_begun(r);
     if (r->resumed) {
         PL_CHECK(run_load_own(r, &own));

@@ -32,19 +32,6 @@ uint64_t run_gpu_worker_bytes(const pl_run *r, const pl_backend *be)
     return pl_model_plan_sum(&plan) + context_bytes(be);
 }
 
-/* Returns the GPU memory that the launcher needs while it computes the features of
- * documents. */
-static uint64_t launcher_gpu_bytes(const pl_run *r, const pl_backend *be)
-{
-    pl_model_plan plan;
-    const int prefix = config_feature_prefix(&r->cfg);
-    const pl_model_options options = {.batch = pl_router_feature_rows(prefix, true),
-                                      .context = prefix};
-    pl_model_plan_gpu(r->topology, &options, strcmp(r->cfg.precision, "fp8") == 0,
-                      &plan);
-    return pl_model_plan_sum(&plan) + context_bytes(be);
-}
-
 int run_gpu_sharers(const pl_run *r, const pl_backend *be)
 {
     const int n = run_local_workers(&r->cfg, be->n_devices);
@@ -55,7 +42,15 @@ pl_status run_gpu_check(const pl_run *r, const pl_backend *be)
 {
     char text[4][16];
     const int n = run_gpu_sharers(r, be);
-    const uint64_t each = run_gpu_worker_bytes(r, be), own = launcher_gpu_bytes(r, be);
+    /* the launcher computes the features of documents */
+    const int prefix = config_feature_prefix(&r->cfg);
+    const pl_model_options features = {.batch = pl_router_feature_rows(prefix, true),
+                                       .context = prefix};
+    pl_model_plan plan;
+    pl_model_plan_gpu(r->topology, &features, strcmp(r->cfg.precision, "fp8") == 0,
+                      &plan);
+    const uint64_t each = run_gpu_worker_bytes(r, be),
+                   own = pl_model_plan_sum(&plan) + context_bytes(be);
     const uint64_t left = be->memory_left_bytes, rest = left > own ? left - own : 0;
     if (n == 0 || (uint64_t)n * each <= rest)
         return PL_OK;

@@ -12,61 +12,6 @@
 #include <string.h>
 
 /* ---- checks ---- */
-/* The copy of a store that is a link would lie on the disk of the run. */
-static pl_status check_folders(const pl_run *r, const char *store, int n_old)
-{
-    char home[PL_PATH_MAX];
-    PL_CHECK(pl_store_check_movable(r->dir, store));
-    for (int i = 0; i < n_old; i++)
-        PL_CHECK(pl_store_check_movable(store, pl_store_home(store, i, n_old, home)));
-    return PL_OK;
-}
-
-/* Checks the run with the new number of homes. */
-static pl_status check_run(pl_run *r, int n)
-{
-    if (strcmp(r->cfg.engine, "rocksdb") != 0)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "this run stores its chunks in a storage engine (store.engine), "
-                       "where every home has its own place; its number of homes cannot "
-                       "be changed");
-    r->cfg.homes = n;
-    return config_check(&r->cfg);
-}
-
-/* Sets *done if every name is already where the hash of n homes places it. In a store
- * of an earlier release, in which names were moved, this is not so. */
-static pl_status is_divided(const char *store, int n_old, int n, bool *done)
-{
-    pl_store *all = NULL;
-    *done = false;
-    if (n_old != n)
-        return PL_OK;
-    pl_status status = pl_store_open(store, PL_STORE_READ, &all);
-    *done = status == PL_OK;
-    pl_store_close(&all);
-    return status == PL_ERR_UNSUPPORTED ? PL_OK : status;
-}
-
-/* A hub that was started by hand has not locked the run. It would keep the old number.
- */
-static pl_status check_hub(pl_run *r)
-{
-    enum { ANSWER_MS = 2000 };
-    char address[PL_ADDRESS_MAX];
-    pl_json *answer = NULL;
-    if (run_await_address(r->dir, "proc/hub.address", 0, address) != PL_OK)
-        return PL_OK;
-    PL_CHECK(run_use_keys(r->dir));
-    const bool runs = pl_wire_connect(address, &r->hub) == PL_OK &&
-                      run_hub_status(r, ANSWER_MS, &answer) == PL_OK;
-    pl_json_destroy(&answer);
-    pl_wire_close(&r->hub);
-    return runs ? pl_fail(PL_ERR_BUSY, "its hub, %s, still runs and must be stopped",
-                          address)
-                : PL_OK;
-}
-
 /* ---- the copy ---- */
 /* Opens each home for writing, which finishes a rollback that was interrupted: a home's
  * share of it would not be copied. */
@@ -95,14 +40,6 @@ static pl_status end_rollbacks(const pl_run *r, const char *store, int n_old)
                                missing);
 }
 
-static pl_status make_copy(const pl_run *r, const char *store, int n, char *copy,
-                           pl_divide_report *report)
-{
-    PL_CHECK(pl_make_folders(run_file(r, "homes", copy)));
-    PL_CHECK(pl_try_exchange(copy));
-    return pl_store_divide(store, run_file(r, "homes/store", copy), n, report);
-}
-
 /* Copies the store while no process may write to it, and exchanges it for its copy. A
  * copy that is not complete is removed, because the disk may be full. */
 static pl_status copy_and_exchange(pl_run *r, const char *store, int n_old, int n,
@@ -114,7 +51,11 @@ static pl_status copy_and_exchange(pl_run *r, const char *store, int n_old, int 
     memset(locks, -1, sizeof locks);
     for (int i = 0; i < n_old; i++)
         PL_TRY(pl_lock_folder(pl_store_home(store, i, n_old, home), &locks[i]));
-    status = make_copy(r, store, n, copy, report);
+    status = pl_make_folders(run_file(r, "homes", copy));
+    if (status == PL_OK)
+        status = pl_try_exchange(copy);
+    if (status == PL_OK)
+        status = pl_store_divide(store, run_file(r, "homes/store", copy), n, report);
     if (status == PL_OK)
         PL_TRY(pl_exchange_folders(copy, store));
     else
@@ -134,13 +75,32 @@ pl_status run_clear_homes(const char *dir)
 /* The caller has locked the run. */
 pl_status run_set_homes(pl_run *r, int n, pl_divide_report *report)
 {
-    char store[PL_PATH_MAX];
+    enum { ANSWER_MS = 2000 };
+    char store[PL_PATH_MAX], home[PL_PATH_MAX], address[PL_ADDRESS_MAX];
     int n_old = 0;
-    bool done = false;
+    bool is_divided = false;
     memset(report, 0, sizeof *report);
     PL_CHECK(run_load_own(r, &r->cfg)); /* the lock was free until now */
-    PL_CHECK(check_run(r, n));
-    PL_CHECK(check_hub(r));
+    if (strcmp(r->cfg.engine, "rocksdb") != 0)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "this run stores its chunks in a storage engine (store.engine), "
+                       "where every home has its own place; its number of homes cannot "
+                       "be changed");
+    r->cfg.homes = n;
+    PL_CHECK(config_check(&r->cfg));
+    /* A hub that was started by hand has not locked the run, and would keep the old
+     * number. */
+    if (run_await_address(r->dir, "proc/hub.address", 0, address) == PL_OK) {
+        pl_json *answer = NULL;
+        PL_CHECK(run_use_keys(r->dir));
+        const bool runs = pl_wire_connect(address, &r->hub) == PL_OK &&
+                          run_hub_status(r, ANSWER_MS, &answer) == PL_OK;
+        pl_json_destroy(&answer);
+        pl_wire_close(&r->hub);
+        if (runs)
+            return pl_fail(PL_ERR_BUSY, "its hub, %s, still runs and must be stopped",
+                           address);
+    }
     run_file(r, "store", store);
     PL_CHECK(run_check_exchange(store));
     PL_CHECK(run_clear_homes(r->dir));
@@ -150,9 +110,21 @@ pl_status run_set_homes(pl_run *r, int n, pl_divide_report *report)
     PL_CHECK(pl_store_clear_copy(store));
     PL_CHECK(pl_store_homes(store, &n_old));
     PL_CHECK(end_rollbacks(r, store, n_old));
-    PL_CHECK(is_divided(store, n_old, n, &done));
-    if (!done) {
-        PL_CHECK(check_folders(r, store, n_old));
+    /* In a store of an earlier release, in which names were moved, not every name is
+     * where the hash of n homes places it. */
+    if (n_old == n) {
+        pl_store *all = NULL;
+        pl_status status = pl_store_open(store, PL_STORE_READ, &all);
+        is_divided = status == PL_OK;
+        pl_store_close(&all);
+        PL_CHECK(status == PL_ERR_UNSUPPORTED ? PL_OK : status);
+    }
+    if (!is_divided) {
+        /* the copy of a store that is a link would lie on the disk of the run */
+        PL_CHECK(pl_store_check_movable(r->dir, store));
+        for (int i = 0; i < n_old; i++)
+            PL_CHECK(
+                pl_store_check_movable(store, pl_store_home(store, i, n_old, home)));
         PL_CHECK(copy_and_exchange(r, store, n_old, n, report));
     }
     PL_CHECK(run_save(r));

@@ -27,39 +27,12 @@ bool run_has_keys(const char *dir)
     return pl_path_exists(run_key_list(dir, path));
 }
 
-/* Makes a key pair. If two processes call this function at the same time, both use the
- * key pair of the first process. */
-static pl_status make_pair(const char *dir, pl_key_role role, pl_key_entry *entry)
-{
-    pl_keypair pair;
-    char path[PL_PATH_MAX];
-    run_key_file(dir, role, path);
-    pl_keypair_create(&pair);
-    pl_status status =
-        pl_path_exists(path) ? PL_ERR_EXISTS : pl_keypair_save(path, &pair);
-    if (status == PL_ERR_EXISTS)
-        status = pl_keypair_load(path, &pair);
-    *entry = (pl_key_entry){.role = role, .key = pair.open};
-    snprintf(entry->name, sizeof entry->name, "%s%s", PL_KEY_OWN,
-             pl_key_role_name(role));
-    pl_keypair_wipe(&pair);
-    return status;
-}
-
 static pl_status put_all(pl_key_list *list, void *context)
 {
     const pl_key_entry *entries = context;
     for (size_t i = 0; i < N_ROLES; i++)
         PL_CHECK(pl_key_list_put(list, &entries[i]));
     return PL_OK;
-}
-
-/* Whether the job needs this key: it is one of the job's own keys, but not the relay's,
- * because a job may have no relay. */
-static bool is_needed(const pl_key_entry *e)
-{
-    return pl_starts_with(e->name, PL_KEY_OWN) &&
-           strcmp(e->name + strlen(PL_KEY_OWN), pl_key_role_name(PL_AS_RELAY)) != 0;
 }
 
 /* Checks that the job's own keys are valid. `key revoke` and `key allow --expires`
@@ -72,7 +45,11 @@ static pl_status check_own_keys(const char *dir)
     for (size_t i = 0; status == PL_OK && i < list.n; i++) {
         const pl_key_entry *e = &list.entries[i];
         bool expired = e->expires_s != 0 && e->expires_s <= pl_wall_ms() / 1000;
-        if ((e->role != PL_AS_REVOKED && !expired) || !is_needed(e))
+        /* the job's own keys, but not the relay's, because a job may have no relay */
+        const bool is_needed =
+            pl_starts_with(e->name, PL_KEY_OWN) &&
+            strcmp(e->name + strlen(PL_KEY_OWN), pl_key_role_name(PL_AS_RELAY)) != 0;
+        if ((e->role != PL_AS_REVOKED && !expired) || !is_needed)
             continue;
         pl_pubkey_format(&e->key, key);
         status = pl_fail(
@@ -98,8 +75,21 @@ pl_status run_make_keys(const char *dir)
     PL_CHECK(pl_make_folders(pl_join(path, dir, "keys")));
     if (chmod(path, 0700) != 0)
         return pl_fail(PL_ERR_NOPERM, "cannot set the mode of %s to 0700", path);
-    for (size_t i = 0; i < N_ROLES; i++)
-        PL_CHECK(make_pair(dir, roles[i], &entries[i]));
+    for (size_t i = 0; i < N_ROLES; i++) {
+        /* if two processes make keys at the same time, both use those of the first */
+        pl_keypair pair;
+        run_key_file(dir, roles[i], path);
+        pl_keypair_create(&pair);
+        pl_status status =
+            pl_path_exists(path) ? PL_ERR_EXISTS : pl_keypair_save(path, &pair);
+        if (status == PL_ERR_EXISTS)
+            status = pl_keypair_load(path, &pair);
+        entries[i] = (pl_key_entry){.role = roles[i], .key = pair.open};
+        snprintf(entries[i].name, sizeof entries[i].name, "%s%s", PL_KEY_OWN,
+                 pl_key_role_name(roles[i]));
+        pl_keypair_wipe(&pair);
+        PL_CHECK(status);
+    }
     return pl_key_list_edit(run_key_list(dir, path), put_all, entries);
 }
 

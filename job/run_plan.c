@@ -30,17 +30,6 @@ static uint64_t n_tasks(const pl_run *r)
     return (uint64_t)most_paths(r) * (uint64_t)pl_topology_n_replicas(r->topology);
 }
 
-/* For noloco: returns how many updates (of a whole path) a worker keeps for its mates:
- * those of the last two rounds of each path that it trains. The paths are divided over
- * the workers, because a path is usually leased to the same worker again. */
-static uint64_t offers(const pl_run *r, const pl_outer *outer)
-{
-    uint64_t workers = (uint64_t)r->n_workers;
-    return layout_of(outer).last >= 0 && workers > 0
-               ? 2 * ((n_tasks(r) + workers - 1) / workers)
-               : 0;
-}
-
 /* PROCESS_BYTES is the memory in every process for code and data of the program and the
  * linked libraries: 14 MiB, or 17 MiB without PL_ROCKSDB_ARCHIVE (cmake/rocksdb.cmake).
  * The others are for libraries that only some processes load. */
@@ -51,13 +40,6 @@ enum {
     CURL_BYTES = 6 << 20,     /* a home whose store is in S3 */
     HTTP_BYTES = 3 << 20      /* a hub that answers with metrics */
 };
-
-static uint64_t engine_library_bytes(const char *engine)
-{
-    return pl_starts_with(engine, "rados://") ? RADOS_BYTES
-           : pl_starts_with(engine, "s3://")  ? CURL_BYTES
-                                              : 0;
-}
 
 /* Returns the memory for those messages of one transfer that are on their way at the
  * same time: a quarter of the transfer, but at least two and at most eight messages of
@@ -105,29 +87,15 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
     model += plan.scratch_bytes;
     if (r->n_gpus > 0)
         model = 0; /* the model is in the GPU's memory, which run_gpu_check checks */
-    return PROCESS_BYTES + PRODUCTS_BYTES + model + (tasks + offers(r, outer)) * path +
-           packed + pl_worker_cache_bytes(&arm, r->topology, most) +
+    /* For noloco: a worker keeps updates of a whole path for its mates, those of the
+     * last two rounds of each path that it trains. The paths are divided over the
+     * workers, because a path is usually leased to the same worker again. */
+    const uint64_t workers = (uint64_t)r->n_workers;
+    const uint64_t offers =
+        l.last >= 0 && workers > 0 ? 2 * ((n_tasks(r) + workers - 1) / workers) : 0;
+    return PROCESS_BYTES + PRODUCTS_BYTES + model + (tasks + offers) * path + packed +
+           pl_worker_cache_bytes(&arm, r->topology, most) +
            (local < most ? local : most) + transfer_bytes(state * path);
-}
-
-/* Returns the memory for the updates that a home reads while it merges a module of
- * `module` bytes: one update per thread, or as many small updates as
- * home/home_updates.h reads together. Decompressed sections are added, which take
- * at most a quarter of the updates' size in f32. */
-static uint64_t updates_bytes(const pl_run *r, uint64_t module)
-{
-    uint64_t all = n_tasks(r) * module;
-    uint64_t most = (uint64_t)pl_codec_add_threads() * module;
-    most = most > PL_HOME_AHEAD_BYTES ? most : PL_HOME_AHEAD_BYTES;
-    all = all < most ? all : most;
-    return all + all / 4;
-}
-
-/* Returns at least the bytes that a worker uploads for a task: updates and state. */
-static uint64_t task_bytes(const pl_run *r, const pl_outer *outer)
-{
-    return (1 + (uint64_t)layout_of(outer).n_vectors) *
-           pl_topology_path_params(r->topology) * sizeof(float);
 }
 
 /* Raises *most to the bytes of the largest upload of an arm: the state of a path, or
@@ -164,21 +132,6 @@ pl_status run_largest_upload(const pl_run *r, uint64_t *out)
     return r->cfg.base_steps > 0 ? raise_upload(r, "base", out) : PL_OK;
 }
 
-static pl_status check_staging(const pl_run *r)
-{
-    char text[2][16];
-    uint64_t bytes = 0;
-    PL_CHECK(run_largest_upload(r, &bytes));
-    if (bytes <= (uint64_t)r->cfg.staging)
-        return PL_OK;
-    return pl_fail(PL_ERR_CONFIG,
-                   "a worker uploads up to %s at once, and a home would have no room "
-                   "for it, because store.staging is %s; set store.staging=%lluM",
-                   pl_human_bytes((double)bytes, text[0]),
-                   pl_human_bytes((double)r->cfg.staging, text[1]),
-                   (unsigned long long)bytes / 1000000 + 1);
-}
-
 /* Returns a home's memory. A home merges one module at a time (vectors and updates). It
  * holds the uploads of one task per worker, and messages. The database keeps the
  * data that was written last in memory. The allocator keeps freed blocks, more of them
@@ -192,16 +145,28 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
         uint64_t n = pl_topology_slot(r->topology, s)->n_params;
         largest = n > largest ? n : largest;
     }
-    uint64_t task = task_bytes(r, outer);
+    /* at least the bytes that a worker uploads for a task: updates and state */
+    uint64_t task = (1 + (uint64_t)layout_of(outer).n_vectors) *
+                    pl_topology_path_params(r->topology) * sizeof(float);
     /* If the workers are on other machines, their number is not known; then one worker
      * per path is assumed. */
     uint64_t senders = r->n_workers > 0 ? (uint64_t)r->n_workers : n_tasks(r);
     uint64_t database = stored < WRITTEN_BYTES ? stored : WRITTEN_BYTES;
     uint64_t kept = stored / KEPT_OF < KEPT_BYTES ? stored / KEPT_OF : KEPT_BYTES;
-    return PROCESS_BYTES + engine_library_bytes(r->cfg.engine) + database + kept +
-           VECTORS * largest * sizeof(float) +
-           updates_bytes(r, largest * sizeof(float)) +
-           pl_equalizing_bytes(outer, r->topology) +
+    /* The updates that are read for the merge of a module: one per thread, or as many
+     * small updates as home/home_updates.h reads together. Decompressed sections are
+     * added, which take at most a quarter of the updates' size in f32. */
+    const uint64_t module = largest * sizeof(float);
+    uint64_t updates = n_tasks(r) * module;
+    uint64_t most = (uint64_t)pl_codec_add_threads() * module;
+    most = most > PL_HOME_AHEAD_BYTES ? most : PL_HOME_AHEAD_BYTES;
+    updates = updates < most ? updates : most;
+    const char *engine = r->cfg.engine;
+    const uint64_t library = pl_starts_with(engine, "rados://") ? RADOS_BYTES
+                             : pl_starts_with(engine, "s3://")  ? CURL_BYTES
+                                                                : 0;
+    return PROCESS_BYTES + library + database + kept + VECTORS * module + updates +
+           updates / 4 + pl_equalizing_bytes(outer, r->topology) +
            senders * (task + transfer_bytes(task));
 }
 
@@ -379,35 +344,6 @@ static void say_path(const pl_topology *from, const pl_topology *t, const pl_des
     pl_buf_destroy(&heirs);
 }
 
-static void say_change(const pl_run *r, int number, const config_chapter *chapter,
-                       const pl_topology *from, const pl_topology *t)
-{
-    enum { PATHS_SHOWN = 32 };
-    char arm[PL_ARM_NAME_MAX], before[16], after[16];
-    const int n_paths = pl_topology_n_paths(from);
-    int64_t *documents = pl_alloc((size_t)n_paths * sizeof *documents);
-    const bool known = read_documents(r, chapter, n_paths, documents);
-    pl_chapter_name(number, arm);
-    say("change   %s from phase %lld on: %d modules and %d paths become %d and %d, "
-        "%s parameters become %s",
-        arm, (long long)chapter->begin, pl_topology_n_modules(from), n_paths,
-        pl_topology_n_modules(t), pl_topology_n_paths(t),
-        pl_human_count((double)pl_topology_total_params(from), before),
-        pl_human_count((double)pl_topology_total_params(t), after));
-    for (int p = 0; p < n_paths && n_paths <= PATHS_SHOWN; p++)
-        say_path(from, t, &chapter->descent, p, known ? documents : NULL);
-    for (int m = 0; chapter->descent.n_parents > 0 && m < pl_topology_n_modules(t);
-         m++) {
-        char now[PL_NAME_MAX], was[PL_NAME_MAX];
-        pl_topology_module_name(t, m, now);
-        pl_topology_module_name(
-            from, pl_topology_ancestor_module(t, &chapter->descent, from, m), was);
-        if (strcmp(now, was) != 0)
-            say("         %s begins as a copy of %s", now, was);
-    }
-    pl_free(documents);
-}
-
 /* Prints how topology.split and topology.graft change paths and modules. */
 static pl_status say_changes(const pl_run *r)
 {
@@ -418,9 +354,35 @@ static pl_status say_changes(const pl_run *r)
     pl_status status = PL_OK;
     PL_CHECK(config_chapters(&r->cfg, chapters, &n));
     for (int i = 0; i < n; i++) {
-        PL_TRY(pl_topology_create(shape, &chapters[i].spec, &t));
-        if (chapters[i].splits || chapters[i].descent.n_parents > 0)
-            say_change(r, i, &chapters[i], from, t);
+        const config_chapter *chapter = &chapters[i];
+        PL_TRY(pl_topology_create(shape, &chapter->spec, &t));
+        if (chapter->splits || chapter->descent.n_parents > 0) {
+            enum { PATHS_SHOWN = 32 };
+            char arm[PL_ARM_NAME_MAX], before[16], after[16];
+            const int n_paths = pl_topology_n_paths(from);
+            int64_t *documents = pl_alloc((size_t)n_paths * sizeof *documents);
+            const bool known = read_documents(r, chapter, n_paths, documents);
+            pl_chapter_name(i, arm);
+            say("change   %s from phase %lld on: %d modules and %d paths become %d and "
+                "%d, %s parameters become %s",
+                arm, (long long)chapter->begin, pl_topology_n_modules(from), n_paths,
+                pl_topology_n_modules(t), pl_topology_n_paths(t),
+                pl_human_count((double)pl_topology_total_params(from), before),
+                pl_human_count((double)pl_topology_total_params(t), after));
+            for (int p = 0; p < n_paths && n_paths <= PATHS_SHOWN; p++)
+                say_path(from, t, &chapter->descent, p, known ? documents : NULL);
+            for (int m = 0;
+                 chapter->descent.n_parents > 0 && m < pl_topology_n_modules(t); m++) {
+                char now[PL_NAME_MAX], was[PL_NAME_MAX];
+                pl_topology_module_name(t, m, now);
+                pl_topology_module_name(
+                    from, pl_topology_ancestor_module(t, &chapter->descent, from, m),
+                    was);
+                if (strcmp(now, was) != 0)
+                    say("         %s begins as a copy of %s", now, was);
+            }
+            pl_free(documents);
+        }
         pl_topology_destroy(&from);
         from = t;
         t = NULL;
@@ -428,28 +390,6 @@ static pl_status say_changes(const pl_run *r)
 done:
     pl_topology_destroy(&from);
     return status;
-}
-
-static void say_plan(const pl_run *r, uint64_t memory, uint64_t disk)
-{
-    char text[8][16];
-    say("plan     memory %s of %s, disk at most %s of %s",
-        pl_human_bytes((double)memory, text[0]),
-        pl_human_bytes((double)pl_memory_available_bytes(), text[1]),
-        pl_human_bytes((double)disk, text[2]),
-        pl_human_bytes((double)pl_disk_free_bytes(r->dir), text[3]));
-    if (r->cfg.quota > 0)
-        say("quota    each home stores at most %s (store.quota) and drops old "
-            "versions to stay below",
-            pl_human_bytes((double)r->cfg.quota, text[0]));
-    say("         %d worker%s of %s, %d home%s of %s, hub %s, this command %s",
-        r->n_workers, r->n_workers == 1 ? "" : "s",
-        pl_human_bytes((double)r->planned.worker, text[4]), r->n_homes,
-        r->n_homes == 1 ? "" : "s", pl_human_bytes((double)r->planned.home, text[5]),
-        pl_human_bytes((double)r->planned.hub, text[6]),
-        pl_human_bytes((double)r->planned.launcher, text[7]));
-    if (r->device[0])
-        say("device   %s", r->device);
 }
 
 void run_say_peak(pl_run *r)
@@ -467,11 +407,20 @@ void run_say_peak(pl_run *r)
 
 pl_status run_plan(pl_run *r)
 {
-    char text[2][16];
+    char text[8][16];
     pl_outer outer;
     memset(&outer, 0, sizeof outer);
     PL_CHECK(config_outer(&r->cfg, &outer));
-    PL_CHECK(check_staging(r));
+    uint64_t upload = 0;
+    PL_CHECK(run_largest_upload(r, &upload));
+    if (upload > (uint64_t)r->cfg.staging)
+        return pl_fail(PL_ERR_CONFIG,
+                       "a worker uploads up to %s at once, and a home would have no "
+                       "room for it, because store.staging is %s; set "
+                       "store.staging=%lluM",
+                       pl_human_bytes((double)upload, text[0]),
+                       pl_human_bytes((double)r->cfg.staging, text[1]),
+                       (unsigned long long)upload / 1000000 + 1);
     uint64_t stored = run_stored_bytes(r),
              quota = (uint64_t)r->cfg.quota * (uint64_t)r->n_homes;
     if (quota > 0 && quota < stored)
@@ -502,7 +451,23 @@ pl_status run_plan(pl_run *r)
     double path = (double)pl_topology_path_params(r->topology);
     say("tokens   at most %s per path, which has %s parameters: %.1f per parameter",
         pl_human_count(n, tokens), pl_human_count(path, params), n / path);
-    say_plan(r, memory, disk);
+    say("plan     memory %s of %s, disk at most %s of %s",
+        pl_human_bytes((double)memory, text[0]),
+        pl_human_bytes((double)pl_memory_available_bytes(), text[1]),
+        pl_human_bytes((double)disk, text[2]),
+        pl_human_bytes((double)pl_disk_free_bytes(r->dir), text[3]));
+    if (r->cfg.quota > 0)
+        say("quota    each home stores at most %s (store.quota) and drops old "
+            "versions to stay below",
+            pl_human_bytes((double)r->cfg.quota, text[0]));
+    say("         %d worker%s of %s, %d home%s of %s, hub %s, this command %s",
+        r->n_workers, r->n_workers == 1 ? "" : "s",
+        pl_human_bytes((double)r->planned.worker, text[4]), r->n_homes,
+        r->n_homes == 1 ? "" : "s", pl_human_bytes((double)r->planned.home, text[5]),
+        pl_human_bytes((double)r->planned.hub, text[6]),
+        pl_human_bytes((double)r->planned.launcher, text[7]));
+    if (r->device[0])
+        say("device   %s", r->device);
     if (have > 0 && memory > have)
         return refuse_shortage(
             "memory", memory, have,

@@ -80,29 +80,6 @@ static pl_status start_job_process(pl_run *r, const char *role, const char *name
     return pl_launcher_start(r->launcher, name, argv, ready);
 }
 
-static pl_status start_home_process(pl_run *r, int index)
-{
-    char name[32], file[64], ready[PL_PATH_MAX];
-    const bool alone = r->n_homes == 1;
-    snprintf(name, sizeof name, alone ? "home" : "home-%d", index + 1);
-    run_home_file(index, r->n_homes, file);
-    PL_CHECK(start_job_process(r, "home", name, alone ? 0 : index + 1, r->cfg.home_bind,
-                               run_file(r, file, ready)));
-    return pl_launcher_address(r->launcher, name, 30000, r->homes_at[index],
-                               sizeof r->homes_at[index]);
-}
-
-static pl_status start_relay(pl_run *r, int index)
-{
-    char name[32], file[64], ready[PL_PATH_MAX];
-    snprintf(name, sizeof name, "relay-%d", index + 1);
-    snprintf(file, sizeof file, "proc/%s.address", name);
-    PL_CHECK(start_job_process(r, "relay", name, index + 1, PL_ADDRESS_PRIVATE,
-                               run_file(r, file, ready)));
-    return pl_launcher_address(r->launcher, name, 30000, r->relays_at[index],
-                               sizeof r->relays_at[index]);
-}
-
 /* Called while this process waits for a home. Returns an error if a process of the job
  * has ended and will not be restarted, or if Ctrl+C was pressed. */
 static pl_status on_home_wait(void *context)
@@ -110,19 +87,6 @@ static pl_status on_home_wait(void *context)
     const pl_run *r = context;
     PL_CHECK(run_stopped(r));
     return r->launcher ? pl_launcher_tend(r->launcher) : PL_OK;
-}
-
-static pl_status make_client(pl_run *r)
-{
-    const char *homes[PL_HOMES_MAX];
-    for (int i = 0; i < r->n_homes; i++)
-        homes[i] = r->homes_at[i];
-    pl_client_options options = {.homes = homes,
-                                 .n_homes = r->n_homes,
-                                 .patience_ms = 60000,
-                                 .idle = on_home_wait,
-                                 .idle_context = r};
-    return pl_client_create(&options, &r->client);
 }
 
 /* ---- checks before any process is started ---- */
@@ -138,23 +102,6 @@ static pl_status check_address(const char *key, const char *address)
     pl_status status = pl_wire_check_free(address);
     pl_wire_shutdown(); /* waits until the port is free again */
     return status == PL_OK ? PL_OK : pl_fail_in(status, "%s", key);
-}
-
-static pl_status check_metrics(const config *c)
-{
-    char address[sizeof "tcp://" + sizeof c->metrics];
-    if (!c->metrics[0])
-        return PL_OK;
-    PL_CHECK(pl_exporter_check(c->metrics));
-    if (c->attach)
-        return PL_OK;
-    snprintf(address, sizeof address, "tcp://%s", c->metrics);
-    bool is_hub = strcmp(address, c->hub_bind) == 0;
-    if (is_hub || strcmp(address, c->home_bind) == 0)
-        return pl_fail(PL_ERR_CONFIG,
-                       "%s and net.metrics are both %s; give each its own port",
-                       is_hub ? "net.hub" : "net.home", c->metrics);
-    return check_address("net.metrics", address);
 }
 
 pl_status run_find_device(pl_run *r)
@@ -218,8 +165,35 @@ static pl_status check_stores(const char *dir, const char *folder, int n)
     return run_home_is_missing(dir, pl_store_home(folder, missing, n, path), missing);
 }
 
-static pl_status check_store(const pl_run *r)
+pl_status run_check(pl_run *r)
 {
+    const config *c = &r->cfg;
+    char address[sizeof "tcp://" + sizeof c->metrics];
+    if (!c->attach) {
+        if (strcmp(c->hub_bind, c->home_bind) == 0 && !takes_any_port(c->hub_bind))
+            return pl_fail(PL_ERR_CONFIG,
+                           "net.hub and net.home are both %s; give each its own port, "
+                           "or * for a free one",
+                           c->hub_bind);
+        if (c->homes > 1 && !takes_any_port(c->home_bind))
+            return pl_fail(PL_ERR_CONFIG,
+                           "net.home is %s, but store.homes asks for %lld homes, each "
+                           "with a port of its own; write * for the port",
+                           c->home_bind, (long long)c->homes);
+        PL_CHECK(check_address("net.hub", c->hub_bind));
+        PL_CHECK(check_address("net.home", c->home_bind));
+    }
+    if (c->metrics[0])
+        PL_CHECK(pl_exporter_check(c->metrics));
+    if (c->metrics[0] && !c->attach) {
+        snprintf(address, sizeof address, "tcp://%s", c->metrics);
+        bool is_hub = strcmp(address, c->hub_bind) == 0;
+        if (is_hub || strcmp(address, c->home_bind) == 0)
+            return pl_fail(PL_ERR_CONFIG,
+                           "%s and net.metrics are both %s; give each its own port",
+                           is_hub ? "net.hub" : "net.home", c->metrics);
+        PL_CHECK(check_address("net.metrics", address));
+    }
     char path[PL_PATH_MAX], part[PL_PATH_MAX];
     int n = 0;
     PL_CHECK(run_clear_homes(r->dir));
@@ -246,27 +220,6 @@ static pl_status check_store(const pl_run *r)
         n, n > 1 ? "s" : "", n, r->n_homes, r->n_homes, r->dir);
 }
 
-pl_status run_check(pl_run *r)
-{
-    const config *c = &r->cfg;
-    if (!c->attach) {
-        if (strcmp(c->hub_bind, c->home_bind) == 0 && !takes_any_port(c->hub_bind))
-            return pl_fail(PL_ERR_CONFIG,
-                           "net.hub and net.home are both %s; give each its own port, "
-                           "or * for a free one",
-                           c->hub_bind);
-        if (c->homes > 1 && !takes_any_port(c->home_bind))
-            return pl_fail(PL_ERR_CONFIG,
-                           "net.home is %s, but store.homes asks for %lld homes, each "
-                           "with a port of its own; write * for the port",
-                           c->home_bind, (long long)c->homes);
-        PL_CHECK(check_address("net.hub", c->hub_bind));
-        PL_CHECK(check_address("net.home", c->home_bind));
-    }
-    PL_CHECK(check_metrics(&r->cfg));
-    return check_store(r);
-}
-
 /* ---- the job ---- */
 pl_status run_await_address(const char *dir, const char *file, int ms,
                             char out[PL_ADDRESS_MAX])
@@ -281,12 +234,6 @@ pl_status run_await_address(const char *dir, const char *file, int ms,
     pl_copy_text(out, PL_ADDRESS_MAX, status == PL_OK ? pl_buf_text(&text) : "");
     pl_buf_destroy(&text);
     return status;
-}
-
-static pl_status read_address(const pl_run *r, const char *file,
-                              char out[PL_ADDRESS_MAX])
-{
-    return run_await_address(r->dir, file, 0, out);
 }
 
 static pl_status no_job(const char *dir)
@@ -314,7 +261,7 @@ pl_status run_hub_address(const char *dir, char out[PL_ADDRESS_MAX])
 static pl_status await_process(const pl_run *r, const char *file, int64_t until_ms,
                                bool *said, char out[PL_ADDRESS_MAX])
 {
-    while (read_address(r, file, out) != PL_OK) {
+    while (run_await_address(r->dir, file, 0, out) != PL_OK) {
         PL_CHECK(run_stopped(r));
         if (pl_now_ms() > until_ms)
             return pl_fail(
@@ -344,24 +291,7 @@ static pl_status attach(pl_run *r)
     return await_process(r, "proc/hub.address", until_ms, &said, r->hub_address);
 }
 
-static pl_status start_servers(pl_run *r)
-{
-    if (r->cfg.attach)
-        return attach(r);
-    char folder[PL_PATH_MAX];
-    PL_CHECK(r->n_homes == 1
-                 ? PL_OK
-                 : pl_store_make_parts(run_file(r, "store", folder), r->n_homes));
-    for (int i = 0; i < r->n_homes; i++)
-        PL_CHECK(start_home_process(r, i));
-    char ready[PL_PATH_MAX];
-    PL_CHECK(start_job_process(r, "hub", "hub", 0, r->cfg.hub_bind,
-                               run_file(r, "proc/hub.address", ready)));
-    return pl_launcher_address(r->launcher, "hub", 30000, r->hub_address,
-                               sizeof r->hub_address);
-}
-
-static pl_status open_launcher(pl_run *r)
+pl_status run_start(pl_run *r)
 {
     char logs[PL_PATH_MAX], proc[PL_PATH_MAX];
     PL_CHECK(pl_make_folders(run_file(r, "proc", proc)));
@@ -381,20 +311,43 @@ static pl_status open_launcher(pl_run *r)
     PL_CHECK(status);
     if (config_encrypts(&r->cfg))
         PL_CHECK(run_make_keys(r->dir));
-    return run_use_keys(r->dir);
-}
-
-pl_status run_start(pl_run *r)
-{
-    PL_CHECK(open_launcher(r));
-    PL_CHECK(start_servers(r));
+    PL_CHECK(run_use_keys(r->dir));
+    if (r->cfg.attach)
+        PL_CHECK(attach(r));
+    else {
+        char folder[PL_PATH_MAX], hub_file[PL_PATH_MAX];
+        PL_CHECK(r->n_homes == 1
+                     ? PL_OK
+                     : pl_store_make_parts(run_file(r, "store", folder), r->n_homes));
+        for (int i = 0; i < r->n_homes; i++) {
+            char name[32], file[64], ready[PL_PATH_MAX];
+            const bool alone = r->n_homes == 1;
+            snprintf(name, sizeof name, alone ? "home" : "home-%d", i + 1);
+            run_home_file(i, r->n_homes, file);
+            PL_CHECK(start_job_process(r, "home", name, alone ? 0 : i + 1,
+                                       r->cfg.home_bind, run_file(r, file, ready)));
+            PL_CHECK(pl_launcher_address(r->launcher, name, 30000, r->homes_at[i],
+                                         sizeof r->homes_at[i]));
+        }
+        PL_CHECK(start_job_process(r, "hub", "hub", 0, r->cfg.hub_bind,
+                                   run_file(r, "proc/hub.address", hub_file)));
+        PL_CHECK(pl_launcher_address(r->launcher, "hub", 30000, r->hub_address,
+                                     sizeof r->hub_address));
+    }
     pl_address hub;
     if (pl_address_parse(r->hub_address, &hub) == PL_OK && hub.has_key && !hub.is_local)
         say("hub      %s, encrypted; another machine joins with the command that\n"
             "         `pathloom key invite --run %s` prints",
             hub.endpoint, r->dir);
-    for (int i = 0; i < r->n_relays; i++)
-        PL_CHECK(start_relay(r, i));
+    for (int i = 0; i < r->n_relays; i++) {
+        char name[32], file[64], ready[PL_PATH_MAX];
+        snprintf(name, sizeof name, "relay-%d", i + 1);
+        snprintf(file, sizeof file, "proc/%s.address", name);
+        PL_CHECK(start_job_process(r, "relay", name, i + 1, PL_ADDRESS_PRIVATE,
+                                   run_file(r, file, ready)));
+        PL_CHECK(pl_launcher_address(r->launcher, name, 30000, r->relays_at[i],
+                                     sizeof r->relays_at[i]));
+    }
     for (int i = 0; i < r->n_workers; i++) {
         char name[32];
         snprintf(name, sizeof name, "worker-%d", i + 1);
@@ -402,7 +355,15 @@ pl_status run_start(pl_run *r)
     }
     if (r->cfg.attach || job_is_encrypted(r))
         pl_launcher_expect_others(r->launcher);
-    PL_CHECK(make_client(r));
+    const char *homes[PL_HOMES_MAX];
+    for (int i = 0; i < r->n_homes; i++)
+        homes[i] = r->homes_at[i];
+    pl_client_options options = {.homes = homes,
+                                 .n_homes = r->n_homes,
+                                 .patience_ms = 60000,
+                                 .idle = on_home_wait,
+                                 .idle_context = r};
+    PL_CHECK(pl_client_create(&options, &r->client));
     return pl_wire_connect(r->hub_address, &r->hub);
 }
 

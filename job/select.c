@@ -133,19 +133,6 @@ static double nats_per_target(const pl_score *scores, size_t n)
     return sum.n_targets > 0 ? sum.nats / (double)sum.n_targets : NAN;
 }
 
-/* Chooses the documents to score: all, or as many as the limit of the cost allows. */
-static size_t pick_held(const selection *s, const pl_tokens *tokens, uint32_t *docs)
-{
-    const pl_inner *inner = &s->arm.inner;
-    const double trained =
-        (double)inner->tau * inner->batch * inner->context * (double)inner->phases;
-    const double most = fmax(COST * trained / s->n_phases, TARGETS_LEAST);
-    const size_t n = pl_tokens_n_docs(tokens);
-    for (size_t i = 0; i < n; i++)
-        docs[i] = (uint32_t)i;
-    return pl_pick_documents(tokens, (int)s->r->cfg.prefix, (uint64_t)most, docs, n);
-}
-
 /* Finds the phase with the lowest loss; if several are equal, the earliest of them.
  * scores [2, n] gets the scores at the arm's end and the scores after this phase. A
  * phase whose parameters garbage collection has deleted cannot be chosen. */
@@ -181,70 +168,47 @@ done:
     return status;
 }
 
-/* Chooses the phase. An earlier version is chosen only if it is better than the newest
- * by more than DOUBT standard errors of the difference over the documents, because the
- * best of many noisy scores is often the best by chance. */
-static pl_status compare_phases(selection *s, int path, const pl_tokens *tokens,
-                                found *out)
-{
-    const size_t most = pl_tokens_n_docs(tokens) + 1;
-    uint32_t *docs = pl_alloc(most * sizeof *docs);
-    pl_score *scores = pl_alloc(2 * most * sizeof *scores);
-    pl_status status = PL_OK;
-    out->n_docs = pick_held(s, tokens, docs);
-    if (out->n_docs > 0)
-        status = find_least(s, path, tokens, docs, scores, out);
-    const double error = pl_score_error(scores + out->n_docs, scores, out->n_docs);
-    const bool diverged = isnan(out->last_nats) && !isnan(out->nats);
-    if (out->n_docs < DOCUMENTS_LEAST ||
-        !(diverged || out->last_nats - out->nats > DOUBT * error)) {
-        out->phase = s->arm.inner.phases;
-        out->nats = out->last_nats;
-    }
-    pl_free(scores);
-    pl_free(docs);
-    return status;
-}
-
 static pl_status find_best(selection *s, int path, found *out)
 {
     pl_buf bytes = {0};
     pl_tokens *tokens = NULL;
+    uint32_t *docs = NULL;
+    pl_score *scores = NULL;
     pl_status status;
     *out = (found){.phase = s->arm.inner.phases, .nats = NAN, .last_nats = NAN};
     PL_TRY(read_holdout(s->r, s->topology, s->arm.name, path, &bytes));
     if (bytes.len > 0) {
         PL_TRY(pl_tokens_view(bytes.data, bytes.len, "held-out documents", &tokens));
-        PL_TRY(compare_phases(s, path, tokens, out));
+        const size_t most = pl_tokens_n_docs(tokens) + 1;
+        docs = pl_alloc(most * sizeof *docs);
+        scores = pl_alloc(2 * most * sizeof *scores);
+        /* scores all documents, or as many as the limit of the cost allows */
+        const pl_inner *inner = &s->arm.inner;
+        const double trained =
+            (double)inner->tau * inner->batch * inner->context * (double)inner->phases;
+        const double targets = fmax(COST * trained / s->n_phases, TARGETS_LEAST);
+        for (size_t i = 0; i + 1 < most; i++)
+            docs[i] = (uint32_t)i;
+        out->n_docs = pl_pick_documents(tokens, (int)s->r->cfg.prefix,
+                                        (uint64_t)targets, docs, most - 1);
+        if (out->n_docs > 0)
+            PL_TRY(find_least(s, path, tokens, docs, scores, out));
+        /* An earlier version is chosen only if it is better than the newest by more
+         * than DOUBT standard errors of the difference over the documents, because the
+         * best of many noisy scores is often the best by chance. */
+        const double error = pl_score_error(scores + out->n_docs, scores, out->n_docs);
+        const bool diverged = isnan(out->last_nats) && !isnan(out->nats);
+        if (out->n_docs < DOCUMENTS_LEAST ||
+            !(diverged || out->last_nats - out->nats > DOUBT * error)) {
+            out->phase = s->arm.inner.phases;
+            out->nats = out->last_nats;
+        }
     }
     PL_TRY(read_phase(s, path, out->phase));
 done:
+    pl_free(scores);
+    pl_free(docs);
     pl_tokens_close(&tokens);
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
-/* ---- tags ---- */
-static pl_status put_best(selection *s, const char *tag, const found *best)
-{
-    char object[PL_MODULE_NAME_MAX];
-    pl_buf bytes = {0};
-    pl_hash blob;
-    pl_snapshot snapshot = {.phase = best->phase,
-                            .items = s->at,
-                            .n_items = (size_t)pl_topology_n_slots(s->topology)};
-    pl_copy_text(snapshot.arm, sizeof snapshot.arm, s->arm.name);
-    if (best->n_docs > 0)
-        snprintf(snapshot.note, sizeof snapshot.note,
-                 "%.4f nats per token on %zu held-out documents; %.4f after phase %d",
-                 best->nats, best->n_docs, best->last_nats, s->arm.inner.phases);
-    else
-        snprintf(snapshot.note, sizeof snapshot.note, "no held-out documents");
-    snprintf(object, sizeof object, "tag/%s", tag);
-    pl_snapshot_encode(&snapshot, &bytes);
-    PL_CHECK(pl_failpoint("select.tag.before"));
-    pl_status status =
-        pl_client_put_object(s->r->client, object, bytes.data, bytes.len, &blob);
     pl_buf_destroy(&bytes);
     return status;
 }
@@ -262,29 +226,22 @@ static pl_status select_path(selection *s, int path, int *n_new, int *n_earlier)
     ++*n_new;
     PL_CHECK(find_best(s, path, &best));
     *n_earlier += best.phase < s->arm.inner.phases;
-    return put_best(s, tag, &best);
-}
-
-/* ---- the stage ---- */
-static pl_status open_selection(selection *s, const char *arm)
-{
-    const pl_backend_options backend = run_own_backend(s->r);
-    PL_CHECK(run_arm(s->r, arm, &s->arm));
-    PL_CHECK(pl_topology_create(&s->arm.shape, &s->arm.spec, &s->topology));
-    const pl_scorer_options options = {.topology = s->topology,
-                                       .backend = backend.name,
-                                       .precision = backend.precision,
-                                       .n_threads = pl_cpu_count(),
-                                       .prefix = (int)s->r->cfg.prefix};
-    s->at = pl_alloc((size_t)pl_topology_n_slots(s->topology) * sizeof *s->at);
-    /* at most VERSIONS_MAX phases, evenly spaced from 0 to the end of the arm */
-    const int64_t last = s->arm.inner.phases;
-    s->n_phases = last < VERSIONS_MAX ? (int)last + 1 : VERSIONS_MAX;
-    s->phases = pl_alloc((size_t)s->n_phases * sizeof *s->phases);
-    for (int i = 0; i < s->n_phases; i++)
-        s->phases[i] = s->n_phases > 1 ? last * i / (s->n_phases - 1) : last;
-    PL_CHECK(stages_path_params(s->r, &s->params));
-    return pl_scorer_create(&options, &s->scorer);
+    pl_buf bytes = {0};
+    pl_snapshot snapshot = {.phase = best.phase,
+                            .items = s->at,
+                            .n_items = (size_t)pl_topology_n_slots(s->topology)};
+    pl_copy_text(snapshot.arm, sizeof snapshot.arm, s->arm.name);
+    if (best.n_docs > 0)
+        snprintf(snapshot.note, sizeof snapshot.note,
+                 "%.4f nats per token on %zu held-out documents; %.4f after phase %d",
+                 best.nats, best.n_docs, best.last_nats, s->arm.inner.phases);
+    else
+        snprintf(snapshot.note, sizeof snapshot.note, "no held-out documents");
+    pl_snapshot_encode(&snapshot, &bytes);
+    PL_CHECK(pl_failpoint("select.tag.before"));
+    status = pl_client_put_object(s->r->client, object, bytes.data, bytes.len, &blob);
+    pl_buf_destroy(&bytes);
+    return status;
 }
 
 pl_status stage_select(pl_run *r, const char *arm)
@@ -296,7 +253,23 @@ pl_status stage_select(pl_run *r, const char *arm)
     pl_status status = PL_OK;
     if (r->cfg.holdout <= 0)
         return PL_OK;
-    PL_TRY(open_selection(&s, arm));
+    const pl_backend_options backend = run_own_backend(r);
+    PL_TRY(run_arm(r, arm, &s.arm));
+    PL_TRY(pl_topology_create(&s.arm.shape, &s.arm.spec, &s.topology));
+    const pl_scorer_options options = {.topology = s.topology,
+                                       .backend = backend.name,
+                                       .precision = backend.precision,
+                                       .n_threads = pl_cpu_count(),
+                                       .prefix = (int)r->cfg.prefix};
+    s.at = pl_alloc((size_t)pl_topology_n_slots(s.topology) * sizeof *s.at);
+    /* at most VERSIONS_MAX phases, evenly spaced from 0 to the end of the arm */
+    const int64_t last = s.arm.inner.phases;
+    s.n_phases = last < VERSIONS_MAX ? (int)last + 1 : VERSIONS_MAX;
+    s.phases = pl_alloc((size_t)s.n_phases * sizeof *s.phases);
+    for (int i = 0; i < s.n_phases; i++)
+        s.phases[i] = s.n_phases > 1 ? last * i / (s.n_phases - 1) : last;
+    PL_TRY(stages_path_params(r, &s.params));
+    PL_TRY(pl_scorer_create(&options, &s.scorer));
     const int n_paths = pl_topology_n_paths(s.topology);
     for (int path = 0; path < n_paths; path++)
         PL_TRY(select_path(&s, path, &n_new, &n_earlier));

@@ -20,27 +20,6 @@ bool stages_scores(const pl_run *r, uint32_t document)
            pl_counted_targets(r->train, document, (int)r->cfg.prefix) > 0;
 }
 
-/* If documents are dealt again (router.em), checks that at least as many documents can
- * be scored as there are paths. */
-static pl_status check_scored(const pl_run *r)
-{
-    config_chapter chapters[CONFIG_CHAPTERS_MAX];
-    int n = 0, most = 0, n_scored = 0;
-    PL_CHECK(config_chapters(&r->cfg, chapters, &n));
-    for (int i = 1; i < n; i++)
-        if (chapters[i].deals && pl_topology_spec_n_paths(&chapters[i].spec) > most)
-            most = pl_topology_spec_n_paths(&chapters[i].spec);
-    for (uint32_t d = 0; most > 0 && d < pl_tokens_n_docs(r->train); d++)
-        n_scored += stages_scores(r, d);
-    if (n_scored >= most)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_DATA,
-        "router.share %g sets aside only %d documents that can be scored, but at "
-        "least %d are needed, one per path; give more documents, or a larger share",
-        r->cfg.share, n_scored, most);
-}
-
 pl_status stage_data(pl_run *r)
 {
     const config *c = &r->cfg;
@@ -73,7 +52,24 @@ pl_status stage_data(pl_run *r)
             "there are %d paths but only %u training documents, and each path "
             "needs one; give more text or fewer paths",
             pl_topology_n_paths(r->topology), n_docs);
-    return check_scored(r);
+    /* If documents are dealt again (router.em), checks that at least as many documents
+     * can be scored as there are paths. */
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    int n = 0, most_paths = 0, n_scored = 0;
+    PL_CHECK(config_chapters(&r->cfg, chapters, &n));
+    for (int i = 1; i < n; i++)
+        if (chapters[i].deals &&
+            pl_topology_spec_n_paths(&chapters[i].spec) > most_paths)
+            most_paths = pl_topology_spec_n_paths(&chapters[i].spec);
+    for (uint32_t d = 0; most_paths > 0 && d < pl_tokens_n_docs(r->train); d++)
+        n_scored += stages_scores(r, d);
+    if (n_scored >= most_paths)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_DATA,
+        "router.share %g sets aside only %d documents that can be scored, but at "
+        "least %d are needed, one per path; give more documents, or a larger share",
+        r->cfg.share, n_scored, most_paths);
 }
 
 /* ---- shards ---- */
@@ -96,19 +92,6 @@ pl_status stages_put_shard(pl_run *r, pl_arm *arm, const pl_topology *t, int pat
     arm->weights[path] = targets;
     pl_buf_destroy(&bytes);
     return status;
-}
-
-static pl_status put_whole_shard(pl_run *r, pl_arm *arm, const pl_topology *t)
-{
-    size_t n = 0;
-    uint32_t n_docs = pl_tokens_n_docs(r->train);
-    uint32_t *docs = pl_alloc(n_docs * sizeof *docs);
-    for (uint32_t d = 0; d < n_docs; d++)
-        if (routing_trains(r, d))
-            docs[n++] = d;
-    pl_status status = stages_put_shard(r, arm, t, 0, docs, n);
-    pl_free(docs);
-    return status == PL_OK ? curve_text_put(r, arm, t, NULL) : status;
 }
 
 pl_status stages_put_shards(pl_run *r, pl_arm *arm, const routing *g)
@@ -181,35 +164,6 @@ static pl_status first_params(const pl_run *r, const pl_topology *t, float *para
     return status == PL_OK ? status : pl_fail_in(status, "model.import");
 }
 
-static pl_status create_base(pl_run *r)
-{
-    pl_arm arm;
-    pl_topology *t = NULL;
-    float *params = NULL;
-    pl_status status = run_arm(r, "base", &arm);
-    PL_TRY(status);
-    PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
-    PL_TRY(stages_path_params(r, &params));
-    PL_TRY(first_params(r, t, params));
-    PL_TRY(put_whole_shard(r, &arm, t));
-    PL_TRY(stages_publish_arm(r, &arm, t, params));
-done:
-    pl_free_aligned(params);
-    pl_topology_destroy(&t);
-    pl_arm_clear(&arm);
-    return status;
-}
-
-pl_status stage_base(pl_run *r)
-{
-    static const char *const names[] = {"base"};
-    bool exists = false;
-    PL_CHECK(stages_arm_exists(r, "base", &exists));
-    if (!exists)
-        PL_CHECK(create_base(r));
-    return progress_wait(r, names, 1, 1);
-}
-
 pl_status stages_read_state(pl_run *r, const char *path, uint64_t bytes, pl_buf *out)
 {
     pl_path_state state;
@@ -222,25 +176,6 @@ pl_status stages_read_state(pl_run *r, const char *path, uint64_t bytes, pl_buf 
                    path, out->len, (unsigned long long)bytes);
 }
 
-/* Adds to `sum` the moments that a replica of the base model had at its end, divided by
- * the number of replicas. */
-static pl_status add_moments(pl_run *r, const pl_arm *arm, const pl_topology *t,
-                             int replica, float *sum)
-{
-    pl_buf bytes = {0};
-    char name[PL_MODULE_NAME_MAX];
-    size_t n = pl_path_moments_floats(arm, pl_topology_path_params(t));
-    pl_status status = PL_OK;
-    pl_arm_path_name(arm, t, 0, replica, name);
-    PL_TRY(stages_read_state(r, name, n * sizeof *sum, &bytes));
-    const float *own = (const float *)(const void *)bytes.data;
-    for (size_t i = 0; i < n; i++)
-        sum[i] += own[i] / (float)pl_topology_n_replicas(t);
-done:
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 /* Stores the mean of the moments that the replicas of the base model had at their end.
  * With the schedule wsd, arms continue with these moments. */
 static pl_status put_moments(pl_run *r)
@@ -249,15 +184,24 @@ static pl_status put_moments(pl_run *r)
     pl_topology *t = NULL;
     float *sum = NULL;
     size_t bytes = 0;
+    pl_buf state = {0};
+    char name[PL_MODULE_NAME_MAX];
     pl_status status = run_arm(r, "base", &arm);
     PL_TRY(status);
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
     bytes = pl_path_moments_floats(&arm, pl_topology_path_params(t)) * sizeof *sum;
+    const int n_replicas = pl_topology_n_replicas(t);
     PL_TRY(pl_try_alloc(bytes, "a path's moments", (void **)&sum));
-    for (int replica = 0; replica < pl_topology_n_replicas(t); replica++)
-        PL_TRY(add_moments(r, &arm, t, replica, sum));
+    for (int replica = 0; replica < n_replicas; replica++) {
+        pl_arm_path_name(&arm, t, 0, replica, name);
+        PL_TRY(stages_read_state(r, name, bytes, &state));
+        const float *own = (const float *)(const void *)state.data;
+        for (size_t i = 0; i < bytes / sizeof *sum; i++)
+            sum[i] += own[i] / (float)n_replicas;
+    }
     PL_TRY(pl_client_put_object(r->client, PL_MOMENTS_OBJECT, sum, bytes, &r->moments));
 done:
+    pl_buf_destroy(&state);
     pl_free_aligned(sum);
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
@@ -277,28 +221,22 @@ static pl_status begin_arm(pl_run *r, pl_arm *arm)
 }
 
 /* ---- versions ---- */
-static pl_status await_version(pl_run *r, const char *module, uint64_t number,
-                               pl_version_facts *out)
+pl_status stages_read_version(pl_run *r, const char *module, uint64_t number,
+                              const pl_slot *slot, float *out, pl_hash *params)
 {
     enum { MERGE_WAIT_MS = 120000, MERGE_POLL_MS = 50 };
     const int64_t until = pl_now_ms() + MERGE_WAIT_MS;
+    pl_version_facts version;
+    pl_buf bytes = {0};
+    pl_status status;
     for (;;) {
-        pl_status status =
-            pl_client_get_version(r->client, module, (int64_t)number, out);
+        status = pl_client_get_version(r->client, module, (int64_t)number, &version);
         if (status != PL_ERR_NOT_FOUND || pl_now_ms() > until)
-            return status;
+            break;
         PL_CHECK(run_stopped(r));
         PL_CHECK(pl_launcher_tend(r->launcher));
         pl_sleep_ms(MERGE_POLL_MS);
     }
-}
-
-pl_status stages_read_version(pl_run *r, const char *module, uint64_t number,
-                              const pl_slot *slot, float *out, pl_hash *params)
-{
-    pl_version_facts version;
-    pl_buf bytes = {0};
-    pl_status status = await_version(r, module, number, &version);
     if (status == PL_OK)
         status = pl_client_get_blob(r->client, module, &version.params, &bytes);
     if (status == PL_OK && bytes.len != slot->n_params * sizeof *out)
@@ -343,20 +281,52 @@ done:
     return status;
 }
 
-/* ---- routing ---- */
-static pl_status create_mix(pl_run *r, pl_arm *arm, const float *params, routing *g)
+/* ---- arms with one path ---- */
+/* Creates an arm with one path, the base model or a baseline, if it does not exist. */
+static pl_status create_dense(pl_run *r, const char *name)
 {
-    PL_CHECK(routing_fit(r, params, g));
-    g->phases = r->cfg.phases;
-    PL_CHECK(pl_tokens_check(r->train));
-    PL_CHECK(routing_report(r, g));
-    PL_CHECK(routing_put(r, g, arm->name));
-    PL_CHECK(forgotten_blank(r, true));
-    PL_CHECK(begin_arm(r, arm));
-    PL_CHECK(stages_put_shards(r, arm, g));
-    return stages_publish_arm(r, arm, g->topology, params);
+    pl_arm arm;
+    pl_topology *t = NULL;
+    float *params = NULL;
+    uint32_t *docs = NULL;
+    bool exists = false;
+    PL_CHECK(stages_arm_exists(r, name, &exists));
+    if (exists)
+        return PL_OK;
+    pl_status status = run_arm(r, name, &arm);
+    PL_TRY(status);
+    PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
+    PL_TRY(stages_path_params(r, &params));
+    if (strcmp(name, "base") == 0)
+        PL_TRY(first_params(r, t, params));
+    else
+        PL_TRY(stages_base_params(r, params));
+    PL_TRY(begin_arm(r, &arm));
+    size_t n = 0;
+    uint32_t n_docs = pl_tokens_n_docs(r->train);
+    docs = pl_alloc(n_docs * sizeof *docs);
+    for (uint32_t d = 0; d < n_docs; d++)
+        if (routing_trains(r, d))
+            docs[n++] = d;
+    PL_TRY(stages_put_shard(r, &arm, t, 0, docs, n));
+    PL_TRY(curve_text_put(r, &arm, t, NULL));
+    PL_TRY(stages_publish_arm(r, &arm, t, params));
+done:
+    pl_free(docs);
+    pl_free_aligned(params);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+    return status;
 }
 
+pl_status stage_base(pl_run *r)
+{
+    static const char *const names[] = {"base"};
+    PL_CHECK(create_dense(r, "base"));
+    return progress_wait(r, names, 1, 1);
+}
+
+/* ---- the mixture ---- */
 pl_status stage_route(pl_run *r)
 {
     routing g = {.topology = NULL};
@@ -373,35 +343,18 @@ pl_status stage_route(pl_run *r)
     g.topology = t;
     PL_TRY(stages_path_params(r, &params));
     PL_TRY(stages_base_params(r, params));
-    PL_TRY(create_mix(r, &arm, params, &g));
-done:
-    pl_free_aligned(params);
-    routing_clear(&g);
-    pl_topology_destroy(&t);
-    pl_arm_clear(&arm);
-    return status;
-}
-
-/* ---- the mixture and its baselines ---- */
-static pl_status create_baseline(pl_run *r, const char *name)
-{
-    pl_arm arm;
-    pl_topology *t = NULL;
-    float *params = NULL;
-    bool exists = false;
-    PL_CHECK(stages_arm_exists(r, name, &exists));
-    if (exists)
-        return PL_OK;
-    pl_status status = run_arm(r, name, &arm);
-    PL_TRY(status);
-    PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
-    PL_TRY(stages_path_params(r, &params));
-    PL_TRY(stages_base_params(r, params));
+    PL_TRY(routing_fit(r, params, &g));
+    g.phases = r->cfg.phases;
+    PL_TRY(pl_tokens_check(r->train));
+    PL_TRY(routing_report(r, &g));
+    PL_TRY(routing_put(r, &g, arm.name));
+    PL_TRY(forgotten_blank(r, true));
     PL_TRY(begin_arm(r, &arm));
-    PL_TRY(put_whole_shard(r, &arm, t));
+    PL_TRY(stages_put_shards(r, &arm, &g));
     PL_TRY(stages_publish_arm(r, &arm, t, params));
 done:
     pl_free_aligned(params);
+    routing_clear(&g);
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
     return status;
@@ -415,7 +368,7 @@ pl_status stage_arms(pl_run *r)
     int n = run_arm_names(r, names), n_chapters = 0;
     PL_CHECK(config_chapters(&r->cfg, chapters, &n_chapters));
     for (int i = 1; i < n; i++)
-        PL_CHECK(create_baseline(r, names[i]));
+        PL_CHECK(create_dense(r, names[i]));
     for (int c = 1; c < n_chapters; c++) {
         PL_CHECK(progress_wait(r, names, n, 1));
         PL_CHECK(stage_chapter(r, c, &chapters[c], names + 1, n - 1));

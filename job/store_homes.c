@@ -6,17 +6,6 @@
 
 enum { HOME_PATIENCE_MS = 10000 };
 
-/* ---- the homes ---- */
-static pl_status connect_homes(pl_buf *addresses, int n, pl_client **out)
-{
-    const char *homes[PL_HOMES_MAX];
-    for (int i = 0; i < n; i++)
-        homes[i] = pl_buf_text(&addresses[i]);
-    pl_client_options options = {
-        .homes = homes, .n_homes = n, .patience_ms = HOME_PATIENCE_MS};
-    return pl_client_create(&options, out);
-}
-
 /* Whether to try again to use the store. A home that starts locks the store before the
  * home's address is known, and a home that ends keeps the lock a short time longer.
  * Returns false if `status` is not ERR_BUSY, or if more than 5 s have passed since
@@ -36,6 +25,7 @@ static pl_status ask_job_homes(const char *folder, pl_client **out)
 {
     char above[PL_PATH_MAX], path[PL_PATH_MAX], file[64];
     pl_buf addresses[PL_HOMES_MAX] = {{0}};
+    const char *homes[PL_HOMES_MAX];
     pl_status status = PL_OK;
     int n = 0;
     *out = NULL;
@@ -46,8 +36,12 @@ static pl_status ask_job_homes(const char *folder, pl_client **out)
         run_home_file(i, n, file);
         status = pl_read_file(pl_join(path, above, file), &addresses[i]);
     }
+    for (int i = 0; i < n; i++)
+        homes[i] = pl_buf_text(&addresses[i]);
+    const pl_client_options options = {
+        .homes = homes, .n_homes = n, .patience_ms = HOME_PATIENCE_MS};
     if (status == PL_OK)
-        status = connect_homes(addresses, n, out);
+        status = pl_client_create(&options, out);
     else
         status = pl_fail(PL_ERR_BUSY,
                          "another process has locked the store %s, and the file with "
@@ -77,18 +71,6 @@ done:
     return status;
 }
 
-static pl_status keep_by_home(const char *folder, const char *object,
-                              const pl_buf *bytes)
-{
-    pl_client *client = NULL;
-    pl_hash blob;
-    PL_CHECK(ask_job_homes(folder, &client));
-    pl_status status =
-        pl_client_put_object(client, object, bytes->data, bytes->len, &blob);
-    pl_client_destroy(&client);
-    return status;
-}
-
 pl_status run_check_exchange(const char *folder)
 {
     char path[PL_PATH_MAX];
@@ -107,6 +89,7 @@ pl_status run_keep_object(const char *folder, pl_store *store, const char *objec
 {
     char part[PL_PATH_MAX];
     pl_store *writer = NULL;
+    pl_hash blob;
     PL_CHECK(run_check_exchange(folder));
     pl_copy_text(part, PL_PATH_MAX, folder);
     if (pl_store_n_parts(store) > 0)
@@ -116,8 +99,14 @@ pl_status run_keep_object(const char *folder, pl_store *store, const char *objec
         pl_status status = pl_store_open(part, PL_STORE_WRITE, &writer);
         if (status == PL_OK)
             status = write_here(writer, object, bytes);
-        else if (status == PL_ERR_BUSY)
-            status = keep_by_home(folder, object, bytes);
+        else if (status == PL_ERR_BUSY) {
+            pl_client *client = NULL;
+            status = ask_job_homes(folder, &client);
+            if (status == PL_OK)
+                status = pl_client_put_object(client, object, bytes->data, bytes->len,
+                                              &blob);
+            pl_client_destroy(&client);
+        }
         pl_store_close(&writer);
         if (status == PL_ERR_TIMEOUT && !asked_last)
             asked_last = true; /* the home may have ended meanwhile; try once more */
@@ -147,23 +136,6 @@ static pl_status look_alone(const char *folder, pl_store *store, bool *busy)
     return *busy ? PL_OK : status;
 }
 
-/* Makes the homes stop writing for at most `ms`, and makes `store` read their newest
- * commits. *same becomes true if `store` has exactly these commits: then it shows the
- * state of all homes at one moment. */
-static pl_status look_still(pl_store *store, pl_client *homes, int64_t ms, bool *same)
-{
-    uint64_t newest[PL_HOMES_MAX] = {0};
-    int n = pl_store_n_parts(store);
-    pl_status status = pl_client_hold_all(homes, ms, newest);
-    if (status == PL_OK)
-        status = pl_store_refresh(store);
-    *same = status == PL_OK;
-    for (int i = 0; *same && i < n; i++)
-        *same = pl_store_part_sequence(store, i) == newest[i];
-    pl_status release = pl_client_hold_all(homes, 0, newest);
-    return status != PL_OK ? status : release;
-}
-
 static pl_status look_beside_a_job(const char *folder, pl_store *store,
                                    int64_t *held_ms)
 {
@@ -172,8 +144,19 @@ static pl_status look_beside_a_job(const char *folder, pl_store *store,
     bool same = false;
     pl_status status = ask_job_homes(folder, &homes);
     for (int i = 0; status == PL_OK && !same && i < TRIES; i++) {
+        /* The homes stop writing for a limited time, and `store` reads their newest
+         * commits. If it has exactly these commits, it shows the state of all homes at
+         * one moment. */
+        uint64_t newest[PL_HOMES_MAX] = {0};
         int64_t begun = pl_now_ms();
-        status = look_still(store, homes, FIRST_MS << i, &same);
+        status = pl_client_hold_all(homes, (int64_t)FIRST_MS << i, newest);
+        if (status == PL_OK)
+            status = pl_store_refresh(store);
+        same = status == PL_OK;
+        for (int p = 0; same && p < pl_store_n_parts(store); p++)
+            same = pl_store_part_sequence(store, p) == newest[p];
+        pl_status release = pl_client_hold_all(homes, 0, newest);
+        status = status != PL_OK ? status : release;
         *held_ms = pl_now_ms() - begun;
     }
     pl_client_destroy(&homes);

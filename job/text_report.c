@@ -82,20 +82,9 @@ pl_json *evaluation_documents_json(const pl_run *r, const evaluation *e)
     return list;
 }
 
-/* Prints the document's domain, or the name of its file if there are no domains. Only
- * the end of a long name is printed. */
-static void print_document_name(const char *domain, const char *source, pl_buf *out)
-{
-    enum { WIDE = 28 };
-    const char *name = strcmp(domain, "unknown") == 0 ? source : domain;
-    const size_t len = strlen(name);
-    pl_buf_clear(out);
-    pl_buf_printable(out, len > WIDE ? name + len - WIDE : name,
-                     len > WIDE ? WIDE : len, false);
-}
-
 void evaluation_print_documents(const pl_run *r, const evaluation *e)
 {
+    enum { WIDE = 28 };
     const size_t too_short = pl_tokens_n_docs(r->valid) - e->n_docs;
     const char *source = (const char *)e->wish.text->sources.data;
     pl_buf name = {0};
@@ -107,7 +96,11 @@ void evaluation_print_documents(const pl_run *r, const evaluation *e)
         char margin[24] = "-";
         source = skip_sources(source, at, row.number);
         at = row.number;
-        print_document_name(row.domain, source, &name);
+        /* the domain, or the file if there are no domains; the end of a long name */
+        const char *shown = strcmp(row.domain, "unknown") == 0 ? source : row.domain;
+        const size_t len = strlen(shown), cut = len > WIDE ? len - WIDE : 0;
+        pl_buf_clear(&name);
+        pl_buf_printable(&name, shown + cut, len - cut, false);
         if (isfinite(row.margin))
             snprintf(margin, sizeof margin, "%.1f", row.margin);
         say("%8u  %-28s %7u %-6s %6s %9.4f %8.2f", row.number + 1, pl_buf_text(&name),

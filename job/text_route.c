@@ -47,32 +47,6 @@ void text_router_close(text_router **router)
     *router = NULL;
 }
 
-static const char *why_of(const text_router *t, const text_route *route)
-{
-    if (route->by_likelihood)
-        return "its likelihood of the text is the highest";
-    if (route->n_paths == 1)
-        return "it is the only path";
-    if (route->n_seen < 1)
-        return "there is no token that the paths could predict, so the router decides";
-    if (strcmp(t->rule, "auto") == 0)
-        return "the router decides, because this run has more than 16 paths";
-    return "the router decides";
-}
-
-static void take_router_path(text_route *route)
-{
-    for (int path = 1; path < route->n_paths; path++)
-        if (route->costs[path] < route->costs[route->router_path])
-            route->router_path = path;
-    route->router_margin = INFINITY;
-    for (int path = 0; path < route->n_paths; path++)
-        if (path != route->router_path)
-            route->router_margin =
-                fmin(route->router_margin,
-                     route->costs[path] - route->costs[route->router_path]);
-}
-
 pl_status text_router_ask(text_router *t, const int32_t *tokens, int n, text_route *out)
 {
     const pl_answer_settings *settings = &t->mix->settings;
@@ -84,7 +58,14 @@ pl_status text_router_ask(text_router *t, const int32_t *tokens, int n, text_rou
     if (t->likelihood)
         PL_CHECK(pl_path_chooser_choose(t->chooser, tokens, n, &choice));
     PL_CHECK(pl_path_chooser_costs(t->chooser, tokens, n, out->n_paths, t->costs));
-    take_router_path(out);
+    for (int path = 1; path < out->n_paths; path++)
+        if (out->costs[path] < out->costs[out->router_path])
+            out->router_path = path;
+    out->router_margin = INFINITY;
+    for (int path = 0; path < out->n_paths; path++)
+        if (path != out->router_path)
+            out->router_margin = fmin(out->router_margin,
+                                      out->costs[path] - out->costs[out->router_path]);
     if (choice.by_likelihood) {
         out->nats = choice.nats;
         out->likeliest = choice.path;
@@ -93,7 +74,14 @@ pl_status text_router_ask(text_router *t, const int32_t *tokens, int n, text_rou
             pl_answers_by_likelihood(t->rule, settings->prefix, out->n_paths);
     }
     out->path = out->by_likelihood ? out->likeliest : out->router_path;
-    out->why = why_of(t, out);
+    out->why =
+        out->by_likelihood  ? "its likelihood of the text is the highest"
+        : out->n_paths == 1 ? "it is the only path"
+        : out->n_seen < 1
+            ? "there is no token that the paths could predict, so the router decides"
+        : strcmp(t->rule, "auto") == 0
+            ? "the router decides, because this run has more than 16 paths"
+            : "the router decides";
     return PL_OK;
 }
 

@@ -74,19 +74,6 @@ void tfevents_begin(pl_buf *out, double wall_s)
     pl_buf_destroy(&event);
 }
 
-static void put_scalar(pl_buf *out, const tfevents_scalar *scalar)
-{
-    const float value = (float)scalar->value;
-    uint32_t bits;
-    pl_buf one = {0};
-    memcpy(&bits, &value, sizeof bits);
-    put_tagged(&one, VALUE_TAG, scalar->tag, strlen(scalar->tag));
-    put_bytes_le(&one, VALUE_SIMPLE, 1);
-    put_bytes_le(&one, bits, 4);
-    put_tagged(out, SUMMARY_VALUE, one.data, one.len);
-    pl_buf_destroy(&one);
-}
-
 void tfevents_add(pl_buf *out, double wall_s, int64_t step,
                   const tfevents_scalar *scalars, size_t n)
 {
@@ -94,8 +81,17 @@ void tfevents_add(pl_buf *out, double wall_s, int64_t step,
     put_wall_time(&event, wall_s);
     put_bytes_le(&event, STEP, 1);
     put_varint(&event, (uint64_t)step);
-    for (size_t i = 0; i < n; i++)
-        put_scalar(&summary, &scalars[i]);
+    for (size_t i = 0; i < n; i++) {
+        const float value = (float)scalars[i].value;
+        uint32_t bits;
+        pl_buf one = {0};
+        memcpy(&bits, &value, sizeof bits);
+        put_tagged(&one, VALUE_TAG, scalars[i].tag, strlen(scalars[i].tag));
+        put_bytes_le(&one, VALUE_SIMPLE, 1);
+        put_bytes_le(&one, bits, 4);
+        put_tagged(&summary, SUMMARY_VALUE, one.data, one.len);
+        pl_buf_destroy(&one);
+    }
     put_tagged(&event, SUMMARY, summary.data, summary.len);
     put_record(out, &event);
     pl_buf_destroy(&summary);

@@ -78,14 +78,6 @@ bool worker_news_is_here(const pl_json *worker)
            !pl_json_get_text(worker, "gone")[0];
 }
 
-static known_worker *find_known(worker_news *n, const char *name)
-{
-    for (int i = 0; i < n->n; i++)
-        if (strcmp(n->known[i].name, name) == 0)
-            return &n->known[i];
-    return NULL;
-}
-
 /* Says why a worker does not work any more. */
 static void tell_gone(const pl_json *w)
 {
@@ -107,8 +99,10 @@ static bool tell_change(worker_news *n, const pl_json *w)
 {
     const char *name = pl_json_get_text(w, "worker");
     const bool here = worker_news_is_here(w), barred = has_state(w, "barred");
-    known_worker *k = find_known(n, name);
-    const bool is_new = !k;
+    known_worker *k = n->known, *end = n->known + n->n;
+    while (k != end && strcmp(k->name, name) != 0)
+        k++;
+    const bool is_new = k == end;
     if (is_new) {
         n->known = pl_grow(n->known, (size_t)(n->n + 1) * sizeof *n->known);
         k = &n->known[n->n++];
@@ -133,55 +127,6 @@ static bool tell_change(worker_news *n, const pl_json *w)
     return here != was.here || (barred && !was.barred);
 }
 
-/* The hub does not list workers that have gone and never had a task. If its list has no
- * room for all others, then a worker that is not in the list may still be there. */
-static bool tell_unlisted(worker_news *n)
-{
-    bool told = false;
-    for (int i = 0; i < n->n; i++) {
-        known_worker *k = &n->known[i];
-        if (k->listed || !k->here)
-            continue;
-        k->here = false;
-        say("worker   %s has left", k->name);
-        told = true;
-    }
-    return told;
-}
-
-static bool tell_alone(worker_news *n, int n_here)
-{
-    int n_gone = 0;
-    if (!note_lack(&n->workers, n_here > 0) || n_here > 0)
-        return false; /* the worker that ended the lack has a line of its own */
-    for (int i = 0; i < n->n; i++)
-        n_gone += !n->known[i].here;
-    say("worker   no worker is connected since %s (%d have gone); the job waits until "
-        "one\n"
-        "         is back or another joins (`pathloom key invite`)",
-        n->workers.since, n_gone);
-    return true;
-}
-
-static bool tell_homes(worker_news *n, const pl_json *status)
-{
-    const pl_json *homes = pl_json_get(status, "homes");
-    bool told = false;
-    for (size_t i = 0; i < pl_json_count(homes) && i < PL_HOMES_MAX; i++) {
-        const bool up = pl_json_get_bool(pl_json_at(homes, i), "up");
-        if (!note_lack(&n->homes[i], up))
-            continue;
-        if (up)
-            say("home     home %zu is back", i + 1);
-        else
-            say("home     home %zu does not answer the hub since %s; no task is leased "
-                "meanwhile",
-                i + 1, n->homes[i].since);
-        told = true;
-    }
-    return told;
-}
-
 bool worker_news_of_hub(worker_news *n, bool answers)
 {
     if (!note_lack(&n->hub, answers))
@@ -196,7 +141,8 @@ bool worker_news_of_hub(worker_news *n, bool answers)
 
 bool worker_news_tell(worker_news *n, const pl_json *status)
 {
-    const pl_json *workers = pl_json_get(status, "workers");
+    const pl_json *workers = pl_json_get(status, "workers"),
+                  *homes = pl_json_get(status, "homes");
     bool told = false;
     int n_here = 0;
     for (int i = 0; i < n->n; i++)
@@ -206,10 +152,42 @@ bool worker_news_tell(worker_news *n, const pl_json *status)
         n_here += worker_news_is_here(w);
         told = tell_change(n, w) || told;
     }
-    if (pl_json_get_real(status, "uptime_seconds") >= HUB_SETTLED_S &&
-        !pl_json_get_bool(status, "workers_cut"))
-        told = tell_unlisted(n) || told;
+    /* The hub does not list workers that have gone and never had a task. If its list
+     * has no room for all others, then a worker that is not in the list may still be
+     * there. */
+    const bool is_whole = pl_json_get_real(status, "uptime_seconds") >= HUB_SETTLED_S &&
+                          !pl_json_get_bool(status, "workers_cut");
+    for (int i = 0; is_whole && i < n->n; i++) {
+        known_worker *k = &n->known[i];
+        if (k->listed || !k->here)
+            continue;
+        k->here = false;
+        say("worker   %s has left", k->name);
+        told = true;
+    }
     n->begun = true;
-    told = tell_homes(n, status) || told;
-    return tell_alone(n, n_here) || told;
+    for (size_t i = 0; i < pl_json_count(homes) && i < PL_HOMES_MAX; i++) {
+        const bool up = pl_json_get_bool(pl_json_at(homes, i), "up");
+        if (!note_lack(&n->homes[i], up))
+            continue;
+        if (up)
+            say("home     home %zu is back", i + 1);
+        else
+            say("home     home %zu does not answer the hub since %s; no task is leased "
+                "meanwhile",
+                i + 1, n->homes[i].since);
+        told = true;
+    }
+    /* the worker that ended the lack has a line of its own */
+    if (note_lack(&n->workers, n_here > 0) && n_here == 0) {
+        int n_gone = 0;
+        for (int i = 0; i < n->n; i++)
+            n_gone += !n->known[i].here;
+        say("worker   no worker is connected since %s (%d have gone); the job waits "
+            "until one\n"
+            "         is back or another joins (`pathloom key invite`)",
+            n->workers.since, n_gone);
+        told = true;
+    }
+    return told;
 }

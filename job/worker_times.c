@@ -46,18 +46,6 @@ static double since(const pl_json *was, const pl_json *now, const char *key)
     return pl_json_get_real(now, key) - pl_json_get_real(was, key);
 }
 
-/* Returns for how many seconds the worker was there. A worker that has joined or left
- * in between is counted with the time that its own reports account for. */
-static double time_there(const worker_times *before, const worker_times *after,
-                         const pl_json *w)
-{
-    const pl_json *was = find_worker_sums(before, pl_json_get_text(w, "worker"));
-    if (was && worker_news_is_here(w))
-        return after->at - before->at;
-    return since(was, w, "inner_seconds") + since(was, w, "overhead_seconds") +
-           since(was, w, "idle_seconds");
-}
-
 /* Prints how the workers spent their time. "Without a task" is the rest: a worker has
  * no task while it waits for updates of other workers or, at the end, for the last
  * task. */
@@ -65,8 +53,17 @@ static void say_spent(const worker_times *before, const worker_times *after)
 {
     char rate[16];
     double all = 0;
-    for (size_t i = 0; i < pl_json_count(workers_of(after)); i++)
-        all += time_there(before, after, pl_json_at(workers_of(after), i));
+    for (size_t i = 0; i < pl_json_count(workers_of(after)); i++) {
+        /* A worker that has joined or left in between counts with the time that its own
+         * reports account for. */
+        const pl_json *w = pl_json_at(workers_of(after), i);
+        const pl_json *was = find_worker_sums(before, pl_json_get_text(w, "worker"));
+        if (was && worker_news_is_here(w))
+            all += after->at - before->at;
+        else
+            all += since(was, w, "inner_seconds") + since(was, w, "overhead_seconds") +
+                   since(was, w, "idle_seconds");
+    }
     double inner = sum(before, after, "inner_seconds");
     double exposed = sum(before, after, "overhead_seconds");
     double waited = sum(before, after, "waited_seconds");
@@ -77,24 +74,6 @@ static void say_spent(const worker_times *before, const worker_times *after)
         100 * inner / all, pl_human_count(sum(before, after, "tokens") / inner, rate),
         100 * (exposed - waited) / all, 100 * waited / all,
         100 * (all - inner - exposed) / all);
-}
-
-static pl_json *worker_spent(const worker_times *before, const pl_json *w,
-                             double seconds)
-{
-    pl_json *o = pl_json_object();
-    const pl_json *was = find_worker_sums(before, pl_json_get_text(w, "worker"));
-    double inner = since(was, w, "inner_seconds");
-    double exposed = since(was, w, "overhead_seconds");
-    double waited = since(was, w, "waited_seconds");
-    pl_json_set_text(o, "worker", pl_json_get_text(w, "worker"));
-    pl_json_set_int(o, "tasks", (int64_t)since(was, w, "tasks"));
-    pl_json_set_int(o, "tokens", (int64_t)since(was, w, "tokens"));
-    pl_json_set_real(o, "inner_seconds", inner);
-    pl_json_set_real(o, "load_seconds", exposed - waited);
-    pl_json_set_real(o, "waited_seconds", waited);
-    pl_json_set_real(o, "idle_seconds", seconds - inner - exposed);
-    return o;
 }
 
 /* Writes RUN/workers.json. If nothing was trained since the start, the file of the
@@ -108,9 +87,22 @@ static pl_status save_spent(const pl_run *r, const worker_times *before,
     if (!before->status || sum(before, after, "tasks") <= 0)
         return PL_OK;
     pl_json *o = pl_json_object(), *workers = pl_json_array();
-    for (size_t i = 0; i < pl_json_count(workers_of(after)); i++)
-        pl_json_push(workers,
-                     worker_spent(before, pl_json_at(workers_of(after), i), seconds));
+    for (size_t i = 0; i < pl_json_count(workers_of(after)); i++) {
+        const pl_json *w = pl_json_at(workers_of(after), i);
+        const pl_json *was = find_worker_sums(before, pl_json_get_text(w, "worker"));
+        pl_json *one = pl_json_object();
+        double inner = since(was, w, "inner_seconds");
+        double exposed = since(was, w, "overhead_seconds");
+        double waited = since(was, w, "waited_seconds");
+        pl_json_set_text(one, "worker", pl_json_get_text(w, "worker"));
+        pl_json_set_int(one, "tasks", (int64_t)since(was, w, "tasks"));
+        pl_json_set_int(one, "tokens", (int64_t)since(was, w, "tokens"));
+        pl_json_set_real(one, "inner_seconds", inner);
+        pl_json_set_real(one, "load_seconds", exposed - waited);
+        pl_json_set_real(one, "waited_seconds", waited);
+        pl_json_set_real(one, "idle_seconds", seconds - inner - exposed);
+        pl_json_push(workers, one);
+    }
     pl_json_set_real(o, "seconds", seconds);
     pl_json_set(o, "workers", workers);
     pl_json_write(o, 2, &text);

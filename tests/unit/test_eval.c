@@ -509,6 +509,72 @@ static void errors_are_those_of_a_ratio_of_sums(void **state)
     assert_true(isnan(pl_score_error(a, NULL, 1)));
 }
 
+/* Two documents of 2 and 3 targets, as above: 13/5 nats per target against 9/5. */
+static void a_gain_is_a_ratio_of_perplexities(void **state)
+{
+    (void)state;
+    const pl_score a[] = {{4.0, 2}, {9.0, 3}}, b[] = {{3.0, 2}, {6.0, 3}};
+    const pl_score sum = pl_score_sum(a, 2);
+    const pl_gain g = pl_score_gain(a, b, 2);
+    const double ratio = exp(4.0 / 5.0);
+    assert_true(fabs(g.percent - 100 * (1 - ratio)) < 1e-10);
+    assert_true(fabs(g.error - 100 * ratio * pl_score_error(a, b, 2)) < 1e-10);
+    assert_true(isnan(pl_score_gain(a, b, 1).error));
+    assert_true(fabs(pl_bits_per_byte(&sum, 26) - 0.5 / log(2)) < 1e-12);
+    assert_true(isnan(pl_bits_per_byte(&sum, 0)));
+}
+
+/* A path of 300 tokens after a base model of 100, and a baseline whose batches are
+ * shared by 4 machines. */
+static void effort_includes_the_base_model(void **state)
+{
+    (void)state;
+    const pl_spent base = {.tokens = 100, .longest = 100, .mean = 100, .n = 1};
+    const pl_spent mix = {.tokens = 1100, .longest = 300, .mean = 275, .n = 4};
+    const pl_effort first = pl_effort_of(&base, NULL, 1, 6, 50);
+    const pl_effort paths = pl_effort_of(&mix, &base, 1, 6, 50);
+    assert_int_equal(first.tokens_total, 100);
+    assert_int_equal(first.tokens_per_path, 100);
+    assert_true(first.seconds == 2);
+    assert_int_equal(paths.tokens_total, 1200);
+    assert_int_equal(paths.tokens_per_path, 375);
+    assert_true(paths.flops == 7200 && paths.seconds == 8);
+    assert_true(pl_effort_of(&mix, &base, 4, 6, 50).seconds == 3.5);
+    assert_true(isnan(pl_effort_of(&mix, &base, 1, 6, 0).seconds));
+}
+
+/* The rules of the changing document with pieces of 3 targets. One choice of path 0 for
+ * all 7 counted targets costs 39 nats, `history` 31, and `oracle` 7. */
+static void rules_are_compared_with_one_choice(void **state)
+{
+    (void)state;
+    const pl_route_document d = changing_document();
+    const pl_score once = {39, 7};
+    const int every = 3;
+    pl_every_choice choice;
+    pl_route_every(&d, 0, every, &choice);
+    const pl_every_results results = {.choices = &choice,
+                                      .every = &every,
+                                      .n_every = 1,
+                                      .once = &once,
+                                      .n = 1,
+                                      .n_targets = 7,
+                                      .n_bytes = 14,
+                                      .n_open = 2};
+    assert_int_equal(pl_every_n_rows(&results), 4);
+    pl_every_row *rows = pl_every_rows(&results);
+    assert_string_equal(rows[0].rule, "once");
+    assert_true(fabs(rows[0].bits - 39 / log(2) / 14) < 1e-12 && rows[0].below == 0);
+    assert_string_equal(rows[1].rule, "history");
+    assert_int_equal(rows[1].every, 3);
+    assert_true(rows[1].share == 8.0 / 32);
+    assert_true(rows[1].changes == 0.5 && rows[1].read == 1);
+    assert_true(fabs(rows[1].below - 100 * (1 - exp(-8.0 / 7))) < 1e-10);
+    assert_string_equal(rows[3].rule, "oracle");
+    assert_true(isnan(rows[3].share) && isnan(rows[3].changes) && isnan(rows[3].read));
+    pl_free(rows);
+}
+
 static void domains_add_up(void **state)
 {
     (void)state;
@@ -625,6 +691,9 @@ int main(void)
         cmocka_unit_test(smaller_pieces_are_no_worse_in_hindsight),
         cmocka_unit_test(routes_do_not_depend_on_the_memory_they_get),
         cmocka_unit_test(errors_are_those_of_a_ratio_of_sums),
+        cmocka_unit_test(a_gain_is_a_ratio_of_perplexities),
+        cmocka_unit_test(effort_includes_the_base_model),
+        cmocka_unit_test(rules_are_compared_with_one_choice),
         cmocka_unit_test(domains_add_up),
         cmocka_unit_test(a_cap_picks_whole_documents_evenly),
         cmocka_unit_test(wrong_use_is_refused),

@@ -1,0 +1,98 @@
+/* Compares the rows of an evaluation with one another (compare.h). */
+#include "eval/eval.h"
+#include <math.h>
+
+double pl_bits_per_byte(const pl_score *score, uint64_t n_bytes)
+{
+    return n_bytes > 0 ? score->nats / log(2) / (double)n_bytes : NAN;
+}
+
+pl_gain pl_score_gain(const pl_score *scores, const pl_score *than, size_t n)
+{
+    const pl_score own = pl_score_sum(scores, n), other = pl_score_sum(than, n);
+    const double ppl = pl_perplexity(&own), other_ppl = pl_perplexity(&other);
+    return (pl_gain){100 * (1 - ppl / other_ppl),
+                     100 * pl_score_error(scores, than, n) * ppl / other_ppl};
+}
+
+pl_effort pl_effort_of(const pl_spent *spent, const pl_spent *base, double machines,
+                       double flops_per_token, double rate)
+{
+    const uint64_t before = base ? base->tokens : 0;
+    const double longest =
+        (double)spent->longest / machines + (base ? (double)base->longest : 0);
+    pl_effort out = {.tokens_per_path = before + (base ? spent->mean : spent->tokens),
+                     .tokens_total = before + spent->tokens,
+                     .seconds = rate > 0 ? longest / rate : NAN};
+    out.flops = (double)out.tokens_total * flops_per_token;
+    return out;
+}
+
+/* ---- rules that choose the path again every W tokens ---- */
+enum { EVERY_HISTORY, EVERY_GATE, EVERY_ORACLE, EVERY_RULES };
+static const char *const every_rules[EVERY_RULES] = {"history", "gate", "oracle"};
+
+int pl_every_n_rows(const pl_every_results *results)
+{
+    return 1 + EVERY_RULES * results->n_every;
+}
+
+/* Fills in the fields that every row has, from the row's scores and the scores of
+ * "once". */
+static void fill_every_row(const pl_every_results *e, const pl_score *scores,
+                           pl_every_row *out)
+{
+    const double to_bits = (double)e->n_targets / (double)e->n_bytes / log(2);
+    const pl_score sum = pl_score_sum(scores, e->n);
+    const pl_score once = pl_score_sum(e->once, e->n);
+    const double ratio = pl_perplexity(&sum) / pl_perplexity(&once);
+    out->bits = pl_bits_per_byte(&sum, e->n_bytes);
+    out->bits_error = pl_score_error(scores, NULL, e->n) * to_bits;
+    out->ppl = pl_perplexity(&sum);
+    out->below = 100 * (1 - ratio);
+    out->below_error = 100 * ratio * pl_score_error(scores, e->once, e->n);
+    out->share = out->changes = out->read = NAN;
+}
+
+/* Fills the row of one rule for one W. Returns the sum of the rule's losses in nats. */
+static double compare_rule(const pl_every_results *e, int w, int rule, pl_score *scores,
+                           pl_every_row *out)
+{
+    const pl_every_choice *choices = e->choices + (size_t)w * e->n;
+    uint64_t n_choices = 0, n_changes = 0, n_missed = 0;
+    for (size_t i = 0; i < e->n; i++) {
+        const pl_every_way *way =
+            rule == EVERY_HISTORY ? &choices[i].history : &choices[i].gate;
+        scores[i] = rule == EVERY_ORACLE ? choices[i].oracle : way->score;
+        n_choices += way->n_choices;
+        n_changes += way->n_changes;
+        n_missed += way->n_missed;
+    }
+    *out = (pl_every_row){.rule = every_rules[rule], .every = e->every[w]};
+    fill_every_row(e, scores, out);
+    if (rule != EVERY_ORACLE && n_choices > 0)
+        out->changes = (double)n_changes / (double)n_choices;
+    if (rule != EVERY_ORACLE)
+        out->read = rule == EVERY_HISTORY ? e->n_open - 1
+                                          : (double)n_missed / (double)e->n_targets;
+    return pl_score_sum(scores, e->n).nats;
+}
+
+pl_every_row *pl_every_rows(const pl_every_results *e)
+{
+    const double once = pl_score_sum(e->once, e->n).nats;
+    pl_every_row *rows = pl_alloc((size_t)pl_every_n_rows(e) * sizeof *rows);
+    pl_score *scores = pl_alloc((e->n + 1) * sizeof *scores);
+    rows[0] = (pl_every_row){.rule = "once"};
+    fill_every_row(e, e->once, &rows[0]);
+    for (int w = 0; w < e->n_every; w++) {
+        pl_every_row *own = &rows[1 + EVERY_RULES * w];
+        double gain[EVERY_RULES];
+        for (int rule = 0; rule < EVERY_RULES; rule++)
+            gain[rule] = once - compare_rule(e, w, rule, scores, &own[rule]);
+        for (int rule = 0; rule < EVERY_ORACLE; rule++)
+            own[rule].share = gain[rule] / gain[EVERY_ORACLE];
+    }
+    pl_free(scores);
+    return rows;
+}
