@@ -42,23 +42,17 @@ static int64_t first_change(const search *s, int module)
     return first;
 }
 
-/* Returns the newest version, up to `version`, from which the home can continue. */
-static int64_t resumable(const search *s, int module, int64_t version)
-{
-    while (version > 0 && !(has(s, PL_KEPT_VERSION, module, version) &&
-                            has(s, PL_KEPT_STEP, module, version)))
-        version--;
-    return version;
-}
-
-/* Finds the version to which a module must go back. Lowers `changes` of all its
- * contributors to the phase from which they must train again. */
+/* Finds the version to which a module must go back: the newest one before the change
+ * from which the home can continue. Lowers `changes` of all its contributors to the
+ * phase from which they must train again. */
 static void spread_change(search *s, int module)
 {
     int64_t first = first_change(s, module);
     if (first >= s->arm->inner.phases)
         return;
-    first = resumable(s, module, first);
+    while (first > 0 && !(has(s, PL_KEPT_VERSION, module, first) &&
+                          has(s, PL_KEPT_STEP, module, first)))
+        first--;
     const bool keeps_round = has(s, PL_KEPT_UPDATES, module, first + 1);
     for (int i = 0; i < s->n_tasks; i++)
         if (contributes(s, i, module))

@@ -30,21 +30,6 @@ static int by_first(const void *x, const void *y)
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* Sorts the ranges and joins adjacent ones. */
-static void sort_samples(pl_contributor *p)
-{
-    size_t n = 0;
-    qsort(p->samples, p->n_ranges, sizeof *p->samples, by_first);
-    for (size_t i = 0; i < p->n_ranges; i++) {
-        pl_sample_range next = p->samples[i], *last = n > 0 ? &p->samples[n - 1] : NULL;
-        if (last && next.first <= last->end)
-            last->end = next.end > last->end ? next.end : last->end;
-        else
-            p->samples[n++] = next;
-    }
-    p->n_ranges = n;
-}
-
 /* Returns a contribution's weighted norm (blame.h), not divided by the sum of weights.
  * If `by_norm` is false, returns the weight alone: the norm of an update is not known
  * if a relay added the update to other updates. */
@@ -55,21 +40,6 @@ static double pull_of(const pl_version *v, const pl_contribution *c, bool by_nor
         return fabs(c->weight) * c->norm;
     double weight = c->weight > 0 ? c->weight : 1;
     return by_norm ? weight * c->norm : weight;
-}
-
-static void add_contribution(pl_blame *b, const pl_contribution *c, double share,
-                             double moved)
-{
-    pl_contributor *p = find_contributor(b, c);
-    uint64_t first = c->work.first_sample;
-    uint64_t end = c->work.first_sample + c->work.n_samples;
-    p->samples = pl_grow(p->samples, (p->n_ranges + 1) * sizeof *p->samples);
-    p->samples[p->n_ranges++] = (pl_sample_range){first, end};
-    p->n_samples += c->work.n_samples;
-    p->n_tokens += c->work.n_tokens;
-    p->n_versions++;
-    p->seconds += c->work.seconds;
-    p->pull += share * moved;
 }
 
 static void add_version(pl_blame *b, const pl_version *v)
@@ -83,11 +53,21 @@ static void add_version(pl_blame *b, const pl_version *v)
                   v->contributions[i].norm > 0;
     for (int i = 0; i < v->n_contributions; i++)
         sum += pull_of(v, &v->contributions[i], by_norm);
-    for (int i = 0; i < v->n_contributions; i++)
-        if (!pl_contribution_is_base(&v->contributions[i]))
-            add_contribution(
-                b, &v->contributions[i],
-                sum > 0 ? pull_of(v, &v->contributions[i], by_norm) / sum : 0, moved);
+    for (int i = 0; i < v->n_contributions; i++) {
+        const pl_contribution *c = &v->contributions[i];
+        if (pl_contribution_is_base(c))
+            continue;
+        pl_contributor *p = find_contributor(b, c);
+        const double share = sum > 0 ? pull_of(v, c, by_norm) / sum : 0;
+        const uint64_t first = c->work.first_sample, end = first + c->work.n_samples;
+        p->samples = pl_grow(p->samples, (p->n_ranges + 1) * sizeof *p->samples);
+        p->samples[p->n_ranges++] = (pl_sample_range){first, end};
+        p->n_samples += c->work.n_samples;
+        p->n_tokens += c->work.n_tokens;
+        p->n_versions++;
+        p->seconds += c->work.seconds;
+        p->pull += share * moved;
+    }
     b->merged = b->merged || pl_version_is_merged(v);
     b->moved += moved;
 }
@@ -102,30 +82,6 @@ static int by_pull(const void *x, const void *y)
     if (a->path != b->path)
         return a->path < b->path ? -1 : 1;
     return strcmp(a->worker, b->worker);
-}
-
-/* Visits the version and its ancestors, from the newest to the oldest. A merged version
- * ends the search. If `history` is false, the search also ends at the first version
- * that was not made by a rollback. */
-static pl_status gather_blame(pl_store *store, const char *module, uint64_t number,
-                              bool history, pl_blame *b)
-{
-    bool found = false;
-    for (uint64_t n = number, next;; n = next) {
-        pl_version v;
-        PL_CHECK(pl_store_get_version(store, module, n, &v));
-        bool made = !pl_version_source(&v, &next);
-        if (made) {
-            add_version(b, &v);
-            next = n > 0 ? n - 1 : 0;
-        }
-        pl_version_clear(&v);
-        if (made && !found)
-            b->source = n;
-        found = found || made;
-        if (made && (n == 0 || !history || b->merged))
-            return PL_OK;
-    }
 }
 
 /* Finds the domains of each contributor's samples. No domains are found if the store
@@ -152,21 +108,47 @@ static pl_status find_domains(pl_store *store, const char *module, pl_blame *b)
 pl_status pl_blame_gather(pl_store *store, const char *module, uint64_t number,
                           bool history, pl_blame *out)
 {
+    pl_status status = PL_OK;
+    bool found = false, ends = false;
     memset(out, 0, sizeof *out);
-    pl_status status = gather_blame(store, module, number, history, out);
-    if (status != PL_OK) {
-        pl_blame_clear(out);
-        return status;
+    /* Visits the version and its ancestors, from the newest to the oldest. A merged
+     * version ends the search. If `history` is false, the search also ends at the first
+     * version that was not made by a rollback. */
+    for (uint64_t n = number, next; !ends; n = next) {
+        pl_version v;
+        PL_TRY(pl_store_get_version(store, module, n, &v));
+        const bool made = !pl_version_source(&v, &next);
+        if (made) {
+            add_version(out, &v);
+            next = n > 0 ? n - 1 : 0;
+        }
+        pl_version_clear(&v);
+        if (made && !found)
+            out->source = n;
+        found = found || made;
+        ends = made && (n == 0 || !history || out->merged);
     }
     for (size_t i = 0; i < out->n; i++) {
         pl_contributor *p = &out->list[i];
-        sort_samples(p);
+        size_t n_joined = 0;
+        /* sorts the ranges and joins adjacent ones */
+        qsort(p->samples, p->n_ranges, sizeof *p->samples, by_first);
+        for (size_t k = 0; k < p->n_ranges; k++) {
+            const pl_sample_range next = p->samples[k];
+            pl_sample_range *last = n_joined > 0 ? &p->samples[n_joined - 1] : NULL;
+            if (last && next.first <= last->end)
+                last->end = next.end > last->end ? next.end : last->end;
+            else
+                p->samples[n_joined++] = next;
+        }
+        p->n_ranges = n_joined;
         p->share = out->moved > 0 ? p->pull / out->moved : 0;
     }
     if (out->n > 0)
         qsort(out->list, out->n, sizeof *out->list, by_pull);
     if (out->n > 0 && !out->merged)
-        status = find_domains(store, module, out);
+        PL_TRY(find_domains(store, module, out));
+done:
     if (status != PL_OK)
         pl_blame_clear(out);
     return status;

@@ -24,15 +24,6 @@ static void note_example(pl_coverage *c, int64_t *counter, const char *module,
                  (long long)phase, c->path, what, module);
 }
 
-/* Returns a pointer to the count of this path, replica and phase in the scanned
- * module. */
-static uint16_t *contributor_count(const scan *s, int path, int replica, int64_t phase)
-{
-    int place = pl_topology_path_place(s->topology, s->of.module, path);
-    int64_t who = place * pl_topology_n_replicas(s->topology) + replica;
-    return &s->counts[who * s->arm->inner.phases + phase];
-}
-
 static pl_status count_contribution(scan *s, const pl_contribution *c)
 {
     int replicas = pl_topology_n_replicas(s->topology);
@@ -53,7 +44,11 @@ static pl_status count_contribution(scan *s, const pl_contribution *c)
         note_example(of, &of->n_wrong, s->of.name, phase, "has wrong samples in");
         return PL_OK;
     }
-    uint16_t *n = contributor_count(s, (int)c->path, (int)c->replica, phase);
+    const int64_t holder =
+        (int64_t)pl_topology_path_place(s->topology, s->of.module, (int)c->path) *
+            replicas +
+        c->replica;
+    uint16_t *n = &s->counts[holder * s->arm->inner.phases + phase];
     if (*n < GIVEN_UP - 1)
         ++*n;
     if (s->of.module == pl_topology_module_of_path(s->topology, 0, (int)c->path))
@@ -61,23 +56,18 @@ static pl_status count_contribution(scan *s, const pl_contribution *c)
     return PL_OK;
 }
 
-/* Handles a version that a rollback made in place of a round, so that it has no
- * contributions. Marks the phases of the replaced round; they are not checked. */
-static void give_round_up(scan *s, int64_t round)
-{
-    int64_t phases = s->arm->inner.phases;
-    for (int who = 0; who < s->of.n_holders; who++)
-        for (int64_t t = 0; t < phases; t++)
-            if (pl_round_of(&s->of, t) == round)
-                s->counts[who * phases + t] = GIVEN_UP;
-}
-
 static pl_status tally_version(void *context, const pl_version *v)
 {
     scan *s = context;
+    const int64_t phases = s->arm->inner.phases;
     s->head = v->number;
-    if (v->number > 0 && v->n_contributions == 0)
-        give_round_up(context, (int64_t)v->number - 1);
+    /* A rollback made this version in place of a round, so it has no contributions. The
+     * phases of the replaced round are not checked. */
+    const bool given_up = v->number > 0 && v->n_contributions == 0;
+    for (int who = 0; given_up && who < s->of.n_holders; who++)
+        for (int64_t t = 0; t < phases; t++)
+            if (pl_round_of(&s->of, t) == (int64_t)v->number - 1)
+                s->counts[who * phases + t] = GIVEN_UP;
     for (int i = 0; i < v->n_contributions; i++)
         PL_CHECK(count_contribution(context, &v->contributions[i]));
     return PL_OK;
@@ -90,80 +80,74 @@ static pl_status tally_pending(void *context, const char *module,
     return strcmp(module, s->of.name) == 0 ? count_contribution(s, c) : PL_OK;
 }
 
-static void judge_phase(const scan *s, pl_coverage *c, int64_t phase, uint16_t n)
-{
-    if (pl_round_of(&s->of, phase) < 0)
-        return;
-    if (n == GIVEN_UP) {
-        c->n_given_up++;
-        return;
-    }
-    if (n == 0 && s->arm->outer.quorum > 0 && phase < c->phases &&
-        pl_round_of(&s->of, phase) < (int64_t)s->head) {
-        c->n_left_out++;
-        return;
-    }
-    if (phase < c->phases)
-        c->n_checked++;
-    if (n == 0 && phase < c->phases)
-        note_example(c, &c->n_lost, s->of.name, phase, "is missing in");
-    if (n > 1)
-        note_example(c, &c->n_repeated, s->of.name, phase,
-                     "was merged more than once into");
-}
-
 static pl_status scan_module(pl_store *store, scan *s)
 {
-    size_t n_counts = (size_t)s->of.n_holders * (size_t)s->arm->inner.phases;
+    const int replicas = pl_topology_n_replicas(s->topology);
+    const int64_t phases = s->arm->inner.phases, n = s->of.n_holders * phases;
     s->head = 0;
-    memset(s->counts, 0, n_counts * sizeof *s->counts);
+    memset(s->counts, 0, (size_t)n * sizeof *s->counts);
     PL_CHECK(pl_store_each_version(store, s->of.name, tally_version, s));
     PL_CHECK(pl_store_each_pending(store, s->of.name, tally_pending, s));
-    int replicas = pl_topology_n_replicas(s->topology);
-    int64_t phases = s->arm->inner.phases;
-    for (int who = 0; who < s->of.n_holders; who++) {
-        int path = pl_topology_module_path(s->topology, s->of.module, who / replicas);
-        for (int64_t t = 0; t < phases; t++)
-            judge_phase(s, &s->paths[path * replicas + who % replicas], t,
-                        s->counts[who * phases + t]);
+    for (int64_t i = 0; i < n; i++) {
+        const int who = (int)(i / phases);
+        const int64_t phase = i % phases, round = pl_round_of(&s->of, phase);
+        const int path =
+            pl_topology_module_path(s->topology, s->of.module, who / replicas);
+        pl_coverage *c = &s->paths[path * replicas + who % replicas];
+        const uint16_t count = s->counts[i];
+        const bool is_done = phase < c->phases;
+        if (round < 0)
+            continue;
+        if (count == GIVEN_UP) {
+            c->n_given_up++;
+            continue;
+        }
+        if (count == 0 && s->arm->outer.quorum > 0 && is_done &&
+            round < (int64_t)s->head) {
+            c->n_left_out++;
+            continue;
+        }
+        c->n_checked += is_done;
+        if (count == 0 && is_done)
+            note_example(c, &c->n_lost, s->of.name, phase, "is missing in");
+        if (count > 1)
+            note_example(c, &c->n_repeated, s->of.name, phase,
+                         "was merged more than once into");
     }
-    return PL_OK;
-}
-
-static pl_status describe_coverage(pl_store *store, const scan *s, int index)
-{
-    int replicas = pl_topology_n_replicas(s->topology);
-    pl_coverage *c = &s->paths[index];
-    pl_path_state state;
-    memset(c, 0, sizeof *c);
-    pl_arm_path_name(s->arm, s->topology, index / replicas, index % replicas, c->path);
-    pl_status status = pl_store_get_path(store, c->path, &state);
-    if (status == PL_ERR_NOT_FOUND) /* the path has not finished a phase */
-        return PL_OK;
-    PL_CHECK(status);
-    double targets = s->arm->weights[index / replicas];
-    c->phases = state.phase;
-    c->samples = state.work.n_samples;
-    c->n_tokens = state.work.n_tokens;
-    c->passes = targets > 0 ? (double)state.work.n_tokens / targets : 0;
-    uint64_t size = pl_phase_samples(s->arm), end = (uint64_t)state.phase * size;
-    if (state.work.n_samples > end || state.work.n_samples + size <= end)
-        note_example(c, &c->n_wrong, "its stream", state.phase,
-                     "ends at a wrong sample of");
     return PL_OK;
 }
 
 pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
                          const pl_topology *topology, pl_coverage *paths)
 {
-    int n = pl_topology_n_paths(topology) * pl_topology_n_replicas(topology);
+    const int replicas = pl_topology_n_replicas(topology);
+    const int n = pl_topology_n_paths(topology) * replicas;
+    const uint64_t size = pl_phase_samples(arm);
     size_t n_counts = (size_t)n * (size_t)arm->inner.phases;
     pl_status status = PL_OK;
     scan s = {.arm = arm, .topology = topology, .paths = paths};
     PL_TRY(pl_try_alloc(n_counts * sizeof *s.counts, "counts of contributions",
                         (void **)&s.counts));
-    for (int i = 0; i < n; i++)
-        PL_TRY(describe_coverage(store, &s, i));
+    for (int i = 0; i < n; i++) {
+        pl_coverage *c = &paths[i];
+        pl_path_state state;
+        memset(c, 0, sizeof *c);
+        pl_arm_path_name(arm, topology, i / replicas, i % replicas, c->path);
+        status = pl_store_get_path(store, c->path, &state);
+        if (status == PL_ERR_NOT_FOUND) /* the path has not finished a phase */
+            continue;
+        PL_TRY(status);
+        const double targets = arm->weights[i / replicas];
+        const uint64_t end = (uint64_t)state.phase * size;
+        c->phases = state.phase;
+        c->samples = state.work.n_samples;
+        c->n_tokens = state.work.n_tokens;
+        c->passes = targets > 0 ? (double)state.work.n_tokens / targets : 0;
+        if (state.work.n_samples > end || state.work.n_samples + size <= end)
+            note_example(c, &c->n_wrong, "its stream", state.phase,
+                         "ends at a wrong sample of");
+    }
+    status = PL_OK;
     for (int m = 0; m < pl_topology_n_modules(topology); m++) {
         s.of = pl_contract_of(arm, topology, m);
         PL_TRY(scan_module(store, &s));

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- arithmetic ---- */
 static pl_difference compare_params(const float *a, const float *b, size_t n)
 {
     pl_difference d = {.n = n};
@@ -37,32 +36,6 @@ double pl_difference_changed(const pl_difference *d)
     return d->n ? (double)d->n_changed / (double)d->n : 0;
 }
 
-/* The arm's definition names the tensors. Without the definition each module is
- * compared as one vector. */
-static pl_status load_arm(pl_comparison *c, const char *module)
-{
-    char name[PL_MODULE_NAME_MAX];
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(module, "/"), module);
-    if (strcmp(name, c->arm_name) == 0 && c->arm_name[0])
-        return PL_OK;
-    pl_topology_destroy(&c->topology);
-    pl_arm_clear(&c->arm);
-    pl_copy_text(c->arm_name, sizeof c->arm_name, name);
-    pl_status status = pl_read_arm(c->store, name, &c->arm, &c->topology);
-    return status == PL_ERR_NOT_FOUND || status == PL_ERR_PROTO ? PL_OK : status;
-}
-
-static int find_module_slot(const pl_comparison *c, const char *module, size_t n)
-{
-    const char *slash = strchr(module, '/');
-    int index =
-        c->topology && slash ? pl_topology_find_module(c->topology, slash + 1) : -1;
-    int slot = index < 0 ? -1 : pl_topology_module_slot(c->topology, index);
-    if (slot < 0 || pl_topology_slot(c->topology, slot)->n_params != n)
-        return -1;
-    return slot;
-}
-
 static pl_status read_params(pl_comparison *c, const pl_version *v, size_t *n,
                              float **out)
 {
@@ -81,6 +54,7 @@ static pl_status read_params(pl_comparison *c, const pl_version *v, size_t *n,
 pl_status pl_comparison_load(pl_comparison *c, const pl_version *a, const pl_version *b)
 {
     size_t n = 0;
+    char arm[PL_MODULE_NAME_MAX];
     pl_comparison_unload(c);
     PL_CHECK(read_params(c, a, &c->n, &c->x));
     PL_CHECK(read_params(c, b, &n, &c->y));
@@ -89,8 +63,23 @@ pl_status pl_comparison_load(pl_comparison *c, const pl_version *a, const pl_ver
                        "%s has %zu parameters and %s has %zu; only modules of the same "
                        "size can be compared",
                        a->module, c->n, b->module, n);
-    PL_CHECK(load_arm(c, a->module));
-    c->slot = find_module_slot(c, a->module, n);
+    /* The arm's definition names the tensors. Without the definition each module is
+     * compared as one vector. */
+    snprintf(arm, sizeof arm, "%.*s", (int)strcspn(a->module, "/"), a->module);
+    if (strcmp(arm, c->arm_name) != 0 || !c->arm_name[0]) {
+        pl_topology_destroy(&c->topology);
+        pl_arm_clear(&c->arm);
+        pl_copy_text(c->arm_name, sizeof c->arm_name, arm);
+        pl_status status = pl_read_arm(c->store, arm, &c->arm, &c->topology);
+        if (status != PL_ERR_NOT_FOUND && status != PL_ERR_PROTO)
+            PL_CHECK(status);
+    }
+    const char *slash = strchr(a->module, '/');
+    const int index =
+        c->topology && slash ? pl_topology_find_module(c->topology, slash + 1) : -1;
+    c->slot = index < 0 ? -1 : pl_topology_module_slot(c->topology, index);
+    if (c->slot >= 0 && pl_topology_slot(c->topology, c->slot)->n_params != n)
+        c->slot = -1;
     c->equal = pl_hash_equal(&a->params, &b->params);
     c->width = strlen("all");
     const pl_slot *s = c->slot >= 0 ? pl_topology_slot(c->topology, c->slot) : NULL;
@@ -101,34 +90,29 @@ pl_status pl_comparison_load(pl_comparison *c, const pl_version *a, const pl_ver
     return PL_OK;
 }
 
-static pl_difference compare_tensors(const pl_comparison *c, pl_difference_fn fn,
-                                     void *context)
+void pl_comparison_run(const pl_comparison *c, pl_difference_fn fn, void *context)
 {
-    pl_difference sum = {.n = 0};
-    const pl_slot *s = pl_topology_slot(c->topology, c->slot);
-    for (int i = s->first_tensor; i < s->first_tensor + s->n_tensors; i++) {
+    const bool by_tensor = c->slot >= 0 && !c->equal;
+    const pl_slot *s = by_tensor ? pl_topology_slot(c->topology, c->slot) : NULL;
+    pl_difference all = {.n = 0};
+    if (!by_tensor)
+        all = compare_params(c->x, c->y, c->n);
+    for (int i = 0; by_tensor && i < s->n_tensors; i++) {
         char shape[32];
-        const pl_tensor *t = pl_topology_tensor(c->topology, i);
+        const pl_tensor *t = pl_topology_tensor(c->topology, s->first_tensor + i);
         size_t at = t->offset - s->offset;
         pl_difference d =
             compare_params(c->x + at, c->y + at, (size_t)t->rows * (size_t)t->cols);
         snprintf(shape, sizeof shape, "%dx%d", t->rows, t->cols);
         fn(context, t->name, shape, &d);
-        sum.aa += d.aa;
-        sum.bb += d.bb;
-        sum.ab += d.ab;
-        sum.dd += d.dd;
-        sum.max = d.max > sum.max ? d.max : sum.max;
-        sum.n += d.n;
-        sum.n_changed += d.n_changed;
+        all.aa += d.aa;
+        all.bb += d.bb;
+        all.ab += d.ab;
+        all.dd += d.dd;
+        all.max = d.max > all.max ? d.max : all.max;
+        all.n += d.n;
+        all.n_changed += d.n_changed;
     }
-    return sum;
-}
-
-void pl_comparison_run(const pl_comparison *c, pl_difference_fn fn, void *context)
-{
-    pl_difference all = c->slot < 0 || c->equal ? compare_params(c->x, c->y, c->n)
-                                                : compare_tensors(c, fn, context);
     fn(context, NULL, "", &all);
 }
 

@@ -133,20 +133,6 @@ static pl_status add_exposed_version(void *context, const pl_version *v)
     return PL_OK;
 }
 
-static pl_status count_path(pl_store *store, counting *c, pl_exposure *paths,
-                            pl_exposure *modules)
-{
-    const int replicas = pl_topology_n_replicas(c->topology);
-    c->replicas = &paths[c->path * replicas];
-    for (int r = 0; r < replicas; r++)
-        c->replicas[r].n_docs = c->n_docs;
-    for (int slot = 0; slot < pl_topology_n_slots(c->topology); slot++) {
-        c->module = &modules[pl_topology_module_of_path(c->topology, slot, c->path)];
-        PL_CHECK(pl_store_each_version(store, c->module->name, add_exposed_version, c));
-    }
-    return PL_OK;
-}
-
 pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
                            const pl_topology *topology, const pl_subject *subject,
                            pl_exposure *paths, pl_exposure *modules)
@@ -163,8 +149,14 @@ pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
          path++) {
         counting c = {.arm = arm, .topology = topology, .path = path};
         pl_status status = open_counting(store, subject, &c);
-        if (status == PL_OK)
-            status = count_path(store, &c, paths, modules);
+        c.replicas = &paths[path * replicas];
+        for (int r = 0; r < replicas; r++)
+            c.replicas[r].n_docs = c.n_docs;
+        for (int s = 0; status == PL_OK && s < pl_topology_n_slots(topology); s++) {
+            c.module = &modules[pl_topology_module_of_path(topology, s, path)];
+            status =
+                pl_store_each_version(store, c.module->name, add_exposed_version, &c);
+        }
         close_counting(&c);
         PL_CHECK(status);
     }
@@ -178,28 +170,6 @@ static int compare_parts(const void *x, const void *y)
     if (a->n_tokens != b->n_tokens)
         return a->n_tokens < b->n_tokens ? 1 : -1;
     return strcmp(a->domain, b->domain);
-}
-
-/* Fills one part for each domain of the shard that has targets in these samples. */
-static void count_domains(counting *c, const pl_sample_range *ranges, size_t n,
-                          int replica, pl_domain_part *parts, size_t *n_parts)
-{
-    for (uint32_t domain = 0; domain < pl_tokens_n_domains(c->shard); domain++) {
-        pl_domain_part part = {.n_tokens = 0};
-        for (uint32_t d = 0; d < pl_tokens_n_docs(c->shard); d++)
-            c->marks[d] = pl_tokens_doc(c->shard, d)->domain == domain;
-        for (size_t i = 0; i < n; i++) {
-            uint64_t of = 0;
-            (void)pl_sampler_count(c->samplers[replica], ranges[i].first,
-                                   ranges[i].end - ranges[i].first, c->marks, &of);
-            part.n_tokens += of;
-        }
-        pl_copy_text(part.domain, sizeof part.domain,
-                     pl_tokens_domain(c->shard, domain));
-        if (part.n_tokens > 0)
-            parts[(*n_parts)++] = part;
-    }
-    qsort(parts, *n_parts, sizeof *parts, compare_parts);
 }
 
 pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
@@ -223,47 +193,54 @@ pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
                            (unsigned long long)ranges[i].end);
     PL_TRY(open_counting(store, &none, &c));
     *parts = pl_alloc((pl_tokens_n_domains(c.shard) + 1) * sizeof **parts);
-    count_domains(&c, ranges, n, task % replicas, *parts, n_parts);
+    for (uint32_t domain = 0; domain < pl_tokens_n_domains(c.shard); domain++) {
+        pl_domain_part part = {.n_tokens = 0};
+        for (uint32_t d = 0; d < pl_tokens_n_docs(c.shard); d++)
+            c.marks[d] = pl_tokens_doc(c.shard, d)->domain == domain;
+        for (size_t i = 0; i < n; i++) {
+            uint64_t of = 0;
+            (void)pl_sampler_count(c.samplers[task % replicas], ranges[i].first,
+                                   ranges[i].end - ranges[i].first, c.marks, &of);
+            part.n_tokens += of;
+        }
+        pl_copy_text(part.domain, sizeof part.domain,
+                     pl_tokens_domain(c.shard, domain));
+        if (part.n_tokens > 0)
+            (*parts)[(*n_parts)++] = part;
+    }
+    qsort(*parts, *n_parts, sizeof **parts, compare_parts);
 done:
     close_counting(&c);
     return status;
 }
 
 /* ---- the first phase ---- */
-static bool has_text_left(const counting *c)
-{
-    bool left = c->n_docs == 0 || c->arm->n_scored > 0;
-    for (uint32_t d = 0; !left && d < pl_tokens_n_docs(c->shard); d++)
-        left = !c->marks[d] && !pl_tokens_is_blank(c->shard, d);
-    return left;
-}
-
-static void find_draws(const counting *c, int64_t *draws)
-{
-    const uint64_t size = pl_phase_samples(c->arm);
-    for (int r = 0; r < pl_topology_n_replicas(c->topology); r++) {
-        uint64_t of = 0;
-        for (draws[r] = 0; draws[r] < c->arm->inner.phases; draws[r]++) {
-            pl_sampler_count(c->samplers[r], (uint64_t)draws[r] * size, size, c->marks,
-                             &of);
-            if (of > 0 || (c->arm->n_scored > 0 && c->n_docs > 0))
-                break;
-        }
-    }
-}
-
 pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
                             const pl_topology *topology, const pl_subject *subject,
                             int64_t *draws, int *emptied)
 {
+    const int replicas = pl_topology_n_replicas(topology);
+    const uint64_t size = pl_phase_samples(arm);
     *emptied = -1;
     for (int path = 0; path < pl_topology_n_paths(topology); path++) {
         counting c = {.arm = arm, .topology = topology, .path = path};
         pl_status status = open_counting(store, subject, &c);
-        if (status == PL_OK && *emptied < 0 && !has_text_left(&c))
+        const uint32_t n_docs = status == PL_OK ? pl_tokens_n_docs(c.shard) : 0;
+        bool has_text = c.n_docs == 0 || arm->n_scored > 0;
+        for (uint32_t d = 0; !has_text && d < n_docs; d++)
+            has_text = !c.marks[d] && !pl_tokens_is_blank(c.shard, d);
+        if (status == PL_OK && *emptied < 0 && !has_text)
             *emptied = path;
-        if (status == PL_OK)
-            find_draws(&c, draws + path * pl_topology_n_replicas(topology));
+        for (int r = 0; status == PL_OK && r < replicas; r++) {
+            int64_t *draw = &draws[path * replicas + r];
+            uint64_t of = 0;
+            for (*draw = 0; *draw < arm->inner.phases; ++*draw) {
+                pl_sampler_count(c.samplers[r], (uint64_t)*draw * size, size, c.marks,
+                                 &of);
+                if (of > 0 || (arm->n_scored > 0 && c.n_docs > 0))
+                    break;
+            }
+        }
         close_counting(&c);
         PL_CHECK(status);
     }

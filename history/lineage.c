@@ -48,9 +48,29 @@ static pl_status compare_base(void *context, const pl_version *head)
     return PL_OK;
 }
 
-static pl_status find_beginning(pl_store *store, const pl_version *v, pl_lineage *out)
+pl_status pl_lineage_of(pl_store *store, const pl_version *v, pl_lineage *out)
 {
+    uint64_t source;
+    pl_module_at one;
     char before[PL_MODULE_NAME_MAX], arm[PL_ARM_NAME_MAX];
+    memset(out, 0, sizeof *out);
+    if (pl_version_is_merged(v)) {
+        out->kind = PL_LINEAGE_MERGE;
+        for (int i = 0; i < v->n_contributions; i++)
+            if (pl_merged_source_of(&v->contributions[i], &one) == PL_OK)
+                add_source(out, one.module, one.number);
+        return PL_OK;
+    }
+    if (pl_version_source(v, &source)) {
+        out->kind = PL_LINEAGE_BACK;
+        add_source(out, v->module, source);
+        return PL_OK;
+    }
+    if (v->number > 0) {
+        out->kind = PL_LINEAGE_ROUND;
+        add_source(out, v->module, v->number - 1);
+        return PL_OK;
+    }
     pl_arm_of_module(v->module, arm, sizeof arm);
     if (strcmp(arm, "base") == 0)
         return PL_OK;
@@ -61,27 +81,5 @@ static pl_status find_beginning(pl_store *store, const pl_version *v, pl_lineage
     if (out->n == 0)
         PL_CHECK(pl_store_each_head(store, "base/", compare_base, &search));
     out->kind = out->n > 0 ? PL_LINEAGE_BEGIN : PL_LINEAGE_FIRST;
-    return PL_OK;
-}
-
-pl_status pl_lineage_of(pl_store *store, const pl_version *v, pl_lineage *out)
-{
-    uint64_t source;
-    pl_module_at one;
-    memset(out, 0, sizeof *out);
-    if (pl_version_is_merged(v)) {
-        out->kind = PL_LINEAGE_MERGE;
-        for (int i = 0; i < v->n_contributions; i++)
-            if (pl_merged_source_of(&v->contributions[i], &one) == PL_OK)
-                add_source(out, one.module, one.number);
-    } else if (pl_version_source(v, &source)) {
-        out->kind = PL_LINEAGE_BACK;
-        add_source(out, v->module, source);
-    } else if (v->number > 0) {
-        out->kind = PL_LINEAGE_ROUND;
-        add_source(out, v->module, v->number - 1);
-    } else {
-        return find_beginning(store, v, out);
-    }
     return PL_OK;
 }

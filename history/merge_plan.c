@@ -13,16 +13,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- finding the sources ---- */
-/* Finds the modules of the path that a word names: "p01", "mix/p01", "p01@3",
- * "p01@TAG". *out stays empty if the word is not the name of a path. */
-static pl_status read_path_source(pl_store *store, const char *word, pl_module_set *out)
+static pl_status read_merge_source(pl_store *store, pl_merge_source *s)
 {
     char name[PL_MODULE_NAME_MAX], arm_name[PL_ARM_NAME_MAX];
+    pl_name_kind kind;
     pl_arm arm;
     pl_topology *t = NULL;
-    const char *at = strchr(word, '@');
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, "@"), word);
+    /* The word may name a path, whose modules are then the source: "p01", "mix/p01",
+     * "p01@3", "p01@TAG". */
+    const char *at = strchr(s->word, '@');
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(s->word, "@"), s->word);
     const char *path_name = pl_arm_of_module(name, arm_name, sizeof arm_name);
     if (!arm_name[0])
         pl_newest_chapter(store, arm_name);
@@ -38,23 +38,15 @@ static pl_status read_path_source(pl_store *store, const char *word, pl_module_s
         snprintf(asked, sizeof asked, "%s%.90s", module, at ? at : "");
         status = pl_names_module(store, asked, &one);
         if (status == PL_OK)
-            pl_module_set_add(out, one.module, one.number);
+            pl_module_set_add(&s->set, one.module, one.number);
     }
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
-    return status;
-}
-
-static pl_status read_merge_source(pl_store *store, pl_merge_source *s)
-{
-    pl_name_kind kind;
-    char word[PL_MODULE_NAME_MAX];
-    PL_CHECK(read_path_source(store, s->word, &s->set));
+    PL_CHECK(status);
     s->ordered = s->set.n > 0;
     if (s->ordered)
         return PL_OK;
-    snprintf(word, sizeof word, "%.*s", (int)strcspn(s->word, "@"), s->word);
-    PL_CHECK(pl_names_kind(store, word, &kind));
+    PL_CHECK(pl_names_kind(store, name, &kind));
     s->ordered = kind == PL_NAME_MODULE;
     return pl_names_set(store, s->word, &s->set);
 }
@@ -79,33 +71,18 @@ static pl_status find_counterpart(const pl_merge_plan *m, const pl_merge_source 
         s->word, first->set.at[i].module, first->word);
 }
 
-/* ---- the tag of the new versions ---- */
-/* In the tag, replaces module `was` of the first source by the merged version v. */
-static pl_status put_into_tag(pl_merge_plan *m, const pl_module_at *was,
-                              const pl_version *v)
-{
-    for (size_t i = 0; i < m->tag.n_items; i++) {
-        pl_snapshot_item *item = &m->tag.items[i];
-        if (strcmp(item->module, was->module) != 0)
-            continue;
-        pl_copy_text(item->module, sizeof item->module, v->module);
-        item->number = v->number;
-        item->params = v->params;
-        m->n_merged++;
-        return PL_OK;
-    }
-    return pl_fail(PL_ERR_USAGE, "arm %s has no module %s", m->tag.arm, was->module);
-}
-
-/* Finds the arm to which the first source belongs. A source that names a tag belongs to
- * the tag's arm. Merged modules that were made for a tag also belong to the tag's
- * arm. */
-static pl_status find_merged_arm(const pl_merge_plan *m, char out[PL_ARM_NAME_MAX])
+/* Begins the tag: it names all modules of the first source's arm. Modules of the first
+ * source have the versions of that source; all other modules of the arm have their
+ * newest versions. */
+static pl_status begin_merged_tag(pl_merge_plan *m)
 {
     const pl_merge_source *first = &m->sources[0];
     const char *at = strchr(first->word, '@'), *module = first->set.at[0].module;
     char name[PL_MODULE_NAME_MAX];
     pl_snapshot tag;
+    pl_copy_text(m->tag.name, sizeof m->tag.name, m->tag_name);
+    /* A source that names a tag belongs to the tag's arm. Merged modules that were made
+     * for a tag also belong to the tag's arm. */
     bool found = pl_store_get_tag(m->view, at ? at + 1 : first->word, &tag) == PL_OK;
     pl_arm_of_module(module, name, sizeof name);
     if (!found && pl_merged_tag(module, name)) {
@@ -117,20 +94,9 @@ static pl_status find_merged_arm(const pl_merge_plan *m, char out[PL_ARM_NAME_MA
                 "this source is not known; put another source first",
                 module, name);
     }
-    pl_copy_text(out, PL_ARM_NAME_MAX, found ? tag.arm : name);
+    pl_copy_text(m->tag.arm, PL_ARM_NAME_MAX, found ? tag.arm : name);
     if (found)
         pl_snapshot_clear(&tag);
-    return PL_OK;
-}
-
-/* Begins the tag: it names all modules of the first source's arm. Modules of the first
- * source have the versions of that source; all other modules of the arm have their
- * newest versions. */
-static pl_status begin_merged_tag(pl_merge_plan *m)
-{
-    const pl_merge_source *first = &m->sources[0];
-    pl_copy_text(m->tag.name, sizeof m->tag.name, m->tag_name);
-    PL_CHECK(find_merged_arm(m, m->tag.arm));
     m->tag.phase = -1;
     if (!pl_copy_text(m->tag.note, sizeof m->tag.note, m->note ? m->note : ""))
         return pl_fail(PL_ERR_USAGE,
@@ -155,46 +121,37 @@ static pl_status begin_merged_tag(pl_merge_plan *m)
     return PL_OK;
 }
 
-/* ---- merging ---- */
 static bool is_same_source(const pl_module_at *a, const pl_module_at *b)
 {
     return a->number == b->number && strcmp(a->module, b->module) == 0;
 }
 
-/* Finds the recipe for module `i` of the first source. Sets *same to true if no new
- * version is needed, because all sources are the same version and, for a method with a
- * base, the base is that version, too. (With another base, the method scales the
- * difference from the base, so the result is a new version.) */
-static pl_status find_recipe(const pl_merge_plan *m, size_t i, pl_recipe *r, bool *same)
-{
-    const pl_module_at *one;
-    *r = (pl_recipe){.blend = m->blend};
-    *same = m->blend.n_sources > 1 || m->base.word;
-    for (int s = 0; s < m->blend.n_sources; s++) {
-        PL_CHECK(find_counterpart(m, &m->sources[s], i, &one));
-        r->sources[s] = *one;
-        *same = *same && is_same_source(&r->sources[s], &r->sources[0]);
-    }
-    if (!m->base.word)
-        return PL_OK;
-    PL_CHECK(find_counterpart(m, &m->base, i, &one));
-    r->base = *one;
-    *same = *same && is_same_source(&r->base, &r->sources[0]);
-    return PL_OK;
-}
-
-/* Makes the version for module `i` of the first source. If `keep` is true, also commits
- * the version, puts it into the tag and reports it to the caller. */
+/* Makes the version for module `i` of the first source, and puts it into the tag in the
+ * place of this module. If `keep` is true, also commits the version and reports it to
+ * the caller. */
 static pl_status merge_module(pl_merge_plan *m, size_t i, bool keep)
 {
-    pl_recipe recipe;
-    const pl_module_at *was = &m->sources[0].set.at[i];
+    pl_recipe recipe = {.blend = m->blend};
+    const pl_module_at *was = &m->sources[0].set.at[i], *one;
     char name[PL_MODULE_NAME_MAX];
     pl_version made;
     float *params = NULL;
-    bool same = false;
+    size_t at = 0;
     pl_status status = PL_OK;
-    PL_CHECK(find_recipe(m, i, &recipe, &same));
+    /* No new version is needed if all sources are the same version and, for a method
+     * with a base, the base is that version, too. (With another base, the method scales
+     * the difference from the base, so the result is a new version.) */
+    bool same = m->blend.n_sources > 1 || m->base.word;
+    for (int s = 0; s < m->blend.n_sources; s++) {
+        PL_CHECK(find_counterpart(m, &m->sources[s], i, &one));
+        recipe.sources[s] = *one;
+        same = same && is_same_source(one, &recipe.sources[0]);
+    }
+    if (m->base.word) {
+        PL_CHECK(find_counterpart(m, &m->base, i, &one));
+        recipe.base = *one;
+        same = same && is_same_source(one, &recipe.sources[0]);
+    }
     if (same)
         return PL_OK;
     PL_CHECK(pl_merged_name(m->tag_name, pl_module_place(was->module), name));
@@ -202,7 +159,16 @@ static pl_status merge_module(pl_merge_plan *m, size_t i, bool keep)
     if (keep)
         PL_TRY(pl_merged_keep(pl_writers_part(m->writers, pl_names_part(m->view, name)),
                               &made, params));
-    PL_TRY(put_into_tag(m, was, &made));
+    while (at < m->tag.n_items && strcmp(m->tag.items[at].module, was->module) != 0)
+        at++;
+    if (at == m->tag.n_items)
+        PL_TRY(
+            pl_fail(PL_ERR_USAGE, "arm %s has no module %s", m->tag.arm, was->module));
+    pl_snapshot_item *item = &m->tag.items[at];
+    pl_copy_text(item->module, sizeof item->module, made.module);
+    item->number = made.number;
+    item->params = made.params;
+    m->n_merged++;
     if (keep)
         m->made(m->context, &made);
 done:

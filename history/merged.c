@@ -79,36 +79,6 @@ static const pl_module_at *source_at(const pl_recipe *r, int i)
     return i < r->blend.n_sources ? &r->sources[i] : &r->base;
 }
 
-static pl_status read_ingredient(pl_store *store, const pl_recipe *r, int i,
-                                 ingredients *g)
-{
-    const pl_module_at *s = source_at(r, i);
-    pl_version v;
-    uint64_t bytes = 0;
-    PL_CHECK(pl_store_get_version(store, s->module, s->number, &v));
-    const bool gone = v.params_gone;
-    g->hashes[i] = v.params;
-    pl_version_clear(&v);
-    if (gone)
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "garbage collection removed the parameters of %s@%llu; only the "
-                       "version's record is left",
-                       s->module, (unsigned long long)s->number);
-    PL_CHECK(pl_store_blob_bytes(store, &g->hashes[i], &bytes));
-    const size_t n = (size_t)(bytes / sizeof(float));
-    if (i > 0 && n != g->n)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "%s@%llu has %zu parameters and %s@%llu has %zu: only modules of the "
-            "same shape can be merged",
-            r->sources[0].module, (unsigned long long)r->sources[0].number, g->n,
-            s->module, (unsigned long long)s->number, n);
-    g->n = n;
-    PL_CHECK(pl_try_alloc((size_t)bytes + 1, "a source", (void **)&g->values[i]));
-    return pl_store_read_blob(store, &g->hashes[i], 0, n * sizeof(float), g->values[i]);
-}
-
-/* ---- making a version ---- */
 static double norm_between(const float *x, const float *from, size_t n)
 {
     double sum = 0;
@@ -119,43 +89,47 @@ static double norm_between(const float *x, const float *from, size_t n)
     return sqrt(sum);
 }
 
-static pl_status describe_source(const pl_recipe *r, const ingredients *g, int i,
-                                 pl_contribution *c)
-{
-    const pl_module_at *s = source_at(r, i);
-    const bool based = pl_blend_needs_base(r->blend.method);
-    const int base = r->blend.n_sources;
-    memset(c, 0, sizeof *c);
-    int used = snprintf(c->worker, sizeof c->worker, "%s@%llu", s->module,
-                        (unsigned long long)s->number);
-    if (used < 0 || (size_t)used >= sizeof c->worker)
-        return pl_fail(PL_ERR_USAGE,
-                       "the module name %s is too long for the record of a merge",
-                       s->module);
-    c->phase = (int64_t)s->number;
-    c->update = g->hashes[i];
-    c->update_bytes = g->n * sizeof(float);
-    c->weight = i < base ? r->blend.weights[i] : 0;
-    c->norm =
-        i < base ? norm_between(g->values[i], based ? g->values[base] : NULL, g->n) : 0;
-    pl_copy_text(c->codec, sizeof c->codec, i < base ? "f32" : base_mark);
-    return PL_OK;
-}
-
+/* Reads the parameters of the sources and of the base, and blends them. */
 static pl_status blend_all(pl_store *store, const pl_recipe *r, ingredients *g,
                            float **params)
 {
     const float *sources[PL_BLEND_SOURCES_MAX];
-    for (int i = 0; i < count_all(r); i++)
-        PL_CHECK(read_ingredient(store, r, i, g));
-    for (int i = 0; i < r->blend.n_sources; i++)
-        sources[i] = g->values[i];
+    const int n_sources = r->blend.n_sources;
+    for (int i = 0; i < count_all(r); i++) {
+        const pl_module_at *s = source_at(r, i);
+        pl_version v;
+        uint64_t bytes = 0;
+        PL_CHECK(pl_store_get_version(store, s->module, s->number, &v));
+        const bool gone = v.params_gone;
+        g->hashes[i] = v.params;
+        pl_version_clear(&v);
+        if (gone)
+            return pl_fail(PL_ERR_NOT_FOUND,
+                           "garbage collection removed the parameters of %s@%llu; only "
+                           "the version's record is left",
+                           s->module, (unsigned long long)s->number);
+        PL_CHECK(pl_store_blob_bytes(store, &g->hashes[i], &bytes));
+        const size_t n = (size_t)(bytes / sizeof(float));
+        if (i > 0 && n != g->n)
+            return pl_fail(
+                PL_ERR_USAGE,
+                "%s@%llu has %zu parameters and %s@%llu has %zu: only modules of the "
+                "same shape can be merged",
+                r->sources[0].module, (unsigned long long)r->sources[0].number, g->n,
+                s->module, (unsigned long long)s->number, n);
+        g->n = n;
+        PL_CHECK(pl_try_alloc((size_t)bytes + 1, "a source", (void **)&g->values[i]));
+        PL_CHECK(pl_store_read_blob(store, &g->hashes[i], 0, n * sizeof(float),
+                                    g->values[i]));
+        if (i < n_sources)
+            sources[i] = g->values[i];
+    }
     PL_CHECK(
         pl_try_alloc(g->n * sizeof(float) + 1, "a merged module", (void **)params));
-    return pl_blend_run(
-        &r->blend, sources,
-        pl_blend_needs_base(r->blend.method) ? g->values[r->blend.n_sources] : NULL,
-        g->n, *params);
+    return pl_blend_run(&r->blend, sources,
+                        pl_blend_needs_base(r->blend.method) ? g->values[n_sources]
+                                                             : NULL,
+                        g->n, *params);
 }
 
 pl_status pl_merged_make(pl_store *store, const char *module, const pl_recipe *r,
@@ -178,9 +152,27 @@ pl_status pl_merged_make(pl_store *store, const char *module, const pl_recipe *r
     pl_blob_hash(*params, g.n * sizeof(float), &made->params);
     made->contributions =
         pl_alloc((size_t)(count_all(r) + 1) * sizeof *made->contributions);
-    for (; made->n_contributions < count_all(r); made->n_contributions++)
-        PL_TRY(describe_source(r, &g, made->n_contributions,
-                               &made->contributions[made->n_contributions]));
+    const float *base =
+        pl_blend_needs_base(r->blend.method) ? g.values[r->blend.n_sources] : NULL;
+    for (; made->n_contributions < count_all(r); made->n_contributions++) {
+        const int i = made->n_contributions;
+        const pl_module_at *s = source_at(r, i);
+        pl_contribution *c = &made->contributions[i];
+        const bool is_base = i == r->blend.n_sources;
+        memset(c, 0, sizeof *c);
+        int used = snprintf(c->worker, sizeof c->worker, "%s@%llu", s->module,
+                            (unsigned long long)s->number);
+        if (used < 0 || (size_t)used >= sizeof c->worker)
+            PL_TRY(pl_fail(PL_ERR_USAGE,
+                           "the module name %s is too long for the record of a merge",
+                           s->module));
+        c->phase = (int64_t)s->number;
+        c->update = g.hashes[i];
+        c->update_bytes = g.n * sizeof(float);
+        c->weight = is_base ? 0 : r->blend.weights[i];
+        c->norm = is_base ? 0 : norm_between(g.values[i], base, g.n);
+        pl_copy_text(c->codec, sizeof c->codec, is_base ? base_mark : "f32");
+    }
 done:
     free_ingredients(&g);
     return status;
@@ -239,27 +231,6 @@ pl_status pl_merged_source_of(const pl_contribution *c, pl_module_at *out)
     return PL_OK;
 }
 
-static pl_status read_recipe(const pl_version *made, pl_recipe *r)
-{
-    memset(r, 0, sizeof *r);
-    PL_CHECK(pl_blend_parse(made->method + strlen(prefix), &r->blend.method));
-    r->blend.scale = made->lr;
-    r->blend.density = made->outer_momentum;
-    r->blend.n_sources = made->n_contributions - pl_blend_needs_base(r->blend.method);
-    if (r->blend.n_sources < 1 || r->blend.n_sources > PL_BLEND_SOURCES_MAX)
-        return pl_fail(
-            PL_ERR_DAMAGED, "the record of %s@%llu is damaged: it names %d sources",
-            made->module, (unsigned long long)made->number, made->n_contributions);
-    for (int i = 0; i < made->n_contributions; i++) {
-        const bool base = i == r->blend.n_sources;
-        PL_CHECK(pl_merged_source_of(&made->contributions[i],
-                                     base ? &r->base : &r->sources[i]));
-        if (!base)
-            r->blend.weights[i] = made->contributions[i].weight;
-    }
-    return PL_OK;
-}
-
 pl_status pl_merged_again(pl_store *store, const pl_version *made, pl_hash *out)
 {
     pl_recipe r;
@@ -267,8 +238,23 @@ pl_status pl_merged_again(pl_store *store, const pl_version *made, pl_hash *out)
     float *params = NULL;
     pl_status status = PL_OK;
     memset(&g, 0, sizeof g);
+    memset(&r, 0, sizeof r);
     *out = (pl_hash){{0}};
-    PL_TRY(read_recipe(made, &r));
+    PL_TRY(pl_blend_parse(made->method + strlen(prefix), &r.blend.method));
+    r.blend.scale = made->lr;
+    r.blend.density = made->outer_momentum;
+    r.blend.n_sources = made->n_contributions - pl_blend_needs_base(r.blend.method);
+    if (r.blend.n_sources < 1 || r.blend.n_sources > PL_BLEND_SOURCES_MAX)
+        PL_TRY(pl_fail(
+            PL_ERR_DAMAGED, "the record of %s@%llu is damaged: it names %d sources",
+            made->module, (unsigned long long)made->number, made->n_contributions));
+    for (int i = 0; i < made->n_contributions; i++) {
+        const bool base = i == r.blend.n_sources;
+        PL_TRY(pl_merged_source_of(&made->contributions[i],
+                                   base ? &r.base : &r.sources[i]));
+        if (!base)
+            r.blend.weights[i] = made->contributions[i].weight;
+    }
     PL_TRY(blend_all(store, &r, &g, &params));
     for (int i = 0; i < made->n_contributions; i++)
         if (!pl_hash_equal(&g.hashes[i], &made->contributions[i].update))

@@ -18,83 +18,45 @@ typedef struct health_reader {
     double *norms, *weights;
 } health_reader;
 
-/* Opens the data that the walk over a module needs. A store may lack the arm's
- * definition, for example if only modules were pushed to it. Then the contributors'
- * weights are not known. */
-static pl_status open_health(health_reader *r, const pl_version *head)
-{
-    char arm[PL_MODULE_NAME_MAX];
-    pl_arm_of_module(head->module, arm, sizeof arm);
-    pl_status status = pl_read_arm(r->store, arm, &r->arm, &r->topology);
-    if (status != PL_OK && status != PL_ERR_NOT_FOUND && status != PL_ERR_PROTO)
-        return status;
-    r->averages = status == PL_OK && pl_versions_suffice(&r->arm.outer) &&
-                  !pl_codec_is_homomorphic(&r->arm.outer.codec) &&
-                  !r->arm.outer.present;
-    r->n = (size_t)head->n_params;
-    PL_CHECK(pl_try_alloc(r->n * sizeof *r->params, "a version", (void **)&r->params));
-    return pl_health_walk_create(r->n, &r->walk);
-}
-
-static void close_health(health_reader *r)
-{
-    pl_health_walk_destroy(&r->walk);
-    pl_free_aligned(r->params);
-    pl_free(r->norms);
-    pl_free(r->weights);
-    pl_topology_destroy(&r->topology);
-    pl_arm_clear(&r->arm);
-}
-
-static pl_status read_version(health_reader *r, const pl_version *v)
-{
-    uint64_t bytes = 0;
-    PL_CHECK(pl_store_blob_bytes(r->store, &v->params, &bytes));
-    if (bytes != (uint64_t)r->n * sizeof *r->params)
-        return pl_fail(PL_ERR_DAMAGED, "%s@%llu has %llu bytes instead of %zu",
-                       v->module, (unsigned long long)v->number,
-                       (unsigned long long)bytes, r->n * sizeof *r->params);
-    return pl_store_read_blob(r->store, &v->params, 0, (size_t)bytes, r->params);
-}
-
-static pl_health_step step_of_version(health_reader *r, const pl_version *v)
-{
-    const size_t n = (size_t)v->n_contributions;
-    const bool weighted = r->arm.outer.weighted || r->arm.outer.quorum > 0;
-    r->norms = pl_grow(r->norms, (n + 1) * sizeof *r->norms);
-    r->weights = pl_grow(r->weights, (n + 1) * sizeof *r->weights);
-    for (size_t i = 0; i < n; i++) {
-        r->norms[i] = v->contributions[i].norm;
-        r->weights[i] = weighted ? v->contributions[i].weight : 1;
-    }
-    return (pl_health_step){.method = v->method,
-                            .lr = v->lr,
-                            .momentum = v->outer_momentum,
-                            .mean_norm = v->update_norm,
-                            .norms = r->norms,
-                            .weights = r->weights,
-                            .n = r->averages ? v->n_contributions : 0};
-}
-
 /* Continues the walk with version v; versions come in rising order. If a rollback or
  * `store merge` made v, there was no outer step, and the momentum after v is not known.
  * So the walk begins again at v. */
 static pl_status follow_version(health_reader *r, const pl_version *v, pl_health *out)
 {
     const double none = (double)NAN;
+    const size_t n = (size_t)v->n_contributions;
+    const bool weighted = r->arm.outer.weighted || r->arm.outer.quorum > 0;
+    uint64_t bytes = 0;
     *out = (pl_health){none, none, none, none, none};
-    if (v->params_gone) {
-        r->walking = false;
+    const bool walking = r->walking;
+    r->walking = false;
+    if (v->params_gone)
+        return PL_OK;
+    PL_CHECK(pl_store_blob_bytes(r->store, &v->params, &bytes));
+    if (bytes != (uint64_t)r->n * sizeof *r->params)
+        return pl_fail(PL_ERR_DAMAGED, "%s@%llu has %llu bytes instead of %zu",
+                       v->module, (unsigned long long)v->number,
+                       (unsigned long long)bytes, r->n * sizeof *r->params);
+    PL_CHECK(pl_store_read_blob(r->store, &v->params, 0, (size_t)bytes, r->params));
+    r->walking = true;
+    if (!walking || n == 0 || pl_version_is_merged(v)) {
+        pl_health_begin(r->walk, r->params, v->number == 0);
         return PL_OK;
     }
-    PL_CHECK(read_version(r, v));
-    if (!r->walking || v->n_contributions == 0 || pl_version_is_merged(v)) {
-        pl_health_begin(r->walk, r->params, v->number == 0);
-    } else {
-        const pl_health_step step = step_of_version(r, v);
-        pl_health_next(r->walk, r->params, &step, out);
+    r->norms = pl_grow(r->norms, (n + 1) * sizeof *r->norms);
+    r->weights = pl_grow(r->weights, (n + 1) * sizeof *r->weights);
+    for (size_t i = 0; i < n; i++) {
+        r->norms[i] = v->contributions[i].norm;
+        r->weights[i] = weighted ? v->contributions[i].weight : 1;
     }
-    r->walking = true;
+    const pl_health_step step = {.method = v->method,
+                                 .lr = v->lr,
+                                 .momentum = v->outer_momentum,
+                                 .mean_norm = v->update_norm,
+                                 .norms = r->norms,
+                                 .weights = r->weights,
+                                 .n = r->averages ? v->n_contributions : 0};
+    pl_health_next(r->walk, r->params, &step, out);
     return PL_OK;
 }
 
@@ -102,12 +64,23 @@ pl_status pl_module_health(pl_store *store, const char *module, uint64_t last,
                            pl_health **out)
 {
     health_reader r = {.store = store};
+    char arm[PL_MODULE_NAME_MAX];
     pl_version v;
     pl_status status = PL_OK;
     *out = NULL;
     memset(&v, 0, sizeof v);
     PL_TRY(pl_store_get_version(store, module, last, &v));
-    PL_TRY(open_health(&r, &v));
+    /* A store may lack the arm's definition, for example if only modules were pushed to
+     * it. Then the contributors' weights are not known. */
+    pl_arm_of_module(module, arm, sizeof arm);
+    status = pl_read_arm(store, arm, &r.arm, &r.topology);
+    if (status != PL_OK && status != PL_ERR_NOT_FOUND && status != PL_ERR_PROTO)
+        goto done;
+    r.averages = status == PL_OK && pl_versions_suffice(&r.arm.outer) &&
+                 !pl_codec_is_homomorphic(&r.arm.outer.codec) && !r.arm.outer.present;
+    r.n = (size_t)v.n_params;
+    PL_TRY(pl_try_alloc(r.n * sizeof *r.params, "a version", (void **)&r.params));
+    PL_TRY(pl_health_walk_create(r.n, &r.walk));
     for (uint64_t number = 0; number <= last; number++) {
         pl_version_clear(&v);
         PL_TRY(pl_store_get_version(store, module, number, &v));
@@ -116,6 +89,11 @@ pl_status pl_module_health(pl_store *store, const char *module, uint64_t last,
     }
 done:
     pl_version_clear(&v);
-    close_health(&r);
+    pl_health_walk_destroy(&r.walk);
+    pl_free_aligned(r.params);
+    pl_free(r.norms);
+    pl_free(r.weights);
+    pl_topology_destroy(&r.topology);
+    pl_arm_clear(&r.arm);
     return status;
 }

@@ -106,9 +106,11 @@ static lineage_node *make_node(module_lineage *g, lineage_line *line, uint64_t n
     return NULL;
 }
 
-static lineage_node node_of(const pl_version *v)
+void module_lineage_add(module_lineage *g, const pl_version *v)
 {
     uint64_t source;
+    lineage_line *line = take_line(g, v->module);
+    lineage_node *node = make_node(g, line, v->number);
     lineage_node one = {.last = v->number,
                         .from_ms = v->wall_ms,
                         .wall_ms = v->wall_ms,
@@ -127,19 +129,11 @@ static lineage_node node_of(const pl_version *v)
         note_strand(&one, c->path);
     }
     one.loss = one.tokens > 0 ? one.loss / one.tokens : 0;
-    return one;
-}
-
-void module_lineage_add(module_lineage *g, const pl_version *version)
-{
-    lineage_line *line = take_line(g, version->module);
-    lineage_node *node = make_node(g, line, version->number);
-    const lineage_node one = node_of(version);
     if (node)
         join_nodes(node, &one);
-    line->n_params = version->n_params;
-    if (version->number + 1 > line->n_versions)
-        line->n_versions = version->number + 1;
+    line->n_params = v->n_params;
+    if (v->number + 1 > line->n_versions)
+        line->n_versions = v->number + 1;
 }
 
 pl_json *module_lineage_nodes(const lineage_line *line)

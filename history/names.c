@@ -68,15 +68,6 @@ static pl_status no_such_module(const pl_module_set *list, const char *asked)
                          asked);
 }
 
-/* Joins two parts of a name. If the result is too long, writes "", which is not the
- * name of a module. */
-static void join_name(char out[PL_MODULE_NAME_MAX], const char *head, const char *tail)
-{
-    int used = snprintf(out, PL_MODULE_NAME_MAX, "%s%s", head, tail);
-    if (used < 0 || used >= PL_MODULE_NAME_MAX)
-        out[0] = 0;
-}
-
 /* Finds the full name of a module that the user named without an arm. If chapters of
  * the mixture have such a module, the newest of these chapters is chosen. Otherwise
  * exactly one arm must have such a module. */
@@ -117,7 +108,10 @@ static pl_status resolve_in(const pl_module_set *list, const char *asked,
                             char out[PL_MODULE_NAME_MAX])
 {
     char full[PL_MODULE_NAME_MAX];
-    join_name(full, asked, strchr(asked, '.') ? "" : ".E0");
+    const int used =
+        snprintf(full, sizeof full, "%s%s", asked, strchr(asked, '.') ? "" : ".E0");
+    if (used < 0 || used >= PL_MODULE_NAME_MAX)
+        full[0] = 0; /* "" is not the name of a module */
     pl_copy_text(out, PL_MODULE_NAME_MAX, find_named(list, asked) ? asked : full);
     if (find_named(list, out))
         return PL_OK;
@@ -142,22 +136,16 @@ static pl_status split(const char *asked, char name[PL_MODULE_NAME_MAX],
     return PL_OK;
 }
 
-static bool parse_number(const char *text, uint64_t *out)
-{
-    int64_t number = 0;
-    if (pl_parse_int(text, &number) != PL_OK || number < 0)
-        return false;
-    *out = (uint64_t)number;
-    return true;
-}
-
 /* Finds a version of a module by its number or by a tag. The tag must name a version of
  * the module, or of a merged module with the same place (name without arm). */
 static pl_status version_at(pl_store *store, pl_module_at *of, const char *at)
 {
     pl_snapshot tag;
-    if (parse_number(at, &of->number))
+    int64_t number = 0;
+    if (pl_parse_int(at, &number) == PL_OK && number >= 0) {
+        of->number = (uint64_t)number;
         return PL_OK;
+    }
     pl_status status = pl_store_get_tag(store, at, &tag);
     if (status == PL_ERR_NOT_FOUND)
         return pl_fail(PL_ERR_USAGE, "`%s` is neither a version number nor a tag", at);
@@ -202,21 +190,14 @@ static bool is_of_arm(const char *module, const char *arm)
     return pl_starts_with(module, arm) && module[strlen(arm)] == '/';
 }
 
-static bool has_arm(const pl_module_set *list, const char *name)
-{
-    for (size_t i = 0; i < list->n; i++)
-        if (is_of_arm(list->at[i].module, name))
-            return true;
-    return false;
-}
-
 /* Returns whether a word names a module, an arm or neither; tags are not considered. A
  * name without an arm also counts as a module if several arms have such a module. */
 static pl_name_kind kind_in(const pl_module_set *list, const char *word)
 {
     char module[PL_MODULE_NAME_MAX];
-    if (has_arm(list, word))
-        return PL_NAME_ARM;
+    for (size_t i = 0; i < list->n; i++)
+        if (is_of_arm(list->at[i].module, word))
+            return PL_NAME_ARM;
     return resolve_in(list, word, module) == PL_ERR_NOT_FOUND ? PL_NAME_NONE
                                                               : PL_NAME_MODULE;
 }
@@ -243,43 +224,34 @@ void pl_names_warn_of_tag(pl_store *store, const char *word, pl_name_kind meant)
            meant == PL_NAME_ARM ? "arm" : "module", word, word);
 }
 
-static pl_status set_versions(pl_store *store, const char *at, pl_module_set *out)
-{
-    for (size_t i = 0; i < out->n; i++)
-        PL_CHECK(version_at(store, &out->at[i], at));
-    return PL_OK;
-}
-
-static pl_status from_tag(pl_store *store, const char *name, pl_module_set *out)
-{
-    pl_snapshot tag;
-    PL_CHECK(pl_store_get_tag(store, name, &tag));
-    for (size_t i = 0; i < tag.n_items; i++)
-        pl_module_set_add(out, tag.items[i].module, tag.items[i].number);
-    pl_snapshot_clear(&tag);
-    return PL_OK;
-}
-
 static pl_status set_in(pl_store *store, const pl_module_set *list, const char *asked,
                         pl_module_set *out)
 {
     char name[PL_MODULE_NAME_MAX];
     const char *at;
     pl_module_at one;
+    pl_snapshot tag;
     PL_CHECK(split(asked, name, &at));
     pl_name_kind kind = kind_in(list, name);
     if (!at && kind == PL_NAME_NONE) {
-        pl_status status = from_tag(store, name, out);
+        pl_status status = pl_store_get_tag(store, name, &tag);
+        for (size_t i = 0; status == PL_OK && i < tag.n_items; i++)
+            pl_module_set_add(out, tag.items[i].module, tag.items[i].number);
+        if (status == PL_OK)
+            pl_snapshot_clear(&tag);
         if (status != PL_ERR_NOT_FOUND)
             return status;
     } else if (!at)
         pl_names_warn_of_tag(store, name, kind);
     if (kind == PL_NAME_ARM) {
-        /* Adds every module of the arm, with its newest version. */
+        /* every module of the arm, with its newest version or the one that `at` means
+         */
         for (size_t i = 0; i < list->n; i++)
             if (is_of_arm(list->at[i].module, name))
                 pl_module_set_add(out, list->at[i].module, list->at[i].number);
-        return at ? set_versions(store, at, out) : PL_OK;
+        for (size_t i = 0; at && i < out->n; i++)
+            PL_CHECK(version_at(store, &out->at[i], at));
+        return PL_OK;
     }
     PL_CHECK(module_in(store, list, asked, &one));
     pl_module_set_add(out, one.module, one.number);

@@ -37,26 +37,20 @@ static int find_page_arm(const phase_history *h, const char *name, size_t len)
     return -1;
 }
 
-static void name_series(phase_arm *a)
-{
-    const int n_paths = pl_topology_n_paths(a->topology);
-    a->n_replicas = pl_topology_n_replicas(a->topology);
-    a->n_series = n_paths * a->n_replicas;
-    a->series = pl_alloc((size_t)a->n_series * sizeof *a->series);
-    for (int i = 0; i < a->n_series; i++) {
-        char path[PL_NAME_MAX];
-        pl_topology_path_name(a->topology, i / a->n_replicas, path);
-        snprintf(a->series[i].name, sizeof a->series[i].name, "%.40s.r%d", path,
-                 i % a->n_replicas);
-    }
-}
-
 void phase_history_add_arm(phase_history *h, pl_arm *arm, pl_topology *topology)
 {
     phase_arm *a = &h->arms[h->n_arms++];
     *a = (phase_arm){.arm = *arm, .topology = topology};
     memset(arm, 0, sizeof *arm);
-    name_series(a);
+    a->n_replicas = pl_topology_n_replicas(topology);
+    a->n_series = pl_topology_n_paths(topology) * a->n_replicas;
+    a->series = pl_alloc((size_t)a->n_series * sizeof *a->series);
+    for (int i = 0; i < a->n_series; i++) {
+        char path[PL_NAME_MAX];
+        pl_topology_path_name(topology, i / a->n_replicas, path);
+        snprintf(a->series[i].name, sizeof a->series[i].name, "%.40s.r%d", path,
+                 i % a->n_replicas);
+    }
 }
 
 static pl_status note_page_arm(void *context, const pl_object *object)
@@ -205,50 +199,17 @@ static phase_cell *make_cell(phase_history *h, phase_series *s, int64_t phase)
     }
 }
 
-phase_cell *phase_history_cell(phase_history *h, phase_series *s, int64_t phase)
-{
-    const uint64_t slot = (uint64_t)phase / (uint64_t)h->stride;
-    return phase >= 0 && slot < s->n_cells ? &s->cells[slot] : NULL;
-}
-
-/* Counts a version in the newest phase from which it has an update. Phases that can
- * have no cell are ignored, so memory stays bounded. */
-static void count_merged(phase_history *h, const pl_version *v)
-{
-    const char *slash = strchr(v->module, '/');
-    const int arm =
-        slash ? find_page_arm(h, v->module, (size_t)(slash - v->module)) : -1;
-    int64_t phase = -1;
-    for (int i = 0; i < v->n_contributions; i++)
-        phase = v->contributions[i].phase > phase ? v->contributions[i].phase : phase;
-    const uint64_t slot = (uint64_t)phase / (uint64_t)h->stride;
-    if (arm < 0 || phase < 0 || slot >= PHASE_CELLS_MAX)
-        return;
-    phase_arm *a = &h->arms[arm];
-    if (slot >= a->n_merged) {
-        a->merged = pl_grow_items(a->merged, a->n_merged, slot + 1, sizeof *a->merged);
-        memset(a->merged + a->n_merged, 0,
-               (slot + 1 - a->n_merged) * sizeof *a->merged);
-        a->n_merged = slot + 1;
-    }
-    a->merged[slot]++;
-}
-
 /* Adds one contribution to the cell of its path. The versions of all modules of a path
  * name the same lease, so a lease counts only once. A later lease of the same phase
  * means that the arm was rolled back meanwhile, so the values of the later lease
  * replace those of the earlier one. */
-static void add_contribution(phase_history *h, const pl_version *v,
+static void add_contribution(phase_history *h, const phase_arm *a, const pl_version *v,
                              const pl_contribution *c)
 {
-    const char *slash = strchr(v->module, '/');
-    const int arm =
-        slash ? find_page_arm(h, v->module, (size_t)(slash - v->module)) : -1;
-    if (arm < 0 || c->replica < 0 || c->replica >= h->arms[arm].n_replicas ||
-        c->path < 0 || c->path >= h->arms[arm].n_series / h->arms[arm].n_replicas)
+    if (c->replica < 0 || c->replica >= a->n_replicas || c->path < 0 ||
+        c->path >= a->n_series / a->n_replicas)
         return;
-    phase_series *s =
-        &h->arms[arm].series[c->path * h->arms[arm].n_replicas + c->replica];
+    phase_series *s = &a->series[c->path * a->n_replicas + c->replica];
     phase_cell *cell = make_cell(h, s, c->phase);
     if (!cell || (cell->n > 0 && c->token <= cell->token))
         return;
@@ -271,16 +232,37 @@ static void add_contribution(phase_history *h, const pl_version *v,
     cell->serial = ++h->serial;
 }
 
-void phase_history_add(phase_history *h, const pl_version *version)
+void phase_history_add(phase_history *h, const pl_version *v)
 {
     uint64_t source;
-    module_lineage_add(&h->lineage, version);
-    if (pl_version_source(version, &source))
+    module_lineage_add(&h->lineage, v);
+    if (pl_version_source(v, &source))
         return;
-    for (int i = 0; i < version->n_contributions; i++)
-        add_contribution(h, version, &version->contributions[i]);
-    count_merged(h, version);
     h->n_versions++;
+    const char *slash = strchr(v->module, '/');
+    const int arm =
+        slash ? find_page_arm(h, v->module, (size_t)(slash - v->module)) : -1;
+    if (arm < 0)
+        return;
+    phase_arm *a = &h->arms[arm];
+    int64_t phase = -1; /* the newest phase from which the version has an update */
+    for (int i = 0; i < v->n_contributions; i++) {
+        const pl_contribution *c = &v->contributions[i];
+        add_contribution(h, a, v, c);
+        phase = c->phase > phase ? c->phase : phase;
+    }
+    /* Counts the version in this phase. Phases that can have no cell are ignored, so
+     * memory stays bounded. */
+    const uint64_t slot = (uint64_t)phase / (uint64_t)h->stride;
+    if (phase < 0 || slot >= PHASE_CELLS_MAX)
+        return;
+    if (slot >= a->n_merged) {
+        a->merged = pl_grow_items(a->merged, a->n_merged, slot + 1, sizeof *a->merged);
+        memset(a->merged + a->n_merged, 0,
+               (slot + 1 - a->n_merged) * sizeof *a->merged);
+        a->n_merged = slot + 1;
+    }
+    a->merged[slot]++;
 }
 
 pl_status phase_history_read(phase_history *h, pl_store *store, int most, bool *more)
@@ -354,30 +336,26 @@ static pl_json *cell_json(const phase_history *h, int path, size_t slot,
     return row;
 }
 
-/* Returns the bytes of the held-out text that a series scores. Only first replicas
- * score held-out text. */
-static int64_t held_bytes_of(const phase_arm *a, int series)
-{
-    const bool scores =
-        pl_held_scores(&a->arm, series / a->n_replicas, series % a->n_replicas, 0);
-    return scores ? (int64_t)a->arm.held_bytes[series / a->n_replicas] : 0;
-}
-
 void phase_history_json(const phase_history *h, uint64_t since, pl_json *out)
 {
     pl_json *paths = pl_json_array(), *workers = pl_json_array(),
             *cells = pl_json_array(), *held_bytes = pl_json_array();
     int path = 0;
-    for (int a = 0; a < h->n_arms; a++)
-        for (int i = 0; i < h->arms[a].n_series; i++, path++) {
-            const phase_series *s = &h->arms[a].series[i];
+    for (int k = 0; k < h->n_arms; k++)
+        for (int i = 0; i < h->arms[k].n_series; i++, path++) {
+            const phase_arm *a = &h->arms[k];
+            const phase_series *s = &a->series[i];
+            const int of = i / a->n_replicas;
             char name[2 * PL_NAME_MAX];
-            snprintf(name, sizeof name, "%s/%s", h->arms[a].arm.name, s->name);
+            snprintf(name, sizeof name, "%s/%s", a->arm.name, s->name);
             pl_json_push(paths, pl_json_make_text(name));
-            pl_json_push(held_bytes, pl_json_make_int(held_bytes_of(&h->arms[a], i)));
-            for (size_t k = 0; k < s->n_cells; k++)
-                if (s->cells[k].n > 0 && s->cells[k].serial > since)
-                    pl_json_push(cells, cell_json(h, path, k, &s->cells[k]));
+            /* only first replicas score held-out text */
+            const bool scores = pl_held_scores(&a->arm, of, i % a->n_replicas, 0);
+            const uint64_t bytes = scores ? a->arm.held_bytes[of] : 0;
+            pl_json_push(held_bytes, pl_json_make_int((int64_t)bytes));
+            for (size_t c = 0; c < s->n_cells; c++)
+                if (s->cells[c].n > 0 && s->cells[c].serial > since)
+                    pl_json_push(cells, cell_json(h, path, c, &s->cells[c]));
         }
     for (int i = 0; i < h->n_workers; i++)
         pl_json_push(workers, pl_json_make_text(h->workers[i]));

@@ -80,8 +80,6 @@ phase_series *phase_history_find(phase_history *h, const char *task, int *arm,
 /* Returns a worker's number in the list of workers, to which the name is added if
  * needed; -1 if the list is full. */
 int phase_history_worker(phase_history *h, const char *name);
-/* Returns the cell of a phase; NULL if there is none. */
-phase_cell *phase_history_cell(phase_history *h, phase_series *s, int64_t phase);
 /* Returns the cell of a slot; an empty cell if there is none. A slot stands for
  * `stride` phases, which begin at phase slot * stride. */
 const phase_cell *phase_series_at(const phase_series *s, size_t slot);

@@ -88,22 +88,6 @@ static pl_status module_left(pl_store *store, const char *module, uint64_t head,
     return status;
 }
 
-static pl_status default_phase(pl_store *store, const arm_view *v, int64_t *out)
-{
-    bool left;
-    int64_t phase = newest_phase(v);
-    /* Checks whether a rollback replaced a version of that phase. */
-    char module[PL_MODULE_NAME_MAX];
-    left = false;
-    for (int m = 0; m < v->n && !left; m++) {
-        pl_arm_module_name(&v->arm, v->topology, m, module);
-        PL_CHECK(module_left(store, module, v->heads[m],
-                             pl_version_after(&v->arm, v->topology, m, phase), &left));
-    }
-    *out = left ? -1 : phase;
-    return PL_OK;
-}
-
 /* Finds the phase that `at` means (pl_tag_phase). *out becomes -1 for the newest
  * versions. With delayed-nesterov only the newest versions can be tagged, because
  * rounds do not correspond to phases. */
@@ -112,10 +96,22 @@ static pl_status choose_tag_phase(pl_store *store, const arm_view *v, const char
 {
     const bool phases = pl_versions_have_phases(&v->arm.outer);
     *out = -1;
-    if (at && strcmp(at, "head") == 0)
+    if (at ? strcmp(at, "head") == 0 : !phases)
         return PL_OK;
-    if (!at)
-        return phases ? default_phase(store, v, out) : PL_OK;
+    if (!at) {
+        /* a rollback may have replaced a version of the newest phase */
+        char module[PL_MODULE_NAME_MAX];
+        const int64_t newest = newest_phase(v);
+        bool left = false;
+        for (int m = 0; m < v->n && !left; m++) {
+            pl_arm_module_name(&v->arm, v->topology, m, module);
+            PL_CHECK(module_left(store, module, v->heads[m],
+                                 pl_version_after(&v->arm, v->topology, m, newest),
+                                 &left));
+        }
+        *out = left ? -1 : newest;
+        return PL_OK;
+    }
     if (!phases)
         return pl_fail(
             PL_ERR_USAGE,
@@ -129,25 +125,6 @@ static pl_status choose_tag_phase(pl_store *store, const arm_view *v, const char
                        "phase %lld of arm %s is not complete yet; the newest complete "
                        "phase is %lld",
                        (long long)*out, v->arm.name, (long long)newest_phase(v));
-    return PL_OK;
-}
-
-static pl_status add_tag_item(pl_store *store, const arm_view *v, int module,
-                              int64_t phase, pl_snapshot *tag)
-{
-    pl_version version;
-    pl_snapshot_item *item = &tag->items[tag->n_items++];
-    pl_arm_module_name(&v->arm, v->topology, module, item->module);
-    item->number = phase < 0 ? v->heads[module]
-                             : pl_version_after(&v->arm, v->topology, module, phase);
-    PL_CHECK(pl_store_get_version(store, item->module, item->number, &version));
-    item->params = version.params;
-    bool gone = version.params_gone;
-    pl_version_clear(&version);
-    if (gone)
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "garbage collection removed the parameters of %s@%llu",
-                       item->module, (unsigned long long)item->number);
     return PL_OK;
 }
 
@@ -169,8 +146,22 @@ pl_status pl_tag_fill(pl_store *store, pl_snapshot *tag)
     tag->sequence = pl_store_sequence(store);
     tag->wall_ms = pl_wall_ms();
     tag->items = pl_alloc((size_t)v.n * sizeof *tag->items);
-    for (int m = 0; m < v.n; m++)
-        PL_TRY(add_tag_item(store, &v, m, tag->phase, tag));
+    for (int m = 0; m < v.n; m++) {
+        pl_version version;
+        pl_snapshot_item *item = &tag->items[tag->n_items++];
+        pl_arm_module_name(&v.arm, v.topology, m, item->module);
+        item->number = tag->phase < 0
+                           ? v.heads[m]
+                           : pl_version_after(&v.arm, v.topology, m, tag->phase);
+        PL_TRY(pl_store_get_version(store, item->module, item->number, &version));
+        item->params = version.params;
+        const bool gone = version.params_gone;
+        pl_version_clear(&version);
+        if (gone)
+            PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                           "garbage collection removed the parameters of %s@%llu",
+                           item->module, (unsigned long long)item->number));
+    }
 done:
     close_arm_view(&v);
     return status;

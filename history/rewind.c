@@ -34,17 +34,6 @@ static void task_name(const pl_rewind_arm *a, int task, char out[96])
     pl_arm_path_name(&a->arm, a->topology, task / replicas, task % replicas, out);
 }
 
-/* Returns whether the outer step after a version needs more than the version's
- * parameters. Such a version has a momentum blob, unless the blob was dropped. */
-static bool needs_more(const keeper *k, int module, int64_t number)
-{
-    const pl_contract c = pl_contract_of(&k->of->arm, k->of->topology, module);
-    const pl_outer_step step =
-        pl_round_step_of(&c, (uint64_t)number, c.n_contributors).step;
-    return pl_outer_keeps_momentum(&step) || pl_outer_keeps_carry(&step) ||
-           c.keeps_change;
-}
-
 /* Returns whether the store has all updates of a version, each as a separate update. If
  * a relay added updates, several contributions name the same sum, which cannot be
  * split. */
@@ -60,21 +49,29 @@ static bool has_single_updates(const pl_version *v)
 static bool must_stay(void *context, pl_kept what, int index, int64_t number)
 {
     const keeper *k = context;
+    const pl_rewind_arm *of = k->of;
     char path[96], name[PL_MODULE_NAME_MAX];
     pl_object object;
     pl_version v;
-    bool kept;
     if (what == PL_KEPT_STATE) {
-        task_name(k->of, index, path);
+        task_name(of, index, path);
         pl_kept_state_name(path, number, name);
         return pl_store_get_object(k->store, name, &object) == PL_OK;
     }
-    pl_arm_module_name(&k->of->arm, k->of->topology, index, name);
+    pl_arm_module_name(&of->arm, of->topology, index, name);
     if (pl_store_get_version(k->store, name, (uint64_t)number, &v) != PL_OK)
         return false;
-    kept = !v.params_gone;
-    if (what == PL_KEPT_STEP)
-        kept = !pl_hash_none(&v.momentum) || !needs_more(k, index, number);
+    bool kept = !v.params_gone;
+    if (what == PL_KEPT_STEP) {
+        /* The outer step after this version may need more than parameters. The version
+         * then has a momentum blob, unless the blob was dropped. */
+        const pl_contract c = pl_contract_of(&of->arm, of->topology, index);
+        const pl_outer_step step =
+            pl_round_step_of(&c, (uint64_t)number, c.n_contributors).step;
+        kept = !pl_hash_none(&v.momentum) ||
+               !(pl_outer_keeps_momentum(&step) || pl_outer_keeps_carry(&step) ||
+                 c.keeps_change);
+    }
     if (what == PL_KEPT_UPDATES)
         kept = has_single_updates(&v);
     pl_version_clear(&v);
@@ -98,17 +95,6 @@ static pl_status check_exact(const pl_arm *arm)
                    why, arm->name);
 }
 
-static pl_status check_no_rollback(const pl_version *v)
-{
-    uint64_t source;
-    if (!pl_version_source(v, &source))
-        return PL_OK;
-    return pl_fail(PL_ERR_UNSUPPORTED,
-                   "%s was rolled back to version %llu, and a run without the document "
-                   "cannot repeat the rollback; train a new run with data.forget",
-                   v->module, (unsigned long long)source);
-}
-
 /* The context of note_phases, which reads the duration of each phase of each task, and
  * the kinds of devices. All modules of a path record the same duration of a phase, so
  * the duration is set, not added up. */
@@ -117,54 +103,29 @@ typedef struct phase_scan {
     double *seconds; /* [tasks, phases] where a task is path * R + replica */
 } phase_scan;
 
-static void note_device(pl_rewind_arm *a, const char *device)
-{
-    if (!a->device[0])
-        pl_copy_text(a->device, sizeof a->device, device);
-    else if (strcmp(a->device, device) != 0)
-        pl_copy_text(a->other_device, sizeof a->other_device, device);
-}
-
 static pl_status note_phases(void *context, const pl_version *v)
 {
     const phase_scan *s = context;
-    const pl_arm *arm = &s->of->arm;
-    PL_CHECK(check_no_rollback(v));
+    pl_rewind_arm *a = s->of;
+    uint64_t source;
+    if (pl_version_source(v, &source))
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "%s was rolled back to version %llu, and a run without the "
+                       "document cannot repeat the rollback; train a new run with "
+                       "data.forget",
+                       v->module, (unsigned long long)source);
     for (int i = 0; i < v->n_contributions; i++) {
         const pl_contribution *c = &v->contributions[i];
-        const int64_t task = task_of_update(s->of, c);
-        const uint64_t phase = c->work.first_sample / pl_phase_samples(arm);
-        note_device(s->of, c->device);
-        if (task >= 0 && phase < (uint64_t)arm->inner.phases)
-            s->seconds[task * arm->inner.phases + (int64_t)phase] = c->work.seconds;
+        const int64_t task = task_of_update(a, c);
+        const uint64_t phase = c->work.first_sample / pl_phase_samples(&a->arm);
+        if (!a->device[0])
+            pl_copy_text(a->device, sizeof a->device, c->device);
+        else if (strcmp(a->device, c->device) != 0)
+            pl_copy_text(a->other_device, sizeof a->other_device, c->device);
+        if (task >= 0 && phase < (uint64_t)a->arm.inner.phases)
+            s->seconds[task * a->arm.inner.phases + (int64_t)phase] = c->work.seconds;
     }
     return PL_OK;
-}
-
-static pl_status count_phases(pl_store *store, pl_rewind_arm *a)
-{
-    const int64_t phases = a->arm.inner.phases;
-    const int n = n_rewound_tasks(a);
-    char name[PL_MODULE_NAME_MAX];
-    pl_status status = PL_OK;
-    phase_scan s = {a, pl_alloc(((size_t)n * (size_t)phases + 1) * sizeof *s.seconds)};
-    for (int m = 0; status == PL_OK && m < pl_topology_n_modules(a->topology); m++) {
-        pl_arm_module_name(&a->arm, a->topology, m, name);
-        status = pl_store_each_version(store, name, note_phases, &s);
-    }
-    a->n_phases = n * phases;
-    for (int i = 0; i < n; i++) {
-        a->n_changed += phases - a->affected.changes[i];
-        a->n_again += phases - a->affected.begins[i];
-        for (int64_t t = 0; t < phases; t++) {
-            a->seconds += s.seconds[i * phases + t];
-            if (t >= a->affected.begins[i])
-                a->again_s += s.seconds[i * phases + t];
-        }
-    }
-    a->is_changed = a->n_changed > 0;
-    pl_free(s.seconds);
-    return status;
 }
 
 /* Reads a token file from the store. `out` gets a copy of it in which the documents are
@@ -185,26 +146,13 @@ static pl_status read_blanked(pl_store *store, const char *object,
     return status;
 }
 
-static pl_status blank_shards(const pl_rewind *w, pl_rewind_arm *a)
-{
-    char path[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
-    pl_buf bytes = {0};
-    pl_status status = PL_OK;
-    for (int p = 0; status == PL_OK && p < a->arm.n_shards; p++) {
-        pl_topology_path_name(a->topology, p, path);
-        snprintf(object, sizeof object, "shard/%s/%s", a->arm.name, path);
-        status = read_blanked(w->store, object, &w->docs, &bytes);
-        if (status == PL_OK)
-            pl_blob_hash(bytes.data, bytes.len, &a->arm.shards[p]);
-    }
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
 static pl_status plan_rewound_arm(void *context, const pl_object *object)
 {
     pl_rewind *w = context;
     const pl_subject subject = {.hashes = w->docs.hashes, .n_hashes = w->docs.n};
+    char path[PL_NAME_MAX], name[PL_MODULE_NAME_MAX];
+    phase_scan s = {.seconds = NULL};
+    pl_buf bytes = {0};
     int64_t *draws = NULL;
     pl_status status = PL_OK;
     w->arms = pl_grow(w->arms, (size_t)(w->n_arms + 1) * sizeof *w->arms);
@@ -212,14 +160,39 @@ static pl_status plan_rewound_arm(void *context, const pl_object *object)
     memset(a, 0, sizeof *a);
     PL_TRY(pl_read_arm(w->store, object->name + strlen("arm/"), &a->arm, &a->topology));
     PL_TRY(check_exact(&a->arm));
-    draws = pl_alloc((size_t)n_rewound_tasks(a) * sizeof *draws);
+    const int n_tasks = n_rewound_tasks(a);
+    const int64_t phases = a->arm.inner.phases;
+    draws = pl_alloc((size_t)n_tasks * sizeof *draws);
     PL_TRY(pl_exposure_draws(w->store, &a->arm, a->topology, &subject, draws,
                              &a->emptied));
     keeper k = {w->store, a};
     pl_affected_find(&a->arm, a->topology, draws, must_stay, &k, &a->affected);
-    PL_TRY(count_phases(w->store, a));
-    status = blank_shards(w, a);
+    s.of = a;
+    s.seconds = pl_alloc(((size_t)n_tasks * (size_t)phases + 1) * sizeof *s.seconds);
+    for (int m = 0; m < pl_topology_n_modules(a->topology); m++) {
+        pl_arm_module_name(&a->arm, a->topology, m, name);
+        PL_TRY(pl_store_each_version(w->store, name, note_phases, &s));
+    }
+    a->n_phases = n_tasks * phases;
+    for (int i = 0; i < n_tasks; i++) {
+        a->n_changed += phases - a->affected.changes[i];
+        a->n_again += phases - a->affected.begins[i];
+        for (int64_t t = 0; t < phases; t++) {
+            a->seconds += s.seconds[i * phases + t];
+            if (t >= a->affected.begins[i])
+                a->again_s += s.seconds[i * phases + t];
+        }
+    }
+    a->is_changed = a->n_changed > 0;
+    for (int p = 0; p < a->arm.n_shards; p++) {
+        pl_topology_path_name(a->topology, p, path);
+        snprintf(name, sizeof name, "shard/%s/%s", a->arm.name, path);
+        PL_TRY(read_blanked(w->store, name, &w->docs, &bytes));
+        pl_blob_hash(bytes.data, bytes.len, &a->arm.shards[p]);
+    }
 done:
+    pl_buf_destroy(&bytes);
+    pl_free(s.seconds);
     pl_free(draws);
     return status;
 }
@@ -301,19 +274,29 @@ static int64_t newest_kept(const pl_rewind *w, const char *module)
     return m < 0 ? INT64_MAX : a->affected.stays[m];
 }
 
-/* Copies the updates that made version number + 1, except those of tasks that are
- * trained again. The copied updates become pending updates of the copy. */
-static pl_status copy_round(copying *c, const char *module, uint64_t number)
+/* Copies the versions of a module up to the newest one that stays, then the updates
+ * that made the next version, except those of tasks that are trained again. These
+ * become pending updates of the copy. */
+static pl_status copy_module(void *context, const pl_version *head)
 {
+    copying *c = context;
+    const char *module = head->module;
+    const int64_t newest = newest_kept(c->w, module);
     char arm[PL_ARM_NAME_MAX];
     pl_version next;
+    if (newest < 0)
+        return PL_OK;
+    if ((uint64_t)newest >= head->number)
+        return pl_transfer_module(&c->t, module, head->number);
+    PL_CHECK(pl_transfer_module(&c->t, module, (uint64_t)newest));
     pl_arm_of_module(module, arm, sizeof arm);
     const pl_rewind_arm *a = pl_rewind_find(c->w, arm);
-    if (!a || pl_store_get_version(c->t.from, module, number + 1, &next) != PL_OK)
+    if (!a ||
+        pl_store_get_version(c->t.from, module, (uint64_t)newest + 1, &next) != PL_OK)
         return PL_OK;
     pl_status status = pl_txn_begin(c->t.to, &c->t.txn);
-    for (int i = 0; status == PL_OK && next.has_updates && i < next.n_contributions;
-         i++) {
+    const int n = next.has_updates ? next.n_contributions : 0;
+    for (int i = 0; status == PL_OK && i < n; i++) {
         const pl_contribution *d = &next.contributions[i];
         const int64_t task = task_of_update(a, d);
         if (task < 0 || a->affected.begins[task] <= d->phase)
@@ -324,18 +307,6 @@ static pl_status copy_round(copying *c, const char *module, uint64_t number)
     }
     pl_version_clear(&next);
     return status == PL_OK ? pl_txn_commit(&c->t.txn) : status;
-}
-
-static pl_status copy_module(void *context, const pl_version *head)
-{
-    copying *c = context;
-    const int64_t newest = newest_kept(c->w, head->module);
-    if (newest < 0)
-        return PL_OK;
-    if ((uint64_t)newest >= head->number)
-        return pl_transfer_module(&c->t, head->module, head->number);
-    PL_CHECK(pl_transfer_module(&c->t, head->module, (uint64_t)newest));
-    return copy_round(c, head->module, (uint64_t)newest);
 }
 
 /* The context of add_phase_sums, which adds up the tokens and the time of the phases
@@ -373,29 +344,6 @@ static pl_status add_phase_sums(void *context, const pl_version *v)
     return PL_OK;
 }
 
-/* Writes the row of a path that continues from a kept state. */
-static pl_status restore_path(copying *c, const pl_rewind_arm *a, int task,
-                              pl_path_state *state)
-{
-    const int replicas = pl_topology_n_replicas(a->topology);
-    char object[PL_MODULE_NAME_MAX], module[PL_MODULE_NAME_MAX];
-    pl_object kept;
-    int m = -1;
-    state->phase = a->affected.begins[task];
-    pl_kept_state_name(state->name, state->phase, object);
-    PL_CHECK(pl_store_get_object(c->w->store, object, &kept));
-    state->moments = kept.blob;
-    for (int slot = 0; m < 0 && slot < pl_topology_n_slots(a->topology); slot++) {
-        m = pl_topology_module_of_path(a->topology, slot, task / replicas);
-        m = pl_arm_is_frozen(&a->arm, m) ? -1 : m;
-    }
-    pl_arm_module_name(&a->arm, a->topology, m < 0 ? 0 : m, module);
-    sums s = {a, task / replicas, task % replicas, state};
-    PL_CHECK(pl_store_each_version(c->w->store, module, add_phase_sums, &s));
-    state->work.n_samples = (uint64_t)state->phase * pl_phase_samples(&a->arm);
-    return PL_OK;
-}
-
 static int find_rewound_task(const pl_rewind_arm *a, const char *path)
 {
     char name[96];
@@ -419,43 +367,30 @@ static pl_status copy_path(void *context, const pl_path_state *path)
                            a->affected.changes[task] < a->arm.inner.phases)))
         return PL_OK;
     if (task >= 0 && a->affected.begins[task] < a->arm.inner.phases) {
+        /* the path continues from a kept state */
+        const int replicas = pl_topology_n_replicas(a->topology);
+        char name[PL_MODULE_NAME_MAX];
+        pl_object kept;
+        int m = -1;
         memset(&state, 0, sizeof state);
         pl_copy_text(state.name, sizeof state.name, path->name);
-        PL_CHECK(restore_path(c, a, task, &state));
+        state.phase = a->affected.begins[task];
+        pl_kept_state_name(state.name, state.phase, name);
+        PL_CHECK(pl_store_get_object(c->w->store, name, &kept));
+        state.moments = kept.blob;
+        for (int slot = 0; m < 0 && slot < pl_topology_n_slots(a->topology); slot++) {
+            m = pl_topology_module_of_path(a->topology, slot, task / replicas);
+            m = pl_arm_is_frozen(&a->arm, m) ? -1 : m;
+        }
+        pl_arm_module_name(&a->arm, a->topology, m < 0 ? 0 : m, name);
+        sums s = {a, task / replicas, task % replicas, &state};
+        PL_CHECK(pl_store_each_version(c->w->store, name, add_phase_sums, &s));
+        state.work.n_samples = (uint64_t)state.phase * pl_phase_samples(&a->arm);
     }
     PL_CHECK(pl_txn_begin(c->t.to, &c->t.txn));
     PL_CHECK(pl_transfer_blob(&c->t, &state.moments));
     PL_CHECK(pl_txn_put_path(c->t.txn, &state));
     return pl_txn_commit(&c->t.txn);
-}
-
-static bool is_remade(pl_rewind *w, const char *tag)
-{
-    const char *names = w->remade.len > 0 ? pl_buf_text(&w->remade) : "";
-    const size_t n = strlen(tag);
-    for (const char *at = strchr(names, ' '); at; at = strchr(at + 1, ' '))
-        if (strncmp(at + 1, tag, n) == 0 && (at[1 + n] == ' ' || !at[1 + n]))
-            return true;
-    return false;
-}
-
-/* Sets *stays to whether the tag is copied, that is, whether the copy has all versions
- * that the tag names and the job does not make the tag again. */
-static pl_status judge_tag(copying *c, const char *name, bool *stays)
-{
-    pl_snapshot tag;
-    *stays = false;
-    if (is_remade(c->w, name))
-        return PL_OK;
-    PL_CHECK(pl_store_get_tag(c->w->store, name, &tag));
-    *stays = true;
-    for (size_t i = 0; i < tag.n_items; i++)
-        *stays = *stays &&
-                 newest_kept(c->w, tag.items[i].module) >= (int64_t)tag.items[i].number;
-    if (!*stays)
-        pl_buf_printf(&c->w->dropped, " %s", name);
-    pl_snapshot_clear(&tag);
-    return PL_OK;
 }
 
 /* Reads a name like state/PATH/PHASE. Returns the number of the task; -1 if the arm has
@@ -472,79 +407,80 @@ static int read_task_name(const pl_rewind_arm *a, const char *name, int64_t *pha
     return find_rewound_task(a, path);
 }
 
-/* Returns whether a kept state was made before the first phase that changes. */
-static bool state_stays(const pl_rewind_arm *a, const char *object)
+/* Sets *stays to whether the tag is copied, that is, whether the copy has all versions
+ * that the tag names and the job does not make the tag again. */
+static pl_status judge_tag(copying *c, const char *name, bool *stays)
 {
-    int64_t phase = 0;
-    const int task = read_task_name(a, object, &phase);
-    return task >= 0 && phase <= a->affected.changes[task];
-}
-
-/* Writes to `out` the bytes that the object will have in the copy. Sets *stays to
- * whether the object is copied. */
-static pl_status read_kept_object(copying *c, const pl_object *object, bool *stays,
-                                  pl_buf *out)
-{
-    const char *name = object->name;
-    const pl_rewind_arm *a = arm_of_object(c->w, name);
+    pl_rewind *w = c->w;
+    pl_snapshot tag;
+    const char *names = w->remade.len > 0 ? pl_buf_text(&w->remade) : "";
+    const size_t n = strlen(name);
+    *stays = false;
+    for (const char *at = strchr(names, ' '); at; at = strchr(at + 1, ' '))
+        if (strncmp(at + 1, name, n) == 0 && (at[1 + n] == ' ' || !at[1 + n]))
+            return PL_OK;
+    PL_CHECK(pl_store_get_tag(w->store, name, &tag));
     *stays = true;
-    if (pl_starts_with(name, "tag/") && object->bytes > 0)
-        PL_CHECK(judge_tag(c, name + strlen("tag/"), stays));
-    else if (a && (a->drops || (a->is_changed && pl_starts_with(name, "moments/"))))
-        *stays = false;
-    else if (a && pl_starts_with(name, PL_KEPT_STATES))
-        *stays = state_stays(a, name);
+    for (size_t i = 0; i < tag.n_items; i++)
+        *stays = *stays &&
+                 newest_kept(w, tag.items[i].module) >= (int64_t)tag.items[i].number;
     if (!*stays)
-        return PL_OK;
-    if (a && pl_starts_with(name, "arm/")) {
-        pl_arm_encode(&a->arm, out);
-        return PL_OK;
-    }
-    if (pl_starts_with(name, "shard/") || pl_starts_with(name, "holdout/"))
-        return read_blanked(c->t.from, name, &c->w->docs, out);
-    return pl_store_read_object(c->t.from, name, out);
+        pl_buf_printf(&w->dropped, " %s", name);
+    pl_snapshot_clear(&tag);
+    return PL_OK;
 }
 
 static pl_status rewind_object(void *context, const pl_object *object)
 {
     copying *c = context;
+    const char *name = object->name;
+    const pl_rewind_arm *a = arm_of_object(c->w, name);
     pl_buf bytes = {0};
     pl_hash blob;
-    bool stays = false;
+    int64_t phase = 0;
+    bool stays = true;
     pl_status status = PL_OK;
-    PL_TRY(read_kept_object(c, object, &stays, &bytes));
+    if (pl_starts_with(name, "tag/") && object->bytes > 0)
+        PL_TRY(judge_tag(c, name + strlen("tag/"), &stays));
+    else if (a && (a->drops || (a->is_changed && pl_starts_with(name, "moments/"))))
+        stays = false;
+    else if (a && pl_starts_with(name, PL_KEPT_STATES)) {
+        /* a kept state stays if it was made before the first phase that changes */
+        const int task = read_task_name(a, name, &phase);
+        stays = task >= 0 && phase <= a->affected.changes[task];
+    }
     if (!stays)
         goto done;
+    if (a && pl_starts_with(name, "arm/"))
+        pl_arm_encode(&a->arm, &bytes);
+    else if (pl_starts_with(name, "shard/") || pl_starts_with(name, "holdout/"))
+        PL_TRY(read_blanked(c->t.from, name, &c->w->docs, &bytes));
+    else
+        PL_TRY(pl_store_read_object(c->t.from, name, &bytes));
     PL_TRY(pl_txn_begin(c->t.to, &c->t.txn));
     PL_TRY(pl_txn_put_blob(c->t.txn, bytes.data, bytes.len, &blob));
-    PL_TRY(pl_txn_put_object(c->t.txn, object->name, &blob));
+    PL_TRY(pl_txn_put_object(c->t.txn, name, &blob));
     PL_TRY(pl_txn_commit(&c->t.txn));
 done:
     pl_buf_destroy(&bytes);
     return status;
 }
 
-/* Returns whether a ref is copied. Three kinds of refs are not copied: `finished`,
- * meetings of mates of an arm that changes, and audits of tasks that are trained
- * again. */
-static bool ref_stays(const pl_rewind *w, const char *name)
-{
-    const pl_rewind_arm *a = arm_of_object(w, name);
-    int64_t phase = 0;
-    if (strcmp(name, "finished") == 0)
-        return false;
-    if (!a || !a->is_changed)
-        return true;
-    if (!pl_starts_with(name, PL_AUDIT_REFS) || a->drops)
-        return !pl_starts_with(name, PL_AUDIT_REFS) && !pl_starts_with(name, "meet/");
-    const int task = read_task_name(a, name, &phase);
-    return task >= 0 && phase < a->affected.begins[task];
-}
-
+/* Copies a ref. Three kinds of refs are not copied: `finished`, meetings of mates of an
+ * arm that changes, and audits of tasks that are trained again. */
 static pl_status copy_ref(void *context, const char *name, const char *target)
 {
     copying *c = context;
-    if (!ref_stays(c->w, name))
+    const pl_rewind_arm *a = arm_of_object(c->w, name);
+    const bool is_audit = pl_starts_with(name, PL_AUDIT_REFS);
+    int64_t phase = 0;
+    bool stays = strcmp(name, "finished") != 0;
+    if (stays && a && a->is_changed) {
+        const int task = is_audit && !a->drops ? read_task_name(a, name, &phase) : -1;
+        stays = is_audit ? task >= 0 && phase < a->affected.begins[task]
+                         : !pl_starts_with(name, PL_MEET_REFS);
+    }
+    if (!stays)
         return PL_OK;
     PL_CHECK(pl_txn_begin(c->t.to, &c->t.txn));
     PL_CHECK(pl_txn_put_ref(c->t.txn, name, target));

@@ -47,59 +47,6 @@ static pl_status add_head(void *context, const pl_version *head)
     return PL_OK;
 }
 
-static pl_rollback_change *find_change(pl_rollback_plan *r, const char *module)
-{
-    for (size_t i = 0; i < r->n; i++)
-        if (strcmp(r->changes[i].module, module) == 0)
-            return &r->changes[i];
-    return NULL;
-}
-
-/* Plans the old version for the modules that the user named, and the newest parameters
- * for the arm's other modules. plan_resumption decides how many versions are
- * written. */
-static pl_status plan_targets(pl_rollback_plan *r, const pl_module_at *targets,
-                              size_t n)
-{
-    char prefix[PL_MODULE_NAME_MAX + 1];
-    snprintf(prefix, sizeof prefix, "%s/", r->arm_name);
-    PL_CHECK(pl_store_each_head(r->store, prefix, add_head, r));
-    for (size_t i = 0; i < n; i++) {
-        pl_rollback_change *c = find_change(r, targets[i].module);
-        if (!c)
-            return pl_fail(PL_ERR_NOT_FOUND, "there is no module %s",
-                           targets[i].module);
-        c->source = targets[i].number;
-        c->last = c->head + 1;
-    }
-    return PL_OK;
-}
-
-/* Finds the lowest and the highest phase of the arm's paths. If the store has no path
- * of the arm, the store is a copy that no job trains; then sets *least to INT64_MAX, as
- * if the arm were finished. */
-static pl_status path_phases(const pl_rollback_plan *r, int64_t *least, int64_t *most)
-{
-    bool any = false;
-    *least = INT64_MAX;
-    *most = 0;
-    for (int path = 0; path < pl_topology_n_paths(r->topology); path++)
-        for (int i = 0; i < pl_topology_n_replicas(r->topology); i++) {
-            char name[PL_MODULE_NAME_MAX];
-            pl_path_state state = {.phase = 0};
-            pl_arm_path_name(&r->arm, r->topology, path, i, name);
-            pl_status status = pl_store_get_path(r->store, name, &state);
-            if (status != PL_OK && status != PL_ERR_NOT_FOUND)
-                return status;
-            any = any || status == PL_OK;
-            *least = state.phase < *least ? state.phase : *least;
-            *most = state.phase > *most ? state.phase : *most;
-        }
-    if (!any)
-        *least = INT64_MAX;
-    return PL_OK;
-}
-
 /* Decides the phase in which paths continue. Refuses a method whose paths keep
  * parameters that are not in versions, or whose versions do not correspond to phases:
  * paths would not continue from the parameters to which the user rolls back. */
@@ -129,24 +76,90 @@ static pl_status plan_resumption(pl_rollback_plan *r, int64_t most)
     return PL_OK;
 }
 
-/* Refuses the rollback if the mixture has a later chapter, because that chapter began
- * with the last versions of this arm. */
-static pl_status check_chapter(const pl_rollback_plan *r)
+/* Plans the old version for the modules that the user named, and the newest parameters
+ * for the arm's other modules. plan_resumption decides how many versions are
+ * written. */
+static pl_status plan_named(pl_rollback_plan *r)
 {
-    char newest[PL_ARM_NAME_MAX];
-    const int chapter = pl_arm_chapter(r->arm_name);
-    pl_newest_chapter(r->store, newest);
-    if (chapter < 0 || chapter == pl_arm_chapter(newest))
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "%s has ended, and %s continued from its last versions; roll back %s instead",
-        r->arm_name, newest, newest);
+    char asked[2 * PL_MODULE_NAME_MAX], prefix[PL_MODULE_NAME_MAX + 1];
+    char tag[PL_MODULE_NAME_MAX];
+    pl_module_set set;
+    int64_t number;
+    pl_status status = PL_OK;
+    snprintf(asked, sizeof asked, "%s@%s", r->what, r->to);
+    PL_CHECK(pl_names_set(r->store, asked, &set));
+    /* merged modules are not trained, so they have no training to undo */
+    for (size_t i = 0; i < set.n; i++) {
+        if (!pl_merged_tag(set.at[i].module, tag))
+            continue;
+        PL_TRY(
+            pl_parse_int(r->to, &number) == PL_OK
+                ? pl_fail(PL_ERR_USAGE,
+                          "%s was made by `pathloom store merge` for tag %s and is not "
+                          "trained, so it cannot be rolled back; merge again with "
+                          "--force, or use its older version as the source of a new "
+                          "merge",
+                          set.at[i].module, tag)
+                : pl_fail(PL_ERR_USAGE,
+                          "tag %s names merged modules, but a rollback needs versions "
+                          "of the modules themselves; to use the tag, give it to a "
+                          "command with --at",
+                          r->to));
+    }
+    pl_arm_of_module(set.at[0].module, r->arm_name, sizeof r->arm_name);
+    snprintf(prefix, sizeof prefix, "%s/", r->arm_name);
+    PL_TRY(pl_store_each_head(r->store, prefix, add_head, r));
+    for (size_t i = 0; i < set.n; i++) {
+        const pl_module_at *target = &set.at[i];
+        size_t k = 0;
+        while (k < r->n && strcmp(r->changes[k].module, target->module) != 0)
+            k++;
+        if (k == r->n)
+            PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "there is no module %s", target->module));
+        r->changes[k].source = target->number;
+        r->changes[k].last = r->changes[k].head + 1;
+    }
+done:
+    pl_free(set.at);
+    return status;
 }
 
-/* A frozen module keeps version 0, so the rollback writes no version of it. */
-static void leave_frozen(pl_rollback_plan *r)
+pl_status pl_rollback_plan_make(pl_rollback_plan *r)
 {
+    char newest[PL_ARM_NAME_MAX];
+    int64_t least = INT64_MAX, most = 0; /* the phases of the arm's paths */
+    bool any = false;
+    r->phase = -1;
+    PL_CHECK(plan_named(r));
+    pl_status status = pl_read_arm(r->store, r->arm_name, &r->arm, &r->topology);
+    PL_CHECK(status == PL_ERR_NOT_FOUND ? PL_OK : status);
+    if (!r->topology)
+        return PL_OK;
+    /* a later chapter of the mixture began with the last versions of this arm */
+    const int chapter = pl_arm_chapter(r->arm_name);
+    pl_newest_chapter(r->store, newest);
+    if (chapter >= 0 && chapter != pl_arm_chapter(newest))
+        return pl_fail(PL_ERR_CONFIG,
+                       "%s has ended, and %s continued from its last versions; roll "
+                       "back %s instead",
+                       r->arm_name, newest, newest);
+    const int replicas = pl_topology_n_replicas(r->topology);
+    for (int i = 0; i < pl_topology_n_paths(r->topology) * replicas; i++) {
+        char name[PL_MODULE_NAME_MAX];
+        pl_path_state state = {.phase = 0};
+        pl_arm_path_name(&r->arm, r->topology, i / replicas, i % replicas, name);
+        status = pl_store_get_path(r->store, name, &state);
+        if (status != PL_OK && status != PL_ERR_NOT_FOUND)
+            return status;
+        any = any || status == PL_OK;
+        least = state.phase < least ? state.phase : least;
+        most = state.phase > most ? state.phase : most;
+    }
+    /* A store without a path of the arm is a copy that no job trains, as if the arm
+     * were finished. */
+    const bool is_finished = !any || least >= r->arm.inner.phases;
+    status = is_finished ? PL_OK : plan_resumption(r, most);
+    /* a frozen module keeps version 0, so the rollback writes no version of it */
     for (size_t i = 0; i < r->n; i++) {
         pl_rollback_change *c = &r->changes[i];
         const char *name = strchr(c->module, '/');
@@ -154,61 +167,6 @@ static void leave_frozen(pl_rollback_plan *r)
         if (m >= 0 && pl_arm_is_frozen(&r->arm, m))
             c->source = c->last = c->head;
     }
-}
-
-/* Refuses merged modules: they are not trained, so they have no training to undo. */
-static pl_status refuse_merged(const pl_rollback_plan *r, const pl_module_set *set)
-{
-    const char *module = NULL;
-    char tag[PL_MODULE_NAME_MAX];
-    int64_t number;
-    for (size_t i = 0; i < set->n && !module; i++)
-        if (pl_merged_tag(set->at[i].module, tag))
-            module = set->at[i].module;
-    if (!module)
-        return PL_OK;
-    if (pl_parse_int(r->to, &number) == PL_OK)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "%s was made by `pathloom store merge` for tag %s and is not "
-            "trained, so it cannot be rolled back; merge again with --force, "
-            "or use its older version as the source of a new merge",
-            module, tag);
-    return pl_fail(PL_ERR_USAGE,
-                   "tag %s names merged modules, but a rollback needs versions of the "
-                   "modules themselves; to use the tag, give it to a command with --at",
-                   r->to);
-}
-
-/* Plans the new versions of the modules that the user named. */
-static pl_status plan_named(pl_rollback_plan *r)
-{
-    char asked[2 * PL_MODULE_NAME_MAX];
-    pl_module_set set;
-    snprintf(asked, sizeof asked, "%s@%s", r->what, r->to);
-    PL_CHECK(pl_names_set(r->store, asked, &set));
-    pl_status status = refuse_merged(r, &set);
-    if (status == PL_OK) {
-        pl_arm_of_module(set.at[0].module, r->arm_name, sizeof r->arm_name);
-        status = plan_targets(r, set.at, set.n);
-    }
-    pl_free(set.at);
-    return status;
-}
-
-pl_status pl_rollback_plan_make(pl_rollback_plan *r)
-{
-    int64_t least, most;
-    r->phase = -1;
-    PL_CHECK(plan_named(r));
-    pl_status status = pl_read_arm(r->store, r->arm_name, &r->arm, &r->topology);
-    PL_CHECK(status == PL_ERR_NOT_FOUND ? PL_OK : status);
-    if (!r->topology)
-        return PL_OK;
-    PL_CHECK(check_chapter(r));
-    PL_CHECK(path_phases(r, &least, &most));
-    status = least >= r->arm.inner.phases ? PL_OK : plan_resumption(r, most);
-    leave_frozen(r);
     return status;
 }
 

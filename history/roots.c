@@ -30,7 +30,6 @@ struct pl_roots {
     char reason[PL_TEXT_MAX + 32];
 };
 
-/* ---- versions that tags name ---- */
 void pl_roots_add_tag(pl_roots *r, const pl_snapshot *tag)
 {
     r->tags = pl_grow(r->tags, (r->n_tags + 1) * sizeof *r->tags);
@@ -47,7 +46,6 @@ static pl_status add_tag(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-/* ---- open audits ---- */
 /* Notes an open audit. A worker will repeat the audited task from the versions from
  * which the first worker started. */
 static pl_status add_audit(void *context, const char *name, const char *target)
@@ -193,30 +191,23 @@ const char *pl_roots_reason(pl_roots *r, const pl_version *v)
     return NULL;
 }
 
-/* ---- deciding whether a version is kept ---- */
-/* Returns the number of the module's newest version. pl_keep_rule_stays is called
- * module by module, so the result for the last module is remembered. */
-static uint64_t head_of(pl_keep_rule *r, const char *module)
-{
-    pl_version head;
-    if (strcmp(r->module, module) == 0)
-        return r->head;
-    pl_copy_text(r->module, sizeof r->module, module);
-    /* UINT64_MAX: the newest version cannot be read, so all versions are kept */
-    r->head = UINT64_MAX;
-    if (pl_store_head(r->store, module, &head) == PL_OK) {
-        r->head = head.number;
-        pl_version_clear(&head);
-    }
-    return r->head;
-}
-
 bool pl_keep_rule_stays(void *rule, const pl_version *v)
 {
     pl_keep_rule *r = rule;
-    uint64_t head = head_of(r, v->module);
-    return v->number == 0 || head == UINT64_MAX || head <= v->number ||
-           head - v->number < (uint64_t)r->keep ||
+    pl_version head;
+    /* this function is called module by module, so the newest version of the last
+     * module is remembered */
+    if (strcmp(r->module, v->module) != 0) {
+        pl_copy_text(r->module, sizeof r->module, v->module);
+        /* UINT64_MAX: the newest version cannot be read, so all versions are kept */
+        r->head = UINT64_MAX;
+        if (pl_store_head(r->store, v->module, &head) == PL_OK) {
+            r->head = head.number;
+            pl_version_clear(&head);
+        }
+    }
+    return v->number == 0 || r->head == UINT64_MAX || r->head <= v->number ||
+           r->head - v->number < (uint64_t)r->keep ||
            (r->grace_ms > 0 && r->now_ms - v->wall_ms < r->grace_ms) ||
            pl_roots_reason(r->roots, v);
 }

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- copying blobs ---- */
 pl_status pl_transfer_blob(pl_transfer *t, const pl_hash *blob)
 {
     void *data = NULL;
@@ -23,17 +22,6 @@ done:
 }
 
 /* ---- copying versions ---- */
-/* Copies the kept updates of version v. The copies become pending updates of the
- * target. The version is written next, and takes these updates over. */
-static pl_status bring_updates(pl_transfer *t, const pl_version *v)
-{
-    for (int i = 0; i < v->n_contributions; i++) {
-        PL_CHECK(pl_transfer_blob(t, &v->contributions[i].update));
-        PL_CHECK(pl_txn_put_pending(t->txn, v->module, &v->contributions[i]));
-    }
-    return PL_OK;
-}
-
 static pl_status bring_version(pl_transfer *t, const char *module, uint64_t number,
                                bool *gone)
 {
@@ -48,8 +36,12 @@ static pl_status bring_version(pl_transfer *t, const char *module, uint64_t numb
         PL_TRY(pl_transfer_blob(t, &v.params));
     PL_TRY(pl_transfer_blob(t, &v.momentum));
     keep.updates = t->updates && v.has_updates && !v.params_gone;
-    if (keep.updates)
-        PL_TRY(bring_updates(t, &v));
+    for (int i = 0; keep.updates && i < v.n_contributions; i++) {
+        /* The copies become pending updates of the target. The version, which is
+         * written next, takes them over. */
+        PL_TRY(pl_transfer_blob(t, &v.contributions[i].update));
+        PL_TRY(pl_txn_put_pending(t->txn, v.module, &v.contributions[i]));
+    }
     v.change = (pl_hash){{0}};
     PL_TRY(pl_txn_put_version(t->txn, &v, keep));
     t->n_versions++;
@@ -108,15 +100,6 @@ static pl_status bring_head(void *context, const pl_version *head)
 }
 
 /* ---- copying objects ---- */
-static bool goes_along(const char *name, const char *arm)
-{
-    static const char *const kinds[] = {"arm/", "router/"};
-    for (int i = 0; i < 2; i++)
-        if (pl_starts_with(name, kinds[i]))
-            return !*arm || strcmp(name + strlen(kinds[i]), arm) == 0;
-    return false;
-}
-
 static pl_status bring_object(pl_transfer *t, const pl_object *object)
 {
     pl_object old;
@@ -138,42 +121,39 @@ typedef struct object_walk {
 
 static pl_status bring_arm_object(void *context, const pl_object *object)
 {
+    static const char *const kinds[] = {"arm/", "router/"};
     const object_walk *walk = context;
-    return goes_along(object->name, walk->arm) ? bring_object(walk->t, object) : PL_OK;
-}
-
-/* Sets *has to whether the target has all versions that the tag names. Only such a tag
- * is copied; any other tag would be damaged in the target. */
-static pl_status has_versions(pl_store *to, const pl_snapshot *tag, bool *has)
-{
-    *has = true;
-    for (size_t i = 0; i < tag->n_items && *has; i++) {
-        pl_version v;
-        memset(&v, 0, sizeof v);
-        pl_status status =
-            pl_store_get_version(to, tag->items[i].module, tag->items[i].number, &v);
-        if (status != PL_OK && status != PL_ERR_NOT_FOUND)
-            return status;
-        *has = status == PL_OK;
-        pl_version_clear(&v);
-    }
+    for (int i = 0; i < 2; i++)
+        if (pl_starts_with(object->name, kinds[i]))
+            return !*walk->arm ||
+                           strcmp(object->name + strlen(kinds[i]), walk->arm) == 0
+                       ? bring_object(walk->t, object)
+                       : PL_OK;
     return PL_OK;
 }
 
 static pl_status visit_tag(void *context, const pl_snapshot *tag)
 {
     const object_walk *walk = context;
+    pl_transfer *t = walk->t;
     char name[PL_MODULE_NAME_MAX + 8];
     pl_object object;
-    bool has;
     if (*walk->arm && strcmp(tag->arm, walk->arm) != 0)
         return PL_OK;
-    PL_CHECK(has_versions(walk->t->to, tag, &has));
-    if (!has)
-        return PL_OK;
+    /* A tag is copied only if the target has all versions that the tag names; otherwise
+     * it would be damaged there. */
+    for (size_t i = 0; i < tag->n_items; i++) {
+        const pl_snapshot_item *item = &tag->items[i];
+        pl_version v;
+        memset(&v, 0, sizeof v);
+        pl_status status = pl_store_get_version(t->to, item->module, item->number, &v);
+        pl_version_clear(&v);
+        if (status != PL_OK)
+            return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+    }
     snprintf(name, sizeof name, "tag/%s", tag->name);
-    PL_CHECK(pl_store_get_object(walk->t->from, name, &object));
-    return bring_object(walk->t, &object);
+    PL_CHECK(pl_store_get_object(t->from, name, &object));
+    return bring_object(t, &object);
 }
 
 /* ---- copying modules and arms ---- */

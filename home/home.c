@@ -6,7 +6,7 @@
  * round of a module has all the updates that it needs, the home makes the module's next
  * version.
  *
- * One turn of the loop (serve_home, take_group):
+ * One turn of the loop (serve_home):
  *
  *   poll --> up to 128 messages, each through home_take:
  *     |        it would write to the store, and
@@ -45,8 +45,7 @@
  *     differ, so the home marks itself broken and ends; its next process reads the
  *     store again.
  *   - If a message is wrong, its peer gets an error as the answer, and the home
- *     continues. A failure of the disk or of this program ends the home
- *     (is_askers_fault).
+ *     continues. A failure of the disk or of this program ends the home (home_take).
  *   - A peer may repeat every message. Data that the store already has are acknowledged
  *     again, but not written again.
  *   - While the home is still (so that a client can read all homes as they are at one
@@ -265,26 +264,9 @@ static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
     return PL_OK;
 }
 
-/* Drops the state of a path. The next worker then trains the path's next phase without
- * the moments and other vectors that a state has. */
-static pl_status drop_path_state(home *h, home_path *path)
-{
-    pl_path_state state = path->state;
-    pl_log(PL_LOG_WARN, "state.dropped", "task=%s phase=%lld worker=%s",
-           path->state.name, (long long)path->state.phase, path->state.worker);
-    memset(&state.moments, 0, sizeof state.moments);
-    memset(&state.made, 0, sizeof state.made);
-    state.repeats = 0;
-    state.worker[0] = '\0';
-    PL_CHECK(home_write(h));
-    PL_CHECK(pl_txn_put_path(h->txn, &state));
-    path->state = state;
-    home_tell_path(h, path, 0);
-    return PL_OK;
-}
-
 /* Fences a path. If the message names a phase, and the path's state was made by this
- * phase, the state is dropped, too. */
+ * phase, the state is dropped, too: the next worker then trains the path's next phase
+ * without the moments and other vectors that a state has. */
 static pl_status on_fence(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_fence q;
@@ -296,28 +278,55 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     if (m->token > path->fence)
         path->fence = m->token;
     a->type = PL_MSG_OK;
-    return q.phase > 0 && path->state.phase == q.phase ? drop_path_state(h, path)
-                                                       : PL_OK;
+    pl_path_state state = path->state;
+    if (q.phase <= 0 || state.phase != q.phase)
+        return PL_OK;
+    pl_log(PL_LOG_WARN, "state.dropped", "task=%s phase=%lld worker=%s", state.name,
+           (long long)state.phase, state.worker);
+    memset(&state.moments, 0, sizeof state.moments);
+    memset(&state.made, 0, sizeof state.made);
+    state.repeats = 0;
+    state.worker[0] = '\0';
+    PL_CHECK(home_write(h));
+    PL_CHECK(pl_txn_put_path(h->txn, &state));
+    path->state = state;
+    home_tell_path(h, path, 0);
+    return PL_OK;
 }
 
 /* ---- small writes; answered after the commit ---- */
-/* The definition of an arm cannot be changed later, so it is checked before it is
- * stored. home_install_arm is called after the commit, because it reads the arm's
- * modules from the store. */
-static pl_status define_arm(home *h, const char *name, const pl_hash *hash, bool exists,
-                            bool same)
+static pl_status on_put_object(home *h, pl_message *m, pl_message *a)
 {
+    pl_msg_put_object q;
+    pl_object old;
+    PL_CHECK(PL_HEAR(m, put_object, &q));
+    a->type = PL_MSG_OK;
+    pl_status status = pl_store_get_object(h->store, q.name, &old);
+    const bool exists = status == PL_OK;
+    const bool same = exists && pl_hash_equal(&old.blob, &q.blob);
+    if (!exists && status != PL_ERR_NOT_FOUND)
+        return status;
+    if (!pl_starts_with(q.name, "arm/")) {
+        if (same)
+            return PL_OK;
+        PL_CHECK(home_note_object(h, q.name, &q.blob));
+        PL_CHECK(home_adopt_blob(h, &q.blob));
+        return pl_txn_put_object(h->txn, q.name, &q.blob);
+    }
+    /* The definition of an arm cannot be changed later, so it is checked before it is
+     * stored. home_install_arm is called after the commit, because it reads the arm's
+     * modules from the store. */
     home_arm arm;
-    const char *bare = name + strlen("arm/");
+    const char *bare = q.name + strlen("arm/");
     if (exists && !same)
         return pl_fail(PL_ERR_EXISTS,
-                       "%s is defined already, with a different definition", name);
+                       "%s is defined already, with a different definition", q.name);
     if (home_find_arm(h, bare, strlen(bare)))
         return PL_OK;
-    PL_CHECK(home_read_arm(h, name, hash, &arm));
-    pl_status status = same ? PL_OK : home_adopt_blob(h, hash);
+    PL_CHECK(home_read_arm(h, q.name, &q.blob, &arm));
+    status = same ? PL_OK : home_adopt_blob(h, &q.blob);
     if (status == PL_OK && !same)
-        status = pl_txn_put_object(h->txn, name, hash);
+        status = pl_txn_put_object(h->txn, q.name, &q.blob);
     if (status == PL_OK)
         status = commit_changes(h);
     if (status == PL_OK)
@@ -327,25 +336,6 @@ static pl_status define_arm(home *h, const char *name, const pl_hash *hash, bool
     if (status == PL_OK)
         home_tell_arm(h, &h->arms[h->n_arms - 1]);
     return status;
-}
-
-static pl_status on_put_object(home *h, pl_message *m, pl_message *a)
-{
-    pl_msg_put_object q;
-    pl_object old;
-    PL_CHECK(PL_HEAR(m, put_object, &q));
-    a->type = PL_MSG_OK;
-    pl_status status = pl_store_get_object(h->store, q.name, &old);
-    bool same = status == PL_OK && pl_hash_equal(&old.blob, &q.blob);
-    if (status != PL_OK && status != PL_ERR_NOT_FOUND)
-        return status;
-    if (pl_starts_with(q.name, "arm/"))
-        return define_arm(h, q.name, &q.blob, status == PL_OK, same);
-    if (same)
-        return PL_OK;
-    PL_CHECK(home_note_object(h, q.name, &q.blob));
-    PL_CHECK(home_adopt_blob(h, &q.blob));
-    return pl_txn_put_object(h->txn, q.name, &q.blob);
 }
 
 static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
@@ -405,18 +395,13 @@ static pl_status on_create_module(home *h, pl_message *m, pl_message *a)
     return pl_txn_put_version(h->txn, &v, keep);
 }
 
-static bool may_be_hub(const pl_peer *peer)
-{
-    return peer->role == PL_AS_LOCAL || peer->role == PL_AS_HUB;
-}
-
 static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     pl_msg_hello_home q;
     char text[32];
     PL_CHECK(PL_HEAR(m, hello_home, &q));
     bool is_hub = strcmp(q.role, "hub") == 0;
-    if (is_hub && !may_be_hub(peer))
+    if (is_hub && peer->role != PL_AS_LOCAL && peer->role != PL_AS_HUB)
         return pl_fail(PL_ERR_NOPERM, "a HELLO of a hub came with a key that is not a "
                                       "hub's; start the hub with its own key");
     if (is_hub) {
@@ -428,20 +413,6 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_messag
     }
     PL_SAY(a, WELCOME, welcome_home, .secret = is_hub ? h->secret.bytes : NULL,
            .version = (int64_t)h->hub_epoch);
-    return PL_OK;
-}
-
-static pl_status on_status(home *h, pl_message *a)
-{
-    home_status_json(h, &a->data);
-    a->type = PL_MSG_STATUS_IS;
-    return PL_OK;
-}
-
-static pl_status on_stop(home *h, pl_message *a)
-{
-    h->stopping = true;
-    a->type = PL_MSG_OK;
     return PL_OK;
 }
 
@@ -482,24 +453,17 @@ static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
     case PL_MSG_HOLD:
         return home_hold(h, m, a);
     case PL_MSG_STATUS:
-        return on_status(h, a);
+        home_status_json(h, &a->data);
+        a->type = PL_MSG_STATUS_IS;
+        return PL_OK;
     case PL_MSG_STOP:
-        return on_stop(h, a);
+        h->stopping = true;
+        a->type = PL_MSG_OK;
+        return PL_OK;
     default:
         return pl_fail(PL_ERR_PROTO, "a home does not understand message type %u",
                        m->type);
     }
-}
-
-/* Returns whether the message caused the failure; its peer then gets an error. Failures
- * of the machine or of this program end the home instead. This function judges only the
- * status that a handler returned. A failed commit or merge always ends the home, even
- * if a handler caused it (h->broken). */
-static bool is_askers_fault(pl_status status)
-{
-    return status != PL_ERR_IO && status != PL_ERR_NOSPACE && status != PL_ERR_OS &&
-           status != PL_ERR_FILES && status != PL_ERR_INTERNAL &&
-           status != PL_ERR_DEVICE;
 }
 
 static bool is_read(uint16_t type)
@@ -535,7 +499,13 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
             home_answer_later(h, peer, &a);
         pl_message_destroy(&a);
     }
-    if (status == PL_OK || h->broken || !is_askers_fault(status))
+    /* The peer gets an error if its message caused the failure. Failures of the machine
+     * or of this program end the home instead. A failed commit or merge always ends the
+     * home, even if a handler caused it (h->broken). */
+    const bool is_askers_fault = status != PL_ERR_IO && status != PL_ERR_NOSPACE &&
+                                 status != PL_ERR_OS && status != PL_ERR_FILES &&
+                                 status != PL_ERR_INTERNAL && status != PL_ERR_DEVICE;
+    if (status == PL_OK || h->broken || !is_askers_fault)
         return status;
     pl_wire_error(&a, m->request, status, pl_last_error());
     /* If the same message comes twice in one group, its answers must keep their order,
@@ -567,54 +537,20 @@ pl_status home_end_group(home *h)
     return status;
 }
 
-static pl_status take_waiting(home *h)
-{
-    pl_peer peer;
-    pl_message m;
-    pl_status status = PL_OK;
-    while (status == PL_OK && home_next_waiting(h, &peer, &m)) {
-        status = home_take(h, &peer, &m);
-        pl_message_destroy(&m);
-    }
-    return status;
-}
-
-static pl_status take_group(home *h, pl_message *m)
-{
-    pl_peer peer;
-    PL_CHECK(take_waiting(h));
-    for (int i = 0; i < GROUP_MAX; i++) {
-        pl_status status = pl_wire_recv_lent(h->socket, &peer, m);
-        if (status == PL_ERR_TIMEOUT)
-            break;
-        PL_CHECK(status);
-        PL_CHECK(home_take(h, &peer, m));
-    }
-    PL_CHECK(home_end_group(h));
-    PL_CHECK(home_grant_room(h));
-    if (home_is_still(h))
-        return PL_OK;
-    PL_CHECK(pl_failpoint("home.merge.before"));
-    return home_merge_ready(h);
-}
-
-/* A signal handler on any thread may set the flag. */
-static bool must_stop_home(const home *h)
-{
-    return h->options->stop && __atomic_load_n(h->options->stop, __ATOMIC_RELAXED);
-}
-
 static pl_status serve_home(home *h)
 {
     pl_status status = PL_OK;
-    pl_message m;
+    pl_peer peer;
+    pl_message m, waited;
     int64_t swept = pl_now_ms(), tidied = swept;
     bool untidy = true, quiet = false;
     pl_message_init(&m, 0);
     /* some rounds may have been complete when the previous process of this home
      * ended */
     PL_TRY(home_merge_ready(h));
-    while (!h->stopping && !must_stop_home(h)) {
+    /* a signal handler on any thread may set *stop */
+    const volatile sig_atomic_t *stop = h->options->stop;
+    while (!h->stopping && !(stop && __atomic_load_n(stop, __ATOMIC_RELAXED))) {
         bool ready = false;
         bool holds = h->still.n_waiting > 0 || home_is_still(h);
         /* Uploads and downloads are many messages with short pauses between them. If
@@ -623,7 +559,24 @@ static pl_status serve_home(home *h)
         enum { QUIET_MS = 20, ENOUGH_MS = 5000 };
         int wait_ms = holds ? HOLD_TICK_MS : !untidy ? TICK_MS : quiet ? 0 : QUIET_MS;
         pl_wire_poll(&h->socket, 1, NULL, 0, wait_ms, &ready);
-        PL_TRY(take_group(h, &m));
+        while (home_next_waiting(h, &peer, &waited)) {
+            status = home_take(h, &peer, &waited);
+            pl_message_destroy(&waited);
+            if (status != PL_OK)
+                goto done;
+        }
+        for (int i = 0; i < GROUP_MAX; i++) {
+            status = pl_wire_recv_lent(h->socket, &peer, &m);
+            if (status == PL_ERR_TIMEOUT)
+                break;
+            PL_TRY(status == PL_OK ? home_take(h, &peer, &m) : status);
+        }
+        PL_TRY(home_end_group(h));
+        PL_TRY(home_grant_room(h));
+        if (!home_is_still(h)) {
+            PL_TRY(pl_failpoint("home.merge.before"));
+            PL_TRY(home_merge_ready(h));
+        }
         untidy = true;
         quiet = !ready;
         if ((quiet || pl_now_ms() - tidied > ENOUGH_MS) && !home_is_still(h)) {

@@ -71,26 +71,6 @@ static pl_status put_audit_row(home *h, const char *name, const pl_audit *a)
     return status;
 }
 
-/* Reads the moments of the path's state from the store, or from the upload if the store
- * does not have them yet. */
-static pl_status read_moments(home *h, const home_arm *arm, pl_audit *a)
-{
-    const staging_blob *u = staging_find(&h->uploads, &a->after);
-    void *data = NULL;
-    uint64_t bytes = 0;
-    if (u)
-        return pl_audit_moments(&arm->arm, arm->topology, a->seed, u->data, u->bytes,
-                                a->moments);
-    PL_CHECK(pl_store_blob_bytes(h->store, &a->after, &bytes));
-    PL_CHECK(pl_try_alloc((size_t)bytes, "a path's state", &data));
-    pl_status status = pl_store_read_blob(h->store, &a->after, 0, (size_t)bytes, data);
-    if (status == PL_OK)
-        status = pl_audit_moments(&arm->arm, arm->topology, a->seed, data, bytes,
-                                  a->moments);
-    pl_free_aligned(data);
-    return status;
-}
-
 pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state *after,
                           pl_audit *out)
 {
@@ -117,8 +97,17 @@ pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state 
         pl_copy_text(out->results[0].device, sizeof out->results[0].device,
                      under->lease.device);
     /* the likeness of a state that was not uploaded stays zero */
-    return pl_hash_none(&out->after) || after->repeats > 0 ? PL_OK
-                                                           : read_moments(h, arm, out);
+    if (pl_hash_none(&out->after) || after->repeats > 0)
+        return PL_OK;
+    pl_status status = PL_OK;
+    pl_bytes state = {0};
+    void *owned = NULL;
+    PL_TRY(home_lend_blob(h, &out->after, "a path's state", &state, &owned));
+    PL_TRY(pl_audit_moments(&arm->arm, arm->topology, out->seed, state.at, state.len,
+                            out->moments));
+done:
+    pl_free_aligned(owned);
+    return status;
 }
 
 pl_status home_open_audit(home *h, const pl_audit *a)
@@ -138,48 +127,29 @@ pl_status home_open_audit(home *h, const pl_audit *a)
     return PL_OK;
 }
 
-/* Returns the phase whose update of this module belongs to the round; -1 if there is no
- * such phase. */
-static int64_t phase_of(const home_arm *arm, int module, int64_t round)
-{
-    for (int64_t phase = round; phase <= round + arm->arm.inner.phases; phase++)
-        if (pl_round_of(&arm->contracts[module], phase) == round)
-            return phase;
-    return -1;
-}
-
-static pl_status measure_likeness(const home_arm *arm, int module, pl_contribution *c,
-                                  const void *data, uint64_t bytes)
-{
-    pl_likeness like;
-    uint64_t seed = pl_random_fresh();
-    PL_CHECK(pl_audit_update(arm->topology, module, seed, data, bytes, &like));
-    c->seed = seed;
-    memcpy(c->likeness, like.cells, sizeof c->likeness);
-    return PL_OK;
-}
-
 /* The sketch is computed when the update arrives: the merge drops the bytes of the
  * update, and the audit comes later. */
 pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
                              const pl_hash *update, pl_contribution *c)
 {
-    int64_t phase = phase_of(arm, module, round);
     pl_status status = PL_OK;
-    void *data = NULL;
-    uint64_t bytes = 0;
-    if (phase < 0 || !pl_audit_draws(&arm->arm, (int)c->path, (int)c->replica, phase,
-                                     h->options->audit))
+    pl_bytes data = {0};
+    void *owned = NULL;
+    pl_likeness like;
+    int64_t phase = round; /* the phase whose update belongs to the round */
+    const int64_t last = round + arm->arm.inner.phases;
+    while (phase <= last && pl_round_of(&arm->contracts[module], phase) != round)
+        phase++;
+    if (phase > last || !pl_audit_draws(&arm->arm, (int)c->path, (int)c->replica, phase,
+                                        h->options->audit))
         return PL_OK;
-    const staging_blob *u = staging_find(&h->uploads, update);
-    if (u)
-        return measure_likeness(arm, module, c, u->data, u->bytes);
-    PL_TRY(pl_store_blob_bytes(h->store, update, &bytes));
-    PL_TRY(pl_try_alloc(bytes ? (size_t)bytes : 1, "an update", &data));
-    PL_TRY(pl_store_read_blob(h->store, update, 0, (size_t)bytes, data));
-    PL_TRY(measure_likeness(arm, module, c, data, bytes));
+    PL_TRY(home_lend_blob(h, update, "an update", &data, &owned));
+    const uint64_t seed = pl_random_fresh();
+    PL_TRY(pl_audit_update(arm->topology, module, seed, data.at, data.len, &like));
+    c->seed = seed;
+    memcpy(c->likeness, like.cells, sizeof c->likeness);
 done:
-    pl_free_aligned(data);
+    pl_free_aligned(owned);
     return status;
 }
 

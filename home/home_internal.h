@@ -200,8 +200,15 @@ void home_note_samples(const home_arm *arm, home_module *m, const pl_contributio
 /* Reads arms, heads, pending updates and paths from the store. */
 pl_status home_load(home *h);
 void home_unload(home *h);
-/* Appends the bytes of a blob that is in the store or was uploaded. */
-pl_status home_read_blob(home *h, const pl_hash *blob, pl_buf *out);
+/* Returns whether a holder's contribution to the round was accepted: the round was
+ * merged, or the contribution is pending. */
+bool home_has_update(const home_arm *arm, const home_module *m, int64_t round,
+                     int index);
+/* Lends the bytes of a blob that was uploaded or is in the store. The caller frees
+ * *owned with pl_free_aligned after its last use of the bytes; *owned is NULL if the
+ * bytes are those of the upload. `what` names the bytes in an error. */
+pl_status home_lend_blob(home *h, const pl_hash *blob, const char *what,
+                         pl_bytes *bytes, void **owned);
 /* Reads an arm from the store or from an upload, and checks it. Does not add the arm to
  * h->arms. */
 pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,

@@ -49,18 +49,6 @@ pl_status home_agree_secret(home *h, const uint8_t *told)
     return PL_OK;
 }
 
-static pl_status check_whose(const home *h, const pl_peer *peer, const pl_lease *lease)
-{
-    PL_CHECK(home_check_fenced(h, lease));
-    if (peer->role == PL_AS_RELAY || pl_pubkey_equal(&lease->key, &peer->key))
-        return PL_OK;
-    return pl_fail(PL_ERR_NOPERM,
-                   "the lease of %s/p%02lld.r%lld belongs to worker %s, whose key is "
-                   "not the sender's key",
-                   lease->arm, (long long)lease->path, (long long)lease->replica,
-                   lease->worker);
-}
-
 pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                           home_lease *out)
 {
@@ -69,8 +57,14 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
         return pl_fail(PL_ERR_BUSY, "this home cannot check leases yet, because no hub "
                                     "has said HELLO to it; try again");
     PL_CHECK(pl_lease_open(&h->secret, sealed.at, sealed.len, &out->lease));
-    PL_CHECK(check_whose(h, peer, &out->lease));
     const pl_lease *lease = &out->lease;
+    PL_CHECK(home_check_fenced(h, lease));
+    if (peer->role != PL_AS_RELAY && !pl_pubkey_equal(&lease->key, &peer->key))
+        return pl_fail(PL_ERR_NOPERM,
+                       "the lease of %s/p%02lld.r%lld belongs to worker %s, whose key "
+                       "is not the sender's key",
+                       lease->arm, (long long)lease->path, (long long)lease->replica,
+                       lease->worker);
     out->arm = home_find_arm(h, lease->arm, strlen(lease->arm));
     if (!out->arm)
         return pl_fail(PL_ERR_NOT_FOUND, "this home has no arm %s", lease->arm);
@@ -90,11 +84,6 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
 
 /* ---- checks of reported work ---- */
 enum { SECONDS_MAX = 1000000000, LOSS_MAX = 1000000000 };
-
-static bool is_time(double seconds)
-{
-    return seconds >= 0 && seconds <= SECONDS_MAX; /* false for NaN */
-}
 
 pl_status home_check_work(const home_lease *l, const pl_work *w)
 {
@@ -139,7 +128,7 @@ pl_status home_check_work(const home_lease *l, const pl_work *w)
                        "a worker reports a held-out loss in phase %lld of %s, but this "
                        "phase scores no held-out text",
                        (long long)l->lease.phase, task);
-    if (!is_time(w->seconds))
+    if (!(w->seconds >= 0 && w->seconds <= SECONDS_MAX)) /* true for NaN */
         return pl_fail(PL_ERR_DATA,
                        "a worker reports %g seconds for a phase of %s; the time must "
                        "be from 0 to 1e9",

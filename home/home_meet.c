@@ -60,45 +60,7 @@ static void add_meeting(home_module *m, home_meeting meeting)
     m->meetings[m->n_meetings++] = meeting;
 }
 
-static int first_of(const question *q)
-{
-    return q->own < q->mate ? q->own : q->mate;
-}
-
-static bool is_holder_in(const question *q, int index)
-{
-    const home_module *m = q->module;
-    return q->round < (int64_t)m->version ||
-           (q->round < (int64_t)m->version + m->of->window &&
-            *home_flag(q->arm, m, q->round, index));
-}
-
 /* ---- reading and answering a question ---- */
-static pl_status check_meeting_place(const question *q, int64_t path, int64_t replica)
-{
-    const home_arm *arm = q->arm;
-    if (arm->arm.outer.deadline_ms <= 0 || !arm->contracts[q->index].meets)
-        return pl_fail(PL_ERR_PROTO,
-                       "%s does not train with noloco and a deadline, so its pairs are "
-                       "never split",
-                       q->module->name);
-    if (path < 0 || path >= pl_topology_n_paths(arm->topology) || replica < 0 ||
-        replica >= pl_topology_n_replicas(arm->topology) ||
-        !pl_topology_path_has(arm->topology, (int)path, q->index))
-        return pl_fail(PL_ERR_PROTO, "path %lld replica %lld does not hold %s",
-                       (long long)path, (long long)replica, q->module->name);
-    if (q->round < 0 || q->round >= arm->arm.inner.phases)
-        return pl_fail(PL_ERR_PROTO, "%s has no round %lld", q->module->name,
-                       (long long)q->round);
-    if (q->round + ASKED_ROUNDS <= (int64_t)q->module->version)
-        return pl_fail(PL_ERR_STALE,
-                       "the question about round %lld of %s comes too late: the module "
-                       "has version %llu already; begin the task again",
-                       (long long)q->round, q->module->name,
-                       (unsigned long long)q->module->version);
-    return PL_OK;
-}
-
 static pl_status read_question(home *h, const pl_msg_meet *said, question *q)
 {
     memset(q, 0, sizeof *q);
@@ -110,50 +72,34 @@ static pl_status read_question(home *h, const pl_msg_meet *said, question *q)
     q->wish = (pl_meeting)said->meeting;
     PL_CHECK(home_find_module(h, said->name, &q->arm, &q->index));
     q->module = &q->arm->modules[q->index];
-    PL_CHECK(check_meeting_place(q, said->path, said->replica));
-    q->own =
-        (int)(said->path * pl_topology_n_replicas(q->arm->topology) + said->replica);
+    const home_arm *arm = q->arm;
+    const int n_replicas = pl_topology_n_replicas(arm->topology);
+    if (arm->arm.outer.deadline_ms <= 0 || !arm->contracts[q->index].meets)
+        return pl_fail(PL_ERR_PROTO,
+                       "%s does not train with noloco and a deadline, so its pairs are "
+                       "never split",
+                       q->module->name);
+    if (said->path < 0 || said->path >= pl_topology_n_paths(arm->topology) ||
+        said->replica < 0 || said->replica >= n_replicas ||
+        !pl_topology_path_has(arm->topology, (int)said->path, q->index))
+        return pl_fail(PL_ERR_PROTO, "path %lld replica %lld does not hold %s",
+                       (long long)said->path, (long long)said->replica,
+                       q->module->name);
+    if (q->round < 0 || q->round >= arm->arm.inner.phases)
+        return pl_fail(PL_ERR_PROTO, "%s has no round %lld", q->module->name,
+                       (long long)q->round);
+    if (q->round + ASKED_ROUNDS <= (int64_t)q->module->version)
+        return pl_fail(PL_ERR_STALE,
+                       "the question about round %lld of %s comes too late: the module "
+                       "has version %llu already; begin the task again",
+                       (long long)q->round, q->module->name,
+                       (unsigned long long)q->module->version);
+    q->own = (int)(said->path * n_replicas + said->replica);
     PL_CHECK(pl_round_mate(q->module->of, q->own, q->round, &q->mate));
     if (q->mate == q->own)
         return pl_fail(PL_ERR_PROTO, "path %lld replica %lld has no mate in round %lld",
                        (long long)said->path, (long long)said->replica,
                        (long long)q->round);
-    return PL_OK;
-}
-
-/* A worker may decide a meeting only if it has the lease of the phase that begins with
- * the meeting. It may decide to split only if the hub granted this lease after the
- * deadline. */
-static pl_status check_wish(home *h, const pl_peer *peer, pl_bytes lease,
-                            const question *q)
-{
-    home_lease under;
-    PL_CHECK(home_open_lease(h, peer, lease, &under));
-    if (under.arm == q->arm && under.index == q->own &&
-        under.lease.phase == q->round + 1 &&
-        (q->wish != PL_MEETING_SPLIT || under.lease.late))
-        return PL_OK;
-    return pl_fail(PL_ERR_NOPERM,
-                   "the lease of phase %lld of %s does not permit a decision about "
-                   "round %lld of %s in %s: only the lease of that path's next phase "
-                   "does, and a split needs a lease granted after the deadline",
-                   (long long)under.lease.phase,
-                   under.arm->paths[under.index].state.name, (long long)q->round,
-                   q->module->name, q->arm->paths[q->own].state.name);
-}
-
-static pl_status decide_meeting(home *h, const question *q)
-{
-    char name[ROW_NAME_MAX];
-    home_meeting meeting = {q->round, first_of(q), q->wish == PL_MEETING_SPLIT};
-    name_row(q->module, &meeting, name);
-    PL_CHECK(home_write(h));
-    PL_CHECK(pl_txn_put_ref(h->txn, name, meeting.split ? "split" : "met"));
-    add_meeting(q->module, meeting);
-    if (meeting.split)
-        pl_log(PL_LOG_INFO, "pair.split", "module=%s round=%lld path=%s late=%s",
-               q->module->name, (long long)q->round, q->arm->paths[q->own].state.name,
-               q->arm->paths[q->mate].state.name);
     return PL_OK;
 }
 
@@ -163,18 +109,46 @@ pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *ans
 {
     pl_msg_meet wish;
     question q;
+    home_lease under;
     PL_CHECK(PL_HEAR(m, meet, &wish));
     PL_CHECK(read_question(h, &wish, &q));
-    if (q.wish != PL_MEETING_OPEN)
-        PL_CHECK(check_wish(h, peer, wish.lease, &q));
-    const home_meeting *known = find_meeting(q.module, q.round, first_of(&q));
+    /* A worker may decide a meeting only if it has the lease of the phase that begins
+     * with the meeting. It may decide to split only if the hub granted this lease after
+     * the deadline. */
+    if (q.wish != PL_MEETING_OPEN) {
+        PL_CHECK(home_open_lease(h, peer, wish.lease, &under));
+        if (under.arm != q.arm || under.index != q.own ||
+            under.lease.phase != q.round + 1 ||
+            (q.wish == PL_MEETING_SPLIT && !under.lease.late))
+            return pl_fail(
+                PL_ERR_NOPERM,
+                "the lease of phase %lld of %s does not permit a decision about round "
+                "%lld of %s in %s: only the lease of that path's next phase does, and "
+                "a "
+                "split needs a lease granted after the deadline",
+                (long long)under.lease.phase, under.arm->paths[under.index].state.name,
+                (long long)q.round, q.module->name, q.arm->paths[q.own].state.name);
+    }
+    const int first = q.own < q.mate ? q.own : q.mate;
+    const home_meeting *known = find_meeting(q.module, q.round, first);
     pl_meeting said = q.wish;
     if (known)
         said = known->split ? PL_MEETING_SPLIT : PL_MEETING_MET;
-    else if (is_holder_in(&q, q.own) && is_holder_in(&q, q.mate))
+    else if (home_has_update(q.arm, q.module, q.round, q.own) &&
+             home_has_update(q.arm, q.module, q.round, q.mate))
         said = PL_MEETING_MET;
-    else if (q.wish != PL_MEETING_OPEN)
-        PL_CHECK(decide_meeting(h, &q));
+    else if (q.wish != PL_MEETING_OPEN) {
+        char name[ROW_NAME_MAX];
+        home_meeting meeting = {q.round, first, q.wish == PL_MEETING_SPLIT};
+        name_row(q.module, &meeting, name);
+        PL_CHECK(home_write(h));
+        PL_CHECK(pl_txn_put_ref(h->txn, name, meeting.split ? "split" : "met"));
+        add_meeting(q.module, meeting);
+        if (meeting.split)
+            pl_log(PL_LOG_INFO, "pair.split", "module=%s round=%lld path=%s late=%s",
+                   q.module->name, (long long)q.round, q.arm->paths[q.own].state.name,
+                   q.arm->paths[q.mate].state.name);
+    }
     PL_SAY(answer, MEETING_IS, meeting_is, .meeting = said);
     return PL_OK;
 }

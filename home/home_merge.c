@@ -63,136 +63,80 @@ static pl_status read_floats(home *h, const pl_hash *blob, size_t n, float *out)
     return pl_store_read_blob(h->store, blob, 0, (size_t)bytes, out);
 }
 
-static pl_status read_origin(merge *g)
+/* Takes the outer step: from the parameters and vectors of the head to those of the
+ * next version. */
+static pl_status take_outer_step(merge *g)
 {
-    pl_version first;
-    size_t n = g->module->n_params;
+    pl_version *v = &g->version, first;
+    const size_t n = g->module->n_params;
+    pl_outer_report report;
+    pl_outer_state state = {.params = g->params,
+                            .momentum = g->momentum,
+                            .carry = g->carry,
+                            .displacement = v->displacement,
+                            .arrivals = (int)v->arrivals};
     pl_status status = PL_OK;
     memset(&first, 0, sizeof first);
-    PL_TRY(pl_try_alloc(n * sizeof *g->origin, "version 0", (void **)&g->origin));
-    PL_TRY(pl_store_get_version(g->h->store, g->module->name, 0, &first));
-    PL_TRY(read_floats(g->h, &first.params, n, g->origin));
-done:
-    pl_version_clear(&first);
-    return status;
-}
-
-/* Lists the weights and updates in the order of the contributions. Only the first
- * vector of an update is added. Only the contributor's mate uses a second vector. */
-static home_updates *list_updates(const merge *g, float *weights)
-{
+    float *weights = pl_alloc((size_t)g->n * sizeof *weights);
     for (int i = 0; i < g->n; i++)
         weights[i] =
             (float)pl_round_weight(g->of, (int)g->contributions[i].path,
                                    g->contributions[i].weight, g->total_weight, g->n);
+    /* Only the first vector of an update is added. Only the contributor's mate uses a
+     * second vector. */
     const home_round round = {.store = g->h->store,
                               .module = g->module->name,
-                              .n_params = g->module->n_params,
+                              .n_params = n,
                               .contributions = g->contributions,
                               .n = g->n,
                               .weights = weights,
                               .homomorphic = g->of->homomorphic,
                               .n_vectors = g->of->n_vectors,
                               .ahead_bytes = PL_HOME_AHEAD_BYTES};
-    return home_updates_create(&round);
-}
-
-static pl_status take_step(merge *g, pl_outer_state *state, pl_outer_report *report)
-{
-    float *weights = pl_alloc((size_t)g->n * sizeof *weights);
-    home_updates *updates = list_updates(g, weights);
+    home_updates *updates = home_updates_create(&round);
     pl_arith_merge of = {.step = &g->how.step,
-                         .state = state,
-                         .n = g->module->n_params,
+                         .state = &state,
+                         .n = n,
                          .messages = home_updates_source(updates),
                          .homomorphic = g->of->homomorphic,
                          .factor = (float)g->how.factor,
                          .matrices = g->matrices,
                          .n_matrices = g->n_matrices};
-    pl_status status = PL_OK;
     /* with one contributor, the mean over all contributors and the mean over those that
      * send a value are the same */
     of.present = g->arm->arm.outer.present && g->n > 1;
     if (g->how.from_first) {
-        PL_TRY(read_origin(g));
+        PL_TRY(pl_try_alloc(n * sizeof *g->origin, "version 0", (void **)&g->origin));
+        PL_TRY(pl_store_get_version(g->h->store, g->module->name, 0, &first));
+        PL_TRY(read_floats(g->h, &first.params, n, g->origin));
         of.origin = g->origin;
     }
-    PL_TRY(pl_arith_step(&of, report));
-done:
-    home_updates_destroy(&updates);
-    pl_free(weights);
-    return status;
-}
-
-/* Rounds the change from the parent version, and makes the version from the rounded
- * change. The displacement, which co2's penalty uses, becomes the norm of the rounded
- * change. */
-static pl_status round_change(merge *g)
-{
-    pl_version *v = &g->version;
-    double norm = 0;
-    if (!isfinite(v->params_norm)) /* the caller reports a norm that is not finite */
-        return PL_OK;
-    PL_CHECK(pl_change_make(&g->arm->arm, g->arm->topology, g->index, g->before,
-                            g->params, g->residual, &g->change, &norm));
-    v->params_norm = pl_l2_norm(g->params, g->module->n_params);
-    if (v->displacement > 0)
-        v->displacement = norm;
-    return PL_OK;
-}
-
-static pl_status apply(merge *g)
-{
-    pl_outer_report report;
-    pl_version *v = &g->version;
-    pl_outer_state state = {.params = g->params,
-                            .momentum = g->momentum,
-                            .carry = g->carry,
-                            .displacement = v->displacement,
-                            .arrivals = (int)v->arrivals};
-    PL_CHECK(take_step(g, &state, &report));
+    PL_TRY(pl_arith_step(&of, &report));
     v->update_norm = report.mean_norm / g->how.factor;
     v->params_norm = report.params_norm;
     v->displacement = state.displacement;
     v->arrivals = state.arrivals;
-    if (g->residual)
-        PL_CHECK(round_change(g));
+    if (g->residual && isfinite(v->params_norm)) {
+        /* Rounds the change from the parent version, and makes the version from the
+         * rounded change. The displacement, which co2's penalty uses, becomes the norm
+         * of the rounded change. */
+        double norm = 0;
+        PL_TRY(pl_change_make(&g->arm->arm, g->arm->topology, g->index, g->before,
+                              g->params, g->residual, &g->change, &norm));
+        v->params_norm = pl_l2_norm(g->params, n);
+        if (v->displacement > 0)
+            v->displacement = norm;
+    }
     if (!isfinite(v->params_norm))
-        return pl_fail(PL_ERR_NUMERIC,
+        PL_TRY(pl_fail(PL_ERR_NUMERIC,
                        "version %llu of %s would have values that are not finite; "
                        "lower outer.lr or outer.momentum",
-                       (unsigned long long)v->number, g->module->name);
-    return PL_OK;
-}
-
-static pl_status commit_merge(merge *g)
-{
-    home *h = g->h;
-    size_t bytes = g->module->n_params * sizeof(float);
-    pl_keep keep = {.updates = h->options->keep_updates,
-                    .momentum = h->options->keep_momentum,
-                    .late = g->of->keep_late};
-    PL_CHECK(home_write(h));
-    PL_CHECK(pl_txn_put_blob(h->txn, g->params, bytes, &g->version.params));
-    if (g->n_kept > 0)
-        PL_CHECK(pl_txn_put_blob(h->txn, g->momentum, (uint64_t)g->n_kept * bytes,
-                                 &g->version.momentum));
-    if (g->change.len > 0)
-        PL_CHECK(
-            pl_txn_put_blob(h->txn, g->change.data, g->change.len, &g->version.change));
-    PL_CHECK(pl_txn_put_version(h->txn, &g->version, keep));
-    PL_CHECK(home_forget_meetings(h, g->module, (int64_t)g->module->version));
-    home_module *m = g->module;
-    int64_t first = (int64_t)m->version % m->of->window * m->of->n_holders;
-    memset(m->pending + first, 0, (size_t)m->of->n_holders * sizeof *m->pending);
-    *home_count(m, (int64_t)m->version) = 0;
-    g->module->version = g->version.number;
-    g->module->params = g->version.params;
-    g->module->norm = g->version.update_norm;
-    g->module->params_norm = g->version.params_norm;
-    for (int i = 0; i < g->n; i++)
-        norm_gate_note(&g->module->usual, g->contributions[i].norm);
-    return PL_OK;
+                       (unsigned long long)v->number, g->module->name));
+done:
+    home_updates_destroy(&updates);
+    pl_free(weights);
+    pl_version_clear(&first);
+    return status;
 }
 
 static pl_status prepare_merge(merge *g)
@@ -280,9 +224,8 @@ static pl_status make_version(merge *g)
      * parameters. */
     uint64_t round = g->module->version;
     uint64_t base = pl_round_base(g->of, (int64_t)round);
-    if (pl_outer_depends_on_gap(&g->how.step) && round - base >= 2) {
+    if (pl_outer_depends_on_gap(&g->how.step) && round - base >= 2)
         PL_CHECK(distance_from(g, base, &g->version.displacement));
-    }
     pl_version *v = &g->version;
     pl_copy_text(v->module, sizeof v->module, g->module->name);
     v->number = g->module->version + 1;
@@ -295,37 +238,60 @@ static pl_status make_version(merge *g)
     v->wall_ms = pl_wall_ms();
     v->n_contributions = g->n;
     v->contributions = g->contributions;
-    return apply(g);
+    return take_outer_step(g);
 }
 
+/* Merges the module's open round: makes the next version and writes it into the group's
+ * transaction. */
 static pl_status merge_module(home *h, home_arm *arm, int index)
 {
     pl_status status = PL_OK;
-    home_module *module = &arm->modules[index];
-    merge g = {.h = h, .arm = arm, .module = module, .index = index, .of = module->of};
-    g.contributions =
-        pl_alloc((size_t)module->of->n_contributors * sizeof *g.contributions);
-    PL_TRY(pl_store_each_pending(h->store, module->name, collect_contribution, &g));
-    if (g.n != *home_count(module, (int64_t)module->version))
+    home_module *m = &arm->modules[index];
+    const pl_contract *of = m->of;
+    const int64_t number = (int64_t)m->version;
+    merge g = {.h = h, .arm = arm, .module = m, .index = index, .of = of};
+    g.contributions = pl_alloc((size_t)of->n_contributors * sizeof *g.contributions);
+    PL_TRY(pl_store_each_pending(h->store, m->name, collect_contribution, &g));
+    if (g.n != *home_count(m, number))
         PL_TRY(pl_fail(PL_ERR_INTERNAL, "%s has %d contributions instead of %d",
-                       module->name, g.n,
-                       *home_count(module, (int64_t)module->version)));
+                       m->name, g.n, *home_count(m, number)));
     PL_TRY(prepare_merge(&g));
     PL_TRY(make_version(&g));
     /* No pair of this round can be split any more, because all its updates have
      * arrived. */
-    int replicas = pl_topology_n_replicas(g.arm->topology);
+    int replicas = pl_topology_n_replicas(arm->topology);
     for (int i = 0; i < g.n; i++) {
         pl_contribution *c = &g.contributions[i];
-        c->split = home_was_split(g.arm, g.index, c->phase,
+        c->split = home_was_split(arm, index, c->phase,
                                   (int)(c->path * replicas + c->replica));
     }
-    PL_TRY(commit_merge(&g));
-    h->counts.n_by_quorum += g.n < module->of->n_contributors;
-    module->quorum_ms = 0;
+    const size_t bytes = m->n_params * sizeof(float);
+    const pl_keep keep = {.updates = h->options->keep_updates,
+                          .momentum = h->options->keep_momentum,
+                          .late = of->keep_late};
+    PL_TRY(home_write(h));
+    PL_TRY(pl_txn_put_blob(h->txn, g.params, bytes, &g.version.params));
+    if (g.n_kept > 0)
+        PL_TRY(pl_txn_put_blob(h->txn, g.momentum, (uint64_t)g.n_kept * bytes,
+                               &g.version.momentum));
+    if (g.change.len > 0)
+        PL_TRY(pl_txn_put_blob(h->txn, g.change.data, g.change.len, &g.version.change));
+    PL_TRY(pl_txn_put_version(h->txn, &g.version, keep));
+    PL_TRY(home_forget_meetings(h, m, number));
+    memset(m->pending + number % of->window * of->n_holders, 0,
+           (size_t)of->n_holders * sizeof *m->pending);
+    *home_count(m, number) = 0;
+    m->version = g.version.number;
+    m->params = g.version.params;
+    m->norm = g.version.update_norm;
+    m->params_norm = g.version.params_norm;
+    for (int i = 0; i < g.n; i++)
+        norm_gate_note(&m->usual, g.contributions[i].norm);
+    h->counts.n_by_quorum += g.n < of->n_contributors;
+    m->quorum_ms = 0;
     pl_log(PL_LOG_DEBUG, "version.committed", "module=%s version=%llu contributions=%d",
-           module->name, (unsigned long long)module->version, g.n);
-    home_tell_version(h, module);
+           m->name, (unsigned long long)m->version, g.n);
+    home_tell_version(h, m);
 done:
     release_merge(&g);
     return status;
@@ -355,36 +321,29 @@ void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round
     m->noted = true;
 }
 
-/* Merges the module's complete rounds; there may be several. Each round starts from the
- * version of the previous round, so that version must be committed before the next
- * round is merged. *unsaved counts bytes of parameters that are not committed yet. */
-static pl_status merge_rounds(home *h, home_arm *arm, int index, size_t *unsaved)
-{
-    home_module *module = &arm->modules[index];
-    while (is_ready(arm, module)) {
-        PL_CHECK(merge_module(h, arm, index));
-        *unsaved += module->n_params * sizeof(float);
-        if (*unsaved < TOGETHER_BYTES && !is_ready(arm, module))
-            continue;
-        PL_CHECK(home_end_group(h));
-        *unsaved = 0;
-    }
-    return PL_OK;
-}
-
 /* Versions of small modules share a commit: if only one path has a module, each update
- * completes a round, and one commit per round would take longer than the merge. A
- * module whose round has reached its quorum, but still waits for more updates, stays in
+ * completes a round, and one commit per round would take longer than the merge. Several
+ * rounds of a module may be complete. Each starts from the version of the previous
+ * round, so that version must be committed before the next round is merged. A module
+ * whose round has reached its quorum, but still waits for more updates, stays in
  * h->whole, the list of modules whose round may be ready. */
 pl_status home_merge_ready(home *h)
 {
-    /* unsaved: see merge_rounds; n_left: number of modules that stay in the list */
+    /* unsaved: bytes of parameters that are not committed yet; n_left: number of
+     * modules that stay in the list */
     size_t unsaved = 0, n_left = 0;
     double start = pl_now();
     for (size_t i = 0; i < h->n_whole; i++) {
         home_arm *arm = &h->arms[h->whole[i].arm];
         home_module *module = &arm->modules[h->whole[i].module];
-        PL_CHECK(merge_rounds(h, arm, h->whole[i].module, &unsaved));
+        while (is_ready(arm, module)) {
+            PL_CHECK(merge_module(h, arm, h->whole[i].module));
+            unsaved += module->n_params * sizeof(float);
+            if (unsaved < TOGETHER_BYTES && !is_ready(arm, module))
+                continue;
+            PL_CHECK(home_end_group(h));
+            unsaved = 0;
+        }
         module->noted =
             module->exists &&
             *home_count(module, (int64_t)module->version) >= module->of->quorum;
@@ -399,55 +358,16 @@ pl_status home_merge_ready(home *h)
 }
 
 /* ---- replay: making a version again ---- */
-/* Checks that the store still has the data from which version `made` was made. `before`
- * is the previous version. */
-static pl_status check_sources(const merge *g, const pl_version *before,
-                               const pl_version *made)
-{
-    const char *gone = !made->has_updates    ? "the updates that made it"
-                       : before->params_gone ? "the parameters before it"
-                                             : NULL;
-    bool began = before->number == 0 || pl_starts_with(before->method, "rollback");
-    if (!gone && g->n_kept > 0 && pl_hash_none(&before->momentum) && !began)
-        gone = "the momentum before it";
-    for (int i = 0; !gone && i < made->n_contributions; i++)
-        if (!pl_store_has_blob(g->h->store, &made->contributions[i].update))
-            gone = "an update that made it";
-    if (!gone)
-        return PL_OK;
-    return pl_fail(PL_ERR_NOT_FOUND,
-                   "%s@%llu cannot be recomputed, because the store no longer has %s; "
-                   "use --tasks, which checks the version by training its tasks again, "
-                   "or train with store.keep_updates and store.keep_momentum",
-                   made->module, (unsigned long long)made->number, gone);
-}
-
-static pl_status replay(merge *g, const pl_version *made, pl_replay *out)
-{
-    pl_version before;
-    pl_status status = PL_OK;
-    size_t bytes = g->module->n_params * sizeof(float);
-    PL_CHECK(
-        pl_store_get_version(g->h->store, made->module, made->number - 1, &before));
-    g->module->version = before.number;
-    g->module->params = before.params;
-    PL_TRY(prepare_merge(g));
-    PL_TRY(check_sources(g, &before, made));
-    PL_TRY(make_version(g));
-    pl_blob_hash(g->params, bytes, &out->params);
-    if (g->n_kept > 0)
-        pl_blob_hash(g->momentum, (uint64_t)g->n_kept * bytes, &out->momentum);
-done:
-    pl_version_clear(&before);
-    return status;
-}
-
+/* Makes version `made` again, if the store still has the data from which it was
+ * made. */
 static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
                            pl_replay *out)
 {
     const char *name = strchr(made->module, '/') + 1;
     home_module module = {.exists = true};
     merge g = {.h = h, .arm = arm, .module = &module};
+    pl_version before;
+    pl_status status = PL_OK;
     g.index = pl_topology_find_module(arm->topology, name);
     if (g.index < 0)
         return pl_fail(PL_ERR_NOT_FOUND, "arm %s has no module %s", arm->arm.name,
@@ -461,7 +381,34 @@ static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
         g.contributions[i] = made->contributions[i];
         g.total_weight += made->contributions[i].weight;
     }
-    pl_status status = replay(&g, made, out);
+    memset(&before, 0, sizeof before);
+    PL_TRY(pl_store_get_version(h->store, made->module, made->number - 1, &before));
+    module.version = before.number;
+    module.params = before.params;
+    PL_TRY(prepare_merge(&g));
+    const char *gone = !made->has_updates   ? "the updates that made it"
+                       : before.params_gone ? "the parameters before it"
+                                            : NULL;
+    bool began = before.number == 0 || pl_starts_with(before.method, "rollback");
+    if (!gone && g.n_kept > 0 && pl_hash_none(&before.momentum) && !began)
+        gone = "the momentum before it";
+    for (int i = 0; !gone && i < made->n_contributions; i++)
+        if (!pl_store_has_blob(h->store, &made->contributions[i].update))
+            gone = "an update that made it";
+    if (gone)
+        PL_TRY(pl_fail(
+            PL_ERR_NOT_FOUND,
+            "%s@%llu cannot be recomputed, because the store no longer has %s; use "
+            "--tasks, which checks the version by training its tasks again, or train "
+            "with store.keep_updates and store.keep_momentum",
+            made->module, (unsigned long long)made->number, gone));
+    PL_TRY(make_version(&g));
+    const size_t bytes = module.n_params * sizeof(float);
+    pl_blob_hash(g.params, bytes, &out->params);
+    if (g.n_kept > 0)
+        pl_blob_hash(g.momentum, (uint64_t)g.n_kept * bytes, &out->momentum);
+done:
+    pl_version_clear(&before);
     release_merge(&g);
     return status;
 }

@@ -10,46 +10,39 @@
 
 #include <string.h>
 
-/* ---- tags that will be written ---- */
-/* Refuses a tag that names a version whose data are gone. Versions in other homes are
- * not checked. */
-static pl_status check_tagged(home *h, const pl_snapshot *tag)
+pl_status home_note_object(home *h, const char *name, const pl_hash *blob)
 {
-    for (size_t i = 0; i < tag->n_items; i++) {
-        const pl_snapshot_item *item = &tag->items[i];
+    static const char prefix[] = "tag/";
+    pl_snapshot tag = {.n_items = 0};
+    pl_bytes bytes = {0};
+    void *owned = NULL;
+    pl_status status = PL_OK;
+    if (!pl_starts_with(name, prefix))
+        return PL_OK;
+    PL_TRY(home_lend_blob(h, blob, "a tag", &bytes, &owned));
+    if (bytes.len == 0) /* a tag with no bytes is a deleted tag */
+        goto done;
+    PL_TRY(pl_snapshot_decode(name + strlen(prefix), bytes.at, bytes.len, &tag));
+    for (size_t i = 0; i < tag.n_items; i++) {
+        const pl_snapshot_item *item = &tag.items[i];
         pl_version v;
+        /* versions in other homes are not checked */
         if (pl_store_get_version(h->store, item->module, item->number, &v) != PL_OK)
             continue;
         const bool gone = v.params_gone;
         pl_version_clear(&v);
         if (gone)
-            return pl_fail(
+            PL_TRY(pl_fail(
                 PL_ERR_NOT_FOUND,
                 "garbage collection removed the data of %s@%llu, which tag %s names",
-                item->module, (unsigned long long)item->number, tag->name);
+                item->module, (unsigned long long)item->number, tag.name));
     }
-    return PL_OK;
-}
-
-pl_status home_note_object(home *h, const char *name, const pl_hash *blob)
-{
-    static const char prefix[] = "tag/";
-    pl_snapshot tag = {.n_items = 0};
-    pl_buf bytes = {0};
-    pl_status status = PL_OK;
-    if (!pl_starts_with(name, prefix))
-        return PL_OK;
-    PL_TRY(home_read_blob(h, blob, &bytes));
-    if (bytes.len == 0) /* a tag with no bytes is a deleted tag */
-        goto done;
-    PL_TRY(pl_snapshot_decode(name + strlen(prefix), bytes.data, bytes.len, &tag));
-    PL_TRY(check_tagged(h, &tag));
     h->new_tags = pl_grow(h->new_tags, (h->n_new_tags + 1) * sizeof *h->new_tags);
     h->new_tags[h->n_new_tags++] = tag;
     tag.items = NULL;
 done:
     pl_snapshot_clear(&tag);
-    pl_buf_destroy(&bytes);
+    pl_free_aligned(owned);
     return status;
 }
 
@@ -62,31 +55,23 @@ void home_forget_tags(home *h)
     h->n_new_tags = 0;
 }
 
-/* ---- dropping old versions ---- */
-/* Opens the whole store, because one part does not show which versions the paths of
- * other homes need. The other homes may change their parts meanwhile; an outdated state
- * of a path only makes this home keep more versions. Sets *whole to NULL if the store
- * has no parts. The parent folder is a whole store only if it has the file PARTS: a
- * store without parts may be in a folder with any name, even home-1. */
-static pl_status open_whole(const home *h, pl_store **whole)
-{
-    char above[PL_PATH_MAX], parts[PL_PATH_MAX];
-    *whole = NULL;
-    pl_path_above(above, h->options->store);
-    return pl_path_exists(pl_join(parts, above, "PARTS"))
-               ? pl_store_open(above, PL_STORE_READ, whole)
-               : PL_OK;
-}
-
 /* Drops the data of old versions: in the open transaction, or if there is none, in
  * separate ones. *n gets the number of versions whose data were dropped. */
 static pl_status thin(home *h, uint64_t *n)
 {
+    char above[PL_PATH_MAX], parts[PL_PATH_MAX];
     pl_store *whole = NULL;
     pl_gc_report report = {0};
     pl_keep_rule rule = {.keep = 1};
     pl_status status = PL_OK;
-    PL_TRY(open_whole(h, &whole));
+    /* Opens the whole store, because one part does not show which versions the paths of
+     * other homes need. The other homes may change their parts meanwhile; an outdated
+     * state of a path only makes this home keep more versions. The parent folder is a
+     * whole store only if it has the file PARTS: a store without parts may be in a
+     * folder with any name, even home-1. */
+    pl_path_above(above, h->options->store);
+    if (pl_path_exists(pl_join(parts, above, "PARTS")))
+        PL_TRY(pl_store_open(above, PL_STORE_READ, &whole));
     rule.store = whole ? whole : h->store;
     PL_TRY(pl_roots_create(rule.store, &rule.roots));
     for (size_t i = 0; i < h->n_new_tags; i++)

@@ -35,6 +35,14 @@ int *home_count(const home_module *m, int64_t round)
     return m->n_pending + round % m->of->window;
 }
 
+bool home_has_update(const home_arm *arm, const home_module *m, int64_t round,
+                     int index)
+{
+    return round < (int64_t)m->version ||
+           (round < (int64_t)m->version + m->of->window &&
+            *home_flag(arm, m, round, index));
+}
+
 /* The context of note_version_samples, which finds in a module's versions up to which
  * sample each holder has contributed (home_module.samples). */
 typedef struct sample_scan {
@@ -68,31 +76,12 @@ static pl_status note_version_samples(void *context, const pl_version *v)
     return PL_OK;
 }
 
-/* Fills the module's norm gate with the norms of the contributions to its newest
- * versions. */
-static pl_status load_norms(home *h, home_module *m)
-{
-    uint64_t number = m->version < NORM_GATE_MEMORY ? 1 : m->version - NORM_GATE_MEMORY;
-    for (; number <= m->version; number++) {
-        pl_version v;
-        memset(&v, 0, sizeof v);
-        pl_status status = pl_store_get_version(h->store, m->name, number, &v);
-        for (int i = 0; status == PL_OK && i < v.n_contributions; i++)
-            norm_gate_note(&m->usual, v.contributions[i].norm);
-        pl_version_clear(&v);
-        /* garbage collection may have removed old versions */
-        if (status != PL_ERR_NOT_FOUND)
-            PL_CHECK(status);
-    }
-    return PL_OK;
-}
-
 static pl_status load_module(home *h, home_arm *arm, int index)
 {
-    pl_version head;
+    pl_version v;
     home_module *m = &arm->modules[index];
     const pl_contract *of = m->of = &arm->contracts[index];
-    memset(&head, 0, sizeof head);
+    memset(&v, 0, sizeof v);
     pl_copy_text(m->name, sizeof m->name, of->name);
     m->n_params = of->n_params;
     const size_t n_holders = (size_t)of->n_holders;
@@ -100,52 +89,44 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     m->n_pending = pl_alloc((size_t)of->window * sizeof *m->n_pending);
     if (of->by_arrival || of->quorum < of->n_contributors)
         m->samples = pl_alloc(n_holders * sizeof *m->samples);
-    pl_status status = pl_store_head(h->store, m->name, &head);
+    pl_status status = pl_store_head(h->store, m->name, &v);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
     PL_CHECK(status);
     m->exists = true;
-    m->version = head.number;
-    m->params = head.params;
-    m->norm = head.update_norm;
-    m->params_norm = head.params_norm;
-    pl_version_clear(&head);
-    PL_CHECK(load_norms(h, m));
+    m->version = v.number;
+    m->params = v.params;
+    m->norm = v.update_norm;
+    m->params_norm = v.params_norm;
+    pl_version_clear(&v);
+    /* the norm gate gets the norms of the contributions to the newest versions */
+    uint64_t number = m->version < NORM_GATE_MEMORY ? 1 : m->version - NORM_GATE_MEMORY;
+    for (; number <= m->version; number++) {
+        memset(&v, 0, sizeof v);
+        status = pl_store_get_version(h->store, m->name, number, &v);
+        for (int i = 0; status == PL_OK && i < v.n_contributions; i++)
+            norm_gate_note(&m->usual, v.contributions[i].norm);
+        pl_version_clear(&v);
+        /* garbage collection may have removed old versions */
+        if (status != PL_ERR_NOT_FOUND)
+            PL_CHECK(status);
+    }
     sample_scan scan = {arm, m};
     return m->samples
                ? pl_store_each_version(h->store, m->name, note_version_samples, &scan)
                : PL_OK;
 }
 
-static pl_status load_path_state(home *h, home_arm *arm, int index)
-{
-    pl_path_state state;
-    home_path *p = &arm->paths[index];
-    int replicas = pl_topology_n_replicas(arm->topology);
-    pl_arm_path_name(&arm->arm, arm->topology, index / replicas, index % replicas,
-                     p->state.name);
-    pl_status status = pl_store_get_path(h->store, p->state.name, &state);
-    if (status == PL_ERR_NOT_FOUND)
-        return PL_OK;
-    PL_CHECK(status);
-    p->state = state;
-    return PL_OK;
-}
-
-static void clear_module(home_module *m)
-{
-    pl_free(m->pending);
-    pl_free(m->n_pending);
-    pl_free(m->samples);
-    pl_free(m->meetings);
-    memset(m, 0, sizeof *m);
-}
-
 void home_clear_arm(home_arm *arm)
 {
     int n_modules = arm->topology ? pl_topology_n_modules(arm->topology) : 0;
-    for (int m = 0; arm->modules && m < n_modules; m++)
-        clear_module(&arm->modules[m]);
+    for (int i = 0; arm->modules && i < n_modules; i++) {
+        home_module *m = &arm->modules[i];
+        pl_free(m->pending);
+        pl_free(m->n_pending);
+        pl_free(m->samples);
+        pl_free(m->meetings);
+    }
     pl_free(arm->modules);
     pl_free(arm->contracts);
     pl_free(arm->paths);
@@ -153,31 +134,31 @@ void home_clear_arm(home_arm *arm)
     pl_arm_clear(&arm->arm);
 }
 
-pl_status home_read_blob(home *h, const pl_hash *blob, pl_buf *out)
+pl_status home_lend_blob(home *h, const pl_hash *blob, const char *what,
+                         pl_bytes *bytes, void **owned)
 {
     uint64_t size = 0;
     const staging_blob *u = staging_find(&h->uploads, blob);
-    if (u) {
-        pl_buf_append(out, u->data, (size_t)u->bytes);
+    *owned = NULL;
+    *bytes = u ? (pl_bytes){u->data, (size_t)u->bytes} : (pl_bytes){0};
+    if (u)
         return PL_OK;
-    }
     PL_CHECK(pl_store_blob_bytes(h->store, blob, &size));
-    /* one byte more, so that memory is allocated even if the blob is empty */
-    pl_buf_reserve(out, (size_t)size + 1);
-    PL_CHECK(pl_store_read_blob(h->store, blob, 0, (size_t)size, out->data + out->len));
-    out->len += (size_t)size;
-    return PL_OK;
+    PL_CHECK(pl_try_alloc(size ? (size_t)size : 1, what, owned));
+    *bytes = (pl_bytes){*owned, (size_t)size};
+    return pl_store_read_blob(h->store, blob, 0, (size_t)size, *owned);
 }
 
 pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
                         home_arm *out)
 {
     pl_status status = PL_OK;
-    pl_buf bytes = {0};
+    pl_bytes bytes = {0};
+    void *owned = NULL;
     memset(out, 0, sizeof *out);
     out->blob = *blob;
-    PL_TRY(home_read_blob(h, blob, &bytes));
-    PL_TRY(pl_arm_decode(bytes.data, bytes.len, &out->arm));
+    PL_TRY(home_lend_blob(h, blob, "an arm", &bytes, &owned));
+    PL_TRY(pl_arm_decode(bytes.at, bytes.len, &out->arm));
     if (strcmp(object_name + strlen("arm/"), out->arm.name) != 0)
         PL_TRY(
             pl_fail(PL_ERR_DATA,
@@ -186,7 +167,7 @@ pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
     PL_TRY(pl_topology_create(&out->arm.shape, &out->arm.spec, &out->topology));
     out->contracts = pl_contracts_create(&out->arm, out->topology);
 done:
-    pl_buf_destroy(&bytes);
+    pl_free_aligned(owned);
     if (status != PL_OK)
         home_clear_arm(out);
     return status;
@@ -196,12 +177,22 @@ pl_status home_install_arm(home *h, home_arm *arm)
 {
     pl_status status = PL_OK;
     int n_modules = pl_topology_n_modules(arm->topology);
+    int n_replicas = pl_topology_n_replicas(arm->topology);
     arm->modules = pl_alloc((size_t)n_modules * sizeof *arm->modules);
     arm->paths = pl_alloc((size_t)home_n_tasks(arm) * sizeof *arm->paths);
     for (int m = 0; m < n_modules; m++)
         PL_TRY(load_module(h, arm, m));
-    for (int i = 0; i < home_n_tasks(arm); i++)
-        PL_TRY(load_path_state(h, arm, i));
+    for (int i = 0; i < home_n_tasks(arm); i++) {
+        pl_path_state stored, *state = &arm->paths[i].state;
+        pl_arm_path_name(&arm->arm, arm->topology, i / n_replicas, i % n_replicas,
+                         state->name);
+        status = pl_store_get_path(h->store, state->name, &stored);
+        if (status == PL_ERR_NOT_FOUND)
+            continue;
+        PL_TRY(status);
+        *state = stored;
+    }
+    status = PL_OK;
     h->arms = pl_grow(h->arms, (size_t)(h->n_arms + 1) * sizeof *h->arms);
     h->arms[h->n_arms++] = *arm;
 done:

@@ -17,20 +17,17 @@ bool home_is_still(const home *h)
     return h->still.until_ms != 0 && pl_now_ms() < h->still.until_ms;
 }
 
-/* Returns whether messages of this type write to the store. */
-static bool message_writes(uint16_t type)
-{
-    return type == PL_MSG_SUBMIT || type == PL_MSG_SUBMIT_PATH || type == PL_MSG_MEET ||
-           type == PL_MSG_PUT_OBJECT || type == PL_MSG_CREATE_MODULE ||
-           type == PL_MSG_HELLO || type == PL_MSG_PUT_REF || type == PL_MSG_FENCE ||
-           type == PL_MSG_PUT_AUDIT || type == PL_MSG_FENCE_WORKER;
-}
-
 /* If too many messages wait already, drops the message; its sender repeats it. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m)
 {
     home_still *still = &h->still;
-    if (!home_is_still(h) || !message_writes(m->type))
+    const uint16_t type = m->type;
+    const bool writes = type == PL_MSG_SUBMIT || type == PL_MSG_SUBMIT_PATH ||
+                        type == PL_MSG_MEET || type == PL_MSG_PUT_OBJECT ||
+                        type == PL_MSG_CREATE_MODULE || type == PL_MSG_HELLO ||
+                        type == PL_MSG_PUT_REF || type == PL_MSG_FENCE ||
+                        type == PL_MSG_PUT_AUDIT || type == PL_MSG_FENCE_WORKER;
+    if (!home_is_still(h) || !writes)
         return false;
     if (still->n_waiting == WAITING_MAX)
         return true;

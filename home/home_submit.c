@@ -76,61 +76,28 @@ static pl_status check_shared(const place *p, const pl_submit_message *s,
 /* Checks that the bytes of an update can be decoded and that all values are finite.
  * Notes the update's size and norm for each of its contributors. If the update has two
  * vectors, the norm is that of the first vector. */
-static pl_status check_update_bytes(const place *p, pl_submit_message *s,
-                                    const void *data, uint64_t bytes)
+static pl_status check_update(home *h, const place *p, pl_submit_message *s)
 {
     pl_codec_message messages[PL_ROUND_VECTORS_MAX];
     double norm = 0, other = 0;
+    pl_status status = PL_OK;
+    pl_bytes update = {0};
+    void *owned = NULL;
     const int n_vectors = p->module->of->n_vectors;
-    PL_CHECK(pl_codec_split(data, bytes, n_vectors, messages));
+    PL_TRY(home_lend_blob(h, &s->update, "an update", &update, &owned));
+    PL_TRY(pl_codec_split(update.at, update.len, n_vectors, messages));
     for (int v = 0; v < n_vectors; v++) {
-        PL_CHECK(check_shared(p, s, messages[v].data, messages[v].bytes));
-        PL_CHECK(pl_codec_add(messages[v].data, messages[v].bytes, p->module->n_params,
-                              1.0f, NULL, v == 0 ? &norm : &other));
+        PL_TRY(check_shared(p, s, messages[v].data, messages[v].bytes));
+        PL_TRY(pl_codec_add(messages[v].data, messages[v].bytes, p->module->n_params,
+                            1.0f, NULL, v == 0 ? &norm : &other));
     }
     for (int i = 0; i < s->n; i++) {
-        s->contributors[i].update_bytes = bytes;
+        s->contributors[i].update_bytes = update.len;
         s->contributors[i].norm = norm;
     }
-    return PL_OK;
-}
-
-/* Checks the bytes of the update, which were uploaded or are in the store, with
- * check_update_bytes. */
-static pl_status check_update(home *h, const place *p, pl_submit_message *s)
-{
-    const staging_blob *u = staging_find(&h->uploads, &s->update);
-    pl_status status = PL_OK;
-    void *bytes = NULL;
-    uint64_t size = 0;
-    if (u)
-        return check_update_bytes(p, s, u->data, u->bytes);
-    PL_TRY(pl_store_blob_bytes(h->store, &s->update, &size));
-    PL_TRY(pl_try_alloc(size ? (size_t)size : 1, "an update", &bytes));
-    PL_TRY(pl_store_read_blob(h->store, &s->update, 0, (size_t)size, bytes));
-    PL_TRY(check_update_bytes(p, s, bytes, size));
 done:
-    pl_free_aligned(bytes);
+    pl_free_aligned(owned);
     return status;
-}
-
-static pl_status check_place(const place *p, const pl_submit_message *s,
-                             const pl_contribution *c)
-{
-    const home_arm *arm = p->arm;
-    int n_paths = pl_topology_n_paths(arm->topology);
-    int n_replicas = pl_topology_n_replicas(arm->topology);
-    if (c->path < 0 || c->path >= n_paths || c->replica < 0 || c->replica >= n_replicas)
-        return pl_fail(
-            PL_ERR_DATA,
-            "an update names path %lld replica %lld, which arm %s does not have",
-            (long long)c->path, (long long)c->replica, arm->arm.name);
-    if (!pl_topology_path_has(arm->topology, (int)c->path, p->index))
-        return pl_fail(PL_ERR_DATA,
-                       "an update of %s names path %lld, which does not go through "
-                       "this module",
-                       s->module, (long long)c->path);
-    return PL_OK;
 }
 
 /* Checks that the contributors exist and have the module. Refuses sums for methods that
@@ -138,36 +105,53 @@ static pl_status check_place(const place *p, const pl_submit_message *s,
  * which merges updates one by one. */
 static pl_status check_places(const place *p, const pl_submit_message *s)
 {
-    for (int i = 0; i < s->n; i++)
-        PL_CHECK(check_place(p, s, &s->contributors[i]));
+    const home_arm *arm = p->arm;
+    int n_paths = pl_topology_n_paths(arm->topology);
+    int n_replicas = pl_topology_n_replicas(arm->topology);
+    for (int i = 0; i < s->n; i++) {
+        const pl_contribution *c = &s->contributors[i];
+        if (c->path < 0 || c->path >= n_paths || c->replica < 0 ||
+            c->replica >= n_replicas)
+            return pl_fail(
+                PL_ERR_DATA,
+                "an update names path %lld replica %lld, which arm %s does not have",
+                (long long)c->path, (long long)c->replica, arm->arm.name);
+        if (!pl_topology_path_has(arm->topology, (int)c->path, p->index))
+            return pl_fail(PL_ERR_DATA,
+                           "an update of %s names path %lld, which does not go through "
+                           "this module",
+                           s->module, (long long)c->path);
+    }
     if (s->n > 1 && !p->module->of->sums)
         return pl_fail(PL_ERR_DATA,
                        "a relay sent a sum of updates of %s, but updates of %s must "
                        "arrive one by one",
-                       s->module, pl_method_name(p->arm->arm.outer.method.method));
+                       s->module, pl_method_name(arm->arm.outer.method.method));
     return PL_OK;
 }
 
-static pl_status check_base_number(const place *p, const pl_submit_message *s)
-{
-    uint64_t head = p->module->version;
-    if (pl_round_accepts(p->module->of, s->round, s->base_version, head))
-        return PL_OK;
-    return pl_fail(PL_ERR_DATA,
-                   "an update of %s in round %lld must be relative to version %llu, "
-                   "not to %llu; the newest version is %llu",
-                   s->module, (long long)s->round,
-                   (unsigned long long)pl_round_base(p->module->of, s->round),
-                   (unsigned long long)s->base_version, (unsigned long long)head);
-}
-
+/* Checks that the round has begun, and that the update is relative to the version that
+ * this round starts from. */
 static pl_status check_base(home *h, place *p, const pl_submit_message *s)
 {
-    pl_version v;
-    pl_hash params = p->module->params;
-    p->base_norm = p->module->norm;
-    PL_CHECK(check_base_number(p, s));
-    if (s->base_version != p->module->version) {
+    const home_module *m = p->module;
+    pl_hash params = m->params;
+    p->base_norm = m->norm;
+    if (s->round >= (int64_t)m->version + m->of->window)
+        return pl_fail(PL_ERR_DATA,
+                       "an update came for round %lld of %s, which has not begun: the "
+                       "module's newest version is %llu",
+                       (long long)s->round, s->module, (unsigned long long)m->version);
+    if (!pl_round_accepts(m->of, s->round, s->base_version, m->version))
+        return pl_fail(
+            PL_ERR_DATA,
+            "an update of %s in round %lld must be relative to version %llu, "
+            "not to %llu; the newest version is %llu",
+            s->module, (long long)s->round,
+            (unsigned long long)pl_round_base(m->of, s->round),
+            (unsigned long long)s->base_version, (unsigned long long)m->version);
+    if (s->base_version != m->version) {
+        pl_version v;
         memset(&v, 0, sizeof v);
         PL_CHECK(pl_store_get_version(h->store, s->module, s->base_version, &v));
         params = v.params;
@@ -182,60 +166,26 @@ static pl_status check_base(home *h, place *p, const pl_submit_message *s)
     return PL_OK;
 }
 
-static pl_status check_round_begun(const place *p, const pl_submit_message *s)
-{
-    if (s->round < (int64_t)p->module->version + p->module->of->window)
-        return PL_OK;
-    return pl_fail(PL_ERR_DATA,
-                   "an update came for round %lld of %s, which has not begun: the "
-                   "module's newest version is %llu",
-                   (long long)s->round, s->module,
-                   (unsigned long long)p->module->version);
-}
-
-/* Returns whether an update of this contributor for this phase was accepted before.
- * If a round may have updates of different phases, the number of the phase's first
- * sample decides. */
-static bool is_in_round(const place *p, const pl_submit_message *s,
-                        const pl_contribution *c)
-{
-    const home_module *m = p->module;
-    if (m->samples && s->round >= 0)
-        return c->work.first_sample < *home_samples(p->arm, m, task_of(p, c));
-    return s->round < (int64_t)m->version ||
-           (s->round < (int64_t)m->version + m->of->window &&
-            *home_flag(p->arm, m, s->round, task_of(p, c)));
-}
-
-/* Returns the largest norm that the update of one phase can have if the mean square of
- * the parameters is at most 1. check_norm uses this norm while the usual norm is not
- * known. Returns 0 (no limit) if paths keep parameters of their own, so that an update
- * contains the changes of more than one phase, or if the length of an inner step has no
- * bound (Muon, some decays). */
-static double longest_update(const place *p)
-{
-    const pl_inner *inner = &p->arm->arm.inner;
-    double step = pl_moments_longest_step(inner);
-    if (pl_path_layout_of(&p->arm->arm).params >= 0 || !isfinite(step))
-        return 0;
-    return inner->tau * inner->lr * sqrt((double)p->module->n_params) *
-           (step + inner->weight_decay);
-}
-
 /* Refuses an update whose norm is far above the usual norm of the module's updates:
  * either the worker or the training is broken. An update that is small compared to the
  * module's parameters is never refused: late in training the usual norm is so small
  * that a correct update can have ten times this norm. */
 static pl_status check_norm(const home *h, const place *p, const pl_submit_message *s)
 {
-    double norm = s->contributors[0].norm, usual = norm_gate_usual(&p->module->usual);
-    double gate = h->options->norm_gate;
-    if (usual <= 0)
-        usual = longest_update(p);
+    const home_module *m = p->module;
+    const pl_inner *inner = &p->arm->arm.inner;
+    double norm = s->contributors[0].norm, usual = norm_gate_usual(&m->usual);
+    double gate = h->options->norm_gate, step = pl_moments_longest_step(inner);
+    /* While the usual norm is not known, the limit is the largest norm that the update
+     * of one phase can have if the mean square of the parameters is at most 1. There is
+     * no limit if paths keep parameters of their own, so that an update contains the
+     * changes of more than one phase, or if the length of an inner step has no bound
+     * (Muon, some decays). */
+    if (usual <= 0 && isfinite(step) && pl_path_layout_of(&p->arm->arm).params < 0)
+        usual = inner->tau * inner->lr * sqrt((double)m->n_params) *
+                (step + inner->weight_decay);
     if (gate <= 0 || usual <= 0 || norm <= gate * usual ||
-        norm <= NORM_GATE_HARMLESS * p->module->params_norm)
-        return PL_OK;
-    if (p->module->of->homomorphic)
+        norm <= NORM_GATE_HARMLESS * m->params_norm || m->of->homomorphic)
         return PL_OK;
     return pl_fail(
         PL_ERR_DATA,
@@ -245,32 +195,27 @@ static pl_status check_norm(const home *h, const place *p, const pl_submit_messa
         s->module, norm, usual, gate);
 }
 
-static bool misses_its_round(const place *p, const pl_submit_message *s)
-{
-    const home_module *m = p->module;
-    if (m->of->quorum == m->of->n_contributors || s->round > (int64_t)m->version)
-        return false;
-    return s->round < (int64_t)m->version ||
-           *home_flag(p->arm, m, s->round, task_of(p, &s->contributors[0]));
-}
-
-/* Handles an update that misses its round: the round was merged with a quorum of other
- * updates, or already has a late update of this path. The update counts in the open
- * round if outer.late_weight is above 0 and the path has no update in that round yet;
- * otherwise the update is dropped. */
+/* Decides about an update that may have missed its round: the round was merged with a
+ * quorum of other updates, or already has a late update of this path. A late update
+ * counts in the open round if outer.late_weight is above 0 and the path has no update
+ * in that round yet; otherwise the update is dropped. */
 static pl_submit_result judge_late(place *p, const pl_submit_message *s)
 {
     const home_module *m = p->module;
     const pl_outer *outer = &p->arm->arm.outer;
-    int64_t open = (int64_t)m->version;
+    const int64_t open = (int64_t)m->version;
+    if (m->of->quorum == m->of->n_contributors || s->round > open)
+        return PL_SUBMIT_ACCEPTED;
+    const bool has_one = *home_flag(p->arm, m, open, task_of(p, &s->contributors[0]));
+    if (s->round == open && !has_one)
+        return PL_SUBMIT_ACCEPTED;
     p->behind = open - s->round;
     if (p->behind == 0)
         (void)pl_fail(PL_ERR_STALE,
                       "round %lld of %s already has a late update of this path, so "
                       "this update is dropped",
                       (long long)s->round, s->module);
-    else if (outer->late_weight > 0 && m->version < m->of->n_rounds &&
-             !*home_flag(p->arm, m, open, task_of(p, &s->contributors[0])))
+    else if (outer->late_weight > 0 && m->version < m->of->n_rounds && !has_one)
         return PL_SUBMIT_ACCEPTED;
     else
         (void)pl_fail(PL_ERR_STALE,
@@ -279,15 +224,6 @@ static pl_submit_result judge_late(place *p, const pl_submit_message *s)
                       "from version %llu",
                       (long long)s->round, s->module, (unsigned long long)m->version);
     return PL_SUBMIT_DROPPED;
-}
-
-static bool is_fenced(const place *p, const pl_submit_message *s)
-{
-    for (int i = 0; i < s->n; i++)
-        if (s->contributors[i].token <
-            p->arm->paths[task_of(p, &s->contributors[i])].fence)
-            return true;
-    return false;
 }
 
 /* Returns whether the store has an update with the same key but different bytes, from
@@ -317,23 +253,31 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
  * it is refused, the relay sends its parts one by one. */
 static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s)
 {
+    const home_module *m = p->module;
+    int n_in = 0; /* number of contributors whose update for this phase is here */
+    bool is_fenced = false;
     if (check_places(p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
-    if (p->module->of->by_arrival) {
-        const home_module *m = p->module;
+    if (m->of->by_arrival) {
         s->round = (int64_t)m->version;
         while (s->round < (int64_t)m->version + m->of->window &&
                *home_count(m, s->round))
             s->round++;
         s->contributors[0].phase = s->round;
     }
-    int n = 0;
-    for (int i = 0; i < s->n; i++)
-        n += is_in_round(p, s, &s->contributors[i]);
-    int n_in = n;
+    for (int i = 0; i < s->n; i++) {
+        const pl_contribution *c = &s->contributors[i];
+        const int task = task_of(p, c);
+        /* If a round may have updates of different phases, the number of the phase's
+         * first sample decides. */
+        n_in += m->samples && s->round >= 0
+                    ? c->work.first_sample < *home_samples(p->arm, m, task)
+                    : home_has_update(p->arm, m, s->round, task);
+        is_fenced = is_fenced || c->token < p->arm->paths[task].fence;
+    }
     if (n_in == s->n)
         return has_other_bytes(h, p, s) ? PL_SUBMIT_OTHER : PL_SUBMIT_DUPLICATE;
-    if (is_fenced(p, s)) {
+    if (is_fenced) {
         (void)pl_fail(PL_ERR_STALE,
                       "this lease has ended: the task was given to another worker");
         return s->n == 1 ? PL_SUBMIT_FENCED : PL_SUBMIT_REJECTED;
@@ -344,12 +288,12 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
                       s->n);
         return PL_SUBMIT_REJECTED;
     }
-    if (misses_its_round(p, s) && judge_late(p, s) == PL_SUBMIT_DROPPED)
+    if (judge_late(p, s) == PL_SUBMIT_DROPPED)
         return PL_SUBMIT_DROPPED;
     if (!staging_find(&h->uploads, &s->update) &&
         !pl_store_has_blob(h->store, &s->update))
         return PL_SUBMIT_UNKNOWN_BLOB;
-    if (check_round_begun(p, s) != PL_OK || check_base(h, p, s) != PL_OK)
+    if (check_base(h, p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
     pl_status status = check_update(h, p, s);
     if (status == PL_ERR_DEVICE || status == PL_ERR_NOMEM || status == PL_ERR_IO ||
@@ -360,29 +304,6 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
     s->round += p->behind; /* a late update counts in the round that is now open */
     s->contributors[0].phase = s->round;
     return PL_SUBMIT_ACCEPTED;
-}
-
-static pl_status accept_contributor(home *h, const place *p, const pl_submit_message *s,
-                                    pl_contribution *c)
-{
-    home_module *module = p->module;
-    /* With a quorum the mean is always weighted, because late updates weigh less. If
-     * outer.weighted is not set, all updates that are not late then have weight 1. */
-    const pl_outer *outer = &p->arm->arm.outer;
-    bool counts =
-        p->module->of->quorum < p->module->of->n_contributors && !outer->weighted;
-    double weight = counts ? 1 : p->arm->arm.weights[c->path];
-    c->weight =
-        p->behind > 0 ? weight * pow(outer->late_weight, (double)p->behind) : weight;
-    PL_CHECK(pl_txn_put_pending(h->txn, s->module, c));
-    *home_flag(p->arm, module, s->round, task_of(p, c)) = true;
-    int n = ++*home_count(module, s->round);
-    home_note_samples(p->arm, module, c);
-    home_note_round(h, p->arm, module, s->round);
-    pl_log(PL_LOG_DEBUG, "update.accepted",
-           "module=%s worker=%s round=%lld pending=%d/%d", s->module, c->worker,
-           (long long)s->round, n, module->of->n_contributors);
-    return PL_OK;
 }
 
 /* Checks that the contributor's lease is for the task and the phase of the update.
@@ -421,7 +342,7 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
     char reason[256];
     PL_TRY(pl_submission_read(m, &s));
     PL_TRY(home_find_module(h, s.module, &p.arm, &p.index));
-    p.module = &p.arm->modules[p.index];
+    home_module *module = p.module = &p.arm->modules[p.index];
     for (int i = 0; i < s.n; i++)
         PL_TRY(check_contributor_lease(h, peer, &p, &s, i));
     if (s.n > 1) /* a relay uploads sums without a lease */
@@ -438,16 +359,36 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
                "module=%s worker=%s contributors=%d round=%lld reason=\"%s\"", s.module,
                s.contributors[0].worker, s.n, (long long)s.round, pl_last_error());
     }
-    if (result == PL_SUBMIT_ACCEPTED) {
-        if (s.n == 1)
-            PL_TRY(home_note_likeness(h, p.arm, p.index, s.round, &s.update,
-                                      &s.contributors[0]));
-        PL_TRY(home_adopt_blob(h, &s.update));
-        for (int i = 0; i < s.n; i++)
-            PL_TRY(accept_contributor(h, &p, &s, &s.contributors[i]));
-    } else if (result != PL_SUBMIT_UNKNOWN_BLOB)
-        staging_drop(&h->uploads, &s.update);
-    answer_submitted(h, peer, m->request, result, refused ? reason : NULL);
+    if (result != PL_SUBMIT_ACCEPTED) {
+        if (result != PL_SUBMIT_UNKNOWN_BLOB)
+            staging_drop(&h->uploads, &s.update);
+        answer_submitted(h, peer, m->request, result, refused ? reason : NULL);
+        goto done;
+    }
+    if (s.n == 1)
+        PL_TRY(home_note_likeness(h, p.arm, p.index, s.round, &s.update,
+                                  &s.contributors[0]));
+    PL_TRY(home_adopt_blob(h, &s.update));
+    /* With a quorum the mean is always weighted, because late updates weigh less. If
+     * outer.weighted is not set, all updates that are not late then have weight 1. */
+    const pl_outer *outer = &p.arm->arm.outer;
+    const bool alike =
+        module->of->quorum < module->of->n_contributors && !outer->weighted;
+    for (int i = 0; i < s.n; i++) {
+        pl_contribution *c = &s.contributors[i];
+        const double weight = alike ? 1 : p.arm->arm.weights[c->path];
+        c->weight =
+            p.behind > 0 ? weight * pow(outer->late_weight, (double)p.behind) : weight;
+        PL_TRY(pl_txn_put_pending(h->txn, s.module, c));
+        *home_flag(p.arm, module, s.round, task_of(&p, c)) = true;
+        int n = ++*home_count(module, s.round);
+        home_note_samples(p.arm, module, c);
+        home_note_round(h, p.arm, module, s.round);
+        pl_log(PL_LOG_DEBUG, "update.accepted",
+               "module=%s worker=%s round=%lld pending=%d/%d", s.module, c->worker,
+               (long long)s.round, n, module->of->n_contributors);
+    }
+    answer_submitted(h, peer, m->request, result, NULL);
 done:
     pl_submission_clear(&s);
     return status;
@@ -477,36 +418,32 @@ static pl_status check_sums(const home_lease *under, const pl_path_state *state)
     return home_check_work(under, &phase);
 }
 
-static bool is_module_in(const home_arm *arm, int module, int index,
-                         const pl_path_state *state, bool together)
-{
-    const home_module *m = &arm->modules[module];
-    const int64_t round = pl_round_of(m->of, arm->paths[index].state.phase);
-    if (round < 0) /* this phase does not send an update of this module */
-        return true;
-    /* Another home has this module. The sender waits for that home's answer before it
-     * ends the task, unless the message says that all updates were sent together to
-     * this home. */
-    if (!m->exists)
-        return !together;
-    if (m->of->by_arrival)
-        return *home_samples(arm, m, index) >=
-               (uint64_t)state->phase * pl_phase_samples(&arm->arm);
-    return round < (int64_t)m->version ||
-           (round < (int64_t)m->version + m->of->window &&
-            *home_flag(arm, m, round, index));
-}
-
 /* Returns whether this home has all updates that the phase sends to it. The task may
  * end only when the home has them. */
 static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *state,
                            bool together)
 {
-    int path = index / pl_topology_n_replicas(arm->topology);
-    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++)
-        if (!is_module_in(arm, pl_topology_module_of_path(arm->topology, slot, path),
-                          index, state, together))
+    const int path = index / pl_topology_n_replicas(arm->topology);
+    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
+        const home_module *m =
+            &arm->modules[pl_topology_module_of_path(arm->topology, slot, path)];
+        const int64_t round = pl_round_of(m->of, arm->paths[index].state.phase);
+        if (round < 0) /* this phase does not send an update of this module */
+            continue;
+        bool is_in = false;
+        if (!m->exists)
+            /* Another home has this module. The sender waits for that home's answer
+             * before it ends the task, unless the message says that all updates were
+             * sent together to this home. */
+            is_in = !together;
+        else if (m->of->by_arrival)
+            is_in = *home_samples(arm, m, index) >=
+                    (uint64_t)state->phase * pl_phase_samples(&arm->arm);
+        else
+            is_in = home_has_update(arm, m, round, index);
+        if (!is_in)
             return false;
+    }
     return true;
 }
 
@@ -546,55 +483,34 @@ static pl_status check_scores(const pl_path_state *state, const uint8_t *scores,
     return PL_OK;
 }
 
-/* Refuses a state with impossible values, because no worker could continue from it. */
-static pl_status check_values(home *h, const home_arm *of, const pl_path_state *state,
-                              uint64_t bytes)
-{
-    const size_t n_params = pl_topology_path_params(of->topology);
-    const staging_blob *u = staging_find(&h->uploads, &state->moments);
-    pl_status status = PL_OK;
-    void *stored = NULL;
-    if (!u) {
-        PL_TRY(pl_try_alloc((size_t)bytes, "a path's state", &stored));
-        PL_TRY(pl_store_read_blob(h->store, &state->moments, 0, (size_t)bytes, stored));
-    }
-    const uint8_t *values = u ? u->data : stored;
-    PL_TRY(of->arm.feature_windows > 0 ? check_features(state, values, bytes)
-           : of->arm.n_scored > 0
-               ? check_scores(state, values, bytes)
-               : pl_moments_check(&of->arm, of->topology, n_params, values));
-done:
-    pl_free_aligned(stored);
-    return status;
-}
-
+/* Refuses a state with a wrong size or with impossible values, because no worker could
+ * continue from it. */
 static pl_status check_path_state(home *h, const home_arm *arm,
                                   const pl_path_state *state)
 {
-    uint64_t want =
-                 pl_path_state_bytes(&arm->arm, pl_topology_path_params(arm->topology)),
-             bytes = 0;
+    const size_t n_params = pl_topology_path_params(arm->topology);
+    const uint64_t want = pl_path_state_bytes(&arm->arm, n_params);
     const staging_blob *u = staging_find(&h->uploads, &state->moments);
-    if (u)
-        bytes = u->bytes;
-    else if (!pl_hash_none(&state->moments))
+    uint64_t bytes = u ? u->bytes : 0;
+    if (!u && !pl_hash_none(&state->moments))
         PL_CHECK(pl_store_blob_bytes(h->store, &state->moments, &bytes));
     if (bytes != want)
         return pl_fail(PL_ERR_DATA, "the state of %s has %llu bytes instead of %llu",
                        state->name, (unsigned long long)bytes,
                        (unsigned long long)want);
-    return bytes == 0 ? PL_OK : check_values(h, arm, state, bytes);
-}
-
-/* With store.keep_states, also stores the state as an object. The object stays when the
- * next phase replaces the path's state. */
-static pl_status keep_state(home *h, const pl_path_state *state)
-{
-    char name[PL_MODULE_NAME_MAX];
-    if (!h->options->keep_states || pl_hash_none(&state->moments) || state->repeats > 0)
+    if (bytes == 0)
         return PL_OK;
-    pl_kept_state_name(state->name, state->phase, name);
-    return pl_txn_put_object(h->txn, name, &state->moments);
+    pl_bytes values = {0};
+    void *owned = NULL;
+    pl_status status = PL_OK;
+    PL_TRY(home_lend_blob(h, &state->moments, "a path's state", &values, &owned));
+    PL_TRY(arm->arm.feature_windows > 0 ? check_features(state, values.at, values.len)
+           : arm->arm.n_scored > 0
+               ? check_scores(state, values.at, values.len)
+               : pl_moments_check(&arm->arm, arm->topology, n_params, values.at));
+done:
+    pl_free_aligned(owned);
+    return status;
 }
 
 /* Ends a phase: writes the path's state, and an audit if one is drawn, in the same
@@ -608,25 +524,15 @@ static pl_status end_phase(home *h, const home_lease *under, const pl_path_state
     PL_CHECK(uploaded ? home_adopt_blob(h, &state->moments) : home_write(h));
     PL_CHECK(home_open_audit(h, &audit));
     PL_CHECK(pl_txn_put_path(h->txn, state));
-    PL_CHECK(keep_state(h, state));
+    if (h->options->keep_states && uploaded) {
+        /* this object stays when the next phase replaces the path's state */
+        char name[PL_MODULE_NAME_MAX];
+        pl_kept_state_name(state->name, state->phase, name);
+        PL_CHECK(pl_txn_put_object(h->txn, name, &state->moments));
+    }
     path->state = *state;
     home_tell_path(h, path, under->lease.token);
     return PL_OK;
-}
-
-static bool is_there(home *h, const pl_hash *blob)
-{
-    return pl_hash_none(blob) || staging_find(&h->uploads, blob) ||
-           pl_store_has_blob(h->store, blob);
-}
-
-/* The state was not uploaded, and need not be (pl_outer.state_every): the path keeps
- * its newest uploaded state, and the hash of the new one. */
-static void keep_hash_only(const home_path *path, pl_path_state *state)
-{
-    state->made = state->moments;
-    state->moments = path->state.moments;
-    state->repeats = path->state.repeats + 1;
 }
 
 pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
@@ -674,12 +580,16 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         state.work.held = path->state.work.held;
         state.held_phase = path->state.held_phase;
     }
-    if (!is_there(h, &state.moments)) {
+    if (!pl_hash_none(&state.moments) && !staging_find(&h->uploads, &state.moments) &&
+        !pl_store_has_blob(h->store, &state.moments)) {
         if (pl_phase_uploads(&arm->arm, state.phase)) {
             answer_submitted(h, peer, m->request, PL_SUBMIT_UNKNOWN_BLOB, NULL);
             return PL_OK;
         }
-        keep_hash_only(path, &state);
+        /* the path keeps its newest uploaded state, and the hash of the new one */
+        state.made = state.moments;
+        state.moments = path->state.moments;
+        state.repeats = path->state.repeats + 1;
     }
     pl_status status = state.repeats > 0 ? PL_OK : check_path_state(h, arm, &state);
     if (status == PL_ERR_DATA)

@@ -23,7 +23,6 @@ struct home_updates {
     size_t room;
 };
 
-/* ---- choosing the updates of a batch ---- */
 static bool same_update(const home_updates *u, int a, int b)
 {
     const pl_contribution *c = u->round.contributions;
@@ -55,7 +54,6 @@ static bool waits_for_run(const home_updates *u)
     return false;
 }
 
-/* ---- reading a batch of updates ---- */
 enum { ALIGN = 64 };
 
 static size_t room_of(const home_updates *u, int index)
@@ -64,29 +62,35 @@ static size_t room_of(const home_updates *u, int index)
            ALIGN;
 }
 
-/* Chooses the updates of the next batch: one per thread, or more if they are small
- * (round.ahead_bytes). Returns the number of bytes that they need. */
-static size_t choose_run(home_updates *u)
+/* Chooses the updates of the next batch, reads them, and prepares them for the codec. A
+ * batch has one update per thread, or more if they are small (round.ahead_bytes). */
+static pl_status next_run(void *context, bool anew, pl_codec_run *out)
 {
+    home_updates *u = context;
+    const home_round *r = &u->round;
+    const int n_threads = pl_codec_add_threads();
     size_t bytes = 0;
-    int n_threads = pl_codec_add_threads();
-    for (u->n = 0; u->at < u->round.n && !waits_for_run(u); u->at++) {
+    *out = (pl_codec_run){.n = 0};
+    if (anew)
+        u->at = u->contributors = 0;
+    for (u->n = 0; u->at < r->n && !waits_for_run(u); u->at++) {
         if (is_skipped(u))
             continue;
         size_t more = room_of(u, u->at);
-        if (u->n >= n_threads && bytes + more > u->round.ahead_bytes)
+        if (u->n >= n_threads && bytes + more > r->ahead_bytes)
             break;
         bytes += more;
         u->indices[u->n++] = u->at;
     }
-    return bytes;
-}
-
-static pl_status read_run(home_updates *u)
-{
+    if (u->n == 0) {
+        if (!r->homomorphic || u->contributors == r->n)
+            return PL_OK;
+        return pl_fail(PL_ERR_INTERNAL,
+                       "the updates of %s have %d contributors together instead of %d",
+                       r->module, u->contributors, r->n);
+    }
     /* Reserves a little more memory than this batch needs, because the lengths of
      * compressed updates differ from batch to batch. */
-    size_t bytes = choose_run(u);
     if (bytes > u->room) {
         pl_free_aligned(u->data);
         u->data = NULL;
@@ -97,55 +101,27 @@ static pl_status read_run(home_updates *u)
     }
     uint8_t *to = u->data;
     for (int i = 0; i < u->n; i++) {
-        const pl_contribution *c = &u->round.contributions[u->indices[i]];
+        const pl_contribution *c = &r->contributions[u->indices[i]];
         u->reads[i] = (pl_blob_read){&c->update, (size_t)c->update_bytes, to};
         u->messages[i] = (pl_codec_message){to, c->update_bytes};
         to += room_of(u, u->indices[i]);
     }
-    return pl_store_read_blobs(u->round.store, u->reads, (size_t)u->n);
-}
-
-static pl_status count_contributors(home_updates *u, int i)
-{
-    pl_codec_info info;
-    const pl_codec_message *m = &u->messages[i];
-    PL_CHECK(pl_codec_inspect(m->data, m->bytes, u->round.n_params, &info));
-    u->stands_for[u->indices[i]] = info.contributors;
-    u->contributors += info.contributors;
+    PL_CHECK(pl_store_read_blobs(r->store, u->reads, (size_t)u->n));
+    for (int i = 0; i < u->n; i++) {
+        pl_codec_message *m = &u->messages[i], vectors[2];
+        pl_codec_info info;
+        if (r->homomorphic) {
+            PL_CHECK(pl_codec_inspect(m->data, m->bytes, r->n_params, &info));
+            u->stands_for[u->indices[i]] = info.contributors;
+            u->contributors += info.contributors;
+        } else {
+            PL_CHECK(pl_codec_split(m->data, m->bytes, r->n_vectors, vectors));
+            *m = vectors[0];
+            u->weights[i] = r->weights[u->indices[i]];
+        }
+    }
+    *out = (pl_codec_run){u->messages, r->homomorphic ? NULL : u->weights, u->n};
     return PL_OK;
-}
-
-static pl_status weigh_update(home_updates *u, int i)
-{
-    pl_codec_message vectors[2];
-    const pl_codec_message *m = &u->messages[i];
-    PL_CHECK(pl_codec_split(m->data, m->bytes, u->round.n_vectors, vectors));
-    u->messages[i] = vectors[0];
-    u->weights[i] = u->round.weights[u->indices[i]];
-    return PL_OK;
-}
-
-static pl_status end_round(const home_updates *u)
-{
-    if (!u->round.homomorphic || u->contributors == u->round.n)
-        return PL_OK;
-    return pl_fail(PL_ERR_INTERNAL,
-                   "the updates of %s have %d contributors together instead of %d",
-                   u->round.module, u->contributors, u->round.n);
-}
-
-static pl_status next_run(void *context, bool anew, pl_codec_run *out)
-{
-    home_updates *u = context;
-    bool homomorphic = u->round.homomorphic;
-    *out = (pl_codec_run){.n = 0};
-    if (anew)
-        u->at = u->contributors = 0;
-    PL_CHECK(read_run(u));
-    for (int i = 0; i < u->n; i++)
-        PL_CHECK(homomorphic ? count_contributors(u, i) : weigh_update(u, i));
-    *out = (pl_codec_run){u->messages, homomorphic ? NULL : u->weights, u->n};
-    return u->n > 0 ? PL_OK : end_round(u);
 }
 
 pl_codec_source home_updates_source(home_updates *u)

@@ -7,32 +7,7 @@
  * seconds; one that no longer does has gone, and loses its place. */
 #include "home/home_internal.h"
 
-/* Sets the limits for an upload under this lease. A key that the job itself made has no
- * limit per key, because any number of workers may use it. */
-static void limit_upload(home *h, const home_lease *under)
-{
-    bool own = false;
-    (void)pl_gate_role(&under->lease.key, &own);
-    h->uploads.share = home_upload_share(under);
-    if (!own)
-        h->uploads.holder = under->lease.key;
-}
-
-/* ---- questions for room that wait ---- */
 enum { TICKETS_MAX = 1 << 16, TICKET_MS = 10000 };
-
-static bool same_ticket(const home_ticket *t, const home *h, const staging_piece *p)
-{
-    return t->owner == h->uploads.owner && pl_hash_equal(&t->hash, &p->hash);
-}
-
-static home_ticket *find_ticket(home_room *r, const home *h, const staging_piece *p)
-{
-    for (size_t i = 0; i < r->n; i++)
-        if (same_ticket(&r->tickets[i], h, p))
-            return &r->tickets[i];
-    return NULL;
-}
 
 /* Puts the question at the end of the queue. If it is there already, it keeps its
  * place. */
@@ -40,16 +15,19 @@ static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m
                                const staging_piece *p)
 {
     home_room *r = &h->room;
-    home_ticket *t = find_ticket(r, h, p);
-    if (!t && r->n < TICKETS_MAX) {
+    size_t at = 0;
+    while (at < r->n && (r->tickets[at].owner != h->uploads.owner ||
+                         !pl_hash_equal(&r->tickets[at].hash, &p->hash)))
+        at++;
+    if (at == r->n && r->n < TICKETS_MAX) {
         if (r->n == r->cap) {
             r->cap = r->cap ? 2 * r->cap : 64;
             r->tickets = pl_grow(r->tickets, r->cap * sizeof *r->tickets);
         }
-        t = &r->tickets[r->n++];
-        *t = (home_ticket){.hash = p->hash, .total = p->total};
+        r->tickets[r->n++] = (home_ticket){.hash = p->hash, .total = p->total};
     }
-    if (t) {
+    if (at < r->n) {
+        home_ticket *t = &r->tickets[at];
         t->peer = *peer;
         t->request = m->request;
         t->asked_ms = pl_now_ms();
@@ -66,36 +44,6 @@ static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m
                    r->n, (unsigned long long)h->uploads.limit);
 }
 
-static pl_status answer_ticket(home *h, const home_ticket *t, pl_status status,
-                               uint64_t there)
-{
-    pl_message a;
-    pl_message_init(&a, 0);
-    if (status != PL_OK)
-        pl_wire_error(&a, t->request, status, pl_last_error());
-    else
-        PL_SAY(&a, PUT_STATE, put_state, .offset = there);
-    a.request = t->request;
-    a.epoch = h->epoch;
-    status = home_answer_now(h, &t->peer, &a);
-    pl_message_destroy(&a);
-    return status;
-}
-
-/* Drops uploads that no submission will name: the phase of their lease is done, or the
- * path was leased again. A worker that gives a task up, because a backup was first,
- * leaves such uploads. */
-static void drop_useless(home *h)
-{
-    staging_blob *b = h->uploads.first;
-    while (b) {
-        staging_blob *next = b->next;
-        if (b->path && (b->path->state.phase > b->phase || b->path->fence > b->owner))
-            staging_remove(&h->uploads, b);
-        b = next;
-    }
-}
-
 /* Gives room to the uploads that wait, in their order, until the next one finds none.
  * An upload whose key has used up its part lets others pass. */
 pl_status home_grant_room(home *h)
@@ -105,8 +53,15 @@ pl_status home_grant_room(home *h)
     size_t n = 0;
     bool is_full = false;
     int64_t now = pl_now_ms();
-    if (r->n > 0)
-        drop_useless(h);
+    /* Drops uploads that no submission will name: the phase of their lease is done, or
+     * the path was leased again. A worker that gives a task up, because a backup was
+     * first, leaves such uploads. */
+    staging_blob *next = r->n > 0 ? s->first : NULL;
+    for (staging_blob *b = next; b; b = next) {
+        next = b->next;
+        if (b->path && (b->path->state.phase > b->phase || b->path->fence > b->owner))
+            staging_remove(s, b);
+    }
     for (size_t i = 0; i < r->n; i++) {
         const home_ticket t = r->tickets[i];
         uint64_t there = 0;
@@ -123,10 +78,21 @@ pl_status home_grant_room(home *h)
             status = staging_open(s, &p, &there);
             is_full = status == PL_ERR_BUSY;
         }
-        if (status == PL_ERR_BUSY)
+        if (status == PL_ERR_BUSY) {
             r->tickets[n++] = t;
+            continue;
+        }
+        pl_message a;
+        pl_message_init(&a, 0);
+        if (status != PL_OK)
+            pl_wire_error(&a, t.request, status, pl_last_error());
         else
-            PL_CHECK(answer_ticket(h, &t, status, there));
+            PL_SAY(&a, PUT_STATE, put_state, .offset = there);
+        a.request = t.request;
+        a.epoch = h->epoch;
+        status = home_answer_now(h, &t.peer, &a);
+        pl_message_destroy(&a);
+        PL_CHECK(status);
     }
     r->n = n;
     s->wanted = n > 0;
@@ -143,7 +109,13 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
     PL_CHECK(staging_read(m, &piece));
     if (peer->role == PL_AS_WORKER || piece.lease.at) {
         PL_CHECK(home_open_lease(h, peer, piece.lease, &under));
-        limit_upload(h, &under);
+        /* A key that the job itself made has no limit per key, because any number of
+         * workers may use it. */
+        bool own = false;
+        (void)pl_gate_role(&under.lease.key, &own);
+        h->uploads.share = home_upload_share(&under);
+        if (!own)
+            h->uploads.holder = under.lease.key;
     }
     if (pl_store_has_blob(h->store, &piece.hash))
         there = piece.total;

@@ -30,31 +30,15 @@ done:
     return status;
 }
 
-static pl_status add_messages(const pl_arith_merge *m, float *mean)
-{
-    double norm = 0;
-    if (m->homomorphic)
-        return pl_codec_add_all(&m->messages, m->n, mean, &norm);
-    if (m->present)
-        return add_present(m, mean);
-    return pl_codec_add_each(&m->messages, m->n, mean);
-}
-
-static pl_status equalize_matrices(const pl_arith_merge *m, float *mean)
-{
-    for (int i = 0; i < m->n_matrices; i++)
-        PL_CHECK(pl_iso_equalize(mean + m->matrices[i].offset, m->matrices[i].rows,
-                                 m->matrices[i].cols, pl_codec_add_threads()));
-    return PL_OK;
-}
-
 pl_status pl_arith_step(const pl_arith_merge *m, pl_outer_report *report)
 {
     float *mean = NULL;
-    double norm = 0;
+    double norm = 0, unused = 0;
     pl_status status = PL_OK;
     PL_TRY(pl_try_alloc(m->n * sizeof *mean, "an outer step", (void **)&mean));
-    PL_TRY(add_messages(m, mean));
+    PL_TRY(m->homomorphic ? pl_codec_add_all(&m->messages, m->n, mean, &unused)
+           : m->present   ? add_present(m, mean)
+                          : pl_codec_add_each(&m->messages, m->n, mean));
     const float *params = m->state->params;
     for (size_t i = 0; m->origin && i < m->n; i++)
         mean[i] += params[i] - m->origin[i];
@@ -62,7 +46,9 @@ pl_status pl_arith_step(const pl_arith_merge *m, pl_outer_report *report)
         mean[i] *= m->factor;
     if (m->n_matrices > 0)
         norm = pl_l2_norm(mean, m->n);
-    PL_TRY(equalize_matrices(m, mean));
+    for (int i = 0; i < m->n_matrices; i++)
+        PL_TRY(pl_iso_equalize(mean + m->matrices[i].offset, m->matrices[i].rows,
+                               m->matrices[i].cols, pl_codec_add_threads()));
     PL_TRY(pl_outer_apply(m->step, m->state, mean, m->n, report));
     if (m->n_matrices > 0)
         report->mean_norm = norm;

@@ -1,8 +1,6 @@
-/* Encodes and decodes the definition of an arm, and computes names and settings from it
- * (docs/PROTOCOL.md section 3.1). */
-#include "outer/arm.h"
+/* The bytes of an arm's definition (docs/PROTOCOL.md section 3.1): encodes and decodes
+ * them, and reads them from a store. */
 #include "outer/held.h"
-#include "outer/method.h"
 
 /* Tags of fields that are lists of variable length, or that depend on more than one
  * member of the struct. All other tags are in the tables below. */
@@ -188,17 +186,6 @@ static int get_choice(pl_reader *r, uint16_t tag, size_t i, int count)
     return 0;
 }
 
-static pl_status decode_down(pl_reader *r, pl_codec_options *down)
-{
-    pl_codec codec = PL_CODEC_F32;
-    if (pl_field_count(r, TAG_DOWN) > 0)
-        codec = (pl_codec)get_choice(r, TAG_DOWN, 0, PL_CODEC_COUNT);
-    PL_CHECK(pl_codec_options_default(pl_codec_name(codec), down));
-    if (pl_field_count(r, TAG_DOWN) > 1)
-        down->entropy = pl_get_u64(r, TAG_DOWN, 1) != 0;
-    return PL_OK;
-}
-
 static pl_state_kind get_kind(pl_reader *r, size_t i, unsigned allowed)
 {
     int kind = get_choice(r, TAG_STATE, i, PL_STATE_COUNT);
@@ -207,67 +194,6 @@ static pl_state_kind get_kind(pl_reader *r, size_t i, unsigned allowed)
             pl_fail(PL_ERR_PROTO, "%s: a vector of a path's state cannot have kind %d",
                     r->what, kind);
     return (pl_state_kind)kind;
-}
-
-uint64_t pl_phase_samples(const pl_arm *arm)
-{
-    return (uint64_t)arm->inner.tau * (uint64_t)arm->inner.batch;
-}
-
-bool pl_phase_uploads(const pl_arm *arm, int64_t phase)
-{
-    const int every = arm->outer.state_every;
-    return every <= 1 || phase % every == 0 || phase >= arm->inner.phases;
-}
-
-int pl_arm_pass(const pl_inner *in)
-{
-    return in->micro_batch > 0 ? in->micro_batch : in->batch;
-}
-
-uint64_t pl_arm_scores_bytes(const pl_arm *arm)
-{
-    return (uint64_t)arm->n_scored * (arm->feature_windows > 0
-                                          ? (uint64_t)arm->shape.width * sizeof(float)
-                                          : sizeof(double));
-}
-
-pl_schedule pl_arm_schedule(const pl_inner *in)
-{
-    return (pl_schedule){.kind = in->schedule,
-                         .warmup = in->warmup,
-                         .total =
-                             in->first_step + (int64_t)in->tau * (int64_t)in->phases,
-                         .decay = in->decay,
-                         .peak = in->lr,
-                         .floor = in->lr_floor};
-}
-
-bool pl_arm_is_frozen(const pl_arm *arm, int module)
-{
-    int low = 0, high = arm->n_frozen;
-    while (low < high) {
-        const int middle = low + (high - low) / 2;
-        if (arm->frozen[middle] == module)
-            return true;
-        if (arm->frozen[middle] < module)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return false;
-}
-
-static void decode_held(pl_reader *r, pl_arm *out)
-{
-    const size_t n = (size_t)out->n_shards;
-    if (out->held_every == 0)
-        return;
-    pl_arm_hold(out);
-    for (size_t p = 0; p < n; p++) {
-        out->held[p] = pl_get_hash(r, TAG_HELD, p);
-        out->held_bytes[p] = pl_get_u64(r, TAG_HELD_BYTES, p);
-    }
 }
 
 /* Reads the list of parents. pl_topology_descends checks later whether the list fits
@@ -318,7 +244,14 @@ pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
         outer->residual = get_kind(&r, 1, F32 | BF16 | 1 << PL_STATE_I8);
         outer->own = get_kind(&r, 2, F32 | BF16 | 1 << PL_STATE_F24);
     }
-    pl_status training = decode_down(&r, &out->outer.down);
+    const size_t n_down = pl_field_count(&r, TAG_DOWN);
+    const pl_codec down = n_down > 0
+                              ? (pl_codec)get_choice(&r, TAG_DOWN, 0, PL_CODEC_COUNT)
+                              : PL_CODEC_F32;
+    const pl_status down_status =
+        pl_codec_options_default(pl_codec_name(down), &outer->down);
+    if (down_status == PL_OK && n_down > 1)
+        outer->down.entropy = pl_get_u64(&r, TAG_DOWN, 1) != 0;
     out->n_frozen = (int)pl_field_count(&r, TAG_FROZEN);
     out->frozen = pl_alloc(((size_t)out->n_frozen + 1) * sizeof *out->frozen);
     for (int i = 0; i < out->n_frozen; i++)
@@ -334,102 +267,20 @@ pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out)
         out->shards[p] = pl_get_hash(&r, TAG_SHARD, p);
         out->weights[p] = pl_get_f64(&r, TAG_WEIGHT, p);
     }
-    decode_held(&r, out);
+    if (out->held_every != 0)
+        pl_arm_hold(out);
+    for (size_t p = 0; out->held_every != 0 && p < n; p++) {
+        out->held[p] = pl_get_hash(&r, TAG_HELD, p);
+        out->held_bytes[p] = pl_get_u64(&r, TAG_HELD_BYTES, p);
+    }
     pl_status status = pl_reader_status(&r);
     if (status == PL_OK)
-        status = training;
+        status = down_status;
     if (status == PL_OK)
         status = pl_arm_check(out);
     if (status != PL_OK)
         pl_arm_clear(out);
     return status;
-}
-
-int pl_arm_contributors(const pl_topology *topology, int module)
-{
-    return pl_topology_module_n_paths(topology, module) *
-           pl_topology_n_replicas(topology);
-}
-
-pl_class pl_arm_class(const pl_topology *topology, int module)
-{
-    const pl_slot *slot =
-        pl_topology_slot(topology, pl_topology_module_slot(topology, module));
-    if (pl_arm_contributors(topology, module) == 1)
-        return PL_CLASS_PRIVATE;
-    if (slot->kind == PL_SLOT_EMBED)
-        return PL_CLASS_EMBED;
-    if (slot->kind == PL_SLOT_HEAD)
-        return PL_CLASS_HEAD;
-    return slot->n_experts == 1 || slot->choice == PL_CHOICE_PRIVATE ? PL_CLASS_COMMON
-                                                                     : PL_CLASS_LEVEL;
-}
-
-pl_method_settings pl_arm_method(const pl_arm *arm, const pl_topology *topology,
-                                 int module)
-{
-    pl_class class = pl_arm_class(topology, module);
-    int contributors = pl_arm_contributors(topology, module);
-    pl_method_settings m =
-        contributors == 1 ? pl_method_defaults(PL_METHOD_DILOCO) : arm->outer.method;
-    m.lr = arm->outer.lr[class];
-    m.momentum = arm->outer.momentum[class];
-    m.curvature = arm->outer.method.curvature;
-    m.holders = contributors;
-    if (outer_method_of(m.method)->mates && !arm->outer.own_consensus)
-        /* with gamma equal to beta, one vector is sent instead of two */
-        m.consensus = m.lr;
-    return m;
-}
-
-void pl_arm_module_name(const pl_arm *arm, const pl_topology *t, int module,
-                        char out[96])
-{
-    char name[PL_NAME_MAX];
-    pl_topology_module_name(t, module, name);
-    snprintf(out, 96, "%s/%s", arm->name, name);
-}
-
-void pl_arm_path_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
-                      char out[96])
-{
-    char name[PL_NAME_MAX];
-    pl_topology_path_name(t, path, name);
-    snprintf(out, 96, "%s/%s.r%d", arm->name, name, replica);
-}
-
-void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int replica,
-                        char out[96])
-{
-    char name[PL_NAME_MAX];
-    pl_topology_ancestor_path_name(t, &arm->descent, path, name);
-    snprintf(out, 96, "%s/%s.r%d", arm->before, name, replica);
-}
-
-void pl_arm_states_name(const pl_arm *arm, char out[96])
-{
-    snprintf(out, 96, "states/%s", arm->name);
-}
-
-void pl_kept_state_name(const char *path, int64_t phase, char out[96])
-{
-    snprintf(out, 96, PL_KEPT_STATES "%.60s/%lld", path, (long long)phase);
-}
-
-const char *pl_arm_of_module(const char *module, char *out, size_t size)
-{
-    const char *slash = strchr(module, '/');
-    out[0] = '\0';
-    if (!slash || (size_t)(slash - module) >= size)
-        return module;
-    memcpy(out, module, (size_t)(slash - module));
-    out[slash - module] = '\0';
-    return slash + 1;
-}
-
-uint64_t pl_arm_stream(const pl_arm *arm, int path)
-{
-    return pl_stream("samples", (uint64_t)path, pl_stream(arm->name, 0, 0));
 }
 
 pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,

@@ -1,68 +1,15 @@
-/* Computes what an arm's settings mean for the whole arm (contract.h: for one module),
- * and checks whether a method, a codec and the other settings can be combined. The
- * configuration's settings and definitions from a store or the network are checked by
- * the same functions. */
+/* Checks whether a method, a codec and the other settings of an arm can be combined.
+ * The configuration's settings and definitions from a store or the network are checked
+ * by the same functions. */
 #include "outer/change.h"
 #include "outer/method.h"
-
-static const outer_method *method_of(const pl_outer *outer)
-{
-    return outer_method_of(outer->method.method);
-}
-
-bool pl_versions_suffice(const pl_outer *outer)
-{
-    return !method_of(outer)->lay_out && !method_of(outer)->arrivals;
-}
-
-bool pl_versions_have_phases(const pl_outer *outer)
-{
-    return !method_of(outer)->arrivals;
-}
-
-bool pl_phase_repeats(const pl_outer *outer)
-{
-    return !method_of(outer)->mates && !method_of(outer)->arrivals &&
-           outer->state != PL_STATE_LOCAL;
-}
-
-int64_t pl_phases_ahead(const pl_outer *outer)
-{
-    return pl_versions_have_phases(outer) ? INT64_MAX : outer->staleness;
-}
-
-bool pl_steps_vary(const pl_outer *outer)
-{
-    return outer->dynamic && !pl_versions_have_phases(outer);
-}
-
-void pl_outer_fit(pl_outer *outer)
-{
-    const pl_method_settings wish = outer->method;
-    pl_method_settings m = pl_method_defaults(wish.method);
-    m.lr = wish.lr;
-    m.momentum = wish.momentum;
-    m.curvature = wish.curvature;
-    m.inner_steps = wish.inner_steps;
-    m.buffer = wish.buffer;
-    m.spread = wish.spread;
-    if (method_of(outer)->fit)
-        method_of(outer)->fit(&wish, &m);
-    outer->method = m;
-    outer->own_consensus = method_of(outer)->mates && m.consensus != m.lr;
-}
-
-bool pl_feedback_helps(const pl_outer *outer)
-{
-    return pl_codec_drops_much(&outer->codec) && !method_of(outer)->mates;
-}
 
 pl_status pl_mates_check(const pl_outer *outer)
 {
     bool partial = pl_codec_is_homomorphic(&outer->codec);
     for (int role = 0; role < PL_ROLE_COUNT; role++)
         partial = partial || outer->codec.codec[role] == PL_CODEC_TOPK;
-    if (!method_of(outer)->mates)
+    if (!outer_method_of(outer->method.method)->mates)
         return PL_OK;
     if (outer->own != PL_STATE_F32)
         return pl_fail(
@@ -80,7 +27,7 @@ pl_status pl_mates_check(const pl_outer *outer)
 
 pl_status pl_wait_check(const pl_outer *outer)
 {
-    const outer_method *of = method_of(outer);
+    const outer_method *of = outer_method_of(outer->method.method);
     if (outer->quorum > 0 && !of->quorum)
         return pl_fail(
             PL_ERR_CONFIG,
@@ -177,8 +124,8 @@ static pl_status check_scoring(const pl_arm *arm)
 {
     enum { SCORED_MAX = 1 << 27 };
     bool plain = arm->inner.phases == 1 && arm->spec.replicas == 1 &&
-                 !method_of(&arm->outer)->lay_out && pl_hash_none(&arm->moments) &&
-                 pl_hash_none(&arm->states);
+                 !outer_method_of(arm->outer.method.method)->lay_out &&
+                 pl_hash_none(&arm->moments) && pl_hash_none(&arm->states);
     if (arm->n_scored == 0 && arm->feature_windows == 0)
         return PL_OK;
     if (arm->feature_windows >= 0 && arm->n_scored > 0 && arm->n_scored <= SCORED_MAX &&
@@ -190,43 +137,6 @@ static pl_status check_scoring(const pl_arm *arm)
         "%d documents per shard with results of at most 1 GiB, one phase, one replica, "
         "a method whose paths keep no vectors, and no moments or states to begin with",
         arm->name, (long long)arm->n_scored, (int)SCORED_MAX);
-}
-
-static pl_status check_method(const pl_arm *arm)
-{
-    const pl_method_settings *m = &arm->outer.method;
-    /* The settings of a module with one contributor are checked as diloco's, so these
-     * numbers would not be checked. The number of fragments is a divisor. */
-    if (m->fragments < 1 || m->delay < 0 || m->buffer < 0)
-        return pl_fail(
-            PL_ERR_PROTO,
-            "arm %s has %d fragments, a delay of %d and a buffer of %d; at least "
-            "1, 0 and 0 are possible",
-            arm->name, m->fragments, m->delay, m->buffer);
-    if (method_of(&arm->outer))
-        return PL_OK;
-    return pl_fail(PL_ERR_UNSUPPORTED,
-                   "arm %s was trained with outer method %d, which was removed; open "
-                   "its store with the release of Pathloom that made it",
-                   arm->name, (int)arm->outer.method.method);
-}
-
-static pl_status check_inner(const pl_arm *arm)
-{
-    const pl_inner *in = &arm->inner;
-    if (in->batch < 1 || in->micro_batch < 0 || in->micro_batch > in->batch ||
-        in->context < 1 || in->tau < 1 || in->phases < 0 ||
-        in->context > arm->shape.context || in->first_step < 0 || in->decay < 0 ||
-        in->decay > (int64_t)in->tau * in->phases || in->muon_rows < 0 ||
-        in->threads < 0 || in->threads > PL_TASK_THREADS_MAX)
-        return pl_fail(
-            PL_ERR_PROTO,
-            "arm %s has settings that no training can have; at least one of these is "
-            "wrong: batch %d, micro-batch %d, context %d, tau %d, phases %d, decay "
-            "%d, first step %d, muon_rows %d, threads %d",
-            arm->name, in->batch, in->micro_batch, in->context, in->tau, in->phases,
-            in->decay, in->first_step, in->muon_rows, in->threads);
-    return PL_OK;
 }
 
 /* Checks the list of parents without the topology of the previous arm.
@@ -292,52 +202,68 @@ static pl_status check_frozen(const pl_arm *arm, const pl_topology *t)
 pl_status pl_arm_check(const pl_arm *arm)
 {
     pl_topology *topology = NULL;
-    pl_status status = pl_topology_create(&arm->shape, &arm->spec, &topology);
-    if (status == PL_OK &&
-        (int64_t)pl_topology_n_paths(topology) * pl_topology_n_replicas(topology) >
-            PL_TASKS_MAX)
-        status = pl_fail(PL_ERR_CONFIG,
-                         "arm %s has %d paths with %d replicas each; paths times "
-                         "replicas may be at most %d",
-                         arm->name, pl_topology_n_paths(topology),
-                         pl_topology_n_replicas(topology), PL_TASKS_MAX);
-    if (status == PL_OK && pl_topology_n_paths(topology) != arm->n_shards)
-        status = pl_fail(PL_ERR_PROTO, "arm %s has %d paths but %d data shards",
-                         arm->name, pl_topology_n_paths(topology), arm->n_shards);
-    if (status == PL_OK && (arm->before[0] != '\0') == pl_hash_none(&arm->states))
-        status = pl_fail(PL_ERR_PROTO,
-                         "arm %s must name both the arm that it continues and the "
-                         "states with which it begins, or neither",
-                         arm->name);
-    if (status == PL_OK)
-        status = check_descent(arm);
-    if (status == PL_OK && (arm->held_every < 0 || arm->held_prefix < 0))
-        status = pl_fail(
+    pl_status status = PL_OK;
+    const pl_inner *in = &arm->inner;
+    const pl_method_settings *m = &arm->outer.method;
+    PL_TRY(pl_topology_create(&arm->shape, &arm->spec, &topology));
+    const int n_paths = pl_topology_n_paths(topology);
+    const int n_replicas = pl_topology_n_replicas(topology);
+    if ((int64_t)n_paths * n_replicas > PL_TASKS_MAX)
+        PL_TRY(pl_fail(PL_ERR_CONFIG,
+                       "arm %s has %d paths with %d replicas each; paths times "
+                       "replicas may be at most %d",
+                       arm->name, n_paths, n_replicas, PL_TASKS_MAX));
+    if (n_paths != arm->n_shards)
+        PL_TRY(pl_fail(PL_ERR_PROTO, "arm %s has %d paths but %d data shards",
+                       arm->name, n_paths, arm->n_shards));
+    if ((arm->before[0] != '\0') == pl_hash_none(&arm->states))
+        PL_TRY(pl_fail(PL_ERR_PROTO,
+                       "arm %s must name both the arm that it continues and the "
+                       "states with which it begins, or neither",
+                       arm->name));
+    PL_TRY(check_descent(arm));
+    if (arm->held_every < 0 || arm->held_prefix < 0)
+        PL_TRY(pl_fail(
             PL_ERR_PROTO,
             "arm %s has held_every %d and held_prefix %d; both must be 0 or more",
-            arm->name, arm->held_every, arm->held_prefix);
-    if (status == PL_OK)
-        status = check_method(arm);
-    if (status == PL_OK)
-        status = check_frozen(arm, topology);
-    if (status == PL_OK)
-        status = check_scoring(arm);
-    if (status == PL_OK)
-        status = check_inner(arm);
-    if (status == PL_OK)
-        status = pl_codec_options_check(&arm->outer.codec);
-    if (status == PL_OK)
-        status = pl_change_check(&arm->outer);
-    if (status == PL_OK)
-        status = pl_quorum_check(&arm->outer);
-    if (status == PL_OK)
-        status = pl_mean_check(&arm->outer);
-    if (status == PL_OK)
-        status = pl_state_every_check(&arm->outer);
-    for (int m = 0; status == PL_OK && m < pl_topology_n_modules(topology); m++) {
-        pl_method_settings settings = pl_arm_method(arm, topology, m);
-        status = pl_method_check(&settings);
+            arm->name, arm->held_every, arm->held_prefix));
+    /* The settings of a module with one contributor are checked as diloco's, so these
+     * numbers would not be checked. The number of fragments is a divisor. */
+    if (m->fragments < 1 || m->delay < 0 || m->buffer < 0)
+        PL_TRY(pl_fail(
+            PL_ERR_PROTO,
+            "arm %s has %d fragments, a delay of %d and a buffer of %d; at least "
+            "1, 0 and 0 are possible",
+            arm->name, m->fragments, m->delay, m->buffer));
+    if (!outer_method_of(arm->outer.method.method))
+        PL_TRY(pl_fail(PL_ERR_UNSUPPORTED,
+                       "arm %s was trained with outer method %d, which was removed; "
+                       "open its store with the release of Pathloom that made it",
+                       arm->name, (int)m->method));
+    PL_TRY(check_frozen(arm, topology));
+    PL_TRY(check_scoring(arm));
+    if (in->batch < 1 || in->micro_batch < 0 || in->micro_batch > in->batch ||
+        in->context < 1 || in->tau < 1 || in->phases < 0 ||
+        in->context > arm->shape.context || in->first_step < 0 || in->decay < 0 ||
+        in->decay > (int64_t)in->tau * in->phases || in->muon_rows < 0 ||
+        in->threads < 0 || in->threads > PL_TASK_THREADS_MAX)
+        PL_TRY(pl_fail(
+            PL_ERR_PROTO,
+            "arm %s has settings that no training can have; at least one of these is "
+            "wrong: batch %d, micro-batch %d, context %d, tau %d, phases %d, decay "
+            "%d, first step %d, muon_rows %d, threads %d",
+            arm->name, in->batch, in->micro_batch, in->context, in->tau, in->phases,
+            in->decay, in->first_step, in->muon_rows, in->threads));
+    PL_TRY(pl_codec_options_check(&arm->outer.codec));
+    PL_TRY(pl_change_check(&arm->outer));
+    PL_TRY(pl_quorum_check(&arm->outer));
+    PL_TRY(pl_mean_check(&arm->outer));
+    PL_TRY(pl_state_every_check(&arm->outer));
+    for (int i = 0; i < pl_topology_n_modules(topology); i++) {
+        pl_method_settings settings = pl_arm_method(arm, topology, i);
+        PL_TRY(pl_method_check(&settings));
     }
+done:
     pl_topology_destroy(&topology);
     return status;
 }

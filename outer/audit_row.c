@@ -19,18 +19,13 @@ const char *pl_verdict_name(pl_verdict verdict)
     return verdicts[verdict];
 }
 
-/* Returns whether tasks of this arm can be done again later and compared. Arms with a
+/* An arm is audited only if its tasks can be done again later and compared. Arms with a
  * quorum are left out, because a dropped update is not recorded. */
-static bool covers_arm(const pl_arm *arm)
-{
-    return pl_phase_repeats(&arm->outer) && !(arm->outer.quorum > 0);
-}
-
 bool pl_audit_draws(const pl_arm *arm, int path, int replica, int64_t phase,
                     double share)
 {
     uint64_t arm_stream = pl_stream(arm->name, (uint64_t)path, (uint64_t)replica);
-    return share > 0 && covers_arm(arm) &&
+    return share > 0 && pl_phase_repeats(&arm->outer) && !(arm->outer.quorum > 0) &&
            pl_random_uniform(arm->seed, pl_stream("audit", arm_stream, 0),
                              (uint64_t)phase) < share;
 }
@@ -48,30 +43,6 @@ static void set_hash(pl_json *o, const char *key, const pl_hash *hash)
     pl_hash_format(hash, text);
     if (!pl_hash_none(hash))
         pl_json_set_text(o, key, text);
-}
-
-static void set_key(pl_json *o, const pl_pubkey *key)
-{
-    char text[PL_PUBKEY_TEXT];
-    if (pl_pubkey_none(key))
-        return;
-    pl_pubkey_format(key, text);
-    pl_json_set_text(o, "key", text);
-}
-
-/* Reads a key. If there is none, sets `out` to zeros. */
-static bool get_key(const pl_json *o, pl_pubkey *out)
-{
-    const char *text = pl_json_text(pl_json_get(o, "key"), NULL);
-    return !text || pl_pubkey_parse(text, out) == PL_OK;
-}
-
-static void set_apart(pl_json *o, const pl_audit_result *r, int n)
-{
-    pl_json *list = pl_json_array();
-    for (int i = 0; i < n; i++)
-        pl_json_push(list, pl_json_make_real(r->apart[i]));
-    pl_json_set(o, "apart", list);
 }
 
 void pl_audit_write(const pl_audit *audit, pl_buf *out)
@@ -107,10 +78,17 @@ void pl_audit_write(const pl_audit *audit, pl_buf *out)
         pl_json *one = pl_json_object();
         pl_json_set_text(one, "worker", r->worker);
         pl_json_set_text(one, "device", r->device);
-        set_key(one, &r->key);
+        if (!pl_pubkey_none(&r->key)) {
+            char key[PL_PUBKEY_TEXT];
+            pl_pubkey_format(&r->key, key);
+            pl_json_set_text(one, "key", key);
+        }
         set_hash(one, "digest", &r->digest);
-        if (i > 0)
-            set_apart(one, r, i);
+        pl_json *apart = i > 0 ? pl_json_array() : NULL;
+        for (int k = 0; k < i; k++)
+            pl_json_push(apart, pl_json_make_real(r->apart[k]));
+        if (apart)
+            pl_json_set(one, "apart", apart);
         pl_json_push(results, one);
     }
     pl_json_set(o, "results", results);
@@ -130,23 +108,6 @@ static bool get_hash(const pl_json *o, const char *key, pl_hash *out)
     const char *text = pl_json_text(pl_json_get(o, key), NULL);
     memset(out, 0, sizeof *out);
     return !text || pl_hash_parse(text, out) == PL_OK;
-}
-
-/* Reads the distances between result k and the results before it. A distance that the
- * row lacks is set to 0 for equal digests and to -1 for different digests. */
-static bool get_apart(const pl_json *one, pl_audit *out, int k)
-{
-    const pl_json *list = pl_json_get(one, "apart");
-    pl_audit_result *r = &out->results[k];
-    if (pl_json_count(list) > (size_t)k)
-        return false;
-    for (int i = 0; i < k; i++) {
-        r->apart[i] = pl_hash_equal(&out->results[i].digest, &r->digest) ? 0 : -1;
-        const pl_json *value = pl_json_at(list, (size_t)i);
-        if (value && (!pl_json_number(value, &r->apart[i]) || !isfinite(r->apart[i])))
-            return false;
-    }
-    return true;
 }
 
 static bool get_likeness(const pl_json *o, pl_audit *out)
@@ -178,12 +139,24 @@ static bool get_results(const pl_json *o, pl_audit *out)
         return false;
     for (out->n = 0; out->n < (int)n; out->n++) {
         const pl_json *one = pl_json_at(list, (size_t)out->n);
+        const pl_json *apart = pl_json_get(one, "apart");
+        const char *key = pl_json_text(pl_json_get(one, "key"), NULL);
         pl_audit_result *r = &out->results[out->n];
         if (!get_text(one, "worker", r->worker, sizeof r->worker) ||
             !get_text(one, "device", r->device, sizeof r->device) ||
-            !get_key(one, &r->key) || !get_hash(one, "digest", &r->digest) ||
-            !get_apart(one, out, out->n))
+            (key && pl_pubkey_parse(key, &r->key) != PL_OK) ||
+            !get_hash(one, "digest", &r->digest) ||
+            pl_json_count(apart) > (size_t)out->n)
             return false;
+        /* The distances between this result and the results before it. A distance that
+         * the row lacks is 0 for equal digests and -1 for different digests. */
+        for (int i = 0; i < out->n; i++) {
+            r->apart[i] = pl_hash_equal(&out->results[i].digest, &r->digest) ? 0 : -1;
+            const pl_json *value = pl_json_at(apart, (size_t)i);
+            if (value &&
+                (!pl_json_number(value, &r->apart[i]) || !isfinite(r->apart[i])))
+                return false;
+        }
     }
     return true;
 }
@@ -276,34 +249,6 @@ pl_status pl_audit_update(const pl_topology *topology, int module, uint64_t seed
     return status;
 }
 
-/* Reads n values of a path's state, from value `first` on. The state has them in the
- * form arm->outer.state, bf16 or f32. */
-static void read_moment(const pl_arm *arm, const uint8_t *data, size_t first, size_t n,
-                        float *out)
-{
-    if (arm->outer.state == PL_STATE_F32)
-        memcpy(out, data + first * sizeof *out, n * sizeof *out);
-    for (size_t i = 0; arm->outer.state == PL_STATE_BF16 && i < n; i++) {
-        uint16_t half;
-        memcpy(&half, data + (first + i) * sizeof half, sizeof half);
-        out[i] = pl_bf16_to_float(half);
-    }
-}
-
-/* Subtracts from each of the n features their mean over the documents. All features of
- * a model have a large part in common, beside which wrong features would look right. */
-static void subtract_mean(float *features, size_t n, size_t width)
-{
-    for (size_t c = 0; c < width; c++) {
-        double sum = 0;
-        for (size_t i = c; i < n * width; i += width)
-            sum += (double)features[i];
-        const float mean = (float)(sum / (double)n);
-        for (size_t i = c; i < n * width; i += width)
-            features[i] -= mean;
-    }
-}
-
 /* Computes the likeness of the scores or features that an arm with n_scored > 0 makes.
  * They take the place of the first moment. */
 static pl_status liken_scores(const pl_arm *arm, const pl_topology *topology,
@@ -321,8 +266,18 @@ static pl_status liken_scores(const pl_arm *arm, const pl_topology *topology,
                        (unsigned long long)pl_arm_scores_bytes(arm));
     PL_CHECK(pl_try_alloc(n * sizeof *scores, "scores", (void **)&scores));
     if (features) {
+        /* All features of a model have a large part in common, beside which wrong
+         * features would look right. So their mean over the documents is subtracted. */
+        const size_t width = (size_t)arm->shape.width;
         memcpy(scores, data, n * sizeof *scores);
-        subtract_mean(scores, (size_t)arm->n_scored, (size_t)arm->shape.width);
+        for (size_t c = 0; c < width; c++) {
+            double sum = 0;
+            for (size_t i = c; i < n; i += width)
+                sum += (double)scores[i];
+            const float mean = (float)(sum / (double)arm->n_scored);
+            for (size_t i = c; i < n; i += width)
+                scores[i] -= mean;
+        }
     }
     for (size_t i = 0; !features && i < n; i++) {
         double nats;
@@ -352,8 +307,16 @@ pl_status pl_audit_moments(const pl_arm *arm, const pl_topology *topology,
                        (unsigned long long)bytes);
     PL_CHECK(pl_try_alloc(n * sizeof *moment, "a moment", (void **)&moment));
     for (int v = 0; v < PL_AUDIT_MOMENTS; v++) {
-        const size_t count = pl_path_vector_floats(arm, v, n);
-        read_moment(arm, data, (size_t)v * n, count, moment);
+        const size_t count = pl_path_vector_floats(arm, v, n), first = (size_t)v * n;
+        if (arm->outer.state == PL_STATE_F32)
+            memcpy(moment, (const uint8_t *)data + first * sizeof *moment,
+                   count * sizeof *moment);
+        for (size_t i = 0; arm->outer.state == PL_STATE_BF16 && i < count; i++) {
+            uint16_t half;
+            memcpy(&half, (const uint8_t *)data + (first + i) * sizeof half,
+                   sizeof half);
+            moment[i] = pl_bf16_to_float(half);
+        }
         pl_likeness_of(seed, (uint64_t)(pl_topology_n_slots(topology) + v), moment,
                        count, &out[v]);
     }

@@ -182,19 +182,6 @@ static double elect_value(const pl_blend *b, const float *const *sources,
     return weight > 0 ? mean / weight : 0;
 }
 
-static void blend_ties(const pl_blend *b, const float *const *sources,
-                       const float *base, size_t n, float *out)
-{
-    uint32_t thresholds[PL_BLEND_SOURCES_MAX];
-    uint64_t *counts = pl_alloc((UINT16_MAX + 1) * sizeof *counts);
-    for (int s = 0; s < b->n_sources; s++)
-        thresholds[s] = find_threshold(sources[s], base, n, b->density, counts);
-    pl_free(counts);
-    for (size_t i = 0; i < n; i++)
-        out[i] = (float)((double)base[i] +
-                         b->scale * elect_value(b, sources, base, thresholds, i));
-}
-
 pl_status pl_blend_run(const pl_blend *b, const float *const *sources,
                        const float *base, size_t n, float *out)
 {
@@ -206,9 +193,16 @@ pl_status pl_blend_run(const pl_blend *b, const float *const *sources,
             b->method == PL_BLEND_TASK ? b->scale * b->weights[s] : b->weights[s] / sum;
     if (b->method == PL_BLEND_SLERP)
         find_arc(sources[0], sources[1], n, b->weights[1] / sum, factors);
-    if (b->method == PL_BLEND_TIES)
-        blend_ties(b, sources, base, n, out);
-    else
+    if (b->method == PL_BLEND_TIES) {
+        uint32_t thresholds[PL_BLEND_SOURCES_MAX];
+        uint64_t *counts = pl_alloc((UINT16_MAX + 1) * sizeof *counts);
+        for (int s = 0; s < b->n_sources; s++)
+            thresholds[s] = find_threshold(sources[s], base, n, b->density, counts);
+        pl_free(counts);
+        for (size_t i = 0; i < n; i++)
+            out[i] = (float)((double)base[i] +
+                             b->scale * elect_value(b, sources, base, thresholds, i));
+    } else
         add_sources(b, sources, factors, pl_blend_needs_base(b->method) ? base : NULL,
                     n, out);
     for (size_t i = 0; i < n; i++)

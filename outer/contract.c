@@ -22,27 +22,13 @@ static uint64_t rounds_before(const pl_contract *c, int64_t phase)
                : 0;
 }
 
-static double sum_of_weights(const pl_arm *arm, const pl_topology *t, int module)
-{
-    double total = 0;
-    for (int i = 0; arm->weights && i < pl_topology_module_n_paths(t, module); i++)
-        total += arm->weights[pl_topology_module_path(t, module, i)];
-    return total;
-}
-
-static int quorum_of(const pl_contract *c, double quorum)
-{
-    const int all = c->n_contributors, least = (int)ceil(quorum * all - 1e-9);
-    return !c->kind->quorum || !(quorum > 0) || least >= all ? all
-           : least > 1                                       ? least
-                                                             : 1;
-}
-
-/* Returns diloco's contract. */
-static pl_contract common_contract(const pl_arm *arm, const pl_topology *t, int module)
+pl_contract pl_contract_of(const pl_arm *arm, const pl_topology *t, int module)
 {
     const pl_outer *outer = &arm->outer;
     const int n_holders = pl_arm_contributors(t, module);
+    double total_weight = 0;
+    for (int i = 0; arm->weights && i < pl_topology_module_n_paths(t, module); i++)
+        total_weight += arm->weights[pl_topology_module_path(t, module, i)];
     pl_contract c = {
         .kind = outer_method_of(outer->method.method),
         .topology = t,
@@ -63,19 +49,16 @@ static pl_contract common_contract(const pl_arm *arm, const pl_topology *t, int 
         .weighted = outer->weighted,
         .counts_weights = outer->weighted || outer->quorum > 0,
         .weights = arm->weights,
-        .total_weight = sum_of_weights(arm, t, module),
+        .total_weight = total_weight,
         .stream = pl_stream(arm->name, (uint64_t)module, arm->seed),
         .seed = arm->seed};
     pl_arm_module_name(arm, t, module, c.name);
-    return c;
-}
-
-pl_contract pl_contract_of(const pl_arm *arm, const pl_topology *t, int module)
-{
-    pl_contract c = common_contract(arm, t, module);
     if (c.kind->agree)
         c.kind->agree(arm, &c);
-    c.quorum = quorum_of(&c, arm->outer.quorum);
+    const int all = c.n_contributors, least = (int)ceil(outer->quorum * all - 1e-9);
+    c.quorum = !c.kind->quorum || !(outer->quorum > 0) || least >= all ? all
+               : least > 1                                             ? least
+                                                                       : 1;
     if (pl_arm_is_frozen(arm, module) || arm->n_scored > 0) {
         c.period = 0;
         c.predicts = false;

@@ -93,37 +93,33 @@ static int by_member(const void *a, const void *b)
     return x->member < y->member ? -1 : x->member > y->member;
 }
 
-static pl_status check_members(ranked *list, int n_members)
+pl_status pl_gossip_match(uint64_t seed, const char *module, uint64_t round,
+                          int n_members, const uint64_t *members, int *partner)
 {
+    pl_status status = PL_OK;
+    if (n_members < 1)
+        return pl_fail(PL_ERR_ARG,
+                       "a meeting cannot have %d members; it needs at least 1",
+                       n_members);
+    ranked *list = pl_alloc((size_t)n_members * sizeof *list);
+    for (int i = 0; i < n_members; i++)
+        list[i] = (ranked){.member = members[i], .index = i};
     qsort(list, (size_t)n_members, sizeof *list, by_member);
     for (int i = 1; i < n_members; i++)
         if (list[i].member == list[i - 1].member)
-            return pl_fail(PL_ERR_ARG, "member %llu is listed twice for a meeting",
-                           (unsigned long long)list[i].member);
-    return PL_OK;
-}
-
-/* If the number of members is odd, moves the member that gets no mate to the end of the
- * list. */
-static void move_leftover_last(ranked *list, int n_members, uint64_t seed,
-                               const char *module, uint64_t round)
-{
-    for (int i = 0; i < n_members; i++)
-        rank_member("gossip-turn", seed, module, 0, &list[i]);
-    qsort(list, (size_t)n_members, sizeof *list, by_key);
-    int turn = (int)(round % (uint64_t)n_members);
-    ranked left_over = list[turn];
-    list[turn] = list[n_members - 1];
-    list[n_members - 1] = left_over;
-}
-
-static void pair_up(ranked *list, int n_members, uint64_t seed, const char *module,
-                    uint64_t round, int *partner)
-{
-    int n_paired = n_members - n_members % 2;
+            PL_TRY(pl_fail(PL_ERR_ARG, "member %llu is listed twice for a meeting",
+                           (unsigned long long)list[i].member));
+    const int n_paired = n_members - n_members % 2;
     if (n_paired < n_members) {
-        move_leftover_last(list, n_members, seed, module, round);
-        partner[list[n_members - 1].index] = list[n_members - 1].index;
+        /* the member that gets no mate moves to the end of the list */
+        for (int i = 0; i < n_members; i++)
+            rank_member("gossip-turn", seed, module, 0, &list[i]);
+        qsort(list, (size_t)n_members, sizeof *list, by_key);
+        int turn = (int)(round % (uint64_t)n_members);
+        ranked left_over = list[turn];
+        list[turn] = list[n_members - 1];
+        list[n_members - 1] = left_over;
+        partner[left_over.index] = left_over.index;
     }
     for (int i = 0; i < n_paired; i++)
         rank_member("gossip-pair", seed, module, round, &list[i]);
@@ -132,21 +128,7 @@ static void pair_up(ranked *list, int n_members, uint64_t seed, const char *modu
         partner[list[i].index] = list[i + 1].index;
         partner[list[i + 1].index] = list[i].index;
     }
-}
-
-pl_status pl_gossip_match(uint64_t seed, const char *module, uint64_t round,
-                          int n_members, const uint64_t *members, int *partner)
-{
-    if (n_members < 1)
-        return pl_fail(PL_ERR_ARG,
-                       "a meeting cannot have %d members; it needs at least 1",
-                       n_members);
-    ranked *list = pl_alloc((size_t)n_members * sizeof *list);
-    for (int i = 0; i < n_members; i++)
-        list[i] = (ranked){.member = members[i], .index = i};
-    pl_status status = check_members(list, n_members);
-    if (status == PL_OK)
-        pair_up(list, n_members, seed, module, round, partner);
+done:
     pl_free(list);
     return status;
 }
@@ -299,26 +281,12 @@ static pl_status meet_vectors(const pl_gossip_step *step, meeting *m, int n_thre
     return pl_parallel(n_threads, (m->n + SPAN - 1) / SPAN, meet_span, m);
 }
 
-/* Returns whether gamma = beta, so that one vector is enough (pl_gossip_apply_one). */
-static bool needs_one(const pl_gossip_step *step)
-{
-    return step->gamma == step->beta;
-}
-
 void pl_gossip_offer(const float *params, const float *update, double share, size_t n,
                      float *out)
 {
     const float scale = (float)share;
     for (size_t i = 0; i < n; i++)
         out[i] = params[i] - scale * update[i];
-}
-
-static pl_status check_views(const pl_gossip_view *own, const pl_gossip_view *mate)
-{
-    if (own->update && (!mate || (mate->update && mate->params && own->params)))
-        return PL_OK;
-    return pl_fail(PL_ERR_ARG, "a holder or its mate lacks its update or its "
-                               "parameters, which the meeting needs");
 }
 
 pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
@@ -331,12 +299,11 @@ pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
                  .own = own,
                  .mate = mate ? mate : own,
                  .n = n};
-    if (!needs_one(step)) {
+    if (step->gamma != step->beta)
         return pl_fail(PL_ERR_ARG,
                        "a meeting with one vector needs gamma equal to beta, but they "
                        "are %g and %g",
                        step->gamma, step->beta);
-    }
     return meet_vectors(step, &m, n_threads);
 }
 
@@ -351,10 +318,9 @@ pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
                  .mate = mate_update ? mate_update : own_update,
                  .mate_params = mate_params,
                  .n = n};
-    if ((mate_params == NULL) != (mate_update == NULL)) {
+    if ((mate_params == NULL) != (mate_update == NULL))
         return pl_fail(PL_ERR_ARG, "a mate has only one of its two vectors, parameters "
                                    "and update; give both or neither");
-    }
     return meet_vectors(step, &m, n_threads);
 }
 
@@ -362,7 +328,9 @@ pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
                                 float *velocity, const pl_gossip_view *own,
                                 const pl_gossip_view *mate, size_t n, int n_threads)
 {
-    PL_CHECK(check_views(own, mate));
+    if (!own->update || (mate && !(mate->update && mate->params && own->params)))
+        return pl_fail(PL_ERR_ARG, "a holder or its mate lacks its update or its "
+                                   "parameters, which the meeting needs");
     meeting m = {.params = params,
                  .velocity = velocity,
                  .own = own->update,
@@ -406,51 +374,33 @@ pl_gossip_moments pl_gossip_next(const pl_gossip_step *step, double h,
     return next;
 }
 
-typedef struct matrix3 {
-    double at[3][3];
-} matrix3;
-
-static matrix3 square_matrix(const matrix3 *m)
-{
-    matrix3 out = {{{0}}};
-    for (int i = 0; i < 3; i++)
-        for (int j = 0; j < 3; j++)
-            for (int k = 0; k < 3; k++)
-                out.at[i][j] += m->at[i][k] * m->at[k][j];
-    return out;
-}
-
-/* Divides the matrix by its largest element and returns that element. */
-static double normalise(matrix3 *m)
-{
-    double largest = 0;
-    for (int i = 0; i < 9; i++)
-        largest = fmax(largest, fabs(m->at[i / 3][i % 3]));
-    for (int i = 0; largest > 0 && i < 9; i++)
-        m->at[i / 3][i % 3] /= largest;
-    return largest;
-}
-
 /* Returns the spectral radius of the matrix M that maps the moments to those of the
  * next round, computed as |M^k|^(1/k) with k = 2^50. */
 double pl_gossip_rate(const pl_gossip_step *step, double h)
 {
-    matrix3 m;
-    double log_norm = 0, power = 1;
+    double m[3][3], log_norm = 0, power = 1;
     for (int j = 0; j < 3; j++) {
         pl_gossip_moments column =
             pl_gossip_next(step, h, (pl_gossip_moments){j == 0, j == 1, j == 2});
-        m.at[0][j] = column.a;
-        m.at[1][j] = column.b;
-        m.at[2][j] = column.c;
+        m[0][j] = column.a;
+        m[1][j] = column.b;
+        m[2][j] = column.c;
     }
-    for (int i = 0; i < 50; i++) {
-        double norm = normalise(&m);
+    for (int n = 0; n < 50; n++) {
+        /* divides the matrix by its largest element, then squares it */
+        double norm = 0, square[3][3] = {{0}};
+        for (int i = 0; i < 9; i++)
+            norm = fmax(norm, fabs(m[i / 3][i % 3]));
         if (norm == 0)
             return 0;
+        for (int i = 0; i < 9; i++)
+            m[i / 3][i % 3] /= norm;
         log_norm += log(norm) * power;
         power *= 0.5;
-        m = square_matrix(&m);
+        for (int i = 0; i < 9; i++)
+            for (int k = 0; k < 3; k++)
+                square[i / 3][i % 3] += m[i / 3][k] * m[k][i % 3];
+        memcpy(m, square, sizeof m);
     }
     return exp(log_norm);
 }

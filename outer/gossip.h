@@ -46,7 +46,6 @@ typedef struct pl_gossip_step {
     double alpha, beta, gamma;
     pl_rule rule; /* the rule of momentum; the paper uses heavy ball */
 } pl_gossip_step;
-pl_gossip_step pl_method_gossip(const pl_method_settings *settings, double lr);
 
 /* Computes the offer, the one vector that is sent if gamma equals beta. out = params -
  * share * update. `out` and `update` may be the same vector. */

@@ -90,18 +90,13 @@ static pl_status multiply(const iso_work *w, float *out, const float *a, const f
     return pl_parallel(w->n_threads, extents[0] / TILE, best_rows(), &p);
 }
 
-static void transpose_matrix(float *out, const float *in, size_t rows, size_t cols)
-{
-    for (size_t r = 0; r < rows; r++)
-        for (size_t c = 0; c < cols; c++)
-            out[c * rows + r] = in[r * cols + c];
-}
-
 static pl_status iterate_polar(iso_work *w, const float quintic[3])
 {
     const size_t n = w->n, m = w->m;
     const float a = quintic[0], b = quintic[1], c = quintic[2];
-    transpose_matrix(w->xt, w->x, n, m);
+    for (size_t r = 0; r < n; r++)
+        for (size_t k = 0; k < m; k++)
+            w->xt[k * n + r] = w->x[r * m + k];
     PL_CHECK(multiply(w, w->a, w->x, w->xt, (size_t[]){n, m, n}));
     PL_CHECK(multiply(w, w->b, w->a, w->a, (size_t[]){n, n, n}));
     for (size_t i = 0; i < n * n; i++)

@@ -76,35 +76,29 @@ static void merge(const pl_contract *c, pl_round_step *how)
     how->from_first = c->n_vectors == 1;
 }
 
-pl_gossip_step pl_method_gossip(const pl_method_settings *settings, double lr)
-{
-    return (pl_gossip_step){.alpha = settings->momentum,
-                            .beta = lr,
-                            .gamma = settings->consensus,
-                            .rule = settings->rule};
-}
-
 static void subtract(const float *a, const float *b, size_t n, float *out)
 {
     for (size_t i = 0; i < n; i++)
         out[i] = a[i] - b[i];
 }
 
-/* If one vector is sent, base minus this vector is the mate's offer. If two vectors are
- * sent, base minus the second vector is the parameters from which the mate started. */
-static pl_status step_with(const pl_holder *h, const float *mate,
-                           const float *mate_start)
+/* Takes the step with the mate's vectors. If one vector is sent, base minus this vector
+ * is the mate's offer. If two vectors are sent, base minus the second vector is the
+ * parameters from which the mate started. */
+static pl_status begin(const pl_holder *h, const float *mate, const float *mate_start,
+                       float *start)
 {
     const pl_contract *of = h->of;
     const size_t n = of->n_params;
-    pl_gossip_step step = pl_method_gossip(
-        &of->settings, pl_outer_lr(&of->schedule, of->settings.lr, h->phase - 1));
-    bool two = of->n_vectors == 2;
+    const bool two = of->n_vectors == 2;
+    const double lr = pl_outer_lr(&of->schedule, of->settings.lr, h->phase - 1);
+    /* With one vector, gamma must equal beta, this round's learning rate
+     * (outer/gossip.h). */
+    const pl_gossip_step step = {.alpha = of->settings.momentum,
+                                 .beta = lr,
+                                 .gamma = two ? of->settings.consensus : lr,
+                                 .rule = of->settings.rule};
     float *shown = NULL;
-    if (!two)
-        /* With one vector, gamma must equal beta, this round's learning rate
-         * (outer/gossip.h). */
-        step.gamma = step.beta;
     if (mate) {
         PL_CHECK(pl_try_alloc(n * sizeof *shown, "a mate's vector", (void **)&shown));
         subtract(h->base, two ? mate_start : mate, n, shown);
@@ -115,14 +109,8 @@ static pl_status step_with(const pl_holder *h, const float *mate,
                                     mate ? &other : NULL, n, 1)
             : pl_gossip_apply_one(&step, h->params, h->velocity, h->last, shown, n, 1);
     pl_free_aligned(shown);
-    return status;
-}
-
-static pl_status begin(const pl_holder *h, const float *mate, const float *mate_start,
-                       float *start)
-{
-    PL_CHECK(step_with(h, mate, mate_start));
-    memcpy(start, h->params, h->of->n_params * sizeof *start);
+    PL_CHECK(status);
+    memcpy(start, h->params, n * sizeof *start);
     return PL_OK;
 }
 

@@ -48,21 +48,6 @@ static void read_values(const pl_arm *arm, const uint8_t *at, size_t first, size
     }
 }
 
-/* Returns whether training could leave these moments. The result is false for NaN,
- * because comparisons with NaN are false. */
-static bool can_exist(const float *m, const float *v, size_t n, float bound)
-{
-    /* If the decays give no bound, a first moment is allowed even if v is 0. */
-    const float above = bound < FLT_MAX ? tiny : FLT_MAX;
-    int bad = 0;
-    for (size_t i = 0; i < n; i++) {
-        int good = (v[i] >= 0) & (v[i] <= largest) &
-                   (m[i] * m[i] <= bound * v[i] + above) & (fabsf(m[i]) <= FLT_MAX);
-        bad |= !good;
-    }
-    return !bad;
-}
-
 static bool is_finite(const float *x, size_t n)
 {
     int bad = 0;
@@ -85,35 +70,28 @@ typedef struct packed_moments {
     const uint8_t *m, *v;
 } packed_moments;
 
-/* Checks AdamW's moments of `count` parameters. Their first moments begin at index `at`
- * of m, and their second moments at index `second` of v. */
+/* Checks AdamW's moments of `count` parameters: whether training could leave them.
+ * Their first moments begin at index `at` of m, and their second moments at index
+ * `second` of v. NaN is refused, because comparisons with NaN are false. */
 static pl_status check_adamw(const packed_moments *state, size_t at, size_t second,
                              size_t count)
 {
-    float m[BLOCK], v[BLOCK], bound = bound_of(&state->arm->inner);
+    float m[BLOCK], v[BLOCK];
+    const float bound = bound_of(&state->arm->inner);
+    /* If the decays give no bound, a first moment is allowed even if v is 0. */
+    const float above = bound < FLT_MAX ? tiny : FLT_MAX;
     for (size_t first = 0; first < count; first += BLOCK) {
         size_t n = count - first < BLOCK ? count - first : BLOCK;
         read_values(state->arm, state->m, at + first, n, 0, m);
         read_values(state->arm, state->v, second + first, n, 1, v);
-        if (!can_exist(m, v, n, bound))
+        int bad = 0;
+        for (size_t i = 0; i < n; i++) {
+            int good = (v[i] >= 0) & (v[i] <= largest) &
+                       (m[i] * m[i] <= bound * v[i] + above) & (fabsf(m[i]) <= FLT_MAX);
+            bad |= !good;
+        }
+        if (bad)
             return refuse_moments(at + first);
-    }
-    return PL_OK;
-}
-
-/* Adds the squares of Muon's momentum of `count` parameters, from index `at` on, to
- * *squares. */
-static pl_status add_muon_squares(const packed_moments *state, size_t at, size_t count,
-                                  double *squares)
-{
-    float m[BLOCK];
-    for (size_t first = 0; first < count; first += BLOCK) {
-        size_t n = count - first < BLOCK ? count - first : BLOCK;
-        read_values(state->arm, state->m, at + first, n, 0, m);
-        if (!is_finite(m, n))
-            return refuse_moments(at + first);
-        for (size_t i = 0; i < n; i++)
-            *squares += (double)m[i] * (double)m[i];
     }
     return PL_OK;
 }
@@ -127,12 +105,20 @@ static pl_status check_muon(const packed_moments *state, const pl_topology *t)
     size_t second = 0;
     for (int i = 0; i < pl_topology_n_tensors(t); i++) {
         const pl_tensor *tensor = pl_topology_tensor(t, i);
-        const size_t n = (size_t)tensor->rows * (size_t)tensor->cols;
-        if (tensor->block >= 0 && tensor->decay) {
-            PL_CHECK(add_muon_squares(state, tensor->offset, n, &squares));
-        } else {
-            PL_CHECK(check_adamw(state, tensor->offset, second, n));
-            second += n;
+        const size_t count = (size_t)tensor->rows * (size_t)tensor->cols;
+        if (tensor->block < 0 || !tensor->decay) {
+            PL_CHECK(check_adamw(state, tensor->offset, second, count));
+            second += count;
+            continue;
+        }
+        for (size_t first = 0; first < count; first += BLOCK) {
+            float m[BLOCK];
+            size_t n = count - first < BLOCK ? count - first : BLOCK;
+            read_values(state->arm, state->m, tensor->offset + first, n, 0, m);
+            if (!is_finite(m, n))
+                return refuse_moments(tensor->offset + first);
+            for (size_t k = 0; k < n; k++)
+                squares += (double)m[k] * (double)m[k];
         }
     }
     const double largest_norm = clip > 0 ? clip : sqrt((double)largest);
@@ -144,34 +130,27 @@ static pl_status check_muon(const packed_moments *state, const pl_topology *t)
     return PL_OK;
 }
 
-static bool is_finite_i8(const uint8_t *at, size_t n)
-{
-    /* with this exponent the largest magnitude, 128 x 2^120, is finite */
-    enum { LARGEST_EXPONENT = 120 };
-    int bad = 0;
-    for (size_t i = 0; i < n; i += PL_STATE_I8_BLOCK) {
-        int16_t exponent;
-        at += n - i < PL_STATE_I8_BLOCK ? n - i : PL_STATE_I8_BLOCK;
-        memcpy(&exponent, at, sizeof exponent);
-        bad |= exponent > LARGEST_EXPONENT;
-        at += sizeof exponent;
-    }
-    return !bad;
-}
-
 static pl_status check_finite(const pl_arm *arm, const uint8_t *at, size_t n_params,
                               int vector)
 {
-    float x[BLOCK];
+    /* with this exponent the largest magnitude of i8, 128 x 2^120, is finite */
+    enum { LARGEST_EXPONENT = 120 };
+    const bool is_i8 = pl_path_kind(arm, vector) == PL_STATE_I8;
+    const size_t block = is_i8 ? PL_STATE_I8_BLOCK : BLOCK;
     bool good = true;
-    if (pl_path_kind(arm, vector) == PL_STATE_I8)
-        good = is_finite_i8(at, n_params);
-    else
-        for (size_t first = 0; first < n_params && good; first += BLOCK) {
-            size_t n = n_params - first < BLOCK ? n_params - first : BLOCK;
+    for (size_t first = 0; first < n_params && good; first += block) {
+        const size_t n = n_params - first < block ? n_params - first : block;
+        float x[BLOCK];
+        int16_t exponent;
+        if (is_i8) {
+            memcpy(&exponent, at + n, sizeof exponent);
+            at += n + sizeof exponent;
+            good = exponent <= LARGEST_EXPONENT;
+        } else {
             read_values(arm, at, first, n, vector, x);
             good = is_finite(x, n);
         }
+    }
     return good
                ? PL_OK
                : pl_fail(PL_ERR_DATA,

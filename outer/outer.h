@@ -1,16 +1,16 @@
 /* The public header of outer: the pure arithmetic that makes versions from updates. No
  * function here opens a file or a socket, or writes to a store.
  *
- * Read in this order: arm and arm_check (the definition of a training), step_method,
- * step, gossip and iso (the arithmetic of outer steps), contract (what method, codec
- * and topology mean for one module: rounds, versions, updates, merges), holder (what a
- * path computes between phases), path_layout (the vectors of a path's state),
- * method_*.c (one file per method: how it differs from diloco in all of these), change
- * (versions as encoded differences), arith (steps over whole modules), audit_row (which
- * tasks are done twice, and how their results are compared), moments (which states a
- * path can have), held (held-out text of paths, for curves), blend (modules
- * made from others after training), health (how well outer steps worked, according to
- * the versions). */
+ * Read in this order: arm, arm_meaning and arm_check (the definition of a training,
+ * what follows from it, what can be combined), step_method, step, gossip and iso (the
+ * arithmetic of outer steps), contract (what method, codec and topology mean for one
+ * module: rounds, versions, updates, merges), holder (what a path computes between
+ * phases), path_layout (the vectors of a path's state), method_*.c (one file per
+ * method: how it differs from diloco in all of these), change (versions as encoded
+ * differences), arith (steps over whole modules), audit_row (which tasks are done
+ * twice, and how their results are compared), moments (which states a path can have),
+ * held (held-out text of paths, for curves), blend (modules made from others after
+ * training), health (how well outer steps worked, according to the versions). */
 #ifndef PL_OUTER_OUTER_H
 #define PL_OUTER_OUTER_H
 #include "outer/arith.h"

@@ -57,27 +57,22 @@ static size_t smaller_size(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static pl_status step_block_at(const pass *p, size_t first, step_sums *sums)
-{
-    float mean[PL_OUTER_BLOCK] __attribute__((aligned(64)));
-    step_block block = {.params = p->state->params + first,
-                        .momentum = step_from(p->state->momentum, first),
-                        .carry = step_from(p->state->carry, first),
-                        .mean = mean,
-                        .count = smaller_size(PL_OUTER_BLOCK, p->n - first)};
-    PL_CHECK(p->fill(p->context, first, block.count, mean));
-    p->kernels->step(&p->coefficients, &block, p->measures_step, sums);
-    return PL_OK;
-}
-
 static pl_status step_span(void *context, size_t item, int thread)
 {
     const pass *p = context;
+    float mean[PL_OUTER_BLOCK] __attribute__((aligned(64)));
     step_sums sums = {0};
     size_t end = smaller_size((item + 1) * STEP_SPAN, p->n);
     (void)thread;
-    for (size_t first = item * STEP_SPAN; first < end; first += PL_OUTER_BLOCK)
-        PL_CHECK(step_block_at(p, first, &sums));
+    for (size_t first = item * STEP_SPAN; first < end; first += PL_OUTER_BLOCK) {
+        step_block block = {.params = p->state->params + first,
+                            .momentum = step_from(p->state->momentum, first),
+                            .carry = step_from(p->state->carry, first),
+                            .mean = mean,
+                            .count = smaller_size(PL_OUTER_BLOCK, p->n - first)};
+        PL_CHECK(p->fill(p->context, first, block.count, mean));
+        p->kernels->step(&p->coefficients, &block, p->measures_step, &sums);
+    }
     p->sums[item] = sums;
     return PL_OK;
 }
@@ -126,15 +121,6 @@ bool pl_outer_depends_on_gap(const pl_outer_step *step)
     return step->gap == PL_GAP_NORM && step->delay > 0;
 }
 
-static step_kind kind_of(const pl_outer_step *step, bool last_arrival)
-{
-    if (step->method == PL_METHOD_DELAYED_NESTEROV)
-        return last_arrival ? STEP_LAST_ARRIVAL : STEP_ARRIVAL;
-    if (step->momentum == 0)
-        return STEP_PLAIN;
-    return step->rule == PL_RULE_HEAVY_BALL ? STEP_HEAVY_BALL : STEP_NESTEROV;
-}
-
 static step_coefficients coefficients_of(const pl_outer_step *step,
                                          const pl_outer_state *state, double gap)
 {
@@ -142,36 +128,18 @@ static step_coefficients coefficients_of(const pl_outer_step *step,
     bool last = delayed && state->arrivals + 1 == step->buffer;
     double rescale = step->rescale ? sqrt((double)step->n_contributors) : 1;
     double c = step->spread, N = step->buffer;
+    const step_kind kind = delayed ? (last ? STEP_LAST_ARRIVAL : STEP_ARRIVAL)
+                           : step->momentum == 0              ? STEP_PLAIN
+                           : step->rule == PL_RULE_HEAVY_BALL ? STEP_HEAVY_BALL
+                                                              : STEP_NESTEROV;
     return (step_coefficients){
-        .kind = kind_of(step, last),
+        .kind = kind,
         .eta = (float)step->lr,
         .mu = (float)step->momentum,
         .scale = (float)(rescale / gap),
         .clip = step->clip > 0 ? (float)step->clip : INFINITY,
         .parts = (float)step->buffer,
         .pull = (float)((last ? 1 - c * N + c : c) * step->momentum)};
-}
-
-static pl_status check_outer_step(const pl_outer_step *step,
-                                  const pl_outer_state *state)
-{
-    if (step->method == PL_METHOD_NOLOCO || step->n_contributors < 1)
-        return pl_fail(PL_ERR_ARG,
-                       "a home cannot take a step of %s with %d contributors",
-                       pl_method_name(step->method), step->n_contributors);
-    if ((pl_outer_keeps_momentum(step) && state->momentum == NULL) ||
-        (pl_outer_keeps_carry(step) && state->carry == NULL))
-        return pl_fail(PL_ERR_ARG,
-                       "a step of %s needs a vector of state (momentum or carry) that "
-                       "the caller did not give",
-                       pl_method_name(step->method));
-    if (step->method == PL_METHOD_DELAYED_NESTEROV &&
-        (state->arrivals < 0 || state->arrivals >= step->buffer))
-        return pl_fail(PL_ERR_ARG,
-                       "the state counts %d arrivals since the last momentum step, but "
-                       "the buffer is %d",
-                       state->arrivals, step->buffer);
-    return PL_OK;
 }
 
 /* Returns Lambda. state->displacement was set before this step; `mean_squares` is
@@ -197,7 +165,22 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
     void *sums = NULL;
     double gap = 1;
     memset(report, 0, sizeof *report);
-    PL_CHECK(check_outer_step(step, state));
+    if (step->method == PL_METHOD_NOLOCO || step->n_contributors < 1)
+        return pl_fail(PL_ERR_ARG,
+                       "a home cannot take a step of %s with %d contributors",
+                       pl_method_name(step->method), step->n_contributors);
+    if ((pl_outer_keeps_momentum(step) && state->momentum == NULL) ||
+        (pl_outer_keeps_carry(step) && state->carry == NULL))
+        return pl_fail(PL_ERR_ARG,
+                       "a step of %s needs a vector of state (momentum or carry) that "
+                       "the caller did not give",
+                       pl_method_name(step->method));
+    if (step->method == PL_METHOD_DELAYED_NESTEROV &&
+        (state->arrivals < 0 || state->arrivals >= step->buffer))
+        return pl_fail(PL_ERR_ARG,
+                       "the state counts %d arrivals since the last momentum step, but "
+                       "the buffer is %d",
+                       state->arrivals, step->buffer);
     PL_CHECK(pl_try_alloc((n_spans + 1) * sizeof(step_sums), "sums of an outer step",
                           &sums));
     pass p = {.kernels = step_kernels_best(),
@@ -241,53 +224,36 @@ pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
                           report ? report : &unwanted);
 }
 
-/* Sets `quad` to the updates u to u + 3, from value `first` on. Returns false if fewer
- * than four updates are left, or if one of the four is not bf16. */
-static bool find_four(const pl_update_list *updates, int u, size_t first,
-                      step_quad *quad)
-{
-    if (updates->n_views - u < 4)
-        return false;
-    for (int i = 0; i < 4; i++) {
-        const pl_update_view *view = &updates->views[u + i];
-        if (!view->is_bf16)
-            return false;
-        quad->values[i] = (const uint8_t *)view->values + 2 * first;
-        quad->weights[i] = view->weight;
-    }
-    return true;
-}
-
-static void add_update_piece(const step_kernels *kernels, const pl_update_list *updates,
-                             size_t first, size_t count, float *mean)
-{
-    step_quad quad;
-    for (int u = 0; u < updates->n_views;)
-        if (find_four(updates, u, first, &quad)) {
-            kernels->add_four(mean, &quad, u == 0, count);
-            u += 4;
-        } else {
-            const pl_update_view *view = &updates->views[u];
-            bool fresh = u == 0;
-            const uint8_t *values = view->values;
-            if (view->is_bf16)
-                kernels->add_bf16(mean, values + 2 * first, view->weight, fresh, count);
-            else
-                kernels->add_float(mean, values + 4 * first, view->weight, fresh,
-                                   count);
-            u++;
-        }
-}
-
 pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mean)
 {
     const pl_update_list *updates = list;
     const step_kernels *kernels = step_kernels_best();
     if (updates->n_views < 1)
         return pl_fail(PL_ERR_ARG, "a mean needs at least one update");
-    for (size_t done = 0; done < count; done += STEP_PIECE)
-        add_update_piece(kernels, updates, first + done,
-                         smaller_size(STEP_PIECE, count - done), mean + done);
+    for (size_t done = 0; done < count; done += STEP_PIECE) {
+        const size_t n = smaller_size(STEP_PIECE, count - done);
+        for (int u = 0; u < updates->n_views;) {
+            /* four updates in bf16 are added at once */
+            const pl_update_view *view = &updates->views[u];
+            bool four = updates->n_views - u >= 4;
+            step_quad quad;
+            for (int i = 0; four && i < 4; i++) {
+                four = view[i].is_bf16;
+                quad.values[i] = (const uint8_t *)view[i].values + 2 * (first + done);
+                quad.weights[i] = view[i].weight;
+            }
+            const uint8_t *values = view->values;
+            if (four)
+                kernels->add_four(mean + done, &quad, u == 0, n);
+            else if (view->is_bf16)
+                kernels->add_bf16(mean + done, values + 2 * (first + done),
+                                  view->weight, u == 0, n);
+            else
+                kernels->add_float(mean + done, values + 4 * (first + done),
+                                   view->weight, u == 0, n);
+            u += four ? 4 : 1;
+        }
+    }
     return PL_OK;
 }
 

@@ -33,24 +33,6 @@ static relay_question *find_question(relay *r, uint64_t id)
     return NULL;
 }
 
-static relay_question *find_asked(relay *r, const pl_peer *peer, uint64_t request)
-{
-    for (size_t i = 0; i < r->n_questions; i++)
-        if (r->questions[i].request == request &&
-            same_peer(&r->questions[i].peer, peer))
-            return &r->questions[i];
-    return NULL;
-}
-
-static relay_question *find_content(relay *r, const pl_hash *content)
-{
-    for (size_t i = 0; i < r->n_questions; i++)
-        if (r->questions[i].state == RELAY_HELD &&
-            pl_hash_equal(&r->questions[i].content, content))
-            return &r->questions[i];
-    return NULL;
-}
-
 /* The returned pointer is valid until the next call. */
 static relay_question *new_question(relay *r, relay_state state, const pl_peer *peer,
                                     uint64_t request)
@@ -107,49 +89,29 @@ static pl_status answer_error(relay *r, const pl_peer *peer, uint64_t request,
     return status;
 }
 
-static pl_status answer_part_result(relay *r, const relay_question *q,
-                                    const relay_part *part)
-{
-    pl_message a;
-    if (part->status != PL_OK)
-        return answer_error(r, &q->peer, q->request, part->status, part->text);
-    pl_message_init(&a, 0);
-    a.request = q->request;
-    PL_SAY(&a, SUBMITTED, submitted, .text = part->text[0] ? part->text : NULL,
-           .result = part->result);
-    pl_status status = answer_asker(r, &q->peer, &a);
-    pl_message_destroy(&a);
-    return status;
-}
-
-/* ---- updates that are held ---- */
-/* Returns whether the relay keeps this upload. The first bytes, which a question for
- * room has, show whether the blob is a homomorphic update. If the relay does not keep
- * an upload, it forwards the pieces and the SUBMIT. An update is not kept if it claims
- * more values than fit into the relay's memory limit. */
-static bool is_kept(const relay *r, const staging_piece *p)
-{
-    uint64_t n = 0;
-    const void *head = p->len > 0 ? p->data : p->head.at;
-    if (staging_has(&r->uploads, &p->hash))
-        return true;
-    return p->offset == 0 && p->total <= r->uploads.limit &&
-           pl_codec_claims_homomorphic(head, p->len > 0 ? p->len : p->head.len, &n) &&
-           n <= r->uploads.limit / sizeof(float);
-}
-
+/* Keeps the pieces of an update that can be added to others, and forwards all other
+ * pieces. The first bytes, which a question for room has, show whether the blob is a
+ * homomorphic update. An update is not kept if it claims more values than fit into the
+ * relay's memory limit. */
 static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
 {
-    staging_piece piece;
-    uint64_t there = 0;
-    bool good = staging_read(m, &piece) == PL_OK;
-    if (!good || !is_kept(r, &piece)) {
+    staging_piece p;
+    uint64_t there = 0, n = 0;
+    const bool good = staging_read(m, &p) == PL_OK;
+    const void *head = !good ? NULL : p.len > 0 ? p.data : p.head.at;
+    const bool is_kept =
+        good &&
+        (staging_has(&r->uploads, &p.hash) ||
+         (p.offset == 0 && p.total <= r->uploads.limit &&
+          pl_codec_claims_homomorphic(head, p.len > 0 ? p.len : p.head.len, &n) &&
+          n <= r->uploads.limit / sizeof(float)));
+    if (!is_kept) {
         relay_question *q = new_question(r, RELAY_PASSED, peer, m->request);
-        q->asks_room = good && piece.len == 0;
+        q->asks_room = good && p.len == 0;
         return forward_question(r, q->id, m);
     }
-    pl_status status = piece.len > 0 ? staging_put(&r->uploads, &piece, &there)
-                                     : staging_open(&r->uploads, &piece, &there);
+    pl_status status = p.len > 0 ? staging_put(&r->uploads, &p, &there)
+                                 : staging_open(&r->uploads, &p, &there);
     if (status != PL_OK)
         return answer_error(r, peer, m->request, status, pl_last_error());
     pl_message a;
@@ -161,48 +123,41 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
     return status;
 }
 
-static pl_hash content_of(const pl_message *m)
-{
-    pl_hash out;
-    pl_hasher hasher;
-    pl_hasher_init(&hasher, "submit");
-    pl_hasher_add(&hasher, &m->token, sizeof m->token);
-    pl_hasher_add(&hasher, m->body.data, m->body.len);
-    pl_hasher_end(&hasher, &out);
-    return out;
-}
-
-static bool is_blob_whole(const staging_blob *b)
-{
-    pl_hash hash;
-    pl_blob_hash(b->data, b->bytes, &hash);
-    return pl_hash_equal(&hash, &b->hash);
-}
-
 /* If the relay lacks the bytes of the update, it forwards the SUBMIT to the home. If
  * the home also lacks them, its answer says so, and the worker uploads the update to
  * the relay. */
 static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
 {
-    pl_hash content = content_of(m);
-    relay_question *again = find_content(r, &content);
-    if (again) {
-        again->peer = *peer;
-        again->request = m->request;
-        return PL_OK;
+    pl_hash content, hash;
+    pl_hasher hasher;
+    pl_hasher_init(&hasher, "submit");
+    pl_hasher_add(&hasher, &m->token, sizeof m->token);
+    pl_hasher_add(&hasher, m->body.data, m->body.len);
+    pl_hasher_end(&hasher, &content);
+    for (size_t i = 0; i < r->n_questions; i++) {
+        relay_question *again = &r->questions[i];
+        if (again->state == RELAY_HELD && pl_hash_equal(&again->content, &content)) {
+            again->peer = *peer;
+            again->request = m->request;
+            return PL_OK;
+        }
     }
     relay_part *part = pl_alloc(sizeof *part);
-    bool readable = pl_submission_read(m, &part->submit) == PL_OK;
-    if (readable)
+    bool whole = false;
+    if (pl_submission_read(m, &part->submit) == PL_OK)
         part->blob = staging_take(&r->uploads, &part->submit.update);
-    if (part->blob && is_blob_whole(part->blob)) {
+    if (part->blob) {
+        pl_blob_hash(part->blob->data, part->blob->bytes, &hash);
+        whole = pl_hash_equal(&hash, &part->blob->hash);
+    }
+    if (whole) {
         relay_question *q = new_question(r, RELAY_HELD, peer, m->request);
         q->content = content;
         part->question = q->id;
         relay_groups_add(&r->groups, part);
         return PL_OK;
     }
-    bool damaged = part->blob != NULL;
+    const bool damaged = part->blob != NULL;
     staging_free(&r->uploads, part->blob);
     pl_submission_clear(&part->submit);
     pl_free(part);
@@ -214,7 +169,6 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
     return pass_question(r, peer, m);
 }
 
-/* ---- the end of a task: a path's state is forwarded after its updates ---- */
 static bool has_held(const relay *r, const pl_peer *peer)
 {
     for (size_t i = 0; i < r->n_questions; i++)
@@ -224,74 +178,45 @@ static bool has_held(const relay *r, const pl_peer *peer)
     return false;
 }
 
-static pl_status on_submit_path(relay *r, const pl_peer *peer, pl_message *m)
+static pl_status on_question(relay *r, const pl_peer *peer, pl_message *m)
 {
-    if (!has_held(r, peer))
+    for (size_t i = 0; i < r->n_questions; i++) {
+        relay_question *again = &r->questions[i];
+        if (again->request != m->request || !same_peer(&again->peer, peer))
+            continue;
+        again->asked_ms = pl_now_ms();
+        return again->state == RELAY_PASSED ? forward_question(r, again->id, m) : PL_OK;
+    }
+    if (m->type == PL_MSG_PUT_BLOB)
+        return on_put_blob(r, peer, m);
+    if (m->type == PL_MSG_SUBMIT)
+        return on_submit(r, peer, m);
+    if (m->type != PL_MSG_SUBMIT_PATH || !has_held(r, peer))
         return pass_question(r, peer, m);
+    /* the end of a task: a path's state is forwarded after its updates */
     relay_question *q = new_question(r, RELAY_WAITING, peer, m->request);
     q->kept = *m;
     pl_message_init(m, 0); /* the kept question now owns the message's buffers */
     return PL_OK;
 }
 
-/* ---- the loop ---- */
-static pl_status on_question(relay *r, const pl_peer *peer, pl_message *m)
-{
-    relay_question *again = find_asked(r, peer, m->request);
-    if (again) {
-        again->asked_ms = pl_now_ms();
-        return again->state == RELAY_PASSED ? forward_question(r, again->id, m) : PL_OK;
-    }
-    switch (m->type) {
-    case PL_MSG_PUT_BLOB:
-        return on_put_blob(r, peer, m);
-    case PL_MSG_SUBMIT:
-        return on_submit(r, peer, m);
-    case PL_MSG_SUBMIT_PATH:
-        return on_submit_path(r, peer, m);
-    default:
-        return pass_question(r, peer, m);
-    }
-}
-
-static pl_status take_questions(relay *r, pl_message *m)
-{
-    pl_peer peer;
-    for (int i = 0; i < TURN_MAX; i++) {
-        pl_status status = pl_wire_recv(r->front, &peer, m);
-        if (status == PL_ERR_TIMEOUT)
-            break;
-        PL_CHECK(status);
-        PL_CHECK(on_question(r, &peer, m));
-    }
-    return PL_OK;
-}
-
-static pl_status take_answers(relay *r, pl_message *m)
-{
-    for (int i = 0; i < TURN_MAX; i++) {
-        pl_status status = pl_wire_recv(r->back, NULL, m);
-        if (status == PL_ERR_TIMEOUT)
-            break;
-        PL_CHECK(status);
-        relay_question *q = find_question(r, m->request);
-        if (!q || q->state != RELAY_PASSED)
-            continue;
-        m->request = q->request;
-        PL_CHECK(answer_asker(r, &q->peer, m));
-        if (!q->asks_room || m->type != PL_MSG_ERR ||
-            pl_wire_error_of(m) != PL_ERR_BUSY)
-            drop_question(r, q);
-    }
-    return PL_OK;
-}
-
+/* Answers the questions of a group that was sent. */
 static pl_status answer_group(relay *r, const relay_group *g)
 {
     for (int i = 0; i < g->n_parts; i++) {
         const relay_part *part = g->parts[i];
         relay_question *q = find_question(r, part->question);
-        PL_CHECK(answer_part_result(r, q, part));
+        pl_message a;
+        pl_message_init(&a, 0);
+        if (part->status != PL_OK)
+            pl_wire_error(&a, q->request, part->status, part->text);
+        else
+            PL_SAY(&a, SUBMITTED, submitted, .text = part->text[0] ? part->text : NULL,
+                   .result = part->result);
+        a.request = q->request;
+        pl_status status = answer_asker(r, &q->peer, &a);
+        pl_message_destroy(&a);
+        PL_CHECK(status);
         drop_question(r, q);
     }
     r->report->n_sums += g->n_summed > 0;
@@ -303,6 +228,8 @@ static pl_status answer_group(relay *r, const relay_group *g)
     return PL_OK;
 }
 
+/* Answers the questions of groups that were sent, and forwards the SUBMIT_PATHs whose
+ * worker has no more updates here. */
 static pl_status take_lifted(relay *r)
 {
     relay_group *g;
@@ -339,62 +266,70 @@ static pl_status return_questions(relay *r, int64_t before_ms)
     return PL_OK;
 }
 
-/* If the connection to the home was made again, the questions on it were lost. */
-static pl_status look_at_home(relay *r)
-{
-    pl_wire_line line;
-    pl_absence_note(&r->away, "home", r->options->home, "", pl_wire_lost_ms(r->back),
-                    0);
-    pl_wire_line_now(r->back, &line);
-    bool anew = line.n_connects > 1 && line.n_connects != r->n_connects;
-    r->n_connects = line.n_connects;
-    return anew ? return_questions(r, INT64_MAX) : PL_OK;
-}
-
-static void lift_groups(relay *r)
-{
-    relay_group *g;
-    /* A worker whose SUBMIT_PATH waits in the relay sends no further update until it
-     * gets an answer. If all expected workers wait in this way, no group need wait
-     * longer. */
-    int n = 0;
-    for (size_t i = 0; i < r->n_questions; i++)
-        n += r->questions[i].state == RELAY_WAITING;
-    bool all = r->options->expect > 0 && n >= r->options->expect;
-    while ((g = relay_groups_take(&r->groups, r->options, all)))
-        relay_uplink_push(r->up, g);
-}
-
-/* A signal handler on any thread may set the flag. */
-static bool must_stop_relay(const relay *r)
-{
-    return r->options->stop && __atomic_load_n(r->options->stop, __ATOMIC_RELAXED);
-}
-
 static pl_status serve_relay(relay *r)
 {
     pl_status status = PL_OK;
     pl_message m;
+    pl_peer peer;
+    relay_group *g;
     pl_socket *sockets[] = {r->front, r->back};
     int fd = relay_uplink_fd(r->up);
     int64_t swept = pl_now_ms();
+    /* a signal handler on any thread may set *stop */
+    const volatile sig_atomic_t *stop = r->options->stop;
     pl_message_init(&m, 0);
-    while (!must_stop_relay(r)) {
+    while (!(stop && __atomic_load_n(stop, __ATOMIC_RELAXED))) {
         bool ready[3];
         pl_wire_poll(sockets, 2, &fd, 1,
                      relay_groups_due_ms(&r->groups, r->options->wait_ms, TICK_MS),
                      ready);
-        PL_TRY(take_questions(r, &m));
-        PL_TRY(take_answers(r, &m));
-        PL_TRY(look_at_home(r));
+        for (int i = 0; i < TURN_MAX; i++) {
+            status = pl_wire_recv(r->front, &peer, &m);
+            if (status == PL_ERR_TIMEOUT)
+                break;
+            PL_TRY(status == PL_OK ? on_question(r, &peer, &m) : status);
+        }
+        for (int i = 0; i < TURN_MAX; i++) {
+            status = pl_wire_recv(r->back, NULL, &m);
+            if (status == PL_ERR_TIMEOUT)
+                break;
+            PL_TRY(status);
+            relay_question *q = find_question(r, m.request);
+            if (!q || q->state != RELAY_PASSED)
+                continue;
+            m.request = q->request;
+            PL_TRY(answer_asker(r, &q->peer, &m));
+            if (!q->asks_room || m.type != PL_MSG_ERR ||
+                pl_wire_error_of(&m) != PL_ERR_BUSY)
+                drop_question(r, q);
+        }
+        /* if the connection to the home was made again, the questions on it were
+         * lost */
+        pl_wire_line line;
+        pl_absence_note(&r->away, "home", r->options->home, "",
+                        pl_wire_lost_ms(r->back), 0);
+        pl_wire_line_now(r->back, &line);
+        const bool anew = line.n_connects > 1 && line.n_connects != r->n_connects;
+        r->n_connects = line.n_connects;
+        if (anew)
+            PL_TRY(return_questions(r, INT64_MAX));
         PL_TRY(take_lifted(r));
-        lift_groups(r);
+        /* A worker whose SUBMIT_PATH waits in the relay sends no further update until
+         * it gets an answer. If all expected workers wait in this way, no group need
+         * wait longer. */
+        int n_waiting = 0;
+        for (size_t i = 0; i < r->n_questions; i++)
+            n_waiting += r->questions[i].state == RELAY_WAITING;
+        const bool all = r->options->expect > 0 && n_waiting >= r->options->expect;
+        while ((g = relay_groups_take(&r->groups, r->options, all)))
+            relay_uplink_push(r->up, g);
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&r->uploads, false);
             PL_TRY(return_questions(r, pl_now_ms() - FORGET_MS));
             swept = pl_now_ms();
         }
     }
+    status = PL_OK;
 done:
     pl_message_destroy(&m);
     return status;

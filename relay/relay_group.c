@@ -3,31 +3,23 @@
 #include "codec/codec.h"
 #include "relay/relay_internal.h"
 
-/* ---- which updates belong together ---- */
-static bool same_round(const pl_submit_message *a, const pl_submit_message *b)
-{
-    return strcmp(a->module, b->module) == 0 && a->round == b->round &&
-           a->base_version == b->base_version && pl_hash_equal(&a->base, &b->base);
-}
-
-static bool overlap(const pl_submit_message *a, const pl_submit_message *b)
-{
-    for (int i = 0; i < a->n; i++)
-        for (int k = 0; k < b->n; k++)
-            if (pl_submission_order(&a->contributors[i], &b->contributors[k]) == 0)
-                return true;
-    return false;
-}
-
 /* Returns whether the update can be added to the group. Two workers that did the same
  * task may both send an update to the relay; a sum may contain only one of the two. */
 static bool fits_group(const relay_group *g, const pl_submit_message *s)
 {
-    if (!same_round(&g->parts[0]->submit, s) || g->n_contributors + s->n > g->limit)
+    const pl_submit_message *first = &g->parts[0]->submit;
+    const bool same_round =
+        strcmp(first->module, s->module) == 0 && first->round == s->round &&
+        first->base_version == s->base_version && pl_hash_equal(&first->base, &s->base);
+    if (!same_round || g->n_contributors + s->n > g->limit)
         return false;
-    for (int i = 0; i < g->n_parts; i++)
-        if (overlap(&g->parts[i]->submit, s))
-            return false;
+    for (int i = 0; i < g->n_parts; i++) {
+        const pl_submit_message *a = &g->parts[i]->submit;
+        for (int c = 0; c < a->n; c++)
+            for (int k = 0; k < s->n; k++)
+                if (pl_submission_order(&a->contributors[c], &s->contributors[k]) == 0)
+                    return false;
+    }
     return true;
 }
 
@@ -70,20 +62,15 @@ void relay_groups_add(relay_groups *all, relay_part *part)
     *at = g;
 }
 
-/* ---- how long updates wait ---- */
-static bool is_group_whole(const relay_group *g, const pl_relay_options *o)
-{
-    return g->n_contributors >= g->limit ||
-           (o->expect > 0 && g->n_parts >= o->expect) ||
-           pl_now_ms() - g->since_ms >= o->wait_ms;
-}
-
 relay_group *relay_groups_take(relay_groups *all, const pl_relay_options *options,
                                bool everybody_waits)
 {
     for (relay_group **at = &all->first; *at; at = &(*at)->next) {
         relay_group *g = *at;
-        if (!everybody_waits && !is_group_whole(g, options))
+        const bool is_due = g->n_contributors >= g->limit ||
+                            (options->expect > 0 && g->n_parts >= options->expect) ||
+                            pl_now_ms() - g->since_ms >= options->wait_ms;
+        if (!everybody_waits && !is_due)
             continue;
         *at = g->next;
         g->next = NULL;

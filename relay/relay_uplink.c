@@ -14,19 +14,10 @@ struct relay_uplink {
     atomic_int stopping;
 };
 
-/* ---- adding updates ---- */
 static int by_contributor(const void *a, const void *b)
 {
     relay_part *const *x = a, *const *y = b;
     return pl_submission_order((*x)->submit.contributors, (*y)->submit.contributors);
-}
-
-static bool comes_apart(const pl_codec_message *sum)
-{
-    uint64_t n = 0;
-    double norm = 0;
-    return pl_codec_claims_homomorphic(sum->data, (size_t)sum->bytes, &n) &&
-           pl_codec_add(sum->data, sum->bytes, (size_t)n, 1.0f, NULL, &norm) == PL_OK;
 }
 
 /* Adds to the first part all other parts that can be added. The sums are written to two
@@ -51,7 +42,14 @@ static int add_parts(const relay_group *g, bool *taken, pl_buf sums[2],
         *sum = (pl_codec_message){next->data, next->len};
         n++;
     }
-    return n > 1 && comes_apart(sum) ? n : 0;
+    uint64_t n_values = 0;
+    double norm = 0;
+    const bool comes_apart =
+        n > 1 &&
+        pl_codec_claims_homomorphic(sum->data, (size_t)sum->bytes, &n_values) &&
+        pl_codec_add(sum->data, sum->bytes, (size_t)n_values, 1.0f, NULL, &norm) ==
+            PL_OK;
+    return comes_apart ? n : 0;
 }
 
 typedef struct joined {
@@ -63,31 +61,6 @@ static int joined_order(const void *a, const void *b)
 {
     const joined *x = a, *y = b;
     return pl_submission_order(&x->contributor, &y->contributor);
-}
-
-/* Makes the SUBMIT of a sum, with the contributors and leases of all its parts. The
- * SUBMITs of the parts differ only in these and in the update's hash, which the caller
- * sets. */
-static void join_submissions(const relay_group *g, const bool *taken,
-                             pl_submit_message *out)
-{
-    int n = 0;
-    joined *all = pl_alloc((size_t)g->n_contributors * sizeof *all);
-    for (int i = 0; i < g->n_parts; i++) {
-        const pl_submit_message *s = &g->parts[i]->submit;
-        for (int k = 0; taken[i] && k < s->n; k++)
-            all[n++] = (joined){s->contributors[k], s->leases[k]};
-    }
-    qsort(all, (size_t)n, sizeof *all, joined_order);
-    *out = g->parts[0]->submit;
-    out->n = n;
-    out->contributors = pl_alloc((size_t)n * sizeof *out->contributors);
-    out->leases = pl_alloc((size_t)n * sizeof *out->leases);
-    for (int i = 0; i < n; i++) {
-        out->contributors[i] = all[i].contributor;
-        out->leases[i] = all[i].lease;
-    }
-    pl_free(all);
 }
 
 /* ---- sending sums and updates ---- */
@@ -107,28 +80,40 @@ static pl_status send_update(relay_uplink *u, const pl_submit_message *s,
     return status;
 }
 
-static bool is_sum_in(pl_submit_result result)
-{
-    return result == PL_SUBMIT_ACCEPTED || result == PL_SUBMIT_DUPLICATE ||
-           result == PL_SUBMIT_OTHER;
-}
-
-/* Sends a sum. The home accepts the whole sum or none of its parts. Sets *in to whether
- * the home has the updates of the sum now. Fails only if the home cannot be reached or
- * the relay is stopping. */
+/* Sends a sum, with the contributors and leases of all its parts. The home accepts the
+ * whole sum or none of its parts. Sets *in to whether the home has the updates of the
+ * sum now. Fails only if the home cannot be reached or the relay is stopping. */
 static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
                           const pl_codec_message *sum, bool *in)
 {
-    pl_submit_message s;
     pl_submit_result result = PL_SUBMIT_REJECTED;
     char text[256];
-    join_submissions(g, taken, &s);
+    /* the SUBMITs of the parts differ only in contributors, leases and the update's
+     * hash */
+    pl_submit_message s = g->parts[0]->submit;
+    s.n = 0;
+    joined *all = pl_alloc((size_t)g->n_contributors * sizeof *all);
+    for (int i = 0; i < g->n_parts; i++) {
+        const pl_submit_message *one = &g->parts[i]->submit;
+        for (int k = 0; taken[i] && k < one->n; k++)
+            all[s.n++] = (joined){one->contributors[k], one->leases[k]};
+    }
+    qsort(all, (size_t)s.n, sizeof *all, joined_order);
+    s.contributors = pl_alloc((size_t)s.n * sizeof *s.contributors);
+    s.leases = pl_alloc((size_t)s.n * sizeof *s.leases);
+    for (int i = 0; i < s.n; i++) {
+        s.contributors[i] = all[i].contributor;
+        s.leases[i] = all[i].lease;
+    }
+    pl_free(all);
     pl_blob_hash(sum->data, sum->bytes, &s.update);
     pl_status status = send_update(u, &s, sum, &result, text);
     pl_submission_clear(&s);
     if (status == PL_ERR_TIMEOUT || status == PL_ERR_CANCELLED)
         return status;
-    *in = status == PL_OK && is_sum_in(result);
+    *in =
+        status == PL_OK && (result == PL_SUBMIT_ACCEPTED ||
+                            result == PL_SUBMIT_DUPLICATE || result == PL_SUBMIT_OTHER);
     for (int i = 0; *in && i < g->n_parts; i++) {
         g->n_summed += taken[i];
         if (taken[i])

@@ -17,16 +17,13 @@ typedef struct grid {
     double *trial; /* [2, dim] scratch memory for a swap */
 } grid;
 
-static int label(const grid *g, int path, int level)
+/* Returns the sum of the module that a path has at a level. */
+static double *level_sum(const grid *g, int path, int level)
 {
     for (int l = g->n_levels - 1; l > level; l--)
         path /= g->experts[l];
-    return path % g->experts[level];
-}
-
-static double *level_sum(const grid *g, int path, int level)
-{
-    return g->sums + (size_t)(g->first[level] + label(g, path, level)) * (size_t)g->dim;
+    const int module = g->first[level] + path % g->experts[level];
+    return g->sums + (size_t)module * (size_t)g->dim;
 }
 
 static const float *centroid_at(const grid *g, int path)
@@ -115,26 +112,6 @@ static void descend(grid *g)
     }
 }
 
-static void search(grid *g, uint64_t seed)
-{
-    double best = -1;
-    for (int start = 0; start < STARTS; start++) {
-        for (int path = 0; path < g->n_paths; path++)
-            g->order[path] =
-                start == 0
-                    ? path
-                    : (int)pl_permute(seed, pl_stream("arrange", (uint64_t)start, 0),
-                                      (uint64_t)g->n_paths, (uint64_t)path);
-        fill_sums(g);
-        descend(g);
-        double reached = cohesion(g);
-        if (reached > best * (1 + 1e-12)) {
-            best = reached;
-            memcpy(g->best, g->order, (size_t)g->n_paths * sizeof *g->best);
-        }
-    }
-}
-
 pl_status arrange_grid(float *centroids, int n_paths, int dim, int n_levels,
                        const int *experts, uint64_t seed)
 {
@@ -152,7 +129,22 @@ pl_status arrange_grid(float *centroids, int n_paths, int dim, int n_levels,
     g.best = pl_alloc((size_t)n_paths * sizeof *g.best);
     g.sums = pl_alloc((size_t)n_modules(&g) * (size_t)dim * sizeof *g.sums);
     g.trial = pl_alloc(2 * (size_t)dim * sizeof *g.trial);
-    search(&g, seed);
+    double best = -1;
+    for (int start = 0; start < STARTS; start++) {
+        const uint64_t stream = pl_stream("arrange", (uint64_t)start, 0);
+        for (int path = 0; path < n_paths; path++)
+            g.order[path] =
+                start == 0
+                    ? path
+                    : (int)pl_permute(seed, stream, (uint64_t)n_paths, (uint64_t)path);
+        fill_sums(&g);
+        descend(&g);
+        const double reached = cohesion(&g);
+        if (reached > best * (1 + 1e-12)) {
+            best = reached;
+            memcpy(g.best, g.order, (size_t)n_paths * sizeof *g.best);
+        }
+    }
     memcpy(copy, centroids, (size_t)n_paths * row);
     for (int path = 0; path < n_paths; path++)
         memcpy(centroids + (size_t)path * (size_t)dim,

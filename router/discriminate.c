@@ -37,57 +37,38 @@ static size_t columns_of(const discriminate_job *job)
     return (size_t)job->dim + 1;
 }
 
-/* Writes the target probabilities [k] of point i: 1 for its best class. */
-static void targets_of(const discriminate_job *job, size_t i, double *targets)
-{
-    const double *scores = job->scores + i * (size_t)job->k;
-    int best = 0;
-    for (int c = 1; c < job->k; ++c)
-        if (scores[c] > scores[best])
-            best = c;
-    for (int c = 0; c < job->k; ++c)
-        targets[c] = (double)(c == best);
-}
-
-static double dot(const double *row, const float *point, int dim)
-{
-    double sum = row[dim];
-    for (int d = 0; d < dim; ++d)
-        sum += row[d] * (double)point[d];
-    return sum;
-}
-
-static void residuals_of_point(const descent *w, size_t i, double *targets)
-{
-    const discriminate_job *job = w->job;
-    const float *point = job->points + i * (size_t)job->dim;
-    double *r = w->residuals + i * (size_t)job->k, most = -INFINITY, sum = 0.0;
-    targets_of(job, i, targets);
-    for (int c = 0; c < job->k; ++c) {
-        r[c] = dot(w->at + (size_t)c * columns_of(job), point, job->dim);
-        most = fmax(most, r[c]);
-    }
-    for (int c = 0; c < job->k; ++c)
-        sum += exp(r[c] - most);
-    /* The term of the largest r[c] is exp(0) = 1, so the sum is at least 1 even without
-     * fmax. fmax only shows this to cppcheck, which takes the sum for 0. */
-    double log_sum = most + log(fmax(sum, 1.0)), loss = 0.0;
-    for (int c = 0; c < job->k; ++c) {
-        loss -= targets[c] * (r[c] - log_sum);
-        r[c] = exp(r[c] - log_sum) - targets[c];
-    }
-    w->losses[i] = loss;
-}
-
 static pl_status residuals_of_points(void *context, size_t item, int thread)
 {
     const descent *w = context;
+    const discriminate_job *job = w->job;
+    const int k = job->k, dim = job->dim;
     size_t first = item * POINTS_A_ITEM;
-    double *targets = pl_alloc((size_t)w->job->k * sizeof *targets);
     (void)thread;
-    for (size_t i = first; i < w->job->n && i < first + POINTS_A_ITEM; ++i)
-        residuals_of_point(w, i, targets);
-    pl_free(targets);
+    for (size_t i = first; i < job->n && i < first + POINTS_A_ITEM; ++i) {
+        const float *point = job->points + i * (size_t)dim;
+        const double *scores = job->scores + i * (size_t)k;
+        double *r = w->residuals + i * (size_t)k, most = -INFINITY, sum = 0.0;
+        int best = 0;
+        for (int c = 0; c < k; ++c) {
+            const double *row = w->at + (size_t)c * columns_of(job);
+            r[c] = row[dim];
+            for (int d = 0; d < dim; ++d)
+                r[c] += row[d] * (double)point[d];
+            most = fmax(most, r[c]);
+            best = scores[c] > scores[best] ? c : best;
+        }
+        for (int c = 0; c < k; ++c)
+            sum += exp(r[c] - most);
+        /* The term of the largest r[c] is exp(0) = 1, so the sum is at least 1 even
+         * without fmax. fmax only shows this to cppcheck, which takes the sum for 0. */
+        double log_sum = most + log(fmax(sum, 1.0)), loss = 0.0;
+        for (int c = 0; c < k; ++c) {
+            const double target = (double)(c == best); /* 1 for the best class */
+            loss -= target * (r[c] - log_sum);
+            r[c] = exp(r[c] - log_sum) - target;
+        }
+        w->losses[i] = loss;
+    }
     return PL_OK;
 }
 
@@ -132,20 +113,17 @@ static pl_status measure_descent(descent *w, double *f, double *loss)
     return PL_OK;
 }
 
-static double steepest(const discriminate_job *job)
-{
-    double squares = 0.0;
-    for (size_t i = 0; i < job->n * (size_t)job->dim; ++i)
-        squares += (double)job->points[i] * (double)job->points[i];
-    return 0.5 * (squares / (double)job->n + 1.0) + job->decay;
-}
-
 static pl_status descend(descent *w, double *loss)
 {
     const discriminate_job *job = w->job;
     size_t n = (size_t)job->k * columns_of(job), bytes = n * sizeof(double);
-    double most = steepest(job), steep = most / GUESS, f = 0.0, last = INFINITY;
+    double squares = 0.0, f = 0.0, last = INFINITY;
     int momentum = 0;
+    for (size_t i = 0; i < job->n * (size_t)job->dim; ++i)
+        squares += (double)job->points[i] * (double)job->points[i];
+    /* the upper bound of the curvature */
+    const double most = 0.5 * (squares / (double)job->n + 1.0) + job->decay;
+    double steep = most / GUESS;
     for (int step = 0; step < job->iterations; ++step) {
         double along = (double)momentum / (momentum + 3);
         for (size_t i = 0; i < n; ++i)

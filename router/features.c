@@ -16,19 +16,6 @@ int pl_router_feature_rows(int prefix, bool device)
     return rows < 1 ? 1 : rows;
 }
 
-/* Returns the number of documents of a group. A borrowed model computes all n_docs
- * documents. Otherwise a group has as many documents as fill a batch if each has one
- * window, but on a processor at most DOCUMENTS, and on a GPU at least DOCUMENTS. */
-static size_t documents_of(const pl_feature_job *job, size_t n_docs, bool device)
-{
-    if (job->model)
-        return n_docs;
-    const size_t rows = (size_t)pl_router_feature_rows(job->prefix, device);
-    const size_t fewer = rows < DOCUMENTS ? rows : DOCUMENTS;
-    const size_t more = rows > DOCUMENTS ? rows : DOCUMENTS;
-    return device ? more : fewer;
-}
-
 typedef struct lane {
     pl_backend *backend; /* NULL if the model is borrowed */
     pl_model *model;
@@ -48,20 +35,6 @@ typedef struct pass {
     int n_lanes;
     float *features;
 } pass;
-
-static pl_status check_feature_job(const pl_feature_job *job)
-{
-    int context = pl_topology_shape(job->topology)->context;
-    if (!job->model && job->n_threads < 1)
-        return pl_fail(PL_ERR_ARG, "features need at least 1 thread, but %d were given",
-                       job->n_threads);
-    if (job->prefix < 1 || job->prefix > context)
-        return pl_fail(PL_ERR_CONFIG,
-                       "the windows of the router have %d tokens; they may have 1 to "
-                       "%d, the base model's context",
-                       job->prefix, context);
-    return PL_OK;
-}
 
 /* Opens lane i. On GPUs, lane i computes on GPU i. */
 static pl_status open_feature_lane(const pl_feature_job *job, int i, lane *out)
@@ -93,14 +66,6 @@ static pl_status open_feature_lane(const pl_feature_job *job, int i, lane *out)
     return PL_OK;
 }
 
-static void close_lane(lane *l)
-{
-    pl_free_aligned(l->tokens);
-    if (l->backend)
-        pl_model_destroy(&l->model);
-    pl_backend_close(&l->backend);
-}
-
 /* Computes the batch, and adds each row to the mean of its document. All windows of a
  * document have equally many tokens, so they have the same weight. */
 static pl_status flush_batch(const pass *p, lane *l)
@@ -121,18 +86,6 @@ static pl_status flush_batch(const pass *p, lane *l)
     return PL_OK;
 }
 
-/* Appends window w of k windows of a document to the batch. */
-static void put_window(const pass *p, uint32_t doc, size_t w, size_t k, lane *l)
-{
-    const size_t T = (size_t)p->job->prefix;
-    int32_t *row = l->tokens + l->n * T;
-    memset(row, 0, T * sizeof *row);
-    l->lengths[l->n] =
-        (int32_t)windows_copy(p->tokens, pl_tokens_doc(p->tokens, doc), T, w, k, row);
-    l->docs[l->n] = doc;
-    l->shares[l->n++] = 1.0f / (float)k;
-}
-
 static pl_status one_group(void *context, size_t item, int thread)
 {
     pass *p = context;
@@ -144,7 +97,12 @@ static pl_status one_group(void *context, size_t item, int thread)
         const pl_token_doc *doc = pl_tokens_doc(p->tokens, (uint32_t)i);
         const size_t k = windows_of(doc, (size_t)p->job->prefix, p->job->windows);
         for (size_t w = 0; w < k; ++w) {
-            put_window(p, (uint32_t)i, w, k, l);
+            const size_t T = (size_t)p->job->prefix;
+            int32_t *row = l->tokens + l->n * T;
+            memset(row, 0, T * sizeof *row);
+            l->lengths[l->n] = (int32_t)windows_copy(p->tokens, doc, T, w, k, row);
+            l->docs[l->n] = (uint32_t)i;
+            l->shares[l->n++] = 1.0f / (float)k;
             if (l->n == l->most)
                 PL_CHECK(flush_batch(p, l));
         }
@@ -168,9 +126,17 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
 {
     pass p = {.job = job, .tokens = tokens, .features = features};
     pl_status status = PL_OK;
-    PL_CHECK(check_feature_job(job));
+    const pl_shape *shape = pl_topology_shape(job->topology);
+    if (!job->model && job->n_threads < 1)
+        return pl_fail(PL_ERR_ARG, "features need at least 1 thread, but %d were given",
+                       job->n_threads);
+    if (job->prefix < 1 || job->prefix > shape->context)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the windows of the router have %d tokens; they may have 1 to "
+                       "%d, the base model's context",
+                       job->prefix, shape->context);
     p.n_docs = pl_tokens_n_docs(tokens);
-    p.width = (size_t)pl_topology_shape(job->topology)->width;
+    p.width = (size_t)shape->width;
     const int n_threads = job->model ? 1 : job->n_threads;
     p.lanes = pl_alloc((size_t)n_threads * sizeof *p.lanes);
     size_t n_groups = 0;
@@ -179,7 +145,12 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
         lane *l = &p.lanes[p.n_lanes++];
         PL_TRY(open_feature_lane(job, p.n_lanes - 1, l));
         const int n_devices = l->backend ? l->backend->n_devices : 0;
-        p.group = documents_of(job, p.n_docs, n_devices > 0);
+        /* A borrowed model computes all documents in one group. Otherwise a group has
+         * as many documents as fill a batch if each has one window, but on a processor
+         * at most DOCUMENTS, and on a GPU at least DOCUMENTS. */
+        const size_t rows = (size_t)pl_router_feature_rows(job->prefix, n_devices > 0);
+        const bool fills = n_devices > 0 ? rows > DOCUMENTS : rows < DOCUMENTS;
+        p.group = job->model ? p.n_docs : fills ? rows : DOCUMENTS;
         n_groups = p.n_docs > 0 ? (p.n_docs + p.group - 1) / p.group : 0;
         n_lanes = (size_t)n_threads < n_groups ? n_threads : (int)n_groups;
         n_lanes = n_devices > 0 && n_devices < n_lanes ? n_devices : n_lanes;
@@ -187,8 +158,13 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
     if (n_groups > 0)
         PL_TRY(pl_parallel(n_lanes, n_groups, one_group, &p));
 done:
-    for (int i = 0; i < p.n_lanes; ++i)
-        close_lane(&p.lanes[i]);
+    for (int i = 0; i < p.n_lanes; ++i) {
+        lane *l = &p.lanes[i];
+        pl_free_aligned(l->tokens);
+        if (l->backend)
+            pl_model_destroy(&l->model);
+        pl_backend_close(&l->backend);
+    }
     pl_free(p.lanes);
     return status;
 }

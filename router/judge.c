@@ -15,31 +15,6 @@ static double entropy(const size_t *count, size_t n_counts, size_t n)
     return sum;
 }
 
-/* Counts the documents whose label is the most frequent label of their cluster. */
-static size_t majority(const size_t *joint, size_t n_clusters, size_t n_labels)
-{
-    size_t sum = 0;
-    for (size_t c = 0; c < n_clusters; ++c) {
-        size_t most = 0;
-        for (size_t l = 0; l < n_labels; ++l)
-            if (joint[c * n_labels + l] > most)
-                most = joint[c * n_labels + l];
-        sum += most;
-    }
-    return sum;
-}
-
-/* Returns the mutual information I(C;L) = H(C) + H(L) - H(C,L) of clusters C and labels
- * L, divided by the mean of the entropies H(C) and H(L); 1 if both are zero. */
-static double normalised_information(double of_cluster, double of_label, double joint)
-{
-    double mean = 0.5 * (of_cluster + of_label);
-    if (mean <= 0.0)
-        return 1.0;
-    double share = (of_cluster + of_label - joint) / mean;
-    return share < 0.0 ? 0.0 : share; /* rounding may give -1e-16 */
-}
-
 void pl_judge(const int *cluster, int n_clusters, const uint32_t *label, int n_labels,
               size_t n, pl_judgement *out)
 {
@@ -54,8 +29,23 @@ void pl_judge(const int *cluster, int n_clusters, const uint32_t *label, int n_l
         ++of_cluster[cluster[i]];
         ++of_label[label[i]];
     }
-    out->purity = (double)majority(joint, C, L) / (double)n;
-    out->nmi = normalised_information(
-        entropy(of_cluster, C, n), entropy(of_label, L, n), entropy(joint, C * L, n));
+    /* the documents whose label is the most frequent label of their cluster */
+    size_t n_majority = 0;
+    for (size_t c = 0; c < C; ++c) {
+        size_t most = 0;
+        for (size_t l = 0; l < L; ++l)
+            if (joint[c * L + l] > most)
+                most = joint[c * L + l];
+        n_majority += most;
+    }
+    out->purity = (double)n_majority / (double)n;
+    /* the mutual information I(C;L) = H(C) + H(L) - H(C,L), divided by the mean of H(C)
+     * and H(L); 1 if both are zero */
+    const double h_cluster = entropy(of_cluster, C, n),
+                 h_label = entropy(of_label, L, n);
+    const double mean = 0.5 * (h_cluster + h_label);
+    const double information = h_cluster + h_label - entropy(joint, C * L, n);
+    out->nmi = mean <= 0.0 ? 1.0 : information / mean;
+    out->nmi = out->nmi < 0.0 ? 0.0 : out->nmi; /* rounding may give -1e-16 */
     pl_free(joint);
 }

@@ -157,28 +157,22 @@ static pl_status assign(work *w)
     return PL_OK;
 }
 
-/* Returns the point that is farthest from its centroid, among the points of clusters
- * with more than one point. If a cluster is empty, such a point exists, because k <=
- * n. */
-static size_t farthest_point(const work *w)
-{
-    size_t best = w->job->n;
-    for (size_t i = 0; i < w->job->n; ++i)
-        if (w->count[w->label[i]] > 1 &&
-            (best == w->job->n || w->distance[i] > w->distance[best]))
-            best = i;
-    return best;
-}
-
+/* Gives each empty cluster the point that is farthest from its centroid, among the
+ * points of clusters with more than one point. Such a point exists, because k <= n. */
 static void refill_empty_clusters(work *w)
 {
+    const size_t n = w->job->n;
     for (int c = 0; c < w->job->k; ++c) {
         if (w->count[c] > 0)
             continue;
-        size_t i = farthest_point(w);
-        --w->count[w->label[i]];
-        w->label[i] = c;
-        w->distance[i] = 0.0;
+        size_t far = n;
+        for (size_t i = 0; i < n; ++i)
+            if (w->count[w->label[i]] > 1 &&
+                (far == n || w->distance[i] > w->distance[far]))
+                far = i;
+        --w->count[w->label[far]];
+        w->label[far] = c;
+        w->distance[far] = 0.0;
         w->count[c] = 1;
     }
 }

@@ -32,32 +32,6 @@ void lens_clear(lens *l)
     *l = (lens){0};
 }
 
-/* Reads the features twice: first for the means, then for the deviations from the
- * means. A single pass would lose precision if all values had a large common offset.
- * With `standardize`, a column that does not vary gets scale 0; otherwise every scale
- * is 1. */
-static void fit_columns(lens *l, const float *features, size_t n, bool standardize)
-{
-    size_t C = (size_t)l->dim;
-    double *sum = pl_alloc(2 * C * sizeof *sum), *square = sum + C;
-    for (size_t i = 0; i < n; ++i)
-        for (size_t d = 0; d < C; ++d)
-            sum[d] += (double)features[i * C + d];
-    for (size_t d = 0; d < C; ++d)
-        l->mean[d] = (float)(sum[d] / (double)n);
-    for (size_t i = 0; i < n; ++i)
-        for (size_t d = 0; d < C; ++d) {
-            double y = (double)features[i * C + d] - (double)l->mean[d];
-            square[d] += y * y;
-        }
-    for (size_t d = 0; d < C; ++d) {
-        double deviation = sqrt(square[d] / (double)n);
-        bool varies = deviation > 1e-6 * fabs((double)l->mean[d]) && deviation > 1e-20;
-        l->scale[d] = !standardize ? 1.0f : varies ? (float)(1.0 / deviation) : 0.0f;
-    }
-    pl_free(sum);
-}
-
 /* ---- the rows of the projection ---- */
 
 typedef struct rows_fit {
@@ -126,13 +100,6 @@ static int n_clusters(const rows_fit *f)
     return n < CLUSTERS ? (int)n : CLUSTERS;
 }
 
-/* Whether the rows can be sharpened: there must be enough points for at least two
- * clusters. */
-static bool can_sharpen(const rows_fit *f)
-{
-    return f->options->rounds > 0 && f->white > 0 && n_clusters(f) > 1;
-}
-
 static pl_status sharpen(rows_fit *f)
 {
     size_t n_items = (f->n_sample + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
@@ -147,20 +114,6 @@ static pl_status sharpen(rows_fit *f)
                        .n_threads = f->options->n_threads};
     PL_CHECK(pl_parallel(job.n_threads, n_items, whiten_points, f));
     return sharpen_fit(&job, f->turn);
-}
-
-static void write_rows(const rows_fit *f, float *rows)
-{
-    size_t C = (size_t)f->lens->dim, rank = (size_t)f->lens->rank;
-    bool turned = can_sharpen(f);
-    memset(rows, 0, rank * C * sizeof *rows);
-    for (size_t r = 0; r < rank && r < f->white; ++r)
-        for (size_t d = 0; d < C; ++d) {
-            double sum = turned ? 0.0 : f->rows[r * C + d];
-            for (size_t s = 0; turned && s < f->white; ++s)
-                sum += f->turn[r * f->white + s] * f->rows[s * C + d];
-            rows[r * C + d] = (float)sum;
-        }
 }
 
 static pl_status fit_rows(lens *l, const float *features, size_t n,
@@ -185,19 +138,51 @@ static pl_status fit_rows(lens *l, const float *features, size_t n,
     f.turn = f.rows + white * C;
     f.sample = (float *)(f.turn + R * white);
     PL_TRY(fit_white(&f));
-    if (can_sharpen(&f))
+    /* sharpening needs enough points for at least two clusters */
+    const bool turned = options->rounds > 0 && f.white > 0 && n_clusters(&f) > 1;
+    if (turned)
         PL_TRY(sharpen(&f));
-    write_rows(&f, l->rows);
+    memset(l->rows, 0, R * C * sizeof *l->rows);
+    for (size_t r = 0; r < R && r < f.white; ++r)
+        for (size_t d = 0; d < C; ++d) {
+            double sum = turned ? 0.0 : f.rows[r * C + d];
+            for (size_t s = 0; turned && s < f.white; ++s)
+                sum += f.turn[r * f.white + s] * f.rows[s * C + d];
+            l->rows[r * C + d] = (float)sum;
+        }
 done:
     pl_free_aligned(memory);
     return status;
 }
 
+/* Reads the features twice: first for the means, then for the deviations from the
+ * means. A single pass would lose precision if all values had a large common offset.
+ * With `standardize`, a column that does not vary gets scale 0; otherwise every scale
+ * is 1. */
 pl_status lens_fit(lens *l, const float *features, size_t n,
                    const lens_options *options)
 {
+    size_t C = (size_t)l->dim;
+    double *sum = pl_alloc(2 * C * sizeof *sum), *square = sum + C;
+    for (size_t i = 0; i < n; ++i)
+        for (size_t d = 0; d < C; ++d)
+            sum[d] += (double)features[i * C + d];
+    for (size_t d = 0; d < C; ++d)
+        l->mean[d] = (float)(sum[d] / (double)n);
+    for (size_t i = 0; i < n; ++i)
+        for (size_t d = 0; d < C; ++d) {
+            double y = (double)features[i * C + d] - (double)l->mean[d];
+            square[d] += y * y;
+        }
+    for (size_t d = 0; d < C; ++d) {
+        double deviation = sqrt(square[d] / (double)n);
+        bool varies = deviation > 1e-6 * fabs((double)l->mean[d]) && deviation > 1e-20;
+        l->scale[d] = !options->standardize ? 1.0f
+                      : varies              ? (float)(1.0 / deviation)
+                                            : 0.0f;
+    }
+    pl_free(sum);
     l->unit = options->unit;
-    fit_columns(l, features, n, options->standardize);
     return l->rows ? fit_rows(l, features, n, options) : PL_OK;
 }
 

@@ -6,31 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Returns the sign of an axis. An axis and its opposite are equally good, so the sign
- * is chosen such that the largest weight of the axis is positive. Then the same
- * features always give the same picture. */
-static double axis_sign(const float *row, size_t dim)
-{
-    size_t most = 0;
-    for (size_t d = 1; d < dim; ++d)
-        if (fabsf(row[d]) > fabsf(row[most]))
-            most = d;
-    return row[most] < 0.0f ? -1.0 : 1.0;
-}
-
-/* Returns the fraction of the total variance that lies along an axis. The row of a
- * whitened axis has the length 1 / sqrt(variance). Each column that varies has variance
- * 1, so the total variance is the number of these columns. */
-static double axis_share(const lens *l, const float *row)
-{
-    double square = 0.0, n_varying = 0.0;
-    for (int d = 0; d < l->dim; ++d) {
-        square += (double)row[d] * (double)row[d];
-        n_varying += l->scale[d] > 0.0f;
-    }
-    return square > 0.0 ? 1.0 / (square * n_varying) : 0.0;
-}
-
 pl_status pl_router_map(const float *features, size_t n, int dim, int n_threads,
                         float *xy, double shares[2])
 {
@@ -38,6 +13,7 @@ pl_status pl_router_map(const float *features, size_t n, int dim, int n_threads,
     const int rank = dim < 2 ? dim : 2;
     lens l = {0};
     float *scratch = NULL, z[2] = {0};
+    double signs[2] = {1.0, 1.0};
     pl_status status;
     shares[0] = shares[1] = 0.0;
     memset(xy, 0, 2 * n * sizeof *xy);
@@ -46,14 +22,28 @@ pl_status pl_router_map(const float *features, size_t n, int dim, int n_threads,
     PL_TRY(lens_alloc(&l, dim, rank, true));
     PL_TRY(lens_fit(&l, features, n, &options));
     scratch = pl_alloc((size_t)dim * sizeof *scratch);
-    for (int r = 0; r < rank; ++r)
-        shares[r] = axis_share(&l, l.rows + (size_t)r * (size_t)dim);
+    for (int r = 0; r < rank; ++r) {
+        const float *row = l.rows + (size_t)r * (size_t)dim;
+        double square = 0.0, n_varying = 0.0;
+        int most = 0;
+        for (int d = 0; d < dim; ++d) {
+            square += (double)row[d] * (double)row[d];
+            n_varying += l.scale[d] > 0.0f;
+            most = fabsf(row[d]) > fabsf(row[most]) ? d : most;
+        }
+        /* The fraction of the total variance that lies along the axis. The row of a
+         * whitened axis has the length 1 / sqrt(variance). Each column that varies has
+         * variance 1, so the total variance is the number of these columns. */
+        shares[r] = square > 0.0 ? 1.0 / (square * n_varying) : 0.0;
+        /* An axis and its opposite are equally good, so the sign is chosen such that
+         * the largest weight of the axis is positive. Then the same features always
+         * give the same picture. */
+        signs[r] = row[most] < 0.0f ? -1.0 : 1.0;
+    }
     for (size_t i = 0; i < n; ++i) {
         lens_look(&l, features + i * (size_t)dim, scratch, z);
         for (int r = 0; r < rank; ++r)
-            xy[2 * i + (size_t)r] =
-                (float)(axis_sign(l.rows + (size_t)r * (size_t)dim, (size_t)dim) *
-                        (double)z[r]);
+            xy[2 * i + (size_t)r] = (float)(signs[r] * (double)z[r]);
     }
 done:
     pl_free(scratch);

@@ -63,18 +63,6 @@ static size_t last_row(size_t item, size_t n_rows)
 }
 
 /* ---- covariance ---- */
-static void fill_block(work *w, size_t first, size_t n_points, size_t stride)
-{
-    const pca_job *job = w->job;
-    w->n_points = n_points;
-    for (size_t i = 0; i < n_points; ++i) {
-        const float *x = job->x + (first + i) * stride * w->C;
-        for (size_t c = 0; c < w->C; ++c)
-            w->points[i * w->C + c] =
-                ((double)x[c] - (double)job->mean[c]) * (double)job->scale[c];
-    }
-}
-
 static pl_status add_covariance_rows(void *context, size_t item, int thread)
 {
     work *w = context;
@@ -146,8 +134,13 @@ pl_status pca_fit(const pca_job *job, double *rows, double *variances)
     w.values = w.turn + w.R * w.R;
     size_t stride = (w.job->n + SAMPLE - 1) / SAMPLE, n = w.job->n / stride;
     for (size_t first = 0; first < n; first += POINTS_A_BLOCK) {
-        size_t left = n - first;
-        fill_block(&w, first, left < POINTS_A_BLOCK ? left : POINTS_A_BLOCK, stride);
+        w.n_points = n - first < POINTS_A_BLOCK ? n - first : POINTS_A_BLOCK;
+        for (size_t i = 0; i < w.n_points; ++i) {
+            const float *x = job->x + (first + i) * stride * w.C;
+            for (size_t c = 0; c < w.C; ++c)
+                w.points[i * w.C + c] =
+                    ((double)x[c] - (double)job->mean[c]) * (double)job->scale[c];
+        }
         PL_TRY(pl_parallel(w.job->n_threads, row_items(w.C), add_covariance_rows, &w));
     }
     for (size_t i = 0; i < w.C * w.C; ++i)

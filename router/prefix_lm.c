@@ -66,24 +66,19 @@ void survey_add(pair_survey *survey, const int32_t *tokens, int n)
                                    known_token(tokens[t], survey->vocab))];
 }
 
-/* Returns the smallest count c >= 2 such that at most `most` buckets have a count of c
- * or more. */
-static uint32_t frequent_count(const uint32_t *counts, uint32_t most)
+pl_status survey_end(pair_survey *survey, int n_paths, pl_prefix_lm **out)
 {
+    const uint32_t most = most_rows(n_paths);
+    uint32_t *buckets = pl_alloc(((size_t)most + 1) * sizeof *buckets);
+    /* the smallest count `least` >= 2 such that at most `most` buckets have a count of
+     * `least` or more; with[c]: number of buckets with the count c */
     uint32_t *with = pl_alloc(COUNTS_MOST * sizeof *with), n = 0, least = COUNTS_MOST;
     for (size_t b = 0; b < PREFIX_LM_BUCKETS; ++b)
-        ++with[counts[b] < COUNTS_MOST ? counts[b] : COUNTS_MOST - 1];
+        ++with[survey->counts[b] < COUNTS_MOST ? survey->counts[b] : COUNTS_MOST - 1];
     while (least > 2 && n + with[least - 1] <= most)
         n += with[--least];
     pl_free(with);
-    return least;
-}
-
-pl_status survey_end(pair_survey *survey, int n_paths, pl_prefix_lm **out)
-{
-    uint32_t most = most_rows(n_paths), n = 0;
-    uint32_t least = frequent_count(survey->counts, most);
-    uint32_t *buckets = pl_alloc(((size_t)most + 1) * sizeof *buckets);
+    n = 0;
     for (uint32_t b = 0; b < PREFIX_LM_BUCKETS; ++b)
         if (survey->counts[b] >= least && n < most)
             buckets[n++] = b;
@@ -170,19 +165,14 @@ void prefix_lm_add(pl_prefix_lm *lm, int path, const int32_t *tokens, int n)
 }
 
 /* ---- logarithms of counts ---- */
-static double sum_counts(const uint32_t *counts, size_t n)
-{
-    uint64_t sum = 0;
-    for (size_t i = 0; i < n; ++i)
-        sum += counts[i];
-    return (double)sum;
-}
-
 /* Computes terms[p] = log(counts[p] + K * sum of counts / P) for all P paths. If the
  * sum is 0, uses 1 as the sum, so that every logarithm is finite. */
 static void fill_terms(const uint32_t *counts, size_t P, float *terms)
 {
-    double shared = SMOOTHING / (double)P * fmax(sum_counts(counts, P), 1.0);
+    uint64_t sum = 0;
+    for (size_t p = 0; p < P; ++p)
+        sum += counts[p];
+    const double shared = SMOOTHING / (double)P * fmax((double)sum, 1.0);
     for (size_t p = 0; p < P; ++p)
         terms[p] = (float)log((double)counts[p] + shared);
 }

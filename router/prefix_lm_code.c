@@ -67,51 +67,11 @@ static void join_counts(const pl_buf *planes, uint32_t *out)
                    (uint8_t *)out);
 }
 
-typedef struct lm_head {
-    uint64_t vocab, n_paths, n_rows;
-} lm_head;
-
-static pl_status read_lm_head(pl_reader *reader, lm_head *out)
-{
-    uint64_t format = pl_get_u64(reader, TAG_FORMAT, 0);
-    PL_CHECK(pl_reader_status(reader));
-    if (format != FORMAT)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the router has format version %llu, but this release reads "
-                       "only version %d",
-                       (unsigned long long)format, (int)FORMAT);
-    out->vocab = pl_get_u64(reader, TAG_VOCAB, 0);
-    out->n_paths = pl_get_u64(reader, TAG_PATHS, 0);
-    out->n_rows = pl_get_u64(reader, TAG_ROWS, 0);
-    PL_CHECK(pl_reader_status(reader));
-    if (out->vocab < 1 || out->vocab > VOCAB_MOST || out->n_paths < 1 ||
-        out->n_paths > PREFIX_LM_PATHS_MOST || out->n_rows > PREFIX_LM_ROWS_MOST ||
-        out->n_rows * out->n_paths > PL_PREFIX_LM_CELLS_MAX ||
-        out->vocab * out->n_paths > PL_PREFIX_LM_CELLS_MAX)
-        return lm_damaged("its sizes are out of range");
-    return PL_OK;
-}
-
-static pl_status read_buckets(pl_reader *reader, const lm_head *h, uint32_t *buckets)
-{
-    pl_buf planes = {0};
-    pl_status status = get_planes(reader, TAG_BUCKETS, h->n_rows, &planes);
-    if (status == PL_OK)
-        join_counts(&planes, buckets);
-    pl_buf_destroy(&planes);
-    PL_CHECK(status);
-    for (size_t r = 0; r < h->n_rows; ++r)
-        if (buckets[r] >= PREFIX_LM_BUCKETS || (r > 0 && buckets[r] <= buckets[r - 1]))
-            return lm_damaged("its buckets are not in rising order or are too large");
-    return PL_OK;
-}
-
 pl_status pl_prefix_lm_decode(const void *data, size_t len, int n_threads,
                               pl_prefix_lm **out)
 {
     pl_reader reader;
-    lm_head h = {0, 0, 0};
-    pl_buf tokens = {0}, pairs = {0};
+    pl_buf rows = {0}, tokens = {0}, pairs = {0};
     pl_prefix_lm *lm = NULL;
     uint32_t *buckets = NULL;
     pl_status status;
@@ -123,19 +83,38 @@ pl_status pl_prefix_lm_decode(const void *data, size_t len, int n_threads,
     if (pl_get_u64(&reader, TAG_CHECKSUM, 0) !=
         pl_checksum(data, len - CHECKSUM_FIELD_BYTES))
         return lm_damaged("the checksum does not match");
-    PL_CHECK(read_lm_head(&reader, &h));
-    buckets = pl_alloc(((size_t)h.n_rows + 1) * sizeof *buckets);
-    PL_TRY(read_buckets(&reader, &h, buckets));
-    PL_TRY(get_planes(&reader, TAG_TOKENS, h.vocab * h.n_paths, &tokens));
-    PL_TRY(get_planes(&reader, TAG_PAIRS, h.n_rows * h.n_paths, &pairs));
-    PL_TRY(prefix_lm_create((int)h.vocab, (int)h.n_paths, buckets, (uint32_t)h.n_rows,
-                            &lm));
+    const uint64_t format = pl_get_u64(&reader, TAG_FORMAT, 0);
+    PL_CHECK(pl_reader_status(&reader));
+    if (format != FORMAT)
+        return pl_fail(PL_ERR_UNSUPPORTED,
+                       "the router has format version %llu, but this release reads "
+                       "only version %d",
+                       (unsigned long long)format, (int)FORMAT);
+    const uint64_t vocab = pl_get_u64(&reader, TAG_VOCAB, 0);
+    const uint64_t n_paths = pl_get_u64(&reader, TAG_PATHS, 0);
+    const uint64_t n_rows = pl_get_u64(&reader, TAG_ROWS, 0);
+    PL_CHECK(pl_reader_status(&reader));
+    if (vocab < 1 || vocab > VOCAB_MOST || n_paths < 1 ||
+        n_paths > PREFIX_LM_PATHS_MOST || n_rows > PREFIX_LM_ROWS_MOST ||
+        n_rows * n_paths > PL_PREFIX_LM_CELLS_MAX ||
+        vocab * n_paths > PL_PREFIX_LM_CELLS_MAX)
+        return lm_damaged("its sizes are out of range");
+    buckets = pl_alloc(((size_t)n_rows + 1) * sizeof *buckets);
+    PL_TRY(get_planes(&reader, TAG_BUCKETS, n_rows, &rows));
+    join_counts(&rows, buckets);
+    for (size_t r = 0; r < n_rows; ++r)
+        if (buckets[r] >= PREFIX_LM_BUCKETS || (r > 0 && buckets[r] <= buckets[r - 1]))
+            PL_TRY(lm_damaged("its buckets are not in rising order or are too large"));
+    PL_TRY(get_planes(&reader, TAG_TOKENS, vocab * n_paths, &tokens));
+    PL_TRY(get_planes(&reader, TAG_PAIRS, n_rows * n_paths, &pairs));
+    PL_TRY(prefix_lm_create((int)vocab, (int)n_paths, buckets, (uint32_t)n_rows, &lm));
     join_counts(&tokens, lm->tokens);
     join_counts(&pairs, lm->pairs);
     PL_TRY(prefix_lm_finish(lm, n_threads));
     *out = lm;
     lm = NULL;
 done:
+    pl_buf_destroy(&rows);
     pl_buf_destroy(&tokens);
     pl_buf_destroy(&pairs);
     pl_free(buckets);

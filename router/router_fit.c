@@ -55,34 +55,10 @@ static int levels_of(const pl_router_options *options)
     return options->kind == PL_ROUTER_PRODUCT ? options->n_levels : 1;
 }
 
-/* Whether the feature transform has a projection (lens.h). Sharpening always needs a
- * projection; if `components` is 0, the projection keeps as many components as the
- * feature has elements. */
-static bool has_rows(const pl_router_options *options)
-{
-    return options->components > 0 || options->sharpen > 0;
-}
-
 static int rank_of(const pl_router_options *options, int dim)
 {
     bool fewer = options->components > 0 && options->components < dim;
     return fewer ? options->components : dim;
-}
-
-static pl_status check_scores(const pl_router_options *options, size_t n)
-{
-    size_t n_paths = (size_t)options->n_paths;
-    if (!(options->decay >= 0.0))
-        return pl_fail(PL_ERR_CONFIG, "the router's decay (%g) must not be negative",
-                       options->decay);
-    for (size_t i = 0; i < n * n_paths; ++i)
-        if (!isfinite(options->scores[i]))
-            return pl_fail(PL_ERR_NUMERIC,
-                           "path %zu predicts document %zu with the log likelihood "
-                           "%g, which is not finite; the path's parameters cannot be "
-                           "used for routing",
-                           i % n_paths, i / n_paths, options->scores[i]);
-    return PL_OK;
 }
 
 static pl_status check_fit(const float *features, size_t n, int dim,
@@ -99,8 +75,18 @@ static pl_status check_fit(const float *features, size_t n, int dim,
                        "must not be negative",
                        options->balance, options->components, options->sharpen);
     PL_CHECK(check_levels(options));
-    if (options->kind == PL_ROUTER_LINEAR)
-        PL_CHECK(check_scores(options, n));
+    const bool linear = options->kind == PL_ROUTER_LINEAR;
+    const size_t n_paths = (size_t)options->n_paths;
+    if (linear && !(options->decay >= 0.0))
+        return pl_fail(PL_ERR_CONFIG, "the router's decay (%g) must not be negative",
+                       options->decay);
+    for (size_t i = 0; linear && i < n * n_paths; ++i)
+        if (!isfinite(options->scores[i]))
+            return pl_fail(PL_ERR_NUMERIC,
+                           "path %zu predicts document %zu with the log likelihood "
+                           "%g, which is not finite; the path's parameters cannot be "
+                           "used for routing",
+                           i % n_paths, i / n_paths, options->scores[i]);
     if (dim < 1 || dim > ROUTER_DIM_MAX || rank_of(options, dim) < levels_of(options))
         return pl_fail(
             PL_ERR_CONFIG,
@@ -166,19 +152,6 @@ static kmeans_job level_job(const fit *f, int level)
                         .n_threads = f->options->n_threads};
 }
 
-/* Moves each centroid of every level to the mean of the documents with its label. */
-static pl_status move_level_centroids(fit *f)
-{
-    pl_router *router = f->router;
-    for (int level = 0; level < router->n_levels; ++level) {
-        kmeans_job job = level_job(f, level);
-        for (size_t i = 0; i < f->n; ++i)
-            f->label[i] = router_label(router, f->path[i], level);
-        PL_CHECK(kmeans_move(&job, f->label, router->centroids[level]));
-    }
-    return PL_OK;
-}
-
 /* Computes prices that balance the shards, in several rounds. Each round computes
  * prices for the present centroids. All rounds except the last one then move the
  * centroids to the means of the new shards. If a round finds no prices that keep the
@@ -188,7 +161,6 @@ static pl_status balance_shards(fit *f)
     double total = 0.0, fullest = 0.0;
     /* copies the weights; if the caller gave none, every weight is 1 */
     const double *weights = f->options->weights;
-    total = 0.0;
     for (size_t i = 0; i < f->n; ++i) {
         f->weights[i] = weights ? weights[i] : 1.0;
         if (!(f->weights[i] >= 0.0) || !isfinite(f->weights[i]))
@@ -217,7 +189,12 @@ static pl_status balance_shards(fit *f)
         if (round + 1 == rounds)
             break;
         job.limit = fmax(job.limit, fullest);
-        PL_CHECK(move_level_centroids(f));
+        for (int level = 0; level < f->router->n_levels; ++level) {
+            kmeans_job means = level_job(f, level);
+            for (size_t i = 0; i < f->n; ++i)
+                f->label[i] = router_label(f->router, f->path[i], level);
+            PL_CHECK(kmeans_move(&means, f->label, f->router->centroids[level]));
+        }
         PL_CHECK(on_points(f, measure_points));
     }
     return PL_OK;
@@ -306,10 +283,9 @@ static pl_status fit_all(fit *f)
     int64_t n_paths = 1;
     for (int level = 0; level < o->n_levels && level < PL_LEVELS_MAX; ++level)
         n_paths *= o->experts[level];
-    if (o->kind == PL_ROUTER_KMEANS && o->n_levels >= 2 && n_paths == o->n_paths) {
+    if (o->kind == PL_ROUTER_KMEANS && o->n_levels >= 2 && n_paths == o->n_paths)
         PL_CHECK(arrange_grid(f->router->centroids[0], o->n_paths, f->router->lens.rank,
                               o->n_levels, o->experts, o->seed));
-    }
     PL_CHECK(on_points(f, measure_points));
     take_inertia(f);
     if (options->balance > 0.0) {
@@ -334,25 +310,20 @@ done:
     return status;
 }
 
-/* Returns the number of bytes that a fit needs per document: for copies of the feature
- * and the weight, for the transformed feature, the distances, the path and the label,
- * and for the arrays of k-means. */
-static uint64_t document_bytes(const pl_router_options *options, int dim)
-{
-    const int levels = options->n_levels < PL_LEVELS_MAX ? options->n_levels : 0;
-    uint64_t centroids = 0, kmeans = sizeof(double) + 2 * sizeof(int);
-    for (int l = 0; options->kind == PL_ROUTER_PRODUCT && l < levels; l++)
-        centroids += (uint64_t)options->experts[l];
-    if (options->kind != PL_ROUTER_PRODUCT)
-        centroids = (uint64_t)options->n_paths;
-    return (uint64_t)(dim + rank_of(options, dim)) * sizeof(float) +
-           (centroids + 2) * sizeof(double) + 2 * sizeof(int) + kmeans;
-}
-
 size_t pl_router_stride(const pl_router_options *options, size_t n, int dim)
 {
-    uint64_t most = options->memory / document_bytes(options, dim);
-    uint64_t least = (uint64_t)options->n_paths;
+    const bool product = options->kind == PL_ROUTER_PRODUCT;
+    const int levels = options->n_levels < PL_LEVELS_MAX ? options->n_levels : 0;
+    uint64_t centroids = product ? 0 : (uint64_t)options->n_paths;
+    for (int l = 0; product && l < levels; l++)
+        centroids += (uint64_t)options->experts[l];
+    /* The bytes that a fit needs per document: for copies of the feature and the
+     * weight, for the transformed feature, the distances, the path and the label, and
+     * for the arrays of k-means. */
+    const uint64_t kmeans = sizeof(double) + 2 * sizeof(int);
+    const uint64_t bytes = (uint64_t)(dim + rank_of(options, dim)) * sizeof(float) +
+                           (centroids + 2) * sizeof(double) + 2 * sizeof(int) + kmeans;
+    uint64_t most = options->memory / bytes, least = (uint64_t)options->n_paths;
     if (options->memory == 0 || n <= most)
         return 1;
     most = most < least ? least : most;
@@ -366,10 +337,14 @@ static pl_status fit_documents(const float *features, size_t n, int dim,
     fit f = {.options = options, .features = features, .n = n};
     const int *experts =
         options->kind == PL_ROUTER_PRODUCT ? options->experts : &options->n_paths;
+    /* Whether the feature transform has a projection (lens.h). Sharpening always needs
+     * a projection; if `components` is 0, the projection keeps as many components as
+     * the feature has elements. */
+    const bool has_rows = options->components > 0 || options->sharpen > 0;
     void *memory = NULL;
     pl_status status;
     PL_TRY(router_create(options->kind, levels_of(options), experts, dim,
-                         rank_of(options, dim), has_rows(options), &f.router));
+                         rank_of(options, dim), has_rows, &f.router));
     PL_TRY(alloc_fit(&f, &memory));
     PL_TRY(fit_all(&f));
     *out = f.router;

@@ -49,7 +49,6 @@ static pl_status on_documents(sorting *s, pl_item_fn fn)
     return pl_parallel(s->n_threads, (s->n + POINTS_A_ITEM - 1) / POINTS_A_ITEM, fn, s);
 }
 
-/* ---- empty paths ---- */
 typedef struct candidate {
     double cost;
     uint32_t document;
@@ -98,25 +97,6 @@ done:
     return status;
 }
 
-/* ---- the lists of documents ---- */
-/* Fills the lists of documents of all paths. Documents are distributed in rising order,
- * so every list is sorted. */
-static pl_status fill_lists(sorting *s, pl_shards *out)
-{
-    size_t P = (size_t)out->n_paths;
-    size_t *next = pl_alloc(P * sizeof *next);
-    pl_status status = PL_OK;
-    memcpy(next, out->first, P * sizeof *next);
-    for (size_t i = 0; i < s->n * s->top; ++i)
-        out->docs[next[s->nearest[i]]++] = (uint32_t)(i / s->top);
-    for (size_t path = 0; path < P; ++path)
-        if (next[path] == out->first[path])
-            PL_TRY(nearest_documents(s, (int)path, out->docs + out->first[path]));
-done:
-    pl_free(next);
-    return status;
-}
-
 static pl_status make_lists(sorting *s, pl_shards *out)
 {
     void *memory = NULL;
@@ -139,16 +119,28 @@ static pl_status make_lists(sorting *s, pl_shards *out)
     PL_CHECK(pl_try_alloc(out->first[out->n_paths] * sizeof *out->docs, "shard lists",
                           &memory));
     out->docs = memory;
-    PL_CHECK(fill_lists(s, out));
-    PL_CHECK(pl_try_alloc(s->n * sizeof *out->path_of, "shard lists", &memory));
+    /* documents are distributed in rising order, so every list is sorted */
+    pl_status status = PL_OK;
+    size_t *next = pl_alloc(P * sizeof *next);
+    memcpy(next, out->first, P * sizeof *next);
+    for (size_t i = 0; i < s->n * s->top; ++i)
+        out->docs[next[s->nearest[i]]++] = (uint32_t)(i / s->top);
+    for (size_t path = 0; path < P; ++path)
+        if (next[path] == out->first[path])
+            PL_TRY(nearest_documents(s, (int)path, out->docs + out->first[path]));
+    PL_TRY(pl_try_alloc(s->n * sizeof *out->path_of, "shard lists", &memory));
     out->path_of = memory;
     for (size_t i = 0; i < s->n; ++i)
         out->path_of[i] = s->nearest[i * s->top];
-    return PL_OK;
+done:
+    pl_free(next);
+    return status;
 }
 
-static pl_status check_request(const pl_router *router, size_t n_docs, int overlap)
+pl_status pl_shards_make(const pl_router *router, const float *features, size_t n_docs,
+                         int overlap, pl_shards *out)
 {
+    memset(out, 0, sizeof *out);
     if (overlap < 1 || overlap > router->n_paths)
         return pl_fail(PL_ERR_CONFIG,
                        "a document cannot be in %d shards of %d paths; give 1 to %d",
@@ -158,14 +150,6 @@ static pl_status check_request(const pl_router *router, size_t n_docs, int overl
                        "%zu documents cannot be dealt to paths; give at least 1 and "
                        "less than 2^32 documents",
                        n_docs);
-    return PL_OK;
-}
-
-pl_status pl_shards_make(const pl_router *router, const float *features, size_t n_docs,
-                         int overlap, pl_shards *out)
-{
-    memset(out, 0, sizeof *out);
-    PL_CHECK(check_request(router, n_docs, overlap));
     sorting s = {.router = router,
                  .features = features,
                  .n = n_docs,

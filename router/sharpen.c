@@ -46,49 +46,27 @@ static size_t columns(const work *w)
     return w->turned ? w->R : w->C;
 }
 
-static void view_point(const work *w, const float *point, float *out)
-{
-    size_t n = columns(w);
-    double square = 0.0;
-    for (size_t r = 0; r < n; ++r) {
-        double sum = w->turned ? 0.0 : (double)point[r];
-        for (size_t c = 0; w->turned && c < w->C; ++c)
-            sum += w->rows[r * w->C + c] * (double)point[c];
-        out[r] = (float)sum;
-        square += sum * sum;
-    }
-    double factor = square > 0.0 ? 1.0 / sqrt(square) : 0.0;
-    for (size_t r = 0; r < n; ++r)
-        out[r] = (float)((double)out[r] * factor);
-}
-
 static pl_status view_points(void *context, size_t item, int thread)
 {
     work *w = context;
-    size_t first = item * POINTS_A_ITEM, n = w->job->n;
+    const size_t first = item * POINTS_A_ITEM, n = columns(w);
     (void)thread;
-    for (size_t i = first; i < n && i < first + POINTS_A_ITEM; ++i)
-        view_point(w, w->job->points + i * w->C, w->view + i * columns(w));
+    for (size_t i = first; i < w->job->n && i < first + POINTS_A_ITEM; ++i) {
+        const float *point = w->job->points + i * w->C;
+        float *out = w->view + i * n;
+        double square = 0.0;
+        for (size_t r = 0; r < n; ++r) {
+            double sum = w->turned ? 0.0 : (double)point[r];
+            for (size_t c = 0; w->turned && c < w->C; ++c)
+                sum += w->rows[r * w->C + c] * (double)point[c];
+            out[r] = (float)sum;
+            square += sum * sum;
+        }
+        double factor = square > 0.0 ? 1.0 / sqrt(square) : 0.0;
+        for (size_t r = 0; r < n; ++r)
+            out[r] = (float)((double)out[r] * factor);
+    }
     return PL_OK;
-}
-
-static pl_status find_clusters(work *w, int round)
-{
-    kmeans_job job = {.points = w->view,
-                      .n = w->job->n,
-                      .stride = columns(w),
-                      .dim = (int)columns(w),
-                      .k = w->job->clusters,
-                      .restarts = 1,
-                      .iterations = ITERATIONS,
-                      .seed = w->job->seed,
-                      /* each round has a separate random stream */
-                      .level = -1 - round,
-                      .n_threads = w->job->n_threads};
-    size_t n_items = (w->job->n + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
-    PL_CHECK(pl_parallel(w->job->n_threads, n_items, view_points, w));
-    PL_CHECK(kmeans_fit(&job, w->centroids));
-    return kmeans_assign(&job, w->centroids, w->label);
 }
 
 static void take_means(work *w)
@@ -125,20 +103,6 @@ static pl_status scatter_rows(void *context, size_t row, int thread)
     return PL_OK;
 }
 
-/* Makes the rows of the projection from the eigenvectors with the least variance within
- * clusters. These are the last eigenvectors, and the last one becomes the first row. */
-static void turn_view(work *w)
-{
-    eigen_symmetric(w->within, w->C, w->values, w->vectors);
-    for (size_t r = 0; r < w->R; ++r) {
-        size_t from = w->C - 1 - r;
-        double factor = 1.0 / sqrt(fmax(w->values[from], 0.0) + RIDGE);
-        for (size_t c = 0; c < w->C; ++c)
-            w->rows[r * w->C + c] = factor * w->vectors[from * w->C + c];
-    }
-    w->turned = true;
-}
-
 pl_status sharpen_fit(const sharpen_job *job, double *rows)
 {
     work w = {.job = job,
@@ -162,10 +126,34 @@ pl_status sharpen_fit(const sharpen_job *job, double *rows)
     w.centroids = w.view + n * w.C;
     w.label = (int *)(w.centroids + w.K * w.C);
     for (int round = 0; round < job->rounds; ++round) {
-        PL_TRY(find_clusters(&w, round));
+        const size_t n_items = (n + POINTS_A_ITEM - 1) / POINTS_A_ITEM;
+        const kmeans_job clusters = {
+            .points = w.view,
+            .n = n,
+            .stride = columns(&w),
+            .dim = (int)columns(&w),
+            .k = job->clusters,
+            .restarts = 1,
+            .iterations = ITERATIONS,
+            .seed = job->seed,
+            .level = -1 - round, /* each round has a separate random stream */
+            .n_threads = job->n_threads};
+        PL_TRY(pl_parallel(job->n_threads, n_items, view_points, &w));
+        PL_TRY(kmeans_fit(&clusters, w.centroids));
+        PL_TRY(kmeans_assign(&clusters, w.centroids, w.label));
         take_means(&w);
         PL_TRY(pl_parallel(job->n_threads, w.C, scatter_rows, &w));
-        turn_view(&w);
+        /* The rows of the projection are the eigenvectors with the least variance
+         * within clusters. These are the last eigenvectors, and the last one becomes
+         * the first row. */
+        eigen_symmetric(w.within, w.C, w.values, w.vectors);
+        for (size_t r = 0; r < w.R; ++r) {
+            const size_t from = w.C - 1 - r;
+            const double factor = 1.0 / sqrt(fmax(w.values[from], 0.0) + RIDGE);
+            for (size_t c = 0; c < w.C; ++c)
+                rows[r * w.C + c] = factor * w.vectors[from * w.C + c];
+        }
+        w.turned = true;
     }
 done:
     pl_free_aligned(memory);
