@@ -166,7 +166,8 @@ static void a_follower_stays_with_its_folder(void **state)
     assert_ok(kv_open(pl_join(database, *state, "second"), KV_MAKE, NULL, &writer));
     kv_close(&writer, false);
     assert_ok(kv_open(pl_join(database, *state, "db"), KV_MAKE, NULL, &writer));
-    /* so few that the writer, which knows its folder by the path, writes no table file */
+    /* so few that the writer, which knows its folder by the path, writes no table file
+     */
     for (int i = 0; i < 5; i++)
         commit_row();
     pl_join(other, *state, "second");
