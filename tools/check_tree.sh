@@ -188,11 +188,14 @@ printf '%s\n' "$layer_files" | awk '
     }' >> "$scratch/found"
 
 # No folder may have more than 13 % of the lines of all sources. Subfolders count
-# separately.
-printf '%s\n' "$layer_files" | xargs wc -l | awk '
+# separately. The budget of all sources is to fall to 105,000 (docs/results/house.md).
+budget=119000
+printf '%s\n' "$layer_files" | xargs wc -l | awk -v budget=$budget '
     $2 == "total" { all += $1; next }
     { folder = $2; sub(/\/[^\/]*$/, "", folder); lines[folder] += $1 }
     END {
+        if (all > budget)
+            printf "CMakeLists.txt:1: the sources have %d lines; %d is the limit\n", all, budget
         for (folder in lines)
             if (lines[folder] > 0.13 * all)
                 printf "%s:1: the folder has %.1f %% of the sources; 13 %% is the limit\n",
