@@ -401,7 +401,9 @@ static pl_status read_pair(yaml_reader *reader, const char *prefix,
         !find_key(reader->table, name) && is_section(reader->table, name);
     if (event.type == YAML_SCALAR_EVENT && has_nul(&event))
         status = refuse_event(reader, &event, "a NUL character is not allowed");
-    else if (event.type == YAML_SCALAR_EVENT && !is_empty_section)
+    else if (is_empty_section)
+        status = PL_OK;
+    else if (event.type == YAML_SCALAR_EVENT)
         status = set_once(reader, name, scalar(&event), event.start_mark.line);
     else if (event.type == YAML_SEQUENCE_START_EVENT)
         status = read_yaml_list(reader, name, event.start_mark.line);
@@ -410,7 +412,7 @@ static pl_status read_pair(yaml_reader *reader, const char *prefix,
     else if (event.type == YAML_MAPPING_START_EVENT)
         status = refuse_event(reader, &event,
                               "sections are nested too deeply; check the indentation");
-    else if (!is_empty_section)
+    else
         status = refuse_event(reader, &event, "aliases (*name) are not supported");
 done:
     yaml_event_delete(&event);
@@ -585,13 +587,13 @@ void pl_conf_write_reference(const pl_table *table, pl_buf *out)
         "| key | value | default | meaning |\n|---|---|---|---|\n";
     for (size_t i = 0; i < table->n_keys; i++) {
         const pl_key *key = &table->keys[i];
-        const bool begins = key->type == PL_KEY_SECTION; /* a section */
-        if (begins)
+        const bool is_section_head = key->type == PL_KEY_SECTION;
+        if (is_section_head)
             pl_buf_printf(out, "%s## %s\n%s\n\n", out->len ? "\n" : "", key->name,
                           help_of(key));
-        if (begins || i == 0)
+        if (is_section_head || i == 0)
             pl_buf_printf(out, "%s", head);
-        if (begins)
+        if (is_section_head)
             continue;
         pl_buf wanted = {0};
         pl_conf_wanted(key, &wanted);

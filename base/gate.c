@@ -179,10 +179,10 @@ static pl_status read_key_list(gate *g)
  * check. */
 static void reread(gate *g, bool anyway)
 {
-    const stamp s = stamp_list_file(g->list), *seen = &g->seen;
-    const bool is_same = s.modified.tv_sec == seen->modified.tv_sec &&
-                         s.modified.tv_nsec == seen->modified.tv_nsec &&
-                         s.number == seen->number && s.bytes == seen->bytes;
+    const stamp s = stamp_list_file(g->list);
+    const bool is_same = s.modified.tv_sec == g->seen.modified.tv_sec &&
+                         s.modified.tv_nsec == g->seen.modified.tv_nsec &&
+                         s.number == g->seen.number && s.bytes == g->seen.bytes;
     free_replaced(g);
     if (!anyway && is_same)
         return;
@@ -345,8 +345,7 @@ static bool take_request(gate *g, zap_request *q)
             memcpy(q->key, data, q->whole ? len : 0);
             break;
         default:
-            /* the routing id does not prove anything, because the client may choose
-             * it */
+            /* the routing id proves nothing: the client chooses it */
             break;
         }
         more = zmq_msg_more(&frame);

@@ -226,18 +226,20 @@ pl_status pl_output_end(pl_output *o)
         return pl_file_failed("close", o->path);
     if (!o->temporary[0])
         return PL_OK;
-    if (o->is_new && link(o->temporary, o->target) != 0)
-        return errno == EEXIST
-                   ? pl_fail(PL_ERR_EXISTS, "%s exists already, and is never replaced",
-                             o->path)
-                   : pl_file_failed("create", o->path);
-    if (o->is_new)
+    if (o->is_new) {
+        if (link(o->temporary, o->target) != 0)
+            return errno == EEXIST
+                       ? pl_fail(PL_ERR_EXISTS,
+                                 "%s exists already, and is never replaced", o->path)
+                       : pl_file_failed("create", o->path);
         unlink(o->temporary);
-    else if (rename(o->temporary, o->target) != 0)
-        return pl_file_failed("replace", o->path);
-    o->temporary[0] = '\0';
-    if (!o->is_new)
+        o->temporary[0] = '\0';
+    } else {
+        if (rename(o->temporary, o->target) != 0)
+            return pl_file_failed("replace", o->path);
+        o->temporary[0] = '\0';
         PL_CHECK(pl_failpoint("fs.rename.after"));
+    }
     const pl_status status = pl_sync_parent(o->target);
     /* If the folder cannot be synced, a power cut could remove the new file later. So
      * it is removed now. */

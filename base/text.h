@@ -44,7 +44,7 @@ bool pl_lists_word(const char *list, char separator, const char *word);
 /* Returns the length (1..4 bytes) of the UTF-8 character at the start of text; 0 if it
  * is ill-formed or cut off, or if len is 0. */
 size_t pl_utf8_length(const void *text, size_t len);
-/* Returns the code point of a well-formed character of n bytes. */
+/* Returns the code point of a well-formed character of n bytes, or of one byte. */
 uint32_t pl_utf8_code_point(const void *text, size_t n);
 /* Whether this well-formed character of n bytes controls a terminal or the direction of
  * writing, and is not itself visible: C0, DEL, C1, line and paragraph separators, and

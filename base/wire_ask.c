@@ -75,7 +75,8 @@ pl_status pl_wire_error_of(const pl_message *answer)
     if (status == PL_OK || status >= PL_STATUS_COUNT)
         return pl_fail(PL_ERR_PROTO, "an ERR answer has the unknown status %llu: %s",
                        (unsigned long long)status, sentence);
-    return pl_fail((pl_status)status, "%s", sentence);
+    return pl_fail((pl_status)status, "%s",
+                   sentence[0] ? sentence : "the peer gave no reason");
 }
 
 pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_ms,

@@ -26,7 +26,7 @@ static const cli_option options[] = {
     CLI_JSON(request, json),
 };
 
-/* Keys that the model determines; import_model sets them. */
+/* Keys that the model determines; run_import sets them. */
 static const char *const shape_keys[] = {
     "data.vocab",      "model.width", "model.heads",   "model.kv_heads",
     "model.head_size", "model.ffn",   "model.blocks",  "model.rope_theta",

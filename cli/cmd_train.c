@@ -193,11 +193,11 @@ static pl_status run_train(int argc, char **argv)
         r.stop = cli_stop_flag(true);
         status = train_run(&r, &t.dial, t.page ? &viewer : NULL);
     }
-    /* Later errors, while everything is closed, must not replace the first error. */
-    char sentence[1024], store[PL_PATH_MAX];
-    pl_copy_text(sentence, sizeof sentence, pl_last_error());
+    /* The error is told before everything is closed, which may take seconds. */
+    char store[PL_PATH_MAX];
+    if (status != PL_OK && status != PL_ERR_CANCELLED)
+        (void)cli_fail(status);
     if (status == PL_ERR_CANCELLED) {
-        sentence[0] = '\0';
         if (pl_path_exists(run_file(&r, "store", store)))
             say("stopped; everything committed is in %s,\n"
                 "         and the same command continues from there",
@@ -209,7 +209,7 @@ static pl_status run_train(int argc, char **argv)
         pl_launcher_stop(viewer, "", 5000);
     pl_launcher_destroy(&viewer);
     run_close(&r);
-    return status == PL_OK ? PL_OK : pl_fail(status, "%s", sentence);
+    return status == PL_OK ? PL_OK : pl_fail(status, "%s", "");
 }
 
 const cli_verb verb_train = {

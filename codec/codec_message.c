@@ -54,14 +54,15 @@ pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_
     for (int i = 0; i < s->n_sections; i++) {
         const codec_section *section = &s->sections[i];
         const size_t before = out->len, raw = (size_t)section->raw_bytes;
-        /* Mantissas look random and do not get shorter. Other sections are compressed
-         * with zstd if that saves 3 % or more. */
+        /* Mantissas look random and do not get shorter, and fewer than 64 bytes are not
+         * worth a frame. Other sections are compressed if that saves 3 % or more. */
         const bool mantissas = s->variant == VARIANT_PLANES && i == 1;
         bool zipped = !in_place && w->header.entropy && !mantissas && raw >= 64;
         if (zipped) {
             PL_CHECK(pl_zip_huffman(section->data, raw, out));
             zipped = out->len - before <= raw - raw / 32;
-            out->len = zipped ? out->len : before;
+            if (!zipped)
+                out->len = before;
         }
         if (in_place)
             out->len += raw;

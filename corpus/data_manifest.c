@@ -265,6 +265,8 @@ static pl_status read_manifest(const char *folder, pl_json **out)
             "'%s' is damaged: delete the folder '%s' to have its data made again", path,
             folder));
 done:
+    if (status != PL_OK)
+        pl_json_destroy(out);
     pl_buf_destroy(&text);
     return status;
 }

@@ -98,8 +98,9 @@ static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
     PL_TRY(pl_try_alloc((size_t)n * sizeof(uint32_t), what, &other));
     r.other = other;
     const uint32_t n_tails = sort_tails(tails, n, T, counts, order);
+    const uint32_t *by_length = order;
     for (uint32_t i = 0; i < n_tails; i++) {
-        uint32_t doc = ((uint32_t *)order)[i], length = tails[doc], room, owner;
+        uint32_t doc = by_length[i], length = tails[doc], room, owner;
         p->next[doc] = PACKING_END;
         if (!take_row(&r, length, &room, &owner)) {
             put_row(&r, T - length, doc);

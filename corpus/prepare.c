@@ -176,8 +176,8 @@ static const char *corpus_name(const preparation *work)
     return corpus[0] == '\0' ? "this machine" : source_name(corpus);
 }
 
-/* The held-out file is read first: its documents are never trained on, even if the
- * corpus contains them, too. */
+/* Reads all documents, and reports what was read. The held-out file is read first: its
+ * documents are never trained on, even if the corpus contains them, too. */
 static pl_status read_documents(preparation *work)
 {
     const pl_prepare_options *options = work->options;

@@ -121,11 +121,11 @@ static pl_status verify_body(const pl_tokens *tokens)
     return PL_OK;
 }
 
-/* Checks that the names fill their block, and that the documents cover all tokens in
- * order. After these checks no index from the table can be outside the file. With
- * `verify` the checksum of the body and the range of all tokens are checked, too. Both
- * are needed: a forged file can have a correct checksum, and a damaged file can have
- * all tokens in range. */
+/* Checks that the names, each a string that is not empty, fill their block, and that
+ * the documents cover all tokens in order. After these checks no index from the table
+ * can be outside the file. With `verify` the checksum of the body and the range of all
+ * tokens are checked, too. Both are needed: a forged file can have a correct checksum,
+ * and a damaged file can have all tokens in range. */
 static pl_status open_bytes(pl_tokens *tokens, const void *data, size_t len,
                             bool verify)
 {

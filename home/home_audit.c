@@ -1,7 +1,7 @@
 /* Keeps the records of audits and of fenced workers. The record of an audit names a
  * task that a second worker must repeat, and lists the results of both workers.
  * Messages of fenced workers are refused. The hub decides about audits and fences
- * (workers/hub_audit.c), and the home makes the hub's decisions durable. */
+ * (workers/hub_verdict.c), and the home makes the hub's decisions durable. */
 #include "outer/outer.h"
 #include "home/home_internal.h"
 

@@ -50,8 +50,6 @@ static row rows[] = {
     {.label = "tagc + zstd", .codec = "tagc", .entropy = true}};
 enum { N_ROWS = sizeof rows / sizeof *rows };
 
-/* ---- measuring ---- */
-
 static double relative_error(const measurement *m)
 {
     double error = 0;

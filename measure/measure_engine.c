@@ -54,7 +54,6 @@ static pl_status choose(const measure_options *o, measured_model *own,
     return PL_OK;
 }
 
-/* ---- a step ---- */
 static pl_json *model_json(const measured_model *m)
 {
     pl_json *o = pl_json_object();

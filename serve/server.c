@@ -305,8 +305,8 @@ static pl_status find_prompt_path(pl_server *s, const server_job *job,
     return PL_OK;
 }
 
-/* Sets the tokens of a prompt: BOS and the tokens of its text, or the list of tokens in
- * the request, unchanged. */
+/* Sets the tokens of a prompt (BOS and the tokens of its text, or the list of tokens in
+ * the request, unchanged) and its path. Refuses one that is longer than the context. */
 static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *from,
                                 server_prompt *to, const char **code)
 {

@@ -92,7 +92,7 @@ pl_status tokens_encode(const pl_tokenizer *tokenizer, int context, const char *
     pl_buf tokens = {0};
     tokens_request q;
     PL_TRY(parse_tokens_body(body, len, &json));
-    /* Parses a request. In vLLM's form (key `prompt`) the tokens begin with BOS unless
+    /* In vLLM's form (key `prompt`) the tokens begin with BOS unless
      * the key `add_special_tokens` or `add_special` is false. In llama-server's form
      * (key `content`) they begin with BOS only if one of these keys is true. */
     const bool content = pl_json_get(json, "content") != NULL;

@@ -472,15 +472,17 @@ static pl_status audit_store(audit *a)
     return PL_OK;
 }
 
-/* Reports a module that an earlier part has, too. */
+/* Reports a module that an earlier part has, too. A row that cannot be read is left to
+ * the audit of its own store. */
 static pl_status check_owner(void *context, pl_store *holder, row_view *row)
 {
     audit *a = context;
     (void)holder;
     for (int i = a->part - 1; i >= 0; i--) {
         row_view other;
-        PL_CHECK(
-            row_read(store_source(a->store->stores[i]), KV_HEAD, &row->key, &other));
+        if (row_read(store_source(a->store->stores[i]), KV_HEAD, &row->key, &other) !=
+            PL_OK)
+            continue;
         kv_unpin(&other.pin);
         if (!other.found)
             continue;
@@ -498,8 +500,12 @@ pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *co
     audit a = {
         .store = store, .bytes = bytes, .fn = fn, .context = context, .report = out};
     *out = (pl_audit_report){0};
-    for (a.part = 1; a.part < store->n_stores; a.part++)
-        PL_CHECK(stores_each(store->stores[a.part], KV_HEAD, &all, check_owner, &a));
+    for (a.part = 1; a.part < store->n_stores; a.part++) {
+        pl_status status =
+            stores_each(store->stores[a.part], KV_HEAD, &all, check_owner, &a);
+        if (status != PL_OK && status != PL_ERR_DAMAGED)
+            return status;
+    }
     for (int i = 0; i < store->n_stores; i++) {
         audit one = a;
         one.store = store->stores[i];

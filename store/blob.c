@@ -177,9 +177,12 @@ pl_status pl_store_blob_bytes(pl_store *store, const pl_hash *blob, uint64_t *by
 /* A blob whose row is damaged counts as missing, so that the blob is sent again. */
 bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 {
+    row_view row;
     blob_record record;
     pl_store *holder;
-    if (find_blob(store, blob, &record, &holder) != PL_OK)
+    const row_key key = key_of_hash(blob);
+    if (stores_find(store, KV_BLOB, &key, &row, &holder) != PL_OK || !row.found ||
+        blob_decode(&row, &record) != PL_OK)
         return false;
     pl_buf_destroy(&record.chunks);
     return true;
@@ -500,8 +503,8 @@ static pl_status flow_item(void *context, size_t item, int thread)
  * The blob must be so large that it gets a table file, and the store must have no chunk
  * of the blob's first group: then the blob is probably new. (Only the hash of the
  * complete blob shows whether the blob really is new.) If the blob might not fit on the
- * disk, *out is false, so that pl_txn_put_blob counts its new
- * bytes first. */
+ * disk, *out is false, so that pl_txn_put_blob counts its new bytes
+ * first. */
 static pl_status flows(const pl_txn *txn, const uint8_t *data, blob_record *blob,
                        bool *out)
 {

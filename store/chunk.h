@@ -26,8 +26,8 @@ typedef struct chunk_view {
 } chunk_view;
 
 /* Where the bytes of a store's chunks are: in pack rows of the database (chunk.c), or
- * in the objects of an engine (engine/remote.c). All code outside these two files works
- * through this table. */
+ * in the objects of an engine (engine/remote.c). All other code that reads or
+ * writes chunks works through this table, except copies of whole stores (mirror.c). */
 typedef struct chunk_places {
     /* Gets the bytes as they are stored. After a failure the caller closes `out`. */
     pl_status (*get)(const row_source *from, const pl_hash *id,

@@ -200,8 +200,8 @@ static pl_status check_store_state(pl_store *store, bool marked, const watermark
  * in it are missing. RocksDB cannot distinguish this from damage to synced commits. The
  * mark makes the distinction possible, because it is flushed after every commit and
  * before the acknowledgement. So if all damage lies after the commit in the mark, the
- * damaged end of the log is cut off. Any other damage is an error. Before, the log is
- * only read, so a database that has lost commits stays unchanged. */
+ * damaged end of the log is cut off. Any other damage is an error. Until that is
+ * proved, the log is only read, so a database that has lost commits stays unchanged. */
 static pl_status mend_log(pl_store *store, const char *database, const watermark *mark)
 {
     char damage[sizeof store->mended];

@@ -36,6 +36,8 @@ pl_status stores_find(const pl_store *all, kv_family family, const row_key *key,
         pl_status status = row_read(store_source(*holder), family, key, row);
         if (status == PL_OK && row->found)
             return PL_OK;
+        if (status != PL_OK && status != PL_ERR_DAMAGED)
+            return status;
         if (status != PL_OK)
             damage = status;
     }
@@ -221,9 +223,18 @@ static pl_status open_each_part(pl_store *all, int n)
     char folder[PL_PATH_MAX];
     all->stores[0] = NULL;
     all->n_stores = n;
-    for (int i = 0; i < n; i++)
-        PL_CHECK(pl_store_open(pl_store_part(all->folder, i, folder), PL_STORE_READ,
-                               &all->stores[i]));
+    for (int i = 0; i < n; i++) {
+        int inner = 0;
+        PL_CHECK(pl_store_parts(pl_store_part(all->folder, i, folder), &inner));
+        if (inner > 0) /* the list has one level */
+            return pl_fail(
+                PL_ERR_DAMAGED,
+                "%s must be the store of one home, but contains the stores "
+                "of %d homes; move it away, and restore home-%d of the backup "
+                "into its place",
+                folder, inner, i + 1);
+        PL_CHECK(pl_store_open(folder, PL_STORE_READ, &all->stores[i]));
+    }
     for (int i = 0; i < n; i++) {
         pl_store *part = all->stores[i];
         PL_CHECK(pl_store_check_placement(part));
@@ -287,14 +298,19 @@ pl_status pl_store_look_as_writer(pl_store *store)
     return PL_OK;
 }
 
+/* What fails while a store is closed has no consequence for the caller, so it must not
+ * replace the sentence of an error that the caller is about to tell. */
 void pl_store_close(pl_store **handle)
 {
+    char sentence[1024];
     pl_store *store = *handle;
     *handle = NULL;
     if (!store)
         return;
+    pl_copy_text(sentence, sizeof sentence, pl_last_error());
     for (int i = 0; i < store->n_stores; i++)
         if (store->stores[i] != store)
             pl_store_close(&store->stores[i]);
     store_close(store);
+    (void)pl_fail(PL_ERR_IO, "%s", sentence);
 }

@@ -6,14 +6,15 @@
 #define PL_STORE_STORES_H
 #include "store/store_internal.h"
 
-/* Looks up a row in each store in turn. *holder is the store that has it. If a store's
- * row is damaged and no other store has the row, returns ERR_DAMAGED. */
+/* Looks up a row in each store in turn. *holder is the store that has it. A damaged row
+ * is ERR_DAMAGED only if no other store has the row; any other error ends the search.
+ */
 PL_MUST_CHECK pl_status stores_find(const pl_store *all, kv_family family,
                                     const row_key *key, row_view *row,
                                     pl_store **holder);
 /* Visits the rows of all stores whose keys begin with `prefix`, in key order. If
  * several stores have a row with the same key, the row of the first one is visited. The
- * visitor must release the row with row_end. */
+ * row has no pin: a visitor calls row_end only to check that no field is unknown. */
 typedef pl_status (*stores_visit_fn)(void *context, pl_store *holder, row_view *row);
 PL_MUST_CHECK pl_status stores_each(const pl_store *all, kv_family family,
                                     const row_key *prefix, stores_visit_fn visit,

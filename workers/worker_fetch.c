@@ -196,7 +196,7 @@ static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t n
     return status;
 }
 
-/* ---- the parameters with which training begins ---- */
+/* ---- all that a task needs ---- */
 pl_status worker_fetch_merged(worker *w, worker_task *task)
 {
     const pl_topology *t = task->arm->topology;

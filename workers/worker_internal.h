@@ -228,8 +228,8 @@ pl_status worker_fetch_state(worker *w, worker_task *task);
  * worker (train.state=local). */
 void worker_local_key(const worker_task *task, int64_t phase, pl_hash *key);
 
-/* worker_fetch.c: fetches everything on which the task depends, by hash. arm_blob: hash
- * of the arm's definition. */
+/* worker_fetch.c: fetches the arm's definition (its hash is arm_blob), then what
+ * worker_fetch_inputs fetches. */
 pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob);
 /* Fetches the versions and the state of a task whose arm, data and path are known. */
 pl_status worker_fetch_inputs(worker *w, worker_task *task);

@@ -1,7 +1,6 @@
-/* The gradient of a weight, dw += dout^T x, in bf16 by our own tiles
- * (product.h), for machines where no library is faster. The sum runs over the rows of
- * both operands, so both must be transposed; this file transposes them while it packs
- * them.
+/* The gradient of a weight, dw += dout^T x, in bf16 by our own tiles (product.h), for
+ * machines where no library is faster. The sum runs over the rows of both operands, so
+ * both must be transposed; this file transposes them while it packs them.
  *
  * x is packed as a whole. BLOCK columns of dout at a time are packed; they stay in the
  * second-level cache while all of x is read. At most DEEP rows are summed before the

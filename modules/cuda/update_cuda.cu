@@ -259,7 +259,7 @@ void cuda_update_apply(pl_backend *be, pl_update *update, const float *loss, int
     const muon_rates rates = {0.0f, 0.0f, numbers, update->squares};
     for (int i = 0; i < update->n_runs; i++) {
         const pl_update_run *run = &update->runs[i];
-        size_t end = run->offset + run->n;
+        size_t end = run->offset + run->n; /* not used: a run lies in one weight */
         if (run->rows == 0)
             continue;
         const pl_weight *w = weight_at(update->weights, update->n_weights,

@@ -421,12 +421,20 @@ static void a_manifest_whose_blank_hash_is_no_text_is_damage(void **state)
     pl_prepare_result result;
     pl_json *json = NULL, *numbers = pl_json_array();
     pl_buf text = {0};
+    pl_tokens *train;
+    bool changed = false;
     assert_ok(pl_prepare(&options, in_scratch("number"), &result));
     assert_ok(pl_json_load(in_scratch("number/data.json"), &json));
     pl_json_push(numbers, pl_json_make_int(7));
     pl_json_set(json, "blanked", numbers);
     pl_json_write(json, 2, &text);
     write_bytes("number/data.json", text.data, text.len);
+    open_product("number", "train.tok", &train);
+    const uint64_t hash = pl_tokens_doc(train, 3)->hash;
+    pl_tokens_close(&train);
+    assert_int_equal(
+        pl_data_blank(in_scratch("number"), &(pl_doc_list){&hash, 1}, &changed),
+        PL_ERR_DAMAGED);
     /* a file that no longer matches is compared with the hashes in the list */
     write_text("number/train.tok", "changed");
     check_prepare_fails(&options, "number", PL_ERR_DAMAGED, "data.json");

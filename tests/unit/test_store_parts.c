@@ -2,7 +2,7 @@
  *
  * Tests a store in parts, one part per home. Each part has its own writer, and a reader
  * sees all parts as one store. */
-#include "store/store.h"
+#include "store/store_internal.h"
 #include "tests/support/store_child.h"
 
 enum { PARTS = 3 };
@@ -207,6 +207,32 @@ static void a_module_in_two_parts_is_named(void **state)
     pl_store_close(&store);
 }
 
+/* A user has restored the whole backup into the folder of a home that was lost. */
+static void a_part_that_has_parts_itself_is_told(void **state)
+{
+    char part[PL_PATH_MAX], path[PL_PATH_MAX];
+    pl_store *store = open_parts(*state);
+    pl_store_close(&store);
+    pl_store_part(*state, 1, part);
+    assert_ok(
+        pl_replace_file(pl_join(path, part, "PARTS"), "pathloom parts 1\n2\n", 19));
+    assert_int_equal(pl_store_open(*state, PL_STORE_READ, &store), PL_ERR_DAMAGED);
+    assert_says("home-2 must be the store of one home");
+    assert_null(store);
+}
+
+static void closing_keeps_the_sentence_of_an_earlier_error(void **state)
+{
+    pl_store *store = open_parts(*state);
+    char *scratch = store->stores[0]->own.path;
+    assert_ok(pl_remove_tree(scratch));
+    pl_copy_text(scratch, PL_PATH_MAX, "/proc/self/task"); /* which nobody can remove */
+    assert_int_not_equal(pl_remove_tree(scratch), PL_OK);
+    (void)pl_fail(PL_ERR_BUSY, "what the verb will tell");
+    pl_store_close(&store);
+    assert_says("what the verb will tell");
+}
+
 static void a_damaged_list_of_parts_is_told(void **state)
 {
     char path[PL_PATH_MAX];
@@ -319,6 +345,8 @@ int main(void)
         store_test(refresh_shows_what_any_part_got),
         store_test(writing_needs_a_part_and_numbers_stay),
         store_test(a_module_in_two_parts_is_named),
+        store_test(a_part_that_has_parts_itself_is_told),
+        store_test(closing_keeps_the_sentence_of_an_earlier_error),
         store_test(a_damaged_list_of_parts_is_told),
         store_test(a_list_of_too_few_parts_is_told),
         store_test(a_list_of_an_earlier_release_has_a_second_number),
