@@ -224,10 +224,10 @@ static void a_part_that_has_parts_itself_is_told(void **state)
 static void closing_keeps_the_sentence_of_an_earlier_error(void **state)
 {
     pl_store *store = open_parts(*state);
-    char *scratch = store->stores[0]->own.path;
-    assert_ok(pl_remove_tree(scratch));
-    pl_copy_text(scratch, PL_PATH_MAX, "/proc/self/task"); /* which nobody can remove */
-    assert_int_not_equal(pl_remove_tree(scratch), PL_OK);
+    char *folder = store->stores[0]->own.path;
+    assert_ok(pl_remove_tree(folder));
+    pl_copy_text(folder, PL_PATH_MAX, "/proc/self/task"); /* which nobody can remove */
+    assert_int_not_equal(pl_remove_tree(folder), PL_OK);
     (void)pl_fail(PL_ERR_BUSY, "what the verb will tell");
     pl_store_close(&store);
     assert_says("what the verb will tell");
