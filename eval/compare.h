@@ -24,8 +24,8 @@ typedef struct pl_spent {
     /* mean tokens per training; for the mixture, the sum of its chapters' means */
     uint64_t mean;
     double seconds;
-    int n; /* number of trainings */
-    int64_t least_phase;
+    int n;               /* number of trainings */
+    int64_t least_phase; /* the lowest phase that any of them has reached */
 } pl_spent;
 
 typedef struct pl_effort {

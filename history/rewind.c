@@ -430,6 +430,8 @@ static pl_status judge_tag(copying *c, const char *name, bool *stays)
     return PL_OK;
 }
 
+/* Copies an object: shards and hold-outs without the documents, the changed definition
+ * of an arm; leaves out what the copy must not have. */
 static pl_status rewind_object(void *context, const pl_object *object)
 {
     copying *c = context;

@@ -112,6 +112,7 @@ static pl_status take_outer_step(merge *g)
         of.origin = g->origin;
     }
     PL_TRY(pl_arith_step(&of, &report));
+    home_updates_destroy(&updates); /* before the vectors that rounding needs */
     v->update_norm = report.mean_norm / g->how.factor;
     v->params_norm = report.params_norm;
     v->displacement = state.displacement;

@@ -56,8 +56,8 @@ pl_status home_grant_room(home *h)
     /* Drops uploads that no submission will name: the phase of their lease is done, or
      * the path was leased again. A worker that gives a task up, because a backup was
      * first, leaves such uploads. */
-    staging_blob *next = r->n > 0 ? s->first : NULL;
-    for (staging_blob *b = next; b; b = next) {
+    staging_blob *next;
+    for (staging_blob *b = r->n > 0 ? s->first : NULL; b; b = next) {
         next = b->next;
         if (b->path && (b->path->state.phase > b->phase || b->path->fence > b->owner))
             staging_remove(s, b);

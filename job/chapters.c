@@ -250,6 +250,8 @@ static pl_status split_modules(chapter *c)
         before.first[p + 1] = docs.len / sizeof(uint32_t);
     }
     before.docs = (uint32_t *)(void *)docs.data;
+    pl_free(known);
+    known = NULL;
     PL_TRY(stages_base_params(c->r, c->params));
     /* only a chapter of topology.graft lists parents, and only such a chapter can end
      * paths */
@@ -260,6 +262,7 @@ static pl_status split_modules(chapter *c)
         PL_TRY(pl_client_get_object(c->r->client, object, &blob));
         PL_TRY(pl_client_get_blob(c->r->client, object, &blob, &bytes));
         PL_TRY(pl_prefix_lm_decode(bytes.data, bytes.len, pl_cpu_count(), &router));
+        pl_buf_destroy(&bytes);
         if (pl_prefix_lm_n_paths(router) != pl_topology_n_paths(c->from))
             PL_TRY(pl_fail(PL_ERR_DAMAGED,
                            "object %s routes text to %d paths, but %s has %d", object,

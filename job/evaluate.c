@@ -43,7 +43,6 @@ static pl_status add_path(void *context, const pl_path_state *state)
     return PL_OK;
 }
 
-/* ---- scores ---- */
 typedef struct job {
     pl_run *r;
     pl_store *store;
@@ -99,11 +98,6 @@ static pl_status score_ways(job *j, arm_source *source)
                                                 [PL_ROUTE_BEST_WINDOWS] = -1};
     evaluation *e = j->e;
     size_t n = e->n_docs;
-    const int n_paths = pl_topology_n_paths(source->topology);
-    if (j->router && pl_prefix_lm_n_paths(j->router) != n_paths)
-        return pl_fail(PL_ERR_DAMAGED,
-                       "the router in the store has %d paths, but the mixture has %d",
-                       pl_prefix_lm_n_paths(j->router), n_paths);
     e->likeliest = pl_alloc((n ? n : 1) * sizeof *e->likeliest);
     if (e->wish.n_every > 0)
         e->every = pl_alloc((size_t)e->wish.n_every * n * sizeof *e->every);
@@ -215,6 +209,10 @@ static pl_status route_valid(job *j)
     PL_TRY(status);
     PL_TRY(pl_prefix_lm_decode(bytes.data, bytes.len, pl_cpu_count(), &j->router));
     const int n_paths = pl_prefix_lm_n_paths(j->router);
+    if (n_paths != pl_topology_n_paths(j->r->topology))
+        PL_TRY(pl_fail(PL_ERR_DAMAGED,
+                       "the router in the store has %d paths, but the mixture has %d",
+                       n_paths, pl_topology_n_paths(j->r->topology)));
     for (int path = 0; path < n_paths; path++)
         j->e->n_open += !j->closed || !j->closed[path];
     nats = pl_alloc((size_t)n_paths * sizeof *nats);

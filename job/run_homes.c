@@ -11,8 +11,6 @@
 
 #include <string.h>
 
-/* ---- checks ---- */
-/* ---- the copy ---- */
 /* Opens each home for writing, which finishes a rollback that was interrupted: a home's
  * share of it would not be copied. */
 static pl_status end_rollbacks(const pl_run *r, const char *store, int n_old)

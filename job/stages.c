@@ -199,6 +199,7 @@ static pl_status put_moments(pl_run *r)
         for (size_t i = 0; i < bytes / sizeof *sum; i++)
             sum[i] += own[i] / (float)n_replicas;
     }
+    pl_buf_destroy(&state);
     PL_TRY(pl_client_put_object(r->client, PL_MOMENTS_OBJECT, sum, bytes, &r->moments));
 done:
     pl_buf_destroy(&state);
@@ -301,7 +302,7 @@ static pl_status create_dense(pl_run *r, const char *name)
         PL_TRY(first_params(r, t, params));
     else
         PL_TRY(stages_base_params(r, params));
-    PL_TRY(begin_arm(r, &arm));
+    PL_TRY(begin_arm(r, &arm)); /* does nothing for the base model */
     size_t n = 0;
     uint32_t n_docs = pl_tokens_n_docs(r->train);
     docs = pl_alloc(n_docs * sizeof *docs);

@@ -84,11 +84,12 @@ void pl_audit_write(const pl_audit *audit, pl_buf *out)
             pl_json_set_text(one, "key", key);
         }
         set_hash(one, "digest", &r->digest);
-        pl_json *apart = i > 0 ? pl_json_array() : NULL;
-        for (int k = 0; k < i; k++)
-            pl_json_push(apart, pl_json_make_real(r->apart[k]));
-        if (apart)
+        if (i > 0) {
+            pl_json *apart = pl_json_array();
+            for (int k = 0; k < i; k++)
+                pl_json_push(apart, pl_json_make_real(r->apart[k]));
             pl_json_set(one, "apart", apart);
+        }
         pl_json_push(results, one);
     }
     pl_json_set(o, "results", results);

@@ -158,7 +158,7 @@ done:
 /* Reads the features twice: first for the means, then for the deviations from the
  * means. A single pass would lose precision if all values had a large common offset.
  * With `standardize`, a column that does not vary gets scale 0; otherwise every scale
- * is 1. */
+ * is 1. Then fits the rows, if the lens has some. */
 pl_status lens_fit(lens *l, const float *features, size_t n,
                    const lens_options *options)
 {

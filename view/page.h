@@ -8,8 +8,9 @@
  *   /state.json           the run at this moment
  *   /history?since=N      the training of every path in every phase (a cell), the rare
  *                         events and the leases; if the argument `epoch` is the epoch
- *                         of the history (history/phase_history.h), only cells after
- * serial N, events after serial `events` and leases after serial `leases`
+ *                         of the history (history/phase_history.h), only cells
+ *                         after serial N, events after serial `events` and leases
+ *                         after serial `leases`
  *   /modules.json?arm=A   the versions of an arm's modules over time; with `module`
  *                         only one version of this module: `version`, or the newest;
  *                         with `module` and `heat` how the module's tensors changed
