@@ -2,10 +2,10 @@
  * all methods, step_method.h their coefficients; step_kernel.c has the loops over a
  * block.
  *
- * Purpose. A home calls pl_outer_merge once per round of a module. A module may have
- * hundreds of millions of values, and memory bandwidth limits the speed of the step. So
- * D (the mean of the updates) is never stored completely. It is computed block by
- * block, and each block is used while it is in the cache:
+ * Purpose. A module may have hundreds of millions of values, and memory bandwidth
+ * limits the speed of the step. So pl_outer_merge takes D (the mean of the updates)
+ * block by block, and uses each block while it is in the cache. A caller need not store
+ * D; a home does (pl_arith_step), and pl_outer_apply copies it block by block:
  *
  *   module   |---------- span ----------|---------- span ----------|-- span --|
  *   span     |block|block|block| ...      256 blocks; what one thread takes at a time
