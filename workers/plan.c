@@ -427,9 +427,14 @@ void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
 
 void plan_shorten(plan_path *path, uint64_t token, int worker)
 {
-    if (plan_lease_of(path, token, worker) == &path->lease &&
-        path->lease.phase > path->phase)
-        path->lease.phase = path->phase;
+    plan_lease *lease = &path->lease;
+    if (plan_lease_of(path, token, worker) != lease || lease->phase <= path->phase)
+        return;
+    lease->phase = path->phase;
+    if (lease->before_ms == 0) /* a new hub does not know when the phase was granted */
+        return;
+    lease->granted_ms = lease->before_ms;
+    lease->taken_up = lease->before_unclear;
 }
 
 bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)

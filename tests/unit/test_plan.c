@@ -387,6 +387,22 @@ static void next_phase_given_back_leaves_the_lease_of_the_one_before(void **stat
     assert_true(plan_continues(p, task, 0, token, 0, 0));
 }
 
+static void a_phase_that_was_given_back_leaves_the_time_of_the_one_before(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    bool is_one_task = false;
+    add_arm(p, "solo", 1, 1, 1, 12);
+    set_all(p, "solo", 0);
+    assert_true(plan_choose(p, 0, 1000, &task));
+    plan_grant(p, task, 0, 1000, TTL);
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    plan_extend(p, task, 7000, TTL);
+    plan_shorten(path, path->lease.token, 0);
+    assert_int_equal(plan_granted_ms(&path->lease, 0, &is_one_task), 1000);
+    assert_true(is_one_task);
+}
+
 static void either_phase_takes_a_lease_up_at_a_new_hub(void **state)
 {
     plan *p = *state;
@@ -601,6 +617,7 @@ int main(void)
         TEST(failures_are_counted_although_the_lease_went_on),
         TEST(a_phase_is_held_from_its_own_grant),
         TEST(next_phase_given_back_leaves_the_lease_of_the_one_before),
+        TEST(a_phase_that_was_given_back_leaves_the_time_of_the_one_before),
         TEST(either_phase_takes_a_lease_up_at_a_new_hub),
         TEST(news_and_what_workers_say_may_come_in_any_order),
         TEST(lease_lives_for_what_was_said_last),
