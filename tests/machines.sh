@@ -171,7 +171,8 @@ judge() { # line, exit code, seconds
     [ -z "$lacks" ] || { failed=1 && result="$result; $lacks"; }
     [ "$passed" -gt 0 ] || { failed=1 && result="$result; no test ran"; }
     case $1 in
-    *user*) ;; # cannot make network namespaces, which some tests need
+    # a user cannot make network namespaces; the emulated GPU needs more than 2 GiB
+    *user* | *2GiB*) ;;
     *) [ -z "$left" ] || { failed=1 && result="$result; left out: $left"; } ;;
     esac
     row "$1" "sh tests/run.sh" "$result" "$3 s" "$passed" "${left:-0 tests }and $parts parts"

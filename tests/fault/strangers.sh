@@ -10,13 +10,13 @@ pathloom=$1
 . tests/support/job.sh
 own_folder "$2"
 serve_odd=$3
-strangers=''
-trap 'kill $strangers $job 2>/dev/null' EXIT
+strangers='' workers=''
+trap 'kill $strangers $workers $job 2>/dev/null' EXIT
 trap 'exit 1' INT TERM
 make_corpus base docs
 
-listening_job() { # folder
-    small_job "$1" --set train.tau=10 --set train.phases=6 --set train.base_steps=20 \
+listening_job() { # folder, options
+    small_job "$@" --set train.tau=10 --set train.phases=6 --set train.base_steps=20 \
         --set net.encrypt=on --set 'net.hub=tcp://127.0.0.1:*' \
         --set 'net.home=tcp://127.0.0.1:*' --set "net.metrics=127.0.0.1:$((20000 + $$ % 12000))"
 }
@@ -29,14 +29,35 @@ echo "the same job, whose processes may open 256 files, beside strangers with 3,
 take_data calm run
 # Only here: 256 files. The strangers may open more.
 # shellcheck disable=SC3045 # Debian's sh has ulimit -n
-(ulimit -n 256 && listening_job run) >"$work/run.out" 2>&1 &
+(ulimit -n 256 && listening_job run --set workers.local=false) >"$work/run.out" 2>&1 &
 job=$!
-training_begins run
+# The workers start when the strangers have come, so that the job cannot end before.
+wait_until() { # command...
+    tries=2400
+    until "$@" 2>/dev/null; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || fail "waited in vain: $*"
+        kill -0 "$job" 2>/dev/null || fail "the job ended early: $(tail -n 3 "$work/run.out")"
+        sleep 0.05
+    done
+}
+has_addresses() { # of hub and home
+    [ "$(find "$work/run/proc" -name '*.address' | wc -l)" -ge 2 ]
+}
+has_closed() { grep -q 'disconnected, because at most' "$work"/run/log/home*.log; }
+wait_until has_addresses
 for port in $(sed -n 's/.*127\.0\.0\.1:\([0-9]*\).*/\1/p' "$work"/run/proc/*.address) $((20000 + $$ % 12000)); do
     "$serve_odd" silent 127.0.0.1 "$port" 1000 >>"$work/strangers.out" 2>&1 &
     strangers="$strangers $!"
 done
 [ "$(echo "$strangers" | wc -w)" -eq 3 ] || fail "no addresses of hub and home"
+wait_until has_closed
+for index in 1 2; do
+    # shellcheck disable=SC3045
+    (ulimit -n 256 && exec "$pathloom" worker --run "$work/run" --index $index) \
+        >"$work/worker-$index.out" 2>&1 &
+    workers="$workers $!"
+done
 wait "$job" || fail "the job ends with $?"
 job=''
 for pid in $strangers; do
@@ -46,8 +67,6 @@ kill $strangers
 strangers=''
 facts_of_run run
 diff "$work/calm.facts" "$work/run.facts" || fail "strangers changed versions"
-grep -q 'disconnected, because at most' "$work"/run/log/home*.log ||
-    fail "the home did not say that it closed connections"
 for name in hub home; do
     [ "$(cat "$work"/run/log/$name*.log | grep -c "$name.ready")" -le 1 ] || fail "a process was started again"
 done

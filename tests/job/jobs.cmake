@@ -3,6 +3,7 @@
 if(TARGET pathloom_emulated)
   pl_job_test(gpu_job "integration;workers" gpu/gpu_job.sh $<TARGET_FILE:pathloom_emulated>
     ${CMAKE_BINARY_DIR}/gpu_job)
+  pl_may_skip(gpu_job)
 endif()
 
 pl_script_test(store_verbs "fault;cli" job/store_verbs.sh ${program}

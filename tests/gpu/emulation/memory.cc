@@ -23,8 +23,10 @@
 #include "tests/gpu/emulation/machine.h"
 #include <algorithm>
 #include <link.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 __thread memory_observer memory_now;
@@ -80,8 +82,14 @@ void *reserve(size_t bytes, int rights)
 {
     void *memory =
         mmap(NULL, bytes, rights, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
-        abort();
+    if (memory == MAP_FAILED) {
+        /* exit code 77: this machine cannot run the test */
+        fprintf(stderr,
+                "skipped: the emulated device needs %zu MiB of address space at once; "
+                "see ulimit -v\n",
+                bytes >> 20);
+        _exit(77);
+    }
     return memory;
 }
 
