@@ -11,7 +11,6 @@
 # home. The old workers must find it by the name, go on without being restarted, and the
 # modules must have the hashes of an undisturbed job. One worker is then drained. If the
 # machine does not permit network namespaces, the test is skipped (77).
-# shellcheck disable=SC2086 # $second is a list of words
 set -u
 PATH=$PATH:/usr/sbin:/sbin
 here=10.77.0.1
@@ -89,7 +88,7 @@ grep -q '^tcp://hub.test:7000#' "$work/run/proc/hub.address" || fail "the addres
 token=$("$pathloom" key invite --run "$work/run" --uses 3) || fail "key invite"
 token=${token#pathloom join }
 refused() { # name, exit code, words of the message, token
-    $second timeout 20 "$pathloom" join "$4" --key "$work/second/$1.key" \
+    "$second" timeout 20 "$pathloom" join "$4" --key "$work/second/$1.key" \
         >"$work/$1.out" 2>&1
     got=$?
     [ "$got" -eq "$2" ] || fail "$1: exit code $got, not $2"
@@ -102,11 +101,11 @@ refused no-port 69 "nothing listens at tcp://hub.test:7009" "pl1.hub.test:7009$r
 echo "a wrong name and a closed port have different sentences"
 
 # ---- two workers; a backup; the first machine is lost ----
-$second "$pathloom" join "$token" --only-enrol --name three --key "$work/second/three.key" \
+"$second" "$pathloom" join "$token" --only-enrol --name three --key "$work/second/three.key" \
     >"$work/enrol.out" 2>&1 || fail "join --only-enrol"
-start one $second "$pathloom" join "$token" --name one --key "$work/second/one.key"
+start one "$second" "$pathloom" join "$token" --name one --key "$work/second/one.key"
 one=$pid
-start two $second "$pathloom" join "$token" --name two --key "$work/second/two.key"
+start two "$second" "$pathloom" join "$token" --name two --key "$work/second/two.key"
 two=$pid
 await 600 "phase 2 is not reached" sh -c \
     "grep -q 'lease.granted task=mix.*phase=2' '$work/run/log/hub.log'"
@@ -122,7 +121,7 @@ await 600 "phase 4 is not reached" sh -c \
 kill -9 "$job"
 await 100 "the hub lives" sh -c "! '$pathloom' status --run '$work/run' >/dev/null 2>&1"
 rm -rf "$work/run"
-start three $second "$pathloom" join "$token" --name three --key "$work/second/three.key"
+start three "$second" "$pathloom" join "$token" --name three --key "$work/second/three.key"
 await 200 "a machine that joined before does not wait" \
     grep -q 'nothing listens .*; this machine has joined before' "$work/three.out"
 for name in one two; do

@@ -11,7 +11,6 @@
 # refused within seconds, and both sides must report the refusal. A worker that is told
 # to leave must give its task back. If the machine does not permit network namespaces,
 # the test is skipped (77).
-# shellcheck disable=SC2086 # $second is a list of words
 set -u
 PATH=$PATH:/usr/sbin:/sbin
 here=10.77.0.1
@@ -92,7 +91,7 @@ refused() { # name, exit code, words of the message, command on the second machi
     code=$2
     words=$3
     shift 3
-    $second timeout 120 "$@" >"$work/$name.out" 2>&1
+    "$second" timeout 120 "$@" >"$work/$name.out" 2>&1
     got=$?
     [ "$got" -eq "$code" ] || fail "$name: exit code $got, not $code"
     grep -q "$words" "$work/$name.out" || fail "$name: the output does not contain \`$words\`"
@@ -116,7 +115,7 @@ refused open-file 77 "chmod 600" \
 # ---- two commands ----
 command=$("$pathloom" key invite --run "$run" --name guest) || fail "key invite"
 token=${command#pathloom join }
-start worker $second "$pathloom" join "$token" --name guest --patience-s 60
+start worker "$second" "$pathloom" join "$token" --name guest --patience-s 60
 await 600 "the worker does not work" grep -q "worker=guest" "$work/early.out"
 refused used-token 77 "the hub refuses the token: it was used already" "$pathloom" join "$token" \
     --key "$work/second/third.key"
@@ -145,13 +144,13 @@ refused a-taken-name 73 "is in the list with" \
 # ---- the same machine joins with a new key, is told to leave, and joins again ----
 token=$("$pathloom" key invite --run "$run" --name again)
 echo "${token#pathloom join }" >"$work/second/token"
-start drained $second "$pathloom" join --token-file "$work/second/token" --name again --patience-s 60 \
+start drained "$second" "$pathloom" join --token-file "$work/second/token" --name again --patience-s 60 \
     --key "$work/second/again.key"
 await 600 "the second invitation does not work" grep -q "worker=again" "$work/early.out"
 await 600 "it trains nothing" grep -q "lease.granted.*worker=again" "$work/early.out"
 kill -USR1 "$pid"
 await 600 "a drained worker does not go" grep -q "worker.draining" "$work/drained.out"
-start last $second "$pathloom" join "${token#pathloom join }" --name again --patience-s 60 \
+start last "$second" "$pathloom" join "${token#pathloom join }" --name again --patience-s 60 \
     --key "$work/second/again.key"
 left=3000
 while kill -0 "$job" 2>/dev/null; do

@@ -33,8 +33,8 @@ await() { # tenths of a second, message, command
 }
 
 # Makes a second machine: a network of its own, joined to this one by a cable. The script
-# has set the addresses `here` and `there` of its ends. Sets `second` to the words that run
-# a command there, with a home folder of its own. They are not a function, because a
+# has set the addresses `here` and `there` of its ends. Sets `second` to a script that
+# becomes a command there, with a home folder of its own. It is not a function, because a
 # process that starts in the background must be the command itself.
 second_machine() { # seconds that the machine lives
     ip link set lo up || skip "ip cannot set up a network here"
@@ -48,8 +48,13 @@ second_machine() { # seconds that the machine lives
     ip addr add "$here/24" dev near
     ip link set near up
     mkdir -p "$work/second"
-    second="nsenter -t $other -n env HOME=$work/second XDG_CONFIG_HOME= XDG_CACHE_HOME="
-    $second ip link set lo up
-    $second ip addr add "$there/24" dev far
-    $second ip link set far up
+    second=$work/second/run
+    cat >"$second" <<END
+#!/bin/sh
+exec nsenter -t $other -n env HOME="\${0%/run}" XDG_CONFIG_HOME= XDG_CACHE_HOME= "\$@"
+END
+    chmod 755 "$second"
+    "$second" ip link set lo up
+    "$second" ip addr add "$there/24" dev far
+    "$second" ip link set far up
 }
