@@ -184,7 +184,10 @@ void pl_wire_line_now(pl_socket *socket, pl_wire_line *out)
 int64_t pl_wire_lost_ms(pl_socket *socket)
 {
     wire_drain_monitor(socket);
-    return socket->lost_ms > 0 ? pl_now_ms() - socket->lost_ms : 0;
+    if (socket->lost_ms == 0)
+        return 0;
+    const int64_t ms = pl_now_ms() - socket->lost_ms;
+    return ms > 0 ? ms : 1; /* 0 would mean that there is a connection */
 }
 
 /* ---- the connections of a server ---- */

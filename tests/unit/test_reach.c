@@ -95,6 +95,21 @@ static void answer_to_nobody_names_the_reason(void **state)
     close(fd);
 }
 
+/* Also in the millisecond in which the socket was opened. */
+static void socket_without_connection_never_counts_as_connected(void **state)
+{
+    (void)state;
+    char address[PL_ADDRESS_MAX];
+    int fd = bind_port(address);
+    for (int i = 0; i < 50; i++) {
+        pl_socket *client = NULL;
+        assert_int_equal(pl_wire_connect(address, &client), PL_OK);
+        assert_true(pl_wire_lost_ms(client) > 0);
+        pl_wire_close(&client);
+    }
+    close(fd);
+}
+
 static void lost_connection_is_noticed_and_made_again(void **state)
 {
     (void)state;
@@ -197,6 +212,7 @@ int main(void)
         cmocka_unit_test(silent_machine_is_named),
         cmocka_unit_test(name_that_does_not_exist_is_named),
         cmocka_unit_test(answer_to_nobody_names_the_reason),
+        cmocka_unit_test(socket_without_connection_never_counts_as_connected),
         cmocka_unit_test(lost_connection_is_noticed_and_made_again),
         cmocka_unit_test(addresses_of_one_network_are_private),
         cmocka_unit_test(message_of_another_version_is_refused_with_a_sentence),
