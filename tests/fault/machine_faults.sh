@@ -91,7 +91,8 @@ until grep -q 'worker-1 gets no task for .* s: .*No space left' "$work/full.out"
 done
 sleep 1 # before, the third failure ended the job within this time
 kill -0 $job 2>/dev/null || fail "a full disk ended the job"
-mount -o remount,size=50m "$work/full/cache"
+# With the source, mount takes no options (the user's number) from the table of mounts.
+mount -o remount,size=50m tmpfs "$work/full/cache" || fail "the disk cannot be made larger"
 wait $job || fail "the job did not go on when there was space"
 INSIDE
 user=
