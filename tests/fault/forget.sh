@@ -210,24 +210,28 @@ held_job() { # folder, options
 }
 take_data calm held
 (held_job held) >"$work/held.out" 2>&1 || fail "a run that holds out"
-document=''
+read_facts held
+grep 'best-' "$work/held.facts" >"$work/best"
+document='' tries=0
 for file in "$work"/corpus/base/* "$work"/corpus/docs/*; do
     ask forget "$file" --dry-run --run "$work/held" || continue
     grep -q '^hold-out .* choose their best version again' "$work/ask.out" || continue
+    # A document may have no part in the choice, if only some held-out targets are scored.
+    tries=$((tries + 1))
+    [ $tries -le 12 ] || break
+    rm -rf "$work/held-one"
+    cp -r "$work/held" "$work/held-one"
+    "$pathloom" forget "$file" --run "$work/held-one" >"$work/held-one.out" 2>&1 ||
+        fail "forget a document that is held out"
+    read_facts held-one
+    grep 'best-' "$work/held-one.facts" | cmp -s "$work/best" - && continue
     document=$file
     break
 done
-[ -n "$document" ] || fail "no path holds out a document"
-cp -r "$work/held" "$work/held-one"
-"$pathloom" forget "$document" --run "$work/held-one" >"$work/held-one.out" 2>&1 ||
-    fail "forget a document that is held out"
+[ -n "$document" ] || fail "of $tries held-out documents none changes the best versions"
 (held_job held-never --set data.forget="$work/held-one/data/forgotten") \
     >"$work/never.out" 2>&1 || fail "training of the run that never had the document"
 same held-never held-one
-read_facts held
-grep 'best-' "$work/held.facts" >"$work/best"
-grep 'best-' "$work/held-one.facts" | cmp -s "$work/best" - &&
-    fail "the best versions were not chosen again"
 
 echo "6. after a module was dropped, with workers of two threads"
 drop_job() { # folder, options
