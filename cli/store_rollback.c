@@ -7,7 +7,7 @@
  *      v                     v
  *   refused               plan --> commit (pl_writers_roll_back) --> print
  *
- * plan.store is the view of the writers, which own it. */
+ * plan.store is what pl_writers_view returns; pl_writers_close closes it. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 

@@ -113,7 +113,6 @@ pl_status pl_scorer_load(pl_scorer *scorer, const float *params)
     return PL_OK;
 }
 
-/* ---- windows ---- */
 typedef struct window {
     size_t row;     /* index of the window's document in `docs` */
     uint64_t first; /* index in the file of the window's first token */

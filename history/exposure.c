@@ -226,10 +226,11 @@ pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
         counting c = {.arm = arm, .topology = topology, .path = path};
         pl_status status = open_counting(store, subject, &c);
         const uint32_t n_docs = status == PL_OK ? pl_tokens_n_docs(c.shard) : 0;
-        bool has_text = c.n_docs == 0 || arm->n_scored > 0;
+        /* only the first path without text is asked for */
+        bool has_text = *emptied >= 0 || c.n_docs == 0 || arm->n_scored > 0;
         for (uint32_t d = 0; !has_text && d < n_docs; d++)
             has_text = !c.marks[d] && !pl_tokens_is_blank(c.shard, d);
-        if (status == PL_OK && *emptied < 0 && !has_text)
+        if (status == PL_OK && !has_text)
             *emptied = path;
         for (int r = 0; status == PL_OK && r < replicas; r++) {
             int64_t *draw = &draws[path * replicas + r];

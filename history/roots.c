@@ -64,7 +64,6 @@ static pl_status add_audit(void *context, const char *name, const char *target)
     return PL_OK;
 }
 
-/* ---- versions that training needs ---- */
 /* Returns the earliest phase of the path that a worker may still do or repeat. */
 static int64_t path_phase(pl_roots *r, const pl_arm *arm, const pl_topology *t,
                           int path, int replica)

@@ -138,11 +138,13 @@ static pl_status list_versions(const bisection *b, const trial *good, const tria
     pl_copy_text(out->arm, sizeof out->arm, b->arm_name);
     out->items = pl_alloc((after.n_items + 1) * sizeof *out->items);
     for (size_t i = 0; status == PL_OK && i < after.n_items; i++) {
+        if (after.items[i].number == before.items[i].number)
+            continue;
         bool is_used = false;
-        for (size_t d = 0; d < bad->e.n_docs; d++)
-            is_used = is_used || pl_topology_path_has(
-                                     b->topology, evaluation_path(&bad->e, d), (int)i);
-        if (is_used && after.items[i].number != before.items[i].number)
+        for (size_t d = 0; d < bad->e.n_docs && !is_used; d++)
+            is_used =
+                pl_topology_path_has(b->topology, evaluation_path(&bad->e, d), (int)i);
+        if (is_used)
             out->items[out->n_items++] = after.items[i];
     }
     pl_snapshot_clear(&before);

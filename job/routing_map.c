@@ -32,7 +32,6 @@ static uint32_t map_document(const router_map *m, size_t i)
     return (uint32_t)(i * m->g->n / m->n);
 }
 
-/* ---- domains ---- */
 static int map_domain(const router_map *m, uint32_t document)
 {
     return m->domain_of[m->g->domains[document]];

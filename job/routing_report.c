@@ -144,6 +144,36 @@ static void say_unbalanced(const pl_run *r, const routing *g)
             1 + c->balance, tokens);
 }
 
+static pl_status write_routing(const pl_run *r, const routing *g,
+                               const pl_judgement *own, const pl_judgement *eight)
+{
+    pl_json *o = pl_json_object(), *documents = pl_json_array();
+    pl_json *tokens = pl_json_array();
+    pl_buf text = {0};
+    char path[PL_PATH_MAX];
+    for (int p = 0; p < g->shards.n_paths; p++) {
+        pl_json_push(documents, pl_json_make_int((int64_t)g->sizes[p].documents));
+        pl_json_push(tokens, pl_json_make_int((int64_t)g->sizes[p].tokens));
+    }
+    pl_json_set(o, "shard_documents", documents);
+    pl_json_set(o, "shard_tokens", tokens);
+    pl_json_set_int(o, "domains", (int64_t)pl_tokens_n_domains(r->train));
+    pl_json_set_real(o, "largest_over_mean", largest_over_mean(g));
+    pl_json_set_int(o, "repaired", g->shards.n_repaired);
+    pl_json_set_int(o, "largest_alike", (int64_t)g->alike.n_docs);
+    pl_json_set_int(o, "largest_alike_tokens", (int64_t)g->alike.weight);
+    pl_json_set_real(o, "purity", own->purity);
+    pl_json_set_real(o, "nmi", own->nmi);
+    pl_json_set_real(o, "purity_k8", eight->purity);
+    pl_json_set_real(o, "nmi_k8", eight->nmi);
+    pl_json_write(o, 2, &text);
+    pl_status status =
+        pl_replace_file(run_file(r, "router.json", path), text.data, text.len);
+    pl_json_destroy(&o);
+    pl_buf_destroy(&text);
+    return status;
+}
+
 pl_status routing_report(pl_run *r, routing *g)
 {
     pl_judgement own = {0, 0}, eight = {0, 0};
@@ -180,30 +210,6 @@ pl_status routing_report(pl_run *r, routing *g)
         say("         %.0f %% of each batch is padding behind short documents; "
             "train.pack=true\n         fills it with other documents",
             100 * padding);
-    pl_json *o = pl_json_object(), *documents = pl_json_array();
-    pl_json *tokens = pl_json_array();
-    pl_buf text = {0};
-    char path[PL_PATH_MAX];
-    for (int p = 0; p < g->shards.n_paths; p++) {
-        pl_json_push(documents, pl_json_make_int((int64_t)g->sizes[p].documents));
-        pl_json_push(tokens, pl_json_make_int((int64_t)g->sizes[p].tokens));
-    }
-    pl_json_set(o, "shard_documents", documents);
-    pl_json_set(o, "shard_tokens", tokens);
-    pl_json_set_int(o, "domains", (int64_t)pl_tokens_n_domains(r->train));
-    pl_json_set_real(o, "largest_over_mean", largest_over_mean(g));
-    pl_json_set_int(o, "repaired", g->shards.n_repaired);
-    pl_json_set_int(o, "largest_alike", (int64_t)g->alike.n_docs);
-    pl_json_set_int(o, "largest_alike_tokens", (int64_t)g->alike.weight);
-    pl_json_set_real(o, "purity", own.purity);
-    pl_json_set_real(o, "nmi", own.nmi);
-    pl_json_set_real(o, "purity_k8", eight.purity);
-    pl_json_set_real(o, "nmi_k8", eight.nmi);
-    pl_json_write(o, 2, &text);
-    pl_status status =
-        pl_replace_file(run_file(r, "router.json", path), text.data, text.len);
-    pl_json_destroy(&o);
-    pl_buf_destroy(&text);
-    PL_CHECK(status);
+    PL_CHECK(write_routing(r, g, &own, &eight));
     return routing_write_map(r, g);
 }

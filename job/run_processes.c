@@ -165,6 +165,34 @@ static pl_status check_stores(const char *dir, const char *folder, int n)
     return run_home_is_missing(dir, pl_store_home(folder, missing, n, path), missing);
 }
 
+static pl_status check_store(const pl_run *r)
+{
+    char path[PL_PATH_MAX], part[PL_PATH_MAX];
+    int n = 0;
+    PL_CHECK(run_clear_homes(r->dir));
+    if (!pl_path_exists(run_file(r, "store", path)))
+        return PL_OK;
+    /* changes of the store that were interrupted are finished first */
+    PL_CHECK(pl_store_end_copy(path));
+    PL_CHECK(pl_store_clear_copy(path));
+    PL_CHECK(pl_store_homes(path, &n));
+    if (n == 1 && pl_path_exists(pl_store_part(path, 0, part)))
+        return pl_fail(PL_ERR_DAMAGED,
+                       "%s has parts (home-1 ...), but its file PARTS is missing; make "
+                       "this file with two lines: `pathloom parts 1`, and the number "
+                       "of parts",
+                       path);
+    PL_CHECK(check_stores(r->dir, path, n));
+    if (n == r->n_homes)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_CONFIG,
+        "the store of this run belongs to %d home%s; give store.homes=%d, not %d, in "
+        "this command and in its file, or change the number with `pathloom homes set "
+        "%d --run %s`",
+        n, n > 1 ? "s" : "", n, r->n_homes, r->n_homes, r->dir);
+}
+
 pl_status run_check(pl_run *r)
 {
     const config *c = &r->cfg;
@@ -194,30 +222,7 @@ pl_status run_check(pl_run *r)
                            is_hub ? "net.hub" : "net.home", c->metrics);
         PL_CHECK(check_address("net.metrics", address));
     }
-    char path[PL_PATH_MAX], part[PL_PATH_MAX];
-    int n = 0;
-    PL_CHECK(run_clear_homes(r->dir));
-    if (!pl_path_exists(run_file(r, "store", path)))
-        return PL_OK;
-    /* changes of the store that were interrupted are finished first */
-    PL_CHECK(pl_store_end_copy(path));
-    PL_CHECK(pl_store_clear_copy(path));
-    PL_CHECK(pl_store_homes(path, &n));
-    if (n == 1 && pl_path_exists(pl_store_part(path, 0, part)))
-        return pl_fail(PL_ERR_DAMAGED,
-                       "%s has parts (home-1 ...), but its file PARTS is missing; make "
-                       "this file with two lines: `pathloom parts 1`, and the number "
-                       "of parts",
-                       path);
-    PL_CHECK(check_stores(r->dir, path, n));
-    if (n == r->n_homes)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_CONFIG,
-        "the store of this run belongs to %d home%s; give store.homes=%d, not %d, in "
-        "this command and in its file, or change the number with `pathloom homes set "
-        "%d --run %s`",
-        n, n > 1 ? "s" : "", n, r->n_homes, r->n_homes, r->dir);
+    return check_store(r);
 }
 
 /* ---- the job ---- */

@@ -149,8 +149,9 @@ pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
          * as many documents as fill a batch if each has one window, but on a processor
          * at most DOCUMENTS, and on a GPU at least DOCUMENTS. */
         const size_t rows = (size_t)pl_router_feature_rows(job->prefix, n_devices > 0);
-        const bool fills = n_devices > 0 ? rows > DOCUMENTS : rows < DOCUMENTS;
-        p.group = job->model ? p.n_docs : fills ? rows : DOCUMENTS;
+        const size_t fewer = rows < DOCUMENTS ? rows : DOCUMENTS;
+        const size_t more = rows > DOCUMENTS ? rows : DOCUMENTS;
+        p.group = job->model ? p.n_docs : n_devices > 0 ? more : fewer;
         n_groups = p.n_docs > 0 ? (p.n_docs + p.group - 1) / p.group : 0;
         n_lanes = (size_t)n_threads < n_groups ? n_threads : (int)n_groups;
         n_lanes = n_devices > 0 && n_devices < n_lanes ? n_devices : n_lanes;

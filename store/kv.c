@@ -306,15 +306,14 @@ pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out)
     db->mode = mode;
     db->folder = -1;
     pl_copy_text(db->path, sizeof db->path, path);
-    /* Holds the folder of a reader. Where /proc is not mounted, RocksDB gets the path.
-     */
-    snprintf(db->place, sizeof db->place, "%s", db->path);
-    if (mode == KV_FOLLOW || mode == KV_LOOK)
-        db->folder = open(db->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (db->folder >= 0)
-        snprintf(db->place, sizeof db->place, "%s%d", DESCRIPTORS, db->folder);
-    if (!pl_path_is_folder(db->place))
-        snprintf(db->place, sizeof db->place, "%s", db->path);
+    pl_copy_text(db->place, sizeof db->place, path);
+    if (mode == KV_FOLLOW || mode == KV_LOOK) {
+        char held[64];
+        db->folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        snprintf(held, sizeof held, "%s%d", DESCRIPTORS, db->folder);
+        if (pl_path_is_folder(held)) /* false where /proc is not mounted */
+            pl_copy_text(db->place, sizeof db->place, held);
+    }
     PL_TRY(make_options(db, mode));
     PL_TRY(open_database(db, mode, scratch));
     *out = db;

@@ -253,7 +253,7 @@ static void write_row(const history_row *r, history_form form, pl_buf *out)
     struct tm utc;
     char when[32] = "";
     pl_buf arm = {0};
-    pl_json *o = pl_json_object();
+    pl_json *o = form == HISTORY_JSON ? pl_json_object() : NULL;
     if (gmtime_r(&seconds, &utc))
         strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
     pl_buf_printable(&arm, r->arm, strlen(r->arm), false);
@@ -265,7 +265,7 @@ static void write_row(const history_row *r, history_form form, pl_buf *out)
             pl_copy_text(text, sizeof text, i == 0 ? when : pl_buf_text(&arm));
         else if (!is_none)
             snprintf(text, sizeof text, "%.*f", kind == WHOLE ? 0 : 4, numbers[i]);
-        if (form != HISTORY_JSON)
+        if (!o)
             write_cell(form, i, text, out);
         else if (kind == TEXT)
             pl_json_set_text(o, columns[i].name, text);
@@ -275,7 +275,7 @@ static void write_row(const history_row *r, history_form form, pl_buf *out)
             pl_json_set_real(o, columns[i].name,
                              is_none ? NAN : round(1e4 * numbers[i]) / 1e4);
     }
-    if (form == HISTORY_JSON)
+    if (o)
         pl_json_write(o, 0, out);
     pl_buf_printf(out, "\n");
     pl_json_destroy(&o);

@@ -8,6 +8,7 @@
 set -u
 pathloom=$1
 . tests/support/job.sh
+. tests/support/by_hand.sh
 own_folder "$2"
 serve_odd=$3
 strangers='' workers=''
@@ -32,26 +33,17 @@ take_data calm run
 (ulimit -n 256 && listening_job run --set workers.local=false) >"$work/run.out" 2>&1 &
 job=$!
 # The workers start when the strangers have come, so that the job cannot end before.
-wait_until() { # command...
-    tries=2400
-    until "$@" 2>/dev/null; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || fail "waited in vain: $*"
-        kill -0 "$job" 2>/dev/null || fail "the job ended early: $(tail -n 3 "$work/run.out")"
-        sleep 0.05
-    done
-}
 has_addresses() { # of hub and home
     [ "$(find "$work/run/proc" -name '*.address' | wc -l)" -ge 2 ]
 }
 has_closed() { grep -q 'disconnected, because at most' "$work"/run/log/home*.log; }
-wait_until has_addresses
+await 1200 "hub and home have no addresses" has_addresses
 for port in $(sed -n 's/.*127\.0\.0\.1:\([0-9]*\).*/\1/p' "$work"/run/proc/*.address) $((20000 + $$ % 12000)); do
     "$serve_odd" silent 127.0.0.1 "$port" 1000 >>"$work/strangers.out" 2>&1 &
     strangers="$strangers $!"
 done
 [ "$(echo "$strangers" | wc -w)" -eq 3 ] || fail "no addresses of hub and home"
-wait_until has_closed
+await 1200 "the home did not say that it closed connections" has_closed
 for index in 1 2; do
     # shellcheck disable=SC3045
     (ulimit -n 256 && exec "$pathloom" worker --run "$work/run" --index $index) \
