@@ -193,14 +193,16 @@ static void plan_model(const pl_backend *be, const pl_topology *topology,
     if (!options->training || !options->muon)
         return;
     /* Muon needs no second moments, but working memory for Newton-Schulz on the largest
-     * matrix of a block. */
+     * matrix of a block, or on all matrices of a tensor at once on a GPU. */
     out->moments_bytes -=
         sizeof(float) * (uint64_t)pl_shape_hidden_params(pl_topology_shape(topology));
     for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
         const pl_tensor *tensor = pl_topology_tensor(topology, i);
+        const int rows = model_muon_rows(options, tensor);
+        const uint64_t at_once =
+            be->memory_bytes > 0 ? (uint64_t)(tensor->rows / rows) : 1;
         const uint64_t bytes =
-            sizeof(float) *
-            pl_muon_work_floats(model_muon_rows(options, tensor), tensor->cols);
+            at_once * sizeof(float) * pl_muon_work_floats(rows, tensor->cols);
         if (tensor->block >= 0 && tensor->decay && bytes > out->scratch_bytes)
             out->scratch_bytes = bytes;
     }
@@ -266,7 +268,7 @@ static void add_gpu_scratch(const pl_backend *be, const pl_topology *topology,
 void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,
                        bool fp8, pl_model_plan *out)
 {
-    const pl_backend be = {.act = PL_BF16, .fp8_copies = fp8};
+    const pl_backend be = {.act = PL_BF16, .fp8_copies = fp8, .memory_bytes = 1};
     plan_model(&be, topology, options, out);
     add_gpu_scratch(&be, topology, options, out);
 }

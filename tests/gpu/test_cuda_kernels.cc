@@ -501,6 +501,38 @@ static void more_sequences_than_a_grid_holds_are_refused(void **)
     pl_backend_close(&be);
 }
 
+/* All matrices of a call are computed at once. */
+static uint64_t launches_of_muon(int n)
+{
+    enum { O = 20, I = 12 };
+    pl_backend_options options = {};
+    pl_backend *be;
+    const size_t floats = (size_t)n * O * I;
+    const pl_adamw adam = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1};
+    options.name = "cuda";
+    options.precision = "bf16";
+    options.n_threads = 1;
+    check(pl_backend_open(&options, &be));
+    float *p = floats_there(be, std::vector<float>(floats, 0.5f));
+    float *m = floats_there(be, std::vector<float>(floats, 0.0f));
+    float *g = floats_there(be, std::vector<float>(floats, 1.0f));
+    float *work =
+        floats_there(be, std::vector<float>((size_t)n * pl_muon_work_floats(O, I)));
+    const uint64_t before = emulation_n_launches();
+    be->ops->muon(be, p, m, g, work, n, O, I, 1.0f, &adam);
+    check(be->ops->sync(be));
+    const uint64_t after = emulation_n_launches();
+    for (float *memory : {p, m, g, work})
+        be->ops->release(be, memory);
+    pl_backend_close(&be);
+    return after - before;
+}
+
+static void many_matrices_take_the_launches_of_one(void **)
+{
+    assert_int_equal(launches_of_muon(5), launches_of_muon(1));
+}
+
 /* Two cards of one name with different numbers of multiprocessors may round
  * differently, and so may two toolkits. */
 static void the_devices_text_names_what_decides_bytes(void **)
@@ -634,6 +666,7 @@ int main(void)
         cmocka_unit_test(plans_of_long_ago_make_room_for_new_ones),
         cmocka_unit_test(an_update_in_two_launches_is_its_operations_in_a_row),
         cmocka_unit_test(muon_in_a_whole_step_is_its_operation),
+        cmocka_unit_test(many_matrices_take_the_launches_of_one),
         cmocka_unit_test(an_odd_vocabulary_makes_no_product_slow),
         cmocka_unit_test(a_training_takes_what_its_plan_says),
         cmocka_unit_test(decoding_takes_no_more_than_its_plan_says),
