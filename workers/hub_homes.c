@@ -7,6 +7,7 @@ enum {
     HELLO_MS = 500,
     STATE_MS = 1000,
     AWAY_MS = 10000,
+    CONFIRM_MS = 30000,
     APPLIED_AT_ONCE = 1024,
     RECORD_MAX = 16384
 };
@@ -82,8 +83,34 @@ static pl_status fence_all(hub *h)
     return PL_OK;
 }
 
+/* Under audits, tells the homes how many phases of the path are finished and count: a
+ * home that does not own the path merges its updates only then. */
+static pl_status confirm_path(hub *h, const plan_path *path)
+{
+    for (int i = 0; h->tasks.audits && h->n_homes > 1 && i < h->n_homes; i++) {
+        pl_message m = {0};
+        PL_SAY(&m, CONFIRM, confirm, .name = path->name,
+               .phase = plan_n_confirmed(path));
+        PL_CHECK(hub_send_home(&h->homes[i], &m));
+    }
+    return PL_OK;
+}
+
+static pl_status confirm_all(hub *h)
+{
+    for (int a = 0; a < h->tasks.n_arms; a++)
+        for (int i = 0; h->tasks.arms[a].is_audited && i < h->tasks.arms[a].n_tasks;
+             i++)
+            PL_CHECK(confirm_path(h, &h->tasks.arms[a].paths[i]));
+    return PL_OK;
+}
+
 pl_status hub_tend_homes(hub *h, int64_t now_ms)
 {
+    if (now_ms - h->confirmed_ms > CONFIRM_MS) {
+        h->confirmed_ms = now_ms;
+        PL_CHECK(confirm_all(h));
+    }
     for (int i = 0; i < h->n_homes; i++) {
         hub_home *home = &h->homes[i];
         if (home->welcome && now_ms - home->heard_ms > AWAY_MS) {
@@ -130,13 +157,14 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
     if (epoch > h->tasks.epoch && epoch < UINT32_MAX)
         h->tasks.epoch = epoch;
     PL_CHECK(fence_all(h));
+    PL_CHECK(confirm_all(h));
     PL_CHECK(hub_repeat_fenced(h));
     return ask_state(home, 0);
 }
 
 /* Applies the record of a path to the plan. `token` is the token under which the path's
  * last phase arrived, if an event names it; otherwise 0. */
-static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
+static pl_status apply_path(hub *h, const hub_home *home, pl_reader *r, uint64_t token)
 {
     pl_msg_path_record said = {0};
     pl_get_fields(r, pl_fields_of_path_record(), &said);
@@ -158,11 +186,17 @@ static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
                             .worker = said.worker ? said.worker : "",
                             .keeper = maker,
                             .repeats = said.repeats,
-                            .held_phase = said.held_phase};
+                            .held_phase = said.held_phase,
+                            .in_audit = said.in_audit != 0};
     plan_path *path = plan_find_path(&h->tasks, said.name);
-    if (!path)
+    /* a state that may be older than the path's newest event says nothing new */
+    if (!path || (h->in_state && path->event_ms >= home->asked_ms))
         return PL_OK;
+    path->event_ms = h->in_state ? path->event_ms : now;
+    const int64_t before = plan_n_confirmed(path);
     plan_hear(path, &news, now);
+    if (plan_n_confirmed(path) != before)
+        PL_CHECK(confirm_path(h, path));
     return hub_settle(h, path);
 }
 
@@ -199,7 +233,7 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
         PL_CHECK(pl_reader_status(&r));
         plan_set_version(&h->tasks, module.module, (uint64_t)module.version);
     } else if (pl_field_count(&r, PL_TAG_NAME) > 0) {
-        return apply_path(h, &r, token);
+        return apply_path(h, home, &r, token);
     }
     return pl_reader_status(&r);
 }
@@ -310,6 +344,7 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
         pl_log(PL_LOG_WARN, "home.restarted", "epoch=%llu",
                (unsigned long long)m->epoch);
         PL_CHECK(fence_all(h));
+        PL_CHECK(confirm_all(h));
         PL_CHECK(ask_state(home, 0));
     }
     switch (m->type) {
@@ -327,6 +362,9 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
         break;
     case PL_MSG_UPDATE_IS:
         status = hub_hear_update(h, m);
+        break;
+    case PL_MSG_OK:
+        hub_hear_ok(h, index, m->request);
         break;
     case PL_MSG_STATUS_IS: /* only for answers to `pathloom status` */
         pl_buf_clear(&home->status);

@@ -94,7 +94,6 @@ static pl_status read_task(const worker *w, pl_message *m, worker_task *task,
                            pl_hash *arm_blob)
 {
     pl_msg_task said;
-    pl_reader r;
     pl_status status = PL_OK;
     PL_TRY(PL_HEAR(m, task, &said));
     if (said.lease.len > sizeof task->lease)
@@ -123,12 +122,6 @@ static pl_status read_task(const worker *w, pl_message *m, worker_task *task,
     task->again = said.audit != 0;
     task->before = said.blob;
     task->repeats = said.repeats;
-    task->n_seeds = said.seed.n;
-    task->seeds = pl_alloc((task->n_seeds + 1) * sizeof *task->seeds);
-    pl_reader_open(&r, "TASK", m->body.data, m->body.len);
-    for (size_t i = 0; i < task->n_seeds; i++)
-        task->seeds[i] = pl_get_u64(&r, PL_TAG_SEED, i);
-    PL_TRY(pl_reader_status(&r));
     task->lease_bytes = said.lease.len;
     if (task->lease_bytes > 0)
         memcpy(task->lease, said.lease.at, task->lease_bytes);

@@ -108,7 +108,7 @@ static void enrol_worker(adversary *a, party *p)
     char role[32];
     party_close(p);
     memset(p, 0, sizeof *p);
-    p->device = "cpu of an adversary";
+    p->device = a->device;
     pl_keypair_create(&p->key);
     snprintf(p->name, sizeof p->name, "evil-%s-%d", a->label, ++a->n_enrolled);
     if (pl_admission_join(a->hub, &a->invite, &p->key.open, p->name, role) != PL_OK) {
@@ -205,13 +205,10 @@ static bool read_task(const pl_message *m, lease *out)
     out->replica = (int64_t)pl_get_u64(&r, PL_TAG_REPLICA, 0);
     out->phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
     pl_get_text(&r, PL_TAG_TASK, 0, out->task, sizeof out->task);
-    out->audit = pl_field_count(&r, PL_TAG_AUDIT) > 0;
-    if (!out->audit) {
-        size_t len = 0;
-        const uint8_t *bytes = pl_get_bytes(&r, PL_TAG_LEASE, 0, &len);
-        out->sealed_len = len <= sizeof out->sealed ? len : 0;
-        memcpy(out->sealed, bytes, out->sealed_len);
-    }
+    size_t len = 0;
+    const uint8_t *bytes = pl_get_bytes(&r, PL_TAG_LEASE, 0, &len);
+    out->sealed_len = len <= sizeof out->sealed ? len : 0;
+    memcpy(out->sealed, bytes, out->sealed_len);
     out->taken_ms = pl_now_ms();
     out->held = pl_reader_status(&r) == PL_OK;
     return out->held;
@@ -245,7 +242,7 @@ void release(adversary *a, party *p, pl_status why, const char *text)
     p->lease.held = false;
 }
 
-bool take_task(adversary *a, party *p, bool audit)
+bool take_task(adversary *a, party *p)
 {
     pl_message m, answer;
     if (p->lease.held && pl_now_ms() - p->lease.taken_ms > 60000)
@@ -254,14 +251,13 @@ bool take_task(adversary *a, party *p, bool audit)
     pl_message_init(&m, PL_MSG_TASK_REQ);
     pl_put_text(&m.body, PL_TAG_NAME, p->name);
     answer_kind kind = ask(a, p, AT_HUB, &m, &answer);
-    bool given = kind == ANSWER_TASK && read_task(&answer, &p->lease);
+    if (kind == ANSWER_TASK)
+        (void)read_task(&answer, &p->lease);
     pl_message_destroy(&answer);
     p->n_idle = kind == ANSWER_NO_WORK ? p->n_idle + 1 : 0;
     p->refused = p->refused || kind == (answer_kind)PL_ERR_NOPERM ||
                  p->n_idle >= IDLE_MAX; /* perhaps the key is barred */
     p->said_hello = p->said_hello && kind != (answer_kind)PL_ERR_STALE;
-    if (given && p->lease.audit != audit)
-        release(a, p, PL_OK, "");
     return p->lease.held;
 }
 
