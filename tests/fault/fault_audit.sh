@@ -9,12 +9,14 @@
 # 1. an undisturbed job without audits
 # 2. every task is done twice, with one home and with two: the versions are the same,
 #    and no results differ
-# 3. a fourth worker makes one wrong update, later another one a false state, while hub
+# 3. a fourth worker makes wrong updates, later another one false states, while hub
 #    and homes are killed between the end of tasks and their verdicts: both are fenced,
 #    say why, and may not come back; versions and states are those of 1
 # 4. one of the launcher's workers makes one wrong update: it is fenced, and the job
 #    ends without it
-# 5. in an encrypted job a worker with a kind of device that the job does not have gets
+# 5. half of the tasks are drawn, and six workers that joined lie in all tasks:
+#    no version has an update of those that were found
+# 6. in an encrypted job a worker with a kind of device that the job does not have gets
 #    no task and is told so; if fleet.devices lists the kind, its tasks count as
 #    unchecked, which `audit` and `train` say
 set -u
@@ -118,14 +120,16 @@ cp "$work/calm12.facts" "$work/calm.plain"
 for homes in 1 2; do
     run=liars$homes
     take_data calm "$run"
-    # the pause before DONE lets tasks wait for their verdicts for some time
-    (PATHLOOM_FAILPOINT=worker.done.before@worker:sleep:100 tiny_job "$run" \
+    # The pause before DONE lets tasks wait for their verdicts for some time; that
+    # before each step leaves tasks for the liars.
+    pauses=worker.done.before@worker:sleep:100,worker.step.before@worker:sleep:20
+    (PATHLOOM_FAILPOINT=$pauses tiny_job "$run" \
         --set fleet.audit=1 --set train.phases=12 --set train.tau=20 \
-        --set store.homes="$homes") >"$work/$run.out" 2>&1 &
+        --set fleet.backup=off --set store.homes="$homes") >"$work/$run.out" 2>&1 &
     job=$!
     await "$run" 'lease.granted task=mix' "no task of the mixture begins"
-    lies "$run" odd worker.update.wrong:error:3
-    lies "$run" false worker.state.wrong:error:1
+    lies "$run" odd worker.update.wrong:error:0
+    lies "$run" false worker.state.wrong:error:0
     wait "$job" || fail "the job $run"
     job=
     [ "$(cat "$work/$run/log/"*.log | grep 'worker.fenced' |
@@ -145,20 +149,57 @@ take_data calm own
 mkdir "$work/once"
 (
     export PATHLOOM_FAILPOINT=worker.update.wrong:error:20 PATHLOOM_FAILPOINT_ONCE="$work/once"
-    tiny_job own --set fleet.audit=1 --set train.phases=12 --set train.tau=20
+    tiny_job own --set fleet.audit=1 --set train.phases=12 --set train.tau=20 \
+        --set fleet.backup=off
 ) >"$work/own.out" 2>&1 || fail "the job does not end without the fenced worker"
 [ -e "$work/once/worker.update.wrong" ] || fail "no worker made the wrong update"
 [ "$(grep -c 'worker.fenced worker=worker-' "$work/own/log/hub.log")" -eq 1 ] ||
     fail "not one of the job's own workers is fenced"
 is_calm own
 
-echo "5. a kind of device that the job does not have"
+echo "5. half of the tasks, and six liars"
+take_data calm half
+(tiny_job half --set fleet.audit=0.5 --set train.phases=20 --set train.tau=20 \
+    --set net.encrypt=on) >"$work/half.out" 2>&1 &
+job=$!
+await half 'lease.granted task=base' "the job half does not begin"
+token=$("$pathloom" key invite --run "$work/half" --name pool --uses 6 2>/dev/null | sed 's/.* //')
+liars=
+for i in 1 2 3 4 5 6; do
+    PATHLOOM_FAILPOINT=worker.update.wrong:error:0 "$pathloom" join "$token" \
+        --name "liar-$i" --key "$work/half.$i.key" --cache "$work/half.$i.cache" \
+        >"$work/half.$i.out" 2>&1 &
+    liars="$liars $!"
+done
+wait "$job" || fail "the job half"
+job=
+# shellcheck disable=SC2086 # the list is several process ids
+kill $liars 2>/dev/null
+# shellcheck disable=SC2086
+wait $liars
+"$pathloom" audit --run "$work/half" --json >"$work/half.rows" || fail "the audits of half"
+grep '"verdict":"odd"' "$work/half.rows" |
+    sed 's/.*"path":"mix\/p\([01]\)\([01]\)[^"]*","phase":\([0-9]*\).*"odd":"\([^"]*\)".*/\1 \2 \3 \4/' >"$work/found"
+while read -r one two phase name; do
+    case $name in liar-*) ;; *) fail "the honest worker $name is found" ;; esac
+    # the module that only this path has, in the version after this phase
+    ask store show "mix/head.E$((2 * one + two))@$((phase + 1))" --run "$work/half"
+    says "path $((2 * one + two)) "
+    ! grep "$name" "$work/ask.out" || fail "the lie of $name is in a version"
+done <"$work/found"
+fsck_is_clean half || fail "fsck of half"
+grep -q 'worker=liar-' "$work/half/log/hub.log" || fail "no liar joined"
+echo "found: $(cut -d ' ' -f 4 "$work/found" | tr '\n' ' ')"
+
+echo "6. a kind of device that the job does not have"
 # Results of `ref` always differ from results of `cpu`.
 kinds_job() { # folder, settings
     run=$1
     shift
     take_data calm "$run"
-    (tiny_job "$run" --workers 2 --set fleet.audit=1 --set net.encrypt=on \
+    # the pause before each step makes the job's workers slower than the guest
+    (PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 tiny_job "$run" --workers 2 \
+        --set fleet.audit=1 --set net.encrypt=on \
         --set workers.backend=cpu --set workers.precision=f32 \
         --set train.phases=12 --set train.tau=20 "$@") >"$work/$run.out" 2>&1 &
     job=$!
