@@ -159,9 +159,10 @@ static pl_status on_get_version(home *h, pl_message *m, pl_message *a)
     PL_CHECK(q.version == PL_NEWEST
                  ? pl_store_head(h->store, q.name, &v)
                  : pl_store_get_version(h->store, q.name, (uint64_t)q.version, &v));
+    const pl_hash gone = {{0}};
     PL_SAY(a, VERSION_IS, version_is, .version = (int64_t)v.number, .base = v.parent,
-           .blob = v.params, .norm = v.update_norm, .momentum = v.momentum,
-           .change = v.change);
+           .blob = v.params_gone ? gone : v.params, .norm = v.update_norm,
+           .momentum = v.momentum, .change = v.change);
     pl_version_clear(&v);
     return PL_OK;
 }
