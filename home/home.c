@@ -258,7 +258,9 @@ static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
                        h->state.len);
     size_t left = h->state.len - (size_t)q.offset;
     pl_put_fields(&a->body, pl_fields_of_piece(),
-                  &(pl_msg_piece){.total = h->state.len, .offset = q.offset});
+                  &(pl_msg_piece){.total = h->state.len,
+                                  .offset = q.offset,
+                                  .sequence = pl_store_sequence(h->store)});
     if (left > 0)
         pl_buf_append(&a->data, h->state.data + q.offset,
                       left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX);
