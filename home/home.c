@@ -546,7 +546,7 @@ static pl_status note_keys(home *h)
 {
     char text[32];
     const int64_t changed_s = pl_gate_list_changed();
-    if (changed_s <= h->keys_changed_s)
+    if (changed_s <= h->keys_changed_s || home_is_still(h))
         return PL_OK;
     h->keys_changed_s = changed_s;
     snprintf(text, sizeof text, "%lld", (long long)changed_s);
