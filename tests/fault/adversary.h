@@ -73,6 +73,7 @@ typedef struct adversary {
     /* the newest arm of the job */
     pl_arm arm;
     pl_topology *topology; /* NULL while no arm is known */
+    pl_hash arm_blob;      /* the definition that the newest TASK named */
     int64_t looked_ms;
     /* a lease that is kept alive without work */
     party *sitter;

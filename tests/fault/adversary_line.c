@@ -251,8 +251,11 @@ bool take_task(adversary *a, party *p)
     pl_message_init(&m, PL_MSG_TASK_REQ);
     pl_put_text(&m.body, PL_TAG_NAME, p->name);
     answer_kind kind = ask(a, p, AT_HUB, &m, &answer);
-    if (kind == ANSWER_TASK)
-        (void)read_task(&answer, &p->lease);
+    if (kind == ANSWER_TASK && read_task(&answer, &p->lease)) {
+        pl_reader r;
+        pl_reader_open(&r, "TASK", answer.body.data, answer.body.len);
+        a->arm_blob = pl_get_hash(&r, PL_TAG_ARM_BLOB, 0);
+    }
     pl_message_destroy(&answer);
     p->n_idle = kind == ANSWER_NO_WORK ? p->n_idle + 1 : 0;
     p->refused = p->refused || kind == (answer_kind)PL_ERR_NOPERM ||
@@ -262,26 +265,23 @@ bool take_task(adversary *a, party *p)
 }
 
 /* ---- what the attacker knows of the job ---- */
-static bool load_arm(adversary *a, pl_client *client, const char *name)
+static void load_arm(adversary *a, pl_client *client)
 {
-    pl_hash blob;
     pl_buf bytes = {0};
     pl_arm arm;
     pl_topology *topology = NULL;
-    bool is = pl_client_get_object(client, name, &blob) == PL_OK &&
-              pl_client_get_blob(client, name, &blob, &bytes) == PL_OK &&
-              pl_arm_decode(bytes.data, bytes.len, &arm) == PL_OK;
-    if (is && pl_topology_create(&arm.shape, &arm.spec, &topology) == PL_OK) {
+    if (pl_client_get_blob(client, "arm", &a->arm_blob, &bytes) == PL_OK &&
+        pl_arm_decode(bytes.data, bytes.len, &arm) == PL_OK &&
+        pl_topology_create(&arm.shape, &arm.spec, &topology) == PL_OK) {
         pl_topology_destroy(&a->topology);
         pl_arm_clear(&a->arm);
         a->arm = arm;
         a->topology = topology;
     }
     pl_buf_destroy(&bytes);
-    return is;
 }
 
-/* Finds the mixture, or the base model before the mixture exists. */
+/* Finds the mixture, or the base model before the mixture exists, from a task. */
 bool look_at_job(adversary *a)
 {
     bool is_mix = a->topology && strcmp(a->arm.name, "mix") == 0;
@@ -289,9 +289,10 @@ bool look_at_job(adversary *a)
     if (is_mix || now - a->looked_ms < LOOK_MS)
         return a->topology != NULL;
     a->looked_ms = now;
-    pl_client *client = client_of(a, some_worker(a));
-    if (client && !load_arm(a, client, "arm/mix") && !a->topology)
-        (void)load_arm(a, client, "arm/base");
+    party *p = some_worker(a);
+    pl_client *client = client_of(a, p);
+    if (client && take_task(a, p))
+        load_arm(a, client);
     return a->topology != NULL;
 }
 
