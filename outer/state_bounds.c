@@ -85,9 +85,10 @@ typedef struct bounds {
     const pl_state_claim *claim;
     size_t n_params;
     double n_steps;
-    double up;                /* factor for the rounding of all steps and phases */
-    double rounding;          /* of one phase */
-    double ratio, keep, most; /* of m^2 / v, of v / v0, of v */
+    double up;       /* factor for the rounding of all steps and phases */
+    double rounding; /* of one phase */
+    /* m^2 <= ratio v + above, v >= keep v0, v <= most */
+    double ratio, above, keep, most;
 } bounds;
 
 /* The sums over all tensors that are not frozen: of AdamW's v, and of the squares of
@@ -118,43 +119,63 @@ static pl_status refuse_moments(const pl_tensor *tensor, size_t at)
         tensor->name, at, BLOCK - 1);
 }
 
+/* Checks n moments of AdamW. There is no branch per value, so that compilers vectorise
+ * the loop. */
+static bool check_adamw(const bounds *b, const float *m, const float *v,
+                        const float *v0, size_t n, sums *s)
+{
+    const double ratio = b->ratio, above = b->above, keep = b->keep, most = b->most;
+    int bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double x = (double)m[i], y = (double)v[i];
+        bad |= !((y >= 0) & (y <= most) & (y + tiny >= keep * (double)v0[i]) &
+                 (x * x <= ratio * y + above));
+    }
+    for (size_t i = 0; i < n; i++)
+        s->v += (double)v[i], s->v0 += (double)v0[i];
+    return !bad;
+}
+
+static bool is_unchanged(const bounds *b, const float *x, const float *x0, size_t n)
+{
+    int bad = 0;
+    for (size_t i = 0; i < n; i++)
+        bad |= !(fabs((double)x[i] - (double)x0[i]) <=
+                 b->rounding * fabs((double)x0[i]) + tiny);
+    return !bad;
+}
+
 /* Checks the moments of one tensor. Its second moments begin at index `second` of v; it
  * has none if Muon updates it. */
 static pl_status check_tensor(const bounds *b, const pl_tensor *tensor, bool is_muon,
                               size_t second, sums *s)
 {
     const pl_state_claim *c = b->claim;
-    const pl_state_view *old = &c->before, *new = &c->after;
     const int module = pl_topology_module_of_path(c->topology, tensor->slot, c->path);
-    const bool frozen = pl_arm_is_frozen(c->arm, module);
+    const bool frozen = pl_arm_is_frozen(c->arm, module) && c->is_known;
     const size_t count = (size_t)tensor->rows * (size_t)tensor->cols;
     const size_t n_second = pl_path_vector_floats(c->arm, 1, b->n_params);
-    float m[BLOCK], v[BLOCK] = {0}, m0[BLOCK] = {0}, v0[BLOCK] = {0};
+    float m[BLOCK], v[BLOCK], old[BLOCK] = {0};
     for (size_t first = 0; first < count; first += BLOCK) {
         const size_t n = count - first < BLOCK ? count - first : BLOCK;
         const size_t at = tensor->offset + first, at2 = second + first;
-        pl_path_read(new->kinds[0], new->at[0], b->n_params, at, n, m);
-        if (c->is_known)
-            pl_path_read(old->kinds[0], old->at[0], b->n_params, at, n, m0);
-        if (!is_muon)
-            pl_path_read(new->kinds[1], new->at[1], n_second, at2, n, v);
-        if (!is_muon && c->is_known)
-            pl_path_read(old->kinds[1], old->at[1], n_second, at2, n, v0);
         bool good = true;
-        for (size_t i = 0; i < n; i++) {
-            const double x = (double)m[i], x0 = (double)m0[i];
-            const double y = (double)v[i], y0 = (double)v0[i];
-            if (frozen && c->is_known)
-                good = good && fabs(x - x0) <= b->rounding * fabs(x0) + tiny &&
-                       fabs(y - y0) <= b->rounding * y0 + tiny;
-            good = good && fabs(x) <= (double)FLT_MAX && y >= 0 && y <= b->most;
-            if (is_muon)
-                s->m += frozen ? 0 : x * x, s->m0 += frozen ? 0 : x0 * x0;
-            else if (!frozen)
-                s->v += y, s->v0 += y0;
-            if (!is_muon)
-                good = good && y + tiny >= b->keep * y0 &&
-                       (!isfinite(b->ratio) || x * x <= b->ratio * y + tiny);
+        pl_path_read(c->after.kinds[0], c->after.at[0], b->n_params, at, n, m);
+        if (c->is_known && (frozen || is_muon))
+            pl_path_read(c->before.kinds[0], c->before.at[0], b->n_params, at, n, old);
+        if (frozen)
+            good = is_unchanged(b, m, old, n);
+        for (size_t i = 0; is_muon && !frozen && i < n; i++) {
+            s->m += (double)m[i] * (double)m[i];
+            s->m0 += (double)old[i] * (double)old[i];
+        }
+        if (!is_muon) {
+            pl_path_read(c->after.kinds[1], c->after.at[1], n_second, at2, n, v);
+            if (c->is_known)
+                pl_path_read(c->before.kinds[1], c->before.at[1], n_second, at2, n,
+                             old);
+            good = good && (frozen ? is_unchanged(b, v, old, n)
+                                   : check_adamw(b, m, v, old, n, s));
         }
         if (!good)
             return refuse_moments(tensor, first);
@@ -166,6 +187,7 @@ static pl_status check_moments(const pl_state_claim *c, size_t n_params)
 {
     const pl_inner *in = &c->arm->inner;
     const double b2 = (double)(float)in->beta2, clip = in->clip;
+    const double ratio = moments_ratio(c->arm);
     const double n_steps = (double)in->tau * c->n_phases;
     const double rounding = rounding_of(c->arm->outer.state);
     const double up = exp(n_steps * step_error) * pow(1 + rounding, c->n_phases);
@@ -174,7 +196,9 @@ static pl_status check_moments(const pl_state_claim *c, size_t n_params)
                       .n_steps = n_steps,
                       .up = up,
                       .rounding = rounding,
-                      .ratio = moments_ratio(c->arm),
+                      /* without a ratio m may be anything, even if v is 0 */
+                      .ratio = isfinite(ratio) ? ratio : 0,
+                      .above = isfinite(ratio) ? tiny : DBL_MAX,
                       .keep = c->is_known ? pow(b2, n_steps) / up : 0,
                       .most = clip > 0 && !c->is_known
                                   ? room * clip * clip * (1 + rounding)
@@ -222,7 +246,7 @@ typedef struct slot_check {
     int slot;
     size_t first, n, n_params;
     /* scratch vectors of the slot, two of which hold an update */
-    float *work[PL_PATH_VECTORS_MAX + 3];
+    float *work[PL_STATE_CHECK_VECTORS];
 } slot_check;
 
 static void read_slot(const slot_check *k, const pl_state_view *view, int v, float *out)
@@ -500,7 +524,7 @@ static pl_status check_slot(const slot_check *k)
 
 static pl_status check_slots(const pl_state_claim *c, size_t n_params)
 {
-    enum { N_WORK = sizeof((slot_check *)0)->work / sizeof(float *) };
+    enum { N_WORK = PL_STATE_CHECK_VECTORS };
     slot_check k = {
         .claim = c, .layout = pl_path_layout_of(c->arm), .n_params = n_params};
     pl_status status = PL_OK;

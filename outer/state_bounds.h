@@ -37,6 +37,10 @@
 extern "C" {
 #endif
 
+/* number of vectors of the largest slot for which pl_state_check needs memory, if a
+ * state has more than moments */
+enum { PL_STATE_CHECK_VECTORS = 10 };
+
 /* Where the vectors of a state are. `at` NULL: a vector of zeros. */
 typedef struct pl_state_view {
     const uint8_t *at[PL_PATH_VECTORS_MAX];

@@ -33,6 +33,8 @@ for case in streaming noloco; do
     modules_reach "$case" 2 2>/dev/null
     kill -TERM "$job"
     wait "$job"
+    ask audit worker-1 --run "$work/$case" || fail "$case: audit"
+    says "no rollback is possible now: arm mix trains with $case"
     "$hurt_store" "$work/$case/store" "$damage" 2>"$work/hurt.out" || {
         cat "$work/hurt.out"
         fail "hurt_store"
