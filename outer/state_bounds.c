@@ -14,24 +14,20 @@ static const double tiny = 1e-30, largest = 1e30;
 /* room for the rounding of one step in f32, and for that of the clipped norm */
 static const double step_error = 0x1p-22, room = 1.01;
 
-/* The largest relative error of a vector's norm when it is rounded to this form. */
-static double rounding_of(pl_state_kind kind)
-{
-    switch (kind) {
-    case PL_STATE_F24:
-        return 0x1p-16;
-    case PL_STATE_BF16:
-        return 0x1p-8;
-    case PL_STATE_I8:
-        /* 256 errors of half a unit, and a largest value of 63.5 units or more */
-        return 8.0 / 63.5;
-    case PL_STATE_F32:
-    case PL_STATE_LOCAL:
-    case PL_STATE_COUNT:
-    default:
-        return 0;
-    }
-}
+/* The largest relative error of a vector's norm when it is rounded to this form. i8 has
+ * 256 errors of half a unit, beside a largest value of 63.5 units or more. */
+static const double roundings[PL_STATE_COUNT] = {
+    [PL_STATE_F24] = 0x1p-16, [PL_STATE_BF16] = 0x1p-8, [PL_STATE_I8] = 8 / 63.5};
+
+/* The largest fraction of a vector that a codec leaves out. i8 and i4 leave half a code
+ * of each value; the largest value of a block of 256 (64) is 127 (7) codes, and i4's
+ * scale may be rounded up. The other codecs may leave out everything. */
+static const double leaves[PL_CODEC_COUNT] = {[PL_CODEC_BF16] = 0x1p-8,
+                                              [PL_CODEC_I8] = 16 / 254.0,
+                                              [PL_CODEC_I4] = 8 / 14.0 * (1 + 0x1p-7),
+                                              [PL_CODEC_TOPK] = 1,
+                                              [PL_CODEC_SKETCH16] = 1,
+                                              [PL_CODEC_I8_SHARED] = 1};
 
 /* ---- how far a phase goes ---- */
 /* Returns b1^2 / b2, with which a step multiplies the part of m^2 / v that comes from
@@ -48,7 +44,7 @@ static double moments_ratio(const pl_arm *arm)
 {
     const double b1 = (double)(float)arm->inner.beta1;
     const double b2 = (double)(float)arm->inner.beta2, past = past_ratio(&arm->inner);
-    const double error = 1 + 3 * (rounding_of(arm->outer.state) + step_error);
+    const double error = 1 + 3 * (roundings[arm->outer.state] + step_error);
     if (!(past * error < 1))
         return INFINITY;
     return room * error * (1 - b1) * (1 - b1) / ((1 - b2) * (1 - past * error));
@@ -189,7 +185,7 @@ static pl_status check_moments(const pl_state_claim *c, size_t n_params)
     const double b2 = (double)(float)in->beta2, clip = in->clip;
     const double ratio = moments_ratio(c->arm);
     const double n_steps = (double)in->tau * c->n_phases;
-    const double rounding = rounding_of(c->arm->outer.state);
+    const double rounding = roundings[c->arm->outer.state];
     const double up = exp(n_steps * step_error) * pow(1 + rounding, c->n_phases);
     const bounds b = {.claim = c,
                       .n_params = n_params,
@@ -284,9 +280,6 @@ static pl_status read_version(const slot_check *k, int64_t number, float *out,
                               bool *known)
 {
     const pl_state_source *s = &k->claim->source;
-    *known = false;
-    if (number < 0 || !s->version)
-        return PL_OK;
     return is_known(s->version(s->context, k->slot, (uint64_t)number, out), known);
 }
 
@@ -294,9 +287,6 @@ static pl_status read_update(const slot_check *k, int index, int64_t round, floa
                              bool *known)
 {
     const pl_state_source *s = &k->claim->source;
-    *known = false;
-    if (!s->update)
-        return PL_OK;
     return is_known(s->update(s->context, k->slot, index, round, out), known);
 }
 
@@ -324,24 +314,15 @@ static bool same_vector(const slot_check *k, int v, const float *want, float *sc
 }
 
 /* Checks own parameters that are the end of training: under streaming, and of modules
- * with one contributor under noloco, which begin each phase with a version. */
+ * with one contributor under noloco, which begin each phase with a version (and do not
+ * read their other vectors). */
 static pl_status check_own(const slot_check *k)
 {
     const pl_state_claim *c = k->claim;
     const int64_t last = c->phase + c->n_phases - 1;
     const bool begins_alike = k->of->kind->begin == NULL;
-    const int unused[] = {k->layout.velocity, k->layout.last, k->layout.before};
     float *own = k->work[0], *from = k->work[1], *merged = k->work[2];
-    bool known, same = true;
-    for (int i = 0; c->is_known && i < 3 && unused[i] >= 0; i++) {
-        read_slot(k, &c->before, unused[i], from);
-        same = same && same_vector(k, unused[i], from, own);
-    }
-    if (!same)
-        return pl_fail(PL_ERR_DATA,
-                       "a vector of %s in the path's state has changed, but a module "
-                       "with one contributor does not use it",
-                       k->of->name);
+    bool known;
     PL_CHECK(begins_alike ? read_version(k, pl_round_start(k->of, last), from, &known)
                           : read_own_start(k, from, &known));
     read_slot(k, &c->after, k->layout.params, own);
@@ -354,7 +335,7 @@ static pl_status check_own(const slot_check *k)
             norm = fmax(norm, distance(merged, NULL, k->n));
         }
         moved += pl_phase_movement(c->arm, p, k->n, norm + moved);
-        moved += rounding_of(c->after.kinds[k->layout.params]) * (norm + moved);
+        moved += roundings[c->after.kinds[k->layout.params]] * (norm + moved);
     }
     const double is = distance(own, from, k->n);
     return !known || is <= moved ? PL_OK
@@ -437,47 +418,20 @@ static pl_status check_meeting(const slot_check *k)
 }
 
 /* ---- residuals ---- */
-/* Returns the largest fraction of a vector that the codec leaves out. i8 and i4 leave
- * half a code of each value; the largest value of a block of 256 (64) is 127 (7) codes,
- * and i4's scale may be rounded up. The other codecs may leave out everything. */
-static double left_fraction(const pl_codec_options *codec)
-{
-    double most = 0;
-    for (int role = 0; role < PL_ROLE_COUNT; role++)
-        switch ((pl_codec)codec->codec[role]) {
-        case PL_CODEC_F32:
-            break;
-        case PL_CODEC_BF16:
-            most = fmax(most, 0x1p-8);
-            break;
-        case PL_CODEC_I8:
-            most = fmax(most, 16 / 254.0);
-            break;
-        case PL_CODEC_I4:
-            most = fmax(most, 8 / 14.0 * (1 + 0x1p-7));
-            break;
-        case PL_CODEC_TOPK:
-        case PL_CODEC_SKETCH16:
-        case PL_CODEC_I8_SHARED:
-        case PL_CODEC_COUNT:
-        default:
-            most = 1;
-            break;
-        }
-    return most * (1 + 0x1p-7);
-}
-
 static pl_status check_residual(const slot_check *k)
 {
     const pl_state_claim *c = k->claim;
     const pl_codec_options *codec = &c->arm->outer.codec;
     const int v = k->layout.residual;
-    const double carries = (double)k->of->carries, left = left_fraction(codec);
-    const double rounding = rounding_of(c->after.kinds[v]);
+    const double carries = (double)k->of->carries;
+    const double rounding = roundings[c->after.kinds[v]];
     const double weight =
         k->of->homomorphic ? (double)pl_round_codec(k->of, c->path, 0, 0).weight : 1;
     float *old = k->work[0], *now = k->work[1], *own = k->work[2];
     bool known = true;
+    double left = 0;
+    for (int role = 0; role < PL_ROLE_COUNT; role++)
+        left = fmax(left, (1 + 0x1p-7) * leaves[codec->codec[role]]);
     if (!c->is_known)
         return PL_OK;
     read_slot(k, &c->before, v, old);
@@ -501,7 +455,7 @@ static pl_status check_residual(const slot_check *k)
             read_slot(k, &c->after, k->layout.params, own);
             const double scale = distance(own, NULL, k->n);
             update = known ? distance(old, own, k->n) : 0;
-            update += rounding_of(c->after.kinds[k->layout.params]) * scale;
+            update += roundings[c->after.kinds[k->layout.params]] * scale;
         }
         const double made = left * (weight * update + codec->beta * most);
         most = (1 + rounding) * room * (carries * most + (1 - carries) * made);
