@@ -52,8 +52,6 @@ static double moments_ratio(const pl_arm *arm)
 
 double pl_phase_movement(const pl_arm *arm, int64_t phase, size_t n, double norm)
 {
-    /* root mean square of Muon's step over a matrix, in learning rates */
-    const double muon_step = arm->inner.muon ? 0.24 : 0;
     const pl_inner *in = &arm->inner;
     const pl_schedule schedule = pl_arm_schedule(in);
     const double longest = sqrt(moments_ratio(arm)), past = past_ratio(in);
@@ -63,11 +61,12 @@ double pl_phase_movement(const pl_arm *arm, int64_t phase, size_t n, double norm
     for (int i = 0; i < in->tau && isfinite(longest); i++) {
         const int64_t step = in->first_step + phase * in->tau + i;
         const double t = (double)(step + 1), rate = pl_learning_rate(&schedule, step);
-        /* bias correction (modules/ref/adamw_ref.c) */
+        /* Bias correction (modules/ref/adamw_ref.c). AdamW's longest step is at least
+         * the learning rate; the root mean square of Muon's is at most 0.24 of it. */
         const double mass1 = 1 - pow(in->beta1, t), mass2 = 1 - pow(in->beta2, t);
         const double shorter = zeros ? sqrt(1 - pow(past, t)) : 1;
         rates += rate;
-        moved += rate * fmax(longest * shorter * sqrt(mass2) / mass1, muon_step);
+        moved += rate * longest * shorter * sqrt(mass2) / mass1;
     }
     if (!isfinite(longest))
         return INFINITY;
@@ -99,8 +98,12 @@ static double grown(const bounds *b, double before, double most, double beta)
 {
     const double one = (1 + b->rounding) * (1 + step_error) * beta;
     const double all = pow(beta, b->n_steps);
-    if (!b->claim->is_known) /* what any number of phases leaves */
-        return one < 1 ? most * (1 - beta) * (1 + b->rounding) / (1 - one) : INFINITY;
+    /* Without the state before: what any number of phases leaves. Slots that were
+     * frozen at different times may each have all of it. */
+    if (!b->claim->is_known)
+        return one < 1 ? pl_topology_n_slots(b->claim->topology) * most * (1 - beta) *
+                             (1 + b->rounding) / (1 - one)
+                       : INFINITY;
     const double after =
         fmax(beta * before + (1 - beta) * most, all * before + (1 - all) * most);
     return fmax(before, b->up * after);
@@ -148,10 +151,11 @@ static pl_status check_tensor(const bounds *b, const pl_tensor *tensor, bool is_
 {
     const pl_state_claim *c = b->claim;
     const int module = pl_topology_module_of_path(c->topology, tensor->slot, c->path);
-    const bool frozen = pl_arm_is_frozen(c->arm, module) && c->is_known;
+    const bool frozen = pl_arm_is_frozen(c->arm, module);
     const size_t count = (size_t)tensor->rows * (size_t)tensor->cols;
     const size_t n_second = pl_path_vector_floats(c->arm, 1, b->n_params);
     float m[BLOCK], v[BLOCK], old[BLOCK] = {0};
+    sums ignored = {0, 0, 0, 0};
     for (size_t first = 0; first < count; first += BLOCK) {
         const size_t n = count - first < BLOCK ? count - first : BLOCK;
         const size_t at = tensor->offset + first, at2 = second + first;
@@ -159,8 +163,8 @@ static pl_status check_tensor(const bounds *b, const pl_tensor *tensor, bool is_
         pl_path_read(c->after.kinds[0], c->after.at[0], b->n_params, at, n, m);
         if (c->is_known && (frozen || is_muon))
             pl_path_read(c->before.kinds[0], c->before.at[0], b->n_params, at, n, old);
-        if (frozen)
-            good = is_unchanged(b, m, old, n);
+        if (frozen) /* if the state before is not known, m must only be finite */
+            good = is_unchanged(b, m, c->is_known ? old : m, n);
         for (size_t i = 0; is_muon && !frozen && i < n; i++) {
             s->m += (double)m[i] * (double)m[i];
             s->m0 += (double)old[i] * (double)old[i];
@@ -170,8 +174,9 @@ static pl_status check_tensor(const bounds *b, const pl_tensor *tensor, bool is_
             if (c->is_known)
                 pl_path_read(c->before.kinds[1], c->before.at[1], n_second, at2, n,
                              old);
-            good = good && (frozen ? is_unchanged(b, v, old, n)
-                                   : check_adamw(b, m, v, old, n, s));
+            good = good && (frozen && c->is_known
+                                ? is_unchanged(b, v, old, n)
+                                : check_adamw(b, m, v, old, n, frozen ? &ignored : s));
         }
         if (!good)
             return refuse_moments(tensor, first);
@@ -374,6 +379,7 @@ static pl_status check_meeting(const slot_check *k)
     const pl_path_layout *l = &k->layout;
     const int index = c->path * pl_topology_n_replicas(c->topology) + c->replica;
     float *update = k->work[7];
+    const bool may_split = c->arm->outer.deadline_ms > 0;
     bool known, same = false;
     int mate = index;
     if (!c->is_known || (c->is_fresh && c->phase > 0))
@@ -387,10 +393,10 @@ static pl_status check_meeting(const slot_check *k)
         PL_CHECK(read_update(k, mate, c->phase - 1, update, &known));
         if (known)
             PL_CHECK(meet_again(k, update, &same));
-        else if (c->arm->outer.deadline_ms == 0)
+        else if (!may_split)
             return PL_OK;
     }
-    if (!same)
+    if (!same && (mate == index || may_split))
         PL_CHECK(meet_again(k, NULL, &same));
     if (!same)
         return pl_fail(

@@ -498,7 +498,8 @@ static const float clip = 1;
 static pl_arm muon_arm(pl_state_kind kind)
 {
     pl_arm arm = {.shape = shape, .spec = one_path, .outer.state = kind};
-    arm.inner = (pl_inner){.muon = true, .clip = clip, .beta1 = 0.9, .beta2 = 0.95};
+    arm.inner = (pl_inner){
+        .muon = true, .tau = 1000, .clip = clip, .beta1 = 0.9, .beta2 = 0.95};
     return arm;
 }
 
@@ -509,6 +510,8 @@ static pl_status check_blob(const pl_arm *arm, const rig *r, const uint8_t *blob
                                   .topology = r->topology,
                                   .contracts = contracts,
                                   .n_phases = 1,
+                                  .is_known = true,
+                                  .before = pl_state_view_of(arm, r->n, NULL),
                                   .after = pl_state_view_of(arm, r->n, blob)};
     pl_status status = pl_state_check(&claim);
     pl_free(contracts);

@@ -388,6 +388,12 @@ static void frozen_modules_keep_their_moments(void **state)
     t->arm.frozen = frozen;
     t->arm.n_frozen = 1;
     assert_int_equal(check(t), PL_ERR_DATA);
+    /* without the state before, frozen moments do not count in the sum */
+    pl_state_claim claim = claim_of(t);
+    claim.is_known = false;
+    t->state[t->n + pl_topology_slot(t->topology, SLOT)->offset] = (float)(clip * clip);
+    assert_int_equal(check_changed(t), PL_ERR_DATA);
+    assert_int_equal(pl_state_check(&claim), PL_OK);
     memcpy(t->before, t->after, (size_t)pl_path_state_bytes(&t->arm, t->n));
     assert_int_equal(check(t), PL_OK);
     t->arm.frozen = NULL;
@@ -594,6 +600,16 @@ static void what_follows_from_a_meeting_is_computed_again(void **state)
             changed[i][n / 2] = old;
         }
         assert_int_equal(check_changed(t), PL_OK);
+        if (t->phase > 0) { /* a path that did not use its mate's update */
+            pl_buf mates = t->sent[1];
+            t->sent[1] = (pl_buf){0};
+            for (size_t k = 0; k < n; k++)
+                update[k] = mate[k] + 0.01f;
+            encode(t, 1, update, NULL);
+            assert_int_equal(check(t), PL_ERR_DATA);
+            pl_buf_destroy(&t->sent[1]);
+            t->sent[1] = mates;
+        }
         for (size_t k = 0; k < n; k++)
             update[k] = 0.01f * pl_random_normal(4, (uint64_t)t->phase, (uint64_t)k);
         encode(t, 1, update, NULL);
