@@ -223,19 +223,14 @@ static pl_status check_moments(const pl_state_claim *c, size_t n_params)
                              sqrt(s.m), sqrt(largest));
     const double most_v = grown(&b, s.v0, room * clip * clip, b2);
     const double most_m = grown(&b, sqrt(s.m0), room * clip, (double)PL_MUON_MOMENTUM);
+    static const char text[] = "%s of the state is %.4g; before the phase it was %.4g, "
+                               "and with train.clip %g it can now be at most %.4g";
     if (!(s.v <= most_v))
-        return pl_fail(
-            PL_ERR_DATA,
-            "the second moments of the state have sum %.4g; before the phase "
-            "it was %.4g, and with train.clip %g it can now be at most %.4g",
-            s.v, s.v0, clip, most_v);
+        return pl_fail(PL_ERR_DATA, text, "the sum of second moments", s.v, s.v0, clip,
+                       most_v);
     if (!(sqrt(s.m) <= most_m))
-        return pl_fail(
-            PL_ERR_DATA,
-            "the momentum of Muon in the state has norm %.4g; before the "
-            "phase it was %.4g, and with train.clip %g it can now be at most "
-            "%.4g",
-            sqrt(s.m), sqrt(s.m0), clip, most_m);
+        return pl_fail(PL_ERR_DATA, text, "the norm of Muon's momentum", sqrt(s.m),
+                       sqrt(s.m0), clip, most_m);
     return PL_OK;
 }
 
