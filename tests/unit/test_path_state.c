@@ -164,6 +164,30 @@ static void bytes_are_the_protocols(void **unused)
     assert_memory_equal(blob, expected, sizeof expected);
 }
 
+static void any_part_of_a_vector_is_read_as_in_the_whole(void **unused)
+{
+    (void)unused;
+    pl_arm arm = arm_of(PL_METHOD_STREAMING, PL_STATE_BF16);
+    assert_int_equal(pl_codec_options_default("i4", &arm.outer.codec), PL_OK);
+    arm.outer.feedback = true;
+    arm.outer.residual = PL_STATE_I8;
+    arm.outer.own = PL_STATE_F24;
+    float *state = random_state(&arm), *got = travel(&arm, state), part[N];
+    uint8_t *blob = pl_alloc((size_t)pl_path_state_bytes(&arm, N)), *at = blob;
+    state_pack(&arm, state, N, blob);
+    for (int v = 0; v < pl_path_layout_of(&arm).n_vectors; v++) {
+        for (size_t first = 0; first < N; first += 101)
+            for (size_t n = 1; first + n <= N; n += 83) {
+                pl_path_read(pl_path_kind(&arm, v), at, N, first, n, part);
+                assert_memory_equal(part, got + (size_t)v * N + first, n * 4);
+            }
+        at += pl_path_vector_bytes(&arm, v, N);
+    }
+    pl_free(state);
+    pl_free(got);
+    pl_free(blob);
+}
+
 static void what_mates_have_seen_stays(void **unused)
 {
     (void)unused;
@@ -215,6 +239,7 @@ int main(void)
         cmocka_unit_test(rounded_state_is_the_same_in_memory_and_in_the_blob),
         cmocka_unit_test(a_residual_in_8_bits_is_close),
         cmocka_unit_test(bytes_are_the_protocols),
+        cmocka_unit_test(any_part_of_a_vector_is_read_as_in_the_whole),
         cmocka_unit_test(what_mates_have_seen_stays),
         cmocka_unit_test(local_moments_do_not_travel),
         cmocka_unit_test(no_blob_is_the_state_at_the_start),
