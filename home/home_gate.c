@@ -21,16 +21,17 @@ pl_status home_check_norm(const home *h, const home_arm *arm, const home_module 
     double usual = norm_gate_usual(&m->usual);
     /* While the usual norm is not known, the limit is the largest norm that the update
      * can have if the mean square of the parameters is at most 1: a residual contains
-     * parts of earlier updates. There is no limit if paths keep parameters of their
-     * own. */
+     * parts of earlier updates. Where paths have their own parameters, so does every
+     * update, and the version may have moved the other way; four times the way covers
+     * both, so the limit is not multiplied by the gate. */
     const uint64_t first = s->contributors[0].work.first_sample;
     const int64_t phase = (int64_t)(first / pl_phase_samples(&arm->arm));
-    const bool own = pl_path_layout_of(&arm->arm).params >= 0;
+    const double own = pl_path_layout_of(&arm->arm).params >= 0 ? 4 / gate : 1;
     double moved = 0;
     for (int64_t p = phase < NORM_GATE_MEMORY ? 0 : phase - NORM_GATE_MEMORY;
-         gate > 0 && usual <= 0 && !own && p <= phase; p++)
-        moved +=
-            pl_phase_movement(&arm->arm, p, m->n_params, sqrt((double)m->n_params));
+         gate > 0 && usual <= 0 && p <= phase; p++)
+        moved += own * pl_phase_movement(&arm->arm, p, m->n_params,
+                                         sqrt((double)m->n_params));
     if (isfinite(moved) && moved > 0)
         usual = moved;
     /* the norm of a sum is at most the sum of the norms of its parts */

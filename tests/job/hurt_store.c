@@ -123,7 +123,7 @@ static pl_status hurt_own(pl_store *store, pl_txn *txn, size_t n_vectors)
         pl_status status =
             pl_store_read_blob(store, &path.moments, 0, (size_t)bytes, values);
         for (size_t i = n / n_vectors * 2; i < n / n_vectors * 3; i++)
-            values[i] = 0.5f * pl_random_normal(1, (uint64_t)p, (uint64_t)i);
+            values[i] = 2.0f * pl_random_normal(1, (uint64_t)p, (uint64_t)i);
         if (status == PL_OK)
             status = pl_txn_put_blob(txn, values, bytes, &path.moments);
         pl_free(values);
