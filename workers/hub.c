@@ -168,12 +168,9 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
     if (*search || !hub_find_backup(h, worker, now_ms, &task))
         return PL_OK;
     plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
-    if (!pl_phase_repeats(&h->tasks.arms[task.arm].arm.outer)) {
-        /* the outer method allows one holder: the task is taken away from its holder,
-         * which is on trial */
-        hub_end_lease(h, path, now_ms);
+    hub_end_late(h, task, now_ms);
+    if (!pl_phase_repeats(&h->tasks.arms[task.arm].arm.outer))
         return give_task(h, worker, task);
-    }
     /* The homes still accept results of the first holder, because both holders deliver
      * the same bytes. */
     plan_grant_backup(&h->tasks, task, worker, now_ms, h->options->ttl_ms);
@@ -390,16 +387,14 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
         w->rate = hub_possible_rate((double)q.work.n_tokens / q.work.seconds);
     const plan_said said = {
         .phase = rep.phase, .token = m->token, .worker = rep.worker, .work = q.work};
-    /* A worker is measured by a task that it had, and once. */
-    const bool again = rep.path && plan_is_said(rep.path, m->token, rep.phase);
     const plan_lease *lease =
         rep.path && !q.audit
             ? plan_say_done(rep.path, &said, pl_now_ms(), h->options->ttl_ms)
             : NULL;
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
-    const plan_lease *had = audit ? &audit->lease : lease;
-    if (had && !again)
-        hub_note_done(h, w, rep.path, rep.phase, had, q.work.seconds, pl_now_ms());
+    if (audit)
+        hub_note_done(h, w, rep.path, rep.phase, &audit->lease, q.work.seconds,
+                      pl_now_ms());
     a->type = PL_MSG_OK;
     h->done_ms = pl_now_ms();
     if (w->held_token == m->token && w->held_phase == rep.phase)
@@ -464,7 +459,9 @@ static pl_status on_offer(hub *h, const pl_peer *peer, pl_message *m, pl_message
     PL_CHECK(PL_HEAR(m, offer, &q));
     PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
     a->type = PL_MSG_OK;
-    if (rep.path)
+    /* mates of a path begin when its updates are offered, so the offer of a worker that
+     * may never deliver does not count */
+    if (rep.path && !hub_is_on_trial(h, &h->workers[rep.worker]))
         plan_offer(rep.path, rep.phase, m->token, rep.worker);
     return PL_OK;
 }
