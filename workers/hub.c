@@ -16,6 +16,7 @@ pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
 
 void hub_free_held(hub *h, int worker)
 {
+    hub_note_returned(h, worker, pl_now_ms());
     hub_release_audits(h, worker);
     plan_release_worker(&h->tasks, worker);
     plan_withdraw(&h->tasks, worker);
@@ -440,6 +441,8 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
         return PL_OK;
     }
     bool held = plan_lease_of(rep.path, m->token, rep.worker) != NULL;
+    if (held && why == PL_OK)
+        hub_note_returned(h, rep.worker, pl_now_ms());
     plan_release(&h->tasks, rep.path, m->token, rep.worker, failed);
     if (held && hub_may_log(h, peer))
         pl_log(PL_LOG_WARN, "lease.released",

@@ -366,6 +366,9 @@ bool hub_holds_lease(const hub *h, int worker);
 /* Notes that the worker lost a lease without a usable result. `hub` points to the hub;
  * it is a void pointer because plan_expire calls this function. */
 void hub_note_lost(void *hub, int worker);
+/* Call this before a worker gives tasks back without a failure. If it had one of its
+ * leases for longer than such a task usually takes, puts it on trial. */
+void hub_note_returned(hub *h, int worker, int64_t now_ms);
 /* Puts all workers with this worker's key on trial (hub_names.c). */
 void hub_put_on_trial(hub *h, int worker);
 /* Notes that a task was given back because of a fault of the worker's machine. Bars the

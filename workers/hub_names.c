@@ -432,6 +432,27 @@ void hub_note_lost(void *hub_of, int worker)
     hub_put_on_trial(h, worker);
 }
 
+/* Whoever gives its tasks back again and again, or restarts, must not delay paths more
+ * than whoever holds them. But an honest worker may be stopped, or may not reach a
+ * home.
+ */
+void hub_note_returned(hub *h, int worker, int64_t now_ms)
+{
+    for (int a = 0; a < h->tasks.n_arms; a++)
+        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
+            const plan_arm *arm = &h->tasks.arms[a];
+            const plan_path *path = &arm->paths[i];
+            const plan_lease *l = path->backup.active && path->backup.worker == worker
+                                      ? &path->backup
+                                      : &path->lease;
+            int64_t n_tasks;
+            const int64_t held_ms = now_ms - plan_granted_ms(l, path->phase, &n_tasks);
+            if (l->active && l->worker == worker && hub_usual_s(arm) > 0 &&
+                1e-3 * (double)held_ms > hub_usual_s(arm))
+                hub_put_on_trial(h, worker);
+        }
+}
+
 bool hub_is_barred(const hub_worker *w, int64_t now_ms)
 {
     return w->barred_until_ms > now_ms;

@@ -333,6 +333,90 @@ static void failure_of_a_backup_is_not_the_holders(void **state)
     assert_true(finds(f, 1, 3100)); /* the lease is late */
 }
 
+/* A worker that is stopped gives its task back. One that does so again and again after
+ * a long time delays paths as one that holds them. */
+static void task_given_back_after_its_usual_time_puts_a_key_on_trial(void **state)
+{
+    fixture *f = *state;
+    join(f, 0);
+    begin(f, 0);
+    hub_look_at_fleet(&f->h, 0);
+    hub_note_returned(&f->h, 0, 900);
+    assert_false(hub_is_on_trial(&f->h, &f->workers[0]));
+    hub_note_returned(&f->h, 0, 1100);
+    assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
+    assert_int_equal(f->workers[0].n_failures, 0);
+    /* also a backup, and also when a new process takes the place of the old one */
+    join(f, 1);
+    plan_grant_backup(&f->h.tasks, f->first, 1, 0, TTL);
+    hub_free_held(&f->h, 1);
+    assert_true(hub_is_on_trial(&f->h, &f->workers[1]));
+    assert_false(f->paths[0].backup.active);
+}
+
+/* Lets the hub hear an OFFER of worker 0 and returns whether it counts. */
+static bool offers(fixture *f, const pl_peer *peer)
+{
+    pl_message m = {.token = f->paths[0].lease.token};
+    PL_SAY(&m, OFFER, offer, .name = "a", .phase = 0, .task = f->paths[0].name);
+    m.type = PL_MSG_OFFER;
+    assert_int_equal(hub_take(&f->h, peer, &m), PL_OK);
+    pl_message_destroy(&m);
+    return f->paths[0].offered == 1;
+}
+
+static void offer_counts_only_from_a_worker_that_delivers(void **state)
+{
+    fixture *f = *state;
+    char bound[PL_ADDRESS_MAX];
+    f->h.worker_names = pl_name_table_create();
+    pl_name_table_put(f->h.worker_names, "a", 0);
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f->h.socket, bound), PL_OK);
+    join(f, 0);
+    f->workers[0].delivers = false;
+    const pl_peer peer = {.role = PL_AS_WORKER, .key = f->workers[0].key, .len = 1};
+    begin(f, 0);
+    assert_false(offers(f, &peer));
+    f->workers[0].delivers = true;
+    assert_true(offers(f, &peer));
+    hub_put_on_trial(&f->h, 0);
+    assert_int_equal(f->paths[0].offered, 0);
+    pl_wire_close(&f->h.socket);
+    pl_wire_shutdown();
+    pl_name_table_destroy(&f->h.worker_names);
+}
+
+/* A liar had the name of an own worker before that worker came. The path's row names
+ * the key, too. */
+static void worker_is_not_blamed_for_a_state_of_its_name_and_another_key(void **state)
+{
+    fixture *f = *state;
+    plan_path *path = &f->paths[0];
+    f->h.worker_names = pl_name_table_create();
+    for (int i = 0; i < 2; i++) {
+        pl_name_table_put(f->h.worker_names, f->workers[i].name, i);
+        f->workers[i].key.bytes[0] = 5;
+        f->workers[i].seen_ms = pl_now_ms();
+    }
+    for (int other = 1; other >= 0; other--) {
+        plan_news news = {.phase = 2 - other, .worker = "a", .by = -1, .keeper = -1};
+        news.key.bytes[0] = other ? 9 : 5;
+        assert_int_equal(hub_find_maker(&f->h, "a", &news.key), other ? -1 : 0);
+        plan_hear(path, &news, 0);
+        path->drops_state = false;
+        for (int i = 0; i < 3; i++) {
+            path->lease.failures = i + 1;
+            assert_int_equal(
+                hub_note_failure(&f->h, path, 1, PL_ERR_DATA, "its norm is too large"),
+                PL_OK);
+        }
+        /* another's state is dropped; one of its own ends the job */
+        assert_int_equal(path->drops_state, other);
+        assert_int_equal(f->h.failure[0] == '\0', other);
+    }
+    pl_name_table_destroy(&f->h.worker_names);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -353,6 +437,9 @@ int main(void)
         TEST(audit_that_is_held_for_ever_goes_to_another),
         TEST(lease_that_was_held_for_too_long_is_not_renewed),
         TEST(failure_of_a_backup_is_not_the_holders),
+        TEST(task_given_back_after_its_usual_time_puts_a_key_on_trial),
+        TEST(offer_counts_only_from_a_worker_that_delivers),
+        TEST(worker_is_not_blamed_for_a_state_of_its_name_and_another_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
