@@ -10,7 +10,9 @@
  * without_once).
  *
  * The usual time of a task is the median of the times from grant to confirmation of the
- * arm's last PLAN_TIMES_MAX tasks. No single worker can move it. A lease that is held
+ * arm's last PLAN_TIMES_MAX tasks, but no less than the median of the job's own workers
+ * needs: otherwise workers that deliver nonsense at once would make all others late. No
+ * single worker can move it. A lease that is held
  * for more than LATE_TIMES the usual time is late, whatever its holder reports: then
  * its task gets a backup, or goes to another worker (hub_backup.c), and a holder
  * without one of the job's own keys is on trial (hub_names.c).
@@ -69,7 +71,10 @@ static double blend(int n, double old, double fresh)
 /* ---- the usual time of a task ---- */
 double hub_usual_s(const plan_arm *arm)
 {
-    return arm->n_times > 0 ? arm->median_s : arm->is_measured ? arm->typical_s : 0;
+    const double times_s = arm->n_times > 0   ? arm->median_s
+                           : arm->is_measured ? arm->typical_s
+                                              : 0;
+    return fmax(times_s, arm->own_s);
 }
 
 bool hub_is_late(const plan_arm *arm, const plan_path *path, const plan_lease *l,
@@ -289,7 +294,8 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
 /* ---- the fleet ---- */
 /* Notes the median of the times for a task of the arm, and for the inner steps in it:
  * those of the workers that were measured, or, as long as there are none, those to
- * which two or more leases will come. `values` has room for all workers and leases. */
+ * which two or more leases will come; and of the job's own workers. `values` has room
+ * for all workers and leases. */
 static void note_typical(const hub *h, plan_arm *arm, double *values, int64_t now_ms)
 {
     for (int inner = 0; inner < 2; inner++) {
@@ -311,6 +317,13 @@ static void note_typical(const hub *h, plan_arm *arm, double *values, int64_t no
         }
         *out = arm->is_measured || n > 1 ? fleet_median(values, n) : 0;
     }
+    int n_own = 0;
+    for (int i = 0; i < h->n_workers; i++) {
+        const hub_worker *w = &h->workers[i];
+        if (w->own_key && hub_task_s(w, &arm->arm) > 0 && !hub_is_away(h, w, now_ms))
+            values[n_own++] = hub_task_s(w, &arm->arm);
+    }
+    arm->own_s = fleet_median(values, n_own);
 }
 
 static void note_busy(hub *h, const plan_arm *arm, const plan_path *path,

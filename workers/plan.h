@@ -179,6 +179,7 @@ typedef struct plan_arm {
      * (INT64_MAX: not known); and the earliest waits_until_ms of a ready path. */
     bool is_measured;
     double typical_s, typical_inner_s;
+    double own_s; /* median seconds of the job's own workers for a task; 0: not known */
     /* The seconds from grant to confirmation of the last n_times delivered tasks, in a
      * ring, and their median (hub_usual_s). */
     double times_s[PLAN_TIMES_MAX], median_s;

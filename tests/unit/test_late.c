@@ -11,7 +11,7 @@ holder_that_claims_to_be_nearly_done_gets_a_backup_all_the_same(void **state)
 {
     fixture *f = *state;
     plan_lease *l = begin(f, 0);
-    hub_note_pace(&f->h, &f->workers[0], 0, 90, 100, 0);
+    hub_note_pace(&f->h, &f->workers[0], 0, 99.9, 100, 0);
     join(f, 0);
     for (int64_t ms = 100; ms <= 2900; ms += 100) {
         const pl_msg_renew q = {.trains = true, .step = ms == 100 ? 1 : STEPS};
@@ -84,6 +84,30 @@ static void late_deliveries_do_not_move_the_bound(void **state)
     assert_true(f->paths[0].lease.active);
     hub_end_overdue(&f->h, now_ms + 21100);
     assert_false(f->paths[0].lease.active);
+}
+
+/* Others deliver nonsense within a millisecond. The tasks of honest workers must not
+ * become late or overdue by that. */
+static void fast_nonsense_makes_nobody_late(void **state)
+{
+    fixture *f = *state;
+    plan_arm *arm = &f->h.tasks.arms[0];
+    arm->arm.inner.phases = 100;
+    f->options.ttl_ms = 10;
+    join(f, 0);
+    for (int i = 0; i < 64; i++) {
+        plan_grant(&f->h.tasks, f->first, 0, i, TTL);
+        deliver(f, i + 1);
+    }
+    plan_grant(&f->h.tasks, f->first, 1, 100, TTL);
+    assert_false(finds(f, 2, 3000));
+    assert_float_equal(hub_usual_s(arm), 1, 1e-9);
+    hub_end_overdue(&f->h, 20000);
+    assert_true(f->paths[0].lease.active);
+    for (int i = 1; i < 4; i++) /* without own workers nothing else is known */
+        f->workers[i].own_key = false;
+    hub_look_at_fleet(&f->h, 20000);
+    assert_float_equal(hub_usual_s(arm), 0.001, 1e-9);
 }
 
 /* The worker that the homes name is credited, whatever others say and whether or not
@@ -426,6 +450,7 @@ int main(void)
         TEST(lease_that_went_on_to_the_next_phase_is_late_as_well),
         TEST(backup_that_is_late_gives_its_place_to_another),
         TEST(late_deliveries_do_not_move_the_bound),
+        TEST(fast_nonsense_makes_nobody_late),
         TEST(delivery_is_credited_to_the_worker_that_the_homes_name),
         TEST(worker_that_was_never_measured_is_asked_when_a_lease_is_late),
         TEST(what_two_may_not_do_is_taken_when_it_is_late),
