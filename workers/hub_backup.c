@@ -115,7 +115,7 @@ static bool may_get_backup(const hub *h, const plan_arm *arm, const plan_path *p
         return both || late || on_trial;
     /* Without a backup the holder would lose a task whose results have perhaps arrived
      * at a busy home. */
-    return both && on_trial ? true : (both || late) && is_unconfirmed(h, path, now_ms);
+    return (both && on_trial) || ((both || late) && is_unconfirmed(h, path, now_ms));
 }
 
 /* Lists the HUB_SLOW_MAX leases with the most time left. Leases with equal times stay

@@ -18,11 +18,11 @@
  * different keys must have failed at the task.
  *
  * A worker without one of the job's own keys is on trial until it has delivered a task,
- * again after one of its leases has expired, and while one of its results is audited. A
- * worker on trial is served last, and its key has one lease at a time. An idle worker
- * that is not on trial also does the same task (hub_backup.c). So a worker that takes
- * tasks and never finishes them does not delay a path as long as other workers are
- * idle. */
+ * again after one of its leases has expired or is late (hub_pace.c), and while one of
+ * its results is audited. A worker on trial is served last, and its key has one lease
+ * at a time. An idle worker that is not on trial also does the same task
+ * (hub_backup.c). So a worker that takes tasks and never finishes them does not delay a
+ * path as long as other workers are idle. */
 #include "workers/hub_internal.h"
 
 enum {
@@ -413,7 +413,8 @@ void hub_put_on_trial(hub *h, int worker)
 {
     const hub_worker *of = &h->workers[worker];
     for (int i = 0; i < h->n_workers; i++)
-        if (!of->own_key && hub_same_holder(&h->workers[i], of)) {
+        if (!of->own_key && h->workers[i].delivers &&
+            hub_same_holder(&h->workers[i], of)) {
             h->workers[i].delivers = false;
             plan_withdraw(&h->tasks, i); /* offers on trial do not count (on_offer) */
         }
@@ -427,15 +428,14 @@ void hub_note_lost(void *hub_of, int worker)
 {
     hub *h = hub_of;
     const hub_worker *of = &h->workers[worker];
-    if (!of->own_key && hub_is_on_trial(h, of))
+    if (hub_is_on_trial(h, of))
         count_failure(h, worker, "it lost a lease without a usable result");
     hub_put_on_trial(h, worker);
 }
 
-/* Whoever gives its tasks back again and again, or restarts, must not delay paths more
- * than whoever holds them. But an honest worker may be stopped, or may not reach a
- * home.
- */
+/* The time of the next lease begins anew, so a worker could delay a path by giving its
+ * task back, or by restarting, again and again. But this is no failure: an honest
+ * worker may be stopped, or may not reach a home. */
 void hub_note_returned(hub *h, int worker, int64_t now_ms)
 {
     for (int a = 0; a < h->tasks.n_arms; a++)

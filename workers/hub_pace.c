@@ -10,12 +10,12 @@
  * without_once).
  *
  * The usual time of a task is the median of the times from grant to confirmation of the
- * arm's last PLAN_TIMES_MAX tasks, but no less than the median of the job's own workers
- * needs: otherwise workers that deliver nonsense at once would make all others late. No
- * single worker can move it. A lease that is held
- * for more than LATE_TIMES the usual time is late, whatever its holder reports: then
- * its task gets a backup, or goes to another worker (hub_backup.c), and a holder
- * without one of the job's own keys is on trial (hub_names.c).
+ * arm's last PLAN_TIMES_MAX tasks, so that no single worker can move it. But it is no
+ * shorter than the median that the job's own workers need: otherwise workers that
+ * deliver nonsense at once would make all others late. A lease that is held for more
+ * than LATE_TIMES the usual time is late, whatever its holder reports: then its task
+ * gets a backup, or goes to another worker (hub_backup.c), and a holder without one of
+ * the job's own keys is on trial (hub_names.c).
  *
  * A worker gets a task only if the phase does not end later because of it: if it will
  * finish the task no later than the whole fleet, itself included, will have finished
@@ -204,7 +204,7 @@ void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
     const int64_t granted_ms = plan_granted_ms(lease, phase, &n_tasks);
     const bool was_idle = granted_ms >= w->done_ms;
     double total_s = 1e-3 * (double)(now_ms - (was_idle ? granted_ms : w->done_ms));
-    w->done_ms = now_ms;
+    w->done_ms = now_ms > w->done_ms ? now_ms : w->done_ms;
     if (n_tasks == 0 || !plan_find_task(&h->tasks, path->name, &task))
         return;
     total_s /= (double)n_tasks;
