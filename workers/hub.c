@@ -2,7 +2,13 @@
  * and what each file contains. */
 #include "workers/hub_internal.h"
 
-enum { TICK_MS = 50, PARK_MS = 1500, OVERDUE_MS = 1000, HEARD_AT_ONCE = 256 };
+enum {
+    TICK_MS = 50,
+    PARK_MS = 1500,
+    OVERDUE_MS = 1000,
+    STOPPED_MS = 1000,
+    HEARD_AT_ONCE = 256
+};
 
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
 {
@@ -529,6 +535,9 @@ pl_status hub_tend(hub *h, int64_t now_ms, bool *more)
     *more = hub_apply_some(h);
     PL_CHECK(hub_tend_homes(h, now_ms));
     if (now_ms - h->expired_ms >= TICK_MS) {
+        /* A home is away, or the hub itself was stopped. */
+        if (!hub_homes_ready(h) || now_ms - h->expired_ms > STOPPED_MS)
+            plan_stand_still(&h->tasks, now_ms - h->expired_ms);
         h->expired_ms = now_ms;
         /* Tasks can become ready without an event, for example when the wait after a
          * restart of the hub ends. */

@@ -495,6 +495,19 @@ static void end_lease(plan_path *path)
     memset(&path->backup, 0, sizeof path->backup);
 }
 
+void plan_stand_still(plan *p, int64_t ms)
+{
+    for (int a = 0; a < p->n_arms; a++)
+        for (int i = 0; i < p->arms[a].n_tasks; i++) {
+            plan_path *path = &p->arms[a].paths[i];
+            plan_lease *leases[] = {&path->lease, &path->backup};
+            for (int k = 0; k < 2; k++) {
+                leases[k]->granted_ms += ms;
+                leases[k]->before_ms += leases[k]->before_ms > 0 ? ms : 0;
+            }
+        }
+}
+
 int plan_n_held(const plan *p, int worker)
 {
     int n = 0;

@@ -357,6 +357,32 @@ static void failure_of_a_backup_is_not_the_holders(void **state)
     assert_true(finds(f, 1, 3100)); /* the lease is late */
 }
 
+/* While a home is away or the hub is stopped, no result can be confirmed. */
+static void lease_does_not_become_late_by_an_outage(void **state)
+{
+    fixture *f = *state;
+    hub_home home = {.known = true, .welcome = false};
+    plan_grant(&f->h.tasks, f->first, 0, 1000, 1000 * TTL);
+    plan_extend(&f->h.tasks, f->first, 1100, 1000 * TTL);
+    bool more = false;
+    f->h.homes = &home;
+    f->h.n_homes = 1;
+    f->h.expired_ms = home.asked_ms = 1200;
+    home.heard_ms = 1200;
+    /* the hub is not asked for backups here, because no worker waits */
+    for (int64_t ms = 1300; ms <= 61200; ms += 100) {
+        home.asked_ms = ms;
+        assert_int_equal(hub_tend(&f->h, ms, &more), PL_OK);
+    }
+    f->h.n_homes = 0;
+    f->h.homes = NULL;
+    for (int i = 0; i < 4; i++)
+        f->workers[i].seen_ms = 121200;
+    assert_int_equal(hub_tend(&f->h, 121200, &more), PL_OK); /* it was stopped */
+    assert_false(finds(f, 1, 123800));
+    assert_true(finds(f, 1, 124100));
+}
+
 /* A worker that is stopped gives its task back. One that does so again and again after
  * a long time delays paths as one that holds them. */
 static void task_given_back_after_its_usual_time_puts_a_key_on_trial(void **state)
@@ -462,6 +488,7 @@ int main(void)
         TEST(audit_that_is_held_for_ever_goes_to_another),
         TEST(lease_that_was_held_for_too_long_is_not_renewed),
         TEST(failure_of_a_backup_is_not_the_holders),
+        TEST(lease_does_not_become_late_by_an_outage),
         TEST(task_given_back_after_its_usual_time_puts_a_key_on_trial),
         TEST(offer_counts_only_from_a_worker_that_delivers),
         TEST(worker_is_not_blamed_for_a_state_of_its_name_and_another_key),
