@@ -136,11 +136,11 @@ pl_status run_largest_upload(const pl_run *r, uint64_t *out)
     return r->cfg.base_steps > 0 ? raise_upload(r, "base", out) : PL_OK;
 }
 
-/* Returns a home's memory. A home merges one module at a time (vectors and updates). It
- * holds the uploads of one task per worker, and messages. The database keeps the
- * data that was written last in memory. The allocator keeps freed blocks, more of them
- * in longer jobs (measured: 10 MiB after 8 phases of the default job, 40 MiB after
- * 60). */
+/* Returns a home's memory. A home merges one module at a time (vectors and updates), or
+ * compares a path's state with the one before it (home/home_gate.c). It holds the
+ * uploads of one task per worker, and messages. The database keeps the data that was
+ * written last in memory. The allocator keeps freed blocks, more of them in longer jobs
+ * (measured: 10 MiB after 8 phases of the default job, 40 MiB after 60). */
 static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stored)
 {
     enum { WRITTEN_BYTES = 54 << 20, KEPT_BYTES = 40 << 20, KEPT_OF = 24, VECTORS = 6 };
@@ -169,8 +169,11 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
     const uint64_t library = pl_starts_with(engine, "rados://") ? RADOS_BYTES
                              : pl_starts_with(engine, "s3://")  ? CURL_BYTES
                                                                 : 0;
-    return PROCESS_BYTES + library + database + kept + VECTORS * module + updates +
-           updates / 4 + pl_equalizing_bytes(outer, r->topology) +
+    const uint64_t merge = VECTORS * module + updates + updates / 4 +
+                           pl_equalizing_bytes(outer, r->topology);
+    const int n_vectors = layout_of(outer).n_vectors;
+    const uint64_t state = task + (n_vectors > 2 ? PL_STATE_CHECK_VECTORS : 0) * module;
+    return PROCESS_BYTES + library + database + kept + (merge > state ? merge : state) +
            senders * (task + transfer_bytes(task));
 }
 
