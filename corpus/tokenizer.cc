@@ -367,3 +367,22 @@ pl_status pl_tokenizer_decode(const pl_tokenizer *tokenizer, const int32_t *toke
     }
     return PL_OK;
 }
+
+size_t tokenizer_count_unknown(const int32_t *tokens, size_t n)
+{
+    size_t n_unknown = 0;
+    for (size_t i = 0; i < n; i++)
+        n_unknown += tokens[i] == PL_TOKEN_UNK;
+    return n_unknown;
+}
+
+pl_status tokenizer_check_unknown(uint64_t n_unknown, uint64_t n)
+{
+    if (n_unknown * 100 <= n)
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA,
+                   "%.1f %% of the tokens stand for text that the tokenizer does not "
+                   "know: it was made for different text; train a tokenizer (leave "
+                   "data.tokenizer empty) or give one with byte fallback",
+                   100 * static_cast<double>(n_unknown) / static_cast<double>(n));
+}

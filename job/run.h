@@ -231,6 +231,8 @@ pl_status store_open_run(const char *dir, pl_store **out);
 /* Whether all arms of the run have done their last phase. *ended is false after a
  * failure. */
 pl_status run_has_ended(pl_store *store, bool *ended);
+/* Returns how the run reads documents; with `cut`, a single text file is cut. */
+pl_reading run_reading(const pl_run *r, bool cut);
 /* Appends the hashes of the documents in a file or folder. A corpus of a single file
  * was cut into documents (data.cut); a file in a folder was not. So the hashes of the
  * cut text and of the whole text are both appended. */
