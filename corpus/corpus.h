@@ -73,6 +73,11 @@ PL_MUST_CHECK pl_status pl_documents_cut(const char *path, const pl_reading *rea
                                          pl_document_fn fn, void *context,
                                          pl_read_stats *stats);
 
+/* ERR_DATA if the bytes are a Git LFS pointer: a small text that a clone without Git LFS
+ * has in place of a large file. */
+PL_MUST_CHECK pl_status pl_refuse_pointer(const char *path, const void *bytes,
+                                          size_t len);
+
 /* Reads text files below /usr that every user may read (C headers, man pages,
  * changelogs, licences, CMake, Perl, Python). Reads up to max_bytes, the same amount
  * for each domain if possible, in an order that is always the same on a given machine.
@@ -92,11 +97,15 @@ typedef struct pl_tokenizer pl_tokenizer;
 PL_MUST_CHECK pl_status pl_tokenizer_train(const char *const *texts, const size_t *lens,
                                            size_t n, int vocab, int n_threads,
                                            const char *model_path);
+/* Loads a SentencePiece model, or a tokenizer.json of SentencePiece's BPE kind. */
 PL_MUST_CHECK pl_status pl_tokenizer_load(const char *model_path, pl_tokenizer **out);
 PL_MUST_CHECK pl_status pl_tokenizer_load_bytes(const void *data, size_t len,
                                                 pl_tokenizer **out);
 void pl_tokenizer_destroy(pl_tokenizer **tokenizer);
 int pl_tokenizer_vocab(const pl_tokenizer *tokenizer);
+/* Whether the tokenizer puts a blank before each text (as those of Llama 2 and Mistral
+ * do), so that the decoded text begins with a blank that the text did not have. */
+bool pl_tokenizer_puts_blank(const pl_tokenizer *tokenizer);
 enum { PL_TOKEN_UNK = 0, PL_TOKEN_BOS = 1, PL_TOKEN_EOS = 2 };
 /* Appends int32 tokens (without BOS and EOS) to `out`. Several threads may call the
  * function. */

@@ -335,7 +335,7 @@ static pl_status copy_tokenizer(const char *from, int most, const char *to)
             PL_ERR_CONFIG,
             "the tokenizer '%s' has %d pieces, but data.vocab is %d; set data.vocab=%d",
             from, vocab, most, vocab));
-    PL_TRY(pl_read_file(from, &bytes));
+    PL_TRY(tokenizer_read(from, &bytes));
     PL_TRY(pl_replace_file(to, bytes.data, bytes.len));
 done:
     pl_tokenizer_destroy(&tokenizer);

@@ -374,6 +374,17 @@ static const char *wide_encoding(const pl_buf *raw)
                                                        : NULL;
 }
 
+pl_status pl_refuse_pointer(const char *path, const void *bytes, size_t len)
+{
+    static const char begin[] = "version https://git-lfs.github.com/spec/";
+    if (len < sizeof begin - 1 || memcmp(bytes, begin, sizeof begin - 1) != 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA,
+                   "'%.300s' is a Git LFS pointer and not the file itself: run git lfs "
+                   "pull, or download the file",
+                   path);
+}
+
 /* Refuses a file that would be read as something different from what it is. */
 static pl_status check_kind(document_reader *reader, const text_source *source)
 {
@@ -382,6 +393,7 @@ static pl_status check_kind(document_reader *reader, const text_source *source)
     const char *wide = wide_encoding(&reader->raw);
     if (reader->raw.len >= 4 && memcmp(reader->raw.data, "PAR1", 4) == 0)
         return refuse_parquet(source->path);
+    PL_CHECK(pl_refuse_pointer(source->path, reader->raw.data, reader->raw.len));
     if (wide)
         return pl_fail(PL_ERR_DATA,
                        "'%.*s' is in %s, but text must be in UTF-8: convert it with "
