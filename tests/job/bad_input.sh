@@ -340,7 +340,7 @@ refuse_corpus "one port for hub and metrics" 78 'net.hub|net.metrics|127.0.0.1:5
     --corpus text --set net.hub=tcp://127.0.0.1:5555 --set net.metrics=127.0.0.1:5555
 refuse_corpus "metrics of another machine" 69 'net.metrics|192.0.2.1|cannot listen' \
     --corpus text --set net.metrics=192.0.2.1:5555
-refuse_corpus "metrics at a URL" 78 'net.metrics|tcp://127.0.0.1:19191|IPv4:PORT' \
+refuse_corpus "metrics at a URL" 78 'net.metrics|tcp://127.0.0.1:19191|HOST:PORT' \
     --corpus text --set net.metrics=tcp://127.0.0.1:19191
 refuse_corpus "all addresses in the clear" 78 'net.hub|0.0.0.0|net.encrypt' \
     --corpus text --set 'net.hub=tcp://0.0.0.0:*' --set net.encrypt=off
