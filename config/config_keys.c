@@ -142,7 +142,7 @@ static const pl_key keys[] = {
           "number of inner steps in a phase: a path trains this many steps alone "
           "before its modules are merged"),
     WHOLE("train.phases", phases, "6", 1, 1000000, "", GLOBAL,
-          "number of phases of each path"),
+          "number of phases of each path; +N makes a finished run N phases longer"),
     TEXT("train.more", more, "", "phases", GLOBAL,
          "numbers of further phases after train.phases, such as 8,4, each with its own "
          "warm-up and decay; `--set train.phases=+8` adds 8"),
