@@ -120,7 +120,7 @@ typedef struct scanner {
 static bool wrong_line(scanner *s, const char *format, ...) PL_PRINTF(2, 3);
 static bool wrong_line(scanner *s, const char *format, ...)
 {
-    char text[256];
+    char text[640];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);

@@ -11,7 +11,7 @@
 
 #define BLANK "\xe2\x96\x81" /* U+2581 */
 
-enum { PIECES_MAX = 1 << 22, MODEL_BPE = 2 };
+enum { PIECES_MAX = 1 << 22, PIECE_BYTES_MAX = 1024, MODEL_BPE = 2 };
 /* the numbers of kinds in a SentencePiece model */
 enum {
     KIND_NORMAL = 1,
@@ -101,8 +101,9 @@ static pl_status number_piece(json_tokenizer *t, const char *text,
         return pl_fail(PL_ERR_DATA,
                        "the pieces `%.64s` and `%.64s` have the same number",
                        piece->text, text);
-    if (!text[0])
-        return pl_fail(PL_ERR_DATA, "piece %lld has no text", (long long)id);
+    if (!text[0] || strlen(text) > PIECE_BYTES_MAX)
+        return pl_fail(PL_ERR_DATA, "piece %lld has %zu bytes, not 1 to %d",
+                       (long long)id, strlen(text), PIECE_BYTES_MAX);
     *piece = (json_piece){.text = text, .kind = kind, .rank = -1};
     return PL_OK;
 }

@@ -171,6 +171,8 @@ enum { EVALUATION_LOSSES_BYTES = 64 << 20 };
 
 /* run_plan.c: plans memory and disk, prints the plan, and refuses what cannot fit. */
 pl_status run_plan(pl_run *r);
+/* Reads the corpus, and prints its documents and bytes, for a plan without training. */
+pl_status run_plan_data(pl_run *r);
 /* Returns an upper limit of the bytes that all homes store for the run without garbage
  * collection. */
 uint64_t run_stored_bytes(const pl_run *r);

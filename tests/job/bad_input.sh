@@ -175,6 +175,11 @@ refuse_corpus "an empty file" 65 'empty.txt|no text|give' --corpus empty.txt
 refuse_corpus "a blank file" 65 'blank.txt|no text|give' --corpus blank.txt
 refuse_corpus "an empty folder" 65 'empty|no text files|give' --corpus empty
 refuse_corpus "one document" 65 'one.txt|one document|data.cut = 4096' --corpus one.txt
+refuse_corpus "a dry run without its corpus" 66 'nosuch|does not exist' --corpus nosuch \
+    --dry-run
+printf '{"content": "x", "id": 1}\n' >keys.jsonl
+refuse_corpus "lines without text" 65 'keys.jsonl|line 1|content, id|data.text_key' \
+    --corpus keys.jsonl
 cat text/notes/* >book.txt
 refuse_corpus "one file that is not cut" 65 'book.txt|one document|data.cut = 0' \
     --corpus book.txt --set data.cut=0
