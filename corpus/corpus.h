@@ -73,8 +73,8 @@ PL_MUST_CHECK pl_status pl_documents_cut(const char *path, const pl_reading *rea
                                          pl_document_fn fn, void *context,
                                          pl_read_stats *stats);
 
-/* ERR_DATA if the bytes are a Git LFS pointer: a small text that a clone without Git LFS
- * has in place of a large file. */
+/* ERR_DATA if the bytes are a Git LFS pointer: a small text that a clone without Git
+ * LFS has in place of a large file. */
 PL_MUST_CHECK pl_status pl_refuse_pointer(const char *path, const void *bytes,
                                           size_t len);
 

@@ -216,7 +216,7 @@ static pl_status read_documents(preparation *work)
                  share = bad / ((double)work->n_read_bytes - 2 * bad + 1e-9);
     if (work->n_replaced > 0)
         say(work,
-            "data     %s%.0f bytes (%.2g %%) that are not UTF-8 were replaced by "
+            "data     %s%.0f bytes that are not UTF-8 (%.2g %%) were replaced by "
             "U+FFFD%s",
             share > BAD_SHARE ? "warning: " : "", bad, 100 * share,
             share > BAD_SHARE ? "; convert the text, for example: iconv -f latin1 -t "

@@ -291,14 +291,19 @@ pl_status tokenizer_json_read(const char *text, size_t len, pl_buf *model)
     json_tokenizer t = {.root = NULL};
     pl_json *root = NULL;
     pl_status status = PL_OK;
-    PL_TRY(pl_json_parse(text, len, &root));
+    if (pl_json_parse(text, len, &root) != PL_OK)
+        PL_TRY(pl_fail(PL_ERR_DATA,
+                       "it is neither a SentencePiece model nor a tokenizer.json: %s",
+                       pl_last_error()));
     const pl_json *bpe = pl_json_get(root, "model");
     t.root = root;
     t.vocab = pl_json_get(bpe, "vocab");
     t.merges = pl_json_get(bpe, "merges");
     t.bytes = pl_json_get_bool(bpe, "byte_fallback");
     if (!pl_json_is_object(bpe))
-        PL_TRY(pl_fail(PL_ERR_DATA, "it is not a tokenizer.json: it has no `model`"));
+        PL_TRY(pl_fail(PL_ERR_DATA,
+                       "it is neither a SentencePiece model nor a tokenizer.json: it "
+                       "has no `model`"));
     if (!is_type(bpe, "BPE") || !pl_json_is_object(t.vocab) ||
         !pl_json_is_array(t.merges))
         PL_TRY(other_kind(is_type(bpe, "Unigram")     ? "its model is Unigram"

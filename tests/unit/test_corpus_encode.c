@@ -80,7 +80,8 @@ static void files_of_a_folder_keep_their_names(void **state)
     assert_ok(pl_make_folders(in_scratch("texts/notes")));
     write_text("texts/notes/a.txt", "the first");
     write_text("texts/notes/b.txt", "the second");
-    assert_ok(pl_documents_encode(in_scratch("texts"), NULL, tokenizer, &file, &sources));
+    assert_ok(
+        pl_documents_encode(in_scratch("texts"), NULL, tokenizer, &file, &sources));
     assert_ok(pl_tokens_view(file.data, file.len, "texts", &tokens));
     assert_int_equal(pl_tokens_n_docs(tokens), 2);
     assert_document_is(tokens, 1, "the second");
@@ -102,8 +103,8 @@ static void domains_beyond_the_limit_count_as_the_last(void **state)
     for (int i = 0; i < LINES; ++i)
         pl_buf_printf(&lines, "{\"text\": \"a\", \"domain\": \"d%d\"}\n", i);
     write_bytes("many.jsonl", lines.data, lines.len);
-    assert_ok(
-        pl_documents_encode(in_scratch("many.jsonl"), NULL, tokenizer, &file, &sources));
+    assert_ok(pl_documents_encode(in_scratch("many.jsonl"), NULL, tokenizer, &file,
+                                  &sources));
     assert_ok(pl_tokens_view(file.data, file.len, "many", &tokens));
     assert_int_equal(pl_tokens_n_docs(tokens), LINES);
     assert_int_equal(pl_tokens_n_domains(tokens), MOST);
