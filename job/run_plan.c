@@ -485,3 +485,40 @@ pl_status run_plan(pl_run *r)
             "free some space, give another --out, or lower train.phases");
     return pl_check_writable(r->dir);
 }
+
+typedef struct corpus_size {
+    uint64_t n_documents, n_bytes, max_bytes;
+} corpus_size;
+
+static pl_status count_document(void *context, const pl_document *document)
+{
+    corpus_size *size = context;
+    if (size->max_bytes > 0 && size->n_bytes >= size->max_bytes)
+        return PL_ERR_CANCELLED;
+    size->n_documents++;
+    size->n_bytes += document->len;
+    return PL_OK;
+}
+
+pl_status run_plan_data(pl_run *r)
+{
+    const char *paths[] = {r->cfg.corpus, r->cfg.valid};
+    const pl_reading reading = run_reading(r, true);
+    char bytes[16];
+    for (int i = 0; i < 2; i++) {
+        /* standard input can be read only once */
+        if (!paths[i][0] || strcmp(paths[i], "-") == 0)
+            continue;
+        corpus_size size = {.max_bytes = i == 0 ? (uint64_t)r->cfg.max_bytes : 0};
+        pl_status status =
+            pl_documents_cut(paths[i], &reading, count_document, &size, NULL);
+        if (status != PL_ERR_CANCELLED)
+            PL_CHECK(status);
+        if (size.n_documents == 0)
+            return pl_fail(PL_ERR_DATA, "there is no text in %.300s", paths[i]);
+        say("data     %s in %llu documents from %.200s",
+            pl_human_bytes((double)size.n_bytes, bytes),
+            (unsigned long long)size.n_documents, paths[i]);
+    }
+    return PL_OK;
+}
