@@ -520,6 +520,9 @@ PL_MUST_CHECK pl_status pl_txn_drop_data(pl_txn *txn, const char *module,
 /* Returns whether a rollback made this version. *source is then the number of the older
  * version that has the same parameters. */
 bool pl_version_source(const pl_version *version, uint64_t *source);
+/* Finds out whether the record of a rollback names this version. */
+PL_MUST_CHECK pl_status pl_store_has_rollback(pl_store *store,
+                                              const pl_version *version, bool *out);
 /* A pl_writers has a store in one piece, or all parts of a store, open for writing.
  * pl_writers_open returns ERR_BUSY if another process has the store or a part open, and
  * it finishes an earlier rollback that was decided but not yet done in every part. */
@@ -538,7 +541,7 @@ const char *pl_writers_resumed(const pl_writers *writers);
 typedef struct pl_rollback_module {
     char name[PL_MODULE_NAME_MAX];
     /* versions head + 1 to `last` get the parameters of version `source` */
-    uint64_t source, last;
+    uint64_t head, source, last;
     int part;
 } pl_rollback_module;
 typedef struct pl_rollback_path {
