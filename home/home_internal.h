@@ -115,6 +115,8 @@ typedef struct home_counts {
     uint64_t audits[PL_VERDICT_COUNT]; /* number of closed audits with each verdict */
 } home_counts;
 
+#define HOME_KEYS_REF "sys/keys-changed"
+
 typedef struct home {
     const pl_home_options *options;
     pl_store *store;
@@ -137,8 +139,9 @@ typedef struct home {
     /* the peer that last asked for the state (GET_STATE); hub.len is 0 if no peer has
      * asked */
     pl_peer hub;
-    pl_buf state;       /* the snapshot that the hub reads in pieces */
-    uint64_t hub_epoch; /* number of times that a hub has said HELLO */
+    pl_buf state;           /* the snapshot that the hub reads in pieces */
+    uint64_t hub_epoch;     /* number of times that a hub has said HELLO */
+    int64_t keys_changed_s; /* newest change of the list of keys, of HOME_KEYS_REF */
     home_counts counts;
     home_audit *audits; /* audits that are not closed */
     pl_fence *fenced;

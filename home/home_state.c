@@ -237,10 +237,14 @@ static pl_status on_ref(void *context, const char *name, const char *target)
 {
     home *h = context;
     int64_t value = 0;
-    if (strcmp(name, "sys/hub-epoch") != 0)
+    const bool is_epoch = strcmp(name, "sys/hub-epoch") == 0;
+    if (!is_epoch && strcmp(name, HOME_KEYS_REF) != 0)
         return PL_OK;
     PL_CHECK(pl_parse_int(target, &value));
-    h->hub_epoch = (uint64_t)value;
+    if (is_epoch)
+        h->hub_epoch = (uint64_t)value;
+    else
+        h->keys_changed_s = value;
     return PL_OK;
 }
 

@@ -294,10 +294,39 @@ static pl_status on_arm_blob(hub *h, hub_home *home, pl_message *m)
     return ask_state(home, 0);
 }
 
+/* A home that starts again has a higher epoch, and its commits have higher numbers. A
+ * lower one belongs to an older copy of the store: it lacks updates that were
+ * acknowledged and that no worker sends again. So nothing that it says counts. */
+static bool is_older_copy(hub_home *home, pl_message *m, int64_t now_ms)
+{
+    enum { REPORT_MS = 10000 };
+    pl_msg_piece piece = {.sequence = home->sequence};
+    if (m->type == PL_MSG_STATE_IS && PL_HEAR(m, piece, &piece) != PL_OK)
+        return false;
+    if ((m->epoch == 0 || m->epoch >= home->epoch) &&
+        piece.sequence >= home->sequence) {
+        home->sequence = piece.sequence;
+        return false;
+    }
+    if (home->old_ms != 0 && now_ms - home->old_ms < REPORT_MS)
+        return true;
+    pl_log(PL_LOG_ERROR, "home.older",
+           "epoch=%llu commit=%llu newest_epoch=%llu newest_commit=%llu "
+           "reason=\"this home has an older copy of its store and is ignored; start "
+           "the home with the newest copy, or start the hub again to go on without "
+           "the lost commits\"",
+           (unsigned long long)m->epoch, (unsigned long long)piece.sequence,
+           (unsigned long long)home->epoch, (unsigned long long)home->sequence);
+    home->old_ms = now_ms;
+    return true;
+}
+
 pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
 {
     hub_home *home = &h->homes[index];
     pl_status status = PL_OK;
+    if (is_older_copy(home, m, now_ms))
+        return PL_OK;
     home->heard_ms = now_ms;
     h->stirred = true;
     const bool is_new = m->epoch != 0 && m->epoch != home->epoch;

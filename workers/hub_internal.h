@@ -231,6 +231,8 @@ typedef struct hub_home {
     pl_socket *socket;
     /* epoch of the home's store; a different epoch means that the home has restarted */
     uint64_t epoch;
+    uint64_t sequence; /* newest commit of the home's store that a STATE_IS named */
+    int64_t old_ms;    /* time when an older copy of the store was last reported */
     bool known;        /* whether the home's whole state was applied after WELCOME */
     bool welcome;      /* whether the home answered HELLO and was not away since then */
     int64_t heard_ms;  /* time when the home's last message arrived */
