@@ -290,6 +290,7 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     memset(&state.made, 0, sizeof state.made);
     state.repeats = 0;
     state.worker[0] = '\0';
+    memset(&state.key, 0, sizeof state.key);
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_path(h->txn, &state));
     path->state = state;

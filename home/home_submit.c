@@ -166,35 +166,6 @@ static pl_status check_base(home *h, place *p, const pl_submit_message *s)
     return PL_OK;
 }
 
-/* Refuses an update whose norm is far above the usual norm of the module's updates:
- * either the worker or the training is broken. An update that is small compared to the
- * module's parameters is never refused: late in training the usual norm is so small
- * that a correct update can have ten times this norm. */
-static pl_status check_norm(const home *h, const place *p, const pl_submit_message *s)
-{
-    const home_module *m = p->module;
-    const pl_inner *inner = &p->arm->arm.inner;
-    double norm = s->contributors[0].norm, usual = norm_gate_usual(&m->usual);
-    double gate = h->options->norm_gate, step = pl_moments_longest_step(inner);
-    /* While the usual norm is not known, the limit is the largest norm that the update
-     * of one phase can have if the mean square of the parameters is at most 1. There is
-     * no limit if paths keep parameters of their own, so that an update contains the
-     * changes of more than one phase, or if the length of an inner step has no bound
-     * (Muon, some decays). */
-    if (usual <= 0 && isfinite(step) && pl_path_layout_of(&p->arm->arm).params < 0)
-        usual = inner->tau * inner->lr * sqrt((double)m->n_params) *
-                (step + inner->weight_decay);
-    if (gate <= 0 || usual <= 0 || norm <= gate * usual ||
-        norm <= NORM_GATE_HARMLESS * m->params_norm || m->of->homomorphic)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_DATA,
-        "the update of %s has norm %.4g, but the usual or largest expected norm is "
-        "%.4g, and store.norm_gate allows %g times that norm; check the worker's "
-        "machine, or raise store.norm_gate",
-        s->module, norm, usual, gate);
-}
-
 /* Decides about an update that may have missed its round: the round was merged with a
  * quorum of other updates, or already has a late update of this path. A late update
  * counts in the open round if outer.late_weight is above 0 and the path has no update
@@ -256,6 +227,7 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
     const home_module *m = p->module;
     int n_in = 0; /* number of contributors whose update for this phase is here */
     bool is_fenced = false;
+    int64_t phase = 0, next = 0; /* the update's, and which its path must send next */
     if (check_places(p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
     if (m->of->by_arrival) {
@@ -268,11 +240,12 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
     for (int i = 0; i < s->n; i++) {
         const pl_contribution *c = &s->contributors[i];
         const int task = task_of(p, c);
-        /* If a round may have updates of different phases, the number of the phase's
-         * first sample decides. */
-        n_in += m->samples && s->round >= 0
-                    ? c->work.first_sample < *home_samples(p->arm, m, task)
-                    : home_has_update(p->arm, m, s->round, task);
+        const home_phase_set *phases = home_phases(p->arm, m, task);
+        /* A round may have updates of different phases. */
+        phase = (int64_t)(c->work.first_sample / pl_phase_samples(&p->arm->arm));
+        next = phases && m->of->by_arrival ? phases->next : phase;
+        n_in += phases && s->round >= 0 ? home_phase_is_in(phases, phase)
+                                        : home_has_update(p->arm, m, s->round, task);
         is_fenced = is_fenced || c->token < p->arm->paths[task].fence;
     }
     if (n_in == s->n)
@@ -288,6 +261,15 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
                       s->n);
         return PL_SUBMIT_REJECTED;
     }
+    /* Each arrival is merged at once. In any other order a phase would be in no version
+     * although its path goes on. */
+    if (phase != next) {
+        (void)pl_fail(PL_ERR_STALE,
+                      "the update of phase %lld of %s came out of order, so it is "
+                      "dropped: next is that of phase %lld",
+                      (long long)phase, s->module, (long long)next);
+        return PL_SUBMIT_DROPPED;
+    }
     if (judge_late(p, s) == PL_SUBMIT_DROPPED)
         return PL_SUBMIT_DROPPED;
     if (!staging_find(&h->uploads, &s->update) &&
@@ -299,7 +281,7 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
     if (status == PL_ERR_DEVICE || status == PL_ERR_NOMEM || status == PL_ERR_IO ||
         status == PL_ERR_NOSPACE || status == PL_ERR_OS || status == PL_ERR_FILES)
         p->trouble = status;
-    if (status != PL_OK || check_norm(h, p, s) != PL_OK)
+    if (status != PL_OK || home_check_norm(h, p->arm, m, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
     s->round += p->behind; /* a late update counts in the round that is now open */
     s->contributors[0].phase = s->round;
@@ -377,7 +359,7 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
         PL_TRY(pl_txn_put_pending(h->txn, s.module, c));
         *home_flag(p.arm, module, s.round, task_of(&p, c)) = true;
         int n = ++*home_count(module, s.round);
-        home_note_samples(p.arm, module, c);
+        home_note_phase(p.arm, module, c);
         home_note_round(h, p.arm, module, s.round);
         pl_log(PL_LOG_DEBUG, "update.accepted",
                "module=%s worker=%s round=%lld pending=%d/%d", s.module, c->worker,
@@ -415,8 +397,7 @@ static pl_status check_sums(const home_lease *under, const pl_path_state *state)
 
 /* Returns whether this home has all updates that the phase sends to it. The task may
  * end only when the home has them. */
-static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *state,
-                           bool together)
+static bool updates_are_in(const home_arm *arm, int index, bool together)
 {
     const int path = index / pl_topology_n_replicas(arm->topology);
     for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
@@ -432,80 +413,13 @@ static bool updates_are_in(const home_arm *arm, int index, const pl_path_state *
              * sent together to this home. */
             is_in = !together;
         else if (m->of->by_arrival)
-            is_in = *home_samples(arm, m, index) >=
-                    (uint64_t)state->phase * pl_phase_samples(&arm->arm);
+            is_in = home_phases(arm, m, index)->next > arm->paths[index].state.phase;
         else
             is_in = home_has_update(arm, m, round, index);
         if (!is_in)
             return false;
     }
     return true;
-}
-
-/* Refuses a feature that is NaN, or larger than the hidden state of any usable model. A
- * single such feature would make all other documents look the same to the router. */
-static pl_status check_features(const pl_path_state *state, const uint8_t *features,
-                                uint64_t bytes)
-{
-    enum { LARGEST = 1000000 };
-    float value = 0;
-    for (uint64_t at = 0; at < bytes; at += sizeof value) {
-        memcpy(&value, features + at, sizeof value);
-        if (!(fabsf(value) <= (float)LARGEST))
-            return pl_fail(PL_ERR_DATA,
-                           "number %llu of the features of %s is %g, but features must "
-                           "be from -%d to %d",
-                           (unsigned long long)(at / sizeof value), state->name,
-                           (double)value, LARGEST, LARGEST);
-    }
-    return PL_OK;
-}
-
-/* Refuses a score that is negative, NaN or infinite. Such a score would end the job
- * later, when a router is fitted to the scores. */
-static pl_status check_scores(const pl_path_state *state, const uint8_t *scores,
-                              uint64_t bytes)
-{
-    double nats = 0;
-    for (uint64_t at = 0; at < bytes; at += sizeof nats) {
-        memcpy(&nats, scores + at, sizeof nats);
-        if (!isfinite(nats) || nats < 0)
-            return pl_fail(PL_ERR_DATA,
-                           "%s scores document %llu with %g nats, but scores must be "
-                           "finite and not negative",
-                           state->name, (unsigned long long)(at / sizeof nats), nats);
-    }
-    return PL_OK;
-}
-
-/* Refuses a state with a wrong size or with impossible values, because no worker could
- * continue from it. */
-static pl_status check_path_state(home *h, const home_arm *arm,
-                                  const pl_path_state *state)
-{
-    const size_t n_params = pl_topology_path_params(arm->topology);
-    const uint64_t want = pl_path_state_bytes(&arm->arm, n_params);
-    const staging_blob *u = staging_find(&h->uploads, &state->moments);
-    uint64_t bytes = u ? u->bytes : 0;
-    if (!u && !pl_hash_none(&state->moments))
-        PL_CHECK(pl_store_blob_bytes(h->store, &state->moments, &bytes));
-    if (bytes != want)
-        return pl_fail(PL_ERR_DATA, "the state of %s has %llu bytes instead of %llu",
-                       state->name, (unsigned long long)bytes,
-                       (unsigned long long)want);
-    if (bytes == 0)
-        return PL_OK;
-    pl_bytes values = {0};
-    void *owned = NULL;
-    pl_status status = PL_OK;
-    PL_TRY(home_lend_blob(h, &state->moments, "a path's state", &values, &owned));
-    PL_TRY(arm->arm.feature_windows > 0 ? check_features(state, values.at, values.len)
-           : arm->arm.n_scored > 0
-               ? check_scores(state, values.at, values.len)
-               : pl_moments_check(&arm->arm, arm->topology, n_params, values.at));
-done:
-    pl_free_aligned(owned);
-    return status;
 }
 
 /* Ends a phase: writes the path's state, and an audit if one is drawn, in the same
@@ -551,6 +465,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
                        (long long)under.lease.phase, path->state.name,
                        (long long)state.phase - 1, state.name);
     pl_copy_text(state.worker, sizeof state.worker, under.lease.worker);
+    state.key = under.lease.key;
     if (state.phase <= path->state.phase) {
         staging_drop(&h->uploads, &state.moments);
         answer_submitted(h, peer, m->request, PL_SUBMIT_DUPLICATE, NULL);
@@ -563,7 +478,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         return PL_OK;
     }
     if (state.phase != path->state.phase + 1 ||
-        !updates_are_in(arm, index, &state, said.together != 0)) {
+        !updates_are_in(arm, index, said.together != 0)) {
         answer_submitted(h, peer, m->request, PL_SUBMIT_REJECTED,
                          "the task cannot end: some of its updates have not arrived, "
                          "or phases were skipped");
@@ -586,7 +501,8 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         state.moments = path->state.moments;
         state.repeats = path->state.repeats + 1;
     }
-    pl_status status = state.repeats > 0 ? PL_OK : check_path_state(h, arm, &state);
+    pl_status status =
+        state.repeats > 0 ? PL_OK : home_check_state(h, arm, index, &state);
     if (status == PL_ERR_DATA)
         staging_drop(&h->uploads, &state.moments);
     PL_CHECK(status);

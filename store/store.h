@@ -167,7 +167,10 @@ typedef struct pl_path_state {
     /* blob of the newest state that was uploaded: first moments, then second moments,
      * then the path's other vectors */
     pl_hash moments;
+    /* the worker that finished the last phase, and its key, zero if its connection was
+     * not encrypted; later the name may belong to a different key */
     char worker[PL_TEXT_MAX];
+    pl_pubkey key;
     /* work.held was measured after `held_phase` phases; it is the newest that a phase
      * measured */
     int64_t held_phase;

@@ -40,6 +40,14 @@ static void status_says_that_its_list_of_workers_is_cut(void **state)
     assert_int_equal(count_text(&out, "\"tokens_per_second\""), MANY - 1);
     assert_int_equal(count_text(&out, "\"left\""), 0);
     assert_non_null(strstr(pl_buf_text(&out), "\"workers_cut\":true"));
+    assert_non_null(strstr(pl_buf_text(&out), "\"workers_here\":1024,"));
+    /* a worker that is not listed counts, too */
+    many[0].left = false;
+    hub_status_json(&h, &out);
+    assert_int_equal(count_text(&out, "\"tokens_per_second\""), MANY - 1);
+    assert_non_null(strstr(pl_buf_text(&out), "\"workers_here\":1025,"));
+    assert_non_null(strstr(pl_buf_text(&out), "\"workers_busy\":0,"));
+    many[0].left = true;
     many[1].left = true; /* it had no task, so it is left out in any case */
     hub_status_json(&h, &out);
     assert_int_equal(count_text(&out, "\"left\""), 1);
