@@ -31,6 +31,8 @@ static void print_result(void *context, const check_result *result)
     row_text(&r, "claim", result->claim, " %s:");
     row_count(&r, "checked", result->n_checked, " %s");
     row_text(&r, "unit", result->unit, " %s");
+    row_count(&r, "given_up", result->n_given_up,
+              result->n_given_up > 0 ? ", %s made by rollbacks" : NULL);
     row_count(&r, "unproven", result->n_unproven,
               result->n_unproven > 0 ? ", %s unproven" : NULL);
     row_count(&r, "broken", result->broken.n_all, NULL);
@@ -83,7 +85,10 @@ const cli_verb verb_check = {
     .notes =
         "One line per invariant: it holds, it is broken (followed by what is damaged), "
         "or it is unproven because the data that could prove it was not kept "
-        "(store.keep_updates, store.keep_momentum) or was deleted by gc. Exit status "
-        "65 if an invariant is broken, 75 while a job writes to the store.",
+        "(store.keep_updates, store.keep_momentum) or was deleted by gc. Not proved: "
+        "that updates come from training (store verify --tasks, audit), and that no "
+        "person wrote rows and log anew (compare the log hash of store fsck with an "
+        "older note of it). Exit status 65 if an invariant is broken, 75 while a job "
+        "writes to the store.",
     .computes = true,
     .run = run_check_verb};

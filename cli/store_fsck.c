@@ -20,7 +20,16 @@ pl_status store_fsck(store_call *call)
     row_bytes(&r, "bytes", report.bytes,
               call->values[STORE_OPT_QUICK] ? NULL : ", %s read");
     row_count(&r, "commits", pl_store_sequence(call->store), NULL);
-    row_flag(&r, NULL, found.n == 0, ": nothing is damaged");
+    row_flag(&r, NULL, found.n == 0, ": no accidental damage");
+    row_count(&r, "covered_from", report.covered_from,
+              found.n == 0 && report.covered_from > 0
+                  ? "; the commits from %s on left exactly these rows"
+                  : NULL);
+    row_flag(&r, NULL, report.covered_from == 0,
+             "; the newest commit has no sum of rows, so rows that were changed on "
+             "purpose would not be found");
+    row_break(&r);
+    row_hash(&r, "log_hash", &report.log_hash, "log hash %h");
     if (call->json) {
         pl_json *list = pl_json_array();
         for (size_t i = 0; i < found.n; i++)

@@ -24,7 +24,16 @@ static void note_example(pl_coverage *c, int64_t *counter, const char *module,
                  (long long)phase, c->path, what, module);
 }
 
-static pl_status count_contribution(scan *s, const pl_contribution *c)
+/* Returns whether the samples of a contribution are those of a phase of its round. With
+ * a quorum a later round may have it. */
+static bool fits_round(const scan *s, const pl_contribution *c, int64_t phase)
+{
+    const int64_t own = pl_round_of(&s->of, phase);
+    return own >= 0 && (s->of.by_arrival || own == c->phase ||
+                        (s->arm->outer.quorum > 0 && own < c->phase));
+}
+
+static pl_status count_contribution(scan *s, const pl_contribution *c, bool is_merged)
 {
     int replicas = pl_topology_n_replicas(s->topology);
     uint64_t size = pl_phase_samples(s->arm);
@@ -39,11 +48,15 @@ static pl_status count_contribution(scan *s, const pl_contribution *c)
     pl_coverage *of = &s->paths[who];
     bool belongs = phase < s->arm->inner.phases &&
                    pl_topology_path_has(s->topology, (int)c->path, s->of.module) &&
-                   pl_round_of(&s->of, phase) >= 0;
+                   fits_round(s, c, phase);
     if (!belongs || c->work.first_sample % size != 0 || c->work.n_samples > size) {
         note_example(of, &of->n_wrong, s->of.name, phase, "has wrong samples in");
         return PL_OK;
     }
+    if (is_merged && phase > of->phases)
+        note_example(
+            of, &of->n_ahead, s->of.name, phase,
+            "was not begun according to the path's record, but is merged into");
     const int64_t holder =
         (int64_t)pl_topology_path_place(s->topology, s->of.module, (int)c->path) *
             replicas +
@@ -69,7 +82,7 @@ static pl_status tally_version(void *context, const pl_version *v)
             if (pl_round_of(&s->of, t) == (int64_t)v->number - 1)
                 s->counts[who * phases + t] = GIVEN_UP;
     for (int i = 0; i < v->n_contributions; i++)
-        PL_CHECK(count_contribution(context, &v->contributions[i]));
+        PL_CHECK(count_contribution(context, &v->contributions[i], true));
     return PL_OK;
 }
 
@@ -77,7 +90,7 @@ static pl_status tally_pending(void *context, const char *module,
                                const pl_contribution *c)
 {
     scan *s = context;
-    return strcmp(module, s->of.name) == 0 ? count_contribution(s, c) : PL_OK;
+    return strcmp(module, s->of.name) == 0 ? count_contribution(s, c, false) : PL_OK;
 }
 
 static pl_status scan_module(pl_store *store, scan *s)

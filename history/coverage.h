@@ -31,9 +31,13 @@ typedef struct pl_coverage {
     int64_t n_checked;
     /* n_lost: number of checked pairs without a contribution. n_repeated: number of
      * pairs with several contributions, also in phases that are not finished. n_wrong:
-     * number of contributions whose samples are not those of a phase; it also counts a
-     * path whose number of samples does not fit its phases */
+     * number of contributions whose samples are not those of a phase of their round; it
+     * also counts a path whose number of samples does not fit its phases */
     int64_t n_lost, n_repeated, n_wrong;
+    /* number of merged contributions of phases after the one that the path does next;
+     * only `forget` makes such records, because it sets paths back further than
+     * versions */
+    int64_t n_ahead;
     /* a sentence about the first fault; "" if there is no fault */
     char example[256];
 } pl_coverage;

@@ -184,6 +184,7 @@ pl_status pl_rollback_plan_commit(const pl_rollback_plan *r, pl_writers *writers
     for (size_t i = 0; i < r->n; i++) {
         pl_rollback_module *c = &plan.modules[plan.n_modules++];
         pl_copy_text(c->name, sizeof c->name, r->changes[i].module);
+        c->head = r->changes[i].head;
         c->source = r->changes[i].source;
         c->last = r->changes[i].last;
         c->part = pl_names_part(r->store, c->name);

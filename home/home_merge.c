@@ -398,7 +398,7 @@ static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
     const char *name = strchr(made->module, '/') + 1;
     home_module module = {.exists = true};
     merge g = {.h = h, .arm = arm, .module = &module};
-    pl_version before;
+    pl_version before = {.number = 0};
     pl_status status = PL_OK;
     g.index = pl_topology_find_module(arm->topology, name);
     if (g.index < 0)
@@ -410,10 +410,20 @@ static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
     g.n = made->n_contributions;
     g.contributions = pl_alloc((size_t)(g.n + 1) * sizeof *g.contributions);
     for (int i = 0; i < g.n; i++) {
-        g.contributions[i] = made->contributions[i];
-        g.total_weight += made->contributions[i].weight;
+        pl_contribution *c = &g.contributions[i];
+        *c = made->contributions[i];
+        if (c->path < 0 || c->path >= pl_topology_n_paths(arm->topology))
+            PL_TRY(pl_fail(PL_ERR_DAMAGED,
+                           "%s@%llu has an update of path %lld, which its arm does "
+                           "not have",
+                           made->module, (unsigned long long)made->number,
+                           (long long)c->path));
+        /* the arm's weight: the record is what is judged */
+        c->weight = pl_round_record_weight(
+            g.of, (int)c->path,
+            (int64_t)(c->work.first_sample / pl_phase_samples(&arm->arm)), c->phase);
+        g.total_weight += c->weight;
     }
-    memset(&before, 0, sizeof before);
     PL_TRY(pl_store_get_version(h->store, made->module, made->number - 1, &before));
     module.version = before.number;
     module.params = before.params;

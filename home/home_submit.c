@@ -353,16 +353,11 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
         goto done;
     }
     PL_TRY(home_adopt_blob(h, &s.update));
-    /* With a quorum the mean is always weighted, because late updates weigh less. If
-     * outer.weighted is not set, all updates that are not late then have weight 1. */
-    const pl_outer *outer = &p.arm->arm.outer;
-    const bool alike =
-        module->of->quorum < module->of->n_contributors && !outer->weighted;
     for (int i = 0; i < s.n; i++) {
         pl_contribution *c = &s.contributors[i];
-        const double weight = alike ? 1 : p.arm->arm.weights[c->path];
-        c->weight =
-            p.behind > 0 ? weight * pow(outer->late_weight, (double)p.behind) : weight;
+        c->weight = pl_round_record_weight(
+            module->of, (int)c->path,
+            (int64_t)(c->work.first_sample / pl_phase_samples(&p.arm->arm)), s.round);
         PL_TRY(pl_txn_put_pending(h->txn, s.module, c));
         *home_flag(p.arm, module, s.round, task_of(&p, c)) = true;
         int n = ++*home_count(module, s.round);

@@ -4,6 +4,7 @@
 #include "job/forget.h"
 #include "job/run.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,8 @@ typedef struct checker {
     pl_draws draws;
     /* the store has shards or states of paths, so it is the store of a run */
     bool has_data;
+    /* rows were compared with the commits from this one on (pl_audit_report); 0: not */
+    uint64_t covered_from;
     pl_status (*each)(struct checker *c);
 } checker;
 
@@ -84,6 +87,12 @@ static pl_status check_hashes(checker *c)
     PL_CHECK(pl_store_audit_firmly(c->wish->folder, &c->store, true, &c->now->broken,
                                    &report));
     c->now->n_checked = report.n_rows;
+    c->covered_from = report.covered_from;
+    if (report.covered_from == 0)
+        note_unproven(c,
+                      "the newest commit has no sum of rows, because an older release "
+                      "made it, so rows that were changed on purpose would not be "
+                      "found");
     return PL_OK;
 }
 
@@ -305,6 +314,8 @@ static void check_rolled_back(checker *c, const pl_version *v)
 {
     pl_version source;
     uint64_t number;
+    bool made = false;
+    c->now->n_given_up++;
     if (!pl_version_source(v, &number)) {
         note_violation(c, "%s@%llu has no contribution, and no rollback made it",
                        v->module, (unsigned long long)v->number);
@@ -319,6 +330,27 @@ static void check_rolled_back(checker *c, const pl_version *v)
             c, "%s@%llu differs from version %llu, to which it was rolled back",
             v->module, (unsigned long long)v->number, (unsigned long long)number);
     pl_version_clear(&source);
+    if (pl_store_has_rollback(c->store, v, &made) != PL_OK)
+        note_violation(c, "%s", pl_last_error());
+    else if (!made && !c->has_data)
+        note_unproven(c, "the store does not have the records of rollbacks, as after a "
+                         "push");
+    else if (!made && v->sequence < c->covered_from)
+        note_unproven(c, "an older release made rollbacks without a record");
+    else if (!made)
+        note_violation(c, "%s@%llu says that it is a rollback, but no rollback made it",
+                       v->module, (unsigned long long)v->number);
+}
+
+/* Returns whether the weight of an update is the one that its arm gives. Rounding may
+ * differ between machines. */
+static bool has_weight(const round_check *r, const pl_contract *of,
+                       const pl_contribution *d)
+{
+    const int64_t phase =
+        (int64_t)(d->work.first_sample / pl_phase_samples(&r->c->arm));
+    const double weight = pl_round_record_weight(of, (int)d->path, phase, d->phase);
+    return fabs(d->weight - weight) <= 1e-9 * weight;
 }
 
 /* Checks that each contribution is by a contributor of this module, in this round. With
@@ -346,6 +378,11 @@ static void check_contributions(const round_check *r, const pl_version *v)
             note_violation(c, "%s@%llu has two updates of path %lld, replica %lld",
                            v->module, number, (long long)d->path,
                            (long long)d->replica);
+        else if (!has_weight(r, &of, d))
+            note_violation(c,
+                           "%s@%llu has an update of path %lld with weight %g, which "
+                           "its arm does not give",
+                           v->module, number, (long long)d->path, d->weight);
         else if (!free_rounds && d->phase != (int64_t)v->number - 1)
             note_violation(c,
                            "%s@%llu has an update of round %lld instead of round %llu",
@@ -403,6 +440,14 @@ static pl_status check_arm_phases(checker *c)
                            "repeated, %lld are wrong: %s",
                            p->path, (long long)p->n_lost, (long long)p->n_repeated,
                            (long long)p->n_wrong, p->example);
+        if (p->n_ahead > 0 && c->forgotten.n > 0)
+            note_unproven(c, "a path continues before phases that are merged, as after "
+                             "`forget`");
+        else if (p->n_ahead > 0 && c->has_data)
+            note_violation(c,
+                           "%s has finished %lld phases, but later phases of it are "
+                           "merged: %s",
+                           p->path, (long long)p->phases, p->example);
         if (p->n_left_out > 0) {
             note_unproven(c, "a quorum merged some rounds without all their updates");
             c->now->n_unproven += (uint64_t)p->n_left_out - 1;
@@ -643,8 +688,8 @@ static const struct {
     pl_status (*of_arm)(checker *c); /* of each arm */
 } invariants[] = {
     {"hashes",
-     "all bytes match their hashes, commits and versions follow one another, tags name "
-     "versions that exist",
+     "no accidental damage: all bytes match their hashes, the commits follow one "
+     "another and left exactly these rows, tags name versions that exist",
      "records", check_hashes, NULL},
     {"data", "the store has all shards and states that its arms name", "objects",
      check_data, NULL},

@@ -20,7 +20,8 @@ typedef struct check_result {
     const char *unit;  /* the things that were counted: "versions" */
     check_verdict verdict;
     uint64_t n_checked, n_unproven;
-    char why[512]; /* why something could not be proven, or "" */
+    uint64_t n_given_up; /* rounds that a rollback replaced; only for "rounds" */
+    char why[512];       /* why something could not be proven, or "" */
     pl_findings broken;
 } check_result;
 

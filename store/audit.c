@@ -28,6 +28,10 @@ typedef struct audit {
     char module[PL_MODULE_NAME_MAX];
     uint64_t number, sequence;
     pl_hash params;
+    /* the hash of the sum of rows in the newest log row; zero if it has none */
+    pl_hash rows;
+    /* the first commit of which the log row has such a hash; 0: none */
+    uint64_t summed;
 } audit;
 
 static void report_problem(audit *a, const char *sentence)
@@ -407,12 +411,19 @@ static void check_log(audit *a, const watermark *mark)
     uint64_t number = 0;
     kv_cursor *walk = kv_cursor_open(a->store->db, NULL, KV_LOG, (kv_slice){"", 0});
     while (kv_cursor_next(walk, &valid, &key, &value) == PL_OK && valid) {
+        log_record entry = {0};
         a->report->n_rows++;
-        if (store_check_link(key, value, number + 1, &previous) != PL_OK) {
+        if (store_check_link(key, value, number + 1, &previous, &entry) != PL_OK) {
             report_problem(a, pl_last_error());
             pl_hash_of("log", value.data, value.len, &previous);
         }
         number = store_key_number(key.data, key.len);
+        a->rows = entry.rows;
+        if (!pl_hash_none(&entry.rows))
+            a->summed = a->summed > 0 ? a->summed : number;
+        else if (a->summed > 0)
+            problem(a, "commit %llu does not have the sum of rows that commit %llu has",
+                    (unsigned long long)number, (unsigned long long)a->summed);
         if (number == mark->sequence && !pl_hash_equal(&previous, &mark->log))
             problem(
                 a,
@@ -425,6 +436,38 @@ static void check_log(audit *a, const watermark *mark)
         problem(a, "the log ends at commit %llu, but commit %llu was acknowledged",
                 (unsigned long long)number, (unsigned long long)mark->sequence);
     kv_cursor_close(&walk);
+}
+
+/* Compares all rows with the sum of rows of the newest commit. What cannot be read is
+ * reported when its family is checked. */
+static void check_sum(audit *a)
+{
+    row_sum now, then;
+    if (pl_hash_none(&a->rows) || row_sum_all(a->store->db, &now) != PL_OK ||
+        sum_read(store_source(a->store), &then) != PL_OK)
+        return;
+    const pl_hash hash = row_sum_hash(&then);
+    if (!pl_hash_equal(&hash, &a->rows)) {
+        problem(a, "the sum of rows is not the one that the newest commit names");
+        return;
+    }
+    bool is_named = memcmp(&now, &then, sizeof now) == 0;
+    for (int f = 0; f < KV_PACK - KV_VERSION; f++) {
+        const uint64_t is = now.families[f].n_rows, was = then.families[f].n_rows;
+        if (now.families[f].sum == then.families[f].sum && is == was)
+            continue;
+        is_named = true;
+        problem(a,
+                "column family %s has %llu rows, and its commits left %llu: a row was "
+                "%s without a commit",
+                kv_family_name((kv_family)(KV_VERSION + f)), (unsigned long long)is,
+                (unsigned long long)was,
+                is < was   ? "deleted"
+                : is > was ? "added"
+                           : "changed");
+    }
+    if (!is_named)
+        problem(a, "rows were changed without a commit");
 }
 
 /* ---- the check of a whole store ---- */
@@ -441,6 +484,7 @@ static pl_status audit_store(audit *a)
     if (pl_store_look_as_writer(store) != PL_OK)
         report_problem(a, pl_last_error());
     check_log(a, &mark);
+    check_sum(a);
     walk(a, KV_META, check_meta);
     walk(a, KV_VERSION, audit_version);
     walk(a, KV_HEAD, check_head);
@@ -499,6 +543,8 @@ pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *co
     const row_key all = key_of_name("");
     audit a = {
         .store = store, .bytes = bytes, .fn = fn, .context = context, .report = out};
+    bool covered = true;
+    pl_hash logs[PL_PARTS_MAX];
     *out = (pl_audit_report){0};
     for (a.part = 1; a.part < store->n_stores; a.part++) {
         pl_status status =
@@ -510,6 +556,16 @@ pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *co
         audit one = a;
         one.store = store->stores[i];
         PL_CHECK(audit_store(&one));
+        const bool is_empty = one.store->sequence == 0;
+        covered = covered && (is_empty || !pl_hash_none(&one.rows));
+        const uint64_t from = is_empty ? 1 : one.summed;
+        out->covered_from = from > out->covered_from ? from : out->covered_from;
+        logs[i] = one.store->log_hash;
     }
+    out->covered_from = covered ? out->covered_from : 0;
+    out->log_hash = logs[0];
+    if (store->n_stores > 1)
+        pl_hash_of("parts", logs, (size_t)store->n_stores * sizeof *logs,
+                   &out->log_hash);
     return PL_OK;
 }

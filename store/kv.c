@@ -6,6 +6,7 @@
  * freed with RocksDB's own function. */
 #include "store/kv.h"
 #include "store/kv_make.h"
+#include "store/row_sum.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -79,7 +80,9 @@ struct kv_batch {
     rocksdb_writebatch_wi_t *writes;
     pl_hasher digest;
     bool keeps;
-    pl_buf kept; /* the operations of the batch, in the form that is hashed */
+    pl_buf kept;  /* the operations of the batch, in the form that is hashed */
+    row_sum *sum; /* the sum of rows after the operations, or NULL */
+    pl_status sum_status;
 };
 
 struct kv_cursor {
@@ -503,6 +506,21 @@ void kv_batch_keep(kv_batch *batch)
     batch->keeps = true;
 }
 
+void kv_batch_sum(kv_batch *batch, row_sum *sum)
+{
+    batch->sum = sum;
+}
+
+pl_status kv_batch_summed(const kv_batch *batch)
+{
+    return batch->sum_status == PL_OK
+               ? PL_OK
+               : pl_fail(batch->sum_status,
+                         "a row of %s that a commit replaces cannot "
+                         "be read; look at the disk and the system's log",
+                         batch->db->path);
+}
+
 int kv_order(kv_slice a, kv_slice b)
 {
     const size_t n = a.len < b.len ? a.len : b.len;
@@ -536,8 +554,26 @@ static void digest_operation(kv_batch *batch, uint8_t kind, kv_family family,
     pl_buf_append(&batch->kept, value.data, value.len);
 }
 
+/* Replaces the row's present value in the sum by `value`; NULL: removes it. */
+static void sum_operation(kv_batch *batch, kv_family family, kv_slice key,
+                          const kv_slice *value)
+{
+    kv_pin old;
+    if (!batch->sum || batch->sum_status != PL_OK || !row_sum_covers(family))
+        return;
+    batch->sum_status = kv_batch_get(batch, family, key, &old);
+    if (batch->sum_status != PL_OK)
+        return;
+    if (old.data)
+        row_sum_change(batch->sum, family, key, (kv_slice){old.data, old.len}, false);
+    kv_unpin(&old);
+    if (value)
+        row_sum_change(batch->sum, family, key, *value, true);
+}
+
 void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value)
 {
+    sum_operation(batch, family, key, &value);
     digest_operation(batch, OPERATION_PUT, family, key, value);
     rocksdb_writebatch_wi_put_cf(batch->writes, batch->db->families[family], key.data,
                                  key.len, value.data, value.len);
@@ -549,6 +585,7 @@ void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value)
 void kv_delete(kv_batch *batch, kv_family family, kv_slice key)
 {
     rocksdb_column_family_handle_t *handle = batch->db->families[family];
+    sum_operation(batch, family, key, NULL);
     digest_operation(batch, OPERATION_DELETE, family, key, (kv_slice){"", 0});
     if (family == KV_PACK)
         rocksdb_writebatch_wi_singledelete_cf(batch->writes, handle, key.data, key.len);

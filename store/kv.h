@@ -121,6 +121,11 @@ void kv_batch_destroy(kv_batch **batch); /* accepts NULL */
  * operations. */
 void kv_batch_keep(kv_batch *batch);
 kv_slice kv_batch_kept(const kv_batch *batch);
+/* From this call on, each operation also changes the sum of rows (row_sum.h; borrowed).
+ * kv_batch_summed returns whether all rows that were replaced could be read. */
+struct row_sum;
+void kv_batch_sum(kv_batch *batch, struct row_sum *sum);
+PL_MUST_CHECK pl_status kv_batch_summed(const kv_batch *batch);
 void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value);
 void kv_delete(kv_batch *batch, kv_family family, kv_slice key);
 /* Gets a value from the database as it would be after the batch. */

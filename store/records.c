@@ -318,6 +318,7 @@ static const pl_field log_table[] = {PL_FIELD_NONZERO(log_record, 1, previous),
                                      PL_FIELD(log_record, 3, epoch),
                                      PL_FIELD(log_record, 4, wall_ms),
                                      PL_FIELD(log_record, 5, n_files),
+                                     PL_FIELD_NONZERO(log_record, 6, rows),
                                      PL_FIELDS_END};
 
 void log_fields(const log_record *entry, pl_buf *fields)
@@ -328,4 +329,28 @@ void log_fields(const log_record *entry, pl_buf *fields)
 pl_status log_decode(row_view *row, log_record *out)
 {
     return read_row(row, log_table, out);
+}
+
+/* ---- the sum of rows ---- */
+void sum_write(kv_batch *batch, const row_sum *sum)
+{
+    pl_buf fields = {0};
+    row_key key = key_of_name("rows");
+    pl_put_bytes(&fields, 1, sum, sizeof *sum);
+    row_write(batch, KV_META, &key, &fields);
+}
+
+pl_status sum_read(row_source from, row_sum *out)
+{
+    row_view row;
+    size_t len = 0;
+    row_key key = key_of_name("rows");
+    memset(out, 0, sizeof *out);
+    PL_CHECK(row_read(from, KV_META, &key, &row));
+    if (!row.found)
+        return PL_OK;
+    const uint8_t *bytes = pl_get_bytes(&row.fields, 1, 0, &len);
+    if (len == sizeof *out)
+        memcpy(out, bytes, len);
+    return row_end(&row);
 }

@@ -3,6 +3,7 @@
  * missing. */
 #ifndef PL_STORE_RECORDS_H
 #define PL_STORE_RECORDS_H
+#include "store/row_sum.h"
 #include "store/rows.h"
 
 typedef struct head_record {
@@ -43,6 +44,9 @@ typedef struct log_record {
     uint64_t epoch;
     int64_t wall_ms;
     uint64_t n_files; /* number of table files that the commit added to the database */
+    /* hash of the sum of all rows after the commit (row_sum.h); zero if the commit was
+     * made by a release that did not write it */
+    pl_hash rows;
 } log_record;
 
 /* If a _decode function fails, `out` owns no memory. */
@@ -76,6 +80,10 @@ void ref_write(kv_batch *batch, const char *name, const char *target);
 void head_write(kv_batch *batch, const char *module, const head_record *head);
 void blob_write(kv_batch *batch, const pl_hash *id, const blob_record *blob);
 void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk);
+/* The sum of all rows after the newest commit. A reader compares its hash with the log
+ * row of that commit. */
+PL_MUST_CHECK pl_status sum_read(row_source from, row_sum *out);
+void sum_write(kv_batch *batch, const row_sum *sum);
 void log_fields(const log_record *entry, pl_buf *fields);
 
 #endif

@@ -152,7 +152,8 @@ static pl_status write_part(pl_txn *txn, const pl_rollback *plan, int part)
 /* ---- a share of the plan as bytes ---- */
 static const pl_field module_fields[] = {
     PL_FIELD(pl_rollback_module, 1, name), PL_FIELD(pl_rollback_module, 2, source),
-    PL_FIELD(pl_rollback_module, 3, last), PL_FIELDS_END};
+    PL_FIELD(pl_rollback_module, 3, last),
+    PL_FIELD_NONZERO(pl_rollback_module, 4, head), PL_FIELDS_END};
 static const pl_field path_fields[] = {PL_FIELD(pl_rollback_path, 1, name),
                                        PL_FIELD(pl_rollback_path, 2, samples),
                                        PL_FIELDS_END};
@@ -167,12 +168,26 @@ static void clear_share(pl_rollback *share)
     pl_free(share->paths);
 }
 
-/* Reads this part's share of the plan; *number is 0 if there is none. */
-static pl_status read_share(pl_store *store, uint64_t *number, pl_rollback *out)
+/* Writes a plan, or this part's share of it, as an object. */
+static pl_status put_plan(pl_txn *txn, const char *name, uint64_t number,
+                          const pl_rollback *plan)
+{
+    pl_hash blob;
+    pl_buf bytes = {0};
+    pl_put_u64(&bytes, TAG_NUMBER, number);
+    pl_put_fields(&bytes, share_fields, plan);
+    pl_status status = pl_txn_put_blob(txn, bytes.data, bytes.len, &blob);
+    pl_buf_destroy(&bytes);
+    return status == PL_OK ? pl_txn_put_object(txn, name, &blob) : status;
+}
+
+/* Reads what put_plan has written; *number is 0 if there is no such object. */
+static pl_status read_plan(pl_store *store, const char *name, uint64_t *number,
+                           pl_rollback *out)
 {
     pl_object object;
     pl_buf bytes = {0};
-    pl_status status = pl_store_get_object(store, ROLLBACK_OBJECT, &object);
+    pl_status status = pl_store_get_object(store, name, &object);
     *number = 0;
     *out = (pl_rollback){.phase = -1};
     if (status != PL_OK)
@@ -196,6 +211,42 @@ static pl_status read_share(pl_store *store, uint64_t *number, pl_rollback *out)
     return status == PL_OK
                ? PL_OK
                : pl_fail_in(status, "the rollback in %s cannot be read", store->folder);
+}
+
+/* ---- the records of rollbacks ---- */
+typedef struct record_search {
+    pl_store *store;
+    const pl_version *version;
+    uint64_t source;
+    bool found;
+} record_search;
+
+static pl_status look_in_record(void *context, const pl_object *object)
+{
+    record_search *s = context;
+    pl_rollback plan;
+    uint64_t number;
+    pl_status status = read_plan(s->store, object->name, &number, &plan);
+    for (size_t i = 0; status == PL_OK && i < plan.n_modules; i++) {
+        const pl_rollback_module *m = &plan.modules[i];
+        s->found =
+            s->found ||
+            (strcmp(m->name, s->version->module) == 0 && m->source == s->source &&
+             m->head < s->version->number && s->version->number <= m->last);
+    }
+    clear_share(&plan);
+    return status;
+}
+
+pl_status pl_store_has_rollback(pl_store *store, const pl_version *version, bool *out)
+{
+    record_search s = {.store = store, .version = version};
+    *out = false;
+    if (!pl_version_source(version, &s.source))
+        return PL_OK;
+    PL_CHECK(pl_store_each_object(store, ROLLBACK_RECORD, look_in_record, &s));
+    *out = s.found;
+    return PL_OK;
 }
 
 /* ---- the number of the last rollback ---- */
@@ -233,7 +284,8 @@ pl_status rollback_look(pl_store *store, rollback_view *out)
             *out = ROLLBACK_MIXED;
         if (*out == ROLLBACK_WHOLE || made > decided)
             continue;
-        pl_status status = read_share(store->stores[i], &waiting, &share);
+        pl_status status =
+            read_plan(store->stores[i], ROLLBACK_OBJECT, &waiting, &share);
         clear_share(&share);
         PL_CHECK(status);
         *out = waiting == decided ? ROLLBACK_HALF : ROLLBACK_MIXED;
@@ -264,7 +316,7 @@ pl_status rollback_resume(pl_store *store)
     pl_txn *txn = NULL;
     uint64_t number, decided = 0;
     pl_status status = PL_OK;
-    PL_TRY(read_share(store, &number, &share));
+    PL_TRY(read_plan(store, ROLLBACK_OBJECT, &number, &share));
     if (number == 0)
         goto done;
     PL_TRY(ask_first(store, &decided));
@@ -350,8 +402,6 @@ static pl_status prepare_share(pl_store *store, const pl_rollback *plan, int par
                                uint64_t number)
 {
     pl_txn *txn = NULL;
-    pl_buf bytes = {0};
-    pl_hash blob;
     pl_status status = PL_OK;
     pl_rollback share = *plan;
     share.modules = pl_alloc((plan->n_modules + 1) * sizeof *share.modules);
@@ -363,15 +413,11 @@ static pl_status prepare_share(pl_store *store, const pl_rollback *plan, int par
     for (size_t i = 0; i < plan->n_paths; i++)
         if (plan->paths[i].part == part)
             share.paths[share.n_paths++] = plan->paths[i];
-    pl_put_u64(&bytes, TAG_NUMBER, number);
-    pl_put_fields(&bytes, share_fields, &share);
-    clear_share(&share);
     PL_TRY(pl_txn_begin(store, &txn));
-    PL_TRY(pl_txn_put_blob(txn, bytes.data, bytes.len, &blob));
-    PL_TRY(pl_txn_put_object(txn, ROLLBACK_OBJECT, &blob));
+    PL_TRY(put_plan(txn, ROLLBACK_OBJECT, number, &share));
     PL_TRY(pl_txn_commit(&txn));
 done:
-    pl_buf_destroy(&bytes);
+    clear_share(&share);
     pl_txn_abort(&txn);
     return status;
 }
@@ -381,6 +427,7 @@ done:
 pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
 {
     const uint64_t number = w->parts[0]->epoch;
+    char record[PL_MODULE_NAME_MAX];
     pl_txn *txn = NULL;
     pl_status status = PL_OK;
     for (int i = 0; i < w->n; i++) {
@@ -395,6 +442,10 @@ pl_status pl_writers_roll_back(pl_writers *w, const pl_rollback *plan)
     /* the commit that decides the rollback: in the first part, or in the only store */
     PL_TRY(pl_txn_begin(w->parts[0], &txn));
     PL_TRY(write_part(txn, plan, 0));
+    /* with the time, because a divided or rewound store begins with epoch 1 again */
+    snprintf(record, sizeof record, ROLLBACK_RECORD "%llu.%lld",
+             (unsigned long long)number, (long long)pl_wall_ms());
+    PL_TRY(put_plan(txn, record, number, plan));
     if (w->n > 1)
         PL_TRY(note_rollback_made(txn, number));
     PL_TRY(pl_txn_commit(&txn));

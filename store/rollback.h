@@ -7,6 +7,9 @@
 #include "store/store_internal.h"
 
 #define ROLLBACK_OBJECT "sys/rollback"
+/* Followed by the rollback's number and time: an object with the whole plan, in the
+ * first part. It stays, as the record that a rollback made versions. */
+#define ROLLBACK_RECORD "rollback/"
 /* A ref with the number of the last rollback that this part has carried out. */
 #define ROLLBACK_REF "sys/rolled-back"
 

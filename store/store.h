@@ -429,15 +429,23 @@ PL_MUST_CHECK pl_status pl_store_rebuild(const char *place, const char *folder,
 /* ---- checking ---- */
 typedef struct pl_audit_report {
     uint64_t n_rows, n_versions, n_blobs, n_chunks, bytes, n_problems;
+    /* From this commit on, commits have a sum of all rows, with which the rows were
+     * compared; rows that are older were taken as this commit found them. With parts,
+     * the highest number. 0: the newest commit (of a part) has no such sum. */
+    uint64_t covered_from;
+    /* the log hash of the newest commit; with parts, the hash "parts" of those of all
+     * parts, in order */
+    pl_hash log_hash;
 } pl_audit_report;
 typedef void (*pl_problem_fn)(void *context, const char *sentence);
 /* Checks every record. It checks that the chain of commits is complete up to the newest
- * acknowledged commit, that the versions of a module have no gap and name their
- * parents, that the counts of references are right, and that everything that a record
- * names exists. With `bytes` it also checks every chunk against its hash. `fn` gets one
- * sentence per fault. If the function returns an error, the check could not be made.
- * While a writer runs, a reader may see some rows of a commit before the others; so
- * repeat the check after a refresh before you rely on a reported fault. */
+ * acknowledged commit, that the rows are those that the commits wrote, that the
+ * versions of a module have no gap and name their parents, that the counts of
+ * references are right, and that everything that a record names exists. With `bytes` it
+ * also checks every chunk against its hash. `fn` gets one sentence per fault. If the
+ * function returns an error, the check could not be made. While a writer runs, a reader
+ * may see some rows of a commit before the others; so repeat the check after a refresh
+ * before you rely on a reported fault. */
 PL_MUST_CHECK pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn,
                                        void *context, pl_audit_report *out);
 /* Calls pl_store_audit. If the audit finds faults while a process has the store open
@@ -521,6 +529,9 @@ PL_MUST_CHECK pl_status pl_txn_drop_data(pl_txn *txn, const char *module,
 /* Returns whether a rollback made this version. *source is then the number of the older
  * version that has the same parameters. */
 bool pl_version_source(const pl_version *version, uint64_t *source);
+/* Finds out whether the record of a rollback names this version. */
+PL_MUST_CHECK pl_status pl_store_has_rollback(pl_store *store,
+                                              const pl_version *version, bool *out);
 /* A pl_writers has a store in one piece, or all parts of a store, open for writing.
  * pl_writers_open returns ERR_BUSY if another process has the store or a part open, and
  * it finishes an earlier rollback that was decided but not yet done in every part. */
@@ -539,7 +550,7 @@ const char *pl_writers_resumed(const pl_writers *writers);
 typedef struct pl_rollback_module {
     char name[PL_MODULE_NAME_MAX];
     /* versions head + 1 to `last` get the parameters of version `source` */
-    uint64_t source, last;
+    uint64_t head, source, last;
     int part;
 } pl_rollback_module;
 typedef struct pl_rollback_path {

@@ -27,6 +27,7 @@ struct pl_store {
     bool frozen;
     uint64_t epoch, sequence;
     pl_hash log_hash; /* hash of log row `sequence`; zero if `sequence` is 0 */
+    row_sum rows;     /* writer: the sum of all rows after commit `sequence` */
     /* `quota` is the limit of pl_store_set_quota; 0: no limit. `stored` is the number
      * of stored bytes of all chunks after the last commit; 0 without a limit. */
     uint64_t quota, stored;
@@ -59,6 +60,7 @@ struct pl_txn {
     kv_batch *batch;
     /* the number of the commit that this transaction will make, and of its pack */
     uint64_t sequence;
+    row_sum rows;      /* the sum of all rows after the operations so far */
     uint32_t n_chunks; /* number of chunks in that pack so far */
     remote_work work;  /* objects to write to the engine, if the store has one */
     /* grown: stored bytes of the chunks that this transaction adds, minus those of the
@@ -97,9 +99,10 @@ void store_close(pl_store *store);
 uint64_t store_key_number(const uint8_t *key, size_t len);
 /* Checks one row of the chain of commits. The row must be commit number `expected`, and
  * must contain the hash `previous` of the row before it (not checked if `previous` is a
- * zero hash). Afterwards `previous` is the hash of this row. */
+ * zero hash). Afterwards `previous` is the hash of this row, and `out` is the row. */
 PL_MUST_CHECK pl_status store_check_link(kv_slice key, kv_slice value,
-                                         uint64_t expected, pl_hash *previous);
+                                         uint64_t expected, pl_hash *previous,
+                                         log_record *out);
 
 /* Free space that must remain after a commit. */
 #define STORE_SPARE_BYTES ((uint64_t)64 << 20)

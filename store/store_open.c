@@ -76,10 +76,9 @@ done:
 }
 
 pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
-                           pl_hash *previous)
+                           pl_hash *previous, log_record *out)
 {
     row_view row;
-    log_record entry;
     uint64_t number = store_key_number(key.data, key.len);
     if (number != expected)
         return pl_fail(PL_ERR_DAMAGED,
@@ -87,8 +86,8 @@ pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
                        "%llu; restore the store from a copy",
                        (unsigned long long)expected, (unsigned long long)number);
     PL_CHECK(row_open(KV_LOG, key, value, &row));
-    PL_CHECK(log_decode(&row, &entry));
-    if (!pl_hash_none(previous) && !pl_hash_equal(previous, &entry.previous))
+    PL_CHECK(log_decode(&row, out));
+    if (!pl_hash_none(previous) && !pl_hash_equal(previous, &out->previous))
         return pl_fail(PL_ERR_DAMAGED,
                        "commit %llu does not follow the one before it in the store's "
                        "log; restore the store from a copy",
@@ -104,6 +103,7 @@ pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
 static pl_status check_chain(pl_store *store)
 {
     pl_hash previous = {{0}};
+    log_record entry;
     uint64_t first =
         store->sequence > CHAIN_CHECK_ROWS ? store->sequence - CHAIN_CHECK_ROWS + 1 : 1;
     bool valid = false;
@@ -115,7 +115,7 @@ static pl_status check_chain(pl_store *store)
     for (uint64_t expected = first; expected <= store->sequence; expected++) {
         PL_TRY(kv_cursor_next(walk, &valid, &key, &value));
         if (valid)
-            PL_TRY(store_check_link(key, value, expected, &previous));
+            PL_TRY(store_check_link(key, value, expected, &previous, &entry));
     }
 done:
     kv_cursor_close(&walk);
@@ -163,6 +163,29 @@ static pl_status open_places(pl_store *store)
 }
 
 /* ---- writers ---- */
+/* Gets the sum of all rows after the newest commit. The first commit, and a store whose
+ * newest commit was made by a release that did not sum rows, begin with the rows that
+ * are there. */
+static pl_status load_sum(pl_store *store)
+{
+    row_view row;
+    log_record newest = {0};
+    row_key key = key_of_number(store->sequence);
+    PL_CHECK(row_read(store_source(store), KV_LOG, &key, &row));
+    if (row.found)
+        PL_CHECK(log_decode(&row, &newest));
+    if (pl_hash_none(&newest.rows))
+        return row_sum_all(store->db, &store->rows);
+    PL_CHECK(sum_read(store_source(store), &store->rows));
+    const pl_hash hash = row_sum_hash(&store->rows);
+    if (pl_hash_equal(&hash, &newest.rows))
+        return PL_OK;
+    return pl_fail(PL_ERR_DAMAGED,
+                   "the sum of rows in the store %s is not that of its newest commit, "
+                   "%llu; restore it from a copy",
+                   store->folder, (unsigned long long)store->sequence);
+}
+
 /* Raises the epoch. The new epoch is durable before the first commit of this
  * opening. The first opening also writes a random id that distinguishes this store from
  * all other stores. */
@@ -260,6 +283,7 @@ static pl_status open_writer(pl_store *store)
         status = mend_log(store, database, &mark);
     PL_CHECK(status);
     PL_CHECK(check_store_state(store, marked, &mark));
+    PL_CHECK(load_sum(store));
     PL_CHECK(bulk_clean(store));
     if (store->sequence > 0)
         PL_CHECK(mirror_clear(store->folder));

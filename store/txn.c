@@ -36,6 +36,8 @@ pl_status pl_txn_begin(pl_store *store, pl_txn **out)
     pl_txn *txn = pl_alloc(sizeof *txn);
     txn->store = store;
     txn->batch = kv_batch_create(store->db);
+    txn->rows = store->rows;
+    kv_batch_sum(txn->batch, &txn->rows);
     remote_begin(txn);
     txn->sequence = store->sequence + 1;
     store->in_txn = true;
@@ -127,6 +129,8 @@ pl_status pl_txn_commit(pl_txn **handle)
         store, "the commit",
         2 * kv_batch_bytes(txn->batch) +
             (txn->grown < 0 ? STORE_FREEING_BYTES : STORE_SPARE_BYTES)));
+    PL_TRY(kv_batch_summed(txn->batch));
+    sum_write(txn->batch, &txn->rows);
     /* Appends the log row, which is the last operation of the batch, and computes the
      * hash of this row. */
     pl_hash *log_hash = &after.log;
@@ -134,7 +138,8 @@ pl_status pl_txn_commit(pl_txn **handle)
     log_record entry = {.previous = txn->store->log_hash,
                         .epoch = txn->store->epoch,
                         .wall_ms = pl_wall_ms(),
-                        .n_files = bulk_files(txn)};
+                        .n_files = bulk_files(txn),
+                        .rows = row_sum_hash(&txn->rows)};
     row_key key = key_of_number(txn->sequence);
     kv_batch_digest(txn->batch, &entry.digest);
     log_fields(&entry, &fields);
@@ -148,6 +153,7 @@ pl_status pl_txn_commit(pl_txn **handle)
     if (status != PL_OK)
         PL_TRY(note_refusal(store, status));
     PL_TRY(store_write(store, txn->batch, &after));
+    store->rows = txn->rows;
     store->stored += store->quota > 0 ? (uint64_t)txn->grown : 0;
     bulk_drop(txn);
     status = remote_advance(txn);

@@ -49,6 +49,14 @@ seen=$(verdicts --run "$work/run" --recompute all) || fail "check: $seen"
 [ "$seen" = "${sound}holds " ] || fail "check of the finished run: $seen"
 sum=$(sed -n 's/.*"invariant":"versions".*"checked":\([0-9]*\).*/\1/p' "$work/check.out")
 [ "$sum" -gt 60 ] || fail "only $sum versions were computed again"
+"$pathloom" store fsck --run "$work/run" >"$work/fsck.out" 2>&1 || fail fsck
+grep -q 'no accidental damage; the commits from 1 on left exactly these rows' "$work/fsck.out" &&
+    grep -q '^log hash [0-9a-f]\{64\}$' "$work/fsck.out" || fail "fsck: $(cat "$work/fsck.out")"
+cp -r "$work/run/store" "$work/back"
+"$pathloom" store rollback mix~1/L1.E0 --to 1 --store "$work/back" >"$work/back.out" 2>&1 || fail rollback
+seen=$(verdicts --store "$work/back") || fail "check after a rollback: $seen"
+[ "$seen" = "${sound}holds " ] || fail "check after a rollback: $seen"
+grep -q '"given_up":1' "$work/check.out" || fail "check does not count the rollback"
 refused 64 'a number of versions, or all' "$pathloom" check --recompute x
 refused 66 'no store' "$pathloom" check --run "$work/nowhere"
 
@@ -84,6 +92,10 @@ damaged params 'beginnings versions' 'mix/L1.E0@.* has a different hash'
 damaged origin 'beginnings versions' 'mix/L1.E0@0 differs from the last version of base'
 damaged config rounds 'mix/L1.E0@1 was made with a different configuration'
 damaged path phases 'mix/p00'
+damaged rounds phases 'phase . of mix/p0..r0 has wrong samples in mix/L1.E0'
+damaged weight rounds 'mix/L1.E0@1 has an update of path . with weight 100, which its arm'
+damaged rollback 'beginnings rounds' 'mix/L1.E0@2 says that it is a rollback, but no'
+damaged back phases 'mix/p00.r0 has finished . phases, but later phases of it are merged'
 damaged tag hashes 'tag early names mix~1/.* which has different parameters'
 damaged shard data 'the data shard of mix/p00.r0 is not in the store'
 

@@ -6,7 +6,11 @@
  *   lost, twice      version 1 of mix/L1.E0 lacks a contribution, or has one twice
  *   update, config   version 1 has an update of the newest version, or a wrong config
  *   params, origin   the newest version, or version 0, has the parameters of version 1
- *   path, shard      the state of mix/p00 is one phase too far, or its shard is missing
+ *   rounds, weight   version 1 has the samples of version 2 and vice versa, or a wrong
+ *                    weight
+ *   rollback         version 2 has become a rollback that nobody made
+ *   path, back       the state of mix/p00 is one phase too far, or two phases behind
+ *   shard            the data shard of mix/p00 is missing
  *   tag              the tag `early` has a wrong hash
  *   own3, own5       the third of the 3 (5) vectors in the states of all paths of mix
  * is random, and the states come from a worker that no job knows
@@ -52,7 +56,19 @@ static bool edit(const char *damage, history *h)
         head->params = v->params;
     else if (strcmp(damage, "origin") == 0)
         h->v[0].params = v->params;
-    else if (strcmp(damage, "config") == 0)
+    else if (strcmp(damage, "rounds") == 0) {
+        pl_work *a = &v->contributions[0].work, *b = &v[1].contributions[0].work;
+        const uint64_t first = a->first_sample;
+        a->first_sample = b->first_sample;
+        b->first_sample = first;
+    } else if (strcmp(damage, "weight") == 0)
+        v->contributions[0].weight = 100;
+    else if (strcmp(damage, "rollback") == 0) {
+        v[1].n_contributions = 0;
+        v[1].params = v->params;
+        v[1].momentum = v[1].change = (pl_hash){{0}};
+        pl_copy_text(v[1].method, sizeof v[1].method, "rollback to 1");
+    } else if (strcmp(damage, "config") == 0)
         v->config.bytes[0] ^= 1;
     else
         return false;
@@ -101,11 +117,14 @@ static pl_status hurt_module(pl_store *store, pl_txn *txn, const char *damage)
     return PL_OK;
 }
 
-static pl_status hurt_path(pl_store *store, pl_txn *txn)
+static pl_status hurt_path(pl_store *store, pl_txn *txn, int64_t phases)
 {
     pl_path_state path;
     PL_CHECK(pl_store_get_path(store, "mix/p00.r0", &path));
-    path.phase++;
+    if (phases < 0)
+        path.work.n_samples = path.work.n_samples / (uint64_t)path.phase *
+                              (uint64_t)(path.phase + phases);
+    path.phase += phases;
     return pl_txn_put_path(txn, &path);
 }
 
@@ -153,7 +172,9 @@ static pl_status hurt(const char *folder, const char *damage)
     PL_CHECK(pl_store_open(folder, PL_STORE_WRITE, &store));
     PL_CHECK(pl_txn_begin(store, &txn));
     if (strcmp(damage, "path") == 0)
-        PL_CHECK(hurt_path(store, txn));
+        PL_CHECK(hurt_path(store, txn, 1));
+    else if (strcmp(damage, "back") == 0)
+        PL_CHECK(hurt_path(store, txn, -2));
     else if (strcmp(damage, "tag") == 0)
         PL_CHECK(hurt_tag(store, txn));
     else if (strcmp(damage, "own3") == 0 || strcmp(damage, "own5") == 0)

@@ -93,8 +93,14 @@ static void put_path(world *w, int path, int64_t phases)
     assert_int_equal(pl_txn_commit(&txn), PL_OK);
 }
 
+/* Exchanges the samples of both rounds. */
+static void swapped(pl_contribution *list, int *n)
+{
+    list[*n - 1].work.first_sample = PHASE - list[*n - 1].work.first_sample;
+}
+
 /* Makes two rounds of all modules with contributions of both paths. `change` may alter
- * the contributions of path 1 to module 0 in round 1. */
+ * the contributions of path 1 to module 0 in round 1; `swapped` is called for both. */
 static void fill(world *w, void (*change)(pl_contribution *list, int *n))
 {
     for (int m = 0; m < pl_topology_n_modules(w->topology); m++) {
@@ -105,7 +111,7 @@ static void fill(world *w, void (*change)(pl_contribution *list, int *n))
             for (int p = 0; p < PATHS; p++)
                 if (pl_topology_path_has(w->topology, p, m))
                     list[n++] = contribution(p, round);
-            if (change && m == 0 && round == 1)
+            if (change && m == 0 && (round == 1 || change == swapped))
                 change(list, &n);
             put_version(w, m, (uint64_t)round + 1, list, n);
         }
@@ -177,6 +183,28 @@ static void other_samples_are_wrong_and_their_phase_is_lost(void **state)
     assert_int_equal(w->paths[1].n_lost, 1);
 }
 
+static void samples_of_a_different_round_are_wrong(void **state)
+{
+    world *w = *state;
+    fill(w, swapped);
+    assert_int_equal(w->paths[1].n_wrong, 2);
+    assert_int_equal(w->paths[0].n_wrong, 0);
+    assert_non_null(strstr(w->paths[1].example, "phase 1 of mix/p1.r0 has wrong"));
+}
+
+static void merged_phases_that_the_path_has_not_reached_are_ahead(void **state)
+{
+    world *w = *state;
+    fill(w, NULL);
+    put_path(w, 1, 1); /* its updates of phase 1 may be in before its state */
+    assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
+    assert_int_equal(w->paths[1].n_ahead, 0);
+    put_path(w, 1, 0);
+    assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
+    assert_int_equal(w->paths[1].n_ahead, pl_topology_n_slots(w->topology));
+    assert_int_equal(w->paths[0].n_ahead, 0);
+}
+
 static void samples_that_were_left_out_are_counted(void **state)
 {
     world *w = *state;
@@ -232,6 +260,8 @@ int main(void)
         TEST(missing_phase_is_lost),
         TEST(phase_that_stands_twice_is_repeated),
         TEST(other_samples_are_wrong_and_their_phase_is_lost),
+        TEST(samples_of_a_different_round_are_wrong),
+        TEST(merged_phases_that_the_path_has_not_reached_are_ahead),
         TEST(samples_that_were_left_out_are_counted),
         TEST(pending_and_unfinished_phases_are_no_error),
         TEST(rounds_that_a_rollback_replaced_are_given_up_not_lost),

@@ -162,7 +162,7 @@ static void nothing_counts_before_the_verdict(void **state)
     open_job(&f, "f32");
     for (int path = 0; path < PATHS; path++) {
         submit_updates(&f, path, TOKEN);
-        assert_int_equal(end_task(&f, path, 1, TOKEN), PL_SUBMIT_ACCEPTED);
+        assert_int_equal(end_task(&f, path, 1e-6f, TOKEN), PL_SUBMIT_ACCEPTED);
     }
     for (int i = 0; i < 2; i++) { /* also after a restart */
         assert_int_equal(count_rows(&f, &in_audit), PATHS);
@@ -174,9 +174,9 @@ static void nothing_counts_before_the_verdict(void **state)
     }
     /* the answers do not tell that the task was drawn */
     pl_submit_result result;
-    assert_int_equal(end_task(&f, 0, 1, TOKEN), PL_SUBMIT_DUPLICATE);
-    assert_int_equal(end_task(&f, 0, 2, TOKEN), PL_SUBMIT_OTHER);
-    assert_int_equal(submit_path(&f, 0, 1, 1, TOKEN, &result), PL_ERR_BUSY);
+    assert_int_equal(end_task(&f, 0, 1e-6f, TOKEN), PL_SUBMIT_DUPLICATE);
+    assert_int_equal(end_task(&f, 0, 2e-6f, TOKEN), PL_SUBMIT_OTHER);
+    assert_int_equal(submit_path(&f, 0, 1, 1e-6f, TOKEN, &result), PL_ERR_BUSY);
     for (int path = 0; path < PATHS; path++) {
         char name[PL_MODULE_NAME_MAX];
         pl_audit row;
@@ -206,7 +206,7 @@ static void odd_result_leaves_nothing(void **state)
     char first[PL_AUDIT_TEXT_MAX];
     open_job(&f, "f32");
     submit_updates(&f, 0, TOKEN);
-    assert_int_equal(end_task(&f, 0, 2, TOKEN), PL_SUBMIT_ACCEPTED);
+    assert_int_equal(end_task(&f, 0, 2e-6f, TOKEN), PL_SUBMIT_ACCEPTED);
     assert_int_equal(count_rows(&f, &in_audit), 1);
     pl_copy_text(first, sizeof first, rows[0]);
     drop_task(&f, "mix/p00.r0", TOKEN + 1);
@@ -222,7 +222,7 @@ static void odd_result_leaves_nothing(void **state)
     }
     /* the task is done again, and drawn again; the first verdict does not fit it */
     submit_updates(&f, 0, TOKEN + 2);
-    assert_int_equal(end_task(&f, 0, 1, TOKEN + 2), PL_SUBMIT_ACCEPTED);
+    assert_int_equal(end_task(&f, 0, 1e-6f, TOKEN + 2), PL_SUBMIT_ACCEPTED);
     assert_int_equal(count_rows(&f, &in_audit), 1);
     assert_non_null(strstr(rows[0], "\"tries\":2"));
     tell_verdict(&f, first, PL_VERDICT_AGREED);

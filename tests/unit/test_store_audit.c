@@ -211,6 +211,241 @@ static void tags_of_what_is_not_there_are_named(void **state)
     assert_int_equal(f.n, 2);
 }
 
+/* ---- rows that were changed without a commit ---- */
+/* The changes below write rows as the store would, with right checksums and counts of
+ * references, but directly into the database. */
+typedef void (*change_fn)(kv_batch *batch, pl_version *v, const pl_version *other);
+
+static void change_refs(kv *db, kv_batch *batch, const pl_hash *id, uint64_t by)
+{
+    blob_record blob;
+    bool found;
+    assert_ok(blob_read((row_source){.db = db}, id, &blob, &found));
+    assert_true(found);
+    blob.refs += by;
+    blob_write(batch, id, &blob);
+    pl_buf_destroy(&blob.chunks);
+}
+
+static void edit_rows(const char *folder, change_fn change)
+{
+    pl_version v, other;
+    bool found;
+    kv *db = open_kv(folder);
+    kv_batch *batch = kv_batch_create(db);
+    assert_ok(version_read((row_source){.db = db}, "a/x", 3, &v, &found));
+    assert_ok(version_read((row_source){.db = db}, "a/x", 2, &other, &found));
+    const pl_hash momentum = v.momentum;
+    change(batch, &v, &other);
+    if (!pl_hash_equal(&momentum, &v.momentum)) {
+        change_refs(db, batch, &momentum, UINT64_MAX);
+        change_refs(db, batch, &v.momentum, 1);
+    }
+    pl_version_clear(&v);
+    pl_version_clear(&other);
+    assert_ok(kv_commit(db, batch));
+    kv_batch_destroy(&batch);
+    kv_close(&db, false);
+}
+
+static void swap_rounds(kv_batch *batch, pl_version *v, const pl_version *other)
+{
+    v->contributions[0].work.first_sample = other->contributions[0].work.first_sample;
+    version_write(batch, v);
+}
+
+static void change_weight(kv_batch *batch, pl_version *v, const pl_version *other)
+{
+    (void)other;
+    v->contributions[0].weight = 100;
+    version_write(batch, v);
+}
+
+static void invent_rollback(kv_batch *batch, pl_version *v, const pl_version *other)
+{
+    (void)other;
+    v->n_contributions = 0;
+    pl_copy_text(v->method, sizeof v->method, "rollback to 1");
+    version_write(batch, v);
+}
+
+static void change_path(kv_batch *batch, pl_version *v, const pl_version *other)
+{
+    row_view row;
+    pl_path_state path;
+    const row_key key = key_of_name("a/p0.r0");
+    (void)v;
+    (void)other;
+    assert_ok(row_read((row_source){.batch = batch}, KV_PATH, &key, &row));
+    assert_ok(path_decode(&row, &path));
+    path.phase--;
+    path_write(batch, &path);
+}
+
+static void change_momentum(kv_batch *batch, pl_version *v, const pl_version *other)
+{
+    v->momentum = other->momentum;
+    version_write(batch, v);
+}
+
+static void delete_refs(kv_batch *batch, pl_version *v, const pl_version *other)
+{
+    const row_key fenced = key_of_name("fenced/w1"), row = key_of_name("audit/a/p0/1");
+    (void)v;
+    (void)other;
+    kv_delete(batch, KV_REF, key_slice(&fenced));
+    kv_delete(batch, KV_REF, key_slice(&row));
+}
+
+static void add_ref(kv_batch *batch, pl_version *v, const pl_version *other)
+{
+    (void)v;
+    (void)other;
+    ref_write(batch, "fenced/w2", "invented");
+}
+
+/* Also gives the two newest versions a contribution each, and makes two refs. */
+static void fill_for_changes(const char *folder)
+{
+    fill(folder);
+    pl_store *store = open_store(folder, PL_STORE_WRITE);
+    pl_txn *txn = begin(store);
+    for (uint64_t n = N_VERSIONS - 2; n < N_VERSIONS; n++) {
+        pl_version v;
+        bool found;
+        pl_contribution c = {.phase = (int64_t)n - 1, .work.first_sample = 6 * n};
+        assert_ok(version_read(txn_source(txn), "a/x", n, &v, &found));
+        v.contributions = &c;
+        v.n_contributions = 1;
+        version_write(txn->batch, &v);
+    }
+    assert_ok(pl_txn_put_ref(txn, "fenced/w1", "7:3"));
+    assert_ok(pl_txn_put_ref(txn, "audit/a/p0/1", "agreed"));
+    assert_ok(pl_txn_commit(&txn));
+    pl_store_close(&store);
+}
+
+static void a_row_that_was_changed_without_a_commit_is_found(void **state)
+{
+    static const struct {
+        change_fn change;
+        const char *word;
+    } changes[] = {
+        {swap_rounds,
+         "column family version has 4 rows, and its commits left 4: a row was changed"},
+        {change_weight,
+         "column family version has 4 rows, and its commits left 4: a row was changed"},
+        {invent_rollback,
+         "column family version has 4 rows, and its commits left 4: a row was changed"},
+        {change_path,
+         "column family path has 1 rows, and its commits left 1: a row was changed"},
+        {change_momentum,
+         "column family version has 4 rows, and its commits left 4: a row was changed"},
+        {delete_refs, "column family ref has 1 rows, and its commits left 3: a row was "
+                      "deleted"},
+        {add_ref, "column family ref has 4 rows, and its commits left 3: a row was "
+                  "added"},
+    };
+    char sound[PL_PATH_MAX], copy[PL_PATH_MAX];
+    fill_for_changes(pl_join(sound, *state, "sound"));
+    pl_join(copy, *state, "copy");
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        copy_folder(sound, copy, NULL);
+        edit_rows(copy, changes[i].change);
+        findings f = audit(copy);
+        assert_names(&f, changes[i].word);
+        /* a later commit, which replaces rows, does not hide the change */
+        pl_store *store = open_store(copy, PL_STORE_WRITE);
+        pl_txn *txn = begin(store);
+        assert_ok(pl_txn_put_path(txn, &(pl_path_state){.name = "a/p0.r0"}));
+        assert_ok(pl_txn_put_ref(txn, "fenced/w1", "8:1"));
+        assert_ok(pl_txn_commit(&txn));
+        commit_version(store, "a/x", N_VERSIONS, 5, BYTES);
+        pl_store_close(&store);
+        f = audit(copy);
+        assert_names(&f, "without a commit");
+        assert_ok(pl_remove_tree(copy));
+    }
+}
+
+/* Writes the log as a release without sums of rows would have written it. */
+static void forget_sums(const char *folder)
+{
+    char path[PL_PATH_MAX];
+    watermark mark;
+    bool found = false;
+    pl_hash previous = {{0}};
+    const row_key sum = key_of_name("rows");
+    assert_ok(watermark_load(pl_join(path, folder, "HWM"), &mark, &found));
+    kv *db = open_kv(folder);
+    kv_batch *batch = kv_batch_create(db);
+    kv_delete(batch, KV_META, key_slice(&sum));
+    for (uint64_t i = 1; i <= mark.sequence; i++) {
+        row_view row;
+        log_record entry;
+        pl_buf fields = {0}, value = {0};
+        row_key key = key_of_number(i);
+        assert_ok(row_read((row_source){.db = db}, KV_LOG, &key, &row));
+        assert_ok(log_decode(&row, &entry));
+        entry.previous = previous;
+        entry.rows = (pl_hash){{0}};
+        log_fields(&entry, &fields);
+        row_seal(KV_LOG, key_slice(&key), &fields, &value);
+        kv_put(batch, KV_LOG, key_slice(&key), (kv_slice){value.data, value.len});
+        pl_hash_of("log", value.data, value.len, &previous);
+        pl_buf_destroy(&fields);
+        pl_buf_destroy(&value);
+    }
+    assert_ok(kv_commit(db, batch));
+    kv_batch_destroy(&batch);
+    kv_close(&db, false);
+    mark.log = previous;
+    assert_ok(watermark_make(path, &mark));
+}
+
+static uint64_t covered_from(const char *folder)
+{
+    findings f = {"", 0};
+    pl_audit_report report;
+    pl_store *store = open_store(folder, PL_STORE_READ);
+    assert_ok(pl_store_audit(store, true, note, &f, &report));
+    pl_store_close(&store);
+    assert_string_equal(f.text, "");
+    return report.covered_from;
+}
+
+static void a_store_of_an_older_release_is_covered_from_its_next_commit(void **state)
+{
+    fill(*state);
+    assert_int_equal(covered_from(*state), 1);
+    forget_sums(*state);
+    assert_int_equal(covered_from(*state), 0);
+    pl_store *store = open_store(*state, PL_STORE_WRITE);
+    const uint64_t before = pl_store_sequence(store);
+    assert_int_equal(covered_from(*state), 0);
+    commit_version(store, "a/x", N_VERSIONS, 5, BYTES);
+    commit_version(store, "a/x", N_VERSIONS + 1, 6, BYTES);
+    pl_store_close(&store);
+    assert_int_equal(covered_from(*state), before + 1);
+    edit_rows(*state, change_path);
+    findings f = audit(*state);
+    assert_names(
+        &f, "column family path has 1 rows, and its commits left 1: a row was changed");
+}
+
+static void a_sum_that_is_not_that_of_the_newest_commit_is_found(void **state)
+{
+    pl_store *store = NULL;
+    const row_key sum = key_of_name("rows");
+    fill(*state);
+    change_row(*state, KV_META, sum, NULL, 0);
+    findings f = audit(*state);
+    assert_names(&f, "the sum of rows is not the one that the newest commit names");
+    assert_int_equal(f.n, 1);
+    assert_int_equal(pl_store_open(*state, PL_STORE_WRITE, &store), PL_ERR_DAMAGED);
+    assert_says("the sum of rows in the store");
+}
+
 /* ---- dropped data, and copies ---- */
 static void dropped_data_leaves_records_and_counts_that_agree(void **state)
 {
@@ -292,6 +527,9 @@ int main(void)
         store_test(missing_rows_are_named),
         store_test(rows_that_belong_to_nothing_are_named),
         store_test(tags_of_what_is_not_there_are_named),
+        store_test(a_row_that_was_changed_without_a_commit_is_found),
+        store_test(a_store_of_an_older_release_is_covered_from_its_next_commit),
+        store_test(a_sum_that_is_not_that_of_the_newest_commit_is_found),
         store_test(dropped_data_leaves_records_and_counts_that_agree),
         store_test(a_mirror_brings_only_what_is_new_and_replaces_nothing_unasked),
     };

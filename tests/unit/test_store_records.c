@@ -11,7 +11,8 @@ static const struct {
     {KV_LOG, "010100200000008888888888888888888888888888888888888888888888888888888888"
              "888888020020000000999999999999999999999999999999999999999999999999999999"
              "999999999903000800000005000000000000000400080000007b68e5cf8b010000050008"
-             "0000000200000000000000603f8041e320f2dc"},
+             "0000000200000000000000060020000000aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+             "aaaaaaaaaaaaaaaaaaaaaaaaaa262501ba20c63fed"},
     {KV_VERSION,
      "010100090000006d69782f4c312e45300200080000000800000000000000030020000000"
      "111111111111111111111111111111111111111111111111111111111111111104002000"
@@ -124,7 +125,8 @@ static void write_examples(kv_batch *batch, row_key keys[KV_FAMILY_COUNT])
     pl_hash id = hash_of_byte(0x77);
     blob_record blob = {.bytes = PL_CHUNK_BYTES + 1, .refs = 2};
     chunk_record chunk = {.pack = 99, .bytes = PL_CHUNK_BYTES, .refs = 3, .number = 4};
-    log_record entry = {hash_of_byte(0x88), hash_of_byte(0x99), 5, 1700000000123, 2};
+    log_record entry = {hash_of_byte(0x88), hash_of_byte(0x99), 5, 1700000000123, 2,
+                        hash_of_byte(0xaa)};
     pl_buf fields = {0};
     for (uint8_t i = 1; i <= 2; i++)
         pl_buf_append(&blob.chunks, hash_of_byte(i).bytes, PL_HASH_BYTES);
@@ -178,6 +180,27 @@ static int close_rows(void **state)
     kv_batch_destroy(&rows->batch);
     kv_close(&rows->db, false);
     return drop_folder(&folder);
+}
+
+/* The hash was computed with Python's hashlib, from the definition in PROTOCOL 4.6. */
+static void the_sum_of_rows_does_not_depend_on_their_order(void **state)
+{
+    const kv_slice fence = {"fenced/x", 8}, value = {"value", 5},
+                   path = {"mix/p00.r0", 10}, row = {"state", 5}, old = {"old", 3};
+    row_sum sum;
+    pl_hash hash;
+    char text[PL_HASH_TEXT];
+    (void)state;
+    memset(&sum, 0, sizeof sum);
+    row_sum_change(&sum, KV_PATH, path, old, true);
+    row_sum_change(&sum, KV_REF, fence, value, true);
+    row_sum_change(&sum, KV_PATH, path, old, false);
+    row_sum_change(&sum, KV_PATH, path, row, true);
+    row_sum_change(&sum, KV_META, path, row, true); /* is not summed */
+    hash = row_sum_hash(&sum);
+    pl_hash_format(&hash, text);
+    assert_string_equal(
+        text, "604e1da9d43891536eece6f621806597da5e2de666c2abe3911c79cef43e9d24");
 }
 
 static void the_bytes_of_every_record_are_fixed(void **state)
@@ -405,6 +428,7 @@ int main(void)
         row_test(any_truncation_any_flip_and_any_move_is_damage),
         row_test(a_forged_record_is_damage_not_a_crash),
         row_test(a_record_of_a_newer_release_is_told_apart_from_damage),
+        cmocka_unit_test(the_sum_of_rows_does_not_depend_on_their_order),
         cmocka_unit_test(keys_sort_as_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

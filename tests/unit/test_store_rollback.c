@@ -51,6 +51,7 @@ static pl_status roll_back(const char *folder)
     memset(p, 0, sizeof p);
     for (int i = 0; i < PARTS; i++) {
         pl_copy_text(m[i].name, sizeof m[i].name, modules[i]);
+        m[i].head = 2;
         m[i].last = PHASE;
         pl_copy_text(p[i].name, sizeof p[i].name, paths[i]);
         p[i].samples = 40;
@@ -144,6 +145,33 @@ static void a_rollback_goes_back_in_all_parts(void **state)
     assert_int_equal(pl_store_part_of(store, modules[2]), 2);
     assert_int_equal(pl_store_part_of(store, "mix/L9.E9"), -1);
     pl_store_close(&store);
+}
+
+static bool is_recorded(const char *folder, uint64_t number, const char *method)
+{
+    pl_version v;
+    bool found = false;
+    pl_store *store = open_store(folder, PL_STORE_READ);
+    assert_ok(pl_store_get_version(store, modules[2], 2, &v));
+    v.number = number;
+    pl_copy_text(v.method, sizeof v.method, method);
+    assert_ok(pl_store_has_rollback(store, &v, &found));
+    pl_version_clear(&v);
+    pl_store_close(&store);
+    return found;
+}
+
+static void the_record_of_a_rollback_names_its_versions_and_no_others(void **state)
+{
+    make_parts(*state);
+    assert_false(is_recorded(*state, 3, "rollback to 0"));
+    assert_ok(roll_back(*state));
+    assert_true(is_recorded(*state, 3, "rollback to 0"));
+    assert_true(is_recorded(*state, PHASE, "rollback to 0"));
+    assert_false(is_recorded(*state, 2, "rollback to 0"));
+    assert_false(is_recorded(*state, PHASE + 1, "rollback to 0"));
+    assert_false(is_recorded(*state, 3, "rollback to 1"));
+    assert_false(is_recorded(*state, 3, "nesterov"));
 }
 
 static void whoever_dies_leaves_nothing_or_all(void **state)
@@ -245,6 +273,7 @@ int main(int argc, char **argv)
         return roll_back(argv[1]) == PL_OK ? 0 : 1;
     static const struct CMUnitTest tests[] = {
         rollback_test(a_rollback_goes_back_in_all_parts),
+        rollback_test(the_record_of_a_rollback_names_its_versions_and_no_others),
         rollback_test(whoever_dies_leaves_nothing_or_all),
         rollback_test(a_share_without_a_decision_is_dropped),
         rollback_test(the_next_writer_of_all_ends_it),
