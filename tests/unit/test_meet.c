@@ -27,7 +27,7 @@ static pl_status try_meet_under(world *w, int i, int64_t round, bool late,
     pl_lease lease = lease_of(&w->arm, i, round + 1, 0);
     lease.late = late;
     pl_arm_module_name(&w->arm, w->topology, MODULE, name);
-    act_under(w->client, &lease);
+    act_under(w->client, &w->arm, &lease);
     return pl_client_meet(w->client, name, round, i, 0, wish, said);
 }
 
