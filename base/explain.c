@@ -199,6 +199,11 @@ const pl_explanation pl_explanations[] = {
      "A worker died, was stopped, or lost its connection.",
      "None needed. If it happens often, raise workers.ttl_ms."},
     {"lease.granted", "A worker got a task.", "", ""},
+    {"lease.late",
+     "A worker held a lease for more than three times the usual time; another worker "
+     "does the task.",
+     "The worker is slow, or only pretends to work.",
+     "None needed. If it is one of your machines, look what keeps it busy."},
     {"lease.overdue",
      "A worker held a lease for very long and delivered nothing; another worker gets "
      "the task.",

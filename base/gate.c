@@ -247,6 +247,17 @@ bool pl_gate_key_named(const char *name, pl_pubkey *out)
     return found;
 }
 
+int64_t pl_gate_list_changed(void)
+{
+    gate *g = atomic_load(&process_gate);
+    if (!g)
+        return 0;
+    atomic_fetch_add(&g->readers, 1);
+    const int64_t changed_s = atomic_load(&g->now)->list.changed_s;
+    atomic_fetch_sub(&g->readers, 1);
+    return changed_s;
+}
+
 bool pl_gate_may(pl_key_role role, uint16_t type)
 {
     const gate *g = atomic_load(&process_gate);

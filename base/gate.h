@@ -66,6 +66,8 @@ pl_key_role pl_gate_role(const pl_pubkey *key, bool *own);
 /* Returns whether the list has a key with this name, and writes the key to `out`. A
  * revoked key keeps its name. */
 bool pl_gate_key_named(const char *name, pl_pubkey *out);
+/* Returns when the list was last changed (pl_key_list.changed_s); 0 without a list. */
+int64_t pl_gate_list_changed(void);
 bool pl_gate_may(pl_key_role role, uint16_t type);
 unsigned pl_gate_cost(uint16_t type);
 void pl_gate_refused(const pl_refusal *refusal);

@@ -28,7 +28,7 @@ enum {
     KEY_FILE_MAX = 256
 };
 static const char file_mark[] = "pathloom-key 1";
-static const char list_head[] = "# Keys that may connect: ROLE KEY EXPIRES USES NAME";
+static const char list_head[] = "# Keys that may connect";
 
 static void init_key_library(void)
 {
@@ -418,8 +418,15 @@ pl_status pl_key_list_load(const char *path, pl_key_list *out)
         next = line + len + 1;
         number++;
         const bool is_blank = strspn(line, " \t\r") == len;
-        if (is_blank || (len == strlen(list_head) && memcmp(line, list_head, len) == 0))
+        if (is_blank)
             continue;
+        if (pl_starts_with(line, list_head)) {
+            long long changed = 0;
+            if (sscanf(line + strlen(list_head), ", changed %lld:", &changed) == 1 &&
+                changed > out->changed_s)
+                out->changed_s = changed;
+            continue;
+        }
         if (out->n == ENTRIES_MAX)
             PL_TRY(pl_fail(PL_ERR_CONFIG,
                            "%s has more than %d keys; delete lines of keys that were "
@@ -447,12 +454,20 @@ done:
     return status;
 }
 
+static size_t write_list_head(pl_buf *out, int64_t changed_s)
+{
+    pl_buf_printf(out, "%s, changed %lld: ROLE KEY EXPIRES USES NAME\n", list_head,
+                  (long long)changed_s);
+    return out->len;
+}
+
 /* Writes the list, unless the file already has these bytes, so that no process reads it
  * again without need. */
 static pl_status write_list(const char *path, const pl_key_list *list)
 {
-    pl_buf text = {0}, old = {0};
-    pl_buf_printf(&text, "%s\n", list_head);
+    pl_buf text = {0}, old = {0}, fresh = {0};
+    const int64_t now_s = pl_wall_ms() / 1000;
+    const size_t head = write_list_head(&text, list->changed_s);
     for (size_t i = 0; i < list->n; i++) {
         const pl_key_entry *e = &list->entries[i];
         char key[PL_PUBKEY_TEXT];
@@ -465,7 +480,10 @@ static pl_status write_list(const char *path, const pl_key_list *list)
     pl_buf_append(&text, list->kept.data, list->kept.len);
     bool same = pl_path_exists(path) && pl_read_file(path, &old) == PL_OK &&
                 old.len == text.len && memcmp(old.data, text.data, text.len) == 0;
-    pl_status status = same ? PL_OK : pl_write_output(path, text.data, text.len);
+    write_list_head(&fresh, now_s > list->changed_s ? now_s : list->changed_s + 1);
+    pl_buf_append(&fresh, text.data + head, text.len - head);
+    pl_status status = same ? PL_OK : pl_write_output(path, fresh.data, fresh.len);
+    pl_buf_destroy(&fresh);
     pl_buf_destroy(&text);
     pl_buf_destroy(&old);
     return status;

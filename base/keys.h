@@ -103,6 +103,9 @@ enum { PL_KEY_COMPLAINT_MAX = 1536 };
 typedef struct pl_key_list {
     pl_key_entry *entries; /* sorted by key; each key occurs once */
     size_t n;
+    /* Time of the newest change, in seconds since 1970. Each change has a higher number
+     * than the one before, so an old copy of the list can be recognised. */
+    int64_t changed_s;
     pl_buf kept; /* lines that are not entries: comments and bad lines */
     int n_bad;   /* number of lines that were skipped */
     /* a sentence about the first skipped line; "" if no line was skipped */

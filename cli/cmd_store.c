@@ -252,6 +252,7 @@ pl_status store_open_writers(const store_call *call, pl_writers **out)
 {
     PL_CHECK(check_folder(call));
     PL_CHECK(store_refuse_part(call->folder));
+    PL_CHECK(run_check_exchange(call->folder));
     pl_status status = pl_writers_open(call->folder, out);
     return status == PL_ERR_BUSY ? is_held(call) : status;
 }

@@ -48,21 +48,20 @@ static void put_head(screen *s, const pl_json *status)
 {
     const pl_json *workers = pl_json_get(status, "workers");
     double rate = 0;
-    int busy = 0, here = 0;
     char tokens[16], up[16];
     for (size_t i = 0; i < pl_json_count(workers); i++) {
         const pl_json *w = pl_json_at(workers, i);
         bool is_busy = strcmp(pl_json_get_text(w, "state"), "busy") == 0;
-        here += strcmp(pl_json_get_text(w, "state"), "away") != 0;
-        busy += is_busy;
         rate += is_busy ? pl_json_get_real(w, "tokens_per_second") : 0;
     }
     put_screen_line(s, "pathloom %s  %s%s  up %s", pl_json_get_text(status, "version"),
                     pl_json_get_text(status, "address"),
                     pl_json_get_bool(status, "encrypted") ? " encrypted" : "",
                     pl_human_seconds(pl_json_get_real(status, "uptime_seconds"), up));
-    put_screen_line(s, "%s tokens/s  workers %d busy of %d  tasks failed %.0f",
-                    pl_human_count(rate, tokens), busy, here,
+    put_screen_line(s, "%s tokens/s  workers %.0f busy of %.0f  tasks failed %.0f",
+                    pl_human_count(rate, tokens),
+                    pl_json_get_real(status, "workers_busy"),
+                    pl_json_get_real(status, "workers_here"),
                     pl_json_get_real(status, "tasks_failed"));
     put_screen_line(s, "leases   %.0f granted, %.0f expired  backups %.0f, %.0f first",
                     pl_json_get_real(status, "leases_granted"),

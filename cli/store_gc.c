@@ -6,21 +6,19 @@
 pl_status store_gc(store_call *call)
 {
     int64_t grace = 0;
-    int n_parts = 0;
-    bool run = call->values[STORE_OPT_DELETE];
-    pl_garbage garbage = {.folder = call->folder};
+    const bool run = call->values[STORE_OPT_DELETE] != NULL;
+    pl_writers *writers = NULL;
+    pl_garbage garbage = {.folder = call->folder, .store = call->store};
     pl_gc_report report;
     PL_CHECK(store_option_int(call, STORE_OPT_KEEP, 3, 1, &garbage.keep));
     PL_CHECK(store_option_int(call, STORE_OPT_GRACE, 3600, 0, &grace));
     garbage.grace_ms = grace * 1000;
-    PL_CHECK(pl_store_parts(call->folder, &n_parts));
     PL_CHECK(store_refuse_part(call->folder));
-    if (run && n_parts == 0) {
-        pl_store_close(&call->store);
-        PL_CHECK(store_open_to_write(call, &call->store));
-    }
-    garbage.store = call->store;
-    PL_CHECK(pl_garbage_collect(&garbage, run, &report));
+    if (run)
+        PL_CHECK(store_open_writers(call, &writers));
+    pl_status status = pl_garbage_collect(&garbage, writers, &report);
+    pl_writers_close(&writers);
+    PL_CHECK(status);
     char bytes[16];
     row r = row_begin(call->json);
     row_flag(&r, "done", run, NULL);

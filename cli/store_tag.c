@@ -13,7 +13,7 @@ pl_status store_keep_tag(const store_call *call, pl_store *store, const char *na
     char object[PL_MODULE_NAME_MAX];
     if ((size_t)snprintf(object, sizeof object, "tag/%s", name) >= sizeof object)
         return pl_fail(PL_ERR_USAGE, "`%.40s...` is too long for a tag's name", name);
-    return run_keep_object(call->folder, store, object, bytes);
+    return run_keep_tag(call->folder, store, object, bytes);
 }
 
 /* Refuses a name that would be ambiguous: a number (which means a version), a name with

@@ -1,47 +1,54 @@
-/* Frees or counts the data of old versions, in all parts of a store (garbage.h). */
+/* Frees or counts the data of old versions, in all parts of a store (garbage.h).
+ *
+ * The caller opens all parts for writing before this file reads the tags and the paths.
+ * So no process can name a version before the data of the last part are freed. */
 #include "history/garbage.h"
 #include "history/roots.h"
 #include <string.h>
 
-pl_status pl_garbage_collect(const pl_garbage *g, bool run, pl_gc_report *out)
+static void add_report(pl_gc_report *to, const pl_gc_report *one)
 {
-    pl_keep_rule rule = {.store = g->store,
+    to->n_versions += one->n_versions;
+    to->n_kept += one->n_kept;
+    to->n_gone += one->n_gone;
+    to->n_blobs += one->n_blobs;
+    to->n_chunks += one->n_chunks;
+    to->bytes += one->bytes;
+    to->n_garbage += one->n_garbage;
+    to->garbage_bytes += one->garbage_bytes;
+}
+
+pl_status pl_garbage_collect(const pl_garbage *g, pl_writers *writers,
+                             pl_gc_report *out)
+{
+    pl_keep_rule rule = {.store = writers ? pl_writers_view(writers) : g->store,
                          .keep = g->keep,
                          .grace_ms = g->grace_ms,
                          .now_ms = pl_wall_ms()};
+    char name[PL_PATH_MAX];
+    pl_store *part = NULL;
+    pl_gc_report one;
     pl_status status = PL_OK;
-    int n_parts = 0;
-    PL_CHECK(pl_store_parts(g->folder, &n_parts));
+    int n = 0;
+    memset(out, 0, sizeof *out);
+    PL_CHECK(pl_store_homes(g->folder, &n));
+    if (writers)
+        PL_TRY(pl_store_clear_copy(g->folder));
     /* the roots cover all parts, because a path in one part may begin its task with
      * versions in other parts */
-    PL_CHECK(pl_roots_create(g->store, &rule.roots));
-    if (n_parts == 0) {
-        status = pl_store_collect(g->store, pl_keep_rule_stays, &rule, run, out);
-        goto done;
-    }
-    memset(out, 0, sizeof *out);
-    if (run)
-        PL_TRY(pl_store_clear_copy(g->folder));
-    for (int i = 0; i < n_parts; i++) {
-        char name[PL_PATH_MAX];
-        pl_store *part = NULL;
-        pl_gc_report one;
-        PL_TRY(pl_store_open(pl_store_part(g->folder, i, name),
-                             run ? PL_STORE_WRITE : PL_STORE_READ, &part));
-        status = pl_store_collect(part, pl_keep_rule_stays, &rule, run, &one);
+    PL_TRY(pl_roots_create(rule.store, &rule.roots));
+    PL_TRY(pl_failpoint("gc.roots.after"));
+    for (int i = 0; i < n; i++) {
+        if (!writers)
+            PL_TRY(pl_store_open(pl_store_home(g->folder, i, n, name), PL_STORE_READ,
+                                 &part));
+        PL_TRY(pl_store_collect(writers ? pl_writers_part(writers, i) : part,
+                                pl_keep_rule_stays, &rule, writers != NULL, &one));
         pl_store_close(&part);
-        if (status != PL_OK)
-            goto done;
-        out->n_versions += one.n_versions;
-        out->n_kept += one.n_kept;
-        out->n_gone += one.n_gone;
-        out->n_blobs += one.n_blobs;
-        out->n_chunks += one.n_chunks;
-        out->bytes += one.bytes;
-        out->n_garbage += one.n_garbage;
-        out->garbage_bytes += one.garbage_bytes;
+        add_report(out, &one);
     }
 done:
     pl_roots_destroy(&rule.roots);
+    pl_store_close(&part);
     return status;
 }

@@ -10,17 +10,15 @@ extern "C" {
 
 typedef struct pl_garbage {
     const char *folder; /* folder of the store */
-    /* the whole store; opened for writing if the store has no parts and
-     * pl_garbage_collect gets run = true, otherwise for reading */
-    pl_store *store;
-    int64_t keep;     /* this many newest versions of each module keep their data */
-    int64_t grace_ms; /* versions younger than this keep their data */
+    pl_store *store;    /* the whole store, open for reading; not used with writers */
+    int64_t keep;       /* this many newest versions of each module keep their data */
+    int64_t grace_ms;   /* versions younger than this keep their data */
 } pl_garbage;
 
-/* Frees the data if `run` is true; otherwise only counts the data that would be
- * freed. */
-PL_MUST_CHECK pl_status pl_garbage_collect(const pl_garbage *garbage, bool run,
-                                           pl_gc_report *out);
+/* Frees the data with `writers`, which have all parts of the store open. NULL: only
+ * counts the data that would be freed. */
+PL_MUST_CHECK pl_status pl_garbage_collect(const pl_garbage *garbage,
+                                           pl_writers *writers, pl_gc_report *out);
 
 #ifdef __cplusplus
 }

@@ -210,6 +210,7 @@ void pl_rewind_keep(pl_rewind_arm *a)
     for (int m = 0; m < pl_topology_n_modules(a->topology); m++)
         a->affected.stays[m] =
             (int64_t)pl_contract_of(&a->arm, a->topology, m).n_rounds;
+    a->keeps = true;
     a->is_changed = false;
     a->n_changed = a->n_again = 0;
     a->again_s = 0;
@@ -218,6 +219,7 @@ void pl_rewind_keep(pl_rewind_arm *a)
 void pl_rewind_drop(pl_rewind_arm *a)
 {
     a->drops = a->is_changed = true;
+    a->keeps = false;
     a->n_changed = a->n_again = a->n_phases;
     a->again_s = a->seconds;
 }
@@ -430,6 +432,15 @@ static pl_status judge_tag(copying *c, const char *name, bool *stays)
     return PL_OK;
 }
 
+/* Audits of tasks that are trained again are not copied, nor the states that belong to
+ * them. */
+static bool audit_stays(const pl_rewind_arm *a, const char *name)
+{
+    int64_t phase = 0;
+    const int task = a->drops ? -1 : read_task_name(a, name, &phase);
+    return !a->is_changed || (task >= 0 && phase < a->affected.begins[task]);
+}
+
 /* Copies an object: shards and hold-outs without the documents, the changed definition
  * of an arm; leaves out what the copy must not have. */
 static pl_status rewind_object(void *context, const pl_object *object)
@@ -450,10 +461,11 @@ static pl_status rewind_object(void *context, const pl_object *object)
         /* a kept state stays if it was made before the first phase that changes */
         const int task = read_task_name(a, name, &phase);
         stays = task >= 0 && phase <= a->affected.changes[task];
-    }
+    } else if (a && pl_starts_with(name, PL_AUDIT_REFS))
+        stays = audit_stays(a, name);
     if (!stays)
         goto done;
-    if (a && pl_starts_with(name, "arm/"))
+    if (a && !a->keeps && pl_starts_with(name, "arm/"))
         pl_arm_encode(&a->arm, &bytes);
     else if (pl_starts_with(name, "shard/") || pl_starts_with(name, "holdout/"))
         PL_TRY(read_blanked(c->t.from, name, &c->w->docs, &bytes));
@@ -474,14 +486,11 @@ static pl_status copy_ref(void *context, const char *name, const char *target)
 {
     copying *c = context;
     const pl_rewind_arm *a = arm_of_object(c->w, name);
-    const bool is_audit = pl_starts_with(name, PL_AUDIT_REFS);
-    int64_t phase = 0;
     bool stays = strcmp(name, "finished") != 0;
-    if (stays && a && a->is_changed) {
-        const int task = is_audit && !a->drops ? read_task_name(a, name, &phase) : -1;
-        stays = is_audit ? task >= 0 && phase < a->affected.begins[task]
-                         : !pl_starts_with(name, PL_MEET_REFS);
-    }
+    if (a && pl_starts_with(name, PL_AUDIT_REFS))
+        stays = audit_stays(a, name);
+    else if (a && a->is_changed)
+        stays = stays && !pl_starts_with(name, PL_MEET_REFS);
     if (!stays)
         return PL_OK;
     PL_CHECK(pl_txn_begin(c->t.to, &c->t.txn));

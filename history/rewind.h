@@ -22,6 +22,9 @@ typedef struct pl_rewind_arm {
     pl_topology *topology;
     pl_affected affected;
     bool drops;      /* the copy lacks the arm; the job trains it again */
+    /* the arm was trained on the documents, and its definition still names the shards
+     * that had them; the copy has only blank shards */
+    bool keeps;
     bool is_changed; /* whether any phase of a path changes */
     /* the first path that has no text left without the documents; -1: every path has
      * text left */

@@ -159,9 +159,10 @@ static pl_status on_get_version(home *h, pl_message *m, pl_message *a)
     PL_CHECK(q.version == PL_NEWEST
                  ? pl_store_head(h->store, q.name, &v)
                  : pl_store_get_version(h->store, q.name, (uint64_t)q.version, &v));
+    const pl_hash gone = {{0}};
     PL_SAY(a, VERSION_IS, version_is, .version = (int64_t)v.number, .base = v.parent,
-           .blob = v.params, .norm = v.update_norm, .momentum = v.momentum,
-           .change = v.change);
+           .blob = v.params_gone ? gone : v.params, .norm = v.update_norm,
+           .momentum = v.momentum, .change = v.change);
     pl_version_clear(&v);
     return PL_OK;
 }
@@ -257,7 +258,9 @@ static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
                        h->state.len);
     size_t left = h->state.len - (size_t)q.offset;
     pl_put_fields(&a->body, pl_fields_of_piece(),
-                  &(pl_msg_piece){.total = h->state.len, .offset = q.offset});
+                  &(pl_msg_piece){.total = h->state.len,
+                                  .offset = q.offset,
+                                  .sequence = pl_store_sequence(h->store)});
     if (left > 0)
         pl_buf_append(&a->data, h->state.data + q.offset,
                       left < PL_WIRE_DATA_MAX ? left : PL_WIRE_DATA_MAX);
@@ -300,6 +303,7 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     memset(&state.made, 0, sizeof state.made);
     state.repeats = 0;
     state.worker[0] = '\0';
+    memset(&state.key, 0, sizeof state.key);
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_path(h->txn, &state));
     path->state = state;
@@ -566,6 +570,34 @@ pl_status home_end_group(home *h)
     return status;
 }
 
+/* Notes the newest change of the list of keys that this home has seen. A home does not
+ * start with an older copy of the list. */
+static pl_status note_keys(home *h)
+{
+    char text[32];
+    const int64_t changed_s = pl_gate_list_changed();
+    if (changed_s <= h->keys_changed_s || home_is_still(h))
+        return PL_OK;
+    h->keys_changed_s = changed_s;
+    snprintf(text, sizeof text, "%lld", (long long)changed_s);
+    PL_CHECK(home_write(h));
+    return pl_txn_put_ref(h->txn, HOME_KEYS_REF, text);
+}
+
+static pl_status check_keys(const home *h)
+{
+    if (!pl_gate_is_open() || pl_gate_list_changed() >= h->keys_changed_s)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_STALE,
+        "the list of keys (keys/allow) is an older copy: its newest change was "
+        "at %lld s, but this store has seen a change at %lld s. Keys that were "
+        "revoked since would be valid again, and used invitations, too. Revoke "
+        "them again with `pathloom key revoke`, which changes the list, then "
+        "start the job again",
+        (long long)pl_gate_list_changed(), (long long)h->keys_changed_s);
+}
+
 static pl_status serve_home(home *h)
 {
     pl_status status = PL_OK;
@@ -577,6 +609,7 @@ static pl_status serve_home(home *h)
     /* some rounds may have been complete when the previous process of this home
      * ended */
     PL_TRY(home_merge_ready(h));
+    PL_TRY(note_keys(h));
     /* a signal handler on any thread may set *stop */
     const volatile sig_atomic_t *stop = h->options->stop;
     while (!h->stopping && !(stop && __atomic_load_n(stop, __ATOMIC_RELAXED))) {
@@ -626,6 +659,7 @@ static pl_status serve_home(home *h)
             /* without this call, the freed memory that the allocator keeps would grow
              * for about a hundred phases */
             pl_give_back_blocks();
+            PL_TRY(note_keys(h));
             swept = pl_now_ms();
         }
     }
@@ -652,6 +686,7 @@ pl_status pl_home_run(const pl_home_options *options)
         pl_log(PL_LOG_INFO, "store.resumed", "rollback=\"%s\"",
                pl_store_resumed(h.store));
     PL_TRY(home_load(&h));
+    PL_TRY(check_keys(&h));
     PL_TRY(home_open_quota(&h));
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     if (options->ready_file && options->ready_file[0])

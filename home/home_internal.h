@@ -9,6 +9,14 @@
 #include "home/norm_gate.h"
 #include "store/store.h"
 
+/* The phases that a holder has contributed: `next` is one more than the newest of them,
+ * and bit k of `newest` tells whether phase next - 1 - k is one. A phase older than
+ * these bits counts as absent. */
+typedef struct home_phase_set {
+    int64_t next;
+    uint64_t newest;
+} home_phase_set;
+
 /* The home's data about a module: its newest version (the head), and the contributors
  * to the rounds after it. */
 typedef struct home_module {
@@ -29,10 +37,9 @@ typedef struct home_module {
      * home_flag */
     bool *pending;
     /* [n_holders] if the round does not tell which phase an update belongs to (rounds
-     * are numbered by arrival, or need only a quorum): for each holder, the number of
-     * the sample after the last sample of its contributions, merged or pending; else
-     * NULL; see home_samples */
-    uint64_t *samples;
+     * are numbered by arrival, or need only a quorum): for each holder, the phases of
+     * its contributions, merged or pending; else NULL; see home_phases */
+    home_phase_set *phases;
     /* time when the open round reached the quorum; 0: not reached yet */
     int64_t quorum_ms;
     bool noted; /* whether the list home.whole has the module */
@@ -116,6 +123,8 @@ typedef struct home_counts {
     uint64_t audits[PL_VERDICT_COUNT]; /* number of closed audits with each verdict */
 } home_counts;
 
+#define HOME_KEYS_REF "sys/keys-changed"
+
 typedef struct home {
     const pl_home_options *options;
     pl_store *store;
@@ -138,8 +147,9 @@ typedef struct home {
     /* the peer that last asked for the state (GET_STATE); hub.len is 0 if no peer has
      * asked */
     pl_peer hub;
-    pl_buf state;       /* the snapshot that the hub reads in pieces */
-    uint64_t hub_epoch; /* number of times that a hub has said HELLO */
+    pl_buf state;           /* the snapshot that the hub reads in pieces */
+    uint64_t hub_epoch;     /* number of times that a hub has said HELLO */
+    int64_t keys_changed_s; /* newest change of the list of keys, of HOME_KEYS_REF */
     home_counts counts;
     home_audit *audits; /* audits that are not closed */
     pl_fence *fenced;
@@ -195,12 +205,11 @@ int home_n_tasks(const home_arm *arm);
 bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int index);
 /* Returns a pointer to the number of pending contributions of an open round. */
 int *home_count(const home_module *m, int64_t round);
-/* Returns a pointer to the holder's entry in `samples`; NULL if the module
- * has none. */
-uint64_t *home_samples(const home_arm *arm, const home_module *m, int index);
-/* Notes that the contributor has sent its update of this contribution's phase: moves
- * the contributor's entry in `samples` to the end of the phase. */
-void home_note_samples(const home_arm *arm, home_module *m, const pl_contribution *c);
+/* Returns a pointer to the holder's entry in `phases`; NULL if the module has none. */
+home_phase_set *home_phases(const home_arm *arm, const home_module *m, int index);
+bool home_phase_is_in(const home_phase_set *set, int64_t phase);
+/* Adds this contribution's phase to the contributor's entry in `phases`. */
+void home_note_phase(const home_arm *arm, home_module *m, const pl_contribution *c);
 /* Reads arms, heads, pending updates and paths from the store. */
 pl_status home_load(home *h);
 void home_unload(home *h);

@@ -23,20 +23,8 @@ pl_status home_note_object(home *h, const char *name, const pl_hash *blob)
     if (bytes.len == 0) /* a tag with no bytes is a deleted tag */
         goto done;
     PL_TRY(pl_snapshot_decode(name + strlen(prefix), bytes.at, bytes.len, &tag));
-    for (size_t i = 0; i < tag.n_items; i++) {
-        const pl_snapshot_item *item = &tag.items[i];
-        pl_version v;
-        /* versions in other homes are not checked */
-        if (pl_store_get_version(h->store, item->module, item->number, &v) != PL_OK)
-            continue;
-        const bool gone = v.params_gone;
-        pl_version_clear(&v);
-        if (gone)
-            PL_TRY(pl_fail(
-                PL_ERR_NOT_FOUND,
-                "garbage collection removed the data of %s@%llu, which tag %s names",
-                item->module, (unsigned long long)item->number, tag.name));
-    }
+    /* the client asks the other homes (check_tag in net/client.c) */
+    PL_TRY(pl_snapshot_check(h->store, &tag));
     h->new_tags = pl_grow(h->new_tags, (h->n_new_tags + 1) * sizeof *h->new_tags);
     h->new_tags[h->n_new_tags++] = tag;
     tag.items = NULL;

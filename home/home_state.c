@@ -25,9 +25,15 @@ bool *home_flag(const home_arm *arm, const home_module *m, int64_t round, int in
            holder_place(arm, m, index);
 }
 
-uint64_t *home_samples(const home_arm *arm, const home_module *m, int index)
+home_phase_set *home_phases(const home_arm *arm, const home_module *m, int index)
 {
-    return m->samples ? m->samples + holder_place(arm, m, index) : NULL;
+    return m->phases ? m->phases + holder_place(arm, m, index) : NULL;
+}
+
+bool home_phase_is_in(const home_phase_set *set, int64_t phase)
+{
+    const int64_t ago = set->next - 1 - phase;
+    return ago >= 0 && ago < 64 && (set->newest >> ago & 1) != 0;
 }
 
 int *home_count(const home_module *m, int64_t round)
@@ -43,12 +49,12 @@ bool home_has_update(const home_arm *arm, const home_module *m, int64_t round,
             *home_flag(arm, m, round, index));
 }
 
-/* The context of note_version_samples, which finds in a module's versions up to which
- * sample each holder has contributed (home_module.samples). */
-typedef struct sample_scan {
+/* The context of note_version_phases, which finds in a module's versions which phases
+ * each holder has contributed (home_module.phases). */
+typedef struct phase_scan {
     const home_arm *arm;
     home_module *module;
-} sample_scan;
+} phase_scan;
 
 static bool is_holder(const home_arm *arm, const home_module *m,
                       const pl_contribution *c)
@@ -58,21 +64,27 @@ static bool is_holder(const home_arm *arm, const home_module *m,
            pl_topology_path_has(arm->topology, (int)c->path, (int)(m - arm->modules));
 }
 
-void home_note_samples(const home_arm *arm, home_module *m, const pl_contribution *c)
+void home_note_phase(const home_arm *arm, home_module *m, const pl_contribution *c)
 {
     int index = (int)(c->path * pl_topology_n_replicas(arm->topology) + c->replica);
-    uint64_t phase = pl_phase_samples(&arm->arm);
-    uint64_t end = (c->work.first_sample / phase + 1) * phase;
-    uint64_t *samples = is_holder(arm, m, c) ? home_samples(arm, m, index) : NULL;
-    if (samples && *samples < end)
-        *samples = end;
+    home_phase_set *set = is_holder(arm, m, c) ? home_phases(arm, m, index) : NULL;
+    if (!set)
+        return;
+    const int64_t phase = (int64_t)(c->work.first_sample / pl_phase_samples(&arm->arm));
+    if (phase >= set->next) {
+        const int64_t shift = phase + 1 - set->next;
+        set->newest = shift < 64 ? set->newest << shift : 0;
+        set->next = phase + 1;
+    }
+    if (set->next - 1 - phase < 64)
+        set->newest |= UINT64_C(1) << (set->next - 1 - phase);
 }
 
-static pl_status note_version_samples(void *context, const pl_version *v)
+static pl_status note_version_phases(void *context, const pl_version *v)
 {
-    sample_scan *scan = context;
+    phase_scan *scan = context;
     for (int i = 0; i < v->n_contributions; i++)
-        home_note_samples(scan->arm, scan->module, &v->contributions[i]);
+        home_note_phase(scan->arm, scan->module, &v->contributions[i]);
     return PL_OK;
 }
 
@@ -88,7 +100,7 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     m->pending = pl_alloc((size_t)of->window * n_holders * sizeof *m->pending);
     m->n_pending = pl_alloc((size_t)of->window * sizeof *m->n_pending);
     if (of->by_arrival || of->quorum < of->n_contributors)
-        m->samples = pl_alloc(n_holders * sizeof *m->samples);
+        m->phases = pl_alloc(n_holders * sizeof *m->phases);
     pl_status status = pl_store_head(h->store, m->name, &v);
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
@@ -111,9 +123,9 @@ static pl_status load_module(home *h, home_arm *arm, int index)
         if (status != PL_ERR_NOT_FOUND)
             PL_CHECK(status);
     }
-    sample_scan scan = {arm, m};
-    return m->samples
-               ? pl_store_each_version(h->store, m->name, note_version_samples, &scan)
+    phase_scan scan = {arm, m};
+    return m->phases
+               ? pl_store_each_version(h->store, m->name, note_version_phases, &scan)
                : PL_OK;
 }
 
@@ -124,7 +136,7 @@ void home_clear_arm(home_arm *arm)
         home_module *m = &arm->modules[i];
         pl_free(m->pending);
         pl_free(m->n_pending);
-        pl_free(m->samples);
+        pl_free(m->phases);
         pl_free(m->meetings);
     }
     pl_free(arm->modules);
@@ -228,7 +240,7 @@ static pl_status note_pending(void *context, const char *module,
                        (long long)c->phase);
     *home_flag(arm, m, c->phase, slot) = true;
     ++*home_count(m, c->phase);
-    home_note_samples(arm, m, c);
+    home_note_phase(arm, m, c);
     home_note_round(h, arm, m, c->phase);
     return PL_OK;
 }
@@ -237,10 +249,14 @@ static pl_status on_ref(void *context, const char *name, const char *target)
 {
     home *h = context;
     int64_t value = 0;
-    if (strcmp(name, "sys/hub-epoch") != 0)
+    const bool is_epoch = strcmp(name, "sys/hub-epoch") == 0;
+    if (!is_epoch && strcmp(name, HOME_KEYS_REF) != 0)
         return PL_OK;
     PL_CHECK(pl_parse_int(target, &value));
-    h->hub_epoch = (uint64_t)value;
+    if (is_epoch)
+        h->hub_epoch = (uint64_t)value;
+    else
+        h->keys_changed_s = value;
     return PL_OK;
 }
 
@@ -284,6 +300,7 @@ static void path_record(const home_path *p, pl_buf *out)
     PL_SAY_BODY(out, path_record, .name = p->state.name, .phase = p->state.phase,
                 .work = p->state.work,
                 .worker = p->state.worker[0] ? p->state.worker : NULL,
+                .key = pl_pubkey_none(&p->state.key) ? NULL : p->state.key.bytes,
                 .held_phase = p->state.held_phase, .repeats = p->state.repeats);
 }
 

@@ -265,8 +265,7 @@ static bool is_update_in(const home_arm *arm, const home_module *m, int index,
                          int64_t round, int64_t phase)
 {
     if (m->of->by_arrival)
-        return *home_samples(arm, m, index) >=
-               (uint64_t)(phase + 1) * pl_phase_samples(&arm->arm);
+        return home_phases(arm, m, index)->next > phase;
     return home_has_update(arm, m, round, index);
 }
 
@@ -278,6 +277,7 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
     const home_module *m = p->module;
     int n_in = 0; /* number of contributors whose update for this phase is here */
     bool is_fenced = false;
+    int64_t phase = 0, next = 0; /* the update's, and which its path must send next */
     if (check_places(h, p, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
     if (m->of->by_arrival) {
@@ -290,11 +290,12 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
     for (int i = 0; i < s->n; i++) {
         const pl_contribution *c = &s->contributors[i];
         const int task = task_of(p, c);
-        /* If a round may have updates of different phases, the number of the phase's
-         * first sample decides. */
-        n_in += m->samples && s->round >= 0
-                    ? c->work.first_sample < *home_samples(p->arm, m, task)
-                    : home_has_update(p->arm, m, s->round, task);
+        const home_phase_set *phases = home_phases(p->arm, m, task);
+        /* A round may have updates of different phases. */
+        phase = (int64_t)(c->work.first_sample / pl_phase_samples(&p->arm->arm));
+        next = phases && m->of->by_arrival ? phases->next : phase;
+        n_in += phases && s->round >= 0 ? home_phase_is_in(phases, phase)
+                                        : home_has_update(p->arm, m, s->round, task);
         is_fenced = is_fenced || !home_is_valid(&p->arm->paths[task], c->token);
     }
     if (n_in == s->n)
@@ -308,6 +309,15 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
                       "this home already has %d of the %d updates in the sum", n_in,
                       s->n);
         return PL_SUBMIT_REJECTED;
+    }
+    /* Each arrival is merged at once. In any other order a phase would be in no version
+     * although its path goes on. */
+    if (phase != next) {
+        (void)pl_fail(PL_ERR_STALE,
+                      "the update of phase %lld of %s came out of order, so it is "
+                      "dropped: next is that of phase %lld",
+                      (long long)phase, s->module, (long long)next);
+        return PL_SUBMIT_DROPPED;
     }
     if (judge_late(p, s) == PL_SUBMIT_DROPPED)
         return PL_SUBMIT_DROPPED;
@@ -426,7 +436,7 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
         PL_TRY(pl_txn_put_pending(h->txn, s.module, c));
         *home_flag(p.arm, module, s.round, task_of(&p, c)) = true;
         int n = ++*home_count(module, s.round);
-        home_note_samples(p.arm, module, c);
+        home_note_phase(p.arm, module, c);
         home_note_round(h, p.arm, module, s.round);
         pl_log(PL_LOG_DEBUG, "update.accepted",
                "module=%s worker=%s round=%lld pending=%d/%d", s.module, c->worker,
@@ -628,6 +638,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
                        (long long)under.lease.phase, path->state.name,
                        (long long)state.phase - 1, state.name);
     pl_copy_text(state.worker, sizeof state.worker, under.lease.worker);
+    state.key = under.lease.key;
     if (state.phase <= path->state.phase) {
         const bool other = has_other_state(&path->state, &state);
         staging_drop(&h->uploads, &state.moments);

@@ -86,6 +86,21 @@ static pl_status check_hashes(checker *c)
     return PL_OK;
 }
 
+static bool arm_is_base(const checker *c)
+{
+    return strcmp(c->arm.name, "base") == 0;
+}
+
+/* Returns whether base model and router know a document that the paths have
+ * forgotten. */
+static bool is_only_of_paths(const checker *c)
+{
+    for (size_t i = 0; i < c->forgotten.n; i++)
+        if (!c->forgotten.starts[i])
+            return true;
+    return false;
+}
+
 /* ---- data ---- */
 static void check_named(checker *c, const pl_hash *blob, const char *what,
                         const char *whose)
@@ -105,7 +120,11 @@ static pl_status check_arm_data(checker *c)
     char path[PL_MODULE_NAME_MAX];
     for (int p = 0; p < c->arm.n_shards; p++) {
         pl_arm_path_name(&c->arm, c->topology, p, 0, path);
-        check_named(c, &c->arm.shards[p], "the data shard", path);
+        if (arm_is_base(c) && is_only_of_paths(c) &&
+            !pl_store_has_blob(c->store, &c->arm.shards[p]))
+            note_unproven(c, "`forget` removed the text of the base model");
+        else
+            check_named(c, &c->arm.shards[p], "the data shard", path);
         if (c->arm.held)
             check_named(c, &c->arm.held[p], "the held-out text for curves", path);
     }
@@ -441,25 +460,15 @@ static pl_status check_versions(checker *c)
 /* ---- forgotten documents ---- */
 static void check_blank(checker *c, const pl_tokens *shard, const char *object)
 {
-    const bool base = strcmp(c->arm.name, "base") == 0;
     char first[PL_ARM_NAME_MAX];
     pl_features_name(0, first);
-    const bool routes = strcmp(c->arm.name, first) == 0;
+    const bool reads = arm_is_base(c) || strcmp(c->arm.name, first) == 0;
     for (size_t i = 0; i < c->forgotten.n; i++)
-        for (uint32_t d = 0; d < pl_tokens_n_docs(shard); d++) {
-            if (pl_tokens_doc(shard, d)->hash != c->forgotten.hashes[i] ||
-                pl_tokens_is_blank(shard, d))
-                continue;
-            if (base && !c->forgotten.starts[i])
-                note_unproven(c, "the base model was trained on a forgotten document");
-            else if (routes && !c->forgotten.starts[i])
-                note_unproven(c,
-                              "a forgotten document was dealt to paths before it was "
-                              "forgotten");
-            else
+        for (uint32_t d = 0; d < pl_tokens_n_docs(shard); d++)
+            if (pl_tokens_doc(shard, d)->hash == c->forgotten.hashes[i] &&
+                !pl_tokens_is_blank(shard, d) && (c->forgotten.starts[i] || !reads))
                 note_violation(c, "%s has the text of document %016llx", object,
                                (unsigned long long)c->forgotten.hashes[i]);
-        }
     c->now->n_checked++;
 }
 
@@ -515,9 +524,31 @@ static pl_status check_arm_blank(checker *c)
     return status;
 }
 
+/* Says what was made from the text of forgotten documents and stays. The list tells
+ * this; shards do not, because `forget` blanks the shard of the base model, too. */
+static void note_readers(checker *c)
+{
+    pl_run r;
+    bool own = true;
+    if (c->wish->run) {
+        /* check_files reports a run that cannot be read */
+        own = run_look(c->wish->run, &r) != PL_OK || !r.cfg.tokenizer[0];
+        run_close(&r);
+    }
+    if (is_only_of_paths(c))
+        note_unproven(c, own ? "base model, router and tokenizer were made from the "
+                               "text of forgotten documents"
+                             : "base model and router were made from the text of "
+                               "forgotten documents");
+    else if (own)
+        note_unproven(c, "the tokenizer was made from the text of forgotten documents, "
+                         "unless data.tokenizer named one");
+}
+
 static pl_status check_forgotten(checker *c)
 {
     PL_CHECK(each_arm(c, check_arm_devices));
+    note_readers(c);
     return each_arm(c, check_arm_blank);
 }
 

@@ -212,9 +212,7 @@ static void draw_block(progress *p, const pl_json *status)
 static void draw_line(const progress *p, const pl_json *status)
 {
     pl_buf out = {0};
-    const pl_json *arms = pl_json_get(status, "arms"),
-                  *workers = pl_json_get(status, "workers");
-    int busy = 0, here = 0;
+    const pl_json *arms = pl_json_get(status, "arms");
     double others_done = 0, others = 0;
     head_line(p, &out);
     for (size_t i = 0; i < pl_json_count(arms); i++) {
@@ -241,13 +239,10 @@ static void draw_line(const progress *p, const pl_json *status)
     }
     if (others > 0)
         pl_buf_printf(&out, "  other tasks %.0f/%.0f", others_done, others);
-    for (size_t i = 0; i < pl_json_count(workers); i++) {
-        const pl_json *w = pl_json_at(workers, i);
-        busy += strcmp(pl_json_get_text(w, "state"), "busy") == 0;
-        here += worker_news_is_here(w);
-    }
     if (!p->finished)
-        pl_buf_printf(&out, "  workers %d busy of %d", busy, here);
+        pl_buf_printf(&out, "  workers %.0f busy of %.0f",
+                      pl_json_get_real(status, "workers_busy"),
+                      pl_json_get_real(status, "workers_here"));
     say("%s", pl_buf_text(&out));
     pl_buf_destroy(&out);
 }

@@ -270,11 +270,13 @@ pl_status run_clear_homes(const char *dir);
 /* ERR_BUSY if `pathloom forget` has decided to replace the store but has not done so
  * yet (job/forget.h): data that a command writes to the old store would be lost. */
 pl_status run_check_exchange(const char *folder);
-/* Stores an object, or drops it if `bytes` is empty (a running home keeps an empty
- * object instead). If a home has locked the store, that home stores or drops the
- * object; otherwise this process does it. `store` is a reader of the store. */
-pl_status run_keep_object(const char *folder, pl_store *store, const char *object,
-                          const pl_buf *bytes);
+/* Stores a tag as the object "tag/NAME", or drops it if `bytes` is empty (a running
+ * home keeps an empty object instead). If a home has locked the store, that home stores
+ * or drops the tag; otherwise this process does it. `store` is a reader of the store.
+ * ERR_NOT_FOUND: garbage collection removed the data of a version that the tag names.
+ */
+pl_status run_keep_tag(const char *folder, pl_store *store, const char *object,
+                       const pl_buf *bytes);
 /* Opens the store for reading. Opens it again if the number of homes has changed. */
 pl_status run_see_all_parts(const char *folder, pl_store **store);
 /* Makes the reader show the state of all homes at one moment; opens the store again if

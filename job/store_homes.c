@@ -53,12 +53,21 @@ static pl_status ask_job_homes(const char *folder, pl_client **out)
     return status;
 }
 
-/* ---- one object ---- */
-static pl_status write_here(pl_store *store, const char *object, const pl_buf *bytes)
+/* ---- one tag ---- */
+/* Garbage collection may have run after `view` was opened. It cannot run now, because
+ * it needs all parts. */
+static pl_status write_tag(pl_store *view, pl_store *store, const char *object,
+                           const pl_buf *bytes)
 {
     pl_txn *txn = NULL;
+    pl_snapshot tag = {.n_items = 0};
     pl_hash blob;
     pl_status status = PL_OK;
+    if (bytes->len > 0)
+        PL_TRY(
+            pl_snapshot_decode(object + strlen("tag/"), bytes->data, bytes->len, &tag));
+    PL_TRY(pl_store_refresh(view));
+    PL_TRY(pl_snapshot_check(view, &tag));
     PL_TRY(pl_txn_begin(store, &txn));
     if (bytes->len > 0) {
         PL_TRY(pl_txn_put_blob(txn, bytes->data, bytes->len, &blob));
@@ -68,6 +77,7 @@ static pl_status write_here(pl_store *store, const char *object, const pl_buf *b
     PL_TRY(pl_txn_commit(&txn));
 done:
     pl_txn_abort(&txn);
+    pl_snapshot_clear(&tag);
     return status;
 }
 
@@ -84,8 +94,8 @@ pl_status run_check_exchange(const char *folder)
         folder);
 }
 
-pl_status run_keep_object(const char *folder, pl_store *store, const char *object,
-                          const pl_buf *bytes)
+pl_status run_keep_tag(const char *folder, pl_store *store, const char *object,
+                       const pl_buf *bytes)
 {
     char part[PL_PATH_MAX];
     pl_store *writer = NULL;
@@ -98,7 +108,7 @@ pl_status run_keep_object(const char *folder, pl_store *store, const char *objec
     for (bool asked_last = false;;) {
         pl_status status = pl_store_open(part, PL_STORE_WRITE, &writer);
         if (status == PL_OK)
-            status = write_here(writer, object, bytes);
+            status = write_tag(store, writer, object, bytes);
         else if (status == PL_ERR_BUSY) {
             pl_client *client = NULL;
             status = ask_job_homes(folder, &client);

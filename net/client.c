@@ -219,13 +219,41 @@ static pl_status put_object_at(pl_client *c, int home, const char *name,
     return status;
 }
 
+/* Removes the tag and fails if a version that it names has lost its data. The home of
+ * the tag checks only its own versions. A home reads the tags of all homes before it
+ * frees data, so what the stored tag names now stays. */
+static pl_status check_tag(pl_client *c, const char *name, const void *data,
+                           uint64_t bytes)
+{
+    pl_snapshot tag;
+    pl_version_facts v;
+    pl_hash none;
+    PL_CHECK(pl_snapshot_decode(name + strlen("tag/"), data, (size_t)bytes, &tag));
+    pl_status status = PL_OK;
+    for (size_t i = 0; status == PL_OK && i < tag.n_items; i++) {
+        const pl_snapshot_item *item = &tag.items[i];
+        status = pl_client_get_version(c, item->module, (int64_t)item->number, &v);
+        if (status == PL_OK && pl_hash_none(&v.params))
+            status = pl_snapshot_collected(&tag, item);
+    }
+    pl_snapshot_clear(&tag);
+    if (status != PL_OK)
+        PL_CHECK(put_object_at(c, pl_home_of(name, c->n_homes), name, "", 0, &none));
+    return status;
+}
+
 /* Stores an object. Definitions of arms are sent to every home, any other object only
  * to the home that owns its name. */
 pl_status pl_client_put_object(pl_client *c, const char *name, const void *data,
                                uint64_t bytes, pl_hash *blob)
 {
-    if (!pl_starts_with(name, "arm/"))
-        return put_object_at(c, pl_home_of(name, c->n_homes), name, data, bytes, blob);
+    if (!pl_starts_with(name, "arm/")) {
+        PL_CHECK(
+            put_object_at(c, pl_home_of(name, c->n_homes), name, data, bytes, blob));
+        return c->n_homes > 1 && bytes > 0 && pl_starts_with(name, "tag/")
+                   ? check_tag(c, name, data, bytes)
+                   : PL_OK;
+    }
     for (int home = 0; home < c->n_homes; home++)
         PL_CHECK(put_object_at(c, home, name, data, bytes, blob));
     return PL_OK;

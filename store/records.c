@@ -162,6 +162,7 @@ static const pl_field path_fields[] = {
     PL_FIELD_NONZERO(pl_path_state, 11, held_phase),
     PL_FIELD_NONZERO(pl_path_state, 12, repeats),
     PL_FIELD_NONZERO(pl_path_state, 13, made),
+    PL_FIELD_NONZERO(pl_path_state, 14, key.bytes),
     PL_FIELDS_END};
 
 void path_write(kv_batch *batch, const pl_path_state *path)

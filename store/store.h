@@ -167,7 +167,10 @@ typedef struct pl_path_state {
     /* blob of the newest state that was uploaded: first moments, then second moments,
      * then the path's other vectors */
     pl_hash moments;
+    /* the worker that finished the last phase, and its key, zero if its connection was
+     * not encrypted; later the name may belong to a different key */
     char worker[PL_TEXT_MAX];
+    pl_pubkey key;
     /* work.held was measured after `held_phase` phases; it is the newest that a phase
      * measured */
     int64_t held_phase;
@@ -271,6 +274,12 @@ void pl_snapshot_clear(pl_snapshot *tag);
 void pl_snapshot_encode(const pl_snapshot *tag, pl_buf *out);
 PL_MUST_CHECK pl_status pl_snapshot_decode(const char *name, const void *data,
                                            size_t len, pl_snapshot *out);
+/* ERR_NOT_FOUND if garbage collection removed the data of a version that the tag names;
+ * versions that the store does not have are not checked. The second function returns
+ * this error for one entry of the tag. */
+PL_MUST_CHECK pl_status pl_snapshot_check(pl_store *store, const pl_snapshot *tag);
+PL_MUST_CHECK pl_status pl_snapshot_collected(const pl_snapshot *tag,
+                                              const pl_snapshot_item *item);
 const pl_snapshot_item *pl_snapshot_find(const pl_snapshot *tag,
                                          const char *module); /* or NULL */
 /* Returns the tag's entry for `module`. If there is none and `module` belongs to the

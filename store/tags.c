@@ -46,6 +46,28 @@ pl_status pl_snapshot_decode(const char *name, const void *data, size_t len,
     return pl_fail_in(PL_ERR_DAMAGED, "tag %s cannot be read", name);
 }
 
+pl_status pl_snapshot_collected(const pl_snapshot *tag, const pl_snapshot_item *item)
+{
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "garbage collection removed the data of %s@%llu, which tag %s names",
+                   item->module, (unsigned long long)item->number, tag->name);
+}
+
+pl_status pl_snapshot_check(pl_store *store, const pl_snapshot *tag)
+{
+    for (size_t i = 0; i < tag->n_items; i++) {
+        const pl_snapshot_item *item = &tag->items[i];
+        pl_version v;
+        if (pl_store_get_version(store, item->module, item->number, &v) != PL_OK)
+            continue;
+        const bool gone = v.params_gone;
+        pl_version_clear(&v);
+        if (gone)
+            return pl_snapshot_collected(tag, item);
+    }
+    return PL_OK;
+}
+
 static pl_status read_tag(pl_store *store, const pl_object *object, pl_snapshot *out)
 {
     const char *name = object->name + strlen(PREFIX);

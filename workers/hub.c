@@ -2,7 +2,13 @@
  * and what each file contains. */
 #include "workers/hub_internal.h"
 
-enum { TICK_MS = 50, PARK_MS = 1500, OVERDUE_MS = 1000, HEARD_AT_ONCE = 256 };
+enum {
+    TICK_MS = 50,
+    PARK_MS = 1500,
+    OVERDUE_MS = 1000,
+    STOPPED_MS = 1000,
+    HEARD_AT_ONCE = 256
+};
 
 pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
 {
@@ -16,6 +22,7 @@ pl_status hub_answer(hub *h, const pl_peer *peer, pl_message *a)
 
 void hub_free_held(hub *h, int worker)
 {
+    hub_note_returned(h, worker, pl_now_ms());
     hub_release_audits(h, worker);
     plan_release_worker(&h->tasks, worker);
     plan_withdraw(&h->tasks, worker);
@@ -169,12 +176,9 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
     if (*search || !hub_find_backup(h, worker, now_ms, &task))
         return PL_OK;
     plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
-    if (!pl_phase_repeats(&h->tasks.arms[task.arm].arm.outer)) {
-        /* the outer method allows one holder: the task is taken away from its holder,
-         * which is on trial */
-        hub_end_lease(h, path, now_ms);
+    hub_end_late(h, task, now_ms);
+    if (!pl_phase_repeats(&h->tasks.arms[task.arm].arm.outer))
         return give_task(h, worker, task);
-    }
     /* The homes still accept results of the first holder, because both holders deliver
      * the same bytes. */
     plan_grant_backup(&h->tasks, task, worker, now_ms, h->options->ttl_ms);
@@ -400,16 +404,14 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
         w->rate = hub_possible_rate((double)q.work.n_tokens / q.work.seconds);
     const plan_said said = {
         .phase = rep.phase, .token = m->token, .worker = rep.worker, .work = q.work};
-    /* A worker is measured by a task that it had, and once. */
-    const bool again = rep.path && plan_is_said(rep.path, m->token, rep.phase);
     const plan_lease *lease =
         rep.path && !q.audit
             ? plan_say_done(rep.path, &said, pl_now_ms(), h->options->ttl_ms)
             : NULL;
     hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
-    const plan_lease *had = audit ? &audit->lease : lease;
-    if (had && !again)
-        hub_note_done(h, w, rep.path, rep.phase, had, q.work.seconds, pl_now_ms());
+    if (audit)
+        hub_note_done(h, w, rep.path, rep.phase, &audit->lease, q.work.seconds,
+                      pl_now_ms());
     a->type = PL_MSG_OK;
     h->done_ms = pl_now_ms();
     if (w->held_token == m->token && w->held_phase == rep.phase)
@@ -455,6 +457,8 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
         return PL_OK;
     }
     bool held = plan_lease_of(rep.path, m->token, rep.worker) != NULL;
+    if (held && why == PL_OK)
+        hub_note_returned(h, rep.worker, pl_now_ms());
     plan_release(&h->tasks, rep.path, m->token, rep.worker, failed);
     if (rep.path->is_untold)
         PL_CHECK(hub_fence(h, rep.path));
@@ -476,7 +480,9 @@ static pl_status on_offer(hub *h, const pl_peer *peer, pl_message *m, pl_message
     PL_CHECK(PL_HEAR(m, offer, &q));
     PL_CHECK(read_report(h, peer, q.name, q.phase, q.task, &rep));
     a->type = PL_MSG_OK;
-    if (rep.path)
+    /* mates of a path begin when its updates are offered, so the offer of a worker that
+     * may never deliver does not count */
+    if (rep.path && !hub_is_on_trial(h, &h->workers[rep.worker]))
         plan_offer(rep.path, rep.phase, m->token, rep.worker);
     return PL_OK;
 }
@@ -541,6 +547,9 @@ pl_status hub_tend(hub *h, int64_t now_ms, bool *more)
     *more = hub_apply_some(h);
     PL_CHECK(hub_tend_homes(h, now_ms));
     if (now_ms - h->expired_ms >= TICK_MS) {
+        /* A home is away, or the hub itself was stopped. */
+        if (!hub_homes_ready(h) || now_ms - h->expired_ms > STOPPED_MS)
+            plan_stand_still(&h->tasks, now_ms - h->expired_ms);
         h->expired_ms = now_ms;
         /* Tasks can become ready without an event, for example when the wait after a
          * restart of the hub ends. */

@@ -10,16 +10,25 @@
  * deliver the same bytes, so the homes need not know of the backup: the first delivery
  * counts, and the second one is a duplicate.
  *
+ * What a holder reports can only bring a backup forward. A lease that is late by the
+ * hub's clock (hub_is_late) gets a backup at once, and a backup that is late is
+ * replaced by another one. So no worker delays a task for longer than until its lease
+ * is late, if another worker is idle.
+ *
  * A worker on trial (hub_names.c) may never finish its task, and nobody knows how long
  * a worker needs that was not measured. For them left >= 1.25 own is enough. If no
  * worker was measured, an idle worker begins the task of a worker on trial at once:
  * that is the first task of a job, for which all others wait. A worker that helps a
- * worker on trial may have a different kind of device, but must not be on trial itself,
- * unless no worker was measured. (Each worker names its device itself. If a worker on
- * trial named a device that no other worker has, no worker with the same device could
- * help.) If the method does not allow two workers at one task, the hub takes the task
- * from the worker on trial when that worker has held it for twice the time that the
- * idle worker would need.
+ * worker on trial, or one without the job's key whose lease is late, may have a
+ * different kind of device, but must not be on trial itself, unless no worker was
+ * measured. (Each worker names its device itself. If a worker on trial named a device
+ * that no other worker has, no worker with the same device could help.)
+ *
+ * If the method does not allow two workers at one task, the hub takes the task away
+ * when its lease is late or, from a worker on trial, when that worker has held it for
+ * twice the time that the idle worker would need. In one phase of a path each lease has
+ * twice as long as the one before until it is late, so that a task that suddenly takes
+ * long ends all the same.
  *
  * If no home has confirmed a worker's DONE after UNCONFIRMED_MS, the worker has
  * probably sent nothing to the homes: usually the homes' report reaches the hub before
@@ -39,27 +48,28 @@ static const double gain_s = 0.2, for_ever_s = 1e12, sure_times = 2,
 /* ---- which worker did a finished phase ---- */
 pl_status hub_settle(hub *h, plan_path *path)
 {
-    plan_said by;
-    plan_lease lost;
-    while (plan_settle(&h->tasks, path, &by, &lost)) {
-        hub_note_success(h, by.worker, 1e-3 * (double)by.held_ms);
+    plan_settled s;
+    while (plan_settle(&h->tasks, path, &s)) {
+        hub_worker *by = &h->workers[s.by.worker];
+        if (s.is_named)
+            hub_note_done(h, by, path, s.by.phase, &s.done, s.by.work.seconds,
+                          s.ended_ms);
         pl_log(PL_LOG_INFO, "task.done",
                "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f", path->name,
-               (long long)by.phase, h->workers[by.worker].name, by.work.loss,
-               by.work.seconds);
-        if (lost.worker >= 0 && lost.worker < h->n_workers) {
+               (long long)s.by.phase, by->name, s.by.work.loss, s.by.work.seconds);
+        if (s.lost.worker >= 0 && s.lost.worker < h->n_workers) {
             pl_message m;
             plan_task task;
-            hub_worker *other = &h->workers[lost.worker];
+            hub_worker *other = &h->workers[s.lost.worker];
             pl_message_init(&m, 0);
-            m.token = lost.token;
+            m.token = s.lost.token;
             hub_end_task(other, path);
-            if (plan_find_task(&h->tasks, path->name, &task))
-                hub_note_late(h, other, task.arm, &lost, &by, pl_now_ms());
-            PL_SAY(&m, LEASE_LOST, lease_lost, .phase = by.phase);
+            if (s.is_named && plan_find_task(&h->tasks, path->name, &task))
+                hub_note_late(h, task.arm, &s, pl_now_ms());
+            PL_SAY(&m, LEASE_LOST, lease_lost, .phase = s.by.phase);
             pl_log(PL_LOG_INFO, "backup.settled",
                    "task=%s phase=%lld first=%s stopped=%s", path->name,
-                   (long long)by.phase, h->workers[by.worker].name, other->name);
+                   (long long)s.by.phase, by->name, other->name);
             PL_CHECK(hub_answer(h, &other->peer, &m));
         }
     }
@@ -67,32 +77,45 @@ pl_status hub_settle(hub *h, plan_path *path)
 }
 
 /* ---- finding slow leases ---- */
-/* Whether a second worker may begin the path's task. It must not begin if the holder
- * has reported the task as done, unless the holder is on trial or no home has confirmed
- * the report in time. */
-static bool may_get_backup(const hub *h, const plan_path *path, int64_t now_ms)
-{
-    const plan_lease *l = &path->lease;
-    if (!l->active || l->phase != path->phase || path->backup.active ||
-        path->backups_failed >= BACKUP_FAILURES_MAX || l->worker < 0 ||
-        l->worker >= h->n_workers)
-        return false;
-    if (!plan_is_said(path, l->token, path->phase) ||
-        hub_is_on_trial(h, &h->workers[l->worker]))
-        return true;
-    /* If a worker reported a result before this time and no home has confirmed it, then
-     * no home has received the result. */
-    int64_t until_ms = now_ms - UNCONFIRMED_MS;
-    for (int i = 0; i < h->n_homes; i++)
-        if (h->homes[i].welcome && h->homes[i].fresh_ms <= until_ms)
-            until_ms = h->homes[i].fresh_ms - 1;
-    return plan_is_unconfirmed(path, l, until_ms);
-}
-
 /* Whether the holder reported the task as done although the homes have no result. */
 static bool is_said(const plan_path *path)
 {
     return plan_is_said(path, path->lease.token, path->phase);
+}
+
+/* Whether the holder reported the task as done so long ago that the homes would have
+ * confirmed it. If a worker reported a result before a home was last asked for its
+ * state, and the home has not confirmed it, then it has not received the result. */
+static bool is_unconfirmed(const hub *h, const plan_path *path, int64_t now_ms)
+{
+    int64_t until_ms = now_ms - UNCONFIRMED_MS;
+    for (int i = 0; i < h->n_homes; i++)
+        if (h->homes[i].welcome && h->homes[i].fresh_ms <= until_ms)
+            until_ms = h->homes[i].fresh_ms - 1;
+    return plan_is_unconfirmed(path, &path->lease, until_ms);
+}
+
+/* Whether a second worker may begin the path's task, or take it where the method allows
+ * one holder. */
+static bool may_get_backup(const hub *h, const plan_arm *arm, const plan_path *path,
+                           int64_t now_ms)
+{
+    const plan_lease *l = &path->lease, *second = &path->backup;
+    if (!l->active || l->worker < 0 || l->worker >= h->n_workers)
+        return false;
+    const bool both = pl_phase_repeats(&arm->arm.outer),
+               late = hub_is_late(arm, path, l, path->phase, now_ms),
+               on_trial = hub_is_on_trial(h, &h->workers[l->worker]);
+    if (!late &&
+        (l->phase != path->phase || path->backups_failed >= BACKUP_FAILURES_MAX))
+        return false;
+    if (second->active && !hub_is_late(arm, path, second, path->phase, now_ms))
+        return false;
+    if (!is_said(path))
+        return both || late || on_trial;
+    /* Without a backup the holder would lose a task whose results have perhaps arrived
+     * at a busy home. */
+    return (both && on_trial) || ((both || late) && is_unconfirmed(h, path, now_ms));
 }
 
 /* Lists the HUB_SLOW_MAX leases with the most time left. Leases with equal times stay
@@ -108,25 +131,21 @@ static void find_slow_leases(hub *h, int64_t now_ms)
         for (int i = 0; i < arm->n_tasks; i++) {
             const plan_path *path = &arm->paths[i];
             const plan_lease *l = &path->lease;
-            if (!may_get_backup(h, path, now_ms))
-                continue;
-            const bool on_trial = hub_is_on_trial(h, &h->workers[l->worker]);
-            /* The hub may take a lease only from a holder on trial that has not
-             * reported the task as done, because taking it counts as a failure of the
-             * holder: perhaps the result has arrived, and a busy home has not reported
-             * it yet. */
-            if (!both && !(on_trial && !is_said(path)))
+            if (!may_get_backup(h, arm, path, now_ms))
                 continue;
             /* Nothing tells when such a lease will end. The first lease of a job is
              * backed up at once; if there are several, their reports will soon tell
              * which of them is slow. */
             const bool may_last_for_ever =
-                is_said(path) ||
-                (on_trial && arm->typical_s <= 0 &&
+                is_said(path) || hub_is_late(arm, path, l, path->phase, now_ms) ||
+                (hub_is_on_trial(h, &h->workers[l->worker]) && arm->typical_s <= 0 &&
                  (arm->n_leased == 1 || now_ms - l->granted_ms > SILENT_MS));
-            const double left_s = !both ? 1e-3 * (double)(now_ms - l->granted_ms)
+            int64_t n_tasks;
+            const double held_s =
+                1e-3 * (double)(now_ms - plan_granted_ms(l, path->phase, &n_tasks));
+            const double left_s = !both ? held_s
                                   : may_last_for_ever
-                                      ? for_ever_s
+                                      ? for_ever_s + held_s
                                       : hub_left_s(h, arm, path, l, now_ms);
             int at = h->n_slow;
             while (at > 0 && h->slow[at - 1].left_s < left_s)
@@ -148,14 +167,16 @@ static bool may_do(const hub *h, int worker, const plan_arm *arm, const plan_pat
                    int64_t now_ms)
 {
     const hub_worker *own = &h->workers[worker], *other;
-    if (!may_get_backup(h, path, now_ms) || path->lease.worker == worker)
+    if (!may_get_backup(h, arm, path, now_ms) || path->lease.worker == worker ||
+        (path->backup.active && path->backup.worker == worker))
         return false;
     other = &h->workers[path->lease.worker];
     const bool same_kind =
         h->options->backup == PL_BACKUP_ANY || strcmp(own->device, other->device) == 0;
+    const bool late = hub_is_late(arm, path, &path->lease, path->phase, now_ms);
     if (is_said(path))
         return !hub_is_on_trial(h, own);
-    if (hub_is_on_trial(h, other))
+    if (hub_is_on_trial(h, other) || (late && !other->own_key))
         return !hub_is_on_trial(h, own) || (!arm->is_measured && same_kind);
     return same_kind;
 }
@@ -172,14 +193,16 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
         const plan_arm *arm = &h->tasks.arms[task.arm];
         const plan_path *path = &arm->paths[task.index];
         const hub_worker *holder = &h->workers[path->lease.worker];
+        const bool both = pl_phase_repeats(&arm->arm.outer),
+                   late = hub_is_late(arm, path, &path->lease, path->phase, now_ms);
         /* the lease may end without a result, or its holder was not measured */
-        const bool doubtful = pl_phase_repeats(&arm->arm.outer) &&
-                              (hub_is_on_trial(h, holder) ||
-                               hub_task_s(holder, &arm->arm) <= 0 || is_said(path));
+        const bool doubtful =
+            both && (hub_is_on_trial(h, holder) || hub_task_s(holder, &arm->arm) <= 0 ||
+                     is_said(path));
         const double left_s = h->slow[i].left_s;
         double own_s = hub_task_s(w, &arm->arm);
-        if (own_s <= 0 && doubtful)
-            own_s = arm->typical_s;
+        if (own_s <= 0 && (doubtful || late))
+            own_s = arm->typical_s > 0 ? arm->typical_s : hub_usual_s(arm);
         own_s *= (double)(1 + plan_repeats(path, worker));
         if (may_do(h, worker, arm, path, now_ms) &&
             (left_s >= for_ever_s ||
@@ -190,4 +213,21 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
         }
     }
     return false;
+}
+
+void hub_end_late(hub *h, plan_task task, int64_t now_ms)
+{
+    enum { TAKEN_MAX = 20 };
+    const plan_arm *arm = &h->tasks.arms[task.arm];
+    plan_path *path = &arm->paths[task.index];
+    const bool both = pl_phase_repeats(&arm->arm.outer);
+    const plan_lease late = both ? path->backup : path->lease;
+    if (!late.active)
+        return;
+    plan_release(&h->tasks, path, late.token, late.worker, false);
+    path->n_taken += !both && path->n_taken < TAKEN_MAX;
+    pl_log(PL_LOG_WARN, "lease.late", "task=%s phase=%lld worker=%s seconds=%.1f",
+           path->name, (long long)path->phase, h->workers[late.worker].name,
+           1e-3 * (double)(now_ms - late.granted_ms));
+    hub_note_lost(h, late.worker);
 }

@@ -185,19 +185,22 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
     return ask_state(home, 0);
 }
 
-/* Applies the record of a path to the plan. `token` is the token under which the path's
- * last phase arrived, if an event names it; otherwise 0. */
-static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
+/* Applies the record of a path to the plan. */
+static pl_status apply_path(hub *h, pl_reader *r)
 {
     pl_msg_path_record said = {0};
+    plan_task task;
     pl_get_fields(r, pl_fields_of_path_record(), &said);
     PL_CHECK(pl_reader_status(r));
     const int64_t now = pl_now_ms();
-    int maker = said.worker ? hub_find_worker(h, said.worker) : -1;
+    pl_pubkey key = {{0}};
+    if (said.key)
+        memcpy(key.bytes, said.key, sizeof key.bytes);
+    const int maker = said.worker ? hub_find_maker(h, said.worker, &key) : -1;
     const hub_worker *by = maker >= 0 ? &h->workers[maker] : NULL;
-    if (by && (hub_is_away(h, by, now) || by->drains || by->fenced[0] ||
-               hub_is_barred(by, now)))
-        maker = -1; /* it will not take the path again soon */
+    /* whether the worker may take the path again soon */
+    const bool keeps = by && !hub_is_away(h, by, now) && !by->drains &&
+                       !by->fenced[0] && !hub_is_barred(by, now);
     if (said.repeats < 0 || said.repeats > said.phase)
         return pl_fail(PL_ERR_PROTO,
                        "a home sent a state of %s that is %lld phases old after %lld "
@@ -205,22 +208,23 @@ static pl_status apply_path(hub *h, pl_reader *r, uint64_t token)
                        said.name, (long long)said.repeats, (long long)said.phase);
     const plan_news news = {.phase = said.phase,
                             .work = said.work,
-                            .by = token,
                             .worker = said.worker ? said.worker : "",
-                            .keeper = maker,
+                            .key = key,
+                            .by = maker,
+                            .keeper = keeps ? maker : -1,
                             .repeats = said.repeats,
                             .held_phase = said.held_phase};
-    plan_path *path = plan_find_path(&h->tasks, said.name);
-    if (!path)
+    if (!plan_find_task(&h->tasks, said.name, &task))
         return PL_OK;
+    plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
+    hub_note_confirmed(h, &h->tasks.arms[task.arm], path, &news, now);
     plan_hear(path, &news, now);
     return hub_settle(h, path);
 }
 
 /* Applies one record of a state, or one event: about an arm, a module, a path, an audit
  * or a fenced worker. */
-static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_t len,
-                              uint64_t token)
+static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_t len)
 {
     pl_reader r;
     char texts[RECORD_MAX];
@@ -250,7 +254,7 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
         PL_CHECK(pl_reader_status(&r));
         plan_set_version(&h->tasks, module.module, (uint64_t)module.version);
     } else if (pl_field_count(&r, PL_TAG_NAME) > 0) {
-        return apply_path(h, &r, token);
+        return apply_path(h, &r);
     }
     return pl_reader_status(&r);
 }
@@ -286,7 +290,7 @@ bool hub_apply_some(hub *h)
             const uint8_t *record =
                 pl_get_bytes(&home->records, PL_TAG_RECORD, home->n_applied++, &len);
             h->in_state = true;
-            pl_status status = apply_record(h, home, record, len, 0);
+            pl_status status = apply_record(h, home, record, len);
             h->in_state = false;
             if (status == PL_OK) {
                 note_applied(h, home);
@@ -345,10 +349,39 @@ static pl_status on_arm_blob(hub *h, hub_home *home, pl_message *m)
     return ask_state(home, 0);
 }
 
+/* A home that starts again has a higher epoch, and its commits have higher numbers. A
+ * lower one belongs to an older copy of the store: it lacks updates that were
+ * acknowledged and that no worker sends again. So nothing that it says counts. */
+static bool is_older_copy(hub_home *home, pl_message *m, int64_t now_ms)
+{
+    enum { REPORT_MS = 10000 };
+    pl_msg_piece piece = {.sequence = home->sequence};
+    if (m->type == PL_MSG_STATE_IS && PL_HEAR(m, piece, &piece) != PL_OK)
+        return false;
+    if ((m->epoch == 0 || m->epoch >= home->epoch) &&
+        piece.sequence >= home->sequence) {
+        home->sequence = piece.sequence;
+        return false;
+    }
+    if (home->old_ms != 0 && now_ms - home->old_ms < REPORT_MS)
+        return true;
+    pl_log(PL_LOG_ERROR, "home.older",
+           "epoch=%llu commit=%llu newest_epoch=%llu newest_commit=%llu "
+           "reason=\"this home has an older copy of its store and is ignored; start "
+           "the home with the newest copy, or start the hub again to go on without "
+           "the lost commits\"",
+           (unsigned long long)m->epoch, (unsigned long long)piece.sequence,
+           (unsigned long long)home->epoch, (unsigned long long)home->sequence);
+    home->old_ms = now_ms;
+    return true;
+}
+
 pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
 {
     hub_home *home = &h->homes[index];
     pl_status status = PL_OK;
+    if (is_older_copy(home, m, now_ms))
+        return PL_OK;
     home->heard_ms = now_ms;
     h->stirred = true;
     const bool is_new = m->epoch != 0 && m->epoch != home->epoch;
@@ -372,7 +405,7 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
         status = on_state(h, home, m);
         break;
     case PL_MSG_EVENT:
-        status = apply_record(h, home, m->body.data, m->body.len, m->token);
+        status = apply_record(h, home, m->body.data, m->body.len);
         break;
     case PL_MSG_BLOB:
         status = on_arm_blob(h, home, m);

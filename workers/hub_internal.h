@@ -213,7 +213,7 @@ typedef struct hub_worker {
     uint64_t n_tasks, n_tokens;
     hub_pace pace[2]; /* of tasks that train, and of tasks that score documents */
     int64_t asked_ms; /* time of the last TASK_REQ */
-    int64_t done_ms;  /* time of the last DONE */
+    int64_t done_ms;  /* time when its last finished task ended */
     hub_withheld withheld;
     /* What hub_look_at_fleet found: time when the worker will have finished its leases,
      * whether it has one, and time when it will have finished the ready tasks that the
@@ -238,6 +238,8 @@ typedef struct hub_home {
     uint64_t hello;   /* request number of the last HELLO */
     uint64_t greeted; /* the home's epoch as that HELLO named it; 0: not known then */
     uint64_t told_epoch; /* the hub's epoch in the newest WELCOME */
+    uint64_t sequence;   /* newest commit of the home's store that a STATE_IS named */
+    int64_t old_ms;      /* time when an older copy of the store was last reported */
     bool known;          /* whether the home's whole state was applied after WELCOME */
     bool welcome;      /* whether the home answered HELLO and was not away since then */
     int64_t heard_ms;  /* time when the home's last message arrived */
@@ -268,7 +270,6 @@ typedef struct hub {
     bool stirred;
     int64_t expired_ms; /* time of the last check for expired leases */
     int64_t overdue_ms; /* time of the last call of hub_end_overdue */
-    double slowest_s;   /* the longest time from grant to DONE of any task so far */
     /* [n_slow] leases that may need backups; leases with the most time left come
      * first */
     hub_slow slow[HUB_SLOW_MAX];
@@ -355,6 +356,9 @@ pl_status hub_let_go(hub *h, int worker);
 /* hub_names.c */
 /* returns -1 if the name is not known */
 int hub_find_worker(const hub *h, const char *name);
+/* As above, but -1 if the name belongs to a worker with a different key. A key of zeros
+ * is not known. */
+int hub_find_maker(const hub *h, const char *name, const pl_pubkey *key);
 /* Finds the worker of this name, or adds it. ERR_USAGE: the name is not valid.
  * ERR_NOPERM: the key has too many names. ERR_BUSY: the hub has too many workers. */
 pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *out);
@@ -377,6 +381,11 @@ bool hub_holds_lease(const hub *h, int worker);
 /* Notes that the worker lost a lease without a usable result. `hub` points to the hub;
  * it is a void pointer because plan_expire calls this function. */
 void hub_note_lost(void *hub, int worker);
+/* Call this before a worker gives tasks back without a failure. If it had one of its
+ * leases for longer than such a task usually takes, puts it on trial. */
+void hub_note_returned(hub *h, int worker, int64_t now_ms);
+/* Puts all workers with this worker's key on trial (hub_names.c). */
+void hub_put_on_trial(hub *h, int worker);
 /* Notes that a task was given back because of a fault of the worker's machine. Bars the
  * worker for a while. */
 void hub_note_fault(hub *h, int worker, const char *text);
@@ -384,13 +393,12 @@ void hub_note_fault(hub *h, int worker, const char *text);
  * state with which the task began, or end the job. */
 pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
                            const char *text);
-/* Notes that the homes have confirmed a task that the worker delivered, `held_s`
- * seconds after its lease was granted. */
-void hub_note_success(hub *h, int worker, double held_s);
+/* Notes that the homes have confirmed a task that the worker delivered; `late`: its
+ * lease was late (hub_is_late). */
+void hub_note_success(hub *h, int worker, bool late);
 bool hub_is_barred(const hub_worker *w, int64_t now_ms);
-/* Ends the path's lease. This counts as a failure of the lease's holder. */
-void hub_end_lease(hub *h, plan_path *path, int64_t now_ms);
-/* Ends leases of tasks and of audits that their workers have held for too long. */
+/* Puts holders of late leases on trial. Ends leases of tasks and of audits that their
+ * workers have held for far too long. */
 void hub_end_overdue(hub *h, int64_t now_ms);
 
 /* hub_audit.c */
@@ -455,12 +463,6 @@ void hub_note_renewal(hub *h, int worker, const plan_path *path, plan_lease *lea
 /* Lets the holder of a task continue with its next phase, before the DONE of the
  * present one. */
 void hub_extend(hub *h, int worker, plan_task task, int64_t now_ms);
-/* Notes the speed of a task that a worker reported as done. `lease`: that of the phase,
- * or NULL. The time of the task runs from the grant of the phase's lease, or from the
- * worker's previous DONE if that was later: until then the worker was at another task.
- * The time is not known if the lease was granted before the hub restarted. */
-void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
-                   const plan_lease *lease, double inner_s, int64_t now_ms);
 /* Returns the rate, in tokens per second, or 0 if the rate is impossible. */
 double hub_possible_rate(double rate);
 /* Returns the bytes that a worker reports, or the most that are possible. */
@@ -476,14 +478,30 @@ const char *hub_reason(const hub *h, const hub_worker *w, int64_t now_ms,
 /* Returns the bytes that the holder of a lease has fetched since the grant, as it has
  * reported; 0: not known. */
 uint64_t hub_fetched(const hub_worker *w, const plan_lease *l);
-/* Notes the speed of a finished task. `total_s` is the time that it took by the hub's
- * clock; 0: not known. */
+/* Returns the usual seconds of a task of the arm, from grant to confirmation: a median
+ * over workers; 0: not known. */
+double hub_usual_s(const plan_arm *arm);
+/* Whether a lease of the path was granted for this phase so long ago that, whatever its
+ * holder reports, a different worker should do the task. Never if no usual time is
+ * known. */
+bool hub_is_late(const plan_arm *arm, const plan_path *path, const plan_lease *l,
+                 int64_t phase, int64_t now_ms);
+/* Call this before plan_hear. If the news is that a worker has delivered a phase of
+ * which it had a lease, notes its success and the time that it took. */
+void hub_note_confirmed(hub *h, plan_arm *arm, const plan_path *path,
+                        const plan_news *news, int64_t now_ms);
+/* Notes the speed of a worker from a phase that it has finished at `now_ms` under this
+ * lease. The time of the task runs from the grant of the phase's lease, or from the end
+ * of the worker's previous task if that was later: until then the worker was at that
+ * task. The time is not known if the lease was granted before the hub restarted. */
+void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
+                   const plan_lease *lease, double inner_s, int64_t now_ms);
+/* Notes the speed of a finished task: `total_s` seconds by the hub's clock, of which
+ * `inner_s`, as the worker says, were inner steps. */
 void hub_note_pace(const hub *h, hub_worker *w, int arm, double inner_s, double total_s,
                    int64_t now_ms);
-/* Notes the speed of a worker from its lease, whose task another worker finished first
- * (`by`). */
-void hub_note_late(const hub *h, hub_worker *w, int arm, const plan_lease *l,
-                   const plan_said *by, int64_t now_ms);
+/* Notes the speed of the worker whose task another worker finished first (`lost`). */
+void hub_note_late(const hub *h, int arm, const plan_settled *s, int64_t now_ms);
 /* Returns how many seconds of the fetch of a task its holder will not need for a later
  * task of the arm. 0 unless it is the holder's first one. */
 double hub_once_s(const hub *h, const hub_worker *w, int arm, const plan_lease *l);
@@ -519,6 +537,9 @@ const char *hub_withheld_text(const hub *h, const hub_worker *w,
  * (hub_backup.c). Returns false if there is no such task. To save time, the list of
  * slow leases is up to LOOK_MS old. */
 bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out);
+/* Makes room for the worker that hub_find_backup found for the task: ends a late backup
+ * or, if the method allows one holder, the lease. */
+void hub_end_late(hub *h, plan_task task, int64_t now_ms);
 /* If both a worker and the homes have reported a phase of this path as done, logs which
  * worker did it, and tells a second holder of the phase to stop. */
 pl_status hub_settle(hub *h, plan_path *path);

@@ -18,11 +18,11 @@
  * different keys must have failed at the task.
  *
  * A worker without one of the job's own keys is on trial until it has delivered a task,
- * again after one of its leases has expired, and while one of its results is audited. A
- * worker on trial is served last, and its key has one lease at a time. An idle worker
- * that is not on trial also does the same task (hub_backup.c). So a worker that takes
- * tasks and never finishes them does not delay a path as long as other workers are
- * idle. */
+ * again after one of its leases has expired or is late (hub_pace.c), and while one of
+ * its results is audited. A worker on trial is served last, and its key has one lease
+ * at a time. An idle worker that is not on trial also does the same task
+ * (hub_backup.c). So a worker that takes tasks and never finishes them does not delay a
+ * path as long as other workers are idle. */
 #include "workers/hub_internal.h"
 
 enum {
@@ -39,6 +39,14 @@ enum {
 int hub_find_worker(const hub *h, const char *name)
 {
     return pl_name_table_get(h->worker_names, name);
+}
+
+int hub_find_maker(const hub *h, const char *name, const pl_pubkey *key)
+{
+    const int found = hub_find_worker(h, name);
+    const bool is_it = found >= 0 && (pl_pubkey_none(key) ||
+                                      pl_pubkey_equal(&h->workers[found].key, key));
+    return is_it ? found : -1;
 }
 
 bool hub_same_holder(const hub_worker *a, const hub_worker *b)
@@ -132,8 +140,7 @@ static bool keeps_name(const hub_worker *w)
 }
 
 /* Takes the name from the worker that used it first. The worker's entry gets a name
- * with which no worker can join. The states that this worker made get that name, too,
- * so that the new owner of the old name is not blamed for them. */
+ * with which no worker can join. */
 static void take_name_back(hub *h, int worker)
 {
     hub_worker *w = &h->workers[worker];
@@ -145,12 +152,6 @@ static void take_name_back(hub *h, int worker)
     snprintf(w->name, sizeof w->name, "?%d", worker);
     pl_name_table_put(h->worker_names, w->name, worker);
     w->left = true;
-    for (int a = 0; a < h->tasks.n_arms; a++)
-        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
-            plan_path *path = &h->tasks.arms[a].paths[i];
-            if (strcmp(path->state_of, old) == 0)
-                pl_copy_text(path->state_of, sizeof path->state_of, w->name);
-        }
 }
 
 pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *out)
@@ -297,7 +298,7 @@ static void count_failure(hub *h, int worker, const char *text)
  * state, like a path that has finished no phase. */
 static pl_status drop_useless_state(hub *h, plan_path *path, const char *text)
 {
-    int maker = hub_find_worker(h, path->state_of);
+    const int maker = hub_find_maker(h, path->state_of, &path->state_key);
     pl_log(
         PL_LOG_WARN, "state.dropped",
         "task=%s phase=%lld worker=%s reason=\"no worker can continue from the state "
@@ -342,7 +343,7 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
      * updates made from it are not finite or much too long: a bad state may be the
      * cause. A path with its own parameters cannot begin without its state. */
     plan_task task;
-    const int maker = hub_find_worker(h, path->state_of);
+    const int maker = hub_find_maker(h, path->state_of, &path->state_key);
     if ((why == PL_ERR_DATA || why == PL_ERR_NUMERIC) && path->state_of[0] &&
         path->phase > 0 && (maker < 0 || !h->workers[maker].own_key) &&
         plan_find_task(&h->tasks, path->name, &task) &&
@@ -354,12 +355,15 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
     return PL_OK;
 }
 
-void hub_note_success(hub *h, int worker, double held_s)
+void hub_note_success(hub *h, int worker, bool late)
 {
     hub_worker *of = &h->workers[worker];
-    h->slowest_s = held_s > h->slowest_s ? held_s : h->slowest_s;
     of->proven = of->proven || (of->delivered && !hub_is_audited(h, of));
     of->delivered = true;
+    if (late && !of->own_key) {
+        hub_put_on_trial(h, worker);
+        return;
+    }
     for (int i = 0; i < h->n_workers; i++)
         if (hub_same_holder(&h->workers[i], of)) {
             h->workers[i].n_failures = h->workers[i].n_bars = 0;
@@ -405,6 +409,17 @@ bool hub_holds_lease(const hub *h, int worker)
     return false;
 }
 
+void hub_put_on_trial(hub *h, int worker)
+{
+    const hub_worker *of = &h->workers[worker];
+    for (int i = 0; i < h->n_workers; i++)
+        if (!of->own_key && h->workers[i].delivers &&
+            hub_same_holder(&h->workers[i], of)) {
+            h->workers[i].delivers = false;
+            plan_withdraw(&h->tasks, i); /* offers on trial do not count (on_offer) */
+        }
+}
+
 /* Puts the worker on trial again, unless it has one of the job's own keys. If the
  * worker was on trial already, the lost lease counts as a failure. Otherwise the lost
  * lease does not count: perhaps only the connection broke, and all leases of the worker
@@ -413,13 +428,29 @@ void hub_note_lost(void *hub_of, int worker)
 {
     hub *h = hub_of;
     const hub_worker *of = &h->workers[worker];
-    if (of->own_key)
-        return;
     if (hub_is_on_trial(h, of))
         count_failure(h, worker, "it lost a lease without a usable result");
-    for (int i = 0; i < h->n_workers; i++)
-        if (hub_same_holder(&h->workers[i], of))
-            h->workers[i].delivers = false;
+    hub_put_on_trial(h, worker);
+}
+
+/* The time of the next lease begins anew, so a worker could delay a path by giving its
+ * task back, or by restarting, again and again. But this is no failure: an honest
+ * worker may be stopped, or may not reach a home. */
+void hub_note_returned(hub *h, int worker, int64_t now_ms)
+{
+    for (int a = 0; a < h->tasks.n_arms; a++)
+        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
+            const plan_arm *arm = &h->tasks.arms[a];
+            const plan_path *path = &arm->paths[i];
+            const plan_lease *l = path->backup.active && path->backup.worker == worker
+                                      ? &path->backup
+                                      : &path->lease;
+            int64_t n_tasks;
+            const int64_t held_ms = now_ms - plan_granted_ms(l, path->phase, &n_tasks);
+            if (l->active && l->worker == worker && hub_usual_s(arm) > 0 &&
+                1e-3 * (double)held_ms > hub_usual_s(arm))
+                hub_put_on_trial(h, worker);
+        }
 }
 
 bool hub_is_barred(const hub_worker *w, int64_t now_ms)
@@ -428,52 +459,54 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms)
 }
 
 /* ---- leases that are held too long ---- */
-/* Whether a worker has held a lease too long. A worker that renews a lease again and
- * again and delivers nothing would stop the path. An honest worker does not need more
- * than OVERDUE_TIMES the time of the slowest accepted task, plus OVERDUE_TTLS lifetimes
- * of a lease; each phase that it must repeat counts as a task. False until a task has
- * been accepted. */
-static bool is_overdue(const hub *h, const plan_lease *lease, int64_t now_ms)
+/* Ends a lease that its worker has held far too long. A worker that renews a lease
+ * again and again and delivers nothing would stop the path. An honest worker does not
+ * need more than OVERDUE_TIMES the usual time of a task, plus OVERDUE_TTLS lifetimes of
+ * a lease; each phase that it must repeat counts as a task. Returns false if the lease
+ * is not overdue, or if no usual time is known. */
+static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit *audit,
+                        int64_t now_ms)
 {
-    double held_s = 1e-3 * (double)(now_ms - lease->granted_ms);
-    double most_s = OVERDUE_TIMES * h->slowest_s * (double)(1 + lease->repeats) +
-                    1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms;
-    return lease->active && h->slowest_s > 0 && held_s > most_s;
-}
-
-static void count_overdue(hub *h, const char *task, const plan_lease *lease,
-                          int64_t now_ms)
-{
+    const plan_lease lease = audit ? audit->lease : path->lease;
+    const int64_t phase = audit ? lease.phase : path->phase;
+    const double usual_s = hub_usual_s(arm),
+                 most_s = 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms;
+    int64_t n_tasks;
+    const double held_s =
+        1e-3 * (double)(now_ms - plan_granted_ms(&lease, phase, &n_tasks));
     char text[200];
+    n_tasks = n_tasks > 1 ? n_tasks : 1;
+    if (!lease.active || usual_s <= 0 ||
+        held_s <= most_s + OVERDUE_TIMES * usual_s * (double)n_tasks)
+        return false;
     snprintf(text, sizeof text,
-             "it held the lease of %.60s for %.0f s without delivering a result; the "
-             "slowest task that was accepted took %.0f s",
-             task, 1e-3 * (double)(now_ms - lease->granted_ms), h->slowest_s);
-    pl_log(PL_LOG_WARN, "lease.overdue", "task=%s worker=%s reason=\"%s\"", task,
-           h->workers[lease->worker].name, text);
-    count_failure(h, lease->worker, text);
-}
-
-void hub_end_lease(hub *h, plan_path *path, int64_t now_ms)
-{
-    const plan_lease lease = path->lease;
-    plan_release(&h->tasks, path, lease.token, lease.worker, false);
-    count_overdue(h, path->name, &lease, now_ms);
+             "it held the lease of %.60s for %.0f s without delivering a result; such "
+             "a task usually takes %.1f s",
+             path->name, held_s, usual_s);
+    if (audit)
+        hub_audit_release(h, audit, NULL);
+    else
+        plan_release(&h->tasks, path, lease.token, lease.worker, false);
+    pl_log(PL_LOG_WARN, "lease.overdue", "task=%s worker=%s reason=\"%s\"", path->name,
+           h->workers[lease.worker].name, text);
+    count_failure(h, lease.worker, text);
+    return true;
 }
 
 void hub_end_overdue(hub *h, int64_t now_ms)
 {
     for (int a = 0; a < h->tasks.n_arms; a++)
         for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
-            plan_path *path = &h->tasks.arms[a].paths[i];
-            if (is_overdue(h, &path->lease, now_ms))
-                hub_end_lease(h, path, now_ms);
+            const plan_arm *arm = &h->tasks.arms[a];
+            plan_path *path = &arm->paths[i];
+            const plan_lease *l = &path->lease;
+            if (l->active && !end_overdue(h, arm, path, NULL, now_ms) &&
+                hub_is_late(arm, path, l, path->phase, now_ms))
+                hub_put_on_trial(h, l->worker);
         }
     for (size_t i = 0; i < h->n_audits; i++) {
-        const plan_lease lease = h->audits[i].lease;
-        if (!is_overdue(h, &lease, now_ms))
-            continue;
-        hub_audit_release(h, &h->audits[i], NULL);
-        count_overdue(h, h->audits[i].row.path, &lease, now_ms);
+        const plan_arm *arm = &h->tasks.arms[h->audits[i].task.arm];
+        end_overdue(h, arm, &arm->paths[h->audits[i].task.index], &h->audits[i],
+                    now_ms);
     }
 }

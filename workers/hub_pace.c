@@ -1,12 +1,21 @@
 /* What each worker can do, and which tasks it should therefore not get.
  *
  * The hub measures by its own clock. The time of a task runs from the grant of its
- * lease, or from the worker's previous DONE if that was later, to its DONE. The worker
- * says only how much of it were inner steps; the rest is mostly transfers over its
- * link. Both parts are means in which the newest task has half of the weight, apart for
- * tasks that train and for tasks that score documents. In its first task of an arm a
- * worker also fetches data that it then keeps. The time for these bytes, of those that
- * it has reported, does not count (hub_once_s).
+ * lease, or from the end of the worker's previous task if that was later, until the
+ * homes confirm it. The worker says only how much of it were inner steps; the rest is
+ * mostly transfers over its link. Both parts are means in which the newest task has
+ * half of the weight, apart for tasks that train and for tasks that score documents. In
+ * its first task of an arm a worker also fetches data that it then keeps. The time for
+ * these bytes, of those that it has reported, does not count (hub_once_s,
+ * without_once).
+ *
+ * The usual time of a task is the median of the times from grant to confirmation of the
+ * arm's last PLAN_TIMES_MAX tasks, so that no single worker can move it. But it is no
+ * shorter than the median that the job's own workers need: otherwise workers that
+ * deliver nonsense at once would make all others late. A lease that is held for more
+ * than LATE_TIMES the usual time is late, whatever its holder reports: then its task
+ * gets a backup, or goes to another worker (hub_backup.c), and a holder without one of
+ * the job's own keys is on trial (hub_names.c).
  *
  * A worker gets a task only if the phase does not end later because of it: if it will
  * finish the task no later than the whole fleet, itself included, will have finished
@@ -34,6 +43,10 @@
  * will not take one. SETTLES_MS: time within which a worker's DONE follows the homes'
  * report. */
 enum { FRESH_MS = 5, OLD_MS = 50, ASKS_MS = 3000, PROBE_TIMES = 50, SETTLES_MS = 2000 };
+/* A lease is late after LATE_TIMES the usual time, but never before late_least_s more
+ * than it. */
+enum { LATE_TIMES = 3 };
+static const double late_least_s = 0.5;
 /* a worker that already has the state of a path may be slower by this factor than the
  * best worker, which would have to fetch the state */
 static const double continues_times = 2, clear_times = 1.5;
@@ -55,24 +68,63 @@ static double blend(int n, double old, double fresh)
     return n == 0 ? fresh : 0.5 * (old + fresh);
 }
 
+/* ---- the usual time of a task ---- */
+double hub_usual_s(const plan_arm *arm)
+{
+    const double times_s = arm->n_times > 0   ? arm->median_s
+                           : arm->is_measured ? arm->typical_s
+                                              : 0;
+    return fmax(times_s, arm->own_s);
+}
+
+bool hub_is_late(const plan_arm *arm, const plan_path *path, const plan_lease *l,
+                 int64_t phase, int64_t now_ms)
+{
+    const double usual_s = hub_usual_s(arm),
+                 most_s = fmax(LATE_TIMES * usual_s, usual_s + late_least_s);
+    int64_t n_tasks;
+    const int64_t held_ms = now_ms - plan_granted_ms(l, phase, &n_tasks);
+    n_tasks = n_tasks > 1 ? n_tasks : 1;
+    return usual_s > 0 &&
+           1e-3 * (double)held_ms > ldexp(most_s * (double)n_tasks, path->n_taken);
+}
+
+void hub_note_confirmed(hub *h, plan_arm *arm, const plan_path *path,
+                        const plan_news *news, int64_t now_ms)
+{
+    const int64_t phase = news->phase - 1;
+    const plan_lease *l = phase >= path->phase && news->by >= 0
+                              ? plan_lease_for(path, phase, news->by)
+                              : NULL;
+    int64_t n_tasks;
+    if (!l)
+        return;
+    hub_note_success(h, news->by, hub_is_late(arm, path, l, phase, now_ms));
+    const int64_t held_ms = now_ms - plan_granted_ms(l, phase, &n_tasks);
+    if (n_tasks == 0)
+        return;
+    double sorted[PLAN_TIMES_MAX];
+    arm->times_s[arm->n_times++ % PLAN_TIMES_MAX] =
+        1e-3 * (double)held_ms / (double)n_tasks;
+    memcpy(sorted, arm->times_s, sizeof sorted);
+    arm->median_s = fleet_median(
+        sorted, arm->n_times < PLAN_TIMES_MAX ? (int)arm->n_times : PLAN_TIMES_MAX);
+}
+
+/* ---- the pace of a worker ---- */
 void hub_note_pace(const hub *h, hub_worker *w, int of, double inner_s, double total_s,
                    int64_t now_ms)
 {
     const pl_arm *arm = &h->tasks.arms[of].arm;
     hub_pace *p = &w->pace[arm->n_scored > 0];
     p->arms |= bit_of(of);
-    if (!(inner_s > 0) || inner_s > 1e9)
-        return;
     /* A task with its own number of threads says nothing about the speed of the
      * worker's other tasks. */
-    if (arm->inner.threads > 0)
+    if (!(inner_s > 0) || !(total_s > 0) || arm->inner.threads > 0)
         return;
-    /* without the time outside inner steps a first measurement would be too short */
-    if (total_s < inner_s && p->n_tasks == 0)
-        return;
+    inner_s = fmin(inner_s, total_s);
     p->slot_s = blend(p->n_tasks, p->slot_s, inner_s / slots_of(arm));
-    if (total_s >= inner_s)
-        p->rest_s = blend(p->n_tasks, p->rest_s, total_s - inner_s);
+    p->rest_s = blend(p->n_tasks, p->rest_s, total_s - inner_s);
     p->n_tasks++;
     p->noted_ms = now_ms;
 }
@@ -132,15 +184,47 @@ double hub_once_s(const hub *h, const hub_worker *w, int arm, const plan_lease *
     return fetch_s * (1 - steady_part(h, w, arm, l->fetched, false));
 }
 
+/* Subtracts the time for bytes that the worker will not fetch again. Only the worker
+ * knows these bytes, so this makes a worker that is not the job's own at best as fast
+ * as the median of the measured workers. */
+static double without_once(const hub_worker *w, const plan_arm *arm, double total_s,
+                           double once_s)
+{
+    const double least_s = w->own_key         ? 0
+                           : arm->is_measured ? fmin(total_s, arm->typical_s)
+                                              : total_s;
+    return fmax(total_s - once_s, least_s);
+}
+
+void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
+                   const plan_lease *lease, double inner_s, int64_t now_ms)
+{
+    plan_task task;
+    int64_t n_tasks;
+    const int64_t granted_ms = plan_granted_ms(lease, phase, &n_tasks);
+    const bool was_idle = granted_ms >= w->done_ms;
+    double total_s = 1e-3 * (double)(now_ms - (was_idle ? granted_ms : w->done_ms));
+    w->done_ms = now_ms > w->done_ms ? now_ms : w->done_ms;
+    if (n_tasks == 0 || !plan_find_task(&h->tasks, path->name, &task))
+        return;
+    total_s /= (double)n_tasks;
+    if (was_idle && n_tasks == 1)
+        total_s = without_once(w, &h->tasks.arms[task.arm], total_s,
+                               lease->phase == phase ? hub_once_s(h, w, task.arm, lease)
+                                                     : lease->before_once_s);
+    hub_note_pace(h, w, task.arm, inner_s, total_s, now_ms);
+}
+
 /* A worker whose task another worker finished first has measured itself, too: what it
  * had not done by then, it does at the pace that it showed, and a byte takes about as
  * long to send as to fetch. If it was stopped before its first step, and fetched no
  * longer than the worker that was first, that says nothing. */
-void hub_note_late(const hub *h, hub_worker *w, int of, const plan_lease *l,
-                   const plan_said *by, int64_t now_ms)
+void hub_note_late(const hub *h, int of, const plan_settled *s, int64_t now_ms)
 {
     const pl_arm *arm = &h->tasks.arms[of].arm;
-    double inner_s = fmin(by->work.seconds, 1e-3 * (double)by->held_ms);
+    const plan_lease *l = &s->lost;
+    hub_worker *w = &h->workers[l->worker];
+    double inner_s = fmin(s->by.work.seconds, 1e-3 * (double)s->held_ms);
     const double passed_s = 1e-3 * (double)(now_ms - l->granted_ms),
                  step_s = step_of(l);
     double fetch_s = passed_s;
@@ -155,12 +239,13 @@ void hub_note_late(const hub *h, hub_worker *w, int of, const plan_lease *l,
         inner_s = step_s * arm->inner.tau;
     else if (w->pace[arm->n_scored > 0].n_tasks > 0)
         inner_s = inner_of(w, arm);
-    if (step_s <= 0 && inner_s + 2 * fetch_s < 1e-3 * (double)by->held_ms)
+    if (step_s <= 0 && inner_s + 2 * fetch_s < 1e-3 * (double)s->held_ms)
         return;
     const double again_s = fetch_s * steady_part(h, w, of, fetched, false),
                  send_s = fetch_s * steady_part(h, w, of, fetched, true);
     hub_note_pace(h, w, of, inner_s,
-                  fmax(passed_s - (fetch_s - again_s), again_s + inner_s + send_s),
+                  fmax(without_once(w, &h->tasks.arms[of], passed_s, fetch_s - again_s),
+                       again_s + inner_s + send_s),
                   now_ms);
 }
 
@@ -177,19 +262,6 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
     if (w->done_ms > l->granted_ms && w->done_ms <= now_ms)
         begun_ms = w->done_ms; /* it was at another task until then */
     const double passed_s = 1e-3 * (double)(now_ms - begun_ms);
-    /* What the holder says is believed until twice the expected time has passed. */
-    if (step_s > 0 && (expected_s <= 0 || passed_s < 2 * expected_s)) {
-        const hub_pace *p = &w->pace[arm->arm.n_scored > 0];
-        const double send_s = p->n_tasks > 0   ? 0.5 * p->rest_s
-                              : l->repeats > 0 ? 0
-                                               : fetched_in(l, step_s);
-        const double steps_s =
-            l->stage == PLAN_SENDS ? 0 : step_s * (arm->arm.inner.tau - l->step);
-        /* by these reports; below 0 if that time has passed */
-        const double reported_s =
-            1e-3 * (double)l->step_ms + steps_s + send_s - 1e-3 * (double)now_ms;
-        return reported_s > 0 ? reported_s : -reported_s;
-    }
     double left_s = expected_s <= 0         ? passed_s
                     : passed_s < expected_s ? expected_s - passed_s
                                             : passed_s - expected_s;
@@ -203,13 +275,27 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
                      least_s = arm->typical_inner_s + passed_s + 2 * late_s;
         left_s = least_s > left_s ? least_s : left_s;
     }
+    /* What the holder reports can only show that it needs longer than that. */
+    if (step_s > 0) {
+        const hub_pace *p = &w->pace[arm->arm.n_scored > 0];
+        const double send_s = p->n_tasks > 0   ? 0.5 * p->rest_s
+                              : l->repeats > 0 ? 0
+                                               : fetched_in(l, step_s);
+        const double steps_s =
+            l->stage == PLAN_SENDS ? 0 : step_s * (arm->arm.inner.tau - l->step);
+        /* below 0 if that time has passed */
+        const double reported_s =
+            1e-3 * (double)l->step_ms + steps_s + send_s - 1e-3 * (double)now_ms;
+        left_s = fmax(left_s, fabs(reported_s));
+    }
     return left_s;
 }
 
 /* ---- the fleet ---- */
 /* Notes the median of the times for a task of the arm, and for the inner steps in it:
  * those of the workers that were measured, or, as long as there are none, those to
- * which two or more leases will come. `values` has room for all workers and leases. */
+ * which two or more leases will come; and of the job's own workers. `values` has room
+ * for all workers and leases. */
 static void note_typical(const hub *h, plan_arm *arm, double *values, int64_t now_ms)
 {
     for (int inner = 0; inner < 2; inner++) {
@@ -231,6 +317,13 @@ static void note_typical(const hub *h, plan_arm *arm, double *values, int64_t no
         }
         *out = arm->is_measured || n > 1 ? fleet_median(values, n) : 0;
     }
+    int n_own = 0;
+    for (int i = 0; i < h->n_workers; i++) {
+        const hub_worker *w = &h->workers[i];
+        if (w->own_key && hub_task_s(w, &arm->arm) > 0 && !hub_is_away(h, w, now_ms))
+            values[n_own++] = hub_task_s(w, &arm->arm);
+    }
+    arm->own_s = fleet_median(values, n_own);
 }
 
 static void note_busy(hub *h, const plan_arm *arm, const plan_path *path,

@@ -82,25 +82,6 @@ void hub_extend(hub *h, int worker, plan_task task, int64_t now_ms)
     lease->before_once_s = once_s;
 }
 
-void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
-                   const plan_lease *lease, double inner_s, int64_t now_ms)
-{
-    plan_task task;
-    bool is_one_task;
-    const int64_t granted_ms = plan_granted_ms(lease, phase, &is_one_task);
-    const bool was_idle = granted_ms >= w->done_ms;
-    const int64_t begun_ms = was_idle ? granted_ms : w->done_ms;
-    w->done_ms = now_ms;
-    if (!path || !plan_find_task(&h->tasks, path->name, &task))
-        return;
-    double total_s = is_one_task ? 1e-3 * (double)(now_ms - begun_ms) : 0;
-    const double once_s = lease->phase == phase ? hub_once_s(h, w, task.arm, lease)
-                                                : lease->before_once_s;
-    if (is_one_task && was_idle) /* never less than the inner steps */
-        total_s = fmax(total_s - once_s, fmin(total_s, inner_s));
-    hub_note_pace(h, w, task.arm, inner_s, total_s, now_ms);
-}
-
 /* The worker's messages arrive, and it fetches or sends, but no byte of a blob has
  * moved for a long time: the way from or to the homes loses large packets, or a home
  * hangs. */

@@ -104,16 +104,19 @@ bool hub_is_away(const hub *h, const hub_worker *w, int64_t now_ms)
     return w->left || now_ms - w->seen_ms > 2 * h->options->ttl_ms + 3000;
 }
 
+static bool is_revoked(const hub_worker *w)
+{
+    bool own;
+    return !pl_pubkey_none(&w->key) && pl_gate_role(&w->key, &own) == PL_AS_NONE;
+}
+
 static pl_json *worker_json(const hub *h, const hub_worker *w, int64_t now_ms)
 {
     char reason[HUB_WITHHELD_TEXT_MAX];
     pl_json *o = pl_json_object();
     const hub_link *l = &w->link;
     const uint64_t moved = l->up + l->down;
-    bool own;
-    const bool revoked =
-        !pl_pubkey_none(&w->key) && pl_gate_role(&w->key, &own) == PL_AS_NONE;
-    const bool away = revoked || hub_is_away(h, w, now_ms);
+    const bool revoked = is_revoked(w), away = revoked || hub_is_away(h, w, now_ms);
     pl_json_set_text(o, "worker", w->name);
     pl_json_set_text(o, "device", w->device);
     pl_json_set_int(o, "pid", (int64_t)(w->pid & UINT32_MAX));
@@ -167,7 +170,13 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
         pl_json_push(arms, arm_json(h, a, now));
     /* Connected workers come first. A worker that is away and never got a task is
      * always omitted, because otherwise a person with many keys could fill the list. */
-    int n_shown = 0;
+    int n_shown = 0, n_here = 0, n_busy = 0;
+    for (int i = 0; i < h->n_workers; i++) {
+        const hub_worker *w = &h->workers[i];
+        const bool here = !w->fenced[0] && !hub_is_away(h, w, now) && !is_revoked(w);
+        n_here += here;
+        n_busy += here && w->has_lease && !hub_is_barred(w, now);
+    }
     for (int is_away = 0; is_away < 2; is_away++)
         for (int i = 0; i < h->n_workers; i++) {
             const hub_worker *w = &h->workers[i];
@@ -213,6 +222,8 @@ static size_t write_status(hub *h, int n_workers, pl_buf *out)
     pl_json_set(o, "homes", homes);
     pl_json_set(o, "arms", arms);
     pl_json_set(o, "workers", workers);
+    pl_json_set_int(o, "workers_here", n_here);
+    pl_json_set_int(o, "workers_busy", n_busy);
     pl_json_set_int(o, "workers_left_out", h->n_workers - n_listed);
     pl_json_set_bool(o, "workers_cut", n_shown > n_listed);
     pl_buf_clear(out);

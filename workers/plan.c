@@ -174,16 +174,18 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     path->held_phase = news->held_phase;
     pl_copy_text(path->state_of, sizeof path->state_of,
                  news->worker ? news->worker : "");
+    path->state_key = news->key;
     path->repeats = news->repeats;
     path->keeper = news->keeper;
     path->drops_state = path->drops_state && path->state_of[0] && phase == path->phase;
     if (phase == path->phase)
         return;
-    plan_note_ended(path, phase, news->by);
+    plan_note_ended(path, phase, news->by, now_ms);
     path->phase = phase;
     path->phase_ms = now_ms;
+    path->kept_ms = 0;
     memset(&path->backup, 0, sizeof path->backup);
-    path->backups_failed = 0;
+    path->backups_failed = path->n_taken = 0;
     if (path->lease.phase < phase)
         memset(&path->lease, 0, sizeof path->lease);
     path->lease.failures = 0;
@@ -313,49 +315,35 @@ int64_t plan_repeats(const plan_path *path, int worker)
     return path->keeper == worker ? 0 : path->repeats;
 }
 
-/* How an arm advances: the time when a path last finished a phase, and the shortest
- * time that a path's last task took (0: not known). */
-typedef struct arm_pace {
-    int64_t newest_ms, took_ms;
-} arm_pace;
-
-static arm_pace pace_of(const plan_arm *arm)
-{
-    arm_pace pace = {0, 0};
-    for (int i = 0; i < arm->n_tasks; i++) {
-        const plan_path *path = &arm->paths[i];
-        if (path->phase_ms > pace.newest_ms)
-            pace.newest_ms = path->phase_ms;
-        if (path->took_ms > 0 && (pace.took_ms == 0 || path->took_ms < pace.took_ms))
-            pace.took_ms = path->took_ms;
-    }
-    return pace;
-}
-
-/* Whether the path should wait for its keeper instead of going to this worker, which
- * would have to repeat phases. The keeper may be busy with another path. So the path
- * waits until the arm has made no progress for as long as the repeated phases would
- * take a fast worker: if the keeper is slow, waiting for its own pace would cost more
+/* Whether the path waits for its keeper instead of going to this worker, which would
+ * have to repeat phases. The keeper may be busy with another path. So the path waits,
+ * from the time when a worker without any task wanted it, for as long as the repeated
+ * phases usually take: if the keeper is slow, waiting for its own pace would cost more
  * than repeating the phases. After the first phase this time is not known before a
  * keeper's DONE, which follows the homes' report. */
-static bool waits_for_keeper(const plan_path *path, int worker, arm_pace pace,
+static bool waits_for_keeper(const plan_arm *arm, const plan_path *path, int worker,
                              int64_t now_ms)
 {
-    enum { DONE_MS = 2000 };
-    const int64_t wait_ms = pace.took_ms > 0 ? path->repeats * pace.took_ms : DONE_MS;
+    const double unknown_ms = 2000;
+    const double wait_ms =
+        arm->median_s > 0 ? 1e3 * arm->median_s * (double)path->repeats : unknown_ms;
     return path->keeper >= 0 && plan_repeats(path, worker) > 0 &&
-           now_ms - pace.newest_ms < wait_ms;
+           (path->kept_ms == 0 || (double)(now_ms - path->kept_ms) < wait_ms);
 }
 
-bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
+/* Chooses among the paths that this worker can continue at once or, if `repeats` is
+ * set, among those whose phases it would have to repeat although they have a keeper.
+ * Notes since when such a path waits for its keeper. */
+static bool choose_among(const plan *p, int worker, bool repeats, int64_t now_ms,
+                         plan_task *out)
 {
     int64_t best = -1;
-    for (int a = 0; a < p->n_arms; a++) {
-        const arm_pace pace = pace_of(&p->arms[a]);
+    for (int a = 0; a < p->n_arms; a++)
         for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            const plan_path *path = &p->arms[a].paths[i];
+            plan_path *path = &p->arms[a].paths[i];
+            const int64_t again = plan_repeats(path, worker);
             bool held = path->backup.active || path->drops_state ||
-                        waits_for_keeper(path, worker, pace, now_ms) ||
+                        (path->keeper >= 0 && again > 0) != repeats ||
                         (path->lease.active && path->lease.deadline_ms > now_ms);
             int64_t score = score_of(&p->arms[a], path, path->phase, worker);
             /* plan_ready comes last, because it takes the most time and the score
@@ -363,29 +351,35 @@ bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
             if (held || score <= best || plan_has_said(path, worker, now_ms) ||
                 !plan_ready(&p->arms[a], i, now_ms))
                 continue;
-            if (p->fits && !p->fits(p->context, worker, a, plan_repeats(path, worker),
-                                    path->repeats, now_ms))
+            if (repeats && path->kept_ms == 0)
+                path->kept_ms = now_ms;
+            if (waits_for_keeper(&p->arms[a], path, worker, now_ms) ||
+                (p->fits &&
+                 !p->fits(p->context, worker, a, again, path->repeats, now_ms)))
                 continue;
             best = score;
             *out = (plan_task){a, i};
         }
-    }
     return best >= 0;
+}
+
+bool plan_choose(const plan *p, int worker, int64_t now_ms, plan_task *out)
+{
+    return choose_among(p, worker, false, now_ms, out) ||
+           choose_among(p, worker, true, now_ms, out);
 }
 
 bool plan_leaves_out(const plan *p, int worker, int64_t now_ms)
 {
-    for (int a = 0; a < p->n_arms; a++) {
-        const arm_pace pace = pace_of(&p->arms[a]);
+    for (int a = 0; a < p->n_arms; a++)
         for (int i = 0; i < p->arms[a].n_tasks; i++) {
             const plan_path *path = &p->arms[a].paths[i];
             const bool is_free = !path->lease.active && !path->drops_state;
             if (plan_has_said(path, worker, now_ms) ||
-                (is_free && waits_for_keeper(path, worker, pace, now_ms) &&
+                (is_free && waits_for_keeper(&p->arms[a], path, worker, now_ms) &&
                  plan_ready(&p->arms[a], i, now_ms)))
                 return true;
         }
-    }
     return false;
 }
 
@@ -418,7 +412,7 @@ void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
     lease->stage = PLAN_FETCHES;
     lease->deadline_ms = now_ms + ttl_ms;
     lease->before_ms = lease->granted_ms;
-    lease->before_unclear = lease->taken_up || lease->repeats > 0;
+    lease->before_tasks = lease->taken_up ? 0 : 1 + lease->repeats;
     lease->granted_ms = now_ms;
     lease->repeats = 0; /* the holder continues with the state that it has just made */
     lease->taken_up = false;
@@ -434,7 +428,8 @@ void plan_shorten(plan_path *path, uint64_t token, int worker)
     if (lease->before_ms == 0) /* a new hub does not know when the phase was granted */
         return;
     lease->granted_ms = lease->before_ms;
-    lease->taken_up = lease->before_unclear;
+    lease->taken_up = lease->before_tasks == 0;
+    lease->repeats = lease->taken_up ? 0 : lease->before_tasks - 1;
 }
 
 static uint64_t next_token(plan *p, plan_path *path)
@@ -466,7 +461,7 @@ void plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
                                .repeats = plan_repeats(path, worker)};
     memset(&path->backup, 0, sizeof path->backup);
     path->last_worker = worker;
-    path->waits_until_ms = 0;
+    path->waits_until_ms = path->kept_ms = 0;
     p->n_granted++;
 }
 
@@ -512,6 +507,19 @@ static void end_lease(plan_path *path)
     path->lease.failures = failures;
     path->last_worker = path->lease.worker;
     memset(&path->backup, 0, sizeof path->backup);
+}
+
+void plan_stand_still(plan *p, int64_t ms)
+{
+    for (int a = 0; a < p->n_arms; a++)
+        for (int i = 0; i < p->arms[a].n_tasks; i++) {
+            plan_path *path = &p->arms[a].paths[i];
+            plan_lease *leases[] = {&path->lease, &path->backup};
+            for (int k = 0; k < 2; k++) {
+                leases[k]->granted_ms += ms;
+                leases[k]->before_ms += leases[k]->before_ms > 0 ? ms : 0;
+            }
+        }
 }
 
 int plan_n_held(const plan *p, int worker)

@@ -38,15 +38,14 @@ typedef struct plan_lease {
     int failures; /* number of failures of this task in this phase */
     /* number of phases that the holder had to repeat before the phase (plan_repeats) */
     int64_t repeats;
-    /* Whether the time of the phase before, from before_ms on, says nothing about the
-     * worker: it was taken up, or phases were repeated in it. */
-    bool before_unclear;
+    int64_t before_tasks; /* plan_granted_ms of the phase before, if it was extended */
     double before_once_s; /* hub_once_s of the phase before, if it was extended */
 } plan_lease;
 
-/* Returns the time when the lease was granted for a phase, its own or the one before,
- * and whether the time from then on is that of one task. */
-int64_t plan_granted_ms(const plan_lease *lease, int64_t phase, bool *is_one_task);
+/* Returns the time when the lease was granted for a phase, its own or the one before.
+ * *n_tasks is the number of phases that the holder has to train from then on: more than
+ * one if it repeats phases first; 0 if the hub does not know. */
+int64_t plan_granted_ms(const plan_lease *lease, int64_t phase, int64_t *n_tasks);
 
 /* The leases of a finished phase. They are kept until a worker reports the phase as
  * done, because only then does the hub know which holder did the phase. */
@@ -55,8 +54,9 @@ typedef struct plan_ended {
     plan_lease leases[2]; /* the path's lease and its backup; token 0: there was none */
     /* whether the path's lease was extended to the next phase, or was not active */
     bool goes_on;
-    /* the token under which the phase arrived; 0: the homes did not name it */
-    uint64_t by;
+    int by; /* the worker that made it; -1: the homes did not name it, or it is unknown
+             */
+    int64_t ended_ms; /* time when the hub learned of it */
 } plan_ended;
 /* A lease is at most one phase ahead of its path, so one report of a home ends at most
  * two phases. */
@@ -70,8 +70,6 @@ typedef struct plan_said {
     int worker;
     pl_work work; /* tokens, loss and seconds of the phase */
     int64_t said_ms;
-    int64_t held_ms;  /* time from the grant of the lease to the report */
-    bool is_one_task; /* whether held_ms is the time of one task (plan_granted_ms) */
     /* time when the lease ends if the homes do not confirm the phase */
     int64_t lease_ms;
     int64_t until_ms; /* until this time the worker does not get the path again */
@@ -83,16 +81,28 @@ enum { PLAN_FAILED_MAX = 3 };
  * holder. */
 enum { PLAN_SAID_MAX = 4 };
 
+/* A finished phase that a worker has reported as done, too (plan_settle). */
+typedef struct plan_settled {
+    plan_said by;    /* the worker's report */
+    bool is_named;   /* whether the homes name this worker, or no other had a lease */
+    plan_lease done; /* the worker's lease */
+    /* the lease of a second worker, which must be stopped; lost.worker is -1 if there
+     * is none */
+    plan_lease lost;
+    int64_t ended_ms; /* time when the hub learned from the homes of the phase */
+    int64_t held_ms;  /* from the grant of `done` for the phase to ended_ms */
+} plan_settled;
+
 /* What a home reports about a path. */
 typedef struct plan_news {
     int64_t phase;
     pl_work work; /* this, repeats and held_phase: as in pl_path_state */
-    /* the token under which the last phase arrived; 0 if the home did not name it */
-    uint64_t by;
-    /* the worker that made the path's state; "" or NULL if there is no state */
+    /* the worker that delivered the last phase and so made the path's state, and its
+     * key; "" or NULL if there is no state */
     const char *worker;
-    /* index of that worker if it is connected, so that it still has the state; -1 */
-    int keeper;
+    pl_pubkey key;
+    int by;     /* index of that worker; -1 if the hub does not know it */
+    int keeper; /* as `by` if it is connected, so that it still has the state; or -1 */
     int64_t repeats, held_phase;
 } plan_news;
 
@@ -103,14 +113,15 @@ typedef struct plan_path {
     int64_t held_phase;
     /* the last worker that had the path; -1: no worker had it yet */
     int last_worker;
-    /* the worker that made the path's state; "" if there is no state */
+    /* The worker that made the path's state, and its key; "" if there is no state.
+     * Later the name may belong to a worker with a different key. */
     char state_of[PL_TEXT_MAX];
+    pl_pubkey state_key;
     /* The number of phases that a worker must repeat before the path's phase, unless it
      * is the keeper: the connected worker that made the path's state. -1: there is no
      * such worker. */
     int64_t repeats;
     int keeper;
-    int64_t took_ms; /* time from grant to DONE of the path's last task; 0: not known */
     /* whether the homes must still drop the path's state; the path is not leased before
      * that */
     bool drops_state;
@@ -127,12 +138,16 @@ typedef struct plan_path {
     uint64_t granted; /* the highest token of any lease of the path */
     /* whether a lease ended and the homes must be told which leases are valid */
     bool is_untold;
+    /* time when a worker without the path's state was first kept from the ready task
+     * for its keeper (waits_for_keeper); 0: no worker was */
+    int64_t kept_ms;
     plan_lease lease;
     /* A second lease of the same phase, with a higher token, for a worker that may be
      * faster. The first delivery of the phase ends both leases. */
     plan_lease backup;
-    /* number of backups that failed in this phase */
-    int backups_failed;
+    /* numbers of backups that failed in this phase, and of leases that were taken away
+     * because they were late */
+    int backups_failed, n_taken;
     int failed_by[PLAN_FAILED_MAX], n_failed_by; /* workers that failed in this phase */
     /* number of failures in this phase of workers with the job's own keys */
     int own_failures;
@@ -141,6 +156,9 @@ typedef struct plan_path {
     plan_said said[PLAN_SAID_MAX];
     int n_said;
 } plan_path;
+
+/* The plan remembers the times of this many delivered tasks of an arm. */
+enum { PLAN_TIMES_MAX = 64 };
 
 typedef struct plan_arm {
     pl_arm arm;
@@ -161,6 +179,11 @@ typedef struct plan_arm {
      * (INT64_MAX: not known); and the earliest waits_until_ms of a ready path. */
     bool is_measured;
     double typical_s, typical_inner_s;
+    double own_s; /* median seconds of the job's own workers for a task; 0: not known */
+    /* The seconds from grant to confirmation of the last n_times delivered tasks, in a
+     * ring, and their median (hub_usual_s). */
+    double times_s[PLAN_TIMES_MAX], median_s;
+    int64_t n_times;
     int64_t n_ready, n_leased, steps_left, horizon_ms, waits_until_ms;
 } plan_arm;
 
@@ -265,9 +288,11 @@ void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int 
  * their number. A lease that expired stays valid until the task has another holder. */
 size_t plan_valid_tokens(const plan_path *path, uint64_t out[2]);
 /* plan_done.c */
-/* Notes that all phases before `phase` are finished. `by` is the token as in
- * plan_news. */
-void plan_note_ended(plan_path *path, int64_t phase, uint64_t by);
+/* Returns the lease under which this worker did or does `phase`, the path's phase or
+ * the one after; NULL if it has none. */
+const plan_lease *plan_lease_for(const plan_path *path, int64_t phase, int worker);
+/* Notes that all phases before `phase` are finished; `by` as in plan_news. */
+void plan_note_ended(plan_path *path, int64_t phase, int by, int64_t now_ms);
 /* Notes a worker's report that it has delivered a phase. Returns the lease that the
  * worker has or had for that phase. If the worker had no such lease, ignores the report
  * and returns NULL. If the homes do not confirm the phase within ttl_ms, the lease
@@ -288,11 +313,10 @@ bool plan_is_unconfirmed(const plan_path *path, const plan_lease *lease,
  * and the homes have not confirmed it. Then other workers should get the task. */
 bool plan_has_said(const plan_path *path, int worker, int64_t now_ms);
 /* Returns true, once per phase, when both a worker and the homes have reported the
- * phase as done. *by is the worker's report. *lost is the lease of a second worker,
- * which must be stopped; lost->worker is -1 if there is none. If two workers reported
- * the phase, the token that the homes named decides; if they named none, the first
- * report counts. */
-bool plan_settle(plan *p, plan_path *path, plan_said *by, plan_lease *lost);
+ * phase as done. If two workers had leases of the phase, the worker that the homes name
+ * decides; if they name none that is known, the first report counts, and is_named is
+ * false. */
+bool plan_settle(plan *p, plan_path *path, plan_settled *out);
 /* Whether a phase for which the worker had a lease has ended after `since_ms`, and it
  * is not settled yet who did the phase. */
 bool plan_is_settling(const plan *p, int worker, int64_t since_ms);
@@ -306,6 +330,9 @@ int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker)
 /* Ends the leases and backups of a worker that is gone. A lease whose task the worker
  * has reported as done stays until the homes confirm the task or the lease expires. */
 void plan_release_worker(plan *p, int worker);
+/* Moves the grants of all leases forward by the time in which no results could be
+ * confirmed, so that no lease becomes late by it. */
+void plan_stand_still(plan *p, int64_t ms);
 /* Returns the number of leases that the worker has, not counting backups. */
 int plan_n_held(const plan *p, int worker);
 /* Call this if the path's state is bad. Ends all leases of the path's phase, and sets

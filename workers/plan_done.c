@@ -7,16 +7,25 @@ static plan_ended *ended_of(plan_path *path, int64_t phase)
     return &path->ended[phase % PLAN_ENDED_MAX];
 }
 
-/* `by` is the token under which the last finished phase arrived. The tokens of earlier
- * phases are unknown. */
-void plan_note_ended(plan_path *path, int64_t phase, uint64_t by)
+const plan_lease *plan_lease_for(const plan_path *path, int64_t phase, int worker)
+{
+    const plan_lease *l = &path->lease, *b = &path->backup;
+    if (l->token != 0 && l->worker == worker && l->phase >= phase)
+        return l;
+    return b->active && b->worker == worker && b->phase == phase ? b : NULL;
+}
+
+/* `by` is the worker that delivered the last of these phases. Those of earlier phases
+ * are unknown. */
+void plan_note_ended(plan_path *path, int64_t phase, int by, int64_t now_ms)
 {
     const plan_lease *lease = &path->lease;
     for (int64_t p = path->phase; p < phase && p < path->phase + PLAN_ENDED_MAX; p++) {
         plan_ended *e = ended_of(path, p);
         *e = (plan_ended){.phase = p,
                           .goes_on = !lease->active || lease->phase > p,
-                          .by = p == phase - 1 ? by : 0};
+                          .by = p == phase - 1 ? by : -1,
+                          .ended_ms = now_ms};
         if (lease->phase >= p)
             e->leases[0] = *lease;
         if (p == path->phase && path->backup.active)
@@ -69,12 +78,12 @@ static void forget_said(plan_path *path, int i)
             (size_t)(path->n_said - i) * sizeof *path->said);
 }
 
-int64_t plan_granted_ms(const plan_lease *lease, int64_t phase, bool *is_one_task)
+int64_t plan_granted_ms(const plan_lease *lease, int64_t phase, int64_t *n_tasks)
 {
     const bool earlier = phase < lease->phase && lease->before_ms > 0;
-    *is_one_task =
-        earlier ? !lease->before_unclear
-                : phase == lease->phase && !lease->taken_up && lease->repeats == 0;
+    *n_tasks = earlier                                     ? lease->before_tasks
+               : phase == lease->phase && !lease->taken_up ? 1 + lease->repeats
+                                                           : 0;
     return earlier ? lease->before_ms : lease->granted_ms;
 }
 
@@ -105,7 +114,6 @@ const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t 
     plan_said *kept = &path->said[path->n_said++];
     *kept = *said;
     kept->said_ms = now_ms;
-    kept->held_ms = now_ms - plan_granted_ms(lease, said->phase, &kept->is_one_task);
     kept->lease_ms = now_ms + ttl_ms;
     kept->until_ms = now_ms + 3ll * ttl_ms;
     return lease;
@@ -135,7 +143,7 @@ static int find_settled(plan_path *path, int *at)
         *at = i;
         if (said->phase < path->phase && which < 0)
             forget_said(path, i);
-        else if (said->phase < path->phase && (e->by == 0 || e->by == said->token))
+        else if (said->phase < path->phase && (e->by < 0 || e->by == said->worker))
             return which;
         else
             i++;
@@ -163,25 +171,29 @@ bool plan_is_settling(const plan *p, int worker, int64_t since_ms)
     return false;
 }
 
-bool plan_settle(plan *p, plan_path *path, plan_said *by, plan_lease *lost)
+bool plan_settle(plan *p, plan_path *path, plan_settled *out)
 {
     int at = 0, won = find_settled(path, &at);
+    int64_t n_tasks;
     if (won < 0)
         return false;
-    *by = path->said[at];
-    if (by->is_one_task)
-        path->took_ms = by->held_ms;
-    const plan_ended e = *ended_of(path, by->phase);
+    const plan_said by = path->said[at];
+    const plan_ended e = *ended_of(path, by.phase);
     const plan_lease *second = &e.leases[!won];
     bool leave = second->token == 0 || (won && e.goes_on) ||
-                 plan_is_said(path, second->token, by->phase);
-    memset(ended_of(path, by->phase), 0, sizeof e);
+                 plan_is_said(path, second->token, by.phase);
+    memset(ended_of(path, by.phase), 0, sizeof e);
     forget_said(path, at);
-    *lost = *second;
+    *out = (plan_settled){.by = by,
+                          .is_named = e.by >= 0 || second->token == 0,
+                          .done = e.leases[won],
+                          .lost = *second,
+                          .ended_ms = e.ended_ms};
+    out->held_ms = e.ended_ms - plan_granted_ms(&out->done, by.phase, &n_tasks);
     if (leave)
-        lost->worker = -1;
+        out->lost.worker = -1;
     p->n_backups_won += (uint64_t)won;
     if (won && !path->lease.active) /* the worker has the path's state in its cache */
-        path->last_worker = by->worker;
+        path->last_worker = by.worker;
     return true;
 }

@@ -240,15 +240,16 @@ static pl_status open_retraining(retraining *r, const pl_backend_options *backen
     PL_CHECK(pl_try_alloc((size_t)r->layout.n_vectors * bytes, "a path's state",
                           (void **)&r->state));
     PL_CHECK(read_first_state(r));
-    char name[PL_NAME_MAX], object[PL_MODULE_NAME_MAX];
-    pl_object shard;
-    pl_topology_path_name(t, path, name);
-    snprintf(object, sizeof object, "shard/%s/%s", arm->name, name);
-    PL_CHECK(pl_store_get_object(r->store, object, &shard));
-    PL_CHECK(pl_try_alloc((size_t)shard.bytes, "a data shard", &r->shard));
-    PL_CHECK(
-        pl_store_read_blob(r->store, &shard.blob, 0, (size_t)shard.bytes, r->shard));
-    return pl_tokens_view(r->shard, (size_t)shard.bytes, object, &r->tokens);
+    /* not the object of the shard: `forget` has blanked the text of the base model */
+    uint64_t shard_bytes = 0;
+    if (path >= arm->n_shards || !pl_store_has_blob(r->store, &arm->shards[path]))
+        return cannot(r->module, "the store no longer has the text on which they were "
+                                 "trained (pathloom forget)");
+    PL_CHECK(pl_store_blob_bytes(r->store, &arm->shards[path], &shard_bytes));
+    PL_CHECK(pl_try_alloc((size_t)shard_bytes, "a data shard", &r->shard));
+    PL_CHECK(pl_store_read_blob(r->store, &arm->shards[path], 0, (size_t)shard_bytes,
+                                r->shard));
+    return pl_tokens_view(r->shard, (size_t)shard_bytes, "a data shard", &r->tokens);
 }
 
 pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,

@@ -59,6 +59,9 @@ typedef enum answer_kind {
 
 enum { ACTS_MAX = 64 };
 
+/* How a worker that sits on a lease ends it. */
+typedef enum sit_end { SIT_FORGETS, SIT_RELEASES, SIT_RESTARTS } sit_end;
+
 typedef struct adversary {
     dice dice;
     char hub[PL_ADDRESS_MAX], home[PL_ADDRESS_MAX];
@@ -77,6 +80,8 @@ typedef struct adversary {
     /* a lease that is kept alive without work */
     party *sitter;
     int64_t sit_until_ms, renewed_ms;
+    bool sit_claims; /* whether it reports to be at its last step */
+    sit_end sit_end;
     int sit_act; /* the act that counts messages about this lease */
     int act;     /* the act that runs now */
     uint64_t n_acts[ACTS_MAX], answers[ACTS_MAX][ANSWER_COUNT];
@@ -135,6 +140,11 @@ void act_ask_flood(adversary *a);
 void act_status_flood(adversary *a);
 void act_hold(adversary *a);
 void act_sit(adversary *a);
+void act_claim(adversary *a);
+void act_give_back(adversary *a);
+void act_restart(adversary *a);
+void act_false_offer(adversary *a);
+void act_go_on(adversary *a);
 void act_fail(adversary *a);
 void act_done_empty(adversary *a);
 void act_vanish(adversary *a);

@@ -53,13 +53,13 @@ void act_report(adversary *a)
 }
 
 /* ---- names and devices ---- */
-static void put_hello(pl_message *m, const char *name, const char *device)
+static void put_hello(pl_message *m, const char *name, const char *device, uint64_t pid)
 {
     pl_message_init(m, PL_MSG_HELLO);
     pl_put_text(&m->body, PL_TAG_NAME, name);
     pl_put_text(&m->body, PL_TAG_ROLE, "worker");
     pl_put_text(&m->body, PL_TAG_DEVICE, device);
-    pl_put_u64(&m->body, PL_TAG_PID, (uint64_t)getpid());
+    pl_put_u64(&m->body, PL_TAG_PID, pid);
 }
 
 void act_many_names(adversary *a)
@@ -70,7 +70,7 @@ void act_many_names(adversary *a)
     for (int i = 0; i < NAMES; i++) {
         pl_message m;
         snprintf(name, sizeof name, "%.40s-%u", p->name, dice_roll(&a->dice, 1u << 30));
-        put_hello(&m, name, dice_word(&a->dice));
+        put_hello(&m, name, dice_word(&a->dice), (uint64_t)getpid());
         tell(a, p, AT_HUB, &m);
     }
     hear(p, 100);
@@ -90,7 +90,7 @@ void act_change_device(adversary *a)
 {
     pl_message m;
     party *p = some_worker(a);
-    put_hello(&m, p->name, dice_word(&a->dice));
+    put_hello(&m, p->name, dice_word(&a->dice), (uint64_t)getpid());
     if (dice_is(&a->dice, 2))
         pl_put_text(&m.body, PL_TAG_ADDRESS, dice_word(&a->dice));
     (void)ask(a, p, AT_HUB, &m, NULL);
@@ -137,15 +137,78 @@ void act_hold(adversary *a)
 }
 
 /* Renews the lease of a task without doing the task. */
-void act_sit(adversary *a)
+static bool begin_to_sit(adversary *a, uint32_t ms, bool claims, sit_end end)
 {
-    enum { SIT_MS = 6000 };
     party *p = some_worker(a);
     if (a->sitter || !take_task(a, p, false))
-        return;
+        return false;
     a->sitter = p;
     a->sit_act = a->act;
-    a->sit_until_ms = pl_now_ms() + SIT_MS;
+    a->sit_claims = claims;
+    a->sit_end = end;
+    a->renewed_ms = 0;
+    a->sit_until_ms = pl_now_ms() + ms;
+    return true;
+}
+
+enum { SIT_MS = 6000 };
+
+void act_sit(adversary *a)
+{
+    (void)begin_to_sit(a, SIT_MS, false, SIT_FORGETS);
+}
+
+/* Reports from its second renewal on that it is at its last step. */
+void act_claim(adversary *a)
+{
+    (void)begin_to_sit(a, SIT_MS, true, SIT_FORGETS);
+}
+
+/* Gives the task back after some time, so that the time of the next lease begins
+ * anew. */
+void act_give_back(adversary *a)
+{
+    (void)begin_to_sit(a, dice_roll(&a->dice, SIT_MS / 2), true, SIT_RELEASES);
+}
+
+void act_restart(adversary *a)
+{
+    (void)begin_to_sit(a, dice_roll(&a->dice, SIT_MS / 2), true, SIT_RESTARTS);
+}
+
+/* Offers updates that do not exist, at the beginning of the task. */
+void act_false_offer(adversary *a)
+{
+    pl_message m;
+    if (!begin_to_sit(a, SIT_MS, true, SIT_FORGETS))
+        return;
+    put_lease(a->sitter, PL_MSG_OFFER, &m);
+    (void)ask(a, a->sitter, AT_HUB, &m, NULL);
+}
+
+/* Asks for the next phase of a task that it has not begun. */
+void act_go_on(adversary *a)
+{
+    pl_message m;
+    if (!begin_to_sit(a, SIT_MS, true, SIT_FORGETS))
+        return;
+    put_lease(a->sitter, PL_MSG_TASK_REQ, &m);
+    (void)ask(a, a->sitter, AT_HUB, &m, NULL);
+}
+
+static void end_sitting(adversary *a)
+{
+    pl_message m;
+    party *p = a->sitter;
+    a->sitter = NULL;
+    if (a->sit_end == SIT_RELEASES)
+        release(a, p, PL_OK, "");
+    if (a->sit_end == SIT_RESTARTS) {
+        put_hello(&m, p->name, p->device, dice_roll(&a->dice, 1u << 30));
+        (void)ask(a, p, AT_HUB, &m, NULL);
+        p->said_hello = false;
+    }
+    p->lease.held = false;
 }
 
 void keep_sitting(adversary *a)
@@ -158,18 +221,16 @@ void keep_sitting(adversary *a)
         return;
     int act = a->act;
     a->act = a->sit_act;
-    a->renewed_ms = now;
     put_lease(p, PL_MSG_RENEW, &m);
     pl_put_f64(&m.body, PL_TAG_LOSS, 1.0);
-    pl_put_u64(&m.body, PL_TAG_STEP, 1);
+    pl_put_u64(&m.body, PL_TAG_STEP, a->sit_claims && a->renewed_ms > 0 ? 1u << 30 : 1);
     pl_put_f64(&m.body, PL_TAG_RATE, 1e12);
     pl_put_bytes(&m.body, PL_TAG_LEASE, p->lease.sealed, p->lease.sealed_len);
+    a->renewed_ms = now;
     answer_kind kind = ask(a, p, AT_HUB, &m, NULL);
+    if (now >= a->sit_until_ms || kind != ANSWER_OK)
+        end_sitting(a);
     a->act = act;
-    if (now < a->sit_until_ms && kind == ANSWER_OK)
-        return;
-    p->lease.held = false;
-    a->sitter = NULL;
 }
 
 /* Takes the same task again and again and reports a failure each time, until the hub
@@ -183,18 +244,20 @@ void act_fail(adversary *a)
                 dice_word(&a->dice));
 }
 
-/* Reports a task as done without sending updates. */
+/* Reports a task as done at once, without sending updates. Half of the reports have
+ * impossible numbers, which the hub refuses. */
 void act_done_empty(adversary *a)
 {
     pl_message m;
     party *p = some_worker(a);
     if (!take_task(a, p, false))
         return;
+    const bool wild = dice_is(&a->dice, 2);
     put_lease(p, PL_MSG_DONE, &m);
-    pl_put_u64(&m.body, PL_TAG_TOKENS, dice_edge(&a->dice));
+    pl_put_u64(&m.body, PL_TAG_TOKENS, wild ? dice_edge(&a->dice) : 1);
     pl_put_f64(&m.body, PL_TAG_LOSS, 1.0);
     pl_put_f64(&m.body, PL_TAG_SECONDS, 1e-9);
-    pl_put_f64(&m.body, PL_TAG_OVERHEAD, -1e300);
+    pl_put_f64(&m.body, PL_TAG_OVERHEAD, wild ? -1e300 : 0);
     pl_put_f64(&m.body, PL_TAG_IDLE, 0);
     pl_put_f64(&m.body, PL_TAG_WAITED, 0);
     (void)ask(a, p, AT_HUB, &m, NULL);

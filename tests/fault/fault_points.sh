@@ -34,7 +34,8 @@ fail() {
 # Each row has a name, the roles that pass the point, and the number of times that every
 # tiny job passes it. If a tiny job never passes the point, the row has - and 0, and one
 # of these tests passes the point: test_failpoint, test_store_bulk, test_store_copies,
-# curves.sh, fault_audit.sh, fault_backup.sh, forget.sh, set_homes.sh and ceph.sh.
+# curves.sh, fault_audit.sh, fault_backup.sh, forget.sh, several_homes.sh, set_homes.sh
+# and ceph.sh.
 table() {
     cat <<'TABLE'
 fs.write.before train,home,hub 1
@@ -89,6 +90,7 @@ forget.ready.before - 0
 forget.ready.after - 0
 forget.exchange.before - 0
 forget.exchange.after - 0
+gc.roots.after - 0
 engine.get.before - 0
 engine.put.before - 0
 engine.put.after - 0

@@ -2,6 +2,8 @@
 if(TARGET pl_store)
   add_executable(chaos_ledger ${CMAKE_CURRENT_SOURCE_DIR}/fault/chaos_ledger.c)
   target_link_libraries(chaos_ledger pl_store)
+  add_executable(text_traces ${CMAKE_CURRENT_SOURCE_DIR}/fault/text_traces.c)
+  target_link_libraries(text_traces pl_store pl_corpus)
 endif()
 add_test(NAME fault_points_check COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/chaos_check_points.sh
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
@@ -78,7 +80,8 @@ pl_job_test(fault_kill "fault;workers" fault/fault_kill.sh ${program} ${CMAKE_BI
 pl_job_test(freeze "fault;job" fault/freeze.sh ${tools} ${CMAKE_BINARY_DIR}/freeze)
 pl_job_test(split "fault;job" fault/split.sh ${tools} ${CMAKE_BINARY_DIR}/split)
 pl_job_test(drop "fault;job" fault/drop.sh ${tools} ${CMAKE_BINARY_DIR}/drop)
-pl_job_test(forget "fault;job" fault/forget.sh ${tools} ${CMAKE_BINARY_DIR}/forget)
+pl_job_test(forget "fault;job" fault/forget.sh ${tools} ${CMAKE_BINARY_DIR}/forget
+  $<TARGET_FILE:text_traces>)
 
 pl_job_test(fault_cache "fault;workers" fault/fault_cache.sh ${program} ${CMAKE_BINARY_DIR}/fault_cache)
 

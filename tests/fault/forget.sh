@@ -4,12 +4,13 @@
 # it replaces the store or while it trains again. Only phases that depend on the
 # document are trained again.
 #
-# usage: forget.sh PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
+# usage: forget.sh PATHLOOM CHAOS_LEDGER WORKFOLDER TEXT_TRACES [SEED]
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
 pathloom=$1
 ledger=$2
-seed=${4:-$(date +%s)}
+traces=$4
+seed=${5:-$(date +%s)}
 echo "seed $seed"
 . tests/fault/chaos_job.sh
 own_folder "$3"
@@ -68,17 +69,21 @@ same() { # folder that does not change any more, folder
     }
 }
 
-proven() { # folder
+proven() { # folder, what was made from the text and stays
     ask check --run "$work/$1" --recompute all || {
         cat "$work/ask.out"
         fail "check of $1"
     }
-    says '^forgotten *holds'
+    says "^forgotten *unproven.* ($2 made from the text of forgotten documents"
     ask store fsck --run "$work/$1" || fail "fsck of $1"
     ask data coverage --run "$work/$1" || fail "coverage of $1"
 }
 
 make_corpus base docs
+# Each document ends with a text that no other document has.
+for file in "$work"/corpus/*/*; do
+    echo "/* $(basename "$file" | sha256sum | cut -c 1-60) */" >>"$file"
+done
 # While the mixture trains, only short held-out documents are scored (eval.curves).
 mkdir "$work/corpus/short"
 for file in outer/*.c home/*.c store/*.c; do
@@ -115,7 +120,7 @@ grep -q '^exact .*paths and baselines.*base model and router have seen' "$work/o
 grep -q "^kept .*one/forgotten has the old store" "$work/one.out" || fail "forget does not say where the old store is"
 did=$(different_since one "$before") || fail "a finished task was given once more"
 [ "$did" -eq "$cost" ] || fail "$did tasks were trained, $cost were announced"
-proven one
+proven one "base model, router and tokenizer were"
 cp "$work/one/data/forgotten" "$work/list"
 (forget_job never --set data.forget="$work/list") >"$work/never.out" 2>&1 ||
     fail "training of the run that never had the document"
@@ -133,6 +138,47 @@ ask forget --purge --run "$work/one" || fail "purge"
 [ ! -e "$work/one/forgotten" ] || fail "the old store is still there"
 ask data coverage --of "$document" mix --run "$work/one" --json || fail "coverage of $document"
 grep -q '"of_tokens": *[1-9]' "$work/ask.out" && fail "data coverage shows that a path was trained on $document"
+
+echo "   nothing is left of its text, in no file, blob or backup"
+again gone
+text=$(tail -n 1 "$document")
+gone=$(cut -d ' ' -f 1 "$work/list")
+leaves() { # folder; prints how many files and blobs have the text or its tokens
+    "$traces" "$text" "$work/calm/data/train.tok" "$gone" "$work/$1" >"$work/traces.out" ||
+        [ $? -eq 1 ] || fail "text_traces of $1"
+    sed -n '$s/.* blobs, \(.*\) traces$/\1/p' "$work/traces.out"
+}
+# An audit that is open when the run ends has such an object.
+"$traces" --plant "$work/gone/store" audit/mix/p00.r0/5 shard/dense/p00 &&
+    "$traces" --plant "$work/gone/store" audit/mix/p01.r0/5 shard/dense/p00 &&
+    "$traces" --plant "$work/gone/store" audit/mix/p10.r0/5 shard/dense/p00 &&
+    "$traces" --plant "$work/gone/store" audit/mix/p11.r0/5 shard/dense/p00 ||
+    fail "an object of an open audit"
+ask store backup "$work/saved" --job --run "$work/gone" || fail "backup"
+[ "$(leaves gone)" -gt 2 ] && [ "$(leaves saved)" -gt 2 ] ||
+    fail "the text is not found before it is forgotten"
+"$pathloom" forget "$document" --purge --run "$work/gone" >"$work/gone.out" 2>&1 ||
+    fail "forget --purge"
+ask store backup "$work/saved" --job --force --run "$work/gone" || {
+    cat "$work/ask.out"
+    fail "a second backup"
+}
+for folder in gone saved; do
+    [ "$(leaves $folder)" -eq 0 ] || {
+        cat "$work/traces.out"
+        fail "$folder still has the text"
+    }
+done
+names() { # folder; without the states of phases (store.keep_states)
+    "$ledger" "$work/$1/store" | sed -n '/^object state\//d; s/^object \([^ ]*\) .*/\1/p'
+}
+names gone >"$work/names"
+names never | cmp -s - "$work/names" || {
+    names never | diff - "$work/names"
+    fail "the store has objects that a run without the document does not have"
+}
+ask store verify base/L1.E0 --tasks --run "$work/gone" || true
+says 'no longer has the text on which they were trained'
 
 again edited
 cp -p "$document" "$work/before" # also its time, which the data of runs is bound to
@@ -173,7 +219,7 @@ job=''
     fail "forget after $kills kills"
 [ ! -e "$work/shot/forgotten" ] || fail "the old store is still there"
 same never shot
-proven shot
+proven shot "base model, router and tokenizer were"
 
 again divided
 "$pathloom" homes set 2 --run "$work/divided" >"$work/divided.out" 2>&1 || fail "homes set"
@@ -189,7 +235,7 @@ sed 's/paths/start/' "$work/list" >"$work/list.start"
 (forget_job never-start --set data.forget="$work/list.start") >"$work/never.out" 2>&1 ||
     fail "training of the run that never had the document"
 same never-start start
-proven start
+proven start "the tokenizer was"
 "$pathloom" forget "$document" --from start --run "$work/one" >"$work/one.out" 2>&1 ||
     fail "forget --from start after a forget of the paths"
 same never-start one
@@ -201,7 +247,7 @@ take_data calm bare
 grep -q '^mix .* more are repeated, because the states' "$work/bare.out" ||
     fail "forget does not say which phases are repeated"
 same never bare
-proven bare
+proven bare "base model, router and tokenizer were"
 
 echo "5. a held-out document, which chooses best versions"
 held_job() { # folder, options
@@ -255,7 +301,7 @@ cp -r "$work/drop" "$work/drop-one"
 (drop_job drop-never --set data.forget="$work/drop-one/data/forgotten") \
     >"$work/never.out" 2>&1 || fail "training of the run that never had the document"
 same drop-never drop-one
-proven drop-one
+proven drop-one "base model, router and tokenizer were"
 
 echo "7. runs that cannot forget are refused"
 refused 66 'neither a file of a training document' \

@@ -35,7 +35,22 @@ store fsck --run "$work/three"
 store tag best --run "$work/three"
 store ls --tags --run "$work/three"
 grep -q '^best .*12 modules' "$work/verb.out" || fail "the tag has not all modules"
-store gc --run "$work/three" --grace 0 --keep 1 --delete
+# Garbage collection has read the tags and stops before it frees anything. A tag that is
+# wanted now is refused.
+mkdir "$work/once"
+PATHLOOM_FAILPOINT=gc.roots.after:stop PATHLOOM_FAILPOINT_ONCE="$work/once" \
+    "$pathloom" store gc --run "$work/three" --grace 0 --keep 1 --delete \
+    >"$work/verb.out" 2>&1 &
+job=$! stopped=$! tries=600
+until [ -e "$work/once/gc.roots.after" ]; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || fail "gc does not read the tags"
+    sleep 0.1
+done
+refused 75 'locked' "$pathloom" store tag late 1 --run "$work/three"
+kill -CONT "$job"
+wait "$job" || fail "gc after a tag was refused"
+job='' stopped=''
 grep -q '^freed' "$work/verb.out" || fail "gc freed nothing"
 store fsck --run "$work/three"
 store backup "$work/copy" --run "$work/three"

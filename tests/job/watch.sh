@@ -27,6 +27,7 @@ fail() {
 }
 "$pathloom" key new "$work/x.key" >/dev/null || fail "key new"
 start home "$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json
+first_home=$pid
 # If another process has the port, the hub ends with 75.
 port=$((20000 + $$ % 12000))
 hub_begins() {
@@ -140,4 +141,18 @@ for name in home hub worker other; do # each line is one JSON object with time, 
     grep -v '^{"time":"[^"]*","level":"[a-z]*","role":"[^"]*","event":"[a-z.]*"' \
         "$work/$name.out" && fail "$name: a line is not an event"
 done
+
+# A home that has seen a newer list of keys does not start with an old copy of it.
+cp "$work/run/keys/allow" "$work/allow"
+"$pathloom" key invite --run "$work/run" >"$work/invite.out" 2>&1 || fail "a second invitation"
+kill "$first_home"
+wait "$first_home"
+start later "$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json
+await 600 "the home does not start again" grep -q '"home.ready"' "$work/later.out"
+kill "$pid"
+wait "$pid"
+cp "$work/allow" "$work/run/keys/allow"
+"$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" >"$work/old.out" 2>&1 &&
+    fail "a home started with an old list of keys"
+grep -q 'keys/allow) is an older copy' "$work/old.out" || fail "the home does not say that the list is old"
 echo "metrics, status, top and logs: all checks passed"

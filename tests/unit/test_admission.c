@@ -176,7 +176,7 @@ static bool gets_name(fixture *f, const char *name, int n_tasks, bool is_fenced)
     /* Until the gate opens, the hub does not know which names are in the list. */
     assert_int_equal(hub_know_worker(&h, name, &first, &w), PL_OK);
     for (int i = 0; i < n_tasks; i++)
-        hub_note_success(&h, w, 1);
+        hub_note_success(&h, w, false);
     if (is_fenced)
         pl_copy_text(h.workers[w].fenced, sizeof h.workers[w].fenced, "it lied");
     pl_keypair_create(&own);

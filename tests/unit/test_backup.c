@@ -2,90 +2,7 @@
  *
  * Tests backup leases: which worker gets the second lease of a task, and how both
  * leases end. */
-#include "workers/hub_internal.h"
-#include "tests/support/tiny_arm.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-enum { TTL = 60000, STEPS = 10 };
-
-/* A hub with four workers. Workers a, b and c have devices of one kind; the worker
- * `other` has another kind. Every worker needs 1 s per task. */
-typedef struct fixture {
-    hub h;
-    pl_hub_options options;
-    hub_worker workers[4];
-    plan_path *paths;
-    plan_task first;
-} fixture;
-
-/* Tells the hub, as a home does, that the path has finished all phases before `phase`.
- * The report does not name the worker that finished them. */
-static void finish(plan_path *path, int64_t phase, int64_t now_ms)
-{
-    const plan_news news = {.phase = phase};
-    plan_hear(path, &news, now_ms);
-}
-
-static int setup(void **state)
-{
-    static const char *const names[] = {"a", "b", "c", "other"};
-    pl_arm arm;
-    pl_hash blob;
-    fixture *f = pl_alloc(sizeof *f);
-    memset(f, 0, sizeof *f);
-    memset(&arm, 0, sizeof arm);
-    pl_copy_text(arm.name, sizeof arm.name, "mix");
-    arm.shape = tiny_shape(2);
-    arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
-    arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = STEPS, .phases = 3};
-    tiny_shards(&arm, 4);
-    pl_hash_of("blob", "x", 1, &blob);
-    f->options = (pl_hub_options){.backup = PL_BACKUP_AUTO, .ttl_ms = TTL};
-    f->h.options = &f->options;
-    f->h.workers = f->workers;
-    f->h.n_workers = 4;
-    f->h.tasks.epoch = 1;
-    if (plan_add_arm(&f->h.tasks, &arm, &blob) != PL_OK)
-        return -1;
-    for (int i = 0; i < 4; i++) {
-        pl_copy_text(f->workers[i].name, sizeof f->workers[i].name, names[i]);
-        f->workers[i].own_key = true;
-        pl_copy_text(f->workers[i].device, sizeof f->workers[i].device,
-                     i == 3 ? "cuda" : "cpu");
-        hub_note_pace(&f->h, &f->workers[i], 0, 0.9, 1.0, 0);
-    }
-    f->paths = f->h.tasks.arms[0].paths;
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture *f = *state;
-    plan_clear(&f->h.tasks);
-    pl_free(f);
-    return 0;
-}
-
-static plan_lease *begin(fixture *f, int worker)
-{
-    plan_grant(&f->h.tasks, f->first, worker, 0, TTL);
-    return &f->paths[0].lease;
-}
-
-static bool finds(fixture *f, int worker, int64_t now_ms)
-{
-    plan_task task = {-1, -1};
-    bool found = hub_find_backup(&f->h, worker, now_ms, &task);
-    assert_true(!found || (task.arm == 0 && task.index == 0));
-    return found;
-}
+#include "tests/unit/fleet_fixture.h"
 
 static void task_within_its_promise_gets_no_backup(void **state)
 {
@@ -105,23 +22,6 @@ static void progress_that_is_too_slow_is_seen_at_once(void **state)
     l->step_ms = 800;
     l->step = 2;
     assert_true(finds(f, 1, 850));
-}
-
-/* What the holder reports is believed until twice the expected time has passed. */
-static void good_progress_excuses_a_late_beginning_once(void **state)
-{
-    fixture *f = *state;
-    plan_lease *l = begin(f, 0);
-    l->first_ms = 1200;
-    l->first_step = 1;
-    l->step_ms = 1600;
-    l->step = 5;
-    assert_false(finds(f, 1, 1650));
-    assert_false(finds(f, 1, 1990));
-    l->step_ms = 2900;
-    l->step = STEPS;
-    assert_false(finds(f, 1, 2950));
-    assert_true(finds(f, 1, 3050));
 }
 
 static void small_gains_are_not_worth_it(void **state)
@@ -166,12 +66,12 @@ static void worker_on_trial_is_helped_as_soon_as_it_is_late(void **state)
     f->options.backup = PL_BACKUP_OFF;
     assert_false(finds(f, 1, 2300));
     f->options.backup = PL_BACKUP_AUTO;
-    hub_note_success(&f->h, 0, 1);
+    hub_note_success(&f->h, 0, false);
     assert_false(finds(f, 1, 2400));
     hub_note_lost(&f->h, 0); /* worker 0 is on trial again */
     assert_true(finds(f, 1, 2500));
     /* while its result is audited, worker 0 is on trial again */
-    hub_note_success(&f->h, 0, 1);
+    hub_note_success(&f->h, 0, false);
     hub_audit a = {.row = {.n = 1}};
     pl_copy_text(a.row.results[0].worker, sizeof a.row.results[0].worker,
                  f->workers[0].name);
@@ -220,38 +120,6 @@ static void first_task_of_a_worker_on_trial_is_begun_twice(void **state)
     assert_true(finds(f, 1, 2100));
 }
 
-static void leases_that_run_out_bar_a_key_on_trial(void **state)
-{
-    fixture *f = *state;
-    for (int i = 0; i < 2; i++) {
-        f->workers[i].own_key = false;
-        f->workers[i].key.bytes[0] = 1;
-    }
-    hub_note_success(&f->h, 0, 1);
-    assert_false(
-        hub_is_on_trial(&f->h, &f->workers[1])); /* worker 1 has the same key */
-    for (int i = 0; i < 3; i++) {
-        hub_note_lost(&f->h, 0);
-        assert_true(hub_is_on_trial(&f->h, &f->workers[1]));
-        assert_false(hub_is_barred(&f->workers[1], pl_now_ms()));
-    }
-    hub_note_lost(&f->h, 1);
-    assert_true(hub_is_barred(&f->workers[0], pl_now_ms()));
-    /* A worker with one of the job's own keys may lose any number of leases. */
-    for (int i = 0; i < 9; i++)
-        hub_note_lost(&f->h, 2);
-    assert_false(hub_is_on_trial(&f->h, &f->workers[2]));
-    assert_false(hub_is_barred(&f->workers[2], pl_now_ms()));
-}
-
-static void worker_that_was_never_measured_is_not_asked(void **state)
-{
-    fixture *f = *state;
-    begin(f, 0);
-    f->workers[1].pace[0] = (hub_pace){0};
-    assert_false(finds(f, 1, 9000));
-}
-
 static void slowest_of_many_comes_first(void **state)
 {
     fixture *f = *state;
@@ -260,60 +128,6 @@ static void slowest_of_many_comes_first(void **state)
         plan_grant(&f->h.tasks, (plan_task){0, i}, 0, i == 1 ? 0 : 5000, TTL);
     assert_true(hub_find_backup(&f->h, 1, 20000, &task));
     assert_int_equal(task.index, 1);
-}
-
-static void methods_that_depend_on_the_hour_get_none(void **state)
-{
-    fixture *f = *state;
-    pl_outer *outer = &f->h.tasks.arms[0].arm.outer;
-    begin(f, 0);
-    outer->method.method = PL_METHOD_NOLOCO;
-    assert_false(finds(f, 1, 9000));
-    outer->method.method = PL_METHOD_DELAYED_NESTEROV;
-    assert_false(finds(f, 1, 9100));
-    outer->method.method = PL_METHOD_CO2;
-    outer->state = PL_STATE_LOCAL;
-    assert_false(finds(f, 1, 9200));
-    outer->state = PL_STATE_F32;
-    assert_true(finds(f, 1, 9300));
-}
-
-static void what_two_may_not_do_is_taken_from_a_worker_on_trial(void **state)
-{
-    fixture *f = *state;
-    plan_lease *l = begin(f, 0);
-    f->h.tasks.arms[0].arm.outer.method.method = PL_METHOD_NOLOCO;
-    f->workers[0].own_key = false;
-    f->workers[0].key.bytes[0] = 1;
-    l->first_ms = 100; /* worker 0 reports that it is nearly done */
-    l->step_ms = 1500;
-    l->step = STEPS - 1;
-    assert_false(finds(f, 1, 1900));
-    assert_true(finds(f, 1, 2100));
-    hub_note_success(&f->h, 0, 1);
-    assert_false(finds(f, 1, 9000));
-    hub_note_lost(&f->h, 0);
-    hub_end_lease(&f->h, &f->paths[0], 9100);
-    assert_false(f->paths[0].lease.active);
-    assert_int_equal(f->workers[0].n_failures, 1);
-}
-
-/* A worker says itself how long its inner steps took. Its pace follows from the hub's
- * clock all the same, also if its lease went on to the next phase. */
-static void worker_cannot_make_itself_fast_by_what_it_says(void **state)
-{
-    fixture *f = *state;
-    hub_worker *w = &f->workers[0];
-    const pl_arm *arm = &f->h.tasks.arms[0].arm;
-    w->pace[0] = (hub_pace){0};
-    plan_grant(&f->h.tasks, f->first, 0, 1000, TTL);
-    const plan_lease *l = &f->paths[0].lease;
-    plan_extend(&f->h.tasks, f->first, 1900, TTL);
-    hub_note_done(&f->h, w, &f->paths[0], 0, l, 0.001, 6000);
-    assert_float_equal(hub_task_s(w, arm), 5, 1e-6);
-    /* until 6 s it was at the first phase */
-    hub_note_done(&f->h, w, &f->paths[0], 1, l, 0.001, 9000);
-    assert_float_equal(hub_task_s(w, arm), 4, 1e-6);
 }
 
 /* ---- what a worker is seen to do ---- */
@@ -371,13 +185,6 @@ static void transfer_that_does_not_move_is_stalled(void **state)
     assert_string_equal(hub_doing(w, 3634300), "sending");
 }
 
-/* ---- a task with two leases ---- */
-static plan_lease *back_up(fixture *f, int worker)
-{
-    plan_grant_backup(&f->h.tasks, f->first, worker, 9000, TTL);
-    return &f->paths[0].backup;
-}
-
 /* A hub that restarted does not know when a lease that it takes over began. If it
  * counted the lease as begun at time 0, the task would get a backup immediately. */
 static void lease_taken_up_after_a_restart_is_not_slow_at_once(void **state)
@@ -406,48 +213,6 @@ static void audit_is_answered_by_its_holder_alone(void **state)
     f->h.n_audits = 0;
 }
 
-static void audit_that_is_held_for_ever_goes_to_another(void **state)
-{
-    fixture *f = *state;
-    hub_audit a;
-    memset(&a, 0, sizeof a);
-    pl_copy_text(a.row.path, sizeof a.row.path, "mix/p00.r0");
-    a.lease = (plan_lease){.active = true, .token = 7, .worker = 1};
-    f->h.audits = &a;
-    f->h.n_audits = 1;
-    f->h.slowest_s = 1;
-    f->workers[1].own_key = false;
-    pl_pubkey key = {{1}};
-    f->workers[1].key = key;
-    assert_int_equal(hub_n_held(&f->h, &f->workers[1]), 1);
-    hub_end_overdue(&f->h, 20000 + 10 * TTL);
-    assert_true(a.lease.active);
-    hub_end_overdue(&f->h, 20001 + 10 * TTL);
-    assert_false(a.lease.active);
-    assert_true(f->workers[1].n_failures > 0);
-    f->h.audits = NULL;
-    f->h.n_audits = 0;
-}
-
-/* A lease that was held for too long has ended for good. If a renewal could restore it,
- * hub_end_overdue would end it again each second, and each time count one more failure
- * of the worker. */
-static void lease_that_was_held_for_too_long_is_not_renewed(void **state)
-{
-    fixture *f = *state;
-    plan *p = &f->h.tasks;
-    const plan_lease *lease = begin(f, 0);
-    const uint64_t token = lease->token;
-    const int64_t end = lease->granted_ms + 20001 + 10 * TTL;
-    f->h.slowest_s = 1;
-    assert_true(plan_renew(p, &f->paths[0], 0, token, 0, end, TTL));
-    hub_end_overdue(&f->h, end);
-    assert_int_equal(f->workers[0].n_failures, 1);
-    assert_false(plan_renew(p, &f->paths[0], 0, token, 0, end, TTL));
-    hub_end_overdue(&f->h, end + 1000);
-    assert_int_equal(f->workers[0].n_failures, 1);
-}
-
 static void both_leases_are_renewed_and_a_third_is_not_given(void **state)
 {
     fixture *f = *state;
@@ -457,24 +222,17 @@ static void both_leases_are_renewed_and_a_third_is_not_given(void **state)
     assert_true(plan_renew(p, &f->paths[0], 0, slow, 0, 9100, TTL));
     assert_true(plan_renew(p, &f->paths[0], 0, quick, 1, 9100, TTL));
     assert_int_equal(f->paths[0].lease.worker, 0);
-    assert_false(finds(f, 2, 20000));
-}
-
-/* Notes a worker's report that `phase` of the first path is done. Returns false if the
- * worker never had a lease of this phase with this token. */
-static bool say(fixture *f, int64_t phase, uint64_t token, int worker, int64_t now_ms)
-{
-    const plan_said said = {.phase = phase, .token = token, .worker = worker};
-    return plan_say_done(&f->paths[0], &said, now_ms, TTL) != NULL;
+    assert_false(finds(f, 2, 11000));
 }
 
 static bool settle(fixture *f, plan_said *by, int *other, uint64_t *lost)
 {
-    plan_lease lease;
-    if (!plan_settle(&f->h.tasks, &f->paths[0], by, &lease))
+    plan_settled done;
+    if (!plan_settle(&f->h.tasks, &f->paths[0], &done))
         return false;
-    *other = lease.worker;
-    *lost = lease.token;
+    *by = done.by;
+    *other = done.lost.worker;
+    *lost = done.lost.token;
     return true;
 }
 
@@ -531,7 +289,7 @@ static void of_two_who_say_it_the_one_who_delivered_is_credited(void **state)
         uint64_t tokens[2] = {begin(f, 0)->token, back_up(f, 1)->token}, lost = 0;
         int64_t phase = f->paths[0].phase;
         uint64_t won_before = p->n_backups_won;
-        const plan_news news = {.phase = phase + 1, .by = is_named ? tokens[named] : 0};
+        const plan_news news = {.phase = phase + 1, .by = is_named ? named : -1};
         assert_true(say(f, phase, tokens[first], first, 9400));
         assert_true(say(f, phase, tokens[!first], !first, 9450));
 
@@ -555,7 +313,7 @@ static void credit_waits_for_the_worker_that_the_homes_name(void **state)
     fixture *f = *state;
     plan_said by;
     uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token, lost = 0;
-    const plan_news news = {.phase = 1, .by = quick};
+    const plan_news news = {.phase = 1, .by = 1};
     int other = 7;
     assert_true(say(f, 0, slow, 0, 9400));
     plan_hear(&f->paths[0], &news, 9500);
@@ -620,21 +378,6 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
     assert_int_equal(task.index, 0);
 }
 
-/* With noloco, two workers may not do one task, so a backup would take the lease from
- * its holder and count a failure of the holder. After the holder has reported the task
- * as done this must not happen, because its results have perhaps arrived. */
-static void who_says_done_keeps_the_lease_where_backups_are_not_allowed(void **state)
-{
-    fixture *f = *state;
-    f->h.tasks.arms[0].arm.outer.method.method = PL_METHOD_NOLOCO;
-    uint64_t token = begin(f, 0)->token;
-    f->workers[0].own_key = false; /* worker 0 is on trial */
-    assert_true(finds(f, 1, 3100));
-    assert_true(say(f, 0, token, 0, 3200));
-    assert_false(finds(f, 1, 3300));
-    assert_false(finds(f, 1, 20000));
-}
-
 static void lie_is_not_confirmed_by_anothers_delivery(void **state)
 {
     fixture *f = *state;
@@ -696,29 +439,12 @@ static void backup_takes_the_place_of_a_lease_that_ends(void **state)
     assert_false(f->paths[0].lease.active);
 }
 
-static void failure_of_a_backup_is_not_the_holders(void **state)
-{
-    fixture *f = *state;
-    plan *p = &f->h.tasks;
-    begin(f, 0);
-    for (int i = 0; i < 2; i++) {
-        assert_true(finds(f, 1, 9000 + 100 * i));
-        plan_release(p, &f->paths[0], back_up(f, 1)->token, 1, true);
-    }
-    assert_int_equal(f->paths[0].lease.failures, 0);
-    assert_true(f->paths[0].lease.active);
-    assert_false(finds(f, 1, 9300));
-    assert_int_equal(p->n_failed, 2);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(task_within_its_promise_gets_no_backup, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(progress_that_is_too_slow_is_seen_at_once,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(good_progress_excuses_a_late_beginning_once,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(small_gains_are_not_worth_it, setup, teardown),
         cmocka_unit_test_setup_teardown(only_an_idle_worker_of_the_same_kind_is_asked,
@@ -729,29 +455,15 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(first_task_of_a_worker_on_trial_is_begun_twice,
                                         setup, teardown),
-        cmocka_unit_test_setup_teardown(worker_cannot_make_itself_fast_by_what_it_says,
-                                        setup, teardown),
         cmocka_unit_test_setup_teardown(worker_with_a_lease_is_never_idle, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(transfer_that_does_not_move_is_stalled, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(leases_that_run_out_bar_a_key_on_trial, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(worker_that_was_never_measured_is_not_asked,
-                                        setup, teardown),
         cmocka_unit_test_setup_teardown(slowest_of_many_comes_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(methods_that_depend_on_the_hour_get_none, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(
-            what_two_may_not_do_is_taken_from_a_worker_on_trial, setup, teardown),
         cmocka_unit_test_setup_teardown(
             lease_taken_up_after_a_restart_is_not_slow_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(audit_is_answered_by_its_holder_alone, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(audit_that_is_held_for_ever_goes_to_another,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(lease_that_was_held_for_too_long_is_not_renewed,
-                                        setup, teardown),
         cmocka_unit_test_setup_teardown(
             both_leases_are_renewed_and_a_third_is_not_given, setup, teardown),
         cmocka_unit_test_setup_teardown(whoever_comes_first_stops_the_other, setup,
@@ -762,9 +474,6 @@ int main(void)
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(what_only_the_worker_says_finishes_nothing,
                                         setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            who_says_done_keeps_the_lease_where_backups_are_not_allowed, setup,
-            teardown),
         cmocka_unit_test_setup_teardown(lie_is_not_confirmed_by_anothers_delivery,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(lease_does_not_live_on_in_the_next_phase, setup,
@@ -773,8 +482,6 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(backup_takes_the_place_of_a_lease_that_ends,
                                         setup, teardown),
-        cmocka_unit_test_setup_teardown(failure_of_a_backup_is_not_the_holders, setup,
-                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

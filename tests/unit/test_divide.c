@@ -387,6 +387,38 @@ static void a_client_finds_every_name_of_the_new_homes(void **state)
     close_running(&r);
 }
 
+/* The home of a tag does not know whether the homes of its modules have freed the data
+ * of a version. */
+static void tag_of_versions_that_another_home_has_freed_is_removed(void **state)
+{
+    running r;
+    pl_buf bytes = {0};
+    pl_hash blob, empty;
+    char name[PL_NAME_MAX];
+    int t = 0;
+    (void)state;
+    open_running(&r, 2);
+    const int home = pl_home_of(modules[0], 2);
+    do
+        snprintf(name, sizeof name, "tag/t%d", t++);
+    while (pl_home_of(name, 2) == home);
+    for (uint64_t number = 0; number < VERSIONS; number++) {
+        pl_snapshot_item item = {.number = number};
+        pl_copy_text(item.module, sizeof item.module, modules[0]);
+        const pl_snapshot tag = {.arm = "mix", .n_items = 1, .items = &item};
+        pl_buf_clear(&bytes);
+        pl_snapshot_encode(&tag, &bytes);
+        assert_int_equal(
+            pl_client_put_object(r.client, name, bytes.data, bytes.len, &blob),
+            number == 1 ? PL_ERR_NOT_FOUND : PL_OK);
+        assert_ok(pl_client_get_object(r.client, name, &empty));
+        pl_blob_hash("", 0, &blob);
+        assert_int_equal(pl_hash_equal(&empty, &blob), number == 1);
+    }
+    pl_buf_destroy(&bytes);
+    close_running(&r);
+}
+
 /* While the homes are held (pl_client_hold_all), writes wait but reads do not, and a
  * reader of the store sees the commit that the home has named. */
 static void homes_stand_still_for_a_moment(void **state)
@@ -435,6 +467,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_missing_home_is_not_left_out, make_folder,
                                         drop_folder),
         cmocka_unit_test(a_client_finds_every_name_of_the_new_homes),
+        cmocka_unit_test(tag_of_versions_that_another_home_has_freed_is_removed),
         cmocka_unit_test(homes_stand_still_for_a_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

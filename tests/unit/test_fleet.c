@@ -240,6 +240,7 @@ static void serve(job *j, int64_t now_ms, bool on_trial, bool *search)
         *search = *search && w->withheld.judged_ms == now_ms;
         if (*search || !hub_find_backup(&j->h, i, now_ms, &task))
             continue;
+        hub_end_late(&j->h, task, now_ms);
         plan_grant_backup(&j->h.tasks, task, i, now_ms, TTL);
         take_lease(j, i, task, &arm->paths[task.index].backup, now_ms);
     }
@@ -254,22 +255,23 @@ static void deliver(job *j, int i, int64_t now_ms)
     const double inner_s = 1e-6 * m->step_ms * m->spread * STEPS;
     const plan_said said = {
         .phase = m->phase, .token = m->token, .worker = i, .work.seconds = inner_s};
-    const plan_news news = {.phase = m->phase + 1, .by = m->token};
-    plan_said by;
-    plan_lease lost;
+    const plan_news news = {.phase = m->phase + 1, .by = i};
+    plan_settled s;
+    hub_note_confirmed(&j->h, arm, path, &news, now_ms);
     plan_hear(path, &news, now_ms);
     make_versions(j);
-    const plan_lease *lease = plan_say_done(path, &said, now_ms, TTL);
+    assert_non_null(plan_say_done(path, &said, now_ms, TTL));
     hub_end_task(&j->workers[i], path);
-    hub_note_done(&j->h, &j->workers[i], path, m->phase, lease, inner_s, now_ms);
     end_task(j, m, now_ms);
-    while (plan_settle(p, path, &by, &lost)) {
-        hub_note_success(&j->h, by.worker, 1e-3 * (double)by.held_ms);
-        if (lost.worker < 0)
+    while (plan_settle(p, path, &s)) {
+        assert_true(s.is_named && s.by.worker == i);
+        hub_note_done(&j->h, &j->workers[i], path, s.by.phase, &s.done, inner_s,
+                      s.ended_ms);
+        if (s.lost.worker < 0)
             continue;
-        hub_end_task(&j->workers[lost.worker], path);
-        hub_note_late(&j->h, &j->workers[lost.worker], 0, &lost, &by, now_ms);
-        end_task(j, &j->machines[lost.worker], now_ms);
+        hub_end_task(&j->workers[s.lost.worker], path);
+        hub_note_late(&j->h, 0, &s, now_ms);
+        end_task(j, &j->machines[s.lost.worker], now_ms);
     }
 }
 
@@ -286,6 +288,10 @@ static void turn(job *j, int i, int64_t now_ms)
     }
     plan_path *path = &j->h.tasks.arms[0].paths[m->task.index];
     plan_lease *lease = plan_lease_of(path, m->token, i);
+    if (!lease) { /* it was late, and another worker has its place */
+        end_task(j, m, now_ms);
+        return;
+    }
     const double at = (double)(now_ms - m->begun_ms) * 1000 / m->spread - m->begin_ms;
     const double inner_ms = m->step_ms * STEPS;
     if (at >= inner_ms + m->send_ms) {
@@ -293,8 +299,8 @@ static void turn(job *j, int i, int64_t now_ms)
         return;
     }
     const bool steps = at >= m->step_ms, sends = at >= inner_ms;
-    if (!lease || (now_ms - m->renewed_ms < RENEW_MS && steps == m->told_steps &&
-                   sends == m->told_sending))
+    if (now_ms - m->renewed_ms < RENEW_MS && steps == m->told_steps &&
+        sends == m->told_sending)
         return;
     const pl_msg_renew q = {.phase = m->phase,
                             .trains = at >= 0 && !sends,
@@ -601,16 +607,15 @@ static void worker_that_may_have_lost_its_task_waits_for_its_measurement(void **
     plan_grant_backup(&j->h.tasks, first, 0, 2000, TTL);
     const uint64_t won = path->backup.token;
     assert_true(plan_choose(&j->h.tasks, 1, 2500, &task));
-    const plan_news news = {.phase = 1, .by = won};
+    const plan_news news = {.phase = 1, .by = 0};
     plan_hear(path, &news, 3000);
     assert_false(plan_choose(&j->h.tasks, 1, 3010, &task));
     assert_true(plan_choose(&j->h.tasks, 1, 5100, &task)); /* the DONE is lost */
     const plan_said said = {.token = won, .worker = 0};
-    plan_said by;
-    plan_lease lost;
+    plan_settled done;
     assert_non_null(plan_say_done(path, &said, 3020, TTL));
-    assert_true(plan_settle(&j->h.tasks, path, &by, &lost));
-    assert_int_equal(lost.worker, 1);
+    assert_true(plan_settle(&j->h.tasks, path, &done));
+    assert_int_equal(done.lost.worker, 1);
     assert_true(plan_choose(&j->h.tasks, 1, 3030, &task));
     plan_clear(&j->h.tasks);
     pl_free(j);

@@ -40,6 +40,14 @@ static void status_says_that_its_list_of_workers_is_cut(void **state)
     assert_int_equal(count_text(&out, "\"tokens_per_second\""), MANY - 1);
     assert_int_equal(count_text(&out, "\"left\""), 0);
     assert_non_null(strstr(pl_buf_text(&out), "\"workers_cut\":true"));
+    assert_non_null(strstr(pl_buf_text(&out), "\"workers_here\":1024,"));
+    /* a worker that is not listed counts, too */
+    many[0].left = false;
+    hub_status_json(&h, &out);
+    assert_int_equal(count_text(&out, "\"tokens_per_second\""), MANY - 1);
+    assert_non_null(strstr(pl_buf_text(&out), "\"workers_here\":1025,"));
+    assert_non_null(strstr(pl_buf_text(&out), "\"workers_busy\":0,"));
+    many[0].left = true;
     many[1].left = true; /* it had no task, so it is left out in any case */
     hub_status_json(&h, &out);
     assert_int_equal(count_text(&out, "\"left\""), 1);
@@ -49,10 +57,40 @@ static void status_says_that_its_list_of_workers_is_cut(void **state)
     pl_free(many);
 }
 
+static int64_t heard_of_state(hub *h, uint64_t epoch, uint64_t sequence, int64_t now_ms)
+{
+    pl_message m = {0};
+    PL_SAY(&m, STATE_IS, piece, .total = 0, .offset = 0, .sequence = sequence);
+    m.epoch = epoch;
+    assert_int_equal(hub_take_home(h, 0, &m, now_ms), PL_OK);
+    pl_message_destroy(&m);
+    return h->homes[0].heard_ms;
+}
+
+/* A second machine may start a copy of the run's folder, or an old backup. */
+static void an_older_copy_of_a_homes_store_is_ignored(void **state)
+{
+    (void)state;
+    const pl_hub_options options = {.ttl_ms = 60000};
+    hub h = {.options = &options, .n_homes = 1};
+    h.homes = pl_alloc(sizeof *h.homes);
+    assert_int_equal(pl_wire_connect("tcp://127.0.0.1:9", &h.homes[0].socket), PL_OK);
+    assert_int_equal(heard_of_state(&h, 7, 100, 1), 1);
+    assert_int_equal(heard_of_state(&h, 7, 101, 2), 2);
+    assert_int_equal(heard_of_state(&h, 7, 100, 3), 2); /* commits are missing */
+    assert_int_equal(heard_of_state(&h, 6, 200, 4), 2); /* was opened less often */
+    assert_int_equal(heard_of_state(&h, 8, 100, 5), 2);
+    assert_int_equal(h.homes[0].epoch, 7);
+    assert_int_equal(heard_of_state(&h, 8, 101, 6), 6); /* the home started again */
+    assert_int_equal(h.homes[0].epoch, 8);
+    hub_close_homes(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status_says_that_its_list_of_workers_is_cut),
+        cmocka_unit_test(an_older_copy_of_a_homes_store_is_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

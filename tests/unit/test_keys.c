@@ -226,6 +226,34 @@ static void a_list_keeps_what_is_put_and_forgets_what_is_dropped(void **state)
     pl_key_list_clear(&list);
 }
 
+static int64_t changed_s(const char *file)
+{
+    pl_key_list list;
+    assert_int_equal(pl_key_list_load(file, &list), PL_OK);
+    const int64_t changed = list.changed_s;
+    assert_int_equal(list.kept.len, 0);
+    pl_key_list_clear(&list);
+    return changed;
+}
+
+static void each_change_of_a_list_has_a_higher_number(void **state)
+{
+    const fixture *f = *state;
+    pl_key_entry changed = an_entry(PL_AS_WORKER, "w");
+    const int64_t now_s = pl_wall_ms() / 1000;
+    assert_int_equal(pl_key_list_edit(f->file, put_entry, &changed), PL_OK);
+    const int64_t first = changed_s(f->file);
+    assert_true(first >= now_s);
+    for (int i = 1; i <= 3; i++) {
+        changed.expires_s = i;
+        assert_int_equal(pl_key_list_edit(f->file, put_entry, &changed), PL_OK);
+        assert_true(changed_s(f->file) >= first + i);
+        const int64_t same = changed_s(f->file);
+        assert_int_equal(pl_key_list_edit(f->file, put_entry, &changed), PL_OK);
+        assert_int_equal(changed_s(f->file), same);
+    }
+}
+
 static void a_revoked_key_stays_on_record_and_is_nobody(void **state)
 {
     const fixture *f = *state;
@@ -446,6 +474,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_invitation_is_the_same_pair_on_both_sides),
         cmocka_unit_test_setup_teardown(
             a_list_keeps_what_is_put_and_forgets_what_is_dropped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(each_change_of_a_list_has_a_higher_number,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_revoked_key_stays_on_record_and_is_nobody,
                                         set_up, tear_down),
         cmocka_unit_test(a_name_stands_for_one_key),

@@ -71,7 +71,7 @@ typedef struct game {
  * task. */
 static void finish(plan_path *path, int64_t phase, int64_t now_ms)
 {
-    const plan_news news = {.phase = phase};
+    const plan_news news = {.phase = phase, .by = -1};
     plan_hear(path, &news, now_ms);
 }
 

@@ -17,11 +17,10 @@ static void open_quorum_job(fixture *f, double quorum, int deadline_ms, double w
     publish(f);
 }
 
-/* Sends the update of a phase of a path, relative to the version with the same number
- * as the phase. */
-static pl_status send_samples(fixture *f, int path, int64_t phase,
-                              uint64_t first_sample, pl_submit_result *result,
-                              char text[256])
+/* Sends the update of a phase of a path, relative to this version. */
+static pl_status send_from(fixture *f, int path, int64_t phase, int64_t base_version,
+                           uint64_t first_sample, pl_submit_result *result,
+                           char text[256])
 {
     worker w = {.job = f, .path = path};
     char name[96];
@@ -30,8 +29,9 @@ static pl_status send_samples(fixture *f, int path, int64_t phase,
     pl_version_facts base;
     *result = PL_SUBMIT_REJECTED;
     fill(&w, f->client, SLOT, name, &bytes, &s);
-    assert_int_equal(pl_client_get_version(f->client, name, phase, &base), PL_OK);
-    s.base_version = (uint64_t)phase;
+    assert_int_equal(pl_client_get_version(f->client, name, base_version, &base),
+                     PL_OK);
+    s.base_version = (uint64_t)base_version;
     s.base = base.params;
     s.contribution.phase = phase;
     lease_for(f->client, &f->arm, &s.contribution, phase);
@@ -39,6 +39,23 @@ static pl_status send_samples(fixture *f, int path, int64_t phase,
     pl_status status = pl_client_submit(f->client, &s, result, text);
     pl_buf_destroy(&bytes);
     return status;
+}
+
+/* As above; relative to the version with the same number as the phase. */
+static pl_status send_samples(fixture *f, int path, int64_t phase,
+                              uint64_t first_sample, pl_submit_result *result,
+                              char text[256])
+{
+    return send_from(f, path, phase, phase, first_sample, result, text);
+}
+
+static pl_submit_result send_at(fixture *f, int path, int64_t phase, int64_t version,
+                                char text[256])
+{
+    pl_submit_result result;
+    uint64_t first = (uint64_t)phase * SAMPLES;
+    assert_int_equal(send_from(f, path, phase, version, first, &result, text), PL_OK);
+    return result;
 }
 
 static pl_submit_result send(fixture *f, int path, int64_t phase, char text[256])
@@ -182,6 +199,85 @@ static void a_round_takes_one_update_of_a_path(void **state)
     close_job(&f);
 }
 
+/* A worker whose lease goes on may send its next phase first. Phase 0 is then not a
+ * duplicate: it counts late, or its worker is told that it does not count. */
+static void updates_that_come_out_of_order_are_counted_or_named(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        fixture f;
+        char text[256];
+        double weights[PATHS];
+        open_quorum_job(&f, 0.5, 0, late ? 0.5 : 0);
+        send_good(&f, 0, 0);
+        send_good(&f, 1, 0);
+        await_version(&f, 1);
+        send_good(&f, 3, 1);
+        assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DROPPED);
+        assert_non_null(strstr(text, "was merged before this update came"));
+        send_good(&f, 0, 1);
+        await_version(&f, 2);
+        if (late) {
+            send_good(&f, 3, 0); /* round 2 has no update of this path */
+            assert_int_equal(send(&f, 3, 1, text), PL_SUBMIT_DUPLICATE);
+            kill_child(&f.home, SIGKILL);
+            start_child(&f.home);
+            send_good(&f, 0, 2);
+            await_version(&f, 3);
+            weights_of(&f, 3, weights);
+            assert_true(weights[0] == 1 && weights[3] == 0.25);
+            assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
+        } else {
+            assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DROPPED);
+        }
+        assert_int_equal(send(&f, 3, 1, text), PL_SUBMIT_DUPLICATE);
+        close_job(&f);
+    }
+}
+
+static void open_arrivals_job(fixture *f)
+{
+    place_home(f, "f32");
+    f->arm.outer.method = pl_method_defaults(PL_METHOD_DELAYED_NESTEROV);
+    for (int c = 0; c < PL_CLASS_COUNT; c++) {
+        f->arm.outer.lr[c] = 0.1;
+        f->arm.outer.momentum[c] = 0.5;
+    }
+    f->arm.outer.staleness = 1;
+    start_child(&f->home);
+    f->client = open_client(f->home.address);
+    publish(f);
+}
+
+/* Under delayed-nesterov each arrival makes a version. The second phase is not taken
+ * before the first, so that none is lost, also after a restart. */
+static void each_phase_of_a_path_is_merged_in_its_order(void **state)
+{
+    (void)state;
+    fixture f;
+    char text[256];
+    open_arrivals_job(&f);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(send_at(&f, 3, 1, 0, text), PL_SUBMIT_DROPPED);
+        assert_non_null(strstr(text, "out of order"));
+        assert_non_null(strstr(text, "next is that of phase 0"));
+        kill_child(&f.home, SIGKILL);
+        start_child(&f.home);
+    }
+    assert_int_equal(send_at(&f, 3, 0, 0, text), PL_SUBMIT_ACCEPTED);
+    await_version(&f, 1);
+    assert_int_equal(send_at(&f, 3, 1, 0, text), PL_SUBMIT_ACCEPTED);
+    await_version(&f, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(send_at(&f, 3, 0, 0, text), PL_SUBMIT_DUPLICATE);
+        assert_int_equal(send_at(&f, 3, 1, 0, text), PL_SUBMIT_DUPLICATE);
+        assert_int_equal(send_at(&f, 3, 3, 0, text), PL_SUBMIT_DROPPED);
+        kill_child(&f.home, SIGKILL);
+        start_child(&f.home);
+    }
+    close_job(&f);
+}
+
 static void update_of_other_samples_than_its_phase_is_rejected(void **state)
 {
     (void)state;
@@ -235,6 +331,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(round_that_is_whole_does_not_wait_for_the_deadline),
         cmocka_unit_test(late_update_counts_once_in_the_next_round),
         cmocka_unit_test(a_round_takes_one_update_of_a_path),
+        cmocka_unit_test(updates_that_come_out_of_order_are_counted_or_named),
+        cmocka_unit_test(each_phase_of_a_path_is_merged_in_its_order),
         cmocka_unit_test(update_of_other_samples_than_its_phase_is_rejected),
         cmocka_unit_test(definition_keeps_its_quorum_and_others_are_as_they_were),
     };

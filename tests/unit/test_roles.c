@@ -55,8 +55,20 @@ static void an_inspector_and_a_home_only_read(void **state)
         assert_false(pl_role_allows(PL_AS_INSPECTOR, writes[i]));
         assert_false(pl_role_allows(PL_AS_HOME, writes[i]));
     }
-    assert_true(pl_role_allows(PL_AS_INSPECTOR, PL_MSG_STATUS));
-    assert_true(pl_role_allows(PL_AS_INSPECTOR, PL_MSG_GET_BLOB));
+}
+
+/* Each hash of a text is in an object or in the definition of an arm. An object may
+ * also tell a worker which of its tasks will be audited. */
+static void an_inspector_reads_no_text_and_a_worker_no_objects(void **state)
+{
+    (void)state;
+    for (int type = 0; type <= UINT16_MAX; type++)
+        assert_int_equal(pl_role_allows(PL_AS_INSPECTOR, (uint16_t)type),
+                         type == PL_MSG_STATUS || type == PL_MSG_LOG);
+    assert_false(pl_role_allows(PL_AS_WORKER, PL_MSG_GET_OBJECT));
+    assert_false(pl_role_allows(PL_AS_RELAY, PL_MSG_GET_OBJECT));
+    assert_true(pl_role_allows(PL_AS_WORKER, PL_MSG_GET_BLOB));
+    assert_true(pl_role_allows(PL_AS_RELAY, PL_MSG_GET_BLOB));
 }
 
 static void nobody_may_do_anything_without_a_role(void **state)
@@ -105,6 +117,7 @@ int main(void)
         cmocka_unit_test(a_worker_cannot_command_define_or_fence),
         cmocka_unit_test(an_invitation_enrols_and_does_nothing_else),
         cmocka_unit_test(an_inspector_and_a_home_only_read),
+        cmocka_unit_test(an_inspector_reads_no_text_and_a_worker_no_objects),
         cmocka_unit_test(nobody_may_do_anything_without_a_role),
         cmocka_unit_test(every_question_is_somebodys_and_no_answer_is_anybodys),
         cmocka_unit_test(what_costs_the_server_more_costs_the_key_more),

@@ -52,13 +52,19 @@ static void every_other_number_arrives_with_the_state_of_a_path(void **state)
     pl_message m = {0}, event = {0};
     pl_msg_submit_path submit;
     pl_msg_path_record record;
+    pl_pubkey key;
     memset(&sent, 1, sizeof sent);
+    memset(&key, 5, sizeof key);
     PL_SAY(&m, SUBMIT_PATH, submit_path, .name = "mix/p0.r0", .work = sent);
     assert_int_equal(PL_HEAR(&m, submit_path, &submit), PL_OK);
     expect_numbers_of_a_path(&submit.work);
-    PL_SAY(&event, EVENT, path_record, .name = "mix/p0.r0", .work = sent);
+    /* every field is there, in encrypted jobs the worker's key, too */
+    PL_SAY(&event, EVENT, path_record, .name = "mix/p0.r0", .key = key.bytes,
+           .phase = 3, .work = sent, .worker = "w", .held_phase = 2, .repeats = 1);
     assert_int_equal(PL_HEAR(&event, path_record, &record), PL_OK);
     expect_numbers_of_a_path(&record.work);
+    assert_memory_equal(record.key, key.bytes, sizeof key.bytes);
+    assert_int_equal(record.repeats, 1);
     pl_message_destroy(&m);
     pl_message_destroy(&event);
 }

@@ -1,0 +1,497 @@
+/* folder: workers; label: unit
+ *
+ * Tests what the hub does about workers that hold their leases for too long, whatever
+ * they report, and what it believes of their reports. */
+#include "tests/unit/fleet_fixture.h"
+
+/* After its first renewal the holder always reports its last step. Its own pace is
+ * slow, because it has delivered late before. */
+static void
+holder_that_claims_to_be_nearly_done_gets_a_backup_all_the_same(void **state)
+{
+    fixture *f = *state;
+    plan_lease *l = begin(f, 0);
+    hub_note_pace(&f->h, &f->workers[0], 0, 99.9, 100, 0);
+    join(f, 0);
+    for (int64_t ms = 100; ms <= 2900; ms += 100) {
+        const pl_msg_renew q = {.trains = true, .step = ms == 100 ? 1 : STEPS};
+        hub_note_renewal(&f->h, 0, &f->paths[0], l, &q, ms);
+    }
+    hub_end_overdue(&f->h, 2900);
+    assert_false(hub_is_on_trial(&f->h, &f->workers[0]));
+    assert_false(finds(f, 3, 2900));
+    assert_true(finds(f, 1, 3100));
+    assert_true(finds(f, 3, 3200)); /* a different kind of device helps, too */
+    hub_end_overdue(&f->h, 3200);
+    assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
+}
+
+/* A holder may ask for its next phase before it has delivered this one. */
+static void lease_that_went_on_to_the_next_phase_is_late_as_well(void **state)
+{
+    fixture *f = *state;
+    plan_grant(&f->h.tasks, f->first, 0, 1000, TTL);
+    plan_extend(&f->h.tasks, f->first, 1100, TTL);
+    assert_false(finds(f, 1, 3900));
+    assert_true(finds(f, 1, 4100));
+    plan_grant_backup(&f->h.tasks, f->first, 1, 4100, TTL);
+    assert_int_equal(f->paths[0].backup.phase, 0);
+}
+
+/* Two workers that work together could keep both places. */
+static void backup_that_is_late_gives_its_place_to_another(void **state)
+{
+    fixture *f = *state;
+    join(f, 0);
+    join(f, 1);
+    plan_lease *l = begin(f, 0);
+    assert_true(finds(f, 1, 3100));
+    plan_grant_backup(&f->h.tasks, f->first, 1, 3100, TTL);
+    const uint64_t late = f->paths[0].backup.token;
+    assert_false(finds(f, 2, 6000));
+    assert_true(finds(f, 2, 6200));
+    assert_false(finds(f, 1, 6300)); /* it has had its turn */
+    hub_end_late(&f->h, f->first, 6300);
+    plan_grant_backup(&f->h.tasks, f->first, 2, 6300, TTL);
+    assert_false(plan_renew(&f->h.tasks, &f->paths[0], 0, late, 1, 6400, TTL));
+    assert_true(plan_renew(&f->h.tasks, &f->paths[0], 0, l->token, 0, 6400, TTL));
+    assert_true(hub_is_on_trial(&f->h, &f->workers[1]));
+    /* failures of helpers do not end the search for one */
+    f->paths[0].backups_failed = 9;
+    assert_true(finds(f, 3, 9400));
+}
+
+/* One worker delivers late again and again. The bound stays that of the others. */
+static void late_deliveries_do_not_move_the_bound(void **state)
+{
+    fixture *f = *state;
+    plan_arm *arm = &f->h.tasks.arms[0];
+    int64_t now_ms = 0;
+    arm->arm.inner.phases = 100;
+    join(f, 0);
+    for (int i = 0; i < 16; i++) {
+        const bool late = i >= 10 && i < 15;
+        plan_grant(&f->h.tasks, f->first, 0, now_ms, TTL);
+        const int64_t bound_ms = i == 0 ? 1000 : (int64_t)(1e3 * hub_usual_s(arm));
+        now_ms += late ? 19 * bound_ms : 1000;
+        deliver(f, now_ms);
+        assert_float_equal(hub_usual_s(arm), 1, 1e-9);
+        assert_int_equal(hub_is_on_trial(&f->h, &f->workers[0]), late);
+    }
+    plan_grant(&f->h.tasks, f->first, 0, now_ms, TTL);
+    f->options.ttl_ms = 100;
+    hub_end_overdue(&f->h, now_ms + 20900);
+    assert_true(f->paths[0].lease.active);
+    hub_end_overdue(&f->h, now_ms + 21100);
+    assert_false(f->paths[0].lease.active);
+}
+
+/* Others deliver nonsense within a millisecond. The tasks of honest workers must not
+ * become late or overdue by that. */
+static void fast_nonsense_makes_nobody_late(void **state)
+{
+    fixture *f = *state;
+    plan_arm *arm = &f->h.tasks.arms[0];
+    arm->arm.inner.phases = 100;
+    f->options.ttl_ms = 10;
+    join(f, 0);
+    for (int i = 0; i < 64; i++) {
+        plan_grant(&f->h.tasks, f->first, 0, i, TTL);
+        deliver(f, i + 1);
+    }
+    plan_grant(&f->h.tasks, f->first, 1, 100, TTL);
+    assert_false(finds(f, 2, 3000));
+    assert_float_equal(hub_usual_s(arm), 1, 1e-9);
+    hub_end_overdue(&f->h, 20000);
+    assert_true(f->paths[0].lease.active);
+    for (int i = 1; i < 4; i++) /* without own workers nothing else is known */
+        f->workers[i].own_key = false;
+    hub_look_at_fleet(&f->h, 20000);
+    assert_float_equal(hub_usual_s(arm), 0.001, 1e-9);
+}
+
+/* The worker that the homes name is credited, whatever others say and whether or not
+ * its own DONE arrives. */
+static void delivery_is_credited_to_the_worker_that_the_homes_name(void **state)
+{
+    fixture *f = *state;
+    plan_settled done;
+    for (int i = 0; i < 2; i++) {
+        join(f, i);
+        f->workers[i].delivers = false;
+    }
+    const uint64_t liar = begin(f, 1)->token;
+    plan_grant_backup(&f->h.tasks, f->first, 0, 0, TTL);
+    const plan_said said = {.token = liar, .worker = 1};
+    assert_non_null(plan_say_done(&f->paths[0], &said, 10, TTL));
+    deliver(f, 1000);
+    assert_false(hub_is_on_trial(&f->h, &f->workers[0]));
+    assert_true(hub_is_on_trial(&f->h, &f->workers[1]));
+    assert_false(plan_settle(&f->h.tasks, &f->paths[0], &done));
+    /* a home that restarted tells an old state: nobody delivers anything */
+    f->workers[0].delivers = false;
+    const plan_news news = {.phase = 2, .by = 0};
+    hub_note_confirmed(&f->h, &f->h.tasks.arms[0], &f->paths[0], &news, 2000);
+    assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
+}
+
+static void worker_that_was_never_measured_is_asked_when_a_lease_is_late(void **state)
+{
+    fixture *f = *state;
+    begin(f, 0);
+    f->workers[1].pace[0] = (hub_pace){0};
+    assert_false(finds(f, 1, 2900));
+    assert_true(finds(f, 1, 3100));
+}
+
+/* Where two workers may not do one task, it is taken away after the same time. */
+static void what_two_may_not_do_is_taken_when_it_is_late(void **state)
+{
+    fixture *f = *state;
+    pl_outer *outer = &f->h.tasks.arms[0].arm.outer;
+    const pl_method methods[] = {PL_METHOD_NOLOCO, PL_METHOD_DELAYED_NESTEROV,
+                                 PL_METHOD_CO2};
+    for (int i = 0; i < 3; i++) {
+        const int64_t at_ms = 10000 * i;
+        outer->method.method = methods[i];
+        outer->state = methods[i] == PL_METHOD_CO2 ? PL_STATE_LOCAL : PL_STATE_F32;
+        f->paths[0].n_taken = 0;
+        join(f, 0);
+        plan_grant(&f->h.tasks, f->first, 0, at_ms, TTL);
+        assert_false(finds(f, 1, at_ms + 2900));
+        assert_true(finds(f, 1, at_ms + 3100));
+        hub_end_late(&f->h, f->first, at_ms + 3100);
+        assert_false(f->paths[0].lease.active);
+        assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
+        assert_int_equal(f->workers[0].n_failures, 0);
+        /* the next one has twice as long, so that a slow task ends all the same */
+        plan_grant(&f->h.tasks, f->first, 1, at_ms + 3100, TTL);
+        assert_false(finds(f, 2, at_ms + 9000));
+        assert_true(finds(f, 2, at_ms + 9200));
+    }
+    outer->state = PL_STATE_F32;
+    plan_grant(&f->h.tasks, f->first, 0, 0, TTL);
+    assert_true(finds(f, 1, 9300));
+    hub_end_late(&f->h, f->first, 9300); /* there is no backup that could be late */
+    assert_true(f->paths[0].lease.active);
+}
+
+static void what_two_may_not_do_is_taken_earlier_from_a_worker_on_trial(void **state)
+{
+    fixture *f = *state;
+    plan_lease *l = begin(f, 0);
+    f->h.tasks.arms[0].arm.outer.method.method = PL_METHOD_NOLOCO;
+    f->workers[0].own_key = false;
+    f->workers[0].key.bytes[0] = 1;
+    l->first_ms = 100; /* worker 0 reports that it is nearly done */
+    l->step_ms = 1500;
+    l->step = STEPS - 1;
+    assert_false(finds(f, 1, 1900));
+    assert_true(finds(f, 1, 2100));
+    hub_note_success(&f->h, 0, false);
+    assert_false(finds(f, 1, 2200));
+    hub_note_lost(&f->h, 0);
+    hub_end_late(&f->h, f->first, 2300);
+    assert_false(f->paths[0].lease.active);
+    assert_int_equal(f->workers[0].n_failures, 1);
+}
+
+/* With noloco, two workers may not do one task, so a backup would take the lease from
+ * its holder. After the holder has reported the task as done this must not happen as
+ * long as its results have perhaps arrived at a home. */
+static void who_says_done_keeps_the_lease_where_backups_are_not_allowed(void **state)
+{
+    fixture *f = *state;
+    hub_home slow = {.welcome = true, .fresh_ms = 2700};
+    f->h.homes = &slow;
+    f->h.n_homes = 1;
+    f->h.tasks.arms[0].arm.outer.method.method = PL_METHOD_NOLOCO;
+    uint64_t token = begin(f, 0)->token;
+    f->workers[0].own_key = false; /* worker 0 is on trial */
+    assert_true(finds(f, 1, 2700));
+    assert_true(say(f, 0, token, 0, 2800));
+    assert_false(finds(f, 1, 2900));
+    assert_false(finds(f, 1, 20000));
+    slow.fresh_ms = 2801; /* asked after the DONE, the home has no result */
+    assert_true(finds(f, 1, 20100));
+    f->h.homes = NULL;
+    f->h.n_homes = 0;
+}
+
+/* A worker says itself how long its inner steps took. Its pace follows from the hub's
+ * clock all the same, also if its lease went on to the next phase. */
+static void worker_cannot_make_itself_fast_by_what_it_says(void **state)
+{
+    fixture *f = *state;
+    hub_worker *w = &f->workers[0];
+    const pl_arm *arm = &f->h.tasks.arms[0].arm;
+    w->pace[0] = (hub_pace){0};
+    plan_grant(&f->h.tasks, f->first, 0, 1000, TTL);
+    const plan_lease *l = &f->paths[0].lease;
+    plan_extend(&f->h.tasks, f->first, 1900, TTL);
+    hub_note_done(&f->h, w, &f->paths[0], 0, l, 0.001, 6000);
+    assert_float_equal(hub_task_s(w, arm), 5, 1e-6);
+    /* until 6 s it was at the first phase */
+    hub_note_done(&f->h, w, &f->paths[0], 1, l, 0.001, 9000);
+    assert_float_equal(hub_task_s(w, arm), 4, 1e-6);
+    /* the hub does not know when a lease began that it took up: nothing is believed */
+    plan_grant(&f->h.tasks, f->first, 0, 10000, TTL);
+    f->paths[0].lease.taken_up = true;
+    hub_note_done(&f->h, w, &f->paths[0], 0, &f->paths[0].lease, 0.001, 20000);
+    assert_float_equal(hub_task_s(w, arm), 4, 1e-6);
+    /* nor how many phases it repeated in a time that it names */
+    plan_grant(&f->h.tasks, f->first, 0, 30000, TTL);
+    f->paths[0].lease.repeats = 1;
+    hub_note_done(&f->h, w, &f->paths[0], 0, &f->paths[0].lease, 0.001, 38000);
+    assert_float_equal(hub_task_s(w, arm), 4, 1e-6);
+}
+
+/* A worker reports its DONE at once, and that it fetched very much that it will keep.
+ */
+static void worker_is_no_faster_than_the_usual_time_by_what_it_claims(void **state)
+{
+    fixture *f = *state;
+    hub_worker *w = &f->workers[0];
+    const pl_arm *arm = &f->h.tasks.arms[0].arm;
+    plan_settled done;
+    join(f, 0);
+    w->pace[0] = (hub_pace){0};
+    plan_grant(&f->h.tasks, f->first, 0, 1000, TTL);
+    hub_look_at_fleet(&f->h, 1000); /* the others need 1 s */
+    w->given_token = f->paths[0].lease.token;
+    const plan_said said = {.token = w->given_token, .work.seconds = 0.001};
+    assert_non_null(plan_say_done(&f->paths[0], &said, 1001, TTL));
+    for (int step = 1; step < 3; step++) {
+        const pl_msg_renew q = {
+            .trains = true, .step = (uint64_t)step, .down = UINT64_C(1) << 40};
+        hub_note_renewal(&f->h, 0, &f->paths[0], &f->paths[0].lease, &q, 10800 + step);
+    }
+    deliver(f, 11000);
+    assert_true(plan_settle(&f->h.tasks, &f->paths[0], &done));
+    hub_note_done(&f->h, w, &f->paths[0], 0, &done.done, 0.001, done.ended_ms);
+    assert_float_equal(hub_task_s(w, arm), 1, 1e-6);
+}
+
+static void leases_that_run_out_bar_a_key_on_trial(void **state)
+{
+    fixture *f = *state;
+    for (int i = 0; i < 2; i++) {
+        f->workers[i].own_key = false;
+        f->workers[i].key.bytes[0] = 1;
+    }
+    hub_note_success(&f->h, 0, false);
+    assert_false(
+        hub_is_on_trial(&f->h, &f->workers[1])); /* worker 1 has the same key */
+    for (int i = 0; i < 3; i++) {
+        hub_note_lost(&f->h, 0);
+        assert_true(hub_is_on_trial(&f->h, &f->workers[1]));
+        assert_false(hub_is_barred(&f->workers[1], pl_now_ms()));
+    }
+    hub_note_lost(&f->h, 1);
+    assert_true(hub_is_barred(&f->workers[0], pl_now_ms()));
+    /* A worker with one of the job's own keys may lose any number of leases. */
+    for (int i = 0; i < 9; i++)
+        hub_note_lost(&f->h, 2);
+    assert_false(hub_is_on_trial(&f->h, &f->workers[2]));
+    assert_false(hub_is_barred(&f->workers[2], pl_now_ms()));
+}
+
+static void audit_that_is_held_for_ever_goes_to_another(void **state)
+{
+    fixture *f = *state;
+    hub_audit a;
+    memset(&a, 0, sizeof a);
+    pl_copy_text(a.row.path, sizeof a.row.path, "mix/p00.r0");
+    a.lease = (plan_lease){.active = true, .token = 7, .worker = 1};
+    f->h.audits = &a;
+    f->h.n_audits = 1;
+    f->h.tasks.arms[0].times_s[0] = f->h.tasks.arms[0].median_s = 1;
+    f->h.tasks.arms[0].n_times = 1;
+    f->workers[1].own_key = false;
+    pl_pubkey key = {{1}};
+    f->workers[1].key = key;
+    assert_int_equal(hub_n_held(&f->h, &f->workers[1]), 1);
+    hub_end_overdue(&f->h, 20000 + 10 * TTL);
+    assert_true(a.lease.active);
+    hub_end_overdue(&f->h, 20001 + 10 * TTL);
+    assert_false(a.lease.active);
+    assert_true(f->workers[1].n_failures > 0);
+    f->h.audits = NULL;
+    f->h.n_audits = 0;
+}
+
+/* A lease that was held for too long has ended for good. If a renewal could restore it,
+ * hub_end_overdue would end it again each second, and each time count one more failure
+ * of the worker. */
+static void lease_that_was_held_for_too_long_is_not_renewed(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    const plan_lease *lease = begin(f, 0);
+    const uint64_t token = lease->token;
+    const int64_t end = lease->granted_ms + 20001 + 10 * TTL;
+    f->h.tasks.arms[0].times_s[0] = f->h.tasks.arms[0].median_s = 1;
+    f->h.tasks.arms[0].n_times = 1;
+    assert_true(plan_renew(p, &f->paths[0], 0, token, 0, end, TTL));
+    hub_end_overdue(&f->h, end);
+    assert_int_equal(f->workers[0].n_failures, 1);
+    assert_false(plan_renew(p, &f->paths[0], 0, token, 0, end, TTL));
+    hub_end_overdue(&f->h, end + 1000);
+    assert_int_equal(f->workers[0].n_failures, 1);
+}
+
+static void failure_of_a_backup_is_not_the_holders(void **state)
+{
+    fixture *f = *state;
+    plan *p = &f->h.tasks;
+    begin(f, 0);
+    hub_note_pace(&f->h, &f->workers[0], 0, 9, 20, 0); /* it is known to be slow */
+    for (int i = 0; i < 2; i++) {
+        assert_true(finds(f, 1, 500 + 100 * i));
+        plan_release(p, &f->paths[0], back_up(f, 1)->token, 1, true);
+    }
+    assert_int_equal(f->paths[0].lease.failures, 0);
+    assert_true(f->paths[0].lease.active);
+    assert_false(finds(f, 1, 1000));
+    assert_int_equal(p->n_failed, 2);
+    assert_true(finds(f, 1, 3100)); /* the lease is late */
+}
+
+/* While a home is away or the hub is stopped, no result can be confirmed. */
+static void lease_does_not_become_late_by_an_outage(void **state)
+{
+    fixture *f = *state;
+    hub_home home = {.known = true, .welcome = false};
+    plan_grant(&f->h.tasks, f->first, 0, 1000, 1000 * TTL);
+    plan_extend(&f->h.tasks, f->first, 1100, 1000 * TTL);
+    bool more = false;
+    f->h.homes = &home;
+    f->h.n_homes = 1;
+    f->h.expired_ms = home.asked_ms = 1200;
+    home.heard_ms = 1200;
+    /* the hub is not asked for backups here, because no worker waits */
+    for (int64_t ms = 1300; ms <= 61200; ms += 100) {
+        home.asked_ms = ms;
+        assert_int_equal(hub_tend(&f->h, ms, &more), PL_OK);
+    }
+    f->h.n_homes = 0;
+    f->h.homes = NULL;
+    for (int i = 0; i < 4; i++)
+        f->workers[i].seen_ms = 121200;
+    assert_int_equal(hub_tend(&f->h, 121200, &more), PL_OK); /* it was stopped */
+    assert_false(finds(f, 1, 123800));
+    assert_true(finds(f, 1, 124100));
+}
+
+/* A worker that is stopped gives its task back. One that does so again and again after
+ * a long time delays paths as one that holds them. */
+static void task_given_back_after_its_usual_time_puts_a_key_on_trial(void **state)
+{
+    fixture *f = *state;
+    join(f, 0);
+    begin(f, 0);
+    hub_look_at_fleet(&f->h, 0);
+    hub_note_returned(&f->h, 0, 900);
+    assert_false(hub_is_on_trial(&f->h, &f->workers[0]));
+    hub_note_returned(&f->h, 0, 1100);
+    assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
+    assert_int_equal(f->workers[0].n_failures, 0);
+    /* also a backup, and also when a new process takes the place of the old one */
+    join(f, 1);
+    plan_grant_backup(&f->h.tasks, f->first, 1, 0, TTL);
+    hub_free_held(&f->h, 1);
+    assert_true(hub_is_on_trial(&f->h, &f->workers[1]));
+    assert_false(f->paths[0].backup.active);
+}
+
+/* Lets the hub hear an OFFER of worker 0 and returns whether it counts. */
+static bool offers(fixture *f, const pl_peer *peer)
+{
+    pl_message m = {.token = f->paths[0].lease.token};
+    PL_SAY(&m, OFFER, offer, .name = "a", .phase = 0, .task = f->paths[0].name);
+    m.type = PL_MSG_OFFER;
+    assert_int_equal(hub_take(&f->h, peer, &m), PL_OK);
+    pl_message_destroy(&m);
+    return f->paths[0].offered == 1;
+}
+
+static void offer_counts_only_from_a_worker_that_delivers(void **state)
+{
+    fixture *f = *state;
+    char bound[PL_ADDRESS_MAX];
+    f->h.worker_names = pl_name_table_create();
+    pl_name_table_put(f->h.worker_names, "a", 0);
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f->h.socket, bound), PL_OK);
+    join(f, 0);
+    f->workers[0].delivers = false;
+    const pl_peer peer = {.role = PL_AS_WORKER, .key = f->workers[0].key, .len = 1};
+    begin(f, 0);
+    assert_false(offers(f, &peer));
+    f->workers[0].delivers = true;
+    assert_true(offers(f, &peer));
+    hub_put_on_trial(&f->h, 0);
+    assert_int_equal(f->paths[0].offered, 0);
+    pl_wire_close(&f->h.socket);
+    pl_wire_shutdown();
+    pl_name_table_destroy(&f->h.worker_names);
+}
+
+/* A liar had the name of an own worker before that worker came. The path's row names
+ * the key, too. */
+static void worker_is_not_blamed_for_a_state_of_its_name_and_another_key(void **state)
+{
+    fixture *f = *state;
+    plan_path *path = &f->paths[0];
+    f->h.worker_names = pl_name_table_create();
+    for (int i = 0; i < 2; i++) {
+        pl_name_table_put(f->h.worker_names, f->workers[i].name, i);
+        f->workers[i].key.bytes[0] = 5;
+        f->workers[i].seen_ms = pl_now_ms();
+    }
+    for (int other = 1; other >= 0; other--) {
+        plan_news news = {.phase = 2 - other, .worker = "a", .by = -1, .keeper = -1};
+        news.key.bytes[0] = other ? 9 : 5;
+        assert_int_equal(hub_find_maker(&f->h, "a", &news.key), other ? -1 : 0);
+        plan_hear(path, &news, 0);
+        path->drops_state = false;
+        for (int i = 0; i < 3; i++) {
+            path->lease.failures = i + 1;
+            assert_int_equal(
+                hub_note_failure(&f->h, path, 1, PL_ERR_DATA, "its norm is too large"),
+                PL_OK);
+        }
+        /* another's state is dropped; one of its own ends the job */
+        assert_int_equal(path->drops_state, other);
+        assert_int_equal(f->h.failure[0] == '\0', other);
+    }
+    pl_name_table_destroy(&f->h.worker_names);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(holder_that_claims_to_be_nearly_done_gets_a_backup_all_the_same),
+        TEST(lease_that_went_on_to_the_next_phase_is_late_as_well),
+        TEST(backup_that_is_late_gives_its_place_to_another),
+        TEST(late_deliveries_do_not_move_the_bound),
+        TEST(fast_nonsense_makes_nobody_late),
+        TEST(delivery_is_credited_to_the_worker_that_the_homes_name),
+        TEST(worker_that_was_never_measured_is_asked_when_a_lease_is_late),
+        TEST(what_two_may_not_do_is_taken_when_it_is_late),
+        TEST(what_two_may_not_do_is_taken_earlier_from_a_worker_on_trial),
+        TEST(who_says_done_keeps_the_lease_where_backups_are_not_allowed),
+        TEST(worker_cannot_make_itself_fast_by_what_it_says),
+        TEST(worker_is_no_faster_than_the_usual_time_by_what_it_claims),
+        TEST(leases_that_run_out_bar_a_key_on_trial),
+        TEST(audit_that_is_held_for_ever_goes_to_another),
+        TEST(lease_that_was_held_for_too_long_is_not_renewed),
+        TEST(failure_of_a_backup_is_not_the_holders),
+        TEST(lease_does_not_become_late_by_an_outage),
+        TEST(task_given_back_after_its_usual_time_puts_a_key_on_trial),
+        TEST(offer_counts_only_from_a_worker_that_delivers),
+        TEST(worker_is_not_blamed_for_a_state_of_its_name_and_another_key),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
