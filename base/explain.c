@@ -170,6 +170,11 @@ const pl_explanation pl_explanations[] = {
     {"home.nonsense", "A home sent something that the hub cannot read.",
      "Two releases that do not understand each other.",
      "Use the same release on all machines."},
+    {"home.older", "A home has an older copy of its store, so the hub ignores it.",
+     "The store was restored or copied while the job ran.",
+     "Start the home with its newest copy. To go on without the lost commits, start "
+     "the "
+     "hub again."},
     {"home.ready", "A home listens.", "", ""},
     {"home.restarted",
      "A home has restarted; the hub tells it again which tokens and workers to refuse.",
@@ -322,6 +327,9 @@ const pl_explanation pl_explanations[] = {
      "path before has its state (train.state_every).",
      "That worker is gone, is slow, or an audit repeats one of its tasks.",
      "None needed."},
+    {"state.restarted",
+     "A path begins again from the newest versions, without its state.",
+     "No worker could continue from the state that the path had.", "None needed."},
     {"state.unsaved",
      "A worker could not write a path's state to its cache folder; `reason` says why.",
      "The disk is full, or the folder cannot be written.",

@@ -86,15 +86,23 @@ static pl_status note_worker_version(void *context, const pl_version *v)
     return PL_OK;
 }
 
-/* Prints the command that rolls back to before all contributions of the worker. The
- * command rolls back all modules of the arm, because they were trained together. */
+/* Prints the command that rolls back to before all contributions of the worker, or why
+ * a rollback is not possible. The command rolls back all modules of the arm, because
+ * they were trained together. */
 static void print_remedy(const audit_call *call)
 {
+    char to[24];
     if (call->json || !call->arm[0] || call->arm_first == UINT64_MAX)
         return;
-    say("  to return to the versions before these, stop the job and give:");
-    say("  pathloom store rollback %s --to %llu --run %s", call->arm,
-        (unsigned long long)(call->arm_first - 1), call->dir);
+    snprintf(to, sizeof to, "%llu", (unsigned long long)(call->arm_first - 1));
+    pl_rollback_plan plan = {.store = call->store, .what = call->arm, .to = to};
+    if (pl_rollback_plan_make(&plan) == PL_OK) {
+        say("  to return to the versions before these, stop the job and give:");
+        say("  pathloom store rollback %s --to %s --run %s", call->arm, to, call->dir);
+    } else {
+        say("  no rollback is possible now: %s", pl_last_error());
+    }
+    pl_rollback_plan_clear(&plan);
 }
 
 static pl_status on_head(void *context, const pl_version *head)

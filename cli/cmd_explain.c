@@ -81,6 +81,68 @@ static bool print_key_named(const char *word, bool json)
     return false;
 }
 
+/* ---- words that are no names ---- */
+/* Whether the text contains the word; _ stands for a blank, too. */
+static bool mentions(const char *text, const char *word)
+{
+    char spaced[64];
+    if (!pl_copy_text(spaced, sizeof spaced, word))
+        return false;
+    for (char *at = spaced; *at; at++)
+        *at = *at == '_' ? ' ' : *at;
+    return strcasestr(text, word) || strcasestr(text, spaced);
+}
+
+static void print_found(const char *name, const char *meaning, bool json)
+{
+    if (!json) {
+        say("%-18s %s", name, meaning);
+        return;
+    }
+    pl_json *o = pl_json_object();
+    pl_json_set_text(o, "found", name);
+    pl_json_set_text(o, "meaning", meaning);
+    say_json(o);
+}
+
+/* Lists the keys of a section of the configuration. */
+static int print_section(const char *word, bool json)
+{
+    int n = 0;
+    const size_t len = strlen(word);
+    for (size_t i = 0; i < config_table.n_keys; i++) {
+        const pl_key *key = &config_table.keys[i];
+        if (key->type == PL_KEY_SECTION || strncmp(key->name, word, len) != 0 ||
+            key->name[len] != '.')
+            continue;
+        print_found(key->name, key->help, json);
+        n++;
+    }
+    return n;
+}
+
+/* Lists the keys, statuses and events whose name or meaning contains the word. */
+static int print_search(const char *word, bool json)
+{
+    int n = 0;
+    for (size_t i = 0; i < config_table.n_keys; i++) {
+        const pl_key *key = &config_table.keys[i];
+        if (key->type == PL_KEY_SECTION ||
+            !(mentions(key->name, word) || mentions(key->help, word)))
+            continue;
+        print_found(key->name, key->help, json);
+        n++;
+    }
+    for (size_t i = 0; i < pl_n_explanations; i++) {
+        const pl_explanation *e = &pl_explanations[i];
+        if (!(mentions(e->code, word) || mentions(e->meaning, word)))
+            continue;
+        print_found(e->code, e->meaning, json);
+        n++;
+    }
+    return n;
+}
+
 typedef struct explain_request {
     bool json;
 } explain_request;
@@ -99,7 +161,9 @@ static pl_status run_explain(int argc, char **argv)
             say("%-18s %s", pl_explanations[i].code, pl_explanations[i].meaning);
     for (int i = 0; i < words.n; i++) {
         const char *word = words.at[i], *names[128];
-        if (print_matching(word, q.json) > 0 || print_key_named(word, q.json))
+        const bool named =
+            print_matching(word, q.json) > 0 || print_key_named(word, q.json);
+        if (print_section(word, q.json) > 0 || named || print_search(word, q.json) > 0)
             continue;
         size_t n = pl_n_explanations < 128 ? pl_n_explanations : 128;
         for (size_t k = 0; k < n; k++)
@@ -118,11 +182,12 @@ static pl_status run_explain(int argc, char **argv)
 const cli_verb verb_explain = {
     .name = "explain",
     .usage = "explain [WORD]",
-    .help = "explain a status, exit code, event or configuration key",
+    .help = "explain a status, exit code, event or key; or search their meanings",
     .options = options,
     .n_options = CLI_COUNT(options),
     .notes = "WORD is a status (ERR_BUSY), an exit code (75), an event of a log "
-             "(lease.expired) or a key (train.tau). Without WORD, all statuses, codes "
-             "and events are listed.",
+             "(lease.expired), a key (train.tau) or a section of keys (train). A "
+             "different WORD is searched in all meanings. Without WORD, all statuses, "
+             "codes and events are listed.",
     .most_words = CLI_WORDS_MAX,
     .run = run_explain};

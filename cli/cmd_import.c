@@ -120,6 +120,10 @@ static void tell_imported(const request *q, const pl_import *m, uint64_t n_param
             pl_human_count((double)n_params, count), pl_import_n_files(m),
             pl_import_n_files(m) == 1 ? "" : "s", s->n_blocks, s->width, s->n_heads,
             s->n_kv_heads, s->vocab, s->tied ? "tied" : "untied");
+        if (pl_import_n_derived(m) > 0)
+            say("         ignored %d tensors that can be computed (rotary tables, "
+                "masks)",
+                pl_import_n_derived(m));
         say("         try next: pathloom train %s --corpus TEXT --out RUN", q->out);
         return;
     }
@@ -149,11 +153,11 @@ static pl_status run_import(int argc, char **argv)
         PL_TRY(given_add(&q.settings, "train.base_steps", "0"));
     if (!given_sets(&q.settings, "data.tokenizer")) {
         if (!pl_import_tokenizer(m)[0])
-            PL_TRY(
-                pl_fail(PL_ERR_UNSUPPORTED,
-                        "there is no tokenizer.model (SentencePiece) beside the model "
-                        "in %s; give its tokenizer as --set data.tokenizer=FILE",
-                        q.model));
+            PL_TRY(pl_fail(
+                PL_ERR_UNSUPPORTED,
+                "there is no tokenizer.model or tokenizer.json beside the model "
+                "in %s; give its tokenizer as --set data.tokenizer=FILE",
+                q.model));
         PL_TRY(make_path(&q, "data.tokenizer", pl_import_tokenizer(m)));
     }
     /* The keys of the shape are added after the user's settings, because the model
@@ -203,6 +207,7 @@ const cli_verb verb_import = {
     .help = "write a configuration for a run that begins with a Llama or Qwen3 model",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes = "MODEL is a folder with config.json, safetensors and tokenizer.model.",
+    .notes = "MODEL is a folder with config.json, safetensors and a "
+             "tokenizer.",
     .most_words = 2,
     .run = run_import};

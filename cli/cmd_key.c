@@ -1,6 +1,7 @@
 /* pathloom key: makes key pairs and invitations, and edits the list of keys that may
  * connect. */
 #include "cli/cli.h"
+#include "serve/serve.h"
 
 #include <time.h>
 
@@ -311,13 +312,31 @@ static pl_status invite(const key_options *o)
     return PL_OK;
 }
 
+/* ---- keys of an HTTP server ---- */
+static pl_status add_api_key(const key_options *o)
+{
+    char key[PL_API_KEY_TEXT];
+    PL_CHECK(needs_word(o, "the NAME of a client of `serve`"));
+    if (!o->list)
+        return pl_fail(
+            PL_ERR_USAGE,
+            "key api needs --keys FILE, the file of `serve --api-keys FILE`");
+    PL_CHECK(pl_server_add_key(o->list, o->words[0], key));
+    if (o->json)
+        say("{\"name\":\"%s\",\"key\":\"%s\"}", o->words[0], key);
+    else
+        say("%s", key);
+    return PL_OK;
+}
+
 static pl_status run_key(int argc, char **argv)
 {
     static const struct {
         const char *name;
         pl_status (*run)(const key_options *o);
     } verbs_of[] = {{"new", new_key},     {"show", show_key}, {"list", list_keys},
-                    {"allow", allow_key}, {"invite", invite}, {"revoke", revoke_key}};
+                    {"allow", allow_key}, {"invite", invite}, {"revoke", revoke_key},
+                    {"api", add_api_key}};
     key_options o = {.run = "pathloom-run",
                      .name = "",
                      .role = PL_AS_WORKER,
@@ -338,14 +357,15 @@ static pl_status run_key(int argc, char **argv)
     for (size_t i = 0; o.verb && i < sizeof verbs_of / sizeof *verbs_of; i++)
         if (strcmp(o.verb, verbs_of[i].name) == 0)
             return verbs_of[i].run(&o);
-    return pl_fail(PL_ERR_USAGE,
-                   "`pathloom key` takes new, show, list, allow, invite or revoke%s%s",
-                   o.verb ? ", not " : "", o.verb ? o.verb : "");
+    return pl_fail(
+        PL_ERR_USAGE,
+        "`pathloom key` takes new, show, list, allow, invite, revoke or api%s%s",
+        o.verb ? ", not " : "", o.verb ? o.verb : "");
 }
 
 const cli_verb verb_key = {
     .name = "key",
-    .usage = "key new|show|list|invite|allow|revoke [--run RUN]",
+    .usage = "key new|show|list|invite|allow|revoke|api [--run RUN]",
     .help = "show and change who may connect; invite other machines",
     .options = options,
     .n_options = CLI_COUNT(options),
@@ -355,6 +375,9 @@ const cli_verb verb_key = {
         "that may connect\n"
         "  invite              print a command that lets another machine join\n"
         "  allow KEY           put a key into the list, without an invitation\n  "
-        "revoke NAME|KEY     refuse this key; no invitation can add it again",
+        "revoke NAME|KEY     refuse this key; no invitation can add it again\n  "
+        "api NAME            make a key for a client of `serve --api-keys FILE`; "
+        "prints "
+        "it, and adds its hash to --keys FILE",
     .most_words = 3,
     .run = run_key};

@@ -12,7 +12,7 @@ static const cli_option options[] = {
     CLI_JOB(page_request, ask,
             "address of the hub of a job on another machine; needs --key"),
     CLI_OPTION("listen", CLI_TEXT, page_request, front.listen, "ADDRESS",
-               "address to listen at, IPv4:PORT; PORT *: a free one (127.0.0.1:8090)"),
+               "address to listen at, HOST:PORT; PORT *: a free one (127.0.0.1:8090)"),
     CLI_OPTION(
         "token", CLI_TEXT, page_request, front.tokens, "FILE",
         "file with names and hashes of tokens, in the form of serve --api-keys; a "

@@ -26,7 +26,7 @@ static const cli_option options[] = {
     CLI_RUN(request, dir),
     CLI_ANSWER(request, wish),
     CLI_OPTION("listen", CLI_TEXT, request, front.listen, "ADDRESS",
-               "address to listen at, IPv4:PORT; PORT *: a free one (127.0.0.1:8080)"),
+               "address to listen at, HOST:PORT; PORT *: a free one (127.0.0.1:8080)"),
     CLI_OPTION("precision", CLI_TEXT, request, server.precision, "P",
                "auto, f32, bf16, f16 or int8 (default: the run's)"),
     CLI_NUMBER("threads", CLI_INT, request, server.threads, "N", 1, 1024,
@@ -49,7 +49,8 @@ static const cli_option options[] = {
     CLI_NUMBER(
         "per-address", CLI_INT, request, server.per_address, "N", 0, 100000,
         "largest number of requests of one client address at the same time; further "
-        "ones get HTTP status 429; 0: no limit, for a server behind a proxy (128)"),
+        "ones get HTTP status 429; 0: no limit, for a server behind a proxy (128; at a "
+        "loopback address, --queue plus --slots)"),
     CLI_NUMBER("timeout", CLI_INT, request, server.timeout_s, "S", 1, 86400,
                "largest number of seconds that a request may take (120)"),
     CLI_OPTION("api-keys", CLI_TEXT, request, front.api_keys, "FILE",
@@ -75,7 +76,7 @@ static pl_status run_serve(int argc, char **argv)
                  .server = {.threads = pl_cpu_count(),
                             .slots = 32,
                             .queue = 256,
-                            .per_address = 128,
+                            .per_address = -1,
                             .timeout_s = 120,
                             .created = (int64_t)time(NULL)}};
     pl_status status = PL_OK;

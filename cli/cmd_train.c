@@ -189,6 +189,8 @@ static pl_status run_train(int argc, char **argv)
         status = run_find_device(&r);
         if (status == PL_OK)
             status = run_plan(&r);
+        if (status == PL_OK && !r.resumed)
+            status = run_plan_data(&r);
     } else if (status == PL_OK) {
         r.stop = cli_stop_flag(true);
         status = train_run(&r, &t.dial, t.page ? &viewer : NULL);

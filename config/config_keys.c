@@ -54,6 +54,11 @@ static const pl_key keys[] = {
     WHOLE("data.cut", cut, "4096", 0, 1 << 30, "bytes", GLOBAL,
           "largest document cut from a single text file, at a blank line or the end of "
           "a line; 0: never cut. In a folder, each file is one document"),
+    TEXT("data.text_key", text_key, "text", "", GLOBAL,
+         "key of the text in JSON lines"),
+    CHOICE("data.bad_lines", bad_lines, "refuse", "refuse|skip", GLOBAL,
+           "JSON lines without a text: the corpus is refused, or they are skipped and "
+           "counted"),
     TEXT("data.forget", forget, "", "", GLOBAL,
          "file with documents that are kept blank (docs/STORE.md): per line the hash "
          "of the text, and `paths` or `start`: from when on"),
@@ -137,7 +142,7 @@ static const pl_key keys[] = {
           "number of inner steps in a phase: a path trains this many steps alone "
           "before its modules are merged"),
     WHOLE("train.phases", phases, "6", 1, 1000000, "", GLOBAL,
-          "number of phases of each path"),
+          "number of phases of each path; +N makes a finished run N phases longer"),
     TEXT("train.more", more, "", "phases", GLOBAL,
          "numbers of further phases after train.phases, such as 8,4, each with its own "
          "warm-up and decay; `--set train.phases=+8` adds 8"),

@@ -42,7 +42,7 @@ typedef struct config {
     config_text preset, out;
     int64_t seed;
 
-    config_text corpus, valid, tokenizer, forget;
+    config_text corpus, valid, tokenizer, forget, text_key, bad_lines;
     double valid_share;
     int64_t cut, max_bytes, vocab;
 

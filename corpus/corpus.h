@@ -6,7 +6,8 @@
  *
  * A document's `domain` is a label, such as the name of its folder. Domains are used
  * only to evaluate the router, never for training. Read the files in this order:
- * reader, system_text, tokenizer, tokens, sampler, packing, prepare, encode. */
+ * reader, json_line, system_text, tokenizer, tokens, sampler, packing, prepare, encode.
+ */
 #ifndef PL_CORPUS_CORPUS_H
 #define PL_CORPUS_CORPUS_H
 #include "base/base.h"
@@ -35,6 +36,8 @@ typedef struct pl_read_stats {
     uint64_t n_empty, n_replaced_bytes,
         n_skipped_files; /* binary files in folders, which are skipped */
     uint64_t n_cuts; /* number of cuts if a single text file was cut into documents */
+    uint64_t n_bad_lines;     /* JSON lines that were skipped (skip_bad) */
+    char first_bad_line[400]; /* the reason for which the first of them was skipped */
     /* if n_cuts > 0: the hash of the whole file, computed as for a file that is one
      * document */
     pl_hash whole;
@@ -42,23 +45,38 @@ typedef struct pl_read_stats {
 
 typedef pl_status (*pl_document_fn)(void *context, const pl_document *document);
 
+/* How documents are read. A struct of zeros, and NULL, mean the defaults. */
+typedef struct pl_reading {
+    /* If the path is a text file (or stdin) with more bytes, it is cut into documents
+     * of at most this length, at paragraphs if possible; 0: it is never cut. */
+    size_t cut_bytes;
+    const char *text_key; /* the key of the text in JSON lines; NULL: "text" */
+    bool skip_bad; /* whether JSON lines without a text are skipped and counted */
+} pl_reading;
+
 /* Reads documents:
  * - A text file is one document.
- * - *.jsonl has one document per line ("text", optional "domain").
+ * - JSON lines (*.jsonl, *.ndjson, or any file whose first line is an object with a
+ *   text) have one document per line: "text", optional "domain". Other keys are
+ * ignored.
  * - A folder is walked in the order of names. Hidden files are skipped. The domain of a
  *   file in a subfolder is the name of the topmost subfolder.
  * - gz, zst, xz and bz2 are decompressed.
  * - "-" is stdin (JSON lines if the first byte is '{').
- * - Parquet is refused; the error has the command that converts it.
+ * - Parquet, UTF-16, UTF-32 and JSON arrays are refused; the error has the command that
+ *   converts the file.
  *
- * If `path` is a text file (or stdin) with more than cut_bytes bytes, it is cut into
- * documents of at most this length, at paragraphs if possible; cut_bytes 0: the file is
- * never cut. Only one document at a time is in memory. Errors: ERR_NOT_FOUND,
- * ERR_NOPERM, ERR_DATA (the message names file and line), ERR_UNSUPPORTED (Parquet),
- * ERR_IO. */
-PL_MUST_CHECK pl_status pl_documents_cut(const char *path, size_t cut_bytes,
+ * Only one document at a time is in memory; it may have 64 MiB. Control characters in a
+ * domain are written as \xHH. Errors: ERR_NOT_FOUND, ERR_NOPERM, ERR_DATA (the message
+ * names file and line), ERR_UNSUPPORTED (Parquet), ERR_IO. */
+PL_MUST_CHECK pl_status pl_documents_cut(const char *path, const pl_reading *reading,
                                          pl_document_fn fn, void *context,
                                          pl_read_stats *stats);
+
+/* ERR_DATA if the bytes are a Git LFS pointer: a small text that a clone without Git
+ * LFS has in place of a large file. */
+PL_MUST_CHECK pl_status pl_refuse_pointer(const char *path, const void *bytes,
+                                          size_t len);
 
 /* Reads text files below /usr that every user may read (C headers, man pages,
  * changelogs, licences, CMake, Perl, Python). Reads up to max_bytes, the same amount
@@ -79,11 +97,15 @@ typedef struct pl_tokenizer pl_tokenizer;
 PL_MUST_CHECK pl_status pl_tokenizer_train(const char *const *texts, const size_t *lens,
                                            size_t n, int vocab, int n_threads,
                                            const char *model_path);
+/* Loads a SentencePiece model, or a tokenizer.json of SentencePiece's BPE kind. */
 PL_MUST_CHECK pl_status pl_tokenizer_load(const char *model_path, pl_tokenizer **out);
 PL_MUST_CHECK pl_status pl_tokenizer_load_bytes(const void *data, size_t len,
                                                 pl_tokenizer **out);
 void pl_tokenizer_destroy(pl_tokenizer **tokenizer);
 int pl_tokenizer_vocab(const pl_tokenizer *tokenizer);
+/* Whether the tokenizer puts a blank before each text (as those of Llama 2 and Mistral
+ * do), so that the decoded text begins with a blank that the text did not have. */
+bool pl_tokenizer_puts_blank(const pl_tokenizer *tokenizer);
 enum { PL_TOKEN_UNK = 0, PL_TOKEN_BOS = 1, PL_TOKEN_EOS = 2 };
 /* Appends int32 tokens (without BOS and EOS) to `out`. Several threads may call the
  * function. */
@@ -152,11 +174,11 @@ PL_MUST_CHECK pl_status pl_tokens_blank(const pl_tokens *tokens,
 PL_MUST_CHECK pl_status pl_data_blank(const char *folder, const pl_doc_list *list,
                                       bool *changed);
 
-/* Appends to `file` a token file of all documents at `path` (read as by
- * pl_documents_cut, without cuts), and to `sources` the name of each document's file,
- * NUL-terminated. If there are more than 1024 domains, all further domains count as the
- * last one. ERR_DATA: there is no text, or there are more than 2^30 tokens. */
-PL_MUST_CHECK pl_status pl_documents_encode(const char *path,
+/* Appends to `file` a token file of all documents at `path`, and to `sources` the name
+ * of each document's file, NUL-terminated. If there are more than 1024 domains, all
+ * further domains count as the last one. ERR_DATA: there is no text, there are more
+ * than 2^30 tokens, or more than 1 % of them are unknown to the tokenizer. */
+PL_MUST_CHECK pl_status pl_documents_encode(const char *path, const pl_reading *reading,
                                             const pl_tokenizer *tokenizer, pl_buf *file,
                                             pl_buf *sources);
 
@@ -216,8 +238,7 @@ typedef struct pl_prepare_options {
     /* size of the vocabulary to train; for a tokenizer that is loaded, the largest size
      * allowed */
     int vocab;
-    /* cut a single text file into documents of at most this length; 0: one document */
-    uint64_t cut_bytes;
+    pl_reading reading;
     /* number of paths; fewer training documents than this are an error */
     uint64_t n_paths;
     int n_threads;
@@ -243,7 +264,8 @@ typedef struct pl_prepare_result {
 /* Prepares a data folder. If the folder is complete and was made with the same options
  * (data.json records them), the function only verifies it. Each file of the folder is
  * written under a temporary name and renamed. ERR_DATA: the corpus is empty, has only
- * one document, or leaves no held-out documents; the error says what to do. */
+ * one document, leaves no held-out documents, or has more than 1 % of tokens that the
+ * tokenizer does not know; the error says what to do. */
 PL_MUST_CHECK pl_status pl_prepare(const pl_prepare_options *options,
                                    const char *folder, pl_prepare_result *out);
 

@@ -18,7 +18,7 @@
 /* Options are compared as text: this needs no types, and an error can show the
  * difference to the user. n_threads is not compared, because it does not change the
  * data. */
-enum { N_OPTIONS = 9 };
+enum { N_OPTIONS = 11 };
 typedef struct option_text {
     const char *name;
     char value[PL_PATH_MAX];
@@ -27,8 +27,9 @@ typedef struct option_text {
 static void option_texts(const pl_prepare_options *options, option_text out[N_OPTIONS])
 {
     static const char *const names[N_OPTIONS] = {
-        "corpus",    "valid", "valid_share",         "tokenizer", "vocab",
-        "max_bytes", "seed",  "min_document_tokens", "cut"};
+        "corpus", "valid",     "valid_share", "tokenizer",
+        "vocab",  "max_bytes", "seed",        "min_document_tokens",
+        "cut",    "text_key",  "bad_lines"};
     const char *paths[] = {options->corpus, options->valid, "", options->tokenizer};
     for (int i = 0; i < N_OPTIONS; i++) {
         out[i].name = names[i];
@@ -39,7 +40,12 @@ static void option_texts(const pl_prepare_options *options, option_text out[N_OP
     snprintf(out[5].value, PL_PATH_MAX, "%llu", (unsigned long long)options->max_bytes);
     snprintf(out[6].value, PL_PATH_MAX, "%llu", (unsigned long long)options->seed);
     snprintf(out[7].value, PL_PATH_MAX, "%d", options->min_document_tokens);
-    snprintf(out[8].value, PL_PATH_MAX, "%llu", (unsigned long long)options->cut_bytes);
+    snprintf(out[8].value, PL_PATH_MAX, "%llu",
+             (unsigned long long)options->reading.cut_bytes);
+    const char *key = options->reading.text_key;
+    pl_copy_text(out[9].value, PL_PATH_MAX, key ? key : "text");
+    pl_copy_text(out[10].value, PL_PATH_MAX,
+                 options->reading.skip_bad ? "skip" : "refuse");
 }
 
 /* ---- inputs ---- */
@@ -285,6 +291,8 @@ pl_status data_manifest_reuse(const char *folder, const pl_prepare_options *opti
     option_texts(options, texts);
     for (int i = 0; i < N_OPTIONS; i++) {
         const char *there = pl_json_text(pl_json_get(asked, texts[i].name), NULL);
+        if (!there && i >= 9) /* the folder is older than these options */
+            there = i == 9 ? "text" : "refuse";
         if (!there || strcmp(there, texts[i].value) != 0)
             PL_TRY(pl_fail(
                 PL_ERR_EXISTS,

@@ -2,6 +2,7 @@
  * once and not kept. Duplicates and short documents, which prepare.c leaves out, are
  * encoded, too. */
 #include "corpus/spool.h"
+#include "corpus/tokenizer.h"
 #include "corpus/tokens_format.h"
 #include <string.h>
 
@@ -16,6 +17,7 @@ typedef struct encoding {
     pl_buf tokens, table; /* the parts of the token file */
     pl_buf domains;       /* names of domains, each with a terminating NUL */
     pl_buf *sources;
+    uint64_t n_unknown;
 } encoding;
 
 /* Returns the number of the domain with this name; adds the domain if it is new. */
@@ -43,6 +45,8 @@ static pl_status encode_document(void *context, const pl_document *document)
     pl_buf_clear(&e->ids);
     PL_CHECK(pl_tokenizer_encode(e->tokenizer, document->text, document->len, &e->ids));
     const size_t n = e->ids.len / sizeof(int32_t);
+    e->n_unknown +=
+        tokenizer_count_unknown((const int32_t *)(const void *)e->ids.data, n);
     if (e->layout.n_tokens + n + 2 > TEXT_TOKENS_MAX)
         return pl_fail(PL_ERR_DATA,
                        "the text has more than %llu tokens, the largest number that "
@@ -63,20 +67,23 @@ static pl_status encode_document(void *context, const pl_document *document)
     return PL_OK;
 }
 
-pl_status pl_documents_encode(const char *path, const pl_tokenizer *tokenizer,
-                              pl_buf *file, pl_buf *sources)
+pl_status pl_documents_encode(const char *path, const pl_reading *reading,
+                              const pl_tokenizer *tokenizer, pl_buf *file,
+                              pl_buf *sources)
 {
     pl_read_stats stats;
     pl_status status;
     encoding e = {.tokenizer = tokenizer, .sources = sources};
     e.layout.vocab = (uint32_t)pl_tokenizer_vocab(tokenizer);
     e.layout.token_bytes = tokens_width(e.layout.vocab);
-    PL_TRY(pl_documents_cut(path, 0, encode_document, &e, &stats));
+    PL_TRY(pl_documents_cut(path, reading, encode_document, &e, &stats));
     if (e.layout.n_docs == 0)
         PL_TRY(pl_fail(PL_ERR_DATA,
                        "there is no text in '%s': give a text file, JSON lines, or a "
                        "folder of them",
                        path));
+    PL_TRY(
+        tokenizer_check_unknown(e.n_unknown, e.layout.n_tokens - 2 * e.layout.n_docs));
     if (e.domains.len > TOKENS_NAMES_MAX)
         PL_TRY(pl_fail(PL_ERR_DATA,
                        "the domain names in '%s' take %zu bytes, but a token file has "

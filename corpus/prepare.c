@@ -13,12 +13,16 @@
  * from the beginning. */
 #include "corpus/data_manifest.h"
 #include "corpus/spool.h"
+#include "corpus/tokenizer.h"
 #include "corpus/tokens_write.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { BATCH_DOCS = 1024, BATCH_BYTES = 8 << 20, SAY_SECONDS = 5, CUT_LEAST = 256 };
+
+/* If a larger share of a text is not UTF-8, the text has another encoding. */
+#define BAD_SHARE 0.01
 
 typedef struct preparation {
     const pl_prepare_options *options;
@@ -31,14 +35,12 @@ typedef struct preparation {
     bool full;          /* whether reading stopped because max_bytes was reached */
     uint64_t train_bytes, n_duplicates, n_replaced, n_empty, n_skipped;
     uint64_t n_train, n_held_out, n_too_short;
-    uint64_t n_cuts; /* number of cuts in long text files (options->cut_bytes) */
-    uint64_t whole;  /* hash of the whole held-out file, if it was cut */
-    bool valid_cut;  /* whether the held-out text is a single file that was cut */
+    uint64_t n_cuts; /* number of cuts in long text files (reading.cut_bytes) */
+    uint64_t n_read_bytes, n_bad_lines, n_unknown, n_tokens;
+    uint64_t whole; /* hash of the whole held-out file, if it was cut */
+    bool valid_cut; /* whether the held-out text is a single file that was cut */
     /* whether the corpus is a single file that was cut and all of it is held out */
     bool corpus_held;
-    /* held_out derives a number in [0, 1) from each document; this is the smallest one.
-     * If valid_share is larger, at least one document is held out */
-    double nearest;
     /* began: time at which the current step began; said: time at which progress was
      * last printed */
     double began, said;
@@ -98,18 +100,20 @@ static pl_status tick(preparation *work, const char *step, uint64_t bytes)
 }
 
 /* ---- reading and splitting ---- */
+/* Returns the number in [0, 1) that decides whether a document is held out. */
+static double split_draw(const preparation *work, uint64_t hash)
+{
+    return pl_random_uniform(work->options->seed, pl_stream("split", 0, 0), hash);
+}
+
 /* Returns whether a document is held out. If the options name no held-out file, only
  * the hash of the document decides, so it stays in the same set (training or held-out)
  * when other documents of the corpus change. */
-static bool held_out(preparation *work, uint64_t hash)
+static bool held_out(const preparation *work, uint64_t hash)
 {
     if (work->reading_valid || work->options->valid[0] != '\0')
         return work->reading_valid;
-    double draw =
-        pl_random_uniform(work->options->seed, pl_stream("split", 0, 0), hash);
-    if (draw < work->nearest)
-        work->nearest = draw;
-    return draw < work->options->valid_share;
+    return split_draw(work, hash) < work->options->valid_share;
 }
 
 /* Adds a document to its set. When max_bytes have been read, stops the reader with
@@ -146,9 +150,11 @@ static const char *source_name(const char *path)
 static pl_status read_path(preparation *work, const char *path)
 {
     pl_read_stats stats;
-    uint64_t cut = work->options->cut_bytes;
+    uint64_t cut = work->options->reading.cut_bytes;
     pl_status status =
-        pl_documents_cut(path, (size_t)cut, collect_document, work, &stats);
+        pl_documents_cut(path, &work->options->reading, collect_document, work, &stats);
+    if (work->n_bad_lines == 0 && stats.n_bad_lines > 0)
+        say(work, "data     skipped: %s", stats.first_bad_line);
     if (stats.n_cuts > 0)
         say(work, "data     %.300s: cut into %llu documents of at most %llu bytes",
             source_name(path), (unsigned long long)stats.n_documents,
@@ -164,6 +170,8 @@ static pl_status read_path(preparation *work, const char *path)
         }
     }
     work->n_cuts += stats.n_cuts;
+    work->n_read_bytes += stats.n_bytes;
+    work->n_bad_lines += stats.n_bad_lines;
     work->n_replaced += stats.n_replaced_bytes;
     work->n_empty += stats.n_empty;
     work->n_skipped += stats.n_skipped_files;
@@ -203,16 +211,49 @@ static pl_status read_documents(preparation *work)
     say(work, "data     %s, %zu documents, %zu domains from %.200s, %.1f s, %.1f MB/s",
         amount(bytes, text), spool_n_docs(work->spool), spool_n_domains(work->spool),
         corpus_name(work), seconds, rate(bytes, seconds));
+    /* U+FFFD has three bytes */
+    const double bad = (double)work->n_replaced,
+                 share = bad / ((double)work->n_read_bytes - 2 * bad + 1e-9);
     if (work->n_replaced > 0)
-        say(work, "data     %llu bytes that are not UTF-8 text were replaced by U+FFFD",
-            (unsigned long long)work->n_replaced);
+        say(work,
+            "data     %s%.0f bytes that are not UTF-8 (%.2g %%) were replaced by "
+            "U+FFFD%s",
+            share > BAD_SHARE ? "warning: " : "", bad, 100 * share,
+            share > BAD_SHARE ? "; convert the text, for example: iconv -f latin1 -t "
+                                "utf-8 FILE"
+                              : "");
+    if (work->n_bad_lines > 0)
+        say(work, "data     left out: %llu JSON lines without a text",
+            (unsigned long long)work->n_bad_lines);
     if (work->n_duplicates + work->n_empty + work->n_skipped > 0)
         say(work,
             "data     left out: %llu duplicate and %llu empty documents, %llu binary "
-            "files",
+            "or "
+            "UTF-16 files",
             (unsigned long long)work->n_duplicates, (unsigned long long)work->n_empty,
             (unsigned long long)work->n_skipped);
     return PL_OK;
+}
+
+/* If the share is so small that it chose no document, holds out the document with the
+ * smallest draw. */
+static void hold_out_one(preparation *work)
+{
+    const size_t n = spool_n_docs(work->spool);
+    size_t first = 0;
+    if (work->n_held_out > 0 || n < 2 || work->options->valid[0] != '\0')
+        return;
+    for (size_t i = 1; i < n; i++)
+        if (split_draw(work, spool_at(work->spool, i)->hash) <
+            split_draw(work, spool_at(work->spool, first)->hash))
+            first = i;
+    spool_hold_out(work->spool, first);
+    work->n_held_out++;
+    work->n_train--;
+    say(work,
+        "data     one document is held out, because the share %g (data.valid_share) "
+        "chose none of %zu",
+        work->options->valid_share, n);
 }
 
 /* Reports all errors that can be found before the training of the tokenizer, which may
@@ -232,7 +273,8 @@ static pl_status check_split(const preparation *work)
                        "out: give more text (a text file is cut into documents of "
                        "data.cut = %llu bytes; 0: it is not cut), several files or "
                        "JSON lines, or held-out text by data.valid",
-                       corpus_name(work), (unsigned long long)work->options->cut_bytes);
+                       corpus_name(work),
+                       (unsigned long long)work->options->reading.cut_bytes);
     if ((work->n_train == 0 || work->corpus_held) && work->options->valid[0] != '\0')
         return pl_fail(
             PL_ERR_DATA,
@@ -245,12 +287,6 @@ static pl_status check_split(const preparation *work)
                        "duplicates): add documents or lower data.valid_share",
                        n, (unsigned long long)work->n_held_out,
                        (unsigned long long)work->n_duplicates);
-    if (work->n_held_out == 0)
-        return pl_fail(PL_ERR_DATA,
-                       "none of %zu documents was chosen for the held-out share of %g: "
-                       "raise data.valid_share above %.3f, %sadd documents, or give "
-                       "held-out text by data.valid",
-                       n, work->options->valid_share, work->nearest, shorter);
     if (work->n_train < work->options->n_paths)
         return pl_fail(PL_ERR_CONFIG,
                        "there are %llu documents to train on but %llu paths: %sgive "
@@ -299,7 +335,7 @@ static pl_status copy_tokenizer(const char *from, int most, const char *to)
             PL_ERR_CONFIG,
             "the tokenizer '%s' has %d pieces, but data.vocab is %d; set data.vocab=%d",
             from, vocab, most, vocab));
-    PL_TRY(pl_read_file(from, &bytes));
+    PL_TRY(tokenizer_read(from, &bytes));
     PL_TRY(pl_replace_file(to, bytes.data, bytes.len));
 done:
     pl_tokenizer_destroy(&tokenizer);
@@ -373,6 +409,8 @@ static pl_status tokenise(preparation *work)
             const spool_doc *doc = spool_at(work->spool, at + item);
             size_t n = batch->ids[item].len / sizeof(int32_t);
             const int32_t *ids = (const void *)batch->ids[item].data;
+            work->n_tokens += n;
+            work->n_unknown += tokenizer_count_unknown(ids, n);
             /* a held-out document without a target after the prefix cannot be scored */
             bool too_short =
                 doc->held_out && n + 2 < (size_t)work->options->min_document_tokens;
@@ -382,6 +420,12 @@ static pl_status tokenise(preparation *work)
                                         n, doc->domain, doc->hash));
         }
     }
+    PL_TRY(tokenizer_check_unknown(work->n_unknown, work->n_tokens));
+    if (work->n_unknown > 0)
+        say(work,
+            "token    %.2g %% of the tokens stand for text that the tokenizer does "
+            "not know",
+            100 * (double)work->n_unknown / (double)work->n_tokens);
 done:
     for (size_t item = 0; item < BATCH_DOCS; item++)
         pl_buf_destroy(&batch->ids[item]);
@@ -410,6 +454,7 @@ static pl_status build(preparation *work)
     begin_work_step(work);
     PL_TRY(spool_create(work->folder, &work->spool));
     PL_TRY(read_documents(work));
+    hold_out_one(work);
     PL_TRY(check_split(work));
     PL_TRY(get_tokenizer(work));
     const uint32_t vocab = (uint32_t)result->vocab;
@@ -468,8 +513,7 @@ static pl_status reuse(preparation *work)
 pl_status pl_prepare(const pl_prepare_options *options, const char *folder,
                      pl_prepare_result *out)
 {
-    preparation work = {
-        .options = options, .folder = folder, .result = out, .nearest = 1.0};
+    preparation work = {.options = options, .folder = folder, .result = out};
     int lock = -1;
     *out = (pl_prepare_result){0};
     if (strlen(folder) > PL_PATH_MAX - 32)
@@ -483,10 +527,10 @@ pl_status pl_prepare(const pl_prepare_options *options, const char *folder,
     if (options->tokenizer[0] == '\0' && options->vocab < 1)
         return pl_fail(PL_ERR_CONFIG, "data.vocab is %d: it must be positive",
                        options->vocab);
-    if (options->cut_bytes > 0 && options->cut_bytes < CUT_LEAST)
+    if (options->reading.cut_bytes > 0 && options->reading.cut_bytes < CUT_LEAST)
         return pl_fail(PL_ERR_CONFIG,
                        "data.cut is %llu: it must be 0 or at least %d bytes",
-                       (unsigned long long)options->cut_bytes, CUT_LEAST);
+                       (unsigned long long)options->reading.cut_bytes, CUT_LEAST);
     if (strcmp(options->corpus, "-") == 0 && strcmp(options->valid, "-") == 0)
         return pl_fail(PL_ERR_CONFIG,
                        "data.corpus and data.valid cannot both be standard input");

@@ -5,8 +5,9 @@
  *   text -> replace invalid bytes -> if it is blank, count it; else deliver it
  *
  * A file that the user named must be readable, or it is refused with the reason. In a
- * folder, binary files are skipped and counted; hidden files and pipes are skipped
- * without being counted. One document at a time is in memory. */
+ * folder, files that are binary or in UTF-16 are skipped and counted; hidden files and
+ * pipes are skipped without being counted. One document at a time is in memory. */
+#include "corpus/json_line.h"
 #include "corpus/text_stream.h"
 #include "corpus/utf8.h"
 #include <errno.h>
@@ -14,16 +15,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { CHUNK_BYTES = 1 << 18, DOCUMENT_MAX = 1 << 30, NAME_SHOWN = 200 };
+enum { CHUNK_BYTES = 1 << 18, DOCUMENT_MAX = 64 << 20, NAME_SHOWN = 200 };
 
 typedef struct document_reader {
     pl_document_fn fn;
     void *context;
     pl_read_stats *stats;
-    size_t cut_bytes; /* a single text file that is longer is cut; 0: never */
-    pl_hasher whole;  /* hash over all pieces of the file */
-    pl_buf raw;       /* bytes that were read but not delivered yet */
-    pl_buf clean;     /* a copy of a text in which invalid bytes were replaced */
+    pl_reading how;
+    pl_hasher whole; /* hash over all pieces of the file */
+    pl_buf raw;      /* bytes that were read but not delivered yet */
+    pl_buf clean;    /* a copy of a text in which invalid bytes were replaced */
+    pl_buf domain;   /* a domain without control characters */
+    pl_buf why;      /* why a JSON line cannot be used */
 } document_reader;
 
 /* The file that is being read. */
@@ -57,9 +60,11 @@ static void clean_text(document_reader *reader, const char **text, size_t *len)
     *len = reader->clean.len;
 }
 
-/* Delivers a document. `text` must be valid UTF-8. */
+/* Delivers a document. `text` must be valid UTF-8. A domain becomes a part of tables
+ * and log lines, so it must not contain line breaks. */
 static pl_status deliver(document_reader *reader, const text_source *source,
-                         const char *text, size_t len, const char *domain)
+                         const char *text, size_t len, const char *domain,
+                         size_t domain_len)
 {
     if (is_blank_text(text, len)) {
         reader->stats->n_empty++;
@@ -67,8 +72,12 @@ static pl_status deliver(document_reader *reader, const text_source *source,
     }
     reader->stats->n_documents++;
     reader->stats->n_bytes += len;
-    pl_document document = {
-        .text = text, .len = len, .domain = domain, .source = source->path};
+    pl_buf_clear(&reader->domain);
+    pl_buf_printable(&reader->domain, domain, domain_len, false);
+    pl_document document = {.text = text,
+                            .len = len,
+                            .domain = pl_buf_text(&reader->domain),
+                            .source = source->path};
     return reader->fn(reader->context, &document);
 }
 
@@ -84,9 +93,9 @@ static pl_status refuse_parquet(const char *path)
 static pl_status too_long(const text_source *source)
 {
     return pl_fail(PL_ERR_DATA,
-                   "'%s' has a document of more than %d bytes: divide the document "
-                   "into several files or JSON lines",
-                   source->path, DOCUMENT_MAX);
+                   "'%s' has a document of more than %d MiB: divide the document into "
+                   "several files or JSON lines",
+                   source->path, DOCUMENT_MAX >> 20);
 }
 
 /* ---- a file that is one document ---- */
@@ -136,7 +145,7 @@ static pl_status read_whole(document_reader *reader, text_source *source)
     text += mark;
     len -= mark;
     clean_text(reader, &text, &len);
-    return deliver(reader, source, text, len, source->domain);
+    return deliver(reader, source, text, len, source->domain, strlen(source->domain));
 }
 
 /* ---- a file that is cut ---- */
@@ -191,7 +200,7 @@ static pl_status deliver_piece(document_reader *reader, const text_source *sourc
     const char *text = (const char *)reader->raw.data + begin;
     clean_text(reader, &text, &len);
     pl_hasher_add(&reader->whole, text, len);
-    return deliver(reader, source, text, len, source->domain);
+    return deliver(reader, source, text, len, source->domain, strlen(source->domain));
 }
 
 /* Delivers a text file in pieces. A byte order mark is removed before the first cut. */
@@ -204,12 +213,12 @@ static pl_status read_pieces(document_reader *reader, const text_source *source)
         if (reader->raw.len > checked &&
             memchr(reader->raw.data + checked, 0, reader->raw.len - checked))
             return not_text(source);
-        if (reader->raw.len > reader->cut_bytes) {
+        if (reader->raw.len > reader->how.cut_bytes) {
             const char *text = (const char *)reader->raw.data;
             size_t begin = begun ? 0 : byte_order_mark(text, reader->raw.len);
             begun = true;
-            for (; reader->raw.len - begin > reader->cut_bytes; begin += len) {
-                len = text_cut_len(text + begin, reader->cut_bytes);
+            for (; reader->raw.len - begin > reader->how.cut_bytes; begin += len) {
+                len = text_cut_len(text + begin, reader->how.cut_bytes);
                 PL_CHECK(deliver_piece(reader, source, begin, len));
                 reader->stats->n_cuts++;
             }
@@ -232,12 +241,12 @@ static pl_status read_pieces(document_reader *reader, const text_source *source)
 
 /* ---- JSON lines ---- */
 /* Delivers the text of a JSON line; a line without a domain has the folder's domain.
- * Replaces invalid bytes before parsing: the parser is strict, and a single invalid
- * byte in a long text should not make the whole corpus unusable. */
+ * Replaces invalid bytes, so that a single one in a long text does not make the whole
+ * corpus unusable. */
 static pl_status read_json_line(document_reader *reader, text_source *source,
-                                const char *text, size_t len)
+                                char *text, size_t len)
 {
-    pl_json *json = NULL;
+    json_line found = {.why = &reader->why};
     source->line++;
     if (source->line == 1) {
         size_t mark = byte_order_mark(text, len);
@@ -246,28 +255,24 @@ static pl_status read_json_line(document_reader *reader, text_source *source,
     }
     if (is_blank_text(text, len))
         return PL_OK;
-    clean_text(reader, &text, &len);
-    pl_status status = pl_json_parse(text, len, &json);
-    if (status != PL_OK)
-        return pl_fail(status, "'%s' line %llu: %s; correct the line or leave it out",
-                       source->path, (unsigned long long)source->line, pl_last_error());
-    size_t doc_len = 0;
-    const char *doc = pl_json_text(pl_json_get(json, "text"), &doc_len);
-    const char *domain = pl_json_text(pl_json_get(json, "domain"), NULL);
-    if (doc) {
-        /* the line was cleaned before, so only an escaped NUL can make this text
-         * invalid */
-        clean_text(reader, &doc, &doc_len);
-        status =
-            deliver(reader, source, doc, doc_len, domain ? domain : source->domain);
-    } else
-        status =
-            pl_fail(PL_ERR_DATA, "'%s' line %llu: %s", source->path,
-                    (unsigned long long)source->line,
-                    "the line has no \"text\" whose value is a string; a line looks "
-                    "like {\"text\": \"...\", \"domain\": \"...\"}");
-    pl_json_destroy(&json);
-    return status;
+    pl_buf_clear(&reader->why);
+    if (json_line_read(text, len, reader->how.text_key, &found)) {
+        const char *doc = found.text, *domain = found.domain;
+        const bool own = domain && found.domain_len > 0;
+        clean_text(reader, &doc, &found.len);
+        return deliver(reader, source, doc, found.len, own ? domain : source->domain,
+                       own ? found.domain_len : strlen(source->domain));
+    }
+    pl_status status =
+        pl_fail(PL_ERR_DATA, "'%.300s' line %llu: %s", source->path,
+                (unsigned long long)source->line, pl_buf_text(&reader->why));
+    if (!reader->how.skip_bad)
+        return pl_fail(status, "%s; correct the line, or set data.bad_lines=skip",
+                       pl_last_error());
+    if (reader->stats->n_bad_lines++ == 0)
+        pl_copy_text(reader->stats->first_bad_line,
+                     sizeof reader->stats->first_bad_line, pl_last_error());
+    return PL_OK;
 }
 
 /* Reads lines of any length; the buffer grows to the longest one. */
@@ -286,8 +291,7 @@ static pl_status read_lines(document_reader *reader, text_source *source)
             if (!newline)
                 break;
             size_t line_end = (size_t)(newline - reader->raw.data);
-            PL_CHECK(read_json_line(reader, source,
-                                    (const char *)reader->raw.data + begin,
+            PL_CHECK(read_json_line(reader, source, (char *)reader->raw.data + begin,
                                     line_end - begin));
             begin = scanned = line_end + 1;
         }
@@ -302,13 +306,11 @@ static pl_status read_lines(document_reader *reader, text_source *source)
     }
     if (reader->raw.len == 0)
         return PL_OK;
-    return read_json_line(reader, source, (const char *)reader->raw.data,
-                          reader->raw.len);
+    return read_json_line(reader, source, (char *)reader->raw.data, reader->raw.len);
 }
 
 /* ---- files ---- */
-/* Returns whether the file's name is that of a JSON lines file. The content does not
- * decide, because a text file may begin with a brace, too. */
+/* Returns whether the file's name is that of a JSON lines file. */
 static bool named_lines(const char *path)
 {
     static const char *const suffixes[] = {".jsonl", ".ndjson"};
@@ -321,23 +323,114 @@ static bool named_lines(const char *path)
     return false;
 }
 
-/* The first bytes tell whether a file is Parquet and, on standard input, whether it has
- * JSON lines. */
+/* Returns where the text begins, after blanks and a byte order mark. */
+static size_t text_begin(const pl_buf *raw)
+{
+    size_t at = byte_order_mark((const char *)raw->data, raw->len);
+    while (at < raw->len && memchr(" \t\r\n", raw->data[at], 4))
+        at++;
+    return at;
+}
+
+/* Finds out whether a file has JSON lines although its name does not say so: its first
+ * line is an object that has a text. (A text file may begin with a brace, too.) Reads
+ * on to the end of the first line if it begins like an object. */
+static pl_status find_lines(document_reader *reader, text_source *source, bool *lines)
+{
+    const size_t begin = text_begin(&reader->raw);
+    bool end = false;
+    *lines = begin < reader->raw.len && reader->raw.data[begin] == '{';
+    while (*lines) {
+        const char *line = (const char *)reader->raw.data + begin;
+        const size_t left = reader->raw.len - begin;
+        const char *newline = memchr(line, '\n', left);
+        if (newline || end || left > DOCUMENT_MAX) {
+            *lines = json_line_begins(line, newline ? (size_t)(newline - line) : left,
+                                      reader->how.text_key);
+            return PL_OK;
+        }
+        PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
+    }
+    return PL_OK;
+}
+
+/* Returns the name of the encoding if the text is in UTF-16 or UTF-32, otherwise NULL.
+ * Without a byte order mark it is UTF-16 if most characters have a byte that is NUL and
+ * all these bytes are at even, or all at odd places. */
+static const char *wide_encoding(const pl_buf *raw)
+{
+    const uint8_t *at = raw->data;
+    size_t n = raw->len < 1024 ? raw->len & ~(size_t)1 : 1024, nuls[2] = {0, 0};
+    if (raw->len >= 4 && memcmp(at, "\xff\xfe\0\0", 4) == 0)
+        return "UTF-32";
+    if (raw->len >= 4 && memcmp(at, "\0\0\xfe\xff", 4) == 0)
+        return "UTF-32";
+    if (n >= 2 && (memcmp(at, "\xff\xfe", 2) == 0 || memcmp(at, "\xfe\xff", 2) == 0))
+        return "UTF-16";
+    for (size_t i = 0; i < n; i++)
+        nuls[i % 2] += at[i] == 0;
+    return n >= 4 && nuls[0] == 0 && nuls[1] > n / 4   ? "UTF-16LE"
+           : n >= 4 && nuls[1] == 0 && nuls[0] > n / 4 ? "UTF-16BE"
+                                                       : NULL;
+}
+
+pl_status pl_refuse_pointer(const char *path, const void *bytes, size_t len)
+{
+    static const char begin[] = "version https://git-lfs.github.com/spec/";
+    if (len < sizeof begin - 1 || memcmp(bytes, begin, sizeof begin - 1) != 0)
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA,
+                   "'%.300s' is a Git LFS pointer and not the file itself: run git lfs "
+                   "pull, or download the file",
+                   path);
+}
+
+/* Refuses a file that would be read as something different from what it is. */
+static pl_status check_kind(document_reader *reader, const text_source *source)
+{
+    const size_t begin = text_begin(&reader->raw), left = reader->raw.len - begin;
+    const char *text = (const char *)reader->raw.data + begin;
+    const char *wide = wide_encoding(&reader->raw);
+    if (reader->raw.len >= 4 && memcmp(reader->raw.data, "PAR1", 4) == 0)
+        return refuse_parquet(source->path);
+    PL_CHECK(pl_refuse_pointer(source->path, reader->raw.data, reader->raw.len));
+    if (wide)
+        return pl_fail(PL_ERR_DATA,
+                       "'%.*s' is in %s, but text must be in UTF-8: convert it with "
+                       "iconv -f %s -t UTF-8 '%.*s' > NEW",
+                       NAME_SHOWN, source->path, wide, wide, NAME_SHOWN, source->path);
+    if (!source->in_folder && left > 0 && text[0] == '[' &&
+        json_line_begins(text + 1, left - 1, reader->how.text_key))
+        return pl_fail(PL_ERR_DATA,
+                       "'%.*s' is a JSON array of texts, not JSON lines: convert it "
+                       "with jq -c '.[]' '%.*s' > corpus.jsonl",
+                       NAME_SHOWN, source->path, NAME_SHOWN, source->path);
+    return PL_OK;
+}
+
+/* The first bytes tell what a file is. */
 static pl_status read_file(document_reader *reader, text_source *source)
 {
-    bool end = false;
+    bool end = false, lines = named_lines(source->path);
     pl_status status = PL_OK;
     pl_buf_clear(&reader->raw);
     if (pl_ends_with(source->path, ".parquet"))
         return refuse_parquet(source->path);
     PL_CHECK(text_stream_open(source->path, &source->stream));
     PL_TRY(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
-    if (reader->raw.len >= 4 && memcmp(reader->raw.data, "PAR1", 4) == 0)
-        PL_TRY(refuse_parquet(source->path));
+    if (source->in_folder && wide_encoding(&reader->raw)) {
+        reader->stats->n_skipped_files++;
+        goto done;
+    }
+    PL_TRY(check_kind(reader, source));
     const bool braced = reader->raw.len > 0 && reader->raw.data[0] == '{';
-    if (named_lines(source->path) || (strcmp(source->path, "-") == 0 && braced))
+    if (!lines && strcmp(source->path, "-") == 0 && braced)
+        lines = true;
+    if (!lines)
+        PL_TRY(find_lines(reader, source, &lines));
+    if (lines)
         PL_TRY(read_lines(reader, source));
-    else if (reader->cut_bytes > 0 && !source->in_folder)
+    else if (reader->how.cut_bytes > 0 && !source->in_folder)
         PL_TRY(read_pieces(reader, source));
     else
         PL_TRY(read_whole(reader, source));
@@ -405,20 +498,23 @@ static pl_status read_folder(document_reader *reader, const char *path)
     if (status == PL_OK && reader->stats->n_files == 0)
         status = pl_fail(
             PL_ERR_DATA,
-            "the folder '%s' holds no text files (it has %llu binary files; hidden "
+            "the folder '%s' holds no text files (it has %llu binary or UTF-16 files; "
+            "hidden "
             "files are not counted): give UTF-8 text, JSON lines, or a folder of them",
             path, (unsigned long long)reader->stats->n_skipped_files);
     return status;
 }
 
-pl_status pl_documents_cut(const char *path, size_t cut_bytes, pl_document_fn fn,
-                           void *context, pl_read_stats *stats)
+pl_status pl_documents_cut(const char *path, const pl_reading *reading,
+                           pl_document_fn fn, void *context, pl_read_stats *stats)
 {
     pl_read_stats unused;
     document_reader reader = {.fn = fn,
                               .context = context,
                               .stats = stats ? stats : &unused,
-                              .cut_bytes = cut_bytes};
+                              .how = reading ? *reading : (pl_reading){0}};
+    if (!reader.how.text_key)
+        reader.how.text_key = "text";
     *reader.stats = (pl_read_stats){0};
     pl_status status;
     if (pl_path_is_folder(path)) {
@@ -429,5 +525,7 @@ pl_status pl_documents_cut(const char *path, size_t cut_bytes, pl_document_fn fn
     }
     pl_buf_destroy(&reader.raw);
     pl_buf_destroy(&reader.clean);
+    pl_buf_destroy(&reader.domain);
+    pl_buf_destroy(&reader.why);
     return status;
 }

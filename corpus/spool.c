@@ -183,6 +183,11 @@ const spool_doc *spool_at(const document_spool *spool, size_t i)
     return &spool->docs[i];
 }
 
+void spool_hold_out(document_spool *spool, size_t i)
+{
+    spool->docs[i].held_out = true;
+}
+
 const char *spool_text(const document_spool *spool, size_t i)
 {
     return (const char *)spool->text.data + spool->docs[i].at;

@@ -5,6 +5,7 @@
  * decoder turns every U+2581 into a blank, even if the original text contained
  * U+2581. */
 #include "corpus/tokenizer.h"
+#include "corpus/tokenizer_json.h"
 #include <memory>
 #include <cstdio>
 #include <new>
@@ -166,7 +167,8 @@ struct pl_tokenizer {
     std::vector<std::string> bytes; /* for each token, its bytes */
     /* the 256 tokens of bytes; empty if the model has no byte fallback */
     std::vector<int32_t> byte_ids;
-    bool exact = false; /* whether decode(encode(text)) == text; see probe() */
+    bool exact = false;       /* whether decode(encode(text)) == text; see probe() */
+    bool blank_first = false; /* whether a blank is put before each text */
 };
 
 namespace
@@ -237,7 +239,7 @@ pl_status encode_marked(const pl_tokenizer *tokenizer, std::string_view text,
  * has changed it. */
 pl_status probe(pl_tokenizer *tokenizer)
 {
-    const std::string_view text = "a  b\n c";
+    const std::string_view text = "a  b\n c", start = "a";
     pl_buf ids = {}, back = {};
     pl_status status = encode_block(tokenizer, text, &ids);
     if (status == PL_OK)
@@ -247,6 +249,14 @@ pl_status probe(pl_tokenizer *tokenizer)
         tokenizer->exact =
             !tokenizer->byte_ids.empty() &&
             text == std::string_view(reinterpret_cast<char *>(back.data), back.len);
+    pl_buf_clear(&ids);
+    pl_buf_clear(&back);
+    if (status == PL_OK)
+        status = encode_block(tokenizer, start, &ids);
+    if (status == PL_OK)
+        status = pl_tokenizer_decode(tokenizer, reinterpret_cast<int32_t *>(ids.data),
+                                     ids.len / sizeof(int32_t), &back);
+    tokenizer->blank_first = status == PL_OK && back.len > 0 && back.data[0] == ' ';
     pl_buf_destroy(&ids);
     pl_buf_destroy(&back);
     return status;
@@ -311,13 +321,32 @@ pl_status pl_tokenizer_load_bytes(const void *data, size_t len, pl_tokenizer **o
     });
 }
 
+/* A SentencePiece model begins with a tag of a field, never with a brace. */
+pl_status tokenizer_read(const char *path, pl_buf *model)
+{
+    pl_buf bytes = {};
+    pl_status status = pl_refuse_special(path);
+    if (status == PL_OK)
+        status = pl_read_file(path, &bytes);
+    if (status == PL_OK)
+        status = pl_refuse_pointer(path, bytes.data, bytes.len);
+    if (status == PL_OK && bytes.len > 0 && bytes.data[0] == '{') {
+        status =
+            tokenizer_json_read(reinterpret_cast<char *>(bytes.data), bytes.len, model);
+        if (status != PL_OK)
+            status = pl_fail_in(status, "tokenizer '%s'", path);
+    } else if (status == PL_OK) {
+        pl_buf_append(model, bytes.data, bytes.len);
+    }
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
 pl_status pl_tokenizer_load(const char *model_path, pl_tokenizer **out)
 {
     pl_buf bytes = {};
     *out = nullptr;
-    pl_status status = pl_refuse_special(model_path);
-    if (status == PL_OK)
-        status = pl_read_file(model_path, &bytes);
+    pl_status status = tokenizer_read(model_path, &bytes);
     if (status == PL_OK) {
         status = pl_tokenizer_load_bytes(bytes.data, bytes.len, out);
         if (status != PL_OK)
@@ -331,6 +360,11 @@ void pl_tokenizer_destroy(pl_tokenizer **tokenizer)
 {
     delete *tokenizer;
     *tokenizer = nullptr;
+}
+
+bool pl_tokenizer_puts_blank(const pl_tokenizer *tokenizer)
+{
+    return tokenizer->blank_first;
 }
 
 int pl_tokenizer_vocab(const pl_tokenizer *tokenizer)
@@ -366,4 +400,23 @@ pl_status pl_tokenizer_decode(const pl_tokenizer *tokenizer, const int32_t *toke
         pl_buf_append(out, bytes.data(), bytes.size());
     }
     return PL_OK;
+}
+
+size_t tokenizer_count_unknown(const int32_t *tokens, size_t n)
+{
+    size_t n_unknown = 0;
+    for (size_t i = 0; i < n; i++)
+        n_unknown += tokens[i] == PL_TOKEN_UNK;
+    return n_unknown;
+}
+
+pl_status tokenizer_check_unknown(uint64_t n_unknown, uint64_t n)
+{
+    if (n_unknown * 100 <= n)
+        return PL_OK;
+    return pl_fail(PL_ERR_DATA,
+                   "%.1f %% of the tokens stand for text that the tokenizer does not "
+                   "know: it was made for different text; train a tokenizer (leave "
+                   "data.tokenizer empty) or give one with byte fallback",
+                   100 * static_cast<double>(n_unknown) / static_cast<double>(n));
 }

@@ -74,7 +74,7 @@ static pl_status prepare(const options *o, data *d)
                                                 .valid_share = 0.04,
                                                 .tokenizer = "",
                                                 .vocab = o->vocab,
-                                                .cut_bytes = 4096,
+                                                .reading = {.cut_bytes = 4096},
                                                 .n_paths = 1,
                                                 .n_threads = o->threads,
                                                 .max_bytes = 4 << 20,

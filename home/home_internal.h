@@ -309,6 +309,16 @@ pl_status home_grant_room(home *h);
  * nothing if the store already has the blob. */
 pl_status home_adopt_blob(home *h, const pl_hash *hash);
 
+/* home_gate.c */
+/* Refuses an update whose norm is far above the usual norm of the module's updates. */
+pl_status home_check_norm(const home *h, const home_arm *arm, const home_module *m,
+                          const pl_submit_message *s);
+/* Refuses a state of path `index` with a wrong size, or with values that training from
+ * the path's present state cannot produce (ERR_DATA). The state is an upload, or in the
+ * store. */
+pl_status home_check_state(home *h, const home_arm *arm, int index,
+                           const pl_path_state *state);
+
 /* home_submit.c */
 pl_status home_submit(home *h, const pl_peer *peer, pl_message *m);
 pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m);

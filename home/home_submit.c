@@ -177,35 +177,6 @@ static pl_status check_base(home *h, place *p, const pl_submit_message *s)
     return PL_OK;
 }
 
-/* Refuses an update whose norm is far above the usual norm of the module's updates:
- * either the worker or the training is broken. An update that is small compared to the
- * module's parameters is never refused: late in training the usual norm is so small
- * that a correct update can have ten times this norm. */
-static pl_status check_norm(const home *h, const place *p, const pl_submit_message *s)
-{
-    const home_module *m = p->module;
-    const pl_inner *inner = &p->arm->arm.inner;
-    double norm = s->contributors[0].norm, usual = norm_gate_usual(&m->usual);
-    double gate = h->options->norm_gate, step = pl_moments_longest_step(inner);
-    /* While the usual norm is not known, the limit is the largest norm that the update
-     * of one phase can have if the mean square of the parameters is at most 1. There is
-     * no limit if paths keep parameters of their own, so that an update contains the
-     * changes of more than one phase, or if the length of an inner step has no bound
-     * (Muon, some decays). */
-    if (usual <= 0 && isfinite(step) && pl_path_layout_of(&p->arm->arm).params < 0)
-        usual = inner->tau * inner->lr * sqrt((double)m->n_params) *
-                (step + inner->weight_decay);
-    if (gate <= 0 || usual <= 0 || norm <= gate * usual ||
-        norm <= NORM_GATE_HARMLESS * m->params_norm || m->of->homomorphic)
-        return PL_OK;
-    return pl_fail(
-        PL_ERR_DATA,
-        "the update of %s has norm %.4g, but the usual or largest expected norm is "
-        "%.4g, and store.norm_gate allows %g times that norm; check the worker's "
-        "machine, or raise store.norm_gate",
-        s->module, norm, usual, gate);
-}
-
 /* Decides about an update that may have missed its round: the round was merged with a
  * quorum of other updates, or already has a late update of this path. A late update
  * counts in the open round if outer.late_weight is above 0 and the path has no update
@@ -330,7 +301,7 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
     if (status == PL_ERR_DEVICE || status == PL_ERR_NOMEM || status == PL_ERR_IO ||
         status == PL_ERR_NOSPACE || status == PL_ERR_OS || status == PL_ERR_FILES)
         p->trouble = status;
-    if (status != PL_OK || check_norm(h, p, s) != PL_OK)
+    if (status != PL_OK || home_check_norm(h, p->arm, m, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
     s->round += p->behind; /* a late update counts in the round that is now open */
     s->contributors[0].phase = s->round;
@@ -526,72 +497,6 @@ static bool has_other_state(const pl_path_state *known, const pl_path_state *sta
     return true;
 }
 
-/* Refuses a feature that is NaN, or larger than the hidden state of any usable model. A
- * single such feature would make all other documents look the same to the router. */
-static pl_status check_features(const pl_path_state *state, const uint8_t *features,
-                                uint64_t bytes)
-{
-    enum { LARGEST = 1000000 };
-    float value = 0;
-    for (uint64_t at = 0; at < bytes; at += sizeof value) {
-        memcpy(&value, features + at, sizeof value);
-        if (!(fabsf(value) <= (float)LARGEST))
-            return pl_fail(PL_ERR_DATA,
-                           "number %llu of the features of %s is %g, but features must "
-                           "be from -%d to %d",
-                           (unsigned long long)(at / sizeof value), state->name,
-                           (double)value, LARGEST, LARGEST);
-    }
-    return PL_OK;
-}
-
-/* Refuses a score that is negative, NaN or infinite. Such a score would end the job
- * later, when a router is fitted to the scores. */
-static pl_status check_scores(const pl_path_state *state, const uint8_t *scores,
-                              uint64_t bytes)
-{
-    double nats = 0;
-    for (uint64_t at = 0; at < bytes; at += sizeof nats) {
-        memcpy(&nats, scores + at, sizeof nats);
-        if (!isfinite(nats) || nats < 0)
-            return pl_fail(PL_ERR_DATA,
-                           "%s scores document %llu with %g nats, but scores must be "
-                           "finite and not negative",
-                           state->name, (unsigned long long)(at / sizeof nats), nats);
-    }
-    return PL_OK;
-}
-
-/* Refuses a state with a wrong size or with impossible values, because no worker could
- * continue from it. */
-static pl_status check_path_state(home *h, const home_arm *arm,
-                                  const pl_path_state *state)
-{
-    const size_t n_params = pl_topology_path_params(arm->topology);
-    const uint64_t want = pl_path_state_bytes(&arm->arm, n_params);
-    const staging_blob *u = staging_find(&h->uploads, &state->moments);
-    uint64_t bytes = u ? u->bytes : 0;
-    if (!u && !pl_hash_none(&state->moments))
-        PL_CHECK(pl_store_blob_bytes(h->store, &state->moments, &bytes));
-    if (bytes != want)
-        return pl_fail(PL_ERR_DATA, "the state of %s has %llu bytes instead of %llu",
-                       state->name, (unsigned long long)bytes,
-                       (unsigned long long)want);
-    if (bytes == 0)
-        return PL_OK;
-    pl_bytes values = {0};
-    void *owned = NULL;
-    pl_status status = PL_OK;
-    PL_TRY(home_lend_blob(h, &state->moments, "a path's state", &values, &owned));
-    PL_TRY(arm->arm.feature_windows > 0 ? check_features(state, values.at, values.len)
-           : arm->arm.n_scored > 0
-               ? check_scores(state, values.at, values.len)
-               : pl_moments_check(&arm->arm, arm->topology, n_params, values.at));
-done:
-    pl_free_aligned(owned);
-    return status;
-}
-
 /* Ends a phase: writes the path's state, and an audit if one is drawn, in the same
  * group. The audit is drawn first, while the state is still an upload. */
 static pl_status end_phase(home *h, const home_lease *under, const pl_path_state *state)
@@ -675,7 +580,8 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         state.moments = path->state.moments;
         state.repeats = path->state.repeats + 1;
     }
-    pl_status status = state.repeats > 0 ? PL_OK : check_path_state(h, arm, &state);
+    pl_status status =
+        state.repeats > 0 ? PL_OK : home_check_state(h, arm, under.index, &state);
     if (status == PL_ERR_DATA)
         staging_drop(&h->uploads, &state.moments);
     PL_CHECK(status);

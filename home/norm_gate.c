@@ -1,5 +1,5 @@
 /* Remembers the norms of a module's newest contributions and computes their median
- * (norm_gate.h). home_submit.c compares the norm of a new update with the median. */
+ * (norm_gate.h). home_gate.c compares the norm of a new update with the median. */
 #include "home/norm_gate.h"
 
 #include <stdlib.h>

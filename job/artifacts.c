@@ -17,6 +17,13 @@ pl_status run_has_ended(pl_store *store, bool *ended)
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
+pl_reading run_reading(const pl_run *r, bool cut)
+{
+    return (pl_reading){.cut_bytes = cut ? (size_t)r->cfg.cut : 0,
+                        .text_key = r->cfg.text_key[0] ? r->cfg.text_key : NULL,
+                        .skip_bad = strcmp(r->cfg.bad_lines, "skip") == 0};
+}
+
 static pl_status add_document_hash(void *context, const pl_document *document)
 {
     const uint64_t hash = pl_document_hash(document);
@@ -27,13 +34,13 @@ static pl_status add_document_hash(void *context, const pl_document *document)
 pl_status run_document_hashes(const pl_run *r, const char *path, pl_buf *hashes)
 {
     pl_read_stats stats;
-    PL_CHECK(pl_documents_cut(path, 0, add_document_hash, hashes, &stats));
+    const pl_reading whole = run_reading(r, false), cut = run_reading(r, true);
+    PL_CHECK(pl_documents_cut(path, &whole, add_document_hash, hashes, &stats));
     if (r->cfg.cut == 0)
         return PL_OK;
     const uint64_t n_whole = stats.n_documents;
     const size_t len = hashes->len;
-    PL_CHECK(
-        pl_documents_cut(path, (size_t)r->cfg.cut, add_document_hash, hashes, &stats));
+    PL_CHECK(pl_documents_cut(path, &cut, add_document_hash, hashes, &stats));
     if (stats.n_documents == n_whole) /* no document was cut, so both lists are equal */
         hashes->len = len;
     return PL_OK;

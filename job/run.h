@@ -171,6 +171,8 @@ enum { EVALUATION_LOSSES_BYTES = 64 << 20 };
 
 /* run_plan.c: plans memory and disk, prints the plan, and refuses what cannot fit. */
 pl_status run_plan(pl_run *r);
+/* Reads the corpus, and prints its documents and bytes, for a plan without training. */
+pl_status run_plan_data(pl_run *r);
 /* Returns an upper limit of the bytes that all homes store for the run without garbage
  * collection. */
 uint64_t run_stored_bytes(const pl_run *r);
@@ -231,6 +233,8 @@ pl_status store_open_run(const char *dir, pl_store **out);
 /* Whether all arms of the run have done their last phase. *ended is false after a
  * failure. */
 pl_status run_has_ended(pl_store *store, bool *ended);
+/* Returns how the run reads documents; with `cut`, a single text file is cut. */
+pl_reading run_reading(const pl_run *r, bool cut);
 /* Appends the hashes of the documents in a file or folder. A corpus of a single file
  * was cut into documents (data.cut); a file in a folder was not. So the hashes of the
  * cut text and of the whole text are both appended. */

@@ -136,11 +136,11 @@ pl_status run_largest_upload(const pl_run *r, uint64_t *out)
     return r->cfg.base_steps > 0 ? raise_upload(r, "base", out) : PL_OK;
 }
 
-/* Returns a home's memory. A home merges one module at a time (vectors and updates). It
- * holds the uploads of one task per worker, and messages. The database keeps the
- * data that was written last in memory. The allocator keeps freed blocks, more of them
- * in longer jobs (measured: 10 MiB after 8 phases of the default job, 40 MiB after
- * 60). */
+/* Returns a home's memory. A home merges one module at a time (vectors and updates), or
+ * compares a path's state with the one before it (home/home_gate.c). It holds the
+ * uploads of one task per worker, and messages. The database keeps the data that was
+ * written last in memory. The allocator keeps freed blocks, more of them in longer jobs
+ * (measured: 10 MiB after 8 phases of the default job, 40 MiB after 60). */
 static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stored)
 {
     enum { WRITTEN_BYTES = 54 << 20, KEPT_BYTES = 40 << 20, KEPT_OF = 24, VECTORS = 6 };
@@ -169,8 +169,11 @@ static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stor
     const uint64_t library = pl_starts_with(engine, "rados://") ? RADOS_BYTES
                              : pl_starts_with(engine, "s3://")  ? CURL_BYTES
                                                                 : 0;
-    return PROCESS_BYTES + library + database + kept + VECTORS * module + updates +
-           updates / 4 + pl_equalizing_bytes(outer, r->topology) +
+    const uint64_t merge = VECTORS * module + updates + updates / 4 +
+                           pl_equalizing_bytes(outer, r->topology);
+    const int n_vectors = layout_of(outer).n_vectors;
+    const uint64_t state = task + (n_vectors > 2 ? PL_STATE_CHECK_VECTORS : 0) * module;
+    return PROCESS_BYTES + library + database + kept + (merge > state ? merge : state) +
            senders * (task + transfer_bytes(task));
 }
 
@@ -481,4 +484,41 @@ pl_status run_plan(pl_run *r)
             "disk", disk, free_disk,
             "free some space, give another --out, or lower train.phases");
     return pl_check_writable(r->dir);
+}
+
+typedef struct corpus_size {
+    uint64_t n_documents, n_bytes, max_bytes;
+} corpus_size;
+
+static pl_status count_document(void *context, const pl_document *document)
+{
+    corpus_size *size = context;
+    if (size->max_bytes > 0 && size->n_bytes >= size->max_bytes)
+        return PL_ERR_CANCELLED;
+    size->n_documents++;
+    size->n_bytes += document->len;
+    return PL_OK;
+}
+
+pl_status run_plan_data(pl_run *r)
+{
+    const char *paths[] = {r->cfg.corpus, r->cfg.valid};
+    const pl_reading reading = run_reading(r, true);
+    char bytes[16];
+    for (int i = 0; i < 2; i++) {
+        /* standard input can be read only once */
+        if (!paths[i][0] || strcmp(paths[i], "-") == 0)
+            continue;
+        corpus_size size = {.max_bytes = i == 0 ? (uint64_t)r->cfg.max_bytes : 0};
+        pl_status status =
+            pl_documents_cut(paths[i], &reading, count_document, &size, NULL);
+        if (status != PL_ERR_CANCELLED)
+            PL_CHECK(status);
+        if (size.n_documents == 0)
+            return pl_fail(PL_ERR_DATA, "there is no text in %.300s", paths[i]);
+        say("data     %s in %llu documents from %.200s",
+            pl_human_bytes((double)size.n_bytes, bytes),
+            (unsigned long long)size.n_documents, paths[i]);
+    }
+    return PL_OK;
 }

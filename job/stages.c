@@ -32,7 +32,7 @@ pl_status stage_data(pl_run *r)
                                   .valid_share = c->valid_share,
                                   .tokenizer = c->tokenizer,
                                   .vocab = (int)c->vocab,
-                                  .cut_bytes = (uint64_t)c->cut,
+                                  .reading = run_reading(r, true),
                                   .n_paths = (uint64_t)pl_topology_n_paths(r->topology),
                                   .n_threads = pl_cpu_count(),
                                   .max_bytes = most,

@@ -10,7 +10,8 @@ pl_status evaluation_read_text(pl_run *r, const char *path, evaluation_text *out
     pl_status status = PL_OK;
     out->path = path;
     PL_TRY(run_load_tokenizer(r, &tokenizer));
-    PL_TRY(pl_documents_encode(path, tokenizer, &out->file, &out->sources));
+    const pl_reading reading = run_reading(r, false);
+    PL_TRY(pl_documents_encode(path, &reading, tokenizer, &out->file, &out->sources));
     PL_TRY(pl_tokens_view(out->file.data, out->file.len, path, &r->valid));
     r->cfg.eval_tokens = 0; /* score all tokens of the text */
 done:

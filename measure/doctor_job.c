@@ -162,7 +162,7 @@ void doctor_run(doctor *d, const char *dir)
         if (r.cfg.metrics[0] && pl_exporter_check(r.cfg.metrics) == PL_OK)
             look_at_port(d, "net.metrics", metrics);
         else if (r.cfg.metrics[0])
-            doctor_say(d, HEALTH_FAIL, "port", "set net.metrics to IPv4:PORT", "%s",
+            doctor_say(d, HEALTH_FAIL, "port", "set net.metrics to HOST:PORT", "%s",
                        pl_last_error());
         look_at_advertised(d, &r.cfg);
     }

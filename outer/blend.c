@@ -40,6 +40,10 @@ bool pl_blend_uses_density(pl_blend_method method)
     return method == PL_BLEND_TIES;
 }
 
+/* A merged module whose values are this many times larger than those of its sources is
+ * refused. */
+#define FAR 1000.0
+
 static double sum_blend_weights(const pl_blend *b)
 {
     double sum = 0;
@@ -64,6 +68,9 @@ pl_status pl_blend_check(const pl_blend *b)
                            b->weights[s], pl_blend_name(b->method),
                            task ? " (a weight below 0 subtracts its source)"
                                 : " and 0 or more");
+    if (!isfinite(sum_blend_weights(b)))
+        return pl_fail(PL_ERR_USAGE,
+                       "the sum of the weights is not finite; use smaller weights");
     if (!task && sum_blend_weights(b) <= 0)
         return pl_fail(PL_ERR_USAGE,
                        "all weights are 0; at least one weight must be above 0");
@@ -182,6 +189,16 @@ static double elect_value(const pl_blend *b, const float *const *sources,
     return weight > 0 ? mean / weight : 0;
 }
 
+/* Returns the largest magnitude; infinity if a value is not finite. */
+static double find_largest(const float *values, size_t n)
+{
+    double largest = 0;
+    for (size_t i = 0; i < n; i++)
+        largest =
+            isfinite(values[i]) ? fmax(largest, fabs((double)values[i])) : INFINITY;
+    return largest;
+}
+
 pl_status pl_blend_run(const pl_blend *b, const float *const *sources,
                        const float *base, size_t n, float *out)
 {
@@ -205,11 +222,16 @@ pl_status pl_blend_run(const pl_blend *b, const float *const *sources,
     } else
         add_sources(b, sources, factors, pl_blend_needs_base(b->method) ? base : NULL,
                     n, out);
-    for (size_t i = 0; i < n; i++)
-        if (!isfinite(out[i]))
-            return pl_fail(PL_ERR_NUMERIC,
-                           "value %zu of the merged module is not finite; use smaller "
-                           "weights or a smaller scale",
-                           i);
-    return PL_OK;
+    double before = base ? find_largest(base, n) : 0;
+    for (int s = 0; s < b->n_sources; s++)
+        before = fmax(before, find_largest(sources[s], n));
+    const double after = find_largest(out, n);
+    if (isfinite(after) && after <= FAR * before)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_NUMERIC,
+        "the largest value of the merged module is %g, but that of its sources "
+        "is %g: a model with it cannot work; use smaller weights or a smaller "
+        "scale",
+        after, before);
 }

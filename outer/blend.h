@@ -48,7 +48,8 @@ PL_MUST_CHECK pl_status pl_blend_check(const pl_blend *blend);
 
 /* Computes the blend and writes it to out [n]. Each of the n_sources sources has n
  * values. base [n] may be NULL if the method needs no base. ERR_NUMERIC: a value of the
- * result is not finite. */
+ * result is not finite, or more than 1000 times the largest value of base and sources.
+ */
 PL_MUST_CHECK pl_status pl_blend_run(const pl_blend *blend, const float *const *sources,
                                      const float *base, size_t n, float *out);
 

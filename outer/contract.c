@@ -106,6 +106,11 @@ uint64_t pl_round_needs(const pl_contract *c, int64_t phase)
     return rounds_before(c, phase - c->wait);
 }
 
+int64_t pl_round_restart(const pl_contract *c, int64_t phase)
+{
+    return c->wait == PL_FOREVER ? PL_NEWEST : (int64_t)pl_round_needs(c, phase);
+}
+
 uint64_t pl_round_takes(const pl_contract *c, int64_t phase)
 {
     return c->mixes && phase > 0 ? (uint64_t)(pl_round_of(c, phase - 1) + 1) : 0;

@@ -112,6 +112,9 @@ uint64_t pl_round_needs(const pl_contract *c, int64_t phase);
 /* Returns the version that a worker loads before the phase: its update will be relative
  * to this version. PL_NEWEST: the newest one; below PL_NEWEST: none is needed yet. */
 int64_t pl_round_start(const pl_contract *c, int64_t phase);
+/* Returns the version with which a path that has lost its own parameters begins the
+ * phase again. PL_NEWEST: any newest one, if versions belong to no phase. */
+int64_t pl_round_restart(const pl_contract *c, int64_t phase);
 /* Streaming: returns the version that is mixed into the path's parameters `overlap`
  * steps after the start of the phase; 0 if no version is mixed in. For a module with a
  * single contributor it is always 0, because the path continues with its own

@@ -8,7 +8,8 @@
  * phases), path_layout (the vectors of a path's state), method_*.c (one file per
  * method: how it differs from diloco in all of these), change (versions as encoded
  * differences), arith (steps over whole modules), audit_row (which tasks are done
- * twice, and how their results are compared), moments (which states a path can have),
+ * twice, and how their results are compared), state_bounds (which
+ * states a path can have),
  * held (held-out text of paths, for curves), blend (modules made from others after
  * training), health (how well outer steps worked, according to the versions). */
 #ifndef PL_OUTER_OUTER_H
@@ -24,7 +25,7 @@
 #include "outer/health.h"
 #include "outer/holder.h"
 #include "outer/iso.h"
-#include "outer/moments.h"
+#include "outer/state_bounds.h"
 #include "outer/path_layout.h"
 #include "outer/step.h"
 #include "outer/step_method.h"

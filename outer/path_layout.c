@@ -1,6 +1,8 @@
 /* Computes which vectors a path's state has (path_layout.h). */
 #include "outer/method.h"
 
+#include <math.h>
+
 pl_path_layout pl_path_layout_of(const pl_arm *arm)
 {
     pl_path_layout l = {2, -1, -1, -1, -1, -1};
@@ -58,6 +60,44 @@ uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params)
     case PL_STATE_COUNT:
     default:
         return n * sizeof(float);
+    }
+}
+
+/* A block of i8 is its values, then an exponent; the last block may be shorter. */
+static void read_byte_block(const uint8_t *at, size_t n, size_t first, size_t end,
+                            float *out)
+{
+    int16_t e;
+    memcpy(&e, at + n, sizeof e);
+    const float unit = e == INT16_MIN ? 0.0f : ldexpf(1.0f, e);
+    for (size_t i = first; i < end; i++)
+        *out++ = (float)(int8_t)at[i] * unit;
+}
+
+void pl_path_read(pl_state_kind kind, const uint8_t *at, size_t size, size_t first,
+                  size_t n, float *out)
+{
+    if (!at || kind == PL_STATE_LOCAL) {
+        memset(out, 0, n * sizeof *out);
+    } else if (kind == PL_STATE_F32) {
+        memcpy(out, at + first * sizeof *out, n * sizeof *out);
+    } else if (kind == PL_STATE_I8) {
+        const size_t block = PL_STATE_I8_BLOCK;
+        for (size_t i = first; i < first + n; i = (i / block + 1) * block) {
+            const size_t b = i / block * block;
+            const size_t len = size - b < block ? size - b : block;
+            const size_t end = first + n - b < len ? first + n - b : len;
+            read_byte_block(at + b / block * (block + sizeof(int16_t)), len, i - b, end,
+                            out + (i - first));
+        }
+    } else {
+        /* f24 and bf16 are the upper bytes of an f32 */
+        const size_t width = kind == PL_STATE_F24 ? 3 : 2;
+        for (size_t i = 0; i < n; i++) {
+            uint8_t bytes[sizeof *out] = {0};
+            memcpy(bytes + sizeof *out - width, at + width * (first + i), width);
+            memcpy(&out[i], bytes, sizeof *out);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ extern "C" {
 /* number of values per block of an i8 vector; each block is followed by 2 bytes with an
  * exponent e, and its scale is 2^e */
 enum { PL_STATE_I8_BLOCK = 256 };
+enum { PL_PATH_VECTORS_MAX = 7 };
 
 /* The positions of the vectors in a path's state, which is passed from phase to phase.
  * A position is -1 if the arm has no such vector. */
@@ -35,6 +36,10 @@ size_t pl_path_moments_floats(const pl_arm *arm, size_t n_params);
  * size in bytes. */
 pl_state_kind pl_path_kind(const pl_arm *arm, int v);
 uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params);
+/* Reads values first .. first+n-1 of a vector of `size` values, which is stored in this
+ * form at `at`. NULL stands for a vector of zeros, and so does PL_STATE_LOCAL. */
+void pl_path_read(pl_state_kind kind, const uint8_t *at, size_t size, size_t first,
+                  size_t n, float *out);
 /* Returns the size in bytes of the blob with all vectors; 0 if a path has no state. */
 uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params);
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MESSAGES_MAX = 1024, MARKS_MAX = 5, STOPS_MAX = 2 };
+enum { MESSAGES_MAX = 1024, MARKS_MAX = 5, STOPS_MAX = PL_STOPS - PL_STOP_MAX };
 
 typedef enum chat_role { CHAT_SYSTEM, CHAT_USER, CHAT_ASSISTANT } chat_role;
 static const char *const role_names[] = {"system", "user", "assistant"};
@@ -187,8 +187,8 @@ static pl_status read_message(const pl_json *value, const pl_chat_template *chat
     for (const char *key = pl_json_next_key(value, NULL); key;
          key = pl_json_next_key(value, key))
         if (strcmp(key, "role") != 0 && strcmp(key, "content") != 0 &&
-            strcmp(key, "name") != 0 && !pl_completion_is_null(pl_json_get(value, key)))
-            return pl_fail(PL_ERR_USAGE, "unknown key `%.60s` in a message", key);
+            strcmp(key, "name") != 0)
+            PL_CHECK(pl_completion_foreign_key(key, pl_json_get(value, key)));
     /* the content is a text, or a list of parts that must all be text */
     const pl_json *content = pl_json_get(value, "content");
     if (!pl_json_is_array(content))
@@ -212,7 +212,7 @@ static pl_status read_message(const pl_json *value, const pl_chat_template *chat
  * the same form in /v1/completions. */
 static pl_status read_chat_key(void *context, const char *key, const pl_json *value)
 {
-    static const char *const others[] = {"prompt", "echo", "best_of", "suffix"};
+    static const char *const others[] = {"prompt", "echo", "best_of"};
     chat_request *q = context;
     if (pl_completion_is_null(value))
         return PL_OK;
@@ -299,14 +299,8 @@ pl_status pl_chat_parse(const pl_chat_template *chat, const pl_tokenizer *tokeni
     int at = 0;
     while (at < PL_STOP_MAX && out->options.stop[at])
         at++;
-    for (int i = 0; i < STOPS_MAX && chat->stops[i]; i++) {
-        if (at == PL_STOP_MAX)
-            PL_TRY(pl_fail(PL_ERR_USAGE,
-                           "`stop` has too many texts, because the chat template %s "
-                           "adds stop texts to the list; give fewer texts",
-                           chat->name));
+    for (int i = 0; i < STOPS_MAX && chat->stops[i]; i++)
         out->options.stop[at++] = pl_strdup(chat->stops[i]);
-    }
     PL_TRY(chat->write(&q, &prompt));
     PL_TRY(set_prompt(&prompt, tokenizer, out));
     PL_TRY(pl_completion_check(out));

@@ -148,7 +148,10 @@ static pl_status read_bias(const pl_json *value, pl_completion *c)
         int64_t token = 0;
         double bias = 0;
         if (pl_parse_int(key, &token) != PL_OK || token < 0 || token > INT32_MAX)
-            return wrong_value("logit_bias", wanted);
+            return pl_fail(PL_ERR_USAGE,
+                           "`logit_bias` has the key `%.60s`, which is not a token "
+                           "number; it must be %s",
+                           key, wanted);
         PL_CHECK(read_real(pl_json_get(value, key), "logit_bias", -100, 100, &bias));
         c->bias[c->options.n_bias++] = (pl_logit_bias){(int32_t)token, (float)bias};
     }
@@ -167,8 +170,9 @@ static pl_status read_stream_options(const pl_json *value, pl_completion *c)
                    : strcmp(key, "include_obfuscation") == 0 ? &ignored
                                                              : NULL;
         if (!to)
-            return pl_fail(PL_ERR_USAGE, "unknown key `%.60s` in `stream_options`",
-                           key);
+            PL_CHECK(pl_completion_foreign_key(key, pl_json_get(value, key)));
+        if (!to)
+            continue;
         if (!pl_json_bool(pl_json_get(value, key), to))
             return wrong_value(key, "true or false");
     }
@@ -188,18 +192,6 @@ static pl_status read_top_p(const pl_json *value, pl_completion *c)
 {
     PL_CHECK(read_real(value, "top_p", 0, 1, &c->options.choice.top_p));
     return c->options.choice.top_p > 0 ? PL_OK : wrong_value("top_p", "more than 0");
-}
-
-static pl_status ignore_key(const pl_json *value, pl_completion *c)
-{
-    (void)value, (void)c;
-    return PL_OK;
-}
-
-static pl_status refuse_suffix(const pl_json *value, pl_completion *c)
-{
-    (void)value, (void)c;
-    return wrong_value("suffix", "left out: it is not supported");
 }
 
 /* ---- the table of keys ---- */
@@ -229,8 +221,6 @@ static const completion_key keys[] = {
     KEY_BY("stream_options", read_stream_options),
     KEY_BY("top_k", read_top_k),
     KEY_BY("top_p", read_top_p),
-    KEY_BY("suffix", refuse_suffix),
-    KEY_BY("user", ignore_key),
     KEY_AT("stream", 'b', stream, 0, 1),
     KEY_AT("echo", 'b', echo, 0, 1),
     KEY_AT("n", 'i', n, 1, PL_CHOICES_MAX),
@@ -245,15 +235,108 @@ static const completion_key keys[] = {
     KEY_AT("frequency_penalty", 'r', options.frequency_penalty, -2, 2),
 };
 
+/* ---- keys of other servers ---- */
+/* Clients send keys of other servers with values that ask for nothing. `neutral` lists
+ * these values as JSON, divided by |; NULL: every value only describes the request. */
+static const struct {
+    const char *name, *neutral;
+} foreign_keys[] = {
+    {"add_generation_prompt", "true"},
+    {"add_special_tokens", "true"},
+    {"allowed_token_ids", "[]"},
+    {"annotations", "[]"},
+    {"audio", ""},
+    {"bad_words", "[]"},
+    {"cache_prompt", NULL},
+    {"continue_final_message", "false"},
+    {"continuous_usage_stats", "false"},
+    {"extra_body", "{}"},
+    {"function_call", "\"none\"|\"auto\""},
+    {"functions", "[]"},
+    {"grammar", "\"\""},
+    {"guided_json", ""},
+    {"id_slot", "-1"},
+    {"ignore_eos", "false"},
+    {"include_stop_str_in_output", "false"},
+    {"json_schema", "{}"},
+    {"length_penalty", "1"},
+    {"metadata", NULL},
+    {"min_tokens", "0"},
+    {"mirostat", "0"},
+    {"modalities", "[\"text\"]"},
+    {"n_probs", "0"},
+    {"parallel_tool_calls", NULL},
+    {"prediction", ""},
+    {"prompt_cache_key", NULL},
+    {"prompt_cache_retention", NULL},
+    {"reasoning_effort", "\"none\""},
+    {"refusal", "\"\""},
+    {"repeat_last_n", NULL},
+    {"repeat_penalty", "1"},
+    {"repetition_penalty", "1"},
+    {"response_format", "{\"type\":\"text\"}"},
+    {"safety_identifier", NULL},
+    {"service_tier", "\"auto\"|\"default\""},
+    {"skip_special_tokens", "true"},
+    {"spaces_between_special_tokens", "true"},
+    {"stop_token_ids", "[]"},
+    {"store", "false"},
+    {"suffix", "\"\""},
+    {"tool_calls", "[]"},
+    {"tool_choice", "\"none\"|\"auto\""},
+    {"tools", "[]"},
+    {"typical_p", "1"},
+    {"use_beam_search", "false"},
+    {"user", NULL},
+    {"verbosity", "\"medium\""},
+    {"web_search_options", ""},
+};
+enum {
+    N_FOREIGN = sizeof foreign_keys / sizeof *foreign_keys,
+    N_KEYS = sizeof keys / sizeof *keys
+};
+
+pl_status pl_completion_foreign_key(const char *name, const pl_json *value)
+{
+    static const char *const others[] = {"messages", "input", "max_completion_tokens",
+                                         "top_logprobs", "content"};
+    const char *names[N_KEYS + N_FOREIGN + 5];
+    size_t n = 0;
+    for (size_t i = 0; i < N_FOREIGN; i++) {
+        names[n++] = foreign_keys[i].name;
+        if (strcmp(name, foreign_keys[i].name) != 0)
+            continue;
+        pl_buf text = {0};
+        pl_json_write(value, 0, &text);
+        const bool asks =
+            !pl_completion_is_null(value) && foreign_keys[i].neutral &&
+            !pl_lists_word(foreign_keys[i].neutral, '|', pl_buf_text(&text));
+        pl_buf_destroy(&text);
+        return asks
+                   ? pl_fail(PL_ERR_USAGE,
+                             "`%s` is not supported by this server; leave it out", name)
+                   : PL_OK;
+    }
+    for (size_t i = 0; i < N_KEYS; i++)
+        names[n++] = keys[i].name;
+    for (size_t i = 0; i < 5; i++)
+        names[n++] = others[i];
+    const char *near = pl_nearest(name, names, n);
+    return near ? pl_fail(PL_ERR_USAGE,
+                          "unknown key `%.60s`; the most similar key is `%s`", name,
+                          near)
+                : pl_fail(PL_ERR_USAGE, "unknown key `%.60s`", name);
+}
+
 pl_status pl_completion_read_key(const char *name, const pl_json *value,
                                  pl_completion *c)
 {
     size_t i = 0;
     int64_t whole = 0;
-    while (i < sizeof keys / sizeof *keys && strcmp(keys[i].name, name) != 0)
+    while (i < N_KEYS && strcmp(keys[i].name, name) != 0)
         i++;
-    if (i == sizeof keys / sizeof *keys)
-        return pl_fail(PL_ERR_USAGE, "unknown key `%.60s`", name);
+    if (i == N_KEYS)
+        return pl_completion_foreign_key(name, value);
     const completion_key *key = &keys[i];
     void *to = (char *)c + key->at;
     switch (key->kind) {
@@ -326,6 +409,10 @@ pl_status pl_completion_each_key(const char *body, size_t len,
 {
     pl_json *json = NULL;
     pl_status status = pl_json_parse(body, len, &json);
+    if (status != PL_OK && strstr(pl_last_error(), "too big integer"))
+        return pl_fail(PL_ERR_USAGE,
+                       "the body has a whole number above 9223372036854775807, the "
+                       "largest that this server reads (as a `seed`, for example)");
     if (status != PL_OK)
         return pl_fail(PL_ERR_USAGE, "the body is not JSON: %s", pl_last_error());
     if (!pl_json_is_object(json))
@@ -366,7 +453,7 @@ void pl_completion_clear(pl_completion *c)
     c->prompts = NULL;
     c->bias = NULL;
     c->n_prompts = c->options.n_bias = 0;
-    for (int i = 0; i < PL_STOP_MAX; i++) {
+    for (int i = 0; i < PL_STOPS; i++) {
         union {
             const char *in;
             void *out;

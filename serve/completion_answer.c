@@ -210,6 +210,18 @@ pl_status pl_completion_write(const pl_completion_answer *a, pl_buf *out)
             pl_json_set_real(routing, "routing_seconds", a->routing_seconds);
             pl_json_set(usage, "completion_tokens_details", routing);
         }
+        pl_json *routes = pl_json_array();
+        for (int i = 0; i < a->n_routes; i++) {
+            pl_json *route = pl_json_object();
+            pl_json_set_text(route, "path", a->routes[i].path);
+            pl_json_set_text(route, "rule", a->routes[i].rule);
+            pl_json_set_real(route, "margin_nats", a->routes[i].margin_nats);
+            pl_json_push(routes, route);
+        }
+        if (a->n_routes > 0)
+            pl_json_set(usage, "routes", routes);
+        else
+            pl_json_destroy(&routes);
         pl_json_set(o, "usage", usage);
     }
     if (status == PL_OK)

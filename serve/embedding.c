@@ -25,12 +25,10 @@ static pl_status read_embedding_key(void *context, const char *key,
         return pl_fail(PL_ERR_USAGE,
                        "`encoding_format` must be \"float\" or \"base64\"");
     }
-    if (strcmp(key, "user") == 0)
-        return PL_OK;
     if (strcmp(key, "dimensions") == 0)
         return pl_fail(PL_ERR_USAGE,
                        "`dimensions` must be left out: the model's width is fixed");
-    return pl_fail(PL_ERR_USAGE, "unknown key `%.60s`", key);
+    return pl_completion_foreign_key(key, value);
 }
 
 pl_status embedding_parse(const char *body, size_t len, pl_completion *out,

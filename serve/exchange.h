@@ -75,7 +75,9 @@ PL_MUST_CHECK pl_status pl_import_open(const char *path, pl_import **out);
 void pl_import_close(pl_import **import); /* accepts NULL */
 const pl_shape *pl_import_shape(const pl_import *import);
 int pl_import_n_files(const pl_import *import); /* number of safetensors files */
-/* Returns the path of the SentencePiece model in the folder; "" if there is none. */
+/* Number of tensors that were ignored because they can be computed. */
+int pl_import_n_derived(const pl_import *import);
+/* Returns the path of the tokenizer in the folder; "" if there is none. */
 const char *pl_import_tokenizer(const pl_import *import);
 
 /* Copies the model's parameters to `params`, which has room for pl_topology_path_params

@@ -159,6 +159,8 @@ pl_status pl_export_gguf(const pl_export *e, const char *path)
         gguf_add_tensor(&head, name, t, type_of(e, t));
     }
     gguf_head_encode(&head, &bytes);
+    char folder[PL_PATH_MAX];
+    PL_TRY(pl_make_folders(pl_path_above(folder, path)));
     PL_TRY(pl_output_open(path, &out));
     PL_TRY(pl_output_write(out, bytes.data, bytes.len));
     /* Only GGUF's llama needs rows in a different order (weights.h). */

@@ -55,8 +55,7 @@ static enum MHD_Result on_metrics_request(void *context, struct MHD_Connection *
     if (doubt)
         return http_reply_text(c, MHD_HTTP_FORBIDDEN, doubt);
     if (!http_only_reads(method))
-        return http_reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED,
-                               "only GET and HEAD are allowed\n");
+        return http_refuse_method(c);
     if (strcmp(url, "/metrics") == 0)
         return respond_metrics(e, c, false);
     if (strcmp(url, "/metrics.json") == 0)
@@ -65,20 +64,19 @@ static enum MHD_Result on_metrics_request(void *context, struct MHD_Connection *
                            "this server has only /metrics and /metrics.json\n");
 }
 
-static pl_status parse_listen(const char *listen, struct sockaddr_in *out)
+static pl_status parse_listen(const char *listen, http_listen *out)
 {
-    if (!pl_http_address(listen, out) || out->sin_port == 0)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "net.metrics and --metrics need IPv4:PORT, such as 127.0.0.1:9464, not "
-            "`%s`",
-            listen);
-    return PL_OK;
+    if (http_listen_parse(listen, "net.metrics (--metrics)", out) != PL_OK)
+        return pl_fail(PL_ERR_CONFIG, "%s", pl_last_error());
+    return out->port > 0
+               ? PL_OK
+               : pl_fail(PL_ERR_CONFIG,
+                         "net.metrics needs the number of a port, not `%s`", listen);
 }
 
 pl_status pl_exporter_check(const char *listen)
 {
-    struct sockaddr_in at;
+    http_listen at;
     return parse_listen(listen, &at);
 }
 
@@ -86,26 +84,26 @@ pl_status pl_exporter_open(const char *listen,
                            pl_status (*hub)(void *context, pl_json **status),
                            void *context, pl_exporter **out)
 {
-    struct sockaddr_in at;
+    http_listen at;
     *out = NULL;
     PL_CHECK(parse_listen(listen, &at));
     PL_CHECK(http_load());
     /* Whoever can reach the address may read the metrics, as Prometheus expects. */
-    const bool loopback = ntohl(at.sin_addr.s_addr) >> 24 == 127;
     const server_clients_options places = {
         .places = PLACES, .request_s = TIMEOUT_S, .answer_s = TIMEOUT_S};
     pl_exporter *e = pl_alloc(sizeof *e);
     e->hub = hub;
     e->context = context;
-    pl_status status =
-        http_site_open(&at, loopback ? "net.metrics" : NULL, NULL, &places, &e->site);
+    pl_status status = http_site_open(&at, at.loopback ? "net.metrics" : NULL, NULL,
+                                      &places, &e->site);
     PL_TRY(status);
     /* poll, because select would refuse descriptors from 1,024 on */
     errno = 0;
     e->daemon = mhd.MHD_start_daemon(
-        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, NULL, NULL,
-        on_metrics_request, e, MHD_OPTION_SOCK_ADDR, &at, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | at.flags, 0, NULL, NULL,
+        on_metrics_request, e, MHD_OPTION_SOCK_ADDR, &at.at.any,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_S,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
         MHD_OPTION_NOTIFY_CONNECTION, http_site_connection, &e->site,
         MHD_OPTION_UNESCAPE_CALLBACK, http_unescape, NULL, MHD_OPTION_END);

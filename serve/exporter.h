@@ -7,14 +7,10 @@ extern "C" {
 #endif
 
 typedef struct pl_exporter pl_exporter;
-/* Parses IPv4:PORT. If PORT is `*`, the port of `out` becomes 0. Returns false if the
- * text does not have this form. */
-struct sockaddr_in;
-bool pl_http_address(const char *listen, struct sockaddr_in *out);
 
 /* ERR_CONFIG if pl_exporter_open would refuse the address. */
 PL_MUST_CHECK pl_status pl_exporter_check(const char *listen);
-/* Listens at `listen`, IPv4:PORT. For each request the exporter's thread calls `hub`;
+/* Listens at `listen`, HOST:PORT. For each request the exporter's thread calls `hub`;
  * two calls never overlap. `hub` sets *status to the hub's status; the
  * exporter destroys it. ERR_BUSY: the port is in use. */
 PL_MUST_CHECK pl_status pl_exporter_open(const char *listen,

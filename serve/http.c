@@ -4,6 +4,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -91,6 +93,16 @@ struct MHD_Response *http_page_response(const http_page *page)
     return r;
 }
 
+enum MHD_Result http_refuse_method(struct MHD_Connection *c)
+{
+    static char text[] = "only GET and HEAD are allowed\n";
+    const http_header allow = {MHD_HTTP_HEADER_ALLOW, "GET, HEAD"};
+    return http_queue(c, MHD_HTTP_METHOD_NOT_ALLOWED, "text/plain; charset=utf-8",
+                      &allow, 1,
+                      mhd.MHD_create_response_from_buffer(strlen(text), text,
+                                                          MHD_RESPMEM_PERSISTENT));
+}
+
 bool http_only_reads(const char *method)
 {
     return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
@@ -110,14 +122,12 @@ pl_status http_not_listening(const char *listen, const char *what, const char *o
 }
 
 /* ---- who may ask ---- */
-pl_status http_site_open(const struct sockaddr_in *at, const char *keys,
-                         const char *cors, const server_clients_options *places,
-                         http_site *out)
+pl_status http_site_open(const http_listen *at, const char *keys, const char *cors,
+                         const server_clients_options *places, http_site *out)
 {
-    const bool loopback = ntohl(at->sin_addr.s_addr) >> 24 == 127;
-    *out = (http_site){.local_only = keys && loopback, .cors = cors};
-    inet_ntop(AF_INET, &at->sin_addr, out->host, sizeof out->host);
-    if (keys && !loopback)
+    *out = (http_site){.local_only = keys && at->loopback, .cors = cors};
+    pl_copy_text(out->host, sizeof out->host, at->host);
+    if (keys && !at->loopback)
         return pl_fail(PL_ERR_USAGE,
                        "other machines can reach %s; give %s FILE with the names and "
                        "hashes of keys, or listen on 127.0.0.1",
@@ -138,7 +148,8 @@ static const char *header_of(struct MHD_Connection *c, const char *name)
 /* Whether the Host header names this machine; its port does not matter. */
 static bool is_own_host(const http_site *site, const char *host)
 {
-    size_t len = host ? strcspn(host, ":") : 0;
+    const char *end = host && host[0] == '[' ? strchr(host, ']') : NULL;
+    size_t len = end ? (size_t)(end - host) + 1 : host ? strcspn(host, ":") : 0;
     return len > 0 &&
            ((len == strlen("localhost") && strncasecmp(host, "localhost", len) == 0) ||
             (len == strlen(site->host) && strncmp(host, site->host, len) == 0));
@@ -184,15 +195,45 @@ int http_socket(struct MHD_Connection *c)
     return info ? info->connect_fd : -1;
 }
 
-uint32_t http_address(struct MHD_Connection *c)
+/* Returns the address of the client; NULL if it is unknown. */
+static const struct sockaddr *client_of(struct MHD_Connection *c)
 {
     const union MHD_ConnectionInfo *info =
         mhd.MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    if (!info || info->client_addr->sa_family != AF_INET)
+    return info ? info->client_addr : NULL;
+}
+
+uint32_t http_address(struct MHD_Connection *c)
+{
+    const struct sockaddr *from = client_of(c);
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    if (from && from->sa_family == AF_INET) {
+        memcpy(&v4, from, sizeof v4);
+        return ntohl(v4.sin_addr.s_addr);
+    }
+    if (!from || from->sa_family != AF_INET6)
         return 0;
-    struct sockaddr_in at;
-    memcpy(&at, info->client_addr, sizeof at);
-    return ntohl(at.sin_addr.s_addr);
+    memcpy(&v6, from, sizeof v6);
+    uint32_t parts[4];
+    memcpy(parts, &v6.sin6_addr, sizeof parts);
+    return IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr) ? ntohl(parts[3])
+                                               : ntohl(parts[0] ^ parts[1]);
+}
+
+void http_address_text(struct MHD_Connection *c, char out[HTTP_HOST_MAX])
+{
+    const struct sockaddr *from = client_of(c);
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    out[0] = '\0';
+    if (from && from->sa_family == AF_INET) {
+        memcpy(&v4, from, sizeof v4);
+        inet_ntop(AF_INET, &v4.sin_addr, out, HTTP_HOST_MAX);
+    } else if (from && from->sa_family == AF_INET6) {
+        memcpy(&v6, from, sizeof v6);
+        inet_ntop(AF_INET6, &v6.sin6_addr, out, HTTP_HOST_MAX);
+    }
 }
 
 /* Called when a connection is opened and when it ends, both times on the thread of the
@@ -238,15 +279,60 @@ size_t http_unescape(void *context, struct MHD_Connection *c, char *text)
     return (size_t)(to - text);
 }
 
-bool pl_http_address(const char *listen, struct sockaddr_in *out)
+/* ---- where a server listens ---- */
+/* Looks up a name; an IPv4 address is preferred, because most clients try it first. */
+static bool find_host(const char *name, http_listen *out)
 {
-    char text[PL_ADDRESS_MAX];
-    pl_address at;
-    snprintf(text, sizeof text, "tcp://%.200s", listen);
-    *out = (struct sockaddr_in){.sin_family = AF_INET};
-    if (pl_address_parse(text, &at) != PL_OK ||
-        inet_pton(AF_INET, at.is_anywhere ? "0.0.0.0" : at.host, &out->sin_addr) != 1)
+    const struct addrinfo wish = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *all = NULL;
+    if (getaddrinfo(name, NULL, &wish, &all) != 0)
         return false;
-    out->sin_port = htons((uint16_t)at.port);
-    return true;
+    const struct addrinfo *best = NULL;
+    for (const struct addrinfo *at = all; at; at = at->ai_next)
+        if (at->ai_family == AF_INET && (!best || best->ai_family != AF_INET))
+            best = at;
+        else if (at->ai_family == AF_INET6 && !best)
+            best = at;
+    if (best)
+        memcpy(&out->at, best->ai_addr, best->ai_addrlen);
+    freeaddrinfo(all);
+    return best != NULL;
+}
+
+pl_status http_listen_parse(const char *listen, const char *option, http_listen *out)
+{
+    char text[PL_ADDRESS_MAX], bare[INET6_ADDRSTRLEN] = "";
+    pl_address a;
+    *out = (http_listen){.port = 0};
+    snprintf(text, sizeof text, "tcp://%.200s", listen);
+    bool good = pl_address_parse(text, &a) == PL_OK;
+    const bool is_v6 = good && a.host[0] == '[';
+    if (is_v6)
+        snprintf(bare, sizeof bare, "%.*s", (int)strlen(a.host) - 2, a.host + 1);
+    if (is_v6) {
+        out->at.v6.sin6_family = AF_INET6;
+        good = inet_pton(AF_INET6, bare, &out->at.v6.sin6_addr) == 1;
+    } else if (good && a.is_anywhere) {
+        out->at.v4.sin_family = AF_INET;
+    } else if (good) {
+        good = find_host(a.host, out);
+    }
+    if (!good)
+        return pl_fail(PL_ERR_USAGE,
+                       "%s needs HOST:PORT, such as 127.0.0.1:8080, [::1]:8080 or "
+                       "localhost:8080, not `%s`",
+                       option, listen);
+    out->port = a.port;
+    if (out->at.any.sa_family == AF_INET6) {
+        out->at.v6.sin6_port = htons((uint16_t)a.port);
+        out->flags = a.is_anywhere ? MHD_USE_DUAL_STACK : MHD_USE_IPv6;
+        out->loopback = IN6_IS_ADDR_LOOPBACK(&out->at.v6.sin6_addr);
+        inet_ntop(AF_INET6, &out->at.v6.sin6_addr, bare, sizeof bare);
+        snprintf(out->host, sizeof out->host, "[%s]", bare);
+    } else {
+        out->at.v4.sin_port = htons((uint16_t)a.port);
+        out->loopback = ntohl(out->at.v4.sin_addr.s_addr) >> 24 == 127;
+        inet_ntop(AF_INET, &out->at.v4.sin_addr, out->host, sizeof out->host);
+    }
+    return PL_OK;
 }

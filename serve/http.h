@@ -56,21 +56,41 @@ void http_page_clear(http_page *page);
 struct MHD_Response *http_page_response(const http_page *page);
 /* Whether the method is GET or HEAD. The caller answers both in the same way; for HEAD
  * the library leaves out the body. */
+/* Answers a request whose method is neither GET nor HEAD. */
+enum MHD_Result http_refuse_method(struct MHD_Connection *c);
 bool http_only_reads(const char *method);
+enum { HTTP_HOST_MAX = INET6_ADDRSTRLEN + 2 };
+/* The address at which a server listens. */
+typedef struct http_listen {
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } at;
+    unsigned flags; /* for the library */
+    int port;       /* 0: any free port */
+    bool loopback;
+    char host[HTTP_HOST_MAX]; /* an IPv6 address is in brackets */
+} http_listen;
+/* Parses HOST:PORT: an IPv4 address, an IPv6 address in brackets, or a name, which is
+ * looked up; PORT may be `*`. ERR_USAGE names `option`. */
+PL_MUST_CHECK pl_status http_listen_parse(const char *listen, const char *option,
+                                          http_listen *out);
+
 /* The one rule of all HTTP servers about who may ask. A server without keys answers
  * only this machine: it listens on a loopback address, the Host header names this
  * machine, and the request does not come from a page of a different site. So a web page
  * that a user visits can neither read the server (DNS rebinding) nor make it work
  * (forged requests). With keys none of this is needed, because no page has a key. */
 typedef struct http_site {
-    char host[INET_ADDRSTRLEN]; /* the address at which the server listens */
+    char host[HTTP_HOST_MAX]; /* the address at which the server listens */
     bool local_only;
     const char *cors;        /* origin whose pages may ask, "*": all; NULL: none */
     server_clients *clients; /* bounds the connections */
 } http_site;
 /* Opens the site. `keys` names the option that gives the server keys; NULL: the server
  * has keys. ERR_USAGE: other machines can reach the address, and there are no keys. */
-PL_MUST_CHECK pl_status http_site_open(const struct sockaddr_in *at, const char *keys,
+PL_MUST_CHECK pl_status http_site_open(const http_listen *at, const char *keys,
                                        const char *cors,
                                        const server_clients_options *places,
                                        http_site *out);
@@ -86,7 +106,10 @@ server_client *http_client(struct MHD_Connection *c);
 /* MHD_OPTION_UNESCAPE_CALLBACK: decodes %XX but %00, which would end the text. */
 size_t http_unescape(void *context, struct MHD_Connection *c, char *text);
 int http_socket(struct MHD_Connection *c);
-uint32_t http_address(struct MHD_Connection *c); /* in host order; 0: unknown */
+/* Returns the client's IPv4 address in host order; of an IPv6 address, a number that
+ * all addresses of its /64 net share; 0: unknown. */
+uint32_t http_address(struct MHD_Connection *c);
+void http_address_text(struct MHD_Connection *c, char out[HTTP_HOST_MAX]);
 
 /* Returns the error for an HTTP server that could not listen at `listen`. `cause` is
  * the value of errno; `option` is the option or key that sets the address; `what` is

@@ -7,15 +7,16 @@
 #include "serve/llama_config.h"
 #include "serve/safetensors.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-enum { FILES_MAX = 1024 };
+enum { FILES_MAX = 1024, NAME_BYTES = 256 };
 
 struct pl_import {
     char folder[PL_PATH_MAX], tokenizer[PL_PATH_MAX];
     pl_shape shape;
     safetensors **files;
-    int n_files;
+    int n_files, n_derived;
 };
 
 /* ---- finding the files ---- */
@@ -75,14 +76,38 @@ done:
 }
 
 /* ---- tensors ---- */
-static const st_tensor *find_model_tensor(const pl_import *m, const char *name,
-                                          safetensors **file)
+/* Returns the name of a tensor in our models. A model that was saved without its head
+ * (AutoModel of transformers) has names without "model.". */
+static const char *whole_name(const char *name, char out[NAME_BYTES])
+{
+    const bool bare = pl_starts_with(name, "layers.") ||
+                      strcmp(name, "norm.weight") == 0 ||
+                      strcmp(name, "embed_tokens.weight") == 0;
+    snprintf(out, NAME_BYTES, "%s%.200s", bare ? "model." : "", name);
+    return out;
+}
+
+static const st_tensor *find_stored_tensor(const pl_import *m, const char *name,
+                                           safetensors **file)
 {
     const st_tensor *found = NULL;
     for (int i = 0; i < m->n_files && !found; i++) {
         found = safetensors_find(m->files[i], name);
         *file = m->files[i];
     }
+    return found;
+}
+
+/* Finds a tensor of our model. The one matrix of a tied model may be stored under the
+ * name of the head. */
+static const st_tensor *find_model_tensor(const pl_import *m, const char *name,
+                                          safetensors **file)
+{
+    const st_tensor *found = find_stored_tensor(m, name, file);
+    if (!found && pl_starts_with(name, "model."))
+        found = find_stored_tensor(m, name + strlen("model."), file);
+    if (!found && m->shape.tied && strcmp(name, "model.embed_tokens.weight") == 0)
+        found = find_stored_tensor(m, "lm_head.weight", file);
     return found;
 }
 
@@ -99,6 +124,13 @@ static pl_status check_tensor(const pl_import *m, const pl_tensor *want)
 {
     safetensors *file = NULL;
     const st_tensor *have = find_model_tensor(m, want->name, &file);
+    if (!have && strcmp(want->name, "lm_head.weight") == 0)
+        return pl_fail(PL_ERR_DATA,
+                       "%s has no lm_head.weight, and by its config.json "
+                       "tie_word_embeddings is false: save the model with its head "
+                       "(AutoModelForCausalLM, not AutoModel); if the embedding is its "
+                       "head, set tie_word_embeddings to true",
+                       m->folder);
     if (!have)
         return pl_fail(PL_ERR_DATA,
                        "%s has no tensor %s, which the model needs by its config.json; "
@@ -131,21 +163,33 @@ static bool is_tied_copy(const pl_import *m, const st_tensor *t)
            memcmp(embed->data, t->data, t->n_bytes) == 0;
 }
 
+/* Old programs stored what can be computed: rotary frequencies and tables, masks. */
+static const char *const derived[] = {".rotary_emb.inv_freq", ".rotary_emb.cos_cached",
+                                      ".rotary_emb.sin_cached", ".masked_bias",
+                                      "position_ids"};
+
 /* Refuses a tensor that the import would not use (a bias, an adapter, a second copy),
  * so that no tensor is lost silently. */
-static pl_status check_known(const pl_import *m, const pl_topology *t,
-                             safetensors *file, const st_tensor *tensor)
+static pl_status check_known(pl_import *m, const pl_topology *t, safetensors *file,
+                             const st_tensor *tensor)
 {
     safetensors *first = NULL;
-    find_model_tensor(m, tensor->name, &first);
+    char name[NAME_BYTES];
+    find_stored_tensor(m, tensor->name, &first);
     if (first != file)
         return pl_fail(PL_ERR_DATA, "tensor %.128s is in both %s and %s; remove one",
                        tensor->name, safetensors_name(first), safetensors_name(file));
-    /* old programs stored rotary frequencies, which can be computed from theta */
-    const bool is_derived = pl_ends_with(tensor->name, ".rotary_emb.inv_freq");
-    bool is_ours = false;
+    bool is_derived = false, is_ours = false;
+    for (size_t i = 0; i < sizeof derived / sizeof *derived; i++)
+        is_derived = is_derived || pl_ends_with(tensor->name, derived[i]);
+    whole_name(tensor->name, name);
     for (int i = 0; i < pl_topology_n_tensors(t) && !is_ours; i++)
-        is_ours = strcmp(pl_topology_tensor(t, i)->name, tensor->name) == 0;
+        is_ours = strcmp(pl_topology_tensor(t, i)->name, name) == 0;
+    safetensors *other = NULL;
+    if (strcmp(name, tensor->name) != 0 && find_stored_tensor(m, name, &other))
+        return pl_fail(PL_ERR_DATA, "%s has both %.128s and %.128s; remove one",
+                       safetensors_name(other), name, tensor->name);
+    m->n_derived += is_derived;
     if (is_derived || is_ours || is_tied_copy(m, tensor))
         return PL_OK;
     if (m->shape.tied && strcmp(tensor->name, "lm_head.weight") == 0)
@@ -160,20 +204,44 @@ static pl_status check_known(const pl_import *m, const pl_topology *t,
 }
 
 /* ---- opening ---- */
+/* Refuses a file of a format that is often downloaded in place of safetensors. */
+static pl_status refuse_format(const char *path)
+{
+    static const struct {
+        const char *suffix, *name;
+    } formats[] = {{".gguf", "a GGUF file"},
+                   {".bin", "a PyTorch file"},
+                   {".pt", "a PyTorch file"},
+                   {".pth", "a PyTorch file"},
+                   {".ckpt", "a PyTorch file"}};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        if (pl_ends_with(path, formats[i].suffix))
+            return pl_fail(PL_ERR_UNSUPPORTED,
+                           "%.256s is %s, which cannot be imported: give the folder of "
+                           "the model in the safetensors format",
+                           path, formats[i].name);
+    return PL_OK;
+}
+
 pl_status pl_import_open(const char *path, pl_import **out)
 {
     pl_import *m = pl_alloc(sizeof *m);
     pl_topology *t = NULL;
     pl_buf text = {0};
     pl_status status = PL_OK;
-    const bool is_folder = pl_path_is_folder(path);
+    /* a file that describes the folder's model stands for the folder */
+    const bool describes = pl_ends_with(path, "config.json") ||
+                           pl_ends_with(path, ".safetensors.index.json");
+    const bool is_folder = pl_path_is_folder(path) || describes;
     char config[PL_PATH_MAX];
     if (strlen(path) >= PL_PATH_MAX - 64 || !pl_path_exists(path))
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "there is no %.256s to import", path));
-    if (is_folder)
+    if (is_folder && !describes)
         pl_copy_text(m->folder, sizeof m->folder, path);
     else
         pl_path_above(m->folder, path);
+    if (!is_folder)
+        PL_TRY(refuse_format(path));
     if (!pl_path_exists(pl_join(config, m->folder, "config.json")))
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "there is no config.json in %s; give the folder of a Llama "
@@ -194,7 +262,8 @@ pl_status pl_import_open(const char *path, pl_import **out)
             "there is neither model.safetensors nor model.safetensors.index.json in "
             "%s; convert the model to safetensors",
             m->folder));
-    if (!pl_path_exists(pl_join(m->tokenizer, m->folder, "tokenizer.model")))
+    if (!pl_path_exists(pl_join(m->tokenizer, m->folder, "tokenizer.model")) &&
+        !pl_path_exists(pl_join(m->tokenizer, m->folder, "tokenizer.json")))
         m->tokenizer[0] = '\0';
     const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
     PL_TRY(pl_topology_create(&m->shape, &spec, &t));
@@ -232,6 +301,11 @@ const pl_shape *pl_import_shape(const pl_import *import)
 int pl_import_n_files(const pl_import *import)
 {
     return import->n_files;
+}
+
+int pl_import_n_derived(const pl_import *import)
+{
+    return import->n_derived;
 }
 
 const char *pl_import_tokenizer(const pl_import *import)

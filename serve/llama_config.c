@@ -2,6 +2,7 @@
  * a shape as a configuration of this kind. A Qwen3 model is a Llama model with QK
  * norm. */
 #include "serve/llama_config.h"
+#include "corpus/corpus.h"
 #include <limits.h>
 #include <string.h>
 
@@ -56,10 +57,17 @@ static pl_status expect_false(const config_reader *c, const char *name,
 }
 
 /* Names in the fields `architectures` and `model_type`: first without, then with QK
- * norm. */
+ * norm. A model that was saved without its head has the name `bare`. */
 static const struct {
-    const char *class_name, *type;
-} architectures[] = {{"LlamaForCausalLM", "llama"}, {"Qwen3ForCausalLM", "qwen3"}};
+    const char *class_name, *bare, *type;
+} architectures[] = {{"LlamaForCausalLM", "LlamaModel", "llama"},
+                     {"Qwen3ForCausalLM", "Qwen3Model", "qwen3"}};
+
+static bool is_class(const char *name, bool qk_norm)
+{
+    return name && (strcmp(name, architectures[qk_norm].class_name) == 0 ||
+                    strcmp(name, architectures[qk_norm].bare) == 0);
+}
 
 /* ---- numbers ---- */
 static pl_status bad_number(const config_reader *c, const char *name,
@@ -121,7 +129,15 @@ static pl_status take_rope_of(const config_reader *c, const char *name, double *
     if (share && (!pl_json_number(share, &number) || number < 1))
         return unsupported(c, "partial_rotary_factor", share,
                            "only rotary embedding of whole heads (1) is supported");
-    return take_config_real(&rope, "rope_theta", *theta, theta);
+    const double before = *theta;
+    PL_CHECK(take_config_real(&rope, "rope_theta", *theta, theta));
+    /* the value before is that of another field, or 0 */
+    if (before > 0 && before != *theta)
+        return pl_fail(PL_ERR_DATA,
+                       "%s: rope_theta is %.9g, but that of %s is %.9g; keep the value "
+                       "with which the model was trained",
+                       c->what, before, name, *theta);
+    return PL_OK;
 }
 
 static pl_status take_shape(const config_reader *c, pl_shape *s)
@@ -148,9 +164,11 @@ static pl_status take_shape(const config_reader *c, pl_shape *s)
     PL_CHECK(take_config_int(c, "max_position_embeddings", 2048, &s->context));
     PL_CHECK(take_config_real(c, "rms_norm_eps", 1e-6, &s->norm_eps));
     double *theta = &s->rope_theta;
-    PL_CHECK(take_config_real(c, "rope_theta", 10000, theta));
+    PL_CHECK(take_config_real(c, "rope_theta", 0, theta));
     PL_CHECK(take_rope_of(c, "rope_scaling", theta));
     PL_CHECK(take_rope_of(c, "rope_parameters", theta));
+    if (*theta == 0)
+        *theta = 10000;
     const pl_json *tied = field(c, "tie_word_embeddings");
     s->tied = false; /* the default of Llama and Qwen3 */
     if (tied && !pl_json_bool(tied, &s->tied))
@@ -164,6 +182,7 @@ pl_status llama_config_read(const char *what, const char *text, size_t len,
 {
     pl_json *root = NULL;
     memset(out, 0, sizeof *out);
+    PL_CHECK(pl_refuse_pointer(what, text, len));
     pl_status status = pl_json_parse(text, len, &root);
     if (status != PL_OK)
         return pl_fail_in(status, "%s", what);
@@ -182,9 +201,9 @@ pl_status llama_config_read(const char *what, const char *text, size_t len,
                        "%s has neither `architectures` nor `model_type`; it must be "
                        "the config.json of a Llama or Qwen3 model",
                        c.what));
-    out->qk_norm = names ? first && strcmp(first, architectures[1].class_name) == 0
+    out->qk_norm = names ? is_class(first, true)
                          : type && strcmp(type, architectures[1].type) == 0;
-    if (names && (!first || strcmp(first, architectures[out->qk_norm].class_name) != 0))
+    if (names && !is_class(first, out->qk_norm))
         PL_TRY(unsupported(&c, "architectures", names, kinds));
     PL_TRY(expect_text(&c, "model_type", architectures[out->qk_norm].type, kinds));
     /* Qwen3 models may limit attention to a sliding window; our attention has none. */

@@ -239,12 +239,11 @@ static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
     (void)upload;
     (void)upload_bytes;
     (void)state;
-    const char *doubt = framing_doubt(c, version, &http);
+    const char *doubt = framing_doubt(c, version, NULL, &http);
     if (doubt)
         return http_reply_text(c, http, doubt);
     if (!http_only_reads(method))
-        return http_reply_text(c, MHD_HTTP_METHOD_NOT_ALLOWED,
-                               "only GET and HEAD are allowed\n");
+        return http_refuse_method(c);
     if ((doubt = http_site_doubt(&f->site, c, url)))
         return http_reply_text(c, MHD_HTTP_FORBIDDEN, doubt);
     if (strcmp(url, "/") == 0)
@@ -273,12 +272,9 @@ static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
 pl_status pl_page_front_open(const pl_page_front_options *options, pl_page_front **out,
                              char address[64])
 {
-    struct sockaddr_in at;
+    http_listen at;
     *out = NULL;
-    if (!pl_http_address(options->listen, &at))
-        return pl_fail(PL_ERR_USAGE,
-                       "--listen needs IPv4:PORT, such as 127.0.0.1:8090, not `%s`",
-                       options->listen);
+    PL_CHECK(http_listen_parse(options->listen, "--listen", &at));
     const server_clients_options places = {
         .places = PLACES, .request_s = REQUEST_S, .answer_s = REQUEST_S};
     const char *tokens = options->tokens;
@@ -292,8 +288,9 @@ pl_status pl_page_front_open(const pl_page_front_options *options, pl_page_front
     http_page_make(page_asset, page_asset_bytes, &f->page);
     errno = 0;
     f->daemon = mhd.MHD_start_daemon(
-        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL,
-        0, NULL, NULL, on_page_request, f, MHD_OPTION_SOCK_ADDR, &at,
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
+            at.flags,
+        0, NULL, NULL, on_page_request, f, MHD_OPTION_SOCK_ADDR, &at.at.any,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
         MHD_OPTION_NOTIFY_CONNECTION, http_site_connection, &f->site,
         MHD_OPTION_UNESCAPE_CALLBACK, http_unescape, NULL,

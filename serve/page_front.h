@@ -40,13 +40,13 @@ const char *pl_page_ask(const pl_page_question *q, const char *name);
 
 typedef struct pl_page_front pl_page_front;
 typedef struct pl_page_front_options {
-    const char *listen; /* IPv4:PORT; if PORT is *, a free port is used */
+    const char *listen; /* HOST:PORT; if PORT is *, a free port is used */
     /* file with names and hashes of tokens, in the format of `serve --api-keys`; NULL:
      * no token is needed */
     const char *tokens;
 } pl_page_front_options;
 /* Opens the front. `address` gets the address at which the front listens. ERR_USAGE:
- * `listen` is not IPv4:PORT, or other machines can reach it and `tokens` is NULL. */
+ * `listen` is not HOST:PORT, or other machines can reach it and `tokens` is NULL. */
 PL_MUST_CHECK pl_status pl_page_front_open(const pl_page_front_options *options,
                                            pl_page_front **out, char address[64]);
 /* Closes the front. Questions that still wait are refused. Accepts NULL. */

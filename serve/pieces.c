@@ -130,7 +130,9 @@ pl_status pieces_decode(const pl_tokenizer *tokenizer, const int32_t *tokens, si
     pieces p = {0};
     pl_status status = pl_tokenizer_decode(tokenizer, tokens, n, &p.raw);
     take_characters(&p, true);
-    pl_buf_append(out, p.text.data, p.text.len);
+    const size_t added =
+        pl_tokenizer_puts_blank(tokenizer) && p.text.len > 0 && p.text.data[0] == ' ';
+    pl_buf_append(out, p.text.data + added, p.text.len - added);
     pieces_destroy(&p);
     return status;
 }

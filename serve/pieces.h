@@ -27,7 +27,8 @@ PL_MUST_CHECK pl_status pieces_add(pieces *p, const void *data, size_t len,
 /* Ends the text: emits what was held back. */
 PL_MUST_CHECK pl_status pieces_end(pieces *p);
 void pieces_destroy(pieces *p);
-/* Appends the text of a list of tokens, in valid UTF-8. */
+/* Appends the text of a list of tokens, in valid UTF-8, without the blank that the
+ * tokenizer puts before a text. */
 PL_MUST_CHECK pl_status pieces_decode(const pl_tokenizer *tokenizer,
                                       const int32_t *tokens, size_t n, pl_buf *out);
 /* Whether the bytes are well-formed UTF-8. */

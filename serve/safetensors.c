@@ -2,6 +2,7 @@
  * tensor can be accessed. */
 #include "serve/safetensors.h"
 #include "serve/half.h"
+#include "corpus/corpus.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,6 +118,7 @@ pl_status safetensors_parse(const char *what, const uint8_t *bytes, size_t len,
     safetensors *f = pl_alloc(sizeof *f);
     pl_copy_text(f->name, sizeof f->name, what);
     pl_status status = PL_OK;
+    PL_TRY(pl_refuse_pointer(what, bytes, len));
     if (len < LENGTH_BYTES)
         PL_TRY(pl_fail(PL_ERR_DATA, "%s has %zu bytes, too few for a safetensors file",
                        f->name, len));

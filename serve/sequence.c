@@ -52,7 +52,7 @@ pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer, int vocab,
     s->pieces.context = emit_context;
     s->result.n_prompt = n_prompt;
     s->pieces.stop = s->options.stop;
-    for (int i = 0; i < PL_STOP_MAX && s->options.stop[i]; ++i) {
+    for (int i = 0; i < PL_STOPS && s->options.stop[i]; ++i) {
         if (s->options.stop[i][0] == '\0')
             return pl_fail(PL_ERR_USAGE, "a stop text is empty; leave it out");
         s->pieces.n_stop = i + 1;

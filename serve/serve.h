@@ -102,7 +102,7 @@ typedef pl_status (*pl_score_fn)(void *context, const pl_token_score *score);
  * an error, generation ends with that error. */
 typedef pl_status (*pl_piece_fn)(void *context, const char *text, size_t len);
 
-enum { PL_STOP_MAX = 4 };
+enum { PL_STOP_MAX = 4, PL_STOPS = PL_STOP_MAX + 2 };
 typedef struct pl_logit_bias {
     int32_t token;
     float bias; /* added to the token's logit before each choice */
@@ -113,7 +113,7 @@ typedef struct pl_generate_options {
     int max_tokens;
     pl_choice choice;
     /* texts that end the generation; NULL after the last one */
-    const char *stop[PL_STOP_MAX];
+    const char *stop[PL_STOPS];
     /* The logit of a token that was chosen before is lowered: by presence_penalty once,
      * and by frequency_penalty for each time that the token was chosen. */
     double presence_penalty, frequency_penalty;
@@ -302,6 +302,10 @@ PL_MUST_CHECK pl_status pl_completion_each_key(const char *body, size_t len,
                                                void *context);
 PL_MUST_CHECK pl_status pl_completion_read_key(const char *name, const pl_json *value,
                                                pl_completion *c);
+/* Judges a key that this server does not have. ERR_USAGE, unless the value asks for
+ * nothing, such as an empty list of tools. The message names the most similar key. */
+PL_MUST_CHECK pl_status pl_completion_foreign_key(const char *name,
+                                                  const pl_json *value);
 bool pl_completion_is_null(const pl_json *value);
 PL_MUST_CHECK pl_status pl_completion_check(pl_completion *c);
 /* Sets every field to its default: the value for a request without keys. */
@@ -344,6 +348,11 @@ typedef struct pl_completion_choice {
     bool ended;
     pl_finish finish;
 } pl_completion_choice;
+/* How the server chose the path of a prompt. */
+typedef struct pl_completion_route {
+    const char *path, *rule; /* rule: "likelihood" or "router" */
+    double margin_nats;      /* lead over the second best path */
+} pl_completion_route;
 typedef struct pl_completion_answer {
     uint64_t id;
     int64_t created;   /* seconds since 1970 */
@@ -352,7 +361,9 @@ typedef struct pl_completion_answer {
     int n_choices;
     /* chat: write a chat.completion; stream: write a chunk of an answer */
     bool chat, stream;
-    bool usage; /* also write the three token counts below */
+    bool usage; /* also write the three token counts and the routes below */
+    pl_completion_route *routes; /* one for each prompt whose path the server chose */
+    int n_routes;
     int n_prompt_tokens, n_tokens;
     /* number of prompt tokens that were not read, because they were in a cache */
     int n_known_tokens;

@@ -12,6 +12,7 @@ enum {
 };
 /* Answers are kept until their clients have read them. So what all clients together,
  * and all of one address, may ask for at the same time is bounded. */
+enum { PER_ADDRESS = 128 };
 static const int64_t answers_max = 512 << 20, answers_per_address_max = 256 << 20;
 
 /* what the unfinished requests from all addresses that share a slot take */
@@ -26,7 +27,9 @@ struct pl_server {
     pl_queue *incoming;
     /* jobs that wait, in order of arrival; `last` points to the list's final NULL */
     server_job *first, **last;
-    bool draining; /* the server is ending, and accepts no jobs */
+    bool draining;                      /* the server is ending, and accepts no jobs */
+    pl_status (*reload)(void *context); /* reads keys again; may be NULL */
+    void *reload_context;
     uint64_t n_jobs;
     server_counters counts;
     int64_t answer_bytes; /* of all jobs; accessed by atomic operations */
@@ -114,10 +117,13 @@ static void count_end(server_job *job)
         return;
     server_counters *n = &job->server->counts;
     const pl_status status = job->status;
-    __atomic_fetch_add(status == PL_OK              ? &n->answered
-                       : status == PL_ERR_CANCELLED ? &n->left
-                                                    : &n->failed,
-                       1, __ATOMIC_SEQ_CST);
+    /* mistakes of clients are counted nowhere: neither these nor those that the parser
+     * finds */
+    if (status != PL_ERR_USAGE && status != PL_ERR_NOT_FOUND)
+        __atomic_fetch_add(status == PL_OK              ? &n->answered
+                           : status == PL_ERR_CANCELLED ? &n->left
+                                                        : &n->failed,
+                           1, __ATOMIC_SEQ_CST);
     leave_places(job);
 }
 
@@ -269,15 +275,24 @@ static pl_status route_prompt(pl_server *s, const server_job *job,
      * `pathloom eval`: a score of tokens that chose the path would be too good. */
     const pl_generate_options *o = &job->completion.options;
     const bool is_evaluation = o->prompt_scores && o->max_tokens <= 1;
-    const int prefix = s->options.mix->settings.prefix;
+    const int prefix = s->options.mix->settings.prefix, whole = n;
     if (is_evaluation && n > prefix)
         n = prefix;
+    /* the last token never chooses the path by which it is scored, or the probabilities
+     * of all last tokens would not sum to 1 */
+    if (is_evaluation && n == whole && n > 1)
+        n--;
     if (!starts) {
         pl_buf_append(&text, &bos, sizeof bos);
         pl_buf_append(&text, tokens, (size_t)(n - 1) * sizeof *tokens);
         tokens = (const int32_t *)(const void *)text.data;
     }
-    const pl_status status = server_paths_route(s->paths, tokens, n, &prompt->path);
+    pl_path_choice choice;
+    const pl_status status = server_paths_route(s->paths, tokens, n, &choice);
+    prompt->path = choice.path;
+    prompt->route =
+        (pl_completion_route){.rule = choice.by_likelihood ? "likelihood" : "router",
+                              .margin_nats = choice.margin_nats};
     pl_buf_destroy(&text);
     return status;
 }
@@ -512,6 +527,9 @@ pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
         __atomic_store_n(&s->draining, ending, __ATOMIC_SEQ_CST);
         if (*reload) {
             *reload = 0;
+            if (s->reload && s->reload(s->reload_context) != PL_OK)
+                pl_log(PL_LOG_WARN, "serve.reload_failed", "error=\"%s\"",
+                       pl_last_error());
             if (server_paths_reload(s->paths) != PL_OK)
                 pl_log(PL_LOG_WARN, "serve.reload_failed", "error=\"%s\"",
                        pl_last_error());
@@ -562,6 +580,20 @@ static bool take_counted_place(int *count, int most)
         return true;
     __atomic_fetch_sub(count, 1, __ATOMIC_SEQ_CST);
     return false;
+}
+
+void server_on_reload(pl_server *s, pl_status (*reload)(void *context), void *context)
+{
+    s->reload = reload;
+    s->reload_context = context;
+}
+
+/* On loopback all clients of this machine have one address. */
+void server_limit_addresses(pl_server *s, bool loopback)
+{
+    if (s->options.per_address < 0)
+        s->options.per_address =
+            loopback ? s->options.queue + s->options.slots : PER_ADDRESS;
 }
 
 static pl_status take_places(pl_server *s, uint32_t address)

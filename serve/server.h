@@ -28,8 +28,8 @@ typedef struct pl_server_options {
     int queue; /* largest number of requests that wait */
     /* largest number of requests from one client address at the same time; 0: no
      * limit */
-    int per_address;
-    int timeout_s; /* limit for the time from a request to the end of its answer */
+    int per_address; /* -1: chosen by the address at which the front listens */
+    int timeout_s;   /* limit for the time from a request to the end of its answer */
     /* how conversations become prompts (chat.h); NULL: the server offers no chat */
     const pl_chat_template *chat;
     int64_t created; /* start of the server, in seconds since 1970 */
@@ -66,7 +66,7 @@ PL_MUST_CHECK pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
                                       volatile sig_atomic_t *reload);
 
 typedef struct pl_front_options {
-    const char *listen; /* IPv4:PORT */
+    const char *listen; /* HOST:PORT */
     /* file with the keys of clients (server_access.h); NULL: no key is needed */
     const char *api_keys;
     /* the web origin whose pages may send requests from a browser; "*": every origin;
@@ -77,13 +77,20 @@ typedef struct pl_front_options {
 } pl_front_options;
 
 typedef struct pl_server_front pl_server_front;
-/* Opens the front. `address` gets IPv4:PORT, the address at which the front listens. If
+/* Opens the front. `address` gets HOST:PORT, the address at which the front listens. If
  * `listen` ends in ":*", a free port is chosen. The texts of the options are borrowed
  * until close. */
 PL_MUST_CHECK pl_status pl_server_front_open(pl_server *s,
                                              const pl_front_options *options,
                                              pl_server_front **out, char address[64]);
 void pl_server_front_close(pl_server_front **front);
+
+enum { PL_API_KEY_TEXT = 49 };
+/* Makes a random key for clients, and appends its name and hash to the file of keys,
+ * which is made if it is missing. ERR_USAGE: the name has characters other than
+ * letters, digits, . _ - (server_access.c). */
+PL_MUST_CHECK pl_status pl_server_add_key(const char *path, const char *name,
+                                          char key[PL_API_KEY_TEXT]);
 
 #ifdef __cplusplus
 }

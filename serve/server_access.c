@@ -1,5 +1,7 @@
 /* Stores and finds the keys of clients (server_access.h). */
 #include "serve/server_access.h"
+#include "serve/server.h"
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -12,7 +14,8 @@ typedef struct access_key {
 } access_key;
 
 struct server_access {
-    pl_buf keys; /* access_key records */
+    pl_buf keys;           /* access_key records */
+    server_access *before; /* the list that this one replaced; may be NULL */
 };
 
 static size_t count_keys(const server_access *a)
@@ -105,13 +108,51 @@ pl_status server_access_load(const char *path, server_access **out)
     return status;
 }
 
+pl_status server_access_reload(const char *path, server_access **access)
+{
+    server_access *fresh = NULL;
+    PL_CHECK(server_access_load(path, &fresh));
+    fresh->before = *access;
+    __atomic_store_n(access, fresh, __ATOMIC_SEQ_CST);
+    return PL_OK;
+}
+
 void server_access_destroy(server_access **access)
 {
-    if (!*access)
-        return;
-    pl_buf_destroy(&(*access)->keys);
-    pl_free(*access);
+    server_access *a = *access;
     *access = NULL;
+    while (a) {
+        server_access *before = a->before;
+        pl_buf_destroy(&a->keys);
+        pl_free(a);
+        a = before;
+    }
+}
+
+pl_status pl_server_add_key(const char *path, const char *name,
+                            char key[PL_API_KEY_TEXT])
+{
+    char hash[PL_HASH_TEXT];
+    pl_hash digest;
+    pl_buf text = {0};
+    if (!is_key_name(name, strlen(name)))
+        return pl_fail(PL_ERR_USAGE,
+                       "the name `%.80s` must have 1 to %d letters, digits, . _ -",
+                       name, NAME_BYTES - 1);
+    pl_status status = pl_path_exists(path) ? pl_read_file(path, &text) : PL_OK;
+    if (status == PL_OK) {
+        for (int i = 0; i < 3; i++)
+            snprintf(key + 16 * i, 17, "%016llx",
+                     (unsigned long long)pl_random_fresh());
+        pl_hash_of("", key, strlen(key), &digest);
+        pl_hash_format(&digest, hash);
+        if (text.len > 0 && text.data[text.len - 1] != '\n')
+            pl_buf_printf(&text, "\n");
+        pl_buf_printf(&text, "%s %s\n", name, hash);
+        status = pl_replace_file(path, text.data, text.len);
+    }
+    pl_buf_destroy(&text);
+    return status;
 }
 
 /* Compares the key with all known keys, even after a match, so that the time of the

@@ -17,7 +17,12 @@ PL_MUST_CHECK pl_status server_access_parse(const char *text, size_t len,
 /* Reads a file of keys. ERR_CONFIG also if users other than the file's owner may write
  * to the file. */
 PL_MUST_CHECK pl_status server_access_load(const char *path, server_access **out);
-void server_access_destroy(server_access **access); /* accepts NULL */
+/* Reads the file again into *access, for threads that read *access at the same time.
+ * The list before stays until server_access_destroy, because requests may still use it.
+ * After a failure nothing changes. */
+PL_MUST_CHECK pl_status server_access_reload(const char *path, server_access **access);
+/* Destroys the list and all lists before it. Accepts NULL. */
+void server_access_destroy(server_access **access);
 /* Returns the name of the key in an Authorization header with the value "Bearer KEY";
  * NULL if the key is not known. `header` may be NULL. */
 const char *server_access_find(const server_access *access, const char *header);

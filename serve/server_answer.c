@@ -73,11 +73,20 @@ static pl_completion_answer start_answer(const exchange *x)
 }
 
 /* Adds up the tokens of the request. The tokens of a prompt count once, even if the
- * prompt has several answers. */
+ * prompt has several answers. Also lists how the paths were chosen; the caller frees
+ * the list. */
 static void add_usage(const exchange *x, pl_completion_answer *a)
 {
     const int n = x->job->completion.n;
     a->usage = true;
+    a->routes = pl_alloc((size_t)x->job->n_prompts * sizeof *a->routes);
+    for (int i = 0; i < x->job->n_prompts; i++) {
+        const server_prompt *prompt = &x->job->prompts[i];
+        if (!prompt->route.rule)
+            continue;
+        a->routes[a->n_routes] = prompt->route;
+        a->routes[a->n_routes++].path = prompt->model;
+    }
     a->rerouted = x->job->completion.route_every > 0;
     for (int i = 0; i < x->job->n_parts; i++) {
         a->n_prompt_tokens += i % n == 0 ? x->answers[i].result.n_prompt : 0;
@@ -144,6 +153,7 @@ enum MHD_Result exchange_answer_whole(exchange *x)
     }
     const pl_status status = pl_completion_write(&a, &body);
     pl_free(a.choices);
+    pl_free(a.routes);
     if (status == PL_OK)
         return exchange_send_json(x, MHD_HTTP_OK, &body);
     pl_buf_destroy(&body);
@@ -230,6 +240,7 @@ static void write_event(exchange *x, server_event *e)
             pl_buf_printf(&x->out, "\n\n");
         else
             pl_log(PL_LOG_WARN, "serve.usage_failed", "error=\"%s\"", pl_last_error());
+        pl_free(a.routes);
     }
     if (x->ended)
         pl_buf_printf(&x->out, "data: [DONE]\n\n");

@@ -22,6 +22,12 @@ enum MHD_Result exchange_queue(exchange *x, unsigned code, struct MHD_Response *
     mhd.MHD_add_response_header(r, "Cache-Control", "no-store");
     if (code == MHD_HTTP_TOO_MANY_REQUESTS || code == MHD_HTTP_SERVICE_UNAVAILABLE)
         mhd.MHD_add_response_header(r, "Retry-After", "1");
+    if (code == MHD_HTTP_METHOD_NOT_ALLOWED)
+        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW,
+                                    x->route->post ? "POST" : "GET, HEAD");
+    /* nothing is read after chunks, whose end programs may see at different places */
+    if (x->chunked)
+        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
     if (code == MHD_HTTP_UNAUTHORIZED)
         mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     if (origin) {
@@ -58,6 +64,8 @@ enum MHD_Result exchange_fail(exchange *x, unsigned http, const char *message,
                               const char *code)
 {
     pl_buf body = {0};
+    if (x->gone)
+        http = SERVER_CLIENT_LEFT;
     pl_completion_write_error(
         message, http < 500 ? "invalid_request_error" : "server_error", code, &body);
     return exchange_send_json(x, http, &body);

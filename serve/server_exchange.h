@@ -7,7 +7,8 @@
 
 enum {
     SERVER_TIMEOUT_S = 15, /* a connection without traffic is closed after this time */
-    SERVER_LOOK_MS = 1000  /* longest time of one wait for an event */
+    SERVER_LOOK_MS = 1000, /* longest time of one wait for an event */
+    SERVER_CLIENT_LEFT = 499 /* status in logs if the client left before the answer */
 };
 
 struct pl_server_front {
@@ -50,11 +51,12 @@ struct exchange {
     pl_server_front *front;
     struct MHD_Connection *connection;
     const endpoint *route; /* NULL: there is no such endpoint */
-    const char *url;       /* borrowed from the library */
+    char path[256];        /* of the URL, without a slash at its end; "/" stays */
     const char *user;      /* the name of the client's key; "": no known key was sent */
     unsigned status;       /* HTTP status of the answer; 0: no answer was sent yet */
     double began;          /* time of the first line (pl_now) */
     server_client *client;
+    bool chunked, too_long; /* the body comes in chunks; it has passed the limit */
     bool busy;              /* the request is counted in the front's n_busy */
     pl_buf body;            /* body of the request */
     server_job *job;        /* NULL: the engine has no job for this request */

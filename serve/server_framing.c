@@ -49,9 +49,12 @@ static enum MHD_Result look_at_header(void *context, enum MHD_ValueKind kind,
  * of several lengths, prefers a transfer coding to a length, and waits for chunks of
  * any size. Its strict mode checks only the Host header, and writes the head of the
  * answer twice when it refuses a request. */
-const char *framing_doubt(struct MHD_Connection *c, const char *version, unsigned *http)
+const char *framing_doubt(struct MHD_Connection *c, const char *version, bool *chunked,
+                          unsigned *http)
 {
     framing f = {0};
+    if (chunked)
+        *chunked = false;
     mhd.MHD_get_connection_values(c, MHD_HEADER_KIND, look_at_header, &f);
     *http = MHD_HTTP_BAD_REQUEST;
     if (f.odd)
@@ -62,9 +65,15 @@ const char *framing_doubt(struct MHD_Connection *c, const char *version, unsigne
         return "the request has more than one Content-Length";
     if (f.lengths > 0 && f.codings > 0)
         return "send either Content-Length or Transfer-Encoding, not both";
-    *http = f.codings == 1 && f.chunked ? MHD_HTTP_LENGTH_REQUIRED
-                                        : MHD_HTTP_NOT_IMPLEMENTED;
-    if (f.codings > 0)
-        return "send the body with Content-Length and without Transfer-Encoding";
-    return NULL;
+    if (f.codings == 0)
+        return NULL;
+    const bool chunks = f.codings == 1 && f.chunked;
+    if (chunks && chunked && strcmp(version, MHD_HTTP_VERSION_1_1) == 0) {
+        *chunked = true;
+        return NULL;
+    }
+    *http = chunks ? MHD_HTTP_LENGTH_REQUIRED : MHD_HTTP_NOT_IMPLEMENTED;
+    return chunked ? "send the body with Content-Length, or in chunks over HTTP/1.1, "
+                     "without another Transfer-Encoding"
+                   : "send the request without Transfer-Encoding";
 }

@@ -6,11 +6,15 @@
 #ifndef PL_SERVE_SERVER_FRAMING_H
 #define PL_SERVE_SERVER_FRAMING_H
 
+#include <stdbool.h>
+
 struct MHD_Connection;
 
 /* If the end of this request is not certain, returns the reason as a sentence for the
- * client, and sets *http to the status of the answer. Otherwise returns NULL. */
-const char *framing_doubt(struct MHD_Connection *c, const char *version,
+ * client, and sets *http to the status of the answer. Otherwise returns NULL, and
+ * *chunked says whether the body comes in chunks; with chunked NULL, chunks are
+ * refused. */
+const char *framing_doubt(struct MHD_Connection *c, const char *version, bool *chunked,
                           unsigned *http);
 
 #endif

@@ -18,6 +18,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <strings.h>
 #include <time.h>
 
 enum {
@@ -182,7 +183,7 @@ static enum MHD_Result answer_models(exchange *x)
 static enum MHD_Result answer_model(exchange *x)
 {
     pl_buf body = {0};
-    const char *name = x->url + strlen(x->route->url);
+    const char *name = x->path + strlen(x->route->url);
     return exchange_end(x, server_write_model(x->front->server, name, &body), &body);
 }
 
@@ -290,7 +291,7 @@ static enum MHD_Result refuse_framing(exchange *x, unsigned http, const char *do
 /* Whether the request has a valid key, or needs none. */
 static bool is_allowed(exchange *x)
 {
-    const server_access *access = x->front->access;
+    const server_access *access = __atomic_load_n(&x->front->access, __ATOMIC_SEQ_CST);
     if (!access || (x->route && x->route->open))
         return true;
     x->user = server_access_find(
@@ -301,21 +302,55 @@ static bool is_allowed(exchange *x)
     return x->user[0] != '\0';
 }
 
+/* Reads the path of the URL. A client may send the whole URL (RFC 9112, 3.2.2); its
+ * host must then be that of the Host header, which decides who may ask. */
+static const char *read_target(exchange *x, const char *url)
+{
+    const size_t scheme = pl_starts_with(url, "http://")    ? strlen("http://")
+                          : pl_starts_with(url, "https://") ? strlen("https://")
+                                                            : 0;
+    if (scheme > 0) {
+        const char *host = mhd.MHD_lookup_connection_value(
+            x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+        const size_t len = strcspn(url + scheme, "/");
+        if (!host || strlen(host) != len || strncasecmp(host, url + scheme, len) != 0)
+            return "the host of the URL differs from the Host header";
+        url += scheme + len;
+    }
+    pl_copy_text(x->path, sizeof x->path, *url ? url : "/");
+    const size_t len = strlen(x->path);
+    if (len > 1 && x->path[len - 1] == '/')
+        x->path[len - 1] = '\0';
+    x->route = find_endpoint(x->path);
+    return NULL;
+}
+
+static enum MHD_Result refuse_length(exchange *x)
+{
+    char text[80];
+    snprintf(text, sizeof text, "the body is larger than %d bytes",
+             (int)PL_COMPLETION_BYTES_MAX);
+    return exchange_fail(x, MHD_HTTP_CONTENT_TOO_LARGE, text, "body_too_large");
+}
+
 /* Looks at a request before its body is read. Refuses a wrong request at once;
  * otherwise *more becomes true, and the endpoint answers after the body. HEAD is
  * answered like GET; the library leaves out the body of the answer. */
-static enum MHD_Result look_at_request(exchange *x, const char *method,
+static enum MHD_Result look_at_request(exchange *x, const char *url, const char *method,
                                        const char *version, bool *more)
 {
     const bool post = strcmp(method, "POST") == 0;
     const bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
     unsigned http = 0;
     char text[80];
-    const char *doubt = framing_doubt(x->connection, version, &http);
+    const char *doubt = framing_doubt(x->connection, version, &x->chunked, &http);
     *more = false;
     if (doubt)
         return refuse_framing(x, http, doubt);
-    doubt = http_site_doubt(&x->front->site, x->connection, x->url);
+    doubt = read_target(x, url);
+    if (doubt)
+        return refuse_framing(x, MHD_HTTP_BAD_REQUEST, doubt);
+    doubt = http_site_doubt(&x->front->site, x->connection, x->path);
     if (doubt)
         return exchange_fail(x, MHD_HTTP_FORBIDDEN, doubt, "foreign_site");
     /* before a page from another origin may send a request, its browser asks without a
@@ -333,11 +368,15 @@ static enum MHD_Result look_at_request(exchange *x, const char *method,
     const char *length = mhd.MHD_lookup_connection_value(
         x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
     if (length &&
-        (pl_parse_int(length, &bytes) != PL_OK || bytes > PL_COMPLETION_BYTES_MAX)) {
-        snprintf(text, sizeof text, "the body is larger than %d bytes",
-                 (int)PL_COMPLETION_BYTES_MAX);
-        return exchange_fail(x, MHD_HTTP_CONTENT_TOO_LARGE, text, "body_too_large");
-    }
+        (pl_parse_int(length, &bytes) != PL_OK || bytes > PL_COMPLETION_BYTES_MAX))
+        return refuse_length(x);
+    const char *coding = mhd.MHD_lookup_connection_value(
+        x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_ENCODING);
+    if (coding && strcasecmp(coding, "identity") != 0)
+        return exchange_fail(x, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
+                             "the body is compressed (Content-Encoding); send it "
+                             "uncompressed",
+                             "unsupported_encoding");
     if (!x->route) {
         pl_buf known = {0};
         pl_buf_printf(&known, "there is no such endpoint; the endpoints are");
@@ -373,8 +412,6 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
         *state = x = pl_alloc(sizeof *x);
         x->front = front;
         x->connection = c;
-        x->url = url;
-        x->route = find_endpoint(url);
         x->user = "";
         x->began = pl_now();
         x->client = http_client(c);
@@ -382,7 +419,7 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
         x->created = (int64_t)time(NULL);
         __atomic_fetch_add(&server_counts(front->server)->open, 1, __ATOMIC_SEQ_CST);
         x->is_http_1_1 = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
-        return look_at_request(x, method, version, &more);
+        return look_at_request(x, url, method, version, &more);
     }
     /* the request has been answered already, so its body is ignored */
     if (x->status != 0) {
@@ -390,12 +427,14 @@ static enum MHD_Result on_api_request(void *context, struct MHD_Connection *c,
         return MHD_YES;
     }
     if (*upload_bytes > 0) {
-        pl_buf_append(&x->body, upload, *upload_bytes);
+        x->too_long =
+            x->too_long || x->body.len + *upload_bytes > PL_COMPLETION_BYTES_MAX;
+        if (!x->too_long)
+            pl_buf_append(&x->body, upload, *upload_bytes);
         *upload_bytes = 0;
         return MHD_YES;
     }
-    x->url = url;
-    return x->route->answer(x);
+    return x->too_long ? refuse_length(x) : x->route->answer(x);
 }
 
 /* Called when a request ends, also if the client has gone before the end. */
@@ -410,20 +449,21 @@ static void on_completed(void *context, struct MHD_Connection *c, void **state,
         return;
     if (front->options.log_requests) {
         /* one line per request, without any text from the client */
-        char address[INET_ADDRSTRLEN] = "";
-        const struct in_addr from = {htonl(http_address(x->connection))};
+        char address[HTTP_HOST_MAX];
         int n_prompt = 0, n_tokens = 0;
         for (int i = 0; x->answers && i < x->job->n_parts; i++) {
             n_prompt +=
                 i % x->job->completion.n == 0 ? x->answers[i].result.n_prompt : 0;
             n_tokens += x->answers[i].result.n_tokens;
         }
-        inet_ntop(AF_INET, &from, address, sizeof address);
+        http_address_text(x->connection, address);
         pl_log(PL_LOG_INFO, "serve.request",
                "endpoint=%s status=%u seconds=%.3f address=%s key=%s prompt_tokens=%d "
                "tokens=%d",
-               x->route ? x->route->url : "-", x->status, pl_now() - x->began, address,
-               x->user[0] ? x->user : "-", n_prompt, n_tokens);
+               x->route ? x->route->url : "-",
+               x->status ? x->status : (unsigned)SERVER_CLIENT_LEFT,
+               pl_now() - x->began, address, x->user[0] ? x->user : "-", n_prompt,
+               n_tokens);
     }
     if (x->job)
         server_job_leave(x->job);
@@ -454,6 +494,12 @@ static pl_status read_pem(const char *path, pl_buf *out)
     return PL_OK;
 }
 
+static pl_status reload_keys(void *context)
+{
+    pl_server_front *f = context;
+    return server_access_reload(f->options.api_keys, &f->access);
+}
+
 static pl_status read_front_files(pl_server_front *f)
 {
     const pl_front_options *o = &f->options;
@@ -475,13 +521,9 @@ static pl_status read_front_files(pl_server_front *f)
 pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
                                pl_server_front **out, char address[64])
 {
-    struct sockaddr_in at;
-    char host[INET_ADDRSTRLEN];
+    http_listen at;
     *out = NULL;
-    if (!pl_http_address(options->listen, &at))
-        return pl_fail(PL_ERR_USAGE,
-                       "--listen needs IPv4:PORT, such as 127.0.0.1:8080, not `%s`",
-                       options->listen);
+    PL_CHECK(http_listen_parse(options->listen, "--listen", &at));
     pl_server_front *f = pl_alloc(sizeof *f);
     f->server = s;
     f->options = *options;
@@ -492,6 +534,7 @@ pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
     pl_status status = PL_OK;
     PL_TRY(http_site_open(&at, options->api_keys ? NULL : "--api-keys", options->cors,
                           &places, &f->site));
+    server_limit_addresses(s, at.loopback);
     PL_TRY(http_load());
     PL_TRY(read_front_files(f));
     http_page_make(talk_asset, talk_asset_bytes, &f->talk);
@@ -501,13 +544,13 @@ pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
         {tls ? MHD_OPTION_HTTPS_MEM_KEY : MHD_OPTION_END, 0, f->private_key.data},
         {MHD_OPTION_HTTPS_MEM_CERT, 0, f->certificate.data},
         {MHD_OPTION_END, 0, NULL}};
-    unsigned flags =
-        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL;
+    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
+                     MHD_USE_POLL | at.flags;
     if (tls)
         flags |= MHD_USE_TLS;
     errno = 0;
     f->daemon = mhd.MHD_start_daemon(
-        flags, 0, NULL, NULL, on_api_request, f, MHD_OPTION_SOCK_ADDR, &at,
+        flags, 0, NULL, NULL, on_api_request, f, MHD_OPTION_SOCK_ADDR, &at.at.any,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SERVER_TIMEOUT_S,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
@@ -532,8 +575,9 @@ pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
     }
     const union MHD_DaemonInfo *info =
         mhd.MHD_get_daemon_info(f->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    inet_ntop(AF_INET, &at.sin_addr, host, sizeof host);
-    snprintf(address, 64, "%s:%u", host, info ? (unsigned)info->port : 0u);
+    snprintf(address, 64, "%s:%u", at.host, info ? (unsigned)info->port : 0u);
+    if (options->api_keys)
+        server_on_reload(s, reload_keys, f);
     *out = f;
     return PL_OK;
 done:
@@ -546,6 +590,7 @@ void pl_server_front_close(pl_server_front **front)
     pl_server_front *f = *front;
     if (!f)
         return;
+    server_on_reload(f->server, NULL, NULL);
     if (f->daemon)
         mhd.MHD_stop_daemon(f->daemon);
     http_site_close(&f->site);

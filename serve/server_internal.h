@@ -39,6 +39,8 @@ typedef struct server_prompt {
     /* number of the model that answers (server_models.h); -1: not chosen yet */
     int path;
     char model[PL_NAME_MAX]; /* name of this model; set before the first event */
+    /* how the server chose the path; route.rule is NULL if the request named it */
+    pl_completion_route route;
 } server_prompt;
 
 /* One answer of a job: one request of a batch. Only the engine uses it. */
@@ -104,6 +106,10 @@ PL_MUST_CHECK pl_status server_submit(pl_server *s, server_kind kind,
 PL_MUST_CHECK pl_status server_ask_slots(pl_server *s, server_job **out);
 server_counters *server_counts(pl_server *s);
 bool server_is_draining(const pl_server *s);
+/* Sets what else is read again when the server reloads; NULL: nothing. */
+void server_on_reload(pl_server *s, pl_status (*reload)(void *context), void *context);
+/* Sets the limit of requests per address if no option did. */
+void server_limit_addresses(pl_server *s, bool loopback);
 const pl_server_options *server_options(const pl_server *s);
 
 /* ---- pages (server_pages.c) ---- */

@@ -95,7 +95,13 @@ pl_status server_models_find(const server_models *m, const char *name, int *numb
         if (strcmp(known, name) == 0)
             return PL_OK;
     }
-    PL_CHECK(pl_find_path(m->mix->topology, name, number));
+    if (pl_find_path(m->mix->topology, name, number) != PL_OK) {
+        server_models_name(m, m->n_paths - 1, known);
+        return pl_fail(PL_ERR_NOT_FOUND,
+                       "there is no model `%.100s`; send `auto`, or a name of GET "
+                       "/v1/models (a path up to %s, or an arm)",
+                       name, known);
+    }
     if (server_models_is_open(m, *number))
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND,

@@ -289,20 +289,20 @@ const server_models *server_paths_models(const server_paths *p)
  * answered, routing may take about ROUTE_MS between two decoding steps; then it pauses
  * until the next step is done. The time is checked after each path that was read and
  * each prompt that was routed. */
-pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n, int *path)
+pl_status server_paths_route(server_paths *p, const int32_t *tokens, int n,
+                             pl_path_choice *out)
 {
-    pl_path_choice choice;
     const double start = pl_now();
     const bool in_pieces = server_paths_active(p) > 0;
     pl_status status;
-    *path = -1;
+    *out = (pl_path_choice){.path = -1};
     if (in_pieces && p->routing_s >= ROUTE_MS / 1e3)
         return PL_OK;
     if (in_pieces && !pl_path_chooser_is_ready(p->chooser)) {
         status = pl_path_chooser_read_one(p->chooser);
     } else {
-        status = pl_path_chooser_choose(p->chooser, tokens, n, &choice);
-        *path = status == PL_OK ? choice.path : -1;
+        status = pl_path_chooser_choose(p->chooser, tokens, n, out);
+        out->path = status == PL_OK ? out->path : -1;
     }
     p->routing_s += pl_now() - start;
     return status;

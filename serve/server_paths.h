@@ -23,11 +23,11 @@ pl_pool_counts server_paths_modules(const server_paths *p);
  * versions. If a module of a path in memory has changed, this path gets no further
  * requests, and is dropped when its present requests have ended. */
 PL_MUST_CHECK pl_status server_paths_reload(server_paths *p);
-/* Chooses the path that answers these n tokens, as `pathloom generate` does. If *path
- * becomes -1, the path is not chosen yet: call this function again after the next step.
- */
+/* Chooses the path that answers these n tokens, as `pathloom generate` does. If
+ * out->path becomes -1, the path is not chosen yet: call this function again after the
+ * next step. */
 PL_MUST_CHECK pl_status server_paths_route(server_paths *p, const int32_t *tokens,
-                                           int n, int *path);
+                                           int n, pl_path_choice *out);
 /* Lets a request join the batch of this model, and sets the request's path. If *waits
  * becomes true, the request has not joined: it must wait for a slot, or until another
  * path leaves memory. */

@@ -35,7 +35,7 @@ static pl_status read_tokens_key(const char *key, const pl_json *value,
     if (strcmp(key, "model") == 0)
         return PL_OK;
     if (!to)
-        return pl_fail(PL_ERR_USAGE, "unknown key `%.60s`", key);
+        return pl_completion_foreign_key(key, value);
     if (!pl_json_bool(value, to))
         return pl_fail(PL_ERR_USAGE, "`%s` must be true or false", key);
     q->keep_specials = q->keep_specials || !parse;

@@ -341,13 +341,10 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
         return PL_OK;
     /* A key that is not one of the job's own delivered the path's state, and the
      * updates made from it are not finite or much too long: a bad state may be the
-     * cause. A path with its own parameters cannot begin without its state. */
-    plan_task task;
+     * cause. */
     const int maker = hub_find_maker(h, path->state_of, &path->state_key);
     if ((why == PL_ERR_DATA || why == PL_ERR_NUMERIC) && path->state_of[0] &&
-        path->phase > 0 && (maker < 0 || !h->workers[maker].own_key) &&
-        plan_find_task(&h->tasks, path->name, &task) &&
-        pl_path_layout_of(&h->tasks.arms[task.arm].arm).params < 0)
+        path->phase > 0 && (maker < 0 || !h->workers[maker].own_key))
         return drop_useless_state(h, path, text);
     h->failure_status = why;
     snprintf(h->failure, sizeof h->failure, "%s failed %d times in phase %lld: %s",

@@ -33,15 +33,6 @@ static void put_byte_block(const float *values, size_t n, uint8_t *out)
     memcpy(out + n, &e, sizeof e);
 }
 
-static void get_byte_block(const uint8_t *data, size_t n, float *values)
-{
-    int16_t e;
-    memcpy(&e, data + n, sizeof e);
-    float unit = e == INT16_MIN ? 0.0f : ldexpf(1.0f, e);
-    for (size_t i = 0; i < n; i++)
-        values[i] = (float)(int8_t)data[i] * unit;
-}
-
 /* ---- 24 bits ---- */
 /* Rounds a float to 24 bits, to nearest even. NaN stays NaN. */
 static uint32_t bits24(float value)
@@ -80,7 +71,8 @@ void state_round(const pl_arm *arm, float *state, size_t n_params)
             values[i] = float24(bits24(values[i]));
         for (size_t i = 0; kind == PL_STATE_I8 && i < n; i += PL_STATE_I8_BLOCK) {
             put_byte_block(values + i, block_len(n - i), block);
-            get_byte_block(block, block_len(n - i), values + i);
+            pl_path_read(kind, block, block_len(n - i), 0, block_len(n - i),
+                         values + i);
         }
     }
 }
@@ -119,21 +111,7 @@ void state_unpack(const pl_arm *arm, const uint8_t *blob, size_t n_params, float
         const pl_state_kind kind = pl_path_kind(arm, v);
         const size_t n = pl_path_vector_floats(arm, v, n_params);
         float *values = state + (size_t)v * n_params;
-        const uint8_t *from = blob;
-        if (kind == PL_STATE_F32)
-            memcpy(values, from, n * sizeof *values);
-        for (size_t i = 0; kind == PL_STATE_BF16 && i < n; i++) {
-            uint16_t half;
-            memcpy(&half, from + i * sizeof half, sizeof half);
-            values[i] = pl_bf16_to_float(half);
-        }
-        for (size_t i = 0; kind == PL_STATE_F24 && i < n; i++)
-            values[i] = float24((uint32_t)from[3 * i] | (uint32_t)from[3 * i + 1] << 8 |
-                                (uint32_t)from[3 * i + 2] << 16);
-        for (size_t i = 0; kind == PL_STATE_I8 && i < n; i += PL_STATE_I8_BLOCK) {
-            get_byte_block(from, block_len(n - i), values + i);
-            from += block_len(n - i) + sizeof(int16_t);
-        }
+        pl_path_read(kind, blob, n, 0, n, values);
         blob += pl_path_vector_bytes(arm, v, n_params);
     }
 }

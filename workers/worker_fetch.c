@@ -173,12 +173,11 @@ done:
     return status;
 }
 
-/* Fetches version `number` of a slot's module into its place in task->base. */
-static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t number)
+/* Fetches version `number` of a slot's module. */
+static pl_status fetch_version_into(worker *w, worker_task *task, int slot,
+                                    int64_t number, pl_version_facts *facts, float *out)
 {
     const pl_slot *place = pl_topology_slot(task->arm->topology, slot);
-    pl_version_facts *facts = &task->bases[slot];
-    float *out = task->base + place->offset;
     const char *name = worker_contract(task, slot)->name;
     PL_CHECK(pl_client_get_version(w->homes, name, number, facts));
     pl_status status = fetch_change(w, name, facts, place->n_params, out);
@@ -196,7 +195,31 @@ static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t n
     return status;
 }
 
+/* Fetches version `number` of a slot's module into its place in task->base. */
+static pl_status fetch_version(worker *w, worker_task *task, int slot, int64_t number)
+{
+    const size_t at = pl_topology_slot(task->arm->topology, slot)->offset;
+    return fetch_version_into(w, task, slot, number, &task->bases[slot],
+                              task->base + at);
+}
+
 /* ---- all that a task needs ---- */
+/* Begins a path again whose own parameters were dropped (worker_restarts): fetches the
+ * newest versions in their place. The other vectors are zero. */
+static pl_status fetch_own_again(worker *w, worker_task *task)
+{
+    const int n_slots = pl_topology_n_slots(task->arm->topology);
+    for (int slot = 0; slot < n_slots; slot++) {
+        pl_version_facts facts;
+        const pl_holder s = worker_slot(task, slot, task->state);
+        const int64_t number = pl_round_restart(s.of, task->phase);
+        PL_CHECK(fetch_version_into(w, task, slot, number, &facts, s.params));
+    }
+    pl_log(PL_LOG_WARN, "state.restarted", "task=%s phase=%lld", task->name,
+           (long long)task->phase);
+    return PL_OK;
+}
+
 pl_status worker_fetch_merged(worker *w, worker_task *task)
 {
     const pl_topology *t = task->arm->topology;
@@ -267,5 +290,7 @@ pl_status worker_fetch_inputs(worker *w, worker_task *task)
         /* worker_begin_after completes the task when the previous task is packed */
         return PL_OK;
     PL_CHECK(worker_fetch_state(w, task));
+    if (worker_restarts(task))
+        PL_CHECK(fetch_own_again(w, task));
     return worker_begin(task);
 }

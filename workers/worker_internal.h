@@ -266,6 +266,9 @@ pl_holder worker_slot(const worker_task *task, int slot, float *state);
  * from the computed ones if the worker that first did the phase has a different kind of
  * device or was wrong. */
 bool worker_takes_predictions(const worker_task *task);
+/* Whether the path has lost its own parameters (the hub had its state dropped), so that
+ * it begins this phase with the newest versions. */
+bool worker_restarts(const worker_task *task);
 /* Sets the parameters with which training begins. The task must have all its data. */
 pl_status worker_begin(worker_task *task);
 /* Completes a task that was fetched while the previous task trained. */

@@ -151,11 +151,12 @@ pl_status worker_fetch_state(worker *w, worker_task *task)
     /* `fresh`: the path begins without a state, as in the first phase. In a later phase
      * this happens if its state was dropped, or if a rollback moved the path before it
      * had finished a phase. */
-    bool fresh = task->phase == 0 ||
+    const bool restarts = worker_restarts(task);
+    bool fresh = task->phase == 0 || restarts ||
                  (arm->outer.state != PL_STATE_LOCAL && pl_hash_none(&moments));
     const char *owner = task->name;
     char before[96], object[96];
-    if (fresh && !pl_hash_none(&arm->states)) {
+    if (fresh && !restarts && !pl_hash_none(&arm->states)) {
         /* An arm that continues an earlier arm names the states that the paths had at
          * the end of that arm; zeros if a path ended without one. */
         const pl_topology *t = task->arm->topology;

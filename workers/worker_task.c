@@ -29,6 +29,12 @@ bool worker_takes_predictions(const worker_task *task)
     return task->after && !task->after->remakes;
 }
 
+bool worker_restarts(const worker_task *task)
+{
+    return !task->after && task->layout.params >= 0 && task->phase > 0 &&
+           pl_hash_none(&task->known.moments);
+}
+
 pl_status worker_begin(worker_task *task)
 {
     const pl_topology *topology = task->arm->topology;
@@ -42,8 +48,11 @@ pl_status worker_begin(worker_task *task)
         const pl_holder s = worker_slot(task, slot, task->state);
         const size_t at = pl_topology_slot(topology, slot)->offset;
         const float *other = task->has_other[slot] ? task->other + at : NULL;
-        PL_CHECK(pl_holder_begin(&s, other, other ? other + task->n_params : NULL,
-                                 task->start + at));
+        if (worker_restarts(task))
+            memcpy(task->start + at, s.params, s.of->n_params * sizeof *s.params);
+        else
+            PL_CHECK(pl_holder_begin(&s, other, other ? other + task->n_params : NULL,
+                                     task->start + at));
     }
     int marked = 0;
     task->mixed = pl_alloc((size_t)n_slots * sizeof *task->mixed);

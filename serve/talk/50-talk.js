@@ -107,11 +107,16 @@ function makeAnswer(answer, column) {
     el('div', { class: 'text', id: 'text-' + column, tabindex: 0, role: 'group', 'aria-labelledby': 'answer-' + column, onkeydown: (event) => tokenKey(event, column),
       onmouseover: (event) => { const at = event.target.dataset.token; if (at !== undefined) pointAt(column, Number(at)); } }));
 }
+function chosenBy(answer) {
+  const route = answer.usage && answer.usage.routes ? answer.usage.routes[0] : null;
+  return !route ? 'chosen by the server' : `chosen by ${route.rule === 'router' ? 'the router' : 'likelihood'}` +
+    (route.margin_nats === null ? '' : `, ${route.margin_nats.toFixed(1)} nats ahead of the next path`);
+}
 function drawAnswer(answer, column) {
   const title = $('answer-' + column), texts = shownTexts(answer.tokens), colour = colourOf(answer.path);
   const given = answer.usage ? answer.usage.prompt_tokens : Infinity;
   title.replaceChildren(el('i', { class: 'swatch', colour }), answer.path || answer.asked);
-  $('answer-sub-' + column).textContent = answer.trouble ? '' : [answer.asked === 'auto' && answer.path ? 'chosen by the server' : '',
+  $('answer-sub-' + column).textContent = answer.trouble ? '' : [answer.asked === 'auto' && answer.path ? chosenBy(answer) : '',
     answer.usage ? `${answer.usage.completion_tokens} tokens, ${answer.finish === 'stop' ? 'ended by the model' : 'ended at the limit'}` : answer.done ? '' : 'writing'].filter(Boolean).join('; ');
   $('text-' + column).replaceChildren(...answer.tokens.map((t, i) => {
     const p = t.logprob === null ? 0 : Math.exp(t.logprob);

@@ -157,14 +157,16 @@ static answer_kind submit(adversary *a, party *p, const known *k)
     return ask(a, p, AT_HOME, &m, NULL);
 }
 
-/* Makes moments that the home accepts and that make the next steps of the optimizer as
- * long as possible: the largest first moments that the second moments allow. */
+/* Makes moments at a bound, or beyond it: the largest first moments that the second
+ * moments allow, and second moments that are tiny, or whose sum is the largest of a
+ * first phase, or four times that. */
 static void longest_steps(const adversary *a, float *state, size_t n)
 {
     const pl_inner *inner = &a->arm.inner;
     double b1 = inner->beta1, b2 = inner->beta2;
     double bound = (1 - b1) * (1 - b1) / ((1 - b2) * (1 - b1 * b1 / b2));
-    float second = (const float[]){1e-12f, 1e-3f, 1e6f}[a->dice.n % 3];
+    double most = (1 - pow(b2, inner->tau)) * inner->clip * inner->clip / (double)n;
+    float second = (float)(const double[]){1e-12, most, 4 * most}[a->dice.n % 3];
     for (size_t i = 0; i < n; i++) {
         state[i] = (float)sqrt(bound * (double)second);
         state[n + i] = second;

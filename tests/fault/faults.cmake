@@ -21,6 +21,8 @@ pl_job_test(store_quota "fault;store" fault/store_quota.sh $<TARGET_FILE:pathloo
   ${CMAKE_BINARY_DIR}/store_quota)
 pl_job_test(strangers "fault;base" fault/strangers.sh $<TARGET_FILE:pathloom>
   ${CMAKE_BINARY_DIR}/strangers $<TARGET_FILE:serve_odd>)
+pl_job_test(fault_own "fault;workers" fault/fault_own.sh ${tools} ${CMAKE_BINARY_DIR}/fault_own
+  $<TARGET_FILE:hurt_store>)
 pl_job_test(fault_mates "fault;workers" fault/fault_mates.sh ${tools} ${CMAKE_BINARY_DIR}/fault_mates)
 pl_job_test(fault_audit "fault;workers" fault/fault_audit.sh ${tools} ${CMAKE_BINARY_DIR}/fault_audit)
 pl_job_test(fault_quorum "fault;outer" fault/fault_quorum.sh $<TARGET_FILE:pathloom>

@@ -64,8 +64,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
         return 0;
     }
     stream = (text_stream){input + 1, len - 1};
-    size_t cut = input[0] & 4 ? 16 : 0;
-    (void)pl_documents_cut(names[input[0] % 4], cut, on_document, &bytes, NULL);
+    const pl_reading reading = {.cut_bytes = input[0] & 4 ? 16 : 0,
+                                .skip_bad = input[0] & 8};
+    (void)pl_documents_cut(names[input[0] % 4], &reading, on_document, &bytes, NULL);
     return 0;
 }
 

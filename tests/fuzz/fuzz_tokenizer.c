@@ -1,7 +1,9 @@
 /* folder: corpus
  *
- * Fuzzes tokenizer models. A model that loads must encode and decode. */
+ * Fuzzes tokenizer models and tokenizer.json. A model that loads must encode and
+ * decode. */
 #include "corpus/corpus.h"
+#include "corpus/tokenizer_json.h"
 #include "tests/fuzz/fuzz.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +13,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
 {
     static const char text[] = "The quick brown fox; 12 \xc3\xa9 \xff\n";
     pl_tokenizer *tokenizer;
-    pl_buf tokens = {0}, back = {0};
-    if (pl_tokenizer_load_bytes(input, len, &tokenizer) != PL_OK)
+    pl_buf tokens = {0}, back = {0}, model = {0};
+    const bool json = len > 0 && input[0] == '{';
+    if (json && tokenizer_json_read((const char *)input, len, &model) != PL_OK)
+        model.len = 0;
+    const pl_status status =
+        json ? pl_tokenizer_load_bytes(model.data, model.len, &tokenizer)
+             : pl_tokenizer_load_bytes(input, len, &tokenizer);
+    pl_buf_destroy(&model);
+    if (status != PL_OK)
         return 0;
     if (pl_tokenizer_encode(tokenizer, text, sizeof text - 1, &tokens) == PL_OK)
         (void)pl_tokenizer_decode(tokenizer, (const int32_t *)(const void *)tokens.data,
@@ -67,4 +76,11 @@ void fuzz_seeds(void (*give)(const void *, size_t))
     seed_small(give, 1);
     seed_small(give, 2);
     give("\x0a\x00", 2);
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"special\":true},"
+        "{\"id\":1,\"content\":\"<s>\",\"special\":true},"
+        "{\"id\":2,\"content\":\"</s>\",\"special\":true}],\"pre_tokenizer\":null,"
+        "\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"vocab\":{\"<unk>\":0,"
+        "\"<s>\":1,\"</s>\":2,\"h\":3,\"e\":4,\"he\":5},\"merges\":[\"h e\"]}}";
+    give(json, sizeof json - 1);
 }

@@ -175,6 +175,11 @@ refuse_corpus "an empty file" 65 'empty.txt|no text|give' --corpus empty.txt
 refuse_corpus "a blank file" 65 'blank.txt|no text|give' --corpus blank.txt
 refuse_corpus "an empty folder" 65 'empty|no text files|give' --corpus empty
 refuse_corpus "one document" 65 'one.txt|one document|data.cut = 4096' --corpus one.txt
+refuse_corpus "a dry run without its corpus" 66 'nosuch|does not exist' --corpus nosuch \
+    --dry-run
+printf '{"content": "x", "id": 1}\n' >keys.jsonl
+refuse_corpus "lines without text" 65 'keys.jsonl|line 1|content, id|data.text_key' \
+    --corpus keys.jsonl
 cat text/notes/* >book.txt
 refuse_corpus "one file that is not cut" 65 'book.txt|one document|data.cut = 0' \
     --corpus book.txt --set data.cut=0
@@ -340,7 +345,7 @@ refuse_corpus "one port for hub and metrics" 78 'net.hub|net.metrics|127.0.0.1:5
     --corpus text --set net.hub=tcp://127.0.0.1:5555 --set net.metrics=127.0.0.1:5555
 refuse_corpus "metrics of another machine" 69 'net.metrics|192.0.2.1|cannot listen' \
     --corpus text --set net.metrics=192.0.2.1:5555
-refuse_corpus "metrics at a URL" 78 'net.metrics|tcp://127.0.0.1:19191|IPv4:PORT' \
+refuse_corpus "metrics at a URL" 78 'net.metrics|tcp://127.0.0.1:19191|HOST:PORT' \
     --corpus text --set net.metrics=tcp://127.0.0.1:19191
 refuse_corpus "all addresses in the clear" 78 'net.hub|0.0.0.0|net.encrypt' \
     --corpus text --set 'net.hub=tcp://0.0.0.0:*' --set net.encrypt=off

@@ -67,8 +67,12 @@ awk -v keys="$(echo "$keys" | wc -l)" '
     }
     END { if (n != keys) print n " of " keys " keys are explained" }' "$known" >"$missing"
 [ -s "$missing" ] && complain "$(cat "$missing")"
-"$pathloom" explain tau 2>&1 | grep -q "did you mean train.tau" ||
+"$pathloom" explain tau | grep -q "^train.tau " ||
     complain "explain does not find a key by the end of its name"
+"$pathloom" explain learning_rate | grep -q "^train.lr " ||
+    complain "explain does not find a key by its meaning"
+"$pathloom" explain data | grep -q "^data.corpus " ||
+    complain "explain does not list the keys of a section"
 "$pathloom" train --set phases=3 2>&1 | grep -q "the most similar key is .train.phases" ||
     complain "explain does not find a key by the end of its name in --set"
 [ "$found" -eq 0 ] && echo "$(echo "$statuses" | wc -l) statuses and $(echo "$events" |

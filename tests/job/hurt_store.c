@@ -8,6 +8,8 @@
  *   params, origin   the newest version, or version 0, has the parameters of version 1
  *   path, shard      the state of mix/p00 is one phase too far, or its shard is missing
  *   tag              the tag `early` has a wrong hash
+ *   own3, own5       the third of the 3 (5) vectors in the states of all paths of mix
+ * is random, and the states come from a worker that no job knows
  *
  * To damage a module, one commit writes all its versions again. */
 #include "store/store_internal.h"
@@ -107,6 +109,31 @@ static pl_status hurt_path(pl_store *store, pl_txn *txn)
     return pl_txn_put_path(txn, &path);
 }
 
+static pl_status hurt_own(pl_store *store, pl_txn *txn, size_t n_vectors)
+{
+    for (int p = 0; p < 4; p++) {
+        char name[PL_MODULE_NAME_MAX];
+        pl_path_state path;
+        uint64_t bytes = 0;
+        snprintf(name, sizeof name, "mix/p%d%d.r0", p / 2, p % 2);
+        PL_CHECK(pl_store_get_path(store, name, &path));
+        PL_CHECK(pl_store_blob_bytes(store, &path.moments, &bytes));
+        const size_t n = (size_t)bytes / sizeof(float);
+        float *values = pl_alloc((size_t)bytes);
+        pl_status status =
+            pl_store_read_blob(store, &path.moments, 0, (size_t)bytes, values);
+        for (size_t i = n / n_vectors * 2; i < n / n_vectors * 3; i++)
+            values[i] = 2.0f * pl_random_normal(1, (uint64_t)p, (uint64_t)i);
+        if (status == PL_OK)
+            status = pl_txn_put_blob(txn, values, bytes, &path.moments);
+        pl_free(values);
+        PL_CHECK(status);
+        pl_copy_text(path.worker, sizeof path.worker, "stranger");
+        PL_CHECK(pl_txn_put_path(txn, &path));
+    }
+    return PL_OK;
+}
+
 static pl_status hurt_tag(pl_store *store, pl_txn *txn)
 {
     pl_snapshot tag;
@@ -129,6 +156,8 @@ static pl_status hurt(const char *folder, const char *damage)
         PL_CHECK(hurt_path(store, txn));
     else if (strcmp(damage, "tag") == 0)
         PL_CHECK(hurt_tag(store, txn));
+    else if (strcmp(damage, "own3") == 0 || strcmp(damage, "own5") == 0)
+        PL_CHECK(hurt_own(store, txn, (size_t)(damage[3] - '0')));
     else if (strcmp(damage, "shard") == 0)
         PL_CHECK(pl_txn_drop_object(txn, "shard/mix/p00"));
     else

@@ -253,7 +253,7 @@ ask '{"prompt": "The ", "model": "dense", "max_tokens": 4}'
 holds '.model == "dense" and .choices[0].path == "dense"'
 ask '{"prompt": "The ", "model": "mix", "max_tokens": 4}'
 holds '.model | test("^p[01]$")'
-refused 404 'no path `nosuch`' '{"prompt": "x", "model": "nosuch"}'
+refused 404 'send `auto`, or a name of GET /v1/models' '{"prompt": "x", "model": "nosuch"}'
 ask '{"prompt": "The ", "max_tokens": 55, "stream": true}' &
 client=$!
 for _ in $(seq 100); do
@@ -273,6 +273,45 @@ refused_at() { # HTTP-STATUS WORDS PATH CURL'S OPTION ...
 refused_at 405 'with POST' /tokenize
 refused_at 405 'with GET' /slots -d '{}'
 refused_at 404 'GET /v1/models' /v1/nothing -d '{}'
+allows() { # METHODS PATH CURL'S OPTION ...
+    methods=$1 page=$2
+    shift 2
+    curl -s -i "$at$page" "$@" | tr -d '\r' | grep -qx "Allow: $methods" ||
+        fail "405 without Allow: $methods for $page"
+    ok
+}
+allows POST /v1/completions -X DELETE
+allows 'GET, HEAD' /v1/models -d '{}'
+
+# ---- requests as other clients send them ----
+refused_at 200 text_completion /v1/completions -H 'Transfer-Encoding: chunked' \
+    -d '{"prompt": "x", "max_tokens": 1}'
+head -c 1500000 /dev/zero | tr '\0' ' ' > "$work/long"
+refused_at 413 'larger than' /v1/completions -H 'Transfer-Encoding: chunked' \
+    --data-binary @"$work/long"
+refused_at 415 uncompressed /v1/completions -H 'Content-Encoding: gzip' -d x
+refused_at 200 text_completion /v1/completions/ -d '{"prompt": "x", "max_tokens": 1}'
+refused_at 200 '"object":"list"' /v1/models/
+refused_at 200 '"ok"' / --request-target "$at/health"
+
+# ---- the answer says how its path was chosen, unless the request named it ----
+ask '{"prompt": "static int x", "max_tokens": 1}'
+holds '(.usage.routes | length) == 1 and .usage.routes[0].path == .choices[0].path and
+    .usage.routes[0].rule == "likelihood" and .usage.routes[0].margin_nats > 0'
+ask '{"prompt": "static int x", "max_tokens": 1, "model": "p0"}'
+holds '.usage | has("routes") | not'
+
+# ---- the probabilities of all last tokens sum to 1, also in a text that is shorter than
+# router.prefix: the last token does not choose the path by which it is scored ----
+total=0
+for first in 0 200 400; do
+    ask "{\"prompt\": $(jq -nc "[range($first; $first + 200) | [1, 300, .]]"),
+        \"echo\": true, \"logprobs\": 0, \"max_tokens\": 0}"
+    total=$(jq "$total + ([.choices[].logprobs.token_logprobs[2] | exp] | add)" \
+        "$work/answer")
+done
+jq -en "($total - 1) | fabs < 1e-3" > "$work/jq" || fail "the probabilities sum to $total"
+ok
 refused_at 400 '`content`' /tokenize -d '{}'
 refused_at 400 '`input`' /v1/embeddings -d '{}'
 refused_at 400 'context is 64' /v1/embeddings -d "{\"input\": \"$(seq 300 | tr '\n' ' ')\"}"
@@ -308,7 +347,7 @@ jq -s -e "(map(.choices[0].delta.content) | add) == $text and
     ([.[] | .choices[0].delta | has(\"role\")] | map(select(.)) | length) == 1" \
     "$work/chunks" > "$work/jq" || fail "a stream: $(cat "$work/answer")"
 refused_at 400 '`messages`' /v1/chat/completions -d '{}'
-refused_at 400 '`tools`' /v1/chat/completions -d "{\"messages\": $turns, \"tools\": []}"
+refused_at 400 '`tools`' /v1/chat/completions -d "{\"messages\": $turns, \"tools\": [1]}"
 page GET /props
 holds '.chat_template == "plain"'
 ends
@@ -396,6 +435,14 @@ known() { # key's name -> number of known tokens of the prompt
         -d '{"prompt": "My PIN is 4711 and", "max_tokens": 1}' |
         jq '.usage.prompt_tokens_details.cached_tokens'
 }
+carol=$("$pathloom" key api carol --keys "$work/two-keys")
+refused_at 401 'no key' /v1/models -H "Authorization: Bearer $carol"
+kill -HUP "$server"
+for _ in $(seq 100); do
+    grep -q serve.reloaded "$work/stderr" && break
+    sleep 0.1
+done
+refused_at 200 '"auto"' /v1/models -H "Authorization: Bearer $carol"
 [ "$(known alice)" = 0 ] || fail "a new prompt is known"
 [ "$(known bob)" = 0 ] || fail "one key learns that another sent the same prompt"
 [ "$(known alice)" -gt 0 ] || fail "a key's own prompt is read again"

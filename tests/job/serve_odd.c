@@ -91,9 +91,18 @@ static const struct {
      POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n"
           "0\r\n\r\n" NEXT,
      501},
-    {"chunks", POST "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT, 411},
-    {"a chunk of all there is",
-     POST "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n{}", 411},
+    /* what follows the chunks is not read */
+    {"no chunks", POST "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT, 400},
+    {"chunks",
+     POST "Transfer-Encoding: chunked\r\n\r\n"
+          "2\r\n{}\r\n0\r\n\r\n" NEXT,
+     400},
+    {"chunks of HTTP/1.0",
+     "POST /v1/completions HTTP/1.0\r\nHost: localhost\r\n"
+     "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT,
+     411},
+    {"a host that is not that of the URL",
+     "GET http://evil.example/health HTTP/1.1\r\nHost: localhost\r\n\r\n" NEXT, 400},
     {"a blank before the colon", POST "Content-Length : 2\r\n\r\n{}" NEXT, 400},
     {"a carriage return in a value",
      POST "X: a\rContent-Length: 60\r\nContent-Length: 2\r\n\r\n{}" NEXT, 400},

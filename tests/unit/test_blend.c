@@ -175,12 +175,18 @@ static void numbers_that_make_no_sense_are_refused(void **state)
     assert_int_equal(pl_blend_check(&b), PL_ERR_USAGE);
     b.weights[0] = b.weights[1] = 0;
     assert_int_equal(pl_blend_check(&b), PL_ERR_USAGE);
+    /* each weight is finite, but their sum is not */
+    b.weights[0] = b.weights[1] = 1e308;
+    assert_int_equal(pl_blend_check(&b), PL_ERR_USAGE);
     b = blend_of(PL_BLEND_TIES, 2);
     b.density = 0;
     assert_int_equal(pl_blend_check(&b), PL_ERR_USAGE);
     b = blend_of(PL_BLEND_TASK, 2);
     b.scale = 1e300;
     b.weights[0] = 1e300;
+    assert_int_equal(pl_blend_run(&b, sources, base, N, out), PL_ERR_NUMERIC);
+    b.scale = 1;
+    b.weights[0] = 1e9; /* finite, but far beyond the sources */
     assert_int_equal(pl_blend_run(&b, sources, base, N, out), PL_ERR_NUMERIC);
     assert_int_equal(pl_blend_parse("mean", &b.method), PL_ERR_USAGE);
 }

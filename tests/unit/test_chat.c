@@ -114,7 +114,7 @@ static void keys_of_a_chat_are_read_or_refused_by_name(void **state)
         {"llama2", "{\"messages\": [" ASSISTANT "]}", "in turn"},
         {"plain", "{\"messages\": [" USER("a") "], \"prompt\": \"x\"}", "`prompt`"},
         {"plain", "{\"messages\": [" USER("a") "], \"echo\": true}", "`echo`"},
-        {"plain", "{\"messages\": [" USER("a") "], \"tools\": []}", "`tools`"},
+        {"plain", "{\"messages\": [" USER("a") "], \"tools\": [1]}", "`tools`"},
         {"plain", "{\"messages\": [" USER("a") "], \"logprobs\": 3}", "`logprobs`"},
         {"plain", "{\"messages\": [" USER("a") "], \"top_logprobs\": 3}", "`logprobs`"},
         {"plain",
@@ -122,7 +122,9 @@ static void keys_of_a_chat_are_read_or_refused_by_name(void **state)
                                       "\"top_logprobs\": 21}",
          "`top_logprobs`"},
         {"plain", "{\"messages\": [" USER("a") "], \"max_tokens\": 0}", "`max_tokens`"},
-        {"plain", "{\"messages\": [" USER("a") "], \"stop\": [\"a\", \"b\", \"c\"]}",
+        {"plain",
+         "{\"messages\": [" USER("a") "], \"stop\": "
+                                      "[\"a\", \"b\", \"c\", \"d\", \"e\"]}",
          "`stop`"},
     };
     pl_completion c;
@@ -137,12 +139,13 @@ static void keys_of_a_chat_are_read_or_refused_by_name(void **state)
                          "\"refusal\": null, \"content\": [{\"type\": \"text\", "
                          "\"text\": \"a\"}, {\"type\": \"text\", \"text\": \"b\"}]}], "
                          "\"logprobs\": true, \"top_logprobs\": 2, "
-                         "\"max_completion_tokens\": 7, \"stop\": [\"a\", \"b\"], "
+                         "\"max_completion_tokens\": 7, \"tools\": [], "
+                         "\"stop\": [\"a\", \"b\", \"c\", \"d\"], "
                          "\"temperature\": 0, \"stream\": true, \"n\": 2}",
                          &c));
     assert_string_equal(c.prompts[0].text, "system: ab\nassistant:");
     assert_true(c.logprobs == 2 && c.options.max_tokens == 7 && c.n == 2 && c.stream);
-    assert_string_equal(c.options.stop[3], "\nsystem:");
+    assert_string_equal(c.options.stop[5], "\nsystem:");
     pl_completion_clear(&c);
 }
 

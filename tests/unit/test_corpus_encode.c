@@ -52,7 +52,7 @@ static void every_document_is_encoded_in_its_order(void **state)
                              "{\"text\": \"one two\", \"domain\": \"a\"}\n"
                              "{\"text\": \"w\\u00e4rme\", \"domain\": \"b\"}\n");
     const char *path = in_scratch("some.jsonl");
-    assert_ok(pl_documents_encode(path, tokenizer, &file, &sources));
+    assert_ok(pl_documents_encode(path, NULL, tokenizer, &file, &sources));
     assert_ok(pl_tokens_view(file.data, file.len, "some", &tokens));
     assert_int_equal(pl_tokens_n_docs(tokens), 4);
     assert_int_equal(pl_tokens_vocab(tokens), pl_tokenizer_vocab(tokenizer));
@@ -80,7 +80,8 @@ static void files_of_a_folder_keep_their_names(void **state)
     assert_ok(pl_make_folders(in_scratch("texts/notes")));
     write_text("texts/notes/a.txt", "the first");
     write_text("texts/notes/b.txt", "the second");
-    assert_ok(pl_documents_encode(in_scratch("texts"), tokenizer, &file, &sources));
+    assert_ok(
+        pl_documents_encode(in_scratch("texts"), NULL, tokenizer, &file, &sources));
     assert_ok(pl_tokens_view(file.data, file.len, "texts", &tokens));
     assert_int_equal(pl_tokens_n_docs(tokens), 2);
     assert_document_is(tokens, 1, "the second");
@@ -102,8 +103,8 @@ static void domains_beyond_the_limit_count_as_the_last(void **state)
     for (int i = 0; i < LINES; ++i)
         pl_buf_printf(&lines, "{\"text\": \"a\", \"domain\": \"d%d\"}\n", i);
     write_bytes("many.jsonl", lines.data, lines.len);
-    assert_ok(
-        pl_documents_encode(in_scratch("many.jsonl"), tokenizer, &file, &sources));
+    assert_ok(pl_documents_encode(in_scratch("many.jsonl"), NULL, tokenizer, &file,
+                                  &sources));
     assert_ok(pl_tokens_view(file.data, file.len, "many", &tokens));
     assert_int_equal(pl_tokens_n_docs(tokens), LINES);
     assert_int_equal(pl_tokens_n_domains(tokens), MOST);
@@ -120,15 +121,15 @@ static void text_that_is_not_there_is_refused(void **state)
     pl_buf file = {0}, sources = {0};
     write_text("empty.txt", "");
     assert_int_equal(
-        pl_documents_encode(in_scratch("empty.txt"), tokenizer, &file, &sources),
+        pl_documents_encode(in_scratch("empty.txt"), NULL, tokenizer, &file, &sources),
         PL_ERR_DATA);
     assert_said("there is no text");
     assert_int_equal(
-        pl_documents_encode(in_scratch("nothing"), tokenizer, &file, &sources),
+        pl_documents_encode(in_scratch("nothing"), NULL, tokenizer, &file, &sources),
         PL_ERR_NOT_FOUND);
     write_text("bad.jsonl", "{\"text\": 3}\n");
     assert_int_equal(
-        pl_documents_encode(in_scratch("bad.jsonl"), tokenizer, &file, &sources),
+        pl_documents_encode(in_scratch("bad.jsonl"), NULL, tokenizer, &file, &sources),
         PL_ERR_DATA);
     assert_said("line 1");
     pl_buf_destroy(&file);

@@ -273,7 +273,8 @@ static void a_broken_line_is_named_with_its_number(void **state)
     write_text("b.jsonl", "{\"text\": 5}\n");
     check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 1: the line has no \"text\"");
     write_text("b.jsonl", "[\"text\"]\n");
-    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 1: the line has no \"text\"");
+    check_refused("b.jsonl", PL_ERR_DATA,
+                  "b.jsonl' line 1: the JSON text is wrong at column 1");
     write_text("b.jsonl", "plain words\n");
     check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 1");
 }
@@ -288,6 +289,186 @@ static void bad_bytes_and_escaped_nuls_in_json_are_replaced(void **state)
     assert_int_equal(stats.n_replaced_bytes, 2);
 }
 
+static void a_line_without_text_names_the_keys_that_it_has(void **state)
+{
+    (void)state;
+    write_text("k.jsonl", "{\"content\": \"b\", \"id\": 1}\n");
+    check_refused("k.jsonl", PL_ERR_DATA, "no \"text\", but the keys content, id: ");
+    check_refused("k.jsonl", PL_ERR_DATA, "data.text_key");
+    write_text("k.jsonl", "{\"messages\": [{\"role\": \"user\", \"text\": \"a\"}]}\n");
+    check_refused("k.jsonl", PL_ERR_DATA, "a conversation (\"messages\")");
+    write_text("k.jsonl", "{\"text\": [\"a\", \"b\"]}\n");
+    check_refused("k.jsonl", PL_ERR_DATA, "whose value is a string, but a list");
+    write_text("k.jsonl", "{}\n");
+    check_refused("k.jsonl", PL_ERR_DATA, "an empty object");
+    write_text("k.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n");
+    check_refused("k.jsonl", PL_ERR_DATA, "the key \"text\" twice");
+}
+
+/* Reads a file as `reading` says, and compares its documents with `expected`. */
+static pl_read_stats check_reading(const char *name, const pl_reading *reading,
+                                   const char *expected)
+{
+    collection all = {0};
+    pl_read_stats stats;
+    assert_ok(pl_documents_cut(in_scratch(name), reading, collect, &all, &stats));
+    assert_string_equal(pl_buf_text(&all.seen), expected);
+    pl_buf_destroy(&all.seen);
+    return stats;
+}
+
+static void the_key_of_the_text_may_have_any_name(void **state)
+{
+    (void)state;
+    write_text("k.jsonl", "{\"text\": 1, \"content\": \"b\"}\n");
+    check_reading("k.jsonl", &(pl_reading){.text_key = "content"}, ":b|");
+    /* json.dumps writes names that are not ASCII with escapes */
+    write_text("k.jsonl", "{\"\\u5185\\u5bb9\": \"b\"}\n");
+    check_reading("k.jsonl", &(pl_reading){.text_key = "\u5185\u5bb9"}, ":b|");
+}
+
+static void values_that_nobody_reads_do_no_harm(void **state)
+{
+    (void)state;
+    static const char *const values[] = {"NaN",
+                                         "-Infinity",
+                                         "1e999",
+                                         "[1, NaN]",
+                                         "\"\\ud800\"",
+                                         "123456789012345678901234567890",
+                                         "{\"a\": {\"b\": []}}",
+                                         "\"\xff\"",
+                                         "{\"a\": 1, \"a\": 2}"};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        char line[160];
+        snprintf(line, sizeof line, "{\"x\": %s, \"x\": %s, \"text\": \"a\"}",
+                 values[i], values[i]);
+        write_text("v.jsonl", line);
+        assert_int_equal(check_read("v.jsonl", ":a|").n_replaced_bytes, 0);
+    }
+}
+
+static void half_of_a_surrogate_pair_in_a_text_is_replaced_and_counted(void **state)
+{
+    (void)state;
+    write_text("s.jsonl", "{\"text\": \"a\\ud800b\"}\n"
+                          "{\"text\": \"\\ud83d\\ude00\"}\n"
+                          "{\"text\": \"\\ude00\\ud83d\"}\n"
+                          "{\"text\": \"\\ud83d\\u0041\"}");
+    pl_read_stats stats = check_read("s.jsonl", ":a\xef\xbf\xbd"
+                                                "b|:\xf0\x9f\x98\x80|:\xef\xbf\xbd"
+                                                "\xef\xbf\xbd|:\xef\xbf\xbd"
+                                                "A|");
+    assert_int_equal(stats.n_replaced_bytes, 4);
+}
+
+static void escapes_are_decoded_and_wrong_ones_are_refused(void **state)
+{
+    (void)state;
+    write_text("e.jsonl", "{\"text\": \"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00E9\\u20ac.\"}");
+    check_read("e.jsonl", ":\"\\/\b\f\n\r\t\xc3\xa9\xe2\x82\xac.|");
+    static const char *const wrong[] = {"\\x41", "\\u12", "\\u12g4", "\\"};
+    for (size_t i = 0; i < 4; i++) {
+        char line[64];
+        snprintf(line, sizeof line, "{\"text\": \"%s\"}", wrong[i]);
+        write_text("e.jsonl", line);
+        check_refused("e.jsonl", PL_ERR_DATA, "e.jsonl' line 1");
+    }
+}
+
+static void a_json_line_cut_anywhere_is_refused(void **state)
+{
+    (void)state;
+    static const char line[] =
+        "{\"a\": [1, {\"b\": \"\\u00e9\"}], \"text\": \"t\\ud83d\\ude00\"}";
+    for (size_t len = 1; len + 1 < sizeof line; len++) {
+        write_bytes("t.jsonl", line, len);
+        check_refused("t.jsonl", PL_ERR_DATA, "t.jsonl' line 1");
+    }
+}
+
+static void bad_lines_are_skipped_and_counted_if_asked_for(void **state)
+{
+    (void)state;
+    write_text("b.jsonl", "{\"text\": \"a\"}\nwords\n{\"id\": 1}\n{\"text\": \"b\"}\n");
+    pl_read_stats stats =
+        check_reading("b.jsonl", &(pl_reading){.skip_bad = true}, ":a|:b|");
+    assert_int_equal(stats.n_bad_lines, 2);
+    assert_non_null(strstr(stats.first_bad_line, "b.jsonl' line 2: "));
+}
+
+static void json_lines_are_recognised_by_their_first_line(void **state)
+{
+    (void)state;
+    static const char lines[] = "{\"id\": 1, \"text\": \"a\"}\n{\"text\": \"b\"}\n";
+    static const char *const names[] = {"l.json", "l.txt", "l"};
+    for (size_t i = 0; i < 3; i++) {
+        write_text(names[i], lines);
+        check_read(names[i], ":a|:b|");
+    }
+    /* source code and other JSON are texts */
+    write_text("l.json", "{\n  \"text\": \"a\"\n}\n");
+    check_read("l.json", ":{\n  \"text\": \"a\"\n}\n|");
+    write_text("l.json", "{\"name\": \"a\"}\n");
+    check_read("l.json", ":{\"name\": \"a\"}\n|");
+    write_text("l.c", "{ \"text\": int x; }\n");
+    check_read("l.c", ":{ \"text\": int x; }\n|");
+    write_text("l.json", "[{\"text\": \"a\"},\n {\"text\": \"b\"}]\n");
+    check_refused("l.json", PL_ERR_DATA, "jq -c '.[]'");
+}
+
+static void text_in_utf_16_is_refused_by_the_name_of_its_encoding(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        size_t len;
+        const char *name;
+    } cases[] = {{"\xff\xfe"
+                  "a\0b\0",
+                  6, "UTF-16"},
+                 {"\xfe\xff\0a\0b", 6, "UTF-16"},
+                 {"a\0b\0\n\0", 6, "UTF-16LE"},
+                 {"\0a\0b\0\n", 6, "UTF-16BE"},
+                 {"\xff\xfe\0\0a\0\0\0", 8, "UTF-32"}};
+    make_folder("wide");
+    write_text("wide/a.txt", "text");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char said[64];
+        snprintf(said, sizeof said, "iconv -f %s -t UTF-8", cases[i].name);
+        write_bytes("wide.txt", cases[i].bytes, cases[i].len);
+        check_refused("wide.txt", PL_ERR_DATA, said);
+        write_bytes("wide/b.jsonl", cases[i].bytes, cases[i].len);
+        assert_int_equal(check_read("wide", ":text|").n_skipped_files, 1);
+    }
+}
+
+static void control_characters_of_a_domain_are_written_as_escapes(void **state)
+{
+    (void)state;
+    write_text("d.jsonl", "{\"text\": \"a\", \"domain\": \"x\\ny\\u001b\"}\n");
+    check_read("d.jsonl", "x\\x0ay\\x1b:a|");
+    make_folder("dom/x\ny");
+    write_text("dom/x\ny/a.txt", "a");
+    check_read("dom", "x\\x0ay:a|");
+}
+
+/* The limit keeps the memory for a corpus small. */
+static void a_line_above_the_limit_is_refused_by_its_file(void **state)
+{
+    (void)state;
+    pl_buf line = {0};
+    pl_buf_printf(&line, "{\"text\": \"");
+    pl_buf_reserve(&line, (size_t)66 << 20);
+    memset(line.data + line.len, 'a', (size_t)66 << 20);
+    line.len += (size_t)66 << 20;
+    write_bytes("huge.jsonl", line.data, line.len);
+    check_refused("huge.jsonl", PL_ERR_DATA,
+                  "huge.jsonl' has a document of more than 64 MiB");
+    pl_buf_destroy(&line);
+    assert_int_equal(unlink(in_scratch("huge.jsonl")), 0);
+}
+
 /* Reads `bytes` through standard input, in pieces of at most `cut` bytes (0: not cut),
  * and compares the documents with `expected`. */
 static void check_stdin_cut(const char *bytes, size_t cut, const char *expected)
@@ -297,7 +478,8 @@ static void check_stdin_cut(const char *bytes, size_t cut, const char *expected)
     int saved = dup(STDIN_FILENO), fd = open(in_scratch("input"), O_RDONLY);
     assert_true(saved >= 0 && fd >= 0);
     assert_int_equal(dup2(fd, STDIN_FILENO), STDIN_FILENO);
-    pl_status status = pl_documents_cut("-", cut, collect, &all, NULL);
+    pl_status status =
+        pl_documents_cut("-", &(pl_reading){.cut_bytes = cut}, collect, &all, NULL);
     assert_int_equal(dup2(saved, STDIN_FILENO), STDIN_FILENO);
     close(saved);
     close(fd);
@@ -336,7 +518,8 @@ static pl_read_stats check_cut(const char *name, size_t cut, const char *expecte
 {
     collection all = {0};
     pl_read_stats stats;
-    assert_ok(pl_documents_cut(in_scratch(name), cut, collect, &all, &stats));
+    assert_ok(pl_documents_cut(in_scratch(name), &(pl_reading){.cut_bytes = cut},
+                               collect, &all, &stats));
     assert_string_equal(pl_buf_text(&all.seen), expected);
     assert_int_equal(stats.n_documents, all.n_documents);
     pl_buf_destroy(&all.seen);
@@ -380,7 +563,9 @@ static void what_is_cut_is_marked_bad_or_blank_as_what_is_not(void **state)
     assert_int_equal(check_cut("cut.txt", 6, "").n_empty, 1);
     collection all = {0};
     write_bytes("cut.txt", "one two three\0four", 18);
-    assert_int_equal(pl_documents_cut(in_scratch("cut.txt"), 6, collect, &all, NULL),
+    assert_int_equal(pl_documents_cut(in_scratch("cut.txt"),
+                                      &(pl_reading){.cut_bytes = 6}, collect, &all,
+                                      NULL),
                      PL_ERR_DATA);
     assert_said("NUL");
     pl_buf_destroy(&all.seen);
@@ -397,7 +582,8 @@ static void pieces_are_the_text_and_none_is_too_long(void **state)
     for (int i = 0; text.len < 1 << 20; i++)
         pl_buf_printf(&text, "word %d%s", i, i % 10 ? " " : i % 70 ? "\n" : "\n\n");
     write_bytes("long.txt", text.data, text.len);
-    assert_ok(pl_documents_cut(in_scratch("long.txt"), CUT, collect, &all, NULL));
+    assert_ok(pl_documents_cut(in_scratch("long.txt"), &(pl_reading){.cut_bytes = CUT},
+                               collect, &all, NULL));
     assert_in_range(all.n_documents, text.len / CUT, text.len / (CUT / 2));
     const char *end, *at = pl_buf_text(&all.seen);
     for (; (end = strchr(at, '|')) != NULL; at = end + 1) {
@@ -530,6 +716,17 @@ int main(void)
         cmocka_unit_test(json_lines_give_a_document_each),
         cmocka_unit_test(lines_longer_than_a_read_are_put_together),
         cmocka_unit_test(a_broken_line_is_named_with_its_number),
+        cmocka_unit_test(a_line_without_text_names_the_keys_that_it_has),
+        cmocka_unit_test(the_key_of_the_text_may_have_any_name),
+        cmocka_unit_test(values_that_nobody_reads_do_no_harm),
+        cmocka_unit_test(half_of_a_surrogate_pair_in_a_text_is_replaced_and_counted),
+        cmocka_unit_test(escapes_are_decoded_and_wrong_ones_are_refused),
+        cmocka_unit_test(a_json_line_cut_anywhere_is_refused),
+        cmocka_unit_test(bad_lines_are_skipped_and_counted_if_asked_for),
+        cmocka_unit_test(json_lines_are_recognised_by_their_first_line),
+        cmocka_unit_test(text_in_utf_16_is_refused_by_the_name_of_its_encoding),
+        cmocka_unit_test(control_characters_of_a_domain_are_written_as_escapes),
+        cmocka_unit_test(a_line_above_the_limit_is_refused_by_its_file),
         cmocka_unit_test(bad_bytes_and_escaped_nuls_in_json_are_replaced),
         cmocka_unit_test(standard_input_is_lines_if_it_begins_with_a_brace),
         cmocka_unit_test(the_callers_failure_stops_the_reading_and_comes_back),

@@ -198,8 +198,8 @@ static gguf_view *export_gguf(const pl_topology *t, const float *params,
 {
     pl_export e = make_export(t, params);
     e.type = type;
-    assert_ok(pl_export_gguf(&e, in_scratch("path.gguf")));
-    return view_gguf(in_scratch("path.gguf"));
+    assert_ok(pl_export_gguf(&e, in_scratch("new/folder/path.gguf")));
+    return view_gguf(in_scratch("new/folder/path.gguf"));
 }
 
 static void gguf_keys_say_the_shape_and_where_it_comes_from(void **state)

@@ -2,6 +2,7 @@
 #include "tests/support/exchange_fixture.h"
 #include "serve/half.h"
 #include "serve/llama_config.h"
+#include "serve/pieces.h"
 #include "serve/safetensors.h"
 #include <math.h>
 
@@ -166,6 +167,11 @@ static bool of_blocks(const char *name)
 static bool outside_blocks(const char *name)
 {
     return !of_blocks(name);
+}
+
+static bool but_head(const char *name)
+{
+    return strcmp(name, "lm_head.weight") != 0;
 }
 
 static bool but_one(const char *name)
@@ -445,6 +451,208 @@ static void a_copy_of_tied_embeddings_does_no_harm(void **state)
     pl_topology_destroy(&t);
 }
 
+/* ---- models as other programs save them ---- */
+/* Replaces a text in the header of the folder's file, with blanks before it so that the
+ * header keeps its length. */
+static void edit_header(const char *folder, const char *from, const char *to)
+{
+    char path[PL_PATH_MAX];
+    pl_buf bytes = {0};
+    const size_t len = strlen(from), pad = len - strlen(to);
+    int n = 0;
+    pl_join(path, in_scratch(folder), "model.safetensors");
+    assert_ok(pl_read_file(path, &bytes));
+    const size_t header = (size_t)pl_le_get(bytes.data, 8);
+    for (uint8_t *at = bytes.data + 8;
+         (at = memmem(at, header - (size_t)(at - bytes.data) + 8, from, len)); n++) {
+        memset(at, ' ', pad);
+        memcpy(at + pad, to, strlen(to));
+    }
+    assert_true(n > 0);
+    assert_ok(pl_replace_file(path, bytes.data, bytes.len));
+    pl_buf_destroy(&bytes);
+}
+
+static void a_tied_matrix_may_be_stored_as_the_head(void **state)
+{
+    (void)state;
+    const pl_shape shape = tied_shape();
+    float *was = make_folder("head", &shape, PL_WEIGHT_F32);
+    edit_header("head", "\"model.embed_tokens.weight\"", "\"lm_head.weight\"");
+    float *is = load(in_scratch("head"), &shape);
+    assert_memory_equal(is, was, count(&shape) * sizeof *is);
+    free(was);
+    free(is);
+}
+
+/* AutoModel of transformers leaves out "model." and the head. */
+static void a_model_that_was_saved_without_its_head_is_read_if_it_is_tied(void **state)
+{
+    (void)state;
+    const pl_shape shape = tied_shape();
+    float *was = make_folder("auto", &shape, PL_WEIGHT_F32);
+    edit_header("auto", "\"model.", "\"");
+    edit_config("auto", "LlamaForCausalLM", "LlamaModel");
+    float *is = load(in_scratch("auto"), &shape);
+    assert_memory_equal(is, was, count(&shape) * sizeof *is);
+    free(was);
+    free(is);
+    free(make_folder("auto", &wide_shape, PL_WEIGHT_F32));
+    edit_header("auto", "\"model.", "\"");
+    pl_import *m = NULL;
+    assert_ok(pl_import_open(in_scratch("auto"), &m));
+    pl_import_close(&m);
+    copy_tensors("auto/model.safetensors", "auto/copy", but_head, NULL);
+    rename(in_scratch("auto/copy"), in_scratch("auto/model.safetensors"));
+    refused("auto", PL_ERR_DATA, "AutoModelForCausalLM");
+    refused("auto", PL_ERR_DATA, "set tie_word_embeddings to true");
+}
+
+static void
+settings_that_contradict_each_other_are_refused_with_both_values(void **state)
+{
+    (void)state;
+    free(make_folder("two", &wide_shape, PL_WEIGHT_F32));
+    edit_config("two", "\"rope_theta\": 12345.5", "\"rope_theta\": 500000");
+    refused("two", PL_ERR_DATA, "12345.5");
+    refused("two", PL_ERR_DATA, "500000");
+}
+
+static void tensors_that_can_be_computed_are_ignored_and_counted(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"rotary_emb.inv_freq", "rotary_emb.cos_cached",
+                                        "rotary_emb.sin_cached", "masked_bias"};
+    free(make_folder("old", &wide_shape, PL_WEIGHT_F32));
+    rename(in_scratch("old/model.safetensors"), in_scratch("old/whole"));
+    for (size_t i = 0; i < 4; i++) {
+        char name[96];
+        pl_import *m = NULL;
+        snprintf(name, sizeof name, "model.layers.0.self_attn.%s", names[i]);
+        copy_tensors("old/whole", "old/model.safetensors", every, name);
+        assert_ok(pl_import_open(in_scratch("old"), &m));
+        assert_int_equal(pl_import_n_derived(m), 1);
+        pl_import_close(&m);
+    }
+}
+
+static void files_of_other_kinds_are_named_for_what_they_are(void **state)
+{
+    (void)state;
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
+                                  "oid sha256:00\nsize 1\n";
+    float *was = make_folder("kinds", &wide_shape, PL_WEIGHT_F32);
+    float *is = load(in_scratch("kinds/config.json"), &wide_shape);
+    assert_memory_equal(is, was, count(&wide_shape) * sizeof *is);
+    free(was);
+    free(is);
+    write_text("kinds/x.gguf", "GGUF");
+    refused("kinds/x.gguf", PL_ERR_UNSUPPORTED, "is a GGUF file");
+    write_text("kinds/pytorch_model.bin", "PK");
+    refused("kinds/pytorch_model.bin", PL_ERR_UNSUPPORTED, "is a PyTorch file");
+    write_text("kinds/model.safetensors", pointer);
+    refused("kinds", PL_ERR_DATA, "Git LFS pointer");
+    write_text("kinds/config.json", pointer);
+    refused("kinds", PL_ERR_DATA, "Git LFS pointer");
+    pl_tokenizer *tokenizer = NULL;
+    write_text("kinds/tokenizer.model", pointer);
+    assert_int_equal(pl_tokenizer_load(in_scratch("kinds/tokenizer.model"), &tokenizer),
+                     PL_ERR_DATA);
+    assert_said("Git LFS pointer");
+}
+
+/* transformers 5 saves only tokenizer.json. */
+static void
+a_tokenizer_json_gives_the_tokens_of_the_model_it_was_made_from(void **state)
+{
+    (void)state;
+    pl_import *m = NULL;
+    pl_tokenizer *first = NULL, *second = NULL;
+    pl_buf text = {0}, ids[2] = {{0}, {0}};
+    free(make_folder("json", &wide_shape, PL_WEIGHT_F32));
+    assert_ok(pl_tokenizer_load(in_scratch("json/tokenizer.model"), &first));
+    assert_int_equal(remove(in_scratch("json/tokenizer.model")), 0);
+    assert_ok(pl_import_open(in_scratch("json"), &m));
+    assert_true(pl_ends_with(pl_import_tokenizer(m), "/json/tokenizer.json"));
+    assert_ok(pl_tokenizer_load(pl_import_tokenizer(m), &second));
+    pl_import_close(&m);
+    assert_int_equal(pl_tokenizer_vocab(second), PIECES);
+    make_words(9, 50000, &text);
+    pl_buf_printf(&text,
+                  "aaaa \t\n\n\n 1234 <s> \xc3\xa9\xf0\x9f\x98\x80 \xe2\x96\x81.");
+    assert_ok(pl_tokenizer_encode(first, (char *)text.data, text.len, &ids[0]));
+    assert_ok(pl_tokenizer_encode(second, (char *)text.data, text.len, &ids[1]));
+    assert_int_equal(ids[0].len, ids[1].len);
+    assert_memory_equal(ids[0].data, ids[1].data, ids[0].len);
+    assert_false(pl_tokenizer_puts_blank(second));
+    pl_tokenizer_destroy(&first);
+    pl_tokenizer_destroy(&second);
+    for (int i = 0; i < 2; i++)
+        pl_buf_destroy(&ids[i]);
+    pl_buf_destroy(&text);
+}
+
+/* A tokenizer.json of three letters. `merges` and `steps` are JSON. */
+static void write_tokenizer(const char *steps, const char *merges)
+{
+    pl_buf text = {0};
+    pl_buf_printf(
+        &text,
+        "{\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"special\":true},"
+        "{\"id\":1,\"content\":\"<s>\",\"special\":true},"
+        "{\"id\":2,\"content\":\"</s>\",\"special\":true}],"
+        "\"normalizer\":null,\"pre_tokenizer\":%s,"
+        "\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\","
+        "\"byte_fallback\":false,\"vocab\":{\"<unk>\":0,\"<s>\":1,\"</s>\":2,"
+        "\"\xe2\x96\x81\":3,\"a\":4,\"b\":5,\"ab\":6,\"aba\":7,\"ba\":8},"
+        "\"merges\":%s}}",
+        steps, merges);
+    write_bytes("letters.json", text.data, text.len);
+    pl_buf_destroy(&text);
+}
+
+static void only_a_tokenizer_of_sentencepieces_kind_is_read(void **state)
+{
+    (void)state;
+    static const char blank[] =
+        "{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\","
+        "\"prepend_scheme\":\"first\",\"split\":false}";
+    static const char whole[] =
+        "[[\"a\",\"b\"],[\"a\",\"ba\"],[\"ab\",\"a\"],[\"b\",\"a\"]]";
+    static const struct {
+        const char *steps, *merges, *words;
+    } cases[] = {
+        {"{\"type\":\"ByteLevel\"}", whole, "byte-level BPE"},
+        {blank, "[[\"a\",\"b\"],[\"ab\",\"a\"],[\"b\",\"a\"]]", "lacks pairs"},
+        {blank, "[[\"a\",\"ba\"],[\"a\",\"b\"],[\"ab\",\"a\"],[\"b\",\"a\"]]",
+         "not in the order"},
+        {blank, "[[\"a\"]]", "merge 0 does not have two pieces"},
+        {"{\"type\":\"Metaspace\",\"replacement\":\"_\"}", whole, "unknown way"}};
+    pl_tokenizer *tokenizer = NULL;
+    pl_buf ids = {0};
+    write_tokenizer(blank, whole);
+    assert_ok(pl_tokenizer_load(in_scratch("letters.json"), &tokenizer));
+    assert_true(pl_tokenizer_puts_blank(tokenizer));
+    assert_ok(pl_tokenizer_encode(tokenizer, "aba b", 5, &ids));
+    static const int32_t expected[] = {3, 7, 3, 5};
+    assert_int_equal(ids.len, sizeof expected);
+    assert_memory_equal(ids.data, expected, sizeof expected);
+    /* the blank that the tokenizer put before the text is not a part of the text */
+    pl_buf text = {0};
+    assert_ok(pieces_decode(tokenizer, expected, 4, &text));
+    assert_string_equal(pl_buf_text(&text), "aba b");
+    pl_buf_destroy(&text);
+    pl_buf_destroy(&ids);
+    pl_tokenizer_destroy(&tokenizer);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_tokenizer(cases[i].steps, cases[i].merges);
+        assert_int_not_equal(pl_tokenizer_load(in_scratch("letters.json"), &tokenizer),
+                             PL_OK);
+        assert_said(cases[i].words);
+        assert_said("letters.json");
+    }
+}
+
 static void a_run_of_another_shape_is_refused_by_key(void **state)
 {
     (void)state;
@@ -513,6 +721,15 @@ int main(void)
         cmocka_unit_test(numbers_that_make_no_sense_are_refused),
         cmocka_unit_test(old_configurations_are_understood),
         cmocka_unit_test(a_copy_of_tied_embeddings_does_no_harm),
+        cmocka_unit_test(a_tied_matrix_may_be_stored_as_the_head),
+        cmocka_unit_test(a_model_that_was_saved_without_its_head_is_read_if_it_is_tied),
+        cmocka_unit_test(
+            settings_that_contradict_each_other_are_refused_with_both_values),
+        cmocka_unit_test(tensors_that_can_be_computed_are_ignored_and_counted),
+        cmocka_unit_test(files_of_other_kinds_are_named_for_what_they_are),
+        cmocka_unit_test(
+            a_tokenizer_json_gives_the_tokens_of_the_model_it_was_made_from),
+        cmocka_unit_test(only_a_tokenizer_of_sentencepieces_kind_is_read),
         cmocka_unit_test(a_run_of_another_shape_is_refused_by_key),
         cmocka_unit_test(a_value_that_is_not_finite_is_named),
         cmocka_unit_test(what_is_not_there_is_said),

@@ -133,57 +133,6 @@ static void a_residual_in_8_bits_is_close(void **unused)
     pl_free(before);
 }
 
-/* Packs the moments of one parameter, and checks the packed state. */
-static pl_status check_pair(pl_state_kind kind, float m, float v)
-{
-    pl_arm arm = arm_of(PL_METHOD_DILOCO, kind);
-    arm.inner.beta1 = 0.9;
-    arm.inner.beta2 = 0.95;
-    float state[2] = {m, v};
-    uint8_t blob[2 * sizeof(float)];
-    state_pack(&arm, state, 1, blob);
-    return pl_moments_check(&arm, NULL, 1, blob);
-}
-
-/* Shows that moments of AdamW after gradients of all sizes are accepted. If gradients
- * grow by a constant factor, m comes closest to the limit that is checked. */
-static void moments_that_training_leaves_are_taken(void **unused)
-{
-    (void)unused;
-    static const float grow[] = {1, -1, 0.5f, 0.9f, 1.0556f, 1.1f, 2, 0};
-    static const float start[] = {1e-30f, 1e-18f, 1e-5f, 1, 1e6f};
-    for (size_t g = 0; g < sizeof grow / sizeof *grow; g++)
-        for (size_t s = 0; s < sizeof start / sizeof *start; s++) {
-            float grad = start[s], m = 0, v = 0;
-            for (int step = 0; step < 200 && fabsf(grad) < 1e15f; step++) {
-                m = 0.9f * m + 0.1f * grad;
-                v = 0.95f * v + 0.05f * grad * grad;
-                assert_int_equal(check_pair(PL_STATE_F32, m, v), PL_OK);
-                assert_int_equal(check_pair(PL_STATE_BF16, m, v), PL_OK);
-                grad *= grow[g];
-            }
-        }
-}
-
-static void moments_that_no_training_leaves_are_refused(void **unused)
-{
-    (void)unused;
-    static const float bad[][2] = {
-        {NAN, 1}, {0, NAN},         {INFINITY, 1},  {1, INFINITY}, {0, -1e-20f},
-        {1, 0},   {3.5e9f, 3.5e9f}, {1e-3f, 1e-7f}, {-1.5f, 1},    {3.4e38f, 3.4e38f}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(check_pair(PL_STATE_F32, bad[i][0], bad[i][1]), PL_ERR_DATA);
-        assert_int_equal(check_pair(PL_STATE_BF16, bad[i][0], bad[i][1]), PL_ERR_DATA);
-    }
-    pl_arm arm = arm_of(PL_METHOD_NOLOCO, PL_STATE_F32);
-    float *state =
-        pl_alloc(N * sizeof *state * (size_t)pl_path_layout_of(&arm).n_vectors);
-    assert_int_equal(pl_moments_check(&arm, NULL, N, state), PL_OK);
-    state[(size_t)pl_path_layout_of(&arm).params * N + N - 1] = NAN;
-    assert_int_equal(pl_moments_check(&arm, NULL, N, state), PL_ERR_DATA);
-    pl_free(state);
-}
-
 /* Shows that the blob of a state has the format of docs/PROTOCOL.md 3.3. */
 static void bytes_are_the_protocols(void **unused)
 {
@@ -213,6 +162,30 @@ static void bytes_are_the_protocols(void **unused)
     assert_int_equal(pl_path_state_bytes(&arm, 3), sizeof expected);
     state_pack(&arm, state, 3, blob);
     assert_memory_equal(blob, expected, sizeof expected);
+}
+
+static void any_part_of_a_vector_is_read_as_in_the_whole(void **unused)
+{
+    (void)unused;
+    pl_arm arm = arm_of(PL_METHOD_STREAMING, PL_STATE_BF16);
+    assert_int_equal(pl_codec_options_default("i4", &arm.outer.codec), PL_OK);
+    arm.outer.feedback = true;
+    arm.outer.residual = PL_STATE_I8;
+    arm.outer.own = PL_STATE_F24;
+    float *state = random_state(&arm), *got = travel(&arm, state), part[N];
+    uint8_t *blob = pl_alloc((size_t)pl_path_state_bytes(&arm, N)), *at = blob;
+    state_pack(&arm, state, N, blob);
+    for (int v = 0; v < pl_path_layout_of(&arm).n_vectors; v++) {
+        for (size_t first = 0; first < N; first += 101)
+            for (size_t n = 1; first + n <= N; n += 83) {
+                pl_path_read(pl_path_kind(&arm, v), at, N, first, n, part);
+                assert_memory_equal(part, got + (size_t)v * N + first, n * 4);
+            }
+        at += pl_path_vector_bytes(&arm, v, N);
+    }
+    pl_free(state);
+    pl_free(got);
+    pl_free(blob);
 }
 
 static void what_mates_have_seen_stays(void **unused)
@@ -265,9 +238,8 @@ int main(void)
         cmocka_unit_test(exact_state_arrives_as_it_was),
         cmocka_unit_test(rounded_state_is_the_same_in_memory_and_in_the_blob),
         cmocka_unit_test(a_residual_in_8_bits_is_close),
-        cmocka_unit_test(moments_that_training_leaves_are_taken),
-        cmocka_unit_test(moments_that_no_training_leaves_are_refused),
         cmocka_unit_test(bytes_are_the_protocols),
+        cmocka_unit_test(any_part_of_a_vector_is_read_as_in_the_whole),
         cmocka_unit_test(what_mates_have_seen_stays),
         cmocka_unit_test(local_moments_do_not_travel),
         cmocka_unit_test(no_blob_is_the_state_at_the_start),

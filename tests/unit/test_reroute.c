@@ -60,8 +60,8 @@ static pl_status open_gate(void)
         pl_buf_destroy(&words);
     }
     write_bytes("texts.jsonl", lines.data, lines.len);
-    pl_status status =
-        pl_documents_encode(in_scratch("texts.jsonl"), tokenizer, &file, &sources);
+    pl_status status = pl_documents_encode(in_scratch("texts.jsonl"), NULL, tokenizer,
+                                           &file, &sources);
     if (status == PL_OK)
         status = pl_tokens_view(file.data, file.len, "texts", &tokens);
     const pl_prefix_lm_job job = {

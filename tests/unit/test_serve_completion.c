@@ -98,6 +98,54 @@ static void every_key_has_its_effect(void **state)
     pl_completion_clear(&c);
 }
 
+/* Parses a request that also has this member. */
+static pl_status parse_with(const char *member, pl_completion *c)
+{
+    char body[256];
+    snprintf(body, sizeof body, "{\"prompt\": \"a\", %s}", member);
+    return pl_completion_parse(body, strlen(body), c);
+}
+
+static void keys_of_other_servers_are_ignored_if_they_ask_for_nothing(void **state)
+{
+    (void)state;
+    static const char *const neutral[] = {"\"response_format\": {\"type\": \"text\"}",
+                                          "\"store\": false",
+                                          "\"tools\": []",
+                                          "\"tools\": null",
+                                          "\"tool_choice\": \"auto\"",
+                                          "\"metadata\": {\"a\": \"b\"}",
+                                          "\"parallel_tool_calls\": true",
+                                          "\"service_tier\": \"default\"",
+                                          "\"repetition_penalty\": 1.0",
+                                          "\"modalities\": [\"text\"]",
+                                          "\"suffix\": \"\"",
+                                          "\"user\": \"me\""};
+    static const struct {
+        const char *member, *says;
+    } asks[] = {{"\"tools\": [{}]", "`tools` is not supported"},
+                {"\"tool_choice\": {\"type\": \"function\"}", "`tool_choice` is not"},
+                {"\"response_format\": {\"type\": \"json_object\"}",
+                 "`response_format` is not supported"},
+                {"\"store\": true", "`store` is not supported"},
+                {"\"repetition_penalty\": 1.1", "`repetition_penalty` is not"},
+                {"\"ignore_eos\": true", "`ignore_eos` is not"},
+                {"\"max_token\": 3", "the most similar key is `max_tokens`"},
+                {"\"tempreature\": 1", "the most similar key is `temperature`"},
+                {"\"seed\": 18446744073709551615", "above 9223372036854775807"}};
+    pl_completion c;
+    for (size_t i = 0; i < sizeof neutral / sizeof *neutral; i++) {
+        if (parse_with(neutral[i], &c) != PL_OK)
+            fail_msg("%s: %s", neutral[i], pl_last_error());
+        pl_completion_clear(&c);
+    }
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+        assert_int_equal(parse_with(asks[i].member, &c), PL_ERR_USAGE);
+        assert_said(asks[i].says);
+        pl_completion_clear(&c);
+    }
+}
+
 static void prompts_are_texts_or_tokens(void **state)
 {
     (void)state;
@@ -358,6 +406,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_completion_is_read_or_refused_by_name),
         cmocka_unit_test(every_key_has_its_effect),
+        cmocka_unit_test(keys_of_other_servers_are_ignored_if_they_ask_for_nothing),
         cmocka_unit_test(prompts_are_texts_or_tokens),
         cmocka_unit_test(a_token_has_a_text_of_its_own),
         cmocka_unit_test(scores_become_four_lists),

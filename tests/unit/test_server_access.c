@@ -1,5 +1,6 @@
 /* folder: serve; label: unit */
 /* Tests the keys of clients: to whom a key belongs, and which key files are refused. */
+#include "serve/server.h"
 #include "serve/server_access.h"
 #include "tests/support/corpus_support.h"
 #include <sys/stat.h>
@@ -104,6 +105,30 @@ static void a_file_that_others_may_write_is_refused(void **state)
     assert_int_not_equal(server_access_load(in_scratch("nothing"), &access), PL_OK);
 }
 
+static void a_key_that_was_made_is_known_after_the_list_is_read_again(void **state)
+{
+    (void)state;
+    char path[PL_PATH_MAX], keys[2][PL_API_KEY_TEXT], header[80];
+    server_access *access = NULL;
+    pl_join(path, scratch, "made");
+    assert_int_equal(pl_server_add_key(path, "al/ice", keys[0]), PL_ERR_USAGE);
+    assert_false(pl_path_exists(path));
+    assert_ok(pl_server_add_key(path, "alice", keys[0]));
+    assert_ok(server_access_load(path, &access));
+    assert_ok(pl_server_add_key(path, "bob", keys[1]));
+    assert_string_not_equal(keys[0], keys[1]);
+    snprintf(header, sizeof header, "Bearer %s", keys[1]);
+    assert_null(server_access_find(access, header));
+    assert_ok(server_access_reload(path, &access));
+    assert_string_equal(server_access_find(access, header), "bob");
+    /* a list that cannot be read changes nothing */
+    write_text("made", "nonsense\n");
+    assert_int_equal(server_access_reload(path, &access), PL_ERR_CONFIG);
+    snprintf(header, sizeof header, "Bearer %s", keys[0]);
+    assert_string_equal(server_access_find(access, header), "alice");
+    server_access_destroy(&access);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -111,6 +136,7 @@ int main(void)
         cmocka_unit_test(a_key_is_known_by_its_hash),
         cmocka_unit_test(wrong_lines_are_named),
         cmocka_unit_test(a_file_that_others_may_write_is_refused),
+        cmocka_unit_test(a_key_that_was_made_is_known_after_the_list_is_read_again),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -1,0 +1,19 @@
+/* Private to corpus: reads tokenizer.json, the format of Hugging Face's tokenizers, if
+ * it describes SentencePiece's BPE. transformers 5 saves only this file. */
+#ifndef PL_CORPUS_TOKENIZER_JSON_H
+#define PL_CORPUS_TOKENIZER_JSON_H
+#include "base/base.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Appends to `model` the SentencePiece model that gives the same tokens.
+ * ERR_UNSUPPORTED: the file describes a different kind of tokenizer; the message says
+ * which. */
+PL_MUST_CHECK pl_status tokenizer_json_read(const char *text, size_t len,
+                                            pl_buf *model);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

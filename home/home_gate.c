@@ -1,0 +1,258 @@
+/* Decides whether an update or a state is one that training can produce. A broken or
+ * hostile worker may send values that are finite, but that would ruin a module or stop
+ * a path.
+ *
+ * The length of an update is compared with the usual length in its module
+ * (norm_gate.h). A state is checked against the state before it (outer/state_bounds.h),
+ * as far as this home has what it follows from: with several homes, other homes have
+ * some versions and updates. */
+#include "codec/codec.h"
+#include "home/home_internal.h"
+
+#include <math.h>
+
+/* Late in training the usual norm is so small that a correct update can have ten times
+ * this norm. So an update that is small compared to the module's parameters is never
+ * refused. */
+pl_status home_check_norm(const home *h, const home_arm *arm, const home_module *m,
+                          const pl_submit_message *s)
+{
+    const double norm = s->contributors[0].norm, gate = h->options->norm_gate;
+    double usual = norm_gate_usual(&m->usual);
+    /* While the usual norm is not known, the limit is the largest norm that the update
+     * can have if the mean square of the parameters is at most 1: a residual contains
+     * parts of earlier updates. Where paths have their own parameters, so does every
+     * update, and the version may have moved the other way; four times the way covers
+     * both, so the limit is not multiplied by the gate. */
+    const uint64_t first = s->contributors[0].work.first_sample;
+    const int64_t phase = (int64_t)(first / pl_phase_samples(&arm->arm));
+    const double own = pl_path_layout_of(&arm->arm).params >= 0 ? 4 / gate : 1;
+    double moved = 0;
+    for (int64_t p = phase < NORM_GATE_MEMORY ? 0 : phase - NORM_GATE_MEMORY;
+         gate > 0 && usual <= 0 && p <= phase; p++)
+        moved += own * pl_phase_movement(&arm->arm, p, m->n_params,
+                                         sqrt((double)m->n_params));
+    if (isfinite(moved) && moved > 0)
+        usual = moved;
+    /* the norm of a sum is at most the sum of the norms of its parts */
+    if (gate <= 0 || usual <= 0 || norm <= gate * usual * s->n ||
+        norm <= NORM_GATE_HARMLESS * m->params_norm)
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_DATA,
+        "the update of %s has norm %.4g, but the usual or largest expected norm is "
+        "%.4g, and store.norm_gate allows %g times that norm; check the worker's "
+        "machine, or raise store.norm_gate",
+        s->module, norm, usual, gate);
+}
+
+/* ---- what a state follows from ---- */
+/* The state before a phase: where this home has it. */
+typedef struct state_source {
+    home *h;
+    const home_arm *arm;
+    const pl_state_claim *claim;
+} state_source;
+
+static const home_module *module_of(const state_source *s, int slot)
+{
+    return &s->arm->modules[pl_topology_module_of_path(s->arm->topology, slot,
+                                                       s->claim->path)];
+}
+
+/* Lends a blob of the store. *bytes is empty, and *found false, if this home does not
+ * have it. */
+static pl_status lend_stored(home *h, const pl_hash *blob, pl_bytes *bytes,
+                             void **owned, bool *found)
+{
+    *owned = NULL;
+    *found = pl_store_has_blob(h->store, blob);
+    return *found ? home_lend_blob(h, blob, "a path's state", bytes, owned) : PL_OK;
+}
+
+static pl_status read_version(void *context, int slot, uint64_t number, float *out)
+{
+    const state_source *s = context;
+    const home_module *m = module_of(s, slot);
+    const size_t bytes = m->n_params * sizeof *out;
+    pl_version v;
+    memset(&v, 0, sizeof v);
+    if (!m->exists || number > m->version)
+        return PL_ERR_NOT_FOUND;
+    pl_status status = pl_store_get_version(s->h->store, m->name, number, &v);
+    const pl_hash params = v.params;
+    pl_version_clear(&v);
+    PL_CHECK(status);
+    if (!pl_store_has_blob(s->h->store, &params)) /* the quota has dropped it */
+        return PL_ERR_NOT_FOUND;
+    return pl_store_read_blob(s->h->store, &params, 0, bytes, out);
+}
+
+static pl_status read_update(void *context, int slot, int index, int64_t round,
+                             float *out)
+{
+    const state_source *s = context;
+    const home_module *m = module_of(s, slot);
+    const int replicas = pl_topology_n_replicas(s->arm->topology);
+    home_update update = {.module = m->name,
+                          .round = round,
+                          .path = index / replicas,
+                          .replica = index % replicas};
+    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
+    pl_status status = PL_OK;
+    pl_bytes bytes = {0};
+    void *owned = NULL;
+    bool found = false;
+    double norm;
+    const int n = m->of->n_vectors;
+    if (!m->exists)
+        return PL_ERR_NOT_FOUND;
+    PL_CHECK(home_find_update(s->h, &update));
+    PL_TRY(lend_stored(s->h, &update.found, &bytes, &owned, &found));
+    if (!found) {
+        status = PL_ERR_NOT_FOUND;
+        goto done;
+    }
+    PL_TRY(pl_codec_split(bytes.at, bytes.len, n, messages));
+    memset(out, 0, (size_t)n * m->n_params * sizeof *out);
+    for (int v = 0; v < n; v++)
+        PL_TRY(pl_codec_add(messages[v].data, messages[v].bytes, m->n_params, 1.0f,
+                            out + (size_t)v * m->n_params, &norm));
+done:
+    pl_free_aligned(owned);
+    return status;
+}
+
+/* Finds the hash of the state with which a path of a continuing arm begins
+ * (PROTOCOL 3.3). */
+static pl_status find_first_state(home *h, const home_arm *arm, int index, pl_hash *out,
+                                  bool *found)
+{
+    pl_bytes list = {0};
+    void *owned = NULL;
+    const size_t at = (size_t)index * sizeof *out;
+    PL_CHECK(lend_stored(h, &arm->arm.states, &list, &owned, found));
+    *found = *found && list.len >= at + sizeof *out;
+    if (*found)
+        memcpy(out, (const char *)list.at + at, sizeof *out);
+    pl_free_aligned(owned);
+    return PL_OK;
+}
+
+/* Fills in the state before the phase, as a worker begins with it
+ * (workers/worker_state.c). Free *owned after the last use. */
+static pl_status find_before(home *h, const home_arm *arm, int index,
+                             pl_state_claim *claim, void **owned)
+{
+    const pl_path_state *old = &arm->paths[index].state;
+    const size_t n = pl_topology_path_params(arm->topology);
+    pl_hash hash = old->moments;
+    pl_bytes bytes = {0};
+    bool only_moments = false, found = true;
+    *owned = NULL;
+    claim->phase = old->phase - old->repeats;
+    claim->n_phases = (int)old->repeats + 1;
+    claim->is_fresh = claim->phase == 0 || pl_hash_none(&hash);
+    claim->before = pl_state_view_of(&arm->arm, n, NULL);
+    const bool restarts = claim->phase > 0 && pl_path_layout_of(&arm->arm).params >= 0;
+    if (claim->is_fresh && !restarts && !pl_hash_none(&arm->arm.states)) {
+        PL_CHECK(find_first_state(h, arm, index, &hash, &found));
+    } else if (claim->is_fresh) {
+        hash = arm->arm.moments;
+        only_moments = true;
+    }
+    if (found && !pl_hash_none(&hash))
+        PL_CHECK(lend_stored(h, &hash, &bytes, owned, &found));
+    const uint64_t want = only_moments
+                              ? pl_path_moments_floats(&arm->arm, n) * sizeof(float)
+                              : pl_path_state_bytes(&arm->arm, n);
+    claim->is_known = found && (pl_hash_none(&hash) || bytes.len == want);
+    if (!claim->is_known || bytes.len == 0)
+        return PL_OK;
+    if (!only_moments) {
+        claim->before = pl_state_view_of(&arm->arm, n, bytes.at);
+    } else if (arm->arm.outer.state != PL_STATE_LOCAL) {
+        claim->before.at[0] = bytes.at;
+        claim->before.at[1] = claim->before.at[0] + n * sizeof(float);
+        claim->before.kinds[0] = claim->before.kinds[1] = PL_STATE_F32;
+    }
+    return PL_OK;
+}
+
+/* ---- the three kinds of states ---- */
+/* Refuses a feature that is NaN, or larger than the hidden state of any usable model. A
+ * single such feature would make all other documents look the same to the router. */
+static pl_status check_features(const pl_path_state *state, pl_bytes features)
+{
+    enum { LARGEST = 1000000 };
+    float value = 0;
+    for (size_t at = 0; at < features.len; at += sizeof value) {
+        memcpy(&value, (const char *)features.at + at, sizeof value);
+        if (!(fabsf(value) <= (float)LARGEST))
+            return pl_fail(PL_ERR_DATA,
+                           "number %zu of the features of %s is %g, but features must "
+                           "be from -%d to %d",
+                           at / sizeof value, state->name, (double)value, LARGEST,
+                           LARGEST);
+    }
+    return PL_OK;
+}
+
+/* Refuses a score that is negative, NaN, or so large that sums of scores would not be
+ * finite. Such a score would end the job later, when a router is fitted to the
+ * scores. */
+static pl_status check_scores(const pl_path_state *state, pl_bytes scores)
+{
+    static const double largest = 1e15;
+    double nats = 0;
+    for (size_t at = 0; at < scores.len; at += sizeof nats) {
+        memcpy(&nats, (const char *)scores.at + at, sizeof nats);
+        if (!(nats >= 0 && nats <= largest))
+            return pl_fail(PL_ERR_DATA,
+                           "%s scores document %zu with %g nats, but scores must be "
+                           "from 0 to %g",
+                           state->name, at / sizeof nats, nats, largest);
+    }
+    return PL_OK;
+}
+
+pl_status home_check_state(home *h, const home_arm *arm, int index,
+                           const pl_path_state *state)
+{
+    const size_t n_params = pl_topology_path_params(arm->topology);
+    const int replicas = pl_topology_n_replicas(arm->topology);
+    const uint64_t want = pl_path_state_bytes(&arm->arm, n_params);
+    const staging_blob *u = staging_find(&h->uploads, &state->moments);
+    uint64_t bytes = u ? u->bytes : 0;
+    if (!u && !pl_hash_none(&state->moments))
+        PL_CHECK(pl_store_blob_bytes(h->store, &state->moments, &bytes));
+    if (bytes != want)
+        return pl_fail(PL_ERR_DATA, "the state of %s has %llu bytes instead of %llu",
+                       state->name, (unsigned long long)bytes,
+                       (unsigned long long)want);
+    if (bytes == 0)
+        return PL_OK;
+    pl_bytes values = {0};
+    void *owned = NULL, *owned_before = NULL;
+    pl_status status = PL_OK;
+    PL_TRY(home_lend_blob(h, &state->moments, "a path's state", &values, &owned));
+    if (arm->arm.n_scored > 0) {
+        PL_TRY(arm->arm.feature_windows > 0 ? check_features(state, values)
+                                            : check_scores(state, values));
+        goto done;
+    }
+    pl_state_claim claim = {.arm = &arm->arm,
+                            .topology = arm->topology,
+                            .contracts = arm->contracts,
+                            .path = index / replicas,
+                            .replica = index % replicas,
+                            .after = pl_state_view_of(&arm->arm, n_params, values.at)};
+    state_source source = {h, arm, &claim};
+    claim.source = (pl_state_source){&source, read_version, read_update};
+    PL_TRY(find_before(h, arm, index, &claim, &owned_before));
+    PL_TRY(pl_state_check(&claim));
+done:
+    pl_free_aligned(owned);
+    pl_free_aligned(owned_before);
+    return status;
+}

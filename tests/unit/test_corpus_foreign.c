@@ -1,0 +1,199 @@
+/* folder: corpus; label: unit
+ *
+ * Prepares text as other people have it: in another encoding, with broken lines, in few
+ * documents, with a tokenizer that was made for different text. */
+#include "tests/support/corpus_support.h"
+
+enum { N_DOCS = 60 };
+
+static int make_corpus(void **state)
+{
+    pl_buf lines = {0};
+    if (make_scratch(state) != 0)
+        return -1;
+    for (int d = 0; d < N_DOCS; d++) {
+        pl_buf words = {0};
+        pl_json *object = pl_json_object();
+        make_words((uint64_t)d, 1500, &words);
+        pl_json_set_text(object, "text", pl_buf_text(&words));
+        pl_json_set_text(object, "domain", "words");
+        pl_json_write(object, 0, &lines);
+        pl_buf_printf(&lines, "\n");
+        pl_json_destroy(&object);
+        pl_buf_destroy(&words);
+    }
+    write_bytes("corpus.jsonl", lines.data, lines.len);
+    pl_buf_destroy(&lines);
+    return 0;
+}
+
+static void hear(void *context, const char *line)
+{
+    assert_null(strchr(line, '\n'));
+    pl_buf_printf(context, "%s\n", line);
+}
+
+static pl_prepare_options usual_options(void)
+{
+    static char path[PL_PATH_MAX];
+    return (pl_prepare_options){.corpus = pl_join(path, scratch, "corpus.jsonl"),
+                                .valid = "",
+                                .valid_share = 0.2,
+                                .tokenizer = "",
+                                .vocab = 320,
+                                .n_threads = 2,
+                                .seed = 5,
+                                .min_document_tokens = 33};
+}
+
+static void check_prepare_fails(const pl_prepare_options *options, const char *folder,
+                                pl_status expected, const char *said)
+{
+    pl_prepare_result result;
+    pl_status status = pl_prepare(options, in_scratch(folder), &result);
+    if (status != expected)
+        fail_msg("%s instead of %s: %s", pl_status_name(status),
+                 pl_status_name(expected), pl_last_error());
+    assert_said(said);
+}
+
+static void text_in_another_encoding_is_reported_with_its_share(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf all = {0}, heard = {0};
+    assert_ok(pl_read_file(options.corpus, &all));
+    for (size_t i = 0; i < all.len; i++)
+        if (all.data[i] == 'e')
+            all.data[i] = 0xe9;
+    /* the name of the key is not a part of the text */
+    for (uint8_t *at = all.data;
+         (at = memmem(at, all.len - (size_t)(at - all.data), "\"t\xe9xt\"", 6));)
+        at[2] = 'e';
+    write_bytes("latin1.jsonl", all.data, all.len);
+    options.corpus = in_scratch("latin1.jsonl");
+    options.progress = hear;
+    options.progress_context = &heard;
+    assert_ok(pl_prepare(&options, in_scratch("latin1"), &result));
+    assert_non_null(strstr(pl_buf_text(&heard), "warning: "));
+    assert_non_null(strstr(pl_buf_text(&heard), "iconv -f latin1"));
+    pl_buf_destroy(&all);
+    pl_buf_destroy(&heard);
+}
+
+static void skipped_lines_are_named_and_counted(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf all = {0}, heard = {0};
+    assert_ok(pl_read_file(options.corpus, &all));
+    pl_buf_printf(&all, "words\n{\"id\": 1}\n");
+    write_bytes("spoilt.jsonl", all.data, all.len);
+    options.corpus = in_scratch("spoilt.jsonl");
+    check_prepare_fails(&options, "spoilt", PL_ERR_DATA, "data.bad_lines=skip");
+    options.reading.skip_bad = true;
+    options.progress = hear;
+    options.progress_context = &heard;
+    assert_ok(pl_prepare(&options, in_scratch("spoilt"), &result));
+    assert_non_null(strstr(pl_buf_text(&heard), "skipped: "));
+    assert_non_null(strstr(pl_buf_text(&heard), "left out: 2 JSON lines"));
+    pl_buf_destroy(&all);
+    pl_buf_destroy(&heard);
+    options.reading.skip_bad = false;
+    check_prepare_fails(&options, "spoilt", PL_ERR_EXISTS, "bad_lines 'skip'");
+}
+
+/* With few documents, the share alone may choose none. */
+static void one_document_is_held_out_if_the_share_chose_none(void **state)
+{
+    (void)state;
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf heard = {0};
+    options.valid_share = 1e-9;
+    options.progress = hear;
+    options.progress_context = &heard;
+    assert_ok(pl_prepare(&options, in_scratch("few"), &result));
+    assert_int_equal(result.valid_documents, 1);
+    assert_int_equal(result.train_documents, N_DOCS - 1);
+    assert_non_null(strstr(pl_buf_text(&heard), "one document is held out"));
+    pl_buf_destroy(&heard);
+}
+
+static void put_piece(pl_buf *model, const char *text, uint8_t kind)
+{
+    const uint8_t len = (uint8_t)strlen(text);
+    const uint8_t head[] = {0x0a, (uint8_t)(len + 9), 0x0a, len};
+    const uint8_t tail[] = {0x15, 0, 0, 0, 0, 0x18, kind};
+    pl_buf_append(model, head, sizeof head);
+    pl_buf_append(model, text, len);
+    pl_buf_append(model, tail, sizeof tail);
+}
+
+/* Writes a SentencePiece model of single characters, without pieces for bytes. */
+static void write_letters_model(const char *name, const char *letters)
+{
+    pl_buf model = {0};
+    put_piece(&model, "<unk>", 2);
+    put_piece(&model, "<s>", 3);
+    put_piece(&model, "</s>", 3);
+    put_piece(&model, "\xe2\x96\x81", 1);
+    for (const char *at = letters; *at; at++)
+        put_piece(&model, (char[]){*at, '\0'}, 1);
+    const uint8_t trainer[] = {0x12, 2, 0x18, 2}; /* the algorithm is BPE */
+    pl_buf_append(&model, trainer, sizeof trainer);
+    write_bytes(name, model.data, model.len);
+    pl_buf_destroy(&model);
+}
+
+static void a_tokenizer_that_does_not_know_the_text_is_refused(void **state)
+{
+    (void)state;
+    char path[PL_PATH_MAX];
+    pl_prepare_options options = usual_options();
+    pl_prepare_result result;
+    pl_buf heard = {0};
+    write_letters_model("greek.model", "xyz");
+    options.tokenizer = pl_join(path, scratch, "greek.model");
+    check_prepare_fails(&options, "greek", PL_ERR_DATA, "byte fallback");
+    assert_false(pl_path_exists(in_scratch("greek/data.json")));
+    write_letters_model("ascii.model", "abcdefghijklmnopqrstuvwxyz.,0123456789");
+    options.tokenizer = pl_join(path, scratch, "ascii.model");
+    pl_buf lines = {0};
+    for (int i = 0; i < 60; i++)
+        pl_buf_printf(&lines,
+                      "{\"text\": \"abcdefghij klmnopqrst uvwxyz abcdefghij %d%s\"}\n",
+                      i, i == 7 ? "@" : "");
+    write_bytes("known.jsonl", lines.data, lines.len);
+    options.corpus = in_scratch("known.jsonl");
+    options.progress = hear;
+    options.progress_context = &heard;
+    assert_ok(pl_prepare(&options, in_scratch("known"), &result));
+    assert_non_null(strstr(pl_buf_text(&heard), "the tokenizer does not know"));
+    pl_buf_destroy(&lines);
+    pl_buf_destroy(&heard);
+    /* a text that is evaluated with a tokenizer that does not know it */
+    pl_tokenizer *tokenizer = NULL;
+    pl_buf file = {0}, sources = {0};
+    assert_ok(pl_tokenizer_load(in_scratch("greek.model"), &tokenizer));
+    assert_int_equal(pl_documents_encode(in_scratch("known.jsonl"), NULL, tokenizer,
+                                         &file, &sources),
+                     PL_ERR_DATA);
+    assert_said("byte fallback");
+    pl_tokenizer_destroy(&tokenizer);
+    pl_buf_destroy(&file);
+    pl_buf_destroy(&sources);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_in_another_encoding_is_reported_with_its_share),
+        cmocka_unit_test(skipped_lines_are_named_and_counted),
+        cmocka_unit_test(one_document_is_held_out_if_the_share_chose_none),
+        cmocka_unit_test(a_tokenizer_that_does_not_know_the_text_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_corpus, remove_scratch);
+}

@@ -1,0 +1,182 @@
+/* folder: home; label: integration */
+#include "tests/support/relay_fixture.h"
+
+/* Tests which states and which homomorphic updates a home accepts from a worker that
+ * holds a lease. */
+
+enum { PATH = 1, TOKEN = 100 };
+static const char path_name[] = "mix/p01.r0";
+
+static fixture *open_states(pl_method method, const char *codec)
+{
+    fixture *f = pl_alloc(sizeof *f);
+    place_home(f, codec);
+    f->arm.outer.method = pl_method_defaults(method);
+    f->arm.outer.method.fragments = 1;
+    f->arm.outer.method.overlap = 0;
+    f->arm.outer.method.inner_steps = f->arm.inner.tau;
+    start_child(&f->home);
+    f->client = open_client(f->home.address);
+    publish(f);
+    return f;
+}
+
+static void close_states(fixture *f)
+{
+    close_job(f);
+    pl_free(f);
+}
+
+static void send_updates(fixture *f)
+{
+    for (int slot = 0; slot < pl_topology_n_slots(f->topology); slot++) {
+        worker w = {.job = f, .path = PATH, .idle = true};
+        pl_buf bytes = {0};
+        pl_submission s;
+        pl_submit_result result;
+        char name[96], text[256];
+        fill(&w, f->client, slot, name, &bytes, &s);
+        s.contribution.token = TOKEN;
+        lease_for(f->client, &f->arm, &s.contribution, 0);
+        assert_int_equal(pl_client_submit(f->client, &s, &result, text), PL_OK);
+        assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+        pl_buf_destroy(&bytes);
+    }
+}
+
+/* Ends phase 0 with this state. Returns OK if the home accepts it. */
+static pl_status send_state(fixture *f, const float *values)
+{
+    char text[256];
+    pl_path_state state;
+    pl_submit_result result = PL_SUBMIT_REJECTED;
+    const size_t n = pl_topology_path_params(f->topology);
+    memset(&state, 0, sizeof state);
+    pl_copy_text(state.name, sizeof state.name, path_name);
+    state.phase = 1;
+    state.work.n_samples = pl_phase_samples(&f->arm);
+    pl_lease lease = lease_of(&f->arm, PATH, 0, TOKEN);
+    act_under(f->client, &lease);
+    PL_CHECK(pl_client_submit_path(f->client, &state, values,
+                                   pl_path_state_bytes(&f->arm, n), &result, text));
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    return PL_OK;
+}
+
+static void a_state_that_would_freeze_its_path_is_refused(void **state)
+{
+    (void)state;
+    fixture *f = open_states(PL_METHOD_DILOCO, "f32");
+    const size_t n = pl_topology_path_params(f->topology);
+    float *values = pl_alloc(2 * n * sizeof *values);
+    static const float frozen[] = {1e29f, 1, 1e-3f};
+    pl_path_state now;
+    send_updates(f);
+    for (size_t i = 0; i < sizeof frozen / sizeof *frozen; i++) {
+        for (size_t k = n; k < 2 * n; k++)
+            values[k] = frozen[i];
+        assert_int_equal(send_state(f, values), PL_ERR_DATA);
+        assert_non_null(strstr(pl_last_error(), "second moments"));
+    }
+    assert_int_equal(pl_client_get_path(f->client, path_name, &now), PL_OK);
+    assert_int_equal(now.phase, 0);
+    /* two steps with the gradient at the clip, 1, leave at most 0.0975 */
+    for (size_t k = n; k < 2 * n; k++)
+        values[k] = 0.097f / (float)n;
+    assert_int_equal(send_state(f, values), PL_OK);
+    pl_free(values);
+    close_states(f);
+}
+
+static void own_parameters_far_from_the_newest_version_are_refused(void **state)
+{
+    (void)state;
+    fixture *f = open_states(PL_METHOD_STREAMING, "f32");
+    const size_t n = pl_topology_path_params(f->topology);
+    float *values = pl_alloc(3 * n * sizeof *values);
+    send_updates(f);
+    for (int slot = 0; slot < pl_topology_n_slots(f->topology); slot++) {
+        pl_version_facts facts;
+        pl_buf bytes = {0};
+        char name[96];
+        const int m = pl_topology_module_of_path(f->topology, slot, PATH);
+        pl_arm_module_name(&f->arm, f->topology, m, name);
+        assert_int_equal(pl_client_get_version(f->client, name, 0, &facts), PL_OK);
+        assert_int_equal(pl_client_get_blob(f->client, name, &facts.params, &bytes),
+                         PL_OK);
+        memcpy(values + 2 * n + pl_topology_slot(f->topology, slot)->offset, bytes.data,
+               bytes.len);
+        pl_buf_destroy(&bytes);
+    }
+    for (size_t k = 2 * n; k < 3 * n; k++)
+        values[k] += 3e-3f; /* two steps with the rate 1e-3 reach about 2e-3 */
+    assert_int_equal(send_state(f, values), PL_ERR_DATA);
+    assert_non_null(strstr(pl_last_error(), "own parameters"));
+    for (size_t k = 2 * n; k < 3 * n; k++)
+        values[k] -= 2e-3f;
+    assert_int_equal(send_state(f, values), PL_OK);
+    pl_free(values);
+    close_states(f);
+}
+
+/* Sends an update of the embedding, to which all paths contribute; `size` 1 is a root
+ * mean square of 0.01. */
+static pl_submit_result send_shared(fixture *f, int path, int64_t phase, float size)
+{
+    pl_contract *of = pl_contracts_create(&f->arm, f->topology);
+    const size_t n = of[0].n_params;
+    float *update = pl_alloc(n * sizeof *update);
+    pl_submission s = {.module = embed,
+                       .contribution = {.path = path, .phase = phase, .work.loss = 1}};
+    pl_submit_result result;
+    pl_version_facts base;
+    pl_codec_part parts[16];
+    pl_buf bytes = {0};
+    char text[256];
+    for (size_t i = 0; i < n; i++)
+        update[i] = 1e-2f * size * pl_random_normal(1, 1, (uint64_t)i);
+    while (pl_client_get_version(f->client, embed, phase, &base) != PL_OK)
+        pl_sleep_ms(10);
+    const pl_codec_round round = pl_round_codec(&of[0], path, phase, base.norm);
+    const int n_parts = pl_codec_parts(f->topology, 0, parts);
+    assert_int_equal(pl_codec_encode_module(&f->arm.outer.codec, parts, n_parts, &round,
+                                            update, NULL, &bytes),
+                     PL_OK);
+    s.base = base.params;
+    s.base_version = base.number;
+    s.data = bytes.data;
+    s.bytes = bytes.len;
+    pl_copy_text(s.contribution.codec, 16, f->arm.outer.codec_name);
+    pl_copy_text(s.contribution.worker, PL_TEXT_MAX, "w");
+    pl_copy_text(s.contribution.device, PL_TEXT_MAX, "d");
+    lease_for(f->client, &f->arm, &s.contribution, phase);
+    assert_int_equal(pl_client_submit(f->client, &s, &result, text), PL_OK);
+    assert_true(result != PL_SUBMIT_REJECTED || strstr(text, "store.norm_gate"));
+    pl_buf_destroy(&bytes);
+    pl_free(update);
+    pl_free(of);
+    return result;
+}
+
+static void homomorphic_updates_far_longer_than_usual_are_refused(void **state)
+{
+    (void)state;
+    fixture *f = open_states(PL_METHOD_DILOCO, "i8-shared");
+    for (int path = 0; path < PATHS; path++)
+        assert_int_equal(send_shared(f, path, 0, 1), PL_SUBMIT_ACCEPTED);
+    assert_int_equal(send_shared(f, 0, 1, 3), PL_SUBMIT_REJECTED);
+    assert_int_equal(send_shared(f, 0, 1, 1.9f), PL_SUBMIT_ACCEPTED);
+    close_states(f);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        return run_child(argv, (pl_home_options){.norm_gate = 2});
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_state_that_would_freeze_its_path_is_refused),
+        cmocka_unit_test(own_parameters_far_from_the_newest_version_are_refused),
+        cmocka_unit_test(homomorphic_updates_far_longer_than_usual_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
