@@ -458,7 +458,6 @@ void hub_end_lease(hub *h, plan_path *path, int64_t now_ms)
 {
     const plan_lease lease = path->lease;
     plan_release(&h->tasks, path, lease.token, lease.worker, false);
-    path->overdue_token = lease.token;
     count_overdue(h, path->name, &lease, now_ms);
 }
 

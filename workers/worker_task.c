@@ -93,6 +93,18 @@ void worker_drop_start(worker_task *task)
     task->start = NULL;
 }
 
+pl_status worker_take_lease(worker_task *task, pl_bytes lease, const uint8_t *key)
+{
+    pl_sealed_lease sealed;
+    PL_CHECK(pl_lease_take(lease, key, &sealed));
+    if (sealed.len == 0)
+        return PL_OK;
+    worker_lease *newest = pl_alloc(sizeof *newest);
+    *newest = (worker_lease){sealed, task->lease};
+    __atomic_store_n(&task->lease, newest, __ATOMIC_RELEASE);
+    return PL_OK;
+}
+
 void worker_task_free(worker_task **task_)
 {
     worker_task *task = *task_;
@@ -116,6 +128,11 @@ void worker_task_free(worker_task **task_)
     pl_free(task->met);
     pl_free(task->bases);
     pl_free(task->mixed);
+    while (task->lease) {
+        worker_lease *before = task->lease->before;
+        pl_free(task->lease);
+        task->lease = before;
+    }
     pl_free(task);
     *task_ = NULL;
 }

@@ -22,6 +22,7 @@ typedef struct lease {
     int64_t index, replica, phase, taken_ms;
     size_t sealed_len; /* 0 for the lease of an audit, or without a lease */
     uint8_t sealed[PL_LEASE_MAX];
+    pl_lease_secret key; /* the task key */
 } lease;
 
 /* A key, and the connections that the adversary makes with it. */

@@ -211,6 +211,9 @@ static bool read_task(const pl_message *m, lease *out)
         const uint8_t *bytes = pl_get_bytes(&r, PL_TAG_LEASE, 0, &len);
         out->sealed_len = len <= sizeof out->sealed ? len : 0;
         memcpy(out->sealed, bytes, out->sealed_len);
+        bytes = pl_get_bytes(&r, PL_TAG_SECRET, 0, &len);
+        if (len == sizeof out->key)
+            memcpy(out->key.bytes, bytes, len);
     }
     out->taken_ms = pl_now_ms();
     out->held = pl_reader_status(&r) == PL_OK;
@@ -346,6 +349,7 @@ void know_sealed(const lease *from, known *out)
 {
     memcpy(out->lease, from->sealed, from->sealed_len);
     out->lease_len = from->sealed_len;
+    out->task_key = from->key;
 }
 
 void know_lease(const party *p, known *out)

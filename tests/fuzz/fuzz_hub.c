@@ -42,7 +42,7 @@ static pl_topology *topology;
 static pl_buf definition;
 static pl_hash blob;
 static pl_keypair invitation;
-static const pl_lease_secret sealing = {{1}}; /* the home's secret */
+static const pl_lease_secret sealing = {{1}}; /* the secret of the hub before */
 
 static void demand_ok(pl_status status, const char *what)
 {
@@ -129,17 +129,15 @@ static void send_as(world *w, int sender, pl_message *m)
  * which may belong to another task. */
 static void lease_for(int sender, int path, known *k)
 {
-    pl_buf sealed = {0};
+    pl_sealed_lease sealed;
     pl_lease lease = {
         .path = path, .phase = k->phase, .token = k->token, .key = peer_of(sender).key};
     pl_copy_text(lease.arm, sizeof lease.arm, arm.name);
     pl_copy_text(lease.worker, sizeof lease.worker, k->worker);
     pl_copy_text(lease.device, sizeof lease.device, k->device);
     pl_lease_seal(&sealing, &lease, &sealed);
-    fuzz_demand(sealed.len <= sizeof k->lease, "a lease is too long");
-    memcpy(k->lease, sealed.data, sealed.len);
+    memcpy(k->lease, sealed.bytes, sealed.len);
     k->lease_len = sealed.len;
-    pl_buf_destroy(&sealed);
 }
 
 static void know(world *w, int sender, known *k)

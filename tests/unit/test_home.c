@@ -438,7 +438,7 @@ static void begin_scoring(fixture *f, const pl_arm *arm, pl_path_state *s)
     s->phase = 1;
     s->work.n_samples = pl_phase_samples(arm);
     pl_lease lease = lease_of(arm, 1, 0, 0);
-    act_under(f->client, &lease);
+    act_under(f->client, arm, &lease);
 }
 
 /* In this arm paths score documents. The home must refuse scores that cannot be losses:
@@ -523,7 +523,7 @@ static void path_state_waits_for_the_updates_of_its_task(void **state)
     s.phase = 1;
     s.work.n_samples = 4;
     pl_lease lease = lease_of(&f->arm, 1, 0, 0);
-    act_under(f->client, &lease);
+    act_under(f->client, &f->arm, &lease);
     assert_int_equal(
         pl_client_submit_path(f->client, &s, moments, n * 4, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_REJECTED);
@@ -566,7 +566,7 @@ static void state_between_two_uploads_is_known_by_its_hash(void **state)
     send_two_phases(f);
     pl_blob_hash("made", 4, &s.moments);
     pl_lease lease = lease_of(&f->arm, 1, 0, 0);
-    act_under(f->client, &lease);
+    act_under(f->client, &f->arm, &lease);
     assert_int_equal(pl_client_submit_path(f->client, &s, NULL, 0, &result, text),
                      PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
@@ -582,7 +582,7 @@ static void state_between_two_uploads_is_known_by_its_hash(void **state)
     s.phase = 2;
     s.work.n_samples = 8;
     lease = lease_of(&f->arm, 1, 1, 0);
-    act_under(f->client, &lease);
+    act_under(f->client, &f->arm, &lease);
     assert_int_not_equal(pl_client_submit_path(f->client, &s, NULL, 0, &result, text),
                          PL_OK);
     memset(&s.moments, 0, sizeof s.moments);
