@@ -34,6 +34,7 @@ typedef struct pl_coverage {
      * number of contributions whose samples are not those of a phase; it also counts a
      * path whose number of samples does not fit its phases */
     int64_t n_lost, n_repeated, n_wrong;
+    char lost_in[PL_MODULE_NAME_MAX]; /* the first module that lacks one; "" */
     /* a sentence about the first fault; "" if there is no fault */
     char example[256];
 } pl_coverage;

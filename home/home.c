@@ -427,7 +427,10 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_messag
                        "a hub said HELLO that was replaced by a newer hub of this job "
                        "(epoch %llu, now %llu)",
                        (unsigned long long)epoch, (unsigned long long)h->hub_epoch);
-    if (is_hub) {
+    /* The hub has told an earlier process of this home which leases are valid. This one
+     * must know it before it can open a lease. */
+    const bool is_mistaken = q.sequence != 0 && q.sequence != h->epoch;
+    if (is_hub && !is_mistaken) {
         /* a hub that has just started has no epoch yet */
         const bool is_new = home_take_secret(h, q.secret, q.ttl_ms) && epoch == 0;
         h->hub_epoch = epoch > h->hub_epoch ? epoch : h->hub_epoch + is_new;

@@ -147,16 +147,18 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
         if (home->welcome) {
             PL_CHECK(ask_state(home, 0));
         } else {
-            /* A home that restarted learns which leases are valid before it gets the
-             * secret with which it can open one. Workers renew their leases within a
-             * TTL; a hub that has just started needs another one until it knows the
-             * state of all homes. */
-            if (home->lost_fences)
+            /* The first home gives this hub its epoch. A home that restarted learns
+             * which leases are valid before it gets the secret with which it can open
+             * one. Workers renew their leases within a TTL; a hub that has just started
+             * needs another one until it knows the state of all homes. */
+            if (home->lost_fences || (i > 0 && h->tasks.epoch == 0))
                 continue;
+            home->greeted = home->epoch;
             m.request = home->hello = pl_wire_next_request();
             PL_SAY(&m, HELLO, hello_home, .role = "hub",
                    .ttl_ms = 2 * (uint64_t)h->options->ttl_ms,
-                   .secret = h->secret.bytes, .version = (int64_t)h->tasks.epoch);
+                   .secret = h->secret.bytes, .version = (int64_t)h->tasks.epoch,
+                   .sequence = home->epoch);
         }
         PL_CHECK(hub_send_home(home, &m));
     }
@@ -172,6 +174,8 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
         h->has_before = true;
     }
     const uint64_t epoch = (uint64_t)said.version;
+    if (home->greeted != 0 && home->greeted != home->epoch)
+        return PL_OK; /* the home has restarted, and has not taken the secret */
     if (epoch > h->tasks.epoch && epoch < UINT32_MAX)
         h->tasks.epoch = epoch;
     home->welcome = true;

@@ -236,7 +236,8 @@ typedef struct hub_home {
     uint64_t n_connects;
     bool lost_fences;
     int n_fenced;
-    uint64_t hello;      /* request number of the last HELLO */
+    uint64_t hello;   /* request number of the last HELLO */
+    uint64_t greeted; /* the home's epoch as that HELLO named it; 0: not known then */
     uint64_t told_epoch; /* the hub's epoch in the newest WELCOME */
     bool known;          /* whether the home's whole state was applied after WELCOME */
     bool welcome;      /* whether the home answered HELLO and was not away since then */
