@@ -30,7 +30,7 @@ enum {
     SLOTS_MAX = 4,
     PHASES_MAX = 8,
     LEASES_MAX = 32,
-    KEPT_MAX = 32,
+    KEPT_MAX = 16,
     ARMS_PER_STORE = 64,
     HUB = 2,
     ADMIN = 3
@@ -57,8 +57,8 @@ typedef struct world {
     dice d;
     lease leases[LEASES_MAX];
     int n_leases, valid[FUZZ_PATHS][2]; /* of the newest hub: index + 1; 0: none */
-    kept kept[KEPT_MAX];
-    int n_kept;
+    kept kept[2][KEPT_MAX];             /* of workers, and of hubs */
+    int n_kept[2];
     uint64_t counter, granted[FUZZ_PATHS]; /* newest token of this hub, by path */
     bool accepted[FUZZ_PATHS][PHASES_MAX][SLOTS_MAX];
     uint64_t versions[SLOTS_MAX * FUZZ_PATHS];
@@ -74,6 +74,7 @@ static pl_hash update_hashes[SLOTS_MAX][2], state_hashes[2];
 static home h;
 static pl_home_options options;
 static int n_arms, n_hubs;
+static uint64_t hub_epoch; /* of the newest hub; 0 until the home has told it */
 static pl_lease_secret secret;
 
 static void demand_ok(pl_status status, const char *what)
@@ -223,7 +224,8 @@ static int send_as(int sender, pl_message *m)
 
 static void keep(world *w, int sender, const pl_message *m)
 {
-    kept *k = &w->kept[w->n_kept++ % KEPT_MAX];
+    const bool is_hub = sender == HUB;
+    kept *k = &w->kept[is_hub][w->n_kept[is_hub]++ % KEPT_MAX];
     pl_message_destroy(&k->message);
     pl_message_init(&k->message, m->type);
     k->sender = sender;
@@ -330,7 +332,7 @@ static void grant(world *w)
     *l = (lease){.path = path,
                  .worker = (int)dice_roll(&w->d, 2),
                  .phase = of.phase,
-                 .token = h.hub_epoch << 32 | ++w->counter,
+                 .token = hub_epoch << 32 | ++w->counter,
                  .hub = n_hubs};
     of.token = w->granted[path] = l->token;
     of.checked = 1;
@@ -361,12 +363,15 @@ static void say_hello(void)
 {
     pl_message m = {0};
     PL_SAY(&m, HELLO, hello_home, .role = "hub", .ttl_ms = TTL_MS,
-           .secret = secret.bytes, .version = 0);
+           .secret = secret.bytes, .version = (int64_t)hub_epoch);
     (void)send_as(HUB, &m);
     pl_message_destroy(&m);
     fuzz_demand(h.n_secrets > 0 &&
                     memcmp(h.secrets[0].bytes, secret.bytes, sizeof secret) == 0,
                 "a hub said HELLO, but the home does not have its secret");
+    fuzz_demand(hub_epoch == 0 || h.hub_epoch == hub_epoch,
+                "the epoch of a hub has changed");
+    hub_epoch = h.hub_epoch;
 }
 
 /* The leases of the hub before stay valid; those of earlier ones are worth nothing. */
@@ -374,7 +379,9 @@ static void replace_hub(world *w)
 {
     n_hubs++;
     memcpy(secret.bytes, &n_hubs, sizeof n_hubs);
+    hub_epoch = 0;
     say_hello();
+    w->n_kept[1] = 0; /* what the hub before sent ends with its connection */
     w->counter = 0;
     memset(w->granted, 0, sizeof w->granted);
     memset(w->valid, 0, sizeof w->valid);
@@ -391,8 +398,8 @@ static void old_hub_hello(void)
     pl_message m = {0};
     memcpy(old.bytes, &number, sizeof number);
     PL_SAY(&m, HELLO, hello_home, .role = "hub", .ttl_ms = TTL_MS, .secret = old.bytes,
-           .version = (int64_t)h.hub_epoch - 1);
-    if (h.hub_epoch > 1)
+           .version = (int64_t)hub_epoch - 1);
+    if (hub_epoch > 1)
         (void)send_as(HUB, &m);
     pl_message_destroy(&m);
     fuzz_demand(memcmp(h.secrets[0].bytes, secret.bytes, sizeof secret) == 0,
@@ -464,10 +471,11 @@ static void send_task(world *w)
 static void send_again(world *w)
 {
     pl_message m;
-    const int n = w->n_kept < KEPT_MAX ? w->n_kept : KEPT_MAX;
+    const bool is_hub = dice_is(&w->d, 2);
+    const int n = w->n_kept[is_hub] < KEPT_MAX ? w->n_kept[is_hub] : KEPT_MAX;
     if (n == 0)
         return;
-    const kept *k = &w->kept[dice_roll(&w->d, (uint32_t)n)];
+    const kept *k = &w->kept[is_hub][dice_roll(&w->d, (uint32_t)n)];
     pl_message_init(&m, k->message.type);
     m.token = k->message.token;
     pl_buf_append(&m.body, k->message.body.data, k->message.body.len);
@@ -500,6 +508,16 @@ static void send_spoilt(world *w)
 }
 
 /* ---- checks ---- */
+static void check_leases(const world *w)
+{
+    for (int i = 0; i < w->n_leases; i++) {
+        const lease *l = &w->leases[i];
+        fuzz_demand(!l->ended || l->hub < n_hubs - 1 ||
+                        !home_is_valid(&the_arm()->paths[l->path], l->token),
+                    "a lease that has ended became valid again");
+    }
+}
+
 /* Spoilt messages may carry a correct update, so what is at the home is read, too. */
 static void check_state(world *w)
 {
@@ -660,12 +678,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     memset(&w, 0, sizeof w);
     w.d = (dice){.bytes = data, .len = len};
     begin(&w);
-    for (int n = 0; w.d.n < len && n < STEPS_MAX; n++)
+    for (int n = 0; w.d.n < len && n < STEPS_MAX; n++) {
         step(&w);
+        check_leases(&w);
+    }
     end_group(&w);
     check_versions();
-    for (int i = 0; i < KEPT_MAX; i++)
-        pl_message_destroy(&w.kept[i].message);
+    for (int i = 0; i < 2 * KEPT_MAX; i++)
+        pl_message_destroy(&w.kept[i % 2][i / 2].message);
     return 0;
 }
 
