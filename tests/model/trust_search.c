@@ -425,6 +425,7 @@ static const char *visit_all(const scenario *which)
         printf("  broken: %s\n", broken);
         print_trace(&q, q.n - 1);
     }
+    fflush(stdout);
     free(q.nodes);
     free(q.level);
     free(q.next);
