@@ -91,6 +91,9 @@ static enum result open_lease(const state *s, int h, const token *t)
 static void note_receipt(state *s, int m, token *t, int ahead)
 {
     t->receipts[ahead][m] = s->homes[m].secret;
+    /* a receipt has the number of its home's newest commit */
+    if (s->copy_of == m + 1 && memcmp(&s->copy, &s->disks[m], sizeof s->copy) != 0)
+        t->late = 1;
 }
 
 /* SUBMIT of (module, round) under a lease. */
@@ -163,6 +166,7 @@ static enum result submit_path(state *s, int k, int ahead, u8 value, bool drawn)
         !shows_receipt(s, t, ahead, !t->path))
         return REFUSED;
     demand(!t->dead, "a lease that had ended was accepted");
+    s->remembers |= t->late && s->copy_of != t->path + 1;
     if (drawn) {
         d->held = value;
         d->held_by = t->owner;
@@ -506,7 +510,7 @@ bool restart_home(state *s, int h)
     return true;
 }
 
-/* Whether the launcher would start the job with these disks. */
+/* Whether no home lacks an update of a phase that has ended. */
 static bool is_covered(state *s)
 {
     for (int p = 0; p < N; p++)
@@ -533,9 +537,10 @@ bool restore(state *s)
     memset(&s->copy, 0, sizeof s->copy);
     s->copy_of = s->honest = s->honest_ahead = 0;
     for (int k = 0; k < s->n_tokens; k++)
-        s->tokens[k].dead = 1;
-    if (!off[R_coverage] && !is_covered(s))
-        return false; /* the start is refused with a sentence */
+        s->tokens[k].dead = 1, s->tokens[k].late = 0;
+    /* the start is refused with a sentence */
+    if ((!off[R_coverage] && !is_covered(s)) || (!off[R_sequence] && s->remembers))
+        return false;
     forget_home(s, 0);
     forget_home(s, 1);
     check_covered(s);

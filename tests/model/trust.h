@@ -52,6 +52,7 @@ typedef struct token {
     u8 ahead;          /* the lease is for the next phase, too */
     u8 sealed;         /* bit per secret under which the holder has it */
     u8 receipts[2][N]; /* of (phase, phase + 1) and module: secret; 0: none */
+    u8 late;           /* a receipt is newer than the backup of its home */
     u8 dead;           /* the hub has ended it (only for the checks) */
 } token;
 
@@ -62,6 +63,7 @@ typedef struct state {
     token tokens[TOKENS_MAX];
     u8 honest, honest_ahead; /* the honest worker's lease + 1; it trains phase + 1 */
     disk copy;               /* a backup of a home's disk */
+    u8 remembers;            /* a home remembers a receipt that is newer */
     u8 copy_of;              /* home + 1 */
     u8 secrets, n_tokens, restarts, restores, undecided;
 } state;
@@ -82,7 +84,8 @@ typedef struct state {
     X(confirm, "a round waits for tasks at other homes, too")                          \
     X(missing, "an audit drops a task of which a home lacks an update")                \
     X(everywhere, "the verdict waits until all homes have dropped the task")           \
-    X(coverage, "a start refuses a home that is older than the others")
+    X(coverage, "a start refuses a home that lacks updates of finished phases")        \
+    X(sequence, "a start refuses a home that is older than its newest receipt")
 
 enum rule {
 #define AS_NUMBER(name, text) R_##name,
