@@ -177,22 +177,15 @@ static pl_status rebuild(const store_call *call, const char *place)
     return PL_OK;
 }
 
-/* Revokes the keys of fenced workers, if the store is that of a run. */
-static pl_status revoke_fenced(const store_call *call, run_kept *kept)
-{
-    return call->values[STORE_OPT_STORE] ? PL_OK : run_revoke_kept(run_of(call), kept);
-}
-
 /* Restores a store from a backup. The backup is checked completely before it replaces
  * anything. */
 pl_status store_restore(store_call *call)
 {
     pl_audit_report audit;
-    run_kept kept;
+    run_kept kept = {.dir = call->values[STORE_OPT_STORE] ? NULL : run_of(call)};
     pl_store *from = NULL;
     char backup[PL_PATH_MAX], saved[PL_PATH_MAX];
     const bool job = call->values[STORE_OPT_JOB] != NULL;
-    memset(&kept, 0, sizeof kept);
     PL_CHECK(find_copy(call, call->words[0], backup));
     if (strstr(backup, "://"))
         return rebuild(call, backup);
@@ -218,16 +211,12 @@ pl_status store_restore(store_call *call)
                 "that an audit shut out since the backup are admitted again: %s\n",
                 pl_last_error());
     if (status == PL_OK)
-        status = revoke_fenced(call, &kept);
-    if (status == PL_OK)
         status = copy_store(call, from, backup, call->folder);
     pl_store_close(&from);
     if (status == PL_OK && job)
         status = run_copy_files(call->words[0], run_of(call));
-    if (status == PL_OK && job) /* the list of keys was replaced, too */
-        status = revoke_fenced(call, &kept);
     if (status == PL_OK)
         status = run_put_back(call->folder, &kept);
-    run_kept_clear(&kept);
+    pl_free(kept.fences);
     return status;
 }

@@ -28,8 +28,9 @@ endif()
 
 set(PL_NVCC_OPTIONS -std=c++17 -O3 -lineinfo --fmad=false --expt-relaxed-constexpr
     -Xcompiler=-Wall,-Wextra,-Wno-unused-function -D_GNU_SOURCE -I${CMAKE_SOURCE_DIR})
-if(PL_WERROR)
-  list(APPEND PL_NVCC_OPTIONS --Werror=all-warnings)
+if(PL_WERROR) # spilled registers and serialised products fail the build
+  list(APPEND PL_NVCC_OPTIONS --Werror=all-warnings -Xptxas=--warn-on-spills)
+  set(PL_NVCC_CHECK sh ${CMAKE_SOURCE_DIR}/tools/nvcc.sh)
 endif()
 # Code for compute capability 9.0 is compiled for sm_90a: it may use instructions that
 # no other device has.
@@ -54,7 +55,7 @@ function(pl_nvcc result)
     get_filename_component(name ${source} NAME)
     set(object ${CMAKE_BINARY_DIR}/cuda/${name}.o)
     add_custom_command(OUTPUT ${object} DEPENDS ${source} DEPFILE ${object}.d
-      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${PL_NVCC} ${PL_NVCC_OPTIONS} -MMD -MF ${object}.d
+      COMMAND ${PL_NVCC_CHECK} ${CMAKE_CXX_COMPILER_LAUNCHER} ${PL_NVCC} ${PL_NVCC_OPTIONS} -MMD -MF ${object}.d
               -c ${source} -o ${object}
       COMMENT "nvcc ${name}" VERBATIM)
     list(APPEND objects ${object})

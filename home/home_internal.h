@@ -50,9 +50,8 @@ typedef struct home_meeting {
 
 typedef struct home_path {
     pl_path_state state; /* as the store has it, or will have it after the commit */
-    /* The newest FENCE of a hub: the highest token that the hub had granted by then,
-     * and the tokens that are valid (0: none). Results under any other token are
-     * refused. Zeros: no hub has named a token yet. */
+    /* The newest FENCE of a hub: the highest token by then, and the tokens that are
+     * valid (0: none). Results under any other token are refused. */
     uint64_t fence, valid[2];
 } home_path;
 
@@ -145,8 +144,8 @@ typedef struct home {
     home_audit *audits; /* audits that are not closed */
     pl_fence *fenced;
     size_t n_audits, n_fenced;
-    /* [2] The secrets that seal leases: that of the newest hub, and that of the hub
-     * before, which is good until old_until_ms. They are kept in memory only. */
+    /* the secret of the newest hub, and that of the hub before, which is good until
+     * old_until_ms */
     pl_lease_secret secrets[2];
     int n_secrets;
     int64_t old_until_ms;
@@ -283,8 +282,7 @@ pl_status home_check_seal(const home_lease *l, const pl_hash *wanted,
                           const uint8_t *seal);
 /* Whether the hub counts the token as that of a valid lease of the path. */
 bool home_is_valid(const home_path *path, uint64_t token);
-/* Whether `receipt` is a home's receipt for the update of this lease's holder; it may
- * have been given before the hub's last restart. */
+/* Whether `receipt` is a home's receipt for the update of this lease's holder. */
 bool home_is_receipt(const home *h, const char *module, int64_t round,
                      const home_lease *by, const pl_hash *receipt);
 /* Checks reported work. ERR_DATA or ERR_NUMERIC: such work is impossible under this

@@ -1,10 +1,9 @@
 /* Checks that a message carries a valid lease and that the reported work fits the
  * lease's task. Computes how much may be uploaded under a lease.
  *
- * The hub makes the secret that seals leases at its start, and sends it in HELLO. It is
- * kept in memory only. After a restart of the hub, leases of the hub before stay good
- * for a while, so that their workers can go on until they have new seals. A home that
- * restarts gets the secret again. */
+ * The secret that seals leases comes with the hub's HELLO and is kept in memory only.
+ * After a restart of the hub, leases of the hub before stay good for a while, so that
+ * their workers can go on until they have new seals. */
 #include "codec/codec.h"
 #include "home/home_internal.h"
 #include "outer/outer.h"

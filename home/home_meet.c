@@ -117,11 +117,8 @@ pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *ans
      * the deadline. */
     if (q.wish != PL_MEETING_OPEN) {
         pl_hash seal;
-        pl_msg_meet sealed = wish;
-        sealed.lease = (pl_bytes){0};
-        sealed.seal = NULL;
         PL_CHECK(home_open_lease(h, peer, wish.lease, &under));
-        pl_lease_sign(&under.key, PL_MSG_MEET, pl_fields_of_meet(), &sealed, &seal);
+        pl_lease_sign(&under.key, PL_MSG_MEET, pl_fields_of_meet(), &wish, &seal);
         PL_CHECK(home_check_seal(&under, &seal, wish.seal));
         if (under.is_ended || under.arm != q.arm || under.index != q.own ||
             under.lease.phase != q.round + 1 ||

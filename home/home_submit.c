@@ -14,23 +14,19 @@
 static void answer_with_receipts(home *h, const pl_peer *peer, uint64_t request,
                                  const pl_msg_submitted *said)
 {
-    pl_message a;
-    const pl_submit_result result = (pl_submit_result)said->result;
-    const char *text = said->text;
-    pl_message_init(&a, 0);
-    a.request = request;
+    pl_message a = {.request = request};
     pl_message_put(&a, PL_MSG_SUBMITTED, pl_fields_of_submitted(), said);
-    h->counts.results[result]++;
-    if (result == PL_SUBMIT_REJECTED && text)
-        pl_copy_text(h->counts.rejection, sizeof h->counts.rejection, text);
+    h->counts.results[said->result]++;
+    if (said->result == PL_SUBMIT_REJECTED && said->text)
+        pl_copy_text(h->counts.rejection, sizeof h->counts.rejection, said->text);
     home_answer_later(h, peer, &a);
 }
 
 static void answer_submitted(home *h, const pl_peer *peer, uint64_t request,
                              pl_submit_result result, const char *text)
 {
-    const pl_msg_submitted said = {.result = result, .text = text};
-    answer_with_receipts(h, peer, request, &said);
+    answer_with_receipts(h, peer, request,
+                         &(pl_msg_submitted){.result = result, .text = text});
 }
 
 /* The module of an update, and the results of checks of this update. */
@@ -620,11 +616,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
                            .held_phase = said.phase - 1};
     pl_copy_text(state.name, sizeof state.name, said.name);
     PL_CHECK(home_open_lease(h, peer, said.lease, &under));
-    pl_msg_submit_path sealed = said;
-    sealed.lease = (pl_bytes){0};
-    sealed.seal = NULL;
-    sealed.receipt = (pl_items){0};
-    pl_lease_sign(&under.key, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &sealed,
+    pl_lease_sign(&under.key, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &said,
                   &seal);
     PL_CHECK(home_check_seal(&under, &seal, said.seal));
     home_arm *arm = under.arm;

@@ -293,21 +293,18 @@ typedef struct run_kept_fence {
     char target[PL_FENCED_TEXT_MAX + PL_PUBKEY_TEXT];
 } run_kept_fence;
 typedef struct run_kept {
+    const char *dir; /* the run, if it has a list of keys; NULL: the store alone */
     run_kept_fence *fences; /* [n] */
     size_t n;
     int64_t hub_epoch; /* the highest one of all homes */
 } run_kept;
-/* Reads fences and epoch of the store that will be replaced. A folder without a store
- * has none. The caller calls run_kept_clear, even after an error. */
+/* Reads fences and epoch of the store that will be replaced, and revokes the keys of
+ * fenced workers in the run's list. A folder without a store has none. The caller frees
+ * `fences`, even after an error. */
 PL_MUST_CHECK pl_status run_keep(const char *folder, run_kept *out);
-/* Revokes the keys of fenced workers in the list of the run, if it has one. */
-PL_MUST_CHECK pl_status run_revoke_kept(const char *dir, run_kept *kept);
-/* Writes into all homes of the restored store what they lack of it. */
-PL_MUST_CHECK pl_status run_put_back(const char *folder, const run_kept *kept);
-/* The first home gives a hub its epoch. If it was restored alone, and another home knows
- * a higher epoch, gives this one to it. */
-PL_MUST_CHECK pl_status run_level_homes(const char *folder);
-void run_kept_clear(run_kept *kept);
+/* Writes into all homes of the restored store what they lack of it, and revokes the
+ * keys again, because the list may have been replaced, too. */
+PL_MUST_CHECK pl_status run_put_back(const char *folder, run_kept *kept);
 
 /* Prints a line to stdout at once, without buffering. */
 void say(const char *format, ...) PL_PRINTF(1, 2);

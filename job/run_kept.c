@@ -7,40 +7,19 @@
 
 static const char EPOCH_REF[] = "sys/hub-epoch";
 
-static pl_status keep_fence(void *context, const char *name, const char *target)
-{
-    run_kept *k = context;
-    k->fences = pl_grow(k->fences, (k->n + 1) * sizeof *k->fences);
-    run_kept_fence *f = &k->fences[k->n++];
-    memset(f, 0, sizeof *f);
-    pl_copy_text(f->ref, sizeof f->ref, name);
-    pl_copy_text(f->target, sizeof f->target, target);
-    return PL_OK;
-}
-
-static pl_status keep_epoch(void *context, const char *name, const char *target)
+static pl_status keep_ref(void *context, const char *name, const char *target)
 {
     run_kept *k = context;
     int64_t epoch = 0;
-    if (strcmp(name, EPOCH_REF) == 0 && pl_parse_int(target, &epoch) == PL_OK &&
-        epoch > k->hub_epoch)
-        k->hub_epoch = epoch;
-    return PL_OK;
-}
-
-pl_status run_keep(const char *folder, run_kept *out)
-{
-    pl_store *store = NULL;
-    memset(out, 0, sizeof *out);
-    pl_status status = pl_store_open(folder, PL_STORE_READ, &store);
-    if (status == PL_ERR_NOT_FOUND)
+    if (strcmp(name, EPOCH_REF) == 0 && pl_parse_int(target, &epoch) == PL_OK)
+        k->hub_epoch = epoch > k->hub_epoch ? epoch : k->hub_epoch;
+    if (!pl_starts_with(name, PL_FENCED_REFS))
         return PL_OK;
-    if (status == PL_OK)
-        status = pl_store_each_ref(store, PL_FENCED_REFS, keep_fence, out);
-    if (status == PL_OK)
-        status = pl_store_each_ref(store, EPOCH_REF, keep_epoch, out);
-    pl_store_close(&store);
-    return status;
+    k->fences = pl_grow(k->fences, (k->n + 1) * sizeof *k->fences);
+    run_kept_fence *f = &k->fences[k->n++];
+    pl_copy_text(f->ref, sizeof f->ref, name);
+    pl_copy_text(f->target, sizeof f->target, target);
+    return PL_OK;
 }
 
 static pl_status revoke_kept(pl_key_list *list, void *context)
@@ -58,12 +37,24 @@ static pl_status revoke_kept(pl_key_list *list, void *context)
     return PL_OK;
 }
 
-pl_status run_revoke_kept(const char *dir, run_kept *kept)
+static pl_status revoke_all(run_kept *k)
 {
     char path[PL_PATH_MAX];
-    if (kept->n == 0 || !pl_path_exists(pl_join(path, dir, "keys/allow")))
+    if (!k->dir || k->n == 0 || !pl_path_exists(pl_join(path, k->dir, "keys/allow")))
         return PL_OK;
-    return pl_key_list_edit(path, revoke_kept, kept);
+    return pl_key_list_edit(path, revoke_kept, k);
+}
+
+pl_status run_keep(const char *folder, run_kept *out)
+{
+    pl_store *store = NULL;
+    pl_status status = pl_store_open(folder, PL_STORE_READ, &store);
+    if (status == PL_ERR_NOT_FOUND)
+        return PL_OK;
+    if (status == PL_OK)
+        status = pl_store_each_ref(store, "", keep_ref, out);
+    pl_store_close(&store);
+    return status == PL_OK ? revoke_all(out) : status;
 }
 
 static pl_status put_back_at(const char *folder, const run_kept *kept)
@@ -76,7 +67,7 @@ static pl_status put_back_at(const char *folder, const run_kept *kept)
     bool changed = false;
     pl_status status = PL_OK;
     PL_TRY(pl_store_open(folder, PL_STORE_WRITE, &store));
-    PL_TRY(pl_store_each_ref(store, EPOCH_REF, keep_epoch, &has));
+    PL_TRY(pl_store_each_ref(store, "sys/", keep_ref, &has));
     PL_TRY(pl_txn_begin(store, &txn));
     for (size_t i = 0; i < kept->n; i++) {
         status = pl_store_get_ref(store, kept->fences[i].ref, &old);
@@ -99,37 +90,15 @@ done:
     return status;
 }
 
-pl_status run_put_back(const char *folder, const run_kept *kept)
+pl_status run_put_back(const char *folder, run_kept *kept)
 {
     char home[PL_PATH_MAX];
     int n = 0;
     if (kept->n == 0 && kept->hub_epoch == 0)
         return PL_OK;
+    PL_CHECK(revoke_all(kept));
     PL_CHECK(pl_store_homes(folder, &n));
     for (int i = 0; i < n; i++)
         PL_CHECK(put_back_at(pl_store_home(folder, i, n, home), kept));
     return PL_OK;
-}
-
-pl_status run_level_homes(const char *folder)
-{
-    char home[PL_PATH_MAX];
-    run_kept all, first = {0};
-    int n = 0;
-    pl_status status = run_keep(folder, &all);
-    if (status == PL_OK)
-        status = pl_store_homes(folder, &n);
-    if (status == PL_OK)
-        status = run_keep(pl_store_home(folder, 0, n, home), &first);
-    if (status == PL_OK && first.hub_epoch < all.hub_epoch)
-        status = run_put_back(folder, &all);
-    run_kept_clear(&first);
-    run_kept_clear(&all);
-    return status;
-}
-
-void run_kept_clear(run_kept *kept)
-{
-    pl_free(kept->fences);
-    memset(kept, 0, sizeof *kept);
 }

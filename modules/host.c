@@ -54,11 +54,13 @@ size_t pl_muon_work_floats(int O, int I)
     return 2 * rows * cols + 3 * side * side;
 }
 
-size_t pl_update_work_floats(const pl_update_run *runs, int n_runs)
+size_t pl_update_work_floats(const pl_update_run *runs, int n_runs, bool together)
 {
     size_t most = 0;
     for (int i = 0; i < n_runs; i++) {
         size_t n = runs[i].rows ? pl_muon_work_floats(runs[i].rows, runs[i].cols) : 0;
+        if (n > 0 && together)
+            n *= (size_t)pl_update_run_matrices(&runs[i]);
         most = n > most ? n : most;
     }
     return most;
@@ -67,7 +69,7 @@ size_t pl_update_work_floats(const pl_update_run *runs, int n_runs)
 pl_status pl_host_update_create(pl_backend *be, const pl_update_plan *plan,
                                 pl_update **out)
 {
-    const size_t n = pl_update_work_floats(plan->runs, plan->n_runs);
+    const size_t n = pl_update_work_floats(plan->runs, plan->n_runs, false);
     void *work = NULL;
     *out = NULL;
     if (n > 0)

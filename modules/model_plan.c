@@ -193,14 +193,16 @@ static void plan_model(const pl_backend *be, const pl_topology *topology,
     if (!options->training || !options->muon)
         return;
     /* Muon needs no second moments, but working memory for Newton-Schulz on the largest
-     * matrix of a block. */
+     * matrix of a block, or on all matrices of a tensor at once on a GPU. */
     out->moments_bytes -=
         sizeof(float) * (uint64_t)pl_shape_hidden_params(pl_topology_shape(topology));
     for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
         const pl_tensor *tensor = pl_topology_tensor(topology, i);
+        const int rows = model_muon_rows(options, tensor);
+        const uint64_t at_once =
+            be->memory_bytes > 0 ? (uint64_t)(tensor->rows / rows) : 1;
         const uint64_t bytes =
-            sizeof(float) *
-            pl_muon_work_floats(model_muon_rows(options, tensor), tensor->cols);
+            at_once * sizeof(float) * pl_muon_work_floats(rows, tensor->cols);
         if (tensor->block >= 0 && tensor->decay && bytes > out->scratch_bytes)
             out->scratch_bytes = bytes;
     }
@@ -220,16 +222,15 @@ static size_t largest(size_t a, size_t b)
 }
 
 /* Adds the scratch memory that operations on a GPU need besides the model. */
-static void add_gpu_scratch(const pl_topology *topology,
-                            const pl_model_options *options, bool fp8,
-                            pl_model_plan *out)
+static void add_gpu_scratch(const pl_backend *be, const pl_topology *topology,
+                            const pl_model_options *options, pl_model_plan *out)
 {
     const pl_shape *s = pl_topology_shape(topology);
     const extents e = measure_extents(s, options, PL_BF16);
     const size_t V = (size_t)s->vocab;
     /* Operations share scratch memory, so the operation that needs most decides. */
     size_t most = cuda_classifier_bytes(e.N, V, false);
-    if (fp8)
+    if (be->fp8_copies)
         most = largest(most,
                        cuda_small_bytes(e.N * largest(e.queries, largest(e.C, e.F))));
     if (options->training) {
@@ -239,6 +240,15 @@ static void add_gpu_scratch(const pl_topology *topology,
             most = largest(most, cuda_norm_bytes(e.N, 2 * e.head_size));
         most = largest(most, CUDA_SUM_BLOCKS * sizeof(double));
         most = largest(most, e.N * e.heads * sizeof(float)); /* attention's deltas */
+    } else {
+        const size_t n_parts = cuda_decode_parts(CUDA_DECODE_ROWS, e.heads, e.T);
+        most = largest(most, cuda_decode_bytes(n_parts, e.head_size));
+        /* int8: a matrix is decoded before it multiplies many rows */
+        for (int i = 0; be->decode_only && i < pl_topology_n_tensors(topology); i++) {
+            const pl_tensor *tensor = pl_topology_tensor(topology, i);
+            most = largest(most,
+                           (size_t)tensor->rows * (size_t)tensor->cols * e.act_bytes);
+        }
     }
     out->scratch_bytes +=
         CUDA_WORKSPACE_BYTES + most +
@@ -258,9 +268,9 @@ static void add_gpu_scratch(const pl_topology *topology,
 void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,
                        bool fp8, pl_model_plan *out)
 {
-    const pl_backend be = {.act = PL_BF16, .fp8_copies = fp8};
+    const pl_backend be = {.act = PL_BF16, .fp8_copies = fp8, .memory_bytes = 1};
     plan_model(&be, topology, options, out);
-    add_gpu_scratch(topology, options, fp8, out);
+    add_gpu_scratch(&be, topology, options, out);
 }
 
 void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
@@ -268,7 +278,7 @@ void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
 {
     plan_model(be, topology, options, out);
     if (be->memory_bytes > 0)
-        add_gpu_scratch(topology, options, be->fp8_copies, out);
+        add_gpu_scratch(be, topology, options, out);
 }
 
 uint64_t pl_model_plan_sum(const pl_model_plan *plan)

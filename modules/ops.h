@@ -216,9 +216,10 @@ typedef void pl_op_adamw(pl_backend *be, float *p, float *m, float *v, float *g,
  *   X = a X + X (b S + c S S), S = X^T X                         (Newton-Schulz)
  *   p -= lr * (0.2 sqrt(max(O,I)) X + wd * p)
  * and g is set to zero. The iteration brings the singular values of X near 1. For O < I
- * the iteration works on the transpose of X. `work` has pl_muon_work_floats floats; its
- * contents do not matter before or after the call. The order of all sums depends on O
- * and I alone, neither on n nor on the number of threads. */
+ * the iteration works on the transpose of X. `work` has pl_muon_work_floats floats, on
+ * a GPU n times as many; its contents do not matter before or after the call. The order
+ * of all sums depends on O and I alone, on a GPU also on n, but not on the number of
+ * threads. */
 typedef void pl_op_muon(pl_backend *be, float *p, float *m, float *g, float *work,
                         int n, int O, int I, float grad_scale, const pl_adamw *adam);
 #define PL_MUON_MOMENTUM 0.95f
@@ -233,9 +234,9 @@ enum { PL_MUON_ITERATIONS = 5 };
 /* Returns how many floats of working memory muon needs for one matrix: two matrices of
  * the size of X and three of the size of S, with sides rounded up to whole tiles. */
 size_t pl_muon_work_floats(int O, int I);
-/* Returns the largest pl_muon_work_floats among the runs; 0 if AdamW updates all of
- * them. */
-size_t pl_update_work_floats(const pl_update_run *runs, int n_runs);
+/* Returns the most floats that muon needs for one of the runs; 0 if AdamW updates all
+ * of them. `together`: for all matrices of the run at once. */
+size_t pl_update_work_floats(const pl_update_run *runs, int n_runs, bool together);
 
 /* ---- a whole step ---- */
 /* The optimizer for a whole path: computes squares = sum g^2, scales gradients down to

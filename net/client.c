@@ -263,14 +263,14 @@ pl_status pl_client_meet(pl_client *c, const char *module, int64_t round, int pa
     pl_msg_meeting_is a;
     *decision = PL_MEETING_OPEN;
     pl_hash seal;
-    pl_msg_meet body = {.name = module,
-                        .path = path,
-                        .replica = replica,
-                        .phase = round,
-                        .meeting = wish};
+    const pl_msg_meet body = {.name = module,
+                              .path = path,
+                              .replica = replica,
+                              .phase = round,
+                              .meeting = wish,
+                              .lease = {c->lease.bytes, c->lease.len},
+                              .seal = seal.bytes};
     pl_lease_sign(&c->lease.key, PL_MSG_MEET, pl_fields_of_meet(), &body, &seal);
-    body.lease = (pl_bytes){c->lease.bytes, c->lease.len};
-    body.seal = seal.bytes;
     pl_message_put(&q, PL_MSG_MEET, pl_fields_of_meet(), &body);
     PL_CHECK(query_owner(c, module, &q, pl_fields_of_meeting_is(), &a));
     if (a.meeting >= PL_MEETING_COUNT)
@@ -471,18 +471,18 @@ void client_put_path(const pl_client *c, pl_message *q, const pl_path_state *sta
     pl_hash seal, *receipts = pl_alloc(((size_t)n + 1) * sizeof *receipts);
     size_t n_receipts = 0;
     const int own = pl_home_of(state->name, c->n_homes);
-    pl_msg_submit_path body = {.name = state->name,
-                               .phase = state->phase,
-                               .blob = state->moments,
-                               .work = state->work};
-    pl_lease_sign(&c->lease.key, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &body,
-                  &seal);
     for (int i = 0; i < n; i++)
         if (pl_home_of(updates[i].module, c->n_homes) != own)
             receipts[n_receipts++] = updates[i].receipt;
-    body.lease = (pl_bytes){c->lease.bytes, c->lease.len};
-    body.seal = seal.bytes;
-    body.receipt = PL_ITEMS(receipts, n_receipts);
+    const pl_msg_submit_path body = {.name = state->name,
+                                     .phase = state->phase,
+                                     .blob = state->moments,
+                                     .work = state->work,
+                                     .lease = {c->lease.bytes, c->lease.len},
+                                     .seal = seal.bytes,
+                                     .receipt = PL_ITEMS(receipts, n_receipts)};
+    pl_lease_sign(&c->lease.key, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &body,
+                  &seal);
     pl_message_put(q, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &body);
     pl_free(receipts);
 }
@@ -498,17 +498,4 @@ pl_status client_submit_path(pl_client *c, const pl_path_state *state,
                             : submit(c, state->name, &q, &(client_blob){0}, out);
     pl_message_destroy(&q);
     return status;
-}
-
-pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,
-                                const void *moments, uint64_t bytes,
-                                pl_submit_result *result, char text[256])
-{
-    pl_path_state state = *given;
-    const bool named = !moments && !pl_hash_none(&state.moments);
-    if (pl_hash_none(&state.moments))
-        pl_blob_hash(moments, bytes, &state.moments);
-    const client_blob blob = {moments, bytes, state.moments};
-    const client_answer out = {result, text, NULL, 0};
-    return client_submit_path(c, &state, named ? NULL : &blob, NULL, 0, &out);
 }

@@ -134,17 +134,11 @@ PL_MUST_CHECK pl_status pl_client_submit_as(pl_client *c, const pl_submit_messag
                                             const void *data, uint64_t bytes,
                                             pl_submit_result *result, char text[256],
                                             pl_hash *receipts);
-/* Submits the state of a path, without receipts. Set state->moments to the hash of the
- * moments, or to zero if the hash is not known. If `moments` is NULL and the hash is
- * known, only the hash is sent, and the home must not need the state
- * (pl_phase_uploads). */
-PL_MUST_CHECK pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
-                                              const void *moments, uint64_t bytes,
-                                              pl_submit_result *result, char text[256]);
 /* Submits all results of a task: n updates, then the path's state. If the job has one
  * home, one commit makes everything durable; with several homes, the state is sent when
  * every update is durable. `results` and `texts` have n + 1 entries; the last one is
- * for the path's state. */
+ * for the path's state. state->moments is its hash; with 0 bytes only the hash is sent,
+ * and the home must not need the state (pl_phase_uploads). */
 PL_MUST_CHECK pl_status pl_client_submit_task(pl_client *c, pl_submission *submissions,
                                               int n, const pl_path_state *state,
                                               const void *moments, uint64_t bytes,

@@ -38,22 +38,6 @@ void pl_lease_seal(const pl_lease_secret *secret, const pl_lease *lease,
     pl_buf_destroy(&record);
 }
 
-pl_status pl_lease_take(pl_bytes lease, const uint8_t *key, pl_sealed_lease *out)
-{
-    memset(out, 0, sizeof *out);
-    if (lease.len > sizeof out->bytes || (lease.len > 0) != (key != NULL))
-        return pl_fail(PL_ERR_PROTO,
-                       "the hub sent a lease of %zu bytes %s its key; a lease has at "
-                       "most %zu bytes, and a key",
-                       lease.len, key ? "with" : "without", sizeof out->bytes);
-    out->len = lease.len;
-    if (lease.len > 0) {
-        memcpy(out->bytes, lease.at, lease.len);
-        memcpy(out->key.bytes, key, sizeof out->key.bytes);
-    }
-    return PL_OK;
-}
-
 void pl_lease_key(const pl_lease_secret *secret, const uint8_t *bytes, size_t len,
                   pl_lease_secret *out)
 {
@@ -65,9 +49,16 @@ void pl_lease_key(const pl_lease_secret *secret, const uint8_t *bytes, size_t le
 void pl_lease_sign(const pl_lease_secret *key, pl_message_type type,
                    const pl_field *fields, const void *body, pl_hash *out)
 {
+    enum { MOST = 32 };
+    pl_field sealed[MOST + 1];
     pl_buf record = {0};
+    int n = 0;
+    for (const pl_field *f = fields; f->tag && n < MOST; f++)
+        if (f->tag != PL_TAG_LEASE && f->tag != PL_TAG_SEAL && f->tag != PL_TAG_RECEIPT)
+            sealed[n++] = *f;
+    sealed[n] = (pl_field){.tag = 0};
     pl_put_u64(&record, PL_TAG_RESULT, type);
-    pl_put_fields(&record, fields, body);
+    pl_put_fields(&record, sealed, body);
     pl_hash_keyed("task seal", key->bytes, record.data, record.len, out);
     pl_buf_destroy(&record);
 }

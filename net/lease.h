@@ -9,13 +9,10 @@
  *
  *   bytes = MAC (32, keyed BLAKE2b-256 over the record) | record (docs/PROTOCOL.md 2.5)
  *
- * The worker gets these bytes with TASK and sends them unchanged with its messages.
- * With them it gets a task key, which is made from the bytes and the secret and never
- * passes a relay. The worker seals its messages with this key, so that a relay cannot
- * change them or speak in the worker's name.
- *
- * The hub makes the secret at its start and tells it to the homes. Nobody stores it. So
- * a lease ends with the job, and no copy of a store contains what could make leases. */
+ * The worker gets these bytes with TASK, and a task key, which is made from the bytes
+ * and the secret and never passes a relay. It seals its messages with this key, so that
+ * a relay cannot change them or speak in its name. The hub makes the secret at its
+ * start, and nobody stores it: no copy of a store can make leases. */
 #ifndef PL_NET_LEASE_H
 #define PL_NET_LEASE_H
 #include "base/base.h"
@@ -53,15 +50,11 @@ typedef struct pl_sealed_lease {
 
 void pl_lease_seal(const pl_lease_secret *secret, const pl_lease *lease,
                    pl_sealed_lease *out);
-/* Copies a lease and its key from a message; both may be missing. ERR_PROTO: the lease
- * is too long, or the key is missing. */
-PL_MUST_CHECK pl_status pl_lease_take(pl_bytes lease, const uint8_t *key,
-                                      pl_sealed_lease *out);
 /* Computes the task key of a sealed lease. */
 void pl_lease_key(const pl_lease_secret *secret, const uint8_t *bytes, size_t len,
                   pl_lease_secret *out);
-/* Computes the seal of a message with this type and body. The body's lease, seal and
- * receipts must be empty. */
+/* Computes the seal of a message with this type and body, without its lease, its seal
+ * and its receipts. */
 void pl_lease_sign(const pl_lease_secret *key, pl_message_type type,
                    const pl_field *fields, const void *body, pl_hash *out);
 /* Computes a home's receipt for the holder of the lease of (path, replica) with this

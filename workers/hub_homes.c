@@ -53,12 +53,6 @@ pl_status hub_send_home(hub_home *home, pl_message *m)
     return status == PL_ERR_NET ? PL_OK : status; /* the message is sent again later */
 }
 
-static void lose_fences(hub_home *home)
-{
-    home->lost_fences = true;
-    home->n_fenced = 0;
-}
-
 static pl_status ask_state(hub_home *home, uint64_t offset)
 {
     pl_message m = {0};
@@ -85,7 +79,7 @@ pl_status hub_fence(hub *h, plan_path *path)
     for (int i = 0; i < h->n_homes; i++) {
         pl_status status = fence_at(&h->homes[i], path);
         if (status == PL_ERR_NET)
-            lose_fences(&h->homes[i]);
+            h->homes[i].fence_next = 0;
         else
             PL_CHECK(status);
     }
@@ -97,19 +91,17 @@ pl_status hub_fence(hub *h, plan_path *path)
 static pl_status fence_all(hub *h, hub_home *home)
 {
     int n = 0;
-    for (int a = 0; home->lost_fences && a < h->tasks.n_arms; a++)
+    for (int a = 0; home->fence_next >= 0 && a < h->tasks.n_arms; a++)
         for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
             const plan_path *path = &h->tasks.arms[a].paths[i];
-            if (n++ < home->n_fenced || path->granted == 0)
+            if (n++ < home->fence_next || path->granted == 0)
                 continue;
             pl_status status = fence_at(home, path);
-            if (status == PL_ERR_NET)
-                return PL_OK;
-            PL_CHECK(status);
-            home->n_fenced = n;
+            if (status != PL_OK)
+                return status == PL_ERR_NET ? PL_OK : status;
+            home->fence_next = n;
         }
-    home->lost_fences = false;
-    home->n_fenced = 0;
+    home->fence_next = -1;
     return PL_OK;
 }
 
@@ -129,7 +121,7 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
         pl_wire_line line;
         pl_wire_line_now(home->socket, &line);
         if (line.n_connects > 1 && line.n_connects != home->n_connects)
-            lose_fences(home);
+            home->fence_next = 0;
         home->n_connects = line.n_connects;
         PL_CHECK(fence_all(h, home));
         if (home->welcome && now_ms - home->heard_ms > AWAY_MS) {
@@ -147,11 +139,10 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
         if (home->welcome) {
             PL_CHECK(ask_state(home, 0));
         } else {
-            /* The first home gives this hub its epoch. A home that restarted learns
-             * which leases are valid before it gets the secret with which it can open
-             * one. Workers renew their leases within a TTL; a hub that has just started
-             * needs another one until it knows the state of all homes. */
-            if (home->lost_fences || (i > 0 && h->tasks.epoch == 0))
+            /* The first home gives this hub its epoch. A home learns which leases are
+             * valid before it can open one. Workers renew their leases within a TTL;
+             * the hub needs another one until it knows the state of all homes. */
+            if (home->fence_next >= 0 || (i > 0 && h->tasks.epoch == 0))
                 continue;
             home->greeted = home->epoch;
             m.request = home->hello = pl_wire_next_request();
@@ -175,7 +166,7 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
     }
     const uint64_t epoch = (uint64_t)said.version;
     if (home->greeted != 0 && home->greeted != home->epoch)
-        return PL_OK; /* the home has restarted, and has not taken the secret */
+        return PL_OK; /* the home restarted, and did not take the secret */
     if (epoch > h->tasks.epoch && epoch < UINT32_MAX)
         h->tasks.epoch = epoch;
     home->welcome = true;
@@ -371,7 +362,7 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
                (unsigned long long)m->epoch);
         home->welcome = false;
         home->asked_ms = 0;
-        lose_fences(home);
+        home->fence_next = 0;
     }
     switch (m->type) {
     case PL_MSG_WELCOME:

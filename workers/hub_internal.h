@@ -231,11 +231,10 @@ typedef struct hub_home {
     pl_socket *socket;
     /* epoch of the home's store; a different epoch means that the home has restarted */
     uint64_t epoch;
-    /* number of connections to the home so far; whether a FENCE may have been lost, so
-     * that all are sent again; and how many of these were sent */
-    uint64_t n_connects;
-    bool lost_fences;
-    int n_fenced;
+    uint64_t n_connects; /* number of connections to the home so far */
+    /* A FENCE may have been lost, so all are sent again: the number of paths that are
+     * done; -1: none was lost. */
+    int fence_next;
     uint64_t hello;   /* request number of the last HELLO */
     uint64_t greeted; /* the home's epoch as that HELLO named it; 0: not known then */
     uint64_t told_epoch; /* the hub's epoch in the newest WELCOME */

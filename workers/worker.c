@@ -32,8 +32,7 @@ static bool is_passing(pl_status why)
            why == PL_ERR_CANCELLED;
 }
 
-/* Whether `task` is a later phase of the lease of `other`. The name is compared, too: a
- * hub whose store was restored from a backup may use a token a second time. */
+/* Whether `task` is a later phase of the lease of `other`. */
 static bool follows(const worker_task *task, const worker_task *other)
 {
     return task && task->token == other->token && task->phase > other->phase &&

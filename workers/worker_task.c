@@ -95,12 +95,18 @@ void worker_drop_start(worker_task *task)
 
 pl_status worker_take_lease(worker_task *task, pl_bytes lease, const uint8_t *key)
 {
-    pl_sealed_lease sealed;
-    PL_CHECK(pl_lease_take(lease, key, &sealed));
-    if (sealed.len == 0)
+    if (lease.len > PL_LEASE_MAX || (lease.len > 0) != (key != NULL))
+        return pl_fail(
+            PL_ERR_PROTO,
+            "the hub sent a lease of %zu bytes; a lease has at most %d, and a "
+            "key",
+            lease.len, PL_LEASE_MAX);
+    if (lease.len == 0)
         return PL_OK;
     worker_lease *newest = pl_alloc(sizeof *newest);
-    *newest = (worker_lease){sealed, task->lease};
+    *newest = (worker_lease){.sealed.len = lease.len, .before = task->lease};
+    memcpy(newest->sealed.bytes, lease.at, lease.len);
+    memcpy(newest->sealed.key.bytes, key, sizeof newest->sealed.key.bytes);
     __atomic_store_n(&task->lease, newest, __ATOMIC_RELEASE);
     return PL_OK;
 }

@@ -299,8 +299,9 @@ static inline bool attention_allow_shared(pl_backend *be, K kernel, size_t bytes
     return status == PL_OK;
 }
 
-/* Whether a kernel can compute heads of D elements. If not, notes the failure. */
-bool attention_can(pl_backend *be, int D);
+/* Whether a kernel can compute B sequences with heads of D elements. If not, notes the
+ * failure. */
+bool attention_can(pl_backend *be, int B, int D);
 
 /* Calls `launch`, a generic function object, with a value of the type warp_tiles<..>
  * for heads of D elements. */

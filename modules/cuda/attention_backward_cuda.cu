@@ -386,7 +386,7 @@ void cuda_attention_backward(pl_backend *be, pl_act *dqkv, const pl_act *dout,
 {
     const attention_shape s = attention_describe(texts, T, H, G, D);
     const size_t n = (size_t)B * (size_t)T * (size_t)H;
-    if (!attention_can(be, D))
+    if (!attention_can(be, B, D))
         return;
     float *delta = static_cast<float *>(cuda_scratch(cuda_self(be), n * sizeof(float)));
     if (!delta)

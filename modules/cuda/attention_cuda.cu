@@ -15,16 +15,25 @@ struct row_state {
     float m[2], l[2];
 };
 
-bool attention_can(pl_backend *be, int D)
+bool attention_can(pl_backend *be, int B, int D)
 {
-    if (D <= HEAD_MAX && D % 2 == 0)
+    enum { SEQUENCES_MAX = 65535 }; /* the third size of a grid, for every device */
+    if (D > HEAD_MAX || D % 2 != 0)
+        cuda_note_failure(
+            cuda_self(be),
+            pl_fail(PL_ERR_UNSUPPORTED,
+                    "the heads have %d elements; the cuda backend needs an "
+                    "even number of at most %d",
+                    D, HEAD_MAX));
+    else if (B > SEQUENCES_MAX)
+        cuda_note_failure(
+            cuda_self(be),
+            pl_fail(PL_ERR_UNSUPPORTED,
+                    "a pass has %d sequences; the cuda backend computes at "
+                    "most %d at once: set train.micro_batch",
+                    B, SEQUENCES_MAX));
+    else
         return true;
-    cuda_note_failure(
-        cuda_self(be),
-        pl_fail(PL_ERR_UNSUPPORTED,
-                "the heads have %d elements; the cuda backend needs an even number of "
-                "at most %d",
-                D, HEAD_MAX));
     return false;
 }
 
@@ -204,7 +213,7 @@ void cuda_attention_forward(pl_backend *be, pl_act *out, float *lse, const pl_ac
                             const int32_t *texts, int B, int T, int H, int G, int D)
 {
     const attention_shape s = attention_describe(texts, T, H, G, D);
-    if (!attention_can(be, D))
+    if (!attention_can(be, B, D))
         return;
     attention_choose(be, D, [&](auto tiles) {
         typedef decltype(tiles) P;

@@ -223,16 +223,23 @@ pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **ou
         cuda_backend_destroy(out);
         return status;
     }
-    /* Backends with the same device text must give the same bytes, so the text has the
-     * model of the device, the version of cuBLAS, and whether attention uses wgmma. */
+    /* Backends with the same device text must give the same bytes. So the text has what
+     * decides them: the model of the device; the number of its multiprocessors that
+     * this process may use, by which cuBLAS chooses algorithms; the versions of cuBLAS
+     * and of the toolkit, whose functions (expf) our kernels contain; and whether
+     * attention uses wgmma. */
     char library[32];
     gemm_cuda_describe(self->gemm, library, sizeof library);
+    int multiprocessors = p.multiProcessorCount;
+    (void)cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
+                                 ordinal);
     snprintf(self->backend.device, sizeof self->backend.device,
-             "cuda %s%.40s sm_%d%d %.20s%s",
+             "cuda %s%.32s sm_%d%d x%d %.20s nvcc %d.%d%s",
              self->backend.decode_only ? "int8 bf16 "
              : self->forward_small     ? "fp8 bf16 "
                                        : "bf16 ",
-             p.name, p.major, p.minor, library, self->group_products ? " wgmma" : "");
+             p.name, p.major, p.minor, multiprocessors, library, CUDART_VERSION / 1000,
+             CUDART_VERSION % 1000 / 10, self->group_products ? " wgmma" : "");
     return PL_OK;
 }
 

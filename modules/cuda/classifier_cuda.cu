@@ -30,15 +30,28 @@ struct classifier_rows {
     size_t stride; /* distance between rows of logits and of dlogits */
 };
 
+enum { W = ACTS_WIDE }; /* logits that a thread reads at once */
+
+/* Reads W logits from number v on. What comes after the last one of V counts as -inf,
+ * which adds nothing to any sum. */
+static __device__ void load_logits(float (&x)[W], const float *row, int v, int V)
+{
+    if (v + W <= V) {
+        load_floats<W>(x, row + v);
+        return;
+    }
+    for (int i = 0; i < W; i++)
+        x[i] = v + i < V ? row[v + i] : -INFINITY;
+}
+
 /* Returns log sum_v exp(row[v]) to every thread. */
-template <int W, int THREADS>
-static __device__ float row_log_sum(const float *row, int V)
+template <int THREADS> static __device__ float row_log_sum(const float *row, int V)
 {
     __shared__ float largest[THREADS / WARP_SIZE], sums[THREADS / WARP_SIZE];
     float top = -INFINITY, sum = 0.0f;
     for (int v = (int)threadIdx.x * W; v < V; v += THREADS * W) {
         float x[W];
-        load_floats<W>(x, row + v);
+        load_logits(x, row, v, V);
         float most = top;
         for (int i = 0; i < W; i++)
             most = fmaxf(most, x[i]);
@@ -53,12 +66,12 @@ static __device__ float row_log_sum(const float *row, int V)
 
 /* Writes loss[n] and, if dlogits is not NULL, the derivatives of *scale * loss with
  * respect to the logits. */
-template <int W, int THREADS>
+template <int THREADS>
 static __global__ void __launch_bounds__(THREADS) classifier_kernel(classifier_rows c)
 {
     const size_t row = (size_t)blockIdx.x * c.stride;
     const int target = c.targets[blockIdx.x];
-    const float lse = row_log_sum<W, THREADS>(c.logits + row, c.V);
+    const float lse = row_log_sum<THREADS>(c.logits + row, c.V);
     if (threadIdx.x == 0)
         c.loss[blockIdx.x] = target < 0 ? 0.0f : lse - c.logits[row + (size_t)target];
     if (!c.dlogits)
@@ -66,7 +79,7 @@ static __global__ void __launch_bounds__(THREADS) classifier_kernel(classifier_r
     const float factor = *c.scale;
     for (int v = (int)threadIdx.x * W; v < c.V; v += THREADS * W) {
         float x[W];
-        load_floats<W>(x, c.logits + row + v);
+        load_logits(x, c.logits + row, v, c.V);
         for (int i = 0; i < W; i++) {
             const float p = expf(x[i] - lse) - (v + i == target ? 1.0f : 0.0f);
             x[i] = target < 0 ? 0.0f : factor * p;
@@ -75,14 +88,13 @@ static __global__ void __launch_bounds__(THREADS) classifier_kernel(classifier_r
     }
 }
 
-template <int W> static void classify(pl_backend *be, unsigned n, classifier_rows c)
+static void classify(pl_backend *be, unsigned n, classifier_rows c)
 {
     if (c.V >= V_LONG)
-        PL_LAUNCH((classifier_kernel<W, BLOCK_LONG>), n, BLOCK_LONG, 0, cuda_stream(be),
-                  c);
+        PL_LAUNCH(classifier_kernel<BLOCK_LONG>, n, BLOCK_LONG, 0, cuda_stream(be), c);
     else
-        PL_LAUNCH((classifier_kernel<W, BLOCK_SHORT>), n, BLOCK_SHORT, 0,
-                  cuda_stream(be), c);
+        PL_LAUNCH(classifier_kernel<BLOCK_SHORT>, n, BLOCK_SHORT, 0, cuda_stream(be),
+                  c);
 }
 
 void cuda_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
@@ -107,10 +119,7 @@ void cuda_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
         const classifier_rows c = {loss + n, dlogits, logits, targets + n,
                                    scale,    V,       stride};
         cuda_multiply(be, &forward);
-        if (acts_width(V) == ACTS_WIDE)
-            classify<ACTS_WIDE>(be, (unsigned)rows, c);
-        else
-            classify<1>(be, (unsigned)rows, c);
+        classify(be, (unsigned)rows, c);
         if (!dx)
             continue;
         act *to = cuda_acts(dx) + n * (size_t)C;

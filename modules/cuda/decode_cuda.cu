@@ -16,7 +16,12 @@
 /* HEADS: most query heads per block; ROWS_AT_ONCE: most rows per launch, so that the
  * results of their stretches fit into scratch; BATCH: number of stretches whose results
  * a thread loads at once. */
-enum { KEYS = 64, HEADS = 16, ROWS_AT_ONCE = 64, BATCH = 8 };
+enum {
+    KEYS = CUDA_DECODE_KEYS,
+    HEADS = 16,
+    ROWS_AT_ONCE = CUDA_DECODE_ROWS,
+    BATCH = 8
+};
 
 /* The dimensions that appending needs, and the table of angles. */
 struct append_plan {
@@ -270,16 +275,15 @@ void cuda_attention_decode(pl_backend *be, pl_act *out, const pl_act *qkv,
 {
     const attention_shape s = attention_describe(NULL, S, H, G, D);
     const size_t width = (size_t)H * (size_t)D;
-    if (!attention_can(be, D))
+    if (!attention_can(be, 1, D))
         return;
     /* The parts of up to ROWS_AT_ONCE rows lie in scratch. */
     decode_parts parts;
     parts.n_stretches = (int)blocks_for((size_t)S, KEYS);
-    const size_t n_parts =
-        (size_t)min(N, (int)ROWS_AT_ONCE) * (size_t)H * (size_t)parts.n_stretches;
+    const size_t n_parts = cuda_decode_parts((size_t)N, (size_t)H, (size_t)S);
     const size_t line = cuda_lines(n_parts * sizeof(float));
     uint8_t *scratch = static_cast<uint8_t *>(
-        cuda_scratch(cuda_self(be), 2 * line + n_parts * (size_t)D * sizeof(float)));
+        cuda_scratch(cuda_self(be), cuda_decode_bytes(n_parts, (size_t)D)));
     if (!scratch)
         return;
     parts.largest = reinterpret_cast<float *>(scratch);

@@ -13,7 +13,7 @@ static const size_t workspace_bytes = CUDA_WORKSPACE_BYTES;
 /* Everything that determines a plan. The alignments are those of the addresses of the
  * first operand, the second operand and c, in bytes. */
 typedef struct plan_key {
-    int32_t kind, M, N, K, type, small, a_stride, c_stride;
+    int32_t kind, M, N, K, type, small, a_stride, c_stride, n;
     uint32_t alignment[3];
 } plan_key;
 
@@ -96,10 +96,11 @@ void gemm_cuda_describe(const cuda_gemm *gemm, char *text, size_t bytes)
 
 /* ---- plans ---- */
 
-static uint32_t alignment_of(const void *address)
+/* Returns the alignment of the matrices that begin `step` bytes after each other. */
+static uint32_t alignment_of(const void *address, size_t step)
 {
     uint32_t alignment = ALIGNMENT_MAX;
-    while ((uintptr_t)address % alignment != 0)
+    while (((uintptr_t)address | step) % alignment != 0)
         alignment /= 2;
     return alignment;
 }
@@ -124,15 +125,29 @@ static pl_status set_scales(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
                sizeof scales[1]);
 }
 
-/* Describes an operand. A row-major matrix [rows, columns] is passed as a column-major
- * matrix [columns, rows]. */
-static pl_status describe_operand(const cuda_gemm *gemm, cudaDataType_t type, int rows,
-                                  int columns, int stride, cublasLtMatrixLayout_t *out)
+/* Describes an operand of n products. A row-major matrix [rows, columns] is passed as a
+ * column-major matrix [columns, rows]. */
+static pl_status describe_operand(const cuda_gemm *gemm, cudaDataType_t type, int32_t n,
+                                  int rows, int columns, int stride,
+                                  cublasLtMatrixLayout_t *out)
 {
-    return check(gemm,
-                 gemm->api.cublasLtMatrixLayoutCreate(out, type, (uint64_t)columns,
-                                                      (uint64_t)rows, (int64_t)stride),
-                 "describing a matrix product");
+    static const char what[] = "describing a matrix product";
+    const int64_t step = (int64_t)rows * stride;
+    PL_CHECK(check(gemm,
+                   gemm->api.cublasLtMatrixLayoutCreate(
+                       out, type, (uint64_t)columns, (uint64_t)rows, (int64_t)stride),
+                   what));
+    if (n == 1)
+        return PL_OK;
+    PL_CHECK(check(gemm,
+                   gemm->api.cublasLtMatrixLayoutSetAttribute(
+                       *out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n),
+                   what));
+    return check(
+        gemm,
+        gemm->api.cublasLtMatrixLayoutSetAttribute(
+            *out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step),
+        what);
 }
 
 /* fp8 products use cuBLASLt's fast, less exact sums, because rounding to fp8 makes
@@ -160,11 +175,11 @@ static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan,
         PL_CHECK(
             set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast));
     }
-    PL_CHECK(describe_operand(gemm, in, b_is_nk ? k->N : k->K, b_columns, b_columns,
-                              &plan->first));
-    PL_CHECK(describe_operand(gemm, in, a_is_km ? k->K : k->M, a_is_km ? k->M : k->K,
-                              k->a_stride, &plan->second));
-    return describe_operand(gemm, out, k->M, k->N, k->c_stride, &plan->c);
+    PL_CHECK(describe_operand(gemm, in, k->n, b_is_nk ? k->N : k->K, b_columns,
+                              b_columns, &plan->first));
+    PL_CHECK(describe_operand(gemm, in, k->n, a_is_km ? k->K : k->M,
+                              a_is_km ? k->M : k->K, k->a_stride, &plan->second));
+    return describe_operand(gemm, out, k->n, k->M, k->N, k->c_stride, &plan->c);
 }
 
 /* If the algorithm splits K, it must keep the partial sums in fp32 and add them in
@@ -218,7 +233,7 @@ static pl_status choose_algorithm(cuda_gemm *gemm, gemm_plan *plan)
     return status;
 }
 
-/* Returns the bucket of a key, by a hash of the key's eleven words. There is no padding
+/* Returns the bucket of a key, by a hash of the key's twelve words. There is no padding
  * between the fields of a key. */
 static gemm_plan **bucket_of(cuda_gemm *gemm, const plan_key *key)
 {
@@ -253,16 +268,23 @@ static gemm_plan *make_plan_room(cuda_gemm *gemm)
 static pl_status find_plan(cuda_gemm *gemm, const gemm_call *call, gemm_plan **out)
 {
     const int a_columns = call->kind == GEMM_TN ? call->M : call->K;
-    const plan_key key = {
-        call->kind,
-        call->M,
-        call->N,
-        call->K,
-        call->type,
-        call->scales[0] != NULL,
-        call->a_stride > 0 ? call->a_stride : a_columns,
-        call->c_stride > 0 ? call->c_stride : call->N,
-        {alignment_of(call->b), alignment_of(call->a), alignment_of(call->c)}};
+    /* bytes from one matrix to the next; one matrix has no next */
+    const size_t several = call->n > 1, in = call->scales[0] ? 1 : 2;
+    const size_t a_step = several * in * (size_t)call->M * (size_t)call->K;
+    const size_t b_step = several * in * (size_t)call->K * (size_t)call->N;
+    const size_t c_step =
+        several * (call->type == PL_F32 ? 4 : 2) * (size_t)call->M * (size_t)call->N;
+    const plan_key key = {call->kind,
+                          call->M,
+                          call->N,
+                          call->K,
+                          call->type,
+                          call->scales[0] != NULL,
+                          call->a_stride > 0 ? call->a_stride : a_columns,
+                          call->c_stride > 0 ? call->c_stride : call->N,
+                          call->n,
+                          {alignment_of(call->b, b_step), alignment_of(call->a, a_step),
+                           alignment_of(call->c, c_step)}};
     gemm_plan **bucket = bucket_of(gemm, &key), *plan = *bucket;
     while (plan && memcmp(&plan->key, &key, sizeof key) != 0)
         plan = plan->next;

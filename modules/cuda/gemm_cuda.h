@@ -30,6 +30,7 @@ typedef struct gemm_call {
     const void *a, *b;
     const float *scales[2];
     int a_stride, c_stride; /* number of elements between rows; 0: no gaps */
+    int n = 1; /* number of products, whose matrices follow each other without gaps */
 } gemm_call;
 
 /* Opens cuBLASLt, and clears its workspace on the stream. */

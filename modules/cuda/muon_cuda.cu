@@ -10,14 +10,21 @@
  *   g16 = G,  G = b/c G          G = G + g16 g16
  *   m16 = c G                    X = X + x16 m16          (m16 x16) */
 #include "modules/cuda/muon_cuda.cuh"
+#include "modules/cuda/warp.cuh"
 
-enum { MUON_THREADS = 256 };
+enum {
+    MUON_THREADS = 256,
+    MUON_PARTS = 64, /* partial sums of the squares of a matrix */
+    MUON_LOADS = 8   /* elements that a thread of muon_load_kernel reads */
+};
 
-/* Parts of `work` (pl_muon_work_floats). */
+/* Parts of `work` (pl_muon_work_floats): the matrices of n products follow each
+ * other. */
 struct muon_work {
+    int n, O, I;
     float *x, *gram;
     act *x16, *gram16, *mix16;
-    double *squares;
+    double *squares; /* [n, MUON_PARTS] */
 };
 
 /* ---- kernels ---- */
@@ -30,13 +37,36 @@ static __global__ void __launch_bounds__(MUON_THREADS)
         muon_momentum(m + i, g + i, g[i] * factor);
 }
 
+/* Block (i, k) sums the squares of part i of matrix k. */
 static __global__ void __launch_bounds__(MUON_THREADS)
-    muon_load_kernel(float *x, const float *u, const double *squares, size_t n)
+    muon_squares_kernel(double *squares, const float *u, size_t size)
 {
-    const size_t i = (size_t)blockIdx.x * MUON_THREADS + threadIdx.x;
-    const float scale = (float)(1.0 / (sqrt(*squares) + (double)PL_MUON_TINY));
-    if (i < n)
-        x[i] = u[i] * scale;
+    __shared__ double sums[MUON_THREADS / WARP_SIZE];
+    double sum = 0.0;
+    for (size_t i = (size_t)blockIdx.x * MUON_THREADS + threadIdx.x; i < size;
+         i += (size_t)MUON_PARTS * MUON_THREADS) {
+        const double value = (double)u[(size_t)blockIdx.y * size + i];
+        sum += value * value;
+    }
+    sum = block_sum<MUON_THREADS>(sum, sums);
+    if (threadIdx.x == 0)
+        squares[(size_t)blockIdx.y * MUON_PARTS + blockIdx.x] = sum;
+}
+
+/* Writes x = u / (|u| + tiny) for matrix blockIdx.y. */
+static __global__ void __launch_bounds__(MUON_THREADS)
+    muon_load_kernel(float *x, const float *u, const double *squares, size_t size)
+{
+    __shared__ double sums[MUON_THREADS / WARP_SIZE];
+    const size_t first = (size_t)blockIdx.x * MUON_THREADS * MUON_LOADS + threadIdx.x;
+    const size_t at = (size_t)blockIdx.y * size;
+    const double part = threadIdx.x < MUON_PARTS
+                            ? squares[(size_t)blockIdx.y * MUON_PARTS + threadIdx.x]
+                            : 0.0;
+    const double sum = block_sum<MUON_THREADS>(part, sums);
+    const float scale = (float)(1.0 / (sqrt(sum) + (double)PL_MUON_TINY));
+    for (size_t k = 0, i = first; k < MUON_LOADS && i < size; k++, i += MUON_THREADS)
+        x[at + i] = u[at + i] * scale;
 }
 
 /* Writes out = before * x, then x = after * x. */
@@ -79,62 +109,83 @@ static void split_matrix(pl_backend *be, act *out, float *x, size_t n, float bef
               cuda_stream(be), out, x, n, before, after);
 }
 
-static void add_product(pl_backend *be, gemm_kind kind, int M, int N, int K, float *c,
-                        const act *a, const act *b, bool accumulate)
-{
-    gemm_call call = {};
-    call.kind = kind;
-    call.M = M;
-    call.N = N;
-    call.K = K;
-    call.type = PL_F32;
-    call.accumulate = accumulate;
-    call.c = c;
-    call.a = a;
-    call.b = b;
-    cuda_multiply(be, &call);
-}
-
-static void iterate_matrix(pl_backend *be, const muon_work *w, int O, int I)
+static void iterate_matrices(pl_backend *be, const muon_work *w)
 {
     const float q[3] = PL_MUON_QUINTIC;
-    const bool tall = O >= I;
-    const int S = tall ? I : O, L = tall ? O : I;
-    const size_t n = (size_t)O * (size_t)I, square = (size_t)S * (size_t)S;
+    const bool tall = w->O >= w->I;
+    const int S = tall ? w->I : w->O, L = tall ? w->O : w->I;
+    const size_t n = (size_t)w->n * (size_t)w->O * (size_t)w->I;
+    const size_t square = (size_t)w->n * (size_t)S * (size_t)S;
+    gemm_call gram = {tall ? GEMM_TN : GEMM_NT,
+                      S,
+                      S,
+                      L,
+                      PL_F32,
+                      false,
+                      w->gram,
+                      w->x16,
+                      w->x16,
+                      {},
+                      0,
+                      0,
+                      w->n};
+    gemm_call gram2 = {GEMM_NN,   S,         S,  S, PL_F32, true, w->gram,
+                       w->gram16, w->gram16, {}, 0, 0,      w->n};
+    gemm_call step = {GEMM_NN,
+                      w->O,
+                      w->I,
+                      S,
+                      PL_F32,
+                      true,
+                      w->x,
+                      tall ? w->x16 : w->mix16,
+                      tall ? w->mix16 : w->x16,
+                      {},
+                      0,
+                      0,
+                      w->n};
     split_matrix(be, w->x16, w->x, n, 1.0f, q[0]);
-    add_product(be, tall ? GEMM_TN : GEMM_NT, S, S, L, w->gram, w->x16, w->x16, false);
+    cuda_multiply(be, &gram);
     split_matrix(be, w->gram16, w->gram, square, 1.0f, q[1] / q[2]);
-    add_product(be, GEMM_NN, S, S, S, w->gram, w->gram16, w->gram16, true);
+    cuda_multiply(be, &gram2);
     split_matrix(be, w->mix16, w->gram, square, q[2], 1.0f);
-    add_product(be, GEMM_NN, O, I, S, w->x, tall ? w->x16 : w->mix16,
-                tall ? w->mix16 : w->x16, true);
+    cuda_multiply(be, &step);
+}
+
+/* Returns the part of `work` that begins at *at, and moves *at behind it. */
+template <class T> static T *take_part(uint8_t **at, size_t n)
+{
+    T *part = reinterpret_cast<T *>(*at);
+    *at += cuda_lines(n * sizeof(T));
+    return part;
 }
 
 void cuda_muon_step(pl_backend *be, float *p, float *u, act *copy, float *work, int n,
                     int O, int I, const muon_rates *rates)
 {
-    const size_t size = (size_t)O * (size_t)I, all = pl_muon_work_floats(O, I);
-    const size_t line = cuda_lines(size * sizeof(float)) / sizeof(float);
-    const size_t side = (size_t)min(O, I);
-    const size_t tiles = (side + 63) / 64 * 64, square = tiles * tiles;
-    const unsigned blocks = blocks_for(size, MUON_THREADS);
-    const float scale = PL_MUON_SCALE * sqrtf((float)max(O, I));
-    muon_work w;
-    w.x = work;
-    w.x16 = reinterpret_cast<act *>(work + line);
-    w.gram = work + (all - 2 * square);
-    w.gram16 = reinterpret_cast<act *>(w.gram + square);
-    w.mix16 = w.gram16 + square;
-    w.squares = reinterpret_cast<double *>(w.gram) - 1;
-    for (int k = 0; k < n; k++, p += size, u += size, copy += copy ? size : 0) {
-        cuda_sum_squares(be, w.squares, u, size);
-        PL_LAUNCH(muon_load_kernel, blocks, MUON_THREADS, 0, cuda_stream(be), w.x, u,
-                  w.squares, size);
-        for (int i = 0; i < PL_MUON_ITERATIONS; i++)
-            iterate_matrix(be, &w, O, I);
-        PL_LAUNCH(muon_apply_kernel, blocks, MUON_THREADS, 0, cuda_stream(be), p, u,
-                  w.x, copy, size, scale, *rates);
-    }
+    const size_t size = (size_t)O * (size_t)I, all = (size_t)n * size;
+    const size_t side = (size_t)min(O, I), squares = (size_t)n * side * side;
+    const unsigned loads = blocks_for(size, MUON_THREADS * MUON_LOADS);
+    uint8_t *at = reinterpret_cast<uint8_t *>(work);
+    muon_work w = {};
+    w.n = n;
+    w.O = O;
+    w.I = I;
+    w.x = take_part<float>(&at, all);
+    w.gram = take_part<float>(&at, squares);
+    w.x16 = take_part<act>(&at, all);
+    w.gram16 = take_part<act>(&at, squares);
+    w.mix16 = take_part<act>(&at, squares);
+    w.squares = take_part<double>(&at, (size_t)n * MUON_PARTS);
+    PL_LAUNCH(muon_squares_kernel, dim3(MUON_PARTS, (unsigned)n), MUON_THREADS, 0,
+              cuda_stream(be), w.squares, u, size);
+    PL_LAUNCH(muon_load_kernel, dim3(loads, (unsigned)n), MUON_THREADS, 0,
+              cuda_stream(be), w.x, u, w.squares, size);
+    for (int i = 0; i < PL_MUON_ITERATIONS; i++)
+        iterate_matrices(be, &w);
+    PL_LAUNCH(muon_apply_kernel, blocks_for(all, MUON_THREADS), MUON_THREADS, 0,
+              cuda_stream(be), p, u, w.x, copy, all,
+              PL_MUON_SCALE * sqrtf((float)max(O, I)), *rates);
 }
 
 void cuda_muon(pl_backend *be, float *p, float *m, float *g, float *work, int n, int O,

@@ -79,6 +79,21 @@ static inline size_t cuda_small_bytes(size_t n)
     return cuda_lines(CUDA_SMALL_PARTS * 4) + cuda_lines(4) + n;
 }
 
+/* Decoding: positions per stretch, and most rows of a launch. */
+enum { CUDA_DECODE_KEYS = 64, CUDA_DECODE_ROWS = 64 };
+/* Returns the number of stretches of `rows` rows for all heads, and the bytes of scratch
+ * memory for their results: the largest score, the sum and D values of each. */
+static inline size_t cuda_decode_parts(size_t rows, size_t H, size_t S)
+{
+    const size_t most = CUDA_DECODE_ROWS;
+    return (rows < most ? rows : most) * H *
+           ((S + CUDA_DECODE_KEYS - 1) / CUDA_DECODE_KEYS);
+}
+static inline size_t cuda_decode_bytes(size_t n_parts, size_t D)
+{
+    return 2 * cuda_lines(n_parts * 4) + n_parts * D * 4;
+}
+
 /* Returns the length of the rotary table for n positions. The length doubles when the
  * table grows, because a decoder needs one position more with every token. */
 static inline int cuda_table_positions(int n)

@@ -74,8 +74,10 @@ void cuda_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
     if (!*routine)
         *routine = static_cast<pl_routine *>(pl_alloc(sizeof **routine));
     pl_routine *r = *routine;
-    if (r->shape != shape || r->generation != self->generation)
+    if (r->shape != shape || r->generation != self->generation) {
         forget_graph(r);
+        r->refused = false; /* the reason may have gone with the shape or the memory */
+    }
     if (r->n_calls == 1 && !r->refused)
         make_graph(be, r, work, context);
     if (r->exec)

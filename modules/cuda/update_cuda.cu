@@ -9,7 +9,7 @@
  *             their compute copies and clears the gradients, which moves 34 bytes per
  *             parameter
  *   Muon      `update` computes the momentum for pieces of Muon's matrices; then
- *             muon_cuda.cu updates one matrix after the other
+ *             muon_cuda.cu updates all matrices of a run at once
  *
  * The kernels round wherever the reference rounds, so AdamW gives the reference's bytes
  * if the clipping factor is the same. The sum of squares is added in a different
@@ -198,7 +198,8 @@ static unsigned cut_pieces(const pl_update_plan *plan, update_piece *out)
 /* The sums, Muon's working memory and the pieces lie in one block of device memory. */
 static pl_status place(cuda_state *self, const pl_update_plan *plan, pl_update *u)
 {
-    const size_t muon = pl_update_work_floats(plan->runs, plan->n_runs) * sizeof(float);
+    const size_t muon =
+        pl_update_work_floats(plan->runs, plan->n_runs, true) * sizeof(float);
     const size_t sums = cuda_lines(CUDA_SUM_BLOCKS * sizeof(double)) + muon;
     void *memory = NULL, *host = NULL;
     u->n_pieces = cut_pieces(plan, NULL);

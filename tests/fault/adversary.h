@@ -160,6 +160,7 @@ void act_lent_lease(adversary *a);
 void act_old_lease(adversary *a);
 void act_split_pair(adversary *a);
 void act_be_hub(adversary *a);
+void act_end_empty(adversary *a);
 void act_lie(adversary *a);
 void act_half_lie(adversary *a);
 void act_false_state(adversary *a);

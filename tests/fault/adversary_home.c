@@ -519,6 +519,23 @@ void act_be_hub(adversary *a)
     pl_message_destroy(&answer);
 }
 
+/* Ends a task without its updates. If no module of the path is at the path's home, only
+ * receipts of the other homes can show that the updates are missing. */
+void act_end_empty(adversary *a)
+{
+    party *p = some_worker(a);
+    known k;
+    if (!look_at_job(a) || !take_task(a, p, false))
+        return;
+    know(a, p, &k);
+    if (strncmp(p->lease.task, a->arm.name, strlen(a->arm.name)) == 0) {
+        know_lease(p, &k);
+        right_numbers(a, &k);
+        (void)submit_path(a, p, &k, false, false);
+    }
+    release(a, p, PL_OK, "");
+}
+
 /* ---- lies ---- */
 /* Sends an untrained update of each module of the leased task. Returns -1 if the worker
  * has no task of a mixture. */

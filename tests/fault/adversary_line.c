@@ -171,7 +171,10 @@ static void read_welcome(adversary *a, const pl_message *m)
     pl_reader r;
     char home[PL_ADDRESS_MAX];
     pl_reader_open(&r, "WELCOME", m->body.data, m->body.len);
-    pl_get_text(&r, PL_TAG_ADDRESS, 0, home, sizeof home);
+    /* with several homes, each program attacks a different one */
+    const size_t n = pl_field_count(&r, PL_TAG_ADDRESS);
+    pl_get_text(&r, PL_TAG_ADDRESS, n > 0 ? (size_t)a->label[0] % n : 0, home,
+                sizeof home);
     if (pl_reader_status(&r) == PL_OK)
         pl_copy_text(a->home, sizeof a->home, home);
 }

@@ -458,20 +458,12 @@ static void seal_draft(const pl_lease_secret *key, pl_message *m)
         pl_submission_write(&s, m);
     } else if (m->type == PL_MSG_SUBMIT_PATH &&
                PL_HEAR(m, submit_path, &path) == PL_OK) {
-        const pl_bytes lease = path.lease;
-        path.lease = (pl_bytes){0};
-        path.seal = NULL;
-        path.receipt = (pl_items){0};
         pl_lease_sign(key, m->type, pl_fields_of_submit_path(), &path, &seal);
-        path.lease = lease;
+        path.receipt = (pl_items){0};
         path.seal = seal.bytes;
         pl_put_fields(&body, pl_fields_of_submit_path(), &path);
     } else if (m->type == PL_MSG_MEET && PL_HEAR(m, meet, &meet) == PL_OK) {
-        const pl_bytes lease = meet.lease;
-        meet.lease = (pl_bytes){0};
-        meet.seal = NULL;
         pl_lease_sign(key, m->type, pl_fields_of_meet(), &meet, &seal);
-        meet.lease = lease;
         meet.seal = seal.bytes;
         pl_put_fields(&body, pl_fields_of_meet(), &meet);
     }

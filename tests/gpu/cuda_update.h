@@ -118,8 +118,8 @@ static inline void update_by_parts(optimizer *o)
     be->ops->download(be, &sum, p->squares, sizeof sum);
     const double norm = sqrt(sum), clip = (double)o->numbers.clip;
     const float factor = clip > 0 && norm > clip ? (float)(clip / norm) : 1.0f;
-    float *work = floats_there(
-        be, std::vector<float>(pl_muon_work_floats(UPDATE_ROWS, UPDATE_COLUMNS)));
+    float *work = floats_there(be, std::vector<float>(pl_update_work_floats(
+                                       o->runs.data(), (int)o->runs.size(), true)));
     for (const pl_update_run &run : o->runs) {
         pl_adamw adam = o->numbers.adam;
         float *m = p->moments + run.offset, *g = p->grads + run.offset;

@@ -396,6 +396,158 @@ static void a_training_takes_what_its_plan_says(void **)
     expect_planned("bf16", false, true);
 }
 
+/* Sixty-four conversations at once, each as long as the context: what the operations
+ * take then beside the caches must be in the plan. */
+static void expect_decoding_planned(const char *precision)
+{
+    enum { SLOTS = 64, CONTEXT = 96, VOCABULARY_SMALL = 16 };
+    const pl_shape shape = {VOCABULARY_SMALL, 64,   4,       4,    16,   72, 1,
+                            CONTEXT,          true, 10000.0, 1e-5, false};
+    const pl_model_options extents = {1, CONTEXT, false, false, false, 0};
+    pl_backend_options options = {};
+    pl_backend *be;
+    pl_model *model;
+    pl_decoder *decoder;
+    pl_model_plan plan;
+    size_t before, after;
+    pl_topology *t = new_topology(&shape);
+    std::vector<float> params(pl_topology_path_params(t)),
+        logits((size_t)SLOTS * VOCABULARY_SMALL);
+    std::vector<int32_t> slots(SLOTS), tokens(SLOTS, 3), prompt(CONTEXT - 1, 5);
+    options.name = "cuda";
+    options.precision = precision;
+    options.n_threads = 1;
+    check(pl_backend_open(&options, &be));
+    check(pl_model_create(be, t, &extents, &model));
+    check(pl_model_load(model, params.data()));
+    check(pl_decoder_create_slots(model, SLOTS, &decoder));
+    (void)emulation_n_allocations(&before);
+    for (int i = 0; i < SLOTS; i++)
+        slots[(size_t)i] = i;
+    check(pl_decoder_prefill(decoder, 0, prompt.data(), CONTEXT - 1, logits.data()));
+    for (int i = 1; i < SLOTS; i++)
+        check(pl_decoder_prefill(decoder, i, prompt.data(), 1, logits.data()));
+    check(pl_decoder_step(decoder, slots.data(), tokens.data(), SLOTS, logits.data()));
+    pl_model_plan_on(be, t, &extents, &plan);
+    (void)emulation_n_allocations(&after);
+    const size_t planned = (size_t)plan.scratch_bytes - CUDA_WORKSPACE_BYTES;
+    if (after - before > planned)
+        fail_msg("%zu bytes were planned and %zu taken", planned, after - before);
+    pl_decoder_destroy(&decoder);
+    pl_model_destroy(&model);
+    pl_backend_close(&be);
+    pl_topology_destroy(&t);
+}
+
+static void decoding_takes_no_more_than_its_plan_says(void **)
+{
+    expect_decoding_planned("bf16");
+    expect_decoding_planned("int8");
+}
+
+struct counted_work {
+    pl_backend *be;
+    void *memory;
+    int n_calls;
+};
+
+static void fill_counted(void *context)
+{
+    counted_work *w = static_cast<counted_work *>(context);
+    w->n_calls++;
+    w->be->ops->fill_zero(w->be, w->memory, 64);
+}
+
+/* A graph's call does not call the function again. */
+static void a_shape_that_no_graph_refused_gets_a_graph(void **)
+{
+    pl_backend_options options = {};
+    pl_routine *routine = NULL;
+    counted_work w = {};
+    options.name = "cuda";
+    options.precision = "bf16";
+    options.n_threads = 1;
+    check(pl_backend_open(&options, &w.be));
+    check(w.be->ops->alloc(w.be, 64, "numbers", &w.memory));
+    emulation_refuse_captures(true);
+    for (int i = 0; i < 4; i++)
+        w.be->ops->perform(w.be, &routine, 1, fill_counted, &w);
+    emulation_refuse_captures(false);
+    assert_true(w.n_calls >= 4);
+    w.be->ops->perform(w.be, &routine, 2, fill_counted, &w); /* as it is */
+    w.be->ops->perform(w.be, &routine, 2, fill_counted, &w); /* captured */
+    const int n = w.n_calls;
+    w.be->ops->perform(w.be, &routine, 2, fill_counted, &w);
+    assert_int_equal(w.n_calls, n);
+    check(w.be->ops->sync(w.be));
+    w.be->ops->routine_destroy(w.be, &routine);
+    w.be->ops->release(w.be, w.memory);
+    pl_backend_close(&w.be);
+}
+
+/* The grid of a kernel has at most 65535 sequences. */
+static void more_sequences_than_a_grid_holds_are_refused(void **)
+{
+    pl_backend_options options = {};
+    pl_backend *be;
+    options.name = "cuda";
+    options.precision = "bf16";
+    options.n_threads = 1;
+    check(pl_backend_open(&options, &be));
+    be->ops->attention_forward(be, NULL, NULL, NULL, NULL, 65536, 1, 1, 1, 8);
+    assert_int_equal(be->ops->sync(be), PL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(pl_last_error(), "65536 sequences"));
+    assert_non_null(strstr(pl_last_error(), "train.micro_batch"));
+    pl_backend_close(&be);
+}
+
+/* All matrices of a call are computed at once. */
+static uint64_t launches_of_muon(int n)
+{
+    enum { O = 20, I = 12 };
+    pl_backend_options options = {};
+    pl_backend *be;
+    const size_t floats = (size_t)n * O * I;
+    const pl_adamw adam = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1};
+    options.name = "cuda";
+    options.precision = "bf16";
+    options.n_threads = 1;
+    check(pl_backend_open(&options, &be));
+    float *p = floats_there(be, std::vector<float>(floats, 0.5f));
+    float *m = floats_there(be, std::vector<float>(floats, 0.0f));
+    float *g = floats_there(be, std::vector<float>(floats, 1.0f));
+    float *work =
+        floats_there(be, std::vector<float>((size_t)n * pl_muon_work_floats(O, I)));
+    const uint64_t before = emulation_n_launches();
+    be->ops->muon(be, p, m, g, work, n, O, I, 1.0f, &adam);
+    check(be->ops->sync(be));
+    const uint64_t after = emulation_n_launches();
+    for (float *memory : {p, m, g, work})
+        be->ops->release(be, memory);
+    pl_backend_close(&be);
+    return after - before;
+}
+
+static void many_matrices_take_the_launches_of_one(void **)
+{
+    assert_int_equal(launches_of_muon(5), launches_of_muon(1));
+}
+
+/* Two cards of one name with different numbers of multiprocessors may round
+ * differently, and so may two toolkits. */
+static void the_devices_text_names_what_decides_bytes(void **)
+{
+    pl_backend_options options = {};
+    pl_backend *be;
+    options.name = "cuda";
+    options.precision = "bf16";
+    options.n_threads = 1;
+    check(pl_backend_open(&options, &be));
+    assert_non_null(strstr(be->device, " x3 "));
+    assert_non_null(strstr(be->device, " nvcc 13.0"));
+    pl_backend_close(&be);
+}
+
 static void a_large_batch_has_four_chunks_of_logits(void **)
 {
     assert_int_equal(cuda_chunk_rows(16384, 32000, true), 4096);
@@ -514,8 +666,13 @@ int main(void)
         cmocka_unit_test(plans_of_long_ago_make_room_for_new_ones),
         cmocka_unit_test(an_update_in_two_launches_is_its_operations_in_a_row),
         cmocka_unit_test(muon_in_a_whole_step_is_its_operation),
+        cmocka_unit_test(many_matrices_take_the_launches_of_one),
         cmocka_unit_test(an_odd_vocabulary_makes_no_product_slow),
         cmocka_unit_test(a_training_takes_what_its_plan_says),
+        cmocka_unit_test(decoding_takes_no_more_than_its_plan_says),
+        cmocka_unit_test(a_shape_that_no_graph_refused_gets_a_graph),
+        cmocka_unit_test(more_sequences_than_a_grid_holds_are_refused),
+        cmocka_unit_test(the_devices_text_names_what_decides_bytes),
         cmocka_unit_test(a_large_batch_has_four_chunks_of_logits),
         cmocka_unit_test(a_second_device_is_used_by_whichever_thread),
         cmocka_unit_test(nothing_is_left_on_the_device),

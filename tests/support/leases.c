@@ -91,3 +91,13 @@ void lease_for(pl_client *client, const pl_arm *arm, pl_contribution *c, int64_t
     c->work.first_sample = (uint64_t)phase * c->work.n_samples;
     act_under(client, arm, &lease);
 }
+
+pl_status send_state(pl_client *client, const pl_path_state *given, const void *moments,
+                     uint64_t bytes, pl_submit_result *result, char text[256])
+{
+    pl_path_state state = *given;
+    if (pl_hash_none(&state.moments) && moments)
+        pl_blob_hash(moments, bytes, &state.moments);
+    return pl_client_submit_task(client, NULL, 0, &state, moments, moments ? bytes : 0,
+                                 result, (char(*)[256])text);
+}

@@ -29,6 +29,11 @@ void tell_valid(const pl_arm *arm, const pl_lease *lease, uint64_t newest);
 void show_lease(pl_client *client, const pl_lease *lease);
 void act_under(pl_client *client, const pl_arm *arm, const pl_lease *lease);
 
+/* Submits only the state of a path, with the hash in the state or, if that is zero, the
+ * hash of the moments. */
+pl_status send_state(pl_client *client, const pl_path_state *state, const void *moments,
+                     uint64_t bytes, pl_submit_result *result, char text[256]);
+
 /* Makes a lease for the contribution c and lets the client work under it. Sets the
  * samples in c (the first one and their number) to those of the whole phase. */
 void lease_for(pl_client *client, const pl_arm *arm, pl_contribution *c, int64_t phase);

@@ -85,8 +85,7 @@ static pl_submit_result submit_path(fixture *f, uint64_t token)
     state.work.n_samples = pl_phase_samples(&f->arm);
     pl_lease lease = lease_of(&f->arm, PATH, 0, token);
     act_under(f->client, &f->arm, &lease);
-    pl_status status =
-        pl_client_submit_path(f->client, &state, moments, bytes, &result, text);
+    pl_status status = send_state(f->client, &state, moments, bytes, &result, text);
     pl_free(moments);
     return fenced_or(status, result);
 }

@@ -311,8 +311,7 @@ static pl_status end_path(pl_path_state state, pl_submit_result *result)
     pl_arm_path_name(&job.arm, job.topology, PATH, 0, state.name);
     state.phase = 1;
     *result = PL_SUBMIT_REJECTED;
-    pl_status status =
-        pl_client_submit_path(job.client, &state, moments, bytes, result, text);
+    pl_status status = send_state(job.client, &state, moments, bytes, result, text);
     pl_free(moments);
     return status;
 }

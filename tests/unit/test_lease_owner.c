@@ -437,9 +437,8 @@ static void finish_first_phase(job *j, const char *name)
         pl_copy_text(lease.worker, sizeof lease.worker, name);
         act_under(j->f.client, &j->f.arm, &lease);
         pl_arm_path_name(&j->f.arm, j->f.topology, path, 0, state.name);
-        assert_int_equal(
-            pl_client_submit_path(j->f.client, &state, moments, bytes, &result, text),
-            PL_OK);
+        assert_int_equal(send_state(j->f.client, &state, moments, bytes, &result, text),
+                         PL_OK);
         assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     }
     pl_free(moments);

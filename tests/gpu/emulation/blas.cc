@@ -21,6 +21,8 @@ struct emulated_layout {
     cudaDataType type;
     uint64_t rows, columns;
     int64_t stride;
+    int32_t n;    /* number of matrices */
+    int64_t step; /* number of elements between them */
 };
 struct emulated_preference {
     uint64_t workspace;
@@ -200,15 +202,28 @@ void run_product(const product *p)
                             (size_t)p->d.layout.rows * element_bytes(p->d.layout.type));
 }
 
+void run_products(product p)
+{
+    for (int32_t i = 0; i < p.d.layout.n; i++) {
+        run_product(&p);
+        for (operand *x : {&p.a, &p.b, &p.c, &p.d})
+            x->at = static_cast<const uint8_t *>(x->at) +
+                    (size_t)x->layout.step * element_bytes(x->layout.type);
+    }
+}
+
 /* Returns a hash of the operations, extents, strides and types for which an algorithm
  * is chosen. */
 uint64_t seal_of(cublasLtMatmulDesc_t desc, const emulated_layout *const layouts[4])
 {
     uint64_t seal = (uint64_t)desc->trans[0] * 2 + (uint64_t)desc->trans[1] + 1;
     for (int i = 0; i < 4; i++) {
-        const uint64_t numbers[] = {layouts[i]->rows, layouts[i]->columns,
+        const uint64_t numbers[] = {layouts[i]->rows,
+                                    layouts[i]->columns,
                                     (uint64_t)layouts[i]->stride,
-                                    (uint64_t)layouts[i]->type};
+                                    (uint64_t)layouts[i]->type,
+                                    (uint64_t)layouts[i]->n,
+                                    (uint64_t)layouts[i]->step};
         for (uint64_t number : numbers)
             seal = (seal ^ number) * 0x9e3779b97f4a7c15u;
     }
@@ -223,7 +238,8 @@ bool extents_fit(cublasLtMatmulDesc_t desc, const emulated_layout *const l[4])
     const uint64_t k2 = tb ? l[1]->columns : l[1]->rows;
     const uint64_t n = tb ? l[1]->rows : l[1]->columns;
     return k == k2 && m == l[3]->rows && n == l[3]->columns && m == l[2]->rows &&
-           n == l[2]->columns && l[0]->type == l[1]->type && l[2]->type == l[3]->type;
+           n == l[2]->columns && l[0]->type == l[1]->type && l[2]->type == l[3]->type &&
+           l[0]->n == l[1]->n && l[0]->n == l[2]->n && l[0]->n == l[3]->n;
 }
 
 /* Checks what the documentation requires of e4m3 operands on compute capability 8.9 and
@@ -293,7 +309,19 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout,
                                           cudaDataType type, uint64_t rows,
                                           uint64_t columns, int64_t stride)
 {
-    *layout = new emulated_layout{type, rows, columns, stride};
+    *layout = new emulated_layout{type, rows, columns, stride, 1, 0};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t
+cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                 cublasLtMatrixLayoutAttribute_t attribute,
+                                 const void *value, size_t bytes)
+{
+    const bool count = attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT;
+    if (bytes != (count ? sizeof layout->n : sizeof layout->step))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(count ? (void *)&layout->n : (void *)&layout->step, value, bytes);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -384,6 +412,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
     if (workspace_bytes > 0 &&
         !memory_host_check("cublasLtMatmul's workspace", workspace, workspace_bytes))
         return CUBLAS_STATUS_INVALID_VALUE;
-    runtime_in_order(stream, [=] { run_product(&p); });
+    runtime_in_order(stream, [=] { run_products(p); });
     return CUBLAS_STATUS_SUCCESS;
 }

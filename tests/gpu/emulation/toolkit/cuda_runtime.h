@@ -59,6 +59,8 @@ enum {
     cudaHostAllocDefault = 0
 };
 
+#define CUDART_VERSION 13000 /* of the toolkit whose names this header has */
+
 typedef struct cudaDeviceProp {
     char name[256];
     size_t totalGlobalMem;
