@@ -1,4 +1,4 @@
-/* folder: home; runs: 1500
+/* folder: home; runs: 800
  *
  * Fuzzes a home with sequences of leases, results, and repeated messages.
  *
