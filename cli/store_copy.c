@@ -182,6 +182,7 @@ static pl_status rebuild(const store_call *call, const char *place)
 pl_status store_restore(store_call *call)
 {
     pl_audit_report audit;
+    run_kept kept = {.dir = call->values[STORE_OPT_STORE] ? NULL : run_of(call)};
     pl_store *from = NULL;
     char backup[PL_PATH_MAX], saved[PL_PATH_MAX];
     const bool job = call->values[STORE_OPT_JOB] != NULL;
@@ -204,10 +205,18 @@ pl_status store_restore(store_call *call)
     PL_CHECK(check_copy(backup, !call->values[STORE_OPT_QUICK], &audit));
     PL_CHECK(pl_store_open(backup, PL_STORE_READ, &from));
     pl_status status = run_drop_report(call->folder);
+    if (status == PL_OK && run_keep(call->folder, &kept) != PL_OK)
+        fprintf(stderr,
+                "pathloom: note: the store that is replaced cannot be read, so workers "
+                "that an audit shut out since the backup are admitted again: %s\n",
+                pl_last_error());
     if (status == PL_OK)
         status = copy_store(call, from, backup, call->folder);
     pl_store_close(&from);
     if (status == PL_OK && job)
         status = run_copy_files(call->words[0], run_of(call));
+    if (status == PL_OK)
+        status = run_put_back(call->folder, &kept);
+    pl_free(kept.fences);
     return status;
 }

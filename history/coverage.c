@@ -121,6 +121,8 @@ static pl_status scan_module(pl_store *store, scan *s)
             continue;
         }
         c->n_checked += is_done;
+        if (count == 0 && is_done && c->n_lost == 0)
+            pl_copy_text(c->lost_in, sizeof c->lost_in, s->of.name);
         if (count == 0 && is_done)
             note_example(c, &c->n_lost, s->of.name, phase, "is missing in");
         if (count > 1)

@@ -38,6 +38,7 @@ typedef struct pl_coverage {
      * only `forget` makes such records, because it sets paths back further than
      * versions */
     int64_t n_ahead;
+    char lost_in[PL_MODULE_NAME_MAX]; /* the first module that lacks one; "" */
     /* a sentence about the first fault; "" if there is no fault */
     char example[256];
 } pl_coverage;

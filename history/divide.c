@@ -146,11 +146,9 @@ static pl_status copy_ref(void *context, const char *name, const char *target)
         const uint64_t epoch = strtoull(target, NULL, 10);
         d->hub_epoch = epoch > d->hub_epoch ? epoch : d->hub_epoch;
     }
-    /* the secret of the first home counts, because the other homes get it from there */
-    const bool is_secret = strcmp(name, PL_SECRET_REF) == 0 && d->source == 0;
     /* meetings were copied with their modules */
     if (pl_starts_with(name, "at/") || pl_starts_with(name, PL_MEET_REFS) ||
-        (pl_starts_with(name, "sys/") ? !is_secret : !belongs_here(d, name)))
+        pl_starts_with(name, "sys/") || !belongs_here(d, name))
         return PL_OK;
     PL_CHECK(begin_rows(d));
     return pl_txn_put_ref(d->txn, name, target);

@@ -287,14 +287,25 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     PL_CHECK(PL_HEAR(m, fence, &q));
     PL_CHECK(home_find_path(h, q.name, &arm, &index));
     home_path *path = &arm->paths[index];
-    a->type = PL_MSG_OK;
-    /* an order to drop that a newer fence has overtaken */
-    if (q.audit && m->token < path->fence)
-        return PL_OK;
-    if (m->token > path->fence)
+    /* A hub that was replaced knows only lower tokens. A token that was not valid any
+     * more does not become valid again. */
+    if (m->token >= path->fence) {
+        pl_reader r;
+        uint64_t valid[2] = {0};
+        pl_reader_open(&r, "FENCE", m->body.data, m->body.len);
+        for (size_t i = 0; i < 2 && i < q.token.n; i++) {
+            const uint64_t token = pl_get_u64(&r, PL_TAG_TOKEN, i);
+            if (token > path->fence || home_is_valid(path, token))
+                valid[i] = token;
+        }
+        PL_CHECK(pl_reader_status(&r));
+        memcpy(path->valid, valid, sizeof valid);
         path->fence = m->token;
-    if (q.audit)
-        return home_drop_updates(h, arm, index, q.phase);
+    }
+    a->type = PL_MSG_OK;
+    if (q.audit) /* unless a newer FENCE has overtaken the order */
+        return m->token < path->fence ? PL_OK
+                                      : home_drop_updates(h, arm, index, q.phase);
     pl_path_state state = path->state;
     if (q.phase <= 0 || state.phase != q.phase)
         return PL_OK;
@@ -433,18 +444,34 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_messag
     pl_msg_hello_home q;
     char text[32];
     PL_CHECK(PL_HEAR(m, hello_home, &q));
+    const uint64_t epoch = (uint64_t)q.version;
     bool is_hub = strcmp(q.role, "hub") == 0;
     if (is_hub && peer->role != PL_AS_LOCAL && peer->role != PL_AS_HUB)
         return pl_fail(PL_ERR_NOPERM, "a HELLO of a hub came with a key that is not a "
                                       "hub's; start the hub with its own key");
-    if (is_hub) {
-        h->hub_epoch++;
+    if (is_hub && !q.secret)
+        return pl_fail(PL_ERR_PROTO, "the HELLO of a hub has no secret for leases");
+    const bool is_old =
+        h->n_secrets == 2 && memcmp(h->secrets[1].bytes, q.secret, PL_HASH_BYTES) == 0;
+    if (is_hub && (is_old || (h->n_secrets > 0 && epoch != 0 && epoch < h->hub_epoch)))
+        return pl_fail(PL_ERR_STALE,
+                       "a hub said HELLO that was replaced by a newer hub of this job "
+                       "(epoch %llu, now %llu)",
+                       (unsigned long long)epoch, (unsigned long long)h->hub_epoch);
+    /* The hub has told an earlier process of this home which leases are valid. This one
+     * must know it before it can open a lease. */
+    const bool is_mistaken = q.sequence != 0 && q.sequence != h->epoch;
+    if (is_hub && !is_mistaken) {
+        /* a hub that has just started has no epoch yet */
+        const bool is_new = home_take_secret(h, q.secret, q.ttl_ms) && epoch == 0;
+        h->hub_epoch = epoch > h->hub_epoch ? epoch : h->hub_epoch + is_new;
         snprintf(text, sizeof text, "%llu", (unsigned long long)h->hub_epoch);
         PL_CHECK(home_write(h));
         PL_CHECK(pl_txn_put_ref(h->txn, "sys/hub-epoch", text));
-        PL_CHECK(home_agree_secret(h, q.secret));
     }
-    PL_SAY(a, WELCOME, welcome_home, .secret = is_hub ? h->secret.bytes : NULL,
+    /* with it the hub knows the leases that the hub before has granted */
+    PL_SAY(a, WELCOME, welcome_home,
+           .secret = is_hub && h->n_secrets == 2 ? h->secrets[1].bytes : NULL,
            .version = (int64_t)h->hub_epoch);
     return PL_OK;
 }

@@ -57,8 +57,9 @@ typedef struct home_meeting {
 
 typedef struct home_path {
     pl_path_state state; /* as the store has it, or will have it after the commit */
-    /* submissions under a lease with a lower token are refused */
-    uint64_t fence;
+    /* The newest FENCE of a hub: the highest token by then, and the tokens that are
+     * valid (0: none). Results under any other token are refused. */
+    uint64_t fence, valid[2];
     /* number of finished phases, as the hub knows it from the path's home */
     int64_t confirmed;
 } home_path;
@@ -156,8 +157,11 @@ typedef struct home {
     pl_draw draw;       /* draws the tasks that are audited */
     pl_fence *fenced;
     size_t n_audits, n_fenced;
-    bool has_secret; /* whether the secret that seals leases is known */
-    pl_lease_secret secret;
+    /* the secret of the newest hub, and that of the hub before, which is good until
+     * old_until_ms */
+    pl_lease_secret secrets[2];
+    int n_secrets;
+    int64_t old_until_ms;
     home_still still;
     bool stopping;
     bool broken; /* whether a commit failed, so that memory and disk differ */
@@ -267,18 +271,31 @@ void home_status_json(home *h, pl_buf *out);
 /* home_lease.c */
 typedef struct home_lease {
     pl_lease lease;
+    pl_lease_secret key; /* the task key */
     home_arm *arm;
-    int index; /* path * R + replica, for R replicas per path */
+    int index;     /* path * R + replica, for R replicas per path */
+    bool is_ended; /* whether the hub no longer counts the lease as valid */
 } home_lease;
-pl_status home_load_secret(home *h);
-pl_status home_agree_secret(home *h, const uint8_t *told);
+#define PL_LEASE_ENDED "this lease has ended: the task was given to another worker"
+/* Takes the secret of a hub, and keeps that of the hub before for ttl_ms. Returns false
+ * if the home had this secret already. */
+bool home_take_secret(home *h, const uint8_t *secret, uint64_t ttl_ms);
 /* Checks and reads a sealed lease. After this call, searches for uploads find only
- * those of this lease and of the job. ERR_BUSY: no hub has said HELLO yet. ERR_STALE:
- * the bytes are not a lease of this job, or its task does not exist. ERR_NOT_FOUND:
- * this home does not have the lease's arm. ERR_NOPERM: the lease belongs to another
- * worker, or the worker that holds it is fenced. */
+ * those of this lease and of the job. ERR_BUSY: no hub has said HELLO yet, or the hub
+ * has not told this home of the lease yet. ERR_STALE: the bytes are not a lease of this
+ * job, or its task does not exist. ERR_NOT_FOUND: this home does not have the lease's
+ * arm. ERR_NOPERM: the lease belongs to another worker, or the worker that holds it is
+ * fenced. */
 pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                           home_lease *out);
+/* ERR_STALE: the worker of the lease has not sealed this message (pl_lease_sign). */
+pl_status home_check_seal(const home_lease *l, const pl_hash *wanted,
+                          const uint8_t *seal);
+/* Whether the hub counts the token as that of a valid lease of the path. */
+bool home_is_valid(const home_path *path, uint64_t token);
+/* Whether `receipt` is a home's receipt for the update of this lease's holder. */
+bool home_is_receipt(const home *h, const char *module, int64_t round,
+                     const home_lease *by, const pl_hash *receipt);
 /* Checks reported work. ERR_DATA or ERR_NUMERIC: such work is impossible under this
  * lease. */
 pl_status home_check_work(const home_lease *l, const pl_work *w);

@@ -1,62 +1,51 @@
 /* Checks that a message carries a valid lease and that the reported work fits the
  * lease's task. Computes how much may be uploaded under a lease.
  *
- * The secret that seals leases is a ref of the store. When a hub sends HELLO for the
- * first time, the home makes this secret. If another home of the job has already made
- * the secret, the HELLO contains this secret, and the home stores it. So all homes of a
- * job accept the same leases, even after a restart of a home or of the hub. */
+ * The secret that seals leases comes with the hub's HELLO and is kept in memory only.
+ * After a restart of the hub, leases of the hub before stay good for a while, so that
+ * their workers can go on until they have new seals. */
 #include "codec/codec.h"
 #include "home/home_internal.h"
 #include "outer/outer.h"
 
 #include <math.h>
 
-pl_status home_load_secret(home *h)
+bool home_take_secret(home *h, const uint8_t *secret, uint64_t ttl_ms)
 {
-    pl_buf text = {0};
-    pl_hash hash;
-    pl_status status = pl_store_get_ref(h->store, PL_SECRET_REF, &text);
-    if (status == PL_OK)
-        status = pl_hash_parse(pl_buf_text(&text), &hash);
-    else if (status == PL_ERR_NOT_FOUND)
-        hash = (pl_hash){{0}}, status = PL_OK;
-    pl_buf_destroy(&text);
-    PL_CHECK(status);
-    h->has_secret = !pl_hash_none(&hash);
-    pl_lease_secret *out = &h->secret;
-    memcpy(out->bytes, hash.bytes, sizeof out->bytes);
-    return PL_OK;
+    enum { TTL_MAX_MS = 3600 * 1000 };
+    if (h->n_secrets > 0 && memcmp(h->secrets[0].bytes, secret, PL_HASH_BYTES) == 0)
+        return false;
+    h->secrets[1] = h->secrets[0];
+    memcpy(h->secrets[0].bytes, secret, PL_HASH_BYTES);
+    h->n_secrets = h->n_secrets > 0 ? 2 : 1;
+    h->old_until_ms =
+        pl_now_ms() + (int64_t)(ttl_ms < TTL_MAX_MS ? ttl_ms : TTL_MAX_MS);
+    return true;
 }
 
-/* `told` is the secret in a hub's HELLO, or NULL if the message has none. */
-pl_status home_agree_secret(home *h, const uint8_t *told)
+static int n_good_secrets(const home *h)
 {
-    char text[PL_HASH_TEXT];
-    pl_hash hash;
-    pl_lease_secret secret = h->secret;
-    if (told)
-        memcpy(secret.bytes, told, sizeof secret.bytes);
-    else if (!h->has_secret)
-        pl_lease_secret_create(&secret);
-    if (h->has_secret && memcmp(&secret, &h->secret, sizeof secret) == 0)
-        return PL_OK;
-    memcpy(hash.bytes, secret.bytes, sizeof hash.bytes);
-    pl_hash_format(&hash, text);
-    PL_CHECK(home_write(h));
-    PL_CHECK(pl_txn_put_ref(h->txn, PL_SECRET_REF, text));
-    h->secret = secret;
-    h->has_secret = true;
-    return PL_OK;
+    return h->n_secrets == 2 && pl_now_ms() >= h->old_until_ms ? 1 : h->n_secrets;
+}
+
+bool home_is_valid(const home_path *path, uint64_t token)
+{
+    return token != 0 && (token == path->valid[0] || token == path->valid[1]);
 }
 
 pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                           home_lease *out)
 {
+    pl_status status = PL_ERR_STALE;
     memset(out, 0, sizeof *out);
-    if (!h->has_secret)
+    if (h->n_secrets == 0)
         return pl_fail(PL_ERR_BUSY, "this home cannot check leases yet, because no hub "
                                     "has said HELLO to it; try again");
-    PL_CHECK(pl_lease_open(&h->secret, sealed.at, sealed.len, &out->lease));
+    for (int i = 0; i < n_good_secrets(h) && status == PL_ERR_STALE; i++) {
+        status = pl_lease_open(&h->secrets[i], sealed.at, sealed.len, &out->lease);
+        pl_lease_key(&h->secrets[i], sealed.at, sealed.len, &out->key);
+    }
+    PL_CHECK(status);
     const pl_lease *lease = &out->lease;
     PL_CHECK(home_check_fenced(h, lease));
     if (peer->role != PL_AS_RELAY && !pl_pubkey_equal(&lease->key, &peer->key))
@@ -76,10 +65,41 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
         return pl_fail(PL_ERR_STALE, "the lease names a task that arm %s does not have",
                        lease->arm);
     out->index = (int)(lease->path * n_replicas + lease->replica);
+    home_path *path = &out->arm->paths[out->index];
+    out->is_ended = !home_is_valid(path, lease->token);
+    /* the hub tells the homes of a lease before it tells the worker */
+    if (out->is_ended && lease->token > path->fence)
+        return pl_fail(PL_ERR_BUSY,
+                       "the hub has not told this home of the lease of %s yet; try "
+                       "again",
+                       path->state.name);
     h->uploads.owner = lease->token;
-    h->uploads.path = &out->arm->paths[out->index];
+    h->uploads.path = path;
     h->uploads.phase = lease->phase;
     return PL_OK;
+}
+
+pl_status home_check_seal(const home_lease *l, const pl_hash *wanted,
+                          const uint8_t *seal)
+{
+    if (seal && pl_hash_is_mac(wanted, seal))
+        return PL_OK;
+    return pl_fail(PL_ERR_STALE,
+                   "a message about %s was not sealed by worker %s, which has the "
+                   "lease: it was changed on its way, for example by a relay",
+                   l->arm->paths[l->index].state.name, l->lease.worker);
+}
+
+bool home_is_receipt(const home *h, const char *module, int64_t round,
+                     const home_lease *by, const pl_hash *receipt)
+{
+    pl_hash wanted;
+    for (int i = 0; i < n_good_secrets(h); i++) {
+        pl_lease_receipt(&h->secrets[i], &by->lease, module, round, &wanted);
+        if (pl_hash_is_mac(&wanted, receipt->bytes))
+            return true;
+    }
+    return false;
 }
 
 /* ---- checks of reported work ---- */
@@ -88,11 +108,13 @@ enum { SECONDS_MAX = 1000000000, LOSS_MAX = 1000000000 };
 pl_status home_check_work(const home_lease *l, const pl_work *w)
 {
     const pl_arm *arm = &l->arm->arm;
-    uint64_t samples = pl_phase_samples(arm);
-    uint64_t first = (uint64_t)l->lease.phase * samples;
-    bool fewer = arm->outer.dynamic && w->n_samples > 0 && w->n_samples < samples;
+    uint64_t first = (uint64_t)l->lease.phase * pl_phase_samples(arm);
+    /* outer.dynamic_steps: the lease says how many steps the worker does */
+    const uint64_t samples = l->lease.step > 0
+                                 ? (uint64_t)l->lease.step * (uint64_t)arm->inner.batch
+                                 : pl_phase_samples(arm);
     const char *task = l->arm->paths[l->index].state.name;
-    if (w->first_sample != first || (w->n_samples != samples && !fewer))
+    if (w->first_sample != first || w->n_samples != samples)
         return pl_fail(PL_ERR_DATA,
                        "phase %lld of %s has the samples %llu to %llu; the message "
                        "says %llu samples from number %llu on",

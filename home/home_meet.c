@@ -116,8 +116,11 @@ pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *ans
      * with the meeting. It may decide to split only if the hub granted this lease after
      * the deadline. */
     if (q.wish != PL_MEETING_OPEN) {
+        pl_hash seal;
         PL_CHECK(home_open_lease(h, peer, wish.lease, &under));
-        if (under.arm != q.arm || under.index != q.own ||
+        pl_lease_sign(&under.key, PL_MSG_MEET, pl_fields_of_meet(), &wish, &seal);
+        PL_CHECK(home_check_seal(&under, &seal, wish.seal));
+        if (under.is_ended || under.arm != q.arm || under.index != q.own ||
             under.lease.phase != q.round + 1 ||
             (q.wish == PL_MEETING_SPLIT && !under.lease.late))
             return pl_fail(

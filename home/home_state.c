@@ -263,7 +263,6 @@ static pl_status on_ref(void *context, const char *name, const char *target)
 pl_status home_load(home *h)
 {
     PL_CHECK(pl_store_check_placement(h->store));
-    PL_CHECK(home_load_secret(h));
     PL_CHECK(pl_store_each_object(h->store, "arm/", on_arm_object, h));
     PL_CHECK(pl_store_each_pending(h->store, "", note_pending, h));
     PL_CHECK(pl_store_each_ref(h->store, PL_MEET_REFS, home_load_meeting, h));

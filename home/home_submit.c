@@ -11,17 +11,22 @@
 
 #include <math.h>
 
+static void answer_with_receipts(home *h, const pl_peer *peer, uint64_t request,
+                                 const pl_msg_submitted *said)
+{
+    pl_message a = {.request = request};
+    pl_message_put(&a, PL_MSG_SUBMITTED, pl_fields_of_submitted(), said);
+    h->counts.results[said->result]++;
+    if (said->result == PL_SUBMIT_REJECTED && said->text)
+        pl_copy_text(h->counts.rejection, sizeof h->counts.rejection, said->text);
+    home_answer_later(h, peer, &a);
+}
+
 static void answer_submitted(home *h, const pl_peer *peer, uint64_t request,
                              pl_submit_result result, const char *text)
 {
-    pl_message a;
-    pl_message_init(&a, 0);
-    a.request = request;
-    PL_SAY(&a, SUBMITTED, submitted, .text = text, .result = result);
-    h->counts.results[result]++;
-    if (result == PL_SUBMIT_REJECTED && text)
-        pl_copy_text(h->counts.rejection, sizeof h->counts.rejection, text);
-    home_answer_later(h, peer, &a);
+    answer_with_receipts(h, peer, request,
+                         &(pl_msg_submitted){.result = result, .text = text});
 }
 
 /* The module of an update, and the results of checks of this update. */
@@ -102,7 +107,8 @@ done:
 
 /* Checks that the contributors exist and have the module. Refuses sums for methods that
  * cannot use them: noloco, whose mates read each other's updates, and delayed-nesterov,
- * which merges updates one by one. */
+ * which merges updates one by one. With audits, too, sums are refused: the relay then
+ * sends their parts. */
 static pl_status check_places(const home *h, const place *p, const pl_submit_message *s)
 {
     const home_arm *arm = p->arm;
@@ -122,16 +128,16 @@ static pl_status check_places(const home *h, const place *p, const pl_submit_mes
                            "this module",
                            s->module, (long long)c->path);
     }
+    if (s->n > 1 && h->options->audit > 0)
+        return pl_fail(PL_ERR_DATA,
+                       "a relay sent a sum of updates of %s, but fleet.audit compares "
+                       "each update",
+                       s->module);
     if (s->n > 1 && !p->module->of->sums)
         return pl_fail(PL_ERR_DATA,
                        "a relay sent a sum of updates of %s, but updates of %s must "
                        "arrive one by one",
                        s->module, pl_method_name(arm->arm.outer.method.method));
-    if (s->n > 1 && home_audits(h, arm))
-        return pl_fail(PL_ERR_DATA,
-                       "a relay sent a sum of updates of %s, but audits (fleet.audit) "
-                       "need them one by one",
-                       s->module);
     return PL_OK;
 }
 
@@ -224,6 +230,16 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
     return true;
 }
 
+/* Whether the home has all that this task sends to the module in the round. The task
+ * may end only when each home of its modules has it. */
+static bool is_update_in(const home_arm *arm, const home_module *m, int index,
+                         int64_t round, int64_t phase)
+{
+    if (m->of->by_arrival)
+        return home_phases(arm, m, index)->next > phase;
+    return home_has_update(arm, m, round, index);
+}
+
 /* Decides whether an update is accepted. The first check that fails decides the result;
  * then pl_last_error gives the reason. A sum is accepted as a whole or not at all; if
  * it is refused, the relay sends its parts one by one. */
@@ -251,13 +267,12 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
         next = phases && m->of->by_arrival ? phases->next : phase;
         n_in += phases && s->round >= 0 ? home_phase_is_in(phases, phase)
                                         : home_has_update(p->arm, m, s->round, task);
-        is_fenced = is_fenced || c->token < p->arm->paths[task].fence;
+        is_fenced = is_fenced || !home_is_valid(&p->arm->paths[task], c->token);
     }
     if (n_in == s->n)
         return has_other_bytes(h, p, s) ? PL_SUBMIT_OTHER : PL_SUBMIT_DUPLICATE;
     if (is_fenced) {
-        (void)pl_fail(PL_ERR_STALE,
-                      "this lease has ended: the task was given to another worker");
+        (void)pl_fail(PL_ERR_STALE, PL_LEASE_ENDED);
         return s->n == 1 ? PL_SUBMIT_FENCED : PL_SUBMIT_REJECTED;
     }
     if (n_in > 0) {
@@ -299,9 +314,12 @@ static pl_status check_contributor_lease(home *h, const pl_peer *peer, const pla
                                          const pl_submit_message *s, int i)
 {
     pl_contribution *c = &s->contributors[i];
+    const pl_submission_proof *proof = &s->proofs[i];
     home_lease under;
-    PL_CHECK(home_open_lease(h, peer, (pl_bytes){s->leases[i].bytes, s->leases[i].len},
-                             &under));
+    pl_hash seal;
+    PL_CHECK(home_open_lease(h, peer, (pl_bytes){proof->lease, proof->len}, &under));
+    pl_submission_seal(s, i, &under.key, &seal);
+    PL_CHECK(home_check_seal(&under, &seal, proof->seal.bytes));
     const pl_lease *l = &under.lease;
     if (under.arm != p->arm || l->path != c->path || l->replica != c->replica)
         return pl_fail(PL_ERR_NOPERM,
@@ -321,13 +339,34 @@ static pl_status check_contributor_lease(home *h, const pl_peer *peer, const pla
     return home_check_work(&under, &c->work);
 }
 
+/* Returns a receipt for each contributor of `s` whose update for `round`, the round
+ * that the message names, is here; zeros for the others. The caller frees it. */
+static pl_hash *make_receipts(const home *h, const place *p, const pl_submit_message *s,
+                              int64_t round)
+{
+    const uint64_t samples = pl_phase_samples(&p->arm->arm);
+    pl_hash *out = pl_alloc((size_t)s->n * sizeof *out);
+    for (int i = 0; i < s->n; i++) {
+        const pl_contribution *c = &s->contributors[i];
+        const int64_t phase = (int64_t)(c->work.first_sample / samples);
+        if (is_update_in(p->arm, p->module, task_of(p, c), round, phase))
+            pl_lease_receipt(
+                &h->secrets[0],
+                &(pl_lease){.path = c->path, .replica = c->replica, .token = c->token},
+                s->module, round, &out[i]);
+    }
+    return out;
+}
+
 pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
 {
     pl_status status = PL_OK;
     pl_submit_message s;
+    pl_hash *receipts = NULL;
     place p = {0};
     char reason[256];
     PL_TRY(pl_submission_read(m, &s));
+    const int64_t round = s.round;
     PL_TRY(home_find_module(h, s.module, &p.arm, &p.index));
     home_module *module = p.module = &p.arm->modules[p.index];
     for (int i = 0; i < s.n; i++)
@@ -349,8 +388,7 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
     if (result != PL_SUBMIT_ACCEPTED) {
         if (result != PL_SUBMIT_UNKNOWN_BLOB)
             staging_drop(&h->uploads, &s.update);
-        answer_submitted(h, peer, m->request, result, refused ? reason : NULL);
-        goto done;
+        goto answer;
     }
     PL_TRY(home_adopt_blob(h, &s.update));
     for (int i = 0; i < s.n; i++) {
@@ -367,8 +405,16 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
                "module=%s worker=%s round=%lld pending=%d/%d", s.module, c->worker,
                (long long)s.round, n, module->of->n_contributors);
     }
-    answer_submitted(h, peer, m->request, result, NULL);
+answer:
+    if (result == PL_SUBMIT_ACCEPTED || result == PL_SUBMIT_DUPLICATE ||
+        result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER)
+        receipts = make_receipts(h, &p, &s, round);
+    const pl_msg_submitted said = {.result = result,
+                                   .text = refused ? reason : NULL,
+                                   .receipt = PL_ITEMS(receipts, receipts ? s.n : 0)};
+    answer_with_receipts(h, peer, m->request, &said);
 done:
+    pl_free(receipts);
     pl_submission_clear(&s);
     return status;
 }
@@ -397,30 +443,49 @@ static pl_status check_sums(const home_lease *under, const pl_path_state *state)
     return home_check_work(under, &phase);
 }
 
-/* Returns whether this home has all updates that the phase sends to it. The task may
- * end only when the home has them. */
-static bool updates_are_in(const home_arm *arm, int index, bool together)
+/* Returns whether the homes have all updates that the phase sends. This home knows of
+ * its own modules; for the others the message must have their homes' receipts, in the
+ * order of the slots. */
+static bool updates_are_in(const home *h, const home_lease *under, const pl_message *m)
 {
-    const int path = index / pl_topology_n_replicas(arm->topology);
+    const home_arm *arm = under->arm;
+    const int64_t phase = under->lease.phase;
+    size_t n_receipts = 0;
+    pl_reader r;
+    pl_reader_open(&r, "SUBMIT_PATH", m->body.data, m->body.len);
+    const size_t n = pl_field_count(&r, PL_TAG_RECEIPT);
     for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
-        const home_module *m =
-            &arm->modules[pl_topology_module_of_path(arm->topology, slot, path)];
-        const int64_t round = pl_round_of(m->of, arm->paths[index].state.phase);
+        const home_module *at = &arm->modules[pl_topology_module_of_path(
+            arm->topology, slot, (int)under->lease.path)];
+        const int64_t round = pl_round_of(at->of, phase);
         if (round < 0) /* this phase does not send an update of this module */
             continue;
-        bool is_in = false;
-        if (!m->exists)
-            /* Another home has this module. The sender waits for that home's answer
-             * before it ends the task, unless the message says that all updates were
-             * sent together to this home. */
-            is_in = !together;
-        else if (m->of->by_arrival)
-            is_in = home_phases(arm, m, index)->next > arm->paths[index].state.phase;
-        else
-            is_in = home_has_update(arm, m, round, index);
-        if (!is_in)
+        if (at->exists) {
+            if (!is_update_in(arm, at, under->index, round, phase))
+                return false;
+            continue;
+        }
+        if (n_receipts >= n)
+            return false;
+        const pl_hash receipt = pl_get_hash(&r, PL_TAG_RECEIPT, n_receipts++);
+        if (!home_is_receipt(h, at->name, round, under, &receipt))
             return false;
     }
+    return true;
+}
+
+/* Returns whether the store has another state of the path after this phase. A state
+ * that was dropped, or that an earlier phase had, cannot be compared. */
+static bool has_other_state(const pl_path_state *known, const pl_path_state *state)
+{
+    const pl_hash *have = known->repeats > 0 ? &known->made : &known->moments;
+    if (known->phase != state->phase || !known->worker[0] ||
+        pl_hash_equal(have, &state->moments))
+        return false;
+    (void)pl_fail(PL_ERR_DATA,
+                  "worker %s has already sent a different state of %s after %lld "
+                  "phases; that state counts, not this one",
+                  known->worker, known->name, (long long)known->phase);
     return true;
 }
 
@@ -461,6 +526,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
 {
     pl_msg_submit_path said;
     home_lease under;
+    pl_hash seal;
     PL_CHECK(PL_HEAR(m, submit_path, &said));
     pl_path_state state = {.phase = said.phase,
                            .work = said.work,
@@ -468,9 +534,11 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
                            .held_phase = said.phase - 1};
     pl_copy_text(state.name, sizeof state.name, said.name);
     PL_CHECK(home_open_lease(h, peer, said.lease, &under));
+    pl_lease_sign(&under.key, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &said,
+                  &seal);
+    PL_CHECK(home_check_seal(&under, &seal, said.seal));
     home_arm *arm = under.arm;
-    int index = under.index;
-    home_path *path = &arm->paths[index];
+    home_path *path = &arm->paths[under.index];
     if (strcmp(path->state.name, state.name) != 0 ||
         state.phase != under.lease.phase + 1)
         return pl_fail(PL_ERR_NOPERM,
@@ -490,14 +558,16 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         return PL_OK;
     }
     if (state.phase <= path->state.phase) {
+        const bool other = has_other_state(&path->state, &state);
         staging_drop(&h->uploads, &state.moments);
-        answer_submitted(h, peer, m->request, PL_SUBMIT_DUPLICATE, NULL);
+        answer_submitted(h, peer, m->request,
+                         other ? PL_SUBMIT_OTHER : PL_SUBMIT_DUPLICATE,
+                         other ? pl_last_error() : NULL);
         return PL_OK;
     }
-    if (under.lease.token < path->fence) {
+    if (under.is_ended) {
         staging_drop(&h->uploads, &state.moments);
-        answer_submitted(h, peer, m->request, PL_SUBMIT_FENCED,
-                         "this lease has ended: the task was given to another worker");
+        answer_submitted(h, peer, m->request, PL_SUBMIT_FENCED, PL_LEASE_ENDED);
         return PL_OK;
     }
     if (waits)
@@ -506,11 +576,10 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
                        "yet",
                        (long long)waits->phase - 1, state.name,
                        (long long)state.phase - 1);
-    if (state.phase != path->state.phase + 1 ||
-        !updates_are_in(arm, index, said.together != 0)) {
+    if (state.phase != path->state.phase + 1 || !updates_are_in(h, &under, m)) {
         answer_submitted(h, peer, m->request, PL_SUBMIT_REJECTED,
-                         "the task cannot end: some of its updates have not arrived, "
-                         "or phases were skipped");
+                         "the task cannot end: some of its updates or their homes' "
+                         "receipts have not arrived, or phases were skipped");
         return PL_OK;
     }
     PL_CHECK(check_sums(&under, &state));
@@ -531,7 +600,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         state.repeats = path->state.repeats + 1;
     }
     pl_status status =
-        state.repeats > 0 ? PL_OK : home_check_state(h, arm, index, &state);
+        state.repeats > 0 ? PL_OK : home_check_state(h, arm, under.index, &state);
     if (status == PL_ERR_DATA)
         staging_drop(&h->uploads, &state.moments);
     PL_CHECK(status);

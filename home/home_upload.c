@@ -59,7 +59,8 @@ pl_status home_grant_room(home *h)
     staging_blob *next;
     for (staging_blob *b = r->n > 0 ? s->first : NULL; b; b = next) {
         next = b->next;
-        if (b->path && (b->path->state.phase > b->phase || b->path->fence > b->owner))
+        if (b->path &&
+            (b->path->state.phase > b->phase || !home_is_valid(b->path, b->owner)))
             staging_remove(s, b);
     }
     for (size_t i = 0; i < r->n; i++) {
@@ -104,7 +105,7 @@ pl_status home_grant_room(home *h)
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message *answer)
 {
     staging_piece piece;
-    home_lease under;
+    home_lease under = {.is_ended = false};
     uint64_t there = 0;
     PL_CHECK(staging_read(m, &piece));
     if (peer->role == PL_AS_WORKER || piece.lease.at) {
@@ -119,6 +120,8 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
     }
     if (pl_store_has_blob(h->store, &piece.hash))
         there = piece.total;
+    else if (under.is_ended)
+        return pl_fail(PL_ERR_STALE, PL_LEASE_ENDED);
     else if (piece.len > 0)
         PL_CHECK(staging_put(&h->uploads, &piece, &there));
     else {

@@ -126,6 +126,12 @@ pl_status run_find_device(pl_run *r)
     return status;
 }
 
+/* The context of check_arm_homes: the store of all n homes. */
+typedef struct homes_check {
+    pl_store *store;
+    int n;
+} homes_check;
+
 pl_status run_home_is_missing(const char *dir, const char *store, int home)
 {
     return pl_fail(PL_ERR_DAMAGED,
@@ -135,6 +141,52 @@ pl_status run_home_is_missing(const char *dir, const char *store, int home)
                    "--run %s --index %d`, stop it with Ctrl+C, and give this command "
                    "again",
                    store, dir, home + 1);
+}
+
+/* Refuses a home that lacks updates which the other homes count on. Their paths would
+ * never send these updates again, and the job would wait for ever. */
+static pl_status check_arm_homes(void *context, const pl_object *object)
+{
+    const homes_check *c = context;
+    pl_arm arm;
+    pl_topology *topology = NULL;
+    pl_coverage *paths = NULL;
+    pl_status status = PL_OK;
+    PL_TRY(pl_read_arm(c->store, object->name + strlen("arm/"), &arm, &topology));
+    if (arm.n_scored > 0)
+        goto done;
+    const int n = pl_topology_n_paths(topology) * pl_topology_n_replicas(topology);
+    paths = pl_alloc((size_t)n * sizeof *paths);
+    PL_TRY(pl_coverage_of(c->store, &arm, topology, paths));
+    for (int i = 0; i < n; i++)
+        if (paths[i].n_lost > 0)
+            PL_TRY(pl_fail(
+                PL_ERR_DAMAGED,
+                "home-%d is older than the other homes of the job, for example because "
+                "it alone was restored from a backup: %lld phases that %s has "
+                "finished are missing in %s; restore all homes from one "
+                "backup, or go back with `pathloom store rollback %s --to N` to a "
+                "version "
+                "that all homes have",
+                pl_home_of(paths[i].lost_in, c->n) + 1, (long long)paths[i].n_lost,
+                paths[i].path, paths[i].lost_in, arm.name));
+done:
+    pl_free(paths);
+    pl_arm_clear(&arm);
+    pl_topology_destroy(&topology);
+    return status;
+}
+
+static pl_status check_coverage(const char *folder, int n)
+{
+    homes_check c = {.n = n};
+    pl_status status = pl_store_open(folder, PL_STORE_READ, &c.store);
+    if (status == PL_ERR_BUSY) /* the homes will finish an interrupted rollback */
+        return PL_OK;
+    PL_CHECK(status);
+    status = pl_store_each_object(c.store, "arm/", check_arm_homes, &c);
+    pl_store_close(&c.store);
+    return status;
 }
 
 /* Checks that no home's store was lost. All are made before anything is committed. So
@@ -160,6 +212,8 @@ static pl_status check_stores(const char *dir, const char *folder, int n)
         if (status != PL_OK && status != PL_ERR_NOT_FOUND)
             return status;
     }
+    if (missing < 0 && n > 1 && commits > 0)
+        return check_coverage(folder, n);
     if (missing < 0 || commits == 0)
         return PL_OK;
     return run_home_is_missing(dir, pl_store_home(folder, missing, n, path), missing);

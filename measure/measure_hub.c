@@ -351,7 +351,6 @@ typedef struct fake_home {
     pl_topology *topology;
     pl_hash blob;
     pl_buf definition, state;
-    pl_lease_secret secret;
     pl_peer hub;
     int64_t *phases; /* finished phases of each path */
     pl_name_table *paths;
@@ -507,7 +506,7 @@ static void answer_peer(fake_home *h, const pl_peer *peer, pl_message *m)
     a.epoch = 1;
     switch (m->type) {
     case PL_MSG_HELLO:
-        PL_SAY(&a, WELCOME, welcome_home, .secret = h->secret.bytes, .version = 1);
+        PL_SAY(&a, WELCOME, welcome_home, .version = 1);
         break;
     case PL_MSG_GET_STATE:
         h->hub = *peer;

@@ -130,6 +130,15 @@ bool client_was_lost(pl_message *answer)
     return client_as_status(answer) == PL_ERR_NET;
 }
 
+bool client_must_wait(const pl_message *question, pl_message *answer)
+{
+    const pl_status status = client_as_status(answer);
+    const bool is_result = question->type == PL_MSG_SUBMIT ||
+                           question->type == PL_MSG_SUBMIT_PATH ||
+                           question->type == PL_MSG_MEET;
+    return status == PL_ERR_NET || (is_result && status == PL_ERR_BUSY);
+}
+
 /* Asks a home one question. */
 static pl_status ask_home(pl_client *c, int home, pl_message *question,
                           pl_message *answer)
@@ -153,7 +162,7 @@ static pl_status ask_home(pl_client *c, int home, pl_message *question,
             return status;
         if (answer->request != question->request)
             continue;
-        if (!client_was_lost(answer))
+        if (!client_must_wait(question, answer))
             return client_as_status(answer);
         client_retry_later(&retry, BOUNCE_MS);
     }
@@ -281,8 +290,16 @@ pl_status pl_client_meet(pl_client *c, const char *module, int64_t round, int pa
     pl_message q = {0};
     pl_msg_meeting_is a;
     *decision = PL_MEETING_OPEN;
-    PL_SAY(&q, MEET, meet, .name = module, .path = path, .replica = replica,
-           .phase = round, .meeting = wish, .lease = {c->lease.bytes, c->lease.len});
+    pl_hash seal;
+    const pl_msg_meet body = {.name = module,
+                              .path = path,
+                              .replica = replica,
+                              .phase = round,
+                              .meeting = wish,
+                              .lease = {c->lease.bytes, c->lease.len},
+                              .seal = seal.bytes};
+    pl_lease_sign(&c->lease.key, PL_MSG_MEET, pl_fields_of_meet(), &body, &seal);
+    pl_message_put(&q, PL_MSG_MEET, pl_fields_of_meet(), &body);
     PL_CHECK(query_owner(c, module, &q, pl_fields_of_meeting_is(), &a));
     if (a.meeting >= PL_MEETING_COUNT)
         return pl_fail(PL_ERR_PROTO,
@@ -371,57 +388,57 @@ pl_status pl_client_hold_all(pl_client *c, int64_t ms, uint64_t *sequences)
 }
 
 /* ---- submissions ---- */
-pl_status pl_client_act_under(pl_client *c, const uint8_t *lease, size_t len)
+void pl_client_act_under(pl_client *c, const pl_sealed_lease *lease)
 {
-    if (len > sizeof c->lease.bytes)
-        return pl_fail(PL_ERR_PROTO,
-                       "a lease of %zu bytes is too long; a lease has at most %zu", len,
-                       sizeof c->lease.bytes);
-    c->lease.len = len;
-    if (len > 0)
-        memcpy(c->lease.bytes, lease, len);
-    return PL_OK;
+    c->lease = lease ? *lease : (pl_sealed_lease){.len = 0};
 }
 
 void client_put_submission(const pl_client *c, pl_message *q, const pl_submission *s)
 {
     pl_contribution one = s->contribution;
-    pl_submission_lease lease = c->lease;
+    pl_submission_proof proof = {.len = c->lease.len, .update = one.update};
     pl_submit_message out = {.round = one.phase,
                              .base_version = s->base_version,
                              .base = s->base,
                              .update = one.update,
                              .n = 1,
                              .contributors = &one,
-                             .leases = &lease};
+                             .proofs = &proof};
+    memcpy(proof.lease, c->lease.bytes, c->lease.len);
     pl_copy_text(out.module, sizeof out.module, s->module);
+    pl_submission_seal(&out, 0, &c->lease.key, &proof.seal);
     pl_submission_write(&out, q);
 }
 
-pl_status client_read_result(pl_message *answer, pl_submit_result *result,
-                             char text[256])
+pl_status client_read_result(pl_message *answer, const client_answer *out)
 {
     pl_msg_submitted said;
+    pl_reader r;
     PL_CHECK(client_as_status(answer));
     PL_CHECK(PL_HEAR(answer, submitted, &said));
-    *result = (pl_submit_result)said.result;
-    pl_copy_text(text, 256, said.text ? said.text : "");
-    return PL_OK;
+    *out->result = (pl_submit_result)said.result;
+    pl_copy_text(out->text, 256, said.text ? said.text : "");
+    pl_reader_open(&r, "SUBMITTED", answer->body.data, answer->body.len);
+    for (int i = 0; i < out->n; i++)
+        out->receipts[i] = said.receipt.n == (size_t)out->n
+                               ? pl_get_hash(&r, PL_TAG_RECEIPT, (size_t)i)
+                               : (pl_hash){{0}};
+    return pl_reader_status(&r);
 }
 
 /* Submits an update. If the home answers that it does not have the blob, sends the blob
  * and submits again. */
 static pl_status submit(pl_client *c, const char *name, pl_message *q,
-                        const client_blob *blob, pl_submit_result *result,
-                        char text[256])
+                        const client_blob *blob, const client_answer *out)
 {
     pl_status status = PL_OK;
+    pl_submit_result *result = out->result;
     pl_message a;
-    text[0] = '\0';
+    out->text[0] = '\0';
     pl_message_init(&a, 0);
     for (int attempt = 0;; attempt++) {
         PL_TRY(ask_home(c, pl_home_of(name, c->n_homes), q, &a));
-        PL_TRY(client_read_result(&a, result, text));
+        PL_TRY(client_read_result(&a, out));
         if (*result != PL_SUBMIT_UNKNOWN_BLOB)
             goto done;
         if (attempt == 5)
@@ -438,21 +455,27 @@ done:
 }
 
 static pl_status send_and_submit(pl_client *c, const char *name, pl_message *q,
-                                 const client_blob *blob, pl_submit_result *result,
-                                 char text[256])
+                                 const client_blob *blob, const client_answer *out)
 {
     PL_CHECK(client_put_known_blob(c, pl_home_of(name, c->n_homes), blob->data,
                                    blob->bytes, &blob->hash, false));
-    return submit(c, name, q, blob, result, text);
+    return submit(c, name, q, blob, out);
 }
 
-pl_status pl_client_submit_as(pl_client *c, const char *module, pl_message *q,
+pl_status pl_client_submit_as(pl_client *c, const pl_submit_message *s,
                               const void *data, uint64_t bytes,
-                              pl_submit_result *result, char text[256])
+                              pl_submit_result *result, char text[256],
+                              pl_hash *receipts)
 {
+    pl_message q;
     client_blob blob = {.data = data, .bytes = bytes};
+    const client_answer out = {result, text, receipts, s->n};
+    pl_message_init(&q, PL_MSG_SUBMIT);
     pl_blob_hash(data, bytes, &blob.hash);
-    return send_and_submit(c, module, q, &blob, result, text);
+    pl_submission_write(s, &q);
+    pl_status status = send_and_submit(c, s->module, &q, &blob, &out);
+    pl_message_destroy(&q);
+    return status;
 }
 
 pl_status pl_client_submit(pl_client *c, pl_submission *s, pl_submit_result *result,
@@ -464,33 +487,43 @@ pl_status pl_client_submit(pl_client *c, pl_submission *s, pl_submit_result *res
     pl_blob_hash(s->data, s->bytes, &blob.hash);
     s->contribution.update = blob.hash;
     client_put_submission(c, &q, s);
-    pl_status status = send_and_submit(c, s->module, &q, &blob, result, text);
+    const client_answer out = {result, text, &s->receipt, 1};
+    pl_status status = send_and_submit(c, s->module, &q, &blob, &out);
     pl_message_destroy(&q);
     return status;
 }
 
 void client_put_path(const pl_client *c, pl_message *q, const pl_path_state *state,
-                     bool together)
+                     const pl_submission *updates, int n)
 {
-    PL_SAY(q, SUBMIT_PATH, submit_path, .name = state->name, .phase = state->phase,
-           .blob = state->moments, .work = state->work,
-           .lease = {c->lease.bytes, c->lease.len}, .together = together);
+    pl_hash seal, *receipts = pl_alloc(((size_t)n + 1) * sizeof *receipts);
+    size_t n_receipts = 0;
+    const int own = pl_home_of(state->name, c->n_homes);
+    for (int i = 0; i < n; i++)
+        if (pl_home_of(updates[i].module, c->n_homes) != own)
+            receipts[n_receipts++] = updates[i].receipt;
+    const pl_msg_submit_path body = {.name = state->name,
+                                     .phase = state->phase,
+                                     .blob = state->moments,
+                                     .work = state->work,
+                                     .lease = {c->lease.bytes, c->lease.len},
+                                     .seal = seal.bytes,
+                                     .receipt = PL_ITEMS(receipts, n_receipts)};
+    pl_lease_sign(&c->lease.key, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &body,
+                  &seal);
+    pl_message_put(q, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &body);
+    pl_free(receipts);
 }
 
-pl_status pl_client_submit_path(pl_client *c, const pl_path_state *given,
-                                const void *moments, uint64_t bytes,
-                                pl_submit_result *result, char text[256])
+pl_status client_submit_path(pl_client *c, const pl_path_state *state,
+                             const client_blob *blob, const pl_submission *updates,
+                             int n, const client_answer *out)
 {
     pl_message q;
-    pl_path_state state = *given;
-    const bool named = !moments && !pl_hash_none(&state.moments);
-    if (pl_hash_none(&state.moments))
-        pl_blob_hash(moments, bytes, &state.moments);
-    client_blob blob = {moments, bytes, state.moments};
     pl_message_init(&q, 0);
-    client_put_path(c, &q, &state, false);
-    pl_status status = named ? submit(c, state.name, &q, &blob, result, text)
-                             : send_and_submit(c, state.name, &q, &blob, result, text);
+    client_put_path(c, &q, state, updates, n);
+    pl_status status = blob ? send_and_submit(c, state->name, &q, blob, out)
+                            : submit(c, state->name, &q, &(client_blob){0}, out);
     pl_message_destroy(&q);
     return status;
 }

@@ -9,7 +9,9 @@
  * can renew its lease. If `idle` returns a failure, the call ends with this failure. */
 #ifndef PL_NET_CLIENT_H
 #define PL_NET_CLIENT_H
+#include "net/lease.h"
 #include "net/messages.h"
+#include "net/submission.h"
 #include "store/store.h"
 #ifdef __cplusplus
 extern "C" {
@@ -46,11 +48,10 @@ typedef struct pl_client_options {
 PL_MUST_CHECK pl_status pl_client_create(const pl_client_options *options,
                                          pl_client **out);
 void pl_client_destroy(pl_client **client);
-/* Sets the sealed lease (net/lease.h) that is sent with uploads, submissions and
- * meetings from now on. With len 0 no lease is sent; homes accept this only from the
- * job's own processes. ERR_PROTO: the lease is too long. */
-PL_MUST_CHECK pl_status pl_client_act_under(pl_client *client, const uint8_t *lease,
-                                            size_t len);
+/* Sets the lease (net/lease.h) under which uploads, submissions and meetings are sent
+ * from now on. NULL: no lease is sent; homes accept this only from the job's own
+ * processes. */
+void pl_client_act_under(pl_client *client, const pl_sealed_lease *lease);
 uint64_t pl_client_bytes_sent(const pl_client *client);
 /* Describes the connections to all homes together: sums of bytes and connections, and
  * the rates and round trip of the home with which most bytes were exchanged. Call it on
@@ -120,27 +121,24 @@ typedef struct pl_submission {
     pl_hash base;                 /* hash of that version's parameters */
     const void *data;
     uint64_t bytes;
+    pl_hash receipt; /* set by the client: the home's receipt; zeros: there is none */
 } pl_submission;
 /* Uploads an update and submits it. *result says what the home did with the update, and
  * `text` gets the reason of a rejection. */
 PL_MUST_CHECK pl_status pl_client_submit(pl_client *c, pl_submission *submission,
                                          pl_submit_result *result, char text[256]);
-/* Submits a complete SUBMIT message. A relay uses this function, because it forwards or
- * adds the messages of workers. */
-PL_MUST_CHECK pl_status pl_client_submit_as(pl_client *c, const char *module,
-                                            pl_message *submit, const void *data,
-                                            uint64_t bytes, pl_submit_result *result,
-                                            char text[256]);
-/* Submits the state of a path. Set state->moments to the hash of the moments, or to
- * zero if the hash is not known. If `moments` is NULL and the hash is known, only the
- * hash is sent, and the home must not need the state (pl_phase_uploads). */
-PL_MUST_CHECK pl_status pl_client_submit_path(pl_client *c, const pl_path_state *state,
-                                              const void *moments, uint64_t bytes,
-                                              pl_submit_result *result, char text[256]);
+/* Submits `s` as it is, with the bytes of its update. A relay uses this function,
+ * because it forwards or adds the messages of workers. `receipts` [s->n] get the homes'
+ * receipts, or zeros. */
+PL_MUST_CHECK pl_status pl_client_submit_as(pl_client *c, const pl_submit_message *s,
+                                            const void *data, uint64_t bytes,
+                                            pl_submit_result *result, char text[256],
+                                            pl_hash *receipts);
 /* Submits all results of a task: n updates, then the path's state. If the job has one
  * home, one commit makes everything durable; with several homes, the state is sent when
  * every update is durable. `results` and `texts` have n + 1 entries; the last one is
- * for the path's state. */
+ * for the path's state. state->moments is its hash; with 0 bytes only the hash is sent,
+ * and the home must not need the state (pl_phase_uploads). */
 PL_MUST_CHECK pl_status pl_client_submit_task(pl_client *c, pl_submission *submissions,
                                               int n, const pl_path_state *state,
                                               const void *moments, uint64_t bytes,

@@ -270,7 +270,7 @@ typedef struct upload {
 static pl_status send_put(upload *u, uint64_t request, uint64_t offset, size_t len)
 {
     pl_message m;
-    const pl_submission_lease *lease = &u->flow.client->lease;
+    const pl_sealed_lease *lease = &u->flow.client->lease;
     size_t head = len > 0 ? 0 : u->bytes < PL_PUT_HEAD ? (size_t)u->bytes : PL_PUT_HEAD;
     pl_message_init(&m, 0);
     m.request = request;

@@ -39,8 +39,7 @@ struct pl_client {
     uint64_t blob_max;
     /* the last answer to client_query: texts of its fields point into it */
     pl_message answer;
-    /* the lease that is sent with updates; len 0: no lease */
-    pl_submission_lease lease;
+    pl_sealed_lease lease; /* under which the client acts; len 0: no lease */
 };
 
 typedef struct client_blob {
@@ -70,6 +69,9 @@ pl_status client_as_status(pl_message *answer);
  * relay lost its connection to the home (ERR_NET). Then it has waited a little, and the
  * question must be asked again. */
 bool client_was_lost(pl_message *answer);
+/* Returns whether the question must be asked again a little later: it was lost, or it
+ * is a worker's result for which the home is not ready yet (ERR_BUSY). */
+bool client_must_wait(const pl_message *question, pl_message *answer);
 
 /* ---- client_link.c: how many bytes of a transfer are under way ---- */
 enum {
@@ -88,10 +90,22 @@ size_t client_window_bytes(pl_client *c, int home, bool up);
 pl_status client_put_known_blob(pl_client *c, int home, const void *data,
                                 uint64_t bytes, const pl_hash *blob, bool impatient);
 void client_put_submission(const pl_client *c, pl_message *q, const pl_submission *s);
+/* Writes SUBMIT_PATH with the receipts for those of the n updates that other homes than
+ * the path's own have. */
 void client_put_path(const pl_client *c, pl_message *q, const pl_path_state *state,
-                     bool together);
-/* Reads the answer SUBMITTED; `text` gets the reason in the answer, or "". */
-pl_status client_read_result(pl_message *answer, pl_submit_result *result,
-                             char text[256]);
+                     const pl_submission *updates, int n);
+/* Where the answer SUBMITTED goes. */
+typedef struct client_answer {
+    pl_submit_result *result;
+    char *text;        /* [256] the reason in the answer, or "" */
+    pl_hash *receipts; /* [n] the receipts, or zeros */
+    int n;
+} client_answer;
+pl_status client_read_result(pl_message *answer, const client_answer *out);
+/* Submits the state of a path; `updates` as in client_put_path. `blob` is NULL if only
+ * the state's hash is sent. */
+pl_status client_submit_path(pl_client *c, const pl_path_state *state,
+                             const client_blob *blob, const pl_submission *updates,
+                             int n, const client_answer *out);
 
 #endif

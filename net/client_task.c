@@ -66,7 +66,7 @@ static pl_status ask_all(parcel *p)
         if (i == p->n)
             continue; /* the question was answered before */
         client_retry *retry = &p->retries[pl_home_of(p->names[i], p->client->n_homes)];
-        if (client_was_lost(&a)) {
+        if (client_must_wait(&p->questions[i], &a)) {
             client_retry_later(retry, BOUNCE_MS);
             continue;
         }
@@ -114,7 +114,8 @@ static bool is_result_in(pl_submit_result result)
 
 /* Submits the results of a task. The home of a path knows only the updates of modules
  * that it owns. So with several homes the path's state is sent only after all have
- * accepted the updates of the task. One home gets both together, updates first. */
+ * accepted the updates of the task, with their receipts. One home gets both together,
+ * updates first. */
 pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
                                 const pl_path_state *state, const void *moments,
                                 uint64_t bytes, pl_submit_result *results,
@@ -146,12 +147,15 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
     if (together) {
         if (bytes > 0)
             PL_TRY(stage(&p, state->name, moments, bytes, &state->moments));
-        client_put_path(c, put_question(&p, PL_MSG_SUBMIT_PATH, state->name), state,
-                        true);
+        client_put_path(c, put_question(&p, PL_MSG_SUBMIT_PATH, state->name), state, s,
+                        n);
     }
     PL_TRY(ask_all(&p));
-    for (int i = 0; i < p.n; i++)
-        PL_TRY(client_read_result(&p.answers[i], &results[i], texts[i]));
+    for (int i = 0; i < p.n; i++) {
+        const client_answer to = {&results[i], texts[i], i < n ? &s[i].receipt : NULL,
+                                  i < n};
+        PL_TRY(client_read_result(&p.answers[i], &to));
+    }
     bool all_in = true;
     for (int i = 0; i < n; i++) {
         /* a home that restarted has lost uploads; their updates are submitted again */
@@ -159,10 +163,18 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
             PL_TRY(pl_client_submit(c, &s[i], &results[i], texts[i]));
         all_in = all_in && is_result_in(results[i]);
     }
-    /* the state may have been rejected because an update was lost on the way and
-     * arrived after the state */
-    if (all_in && !is_result_in(results[n]) && results[n] != PL_SUBMIT_FENCED)
-        PL_TRY(pl_client_submit_path(c, state, moments, bytes, &results[n], texts[n]));
+    /* The state may have been rejected because an update was lost on the way and
+     * arrived after the state, or because the receipts are older than a restart of the
+     * hub: then the homes give new ones. */
+    const client_blob blob = {moments, bytes, state->moments};
+    const client_answer last = {&results[n], texts[n], NULL, 0};
+    for (int attempt = 0; attempt < 2 && all_in && !is_result_in(results[n]) &&
+                          results[n] != PL_SUBMIT_FENCED;
+         attempt++) {
+        for (int i = 0; attempt > 0 && !together && i < n; i++)
+            PL_TRY(pl_client_submit(c, &s[i], &results[i], texts[i]));
+        PL_TRY(client_submit_path(c, state, bytes > 0 ? &blob : NULL, s, n, &last));
+    }
 done:
     for (int i = 0; i < p.n; i++) {
         pl_message_destroy(&p.questions[i]);

@@ -17,18 +17,60 @@ static const pl_field lease_fields[] = {PL_FIELD(pl_lease, PL_TAG_NAME, worker),
                                         PL_FIELD(pl_lease, PL_TAG_PATH, path),
                                         PL_FIELD(pl_lease, PL_TAG_REPLICA, replica),
                                         PL_FIELD(pl_lease, PL_TAG_PHASE, phase),
+                                        PL_FIELD(pl_lease, PL_TAG_STEP, step),
                                         PL_FIELD(pl_lease, PL_TAG_TOKEN, token),
                                         PL_FIELD(pl_lease, PL_TAG_LATE, late),
+                                        PL_FIELD(pl_lease, PL_TAG_CHECKED, checked),
                                         PL_FIELDS_END};
 
-void pl_lease_seal(const pl_lease_secret *secret, const pl_lease *lease, pl_buf *out)
+/* The names in a lease have limits, so that a record always fits. */
+void pl_lease_seal(const pl_lease_secret *secret, const pl_lease *lease,
+                   pl_sealed_lease *out)
 {
     pl_buf record = {0};
     pl_hash mac;
     pl_put_fields(&record, lease_fields, lease);
     pl_hash_keyed("lease", secret->bytes, record.data, record.len, &mac);
-    pl_buf_append(out, mac.bytes, sizeof mac.bytes);
-    pl_buf_append(out, record.data, record.len);
+    out->len = sizeof mac.bytes + record.len;
+    memcpy(out->bytes, mac.bytes, sizeof mac.bytes);
+    memcpy(out->bytes + sizeof mac.bytes, record.data, record.len);
+    pl_lease_key(secret, out->bytes, out->len, &out->key);
+    pl_buf_destroy(&record);
+}
+
+void pl_lease_key(const pl_lease_secret *secret, const uint8_t *bytes, size_t len,
+                  pl_lease_secret *out)
+{
+    pl_hash mac;
+    pl_hash_keyed("task key", secret->bytes, bytes, len, &mac);
+    memcpy(out->bytes, mac.bytes, sizeof out->bytes);
+}
+
+void pl_lease_sign(const pl_lease_secret *key, pl_message_type type,
+                   const pl_field *fields, const void *body, pl_hash *out)
+{
+    enum { MOST = 32 };
+    pl_field sealed[MOST + 1];
+    pl_buf record = {0};
+    int n = 0;
+    for (const pl_field *f = fields; f->tag && n < MOST; f++)
+        if (f->tag != PL_TAG_LEASE && f->tag != PL_TAG_SEAL && f->tag != PL_TAG_RECEIPT)
+            sealed[n++] = *f;
+    sealed[n] = (pl_field){.tag = 0};
+    pl_put_u64(&record, PL_TAG_RESULT, type);
+    pl_put_fields(&record, sealed, body);
+    pl_hash_keyed("task seal", key->bytes, record.data, record.len, out);
+    pl_buf_destroy(&record);
+}
+
+void pl_lease_receipt(const pl_lease_secret *secret, const pl_lease *lease,
+                      const char *module, int64_t round, pl_hash *out)
+{
+    pl_buf record = {0};
+    PL_SAY_BODY(&record, get_update, .name = module, .path = lease->path,
+                .replica = lease->replica, .phase = round);
+    pl_put_u64(&record, PL_TAG_TOKEN, lease->token);
+    pl_hash_keyed("receipt", secret->bytes, record.data, record.len, out);
     pl_buf_destroy(&record);
 }
 

@@ -9,7 +9,10 @@
  *
  *   bytes = MAC (32, keyed BLAKE2b-256 over the record) | record (docs/PROTOCOL.md 2.5)
  *
- * The worker gets these bytes with TASK and sends them unchanged with its messages. */
+ * The worker gets these bytes with TASK, and a task key, which is made from the bytes
+ * and the secret and never passes a relay. It seals its messages with this key, so that
+ * a relay cannot change them or speak in its name. The hub makes the secret at its
+ * start, and nobody stores it: no copy of a store can make leases. */
 #ifndef PL_NET_LEASE_H
 #define PL_NET_LEASE_H
 #include "base/base.h"
@@ -24,21 +27,41 @@ enum { PL_LEASE_MAX = 640 };
 typedef struct pl_lease {
     char arm[PL_MODULE_NAME_MAX];
     int64_t path, replica, phase;
-    uint64_t token; /* fencing token */
-    int64_t late;   /* 1: the worker need not wait for missing mates (noloco) */
+    uint64_t token;  /* fencing token */
+    int64_t step;    /* number of inner steps; 0: all steps of the phase */
+    int64_t late;    /* 1: the worker need not wait for missing mates (noloco) */
+    int64_t checked; /* 1: one of the job's own workers can repeat the task */
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     pl_pubkey key; /* the worker's key; zeros if connections are not encrypted */
 } pl_lease;
 
-/* The key with which leases are sealed. The homes store this key, and the hub gets it
- * from the first home. */
+/* The secret with which leases are sealed, or a task key. */
 typedef struct pl_lease_secret {
     uint8_t bytes[PL_HASH_BYTES];
 } pl_lease_secret;
 void pl_lease_secret_create(pl_lease_secret *out);
 
-/* Appends the sealed bytes to `out`. */
-void pl_lease_seal(const pl_lease_secret *secret, const pl_lease *lease, pl_buf *out);
+/* What a worker has of its lease. */
+typedef struct pl_sealed_lease {
+    size_t len; /* 0: no lease */
+    uint8_t bytes[PL_LEASE_MAX];
+    pl_lease_secret key; /* the task key */
+} pl_sealed_lease;
+
+void pl_lease_seal(const pl_lease_secret *secret, const pl_lease *lease,
+                   pl_sealed_lease *out);
+/* Computes the task key of a sealed lease. */
+void pl_lease_key(const pl_lease_secret *secret, const uint8_t *bytes, size_t len,
+                  pl_lease_secret *out);
+/* Computes the seal of a message with this type and body, without its lease, its seal
+ * and its receipts. */
+void pl_lease_sign(const pl_lease_secret *key, pl_message_type type,
+                   const pl_field *fields, const void *body, pl_hash *out);
+/* Computes a home's receipt for the holder of the lease of (path, replica) with this
+ * token: the home has their update of this module and round, so that the task may
+ * end. */
+void pl_lease_receipt(const pl_lease_secret *secret, const pl_lease *lease,
+                      const char *module, int64_t round, pl_hash *out);
 /* ERR_STALE: these bytes were not sealed with the secret. */
 PL_MUST_CHECK pl_status pl_lease_open(const pl_lease_secret *secret,
                                       const uint8_t *bytes, size_t len, pl_lease *out);

@@ -14,10 +14,9 @@ extern "C" {
 
 enum { PL_HOMES_MAX = 16 };
 
-/* Refs that are not placed by their own name: the secret of a home's leases, and the
- * meetings of modules ("meet/MODULE/..."), which are where the module is. */
-#define PL_SECRET_REF "sys/lease-secret"
-#define PL_MEET_REFS  "meet/"
+/* Refs that are not placed by their own name: the meetings of modules
+ * ("meet/MODULE/..."), which are where the module is. */
+#define PL_MEET_REFS "meet/"
 
 /* Returns the number (from 0) of the home that owns the name; 0 if n_homes is below
  * 2. */

@@ -8,13 +8,15 @@
 
 /* Largest number of contributors of a message. A message with this number of
  * contributors is never too long, even with the longest names. */
-enum { PL_SUBMISSION_MAX = 96 };
+enum { PL_SUBMISSION_MAX = 90 };
 
-/* The sealed lease of a contributor, which the hub gave to the contributor's worker. */
-typedef struct pl_submission_lease {
-    size_t len;
-    uint8_t bytes[PL_LEASE_MAX];
-} pl_submission_lease;
+/* What a contributor's worker has shown: its sealed lease, the hash of its own update,
+ * and its seal of the message with this update. */
+typedef struct pl_submission_proof {
+    size_t len; /* of the lease */
+    uint8_t lease[PL_LEASE_MAX];
+    pl_hash update, seal;
+} pl_submission_proof;
 
 typedef struct pl_submit_message {
     char module[PL_MODULE_NAME_MAX];
@@ -24,7 +26,7 @@ typedef struct pl_submit_message {
     pl_hash update;
     int n;
     pl_contribution *contributors; /* [n] sorted by (path, replica), the lowest first */
-    pl_submission_lease *leases;   /* [n] */
+    pl_submission_proof *proofs;   /* [n] */
 } pl_submit_message;
 
 /* Compares two contributors by (path, replica), for sorting. Returns a negative number,
@@ -34,6 +36,9 @@ int pl_submission_order(const pl_contribution *a, const pl_contribution *b);
  * sorted, one of them is listed twice, or there are more than PL_SUBMISSION_MAX. The
  * caller must call pl_submission_clear, even after an error. */
 pl_status pl_submission_read(pl_message *submit, pl_submit_message *out);
+/* Computes the seal under a task key of the SUBMIT that contributor i has sent. */
+void pl_submission_seal(const pl_submit_message *s, int i, const pl_lease_secret *key,
+                        pl_hash *out);
 /* Writes the fields of `s` into the message's body. */
 void pl_submission_write(const pl_submit_message *s, pl_message *out);
 void pl_submission_clear(pl_submit_message *s);

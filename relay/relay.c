@@ -151,6 +151,7 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
         whole = pl_hash_equal(&hash, &part->blob->hash);
     }
     if (whole) {
+        part->receipts = pl_alloc((size_t)part->submit.n * sizeof *part->receipts);
         relay_question *q = new_question(r, RELAY_HELD, peer, m->request);
         q->content = content;
         part->question = q->id;
@@ -212,7 +213,8 @@ static pl_status answer_group(relay *r, const relay_group *g)
             pl_wire_error(&a, q->request, part->status, part->text);
         else
             PL_SAY(&a, SUBMITTED, submitted, .text = part->text[0] ? part->text : NULL,
-                   .result = part->result);
+                   .result = part->result,
+                   .receipt = PL_ITEMS(part->receipts, part->submit.n));
         a.request = q->request;
         pl_status status = answer_asker(r, &q->peer, &a);
         pl_message_destroy(&a);

@@ -97,6 +97,7 @@ void relay_group_destroy(relay_group **group, staging *uploads)
     for (int i = 0; i < g->n_parts; i++) {
         staging_free(uploads, g->parts[i]->blob);
         pl_submission_clear(&g->parts[i]->submit);
+        pl_free(g->parts[i]->receipts);
         pl_free(g->parts[i]);
     }
     pl_free(g);

@@ -40,6 +40,7 @@ typedef struct relay_part {
     pl_status status;
     pl_submit_result result;
     char text[256];
+    pl_hash *receipts; /* [submit.n] the home's receipts; owned */
 } relay_part;
 
 /* Updates of one module and round that will be added. The loop owns the group until

@@ -54,7 +54,8 @@ static int add_parts(const relay_group *g, bool *taken, pl_buf sums[2],
 
 typedef struct joined {
     pl_contribution contributor;
-    pl_submission_lease lease;
+    pl_submission_proof proof;
+    pl_hash *receipt; /* of its part */
 } joined;
 
 static int joined_order(const void *a, const void *b)
@@ -66,48 +67,48 @@ static int joined_order(const void *a, const void *b)
 /* ---- sending sums and updates ---- */
 static pl_status send_update(relay_uplink *u, const pl_submit_message *s,
                              const pl_codec_message *update, pl_submit_result *result,
-                             char text[256])
+                             char text[256], pl_hash *receipts)
 {
-    pl_message q;
     if (atomic_load(&u->stopping))
         return pl_fail(PL_ERR_CANCELLED,
                        "the relay is stopping; send the update again");
-    pl_message_init(&q, PL_MSG_SUBMIT);
-    pl_submission_write(s, &q);
-    pl_status status = pl_client_submit_as(u->home, s->module, &q, update->data,
-                                           update->bytes, result, text);
-    pl_message_destroy(&q);
-    return status;
+    return pl_client_submit_as(u->home, s, update->data, update->bytes, result, text,
+                               receipts);
 }
 
-/* Sends a sum, with the contributors and leases of all its parts. The home accepts the
- * whole sum or none of its parts. Sets *in to whether the home has the updates of the
- * sum now. Fails only if the home cannot be reached or the relay is stopping. */
+/* Sends a sum, with the contributors of all its parts and what they have shown. The
+ * home accepts the whole sum or none of its parts. Sets *in to whether the home has the
+ * updates of the sum now. Fails only if the home cannot be reached or the relay is
+ * stopping. */
 static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
                           const pl_codec_message *sum, bool *in)
 {
     pl_submit_result result = PL_SUBMIT_REJECTED;
     char text[256];
-    /* the SUBMITs of the parts differ only in contributors, leases and the update's
-     * hash */
+    /* the SUBMITs of the parts differ only in contributors and the update's hash */
     pl_submit_message s = g->parts[0]->submit;
     s.n = 0;
     joined *all = pl_alloc((size_t)g->n_contributors * sizeof *all);
     for (int i = 0; i < g->n_parts; i++) {
         const pl_submit_message *one = &g->parts[i]->submit;
         for (int k = 0; taken[i] && k < one->n; k++)
-            all[s.n++] = (joined){one->contributors[k], one->leases[k]};
+            all[s.n++] = (joined){one->contributors[k], one->proofs[k],
+                                  &g->parts[i]->receipts[k]};
     }
     qsort(all, (size_t)s.n, sizeof *all, joined_order);
     s.contributors = pl_alloc((size_t)s.n * sizeof *s.contributors);
-    s.leases = pl_alloc((size_t)s.n * sizeof *s.leases);
+    s.proofs = pl_alloc((size_t)s.n * sizeof *s.proofs);
+    pl_hash *receipts = pl_alloc((size_t)s.n * sizeof *receipts);
     for (int i = 0; i < s.n; i++) {
         s.contributors[i] = all[i].contributor;
-        s.leases[i] = all[i].lease;
+        s.proofs[i] = all[i].proof;
     }
-    pl_free(all);
     pl_blob_hash(sum->data, sum->bytes, &s.update);
-    pl_status status = send_update(u, &s, sum, &result, text);
+    pl_status status = send_update(u, &s, sum, &result, text, receipts);
+    for (int i = 0; i < s.n; i++)
+        *all[i].receipt = receipts[i];
+    pl_free(receipts);
+    pl_free(all);
     pl_submission_clear(&s);
     if (status == PL_ERR_TIMEOUT || status == PL_ERR_CANCELLED)
         return status;
@@ -148,8 +149,8 @@ static void lift(void *self, void *job)
         if (!in || !taken[i]) {
             relay_part *part = g->parts[i];
             pl_codec_message update = {part->blob->data, part->blob->bytes};
-            part->status =
-                send_update(u, &part->submit, &update, &part->result, part->text);
+            part->status = send_update(u, &part->submit, &update, &part->result,
+                                       part->text, part->receipts);
             if (part->status != PL_OK)
                 pl_copy_text(part->text, sizeof part->text, pl_last_error());
         }

@@ -4,7 +4,7 @@
 # a job that nobody attacks.
 #
 # usage: adversary.sh [--minutes N] [--seed S] [--only ACT,ACT] [--without ACT,ACT]
-#                     [--variant forge|lie|pairs] [--build FOLDER] [--work FOLDER]
+#                     [--variant forge|lie|pairs|homes] [--build FOLDER] [--work FOLDER]
 #
 # The jobs are encrypted and have three honest workers: two of the launcher, and one
 # that joins later with an invitation. Two programs attack the job. Each of them uses
@@ -20,6 +20,8 @@
 #   pairs   noloco with outer.deadline_s, which the job without attackers never reaches;
 #           all acts except lies. The same must hold as for forge. Runs only with 10
 #           minutes or more.
+#   homes   as forge, with two homes, of which each program attacks one. Runs only with
+#           10 minutes or more, or if it is named.
 # Every variant must end with exit code 0. `store fsck` and `data coverage` must find
 # nothing wrong, and no honest worker may be fenced or refused. The list of keys must
 # still be readable. The peak memory of hub and home may be at most MEMORY_MB larger
@@ -110,10 +112,13 @@ watch_job() { # folder
     while kill -0 "$job" 2>/dev/null; do
         [ "$(date +%s)" -lt "$until_s" ] || fail "the job $1 does not end"
         for role in hub home; do
-            pid=$(members "$job" "$role")
-            [ -z "$pid" ] || awk '/^VmHWM/ { print $2 }' "/proc/$pid/status" \
-                >>"$work/$1.$role.kb" 2>/dev/null
-            note_processor "$1" "$role" $pid
+            pids=$(members "$job" "$role")
+            for pid in $pids; do
+                awk '/^VmHWM/ { print $2 }' "/proc/$pid/status" \
+                    >>"$work/$1.$role.kb" 2>/dev/null
+            done
+            # shellcheck disable=SC2086 # the list is several process ids
+            note_processor "$1" "$role" $pids
         done
         # shellcheck disable=SC2046 # the list is several process ids
         note_processor "$1" worker $(members "$job" worker)
@@ -353,6 +358,8 @@ skipped=$without
 without=$skipped,split-pair # without noloco there are no pairs
 ! wanted forge || among_forgers calm forge 0.2
 ! wanted lie || among_liars
+[ "$variant" != homes ] && [ "$minutes" -lt 10 ] || ! wanted homes ||
+    among_forgers calm-homes homes 0.2 --set store.homes=2
 without=$skipped
 [ "$variant" != pairs ] && [ "$minutes" -lt 10 ] || ! wanted pairs ||
     among_forgers calm-pairs pairs 0 --set outer.method=noloco --set outer.deadline_s=120

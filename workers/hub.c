@@ -54,7 +54,7 @@ static pl_status send_task(hub *h, hub_worker *w)
     bool late = plan_is_late(arm, w->given.index, w->given_phase, pl_now_ms());
     pl_hash before = {{0}};
     int64_t repeats = 0;
-    pl_buf sealed = {0};
+    pl_sealed_lease sealed = {.len = 0};
     if (audit) {
         before = audit->row.before;
         repeats = audit->row.repeats;
@@ -63,7 +63,9 @@ static pl_status send_task(hub *h, hub_worker *w)
                           .replica = w->given.index % replicas,
                           .phase = w->given_phase,
                           .token = w->given_token,
+                          .step = w->given_steps,
                           .late = late,
+                          .checked = 1,
                           .key = w->key};
         pl_copy_text(lease.arm, sizeof lease.arm, arm->arm.name);
         pl_copy_text(lease.worker, sizeof lease.worker, w->name);
@@ -71,14 +73,14 @@ static pl_status send_task(hub *h, hub_worker *w)
         pl_lease_seal(&h->secret, &lease, &sealed);
     }
     pl_message a = {.request = w->answered, .token = w->given_token};
-    PL_SAY(&a, TASK, task, .arm_blob = arm->blob, .path = w->given.index / replicas,
+    PL_SAY(&a, TASK, task, .secret = sealed.len > 0 ? sealed.key.bytes : NULL,
+           .arm_blob = arm->blob, .path = w->given.index / replicas,
            .replica = w->given.index % replicas, .phase = w->given_phase,
            .task = path->name, .blob = before, .step = (uint64_t)w->given_steps,
            .peer = peers, .n_peer = n_peers, .late = late,
-           .lease = {sealed.data, sealed.len}, .audit = audit != NULL,
+           .lease = {sealed.bytes, sealed.len}, .audit = audit != NULL,
            .repeats = repeats);
     pl_free(peers);
-    pl_buf_destroy(&sealed);
     return hub_answer(h, &w->peer, &a);
 }
 
@@ -127,10 +129,9 @@ static pl_status note_given(hub *h, hub_worker *w, plan_task task,
 static pl_status give_task(hub *h, int worker, plan_task task)
 {
     plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
-    bool again = plan_grant(&h->tasks, task, worker, pl_now_ms(), h->options->ttl_ms);
+    plan_grant(&h->tasks, task, worker, pl_now_ms(), h->options->ttl_ms);
     PL_CHECK(pl_failpoint("hub.grant.after"));
-    if (again)
-        PL_CHECK(hub_fence(h, path));
+    PL_CHECK(hub_fence(h, path));
     PL_CHECK(pl_failpoint("hub.fence.after"));
     return note_given(h, &h->workers[worker], task, &path->lease);
 }
@@ -177,6 +178,7 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
     /* The homes still accept results of the first holder, because both holders deliver
      * the same bytes. */
     plan_grant_backup(&h->tasks, task, worker, now_ms, h->options->ttl_ms);
+    PL_CHECK(hub_fence(h, path));
     pl_log(PL_LOG_INFO, "backup.granted", "task=%s phase=%lld worker=%s slow=%s",
            path->name, (long long)path->phase, w->name,
            h->workers[path->lease.worker].name);
@@ -299,23 +301,23 @@ void hub_end_task(hub_worker *w, const plan_path *path)
         w->task[0] = '\0';
 }
 
-/* Whether the message has a valid sealed lease for this phase and token. A hub that
- * restarted accepts an earlier lease only with this proof. */
-static bool shows_lease(hub *h, pl_bytes sealed, const report *rep, uint64_t token)
+/* Whether the message shows a lease for this phase and token that the hub before has
+ * sealed. Only with this proof does the hub accept a lease that it has not granted. */
+static bool shows_lease(hub *h, pl_bytes sealed, const report *rep, uint64_t token,
+                        pl_lease *lease)
 {
-    pl_lease lease;
     plan_task task;
-    if (!h->has_secret || !sealed.at ||
+    if (!h->has_before || !sealed.at ||
         !plan_find_task(&h->tasks, rep->path->name, &task) ||
-        pl_lease_open(&h->secret, sealed.at, sealed.len, &lease) != PL_OK)
+        pl_lease_open(&h->secret_before, sealed.at, sealed.len, lease) != PL_OK)
         return false;
     const plan_arm *arm = &h->tasks.arms[task.arm];
     const hub_worker *w = &h->workers[rep->worker];
-    return strcmp(lease.arm, arm->arm.name) == 0 &&
-           lease.path * pl_topology_n_replicas(arm->topology) + lease.replica ==
+    return strcmp(lease->arm, arm->arm.name) == 0 &&
+           lease->path * pl_topology_n_replicas(arm->topology) + lease->replica ==
                task.index &&
-           lease.phase == rep->phase && lease.token == token &&
-           strcmp(lease.worker, w->name) == 0 && pl_pubkey_equal(&lease.key, &w->key);
+           lease->phase == rep->phase && lease->token == token &&
+           strcmp(lease->worker, w->name) == 0 && pl_pubkey_equal(&lease->key, &w->key);
 }
 
 static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
@@ -328,11 +330,11 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
     if (!rep.path && !hub_homes_ready(h))
         return PL_OK; /* the hub has just started and cannot decide yet */
     hub_audit *audit = rep.path ? hub_audit_of(h, m->token, rep.worker) : NULL;
+    pl_lease shown;
+    const bool shows = rep.path && shows_lease(h, q.lease, &rep, m->token, &shown);
     if (audit)
         audit->lease.deadline_ms = pl_now_ms() + h->options->ttl_ms;
-    else if (!rep.path ||
-             (!plan_lease_of(rep.path, m->token, rep.worker) &&
-              !shows_lease(h, q.lease, &rep, m->token)) ||
+    else if (!rep.path || (!plan_lease_of(rep.path, m->token, rep.worker) && !shows) ||
              !plan_renew(&h->tasks, rep.path, rep.phase, m->token, rep.worker,
                          pl_now_ms(), h->options->ttl_ms)) {
         /* This hub does not have the lease. It cannot decide while it lacks the state
@@ -346,6 +348,14 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
             a->type = PL_MSG_LEASE_LOST;
         }
         return PL_OK;
+    }
+    if (rep.path->is_untold) /* the hub has taken up a lease of the hub before */
+        PL_CHECK(hub_fence(h, rep.path));
+    if (shows) {
+        pl_sealed_lease sealed;
+        pl_lease_seal(&h->secret, &shown, &sealed);
+        PL_SAY(a, RENEWED, renewed, .secret = sealed.key.bytes,
+               .lease = {sealed.bytes, sealed.len});
     }
     hub_note_renewal(h, rep.worker, rep.path,
                      audit ? &audit->lease
@@ -446,6 +456,8 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
     if (held && why == PL_OK)
         hub_note_returned(h, rep.worker, pl_now_ms());
     plan_release(&h->tasks, rep.path, m->token, rep.worker, failed);
+    if (rep.path->is_untold)
+        PL_CHECK(hub_fence(h, rep.path));
     if (held && hub_may_log(h, peer))
         pl_log(PL_LOG_WARN, "lease.released",
                "task=%s phase=%lld worker=%s reason=\"%s\"", rep.path->name,
@@ -545,6 +557,7 @@ pl_status hub_tend(hub *h, int64_t now_ms, bool *more)
         int n = plan_expire(&h->tasks, now_ms, hub_note_lost, h);
         if (n > 0)
             pl_log(PL_LOG_WARN, "lease.expired", "count=%d", n);
+        PL_CHECK(hub_tell_ended_leases(h));
     }
     PL_CHECK(hub_tend_audits(h, now_ms));
     return serve_waiting(h);
@@ -565,6 +578,7 @@ pl_status pl_hub_run(const pl_hub_options *options)
     pl_message_init(&m, 0);
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     pl_keypair_create(&h.mates);
+    pl_lease_secret_create(&h.secret);
     h.started_ms = pl_now_ms();
     pl_copy_text(h.address, sizeof h.address, bound);
     PL_TRY(hub_open_homes(&h));

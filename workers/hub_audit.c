@@ -74,7 +74,7 @@ void hub_close_audit(hub *h, hub_audit *a, pl_verdict verdict, const char *reaso
     pl_copy_text(a->row.reason, sizeof a->row.reason, reason);
     a->asked_ms = 0;
     if (pl_verdict_drops(verdict))
-        a->drop_token = (p->epoch << 32) | ++p->counter;
+        path->granted = a->drop_token = (p->epoch << 32) | ++p->counter;
     h->n_verdicts[verdict]++;
     h->stirred = true;
     pl_log(verdict == PL_VERDICT_AGREED ? PL_LOG_INFO : PL_LOG_WARN, "audit.closed",

@@ -61,24 +61,56 @@ static pl_status ask_state(hub_home *home, uint64_t offset)
     return hub_send_home(home, &m);
 }
 
-pl_status hub_fence(hub *h, const plan_path *path)
+/* Returns ERR_NET if the FENCE could not be sent. */
+static pl_status fence_at(hub_home *home, const plan_path *path)
 {
+    uint64_t valid[2];
+    size_t n = plan_valid_tokens(path, valid);
+    pl_message m = {.token = path->granted, .request = pl_wire_next_request()};
+    PL_SAY(&m, FENCE, fence, .name = path->name,
+           .phase = path->drops_state ? path->phase : 0, .token = PL_ITEMS(valid, n));
+    pl_status status = pl_wire_send(home->socket, &m);
+    pl_message_destroy(&m);
+    return status;
+}
+
+pl_status hub_fence(hub *h, plan_path *path)
+{
+    path->is_untold = false;
     for (int i = 0; i < h->n_homes; i++) {
-        pl_message m = {.token = path->lease.token};
-        PL_SAY(&m, FENCE, fence, .name = path->name,
-               .phase = path->drops_state ? path->phase : 0);
-        PL_CHECK(hub_send_home(&h->homes[i], &m));
+        pl_status status = fence_at(&h->homes[i], path);
+        if (status == PL_ERR_NET)
+            h->homes[i].fence_next = 0;
+        else
+            PL_CHECK(status);
     }
     return PL_OK;
 }
 
-/* Tells the homes again which tokens to refuse (hub_fence), because a home that
- * restarted does not know these tokens. */
-static pl_status fence_all(hub *h)
+/* Tells a home again which leases are valid, because it restarted or may have lost a
+ * FENCE. If the connection takes no more, goes on in the next call. */
+static pl_status fence_all(hub *h, hub_home *home)
+{
+    int n = 0;
+    for (int a = 0; home->fence_next >= 0 && a < h->tasks.n_arms; a++)
+        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
+            const plan_path *path = &h->tasks.arms[a].paths[i];
+            if (n++ < home->fence_next || path->granted == 0)
+                continue;
+            pl_status status = fence_at(home, path);
+            if (status != PL_OK)
+                return status == PL_ERR_NET ? PL_OK : status;
+            home->fence_next = n;
+        }
+    home->fence_next = -1;
+    return PL_OK;
+}
+
+pl_status hub_tell_ended_leases(hub *h)
 {
     for (int a = 0; a < h->tasks.n_arms; a++)
         for (int i = 0; i < h->tasks.arms[a].n_tasks; i++)
-            if (h->tasks.arms[a].paths[i].lease.token != 0)
+            if (h->tasks.arms[a].paths[i].is_untold)
                 PL_CHECK(hub_fence(h, &h->tasks.arms[a].paths[i]));
     return PL_OK;
 }
@@ -113,6 +145,12 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
     }
     for (int i = 0; i < h->n_homes; i++) {
         hub_home *home = &h->homes[i];
+        pl_wire_line line;
+        pl_wire_line_now(home->socket, &line);
+        if (line.n_connects > 1 && line.n_connects != home->n_connects)
+            home->fence_next = 0;
+        home->n_connects = line.n_connects;
+        PL_CHECK(fence_all(h, home));
         if (home->welcome && now_ms - home->heard_ms > AWAY_MS) {
             /* The home stays `known`, because its reports stay true: phases and
              * versions never fall. */
@@ -128,13 +166,17 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
         if (home->welcome) {
             PL_CHECK(ask_state(home, 0));
         } else {
-            /* The first home stores the secret that seals leases, and makes it if there
-             * is none yet. The other homes get the secret from the hub. */
-            const bool is_first = i == 0;
-            if (!h->has_secret && !is_first)
+            /* The first home gives this hub its epoch. A home learns which leases are
+             * valid before it can open one. Workers renew their leases within a TTL;
+             * the hub needs another one until it knows the state of all homes. */
+            if (home->fence_next >= 0 || (i > 0 && h->tasks.epoch == 0))
                 continue;
+            home->greeted = home->epoch;
+            m.request = home->hello = pl_wire_next_request();
             PL_SAY(&m, HELLO, hello_home, .role = "hub",
-                   .secret = is_first ? NULL : h->secret.bytes);
+                   .ttl_ms = 2 * (uint64_t)h->options->ttl_ms,
+                   .secret = h->secret.bytes, .version = (int64_t)h->tasks.epoch,
+                   .sequence = home->epoch);
         }
         PL_CHECK(hub_send_home(home, &m));
     }
@@ -145,19 +187,28 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
 {
     pl_msg_welcome_home said;
     PL_CHECK(PL_HEAR(m, welcome_home, &said));
-    if (home == h->homes) {
-        if (!said.secret)
-            return pl_fail(PL_ERR_PROTO,
-                           "the WELCOME of the first home has no secret for leases");
-        memcpy(h->secret.bytes, said.secret, sizeof h->secret.bytes);
-        h->has_secret = true;
+    if (said.secret && !h->has_before) {
+        memcpy(h->secret_before.bytes, said.secret, sizeof h->secret_before.bytes);
+        h->has_before = true;
     }
     const uint64_t epoch = (uint64_t)said.version;
-    home->welcome = true;
+    if (home->greeted != 0 && home->greeted != home->epoch)
+        return PL_OK; /* the home restarted, and did not take the secret */
     if (epoch > h->tasks.epoch && epoch < UINT32_MAX)
         h->tasks.epoch = epoch;
-    PL_CHECK(fence_all(h));
     PL_CHECK(confirm_all(h));
+    home->welcome = true;
+    /* every home must know the highest epoch, so that it refuses earlier hubs */
+    for (int i = 0; i < h->n_homes; i++) {
+        hub_home *other = &h->homes[i];
+        other->told_epoch = other == home ? epoch : other->told_epoch;
+        if (other->welcome && other->told_epoch < h->tasks.epoch) {
+            other->welcome = false;
+            other->asked_ms = 0;
+        }
+    }
+    if (!home->welcome)
+        return PL_OK;
     PL_CHECK(hub_repeat_fenced(h));
     return ask_state(home, 0);
 }
@@ -374,13 +425,14 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
     if (is_new)
         home->epoch = m->epoch;
     if (restarted) {
-        /* The home knows neither which tokens to refuse nor where to send events. It
-         * sends its events to the sender of GET_STATE. */
+        /* The home knows neither the secret, nor which tokens are valid, nor where to
+         * send events: it sends them to the sender of GET_STATE. */
         pl_log(PL_LOG_WARN, "home.restarted", "epoch=%llu",
                (unsigned long long)m->epoch);
-        PL_CHECK(fence_all(h));
+        home->welcome = false;
+        home->asked_ms = 0;
+        home->fence_next = 0;
         PL_CHECK(confirm_all(h));
-        PL_CHECK(ask_state(home, 0));
     }
     switch (m->type) {
     case PL_MSG_WELCOME:
@@ -400,6 +452,10 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
         break;
     case PL_MSG_OK:
         hub_hear_ok(h, index, m->request);
+        break;
+    case PL_MSG_ERR:
+        if (m->request == home->hello && pl_wire_error_of(m) == PL_ERR_STALE)
+            return pl_wire_error_of(m); /* a newer hub has taken over */
         break;
     case PL_MSG_STATUS_IS: /* only for answers to `pathloom status` */
         pl_buf_clear(&home->status);

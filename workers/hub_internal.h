@@ -227,9 +227,16 @@ typedef struct hub_home {
     pl_socket *socket;
     /* epoch of the home's store; a different epoch means that the home has restarted */
     uint64_t epoch;
-    uint64_t sequence; /* newest commit of the home's store that a STATE_IS named */
-    int64_t old_ms;    /* time when an older copy of the store was last reported */
-    bool known;        /* whether the home's whole state was applied after WELCOME */
+    uint64_t n_connects; /* number of connections to the home so far */
+    /* A FENCE may have been lost, so all are sent again: the number of paths that are
+     * done; -1: none was lost. */
+    int fence_next;
+    uint64_t hello;   /* request number of the last HELLO */
+    uint64_t greeted; /* the home's epoch as that HELLO named it; 0: not known then */
+    uint64_t told_epoch; /* the hub's epoch in the newest WELCOME */
+    uint64_t sequence;   /* newest commit of the home's store that a STATE_IS named */
+    int64_t old_ms;      /* time when an older copy of the store was last reported */
+    bool known;          /* whether the home's whole state was applied after WELCOME */
     bool welcome;      /* whether the home answered HELLO and was not away since then */
     int64_t heard_ms;  /* time when the home's last message arrived */
     int64_t asked_ms;  /* time when the last HELLO or GET_STATE was sent */
@@ -278,8 +285,10 @@ typedef struct hub {
     char failure[1200]; /* reason why the job cannot continue; "" while it can */
     pl_status failure_status;
     pl_keypair mates; /* the key pair that workers use to ask each other */
-    bool has_secret;
-    pl_lease_secret secret; /* the secret that seals leases; the first home keeps it */
+    /* The secret that seals leases, made when this hub started; and that of the hub
+     * before, if a home still knows it: it only proves leases in renewals. */
+    pl_lease_secret secret, secret_before;
+    bool has_before;
     bool stopping;
     /* number of lines that may still be logged about workers without one of the job's
      * keys */
@@ -296,7 +305,11 @@ void hub_close_homes(hub *h);
 pl_status hub_tend_homes(hub *h, int64_t now_ms);
 pl_status hub_hear_home(hub *h, int home, int64_t now_ms);
 pl_status hub_take_home(hub *h, int home, pl_message *m, int64_t now_ms);
-pl_status hub_fence(hub *h, const plan_path *path);
+/* Tells the homes which leases of the path are valid. */
+pl_status hub_fence(hub *h, plan_path *path);
+/* Tells the homes of leases that ended without a new grant, so that nobody can use
+ * them. */
+pl_status hub_tell_ended_leases(hub *h);
 bool hub_homes_ready(const hub *h);
 /* Applies some records of the homes' states. Returns true if more records are left. */
 bool hub_apply_some(hub *h);

@@ -480,12 +480,10 @@ static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit 
              "it held the lease of %.60s for %.0f s without delivering a result; such "
              "a task usually takes %.1f s",
              path->name, held_s, usual_s);
-    if (audit) {
+    if (audit)
         hub_audit_release(h, audit, NULL);
-    } else {
+    else
         plan_release(&h->tasks, path, lease.token, lease.worker, false);
-        path->overdue_token = lease.token;
-    }
     pl_log(PL_LOG_WARN, "lease.overdue", "task=%s worker=%s reason=\"%s\"", path->name,
            h->workers[lease.worker].name, text);
     count_failure(h, lease.worker, text);

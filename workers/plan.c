@@ -182,6 +182,7 @@ static void fall_back(plan_path *path, int64_t now_ms)
     path->phase_ms = now_ms;
     memset(&path->backup, 0, sizeof path->backup);
     memset(&path->lease, 0, sizeof path->lease);
+    path->is_untold = true;
     path->n_failed_by = path->own_failures = path->backups_failed = 0;
 }
 
@@ -462,12 +463,26 @@ void plan_shorten(plan_path *path, uint64_t token, int worker)
     lease->repeats = lease->taken_up ? 0 : lease->before_tasks - 1;
 }
 
-bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
+static uint64_t next_token(plan *p, plan_path *path)
+{
+    return path->granted = (p->epoch << 32) | ++p->counter;
+}
+
+size_t plan_valid_tokens(const plan_path *path, uint64_t out[2])
+{
+    size_t n = 0;
+    if (path->lease.token != 0)
+        out[n++] = path->lease.token;
+    if (path->backup.active)
+        out[n++] = path->backup.token;
+    return n;
+}
+
+void plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
 {
     plan_path *path = &p->arms[task.arm].paths[task.index];
-    bool taken = path->lease.token != 0;
     path->lease = (plan_lease){.active = true,
-                               .token = (p->epoch << 32) | ++p->counter,
+                               .token = next_token(p, path),
                                .phase = path->phase,
                                .deadline_ms = now_ms + ttl_ms,
                                .granted_ms = now_ms,
@@ -479,7 +494,6 @@ bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
     path->last_worker = worker;
     path->waits_until_ms = path->kept_ms = 0;
     p->n_granted++;
-    return taken;
 }
 
 bool plan_is_lease_of(const plan_lease *lease, uint64_t token, int worker)
@@ -500,7 +514,7 @@ void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int 
 {
     plan_path *path = &p->arms[task.arm].paths[task.index];
     path->backup = (plan_lease){.active = true,
-                                .token = (p->epoch << 32) | ++p->counter,
+                                .token = next_token(p, path),
                                 .phase = path->phase,
                                 .deadline_ms = now_ms + ttl_ms,
                                 .granted_ms = now_ms,
@@ -519,6 +533,7 @@ static void end_lease(plan_path *path)
     path->lease.active = false;
     if (!path->backup.active)
         return;
+    path->is_untold = true;
     path->lease = path->backup;
     path->lease.failures = failures;
     path->last_worker = path->lease.worker;
@@ -553,7 +568,7 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
 {
     /* a renewal may be for the next phase, if the lease was extended */
     bool ahead = phase == path->phase + 1;
-    if ((phase != path->phase && !ahead) || token == path->overdue_token)
+    if (phase != path->phase && !ahead)
         return false;
     plan_lease *lease = plan_lease_of(path, token, worker);
     if (lease && plan_is_said(path, token, path->phase))
@@ -561,10 +576,13 @@ bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int wor
     if (!lease) {
         /* The hub granted this lease before it restarted; the lease's holder renews it
          * now. The token must be of an earlier epoch, because the hub knows all leases
-         * that it granted in the present epoch. */
-        if (path->lease.active || path->lease.token >= token ||
+         * that it granted in the present epoch. Of two such leases the later one
+         * counts: the other one had ended. */
+        if ((path->lease.active && !path->lease.taken_up) || path->granted >= token ||
             token >> 32 >= p->epoch || plan_n_held(p, worker) >= PLAN_HELD_MAX)
             return false;
+        path->granted = token;
+        path->is_untold = true;
         path->lease = (plan_lease){.taken_up = true,
                                    .token = token,
                                    .phase = phase,
@@ -591,9 +609,14 @@ void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool fai
     if (lease == &path->backup) {
         memset(&path->backup, 0, sizeof path->backup);
         path->backups_failed += failed;
+        path->is_untold = true;
     } else if (lease) {
         path->lease.failures += failed;
         end_lease(path);
+        /* a lease that was given back is dead, unlike one that expired */
+        if (plan_is_lease_of(&path->lease, token, worker))
+            path->lease.token = 0;
+        path->is_untold = true;
     }
 }
 
@@ -602,9 +625,8 @@ void plan_drop_state(plan *p, plan_path *path)
     path->drops_state = true;
     path->n_failed_by = path->own_failures = 0;
     memset(&path->backup, 0, sizeof path->backup);
-    path->lease = (plan_lease){.token = (p->epoch << 32) | ++p->counter,
-                               .phase = path->phase,
-                               .worker = path->lease.worker};
+    path->lease = (plan_lease){.phase = path->phase, .worker = path->lease.worker};
+    (void)next_token(p, path); /* all leases so far are dead */
 }
 
 int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker),
@@ -616,6 +638,7 @@ int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker)
             plan_path *path = &p->arms[a].paths[i];
             if (path->backup.active && path->backup.deadline_ms <= now_ms) {
                 memset(&path->backup, 0, sizeof path->backup);
+                path->is_untold = true;
                 n++;
             }
             if (!path->lease.active || path->lease.deadline_ms > now_ms)
@@ -638,8 +661,10 @@ void plan_release_worker(plan *p, int worker)
     for (int a = 0; a < p->n_arms; a++)
         for (int i = 0; i < p->arms[a].n_tasks; i++) {
             plan_path *path = &p->arms[a].paths[i];
-            if (path->backup.active && path->backup.worker == worker)
+            if (path->backup.active && path->backup.worker == worker) {
                 memset(&path->backup, 0, sizeof path->backup);
+                path->is_untold = true;
+            }
             if (path->keeper == worker)
                 path->keeper = -1;
             bool is_waited_for = plan_is_said(path, path->lease.token, path->phase);

@@ -141,6 +141,9 @@ typedef struct plan_path {
     /* hub_pace.c: time until which the task may be kept from a slow worker, because
      * others will do it; 0: it was not ready yet */
     int64_t waits_until_ms;
+    uint64_t granted; /* the highest token of any lease of the path */
+    /* whether a lease ended and the homes must be told which leases are valid */
+    bool is_untold;
     /* time when a worker without the path's state was first kept from the ready task
      * for its keeper (waits_for_keeper); 0: no worker was */
     int64_t kept_ms;
@@ -151,9 +154,6 @@ typedef struct plan_path {
     /* numbers of backups that failed in this phase, and of leases that were taken away
      * because they were late */
     int backups_failed, n_taken;
-    /* the token of the last lease that the hub ended because it was held too long; this
-     * lease cannot be renewed */
-    uint64_t overdue_token;
     int failed_by[PLAN_FAILED_MAX], n_failed_by; /* workers that failed in this phase */
     /* number of failures in this phase of workers with the job's own keys */
     int own_failures;
@@ -276,13 +276,15 @@ bool plan_is_better(const plan *p, plan_task task, plan_task held, int worker);
 void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms);
 /* Moves the lease back to the previous phase, whose results have not arrived yet. */
 void plan_shorten(plan_path *path, uint64_t token, int worker);
-/* Grants a lease. Returns true if the task had another holder. Then the hub must tell
- * the homes to refuse that holder's token (hub_fence). */
-bool plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
+/* Grants a lease. Before its worker learns of it, the hub must tell the homes which
+ * leases are valid now (hub_fence). The same holds for plan_grant_backup. */
+void plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
 /* Renews a lease that this worker has under `token`. If the hub restarted and does not
  * know the lease, the lease is accepted again under the same token, but only if the
- * task is free and the worker has fewer than PLAN_HELD_MAX leases. `phase` is the
- * path's phase, or the next phase if the lease was extended. */
+ * task is free and the worker has fewer than PLAN_HELD_MAX leases, or if the task has
+ * only a lease that was accepted in this way and has a lower token. Then the homes must
+ * be told (is_untold). `phase` is the path's phase, or the next phase if the lease was
+ * extended. */
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,
                 int64_t now_ms, int ttl_ms);
 /* Whether the lease has this token and belongs to this worker. False for token 0. */
@@ -293,6 +295,9 @@ plan_lease *plan_lease_of(plan_path *path, uint64_t token, int worker);
 /* Gives the task to a second worker, too. Both must deliver the same bytes, so the
  * arm's phases must be functions of the homes' data (pl_phase_repeats). */
 void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms);
+/* Writes the tokens under which the homes may accept results of the path, and returns
+ * their number. A lease that expired stays valid until the task has another holder. */
+size_t plan_valid_tokens(const plan_path *path, uint64_t out[2]);
 /* plan_done.c */
 /* Returns the lease under which this worker did or does `phase`, the path's phase or
  * the one after; NULL if it has none. */

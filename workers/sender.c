@@ -10,7 +10,9 @@ struct sender {
     pl_client *homes;
     peer *offers;
     worker_task *task; /* the task that is being sent */
-    uint64_t failed;   /* token of the last task if its sending failed; otherwise 0 */
+    /* token of the last task if its sending failed, or if the homes have another
+     * worker's results; otherwise 0 */
+    uint64_t failed;
     const char *cache; /* the folder in which states are saved (worker_save_state) */
     pl_actor *actor;
     pl_queue *packed; /* tasks for sender_take_packed */
@@ -298,6 +300,24 @@ static pl_status check_met(sender *s, struct task_met *met)
                    met->task, met->module);
 }
 
+/* Sends the results to the homes. If the hub restarts in the meantime, its new seal
+ * replaces that of the hub before; what the homes have got by then counts. */
+static pl_status submit_results(sender *s, parcel *p, const pl_path_state *state)
+{
+    const worker_task *task = s->task;
+    const bool uploads = pl_phase_uploads(&task->arm->arm, state->phase);
+    const pl_sealed_lease *used;
+    pl_status status;
+    do {
+        used = worker_task_lease(task);
+        pl_client_act_under(s->homes, used);
+        status = pl_client_submit_task(
+            s->homes, p->submissions, p->n, state, uploads ? task->packed_state : NULL,
+            uploads ? task->packed_bytes : 0, p->results, p->texts);
+    } while (status == PL_ERR_STALE && used != worker_task_lease(task));
+    return status;
+}
+
 static pl_status send_results(sender *s)
 {
     worker_task *task = s->task;
@@ -343,12 +363,8 @@ static pl_status send_results(sender *s)
     for (size_t i = 0; i < s->task->n_met; i++)
         PL_TRY(check_met(s, &s->task->met[i]));
     PL_TRY(pl_failpoint("worker.submit.before"));
-    PL_TRY(pl_client_act_under(s->homes, task->lease, task->lease_bytes));
     worker_save_state(s->cache, task);
-    const bool uploads = pl_phase_uploads(arm, state.phase);
-    PL_TRY(pl_client_submit_task(s->homes, p.submissions, p.n, &state,
-                                 uploads ? task->packed_state : NULL,
-                                 uploads ? task->packed_bytes : 0, p.results, p.texts));
+    PL_TRY(submit_results(s, &p, &state));
     PL_TRY(pl_failpoint("worker.submit.after"));
     for (int i = 0; i < p.n; i++) {
         PL_TRY(judge_result(p.names[i], p.results[i], p.texts[i]));
@@ -369,14 +385,14 @@ static void send_one_task(void *self, void *job)
     task->status =
         s->failed != 0 && task->token == s->failed
             ? pl_fail(PL_ERR_STALE,
-                      "the results of the previous phase of %s could not be sent, so "
-                      "those of this phase cannot be sent either",
+                      "the results of the previous phase of %s do not count, so those "
+                      "of this phase cannot be sent either",
                       task->name)
             : check_task_lease(s);
     if (task->status == PL_OK)
         task->status = send_results(s);
     publish_link(s);
-    s->failed = task->status != PL_OK ? task->token : 0;
+    s->failed = task->status != PL_OK || task->overruled ? task->token : 0;
     if (task->status != PL_OK)
         pl_copy_text(task->error, sizeof task->error, pl_last_error());
 }

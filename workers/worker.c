@@ -32,8 +32,7 @@ static bool is_passing(pl_status why)
            why == PL_ERR_CANCELLED;
 }
 
-/* Whether `task` is a later phase of the lease of `other`. The name is compared, too: a
- * hub whose store was restored from a backup may use a token a second time. */
+/* Whether `task` is a later phase of the lease of `other`. */
 static bool follows(const worker_task *task, const worker_task *other)
 {
     return task && task->token == other->token && task->phase > other->phase &&
@@ -96,10 +95,7 @@ static pl_status read_task(const worker *w, pl_message *m, worker_task *task,
     pl_msg_task said;
     pl_status status = PL_OK;
     PL_TRY(PL_HEAR(m, task, &said));
-    if (said.lease.len > sizeof task->lease)
-        PL_TRY(pl_fail(PL_ERR_PROTO,
-                       "the hub sent a lease of %zu bytes; a lease has at most %zu",
-                       said.lease.len, sizeof task->lease));
+    PL_TRY(worker_take_lease(task, said.lease, said.secret));
     if (said.path < 0 || said.path > INT32_MAX || said.replica < 0 ||
         said.replica > INT32_MAX || said.phase < 0)
         PL_TRY(pl_fail(PL_ERR_PROTO,
@@ -122,9 +118,6 @@ static pl_status read_task(const worker *w, pl_message *m, worker_task *task,
     task->again = said.audit != 0;
     task->before = said.blob;
     task->repeats = said.repeats;
-    task->lease_bytes = said.lease.len;
-    if (task->lease_bytes > 0)
-        memcpy(task->lease, said.lease.at, task->lease_bytes);
     task->peers = pl_alloc((said.n_peer + 1) * sizeof *task->peers);
     for (; task->n_peers < said.n_peer; task->n_peers++) {
         struct task_peer *p = &task->peers[task->n_peers];
@@ -345,12 +338,20 @@ static pl_status hear_message(worker *w, pl_message *m)
     enum { SAY_MS = 60000 };
     const bool is_answer = w->question != 0 && m->request == w->question;
     pl_msg_lease_lost lost = {0};
+    pl_msg_renewed renewed;
     pl_msg_no_work none;
     worker_task *task;
     pl_status status = PL_OK;
     switch (m->type) {
     case PL_MSG_WELCOME:
         return worker_read_welcome(w, m);
+    case PL_MSG_RENEWED:
+        /* a hub that restarted seals the lease anew */
+        task = worker_held_task(w, m->request, 0, 0);
+        PL_CHECK(PL_HEAR(m, renewed, &renewed));
+        return task && m->request != 0
+                   ? worker_take_lease(task, renewed.lease, renewed.secret)
+                   : PL_OK;
     case PL_MSG_LEASE_LOST:
         /* the answer to a renewal; or without a question, if another worker finished
          * the task first */

@@ -136,6 +136,7 @@ static pl_status renew_late(worker *w, worker_task *task)
     if (!task || task->remakes || worker_task_lost(task))
         return PL_OK;
     const bool trains = task == w->training;
+    const pl_sealed_lease *lease = worker_task_lease(task);
     if (trains)
         trainer_progress(w->inner, &step, &loss, &rate);
     const bool has_news =
@@ -146,8 +147,7 @@ static pl_status renew_late(worker *w, worker_task *task)
     pl_message m = {.token = task->token};
     PL_SAY(&m, RENEW, renew, .name = w->options->name, .phase = task->phase,
            .task = task->name, .trains = trains, .loss = loss, .step = (uint64_t)step,
-           .rate = rate,
-           .lease = {task->lease_bytes > 0 ? task->lease : NULL, task->lease_bytes},
+           .rate = rate, .lease = {lease ? lease->bytes : NULL, lease ? lease->len : 0},
            .memory_bytes = trains ? pl_memory_peak_bytes((int)getpid()) : 0,
            .up_rate = l.up_bytes_per_s, .down_rate = l.down_bytes_per_s,
            .rtt_ms = l.rtt_ms, .up = l.up_bytes, .down = l.down_bytes,

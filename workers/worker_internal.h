@@ -28,6 +28,13 @@ typedef struct worker_shard {
     pl_tokens *tokens;
 } worker_shard;
 
+/* A sealed lease. Leases that were replaced stay until the task is freed, because the
+ * sender may still read them. */
+typedef struct worker_lease {
+    pl_sealed_lease sealed;
+    struct worker_lease *before;
+} worker_lease;
+
 /* A leased task and the work on it. Only one thread at a time works on a task. But the
  * main thread may renew the task's lease and set `packed` and `lost` at any time. */
 typedef struct worker_task {
@@ -42,9 +49,10 @@ typedef struct worker_task {
     bool packed;
     char name[PL_MODULE_NAME_MAX];
     uint64_t token;
-    /* the sealed lease from the hub, which is shown to the homes */
-    uint8_t lease[PL_LEASE_MAX];
-    size_t lease_bytes; /* 0 for an audit, which sends nothing to the homes */
+    /* The newest sealed lease from the hub; NULL for an audit, which sends nothing to
+     * the homes. The main thread replaces it after a restart of the hub, so other
+     * threads read it with worker_task_lease. */
+    struct worker_lease *lease;
     int path, replica;
     int64_t phase;
     int64_t renewed_ms; /* time when the last RENEW was sent */
@@ -198,6 +206,13 @@ static inline void worker_task_lose(worker_task *task)
     __atomic_store_n(&task->lost, 1, __ATOMIC_RELAXED);
 }
 
+/* Returns the newest lease of the task, or NULL. */
+static inline const pl_sealed_lease *worker_task_lease(const worker_task *task)
+{
+    const worker_lease *newest = __atomic_load_n(&task->lease, __ATOMIC_ACQUIRE);
+    return newest ? &newest->sealed : NULL;
+}
+
 /* worker.c: does the worker's other work while a fetch waits. If a failure of that work
  * must end the worker, w->broken is its status. */
 pl_status worker_go_on(void *context);
@@ -258,6 +273,9 @@ pl_status worker_begin_after(worker_task *task, const worker_task *before);
 /* Frees the parameters with which training began. Call this after the updates are
  * made. */
 void worker_drop_start(worker_task *task);
+/* Takes the lease of a task from a message of the hub. Does nothing if the message has
+ * no lease. */
+pl_status worker_take_lease(worker_task *task, pl_bytes lease, const uint8_t *key);
 void worker_task_free(worker_task **task);
 void worker_forget(worker *w);
 

@@ -71,7 +71,7 @@ static pl_status fetch_update(worker *w, worker_task *task, const pl_contract *o
 static pl_status ask_meeting(worker *w, const worker_task *task, const char *name,
                              pl_meeting wish, pl_meeting *said)
 {
-    PL_CHECK(pl_client_act_under(w->homes, task->lease, task->lease_bytes));
+    pl_client_act_under(w->homes, worker_task_lease(task));
     return pl_client_meet(w->homes, name, task->phase - 1, task->path, task->replica,
                           wish, said);
 }

@@ -102,6 +102,24 @@ void worker_drop_start(worker_task *task)
     task->start = NULL;
 }
 
+pl_status worker_take_lease(worker_task *task, pl_bytes lease, const uint8_t *key)
+{
+    if (lease.len > PL_LEASE_MAX || (lease.len > 0) != (key != NULL))
+        return pl_fail(
+            PL_ERR_PROTO,
+            "the hub sent a lease of %zu bytes; a lease has at most %d, and a "
+            "key",
+            lease.len, PL_LEASE_MAX);
+    if (lease.len == 0)
+        return PL_OK;
+    worker_lease *newest = pl_alloc(sizeof *newest);
+    *newest = (worker_lease){.sealed.len = lease.len, .before = task->lease};
+    memcpy(newest->sealed.bytes, lease.at, lease.len);
+    memcpy(newest->sealed.key.bytes, key, sizeof newest->sealed.key.bytes);
+    __atomic_store_n(&task->lease, newest, __ATOMIC_RELEASE);
+    return PL_OK;
+}
+
 void worker_task_free(worker_task **task_)
 {
     worker_task *task = *task_;
@@ -123,6 +141,11 @@ void worker_task_free(worker_task **task_)
     pl_free(task->met);
     pl_free(task->bases);
     pl_free(task->mixed);
+    while (task->lease) {
+        worker_lease *before = task->lease->before;
+        pl_free(task->lease);
+        task->lease = before;
+    }
     pl_free(task);
     *task_ = NULL;
 }

@@ -71,6 +71,7 @@ static const act_row acts[] = {
     {"old-lease", act_old_lease, 3, false},
     {"split-pair", act_split_pair, 2, false},
     {"be-hub", act_be_hub, 2, false},
+    {"end-empty", act_end_empty, 3, false},
     {"lie", act_lie, 12, true},
     {"half-lie", act_half_lie, 6, true},
     {"false-state", act_false_state, 3, true},

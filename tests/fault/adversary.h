@@ -22,6 +22,7 @@ typedef struct lease {
     int64_t index, replica, phase, taken_ms;
     size_t sealed_len; /* 0 without a lease */
     uint8_t sealed[PL_LEASE_MAX];
+    pl_lease_secret key; /* the task key */
 } lease;
 
 /* A key, and the connections that the adversary makes with it. */
@@ -168,6 +169,7 @@ void act_lent_lease(adversary *a);
 void act_old_lease(adversary *a);
 void act_split_pair(adversary *a);
 void act_be_hub(adversary *a);
+void act_end_empty(adversary *a);
 void act_lie(adversary *a);
 void act_half_lie(adversary *a);
 void act_false_state(adversary *a);

@@ -59,7 +59,7 @@ static bool encode_poison(adversary *a, poison what, int slot, int path,
  * seal. */
 static void forge_lease(adversary *a, const party *p, known *k)
 {
-    pl_buf sealed = {0};
+    pl_sealed_lease sealed;
     const pl_lease_secret guess = {{(uint8_t)dice_roll(&a->dice, 256)}};
     const lease *old = p->over.sealed_len > 0 ? &p->over : &p->lease;
     pl_lease forged = {.path = k->index,
@@ -80,22 +80,21 @@ static void forge_lease(adversary *a, const party *p, known *k)
         break;
     case 1:
         if (old->sealed_len >= PL_HASH_BYTES)
-            memcpy(sealed.data, old->sealed, PL_HASH_BYTES);
+            memcpy(sealed.bytes, old->sealed, PL_HASH_BYTES);
         break;
     case 2:
-        pl_buf_clear(&sealed);
-        pl_buf_append(&sealed, old->sealed, old->sealed_len);
+        sealed.len = old->sealed_len;
+        memcpy(sealed.bytes, old->sealed, sealed.len);
         if (sealed.len > 0)
-            sealed.data[dice_roll(&a->dice, (uint32_t)sealed.len)] ^=
+            sealed.bytes[dice_roll(&a->dice, (uint32_t)sealed.len)] ^=
                 (uint8_t)(1u << dice_roll(&a->dice, 8));
         break;
     default:
         break;
     }
-    k->lease_len = sealed.len <= sizeof k->lease ? sealed.len : 0;
-    if (k->lease_len > 0)
-        memcpy(k->lease, sealed.data, k->lease_len);
-    pl_buf_destroy(&sealed);
+    k->lease_len = sealed.len;
+    memcpy(k->lease, sealed.bytes, sealed.len);
+    k->task_key = sealed.key;
 }
 
 /* Makes a poisoned update of the slot's module, relative to its newest version. */
@@ -490,14 +489,14 @@ void act_split_pair(adversary *a)
         forge_lease(a, p, &k);
     }
     for (int64_t round = k.phase > 1 ? k.phase - 2 : 0; round <= k.phase + 2; round++) {
+        const uint64_t at = (uint64_t)round, split = PL_MEETING_SPLIT;
         pl_message m;
-        pl_message_init(&m, PL_MSG_MEET);
-        pl_put_text(&m.body, PL_TAG_NAME, k.module);
-        pl_put_u64(&m.body, PL_TAG_PATH, (uint64_t)k.index);
-        pl_put_u64(&m.body, PL_TAG_REPLICA, 0);
-        pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)round);
-        pl_put_u64(&m.body, PL_TAG_MEETING, PL_MEETING_SPLIT);
-        pl_put_bytes(&m.body, PL_TAG_LEASE, k.lease, k.lease_len);
+        draft d;
+        draft_fill(&d, draft_kind(PL_MSG_MEET), &k);
+        draft_set(&d, PL_TAG_PHASE, &at, sizeof at);
+        draft_set(&d, PL_TAG_MEETING, &split, sizeof split);
+        draft_message(&d, NULL, &m);
+        draft_clear(&d);
         (void)ask(a, p, AT_HOME, &m, NULL);
     }
     release(a, p, PL_OK, "");
@@ -520,6 +519,23 @@ void act_be_hub(adversary *a)
             printf("learnt the secret of leases as %s\n", p->name);
     }
     pl_message_destroy(&answer);
+}
+
+/* Ends a task without its updates. If no module of the path is at the path's home, only
+ * receipts of the other homes can show that the updates are missing. */
+void act_end_empty(adversary *a)
+{
+    party *p = some_worker(a);
+    known k;
+    if (!look_at_job(a) || !take_task(a, p))
+        return;
+    know(a, p, &k);
+    if (strncmp(p->lease.task, a->arm.name, strlen(a->arm.name)) == 0) {
+        know_lease(p, &k);
+        right_numbers(a, &k);
+        (void)submit_path(a, p, &k, false, false);
+    }
+    release(a, p, PL_OK, "");
 }
 
 /* ---- lies ---- */

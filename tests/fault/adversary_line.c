@@ -171,7 +171,10 @@ static void read_welcome(adversary *a, const pl_message *m)
     pl_reader r;
     char home[PL_ADDRESS_MAX];
     pl_reader_open(&r, "WELCOME", m->body.data, m->body.len);
-    pl_get_text(&r, PL_TAG_ADDRESS, 0, home, sizeof home);
+    /* with several homes, each program attacks a different one */
+    const size_t n = pl_field_count(&r, PL_TAG_ADDRESS);
+    pl_get_text(&r, PL_TAG_ADDRESS, n > 0 ? (size_t)a->label[0] % n : 0, home,
+                sizeof home);
     if (pl_reader_status(&r) == PL_OK)
         pl_copy_text(a->home, sizeof a->home, home);
 }
@@ -209,6 +212,9 @@ static bool read_task(const pl_message *m, lease *out)
     const uint8_t *bytes = pl_get_bytes(&r, PL_TAG_LEASE, 0, &len);
     out->sealed_len = len <= sizeof out->sealed ? len : 0;
     memcpy(out->sealed, bytes, out->sealed_len);
+    bytes = pl_get_bytes(&r, PL_TAG_SECRET, 0, &len);
+    if (len == sizeof out->key)
+        memcpy(out->key.bytes, bytes, len);
     out->taken_ms = pl_now_ms();
     out->held = pl_reader_status(&r) == PL_OK;
     return out->held;
@@ -343,6 +349,7 @@ void know_sealed(const lease *from, known *out)
 {
     memcpy(out->lease, from->sealed, from->sealed_len);
     out->lease_len = from->sealed_len;
+    out->task_key = from->key;
 }
 
 void know_lease(const party *p, known *out)

@@ -54,6 +54,9 @@ if(TARGET pl_workers AND NOT PL_ONLY_MODULES)
   target_link_libraries(adversary pl_workers)
   pl_job_test(adversary "fault;workers" adversary.sh --minutes 1 --seed 1
     --build ${CMAKE_BINARY_DIR})
+  pl_job_test(adversary_homes "fault;workers" adversary.sh --minutes 1 --seed 1
+    --build ${CMAKE_BINARY_DIR} --work ${CMAKE_BINARY_DIR}/adversary-homes
+    --variant homes --only end-empty)
 endif()
 
 # Power cuts, which are simulated from the recorded writes of a process.

@@ -203,7 +203,6 @@ static bool number_of(uint16_t tag, bool is_number, const known *k, uint64_t *ou
         *out = k->pid;
         return true;
     case PL_TAG_AUDIT:
-    case PL_TAG_TOGETHER:
     case PL_TAG_MEETING:
         *out = 1;
         return true;
@@ -272,6 +271,7 @@ void draft_fill(draft *out, int kind, const known *k)
     memset(out, 0, sizeof *out);
     out->type = row->type;
     out->token = k->token;
+    out->task_key = k->task_key;
     for (const pl_field *f = row->fields ? row->fields() : NULL; f && f->tag; f++) {
         pl_buf *value = add_field(out, f->tag);
         const char *name = name_of(row->name, k);
@@ -444,14 +444,48 @@ void draft_spoil(draft *m, const known *k, dice *d)
     }
 }
 
+/* Seals a message of a task: what a worker has spoilt itself, it also seals. */
+static void seal_draft(const pl_lease_secret *key, pl_message *m)
+{
+    pl_submit_message s;
+    pl_msg_submit_path path;
+    pl_msg_meet meet;
+    pl_buf body = {0};
+    pl_hash seal;
+    if (m->type == PL_MSG_SUBMIT && pl_submission_read(m, &s) == PL_OK && s.n == 1) {
+        pl_submission_seal(&s, 0, key, &s.proofs[0].seal);
+        pl_buf_clear(&m->body);
+        pl_submission_write(&s, m);
+    } else if (m->type == PL_MSG_SUBMIT_PATH &&
+               PL_HEAR(m, submit_path, &path) == PL_OK) {
+        pl_lease_sign(key, m->type, pl_fields_of_submit_path(), &path, &seal);
+        path.receipt = (pl_items){0};
+        path.seal = seal.bytes;
+        pl_put_fields(&body, pl_fields_of_submit_path(), &path);
+    } else if (m->type == PL_MSG_MEET && PL_HEAR(m, meet, &meet) == PL_OK) {
+        pl_lease_sign(key, m->type, pl_fields_of_meet(), &meet, &seal);
+        meet.seal = seal.bytes;
+        pl_put_fields(&body, pl_fields_of_meet(), &meet);
+    }
+    if (m->type == PL_MSG_SUBMIT)
+        pl_submission_clear(&s);
+    if (body.len > 0) {
+        pl_buf_destroy(&m->body);
+        m->body = body;
+    }
+}
+
 void draft_message(const draft *m, dice *d, pl_message *out)
 {
+    static const pl_lease_secret none;
     pl_message_init(out, m->type);
     out->token = m->token;
     for (int i = 0; i < m->n; i++)
         if (out->body.len + m->fields[i].value.len + 6 <= PL_WIRE_BODY_MAX)
             pl_put_bytes(&out->body, m->fields[i].tag, m->fields[i].value.data,
                          m->fields[i].value.len);
+    if (memcmp(&m->task_key, &none, sizeof none) != 0)
+        seal_draft(&m->task_key, out);
     if (d && dice_is(d, 12)) /* the record ends in the middle of a field */
         out->body.len -=
             out->body.len > 0 ? 1 + dice_roll(d, (uint32_t)out->body.len) : 0;

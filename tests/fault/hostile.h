@@ -39,6 +39,7 @@ typedef struct known {
     pl_pubkey key;
     size_t lease_len; /* 0 if there is no lease */
     uint8_t lease[PL_LEASE_MAX];
+    pl_lease_secret task_key;
 } known;
 
 enum { DRAFT_FIELDS = 32 };
@@ -51,6 +52,7 @@ typedef struct draft_field {
 typedef struct draft {
     uint16_t type;
     uint64_t token;
+    pl_lease_secret task_key; /* with which the message is sealed, if it can be */
     int n;
     draft_field fields[DRAFT_FIELDS]; /* in rising order of tags */
     pl_buf data;

@@ -75,6 +75,18 @@ refused 64 'one of 3 parts' \
 refused 78 'each with a port of its own' "$pathloom" train --corpus "$work/corpus" \
     --out "$work/port" --set store.homes=2 --set net.home=tcp://127.0.0.1:7811
 
+# A home that alone was restored from an older backup has lost updates that the others
+# count on. No worker would send them again.
+cp -r "$work/three" "$work/older"
+cp -r "$work/older/store/home-2" "$work/home-2"
+"$pathloom" train --out "$work/older" --set train.phases=+1 >"$work/verb.out" 2>&1 ||
+    fail "one more phase"
+rm -r "$work/older/store/home-2"
+mv "$work/home-2" "$work/older/store/home-2"
+refused 65 'home-2 is older than the other homes' "$pathloom" train --out "$work/older"
+rm -r "$work/older"
+echo "a home that is older than the others is named before training"
+
 # A rollback gives the same versions as with one home. If the rollback is killed between
 # any two writes, then after the next opening, here for a copy to two homes, either all
 # homes have it or none has it.

@@ -1,14 +1,15 @@
 /* folder: workers; runs: 2000
  *
  * Fuzzes a hub with many messages. The input chooses the sender of each message.
- * Workers ask for tasks and report them, a home reports progress and audits, and leases
- * run out. Between these messages, workers, the home, and a guest (which has only an
+ * Workers ask for tasks and report them, a home reports progress and audits, leases run
+ * out, and the hub is replaced by a new one, which learns of leases when they are
+ * renewed. Between these messages, workers, the home, and a guest (which has only an
  * invitation) send messages with wrong content.
  *
  * No message may end the hub. The progress of a path that the hub knows, and the tokens
- * of the path's leases, must never fall. No worker may have the lease of a path and
- * also its backup lease. The list of keys must stay readable, and the status must be
- * JSON. */
+ * of the leases that a hub grants, must never fall. No two leases may have the same
+ * token, and no worker may have the lease of a path and also its backup. The list of
+ * keys must stay readable, and the status must be JSON. */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fault/hostile.h"
 #include "workers/hub_internal.h"
@@ -29,7 +30,8 @@ typedef struct world {
     hub h;
     pl_hub_options options;
     dice d;
-    uint64_t tokens[FUZZ_PATHS];
+    uint64_t tokens[FUZZ_PATHS], epoch; /* newest tokens; the hub's epoch */
+    pl_lease_secret before;             /* the secret of the hub before */
     /* phases that each path has finished: as the hub knows, and as the home reported */
     int64_t phases[FUZZ_PATHS], told[FUZZ_PATHS];
     uint64_t request;
@@ -42,7 +44,6 @@ static pl_topology *topology;
 static pl_buf definition;
 static pl_hash blob;
 static pl_keypair invitation;
-static const pl_lease_secret sealing = {{1}}; /* the home's secret */
 
 static void demand_ok(pl_status status, const char *what)
 {
@@ -127,19 +128,17 @@ static void send_as(world *w, int sender, pl_message *m)
 
 /* Makes a lease like the one that the sender got with TASK, but with the token in `k`,
  * which may belong to another task. */
-static void lease_for(int sender, int path, known *k)
+static void lease_for(const world *w, int sender, int path, known *k)
 {
-    pl_buf sealed = {0};
+    pl_sealed_lease sealed;
     pl_lease lease = {
         .path = path, .phase = k->phase, .token = k->token, .key = peer_of(sender).key};
     pl_copy_text(lease.arm, sizeof lease.arm, arm.name);
     pl_copy_text(lease.worker, sizeof lease.worker, k->worker);
     pl_copy_text(lease.device, sizeof lease.device, k->device);
-    pl_lease_seal(&sealing, &lease, &sealed);
-    fuzz_demand(sealed.len <= sizeof k->lease, "a lease is too long");
-    memcpy(k->lease, sealed.data, sealed.len);
+    pl_lease_seal(&w->before, &lease, &sealed);
+    memcpy(k->lease, sealed.bytes, sealed.len);
     k->lease_len = sealed.len;
-    pl_buf_destroy(&sealed);
 }
 
 static void know(world *w, int sender, known *k)
@@ -163,7 +162,9 @@ static void know(world *w, int sender, known *k)
     k->token = path->lease.token;
     for (size_t i = 0; i < w->h.n_audits && k->token == 0; i++)
         k->token = w->h.audits[i].lease.token;
-    lease_for(sender, index, k);
+    if (k->token == 0)
+        k->token = w->tokens[index]; /* perhaps of the hub before */
+    lease_for(w, sender, index, k);
 }
 
 static void say(world *w, int sender, pl_message_type type)
@@ -210,6 +211,16 @@ static void tell_state(world *w)
         int64_t least = w->told[0] < w->told[1] ? w->told[0] : w->told[1];
         pl_put_text(&record, PL_TAG_MODULE, name);
         pl_put_u64(&record, PL_TAG_VERSION, (uint64_t)least);
+        put_record(&m.data, &record);
+    }
+    for (int p = 0; p < FUZZ_PATHS; p++) {
+        char name[96];
+        pl_arm_path_name(&arm, topology, p, 0, name);
+        pl_put_text(&record, PL_TAG_NAME, name);
+        pl_put_u64(&record, PL_TAG_PHASE, (uint64_t)w->told[p]);
+        pl_put_u64(&record, PL_TAG_TOKENS, 16);
+        pl_put_f64(&record, PL_TAG_LOSS, 2);
+        pl_put_f64(&record, PL_TAG_SECONDS, 1);
         put_record(&m.data, &record);
     }
     pl_put_u64(&m.body, PL_TAG_TOTAL, m.data.len);
@@ -355,13 +366,21 @@ static void check_state(world *w)
                     "the number of phases that count became lower");
         fuzz_demand(path->phase <= w->told[p], "the hub believes in progress that no "
                                                "home reported");
-        fuzz_demand(!path->lease.active || path->lease.token >= w->tokens[p],
+        fuzz_demand(!path->lease.active || path->lease.token >= w->tokens[p] ||
+                        path->lease.token >> 32 < w->epoch,
                     "the token of a path's lease became lower");
+        fuzz_demand(path->lease.token >> 32 <= w->epoch,
+                    "a lease is of a hub that does not exist yet");
         fuzz_demand(!path->backup.active || path->backup.worker != path->lease.worker,
                     "a worker is its own backup");
         w->phases[p] = plan_n_confirmed(path);
-        w->tokens[p] = path->lease.active ? path->lease.token : w->tokens[p];
+        if (path->lease.active && path->lease.token > w->tokens[p])
+            w->tokens[p] = path->lease.token;
     }
+    const plan_path *first = path_of(w, 0), *second = path_of(w, 1);
+    fuzz_demand(!first || !first->lease.active || !second->lease.active ||
+                    first->lease.token != second->lease.token,
+                "two paths have the same token");
     fuzz_demand(w->h.n_queued <= w->h.n_workers, "the queue is too long");
 }
 
@@ -394,13 +413,14 @@ static void begin(world *w)
     w->h.tasks.fits = hub_fits_new;
     w->h.tasks.context = &w->h;
     w->h.tasks.audits = true;
+    memset(w->h.secret.bytes, (int)++w->epoch, sizeof w->h.secret.bytes);
     demand_ok(pl_remove_tree(keys_at), "the list of keys cannot be removed");
     demand_ok(pl_key_list_edit(keys_at, put_invitation, NULL),
               "the list of keys cannot be written");
     demand_ok(hub_open_homes(&w->h), "the hub cannot connect to the home");
     pl_message_init(&m, PL_MSG_WELCOME);
-    pl_put_bytes(&m.body, PL_TAG_SECRET, sealing.bytes, sizeof sealing.bytes);
-    pl_put_u64(&m.body, PL_TAG_VERSION, 1);
+    pl_put_bytes(&m.body, PL_TAG_SECRET, w->before.bytes, sizeof w->before.bytes);
+    pl_put_u64(&m.body, PL_TAG_VERSION, w->epoch);
     tell_hub(w, &m);
     tell_state(w);
     tend(w);
@@ -409,6 +429,26 @@ static void begin(world *w)
     tend(w);
     for (int i = 0; i < WORKERS; i++)
         say(w, i, PL_MSG_HELLO);
+}
+
+static void end(world *w)
+{
+    pl_keypair_wipe(&w->h.mates);
+    hub_close_homes(&w->h);
+    hub_clear_audits(&w->h);
+    plan_clear(&w->h.tasks);
+    pl_name_table_destroy(&w->h.worker_names);
+    pl_free(w->h.workers);
+    pl_free(w->h.queue);
+}
+
+/* A new hub knows no lease, until a worker shows it one of the hub before. */
+static void replace_hub(world *w)
+{
+    w->before = w->h.secret;
+    end(w);
+    begin(w);
+    tend(w);
 }
 
 static void step(world *w)
@@ -442,6 +482,8 @@ static void step(world *w)
     case 8:
         age_leases(w);
         tend(w);
+        if (dice_is(&w->d, 4))
+            replace_hub(w);
         break;
     default:
         say_spoilt(w);
@@ -459,13 +501,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     for (int n = 0; w.d.n < len && n < STEPS_MAX; n++)
         step(&w);
     check_status(&w);
-    pl_keypair_wipe(&w.h.mates);
-    hub_close_homes(&w.h);
-    hub_clear_audits(&w.h);
-    plan_clear(&w.h.tasks);
-    pl_name_table_destroy(&w.h.worker_names);
-    pl_free(w.h.workers);
-    pl_free(w.h.queue);
+    end(&w);
     return 0;
 }
 

@@ -74,14 +74,14 @@ static void seed_submission(void (*give)(const void *, size_t), int n)
     pl_submit_message s = {
         .module = "mix/L1.E0", .round = 3, .base_version = 3, .n = n};
     s.contributors = pl_alloc((size_t)n * sizeof *s.contributors);
-    s.leases = pl_alloc((size_t)n * sizeof *s.leases);
+    s.proofs = pl_alloc((size_t)n * sizeof *s.proofs);
     for (int i = 0; i < n; i++) {
         pl_contribution *c = &s.contributors[i];
         pl_copy_text(c->codec, sizeof c->codec, "sketch16");
         c->path = i;
         c->phase = 3;
         c->work.loss = 2.5;
-        s.leases[i].len = 200;
+        s.proofs[i].len = 200;
     }
     pl_message_init(&m, PL_MSG_SUBMIT);
     pl_submission_write(&s, &m);

@@ -255,7 +255,7 @@ void raise_home(world *w)
         pl_sleep_ms(10);
     assert_int_equal(pl_read_file(w->ready, &address), PL_OK);
     const char *homes[] = {pl_buf_text(&address)};
-    learn_secret(homes[0]);
+    tell_secret(homes[0]);
     pl_client_options options = {.homes = homes, .n_homes = 1, .patience_ms = 15000};
     assert_int_equal(pl_client_create(&options, &w->client), PL_OK);
     pl_buf_destroy(&address);

@@ -84,7 +84,7 @@ void start_failing_child(child *c, const char *failpoint)
     pl_copy_text(c->address, sizeof c->address, pl_buf_text(&text));
     pl_buf_destroy(&text);
     if (strcmp(c->kind, "home") == 0 && !failpoint[0] && !has_hub)
-        learn_secret(c->address);
+        tell_secret(c->address);
 }
 
 void start_child(child *c)

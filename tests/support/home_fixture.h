@@ -23,7 +23,7 @@
 
 enum { PATHS = 4, PATIENCE_MS = 15000 };
 /* True if the test starts a hub. Then start_child does not say HELLO to a new home in
- * the name of a hub (learn_secret). */
+ * the name of a hub (tell_secret). */
 extern bool has_hub;
 enum { SLOT_EMBED, SLOT_L1, SLOT_L2, SLOT_HEAD, N_SLOTS };
 

@@ -3,42 +3,82 @@
 
 pl_lease_secret home_secret;
 
-void learn_secret(const char *home)
+static char homes[PL_HOMES_MAX][PL_ADDRESS_MAX];
+static int n_homes;
+
+static pl_status ask_home_as_hub(const char *home, pl_message *q)
 {
     pl_socket *socket = NULL;
-    pl_message q, a;
-    pl_reader r;
-    size_t len = 0;
-    pl_message_init(&q, PL_MSG_HELLO);
+    pl_message a;
     pl_message_init(&a, 0);
-    q.request = pl_wire_next_request();
-    pl_put_text(&q.body, PL_TAG_ROLE, "hub");
+    q->request = pl_wire_next_request();
     assert_int_equal(pl_wire_connect(home, &socket), PL_OK);
-    assert_int_equal(pl_wire_ask(socket, &q, 500, 10000, &a), PL_OK);
-    pl_reader_open(&r, "WELCOME", a.body.data, a.body.len);
-    const uint8_t *bytes = pl_get_bytes(&r, PL_TAG_SECRET, 0, &len);
-    assert_int_equal(len, sizeof home_secret.bytes);
-    memcpy(home_secret.bytes, bytes, len);
+    pl_status status = pl_wire_ask(socket, q, 500, 10000, &a);
     pl_wire_close(&socket);
-    pl_message_destroy(&q);
+    pl_message_destroy(q);
     pl_message_destroy(&a);
+    return status;
+}
+
+void tell_secret_also(const char *home)
+{
+    static const pl_lease_secret none;
+    pl_message q;
+    if (memcmp(&home_secret, &none, sizeof none) == 0)
+        pl_lease_secret_create(&home_secret);
+    pl_message_init(&q, 0);
+    PL_SAY(&q, HELLO, hello_home, .role = "hub", .ttl_ms = 60000,
+           .secret = home_secret.bytes);
+    assert_int_equal(ask_home_as_hub(home, &q), PL_OK);
+    pl_copy_text(homes[n_homes++], PL_ADDRESS_MAX, home);
+}
+
+void tell_secret(const char *home)
+{
+    n_homes = 0;
+    tell_secret_also(home);
+}
+
+void tell_valid(const pl_arm *arm, const pl_lease *lease, uint64_t newest)
+{
+    pl_topology *topology = NULL;
+    char path[96];
+    assert_int_equal(pl_topology_create(&arm->shape, &arm->spec, &topology), PL_OK);
+    const bool exists = lease->path < pl_topology_n_paths(topology);
+    if (exists)
+        pl_arm_path_name(arm, topology, (int)lease->path, (int)lease->replica, path);
+    pl_topology_destroy(&topology);
+    if (!exists) /* a test may name a path that the arm does not have */
+        return;
+    for (int i = 0; i < n_homes; i++) {
+        pl_message q;
+        pl_message_init(&q, 0);
+        q.token = newest;
+        PL_SAY(&q, FENCE, fence, .name = path, .token = PL_ITEMS(&lease->token, 1));
+        assert_int_equal(ask_home_as_hub(homes[i], &q), PL_OK);
+    }
 }
 
 pl_lease lease_of(const pl_arm *arm, int64_t path, int64_t phase, uint64_t token)
 {
-    pl_lease lease = {.path = path, .phase = phase, .token = token};
+    pl_lease lease = {.path = path, .phase = phase, .token = token ? token : 1};
     pl_copy_text(lease.arm, sizeof lease.arm, arm->name);
     pl_copy_text(lease.worker, sizeof lease.worker, "w");
     pl_copy_text(lease.device, sizeof lease.device, "d");
     return lease;
 }
 
-void act_under(pl_client *client, const pl_lease *lease)
+void show_lease(pl_client *client, const pl_lease *lease)
 {
-    pl_buf sealed = {0};
+    pl_sealed_lease sealed;
     pl_lease_seal(&home_secret, lease, &sealed);
-    assert_int_equal(pl_client_act_under(client, sealed.data, sealed.len), PL_OK);
-    pl_buf_destroy(&sealed);
+    pl_client_act_under(client, &sealed);
+}
+
+void act_under(pl_client *client, const pl_arm *arm, const pl_lease *lease)
+{
+    tell_valid(arm, lease, lease->token);
+    show_lease(client, lease);
 }
 
 void lease_for(pl_client *client, const pl_arm *arm, pl_contribution *c, int64_t phase)
@@ -49,5 +89,15 @@ void lease_for(pl_client *client, const pl_arm *arm, pl_contribution *c, int64_t
         pl_copy_text(lease.worker, sizeof lease.worker, c->worker);
     c->work.n_samples = pl_phase_samples(arm);
     c->work.first_sample = (uint64_t)phase * c->work.n_samples;
-    act_under(client, &lease);
+    act_under(client, arm, &lease);
+}
+
+pl_status send_state(pl_client *client, const pl_path_state *given, const void *moments,
+                     uint64_t bytes, pl_submit_result *result, char text[256])
+{
+    pl_path_state state = *given;
+    if (pl_hash_none(&state.moments) && moments)
+        pl_blob_hash(moments, bytes, &state.moments);
+    return pl_client_submit_task(client, NULL, 0, &state, moments, moments ? bytes : 0,
+                                 result, (char(*)[256])text);
 }

@@ -1,6 +1,5 @@
-/* Makes leases for tests that use a home without a hub. The leases are sealed with the
- * home's secret. A home without encryption tells its secret to every client that claims
- * to be the hub. */
+/* Makes leases for tests that use homes without a hub. The test makes the secret that
+ * seals leases and tells it to the homes, as a hub does. */
 #ifndef PL_TESTS_LEASES_H
 #define PL_TESTS_LEASES_H
 #include "outer/outer.h"
@@ -13,13 +12,27 @@
 
 #include <cmocka.h>
 
-extern pl_lease_secret home_secret; /* set by learn_secret */
+extern pl_lease_secret home_secret; /* set by tell_secret */
 
-void learn_secret(const char *home);
+/* Tells the secret to a home, which is from now on the only one that is told of leases.
+ * tell_secret_also adds a home. */
+void tell_secret(const char *home);
+void tell_secret_also(const char *home);
 
+/* A token of 0 becomes 1: homes refuse results without a token. */
 pl_lease lease_of(const pl_arm *arm, int64_t path, int64_t phase, uint64_t token);
 
-void act_under(pl_client *client, const pl_lease *lease);
+/* Tells the homes that only this lease of its path is valid, and that `newest` is the
+ * highest token of the path. */
+void tell_valid(const pl_arm *arm, const pl_lease *lease, uint64_t newest);
+/* Lets the client work under this lease; act_under first tells the homes of it. */
+void show_lease(pl_client *client, const pl_lease *lease);
+void act_under(pl_client *client, const pl_arm *arm, const pl_lease *lease);
+
+/* Submits only the state of a path, with the hash in the state or, if that is zero, the
+ * hash of the moments. */
+pl_status send_state(pl_client *client, const pl_path_state *state, const void *moments,
+                     uint64_t bytes, pl_submit_result *result, char text[256]);
 
 /* Makes a lease for the contribution c and lets the client work under it. Sets the
  * samples in c (the first one and their number) to those of the whole phase. */

@@ -8,8 +8,7 @@
 
 enum { MODULES = 6, WAITING = 1, VERSIONS = 4, MOST = 5, FLOATS = 3000 };
 static const char MEETING[] = "meet/mix/L1.E0/2/1", AUDIT[] = "audit/mix/p00.r0/3",
-                  FENCED[] = "fenced/mallory", SECRET[] = "sys/lease-secret",
-                  EPOCH[] = "sys/hub-epoch";
+                  FENCED[] = "fenced/mallory", EPOCH[] = "sys/hub-epoch";
 static const char *const modules[MODULES] = {
     "mix/embed.E0", "mix/L1.E0", "mix/L1.E1", "mix/L2.E0", "mix/L2.E1", "mix/head.E0"};
 static const char *const objects[] = {"shard/mix/p00", "shard/mix/p11", "router/mix",
@@ -86,7 +85,6 @@ static void put_own(pl_store *store, int home)
     pl_arm_clear(&arm);
     snprintf(epoch, sizeof epoch, "%d", home == 1 ? 9 : 5);
     assert_ok(pl_txn_put_ref(txn, EPOCH, epoch));
-    assert_ok(pl_txn_put_ref(txn, SECRET, home == 0 ? "00ff" : "11ff"));
     assert_ok(pl_txn_put_ref(txn, "sys/rolled-back", "17"));
     assert_ok(pl_txn_put_ref(txn, FENCED, "- two said no"));
     assert_ok(pl_txn_commit(&txn));
@@ -218,7 +216,6 @@ static void check_home(pl_store *store, int home, int n)
     assert_ref(store, "finished", pl_home_of("finished", n) == home ? "2x2" : NULL);
     assert_true(pl_store_has_name(store, "arm/mix"));
     assert_ref(store, FENCED, "- two said no");
-    assert_ref(store, SECRET, "00ff");
     assert_ref(store, "sys/rolled-back", NULL);
     assert_ok(pl_store_check_placement(store));
     assert_ok(pl_store_audit(store, true, say, NULL, &report));
@@ -345,9 +342,8 @@ static void open_running(running *r, int n)
         pl_copy_text(r->homes[i].target, PL_PATH_MAX, pl_store_part(is, i, part));
         pl_store *store = open_store(part, PL_STORE_WRITE);
         pl_txn *txn = begin(store);
-        assert_ok(pl_txn_drop_ref(txn, SECRET)); /* the test's secret is none */
         if (pl_home_of("mix/p00.r0", n) == i)
-            assert_ok(pl_txn_drop_ref(txn, AUDIT)); /* and so is its audit */
+            assert_ok(pl_txn_drop_ref(txn, AUDIT)); /* the test's audit is none */
         assert_ok(pl_txn_commit(&txn));
         pl_store_close(&store);
         start_child(&r->homes[i]);

@@ -24,17 +24,20 @@ static void fence(fixture *f, uint64_t token)
     pl_message_init(&q, PL_MSG_FENCE);
     q.token = token;
     pl_put_text(&q.body, PL_TAG_NAME, path_name);
+    pl_put_u64(&q.body, PL_TAG_TOKEN, token);
     ask_home(f, &q, &a);
     assert_int_equal(a.type, PL_MSG_OK);
     pl_message_destroy(&a);
 }
 
+/* A hub that starts has a new secret. */
 static uint64_t hub_says_hello(fixture *f)
 {
     pl_message q, a;
     pl_reader r;
     pl_message_init(&q, PL_MSG_HELLO);
-    pl_put_text(&q.body, PL_TAG_ROLE, "hub");
+    pl_lease_secret_create(&home_secret);
+    PL_SAY(&q, HELLO, hello_home, .role = "hub", .secret = home_secret.bytes);
     ask_home(f, &q, &a);
     assert_int_equal(a.type, PL_MSG_WELCOME);
     pl_reader_open(&r, "WELCOME", a.body.data, a.body.len);
@@ -42,6 +45,15 @@ static uint64_t hub_says_hello(fixture *f)
     assert_int_equal(pl_reader_status(&r), PL_OK);
     pl_message_destroy(&a);
     return epoch;
+}
+
+/* Under a lease that has ended, not even an upload is taken. */
+static pl_submit_result fenced_or(pl_status status, pl_submit_result result)
+{
+    if (status == PL_ERR_STALE)
+        return PL_SUBMIT_FENCED;
+    assert_int_equal(status, PL_OK);
+    return result;
 }
 
 static pl_submit_result submit_update(fixture *f, int slot, uint64_t token)
@@ -54,9 +66,9 @@ static pl_submit_result submit_update(fixture *f, int slot, uint64_t token)
     fill(&w, f->client, slot, name, &bytes, &s);
     s.contribution.token = token;
     lease_for(f->client, &f->arm, &s.contribution, 0);
-    assert_int_equal(pl_client_submit(f->client, &s, &result, text), PL_OK);
+    pl_status status = pl_client_submit(f->client, &s, &result, text);
     pl_buf_destroy(&bytes);
-    return result;
+    return fenced_or(status, result);
 }
 
 static pl_submit_result submit_path(fixture *f, uint64_t token)
@@ -72,11 +84,10 @@ static pl_submit_result submit_path(fixture *f, uint64_t token)
     state.phase = 1;
     state.work.n_samples = pl_phase_samples(&f->arm);
     pl_lease lease = lease_of(&f->arm, PATH, 0, token);
-    act_under(f->client, &lease);
-    assert_int_equal(
-        pl_client_submit_path(f->client, &state, moments, bytes, &result, text), PL_OK);
+    act_under(f->client, &f->arm, &lease);
+    pl_status status = send_state(f->client, &state, moments, bytes, &result, text);
     pl_free(moments);
-    return result;
+    return fenced_or(status, result);
 }
 
 static void submissions_below_the_fence_are_refused(void **state)
@@ -89,7 +100,7 @@ static void submissions_below_the_fence_are_refused(void **state)
     assert_int_equal(submit_update(&f, 0, 99), PL_SUBMIT_FENCED);
     assert_int_equal(submit_update(&f, 0, 100), PL_SUBMIT_ACCEPTED);
     for (int slot = 1; slot < pl_topology_n_slots(f.topology); slot++)
-        assert_int_equal(submit_update(&f, slot, 101), PL_SUBMIT_ACCEPTED);
+        assert_int_equal(submit_update(&f, slot, 100), PL_SUBMIT_ACCEPTED);
     assert_int_equal(submit_path(&f, 99), PL_SUBMIT_FENCED);
     assert_int_equal(submit_path(&f, 100), PL_SUBMIT_ACCEPTED);
     assert_int_equal(submit_path(&f, 99), PL_SUBMIT_DUPLICATE);
@@ -168,7 +179,7 @@ static pl_status submit_as(fixture *f, const char *name, const pl_pubkey *key)
     pl_copy_text(lease.worker, sizeof lease.worker, name);
     if (key)
         lease.key = *key;
-    act_under(f->client, &lease);
+    act_under(f->client, &f->arm, &lease);
     pl_status status = pl_client_submit(f->client, &s, &result, text);
     pl_buf_destroy(&bytes);
     return status;

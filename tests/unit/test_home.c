@@ -438,7 +438,7 @@ static void begin_scoring(fixture *f, const pl_arm *arm, pl_path_state *s)
     s->phase = 1;
     s->work.n_samples = pl_phase_samples(arm);
     pl_lease lease = lease_of(arm, 1, 0, 0);
-    act_under(f->client, &lease);
+    act_under(f->client, arm, &lease);
 }
 
 /* In this arm paths score documents. The home must refuse scores that cannot be losses:
@@ -462,12 +462,12 @@ static void scores_need_no_updates_and_must_be_losses(void **state)
     arm.inner.phases = 1;
     arm.n_scored = N;
     begin_scoring(f, &arm, &s);
-    assert_int_equal(pl_client_submit_path(f->client, &s, scores, 8, &result, text),
+    assert_int_equal(send_state(f->client, &s, scores, 8, &result, text),
                      PL_ERR_DATA); /* one score is sent instead of three */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         scores[2] = cases[i].wrong;
         assert_int_equal(
-            pl_client_submit_path(f->client, &s, scores, sizeof scores, &result, text),
+            send_state(f->client, &s, scores, sizeof scores, &result, text),
             cases[i].status);
         assert_true(cases[i].status == PL_OK ||
                     strstr(pl_last_error(), "scores document 2"));
@@ -494,18 +494,15 @@ static void features_must_be_finite_and_have_the_right_size(void **state)
     arm.n_scored = 2;
     arm.feature_windows = 1;
     begin_scoring(f, &arm, &s);
-    assert_int_equal(
-        pl_client_submit_path(f->client, &s, features, 2 * 8, &result, text),
-        PL_ERR_DATA); /* the size of two scores, not of two features */
+    assert_int_equal(send_state(f->client, &s, features, 2 * 8, &result, text),
+                     PL_ERR_DATA); /* the size of two scores, not of two features */
     features[n + 1] = INFINITY;
-    assert_int_equal(
-        pl_client_submit_path(f->client, &s, features, 2 * n * 4, &result, text),
-        PL_ERR_DATA);
+    assert_int_equal(send_state(f->client, &s, features, 2 * n * 4, &result, text),
+                     PL_ERR_DATA);
     assert_non_null(strstr(pl_last_error(), "must be from -1000000 to 1000000"));
     features[n + 1] = -3; /* a feature may be negative, a score may not */
-    assert_int_equal(
-        pl_client_submit_path(f->client, &s, features, 2 * n * 4, &result, text),
-        PL_OK);
+    assert_int_equal(send_state(f->client, &s, features, 2 * n * 4, &result, text),
+                     PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     pl_arm_clear(&arm);
 }
@@ -523,17 +520,14 @@ static void path_state_waits_for_the_updates_of_its_task(void **state)
     s.phase = 1;
     s.work.n_samples = 4;
     pl_lease lease = lease_of(&f->arm, 1, 0, 0);
-    act_under(f->client, &lease);
-    assert_int_equal(
-        pl_client_submit_path(f->client, &s, moments, n * 4, &result, text), PL_OK);
+    act_under(f->client, &f->arm, &lease);
+    assert_int_equal(send_state(f->client, &s, moments, n * 4, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_REJECTED);
     for (int slot = 0; slot < 4; slot++)
         assert_int_equal(send_good(f, slot, 1).result, PL_SUBMIT_ACCEPTED);
-    assert_int_equal(
-        pl_client_submit_path(f->client, &s, moments, n * 4, &result, text), PL_OK);
+    assert_int_equal(send_state(f->client, &s, moments, n * 4, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
-    assert_int_equal(
-        pl_client_submit_path(f->client, &s, moments, n * 4, &result, text), PL_OK);
+    assert_int_equal(send_state(f->client, &s, moments, n * 4, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_DUPLICATE);
     kill_child(&f->home, SIGKILL);
     start_child(&f->home);
@@ -566,9 +560,8 @@ static void state_between_two_uploads_is_known_by_its_hash(void **state)
     send_two_phases(f);
     pl_blob_hash("made", 4, &s.moments);
     pl_lease lease = lease_of(&f->arm, 1, 0, 0);
-    act_under(f->client, &lease);
-    assert_int_equal(pl_client_submit_path(f->client, &s, NULL, 0, &result, text),
-                     PL_OK);
+    act_under(f->client, &f->arm, &lease);
+    assert_int_equal(send_state(f->client, &s, NULL, 0, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     for (int i = 0; i < 2; i++) { /* also after a restart */
         assert_int_equal(pl_client_get_path(f->client, s.name, &back), PL_OK);
@@ -582,12 +575,10 @@ static void state_between_two_uploads_is_known_by_its_hash(void **state)
     s.phase = 2;
     s.work.n_samples = 8;
     lease = lease_of(&f->arm, 1, 1, 0);
-    act_under(f->client, &lease);
-    assert_int_not_equal(pl_client_submit_path(f->client, &s, NULL, 0, &result, text),
-                         PL_OK);
+    act_under(f->client, &f->arm, &lease);
+    assert_int_not_equal(send_state(f->client, &s, NULL, 0, &result, text), PL_OK);
     memset(&s.moments, 0, sizeof s.moments);
-    assert_int_equal(
-        pl_client_submit_path(f->client, &s, moments, n * 4, &result, text), PL_OK);
+    assert_int_equal(send_state(f->client, &s, moments, n * 4, &result, text), PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     assert_int_equal(pl_client_get_path(f->client, s.name, &back), PL_OK);
     assert_true(back.phase == 2 && back.repeats == 0);

@@ -6,7 +6,9 @@
  * may use. */
 #include "tests/support/relay_fixture.h"
 
+#include <ftw.h>
 #include <math.h>
+#include <string.h>
 
 enum { PATH = 0 };
 
@@ -40,9 +42,9 @@ static pl_status submit_under(const pl_lease *lease, pl_contribution as,
     pl_copy_text(as.codec, sizeof as.codec, "f32");
     s.contribution = as;
     if (lease)
-        act_under(job.client, lease);
+        act_under(job.client, &job.arm, lease);
     else
-        assert_int_equal(pl_client_act_under(job.client, NULL, 0), PL_OK);
+        pl_client_act_under(job.client, NULL);
     pl_status status = pl_client_submit(job.client, &s, result, text);
     pl_buf_destroy(&bytes);
     return status;
@@ -82,6 +84,162 @@ static void update_without_a_lease_of_its_task_is_refused(void **state)
     refuse(&good, good_work());
     home_secret = right;
     assert_int_equal(submit_under(&good, good_work(), &result), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+}
+
+/* A relay sees the lease, but not the task key. */
+static void what_the_worker_of_the_lease_did_not_seal_is_refused(void **state)
+{
+    (void)state;
+    worker w = {.job = &job, .path = PATH};
+    char name[96], text[256];
+    pl_buf bytes = {0};
+    pl_submission s;
+    pl_submit_result result;
+    pl_hash receipt;
+    pl_sealed_lease sealed;
+    const pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
+    fill(&w, job.client, 0, name, &bytes, &s);
+    tell_valid(&job.arm, &lease, 5);
+    pl_lease_seal(&home_secret, &lease, &sealed);
+    sealed.key.bytes[0] ^= 1; /* any other key */
+    pl_client_act_under(job.client, &sealed);
+    assert_int_equal(pl_client_submit(job.client, &s, &result, text), PL_ERR_STALE);
+    sealed.key.bytes[0] ^= 1;
+    /* a relay changes a bit of the update, and the hash in the worker's message */
+    pl_submission_proof proof = {.len = sealed.len};
+    pl_submit_message m = {
+        .base = s.base, .n = 1, .contributors = &s.contribution, .proofs = &proof};
+    pl_copy_text(m.module, sizeof m.module, name);
+    memcpy(proof.lease, sealed.bytes, sealed.len);
+    pl_blob_hash(bytes.data, bytes.len, &m.update);
+    proof.update = m.update;
+    pl_submission_seal(&m, 0, &sealed.key, &proof.seal);
+    bytes.data[bytes.len - 1] ^= 1;
+    pl_blob_hash(bytes.data, bytes.len, &m.update);
+    proof.update = m.update;
+    assert_int_equal(pl_client_submit_as(job.client, &m, bytes.data, bytes.len, &result,
+                                         text, &receipt),
+                     PL_ERR_STALE);
+    bytes.data[bytes.len - 1] ^= 1;
+    pl_blob_hash(bytes.data, bytes.len, &m.update);
+    proof.update = m.update;
+    assert_int_equal(pl_client_submit_as(job.client, &m, bytes.data, bytes.len, &result,
+                                         text, &receipt),
+                     PL_OK);
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    pl_buf_destroy(&bytes);
+}
+
+/* Says HELLO as a hub with this secret, and with an epoch (0: a hub that starts). */
+static pl_status say_hello(const pl_lease_secret *secret, int64_t epoch, int ttl_ms,
+                           pl_msg_welcome_home *out)
+{
+    pl_message q, a;
+    pl_socket *socket = NULL;
+    pl_message_init(&q, 0);
+    pl_message_init(&a, 0);
+    PL_SAY(&q, HELLO, hello_home, .role = "hub", .ttl_ms = (uint64_t)ttl_ms,
+           .secret = secret->bytes, .version = epoch);
+    q.request = pl_wire_next_request();
+    assert_int_equal(pl_wire_connect(job.home.address, &socket), PL_OK);
+    pl_status status = pl_wire_ask(socket, &q, 1000, 10000, &a);
+    if (status == PL_OK) {
+        static uint8_t before[PL_HASH_BYTES];
+        assert_int_equal(PL_HEAR(&a, welcome_home, out), PL_OK);
+        if (out->secret)
+            out->secret = memcpy(before, out->secret, sizeof before);
+    }
+    pl_wire_close(&socket);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+static void leases_of_the_hub_before_are_good_for_a_while(void **state)
+{
+    (void)state;
+    enum { LONG_MS = 600000 };
+    pl_msg_welcome_home said, again;
+    pl_submit_result result;
+    pl_lease_secret next, third;
+    const pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
+    pl_lease_secret_create(&next);
+    pl_lease_secret_create(&third);
+    assert_int_equal(say_hello(&home_secret, 0, LONG_MS, &said), PL_OK);
+    assert_null(said.secret);
+    assert_int_equal(say_hello(&next, 0, LONG_MS, &again), PL_OK);
+    assert_memory_equal(again.secret, home_secret.bytes, PL_HASH_BYTES);
+    assert_int_equal(again.version, said.version + 1);
+    /* the same hub is no new one */
+    assert_int_equal(say_hello(&next, again.version, LONG_MS, &said), PL_OK);
+    assert_int_equal(said.version, again.version);
+    /* the hub before, and one that another hub has followed while the home was away */
+    assert_int_equal(say_hello(&home_secret, again.version, LONG_MS, &said),
+                     PL_ERR_STALE);
+    assert_int_equal(say_hello(&third, again.version - 1, LONG_MS, &said),
+                     PL_ERR_STALE);
+    assert_int_equal(submit_under(&lease, good_work(), &result), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    /* this hub lets the leases of the hub before end at once */
+    assert_int_equal(say_hello(&third, 0, 0, &said), PL_OK);
+    home_secret = next;
+    assert_int_equal(submit_under(&lease, good_work(), &result), PL_ERR_STALE);
+    home_secret = third;
+    assert_int_equal(submit_under(&lease, good_work(), &result), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_DUPLICATE);
+}
+
+static int n_searched;
+
+static int search_file(const char *path, const struct stat *at, int kind, struct FTW *w)
+{
+    pl_buf bytes = {0};
+    pl_hash secret;
+    char text[PL_HASH_TEXT];
+    (void)at;
+    (void)w;
+    if (kind != FTW_F)
+        return 0;
+    memcpy(secret.bytes, home_secret.bytes, sizeof secret.bytes);
+    pl_hash_format(&secret, text);
+    assert_int_equal(pl_read_file(path, &bytes), PL_OK);
+    n_searched++;
+    assert_null(memmem(bytes.data, bytes.len, secret.bytes, sizeof secret.bytes));
+    assert_null(memmem(bytes.data, bytes.len, text, strlen(text)));
+    pl_buf_destroy(&bytes);
+    return 0;
+}
+
+static void secret_of_leases_is_in_no_file(void **state)
+{
+    (void)state;
+    pl_submit_result result;
+    const pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
+    assert_int_equal(submit_under(&lease, good_work(), &result), PL_OK);
+    kill_child(&job.home, SIGKILL);
+    n_searched = 0;
+    assert_int_equal(nftw(job.home.target, search_file, 16, FTW_PHYS), 0);
+    assert_true(n_searched > 3);
+    start_child(&job.home);
+    kill_child(&job.home, SIGTERM);
+    assert_int_equal(nftw(job.home.target, search_file, 16, FTW_PHYS), 0);
+}
+
+/* The hub says in the lease how many steps a worker does (outer.dynamic_steps). */
+static void worker_does_not_choose_its_number_of_steps(void **state)
+{
+    (void)state;
+    pl_submit_result result;
+    pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
+    pl_contribution one = good_work();
+    one.work.n_samples = 1;
+    refuse(&lease, one);
+    one.work.n_samples = (uint64_t)job.arm.inner.batch;
+    refuse(&lease, one);
+    lease.step = 1;
+    refuse(&lease, good_work());
+    assert_int_equal(submit_under(&lease, one, &result), PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
 }
 
@@ -153,13 +311,12 @@ static pl_status end_path(pl_path_state state, pl_submit_result *result)
     pl_arm_path_name(&job.arm, job.topology, PATH, 0, state.name);
     state.phase = 1;
     *result = PL_SUBMIT_REJECTED;
-    pl_status status =
-        pl_client_submit_path(job.client, &state, moments, bytes, result, text);
+    pl_status status = send_state(job.client, &state, moments, bytes, result, text);
     pl_free(moments);
     return status;
 }
 
-static void state_with_impossible_numbers_is_refused(void **state)
+static void impossible_state_is_refused_and_a_second_one_is_another(void **state)
 {
     (void)state;
     pl_submit_result result;
@@ -199,25 +356,33 @@ static void state_with_impossible_numbers_is_refused(void **state)
     state_byte = 0;
     assert_int_equal(end_path(good, &result), PL_OK);
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(end_path(good, &result), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_DUPLICATE);
+    /* the sender of other bytes must not go on from them */
+    state_byte = 1;
+    assert_int_equal(end_path(good, &result), PL_OK);
+    assert_int_equal(result, PL_SUBMIT_OTHER);
 }
 
-/* Asks for room for a blob of `total` bytes, which are never sent. */
+/* Asks for room for a blob of `total` bytes, which are never sent. Without a lease, the
+ * job itself asks. */
 static pl_status reserve(pl_socket *socket, const pl_lease *lease, uint8_t name,
                          uint64_t total)
 {
     pl_message q, a;
-    pl_buf sealed = {0};
+    pl_sealed_lease sealed;
     pl_hash hash = {{name}};
     pl_message_init(&q, PL_MSG_PUT_BLOB);
     pl_message_init(&a, 0);
     q.request = pl_wire_next_request();
-    pl_lease_seal(&home_secret, lease, &sealed);
     pl_put_hash(&q.body, PL_TAG_BLOB, &hash);
     pl_put_u64(&q.body, PL_TAG_TOTAL, total);
     pl_put_u64(&q.body, PL_TAG_OFFSET, 0);
-    pl_put_bytes(&q.body, PL_TAG_LEASE, sealed.data, sealed.len);
+    if (lease) {
+        pl_lease_seal(&home_secret, lease, &sealed);
+        pl_put_bytes(&q.body, PL_TAG_LEASE, sealed.bytes, sealed.len);
+    }
     pl_status status = pl_wire_ask(socket, &q, 1000, 10000, &a);
-    pl_buf_destroy(&sealed);
     pl_message_destroy(&q);
     pl_message_destroy(&a);
     return status;
@@ -231,6 +396,7 @@ static void lease_uploads_no_more_than_its_task_needs(void **state)
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5), other = lease;
     pl_submit_result result;
     int n = 0;
+    tell_valid(&job.arm, &lease, 5);
     assert_int_equal(pl_wire_connect(job.home.address, &socket), PL_OK);
     while (n < 64 && reserve(socket, &lease, (uint8_t)(n + 1), TOTAL) == PL_OK)
         n++;
@@ -249,28 +415,24 @@ static void
 room_of_a_task_that_was_leased_again_is_given_to_those_who_wait(void **state)
 {
     (void)state;
-    enum { TOTAL = 16 << 10, LEASES_MAX = (64 << 20) / TOTAL + 1 };
+    enum { TOTAL = 16 << 10, ALL = 64 << 20 };
     pl_socket *socket = NULL;
-    pl_message q, a;
-    pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
-    pl_status status = PL_OK;
+    pl_lease lease = lease_of(&job.arm, PATH, 0, 5), next = lease;
+    next.token = 6;
     assert_int_equal(pl_wire_connect(job.home.address, &socket), PL_OK);
-    for (int i = 0; i < LEASES_MAX && status == PL_OK; i++, lease.token++)
-        status = reserve(socket, &lease, 1, TOTAL);
-    assert_int_equal(status, PL_ERR_BUSY);
-    pl_message_init(&q, 0);
-    pl_message_init(&a, 0);
-    q.token = lease.token;
-    q.request = pl_wire_next_request();
-    PL_SAY(&q, FENCE, fence, .name = "mix/p00.r0");
-    assert_int_equal(pl_wire_ask(socket, &q, 1000, 10000, &a), PL_OK);
+    assert_int_equal(reserve(socket, NULL, 3, ALL - TOTAL), PL_OK);
+    tell_valid(&job.arm, &lease, 5);
+    assert_int_equal(reserve(socket, &lease, 1, TOTAL), PL_OK);
+    /* a lease of which the hub has not told the home waits, too */
+    assert_int_equal(reserve(socket, &next, 2, TOTAL), PL_ERR_BUSY);
+    tell_valid(&job.arm, &next, 6);
+    pl_status status = PL_ERR_BUSY;
     for (int i = 0; i < 20 && status == PL_ERR_BUSY; i++) {
-        status = reserve(socket, &lease, 2, TOTAL);
+        status = reserve(socket, &next, 2, TOTAL);
         pl_sleep_ms(status == PL_ERR_BUSY ? 100 : 0);
     }
     assert_int_equal(status, PL_OK);
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
+    assert_int_equal(reserve(socket, &lease, 1, TOTAL), PL_ERR_STALE);
     pl_wire_close(&socket);
 }
 
@@ -278,7 +440,7 @@ room_of_a_task_that_was_leased_again_is_given_to_those_who_wait(void **state)
 static void send_byte(pl_socket *socket, const pl_lease *lease)
 {
     pl_message q;
-    pl_buf sealed = {0};
+    pl_sealed_lease sealed;
     pl_hash hash;
     pl_message_init(&q, PL_MSG_PUT_BLOB);
     q.request = pl_wire_next_request();
@@ -287,10 +449,9 @@ static void send_byte(pl_socket *socket, const pl_lease *lease)
     pl_put_hash(&q.body, PL_TAG_BLOB, &hash);
     pl_put_u64(&q.body, PL_TAG_TOTAL, 1);
     pl_put_u64(&q.body, PL_TAG_OFFSET, 0);
-    pl_put_bytes(&q.body, PL_TAG_LEASE, sealed.data, sealed.len);
+    pl_put_bytes(&q.body, PL_TAG_LEASE, sealed.bytes, sealed.len);
     pl_buf_append(&q.data, "x", 1);
     assert_int_equal(pl_wire_send(socket, &q), PL_OK);
-    pl_buf_destroy(&sealed);
     pl_message_destroy(&q);
 }
 
@@ -322,6 +483,7 @@ static void names_leave_nothing_at_the_home(void **state)
     pl_submit_result result;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
     assert_int_equal(pl_wire_connect(job.home.address, &socket), PL_OK);
+    tell_valid(&job.arm, &lease, 5);
     send_byte(socket, &lease);
     read_answers(socket, 1);
     const long before = child_kib(&job.home);
@@ -348,9 +510,13 @@ int main(int argc, char **argv)
         return run_child(argv, (pl_home_options){.keep_updates = true});
     const struct CMUnitTest tests[] = {
         TEST(update_without_a_lease_of_its_task_is_refused),
+        TEST(what_the_worker_of_the_lease_did_not_seal_is_refused),
+        TEST(leases_of_the_hub_before_are_good_for_a_while),
+        TEST(secret_of_leases_is_in_no_file),
+        TEST(worker_does_not_choose_its_number_of_steps),
         TEST(lease_stays_good_over_a_killed_home),
         TEST(numbers_that_no_task_can_have_are_refused),
-        TEST(state_with_impossible_numbers_is_refused),
+        TEST(impossible_state_is_refused_and_a_second_one_is_another),
         TEST(lease_uploads_no_more_than_its_task_needs),
         TEST(room_of_a_task_that_was_leased_again_is_given_to_those_who_wait),
         TEST(names_leave_nothing_at_the_home),

@@ -45,7 +45,7 @@ static void send_updates(fixture *f)
 }
 
 /* Ends phase 0 with this state. Returns OK if the home accepts it. */
-static pl_status send_state(fixture *f, const float *values)
+static pl_status end_phase_with(fixture *f, const float *values)
 {
     char text[256];
     pl_path_state state;
@@ -56,9 +56,9 @@ static pl_status send_state(fixture *f, const float *values)
     state.phase = 1;
     state.work.n_samples = pl_phase_samples(&f->arm);
     pl_lease lease = lease_of(&f->arm, PATH, 0, TOKEN);
-    act_under(f->client, &lease);
-    PL_CHECK(pl_client_submit_path(f->client, &state, values,
-                                   pl_path_state_bytes(&f->arm, n), &result, text));
+    act_under(f->client, &f->arm, &lease);
+    PL_CHECK(send_state(f->client, &state, values, pl_path_state_bytes(&f->arm, n),
+                        &result, text));
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     return PL_OK;
 }
@@ -75,7 +75,7 @@ static void a_state_that_would_freeze_its_path_is_refused(void **state)
     for (size_t i = 0; i < sizeof frozen / sizeof *frozen; i++) {
         for (size_t k = n; k < 2 * n; k++)
             values[k] = frozen[i];
-        assert_int_equal(send_state(f, values), PL_ERR_DATA);
+        assert_int_equal(end_phase_with(f, values), PL_ERR_DATA);
         assert_non_null(strstr(pl_last_error(), "second moments"));
     }
     assert_int_equal(pl_client_get_path(f->client, path_name, &now), PL_OK);
@@ -83,7 +83,7 @@ static void a_state_that_would_freeze_its_path_is_refused(void **state)
     /* two steps with the gradient at the clip, 1, leave at most 0.0975 */
     for (size_t k = n; k < 2 * n; k++)
         values[k] = 0.097f / (float)n;
-    assert_int_equal(send_state(f, values), PL_OK);
+    assert_int_equal(end_phase_with(f, values), PL_OK);
     pl_free(values);
     close_states(f);
 }
@@ -110,11 +110,11 @@ static void own_parameters_far_from_the_newest_version_are_refused(void **state)
     }
     for (size_t k = 2 * n; k < 3 * n; k++)
         values[k] += 3e-3f; /* two steps with the rate 1e-3 reach about 2e-3 */
-    assert_int_equal(send_state(f, values), PL_ERR_DATA);
+    assert_int_equal(end_phase_with(f, values), PL_ERR_DATA);
     assert_non_null(strstr(pl_last_error(), "own parameters"));
     for (size_t k = 2 * n; k < 3 * n; k++)
         values[k] -= 2e-3f;
-    assert_int_equal(send_state(f, values), PL_OK);
+    assert_int_equal(end_phase_with(f, values), PL_OK);
     pl_free(values);
     close_states(f);
 }

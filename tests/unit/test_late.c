@@ -365,6 +365,7 @@ static void lease_does_not_become_late_by_an_outage(void **state)
     plan_grant(&f->h.tasks, f->first, 0, 1000, 1000 * TTL);
     plan_extend(&f->h.tasks, f->first, 1100, 1000 * TTL);
     bool more = false;
+    assert_int_equal(pl_wire_connect("tcp://127.0.0.1:9", &home.socket), PL_OK);
     f->h.homes = &home;
     f->h.n_homes = 1;
     f->h.expired_ms = home.asked_ms = 1200;
@@ -374,6 +375,7 @@ static void lease_does_not_become_late_by_an_outage(void **state)
         home.asked_ms = ms;
         assert_int_equal(hub_tend(&f->h, ms, &more), PL_OK);
     }
+    pl_wire_close(&home.socket);
     f->h.n_homes = 0;
     f->h.homes = NULL;
     for (int i = 0; i < 4; i++)

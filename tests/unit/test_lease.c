@@ -26,18 +26,17 @@ static void lease_opens_to_what_was_sealed(void **state)
     (void)state;
     pl_lease lease = some_lease(), back;
     pl_lease_secret secret;
-    pl_buf sealed = {0};
+    pl_sealed_lease sealed;
     pl_lease_secret_create(&secret);
     pl_lease_seal(&secret, &lease, &sealed);
     assert_true(sealed.len <= PL_LEASE_MAX);
-    assert_int_equal(pl_lease_open(&secret, sealed.data, sealed.len, &back), PL_OK);
+    assert_int_equal(pl_lease_open(&secret, sealed.bytes, sealed.len, &back), PL_OK);
     assert_string_equal(back.arm, lease.arm);
     assert_string_equal(back.worker, lease.worker);
     assert_string_equal(back.device, lease.device);
     assert_true(back.path == 3 && back.replica == 1 && back.phase == 7);
     assert_true(back.token == lease.token);
     assert_true(pl_pubkey_equal(&back.key, &lease.key));
-    pl_buf_destroy(&sealed);
 }
 
 static void changed_cut_or_foreign_bytes_open_nothing(void **state)
@@ -45,21 +44,21 @@ static void changed_cut_or_foreign_bytes_open_nothing(void **state)
     (void)state;
     pl_lease lease = some_lease(), back;
     pl_lease_secret secret, other;
-    pl_buf sealed = {0};
+    pl_sealed_lease sealed;
     pl_lease_secret_create(&secret);
     pl_lease_secret_create(&other);
     pl_lease_seal(&secret, &lease, &sealed);
     for (size_t i = 0; i < sealed.len; i++) {
-        sealed.data[i] ^= 1;
-        assert_int_equal(pl_lease_open(&secret, sealed.data, sealed.len, &back),
+        sealed.bytes[i] ^= 1;
+        assert_int_equal(pl_lease_open(&secret, sealed.bytes, sealed.len, &back),
                          PL_ERR_STALE);
-        sealed.data[i] ^= 1;
+        sealed.bytes[i] ^= 1;
     }
     for (size_t len = 0; len < sealed.len; len++)
-        assert_int_equal(pl_lease_open(&secret, sealed.data, len, &back), PL_ERR_STALE);
-    assert_int_equal(pl_lease_open(&other, sealed.data, sealed.len, &back),
+        assert_int_equal(pl_lease_open(&secret, sealed.bytes, len, &back),
+                         PL_ERR_STALE);
+    assert_int_equal(pl_lease_open(&other, sealed.bytes, sealed.len, &back),
                      PL_ERR_STALE);
-    pl_buf_destroy(&sealed);
 }
 
 static void longest_names_fit(void **state)
@@ -67,14 +66,13 @@ static void longest_names_fit(void **state)
     (void)state;
     pl_lease lease = some_lease();
     pl_lease_secret secret;
-    pl_buf sealed = {0};
+    pl_sealed_lease sealed;
     memset(lease.arm, 'a', sizeof lease.arm - 1);
     memset(lease.worker, 'w', sizeof lease.worker - 1);
     memset(lease.device, 'd', sizeof lease.device - 1);
     pl_lease_secret_create(&secret);
     pl_lease_seal(&secret, &lease, &sealed);
     assert_true(sealed.len <= PL_LEASE_MAX);
-    pl_buf_destroy(&sealed);
 }
 
 int main(void)

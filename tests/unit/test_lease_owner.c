@@ -435,11 +435,10 @@ static void finish_first_phase(job *j, const char *name)
         }
         pl_lease lease = lease_of(&j->f.arm, path, 0, UINT64_MAX);
         pl_copy_text(lease.worker, sizeof lease.worker, name);
-        act_under(j->f.client, &lease);
+        act_under(j->f.client, &j->f.arm, &lease);
         pl_arm_path_name(&j->f.arm, j->f.topology, path, 0, state.name);
-        assert_int_equal(
-            pl_client_submit_path(j->f.client, &state, moments, bytes, &result, text),
-            PL_OK);
+        assert_int_equal(send_state(j->f.client, &state, moments, bytes, &result, text),
+                         PL_OK);
         assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     }
     pl_free(moments);
@@ -478,7 +477,7 @@ static void false_state_of_one_key_ends_no_job(void **state)
     job *j = *state;
     party mine;
     char task[PL_MODULE_NAME_MAX];
-    learn_secret(j->f.home.address);
+    tell_secret(j->f.home.address);
     finish_first_phase(j, j->thief.name);
     join_own(j, &mine, "mine");
     for (int i = 0; i < 3; i++)
@@ -502,7 +501,7 @@ static void own_state_that_fails_ends_the_job(void **state)
     party mine;
     char task[PL_MODULE_NAME_MAX];
     join_own(j, &mine, "mine");
-    learn_secret(j->f.home.address);
+    tell_secret(j->f.home.address);
     finish_first_phase(j, mine.name);
     for (int i = 0; i < 3; i++)
         refuse_task(&mine, task);

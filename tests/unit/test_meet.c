@@ -27,7 +27,7 @@ static pl_status try_meet_under(world *w, int i, int64_t round, bool late,
     pl_lease lease = lease_of(&w->arm, i, round + 1, 0);
     lease.late = late;
     pl_arm_module_name(&w->arm, w->topology, MODULE, name);
-    act_under(w->client, &lease);
+    act_under(w->client, &w->arm, &lease);
     return pl_client_meet(w->client, name, round, i, 0, wish, said);
 }
 
@@ -76,6 +76,18 @@ static void only_a_lease_from_after_the_deadline_splits_a_pair(void **state)
     world *w = new_pairs(2);
     assert_int_equal(try_meet_under(w, 0, 0, false, PL_MEETING_SPLIT, &said),
                      PL_ERR_NOPERM);
+    assert_int_equal(meet(w, 0, 0, PL_MEETING_OPEN), PL_MEETING_OPEN);
+    /* a relay has the lease, but not its task key */
+    pl_sealed_lease sealed;
+    pl_lease lease = lease_of(&w->arm, 0, 1, 0);
+    lease.late = 1;
+    pl_lease_seal(&home_secret, &lease, &sealed);
+    sealed.key.bytes[0] ^= 1;
+    pl_client_act_under(w->client, &sealed);
+    char name[96];
+    pl_arm_module_name(&w->arm, w->topology, MODULE, name);
+    assert_int_equal(pl_client_meet(w->client, name, 0, 0, 0, PL_MEETING_SPLIT, &said),
+                     PL_ERR_STALE);
     assert_int_equal(meet(w, 0, 0, PL_MEETING_OPEN), PL_MEETING_OPEN);
     assert_int_equal(try_meet_under(w, 0, 0, true, PL_MEETING_SPLIT, &said), PL_OK);
     assert_int_equal(said, PL_MEETING_SPLIT);

@@ -84,7 +84,7 @@ static void every_task_is_given_once(void **state)
         assert_true(plan_choose(p, i, 0, &task));
         assert_false(seen[task.index]);
         seen[task.index] = true;
-        assert_false(plan_grant(p, task, i, 0, TTL));
+        plan_grant(p, task, i, 0, TTL);
     }
     assert_false(plan_choose(p, 9, 0, &task));
     assert_true(plan_choose(p, 9, TTL + 1, &task));
@@ -153,18 +153,56 @@ static void scores_come_before_all_training(void **state)
     assert_string_equal(p->arms[task.arm].arm.name, "dense-eq");
 }
 
-static void tokens_rise_and_a_taken_lease_is_told(void **state)
+/* Compares the tokens that the homes are told with those of the lease and the backup;
+ * NULL: no lease. */
+static void assert_valid(const plan_path *path, const plan_lease *a,
+                         const plan_lease *b)
+{
+    uint64_t tokens[2];
+    size_t n = plan_valid_tokens(path, tokens);
+    assert_int_equal(n, (a != NULL) + (b != NULL));
+    assert_true(!a || tokens[0] == a->token);
+    assert_true(!b || tokens[n - 1] == b->token);
+}
+
+static void tokens_rise_and_an_expired_lease_is_valid_until_the_next_grant(void **state)
 {
     plan *p = *state;
     plan_task task;
     set_all(p, "mix", 0);
     assert_true(plan_choose(p, 0, 0, &task));
-    assert_false(plan_grant(p, task, 0, 0, TTL));
+    plan_grant(p, task, 0, 0, TTL);
     plan_path *path = &p->arms[task.arm].paths[task.index];
     uint64_t first = path->lease.token;
     assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL), 1);
-    assert_true(plan_grant(p, task, 1, TTL + 1, TTL));
+    assert_valid(path, &path->lease, NULL);
+    plan_grant(p, task, 1, TTL + 1, TTL);
     assert_true(path->lease.token > first);
+    assert_valid(path, &path->lease, NULL);
+}
+
+static void lease_that_was_given_back_is_dead(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    set_all(p, "mix", 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    plan_grant(p, task, 0, 0, TTL);
+    plan_path *path = &p->arms[task.arm].paths[task.index];
+    const uint64_t first = path->lease.token;
+    plan_grant_backup(p, task, 1, 0, TTL);
+    const plan_lease backup = path->backup;
+    assert_valid(path, &path->lease, &backup);
+    path->is_untold = false;
+    plan_release(p, path, first, 0, false);
+    assert_true(path->is_untold);
+    assert_valid(path, &backup, NULL);
+    assert_false(plan_renew(p, path, 0, first, 0, 1, TTL));
+    path->is_untold = false;
+    plan_release(p, path, backup.token, 1, false);
+    assert_true(path->is_untold);
+    assert_valid(path, NULL, NULL);
+    assert_false(plan_renew(p, path, 0, backup.token, 1, 1, TTL));
 }
 
 static void zombie_cannot_renew_what_another_holds(void **state)
@@ -291,6 +329,29 @@ static void hub_that_starts_again_takes_leases_up(void **state)
         assert_true(mix->paths[task.index].lease.token > old_token);
     }
     assert_false(plan_choose(p, 0, 0, &task));
+}
+
+/* Of two leases of the hub before, the one with the lower token had ended. */
+static void hub_that_starts_again_gives_a_task_to_its_last_holder(void **state)
+{
+    plan *p = *state;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    const uint64_t ended = (3ull << 32) | 10, last = (3ull << 32) | 20;
+    set_all(p, "mix", 0);
+    p->epoch = 4;
+    assert_true(plan_renew(p, &mix->paths[0], 0, ended, 1, 0, TTL));
+    assert_true(plan_renew(p, &mix->paths[0], 0, last, 2, 1, TTL));
+    assert_true(plan_renew(p, &mix->paths[1], 0, last, 2, 0, TTL));
+    assert_false(plan_renew(p, &mix->paths[1], 0, ended, 1, 1, TTL));
+    for (int i = 0; i < 2; i++) {
+        assert_true(mix->paths[i].is_untold);
+        assert_int_equal(mix->paths[i].lease.worker, 2);
+        assert_true(mix->paths[i].lease.token == last);
+        assert_false(plan_renew(p, &mix->paths[i], 0, ended, 1, 2, TTL));
+    }
+    /* a lease of this hub is never replaced by an earlier one */
+    plan_grant(p, (plan_task){0, 2}, 0, 0, TTL);
+    assert_false(plan_renew(p, &mix->paths[2], 0, last, 2, 1, TTL));
 }
 
 static void finished_phase_ends_its_lease_and_old_news_is_ignored(void **state)
@@ -701,7 +762,8 @@ int main(void)
         TEST(worker_prefers_the_path_it_knows),
         TEST(longest_chain_comes_first),
         TEST(scores_come_before_all_training),
-        TEST(tokens_rise_and_a_taken_lease_is_told),
+        TEST(tokens_rise_and_an_expired_lease_is_valid_until_the_next_grant),
+        TEST(lease_that_was_given_back_is_dead),
         TEST(zombie_cannot_renew_what_another_holds),
         TEST(token_is_of_use_to_its_worker_alone),
         TEST(tokens_that_were_never_given_are_refused),
@@ -709,6 +771,7 @@ int main(void)
         TEST(nobody_takes_up_more_than_a_worker_can_hold),
         TEST(late_worker_keeps_an_expired_lease_that_nobody_took),
         TEST(hub_that_starts_again_takes_leases_up),
+        TEST(hub_that_starts_again_gives_a_task_to_its_last_holder),
         TEST(finished_phase_ends_its_lease_and_old_news_is_ignored),
         TEST(failures_of_a_task_are_counted_across_workers),
         TEST(failures_are_counted_although_the_lease_went_on),

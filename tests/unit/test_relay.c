@@ -383,47 +383,40 @@ static void equal_updates_of_several_paths_all_count(void **state)
     close_job(&f);
 }
 
-static void put_contributor(const fixture *f, pl_buf *body, uint64_t path)
-{
-    pl_buf record = {0}, sealed = {0};
-    pl_lease lease = lease_of(&f->arm, (int64_t)path, 0, 0);
-    pl_lease_seal(&home_secret, &lease, &sealed);
-    pl_put_u64(&record, PL_TAG_PATH, path);
-    pl_put_u64(&record, PL_TAG_REPLICA, 0);
-    pl_put_u64(&record, PL_TAG_FIRST_SAMPLE, 0);
-    pl_put_u64(&record, PL_TAG_SAMPLES, pl_phase_samples(&f->arm));
-    pl_put_u64(&record, PL_TAG_TOKENS, 0);
-    pl_put_f64(&record, PL_TAG_LOSS, 1);
-    pl_put_f64(&record, PL_TAG_SECONDS, 1);
-    pl_put_text(&record, PL_TAG_CODEC, "i8-shared");
-    pl_put_bytes(&record, PL_TAG_LEASE, sealed.data, sealed.len);
-    pl_put_bytes(body, PL_TAG_RECORD, record.data, record.len);
-    pl_buf_destroy(&sealed);
-    pl_buf_destroy(&record);
-}
-
-/* Sends the update of path 0, and claims that it is the sum of n paths. */
+/* Sends the update of path 0, and claims that it is the sum of n paths. All claimed
+ * workers have sealed this. */
 static pl_status claim_sum(fixture *f, const uint64_t *paths, int n,
                            pl_submit_result *result, char text[256])
 {
+    enum { MOST = 4 };
     worker w = {.job = f};
     char name[96];
     pl_buf bytes = {0};
     pl_submission s;
-    pl_message q;
+    pl_contribution from[MOST];
+    pl_submission_proof proofs[MOST] = {{0}};
+    pl_hash receipts[MOST];
     fill(&w, f->client, SLOT_EMBED, name, &bytes, &s);
-    pl_blob_hash(s.data, s.bytes, &s.contribution.update);
-    pl_message_init(&q, PL_MSG_SUBMIT);
-    pl_put_u64(&q.body, PL_TAG_PHASE, 0);
-    pl_put_text(&q.body, PL_TAG_MODULE, name);
-    pl_put_u64(&q.body, PL_TAG_VERSION, 0);
-    pl_put_hash(&q.body, PL_TAG_BASE, &s.base);
-    pl_put_hash(&q.body, PL_TAG_BLOB, &s.contribution.update);
-    for (int i = 0; i < n; i++)
-        put_contributor(f, &q.body, paths[i]);
+    pl_submit_message sum = {
+        .base = s.base, .n = n, .contributors = from, .proofs = proofs};
+    pl_copy_text(sum.module, sizeof sum.module, name);
+    pl_blob_hash(s.data, s.bytes, &sum.update);
+    for (int i = 0; i < n; i++) {
+        pl_lease lease = lease_of(&f->arm, (int64_t)paths[i], 0, 0);
+        pl_sealed_lease sealed;
+        tell_valid(&f->arm, &lease, lease.token);
+        pl_lease_seal(&home_secret, &lease, &sealed);
+        from[i] = s.contribution;
+        from[i].path = lease.path;
+        from[i].work.seconds = 1;
+        proofs[i].len = sealed.len;
+        memcpy(proofs[i].lease, sealed.bytes, sealed.len);
+        proofs[i].update = sum.update;
+        pl_submission_seal(&sum, i, &sealed.key, &proofs[i].seal);
+    }
+    pl_client_act_under(f->client, NULL); /* as a relay */
     pl_status status =
-        pl_client_submit_as(f->client, name, &q, s.data, s.bytes, result, text);
-    pl_message_destroy(&q);
+        pl_client_submit_as(f->client, &sum, s.data, s.bytes, result, text, receipts);
     pl_buf_destroy(&bytes);
     return status;
 }

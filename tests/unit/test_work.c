@@ -16,10 +16,10 @@ static void every_number_of_a_phase_arrives_with_an_update(void **state)
     (void)state;
     for (int n = 1; n <= 2; n++) {
         pl_message m = {.type = PL_MSG_SUBMIT};
-        pl_submission_lease leases[2] = {{.len = 1}, {.len = 1}};
+        pl_submission_proof proofs[2] = {{.len = 1}, {.len = 1}};
         pl_contribution sent[2] = {{.path = 1, .codec = "i8"}, {.path = 2}};
         pl_submit_message got,
-            s = {.module = "mix/L1.E0", .contributors = sent, .leases = leases, .n = n};
+            s = {.module = "mix/L1.E0", .contributors = sent, .proofs = proofs, .n = n};
         memset(&sent[0].work, 1, sizeof sent[0].work);
         memset(&sent[1].work, 2, sizeof sent[1].work);
         pl_submission_write(&s, &m);

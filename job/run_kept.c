@@ -1,0 +1,104 @@
+/* What a restore of a store must not undo, if it replaces a store of the same job:
+ * the fences of workers that an audit has shut out, and the hub's epoch, without which
+ * a token could be used twice. A worker's key is revoked, too, so that the worker stays
+ * out if the process is killed before the store has its fence again. */
+#include "job/run.h"
+#include "net/net.h"
+
+static const char EPOCH_REF[] = "sys/hub-epoch";
+
+static pl_status keep_ref(void *context, const char *name, const char *target)
+{
+    run_kept *k = context;
+    int64_t epoch = 0;
+    if (strcmp(name, EPOCH_REF) == 0 && pl_parse_int(target, &epoch) == PL_OK)
+        k->hub_epoch = epoch > k->hub_epoch ? epoch : k->hub_epoch;
+    if (!pl_starts_with(name, PL_FENCED_REFS))
+        return PL_OK;
+    k->fences = pl_grow(k->fences, (k->n + 1) * sizeof *k->fences);
+    run_kept_fence *f = &k->fences[k->n++];
+    pl_copy_text(f->ref, sizeof f->ref, name);
+    pl_copy_text(f->target, sizeof f->target, target);
+    return PL_OK;
+}
+
+static pl_status revoke_kept(pl_key_list *list, void *context)
+{
+    const run_kept *k = context;
+    for (size_t i = 0; i < k->n; i++) {
+        char text[PL_PUBKEY_TEXT];
+        pl_pubkey key;
+        snprintf(text, sizeof text, "%.*s", (int)strcspn(k->fences[i].target, " "),
+                 k->fences[i].target);
+        /* the job's own workers are fenced by their names */
+        if (pl_pubkey_parse(text, &key) == PL_OK)
+            (void)pl_key_list_revoke(list, &key);
+    }
+    return PL_OK;
+}
+
+static pl_status revoke_all(run_kept *k)
+{
+    char path[PL_PATH_MAX];
+    if (!k->dir || k->n == 0 || !pl_path_exists(pl_join(path, k->dir, "keys/allow")))
+        return PL_OK;
+    return pl_key_list_edit(path, revoke_kept, k);
+}
+
+pl_status run_keep(const char *folder, run_kept *out)
+{
+    pl_store *store = NULL;
+    pl_status status = pl_store_open(folder, PL_STORE_READ, &store);
+    if (status == PL_ERR_NOT_FOUND)
+        return PL_OK;
+    if (status == PL_OK)
+        status = pl_store_each_ref(store, "", keep_ref, out);
+    pl_store_close(&store);
+    return status == PL_OK ? revoke_all(out) : status;
+}
+
+static pl_status put_back_at(const char *folder, const run_kept *kept)
+{
+    pl_store *store = NULL;
+    pl_txn *txn = NULL;
+    pl_buf old = {0};
+    run_kept has = {0};
+    char epoch[32];
+    bool changed = false;
+    pl_status status = PL_OK;
+    PL_TRY(pl_store_open(folder, PL_STORE_WRITE, &store));
+    PL_TRY(pl_store_each_ref(store, "sys/", keep_ref, &has));
+    PL_TRY(pl_txn_begin(store, &txn));
+    for (size_t i = 0; i < kept->n; i++) {
+        status = pl_store_get_ref(store, kept->fences[i].ref, &old);
+        if (status == PL_OK)
+            continue;
+        PL_TRY(status == PL_ERR_NOT_FOUND ? PL_OK : status);
+        PL_TRY(pl_txn_put_ref(txn, kept->fences[i].ref, kept->fences[i].target));
+        changed = true;
+    }
+    if (kept->hub_epoch > has.hub_epoch) {
+        snprintf(epoch, sizeof epoch, "%lld", (long long)kept->hub_epoch);
+        PL_TRY(pl_txn_put_ref(txn, EPOCH_REF, epoch));
+        changed = true;
+    }
+    status = changed ? pl_txn_commit(&txn) : PL_OK;
+done:
+    pl_txn_abort(&txn);
+    pl_buf_destroy(&old);
+    pl_store_close(&store);
+    return status;
+}
+
+pl_status run_put_back(const char *folder, run_kept *kept)
+{
+    char home[PL_PATH_MAX];
+    int n = 0;
+    if (kept->n == 0 && kept->hub_epoch == 0)
+        return PL_OK;
+    PL_CHECK(revoke_all(kept));
+    PL_CHECK(pl_store_homes(folder, &n));
+    for (int i = 0; i < n; i++)
+        PL_CHECK(put_back_at(pl_store_home(folder, i, n, home), kept));
+    return PL_OK;
+}

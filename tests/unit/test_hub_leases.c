@@ -1,0 +1,256 @@
+/* folder: workers; label: unit
+ *
+ * Tests what the hub tells the homes about leases: at every grant, when a lease is
+ * given back, and when the hub takes up a lease of the hub before. The test is the home
+ * and the workers; the hub runs in its thread. */
+#include "tests/support/home_fixture.h"
+#include "workers/hub_internal.h"
+
+enum { TTL = 60000 };
+
+typedef struct fake {
+    hub h;
+    pl_hub_options options;
+    const char *homes[1];
+    char home_at[PL_ADDRESS_MAX], hub_at[PL_ADDRESS_MAX];
+    pl_socket *home, *workers[2];
+    pl_arm arm;
+    pl_lease_secret before;
+    /* the newest FENCE */
+    uint64_t fence, valid[2];
+    size_t n_valid;
+} fake;
+
+static void hear_as_home(fake *f)
+{
+    pl_message m;
+    pl_msg_fence said;
+    pl_reader r;
+    pl_message_init(&m, 0);
+    while (pl_wire_recv(f->home, &(pl_peer){.len = 0}, &m) == PL_OK) {
+        if (m.type != PL_MSG_FENCE)
+            continue;
+        assert_int_equal(PL_HEAR(&m, fence, &said), PL_OK);
+        assert_string_equal(said.name, f->h.tasks.arms[0].paths[0].name);
+        f->fence = m.token;
+        f->n_valid = said.token.n;
+        assert_in_range(f->n_valid, 0, 2);
+        pl_reader_open(&r, "FENCE", m.body.data, m.body.len);
+        for (size_t i = 0; i < f->n_valid; i++)
+            f->valid[i] = pl_get_u64(&r, PL_TAG_TOKEN, i);
+    }
+    pl_message_destroy(&m);
+}
+
+static void turn_hub(fake *f)
+{
+    pl_message m;
+    pl_peer peer;
+    bool more = false;
+    pl_message_init(&m, 0);
+    while (pl_wire_recv(f->h.socket, &peer, &m) == PL_OK)
+        assert_int_equal(hub_take(&f->h, &peer, &m), PL_OK);
+    assert_int_equal(hub_tend(&f->h, pl_now_ms(), &more), PL_OK);
+    pl_message_destroy(&m);
+    hear_as_home(f);
+}
+
+/* Waits until the newest FENCE has these tokens (0: none), and no others. */
+static void await_valid(fake *f, uint64_t a, uint64_t b)
+{
+    bool is_told = false;
+    for (int i = 0; i < 2000 && !is_told; i++) {
+        turn_hub(f);
+        is_told = f->fence != 0 && f->n_valid == (size_t)((a != 0) + (b != 0)) &&
+                  (a == 0 || f->valid[0] == a) && (b == 0 || f->valid[1] == b);
+        pl_sleep_ms(is_told ? 0 : 5);
+    }
+    assert_true(is_told);
+}
+
+static uint16_t ask(fake *f, int worker, pl_message *m, pl_message *answer)
+{
+    pl_status status = PL_ERR_TIMEOUT;
+    m->request = pl_wire_next_request();
+    pl_message_init(answer, 0);
+    assert_int_equal(pl_wire_send(f->workers[worker], m), PL_OK);
+    pl_message_destroy(m);
+    for (int i = 0; i < 2000 && status == PL_ERR_TIMEOUT; i++) {
+        turn_hub(f);
+        status = pl_wire_recv(f->workers[worker], NULL, answer);
+        pl_sleep_ms(status == PL_ERR_TIMEOUT ? 5 : 0);
+    }
+    assert_int_equal(status, PL_OK);
+    return answer->type;
+}
+
+static void tell_hub(fake *f, pl_message *m)
+{
+    m->epoch = 5; /* of the home */
+    assert_int_equal(hub_take_home(&f->h, 0, m, pl_now_ms()), PL_OK);
+    pl_message_destroy(m);
+}
+
+/* Starts a hub, which is the n-th one of the job. Only one path is left to train. */
+static fake *open_hub(int64_t n)
+{
+    fake *f = pl_alloc(sizeof *f);
+    pl_message m, a;
+    pl_hash blob = {{1}};
+    char name[96];
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f->home, f->home_at), PL_OK);
+    f->homes[0] = f->home_at;
+    f->options = (pl_hub_options){
+        .homes = f->homes, .n_homes = 1, .ttl_ms = TTL, .backup = PL_BACKUP_OFF};
+    f->h.options = &f->options;
+    f->h.worker_names = pl_name_table_create();
+    pl_lease_secret_create(&f->h.secret);
+    pl_lease_secret_create(&f->before);
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f->h.socket, f->hub_at), PL_OK);
+    assert_int_equal(hub_open_homes(&f->h), PL_OK);
+    define_grid(&f->arm, "f32");
+    assert_int_equal(plan_add_arm(&f->h.tasks, &f->arm, &blob), PL_OK);
+    plan_arm *arm = &f->h.tasks.arms[0];
+    for (int i = 0; i < pl_topology_n_modules(arm->topology); i++) {
+        pl_arm_module_name(&arm->arm, arm->topology, i, name);
+        plan_set_version(&f->h.tasks, name, 0);
+    }
+    for (int i = 1; i < arm->n_tasks; i++)
+        arm->paths[i].phase = arm->arm.inner.phases;
+    pl_message_init(&m, 0);
+    PL_SAY(&m, WELCOME, welcome_home, .secret = n > 1 ? f->before.bytes : NULL,
+           .version = n);
+    tell_hub(f, &m);
+    pl_message_init(&m, 0);
+    PL_SAY(&m, STATE_IS, piece, .total = 0);
+    tell_hub(f, &m);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pl_wire_connect(f->hub_at, &f->workers[i]), PL_OK);
+        pl_message_init(&m, 0);
+        PL_SAY(&m, HELLO, hello, .name = i ? "second" : "first", .role = "worker",
+               .device = "d", .pid = 7 + (uint64_t)i);
+        assert_int_equal(ask(f, i, &m, &a), PL_MSG_WELCOME);
+        pl_message_destroy(&a);
+    }
+    return f;
+}
+
+static void close_hub(fake *f)
+{
+    hub_close_homes(&f->h);
+    hub_clear_audits(&f->h);
+    plan_clear(&f->h.tasks);
+    pl_name_table_destroy(&f->h.worker_names);
+    pl_free(f->h.workers);
+    pl_free(f->h.queue);
+    pl_wire_close(&f->h.socket);
+    pl_wire_close(&f->home);
+    pl_wire_close(&f->workers[0]);
+    pl_wire_close(&f->workers[1]);
+    pl_free(f);
+}
+
+static plan_path *the_path(fake *f)
+{
+    return &f->h.tasks.arms[0].paths[0];
+}
+
+static uint64_t take_task(fake *f, int worker)
+{
+    pl_message m, a;
+    pl_message_init(&m, 0);
+    f->h.known_ms -= 2 * TTL; /* the time for renewals is over */
+    PL_SAY(&m, TASK_REQ, task_req, .name = worker ? "second" : "first");
+    assert_int_equal(ask(f, worker, &m, &a), PL_MSG_TASK);
+    const uint64_t token = a.token;
+    pl_message_destroy(&a);
+    return token;
+}
+
+/* An earlier holder, of which this hub does not know, may still have a lease. */
+static void first_grant_of_a_hub_is_told(void **state)
+{
+    (void)state;
+    for (int64_t n = 1; n < 3; n++) {
+        fake *f = open_hub(n);
+        const uint64_t token = take_task(f, 0);
+        await_valid(f, token, 0);
+        close_hub(f);
+    }
+}
+
+static void lease_that_was_given_back_ends_at_the_homes(void **state)
+{
+    (void)state;
+    fake *f = open_hub(1);
+    pl_message m, a;
+    const uint64_t token = take_task(f, 0);
+    plan_grant_backup(&f->h.tasks, (plan_task){0, 0}, 1, pl_now_ms(), TTL);
+    assert_int_equal(hub_fence(&f->h, the_path(f)), PL_OK);
+    const uint64_t backup = the_path(f)->backup.token;
+    await_valid(f, token, backup);
+    for (int i = 0; i < 2; i++) {
+        m = (pl_message){.token = i ? backup : token};
+        PL_SAY(&m, RELEASE, release, .name = i ? "second" : "first", .phase = 0,
+               .task = the_path(f)->name);
+        assert_int_equal(ask(f, i, &m, &a), PL_MSG_OK);
+        pl_message_destroy(&a);
+        await_valid(f, i ? 0 : backup, 0);
+    }
+    close_hub(f);
+}
+
+static uint16_t renew(fake *f, const pl_lease_secret *secret, uint64_t token,
+                      pl_message *answer)
+{
+    pl_message m = {.token = token};
+    pl_sealed_lease sealed;
+    pl_lease lease = {.token = token};
+    pl_copy_text(lease.arm, sizeof lease.arm, f->h.tasks.arms[0].arm.name);
+    pl_copy_text(lease.worker, sizeof lease.worker, "first");
+    pl_lease_seal(secret, &lease, &sealed);
+    PL_SAY(&m, RENEW, renew, .name = "first", .phase = 0, .task = the_path(f)->name,
+           .lease = {sealed.bytes, sealed.len});
+    return ask(f, 0, &m, answer);
+}
+
+static void lease_of_the_hub_before_is_sealed_anew(void **state)
+{
+    (void)state;
+    fake *f = open_hub(2);
+    pl_message a;
+    pl_msg_renewed said;
+    pl_lease lease;
+    pl_lease_secret key;
+    const uint64_t token = (1ull << 32) | 7;
+    /* this hub has granted no such lease, and anybody can make up a secret */
+    const pl_lease_secret wrong = {{1}};
+    const pl_lease_secret *others[] = {&f->h.secret, &wrong};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(renew(f, others[i], token, &a), PL_MSG_LEASE_LOST);
+        pl_message_destroy(&a);
+    }
+    for (int again = 0; again < 2; again++) { /* the first answer may be lost */
+        assert_int_equal(renew(f, &f->before, token, &a), PL_MSG_RENEWED);
+        assert_int_equal(PL_HEAR(&a, renewed, &said), PL_OK);
+        assert_int_equal(
+            pl_lease_open(&f->h.secret, said.lease.at, said.lease.len, &lease), PL_OK);
+        assert_true(lease.token == token);
+        pl_lease_key(&f->h.secret, said.lease.at, said.lease.len, &key);
+        assert_memory_equal(said.secret, key.bytes, sizeof key.bytes);
+        pl_message_destroy(&a);
+        await_valid(f, token, 0);
+    }
+    close_hub(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(first_grant_of_a_hub_is_told),
+        cmocka_unit_test(lease_that_was_given_back_ends_at_the_homes),
+        cmocka_unit_test(lease_of_the_hub_before_is_sealed_anew),
+    };
+    pl_log_open("test", PL_LOG_ERROR, false);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,171 @@
+/* folder: home; label: integration
+ *
+ * Tests that with several homes a task ends only when all homes have its updates. The
+ * home of a path does not ask the other homes. They give receipts to the worker, and
+ * the worker shows them when it ends the task. */
+#include "tests/support/relay_fixture.h"
+
+enum { PATH = 0, HOMES = 2 };
+
+typedef struct two_homes {
+    fixture f; /* f.home is the first home, f.second the other one */
+    pl_client *client;
+    char path[96];
+    void *moments;
+    uint64_t bytes;
+    pl_hash state;
+} two_homes;
+
+static int setup(void **state)
+{
+    two_homes *j = pl_alloc(sizeof *j);
+    place_home(&j->f, "f32");
+    name_child(&j->f.second, j->f.dir, "home", "second.address");
+    pl_join(j->f.second.target, j->f.dir, "second");
+    start_child(&j->f.home);
+    start_child(&j->f.second);
+    tell_secret(j->f.home.address);
+    tell_secret_also(j->f.second.address);
+    const char *homes[HOMES] = {j->f.home.address, j->f.second.address};
+    pl_client_options options = {
+        .homes = homes, .n_homes = HOMES, .patience_ms = PATIENCE_MS};
+    assert_int_equal(pl_client_create(&options, &j->client), PL_OK);
+    publish_arm(j->client, &j->f.arm, j->f.topology);
+    pl_arm_path_name(&j->f.arm, j->f.topology, PATH, 0, j->path);
+    j->bytes = pl_path_state_bytes(&j->f.arm, pl_topology_path_params(j->f.topology));
+    j->moments = pl_alloc((size_t)j->bytes + 1);
+    pl_blob_hash(j->moments, j->bytes, &j->state);
+    *state = j;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    two_homes *j = *state;
+    pl_client_destroy(&j->client);
+    pl_free(j->moments);
+    close_job(&j->f);
+    pl_free(j);
+    return 0;
+}
+
+static pl_lease lease_with(const two_homes *j, uint64_t token)
+{
+    pl_lease lease = lease_of(&j->f.arm, PATH, 0, token);
+    act_under(j->client, &j->f.arm, &lease);
+    return lease;
+}
+
+/* Submits the updates of all slots, or only of those that the path's home owns. The
+ * receipts of the others are added to `receipts`. */
+static int submit_updates(two_homes *j, uint64_t token, bool only_own,
+                          pl_hash receipts[N_SLOTS])
+{
+    worker w = {.job = &j->f, .path = PATH};
+    char name[96], text[256];
+    int n = 0;
+    for (int slot = 0; slot < N_SLOTS; slot++) {
+        pl_buf bytes = {0};
+        pl_submission s;
+        pl_submit_result result;
+        fill(&w, j->client, slot, name, &bytes, &s);
+        (void)lease_with(j, token);
+        const bool is_own = pl_home_of(name, HOMES) == pl_home_of(j->path, HOMES);
+        if (is_own || !only_own) {
+            assert_int_equal(pl_client_submit(j->client, &s, &result, text), PL_OK);
+            assert_in_range(result, PL_SUBMIT_ACCEPTED, PL_SUBMIT_DUPLICATE);
+            assert_false(pl_hash_none(&s.receipt));
+        }
+        if (!is_own && !only_own)
+            receipts[n++] = s.receipt;
+        pl_buf_destroy(&bytes);
+    }
+    return n;
+}
+
+static pl_submit_result end_path(two_homes *j, uint64_t token, const pl_hash *receipts,
+                                 int n)
+{
+    pl_message q, a;
+    pl_msg_submitted said;
+    pl_socket *socket = NULL;
+    pl_sealed_lease sealed;
+    pl_hash seal, blob;
+    const pl_lease lease = lease_with(j, token);
+    pl_lease_seal(&home_secret, &lease, &sealed);
+    assert_int_equal(
+        pl_client_put_blob(j->client, j->path, j->moments, j->bytes, &blob), PL_OK);
+    pl_msg_submit_path body = {.name = j->path,
+                               .phase = 1,
+                               .blob = blob,
+                               .work.n_samples = pl_phase_samples(&j->f.arm)};
+    pl_lease_sign(&sealed.key, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &body,
+                  &seal);
+    body.lease = (pl_bytes){sealed.bytes, sealed.len};
+    body.seal = seal.bytes;
+    body.receipt = PL_ITEMS(receipts, n);
+    pl_message_init(&q, 0);
+    pl_message_init(&a, 0);
+    pl_message_put(&q, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &body);
+    q.request = pl_wire_next_request();
+    const char *home =
+        pl_home_of(j->path, HOMES) == 0 ? j->f.home.address : j->f.second.address;
+    assert_int_equal(pl_wire_connect(home, &socket), PL_OK);
+    assert_int_equal(pl_wire_ask(socket, &q, 1000, 10000, &a), PL_OK);
+    assert_int_equal(PL_HEAR(&a, submitted, &said), PL_OK);
+    const pl_submit_result result = (pl_submit_result)said.result;
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    pl_wire_close(&socket);
+    return result;
+}
+
+static void task_does_not_end_without_the_updates_at_other_homes(void **state)
+{
+    two_homes *j = *state;
+    pl_hash receipts[N_SLOTS] = {{{0}}}, forged[N_SLOTS] = {{{1}}};
+    assert_int_equal(submit_updates(j, 1, true, receipts), 0);
+    assert_int_equal(end_path(j, 1, NULL, 0), PL_SUBMIT_REJECTED);
+    assert_int_equal(end_path(j, 1, forged, N_SLOTS), PL_SUBMIT_REJECTED);
+    const int n = submit_updates(j, 1, false, receipts);
+    assert_true(n > 0); /* both homes have modules of the path */
+    assert_int_equal(end_path(j, 1, receipts, n - 1), PL_SUBMIT_REJECTED);
+    assert_int_equal(end_path(j, 1, receipts, n), PL_SUBMIT_ACCEPTED);
+}
+
+/* The updates of the first lease may have been dropped since its receipts were given.
+ */
+static void receipt_is_worth_nothing_under_another_lease(void **state)
+{
+    two_homes *j = *state;
+    pl_hash first[N_SLOTS] = {{{0}}}, second[N_SLOTS] = {{{0}}};
+    int n = submit_updates(j, 1, false, first);
+    assert_int_equal(end_path(j, 2, first, n), PL_SUBMIT_REJECTED);
+    n = submit_updates(j, 2, false, second); /* duplicates, with new receipts */
+    assert_int_equal(end_path(j, 2, second, n), PL_SUBMIT_ACCEPTED);
+}
+
+static void receipts_outlive_a_restart_of_the_hub(void **state)
+{
+    two_homes *j = *state;
+    pl_hash receipts[N_SLOTS] = {{{0}}};
+    const int n = submit_updates(j, 1, false, receipts);
+    pl_lease_secret_create(&home_secret); /* a new hub */
+    tell_secret(j->f.home.address);
+    tell_secret_also(j->f.second.address);
+    assert_int_equal(end_path(j, 1, receipts, n), PL_SUBMIT_ACCEPTED);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(int argc, char **argv)
+{
+    if (argc > 1)
+        return run_child(argv, (pl_home_options){.keep_updates = true});
+    const struct CMUnitTest tests[] = {
+        TEST(task_does_not_end_without_the_updates_at_other_homes),
+        TEST(receipt_is_worth_nothing_under_another_lease),
+        TEST(receipts_outlive_a_restart_of_the_hub),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
