@@ -118,22 +118,27 @@ const pl_explanation pl_explanations[] = {
     {"arm.added", "The hub learned of a new arm to train.",
      "A job began or was resumed.", ""},
     {"audit.closed",
-     "An audit ended: a second worker repeated a task (fleet.audit), and `verdict` "
-     "says what the comparison showed.",
+     "An audit ended: own workers repeated a task (fleet.audit). Under `odd` and "
+     "`undecided` its results were dropped, and it is trained again; `unchecked`: the "
+     "job has no worker with the device.",
      "", "pathloom audit --run RUN lists all audits."},
     {"audit.differs",
-     "Two workers got different results of the same task, so a third worker repeats "
-     "the task.",
+     "An own worker did not make the bytes that another worker sent for the same task, "
+     "so the task is repeated once more.",
      "Failing memory, a different build, a dishonest worker.",
-     "None needed: the third worker decides. If `distance` is below 0, two devices of "
-     "the same kind gave different bytes; otherwise two kinds of devices differ by "
-     "more than fleet.audit_tolerance."},
+     "None needed: the second repetition decides."},
     {"audit.unfenced",
      "A result was wrong, but its worker is not fenced, because the worker's name now "
      "belongs to a different key.",
      "One of the job's own workers made the result, and a stranger has used its name "
      "since then.",
      "Check the memory and the build of pathloom on the machine of that worker."},
+    {"audit.waits",
+     "An audit waits, and with it a path: the job has no worker of its own with the "
+     "device of the result.",
+     "The last such worker has left.",
+     "Start a worker of the job with this device, or list the device in "
+     "fleet.devices."},
     {"backend.remark",
      "The worker computes more slowly than it could; `remark` says why.",
      "The driver cannot capture CUDA graphs, or the cuda backend cannot be used "
@@ -409,12 +414,12 @@ const pl_explanation pl_explanations[] = {
      "later. "
      "It helps in jobs with longer phases (train.tau) or more paths than workers."},
     {"worker.fenced",
-     "Nothing more is accepted from a worker, because its result differed from those "
-     "of two others.",
+     "Nothing more is accepted from a worker, because its result differed from two "
+     "equal ones of the same kind of device. The result is in no version.",
      "Failing memory, a different build, a dishonest worker.",
-     "pathloom audit NAME --run RUN lists the versions that it contributed to, and how "
-     "to go back to before them. Its machine may join again with another name and "
-     "key."},
+     "With fleet.audit below 1 tasks of it that were not drawn may be wrong: pathloom "
+     "audit NAME --run RUN lists the versions, and how to go back to before them. Its "
+     "machine may join again with another name and key."},
     {"worker.forgotten",
      "The hub forgot the name of a worker that has gone, to make room for a new "
      "worker.",

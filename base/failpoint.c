@@ -51,7 +51,8 @@ static bool read_point(const char *text, size_t len, point *out)
     for (size_t a = 0; a < sizeof actions / sizeof *actions; a++)
         if (is_word(word, word_len, actions[a])) {
             out->what = (action)a;
-            return out->nth > 0 || (out->what == STOP && second && second[1] == '0');
+            return out->nth > 0 || ((out->what == STOP || out->what == ERROR) &&
+                                    second && second[1] == '0');
         }
     return false;
 }

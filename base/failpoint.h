@@ -9,7 +9,7 @@
  *   ACTION  kill (SIGKILL), exit (_exit, no cleanup), stop (SIGSTOP, until SIGCONT),
  *           error (the call fails with ERR_IO), sleep (for NTH ms, at every passage)
  *   NTH     the point acts when a process reaches it for the NTH time (default 1);
- *           with the action `stop`, 0 means every time (without ONCE)
+ *           with `stop` and `error`, 0 means every time (without ONCE)
  *
  * All processes of a job inherit the variable. With PATHLOOM_FAILPOINT_ONCE=FOLDER a
  * point acts in one process only: the first one leaves a file with the point's name in

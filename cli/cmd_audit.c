@@ -36,21 +36,17 @@ static pl_status on_row(void *context, const char *name, const char *target)
         say_json(parsed);
         return PL_OK;
     }
-    if (a.verdict == PL_VERDICT_AGREED)
+    if (a.verdict == PL_VERDICT_AGREED && !a.odd[0])
         return PL_OK;
-    say("%-9s %s phase %lld: done first by %s", pl_verdict_name(a.verdict), a.path,
-        (long long)a.phase, a.results[0].worker);
-    for (int i = 1; i < a.n; i++) {
-        double apart = a.results[i].apart[0];
-        if (apart > 0)
-            say("          the result of %s on %s differs by %.3f (%g is allowed)",
-                a.results[i].worker, a.results[i].device, apart, a.tolerance);
-        else
-            say("          %s got %s result", a.results[i].worker,
-                apart == 0 ? "the same" : "a different");
-    }
-    if (a.verdict == PL_VERDICT_SETTLED)
-        say("          the different result is that of %s", a.results[a.odd].worker);
+    say("%-9s %s phase %lld: ended by %s on %s", pl_verdict_name(a.verdict), a.path,
+        (long long)a.phase, a.results[0].worker, a.results[0].device);
+    for (int i = 1; i < a.n; i++)
+        say("          %s on %s made %s bytes", a.results[i].worker,
+            a.results[i].device,
+            pl_hash_equal(&a.results[i].digest, &a.results[0].digest) ? "the same"
+                                                                      : "different");
+    if (a.odd[0])
+        say("          the wrong result is that of %s", a.odd);
     if (a.reason[0])
         say("          %s", a.reason);
     return PL_OK;
@@ -157,12 +153,12 @@ static pl_status run_audit(int argc, char **argv)
     PL_TRY(pl_store_each_ref(call.store, PL_AUDIT_REFS, on_row, &call));
     PL_TRY(pl_store_each_ref(call.store, PL_FENCED_REFS, on_fenced, &call));
     if (!call.json)
-        say("%lld agreed, %lld settled, %lld undecided, %lld void, %lld open; %lld "
+        say("%lld agreed, %lld odd, %lld undecided, %lld unchecked, %lld open; %lld "
             "workers fenced",
             (long long)call.counts[PL_VERDICT_AGREED],
-            (long long)call.counts[PL_VERDICT_SETTLED],
+            (long long)call.counts[PL_VERDICT_ODD],
             (long long)call.counts[PL_VERDICT_UNDECIDED],
-            (long long)call.counts[PL_VERDICT_VOID],
+            (long long)call.counts[PL_VERDICT_UNCHECKED],
             (long long)call.counts[PL_VERDICT_OPEN], (long long)call.n_fenced);
 done:
     pl_store_close(&call.store);
@@ -175,8 +171,9 @@ const cli_verb verb_audit = {
     .help = "list audits and fenced workers, or the versions of one worker",
     .options = options,
     .n_options = CLI_COUNT(options),
-    .notes = "An audit is a task that a second worker repeats. With WORKER: lists the "
-             "versions to which this worker contributed, and the commands that undo "
+    .notes = "An audit is a task that one of the job's own workers repeats. With "
+             "WORKER: lists the versions to which this worker contributed, and the "
+             "commands that undo "
              "them.",
     .most_words = 1,
     .run = run_audit};

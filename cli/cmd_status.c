@@ -55,9 +55,14 @@ static void print_status(const pl_json *status)
     double agreed = pl_json_get_real(status, "audits_agreed"),
            differed = pl_json_get_real(status, "audits_differed"),
            open = pl_json_get_real(status, "audits_open");
-    if (agreed + differed + open > 0)
-        say("audits   %.0f agreed, %.0f differed, %.0f void, %.0f open", agreed,
-            differed, pl_json_get_real(status, "audits_void"), open);
+    const double unchecked = pl_json_get_real(status, "audits_unchecked");
+    const pl_json *lacks = pl_json_get(status, "audits_lack");
+    if (agreed + differed + open + unchecked > 0)
+        say("audits   %.0f agreed, %.0f differed, %.0f unchecked, %.0f open", agreed,
+            differed, unchecked, open);
+    for (size_t i = 0; i < pl_json_count(lacks); i++)
+        say("audits   wait for an own worker with the device %s (or fleet.devices)",
+            pl_json_text(pl_json_at(lacks, i), NULL));
     for (size_t i = 0; i < pl_json_count(fenced); i++)
         say("fenced   %s", pl_json_get_text(pl_json_at(fenced, i), "reason"));
     if (pl_json_get_text(status, "failure")[0])

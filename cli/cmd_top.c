@@ -72,10 +72,11 @@ static void put_head(screen *s, const pl_json *status)
     double agreed = pl_json_get_real(status, "audits_agreed"),
            differed = pl_json_get_real(status, "audits_differed"),
            open = pl_json_get_real(status, "audits_open");
-    if (agreed + differed + open > 0)
-        put_screen_line(s, "audits   %.0f agreed, %.0f differed, %.0f void, %.0f open",
-                        agreed, differed, pl_json_get_real(status, "audits_void"),
-                        open);
+    const double unchecked = pl_json_get_real(status, "audits_unchecked");
+    if (agreed + differed + open + unchecked > 0)
+        put_screen_line(
+            s, "audits   %.0f agreed, %.0f differed, %.0f unchecked, %.0f open", agreed,
+            differed, unchecked, open);
     for (size_t i = 0; i < pl_json_count(fenced); i++)
         put_screen_line(s, "FENCED   %s",
                         pl_json_get_text(pl_json_at(fenced, i), "reason"));

@@ -371,11 +371,12 @@ static const pl_key keys[] = {
     SECTION("fleet",
             "audits and backup tasks, for workers that are slow or not trusted"),
     REAL("fleet.audit", audit, "0", 0, 1, "", LOCAL,
-         "share of tasks that a second worker repeats to compare the results; not with "
-         "noloco, delayed-nesterov or a quorum"),
-    REAL("fleet.audit_tolerance", audit_tolerance, "0.25", 0, 1, "", LOCAL,
-         "difference (1 - cosine) up to which updates of different devices count as "
-         "equal; 0: audit equal devices only"),
+         "share of tasks that count only after one of the job's own workers has made "
+         "the same bytes; not with noloco, delayed-nesterov or a quorum"),
+    TEXT("fleet.devices", devices, "", "devices", LOCAL,
+         "kinds of devices, as `status` shows them, with commas between them, that get "
+         "tasks under fleet.audit though the job has no own worker with them; their "
+         "tasks count unchecked"),
     CHOICE("fleet.backup", backup, "auto", "off|auto|any", LOCAL,
            "whether an idle worker repeats a slow worker's task; auto: on the same "
            "kind of device; not with noloco"),
@@ -462,6 +463,7 @@ static const pl_gone gone[] = {
     {"codec.entropy", "true"},
     {"codec.feedback", "auto"},
     {"eval.batch_lr", "0"},
+    {"fleet.audit_tolerance", "0.25"},
 };
 
 const pl_table config_table = {.keys = keys,

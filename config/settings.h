@@ -94,7 +94,8 @@ typedef struct config {
     char compress[PL_KEY_TEXT_MAX]; /* auto or off */
     int64_t staging, quota;
     config_text backup;
-    double audit, audit_tolerance;
+    double audit;
+    config_text devices;
     config_text hub_bind, home_bind, encrypt, advertise, metrics, engine;
     bool attach, local_workers, recompute;
 } config;

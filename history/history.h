@@ -14,6 +14,7 @@
 #ifndef PL_HISTORY_HISTORY_H
 #define PL_HISTORY_HISTORY_H
 #include "history/affected.h"
+#include "history/audits.h"
 #include "history/blame.h"
 #include "history/coverage.h"
 #include "history/difference.h"

@@ -403,6 +403,8 @@ static int read_task_name(const pl_rewind_arm *a, const char *name, int64_t *pha
     const char *first = strchr(name, '/');
     pl_copy_text(path, sizeof path, first ? first + 1 : "");
     char *last = strrchr(path, '/');
+    if (last)
+        last[1 + strcspn(last + 1, ".")] = '\0'; /* the try of a dropped result */
     if (!last || pl_parse_int(last + 1, phase) != PL_OK)
         return -1;
     *last = '\0';

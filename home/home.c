@@ -174,8 +174,6 @@ static pl_status match_update(void *context, const char *module,
     if (strcmp(module, s->module) == 0 && c->phase == s->round && c->path == s->path &&
         c->replica == s->replica) {
         s->found = c->update;
-        s->seed = c->seed;
-        memcpy(s->likeness, c->likeness, sizeof s->likeness);
         pl_copy_text(s->worker, sizeof s->worker, c->worker);
         pl_copy_text(s->device, sizeof s->device, c->device);
         s->key = c->key;
@@ -201,16 +199,26 @@ pl_status home_find_update(home *h, home_update *s)
     return PL_OK;
 }
 
-static pl_status on_get_update(home *h, pl_message *m, pl_message *a)
+/* Answers the hub, for audits; and workers of an arm whose mates need each other's
+ * updates. Other workers could copy what they should repeat. */
+static pl_status on_get_update(home *h, const pl_peer *peer, pl_message *m,
+                               pl_message *a)
 {
     pl_msg_get_update q;
+    home_arm *arm = NULL;
+    int module = 0;
     PL_CHECK(PL_HEAR(m, get_update, &q));
+    PL_CHECK(home_find_module(h, q.name, &arm, &module));
+    if ((peer->role == PL_AS_WORKER || peer->role == PL_AS_RELAY) &&
+        !arm->contracts[module].meets)
+        return pl_fail(PL_ERR_NOPERM,
+                       "workers may ask for updates only under noloco, not for %s",
+                       q.name);
     home_update s = {
         .module = q.name, .path = q.path, .replica = q.replica, .round = q.phase};
     PL_CHECK(home_find_update(h, &s));
     PL_SAY(a, UPDATE_IS, update_is, .name = s.worker, .device = s.device,
-           .key = pl_pubkey_none(&s.key) ? NULL : s.key.bytes, .blob = s.found,
-           .seed = s.seed, .likeness = s.seed ? (const uint8_t *)s.likeness : NULL);
+           .key = pl_pubkey_none(&s.key) ? NULL : s.key.bytes, .blob = s.found);
     return PL_OK;
 }
 
@@ -269,7 +277,8 @@ static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
 
 /* Fences a path. If the message names a phase, and the path's state was made by this
  * phase, the state is dropped, too: the next worker then trains the path's next phase
- * without the moments and other vectors that a state has. */
+ * without the moments and other vectors that a state has. With AUDIT, an audit found
+ * the results of the phase to be wrong, or could not tell: they are dropped. */
 static pl_status on_fence(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_fence q;
@@ -294,6 +303,9 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
         path->fence = m->token;
     }
     a->type = PL_MSG_OK;
+    if (q.audit) /* unless a newer FENCE has overtaken the order */
+        return m->token < path->fence ? PL_OK
+                                      : home_drop_updates(h, arm, index, q.phase);
     pl_path_state state = path->state;
     if (q.phase <= 0 || state.phase != q.phase)
         return PL_OK;
@@ -308,6 +320,21 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     PL_CHECK(pl_txn_put_path(h->txn, &state));
     path->state = state;
     home_tell_path(h, path, 0);
+    return PL_OK;
+}
+
+/* Notes how many phases of a path its home has finished: an update counts in a merge
+ * when its task is finished. */
+static pl_status on_confirm(home *h, pl_message *m, pl_message *a)
+{
+    pl_msg_confirm q;
+    home_arm *arm = NULL;
+    int index = 0;
+    PL_CHECK(PL_HEAR(m, confirm, &q));
+    PL_CHECK(home_find_path(h, q.name, &arm, &index));
+    if (q.phase > arm->paths[index].confirmed)
+        arm->paths[index].confirmed = q.phase;
+    a->type = PL_MSG_OK;
     return PL_OK;
 }
 
@@ -361,9 +388,9 @@ static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
     PL_CHECK(PL_HEAR(m, put_ref, &q));
     if (pl_starts_with(q.name, "sys/") || pl_starts_with(q.name, "at/") ||
         pl_starts_with(q.name, PL_MEET_REFS) || pl_starts_with(q.name, PL_AUDIT_REFS) ||
-        pl_starts_with(q.name, PL_FENCED_REFS))
+        pl_starts_with(q.name, PL_FENCED_REFS) || pl_starts_with(q.name, PL_DRAW_REFS))
         return pl_fail(PL_ERR_NOPERM,
-                       "the home keeps names below sys/, at/, meet/, audit/ and "
+                       "the home keeps names below sys/, at/, meet/, audit/, draw/ and "
                        "fenced/ for itself, so %s is refused; choose a different name",
                        q.name);
     PL_CHECK(home_write(h));
@@ -462,7 +489,7 @@ static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
     case PL_MSG_GET_VERSION:
         return on_get_version(h, m, a);
     case PL_MSG_GET_UPDATE:
-        return on_get_update(h, m, a);
+        return on_get_update(h, peer, m, a);
     case PL_MSG_GET_PATH:
         return on_get_path(h, m, a);
     case PL_MSG_GET_OBJECT:
@@ -471,6 +498,8 @@ static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
         return on_get_state(h, peer, m, a);
     case PL_MSG_FENCE:
         return on_fence(h, m, a);
+    case PL_MSG_CONFIRM:
+        return on_confirm(h, m, a);
     case PL_MSG_PUT_AUDIT:
         return home_put_audit(h, m, a);
     case PL_MSG_FENCE_WORKER:
@@ -688,12 +717,14 @@ pl_status pl_home_run(const pl_home_options *options)
     PL_TRY(home_load(&h));
     PL_TRY(check_keys(&h));
     PL_TRY(home_open_quota(&h));
+    PL_TRY(home_begin_draws(&h));
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     if (options->ready_file && options->ready_file[0])
         PL_TRY(pl_write_output(options->ready_file, bound, strlen(bound)));
     pl_log(PL_LOG_INFO, "home.ready", "address=%s store=\"%s\" epoch=%llu arms=%d",
            bound, options->store, (unsigned long long)h.epoch, h.n_arms);
     PL_TRY(serve_home(&h));
+    PL_TRY(home_end_draws(&h));
 done:
     pl_txn_abort(&h.txn);
     home_forget_tags(&h);

@@ -34,7 +34,7 @@ typedef struct pl_home_options {
     /* an update is refused if its norm exceeds this many times the usual norm of its
      * module; 0: never */
     double norm_gate;
-    double audit;           /* fraction of tasks that a second worker repeats */
+    double audit; /* fraction of tasks that one of the job's workers repeats */
     uint64_t staging_bytes; /* memory limit for uploads not yet in the store */
     uint64_t quota_bytes;   /* limit for the bytes of the store's data; 0: none */
     /* a signal sets this flag; the home then commits the changes of the messages that

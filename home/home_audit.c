@@ -1,14 +1,15 @@
-/* Keeps the records of audits and of fenced workers. The record of an audit names a
- * task that a second worker must repeat, and lists the results of both workers.
- * Messages of fenced workers are refused. The hub decides about audits and fences
- * (workers/hub_verdict.c), and the home makes the hub's decisions durable. */
+/* Draws the tasks that are audited, keeps the records of audits and of fenced workers,
+ * and carries out verdicts. A drawn task counts only after one of the job's own workers
+ * has repeated it: until then the path stays in its phase, and the row of the audit has
+ * the path's next state (outer/audit_row.h). Messages of fenced workers are refused.
+ * The hub decides about audits and fences (workers/hub_verdict.c), and the home makes
+ * the hub's decisions durable. */
 #include "outer/outer.h"
 #include "home/home_internal.h"
 
 struct home_audit {
-    char name[PL_TEXT_MAX];
-    char *text; /* owned */
-    int n;      /* number of results in `text` */
+    pl_audit row;
+    char *text; /* owned: the row as text */
 };
 
 void home_forget_audits(home *h)
@@ -22,30 +23,29 @@ void home_forget_audits(home *h)
     h->n_audits = h->n_fenced = 0;
 }
 
-static home_audit *find_audit(home *h, const char *name)
+static home_audit *find_audit(const home *h, const char *path)
 {
     for (size_t i = 0; i < h->n_audits; i++)
-        if (strcmp(h->audits[i].name, name) == 0)
+        if (strcmp(h->audits[i].row.path, path) == 0)
             return &h->audits[i];
     return NULL;
 }
 
-static void keep_open(home *h, const char *name, const char *text, int n)
+const pl_path_state *home_in_audit(const home *h, const char *path)
 {
-    home_audit *a = find_audit(h, name);
-    if (!a) {
-        h->audits = pl_grow(h->audits, (h->n_audits + 1) * sizeof *h->audits);
-        a = &h->audits[h->n_audits++];
-        memset(a, 0, sizeof *a);
-        pl_copy_text(a->name, sizeof a->name, name);
-    }
-    pl_free(a->text);
-    a->text = pl_alloc(strlen(text) + 1);
-    memcpy(a->text, text, strlen(text) + 1);
-    a->n = n;
+    const home_audit *a = find_audit(h, path);
+    return a ? &a->row.state : NULL;
 }
 
-/* ---- records of audits; choosing tasks for an audit ---- */
+static home_audit *keep_open(home *h, const pl_audit *row, const char *text)
+{
+    h->audits = pl_grow(h->audits, (h->n_audits + 1) * sizeof *h->audits);
+    home_audit *a = &h->audits[h->n_audits++];
+    *a = (home_audit){.row = *row, .text = pl_alloc(strlen(text) + 1)};
+    memcpy(a->text, text, strlen(text) + 1);
+    return a;
+}
+
 void home_audit_records(const home *h, pl_buf *out)
 {
     for (size_t i = 0; i < h->n_audits; i++)
@@ -58,127 +58,207 @@ void home_audit_records(const home *h, pl_buf *out)
     }
 }
 
-static pl_status put_audit_row(home *h, const char *name, const pl_audit *a)
+/* ---- the draw ---- */
+static pl_status put_draw(home *h, pl_draw draw)
 {
+    char name[PL_TEXT_MAX];
     pl_buf text = {0};
-    pl_audit_write(a, &text);
+    pl_draw_name(&draw, name);
+    pl_draw_write(&draw, &text);
     pl_status status = home_write(h);
     if (status == PL_OK)
         status = pl_txn_put_ref(h->txn, name, pl_buf_text(&text));
-    if (status == PL_OK && a->verdict == PL_VERDICT_OPEN)
-        keep_open(h, name, pl_buf_text(&text), a->n);
     pl_buf_destroy(&text);
     return status;
 }
 
-pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state *after,
-                          pl_audit *out)
+static pl_status note_draw(void *context, const char *name, const char *target)
 {
-    const home_arm *arm = under->arm;
-    const int index = under->index;
-    const home_path *path = &arm->paths[index];
-    int replicas = pl_topology_n_replicas(arm->topology);
-    memset(out, 0, sizeof *out);
-    if (!pl_audit_draws(&arm->arm, index / replicas, index % replicas,
-                        path->state.phase, h->options->audit))
-        return PL_OK;
-    pl_copy_text(out->path, sizeof out->path, path->state.name);
-    out->phase = path->state.phase;
-    out->before = path->state.moments;
-    out->repeats = path->state.repeats;
-    out->after = after->repeats > 0 ? after->made : after->moments;
-    out->n = 1;
-    out->seed = pl_random_fresh();
-    pl_copy_text(out->results[0].worker, sizeof out->results[0].worker, after->worker);
-    out->results[0].key = under->lease.key;
-    /* A task that only scores sends no update that would name the device, so the device
-     * is taken from the lease. */
-    if (arm->arm.n_scored > 0)
-        pl_copy_text(out->results[0].device, sizeof out->results[0].device,
-                     under->lease.device);
-    /* the likeness of a state that was not uploaded stays zero */
-    if (pl_hash_none(&out->after) || after->repeats > 0)
-        return PL_OK;
-    pl_status status = PL_OK;
-    pl_bytes state = {0};
-    void *owned = NULL;
-    PL_TRY(home_lend_blob(h, &out->after, "a path's state", &state, &owned));
-    PL_TRY(pl_audit_moments(&arm->arm, arm->topology, out->seed, state.at, state.len,
-                            out->moments));
-done:
-    pl_free_aligned(owned);
-    return status;
-}
-
-pl_status home_open_audit(home *h, const pl_audit *a)
-{
-    char name[PL_TEXT_MAX];
-    pl_message event;
-    if (a->n == 0)
-        return PL_OK;
-    pl_audit_name(a, name);
-    PL_CHECK(put_audit_row(h, name, a));
-    if (!pl_hash_none(&a->before))
-        PL_CHECK(pl_txn_put_object(h->txn, name, &a->before));
-    pl_message_init(&event, 0);
-    PL_SAY(&event, EVENT, audit_record, .row_text = find_audit(h, name)->text,
-           .audit = 1);
-    home_tell(h, &event);
+    (void)name;
+    (void)target;
+    *(bool *)context = true;
     return PL_OK;
 }
 
-/* The sketch is computed when the update arrives: the merge drops the bytes of the
- * update, and the audit comes later. */
-pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
-                             const pl_hash *update, pl_contribution *c)
+/* A process that draws nothing also notes this, if an earlier one drew: otherwise a
+ * task without an audit could not be explained. */
+pl_status home_begin_draws(home *h)
 {
-    pl_status status = PL_OK;
-    pl_bytes data = {0};
-    void *owned = NULL;
-    pl_likeness like;
-    int64_t phase = round; /* the phase whose update belongs to the round */
-    const int64_t last = round + arm->arm.inner.phases;
-    while (phase <= last && pl_round_of(&arm->contracts[module], phase) != round)
-        phase++;
-    if (phase > last || !pl_audit_draws(&arm->arm, (int)c->path, (int)c->replica, phase,
-                                        h->options->audit))
+    bool has_drawn = h->options->audit > 0;
+    PL_CHECK(pl_store_each_ref(h->store, PL_DRAW_REFS, note_draw, &has_drawn));
+    if (!has_drawn)
         return PL_OK;
-    PL_TRY(home_lend_blob(h, update, "an update", &data, &owned));
-    const uint64_t seed = pl_random_fresh();
-    PL_TRY(pl_audit_update(arm->topology, module, seed, data.at, data.len, &like));
-    c->seed = seed;
-    memcpy(c->likeness, like.cells, sizeof c->likeness);
+    pl_draw_create(h->options->audit, &h->draw);
+    return put_draw(h, (pl_draw){.hash = h->draw.hash, .share = h->draw.share});
+}
+
+pl_status home_end_draws(home *h)
+{
+    if (pl_hash_none(&h->draw.secret))
+        return PL_OK;
+    PL_CHECK(put_draw(h, h->draw));
+    return home_commit(h);
+}
+
+bool home_audits(const home *h, const home_arm *arm)
+{
+    return h->options->audit > 0 && pl_audit_may(&arm->arm);
+}
+
+bool home_draws_audit(const home *h, const home_lease *under)
+{
+    const pl_lease *l = &under->lease;
+    return home_audits(h, under->arm) &&
+           pl_draw_has(&h->draw, &under->arm->arm, (int)l->path, (int)l->replica,
+                       l->phase);
+}
+
+/* ---- rows ---- */
+static pl_status put_audit_row(home *h, const pl_audit *a, pl_buf *text)
+{
+    char name[PL_TEXT_MAX];
+    pl_audit_name(a, name);
+    pl_audit_write(a, text);
+    PL_CHECK(home_write(h));
+    return pl_txn_put_ref(h->txn, name, pl_buf_text(text));
+}
+
+/* Returns 1 + the number of earlier results of this task that were dropped. */
+static int64_t count_tries(home *h, const pl_audit *a)
+{
+    pl_audit earlier = {.phase = a->phase, .tries = 1, .verdict = PL_VERDICT_ODD};
+    char name[PL_TEXT_MAX];
+    pl_buf text = {0};
+    pl_copy_text(earlier.path, sizeof earlier.path, a->path);
+    for (;; earlier.tries++) {
+        pl_audit_name(&earlier, name);
+        pl_buf_clear(&text);
+        if (pl_store_get_ref(h->store, name, &text) != PL_OK)
+            break;
+    }
+    pl_buf_destroy(&text);
+    return earlier.tries;
+}
+
+pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state *state)
+{
+    home_path *path = &under->arm->paths[under->index];
+    char name[PL_TEXT_MAX];
+    pl_message event;
+    pl_buf text = {0};
+    pl_audit a = {.phase = path->state.phase,
+                  .before = path->state.moments,
+                  .repeats = path->state.repeats,
+                  .after = state->repeats > 0 ? state->made : state->moments,
+                  .state = *state,
+                  .n = 1};
+    pl_copy_text(a.path, sizeof a.path, state->name);
+    pl_copy_text(a.results[0].worker, sizeof a.results[0].worker, under->lease.worker);
+    pl_copy_text(a.results[0].device, sizeof a.results[0].device, under->lease.device);
+    a.results[0].key = under->lease.key;
+    a.tries = count_tries(h, &a);
+    pl_status status = PL_OK;
+    PL_TRY(put_audit_row(h, &a, &text));
+    pl_audit_name(&a, name);
+    if (!pl_hash_none(&state->moments))
+        PL_TRY(pl_txn_put_object(h->txn, name, &state->moments));
+    home_audit *open = keep_open(h, &a, pl_buf_text(&text));
+    pl_message_init(&event, 0);
+    PL_SAY(&event, EVENT, audit_record, .row_text = open->text, .audit = 1);
+    home_tell(h, &event);
+    home_tell_path(h, path, under->lease.token);
 done:
-    pl_free_aligned(owned);
+    pl_buf_destroy(&text);
     return status;
 }
 
-/* ---- results of audits, as the hub reports them ---- */
-/* The list of results of an audit only grows. So a message that is late, and therefore
- * has fewer results, changes nothing. */
-pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
+static pl_status drop_if_exists(home *h, const char *name)
 {
-    char name[PL_TEXT_MAX];
-    pl_msg_put_audit q;
-    pl_audit a;
     pl_object state;
-    PL_CHECK(PL_HEAR(m, put_audit, &q));
-    PL_CHECK(pl_audit_read(q.row_text, &a));
-    pl_audit_name(&a, name);
-    home_audit *open = find_audit(h, name);
-    answer->type = PL_MSG_OK;
-    if (!open || (a.verdict == PL_VERDICT_OPEN && a.n <= open->n))
-        return PL_OK;
-    PL_CHECK(put_audit_row(h, name, &a));
-    if (a.verdict == PL_VERDICT_OPEN)
-        return PL_OK;
-    pl_free(open->text);
-    *open = h->audits[--h->n_audits];
-    h->counts.audits[a.verdict]++;
     pl_status status = pl_store_get_object(h->store, name, &state);
     if (status == PL_OK)
         status = pl_txn_drop_object(h->txn, name);
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
+}
+
+/* Writes the row with its verdict. The name of a dropped result is free again, because
+ * the task may be drawn once more. */
+static pl_status close_row(home *h, pl_audit *row)
+{
+    char open[PL_TEXT_MAX], closed[PL_TEXT_MAX];
+    pl_buf text = {0};
+    const pl_verdict verdict = row->verdict;
+    row->verdict = PL_VERDICT_OPEN;
+    pl_audit_name(row, open);
+    row->verdict = verdict;
+    pl_audit_name(row, closed);
+    row->state = (pl_path_state){.phase = 0};
+    pl_status status = PL_OK;
+    PL_TRY(put_audit_row(h, row, &text));
+    if (strcmp(open, closed) != 0)
+        PL_TRY(pl_txn_drop_ref(h->txn, open));
+    PL_TRY(drop_if_exists(h, open));
+done:
+    pl_buf_destroy(&text);
+    return status;
+}
+
+pl_status home_drop_updates(home *h, const home_arm *arm, int index, int64_t phase)
+{
+    const int replicas = pl_topology_n_replicas(arm->topology);
+    if (phase < arm->paths[index].confirmed || phase < arm->paths[index].state.phase)
+        return PL_OK; /* the phase counts: the order is an old one */
+    PL_CHECK(home_write(h));
+    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
+        const int module =
+            pl_topology_module_of_path(arm->topology, slot, index / replicas);
+        home_module *m = &arm->modules[module];
+        for (int64_t p = phase; m->exists && p < arm->arm.inner.phases; p++) {
+            const int64_t round = pl_round_of(m->of, p);
+            const pl_contribution key = {
+                .phase = round, .path = index / replicas, .replica = index % replicas};
+            if (round >= (int64_t)m->version + m->of->window)
+                break;
+            if (round < (int64_t)m->version || !*home_flag(arm, m, round, index))
+                continue;
+            PL_CHECK(pl_txn_drop_update(h->txn, m->name, &key));
+            *home_flag(arm, m, round, index) = false;
+            --*home_count(m, round);
+        }
+    }
+    return PL_OK;
+}
+
+/* Carries out a verdict of the hub. Under `odd` and `undecided` the hub has told all
+ * homes before to drop the task's updates; the path stays in its phase, and its task is
+ * leased again. */
+pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
+{
+    pl_msg_put_audit q;
+    pl_audit said;
+    home_arm *arm = NULL;
+    int index = 0;
+    PL_CHECK(PL_HEAR(m, put_audit, &q));
+    PL_CHECK(pl_audit_read(q.row_text, &said));
+    home_audit *open = find_audit(h, said.path);
+    answer->type = PL_MSG_OK;
+    if (!open || said.verdict == PL_VERDICT_OPEN || said.phase != open->row.phase ||
+        said.tries != open->row.tries || !pl_hash_equal(&said.after, &open->row.after))
+        return PL_OK; /* the verdict is about an earlier result */
+    PL_CHECK(home_find_path(h, said.path, &arm, &index));
+    const pl_path_state next = open->row.state;
+    said.before = open->row.before;
+    PL_CHECK(close_row(h, &said));
+    pl_free(open->text);
+    *open = h->audits[--h->n_audits];
+    h->counts.audits[said.verdict]++;
+    if (!pl_verdict_drops(said.verdict))
+        return home_end_phase(h, &arm->paths[index], &next, 0);
+    pl_log(PL_LOG_WARN, "task.dropped", "task=%s phase=%lld verdict=%s worker=%s",
+           said.path, (long long)said.phase, pl_verdict_name(said.verdict),
+           next.worker);
+    home_tell_path(h, &arm->paths[index], 0);
+    return PL_OK;
 }
 
 /* ---- fenced workers ---- */
@@ -240,16 +320,29 @@ pl_status home_check_fenced(const home *h, const pl_lease *lease)
 }
 
 /* ---- reading audits and fenced workers at start ---- */
+/* An open row whose path is in another phase cannot be decided any more: a rollback
+ * moved the path, or a release before this one opened the row (it has no state). */
 pl_status home_load_audit(void *context, const char *name, const char *target)
 {
     pl_audit a;
+    home *h = context;
+    home_arm *arm = NULL;
+    int index = 0;
     if (pl_audit_read(target, &a) != PL_OK)
         return pl_fail(PL_ERR_DAMAGED,
                        "ref %s is damaged: it does not describe an audit of this store",
                        name);
-    if (a.verdict == PL_VERDICT_OPEN)
-        keep_open(context, name, target, a.n);
-    return PL_OK;
+    if (a.verdict != PL_VERDICT_OPEN)
+        return PL_OK;
+    if (a.state.phase > 0 && home_find_path(h, a.path, &arm, &index) == PL_OK &&
+        arm->paths[index].state.phase == a.phase) {
+        keep_open(h, &a, target);
+        return PL_OK;
+    }
+    a.verdict = PL_VERDICT_UNCHECKED;
+    pl_copy_text(a.reason, sizeof a.reason,
+                 "the path was in another phase when the home started");
+    return close_row(h, &a);
 }
 
 pl_status home_load_fenced(void *context, const char *name, const char *target)

@@ -60,6 +60,8 @@ typedef struct home_path {
     /* The newest FENCE of a hub: the highest token by then, and the tokens that are
      * valid (0: none). Results under any other token are refused. */
     uint64_t fence, valid[2];
+    /* number of finished phases, as the hub knows it from the path's home */
+    int64_t confirmed;
 } home_path;
 
 typedef struct home_arm {
@@ -152,6 +154,7 @@ typedef struct home {
     int64_t keys_changed_s; /* newest change of the list of keys, of HOME_KEYS_REF */
     home_counts counts;
     home_audit *audits; /* audits that are not closed */
+    pl_draw draw;       /* draws the tasks that are audited */
     pl_fence *fenced;
     size_t n_audits, n_fenced;
     /* the secret of the newest hub, and that of the hub before, which is good until
@@ -174,8 +177,6 @@ typedef struct home_update {
     pl_hash found;
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     pl_pubkey key;
-    uint64_t seed;
-    float likeness[PL_CONTRIBUTION_CELLS];
 } home_update;
 /* Searches for the update among the pending updates and in the version that its round
  * made. ERR_NOT_FOUND: the update is in neither. */
@@ -232,7 +233,8 @@ void home_clear_arm(home_arm *arm);
 pl_status home_install_arm(home *h, home_arm *arm);
 void home_snapshot(home *h, pl_buf *out);
 void home_tell_version(home *h, const home_module *module);
-/* `token`: the token of the lease under which the last phase arrived; 0: not known. */
+/* `token`: the token of the lease under which the last phase arrived; 0: not known. If
+ * the path has an open audit, its record is that of the audit's state. */
 void home_tell_path(home *h, const home_path *path, uint64_t token);
 void home_tell_arm(home *h, const home_arm *arm);
 /* sends an event to the hub; takes ownership of its body */
@@ -322,6 +324,9 @@ pl_status home_check_state(home *h, const home_arm *arm, int index,
 /* home_submit.c */
 pl_status home_submit(home *h, const pl_peer *peer, pl_message *m);
 pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m);
+/* Makes `state` the path's state. `token`: as in home_tell_path. */
+pl_status home_end_phase(home *h, home_path *path, const pl_path_state *state,
+                         uint64_t token);
 
 /* home_meet.c */
 pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer);
@@ -335,18 +340,21 @@ bool home_was_split(const home_arm *arm, int module, int64_t round, int index);
 pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
 
 /* home_audit.c */
-/* Decides whether the task that ends this phase of the path is audited. Fills `out`,
- * but does not write to the store. If the task is not audited, out->n is 0. */
-pl_status home_draw_audit(home *h, const home_lease *under, const pl_path_state *after,
-                          pl_audit *out);
-/* Writes the row of an audit from home_draw_audit, in the same group. Writes nothing if
- * audit->n is 0. */
-pl_status home_open_audit(home *h, const pl_audit *audit);
-/* If the task of an update was chosen for an audit, writes the sketch of the update
- * (outer/likeness.h) into the contribution. Call this function before the update is
- * accepted, and not for the sum of several workers' updates. */
-pl_status home_note_likeness(home *h, const home_arm *arm, int module, int64_t round,
-                             const pl_hash *update, pl_contribution *c);
+/* Makes the secret of this process's draws and publishes its hash. home_end_draws, at
+ * the end of the process, publishes the secret. */
+pl_status home_begin_draws(home *h);
+pl_status home_end_draws(home *h);
+/* Whether tasks of this arm may be audited. */
+bool home_audits(const home *h, const home_arm *arm);
+/* Whether the task of the lease is audited. */
+bool home_draws_audit(const home *h, const home_lease *under);
+/* Writes the row of an audit. The path stays in its phase until the verdict. */
+pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state *state);
+/* Returns the state that the path will have if its open audit agrees; NULL: it has no
+ * open audit. */
+const pl_path_state *home_in_audit(const home *h, const char *path);
+/* Drops the pending updates of a path from this phase on. */
+pl_status home_drop_updates(home *h, const home_arm *arm, int index, int64_t phase);
 pl_status home_put_audit(home *h, pl_message *m, pl_message *answer);
 pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer);
 /* If the holder of the lease is fenced, fails with ERR_NOPERM and the reason. */

@@ -298,12 +298,43 @@ done:
     return status;
 }
 
+/* Whether the path has finished the phase that sends an update in this round. */
+static bool has_finished(const home_arm *arm, const home_module *m, int index,
+                         int64_t round)
+{
+    const home_path *path = &arm->paths[index];
+    int64_t phase = path->state.phase;
+    if (path->confirmed > phase)
+        phase = path->confirmed;
+    for (; phase < arm->arm.inner.phases; phase++)
+        if (pl_round_of(m->of, phase) >= 0)
+            return pl_round_of(m->of, phase) > round;
+    return true;
+}
+
+/* Under audits an update counts only after its task has ended and, if the task was
+ * drawn, its audit has agreed. So no version contains a result that an audit found to
+ * be wrong. */
+static bool is_confirmed(const home *h, const home_arm *arm, const home_module *m)
+{
+    const int replicas = pl_topology_n_replicas(arm->topology);
+    const int module = (int)(m - arm->modules);
+    const int64_t round = (int64_t)m->version;
+    for (int i = 0; home_audits(h, arm) && i < m->of->n_holders; i++) {
+        const int path = pl_topology_module_path(arm->topology, module, i / replicas);
+        const int index = path * replicas + i % replicas;
+        if (*home_flag(arm, m, round, index) && !has_finished(arm, m, index, round))
+            return false;
+    }
+    return true;
+}
+
 /* Returns whether the module's next round can be merged: all its contributions have
  * arrived, or its quorum was reached at least outer.deadline_s ago. */
-static bool is_ready(const home_arm *arm, home_module *m)
+static bool is_ready(const home *h, const home_arm *arm, home_module *m)
 {
     int n = m->exists ? *home_count(m, (int64_t)m->version) : 0;
-    if (n == 0 || n < m->of->quorum)
+    if (n == 0 || n < m->of->quorum || !is_confirmed(h, arm, m))
         return false;
     if (n == m->of->n_contributors)
         return true;
@@ -337,10 +368,10 @@ pl_status home_merge_ready(home *h)
     for (size_t i = 0; i < h->n_whole; i++) {
         home_arm *arm = &h->arms[h->whole[i].arm];
         home_module *module = &arm->modules[h->whole[i].module];
-        while (is_ready(arm, module)) {
+        while (is_ready(h, arm, module)) {
             PL_CHECK(merge_module(h, arm, h->whole[i].module));
             unsaved += module->n_params * sizeof(float);
-            if (unsaved < TOGETHER_BYTES && !is_ready(arm, module))
+            if (unsaved < TOGETHER_BYTES && !is_ready(h, arm, module))
                 continue;
             PL_CHECK(home_end_group(h));
             unsaved = 0;

@@ -295,13 +295,15 @@ static void module_record(const home_module *m, pl_buf *out)
     PL_SAY_BODY(out, module_record, .module = m->name, .version = (int64_t)m->version);
 }
 
-static void path_record(const home_path *p, pl_buf *out)
+static void path_record(const home *h, const home_path *p, pl_buf *out)
 {
-    PL_SAY_BODY(out, path_record, .name = p->state.name, .phase = p->state.phase,
-                .work = p->state.work,
-                .worker = p->state.worker[0] ? p->state.worker : NULL,
-                .key = pl_pubkey_none(&p->state.key) ? NULL : p->state.key.bytes,
-                .held_phase = p->state.held_phase, .repeats = p->state.repeats);
+    const pl_path_state *next = home_in_audit(h, p->state.name);
+    const pl_path_state *s = next ? next : &p->state;
+    PL_SAY_BODY(out, path_record, .name = s->name, .phase = s->phase, .work = s->work,
+                .worker = s->worker[0] ? s->worker : NULL,
+                .key = pl_pubkey_none(&s->key) ? NULL : s->key.bytes,
+                .held_phase = s->held_phase, .in_audit = next != NULL,
+                .repeats = s->repeats);
 }
 
 static void nest_state_record(pl_buf *inner, pl_buf *out)
@@ -325,9 +327,10 @@ void home_snapshot(home *h, pl_buf *out)
             nest_state_record(&inner, out);
         }
         for (int i = 0; i < home_n_tasks(arm); i++) {
-            if (arm->paths[i].state.phase == 0)
+            if (arm->paths[i].state.phase == 0 &&
+                !home_in_audit(h, arm->paths[i].state.name))
                 continue;
-            path_record(&arm->paths[i], &inner);
+            path_record(h, &arm->paths[i], &inner);
             nest_state_record(&inner, out);
         }
     }
@@ -358,7 +361,7 @@ void home_tell_path(home *h, const home_path *path, uint64_t token)
     pl_message event;
     pl_message_init(&event, PL_MSG_EVENT);
     event.token = token;
-    path_record(path, &event.body);
+    path_record(h, path, &event.body);
     home_tell(h, &event);
 }
 

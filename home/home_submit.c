@@ -390,9 +390,6 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
             staging_drop(&h->uploads, &s.update);
         goto answer;
     }
-    if (s.n == 1)
-        PL_TRY(home_note_likeness(h, p.arm, p.index, s.round, &s.update,
-                                  &s.contributors[0]));
     PL_TRY(home_adopt_blob(h, &s.update));
     for (int i = 0; i < s.n; i++) {
         pl_contribution *c = &s.contributors[i];
@@ -492,26 +489,37 @@ static bool has_other_state(const pl_path_state *known, const pl_path_state *sta
     return true;
 }
 
-/* Ends a phase: writes the path's state, and an audit if one is drawn, in the same
- * group. The audit is drawn first, while the state is still an upload. */
-static pl_status end_phase(home *h, const home_lease *under, const pl_path_state *state)
+static bool is_uploaded(const pl_path_state *state)
 {
-    home_path *path = &under->arm->paths[under->index];
-    const bool uploaded = state->repeats == 0 && !pl_hash_none(&state->moments);
-    pl_audit audit;
-    PL_CHECK(home_draw_audit(h, under, state, &audit));
-    PL_CHECK(uploaded ? home_adopt_blob(h, &state->moments) : home_write(h));
-    PL_CHECK(home_open_audit(h, &audit));
+    return state->repeats == 0 && !pl_hash_none(&state->moments);
+}
+
+pl_status home_end_phase(home *h, home_path *path, const pl_path_state *state,
+                         uint64_t token)
+{
+    PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_path(h->txn, state));
-    if (h->options->keep_states && uploaded) {
+    if (h->options->keep_states && is_uploaded(state)) {
         /* this object stays when the next phase replaces the path's state */
         char name[PL_MODULE_NAME_MAX];
         pl_kept_state_name(state->name, state->phase, name);
         PL_CHECK(pl_txn_put_object(h->txn, name, &state->moments));
     }
     path->state = *state;
-    home_tell_path(h, path, under->lease.token);
+    home_tell_path(h, path, token);
     return PL_OK;
+}
+
+/* Ends a task: its path's next state counts at once, or after an audit. The audit is
+ * drawn last, when nothing can change the results any more. */
+static pl_status end_task(home *h, const home_lease *under, const pl_path_state *state)
+{
+    if (is_uploaded(state))
+        PL_CHECK(home_adopt_blob(h, &state->moments));
+    return home_draws_audit(h, under)
+               ? home_open_audit(h, under, state)
+               : home_end_phase(h, &under->arm->paths[under->index], state,
+                                under->lease.token);
 }
 
 pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
@@ -539,6 +547,16 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
                        (long long)state.phase - 1, state.name);
     pl_copy_text(state.worker, sizeof state.worker, under.lease.worker);
     state.key = under.lease.key;
+    const pl_path_state *waits = home_in_audit(h, state.name);
+    if (waits && state.phase == waits->phase) {
+        const pl_hash *first = waits->repeats > 0 ? &waits->made : &waits->moments;
+        const bool same = pl_hash_equal(first, &state.moments);
+        staging_drop(&h->uploads, &state.moments);
+        answer_submitted(h, peer, m->request,
+                         same ? PL_SUBMIT_DUPLICATE : PL_SUBMIT_OTHER,
+                         same ? NULL : "another worker has ended this task");
+        return PL_OK;
+    }
     if (state.phase <= path->state.phase) {
         const bool other = has_other_state(&path->state, &state);
         staging_drop(&h->uploads, &state.moments);
@@ -552,6 +570,12 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         answer_submitted(h, peer, m->request, PL_SUBMIT_FENCED, PL_LEASE_ENDED);
         return PL_OK;
     }
+    if (waits)
+        return pl_fail(PL_ERR_BUSY,
+                       "phase %lld of %s waits for its audit, so phase %lld cannot end "
+                       "yet",
+                       (long long)waits->phase - 1, state.name,
+                       (long long)state.phase - 1);
     if (state.phase != path->state.phase + 1 || !updates_are_in(h, &under, m)) {
         answer_submitted(h, peer, m->request, PL_SUBMIT_REJECTED,
                          "the task cannot end: some of its updates or their homes' "
@@ -580,7 +604,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     if (status == PL_ERR_DATA)
         staging_drop(&h->uploads, &state.moments);
     PL_CHECK(status);
-    PL_CHECK(end_phase(h, &under, &state));
+    PL_CHECK(end_task(h, &under, &state));
     answer_submitted(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
     return PL_OK;
 }

@@ -4,8 +4,8 @@
  *
  * The usual norm is the median norm of the newest contributions to the module's
  * versions (at most NORM_GATE_MEMORY of them). So the usual norm is the same after a
- * restart, and no single worker can change it much. A sum of n updates may be n times as
- * long. */
+ * restart, and no single worker can change it much. A sum of n updates may be n times
+ * as long. */
 #ifndef PL_HOME_NORM_GATE_H
 #define PL_HOME_NORM_GATE_H
 #include <stddef.h>

@@ -19,6 +19,7 @@ typedef struct checker {
     pl_arm arm;
     pl_topology *topology;
     forgotten forgotten; /* documents that no shard may have */
+    pl_draws draws;
     /* the store has shards or states of paths, so it is the store of a run */
     bool has_data;
     /* rows were compared with the commits from this one on (pl_audit_report); 0: not */
@@ -459,6 +460,45 @@ static pl_status check_arm_phases(checker *c)
     return status;
 }
 
+/* ---- draws ---- */
+/* Compares the tasks that were audited with those that the homes' secrets draw. */
+static pl_status check_arm_draws(checker *c)
+{
+    const int replicas = pl_topology_n_replicas(c->topology);
+    const int n = pl_topology_n_paths(c->topology) * replicas;
+    pl_buf text = {0};
+    pl_status status = PL_OK;
+    if (c->draws.n_secret > 0)
+        note_unproven(c,
+                      "a home was killed before it published the secret of its draws");
+    for (int i = 0; status == PL_OK && i < n; i++) {
+        pl_path_state state = {.phase = 0};
+        pl_audit row = {.tries = 1};
+        char name[PL_TEXT_MAX];
+        pl_arm_path_name(&c->arm, c->topology, i / replicas, i % replicas, row.path);
+        status = pl_store_get_path(c->store, row.path, &state);
+        for (; row.phase < state.phase; row.phase++) {
+            bool has_row = false;
+            for (int k = 0; k < 2;
+                 k++) { /* a result that counts, or one that does not */
+                row.verdict = k == 0 ? PL_VERDICT_AGREED : PL_VERDICT_ODD;
+                pl_audit_name(&row, name);
+                pl_buf_clear(&text);
+                has_row = has_row || pl_store_get_ref(c->store, name, &text) == PL_OK;
+            }
+            c->now->n_checked++;
+            if (!pl_draws_explain(&c->draws, &c->arm, i / replicas, i % replicas,
+                                  row.phase, has_row))
+                note_violation(c, "phase %lld of %s was %s, against the draw",
+                               (long long)row.phase, row.path,
+                               has_row ? "audited" : "not audited");
+        }
+        status = status == PL_ERR_NOT_FOUND ? PL_OK : status;
+    }
+    pl_buf_destroy(&text);
+    return status;
+}
+
 /* ---- versions ---- */
 static pl_status check_version(checker *c, const pl_version *v)
 {
@@ -664,6 +704,8 @@ static const struct {
      "each finished phase counts exactly once in each module of its path, unless a "
      "rollback dropped it",
      "records of phases", NULL, check_arm_phases},
+    {"draws", "the tasks that were audited are those that the homes' secrets draw",
+     "tasks", NULL, check_arm_draws},
     {"versions", "versions that are computed again have the same hash", "versions",
      check_versions, NULL},
     {"forgotten", "no path has the text of a forgotten document", "shards",
@@ -695,9 +737,11 @@ pl_status check_store(const check_wish *wish, check_fn fn, void *context, int *n
     if (status == PL_OK)
         status = forgotten_parse("the object forgotten", &list, &c.forgotten);
     PL_TRY(status == PL_ERR_NOT_FOUND ? PL_OK : status);
+    PL_TRY(pl_draws_read(c.store, &c.draws));
     for (size_t i = 0; i < sizeof invariants / sizeof *invariants; i++) {
         check_result result;
         if ((invariants[i].check == check_forgotten && c.forgotten.n == 0) ||
+            (invariants[i].of_arm == check_arm_draws && c.draws.n == 0) ||
             (invariants[i].check == check_files && !wish->run))
             continue;
         result = (check_result){.name = invariants[i].name,
@@ -723,6 +767,7 @@ pl_status check_store(const check_wish *wish, check_fn fn, void *context, int *n
 done:
     pl_buf_destroy(&list);
     forgotten_clear(&c.forgotten);
+    pl_draws_clear(&c.draws);
     pl_store_close(&c.store);
     return status;
 }

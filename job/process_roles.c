@@ -67,7 +67,8 @@ static pl_status run_hub(const process *p)
                               .backup = strcmp(backup, "off") == 0   ? PL_BACKUP_OFF
                                         : strcmp(backup, "any") == 0 ? PL_BACKUP_ANY
                                                                      : PL_BACKUP_AUTO,
-                              .audit_tolerance = p->cfg.audit_tolerance,
+                              .audits = p->cfg.audit > 0,
+                              .devices = p->cfg.devices,
                               .stop = p->stop};
     return pl_hub_run(&options);
 }

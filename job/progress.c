@@ -61,10 +61,7 @@ static void measure_progress(progress *p, const pl_json *status)
         p->total += pl_json_get_real(a, "tasks") * tau;
         for (size_t k = 0; k < pl_json_count(paths); k++)
             p->done += pl_json_get_real(pl_json_at(paths, k), "step");
-        /* tasks of this arm may still be audited, so the arm is not done */
-        const bool audits = pl_json_get_bool(a, "audits_wait");
-        if (pl_json_get_real(a, "tasks_done") >= pl_json_get_real(a, "tasks") &&
-            !audits)
+        if (pl_json_get_real(a, "tasks_done") >= pl_json_get_real(a, "tasks"))
             complete += place < p->n_needed;
     }
     for (size_t i = 0; i < pl_json_count(workers); i++)

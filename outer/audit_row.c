@@ -1,17 +1,16 @@
-/* Chooses the tasks that are done twice, writes and reads the record of an audit as
- * JSON, judges results, and computes likenesses (audit_row.h). This file uses no store
- * and no socket: homes store the records, and the hub leases the tasks. */
+/* Draws the tasks that are done twice, and writes and reads the record of an audit as
+ * JSON (audit_row.h). This file uses no store and no socket: homes store the records,
+ * and the hub leases the tasks and judges the results. */
 #include "outer/audit_row.h"
-#include "codec/codec.h"
-#include "outer/path_layout.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 static const char *const verdicts[PL_VERDICT_COUNT] = {
-    [PL_VERDICT_OPEN] = "open",       [PL_VERDICT_AGREED] = "agreed",
-    [PL_VERDICT_SETTLED] = "settled", [PL_VERDICT_UNDECIDED] = "undecided",
-    [PL_VERDICT_VOID] = "void",
+    [PL_VERDICT_OPEN] = "open",
+    [PL_VERDICT_AGREED] = "agreed",
+    [PL_VERDICT_ODD] = "odd",
+    [PL_VERDICT_UNDECIDED] = "undecided",
+    [PL_VERDICT_UNCHECKED] = "unchecked",
 };
 
 const char *pl_verdict_name(pl_verdict verdict)
@@ -19,24 +18,92 @@ const char *pl_verdict_name(pl_verdict verdict)
     return verdicts[verdict];
 }
 
-/* An arm is audited only if its tasks can be done again later and compared. Arms with a
- * quorum are left out, because a dropped update is not recorded. */
-bool pl_audit_draws(const pl_arm *arm, int path, int replica, int64_t phase,
-                    double share)
+bool pl_verdict_drops(pl_verdict verdict)
 {
-    uint64_t arm_stream = pl_stream(arm->name, (uint64_t)path, (uint64_t)replica);
-    return share > 0 && pl_phase_repeats(&arm->outer) && !(arm->outer.quorum > 0) &&
-           pl_random_uniform(arm->seed, pl_stream("audit", arm_stream, 0),
-                             (uint64_t)phase) < share;
+    return verdict == PL_VERDICT_ODD || verdict == PL_VERDICT_UNDECIDED;
 }
 
-void pl_audit_name(const pl_audit *audit, char out[PL_TEXT_MAX])
+/* Arms with a quorum are left out, because a dropped update is not recorded. */
+bool pl_audit_may(const pl_arm *arm)
 {
-    snprintf(out, PL_TEXT_MAX, PL_AUDIT_REFS "%.80s/%lld", audit->path,
-             (long long)audit->phase);
+    return pl_phase_repeats(&arm->outer) && !(arm->outer.quorum > 0);
+}
+
+/* ---- the draw ---- */
+static void hash_secret(pl_draw *draw)
+{
+    pl_hash_of("draw", draw->secret.bytes, sizeof draw->secret.bytes, &draw->hash);
+}
+
+void pl_draw_create(double share, pl_draw *out)
+{
+    *out = (pl_draw){.share = share};
+    for (size_t at = 0; at < sizeof out->secret.bytes; at += sizeof(uint64_t)) {
+        const uint64_t fresh = pl_random_fresh();
+        memcpy(out->secret.bytes + at, &fresh, sizeof fresh);
+    }
+    hash_secret(out);
+}
+
+bool pl_draw_has(const pl_draw *draw, const pl_arm *arm, int path, int replica,
+                 int64_t phase)
+{
+    char task[PL_NAME_MAX + 64];
+    pl_hash mac;
+    uint64_t bits = 0;
+    int len = snprintf(task, sizeof task, "%s %d %d %lld", arm->name, path, replica,
+                       (long long)phase);
+    pl_hash_keyed("draw", draw->secret.bytes, task, (size_t)len, &mac);
+    for (size_t i = 0; i < sizeof bits; i++)
+        bits = bits << 8 | mac.bytes[i];
+    return pl_audit_may(arm) && (double)(bits >> 11) * 0x1p-53 < draw->share;
+}
+
+void pl_draw_name(const pl_draw *draw, char out[PL_TEXT_MAX])
+{
+    char text[PL_HASH_TEXT];
+    pl_hash_format(&draw->hash, text);
+    snprintf(out, PL_TEXT_MAX, PL_DRAW_REFS "%.16s", text);
+}
+
+void pl_draw_write(const pl_draw *draw, pl_buf *out)
+{
+    char text[PL_HASH_TEXT];
+    pl_hash_format(&draw->hash, text);
+    pl_buf_printf(out, "%s %.17g", text, draw->share);
+    pl_hash_format(&draw->secret, text);
+    if (!pl_hash_none(&draw->secret))
+        pl_buf_printf(out, " %s", text);
+}
+
+pl_status pl_draw_read(const char *text, pl_draw *out)
+{
+    char hash[PL_HASH_TEXT], secret[PL_HASH_TEXT];
+    pl_hash given;
+    memset(out, 0, sizeof *out);
+    int n = sscanf(text, "%64s %lf %64s", hash, &out->share, secret);
+    if (n < 2 || pl_hash_parse(hash, &given) != PL_OK ||
+        !(out->share >= 0 && out->share <= 1) ||
+        (n == 3 && pl_hash_parse(secret, &out->secret) != PL_OK))
+        return pl_fail(PL_ERR_DATA, "the text is not the record of a draw of audits");
+    hash_secret(out);
+    if (n == 3 && !pl_hash_equal(&given, &out->hash))
+        return pl_fail(PL_ERR_DATA, "the secret of a draw of audits does not have the "
+                                    "hash that was published before the draw");
+    out->hash = given;
+    return PL_OK;
 }
 
 /* ---- as text ---- */
+void pl_audit_name(const pl_audit *audit, char out[PL_TEXT_MAX])
+{
+    char tries[24] = "";
+    if (pl_verdict_drops(audit->verdict))
+        snprintf(tries, sizeof tries, ".%lld", (long long)audit->tries);
+    snprintf(out, PL_TEXT_MAX, PL_AUDIT_REFS "%.80s/%lld%s", audit->path,
+             (long long)audit->phase, tries);
+}
+
 static void set_hash(pl_json *o, const char *key, const pl_hash *hash)
 {
     char text[PL_HASH_TEXT];
@@ -45,34 +112,37 @@ static void set_hash(pl_json *o, const char *key, const pl_hash *hash)
         pl_json_set_text(o, key, text);
 }
 
+/* The path's next state has the fields of the store's row of a path, in hexadecimal
+ * digits, because JSON numbers would round them. */
+static void set_state(pl_json *o, const pl_path_state *state)
+{
+    pl_buf fields = {0}, text = {0};
+    pl_put_fields(&fields, pl_fields_of_path_state(), state);
+    for (size_t i = 0; i < fields.len; i++)
+        pl_buf_printf(&text, "%02x", fields.data[i]);
+    pl_json_set_text(o, "state", pl_buf_text(&text));
+    pl_buf_destroy(&fields);
+    pl_buf_destroy(&text);
+}
+
 void pl_audit_write(const pl_audit *audit, pl_buf *out)
 {
     pl_json *o = pl_json_object(), *results = pl_json_array();
     pl_json_set_text(o, "path", audit->path);
     pl_json_set_int(o, "phase", audit->phase);
     pl_json_set_text(o, "verdict", verdicts[audit->verdict]);
+    if (audit->tries > 1)
+        pl_json_set_int(o, "tries", audit->tries);
     set_hash(o, "before", &audit->before);
     if (audit->repeats > 0)
         pl_json_set_int(o, "repeats", audit->repeats);
     set_hash(o, "after", &audit->after);
-    if (audit->verdict == PL_VERDICT_SETTLED)
-        pl_json_set_text(o, "odd", audit->results[audit->odd].worker);
+    if (audit->state.phase > 0)
+        set_state(o, &audit->state);
+    if (audit->odd[0])
+        pl_json_set_text(o, "odd", audit->odd);
     if (audit->reason[0])
         pl_json_set_text(o, "reason", audit->reason);
-    if (audit->seed) {
-        /* The seed is written as text, because JSON numbers cannot hold all integers of
-         * 64 bits. */
-        char text[2 * sizeof audit->moments + 1] = "", seed[17];
-        const uint8_t *bytes = (const uint8_t *)audit->moments;
-        snprintf(seed, sizeof seed, "%016llx", (unsigned long long)audit->seed);
-        pl_json_set_text(o, "seed", seed);
-        for (size_t i = 0; i < sizeof audit->moments; i++)
-            snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-        if (audit->verdict == PL_VERDICT_OPEN)
-            pl_json_set_text(o, "moments", text);
-    }
-    if (audit->tolerance > 0)
-        pl_json_set_real(o, "tolerance", audit->tolerance);
     for (int i = 0; i < audit->n; i++) {
         const pl_audit_result *r = &audit->results[i];
         pl_json *one = pl_json_object();
@@ -84,12 +154,6 @@ void pl_audit_write(const pl_audit *audit, pl_buf *out)
             pl_json_set_text(one, "key", key);
         }
         set_hash(one, "digest", &r->digest);
-        if (i > 0) {
-            pl_json *apart = pl_json_array();
-            for (int k = 0; k < i; k++)
-                pl_json_push(apart, pl_json_make_real(r->apart[k]));
-            pl_json_set(one, "apart", apart);
-        }
         pl_json_push(results, one);
     }
     pl_json_set(o, "results", results);
@@ -111,25 +175,32 @@ static bool get_hash(const pl_json *o, const char *key, pl_hash *out)
     return !text || pl_hash_parse(text, out) == PL_OK;
 }
 
-static bool get_likeness(const pl_json *o, pl_audit *out)
+/* Reads a number of at least 0; leaves 0 if there is none. */
+static bool get_count(const pl_json *o, const char *key, int64_t *out)
 {
-    const char *seed = pl_json_text(pl_json_get(o, "seed"), NULL);
-    const char *text = pl_json_text(pl_json_get(o, "moments"), NULL);
-    uint8_t *bytes = (uint8_t *)out->moments;
-    char digits[3] = "", *end;
-    (void)pl_json_number(pl_json_get(o, "tolerance"), &out->tolerance);
-    if (!seed)
+    const pl_json *value = pl_json_get(o, key);
+    return !value || (pl_json_int(value, out) && *out >= 0);
+}
+
+static bool get_state(const pl_json *o, pl_audit *out)
+{
+    const char *text = pl_json_text(pl_json_get(o, "state"), NULL);
+    pl_buf fields = {0};
+    pl_reader r;
+    char digits[3] = "", *end = digits + 2;
+    if (!text)
         return true;
-    out->seed = strtoull(seed, &end, 16);
-    if (strlen(seed) != 16 || *end || (text && strlen(text) != 2 * sizeof out->moments))
-        return false;
-    for (size_t i = 0; text && i < sizeof out->moments; i++) {
-        memcpy(digits, text + 2 * i, 2);
-        bytes[i] = (uint8_t)strtoul(digits, &end, 16);
-        if (end != digits + 2)
-            return false;
+    while (end == digits + 2 && text[2 * fields.len] && text[2 * fields.len + 1]) {
+        memcpy(digits, text + 2 * fields.len, 2);
+        const uint8_t byte = (uint8_t)strtoul(digits, &end, 16);
+        pl_buf_append(&fields, &byte, 1);
     }
-    return true;
+    pl_reader_open(&r, "the state in an audit", fields.data, fields.len);
+    pl_get_fields(&r, pl_fields_of_path_state(), &out->state);
+    const bool good = end == digits + 2 && pl_reader_status(&r) == PL_OK;
+    pl_buf_destroy(&fields);
+    return good && out->state.phase == out->phase + 1 &&
+           strcmp(out->state.name, out->path) == 0;
 }
 
 static bool get_results(const pl_json *o, pl_audit *out)
@@ -140,187 +211,46 @@ static bool get_results(const pl_json *o, pl_audit *out)
         return false;
     for (out->n = 0; out->n < (int)n; out->n++) {
         const pl_json *one = pl_json_at(list, (size_t)out->n);
-        const pl_json *apart = pl_json_get(one, "apart");
         const char *key = pl_json_text(pl_json_get(one, "key"), NULL);
         pl_audit_result *r = &out->results[out->n];
         if (!get_text(one, "worker", r->worker, sizeof r->worker) ||
             !get_text(one, "device", r->device, sizeof r->device) ||
             (key && pl_pubkey_parse(key, &r->key) != PL_OK) ||
-            !get_hash(one, "digest", &r->digest) ||
-            pl_json_count(apart) > (size_t)out->n)
+            !get_hash(one, "digest", &r->digest))
             return false;
-        /* The distances between this result and the results before it. A distance that
-         * the row lacks is 0 for equal digests and -1 for different digests. */
-        for (int i = 0; i < out->n; i++) {
-            r->apart[i] = pl_hash_equal(&out->results[i].digest, &r->digest) ? 0 : -1;
-            const pl_json *value = pl_json_at(apart, (size_t)i);
-            if (value &&
-                (!pl_json_number(value, &r->apart[i]) || !isfinite(r->apart[i])))
-                return false;
-        }
     }
     return true;
 }
 
+/* Rows that a release before wrote may have the verdicts "settled", which fenced a
+ * worker and dropped nothing, and "void". Their open rows hold no state. */
 static bool get_verdict(const pl_json *o, pl_audit *out)
 {
-    char word[32], odd[PL_TEXT_MAX];
+    char word[32];
     if (!get_text(o, "verdict", word, sizeof word))
         return false;
+    (void)get_text(o, "odd", out->odd, sizeof out->odd);
+    if (strcmp(word, "settled") == 0 || strcmp(word, "void") == 0)
+        pl_copy_text(word, sizeof word, "unchecked");
     while (out->verdict < PL_VERDICT_COUNT && strcmp(verdicts[out->verdict], word) != 0)
         out->verdict++;
-    if (out->verdict != PL_VERDICT_SETTLED)
-        return out->verdict < PL_VERDICT_COUNT;
-    if (!get_text(o, "odd", odd, sizeof odd))
-        return false;
-    while (out->odd < out->n && strcmp(out->results[out->odd].worker, odd) != 0)
-        out->odd++;
-    return out->odd < out->n;
+    return out->verdict < PL_VERDICT_COUNT;
 }
 
 pl_status pl_audit_read(const char *text, pl_audit *out)
 {
     pl_json *o = NULL;
     memset(out, 0, sizeof *out);
+    out->tries = 1;
     PL_CHECK(pl_json_parse(text, strlen(text), &o));
     bool good = get_text(o, "path", out->path, sizeof out->path) &&
                 pl_json_int(pl_json_get(o, "phase"), &out->phase) && out->phase >= 0 &&
                 get_hash(o, "before", &out->before) &&
                 get_hash(o, "after", &out->after) && get_results(o, out) &&
-                get_verdict(o, out) && get_likeness(o, out);
-    const pl_json *repeats = pl_json_get(o, "repeats");
-    good = good && (!repeats || (pl_json_int(repeats, &out->repeats) &&
-                                 out->repeats > 0 && out->repeats <= out->phase));
+                get_verdict(o, out) && get_state(o, out) &&
+                get_count(o, "tries", &out->tries) &&
+                get_count(o, "repeats", &out->repeats) && out->repeats <= out->phase;
     (void)get_text(o, "reason", out->reason, sizeof out->reason);
     pl_json_destroy(&o);
     return good ? PL_OK : pl_fail(PL_ERR_DATA, "the text is not the row of an audit");
-}
-
-/* ---- the verdict ---- */
-static bool results_agree(const pl_audit *audit, int i, int k)
-{
-    double apart = audit->results[k].apart[i];
-    return apart >= 0 && apart <= audit->tolerance;
-}
-
-void pl_audit_judge(pl_audit *audit, const pl_audit_result *result, double tolerance)
-{
-    if (audit->verdict != PL_VERDICT_OPEN || audit->n >= PL_AUDIT_RESULTS)
-        return;
-    for (int i = 0; i < audit->n; i++)
-        if (result->apart[i] > 0)
-            audit->tolerance = tolerance;
-    audit->results[audit->n++] = *result;
-    if (audit->n == 2 && results_agree(audit, 0, 1))
-        audit->verdict = PL_VERDICT_AGREED;
-    if (audit->n < PL_AUDIT_RESULTS)
-        return;
-    bool first = results_agree(audit, 0, 2), second = results_agree(audit, 1, 2);
-    audit->verdict = first != second ? PL_VERDICT_SETTLED : PL_VERDICT_UNDECIDED;
-    audit->odd = first && !second ? 1 : 0;
-}
-
-/* ---- likeness across kinds of devices ---- */
-int pl_audit_parts(const pl_topology *topology)
-{
-    return pl_topology_n_slots(topology) + PL_AUDIT_MOMENTS;
-}
-
-pl_status pl_audit_update(const pl_topology *topology, int module, uint64_t seed,
-                          const void *data, uint64_t bytes, pl_likeness *out)
-{
-    int slot = pl_topology_module_slot(topology, module);
-    size_t n = pl_topology_slot(topology, slot)->n_params;
-    pl_codec_info info;
-    double norm = 0;
-    float *update = NULL;
-    memset(out, 0, sizeof *out);
-    PL_CHECK(pl_codec_inspect(data, bytes, n, &info));
-    if (info.contributors != 1)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "the update is summed with %d other updates, so it cannot be "
-                       "compared with a single update",
-                       info.contributors - 1);
-    PL_CHECK(pl_try_alloc(n * sizeof *update, "an update", (void **)&update));
-    memset(update, 0, n * sizeof *update);
-    pl_status status = pl_codec_add(data, bytes, n, 1.0f, update, &norm);
-    if (status == PL_OK)
-        pl_likeness_of(seed, (uint64_t)slot, update, n, out);
-    pl_free_aligned(update);
-    return status;
-}
-
-/* Computes the likeness of the scores or features that an arm with n_scored > 0 makes.
- * They take the place of the first moment. */
-static pl_status liken_scores(const pl_arm *arm, const pl_topology *topology,
-                              uint64_t seed, const uint8_t *data, uint64_t bytes,
-                              pl_likeness out[PL_AUDIT_MOMENTS])
-{
-    const bool features = arm->feature_windows > 0;
-    const size_t n =
-        (size_t)pl_arm_scores_bytes(arm) / (features ? sizeof(float) : sizeof(double));
-    float *scores = NULL;
-    if (bytes != pl_arm_scores_bytes(arm))
-        return pl_fail(PL_ERR_DATA,
-                       "the results for %lld documents have %llu bytes instead of %llu",
-                       (long long)arm->n_scored, (unsigned long long)bytes,
-                       (unsigned long long)pl_arm_scores_bytes(arm));
-    PL_CHECK(pl_try_alloc(n * sizeof *scores, "scores", (void **)&scores));
-    if (features) {
-        /* All features of a model have a large part in common, beside which wrong
-         * features would look right. So their mean over the documents is subtracted. */
-        const size_t width = (size_t)arm->shape.width;
-        memcpy(scores, data, n * sizeof *scores);
-        for (size_t c = 0; c < width; c++) {
-            double sum = 0;
-            for (size_t i = c; i < n; i += width)
-                sum += (double)scores[i];
-            const float mean = (float)(sum / (double)arm->n_scored);
-            for (size_t i = c; i < n; i += width)
-                scores[i] -= mean;
-        }
-    }
-    for (size_t i = 0; !features && i < n; i++) {
-        double nats;
-        memcpy(&nats, data + i * sizeof nats, sizeof nats);
-        scores[i] = (float)nats;
-    }
-    pl_likeness_of(seed, (uint64_t)pl_topology_n_slots(topology), scores, n, out);
-    pl_free_aligned(scores);
-    return PL_OK;
-}
-
-pl_status pl_audit_moments(const pl_arm *arm, const pl_topology *topology,
-                           uint64_t seed, const void *data, uint64_t bytes,
-                           pl_likeness out[PL_AUDIT_MOMENTS])
-{
-    size_t n = pl_topology_path_params(topology);
-    float *moment = NULL;
-    memset(out, 0, PL_AUDIT_MOMENTS * sizeof *out);
-    if (arm->n_scored > 0)
-        return liken_scores(arm, topology, seed, data, bytes, out);
-    if (arm->outer.state == PL_STATE_LOCAL)
-        return PL_OK;
-    if (bytes != pl_path_state_bytes(arm, n))
-        return pl_fail(PL_ERR_DATA,
-                       "a path's state has %llu bytes, which is not the size that its "
-                       "arm requires",
-                       (unsigned long long)bytes);
-    PL_CHECK(pl_try_alloc(n * sizeof *moment, "a moment", (void **)&moment));
-    for (int v = 0; v < PL_AUDIT_MOMENTS; v++) {
-        const size_t count = pl_path_vector_floats(arm, v, n), first = (size_t)v * n;
-        if (arm->outer.state == PL_STATE_F32)
-            memcpy(moment, (const uint8_t *)data + first * sizeof *moment,
-                   count * sizeof *moment);
-        for (size_t i = 0; arm->outer.state == PL_STATE_BF16 && i < count; i++) {
-            uint16_t half;
-            memcpy(&half, (const uint8_t *)data + (first + i) * sizeof half,
-                   sizeof half);
-            moment[i] = pl_bf16_to_float(half);
-        }
-        pl_likeness_of(seed, (uint64_t)(pl_topology_n_slots(topology) + v), moment,
-                       count, &out[v]);
-    }
-    pl_free_aligned(moment);
-    return PL_OK;
 }

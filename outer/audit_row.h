@@ -1,38 +1,40 @@
-/* The record (row) of an audit: a second worker repeats a task, and the results are
- * compared.
+/* The record (row) of an audit: one of the job's own workers repeats a task, and the
+ * results are compared.
  *
- * Whether a task is audited depends only on the arm's seed, on the task, and on the
- * fraction of tasks that is audited. The path's home makes the row in the commit that
- * ends the phase. The home also keeps the path's state before the task, because the
- * second worker begins with that state. A verdict closes the row:
+ * Which tasks are audited is drawn with a secret that the home's process makes when it
+ * starts and keeps in its memory. The draw happens after the task's results are
+ * committed, so nobody can know it while a result can still be changed. When the
+ * process ends in order, the secret is written into the store; then everybody can
+ * compute the draws again (pl_draw_read, pathloom check).
  *
- *   agreed      the second result equals the first
- *   settled     the first two results differ, and a third result equals one of them;
- *               the remaining result is called odd
- *   undecided   all three results differ, or the third result equals both others
- *   void        the task could not be done; `reason` says why
+ * The path's home makes the row in the commit that ends the task. The row holds the
+ * path's next state (`state`): the path stays in its phase until the verdict.
  *
- * Two results from devices of the same kind (the texts in `device` are equal) count as
- * equal if their bytes are equal. Devices of different kinds round differently. Their
- * results count as equal if two conditions hold. First, in every module the distance
- * (outer/likeness.h) between the updates is at most the hub's tolerance. Second, the
- * distance between the first moments, and that between the second moments, is at most
- * twice the tolerance. (The limit for moments is larger because moments depend only on
- * the last few steps.) A false result within the tolerance is not found.
+ *   agreed      all parts of the result equal the repetition; `state` becomes the
+ *               path's state
+ *   odd         a part differs from two equal repetitions. Its sender, `odd`, is
+ *               fenced, and all parts are dropped: the task is done again
+ *   undecided   the repetitions differ from each other, or a part is lost; all parts
+ *               are dropped
+ *   unchecked   the job has no worker with the device of some part, and fleet.devices
+ *               lists that device; `state` becomes the path's state
+ *
+ * The parts of a result are its updates, one per slot, and the state. Each is compared,
+ * by the hash of its bytes, with a repetition on a device of the same kind as its
+ * sender's: the texts in `device` are equal. Only an odd or unchecked part counts
+ * against a task; devices that round differently are never compared.
  *
  * A row without a verdict is open. A row is stored as the ref "audit/ARM/p01.r0/PHASE",
- * whose text is JSON, and is never deleted. Until the row is closed, the state before
- * the task is stored as an object with the row's name.
+ * whose text is JSON, and is never deleted. A row whose result was dropped moves to
+ * "audit/ARM/p01.r0/PHASE.TRIES", because the task may be drawn again. While the row is
+ * open, an object with its name holds the blob of `state`.
  *
  * The digest of a result is the hash "audit" over blob hashes: the hashes of the task's
  * updates, one per slot that sends in this phase, in the order of the slots; then the
- * hash of the state after the task. The likeness of a result is computed from the same
- * updates, after decoding, and from the two moments of the state after the task. `seed`
- * is drawn when the first result can no longer change. */
+ * hash of the state after the task. */
 #ifndef PL_OUTER_AUDIT_ROW_H
 #define PL_OUTER_AUDIT_ROW_H
 #include "outer/arm.h"
-#include "outer/likeness.h"
 #include "store/store.h"
 #ifdef __cplusplus
 extern "C" {
@@ -40,84 +42,75 @@ extern "C" {
 
 #define PL_AUDIT_REFS  "audit/"
 #define PL_FENCED_REFS "fenced/"
-enum { PL_AUDIT_RESULTS = 3, PL_AUDIT_REASON_MAX = 200, PL_AUDIT_TEXT_MAX = 12288 };
-enum { PL_AUDIT_MOMENTS = 2 }; /* the optimizer's first and second moments */
+#define PL_DRAW_REFS   "draw/"
+/* the result that was sent, and two repetitions on each of up to four kinds of
+ * devices */
+enum { PL_AUDIT_RESULTS = 9, PL_AUDIT_REASON_MAX = 200, PL_AUDIT_TEXT_MAX = 12288 };
 
 typedef enum pl_verdict {
     PL_VERDICT_OPEN,
     PL_VERDICT_AGREED,
-    PL_VERDICT_SETTLED,
+    PL_VERDICT_ODD,
     PL_VERDICT_UNDECIDED,
-    PL_VERDICT_VOID,
+    PL_VERDICT_UNCHECKED,
     PL_VERDICT_COUNT
 } pl_verdict;
 
 typedef struct pl_audit_result {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
-    pl_pubkey key; /* the worker's key; zeros if its connection was not encrypted */
-    /* zeros while the digest is not known, which can be so only for the first result */
-    pl_hash digest;
-    /* The distance to each earlier result. It is 0 if the bytes are equal, above 0 if
-     * the bytes differ and the devices are of different kinds, and below 0 if the bytes
-     * differ and the devices are of the same kind. */
-    double apart[PL_AUDIT_RESULTS - 1];
+    pl_pubkey key;  /* the worker's key; zeros if its connection was not encrypted */
+    pl_hash digest; /* zeros while the digest is not known */
 } pl_audit_result;
 
 typedef struct pl_audit {
     char path[PL_TEXT_MAX]; /* "mix/p01.r0" */
     int64_t phase;
+    int64_t
+        tries; /* 1 + the number of earlier results of this task that were dropped */
     /* blob hashes of the path's state before and after the task; zero: no state. If
      * `repeats` is above 0, the state before the task was not uploaded: `before` is
      * then the newest state before it that was, and the phases from that state on, this
      * many, must be repeated. */
     pl_hash before, after;
     int64_t repeats;
+    /* the path's state if the audit agrees; its phase is 0 after the row was closed */
+    pl_path_state state;
     pl_verdict verdict;
-    int odd; /* if the verdict is "settled": index of the odd result */
-    int n;   /* number of results; versions are made from the first result */
+    char odd[PL_TEXT_MAX]; /* the worker whose result was wrong; "": none */
+    int n;                 /* number of results; the first is the one that was sent */
     pl_audit_result results[PL_AUDIT_RESULTS];
     char reason[PL_AUDIT_REASON_MAX];
-    /* seed of the likenesses; 0: only results from devices of the same kind can be
-     * compared */
-    uint64_t seed;
-    /* likeness of the moments in the state `after`; all zero after the row was
-     * closed */
-    pl_likeness moments[PL_AUDIT_MOMENTS];
-    /* the tolerance that was used for the verdict; 0: hashes were compared */
-    double tolerance;
 } pl_audit;
 
-/* Returns whether this task is audited, if the fraction `share` (0 to 1) of all tasks
- * is audited. */
-bool pl_audit_draws(const pl_arm *arm, int path, int replica, int64_t phase,
-                    double share);
+/* Returns whether tasks of the arm can be repeated later and compared. */
+bool pl_audit_may(const pl_arm *arm);
 const char *pl_verdict_name(pl_verdict verdict);
+/* Whether the verdict drops the task's results. */
+bool pl_verdict_drops(pl_verdict verdict);
 
-/* Writes "audit/PATH/PHASE". */
+/* Writes "audit/PATH/PHASE", with ".TRIES" if the results were dropped. */
 void pl_audit_name(const pl_audit *audit, char out[PL_TEXT_MAX]);
 void pl_audit_write(const pl_audit *audit, pl_buf *out);
 /* ERR_DATA: the text is not the row of an audit. */
 PL_MUST_CHECK pl_status pl_audit_read(const char *text, pl_audit *out);
 
-/* Adds a result, which has its distances to the earlier results, to a row. Closes the
- * row if the results now give a verdict. Results with a distance up to `tolerance`
- * count as equal; with tolerance 0 only equal bytes count as equal. */
-void pl_audit_judge(pl_audit *audit, const pl_audit_result *result, double tolerance);
+/* ---- the draw ---- */
+typedef struct pl_draw {
+    pl_hash secret; /* zeros: not known */
+    pl_hash hash;   /* of the secret */
+    double share;   /* fraction of tasks that are audited */
+} pl_draw;
 
-/* Returns the number of parts of a result that are compared between different kinds of
- * devices: the updates of the slots in order, then the moments. */
-int pl_audit_parts(const pl_topology *topology);
-/* Computes the likeness of an encoded update. ERR_UNSUPPORTED: the update is a sum of
- * several updates. ERR_DATA: the update cannot be decoded. */
-PL_MUST_CHECK pl_status pl_audit_update(const pl_topology *topology, int module,
-                                        uint64_t seed, const void *data, uint64_t bytes,
-                                        pl_likeness *out);
-/* Computes the likeness of the moments in a packed state; `bytes` must be
- * pl_path_state_bytes. The likeness is all zero if the arm's moments are not sent. */
-PL_MUST_CHECK pl_status pl_audit_moments(const pl_arm *arm, const pl_topology *topology,
-                                         uint64_t seed, const void *data,
-                                         uint64_t bytes,
-                                         pl_likeness out[PL_AUDIT_MOMENTS]);
+/* Makes a new secret. */
+void pl_draw_create(double share, pl_draw *out);
+/* Whether the task is audited: uniform(MAC(secret; task)) < share. */
+bool pl_draw_has(const pl_draw *draw, const pl_arm *arm, int path, int replica,
+                 int64_t phase);
+/* The ref "draw/HASH" has the text "HASH SHARE", and after the end of the home's
+ * process "HASH SHARE SECRET". pl_draw_write leaves out a secret that is not known. */
+void pl_draw_name(const pl_draw *draw, char out[PL_TEXT_MAX]);
+void pl_draw_write(const pl_draw *draw, pl_buf *out);
+PL_MUST_CHECK pl_status pl_draw_read(const char *text, pl_draw *out);
 
 #ifdef __cplusplus
 }

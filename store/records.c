@@ -43,8 +43,6 @@ static const pl_field contribution_fields[] = {
     PL_FIELD_NONZERO(pl_contribution, 15, update),
     PL_FIELD(pl_contribution, 16, update_bytes),
     PL_FIELD_NONZERO(pl_contribution, 17, split),
-    PL_FIELD_NONZERO(pl_contribution, 18, seed),
-    PL_FIELD_GATED(pl_contribution, 19, likeness, seed),
     PL_FIELD_NONZERO(pl_contribution, 20, work.gradient),
     PL_FIELD_NONZERO(pl_contribution, 21, work.held),
     PL_FIELD_NONZERO(pl_contribution, 22, work.memory_bytes),
@@ -164,6 +162,11 @@ static const pl_field path_fields[] = {
     PL_FIELD_NONZERO(pl_path_state, 13, made),
     PL_FIELD_NONZERO(pl_path_state, 14, key.bytes),
     PL_FIELDS_END};
+
+const pl_field *pl_fields_of_path_state(void)
+{
+    return path_fields;
+}
 
 void path_write(kv_batch *batch, const pl_path_state *path)
 {

@@ -62,6 +62,13 @@ pl_status pl_txn_drop_pending(pl_txn *txn, const char *module)
     return txn_spoil(txn, drop_rows(txn, &prefix, false));
 }
 
+pl_status pl_txn_drop_update(pl_txn *txn, const char *module, const pl_contribution *c)
+{
+    PL_CHECK(check_name("module", module));
+    row_key key = key_of_pending(module, c);
+    return txn_spoil(txn, drop_rows(txn, &key, false));
+}
+
 /* ---- data of versions ---- */
 static pl_status release_state(pl_txn *txn, pl_version *v)
 {

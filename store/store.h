@@ -103,7 +103,6 @@ uint64_t pl_store_sequence(const pl_store *store); /* number of commits so far *
 PL_MUST_CHECK pl_status pl_store_refresh(pl_store *store);
 
 /* ---- records ---- */
-enum { PL_CONTRIBUTION_CELLS = 128 }; /* number of values in a sketch of an update */
 typedef struct pl_contribution {
     char worker[PL_TEXT_MAX];
     char device[PL_TEXT_MAX];
@@ -119,11 +118,6 @@ typedef struct pl_contribution {
     /* noloco: whether the mate came too late, so each holder took the outer step alone
      */
     bool split;
-    /* `likeness` is a sketch of the update. An audit compares sketches if the two
-     * devices are of different kinds (outer/likeness.h). If `seed` is 0, there is no
-     * sketch. */
-    uint64_t seed;
-    float likeness[PL_CONTRIBUTION_CELLS];
 } pl_contribution;
 
 typedef struct pl_version {
@@ -181,6 +175,8 @@ typedef struct pl_path_state {
     int64_t repeats;
     pl_hash made;
 } pl_path_state;
+/* The fields of the row of a path, for records that contain one. */
+const pl_field *pl_fields_of_path_state(void);
 
 typedef struct pl_object {
     char name[PL_MODULE_NAME_MAX]; /* "arm/mix", "router/mix", "shard/mix/p01" */
@@ -520,6 +516,10 @@ PL_MUST_CHECK pl_status pl_txn_drop_ref(pl_txn *txn, const char *name);
 PL_MUST_CHECK pl_status pl_txn_drop_object(pl_txn *txn, const char *name);
 /* Drops all pending contributions of a module, with their updates. */
 PL_MUST_CHECK pl_status pl_txn_drop_pending(pl_txn *txn, const char *module);
+/* Drops the pending contribution with the key of `c`, with its update. ERR_NOT_FOUND:
+ * there is none. */
+PL_MUST_CHECK pl_status pl_txn_drop_update(pl_txn *txn, const char *module,
+                                           const pl_contribution *c);
 /* Drops the parameters, momentum, change and updates of a version. ERR_ARG if the
  * version is the head. The function may be called again for the same version. */
 PL_MUST_CHECK pl_status pl_txn_drop_data(pl_txn *txn, const char *module,

@@ -235,9 +235,9 @@ static pl_json *progress_object(const page *p)
 static pl_json *counts_object(const pl_json *hub)
 {
     static const char *const keys[] = {
-        "uptime_seconds",  "leases_granted", "leases_expired", "tasks_failed",
-        "backups_granted", "backups_won",    "audits_agreed",  "audits_differed",
-        "audits_void",     "audits_open",    "epoch",          "messages_dropped",
+        "uptime_seconds",   "leases_granted", "leases_expired", "tasks_failed",
+        "backups_granted",  "backups_won",    "audits_agreed",  "audits_differed",
+        "audits_unchecked", "audits_open",    "epoch",          "messages_dropped",
         "messages_refused"};
     const pl_json *fenced = pl_json_get(hub, "fenced");
     pl_json *o = pl_json_object(), *reasons = pl_json_array();

@@ -54,14 +54,10 @@ static pl_status send_task(hub *h, hub_worker *w)
     bool late = plan_is_late(arm, w->given.index, w->given_phase, pl_now_ms());
     pl_hash before = {{0}};
     int64_t repeats = 0;
-    const uint64_t *seeds = NULL;
-    size_t n_seeds = 0;
     pl_sealed_lease sealed = {.len = 0};
     if (audit) {
         before = audit->row.before;
         repeats = audit->row.repeats;
-        seeds = audit->row.seed ? audit->seeds : NULL;
-        n_seeds = audit->row.seed ? (size_t)audit->n_parts : 0;
     } else {
         pl_lease lease = {.path = w->given.index / replicas,
                           .replica = w->given.index % replicas,
@@ -83,7 +79,7 @@ static pl_status send_task(hub *h, hub_worker *w)
            .task = path->name, .blob = before, .step = (uint64_t)w->given_steps,
            .peer = peers, .n_peer = n_peers, .late = late,
            .lease = {sealed.bytes, sealed.len}, .audit = audit != NULL,
-           .seed = PL_ITEMS(seeds, n_seeds), .repeats = repeats);
+           .repeats = repeats);
     pl_free(peers);
     return hub_answer(h, &w->peer, &a);
 }
@@ -199,7 +195,7 @@ static pl_status say_no_work(hub *h, hub_worker *w)
     pl_message_init(&a, 0);
     a.request = w->request;
     PL_SAY(&a, NO_WORK, no_work, .retry_ms = 0,
-           .text = w->withheld.is ? hub_withheld_text(h, w, text) : NULL);
+           .text = hub_withheld_text(h, w, text)[0] ? text : NULL);
     return hub_answer(h, &w->peer, &a);
 }
 
@@ -221,8 +217,8 @@ static pl_status serve_waiting(hub *h)
             hub_worker *w = &h->workers[h->queue[q]];
             if (w->drains)
                 PL_CHECK(hub_let_go(h, h->queue[q]));
-            if (w->waiting && !w->drains && hub_is_on_trial(h, w) == on_trial &&
-                !hub_is_barred(w, now))
+            if (w->waiting && !w->drains && !w->unchecked &&
+                hub_is_on_trial(h, w) == on_trial && !hub_is_barred(w, now))
                 PL_CHECK(serve_worker(h, h->queue[q], now, &search));
         }
     for (int q = 0; q < h->n_queued; q++) {
@@ -268,6 +264,7 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
             return send_task(h, w);
         return say_no_work(h, w);
     }
+    w->unchecked = !hub_admits_device(h, w);
     w->asked_ms = pl_now_ms();
     if (!w->waiting)
         w->waiting_since_ms = w->asked_ms;
@@ -413,7 +410,6 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
         hub_note_done(h, w, rep.path, rep.phase, &audit->lease, q.work.seconds,
                       pl_now_ms());
     a->type = PL_MSG_OK;
-    h->done_ms = pl_now_ms();
     if (w->held_token == m->token && w->held_phase == rep.phase)
         w->held_token = 0; /* the worker no longer holds this task */
     if (audit) {
@@ -578,6 +574,7 @@ pl_status pl_hub_run(const pl_hub_options *options)
     hub h = {.options = options, .worker_names = pl_name_table_create()};
     h.tasks.fits = hub_fits_new;
     h.tasks.context = &h;
+    h.tasks.audits = options->audits;
     pl_message_init(&m, 0);
     PL_TRY(pl_wire_bind(options->bind, &h.socket, bound));
     pl_keypair_create(&h.mates);

@@ -1,97 +1,92 @@
-/* Which worker does an audit, and its lease.
+/* Which worker does an audit, its lease, and which workers get tasks that audits can
+ * check.
  *
- * The hub prefers a worker with the same kind of device as the first worker, because
- * then the results are compared by hash. If there is no such worker, a worker with a
- * different kind of device does the audit, and the results are compared with a
- * tolerance (hub_verdict.c).
- *
- * If a connected worker with one of the job's own keys can do an audit, only such
- * workers get it. Without this rule, a person with several keys could let one key audit
- * results of another key, by naming a device that no other worker has. Or the person
- * could use two keys to accuse a third worker.
- *
- * No worker audits a result that was made under its own name or key. */
+ * Only the job's own workers audit, each for results of its own kind of device: an
+ * outsider could read the result from the homes instead of training, or accuse honest
+ * workers with a second key. An own worker audits its own result, and repeats its own
+ * repetition, only if no other own worker of that kind is connected. */
 #include "workers/hub_internal.h"
 
-enum { LOOK_MS = 200 };
+enum { LOOK_MS = 200, NO_RANK = 1000 };
 
-static bool is_of_its_kind(const hub *h, const hub_audit *a, int worker)
+static bool is_judge(const hub_worker *w, const char *device)
 {
-    return strcmp(h->workers[worker].device, a->row.results[0].device) == 0;
+    return w->own_key && !w->fenced[0] && strcmp(w->device, device) == 0;
 }
 
-/* Whether worker w and the worker with this name and key may belong to the same
- * person. */
-static bool shares_holder(const hub_worker *w, const char *name, const pl_pubkey *key)
+bool hub_has_judge(const hub *h, const char *device)
 {
-    return strcmp(w->name, name) == 0 ||
-           (!w->own_key && !pl_pubkey_none(key) && pl_pubkey_equal(&w->key, key));
+    for (int i = 0; i < h->n_workers; i++)
+        if (is_judge(&h->workers[i], device) && !h->workers[i].left)
+            return true;
+    return false;
 }
 
-static bool can_audit(const hub *h, const hub_audit *a, int worker)
+/* fleet.devices is a list of DEVICE texts, with commas between them. */
+bool hub_lists_device(const hub *h, const char *device)
 {
-    const hub_worker *w = &h->workers[worker];
-    bool across = a->row.seed != 0 && h->options->audit_tolerance > 0;
-    if (w->fenced[0] || (!across && !is_of_its_kind(h, a, worker)))
-        return false;
-    for (int i = 0; i < a->row.n; i++)
-        if (shares_holder(w, a->row.results[i].worker, &a->row.results[i].key))
-            return false;
-    /* a worker with the job's own key may be the third worker, even if it sent some of
-     * the updates */
-    if (w->own_key && a->row.n > 1)
-        return true;
-    for (int slot = 0; slot < a->n_slots; slot++)
-        if (a->senders[slot].worker[0] &&
-            shares_holder(w, a->senders[slot].worker, &a->senders[slot].key))
-            return false;
-    return true;
+    const char *at = h->options->devices ? h->options->devices : "";
+    const size_t len = strlen(device);
+    while (*at && len > 0) {
+        at += strspn(at, " ,");
+        const size_t item = strcspn(at, ",");
+        if (item >= len && memcmp(at, device, len) == 0 &&
+            strspn(at + len, " ") == item - len)
+            return true;
+        at += item;
+    }
+    return false;
 }
 
-/* Returns how much the hub trusts a worker's result: 2 if the worker has one of the
- * job's own keys, 1 if it has delivered its tasks so far, otherwise 0. A worker gets an
- * audit only if no worker with more trust can do it. Without this rule a dishonest
- * worker could choose who audits it, because each worker names its device itself. */
-static int trust_in(const hub_worker *w)
+/* Under audits a worker that joined gets tasks only if a worker of the job has had the
+ * same kind of device, or fleet.devices lists it. */
+bool hub_admits_device(const hub *h, const hub_worker *w)
 {
-    return w->own_key ? 2 : w->delivers;
+    bool admits = !h->tasks.audits || w->own_key || hub_lists_device(h, w->device);
+    for (int i = 0; i < h->n_workers && !admits; i++)
+        admits = is_judge(&h->workers[i], w->device);
+    return admits;
 }
 
-/* Finds out whether a connected worker can do the audit, the highest trust of such a
- * worker, and whether a worker with this trust has the first worker's kind of device.
- * The list of workers is searched only every LOOK_MS, because thousands of workers may
- * ask for tasks. */
-void hub_look_for_auditors(const hub *h, hub_audit *a, int64_t now_ms)
+/* Returns how far the worker is from an independent judge of this audit; 0: it is one.
+ */
+static int rank_of(const hub_audit *a, const hub_worker *w)
+{
+    int rank = 0;
+    for (int i = 0; i < a->n_parts; i++)
+        if (strcmp(a->parts[i].from.worker, w->name) == 0)
+            rank = 1;
+    for (int i = 1; i < a->row.n; i++)
+        if (strcmp(a->row.results[i].worker, w->name) == 0)
+            rank += 2;
+    return rank;
+}
+
+/* Finds the best connected judge. The list of workers is searched only every LOOK_MS,
+ * because thousands of workers may ask for tasks. */
+static void look_for_judges(const hub *h, hub_audit *a, int64_t now_ms)
 {
     if (a->looked_ms > 0 && now_ms - a->looked_ms < LOOK_MS)
         return;
     a->looked_ms = now_ms;
-    a->has_any = a->has_kin = false;
-    a->trust = 0;
+    a->rank = NO_RANK;
     for (int i = 0; i < h->n_workers; i++) {
         const hub_worker *w = &h->workers[i];
-        if (w->drains || hub_is_away(h, w, now_ms) || hub_is_barred(w, now_ms) ||
-            !can_audit(h, a, i))
-            continue;
-        int trust = trust_in(w);
-        a->has_any = true;
-        a->has_kin = trust < a->trust    ? a->has_kin
-                     : trust == a->trust ? a->has_kin || is_of_its_kind(h, a, i)
-                                         : is_of_its_kind(h, a, i);
-        a->trust = trust > a->trust ? trust : a->trust;
+        if (is_judge(w, a->wants) && !w->drains && !hub_is_away(h, w, now_ms) &&
+            !hub_is_barred(w, now_ms) && rank_of(a, w) < a->rank)
+            a->rank = rank_of(a, w);
     }
 }
 
 hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms)
 {
+    const hub_worker *w = &h->workers[worker];
     for (size_t i = 0; i < h->n_audits; i++) {
         hub_audit *a = &h->audits[i];
-        if (a->row.verdict != PL_VERDICT_OPEN || a->lease.active ||
-            pl_hash_none(&a->row.results[0].digest) || !can_audit(h, a, worker))
+        if (!a->wants[0] || a->lease.active || !is_judge(w, a->wants))
             continue;
-        hub_look_for_auditors(h, a, now_ms);
-        if (trust_in(&h->workers[worker]) >= a->trust &&
-            (is_of_its_kind(h, a, worker) || !a->has_kin))
+        look_for_judges(h, a, now_ms);
+        if (rank_of(a, w) <= a->rank)
             return a;
     }
     return NULL;

@@ -33,16 +33,15 @@ static pl_status tell_fenced(hub *h, const pl_fence *f, int home)
     return hub_send_home(&h->homes[home], &m);
 }
 
-/* Fences the worker whose result differs from the two others. The fence has the key of
- * the lease under which the result was made, unless this is one of the job's own keys.
- * If the worker's name now belongs to a different key, the fence has the text of the
- * key instead of the name. */
-pl_status hub_fence_odd(hub *h, const hub_audit *a)
+/* Fences a worker that sent or judged a part of the audited result, and was wrong. The
+ * fence has the key of the lease under which the part was made, unless this is one of
+ * the job's own keys. If the worker's name now belongs to a different key, the fence
+ * has the text of the key instead of the name. */
+pl_status hub_fence_odd(hub *h, const hub_audit *a, const pl_audit_result *odd)
 {
-    const pl_audit *row = &a->row;
-    const pl_pubkey *key = &row->results[row->odd].key;
-    const char *name = row->results[row->odd].worker;
-    int others[2], n = 0, w = pl_name_table_get(h->worker_names, name);
+    const pl_pubkey *key = &odd->key;
+    const char *name = odd->worker;
+    int w = pl_name_table_get(h->worker_names, name);
     bool own = false, moved = w >= 0 && !pl_pubkey_none(key) &&
                               !pl_pubkey_equal(key, &h->workers[w].key);
     pl_fence f;
@@ -54,23 +53,20 @@ pl_status hub_fence_odd(hub *h, const hub_audit *a)
     own = own || (moved && role == PL_AS_NONE && h->workers[w].own_key);
     if (own && moved) {
         pl_log(PL_LOG_WARN, "audit.unfenced", "worker=%s task=%s phase=%lld", name,
-               row->path, (long long)row->phase);
+               a->row.path, (long long)a->row.phase);
         return PL_OK;
     }
     if (!own)
         f.key = *key;
     if (moved)
         pl_pubkey_format(key, f.name);
-    for (int i = 0; i < PL_AUDIT_RESULTS; i++)
-        if (i != row->odd)
-            others[n++] = i;
-    snprintf(
-        f.reason, sizeof f.reason,
-        "worker %.60s is fenced: its result of %.40s in phase %lld differs from the "
-        "result that %.60s and %.60s agree on; check its machine's "
-        "memory and its build, then join with another name and key",
-        name, row->path, (long long)row->phase, row->results[others[0]].worker,
-        row->results[others[1]].worker);
+    snprintf(f.reason, sizeof f.reason,
+             "worker %.60s is fenced: its result of %.40s in phase %lld differs from "
+             "two equal results of the same kind of device, one of them by %.60s; "
+             "check its machine's memory and its build, then join with another name "
+             "and key",
+             name, a->row.path, (long long)a->row.phase,
+             a->row.results[a->row.n - 1].worker);
     add_fenced(h, &f);
     for (int i = 0; i < h->n_homes; i++)
         PL_CHECK(tell_fenced(h, &f, i));

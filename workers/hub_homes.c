@@ -7,6 +7,7 @@ enum {
     HELLO_MS = 500,
     STATE_MS = 1000,
     AWAY_MS = 10000,
+    CONFIRM_MS = 30000,
     APPLIED_AT_ONCE = 1024,
     RECORD_MAX = 16384
 };
@@ -114,8 +115,34 @@ pl_status hub_tell_ended_leases(hub *h)
     return PL_OK;
 }
 
+/* Under audits, tells the homes how many phases of the path are finished and count: a
+ * home that does not own the path merges its updates only then. */
+static pl_status confirm_path(hub *h, const plan_path *path)
+{
+    for (int i = 0; h->tasks.audits && h->n_homes > 1 && i < h->n_homes; i++) {
+        pl_message m = {0};
+        PL_SAY(&m, CONFIRM, confirm, .name = path->name,
+               .phase = plan_n_confirmed(path));
+        PL_CHECK(hub_send_home(&h->homes[i], &m));
+    }
+    return PL_OK;
+}
+
+static pl_status confirm_all(hub *h)
+{
+    for (int a = 0; a < h->tasks.n_arms; a++)
+        for (int i = 0; h->tasks.arms[a].is_audited && i < h->tasks.arms[a].n_tasks;
+             i++)
+            PL_CHECK(confirm_path(h, &h->tasks.arms[a].paths[i]));
+    return PL_OK;
+}
+
 pl_status hub_tend_homes(hub *h, int64_t now_ms)
 {
+    if (now_ms - h->confirmed_ms > CONFIRM_MS) {
+        h->confirmed_ms = now_ms;
+        PL_CHECK(confirm_all(h));
+    }
     for (int i = 0; i < h->n_homes; i++) {
         hub_home *home = &h->homes[i];
         pl_wire_line line;
@@ -169,6 +196,7 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
         return PL_OK; /* the home restarted, and did not take the secret */
     if (epoch > h->tasks.epoch && epoch < UINT32_MAX)
         h->tasks.epoch = epoch;
+    PL_CHECK(confirm_all(h));
     home->welcome = true;
     /* every home must know the highest epoch, so that it refuses earlier hubs */
     for (int i = 0; i < h->n_homes; i++) {
@@ -186,7 +214,7 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
 }
 
 /* Applies the record of a path to the plan. */
-static pl_status apply_path(hub *h, pl_reader *r)
+static pl_status apply_path(hub *h, const hub_home *home, pl_reader *r)
 {
     pl_msg_path_record said = {0};
     plan_task task;
@@ -213,12 +241,20 @@ static pl_status apply_path(hub *h, pl_reader *r)
                             .by = maker,
                             .keeper = keeps ? maker : -1,
                             .repeats = said.repeats,
-                            .held_phase = said.held_phase};
+                            .held_phase = said.held_phase,
+                            .in_audit = said.in_audit != 0};
     if (!plan_find_task(&h->tasks, said.name, &task))
         return PL_OK;
     plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
+    /* a state that may be older than the path's newest event says nothing new */
+    if (h->in_state && path->event_ms >= home->asked_ms)
+        return PL_OK;
+    path->event_ms = h->in_state ? path->event_ms : now;
+    const int64_t before = plan_n_confirmed(path);
     hub_note_confirmed(h, &h->tasks.arms[task.arm], path, &news, now);
     plan_hear(path, &news, now);
+    if (plan_n_confirmed(path) != before)
+        PL_CHECK(confirm_path(h, path));
     return hub_settle(h, path);
 }
 
@@ -254,7 +290,7 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
         PL_CHECK(pl_reader_status(&r));
         plan_set_version(&h->tasks, module.module, (uint64_t)module.version);
     } else if (pl_field_count(&r, PL_TAG_NAME) > 0) {
-        return apply_path(h, &r);
+        return apply_path(h, home, &r);
     }
     return pl_reader_status(&r);
 }
@@ -396,6 +432,7 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
         home->welcome = false;
         home->asked_ms = 0;
         home->fence_next = 0;
+        PL_CHECK(confirm_all(h));
     }
     switch (m->type) {
     case PL_MSG_WELCOME:
@@ -412,6 +449,9 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
         break;
     case PL_MSG_UPDATE_IS:
         status = hub_hear_update(h, m);
+        break;
+    case PL_MSG_OK:
+        hub_hear_ok(h, index, m->request);
         break;
     case PL_MSG_ERR:
         if (m->request == home->hello && pl_wire_error_of(m) == PL_ERR_STALE)

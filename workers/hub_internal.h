@@ -105,48 +105,42 @@ typedef struct hub_slow {
 } hub_slow;
 enum { HUB_SLOW_MAX = 16 };
 
-/* The sender of an audited update, as the update's home reports it. */
-typedef struct hub_sender {
-    char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
-    pl_pubkey key; /* zeros if the connection was not encrypted */
-} hub_sender;
+/* One part of an audited result: the update of a slot, or the state. */
+typedef struct hub_part {
+    bool sends;    /* whether the task has this part */
+    bool is_known; /* whether the hub knows the next two */
+    pl_hash hash;
+    pl_audit_result from; /* its sender, as the home reports it; `digest` is not used */
+    uint64_t request;     /* request number of the question for it; 0: none */
+} hub_part;
 
 /* An audit: a task that must be done again (hub_audit.c). */
 typedef struct hub_audit {
     pl_audit row;
     plan_task task;
     int home;         /* the home that keeps the row, the record of the audit */
-    int n_there;      /* number of results that the home's row has */
     plan_lease lease; /* the lease of the worker that does the audit */
     int failures;     /* how often a worker failed at this audit */
-    int n_slots;
-    /* [n_slots] hashes of the updates that the homes accepted; zeros: not known yet */
-    pl_hash *hashes;
-    hub_sender *senders; /* [n_slots] the senders of these updates */
-    /* whether the updates were made on different kinds of devices */
-    bool mixed;
-    /* [n_slots] request numbers of the questions for these hashes */
-    uint64_t *requests;
-    /* number of parts of a result that are compared between different kinds of devices:
-     * one per slot, then the moments */
-    int n_parts;
-    /* [n_parts] seeds of the parts' likenesses (outer/likeness.h); the homes chose the
-     * seeds */
-    uint64_t *seeds;
-    /* [PL_AUDIT_RESULTS, n_parts] likeness of each part of each result */
-    pl_likeness *likeness;
+    int n_parts;      /* one per slot, then the state */
+    hub_part *parts;  /* [n_parts] what the homes accepted */
+    /* [PL_AUDIT_RESULTS - 1, n_parts] what the repetitions made: row.results from
+     * number 1 on */
+    pl_hash *made;
+    /* the kind of device on which the task must be repeated next; "": none */
+    char wants[PL_TEXT_MAX];
+    bool lacks; /* whether the log says that the job has no worker of that kind */
     int n_asked; /* how often hashes were asked for while all homes were connected */
-    /* time when the hub last asked the homes for hashes, and time when it last sent the
-     * results to the home that keeps the row */
-    int64_t asked_ms, told_ms;
-    /* time of the hub's last search for workers that can do the audit; the next three
-     * fields are the results of this search */
+    /* time when the hub last asked the homes for hashes, judged, or sent the verdict */
+    int64_t asked_ms;
+    /* how far the best connected judge is from an independent one (hub_auditor.c), and
+     * the time of this search */
+    int rank;
     int64_t looked_ms;
-    bool has_any; /* whether a connected worker can do the audit */
-    int trust;    /* the highest trust of such a worker (trust_in in hub_auditor.c) */
-    /* whether a worker with that trust has the same kind of device as the first
-     * worker */
-    bool has_kin;
+    /* If the verdict drops the results: the token below which homes refuse leases, the
+     * request numbers of the orders to drop, and whether each home has answered. */
+    uint64_t drop_token;
+    uint64_t drops[PL_HOMES_MAX];
+    bool dropped[PL_HOMES_MAX];
     /* whether the row is in the home's newest state, and in the previous one */
     bool listed, was_listed;
 } hub_audit;
@@ -184,6 +178,8 @@ typedef struct hub_worker {
     /* reason of the last failure, from the worker's report or from the hub */
     char failure[PL_FENCED_TEXT_MAX];
     bool waiting; /* whether a TASK_REQ of the worker waits for an answer */
+    /* whether it gets no task, because audits could not check its kind of device */
+    bool unchecked;
     /* whether the worker is in the hub's queue, even if it no longer waits */
     bool queued;
     uint64_t request;  /* request number of the open question */
@@ -280,15 +276,11 @@ typedef struct hub {
     hub_audit *audits;
     pl_fence *fenced;
     size_t n_audits, n_fenced;
-    /* time of the last DONE; rows of audits of that task may arrive later */
-    int64_t done_ms;
+    int64_t confirmed_ms; /* time when the homes were last told all finished phases */
     /* whether the record that is being applied comes from a state, not from an event */
     bool in_state;
     /* number of verdicts of each kind since this hub started */
     uint64_t n_verdicts[PL_VERDICT_COUNT];
-    /* number of verdicts that compared likenesses because the kinds of devices
-     * differed */
-    uint64_t n_across;
     int64_t known_ms;   /* time when the hub first knew the states of all homes */
     char failure[1200]; /* reason why the job cannot continue; "" while it can */
     pl_status failure_status;
@@ -406,17 +398,12 @@ void hub_end_overdue(hub *h, int64_t now_ms);
 bool hub_is_audited(const hub *h, const hub_worker *w);
 /* Returns the audit that this worker does under this token, or NULL. */
 hub_audit *hub_audit_of(hub *h, uint64_t token, int worker);
-/* Whether the audited task sends an update of this slot, and how many updates it sends.
- */
-bool hub_audit_sends(const hub *h, const hub_audit *a, int slot);
-int hub_audit_count(const hub *h, const hub_audit *a);
-/* Sends the results and the verdict to the home that keeps the row. */
-pl_status hub_tell_audit(hub *h, hub_audit *a, int64_t now_ms);
+/* Ends the audit with this verdict. */
+void hub_close_audit(hub *h, hub_audit *a, pl_verdict verdict, const char *reason);
 /* Ends the lease of an audit without a result. `reason` says why the worker failed;
  * NULL: the lease ended without a failure. */
 void hub_audit_release(hub *h, hub_audit *a, const char *reason);
 void hub_release_audits(hub *h, int worker);
-bool hub_audits_wait(const hub *h, int arm, int64_t now_ms);
 /* These functions apply records about audits that homes have sent. hub_begin_rows and
  * hub_end_rows enclose the records of one state, but not the records of events. */
 void hub_begin_rows(hub *h, int home);
@@ -424,32 +411,38 @@ bool hub_is_audit_record(pl_reader *r);
 pl_status hub_take_audit_record(hub *h, int home, pl_reader *r);
 void hub_end_rows(hub *h, int home);
 pl_status hub_hear_update(hub *h, pl_message *m);
+/* Notes that a home has done what this request asked for. */
+void hub_hear_ok(hub *h, int home, uint64_t request);
 pl_status hub_tend_audits(hub *h, int64_t now_ms);
 void hub_clear_audits(hub *h);
 void hub_audit_json(const hub *h, pl_json *out);
 
 /* hub_auditor.c */
-/* Sets has_any, trust and has_kin of the audit. */
-void hub_look_for_auditors(const hub *h, hub_audit *a, int64_t now_ms);
+/* Whether the job has a worker that audits results of this kind of device. */
+bool hub_has_judge(const hub *h, const char *device);
+/* Whether fleet.devices lists this kind of device. */
+bool hub_lists_device(const hub *h, const char *device);
+/* Whether the worker's kind of device may get tasks. */
+bool hub_admits_device(const hub *h, const hub_worker *w);
 /* Returns an audit that this worker may do and for which no better worker is connected,
  * or NULL. */
 hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms);
 void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
 
 /* hub_verdict.c */
-/* Handles a worker's DONE for an audit. The data of `m` are the likenesses of the
- * result's parts, if the audit needs them. */
+/* Whether the hub knows all parts of the result. */
+bool hub_audit_is_known(const hub_audit *a);
+/* Closes the audit if the repetitions so far give a verdict. Otherwise notes on which
+ * kind of device the task must be repeated next. */
+pl_status hub_judge(hub *h, hub_audit *a);
+/* Handles a worker's DONE for an audit. */
 pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m);
-/* Computes the digest of a result from the hashes of its n updates and of its state. */
-void hub_audit_digest(const pl_hash *hashes, int n, const pl_hash *after, pl_hash *out);
-/* Counts and logs the verdict of a closed audit. */
-void hub_count_verdict(hub *h, const hub_audit *a);
 
 /* hub_fenced.c */
 /* Marks the worker if it is in the list of fenced workers. */
 void hub_mark_fenced(hub *h, hub_worker *w);
-/* Fences the worker whose result differs from the two others. */
-pl_status hub_fence_odd(hub *h, const hub_audit *a);
+/* Fences a worker whose part of an audited result, or whose repetition, is wrong. */
+pl_status hub_fence_odd(hub *h, const hub_audit *a, const pl_audit_result *odd);
 /* Applies a home's record of a fenced worker. */
 pl_status hub_take_fenced(hub *h, pl_reader *r);
 /* Tells all homes all fenced workers again. */

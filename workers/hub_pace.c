@@ -529,7 +529,13 @@ const char *hub_withheld_text(const hub *h, const hub_worker *w,
                               char text[HUB_WITHHELD_TEXT_MAX])
 {
     text[0] = '\0';
-    if (w->withheld.is)
+    if (w->unchecked)
+        snprintf(
+            text, HUB_WITHHELD_TEXT_MAX,
+            "audits (fleet.audit) cannot check its kind of device, %.100s: the job "
+            "has no own worker with it; start one, or list it in fleet.devices",
+            w->device);
+    else if (w->withheld.is)
         snprintf(
             text, HUB_WITHHELD_TEXT_MAX,
             "it needs %.1f s for a task of %s; the others finish all ready tasks in "

@@ -66,7 +66,7 @@ static pl_json *arm_json(const hub *h, int index, int64_t now_ms)
     int64_t done = 0;
     const bool lists = arm->arm.feature_windows == 0 || !plan_arm_finished(arm);
     for (int i = 0; i < arm->n_tasks; i++) {
-        done += arm->paths[i].phase;
+        done += plan_n_confirmed(&arm->paths[i]);
         if (lists)
             pl_json_push(paths, path_json(h, arm, i, now_ms));
     }
@@ -76,9 +76,7 @@ static pl_json *arm_json(const hub *h, int index, int64_t now_ms)
     pl_json_set_int(o, "frozen", arm->arm.n_frozen);
     pl_json_set_int(o, "tasks_done", done);
     pl_json_set_int(o, "tasks", (int64_t)arm->n_tasks * arm->arm.inner.phases);
-    pl_json_set_bool(o, "audits_wait", hub_audits_wait(h, index, now_ms));
-    pl_json_set_bool(o, "finished",
-                     plan_arm_finished(arm) && !hub_audits_wait(h, index, now_ms));
+    pl_json_set_bool(o, "finished", plan_arm_finished(arm));
     /* How well the arm predicts held-out text, and the phase of the oldest of the
      * paths' scores. Nothing until every path with held-out text has a score. */
     const int replicas = pl_topology_n_replicas(arm->topology);
@@ -278,7 +276,7 @@ void hub_dismiss_finished(hub *h)
     for (int i = 0; i < h->tasks.n_arms; i++) {
         const plan_arm *arm = &h->tasks.arms[i];
         has_mixture |= strcmp(arm->arm.name, "base") != 0;
-        if (!plan_arm_finished(arm) || hub_audits_wait(h, i, pl_now_ms()))
+        if (!plan_arm_finished(arm))
             return;
     }
     if (!has_mixture)

@@ -1,136 +1,153 @@
-/* The result of the second or third worker: it is compared with the results before it,
- * and pl_audit_judge gives the verdict (outer/audit_row.h). */
+/* The verdict of an audit (outer/audit_row.h). Each part of the result, an update or
+ * the state, is compared with a repetition on its sender's kind of device. If it
+ * differs, a second repetition on this kind tells whether the sender or the judge was
+ * wrong. So a verdict never rests on one machine, and a worker is never judged by a
+ * device that rounds differently. */
 #include "workers/hub_internal.h"
 
-enum { FARTHEST = 1000000 };
+bool hub_audit_is_known(const hub_audit *a)
+{
+    for (int i = 0; i < a->n_parts; i++)
+        if (a->parts[i].sends && !a->parts[i].is_known)
+            return false;
+    return true;
+}
 
-void hub_audit_digest(const pl_hash *hashes, int n, const pl_hash *after, pl_hash *out)
+static const pl_hash *made_by(const hub_audit *a, int result, int part)
+{
+    return &a->made[(result - 1) * a->n_parts + part];
+}
+
+/* The digest of a result (outer/audit_row.h); result 0 is the one that was sent. */
+static void digest(const hub_audit *a, int result, pl_hash *out)
 {
     pl_hasher hasher;
     pl_hasher_init(&hasher, "audit");
-    for (int i = 0; i < n; i++)
-        pl_hasher_add(&hasher, hashes[i].bytes, sizeof hashes[i].bytes);
-    pl_hasher_add(&hasher, after->bytes, sizeof after->bytes);
+    for (int i = 0; i < a->n_parts; i++)
+        if (a->parts[i].sends)
+            pl_hasher_add(&hasher,
+                          result == 0 ? a->parts[i].hash.bytes
+                                      : made_by(a, result, i)->bytes,
+                          PL_HASH_BYTES);
     pl_hasher_end(&hasher, out);
 }
 
-void hub_count_verdict(hub *h, const hub_audit *a)
+typedef enum part_is { PART_EQUAL, PART_ODD, PART_UNCLEAR, PART_OPEN } part_is;
+
+/* Judges one part. *judge becomes the index of the result of a judge that was wrong. */
+static part_is judge_part(const hub_audit *a, int part, int *judge)
 {
-    h->n_verdicts[a->row.verdict]++;
-    h->n_across += a->row.tolerance > 0;
-    pl_log(PL_LOG_INFO, "audit.closed",
-           "task=%s phase=%lld verdict=%s worker=%s distance=%.4f tolerance=%g "
-           "reason=\"%s\"",
-           a->row.path, (long long)a->row.phase, pl_verdict_name(a->row.verdict),
-           a->row.results[0].worker, a->row.n > 1 ? a->row.results[1].apart[0] : 0,
-           a->row.tolerance, a->row.reason);
+    const char *device = a->parts[part].from.device;
+    int first = 0;
+    for (int i = 1; i < a->row.n; i++) {
+        if (strcmp(a->row.results[i].device, device) != 0)
+            continue;
+        const bool same = pl_hash_equal(made_by(a, i, part), &a->parts[part].hash);
+        if (first == 0 && same)
+            return PART_EQUAL;
+        if (first != 0 && same)
+            *judge = first;
+        if (first != 0)
+            return same ? PART_EQUAL
+                   : pl_hash_equal(made_by(a, i, part), made_by(a, first, part))
+                       ? PART_ODD
+                       : PART_UNCLEAR;
+        first = i;
+    }
+    return PART_OPEN;
 }
 
-/* Returns the distance between results i and k: the largest distance of any part. The
- * distance of the moments counts half. */
-static double distance(const hub_audit *a, int i, int k)
+/* Fences the senders of all odd parts, and judges that were wrong. */
+static pl_status fence_all_odd(hub *h, hub_audit *a)
 {
-    double most = 0;
-    /* the home did not measure the moments of the first result if their state was not
-     * uploaded */
-    const pl_likeness *moments = a->likeness + a->n_slots;
-    const char *bytes = (const char *)moments;
-    bool has_moments = i > 0;
-    for (size_t b = 0; b < (size_t)(a->n_parts - a->n_slots) * sizeof *moments; b++)
-        has_moments = has_moments || bytes[b] != 0;
-    const int n_parts = has_moments ? a->n_parts : a->n_slots;
-    for (int part = 0; part < n_parts; part++) {
-        double d = pl_likeness_distance(&a->likeness[i * a->n_parts + part],
-                                        &a->likeness[k * a->n_parts + part]);
-        d = part < a->n_slots ? d : d / 2;
-        most = d > most ? d : most;
+    for (int i = 0; i < a->n_parts; i++) {
+        int judge = 0;
+        if (!a->parts[i].sends)
+            continue;
+        const part_is is = judge_part(a, i, &judge);
+        const pl_audit_result *odd = is == PART_ODD ? &a->parts[i].from
+                                     : judge > 0    ? &a->row.results[judge]
+                                                    : NULL;
+        if (!odd)
+            continue;
+        pl_copy_text(a->row.odd, sizeof a->row.odd, odd->worker);
+        PL_CHECK(hub_fence_odd(h, a, odd));
     }
-    return most < FARTHEST ? most : FARTHEST;
+    return PL_OK;
 }
 
-/* Sets the worker, device and key of the first result to those of the sender of the
- * first update that differs, because several workers may have sent the updates. */
-static void blame(const hub *h, hub_audit *a, const pl_hash *made, const char *device)
+pl_status hub_judge(hub *h, hub_audit *a)
 {
-    int n = 0;
-    bool same_kind = !a->mixed && strcmp(a->row.results[0].device, device) == 0;
-    for (int slot = 0; slot < a->n_slots; slot++) {
-        if (!hub_audit_sends(h, a, slot))
+    bool odd = false, unclear = false, unchecked = false;
+    if (a->row.verdict != PL_VERDICT_OPEN || !hub_audit_is_known(a))
+        return PL_OK;
+    a->looked_ms = 0;
+    a->wants[0] = '\0';
+    for (int i = 0; i < a->n_parts; i++) {
+        const char *device = a->parts[i].from.device;
+        int judge = 0;
+        const part_is is = a->parts[i].sends ? judge_part(a, i, &judge) : PART_EQUAL;
+        odd = odd || is == PART_ODD;
+        unclear = unclear || is == PART_UNCLEAR;
+        if (is != PART_OPEN)
             continue;
-        bool differs = !pl_hash_equal(&a->hashes[slot], &made[n++]);
-        if (differs && !same_kind)
-            differs = pl_likeness_distance(&a->likeness[slot],
-                                           &a->likeness[a->n_parts + slot]) >
-                      h->options->audit_tolerance;
-        if (!differs)
-            continue;
-        pl_audit_result *first = &a->row.results[0];
-        pl_copy_text(first->worker, sizeof first->worker, a->senders[slot].worker);
-        pl_copy_text(first->device, sizeof first->device, a->senders[slot].device);
-        first->key = a->senders[slot].key;
-        return;
+        if (!hub_has_judge(h, device) && hub_lists_device(h, device))
+            unchecked = true;
+        else if (a->row.n == PL_AUDIT_RESULTS)
+            unclear = true; /* too many kinds of devices */
+        else if (!a->wants[0])
+            pl_copy_text(a->wants, sizeof a->wants, device);
     }
+    if (!odd && a->wants[0] && !a->lacks && !hub_has_judge(h, a->wants)) {
+        a->lacks = true;
+        pl_log(PL_LOG_WARN, "audit.waits", "task=%s phase=%lld device=\"%s\"",
+               a->row.path, (long long)a->row.phase, a->wants);
+    }
+    if (!odd && a->wants[0])
+        return PL_OK;
+    digest(a, 0, &a->row.results[0].digest);
+    PL_CHECK(fence_all_odd(h, a));
+    hub_close_audit(h, a,
+                    odd         ? PL_VERDICT_ODD
+                    : unclear   ? PL_VERDICT_UNDECIDED
+                    : unchecked ? PL_VERDICT_UNCHECKED
+                                : PL_VERDICT_AGREED,
+                    odd         ? "a result differs from two equal repetitions"
+                    : unclear   ? "the repetitions differ from each other"
+                    : unchecked ? "no worker of the job has the device of a sender"
+                                : "");
+    return PL_OK;
 }
 
 pl_status hub_audit_done(hub *h, hub_audit *a, int worker, const pl_message *m)
 {
-    pl_audit_result result;
+    const hub_worker *w = &h->workers[worker];
     pl_reader r;
-    size_t n = (size_t)hub_audit_count(h, a);
-    memset(&result, 0, sizeof result);
+    size_t n = 0, at = 0;
+    for (int i = 0; i < a->n_parts; i++)
+        n += a->parts[i].sends;
     pl_reader_open(&r, "DONE", m->body.data, m->body.len);
-    size_t n_made = pl_field_count(&r, PL_TAG_BLOB);
-    if (n_made != n + 1)
+    const size_t n_made = pl_field_count(&r, PL_TAG_BLOB);
+    if (n_made != n || a->row.n == PL_AUDIT_RESULTS)
         return pl_fail(PL_ERR_PROTO, "the DONE of an audit has %zu hashes, not %zu",
-                       n_made, n + 1);
-    pl_hash *made = pl_alloc((n + 1) * sizeof *made);
-    for (size_t i = 0; i <= n; i++)
-        made[i] = pl_get_hash(&r, PL_TAG_BLOB, i);
-    pl_status status = pl_reader_status(&r);
-    const size_t likeness_bytes = (size_t)a->n_parts * sizeof *a->likeness;
-    if (status == PL_OK && a->row.seed != 0) {
-        if (m->data.len == likeness_bytes)
-            memcpy(a->likeness + a->row.n * a->n_parts, m->data.data, likeness_bytes);
-        else
-            status =
-                pl_fail(PL_ERR_PROTO,
-                        "the likeness in the DONE of an audit has %zu bytes, not %zu",
-                        m->data.len, likeness_bytes);
-    }
-    if (status == PL_OK && a->row.n == 1)
-        blame(h, a, made, h->workers[worker].device);
-    hub_audit_digest(made, (int)n, &made[n], &result.digest);
-    pl_free(made);
-    PL_CHECK(status);
-    pl_copy_text(result.worker, sizeof result.worker, h->workers[worker].name);
-    pl_copy_text(result.device, sizeof result.device, h->workers[worker].device);
-    result.key = h->workers[worker].key;
-    /* The distances: 0 if the digests are equal; -1 if they differ although the devices
-     * are of the same kind; otherwise a number above 0. */
-    for (int i = 0; i < a->row.n; i++) {
-        const pl_audit_result *before = &a->row.results[i];
-        if (pl_hash_equal(&before->digest, &result.digest)) {
-            result.apart[i] = 0;
-        } else if (strcmp(before->device, result.device) == 0 &&
-                   !(a->mixed && i == 0)) {
-            result.apart[i] = -1;
-        } else {
-            const double d = distance(a, i, a->row.n);
-            result.apart[i] = d > 0 ? d : 1e-9;
-        }
-    }
+                       n_made, n);
+    pl_hash *made = a->made + (a->row.n - 1) * a->n_parts;
+    for (int i = 0; i < a->n_parts; i++)
+        if (a->parts[i].sends)
+            made[i] = pl_get_hash(&r, PL_TAG_BLOB, at++);
+    PL_CHECK(pl_reader_status(&r));
+    pl_audit_result *result = &a->row.results[a->row.n++];
+    *result = (pl_audit_result){.key = w->key};
+    pl_copy_text(result->worker, sizeof result->worker, w->name);
+    /* the device of the lease, even if the worker has named another one since */
+    pl_copy_text(result->device, sizeof result->device, a->wants);
+    digest(a, a->row.n - 1, &result->digest);
     a->lease.active = false;
-    a->looked_ms = 0;
     h->stirred = true;
-    pl_audit_judge(&a->row, &result, h->options->audit_tolerance);
-    if (a->row.verdict != PL_VERDICT_OPEN)
-        hub_count_verdict(h, a);
-    else
-        pl_log(PL_LOG_WARN, "audit.differs",
-               "task=%s phase=%lld first=%s second=%s distance=%.4f", a->row.path,
-               (long long)a->row.phase, a->row.results[0].worker, result.worker,
-               result.apart[0]);
-    if (a->row.verdict == PL_VERDICT_SETTLED)
-        PL_CHECK(hub_fence_odd(h, a));
-    return hub_tell_audit(h, a, pl_now_ms());
+    PL_CHECK(hub_judge(h, a));
+    if (strcmp(a->wants, result->device) == 0) /* a second repetition must decide */
+        pl_log(PL_LOG_WARN, "audit.differs", "task=%s phase=%lld first=%s second=%s",
+               a->row.path, (long long)a->row.phase, a->row.results[0].worker,
+               result->worker);
+    return PL_OK;
 }

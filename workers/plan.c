@@ -8,8 +8,9 @@
  * State. A task is one (path, replica) of an arm in the phase that it has reached.
  * Phases and versions come from the homes (plan_hear, plan_set_version). Phases and
  * versions only rise, so reports may arrive late, twice or in any order: an older
- * report changes nothing. Only the hub knows the leases. A hub that restarts learns of
- * them again when their holders renew them (plan_renew).
+ * report changes nothing. There is one exception: a phase whose results an audit drops
+ * is done again (plan_path.in_audit). Only the hub knows the leases. A hub that
+ * restarts learns of them again when their holders renew them (plan_renew).
  *
  * A task of phase t may begin (may_begin) when
  *   1. its path has finished t phases and the arm has more than t of them;
@@ -23,6 +24,8 @@
  *                         done or has a worker
  *      delayed-nesterov   the path is at most `staleness` phases ahead of the slowest
  *                         path
+ *   4. under fleet.audit: the audit of phase t - 1, if it was drawn, has agreed; and
+ * the updates for versions that the path will mix in (streaming) count
  *
  * Nothing else delays a task. plan_choose takes the ready task whose path has the most
  * inner steps left (tasks that score documents come first). Among equal tasks, it
@@ -115,6 +118,7 @@ pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob)
     }
     a.contracts = pl_contracts_create(&a.arm, a.topology);
     a.phases_ahead = pl_phases_ahead(&a.arm.outer);
+    a.is_audited = p->audits && pl_audit_may(&a.arm);
     char name[PL_NAME_MAX];
     int n = pl_topology_n_modules(a.topology);
     a.versions = pl_alloc((size_t)n * sizeof *a.versions);
@@ -165,11 +169,33 @@ plan_path *plan_find_path(plan *p, const char *name)
     return plan_find_task(p, name, &task) ? &p->arms[task.arm].paths[task.index] : NULL;
 }
 
+int64_t plan_n_confirmed(const plan_path *path)
+{
+    return path->phase - path->in_audit;
+}
+
+/* An audit has dropped the results of the path's last phase: it is leased again. No
+ * lease of before counts any more. */
+static void fall_back(plan_path *path, int64_t now_ms)
+{
+    path->phase--;
+    path->phase_ms = now_ms;
+    memset(&path->backup, 0, sizeof path->backup);
+    memset(&path->lease, 0, sizeof path->lease);
+    path->is_untold = true;
+    path->n_failed_by = path->own_failures = path->backups_failed = 0;
+}
+
 void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
 {
     int64_t phase = news->phase;
-    if (phase < path->phase)
+    if (phase == path->phase - 1 && path->in_audit && !news->in_audit)
+        fall_back(path, now_ms);
+    /* what counts stays so */
+    if (phase < path->phase ||
+        (phase == path->phase && news->in_audit && !path->in_audit))
         return;
+    path->in_audit = news->in_audit;
     path->work = news->work;
     path->held_phase = news->held_phase;
     pl_copy_text(path->state_of, sizeof path->state_of,
@@ -246,7 +272,11 @@ static bool may_begin(const plan_arm *a, int index, int64_t phase, bool ahead,
 {
     const int n_slots = pl_topology_n_slots(a->topology);
     const int replicas = pl_topology_n_replicas(a->topology), path = index / replicas;
-    if (phase >= a->arm.inner.phases)
+    /* A task may take versions in while it trains (below). Under audits these wait for
+     * the job's own workers, so nothing may begin that would keep such a worker waiting
+     * for them; and a phase may not begin before the phase before it counts. */
+    if (phase >= a->arm.inner.phases || a->paths[index].in_audit ||
+        (ahead && a->is_audited))
         return false;
     for (int slot = 0; slot < n_slots; slot++) {
         const int module = pl_topology_module_of_path(a->topology, slot, path);
@@ -272,7 +302,8 @@ static bool may_begin(const plan_arm *a, int index, int64_t phase, bool ahead,
             int at = pl_topology_module_path(a->topology, module, i / replicas);
             const plan_path *other = &a->paths[at * replicas + i % replicas];
             if (other->phase < phase - 1 ||
-                (other->phase == phase - 1 && !other->lease.active))
+                (other->phase == phase - 1 && !other->lease.active) ||
+                (a->is_audited && plan_n_confirmed(other) < phase))
                 return false;
         }
     }
@@ -669,7 +700,7 @@ bool plan_forget_worker(plan *p, int worker)
 bool plan_arm_finished(const plan_arm *arm)
 {
     for (int i = 0; i < arm->n_tasks; i++)
-        if (arm->paths[i].phase < arm->arm.inner.phases)
+        if (plan_n_confirmed(&arm->paths[i]) < arm->arm.inner.phases)
             return false;
     for (int m = 0; m < pl_topology_n_modules(arm->topology); m++)
         if (arm->versions[m] == UINT64_MAX ||

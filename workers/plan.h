@@ -104,12 +104,18 @@ typedef struct plan_news {
     int by;     /* index of that worker; -1 if the hub does not know it */
     int keeper; /* as `by` if it is connected, so that it still has the state; or -1 */
     int64_t repeats, held_phase;
+    bool in_audit; /* the last phase counts only after its audit */
 } plan_news;
 
 typedef struct plan_path {
     char name[PL_MODULE_NAME_MAX];
     int64_t phase;
-    pl_work work; /* this and held_phase: as in pl_path_state */
+    /* Whether the last of these phases counts only after its audit. Until then the path
+     * is not leased. If the audit drops the phase's results, `phase` falls by one. */
+    bool in_audit;
+    int n_undecided;  /* number of the path's audits that were undecided */
+    int64_t event_ms; /* time of the newest event about the path; hub_homes.c */
+    pl_work work;     /* this and held_phase: as in pl_path_state */
     int64_t held_phase;
     /* the last worker that had the path; -1: no worker had it yet */
     int last_worker;
@@ -166,6 +172,7 @@ typedef struct plan_arm {
     pl_topology *topology;
     pl_contract *contracts; /* [n_modules] */
     int64_t phases_ahead;   /* pl_phases_ahead */
+    bool is_audited;        /* whether tasks may be drawn for audits (pl_audit_may) */
     /* [n_modules] newest version of each module; UINT64_MAX: it has no version yet */
     uint64_t *versions;
     plan_path *paths; /* [n_tasks] the replicas of each path, path after path */
@@ -192,6 +199,7 @@ typedef struct plan {
     int n_arms;
     uint64_t epoch;   /* number of this start of the hub: the high half of tokens */
     uint32_t counter; /* the low half of the newest token */
+    bool audits;      /* whether tasks of arms that are added are drawn for audits */
     uint64_t n_granted, n_expired, n_failed;
     /* n_granted counts all leases; n_backups counts the backups, and n_backups_won the
      * backups that delivered first */
@@ -218,8 +226,11 @@ bool plan_find_task(plan *p, const char *name, plan_task *out);
 /* returns NULL if there is no such path */
 plan_path *plan_find_path(plan *p, const char *name);
 /* Applies a home's report about a path. Reports may arrive in any order, twice, or not
- * at all: a report that is older than the newest one changes nothing. */
+ * at all: a report that is older than the newest one changes nothing. But reports about
+ * a phase that an audit may drop must arrive in order. */
 void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms);
+/* Returns how many phases of the path are finished and count. */
+int64_t plan_n_confirmed(const plan_path *path);
 
 /* Notes that a worker offers this phase's updates to other workers. Has no effect if
  * the worker does not have the lease of that phase. plan_withdraw ends all offers of a

@@ -136,10 +136,6 @@ static pl_status pack_slot(sender *s, int slot, parcel *p)
         /* simulates a machine with faulty memory */
         if (pl_failpoint("worker.update.wrong") != PL_OK)
             p->update[0] = 0.5f * p->update[0] + 0.02f;
-        /* simulates a worker that lies */
-        if (pl_failpoint("worker.update.flipped") != PL_OK)
-            for (size_t i = 0; i < of->n_params; i++)
-                p->update[i] = -p->update[i];
         /* encoding replaces the old residual by the new one */
         float *residual =
             task->layout.residual < 0 || of->carries == 1
@@ -245,6 +241,10 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
         PL_CHECK(pack_slot(s, slot, p));
         predicts |= worker_contract(task, slot)->predicts;
     }
+    /* simulates a worker that lies about the direction of its next steps */
+    if (task->arm->arm.n_scored == 0 && pl_failpoint("worker.state.wrong") != PL_OK)
+        for (size_t i = 0; i < task->n_params; i++)
+            task->job.state[i] = -task->job.state[i];
     state_round(&task->arm->arm, task->job.state, task->n_params);
     worker_drop_start(task);
     if (!predicts) { /* nothing needs task->base any more */
@@ -254,32 +254,6 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     pl_free_aligned(task->job.params);
     task->job.params = NULL;
     return PL_OK;
-}
-
-/* Computes the likenesses of an audit's results (outer/likeness.h). With them the hub
- * compares results of devices that round differently. The likeness of a slot that sends
- * no update stays zero. */
-static pl_status liken(worker_task *task, const parcel *p)
-{
-    const pl_arm *arm = &task->arm->arm;
-    const pl_topology *topology = task->arm->topology;
-    int n = 0, n_slots = pl_topology_n_slots(topology);
-    if (task->n_seeds != (size_t)pl_audit_parts(topology))
-        return pl_fail(PL_ERR_PROTO,
-                       "the hub sent %zu seeds for the audit of %s, but the arm needs "
-                       "%zu",
-                       task->n_seeds, task->name, (size_t)pl_audit_parts(topology));
-    pl_likeness *out = task->likeness = pl_alloc(task->n_seeds * sizeof *out);
-    for (int slot = 0; slot < n_slots; slot++) {
-        int module = pl_topology_module_of_path(topology, slot, task->path);
-        if (pl_round_of(&task->arm->contracts[module], task->phase) < 0)
-            continue;
-        const pl_submission *from = &p->submissions[n++];
-        PL_CHECK(pl_audit_update(topology, module, task->seeds[slot], from->data,
-                                 from->bytes, &out[slot]));
-    }
-    return pl_audit_moments(arm, topology, task->seeds[n_slots], task->packed_state,
-                            task->packed_bytes, out + n_slots);
 }
 
 static pl_status check_task_lease(void *context)
@@ -382,8 +356,6 @@ static pl_status send_results(sender *s)
         for (int i = 0; i < p.n; i++)
             pl_blob_hash(p.submissions[i].data, p.submissions[i].bytes, &task->made[i]);
         task->made[p.n] = task->state_hash;
-        if (task->n_seeds > 0)
-            PL_TRY(liken(task, &p));
         if (task->remakes && pl_hash_equal(&task->state_hash, &task->wanted))
             worker_save_state(s->cache, task);
         goto done;

@@ -93,7 +93,6 @@ static pl_status read_task(const worker *w, pl_message *m, worker_task *task,
                            pl_hash *arm_blob)
 {
     pl_msg_task said;
-    pl_reader r;
     pl_status status = PL_OK;
     PL_TRY(PL_HEAR(m, task, &said));
     PL_TRY(worker_take_lease(task, said.lease, said.secret));
@@ -119,12 +118,6 @@ static pl_status read_task(const worker *w, pl_message *m, worker_task *task,
     task->again = said.audit != 0;
     task->before = said.blob;
     task->repeats = said.repeats;
-    task->n_seeds = said.seed.n;
-    task->seeds = pl_alloc((task->n_seeds + 1) * sizeof *task->seeds);
-    pl_reader_open(&r, "TASK", m->body.data, m->body.len);
-    for (size_t i = 0; i < task->n_seeds; i++)
-        task->seeds[i] = pl_get_u64(&r, PL_TAG_SEED, i);
-    PL_TRY(pl_reader_status(&r));
     task->peers = pl_alloc((said.n_peer + 1) * sizeof *task->peers);
     for (; task->n_peers < said.n_peer; task->n_peers++) {
         struct task_peer *p = &task->peers[task->n_peers];

@@ -199,8 +199,6 @@ pl_status worker_tell_done(worker *w, const worker_task *task)
            .blob = PL_ITEMS(task->made, task->again ? task->n_made : 0),
            .work = task->job.work, .overhead = task->exposed_s, .idle = task->idle_s,
            .waited = task->waited_s, .audit = task->again);
-    if (task->likeness)
-        pl_buf_append(&m.data, task->likeness, task->n_seeds * sizeof *task->likeness);
     PL_CHECK(pl_failpoint("worker.done.before"));
     PL_CHECK(send_hub(w, &m));
     return pl_failpoint("worker.done.after");

@@ -120,9 +120,6 @@ typedef struct worker_task {
     struct worker_task *past;
     pl_hash *made; /* [n_made] hashes of the results: each update, then the state */
     size_t n_made;
-    uint64_t *seeds;       /* [n_seeds] seeds of the likeness, part after part */
-    size_t n_seeds;        /* number of seeds; 0: the hub does not need a likeness */
-    pl_likeness *likeness; /* [n_seeds] the likeness; the sender computes it */
     /* whether outer.deadline_s has passed; then the task may start even if updates of
      * mates are missing */
     bool late;

@@ -135,8 +135,6 @@ void worker_task_free(worker_task **task_)
     worker_task_free(&task->past);
     pl_free_aligned(task->other);
     pl_free(task->predicted_norm);
-    pl_free(task->seeds);
-    pl_free(task->likeness);
     pl_free(task->made);
     pl_free(task->has_other);
     pl_free(task->peers);

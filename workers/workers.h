@@ -51,9 +51,9 @@ typedef struct pl_hub_options {
      * invitation; NULL: no list */
     const char *keys;
     pl_backup backup;
-    /* for audits: results of different kinds of devices count as equal up to this
-     * distance; 0: only results of the same kind of device are compared */
-    double audit_tolerance;
+    bool audits; /* whether homes draw tasks for audits (fleet.audit) */
+    /* kinds of devices that need not be audited (fleet.devices); NULL: none */
+    const char *devices;
     volatile sig_atomic_t *stop;
 } pl_hub_options;
 PL_MUST_CHECK pl_status pl_hub_run(const pl_hub_options *options);

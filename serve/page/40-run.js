@@ -378,9 +378,9 @@ function drawHomes() {
     for (const h of s.homes)
       parts.push(el('h3', {}, h.address), el('dl', { class: 'pairs' }, pair('State', h.up ? 'up' : 'away', !h.up), pair('Store', `${bytes(h.store_bytes)}, ${bytes(h.disk_free_bytes)} free`),
         pair('Versions', count(h.versions_committed)), pair('Updates that wait', h.pending), pair('Rejected, fenced', `${h.rejected}, ${h.fenced}`, h.rejected + h.fenced > 0), h.last_rejection && pair('Last rejection', h.last_rejection, true)));
-    const j = s.job, audits = j.audits_agreed + j.audits_differed + j.audits_void + j.audits_open;
+    const j = s.job, audits = j.audits_agreed + j.audits_differed + j.audits_unchecked + j.audits_open;
     parts.push(el('h3', {}, 'Job'), el('dl', { class: 'pairs' }, pair('Leases', `${j.leases_granted} granted, ${j.leases_expired} expired`), pair('Tasks failed', j.tasks_failed, j.tasks_failed > 0), pair('Backups', `${j.backups_granted} granted, ${j.backups_won} came first`),
-      pair('Audits', audits ? `${j.audits_agreed} agreed, ${j.audits_differed} differed, ${j.audits_void} void, ${j.audits_open} open` : 'none', j.audits_differed > 0),
+      pair('Audits', audits ? `${j.audits_agreed} agreed, ${j.audits_differed} differed, ${j.audits_unchecked} unchecked, ${j.audits_open} open` : 'none', j.audits_differed > 0),
       j.fenced.map((reason) => pair('Fenced', reason, true)), pair('Hub is up for', duration(j.uptime_seconds)), pair('Connections', j.encrypted ? 'encrypted' : 'not encrypted'), j.failure && pair('Failure', j.failure, true)));
   }
   $('homes').replaceChildren(...parts);

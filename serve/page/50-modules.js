@@ -207,7 +207,7 @@ function drawVersion() {
       el('td', { class: 'n' }, c.phase), el('td', { class: 'n' }, `${c.first_sample} to ${c.first_sample + c.samples - 1}`), el('td', { class: 'n' }, count(c.tokens)),
       el('td', { class: 'n', 'data-field': 'loss' }, digits(c.loss, 4)), el('td', { class: 'n' }, c.share ? digits(100 * c.share, 1) + ' %' : '–'), el('td', { class: 'n' }, digits(c.norm, 4)),
       el('td', { class: 'n', 'data-field': 'cosine' }, cosineBar(c.cosine)), el('td', { class: 'w' }, hash(c.update), ` ${c.codec}, ${bytes(c.update_bytes)}`),
-      el('td', { class: c.audit && c.audit.verdict === 'settled' ? 'w bad' : 'w' }, c.audit ? `${c.audit.verdict}, ${c.audit.workers.length} results` : ''))))] : []));
+      el('td', { class: c.audit && c.audit.verdict === 'odd' ? 'w bad' : 'w' }, c.audit ? `${c.audit.verdict}, ${c.audit.workers.length} results` : ''))))] : []));
   if (d.left_out) $('version-note').textContent += ` ${d.left_out} further updates are not listed.`;
 }
 const cosineBar = (value) => (Number.isFinite(value) ? [el('i', { class: 'bar', 'aria-hidden': 'true', colour: `linear-gradient(90deg, ${css.accent} ${Math.max(0, 100 * value)}%, ${css.line} 0)` }), digits(value, 3)] : '–');

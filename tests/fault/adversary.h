@@ -16,11 +16,11 @@
 
 /* ---- the senders of messages ---- */
 typedef struct lease {
-    bool held, audit;
+    bool held;
     uint64_t token;
     char task[PL_MODULE_NAME_MAX];
     int64_t index, replica, phase, taken_ms;
-    size_t sealed_len; /* 0 for the lease of an audit, or without a lease */
+    size_t sealed_len; /* 0 without a lease */
     uint8_t sealed[PL_LEASE_MAX];
     pl_lease_secret key; /* the task key */
 } lease;
@@ -72,10 +72,12 @@ typedef struct adversary {
     party workers[WORKERS];
     party invited, stranger; /* `invited` has the key `spare`, `stranger` has no key */
     int n_enrolled;
-    char label[32]; /* a part of the names of its workers */
+    char label[32];           /* a part of the names of its workers */
+    char device[PL_TEXT_MAX]; /* the kind of device that its workers name */
     /* the newest arm of the job */
     pl_arm arm;
     pl_topology *topology; /* NULL while no arm is known */
+    pl_hash arm_blob;      /* the definition that the newest TASK named */
     int64_t looked_ms;
     /* a lease that is kept alive without work */
     party *sitter;
@@ -104,9 +106,8 @@ void tell(adversary *a, party *p, draft_place place, pl_message *m);
 void hear(party *p, int ms); /* waits for `ms` and drops all messages */
 void note_answer(adversary *a, answer_kind kind);
 bool say_hello(adversary *a, party *p, const char *name, const char *device);
-/* Asks until it gets a task, or, if `audit` is set, an audit. Gives back what it did
- * not want. */
-bool take_task(adversary *a, party *p, bool audit);
+/* Gives back its task, and asks for another one. */
+bool take_task(adversary *a, party *p);
 /* Begins a report of this type about the party's lease. */
 void put_lease(const party *p, uint16_t type, pl_message *out);
 /* Gives back the lease. With `why` PL_OK this is not a failure. */
@@ -152,8 +153,6 @@ void act_forge_report(adversary *a);
 void act_enrol(adversary *a);
 void act_invited(adversary *a);
 void act_invite_flood(adversary *a);
-void act_audit_fail(adversary *a);
-void act_audit_lie(adversary *a);
 void keep_sitting(adversary *a);
 
 /* ---- adversary_home.c ---- */

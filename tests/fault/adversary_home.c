@@ -336,7 +336,7 @@ void act_hog_staging(adversary *a)
 {
     enum { PIECES = 12 };
     party *p = some_worker(a);
-    bool leased = dice_is(&a->dice, 2) && take_task(a, p, false);
+    bool leased = dice_is(&a->dice, 2) && take_task(a, p);
     for (int i = 0; i < PIECES; i++) {
         uint64_t mib = 1ull << dice_roll(&a->dice, 12);
         put_piece(a, p, (mib << 20) + 1, mib << 20, 1);
@@ -351,7 +351,7 @@ void act_hog_staging(adversary *a)
 void act_half_upload(adversary *a)
 {
     party *p = some_worker(a);
-    bool leased = dice_is(&a->dice, 2) && take_task(a, p, false);
+    bool leased = dice_is(&a->dice, 2) && take_task(a, p);
     put_piece(a, p, 2u << 20, 0, PL_WIRE_DATA_MAX);
     for (int i = 0; i < 8; i++) {
         size_t len = dice_roll(&a->dice, 4096);
@@ -405,7 +405,7 @@ void act_malformed_update(adversary *a)
     draft d;
     pl_message m;
     pl_buf update = {0};
-    if (!look_at_job(a) || !take_task(a, p, false))
+    if (!look_at_job(a) || !take_task(a, p))
         return;
     know(a, p, &k);
     poison what = (poison)dice_roll(&a->dice, NOT_FINITE + 1);
@@ -430,7 +430,7 @@ void act_malformed_update(adversary *a)
 void act_other_path(adversary *a)
 {
     party *p = some_worker(a);
-    if (!look_at_job(a) || !take_task(a, p, false))
+    if (!look_at_job(a) || !take_task(a, p))
         return;
     int n = pl_topology_n_paths(a->topology);
     if (n > 1 && strncmp(p->lease.task, a->arm.name, strlen(a->arm.name)) == 0)
@@ -443,7 +443,7 @@ void act_lent_lease(adversary *a)
 {
     party *p = some_worker(a);
     party *q = &a->workers[p == &a->workers[0]];
-    if (q == a->sitter || !look_at_job(a) || !take_task(a, p, false))
+    if (q == a->sitter || !look_at_job(a) || !take_task(a, p))
         return;
     if (strncmp(p->lease.task, a->arm.name, strlen(a->arm.name)) == 0)
         poison_path(a, q, some_slot(a), (int)p->lease.index, &p->lease);
@@ -463,7 +463,7 @@ void act_old_lease(adversary *a)
                   (int64_t)facts.number > p->over.phase;
     if (is_old)
         poison_path(a, p, 0, (int)p->over.index, &p->over);
-    else if (p->over.token == 0 && take_task(a, p, false))
+    else if (p->over.token == 0 && take_task(a, p))
         release(a, p, PL_OK, "");
 }
 
@@ -473,7 +473,7 @@ void act_split_pair(adversary *a)
 {
     party *p = some_worker(a);
     known k;
-    bool leased = look_at_job(a) && take_task(a, p, false);
+    bool leased = look_at_job(a) && take_task(a, p);
     know(a, p, &k);
     if (leased)
         know_sealed(&p->lease, &k);
@@ -527,7 +527,7 @@ void act_end_empty(adversary *a)
 {
     party *p = some_worker(a);
     known k;
-    if (!look_at_job(a) || !take_task(a, p, false))
+    if (!look_at_job(a) || !take_task(a, p))
         return;
     know(a, p, &k);
     if (strncmp(p->lease.task, a->arm.name, strlen(a->arm.name)) == 0) {
@@ -547,7 +547,7 @@ static int send_lies(adversary *a, party *p, known *k)
     int accepted = 0;
     if (!look_at_job(a) || strcmp(a->arm.name, "mix") != 0)
         return -1;
-    for (int i = 0; i < TRIES && !take_task(a, p, false); i++)
+    for (int i = 0; i < TRIES && !take_task(a, p); i++)
         if (p->refused)
             return -1;
     if (!p->lease.held)

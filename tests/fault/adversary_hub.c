@@ -44,7 +44,7 @@ void act_report(adversary *a)
                                             PL_MSG_OFFER, PL_MSG_TASK_REQ};
     known k;
     party *p = some_worker(a);
-    if (!take_task(a, p, false))
+    if (!take_task(a, p))
         return;
     know(a, p, &k);
     know_lease(p, &k);
@@ -109,7 +109,7 @@ void act_ask_flood(adversary *a)
         tell(a, p, AT_HUB, &m);
     }
     hear(p, 50);
-    if (take_task(a, p, false))
+    if (take_task(a, p))
         release(a, p, PL_OK, "");
 }
 
@@ -130,7 +130,7 @@ void act_status_flood(adversary *a)
 void act_hold(adversary *a)
 {
     party *p = some_worker(a);
-    if (take_task(a, p, false)) {
+    if (take_task(a, p)) {
         p->over = p->lease;
         p->lease.held = false;
     }
@@ -140,7 +140,7 @@ void act_hold(adversary *a)
 static bool begin_to_sit(adversary *a, uint32_t ms, bool claims, sit_end end)
 {
     party *p = some_worker(a);
-    if (a->sitter || !take_task(a, p, false))
+    if (a->sitter || !take_task(a, p))
         return false;
     a->sitter = p;
     a->sit_act = a->act;
@@ -239,7 +239,7 @@ void act_fail(adversary *a)
 {
     enum { TIMES = 4 };
     party *p = some_worker(a);
-    for (int i = 0; i < TIMES && take_task(a, p, false); i++)
+    for (int i = 0; i < TIMES && take_task(a, p); i++)
         release(a, p, dice_is(&a->dice, 4) ? PL_ERR_DEVICE : PL_ERR_NUMERIC,
                 dice_word(&a->dice));
 }
@@ -250,7 +250,7 @@ void act_done_empty(adversary *a)
 {
     pl_message m;
     party *p = some_worker(a);
-    if (!take_task(a, p, false))
+    if (!take_task(a, p))
         return;
     const bool wild = dice_is(&a->dice, 2);
     put_lease(p, PL_MSG_DONE, &m);
@@ -270,7 +270,7 @@ void act_vanish(adversary *a)
 {
     pl_message m;
     party *p = some_worker(a);
-    if (dice_is(&a->dice, 2) && !take_task(a, p, false))
+    if (dice_is(&a->dice, 2) && !take_task(a, p))
         return;
     if (!p->lease.held) {
         pl_message_init(&m, PL_MSG_TASK_REQ);
@@ -304,60 +304,6 @@ void act_forge_report(adversary *a)
         draft_clear(&d);
         (void)ask(a, p, AT_HUB, &m, NULL);
     }
-}
-
-/* ---- audits ---- */
-void act_audit_fail(adversary *a)
-{
-    pl_message m;
-    party *p = some_worker(a);
-    if (!take_task(a, p, true))
-        return;
-    if (dice_is(&a->dice, 2)) {
-        release(a, p, PL_ERR_NUMERIC, dice_word(&a->dice));
-        return;
-    }
-    put_lease(p, PL_MSG_DONE, &m); /* a report of an audit that contains no results */
-    pl_put_u64(&m.body, PL_TAG_AUDIT, 1);
-    (void)ask(a, p, AT_HUB, &m, NULL);
-    p->lease.held = false;
-}
-
-/* Does the audit of an honest worker's task, and reports a different result than this
- * worker. */
-void act_audit_lie(adversary *a)
-{
-    static const double zero;
-    pl_message m;
-    pl_hash made;
-    party *p = some_worker(a);
-    if (!take_task(a, p, true) || !look_at_job(a))
-        return;
-    uint64_t n = a->dice.n;
-    pl_hash_of("lie", &n, sizeof n, &made);
-    pl_message_init(&m, PL_MSG_DONE);
-    m.token = p->lease.token;
-    pl_put_text(&m.body, PL_TAG_NAME, p->name);
-    pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)p->lease.phase);
-    pl_put_text(&m.body, PL_TAG_TASK, p->lease.task);
-    /* After the updates of all slots comes the state. */
-    for (int i = 0; i <= pl_topology_n_slots(a->topology); i++)
-        pl_put_hash(&m.body, PL_TAG_BLOB, &made);
-    pl_put_u64(&m.body, PL_TAG_TOKENS, 1);
-    pl_put_f64(&m.body, PL_TAG_LOSS, 1);
-    for (uint16_t tag = PL_TAG_SECONDS; tag <= PL_TAG_WAITED; tag++)
-        if (tag == PL_TAG_SECONDS || tag == PL_TAG_OVERHEAD || tag == PL_TAG_IDLE ||
-            tag == PL_TAG_WAITED)
-            pl_put_f64(&m.body, tag, zero);
-    pl_put_u64(&m.body, PL_TAG_AUDIT, 1);
-    size_t len = (size_t)pl_audit_parts(a->topology) * sizeof(pl_likeness);
-    pl_buf_reserve(&m.data, len);
-    memset(m.data.data, 0, len);
-    m.data.len = len;
-    if (ask(a, p, AT_HUB, &m, NULL) == ANSWER_OK)
-        printf("lied audit %s %lld %s\n", p->lease.task, (long long)p->lease.phase,
-               p->name);
-    p->lease.held = false;
 }
 
 /* ---- invitations ---- */

@@ -108,7 +108,7 @@ static void enrol_worker(adversary *a, party *p)
     char role[32];
     party_close(p);
     memset(p, 0, sizeof *p);
-    p->device = "cpu of an adversary";
+    p->device = a->device;
     pl_keypair_create(&p->key);
     snprintf(p->name, sizeof p->name, "evil-%s-%d", a->label, ++a->n_enrolled);
     if (pl_admission_join(a->hub, &a->invite, &p->key.open, p->name, role) != PL_OK) {
@@ -208,16 +208,13 @@ static bool read_task(const pl_message *m, lease *out)
     out->replica = (int64_t)pl_get_u64(&r, PL_TAG_REPLICA, 0);
     out->phase = (int64_t)pl_get_u64(&r, PL_TAG_PHASE, 0);
     pl_get_text(&r, PL_TAG_TASK, 0, out->task, sizeof out->task);
-    out->audit = pl_field_count(&r, PL_TAG_AUDIT) > 0;
-    if (!out->audit) {
-        size_t len = 0;
-        const uint8_t *bytes = pl_get_bytes(&r, PL_TAG_LEASE, 0, &len);
-        out->sealed_len = len <= sizeof out->sealed ? len : 0;
-        memcpy(out->sealed, bytes, out->sealed_len);
-        bytes = pl_get_bytes(&r, PL_TAG_SECRET, 0, &len);
-        if (len == sizeof out->key)
-            memcpy(out->key.bytes, bytes, len);
-    }
+    size_t len = 0;
+    const uint8_t *bytes = pl_get_bytes(&r, PL_TAG_LEASE, 0, &len);
+    out->sealed_len = len <= sizeof out->sealed ? len : 0;
+    memcpy(out->sealed, bytes, out->sealed_len);
+    bytes = pl_get_bytes(&r, PL_TAG_SECRET, 0, &len);
+    if (len == sizeof out->key)
+        memcpy(out->key.bytes, bytes, len);
     out->taken_ms = pl_now_ms();
     out->held = pl_reader_status(&r) == PL_OK;
     return out->held;
@@ -251,7 +248,7 @@ void release(adversary *a, party *p, pl_status why, const char *text)
     p->lease.held = false;
 }
 
-bool take_task(adversary *a, party *p, bool audit)
+bool take_task(adversary *a, party *p)
 {
     pl_message m, answer;
     if (p->lease.held && pl_now_ms() - p->lease.taken_ms > 60000)
@@ -260,38 +257,37 @@ bool take_task(adversary *a, party *p, bool audit)
     pl_message_init(&m, PL_MSG_TASK_REQ);
     pl_put_text(&m.body, PL_TAG_NAME, p->name);
     answer_kind kind = ask(a, p, AT_HUB, &m, &answer);
-    bool given = kind == ANSWER_TASK && read_task(&answer, &p->lease);
+    if (kind == ANSWER_TASK && read_task(&answer, &p->lease)) {
+        pl_reader r;
+        pl_reader_open(&r, "TASK", answer.body.data, answer.body.len);
+        a->arm_blob = pl_get_hash(&r, PL_TAG_ARM_BLOB, 0);
+    }
     pl_message_destroy(&answer);
     p->n_idle = kind == ANSWER_NO_WORK ? p->n_idle + 1 : 0;
     p->refused = p->refused || kind == (answer_kind)PL_ERR_NOPERM ||
                  p->n_idle >= IDLE_MAX; /* perhaps the key is barred */
     p->said_hello = p->said_hello && kind != (answer_kind)PL_ERR_STALE;
-    if (given && p->lease.audit != audit)
-        release(a, p, PL_OK, "");
     return p->lease.held;
 }
 
 /* ---- what the attacker knows of the job ---- */
-static bool load_arm(adversary *a, pl_client *client, const char *name)
+static void load_arm(adversary *a, pl_client *client)
 {
-    pl_hash blob;
     pl_buf bytes = {0};
     pl_arm arm;
     pl_topology *topology = NULL;
-    bool is = pl_client_get_object(client, name, &blob) == PL_OK &&
-              pl_client_get_blob(client, name, &blob, &bytes) == PL_OK &&
-              pl_arm_decode(bytes.data, bytes.len, &arm) == PL_OK;
-    if (is && pl_topology_create(&arm.shape, &arm.spec, &topology) == PL_OK) {
+    if (pl_client_get_blob(client, "arm", &a->arm_blob, &bytes) == PL_OK &&
+        pl_arm_decode(bytes.data, bytes.len, &arm) == PL_OK &&
+        pl_topology_create(&arm.shape, &arm.spec, &topology) == PL_OK) {
         pl_topology_destroy(&a->topology);
         pl_arm_clear(&a->arm);
         a->arm = arm;
         a->topology = topology;
     }
     pl_buf_destroy(&bytes);
-    return is;
 }
 
-/* Finds the mixture, or the base model before the mixture exists. */
+/* Finds the mixture, or the base model before the mixture exists, from a task. */
 bool look_at_job(adversary *a)
 {
     bool is_mix = a->topology && strcmp(a->arm.name, "mix") == 0;
@@ -299,9 +295,10 @@ bool look_at_job(adversary *a)
     if (is_mix || now - a->looked_ms < LOOK_MS)
         return a->topology != NULL;
     a->looked_ms = now;
-    pl_client *client = client_of(a, some_worker(a));
-    if (client && !load_arm(a, client, "arm/mix") && !a->topology)
-        (void)load_arm(a, client, "arm/base");
+    party *p = some_worker(a);
+    pl_client *client = client_of(a, p);
+    if (client && take_task(a, p))
+        load_arm(a, client);
     return a->topology != NULL;
 }
 

@@ -76,7 +76,7 @@ worker.done.after worker 2
 worker.update.wrong - 0
 worker.offer.wrong - 0
 worker.offer.damaged - 0
-worker.update.flipped - 0
+worker.state.wrong - 0
 fs.exchange.before - 0
 fs.exchange.after - 0
 kv.file.before - 0

@@ -41,8 +41,6 @@ pl_job_test(fault_io "fault;store" fault/fault_io.sh ${tools} $<TARGET_FILE:inte
 if(TARGET pl_workers)
   add_executable(retrain_check ${CMAKE_CURRENT_SOURCE_DIR}/fault/retrain_check.c)
   target_link_libraries(retrain_check pl_workers)
-  add_executable(audit_distance ${CMAKE_CURRENT_SOURCE_DIR}/fault/audit_distance.c)
-  target_link_libraries(audit_distance pl_workers)
   add_executable(merge_rate ${CMAKE_CURRENT_SOURCE_DIR}/fault/merge_rate.c)
   target_link_libraries(merge_rate pl_home)
   pl_script_test(retrain "integration;workers" fault/retrain.sh $<TARGET_FILE:pathloom>

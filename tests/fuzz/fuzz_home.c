@@ -272,6 +272,41 @@ static void end_group(world *w)
     check_progress(w);
 }
 
+/* Plays the hub: sends a verdict about every open audit. */
+static void judge_audits(world *w, pl_verdict verdict)
+{
+    pl_buf records = {0};
+    pl_reader all, r;
+    home_audit_records(&w->h, &records);
+    pl_reader_open(&all, "records", records.data, records.len);
+    for (size_t i = 0; i < pl_field_count(&all, PL_TAG_RECORD); i++) {
+        size_t len = 0;
+        char text[PL_AUDIT_TEXT_MAX];
+        pl_audit row;
+        pl_buf out = {0};
+        pl_message drop = {.token = UINT64_MAX / 2}, m = {0};
+        const uint8_t *at = pl_get_bytes(&all, PL_TAG_RECORD, i, &len);
+        pl_reader_open(&r, "a record", at, len);
+        if (pl_field_count(&r, PL_TAG_AUDIT) == 0)
+            continue; /* a fenced worker */
+        pl_get_text(&r, PL_TAG_TEXT, 0, text, sizeof text);
+        demand_ok(pl_audit_read(text, &row), "a home's row cannot be read");
+        row.verdict = verdict;
+        pl_audit_write(&row, &out);
+        PL_SAY(&drop, FENCE, fence, .name = row.path, .phase = row.phase, .audit = 1);
+        if (pl_verdict_drops(verdict))
+            send_as(w, HUB, &drop);
+        PL_SAY(&m, PUT_AUDIT, put_audit, .row_text = pl_buf_text(&out));
+        send_as(w, HUB, &m);
+        pl_message_destroy(&drop);
+        pl_message_destroy(&m);
+        pl_buf_destroy(&out);
+    }
+    pl_buf_destroy(&records);
+    end_group(w);
+    fuzz_demand(w->h.n_audits == 0, "a verdict leaves its audit open");
+}
+
 static void open_home(world *w)
 {
     w->options = (pl_home_options){
@@ -279,6 +314,7 @@ static void open_home(world *w)
     w->h = (home){
         .options = &w->options,
         .socket = listens,
+        .draw = {.share = 0.5}, /* a known secret, so that an input is repeatable */
         .uploads = {.keeper = "the home", .key = "store.staging", .limit = STAGING}};
     demand_ok(pl_store_open(store_at, PL_STORE_CREATE, &w->h.store),
               "the store cannot be opened");
@@ -361,6 +397,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     publish(&w);
     send_task(&w, 0, 0);
     end_group(&w);
+    judge_audits(&w, PL_VERDICT_AGREED);
     fuzz_demand(w.phases[0] == 1, "a correct task was not accepted");
     w.has_admin = dice_is(&w.d, 4);
     for (int step = 0; w.d.n < len && step < STEPS_MAX; step++)
@@ -372,6 +409,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
             break;
         case 2:
             end_group(&w);
+            if (dice_is(&w.d, 2))
+                judge_audits(&w, dice_is(&w.d, 4) ? PL_VERDICT_ODD : PL_VERDICT_AGREED);
             break;
         case 3:
             if (dice_is(&w.d, 4))

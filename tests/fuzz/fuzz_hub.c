@@ -268,14 +268,14 @@ static void tend(world *w)
 static void tell_updates(world *w)
 {
     for (size_t i = 0; i < w->h.n_audits; i++)
-        for (int slot = 0; slot < w->h.audits[i].n_slots; slot++) {
+        for (int slot = 0; slot < w->h.audits[i].n_parts - 1; slot++) {
             pl_message m;
             char name[32];
-            if (w->h.audits[i].requests[slot] == 0)
+            if (w->h.audits[i].parts[slot].request == 0)
                 continue;
             snprintf(name, sizeof name, "worker-%u", dice_roll(&w->d, WORKERS));
             pl_message_init(&m, PL_MSG_UPDATE_IS);
-            m.request = w->h.audits[i].requests[slot];
+            m.request = w->h.audits[i].parts[slot].request;
             pl_put_text(&m.body, PL_TAG_NAME, name);
             pl_put_text(&m.body, PL_TAG_DEVICE, "cpu");
             pl_put_hash(&m.body, PL_TAG_BLOB, &blob);
@@ -287,7 +287,7 @@ static void tell_updates(world *w)
  * it. */
 static void tell_audit(world *w)
 {
-    pl_audit a = {.n = 1};
+    pl_audit a = {.n = 1, .tries = 1 + (int64_t)dice_roll(&w->d, 3)};
     pl_message m;
     pl_buf text = {0};
     const plan_path *path = path_of(w, (int)dice_roll(&w->d, FUZZ_PATHS));
@@ -340,9 +340,8 @@ static void tell_spoilt(world *w)
     draft_spoil(&d, &k, &w->d);
     draft_message(&d, &w->d, &m);
     draft_clear(&d);
-    m.request = dice_is(&w->d, 2) && w->h.n_audits > 0 && w->h.audits[0].n_slots > 0
-                    ? w->h.audits[0].requests[0]
-                    : ++w->request;
+    m.request = dice_is(&w->d, 2) && w->h.n_audits > 0 ? w->h.audits[0].parts[0].request
+                                                       : ++w->request;
     tell_hub(w, &m);
 }
 
@@ -363,7 +362,8 @@ static void check_state(world *w)
 {
     for (int p = 0; path_of(w, p) && p < FUZZ_PATHS; p++) {
         const plan_path *path = path_of(w, p);
-        fuzz_demand(path->phase >= w->phases[p], "the phase of a path became lower");
+        fuzz_demand(plan_n_confirmed(path) >= w->phases[p],
+                    "the number of phases that count became lower");
         fuzz_demand(path->phase <= w->told[p], "the hub believes in progress that no "
                                                "home reported");
         fuzz_demand(!path->lease.active || path->lease.token >= w->tokens[p] ||
@@ -373,7 +373,7 @@ static void check_state(world *w)
                     "a lease is of a hub that does not exist yet");
         fuzz_demand(!path->backup.active || path->backup.worker != path->lease.worker,
                     "a worker is its own backup");
-        w->phases[p] = path->phase;
+        w->phases[p] = plan_n_confirmed(path);
         if (path->lease.active && path->lease.token > w->tokens[p])
             w->tokens[p] = path->lease.token;
     }
@@ -405,13 +405,14 @@ static void begin(world *w)
                                   .ttl_ms = TTL_MS,
                                   .keys = keys_at,
                                   .backup = PL_BACKUP_AUTO,
-                                  .audit_tolerance = 0.25};
+                                  .audits = true};
     w->h = (hub){.options = &w->options,
                  .socket = listens,
                  .worker_names = pl_name_table_create(),
                  .started_ms = pl_now_ms()};
     w->h.tasks.fits = hub_fits_new;
     w->h.tasks.context = &w->h;
+    w->h.tasks.audits = true;
     memset(w->h.secret.bytes, (int)++w->epoch, sizeof w->h.secret.bytes);
     demand_ok(pl_remove_tree(keys_at), "the list of keys cannot be removed");
     demand_ok(pl_key_list_edit(keys_at, put_invitation, NULL),

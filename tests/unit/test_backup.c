@@ -72,9 +72,9 @@ static void worker_on_trial_is_helped_as_soon_as_it_is_late(void **state)
     assert_true(finds(f, 1, 2500));
     /* while its result is audited, worker 0 is on trial again */
     hub_note_success(&f->h, 0, false);
-    hub_audit a = {.row = {.n = 1}};
-    pl_copy_text(a.row.results[0].worker, sizeof a.row.results[0].worker,
-                 f->workers[0].name);
+    hub_part part = {.sends = true};
+    hub_audit a = {.row = {.n = 1}, .n_parts = 1, .parts = &part};
+    pl_copy_text(part.from.worker, sizeof part.from.worker, f->workers[0].name);
     assert_false(finds(f, 1, 2600));
     f->h.audits = &a;
     f->h.n_audits = 1;

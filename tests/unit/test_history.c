@@ -172,11 +172,11 @@ static void audits_are_counted_in_their_phase(void **state)
     begin_bench(&b, "audits");
     train_a_little(&b);
     put_audit(&b, "mix/p00.r0", 0, PL_VERDICT_AGREED);
-    put_audit(&b, "mix/p01.r0", 1, PL_VERDICT_SETTLED);
-    put_audit(&b, "mix/p10.r0", 1, PL_VERDICT_VOID);
+    put_audit(&b, "mix/p01.r0", 1, PL_VERDICT_ODD);
+    put_audit(&b, "mix/p10.r0", 1, PL_VERDICT_UNCHECKED);
     /* This phase was not trained yet. */
     put_audit(&b, "mix/p10.r0", 7, PL_VERDICT_AGREED);
-    put_audit(&b, "mixture/p10.r0", 0, PL_VERDICT_SETTLED); /* of an unknown arm */
+    put_audit(&b, "mixture/p10.r0", 0, PL_VERDICT_ODD); /* of an unknown arm */
     assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
     assert_int_equal(row_of(&b, "mix", 0)->n_audits, 1);
     assert_int_equal(row_of(&b, "mix", 0)->n_odd, 0);

@@ -1,9 +1,8 @@
 /* folder: workers; label: unit
  *
- * Tests which worker the hub chooses to repeat a task for an audit: one whose device is
- * of the same kind as the first worker's. If there is no such worker, and results of
- * different kinds of devices may be compared with a tolerance, the hub chooses one with
- * a different kind of device. */
+ * Tests how the hub audits a task: which workers repeat it, what the verdict is if
+ * parts of the result came from several workers and kinds of devices, who is fenced,
+ * and in which order the homes hear of it. */
 #include "net/net.h"
 #include "tests/support/tiny_arm.h"
 #include "workers/hub_internal.h"
@@ -15,174 +14,19 @@
 
 #include <cmocka.h>
 
-enum { NOW = 50000, FIRST = 0, SAME, OTHER, THIRD, N_WORKERS };
+enum { NOW = 50000, FIRST = 0, SAME, OTHER, THIRD, GUEST, N_WORKERS };
 
 typedef struct fixture {
     hub h;
     pl_hub_options options;
     hub_worker workers[N_WORKERS];
-    hub_audit audit;
+    hub_home homes[2];
+    hub_audit *audit;
     int64_t now;
-    pl_pubkey fenced_key; /* the key that was fenced; set by liar_is_found */
     pl_pubkey sender_key; /* the key in the leases of the updates */
+    pl_pubkey fenced_key; /* the key that was fenced; set by liar_is_found */
     hub_worker *later[2]; /* NULL, or workers that join after a worker was fenced */
 } fixture;
-
-static int setup(void **state)
-{
-    static const char *const names[] = {"first", "same", "other", "third"};
-    static const char *const kinds[] = {"cpu", "cpu", "ref", "cuda"};
-    fixture *f = pl_alloc(sizeof *f);
-    f->now = NOW;
-    f->options = (pl_hub_options){.ttl_ms = 1000, .audit_tolerance = 0.3};
-    f->h.options = &f->options;
-    f->h.workers = f->workers;
-    f->h.n_workers = N_WORKERS;
-    f->h.worker_names = pl_name_table_create();
-    for (int i = 0; i < N_WORKERS; i++) {
-        pl_copy_text(f->workers[i].name, sizeof f->workers[i].name, names[i]);
-        pl_copy_text(f->workers[i].device, sizeof f->workers[i].device, kinds[i]);
-        f->workers[i].seen_ms = NOW + 4000;
-        f->workers[i].own_key = true;
-        pl_name_table_put(f->h.worker_names, names[i], i);
-    }
-    f->h.audits = &f->audit;
-    f->h.n_audits = 1;
-    pl_audit *row = &f->audit.row;
-    row->n = 1;
-    row->seed = 1;
-    pl_copy_text(row->results[0].worker, sizeof row->results[0].worker, "first");
-    pl_copy_text(row->results[0].device, sizeof row->results[0].device, "cpu");
-    pl_hash_of("audit", "x", 1, &row->results[0].digest);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    fixture *f = *state;
-    pl_name_table_destroy(&f->h.worker_names);
-    pl_free(f);
-    return 0;
-}
-
-static bool is_asked(fixture *f, int worker)
-{
-    f->now += 200; /* the hub looks for workers only every 200 ms */
-    return hub_find_audit(&f->h, worker, f->now) == &f->audit;
-}
-
-static void one_of_its_kind_comes_first(void **state)
-{
-    fixture *f = *state;
-    assert_true(is_asked(f, SAME));
-    assert_false(is_asked(f, OTHER));
-    assert_false(is_asked(f, FIRST)); /* the result is from FIRST itself */
-}
-
-static void another_kind_does_it_where_there_is_none(void **state)
-{
-    fixture *f = *state;
-    f->workers[SAME].left = true;
-    assert_true(is_asked(f, OTHER));
-    f->workers[SAME].left = false;
-    pl_copy_text(f->workers[SAME].fenced, sizeof f->workers[SAME].fenced, "it lied");
-    assert_true(is_asked(f, OTHER));
-    assert_false(is_asked(f, SAME));
-}
-
-static void third_is_neither_of_the_two(void **state)
-{
-    fixture *f = *state;
-    pl_audit *row = &f->audit.row;
-    f->workers[SAME].left = true;
-    row->n = 2;
-    row->results[1] = row->results[0];
-    pl_copy_text(row->results[1].worker, sizeof row->results[1].worker, "other");
-    assert_false(is_asked(f, OTHER));
-    assert_true(is_asked(f, THIRD));
-    f->workers[SAME].left = false; /* SAME has the same kind of device as FIRST */
-    assert_true(is_asked(f, SAME));
-    assert_false(is_asked(f, THIRD));
-}
-
-static void without_distances_other_kinds_are_not_asked(void **state)
-{
-    fixture *f = *state;
-    f->workers[SAME].left = true;
-    f->options.audit_tolerance = 0;
-    assert_false(is_asked(f, OTHER));
-    f->options.audit_tolerance = 0.3;
-    /* With seed 0 the task has no sketches of its results, so results of different
-     * kinds of devices cannot be compared. */
-    f->audit.row.seed = 0;
-    assert_false(is_asked(f, OTHER));
-    f->workers[SAME].left = false;
-    assert_true(is_asked(f, SAME));
-}
-
-/* If a worker with one of the job's own keys can do an audit, no worker with a
- * different key gets it. Otherwise a person with the keys of FIRST and SAME could name
- * a kind of device that no other worker has, and SAME would audit FIRST. */
-static void those_who_join_judge_nobody_where_own_workers_are(void **state)
-{
-    fixture *f = *state;
-    f->workers[FIRST].own_key = f->workers[SAME].own_key = false;
-    memset(f->workers[FIRST].key.bytes, 1, sizeof f->workers[FIRST].key.bytes);
-    memset(f->workers[SAME].key.bytes, 2, sizeof f->workers[SAME].key.bytes);
-    assert_false(is_asked(f, SAME));
-    assert_true(is_asked(f, OTHER));
-    f->options.audit_tolerance = 0; /* results of other kinds cannot be compared */
-    assert_true(is_asked(f, SAME));
-    f->options.audit_tolerance = 0.3;
-    f->workers[OTHER].left = true;
-    f->workers[THIRD].barred_until_ms = INT64_MAX;
-    assert_true(is_asked(f, SAME));
-}
-
-/* Among workers with keys that are not the job's own, those that have delivered a task
- * come first, even if their device is of a different kind. Otherwise a liar could name
- * a new kind of device for two keys, and one key would audit the other. */
-static void those_who_deliver_judge_before_others_of_its_kind(void **state)
-{
-    fixture *f = *state;
-    for (int i = 0; i < N_WORKERS; i++) {
-        f->workers[i].own_key = false;
-        memset(f->workers[i].key.bytes, 1 + i, sizeof f->workers[i].key.bytes);
-    }
-    assert_true(is_asked(f, SAME));
-    f->workers[OTHER].delivers = true;
-    assert_false(is_asked(f, SAME));
-    assert_true(is_asked(f, OTHER));
-    f->workers[SAME].delivers = true;
-    assert_true(is_asked(f, SAME));
-    assert_false(is_asked(f, OTHER));
-    hub_grant_audit(&f->h, &f->audit, SAME, f->now);
-    hub_audit_release(&f->h, &f->audit, NULL); /* SAME gives the audit back */
-    assert_false(is_asked(f, SAME));
-    assert_true(is_asked(f, OTHER));
-}
-
-/* A worker with one of the job's own keys that sent a part of the first result may
- * still be the third worker of the audit. Otherwise a worker that joined would be the
- * third. */
-static void own_worker_that_sent_some_of_it_is_a_third(void **state)
-{
-    fixture *f = *state;
-    pl_audit *row = &f->audit.row;
-    hub_sender sender = {.worker = "other"};
-    f->audit.senders = &sender;
-    f->audit.n_slots = 1;
-    assert_false(is_asked(f, OTHER));
-    f->workers[THIRD].own_key = false;
-    row->n = 2;
-    row->results[1] = row->results[0];
-    pl_copy_text(row->results[1].worker, sizeof row->results[1].worker, "same");
-    assert_true(is_asked(f, OTHER));
-    assert_false(is_asked(f, THIRD));
-    f->workers[OTHER].own_key = false;
-    assert_false(is_asked(f, OTHER));
-}
 
 static void know_an_arm(hub *h, char path[PL_MODULE_NAME_MAX])
 {
@@ -199,64 +43,74 @@ static void know_an_arm(hub *h, char path[PL_MODULE_NAME_MAX])
     pl_copy_text(path, PL_MODULE_NAME_MAX, h->tasks.arms[0].paths[0].name);
 }
 
-/* The record of an audit at a home has only hashes of the results that an earlier hub
- * received. A third result could not be compared with the second by a hash. So after a
- * restart the hub drops the second result, and asks the homes for the hashes of the
- * first result's updates before it leases the audit. */
-static void a_hub_that_starts_again_asks_for_what_the_first_made(void **state)
+/* The hub hears of the open row of path 0, phase 0, whose state FIRST sent. */
+static void hear_row(fixture *f, const char *device, int64_t tries)
+{
+    pl_audit row = {.tries = tries, .n = 1};
+    pl_buf text = {0}, body = {0};
+    pl_reader r;
+    char texts[PL_WIRE_BODY_MAX];
+    pl_copy_text(row.path, sizeof row.path, f->h.tasks.arms[0].paths[0].name);
+    pl_copy_text(row.results[0].worker, sizeof row.results[0].worker, "first");
+    pl_copy_text(row.results[0].device, sizeof row.results[0].device, device);
+    row.results[0].key = f->sender_key;
+    pl_hash_of("blob", "after", 5, &row.after);
+    pl_audit_write(&row, &text);
+    pl_put_text(&body, PL_TAG_TEXT, pl_buf_text(&text));
+    pl_put_u64(&body, PL_TAG_AUDIT, 1);
+    pl_reader_open(&r, "a record", body.data, body.len);
+    r.texts = texts;
+    assert_int_equal(hub_take_audit_record(&f->h, 0, &r), PL_OK);
+    f->audit = &f->h.audits[f->h.n_audits - 1];
+    pl_buf_destroy(&text);
+    pl_buf_destroy(&body);
+}
+
+static int setup(void **state)
+{
+    static const char *const names[] = {"first", "same", "other", "third", "guest"};
+    static const char *const kinds[] = {"cpu", "cpu", "ref", "ref", "cpu"};
+    fixture *f = pl_alloc(sizeof *f);
+    char path[PL_MODULE_NAME_MAX];
+    f->now = NOW;
+    f->options = (pl_hub_options){.ttl_ms = 1000, .audits = true};
+    f->h.options = &f->options;
+    f->h.workers = f->workers;
+    f->h.n_workers = N_WORKERS;
+    f->h.worker_names = pl_name_table_create();
+    f->h.homes = f->homes;
+    f->h.n_homes = 2;
+    f->h.tasks.audits = true;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pl_wire_connect("tcp://127.0.0.1:1", &f->homes[i].socket),
+                         PL_OK);
+    for (int i = 0; i < N_WORKERS; i++) {
+        pl_copy_text(f->workers[i].name, sizeof f->workers[i].name, names[i]);
+        pl_copy_text(f->workers[i].device, sizeof f->workers[i].device, kinds[i]);
+        f->workers[i].seen_ms = NOW + 4000;
+        f->workers[i].own_key = i != GUEST;
+        pl_name_table_put(f->h.worker_names, names[i], i);
+    }
+    memset(f->workers[GUEST].key.bytes, 5, PL_PUBKEY_BYTES);
+    know_an_arm(&f->h, path);
+    hear_row(f, "cpu", 1);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
 {
     fixture *f = *state;
-    pl_audit row = f->audit.row;
-    pl_buf text = {0}, body = {0};
-    pl_reader r;
-    char texts[PL_WIRE_BODY_MAX];
-    know_an_arm(&f->h, row.path);
-    row.n = 2;
-    pl_copy_text(row.results[1].worker, sizeof row.results[1].worker, "other");
-    pl_copy_text(row.results[1].device, sizeof row.results[1].device, "ref");
-    pl_hash_of("audit", "y", 1, &row.results[1].digest);
-    row.results[1].apart[0] = 0.9;
-    pl_audit_write(&row, &text);
-    pl_put_text(&body, PL_TAG_TEXT, pl_buf_text(&text));
-    pl_put_u64(&body, PL_TAG_AUDIT, 1);
-    pl_reader_open(&r, "a record", body.data, body.len);
-    r.texts = texts;
-    f->h.audits = NULL;
-    f->h.n_audits = 0;
-    assert_int_equal(hub_take_audit_record(&f->h, 0, &r), PL_OK);
-    assert_int_equal(f->h.n_audits, 1);
-    assert_int_equal(f->h.audits[0].row.n, 1);
-    assert_true(pl_hash_none(&f->h.audits[0].row.results[0].digest));
-    assert_null(hub_find_audit(&f->h, THIRD, NOW));
-    pl_buf_destroy(&text);
-    pl_buf_destroy(&body);
     hub_clear_audits(&f->h);
     plan_clear(&f->h.tasks);
+    for (int i = 0; i < 2; i++)
+        pl_wire_close(&f->homes[i].socket);
+    pl_name_table_destroy(&f->h.worker_names);
+    pl_free(f);
+    return 0;
 }
 
-/* ---- a task that two workers did in parts ---- */
-static hub_audit *open_row(fixture *f)
-{
-    pl_audit row = f->audit.row;
-    pl_buf text = {0}, body = {0};
-    pl_reader r;
-    char texts[PL_WIRE_BODY_MAX];
-    know_an_arm(&f->h, row.path);
-    row.seed = 0; /* only hashes are compared */
-    pl_audit_write(&row, &text);
-    pl_put_text(&body, PL_TAG_TEXT, pl_buf_text(&text));
-    pl_put_u64(&body, PL_TAG_AUDIT, 1);
-    pl_reader_open(&r, "a record", body.data, body.len);
-    r.texts = texts;
-    f->h.audits = NULL;
-    f->h.n_audits = 0;
-    assert_int_equal(hub_take_audit_record(&f->h, 0, &r), PL_OK);
-    pl_buf_destroy(&text);
-    pl_buf_destroy(&body);
-    return &f->h.audits[0];
-}
-
-static pl_hash update_of(int slot, bool wrong)
+static pl_hash update_of(int slot, int wrong)
 {
     pl_hash hash;
     const int bytes[2] = {slot, wrong};
@@ -264,87 +118,286 @@ static pl_hash update_of(int slot, bool wrong)
     return hash;
 }
 
-/* Tells the hub which updates the homes have accepted. The update of slot 1 came from
- * worker `same`, all others from `first`. The update of slot `lie` is wrong (-1: no
- * update is wrong). */
-static void hear_updates(fixture *f, hub_audit *a, int lie)
-{
-    for (int slot = 0; slot < a->n_slots; slot++) {
-        pl_message m;
-        pl_hash hash = update_of(slot, slot == lie);
-        pl_message_init(&m, PL_MSG_UPDATE_IS);
-        a->requests[slot] = m.request = 100 + (uint64_t)slot;
-        pl_put_text(&m.body, PL_TAG_NAME, slot == 1 ? "same" : "first");
-        pl_put_text(&m.body, PL_TAG_DEVICE, "cpu");
-        if (!pl_pubkey_none(&f->sender_key))
-            pl_put_bytes(&m.body, PL_TAG_KEY, f->sender_key.bytes, PL_PUBKEY_BYTES);
-        pl_put_hash(&m.body, PL_TAG_BLOB, &hash);
-        assert_int_equal(hub_hear_update(&f->h, &m), PL_OK);
-        pl_message_destroy(&m);
-    }
-}
-
-static void do_again(fixture *f, hub_audit *a, int worker)
+/* Tells the hub that a home has accepted the update of a slot. */
+static void hear_update(fixture *f, int slot, const char *worker, const char *device,
+                        bool lie)
 {
     pl_message m;
+    pl_hash hash = update_of(slot, lie);
+    pl_message_init(&m, PL_MSG_UPDATE_IS);
+    f->audit->parts[slot].request = m.request = 100 + (uint64_t)slot;
+    pl_put_text(&m.body, PL_TAG_NAME, worker);
+    pl_put_text(&m.body, PL_TAG_DEVICE, device);
+    if (!pl_pubkey_none(&f->sender_key))
+        pl_put_bytes(&m.body, PL_TAG_KEY, f->sender_key.bytes, PL_PUBKEY_BYTES);
+    pl_put_hash(&m.body, PL_TAG_BLOB, &hash);
+    assert_int_equal(hub_hear_update(&f->h, &m), PL_OK);
+    pl_message_destroy(&m);
+}
+
+/* All updates came from FIRST; that of slot `lie` is wrong (-1: none). */
+static void hear_updates(fixture *f, int lie)
+{
+    for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
+        hear_update(f, slot, "first", "cpu", slot == lie);
+}
+
+static bool is_asked(fixture *f, int worker)
+{
+    f->now += 200; /* the hub looks for judges only every 200 ms */
+    return hub_find_audit(&f->h, worker, f->now) == f->audit;
+}
+
+/* The worker repeats the task; its update of slot `wrong` has a fault (-1: none). */
+static void do_again(fixture *f, int worker, int wrong, int fault)
+{
+    hub_audit *a = f->audit;
+    pl_message m;
     pl_message_init(&m, PL_MSG_DONE);
-    for (int slot = 0; slot < a->n_slots; slot++) {
-        pl_hash hash = update_of(slot, false);
+    for (int slot = 0; slot < a->n_parts - 1; slot++) {
+        pl_hash hash = update_of(slot, slot == wrong ? fault : 0);
         pl_put_hash(&m.body, PL_TAG_BLOB, &hash);
     }
     pl_put_hash(&m.body, PL_TAG_BLOB, &a->row.after);
-    hub_grant_audit(&f->h, a, worker, NOW);
+    assert_true(is_asked(f, worker));
+    hub_grant_audit(&f->h, a, worker, f->now);
     assert_int_equal(hub_audit_done(&f->h, a, worker, &m), PL_OK);
     pl_message_destroy(&m);
 }
 
+/* ---- judges ---- */
+static void own_worker_of_the_senders_kind_judges(void **state)
+{
+    fixture *f = *state;
+    assert_false(is_asked(f, SAME)); /* the homes have not said the updates yet */
+    hear_updates(f, -1);
+    assert_true(is_asked(f, SAME));
+    assert_false(is_asked(f, OTHER)); /* it rounds differently */
+    assert_false(is_asked(f, GUEST)); /* it may belong to the sender */
+    assert_false(is_asked(f, FIRST)); /* the result is its own */
+    do_again(f, SAME, -1, 0);
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_AGREED);
+    assert_int_equal(f->h.n_fenced, 0);
+}
+
+static void guests_never_judge(void **state)
+{
+    fixture *f = *state;
+    hear_updates(f, -1);
+    f->workers[FIRST].own_key = f->workers[SAME].own_key = false;
+    f->workers[GUEST].delivers = true;
+    for (int i = 0; i < N_WORKERS; i++)
+        assert_false(is_asked(f, i));
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN); /* it waits */
+}
+
+static void worker_judges_itself_only_if_it_is_alone(void **state)
+{
+    fixture *f = *state;
+    hear_updates(f, -1);
+    f->workers[SAME].drains = true;
+    assert_true(is_asked(f, FIRST));
+    f->workers[SAME].drains = false;
+    assert_false(is_asked(f, FIRST));
+    pl_copy_text(f->workers[SAME].fenced, PL_FENCED_TEXT_MAX, "it lied");
+    assert_true(is_asked(f, FIRST));
+    assert_false(is_asked(f, SAME));
+}
+
+static void only_own_worker_judges_what_it_did_not_send(void **state)
+{
+    fixture *f = *state;
+    f->workers[FIRST].own_key = false; /* the liar */
+    for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
+        hear_update(f, slot, slot == 1 ? "same" : "first", "cpu", slot == 0);
+    do_again(f, SAME, -1, 0);
+    do_again(f, SAME, -1, 0);
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_ODD);
+    assert_string_equal(f->audit->row.odd, "first");
+    assert_int_equal(f->h.n_fenced, 1);
+}
+
+static void second_judge_is_another_one(void **state)
+{
+    fixture *f = *state;
+    hear_updates(f, 2);
+    do_again(f, SAME, -1, 0);
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
+    assert_true(is_asked(f, FIRST)); /* it is the sender, but SAME has judged already */
+    assert_false(is_asked(f, SAME));
+    do_again(f, FIRST, -1, 0);
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_ODD);
+}
+
+/* ---- verdicts ---- */
+static void part_is_judged_on_its_senders_kind(void **state)
+{
+    fixture *f = *state;
+    /* FIRST sent a false update and left; OTHER, on another kind, did the rest. */
+    hub_clear_audits(&f->h);
+    hear_row(f, "ref", 1);
+    pl_copy_text(f->audit->parts[f->audit->n_parts - 1].from.worker, PL_TEXT_MAX,
+                 "other");
+    for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
+        hear_update(f, slot, slot == 0 ? "first" : "other", slot == 0 ? "cpu" : "ref",
+                    slot == 0);
+    int n = 0;
+    for (; f->audit->row.verdict == PL_VERDICT_OPEN && n < 6; n++)
+        for (int w = 0; w < N_WORKERS; w++)
+            if (is_asked(f, w)) {
+                do_again(f, w, -1, 0);
+                break;
+            }
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_ODD);
+    assert_int_equal(f->h.n_fenced, 1);
+    assert_string_equal(f->h.fenced[0].name, "first");
+}
+
+static void results_of_different_kinds_are_not_compared(void **state)
+{
+    fixture *f = *state;
+    for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
+        hear_update(f, slot, "first", slot == 0 ? "ref" : "cpu", slot == 0);
+    do_again(f, OTHER, 0, 1); /* a `ref` makes what looks like a lie on a `cpu` */
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
+    do_again(f, SAME, -1, 0);
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_AGREED);
+    assert_int_equal(f->h.n_fenced, 0);
+}
+
+static void judge_with_a_fault_is_named_and_the_result_counts(void **state)
+{
+    fixture *f = *state;
+    hear_updates(f, -1);
+    do_again(f, SAME, 1, 1);
+    do_again(f, FIRST, -1, 0);
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_AGREED);
+    assert_string_equal(f->audit->row.odd, "same");
+    assert_int_equal(f->h.n_fenced, 1);
+    assert_string_equal(f->h.fenced[0].name, "same");
+}
+
+static void repetitions_that_differ_drop_the_result(void **state)
+{
+    fixture *f = *state;
+    plan_path *path = &f->h.tasks.arms[0].paths[0];
+    for (int i = 1; i <= 3; i++) {
+        hub_clear_audits(&f->h);
+        hear_row(f, "cpu", i);
+        hear_updates(f, 0);
+        do_again(f, SAME, 0, 2);
+        do_again(f, FIRST, 0, 3);
+        assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
+        assert_int_equal(f->h.n_fenced, 0);
+        assert_int_equal(f->h.failure[0] != '\0', i == 3);
+    }
+    assert_int_equal(path->n_undecided, 3);
+    assert_non_null(strstr(f->h.failure, path->name));
+}
+
+static void missing_update_drops_the_result(void **state)
+{
+    fixture *f = *state;
+    f->homes[0].known = f->homes[0].welcome = true;
+    f->homes[1].known = f->homes[1].welcome = true;
+    hear_update(f, 0, "first", "cpu", false);
+    for (int i = 0; i < 12; i++) {
+        f->now += 1001;
+        assert_int_equal(hub_tend_audits(&f->h, f->now), PL_OK);
+    }
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
+}
+
+static void homes_drop_before_the_verdict_is_stored(void **state)
+{
+    fixture *f = *state;
+    hear_updates(f, 0);
+    do_again(f, SAME, -1, 0);
+    do_again(f, FIRST, -1, 0);
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_ODD);
+    f->now += 1001;
+    assert_int_equal(hub_tend_audits(&f->h, f->now), PL_OK);
+    assert_true(f->audit->drops[0] != 0 && f->audit->drops[1] != 0);
+    assert_true(f->audit->drop_token > f->audit->lease.token);
+    const uint64_t first = f->audit->drops[0];
+    hub_hear_ok(&f->h, 1, first); /* the answer of a home to another one's order */
+    assert_false(f->audit->dropped[0] || f->audit->dropped[1]);
+    hub_hear_ok(&f->h, 0, first);
+    assert_true(f->audit->dropped[0] && !f->audit->dropped[1]);
+    f->now += 1001;
+    assert_int_equal(hub_tend_audits(&f->h, f->now), PL_OK);
+    assert_int_equal(f->audit->drops[0], first); /* it is not told again */
+    hub_hear_ok(&f->h, 1, f->audit->drops[1]);
+    assert_true(f->audit->dropped[1]);
+}
+
+static void retried_task_has_a_new_audit(void **state)
+{
+    fixture *f = *state;
+    hear_updates(f, 0);
+    do_again(f, SAME, -1, 0);
+    do_again(f, FIRST, -1, 0);
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_ODD);
+    hear_row(f, "cpu", 1); /* an old list of the home */
+    assert_int_equal(f->h.n_audits, 1);
+    hear_row(f, "cpu", 2);
+    assert_int_equal(f->h.n_audits, 2);
+    assert_int_equal(f->h.audits[1].row.verdict, PL_VERDICT_OPEN);
+}
+
+/* ---- kinds of devices ---- */
+static void kind_without_an_own_worker_gets_no_task(void **state)
+{
+    fixture *f = *state;
+    hub_worker *guest = &f->workers[GUEST];
+    char text[HUB_WITHHELD_TEXT_MAX];
+    assert_true(hub_admits_device(&f->h, guest));
+    pl_copy_text(guest->device, sizeof guest->device, "invented");
+    assert_false(hub_admits_device(&f->h, guest));
+    guest->unchecked = true;
+    assert_non_null(strstr(hub_withheld_text(&f->h, guest, text), "fleet.devices"));
+    f->options.devices = "cuda, invented ,other";
+    assert_true(hub_admits_device(&f->h, guest));
+    pl_copy_text(guest->device, sizeof guest->device, "invent");
+    assert_false(hub_admits_device(&f->h, guest));
+    guest->device[0] = '\0';
+    assert_false(hub_admits_device(&f->h, guest));
+    f->h.tasks.audits = false; /* without audits every kind is welcome */
+    assert_true(hub_admits_device(&f->h, guest));
+}
+
+static void listed_kind_counts_as_unchecked(void **state)
+{
+    fixture *f = *state;
+    f->options.devices = "invented";
+    for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
+        hear_update(f, slot, "first", slot == 0 ? "invented" : "cpu", false);
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
+    do_again(f, SAME, -1, 0); /* what can be checked is checked */
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNCHECKED);
+    hub_clear_audits(&f->h);
+    hear_row(f, "invented", 1);
+    for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
+        hear_update(f, slot, "first", "invented", false);
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNCHECKED);
+}
+
+/* ---- who is fenced ---- */
 static void liar_is_found(fixture *f, int lie, const char *liar)
 {
-    hub_home home = {0};
-    assert_int_equal(pl_wire_connect("tcp://127.0.0.1:1", &home.socket), PL_OK);
-    f->h.homes = &home;
-    f->h.n_homes = 1;
-    for (int i = 0; i < N_WORKERS; i++)
-        pl_copy_text(f->workers[i].device, sizeof f->workers[i].device, "cpu");
-    hub_audit *a = open_row(f);
-    hear_updates(f, a, lie);
-    assert_int_equal(a->row.verdict, PL_VERDICT_OPEN);
-    assert_null(hub_find_audit(&f->h, FIRST, NOW)); /* FIRST made a part of the task */
-    assert_null(hub_find_audit(&f->h, SAME, NOW));
-    assert_ptr_equal(hub_find_audit(&f->h, OTHER, NOW), a);
-    do_again(f, a, OTHER);
-    assert_int_equal(a->row.verdict, lie < 0 ? PL_VERDICT_AGREED : PL_VERDICT_OPEN);
-    if (lie >= 0) {
-        do_again(f, a, THIRD);
-        assert_int_equal(a->row.verdict, PL_VERDICT_SETTLED);
-        assert_int_equal(f->h.n_fenced, 1);
-        assert_string_equal(f->h.fenced[0].name, liar);
-        f->fenced_key = f->h.fenced[0].key;
-        for (int i = 0; i < 2; i++)
-            if (f->later[i])
-                hub_mark_fenced(&f->h, f->later[i]);
-    }
     hub_clear_audits(&f->h);
-    plan_clear(&f->h.tasks);
-    pl_wire_close(&home.socket);
+    hear_row(f, "cpu", 1);
+    hear_updates(f, lie);
+    do_again(f, SAME, -1, 0);
+    do_again(f, f->workers[FIRST].own_key ? FIRST : SAME, -1, 0);
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_ODD);
+    assert_int_equal(f->h.n_fenced, 1);
+    assert_string_equal(f->h.fenced[0].name, liar);
+    f->fenced_key = f->h.fenced[0].key;
+    for (int i = 0; i < 2; i++)
+        if (f->later[i])
+            hub_mark_fenced(&f->h, f->later[i]);
 }
-
-static void of_several_senders_the_one_that_lied_is_fenced(void **state)
-{
-    liar_is_found(*state, 1, "same");
-}
-
-static void of_several_senders_the_other_one_is_fenced_for_its_own_lie(void **state)
-{
-    liar_is_found(*state, 0, "first");
-}
-
-static void several_honest_senders_agree(void **state)
-{
-    liar_is_found(*state, -1, "");
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static void a_liar_is_fenced_by_the_key_of_its_lease(void **state)
 {
@@ -385,36 +438,28 @@ static void a_key_that_gets_a_liars_name_later_is_not_fenced(void **state)
     assert_true(again.fenced[0]);
 }
 
-static void a_key_does_not_audit_its_own_results(void **state)
-{
-    fixture *f = *state;
-    for (int i = 0; i < N_WORKERS; i++) {
-        f->workers[i].own_key = false;
-        memset(f->workers[i].key.bytes, 1 + i, PL_PUBKEY_BYTES);
-    }
-    assert_ptr_equal(hub_find_audit(&f->h, SAME, NOW), &f->audit);
-    f->audit.row.results[0].key = f->workers[SAME].key;
-    assert_null(hub_find_audit(&f->h, SAME, NOW));
-}
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(one_of_its_kind_comes_first),
-        TEST(another_kind_does_it_where_there_is_none),
-        TEST(third_is_neither_of_the_two),
-        TEST(without_distances_other_kinds_are_not_asked),
-        TEST(those_who_join_judge_nobody_where_own_workers_are),
-        TEST(those_who_deliver_judge_before_others_of_its_kind),
-        TEST(own_worker_that_sent_some_of_it_is_a_third),
-        TEST(a_hub_that_starts_again_asks_for_what_the_first_made),
-        TEST(of_several_senders_the_one_that_lied_is_fenced),
-        TEST(of_several_senders_the_other_one_is_fenced_for_its_own_lie),
+        TEST(own_worker_of_the_senders_kind_judges),
+        TEST(guests_never_judge),
+        TEST(worker_judges_itself_only_if_it_is_alone),
+        TEST(only_own_worker_judges_what_it_did_not_send),
+        TEST(second_judge_is_another_one),
+        TEST(part_is_judged_on_its_senders_kind),
+        TEST(results_of_different_kinds_are_not_compared),
+        TEST(judge_with_a_fault_is_named_and_the_result_counts),
+        TEST(repetitions_that_differ_drop_the_result),
+        TEST(missing_update_drops_the_result),
+        TEST(homes_drop_before_the_verdict_is_stored),
+        TEST(retried_task_has_a_new_audit),
+        TEST(kind_without_an_own_worker_gets_no_task),
+        TEST(listed_kind_counts_as_unchecked),
         TEST(a_liar_is_fenced_by_the_key_of_its_lease),
         TEST(an_heir_of_a_liars_name_is_not_fenced),
         TEST(a_key_that_gets_a_liars_name_later_is_not_fenced),
-        TEST(a_key_does_not_audit_its_own_results),
-        TEST(several_honest_senders_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

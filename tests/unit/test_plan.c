@@ -585,6 +585,78 @@ static void arm_is_finished_when_paths_and_modules_are(void **state)
     assert_false(plan_choose(p, 0, 0, &task));
 }
 
+/* ---- audits ---- */
+static void hear_audit(plan_path *path, int64_t phase, bool in_audit)
+{
+    const plan_news news = {.phase = phase, .in_audit = in_audit};
+    plan_hear(path, &news, 5);
+}
+
+static void path_in_audit_is_not_leased_and_not_finished(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    set_all(p, "mix", 3);
+    for (int i = 1; i < 4; i++)
+        finish(&mix->paths[i], 3, 0);
+    hear_audit(&mix->paths[0], 1, true);
+    assert_int_equal(plan_n_confirmed(&mix->paths[0]), 0);
+    assert_false(plan_choose(p, 0, 10, &task));
+    hear_audit(&mix->paths[0], 1, false);
+    assert_true(plan_choose(p, 0, 10, &task));
+    hear_audit(&mix->paths[0], 3, true);
+    assert_false(plan_arm_finished(mix));
+    hear_audit(&mix->paths[0], 3, false);
+    assert_true(plan_arm_finished(mix));
+    hear_audit(&mix->paths[0], 3, true); /* an old report */
+    assert_true(plan_arm_finished(mix));
+}
+
+static void dropped_phase_is_leased_again_and_its_lease_is_dead(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    plan_arm *mix = plan_find_arm(p, "mix");
+    plan_path *path = &mix->paths[0];
+    set_all(p, "mix", 0);
+    for (int i = 1; i < 4; i++)
+        finish(&mix->paths[i], 1, 0);
+    assert_true(plan_choose(p, 0, 0, &task));
+    assert_int_equal(task.index, 0);
+    plan_grant(p, task, 0, 0, TTL);
+    const uint64_t token = path->lease.token;
+    const plan_said said = {.phase = 0, .token = token};
+    hear_audit(path, 1, true);
+    assert_non_null(plan_say_done(path, &said, 10, TTL));
+    hear_audit(path, 0, false);
+    assert_int_equal(path->phase, 0);
+    assert_false(plan_renew(p, path, 0, token, 0, 20, TTL));
+    assert_true(plan_choose(p, 1, 20, &task));
+    plan_grant(p, task, 1, 20, TTL);
+    assert_true(path->lease.token > token);
+    hear_audit(path, 1, false);
+    assert_int_equal(path->phase, 1);
+}
+
+/* The only own worker could wait, in phase 1, for a version that waits for an audit
+ * which this worker must do. */
+static void under_audits_no_lease_runs_ahead(void **state)
+{
+    plan *p = *state;
+    plan_task task;
+    for (int audits = 0; audits < 2; audits++) {
+        const char *name = audits ? "solo2" : "solo";
+        p->audits = audits;
+        add_arm(p, name, 1, 1, 1, 3);
+        set_all(p, name, 0);
+        assert_true(plan_find_task(p, plan_find_arm(p, name)->paths[0].name, &task));
+        plan_grant(p, task, 0, 0, TTL);
+        const uint64_t token = p->arms[task.arm].paths[task.index].lease.token;
+        assert_int_equal(plan_continues(p, task, 0, token, 0, 0), !audits);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 /* All paths have finished a phase at time 1000. Only worker 0 has the state of path 0,
@@ -710,6 +782,9 @@ int main(void)
         TEST(news_and_what_workers_say_may_come_in_any_order),
         TEST(lease_lives_for_what_was_said_last),
         TEST(arm_is_finished_when_paths_and_modules_are),
+        TEST(path_in_audit_is_not_leased_and_not_finished),
+        TEST(dropped_phase_is_leased_again_and_its_lease_is_dead),
+        TEST(under_audits_no_lease_runs_ahead),
         TEST(path_waits_before_it_is_known_how_long_its_phases_take),
         TEST(path_waits_for_the_worker_that_has_its_state),
         TEST(idle_worker_repeats_phases_although_the_arm_advances),

@@ -1,0 +1,341 @@
+/* folder: home; label: integration */
+#include "home/home_internal.h"
+#include "tests/support/relay_fixture.h"
+
+/* Tests what a home does with tasks that are drawn for an audit: nothing of them counts
+ * before the verdict, also if the home is killed meanwhile; and a result that an audit
+ * finds to be wrong leaves nothing behind. The test plays the hub. */
+
+enum { TOKEN = 100 };
+static char rows[PATHS][PL_AUDIT_TEXT_MAX]; /* the paths' rows in the newest state */
+
+static void tell_home(fixture *f, pl_message *q, uint16_t answer, pl_message *kept)
+{
+    pl_socket *socket = NULL;
+    pl_message a;
+    pl_message_init(&a, 0);
+    q->request = pl_wire_next_request();
+    assert_int_equal(pl_wire_connect(f->home.address, &socket), PL_OK);
+    assert_int_equal(pl_wire_ask(socket, q, 500, 10000, &a), PL_OK);
+    assert_int_equal(a.type, answer);
+    pl_wire_close(&socket);
+    pl_message_destroy(q);
+    if (kept)
+        *kept = a;
+    else
+        pl_message_destroy(&a);
+}
+
+/* Reads the home's state as the hub. Returns the number of open audits; *in_audit
+ * becomes the number of paths whose last phase waits for its audit. */
+static int count_rows(fixture *f, int *in_audit)
+{
+    pl_message q = {0}, a;
+    pl_reader all, r;
+    int n = 0;
+    PL_SAY(&q, GET_STATE, get_state, .offset = 0);
+    tell_home(f, &q, PL_MSG_STATE_IS, &a);
+    pl_reader_open(&all, "a state", a.data.data, a.data.len);
+    *in_audit = 0;
+    for (size_t i = 0; i < pl_field_count(&all, PL_TAG_RECORD); i++) {
+        size_t len = 0;
+        char text[PL_AUDIT_TEXT_MAX], name[PL_MODULE_NAME_MAX];
+        pl_audit row;
+        const uint8_t *at = pl_get_bytes(&all, PL_TAG_RECORD, i, &len);
+        pl_reader_open(&r, "a record", at, len);
+        *in_audit += pl_field_count(&r, PL_TAG_IN_AUDIT) > 0;
+        if (pl_field_count(&r, PL_TAG_AUDIT) == 0)
+            continue;
+        n++;
+        pl_get_text(&r, PL_TAG_TEXT, 0, text, sizeof text);
+        assert_int_equal(pl_audit_read(text, &row), PL_OK);
+        for (int path = 0; path < PATHS; path++) {
+            pl_arm_path_name(&f->arm, f->topology, path, 0, name);
+            if (strcmp(row.path, name) == 0)
+                pl_copy_text(rows[path], sizeof *rows, text);
+        }
+    }
+    pl_message_destroy(&a);
+    return n;
+}
+
+static pl_submit_result submit_update(fixture *f, int path, int slot, uint64_t token)
+{
+    worker w = {.job = f, .path = path};
+    char name[96], text[256];
+    pl_buf bytes = {0};
+    pl_submission s;
+    pl_submit_result result = PL_SUBMIT_REJECTED;
+    fill(&w, f->client, slot, name, &bytes, &s);
+    s.contribution.token = token;
+    lease_for(f->client, &f->arm, &s.contribution, 0);
+    pl_status status = pl_client_submit(f->client, &s, &result, text);
+    pl_buf_destroy(&bytes);
+    assert_true(status == PL_OK || status == PL_ERR_STALE);
+    return status == PL_ERR_STALE ? PL_SUBMIT_FENCED : result;
+}
+
+static void submit_updates(fixture *f, int path, uint64_t token)
+{
+    for (int slot = 0; slot < pl_topology_n_slots(f->topology); slot++)
+        assert_int_equal(submit_update(f, path, slot, token), PL_SUBMIT_ACCEPTED);
+}
+
+/* Ends a phase of the path with a state whose second moments are `v`. */
+static pl_status submit_path(fixture *f, int path, int64_t phase, float v,
+                             uint64_t token, pl_submit_result *result)
+{
+    char text[256];
+    pl_path_state state = {.phase = phase + 1};
+    size_t n = pl_topology_path_params(f->topology);
+    uint64_t bytes = pl_path_state_bytes(&f->arm, n);
+    float *moments = pl_alloc((size_t)bytes + 1);
+    for (size_t i = n; i < bytes / sizeof *moments; i++)
+        moments[i] = v;
+    *result = PL_SUBMIT_REJECTED;
+    pl_arm_path_name(&f->arm, f->topology, path, 0, state.name);
+    state.work.n_samples = (uint64_t)(phase + 1) * pl_phase_samples(&f->arm);
+    pl_lease lease = lease_of(&f->arm, path, phase, token);
+    act_under(f->client, &f->arm, &lease);
+    pl_status status = send_state(f->client, &state, moments, bytes, result, text);
+    pl_free(moments);
+    return status;
+}
+
+static pl_submit_result end_task(fixture *f, int path, float v, uint64_t token)
+{
+    pl_submit_result result;
+    assert_int_equal(submit_path(f, path, 0, v, token, &result), PL_OK);
+    return result;
+}
+
+static void tell_verdict(fixture *f, const char *row_text, pl_verdict verdict)
+{
+    pl_audit row;
+    pl_message q = {0};
+    pl_buf text = {0};
+    assert_int_equal(pl_audit_read(row_text, &row), PL_OK);
+    row.verdict = verdict;
+    pl_audit_write(&row, &text);
+    PL_SAY(&q, PUT_AUDIT, put_audit, .row_text = pl_buf_text(&text));
+    tell_home(f, &q, PL_MSG_OK, NULL);
+    pl_buf_destroy(&text);
+}
+
+static void drop_task(fixture *f, const char *path, uint64_t token)
+{
+    pl_message q = {.token = token};
+    PL_SAY(&q, FENCE, fence, .name = path, .phase = 0, .audit = 1);
+    tell_home(f, &q, PL_MSG_OK, NULL);
+}
+
+static void confirm_path(fixture *f, int path)
+{
+    pl_message q = {0};
+    char name[PL_MODULE_NAME_MAX];
+    pl_arm_path_name(&f->arm, f->topology, path, 0, name);
+    PL_SAY(&q, CONFIRM, confirm, .name = name, .phase = 1);
+    tell_home(f, &q, PL_MSG_OK, NULL);
+}
+
+static int64_t version_of(fixture *f)
+{
+    pl_version_facts facts;
+    assert_int_equal(pl_client_get_version(f->client, embed, PL_NEWEST, &facts), PL_OK);
+    return (int64_t)facts.number;
+}
+
+static int64_t phase_of(fixture *f, int path, pl_path_state *out)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_arm_path_name(&f->arm, f->topology, path, 0, name);
+    assert_int_equal(pl_client_get_path(f->client, name, out), PL_OK);
+    return out->phase;
+}
+
+static void nothing_counts_before_the_verdict(void **state)
+{
+    (void)state;
+    fixture f;
+    pl_path_state now;
+    int in_audit = 0;
+    open_job(&f, "f32");
+    for (int path = 0; path < PATHS; path++) {
+        submit_updates(&f, path, TOKEN);
+        assert_int_equal(end_task(&f, path, 1e-6f, TOKEN), PL_SUBMIT_ACCEPTED);
+    }
+    for (int i = 0; i < 2; i++) { /* also after a restart */
+        assert_int_equal(count_rows(&f, &in_audit), PATHS);
+        assert_int_equal(in_audit, PATHS);
+        assert_int_equal(version_of(&f), 0);
+        assert_int_equal(phase_of(&f, 0, &now), 0);
+        kill_child(&f.home, SIGKILL);
+        start_child(&f.home);
+    }
+    /* the answers do not tell that the task was drawn */
+    assert_int_equal(end_task(&f, 0, 1e-6f, TOKEN), PL_SUBMIT_DUPLICATE);
+    assert_int_equal(end_task(&f, 0, 2e-6f, TOKEN), PL_SUBMIT_OTHER);
+    for (int path = 0; path < PATHS; path++) {
+        char name[PL_MODULE_NAME_MAX];
+        pl_audit row;
+        count_rows(&f, &in_audit);
+        assert_int_equal(in_audit, PATHS - path);
+        assert_int_equal(version_of(&f), 0); /* it waits for the last one */
+        pl_arm_path_name(&f.arm, f.topology, path, 0, name);
+        assert_int_equal(pl_audit_read(rows[path], &row), PL_OK);
+        assert_string_equal(row.path, name);
+        tell_verdict(&f, rows[path], PL_VERDICT_AGREED);
+        assert_int_equal(phase_of(&f, path, &now), 1);
+        assert_false(pl_hash_none(&now.moments));
+        assert_string_equal(now.worker, "w");
+    }
+    (void)wait_version(&f, embed);
+    assert_int_equal(count_rows(&f, &in_audit), 0);
+    assert_int_equal(in_audit, 0);
+    close_job(&f);
+}
+
+static void odd_result_leaves_nothing(void **state)
+{
+    (void)state;
+    fixture f;
+    pl_path_state now;
+    int in_audit = 0;
+    char first[PL_AUDIT_TEXT_MAX];
+    open_job(&f, "f32");
+    submit_updates(&f, 0, TOKEN);
+    assert_int_equal(end_task(&f, 0, 2e-6f, TOKEN), PL_SUBMIT_ACCEPTED);
+    assert_int_equal(count_rows(&f, &in_audit), 1);
+    pl_copy_text(first, sizeof first, rows[0]);
+    drop_task(&f, "mix/p00.r0", TOKEN + 1);
+    tell_verdict(&f, first, PL_VERDICT_ODD);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(count_rows(&f, &in_audit), 0);
+        assert_int_equal(phase_of(&f, 0, &now), 0);
+        assert_true(pl_hash_none(&now.moments));
+        if (i == 0)
+            assert_int_equal(submit_update(&f, 0, 1, TOKEN), PL_SUBMIT_FENCED);
+        kill_child(&f.home, SIGKILL);
+        start_child(&f.home);
+    }
+    /* the task is done again, and drawn again; the first verdict does not fit it */
+    submit_updates(&f, 0, TOKEN + 2);
+    assert_int_equal(end_task(&f, 0, 1e-6f, TOKEN + 2), PL_SUBMIT_ACCEPTED);
+    assert_int_equal(count_rows(&f, &in_audit), 1);
+    assert_non_null(strstr(rows[0], "\"tries\":2"));
+    tell_verdict(&f, first, PL_VERDICT_AGREED);
+    assert_int_equal(phase_of(&f, 0, &now), 0);
+    tell_verdict(&f, rows[0], PL_VERDICT_AGREED);
+    assert_int_equal(phase_of(&f, 0, &now), 1);
+    close_job(&f);
+}
+
+/* The home of a module may not be the home of the paths that go through it. */
+static void round_waits_until_the_hub_confirms_the_paths(void **state)
+{
+    (void)state;
+    fixture f;
+    open_job(&f, "f32");
+    for (int path = 0; path < PATHS; path++)
+        submit_updates(&f, path, TOKEN);
+    for (int path = 0; path < PATHS; path++) {
+        assert_int_equal(version_of(&f), 0);
+        confirm_path(&f, path);
+    }
+    (void)wait_version(&f, embed);
+    close_job(&f);
+}
+
+static void results_that_count_are_not_dropped(void **state)
+{
+    (void)state;
+    fixture f;
+    open_job(&f, "f32");
+    for (int path = 0; path < PATHS; path++)
+        submit_updates(&f, path, TOKEN);
+    confirm_path(&f, 0);
+    drop_task(&f, "mix/p00.r0", TOKEN + 1); /* an order that was under way for long */
+    for (int path = 1; path < PATHS; path++)
+        confirm_path(&f, path);
+    (void)wait_version(&f, embed);
+    close_job(&f);
+}
+
+/* Receives a message, but waits at most some seconds. */
+static void await_message(pl_socket *socket, pl_peer *peer, pl_message *m)
+{
+    pl_status status = PL_ERR_TIMEOUT;
+    for (int i = 0; i < 1000 && status == PL_ERR_TIMEOUT; i++) {
+        status = pl_wire_recv(socket, peer, m);
+        if (status == PL_ERR_TIMEOUT)
+            pl_sleep_ms(10);
+    }
+    assert_int_equal(status, PL_OK);
+}
+
+/* Returns the type of the home's answer to GET_UPDATE of a peer with this role. */
+static int answer_to(home *h, const char *address, pl_key_role role)
+{
+    pl_socket *client = NULL;
+    pl_peer peer;
+    pl_message q = {.request = 1}, m, a;
+    pl_message_init(&m, 0);
+    pl_message_init(&a, 0);
+    PL_SAY(&q, GET_UPDATE, get_update, .name = embed, .path = 0, .replica = 0,
+           .phase = 0);
+    assert_int_equal(pl_wire_connect(address, &client), PL_OK);
+    assert_int_equal(pl_wire_send(client, &q), PL_OK);
+    await_message(h->socket, &peer, &m);
+    peer.role = role;
+    assert_int_equal(home_take(h, &peer, &m), PL_OK);
+    await_message(client, NULL, &a);
+    const int type = a.type;
+    pl_wire_close(&client);
+    pl_message_destroy(&q);
+    pl_message_destroy(&m);
+    pl_message_destroy(&a);
+    return type;
+}
+
+static void update_is_for_the_hub_alone(void **state)
+{
+    (void)state;
+    fixture f;
+    char address[PL_ADDRESS_MAX];
+    const pl_home_options options = {.audit = 1, .staging_bytes = 1 << 20};
+    open_job(&f, "f32");
+    submit_updates(&f, 0, TOKEN);
+    kill_child(&f.home, SIGTERM);
+    home h = {.options = &options};
+    assert_int_equal(pl_store_open(f.home.target, PL_STORE_CREATE, &h.store), PL_OK);
+    assert_int_equal(home_load(&h), PL_OK);
+    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &h.socket, address), PL_OK);
+    assert_int_equal(answer_to(&h, address, PL_AS_HUB), PL_MSG_UPDATE_IS);
+    assert_int_equal(answer_to(&h, address, PL_AS_WORKER), PL_MSG_ERR);
+    assert_int_equal(answer_to(&h, address, PL_AS_RELAY), PL_MSG_ERR);
+    assert_false(pl_role_allows(PL_AS_INSPECTOR, PL_MSG_GET_UPDATE));
+    /* under noloco mates need each other's updates */
+    for (int i = 0; i < pl_topology_n_modules(h.arms[0].topology); i++)
+        h.arms[0].contracts[i].meets = true;
+    assert_int_equal(answer_to(&h, address, PL_AS_WORKER), PL_MSG_UPDATE_IS);
+    pl_txn_abort(&h.txn);
+    home_unload(&h);
+    pl_wire_close(&h.socket);
+    pl_store_close(&h.store);
+    start_child(&f.home);
+    close_job(&f);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_counts_before_the_verdict),
+        cmocka_unit_test(odd_result_leaves_nothing),
+        cmocka_unit_test(round_waits_until_the_hub_confirms_the_paths),
+        cmocka_unit_test(results_that_count_are_not_dropped),
+        cmocka_unit_test(update_is_for_the_hub_alone),
+    };
+    if (argc > 1)
+        return run_child(argv, (pl_home_options){.keep_updates = true, .audit = 1});
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
