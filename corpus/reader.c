@@ -333,8 +333,9 @@ static size_t text_begin(const pl_buf *raw)
 }
 
 /* Finds out whether a file has JSON lines although its name does not say so: its first
- * line is an object that has a text. (A text file may begin with a brace, too.) Reads
- * on to the end of the first line if it begins like an object. */
+ * line is an object that has a text, and the next line, if there is one, begins with a
+ * brace. (A text file may begin with a brace, too.) Reads on to the next line if the
+ * first one begins like an object. */
 static pl_status find_lines(document_reader *reader, text_source *source, bool *lines)
 {
     const size_t begin = text_begin(&reader->raw);
@@ -344,9 +345,13 @@ static pl_status find_lines(document_reader *reader, text_source *source, bool *
         const char *line = (const char *)reader->raw.data + begin;
         const size_t left = reader->raw.len - begin;
         const char *newline = memchr(line, '\n', left);
-        if (newline || end || left > DOCUMENT_MAX) {
-            *lines = json_line_begins(line, newline ? (size_t)(newline - line) : left,
-                                      reader->how.text_key);
+        const size_t len = newline ? (size_t)(newline - line) : left;
+        size_t next = len;
+        while (next < left && memchr(" \t\r\n", line[next], 4))
+            next++;
+        if (next < left || end || left > DOCUMENT_MAX) {
+            *lines = (next == left || line[next] == '{') &&
+                     json_line_begins(line, len, reader->how.text_key);
             return PL_OK;
         }
         PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));

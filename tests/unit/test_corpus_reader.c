@@ -413,6 +413,14 @@ static void json_lines_are_recognised_by_their_first_line(void **state)
     check_read("l.json", ":{\"name\": \"a\"}\n|");
     write_text("l.c", "{ \"text\": int x; }\n");
     check_read("l.c", ":{ \"text\": int x; }\n|");
+    write_text("l.txt", "{\"text\": \"an example\"}\n\nis a line.\n");
+    check_read("l.txt", ":{\"text\": \"an example\"}\n\nis a line.\n|");
+    write_text("l.txt", "{\"text\": \"a\"}\n \n{\"text\": \"b\"}\n");
+    check_read("l.txt", ":a|:b|");
+    write_text("l.txt", "{\"text\": \"a\"}\n\n");
+    check_read("l.txt", ":a|");
+    write_text("l.jsonl", "{\"text\": \"a\"}\nb\n");
+    check_refused("l.jsonl", PL_ERR_DATA, "line 2");
     write_text("l.json", "[{\"text\": \"a\"},\n {\"text\": \"b\"}]\n");
     check_refused("l.json", PL_ERR_DATA, "jq -c '.[]'");
 }
