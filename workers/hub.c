@@ -65,7 +65,6 @@ static pl_status send_task(hub *h, hub_worker *w)
                           .token = w->given_token,
                           .step = w->given_steps,
                           .late = late,
-                          .checked = 1,
                           .key = w->key};
         pl_copy_text(lease.arm, sizeof lease.arm, arm->arm.name);
         pl_copy_text(lease.worker, sizeof lease.worker, w->name);
