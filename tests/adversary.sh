@@ -341,7 +341,9 @@ among_liars() {
     check_acts lie
     same_record twice lie
     check_all twice lie
-    cat "$work/lie".?.acts | grep '^lied task' >"$work/lies" || fail "nobody could lie"
+    # In a short job the honest workers may finish all tasks sooner than a liar would.
+    cat "$work/lie".?.acts | grep '^lied task' >"$work/lies" || [ "$minutes" -lt 2 ] ||
+        fail "nobody could lie"
     "$pathloom" audit --run "$work/lie" >"$work/lie.rows" || fail "the audits of lie"
     tail -n 1 "$work/lie.rows"
     ! grep '^undecided\|^unchecked\|the wrong result is that of honest\|of worker-' "$work/lie.rows" ||
