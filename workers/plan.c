@@ -53,8 +53,8 @@
  * Invariants
  *   - A path has at most one lease and one backup, and its lease is at most one phase
  *     ahead of the path.
- *   - Tokens only rise: the high half is the epoch, which the homes increase at every
- *     start of a hub, and the low half counts grants.
+ *   - Tokens only rise: the high half is the epoch, which the first home increases at
+ *     every start of a hub, and the low half counts grants.
  *   - A message about a token counts only if it comes from the worker that has the
  *     lease (plan_lease_of). So a guessed token has no effect.
  *   - Failures are counted per phase: the count of a new phase begins at 0.
