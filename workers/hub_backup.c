@@ -224,10 +224,12 @@ void hub_end_late(hub *h, plan_task task, int64_t now_ms)
     const plan_lease late = both ? path->backup : path->lease;
     if (!late.active)
         return;
+    if (!both)
+        hub_note_taken(h, task.arm, path, &late, now_ms);
     plan_release(&h->tasks, path, late.token, late.worker, false);
     path->n_taken += !both && path->n_taken < TAKEN_MAX;
     pl_log(PL_LOG_WARN, "lease.late", "task=%s phase=%lld worker=%s seconds=%.1f",
            path->name, (long long)path->phase, h->workers[late.worker].name,
            1e-3 * (double)(now_ms - late.granted_ms));
-    hub_note_lost(h, late.worker);
+    hub_note_lost(h, late.worker, late.token);
 }

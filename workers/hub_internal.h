@@ -161,6 +161,9 @@ typedef struct hub_worker {
     /* whether a worker with this key has delivered a task, and no lease of such a
      * worker was lost since then (hub_same_holder) */
     bool delivers;
+    /* the newest token when the worker was put on trial: the loss of an older lease is
+     * no failure */
+    uint64_t trial_token;
     /* whether this worker itself has delivered a task; and whether it has delivered
      * another task after that, while none of its results was audited */
     bool delivered, proven;
@@ -372,7 +375,7 @@ int hub_n_held(const hub *h, const hub_worker *w);
 bool hub_holds_lease(const hub *h, int worker);
 /* Notes that the worker lost a lease without a usable result. `hub` points to the hub;
  * it is a void pointer because plan_expire calls this function. */
-void hub_note_lost(void *hub, int worker);
+void hub_note_lost(void *hub, int worker, uint64_t token);
 /* Call this before a worker gives tasks back without a failure. If it had one of its
  * leases for longer than such a task usually takes, puts it on trial. */
 void hub_note_returned(hub *h, int worker, int64_t now_ms);
@@ -495,6 +498,10 @@ void hub_note_pace(const hub *h, hub_worker *w, int arm, double inner_s, double 
                    int64_t now_ms);
 /* Notes the speed of the worker whose task another worker finished first (`lost`). */
 void hub_note_late(const hub *h, int arm, const plan_settled *s, int64_t now_ms);
+/* Notes what the worker needs at least for the task of a lease that is taken from it.
+ */
+void hub_note_taken(const hub *h, int arm, const plan_path *path, const plan_lease *l,
+                    int64_t now_ms);
 /* Returns how many seconds of the fetch of a task its holder will not need for a later
  * task of the arm. 0 unless it is the holder's first one. */
 double hub_once_s(const hub *h, const hub_worker *w, int arm, const plan_lease *l);

@@ -249,6 +249,22 @@ void hub_note_late(const hub *h, int of, const plan_settled *s, int64_t now_ms)
                   now_ms);
 }
 
+void hub_note_taken(const hub *h, int of, const plan_path *path, const plan_lease *l,
+                    int64_t now_ms)
+{
+    const pl_arm *arm = &h->tasks.arms[of].arm;
+    hub_worker *w = &h->workers[l->worker];
+    int64_t n_tasks;
+    const int64_t granted_ms = plan_granted_ms(l, path->phase, &n_tasks),
+                  begun_ms = granted_ms > w->done_ms ? granted_ms : w->done_ms;
+    const double held_s = 1e-3 * (double)(now_ms - begun_ms) / fmax(1, (double)n_tasks),
+                 step_s = step_of(l),
+                 inner_s = step_s > 0 ? step_s * arm->inner.tau : held_s;
+    /* it may be known that the worker needs still longer */
+    hub_note_pace(h, w, of, inner_s, fmax(fmax(held_s, inner_s), hub_task_s(w, arm)),
+                  now_ms);
+}
+
 /* ---- when a lease will end ---- */
 double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
                   const plan_lease *l, int64_t now_ms)

@@ -629,8 +629,8 @@ void plan_drop_state(plan *p, plan_path *path)
     (void)next_token(p, path); /* all leases so far are dead */
 }
 
-int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker),
-                void *context)
+int plan_expire(plan *p, int64_t now_ms,
+                void (*lost)(void *context, int worker, uint64_t token), void *context)
 {
     int n = 0;
     for (int a = 0; a < p->n_arms; a++)
@@ -644,7 +644,7 @@ int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker)
             if (!path->lease.active || path->lease.deadline_ms > now_ms)
                 continue;
             if (lost)
-                lost(context, path->lease.worker);
+                lost(context, path->lease.worker, path->lease.token);
             if (path->keeper == path->lease.worker)
                 path->keeper = -1;
             end_lease(path);

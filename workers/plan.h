@@ -335,9 +335,9 @@ bool plan_is_settling(const plan *p, int worker, int64_t since_ms);
 /* Ends a lease. If the path has a backup, the backup becomes the path's lease. */
 void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool failed);
 /* Ends leases and backups whose deadline is over, and returns their number. Calls
- * `lost`, unless it is NULL, with the worker of each lease that is not a backup. */
-int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker),
-                void *context);
+ * `lost`, unless it is NULL, with worker and token of each lease that is no backup. */
+int plan_expire(plan *p, int64_t now_ms,
+                void (*lost)(void *context, int worker, uint64_t token), void *context);
 /* Ends the leases and backups of a worker that is gone. A lease whose task the worker
  * has reported as done stays until the homes confirm the task or the lease expires. */
 void plan_release_worker(plan *p, int worker);

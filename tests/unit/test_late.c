@@ -160,8 +160,17 @@ static void what_two_may_not_do_is_taken_when_it_is_late(void **state)
         plan_grant(&f->h.tasks, f->first, 0, at_ms, TTL);
         assert_false(finds(f, 1, at_ms + 2900));
         assert_true(finds(f, 1, at_ms + 3100));
+        /* the hub's tick finds it, too: late once, not twice */
+        hub_look_at_fleet(&f->h, at_ms + 3100);
+        hub_end_overdue(&f->h, at_ms + 3100);
+        assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
+        f->workers[0].pace[0] = (hub_pace){0};
         hub_end_late(&f->h, f->first, at_ms + 3100);
         assert_false(f->paths[0].lease.active);
+        /* it needs at least as long as it had: it does not get the task again */
+        assert_true(hub_task_s(&f->workers[0], &f->h.tasks.arms[0].arm) > 3);
+        f->workers[1].seen_ms = f->workers[1].asked_ms = at_ms + 3200;
+        assert_false(hub_fits(&f->h, 0, 0, &(hub_ask){0}, at_ms + 3200));
         assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
         assert_int_equal(f->workers[0].n_failures, 0);
         /* the next one has twice as long, so that a slow task ends all the same */
@@ -190,7 +199,8 @@ static void what_two_may_not_do_is_taken_earlier_from_a_worker_on_trial(void **s
     assert_true(finds(f, 1, 2100));
     hub_note_success(&f->h, 0, false);
     assert_false(finds(f, 1, 2200));
-    hub_note_lost(&f->h, 0);
+    hub_note_lost(&f->h, 0, UINT64_MAX);
+    begin(f, 0); /* it was on trial when it got this lease */
     hub_end_late(&f->h, f->first, 2300);
     assert_false(f->paths[0].lease.active);
     assert_int_equal(f->workers[0].n_failures, 1);
@@ -283,15 +293,15 @@ static void leases_that_run_out_bar_a_key_on_trial(void **state)
     assert_false(
         hub_is_on_trial(&f->h, &f->workers[1])); /* worker 1 has the same key */
     for (int i = 0; i < 3; i++) {
-        hub_note_lost(&f->h, 0);
+        hub_note_lost(&f->h, 0, UINT64_MAX);
         assert_true(hub_is_on_trial(&f->h, &f->workers[1]));
         assert_false(hub_is_barred(&f->workers[1], pl_now_ms()));
     }
-    hub_note_lost(&f->h, 1);
+    hub_note_lost(&f->h, 1, UINT64_MAX);
     assert_true(hub_is_barred(&f->workers[0], pl_now_ms()));
     /* A worker with one of the job's own keys may lose any number of leases. */
     for (int i = 0; i < 9; i++)
-        hub_note_lost(&f->h, 2);
+        hub_note_lost(&f->h, 2, UINT64_MAX);
     assert_false(hub_is_on_trial(&f->h, &f->workers[2]));
     assert_false(hub_is_barred(&f->workers[2], pl_now_ms()));
 }
