@@ -373,7 +373,7 @@ bool hub_is_on_trial(const hub *h, const hub_worker *w);
 int hub_n_held(const hub *h, const hub_worker *w);
 /* Whether this worker has any lease: of a task, of a backup or of an audit. */
 bool hub_holds_lease(const hub *h, int worker);
-/* Notes that the worker lost a lease without a usable result. `hub` points to the hub;
+/* Notes that the worker lost the lease `token` without a usable result. `hub` points to the hub;
  * it is a void pointer because plan_expire calls this function. */
 void hub_note_lost(void *hub, int worker, uint64_t token);
 /* Call this before a worker gives tasks back without a failure. If it had one of its
@@ -477,6 +477,11 @@ uint64_t hub_fetched(const hub_worker *w, const plan_lease *l);
 /* Returns the usual seconds of a task of the arm, from grant to confirmation: a median
  * over workers; 0: not known. */
 double hub_usual_s(const plan_arm *arm);
+/* Returns the seconds for which a lease was held for a phase, and in *n_tasks the usual
+ * times that this may take. While the phase waits for versions that others make, and
+ * that it mixes in, the holder loses no time. */
+double hub_held_s(const plan_arm *arm, const plan_path *path, const plan_lease *l,
+                  int64_t phase, int64_t now_ms, double *n_tasks);
 /* Whether a lease of the path was granted for this phase so long ago that, whatever its
  * holder reports, a different worker should do the task. Never if no usual time is
  * known. */

@@ -444,10 +444,10 @@ void hub_note_returned(hub *h, int worker, int64_t now_ms)
             const plan_lease *l = path->backup.active && path->backup.worker == worker
                                       ? &path->backup
                                       : &path->lease;
-            int64_t n_tasks;
-            const int64_t held_ms = now_ms - plan_granted_ms(l, path->phase, &n_tasks);
+            double n_tasks;
             if (l->active && l->worker == worker && hub_usual_s(arm) > 0 &&
-                1e-3 * (double)held_ms > hub_usual_s(arm))
+                hub_held_s(arm, path, l, path->phase, now_ms, &n_tasks) >
+                    hub_usual_s(arm) * n_tasks)
                 hub_put_on_trial(h, worker);
         }
 }

@@ -185,6 +185,54 @@ static void what_two_may_not_do_is_taken_when_it_is_late(void **state)
     assert_true(f->paths[0].lease.active);
 }
 
+/* Under streaming a phase begins before the versions exist that it mixes in. */
+static void holder_that_waits_for_others_is_not_late(void **state)
+{
+    fixture *f = *state;
+    plan_arm *arm = &f->h.tasks.arms[0];
+    const plan_lease *l = &f->paths[0].lease;
+    join(f, 0);
+    arm->arm.inner.phases = 9;
+    arm->arm.outer.method = pl_method_defaults(PL_METHOD_STREAMING);
+    arm->arm.outer.method.overlap = STEPS / 2;
+    pl_free(arm->contracts);
+    arm->contracts = pl_contracts_create(&arm->arm, arm->topology);
+    finish(&f->paths[0], 1, 0);
+    begin(f, 0);
+    hub_look_at_fleet(&f->h, 0);
+    for (uint64_t version = 0; version < 2; version++) {
+        assert_false(hub_is_late(arm, &f->paths[0], l, 1, 8000));
+        hub_end_overdue(&f->h, 8000);
+        hub_note_returned(&f->h, 0, 8000);
+        assert_false(hub_is_on_trial(&f->h, &f->workers[0]));
+        for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
+            char name[PL_MODULE_NAME_MAX];
+            pl_arm_module_name(&arm->arm, arm->topology, m, name);
+            plan_set_version(&f->h.tasks, name, version, 8000);
+        }
+    }
+    assert_false(hub_is_late(arm, &f->paths[0], l, 1, 10900));
+    assert_true(hub_is_late(arm, &f->paths[0], l, 1, 11100));
+    hub_note_returned(&f->h, 0, 9100);
+    assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
+    deliver(f, 8600); /* nor does the time of a task contain the waiting */
+    assert_float_equal(arm->median_s, 1.2, 1e-9);
+}
+
+static void holder_that_scores_text_has_longer(void **state)
+{
+    fixture *f = *state;
+    plan_arm *arm = &f->h.tasks.arms[0];
+    const plan_lease *l = begin(f, 0);
+    hub_look_at_fleet(&f->h, 0);
+    arm->arm.held_every = 1;
+    pl_arm_hold(&arm->arm);
+    assert_true(hub_is_late(arm, &f->paths[0], l, 0, 3100));
+    arm->arm.held_bytes[0] = 2 * STEPS * 2 * 16; /* as much as two tasks */
+    assert_false(hub_is_late(arm, &f->paths[0], l, 0, 8900));
+    assert_true(hub_is_late(arm, &f->paths[0], l, 0, 9100));
+}
+
 static void what_two_may_not_do_is_taken_earlier_from_a_worker_on_trial(void **state)
 {
     fixture *f = *state;
@@ -492,6 +540,8 @@ int main(void)
         TEST(delivery_is_credited_to_the_worker_that_the_homes_name),
         TEST(worker_that_was_never_measured_is_asked_when_a_lease_is_late),
         TEST(what_two_may_not_do_is_taken_when_it_is_late),
+        TEST(holder_that_waits_for_others_is_not_late),
+        TEST(holder_that_scores_text_has_longer),
         TEST(what_two_may_not_do_is_taken_earlier_from_a_worker_on_trial),
         TEST(who_says_done_keeps_the_lease_where_backups_are_not_allowed),
         TEST(worker_cannot_make_itself_fast_by_what_it_says),
