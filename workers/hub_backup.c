@@ -140,9 +140,9 @@ static void find_slow_leases(hub *h, int64_t now_ms)
                 is_said(path) || hub_is_late(arm, path, l, path->phase, now_ms) ||
                 (hub_is_on_trial(h, &h->workers[l->worker]) && arm->typical_s <= 0 &&
                  (arm->n_leased == 1 || now_ms - l->granted_ms > SILENT_MS));
-            int64_t n_tasks;
+            double n_tasks;
             const double held_s =
-                1e-3 * (double)(now_ms - plan_granted_ms(l, path->phase, &n_tasks));
+                hub_held_s(arm, path, l, path->phase, now_ms, &n_tasks);
             const double left_s = !both ? held_s
                                   : may_last_for_ever
                                       ? for_ever_s + held_s

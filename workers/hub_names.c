@@ -470,13 +470,11 @@ static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit 
     const int64_t phase = audit ? lease.phase : path->phase;
     const double usual_s = hub_usual_s(arm),
                  most_s = 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms;
-    int64_t n_tasks;
-    const double held_s =
-        1e-3 * (double)(now_ms - plan_granted_ms(&lease, phase, &n_tasks));
+    double n_tasks;
+    const double held_s = hub_held_s(arm, path, &lease, phase, now_ms, &n_tasks);
     char text[200];
-    n_tasks = n_tasks > 1 ? n_tasks : 1;
     if (!lease.active || usual_s <= 0 ||
-        held_s <= most_s + OVERDUE_TIMES * usual_s * (double)n_tasks)
+        held_s <= most_s + OVERDUE_TIMES * usual_s * n_tasks)
         return false;
     snprintf(text, sizeof text,
              "it held the lease of %.60s for %.0f s without delivering a result; such "

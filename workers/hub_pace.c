@@ -277,10 +277,10 @@ void hub_note_taken(const hub *h, int of, const plan_path *path, const plan_leas
 {
     const pl_arm *arm = &h->tasks.arms[of].arm;
     hub_worker *w = &h->workers[l->worker];
-    int64_t n_tasks;
-    const int64_t granted_ms = plan_granted_ms(l, path->phase, &n_tasks),
-                  begun_ms = granted_ms > w->done_ms ? granted_ms : w->done_ms;
-    const double held_s = 1e-3 * (double)(now_ms - begun_ms) / fmax(1, (double)n_tasks),
+    double n_tasks;
+    const double all_s =
+        hub_held_s(&h->tasks.arms[of], path, l, path->phase, now_ms, &n_tasks);
+    const double held_s = fmin(all_s, 1e-3 * (double)(now_ms - w->done_ms)) / n_tasks,
                  step_s = step_of(l),
                  inner_s = step_s > 0 ? step_s * arm->inner.tau : held_s;
     /* it may be known that the worker needs still longer */
