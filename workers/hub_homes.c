@@ -288,7 +288,8 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
     } else if (pl_field_count(&r, PL_TAG_MODULE) > 0) {
         pl_get_fields(&r, pl_fields_of_module_record(), &module);
         PL_CHECK(pl_reader_status(&r));
-        plan_set_version(&h->tasks, module.module, (uint64_t)module.version);
+        plan_set_version(&h->tasks, module.module, (uint64_t)module.version,
+                         pl_now_ms());
     } else if (pl_field_count(&r, PL_TAG_NAME) > 0) {
         return apply_path(h, home, &r);
     }

@@ -113,7 +113,7 @@ static fake *open_hub(int64_t n)
     plan_arm *arm = &f->h.tasks.arms[0];
     for (int i = 0; i < pl_topology_n_modules(arm->topology); i++) {
         pl_arm_module_name(&arm->arm, arm->topology, i, name);
-        plan_set_version(&f->h.tasks, name, 0);
+        plan_set_version(&f->h.tasks, name, 0, 0);
     }
     for (int i = 1; i < arm->n_tasks; i++)
         arm->paths[i].phase = arm->arm.inner.phases;
