@@ -452,8 +452,8 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_messag
                                       "hub's; start the hub with its own key");
     if (is_hub && !q.secret)
         return pl_fail(PL_ERR_PROTO, "the HELLO of a hub has no secret for leases");
-    const bool is_old =
-        h->n_secrets == 2 && memcmp(h->secrets[1].bytes, q.secret, PL_HASH_BYTES) == 0;
+    const bool is_old = is_hub && h->n_secrets == 2 &&
+                        memcmp(h->secrets[1].bytes, q.secret, PL_HASH_BYTES) == 0;
     if (is_hub && (is_old || (h->n_secrets > 0 && epoch != 0 && epoch < h->hub_epoch)))
         return pl_fail(PL_ERR_STALE,
                        "a hub said HELLO that was replaced by a newer hub of this job "
