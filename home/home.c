@@ -174,6 +174,7 @@ static pl_status match_update(void *context, const char *module,
     if (strcmp(module, s->module) == 0 && c->phase == s->round && c->path == s->path &&
         c->replica == s->replica) {
         s->found = c->update;
+        s->first_sample = c->work.first_sample;
         pl_copy_text(s->worker, sizeof s->worker, c->worker);
         pl_copy_text(s->device, sizeof s->device, c->device);
         s->key = c->key;
@@ -569,7 +570,9 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
                                  status != PL_ERR_INTERNAL && status != PL_ERR_DEVICE;
     if (status == PL_OK || h->broken || !is_askers_fault)
         return status;
-    pl_wire_error(&a, m->request, status, pl_last_error());
+    /* the home's lack of memory passes; a worker would end for its own */
+    pl_wire_error(&a, m->request, status == PL_ERR_NOMEM ? PL_ERR_BUSY : status,
+                  pl_last_error());
     /* If the same message comes twice in one group, its answers must keep their order,
      * so an error also waits for the commit. */
     if (!is_read(m->type)) {

@@ -175,6 +175,7 @@ typedef struct home_update {
     int64_t round, path, replica;
     const char *module;
     pl_hash found;
+    uint64_t first_sample; /* of the phase that made it */
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     pl_pubkey key;
 } home_update;

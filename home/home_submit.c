@@ -216,12 +216,22 @@ static pl_submit_result judge_late(place *p, const pl_submit_message *s)
  * of each update. */
 static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
 {
-    home_update taken = {.module = s->module,
-                         .round = s->round,
-                         .path = s->contributors[0].path,
-                         .replica = s->contributors[0].replica};
-    if (p->module->of->homomorphic || home_find_update(h, &taken) != PL_OK ||
-        pl_hash_equal(&taken.found, &s->update))
+    const home_module *m = p->module;
+    const bool may_be_late = m->of->quorum < m->of->n_contributors;
+    const int64_t last = may_be_late ? (int64_t)m->version : s->round;
+    home_update taken = {0};
+    bool found = false;
+    /* a late update counts in the round that was open when it came */
+    for (int64_t round = s->round; !m->of->homomorphic && !found && round <= last;
+         round++) {
+        taken = (home_update){.module = s->module,
+                              .round = round,
+                              .path = s->contributors[0].path,
+                              .replica = s->contributors[0].replica};
+        found = home_find_update(h, &taken) == PL_OK &&
+                taken.first_sample == s->contributors[0].work.first_sample;
+    }
+    if (!found || pl_hash_equal(&taken.found, &s->update))
         return false;
     (void)pl_fail(PL_ERR_DATA,
                   "worker %s has already sent a different update of %s in round %lld; "
