@@ -377,7 +377,6 @@ const cli_verb verb_key = {
         "  allow KEY           put a key into the list, without an invitation\n  "
         "revoke NAME|KEY     refuse this key; no invitation can add it again\n  "
         "api NAME            make a key for a client of `serve --api-keys FILE`; "
-        "prints "
-        "it, and adds its hash to --keys FILE",
+        "prints it, and adds its hash to --keys FILE",
     .most_words = 3,
     .run = run_key};

@@ -333,8 +333,9 @@ static size_t text_begin(const pl_buf *raw)
 }
 
 /* Finds out whether a file has JSON lines although its name does not say so: its first
- * line is an object that has a text. (A text file may begin with a brace, too.) Reads
- * on to the end of the first line if it begins like an object. */
+ * line is an object that has a text, and the next line, if there is one, begins with a
+ * brace. (A text file may begin with a brace, too.) Reads on to the next line if the
+ * first one begins like an object. */
 static pl_status find_lines(document_reader *reader, text_source *source, bool *lines)
 {
     const size_t begin = text_begin(&reader->raw);
@@ -344,9 +345,13 @@ static pl_status find_lines(document_reader *reader, text_source *source, bool *
         const char *line = (const char *)reader->raw.data + begin;
         const size_t left = reader->raw.len - begin;
         const char *newline = memchr(line, '\n', left);
-        if (newline || end || left > DOCUMENT_MAX) {
-            *lines = json_line_begins(line, newline ? (size_t)(newline - line) : left,
-                                      reader->how.text_key);
+        const size_t len = newline ? (size_t)(newline - line) : left;
+        size_t next = len;
+        while (next < left && memchr(" \t\r\n", line[next], 4))
+            next++;
+        if (next < left || end || left > DOCUMENT_MAX) {
+            *lines = (next == left || line[next] == '{') &&
+                     json_line_begins(line, len, reader->how.text_key);
             return PL_OK;
         }
         PL_CHECK(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
@@ -385,11 +390,35 @@ pl_status pl_refuse_pointer(const char *path, const void *bytes, size_t len)
                    path);
 }
 
-/* Refuses a file that would be read as something different from what it is. */
-static pl_status check_kind(document_reader *reader, const text_source *source)
+/* Returns whether the text is an array whose first object has a text. Reads on while
+ * this object is not complete; doubles what it has read, because it looks at all again.
+ */
+static pl_status find_array(document_reader *reader, text_source *source, bool *array)
 {
-    const size_t begin = text_begin(&reader->raw), left = reader->raw.len - begin;
-    const char *text = (const char *)reader->raw.data + begin;
+    pl_buf *raw = &reader->raw;
+    bool end = false;
+    *array = false;
+    for (;;) {
+        const size_t begin = text_begin(raw), left = raw->len - begin;
+        const char *text = (const char *)raw->data + begin;
+        size_t at = 1;
+        while (at < left && memchr(" \t\r\n", text[at], 4))
+            at++;
+        if (left == 0 || text[0] != '[' || (at < left && text[at] != '{'))
+            return PL_OK;
+        *array = json_line_begins(text + 1, left - 1, reader->how.text_key);
+        if (*array || end || left > DOCUMENT_MAX)
+            return PL_OK;
+        const size_t wanted = 2 * raw->len;
+        while (!end && raw->len < wanted)
+            PL_CHECK(text_stream_read(source->stream, wanted - raw->len, raw, &end));
+    }
+}
+
+/* Refuses a file that would be read as something different from what it is. */
+static pl_status check_kind(document_reader *reader, text_source *source)
+{
+    bool array = false;
     const char *wide = wide_encoding(&reader->raw);
     if (reader->raw.len >= 4 && memcmp(reader->raw.data, "PAR1", 4) == 0)
         return refuse_parquet(source->path);
@@ -399,8 +428,9 @@ static pl_status check_kind(document_reader *reader, const text_source *source)
                        "'%.*s' is in %s, but text must be in UTF-8: convert it with "
                        "iconv -f %s -t UTF-8 '%.*s' > NEW",
                        NAME_SHOWN, source->path, wide, wide, NAME_SHOWN, source->path);
-    if (!source->in_folder && left > 0 && text[0] == '[' &&
-        json_line_begins(text + 1, left - 1, reader->how.text_key))
+    if (!source->in_folder)
+        PL_CHECK(find_array(reader, source, &array));
+    if (array)
         return pl_fail(PL_ERR_DATA,
                        "'%.*s' is a JSON array of texts, not JSON lines: convert it "
                        "with jq -c '.[]' '%.*s' > corpus.jsonl",

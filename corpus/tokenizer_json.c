@@ -22,7 +22,7 @@ enum {
 };
 
 typedef struct json_piece {
-    const char *text; /* borrowed from the file's JSON; NULL: the number is not used */
+    const char *text; /* borrowed from the file's JSON; NULL: not yet read */
     int kind, rank;   /* rank: place in the order in which pieces are made; -1: none */
     uint32_t n_pairs; /* merges that make this piece */
 } json_piece;
@@ -31,7 +31,7 @@ typedef struct json_tokenizer {
     const pl_json *root, *vocab, *merges;
     json_piece *pieces;
     size_t n;
-    bool bytes, blank_first;
+    bool bytes, blank_first, replaces_blanks;
 } json_tokenizer;
 
 static pl_status other_kind(const char *what)
@@ -58,11 +58,14 @@ static pl_status take_step(json_tokenizer *t, const pl_json *step)
     }
     if (is_type(step, "Replace") &&
         strcmp(pl_json_get_text(pl_json_get(step, "pattern"), "String"), " ") == 0 &&
-        strcmp(pl_json_get_text(step, "content"), BLANK) == 0)
+        strcmp(pl_json_get_text(step, "content"), BLANK) == 0) {
+        t->replaces_blanks = true;
         return PL_OK;
+    }
     if (is_type(step, "Metaspace") && !pl_json_get_bool(step, "split") &&
         pl_json_get(step, "split") &&
         strcmp(pl_json_get_text(step, "replacement"), BLANK) == 0) {
+        t->replaces_blanks = true;
         t->blank_first = strcmp(pl_json_get_text(step, "prepend_scheme"), "never") != 0;
         return PL_OK;
     }
@@ -137,6 +140,12 @@ static pl_status read_pieces(json_tokenizer *t)
             t, pl_json_get_text(token, "content"), pl_json_get(token, "id"),
             pl_json_get_bool(token, "special") ? KIND_CONTROL : KIND_USER));
     }
+    for (size_t i = 0; i < t->n; i++)
+        if (!t->pieces[i].text) /* a piece that is not in `vocab` was named twice */
+            return pl_fail(PL_ERR_DATA,
+                           "no piece has the number %zu; the numbers of a tokenizer "
+                           "must have no gaps",
+                           i);
     const char *unknown = pl_json_get_text(pl_json_get(t->root, "model"), "unk_token");
     if (strcmp(t->pieces[0].text, unknown) != 0 || t->pieces[1].kind != KIND_CONTROL ||
         t->pieces[2].kind != KIND_CONTROL)
@@ -313,6 +322,12 @@ pl_status tokenizer_json_read(const char *text, size_t len, pl_buf *model)
         PL_TRY(other_kind("it ignores its merges for whole words"));
     PL_TRY(take_steps(&t, "normalizer", "normalizers"));
     PL_TRY(take_steps(&t, "pre_tokenizer", "pretokenizers"));
+    if (!t.replaces_blanks)
+        PL_TRY(other_kind("no step makes U+2581 of blanks"));
+    if (pl_json_get_text(bpe, "end_of_word_suffix")[0] ||
+        pl_json_get_text(bpe, "continuing_subword_prefix")[0])
+        PL_TRY(other_kind("its pieces have an end_of_word_suffix or a "
+                          "continuing_subword_prefix"));
     PL_TRY(read_pieces(&t));
     PL_TRY(read_merges(&t));
     write_model(&t, model);

@@ -7,7 +7,9 @@
 extern "C" {
 #endif
 
-/* Appends to `model` the SentencePiece model that gives the same tokens.
+/* Appends to `model` the SentencePiece model that gives the same tokens, but to a text
+ * that begins with a blank: a Metaspace step with prepend_scheme `first` or `always`
+ * puts no other blank before it, and SentencePiece does.
  * ERR_UNSUPPORTED: the file describes a different kind of tokenizer; the message says
  * which. */
 PL_MUST_CHECK pl_status tokenizer_json_read(const char *text, size_t len,

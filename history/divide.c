@@ -17,6 +17,8 @@ typedef struct dividing {
     pl_txn *txn;
     uint64_t n_rows, bytes; /* in this transaction */
     uint64_t hub_epoch;
+    pl_buf unrecorded; /* pl_rollback_module: rollbacks of an older release, in this
+                          home */
     pl_divide_report *report;
 } dividing;
 
@@ -116,6 +118,21 @@ static pl_status copy_row(void *context, const pl_row *row)
     return d->n_rows >= TXN_ROWS || d->bytes >= TXN_BYTES ? commit_rows(d) : PL_OK;
 }
 
+/* Notes a version that was made by a rollback of an older release, which wrote no
+ * record. The copy gets one, because its commits cannot show how old the version is. */
+static pl_status note_rollback(void *context, const pl_version *v)
+{
+    dividing *d = context;
+    pl_rollback_module m = {.head = v->number - 1, .last = v->number};
+    bool is_recorded = !pl_version_source(v, &m.source);
+    for (int i = 0; i < d->n_from && !is_recorded; i++)
+        PL_CHECK(pl_store_has_rollback(d->from[i], v, &is_recorded));
+    pl_copy_text(m.name, sizeof m.name, v->module);
+    if (!is_recorded)
+        pl_buf_append(&d->unrecorded, &m, sizeof m);
+    return PL_OK;
+}
+
 static pl_status copy_name(void *context, const char *name)
 {
     dividing *d = context;
@@ -136,7 +153,8 @@ static pl_status copy_name(void *context, const char *name)
     d->name = name;
     d->report->n_names++;
     snprintf(meetings, sizeof meetings, PL_MEET_REFS "%s/", name);
-    return pl_store_each_row(d->from[d->source], name, meetings, copy_row, d);
+    PL_CHECK(pl_store_each_row(d->from[d->source], name, meetings, copy_row, d));
+    return pl_store_each_version(d->from[d->source], name, note_rollback, d);
 }
 
 static pl_status copy_ref(void *context, const char *name, const char *target)
@@ -158,9 +176,10 @@ static pl_status copy_ref(void *context, const char *name, const char *target)
  * leases must rise when the hub restarts. */
 static pl_status fill_home(dividing *d, const char *folder)
 {
-    char epoch[32];
+    char epoch[32], home[16];
     pl_status status = PL_OK;
     d->hub_epoch = 0;
+    pl_buf_clear(&d->unrecorded);
     PL_TRY(pl_store_open(folder, PL_STORE_CREATE, &d->to));
     for (d->source = 0; d->source < d->n_from; d->source++) {
         PL_TRY(pl_store_each_name(d->from[d->source], copy_name, d));
@@ -170,6 +189,12 @@ static pl_status fill_home(dividing *d, const char *folder)
     if (d->hub_epoch > 0) {
         snprintf(epoch, sizeof epoch, "%llu", (unsigned long long)d->hub_epoch);
         PL_TRY(pl_txn_put_ref(d->txn, "sys/hub-epoch", epoch));
+    }
+    if (d->unrecorded.len > 0) {
+        snprintf(home, sizeof home, "%d", d->home + 1);
+        PL_TRY(pl_txn_put_rollbacks(
+            d->txn, home, (const pl_rollback_module *)(const void *)d->unrecorded.data,
+            d->unrecorded.len / sizeof(pl_rollback_module)));
     }
     PL_TRY(commit_rows(d));
 done:
@@ -195,6 +220,7 @@ pl_status pl_store_divide(const char *from, const char *to, int n,
     for (; d.home < n; d.home++)
         PL_TRY(fill_home(&d, pl_store_home(to, d.home, n, folder)));
 done:
+    pl_buf_destroy(&d.unrecorded);
     for (int i = 0; i < d.n_from; i++)
         pl_store_close(&d.from[i]);
     return status;

@@ -174,6 +174,7 @@ static pl_status match_update(void *context, const char *module,
     if (strcmp(module, s->module) == 0 && c->phase == s->round && c->path == s->path &&
         c->replica == s->replica) {
         s->found = c->update;
+        s->first_sample = c->work.first_sample;
         pl_copy_text(s->worker, sizeof s->worker, c->worker);
         pl_copy_text(s->device, sizeof s->device, c->device);
         s->key = c->key;
@@ -460,13 +461,13 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_messag
                                       "hub's; start the hub with its own key");
     if (is_hub && !q.secret)
         return pl_fail(PL_ERR_PROTO, "the HELLO of a hub has no secret for leases");
-    const bool is_old =
-        h->n_secrets == 2 && memcmp(h->secrets[1].bytes, q.secret, PL_HASH_BYTES) == 0;
+    const bool is_old = is_hub && h->n_secrets == 2 &&
+                        memcmp(h->secrets[1].bytes, q.secret, PL_HASH_BYTES) == 0;
     /* Two hubs must not have the same epoch, even if the first home has an older copy
      * of its store than this one. */
     const bool is_other = is_hub && h->n_secrets > 0 && epoch != 0 &&
                           memcmp(h->secrets[0].bytes, q.secret, PL_HASH_BYTES) != 0;
-    if (is_hub && (is_old || (is_other && epoch <= h->hub_epoch)))
+    if (is_old || (is_other && epoch <= h->hub_epoch))
         return refuse_hub(h, epoch);
     /* The hub has told an earlier process of this home which leases are valid. This one
      * must know it before it can open a lease. */
@@ -583,7 +584,9 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
                                  status != PL_ERR_INTERNAL && status != PL_ERR_DEVICE;
     if (status == PL_OK || h->broken || !is_askers_fault)
         return status;
-    pl_wire_error(&a, m->request, status, pl_last_error());
+    /* the home's lack of memory passes; a worker would end for its own */
+    pl_wire_error(&a, m->request, status == PL_ERR_NOMEM ? PL_ERR_BUSY : status,
+                  pl_last_error());
     /* If the same message comes twice in one group, its answers must keep their order,
      * so an error also waits for the commit. */
     if (!is_read(m->type)) {

@@ -150,7 +150,7 @@ typedef struct home {
      * asked */
     pl_peer hub;
     pl_buf state;           /* the snapshot that the hub reads in pieces */
-    uint64_t hub_epoch;     /* number of times that a hub has said HELLO */
+    uint64_t hub_epoch;     /* the highest that it gave to a hub, or heard from one */
     int64_t keys_changed_s; /* newest change of the list of keys, of HOME_KEYS_REF */
     home_counts counts;
     home_audit *audits; /* audits that are not closed */
@@ -175,6 +175,7 @@ typedef struct home_update {
     int64_t round, path, replica;
     const char *module;
     pl_hash found;
+    uint64_t first_sample; /* of the phase that made it */
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     pl_pubkey key;
 } home_update;
@@ -271,7 +272,8 @@ void home_status_json(home *h, pl_buf *out);
 /* home_lease.c */
 typedef struct home_lease {
     pl_lease lease;
-    pl_lease_secret key; /* the task key */
+    const pl_lease_secret *secret; /* which sealed it; every home of the job has it */
+    pl_lease_secret key;           /* the task key */
     home_arm *arm;
     int index;     /* path * R + replica, for R replicas per path */
     bool is_ended; /* whether the hub no longer counts the lease as valid */

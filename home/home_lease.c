@@ -43,9 +43,10 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                                     "has said HELLO to it; try again");
     for (int i = 0; i < n_good_secrets(h) && status == PL_ERR_STALE; i++) {
         status = pl_lease_open(&h->secrets[i], sealed.at, sealed.len, &out->lease);
-        pl_lease_key(&h->secrets[i], sealed.at, sealed.len, &out->key);
+        out->secret = &h->secrets[i];
     }
     PL_CHECK(status);
+    pl_lease_key(out->secret, sealed.at, sealed.len, &out->key);
     const pl_lease *lease = &out->lease;
     PL_CHECK(home_check_fenced(h, lease));
     if (peer->role != PL_AS_RELAY && !pl_pubkey_equal(&lease->key, &peer->key))

@@ -127,8 +127,7 @@ pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *ans
                 PL_ERR_NOPERM,
                 "the lease of phase %lld of %s does not permit a decision about round "
                 "%lld of %s in %s: only the lease of that path's next phase does, and "
-                "a "
-                "split needs a lease granted after the deadline",
+                "a split needs a lease granted after the deadline",
                 (long long)under.lease.phase, under.arm->paths[under.index].state.name,
                 (long long)q.round, q.module->name, q.arm->paths[q.own].state.name);
     }

@@ -216,12 +216,22 @@ static pl_submit_result judge_late(place *p, const pl_submit_message *s)
  * of each update. */
 static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
 {
-    home_update taken = {.module = s->module,
-                         .round = s->round,
-                         .path = s->contributors[0].path,
-                         .replica = s->contributors[0].replica};
-    if (p->module->of->homomorphic || home_find_update(h, &taken) != PL_OK ||
-        pl_hash_equal(&taken.found, &s->update))
+    const home_module *m = p->module;
+    const bool may_be_late = m->of->quorum < m->of->n_contributors;
+    const int64_t last = may_be_late ? (int64_t)m->version : s->round;
+    home_update taken = {0};
+    bool found = false;
+    /* a late update counts in the round that was open when it came */
+    for (int64_t round = s->round; !m->of->homomorphic && !found && round <= last;
+         round++) {
+        taken = (home_update){.module = s->module,
+                              .round = round,
+                              .path = s->contributors[0].path,
+                              .replica = s->contributors[0].replica};
+        found = home_find_update(h, &taken) == PL_OK &&
+                taken.first_sample == s->contributors[0].work.first_sample;
+    }
+    if (!found || pl_hash_equal(&taken.found, &s->update))
         return false;
     (void)pl_fail(PL_ERR_DATA,
                   "worker %s has already sent a different update of %s in round %lld; "
@@ -309,9 +319,13 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
 }
 
 /* Checks that the contributor's lease is for the task and the phase of the update.
- * Copies the worker's name, device, key and token from the lease. */
+ * Copies the worker's name, device, key and token from the lease. Makes the receipt
+ * that the worker gets if its update is here. It is for the round of the lease's phase,
+ * because the message may name any round under delayed-nesterov. It is made with the
+ * secret of the lease, because another home may not know the newest secret yet. */
 static pl_status check_contributor_lease(home *h, const pl_peer *peer, const place *p,
-                                         const pl_submit_message *s, int i)
+                                         const pl_submit_message *s, int i,
+                                         pl_hash *receipt)
 {
     pl_contribution *c = &s->contributors[i];
     const pl_submission_proof *proof = &s->proofs[i];
@@ -336,26 +350,23 @@ static pl_status check_contributor_lease(home *h, const pl_peer *peer, const pla
     pl_copy_text(c->device, sizeof c->device, l->device);
     c->key = l->key;
     c->token = l->token;
-    return home_check_work(&under, &c->work);
+    PL_CHECK(home_check_work(&under, &c->work));
+    pl_lease_receipt(under.secret, l, s->module, pl_round_of(p->module->of, l->phase),
+                     receipt);
+    return PL_OK;
 }
 
-/* Returns a receipt for each contributor of `s` whose update for `round`, the round
- * that the message names, is here; zeros for the others. The caller frees it. */
-static pl_hash *make_receipts(const home *h, const place *p, const pl_submit_message *s,
-                              int64_t round)
+/* Makes zeros of the receipts of those contributors whose update is not here. */
+static void drop_receipts(const place *p, const pl_submit_message *s, pl_hash *receipts)
 {
     const uint64_t samples = pl_phase_samples(&p->arm->arm);
-    pl_hash *out = pl_alloc((size_t)s->n * sizeof *out);
     for (int i = 0; i < s->n; i++) {
         const pl_contribution *c = &s->contributors[i];
         const int64_t phase = (int64_t)(c->work.first_sample / samples);
-        if (is_update_in(p->arm, p->module, task_of(p, c), round, phase))
-            pl_lease_receipt(
-                &h->secrets[0],
-                &(pl_lease){.path = c->path, .replica = c->replica, .token = c->token},
-                s->module, round, &out[i]);
+        if (!is_update_in(p->arm, p->module, task_of(p, c),
+                          pl_round_of(p->module->of, phase), phase))
+            memset(&receipts[i], 0, sizeof receipts[i]);
     }
-    return out;
 }
 
 pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
@@ -366,17 +377,20 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
     place p = {0};
     char reason[256];
     PL_TRY(pl_submission_read(m, &s));
-    const int64_t round = s.round;
     PL_TRY(home_find_module(h, s.module, &p.arm, &p.index));
     home_module *module = p.module = &p.arm->modules[p.index];
+    receipts = pl_alloc((size_t)s.n * sizeof *receipts);
     for (int i = 0; i < s.n; i++)
-        PL_TRY(check_contributor_lease(h, peer, &p, &s, i));
+        PL_TRY(check_contributor_lease(h, peer, &p, &s, i, &receipts[i]));
     if (s.n > 1) /* a relay uploads sums without a lease */
         h->uploads.owner = 0;
     pl_submit_result result = judge_submission(h, &p, &s);
     PL_TRY(p.trouble);
     bool refused = result == PL_SUBMIT_REJECTED || result == PL_SUBMIT_FENCED ||
                    result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
+    const bool is_known = result == PL_SUBMIT_ACCEPTED ||
+                          result == PL_SUBMIT_DUPLICATE ||
+                          result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
     pl_copy_text(reason, sizeof reason, pl_last_error());
     if (result == PL_SUBMIT_REJECTED) {
         /* A refusal writes nothing to the store. The refusal of a sum is logged at a
@@ -406,12 +420,11 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
                (long long)s.round, n, module->of->n_contributors);
     }
 answer:
-    if (result == PL_SUBMIT_ACCEPTED || result == PL_SUBMIT_DUPLICATE ||
-        result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER)
-        receipts = make_receipts(h, &p, &s, round);
+    if (is_known)
+        drop_receipts(&p, &s, receipts);
     const pl_msg_submitted said = {.result = result,
                                    .text = refused ? reason : NULL,
-                                   .receipt = PL_ITEMS(receipts, receipts ? s.n : 0)};
+                                   .receipt = PL_ITEMS(receipts, is_known ? s.n : 0)};
     answer_with_receipts(h, peer, m->request, &said);
 done:
     pl_free(receipts);

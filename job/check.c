@@ -315,7 +315,6 @@ static void check_rolled_back(checker *c, const pl_version *v)
     pl_version source;
     uint64_t number;
     bool made = false;
-    c->now->n_given_up++;
     if (!pl_version_source(v, &number)) {
         note_violation(c, "%s@%llu has no contribution, and no rollback made it",
                        v->module, (unsigned long long)v->number);
@@ -335,11 +334,13 @@ static void check_rolled_back(checker *c, const pl_version *v)
     else if (!made && !c->has_data)
         note_unproven(c, "the store does not have the records of rollbacks, as after a "
                          "push");
-    else if (!made && v->sequence < c->covered_from)
+    else if (!made && (c->covered_from == 0 || v->sequence < c->covered_from))
         note_unproven(c, "an older release made rollbacks without a record");
     else if (!made)
         note_violation(c, "%s@%llu says that it is a rollback, but no rollback made it",
                        v->module, (unsigned long long)v->number);
+    else
+        c->now->n_given_up++;
 }
 
 /* Returns whether the weight of an update is the one that its arm gives. Rounding may

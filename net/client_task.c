@@ -142,8 +142,10 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
         client_put_submission(c, put_question(&p, PL_MSG_SUBMIT, s[i].module), &s[i]);
     }
     /* if uploading was slow, the updates are submitted before the state is uploaded */
-    if (pl_now_ms() - start > SLOW_MS)
+    const pl_status ends = pl_failpoint("worker.path.before");
+    if (pl_now_ms() - start > SLOW_MS || ends != PL_OK)
         PL_TRY(ask_all(&p));
+    PL_TRY(ends);
     if (together) {
         if (bytes > 0)
             PL_TRY(stage(&p, state->name, moments, bytes, &state->moments));

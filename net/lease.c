@@ -20,7 +20,6 @@ static const pl_field lease_fields[] = {PL_FIELD(pl_lease, PL_TAG_NAME, worker),
                                         PL_FIELD(pl_lease, PL_TAG_STEP, step),
                                         PL_FIELD(pl_lease, PL_TAG_TOKEN, token),
                                         PL_FIELD(pl_lease, PL_TAG_LATE, late),
-                                        PL_FIELD(pl_lease, PL_TAG_CHECKED, checked),
                                         PL_FIELDS_END};
 
 /* The names in a lease have limits, so that a record always fits. */

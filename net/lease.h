@@ -27,10 +27,9 @@ enum { PL_LEASE_MAX = 640 };
 typedef struct pl_lease {
     char arm[PL_MODULE_NAME_MAX];
     int64_t path, replica, phase;
-    uint64_t token;  /* fencing token */
-    int64_t step;    /* number of inner steps; 0: all steps of the phase */
-    int64_t late;    /* 1: the worker need not wait for missing mates (noloco) */
-    int64_t checked; /* 1: one of the job's own workers can repeat the task */
+    uint64_t token; /* fencing token */
+    int64_t step;   /* number of inner steps; 0: all steps of the phase */
+    int64_t late;   /* 1: the worker need not wait for missing mates (noloco) */
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     pl_pubkey key; /* the worker's key; zeros if connections are not encrypted */
 } pl_lease;

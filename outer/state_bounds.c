@@ -241,7 +241,8 @@ typedef struct slot_check {
     pl_path_layout layout;
     int slot;
     size_t first, n, n_params;
-    /* scratch vectors of the slot, two of which hold an update */
+    /* scratch vectors of the slot: three, or all if holders meet; the last one or two
+     * hold an update */
     float *work[PL_STATE_CHECK_VECTORS];
 } slot_check;
 
@@ -367,21 +368,15 @@ static pl_status meet_again(const slot_check *k, const float *mate, bool *same)
     return PL_OK;
 }
 
-/* noloco: computes the vectors again from the state before and the updates. */
-static pl_status check_meeting(const slot_check *k)
+/* Checks the own parameters and the velocity with which the phase began. */
+static pl_status check_begin(const slot_check *k)
 {
     const pl_state_claim *c = k->claim;
-    const pl_path_layout *l = &k->layout;
     const int index = c->path * pl_topology_n_replicas(c->topology) + c->replica;
     float *update = k->work[7];
     const bool may_split = c->arm->outer.deadline_ms > 0;
     bool known, same = false;
     int mate = index;
-    if (!c->is_known || (c->is_fresh && c->phase > 0))
-        return PL_OK;
-    PL_CHECK(read_version(k, 0, k->work[5], &known));
-    if (!known)
-        return PL_OK;
     if (c->phase > 0)
         PL_CHECK(pl_round_mate(k->of, index, c->phase - 1, &mate));
     if (mate != index) {
@@ -393,12 +388,54 @@ static pl_status check_meeting(const slot_check *k)
     }
     if (!same && (mate == index || may_split))
         PL_CHECK(meet_again(k, NULL, &same));
-    if (!same)
-        return pl_fail(
-            PL_ERR_DATA,
-            "the own parameters or the velocity of %s in the path's state do "
-            "not follow from the last meeting",
-            k->of->name);
+    return same
+               ? PL_OK
+               : pl_fail(PL_ERR_DATA,
+                         "the own parameters or the velocity of %s in the path's state "
+                         "do not follow from the last meeting",
+                         k->of->name);
+}
+
+/* Checks a path that lost its state and began with the newest version, without
+ * velocity. The path's own update is in every version up to phase + 1, so that is the
+ * newest one there can be; the search ends after a few that do not fit. */
+static pl_status check_restart(const slot_check *k)
+{
+    enum { LOOKS = 64 };
+    const pl_state_claim *c = k->claim;
+    float *version = k->work[4], *zeros = k->work[0], *scratch = k->work[6];
+    bool known;
+    int n_found = 0;
+    memset(zeros, 0, k->n * sizeof *zeros);
+    bool same = false, still = same_vector(k, k->layout.velocity, zeros, scratch);
+    for (int64_t v = c->phase + 1; still && !same && v >= 0 && n_found < LOOKS; v--) {
+        PL_CHECK(read_version(k, v, version, &known));
+        n_found += known;
+        same = known && same_vector(k, k->layout.params, version, scratch);
+    }
+    return same || (still && n_found == 0)
+               ? PL_OK
+               : pl_fail(PL_ERR_DATA,
+                         "the path began again without a state, but its own parameters "
+                         "of %s are none of the newest versions, or have a velocity",
+                         k->of->name);
+}
+
+/* noloco: computes the vectors again from the state before and the updates. */
+static pl_status check_meeting(const slot_check *k)
+{
+    const pl_state_claim *c = k->claim;
+    const pl_path_layout *l = &k->layout;
+    const int index = c->path * pl_topology_n_replicas(c->topology) + c->replica;
+    float *update = k->work[7];
+    bool known;
+    PL_CHECK(read_version(k, 0, k->work[5], &known));
+    if (!known)
+        return PL_OK;
+    if (c->is_fresh && c->phase > 0)
+        PL_CHECK(check_restart(k));
+    else if (c->is_known)
+        PL_CHECK(check_begin(k));
     PL_CHECK(read_update(k, index, c->phase, update, &known));
     if (!known)
         return PL_OK;
@@ -479,9 +516,11 @@ static pl_status check_slot(const slot_check *k)
 
 static pl_status check_slots(const pl_state_claim *c, size_t n_params)
 {
-    enum { N_WORK = PL_STATE_CHECK_VECTORS };
     slot_check k = {
         .claim = c, .layout = pl_path_layout_of(c->arm), .n_params = n_params};
+    const size_t n_work = k.layout.last < 0     ? 3
+                          : k.layout.before < 0 ? PL_STATE_CHECK_VECTORS - 1
+                                                : PL_STATE_CHECK_VECTORS;
     pl_status status = PL_OK;
     float *memory = NULL;
     size_t most = 0;
@@ -492,14 +531,14 @@ static pl_status check_slots(const pl_state_claim *c, size_t n_params)
         const size_t n = pl_topology_slot(c->topology, slot)->n_params;
         most = n > most ? n : most;
     }
-    PL_TRY(pl_try_alloc(N_WORK * most * sizeof *memory, "a check of a path's state",
+    PL_TRY(pl_try_alloc(n_work * most * sizeof *memory, "a check of a path's state",
                         (void **)&memory));
     for (k.slot = 0; k.slot < n_slots; k.slot++) {
         const pl_slot *place = pl_topology_slot(c->topology, k.slot);
         k.first = place->offset;
         k.n = place->n_params;
         k.of = &c->contracts[pl_topology_module_of_path(c->topology, k.slot, c->path)];
-        for (size_t i = 0; i < N_WORK; i++)
+        for (size_t i = 0; i < n_work; i++)
             k.work[i] = memory + i * k.n;
         PL_TRY(check_slot(&k));
     }

@@ -127,6 +127,7 @@ pl_status http_site_open(const http_listen *at, const char *keys, const char *co
 {
     *out = (http_site){.local_only = keys && at->loopback, .cors = cors};
     pl_copy_text(out->host, sizeof out->host, at->host);
+    pl_copy_text(out->name, sizeof out->name, at->name);
     if (keys && !at->loopback)
         return pl_fail(PL_ERR_USAGE,
                        "other machines can reach %s; give %s FILE with the names and "
@@ -150,9 +151,11 @@ static bool is_own_host(const http_site *site, const char *host)
 {
     const char *end = host && host[0] == '[' ? strchr(host, ']') : NULL;
     size_t len = end ? (size_t)(end - host) + 1 : host ? strcspn(host, ":") : 0;
-    return len > 0 &&
-           ((len == strlen("localhost") && strncasecmp(host, "localhost", len) == 0) ||
-            (len == strlen(site->host) && strncmp(host, site->host, len) == 0));
+    const char *const own[] = {"localhost", site->host, site->name};
+    for (size_t i = 0; i < 3 && len > 0; i++)
+        if (len == strlen(own[i]) && strncasecmp(host, own[i], len) == 0)
+            return true;
+    return false;
 }
 
 static bool is_own_origin(const char *origin, const char *host)
@@ -323,6 +326,7 @@ pl_status http_listen_parse(const char *listen, const char *option, http_listen 
                        "localhost:8080, not `%s`",
                        option, listen);
     out->port = a.port;
+    pl_copy_text(out->name, sizeof out->name, a.host);
     if (out->at.any.sa_family == AF_INET6) {
         out->at.v6.sin6_port = htons((uint16_t)a.port);
         out->flags = a.is_anywhere ? MHD_USE_DUAL_STACK : MHD_USE_IPv6;

@@ -54,10 +54,10 @@ void http_page_clear(http_page *page);
  * the content type. The page must outlive the answer. Returns NULL if memory is
  * short. */
 struct MHD_Response *http_page_response(const http_page *page);
-/* Whether the method is GET or HEAD. The caller answers both in the same way; for HEAD
- * the library leaves out the body. */
 /* Answers a request whose method is neither GET nor HEAD. */
 enum MHD_Result http_refuse_method(struct MHD_Connection *c);
+/* Whether the method is GET or HEAD. The caller answers both in the same way; for HEAD
+ * the library leaves out the body. */
 bool http_only_reads(const char *method);
 enum { HTTP_HOST_MAX = INET6_ADDRSTRLEN + 2 };
 /* The address at which a server listens. */
@@ -70,7 +70,8 @@ typedef struct http_listen {
     unsigned flags; /* for the library */
     int port;       /* 0: any free port */
     bool loopback;
-    char host[HTTP_HOST_MAX]; /* an IPv6 address is in brackets */
+    char host[HTTP_HOST_MAX];  /* an IPv6 address is in brackets */
+    char name[PL_ADDRESS_MAX]; /* HOST as it was given */
 } http_listen;
 /* Parses HOST:PORT: an IPv4 address, an IPv6 address in brackets, or a name, which is
  * looked up; PORT may be `*`. ERR_USAGE names `option`. */
@@ -83,7 +84,8 @@ PL_MUST_CHECK pl_status http_listen_parse(const char *listen, const char *option
  * that a user visits can neither read the server (DNS rebinding) nor make it work
  * (forged requests). With keys none of this is needed, because no page has a key. */
 typedef struct http_site {
-    char host[HTTP_HOST_MAX]; /* the address at which the server listens */
+    char host[HTTP_HOST_MAX];  /* the address at which the server listens */
+    char name[PL_ADDRESS_MAX]; /* and as it was given */
     bool local_only;
     const char *cors;        /* origin whose pages may ask, "*": all; NULL: none */
     server_clients *clients; /* bounds the connections */

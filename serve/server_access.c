@@ -1,10 +1,13 @@
 /* Stores and finds the keys of clients (server_access.h). */
 #include "serve/server_access.h"
 #include "serve/server.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { NAME_BYTES = 64 };
 
@@ -129,30 +132,44 @@ void server_access_destroy(server_access **access)
     }
 }
 
+/* Appends a line under a lock, so that of several processes each keeps the others'
+ * lines. The file keeps its mode and its place behind a link. */
+static pl_status append_line(const char *path, const char *line)
+{
+    struct stat info;
+    char text[NAME_BYTES + PL_HASH_TEXT + 2], last = '\n';
+    pl_status status = pl_path_exists(path) ? PL_OK : pl_create_secret(path, "", 0);
+    if (status != PL_OK && status != PL_ERR_EXISTS)
+        return status;
+    const int fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC);
+    if (fd < 0)
+        return pl_file_failed("open", path);
+    const bool good = flock(fd, LOCK_EX) == 0 && fstat(fd, &info) == 0 &&
+                      (info.st_size == 0 || pread(fd, &last, 1, info.st_size - 1) == 1);
+    const int len =
+        snprintf(text, sizeof text, "%s%s\n", last == '\n' ? "" : "\n", line);
+    status = good && write(fd, text, (size_t)len) == len && fsync(fd) == 0
+                 ? PL_OK
+                 : pl_file_failed("write", path);
+    close(fd);
+    return status;
+}
+
 pl_status pl_server_add_key(const char *path, const char *name,
                             char key[PL_API_KEY_TEXT])
 {
-    char hash[PL_HASH_TEXT];
+    char hash[PL_HASH_TEXT], line[NAME_BYTES + PL_HASH_TEXT];
     pl_hash digest;
-    pl_buf text = {0};
     if (!is_key_name(name, strlen(name)))
         return pl_fail(PL_ERR_USAGE,
                        "the name `%.80s` must have 1 to %d letters, digits, . _ -",
                        name, NAME_BYTES - 1);
-    pl_status status = pl_path_exists(path) ? pl_read_file(path, &text) : PL_OK;
-    if (status == PL_OK) {
-        for (int i = 0; i < 3; i++)
-            snprintf(key + 16 * i, 17, "%016llx",
-                     (unsigned long long)pl_random_fresh());
-        pl_hash_of("", key, strlen(key), &digest);
-        pl_hash_format(&digest, hash);
-        if (text.len > 0 && text.data[text.len - 1] != '\n')
-            pl_buf_printf(&text, "\n");
-        pl_buf_printf(&text, "%s %s\n", name, hash);
-        status = pl_replace_file(path, text.data, text.len);
-    }
-    pl_buf_destroy(&text);
-    return status;
+    for (int i = 0; i < 3; i++)
+        snprintf(key + 16 * i, 17, "%016llx", (unsigned long long)pl_random_fresh());
+    pl_hash_of("", key, strlen(key), &digest);
+    pl_hash_format(&digest, hash);
+    snprintf(line, sizeof line, "%s %s", name, hash);
+    return append_line(path, line);
 }
 
 /* Compares the key with all known keys, even after a match, so that the time of the

@@ -30,7 +30,7 @@ typedef struct audit {
     pl_hash params;
     /* the hash of the sum of rows in the newest log row; zero if it has none */
     pl_hash rows;
-    /* the first commit of which the log row has such a hash; 0: none */
+    /* the log rows from this commit on have such a hash; 0: the newest has none */
     uint64_t summed;
 } audit;
 
@@ -419,11 +419,11 @@ static void check_log(audit *a, const watermark *mark)
         }
         number = store_key_number(key.data, key.len);
         a->rows = entry.rows;
-        if (!pl_hash_none(&entry.rows))
-            a->summed = a->summed > 0 ? a->summed : number;
-        else if (a->summed > 0)
-            problem(a, "commit %llu does not have the sum of rows that commit %llu has",
-                    (unsigned long long)number, (unsigned long long)a->summed);
+        /* an older release makes commits without a sum; the next sum begins anew */
+        if (pl_hash_none(&entry.rows))
+            a->summed = 0;
+        else if (a->summed == 0)
+            a->summed = number;
         if (number == mark->sequence && !pl_hash_equal(&previous, &mark->log))
             problem(
                 a,

@@ -249,6 +249,21 @@ pl_status pl_store_has_rollback(pl_store *store, const pl_version *version, bool
     return PL_OK;
 }
 
+pl_status pl_txn_put_rollbacks(pl_txn *txn, const char *copy,
+                               const pl_rollback_module *modules, size_t n)
+{
+    char record[PL_MODULE_NAME_MAX];
+    pl_rollback plan = {
+        .words = "made by an older release", .phase = -1, .n_modules = n};
+    plan.modules = pl_alloc(n * sizeof *modules);
+    memcpy(plan.modules, modules, n * sizeof *modules);
+    snprintf(record, sizeof record, ROLLBACK_RECORD "copied-%s.%lld", copy,
+             (long long)pl_wall_ms());
+    pl_status status = put_plan(txn, record, 0, &plan);
+    pl_free(plan.modules);
+    return status;
+}
+
 /* ---- the number of the last rollback ---- */
 static pl_status read_made(pl_store *store, uint64_t *number)
 {

@@ -572,6 +572,11 @@ typedef struct pl_rollback {
  * them. ERR_NOT_FOUND: garbage collection removed parameters that the plan needs. */
 PL_MUST_CHECK pl_status pl_writers_roll_back(pl_writers *writers,
                                              const pl_rollback *plan);
+/* Writes the record of rollbacks that an older release made without one, into a copy of
+ * its store. */
+PL_MUST_CHECK pl_status pl_txn_put_rollbacks(pl_txn *txn, const char *copy,
+                                             const pl_rollback_module *modules,
+                                             size_t n);
 
 /* ---- the rows of a name, to be copied into another store ---- */
 /* A row that belongs to a module, path or object: a version, a pending update, a path's

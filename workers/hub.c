@@ -65,7 +65,6 @@ static pl_status send_task(hub *h, hub_worker *w)
                           .token = w->given_token,
                           .step = w->given_steps,
                           .late = late,
-                          .checked = 1,
                           .key = w->key};
         pl_copy_text(lease.arm, sizeof lease.arm, arm->arm.name);
         pl_copy_text(lease.worker, sizeof lease.worker, w->name);
@@ -351,7 +350,7 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
     }
     if (rep.path->is_untold) /* the hub has taken up a lease of the hub before */
         PL_CHECK(hub_fence(h, rep.path));
-    if (shows) {
+    if (shows && hub_homes_ready(h)) { /* all homes know the new secret */
         pl_sealed_lease sealed;
         pl_lease_seal(&h->secret, &shown, &sealed);
         PL_SAY(a, RENEWED, renewed, .secret = sealed.key.bytes,

@@ -244,7 +244,7 @@ void hub_end_rows(hub *h, int home)
 
 void hub_audit_release(hub *h, hub_audit *a, const char *reason)
 {
-    hub_note_lost(h, a->lease.worker);
+    hub_note_lost(h, a->lease.worker, a->lease.token);
     a->lease.active = false;
     a->looked_ms = 0;
     h->stirred = true;

@@ -140,9 +140,9 @@ static void find_slow_leases(hub *h, int64_t now_ms)
                 is_said(path) || hub_is_late(arm, path, l, path->phase, now_ms) ||
                 (hub_is_on_trial(h, &h->workers[l->worker]) && arm->typical_s <= 0 &&
                  (arm->n_leased == 1 || now_ms - l->granted_ms > SILENT_MS));
-            int64_t n_tasks;
+            double n_tasks;
             const double held_s =
-                1e-3 * (double)(now_ms - plan_granted_ms(l, path->phase, &n_tasks));
+                hub_held_s(arm, path, l, path->phase, now_ms, &n_tasks);
             const double left_s = !both ? held_s
                                   : may_last_for_ever
                                       ? for_ever_s + held_s
@@ -224,10 +224,12 @@ void hub_end_late(hub *h, plan_task task, int64_t now_ms)
     const plan_lease late = both ? path->backup : path->lease;
     if (!late.active)
         return;
+    if (!both)
+        hub_note_taken(h, task.arm, path, &late, now_ms);
     plan_release(&h->tasks, path, late.token, late.worker, false);
     path->n_taken += !both && path->n_taken < TAKEN_MAX;
     pl_log(PL_LOG_WARN, "lease.late", "task=%s phase=%lld worker=%s seconds=%.1f",
            path->name, (long long)path->phase, h->workers[late.worker].name,
            1e-3 * (double)(now_ms - late.granted_ms));
-    hub_note_lost(h, late.worker);
+    hub_note_lost(h, late.worker, late.token);
 }

@@ -163,7 +163,6 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
         if (now_ms - home->asked_ms < (home->welcome ? STATE_MS : HELLO_MS) ||
             home->n_applied < home->n_records)
             continue;
-        home->asked_ms = now_ms;
         pl_message m = {.type = PL_MSG_STATUS};
         if (home->welcome) {
             PL_CHECK(ask_state(home, 0));
@@ -180,6 +179,7 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
                    .secret = h->secret.bytes, .version = (int64_t)h->tasks.epoch,
                    .sequence = home->epoch);
         }
+        home->asked_ms = now_ms;
         PL_CHECK(hub_send_home(home, &m));
     }
     return PL_OK;
@@ -295,7 +295,8 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
     } else if (pl_field_count(&r, PL_TAG_MODULE) > 0) {
         pl_get_fields(&r, pl_fields_of_module_record(), &module);
         PL_CHECK(pl_reader_status(&r));
-        plan_set_version(&h->tasks, module.module, (uint64_t)module.version);
+        plan_set_version(&h->tasks, module.module, (uint64_t)module.version,
+                         pl_now_ms());
     } else if (pl_field_count(&r, PL_TAG_NAME) > 0) {
         return apply_path(h, home, &r);
     }

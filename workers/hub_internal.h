@@ -161,6 +161,9 @@ typedef struct hub_worker {
     /* whether a worker with this key has delivered a task, and no lease of such a
      * worker was lost since then (hub_same_holder) */
     bool delivers;
+    /* the newest token when the worker was put on trial: the loss of an older lease is
+     * no failure */
+    uint64_t trial_token;
     /* whether this worker itself has delivered a task; and whether it has delivered
      * another task after that, while none of its results was audited */
     bool delivered, proven;
@@ -370,9 +373,9 @@ bool hub_is_on_trial(const hub *h, const hub_worker *w);
 int hub_n_held(const hub *h, const hub_worker *w);
 /* Whether this worker has any lease: of a task, of a backup or of an audit. */
 bool hub_holds_lease(const hub *h, int worker);
-/* Notes that the worker lost a lease without a usable result. `hub` points to the hub;
+/* Notes that the worker lost the lease `token` without a usable result. `hub` points to the hub;
  * it is a void pointer because plan_expire calls this function. */
-void hub_note_lost(void *hub, int worker);
+void hub_note_lost(void *hub, int worker, uint64_t token);
 /* Call this before a worker gives tasks back without a failure. If it had one of its
  * leases for longer than such a task usually takes, puts it on trial. */
 void hub_note_returned(hub *h, int worker, int64_t now_ms);
@@ -474,6 +477,11 @@ uint64_t hub_fetched(const hub_worker *w, const plan_lease *l);
 /* Returns the usual seconds of a task of the arm, from grant to confirmation: a median
  * over workers; 0: not known. */
 double hub_usual_s(const plan_arm *arm);
+/* Returns the seconds for which a lease was held for a phase, and in *n_tasks the usual
+ * times that this may take. While the phase waits for versions that others make, and
+ * that it mixes in, the holder loses no time. */
+double hub_held_s(const plan_arm *arm, const plan_path *path, const plan_lease *l,
+                  int64_t phase, int64_t now_ms, double *n_tasks);
 /* Whether a lease of the path was granted for this phase so long ago that, whatever its
  * holder reports, a different worker should do the task. Never if no usual time is
  * known. */
@@ -495,6 +503,10 @@ void hub_note_pace(const hub *h, hub_worker *w, int arm, double inner_s, double 
                    int64_t now_ms);
 /* Notes the speed of the worker whose task another worker finished first (`lost`). */
 void hub_note_late(const hub *h, int arm, const plan_settled *s, int64_t now_ms);
+/* Notes what the worker needs at least for the task of a lease that is taken from it.
+ */
+void hub_note_taken(const hub *h, int arm, const plan_path *path, const plan_lease *l,
+                    int64_t now_ms);
 /* Returns how many seconds of the fetch of a task its holder will not need for a later
  * task of the arm. 0 unless it is the holder's first one. */
 double hub_once_s(const hub *h, const hub_worker *w, int arm, const plan_lease *l);

@@ -184,6 +184,7 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
             h->workers[*out].n_bars = h->workers[i].n_bars;
             h->workers[*out].barred_until_ms = h->workers[i].barred_until_ms;
             h->workers[*out].delivers = h->workers[i].delivers;
+            h->workers[*out].trial_token = h->workers[i].trial_token;
         }
     return PL_OK;
 }
@@ -305,7 +306,7 @@ static pl_status drop_useless_state(hub *h, plan_path *path, const char *text)
         "that it left: %s\"",
         path->name, (long long)path->phase, path->state_of, text);
     if (maker >= 0)
-        hub_note_lost(h, maker);
+        hub_note_lost(h, maker, UINT64_MAX);
     /* the state caused the failures, not the workers */
     for (int i = 0; i < h->n_workers; i++)
         for (int k = 0; k < path->n_failed_by; k++)
@@ -413,19 +414,20 @@ void hub_put_on_trial(hub *h, int worker)
         if (!of->own_key && h->workers[i].delivers &&
             hub_same_holder(&h->workers[i], of)) {
             h->workers[i].delivers = false;
+            h->workers[i].trial_token = h->tasks.epoch << 32 | h->tasks.counter;
             plan_withdraw(&h->tasks, i); /* offers on trial do not count (on_offer) */
         }
 }
 
-/* Puts the worker on trial again, unless it has one of the job's own keys. If the
- * worker was on trial already, the lost lease counts as a failure. Otherwise the lost
- * lease does not count: perhaps only the connection broke, and all leases of the worker
+/* Puts the worker on trial again, unless it has one of the job's own keys. A lost lease
+ * counts as a failure only if the worker was on trial when it got the lease: perhaps
+ * only the connection broke, all leases of the worker became late, and then they
  * expired. */
-void hub_note_lost(void *hub_of, int worker)
+void hub_note_lost(void *hub_of, int worker, uint64_t token)
 {
     hub *h = hub_of;
     const hub_worker *of = &h->workers[worker];
-    if (hub_is_on_trial(h, of))
+    if (hub_is_on_trial(h, of) && token > of->trial_token)
         count_failure(h, worker, "it lost a lease without a usable result");
     hub_put_on_trial(h, worker);
 }
@@ -442,10 +444,10 @@ void hub_note_returned(hub *h, int worker, int64_t now_ms)
             const plan_lease *l = path->backup.active && path->backup.worker == worker
                                       ? &path->backup
                                       : &path->lease;
-            int64_t n_tasks;
-            const int64_t held_ms = now_ms - plan_granted_ms(l, path->phase, &n_tasks);
+            double n_tasks;
             if (l->active && l->worker == worker && hub_usual_s(arm) > 0 &&
-                1e-3 * (double)held_ms > hub_usual_s(arm))
+                hub_held_s(arm, path, l, path->phase, now_ms, &n_tasks) >
+                    hub_usual_s(arm) * n_tasks)
                 hub_put_on_trial(h, worker);
         }
 }
@@ -468,13 +470,11 @@ static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit 
     const int64_t phase = audit ? lease.phase : path->phase;
     const double usual_s = hub_usual_s(arm),
                  most_s = 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms;
-    int64_t n_tasks;
-    const double held_s =
-        1e-3 * (double)(now_ms - plan_granted_ms(&lease, phase, &n_tasks));
+    double n_tasks;
+    const double held_s = hub_held_s(arm, path, &lease, phase, now_ms, &n_tasks);
     char text[200];
-    n_tasks = n_tasks > 1 ? n_tasks : 1;
     if (!lease.active || usual_s <= 0 ||
-        held_s <= most_s + OVERDUE_TIMES * usual_s * (double)n_tasks)
+        held_s <= most_s + OVERDUE_TIMES * usual_s * n_tasks)
         return false;
     snprintf(text, sizeof text,
              "it held the lease of %.60s for %.0f s without delivering a result; such "

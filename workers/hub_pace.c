@@ -77,16 +77,35 @@ double hub_usual_s(const plan_arm *arm)
     return fmax(times_s, arm->own_s);
 }
 
+double hub_held_s(const plan_arm *arm, const plan_path *path, const plan_lease *l,
+                  int64_t phase, int64_t now_ms, double *n_tasks)
+{
+    int64_t n, begun_ms = plan_granted_ms(l, phase, &n);
+    const int index = (int)(path - arm->paths),
+              replicas = pl_topology_n_replicas(arm->topology), of = index / replicas;
+    *n_tasks = n > 1 ? (double)n : 1;
+    /* A token is at least a byte. */
+    if (pl_held_scores(&arm->arm, of, index % replicas, phase))
+        *n_tasks += ceil((double)arm->arm.held_bytes[of] / slots_of(&arm->arm));
+    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
+        const int m = pl_topology_module_of_path(arm->topology, slot, of);
+        const uint64_t takes = pl_round_takes(&arm->contracts[m], phase);
+        if (takes > 0 && (arm->versions[m] == UINT64_MAX || arm->versions[m] < takes))
+            return 0;
+        if (takes > 0 && arm->made_ms[m] > begun_ms)
+            begun_ms = arm->made_ms[m];
+    }
+    return 1e-3 * (double)(now_ms - begun_ms);
+}
+
 bool hub_is_late(const plan_arm *arm, const plan_path *path, const plan_lease *l,
                  int64_t phase, int64_t now_ms)
 {
     const double usual_s = hub_usual_s(arm),
                  most_s = fmax(LATE_TIMES * usual_s, usual_s + late_least_s);
-    int64_t n_tasks;
-    const int64_t held_ms = now_ms - plan_granted_ms(l, phase, &n_tasks);
-    n_tasks = n_tasks > 1 ? n_tasks : 1;
-    return usual_s > 0 &&
-           1e-3 * (double)held_ms > ldexp(most_s * (double)n_tasks, path->n_taken);
+    double n_tasks;
+    const double held_s = hub_held_s(arm, path, l, phase, now_ms, &n_tasks);
+    return usual_s > 0 && held_s > ldexp(most_s * n_tasks, path->n_taken);
 }
 
 void hub_note_confirmed(hub *h, plan_arm *arm, const plan_path *path,
@@ -103,9 +122,13 @@ void hub_note_confirmed(hub *h, plan_arm *arm, const plan_path *path,
     const int64_t held_ms = now_ms - plan_granted_ms(l, phase, &n_tasks);
     if (n_tasks == 0)
         return;
-    double sorted[PLAN_TIMES_MAX];
+    /* If it waited for a version, it did at least the steps after the overlap since. */
+    double sorted[PLAN_TIMES_MAX], usual;
+    const int tau = arm->arm.inner.tau, rest = tau - arm->arm.outer.method.overlap;
+    const double held_s = 1e-3 * (double)held_ms,
+                 own_s = hub_held_s(arm, path, l, phase, now_ms, &usual) * tau / rest;
     arm->times_s[arm->n_times++ % PLAN_TIMES_MAX] =
-        1e-3 * (double)held_ms / (double)n_tasks;
+        (own_s > 0 && own_s < held_s ? own_s : held_s) / (double)n_tasks;
     memcpy(sorted, arm->times_s, sizeof sorted);
     arm->median_s = fleet_median(
         sorted, arm->n_times < PLAN_TIMES_MAX ? (int)arm->n_times : PLAN_TIMES_MAX);
@@ -246,6 +269,22 @@ void hub_note_late(const hub *h, int of, const plan_settled *s, int64_t now_ms)
     hub_note_pace(h, w, of, inner_s,
                   fmax(without_once(w, &h->tasks.arms[of], passed_s, fetch_s - again_s),
                        again_s + inner_s + send_s),
+                  now_ms);
+}
+
+void hub_note_taken(const hub *h, int of, const plan_path *path, const plan_lease *l,
+                    int64_t now_ms)
+{
+    const pl_arm *arm = &h->tasks.arms[of].arm;
+    hub_worker *w = &h->workers[l->worker];
+    double n_tasks;
+    const double all_s =
+        hub_held_s(&h->tasks.arms[of], path, l, path->phase, now_ms, &n_tasks);
+    const double held_s = fmin(all_s, 1e-3 * (double)(now_ms - w->done_ms)) / n_tasks,
+                 step_s = step_of(l),
+                 inner_s = step_s > 0 ? step_s * arm->inner.tau : held_s;
+    /* it may be known that the worker needs still longer */
+    hub_note_pace(h, w, of, inner_s, fmax(fmax(held_s, inner_s), hub_task_s(w, arm)),
                   now_ms);
 }
 

@@ -53,8 +53,8 @@
  * Invariants
  *   - A path has at most one lease and one backup, and its lease is at most one phase
  *     ahead of the path.
- *   - Tokens only rise: the high half is the epoch, which the homes increase at every
- *     start of a hub, and the low half counts grants.
+ *   - Tokens only rise: the high half is the epoch, which the first home increases at
+ *     every start of a hub, and the low half counts grants.
  *   - A message about a token counts only if it comes from the worker that has the
  *     lease (plan_lease_of). So a guessed token has no effect.
  *   - Failures are counted per phase: the count of a new phase begins at 0.
@@ -75,6 +75,7 @@ static void clear_arm(plan_arm *a)
     pl_name_table_destroy(&a->path_names);
     pl_name_table_destroy(&a->module_names);
     pl_free(a->versions);
+    pl_free(a->made_ms);
     pl_free(a->paths);
 }
 
@@ -123,6 +124,7 @@ pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob)
     int n = pl_topology_n_modules(a.topology);
     a.versions = pl_alloc((size_t)n * sizeof *a.versions);
     memset(a.versions, 0xff, (size_t)n * sizeof *a.versions);
+    a.made_ms = pl_alloc((size_t)n * sizeof *a.made_ms);
     a.module_names = pl_name_table_create();
     for (int m = 0; m < n; m++) {
         pl_topology_module_name(a.topology, m, name);
@@ -144,13 +146,15 @@ pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob)
     return PL_OK;
 }
 
-void plan_set_version(plan *p, const char *module, uint64_t version)
+void plan_set_version(plan *p, const char *module, uint64_t version, int64_t now_ms)
 {
     const char *slash = strchr(module, '/');
     plan_arm *a = slash ? arm_of(p, module, (size_t)(slash - module)) : NULL;
     int m = a ? pl_name_table_get(a->module_names, slash + 1) : -1;
-    if (m >= 0 && (a->versions[m] == UINT64_MAX || a->versions[m] < version))
+    if (m >= 0 && (a->versions[m] == UINT64_MAX || a->versions[m] < version)) {
         a->versions[m] = version;
+        a->made_ms[m] = now_ms;
+    }
 }
 
 bool plan_find_task(plan *p, const char *name, plan_task *out)
@@ -543,7 +547,9 @@ static void end_lease(plan_path *path)
 
 void plan_stand_still(plan *p, int64_t ms)
 {
-    for (int a = 0; a < p->n_arms; a++)
+    for (int a = 0; a < p->n_arms; a++) {
+        for (int m = 0; m < pl_topology_n_modules(p->arms[a].topology); m++)
+            p->arms[a].made_ms[m] += ms;
         for (int i = 0; i < p->arms[a].n_tasks; i++) {
             plan_path *path = &p->arms[a].paths[i];
             plan_lease *leases[] = {&path->lease, &path->backup};
@@ -552,6 +558,7 @@ void plan_stand_still(plan *p, int64_t ms)
                 leases[k]->before_ms += leases[k]->before_ms > 0 ? ms : 0;
             }
         }
+    }
 }
 
 int plan_n_held(const plan *p, int worker)
@@ -630,8 +637,8 @@ void plan_drop_state(plan *p, plan_path *path)
     (void)next_token(p, path); /* all leases so far are dead */
 }
 
-int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker),
-                void *context)
+int plan_expire(plan *p, int64_t now_ms,
+                void (*lost)(void *context, int worker, uint64_t token), void *context)
 {
     int n = 0;
     for (int a = 0; a < p->n_arms; a++)
@@ -645,7 +652,7 @@ int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker)
             if (!path->lease.active || path->lease.deadline_ms > now_ms)
                 continue;
             if (lost)
-                lost(context, path->lease.worker);
+                lost(context, path->lease.worker, path->lease.token);
             if (path->keeper == path->lease.worker)
                 path->keeper = -1;
             end_lease(path);

@@ -175,6 +175,7 @@ typedef struct plan_arm {
     bool is_audited;        /* whether tasks may be drawn for audits (pl_audit_may) */
     /* [n_modules] newest version of each module; UINT64_MAX: it has no version yet */
     uint64_t *versions;
+    int64_t *made_ms; /* [n_modules] time when the hub learned of that version */
     plan_path *paths; /* [n_tasks] the replicas of each path, path after path */
     int n_tasks;
     /* tables of names (without the arm's name); owned */
@@ -221,7 +222,7 @@ plan_arm *plan_find_arm(plan *p, const char *name);
 /* Adds an arm and takes ownership of its contents. Ignores an arm that the plan already
  * has. */
 pl_status plan_add_arm(plan *p, pl_arm *arm, const pl_hash *blob);
-void plan_set_version(plan *p, const char *module, uint64_t version);
+void plan_set_version(plan *p, const char *module, uint64_t version, int64_t now_ms);
 bool plan_find_task(plan *p, const char *name, plan_task *out);
 /* returns NULL if there is no such path */
 plan_path *plan_find_path(plan *p, const char *name);
@@ -335,14 +336,14 @@ bool plan_is_settling(const plan *p, int worker, int64_t since_ms);
 /* Ends a lease. If the path has a backup, the backup becomes the path's lease. */
 void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool failed);
 /* Ends leases and backups whose deadline is over, and returns their number. Calls
- * `lost`, unless it is NULL, with the worker of each lease that is not a backup. */
-int plan_expire(plan *p, int64_t now_ms, void (*lost)(void *context, int worker),
-                void *context);
+ * `lost`, unless it is NULL, with worker and token of each lease that is no backup. */
+int plan_expire(plan *p, int64_t now_ms,
+                void (*lost)(void *context, int worker, uint64_t token), void *context);
 /* Ends the leases and backups of a worker that is gone. A lease whose task the worker
  * has reported as done stays until the homes confirm the task or the lease expires. */
 void plan_release_worker(plan *p, int worker);
-/* Moves the grants of all leases forward by the time in which no results could be
- * confirmed, so that no lease becomes late by it. */
+/* Moves the grants of all leases, and the times of versions, forward by the time in
+ * which no results could be confirmed, so that no lease becomes late by it. */
 void plan_stand_still(plan *p, int64_t ms);
 /* Returns the number of leases that the worker has, not counting backups. */
 int plan_n_held(const plan *p, int worker);

@@ -119,6 +119,21 @@ static pl_status encode_update(const worker_task *task, const pl_holder *s, int 
     return PL_OK;
 }
 
+/* Decodes an update into p->sent and p->sent_start. */
+static pl_status decode(const pl_contract *of, const pl_buf *update, const parcel *p)
+{
+    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
+    float *const to[PL_ROUND_VECTORS_MAX] = {p->sent, p->sent_start};
+    double norm = 0;
+    PL_CHECK(pl_codec_split(update->data, update->len, of->n_vectors, messages));
+    for (int v = 0; v < of->n_vectors; v++) {
+        memset(to[v], 0, of->n_params * sizeof(float));
+        PL_CHECK(pl_codec_add(messages[v].data, messages[v].bytes, of->n_params, 1.0f,
+                              to[v], &norm));
+    }
+    return PL_OK;
+}
+
 /* Makes and encodes the update of one slot. Also writes the path's own vectors for the
  * next phase to the job's state, and may replace the slot's version in task->base by
  * the next version. */
@@ -166,18 +181,8 @@ static pl_status pack_slot(sender *s, int slot, parcel *p)
         out->data = encoded->data;
         out->bytes = encoded->len;
     }
-    if (place.last && round >= 0) {
-        /* with noloco the path keeps its update as other workers decode it */
-        pl_codec_message messages[PL_ROUND_VECTORS_MAX];
-        float *const to[PL_ROUND_VECTORS_MAX] = {p->sent, p->sent_start};
-        double norm = 0;
-        PL_CHECK(pl_codec_split(encoded->data, encoded->len, of->n_vectors, messages));
-        for (int v = 0; v < of->n_vectors; v++) {
-            memset(to[v], 0, of->n_params * sizeof(float));
-            PL_CHECK(pl_codec_add(messages[v].data, messages[v].bytes, of->n_params,
-                                  1.0f, to[v], &norm));
-        }
-    }
+    if (place.last && round >= 0) /* with noloco the path keeps what others decode */
+        PL_CHECK(decode(of, encoded, p));
     pl_holder_keep(&place, start, now, p->sent, p->sent_start);
     if (!of->predicts)
         return PL_OK;
@@ -247,7 +252,7 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
             task->job.state[i] = -task->job.state[i];
     state_round(&task->arm->arm, task->job.state, task->n_params);
     worker_drop_start(task);
-    if (!predicts) { /* nothing needs task->base any more */
+    if (!predicts && task->layout.last < 0) { /* nothing needs task->base any more */
         pl_free_aligned(task->base);
         task->base = NULL;
     }
@@ -318,6 +323,78 @@ static pl_status submit_results(sender *s, parcel *p, const pl_path_state *state
     return status;
 }
 
+/* noloco: the worker that had this task before may have sent updates and then died. If
+ * its device rounds differently, they differ from this worker's. The homes keep the
+ * first ones, which mates get, so the path's state must have those as its offers. The
+ * next task may be reading the state in memory: *state becomes a copy before it is
+ * changed. */
+static pl_status keep_first_updates(sender *s, const parcel *p, float **state)
+{
+    worker_task *task = s->task;
+    const size_t all = (size_t)task->layout.n_vectors * task->n_params * sizeof(float);
+    pl_status status = PL_OK;
+    pl_buf first = {0};
+    for (int slot = 0, next = 0; next < p->n; slot++) {
+        const pl_holder own = worker_slot(task, slot, task->job.state);
+        const int64_t round = pl_round_of(own.of, task->phase);
+        pl_hash here, there;
+        if (round < 0)
+            continue;
+        const pl_submission *made = &p->submissions[next++];
+        if (!own.of->meets)
+            continue;
+        pl_blob_hash(made->data, made->bytes, &here);
+        status = pl_client_get_update(s->homes, made->module, round, task->path,
+                                      task->replica, &there);
+        if (status == PL_ERR_NOT_FOUND) {
+            status = PL_OK;
+            continue;
+        }
+        PL_TRY(status);
+        if (pl_hash_equal(&here, &there))
+            continue;
+        pl_buf_clear(&first);
+        PL_TRY(pl_client_get_blob(s->homes, made->module, &there, &first));
+        PL_TRY(decode(own.of, &first, p));
+        if (*state == task->job.state) {
+            PL_TRY(pl_try_alloc_bare(all, "a path's state", (void **)state));
+            memcpy(*state, task->job.state, all);
+        }
+        const pl_holder h = worker_slot(task, slot, *state);
+        pl_holder_keep(&h, own.params, NULL, p->sent, p->sent_start);
+        pl_log(PL_LOG_INFO, "update.first", "task=%s phase=%lld module=%s", task->name,
+               (long long)task->phase, made->module);
+    }
+done:
+    pl_buf_destroy(&first);
+    return status;
+}
+
+/* Packs the state and computes its hash. The state is packed unless the blob has the
+ * same bytes as the memory. */
+static pl_status pack_state(worker_task *task, float *state)
+{
+    const pl_arm *arm = &task->arm->arm;
+    const size_t all = (size_t)task->layout.n_vectors * task->n_params;
+    pl_status status = PL_OK;
+    task->packed_bytes = pl_path_state_bytes(arm, task->n_params);
+    if (task->packed_bytes != 0 &&
+        (arm->n_scored > 0 || task->packed_bytes == all * sizeof *state)) {
+        task->packed_state = state;
+        state = NULL;
+    } else if (task->packed_bytes != 0) {
+        PL_TRY(pl_try_alloc_bare((size_t)task->packed_bytes, "a path's state",
+                                 &task->packed_state));
+        state_pack(arm, state, task->n_params, task->packed_state);
+    }
+    if (task->packed_bytes != 0)
+        pl_blob_hash(task->packed_state, task->packed_bytes, &task->state_hash);
+done:
+    if (state != task->job.state)
+        pl_free_aligned(state);
+    return status;
+}
+
 static pl_status send_results(sender *s)
 {
     worker_task *task = s->task;
@@ -329,19 +406,14 @@ static pl_status send_results(sender *s)
     if (s->offers && task->layout.last >= 0)
         offer(s, &p);
     pl_queue_push(s->packed, task);
-    const pl_arm *arm = &task->arm->arm;
-    size_t all = (size_t)task->layout.n_vectors * task->n_params;
-    task->packed_bytes = pl_path_state_bytes(arm, task->n_params);
-    if (task->packed_bytes != 0) {
-        task->packed_state = task->job.state;
-        /* the state is packed unless the blob has the same bytes as the memory */
-        if (arm->n_scored == 0 && task->packed_bytes != all * sizeof(float)) {
-            PL_TRY(pl_try_alloc_bare((size_t)task->packed_bytes, "a path's state",
-                                     &task->packed_state));
-            state_pack(arm, task->job.state, task->n_params, task->packed_state);
-        }
-        pl_blob_hash(task->packed_state, task->packed_bytes, &task->state_hash);
-    }
+    float *result = task->job.state;
+    if (task->layout.last >= 0)
+        status = keep_first_updates(s, &p, &result);
+    if (status == PL_OK)
+        status = pack_state(task, result);
+    else if (result != task->job.state)
+        pl_free_aligned(result); /* NULL if there was no memory for the copy */
+    PL_TRY(status);
     memset(&state, 0, sizeof state);
     pl_copy_text(state.name, sizeof state.name, task->name);
     state.phase = task->phase + 1;

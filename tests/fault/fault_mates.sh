@@ -4,6 +4,9 @@
 # phase with the update that the home has. The job must end with the versions of an
 # undisturbed job, and no honest worker may be blamed.
 #
+# Also tests a worker that sends the updates of a phase and then fails: the next worker's
+# device rounds differently, so its updates differ. The path must go on all the same.
+#
 # usage: fault_mates.sh PATHLOOM LEDGER WORKFOLDER
 set -u
 pathloom=$1
@@ -18,8 +21,10 @@ fail() {
     exit 1
 }
 
-run_job() { # folder; in a subshell
-    tiny_job "$1" --set outer.method=noloco --set codec.name=f32
+run_job() { # folder, options; in a subshell
+    run=$1
+    shift
+    tiny_job "$run" --set outer.method=noloco --set codec.name=f32 "$@"
 }
 
 make_corpus base modules docs
@@ -38,3 +43,17 @@ for lie in wrong:error:2 wrong:error:6 damaged:error:2; do
 done
 lies=$(cat "$work"/*/log/*.log | grep -c 'mate.lied')
 echo "mates noticed $lies lies, and the versions are those of the undisturbed run"
+
+for homes in 1 2; do
+    take_data calm "partly$homes"
+    (
+        # update 46 is one of the twelfth task with updates, which fails after them
+        export PATHLOOM_FAILPOINT=worker.update.wrong:error:46,worker.path.before:error:12
+        run_job "partly$homes" --workers 1 --set "store.homes=$homes"
+    ) >"$work/partly$homes.out" 2>&1 || fail "the job whose updates were sent twice ($homes homes)"
+    grep -q 'update.other' "$work/partly$homes"/log/worker-*.log ||
+        fail "no worker made another update ($homes homes)"
+    grep -q 'update.first' "$work/partly$homes"/log/worker-*.log ||
+        fail "no state has the first update ($homes homes)"
+done
+echo "a path goes on with the updates that were accepted first"

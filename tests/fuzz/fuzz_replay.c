@@ -336,7 +336,6 @@ static void grant(world *w)
                  .token = hub_epoch << 32 | ++w->counter,
                  .hub = n_hubs};
     of.token = w->granted[path] = l->token;
-    of.checked = 1;
     of.key = peer_of(l->worker).key;
     pl_copy_text(of.arm, sizeof of.arm, arm.name);
     snprintf(of.worker, sizeof of.worker, "worker-%d", l->worker);

@@ -76,11 +76,24 @@ void fuzz_seeds(void (*give)(const void *, size_t))
     seed_small(give, 1);
     seed_small(give, 2);
     give("\x0a\x00", 2);
-    static const char json[] =
-        "{\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"special\":true},"
-        "{\"id\":1,\"content\":\"<s>\",\"special\":true},"
-        "{\"id\":2,\"content\":\"</s>\",\"special\":true}],\"pre_tokenizer\":null,"
-        "\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"vocab\":{\"<unk>\":0,"
-        "\"<s>\":1,\"</s>\":2,\"h\":3,\"e\":4,\"he\":5},\"merges\":[\"h e\"]}}";
-    give(json, sizeof json - 1);
+    static const char steps[] =
+        "{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\",\"split\":false}";
+    /* the second names a token twice */
+    static const char *const more[] = {"", ",{\"id\":6,\"content\":\"<x>\"},"
+                                           "{\"id\":6,\"content\":\"<x>\"}"};
+    for (size_t i = 0; i < 2; i++) {
+        pl_buf json = {0};
+        pl_buf_printf(
+            &json,
+            "{\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"special\":true},"
+            "{\"id\":1,\"content\":\"<s>\",\"special\":true},"
+            "{\"id\":2,\"content\":\"</s>\",\"special\":true}%s],"
+            "\"pre_tokenizer\":%s,"
+            "\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"vocab\":{\"<unk>\":"
+            "0,"
+            "\"<s>\":1,\"</s>\":2,\"h\":3,\"e\":4,\"he\":5},\"merges\":[\"h e\"]}}",
+            more[i], steps);
+        give(json.data, json.len);
+        pl_buf_destroy(&json);
+    }
 }

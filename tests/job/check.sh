@@ -57,6 +57,10 @@ cp -r "$work/run/store" "$work/back"
 seen=$(verdicts --store "$work/back") || fail "check after a rollback: $seen"
 [ "$seen" = "${sound}holds " ] || fail "check after a rollback: $seen"
 grep -q '"given_up":1' "$work/check.out" || fail "check does not count the rollback"
+"$hurt_store" "$work/back" older 2>"$work/hurt.out" || fail "hurt_store older"
+seen=$(verdicts --store "$work/back") || fail "check of a rollback without a record: $seen"
+case $seen in *' rounds:unproven '*) ;; *) fail "a rollback by an older release: $seen" ;; esac
+grep -q '"given_up":1' "$work/check.out" && fail "check counts a rollback without a record"
 refused 64 'a number of versions, or all' "$pathloom" check --recompute x
 refused 66 'no store' "$pathloom" check --run "$work/nowhere"
 

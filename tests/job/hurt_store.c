@@ -9,6 +9,8 @@
  *   rounds, weight   version 1 has the samples of version 2 and vice versa, or a wrong
  *                    weight
  *   rollback         version 2 has become a rollback that nobody made
+ *   older            as a release without sums of rows and records of rollbacks leaves
+ *                    it: the newest commit has no sum, and no record is there
  *   path, back       the state of mix/p00 is one phase too far, or two phases behind
  *   shard            the data shard of mix/p00 is missing
  *   tag              the tag `early` has a wrong hash
@@ -165,6 +167,35 @@ static pl_status hurt_tag(pl_store *store, pl_txn *txn)
     return pl_txn_put_object(txn, "tag/early", &blob);
 }
 
+static pl_status drop_record(void *context, const pl_object *object)
+{
+    return pl_txn_drop_object(context, object->name);
+}
+
+/* Takes the sum of rows out of the newest commit. */
+static pl_status forget_sum(pl_store *store)
+{
+    char path[PL_PATH_MAX];
+    row_view row;
+    log_record entry;
+    watermark mark = {.sequence = store->sequence, .epoch = store->epoch};
+    pl_buf fields = {0}, value = {0};
+    row_key key = key_of_number(store->sequence);
+    PL_CHECK(row_read(store_source(store), KV_LOG, &key, &row));
+    PL_CHECK(log_decode(&row, &entry));
+    entry.rows = (pl_hash){{0}};
+    log_fields(&entry, &fields);
+    row_seal(KV_LOG, key_slice(&key), &fields, &value);
+    kv_batch *batch = kv_batch_create(store->db);
+    kv_put(batch, KV_LOG, key_slice(&key), (kv_slice){value.data, value.len});
+    PL_CHECK(kv_commit(store->db, batch));
+    kv_batch_destroy(&batch);
+    pl_hash_of("log", value.data, value.len, &mark.log);
+    pl_buf_destroy(&fields);
+    pl_buf_destroy(&value);
+    return watermark_make(pl_join(path, store->folder, "HWM"), &mark);
+}
+
 static pl_status hurt(const char *folder, const char *damage)
 {
     pl_store *store = NULL;
@@ -181,9 +212,13 @@ static pl_status hurt(const char *folder, const char *damage)
         PL_CHECK(hurt_own(store, txn, (size_t)(damage[3] - '0')));
     else if (strcmp(damage, "shard") == 0)
         PL_CHECK(pl_txn_drop_object(txn, "shard/mix/p00"));
+    else if (strcmp(damage, "older") == 0)
+        PL_CHECK(pl_store_each_object(store, "rollback/", drop_record, txn));
     else
         PL_CHECK(hurt_module(store, txn, damage));
     PL_CHECK(pl_txn_commit(&txn));
+    if (strcmp(damage, "older") == 0)
+        PL_CHECK(forget_sum(store));
     pl_store_close(&store);
     return PL_OK;
 }

@@ -68,7 +68,7 @@ static void worker_on_trial_is_helped_as_soon_as_it_is_late(void **state)
     f->options.backup = PL_BACKUP_AUTO;
     hub_note_success(&f->h, 0, false);
     assert_false(finds(f, 1, 2400));
-    hub_note_lost(&f->h, 0); /* worker 0 is on trial again */
+    hub_note_lost(&f->h, 0, UINT64_MAX); /* worker 0 is on trial again */
     assert_true(finds(f, 1, 2500));
     /* while its result is audited, worker 0 is on trial again */
     hub_note_success(&f->h, 0, false);

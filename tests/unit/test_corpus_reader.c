@@ -413,8 +413,26 @@ static void json_lines_are_recognised_by_their_first_line(void **state)
     check_read("l.json", ":{\"name\": \"a\"}\n|");
     write_text("l.c", "{ \"text\": int x; }\n");
     check_read("l.c", ":{ \"text\": int x; }\n|");
+    write_text("l.txt", "{\"text\": \"an example\"}\n\nis a line.\n");
+    check_read("l.txt", ":{\"text\": \"an example\"}\n\nis a line.\n|");
+    write_text("l.txt", "{\"text\": \"a\"}\n \n{\"text\": \"b\"}\n");
+    check_read("l.txt", ":a|:b|");
+    write_text("l.txt", "{\"text\": \"a\"}\n\n");
+    check_read("l.txt", ":a|");
+    write_text("l.jsonl", "{\"text\": \"a\"}\nb\n");
+    check_refused("l.jsonl", PL_ERR_DATA, "line 2");
     write_text("l.json", "[{\"text\": \"a\"},\n {\"text\": \"b\"}]\n");
     check_refused("l.json", PL_ERR_DATA, "jq -c '.[]'");
+    pl_buf array = {0}; /* its first object does not end in the first bytes read */
+    pl_buf_printf(&array, "[{\"text\": \"");
+    for (int i = 0; i < 100000; i++)
+        pl_buf_printf(&array, "word ");
+    pl_buf_printf(&array, "\"}]");
+    write_text("l.json", pl_buf_text(&array));
+    check_refused("l.json", PL_ERR_DATA, "jq -c '.[]'");
+    pl_buf_destroy(&array);
+    write_text("l.txt", "[{1, 2}, 3]");
+    check_read("l.txt", ":[{1, 2}, 3]|");
 }
 
 static void text_in_utf_16_is_refused_by_the_name_of_its_encoding(void **state)

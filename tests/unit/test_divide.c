@@ -252,6 +252,45 @@ static void every_name_goes_to_the_home_of_its_hash(void **state)
     }
 }
 
+/* An earlier release wrote no records of rollbacks. */
+static void a_rollback_without_a_record_gets_one_in_the_copy(void **state)
+{
+    char was[PL_PATH_MAX], is[PL_PATH_MAX];
+    pl_divide_report report;
+    pl_version v;
+    pl_join(was, *state, "was");
+    pl_store *store = open_store(was, PL_STORE_CREATE);
+    for (uint64_t i = 0; i < 3; i++)
+        commit_version(store, "mix/L1.E0", i, i, 3000);
+    assert_ok(pl_store_head(store, "mix/L1.E0", &v));
+    v.number = 3;
+    v.parent = v.params;
+    v.n_contributions = 0;
+    pl_copy_text(v.method, sizeof v.method, "rollback to 1");
+    pl_txn *txn = begin(store);
+    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){.momentum = true}));
+    assert_ok(pl_txn_commit(&txn));
+    pl_version_clear(&v);
+    pl_store_close(&store);
+    for (int n = 2; n >= 1; n--) {
+        bool found = false;
+        pl_join(is, *state, n == 2 ? "two" : "one");
+        assert_ok(pl_store_divide(was, is, n, &report));
+        store = open_store(is, PL_STORE_READ);
+        assert_ok(pl_store_get_version(store, "mix/L1.E0", 3, &v));
+        assert_ok(pl_store_has_rollback(store, &v, &found));
+        assert_true(found);
+        v.number = 2;
+        assert_ok(pl_store_has_rollback(store, &v, &found));
+        assert_false(found);
+        pl_version_clear(&v);
+        pl_store_close(&store);
+        pl_copy_text(was, sizeof was, is);
+    }
+    /* the second copy has the first one's record, and no other */
+    assert_int_equal(report.n_names, 2);
+}
+
 /* An earlier release moved names between homes, and left notes. Of two copies of a
  * name, the newest note says which one is valid. */
 static void notes_of_an_earlier_release_say_which_copy_is_valid(void **state)
@@ -458,6 +497,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_name_goes_to_the_home_of_its_hash,
                                         make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(
+            a_rollback_without_a_record_gets_one_in_the_copy, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(
             notes_of_an_earlier_release_say_which_copy_is_valid, make_folder,
             drop_folder),

@@ -318,6 +318,22 @@ static void the_epoch_of_hubs_rises_also_over_a_killed_home(void **state)
     close_job(&f);
 }
 
+/* A worker has no secret. */
+static void a_worker_may_say_hello_to_a_home_that_two_hubs_have_greeted(void **state)
+{
+    (void)state;
+    fixture f;
+    pl_message q, a;
+    open_job(&f, "f32");
+    (void)hub_says_hello(&f);
+    pl_message_init(&q, 0);
+    PL_SAY(&q, HELLO, hello_home, .role = "worker");
+    ask_home(&f, &q, &a);
+    assert_int_equal(a.type, PL_MSG_WELCOME);
+    pl_message_destroy(&a);
+    close_job(&f);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +346,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_name_with_several_keys_is_fenced_for_each_of_them),
         cmocka_unit_test(an_heir_of_a_name_is_not_fenced_with_the_liar),
         cmocka_unit_test(the_epoch_of_hubs_rises_also_over_a_killed_home),
+        cmocka_unit_test(a_worker_may_say_hello_to_a_home_that_two_hubs_have_greeted),
     };
     if (argc > 1)
         return run_child(argv, (pl_home_options){.keep_updates = true});

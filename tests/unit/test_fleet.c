@@ -177,7 +177,7 @@ static void make_versions(job *j)
             least = path->phase < least ? path->phase : least;
         }
         pl_arm_module_name(&arm->arm, arm->topology, m, name);
-        plan_set_version(&j->h.tasks, name, (uint64_t)least);
+        plan_set_version(&j->h.tasks, name, (uint64_t)least, 0);
     }
 }
 

@@ -113,7 +113,7 @@ static fake *open_hub(int64_t n)
     plan_arm *arm = &f->h.tasks.arms[0];
     for (int i = 0; i < pl_topology_n_modules(arm->topology); i++) {
         pl_arm_module_name(&arm->arm, arm->topology, i, name);
-        plan_set_version(&f->h.tasks, name, 0);
+        plan_set_version(&f->h.tasks, name, 0, 0);
     }
     for (int i = 1; i < arm->n_tasks; i++)
         arm->paths[i].phase = arm->arm.inner.phases;
@@ -230,6 +230,12 @@ static void lease_of_the_hub_before_is_sealed_anew(void **state)
         assert_int_equal(renew(f, others[i], token, &a), PL_MSG_LEASE_LOST);
         pl_message_destroy(&a);
     }
+    f->h.homes[0].welcome = false; /* it may not know the new secret */
+    assert_int_equal(renew(f, &f->before, token, &a), PL_MSG_RENEWED);
+    assert_int_equal(PL_HEAR(&a, renewed, &said), PL_OK);
+    assert_int_equal(said.lease.len, 0);
+    pl_message_destroy(&a);
+    f->h.homes[0].welcome = true;
     for (int again = 0; again < 2; again++) { /* the first answer may be lost */
         assert_int_equal(renew(f, &f->before, token, &a), PL_MSG_RENEWED);
         assert_int_equal(PL_HEAR(&a, renewed, &said), PL_OK);
@@ -281,6 +287,28 @@ static void hub_whose_home_has_met_a_newer_one_ends(void **state)
     }
 }
 
+/* Between the two greetings only one of the homes knows the new secret. */
+static void second_home_is_greeted_as_soon_as_the_first_one_has_answered(void **state)
+{
+    (void)state;
+    const char *at[] = {"tcp://127.0.0.1:1", "tcp://127.0.0.1:2"};
+    pl_hub_options options = {.homes = at, .n_homes = 2, .ttl_ms = TTL};
+    hub h = {.options = &options};
+    pl_message m = {.epoch = 5};
+    const int64_t now_ms = pl_now_ms();
+    assert_int_equal(hub_open_homes(&h), PL_OK);
+    h.homes[0].asked_ms = h.homes[1].asked_ms = now_ms - TTL;
+    assert_int_equal(hub_tend_homes(&h, now_ms), PL_OK);
+    assert_true(h.homes[0].hello != 0);
+    assert_true(h.homes[1].hello == 0); /* the hub has no epoch yet */
+    PL_SAY(&m, WELCOME, welcome_home, .version = 1);
+    assert_int_equal(hub_take_home(&h, 0, &m, now_ms), PL_OK);
+    pl_message_destroy(&m);
+    assert_int_equal(hub_tend_homes(&h, now_ms), PL_OK);
+    assert_true(h.homes[1].hello != 0);
+    hub_close_homes(&h);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +317,7 @@ int main(void)
         cmocka_unit_test(lease_of_the_hub_before_is_sealed_anew),
         cmocka_unit_test(home_that_gets_an_arm_is_told_its_leases),
         cmocka_unit_test(hub_whose_home_has_met_a_newer_one_ends),
+        cmocka_unit_test(second_home_is_greeted_as_soon_as_the_first_one_has_answered),
     };
     pl_log_open("test", PL_LOG_ERROR, false);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -592,21 +592,23 @@ a_tokenizer_json_gives_the_tokens_of_the_model_it_was_made_from(void **state)
     pl_buf_destroy(&text);
 }
 
-/* A tokenizer.json of three letters. `merges` and `steps` are JSON. */
-static void write_tokenizer(const char *steps, const char *merges)
+/* A tokenizer.json of three letters. `merges` and `steps` are JSON; `added` and
+ * `model` are more tokens and more keys of the model. */
+static void write_tokenizer(const char *steps, const char *merges, const char *added,
+                            const char *model)
 {
     pl_buf text = {0};
     pl_buf_printf(
         &text,
         "{\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"special\":true},"
         "{\"id\":1,\"content\":\"<s>\",\"special\":true},"
-        "{\"id\":2,\"content\":\"</s>\",\"special\":true}],"
+        "{\"id\":2,\"content\":\"</s>\",\"special\":true}%s],"
         "\"normalizer\":null,\"pre_tokenizer\":%s,"
-        "\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\","
+        "\"model\":{%s\"type\":\"BPE\",\"unk_token\":\"<unk>\","
         "\"byte_fallback\":false,\"vocab\":{\"<unk>\":0,\"<s>\":1,\"</s>\":2,"
         "\"\xe2\x96\x81\":3,\"a\":4,\"b\":5,\"ab\":6,\"aba\":7,\"ba\":8},"
         "\"merges\":%s}}",
-        steps, merges);
+        added, steps, model, merges);
     write_bytes("letters.json", text.data, text.len);
     pl_buf_destroy(&text);
 }
@@ -620,17 +622,39 @@ static void only_a_tokenizer_of_sentencepieces_kind_is_read(void **state)
     static const char whole[] =
         "[[\"a\",\"b\"],[\"a\",\"ba\"],[\"ab\",\"a\"],[\"b\",\"a\"]]";
     static const struct {
-        const char *steps, *merges, *words;
+        const char *steps, *merges, *words, *more[2];
     } cases[] = {
-        {"{\"type\":\"ByteLevel\"}", whole, "byte-level BPE"},
-        {blank, "[[\"a\",\"b\"],[\"ab\",\"a\"],[\"b\",\"a\"]]", "lacks pairs"},
-        {blank, "[[\"a\",\"ba\"],[\"a\",\"b\"],[\"ab\",\"a\"],[\"b\",\"a\"]]",
-         "not in the order"},
-        {blank, "[[\"a\"]]", "merge 0 does not have two pieces"},
-        {"{\"type\":\"Metaspace\",\"replacement\":\"_\"}", whole, "unknown way"}};
+        {"null", whole, "no step makes U+2581", {"", ""}},
+        {"{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"}",
+         whole,
+         "no step makes U+2581",
+         {"", ""}},
+        {blank, whole, "end_of_word_suffix", {"", "\"end_of_word_suffix\":\"</w>\","}},
+        {blank,
+         whole,
+         "continuing_subword_prefix",
+         {"", "\"continuing_subword_prefix\":\"##\","}},
+        {blank,
+         whole,
+         "no piece has the number 10",
+         {",{\"id\":9,\"content\":\"<x>\"},{\"id\":9,\"content\":\"<x>\"}", ""}},
+        {"{\"type\":\"ByteLevel\"}", whole, "byte-level BPE", {"", ""}},
+        {blank,
+         "[[\"a\",\"b\"],[\"ab\",\"a\"],[\"b\",\"a\"]]",
+         "lacks pairs",
+         {"", ""}},
+        {blank,
+         "[[\"a\",\"ba\"],[\"a\",\"b\"],[\"ab\",\"a\"],[\"b\",\"a\"]]",
+         "not in the order",
+         {"", ""}},
+        {blank, "[[\"a\"]]", "merge 0 does not have two pieces", {"", ""}},
+        {"{\"type\":\"Metaspace\",\"replacement\":\"_\"}",
+         whole,
+         "unknown way",
+         {"", ""}}};
     pl_tokenizer *tokenizer = NULL;
     pl_buf ids = {0};
-    write_tokenizer(blank, whole);
+    write_tokenizer(blank, whole, "", "\"end_of_word_suffix\":null,");
     assert_ok(pl_tokenizer_load(in_scratch("letters.json"), &tokenizer));
     assert_true(pl_tokenizer_puts_blank(tokenizer));
     assert_ok(pl_tokenizer_encode(tokenizer, "aba b", 5, &ids));
@@ -645,7 +669,8 @@ static void only_a_tokenizer_of_sentencepieces_kind_is_read(void **state)
     pl_buf_destroy(&ids);
     pl_tokenizer_destroy(&tokenizer);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        write_tokenizer(cases[i].steps, cases[i].merges);
+        write_tokenizer(cases[i].steps, cases[i].merges, cases[i].more[0],
+                        cases[i].more[1]);
         assert_int_not_equal(pl_tokenizer_load(in_scratch("letters.json"), &tokenizer),
                              PL_OK);
         assert_said(cases[i].words);

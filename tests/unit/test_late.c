@@ -160,8 +160,17 @@ static void what_two_may_not_do_is_taken_when_it_is_late(void **state)
         plan_grant(&f->h.tasks, f->first, 0, at_ms, TTL);
         assert_false(finds(f, 1, at_ms + 2900));
         assert_true(finds(f, 1, at_ms + 3100));
+        /* the hub's tick finds it, too: late once, not twice */
+        hub_look_at_fleet(&f->h, at_ms + 3100);
+        hub_end_overdue(&f->h, at_ms + 3100);
+        assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
+        f->workers[0].pace[0] = (hub_pace){0};
         hub_end_late(&f->h, f->first, at_ms + 3100);
         assert_false(f->paths[0].lease.active);
+        /* it needs at least as long as it had: it does not get the task again */
+        assert_true(hub_task_s(&f->workers[0], &f->h.tasks.arms[0].arm) > 3);
+        f->workers[1].seen_ms = f->workers[1].asked_ms = at_ms + 3200;
+        assert_false(hub_fits(&f->h, 0, 0, &(hub_ask){0}, at_ms + 3200));
         assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
         assert_int_equal(f->workers[0].n_failures, 0);
         /* the next one has twice as long, so that a slow task ends all the same */
@@ -174,6 +183,54 @@ static void what_two_may_not_do_is_taken_when_it_is_late(void **state)
     assert_true(finds(f, 1, 9300));
     hub_end_late(&f->h, f->first, 9300); /* there is no backup that could be late */
     assert_true(f->paths[0].lease.active);
+}
+
+/* Under streaming a phase begins before the versions exist that it mixes in. */
+static void holder_that_waits_for_others_is_not_late(void **state)
+{
+    fixture *f = *state;
+    plan_arm *arm = &f->h.tasks.arms[0];
+    const plan_lease *l = &f->paths[0].lease;
+    join(f, 0);
+    arm->arm.inner.phases = 9;
+    arm->arm.outer.method = pl_method_defaults(PL_METHOD_STREAMING);
+    arm->arm.outer.method.overlap = STEPS / 2;
+    pl_free(arm->contracts);
+    arm->contracts = pl_contracts_create(&arm->arm, arm->topology);
+    finish(&f->paths[0], 1, 0);
+    begin(f, 0);
+    hub_look_at_fleet(&f->h, 0);
+    for (uint64_t version = 0; version < 2; version++) {
+        assert_false(hub_is_late(arm, &f->paths[0], l, 1, 8000));
+        hub_end_overdue(&f->h, 8000);
+        hub_note_returned(&f->h, 0, 8000);
+        assert_false(hub_is_on_trial(&f->h, &f->workers[0]));
+        for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
+            char name[PL_MODULE_NAME_MAX];
+            pl_arm_module_name(&arm->arm, arm->topology, m, name);
+            plan_set_version(&f->h.tasks, name, version, 8000);
+        }
+    }
+    assert_false(hub_is_late(arm, &f->paths[0], l, 1, 10900));
+    assert_true(hub_is_late(arm, &f->paths[0], l, 1, 11100));
+    hub_note_returned(&f->h, 0, 9100);
+    assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
+    deliver(f, 8600); /* nor does the time of a task contain the waiting */
+    assert_float_equal(arm->median_s, 1.2, 1e-9);
+}
+
+static void holder_that_scores_text_has_longer(void **state)
+{
+    fixture *f = *state;
+    plan_arm *arm = &f->h.tasks.arms[0];
+    const plan_lease *l = begin(f, 0);
+    hub_look_at_fleet(&f->h, 0);
+    arm->arm.held_every = 1;
+    pl_arm_hold(&arm->arm);
+    assert_true(hub_is_late(arm, &f->paths[0], l, 0, 3100));
+    arm->arm.held_bytes[0] = 2 * STEPS * 2 * 16; /* as much as two tasks */
+    assert_false(hub_is_late(arm, &f->paths[0], l, 0, 8900));
+    assert_true(hub_is_late(arm, &f->paths[0], l, 0, 9100));
 }
 
 static void what_two_may_not_do_is_taken_earlier_from_a_worker_on_trial(void **state)
@@ -190,7 +247,8 @@ static void what_two_may_not_do_is_taken_earlier_from_a_worker_on_trial(void **s
     assert_true(finds(f, 1, 2100));
     hub_note_success(&f->h, 0, false);
     assert_false(finds(f, 1, 2200));
-    hub_note_lost(&f->h, 0);
+    hub_note_lost(&f->h, 0, UINT64_MAX);
+    begin(f, 0); /* it was on trial when it got this lease */
     hub_end_late(&f->h, f->first, 2300);
     assert_false(f->paths[0].lease.active);
     assert_int_equal(f->workers[0].n_failures, 1);
@@ -283,15 +341,15 @@ static void leases_that_run_out_bar_a_key_on_trial(void **state)
     assert_false(
         hub_is_on_trial(&f->h, &f->workers[1])); /* worker 1 has the same key */
     for (int i = 0; i < 3; i++) {
-        hub_note_lost(&f->h, 0);
+        hub_note_lost(&f->h, 0, UINT64_MAX);
         assert_true(hub_is_on_trial(&f->h, &f->workers[1]));
         assert_false(hub_is_barred(&f->workers[1], pl_now_ms()));
     }
-    hub_note_lost(&f->h, 1);
+    hub_note_lost(&f->h, 1, UINT64_MAX);
     assert_true(hub_is_barred(&f->workers[0], pl_now_ms()));
     /* A worker with one of the job's own keys may lose any number of leases. */
     for (int i = 0; i < 9; i++)
-        hub_note_lost(&f->h, 2);
+        hub_note_lost(&f->h, 2, UINT64_MAX);
     assert_false(hub_is_on_trial(&f->h, &f->workers[2]));
     assert_false(hub_is_barred(&f->workers[2], pl_now_ms()));
 }
@@ -482,6 +540,8 @@ int main(void)
         TEST(delivery_is_credited_to_the_worker_that_the_homes_name),
         TEST(worker_that_was_never_measured_is_asked_when_a_lease_is_late),
         TEST(what_two_may_not_do_is_taken_when_it_is_late),
+        TEST(holder_that_waits_for_others_is_not_late),
+        TEST(holder_that_scores_text_has_longer),
         TEST(what_two_may_not_do_is_taken_earlier_from_a_worker_on_trial),
         TEST(who_says_done_keeps_the_lease_where_backups_are_not_allowed),
         TEST(worker_cannot_make_itself_fast_by_what_it_says),

@@ -15,7 +15,7 @@
 
 enum { PATIENCE_MS = 60000, LOOK_MS = 100 };
 
-static int ask(const char *address, const char *url)
+static int ask(const char *address, const char *url, const char *host)
 {
     char request[128];
     struct sockaddr_in at = {.sin_family = AF_INET};
@@ -23,8 +23,7 @@ static int ask(const char *address, const char *url)
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
-    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n",
-             url);
+    snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: %s\r\n\r\n", url, host);
     assert_int_equal(send(fd, request, strlen(request), 0), strlen(request));
     return fd;
 }
@@ -42,7 +41,7 @@ static void busy_owner_is_asked_again_only_while_the_client_waits(void **state)
     const pl_page_front_options options = {.listen = "127.0.0.1:*"};
     (void)state;
     assert_int_equal(pl_page_front_open(&options, &front, address), PL_OK);
-    const int fd = ask(address, "/state");
+    const int fd = ask(address, "/state", "localhost");
     for (int i = 0; i < 3; i++) {
         pl_page_question *q = pl_page_front_take(front, PATIENCE_MS);
         assert_non_null(q);
@@ -63,10 +62,31 @@ static void busy_owner_is_asked_again_only_while_the_client_waits(void **state)
     pl_page_front_close(&front);
 }
 
+/* 127.1 stands for a name: it is not how the address 127.0.0.1 is written. */
+static void the_host_may_be_named_as_listen_names_it(void **state)
+{
+    static const char *const hosts[] = {"127.1", "127.0.0.1", "127.2"};
+    char address[64], text[1024];
+    pl_page_front *front = NULL;
+    const pl_page_front_options options = {.listen = "127.1:*"};
+    (void)state;
+    assert_int_equal(pl_page_front_open(&options, &front, address), PL_OK);
+    for (int i = 0; i < 3; i++) {
+        const int fd = ask(address, "/", hosts[i]);
+        const ssize_t len = recv(fd, text, sizeof text - 1, 0);
+        assert_true(len > 0);
+        text[len] = 0;
+        assert_non_null(strstr(text, i < 2 ? "HTTP/1.1 200 " : "HTTP/1.1 403 "));
+        close(fd);
+    }
+    pl_page_front_close(&front);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(busy_owner_is_asked_again_only_while_the_client_waits),
+        cmocka_unit_test(the_host_may_be_named_as_listen_names_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

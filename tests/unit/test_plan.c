@@ -44,7 +44,7 @@ static void set_all(plan *p, const char *name, uint64_t version)
     for (int m = 0; m < pl_topology_n_modules(arm->topology); m++) {
         char module[96];
         pl_arm_module_name(&arm->arm, arm->topology, m, module);
-        plan_set_version(p, module, version);
+        plan_set_version(p, module, version, 0);
     }
 }
 
@@ -97,10 +97,10 @@ static void path_goes_on_when_its_own_modules_are_ready(void **state)
     set_all(p, "mix", 0);
     for (int i = 0; i < 4; i++)
         finish(&mix->paths[i], 1, 0);
-    plan_set_version(p, "mix/embed.E0", 1);
-    plan_set_version(p, "mix/head.E0", 1);
-    plan_set_version(p, "mix/L1.E0", 1);
-    plan_set_version(p, "mix/L2.E1", 1);
+    plan_set_version(p, "mix/embed.E0", 1, 0);
+    plan_set_version(p, "mix/head.E0", 1, 0);
+    plan_set_version(p, "mix/L1.E0", 1, 0);
+    plan_set_version(p, "mix/L2.E1", 1, 0);
     assert_false(plan_ready(mix, 0, 0)); /* path p00 needs L2.E0 */
     assert_true(plan_ready(mix, 1, 0));  /* path p01 needs L1.E0 and L2.E1 */
     assert_false(plan_ready(mix, 2, 0));
@@ -726,7 +726,7 @@ static void idle_worker_repeats_phases_although_the_arm_advances(void **state)
     assert_int_equal(task.index, 1);
     plan_grant(p, task, 5, 1200, 100 * TTL);
     for (int64_t ms = 1300; ms < 2300; ms += 100) {
-        plan_set_version(p, "mix/embed", (uint64_t)ms);
+        plan_set_version(p, "mix/embed", (uint64_t)ms, 0);
         mix->paths[1].phase_ms = ms;
         assert_false(plan_choose(p, 1, ms, &task));
     }

@@ -152,7 +152,7 @@ static void deliver_updates(game *g, work *w)
 static void tell_hub(game *g)
 {
     for (int m = 0; m < pl_topology_n_modules(g->arm->topology); m++)
-        plan_set_version(&g->p, g->modules[m].name, (uint64_t)g->modules[m].version);
+        plan_set_version(&g->p, g->modules[m].name, (uint64_t)g->modules[m].version, 0);
     for (int i = 0; i < g->arm->n_tasks; i++)
         finish(&g->arm->paths[i], g->phases[i], g->now);
 }

@@ -17,6 +17,9 @@ static void open_quorum_job(fixture *f, double quorum, int deadline_ms, double w
     publish(f);
 }
 
+/* 1 if another kind of device makes the updates, so that their bytes differ */
+static uint8_t device = 0;
+
 /* Sends the update of a phase of a path, relative to this version. */
 static pl_status send_from(fixture *f, int path, int64_t phase, int64_t base_version,
                            uint64_t first_sample, pl_submit_result *result,
@@ -29,6 +32,7 @@ static pl_status send_from(fixture *f, int path, int64_t phase, int64_t base_ver
     pl_version_facts base;
     *result = PL_SUBMIT_REJECTED;
     fill(&w, f->client, SLOT, name, &bytes, &s);
+    bytes.data[bytes.len - 4] ^= device;
     assert_int_equal(pl_client_get_version(f->client, name, base_version, &base),
                      PL_OK);
     s.base_version = (uint64_t)base_version;
@@ -199,6 +203,34 @@ static void a_round_takes_one_update_of_a_path(void **state)
     close_job(&f);
 }
 
+static void worker_whose_late_update_differs_from_the_accepted_one_is_told(void **state)
+{
+    (void)state;
+    fixture f;
+    char text[256];
+    open_quorum_job(&f, 0.5, 0, 0.25);
+    send_good(&f, 0, 0);
+    send_good(&f, 1, 0);
+    await_version(&f, 1);
+    send_good(&f, 3, 0);          /* this update counts in round 1 */
+    for (int i = 0; i < 2; i++) { /* before and after the merge of round 1 */
+        assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
+        device = 1;
+        assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_OTHER);
+        assert_int_equal(send(&f, 0, 0, text), PL_SUBMIT_OTHER);
+        device = 0;
+        if (i == 0)
+            send_good(&f, 0, 1);
+        await_version(&f, 2);
+    }
+    send_good(&f, 3, 2);
+    device = 1; /* in round 2 the path has its update of another phase */
+    assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_OTHER);
+    device = 0;
+    assert_int_equal(send(&f, 3, 2, text), PL_SUBMIT_DUPLICATE);
+    close_job(&f);
+}
+
 /* A worker whose lease goes on may send its next phase first. Phase 0 is then not a
  * duplicate: it counts late, or its worker is told that it does not count. */
 static void updates_that_come_out_of_order_are_counted_or_named(void **state)
@@ -331,6 +363,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(round_that_is_whole_does_not_wait_for_the_deadline),
         cmocka_unit_test(late_update_counts_once_in_the_next_round),
         cmocka_unit_test(a_round_takes_one_update_of_a_path),
+        cmocka_unit_test(
+            worker_whose_late_update_differs_from_the_accepted_one_is_told),
         cmocka_unit_test(updates_that_come_out_of_order_are_counted_or_named),
         cmocka_unit_test(each_phase_of_a_path_is_merged_in_its_order),
         cmocka_unit_test(update_of_other_samples_than_its_phase_is_rejected),

@@ -14,12 +14,21 @@ typedef struct two_homes {
     void *moments;
     uint64_t bytes;
     pl_hash state;
+    int64_t phase; /* of the lease */
+    int64_t round; /* which the messages name */
 } two_homes;
 
-static int setup(void **state)
+static two_homes *open_homes(bool by_arrival)
 {
     two_homes *j = pl_alloc(sizeof *j);
     place_home(&j->f, "f32");
+    if (by_arrival)
+        j->f.arm.outer.method = pl_method_defaults(PL_METHOD_DELAYED_NESTEROV);
+    pl_outer *outer = &j->f.arm.outer;
+    for (int c = 0; by_arrival && c < PL_CLASS_COUNT; c++) {
+        outer->lr[c] = outer->method.lr;
+        outer->momentum[c] = outer->method.momentum;
+    }
     name_child(&j->f.second, j->f.dir, "home", "second.address");
     pl_join(j->f.second.target, j->f.dir, "second");
     start_child(&j->f.home);
@@ -35,8 +44,25 @@ static int setup(void **state)
     j->bytes = pl_path_state_bytes(&j->f.arm, pl_topology_path_params(j->f.topology));
     j->moments = pl_alloc((size_t)j->bytes + 1);
     pl_blob_hash(j->moments, j->bytes, &j->state);
-    *state = j;
+    return j;
+}
+
+static int setup(void **state)
+{
+    *state = open_homes(false);
     return 0;
+}
+
+static int setup_by_arrival(void **state)
+{
+    *state = open_homes(true);
+    return 0;
+}
+
+static const char *home_of_path(const two_homes *j, bool is_other)
+{
+    const bool is_first = pl_home_of(j->path, HOMES) == 0;
+    return is_first != is_other ? j->f.home.address : j->f.second.address;
 }
 
 static int teardown(void **state)
@@ -51,7 +77,7 @@ static int teardown(void **state)
 
 static pl_lease lease_with(const two_homes *j, uint64_t token)
 {
-    pl_lease lease = lease_of(&j->f.arm, PATH, 0, token);
+    pl_lease lease = lease_of(&j->f.arm, PATH, j->phase, token);
     act_under(j->client, &j->f.arm, &lease);
     return lease;
 }
@@ -69,6 +95,9 @@ static int submit_updates(two_homes *j, uint64_t token, bool only_own,
         pl_submission s;
         pl_submit_result result;
         fill(&w, j->client, slot, name, &bytes, &s);
+        s.contribution.work.first_sample =
+            (uint64_t)j->phase * pl_phase_samples(&j->f.arm);
+        s.contribution.phase = j->round;
         (void)lease_with(j, token);
         const bool is_own = pl_home_of(name, HOMES) == pl_home_of(j->path, HOMES);
         if (is_own || !only_own) {
@@ -96,9 +125,10 @@ static pl_submit_result end_path(two_homes *j, uint64_t token, const pl_hash *re
     assert_int_equal(
         pl_client_put_blob(j->client, j->path, j->moments, j->bytes, &blob), PL_OK);
     pl_msg_submit_path body = {.name = j->path,
-                               .phase = 1,
+                               .phase = j->phase + 1,
                                .blob = blob,
-                               .work.n_samples = pl_phase_samples(&j->f.arm)};
+                               .work.n_samples = ((uint64_t)j->phase + 1) *
+                                                 pl_phase_samples(&j->f.arm)};
     pl_lease_sign(&sealed.key, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &body,
                   &seal);
     body.lease = (pl_bytes){sealed.bytes, sealed.len};
@@ -108,9 +138,7 @@ static pl_submit_result end_path(two_homes *j, uint64_t token, const pl_hash *re
     pl_message_init(&a, 0);
     pl_message_put(&q, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &body);
     q.request = pl_wire_next_request();
-    const char *home =
-        pl_home_of(j->path, HOMES) == 0 ? j->f.home.address : j->f.second.address;
-    assert_int_equal(pl_wire_connect(home, &socket), PL_OK);
+    assert_int_equal(pl_wire_connect(home_of_path(j, false), &socket), PL_OK);
     assert_int_equal(pl_wire_ask(socket, &q, 1000, 10000, &a), PL_OK);
     assert_int_equal(PL_HEAR(&a, submitted, &said), PL_OK);
     const pl_submit_result result = (pl_submit_result)said.result;
@@ -156,6 +184,37 @@ static void receipts_outlive_a_restart_of_the_hub(void **state)
     assert_int_equal(end_path(j, 1, receipts, n), PL_SUBMIT_ACCEPTED);
 }
 
+/* The hub greets one home after the other. */
+static void receipts_count_at_a_home_that_does_not_know_the_new_hub_yet(void **state)
+{
+    two_homes *j = *state;
+    pl_hash receipts[N_SLOTS] = {{{0}}};
+    const pl_lease_secret old = home_secret;
+    pl_lease_secret_create(&home_secret); /* a new hub */
+    tell_secret(home_of_path(j, true));
+    home_secret = old;
+    tell_secret_also(home_of_path(j, false));
+    const int n = submit_updates(j, 1, false, receipts);
+    assert_int_equal(end_path(j, 1, receipts, n), PL_SUBMIT_ACCEPTED);
+}
+
+/* Under delayed-nesterov the home chooses the round. A worker that names the round of
+ * its next phase must not get a receipt for this phase. */
+static void receipt_is_for_the_phase_of_the_lease(void **state)
+{
+    two_homes *j = *state;
+    pl_hash receipts[N_SLOTS] = {{{0}}}, ahead[N_SLOTS] = {{{0}}};
+    int n = submit_updates(j, 1, false, receipts);
+    j->round = 1;
+    assert_int_equal(submit_updates(j, 1, false, ahead), n);
+    assert_int_equal(end_path(j, 1, receipts, n), PL_SUBMIT_ACCEPTED);
+    j->phase = 1; /* the lease is extended */
+    submit_updates(j, 1, true, receipts);
+    assert_int_equal(end_path(j, 1, ahead, n), PL_SUBMIT_REJECTED);
+    n = submit_updates(j, 1, false, receipts);
+    assert_int_equal(end_path(j, 1, receipts, n), PL_SUBMIT_ACCEPTED);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(int argc, char **argv)
@@ -166,6 +225,9 @@ int main(int argc, char **argv)
         TEST(task_does_not_end_without_the_updates_at_other_homes),
         TEST(receipt_is_worth_nothing_under_another_lease),
         TEST(receipts_outlive_a_restart_of_the_hub),
+        TEST(receipts_count_at_a_home_that_does_not_know_the_new_hub_yet),
+        cmocka_unit_test_setup_teardown(receipt_is_for_the_phase_of_the_lease,
+                                        setup_by_arrival, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

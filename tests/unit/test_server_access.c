@@ -4,6 +4,8 @@
 #include "serve/server_access.h"
 #include "tests/support/corpus_support.h"
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void hash_text(const char *key, char text[PL_HASH_TEXT])
 {
@@ -129,6 +131,60 @@ static void a_key_that_was_made_is_known_after_the_list_is_read_again(void **sta
     server_access_destroy(&access);
 }
 
+static void keys_that_are_made_at_once_are_all_kept(void **state)
+{
+    enum { MAKERS = 8, EACH = 20 };
+    char path[PL_PATH_MAX], key[PL_API_KEY_TEXT];
+    pl_buf text = {0};
+    int n_lines = 0;
+    (void)state;
+    pl_join(path, scratch, "at-once");
+    for (int i = 0; i < MAKERS; i++) {
+        const pid_t maker = fork();
+        assert_true(maker >= 0);
+        if (maker > 0)
+            continue;
+        for (int k = 0; k < EACH; k++)
+            if (pl_server_add_key(path, "alice", key) != PL_OK)
+                _exit(1);
+        _exit(0);
+    }
+    for (int i = 0; i < MAKERS; i++) {
+        int code = 0;
+        assert_true(wait(&code) > 0);
+        assert_int_equal(code, 0);
+    }
+    assert_ok(pl_read_file(path, &text));
+    for (size_t i = 0; i < text.len; i++)
+        n_lines += text.data[i] == '\n';
+    assert_int_equal(n_lines, MAKERS * EACH);
+    pl_buf_destroy(&text);
+}
+
+static void a_new_key_leaves_link_and_mode_of_the_file(void **state)
+{
+    char file[PL_PATH_MAX], path[PL_PATH_MAX], key[PL_API_KEY_TEXT];
+    struct stat info;
+    server_access *access = NULL;
+    (void)state;
+    pl_join(file, scratch, "behind");
+    pl_join(path, scratch, "link");
+    assert_int_equal(symlink("behind", path), 0);
+    const mode_t mask = umask(002);
+    for (int i = 0; i < 2; i++) { /* makes the file, then adds to it */
+        assert_ok(pl_server_add_key(i == 0 ? file : path, "alice", key));
+        assert_int_equal(lstat(file, &info), 0);
+        assert_int_equal(info.st_mode & 0777, 0600);
+        assert_int_equal(lstat(path, &info), 0);
+        assert_true(S_ISLNK(info.st_mode));
+    }
+    umask(mask);
+    write_text("behind", "# without an end of line");
+    assert_ok(pl_server_add_key(path, "bob", key));
+    assert_ok(server_access_load(path, &access));
+    server_access_destroy(&access);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +193,8 @@ int main(void)
         cmocka_unit_test(wrong_lines_are_named),
         cmocka_unit_test(a_file_that_others_may_write_is_refused),
         cmocka_unit_test(a_key_that_was_made_is_known_after_the_list_is_read_again),
+        cmocka_unit_test(keys_that_are_made_at_once_are_all_kept),
+        cmocka_unit_test(a_new_key_leaves_link_and_mode_of_the_file),
     };
     return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
 }

@@ -617,6 +617,46 @@ static void what_follows_from_a_meeting_is_computed_again(void **state)
     end_trial(t);
 }
 
+/* Such a state has no state before it from which its vectors could follow. */
+static void a_path_without_a_state_begins_with_a_version_and_no_velocity(void **state)
+{
+    (void)state;
+    trial *t = new_trial(PL_METHOD_NOLOCO, PL_STATE_F32);
+    begin_trial(t);
+    const pl_path_layout l = pl_path_layout_of(&t->arm);
+    const size_t at = pl_topology_slot(t->topology, SLOT)->offset, n = t->n;
+    float *x = t->state + (size_t)l.params * n, *update = t->work + 2 * n;
+    float *const changed[] = {x + at, t->state + (size_t)l.velocity * n + at,
+                              t->state + (size_t)l.last * n + at};
+    pl_state_claim claim = claim_of(t);
+    claim.phase = 3;
+    claim.is_fresh = true;
+    claim.before = pl_state_view_of(&t->arm, n, NULL);
+    for (size_t k = 0; k < n; k++) {
+        t->version[k] += 0.01f;
+        update[k] = 0.01f * pl_random_normal(4, 1, (uint64_t)k);
+    }
+    encode(t, 0, update, NULL);
+    pl_holder_keep(&(pl_holder){.of = &t->contracts[SLOT],
+                                .base = t->base + at,
+                                .params = x + at,
+                                .last = changed[2]},
+                   t->version + at, NULL, update, NULL);
+    for (int i = 0; i < 2; i++) { /* with a newer version, and with version 0 */
+        memcpy(x, i == 0 ? t->version : t->base, n * sizeof *x);
+        state_pack(&t->arm, t->state, n, t->after);
+        assert_int_equal(pl_state_check(&claim), PL_OK);
+        for (int v = 0; v < 3; v++) {
+            const float old = changed[v][1];
+            changed[v][1] += 1e-3f;
+            state_pack(&t->arm, t->state, n, t->after);
+            assert_int_equal(pl_state_check(&claim), PL_ERR_DATA);
+            changed[v][1] = old;
+        }
+    }
+    end_trial(t);
+}
+
 static void values_that_are_not_finite_are_refused_in_every_vector(void **state)
 {
     (void)state;
@@ -647,6 +687,7 @@ int main(void)
         cmocka_unit_test(a_step_is_never_longer_than_its_bound),
         cmocka_unit_test(residuals_are_at_most_what_the_codec_leaves_out),
         cmocka_unit_test(what_follows_from_a_meeting_is_computed_again),
+        cmocka_unit_test(a_path_without_a_state_begins_with_a_version_and_no_velocity),
         cmocka_unit_test(values_that_are_not_finite_are_refused_in_every_vector),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

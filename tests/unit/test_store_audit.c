@@ -368,8 +368,9 @@ static void a_row_that_was_changed_without_a_commit_is_found(void **state)
     }
 }
 
-/* Writes the log as a release without sums of rows would have written it. */
-static void forget_sums(const char *folder)
+/* Writes the log as if a release without sums of rows had made the commits from
+ * `first` on. */
+static void forget_sums(const char *folder, uint64_t first)
 {
     char path[PL_PATH_MAX];
     watermark mark;
@@ -379,7 +380,8 @@ static void forget_sums(const char *folder)
     assert_ok(watermark_load(pl_join(path, folder, "HWM"), &mark, &found));
     kv *db = open_kv(folder);
     kv_batch *batch = kv_batch_create(db);
-    kv_delete(batch, KV_META, key_slice(&sum));
+    if (first == 1)
+        kv_delete(batch, KV_META, key_slice(&sum));
     for (uint64_t i = 1; i <= mark.sequence; i++) {
         row_view row;
         log_record entry;
@@ -388,7 +390,8 @@ static void forget_sums(const char *folder)
         assert_ok(row_read((row_source){.db = db}, KV_LOG, &key, &row));
         assert_ok(log_decode(&row, &entry));
         entry.previous = previous;
-        entry.rows = (pl_hash){{0}};
+        if (i >= first)
+            entry.rows = (pl_hash){{0}};
         log_fields(&entry, &fields);
         row_seal(KV_LOG, key_slice(&key), &fields, &value);
         kv_put(batch, KV_LOG, key_slice(&key), (kv_slice){value.data, value.len});
@@ -418,7 +421,7 @@ static void a_store_of_an_older_release_is_covered_from_its_next_commit(void **s
 {
     fill(*state);
     assert_int_equal(covered_from(*state), 1);
-    forget_sums(*state);
+    forget_sums(*state, 1);
     assert_int_equal(covered_from(*state), 0);
     pl_store *store = open_store(*state, PL_STORE_WRITE);
     const uint64_t before = pl_store_sequence(store);
@@ -427,6 +430,24 @@ static void a_store_of_an_older_release_is_covered_from_its_next_commit(void **s
     commit_version(store, "a/x", N_VERSIONS + 1, 6, BYTES);
     pl_store_close(&store);
     assert_int_equal(covered_from(*state), before + 1);
+    edit_rows(*state, change_path);
+    findings f = audit(*state);
+    assert_names(
+        &f, "column family path has 1 rows, and its commits left 1: a row was changed");
+}
+
+static void a_commit_of_an_older_release_begins_the_cover_anew(void **state)
+{
+    fill(*state);
+    pl_store *store = open_store(*state, PL_STORE_READ);
+    const uint64_t newest = pl_store_sequence(store);
+    pl_store_close(&store);
+    forget_sums(*state, newest);
+    assert_int_equal(covered_from(*state), 0);
+    store = open_store(*state, PL_STORE_WRITE);
+    commit_version(store, "a/x", N_VERSIONS, 5, BYTES);
+    pl_store_close(&store);
+    assert_int_equal(covered_from(*state), newest + 1);
     edit_rows(*state, change_path);
     findings f = audit(*state);
     assert_names(
@@ -529,6 +550,7 @@ int main(void)
         store_test(tags_of_what_is_not_there_are_named),
         store_test(a_row_that_was_changed_without_a_commit_is_found),
         store_test(a_store_of_an_older_release_is_covered_from_its_next_commit),
+        store_test(a_commit_of_an_older_release_begins_the_cover_anew),
         store_test(a_sum_that_is_not_that_of_the_newest_commit_is_found),
         store_test(dropped_data_leaves_records_and_counts_that_agree),
         store_test(a_mirror_brings_only_what_is_new_and_replaces_nothing_unasked),

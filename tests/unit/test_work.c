@@ -55,7 +55,8 @@ static void every_other_number_arrives_with_the_state_of_a_path(void **state)
     pl_pubkey key;
     memset(&sent, 1, sizeof sent);
     memset(&key, 5, sizeof key);
-    PL_SAY(&m, SUBMIT_PATH, submit_path, .name = "mix/p0.r0", .work = sent);
+    PL_SAY(&m, SUBMIT_PATH, submit_path, .name = "mix/p0.r0", .work = sent,
+           .seal = key.bytes);
     assert_int_equal(PL_HEAR(&m, submit_path, &submit), PL_OK);
     expect_numbers_of_a_path(&submit.work);
     /* every field is there, in encrypted jobs the worker's key, too */
