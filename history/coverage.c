@@ -13,6 +13,7 @@ typedef struct scan {
     uint64_t head;  /* the module's newest version */
     /* [holders, phases] number of contributions to the module, or GIVEN_UP */
     uint16_t *counts;
+    bool *in_open; /* [holders] whether the open round has an update of the holder */
 } scan;
 
 static void note_example(pl_coverage *c, int64_t *counter, const char *module,
@@ -62,6 +63,8 @@ static pl_status count_contribution(scan *s, const pl_contribution *c, bool is_m
             replicas +
         c->replica;
     uint16_t *n = &s->counts[holder * s->arm->inner.phases + phase];
+    if (!is_merged && c->phase == (int64_t)s->head)
+        s->in_open[holder] = true;
     if (*n < GIVEN_UP - 1)
         ++*n;
     if (s->of.module == pl_topology_module_of_path(s->topology, 0, (int)c->path))
@@ -99,6 +102,7 @@ static pl_status scan_module(pl_store *store, scan *s)
     const int64_t phases = s->arm->inner.phases, n = s->of.n_holders * phases;
     s->head = 0;
     memset(s->counts, 0, (size_t)n * sizeof *s->counts);
+    memset(s->in_open, 0, (size_t)s->of.n_holders * sizeof *s->in_open);
     PL_CHECK(pl_store_each_version(store, s->of.name, tally_version, s));
     PL_CHECK(pl_store_each_pending(store, s->of.name, tally_pending, s));
     for (int64_t i = 0; i < n; i++) {
@@ -115,8 +119,10 @@ static pl_status scan_module(pl_store *store, scan *s)
             c->n_given_up++;
             continue;
         }
+        /* a late update takes the place of its path's update of the open round */
         if (count == 0 && s->arm->outer.quorum > 0 && is_done &&
-            round < (int64_t)s->head) {
+            (round < (int64_t)s->head ||
+             (round == (int64_t)s->head && s->in_open[who]))) {
             c->n_left_out++;
             continue;
         }
@@ -143,6 +149,7 @@ pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
     scan s = {.arm = arm, .topology = topology, .paths = paths};
     PL_TRY(pl_try_alloc(n_counts * sizeof *s.counts, "counts of contributions",
                         (void **)&s.counts));
+    s.in_open = pl_alloc((size_t)n * sizeof *s.in_open);
     for (int i = 0; i < n; i++) {
         pl_coverage *c = &paths[i];
         pl_path_state state;
@@ -168,6 +175,7 @@ pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
         PL_TRY(scan_module(store, &s));
     }
 done:
+    pl_free(s.in_open);
     pl_free_aligned(s.counts);
     return status;
 }

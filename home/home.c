@@ -288,25 +288,24 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     PL_CHECK(PL_HEAR(m, fence, &q));
     PL_CHECK(home_find_path(h, q.name, &arm, &index));
     home_path *path = &arm->paths[index];
-    /* A hub that was replaced knows only lower tokens. A token that was not valid any
-     * more does not become valid again. */
-    if (m->token >= path->fence) {
-        pl_reader r;
-        uint64_t valid[2] = {0};
-        pl_reader_open(&r, "FENCE", m->body.data, m->body.len);
-        for (size_t i = 0; i < 2 && i < q.token.n; i++) {
-            const uint64_t token = pl_get_u64(&r, PL_TAG_TOKEN, i);
-            if (token > path->fence || home_is_valid(path, token))
-                valid[i] = token;
-        }
-        PL_CHECK(pl_reader_status(&r));
-        memcpy(path->valid, valid, sizeof valid);
-        path->fence = m->token;
-    }
     a->type = PL_MSG_OK;
-    if (q.audit) /* unless a newer FENCE has overtaken the order */
-        return m->token < path->fence ? PL_OK
-                                      : home_drop_updates(h, arm, index, q.phase);
+    if (m->token < path->fence) /* a newer FENCE has overtaken this one */
+        return q.audit ? pl_fail(PL_ERR_BUSY, "%s was fenced again since", q.name)
+                       : PL_OK;
+    /* A token that was not valid any more does not become valid again. */
+    pl_reader r;
+    uint64_t valid[2] = {0};
+    pl_reader_open(&r, "FENCE", m->body.data, m->body.len);
+    for (size_t i = 0; i < 2 && i < q.token.n; i++) {
+        const uint64_t token = pl_get_u64(&r, PL_TAG_TOKEN, i);
+        if (token > path->fence || home_is_valid(path, token))
+            valid[i] = token;
+    }
+    PL_CHECK(pl_reader_status(&r));
+    memcpy(path->valid, valid, sizeof valid);
+    path->fence = m->token;
+    if (q.audit)
+        return home_drop_updates(h, arm, index, q.phase);
     pl_path_state state = path->state;
     if (q.phase <= 0 || state.phase != q.phase)
         return PL_OK;
@@ -440,6 +439,16 @@ static pl_status on_create_module(home *h, pl_message *m, pl_message *a)
     return pl_txn_put_version(h->txn, &v, keep);
 }
 
+/* A hub that was replaced may contradict the newer one. Tokens do not show its age,
+ * because a hub takes up leases of the hub before. */
+static pl_status refuse_hub(const home *h, uint64_t epoch)
+{
+    return pl_fail(PL_ERR_STALE,
+                   "this hub was replaced by a newer hub of this job (epoch %llu, now "
+                   "%llu)",
+                   (unsigned long long)epoch, (unsigned long long)h->hub_epoch);
+}
+
 static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_message *a)
 {
     pl_msg_hello_home q;
@@ -454,11 +463,12 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_messag
         return pl_fail(PL_ERR_PROTO, "the HELLO of a hub has no secret for leases");
     const bool is_old = is_hub && h->n_secrets == 2 &&
                         memcmp(h->secrets[1].bytes, q.secret, PL_HASH_BYTES) == 0;
-    if (is_hub && (is_old || (h->n_secrets > 0 && epoch != 0 && epoch < h->hub_epoch)))
-        return pl_fail(PL_ERR_STALE,
-                       "a hub said HELLO that was replaced by a newer hub of this job "
-                       "(epoch %llu, now %llu)",
-                       (unsigned long long)epoch, (unsigned long long)h->hub_epoch);
+    /* Two hubs must not have the same epoch, even if the first home has an older copy
+     * of its store than this one. */
+    const bool is_other = is_hub && h->n_secrets > 0 && epoch != 0 &&
+                          memcmp(h->secrets[0].bytes, q.secret, PL_HASH_BYTES) != 0;
+    if (is_old || (is_other && epoch <= h->hub_epoch))
+        return refuse_hub(h, epoch);
     /* The hub has told an earlier process of this home which leases are valid. This one
      * must know it before it can open a lease. */
     const bool is_mistaken = q.sequence != 0 && q.sequence != h->epoch;
@@ -480,6 +490,10 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_messag
 static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
                                  pl_message *a)
 {
+    const bool is_order = m->type == PL_MSG_FENCE || m->type == PL_MSG_CONFIRM ||
+                          m->type == PL_MSG_PUT_AUDIT;
+    if (is_order && m->epoch < h->hub_epoch)
+        return refuse_hub(h, m->epoch);
     switch (m->type) {
     case PL_MSG_HELLO:
         return on_hello(h, peer, m, a);

@@ -37,6 +37,7 @@ bool home_waits(home *h, const pl_peer *peer, const pl_message *m)
     w->peer = *peer;
     pl_message_init(&w->message, m->type);
     w->message.request = m->request;
+    w->message.epoch = m->epoch;
     w->message.token = m->token;
     pl_buf_append(&w->message.body, m->body.data, m->body.len);
     pl_buf_append(&w->message.data, m->data.data, m->data.len);

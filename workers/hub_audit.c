@@ -277,7 +277,9 @@ static pl_status tell_drop(hub *h, hub_audit *a, bool *all)
         if (a->dropped[i])
             continue;
         *all = false;
-        pl_message m = {.token = a->drop_token, .request = pl_wire_next_request()};
+        pl_message m = {.token = a->drop_token,
+                        .epoch = h->tasks.epoch,
+                        .request = pl_wire_next_request()};
         a->drops[i] = m.request;
         PL_SAY(&m, FENCE, fence, .name = a->row.path, .phase = a->row.phase,
                .audit = 1);
@@ -288,7 +290,7 @@ static pl_status tell_drop(hub *h, hub_audit *a, bool *all)
 
 static pl_status tell_verdict(hub *h, hub_audit *a, int64_t now_ms)
 {
-    pl_message m = {0};
+    pl_message m = {.epoch = h->tasks.epoch};
     pl_buf text = {0};
     bool all = true;
     a->asked_ms = now_ms;
@@ -322,7 +324,7 @@ pl_status hub_tend_audits(hub *h, int64_t now_ms)
             if (hub_homes_ready(h) && ++a->n_asked > ASKED_MAX)
                 hub_close_audit(h, a, PL_VERDICT_UNDECIDED,
                                 "the homes do not have all updates of the task");
-        } else if (!a->lease.active) {
+        } else if (!a->lease.active && hub_homes_ready(h)) {
             a->asked_ms = now_ms;
             PL_CHECK(hub_judge(h, a));
         }

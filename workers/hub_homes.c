@@ -62,11 +62,13 @@ static pl_status ask_state(hub_home *home, uint64_t offset)
 }
 
 /* Returns ERR_NET if the FENCE could not be sent. */
-static pl_status fence_at(hub_home *home, const plan_path *path)
+static pl_status fence_at(const hub *h, hub_home *home, const plan_path *path)
 {
     uint64_t valid[2];
     size_t n = plan_valid_tokens(path, valid);
-    pl_message m = {.token = path->granted, .request = pl_wire_next_request()};
+    pl_message m = {.token = path->granted,
+                    .epoch = h->tasks.epoch,
+                    .request = pl_wire_next_request()};
     PL_SAY(&m, FENCE, fence, .name = path->name,
            .phase = path->drops_state ? path->phase : 0, .token = PL_ITEMS(valid, n));
     pl_status status = pl_wire_send(home->socket, &m);
@@ -78,7 +80,7 @@ pl_status hub_fence(hub *h, plan_path *path)
 {
     path->is_untold = false;
     for (int i = 0; i < h->n_homes; i++) {
-        pl_status status = fence_at(&h->homes[i], path);
+        pl_status status = fence_at(h, &h->homes[i], path);
         if (status == PL_ERR_NET)
             h->homes[i].fence_next = 0;
         else
@@ -97,7 +99,7 @@ static pl_status fence_all(hub *h, hub_home *home)
             const plan_path *path = &h->tasks.arms[a].paths[i];
             if (n++ < home->fence_next || path->granted == 0)
                 continue;
-            pl_status status = fence_at(home, path);
+            pl_status status = fence_at(h, home, path);
             if (status != PL_OK)
                 return status == PL_ERR_NET ? PL_OK : status;
             home->fence_next = n;
@@ -120,7 +122,7 @@ pl_status hub_tell_ended_leases(hub *h)
 static pl_status confirm_path(hub *h, const plan_path *path)
 {
     for (int i = 0; h->tasks.audits && h->n_homes > 1 && i < h->n_homes; i++) {
-        pl_message m = {0};
+        pl_message m = {.epoch = h->tasks.epoch};
         PL_SAY(&m, CONFIRM, confirm, .name = path->name,
                .phase = plan_n_confirmed(path));
         PL_CHECK(hub_send_home(&h->homes[i], &m));
@@ -194,6 +196,9 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
     const uint64_t epoch = (uint64_t)said.version;
     if (home->greeted != 0 && home->greeted != home->epoch)
         return PL_OK; /* the home restarted, and did not take the secret */
+    if (epoch > h->tasks.epoch && home->told_epoch == h->tasks.epoch &&
+        home->told_epoch != 0)
+        return pl_fail(PL_ERR_STALE, "a home has met a newer hub of this job since");
     if (epoch > h->tasks.epoch && epoch < UINT32_MAX)
         h->tasks.epoch = epoch;
     PL_CHECK(confirm_all(h));
@@ -277,6 +282,8 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
     if (pl_field_count(&r, PL_TAG_ARM) > 0) {
         pl_get_fields(&r, pl_fields_of_arm_record(), &arm);
         PL_CHECK(pl_reader_status(&r));
+        if (!h->in_state) /* the home ignored FENCEs of an arm that it did not have */
+            home->fence_next = 0;
         if (plan_find_arm(&h->tasks, arm.arm))
             return PL_OK;
         home->unknown_arms++;
@@ -455,8 +462,10 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
         hub_hear_ok(h, index, m->request);
         break;
     case PL_MSG_ERR:
-        if (m->request == home->hello && pl_wire_error_of(m) == PL_ERR_STALE)
-            return pl_wire_error_of(m); /* a newer hub has taken over */
+        /* A home may know a higher epoch until its WELCOME tells it to this hub. */
+        if ((m->request == home->hello || home->welcome) &&
+            pl_wire_error_of(m) == PL_ERR_STALE)
+            status = pl_wire_error_of(m);
         break;
     case PL_MSG_STATUS_IS: /* only for answers to `pathloom status` */
         pl_buf_clear(&home->status);
@@ -466,6 +475,8 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
     default:
         break;
     }
+    if (status == PL_ERR_STALE) /* a newer hub has taken over */
+        return status;
     if (status != PL_OK)
         log_nonsense(h, home, m->type);
     return PL_OK;

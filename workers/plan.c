@@ -187,7 +187,8 @@ static void fall_back(plan_path *path, int64_t now_ms)
     memset(&path->backup, 0, sizeof path->backup);
     memset(&path->lease, 0, sizeof path->lease);
     path->is_untold = true;
-    path->n_failed_by = path->own_failures = path->backups_failed = 0;
+    path->kept_ms = 0;
+    path->n_failed_by = path->own_failures = path->backups_failed = path->n_taken = 0;
 }
 
 void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)

@@ -82,6 +82,7 @@ static pl_peer peer_of(int sender)
 static void send_as(world *w, int sender, pl_message *m)
 {
     pl_peer peer = peer_of(sender);
+    m->epoch = w->h.hub_epoch; /* of the newest hub */
     if (pl_role_allows(peer.role, m->type) && m->type != PL_MSG_STOP)
         demand_ok(home_take(&w->h, &peer, m), "a message ends the home");
     fuzz_demand(!w->h.broken, "a message breaks the home");

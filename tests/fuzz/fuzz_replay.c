@@ -229,6 +229,7 @@ static void keep(world *w, int sender, const pl_message *m)
     pl_message_destroy(&k->message);
     pl_message_init(&k->message, m->type);
     k->sender = sender;
+    k->message.epoch = m->epoch;
     k->message.token = m->token;
     pl_buf_append(&k->message.body, m->body.data, m->body.len);
     pl_buf_append(&k->message.data, m->data.data, m->data.len);
@@ -299,7 +300,7 @@ static void know(const lease *l, int slot, int path, known *k)
 static void tell_fence(world *w, int path)
 {
     known k;
-    pl_message m = {.token = w->granted[path]};
+    pl_message m = {.token = w->granted[path], .epoch = hub_epoch};
     uint64_t valid[2];
     size_t n = 0;
     for (int i = 0; i < 2; i++)
@@ -380,7 +381,6 @@ static void replace_hub(world *w)
     memcpy(secret.bytes, &n_hubs, sizeof n_hubs);
     hub_epoch = 0;
     say_hello();
-    w->n_kept[1] = 0; /* what the hub before sent ends with its connection */
     w->counter = 0;
     memset(w->granted, 0, sizeof w->granted);
     memset(w->valid, 0, sizeof w->valid);
@@ -476,6 +476,7 @@ static void send_again(world *w)
         return;
     const kept *k = &w->kept[is_hub][dice_roll(&w->d, (uint32_t)n)];
     pl_message_init(&m, k->message.type);
+    m.epoch = k->message.epoch;
     m.token = k->message.token;
     pl_buf_append(&m.body, k->message.body.data, k->message.body.len);
     pl_buf_append(&m.data, k->message.data.data, k->message.data.len);

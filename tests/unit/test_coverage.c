@@ -213,19 +213,24 @@ static void samples_that_were_left_out_are_counted(void **state)
     assert_int_equal(w->paths[1].n_wrong + w->paths[1].n_lost, 0);
 }
 
+static void put_pending(world *w, int module, const pl_contribution *c)
+{
+    char name[PL_MODULE_NAME_MAX];
+    pl_txn *txn = NULL;
+    pl_arm_module_name(&w->arm, w->topology, module, name);
+    assert_int_equal(pl_txn_begin(w->store, &txn), PL_OK);
+    assert_int_equal(pl_txn_put_pending(txn, name, c), PL_OK);
+    assert_int_equal(pl_txn_commit(&txn), PL_OK);
+}
+
 /* A path may have sent updates of a phase before the state of the path arrives. Such a
  * phase is neither repeated nor lost. */
 static void pending_and_unfinished_phases_are_no_error(void **state)
 {
     world *w = *state;
     pl_contribution c = contribution(0, 2);
-    char name[PL_MODULE_NAME_MAX];
-    pl_txn *txn = NULL;
     fill(w, NULL);
-    pl_arm_module_name(&w->arm, w->topology, 0, name);
-    assert_int_equal(pl_txn_begin(w->store, &txn), PL_OK);
-    assert_int_equal(pl_txn_put_pending(txn, name, &c), PL_OK);
-    assert_int_equal(pl_txn_commit(&txn), PL_OK);
+    put_pending(w, 0, &c);
     assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
     assert_int_equal(w->paths[0].n_repeated + w->paths[0].n_lost, 0);
     put_path(w, 0, 3); /* the other modules of the path lack its third phase */
@@ -251,6 +256,39 @@ static void rounds_that_a_rollback_replaced_are_given_up_not_lost(void **state)
     }
 }
 
+/* The merge of the open round will count the late update, not that of the round. */
+static void update_in_whose_place_a_late_one_counts_is_not_lost(void **state)
+{
+    world *w = *state;
+    pl_contribution late = contribution(1, 0);
+    late.phase = 1;
+    w->arm.outer.quorum = w->arm.outer.late_weight = 0.5;
+    for (int m = 0; m < pl_topology_n_modules(w->topology); m++) {
+        pl_contribution list[PATHS];
+        int n = 0;
+        for (int p = 0; p < PATHS; p++)
+            if (pl_topology_path_has(w->topology, p, m) && (m > 0 || p == 0))
+                list[n++] = contribution(p, 0);
+        put_version(w, m, 0, NULL, 0);
+        put_version(w, m, 1, list, n);
+        for (int i = 0; i < n; i++) {
+            list[i] = contribution((int)list[i].path, 1);
+            put_pending(w, m, &list[i]);
+        }
+    }
+    put_path(w, 0, 2);
+    put_path(w, 1, 2);
+    for (int has_late = 0; has_late < 2; has_late++) {
+        assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths),
+                         PL_OK);
+        assert_int_equal(w->paths[0].n_lost, 0);
+        assert_int_equal(w->paths[1].n_lost, !has_late);
+        assert_int_equal(w->paths[1].n_left_out, 1);
+        if (!has_late)
+            put_pending(w, 0, &late);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -264,6 +302,7 @@ int main(void)
         TEST(merged_phases_that_the_path_has_not_reached_are_ahead),
         TEST(samples_that_were_left_out_are_counted),
         TEST(pending_and_unfinished_phases_are_no_error),
+        TEST(update_in_whose_place_a_late_one_counts_is_not_lost),
         TEST(rounds_that_a_rollback_replaced_are_given_up_not_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

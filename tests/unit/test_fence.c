@@ -7,43 +7,40 @@
 static const char path_name[] = "mix/p01.r0";
 enum { PATH = 1 };
 
-static void ask_home(fixture *f, pl_message *question, pl_message *answer)
+static pl_status tell_home(fixture *f, pl_message *m, uint64_t epoch)
 {
     pl_socket *socket = NULL;
-    pl_message_init(answer, 0);
-    question->request = pl_wire_next_request();
+    pl_message a;
+    pl_message_init(&a, 0);
+    m->request = pl_wire_next_request();
+    m->epoch = epoch;
     assert_int_equal(pl_wire_connect(f->home.address, &socket), PL_OK);
-    assert_int_equal(pl_wire_ask(socket, question, 500, 10000, answer), PL_OK);
+    pl_status status = pl_wire_ask(socket, m, 500, 10000, &a);
     pl_wire_close(&socket);
-    pl_message_destroy(question);
+    pl_message_destroy(m);
+    *m = a;
+    return status;
 }
 
 static void fence(fixture *f, uint64_t token)
 {
-    pl_message q, a;
-    pl_message_init(&q, PL_MSG_FENCE);
-    q.token = token;
-    pl_put_text(&q.body, PL_TAG_NAME, path_name);
-    pl_put_u64(&q.body, PL_TAG_TOKEN, token);
-    ask_home(f, &q, &a);
-    assert_int_equal(a.type, PL_MSG_OK);
-    pl_message_destroy(&a);
+    pl_message m = {.token = token};
+    PL_SAY(&m, FENCE, fence, .name = path_name, .token = PL_ITEMS(&token, 1));
+    assert_int_equal(tell_home(f, &m, UINT64_MAX), PL_OK);
+    pl_message_destroy(&m);
 }
 
 /* A hub that starts has a new secret. */
 static uint64_t hub_says_hello(fixture *f)
 {
-    pl_message q, a;
-    pl_reader r;
-    pl_message_init(&q, PL_MSG_HELLO);
+    pl_message m = {0};
+    pl_msg_welcome_home said;
     pl_lease_secret_create(&home_secret);
-    PL_SAY(&q, HELLO, hello_home, .role = "hub", .secret = home_secret.bytes);
-    ask_home(f, &q, &a);
-    assert_int_equal(a.type, PL_MSG_WELCOME);
-    pl_reader_open(&r, "WELCOME", a.body.data, a.body.len);
-    uint64_t epoch = pl_get_u64(&r, PL_TAG_VERSION, 0);
-    assert_int_equal(pl_reader_status(&r), PL_OK);
-    pl_message_destroy(&a);
+    PL_SAY(&m, HELLO, hello_home, .role = "hub", .secret = home_secret.bytes);
+    assert_int_equal(tell_home(f, &m, 0), PL_OK);
+    assert_int_equal(PL_HEAR(&m, welcome_home, &said), PL_OK);
+    const uint64_t epoch = (uint64_t)said.version;
+    pl_message_destroy(&m);
     return epoch;
 }
 
@@ -114,16 +111,12 @@ static pl_path_state path_now(fixture *f)
     return state;
 }
 
-static void drop_state(fixture *f, uint64_t phase)
+static void drop_state(fixture *f, int64_t phase)
 {
-    pl_message q, a;
-    pl_message_init(&q, PL_MSG_FENCE);
-    q.token = 200;
-    pl_put_text(&q.body, PL_TAG_NAME, path_name);
-    pl_put_u64(&q.body, PL_TAG_PHASE, phase);
-    ask_home(f, &q, &a);
-    assert_int_equal(a.type, PL_MSG_OK);
-    pl_message_destroy(&a);
+    pl_message m = {.token = 200};
+    PL_SAY(&m, FENCE, fence, .name = path_name, .phase = phase);
+    assert_int_equal(tell_home(f, &m, UINT64_MAX), PL_OK);
+    pl_message_destroy(&m);
 }
 
 static void fence_with_a_phase_drops_the_state_behind_it(void **state)
@@ -150,19 +143,80 @@ static void fence_with_a_phase_drops_the_state_behind_it(void **state)
     close_job(&f);
 }
 
+/* The two hubs may have decided differently about the same result. */
+static void orders_of_a_replaced_hub_are_refused(void **state)
+{
+    (void)state;
+    fixture f;
+    open_job(&f, "f32");
+    for (int slot = 0; slot < pl_topology_n_slots(f.topology); slot++)
+        assert_int_equal(submit_update(&f, slot, 100), PL_SUBMIT_ACCEPTED);
+    assert_int_equal(submit_path(&f, 100), PL_SUBMIT_ACCEPTED);
+    const uint64_t epoch = hub_says_hello(&f);
+    for (int i = 0; i < 2; i++) { /* also after a restart */
+        for (int order = 0; order < 4; order++) {
+            pl_message q = {.token = (epoch << 32) | 9};
+            if (order < 2)
+                PL_SAY(&q, FENCE, fence, .name = path_name, .phase = 1,
+                       .audit = order == 1);
+            else if (order == 2)
+                PL_SAY(&q, CONFIRM, confirm, .name = path_name, .phase = 1);
+            else
+                PL_SAY(&q, PUT_AUDIT, put_audit, .row_text = "1");
+            assert_int_equal(tell_home(&f, &q, epoch - 1), PL_ERR_STALE);
+            pl_message_destroy(&q);
+        }
+        pl_path_state now = path_now(&f);
+        assert_false(pl_hash_none(&now.moments));
+        kill_child(&f.home, SIGKILL);
+        start_child(&f.home);
+    }
+    close_job(&f);
+}
+
+/* The first home may have an older copy of its store than this one. */
+static void hub_with_the_epoch_of_another_is_refused(void **state)
+{
+    (void)state;
+    fixture f;
+    open_job(&f, "f32");
+    const uint64_t epoch = hub_says_hello(&f);
+    for (int is_new = 0; is_new < 2; is_new++) {
+        pl_message q = {0};
+        if (is_new)
+            pl_lease_secret_create(&home_secret);
+        PL_SAY(&q, HELLO, hello_home, .role = "hub", .ttl_ms = 60000,
+               .secret = home_secret.bytes, .version = (int64_t)epoch);
+        assert_int_equal(tell_home(&f, &q, 0), is_new ? PL_ERR_STALE : PL_OK);
+        pl_message_destroy(&q);
+    }
+    close_job(&f);
+}
+
+static void drop_that_was_overtaken_is_not_answered_as_done(void **state)
+{
+    (void)state;
+    fixture f;
+    open_job(&f, "f32");
+    for (int order = 0; order < 3; order++) {
+        pl_message q = {.token = order == 0 ? 200 : (uint64_t)198 + (uint64_t)order};
+        PL_SAY(&q, FENCE, fence, .name = path_name, .audit = order > 0);
+        assert_int_equal(tell_home(&f, &q, UINT64_MAX),
+                         order == 1 ? PL_ERR_BUSY : PL_OK);
+        pl_message_destroy(&q);
+    }
+    close_job(&f);
+}
+
 /* Without a key, the worker is fenced by its name. */
 static void fence_worker(fixture *f, const char *name, const pl_pubkey *key,
                          const char *reason)
 {
-    pl_message q, a;
-    pl_message_init(&q, PL_MSG_FENCE_WORKER);
-    pl_put_text(&q.body, PL_TAG_TEXT, reason);
-    pl_put_text(&q.body, PL_TAG_NAME, name);
-    if (key)
-        pl_put_bytes(&q.body, PL_TAG_KEY, key->bytes, PL_PUBKEY_BYTES);
-    ask_home(f, &q, &a);
-    assert_int_equal(a.type, PL_MSG_OK);
-    pl_message_destroy(&a);
+    pl_message m = {0};
+    PL_SAY(&m, FENCE_WORKER, fence_worker, .reason = reason, .name = name,
+           .key = key ? key->bytes : NULL);
+    assert_int_equal(tell_home(f, &m, UINT64_MAX), PL_OK);
+    pl_message_destroy(&m);
 }
 
 static pl_status submit_as(fixture *f, const char *name, const pl_pubkey *key)
@@ -285,6 +339,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(submissions_below_the_fence_are_refused),
         cmocka_unit_test(fence_with_a_phase_drops_the_state_behind_it),
+        cmocka_unit_test(orders_of_a_replaced_hub_are_refused),
+        cmocka_unit_test(hub_with_the_epoch_of_another_is_refused),
+        cmocka_unit_test(drop_that_was_overtaken_is_not_answered_as_done),
         cmocka_unit_test(nothing_is_taken_from_a_fenced_worker_for_ever),
         cmocka_unit_test(a_name_with_several_keys_is_fenced_for_each_of_them),
         cmocka_unit_test(an_heir_of_a_name_is_not_fenced_with_the_liar),

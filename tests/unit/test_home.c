@@ -643,6 +643,7 @@ static void ask_raw(fixture *f, pl_message *q, pl_status want)
     pl_message_init(&a, 0);
     assert_int_equal(pl_wire_connect(f->home.address, &socket), PL_OK);
     q->request = pl_wire_next_request();
+    q->epoch = UINT64_MAX; /* no hub is newer */
     assert_int_equal(pl_wire_ask(socket, q, 500, 10000, &a), want);
     pl_wire_close(&socket);
     pl_message_destroy(&a);

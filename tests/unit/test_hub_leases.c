@@ -250,6 +250,43 @@ static void lease_of_the_hub_before_is_sealed_anew(void **state)
     close_hub(f);
 }
 
+/* The home did not know the arm, so it ignored the FENCE of its first task. */
+static void home_that_gets_an_arm_is_told_its_leases(void **state)
+{
+    (void)state;
+    fake *f = open_hub(1);
+    pl_message m;
+    const uint64_t token = take_task(f, 0);
+    const pl_hash blob = {{1}};
+    await_valid(f, token, 0);
+    f->fence = 0;
+    pl_message_init(&m, PL_MSG_EVENT);
+    PL_SAY(&m, EVENT, arm_record, .arm = f->h.tasks.arms[0].arm.name, .arm_blob = blob);
+    tell_hub(f, &m);
+    await_valid(f, token, 0);
+    close_hub(f);
+}
+
+/* Both hubs would give the same tokens if this one took the higher epoch. */
+static void hub_whose_home_has_met_a_newer_one_ends(void **state)
+{
+    (void)state;
+    for (int refused = 0; refused < 2; refused++) {
+        fake *f = open_hub(2);
+        pl_message m;
+        pl_message_init(&m, 0);
+        if (refused)
+            pl_wire_error(&m, pl_wire_next_request(), PL_ERR_STALE, "an old hub");
+        else
+            PL_SAY(&m, WELCOME, welcome_home, .version = 3);
+        m.epoch = 5;
+        assert_int_equal(hub_take_home(&f->h, 0, &m, pl_now_ms()), PL_ERR_STALE);
+        assert_int_equal(f->h.tasks.epoch, 2);
+        pl_message_destroy(&m);
+        close_hub(f);
+    }
+}
+
 /* Between the two greetings only one of the homes knows the new secret. */
 static void second_home_is_greeted_as_soon_as_the_first_one_has_answered(void **state)
 {
@@ -278,6 +315,8 @@ int main(void)
         cmocka_unit_test(first_grant_of_a_hub_is_told),
         cmocka_unit_test(lease_that_was_given_back_ends_at_the_homes),
         cmocka_unit_test(lease_of_the_hub_before_is_sealed_anew),
+        cmocka_unit_test(home_that_gets_an_arm_is_told_its_leases),
+        cmocka_unit_test(hub_whose_home_has_met_a_newer_one_ends),
         cmocka_unit_test(second_home_is_greeted_as_soon_as_the_first_one_has_answered),
     };
     pl_log_open("test", PL_LOG_ERROR, false);

@@ -629,7 +629,9 @@ static void dropped_phase_is_leased_again_and_its_lease_is_dead(void **state)
     const plan_said said = {.phase = 0, .token = token};
     hear_audit(path, 1, true);
     assert_non_null(plan_say_done(path, &said, 10, TTL));
+    path->kept_ms = path->n_taken = 3;
     hear_audit(path, 0, false);
+    assert_int_equal(path->kept_ms + path->n_taken, 0);
     assert_int_equal(path->phase, 0);
     assert_false(plan_renew(p, path, 0, token, 0, 20, TTL));
     assert_true(plan_choose(p, 1, 20, &task));
