@@ -323,14 +323,13 @@ static void a_worker_may_say_hello_to_a_home_that_two_hubs_have_greeted(void **s
 {
     (void)state;
     fixture f;
-    pl_message q, a;
+    pl_message q = {0};
     open_job(&f, "f32");
     (void)hub_says_hello(&f);
-    pl_message_init(&q, 0);
     PL_SAY(&q, HELLO, hello_home, .role = "worker");
-    ask_home(&f, &q, &a);
-    assert_int_equal(a.type, PL_MSG_WELCOME);
-    pl_message_destroy(&a);
+    assert_int_equal(tell_home(&f, &q, 0), PL_OK);
+    assert_int_equal(q.type, PL_MSG_WELCOME);
+    pl_message_destroy(&q);
     close_job(&f);
 }
 
