@@ -386,6 +386,10 @@ const pl_explanation pl_explanations[] = {
      "See the reason. If it is always the same worker, look at that machine; "
      "store.norm_gate=0 accepts updates of any size."},
     {"version.committed", "A module has a new version.", "", ""},
+    {"update.first",
+     "The home has another worker's update of this phase, and the state names that "
+     "one.",
+     "Two workers did the task, on different devices.", "None needed."},
     {"update.other",
      "The home has accepted another worker's update of this task; `reason` names that "
      "worker.",

@@ -201,6 +201,7 @@ static void tell_state(world *w)
 {
     pl_message m;
     pl_buf record = {0};
+    w->h.homes[0].asked_ms = pl_now_ms() + 1; /* newer than every event */
     pl_message_init(&m, PL_MSG_STATE_IS);
     pl_put_text(&record, PL_TAG_ARM, arm.name);
     pl_put_hash(&record, PL_TAG_ARM_BLOB, &blob);
@@ -225,6 +226,7 @@ static void tell_state(world *w)
     }
     pl_put_u64(&m.body, PL_TAG_TOTAL, m.data.len);
     pl_put_u64(&m.body, PL_TAG_OFFSET, 0);
+    pl_put_u64(&m.body, PL_TAG_SEQUENCE, 1);
     pl_buf_destroy(&record);
     tell_hub(w, &m);
 }
