@@ -31,7 +31,7 @@ static pl_status add_draw(void *context, const char *name, const char *target)
 
 pl_status pl_draws_read(pl_store *store, pl_draws *out)
 {
-    *out = (pl_draws){NULL};
+    *out = (pl_draws){0};
     return pl_store_each_ref(store, PL_DRAW_REFS, add_draw, out);
 }
 
@@ -48,5 +48,5 @@ bool pl_draws_explain(const pl_draws *draws, const pl_arm *arm, int path, int re
 void pl_draws_clear(pl_draws *draws)
 {
     pl_free(draws->items);
-    *draws = (pl_draws){NULL};
+    *draws = (pl_draws){0};
 }

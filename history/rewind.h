@@ -21,7 +21,7 @@ typedef struct pl_rewind_arm {
     pl_arm arm; /* the arm's definition with the shards of the copy */
     pl_topology *topology;
     pl_affected affected;
-    bool drops;      /* the copy lacks the arm; the job trains it again */
+    bool drops; /* the copy lacks the arm; the job trains it again */
     /* the arm was trained on the documents, and its definition still names the shards
      * that had them; the copy has only blank shards */
     bool keeps;

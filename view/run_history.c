@@ -68,8 +68,8 @@ static pl_status count_audit(void *context, const char *name, const char *target
             continue;
         history_row *r = &c->out->rows[c->first[a] + slot];
         r->n_audits++;
-        r->n_odd += audit->verdict == PL_VERDICT_ODD ||
-                    audit->verdict == PL_VERDICT_UNDECIDED;
+        r->n_odd +=
+            audit->verdict == PL_VERDICT_ODD || audit->verdict == PL_VERDICT_UNDECIDED;
     }
     pl_free(audit);
     return PL_OK;

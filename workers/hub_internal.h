@@ -128,7 +128,7 @@ typedef struct hub_audit {
     pl_hash *made;
     /* the kind of device on which the task must be repeated next; "": none */
     char wants[PL_TEXT_MAX];
-    bool lacks; /* whether the log says that the job has no worker of that kind */
+    bool lacks;  /* whether the log says that the job has no worker of that kind */
     int n_asked; /* how often hashes were asked for while all homes were connected */
     /* time when the hub last asked the homes for hashes, judged, or sent the verdict */
     int64_t asked_ms;
@@ -373,8 +373,8 @@ bool hub_is_on_trial(const hub *h, const hub_worker *w);
 int hub_n_held(const hub *h, const hub_worker *w);
 /* Whether this worker has any lease: of a task, of a backup or of an audit. */
 bool hub_holds_lease(const hub *h, int worker);
-/* Notes that the worker lost the lease `token` without a usable result. `hub` points to the hub;
- * it is a void pointer because plan_expire calls this function. */
+/* Notes that the worker lost the lease `token` without a usable result. `hub` points to
+ * the hub; it is a void pointer because plan_expire calls this function. */
 void hub_note_lost(void *hub, int worker, uint64_t token);
 /* Call this before a worker gives tasks back without a failure. If it had one of its
  * leases for longer than such a task usually takes, puts it on trial. */

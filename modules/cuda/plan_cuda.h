@@ -81,8 +81,8 @@ static inline size_t cuda_small_bytes(size_t n)
 
 /* Decoding: positions per stretch, and most rows of a launch. */
 enum { CUDA_DECODE_KEYS = 64, CUDA_DECODE_ROWS = 64 };
-/* Returns the number of stretches of `rows` rows for all heads, and the bytes of scratch
- * memory for their results: the largest score, the sum and D values of each. */
+/* Returns the number of stretches of `rows` rows for all heads, and the bytes of
+ * scratch memory for their results: the largest score, the sum and D values of each. */
 static inline size_t cuda_decode_parts(size_t rows, size_t H, size_t S)
 {
     const size_t most = CUDA_DECODE_ROWS;

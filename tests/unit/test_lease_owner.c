@@ -442,7 +442,8 @@ static void finish_first_phase(job *j, const char *name)
                          PL_OK);
         assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     }
-    kill_child(&j->hub, SIGKILL); /* a third one takes over */
+    kill_child(&j->hub, SIGKILL); /* a third one takes over, and waits for its TTL */
+    snprintf(j->hub.wait_ms, sizeof j->hub.wait_ms, "%d", SHORT_TTL);
     start_child(&j->hub);
     pl_free(moments);
 }
