@@ -14,7 +14,7 @@ static pl_status ask_home_as_hub(const char *home, pl_message *q)
     q->request = pl_wire_next_request();
     q->epoch = UINT64_MAX; /* no hub is newer */
     assert_int_equal(pl_wire_connect(home, &socket), PL_OK);
-    pl_status status = pl_wire_ask(socket, q, 500, 10000, &a);
+    pl_status status = pl_wire_ask(socket, q, 500, 60000, &a);
     pl_wire_close(&socket);
     pl_message_destroy(q);
     pl_message_destroy(&a);
