@@ -143,7 +143,7 @@ pl_status run_largest_upload(const pl_run *r, uint64_t *out)
  * (measured: 10 MiB after 8 phases of the default job, 40 MiB after 60). */
 static uint64_t home_bytes(const pl_run *r, const pl_outer *outer, uint64_t stored)
 {
-    enum { WRITTEN_BYTES = 54 << 20, KEPT_BYTES = 40 << 20, KEPT_OF = 24, VECTORS = 6 };
+    enum { WRITTEN_BYTES = 54 << 20, KEPT_BYTES = 40 << 20, KEPT_OF = 16, VECTORS = 6 };
     uint64_t largest = 0;
     for (int s = 0; s < pl_topology_n_slots(r->topology); s++) {
         uint64_t n = pl_topology_slot(r->topology, s)->n_params;

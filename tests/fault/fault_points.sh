@@ -71,6 +71,7 @@ worker.step.before - 0
 worker.held.before - 0
 worker.submit.before worker 2
 worker.submit.after worker 2
+worker.path.before worker 2
 worker.done.before worker 2
 worker.done.after worker 2
 worker.update.wrong - 0
