@@ -45,7 +45,9 @@ void tell_valid(const pl_arm *arm, const pl_lease *lease, uint64_t newest)
     pl_topology *topology = NULL;
     char path[96];
     assert_int_equal(pl_topology_create(&arm->shape, &arm->spec, &topology), PL_OK);
-    const bool exists = lease->path < pl_topology_n_paths(topology);
+    const bool exists =
+        lease->path >= 0 && lease->path < pl_topology_n_paths(topology) &&
+        lease->replica >= 0 && lease->replica < pl_topology_n_replicas(topology);
     if (exists)
         pl_arm_path_name(arm, topology, (int)lease->path, (int)lease->replica, path);
     pl_topology_destroy(&topology);
