@@ -319,7 +319,7 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_path(h->txn, &state));
     path->state = state;
-    home_tell_path(h, path, 0);
+    home_tell_path(h, path);
     return PL_OK;
 }
 

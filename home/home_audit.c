@@ -166,7 +166,7 @@ pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state 
     pl_message_init(&event, 0);
     PL_SAY(&event, EVENT, audit_record, .row_text = open->text, .audit = 1);
     home_tell(h, &event);
-    home_tell_path(h, path, under->lease.token);
+    home_tell_path(h, path);
 done:
     pl_buf_destroy(&text);
     return status;
@@ -253,11 +253,11 @@ pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
     *open = h->audits[--h->n_audits];
     h->counts.audits[said.verdict]++;
     if (!pl_verdict_drops(said.verdict))
-        return home_end_phase(h, &arm->paths[index], &next, 0);
+        return home_end_phase(h, &arm->paths[index], &next);
     pl_log(PL_LOG_WARN, "task.dropped", "task=%s phase=%lld verdict=%s worker=%s",
            said.path, (long long)said.phase, pl_verdict_name(said.verdict),
            next.worker);
-    home_tell_path(h, &arm->paths[index], 0);
+    home_tell_path(h, &arm->paths[index]);
     return PL_OK;
 }
 

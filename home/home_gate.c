@@ -98,26 +98,16 @@ static pl_status read_update(void *context, int slot, int index, int64_t round,
                           .round = round,
                           .path = index / replicas,
                           .replica = index % replicas};
-    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
+    float *const to[PL_ROUND_VECTORS_MAX] = {out, out + m->n_params};
     pl_status status = PL_OK;
     pl_bytes bytes = {0};
     void *owned = NULL;
     bool found = false;
-    double norm;
-    const int n = m->of->n_vectors;
     if (!m->exists)
         return PL_ERR_NOT_FOUND;
     PL_CHECK(home_find_update(s->h, &update));
     PL_TRY(lend_stored(s->h, &update.found, &bytes, &owned, &found));
-    if (!found) {
-        status = PL_ERR_NOT_FOUND;
-        goto done;
-    }
-    PL_TRY(pl_codec_split(bytes.at, bytes.len, n, messages));
-    memset(out, 0, (size_t)n * m->n_params * sizeof *out);
-    for (int v = 0; v < n; v++)
-        PL_TRY(pl_codec_add(messages[v].data, messages[v].bytes, m->n_params, 1.0f,
-                            out + (size_t)v * m->n_params, &norm));
+    status = found ? pl_round_decode(m->of, bytes.at, bytes.len, to) : PL_ERR_NOT_FOUND;
 done:
     pl_free_aligned(owned);
     return status;

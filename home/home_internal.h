@@ -234,9 +234,8 @@ void home_clear_arm(home_arm *arm);
 pl_status home_install_arm(home *h, home_arm *arm);
 void home_snapshot(home *h, pl_buf *out);
 void home_tell_version(home *h, const home_module *module);
-/* `token`: the token of the lease under which the last phase arrived; 0: not known. If
- * the path has an open audit, its record is that of the audit's state. */
-void home_tell_path(home *h, const home_path *path, uint64_t token);
+/* If the path has an open audit, its record is that of the audit's state. */
+void home_tell_path(home *h, const home_path *path);
 void home_tell_arm(home *h, const home_arm *arm);
 /* sends an event to the hub; takes ownership of its body */
 void home_tell(home *h, pl_message *event);
@@ -326,9 +325,8 @@ pl_status home_check_state(home *h, const home_arm *arm, int index,
 /* home_submit.c */
 pl_status home_submit(home *h, const pl_peer *peer, pl_message *m);
 pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m);
-/* Makes `state` the path's state. `token`: as in home_tell_path. */
-pl_status home_end_phase(home *h, home_path *path, const pl_path_state *state,
-                         uint64_t token);
+/* Makes `state` the path's state. */
+pl_status home_end_phase(home *h, home_path *path, const pl_path_state *state);
 
 /* home_meet.c */
 pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer);

@@ -356,11 +356,10 @@ void home_tell_version(home *h, const home_module *module)
     home_tell(h, &event);
 }
 
-void home_tell_path(home *h, const home_path *path, uint64_t token)
+void home_tell_path(home *h, const home_path *path)
 {
     pl_message event;
     pl_message_init(&event, PL_MSG_EVENT);
-    event.token = token;
     path_record(h, path, &event.body);
     home_tell(h, &event);
 }

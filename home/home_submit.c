@@ -507,8 +507,7 @@ static bool is_uploaded(const pl_path_state *state)
     return state->repeats == 0 && !pl_hash_none(&state->moments);
 }
 
-pl_status home_end_phase(home *h, home_path *path, const pl_path_state *state,
-                         uint64_t token)
+pl_status home_end_phase(home *h, home_path *path, const pl_path_state *state)
 {
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_path(h->txn, state));
@@ -519,7 +518,7 @@ pl_status home_end_phase(home *h, home_path *path, const pl_path_state *state,
         PL_CHECK(pl_txn_put_object(h->txn, name, &state->moments));
     }
     path->state = *state;
-    home_tell_path(h, path, token);
+    home_tell_path(h, path);
     return PL_OK;
 }
 
@@ -531,8 +530,7 @@ static pl_status end_task(home *h, const home_lease *under, const pl_path_state 
         PL_CHECK(home_adopt_blob(h, &state->moments));
     return home_draws_audit(h, under)
                ? home_open_audit(h, under, state)
-               : home_end_phase(h, &under->arm->paths[under->index], state,
-                                under->lease.token);
+               : home_end_phase(h, &under->arm->paths[under->index], state);
 }
 
 pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
@@ -561,17 +559,12 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     pl_copy_text(state.worker, sizeof state.worker, under.lease.worker);
     state.key = under.lease.key;
     const pl_path_state *waits = home_in_audit(h, state.name);
-    if (waits && state.phase == waits->phase) {
-        const pl_hash *first = waits->repeats > 0 ? &waits->made : &waits->moments;
-        const bool same = pl_hash_equal(first, &state.moments);
-        staging_drop(&h->uploads, &state.moments);
-        answer_submitted(h, peer, m->request,
-                         same ? PL_SUBMIT_DUPLICATE : PL_SUBMIT_OTHER,
-                         same ? NULL : "another worker has ended this task");
-        return PL_OK;
-    }
-    if (state.phase <= path->state.phase) {
-        const bool other = has_other_state(&path->state, &state);
+    /* Whether the phase counts or waits for its audit makes no difference here:
+     * otherwise the answer would tell what was drawn. */
+    const pl_path_state *known =
+        waits && state.phase == waits->phase ? waits : &path->state;
+    if (state.phase <= known->phase) {
+        const bool other = has_other_state(known, &state);
         staging_drop(&h->uploads, &state.moments);
         answer_submitted(h, peer, m->request,
                          other ? PL_SUBMIT_OTHER : PL_SUBMIT_DUPLICATE,

@@ -262,3 +262,18 @@ pl_status pl_round_predict(const pl_contract *c, int64_t round,
     *norm = report.mean_norm;
     return PL_OK;
 }
+
+pl_status pl_round_decode(const pl_contract *of, const void *data, uint64_t bytes,
+                          float *const *out)
+{
+    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
+    double norm = 0;
+    PL_CHECK(pl_codec_split(data, bytes, of->n_vectors, messages));
+    for (int v = 0; v < of->n_vectors; v++) {
+        if (out)
+            memset(out[v], 0, of->n_params * sizeof *out[v]);
+        PL_CHECK(pl_codec_add(messages[v].data, messages[v].bytes, of->n_params, 1.0f,
+                              out ? out[v] : NULL, &norm));
+    }
+    return PL_OK;
+}

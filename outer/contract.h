@@ -169,6 +169,11 @@ PL_MUST_CHECK pl_status pl_round_predict(const pl_contract *c, int64_t round,
                                          const pl_codec_message *message, float *params,
                                          double *norm);
 
+/* Decodes an update of a module: out[v] gets the n_params values of vector v. If `out`
+ * is NULL, the update is only checked. ERR_DATA, ERR_NUMERIC: pl_codec_add. */
+PL_MUST_CHECK pl_status pl_round_decode(const pl_contract *of, const void *data,
+                                        uint64_t bytes, float *const *out);
+
 #ifdef __cplusplus
 }
 #endif

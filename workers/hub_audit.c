@@ -5,13 +5,12 @@
  * reports the verdicts to the homes. It stores nothing on disk: after a restart it gets
  * the open rows from the homes again, and the tasks are repeated again.
  *
- *   open        the hub asks the homes which updates they accepted (it does not trust a
- *               worker's own report), then leases repetitions until there is a verdict
- *   odd, undecided
- *               all homes first drop the task's updates and refuse all earlier leases
- * of the path (FENCE with AUDIT). When all have answered, the row's home gets the
- * verdict, and the path is leased again other       the row's home gets the verdict,
- * and the path's next phase begins
+ * While a row is open, the hub asks the homes which updates they accepted (it does not
+ * trust a worker's own report), then leases repetitions until there is a verdict. After
+ * `odd` or `undecided`, all homes first drop the task's updates and refuse all earlier
+ * leases of the path (FENCE with AUDIT); when all have answered, the row's home gets
+ * the verdict, and the task is leased again. After the other verdicts the row's home
+ * gets the verdict at once, and the path's next phase begins.
  *
  * Every message is repeated until it is answered, or until the row is no longer in the
  * home's list. */
@@ -74,7 +73,7 @@ void hub_close_audit(hub *h, hub_audit *a, pl_verdict verdict, const char *reaso
     pl_copy_text(a->row.reason, sizeof a->row.reason, reason);
     a->asked_ms = 0;
     if (pl_verdict_drops(verdict))
-        path->granted = a->drop_token = (p->epoch << 32) | ++p->counter;
+        a->drop_token = plan_next_token(p, path);
     h->n_verdicts[verdict]++;
     h->stirred = true;
     pl_log(verdict == PL_VERDICT_AGREED ? PL_LOG_INFO : PL_LOG_WARN, "audit.closed",
@@ -92,8 +91,7 @@ void hub_close_audit(hub *h, hub_audit *a, pl_verdict verdict, const char *reaso
 }
 
 /* ---- updates that the homes accepted ---- */
-/* Asks the homes for those parts of the result that the hub does not know yet. Asks
- * every home for each update, because modules may move between homes during the job. */
+/* Asks the homes for those parts of the result that the hub does not know yet. */
 static pl_status ask_updates(hub *h, hub_audit *a, int64_t now_ms)
 {
     const plan_arm *arm = &h->tasks.arms[a->task.arm];
@@ -107,13 +105,11 @@ static pl_status ask_updates(hub *h, hub_audit *a, int64_t now_ms)
             continue;
         pl_arm_module_name(&arm->arm, arm->topology, module, name);
         a->parts[slot].request = pl_wire_next_request();
-        for (int i = 0; i < h->n_homes; i++) {
-            pl_message m = {.request = a->parts[slot].request};
-            PL_SAY(&m, GET_UPDATE, get_update, .name = name, .path = path,
-                   .replica = a->task.index % replicas,
-                   .phase = pl_round_of(&arm->contracts[module], a->row.phase));
-            PL_CHECK(hub_send_home(&h->homes[i], &m));
-        }
+        pl_message m = {.request = a->parts[slot].request};
+        PL_SAY(&m, GET_UPDATE, get_update, .name = name, .path = path,
+               .replica = a->task.index % replicas,
+               .phase = pl_round_of(&arm->contracts[module], a->row.phase));
+        PL_CHECK(hub_send_home(&h->homes[pl_home_of(name, h->n_homes)], &m));
     }
     return PL_OK;
 }

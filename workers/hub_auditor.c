@@ -96,7 +96,7 @@ void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms)
 {
     plan *p = &h->tasks;
     a->lease = (plan_lease){.active = true,
-                            .token = (p->epoch << 32) | ++p->counter,
+                            .token = plan_next_token(p, NULL),
                             .phase = a->row.phase,
                             .deadline_ms = now_ms + h->options->ttl_ms,
                             .granted_ms = now_ms,

@@ -468,9 +468,12 @@ void plan_shorten(plan_path *path, uint64_t token, int worker)
     lease->repeats = lease->taken_up ? 0 : lease->before_tasks - 1;
 }
 
-static uint64_t next_token(plan *p, plan_path *path)
+uint64_t plan_next_token(plan *p, plan_path *path)
 {
-    return path->granted = (p->epoch << 32) | ++p->counter;
+    const uint64_t token = (p->epoch << 32) | ++p->counter;
+    if (path)
+        path->granted = token;
+    return token;
 }
 
 size_t plan_valid_tokens(const plan_path *path, uint64_t out[2])
@@ -487,7 +490,7 @@ void plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
 {
     plan_path *path = &p->arms[task.arm].paths[task.index];
     path->lease = (plan_lease){.active = true,
-                               .token = next_token(p, path),
+                               .token = plan_next_token(p, path),
                                .phase = path->phase,
                                .deadline_ms = now_ms + ttl_ms,
                                .granted_ms = now_ms,
@@ -519,7 +522,7 @@ void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int 
 {
     plan_path *path = &p->arms[task.arm].paths[task.index];
     path->backup = (plan_lease){.active = true,
-                                .token = next_token(p, path),
+                                .token = plan_next_token(p, path),
                                 .phase = path->phase,
                                 .deadline_ms = now_ms + ttl_ms,
                                 .granted_ms = now_ms,
@@ -634,7 +637,7 @@ void plan_drop_state(plan *p, plan_path *path)
     path->n_failed_by = path->own_failures = 0;
     memset(&path->backup, 0, sizeof path->backup);
     path->lease = (plan_lease){.phase = path->phase, .worker = path->lease.worker};
-    (void)next_token(p, path); /* all leases so far are dead */
+    (void)plan_next_token(p, path); /* all leases so far are dead */
 }
 
 int plan_expire(plan *p, int64_t now_ms,

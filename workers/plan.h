@@ -303,6 +303,9 @@ size_t plan_valid_tokens(const plan_path *path, uint64_t out[2]);
 /* Returns the lease under which this worker did or does `phase`, the path's phase or
  * the one after; NULL if it has none. */
 const plan_lease *plan_lease_for(const plan_path *path, int64_t phase, int worker);
+/* Returns a token that no lease had before. It becomes the highest one of the path,
+ * unless `path` is NULL. */
+uint64_t plan_next_token(plan *p, plan_path *path);
 /* Notes that all phases before `phase` are finished; `by` as in plan_news. */
 void plan_note_ended(plan_path *path, int64_t phase, int by, int64_t now_ms);
 /* Notes a worker's report that it has delivered a phase. Returns the lease that the

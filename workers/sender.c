@@ -122,16 +122,8 @@ static pl_status encode_update(const worker_task *task, const pl_holder *s, int 
 /* Decodes an update into p->sent and p->sent_start. */
 static pl_status decode(const pl_contract *of, const pl_buf *update, const parcel *p)
 {
-    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
     float *const to[PL_ROUND_VECTORS_MAX] = {p->sent, p->sent_start};
-    double norm = 0;
-    PL_CHECK(pl_codec_split(update->data, update->len, of->n_vectors, messages));
-    for (int v = 0; v < of->n_vectors; v++) {
-        memset(to[v], 0, of->n_params * sizeof(float));
-        PL_CHECK(pl_codec_add(messages[v].data, messages[v].bytes, of->n_params, 1.0f,
-                              to[v], &norm));
-    }
-    return PL_OK;
+    return pl_round_decode(of, update->data, update->len, to);
 }
 
 /* Makes and encodes the update of one slot. Also writes the path's own vectors for the

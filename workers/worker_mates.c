@@ -2,21 +2,6 @@
  * that offer them, or else from the homes. */
 #include "workers/worker_internal.h"
 
-/* Whether bytes from another worker can be decoded as an update of this slot. */
-static bool is_update(const pl_contract *of, const pl_buf *bytes)
-{
-    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
-    const int n = of->n_vectors;
-    double norm = 0;
-    if (pl_codec_split(bytes->data, bytes->len, n, messages) != PL_OK)
-        return false;
-    for (int v = 0; v < n; v++)
-        if (pl_codec_add(messages[v].data, messages[v].bytes, of->n_params, 1.0f, NULL,
-                         &norm) != PL_OK)
-            return false;
-    return true;
-}
-
 /* Asks the workers that offer the update, then the home. If a worker does not answer,
  * or gives bytes that are no update, its address is deleted, so that this task does not
  * ask it again for the next slot. PL_ERR_NOT_FOUND: no worker and no home has the
@@ -39,7 +24,8 @@ static pl_status fetch_update(worker *w, worker_task *task, const pl_contract *o
                           w->has_mates ? &w->mates : NULL,
                           16 * of->n_params + ((uint64_t)1 << 20)};
         pl_status status = peer_get(&line, of->name, round, path, replica, out);
-        if (status == PL_OK && !is_update(of, out)) {
+        if (status == PL_OK &&
+            pl_round_decode(of, out->data, out->len, NULL) != PL_OK) {
             pl_log(PL_LOG_WARN, "mate.lied",
                    "module=%s mate=%s round=%lld reason=\"%s\"", of->name, who->task,
                    (long long)round, pl_last_error());
@@ -117,8 +103,7 @@ static pl_status fetch_mate(worker *w, worker_task *task, int slot)
     int own = task->path * replicas + task->replica;
     float *out = task->other + pl_topology_slot(of->topology, slot)->offset;
     pl_buf bytes = {0};
-    pl_codec_message messages[PL_ROUND_VECTORS_MAX];
-    double norm = 0;
+    float *const to[PL_ROUND_VECTORS_MAX] = {out, out + task->n_params};
     pl_status status = PL_OK;
     PL_TRY(pl_round_mate(of, own, task->phase - 1, &mate));
     if (mate == own)
@@ -126,14 +111,7 @@ static pl_status fetch_mate(worker *w, worker_task *task, int slot)
     PL_TRY(meet_mate(w, task, of, mate, &bytes));
     if (bytes.len == 0)
         goto done;
-    const int n_vectors = of->n_vectors;
-    PL_TRY(pl_codec_split(bytes.data, bytes.len, n_vectors, messages));
-    for (int v = 0; v < n_vectors; v++) {
-        float *to = out + (size_t)v * task->n_params;
-        memset(to, 0, of->n_params * sizeof *to);
-        PL_TRY(pl_codec_add(messages[v].data, messages[v].bytes, of->n_params, 1.0f, to,
-                            &norm));
-    }
+    PL_TRY(pl_round_decode(of, bytes.data, bytes.len, to));
     task->has_other[slot] = true;
 done:
     pl_buf_destroy(&bytes);
