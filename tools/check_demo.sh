@@ -34,9 +34,9 @@ jq -e '[.ppl_routed, .ppl_dense, .ppl_diloco, .ppl_dense_equal_tokens]
        | all(type == "number" and . > 1 and . < 1e5)' "$run/report.json"
 jq -e '.tokens_total > .tokens_per_path and .tokens_per_path > 0 and
        .router_purity > 0 and .router_purity <= 1' "$run/report.json"
-# The demo's perplexity is about 20; a model that knows only how often each of the 2048
-# tokens occurs has several hundred.
-jq -e '.ppl_routed < 100' "$run/report.json"
+# A random choice among the 2048 tokens has a perplexity of 2048. The base model learns a
+# little in its 12 steps, and the paths start from it, so they must be better.
+jq -e '.ppl_base < 2048 and .ppl_routed < .ppl_base' "$run/report.json"
 
 echo "-- eval"
 "$program" eval --run "$run" --json >"$run/eval.json"
