@@ -173,6 +173,8 @@ static const char *text_of(uint16_t tag, const known *k)
         return k->path;
     case PL_TAG_CODEC:
         return k->codec;
+    case PL_TAG_RELEASE:
+        return PL_VERSION;
     default:
         return NULL;
     }
@@ -505,7 +507,12 @@ void fuzz_arm(pl_arm *arm, pl_topology **topology)
 {
     memset(arm, 0, sizeof *arm);
     pl_copy_text(arm->name, sizeof arm->name, "mix");
+    /* So few parameters that a sequence spends its time in the state machines, not in
+     * hashes of blobs. */
     arm->shape = tiny_shape(1);
+    arm->shape.vocab = arm->shape.width = arm->shape.ffn = 4;
+    arm->shape.n_heads = arm->shape.n_kv_heads = 1;
+    arm->shape.head_size = 4;
     arm->spec =
         (pl_topology_spec){.n_levels = 1, .experts = {FUZZ_PATHS}, .replicas = 1};
     arm->inner = (pl_inner){.batch = 1, .context = 8, .tau = 2, .phases = 8};

@@ -1,4 +1,4 @@
-/* folder: home; runs: 80
+/* folder: home; runs: 2000
  *
  * Fuzzes a home with many messages. The input chooses the sender and the kind of each
  * message. Between correct tasks there are messages with wrong content, restarts of the

@@ -1,4 +1,4 @@
-/* folder: workers; runs: 2000
+/* folder: workers; runs: 10000
  *
  * Fuzzes a hub with many messages. The input chooses the sender of each message.
  * Workers ask for tasks and report them, a home reports progress and audits, leases run
@@ -8,17 +8,24 @@
  *
  * No message may end the hub. The progress of a path that the hub knows, and the tokens
  * of the leases that a hub grants, must never fall. No two leases may have the same
- * token, and no worker may have the lease of a path and also its backup. The list of
- * keys must stay readable, and the status must be JSON. */
+ * token, and no worker may have the lease of a path and also its backup. No worker may
+ * get a lease before the hub has told the home that its token is valid. The list of
+ * keys must stay readable, and the status must be JSON.
+ *
+ * The program is linked with --wrap for the functions that use the hub's connections:
+ * so no input needs sockets of its own, the messages are checked, and a connection to
+ * the home may end at any time. */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fault/hostile.h"
 #include "workers/hub_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum {
-    WORKERS = 3,
+    WORKERS = 4,
+    OWN = 2, /* the first two have one of the job's own keys */
     STEPS_MAX = 200,
     TTL_MS = 60000,
     LONG_MS = 1 << 30,
@@ -34,11 +41,16 @@ typedef struct world {
     pl_lease_secret before;             /* the secret of the hub before */
     /* phases that each path has finished: as the hub knows, and as the home reported */
     int64_t phases[FUZZ_PATHS], told[FUZZ_PATHS];
-    uint64_t request;
+    uint64_t valid[FUZZ_PATHS][2]; /* the tokens that the home knows to be valid */
+    uint64_t request, n_connects;  /* n_connects: how often the home was connected */
 } world;
 
+static world now; /* of the input that runs */
 static char folder[PL_PATH_MAX], keys_at[PL_PATH_MAX], home_at[PL_ADDRESS_MAX];
-static pl_socket *listens;
+static pl_socket *listens, *line; /* line: the hub's to the home */
+/* how many inputs ran, and what the hub has sent in them: leases, audits, verdicts */
+static uint64_t n_inputs, n_leases, n_repetitions, n_verdicts;
+static bool has_list; /* whether the list of keys has only the invitation */
 static pl_arm arm;
 static pl_topology *topology;
 static pl_buf definition;
@@ -53,6 +65,7 @@ static void demand_ok(pl_status status, const char *what)
 static void remove_folder(void)
 {
     pl_wire_close(&listens);
+    pl_wire_close(&line);
     pl_wire_shutdown();
     pl_topology_destroy(&topology);
     pl_arm_clear(&arm);
@@ -65,13 +78,15 @@ static void prepare(void)
     char bound[PL_ADDRESS_MAX], at[PL_ADDRESS_MAX], secret[PL_INVITE_TEXT];
     if (listens)
         return;
-    snprintf(folder, sizeof folder, "/tmp/pl-fuzz-hub-XXXXXX");
+    snprintf(folder, sizeof folder, "%s/pl-fuzz-hub-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     fuzz_demand(mkdtemp(folder) != NULL, "a folder cannot be made");
     atexit(remove_folder);
     pl_join(keys_at, folder, "allow");
     snprintf(at, sizeof at, "ipc://%.100s/hub", folder);
     snprintf(home_at, sizeof home_at, "ipc://%.100s/home", folder);
     demand_ok(pl_wire_bind(at, &listens, bound), "a socket cannot be bound");
+    demand_ok(pl_wire_connect(home_at, &line), "the hub cannot connect to the home");
     pl_log_open("fuzz", PL_LOG_ERROR, false);
     fuzz_arm(&arm, &topology);
     pl_arm_encode(&arm, &definition);
@@ -83,14 +98,15 @@ static void prepare(void)
 /* ---- the list of keys ---- */
 static pl_status put_invitation(pl_key_list *list, void *context)
 {
+    while (list->n > 0)
+        (void)pl_key_list_drop(list, &list->entries[0].key);
     pl_key_entry e = {.key = invitation.open,
                       .role = PL_AS_INVITE,
                       .grants = PL_AS_WORKER,
                       .uses = 1000};
     (void)context;
     pl_copy_text(e.name, sizeof e.name, "pool");
-    pl_key_list_put(list, &e);
-    return PL_OK;
+    return pl_key_list_put(list, &e);
 }
 
 static void check_keys(void)
@@ -101,9 +117,17 @@ static void check_keys(void)
 }
 
 /* ---- the senders ---- */
+/* Only the job's own workers may have names like worker-1. */
+static void name_sender(int sender, char out[PL_TEXT_MAX])
+{
+    snprintf(out, PL_TEXT_MAX, sender < OWN ? "worker-%d" : "joined-%d", sender);
+}
+
 static pl_peer peer_of(int sender)
 {
-    pl_peer peer = {.len = 5, .role = sender == GUEST ? PL_AS_INVITE : PL_AS_WORKER};
+    pl_peer peer = {.len = 5,
+                    .role = sender == GUEST ? PL_AS_INVITE : PL_AS_WORKER,
+                    .own = sender < OWN};
     memset(peer.id, 'a' + sender, peer.len);
     memset(peer.key.bytes, 1 + sender, sizeof peer.key.bytes);
     if (sender == GUEST)
@@ -122,8 +146,72 @@ static void send_as(world *w, int sender, pl_message *m)
     m->request = ++w->request;
     if (pl_role_allows(peer.role, m->type))
         demand_ok(hub_take(&w->h, &peer, m), "a message ends the hub");
-    if (m->type == PL_MSG_ENROL)
-        check_keys();
+    if (m->type != PL_MSG_ENROL)
+        return;
+    has_list = false;
+    check_keys();
+}
+
+/* ---- the hub's messages ---- */
+static int index_of(const char *name)
+{
+    for (int p = 0; path_of(&now, p) && p < FUZZ_PATHS; p++)
+        if (strcmp(path_of(&now, p)->name, name) == 0)
+            return p;
+    fuzz_demand(false, "the hub names a path that does not exist");
+    return 0;
+}
+
+pl_status __wrap_pl_wire_send(pl_socket *socket, const pl_message *m);
+pl_status __wrap_pl_wire_send(pl_socket *socket, const pl_message *m)
+{
+    pl_reader r;
+    char name[PL_MODULE_NAME_MAX];
+    fuzz_demand(socket == line, "a message goes to another process than the home");
+    n_verdicts += m->type == PL_MSG_PUT_AUDIT;
+    if (m->type != PL_MSG_FENCE)
+        return PL_OK;
+    pl_reader_open(&r, "FENCE", m->body.data, m->body.len);
+    pl_get_text(&r, PL_TAG_NAME, 0, name, sizeof name);
+    uint64_t *valid = now.valid[index_of(name)];
+    const size_t n = pl_field_count(&r, PL_TAG_TOKEN);
+    fuzz_demand(n <= 2, "a FENCE has more than two tokens");
+    for (size_t i = 0; i < 2; i++) {
+        valid[i] = i < n ? pl_get_u64(&r, PL_TAG_TOKEN, i) : 0;
+        fuzz_demand(valid[i] <= m->token, "a FENCE has a token above itself");
+    }
+    return PL_OK;
+}
+
+void __wrap_pl_wire_line_now(pl_socket *socket, pl_wire_line *out);
+void __wrap_pl_wire_line_now(pl_socket *socket, pl_wire_line *out)
+{
+    (void)socket;
+    *out = (pl_wire_line){.n_connects = now.n_connects};
+}
+
+pl_status __wrap_pl_wire_send_to(pl_socket *socket, const pl_peer *to,
+                                 const pl_message *m);
+pl_status __wrap_pl_wire_send_to(pl_socket *socket, const pl_peer *to,
+                                 const pl_message *m)
+{
+    pl_reader r;
+    size_t len = 0;
+    char name[PL_MODULE_NAME_MAX];
+    (void)to;
+    fuzz_demand(socket == listens, "a worker's answer goes to another process");
+    if (m->type != PL_MSG_TASK)
+        return PL_OK;
+    pl_reader_open(&r, "TASK", m->body.data, m->body.len);
+    pl_get_text(&r, PL_TAG_TASK, 0, name, sizeof name);
+    if (pl_field_count(&r, PL_TAG_LEASE) > 0)
+        (void)pl_get_bytes(&r, PL_TAG_LEASE, 0, &len);
+    n_leases += len > 0;
+    n_repetitions += len == 0;
+    const uint64_t *valid = now.valid[index_of(name)];
+    fuzz_demand(len == 0 || m->token == valid[0] || m->token == valid[1],
+                "a worker got a lease that the home would refuse");
+    return PL_OK;
 }
 
 /* Makes a lease like the one that the sender got with TASK, but with the token in `k`,
@@ -146,8 +234,8 @@ static void know(world *w, int sender, known *k)
     int index = (int)dice_roll(&w->d, FUZZ_PATHS);
     const plan_path *path = path_of(w, index);
     memset(k, 0, sizeof *k);
-    snprintf(k->worker, sizeof k->worker, "worker-%d", sender);
-    snprintf(k->other, sizeof k->other, "worker-%d", (sender + 1) % WORKERS);
+    name_sender(sender, k->worker);
+    name_sender((sender + 1) % WORKERS, k->other);
     pl_copy_text(k->device, sizeof k->device, "cpu");
     pl_copy_text(k->address, sizeof k->address, "tcp://127.0.0.1:1");
     pl_copy_text(k->text, sizeof k->text, "a reason");
@@ -167,14 +255,34 @@ static void know(world *w, int sender, known *k)
     lease_for(w, sender, index, k);
 }
 
+/* If the sender does an audit, `k` is mostly about this audit. */
+static bool know_audit(world *w, known *k)
+{
+    for (size_t i = 0; i < w->h.n_audits; i++) {
+        const hub_audit *a = &w->h.audits[i];
+        if (!a->lease.active || dice_is(&w->d, 8) ||
+            strcmp(w->h.workers[a->lease.worker].name, k->worker) != 0)
+            continue;
+        pl_copy_text(k->path, sizeof k->path, a->row.path);
+        k->phase = a->row.phase;
+        k->token = a->lease.token;
+        return true;
+    }
+    return false;
+}
+
 static void say(world *w, int sender, pl_message_type type)
 {
     known k;
     draft d;
     pl_message m;
     know(w, sender, &k);
+    const uint64_t audits = type != PL_MSG_TASK_REQ && know_audit(w, &k);
     draft_fill(&d, draft_kind(type), &k);
-    for (int slot = 0; type == PL_MSG_DONE && slot < pl_topology_n_slots(topology);
+    if (type == PL_MSG_DONE)
+        draft_set(&d, PL_TAG_AUDIT, &audits, sizeof audits);
+    for (int slot = 0;
+         audits && type == PL_MSG_DONE && slot < pl_topology_n_slots(topology);
          slot++) /* an audit's report has the update of each slot, and the state */
         draft_add(&d, PL_TAG_BLOB, &k.blob, sizeof k.blob);
     draft_message(&d, NULL, &m);
@@ -226,7 +334,7 @@ static void tell_state(world *w)
     }
     pl_put_u64(&m.body, PL_TAG_TOTAL, m.data.len);
     pl_put_u64(&m.body, PL_TAG_OFFSET, 0);
-    pl_put_u64(&m.body, PL_TAG_SEQUENCE, 1);
+    pl_put_u64(&m.body, PL_TAG_SEQUENCE, 0);
     pl_buf_destroy(&record);
     tell_hub(w, &m);
 }
@@ -272,10 +380,10 @@ static void tell_updates(world *w)
     for (size_t i = 0; i < w->h.n_audits; i++)
         for (int slot = 0; slot < w->h.audits[i].n_parts - 1; slot++) {
             pl_message m;
-            char name[32];
+            char name[PL_TEXT_MAX];
             if (w->h.audits[i].parts[slot].request == 0)
                 continue;
-            snprintf(name, sizeof name, "worker-%u", dice_roll(&w->d, WORKERS));
+            name_sender((int)dice_roll(&w->d, WORKERS), name);
             pl_message_init(&m, PL_MSG_UPDATE_IS);
             m.request = w->h.audits[i].parts[slot].request;
             pl_put_text(&m.body, PL_TAG_NAME, name);
@@ -298,8 +406,7 @@ static void tell_audit(world *w)
     pl_copy_text(a.path, sizeof a.path, path->name);
     a.phase = path->phase - 1;
     a.after = blob;
-    snprintf(a.results[0].worker, sizeof a.results[0].worker, "worker-%u",
-             dice_roll(&w->d, WORKERS));
+    name_sender((int)dice_roll(&w->d, WORKERS), a.results[0].worker);
     pl_copy_text(a.results[0].device, sizeof a.results[0].device, "cpu");
     pl_audit_write(&a, &text);
     pl_message_init(&m, PL_MSG_EVENT);
@@ -357,6 +464,7 @@ static void age_leases(world *w)
     for (size_t i = 0; i < w->h.n_audits; i++)
         w->h.audits[i].lease.deadline_ms -= TTL_MS;
     w->h.expired_ms = w->h.overdue_ms = 0;
+    w->h.known_ms -= TTL_MS; /* a new hub has waited for the leases of the one before */
 }
 
 /* ---- one input ---- */
@@ -399,11 +507,8 @@ static void check_status(world *w)
 
 static void begin(world *w)
 {
-    static const char *homes[1];
     pl_message m;
-    homes[0] = home_at;
-    w->options = (pl_hub_options){.homes = homes,
-                                  .n_homes = 1,
+    w->options = (pl_hub_options){.n_homes = 1,
                                   .ttl_ms = TTL_MS,
                                   .keys = keys_at,
                                   .backup = PL_BACKUP_AUTO,
@@ -411,15 +516,20 @@ static void begin(world *w)
     w->h = (hub){.options = &w->options,
                  .socket = listens,
                  .worker_names = pl_name_table_create(),
+                 .homes = pl_alloc(PL_HOMES_MAX * sizeof(hub_home)),
+                 .n_homes = 1,
                  .started_ms = pl_now_ms()};
     w->h.tasks.fits = hub_fits_new;
     w->h.tasks.context = &w->h;
     w->h.tasks.audits = true;
     memset(w->h.secret.bytes, (int)++w->epoch, sizeof w->h.secret.bytes);
-    demand_ok(pl_remove_tree(keys_at), "the list of keys cannot be removed");
-    demand_ok(pl_key_list_edit(keys_at, put_invitation, NULL),
-              "the list of keys cannot be written");
-    demand_ok(hub_open_homes(&w->h), "the hub cannot connect to the home");
+    memset(w->valid, 0, sizeof w->valid);
+    if (!has_list)
+        demand_ok(pl_key_list_edit(keys_at, put_invitation, NULL),
+                  "the list of keys cannot be written");
+    has_list = true;
+    pl_copy_text(w->h.homes_at[0], sizeof w->h.homes_at[0], home_at);
+    w->h.homes[0].socket = line;
     pl_message_init(&m, PL_MSG_WELCOME);
     pl_put_bytes(&m.body, PL_TAG_SECRET, w->before.bytes, sizeof w->before.bytes);
     pl_put_u64(&m.body, PL_TAG_VERSION, w->epoch);
@@ -436,6 +546,7 @@ static void begin(world *w)
 static void end(world *w)
 {
     pl_keypair_wipe(&w->h.mates);
+    w->h.homes[0].socket = NULL; /* the next hub uses it */
     hub_close_homes(&w->h);
     hub_clear_audits(&w->h);
     plan_clear(&w->h.tasks);
@@ -483,6 +594,7 @@ static void step(world *w)
         break;
     case 8:
         age_leases(w);
+        w->n_connects += dice_is(&w->d, 2); /* the hub must tell all tokens again */
         tend(w);
         if (dice_is(&w->d, 4))
             replace_hub(w);
@@ -493,17 +605,29 @@ static void step(world *w)
     check_state(w);
 }
 
+/* If a rule of the product changes so that the workers here get nothing to do, the
+ * sequences test nothing. */
+static void check_use(void)
+{
+    enum { ENOUGH = 2000 };
+    fuzz_demand(++n_inputs != ENOUGH ||
+                    (n_leases > ENOUGH && n_repetitions > 0 && n_verdicts > 0),
+                "the sequences have no leases, audits or verdicts");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    static world w;
+    world *w = &now;
+    check_use();
     prepare();
-    memset(&w, 0, sizeof w);
-    w.d = (dice){.bytes = data, .len = len};
-    begin(&w);
-    for (int n = 0; w.d.n < len && n < STEPS_MAX; n++)
-        step(&w);
-    check_status(&w);
-    end(&w);
+    memset(w, 0, sizeof *w);
+    w->d = (dice){.bytes = data, .len = len};
+    begin(w);
+    for (int n = 0; w->d.n < len && n < STEPS_MAX; n++)
+        step(w);
+    if (len > 0 && data[0] % 4 == 0) /* it takes as long as twenty messages */
+        check_status(w);
+    end(w);
     return 0;
 }
 

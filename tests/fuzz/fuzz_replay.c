@@ -1,4 +1,4 @@
-/* folder: home; runs: 800
+/* folder: home; runs: 4000
  *
  * Fuzzes a home with sequences of leases, results, and repeated messages.
  *
@@ -6,7 +6,7 @@
  * each lease. Two workers keep all leases that they ever had, and send updates and
  * states under any of them, each in two variants. Any message may arrive again later,
  * between restarts of the home and messages with wrong content. One step is one
- * message.
+ * message. A restart loses what was not committed.
  *
  * A result under a lease that has ended must not be accepted. An accepted update must
  * be there after every commit and restart, and a phase must not end without all updates
@@ -31,7 +31,7 @@ enum {
     PHASES_MAX = 8,
     LEASES_MAX = 32,
     KEPT_MAX = 16,
-    ARMS_PER_STORE = 64,
+    ARMS_PER_STORE = 16,
     HUB = 2,
     ADMIN = 3
 };
@@ -51,6 +51,8 @@ typedef struct lease {
 typedef struct kept {
     int sender;
     pl_message message;
+    const pl_buf *blob; /* the bytes that the message names, or NULL */
+    known about;
 } kept;
 
 typedef struct world {
@@ -60,7 +62,9 @@ typedef struct world {
     kept kept[2][KEPT_MAX];             /* of workers, and of hubs */
     int n_kept[2];
     uint64_t counter, granted[FUZZ_PATHS]; /* newest token of this hub, by path */
+    /* updates that the home has accepted: in all, and before the last commit */
     bool accepted[FUZZ_PATHS][PHASES_MAX][SLOTS_MAX];
+    bool durable[FUZZ_PATHS][PHASES_MAX][SLOTS_MAX];
     uint64_t versions[SLOTS_MAX * FUZZ_PATHS];
     int64_t phases[FUZZ_PATHS];
 } world;
@@ -73,7 +77,10 @@ static pl_buf updates[SLOTS_MAX][2], states[2];
 static pl_hash update_hashes[SLOTS_MAX][2], state_hashes[2];
 static home h;
 static pl_home_options options;
+static const pl_buf *uploaded; /* the newest upload of a worker */
 static int n_arms, n_hubs;
+/* what the home has accepted: updates, ends of tasks, messages that came again */
+static uint64_t n_updates, n_ends, n_again;
 static uint64_t hub_epoch; /* of the newest hub; 0 until the home has told it */
 static pl_lease_secret secret;
 
@@ -222,13 +229,15 @@ static int send_as(int sender, pl_message *m)
     return (int)pl_get_u64(&r, PL_TAG_RESULT, 0);
 }
 
-static void keep(world *w, int sender, const pl_message *m)
+static void keep(world *w, int sender, const pl_message *m, const known *about)
 {
     const bool is_hub = sender == HUB;
     kept *k = &w->kept[is_hub][w->n_kept[is_hub]++ % KEPT_MAX];
     pl_message_destroy(&k->message);
     pl_message_init(&k->message, m->type);
     k->sender = sender;
+    k->blob = about->lease_len > 0 ? uploaded : NULL;
+    k->about = *about;
     k->message.epoch = m->epoch;
     k->message.token = m->token;
     pl_buf_append(&k->message.body, m->body.data, m->body.len);
@@ -244,7 +253,7 @@ static int say(world *w, int sender, int kind, const known *k, bool spoils)
         draft_spoil(&d, k, &w->d);
     draft_message(&d, spoils ? &w->d : NULL, &m);
     draft_clear(&d);
-    keep(w, sender, &m);
+    keep(w, sender, &m, k);
     const int result = send_as(sender, &m);
     pl_message_destroy(&m);
     return result;
@@ -254,6 +263,8 @@ static void put_blob(int sender, const pl_buf *bytes, const pl_hash *hash,
                      const known *k)
 {
     pl_message m;
+    if (sender != ADMIN)
+        uploaded = bytes;
     pl_message_init(&m, PL_MSG_PUT_BLOB);
     pl_put_hash(&m.body, PL_TAG_BLOB, hash);
     pl_put_u64(&m.body, PL_TAG_TOTAL, bytes->len);
@@ -296,6 +307,15 @@ static void know(const lease *l, int slot, int path, known *k)
     k->first_sample = (uint64_t)k->phase * k->samples;
 }
 
+static bool has_update(int path, int64_t phase, int slot)
+{
+    const home_arm *a = the_arm();
+    const home_module *m =
+        &a->modules[pl_topology_module_of_path(topology, slot, path)];
+    return phase < (int64_t)m->version + m->of->window &&
+           home_has_update(a, m, phase, path);
+}
+
 /* ---- hubs ---- */
 static void tell_fence(world *w, int path)
 {
@@ -308,7 +328,7 @@ static void tell_fence(world *w, int path)
             valid[n++] = w->leases[w->valid[path][i] - 1].token;
     know(NULL, 0, path, &k);
     PL_SAY(&m, FENCE, fence, .name = k.path, .token = PL_ITEMS(valid, n));
-    keep(w, HUB, &m);
+    keep(w, HUB, &m, &k);
     (void)send_as(HUB, &m);
     pl_message_destroy(&m);
 }
@@ -425,6 +445,7 @@ static void send_result(world *w)
         if (say(w, l->worker, draft_kind(PL_MSG_SUBMIT), &k, false) !=
             PL_SUBMIT_ACCEPTED)
             return;
+        n_updates++;
         w->accepted[l->path][l->phase][slot] = true;
     } else {
         k.phase++;
@@ -434,8 +455,9 @@ static void send_result(world *w)
         if (say(w, l->worker, draft_kind(PL_MSG_SUBMIT_PATH), &k, false) !=
             PL_SUBMIT_ACCEPTED)
             return;
+        n_ends++;
         for (int i = 0; i < n_slots; i++)
-            fuzz_demand(w->accepted[l->path][l->phase][i],
+            fuzz_demand(has_update(l->path, l->phase, i),
                         "a phase ended without an update of its task");
     }
     fuzz_demand(!l->ended, "a result was accepted under a lease that has ended");
@@ -467,20 +489,18 @@ static void send_task(world *w)
 
 /* A message arrives again. What it did before, it must not do again, and what was
  * refused may count now only if its lease is valid: the caller compares afterwards. */
-static void send_again(world *w)
+static void repeat_message(const world *w, const kept *k, bool uploads)
 {
     pl_message m;
-    const bool is_hub = dice_is(&w->d, 2);
-    const int n = w->n_kept[is_hub] < KEPT_MAX ? w->n_kept[is_hub] : KEPT_MAX;
-    if (n == 0)
-        return;
-    const kept *k = &w->kept[is_hub][dice_roll(&w->d, (uint32_t)n)];
+    if (k->blob && uploads)
+        put_blob(k->sender, k->blob, &k->about.blob, &k->about);
     pl_message_init(&m, k->message.type);
     m.epoch = k->message.epoch;
     m.token = k->message.token;
     pl_buf_append(&m.body, k->message.body.data, k->message.body.len);
     pl_buf_append(&m.data, k->message.data.data, k->message.data.len);
     const int result = send_as(k->sender, &m);
+    n_again += result == PL_SUBMIT_ACCEPTED;
     for (int i = 0; i < w->n_leases && result == PL_SUBMIT_ACCEPTED; i++) {
         const lease *l = &w->leases[i];
         pl_reader r;
@@ -492,6 +512,15 @@ static void send_again(world *w)
                     "an old message was accepted under a lease that has ended");
     }
     pl_message_destroy(&m);
+}
+
+static void send_again(world *w)
+{
+    const bool is_hub = dice_is(&w->d, 2);
+    const int n = w->n_kept[is_hub] < KEPT_MAX ? w->n_kept[is_hub] : KEPT_MAX;
+    if (n > 0)
+        repeat_message(w, &w->kept[is_hub][dice_roll(&w->d, (uint32_t)n)],
+                       dice_is(&w->d, 2));
 }
 
 static void send_spoilt(world *w)
@@ -534,10 +563,7 @@ static void check_state(world *w)
         w->phases[p] = phase;
         for (int t = 0; t < arm.inner.phases; t++)
             for (int slot = 0; slot < pl_topology_n_slots(topology); slot++) {
-                const int at = pl_topology_module_of_path(topology, slot, p);
-                const home_module *m = &a->modules[at];
-                const bool is_in = t < (int64_t)m->version + m->of->window &&
-                                   home_has_update(a, m, t, p);
+                const bool is_in = has_update(p, t, slot);
                 fuzz_demand(is_in || t >= phase,
                             "a phase has ended, but an update of it is missing");
                 fuzz_demand(is_in || !w->accepted[p][t][slot],
@@ -577,11 +603,17 @@ static void end_group(world *w)
     demand_ok(home_grant_room(&h), "a home cannot give room");
     demand_ok(home_merge_ready(&h), "a merge fails");
     check_state(w);
+    memcpy(w->durable, w->accepted, sizeof w->durable);
 }
 
-static void start_again(world *w)
+/* Without a commit, what the home has accepted since the last one is lost. Its answers
+ * have not left, so workers send it again. */
+static void start_again(world *w, bool commits)
 {
-    end_group(w);
+    if (commits)
+        end_group(w);
+    else
+        memcpy(w->accepted, w->durable, sizeof w->durable);
     close_home();
     open_home();
     for (int p = 0; p < FUZZ_PATHS; p++)
@@ -590,6 +622,9 @@ static void start_again(world *w)
     say_hello();
     demand_ok(home_merge_ready(&h), "a merge fails after a start");
     check_state(w);
+    for (int i = w->n_kept[0] - KEPT_MAX; !commits && i < w->n_kept[0]; i++)
+        if (i >= 0)
+            repeat_message(w, &w->kept[0][i % KEPT_MAX], true);
 }
 
 /* ---- one input ---- */
@@ -618,8 +653,19 @@ static void publish(world *w)
     end_group(w);
 }
 
+/* If a rule of the product changes so that no result counts, the sequences test
+ * nothing. */
+static void check_use(void)
+{
+    enum { ENOUGH = 2000 };
+    fuzz_demand(n_arms != ENOUGH ||
+                    (n_updates > ENOUGH / 10 && n_ends > 0 && n_again > 0),
+                "no result of the sequences was accepted");
+}
+
 static void begin(world *w)
 {
+    check_use();
     if (h.store && n_arms % ARMS_PER_STORE == 0)
         close_home();
     if (!h.store) {
@@ -657,7 +703,7 @@ static void step(world *w)
         break;
     case 7:
         if (dice_is(&w->d, 16))
-            start_again(w);
+            start_again(w, dice_is(&w->d, 2));
         break;
     case 8:
     case 9:
