@@ -4,7 +4,8 @@
 # a job that nobody attacks.
 #
 # usage: adversary.sh [--minutes N] [--seed S] [--only ACT,ACT] [--without ACT,ACT]
-#                     [--variant forge|lie|pairs|homes] [--build FOLDER] [--work FOLDER]
+#                     [--variant forge|lie|pairs|homes|again] [--build FOLDER]
+#                     [--work FOLDER]
 #
 # The jobs are encrypted and have three honest workers: two of the launcher, and one
 # that joins later with an invitation. Two programs attack the job. Each of them uses
@@ -22,6 +23,9 @@
 #           minutes or more.
 #   homes   as forge, with two homes, of which each program attacks one. Runs only with
 #           10 minutes or more, or if it is named.
+#   again   as forge, but a third of the way a backup is made, and after two thirds the
+#           run is lost, restored from it and continued; then a document is forgotten.
+#           The two programs keep their keys and their old leases. Runs as homes does.
 # Every variant must end with exit code 0. `store fsck` and `data coverage` must find
 # nothing wrong, and no honest worker may be fenced or refused. The list of keys must
 # still be readable. The peak memory of hub and home may be at most MEMORY_MB larger
@@ -128,9 +132,11 @@ watch_job() { # folder
     done
 }
 
-invite() { # folder, name, uses -> token
-    "$pathloom" key invite --run "$work/$1" --name "$2" --uses "$3" \
-        2>>"$work/$1.invite.out" | sed 's/.* //'
+invite() { # folder, name, options -> token
+    invites=$1
+    shift
+    "$pathloom" key invite --run "$work/$invites" --name "$@" 2>>"$work/$invites.invite.out" |
+        sed 's/.* //'
 }
 
 begin_job() { # folder, fleet.audit, settings
@@ -147,7 +153,7 @@ begin_job() { # folder, fleet.audit, settings
 }
 
 join_late() { # folder
-    token=$(invite "$1" late 1)
+    token=$(invite "$1" late --uses 1)
     (
         sleep 3
         exec "$pathloom" join "$token" --name honest-late --key "$work/$1.late.key" \
@@ -158,14 +164,18 @@ join_late() { # folder
 }
 
 attack() { # folder, more options of the first program
-    pool=$(invite "$1" pool 200) spare=$(invite "$1" spare 10000)
-    [ -n "$pool" ] && [ -n "$spare" ] || fail "no invitation"
+    pool=$(invite "$1" pool --uses 200) spare=$(invite "$1" spare --uses 10000)
+    relay=$(invite "$1" relays --uses 2 --role relay)
+    for token in "$pool" "$spare" "$relay"; do
+        [ -n "$token" ] || fail "no invitation"
+    done
     out=$1 turn=
     shift
     random 1000000
     for label in a b; do
         # shellcheck disable=SC2086 # $turn is empty or one word
         "$adversary" "$pool" "$spare" --device "$device" --seed "$value" --label "$label" $turn "$@" \
+            --relay "$relay" \
             ${only:+--only "$only"} ${without:+--without "$without"} \
             --names honest-late,worker-1,worker-2,worker-3,late,own-worker \
             >"$work/$out.$label.acts" 2>"$work/$out.$label.err" &
@@ -176,17 +186,25 @@ attack() { # folder, more options of the first program
 }
 
 end_job() { # folder
+    wait_for_job "$1"
+    end_helpers
+}
+
+wait_for_job() { # folder
     watch_job "$1"
     wait "$job"
     code=$?
     job=
+    [ "$code" -eq 0 ] || fail "the job $1 ends with code $code"
+}
+
+end_helpers() {
     [ -z "$helpers" ] || {
         # shellcheck disable=SC2086 # the list is several process ids
         kill $helpers 2>/dev/null
         # shellcheck disable=SC2086
         wait $helpers 2>/dev/null
     }
-    [ "$code" -eq 0 ] || fail "the job $1 ends with code $code"
     helpers=
 }
 
@@ -224,18 +242,35 @@ check_memory() { # honest folder, hostile folder
     done
 }
 
-check_acts() { # folder
-    cat "$work/$1".?.acts | awk -v job="$1" '/^act / {
+# Prints per act: how often it was done, the answers that refused a message, the results
+# that were accepted, and how many of the accepted lies were repaired; then all answers.
+check_acts() { # folder, fleet.audit
+    grep -h '^lied task' "$work/$1".?.acts >"$work/lies"
+    cat "$work/lies" "$work/$1".?.acts | awk -v job="$1" '
+        /^lied task/ { lies[$NF]++ }
+        /^act / {
             n[$2] += $3
-            for (i = 4; i < NF; i += 2) { a[$2] = a[$2] SUBSEP $i; c[$2, $i] += $(i + 1) } }
-        END { for (name in n) { line = sprintf("%s: %-17s %6d times:", job, name, n[name])
-                split(a[name], kinds, SUBSEP); delete seen
-                for (i in kinds) if (kinds[i] != "" && !(kinds[i] in seen)) {
-                    seen[kinds[i]] = 1
-                    line = line " " kinds[i] " " c[name, kinds[i]] }
-                print line } }' | sort
+            for (i = 4; i < NF; i += 2) {
+                if (!(($2, $i) in c)) kinds[$2] = kinds[$2] " " $i
+                c[$2, $i] += $(i + 1)
+                if ($i ~ /^(ERR_TIMEOUT|ERR_NET)$/) continue
+                if ($i ~ /^(ERR_.*|lease-lost|unknown-blob|fenced|rejected|dropped|other)$/)
+                    refused[$2] += $(i + 1)
+                if ($i == "ACCEPTED") accepted[$2] += $(i + 1) } }
+        END { for (name in n) {
+                line = sprintf("%s: %-16s %6d tries, %6d refused, %5d accepted, %4d lies",
+                    job, name, n[name], refused[name], accepted[name], lies[name])
+                k = split(kinds[name], kind, " ")
+                line = line " ("
+                for (i = 1; i <= k; i++)
+                    line = line (i > 1 ? ", " : "") kind[i] " " c[name, kind[i]]
+                print line ")" } }' | sort
+    [ "$(cat "$work/$1".?.acts | grep -c '^acts ')" -eq 2 ] ||
+        fail "a hostile program has ended early"
     grep -h '^acts ' "$work/$1".?.acts | sed "s/^/$1: /"
-    grep -h '^learnt' "$work/$1".?.acts && fail "a worker can seal leases"
+    grep -h '^learnt' "$work/$1".?.acts && fail "a worker learnt what it must not know"
+    [ "$2" = 0 ] || ! grep -h '^act new-device .* task ' "$work/$1".?.acts ||
+        fail "a kind of device that the job does not have got a task that may be audited"
     never=$(cat "$work/$1".?.acts | awk '/^act / { n[$2] += $3 }
         END { for (name in n) if (n[name] == 0) print name }')
     # A slow machine does fewer acts in the time of a job.
@@ -326,7 +361,7 @@ among_forgers() { # honest folder, hostile folder, fleet.audit, more settings
     attack "$vile_in"
     end_job "$vile_in"
     record_of "$vile_in"
-    check_acts "$vile_in"
+    check_acts "$vile_in" "$1"
     same_record "$calm_in" "$vile_in"
     check_all "$calm_in" "$vile_in"
 }
@@ -338,19 +373,77 @@ among_liars() {
     attack lie --lies
     end_job lie
     record_of lie
-    check_acts lie
+    check_acts lie 1
     same_record twice lie
     check_all twice lie
     # In a short job the honest workers may finish all tasks sooner than a liar would.
-    cat "$work/lie".?.acts | grep '^lied task' >"$work/lies" || [ "$minutes" -lt 2 ] ||
-        fail "nobody could lie"
+    [ -s "$work/lies" ] || [ "$minutes" -lt 2 ] || fail "nobody could lie"
     "$pathloom" audit --run "$work/lie" >"$work/lie.rows" || fail "the audits of lie"
     tail -n 1 "$work/lie.rows"
     ! grep '^undecided\|^unchecked\|the wrong result is that of honest\|of worker-' "$work/lie.rows" ||
         fail "an audit of honest work failed"
     awk '{ print $5 }' "$work/lies" | sort -u | comm -23 - "$work/lie.fenced" >"$work/free"
     [ ! -s "$work/free" ] || fail "lied and not fenced: $(tr '\n' ' ' <"$work/free")"
+    # The record is equal, so all lies were repaired: a verdict dropped the task, or its
+    # lease ended before the task was complete.
+    awk 'NR == FNR { if ($1 == "odd" || $1 == "undecided") found[$2 " " ($4 + 0)] = 1; next }
+        { n[$NF]++; by_audit[$NF] += (($3 " " $4) in found) }
+        END { for (act in n) printf "lie: %-16s %4d lies repaired, %d by a verdict, %d whose task had not ended\n",
+            act, n[act], by_audit[act], n[act] - by_audit[act] }' \
+        "$work/lie.rows" "$work/lies" | sort
     echo "$(wc -l <"$work/lies") lies; fenced: $(tr '\n' ' ' <"$work/lie.fenced")"
+}
+
+# Prints how many phases the slowest path of the mixture has finished, or nothing.
+slowest() { # folder
+    "$pathloom" store ls --run "$work/$1" --paths --json 2>/dev/null |
+        sed -n 's/.*"path":"mix\/.*"phase":\([0-9]*\).*/\1/p' | sort -n | head -n 1
+}
+
+until_phase() { # folder, phase
+    until [ "$(slowest "$1")" -ge "$2" ] 2>/dev/null; do
+        kill -0 "$job" 2>/dev/null || fail "the job $1 ends too early"
+        sleep 0.5
+    done
+}
+
+forget_one() { # folder
+    "$pathloom" forget "$document" --run "$work/$1" >>"$work/$1.out" 2>&1 || fail "forget in $1"
+}
+
+# Old leases, and messages about phases that come again.
+among_returners() {
+    document=$(find "$work/corpus" -type f | sort | sed -n 3p)
+    set -- 0.2 --set store.keep_states=true --set store.keep_updates=true \
+        --set store.keep_momentum=true
+    quiet calm-again "$@"
+    forget_one calm-again
+    record_of calm-again
+    begin_job again "$@"
+    join_late again
+    attack again
+    hub=$(sed 's/#.*//' "$work/again/proc/hub.address")
+    until_phase again $((phases / 3))
+    "$pathloom" store backup "$work/saved" --job --run "$work/again" >"$work/saved.out" 2>&1 ||
+        fail "store backup"
+    until_phase again $((2 * phases / 3))
+    kill "$job"
+    wait "$job"
+    mv "$work/again" "$work/lost"
+    "$pathloom" store restore "$work/saved" --job --run "$work/again" >>"$work/saved.out" 2>&1 ||
+        fail "store restore"
+    (vile_job again "$@" --set net.hub="$hub") >>"$work/again.out" 2>&1 &
+    job=$!
+    wait_for_job again
+    forget_one again
+    end_helpers
+    record_of again
+    check_acts again 0.2
+    same_record calm-again again
+    fsck_is_clean again || fail "fsck of again: $(tail -n 2 "$work/again.fsck" | cat -v)"
+    check_fenced again
+    check_text again
+    check_memory calm-again again
 }
 
 wanted() { # variant
@@ -362,6 +455,7 @@ without=$skipped,split-pair # without noloco there are no pairs
 ! wanted lie || among_liars
 [ "$variant" != homes ] && [ "$minutes" -lt 10 ] || ! wanted homes ||
     among_forgers calm-homes homes 0.2 --set store.homes=2
+[ "$variant" != again ] && [ "$minutes" -lt 10 ] || ! wanted again || among_returners
 without=$skipped
 [ "$variant" != pairs ] && [ "$minutes" -lt 10 ] || ! wanted pairs ||
     among_forgers calm-pairs pairs 0 --set outer.method=noloco --set outer.deadline_s=120

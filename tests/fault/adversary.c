@@ -3,14 +3,15 @@
  * Attacks a job for a given time (tests/fault/adversary.h):
  *
  *   adversary TOKEN SPARE [--seed N] [--seconds S] [--pause-ms P] [--label TEXT]
- *             [--device KIND] [--lies] [--only A,B] [--without A,B]
+ *             [--device KIND] [--relay TOKEN] [--lies] [--only A,B] [--without A,B]
  *             [--names N1,N2] | --list
  *
  * The workers of this program enrol with the invitation TOKEN. The invitation SPARE is
- * only misused. With --lies they also deliver tasks that they never trained, and the
- * program prints `lied task ...` for each of these tasks. The program ends when it gets
- * SIGTERM, when the time is over, or when no server answers any more. Then it prints
- * how often each act was done, and how often the servers gave each kind of answer. */
+ * only misused, and with --relay the program has the key of a relay. With --lies they
+ * also deliver tasks that they never trained, and the program prints `lied task ...`
+ * for each of these tasks. The program ends when it gets SIGTERM, when the time is
+ * over, or when no server answers any more. Then it prints how often each act was done,
+ * and how often the servers gave each kind of answer. */
 #include "tests/fault/adversary.h"
 #include "workers/workers.h"
 
@@ -46,6 +47,7 @@ static const act_row acts[] = {
     {"many-names", act_many_names, 2, false},
     {"steal-name", act_steal_name, 3, false},
     {"change-device", act_change_device, 2, false},
+    {"new-device", act_new_device, 2, false},
     {"home-names", act_home_names, 2, false},
     {"ask-flood", act_ask_flood, 2, false},
     {"status-flood", act_status_flood, 2, false},
@@ -69,12 +71,19 @@ static const act_row acts[] = {
     {"other-path", act_other_path, 3, false},
     {"lent-lease", act_lent_lease, 3, false},
     {"old-lease", act_old_lease, 3, false},
+    {"replay", act_replay, 4, false},
+    {"relay", act_relay, 3, false},
+    {"peek", act_peek, 2, false},
     {"split-pair", act_split_pair, 2, false},
     {"be-hub", act_be_hub, 2, false},
     {"end-empty", act_end_empty, 3, false},
     {"lie", act_lie, 12, true},
     {"half-lie", act_half_lie, 6, true},
     {"false-state", act_false_state, 3, true},
+    {"lie-unseen", act_lie_unseen, 4, true},
+    {"drift", act_drift, 4, true},
+    {"collude", act_collude, 4, true},
+    {"device-lie", act_lie_as_new_device, 2, true},
 };
 enum { ACTS = sizeof acts / sizeof *acts };
 _Static_assert((int)ACTS <= (int)ACTS_MAX, "counts have a place for each act");
@@ -88,6 +97,11 @@ typedef struct plan_of_acts {
 } plan_of_acts;
 
 static volatile sig_atomic_t stopped;
+
+const char *act_name(int act)
+{
+    return acts[act].name;
+}
 
 static void on_term(int number)
 {
@@ -177,7 +191,7 @@ static void print_counts(const adversary *a, const plan_of_acts *p)
 static void attack(adversary *a, plan_of_acts *p)
 {
     int64_t end = pl_now_ms() + 1000 * p->seconds;
-    while (!stopped && pl_now_ms() < end) {
+    while (!stopped && p->n > 0 && pl_now_ms() < end) {
         a->act = draw_act(a, p);
         a->n_acts[a->act]++;
         acts[a->act].run(a);
@@ -219,6 +233,7 @@ static bool read_options(int argc, char **argv, adversary *a, plan_of_acts *p)
                                           {"only", required_argument, NULL, 'o'},
                                           {"without", required_argument, NULL, 'w'},
                                           {"names", required_argument, NULL, 'n'},
+                                          {"relay", required_argument, NULL, 'r'},
                                           {"lies", no_argument, NULL, 'L'},
                                           {"backward", no_argument, NULL, 'b'},
                                           {"list", no_argument, NULL, 'i'},
@@ -242,6 +257,8 @@ static bool read_options(int argc, char **argv, adversary *a, plan_of_acts *p)
             pl_copy_text(a->device, sizeof a->device, optarg);
         else if (option == 'n')
             read_names(a, optarg);
+        else if (option == 'r')
+            a->has_relay = pl_token_parse(optarg, a->hub, &a->relays) == PL_OK;
         else if (option == 'o')
             only = optarg;
         else if (option == 'w')
@@ -259,7 +276,7 @@ static bool read_options(int argc, char **argv, adversary *a, plan_of_acts *p)
     }
     a->dice.seed = pl_stream(a->label, (uint64_t)p->seed, 0);
     choose_acts(p, lies, only, without);
-    return numbers && argc - optind == 2 && p->n > 0;
+    return numbers && argc - optind == 2;
 }
 
 int main(int argc, char **argv)

@@ -29,6 +29,7 @@ typedef struct lease {
 typedef struct party {
     char name[PL_KEY_NAME_MAX];
     const char *device;
+    uint64_t pid;
     pl_keypair key;
     pl_socket *hub, *home;
     pl_client *client; /* NULL if this key may not ask the home for blobs */
@@ -38,7 +39,7 @@ typedef struct party {
     int n_idle; /* number of questions in a row for which it got no task */
 } party;
 
-enum { WORKERS = 2, NAMES_MAX = 16 };
+enum { WORKERS = 2, NAMES_MAX = 16, PAST_MAX = 64 };
 
 /* Kinds of answers, in addition to the statuses of ERR. */
 typedef enum answer_kind {
@@ -71,6 +72,11 @@ typedef struct adversary {
     pl_keypair spare;  /* an invitation that is only misused */
     party workers[WORKERS];
     party invited, stranger; /* `invited` has the key `spare`, `stranger` has no key */
+    party relay; /* has the key of a relay, if there is an invitation for one */
+    pl_keypair relays;
+    bool has_relay;
+    lease past[PAST_MAX]; /* the newest leases that have ended */
+    int n_past;
     int n_enrolled;
     char label[32];           /* a part of the names of its workers */
     char device[PL_TEXT_MAX]; /* the kind of device that its workers name */
@@ -89,8 +95,11 @@ typedef struct adversary {
     uint64_t n_acts[ACTS_MAX], answers[ACTS_MAX][ANSWER_COUNT];
 } adversary;
 
+const char *act_name(int act);
+
 /* ---- adversary_line.c ---- */
 enum { PATIENCE_MS = 500 };
+#define NO_DEVICE "cpu of nobody" /* a kind of device that no job has */
 void line_open(adversary *a);
 void line_close(adversary *a);
 void party_close(party *p);
@@ -106,10 +115,13 @@ void tell(adversary *a, party *p, draft_place place, pl_message *m);
 void hear(party *p, int ms); /* waits for `ms` and drops all messages */
 void note_answer(adversary *a, answer_kind kind);
 bool say_hello(adversary *a, party *p, const char *name, const char *device);
+bool begin_anew(adversary *a, party *p, const char *device);
 /* Gives back its task, and asks for another one. */
 bool take_task(adversary *a, party *p);
 /* Begins a report of this type about the party's lease. */
 void put_lease(const party *p, uint16_t type, pl_message *out);
+/* The worker has no lease any more, but remembers it. */
+void end_lease(adversary *a, party *p);
 /* Gives back the lease. With `why` PL_OK this is not a failure. */
 void release(adversary *a, party *p, pl_status why, const char *text);
 bool look_at_job(adversary *a); /* false if the job has no arm yet */
@@ -137,6 +149,7 @@ void act_report(adversary *a);
 void act_many_names(adversary *a);
 void act_steal_name(adversary *a);
 void act_change_device(adversary *a);
+void act_new_device(adversary *a);
 void act_ask_flood(adversary *a);
 void act_status_flood(adversary *a);
 void act_hold(adversary *a);
@@ -167,11 +180,18 @@ void act_malformed_update(adversary *a);
 void act_other_path(adversary *a);
 void act_lent_lease(adversary *a);
 void act_old_lease(adversary *a);
+void act_replay(adversary *a);
+void act_relay(adversary *a);
+void act_peek(adversary *a);
 void act_split_pair(adversary *a);
 void act_be_hub(adversary *a);
 void act_end_empty(adversary *a);
 void act_lie(adversary *a);
 void act_half_lie(adversary *a);
 void act_false_state(adversary *a);
+void act_lie_unseen(adversary *a);
+void act_drift(adversary *a);
+void act_collude(adversary *a);
+void act_lie_as_new_device(adversary *a);
 
 #endif

@@ -9,8 +9,8 @@
 
 /* ---- updates ---- */
 /* Kinds of wrong updates. They are well formed, finite and of a usual size, except
- * NOT_FINITE. */
-typedef enum poison { SHRINK, NOTHING, NOISE, LIES, NOT_FINITE = LIES } poison;
+ * NOT_FINITE. DRIFT is small, and always has the same direction. */
+typedef enum poison { SHRINK, NOTHING, NOISE, DRIFT, LIES, NOT_FINITE = LIES } poison;
 
 static void fill_poison(adversary *a, poison what, const float *params, size_t n,
                         float *out)
@@ -22,6 +22,7 @@ static void fill_poison(adversary *a, poison what, const float *params, size_t n
     for (size_t i = 0; i < n; i++)
         out[i] = what == SHRINK  ? params[i] * scale
                  : what == NOISE ? 1e-3f * pl_random_normal(a->dice.seed, a->dice.n, i)
+                 : what == DRIFT ? (i % 2 ? 1e-5f : -1e-5f)
                                  : 0;
     if (what == NOT_FINITE)
         out[dice_roll(&a->dice, (uint32_t)n)] = dice_is(&a->dice, 2) ? NAN : INFINITY;
@@ -180,7 +181,8 @@ static void choose_state(adversary *a, party *p, bool zeros, known *k)
 {
     pl_path_state before;
     pl_buf state = {0};
-    if (!zeros && pl_client_get_path(p->client, k->path, &before) == PL_OK &&
+    if (!zeros && p->client &&
+        pl_client_get_path(p->client, k->path, &before) == PL_OK &&
         !pl_hash_none(&before.moments)) {
         k->blob = before.moments;
         return;
@@ -306,6 +308,41 @@ void act_home_names(adversary *a)
         tell(a, p, AT_HOME, &m);
     }
     hear(p, 100);
+}
+
+static void ask_for(adversary *a, party *p, pl_message *m, const char *what)
+{
+    pl_message answer;
+    if (ask(a, p, AT_HOME, m, &answer) == ANSWER_OK && answer.type != PL_MSG_ERR)
+        printf("learnt %s as %s\n", what, p->name);
+    pl_message_destroy(&answer);
+}
+
+/* Asks for what would betray which tasks are audited, and for the results of others,
+ * which an auditor could copy. Only mates (noloco) may know these. */
+void act_peek(adversary *a)
+{
+    static const char *const names[] = {"draw/", "audit/", "fenced/", "sys/hub-epoch"};
+    party *p = some_worker(a);
+    known k;
+    pl_message m = {0};
+    if (!look_at_job(a))
+        return;
+    know(a, p, &k);
+    const char *name = names[dice_roll(&a->dice, 4)];
+    PL_SAY(&m, GET_OBJECT, get_object, .name = name);
+    ask_for(a, p, &m, name);
+    PL_SAY(&m, GET_STATE, get_state, .offset = 0);
+    ask_for(a, p, &m, "the state of a home");
+    if (pl_contract_of(&a->arm, a->topology,
+                       pl_topology_module_of_path(a->topology, 0, (int)k.index))
+            .meets)
+        return;
+    for (int64_t phase = k.phase > 0 ? k.phase - 1 : 0; phase <= k.phase; phase++) {
+        PL_SAY(&m, GET_UPDATE, get_update, .name = k.module, .path = k.index,
+               .replica = 0, .phase = phase);
+        ask_for(a, p, &m, "an update");
+    }
 }
 
 /* ---- uploads ---- */
@@ -467,6 +504,65 @@ void act_old_lease(adversary *a)
         release(a, p, PL_OK, "");
 }
 
+/* Sends an update under any lease that it ever had. The phase of such a lease may have
+ * come again: after a verdict, after a restore, or because a document is forgotten. */
+void act_replay(adversary *a)
+{
+    party *p = some_worker(a);
+    const int n = a->n_past < PAST_MAX ? a->n_past : PAST_MAX;
+    if (n == 0 || !look_at_job(a))
+        return;
+    const lease *old = &a->past[dice_roll(&a->dice, (uint32_t)n)];
+    if (strncmp(old->task, a->arm.name, strlen(a->arm.name)) != 0)
+        return;
+    known k;
+    pl_message m;
+    poison_path(a, p, some_slot(a), (int)old->index, old);
+    know(a, p, &k);
+    know_sealed(old, &k);
+    k.index = old->index;
+    k.phase = old->phase;
+    k.replica = old->replica;
+    pl_copy_text(k.path, sizeof k.path, old->task);
+    right_numbers(a, &k);
+    (void)submit_path(a, p, &k, dice_is(&a->dice, 2), false);
+    const lease now = p->lease;
+    p->lease = *old;
+    put_lease(p, PL_MSG_RENEW, &m);
+    p->lease = now;
+    pl_put_bytes(&m.body, PL_TAG_LEASE, old->sealed, old->sealed_len);
+    (void)ask(a, p, AT_HUB, &m, NULL);
+}
+
+/* Sends what passes a relay, with something changed: an update whose seal belongs to
+ * other bytes, the end of the task, or a sum with contributors that are made up. The
+ * relay does not have the key of the task. */
+void act_relay(adversary *a)
+{
+    party *p = some_worker(a);
+    known k;
+    pl_buf update = {0};
+    if (!a->has_relay || !look_at_job(a) || !take_task(a, p))
+        return;
+    know(a, p, &k);
+    if (make_update(a, p, some_slot(a), (int)p->lease.index, &k, &update)) {
+        draft d;
+        pl_message m;
+        know_lease(p, &k);
+        right_numbers(a, &k);
+        k.task_key.bytes[dice_roll(&a->dice, 32)] ^= 1;
+        (void)upload(a, &a->relay, &update, &k);
+        (void)submit(a, &a->relay, &k);
+        draft_fill(&d, draft_kind(PL_MSG_SUBMIT) + 1, &k);
+        draft_message(&d, NULL, &m);
+        draft_clear(&d);
+        (void)ask(a, &a->relay, AT_HOME, &m, NULL);
+        (void)submit_path(a, &a->relay, &k, dice_is(&a->dice, 2), false);
+    }
+    pl_buf_destroy(&update);
+    release(a, p, PL_OK, "");
+}
+
 /* Tries to split a pair of mates (noloco). Only the two mates may do so, and only after
  * the deadline. */
 void act_split_pair(adversary *a)
@@ -539,27 +635,29 @@ void act_end_empty(adversary *a)
 }
 
 /* ---- lies ---- */
-/* Sends an untrained update of each module of the leased task. Returns -1 if the worker
- * has no task of a mixture. */
-static int send_lies(adversary *a, party *p, known *k)
+/* Takes a task of the mixture; false: it got none. */
+static bool take_mix_task(adversary *a, party *p)
 {
     enum { TRIES = 3 };
-    int accepted = 0;
     if (!look_at_job(a) || strcmp(a->arm.name, "mix") != 0)
-        return -1;
+        return false;
     for (int i = 0; i < TRIES && !take_task(a, p); i++)
         if (p->refused)
-            return -1;
-    if (!p->lease.held)
-        return -1;
-    if (strncmp(p->lease.task, "mix/", 4) != 0) {
+            return false;
+    if (p->lease.held && strncmp(p->lease.task, "mix/", 4) != 0)
         release(a, p, PL_OK, "");
-        return -1;
-    }
-    for (int slot = 0; slot < pl_topology_n_slots(a->topology); slot++) {
+    return p->lease.held;
+}
+
+/* Sends untrained updates of slots [from, to) of the leased task. Returns how many were
+ * accepted. */
+static int send_lies(adversary *a, party *p, poison what, int from, int to, known *k)
+{
+    int accepted = 0;
+    for (int slot = from; slot < to; slot++) {
         pl_buf update = {0};
         know(a, p, k);
-        if (make_update(a, p, slot, (int)p->lease.index, k, &update)) {
+        if (make_update_of(a, p, what, slot, (int)p->lease.index, k, &update)) {
             know_lease(p, k);
             right_numbers(a, k);
             (void)upload(a, p, &update, k);
@@ -570,25 +668,32 @@ static int send_lies(adversary *a, party *p, known *k)
     return accepted;
 }
 
-static void confess(const party *p, int updates, bool path)
+static void confess(const adversary *a, const party *p, int updates, bool path)
 {
     if (updates > 0)
-        printf("lied task %s %lld %s updates %d path %d\n", p->lease.task,
-               (long long)p->lease.phase, p->name, updates, path);
+        printf("lied task %s %lld %s updates %d path %d act %s\n", p->lease.task,
+               (long long)p->lease.phase, p->name, updates, path, act_name(a->act));
 }
 
-/* Delivers all results of a task under a valid lease, but without any training. */
-static void lie(adversary *a, bool zeros)
+static poison some_lie(adversary *a)
 {
-    party *p = some_worker(a);
+    return (poison)dice_roll(&a->dice, LIES);
+}
+
+/* Delivers the results of slots from `from` on and the state of the task that the
+ * worker has, without any training, and reports the task as done. */
+static void finish_lie(adversary *a, party *p, poison what, int from, bool zeros)
+{
     known k;
     pl_message m;
-    int updates = send_lies(a, p, &k);
-    if (updates < 0)
-        return;
-    bool path = submit_path(a, p, &k, zeros, dice_is(&a->dice, 3)) == ANSWER_ACCEPTED ||
-                submit_path(a, p, &k, zeros, false) == ANSWER_ACCEPTED;
-    confess(p, updates, path);
+    know(a, p, &k);
+    const int updates =
+        send_lies(a, p, what, from, pl_topology_n_slots(a->topology), &k);
+    const bool path =
+        updates > 0 &&
+        (submit_path(a, p, &k, zeros, dice_is(&a->dice, 3)) == ANSWER_ACCEPTED ||
+         submit_path(a, p, &k, zeros, false) == ANSWER_ACCEPTED);
+    confess(a, p, updates, path);
     put_lease(p, PL_MSG_DONE, &m);
     pl_put_u64(&m.body, PL_TAG_TOKENS, 1);
     pl_put_f64(&m.body, PL_TAG_LOSS, 1);
@@ -597,29 +702,89 @@ static void lie(adversary *a, bool zeros)
     pl_put_f64(&m.body, PL_TAG_IDLE, 0);
     pl_put_f64(&m.body, PL_TAG_WAITED, 0);
     (void)ask(a, p, AT_HUB, &m, NULL);
-    p->over = p->lease;
-    p->lease.held = false;
+    end_lease(a, p);
 }
 
 void act_lie(adversary *a)
 {
-    lie(a, false);
+    party *p = some_worker(a);
+    if (take_mix_task(a, p))
+        finish_lie(a, p, some_lie(a), 0, false);
 }
 
 void act_false_state(adversary *a)
 {
-    lie(a, true);
+    party *p = some_worker(a);
+    if (take_mix_task(a, p))
+        finish_lie(a, p, some_lie(a), 0, true);
+}
+
+/* Small updates that always have the same direction: together they would move a model
+ * far, and none of them is unusual. */
+void act_drift(adversary *a)
+{
+    party *p = some_worker(a);
+    if (take_mix_task(a, p))
+        finish_lie(a, p, DRIFT, 0, false);
+}
+
+/* Lies only where no audit is expected: draws as the home does, with everything that a
+ * worker knows in place of the secret. */
+void act_lie_unseen(adversary *a)
+{
+    party *p = some_worker(a);
+    if (!take_mix_task(a, p))
+        return;
+    pl_hash guesses[] = {a->arm_blob, {{0}}, {{0}}, {{0}}};
+    memcpy(guesses[1].bytes, p->lease.key.bytes, sizeof guesses[1].bytes);
+    memcpy(guesses[2].bytes, p->key.open.bytes, sizeof guesses[2].bytes);
+    for (int i = 0; i < 4; i++) {
+        const pl_draw guess = {.secret = guesses[i], .share = 0.2};
+        if (pl_draw_has(&guess, &a->arm, (int)p->lease.index, (int)p->lease.replica,
+                        p->lease.phase)) {
+            release(a, p, PL_OK, "");
+            return;
+        }
+    }
+    finish_lie(a, p, some_lie(a), 0, false);
+}
+
+/* Lies under a kind of device that nobody could use to repeat the task. */
+void act_lie_as_new_device(adversary *a)
+{
+    party *p = some_worker(a);
+    if (begin_anew(a, p, NO_DEVICE) && take_mix_task(a, p))
+        finish_lie(a, p, some_lie(a), 0, false);
+    (void)begin_anew(a, p, p->device);
 }
 
 /* Sends a part of a task's results without training, and leaves the rest to an honest
  * worker, which must not be blamed for them. */
+static bool lie_by_half(adversary *a, party *p)
+{
+    known k;
+    if (!take_mix_task(a, p))
+        return false;
+    const int n_slots = pl_topology_n_slots(a->topology);
+    const int most = dice_is(&a->dice, 2) ? n_slots : (n_slots + 1) / 2;
+    confess(a, p, send_lies(a, p, some_lie(a), 0, most, &k), false);
+    release(a, p, PL_OK, "");
+    return true;
+}
+
 void act_half_lie(adversary *a)
 {
+    (void)lie_by_half(a, some_worker(a));
+}
+
+/* Two keys of one person: the one sends some updates and gives the task back, and the
+ * other one takes a task, which is often the same, and sends the rest. */
+void act_collude(adversary *a)
+{
     party *p = some_worker(a);
-    known k;
-    int updates = send_lies(a, p, &k);
-    if (updates < 0)
+    party *q = &a->workers[p == &a->workers[0]];
+    if (q == a->sitter || q->refused || !q->said_hello || !lie_by_half(a, p))
         return;
-    confess(p, updates, false);
-    release(a, p, PL_OK, "");
+    if (take_mix_task(a, q))
+        finish_lie(a, q, some_lie(a), pl_topology_n_slots(a->topology) / 2, false);
 }

@@ -96,6 +96,16 @@ void act_change_device(adversary *a)
     (void)ask(a, p, AT_HUB, &m, NULL);
 }
 
+/* Asks for a task under a kind of device that the job does not have. Where tasks are
+ * audited, such a worker gets none: nobody could repeat it. */
+void act_new_device(adversary *a)
+{
+    party *p = some_worker(a);
+    if (begin_anew(a, p, NO_DEVICE) && take_task(a, p))
+        release(a, p, PL_OK, "");
+    (void)begin_anew(a, p, p->device);
+}
+
 /* ---- floods ---- */
 void act_ask_flood(adversary *a)
 {
@@ -130,10 +140,8 @@ void act_status_flood(adversary *a)
 void act_hold(adversary *a)
 {
     party *p = some_worker(a);
-    if (take_task(a, p)) {
-        p->over = p->lease;
-        p->lease.held = false;
-    }
+    if (take_task(a, p))
+        end_lease(a, p);
 }
 
 /* Renews the lease of a task without doing the task. */
@@ -208,7 +216,7 @@ static void end_sitting(adversary *a)
         (void)ask(a, p, AT_HUB, &m, NULL);
         p->said_hello = false;
     }
-    p->lease.held = false;
+    end_lease(a, p);
 }
 
 void keep_sitting(adversary *a)
@@ -261,8 +269,7 @@ void act_done_empty(adversary *a)
     pl_put_f64(&m.body, PL_TAG_IDLE, 0);
     pl_put_f64(&m.body, PL_TAG_WAITED, 0);
     (void)ask(a, p, AT_HUB, &m, NULL);
-    p->over = p->lease;
-    p->lease.held = false;
+    end_lease(a, p);
 }
 
 /* Takes a task, or asks for one, and disconnects. */
@@ -277,8 +284,7 @@ void act_vanish(adversary *a)
         pl_put_text(&m.body, PL_TAG_NAME, p->name);
         tell(a, p, AT_HUB, &m);
     }
-    p->over = p->lease;
-    p->lease.held = false;
+    end_lease(a, p);
     party_close(p);
 }
 

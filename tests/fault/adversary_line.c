@@ -109,10 +109,24 @@ static void enrol_worker(adversary *a, party *p)
     party_close(p);
     memset(p, 0, sizeof *p);
     p->device = a->device;
+    p->pid = (uint64_t)getpid();
     pl_keypair_create(&p->key);
     snprintf(p->name, sizeof p->name, "evil-%s-%d", a->label, ++a->n_enrolled);
     if (pl_admission_join(a->hub, &a->invite, &p->key.open, p->name, role) != PL_OK) {
         p->refused = true;
+        fprintf(stderr, "adversary: %s\n", pl_last_error());
+    }
+}
+
+/* Enrols the key of a relay, once. */
+static void enrol_relay(adversary *a)
+{
+    char role[32];
+    snprintf(a->relay.name, sizeof a->relay.name, "evil-relay-%s", a->label);
+    pl_keypair_create(&a->relay.key);
+    if (pl_admission_join(a->hub, &a->relays, &a->relay.key.open, a->relay.name,
+                          role) != PL_OK) {
+        a->has_relay = false;
         fprintf(stderr, "adversary: %s\n", pl_last_error());
     }
 }
@@ -122,10 +136,13 @@ void line_open(adversary *a)
     for (int i = 0; i < WORKERS; i++)
         enrol_worker(a, &a->workers[i]);
     a->invited.key = a->spare;
+    a->invited.pid = a->stranger.pid = (uint64_t)getpid();
     pl_keypair_create(&a->stranger.key);
     pl_copy_text(a->invited.name, sizeof a->invited.name, "evil-guest");
     pl_copy_text(a->stranger.name, sizeof a->stranger.name, "evil-stranger");
-    a->invited.device = a->stranger.device = "none";
+    a->invited.device = a->stranger.device = a->relay.device = "none";
+    if (a->has_relay)
+        enrol_relay(a);
     for (int i = 0; i < WORKERS; i++)
         (void)say_hello(a, &a->workers[i], a->workers[i].name, a->workers[i].device);
 }
@@ -136,6 +153,7 @@ void line_close(adversary *a)
         party_close(&a->workers[i]);
     party_close(&a->invited);
     party_close(&a->stranger);
+    party_close(&a->relay);
     pl_topology_destroy(&a->topology);
     pl_arm_clear(&a->arm);
 }
@@ -186,7 +204,7 @@ bool say_hello(adversary *a, party *p, const char *name, const char *device)
     pl_put_text(&m.body, PL_TAG_NAME, name);
     pl_put_text(&m.body, PL_TAG_ROLE, "worker");
     pl_put_text(&m.body, PL_TAG_DEVICE, device);
-    pl_put_u64(&m.body, PL_TAG_PID, (uint64_t)getpid());
+    pl_put_u64(&m.body, PL_TAG_PID, p->pid);
     answer_kind kind = ask(a, p, AT_HUB, &m, &answer);
     if (kind == ANSWER_OK && answer.type == PL_MSG_WELCOME) {
         read_welcome(a, &answer);
@@ -196,6 +214,14 @@ bool say_hello(adversary *a, party *p, const char *name, const char *device)
                  (kind == (answer_kind)PL_ERR_NOPERM && strcmp(name, p->name) == 0);
     pl_message_destroy(&answer);
     return kind == ANSWER_OK;
+}
+
+/* A new process of this worker, with this kind of device. A running one cannot change
+ * it. */
+bool begin_anew(adversary *a, party *p, const char *device)
+{
+    p->pid = 1 + dice_roll(&a->dice, 1u << 30);
+    return say_hello(a, p, p->name, device);
 }
 
 static bool read_task(const pl_message *m, lease *out)
@@ -229,6 +255,13 @@ void put_lease(const party *p, uint16_t type, pl_message *out)
     pl_put_text(&out->body, PL_TAG_TASK, p->lease.task);
 }
 
+void end_lease(adversary *a, party *p)
+{
+    if (p->lease.held)
+        p->over = a->past[a->n_past++ % PAST_MAX] = p->lease;
+    p->lease.held = false;
+}
+
 void release(adversary *a, party *p, pl_status why, const char *text)
 {
     pl_message m;
@@ -244,8 +277,7 @@ void release(adversary *a, party *p, pl_status why, const char *text)
     pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)p->lease.phase);
     pl_put_text(&m.body, PL_TAG_TASK, p->lease.task);
     (void)ask(a, p, AT_HUB, &m, NULL);
-    p->over = p->lease;
-    p->lease.held = false;
+    end_lease(a, p);
 }
 
 bool take_task(adversary *a, party *p)
