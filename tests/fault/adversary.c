@@ -77,12 +77,12 @@ static const act_row acts[] = {
     {"split-pair", act_split_pair, 2, false},
     {"be-hub", act_be_hub, 2, false},
     {"end-empty", act_end_empty, 3, false},
-    {"lie", act_lie, 12, true},
-    {"half-lie", act_half_lie, 6, true},
+    {"lie", act_lie, 6, true},
+    {"half-lie", act_half_lie, 3, true},
     {"false-state", act_false_state, 3, true},
-    {"lie-unseen", act_lie_unseen, 4, true},
-    {"drift", act_drift, 4, true},
-    {"collude", act_collude, 4, true},
+    {"lie-unseen", act_lie_unseen, 3, true},
+    {"drift", act_drift, 3, true},
+    {"collude", act_collude, 3, true},
     {"device-lie", act_lie_as_new_device, 2, true},
 };
 enum { ACTS = sizeof acts / sizeof *acts };

@@ -57,6 +57,9 @@ if(TARGET pl_workers AND NOT PL_ONLY_MODULES)
   pl_job_test(adversary_homes "fault;workers" adversary.sh --minutes 1 --seed 1
     --build ${CMAKE_BINARY_DIR} --work ${CMAKE_BINARY_DIR}/adversary-homes
     --variant homes --only end-empty)
+  pl_job_test(adversary_again "fault;workers" adversary.sh --minutes 1 --seed 1
+    --build ${CMAKE_BINARY_DIR} --work ${CMAKE_BINARY_DIR}/adversary-again
+    --variant again --only replay,old-lease,hold,sit,relay)
 endif()
 
 # Power cuts, which are simulated from the recorded writes of a process.
