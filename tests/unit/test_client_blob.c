@@ -2,7 +2,6 @@
 /* Tests downloads from a home that sends wrong or late answers, or starts again, and
  * that small blobs travel together. */
 #include "codec/codec.h"
-#include "net/client_internal.h"
 #include "net/net.h"
 
 #include <stdatomic.h>
@@ -56,14 +55,18 @@ typedef struct fake {
 static uint8_t data[BYTES];
 static pl_hash names[2]; /* the hash of all bytes, and the hash of zero bytes */
 
-/* Answers how many bytes of an upload have come. */
+/* Answers how many bytes of an upload have come, and accepts what a worker submits. */
 static void answer_put(fake *f, const pl_peer *peer, pl_message *q)
 {
     pl_message a = {0};
     pl_msg_put_blob is;
-    assert_int_equal(PL_HEAR(q, put_blob, &is), PL_OK);
-    f->bytes_put += q->data.len;
-    PL_SAY(&a, PUT_STATE, put_state, .offset = is.offset + q->data.len);
+    if (q->type == PL_MSG_PUT_BLOB) {
+        assert_int_equal(PL_HEAR(q, put_blob, &is), PL_OK);
+        f->bytes_put += q->data.len;
+        PL_SAY(&a, PUT_STATE, put_state, .offset = is.offset + q->data.len);
+    } else {
+        PL_SAY(&a, SUBMITTED, submitted, .result = PL_SUBMIT_ACCEPTED);
+    }
     a.request = q->request;
     assert_int_equal(pl_wire_send_to(f->socket, peer, &a), PL_OK);
     pl_message_destroy(&a);
@@ -73,7 +76,7 @@ static void answer_piece(fake *f, const pl_peer *peer, pl_message *q)
 {
     pl_message a;
     pl_reader r;
-    if (q->type == PL_MSG_PUT_BLOB) {
+    if (q->type != PL_MSG_GET_BLOB) {
         answer_put(f, peer, q);
         return;
     }
@@ -336,22 +339,27 @@ static void small_blobs_are_fetched_in_one_round_trip(void **state)
     assert_int_equal(f.link.repeated_bytes, 0);
 }
 
-static void small_blobs_are_sent_in_two_round_trips(void **state)
+static void small_updates_are_sent_together(void **state)
 {
     (void)state;
     fake f = {.habit = TOGETHER};
     pl_thread *thread = NULL;
     pl_client *client = open_fake(&f, &thread);
-    client_blob blobs[SMALL];
-    bool is_there[SMALL] = {false};
+    pl_submission updates[SMALL] = {{0}};
+    const pl_path_state path = {.name = "path", .phase = 1};
+    pl_submit_result results[SMALL + 1];
+    char texts[SMALL + 1][256];
     for (size_t i = 0; i < SMALL; i++) {
-        blobs[i] = (client_blob){.data = data + i, .bytes = SMALL_BYTES};
-        pl_blob_hash(blobs[i].data, SMALL_BYTES, &blobs[i].hash);
+        updates[i].module = "x";
+        updates[i].data = data + i;
+        updates[i].bytes = SMALL_BYTES;
     }
-    assert_int_equal(client_put_blobs(client, 0, blobs, is_there, SMALL, false), PL_OK);
+    assert_int_equal(
+        pl_client_submit_task(client, updates, SMALL, &path, NULL, 0, results, texts),
+        PL_OK);
     close_fake(&f, &client, &thread);
-    for (int i = 0; i < SMALL; i++)
-        assert_true(is_there[i]);
+    for (int i = 0; i <= SMALL; i++)
+        assert_int_equal(results[i], PL_SUBMIT_ACCEPTED);
     assert_int_equal(f.bytes_put, SMALL * SMALL_BYTES);
     assert_int_equal(f.link.repeated_bytes, 0);
 }
@@ -403,7 +411,7 @@ int main(void)
         cmocka_unit_test(bytes_that_are_not_what_their_name_says_are_refused),
         cmocka_unit_test(memory_follows_what_has_arrived_not_what_was_announced),
         cmocka_unit_test(small_blobs_are_fetched_in_one_round_trip),
-        cmocka_unit_test(small_blobs_are_sent_in_two_round_trips),
+        cmocka_unit_test(small_updates_are_sent_together),
         cmocka_unit_test(a_blob_hashed_as_it_comes_has_its_name),
     };
     return cmocka_run_group_tests(tests, make_data, end_wire);
