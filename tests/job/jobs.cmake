@@ -102,6 +102,10 @@ if(TARGET libpathloom)
   pl_script_test(library "integration;lib" job/library.sh ${CMAKE_BINARY_DIR} ${program}
     ${CMAKE_BINARY_DIR}/library)
   pl_may_skip(library)
+  # Skipped without numpy and pytest.
+  pl_script_test(python "integration;lib" job/python.sh ${CMAKE_BINARY_DIR} ${program}
+    ${CMAKE_BINARY_DIR}/python)
+  pl_may_skip(python)
 endif()
 
 # /metrics, `status` and `top` of a running job. Skipped without curl.
