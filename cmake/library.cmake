@@ -1,5 +1,6 @@
 # libpathloom: one shared library with the folder lib and everything that it uses, and the
 # files by which other programs find it. Only the functions of lib/pathloom.h are exported.
+# It links RocksDB as a shared library, because the archive is not position-independent.
 set(PL_LIBRARY_VERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 add_library(libpathloom SHARED $<TARGET_OBJECTS:pl_lib>)
 target_link_libraries(libpathloom PRIVATE pl_view)

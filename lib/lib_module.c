@@ -126,6 +126,10 @@ int pathloom_module_shape(const pathloom_module *module, int i, pathloom_tensor 
     return lib_end(describe_tensor(module, i, tensor), error);
 }
 
+/* The store hashes several chunks together, so a read has at least this many bytes, as
+ * far as the module has them. */
+enum { READ_BYTES = 64 << 20 };
+
 /* Reads the chunks that have the bytes [first, end) and were not read yet. Neighbouring
  * chunks are read by one call. */
 static pl_status load_bytes(pathloom_module *m, size_t first, size_t end)
@@ -136,6 +140,8 @@ static pl_status load_bytes(pathloom_module *m, size_t first, size_t end)
         PL_CHECK(pl_try_alloc_bare(all, "a module's parameters", (void **)&m->params));
         m->loaded = pl_alloc(n_chunks);
     }
+    if (end - first < READ_BYTES)
+        end = all - first < READ_BYTES ? all : first + READ_BYTES;
     for (size_t c = first / PL_CHUNK_BYTES; c * PL_CHUNK_BYTES < end; c++) {
         size_t last = c;
         while (last * PL_CHUNK_BYTES < end && !m->loaded[last])

@@ -4,19 +4,27 @@
 #include "lib/lib_internal.h"
 #include "view/view.h"
 
+#include <stdlib.h>
+
 /* ---- runs ---- */
 int pathloom_open(const char *folder, pathloom_run **out, pathloom_error *error)
 {
     pl_status status = PL_OK;
     pathloom_run *run = pl_alloc(sizeof *run);
     pl_run looked = {.lock = -1};
+    char *whole = NULL;
     *out = NULL;
     PL_TRY(lib_begin());
     PL_TRY(lib_given(folder, "folder"));
     PL_TRY(run_look(folder, &looked));
-    pl_copy_text(run->dir, sizeof run->dir, looked.dir);
+    /* so that the run is found after the process has changed its directory */
+    whole = realpath(looked.dir, NULL);
+    if (!whole || !pl_copy_text(run->dir, sizeof run->dir, whole))
+        PL_TRY(pl_fail(PL_ERR_IO,
+                       "the absolute path of %s cannot be found, or is too long",
+                       looked.dir));
     pl_hash_format(&looked.hash, run->config);
-    if (!pl_path_exists(run_file(&looked, "store", run->folder)))
+    if (!pl_path_exists(pl_join(run->folder, run->dir, "store")))
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "the run in %s has no store yet; `pathloom train` makes it",
                        run->dir));
@@ -24,6 +32,7 @@ int pathloom_open(const char *folder, pathloom_run **out, pathloom_error *error)
     *out = run;
     run = NULL;
 done:
+    free(whole);
     run_close(&looked);
     pathloom_close(&run);
     return lib_end(status, error);

@@ -33,7 +33,8 @@
  * is called, and may not leave by longjmp or an exception.
  *
  * Threads. Only one thread at a time may use a handle. Different threads may use
- * different handles at the same time.
+ * different handles at the same time. After fork() the child may use no handle that the
+ * parent has opened.
  *
  * Text. Names and messages are UTF-8 and end with a NUL. Texts of models have a length,
  * and need no NUL.

@@ -168,6 +168,14 @@ def test_tokens_give_the_text_back(run):
         assert model.detokenize(model.tokenize(text)) == text
 
 
+def test_a_run_is_found_after_the_directory_changed(tmp_path, monkeypatch):
+    monkeypatch.chdir(pathlib.Path(RUN).parent)
+    run = pathloom.open(pathlib.Path(RUN).name)
+    monkeypatch.chdir(tmp_path)
+    run.refresh()
+    assert run.path("p00").generate("int") and len(run.history(frame=False)) > 0
+
+
 def test_errors_name_the_thing(run, tmp_path):
     with pytest.raises(pathloom.PathloomError, match="there is no run") as caught:
         pathloom.open(str(tmp_path))

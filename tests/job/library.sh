@@ -114,6 +114,8 @@ fi
 cp base/buf.h "$work/text.h"
 "$work/library_check" "$run" "$work" soup "$work/text.h" >"$work/checked.out" 2>&1 ||
     fail "library_check"
+[ "$(cut -d ' ' -f 1 "$work/checked.out" | tr '\n' ' ')" = "score tagged " ] ||
+    fail "the library has printed something"
 "$pathloom" eval --run "$run" --on "$work/text.h" --json >"$work/eval.json" 2>"$work/eval.out" ||
     fail "eval --on"
 grep -o '{"document":[^}]*}' "$work/eval.json" | head -n 1 | tr -d '{}"' | tr ',' '\n' |

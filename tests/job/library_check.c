@@ -235,6 +235,23 @@ static void check_threads(const char *dir)
           "two threads must write the text that one writes", NULL);
 }
 
+/* Prompts that are empty, not UTF-8, or have a NUL; options that are out of range. */
+static void check_odd_prompts(pathloom_model *model)
+{
+    pathloom_generate_options o;
+    pathloom_score score;
+    WORKS(pathloom_generate(model, NULL, 0, NULL, NULL, NULL, NULL, &error));
+    FAILS(pathloom_generate(model, NULL, 1, NULL, NULL, NULL, NULL, &error), ERR_ARG);
+    WORKS(pathloom_generate(model, "\xff\xfe\0int", 6, NULL, NULL, NULL, NULL, &error));
+    WORKS(pathloom_score_text(model, "\xff\xfe\0int", 6, &score, &error));
+    pathloom_generate_defaults(&o);
+    o.max_tokens = 0;
+    FAILS(pathloom_generate(model, "int", 3, &o, NULL, NULL, NULL, &error), ERR_USAGE);
+    o.max_tokens = 1;
+    o.top_p = -1;
+    FAILS(pathloom_generate(model, "int", 3, &o, NULL, NULL, NULL, &error), ERR_USAGE);
+}
+
 static void check_tokens(pathloom_model *model)
 {
     static const char text[] = "int caf\xc3\xa9 = 1;\n";
@@ -322,6 +339,7 @@ int main(int argc, char **argv)
     WORKS(pathloom_refresh(run, &error));
     WORKS(pathloom_model_open(run, NULL, &model, &error));
     check_tokens(model);
+    check_odd_prompts(model);
     check_cancelling(run, model);
     check_wrong_names(run, argv[2]);
     check_parameters(run, argv[3]);

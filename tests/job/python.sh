@@ -24,7 +24,7 @@ export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=python PATHLOOM_LIBRARY="$build/lib/
 tail -n 1 "$work/pytest.out"
 
 cp -r python "$work/package"
-if "$python" -c 'import pip, setuptools, wheel' 2>/dev/null; then
+if "$python" -c 'import setuptools, wheel, pip' 2>/dev/null; then
     "$python" -m pip wheel --no-index --no-build-isolation --no-deps -w "$work" \
         "$work/package" >"$work/wheel.out" 2>&1 || fail "pip wheel"
     [ -f "$work/pathloom-0.1.0-py3-none-any.whl" ] || fail "the wheel is not pure"
