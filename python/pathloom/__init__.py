@@ -183,10 +183,13 @@ class Model:
 
         The values are torch tensors if torch is installed, otherwise numpy arrays.
         """
-        if self._run is None or self._options.get("path") is None:
+        options = dict(self._options)
+        if options.get("path") is None and self.n_paths == 1:
+            options["path"] = "0"
+        if self._run is None or options.get("path") is None:
             raise ValueError("only one path of a run has a state; use run.path(NAME)")
         torch, state = _module("torch"), {}
-        for version in self._run._path_modules(**self._options):
+        for version in self._run._path_modules(**options):
             for name, values in self._run.tensors(version).items():
                 state[name] = torch.from_numpy(values.copy()) if torch else values
         # transformers lists a tied output matrix, too

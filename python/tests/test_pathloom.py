@@ -158,6 +158,7 @@ def test_the_state_of_a_path_is_what_export_writes(run, tmp_path):
     assert exported.generate("int main", temperature=0) == run.path("p01").generate(
         "int main", temperature=0
     )
+    assert set(run.model(arm="base").state_dict()) == set(state)
     with pytest.raises(ValueError):
         run.model().state_dict()
 
