@@ -202,6 +202,7 @@ typedef struct pathloom_path {
     double loss, seconds; /* loss: of the newest phase */
 } pathloom_path;
 typedef int (*pathloom_path_fn)(void *context, const pathloom_path *path);
+/* Lists the paths of an arm; NULL: of all arms. */
 PATHLOOM_API int pathloom_each_path(pathloom_run *run, const char *arm,
                                     pathloom_path_fn fn, void *context,
                                     pathloom_error *error);
