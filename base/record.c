@@ -131,29 +131,21 @@ pl_status pl_reader_status(const pl_reader *reader)
     return reader->status;
 }
 
-/* Returns where a search for the tag may begin: tags rise, so the fields up to the last
- * one that was found have no greater tag. A reader that asks for rising tags thus reads
- * the record once. */
-static size_t search_start(const pl_reader *reader, uint16_t tag)
-{
-    return reader->seek_tag < tag ? reader->seek_at : 0;
-}
-
 size_t pl_field_count(const pl_reader *reader, uint16_t tag)
 {
-    size_t at = search_start(reader, tag), count = 0;
+    size_t at = reader->seek_tag < tag ? reader->seek_at : 0, count = 0;
     record_field field;
     while (next_field(reader, &at, &field) && field.tag <= tag)
         count += field.tag == tag;
     return count;
 }
 
-/* A search in a list (i = 0, 1, 2...) starts where the last one ended, so that reading
- * the whole list needs one pass instead of one per field. */
+/* A search in a list (i = 0, 1, 2...), or for a greater tag, starts where the last one
+ * ended, so that reading a record in the order of its tags needs one pass. */
 static bool find_field(pl_reader *reader, uint16_t tag, size_t i, record_field *out)
 {
     bool onward = reader->seek_at && reader->seek_tag == tag && reader->seek_index <= i;
-    size_t at = onward ? reader->seek_at : search_start(reader, tag);
+    size_t at = onward || reader->seek_tag < tag ? reader->seek_at : 0;
     size_t seen = onward ? reader->seek_index : 0;
     while (next_field(reader, &at, out) && out->tag <= tag) {
         if (out->tag != tag)
