@@ -107,6 +107,8 @@ void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *o
  * shows: documents by path, choices in hindsight, perplexity by domain. */
 void evaluation_print(const pl_run *r, const evaluation *e);
 void evaluation_print_details(const pl_run *r, const evaluation *e);
+/* loss_report.c: if a baseline is better than the mixture, says why. */
+void evaluation_print_loss(const pl_run *r, const evaluation *e);
 /* every_report.c: prints the rows of pl_every_rows for the values of wish.every, or
  * makes a JSON array of them. */
 void evaluation_print_every(const evaluation *e);

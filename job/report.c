@@ -375,6 +375,7 @@ void evaluation_print(const pl_run *r, const evaluation *e)
             "held-out documents)");
     print_parity(r, e);
     print_undecided(e);
+    evaluation_print_loss(r, e);
     if (r->cfg.more[0])
         say("   the mixture was trained %lld phases longer than the baselines "
             "(train.more), so\n   they are not compared at equal tokens",

@@ -100,6 +100,7 @@ awk -F'": *' '
     /"bits_per_byte":/ && here { bits = $2 + 0 }
     END { exit !(bits > 0.30 && bits < 0.42) }' "$work/sound/report.json" ||
     fail "the mixture is far from the entropy of the text"
+! grep -q 'is better than the mixture' "$work/out" || fail "the report says that it lost"
 must yes sound base $LEAST
 must yes sound dense $LEAST
 
@@ -107,6 +108,9 @@ must yes sound dense $LEAST
 train wrong-weights --set outer.lr=4 --set outer.momentum=0 --set outer.settle=false \
     --set outer.curvature=0.1
 must no wrong-weights dense $LEAST
+grep -q '"one machine, same time" is better than the mixture:' "$work/out" &&
+    grep -q 'trained on 2.2 tokens per parameter, and a mixture pays from about 3 on' \
+        "$work/out" || fail "the report does not say why it lost"
 
 # The first token is the same in every document: the router knows nothing, and deals
 # documents without regard to their domain.
