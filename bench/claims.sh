@@ -48,7 +48,7 @@ train=${1:-} valid=${2:-}
 if [ -n "$quick" ]; then
     out=${out:-claims-quick}
     seeds=${seeds:-1}
-    tau=20 phases=4 em=1 em_twice=1,2 tasks=3 replicas=4
+    tau=25 phases=4 em=1 em_twice=1,2 tasks=3 replicas=4
     common="train.base_steps=200 train.batch=4 eval.max_tokens=25000
         model.width=64 model.heads=2"
 else
@@ -317,7 +317,7 @@ fi
 
 if wanted S6; then
     few="train.phases=16 data.max_bytes=6000000 eval.baselines=none"
-    [ -z "$quick" ] || few="train.phases=2 data.max_bytes=2000000 eval.baselines=none"
+    [ -z "$quick" ] || few="train.phases=2 train.tau=15 data.max_bytes=2000000 eval.max_tokens=12000 eval.baselines=none"
     # shellcheck disable=SC2086 # words without blanks
     {
         run flat-16 topology.levels=16 $few
