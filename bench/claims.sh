@@ -418,8 +418,9 @@ if wanted S11; then
         "1.00 to 1.04" "$tagc" "mean at most 1.03" "$(verdict "$(check mean 1.03 "$tagc")")"
 fi
 
-# Repeats the training of 2x2 with the first seed, and kills a worker every three
-# seconds during it.
+# Repeats the training of 2x2 with the first seed, and kills workers during it. The
+# pauses grow from three seconds, so that the run also ends where a worker takes longer
+# to start.
 with_kills() {
     rm -rf "$out/kills"
     set --
@@ -431,7 +432,7 @@ with_kills() {
     job=$!
     kills=0
     while kill -0 $job 2>/dev/null; do
-        sleep 3
+        sleep $((3 + kills))
         victim=$(pgrep -f "^[^ ]*pathloom worker --run $out/kills --index" | shuf -n 1)
         [ -z "$victim" ] || ! kill -9 "$victim" 2>/dev/null || kills=$((kills + 1))
     done
