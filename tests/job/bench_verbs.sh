@@ -95,12 +95,10 @@ has '1m or 13m'
 # Writes the report of the run 2x2 of bench/claims.sh, with these perplexities.
 report_of_2x2() { # mixture, dense, diloco
     mkdir -p "$work/claims/2x2/seed1"
-    i=0
-    for name in mix dense diloco dense-eq; do
-        i=$((i + 1))
-        [ $# -ge $i ] && eval "value=\$$i"
+    for row in "mix $1" "dense $2" "diloco $3" "dense-eq 100"; do
+        name=${row% *}
         printf '"row": "%s",\n"title": "%s",\n"bits_per_byte": 2,\n"ppl": %s,\n' \
-            "$name" "$name" "$value"
+            "$name" "$name" "${row#* }"
         printf '"%s": 1,\n' tokens_total train_flops train_seconds ppl_first_windows \
             ppl_macro read_flops params_total
     done >"$work/claims/2x2/seed1/report.json"
