@@ -404,7 +404,7 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
         rep.path && !q.audit
             ? plan_say_done(rep.path, &said, pl_now_ms(), h->options->ttl_ms)
             : NULL;
-    hub_audit *audit = hub_audit_of(h, m->token, rep.worker);
+    hub_audit *audit = rep.path ? hub_audit_of(h, m->token, rep.worker) : NULL;
     if (audit)
         hub_note_done(h, w, rep.path, rep.phase, &audit->lease, q.work.seconds,
                       pl_now_ms());

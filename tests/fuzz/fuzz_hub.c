@@ -281,6 +281,8 @@ static void say(world *w, int sender, pl_message_type type)
     draft_fill(&d, draft_kind(type), &k);
     if (type == PL_MSG_DONE)
         draft_set(&d, PL_TAG_AUDIT, &audits, sizeof audits);
+    if (audits && dice_is(&w->d, 16)) /* the token of an audit, but no such task */
+        draft_set(&d, PL_TAG_TASK, "mix/none", strlen("mix/none"));
     for (int slot = 0;
          audits && type == PL_MSG_DONE && slot < pl_topology_n_slots(topology);
          slot++) /* an audit's report has the update of each slot, and the state */
