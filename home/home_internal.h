@@ -10,10 +10,10 @@
 #include "store/store.h"
 
 /* The phases that a holder has contributed: `next` is one more than the newest of them,
- * and bit k of `newest` tells whether phase next - 1 - k is one. A phase older than
- * these bits counts as absent. */
+ * which `round` has, and bit k of `newest` tells whether phase next - 1 - k is one. A
+ * phase older than these bits counts as absent. */
 typedef struct home_phase_set {
-    int64_t next;
+    int64_t next, round;
     uint64_t newest;
 } home_phase_set;
 

@@ -75,6 +75,7 @@ void home_note_phase(const home_arm *arm, home_module *m, const pl_contribution 
         const int64_t shift = phase + 1 - set->next;
         set->newest = shift < 64 ? set->newest << shift : 0;
         set->next = phase + 1;
+        set->round = c->phase;
     }
     if (set->next - 1 - phase < 64)
         set->newest |= UINT64_C(1) << (set->next - 1 - phase);
