@@ -26,7 +26,8 @@ typedef struct dividing {
 /* Returns whether every home has records with this name. */
 static bool is_everywhere(const char *name)
 {
-    return pl_starts_with(name, "arm/") || pl_starts_with(name, PL_FENCED_REFS);
+    return pl_starts_with(name, "arm/") || pl_starts_with(name, PL_FENCED_REFS) ||
+           pl_starts_with(name, PL_DROPPED_REFS);
 }
 
 /* Returns whether a name, or a ref, belongs to the home that is written. What is called

@@ -268,6 +268,7 @@ pl_status home_load(home *h)
     PL_CHECK(pl_store_each_pending(h->store, "", note_pending, h));
     PL_CHECK(pl_store_each_ref(h->store, PL_MEET_REFS, home_load_meeting, h));
     PL_CHECK(pl_store_each_ref(h->store, PL_AUDIT_REFS, home_load_audit, h));
+    PL_CHECK(pl_store_each_ref(h->store, PL_DROPPED_REFS, home_load_dropped, h));
     PL_CHECK(pl_store_each_ref(h->store, PL_FENCED_REFS, home_load_fenced, h));
     return pl_store_each_ref(h->store, "sys/", on_ref, h);
 }

@@ -97,6 +97,9 @@ const char *pl_store_mended(const pl_store *store);
 /* Returns the arguments of the rollback over several parts that was finished when this
  * part was opened for writing; NULL if there was no unfinished rollback. */
 const char *pl_store_resumed(const pl_store *store);
+/* Whether the (first parts of the) stores were made as one: one is a copy of the other,
+ * maybe with other commits since. */
+bool pl_store_same_birth(const pl_store *a, const pl_store *b);
 uint64_t pl_store_epoch(const pl_store *store);
 uint64_t pl_store_sequence(const pl_store *store); /* number of commits so far */
 /* Updates a READ store to the writer's newest commit. */
