@@ -208,6 +208,10 @@ void progress_path_name(const pl_json *paths, size_t i, char out[PL_NAME_MAX]);
  * used: "2.1 GiB (1.9 GiB of the quota, 2.0 GiB)" for 2.1 GiB on disk, of which 1.9 GiB
  * count, and a quota of 2.0 GiB. */
 char *progress_store_size(const pl_json *home, char out[80]);
+/* Says for which worker the task of an audit waits; `waiting` is an element of the
+ * hub's audits_waiting. */
+enum { PROGRESS_WAITING_MAX = 400 };
+char *progress_waiting(const pl_json *waiting, char out[PROGRESS_WAITING_MAX]);
 /* progress.c: shows the progress of all arms until the first n_needed arms are
  * finished. */
 pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms, int n_needed);
