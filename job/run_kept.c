@@ -65,27 +65,18 @@ static pl_status note_draw(void *context, const char *name, const char *target)
     return PL_OK;
 }
 
-/* A store that `forget` or `homes set` made has another birth, but the same draws. */
-static pl_status is_same_job(pl_store *a, pl_store *b, bool *out)
-{
-    kinship k = {.other = b};
-    *out = pl_store_same_birth(a, b);
-    if (*out)
-        return PL_OK;
-    PL_CHECK(pl_store_each_ref(a, PL_DRAW_REFS, note_draw, &k));
-    *out = k.found;
-    return PL_OK;
-}
-
-/* Reads a store of the job. *same becomes whether `backup` is of the same job. */
+/* Reads the store of a home. *same becomes true if `backup` is of the same job: a store
+ * that `forget` or `homes set` made has another birth, but the same draws. */
 static pl_status keep_store(const char *folder, pl_store *backup, run_kept *out,
                             bool *same)
 {
     pl_store *store = NULL;
+    kinship k = {.other = backup};
     PL_CHECK(pl_store_open(folder, PL_STORE_READ, &store));
     pl_status status = pl_store_each_ref(store, "", keep_ref, out);
     if (status == PL_OK)
-        status = is_same_job(store, backup, same);
+        status = pl_store_each_ref(store, PL_DRAW_REFS, note_draw, &k);
+    *same = *same || k.found || pl_store_same_birth(store, backup);
     pl_store_close(&store);
     return status;
 }
@@ -94,19 +85,19 @@ pl_status run_keep(const char *folder, pl_store *backup, run_kept *out)
 {
     char above[PL_PATH_MAX], home[PL_PATH_MAX];
     int n = 0;
-    bool same = false, any = false;
-    pl_status status = pl_store_parts(pl_path_above(above, folder), &n);
-    const bool is_home = status == PL_OK && n > 0;
-    if (!is_home)
-        status = keep_store(folder, backup, out, &same);
+    const bool is_home =
+        pl_store_parts(pl_path_above(above, folder), &n) == PL_OK && n > 0;
+    const char *all = is_home ? above : folder;
+    bool same = is_home, any = false;
+    pl_status status = pl_store_homes(all, &n);
     /* what one home cannot tell any more, the others can */
-    for (int i = 0; is_home && i < n; i++) {
-        status = keep_store(pl_store_part(above, i, home), backup, out, &same);
+    for (int i = 0; i < n; i++) {
+        status = keep_store(pl_store_home(all, i, n, home), backup, out, &same);
         any = any || status == PL_OK;
     }
     PL_CHECK(any || status == PL_ERR_NOT_FOUND ? PL_OK : status);
     PL_CHECK(revoke_all(out));
-    if (!same && !is_home)
+    if (!same)
         out->n = 0;
     return PL_OK;
 }

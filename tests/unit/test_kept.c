@@ -203,6 +203,9 @@ static void other_homes_tell_what_a_lost_home_knew(void **state)
     pl_join(homes, p->dir, "homes");
     assert_ok(pl_store_make_parts(homes, 2));
     mirror(p->store, pl_store_part(homes, 1, two));
+    keep(p, homes, p->backup, &kept); /* all homes will be restored */
+    assert_int_equal(kept.n, 3);
+    pl_free(kept.refs);
     pl_store_part(homes, 0, one);
     pl_join(slash, one, "");
     keep(p, slash, p->backup, &kept);
