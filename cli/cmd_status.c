@@ -56,13 +56,13 @@ static void print_status(const pl_json *status)
            differed = pl_json_get_real(status, "audits_differed"),
            open = pl_json_get_real(status, "audits_open");
     const double unchecked = pl_json_get_real(status, "audits_unchecked");
-    const pl_json *lacks = pl_json_get(status, "audits_lack");
+    const pl_json *waiting = pl_json_get(status, "audits_waiting");
+    char text[PROGRESS_WAITING_MAX];
     if (agreed + differed + open + unchecked > 0)
         say("audits   %.0f agreed, %.0f differed, %.0f unchecked, %.0f open", agreed,
             differed, unchecked, open);
-    for (size_t i = 0; i < pl_json_count(lacks); i++)
-        say("audits   wait for an own worker with the device %s (or fleet.devices)",
-            pl_json_text(pl_json_at(lacks, i), NULL));
+    for (size_t i = 0; i < pl_json_count(waiting); i++)
+        say("audits   %s", progress_waiting(pl_json_at(waiting, i), text));
     for (size_t i = 0; i < pl_json_count(fenced); i++)
         say("fenced   %s", pl_json_get_text(pl_json_at(fenced, i), "reason"));
     if (pl_json_get_text(status, "failure")[0])

@@ -77,6 +77,12 @@ static void put_head(screen *s, const pl_json *status)
         put_screen_line(
             s, "audits   %.0f agreed, %.0f differed, %.0f unchecked, %.0f open", agreed,
             differed, unchecked, open);
+    const pl_json *waiting = pl_json_get(status, "audits_waiting");
+    for (size_t i = 0; i < pl_json_count(waiting); i++) {
+        char text[PROGRESS_WAITING_MAX];
+        put_screen_line(s, "audits   %s",
+                        progress_waiting(pl_json_at(waiting, i), text));
+    }
     for (size_t i = 0; i < pl_json_count(fenced); i++)
         put_screen_line(s, "FENCED   %s",
                         pl_json_get_text(pl_json_at(fenced, i), "reason"));

@@ -205,7 +205,7 @@ pl_status store_restore(store_call *call)
     PL_CHECK(check_copy(backup, !call->values[STORE_OPT_QUICK], &audit));
     PL_CHECK(pl_store_open(backup, PL_STORE_READ, &from));
     pl_status status = run_drop_report(call->folder);
-    if (status == PL_OK && run_keep(call->folder, &kept) != PL_OK)
+    if (status == PL_OK && run_keep(call->folder, from, &kept) != PL_OK)
         fprintf(stderr,
                 "pathloom: note: the store that is replaced cannot be read, so workers "
                 "that an audit shut out since the backup are admitted again: %s\n",
@@ -217,6 +217,6 @@ pl_status store_restore(store_call *call)
         status = run_copy_files(call->words[0], run_of(call));
     if (status == PL_OK)
         status = run_put_back(call->folder, &kept);
-    pl_free(kept.fences);
+    pl_free(kept.refs);
     return status;
 }

@@ -6,6 +6,7 @@
 enum { GIVEN_UP = UINT16_MAX };
 
 typedef struct scan {
+    pl_store *store;
     const pl_arm *arm;
     const pl_topology *topology;
     pl_coverage *paths;
@@ -89,22 +90,51 @@ static pl_status tally_version(void *context, const pl_version *v)
     return PL_OK;
 }
 
+/* The context of look_at_drop: an update, and whether an audit dropped it. */
+typedef struct drop_search {
+    int64_t phase;
+    uint64_t token;
+    bool found;
+} drop_search;
+
+static pl_status look_at_drop(void *context, const char *name, const char *target)
+{
+    drop_search *search = context;
+    pl_dropped dropped;
+    (void)target;
+    PL_CHECK(pl_dropped_read(name, &dropped));
+    search->found = search->found ||
+                    (search->phase >= dropped.phase && search->token <= dropped.token);
+    return PL_OK;
+}
+
+/* A home that was restored from an older copy may have an update that an audit has
+ * dropped since. It does not count. */
 static pl_status tally_pending(void *context, const char *module,
                                const pl_contribution *c)
 {
     scan *s = context;
-    return strcmp(module, s->of.name) == 0 ? count_contribution(s, c, false) : PL_OK;
+    char path[PL_MODULE_NAME_MAX], refs[2 * PL_MODULE_NAME_MAX];
+    drop_search search = {
+        .phase = (int64_t)(c->work.first_sample / pl_phase_samples(s->arm)),
+        .token = c->token};
+    if (strcmp(module, s->of.name) != 0)
+        return PL_OK;
+    pl_arm_path_name(s->arm, s->topology, (int)c->path, (int)c->replica, path);
+    snprintf(refs, sizeof refs, PL_DROPPED_REFS "%s/", path);
+    PL_CHECK(pl_store_each_ref(s->store, refs, look_at_drop, &search));
+    return search.found ? PL_OK : count_contribution(s, c, false);
 }
 
-static pl_status scan_module(pl_store *store, scan *s)
+static pl_status scan_module(scan *s)
 {
     const int replicas = pl_topology_n_replicas(s->topology);
     const int64_t phases = s->arm->inner.phases, n = s->of.n_holders * phases;
     s->head = 0;
     memset(s->counts, 0, (size_t)n * sizeof *s->counts);
     memset(s->in_open, 0, (size_t)s->of.n_holders * sizeof *s->in_open);
-    PL_CHECK(pl_store_each_version(store, s->of.name, tally_version, s));
-    PL_CHECK(pl_store_each_pending(store, s->of.name, tally_pending, s));
+    PL_CHECK(pl_store_each_version(s->store, s->of.name, tally_version, s));
+    PL_CHECK(pl_store_each_pending(s->store, s->of.name, tally_pending, s));
     for (int64_t i = 0; i < n; i++) {
         const int who = (int)(i / phases);
         const int64_t phase = i % phases, round = pl_round_of(&s->of, phase);
@@ -146,7 +176,7 @@ pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
     const uint64_t size = pl_phase_samples(arm);
     size_t n_counts = (size_t)n * (size_t)arm->inner.phases;
     pl_status status = PL_OK;
-    scan s = {.arm = arm, .topology = topology, .paths = paths};
+    scan s = {.store = store, .arm = arm, .topology = topology, .paths = paths};
     PL_TRY(pl_try_alloc(n_counts * sizeof *s.counts, "counts of contributions",
                         (void **)&s.counts));
     s.in_open = pl_alloc((size_t)n * sizeof *s.in_open);
@@ -172,7 +202,7 @@ pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
     status = PL_OK;
     for (int m = 0; m < pl_topology_n_modules(topology); m++) {
         s.of = pl_contract_of(arm, topology, m);
-        PL_TRY(scan_module(store, &s));
+        PL_TRY(scan_module(&s));
     }
 done:
     pl_free(s.in_open);

@@ -2,6 +2,7 @@
  * home of the copy, the names that belong to it are copied from the homes of the old
  * store, row by row. */
 #include "history/divide.h"
+#include "history/transfer.h"
 #include "net/net.h"
 #include "outer/outer.h"
 #include <stdlib.h>
@@ -9,13 +10,13 @@
 enum { TXN_BYTES = 64 << 20, TXN_ROWS = 1000 };
 
 typedef struct dividing {
-    pl_store *from[PL_PARTS_MAX]; /* the old homes */
-    int n_from, source;           /* source: the old home that is read */
-    pl_store *to;
+    pl_store *from[PL_PARTS_MAX];        /* the old homes */
+    uint64_t covered_from[PL_PARTS_MAX]; /* of each (pl_audit_report) */
+    int n_from, source;                  /* source: the old home that is read */
+    pl_transfer t;                       /* copies into the new home */
     int n, home; /* number of new homes, and the one that is written */
     const char *name;
-    pl_txn *txn;
-    uint64_t n_rows, bytes; /* in this transaction */
+    uint64_t n_rows, committed; /* rows in this transaction; bytes before it */
     uint64_t hub_epoch;
     pl_buf unrecorded; /* pl_rollback_module: rollbacks of an older release, in this
                           home */
@@ -26,7 +27,8 @@ typedef struct dividing {
 /* Returns whether every home has records with this name. */
 static bool is_everywhere(const char *name)
 {
-    return pl_starts_with(name, "arm/") || pl_starts_with(name, PL_FENCED_REFS);
+    return pl_starts_with(name, "arm/") || pl_starts_with(name, PL_FENCED_REFS) ||
+           pl_starts_with(name, PL_DROPPED_REFS);
 }
 
 /* Returns whether a name, or a ref, belongs to the home that is written. What is called
@@ -78,33 +80,21 @@ static int owner_of(const dividing *d, const char *name)
 /* ---- copying ---- */
 static pl_status begin_rows(dividing *d)
 {
-    return d->txn ? PL_OK : pl_txn_begin(d->to, &d->txn);
+    return d->t.txn ? PL_OK : pl_txn_begin(d->t.to, &d->t.txn);
 }
 
 static pl_status commit_rows(dividing *d)
 {
-    d->n_rows = d->bytes = 0;
-    return d->txn ? pl_txn_commit(&d->txn) : PL_OK;
+    d->n_rows = 0;
+    d->committed = d->t.bytes;
+    return d->t.txn ? pl_txn_commit(&d->t.txn) : PL_OK;
 }
 
 static pl_status copy_blob(void *context, const pl_hash *blob)
 {
     dividing *d = context;
-    void *data = NULL;
-    uint64_t bytes = 0;
-    pl_hash same;
-    pl_status status = PL_OK;
-    if (pl_store_has_blob(d->to, blob))
-        return PL_OK;
-    PL_TRY(pl_store_blob_bytes(d->from[d->source], blob, &bytes));
-    PL_TRY(pl_try_alloc((size_t)bytes, "a blob that is copied", &data));
-    PL_TRY(pl_store_read_blob(d->from[d->source], blob, 0, (size_t)bytes, data));
-    PL_TRY(pl_txn_put_blob(d->txn, data, bytes, &same));
-    d->bytes += bytes;
-    d->report->bytes += bytes;
-done:
-    pl_free_aligned(data);
-    return status;
+    d->t.from = d->from[d->source];
+    return pl_transfer_blob(&d->t, blob);
 }
 
 static pl_status copy_row(void *context, const pl_row *row)
@@ -112,23 +102,31 @@ static pl_status copy_row(void *context, const pl_row *row)
     dividing *d = context;
     PL_CHECK(begin_rows(d));
     PL_CHECK(pl_row_each_blob(row, copy_blob, d));
-    PL_CHECK(pl_txn_put_row(d->txn, d->name, row));
+    PL_CHECK(pl_txn_put_row(d->t.txn, d->name, row));
     d->n_rows++;
     d->report->n_rows++;
-    return d->n_rows >= TXN_ROWS || d->bytes >= TXN_BYTES ? commit_rows(d) : PL_OK;
+    return d->n_rows >= TXN_ROWS || d->t.bytes - d->committed >= TXN_BYTES
+               ? commit_rows(d)
+               : PL_OK;
 }
 
 /* Notes a version that was made by a rollback of an older release, which wrote no
- * record. The copy gets one, because its commits cannot show how old the version is. */
+ * record. The copy gets one, because its commits cannot show how old the version is.
+ * Where the old home's commits show that this release wrote the version, the version is
+ * false, and gets none. */
 static pl_status note_rollback(void *context, const pl_version *v)
 {
     dividing *d = context;
     pl_rollback_module m = {.head = v->number - 1, .last = v->number};
-    bool is_recorded = !pl_version_source(v, &m.source);
-    for (int i = 0; i < d->n_from && !is_recorded; i++)
-        PL_CHECK(pl_store_has_rollback(d->from[i], v, &is_recorded));
+    const uint64_t covered_from = d->covered_from[d->source];
+    pl_rollback_proof proof = PL_ROLLBACK_UNKNOWN;
+    if (!pl_version_source(v, &m.source) ||
+        (covered_from > 0 && v->sequence >= covered_from))
+        return PL_OK;
+    for (int i = 0; i < d->n_from && proof == PL_ROLLBACK_UNKNOWN; i++)
+        PL_CHECK(pl_store_find_rollback(d->from[i], v, &proof));
     pl_copy_text(m.name, sizeof m.name, v->module);
-    if (!is_recorded)
+    if (proof == PL_ROLLBACK_UNKNOWN)
         pl_buf_append(&d->unrecorded, &m, sizeof m);
     return PL_OK;
 }
@@ -169,7 +167,7 @@ static pl_status copy_ref(void *context, const char *name, const char *target)
         pl_starts_with(name, "sys/") || !belongs_here(d, name))
         return PL_OK;
     PL_CHECK(begin_rows(d));
-    return pl_txn_put_ref(d->txn, name, target);
+    return pl_txn_put_ref(d->t.txn, name, target);
 }
 
 /* Fills one home of the copy. The hub's epoch must not fall, because the tokens of
@@ -180,7 +178,7 @@ static pl_status fill_home(dividing *d, const char *folder)
     pl_status status = PL_OK;
     d->hub_epoch = 0;
     pl_buf_clear(&d->unrecorded);
-    PL_TRY(pl_store_open(folder, PL_STORE_CREATE, &d->to));
+    PL_TRY(pl_store_open(folder, PL_STORE_CREATE, &d->t.to));
     for (d->source = 0; d->source < d->n_from; d->source++) {
         PL_TRY(pl_store_each_name(d->from[d->source], copy_name, d));
         PL_TRY(pl_store_each_ref(d->from[d->source], "", copy_ref, d));
@@ -188,18 +186,19 @@ static pl_status fill_home(dividing *d, const char *folder)
     PL_TRY(begin_rows(d));
     if (d->hub_epoch > 0) {
         snprintf(epoch, sizeof epoch, "%llu", (unsigned long long)d->hub_epoch);
-        PL_TRY(pl_txn_put_ref(d->txn, "sys/hub-epoch", epoch));
+        PL_TRY(pl_txn_put_ref(d->t.txn, "sys/hub-epoch", epoch));
     }
     if (d->unrecorded.len > 0) {
         snprintf(home, sizeof home, "%d", d->home + 1);
         PL_TRY(pl_txn_put_rollbacks(
-            d->txn, home, (const pl_rollback_module *)(const void *)d->unrecorded.data,
+            d->t.txn, home,
+            (const pl_rollback_module *)(const void *)d->unrecorded.data,
             d->unrecorded.len / sizeof(pl_rollback_module)));
     }
     PL_TRY(commit_rows(d));
 done:
-    pl_txn_abort(&d->txn);
-    pl_store_close(&d->to);
+    pl_txn_abort(&d->t.txn);
+    pl_store_close(&d->t.to);
     return status;
 }
 
@@ -212,14 +211,21 @@ pl_status pl_store_divide(const char *from, const char *to, int n,
     pl_status status = PL_OK;
     memset(report, 0, sizeof *report);
     PL_CHECK(pl_store_homes(from, &n_old));
-    for (; d.n_from < n_old; d.n_from++)
-        PL_TRY(pl_store_open(pl_store_home(from, d.n_from, n_old, folder),
-                             PL_STORE_READ, &d.from[d.n_from]));
+    while (d.n_from < n_old) {
+        pl_audit_report audit;
+        const int i = d.n_from;
+        PL_TRY(pl_store_open(pl_store_home(from, i, n_old, folder), PL_STORE_READ,
+                             &d.from[i]));
+        d.n_from++;
+        PL_TRY(pl_store_audit(d.from[i], false, NULL, NULL, &audit));
+        d.covered_from[i] = audit.covered_from;
+    }
     if (n > 1)
         PL_TRY(pl_store_make_parts(to, n));
     for (; d.home < n; d.home++)
         PL_TRY(fill_home(&d, pl_store_home(to, d.home, n, folder)));
 done:
+    report->bytes = d.t.bytes;
     pl_buf_destroy(&d.unrecorded);
     for (int i = 0; i < d.n_from; i++)
         pl_store_close(&d.from[i]);

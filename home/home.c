@@ -287,6 +287,9 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     int index = 0;
     PL_CHECK(PL_HEAR(m, fence, &q));
     PL_CHECK(home_find_path(h, q.name, &arm, &index));
+    if (q.phase < 0)
+        return pl_fail(PL_ERR_PROTO, "a FENCE of %s names phase %lld", q.name,
+                       (long long)q.phase);
     home_path *path = &arm->paths[index];
     a->type = PL_MSG_OK;
     if (m->token < path->fence) /* a newer FENCE has overtaken this one */
@@ -304,10 +307,12 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     PL_CHECK(pl_reader_status(&r));
     memcpy(path->valid, valid, sizeof valid);
     path->fence = m->token;
-    if (q.audit)
-        return home_drop_updates(h, arm, index, q.phase);
+    if (q.audit) {
+        PL_CHECK(commit_changes(h)); /* updates of this group are dropped, too */
+        return home_drop_results(h, arm, index, q.phase, m->token);
+    }
     pl_path_state state = path->state;
-    if (q.phase <= 0 || state.phase != q.phase)
+    if (q.phase == 0 || state.phase != q.phase)
         return PL_OK;
     pl_log(PL_LOG_WARN, "state.dropped", "task=%s phase=%lld worker=%s", state.name,
            (long long)state.phase, state.worker);
@@ -388,10 +393,12 @@ static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
     PL_CHECK(PL_HEAR(m, put_ref, &q));
     if (pl_starts_with(q.name, "sys/") || pl_starts_with(q.name, "at/") ||
         pl_starts_with(q.name, PL_MEET_REFS) || pl_starts_with(q.name, PL_AUDIT_REFS) ||
-        pl_starts_with(q.name, PL_FENCED_REFS) || pl_starts_with(q.name, PL_DRAW_REFS))
+        pl_starts_with(q.name, PL_FENCED_REFS) ||
+        pl_starts_with(q.name, PL_DROPPED_REFS) || pl_starts_with(q.name, PL_DRAW_REFS))
         return pl_fail(PL_ERR_NOPERM,
-                       "the home keeps names below sys/, at/, meet/, audit/, draw/ and "
-                       "fenced/ for itself, so %s is refused; choose a different name",
+                       "the home keeps names below sys/, at/, meet/, audit/, draw/, "
+                       "dropped/ and fenced/ for itself, so %s is refused; choose a "
+                       "different name",
                        q.name);
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_ref(h->txn, q.name, q.text));

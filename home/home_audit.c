@@ -203,30 +203,57 @@ done:
     return status;
 }
 
-pl_status home_drop_updates(home *h, const home_arm *arm, int index, int64_t phase)
+/* The context of drop_update: the updates of a path to drop. */
+typedef struct dropping {
+    home *h;
+    const home_arm *arm;
+    int index;
+    int64_t phase;
+    uint64_t token;
+} dropping;
+
+static pl_status drop_update(void *context, const char *module,
+                             const pl_contribution *c)
 {
+    const dropping *d = context;
+    home_arm *arm = NULL;
+    int place = 0;
+    PL_CHECK(home_find_module(d->h, module, &arm, &place));
+    const home_module *m = &arm->modules[place];
     const int replicas = pl_topology_n_replicas(arm->topology);
-    if (phase < arm->paths[index].confirmed || phase < arm->paths[index].state.phase)
-        return PL_OK; /* the phase counts: the order is an old one */
-    PL_CHECK(home_write(h));
-    for (int slot = 0; slot < pl_topology_n_slots(arm->topology); slot++) {
-        const int module =
-            pl_topology_module_of_path(arm->topology, slot, index / replicas);
-        home_module *m = &arm->modules[module];
-        for (int64_t p = phase; m->exists && p < arm->arm.inner.phases; p++) {
-            const int64_t round = pl_round_of(m->of, p);
-            const pl_contribution key = {
-                .phase = round, .path = index / replicas, .replica = index % replicas};
-            if (round >= (int64_t)m->version + m->of->window)
-                break;
-            if (round < (int64_t)m->version || !*home_flag(arm, m, round, index))
-                continue;
-            PL_CHECK(pl_txn_drop_update(h->txn, m->name, &key));
-            *home_flag(arm, m, round, index) = false;
-            --*home_count(m, round);
-        }
-    }
+    const uint64_t first = (uint64_t)d->phase * pl_phase_samples(&arm->arm);
+    if (arm != d->arm || c->path * replicas + c->replica != d->index ||
+        c->work.first_sample < first || c->token > d->token || !m->exists ||
+        !*home_flag(arm, m, c->phase, d->index))
+        return PL_OK;
+    PL_CHECK(home_write(d->h));
+    PL_CHECK(pl_txn_drop_update(d->h->txn, module, c));
+    *home_flag(arm, m, c->phase, d->index) = false;
+    --*home_count(m, c->phase);
     return PL_OK;
+}
+
+static pl_status drop_updates(home *h, const home_arm *arm, int index, int64_t phase,
+                              uint64_t token)
+{
+    char prefix[PL_ARM_NAME_MAX + 1];
+    dropping d = {h, arm, index, phase, token};
+    snprintf(prefix, sizeof prefix, "%s/", arm->arm.name);
+    return pl_store_each_pending(h->store, prefix, drop_update, &d);
+}
+
+pl_status home_drop_results(home *h, const home_arm *arm, int index, int64_t phase,
+                            uint64_t token)
+{
+    char name[2 * PL_MODULE_NAME_MAX];
+    const home_path *path = &arm->paths[index];
+    if (phase < path->confirmed || phase < path->state.phase)
+        return PL_OK; /* the phase counts: the order is an old one */
+    snprintf(name, sizeof name, PL_DROPPED_REFS "%s/%lld/%llu", path->state.name,
+             (long long)phase, (unsigned long long)token);
+    PL_CHECK(home_write(h));
+    PL_CHECK(pl_txn_put_ref(h->txn, name, "-"));
+    return drop_updates(h, arm, index, phase, token);
 }
 
 /* Carries out a verdict of the hub. Under `odd` and `undecided` the hub has told all
@@ -320,6 +347,20 @@ pl_status home_check_fenced(const home *h, const pl_lease *lease)
 }
 
 /* ---- reading audits and fenced workers at start ---- */
+/* A copy of the store from before the verdict may still have the updates. */
+pl_status home_load_dropped(void *context, const char *name, const char *target)
+{
+    home *h = context;
+    home_arm *arm = NULL;
+    int index = 0;
+    pl_dropped dropped;
+    (void)target;
+    PL_CHECK(pl_dropped_read(name, &dropped));
+    return home_find_path(h, dropped.path, &arm, &index) == PL_OK
+               ? drop_updates(h, arm, index, dropped.phase, dropped.token)
+               : PL_OK;
+}
+
 /* An open row whose path is in another phase cannot be decided any more: a rollback
  * moved the path, or a release before this one opened the row (it has no state). */
 pl_status home_load_audit(void *context, const char *name, const char *target)

@@ -113,6 +113,16 @@ done:
     return status;
 }
 
+/* The decision stands before the phase begins, and is kept until the phase has ended.
+ */
+static bool was_split(void *context, int slot, int64_t round)
+{
+    const state_source *s = context;
+    const int replicas = pl_topology_n_replicas(s->arm->topology);
+    return home_was_split(s->arm, (int)(module_of(s, slot) - s->arm->modules), round,
+                          s->claim->path * replicas + s->claim->replica);
+}
+
 /* Finds the hash of the state with which a path of a continuing arm begins
  * (PROTOCOL 3.3). */
 static pl_status find_first_state(home *h, const home_arm *arm, int index, pl_hash *out,
@@ -170,38 +180,27 @@ static pl_status find_before(home *h, const home_arm *arm, int index,
 }
 
 /* ---- the three kinds of states ---- */
-/* Refuses a feature that is NaN, or larger than the hidden state of any usable model. A
- * single such feature would make all other documents look the same to the router. */
-static pl_status check_features(const pl_path_state *state, pl_bytes features)
+/* Refuses values of documents that are NaN or too large: features beyond the hidden
+ * state of any usable model would make all other documents look the same to the router,
+ * and sums of larger scores (nats) would not be finite, which would end the job when a
+ * router is fitted to them. */
+static pl_status check_values(const pl_path_state *state, pl_bytes values,
+                              bool are_features)
 {
-    enum { LARGEST = 1000000 };
-    float value = 0;
-    for (size_t at = 0; at < features.len; at += sizeof value) {
-        memcpy(&value, (const char *)features.at + at, sizeof value);
-        if (!(fabsf(value) <= (float)LARGEST))
+    const double most = are_features ? 1e6 : 1e15, least = are_features ? -most : 0;
+    const size_t bytes = are_features ? sizeof(float) : sizeof(double);
+    for (size_t at = 0; at < values.len; at += bytes) {
+        float feature = 0;
+        double value = 0;
+        memcpy(are_features ? (void *)&feature : (void *)&value,
+               (const char *)values.at + at, bytes);
+        value = are_features ? (double)feature : value;
+        if (!(value >= least && value <= most))
             return pl_fail(PL_ERR_DATA,
-                           "number %zu of the features of %s is %g, but features must "
-                           "be from -%d to %d",
-                           at / sizeof value, state->name, (double)value, LARGEST,
-                           LARGEST);
-    }
-    return PL_OK;
-}
-
-/* Refuses a score that is negative, NaN, or so large that sums of scores would not be
- * finite. Such a score would end the job later, when a router is fitted to the
- * scores. */
-static pl_status check_scores(const pl_path_state *state, pl_bytes scores)
-{
-    static const double largest = 1e15;
-    double nats = 0;
-    for (size_t at = 0; at < scores.len; at += sizeof nats) {
-        memcpy(&nats, (const char *)scores.at + at, sizeof nats);
-        if (!(nats >= 0 && nats <= largest))
-            return pl_fail(PL_ERR_DATA,
-                           "%s scores document %zu with %g nats, but scores must be "
-                           "from 0 to %g",
-                           state->name, at / sizeof nats, nats, largest);
+                           "number %zu of the %s of %s is %g, but it must be from "
+                           "%.15g to %.15g",
+                           at / bytes, are_features ? "features" : "scores",
+                           state->name, value, least, most);
     }
     return PL_OK;
 }
@@ -227,8 +226,7 @@ pl_status home_check_state(home *h, const home_arm *arm, int index,
     pl_status status = PL_OK;
     PL_TRY(home_lend_blob(h, &state->moments, "a path's state", &values, &owned));
     if (arm->arm.n_scored > 0) {
-        PL_TRY(arm->arm.feature_windows > 0 ? check_features(state, values)
-                                            : check_scores(state, values));
+        PL_TRY(check_values(state, values, arm->arm.feature_windows > 0));
         goto done;
     }
     pl_state_claim claim = {.arm = &arm->arm,
@@ -238,7 +236,7 @@ pl_status home_check_state(home *h, const home_arm *arm, int index,
                             .replica = index % replicas,
                             .after = pl_state_view_of(&arm->arm, n_params, values.at)};
     state_source source = {h, arm, &claim};
-    claim.source = (pl_state_source){&source, read_version, read_update};
+    claim.source = (pl_state_source){&source, read_version, read_update, was_split};
     PL_TRY(find_before(h, arm, index, &claim, &owned_before));
     PL_TRY(pl_state_check(&claim));
 done:

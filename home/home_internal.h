@@ -10,10 +10,10 @@
 #include "store/store.h"
 
 /* The phases that a holder has contributed: `next` is one more than the newest of them,
- * and bit k of `newest` tells whether phase next - 1 - k is one. A phase older than
- * these bits counts as absent. */
+ * which `round` has, and bit k of `newest` tells whether phase next - 1 - k is one. A
+ * phase older than these bits counts as absent. */
 typedef struct home_phase_set {
-    int64_t next;
+    int64_t next, round;
     uint64_t newest;
 } home_phase_set;
 
@@ -353,16 +353,21 @@ pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state 
 /* Returns the state that the path will have if its open audit agrees; NULL: it has no
  * open audit. */
 const pl_path_state *home_in_audit(const home *h, const char *path);
-/* Drops the pending updates of a path from this phase on. */
-pl_status home_drop_updates(home *h, const home_arm *arm, int index, int64_t phase);
+/* Unless the phase counts, drops the updates of a path from this phase on whose leases
+ * are not newer than `token`, and notes this, so that an older copy of the store drops
+ * them again. */
+pl_status home_drop_results(home *h, const home_arm *arm, int index, int64_t phase,
+                            uint64_t token);
 pl_status home_put_audit(home *h, pl_message *m, pl_message *answer);
 pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer);
 /* If the holder of the lease is fenced, fails with ERR_NOPERM and the reason. */
 pl_status home_check_fenced(const home *h, const pl_lease *lease);
 /* appends the records of audits and fenced workers to the state for the hub */
 void home_audit_records(const home *h, pl_buf *out);
-/* Callbacks for each ref whose name begins with PL_AUDIT_REFS or PL_FENCED_REFS. */
+/* Callbacks for each ref whose name begins with PL_AUDIT_REFS, PL_DROPPED_REFS or
+ * PL_FENCED_REFS. Pending updates must be loaded before. */
 pl_status home_load_audit(void *context, const char *name, const char *target);
+pl_status home_load_dropped(void *context, const char *name, const char *target);
 pl_status home_load_fenced(void *context, const char *name, const char *target);
 void home_forget_audits(home *h);
 

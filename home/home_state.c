@@ -75,6 +75,7 @@ void home_note_phase(const home_arm *arm, home_module *m, const pl_contribution 
         const int64_t shift = phase + 1 - set->next;
         set->newest = shift < 64 ? set->newest << shift : 0;
         set->next = phase + 1;
+        set->round = c->phase;
     }
     if (set->next - 1 - phase < 64)
         set->newest |= UINT64_C(1) << (set->next - 1 - phase);
@@ -267,6 +268,7 @@ pl_status home_load(home *h)
     PL_CHECK(pl_store_each_pending(h->store, "", note_pending, h));
     PL_CHECK(pl_store_each_ref(h->store, PL_MEET_REFS, home_load_meeting, h));
     PL_CHECK(pl_store_each_ref(h->store, PL_AUDIT_REFS, home_load_audit, h));
+    PL_CHECK(pl_store_each_ref(h->store, PL_DROPPED_REFS, home_load_dropped, h));
     PL_CHECK(pl_store_each_ref(h->store, PL_FENCED_REFS, home_load_fenced, h));
     return pl_store_each_ref(h->store, "sys/", on_ref, h);
 }

@@ -217,12 +217,16 @@ static pl_submit_result judge_late(place *p, const pl_submit_message *s)
 static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
 {
     const home_module *m = p->module;
+    const home_phase_set *phases =
+        home_phases(p->arm, m, task_of(p, &s->contributors[0]));
     const bool may_be_late = m->of->quorum < m->of->n_contributors;
-    const int64_t last = may_be_late ? (int64_t)m->version : s->round;
+    /* With numbers by arrival, only the round of the holder's newest phase is known. */
+    const int64_t first = m->of->by_arrival ? phases->round : s->round;
+    const int64_t last = may_be_late ? (int64_t)m->version : first;
     home_update taken = {0};
     bool found = false;
     /* a late update counts in the round that was open when it came */
-    for (int64_t round = s->round; !m->of->homomorphic && !found && round <= last;
+    for (int64_t round = first; !m->of->homomorphic && !found && round <= last;
          round++) {
         taken = (home_update){.module = s->module,
                               .round = round,
@@ -236,7 +240,7 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
     (void)pl_fail(PL_ERR_DATA,
                   "worker %s has already sent a different update of %s in round %lld; "
                   "that update counts, not this one",
-                  taken.worker, s->module, (long long)s->round);
+                  taken.worker, s->module, (long long)taken.round);
     return true;
 }
 

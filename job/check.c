@@ -314,7 +314,7 @@ static void check_rolled_back(checker *c, const pl_version *v)
 {
     pl_version source;
     uint64_t number;
-    bool made = false;
+    pl_rollback_proof proof;
     if (!pl_version_source(v, &number)) {
         note_violation(c, "%s@%llu has no contribution, and no rollback made it",
                        v->module, (unsigned long long)v->number);
@@ -329,18 +329,19 @@ static void check_rolled_back(checker *c, const pl_version *v)
             c, "%s@%llu differs from version %llu, to which it was rolled back",
             v->module, (unsigned long long)v->number, (unsigned long long)number);
     pl_version_clear(&source);
-    if (pl_store_has_rollback(c->store, v, &made) != PL_OK)
+    if (pl_store_find_rollback(c->store, v, &proof) != PL_OK)
         note_violation(c, "%s", pl_last_error());
-    else if (!made && !c->has_data)
+    else if (proof == PL_ROLLBACK_RECORDED)
+        c->now->n_given_up++;
+    else if (proof == PL_ROLLBACK_UNKNOWN && !c->has_data)
         note_unproven(c, "the store does not have the records of rollbacks, as after a "
                          "push");
-    else if (!made && (c->covered_from == 0 || v->sequence < c->covered_from))
+    else if (proof == PL_ROLLBACK_COPIED || c->covered_from == 0 ||
+             v->sequence < c->covered_from)
         note_unproven(c, "an older release made rollbacks without a record");
-    else if (!made)
+    else
         note_violation(c, "%s@%llu says that it is a rollback, but no rollback made it",
                        v->module, (unsigned long long)v->number);
-    else
-        c->now->n_given_up++;
 }
 
 /* Returns whether the weight of an update is the one that its arm gives. Rounding may

@@ -330,3 +330,13 @@ char *progress_store_size(const pl_json *home, char out[80])
         snprintf(out, 80, "%s", size);
     return out;
 }
+
+char *progress_waiting(const pl_json *waiting, char out[PROGRESS_WAITING_MAX])
+{
+    snprintf(out, PROGRESS_WAITING_MAX,
+             "%.100s phase %.0f waits for an own worker of the job with the device "
+             "%.120s",
+             pl_json_get_text(waiting, "task"), pl_json_get_real(waiting, "phase"),
+             pl_json_get_text(waiting, "device"));
+    return out;
+}

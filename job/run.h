@@ -208,6 +208,10 @@ void progress_path_name(const pl_json *paths, size_t i, char out[PL_NAME_MAX]);
  * used: "2.1 GiB (1.9 GiB of the quota, 2.0 GiB)" for 2.1 GiB on disk, of which 1.9 GiB
  * count, and a quota of 2.0 GiB. */
 char *progress_store_size(const pl_json *home, char out[80]);
+/* Says for which worker the task of an audit waits; `waiting` is an element of the
+ * hub's audits_waiting. */
+enum { PROGRESS_WAITING_MAX = 400 };
+char *progress_waiting(const pl_json *waiting, char out[PROGRESS_WAITING_MAX]);
 /* progress.c: shows the progress of all arms until the first n_needed arms are
  * finished. */
 pl_status progress_wait(pl_run *r, const char *const *arms, int n_arms, int n_needed);
@@ -294,20 +298,20 @@ pl_status run_look_at_one_moment(const char *folder, pl_store **store,
 PL_MUST_CHECK pl_status run_copy_files(const char *from, const char *to);
 
 /* run_kept.c: what the restore of a store must not undo */
-typedef struct run_kept_fence {
-    char ref[PL_MODULE_NAME_MAX + 8];
+typedef struct run_kept_ref {
+    char ref[2 * PL_MODULE_NAME_MAX];
     char target[PL_FENCED_TEXT_MAX + PL_PUBKEY_TEXT];
-} run_kept_fence;
+} run_kept_ref;
 typedef struct run_kept {
-    const char *dir; /* the run, if it has a list of keys; NULL: the store alone */
-    run_kept_fence *fences; /* [n] */
+    const char *dir;    /* the run, if it has a list of keys; NULL: the store alone */
+    run_kept_ref *refs; /* [n] */
     size_t n;
     int64_t hub_epoch; /* the highest one of all homes */
 } run_kept;
-/* Reads fences and epoch of the store that will be replaced, and revokes the keys of
- * fenced workers in the run's list. A folder without a store has none. The caller frees
- * `fences`, even after an error. */
-PL_MUST_CHECK pl_status run_keep(const char *folder, run_kept *out);
+/* Reads what must stay from the store that the backup will replace, and revokes the
+ * keys of fenced workers in the run's list. A folder without a store has nothing. The
+ * caller frees `refs`, even after an error. */
+PL_MUST_CHECK pl_status run_keep(const char *folder, pl_store *backup, run_kept *out);
 /* Writes into all homes of the restored store what they lack of it, and revokes the
  * keys again, because the list may have been replaced, too. */
 PL_MUST_CHECK pl_status run_put_back(const char *folder, run_kept *kept);

@@ -1,7 +1,11 @@
-/* What a restore of a store must not undo, if it replaces a store of the same job:
- * the fences of workers that an audit has shut out, and the hub's epoch, without which
- * a token could be used twice. A worker's key is revoked, too, so that the worker stays
- * out if the process is killed before the store has its fence again. */
+/* What a restore of a store must not undo, if it replaces a store of the same job: the
+ * fences of workers that an audit has shut out, which results audits have dropped, and
+ * the hub's epoch, without which a token could be used twice. A worker's key is
+ * revoked, too, so that the worker stays out if the process is killed before the store
+ * has its fence again.
+ *
+ * If one home alone is restored, the other homes of the job tell the same. A backup of
+ * another job gets only the epoch: names of workers and paths mean others there. */
 #include "job/run.h"
 #include "net/net.h"
 
@@ -13,10 +17,10 @@ static pl_status keep_ref(void *context, const char *name, const char *target)
     int64_t epoch = 0;
     if (strcmp(name, EPOCH_REF) == 0 && pl_parse_int(target, &epoch) == PL_OK)
         k->hub_epoch = epoch > k->hub_epoch ? epoch : k->hub_epoch;
-    if (!pl_starts_with(name, PL_FENCED_REFS))
+    if (!pl_starts_with(name, PL_FENCED_REFS) && !pl_starts_with(name, PL_DROPPED_REFS))
         return PL_OK;
-    k->fences = pl_grow(k->fences, (k->n + 1) * sizeof *k->fences);
-    run_kept_fence *f = &k->fences[k->n++];
+    k->refs = pl_grow(k->refs, (k->n + 1) * sizeof *k->refs);
+    run_kept_ref *f = &k->refs[k->n++];
     pl_copy_text(f->ref, sizeof f->ref, name);
     pl_copy_text(f->target, sizeof f->target, target);
     return PL_OK;
@@ -28,8 +32,8 @@ static pl_status revoke_kept(pl_key_list *list, void *context)
     for (size_t i = 0; i < k->n; i++) {
         char text[PL_PUBKEY_TEXT];
         pl_pubkey key;
-        snprintf(text, sizeof text, "%.*s", (int)strcspn(k->fences[i].target, " "),
-                 k->fences[i].target);
+        snprintf(text, sizeof text, "%.*s", (int)strcspn(k->refs[i].target, " "),
+                 k->refs[i].target);
         /* the job's own workers are fenced by their names */
         if (pl_pubkey_parse(text, &key) == PL_OK)
             (void)pl_key_list_revoke(list, &key);
@@ -45,16 +49,57 @@ static pl_status revoke_all(run_kept *k)
     return pl_key_list_edit(path, revoke_kept, k);
 }
 
-pl_status run_keep(const char *folder, run_kept *out)
+/* The context of note_draw: whether a store has a draw of audits of `other`. */
+typedef struct kinship {
+    pl_store *other;
+    bool found;
+} kinship;
+
+static pl_status note_draw(void *context, const char *name, const char *target)
+{
+    kinship *k = context;
+    pl_buf same = {0};
+    (void)target;
+    k->found = k->found || pl_store_get_ref(k->other, name, &same) == PL_OK;
+    pl_buf_destroy(&same);
+    return PL_OK;
+}
+
+/* Reads the store of a home. *same becomes true if `backup` is of the same job: a store
+ * that `forget` or `homes set` made has another birth, but the same draws. */
+static pl_status keep_store(const char *folder, pl_store *backup, run_kept *out,
+                            bool *same)
 {
     pl_store *store = NULL;
-    pl_status status = pl_store_open(folder, PL_STORE_READ, &store);
-    if (status == PL_ERR_NOT_FOUND)
-        return PL_OK;
+    kinship k = {.other = backup};
+    PL_CHECK(pl_store_open(folder, PL_STORE_READ, &store));
+    pl_status status = pl_store_each_ref(store, "", keep_ref, out);
     if (status == PL_OK)
-        status = pl_store_each_ref(store, "", keep_ref, out);
+        status = pl_store_each_ref(store, PL_DRAW_REFS, note_draw, &k);
+    *same = *same || k.found || pl_store_same_birth(store, backup);
     pl_store_close(&store);
-    return status == PL_OK ? revoke_all(out) : status;
+    return status;
+}
+
+pl_status run_keep(const char *folder, pl_store *backup, run_kept *out)
+{
+    char above[PL_PATH_MAX], home[PL_PATH_MAX];
+    int n = 0;
+    const bool is_home =
+        pl_store_parts(pl_path_above(above, folder), &n) == PL_OK && n > 0;
+    const char *all = is_home ? above : folder;
+    bool same = is_home, any = false;
+    pl_status status = pl_store_homes(all, &n);
+    /* what one home cannot tell any more, the others can */
+    for (int i = 0; i < n; i++) {
+        status = keep_store(pl_store_home(all, i, n, home), backup, out, &same);
+        any = any || status == PL_OK;
+    }
+    PL_CHECK(any || status == PL_ERR_NOT_FOUND ? PL_OK : status);
+    PL_CHECK(revoke_all(out));
+    if (!same)
+        out->n = 0;
+    return PL_OK;
 }
 
 static pl_status put_back_at(const char *folder, const run_kept *kept)
@@ -70,11 +115,11 @@ static pl_status put_back_at(const char *folder, const run_kept *kept)
     PL_TRY(pl_store_each_ref(store, "sys/", keep_ref, &has));
     PL_TRY(pl_txn_begin(store, &txn));
     for (size_t i = 0; i < kept->n; i++) {
-        status = pl_store_get_ref(store, kept->fences[i].ref, &old);
+        status = pl_store_get_ref(store, kept->refs[i].ref, &old);
         if (status == PL_OK)
             continue;
         PL_TRY(status == PL_ERR_NOT_FOUND ? PL_OK : status);
-        PL_TRY(pl_txn_put_ref(txn, kept->fences[i].ref, kept->fences[i].target));
+        PL_TRY(pl_txn_put_ref(txn, kept->refs[i].ref, kept->refs[i].target));
         changed = true;
     }
     if (kept->hub_epoch > has.hub_epoch) {

@@ -26,7 +26,7 @@ struct worker_news {
     known_worker *known;
     int n;
     bool begun;
-    lack workers, hub, homes[PL_HOMES_MAX];
+    lack workers, hub, judges, homes[PL_HOMES_MAX];
 };
 
 /* Notes whether the thing is there. Returns whether a line about it is due: after it
@@ -176,6 +176,14 @@ bool worker_news_tell(worker_news *n, const pl_json *status)
             say("home     home %zu does not answer the hub since %s; no task is leased "
                 "meanwhile",
                 i + 1, n->homes[i].since);
+        told = true;
+    }
+    const pl_json *waiting = pl_json_get(status, "audits_waiting");
+    const size_t n_waiting = pl_json_count(waiting);
+    if (note_lack(&n->judges, n_waiting == 0) && n_waiting > 0) {
+        char text[PROGRESS_WAITING_MAX];
+        say("audit    since %s: %s (%zu such tasks, `pathloom status`)",
+            n->judges.since, progress_waiting(pl_json_at(waiting, 0), text), n_waiting);
         told = true;
     }
     /* the worker that ended the lack has a line of its own */

@@ -94,6 +94,24 @@ pl_status pl_draw_read(const char *text, pl_draw *out)
     return PL_OK;
 }
 
+pl_status pl_dropped_read(const char *name, pl_dropped *out)
+{
+    const char *at = name + strlen(PL_DROPPED_REFS);
+    char arm[PL_ARM_NAME_MAX], path[PL_NAME_MAX];
+    long long phase = 0;
+    unsigned long long token = 0;
+    int used = 0;
+    if (sscanf(at, "%23[^/]/%63[^/]/%lld/%llu%n", arm, path, &phase, &token, &used) !=
+            4 ||
+        at[used] || phase < 0)
+        return pl_fail(PL_ERR_DAMAGED,
+                       "ref %s is damaged: it does not say which results were dropped",
+                       name);
+    *out = (pl_dropped){.phase = phase, .token = token};
+    snprintf(out->path, sizeof out->path, "%s/%s", arm, path);
+    return PL_OK;
+}
+
 /* ---- as text ---- */
 void pl_audit_name(const pl_audit *audit, char out[PL_TEXT_MAX])
 {

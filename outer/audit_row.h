@@ -43,6 +43,10 @@ extern "C" {
 #define PL_AUDIT_REFS  "audit/"
 #define PL_FENCED_REFS "fenced/"
 #define PL_DRAW_REFS   "draw/"
+/* "dropped/ARM/p01.r0/PHASE/TOKEN": an audit has dropped the results of the path from
+ * this phase on, under leases up to this token. Every home has it, and a restore keeps
+ * it. */
+#define PL_DROPPED_REFS "dropped/"
 /* the result that was sent, and two repetitions on each of up to four kinds of
  * devices */
 enum { PL_AUDIT_RESULTS = 9, PL_AUDIT_REASON_MAX = 200, PL_AUDIT_TEXT_MAX = 12288 };
@@ -93,6 +97,14 @@ void pl_audit_name(const pl_audit *audit, char out[PL_TEXT_MAX]);
 void pl_audit_write(const pl_audit *audit, pl_buf *out);
 /* ERR_DATA: the text is not the row of an audit. */
 PL_MUST_CHECK pl_status pl_audit_read(const char *text, pl_audit *out);
+
+typedef struct pl_dropped {
+    char path[PL_TEXT_MAX];
+    int64_t phase;
+    uint64_t token;
+} pl_dropped;
+/* Reads a ref below PL_DROPPED_REFS. ERR_DAMAGED: it is no such ref. */
+PL_MUST_CHECK pl_status pl_dropped_read(const char *name, pl_dropped *out);
 
 /* ---- the draw ---- */
 typedef struct pl_draw {

@@ -374,20 +374,19 @@ static pl_status check_begin(const slot_check *k)
     const pl_state_claim *c = k->claim;
     const int index = c->path * pl_topology_n_replicas(c->topology) + c->replica;
     float *update = k->work[7];
-    const bool may_split = c->arm->outer.deadline_ms > 0;
-    bool known, same = false;
+    const pl_state_source *s = &c->source;
+    bool known = true, same;
     int mate = index;
     if (c->phase > 0)
         PL_CHECK(pl_round_mate(k->of, index, c->phase - 1, &mate));
-    if (mate != index) {
+    if (mate != index && s->was_split &&
+        s->was_split(s->context, k->slot, c->phase - 1))
+        mate = index;
+    if (mate != index)
         PL_CHECK(read_update(k, mate, c->phase - 1, update, &known));
-        if (known)
-            PL_CHECK(meet_again(k, update, &same));
-        else if (!may_split)
-            return PL_OK;
-    }
-    if (!same && (mate == index || may_split))
-        PL_CHECK(meet_again(k, NULL, &same));
+    if (!known)
+        return PL_OK;
+    PL_CHECK(meet_again(k, mate != index ? update : NULL, &same));
     return same
                ? PL_OK
                : pl_fail(PL_ERR_DATA,

@@ -59,6 +59,9 @@ typedef struct pl_state_source {
     /* Decodes the update of holder `index` (path * R + replica) in a round, which has
      * of->n_vectors vectors. */
     pl_status (*update)(void *context, int slot, int index, int64_t round, float *out);
+    /* Whether the home of the slot's module has decided that the path did not meet its
+     * mate after the round. NULL: no pair is ever split. */
+    bool (*was_split)(void *context, int slot, int64_t round);
 } pl_state_source;
 
 typedef struct pl_state_claim {

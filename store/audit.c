@@ -39,7 +39,8 @@ static void report_problem(audit *a, const char *sentence)
     char text[1024];
     snprintf(text, sizeof text, "%s%s", a->store->label, sentence);
     a->report->n_problems++;
-    a->fn(a->context, text);
+    if (a->fn)
+        a->fn(a->context, text);
 }
 
 static void problem(audit *a, const char *format, ...) PL_PRINTF(2, 3);

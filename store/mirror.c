@@ -312,15 +312,20 @@ static pl_status read_target_value(kv *db, kv_family family, row_key key, pl_buf
     return PL_OK;
 }
 
-static bool same_row(const mirror *m, kv_family family, row_key key)
+static bool same_row(kv *from, kv *to, kv_family family, row_key key)
 {
     pl_buf a = {0}, b = {0};
-    bool same = read_target_value(m->from->db, family, key, &a) == PL_OK &&
-                read_target_value(m->to, family, key, &b) == PL_OK && a.len > 0 &&
+    bool same = read_target_value(from, family, key, &a) == PL_OK &&
+                read_target_value(to, family, key, &b) == PL_OK && a.len > 0 &&
                 a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
     pl_buf_destroy(&a);
     pl_buf_destroy(&b);
     return same;
+}
+
+bool pl_store_same_birth(const pl_store *a, const pl_store *b)
+{
+    return same_row(a->stores[0]->db, b->stores[0]->db, KV_META, key_of_name("store"));
 }
 
 /* Finds out what the target is: empty, an earlier or later state of the source, or
@@ -339,11 +344,11 @@ static pl_status compare_target(mirror *m, mirror_target *to)
         m->to_epoch = pl_get_u64(&row.fields, 1, 0);
         PL_TRY(row_end(&row));
     }
-    m->same_line =
-        m->to_sequence == 0 || same_row(m, KV_LOG, key_of_number(m->to_sequence));
-    bool same_store = m->to_epoch == 0 || same_row(m, KV_META, birth);
+    m->same_line = m->to_sequence == 0 ||
+                   same_row(m->from->db, m->to, KV_LOG, key_of_number(m->to_sequence));
+    bool same_store = m->to_epoch == 0 || same_row(m->from->db, m->to, KV_META, birth);
     m->later = !m->same_line && same_store && m->from->sequence > 0 &&
-               same_row(m, KV_LOG, key_of_number(m->from->sequence));
+               same_row(m->from->db, m->to, KV_LOG, key_of_number(m->from->sequence));
     m->common = m->same_line ? m->to_sequence : m->later ? m->from->sequence : 0;
     to->beside = !m->same_line && !m->later;
     if (!to->force && !(same_store && m->same_line))

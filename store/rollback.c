@@ -218,7 +218,7 @@ typedef struct record_search {
     pl_store *store;
     const pl_version *version;
     uint64_t source;
-    bool found;
+    pl_rollback_proof proof;
 } record_search;
 
 static pl_status look_in_record(void *context, const pl_object *object)
@@ -226,26 +226,30 @@ static pl_status look_in_record(void *context, const pl_object *object)
     record_search *s = context;
     pl_rollback plan;
     uint64_t number;
+    const pl_rollback_proof proof = pl_starts_with(object->name, COPIED_RECORD)
+                                        ? PL_ROLLBACK_COPIED
+                                        : PL_ROLLBACK_RECORDED;
     pl_status status = read_plan(s->store, object->name, &number, &plan);
     for (size_t i = 0; status == PL_OK && i < plan.n_modules; i++) {
         const pl_rollback_module *m = &plan.modules[i];
-        s->found =
-            s->found ||
-            (strcmp(m->name, s->version->module) == 0 && m->source == s->source &&
-             m->head < s->version->number && s->version->number <= m->last);
+        if (strcmp(m->name, s->version->module) == 0 && m->source == s->source &&
+            m->head < s->version->number && s->version->number <= m->last &&
+            s->proof < proof)
+            s->proof = proof;
     }
     clear_share(&plan);
     return status;
 }
 
-pl_status pl_store_has_rollback(pl_store *store, const pl_version *version, bool *out)
+pl_status pl_store_find_rollback(pl_store *store, const pl_version *version,
+                                 pl_rollback_proof *out)
 {
     record_search s = {.store = store, .version = version};
-    *out = false;
+    *out = PL_ROLLBACK_UNKNOWN;
     if (!pl_version_source(version, &s.source))
         return PL_OK;
     PL_CHECK(pl_store_each_object(store, ROLLBACK_RECORD, look_in_record, &s));
-    *out = s.found;
+    *out = s.proof;
     return PL_OK;
 }
 
@@ -257,7 +261,7 @@ pl_status pl_txn_put_rollbacks(pl_txn *txn, const char *copy,
         .words = "made by an older release", .phase = -1, .n_modules = n};
     plan.modules = pl_alloc(n * sizeof *modules);
     memcpy(plan.modules, modules, n * sizeof *modules);
-    snprintf(record, sizeof record, ROLLBACK_RECORD "copied-%s.%lld", copy,
+    snprintf(record, sizeof record, COPIED_RECORD "%s.%lld", copy,
              (long long)pl_wall_ms());
     pl_status status = put_plan(txn, record, 0, &plan);
     pl_free(plan.modules);

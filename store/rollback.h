@@ -10,6 +10,7 @@
 /* Followed by the rollback's number and time: an object with the whole plan, in the
  * first part. It stays, as the record that a rollback made versions. */
 #define ROLLBACK_RECORD "rollback/"
+#define COPIED_RECORD   ROLLBACK_RECORD "copied-"
 /* A ref with the number of the last rollback that this part has carried out. */
 #define ROLLBACK_REF "sys/rolled-back"
 

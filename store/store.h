@@ -97,6 +97,9 @@ const char *pl_store_mended(const pl_store *store);
 /* Returns the arguments of the rollback over several parts that was finished when this
  * part was opened for writing; NULL if there was no unfinished rollback. */
 const char *pl_store_resumed(const pl_store *store);
+/* Whether the (first parts of the) stores were made as one: one is a copy of the other,
+ * maybe with other commits since. */
+bool pl_store_same_birth(const pl_store *a, const pl_store *b);
 uint64_t pl_store_epoch(const pl_store *store);
 uint64_t pl_store_sequence(const pl_store *store); /* number of commits so far */
 /* Updates a READ store to the writer's newest commit. */
@@ -529,9 +532,16 @@ PL_MUST_CHECK pl_status pl_txn_drop_data(pl_txn *txn, const char *module,
 /* Returns whether a rollback made this version. *source is then the number of the older
  * version that has the same parameters. */
 bool pl_version_source(const pl_version *version, uint64_t *source);
-/* Finds out whether the record of a rollback names this version. */
-PL_MUST_CHECK pl_status pl_store_has_rollback(pl_store *store,
-                                              const pl_version *version, bool *out);
+/* Finds out whether the record of a rollback names this version. A record that `homes
+ * set` made for a version that an older release rolled back proves nothing. */
+typedef enum pl_rollback_proof {
+    PL_ROLLBACK_UNKNOWN,
+    PL_ROLLBACK_COPIED,
+    PL_ROLLBACK_RECORDED
+} pl_rollback_proof;
+PL_MUST_CHECK pl_status pl_store_find_rollback(pl_store *store,
+                                               const pl_version *version,
+                                               pl_rollback_proof *out);
 /* A pl_writers has a store in one piece, or all parts of a store, open for writing.
  * pl_writers_open returns ERR_BUSY if another process has the store or a part open, and
  * it finishes an earlier rollback that was decided but not yet done in every part. */

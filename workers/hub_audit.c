@@ -80,7 +80,8 @@ void hub_close_audit(hub *h, hub_audit *a, pl_verdict verdict, const char *reaso
            "task=%s phase=%lld verdict=%s worker=%s odd=%s reason=\"%s\"", a->row.path,
            (long long)a->row.phase, pl_verdict_name(verdict), a->row.results[0].worker,
            a->row.odd, reason);
-    if (verdict != PL_VERDICT_UNDECIDED || ++path->n_undecided < UNDECIDED_MAX)
+    if (verdict != PL_VERDICT_UNDECIDED || a->lacks_ms > 0 ||
+        ++path->n_undecided < UNDECIDED_MAX)
         return;
     h->failure_status = PL_ERR_DATA;
     snprintf(h->failure, sizeof h->failure,
@@ -323,6 +324,7 @@ pl_status hub_tend_audits(hub *h, int64_t now_ms)
         } else if (!a->lease.active && hub_homes_ready(h)) {
             a->asked_ms = now_ms;
             PL_CHECK(hub_judge(h, a));
+            hub_await_judge(h, a, now_ms);
         }
     }
     return PL_OK;
@@ -330,15 +332,20 @@ pl_status hub_tend_audits(hub *h, int64_t now_ms)
 
 void hub_audit_json(const hub *h, pl_json *o)
 {
-    enum { FENCED_SHOWN = 256 };
-    pl_json *fenced = pl_json_array(), *lacks = pl_json_array();
+    enum { FENCED_SHOWN = 256, WAITING_SHOWN = 64 };
+    pl_json *fenced = pl_json_array(), *waiting = pl_json_array();
     int64_t open = 0;
     for (size_t i = 0; i < h->n_audits; i++) {
         const hub_audit *a = &h->audits[i];
         open += a->row.verdict == PL_VERDICT_OPEN;
-        if (a->wants[0] && !hub_has_judge(h, a->wants) &&
-            pl_json_count(lacks) < PL_AUDIT_RESULTS)
-            pl_json_push(lacks, pl_json_make_text(a->wants));
+        if (a->lacks_ms == 0 || a->row.verdict != PL_VERDICT_OPEN ||
+            pl_json_count(waiting) == WAITING_SHOWN)
+            continue;
+        pl_json *one = pl_json_object();
+        pl_json_set_text(one, "task", a->row.path);
+        pl_json_set_int(one, "phase", a->row.phase);
+        pl_json_set_text(one, "device", a->wants);
+        pl_json_push(waiting, one);
     }
     size_t first = h->n_fenced > FENCED_SHOWN ? h->n_fenced - FENCED_SHOWN : 0;
     for (size_t i = first; i < h->n_fenced; i++) {
@@ -353,7 +360,7 @@ void hub_audit_json(const hub *h, pl_json *o)
     pl_json_set_int(o, "audits_differed",
                     (int64_t)(n[PL_VERDICT_ODD] + n[PL_VERDICT_UNDECIDED]));
     pl_json_set_int(o, "audits_unchecked", (int64_t)n[PL_VERDICT_UNCHECKED]);
-    pl_json_set(o, "audits_lack", lacks);
+    pl_json_set(o, "audits_waiting", waiting);
     pl_json_set_int(o, "workers_fenced", (int64_t)h->n_fenced);
     pl_json_set(o, "fenced", fenced);
 }

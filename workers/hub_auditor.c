@@ -39,12 +39,14 @@ bool hub_lists_device(const hub *h, const char *device)
 }
 
 /* Under audits a worker that joined gets tasks only if a worker of the job has had the
- * same kind of device, or fleet.devices lists it. */
+ * same kind of device, and was not waited for in vain since; or fleet.devices lists the
+ * kind. */
 bool hub_admits_device(const hub *h, const hub_worker *w)
 {
     bool admits = !h->tasks.audits || w->own_key || hub_lists_device(h, w->device);
     for (int i = 0; i < h->n_workers && !admits; i++)
-        admits = is_judge(&h->workers[i], w->device);
+        admits = is_judge(&h->workers[i], w->device) &&
+                 h->workers[i].seen_ms >= h->workers[i].given_up_ms;
     return admits;
 }
 
@@ -90,6 +92,38 @@ hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms)
             return a;
     }
     return NULL;
+}
+
+/* The results are then dropped, so that another kind of device does the task again, and
+ * this kind gets no task until one of its judges is back. Without this the path would
+ * wait for ever. If fleet.devices lists the kind, the results count as unchecked. */
+void hub_await_judge(hub *h, hub_audit *a, int64_t now_ms)
+{
+    char reason[PL_AUDIT_REASON_MAX];
+    if (a->wants[0])
+        look_for_judges(h, a, now_ms);
+    if (!a->wants[0] || a->rank < NO_RANK) {
+        a->lacks_ms = 0;
+        return;
+    }
+    if (a->lacks_ms == 0) {
+        a->lacks_ms = now_ms;
+        pl_log(PL_LOG_WARN, "audit.waits", "task=%s phase=%lld device=\"%s\"",
+               a->row.path, (long long)a->row.phase, a->wants);
+    }
+    const double waited_s = 1e-3 * (double)(now_ms - a->lacks_ms);
+    if (waited_s <= hub_overdue_s(h, &h->tasks.arms[a->task.arm], 1))
+        return;
+    for (int i = 0; i < h->n_workers; i++)
+        if (is_judge(&h->workers[i], a->wants))
+            h->workers[i].given_up_ms = now_ms;
+    snprintf(reason, sizeof reason,
+             "no worker of the job with the device %.100s came for %.0f s", a->wants,
+             waited_s);
+    hub_close_audit(h, a,
+                    hub_lists_device(h, a->wants) ? PL_VERDICT_UNCHECKED
+                                                  : PL_VERDICT_UNDECIDED,
+                    reason);
 }
 
 void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms)

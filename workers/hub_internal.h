@@ -128,7 +128,7 @@ typedef struct hub_audit {
     pl_hash *made;
     /* the kind of device on which the task must be repeated next; "": none */
     char wants[PL_TEXT_MAX];
-    bool lacks;  /* whether the log says that the job has no worker of that kind */
+    int64_t lacks_ms; /* time since which no own worker of that kind is there, or 0 */
     int n_asked; /* how often hashes were asked for while all homes were connected */
     /* time when the hub last asked the homes for hashes, judged, or sent the verdict */
     int64_t asked_ms;
@@ -167,6 +167,9 @@ typedef struct hub_worker {
     /* whether this worker itself has delivered a task; and whether it has delivered
      * another task after that, while none of its results was audited */
     bool delivered, proven;
+    /* when an audit was given up because no own worker of this one's kind came; 0:
+     * never */
+    int64_t given_up_ms;
     /* the reason why the worker's messages are refused; "": not fenced */
     char fenced[PL_FENCED_TEXT_MAX];
     pl_peer peer;
@@ -395,6 +398,8 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms);
 /* Puts holders of late leases on trial. Ends leases of tasks and of audits that their
  * workers have held for far too long. */
 void hub_end_overdue(hub *h, int64_t now_ms);
+/* Returns how long a lease for this many tasks may be held, in seconds. */
+double hub_overdue_s(const hub *h, const plan_arm *arm, double n_tasks);
 
 /* hub_audit.c */
 /* Whether an open audit checks a result of this worker. */
@@ -430,6 +435,8 @@ bool hub_admits_device(const hub *h, const hub_worker *w);
 /* Returns an audit that this worker may do and for which no better worker is connected,
  * or NULL. */
 hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms);
+/* Gives up an audit for which no judge has come for as long as a task may be held. */
+void hub_await_judge(hub *h, hub_audit *a, int64_t now_ms);
 void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
 
 /* hub_verdict.c */

@@ -458,23 +458,28 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms)
 }
 
 /* ---- leases that are held too long ---- */
+/* An honest worker does not need more than OVERDUE_TIMES the usual time of a task, plus
+ * OVERDUE_TTLS lifetimes of a lease; each phase that it must repeat counts as a task.
+ */
+double hub_overdue_s(const hub *h, const plan_arm *arm, double n_tasks)
+{
+    return 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms +
+           OVERDUE_TIMES * hub_usual_s(arm) * n_tasks;
+}
+
 /* Ends a lease that its worker has held far too long. A worker that renews a lease
- * again and again and delivers nothing would stop the path. An honest worker does not
- * need more than OVERDUE_TIMES the usual time of a task, plus OVERDUE_TTLS lifetimes of
- * a lease; each phase that it must repeat counts as a task. Returns false if the lease
+ * again and again and delivers nothing would stop the path. Returns false if the lease
  * is not overdue, or if no usual time is known. */
 static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit *audit,
                         int64_t now_ms)
 {
     const plan_lease lease = audit ? audit->lease : path->lease;
     const int64_t phase = audit ? lease.phase : path->phase;
-    const double usual_s = hub_usual_s(arm),
-                 most_s = 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms;
+    const double usual_s = hub_usual_s(arm);
     double n_tasks;
     const double held_s = hub_held_s(arm, path, &lease, phase, now_ms, &n_tasks);
     char text[200];
-    if (!lease.active || usual_s <= 0 ||
-        held_s <= most_s + OVERDUE_TIMES * usual_s * n_tasks)
+    if (!lease.active || usual_s <= 0 || held_s <= hub_overdue_s(h, arm, n_tasks))
         return false;
     snprintf(text, sizeof text,
              "it held the lease of %.60s for %.0f s without delivering a result; such "

@@ -98,11 +98,6 @@ pl_status hub_judge(hub *h, hub_audit *a)
         else if (!a->wants[0])
             pl_copy_text(a->wants, sizeof a->wants, device);
     }
-    if (!odd && a->wants[0] && !a->lacks && !hub_has_judge(h, a->wants)) {
-        a->lacks = true;
-        pl_log(PL_LOG_WARN, "audit.waits", "task=%s phase=%lld device=\"%s\"",
-               a->row.path, (long long)a->row.phase, a->wants);
-    }
     if (!odd && a->wants[0])
         return PL_OK;
     digest(a, 0, &a->row.results[0].digest);

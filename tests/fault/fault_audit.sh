@@ -42,7 +42,7 @@ count() { # pattern, folder
 # Whether versions, contributions and states of a job are those of the job `calm`.
 is_calm() { # folder
     facts "$1" || fail "the store of $1 cannot be read, or has too few versions"
-    grep -v '^object audit/\|^ref audit/\|^ref draw/\|^ref fenced/' "$work/$1.facts" |
+    grep -v '^object audit/\|^ref audit/\|^ref draw/\|^ref fenced/\|^ref dropped/' "$work/$1.facts" |
         diff - "$work/calm.plain" >"$work/$1.diff" ||
         fail "audits or liars change the job $1: $(head -n 5 "$work/$1.diff")"
     fsck_is_clean "$1" || fail "fsck of $1"

@@ -25,6 +25,8 @@ pl_job_test(fault_own "fault;workers" fault/fault_own.sh ${tools} ${CMAKE_BINARY
   $<TARGET_FILE:hurt_store>)
 pl_job_test(fault_mates "fault;workers" fault/fault_mates.sh ${tools} ${CMAKE_BINARY_DIR}/fault_mates)
 pl_job_test(fault_audit "fault;workers" fault/fault_audit.sh ${tools} ${CMAKE_BINARY_DIR}/fault_audit)
+pl_job_test(restored_trust "fault;workers" fault/restored_trust.sh ${tools}
+  ${CMAKE_BINARY_DIR}/restored_trust)
 pl_job_test(fault_quorum "fault;outer" fault/fault_quorum.sh $<TARGET_FILE:pathloom>
   ${CMAKE_BINARY_DIR}/fault_quorum)
 pl_job_test(fault_quorum_late "fault;outer" fault/fault_quorum.sh $<TARGET_FILE:pathloom>

@@ -61,6 +61,21 @@ grep -q '"given_up":1' "$work/check.out" || fail "check does not count the rollb
 seen=$(verdicts --store "$work/back") || fail "check of a rollback without a record: $seen"
 case $seen in *' rounds:unproven '*) ;; *) fail "a rollback by an older release: $seen" ;; esac
 grep -q '"given_up":1' "$work/check.out" && fail "check counts a rollback without a record"
+# A copy for another number of homes proves no more, and makes no forged rollback true.
+for rolled in unproven broken; do
+    cp -r "$work/run" "$work/set"
+    rm -rf "$work/set/store"
+    cp -r "$work/back" "$work/set/store"
+    if [ $rolled = broken ]; then
+        rm -rf "$work/set/store"
+        cp -r "$work/run/store" "$work/set/store"
+        "$hurt_store" "$work/set/store" rollback 2>"$work/hurt.out" || fail "hurt_store rollback"
+    fi
+    "$pathloom" homes set 2 --run "$work/set" >"$work/set.out" 2>&1 || fail "homes set"
+    seen=$(verdicts --run "$work/set")
+    case $seen in *" rounds:$rolled "*) ;; *) fail "a copy of a store with a rollback that is $rolled: $seen" ;; esac
+    rm -rf "$work/set"
+done
 refused 64 'a number of versions, or all' "$pathloom" check --recompute x
 refused 66 'no store' "$pathloom" check --run "$work/nowhere"
 

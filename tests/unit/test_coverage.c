@@ -238,6 +238,46 @@ static void pending_and_unfinished_phases_are_no_error(void **state)
     assert_int_equal(w->paths[0].n_lost, pl_topology_n_slots(w->topology) - 1);
 }
 
+static void put_dropped(world *w, int64_t phase, const char *token)
+{
+    char path[PL_MODULE_NAME_MAX], ref[2 * PL_MODULE_NAME_MAX];
+    pl_txn *txn = NULL;
+    pl_arm_path_name(&w->arm, w->topology, 0, 0, path);
+    snprintf(ref, sizeof ref, PL_DROPPED_REFS "%s/%lld/%s", path, (long long)phase,
+             token);
+    assert_int_equal(pl_txn_begin(w->store, &txn), PL_OK);
+    assert_int_equal(pl_txn_put_ref(txn, ref, "-"), PL_OK);
+    assert_int_equal(pl_txn_commit(&txn), PL_OK);
+}
+
+/* A home that alone was restored from an older backup has such an update. The path has
+ * sent another one since, which this home has lost. */
+static void update_that_an_audit_dropped_does_not_count(void **state)
+{
+    world *w = *state;
+    pl_contribution c = contribution(0, 2);
+    const int n_slots = pl_topology_n_slots(w->topology);
+    c.token = 50;
+    fill(w, NULL);
+    for (int slot = 0; slot < n_slots; slot++)
+        put_pending(w, pl_topology_module_of_path(w->topology, slot, 0), &c);
+    put_path(w, 0, 3);
+    static const struct {
+        int64_t phase;
+        const char *token;
+        bool counts;
+    } drops[] = {{2, "49", true}, {3, "99", true}, {1, "50", false}};
+    for (size_t i = 0; i < sizeof drops / sizeof *drops; i++) {
+        put_dropped(w, drops[i].phase, drops[i].token);
+        assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths),
+                         PL_OK);
+        assert_int_equal(w->paths[0].n_lost, drops[i].counts ? 0 : n_slots);
+    }
+    put_dropped(w, 2, "many");
+    assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths),
+                     PL_ERR_DAMAGED);
+}
+
 /* Version 3 has no contributions, like a version that a rollback wrote. The phase
  * without contributions counts as given up, not as lost. */
 static void rounds_that_a_rollback_replaced_are_given_up_not_lost(void **state)
@@ -295,6 +335,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(whole_record_has_nothing_to_tell),
+        TEST(update_that_an_audit_dropped_does_not_count),
         TEST(missing_phase_is_lost),
         TEST(phase_that_stands_twice_is_repeated),
         TEST(other_samples_are_wrong_and_their_phase_is_lost),

@@ -253,13 +253,76 @@ static void results_that_count_are_not_dropped(void **state)
     fixture f;
     open_job(&f, "f32");
     for (int path = 0; path < PATHS; path++)
-        submit_updates(&f, path, TOKEN);
+        submit_updates(&f, path, TOKEN + 2);
+    kill_child(&f.home, SIGKILL);
+    start_child(&f.home);
+    /* an order that was under way for long, also one that a hub gave in error */
+    drop_task(&f, "mix/p00.r0", TOKEN + 1);
     confirm_path(&f, 0);
-    drop_task(&f, "mix/p00.r0", TOKEN + 1); /* an order that was under way for long */
+    drop_task(&f, "mix/p00.r0", TOKEN + 3);
     for (int path = 1; path < PATHS; path++)
         confirm_path(&f, path);
     (void)wait_version(&f, embed);
     close_job(&f);
+}
+
+/* Puts an older copy in place of the home's store, as a restore does: what audits have
+ * dropped since is noted in it. */
+static void go_back_to(fixture *f, const char *copy)
+{
+    pl_store *store = NULL;
+    pl_mirror_report report;
+    pl_buf dropped = {0};
+    pl_txn *txn = NULL;
+    static const char ref[] = PL_DROPPED_REFS "mix/p00.r0/0/101"; /* TOKEN + 1 */
+    assert_int_equal(pl_store_open(f->home.target, PL_STORE_READ, &store), PL_OK);
+    assert_int_equal(pl_store_get_ref(store, ref, &dropped), PL_OK);
+    pl_store_close(&store);
+    assert_int_equal(pl_store_open(copy, PL_STORE_READ, &store), PL_OK);
+    assert_int_equal(pl_store_mirror(store, f->home.target, true, &report), PL_OK);
+    pl_store_close(&store);
+    assert_int_equal(pl_store_open(f->home.target, PL_STORE_WRITE, &store), PL_OK);
+    assert_int_equal(pl_txn_begin(store, &txn), PL_OK);
+    assert_int_equal(pl_txn_put_ref(txn, ref, pl_buf_text(&dropped)), PL_OK);
+    assert_int_equal(pl_txn_commit(&txn), PL_OK);
+    pl_store_close(&store);
+    pl_buf_destroy(&dropped);
+}
+
+static void older_copy_drops_again_what_an_audit_dropped(void **state)
+{
+    (void)state;
+    fixture f;
+    char copy[PL_PATH_MAX + 8];
+    pl_store *store = NULL;
+    pl_mirror_report report;
+    open_job(&f, "f32");
+    for (int path = 0; path < PATHS; path++)
+        submit_updates(&f, path, TOKEN);
+    snprintf(copy, sizeof copy, "%s.copy", f.home.target);
+    assert_int_equal(pl_store_open(f.home.target, PL_STORE_READ, &store), PL_OK);
+    assert_int_equal(pl_store_mirror(store, copy, false, &report), PL_OK);
+    pl_store_close(&store);
+    drop_task(&f, "mix/p00.r0", TOKEN + 1);
+    submit_updates(&f, 0, TOKEN + 2);
+    kill_child(&f.home, SIGKILL);
+    go_back_to(&f, copy);
+    const pl_lease_secret old = home_secret;
+    memset(&home_secret, 0, sizeof home_secret); /* the hub starts again, too */
+    start_child(&f.home);
+    for (int path = 0; path < PATHS; path++)
+        confirm_path(&f, path);
+    assert_int_equal(version_of(&f), 0);
+    /* the lease of the lie is of no use any more, whatever its token */
+    const pl_lease_secret fresh = home_secret;
+    home_secret = old;
+    assert_int_equal(submit_update(&f, 0, 1, TOKEN + 3), PL_SUBMIT_FENCED);
+    assert_non_null(strstr(pl_last_error(), "not made by this job's hub"));
+    home_secret = fresh;
+    submit_updates(&f, 0, TOKEN + 4);
+    (void)wait_version(&f, embed);
+    close_job(&f);
+    assert_int_equal(pl_remove_tree(copy), PL_OK);
 }
 
 /* Receives a message, but waits at most some seconds. */
@@ -334,6 +397,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(odd_result_leaves_nothing),
         cmocka_unit_test(round_waits_until_the_hub_confirms_the_paths),
         cmocka_unit_test(results_that_count_are_not_dropped),
+        cmocka_unit_test(older_copy_drops_again_what_an_audit_dropped),
         cmocka_unit_test(update_is_for_the_hub_alone),
     };
     if (argc > 1)

@@ -382,6 +382,65 @@ static void listed_kind_counts_as_unchecked(void **state)
     assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNCHECKED);
 }
 
+/* The only own worker of a kind has gone, and a task of this kind was drawn. */
+static void task_that_nobody_can_check_is_done_by_another_kind(void **state)
+{
+    fixture *f = *state;
+    pl_json *o = pl_json_object();
+    char text[HUB_WITHHELD_TEXT_MAX];
+    f->homes[0].known = f->homes[0].welcome = true;
+    f->homes[1].known = f->homes[1].welcome = true;
+    hear_updates(f, -1);
+    f->workers[FIRST].left = true;
+    f->workers[SAME].seen_ms = f->now - 3 * f->options.ttl_ms - 3000; /* it died */
+    f->h.tasks.arms[0].own_s = 1;
+    const int64_t gone = f->now += 1001;
+    assert_int_equal(hub_tend_audits(&f->h, f->now), PL_OK);
+    hub_audit_json(&f->h, o); /* the user is told */
+    const pl_json *waiting = pl_json_get(o, "audits_waiting");
+    assert_int_equal(pl_json_count(waiting), 1);
+    assert_string_equal(pl_json_get_text(pl_json_at(waiting, 0), "task"),
+                        f->audit->row.path);
+    assert_string_equal(pl_json_get_text(pl_json_at(waiting, 0), "device"), "cpu");
+    pl_json_destroy(&o);
+    /* 20 usual times of a task, and 10 times the lifetime of a lease */
+    for (int64_t at = gone; at <= gone + 31002; at += 1001) {
+        assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
+        assert_true(hub_admits_device(&f->h, &f->workers[GUEST]));
+        f->workers[OTHER].seen_ms = f->workers[THIRD].seen_ms = f->now;
+        assert_int_equal(hub_tend_audits(&f->h, f->now = at), PL_OK);
+    }
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
+    assert_non_null(strstr(f->audit->row.reason, "with the device cpu came for"));
+    /* this says nothing about the repetitions of the path's tasks */
+    assert_int_equal(f->h.tasks.arms[0].paths[0].n_undecided, 0);
+    /* this kind gets no task, so that the result is not dropped again */
+    assert_false(hub_admits_device(&f->h, &f->workers[GUEST]));
+    f->workers[GUEST].unchecked = true;
+    assert_non_null(strstr(hub_withheld_text(&f->h, &f->workers[GUEST], text), "cpu"));
+    f->workers[SAME].seen_ms = f->now + 1; /* it is back */
+    assert_true(hub_admits_device(&f->h, &f->workers[GUEST]));
+}
+
+static void judge_that_comes_back_ends_the_wait(void **state)
+{
+    fixture *f = *state;
+    f->homes[0].known = f->homes[0].welcome = true;
+    f->homes[1].known = f->homes[1].welcome = true;
+    hear_updates(f, -1);
+    f->workers[FIRST].left = f->workers[SAME].left = true;
+    for (int i = 0; i < 20; i++) {
+        f->now += 1001;
+        f->workers[SAME].left = i != 7;
+        f->workers[SAME].seen_ms = f->now;
+        assert_int_equal(hub_tend_audits(&f->h, f->now), PL_OK);
+        assert_int_equal(f->audit->lacks_ms == 0, i == 7);
+        if (i < 17) /* ten lifetimes of a lease after it left again */
+            assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
+    }
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
+}
+
 /* ---- who is fenced ---- */
 static void liar_is_found(fixture *f, int lie, const char *liar)
 {
@@ -457,6 +516,8 @@ int main(void)
         TEST(retried_task_has_a_new_audit),
         TEST(kind_without_an_own_worker_gets_no_task),
         TEST(listed_kind_counts_as_unchecked),
+        TEST(task_that_nobody_can_check_is_done_by_another_kind),
+        TEST(judge_that_comes_back_ends_the_wait),
         TEST(a_liar_is_fenced_by_the_key_of_its_lease),
         TEST(an_heir_of_a_liars_name_is_not_fenced),
         TEST(a_key_that_gets_a_liars_name_later_is_not_fenced),

@@ -6,7 +6,9 @@
 #include "tests/support/store_fixture.h"
 
 static const char LIAR[] = "fenced/liar", OWN[] = "fenced/worker-1",
-                  EPOCH[] = "sys/hub-epoch";
+                  EPOCH[] = "sys/hub-epoch",
+                  DROPPED[] = "dropped/mix/p00.r0/2/38654705700",
+                  DRAW[] = "draw/0123456789abcdef";
 
 typedef struct places {
     char dir[64], store[PL_PATH_MAX], backup[PL_PATH_MAX], keys[PL_PATH_MAX];
@@ -34,21 +36,39 @@ static void mirror(const char *from, const char *to)
     pl_store_close(&store);
 }
 
-static uint64_t assert_refs(const places *p)
+/* `target` NULL: the store has no such ref. */
+static void assert_ref(pl_store *store, const char *name, const char *target)
+{
+    pl_buf text = {0};
+    assert_int_equal(pl_store_get_ref(store, name, &text),
+                     target ? PL_OK : PL_ERR_NOT_FOUND);
+    if (target)
+        assert_string_equal(pl_buf_text(&text), target);
+    pl_buf_destroy(&text);
+}
+
+/* The store has what it had before the restore. Returns its newest commit. */
+static uint64_t assert_kept(const places *p, const char *folder)
 {
     pl_store *store = NULL;
-    pl_buf text = {0};
-    assert_ok(pl_store_open(p->store, PL_STORE_READ, &store));
-    assert_ok(pl_store_get_ref(store, LIAR, &text));
-    assert_string_equal(pl_buf_text(&text), p->target);
-    assert_ok(pl_store_get_ref(store, OWN, &text));
-    assert_string_equal(pl_buf_text(&text), "- its memory is bad");
-    assert_ok(pl_store_get_ref(store, EPOCH, &text));
-    assert_string_equal(pl_buf_text(&text), "9");
+    assert_ok(pl_store_open(folder, PL_STORE_READ, &store));
+    assert_ref(store, LIAR, p->target);
+    assert_ref(store, OWN, "- its memory is bad");
+    assert_ref(store, EPOCH, "9");
+    assert_ref(store, DROPPED, "-");
     const uint64_t sequence = pl_store_sequence(store);
-    pl_buf_destroy(&text);
     pl_store_close(&store);
     return sequence;
+}
+
+static void keep(const places *p, const char *folder, const char *backup,
+                 run_kept *kept)
+{
+    pl_store *from = NULL;
+    *kept = (run_kept){.dir = p->dir};
+    assert_ok(pl_store_open(backup, PL_STORE_READ, &from));
+    assert_ok(run_keep(folder, from, kept));
+    pl_store_close(&from);
 }
 
 /* A run whose backup is from before the liar was found. */
@@ -66,11 +86,12 @@ static int setup(void **state)
     p->liar = pair.open;
     pl_pubkey_format(&p->liar, key);
     snprintf(p->target, sizeof p->target, "%s it lied", key);
-    const char *const early[][2] = {{OWN, "- its memory is bad"}, {EPOCH, "4"}};
-    const char *const late[][2] = {{LIAR, p->target}, {EPOCH, "9"}};
-    put_refs(p->store, early, 2);
+    const char *const early[][2] = {
+        {OWN, "- its memory is bad"}, {EPOCH, "4"}, {DRAW, "-"}};
+    const char *const late[][2] = {{LIAR, p->target}, {EPOCH, "9"}, {DROPPED, "-"}};
+    put_refs(p->store, early, 3);
     mirror(p->store, p->backup);
-    put_refs(p->store, late, 2);
+    put_refs(p->store, late, 3);
     char folder[PL_PATH_MAX];
     assert_ok(pl_make_folders(pl_join(folder, p->dir, "keys")));
     *state = p;
@@ -104,31 +125,94 @@ static void assert_revoked(const places *p)
 static void older_backup_forgives_no_liar(void **state)
 {
     places *p = *state;
-    run_kept kept = {.dir = p->dir};
+    run_kept kept;
     assert_ok(pl_key_list_edit(p->keys, allow_liar, p));
-    assert_ok(run_keep(p->store, &kept));
+    keep(p, p->store, p->backup, &kept);
     assert_revoked(p);
     mirror(p->backup, p->store);
     assert_ok(pl_key_list_edit(p->keys, allow_liar, p)); /* as in the backup */
     assert_ok(run_put_back(p->store, &kept));
     assert_revoked(p);
-    const uint64_t sequence = assert_refs(p);
+    const uint64_t sequence = assert_kept(p, p->store);
     /* what is there already is not written again */
     assert_ok(run_put_back(p->store, &kept));
-    assert_int_equal(assert_refs(p), sequence);
-    pl_free(kept.fences);
+    assert_int_equal(assert_kept(p, p->store), sequence);
+    pl_free(kept.refs);
 }
 
 static void new_folder_keeps_nothing(void **state)
 {
     places *p = *state;
-    run_kept kept = {.dir = p->dir};
+    run_kept kept;
     char none[PL_PATH_MAX];
-    assert_ok(run_keep(pl_join(none, p->dir, "none"), &kept));
+    keep(p, pl_join(none, p->dir, "none"), p->backup, &kept);
     assert_int_equal(kept.n, 0);
     assert_int_equal(kept.hub_epoch, 0);
     assert_ok(run_put_back(none, &kept));
-    pl_free(kept.fences);
+    pl_free(kept.refs);
+}
+
+/* `worker-1` and `p00.r0` are other workers and paths there. */
+static void backup_of_another_job_gets_no_fence_by_name(void **state)
+{
+    places *p = *state;
+    run_kept kept;
+    char other[PL_PATH_MAX];
+    static const char *const refs[][2] = {{EPOCH, "1"}, {"draw/0000000000000000", "-"}};
+    put_refs(pl_join(other, p->dir, "other"), refs, 2);
+    assert_ok(pl_key_list_edit(p->keys, allow_liar, p));
+    keep(p, p->store, other, &kept);
+    assert_revoked(p); /* a key means the same person everywhere */
+    mirror(other, p->store);
+    assert_ok(run_put_back(p->store, &kept));
+    pl_store *store = NULL;
+    assert_ok(pl_store_open(p->store, PL_STORE_READ, &store));
+    assert_ref(store, OWN, NULL);
+    assert_ref(store, LIAR, NULL);
+    assert_ref(store, DROPPED, NULL);
+    assert_ref(store, EPOCH, "9"); /* tokens are never used twice */
+    pl_store_close(&store);
+    pl_free(kept.refs);
+}
+
+/* `forget` and `homes set` make a new store with the old refs. */
+static void store_that_was_made_anew_is_of_the_same_job(void **state)
+{
+    places *p = *state;
+    run_kept kept;
+    const char *const refs[][2] = {{LIAR, p->target},
+                                   {OWN, "- its memory is bad"},
+                                   {EPOCH, "9"},
+                                   {DROPPED, "-"},
+                                   {DRAW, "-"}};
+    assert_ok(pl_remove_tree(p->store));
+    put_refs(p->store, refs, 5);
+    keep(p, p->store, p->backup, &kept);
+    mirror(p->backup, p->store);
+    assert_ok(run_put_back(p->store, &kept));
+    (void)assert_kept(p, p->store);
+    pl_free(kept.refs);
+}
+
+/* The disk of one home is lost, and only this home is restored. */
+static void other_homes_tell_what_a_lost_home_knew(void **state)
+{
+    places *p = *state;
+    run_kept kept;
+    char homes[PL_PATH_MAX], one[PL_PATH_MAX], two[PL_PATH_MAX], slash[PL_PATH_MAX];
+    pl_join(homes, p->dir, "homes");
+    assert_ok(pl_store_make_parts(homes, 2));
+    mirror(p->store, pl_store_part(homes, 1, two));
+    keep(p, homes, p->backup, &kept); /* all homes will be restored */
+    assert_int_equal(kept.n, 3);
+    pl_free(kept.refs);
+    pl_store_part(homes, 0, one);
+    pl_join(slash, one, "");
+    keep(p, slash, p->backup, &kept);
+    mirror(p->backup, one);
+    assert_ok(run_put_back(one, &kept));
+    (void)assert_kept(p, one);
+    pl_free(kept.refs);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -138,6 +222,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(older_backup_forgives_no_liar),
         TEST(new_folder_keeps_nothing),
+        TEST(backup_of_another_job_gets_no_fence_by_name),
+        TEST(store_that_was_made_anew_is_of_the_same_job),
+        TEST(other_homes_tell_what_a_lost_home_knew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

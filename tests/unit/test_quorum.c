@@ -303,6 +303,10 @@ static void each_phase_of_a_path_is_merged_in_its_order(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(send_at(&f, 3, 0, 0, text), PL_SUBMIT_DUPLICATE);
         assert_int_equal(send_at(&f, 3, 1, 0, text), PL_SUBMIT_DUPLICATE);
+        device = 1;
+        assert_int_equal(send_at(&f, 3, 1, 0, text), PL_SUBMIT_OTHER);
+        assert_non_null(strstr(text, "a different update of mix/embed.E0 in round 1"));
+        device = 0;
         assert_int_equal(send_at(&f, 3, 3, 0, text), PL_SUBMIT_DROPPED);
         kill_child(&f.home, SIGKILL);
         start_child(&f.home);

@@ -30,6 +30,7 @@ typedef struct trial {
     int64_t phase;
     uint64_t draws;
     pl_buf sent[2]; /* updates of slot SLOT: of the path and of its mate */
+    bool split;     /* whether the home has split the pair before this phase */
 } trial;
 
 static float *floats(size_t n)
@@ -124,6 +125,12 @@ static pl_status read_update(void *context, int slot, int index, int64_t round,
     return pl_codec_add(t->sent[index].data, t->sent[index].len, n, 1.0f, out, &norm);
 }
 
+static bool was_split(void *context, int slot, int64_t round)
+{
+    const trial *t = context;
+    return slot == SLOT && round == t->phase - 1 && t->split;
+}
+
 static pl_state_claim claim_of(trial *t)
 {
     return (pl_state_claim){.arm = &t->arm,
@@ -134,7 +141,7 @@ static pl_state_claim claim_of(trial *t)
                             .is_known = true,
                             .before = pl_state_view_of(&t->arm, t->n, t->before),
                             .after = pl_state_view_of(&t->arm, t->n, t->after),
-                            .source = {t, read_version, read_update}};
+                            .source = {t, read_version, read_update, was_split}};
 }
 
 static pl_status check(trial *t)
@@ -557,6 +564,7 @@ static void what_follows_from_a_meeting_is_computed_again(void **state)
     (void)state;
     trial *t = new_trial(PL_METHOD_NOLOCO, PL_STATE_F32);
     t->arm.outer.schedule = (pl_outer_schedule){.phases = PHASES};
+    t->arm.outer.deadline_ms = 1000;
     for (int c = 0; c < PL_CLASS_COUNT; c++) {
         t->arm.outer.lr[c] = 0.7;
         t->arm.outer.momentum[c] = 0.5;
@@ -582,8 +590,10 @@ static void what_follows_from_a_meeting_is_computed_again(void **state)
         state_pack(&t->arm, t->state, t->n, t->before);
         if (t->phase > 0) /* the mate's update of the round before */
             assert_int_equal(read_update(t, SLOT, 1, t->phase - 1, mate), PL_OK);
-        assert_int_equal(pl_holder_begin(&now, t->phase > 0 ? mate : NULL, NULL, start),
-                         PL_OK);
+        t->split = t->phase % 3 == 2;
+        assert_int_equal(
+            pl_holder_begin(&now, t->phase > 0 && !t->split ? mate : NULL, NULL, start),
+            PL_OK);
         memcpy(t->params, t->base, t->n * sizeof *t->params);
         memcpy(t->params + at, start, n * sizeof *start);
         for (int step = 0; step < TAU; step++)
@@ -600,7 +610,12 @@ static void what_follows_from_a_meeting_is_computed_again(void **state)
             changed[i][n / 2] = old;
         }
         assert_int_equal(check_changed(t), PL_OK);
-        if (t->phase > 0) { /* a path that did not use its mate's update */
+        if (t->phase > 0) { /* a path that did not do what the home has decided */
+            t->split = !t->split;
+            assert_int_equal(check(t), PL_ERR_DATA);
+            t->split = !t->split;
+        }
+        if (t->phase > 0 && !t->split) { /* or did not use its mate's update */
             pl_buf mates = t->sent[1];
             t->sent[1] = (pl_buf){0};
             for (size_t k = 0; k < n; k++)

@@ -150,15 +150,15 @@ static void a_rollback_goes_back_in_all_parts(void **state)
 static bool is_recorded(const char *folder, uint64_t number, const char *method)
 {
     pl_version v;
-    bool found = false;
+    pl_rollback_proof proof;
     pl_store *store = open_store(folder, PL_STORE_READ);
     assert_ok(pl_store_get_version(store, modules[2], 2, &v));
     v.number = number;
     pl_copy_text(v.method, sizeof v.method, method);
-    assert_ok(pl_store_has_rollback(store, &v, &found));
+    assert_ok(pl_store_find_rollback(store, &v, &proof));
     pl_version_clear(&v);
     pl_store_close(&store);
-    return found;
+    return proof == PL_ROLLBACK_RECORDED;
 }
 
 static void the_record_of_a_rollback_names_its_versions_and_no_others(void **state)
