@@ -56,6 +56,7 @@ typedef struct dial_facts {
     int64_t width, heads, blocks; /* either all three are fixed or all are 0 */
     double params;                /* parameters of a path with this shape */
     int64_t paths, batch, tau, phases, base_steps;
+    int64_t base_replicas; /* replicas of the base model; 0 stands for 1 */
     /* The steps of all baselines together, and the steps of the longest baseline, each
      * divided by the steps of all paths together. */
     double baselines, longest_baseline;

@@ -157,6 +157,7 @@ static void note_given(train_dial *d, const pl_run *r)
     const bool preset = given_sets(d->settings, "preset");
     f->context = (int)c->context;
     f->muon = config_has_muon(c);
+    f->base_replicas = c->base_replicas;
     bool is_model_given = false;
     for (size_t i = 0; i < sizeof model_keys / sizeof *model_keys; i++)
         is_model_given = is_model_given || given_sets(d->settings, model_keys[i]);
@@ -302,6 +303,8 @@ static void choose_keys(train_dial *d, const dial_choice *c, int n_before)
         d, "train.base_steps", c->base_steps,
         c->base_steps > c->paths * c->tau * c->phases
             ? "paths read their text about twice; other steps go to the base model"
+        : c->base_steps < c->paths * c->tau * c->phases
+            ? "half of the time trains the base model, while most workers wait"
             : "half of all tokens train the base model");
     choose_int(d, "train.tau", c->tau, "longer trainings have longer phases");
     snprintf(why, sizeof why, "%s tokens in all, %.1f passes over the text%s%s",
