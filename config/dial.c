@@ -313,6 +313,19 @@ static void choose_steps(const dial_facts *f, dial_choice *c)
 }
 
 /* ---- the choice ---- */
+dial_team dial_base_team(int64_t processors, int64_t threads, int64_t replicas)
+{
+    enum { THREADS_MAX = 4 };
+    const int64_t each = processors / (replicas > 0 ? replicas : 1);
+    dial_team team = {.threads = each < THREADS_MAX ? each : THREADS_MAX,
+                      .replicas = replicas};
+    if (team.threads < threads)
+        team.threads = threads;
+    if (replicas == 0)
+        team.replicas = processors > team.threads ? processors / team.threads : 1;
+    return team;
+}
+
 /* Chooses the batch. For 2 to 25 million tokens, 8 sequences were best. For more tokens
  * the batch is doubled so that it grows with the power 0.38 of the number of tokens (as
  * in nanochat). */

@@ -286,6 +286,24 @@ static void a_fast_machine_has_longer_phases(void **state)
     assert_true(fast.part[DIAL_PATHS] < 1.6 * training);
 }
 
+static void
+processors_beyond_four_train_further_replicas_of_the_base_model(void **state)
+{
+    /* processors, threads of a worker, given replicas; expected threads and replicas */
+    static const int64_t cases[][5] = {
+        {1, 1, 0, 1, 1}, {2, 1, 0, 2, 1},  {4, 1, 0, 4, 1},  {7, 1, 0, 4, 1},
+        {8, 1, 0, 4, 2}, {16, 1, 0, 4, 4}, {16, 8, 0, 8, 2}, {2, 8, 0, 8, 1},
+        {0, 1, 0, 1, 1}, {8, 1, 1, 4, 1},  {8, 1, 4, 2, 4},  {8, 1, 16, 1, 16},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t *k = cases[i];
+        const dial_team team = dial_base_team(k[0], k[1], k[2]);
+        assert_int_equal(team.threads, k[3]);
+        assert_int_equal(team.replicas, k[4]);
+    }
+}
+
 /* Four workers train four replicas of the base model at the same time, but two workers
  * train them in two turns. */
 static void replicas_of_the_base_model_divide_its_time(void **state)
@@ -444,6 +462,8 @@ int main(void)
         cmocka_unit_test(text_that_is_read_again_counts_less),
         cmocka_unit_test(paths_read_their_text_twice_at_most),
         cmocka_unit_test(a_fast_machine_has_longer_phases),
+        cmocka_unit_test(
+            processors_beyond_four_train_further_replicas_of_the_base_model),
         cmocka_unit_test(replicas_of_the_base_model_divide_its_time),
         cmocka_unit_test(fixed_keys_stay_and_enter_the_choice),
         cmocka_unit_test(baselines_take_time_from_the_mixture),
