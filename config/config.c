@@ -5,6 +5,7 @@
 #include "store/store.h"
 #include <stddef.h>
 #include <stdlib.h>
+#include <math.h>
 
 /* the number of windows for router.sees=-1 in a run that answers by likelihood */
 enum { DEALING_WINDOWS = 4 };
@@ -60,6 +61,13 @@ static int64_t own_sees(const config *c)
                : 0;
 }
 
+/* The mean of replicas has less noise than the parameters of each, so the base model's
+ * replicas take larger steps, as a larger batch does (docs/results/speedup.md). */
+static double own_base_lr(const config *c)
+{
+    return c->lr * fmin(2, sqrt((double)c->base_replicas));
+}
+
 static void fill_derived(config *c)
 {
     if (c->head_size == 0 && c->heads > 0)
@@ -69,7 +77,7 @@ static void fill_derived(config *c)
     if (c->ffn == 0)
         c->ffn = usual_ffn(c);
     if (c->base_lr == 0)
-        c->base_lr = c->lr;
+        c->base_lr = own_base_lr(c);
     if (c->lr_floor < 0)
         c->lr_floor = own_floor(c);
     if (c->sees < 0)
@@ -84,7 +92,7 @@ void config_leave_derived(config *c)
         c->kv_heads = 0;
     if (c->ffn == usual_ffn(c))
         c->ffn = 0;
-    if (c->base_lr == c->lr)
+    if (c->base_lr == own_base_lr(c))
         c->base_lr = 0;
     if (c->lr_floor == own_floor(c))
         c->lr_floor = -1;
@@ -223,6 +231,12 @@ int config_pass(const config *c)
 {
     bool splits = c->micro_batch > 0 && c->micro_batch < c->batch;
     return (int)(splits ? c->micro_batch : c->batch);
+}
+
+int64_t config_base_tau(int64_t replicas, int64_t tau)
+{
+    enum { REPLICAS_TAU = 10 };
+    return replicas > 1 && tau > REPLICAS_TAU ? REPLICAS_TAU : tau;
 }
 
 int config_feature_prefix(const config *c)

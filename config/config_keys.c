@@ -152,9 +152,10 @@ static const pl_key keys[] = {
     WHOLE("train.base_steps", base_steps, "1200", 0, 1e9, "steps", GLOBAL,
           "number of inner steps of the base model, from which all paths start; 0 is "
           "allowed only with model.import"),
-    WHOLE("train.base_replicas", base_replicas, "1", 1, 1024, "replicas", GLOBAL,
-          "replicas of the base model that are trained at once; they share "
-          "train.base_steps and are averaged every train.tau steps"),
+    WHOLE(
+        "train.base_replicas", base_replicas, "1", 1, 1024, "replicas", GLOBAL,
+        "replicas of the base model that are trained at once; they share "
+        "train.base_steps and are averaged every 10 steps, or train.tau if it is less"),
     WHOLE("train.base_threads", base_threads, "0", 0, PL_TASK_THREADS_MAX, "threads",
           GLOBAL,
           "threads with which a worker trains the base model on a CPU; 0: "
@@ -168,7 +169,8 @@ static const pl_key keys[] = {
     REAL("train.lr", lr, "2e-3", 1e-8, 1, "", GLOBAL,
          "peak learning rate; muon needs about twice the rate of adamw"),
     REAL("train.base_lr", base_lr, "0", 0, 1, "", GLOBAL,
-         "peak learning rate of the base model; 0: train.lr"),
+         "peak learning rate of the base model; 0: train.lr, with replicas times the "
+         "square root of their number, at most twice"),
     WHOLE("train.warmup", warmup, "20", 0, 1e9, "steps", GLOBAL,
           "number of steps of the linear warm-up"),
     WHOLE("train.base_warmup", base_warmup, "40", 0, 1e9, "steps", GLOBAL,

@@ -16,6 +16,9 @@ static const double REPEATS = 15;
 /* A path reads a shard of mean size at most this many times. A shard is so small that a
  * path would soon learn it by heart. */
 static const double PATH_EPOCHS = 2;
+/* The base model trains on at least this many tokens per parameter, or on half of all
+ * tokens if that is less. */
+static const double BASE_TOKENS = 1.5;
 /* The number of tokens of AdamW that one token of Muon is worth. */
 static const double MUON_TOKENS = 1.3;
 
@@ -106,10 +109,19 @@ static double count_params(const dial_rung *r, int64_t vocab)
                     r->blocks * (4 * r->width * r->width + 3 * ffn * r->width));
 }
 
+static double base_replicas(const dial_facts *f)
+{
+    return f->base_replicas > 1 ? (double)f->base_replicas : 1;
+}
+
+/* Four replicas of a base model were worth as much as one with twice the steps of each
+ * (docs/results/speedup.md), so a token of K replicas counts as 1 / sqrt(K). */
 static double predict_bits(const dial_facts *f, const dial_choice *c)
 {
-    const double text = fmin(c->tokens, f->tokens);
-    const double again = text > 0 ? c->tokens / text - 1 : 0;
+    const double base = (double)(c->base_steps * c->batch * f->context);
+    const double tokens = c->tokens - base * (1 - 1 / sqrt(base_replicas(f)));
+    const double text = fmin(tokens, f->tokens);
+    const double again = text > 0 ? tokens / text - 1 : 0;
     const double d = 1e-6 * text * (1 + REPEATS * (1 - exp(-again / REPEATS)));
     const double n = 1e-6 * c->params, worth = f->muon ? MUON_TOKENS : 1;
     return E_BITS + A * pow(n, -A_POWER) + B * pow(worth * d, -B_POWER) +
@@ -161,13 +173,30 @@ static double seconds_between_tasks(const dial_choice *c)
     return PER_TASK + PER_PARAM * c->params;
 }
 
+/* Returns the base model's steps per step of each path. With a single worker the base
+ * model takes as many steps as all paths together, half of all tokens. While some of
+ * several workers train the base model, the others wait. So it then gets half of the
+ * time, but no fewer than BASE_TOKENS tokens per parameter (docs/results/speedup.md).
+ */
+static double base_share(const dial_facts *f, const dial_choice *c, double steps,
+                         const step_seconds *step)
+{
+    const double paths = (double)c->paths;
+    const double tokens = (double)(c->batch * f->context);
+    if (!(f->seconds > 0))
+        return paths;
+    const double half = base_replicas(f) * fmax(paths / f->workers, 1) *
+                        step->together / BUSY / step->alone;
+    const double least = BASE_TOKENS * c->params / tokens / steps;
+    return fmin(paths, fmax(half, least));
+}
+
 /* Divides the steps of a path into phases. A longer training has more and longer
  * phases: 6 of 50 steps for 300 steps, 12 of 61 for 732, 20 of 78 for 1,560, as in
  * docs/results/pays.md. On a fast machine phases are longer, so that workers do not
- * spend most of their time between tasks, if at least FEWEST phases remain. The
- * base model takes as many steps as all paths together, and so trains on half of all
- * tokens. If a path would read its shard too often, the base model gets the remaining
- * steps. */
+ * spend most of their time between tasks, if at least FEWEST phases remain. The base
+ * model gets its share of the steps (base_share). If a path would read its shard too
+ * often, the base model also gets the remaining steps. */
 static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps,
                                const step_seconds *step)
 {
@@ -189,13 +218,25 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
     double tau = fmin(TAU_MAX, fmax(1, floor(steps / phases)));
     if (f->tau > 0)
         tau = (double)f->tau;
-    double base = paths * phases + floor(2 * paths * (all - steps) / tau);
+    const double share = base_share(f, c, steps, step);
+    double base = round(share * phases) + floor((share + paths) * (all - steps) / tau);
     base = tau * fmin(floor(STEPS_MAX / tau), base);
     if (f->base_steps > 0)
         base = (double)f->base_steps;
     c->tau = (int64_t)tau;
     c->phases = (int64_t)phases;
     c->base_steps = (int64_t)base;
+}
+
+/* The replicas of a base model divide its steps, and are merged more often than paths.
+ * If there are fewer workers than replicas, they take turns. */
+static double predict_base(const dial_facts *f, const dial_choice *c,
+                           const step_seconds *step)
+{
+    const double replicas = base_replicas(f), turns = ceil(replicas / f->workers);
+    const double between = seconds_between_tasks(c) * (replicas > 1 ? 1 : OF_BASE);
+    return (double)c->base_steps / replicas * turns *
+           (step->alone + between / (double)config_base_tau(f->base_replicas, c->tau));
 }
 
 static void predict_parts(const dial_facts *f, dial_choice *c, const step_seconds *step,
@@ -212,8 +253,7 @@ static void predict_parts(const dial_facts *f, dial_choice *c, const step_second
     const double steps_of_arms =
         fmax(fmax(spread, 1), paths * f->longest_baseline) / BUSY;
     c->part[DIAL_START] = START;
-    c->part[DIAL_BASE] =
-        (double)c->base_steps * (step->alone + OF_BASE * between / tau);
+    c->part[DIAL_BASE] = predict_base(f, c, step);
     c->part[DIAL_ROUTING] =
         FIT + fmin(f->tokens, f->documents * WINDOWS * f->context) / forward;
     c->part[DIAL_PATHS] =
@@ -273,6 +313,19 @@ static void choose_steps(const dial_facts *f, dial_choice *c)
 }
 
 /* ---- the choice ---- */
+dial_team dial_base_team(int64_t processors, int64_t threads, int64_t replicas)
+{
+    enum { THREADS_MAX = 4 };
+    const int64_t each = processors / (replicas > 0 ? replicas : 1);
+    dial_team team = {.threads = each < THREADS_MAX ? each : THREADS_MAX,
+                      .replicas = replicas};
+    if (team.threads < threads)
+        team.threads = threads;
+    if (replicas == 0)
+        team.replicas = processors > team.threads ? processors / team.threads : 1;
+    return team;
+}
+
 /* Chooses the batch. For 2 to 25 million tokens, 8 sequences were best. For more tokens
  * the batch is doubled so that it grows with the power 0.38 of the number of tokens (as
  * in nanochat). */

@@ -56,6 +56,7 @@ typedef struct dial_facts {
     int64_t width, heads, blocks; /* either all three are fixed or all are 0 */
     double params;                /* parameters of a path with this shape */
     int64_t paths, batch, tau, phases, base_steps;
+    int64_t base_replicas; /* replicas of the base model; 0 stands for 1 */
     /* The steps of all baselines together, and the steps of the longest baseline, each
      * divided by the steps of all paths together. */
     double baselines, longest_baseline;
@@ -92,6 +93,16 @@ double dial_rate(const dial_facts *f, double flops, bool alone);
 /* Chooses all keys except those for vocabulary and text. The caller may measure the
  * speed on the chosen model and then call this function again. */
 void dial_choose(const dial_facts *f, dial_choice *out);
+/* The number of replicas of the base model that train at the same time, and the threads
+ * of each. */
+typedef struct dial_team {
+    int64_t threads, replicas;
+} dial_team;
+/* Divides the processors that the workers of a machine use together among replicas of
+ * the base model. A replica gets at least the threads of a worker, and up to 4, because
+ * small models gain little from more; further processors train further replicas.
+ * `replicas` is the number that the user gave, or 0. */
+dial_team dial_base_team(int64_t processors, int64_t threads, int64_t replicas);
 /* Returns the levels for a number of paths: "2", "2x2", "2x4" or "4x4". */
 const char *dial_levels(int64_t paths);
 

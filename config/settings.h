@@ -142,6 +142,9 @@ bool config_encrypts(const config *c);
 void config_hash(const config *c, pl_hash *out);
 /* Number of sequences per pass: train.micro_batch, but not more than train.batch. */
 int config_pass(const config *c);
+/* Returns the number of inner steps between two merges of the base model's replicas.
+ * Replicas that are merged less often lose quality (docs/results/speedup.md). */
+int64_t config_base_tau(int64_t replicas, int64_t tau);
 /* Returns the length in tokens of the windows of a training document from which its
  * feature for the router is computed. */
 int config_feature_prefix(const config *c);

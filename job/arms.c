@@ -93,8 +93,34 @@ int64_t run_path_phases(const pl_run *r)
  * train.base_steps, rounded up to whole phases. */
 static int base_steps(const config *c)
 {
-    int64_t share = (c->base_steps + c->base_replicas - 1) / c->base_replicas;
-    return (int)((share + c->tau - 1) / c->tau * c->tau);
+    const int64_t share = (c->base_steps + c->base_replicas - 1) / c->base_replicas;
+    const int64_t tau = config_base_tau(c->base_replicas, c->tau);
+    return (int)((share + tau - 1) / tau * tau);
+}
+
+/* Defines the training of the base model. Its replicas send updates and versions in the
+ * form in which the paths send them, because they are merged often. */
+static pl_status fit_base(const config *c, pl_arm *arm)
+{
+    pl_inner *in = &arm->inner;
+    pl_outer of_paths;
+    in->threads = (int)c->base_threads;
+    in->lr = c->base_lr;
+    in->warmup = (int)c->base_warmup;
+    in->tau = (int)config_base_tau(c->base_replicas, c->tau);
+    in->phases = base_steps(c) / in->tau;
+    arm->outer.schedule.phases = in->phases;
+    arm->spec.replicas = (int)c->base_replicas;
+    if (c->base_replicas == 1)
+        return PL_OK;
+    PL_CHECK(config_outer(c, &of_paths));
+    arm->outer.codec = of_paths.codec;
+    arm->outer.down = of_paths.down;
+    arm->outer.residual = of_paths.residual;
+    pl_copy_text(arm->outer.codec_name, sizeof arm->outer.codec_name,
+                 of_paths.codec_name);
+    arm->outer.feedback = pl_feedback_helps(&arm->outer);
+    return PL_OK;
 }
 
 /* For the schedule wsd: the learning rate decays in the last steps of the arm. With
@@ -197,12 +223,7 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     /* the outer schedule counts rounds of a module */
     out->outer.schedule.phases = in->phases;
     if (is_base) {
-        out->spec.replicas = (int)c->base_replicas;
-        in->threads = (int)c->base_threads;
-        in->lr = c->base_lr;
-        in->warmup = (int)c->base_warmup;
-        in->phases = base_steps(c) / in->tau;
-        out->outer.schedule.phases = in->phases;
+        PL_CHECK(fit_base(c, out));
     } else if (more) {
         /* A chapter of train.more: the learning rate has decayed already, so the
          * chapter begins with a warm-up, and the rate decays again at the chapter's

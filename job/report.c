@@ -342,6 +342,29 @@ void evaluation_print_details(const pl_run *r, const evaluation *e)
     print_domains(r, e);
 }
 
+/* Compares the mixture's time with the time in which one machine trains on all its
+ * tokens. The base model counts in both times; its replicas are on one machine each in
+ * the mixture's time, and one after the other in the time of one machine. */
+static void print_speedup(const evaluation *e)
+{
+    const evaluation_row *mix = &e->rows[e->answer], *all = &e->rows[ROW_EQUAL];
+    if (!mix->present || !all->present || !mix->finished || !all->finished ||
+        !(e->rate > 0))
+        return;
+    char seconds[2][16];
+    const double one = (double)all->effort.tokens_total / e->rate;
+    pl_human_seconds(mix->effort.seconds, seconds[0]);
+    pl_human_seconds(one, seconds[1]);
+    if (mix->bits <= all->bits)
+        say("   one machine per path needs %.2f of the time of one machine (%s of %s) "
+            "for the\n   bits/byte of one machine with all tokens, or better",
+            mix->effort.seconds / one, seconds[0], seconds[1]);
+    else
+        say("   one machine per path does not reach the bits/byte of one machine with "
+            "all tokens\n   (its training takes %s of the other's %s)",
+            seconds[0], seconds[1]);
+}
+
 void evaluation_print(const pl_run *r, const evaluation *e)
 {
     if (e->wish.text)
@@ -373,6 +396,7 @@ void evaluation_print(const pl_run *r, const evaluation *e)
     if (e->wish.best)
         say("   (the mixture answers with the best version of each path on its "
             "held-out documents)");
+    print_speedup(e);
     print_parity(r, e);
     print_undecided(e);
     evaluation_print_loss(r, e);

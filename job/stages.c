@@ -183,18 +183,20 @@ static pl_status put_moments(pl_run *r)
     pl_arm arm;
     pl_topology *t = NULL;
     float *sum = NULL;
-    size_t bytes = 0;
+    size_t n_params = 0, bytes = 0;
     pl_buf state = {0};
     char name[PL_MODULE_NAME_MAX];
     pl_status status = run_arm(r, "base", &arm);
     PL_TRY(status);
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
-    bytes = pl_path_moments_floats(&arm, pl_topology_path_params(t)) * sizeof *sum;
+    n_params = pl_topology_path_params(t);
+    bytes = pl_path_moments_floats(&arm, n_params) * sizeof *sum;
     const int n_replicas = pl_topology_n_replicas(t);
     PL_TRY(pl_try_alloc(bytes, "a path's moments", (void **)&sum));
     for (int replica = 0; replica < n_replicas; replica++) {
         pl_arm_path_name(&arm, t, 0, replica, name);
-        PL_TRY(stages_read_state(r, name, bytes, &state));
+        /* a residual of the codec may follow the moments, which are in f32 */
+        PL_TRY(stages_read_state(r, name, pl_path_state_bytes(&arm, n_params), &state));
         const float *own = (const float *)(const void *)state.data;
         for (size_t i = 0; i < bytes / sizeof *sum; i++)
             sum[i] += own[i] / (float)n_replicas;

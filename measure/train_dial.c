@@ -157,6 +157,7 @@ static void note_given(train_dial *d, const pl_run *r)
     const bool preset = given_sets(d->settings, "preset");
     f->context = (int)c->context;
     f->muon = config_has_muon(c);
+    f->base_replicas = c->base_replicas;
     bool is_model_given = false;
     for (size_t i = 0; i < sizeof model_keys / sizeof *model_keys; i++)
         is_model_given = is_model_given || given_sets(d->settings, model_keys[i]);
@@ -204,7 +205,6 @@ static pl_status check_size(const pl_run *r)
 
 pl_status train_dial_begin(train_dial *d, pl_run *r)
 {
-    enum { MOST = 4 };
     const config *c = &r->cfg;
     int64_t vocab, bytes;
     char path[PL_PATH_MAX];
@@ -219,18 +219,21 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
                           "better than adamw after the same time");
         PL_CHECK(train_dial_lay(d, r));
     }
-    /* Usually one worker trains the base model, or one per replica. On processors it
-     * gets the threads of all workers of this machine, but at most MOST: small models
-     * gain little from more threads. Measurements come later (keep_base_threads), so
-     * this is done only if the user gave a time. */
-    int64_t n = r->n_workers * c->threads;
-    if (n > pl_cpu_count())
-        n = pl_cpu_count();
-    n /= c->base_replicas;
-    if (n > MOST)
-        n = MOST;
-    if (d->time && r->n_gpus == 0 && c->base_steps != 0 && n > c->threads) {
-        choose_int(d, "train.base_threads", n, "only one worker trains the base model");
+    /* On processors, workers join their threads for the base model. Measurements of
+     * threads come later (keep_base_threads), so this is done only if the user gave a
+     * time. */
+    const int64_t all = r->n_workers * c->threads;
+    if (d->time && r->n_gpus == 0 && c->base_steps != 0) {
+        static const char key[] = "train.base_replicas";
+        const dial_team team =
+            dial_base_team(all < pl_cpu_count() ? all : pl_cpu_count(), c->threads,
+                           given_sets(d->settings, key) ? c->base_replicas : 0);
+        if (team.replicas > 1)
+            choose_int(d, key, team.replicas,
+                       "more workers would wait while one trains the base model");
+        if (team.threads > c->threads)
+            choose_int(d, "train.base_threads", team.threads,
+                       "most workers wait while the base model is trained");
         PL_CHECK(train_dial_lay(d, r));
     }
     note_given(d, r);
@@ -302,6 +305,8 @@ static void choose_keys(train_dial *d, const dial_choice *c, int n_before)
         d, "train.base_steps", c->base_steps,
         c->base_steps > c->paths * c->tau * c->phases
             ? "paths read their text about twice; other steps go to the base model"
+        : c->base_steps < c->paths * c->tau * c->phases
+            ? "half of the time trains the base model, while most workers wait"
             : "half of all tokens train the base model");
     choose_int(d, "train.tau", c->tau, "longer trainings have longer phases");
     snprintf(why, sizeof why, "%s tokens in all, %.1f passes over the text%s%s",

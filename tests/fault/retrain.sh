@@ -53,14 +53,15 @@ same plain
 same own_schedules --set train.schedule=cosine
 same continued --set train.optimizer=muon --set train.schedule=wsd --set train.base_replicas=2 \
     --set train.micro_batch=3 --set train.pack=true
-same coded --set codec.name=i4 --set codec.residual=i8 --set train.state=bf16
+same coded --set codec.name=i4 --set codec.residual=i8 --set train.state=bf16 \
+    --set train.base_replicas=2
 same shared --set codec.name=i8-shared --set codec.down=i8
 same chapters --set router.em=3 --set router.share=0.2 # L1.E0 means mix~1/L1.E0
 same split --set topology.split=3:4x2
 same late --set outer.method=co2 --set codec.name=topk
 unknown "parameters of their own" gossip --set outer.method=noloco --set topology.replicas=2
 unknown "depended on timing" arrivals --set outer.method=delayed-nesterov
-for name in plain continued; do # `continued` has two replicas of the base model
+for name in plain continued coded; do # the last two have two replicas of the base model
     "$check" "$work/$name/store" 1 >"$work/out" 2>&1 || fail "retrain_check of $name"
     cat "$work/out"
 done

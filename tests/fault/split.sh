@@ -27,6 +27,8 @@ grep -q '^widen    12 modules and 4 paths of mix become 40 and 16 of mix~1' "$wo
     fail "train does not report the split"
 grep -q 'one machine, 10 x the time' "$work/calm.out" || # (4 paths * 3 phases + 16 * 3) / 6 phases
     fail "the plan does not give one machine the time of all paths"
+grep -Eq 'one machine per path (needs [0-9.]+ of the time of one machine|does not reach)' \
+    "$work/calm.out" || fail "the report does not compare the time with that of one machine"
 facts calm || fail "the store of the undisturbed run cannot be read, or has too few versions"
 ask store fsck --run "$run" || fail "fsck"
 ask data coverage --run "$run" || fail "coverage"

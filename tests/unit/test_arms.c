@@ -101,8 +101,8 @@ static void the_outer_step_settles_while_the_rate_decays(void **state)
 }
 
 /* The replicas of the base model divide its steps; the quotient is rounded up to whole
- * phases. Their outer step is a plain mean without momentum. A later arm counts its
- * first step from the steps of one replica. */
+ * phases. They are merged at least every 10 steps. Their outer step is a plain mean
+ * without momentum. A later arm counts its first step from the steps of one replica. */
 static void replicas_divide_the_base_model(void **state)
 {
     (void)state;
@@ -112,15 +112,77 @@ static void replicas_divide_the_base_model(void **state)
     configure(sets);
     pl_inner base = inner_of("base", &arm);
     assert_int_equal(arm.spec.replicas, 3);
-    assert_int_equal(base.tau, TAU);
-    assert_int_equal(base.phases, 7); /* of TAU steps: at least 1000 / 3 steps */
+    assert_int_equal(base.tau, 10);
+    assert_int_equal(base.phases, 34); /* at least 1000 / 3 steps */
     assert_true(arm.outer.quorum == 0);
     for (int c = 0; c < PL_CLASS_COUNT; c++)
         assert_true(arm.outer.lr[c] == 1 && arm.outer.momentum[c] == 0);
     pl_arm_clear(&arm);
-    assert_int_equal(inner_of("mix", &arm).first_step, 350);
+    assert_int_equal(inner_of("mix", &arm).first_step, 340);
+    assert_int_equal(arm.inner.tau, TAU);
     pl_arm_clear(&arm);
     pl_topology_destroy(&r.topology);
+}
+
+static void replicas_of_the_base_model_take_larger_steps(void **state)
+{
+    (void)state;
+    static const char *const replicas[] = {
+        "train.base_replicas=1", "train.base_replicas=2", "train.base_replicas=16"};
+    static const double times[] = {1, 1.4142135623730951, 2};
+    pl_arm arm;
+    for (int i = 0; i < 3; i++) {
+        const char *const sets[] = {replicas[i], NULL};
+        configure(sets);
+        assert_true(fabs(inner_of("base", &arm).lr / 1e-3 - times[i]) < 1e-12);
+        pl_arm_clear(&arm);
+        assert_true(inner_of("mix", &arm).lr == 1e-3);
+        pl_arm_clear(&arm);
+        pl_topology_destroy(&r.topology);
+    }
+    const char *const given[] = {"train.base_replicas=4", "train.base_lr=5e-4", NULL};
+    configure(given);
+    assert_true(inner_of("base", &arm).lr == 5e-4);
+    pl_arm_clear(&arm);
+    pl_topology_destroy(&r.topology);
+}
+
+static void a_phase_shorter_than_ten_steps_is_that_of_the_replicas_too(void **state)
+{
+    (void)state;
+    const char *const sets[] = {"train.base_replicas=3", "train.tau=4", NULL};
+    pl_arm arm;
+    configure(sets);
+    const pl_inner base = inner_of("base", &arm);
+    assert_int_equal(base.tau, 4);
+    assert_int_equal(base.phases, 84);
+    pl_arm_clear(&arm);
+    pl_topology_destroy(&r.topology);
+}
+
+/* Replicas are merged often, so their updates are encoded as those of the paths. A base
+ * model without replicas is trained by one worker, and its updates stay exact. */
+static void replicas_of_the_base_model_send_what_paths_send(void **state)
+{
+    (void)state;
+    static const char *const replicas[] = {"train.base_replicas=1",
+                                           "train.base_replicas=3"};
+    for (int i = 0; i < 2; i++) {
+        const char *const sets[] = {replicas[i], "codec.name=i4", "codec.down=i8",
+                                    "codec.residual=i8", NULL};
+        pl_arm arm;
+        configure(sets);
+        (void)inner_of("base", &arm);
+        assert_string_equal(arm.outer.codec_name, i == 0 ? "f32" : "i4");
+        assert_int_equal(arm.outer.codec.codec[PL_ROLE_MLP],
+                         i == 0 ? PL_CODEC_F32 : PL_CODEC_I4);
+        assert_int_equal(pl_path_layout_of(&arm).n_vectors, i == 0 ? 2 : 3);
+        assert_int_equal(arm.outer.state, PL_STATE_F32);
+        assert_true(i == 0 || (arm.outer.down.codec[PL_ROLE_MLP] == PL_CODEC_I8 &&
+                               arm.outer.residual == PL_STATE_I8));
+        pl_arm_clear(&arm);
+        pl_topology_destroy(&r.topology);
+    }
 }
 
 static void only_the_base_model_has_its_own_number_of_threads(void **state)
@@ -419,6 +481,9 @@ int main(void)
         cmocka_unit_test(every_arm_goes_on_where_the_base_model_stopped),
         cmocka_unit_test(the_outer_step_settles_while_the_rate_decays),
         cmocka_unit_test(replicas_divide_the_base_model),
+        cmocka_unit_test(replicas_of_the_base_model_take_larger_steps),
+        cmocka_unit_test(a_phase_shorter_than_ten_steps_is_that_of_the_replicas_too),
+        cmocka_unit_test(replicas_of_the_base_model_send_what_paths_send),
         cmocka_unit_test(only_the_base_model_has_its_own_number_of_threads),
         cmocka_unit_test(a_cosine_begins_anew_in_every_arm),
         cmocka_unit_test(chapters_share_one_schedule),

@@ -86,12 +86,56 @@ static void muon_predicts_fewer_bits_with_twice_the_learning_rate(void **state)
     assert_true(fabs(muon.lr / adamw.lr - 2) < 1e-9);
 }
 
-static void half_of_the_tokens_train_the_base_model(void **state)
+static void half_of_the_tokens_train_the_base_model_of_one_worker(void **state)
 {
     (void)state;
-    const dial_choice c = chosen(&two_cores);
+    dial_facts f = two_cores;
+    f.workers = 1;
+    f.speeds[0].alone = f.speeds[0].together;
+    f.speeds[1].alone = f.speeds[1].together;
+    dial_choice c = chosen(&f);
     assert_int_equal(c.base_steps, c.paths * c.tau * c.phases);
     assert_true(fabs(c.tokens - 2.0 * (double)(c.base_steps * c.batch * 128)) < 1);
+    f = two_cores; /* nothing says how long the workers will need */
+    f.seconds = 0;
+    f.n_tokens = 4e6;
+    c = chosen(&f);
+    assert_int_equal(c.base_steps, c.paths * c.tau * c.phases);
+}
+
+/* While one of several workers trains the base model, the others wait. So the base
+ * model gets half of the time instead of half of the tokens. */
+static void the_base_model_of_several_workers_has_half_of_the_time(void **state)
+{
+    (void)state;
+    dial_facts f = two_cores;
+    f.params = 332352;
+    f.width = 64, f.heads = 2, f.blocks = 4;
+    f.paths = 8;
+    f.tokens = 1e9; /* paths never read their text twice */
+    for (f.workers = 2; f.workers <= 16; f.workers *= 2) {
+        const dial_choice c = chosen(&f);
+        assert_true(c.base_steps < c.paths * c.tau * c.phases);
+        /* exchanges take time, too */
+        assert_true(fabs(c.part[DIAL_BASE] / c.part[DIAL_PATHS] - 1) < 0.2);
+    }
+}
+
+static void a_base_model_has_enough_tokens_however_many_workers_there_are(void **state)
+{
+    (void)state;
+    dial_facts f = two_cores;
+    f.params = 332352;
+    f.width = 64, f.heads = 2, f.blocks = 4;
+    f.paths = 16;
+    f.workers = 16;
+    for (f.seconds = 10; f.seconds < 1000; f.seconds *= 2) {
+        const dial_choice c = chosen(&f);
+        const double base = (double)(c.base_steps * c.batch * 128);
+        const double half = c.tokens / 2, least = 1.5 * c.params;
+        /* rounded to whole phases */
+        assert_true(base > 0.9 * fmin(half, least));
+    }
 }
 
 static void the_base_model_is_planned_with_the_speed_of_one_worker(void **state)
@@ -242,6 +286,45 @@ static void a_fast_machine_has_longer_phases(void **state)
     assert_true(fast.part[DIAL_PATHS] < 1.6 * training);
 }
 
+static void
+processors_beyond_four_train_further_replicas_of_the_base_model(void **state)
+{
+    /* processors, threads of a worker, given replicas; expected threads and replicas */
+    static const int64_t cases[][5] = {
+        {1, 1, 0, 1, 1}, {2, 1, 0, 2, 1},  {4, 1, 0, 4, 1},  {7, 1, 0, 4, 1},
+        {8, 1, 0, 4, 2}, {16, 1, 0, 4, 4}, {16, 8, 0, 8, 2}, {2, 8, 0, 8, 1},
+        {0, 1, 0, 1, 1}, {8, 1, 1, 4, 1},  {8, 1, 4, 2, 4},  {8, 1, 16, 1, 16},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t *k = cases[i];
+        const dial_team team = dial_base_team(k[0], k[1], k[2]);
+        assert_int_equal(team.threads, k[3]);
+        assert_int_equal(team.replicas, k[4]);
+    }
+}
+
+/* Four workers train four replicas of the base model at the same time, but two workers
+ * train them in two turns. */
+static void replicas_of_the_base_model_divide_its_time(void **state)
+{
+    (void)state;
+    dial_facts f = two_cores;
+    f.params = 332352;
+    f.width = 64, f.heads = 2, f.blocks = 4;
+    f.paths = 4, f.batch = 8, f.tau = 100, f.phases = 10, f.base_steps = 4000;
+    f.seconds = 1e6;
+    f.workers = 4;
+    const double one = chosen(&f).part[DIAL_BASE], bits = chosen(&f).bits;
+    f.base_replicas = 4;
+    const double four = chosen(&f).part[DIAL_BASE];
+    assert_true(chosen(&f).bits > bits); /* as with fewer tokens */
+    /* between two merges, each replica trains 10 steps */
+    assert_true(four > one / 4 && four < one / 4 + 4000.0 / 4 / 10 * 0.1);
+    f.workers = 2;
+    assert_true(fabs(chosen(&f).part[DIAL_BASE] / four - 2) < 1e-9);
+}
+
 static void fixed_keys_stay_and_enter_the_choice(void **state)
 {
     dial_facts f = two_cores;
@@ -367,7 +450,9 @@ int main(void)
         cmocka_unit_test(a_choice_fills_the_time_it_has),
         cmocka_unit_test(more_time_never_predicts_a_worse_model),
         cmocka_unit_test(muon_predicts_fewer_bits_with_twice_the_learning_rate),
-        cmocka_unit_test(half_of_the_tokens_train_the_base_model),
+        cmocka_unit_test(half_of_the_tokens_train_the_base_model_of_one_worker),
+        cmocka_unit_test(the_base_model_of_several_workers_has_half_of_the_time),
+        cmocka_unit_test(a_base_model_has_enough_tokens_however_many_workers_there_are),
         cmocka_unit_test(the_base_model_is_planned_with_the_speed_of_one_worker),
         cmocka_unit_test(rates_lie_between_what_was_measured),
         cmocka_unit_test(a_second_gives_the_shortest_run_and_says_so),
@@ -377,6 +462,9 @@ int main(void)
         cmocka_unit_test(text_that_is_read_again_counts_less),
         cmocka_unit_test(paths_read_their_text_twice_at_most),
         cmocka_unit_test(a_fast_machine_has_longer_phases),
+        cmocka_unit_test(
+            processors_beyond_four_train_further_replicas_of_the_base_model),
+        cmocka_unit_test(replicas_of_the_base_model_divide_its_time),
         cmocka_unit_test(fixed_keys_stay_and_enter_the_choice),
         cmocka_unit_test(baselines_take_time_from_the_mixture),
         cmocka_unit_test(tokens_take_the_place_of_a_time),
