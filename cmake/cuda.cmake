@@ -29,7 +29,7 @@ endif()
 set(PL_NVCC_OPTIONS -std=c++17 -O3 -lineinfo --fmad=false --expt-relaxed-constexpr
     -Xcompiler=-Wall,-Wextra,-Wno-unused-function -D_GNU_SOURCE -I${CMAKE_SOURCE_DIR})
 if(PL_WERROR) # spilled registers and serialised products fail the build
-  list(APPEND PL_NVCC_OPTIONS --Werror=all-warnings -Xptxas=--warn-on-spills)
+  list(APPEND PL_NVCC_OPTIONS --Werror=all-warnings -Xptxas=--warn-on-spills,-v)
   set(PL_NVCC_CHECK sh ${CMAKE_SOURCE_DIR}/tools/nvcc.sh)
 endif()
 # Code for compute capability 9.0 is compiled for sm_90a: it may use instructions that

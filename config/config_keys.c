@@ -137,7 +137,7 @@ static const pl_key keys[] = {
           "number of sequences of an inner step"),
     WHOLE("train.micro_batch", micro_batch, "0", 0, 65536, "sequences", GLOBAL,
           "sequences that a worker computes in one pass, to save memory; gradients are "
-          "added up; 0: train.batch"),
+          "added up, so results are rounded differently; 0: train.batch"),
     WHOLE("train.tau", tau, "50", 1, 1000000, "steps", GLOBAL,
           "number of inner steps in a phase: a path trains this many steps alone "
           "before its modules are merged"),

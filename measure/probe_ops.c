@@ -60,12 +60,12 @@ static void dx(probe_ops *x)
 static void dw(probe_ops *x)
 {
     x->be->ops->matmul_dw(x->be, x->dw, x->a, x->b, n_rows(x), x->rows[x->which],
-                          x->cols[x->which]);
+                          x->cols[x->which], false);
 }
 static void classifier(probe_ops *x)
 {
     x->be->ops->classifier(x->be, x->loss, x->c, x->dw, x->a, x->weight[HEAD],
-                           x->tokens, x->rstd, x->N, x->vocab, x->width);
+                           x->tokens, x->rstd, x->N, x->vocab, x->width, false);
 }
 static void attention_forward(probe_ops *x)
 {
@@ -120,7 +120,7 @@ static size_t block_params(const probe_ops *x)
 static void optimize(probe_ops *x, size_t n)
 {
     const pl_adamw adam = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 10};
-    x->be->ops->adamw(x->be, x->w, x->m, x->v, x->dw, n, 1.0f, &adam);
+    x->be->ops->adamw(x->be, x->w, x->m, x->v, x->dw, n, 1.0f, &adam, NULL);
 }
 static void adamw(probe_ops *x)
 {
@@ -132,10 +132,6 @@ static void sum_squares(probe_ops *x)
      * not matter */
     void *out = x->loss;
     x->be->ops->sum_squares(x->be, out, x->dw, block_params(x));
-}
-static void refresh(probe_ops *x)
-{
-    x->be->ops->weights_refresh(x->be, x->weight, HEAD);
 }
 
 /* ---- the list ---- */
@@ -165,8 +161,7 @@ static void add_product(probe_ops *x, pl_probe_report *report, const char *name,
 }
 
 /* Adds the products. A product moves e bytes (the size of an activation) per activation
- * and per weight, 8 bytes per gradient of a weight (which is read and written), and 4
- * bytes per logit. */
+ * and per weight, 4 bytes per gradient of a weight, and 4 bytes per logit. */
 static void add_products(probe_ops *x, pl_probe_report *report)
 {
     static const char *const names[] = {"qkv", "o", "gate_up", "down", "head"};
@@ -183,7 +178,7 @@ static void add_products(probe_ops *x, pl_probe_report *report)
         snprintf(name, sizeof name, "%s dx", names[i]);
         add_product(x, report, name, dx, i, (in + out + w) * e);
         snprintf(name, sizeof name, "%s dw", names[i]);
-        add_product(x, report, name, dw, i, (in + out) * e + w * 8.0);
+        add_product(x, report, name, dw, i, (in + out) * e + w * 4.0);
     }
 }
 
@@ -199,7 +194,7 @@ static void add_others(probe_ops *x, pl_probe_report *report)
     const int blocks = s->n_blocks, norms = 2 * blocks + 1;
     pl_probe_row *row = add_operation(x, report, "classifier", classifier, 1);
     row->flops = 6.0 * N * V * C;
-    row->bytes = 2.0 * N * C * e + V * C * (e + 8.0);
+    row->bytes = 2.0 * N * C * e + V * C * (e + 4.0);
     row = add_operation(x, report, "attention forward", attention_forward, blocks);
     row->flops = 2.0 * scores;
     row->bytes = N * (W + heads) * e;
@@ -222,7 +217,6 @@ static void add_others(probe_ops *x, pl_probe_report *report)
         N * C * (8.0 + e);
     add_operation(x, report, "sum_squares", sum_squares, blocks)->bytes = 4.0 * P;
     add_operation(x, report, "adamw", adamw, blocks)->bytes = 32.0 * P;
-    add_operation(x, report, "weights_refresh", refresh, blocks)->bytes = P * (4.0 + e);
 }
 
 void probe_ops_call(probe_ops *x, int row)

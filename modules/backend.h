@@ -33,7 +33,9 @@ struct pl_backend {
      * cannot train or compute losses */
     bool decode_only;
     bool fp8_copies; /* whether weights have fp8 copies (pl_model_fp8_bytes) */
-    void *self;      /* private state of the backend */
+    /* what `post` has copied, if the backend works in the host's memory */
+    uint8_t posted[PL_POSTS][PL_POST_BYTES];
+    void *self; /* private state of the backend */
 };
 
 static inline size_t pl_type_bytes(pl_type type)

@@ -454,7 +454,7 @@ pl_status pl_decoder_prefill_losses(pl_decoder *d, int slot, const int32_t *toke
         }
         m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm,
                            path->classifier, m->acts.targets, NULL, piece,
-                           m->shape->vocab, m->shape->width);
+                           m->shape->vocab, m->shape->width, false);
         m->ops->download(m->be, losses + at, m->acts.loss,
                          (size_t)piece * sizeof(float));
         PL_TRY(m->ops->sync(m->be));

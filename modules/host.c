@@ -103,6 +103,7 @@ void pl_host_update_apply(pl_backend *be, pl_update *update, const float *loss, 
     /* Clipping scales all gradients by min(1, clip / norm), rounded once. */
     const double norm = sqrt(*p->squares), clip = (double)numbers->clip;
     const float factor = clip > 0.0 && norm > clip ? (float)(clip / norm) : 1.0f;
+    float *second = p->moments + pl_second_moments(p->n_params);
     for (int i = 0; i < p->n_runs; i++) {
         const pl_update_run *run = &p->runs[i];
         float *params = p->params + run->offset, *grads = p->grads + run->offset;
@@ -110,15 +111,18 @@ void pl_host_update_apply(pl_backend *be, pl_update *update, const float *loss, 
         pl_adamw adam = numbers->adam;
         if (!run->decay)
             adam.weight_decay = 0.0f;
-        if (run->rows > 0)
-            be->ops->muon(be, params, first, grads, update->work,
-                          pl_update_run_matrices(run), run->rows, run->cols, factor,
-                          &adam);
-        else
-            be->ops->adamw(be, params, first, p->moments + p->n_params + run->second,
-                           grads, run->n, factor, &adam);
+        pl_weight *const *weight = run->weight >= 0 ? &p->weights[run->weight] : NULL;
+        if (run->rows == 0) {
+            be->ops->adamw(be, params, first, second + run->second, grads, run->n,
+                           factor, &adam, weight ? *weight : NULL);
+            continue;
+        }
+        be->ops->muon(be, params, first, grads, update->work,
+                      pl_update_run_matrices(run), run->rows, run->cols, factor, &adam);
+        /* adamw has written its copies itself; several runs may be in one weight */
+        if (weight && (i + 1 == p->n_runs || run[1].weight != run->weight))
+            be->ops->weights_refresh(be, weight, 1);
     }
-    be->ops->weights_refresh(be, p->weights, p->n_weights);
 }
 
 void pl_host_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
@@ -131,6 +135,51 @@ void pl_host_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
 void pl_host_routine_destroy(pl_backend *be, pl_routine **routine)
 {
     (void)be, (void)routine;
+}
+
+void pl_host_sum_losses(pl_backend *be, double *sum, const float *loss, int N,
+                        bool accumulate)
+{
+    (void)be;
+    double all = accumulate ? *sum : 0.0;
+    for (int n = 0; n < N; n++) /* rows without a target are exactly zero */
+        all += (double)loss[n];
+    *sum = all;
+}
+
+void pl_host_mean_rows(pl_backend *be, float *out, const pl_act *x,
+                       const int32_t *lengths, int B, int T, int C)
+{
+    enum { COLUMNS = 64 };
+    const float *floats = (const float *)(const void *)x;
+    const uint16_t *halves = (const uint16_t *)(const void *)x;
+    for (int b = 0; b < B; b++)
+        for (int c0 = 0; c0 < C; c0 += COLUMNS) {
+            const int columns = C - c0 < COLUMNS ? C - c0 : COLUMNS;
+            double sum[COLUMNS] = {0};
+            for (int t = 0; t < lengths[b]; t++) {
+                const size_t at =
+                    ((size_t)b * (size_t)T + (size_t)t) * (size_t)C + (size_t)c0;
+                for (int c = 0; c < columns; c++)
+                    sum[c] += (double)(be->act == PL_BF16
+                                           ? pl_bf16_to_float(halves[at + (size_t)c])
+                                           : floats[at + (size_t)c]);
+            }
+            for (int c = 0; c < columns; c++)
+                out[(size_t)b * (size_t)C + (size_t)(c0 + c)] =
+                    (float)(sum[c] / lengths[b]);
+        }
+}
+
+void pl_host_post(pl_backend *be, int number, const void *device, size_t bytes)
+{
+    memcpy(be->posted[number], device, bytes);
+}
+
+pl_status pl_host_collect(pl_backend *be, int number, void *host, size_t bytes)
+{
+    memcpy(host, be->posted[number], bytes);
+    return be->ops->sync(be);
 }
 
 void pl_host_permute_rows(pl_backend *be, pl_act *x, pl_act *scratch,

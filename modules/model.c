@@ -8,6 +8,7 @@
  * activations; its parameters are in modules (module.h). */
 #include "modules/model_internal.h"
 #include <limits.h>
+#include <string.h>
 
 pl_status model_fail_with_plan(const pl_model *m, pl_status status)
 {
@@ -44,7 +45,7 @@ pl_status model_create_update(pl_model *m)
                                  .n_runs = m->n_trained > 0 ? m->n_trained : m->n_runs,
                                  .weights = m->weights,
                                  .n_weights = m->n_weights,
-                                 .squares = m->acts.squares};
+                                 .squares = m->acts.sums};
     return m->options.training ? m->ops->update_create(m->be, &plan, &m->update)
                                : PL_OK;
 }
@@ -87,22 +88,19 @@ pl_status pl_model_create(pl_backend *backend, const pl_topology *topology,
     if (options->training) {
         PL_TRY(model_alloc_floats(backend, m->n_params, "parameters", &m->params));
         PL_TRY(model_alloc_floats(backend, m->n_params, "gradients", &m->grads));
-        PL_TRY(model_alloc_floats(backend, m->n_params + m->n_second, "moments",
-                                  &m->moments));
+        PL_TRY(model_alloc_floats(backend, pl_second_moments(m->n_params) + m->n_second,
+                                  "moments", &m->moments));
     }
     /* The layout is computed twice: to count the bytes, then to place the buffers. */
     const size_t bytes = model_layout(shape, options, backend->act, NULL, &m->acts);
     PL_TRY(m->ops->alloc(backend, bytes, "activations", &m->act_block));
-    const size_t rows = (size_t)options->batch * (size_t)options->context;
-    const size_t features = (size_t)options->context * (size_t)shape->width;
-    void *host = NULL;
-    PL_TRY(pl_try_alloc((rows > features ? rows : features) * sizeof(float),
-                        "losses and features", &host));
-    m->host_rows = host;
-    PL_TRY(pl_try_alloc(2 * rows * sizeof(int32_t), "a batch", &host));
-    m->host_ids = host;
     m->acts.blocks = pl_alloc((size_t)shape->n_blocks * sizeof *m->acts.blocks);
     model_layout(shape, options, backend->act, m->act_block, &m->acts);
+    /* `embed` follows the inputs */
+    void *host = NULL;
+    PL_TRY(pl_try_alloc((size_t)((uint8_t *)m->acts.embed - (uint8_t *)m->act_block),
+                        "a batch", &host));
+    m->host_inputs = host;
     if (options->training)
         PL_TRY(model_create_weights(m));
     PL_TRY(model_create_update(m));
@@ -112,6 +110,12 @@ done:
     status = model_fail_with_plan(m, status);
     pl_model_destroy(&m);
     return status;
+}
+
+void model_drop_routines(pl_model *m)
+{
+    for (int i = 0; i < N_ROUTINES; i++)
+        m->ops->routine_destroy(m->be, &m->routines[i]);
 }
 
 static void release_memory(pl_model *m, void *memory)
@@ -126,7 +130,7 @@ void pl_model_destroy(pl_model **model)
     pl_model *m = *model;
     if (!m)
         return;
-    m->ops->routine_destroy(m->be, &m->routine);
+    model_drop_routines(m);
     m->ops->update_destroy(m->be, &m->update);
     for (int i = 0; i < m->n_weights; i++)
         m->ops->weight_destroy(m->be, &m->weights[i]);
@@ -137,8 +141,7 @@ void pl_model_destroy(pl_model **model)
     release_memory(m, m->moments);
     release_memory(m, m->grads);
     release_memory(m, m->params);
-    pl_free_aligned(m->host_rows);
-    pl_free_aligned(m->host_ids);
+    pl_free_aligned(m->host_inputs);
     pl_free(m->acts.blocks);
     pl_free(m->runs);
     pl_free(m->trained);
@@ -161,11 +164,12 @@ pl_status pl_model_load_moments(pl_model *m, const float *first, const float *se
 {
     PL_CHECK(check_training(m, "moments"));
     size_t bytes = m->n_params * sizeof *first, rest = m->n_second * sizeof *second;
-    m->ops->fill_zero(m->be, m->moments, bytes + rest);
+    const size_t at = pl_second_moments(m->n_params);
+    m->ops->fill_zero(m->be, m->moments, at * sizeof *first + rest);
     if (first)
         m->ops->upload(m->be, m->moments, first, bytes);
     if (second)
-        m->ops->upload(m->be, m->moments + m->n_params, second, rest);
+        m->ops->upload(m->be, m->moments + at, second, rest);
     return m->ops->sync(m->be);
 }
 
@@ -173,7 +177,7 @@ pl_status pl_model_save_moments(pl_model *m, float *first, float *second)
 {
     PL_CHECK(check_training(m, "moments"));
     m->ops->download(m->be, first, m->moments, m->n_params * sizeof *first);
-    m->ops->download(m->be, second, m->moments + m->n_params,
+    m->ops->download(m->be, second, m->moments + pl_second_moments(m->n_params),
                      m->n_second * sizeof *second);
     return m->ops->sync(m->be);
 }
@@ -181,6 +185,10 @@ pl_status pl_model_save_moments(pl_model *m, float *first, float *second)
 pl_status pl_model_save_grads(pl_model *m, float *grads)
 {
     PL_CHECK(check_training(m, "gradients"));
+    if (!m->has_gradients) {
+        memset(grads, 0, m->n_params * sizeof *grads);
+        return m->ops->sync(m->be);
+    }
     m->ops->download(m->be, grads, m->grads, m->n_params * sizeof(float));
     return m->ops->sync(m->be);
 }
@@ -189,4 +197,5 @@ void pl_model_zero_gradients(pl_model *m)
 {
     if (m->grads)
         m->ops->fill_zero(m->be, m->grads, m->n_params * sizeof(float));
+    m->has_gradients = false;
 }

@@ -77,7 +77,8 @@ enum { PL_TEXT_BEGINS = 1 << 30 };
 /* Load and save the parameters as one fp32 block of pl_topology_path_params floats in
  * the host's memory. In a model for inference, pl_model_load makes modules from the
  * parameters and allocates the memory of these modules. Such a model cannot be saved
- * (ERR_ARG). */
+ * (ERR_ARG). In a model for training, pl_model_load forgets steps that were begun and
+ * not ended. */
 PL_MUST_CHECK pl_status pl_model_load(pl_model *model, const float *params);
 PL_MUST_CHECK pl_status pl_model_save(pl_model *model, float *params);
 /* Lets a model for inference read the modules of `path` instead of parameters that were
@@ -115,6 +116,14 @@ PL_MUST_CHECK pl_status pl_model_train_step(pl_model *model, const int32_t *toke
                                             const int32_t *targets, int B, int T,
                                             const pl_adamw *adam, float clip,
                                             pl_step_result *out);
+/* The two halves of pl_model_train_step. The second waits for the results of the oldest
+ * step that was begun. A second step may begin before the first ends, so that a GPU
+ * need not wait for the host. ERR_ARG if a third one begins, or if no step has begun.
+ */
+PL_MUST_CHECK pl_status pl_model_step_begin(pl_model *model, const int32_t *tokens,
+                                            const int32_t *targets, int B, int T,
+                                            const pl_adamw *adam, float clip);
+PL_MUST_CHECK pl_status pl_model_step_end(pl_model *model, pl_step_result *out);
 /* Runs the forward and the backward pass without the optimizer. Gradients are added to
  * those of earlier calls. */
 PL_MUST_CHECK pl_status pl_model_gradients(pl_model *model, const int32_t *tokens,

@@ -1,6 +1,7 @@
 /* The backward pass: the operations of the forward pass in reverse order.
  *
- * For y = W x a product gives dx = W^T dy and dW += dy x^T. d_stream, the gradient of
+ * For y = W x a product gives dx = W^T dy and dW = dy x^T, or dW += dy x^T in the later
+ * passes of a step. d_stream, the gradient of
  * the residual stream, reaches each sublayer's output unchanged (the derivative of a
  * sum), and each norm adds the gradient that went through its sublayer.
  *
@@ -8,7 +9,7 @@
  * because such a gradient is needed only until the next operation has read it. */
 #include "modules/model_internal.h"
 
-void model_backward(pl_model *m, int B, int T)
+void model_backward(pl_model *m, int B, int T, bool accumulate)
 {
     pl_backend *be = m->be;
     const pl_ops *ops = m->ops;
@@ -22,7 +23,7 @@ void model_backward(pl_model *m, int B, int T)
      * gradient of the embedding matrix, to which embed_backward adds at the end. */
     ops->classifier(be, d->loss, d->d_norm, m->grads + m->at.classifier, d->norm,
                     m->path->classifier, d->targets, &d->numbers->loss_scale, N,
-                    s->vocab, C);
+                    s->vocab, C, accumulate);
     ops->fill_zero(be, d->d_stream, (size_t)N * (size_t)C * pl_type_bytes(be->act));
     ops->rmsnorm_backward(be, d->d_stream, m->grads + m->at.norm, d->d_norm,
                           d->blocks[last].out, m->params + m->at.norm, d->rstd, N, C);
@@ -37,12 +38,13 @@ void model_backward(pl_model *m, int B, int T)
          * model_forward.c). */
         ops->matmul_dx(be, d->d_ffn, d->d_stream, model_weight(m, b, WEIGHT_DOWN), N, C,
                        F, false);
-        ops->matmul_dw(be, m->grads + at->down, d->d_stream, a->ffn, N, C, F);
+        ops->matmul_dw(be, m->grads + at->matrices[WEIGHT_DOWN], d->d_stream, a->ffn, N,
+                       C, F, accumulate);
         ops->swiglu_backward(be, d->d_gate_up, d->d_ffn, a->gate_up, N, F);
         ops->matmul_dx(be, d->d_norm, d->d_gate_up, model_weight(m, b, WEIGHT_GATE_UP),
                        N, 2 * F, C, false);
-        ops->matmul_dw(be, m->grads + at->gate_up, d->d_gate_up, a->ffn_norm, N, 2 * F,
-                       C);
+        ops->matmul_dw(be, m->grads + at->matrices[WEIGHT_GATE_UP], d->d_gate_up,
+                       a->ffn_norm, N, 2 * F, C, accumulate);
         ops->rmsnorm_backward(be, d->d_stream, m->grads + at->ffn_norm, d->d_norm,
                               a->mid, m->params + at->ffn_norm, a->ffn_rstd, N, C);
 
@@ -50,7 +52,8 @@ void model_backward(pl_model *m, int B, int T)
          * inverse. */
         ops->matmul_dx(be, d->d_attn, d->d_stream, model_weight(m, b, WEIGHT_O), N, C,
                        H * D, false);
-        ops->matmul_dw(be, m->grads + at->o, d->d_stream, a->attn, N, C, H * D);
+        ops->matmul_dw(be, m->grads + at->matrices[WEIGHT_O], d->d_stream, a->attn, N,
+                       C, H * D, accumulate);
         ops->attention_backward(be, d->d_qkv, d->d_attn, a->qkv, a->attn, a->lse,
                                 d->texts, B, T, H, G, D);
         ops->rope(be, d->d_qkv, d->texts, B, T, H, G, D, s->rope_theta, 0, -1);
@@ -59,7 +62,8 @@ void model_backward(pl_model *m, int B, int T)
                                     m->params + at->head_norm, a->qk_rstd, N, H, G, D);
         ops->matmul_dx(be, d->d_norm, d->d_qkv, model_weight(m, b, WEIGHT_QKV), N, qkv,
                        C, false);
-        ops->matmul_dw(be, m->grads + at->qkv, d->d_qkv, a->attn_norm, N, qkv, C);
+        ops->matmul_dw(be, m->grads + at->matrices[WEIGHT_QKV], d->d_qkv, a->attn_norm,
+                       N, qkv, C, accumulate);
         ops->rmsnorm_backward(be, d->d_stream, m->grads + at->attn_norm, d->d_norm,
                               a->in, m->params + at->attn_norm, a->attn_rstd, N, C);
     }

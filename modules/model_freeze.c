@@ -38,7 +38,8 @@ pl_status pl_model_freeze(pl_model *m, const bool *frozen)
             pl_update_run *last =
                 m->n_trained > 0 ? &m->trained[m->n_trained - 1] : NULL;
             if (last && last->rows == 0 && piece.rows == 0 &&
-                last->decay == piece.decay && last->offset + last->n == piece.offset &&
+                last->decay == piece.decay && last->weight == piece.weight &&
+                last->offset + last->n == piece.offset &&
                 last->second + last->n == piece.second)
                 last->n += piece.n;
             else
@@ -46,7 +47,7 @@ pl_status pl_model_freeze(pl_model *m, const bool *frozen)
         }
     }
     /* A recorded step contains the old list of runs. */
-    m->ops->routine_destroy(m->be, &m->routine);
+    model_drop_routines(m);
     m->ops->update_destroy(m->be, &m->update);
     return model_create_update(m);
 }

@@ -39,34 +39,41 @@ typedef struct block_acts {
     pl_act *ffn;     /* [N,F] */
 } block_acts;
 
+/* The sums of a step that the host reads: of the squares of all gradients, and of the
+ * losses of all tokens. */
+enum { SUM_SQUARES, SUM_LOSSES, N_SUMS };
+
 typedef struct model_acts {
-    int32_t *tokens, *targets; /* [N] */
-    int32_t *texts;            /* [N] for each token, where its text begins */
+    /* the inputs of a pass, at the beginning of the block, so that one upload brings
+     * them all */
+    pl_step_numbers *numbers; /* [1] */
+    int32_t *tokens;          /* [N] */
+    int32_t *texts;           /* [N] for each token, where its text begins */
+    int32_t *targets;         /* [N] */
     block_acts *blocks; /* this array is in host memory, not in the activation block */
     pl_act *embed;      /* [N,C] the residual stream at the entry of block 0 */
     pl_act *norm;       /* [N,C], after the final norm */
     float *rstd, *loss; /* [N] */
-    float *rows;        /* [T,C] activations of one sequence in fp32 */
+    float *means;       /* [B,C] features */
     /* the other fields are NULL unless the model trains */
-    double *squares;          /* [1] sum of the squares of all gradients */
-    pl_step_numbers *numbers; /* [1] */
+    double *sums; /* [N_SUMS] */
     /* gradients of the buffers above; all blocks share them */
     pl_act *d_stream, *d_norm; /* [N,C] */
     pl_act *d_qkv, *d_attn, *d_gate_up, *d_ffn;
 } model_acts;
 
+/* The four matrices of a block. */
+enum { WEIGHT_QKV, WEIGHT_O, WEIGHT_GATE_UP, WEIGHT_DOWN, WEIGHTS_PER_BLOCK };
+
 /* Offsets into the block with all parameters of a path; gradients have the same
  * offsets. */
 typedef struct block_params {
-    size_t attn_norm, ffn_norm, head_norm, qkv, o, gate_up, down;
+    size_t attn_norm, ffn_norm, head_norm, matrices[WEIGHTS_PER_BLOCK];
 } block_params;
 typedef struct param_places {
     block_params *blocks;
     size_t embed, norm, classifier; /* tied: classifier = embed */
 } param_places;
-
-/* The four matrices of a block. */
-enum { WEIGHT_QKV, WEIGHT_O, WEIGHT_GATE_UP, WEIGHT_DOWN, WEIGHTS_PER_BLOCK };
 
 /* The addresses of the parameters of a block, and of a path, for operations. */
 typedef struct block_weights {
@@ -86,6 +93,9 @@ typedef struct model_rows {
     const pl_path *path;
     int first, n;
 } model_rows;
+
+enum { ROUTINE_FIRST, ROUTINE_NEXT, ROUTINE_LAST, N_ROUTINES };
+enum { STEPS_BEGUN = PL_POSTS }; /* most steps that were begun and not ended */
 
 struct pl_model {
     pl_backend *be;
@@ -115,15 +125,26 @@ struct pl_model {
     pl_update_run *trained; /* the runs without frozen slots */
     int n_trained;          /* if 0, no slot is frozen, and all runs are updated */
     pl_update *update;      /* the optimizer; NULL unless the model trains */
-    pl_routine *routine;    /* a whole training step, which the backend may record */
-    /* host memory for [N] losses or [T,C] features, whichever is larger */
-    float *host_rows;
-    /* host memory [2,N]: tokens without marks, then for each token where its text
-     * begins */
-    int32_t *host_ids;
-    /* number of leading values of acts.texts that may differ from 0 */
-    int n_texts;
+    /* passes of a training step, which the backend may record: the last one includes
+     * the update */
+    pl_routine *routines[N_ROUTINES];
+    /* whether `grads` has gradients of an earlier pass. If not, those of weights have
+     * no meaning, and all others are zero. */
+    bool has_gradients;
+    /* numbers of steps that were begun and ended; the counted targets of those begun */
+    uint64_t n_begun, n_ended;
+    int64_t begun_tokens[STEPS_BEGUN];
+    /* the inputs of a pass in host memory, laid out like the beginning of act_block */
+    uint8_t *host_inputs;
+    bool has_texts; /* whether a row of a batch has had several texts */
 };
+
+/* Returns the place in host memory of an input, of which `acts` has the address on the
+ * device. */
+static inline void *model_host_input(const pl_model *m, const void *input)
+{
+    return m->host_inputs + ((const uint8_t *)input - (const uint8_t *)m->act_block);
+}
 
 /* Number of rows and columns of one of a block's matrices. */
 typedef struct matrix_size {
@@ -185,6 +206,8 @@ pl_status model_fail_with_plan(const pl_model *m, pl_status status);
 int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor);
 /* Creates the optimizer's step for all runs that are not frozen. */
 pl_status model_create_update(pl_model *m);
+/* Destroys what the backend has recorded of training steps. */
+void model_drop_routines(pl_model *m);
 /* Sets the gradients of frozen slots to zero. */
 void model_drop_frozen(pl_model *m);
 /* Returns an upper limit for the number of runs of the optimizer. */
@@ -214,8 +237,10 @@ void model_forward_norm(pl_model *m, model_rows rows);
 void model_forward_again(pl_model *m, int block, int B, int T);
 
 /* Runs the classifier with gradients, then the backward pass through all blocks; d loss
- * / d logit is scaled by the step's loss_scale. Gradients accumulate. */
-void model_backward(pl_model *m, int B, int T);
+ * / d logit is scaled by the step's loss_scale. With `accumulate`, the gradients of
+ * weights are added to those of an earlier pass; those of other parameters always
+ * are. */
+void model_backward(pl_model *m, int B, int T, bool accumulate);
 
 #ifdef __cplusplus
 }

@@ -18,10 +18,10 @@ void model_place_tensors(const pl_topology *t, param_places *out)
         {".input_layernorm.weight", offsetof(block_params, attn_norm)},
         {".post_attention_layernorm.weight", offsetof(block_params, ffn_norm)},
         {".q_norm.weight", offsetof(block_params, head_norm)},
-        {".q_proj.weight", offsetof(block_params, qkv)},
-        {".o_proj.weight", offsetof(block_params, o)},
-        {".gate_proj.weight", offsetof(block_params, gate_up)},
-        {".down_proj.weight", offsetof(block_params, down)},
+        {".q_proj.weight", offsetof(block_params, matrices[WEIGHT_QKV])},
+        {".o_proj.weight", offsetof(block_params, matrices[WEIGHT_O])},
+        {".gate_proj.weight", offsetof(block_params, matrices[WEIGHT_GATE_UP])},
+        {".down_proj.weight", offsetof(block_params, matrices[WEIGHT_DOWN])},
     };
     const pl_shape *s = pl_topology_shape(t);
     out->blocks = pl_alloc((size_t)s->n_blocks * sizeof *out->blocks);
@@ -45,12 +45,31 @@ void model_place_tensors(const pl_topology *t, param_places *out)
     }
 }
 
-/* Tensors come in the order of their offsets, without gaps, so that neighbours that the
- * optimizer treats in the same way are one run. Muon updates each matrix of a block
- * separately: q_proj, not the fused qkv. */
+/* Returns the index of the weight that contains the tensor, or -1. model_create_weights
+ * makes the four weights of each block, then the classifier. */
+static int find_weight(const pl_model *m, const pl_tensor *tensor)
+{
+    if (tensor->block < 0)
+        return tensor->offset == m->at.classifier
+                   ? WEIGHTS_PER_BLOCK * m->shape->n_blocks
+                   : -1;
+    for (int i = 0; i < WEIGHTS_PER_BLOCK; i++) {
+        const size_t from = m->at.blocks[tensor->block].matrices[i];
+        const matrix_size size = model_weight_size(m->shape, i);
+        if (tensor->offset >= from &&
+            tensor->offset - from < (size_t)size.O * (size_t)size.I)
+            return WEIGHTS_PER_BLOCK * tensor->block + i;
+    }
+    return -1;
+}
+
+/* Tensors come in the order of their offsets, without gaps, so that neighbours in the
+ * same weight that the optimizer treats in the same way are one run. Muon updates each
+ * matrix of a block separately: q_proj, not the fused qkv. */
 void model_place_params(pl_model *m)
 {
     m->n_params = pl_topology_path_params(m->topology);
+    model_place_tensors(m->topology, &m->at);
     m->runs = pl_alloc(model_most_runs(m->topology, &m->options) * sizeof *m->runs);
     for (int i = 0; i < pl_topology_n_tensors(m->topology); i++) {
         const pl_tensor *tensor = pl_topology_tensor(m->topology, i);
@@ -59,10 +78,12 @@ void model_place_params(pl_model *m)
         pl_update_run run = {.offset = tensor->offset,
                              .n = (size_t)tensor->rows * cols,
                              .second = m->n_second,
-                             .decay = tensor->decay};
+                             .decay = tensor->decay,
+                             .weight = find_weight(m, tensor)};
         if (!m->options.muon || tensor->block < 0 || !tensor->decay) {
             m->n_second += run.n;
-            if (last && last->rows == 0 && last->decay == run.decay)
+            if (last && last->rows == 0 && last->decay == run.decay &&
+                last->weight == run.weight)
                 last->n += run.n;
             else
                 m->runs[m->n_runs++] = run;
@@ -83,7 +104,6 @@ void model_place_params(pl_model *m)
             m->runs[m->n_runs++] = run;
         }
     }
-    model_place_tensors(m->topology, &m->at);
 }
 
 /* ---- the path of a training model ---- */
@@ -104,16 +124,13 @@ pl_status model_create_weights(pl_model *m)
     m->path = m->own;
     for (int b = 0; b < s->n_blocks; b++) {
         const block_params *at = &m->at.blocks[b];
-        const size_t from[WEIGHTS_PER_BLOCK] = {[WEIGHT_QKV] = at->qkv,
-                                                [WEIGHT_O] = at->o,
-                                                [WEIGHT_GATE_UP] = at->gate_up,
-                                                [WEIGHT_DOWN] = at->down};
         block_weights *w = &m->own->blocks[b];
         *w = (block_weights){.attn_norm = m->params + at->attn_norm,
                              .ffn_norm = m->params + at->ffn_norm,
                              .head_norm = m->params + at->head_norm};
         for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
-            PL_CHECK(add_weight(m, from[i], model_weight_size(s, i), &w->matrices[i]));
+            PL_CHECK(add_weight(m, at->matrices[i], model_weight_size(s, i),
+                                &w->matrices[i]));
     }
     m->own->embed = m->params + m->at.embed;
     m->own->norm = m->params + m->at.norm;
@@ -147,6 +164,7 @@ pl_status pl_model_load(pl_model *m, const float *params)
 {
     pl_status status = PL_OK;
     if (m->options.training) {
+        m->n_ended = m->n_begun;
         m->ops->upload(m->be, m->params, params, m->n_params * sizeof *params);
         m->ops->weights_refresh(m->be, m->weights, m->n_weights);
         return m->ops->sync(m->be);

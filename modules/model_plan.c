@@ -82,14 +82,15 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
 {
     extents e = measure_extents(shape, options, act);
     act_arena arena = {base, 0};
+    acts->numbers = carve_memory(&arena, 1, sizeof(pl_step_numbers));
     acts->tokens = carve_memory(&arena, e.N, sizeof(int32_t));
-    acts->targets = carve_memory(&arena, e.N, sizeof(int32_t));
     acts->texts = carve_memory(&arena, e.N, sizeof(int32_t));
+    acts->targets = carve_memory(&arena, e.N, sizeof(int32_t));
     acts->embed = carve_acts(&arena, &e, e.C);
     acts->norm = carve_acts(&arena, &e, e.C);
     acts->rstd = carve_memory(&arena, e.N, sizeof(float));
     acts->loss = carve_memory(&arena, e.N, sizeof(float));
-    acts->rows = carve_memory(&arena, e.T * e.C, sizeof(float));
+    acts->means = carve_memory(&arena, e.N / e.T * e.C, sizeof(float));
     block_acts block = {0};
     if (!options->training) {
         /* All blocks share one set of buffers, in which the residual stream alternates
@@ -114,8 +115,7 @@ size_t model_layout(const pl_shape *shape, const pl_model_options *options, pl_t
         if (acts->blocks)
             acts->blocks[b] = block;
     }
-    acts->squares = carve_memory(&arena, 1, sizeof(double));
-    acts->numbers = carve_memory(&arena, 1, sizeof(pl_step_numbers));
+    acts->sums = carve_memory(&arena, N_SUMS, sizeof(double));
     acts->d_stream = carve_acts(&arena, &e, e.C);
     acts->d_norm = carve_acts(&arena, &e, e.C);
     acts->d_qkv = carve_acts(&arena, &e, e.qkv);

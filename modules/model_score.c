@@ -22,7 +22,7 @@ pl_status pl_model_losses(pl_model *m, const int32_t *tokens, const int32_t *tar
     model_forward(m, B, T);
     m->ops->classifier(m->be, m->acts.loss, NULL, NULL, m->acts.norm,
                        m->path->classifier, m->acts.targets, NULL, N, m->shape->vocab,
-                       m->shape->width);
+                       m->shape->width, false);
     m->ops->download(m->be, losses, m->acts.loss, (size_t)N * sizeof(float));
     return m->ops->sync(m->be);
 }
@@ -30,7 +30,6 @@ pl_status pl_model_losses(pl_model *m, const int32_t *tokens, const int32_t *tar
 pl_status pl_model_features(pl_model *m, const int32_t *tokens, const int32_t *lengths,
                             int B, int T, float *features)
 {
-    size_t C = (size_t)m->shape->width;
     PL_CHECK(check_loaded(m));
     PL_CHECK(model_take_batch(m, tokens, NULL, B, T));
     for (int b = 0; b < B; b++)
@@ -41,18 +40,11 @@ pl_status pl_model_features(pl_model *m, const int32_t *tokens, const int32_t *l
     /* model_forward ends with the final norm, which adds the residual to the last
      * block's `out` */
     model_forward(m, B, T);
-    pl_act *stream = m->acts.blocks[m->shape->n_blocks - 1].out;
-    for (int b = 0; b < B; b++) {
-        size_t at = (size_t)b * (size_t)T * C, n = (size_t)lengths[b] * C;
-        m->ops->act_to_float(m->be, m->acts.rows, model_act_at(m, stream, at), n);
-        m->ops->download(m->be, m->host_rows, m->acts.rows, n * sizeof(float));
-        PL_CHECK(m->ops->sync(m->be));
-        for (size_t c = 0; c < C; c++) {
-            double sum = 0.0;
-            for (size_t t = 0; t < (size_t)lengths[b]; t++)
-                sum += (double)m->host_rows[t * C + c];
-            features[(size_t)b * C + c] = (float)(sum / lengths[b]);
-        }
-    }
-    return PL_OK;
+    /* there are no targets, so their memory has room for the lengths */
+    m->ops->upload(m->be, m->acts.targets, lengths, (size_t)B * sizeof *lengths);
+    m->ops->mean_rows(m->be, m->acts.means, m->acts.blocks[m->shape->n_blocks - 1].out,
+                      m->acts.targets, B, T, m->shape->width);
+    m->ops->download(m->be, features, m->acts.means,
+                     (size_t)B * (size_t)m->shape->width * sizeof *features);
+    return m->ops->sync(m->be);
 }

@@ -128,10 +128,6 @@ static pl_status keep_slot(making *k, const pl_slot *slot, const param_places *p
     pl_module *m = k->m;
     for (int b = 0; b < m->n_blocks; b++) {
         const block_params *at = &places->blocks[m->numbers[b]];
-        const size_t from[WEIGHTS_PER_BLOCK] = {[WEIGHT_QKV] = at->qkv,
-                                                [WEIGHT_O] = at->o,
-                                                [WEIGHT_GATE_UP] = at->gate_up,
-                                                [WEIGHT_DOWN] = at->down};
         block_weights *out = &m->blocks[b];
         out->of = m;
         out->attn_norm = keep_floats(k, at->attn_norm, (size_t)s->width);
@@ -139,8 +135,8 @@ static pl_status keep_slot(making *k, const pl_slot *slot, const param_places *p
         if (s->qk_norm)
             out->head_norm = keep_floats(k, at->head_norm, head_gains(s));
         for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
-            PL_CHECK(
-                keep_matrix(k, from[i], model_weight_size(s, i), &out->matrices[i]));
+            PL_CHECK(keep_matrix(k, at->matrices[i], model_weight_size(s, i),
+                                 &out->matrices[i]));
     }
     if (slot->kind == PL_SLOT_HEAD)
         m->norm = keep_floats(k, places->norm, (size_t)s->width);

@@ -7,12 +7,13 @@
  * `weights_refresh` makes this copy (a packed or cast matrix), so that an operation
  * need not convert weights; a backend may also use the master itself.
  *
- * Gradients of parameters accumulate (+=). Gradients of activations overwrite, unless
- * the operation's comment says otherwise. No operation allocates. All are deterministic
- * for a given thread count. Numbers that change from one training step to the next
- * (pl_step_numbers) lie in memory of the backend, so that a backend can record a step
- * and repeat it. Errors: the model checks sizes. An operation returns nothing; a device
- * failure is reported by `sync`. */
+ * Gradients of parameters accumulate (+=), those of weights only if the caller asks for
+ * it: the first pass of a step overwrites them, so nobody has to clear them. Gradients
+ * of activations overwrite, unless the operation's comment says otherwise. No operation
+ * allocates. All are deterministic for a given thread count. Numbers that change from
+ * one training step to the next (pl_step_numbers) lie in memory of the backend, so that
+ * a backend can record a step and repeat it. Errors: the model checks sizes. An
+ * operation returns nothing; a device failure is reported by `sync`. */
 #ifndef PL_MODULES_OPS_H
 #define PL_MODULES_OPS_H
 #include "modules/shape.h"
@@ -44,6 +45,9 @@ typedef struct pl_update_run {
     size_t second; /* AdamW: index of the second moment of the first parameter */
     bool decay;
     int rows, cols; /* size of each matrix if Muon updates them; 0 for AdamW */
+    /* index in the plan's list of the weight that contains the run, or -1: a run does
+     * not extend over the end of a weight */
+    int weight;
 } pl_update_run;
 /* Returns the number of matrices in a run that Muon updates. */
 static inline int pl_update_run_matrices(const pl_update_run *run)
@@ -51,10 +55,18 @@ static inline int pl_update_run_matrices(const pl_update_run *run)
     return (int)(run->n / ((size_t)run->rows * (size_t)run->cols));
 }
 
+/* Returns where the second moments begin, in floats: at a whole line, so that they are
+ * aligned for every number of parameters. */
+static inline size_t pl_second_moments(size_t n_params)
+{
+    return (n_params + 15) / 16 * 16;
+}
+
 /* The memory that the optimizer works on. Vectors lie in memory of the backend, lists
  * in that of the host. Vectors and lists are borrowed while the update exists. */
 typedef struct pl_update_plan {
-    /* moments are m [n_params], then v of those parameters that AdamW updates */
+    /* moments are m [n_params], then, from pl_second_moments on, v of those parameters
+     * that AdamW updates */
     float *params, *grads, *moments;
     size_t n_params;
     const pl_update_run *runs; /* the runs cover all parameters that train */
@@ -130,9 +142,9 @@ typedef void pl_op_matmul_forward(pl_backend *be, pl_act *out, const pl_act *x,
 /* dx[n,i] = sum_o dout[n,o] w[o,i]; with `accumulate`, the sum is added to dx. */
 typedef void pl_op_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout,
                              const pl_weight *w, int N, int O, int I, bool accumulate);
-/* dw[o,i] += sum_n dout[n,o] x[n,i], fp32 */
+/* dw[o,i] = sum_n dout[n,o] x[n,i], fp32; with `accumulate`, the sum is added to dw. */
 typedef void pl_op_matmul_dw(pl_backend *be, float *dw, const pl_act *dout,
-                             const pl_act *x, int N, int O, int I);
+                             const pl_act *x, int N, int O, int I, bool accumulate);
 
 /* A row of T tokens may hold several texts, one after the other. texts[b,t], the place
  * in row b at which the text of token t begins, is at most t and never decreases along
@@ -187,12 +199,12 @@ typedef void pl_op_swiglu_backward(pl_backend *be, pl_act *dgu, const pl_act *do
  * are never in memory as a whole.
  *   loss[n] = logsumexp_v(x w^T) - logit[target]; 0 where target < 0
  * If `dx` is given, the operation also computes the gradients of *scale * sum loss:
- * that of x overwrites dx, and that of w is added to dw (fp32). `scale` points into
- * memory of the backend; without dx it may be NULL. */
+ * that of x overwrites dx, and that of w (fp32) overwrites dw or, with `accumulate`, is
+ * added to it. `scale` points into memory of the backend; without dx it may be NULL. */
 typedef void pl_op_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
                               const pl_act *x, const pl_weight *w,
                               const int32_t *targets, const float *scale, int N, int V,
-                              int C);
+                              int C, bool accumulate);
 /* logits [N,V] fp32, for sampling */
 typedef void pl_op_logits(pl_backend *be, float *out, const pl_act *x,
                           const pl_weight *w, int N, int V, int C);
@@ -205,9 +217,11 @@ typedef void pl_op_sum_squares(pl_backend *be, double *out, const float *g, size
 /* AdamW (arXiv:1711.05101): g is scaled by grad_scale first (clipping);
  *   m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2
  *   p -= lr * ( (m/(1-b1^t)) / (sqrt(v/(1-b2^t)) + eps) + wd * p )
- * then g is set to zero. */
+ * If `w` is NULL, g is then set to zero. Otherwise p is part of the master of w: the
+ * compute copy of this part is written, too, and g stays as it is. */
 typedef void pl_op_adamw(pl_backend *be, float *p, float *m, float *v, float *g,
-                         size_t n, float grad_scale, const pl_adamw *adam);
+                         size_t n, float grad_scale, const pl_adamw *adam,
+                         const pl_weight *w);
 /* Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) on each of n
  * matrices [n,O,I], with the scale of arXiv:2502.16982, so that AdamW's learning rate
  * and weight decay can be used. mu is PL_MUON_MOMENTUM. g is scaled by grad_scale; then
@@ -242,8 +256,9 @@ size_t pl_update_work_floats(const pl_update_run *runs, int n_runs, bool togethe
 /* The optimizer for a whole path: computes squares = sum g^2, scales gradients down to
  * the norm `clip` if their norm is larger, applies muon to the runs that are matrices
  * and adamw to the others (with weight decay if the run has it), refreshes compute
- * copies, and zeroes the gradients. If squares or a value of loss[N] is not finite,
- * squares becomes NaN or infinite, gradients are zeroed, and nothing else changes. */
+ * copies, and zeroes the gradients of parameters outside of weights. The next step must
+ * overwrite the gradients of weights. If squares or a value of loss[N] is not finite,
+ * squares becomes NaN or infinite, and no parameter or moment changes. */
 typedef pl_status pl_op_update_create(pl_backend *be, const pl_update_plan *plan,
                                       pl_update **out);
 typedef void pl_op_update_destroy(pl_backend *be, pl_update **update);
@@ -256,6 +271,19 @@ typedef void pl_op_update_apply(pl_backend *be, pl_update *update, const float *
 typedef void pl_op_perform(pl_backend *be, pl_routine **routine, uint64_t shape,
                            void (*work)(void *context), void *context);
 typedef void pl_op_routine_destroy(pl_backend *be, pl_routine **routine);
+/* *sum = the sum of loss[N] in double; with `accumulate`, it is added to *sum. */
+typedef void pl_op_sum_losses(pl_backend *be, double *sum, const float *loss, int N,
+                              bool accumulate);
+/* out[b,c] = mean over t < lengths[b] of x[b,t,c], summed in double in order of t; x
+ * has B*T rows, and 1 <= lengths[b] <= T. */
+typedef void pl_op_mean_rows(pl_backend *be, float *out, const pl_act *x,
+                             const int32_t *lengths, int B, int T, int C);
+/* `post` copies up to PL_POST_BYTES to the host after all operations before it, and
+ * does not wait; `collect` waits for the last copy with this number (below PL_POSTS).
+ * Like sync, it reports failures. Operations that were called later may still run. */
+enum { PL_POSTS = 2, PL_POST_BYTES = 16 };
+typedef void pl_op_post(pl_backend *be, int number, const void *device, size_t bytes);
+typedef pl_status pl_op_collect(pl_backend *be, int number, void *host, size_t bytes);
 
 /* The operations, in one list for each kind. The declarations and the table of a
  * backend are generated from these lists. sync and matmul_dx are in the list of weights
@@ -275,7 +303,7 @@ typedef void pl_op_routine_destroy(pl_backend *be, pl_routine **routine);
     X(swiglu_backward) X(classifier) X(logits) X(sum_squares) X(adamw) X(muon)
 #define PL_OPS_OF_STEPS(X) \
     X(update_create) X(update_destroy) X(update_apply) X(perform) X(routine_destroy) \
-    X(permute_rows)
+    X(permute_rows) X(sum_losses) X(mean_rows) X(post) X(collect)
 /* clang-format on */
 
 /* A backend's table. No entry of the table is optional. */

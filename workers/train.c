@@ -232,7 +232,32 @@ static pl_status score_held(trainer *t, train_job *job)
     return status;
 }
 
-/* Does the inner steps on the shard. */
+/* What the steps of a phase add up to. */
+typedef struct step_sums {
+    double start, nats, norms;
+    bool begun; /* whether a step has begun and not ended */
+} step_sums;
+
+/* Waits for the step that has begun, if there is one, and counts its results. */
+static pl_status end_step(trainer *t, train_job *job, step_sums *sums)
+{
+    pl_step_result r = {0};
+    if (!sums->begun)
+        return PL_OK;
+    sums->begun = false;
+    PL_CHECK(pl_model_step_end(t->model, &r));
+    job->work.n_tokens += (uint64_t)r.n_tokens;
+    sums->nats += r.loss * (double)r.n_tokens;
+    sums->norms += r.grad_norm;
+    const double elapsed = pl_now() - sums->start;
+    atomic_store(&t->loss, r.loss);
+    if (elapsed > 0)
+        atomic_store(&t->rate, (double)job->work.n_tokens / elapsed);
+    return PL_OK;
+}
+
+/* Does the inner steps on the shard. A step begins before the results of the step
+ * before are read, so that a GPU computes while the host prepares the next batch. */
 static pl_status train_shard(trainer *t, train_job *job)
 {
     const pl_arm *arm = job->arm;
@@ -256,11 +281,11 @@ static pl_status train_shard(trainer *t, train_job *job)
                             "a path's state", (void **)&job->state));
     PL_TRY(pl_model_load_moments(t->model, job->state, job->state + n_params));
     const pl_schedule schedule = pl_arm_schedule(in);
-    double start = pl_now(), nats = 0, norms = 0, waited_s = 0;
+    step_sums sums = {.start = pl_now()};
+    double waited_s = 0;
     job->work.first_sample = (uint64_t)job->first_step * (uint64_t)in->batch;
     job->work.n_samples = (uint64_t)job->steps * (uint64_t)in->batch;
     for (int i = 0; i < job->steps; i++) {
-        pl_step_result r;
         const int64_t at = job->first_step + i + in->first_step;
         const pl_adamw adam = {.lr = (float)pl_learning_rate(&schedule, at),
                                .beta1 = (float)in->beta1,
@@ -271,31 +296,28 @@ static pl_status train_shard(trainer *t, train_job *job)
         uint64_t sample = job->work.first_sample + (uint64_t)i * (uint64_t)in->batch;
         PL_TRY(check_cancelled(t));
         PL_TRY(pl_failpoint("worker.step.before"));
-        if (i == job->mix_step)
+        if (i == job->mix_step) {
+            PL_TRY(end_step(t, job, &sums));
             PL_TRY(take_merged(t, job, &waited_s));
+        }
         const int64_t counted =
             pl_sampler_fill(sampler, sample, in->batch, tokens, targets);
         /* A batch of blank documents has no target; then the step does nothing. */
-        memset(&r, 0, sizeof r);
         if (counted > 0)
-            PL_TRY(pl_model_train_step(t->model, tokens, targets, in->batch,
-                                       in->context, &adam, (float)in->clip, &r));
-        job->work.n_tokens += (uint64_t)r.n_tokens;
-        nats += r.loss * (double)r.n_tokens;
-        norms += r.grad_norm;
-        double elapsed = pl_now() - start;
+            PL_TRY(pl_model_step_begin(t->model, tokens, targets, in->batch,
+                                       in->context, &adam, (float)in->clip));
+        PL_TRY(end_step(t, job, &sums));
+        sums.begun = counted > 0;
         atomic_store(&t->step, i + 1);
-        atomic_store(&t->loss, r.loss);
-        if (elapsed > 0)
-            atomic_store(&t->rate, (double)job->work.n_tokens / elapsed);
     }
+    PL_TRY(end_step(t, job, &sums));
     /* logs once how this backend differs from the usual one */
     if (t->backend->remark[0] && !t->remarked)
         pl_log(PL_LOG_WARN, "backend.remark", "remark=\"%s\"", t->backend->remark);
     t->remarked = t->backend->remark[0] != 0;
-    job->work.loss = job->work.n_tokens ? nats / (double)job->work.n_tokens : 0;
-    job->work.gradient = job->steps > 0 ? norms / job->steps : 0;
-    job->work.seconds = pl_now() - start - waited_s;
+    job->work.loss = job->work.n_tokens ? sums.nats / (double)job->work.n_tokens : 0;
+    job->work.gradient = job->steps > 0 ? sums.norms / job->steps : 0;
+    job->work.seconds = pl_now() - sums.start - waited_s;
     job->waited_s = waited_s;
     PL_TRY(save_params(t, job));
     PL_TRY(pl_model_save_moments(t->model, job->state, job->state + n_params));

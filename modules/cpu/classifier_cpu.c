@@ -1,11 +1,15 @@
 /* The last linear layer together with cross-entropy, for ROWS rows at a time. It
  * computes the logits in scratch memory in fp32, then their gradient in the type of
  * activations, then the two products of the backward pass. The logits of these rows and
- * the weights stay in the last-level cache. */
+ * the weights stay in the last-level cache.
+ *
+ * dw is larger than the caches, so our own tiles compute it for MORE rows at once: then
+ * it is written once and not once for every ROWS rows. Its sums are still those of ROWS
+ * rows each. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/simd.h"
 
-enum { ROWS = 256 };
+enum { ROWS = 256, MORE = 4 * ROWS };
 
 ALWAYS_INLINE void row_scale(pl_act *out, size_t at, const float *row, float scale,
                              int V, const pl_type type)
@@ -60,18 +64,24 @@ static void softmax_row(float *loss, pl_act *dlogits, float *logits, int n,
 
 void OP(classifier)(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl_act *x,
                     const pl_weight *w, const int32_t *targets, const float *scale,
-                    int N, int V, int C)
+                    int N, int V, int C, bool accumulate)
 {
     cpu_state *self = cpu_self(be);
+    const int most = self->own_dw ? MORE : ROWS, keep = N < most ? N : most;
     const size_t logits_bytes = (size_t)ROWS * (size_t)V * sizeof(float);
-    char *scratch = cpu_scratch(self, logits_bytes * (dx != NULL ? 2 : 1));
+    const size_t row_bytes = (size_t)V * pl_type_bytes(be->act);
+    char *scratch =
+        cpu_scratch(self, logits_bytes + (dx != NULL ? (size_t)keep * row_bytes : 0));
     if (scratch == NULL)
         return;
     float *logits = (float *)(void *)scratch;
-    pl_act *dlogits = dx != NULL ? (pl_act *)(void *)(scratch + logits_bytes) : NULL;
     for (int n0 = 0; n0 < N; n0 += ROWS) {
-        const int rows = N - n0 < ROWS ? N - n0 : ROWS;
+        const int rows = N - n0 < ROWS ? N - n0 : ROWS, kept = n0 % keep;
         const size_t at = (size_t)n0 * (size_t)C;
+        pl_act *dlogits =
+            dx != NULL
+                ? (pl_act *)(void *)(scratch + logits_bytes + (size_t)kept * row_bytes)
+                : NULL;
         cpu_logits(be, logits, act_in(x, at, be->act), w, rows, V, C);
 #pragma omp parallel for schedule(static) num_threads(cpu_threads(be->n_threads))
         for (int n = 0; n < rows; n++)
@@ -80,6 +90,14 @@ void OP(classifier)(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl
         if (dx == NULL)
             continue;
         cpu_matmul_dx(be, act_at(dx, at, be->act), dlogits, w, rows, V, C, false);
-        OP(matmul_dw)(be, dw, dlogits, act_in(x, at, be->act), rows, V, C);
+        if (kept + rows < keep && n0 + rows < N)
+            continue;
+        const int first = n0 - kept;
+        const pl_act *in = act_in(x, (size_t)first * (size_t)C, be->act);
+        const pl_act *all = (const pl_act *)(const void *)(scratch + logits_bytes);
+        if (self->own_dw)
+            OP(sum_dw)
+        (be, dw, all, in, kept + rows, V, C, ROWS, accumulate || first > 0);
+        else cpu_matmul_dw(be, dw, all, in, kept + rows, V, C, accumulate || first > 0);
     }
 }

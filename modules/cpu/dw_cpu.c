@@ -3,9 +3,10 @@
  * both must be transposed; this file transposes them while it packs them.
  *
  * x is packed as a whole. BLOCK columns of dout at a time are packed; they stay in the
- * second-level cache while all of x is read. At most DEEP rows are summed before the
- * sums are added to dw. The blocks are divided among the threads. The order of a sum
- * does not depend on the number of threads. */
+ * second-level cache while all of x is read. The sums of at most DEEP rows replace
+ * those in dw, or are added to them, before the next rows are packed; the caller may
+ * ask for fewer rows per sum (`part`). The blocks are divided among the threads. The
+ * order of a sum does not depend on the number of threads. */
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/product.h"
 
@@ -17,6 +18,8 @@ typedef struct gradient {
     /* O and I: rows and columns of dw; depth: number of rows of dout and x, from row
      * `first` on, that are summed now */
     int O, I, depth;
+    int part;             /* rows per sum; even, or not below depth */
+    bool add;             /* whether the first sum is added to dw, too */
     size_t first, panel;  /* panel: bytes of a panel of NR packed columns */
     char *packed_x, *own; /* own: each thread's packed dout and an edge tile */
 } gradient;
@@ -45,6 +48,27 @@ static void pack_dw_columns(const gradient *g, char *out, const pl_act *x, int C
     }
 }
 
+/* Multiplies MR columns of dout with a panel of columns of x, which gives MR rows of c.
+ * Each sum of `part` rows is added to c, except that the first one overwrites c unless
+ * `add`. */
+static void multiply_rows(const gradient *g, const char *a, const char *b, float *c,
+                          size_t stride, bool add)
+{
+    for (int at = 0; at < g->depth; at += g->part, add = true) {
+        const int left = g->depth - at, rows = left < g->part ? left : g->part;
+        const size_t skip = (size_t)(at / 2) * NR * WORD;
+        vfloat sum[MR][2];
+        tile_clear(sum);
+        tile_sums(sum, a + skip, WORD, NR * WORD, b + skip, NR * WORD, (rows + 1) / 2,
+                  2, PL_BF16);
+        for (int r = 0; r < MR; r++)
+            for (int v = 0; v < 2; v++) {
+                float *to = c + (size_t)r * stride + v * LANES;
+                v_store(to, add ? v_load(to) + sum[r][v] : sum[r][v]);
+            }
+    }
+}
+
 /* Multiplies one panel of columns of dout, which are rows o0.. of dw, with one panel of
  * columns of x. The sums of a panel at an edge of dw first go to `edge` [NR, NR]. */
 static void multiply_panels(const gradient *g, const char *a, int o0, int i0,
@@ -52,31 +76,27 @@ static void multiply_panels(const gradient *g, const char *a, int o0, int i0,
 {
     const int rows = g->O - o0 < NR ? g->O - o0 : NR;
     const int cols = g->I - i0 < NR ? g->I - i0 : NR;
-    const bool whole = rows == NR && cols == NR;
+    const bool whole = rows == NR && cols == NR, add = g->add || g->first > 0;
     const char *b = g->packed_x + (size_t)(i0 / NR) * g->panel;
     float *dw = g->dw + (size_t)o0 * (size_t)g->I + (size_t)i0;
     float *c = whole ? dw : edge;
     const size_t stride = whole ? (size_t)g->I : NR;
+    for (int r = 0; r < rows && !whole && add; r++)
+        for (int n = 0; n < cols; n += LANES) {
+            const int left = v_left(n, cols);
+            v_store_n(edge + r * NR + n,
+                      v_load_n(dw + (size_t)r * (size_t)g->I + n, left), left);
+        }
     for (int m = 0; m < rows; m += MR, a += MR * WORD, c += MR * stride) {
-        vfloat sum[MR][2];
-        tile_clear(sum);
         /* this part of dw is probably not in a cache */
         for (int r = 0; r < MR && whole; r++)
             for (int n = 0; n < NR; n += LANES)
                 __builtin_prefetch(c + (size_t)r * stride + n, 1);
-        tile_sums(sum, a, WORD, NR * WORD, b, NR * WORD, (int)(g->panel / (NR * WORD)),
-                  2, PL_BF16);
-        for (int r = 0; r < MR; r++)
-            for (int v = 0; v < 2; v++) {
-                float *to = c + (size_t)r * stride + v * LANES;
-                v_store(to, whole ? v_load(to) + sum[r][v] : sum[r][v]);
-            }
+        multiply_rows(g, a, b, c, stride, add);
     }
     for (int r = 0; r < rows && !whole; r++, edge += NR, dw += g->I)
-        for (int n = 0; n < cols; n += LANES) {
-            const int left = v_left(n, cols);
-            v_store_n(dw + n, v_load_n(dw + n, left) + v_load_n(edge + n, left), left);
-        }
+        for (int n = 0; n < cols; n += LANES)
+            v_store_n(dw + n, v_load_n(edge + n, v_left(n, cols)), v_left(n, cols));
 }
 
 static void multiply_dw_block(const gradient *g, char *own, int o0)
@@ -95,15 +115,21 @@ static size_t own_bytes(const gradient *g)
 }
 
 void OP(matmul_dw)(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
-                   int N, int O, int I)
+                   int N, int O, int I, bool accumulate)
+{
+    if (cpu_self(be)->own_dw)
+        OP(sum_dw)(be, dw, dout, x, N, O, I, DEEP, accumulate);
+    else
+        cpu_matmul_dw(be, dw, dout, x, N, O, I, accumulate);
+}
+
+void OP(sum_dw)(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x, int N,
+                int O, int I, int part, bool accumulate)
 {
     cpu_state *self = cpu_self(be);
     const int deepest = N < DEEP ? N : DEEP;
-    if (!self->own_dw) {
-        cpu_matmul_dw(be, dw, dout, x, N, O, I);
-        return;
-    }
-    gradient g = {.dw = dw, .dout = dout, .O = O, .I = I};
+    gradient g = {
+        .dw = dw, .dout = dout, .O = O, .I = I, .part = part, .add = accumulate};
     g.panel = (size_t)((deepest + 1) / 2) * NR * WORD;
     const int n_threads = be->n_threads, n_panels = (I + NR - 1) / NR;
     const int share = (n_panels + n_threads - 1) / n_threads * NR;

@@ -92,9 +92,9 @@ void cpu_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout, const pl_weig
 }
 
 void cpu_matmul_dw(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
-                   int N, int O, int I)
+                   int N, int O, int I, bool accumulate)
 {
-    const gemm_call call = {GEMM_TN, O, I, N, PL_F32, true};
+    const gemm_call call = {GEMM_TN, O, I, N, PL_F32, accumulate};
     cpu_gemm(cpu_self(be), &call, dw, dout, x);
 }
 

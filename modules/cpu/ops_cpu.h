@@ -18,6 +18,10 @@ CPU_DECLARE(logits)
 PL_OPS_OF_CASTS(CPU_DECLARE)
 PL_OPS_OF_MODELS(CPU_DECLARE)
 #undef CPU_DECLARE
+/* dw_cpu.c: matmul_dw in bf16 by our own tiles. Sums of `part` rows are added to dw one
+ * after the other; `part` is even. */
+void OP(sum_dw)(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x, int N,
+                int O, int I, int part, bool accumulate);
 /* adamw_cpu.c: returns the sum of the squares of g [n], by one thread */
 double OP(chunk_squares)(const float *g, size_t n);
 /* Computes attention_decode in blocks of queries (attention_cpu.c). The N rows are the

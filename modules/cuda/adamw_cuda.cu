@@ -51,7 +51,8 @@ struct adamw_step {
 };
 
 static __global__ void __launch_bounds__(ADAMW_THREADS)
-    adamw_kernel(float *p, float *m, float *v, float *g, size_t n, adamw_step a)
+    adamw_kernel(float *p, float *m, float *v, float *g, act *copy, size_t n,
+                 adamw_step a)
 {
     const size_t i = (size_t)blockIdx.x * ADAMW_THREADS + threadIdx.x;
     if (i >= n)
@@ -61,14 +62,18 @@ static __global__ void __launch_bounds__(ADAMW_THREADS)
     const float second = a.beta2 * v[i] + (1.0f - a.beta2) * gradient * gradient;
     const float step = (first / a.mass1) / (sqrtf(second / a.mass2) + a.eps);
     const float before = p[i];
-    p[i] = before - a.lr * (step + a.weight_decay * before);
+    const float after[1] = {before - a.lr * (step + a.weight_decay * before)};
+    p[i] = after[0];
     m[i] = first;
     v[i] = second;
-    g[i] = 0.0f;
+    if (copy)
+        store_acts<1>(copy + i, after);
+    else
+        g[i] = 0.0f;
 }
 
 void cuda_adamw(pl_backend *be, float *p, float *m, float *v, float *g, size_t n,
-                float grad_scale, const pl_adamw *adam)
+                float grad_scale, const pl_adamw *adam, const pl_weight *w)
 {
     const double steps = (double)adam->step;
     const adamw_step a = {adam->lr,
@@ -80,5 +85,5 @@ void cuda_adamw(pl_backend *be, float *p, float *m, float *v, float *g, size_t n
                           (float)(1.0 - pow((double)adam->beta2, steps)),
                           grad_scale};
     PL_LAUNCH(adamw_kernel, blocks_for(n, ADAMW_THREADS), ADAMW_THREADS, 0,
-              cuda_stream(be), p, m, v, g, n, a);
+              cuda_stream(be), p, m, v, g, w ? w->copy + (p - w->master) : NULL, n, a);
 }

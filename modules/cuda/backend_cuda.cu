@@ -18,13 +18,35 @@ void cuda_note_failure(cuda_state *self, pl_status status)
     (void)pl_copy_text(self->failure_text, sizeof self->failure_text, pl_last_error());
 }
 
+/* Reports the first failure, and forgets it. */
+static pl_status take_failure(cuda_state *self)
+{
+    const pl_status status = self->failure;
+    self->failure = PL_OK;
+    return status == PL_OK ? PL_OK : pl_fail(status, "%s", self->failure_text);
+}
+
 pl_status cuda_sync(pl_backend *be)
 {
     cuda_state *self = cuda_self(be);
     cuda_note_failure(self, device_sync(self->stream, "running operations"));
-    const pl_status status = self->failure;
-    self->failure = PL_OK;
-    return status == PL_OK ? PL_OK : pl_fail(status, "%s", self->failure_text);
+    return take_failure(self);
+}
+
+void cuda_post(pl_backend *be, int number, const void *device, size_t bytes)
+{
+    cuda_state *self = cuda_self(be);
+    cuda_note_failure(
+        self, transit_post(&self->transit, self->stream, number, device, bytes));
+}
+
+pl_status cuda_collect(pl_backend *be, int number, void *host, size_t bytes)
+{
+    cuda_state *self = cuda_self(be);
+    /* a launch that was refused leaves its error only here */
+    cuda_note_failure(self, device_check(cudaGetLastError(), "running operations"));
+    cuda_note_failure(self, transit_collect(&self->transit, number, host, bytes));
+    return take_failure(self);
 }
 
 /* ---- memory ---- */

@@ -1,5 +1,5 @@
-/* Converts activations between bf16 and fp32, and changes the order of rows of
- * activations. */
+/* Converts activations between bf16 and fp32, changes the order of rows of activations,
+ * and computes means of rows. */
 #include "modules/cuda/ops_cuda.cuh"
 
 enum { CAST_THREADS = 256 };
@@ -68,4 +68,27 @@ void cuda_permute_rows(pl_backend *be, pl_act *x, pl_act *scratch, const int32_t
 {
     PL_LAUNCH(permute_rows_kernel, blocks_for((size_t)C, CAST_THREADS), CAST_THREADS, 0,
               cuda_stream(be), cuda_acts(x), cuda_acts(scratch), order, N, C);
+}
+
+/* A thread sums one column of one sequence, in the order of the reference. */
+static __global__ void __launch_bounds__(CAST_THREADS)
+    mean_rows_kernel(float *out, const act *x, const int32_t *lengths, int B, int T,
+                     int C)
+{
+    const size_t i = (size_t)blockIdx.x * CAST_THREADS + threadIdx.x;
+    const size_t b = i / (size_t)C, c = i % (size_t)C;
+    if (b >= (size_t)B)
+        return;
+    const int n = lengths[b];
+    double sum = 0.0;
+    for (int t = 0; t < n; t++)
+        sum += (double)__bfloat162float(x[(b * (size_t)T + (size_t)t) * (size_t)C + c]);
+    out[i] = (float)(sum / n);
+}
+
+void cuda_mean_rows(pl_backend *be, float *out, const pl_act *x, const int32_t *lengths,
+                    int B, int T, int C)
+{
+    PL_LAUNCH(mean_rows_kernel, blocks_for((size_t)B * (size_t)C, CAST_THREADS),
+              CAST_THREADS, 0, cuda_stream(be), out, cuda_acts(x), lengths, B, T, C);
 }

@@ -1,9 +1,11 @@
 /* The product with the last matrix, together with cross-entropy, for one chunk of rows
  * at a time:
  *
- *   logits = x w^T        fp32, cuBLASLt, in scratch
- *   loss, dlogits         one kernel, a block for each row; dlogits bf16, in scratch
- *   dx = dlogits w        dw += dlogits^T x
+ *   logits = x w^T        fp32, cuBLASLt, in scratch, for a part of the chunk's rows,
+ *                         so that the logits are still in the second-level cache when
+ *   loss, dlogits         one kernel reads them, a block for each row; dlogits bf16,
+ *                         in scratch, for all rows of the chunk
+ *   dx = dlogits w        dw (+)= dlogits^T x
  *
  * cuda_chunk_rows (plan_cuda.h) chooses the rows of a chunk. With a vocabulary of 32k a
  * chunk has more than a thousand rows, which is enough for full use of the matrix
@@ -99,33 +101,41 @@ static void classify(pl_backend *be, unsigned n, classifier_rows c)
 
 void cuda_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
                      const pl_act *x, const pl_weight *w, const int32_t *targets,
-                     const float *scale, int N, int V, int C)
+                     const float *scale, int N, int V, int C, bool accumulate)
 {
     const size_t chunk = cuda_chunk_rows((size_t)N, (size_t)V, dx != NULL);
     const size_t stride = cuda_logit_stride((size_t)V);
+    const size_t part = cuda_logit_rows(chunk, (size_t)V);
     const int step = (int)stride;
     uint8_t *scratch = static_cast<uint8_t *>(cuda_scratch(
         cuda_self(be), cuda_classifier_bytes((size_t)N, (size_t)V, dx != NULL)));
     if (!scratch)
         return;
-    uint8_t *behind = scratch + cuda_lines(chunk * stride * sizeof(float));
+    uint8_t *behind = scratch + cuda_lines(part * stride * sizeof(float));
     float *logits = reinterpret_cast<float *>(scratch);
     act *dlogits = dx ? reinterpret_cast<act *>(behind) : NULL;
     for (size_t n = 0; n < (size_t)N; n += chunk) {
         const int rows = (int)(chunk < (size_t)N - n ? chunk : (size_t)N - n);
         const act *in = cuda_acts(x) + n * (size_t)C;
-        const gemm_call forward = {GEMM_NT, rows, V,       C,  PL_F32, false,
-                                   logits,  in,   w->copy, {}, 0,      step};
-        const classifier_rows c = {loss + n, dlogits, logits, targets + n,
-                                   scale,    V,       stride};
-        cuda_multiply(be, &forward);
-        classify(be, (unsigned)rows, c);
+        for (size_t i = 0; i < (size_t)rows; i += part) {
+            const int some = (int)(part < (size_t)rows - i ? part : (size_t)rows - i);
+            const gemm_call forward = {GEMM_NT, some,  V,      C,
+                                       PL_F32,  false, logits, in + i * (size_t)C,
+                                       w->copy, {},    0,      step};
+            const classifier_rows c = {
+                loss + n + i, dlogits ? dlogits + i * stride : NULL,
+                logits,       targets + n + i,
+                scale,        V,
+                stride};
+            cuda_multiply(be, &forward);
+            classify(be, (unsigned)some, c);
+        }
         if (!dx)
             continue;
         act *to = cuda_acts(dx) + n * (size_t)C;
         const gemm_call to_x = {GEMM_NN, rows,    C,       V,  PL_BF16, false,
                                 to,      dlogits, w->copy, {}, step,    0};
-        const gemm_call to_w = {GEMM_TN, V,       C,  rows, PL_F32, true,
+        const gemm_call to_w = {GEMM_TN, V,       C,  rows, PL_F32, accumulate || n > 0,
                                 dw,      dlogits, in, {},   step,   0};
         cuda_multiply(be, &to_x);
         cuda_multiply(be, &to_w);

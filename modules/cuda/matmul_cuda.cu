@@ -59,9 +59,10 @@ void cuda_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout, const pl_wei
 }
 
 void cuda_matmul_dw(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
-                    int N, int O, int I)
+                    int N, int O, int I, bool accumulate)
 {
-    const gemm_call call = {GEMM_TN, O, I, N, PL_F32, true, dw, dout, x, {}, 0, 0};
+    const gemm_call call = {GEMM_TN, O,    I, N,  PL_F32, accumulate,
+                            dw,      dout, x, {}, 0,      0};
     cuda_multiply(be, &call);
 }
 

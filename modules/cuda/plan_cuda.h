@@ -19,7 +19,11 @@ enum {
     CUDA_CHUNK_BYTES = 256 << 20,
     CUDA_CHUNK_BYTES_MAX = 1 << 30,
     CUDA_CHUNKS = 4,
-    CUDA_CHUNK_TILE = 128,   /* rows of logits come in multiples of this */
+    CUDA_CHUNK_TILE = 128, /* rows of logits come in multiples of this */
+    /* logits that are computed before their gradients: about as many as a second-level
+     * cache holds, but at least CUDA_LOGIT_TILES times CUDA_CHUNK_TILE rows */
+    CUDA_LOGIT_BYTES = 32 << 20,
+    CUDA_LOGIT_TILES = 2,
     CUDA_POSITIONS_MIN = 256 /* least length of the rotary table */
 };
 
@@ -38,13 +42,13 @@ static inline size_t cuda_logit_stride(size_t V)
     return (V + 7) / 8 * 8;
 }
 
-/* Returns how many rows of logits the classifier has in memory at once: as many as
- * CUDA_CHUNK_BYTES hold. Each chunk reads and writes the gradient of the last matrix
- * again, which takes 0.08 ms on an H100 for 32000 x 896. So with gradients, a chunk is
- * at least a quarter of the batch (1 / CUDA_CHUNKS), but has at most
- * CUDA_CHUNK_BYTES_MAX bytes. For 16384 rows and a vocabulary of 32000 there are 4
- * chunks instead of 13, and a chunk has 750 MiB instead of 256. Batches of up to 5120
- * rows, as on small devices, keep the small chunk. */
+/* Returns how many rows of gradients of logits the classifier has in memory at once: as
+ * many as CUDA_CHUNK_BYTES hold together with their logits. Each chunk reads and writes
+ * the gradient of the last matrix again, which takes 0.08 ms on an H100 for 32000 x
+ * 896. So with gradients, a chunk is at least a quarter of the batch (1 / CUDA_CHUNKS),
+ * but has at most CUDA_CHUNK_BYTES_MAX bytes. For 16384 rows and a vocabulary of 32000
+ * there are 4 chunks instead of 13. Batches of up to 5120 rows, as on small devices,
+ * keep the small chunk. */
 static inline size_t cuda_chunk_rows(size_t N, size_t V, bool gradients)
 {
     /* a logit has 4 bytes (fp32), and its gradient has 2 (bf16) */
@@ -61,10 +65,21 @@ static inline size_t cuda_chunk_rows(size_t N, size_t V, bool gradients)
     return tiles * CUDA_CHUNK_TILE < N ? tiles * CUDA_CHUNK_TILE : N;
 }
 
+/* Returns how many of a chunk's rows have logits at the same time. */
+static inline size_t cuda_logit_rows(size_t chunk, size_t V)
+{
+    const size_t tile = cuda_logit_stride(V) * 4 * CUDA_CHUNK_TILE;
+    size_t tiles = CUDA_LOGIT_BYTES / tile;
+    if (tiles < CUDA_LOGIT_TILES)
+        tiles = CUDA_LOGIT_TILES;
+    return tiles * CUDA_CHUNK_TILE < chunk ? tiles * CUDA_CHUNK_TILE : chunk;
+}
+
 static inline size_t cuda_classifier_bytes(size_t N, size_t V, bool gradients)
 {
-    const size_t n = cuda_chunk_rows(N, V, gradients) * cuda_logit_stride(V);
-    return cuda_lines(n * 4) + (gradients ? n * 2 : 0);
+    const size_t chunk = cuda_chunk_rows(N, V, gradients);
+    const size_t logits = cuda_logit_rows(chunk, V) * cuda_logit_stride(V) * 4;
+    return cuda_lines(logits) + (gradients ? chunk * cuda_logit_stride(V) * 2 : 0);
 }
 
 static inline size_t cuda_norm_bytes(size_t N, size_t C)

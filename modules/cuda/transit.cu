@@ -14,11 +14,24 @@ pl_status transit_open(device_transit *transit)
             cudaEventCreateWithFlags(&transit->passed[i], cudaEventDisableTiming),
             "creating an event"));
     }
+    void *posts = NULL;
+    PL_CHECK(device_check(
+        cudaHostAlloc(&posts, (size_t)PL_POSTS * PL_POST_BYTES, cudaHostAllocDefault),
+        "page-locked memory"));
+    transit->posts = static_cast<uint8_t *>(posts);
+    for (cudaEvent_t &posted : transit->posted)
+        PL_CHECK(device_check(cudaEventCreateWithFlags(&posted, cudaEventDisableTiming),
+                              "creating an event"));
     return PL_OK;
 }
 
 void transit_close(device_transit *transit)
 {
+    for (const cudaEvent_t posted : transit->posted)
+        if (posted)
+            (void)cudaEventDestroy(posted);
+    if (transit->posts)
+        (void)cudaFreeHost(transit->posts);
     for (int i = 0; i < TRANSIT_HALVES; i++) {
         if (transit->passed[i])
             (void)cudaEventDestroy(transit->passed[i]);
@@ -95,4 +108,24 @@ pl_status transit_download(device_transit *transit, cudaStream_t stream, void *h
         last = piece;
     }
     return last.to ? take_arrival(transit, &last, what) : PL_OK;
+}
+
+pl_status transit_post(device_transit *transit, cudaStream_t stream, int number,
+                       const void *device, size_t bytes)
+{
+    static const char what[] = "copying results from the device";
+    PL_CHECK(
+        device_check(cudaMemcpyAsync(transit->posts + number * PL_POST_BYTES, device,
+                                     bytes, cudaMemcpyDeviceToHost, stream),
+                     what));
+    return device_check(cudaEventRecord(transit->posted[number], stream), what);
+}
+
+pl_status transit_collect(const device_transit *transit, int number, void *host,
+                          size_t bytes)
+{
+    PL_CHECK(device_check(cudaEventSynchronize(transit->posted[number]),
+                          "running operations"));
+    memcpy(host, transit->posts + number * PL_POST_BYTES, bytes);
+    return PL_OK;
 }

@@ -5,9 +5,9 @@
  *   squares   a fixed number of blocks, each over its share of the gradients; its
  *             sum becomes NaN if a loss in its share is not finite
  *   update    every block adds up those sums, in the same order, to compute the
- *             clipping factor; then it updates one piece of the parameters, writes
- *             their compute copies and clears the gradients, which moves 34 bytes per
- *             parameter
+ *             clipping factor; then it updates one piece of the parameters. It writes
+ *             the compute copies of weights, or clears the gradients of other
+ *             parameters: 30 or 32 bytes per parameter are moved
  *   Muon      `update` computes the momentum for pieces of Muon's matrices; then
  *             muon_cuda.cu updates all matrices of a run at once
  *
@@ -27,14 +27,15 @@ struct update_piece {
     size_t at, second;
     unsigned n;
     bool decay, wide, muon; /* `wide`: ACTS_WIDE parameters are updated at once */
-    /* the compute copy of the piece's first parameter; NULL if there is no copy */
+    /* the compute copy of the piece's first parameter; NULL outside of weights, where
+     * the update clears the gradients */
     act *copy;
 };
 static_assert(sizeof(update_piece) == CUDA_PIECE_BYTES,
               "the memory plan counts CUDA_PIECE_BYTES for each piece");
 
 struct pl_update {
-    float *params, *grads, *moments;
+    float *params, *grads, *moments, *seconds; /* seconds: the second moments */
     size_t n_params;
     double *squares, *parts; /* parts: [CUDA_SUM_BLOCKS] sums of the blocks */
     update_piece *pieces;
@@ -64,6 +65,19 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
         parts[blockIdx.x] = sum;
 }
 
+/* One block sums the losses, in a fixed order. */
+static __global__ void __launch_bounds__(UPDATE_THREADS)
+    losses_sum_kernel(double *out, const float *loss, int N, bool accumulate)
+{
+    __shared__ double scratch[UPDATE_WARPS];
+    double sum = 0.0;
+    for (int i = (int)threadIdx.x; i < N; i += UPDATE_THREADS)
+        sum += (double)loss[i];
+    sum = block_sum<UPDATE_THREADS>(sum, scratch);
+    if (threadIdx.x == 0)
+        *out = accumulate ? *out + sum : sum;
+}
+
 /* Updates one parameter exactly as the reference does (ref/adamw_ref.c). */
 static __device__ __forceinline__ void step_one(float *p, float *m, float *v, float g,
                                                 const pl_step_numbers *s, float decay)
@@ -81,12 +95,12 @@ static __device__ __forceinline__ void step_some(const pl_update *u,
                                                  const update_piece *piece, unsigned i,
                                                  const pl_step_numbers *s, float factor)
 {
-    const size_t at = piece->at + i, second = u->n_params + piece->second + i;
+    const size_t at = piece->at + i, second = piece->second + i;
     const float decay = piece->decay ? s->adam.weight_decay : 0.0f;
     float p[V], m[V], v[V], g[V];
     load_floats<V>(p, u->params + at);
     load_floats<V>(m, u->moments + at);
-    load_floats<V>(v, u->moments + second);
+    load_floats<V>(v, u->seconds + second);
     load_floats<V>(g, u->grads + at);
 #pragma unroll
     for (int k = 0; k < V; k++) {
@@ -95,10 +109,11 @@ static __device__ __forceinline__ void step_some(const pl_update *u,
     }
     store_floats<V>(u->params + at, p);
     store_floats<V>(u->moments + at, m);
-    store_floats<V>(u->moments + second, v);
-    store_floats<V>(u->grads + at, g);
+    store_floats<V>(u->seconds + second, v);
     if (piece->copy)
         store_acts<V>(piece->copy + i, p);
+    else
+        store_floats<V>(u->grads + at, g);
 }
 
 /* Computes the same factor as pl_host_update_apply. */
@@ -120,49 +135,34 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
         *u.squares = sum;
     const update_piece piece = u.pieces[blockIdx.x];
     if (!isfinite(sum)) {
-        for (unsigned i = threadIdx.x; i < piece.n; i += UPDATE_THREADS)
+        for (unsigned i = threadIdx.x; i < piece.n && !piece.copy; i += UPDATE_THREADS)
             u.grads[piece.at + i] = 0.0f;
         return; /* all blocks return */
     }
     const pl_step_numbers s = *numbers;
     const float factor = clip_factor(sum, s.clip);
-    if (piece.muon)
+    if (piece.muon) {
         for (unsigned i = threadIdx.x; i < piece.n; i += UPDATE_THREADS)
             muon_momentum(u.moments + piece.at + i, u.grads + piece.at + i,
                           u.grads[piece.at + i] * factor);
-    else if (piece.wide)
-        for (unsigned i = threadIdx.x * ACTS_WIDE; i < piece.n;
-             i += UPDATE_THREADS * ACTS_WIDE)
-            step_some<ACTS_WIDE>(&u, &piece, i, &s, factor);
-    else
-        for (unsigned i = threadIdx.x; i < piece.n; i += UPDATE_THREADS)
-            step_some<1>(&u, &piece, i, &s, factor);
+        return;
+    }
+    const unsigned wide = piece.wide ? piece.n / ACTS_WIDE * ACTS_WIDE : 0;
+    for (unsigned i = threadIdx.x * ACTS_WIDE; i < wide;
+         i += UPDATE_THREADS * ACTS_WIDE)
+        step_some<ACTS_WIDE>(&u, &piece, i, &s, factor);
+    for (unsigned i = wide + threadIdx.x; i < piece.n; i += UPDATE_THREADS)
+        step_some<1>(&u, &piece, i, &s, factor);
 }
 
 /* ---- pieces ---- */
 
-/* Returns the weight that contains parameter `at`, or NULL. Lowers *end to the end of
- * this weight or, if there is none, to the beginning of the next weight. */
-static const pl_weight *weight_at(pl_weight *const *weights, int n_weights,
-                                  const float *params, size_t at, size_t *end)
+/* Returns where the compute copy of the run begins, or NULL if it is in no weight. */
+static act *copy_of(const pl_update_run *run, pl_weight *const *weights,
+                    const float *params)
 {
-    for (int i = 0; i < n_weights; i++) {
-        const pl_weight *w = weights[i];
-        const size_t start = (size_t)(w->master - params);
-        if (at >= start && at < start + w->n) {
-            *end = min(*end, start + w->n);
-            return w;
-        }
-        if (start > at)
-            *end = min(*end, start);
-    }
-    return NULL;
-}
-
-/* Returns the compute copy of the parameters from `at` on, or NULL if there is none. */
-static act *copy_in(const pl_weight *w, const float *params, size_t at)
-{
-    return w && w->copy ? w->copy + (at - (size_t)(w->master - params)) : NULL;
+    const pl_weight *w = run->weight >= 0 ? weights[run->weight] : NULL;
+    return w ? w->copy + (params + run->offset - w->master) : NULL;
 }
 
 /* Returns the number of pieces; writes them to `out` unless it is NULL. */
@@ -171,21 +171,18 @@ static unsigned cut_pieces(const pl_update_plan *plan, update_piece *out)
     unsigned n = 0;
     for (int r = 0; r < plan->n_runs; r++) {
         const pl_update_run *run = &plan->runs[r];
-        for (size_t at = run->offset; at < run->offset + run->n; n++) {
-            size_t end = run->offset + run->n;
-            const pl_weight *w =
-                weight_at(plan->weights, plan->n_weights, plan->params, at, &end);
+        act *copy = copy_of(run, plan->weights, plan->params);
+        for (size_t i = 0; i < run->n; n++) {
             update_piece piece = {};
-            piece.at = at;
-            piece.second = run->second + (at - run->offset);
+            piece.at = run->offset + i;
+            piece.second = run->second + i;
             piece.muon = run->rows > 0;
-            piece.n = (unsigned)min(end - at, (size_t)PIECE);
+            piece.n = (unsigned)min(run->n - i, (size_t)PIECE);
             piece.decay = run->decay;
-            piece.copy = copy_in(w, plan->params, at);
-            piece.wide =
-                (at | piece.second | piece.n | plan->n_params) % ACTS_WIDE == 0 &&
-                reinterpret_cast<uintptr_t>(piece.copy) % 16 == 0;
-            at += piece.n;
+            piece.copy = copy ? copy + i : NULL;
+            piece.wide = (piece.at | piece.second) % ACTS_WIDE == 0 &&
+                         reinterpret_cast<uintptr_t>(piece.copy) % 16 == 0;
+            i += piece.n;
             if (out)
                 out[n] = piece;
         }
@@ -225,6 +222,7 @@ pl_status cuda_update_create(pl_backend *be, const pl_update_plan *plan,
     u->params = plan->params;
     u->grads = plan->grads;
     u->moments = plan->moments;
+    u->seconds = plan->moments + pl_second_moments(plan->n_params);
     u->n_params = plan->n_params;
     u->squares = plan->squares;
     u->weights = plan->weights;
@@ -248,6 +246,13 @@ void cuda_update_destroy(pl_backend *be, pl_update **update)
     *update = NULL;
 }
 
+void cuda_sum_losses(pl_backend *be, double *sum, const float *loss, int N,
+                     bool accumulate)
+{
+    PL_LAUNCH(losses_sum_kernel, 1, UPDATE_THREADS, 0, cuda_stream(be), sum, loss, N,
+              accumulate);
+}
+
 void cuda_update_apply(pl_backend *be, pl_update *update, const float *loss, int N,
                        const pl_step_numbers *numbers)
 {
@@ -260,14 +265,11 @@ void cuda_update_apply(pl_backend *be, pl_update *update, const float *loss, int
     const muon_rates rates = {0.0f, 0.0f, numbers, update->squares};
     for (int i = 0; i < update->n_runs; i++) {
         const pl_update_run *run = &update->runs[i];
-        size_t end = run->offset + run->n; /* not used: a run lies in one weight */
-        if (run->rows == 0)
-            continue;
-        const pl_weight *w = weight_at(update->weights, update->n_weights,
-                                       update->params, run->offset, &end);
-        cuda_muon_step(be, update->params + run->offset, update->grads + run->offset,
-                       copy_in(w, update->params, run->offset), update->work,
-                       pl_update_run_matrices(run), run->rows, run->cols, &rates);
+        if (run->rows > 0)
+            cuda_muon_step(be, update->params + run->offset,
+                           update->grads + run->offset,
+                           copy_of(run, update->weights, update->params), update->work,
+                           pl_update_run_matrices(run), run->rows, run->cols, &rates);
     }
     cuda_small_refresh(be, update->weights, update->n_weights);
 }

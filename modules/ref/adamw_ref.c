@@ -15,7 +15,7 @@ void ref_sum_squares(pl_backend *be, double *out, const float *g, size_t n)
 }
 
 void ref_adamw(pl_backend *be, float *p, float *m, float *v, float *g, size_t n,
-               float grad_scale, const pl_adamw *adam)
+               float grad_scale, const pl_adamw *adam, const pl_weight *w)
 {
     (void)be;
     float b1 = adam->beta1, b2 = adam->beta2;
@@ -28,6 +28,7 @@ void ref_adamw(pl_backend *be, float *p, float *m, float *v, float *g, size_t n,
         v[i] = b2 * v[i] + (1.0f - b2) * gradient * gradient;
         float step = (m[i] / mass1) / (sqrtf(v[i] / mass2) + adam->eps);
         p[i] -= adam->lr * (step + adam->weight_decay * p[i]);
-        g[i] = 0.0f;
+        if (!w) /* weights have no copies here */
+            g[i] = 0.0f;
     }
 }

@@ -16,13 +16,15 @@ static const float *class_row(const float *w, int v, int C)
 
 void ref_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw, const pl_act *x,
                     const pl_weight *w, const int32_t *targets, const float *scale,
-                    int N, int V, int C)
+                    int N, int V, int C, bool accumulate)
 {
     (void)be;
     const float *matrix = ref_master(w), *row = ref_view(x);
     float *to = ref_floats(dx);
     if (to)
         memset(to, 0, (size_t)N * (size_t)C * sizeof *to);
+    if (to && !accumulate)
+        memset(dw, 0, (size_t)V * (size_t)C * sizeof *dw);
     for (int n = 0; n < N; n++, row += C) {
         loss[n] = 0.0f;
         if (targets[n] < 0)

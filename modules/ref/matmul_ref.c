@@ -61,10 +61,12 @@ void ref_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout, const pl_weig
 }
 
 void ref_matmul_dw(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
-                   int N, int O, int I)
+                   int N, int O, int I, bool accumulate)
 {
     (void)be;
     const float *dy = ref_view(dout), *row = ref_view(x);
+    if (!accumulate)
+        memset(dw, 0, (size_t)O * (size_t)I * sizeof *dw);
     for (int n = 0; n < N; n++, dy += O, row += I)
         for (int o = 0; o < O; o++)
             ref_axpy(dw + (size_t)o * (size_t)I, dy[o], row, I);

@@ -44,12 +44,13 @@ static inline void open_optimizer(optimizer *o, const char *backend, size_t shif
     check(pl_backend_open(&options, &o->be));
     pl_backend *be = o->be;
     const size_t n = o->n = UPDATE_N + shift, second = n - UPDATE_MATRIX;
-    std::vector<float> params(n), grads(n), moments(2 * n);
+    const size_t at_v = pl_second_moments(n);
+    std::vector<float> params(n), grads(n), moments(at_v + n);
     for (size_t i = 0; i < n; i++) {
         params[i] = pl_random_normal(1, 1, i);
         grads[i] = pl_random_normal(1, 2, i);
         moments[i] = pl_random_normal(1, 3, i);
-        moments[n + i] = 0.01f * (float)(i % 7);
+        moments[at_v + i] = 0.01f * (float)(i % 7);
     }
     float *there = floats_there(be, params);
     check(be->ops->alloc(be, sizeof(double), "a test", &squares));
@@ -57,13 +58,14 @@ static inline void open_optimizer(optimizer *o, const char *backend, size_t shif
         be->ops->weight_create(be, there, UPDATE_ROWS, UPDATE_COLUMNS, &o->weights[0]));
     check(be->ops->weight_create(be, there + second, UPDATE_ROWS, UPDATE_COLUMNS,
                                  &o->weights[1]));
-    o->runs = {{0, UPDATE_MATRIX, 0, true, 0, 0},
-               {UPDATE_MATRIX, second - UPDATE_MATRIX, UPDATE_MATRIX, false, 0, 0},
-               {second, UPDATE_MATRIX, second, true, 0, 0}};
+    o->runs = {{0, UPDATE_MATRIX, 0, true, 0, 0, 0},
+               {UPDATE_MATRIX, second - UPDATE_MATRIX, UPDATE_MATRIX, false, 0, 0, -1},
+               {second, UPDATE_MATRIX, second, true, 0, 0, 1}};
     if (muon)
-        o->runs = {{0, UPDATE_MATRIX, 0, true, UPDATE_ROWS, UPDATE_COLUMNS},
-                   {UPDATE_MATRIX, second - UPDATE_MATRIX, 0, false, 0, 0},
-                   {second, UPDATE_MATRIX, 0, true, UPDATE_COLUMNS / 2, UPDATE_ROWS}};
+        o->runs = {
+            {0, UPDATE_MATRIX, 0, true, UPDATE_ROWS, UPDATE_COLUMNS, 0},
+            {UPDATE_MATRIX, second - UPDATE_MATRIX, 0, false, 0, 0, -1},
+            {second, UPDATE_MATRIX, 0, true, UPDATE_COLUMNS / 2, UPDATE_ROWS, 1}};
     o->plan = {there,
                floats_there(be, grads),
                floats_there(be, moments),
@@ -130,10 +132,13 @@ static inline void update_by_parts(optimizer *o)
                           &adam);
         else
             be->ops->adamw(be, p->params + run.offset, m,
-                           p->moments + o->n + run.second, g, run.n, factor, &adam);
+                           p->moments + pl_second_moments(o->n) + run.second, g, run.n,
+                           factor, &adam,
+                           run.weight >= 0 ? o->weights[run.weight] : NULL);
     }
     be->ops->release(be, work);
-    be->ops->weights_refresh(be, o->weights, 2);
+    if (o->runs[0].rows > 0) /* adamw has written the copies itself */
+        be->ops->weights_refresh(be, o->weights, 2);
 }
 
 /* Reads the compute copy of a weight: multiplies a unit matrix by this weight. */
@@ -164,14 +169,14 @@ static inline std::vector<float> update_once(const char *backend, bool whole,
         update_whole(&o);
     else
         update_by_parts(&o);
-    const size_t n = o.n;
-    std::vector<float> out(4 * n + 2 * UPDATE_MATRIX);
+    const size_t n = o.n, at_v = pl_second_moments(n);
+    std::vector<float> out(3 * n + at_v + 2 * UPDATE_MATRIX);
     o.be->ops->download(o.be, out.data(), o.plan.params, n * sizeof(float));
     o.be->ops->download(o.be, out.data() + n, o.plan.grads, n * sizeof(float));
     o.be->ops->download(o.be, out.data() + 2 * n, o.plan.moments,
-                        2 * n * sizeof(float));
+                        (at_v + n) * sizeof(float));
     for (int w = 0; w < 2; w++)
-        read_copy(&o, w, out.data() + 4 * n + (size_t)w * UPDATE_MATRIX);
+        read_copy(&o, w, out.data() + 3 * n + at_v + (size_t)w * UPDATE_MATRIX);
     close_optimizer(&o);
     return out;
 }

@@ -533,6 +533,54 @@ static void many_matrices_take_the_launches_of_one(void **)
     assert_int_equal(launches_of_muon(5), launches_of_muon(1));
 }
 
+/* The vector at the end makes the number of parameters odd. The matrices before it must
+ * still be updated eight parameters at a time. */
+static uint64_t accesses_of_an_update(size_t tail)
+{
+    pl_backend_options options = {};
+    pl_backend *be;
+    pl_update *update;
+    pl_weight *weight;
+    void *squares, *numbers;
+    const size_t n = UPDATE_MATRIX + tail;
+    const pl_step_numbers values = {
+        {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 1}, 0.1f, 0.05f, 0, 1};
+    const pl_update_run runs[] = {
+        {0, UPDATE_MATRIX, 0, true, 0, 0, 0},
+        {UPDATE_MATRIX, tail, UPDATE_MATRIX, false, 0, 0, -1}};
+    options.name = "cuda";
+    options.n_threads = 1;
+    check(pl_backend_open(&options, &be));
+    float *p = floats_there(be, std::vector<float>(n, 0.5f));
+    float *g = floats_there(be, std::vector<float>(n, 1.0f));
+    float *m = floats_there(be, std::vector<float>(pl_second_moments(n) + n));
+    float *loss = floats_there(be, std::vector<float>(1, 1.0f));
+    check(be->ops->weight_create(be, p, UPDATE_ROWS, UPDATE_COLUMNS, &weight));
+    check(be->ops->alloc(be, sizeof(double), "a test", &squares));
+    check(be->ops->alloc(be, sizeof values, "a test", &numbers));
+    be->ops->upload(be, numbers, &values, sizeof values);
+    const pl_update_plan plan = {
+        p, g, m, n, runs, 2, &weight, 1, static_cast<double *>(squares)};
+    check(be->ops->update_create(be, &plan, &update));
+    check(be->ops->sync(be));
+    const uint64_t before = emulation_n_accesses();
+    be->ops->update_apply(be, update, loss, 1, static_cast<pl_step_numbers *>(numbers));
+    check(be->ops->sync(be));
+    const uint64_t after = emulation_n_accesses();
+    be->ops->update_destroy(be, &update);
+    be->ops->weight_destroy(be, &weight);
+    for (void *memory :
+         {(void *)p, (void *)g, (void *)m, (void *)loss, squares, numbers})
+        be->ops->release(be, memory);
+    pl_backend_close(&be);
+    return after - before;
+}
+
+static void an_odd_number_of_parameters_makes_no_update_slow(void **)
+{
+    assert_true(accesses_of_an_update(5) < 2 * accesses_of_an_update(8));
+}
+
 /* Two cards of one name with different numbers of multiprocessors may round
  * differently, and so may two toolkits. */
 static void the_devices_text_names_what_decides_bytes(void **)
@@ -561,6 +609,69 @@ static void a_large_batch_has_four_chunks_of_logits(void **)
     assert_int_equal(cuda_chunk_rows(16384, 32000, false), 2048);
     assert_int_equal(cuda_chunk_rows(100, 32000, true), 100);
     assert_int_equal(cuda_chunk_rows(300, 5000000, true), 128);
+    /* the logits of a part of a chunk: 32 MiB, or 256 rows if these need more */
+    assert_int_equal(cuda_logit_rows(4096, 32000), 256);
+    assert_int_equal(cuda_logit_rows(4096, 8192), 1024);
+    assert_int_equal(cuda_logit_rows(128, 5000000), 128);
+    assert_true(cuda_classifier_bytes(16384, 32000, true) <= 300 << 20);
+}
+
+/* With this vocabulary only 256 rows have logits at the same time. */
+static void logits_of_a_part_of_the_rows_give_the_bytes_of_all(void **)
+{
+    enum { N = 270, PART = 256, V = 33000, C = 8 };
+    pl_backend_options options = {};
+    pl_backend *be;
+    pl_weight *weight;
+    void *targets, *x, *dx;
+    std::vector<float> w((size_t)V * C), in((size_t)N * C);
+    std::vector<int32_t> of(N);
+    std::vector<float> loss[2], to[2];
+    const float scale = 0.5f;
+    assert_int_equal(cuda_logit_rows(N, V), PART);
+    options.name = "cuda";
+    options.n_threads = 1;
+    check(pl_backend_open(&options, &be));
+    for (size_t i = 0; i < w.size(); i++)
+        w[i] = pl_random_normal(1, 1, i);
+    for (size_t i = 0; i < in.size(); i++)
+        in[i] = pl_random_normal(1, 2, i);
+    for (int n = 0; n < N; n++)
+        of[(size_t)n] = n % 5 == 0 ? -1 : n * 119 % V;
+    float *master = floats_there(be, w), *wide = floats_there(be, in);
+    float *factor = floats_there(be, {scale}), *dw = floats_there(be, w);
+    float *there = floats_there(be, std::vector<float>(N));
+    check(be->ops->weight_create(be, master, V, C, &weight));
+    be->ops->weights_refresh(be, &weight, 1);
+    check(be->ops->alloc(be, N * sizeof(int32_t), "a test", &targets));
+    check(be->ops->alloc(be, in.size() * 2, "a test", &x));
+    check(be->ops->alloc(be, in.size() * 2, "a test", &dx));
+    be->ops->upload(be, targets, of.data(), N * sizeof(int32_t));
+    be->ops->act_from_float(be, static_cast<pl_act *>(x), wide, in.size());
+    for (int parts = 0; parts < 2; parts++) {
+        for (int n = 0; n < N; n += parts ? (int)PART : (int)N) {
+            const size_t at = (size_t)n * C * 2;
+            be->ops->classifier(
+                be, there + n,
+                reinterpret_cast<pl_act *>(static_cast<uint8_t *>(dx) + at), dw,
+                reinterpret_cast<pl_act *>(static_cast<uint8_t *>(x) + at), weight,
+                static_cast<int32_t *>(targets) + n, factor,
+                parts ? std::min((int)PART, N - n) : (int)N, V, C, n > 0);
+        }
+        loss[parts].resize(N);
+        to[parts].resize(in.size());
+        be->ops->act_to_float(be, wide, static_cast<pl_act *>(dx), in.size());
+        be->ops->download(be, to[parts].data(), wide, in.size() * sizeof(float));
+        be->ops->download(be, loss[parts].data(), there, N * sizeof(float));
+        check(be->ops->sync(be));
+    }
+    expect_equal(loss[0], loss[1]);
+    expect_equal(to[0], to[1]);
+    be->ops->weight_destroy(be, &weight);
+    for (void *memory : {(void *)master, (void *)wide, (void *)factor, (void *)dw,
+                         (void *)there, targets, x, dx})
+        be->ops->release(be, memory);
+    pl_backend_close(&be);
 }
 
 /* ---- completeness ---- */
@@ -667,6 +778,7 @@ int main(void)
         cmocka_unit_test(an_update_in_two_launches_is_its_operations_in_a_row),
         cmocka_unit_test(muon_in_a_whole_step_is_its_operation),
         cmocka_unit_test(many_matrices_take_the_launches_of_one),
+        cmocka_unit_test(an_odd_number_of_parameters_makes_no_update_slow),
         cmocka_unit_test(an_odd_vocabulary_makes_no_product_slow),
         cmocka_unit_test(a_training_takes_what_its_plan_says),
         cmocka_unit_test(decoding_takes_no_more_than_its_plan_says),
@@ -674,6 +786,7 @@ int main(void)
         cmocka_unit_test(more_sequences_than_a_grid_holds_are_refused),
         cmocka_unit_test(the_devices_text_names_what_decides_bytes),
         cmocka_unit_test(a_large_batch_has_four_chunks_of_logits),
+        cmocka_unit_test(logits_of_a_part_of_the_rows_give_the_bytes_of_all),
         cmocka_unit_test(a_second_device_is_used_by_whichever_thread),
         cmocka_unit_test(nothing_is_left_on_the_device),
         cmocka_unit_test(every_kernel_was_executed),

@@ -204,8 +204,8 @@ static void check_matmul_shape(pl_backend *be, pl_backend *ref, int N, int O, in
         memcpy(dws[i], dw, oi * sizeof(float));
         b->ops->matmul_forward(b, out[i], xs[i], weight, N, O, I);
         b->ops->matmul_dx(b, sum[i], douts[i], weight, N, O, I, true);
-        b->ops->matmul_dw(b, dws[i], douts[i], xs[i], N, O, I);
-        b->ops->matmul_dw(b, dws[i], douts[i], xs[i], N, O, I);
+        b->ops->matmul_dw(b, dws[i], douts[i], xs[i], N, O, I, false);
+        b->ops->matmul_dw(b, dws[i], douts[i], xs[i], N, O, I, true);
         b->ops->weight_destroy(b, &weight);
         assert_null(weight);
     }
@@ -435,8 +435,9 @@ static void check_classifier(pl_backend *be, pl_backend *ref)
         dws[i] = pl_alloc(V * C * sizeof(float));
         memcpy(dws[i], dw, V * C * sizeof(float));
         b->ops->classifier(b, loss[i], dx[i], dws[i], xs, weight, targets, &half, N, V,
-                           C);
-        b->ops->classifier(b, alone, NULL, NULL, xs, weight, targets, NULL, N, V, C);
+                           C, true);
+        b->ops->classifier(b, alone, NULL, NULL, xs, weight, targets, NULL, N, V, C,
+                           false);
         assert_memory_equal(alone, loss[i], sizeof alone);
         assert_float_equal(loss[i][0], 0, 0);
         b->ops->weight_destroy(b, &weight);
@@ -537,7 +538,7 @@ static void own_gradients_of_weights_do_not_depend_on_threads(void **state)
         float *dout = floats(N * O, 1), *x = floats(N * I, 1);
         pl_act *douts = acts(be, dout, N * O), *xs = acts(be, x, N * I);
         dw[j] = floats(O * I, 1);
-        be->ops->matmul_dw(be, dw[j], douts, xs, N, O, I);
+        be->ops->matmul_dw(be, dw[j], douts, xs, N, O, I, true);
         pl_free(dout);
         pl_free(x);
         pl_free(douts);
@@ -661,7 +662,7 @@ static void check_adamw(pl_backend *be, pl_backend *ref)
         for (int j = 0; j < N; j++)
             v[i][j] = fabsf(v[i][j]);
         both[i]->ops->sum_squares(both[i], &squares[i], g[i], N);
-        both[i]->ops->adamw(both[i], p[i], m[i], v[i], g[i], N, 0.5f, &adam);
+        both[i]->ops->adamw(both[i], p[i], m[i], v[i], g[i], N, 0.5f, &adam, NULL);
     }
     assert_true(fabs(squares[0] - squares[1]) < 1e-6 * squares[1]);
     assert_true(error(p[0], p[1], N) < 1e-12);

@@ -300,6 +300,91 @@ static void inference_keeps_copies_or_masters_but_not_both(void **state)
     for_each_backend(check_what_is_kept);
 }
 
+/* ---- sums for the host ---- */
+
+static void *new_buffer(pl_backend *be, size_t bytes)
+{
+    void *memory = NULL;
+    assert_int_equal(be->ops->alloc(be, bytes, "test buffer", &memory), PL_OK);
+    return memory;
+}
+
+static float *normals_there(pl_backend *be, size_t n)
+{
+    float *host = malloc(n * sizeof *host), *there = new_buffer(be, n * sizeof *host);
+    assert_non_null(host);
+    for (size_t i = 0; i < n; i++) /* representable in bf16 */
+        host[i] = pl_bf16_to_float(pl_bf16_from_float(pl_random_normal(8, 1, i)));
+    be->ops->upload(be, there, host, n * sizeof *host);
+    assert_int_equal(be->ops->sync(be), PL_OK);
+    free(host);
+    return there;
+}
+
+/* All backends sum in double and in the same order, so the bytes are equal. */
+static void check_means(const pair *p)
+{
+    enum { B = 3, T = 11 };
+    static const int32_t lengths[B] = {11, 1, 6};
+    float means[2][B * 133];
+    for (int C = 8; C <= 133; C += 125) {
+        const size_t n = (size_t)(B * T * C), bytes = (size_t)(B * C) * sizeof(float);
+        for (int side = 0; side < 2; side++) {
+            pl_backend *be = p->be[side];
+            float *values = normals_there(be, n), *out = new_buffer(be, bytes);
+            pl_act *x = new_buffer(be, n * sizeof(float));
+            int32_t *there = new_buffer(be, sizeof lengths);
+            be->ops->act_from_float(be, x, values, n);
+            be->ops->upload(be, there, lengths, sizeof lengths);
+            be->ops->mean_rows(be, out, x, there, B, T, C);
+            be->ops->download(be, means[side], out, bytes);
+            assert_int_equal(be->ops->sync(be), PL_OK);
+            void *const all[] = {values, out, x, there};
+            for (int i = 0; i < 4; i++)
+                be->ops->release(be, all[i]);
+        }
+        assert_memory_equal(means[0], means[1], bytes);
+    }
+}
+
+static void means_of_rows_are_those_of_ref(void **state)
+{
+    (void)state;
+    for_each_backend(check_means);
+}
+
+/* A sum that is posted is that of its own time, although it is collected after later
+ * operations. */
+static void check_losses(const pair *p)
+{
+    for (int N = 1; N <= 700; N += 699) {
+        double sums[2][2];
+        for (int side = 0; side < 2; side++) {
+            pl_backend *be = p->be[side];
+            float *loss = normals_there(be, (size_t)N);
+            double *sum = new_buffer(be, sizeof *sum);
+            for (int more = 0; more < 2; more++) {
+                be->ops->sum_losses(be, sum, loss, N, more == 1);
+                be->ops->post(be, more, sum, sizeof *sum);
+            }
+            for (int more = 0; more < 2; more++)
+                assert_int_equal(
+                    be->ops->collect(be, more, &sums[side][more], sizeof *sum), PL_OK);
+            be->ops->release(be, sum);
+            be->ops->release(be, loss);
+        }
+        for (int more = 0; more < 2; more++)
+            assert_true(fabs(sums[1][more] - sums[0][more]) < 1e-10);
+        assert_true(fabs(sums[0][1] - 2.0 * sums[0][0]) < 1e-10);
+    }
+}
+
+static void sums_of_losses_are_those_of_ref(void **state)
+{
+    (void)state;
+    for_each_backend(check_losses);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +395,8 @@ int main(void)
         cmocka_unit_test(decoding_equals_a_full_forward_pass),
         cmocka_unit_test(inference_gives_the_losses_of_a_model_with_masters),
         cmocka_unit_test(inference_keeps_copies_or_masters_but_not_both),
+        cmocka_unit_test(means_of_rows_are_those_of_ref),
+        cmocka_unit_test(sums_of_losses_are_those_of_ref),
     };
     const int failed = cmocka_run_group_tests_name("plain", tests, NULL, NULL);
     with_qk_norm = true;

@@ -338,7 +338,8 @@ static void check_matmul(const pair *p)
         twin x = acts(p, (size_t)(N * I), 2, 1.0f),
              dout = acts(p, (size_t)(N * O), 3, 1);
         twin out = acts(p, (size_t)(N * O), 4, 1.0f),
-             dw = floats(p, (size_t)(O * I), 5, 1);
+             dw = floats(p, (size_t)(O * I), 5, 1),
+             first = floats(p, (size_t)(O * I), 8, 1);
         twin dx = acts(p, (size_t)(N * I), 6, 1.0f),
              more = acts(p, (size_t)(N * I), 7, 1);
         for (int side = 0; side < 2; side++) {
@@ -349,12 +350,16 @@ static void check_matmul(const pair *p)
                                false);
             be->ops->matmul_dx(be, more.at[side], dout.at[side], w.handle[side], N, O,
                                I, true);
-            be->ops->matmul_dw(be, dw.at[side], dout.at[side], x.at[side], N, O, I);
+            be->ops->matmul_dw(be, dw.at[side], dout.at[side], x.at[side], N, O, I,
+                               true);
+            be->ops->matmul_dw(be, first.at[side], dout.at[side], x.at[side], N, O, I,
+                               false);
         }
         expect_same(p, &out, "matmul_forward", s, 3);
         expect_same(p, &dx, "matmul_dx", s, 3);
         expect_same(p, &more, "matmul_dx accumulating", s, 3);
-        expect_same(p, &dw, "matmul_dw", s, 3);
+        expect_same(p, &dw, "matmul_dw accumulating", s, 3);
+        expect_same(p, &first, "matmul_dw", s, 3);
         drop(p, &x), drop(p, &dout);
         drop_weight(p, &w);
     }
@@ -625,7 +630,8 @@ static const int classifier_shapes[][3] = {
     {3, 1003, 127}, {2, 8200, 8},  {3, 8195, 8}};
 
 static void classify(const pair *p, int side, const twin *loss, const twin *dx,
-                     const twin *dw, const twin *x, const twin_weight *w, const int *s)
+                     const twin *dw, const twin *x, const twin_weight *w, const int *s,
+                     bool accumulate)
 {
     pl_backend *be = p->be[side];
     int N = s[0], V = s[1], C = s[2];
@@ -639,7 +645,7 @@ static void classify(const pair *p, int side, const twin *loss, const twin *dx,
     be->ops->upload(be, scale, &eighth, sizeof eighth);
     be->ops->classifier(be, loss->at[side], dx ? dx->at[side] : NULL,
                         dw ? dw->at[side] : NULL, x->at[side], w->handle[side], device,
-                        dx ? scale : NULL, N, V, C);
+                        dx ? scale : NULL, N, V, C, accumulate);
     assert_int_equal(be->ops->sync(be), PL_OK);
     be->ops->release(be, device);
     be->ops->release(be, scale);
@@ -654,20 +660,23 @@ static void check_classifier(const pair *p)
         twin_weight w = make_weight(p, V, C, 1, 0.1f);
         twin x = acts(p, (size_t)(N * C), 2, 1.0f),
              dx = acts(p, (size_t)(N * C), 3, 1.0f);
-        twin dw = floats(p, (size_t)(V * C), 4, 0.01f);
+        twin dw = floats(p, (size_t)(V * C), 4, 0.01f),
+             first = floats(p, (size_t)(V * C), 8, 0.01f);
         twin loss = floats(p, (size_t)N, 5, 1.0f),
              alone = floats(p, (size_t)N, 6, 1.0f);
         twin logits = floats(p, (size_t)(N * V), 7, 1.0f);
         for (int side = 0; side < 2; side++) {
             pl_backend *be = p->be[side];
-            classify(p, side, &loss, &dx, &dw, &x, &w, s);
-            classify(p, side, &alone, NULL, NULL, &x, &w, s);
+            classify(p, side, &loss, &dx, &first, &x, &w, s, false);
+            classify(p, side, &loss, &dx, &dw, &x, &w, s, true);
+            classify(p, side, &alone, NULL, NULL, &x, &w, s, false);
             be->ops->logits(be, logits.at[side], x.at[side], w.handle[side], N, V, C);
         }
         expect_same(p, &loss, "classifier loss", s, 3);
         expect_same(p, &alone, "classifier loss without gradients", s, 3);
         expect_same(p, &dx, "classifier dx", s, 3);
-        expect_same(p, &dw, "classifier dw", s, 3);
+        expect_same(p, &dw, "classifier dw accumulating", s, 3);
+        expect_same(p, &first, "classifier dw", s, 3);
         expect_same(p, &logits, "logits", s, 3);
         drop(p, &x);
         drop_weight(p, &w);
@@ -705,7 +714,7 @@ static void check_optimizer(const pair *p)
                              .weight_decay = 0.1f,
                              .step = 7};
             be->ops->adamw(be, param.at[side], m.at[side], v.at[side], g.at[side], n,
-                           0.5f, &adam);
+                           0.5f, &adam, NULL);
             assert_int_equal(be->ops->sync(be), PL_OK);
             be->ops->release(be, device);
         }

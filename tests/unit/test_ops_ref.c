@@ -266,8 +266,10 @@ static void matmul_gradients_match_differences(void **state)
     expect_slopes(&p, p.a, dx, 3.0, N * I);
     be->ops->matmul_dx(be, act(dx), act(dout), weight, N, O, I, false);
     expect_slopes(&p, p.a, dx, 0.0, N * I);
-    be->ops->matmul_dw(be, dw, act(dout), act(x), N, O, I);
+    be->ops->matmul_dw(be, dw, act(dout), act(x), N, O, I, true);
     expect_slopes(&p, p.b, dw, 0.25, O * I);
+    be->ops->matmul_dw(be, dw, act(dout), act(x), N, O, I, false);
+    expect_slopes(&p, p.b, dw, 0.0, O * I);
     be->ops->weight_destroy(be, &weight);
     free(p.a), free(p.b), free(p.out), free(seed), free(x), free(w), free(dout);
     free(dx), free(dw);
@@ -496,12 +498,14 @@ static void classifier_and_its_gradients_match_formula_and_differences(void **st
     float *x = naive_floats(p.a, N * C), *w = naive_floats(p.b, V * C);
     float loss[N], *dx = filled(N * C, 9.0f), *dw = filled(V * C, -1.0f);
     pl_weight *weight = weight_of(w, V, C);
-    be->ops->classifier(be, loss, act(dx), dw, act(x), weight, cls_targets, &factor, N,
-                        V, C);
-    run_classifier(&p);
-    expect_close(loss, p.out, N, value_error);
-    expect_slopes(&p, p.a, dx, 0.0, N * C);
-    expect_slopes(&p, p.b, dw, -1.0, V * C);
+    for (int added = 1; added >= 0; added--) {
+        run_classifier(&p);
+        be->ops->classifier(be, loss, act(dx), dw, act(x), weight, cls_targets, &factor,
+                            N, V, C, added == 1);
+        expect_close(loss, p.out, N, value_error);
+        expect_slopes(&p, p.a, dx, 0.0, N * C);
+        expect_slopes(&p, p.b, dw, added == 1 ? -1.0 : 0.0, V * C);
+    }
     be->ops->weight_destroy(be, &weight);
     free(p.a), free(p.b), free(p.out), free(x), free(w), free(dx), free(dw);
 }
@@ -516,7 +520,7 @@ static void classifier_gives_exact_zeros_where_there_is_no_target(void **state)
     const float one = 1.0f;
     pl_weight *weight = weight_of(fw, V, C);
     be->ops->classifier(be, loss, act(dx), dw, act(fx), weight, cls_targets, &one, N, V,
-                        C);
+                        C, true);
     for (int n = 0; n < N; n++)
         if (cls_targets[n] < 0) {
             assert_true(loss[n] == 0.0f);
@@ -525,7 +529,7 @@ static void classifier_gives_exact_zeros_where_there_is_no_target(void **state)
         }
     float only_loss[N];
     be->ops->classifier(be, only_loss, NULL, NULL, act(fx), weight, cls_targets, NULL,
-                        N, V, C);
+                        N, V, C, false);
     assert_memory_equal(only_loss, loss, sizeof loss);
     be->ops->weight_destroy(be, &weight);
     free(x), free(w), free(fx), free(fw), free(dx), free(dw);
@@ -561,7 +565,7 @@ static void adamw_follows_the_scalar_formula_for_many_steps(void **state)
                          .eps = 1e-8f,
                          .weight_decay = 0.1f,
                          .step = step};
-        be->ops->adamw(be, fp, fm, fv, fg, N, (float)scale, &adam);
+        be->ops->adamw(be, fp, fm, fv, fg, N, (float)scale, &adam, NULL);
         for (int i = 0; i < N; i++) {
             m[i] = b1 * m[i] + (1 - b1) * scale * g[i];
             v[i] = b2 * v[i] + (1 - b2) * scale * g[i] * scale * g[i];
@@ -583,7 +587,7 @@ static void first_adamw_step_is_lr_times_the_sign(void **state)
     float p[] = {1, 1, 1}, m[3] = {0}, v[3] = {0}, g[] = {5.0f, -1e-3f, 0.0f};
     pl_adamw adam = {
         .lr = 0.1f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-12f, .step = 1};
-    be->ops->adamw(be, p, m, v, g, 3, 1.0f, &adam);
+    be->ops->adamw(be, p, m, v, g, 3, 1.0f, &adam, NULL);
     const double want[] = {0.9, 1.1, 1.0};
     expect_close(p, want, 3, value_error);
 }

@@ -71,7 +71,7 @@ static void every_operation_has_a_time_and_bytes(void **state)
         assert_true(pl_probe_share(&report, row) > 0.0);
         sum += row->product ? row->seconds * row->calls : 0.0;
     }
-    assert_true(report.n_rows == 28);
+    assert_true(report.n_rows == 27);
     assert_true(fabs(sum - report.product_seconds) <= 1e-9 * sum);
     assert_true(report.step_seconds > 0.0 && isfinite(report.step_seconds));
     assert_true(report.memory_rate > 0.0 && isfinite(report.memory_rate));

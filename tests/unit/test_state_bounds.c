@@ -211,7 +211,7 @@ static void make_step(trial *t, int step)
         }
         t->be->ops->adamw(t->be, t->params + first, t->state + first,
                           t->state + t->n + second, t->gradient + first, n, scale,
-                          &adam);
+                          &adam, NULL);
         second += n;
     }
 }

@@ -83,6 +83,10 @@ uint64_t emulation_n_choices(void);
  * begin at multiples of 16 bytes. For such products cuBLASLt has only slow kernels. */
 uint64_t emulation_n_slow_products(void);
 
+/* Returns the number of accesses of kernels to device memory since the process began. A
+ * vector counts once. */
+uint64_t emulation_n_accesses(void);
+
 /* Returns the number of launches since the process began. */
 uint64_t emulation_n_launches(void);
 

@@ -331,9 +331,18 @@ void check_device(const uint8_t *at, size_t bytes, memory_access access)
 }
 } // namespace
 
+static uint64_t n_accesses; /* of kernels to device memory */
+
+uint64_t emulation_n_accesses(void)
+{
+    return n_accesses;
+}
+
 void memory_check(const void *address, size_t bytes, memory_access access)
 {
     const uint8_t *at = (const uint8_t *)address;
+    if (memory_now.active && in_arena(at))
+        n_accesses++;
     if (!memory_now.active || inside(at, bytes, memory_now.stack, memory_now.stack_end))
         return;
     if (in_arena(at) && memory_now.early)

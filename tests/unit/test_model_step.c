@@ -1,0 +1,198 @@
+/* folder: modules; label: unit */
+/* Tests how the host and a backend share a training step, on the reference backend: how
+ * often the host calls and waits, steps that begin before others end, and gradients
+ * that the next step overwrites. */
+#include "modules/model_internal.h"
+#include "tests/support/rig.h"
+
+static void load_initial(rig *r, uint64_t seed)
+{
+    for (int s = 0; s < pl_topology_n_slots(r->topology); s++)
+        pl_topology_init(r->topology, s, seed,
+                         r->params + pl_topology_slot(r->topology, s)->offset);
+    assert_int_equal(pl_model_load(r->model, r->params), PL_OK);
+}
+
+static float *copy_params(const rig *r)
+{
+    float *x = malloc(r->n * sizeof *x);
+    assert_non_null(x);
+    assert_int_equal(pl_model_save(r->model, x), PL_OK);
+    return x;
+}
+
+static float *copy_grads(const rig *r)
+{
+    float *x = malloc(r->n * sizeof *x);
+    assert_non_null(x);
+    assert_int_equal(pl_model_save_grads(r->model, x), PL_OK);
+    return x;
+}
+
+enum { B2 = 2, T5 = 5 };
+static const int32_t tokens_2x5[] = {1, 7, 12, 0, 7, 3, 3, 9, 11, 2};
+static const int32_t targets_2x5[] = {7, 12, 0, -1, 7, -1, 9, 11, 2, 5};
+static const pl_adamw adam_default = {.lr = 1e-2f,
+                                      .beta1 = 0.9f,
+                                      .beta2 = 0.95f,
+                                      .eps = 1e-8f,
+                                      .weight_decay = 0.1f,
+                                      .step = 1};
+
+static void train_some(const rig *r, int n_steps)
+{
+    pl_step_result result;
+    pl_adamw adam = adam_default;
+    for (adam.step = 1; adam.step <= n_steps; adam.step++)
+        assert_int_equal(pl_model_train_step(r->model, tokens_2x5, targets_2x5, B2, T5,
+                                             &adam, 1.0f, &result),
+                         PL_OK);
+}
+
+/* ---- what the host does in a step ---- */
+
+/* Calls of the operations by which the host gives work to the backend or waits. */
+static struct {
+    int uploads, routines, posts, collects, waits;
+} calls;
+
+static void counted_upload(pl_backend *backend, void *to, const void *from, size_t n)
+{
+    calls.uploads++;
+    be->ops->upload(backend, to, from, n);
+}
+static void counted_download(pl_backend *backend, void *to, const void *from, size_t n)
+{
+    calls.waits++;
+    be->ops->download(backend, to, from, n);
+}
+static pl_status counted_sync(pl_backend *backend)
+{
+    calls.waits++;
+    return be->ops->sync(backend);
+}
+static void counted_perform(pl_backend *backend, pl_routine **routine, uint64_t shape,
+                            void (*work)(void *), void *context)
+{
+    calls.routines++;
+    be->ops->perform(backend, routine, shape, work, context);
+}
+static void counted_post(pl_backend *backend, int number, const void *from, size_t n)
+{
+    calls.posts++;
+    be->ops->post(backend, number, from, n);
+}
+static pl_status counted_collect(pl_backend *backend, int number, void *to, size_t n)
+{
+    calls.collects++;
+    memcpy(to, backend->posted[number], n);
+    return PL_OK;
+}
+
+static void a_pass_is_one_upload_and_one_routine_and_a_step_waits_once(void **state)
+{
+    (void)state;
+    pl_ops ops = *be->ops;
+    ops.upload = counted_upload;
+    ops.download = counted_download;
+    ops.sync = counted_sync;
+    ops.perform = counted_perform;
+    ops.post = counted_post;
+    ops.collect = counted_collect;
+    pl_backend counted = *be;
+    counted.ops = &ops;
+    pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
+    for (int batch = 1; batch <= B2; batch++) {
+        const pl_model_options options = {
+            .batch = batch, .context = 8, .training = true};
+        pl_topology *t;
+        pl_model *model;
+        pl_step_result result;
+        assert_int_equal(pl_topology_create(&tiny, &spec, &t), PL_OK);
+        assert_int_equal(pl_model_create(&counted, t, &options, &model), PL_OK);
+        memset(&calls, 0, sizeof calls);
+        assert_int_equal(pl_model_train_step(model, tokens_2x5, targets_2x5, B2, T5,
+                                             &adam_default, 1.0f, &result),
+                         PL_OK);
+        assert_int_equal(calls.uploads, B2 / batch);
+        assert_int_equal(calls.routines, B2 / batch);
+        assert_int_equal(calls.posts, 1);
+        assert_int_equal(calls.collects, 1);
+        assert_int_equal(calls.waits, 0);
+        pl_model_destroy(&model);
+        pl_topology_destroy(&t);
+    }
+}
+
+static void a_step_may_begin_before_the_last_one_ends(void **state)
+{
+    (void)state;
+    enum { N_STEPS = 4 };
+    rig a = open_rig(&tiny, B2, true), b = open_rig(&tiny, B2, true);
+    pl_step_result want[N_STEPS], got[N_STEPS], more;
+    pl_adamw adam = adam_default;
+    load_initial(&a, 9);
+    load_initial(&b, 9);
+    for (int i = 0; i < N_STEPS; i++) {
+        adam.step = i + 1;
+        assert_int_equal(pl_model_train_step(a.model, tokens_2x5, targets_2x5, B2, T5,
+                                             &adam, 1.0f, &want[i]),
+                         PL_OK);
+        assert_int_equal(
+            pl_model_step_begin(b.model, tokens_2x5, targets_2x5, B2, T5, &adam, 1.0f),
+            PL_OK);
+        if (i > 0)
+            assert_int_equal(pl_model_step_end(b.model, &got[i - 1]), PL_OK);
+    }
+    assert_int_equal(pl_model_step_end(b.model, &got[N_STEPS - 1]), PL_OK);
+    assert_int_equal(pl_model_step_end(b.model, &more), PL_ERR_ARG);
+    assert_memory_equal(got, want, sizeof got);
+    float *end_a = copy_params(&a), *end_b = copy_params(&b);
+    assert_memory_equal(end_a, end_b, a.n * sizeof *end_a);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(
+            pl_model_step_begin(b.model, tokens_2x5, targets_2x5, B2, T5, &adam, 1.0f),
+            i < 2 ? PL_OK : PL_ERR_ARG);
+    /* new parameters have nothing to do with those steps */
+    load_initial(&b, 9);
+    assert_int_equal(pl_model_step_end(b.model, &more), PL_ERR_ARG);
+    free(end_a), free(end_b);
+    close_rig(&a);
+    close_rig(&b);
+}
+
+/* The gradients of matrices that a step leaves behind must not be seen. */
+static void after_a_step_all_gradients_are_zero_until_the_next_pass(void **state)
+{
+    (void)state;
+    rig a = open_rig(&tiny, B2, true), b = open_rig(&tiny, B2, true);
+    pl_step_result result;
+    load_initial(&a, 9);
+    train_some(&a, 1);
+    float *middle = copy_params(&a), *grads = copy_grads(&a);
+    for (size_t i = 0; i < a.n; i++)
+        assert_true(grads[i] == 0.0f);
+    assert_int_equal(pl_model_load(b.model, middle), PL_OK);
+    float *got[2];
+    const rig *rigs[] = {&a, &b};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pl_model_gradients(rigs[i]->model, tokens_2x5, targets_2x5, B2,
+                                            T5, &result),
+                         PL_OK);
+        got[i] = copy_grads(rigs[i]);
+    }
+    assert_memory_equal(got[0], got[1], a.n * sizeof(float));
+    free(got[0]), free(got[1]), free(middle), free(grads);
+    close_rig(&a);
+    close_rig(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pass_is_one_upload_and_one_routine_and_a_step_waits_once),
+        cmocka_unit_test(a_step_may_begin_before_the_last_one_ends),
+        cmocka_unit_test(after_a_step_all_gradients_are_zero_until_the_next_pass),
+    };
+    return cmocka_run_group_tests(tests, open_backend, close_backend);
+}
