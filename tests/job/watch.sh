@@ -144,9 +144,9 @@ done
 
 # A home that has seen a newer list of keys does not start with an old copy of it.
 cp "$work/run/keys/allow" "$work/allow"
-"$pathloom" key invite --run "$work/run" >"$work/invite.out" 2>&1 || fail "a second invitation"
-kill "$first_home"
-wait "$first_home"
+"$pathloom" key invite --run "$work/run" --hub "$hub" >"$work/invite.out" 2>&1 ||
+    fail "a second invitation"
+wait "$first_home" || fail "the home did not end with the job"
 start later "$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json
 await 600 "the home does not start again" grep -q '"home.ready"' "$work/later.out"
 kill "$pid"
