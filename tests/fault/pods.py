@@ -135,7 +135,7 @@ class Pod:
             if mount.get("readOnly"):
                 lines.append(f"mount -o remount,bind,ro {at}")
         assert self.container["securityContext"]["readOnlyRootFilesystem"]
-        lines += [f"mount -t proc proc {root}/proc", f"mount -o remount,ro {root}",
+        lines += [f"mount -t proc proc {root}/proc", f"mount -o remount,bind,ro {root}",
                   f'exec chroot {root} "$@" </dev/null']
         words = ["pathloom"] + self.container["args"]
         for name, value in environment.items():
