@@ -358,7 +358,7 @@ def until(what, is_so, cluster=None, seconds=240):
 
 def check_manifests():
     """What no schema says: selectors find one template each, and the GPU's workers differ
-    from the others only in image, resources and backend."""
+    from the others only in image, resources, tolerations and backend."""
     documents = []
     for file in sorted(os.listdir(MANIFESTS)):
         with open(f"{MANIFESTS}/{file}", encoding="utf-8") as text:
@@ -373,6 +373,7 @@ def check_manifests():
     specs = {d["metadata"]["name"]: d["spec"]["template"]["spec"] for d in documents
              if d["kind"] == "Job"}
     (gpu,), (cpu,) = (specs[n]["containers"] for n in ("pathloom-gpu-workers", "pathloom-workers"))
+    assert specs["pathloom-gpu-workers"].pop("tolerations")[0]["key"] in gpu["resources"]["limits"]
     assert gpu["resources"]["limits"]["nvidia.com/gpu"] == "1"
     gpu["args"] = [{"--backend": "--threads", "cuda": "4"}.get(w, w) for w in gpu["args"]]
     gpu.update(image=cpu["image"], resources=cpu["resources"])
