@@ -93,7 +93,7 @@ const pl_explanation pl_explanations[] = {
      "None needed; a higher codec.cells makes this error rarer."},
     {"ERR_CANCELLED", "The command was stopped on request before it was complete.",
      "Ctrl+C, TERM, USR1 or HUP during a command other than train, such as pathloom "
-     "homes. (After these signals train ends with exit code 130.)",
+     "homes. (After these signals train, join and worker end with exit code 130.)",
      "Run the same command again; it continues where it stopped."},
     {"ERR_UNSUPPORTED", "This build or machine cannot do that.",
      "A backend that is not in this build, an outer method that cannot use the codec, "
@@ -105,9 +105,9 @@ const pl_explanation pl_explanations[] = {
 
     /* ---- exit codes without a status ---- */
     {"130",
-     "pathloom train was stopped by a signal. Its workers have finished their tasks, "
-     "and everything is saved. A second Ctrl+C stops it at once; no committed version "
-     "is lost.",
+     "pathloom train, join or worker was stopped by a signal. Workers have finished "
+     "their tasks or given them back, and everything is saved. A second Ctrl+C stops "
+     "train at once; no committed version is lost.",
      "Ctrl+C, TERM, USR1, or HUP (the terminal was closed or disconnected).",
      "Run the same command again; it continues where it stopped."},
 

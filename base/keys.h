@@ -62,7 +62,8 @@ void pl_keypair_wipe(pl_keypair *pair);
 PL_MUST_CHECK pl_status pl_keypair_save(const char *path, const pl_keypair *pair);
 /* ERR_NOT_FOUND: the file does not exist. ERR_NOPERM: the file cannot be opened, is not
  * a regular file, belongs to a different user, or can be accessed by users other than
- * its owner. ERR_DAMAGED: the file is not a key file. */
+ * its owner; but a file of root may be readable by the group through which this process
+ * reads it. ERR_DAMAGED: the file is not a key file. */
 PL_MUST_CHECK pl_status pl_keypair_load(const char *path, pl_keypair *out);
 
 /* pl_invite_create makes the secret of a new invitation as text; pl_invite_keypair

@@ -26,6 +26,9 @@ int cli_fail(pl_status status);
 void cli_catch_uncaught(int (*tell)(pl_status status));
 /* The exit code of a verb that a signal has stopped. */
 enum { CLI_EXIT_STOPPED = 130 };
+/* Whether a signal has told this process to stop. False in a process of a launcher,
+ * which knows that it has ended the process. */
+bool cli_was_stopped(void);
 /* Returns a flag that signals set. The signals are SIGTERM, SIGUSR1, SIGUSR2, SIGHUP
  * (unless it was ignored) and, if with_interrupt is true, SIGINT. The first signal sets
  * the flag to 1, the second to 2. A second SIGINT ends the process at once. */

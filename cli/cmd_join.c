@@ -148,7 +148,9 @@ static pl_status run_join(int argc, char **argv)
     PL_CHECK(pl_admission_open(p.key, NULL));
     p.stop = cli_stop_flag(true);
     PL_CHECK(process_configure(&p));
-    return process_work(&p);
+    status = process_work(&p);
+    return status == PL_OK && cli_was_stopped() ? pl_fail(PL_ERR_CANCELLED, "%s", "")
+                                                : status;
 }
 
 const cli_verb verb_join = {
@@ -159,7 +161,8 @@ const cli_verb verb_join = {
     .n_options = CLI_COUNT(options),
     .notes = "`pathloom key invite` on the job's machine prints TOKEN. The token works "
              "once; the key that is made here stays valid. After Ctrl+C or TERM, the "
-             "worker finishes its task and ends; the same command joins again.",
+             "worker finishes its task and ends with exit code 130; the same command "
+             "joins again. Exit code 0: the job has ended, or `pathloom drain`.",
     .most_words = 1,
     .computes = true,
     .run = run_join};

@@ -100,5 +100,8 @@ static int run_process(int argc, char **argv)
         return cli_fail(status);
     cli_end_with_launcher(*verb == &verb_worker);
     p.stop = cli_stop_flag(false);
-    return process_run(&p, role);
+    const int code = process_run(&p, role);
+    /* 0 tells a supervisor (systemd, Kubernetes) that there is no more work */
+    return code == 0 && *verb == &verb_worker && cli_was_stopped() ? CLI_EXIT_STOPPED
+                                                                   : code;
 }

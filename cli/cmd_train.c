@@ -135,7 +135,7 @@ static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
      * Later errors, while the processes end, must not replace the first error. */
     char sentence[1024];
     pl_copy_text(sentence, sizeof sentence, pl_last_error());
-    run_stop(r, status == PL_ERR_CANCELLED);
+    run_stop(r, status);
     if (status != PL_OK)
         pl_fail(status, "%s", sentence);
     PL_CHECK(status);

@@ -81,6 +81,11 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
     return &stop;
 }
 
+bool cli_was_stopped(void)
+{
+    return stop != 0 && launcher == 0;
+}
+
 void cli_end_with_launcher(bool is_worker)
 {
     const char *named = getenv(PL_LAUNCHER_VARIABLE);

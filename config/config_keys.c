@@ -429,7 +429,7 @@ static const pl_key keys[] = {
          "nowhere"),
     BOOL("net.attach", attach, "false", LOCAL,
          "hub and home of this run are started by hand (`pathloom home --run`, "
-         "`pathloom hub --run`)"),
+         "`pathloom hub --run`); they end with the job"),
 };
 
 /* Keys that were deleted, with their last default, which is the value that the program

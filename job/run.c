@@ -272,6 +272,11 @@ pl_status run_open(const run_request *q, pl_run *r)
                        "--run %s`, or give another --out",
                        r->dir, r->dir);
     PL_CHECK(status);
+    /* A killed job leaves the addresses of its processes behind. Whoever asks there
+     * would believe that this job's hub hangs. */
+    char proc[PL_PATH_MAX];
+    if (!r->cfg.attach)
+        PL_CHECK(pl_remove_tree(run_file(r, "proc", proc)));
     r->resumed = has_begun(r);
     if (r->resumed) {
         PL_CHECK(run_load_own(r, &own));

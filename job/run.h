@@ -145,9 +145,10 @@ pl_status run_check(pl_run *r);
 /* Reports that one of several homes (from 0) has no store. */
 pl_status run_home_is_missing(const char *dir, const char *store, int home);
 pl_status run_start(pl_run *r);
-/* Ends first the workers, then the hub and the homes. With `drain`, the workers finish
- * their tasks first. */
-void run_stop(pl_run *r, bool drain);
+/* Ends first the workers, then the hub and the homes. With ERR_CANCELLED, the workers
+ * finish their tasks first. Processes that a user has started (net.attach) end only if
+ * the job is finished (PL_OK). */
+void run_stop(pl_run *r, pl_status how);
 /* For commands that watch a job: connects to the hub of --run, or to --hub with --key.
  */
 pl_status run_watch(pl_run *r, const run_request *q);

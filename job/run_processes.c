@@ -335,8 +335,8 @@ static pl_status await_process(const pl_run *r, const char *file, int64_t until_
     return PL_OK;
 }
 
-/* Uses processes that the user or the system has started. This command does not end
- * them. */
+/* Uses processes that the user or the system has started. This command ends them only
+ * when the job is finished (run_stop). */
 static pl_status attach(pl_run *r)
 {
     char file[64];
@@ -425,11 +425,39 @@ pl_status run_start(pl_run *r)
     return pl_wire_connect(r->hub_address, &r->hub);
 }
 
-void run_stop(pl_run *r, bool drain)
+static pl_status end_process(const char *address)
+{
+    enum { RETRY_MS = 1000, LONGEST_MS = 10000 };
+    pl_socket *socket = NULL;
+    pl_message q, a;
+    pl_message_init(&q, PL_MSG_STOP);
+    pl_message_init(&a, 0);
+    q.request = pl_wire_next_request();
+    pl_status status = pl_wire_connect(address, &socket);
+    if (status == PL_OK)
+        status = pl_wire_ask(socket, &q, RETRY_MS, LONGEST_MS, &a);
+    pl_wire_close(&socket);
+    pl_message_destroy(&q);
+    pl_message_destroy(&a);
+    return status;
+}
+
+/* Ends the hub and the homes that a user has started, because the job is finished. The
+ * hub ends its workers. */
+static void end_attached(pl_run *r)
+{
+    for (int i = -1; i < r->n_homes; i++)
+        if (end_process(i < 0 ? r->hub_address : r->homes_at[i]) != PL_OK)
+            say("note     the %s may still run: %s", i < 0 ? "hub" : "home",
+                pl_last_error());
+}
+
+void run_stop(pl_run *r, pl_status how)
 {
     char proc[PL_PATH_MAX];
     if (!r->launcher)
         return;
+    const bool drain = how == PL_ERR_CANCELLED, stays = r->cfg.attach && how != PL_OK;
     r->peak = (run_memory){.worker = pl_launcher_peak_bytes(r->launcher, "worker"),
                            .home = pl_launcher_peak_bytes(r->launcher, "home"),
                            .hub = pl_launcher_peak_bytes(r->launcher, "hub")};
@@ -438,12 +466,14 @@ void run_stop(pl_run *r, bool drain)
      * results, so the workers get only a short time. */
     pl_launcher_stop(r->launcher, "worker", drain ? DRAIN_MS : ABANDON_MS);
     pl_launcher_stop(r->launcher, "relay", 5000);
+    if (r->cfg.attach && !stays)
+        end_attached(r);
     pl_launcher_stop(r->launcher, "hub", 5000);
     pl_launcher_stop(r->launcher, "home", 30000);
     pl_client_destroy(&r->client);
     pl_wire_close(&r->hub);
     pl_launcher_destroy(&r->launcher);
-    if (!r->cfg.attach && pl_remove_tree(run_file(r, "proc", proc)) != PL_OK)
+    if (!stays && pl_remove_tree(run_file(r, "proc", proc)) != PL_OK)
         say("         %s", pl_last_error());
 }
 

@@ -5,7 +5,7 @@
 #
 # Two workers are told to leave while they train a long task: the first one by SIGTERM
 # with one second of grace, the second one by SIGUSR1 twice. Each must give the task
-# back and end with exit code 0. The task must be leased again at once, although its
+# back and end with exit code 130. The task must be leased again at once, although its
 # lease would last ten minutes.
 set -u
 pathloom=$1
@@ -49,7 +49,9 @@ leave() { # worker, signals
         [ $# -eq 1 ] || sleep 2.2 # an earlier second signal would count as the first one
     done
     await 600 "$name does not end" ended "$pid"
-    wait "$pid" || fail "$name ended with exit code $?"
+    wait "$pid"
+    code=$?
+    [ "$code" -eq 130 ] || fail "$name ended with exit code $code instead of 130"
     await 600 "the hub did not take the task of $name back" grep -q "lease.released.*worker=$name" \
         "$work/hub.out"
 }

@@ -130,6 +130,10 @@ pl_job_test(signals "fault;workers" fault/signals.sh ${program} ${CMAKE_BINARY_D
 pl_job_test(moved_hub "fault;workers" fault/moved_hub.sh ${program} ${CMAKE_BINARY_DIR}/moved_hub)
 pl_may_skip(moved_hub)
 
+# The life of a run's pods, as the Kubernetes manifests describe it.
+pl_job_test(pods "fault;job" fault/pods.sh ${program} ${CMAKE_BINARY_DIR}/pods)
+pl_may_skip(pods)
+
 # Disk errors and a full disk of a worker.
 pl_job_test(machine_faults "fault;workers" fault/machine_faults.sh ${program}
   ${CMAKE_BINARY_DIR}/machine_faults)

@@ -150,6 +150,8 @@ await 600 "the second invitation does not work" grep -q "worker=again" "$work/ea
 await 600 "it trains nothing" grep -q "lease.granted.*worker=again" "$work/early.out"
 kill -USR1 "$pid"
 await 600 "a drained worker does not go" grep -q "worker.draining" "$work/drained.out"
+wait "$pid"
+[ $? -eq 130 ] || fail "a worker that a signal has ended does not end with exit code 130"
 start last "$second" "$pathloom" join "${token#pathloom join }" --name again --patience-s 60 \
     --key "$work/second/again.key"
 left=3000

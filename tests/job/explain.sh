@@ -48,7 +48,7 @@ for code in $("$pathloom" explain | cut -d' ' -f1); do
 done
 "$pathloom" explain 130 | grep -q "it continues where it stopped" ||
     complain "the exit code of a stopped job is not explained"
-"$pathloom" explain 75 | grep -q "train ends with exit code 130" ||
+"$pathloom" explain 75 | grep -q "train, join and worker end with exit code 130" ||
     complain "75 claims what ends with 130"
 "$pathloom" explain lease.expird 2>&1 | grep -q "did you mean lease.expired" ||
     complain "no nearest name"

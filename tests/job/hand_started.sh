@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests processes that are started by hand. They must give the same hashes as the
 # processes of `pathloom train`, and must use those keys of the run that differ from the
-# defaults.
+# defaults. When the job is finished, they must end by themselves, with exit code 0.
 #
 # usage: hand_started.sh PATHLOOM WORKFOLDER
 set -u
@@ -51,8 +51,10 @@ start home-1 home --index 1
 start worker-2 worker --name by-hand
 wait $train || fail "the job by hand: $(tail -n 2 "$work/hand.out")"
 # shellcheck disable=SC2154 # set by start
-kill "$worker_1" "$worker_2" "$hub" "$home_1" "$home_2"
-wait
+for process in "$worker_1" "$worker_2" "$hub" "$home_1" "$home_2"; do
+    wait "$process" || fail "a process of the finished job ended with exit code $?"
+done
+[ ! -e "$work/hand/proc" ] || fail "addresses of the finished job are left"
 
 hashes() {
     "$pathloom" store ls --run "$work/$1" --json |

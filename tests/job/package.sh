@@ -72,9 +72,10 @@ done
 for file in $(sed -n 's/^COPY \([^-.][^ ]*\) .*/\1/p' Containerfile); do
     [ -f "$file" ] || complain "the Containerfile copies $file, which is not there"
 done
-image=$(sed -n 's/.*podman build -t \([^ ]*\) .*/\1/p' Containerfile)
-grep -h ' image: ' deploy/kubernetes/*.yaml | grep -vq " $image\$" &&
-    complain "deploy/kubernetes does not run $image, which the Containerfile makes"
+for image in $(sed -n 's/^ *image: //p' deploy/kubernetes/*.yaml); do
+    grep -q "podman build -t $image " Containerfile ||
+        complain "deploy/kubernetes runs $image, which the Containerfile does not make"
+done
 
 for tool in cpack dpkg-deb dpkg-shlibdeps; do
     command -v "$tool" >/dev/null && continue

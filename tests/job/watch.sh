@@ -144,9 +144,9 @@ done
 
 # A home that has seen a newer list of keys does not start with an old copy of it.
 cp "$work/run/keys/allow" "$work/allow"
-"$pathloom" key invite --run "$work/run" >"$work/invite.out" 2>&1 || fail "a second invitation"
-kill "$first_home"
-wait "$first_home"
+"$pathloom" key invite --run "$work/run" --hub "$hub" >"$work/invite.out" 2>&1 ||
+    fail "a second invitation"
+wait "$first_home" || fail "the home did not end with the job"
 start later "$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json
 await 600 "the home does not start again" grep -q '"home.ready"' "$work/later.out"
 kill "$pid"
@@ -155,4 +155,16 @@ cp "$work/allow" "$work/run/keys/allow"
 "$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" >"$work/old.out" 2>&1 &&
     fail "a home started with an old list of keys"
 grep -q 'keys/allow) is an older copy' "$work/old.out" || fail "the home does not say that the list is old"
+
+# A killed job has left the address of its hub. While the next job still reads its text, it
+# has no hub, and nobody may say that its hub hangs: 66, which a probe can tell from 75.
+mkdir -p "$work/next/proc" && mkfifo "$work/text"
+printf tcp://127.0.0.1:1 >"$work/next/proc/hub.address"
+exec 3<>"$work/text"
+start next "$pathloom" train --corpus - --out "$work/next" <"$work/text"
+await 600 "the next job does not begin" grep -q '^pathloom .* run ' "$work/next.out"
+"$pathloom" status --run "$work/next" >"$work/status.out" 2>&1
+code=$?
+[ $code -eq 66 ] || fail "status of a job that has no hub yet: exit code $code instead of 66"
+kill "$pid"
 echo "metrics, status, top and logs: all checks passed"

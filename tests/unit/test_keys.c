@@ -3,6 +3,7 @@
  * file that other users can access must be refused. The error about a list must name
  * the wrong line. */
 #include "base/base.h"
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,50 @@ static void a_key_file_that_others_may_read_is_refused_with_the_remedy(void **st
     }
     assert_int_equal(chmod(f->file, 0400), 0);
     assert_int_equal(pl_keypair_load(f->file, &got), PL_OK);
+}
+
+/* Returns the status with which an ordinary user in this group loads the key. */
+static pl_status load_as_user(const char *file, gid_t group)
+{
+    pl_keypair got;
+    int how = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        if (setgroups(0, NULL) != 0 || setegid(group) != 0 || seteuid(10001) != 0)
+            _exit(PL_STATUS_COUNT);
+        _exit((int)pl_keypair_load(file, &got));
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how));
+    return (pl_status)WEXITSTATUS(how);
+}
+
+static void a_key_file_of_root_may_be_readable_for_its_group(void **state)
+{
+    const fixture *f = *state;
+    pl_keypair made;
+    static const mode_t refused[] = {0460, 0450, 0444, 0441};
+    if (geteuid() != 0) {
+        print_message("a file of root: not on this machine\n");
+        skip();
+    }
+    pl_keypair_create(&made);
+    assert_int_equal(pl_keypair_save(f->file, &made), PL_OK);
+    if (chown(f->file, 0, 10001) != 0) {
+        print_message("a file of another group: not on this machine\n");
+        skip();
+    }
+    assert_int_equal(chmod(f->folder, 0711), 0);
+    assert_int_equal(chmod(f->file, 0440), 0);
+    assert_int_equal(load_as_user(f->file, 10001), PL_OK);
+    assert_int_equal(load_as_user(f->file, 10002), PL_ERR_NOPERM);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_int_equal(chmod(f->file, refused[i]), 0);
+        assert_int_equal(load_as_user(f->file, 10001), PL_ERR_NOPERM);
+    }
+    assert_int_equal(chmod(f->file, 0440), 0);
+    assert_int_equal(chown(f->file, 10002, 10001), 0); /* another user's file */
+    assert_int_equal(load_as_user(f->file, 10001), PL_ERR_NOPERM);
 }
 
 static void a_cut_or_changed_key_file_is_damaged(void **state)
@@ -468,6 +513,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(
             a_key_file_that_others_may_read_is_refused_with_the_remedy, set_up,
             tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_key_file_of_root_may_be_readable_for_its_group, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cut_or_changed_key_file_is_damaged, set_up,
                                         tear_down),
         cmocka_unit_test(a_key_has_one_spelling),
