@@ -5,11 +5,8 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 typedef enum habit {
     GOOD,
@@ -145,11 +142,11 @@ static pl_status fetch_from(fake *f, const pl_hash *name, pl_buf *out)
     const char *homes[] = {f->address};
     pl_thread *thread = NULL;
     pl_client *client = NULL;
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f->socket, f->address), PL_OK);
-    assert_int_equal(pl_thread_start("home", serve, f, &thread), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &f->socket, f->address));
+    assert_ok(pl_thread_start("home", serve, f, &thread));
     pl_client_options options = {
         .homes = homes, .n_homes = 1, .patience_ms = PATIENCE_MS};
-    assert_int_equal(pl_client_create(&options, &client), PL_OK);
+    assert_ok(pl_client_create(&options, &client));
     pl_buf_append(out, "head", 4);
     pl_status status = pl_client_get_blob(client, "x", name, out);
     pl_client_link(client, &f->link);
@@ -170,7 +167,7 @@ static pl_status fetch(habit way, uint64_t bytes, const pl_hash *name, pl_buf *o
 static void check_whole(habit way)
 {
     pl_buf out = {0};
-    assert_int_equal(fetch(way, BYTES, &names[0], &out), PL_OK);
+    assert_ok(fetch(way, BYTES, &names[0], &out));
     assert_int_equal(out.len, 4 + BYTES);
     assert_memory_equal(out.data + 4, data, BYTES);
     pl_buf_destroy(&out);
@@ -185,46 +182,41 @@ static void check_refused(habit way, pl_status expected, size_t most_memory)
     pl_buf_destroy(&out);
 }
 
-static void a_blob_arrives_whole_in_pieces_of_any_size(void **state)
+PL_TEST(a_blob_arrives_whole_in_pieces_of_any_size)
 {
-    (void)state;
     pl_buf out = {0};
     check_whole(GOOD);
     check_whole(SHORT);
-    assert_int_equal(fetch(GOOD, 0, &names[1], &out), PL_OK);
+    assert_ok(fetch(GOOD, 0, &names[1], &out));
     assert_int_equal(out.len, 4);
     pl_buf_destroy(&out);
 }
 
-static void answers_that_come_twice_or_to_nobody_do_no_harm(void **state)
+PL_TEST(answers_that_come_twice_or_to_nobody_do_no_harm)
 {
-    (void)state;
     check_whole(TWICE);
 }
 
-static void a_lost_answer_is_asked_for_again(void **state)
+PL_TEST(a_lost_answer_is_asked_for_again)
 {
-    (void)state;
     check_whole(LOSES_ONE);
 }
 
-static void answers_out_of_order_are_used(void **state)
+PL_TEST(answers_out_of_order_are_used)
 {
-    (void)state;
     check_whole(BACKWARDS);
 }
 
 static void fetch_all(fake *f)
 {
     pl_buf out = {0};
-    assert_int_equal(fetch_from(f, &names[0], &out), PL_OK);
+    assert_ok(fetch_from(f, &names[0], &out));
     assert_int_equal(out.len, 4 + BYTES);
     pl_buf_destroy(&out);
 }
 
-static void a_late_answer_is_used_and_nothing_is_asked_twice(void **state)
+PL_TEST(a_late_answer_is_used_and_nothing_is_asked_twice)
 {
-    (void)state;
     fake f = {.habit = LATE, .bytes = BYTES};
     fetch_all(&f);
     assert_int_equal(f.bytes_asked, BYTES);
@@ -234,9 +226,8 @@ static void a_late_answer_is_used_and_nothing_is_asked_twice(void **state)
     assert_true(f.link.down_bytes_per_s > 0);
 }
 
-static void after_a_broken_connection_a_download_goes_on_where_it_was(void **state)
+PL_TEST(after_a_broken_connection_a_download_goes_on_where_it_was)
 {
-    (void)state;
     fake f = {.habit = DIES, .bytes = BYTES};
     fetch_all(&f);
     /* What was under way is requested again, and nothing else. */
@@ -247,30 +238,26 @@ static void after_a_broken_connection_a_download_goes_on_where_it_was(void **sta
     assert_int_equal(f.link.n_connects, 2);
 }
 
-static void a_home_that_contradicts_itself_is_refused(void **state)
+PL_TEST(a_home_that_contradicts_itself_is_refused)
 {
-    (void)state;
     check_refused(GROWS, PL_ERR_PROTO, SIZE_MAX);
     check_refused(TOO_LONG, PL_ERR_PROTO, SIZE_MAX);
     check_refused(EMPTY, PL_ERR_PROTO, SIZE_MAX);
 }
 
-static void bytes_that_are_not_what_their_name_says_are_refused(void **state)
+PL_TEST(bytes_that_are_not_what_their_name_says_are_refused)
 {
-    (void)state;
     check_refused(OTHER_BYTES, PL_ERR_DAMAGED, SIZE_MAX);
     assert_non_null(strstr(pl_last_error(), "fsck"));
 }
 
-static void memory_follows_what_has_arrived_not_what_was_announced(void **state)
+PL_TEST(memory_follows_what_has_arrived_not_what_was_announced)
 {
-    (void)state;
     check_refused(ENDLESS, PL_ERR_NOT_FOUND, 4 * (size_t)BYTES);
 }
 
-static void a_blob_hashed_as_it_comes_has_its_name(void **state)
+PL_TEST(a_blob_hashed_as_it_comes_has_its_name)
 {
-    (void)state;
     static const uint64_t steps[] = {1, 999999, PL_WIRE_DATA_MAX, 3000000, BYTES};
     for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
         pl_blob_hashing h = {.hashed = 0};
@@ -304,17 +291,5 @@ static int end_wire(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_blob_arrives_whole_in_pieces_of_any_size),
-        cmocka_unit_test(answers_that_come_twice_or_to_nobody_do_no_harm),
-        cmocka_unit_test(a_lost_answer_is_asked_for_again),
-        cmocka_unit_test(answers_out_of_order_are_used),
-        cmocka_unit_test(a_late_answer_is_used_and_nothing_is_asked_twice),
-        cmocka_unit_test(after_a_broken_connection_a_download_goes_on_where_it_was),
-        cmocka_unit_test(a_home_that_contradicts_itself_is_refused),
-        cmocka_unit_test(bytes_that_are_not_what_their_name_says_are_refused),
-        cmocka_unit_test(memory_follows_what_has_arrived_not_what_was_announced),
-        cmocka_unit_test(a_blob_hashed_as_it_comes_has_its_name),
-    };
-    return cmocka_run_group_tests(tests, make_data, end_wire);
+    return suite_run(make_data, end_wire);
 }

@@ -5,11 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <yaml.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 static const char *value_of(yaml_document_t *d, const char *key)
 {
@@ -51,19 +48,10 @@ static void check_file(const char *path, const char *const *kinds, int n)
     fclose(in);
 }
 
-static void manifests_are_documents_of_their_kinds(void **state)
+PL_TEST(manifests_are_documents_of_their_kinds)
 {
-    (void)state;
     static const char *const job[] = {"Service", "StatefulSet"};
     static const char *const workers[] = {"Deployment"};
     check_file("deploy/kubernetes/job.yaml", job, 2);
     check_file("deploy/kubernetes/workers.yaml", workers, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(manifests_are_documents_of_their_kinds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

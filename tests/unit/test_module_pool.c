@@ -168,18 +168,16 @@ static void check_memory(const char *precision)
     pl_backend_close(&be);
 }
 
-static void a_module_is_in_memory_once_and_as_long_as_a_path_uses_it(void **state)
+PL_TEST(a_module_is_in_memory_once_and_as_long_as_a_path_uses_it)
 {
-    (void)state;
     check_memory("f32");
     check_memory("bf16");
     check_memory("int8");
 }
 
 /* ---- new versions ---- */
-static void only_modules_that_have_changed_are_read_again(void **state)
+PL_TEST(only_modules_that_have_changed_are_read_again)
 {
-    (void)state;
     pl_backend *be = open_backend("ref", "f32");
     pl_module_pool *pool = pl_module_pool_create(be, store);
     pl_pooled_path *before = open_path(pool, 0), *other = open_path(pool, 3), *after;
@@ -381,9 +379,8 @@ static void check_requests(const char *name, const char *precision)
     pl_backend_close(&be);
 }
 
-static void requests_of_several_paths_get_the_bytes_that_they_get_alone(void **state)
+PL_TEST(requests_of_several_paths_get_the_bytes_that_they_get_alone)
 {
-    (void)state;
     check_requests("ref", "f32");
     check_requests("cpu", "f32");
     check_requests("cpu", "bf16");
@@ -393,13 +390,12 @@ static void requests_of_several_paths_get_the_bytes_that_they_get_alone(void **s
 /* ---- the plan ---- */
 /* Tests the memory that is planned for the preset dipaco-150m-16x16. It has 256 paths
  * and 64 modules: 16 embeddings, 16 modules of each of two levels, and 16 heads. */
-static void sixteen_by_sixteen_is_planned_at_the_size_of_its_modules(void **state)
+PL_TEST(sixteen_by_sixteen_is_planned_at_the_size_of_its_modules)
 {
     static const char *const precisions[] = {"f32", "bf16", "int8"};
     pl_shape shape;
     pl_topology_spec spec;
     pl_topology *t;
-    (void)state;
     assert_ok(pl_preset("dipaco-150m-16x16", &shape, &spec));
     assert_ok(pl_topology_create(&shape, &spec, &t));
     assert_int_equal(pl_topology_n_paths(t), 256);
@@ -428,11 +424,5 @@ static void sixteen_by_sixteen_is_planned_at_the_size_of_its_modules(void **stat
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_module_is_in_memory_once_and_as_long_as_a_path_uses_it),
-        cmocka_unit_test(requests_of_several_paths_get_the_bytes_that_they_get_alone),
-        cmocka_unit_test(only_modules_that_have_changed_are_read_again),
-        cmocka_unit_test(sixteen_by_sixteen_is_planned_at_the_size_of_its_modules),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return suite_run(open_all, close_all);
 }

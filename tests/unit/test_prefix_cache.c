@@ -190,9 +190,8 @@ static void check_answers(const char *name, const char *precision)
     close_model();
 }
 
-static void known_prompts_change_no_byte(void **state)
+PL_TEST(known_prompts_change_no_byte)
 {
-    (void)state;
     check_answers("ref", "f32");
     check_answers("cpu", "f32");
     check_answers("cpu", "bf16");
@@ -202,9 +201,8 @@ static void known_prompts_change_no_byte(void **state)
 /* Shows that requests with the same prompt share what one of them has read. Two
  * requests join after the first one has taken 0 to 3 steps. They must copy what the
  * first one has read by then. */
-static void answers_to_one_prompt_share_its_reading(void **state)
+PL_TEST(answers_to_one_prompt_share_its_reading)
 {
-    (void)state;
     asked list[3];
     pl_generate_options options[3];
     pl_batch *batch;
@@ -245,9 +243,8 @@ static void answers_to_one_prompt_share_its_reading(void **state)
 
 /* Otherwise `cached_tokens`, or the time of an answer, would tell one client that
  * another one sent the same prompt. */
-static void prompts_of_one_client_are_not_known_to_another(void **state)
+PL_TEST(prompts_of_one_client_are_not_known_to_another)
 {
-    (void)state;
     pl_batch *batch;
     const uint64_t askers[] = {1, 2, 1, 0, 2};
     const int known[] = {0, 0, LONG, 0, LONG};
@@ -267,10 +264,5 @@ static void prompts_of_one_client_are_not_known_to_another(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_prompts_change_no_byte),
-        cmocka_unit_test(answers_to_one_prompt_share_its_reading),
-        cmocka_unit_test(prompts_of_one_client_are_not_known_to_another),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return suite_run(open_all, close_all);
 }

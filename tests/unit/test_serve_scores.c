@@ -67,9 +67,8 @@ static int close_all(void **state)
 }
 
 /* ---- one score ---- */
-static void a_score_is_the_logarithm_of_a_softmax(void **state)
+PL_TEST(a_score_is_the_logarithm_of_a_softmax)
 {
-    (void)state;
     const float logits[6] = {1.0f, 3.0f, -2.0f, 3.0f, -INFINITY, 2.5f};
     pl_token_score s;
     double sum = 0;
@@ -178,9 +177,8 @@ static void ask_alone(int n_slots, int n_prompt, const pl_generate_options *opti
 /* The scores of a prompt's tokens must be the negative losses of the model. With
  * max_tokens 0 there are only these scores, with 1 there is one more. A request without
  * prompt_scores must not have max_tokens 0. */
-static void scores_of_a_prompt_are_the_losses_of_the_model(void **state)
+PL_TEST(scores_of_a_prompt_are_the_losses_of_the_model)
 {
-    (void)state;
     float losses[PROMPT - 1];
     size_t n = 0;
     told t;
@@ -219,9 +217,8 @@ static void scores_of_a_prompt_are_the_losses_of_the_model(void **state)
     pl_batch_destroy(&batch);
 }
 
-static void an_answer_scores_as_it_does_in_a_prompt(void **state)
+PL_TEST(an_answer_scores_as_it_does_in_a_prompt)
 {
-    (void)state;
     told t, again;
     size_t n = 0, m = 0;
     int32_t kept[CONTEXT];
@@ -281,18 +278,16 @@ static void check_company(const char *name, const char *precision)
     assert_int_equal(open_model("ref", "f32"), 0);
 }
 
-static void scores_are_the_same_in_any_company(void **state)
+PL_TEST(scores_are_the_same_in_any_company)
 {
-    (void)state;
     check_company("ref", "f32");
     check_company("cpu", "f32");
     check_company("cpu", "bf16");
 }
 
 /* ---- options that change logits ---- */
-static void a_bias_forces_and_forbids(void **state)
+PL_TEST(a_bias_forces_and_forbids)
 {
-    (void)state;
     told t, other;
     size_t n = 0;
     pl_logit_bias bias = {.token = 17, .bias = 100.0f};
@@ -331,9 +326,8 @@ static void a_bias_forces_and_forbids(void **state)
 /* With a bias of 50 for token 17, all five tokens of the answer are token 17. A
  * frequency penalty of 30 is subtracted for each earlier choice, so token 17 is chosen
  * only twice. A presence penalty of 30 is subtracted only once: nothing changes. */
-static void penalties_count_what_was_chosen(void **state)
+PL_TEST(penalties_count_what_was_chosen)
 {
-    (void)state;
     static const struct {
         double presence, frequency;
         int times;
@@ -359,13 +353,5 @@ static void penalties_count_what_was_chosen(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_score_is_the_logarithm_of_a_softmax),
-        cmocka_unit_test(scores_of_a_prompt_are_the_losses_of_the_model),
-        cmocka_unit_test(an_answer_scores_as_it_does_in_a_prompt),
-        cmocka_unit_test(scores_are_the_same_in_any_company),
-        cmocka_unit_test(a_bias_forces_and_forbids),
-        cmocka_unit_test(penalties_count_what_was_chosen),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return suite_run(open_all, close_all);
 }
