@@ -34,20 +34,10 @@ if [ "${1-}" != --inside ]; then
 fi
 shift
 pathloom=$1
-work=$2
-[ "${work#/}" != "$work" ] || work=$PWD/$work
-rm -rf "$work"
-mkdir -p "$work/corpus" "$work/second"
+. tests/support/script.sh
+own_folder "$2"
+mkdir "$work/corpus" "$work/second"
 . tests/support/by_hand.sh
-
-fail() {
-    echo "FAILED: $1"
-    for log in "$work"/*.out; do
-        echo "--- $log"
-        tail -n 12 "$log"
-    done
-    exit 1
-}
 
 # ---- two machines, and a name service of one file ----
 echo "hosts: files" >"$work/nsswitch.conf"
