@@ -22,12 +22,28 @@ fail() {
     exit 1
 }
 
-# Ends the test as skipped (77) unless all these programs are there.
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+
+# Skips the test unless all these programs are there.
 needs() { # programs
     for tool; do
-        command -v "$tool" >/dev/null || {
-            echo "skipped: there is no $tool; sh tools/install.sh tests"
-            exit 77
-        }
+        command -v "$tool" >/dev/null || skip "there is no $tool; sh tools/install.sh tests"
     done
+}
+
+# Begins the script again, with --inside before its arguments, as root of a network of its
+# own. Skips the test if the machine does not permit this.
+enter_network() { # option of unshare or "", arguments of the script
+    PATH=$PATH:/usr/sbin:/sbin
+    needs unshare nsenter ip
+    with="--net $1"
+    shift
+    for how in "" --map-root-user; do
+        # shellcheck disable=SC2086 # lists of words
+        unshare $how $with true 2>/dev/null && exec unshare $how $with sh "$0" --inside "$@"
+    done
+    skip "this user may not make network namespaces"
 }
