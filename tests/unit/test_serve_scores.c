@@ -1,53 +1,12 @@
 /* folder: serve; label: unit */
 /* Tests the scores (log-probabilities) of tokens, penalties and biases. The model has
  * random weights. A batch must give scores that agree with the losses of the model. */
-#include "tests/support/corpus_support.h"
-#include "serve/serve.h"
+#include "tests/support/word_model.h"
 #include <math.h>
 
-enum { VOCAB = 300, CONTEXT = 64, PROMPT = 20, TOP = 5 };
+enum { VOCAB = WORD_VOCAB, CONTEXT = 64, PROMPT = 20, TOP = 5 };
 static pl_tokenizer *tokenizer;
-static pl_topology *topology;
-static pl_backend *backend;
-static pl_model *model;
 static int32_t prompt[CONTEXT];
-
-static int open_model(const char *name, const char *precision)
-{
-    const pl_shape shape = {.vocab = VOCAB,
-                            .width = 32,
-                            .n_heads = 2,
-                            .n_kv_heads = 1,
-                            .head_size = 16,
-                            .ffn = 48,
-                            .n_blocks = 2,
-                            .context = CONTEXT,
-                            .tied = true,
-                            .rope_theta = 10000.0,
-                            .norm_eps = 1e-5};
-    pl_backend_options be = {.name = name, .n_threads = 1, .precision = precision};
-    pl_topology_spec spec = {.replicas = 1};
-    pl_model_options options = {.batch = 1, .context = CONTEXT};
-    if (pl_backend_open(&be, &backend) != PL_OK ||
-        pl_topology_parse_levels("1", &spec) != PL_OK ||
-        pl_topology_create(&shape, &spec, &topology) != PL_OK ||
-        pl_model_create(backend, topology, &options, &model) != PL_OK)
-        return -1;
-    const size_t n = pl_topology_path_params(topology);
-    float *params = pl_alloc(n * sizeof *params);
-    for (size_t i = 0; i < n; i++)
-        params[i] = 0.3f * pl_random_normal(7, 1, i);
-    pl_status status = pl_model_load(model, params);
-    pl_free(params);
-    return status == PL_OK ? 0 : -1;
-}
-
-static void close_model(void)
-{
-    pl_model_destroy(&model);
-    pl_topology_destroy(&topology);
-    pl_backend_close(&backend);
-}
 
 static int open_all(void **state)
 {
@@ -56,12 +15,13 @@ static int open_all(void **state)
     prompt[0] = PL_TOKEN_BOS;
     for (int i = 1; i < CONTEXT; i++)
         prompt[i] = 3 + (i * i * 7 + i * 11) % (VOCAB - 3);
-    return open_model("ref", "f32");
+    open_word_model("ref", "f32", CONTEXT);
+    return 0;
 }
 
 static int close_all(void **state)
 {
-    close_model();
+    close_word_model();
     pl_tokenizer_destroy(&tokenizer);
     return remove_scratch(state);
 }
@@ -96,43 +56,10 @@ PL_TEST(a_score_is_the_logarithm_of_a_softmax)
 }
 
 /* ---- requests ---- */
-typedef struct told {
-    pl_buf text, scores;
-    pl_generate_result result;
-    pl_status status;
-    int n_done;
-} told;
-
-static pl_status tell_text(void *context, const char *text, size_t len)
-{
-    pl_buf_append(&((told *)context)->text, text, len);
-    return PL_OK;
-}
-
-static pl_status tell_score(void *context, const pl_token_score *score)
-{
-    pl_buf_append(&((told *)context)->scores, score, sizeof *score);
-    return PL_OK;
-}
-
-static void tell_done(void *context, pl_status status, const pl_generate_result *r)
-{
-    told *t = context;
-    t->status = status;
-    t->result = *r;
-    t->n_done++;
-}
-
 static const pl_token_score *scores_of(const told *t, size_t *n)
 {
     *n = t->scores.len / sizeof(pl_token_score);
     return (const pl_token_score *)(const void *)t->scores.data;
-}
-
-static void forget(told *t)
-{
-    pl_buf_destroy(&t->text);
-    pl_buf_destroy(&t->scores);
 }
 
 static pl_generate_options asking(int i)
@@ -200,7 +127,7 @@ PL_TEST(scores_of_a_prompt_are_the_losses_of_the_model)
         assert_int_equal(t.result.n_tokens, max_tokens);
         assert_int_equal(t.result.n_prompt, PROMPT);
         assert_int_equal(t.result.finish, PL_FINISH_LENGTH);
-        forget(&t);
+        told_clear(&t);
     }
     options.prompt_scores = false;
     options.max_tokens = 0;
@@ -240,7 +167,7 @@ PL_TEST(an_answer_scores_as_it_does_in_a_prompt)
     for (size_t i = 1; i < n; i++)
         assert_true(fabs(read[i].logprob - scores[i].logprob) < 1e-5);
     memcpy(prompt, kept, sizeof kept);
-    forget(&t), forget(&again);
+    told_clear(&t), told_clear(&again);
 }
 
 /* A request must get the same bytes of text and scores alone as together with other
@@ -253,8 +180,8 @@ static void check_company(const char *name, const char *precision)
     pl_generate_options options[GUESTS];
     int next = 0;
     memset(guests, 0, sizeof guests);
-    close_model();
-    assert_int_equal(open_model(name, precision), 0);
+    close_word_model();
+    open_word_model(name, precision, CONTEXT);
     assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 4, &batch));
     while (next < GUESTS || pl_batch_active(batch) > 0) {
         if (next < GUESTS && pl_batch_room(batch) > 0) {
@@ -272,10 +199,10 @@ static void check_company(const char *name, const char *precision)
         assert_string_equal(pl_buf_text(&guests[i].text), pl_buf_text(&alone.text));
         assert_int_equal(guests[i].scores.len, alone.scores.len);
         assert_memory_equal(guests[i].scores.data, alone.scores.data, alone.scores.len);
-        forget(&guests[i]), forget(&alone);
+        told_clear(&guests[i]), told_clear(&alone);
     }
-    close_model();
-    assert_int_equal(open_model("ref", "f32"), 0);
+    close_word_model();
+    open_word_model("ref", "f32", CONTEXT);
 }
 
 PL_TEST(scores_are_the_same_in_any_company)
@@ -304,11 +231,11 @@ PL_TEST(a_bias_forces_and_forbids)
     /* The score is the probability that the model gives without the bias. */
     assert_int_equal(scores[0].top[0].token, first);
     assert_true(scores[0].logprob < scores[0].top[0].logprob);
-    forget(&t);
+    told_clear(&t);
     bias = (pl_logit_bias){.token = first, .bias = -100.0f};
     ask_alone(1, PROMPT, &options, &t);
     assert_int_not_equal(scores_of(&t, &n)[0].token, first);
-    forget(&t), forget(&other);
+    told_clear(&t), told_clear(&other);
     bias.token = VOCAB;
     pl_batch *batch;
     assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 1, &batch));
@@ -347,7 +274,7 @@ PL_TEST(penalties_count_what_was_chosen)
         for (size_t i = 0; i < n; i++)
             times += scores[i].token == 17;
         assert_int_equal(times, cases[c].times);
-        forget(&t);
+        told_clear(&t);
     }
 }
 
