@@ -123,6 +123,16 @@ static void make_arm(pl_arm *arm)
     }
 }
 
+/* Decodes what the arm is encoded to. */
+static pl_status travel(const pl_arm *arm, pl_arm *back)
+{
+    pl_buf bytes = {0};
+    pl_arm_encode(arm, &bytes);
+    pl_status status = pl_arm_decode(bytes.data, bytes.len, back);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
 PL_TEST(arm_survives_encoding)
 {
     pl_arm arm, back;
@@ -147,22 +157,17 @@ PL_TEST(arm_survives_encoding)
 PL_TEST(kinds_of_state_survive_encoding)
 {
     pl_arm arm, back;
-    pl_buf bytes = {0};
     make_arm(&arm);
     arm.outer.state = PL_STATE_LOCAL;
     arm.outer.residual = PL_STATE_I8;
     arm.outer.own = PL_STATE_BF16;
-    pl_arm_encode(&arm, &bytes);
-    assert_ok(pl_arm_decode(bytes.data, bytes.len, &back));
+    assert_ok(travel(&arm, &back));
     assert_int_equal(back.outer.state, PL_STATE_LOCAL);
     assert_int_equal(back.outer.residual, PL_STATE_I8);
     assert_int_equal(back.outer.own, PL_STATE_BF16);
     pl_arm_clear(&back);
     arm.outer.own = PL_STATE_I8; /* only a residual can be in i8 */
-    pl_buf_clear(&bytes);
-    pl_arm_encode(&arm, &bytes);
-    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
-    pl_buf_destroy(&bytes);
+    assert_int_equal(travel(&arm, &back), PL_ERR_PROTO);
     pl_arm_clear(&arm);
 }
 
@@ -170,48 +175,37 @@ PL_TEST(kinds_of_state_survive_encoding)
 PL_TEST(arm_of_the_removed_method_is_refused)
 {
     pl_arm arm, back;
-    pl_buf bytes = {0};
     make_arm(&arm);
     arm.outer.method.method = (pl_method)6;
-    pl_arm_encode(&arm, &bytes);
-    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_UNSUPPORTED);
+    assert_int_equal(travel(&arm, &back), PL_ERR_UNSUPPORTED);
     assert_non_null(strstr(pl_last_error(), "outer method 6, which was removed"));
-    pl_buf_destroy(&bytes);
     pl_arm_clear(&arm);
 }
 
 PL_TEST(arm_without_fragments_is_refused)
 {
     pl_arm arm, back;
-    pl_buf bytes = {0};
     make_arm(&arm);
     arm.outer.method.method = PL_METHOD_STREAMING;
     arm.outer.method.fragments = 0;
-    pl_arm_encode(&arm, &bytes);
-    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
+    assert_int_equal(travel(&arm, &back), PL_ERR_PROTO);
     assert_non_null(strstr(pl_last_error(), "0 fragments"));
-    pl_buf_destroy(&bytes);
     pl_arm_clear(&arm);
 }
 
 PL_TEST(a_mean_of_those_that_send_survives_encoding)
 {
     pl_arm arm, back;
-    pl_buf bytes = {0};
     make_arm(&arm);
     /* outer.mean=present needs a codec that leaves values out, but bf16 sends all
      * values. */
     arm.outer.present = true;
-    pl_arm_encode(&arm, &bytes);
-    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_CONFIG);
+    assert_int_equal(travel(&arm, &back), PL_ERR_CONFIG);
     assert_ok(pl_codec_options_default("topk", &arm.outer.codec));
     memset(arm.outer.momentum, 0, sizeof arm.outer.momentum);
-    pl_buf_clear(&bytes);
-    pl_arm_encode(&arm, &bytes);
-    assert_ok(pl_arm_decode(bytes.data, bytes.len, &back));
+    assert_ok(travel(&arm, &back));
     assert_true(back.outer.present);
     pl_arm_clear(&back);
-    pl_buf_destroy(&bytes);
     pl_arm_clear(&arm);
 }
 
@@ -220,67 +214,50 @@ PL_TEST(a_mean_of_those_that_send_survives_encoding)
 PL_TEST(beginnings_survive_encoding)
 {
     pl_arm arm, back;
-    pl_buf bytes = {0};
     make_arm(&arm);
     pl_copy_text(arm.before, sizeof arm.before, "mix");
     pl_hash_of("blob", "states", 6, &arm.states);
-    pl_arm_encode(&arm, &bytes);
-    assert_ok(pl_arm_decode(bytes.data, bytes.len, &back));
+    assert_ok(travel(&arm, &back));
     assert_string_equal(back.before, "mix");
     assert_true(pl_hash_equal(&back.states, &arm.states));
     assert_int_equal(back.n_scored, 0);
     pl_arm_clear(&back);
     arm.before[0] = '\0'; /* the arm does not say whose states these are */
-    pl_buf_clear(&bytes);
-    pl_arm_encode(&arm, &bytes);
-    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
+    assert_int_equal(travel(&arm, &back), PL_ERR_PROTO);
     arm.states = (pl_hash){{0}};
     arm.n_scored = 25;
-    pl_buf_clear(&bytes);
     /* An arm of co2 with three phases cannot score documents. */
-    pl_arm_encode(&arm, &bytes);
-    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
+    assert_int_equal(travel(&arm, &back), PL_ERR_PROTO);
     assert_non_null(strstr(pl_last_error(), "25 documents"));
     arm.inner.phases = 1;
     arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
-    pl_buf_clear(&bytes);
-    pl_arm_encode(&arm, &bytes);
-    assert_ok(pl_arm_decode(bytes.data, bytes.len, &back));
+    assert_ok(travel(&arm, &back));
     assert_int_equal(back.n_scored, 25);
     assert_int_equal(back.feature_windows, 0);
     assert_int_equal(pl_arm_scores_bytes(&back), 25 * 8);
     pl_arm_clear(&back);
     arm.feature_windows = 4;
-    pl_buf_clear(&bytes);
-    pl_arm_encode(&arm, &bytes);
-    assert_ok(pl_arm_decode(bytes.data, bytes.len, &back));
+    assert_ok(travel(&arm, &back));
     assert_int_equal(back.feature_windows, 4);
     assert_int_equal(pl_arm_scores_bytes(&back), 25 * 4 * arm.shape.width);
     pl_arm_clear(&back);
     arm.n_scored = 1 << 27; /* features of more than 1 GiB */
-    pl_buf_clear(&bytes);
-    pl_arm_encode(&arm, &bytes);
-    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
-    pl_buf_destroy(&bytes);
+    assert_int_equal(travel(&arm, &back), PL_ERR_PROTO);
     pl_arm_clear(&arm);
 }
 
 PL_TEST(split_survives_encoding_if_it_is_whole)
 {
     pl_arm arm, back;
-    pl_buf bytes = {0};
     make_arm(&arm);
     const int n = arm.spec.n_levels;
     assert_true(arm.spec.experts[0] > 1);
     for (int l = 0; l < n; l++)
         arm.descent.experts[l] = 1;
-    pl_arm_encode(&arm, &bytes); /* `before` is missing */
-    assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
+    assert_int_equal(travel(&arm, &back), PL_ERR_PROTO); /* `before` is missing */
     pl_copy_text(arm.before, sizeof arm.before, "mix");
     pl_hash_of("blob", "states", 6, &arm.states);
-    pl_buf_clear(&bytes);
-    pl_arm_encode(&arm, &bytes);
-    assert_ok(pl_arm_decode(bytes.data, bytes.len, &back));
+    assert_ok(travel(&arm, &back));
     assert_memory_equal(back.descent.experts, arm.descent.experts,
                         sizeof arm.descent.experts);
     pl_topology *t = NULL;
@@ -299,13 +276,10 @@ PL_TEST(split_survives_encoding_if_it_is_whole)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         int was = arm.descent.experts[wrong[i].level];
         arm.descent.experts[wrong[i].level] = wrong[i].value;
-        pl_buf_clear(&bytes);
-        pl_arm_encode(&arm, &bytes);
-        assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
+        assert_int_equal(travel(&arm, &back), PL_ERR_PROTO);
         assert_non_null(strstr(pl_last_error(), "does not say for each"));
         arm.descent.experts[wrong[i].level] = was;
     }
-    pl_buf_destroy(&bytes);
     pl_arm_clear(&arm);
 }
 
@@ -400,7 +374,6 @@ PL_TEST(an_impossible_inner_loop_is_refused)
                  {4, 0, 0, 0, 3, 0, PL_TASK_THREADS_MAX + 1, PL_ERR_PROTO}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_arm arm, back;
-        pl_buf bytes = {0};
         make_arm(&arm);
         arm.inner.batch = cases[i].batch;
         arm.inner.micro_batch = cases[i].micro_batch;
@@ -409,9 +382,7 @@ PL_TEST(an_impossible_inner_loop_is_refused)
         arm.inner.phases = cases[i].phases;
         arm.inner.muon_rows = cases[i].muon_rows;
         arm.inner.threads = cases[i].threads;
-        pl_arm_encode(&arm, &bytes);
-        assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back),
-                         cases[i].expected);
+        assert_int_equal(travel(&arm, &back), cases[i].expected);
         if (cases[i].expected != PL_OK)
             assert_non_null(strstr(pl_last_error(), "that no training can have"));
         else
@@ -420,6 +391,5 @@ PL_TEST(an_impossible_inner_loop_is_refused)
                         back.inner.threads == arm.inner.threads);
         pl_arm_clear(&back);
         pl_arm_clear(&arm);
-        pl_buf_destroy(&bytes);
     }
 }
