@@ -34,6 +34,16 @@ if(PL_ONLY_MODULES)
   target_compile_definitions(pl_options INTERFACE PL_ONLY_MODULES)
 endif()
 
+# Lets the objects of a target be linked into libpathloom. A hidden symbol is bound when
+# it is linked, so the compiler may treat it as in a program.
+function(pl_for_library target)
+  get_target_property(type ${target} TYPE)
+  if(NOT type STREQUAL INTERFACE_LIBRARY)
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
+      C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden)
+  endif()
+endfunction()
+
 # pl_folder(name DEPENDS folders... LIBS libraries... EXCLUDE patterns...): makes the
 # library pl_NAME from the sources of a folder. Sources that match a pattern are left out.
 function(pl_folder name)
@@ -55,6 +65,7 @@ function(pl_folder name)
     target_link_libraries(pl_${name} ${kind} pl_${dependency})
   endforeach()
   target_link_libraries(pl_${name} ${kind} ${A_LIBS})
+  pl_for_library(pl_${name})
 endfunction()
 
 if(PL_ONLY_MODULES)
@@ -134,12 +145,17 @@ if(NOT PL_ONLY_MODULES)
   pl_folder(config DEPENDS serve net)
   pl_folder(job DEPENDS config relay)
   pl_folder(view DEPENDS job)
+  pl_folder(lib DEPENDS view)
+  target_include_directories(pl_lib PUBLIC ${CMAKE_SOURCE_DIR}/lib)
   pl_folder(measure DEPENDS probe job EXCLUDE "measure/probe")
   pl_folder(cli DEPENDS view measure EXCLUDE "cli/main\\.c")
   add_executable(pathloom ${CMAKE_SOURCE_DIR}/cli/main.c)
   target_link_libraries(pathloom pl_cli)
   set_target_properties(pathloom PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}
     PL_LINKS_ARCHIVE ON)
+  if(NOT PL_SANITIZE) # a program with a sanitizer cannot load a library without it
+    include(cmake/library.cmake)
+  endif()
   add_subdirectory(examples)
   include(cmake/install.cmake)
 endif()

@@ -9,7 +9,8 @@ install(FILES ${CMAKE_SOURCE_DIR}/share/pathloom.bash RENAME pathloom
 # them work.
 install(FILES LICENSE README.md CONTRIBUTING.md CHANGELOG.md
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(FILES examples/train_one.c DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
+install(FILES examples/train_one.c examples/read_run.c
+        DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
 install(DIRECTORY docs deploy DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN man EXCLUDE)
 # Debian requires the license in a file with this name.
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)

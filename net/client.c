@@ -197,8 +197,7 @@ static pl_status put_and_ask(pl_client *c, int home, const client_blob *blob,
 {
     pl_status status = PL_ERR_NOT_FOUND;
     for (int i = 0; i < UPLOADS_MAX && status == PL_ERR_NOT_FOUND; i++) {
-        PL_CHECK(client_put_known_blob(c, home, blob->data, blob->bytes, &blob->hash,
-                                       false));
+        PL_CHECK(client_put_known_blob(c, home, blob));
         status = ask_home(c, home, q, a);
     }
     return status;
@@ -269,19 +268,35 @@ pl_status pl_client_get_object(pl_client *c, const char *name, pl_hash *blob)
     return PL_OK;
 }
 
+pl_status pl_client_get_versions(pl_client *c, pl_wanted_version *wants, int n)
+{
+    client_asked *all = pl_alloc(((size_t)n + 1) * sizeof *all);
+    for (int i = 0; i < n; i++)
+        PL_SAY(client_ask(&all[i], 0, wants[i].module), GET_VERSION, get_version,
+               .name = wants[i].module, .version = wants[i].number);
+    pl_status status = client_ask_all(c, all, n);
+    for (int i = 0; status == PL_OK && i < n; i++) {
+        pl_msg_version_is a;
+        wants[i].status = client_as_status(&all[i].answer);
+        if (wants[i].status == PL_OK)
+            wants[i].status = PL_HEAR(&all[i].answer, version_is, &a);
+        if (wants[i].status == PL_OK)
+            *wants[i].out = (pl_version_facts){.number = (uint64_t)a.version,
+                                               .params = a.blob,
+                                               .norm = a.norm,
+                                               .change = a.change,
+                                               .parent = a.base};
+    }
+    client_asked_destroy(all, n);
+    return status;
+}
+
 pl_status pl_client_get_version(pl_client *c, const char *module, int64_t number,
                                 pl_version_facts *out)
 {
-    pl_message q = {0};
-    pl_msg_version_is a;
-    PL_SAY(&q, GET_VERSION, get_version, .name = module, .version = number);
-    PL_CHECK(query_owner(c, module, &q, pl_fields_of_version_is(), &a));
-    *out = (pl_version_facts){.number = (uint64_t)a.version,
-                              .params = a.blob,
-                              .norm = a.norm,
-                              .change = a.change,
-                              .parent = a.base};
-    return PL_OK;
+    pl_wanted_version want = {.module = module, .number = number, .out = out};
+    PL_CHECK(pl_client_get_versions(c, &want, 1));
+    return want.status;
 }
 
 pl_status pl_client_meet(pl_client *c, const char *module, int64_t round, int path,
@@ -446,8 +461,7 @@ static pl_status submit(pl_client *c, const char *name, pl_message *q,
                 PL_ERR_NET,
                 "the home of %s lost an upload %d times; see the log of the home", name,
                 attempt));
-        PL_TRY(client_put_known_blob(c, pl_home_of(name, c->n_homes), blob->data,
-                                     blob->bytes, &blob->hash, false));
+        PL_TRY(client_put_known_blob(c, pl_home_of(name, c->n_homes), blob));
     }
 done:
     pl_message_destroy(&a);
@@ -457,8 +471,7 @@ done:
 static pl_status send_and_submit(pl_client *c, const char *name, pl_message *q,
                                  const client_blob *blob, const client_answer *out)
 {
-    PL_CHECK(client_put_known_blob(c, pl_home_of(name, c->n_homes), blob->data,
-                                   blob->bytes, &blob->hash, false));
+    PL_CHECK(client_put_known_blob(c, pl_home_of(name, c->n_homes), blob));
     return submit(c, name, q, blob, out);
 }
 

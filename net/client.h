@@ -66,6 +66,18 @@ int64_t pl_client_lost_ms(const pl_client *client, int home);
  * to which the blob belongs. */
 PL_MUST_CHECK pl_status pl_client_get_blob(pl_client *c, const char *name,
                                            const pl_hash *blob, pl_buf *out);
+/* One of several blobs to fetch. */
+typedef struct pl_wanted {
+    const char *name; /* as for pl_client_get_blob */
+    pl_hash blob;
+    uint64_t expected; /* bytes that it should have; 0: not known */
+    pl_buf *out;
+} pl_wanted;
+/* Fetches the blobs together: small ones need one round trip and not one each. The
+ * answers need memory for all of them. On failure every `out` is as before, except of
+ * blobs that another home has sent already. */
+PL_MUST_CHECK pl_status pl_client_get_blobs(pl_client *c, const pl_wanted *wants,
+                                            size_t n);
 /* Sends the blob in pieces to the home of `name`. Several pieces are sent before the
  * first one is acknowledged. If the home has no room, the call waits for room without
  * sending bytes, and without a time limit as long as the home says so. */
@@ -97,6 +109,16 @@ typedef struct pl_version_facts {
  * there is no such version yet. */
 PL_MUST_CHECK pl_status pl_client_get_version(pl_client *c, const char *module,
                                               int64_t number, pl_version_facts *out);
+/* One of several versions to get. */
+typedef struct pl_wanted_version {
+    const char *module;
+    int64_t number;
+    pl_version_facts *out;
+    pl_status status; /* the answer: as of pl_client_get_version */
+} pl_wanted_version;
+/* Gets the records in one round trip. Fails only if a home does not answer. */
+PL_MUST_CHECK pl_status pl_client_get_versions(pl_client *c, pl_wanted_version *wants,
+                                               int n);
 /* noloco: gets the update that (path, replica) sent in a round, for its mate. The
  * update may still wait for its round, or belong to one of the two newest versions.
  * ERR_NOT_FOUND: the update has not arrived yet. */

@@ -1,5 +1,7 @@
 /* Transfers blobs between a client and a home in pieces. Several pieces are requested
- * or sent before the first one is answered; these pieces are called "under way".
+ * or sent before the first one is answered; these pieces are called "under way". Small
+ * blobs are under way together, so that many of them need one round trip and not one
+ * each.
  *
  * A home handles the messages of one connection in order, so as long as the connection
  * lives, each answer comes, however late. Therefore a piece is requested or sent again
@@ -17,15 +19,21 @@ typedef struct piece {
     double sent;      /* time of sending, in seconds */
 } piece;
 
+/* What the blobs have in common that are under way together on one connection. */
+typedef struct together {
+    size_t n_bytes;         /* bytes under way */
+    uint64_t turn, counted; /* counted: bytes whose answers have come */
+} together;
+
 /* The pieces under way of one upload or download, the oldest first. */
 typedef struct flow {
     pl_client *client;
     int home;
     bool up;
+    together *all;
     client_retry retry;
     piece pieces[CLIENT_PIECES_MAX];
-    size_t n_pieces, n_bytes;
-    uint64_t turn, counted; /* counted: bytes whose answers have come */
+    size_t n_pieces;
 } flow;
 
 static pl_socket *socket_of_flow(const flow *f)
@@ -40,12 +48,10 @@ static client_line *line_of_flow(const flow *f)
 
 static void mark_sent(flow *f, piece *p)
 {
-    p->turn = ++f->turn;
-    p->counted = f->counted;
+    p->turn = ++f->all->turn;
+    p->counted = f->all->counted;
     p->sent = pl_now();
     f->retry.sent_ms = pl_now_ms();
-    if (f->turn == 1) /* the first piece: nothing is sent again yet */
-        f->retry.again_ms = INT64_MAX;
 }
 
 /* Returns how many bytes the next piece, which begins at `offset`, may have; 0 if the
@@ -56,14 +62,15 @@ static size_t next_piece_bytes(const flow *f, uint64_t offset)
     size_t window = client_window_bytes(f->client, f->home, f->up);
     size_t size = client_piece_bytes(line_of_flow(f), f->up);
     size_t bytes = size - (size_t)(offset % size);
-    return f->n_pieces < CLIENT_PIECES_MAX && f->n_bytes + bytes <= window ? bytes : 0;
+    return f->n_pieces < CLIENT_PIECES_MAX && f->all->n_bytes + bytes <= window ? bytes
+                                                                                : 0;
 }
 
 static piece *add_piece(flow *f, uint64_t offset, size_t len)
 {
     piece *p = &f->pieces[f->n_pieces++];
     *p = (piece){.request = pl_wire_next_request(), .offset = offset, .len = len};
-    f->n_bytes += len;
+    f->all->n_bytes += len;
     return p;
 }
 
@@ -79,12 +86,12 @@ static piece *find_piece(flow *f, uint64_t request)
 static void count_bytes(flow *f, piece *p, size_t bytes)
 {
     pl_link *link = &line_of_flow(f)->link;
-    f->counted += bytes;
-    f->n_bytes -= bytes;
+    f->all->counted += bytes;
+    f->all->n_bytes -= bytes;
     p->offset += bytes;
     p->len -= bytes;
     *(f->up ? &link->up_bytes : &link->down_bytes) += bytes;
-    client_line_note(line_of_flow(f), f->up, f->counted - p->counted,
+    client_line_note(line_of_flow(f), f->up, f->all->counted - p->counted,
                      pl_now() - p->sent);
     client_retry_answered(&f->retry);
 }
@@ -101,9 +108,8 @@ static void remove_finished(flow *f)
 /* ---- downloads: pieces are requested ahead ---- */
 typedef struct download {
     flow flow;
-    pl_hash blob;
-    pl_buf *out;
-    size_t start;            /* offset in `out` at which the blob begins */
+    const pl_wanted *want;
+    size_t start;            /* offset in want->out at which the blob begins */
     pl_blob_hashing hashing; /* bytes are hashed while further bytes arrive */
     bool known;              /* whether `total` is known; every answer contains it */
     uint64_t total, asked;
@@ -121,7 +127,7 @@ static pl_status ask_piece(download *d, piece *p)
     pl_message q;
     pl_message_init(&q, 0);
     q.request = p->request;
-    PL_SAY(&q, GET_BLOB, get_blob, .blob = d->blob, .total = p->len,
+    PL_SAY(&q, GET_BLOB, get_blob, .blob = d->want->blob, .total = p->len,
            .offset = p->offset);
     mark_sent(&d->flow, p);
     pl_status status = pl_wire_send(socket_of_flow(&d->flow), &q);
@@ -148,6 +154,7 @@ static pl_status ask_again(download *d, uint64_t turn)
  * the answer is shorter than requested, requests these bytes. */
 static pl_status take_piece(download *d, piece *p, pl_message *a)
 {
+    pl_buf *out = d->want->out;
     pl_msg_blob is;
     PL_CHECK(client_as_status(a));
     PL_CHECK(PL_HEAR(a, blob, &is));
@@ -165,83 +172,147 @@ static pl_status take_piece(download *d, piece *p, pl_message *a)
             (unsigned long long)is.total, (unsigned long long)d->flow.client->blob_max);
     d->total = is.total;
     d->known = true;
-    size_t end = d->start + (size_t)p->offset + a->data.len, turn = p->turn;
-    if (a->data.len > 0 && d->out->len < end) {
-        pl_buf_reserve(d->out, end - d->out->len);
-        d->out->len = end;
+    size_t end = d->start + (size_t)p->offset + a->data.len;
+    if (a->data.len > 0 && out->len < end) {
+        pl_buf_reserve(out, end - out->len);
+        out->len = end;
     }
     if (a->data.len > 0)
-        memcpy(d->out->data + end - a->data.len, a->data.data, a->data.len);
+        memcpy(out->data + end - a->data.len, a->data.data, a->data.len);
     count_bytes(&d->flow, p, a->data.len);
     if (p->len > left - a->data.len) { /* the blob ends inside the piece */
-        d->flow.n_bytes -= p->len - (size_t)(left - a->data.len);
+        d->flow.all->n_bytes -= p->len - (size_t)(left - a->data.len);
         p->len = (size_t)(left - a->data.len);
     }
     if (p->len > 0) {
         p->request = pl_wire_next_request();
         PL_CHECK(ask_piece(d, p));
     }
-    /* answers come in order, so earlier questions without an answer were lost */
-    PL_CHECK(ask_again(d, turn));
     remove_finished(&d->flow);
-    pl_blob_hash_some(&d->hashing, d->out->data + d->start, there(d));
+    pl_blob_hash_some(&d->hashing, out->data + d->start, there(d));
     return PL_OK;
 }
 
-static pl_status run_download(download *d, pl_message *a)
+static bool has_come(const download *d)
 {
-    flow *f = &d->flow;
+    return d->known && there(d) >= d->total;
+}
+
+/* Requests pieces until the window is full. Until the size of the blob is known, only
+ * the expected bytes are requested, or else at most two pieces; a home answers without
+ * bytes beyond the end. */
+static pl_status ask_more(download *d)
+{
+    const bool told = d->known || d->want->expected > 0;
+    const uint64_t end = d->known                ? d->total
+                         : d->want->expected > 0 ? d->want->expected
+                                                 : 2 * (uint64_t)CLIENT_PIECE_MAX;
     size_t bytes;
-    while (!d->known || there(d) < d->total) {
-        /* Requests pieces until the window is full. Until the size of the blob is
-         * known, at most two pieces are requested; a home answers without bytes beyond
-         * the end. */
-        const uint64_t end = d->known ? d->total : 2 * (uint64_t)CLIENT_PIECE_MAX;
-        while (d->asked < end && (d->known || f->n_pieces < 2) &&
-               (bytes = next_piece_bytes(f, d->asked)) > 0) {
-            if (bytes > end - d->asked)
-                bytes = (size_t)(end - d->asked);
-            piece *p = add_piece(f, d->asked, bytes);
-            d->asked += bytes;
-            PL_CHECK(ask_piece(d, p));
+    while (d->asked < end && (told || d->flow.n_pieces < 2) &&
+           (bytes = next_piece_bytes(&d->flow, d->asked)) > 0) {
+        if (bytes > end - d->asked)
+            bytes = (size_t)(end - d->asked);
+        piece *p = add_piece(&d->flow, d->asked, bytes);
+        d->asked += bytes;
+        PL_CHECK(ask_piece(d, p));
+    }
+    return PL_OK;
+}
+
+static pl_status take_blob_answer(download *all, size_t n, pl_message *a)
+{
+    for (size_t i = 0; i < n; i++) {
+        piece *p = find_piece(&all[i].flow, a->request);
+        if (!p)
+            continue;
+        if (client_was_lost(a)) {
+            client_retry_later(&all[i].flow.retry, BOUNCE_MS);
+            return PL_OK;
         }
-        pl_status status = client_wait_slice(f->client, socket_of_flow(f), a);
-        piece *p = status == PL_OK ? find_piece(f, a->request) : NULL;
-        if (p && client_was_lost(a))
-            client_retry_later(&f->retry, BOUNCE_MS);
-        else if (p)
-            status = take_piece(d, p, a);
+        const uint64_t turn = p->turn;
+        PL_CHECK(take_piece(&all[i], p, a));
+        /* answers come in order, so earlier questions without an answer were lost */
+        for (size_t k = 0; k < n; k++)
+            PL_CHECK(ask_again(&all[k], turn));
+        return PL_OK;
+    }
+    return PL_OK; /* nobody waits for this answer */
+}
+
+/* Fetches the blobs of one home. */
+static pl_status run_downloads(download *all, size_t n, pl_message *a)
+{
+    for (bool open = true; open;) {
+        open = false;
+        for (size_t i = 0; i < n; i++) {
+            flow *f = &all[i].flow;
+            if (has_come(&all[i]))
+                continue;
+            open = true;
+            if (client_retry_due(&f->retry, socket_of_flow(f)))
+                PL_CHECK(ask_again(&all[i], UINT64_MAX));
+            PL_CHECK(ask_more(&all[i]));
+            PL_CHECK(client_retry_patience(&f->retry, f->client));
+        }
+        pl_status status =
+            open ? client_wait_slice(all->flow.client, socket_of_flow(&all->flow), a)
+                 : PL_ERR_TIMEOUT;
+        if (status == PL_OK)
+            status = take_blob_answer(all, n, a);
         if (status != PL_OK && status != PL_ERR_TIMEOUT)
             return status;
-        if (client_retry_due(&f->retry, socket_of_flow(f)))
-            PL_CHECK(ask_again(d, UINT64_MAX));
-        PL_CHECK(client_retry_patience(&f->retry, f->client));
     }
+    return PL_OK;
+}
+
+static pl_status get_blobs_of(pl_client *c, int home, const pl_wanted *wants, size_t n)
+{
+    together shared = {0};
+    pl_status status = PL_OK;
+    pl_message a;
+    size_t m = 0;
+    download *all = pl_alloc((n + 1) * sizeof *all);
+    pl_message_init(&a, 0);
+    for (size_t i = 0; i < n; i++) {
+        if (pl_home_of(wants[i].name, c->n_homes) != home)
+            continue;
+        all[m++] = (download){.flow = {.client = c, .home = home, .all = &shared},
+                              .want = &wants[i],
+                              .start = wants[i].out->len};
+        all[m - 1].flow.retry = client_retry_begin(c->sockets[home]);
+    }
+    if (m > 0)
+        status = run_downloads(all, m, &a);
+    for (size_t i = 0; i < m; i++) {
+        download *d = &all[i];
+        pl_hash got;
+        pl_blob_hash_end(&d->hashing, d->want->out->data + d->start, there(d), &got);
+        if (status == PL_OK && !pl_hash_equal(&got, &d->want->blob))
+            status =
+                pl_fail(PL_ERR_DAMAGED,
+                        "a blob of %s arrived with a different hash; `pathloom store "
+                        "fsck` tells whether the store's copy is intact",
+                        d->want->name);
+    }
+    for (size_t i = 0; status != PL_OK && i < m; i++)
+        all[i].want->out->len = all[i].start;
+    pl_message_destroy(&a);
+    pl_free(all);
+    return status;
+}
+
+pl_status pl_client_get_blobs(pl_client *c, const pl_wanted *wants, size_t n)
+{
+    for (int home = 0; home < c->n_homes; home++)
+        PL_CHECK(get_blobs_of(c, home, wants, n));
     return PL_OK;
 }
 
 pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob,
                              pl_buf *out)
 {
-    pl_hash got;
-    pl_message a;
-    download d = {.flow = {.client = c, .home = pl_home_of(name, c->n_homes)},
-                  .blob = *blob,
-                  .out = out,
-                  .start = out->len};
-    pl_message_init(&a, 0);
-    d.flow.retry = client_retry_begin(socket_of_flow(&d.flow));
-    pl_status status = run_download(&d, &a);
-    pl_blob_hash_end(&d.hashing, out->data + d.start, there(&d), &got);
-    if (status == PL_OK && !pl_hash_equal(&got, blob))
-        status = pl_fail(PL_ERR_DAMAGED,
-                         "a blob of %s arrived with a different hash; `pathloom store "
-                         "fsck` tells whether the store's copy is intact",
-                         name);
-    if (status != PL_OK)
-        out->len = d.start;
-    pl_message_destroy(&a);
-    return status;
+    const pl_wanted want = {.name = name, .blob = *blob, .out = out};
+    return get_blobs_of(c, pl_home_of(name, c->n_homes), &want, 1);
 }
 
 /* ---- uploads: the home says from where on it needs bytes ---- */
@@ -255,11 +326,8 @@ pl_status pl_client_get_blob(pl_client *c, const char *name, const pl_hash *blob
  */
 typedef struct upload {
     flow flow;
-    const uint8_t *data;
-    uint64_t bytes;
-    pl_hash hash;
-    bool impatient; /* whether to return ERR_BUSY at once if the home has no room */
-    bool sending;
+    const client_blob *blob;
+    bool sending, waits;  /* waits: the home has no room yet */
     uint64_t request;     /* of the newest question how far the home is */
     uint64_t next, there; /* bytes that were sent, and that the home has */
 } upload;
@@ -271,14 +339,15 @@ static pl_status send_put(upload *u, uint64_t request, uint64_t offset, size_t l
 {
     pl_message m;
     const pl_sealed_lease *lease = &u->flow.client->lease;
-    size_t head = len > 0 ? 0 : u->bytes < PL_PUT_HEAD ? (size_t)u->bytes : PL_PUT_HEAD;
+    const client_blob *b = u->blob;
+    size_t head = len > 0 ? 0 : b->bytes < PL_PUT_HEAD ? (size_t)b->bytes : PL_PUT_HEAD;
     pl_message_init(&m, 0);
     m.request = request;
-    PL_SAY(&m, PUT_BLOB, put_blob, .blob = u->hash, .total = u->bytes, .offset = offset,
+    PL_SAY(&m, PUT_BLOB, put_blob, .blob = b->hash, .total = b->bytes, .offset = offset,
            .lease = {lease->len > 0 ? lease->bytes : NULL, lease->len},
-           .head = {head > 0 ? u->data : NULL, head});
+           .head = {head > 0 ? b->data : NULL, head});
     if (len > 0)
-        pl_buf_append(&m.data, u->data + offset, len);
+        pl_buf_append(&m.data, (const uint8_t *)b->data + offset, len);
     pl_status status = pl_wire_give_to(socket_of_flow(&u->flow), NULL, &m);
     pl_message_destroy(&m);
     if (status == PL_ERR_NET) /* the home is asked again later */
@@ -286,37 +355,65 @@ static pl_status send_put(upload *u, uint64_t request, uint64_t offset, size_t l
     return status == PL_ERR_NET ? PL_OK : status;
 }
 
-static pl_status take_put_answer(upload *u, pl_message *a)
+/* Asks how far the home is. Pieces under way are forgotten: the home handles them
+ * before this question, or they are lost. */
+static pl_status ask_put(upload *u)
 {
     flow *f = &u->flow;
+    if (u->sending || u->request == 0) /* else the old question is sent again */
+        u->request = pl_wire_next_request();
+    u->sending = false;
+    for (size_t i = 0; i < f->n_pieces; i++)
+        f->all->n_bytes -= f->pieces[i].len;
+    f->n_pieces = 0;
+    return send_put(u, u->request, 0, 0);
+}
+
+/* Sends pieces until the window is full. */
+static pl_status send_more(upload *u)
+{
+    const uint64_t bytes = u->blob->bytes;
+    size_t len;
+    while (u->sending && u->next < bytes &&
+           (len = next_piece_bytes(&u->flow, u->next)) > 0) {
+        if (len > bytes - u->next)
+            len = (size_t)(bytes - u->next);
+        piece *p = add_piece(&u->flow, u->next, len);
+        u->next += len;
+        mark_sent(&u->flow, p);
+        PL_CHECK(send_put(u, p->request, p->offset, len));
+    }
+    return PL_OK;
+}
+
+static pl_status take_put_answer(upload *u, piece *p, pl_message *a)
+{
+    flow *f = &u->flow;
+    const uint64_t bytes = u->blob->bytes;
     pl_msg_put_state is = {0};
-    piece *p = u->sending ? find_piece(f, a->request) : NULL;
-    if (!p && (u->sending || a->request != u->request))
-        return PL_OK;
     client_retry_answered(&f->retry);
     pl_status status = client_as_status(a);
-    if (status == PL_ERR_BUSY && u->impatient && !p)
-        return status;
     if (status == PL_ERR_BUSY || status == PL_ERR_NET) {
         /* If the home has no room, PUT_STATE comes when there is some. The question is
          * asked again only to show that this client still waits. */
         int third_ms = f->client->patience_ms / 3;
         int room_ms = third_ms < ROOM_MS ? third_ms : ROOM_MS;
-        client_retry_later(&f->retry,
-                           status == PL_ERR_BUSY && !p ? room_ms : BOUNCE_MS);
+        u->waits = status == PL_ERR_BUSY && !p;
+        client_retry_later(&f->retry, u->waits ? room_ms : BOUNCE_MS);
         return PL_OK;
     }
     PL_CHECK(status);
     PL_CHECK(PL_HEAR(a, put_state, &is));
-    if (is.offset > u->bytes)
+    if (is.offset > bytes)
         return pl_fail(PL_ERR_PROTO,
                        "the home says that it has %llu bytes of a blob of %llu bytes",
-                       (unsigned long long)is.offset, (unsigned long long)u->bytes);
+                       (unsigned long long)is.offset, (unsigned long long)bytes);
     if (!p) { /* the answer to the question from where on the home needs bytes */
         if (u->next > is.offset)
             line_of_flow(f)->link.repeated_bytes += u->next - is.offset;
         u->next = u->there = is.offset;
         u->sending = true;
+        u->waits = false;
     } else if (is.offset >= p->offset + p->len) {
         u->there = is.offset;
         for (size_t i = 0; i < f->n_pieces; i++)
@@ -329,55 +426,93 @@ static pl_status take_put_answer(upload *u, pl_message *a)
     return PL_OK;
 }
 
-pl_status client_put_known_blob(pl_client *c, int home, const void *data,
-                                uint64_t bytes, const pl_hash *blob, bool impatient)
+/* Continues the uploads of which the home lacks bytes. Room for a blob is asked for as
+ * soon as what is left of the blobs before it fits into the window, and not before:
+ * other clients may need the room. Sets *n_open and *n_waiting to the numbers of blobs
+ * that are not there yet, and that wait for room. */
+static pl_status continue_uploads(upload *all, const bool *is_there, size_t n,
+                                  size_t *n_open, size_t *n_waiting)
 {
-    upload u = {.flow = {.client = c, .home = home, .up = true},
-                .data = data,
-                .bytes = bytes,
-                .hash = *blob,
-                .impatient = impatient};
-    flow *f = &u.flow;
-    pl_socket *socket = socket_of_flow(f);
-    pl_status status = PL_OK;
-    pl_message a;
-    size_t len;
-    pl_message_init(&a, 0);
-    f->retry = client_retry_begin(socket);
-    while (!u.sending || u.there < bytes) {
-        if (client_retry_due(&f->retry, socket)) {
-            /* Asks how far the home is. Pieces under way are forgotten: the home
-             * handles them before this question, or they are lost. */
-            if (u.sending || u.request == 0) /* else the old question is sent again */
-                u.request = pl_wire_next_request();
-            u.sending = false;
-            f->n_pieces = f->n_bytes = 0;
-            PL_TRY(send_put(&u, u.request, 0, 0));
+    uint64_t before = 0;
+    *n_open = *n_waiting = 0;
+    for (size_t i = 0; i < n; i++) {
+        upload *u = &all[i];
+        flow *f = &u->flow;
+        if (is_there[i])
+            continue;
+        if (before > 0 && before >= client_window_bytes(f->client, f->home, true)) {
+            client_retry_answered(
+                &f->retry); /* its patience begins with its question */
+            continue;
         }
-        while (u.sending && u.next < bytes && (len = next_piece_bytes(f, u.next)) > 0) {
-            if (len > bytes - u.next)
-                len = (size_t)(bytes - u.next);
-            piece *p = add_piece(f, u.next, len);
-            u.next += len;
-            mark_sent(f, p);
-            PL_TRY(send_put(&u, p->request, p->offset, len));
-        }
-        status = client_wait_slice(c, socket, &a);
-        if (status == PL_OK)
-            status = take_put_answer(&u, &a);
-        if (status != PL_OK && status != PL_ERR_TIMEOUT)
-            goto done;
-        PL_TRY(client_retry_patience(&f->retry, c));
+        ++*n_open;
+        *n_waiting += u->waits;
+        if (client_retry_due(&f->retry, socket_of_flow(f)))
+            PL_CHECK(ask_put(u));
+        PL_CHECK(send_more(u));
+        PL_CHECK(client_retry_patience(&f->retry, f->client));
+        before += u->blob->bytes - u->next;
     }
-done:
+    return PL_OK;
+}
+
+static pl_status run_uploads(upload *all, bool *is_there, size_t n, bool holds,
+                             pl_message *a)
+{
+    for (;;) {
+        size_t n_open, n_waiting;
+        PL_CHECK(continue_uploads(all, is_there, n, &n_open, &n_waiting));
+        if (n_open == 0)
+            return PL_OK;
+        if (n_waiting == n_open && holds)
+            return PL_ERR_BUSY;
+        pl_status status =
+            client_wait_slice(all->flow.client, socket_of_flow(&all->flow), a);
+        if (status == PL_ERR_TIMEOUT)
+            continue;
+        PL_CHECK(status);
+        for (size_t i = 0; i < n; i++) {
+            upload *u = &all[i];
+            piece *p = u->sending ? find_piece(&u->flow, a->request) : NULL;
+            if (is_there[i] || (!p && (u->sending || a->request != u->request)))
+                continue;
+            PL_CHECK(take_put_answer(u, p, a));
+            is_there[i] = u->sending && u->there >= u->blob->bytes;
+            holds = holds || is_there[i];
+            break;
+        }
+    }
+}
+
+pl_status client_put_blobs(pl_client *c, int home, const client_blob *blobs,
+                           bool *is_there, size_t n, bool holds)
+{
+    together shared = {0};
+    upload *all = pl_alloc((n + 1) * sizeof *all);
+    pl_message a;
+    pl_message_init(&a, 0);
+    for (size_t i = 0; i < n; i++) {
+        all[i] =
+            (upload){.flow = {.client = c, .home = home, .up = true, .all = &shared},
+                     .blob = &blobs[i]};
+        all[i].flow.retry = client_retry_begin(c->sockets[home]);
+    }
+    const pl_status status = run_uploads(all, is_there, n, holds, &a);
     pl_message_destroy(&a);
+    pl_free(all);
     return status;
+}
+
+pl_status client_put_known_blob(pl_client *c, int home, const client_blob *blob)
+{
+    bool is_there = false;
+    return client_put_blobs(c, home, blob, &is_there, 1, false);
 }
 
 pl_status pl_client_put_blob(pl_client *c, const char *name, const void *data,
                              uint64_t bytes, pl_hash *blob)
 {
     pl_blob_hash(data, bytes, blob);
-    return client_put_known_blob(c, pl_home_of(name, c->n_homes), data, bytes, blob,
-                                 false);
+    const client_blob content = {data, bytes, *blob};
+    return client_put_known_blob(c, pl_home_of(name, c->n_homes), &content);
 }

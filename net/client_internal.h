@@ -85,10 +85,28 @@ size_t client_piece_bytes(const client_line *line, bool up);
 size_t client_window_bytes(pl_client *c, int home, bool up);
 
 /* ---- client_blob.c ---- */
-/* Sends a blob whose hash is known. `home` is the number of the home. With `impatient`
- * the function returns ERR_BUSY at once if the home has no free memory for the blob. */
-pl_status client_put_known_blob(pl_client *c, int home, const void *data,
-                                uint64_t bytes, const pl_hash *blob, bool impatient);
+/* Sends the n blobs of which the home lacks bytes to the home with this number, small
+ * ones together, and sets their elements of is_there. ERR_BUSY: the home has no room
+ * for those that are not there, and this client's blobs that are there take some: by
+ * `holds`, or by this call. Then messages that name these blobs must be sent first. */
+pl_status client_put_blobs(pl_client *c, int home, const client_blob *blobs,
+                           bool *is_there, size_t n, bool holds);
+/* Sends a blob, and waits for room if the home has none. */
+pl_status client_put_known_blob(pl_client *c, int home, const client_blob *blob);
+/* ---- client_task.c: several questions at once ---- */
+typedef struct client_asked {
+    const char *name; /* determines the home */
+    pl_message question, answer;
+    bool sent, done; /* whether it is under way, and whether it is answered */
+} client_asked;
+/* Adds a question of this type, of which the caller writes the fields. */
+pl_message *client_ask(client_asked *q, uint16_t type, const char *name);
+/* Sends the questions that are not done, and waits for all answers. Elements without a
+ * name are left out. */
+pl_status client_ask_all(pl_client *c, client_asked *all, int n);
+void client_asked_destroy(client_asked *all, int n); /* frees the list, too */
+
+/* ---- client.c ---- */
 void client_put_submission(const pl_client *c, pl_message *q, const pl_submission *s);
 /* Writes SUBMIT_PATH with the receipts for those of the n updates that other homes than
  * the path's own have. */

@@ -1,8 +1,9 @@
 /* Measures what each connection of a client carries, and computes from that how many
  * bytes of a transfer are under way at once (the window).
  *
- * A window of rate * round trip keeps a link busy, and more would only wait in a queue,
- * in front of other messages. The rate is the one that transfers reach, measured like
+ * A window of rate * round trip, and one piece because a piece is answered only when it
+ * has come whole, keeps a link busy; more would only wait in a queue, in front of other
+ * messages. The rate is the one that transfers reach, measured like
  * BBR does (Cardwell et al. 2016, BBR: congestion-based congestion control): the bytes
  * that were answered between the sending of a piece and its answer, by that time. Twice
  * the product leaves room to find out that the link is faster. */
@@ -52,8 +53,9 @@ size_t client_window_bytes(pl_client *c, int home, bool up)
     pl_wire_line line;
     pl_wire_line_now(c->sockets[home], &line);
     const double round_trip_us = line.rtt_us ? line.rtt_us : l->answer_us;
-    double wanted = 2 * rate_of(l, up) * (round_trip_us + TURN_US) / 1e6;
-    size_t least = 2 * client_piece_bytes(l, up);
+    const size_t piece = client_piece_bytes(l, up), least = 2 * piece;
+    double wanted =
+        2 * rate_of(l, up) * (round_trip_us + TURN_US) / 1e6 + (double)piece;
     if (wanted < (double)least)
         return least;
     return wanted < WINDOW_MAX ? (size_t)wanted : WINDOW_MAX;

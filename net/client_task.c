@@ -1,109 +1,142 @@
-/* Submits all results of a task together. Several questions are sent before the first
- * one is answered. */
+/* Asks several questions together, and so submits all results of a task: they are sent
+ * before the first one is answered. */
 #include "net/client_internal.h"
 
 enum { SLOW_MS = 300 };
 
-typedef struct parcel {
-    pl_client *client;
-    int n; /* number of questions so far */
-    const char **names;
-    pl_message *questions, *answers;
-    /* for each question: whether it is under way, and whether it is answered */
-    bool *sent, *done;
-    client_retry retries[PL_HOMES_MAX]; /* one for each home; zeros: not begun */
-} parcel;
-
 /* Sends the unanswered questions in order, so that a home gets the path's state after
  * the updates. */
-static void send_open(parcel *p)
+static void send_open(pl_client *c, client_asked *all, int n, client_retry *retries)
 {
-    pl_client *c = p->client;
     for (int home = 0; home < c->n_homes; home++) {
-        client_retry *retry = &p->retries[home];
-        if (retry->answered_ms == 0)
-            *retry = client_retry_begin(c->sockets[home]);
-        if (!client_retry_due(retry, c->sockets[home]))
+        if (retries[home].answered_ms == 0)
+            retries[home] = client_retry_begin(c->sockets[home]);
+        if (!client_retry_due(&retries[home], c->sockets[home]))
             continue;
-        for (int i = 0; i < p->n; i++) /* must be sent again */
-            p->sent[i] = p->sent[i] && pl_home_of(p->names[i], c->n_homes) != home;
+        for (int i = 0; i < n; i++) /* must be sent again */
+            if (all[i].name && pl_home_of(all[i].name, c->n_homes) == home)
+                all[i].sent = false;
     }
-    for (int i = 0; i < p->n; i++) {
-        if (p->done[i] || p->sent[i])
+    for (int i = 0; i < n; i++) {
+        if (!all[i].name || all[i].done || all[i].sent)
             continue;
-        pl_socket *socket = c->sockets[pl_home_of(p->names[i], c->n_homes)];
-        p->sent[i] = pl_wire_send(socket, &p->questions[i]) == PL_OK;
-        if (!p->sent[i])
+        pl_socket *socket = c->sockets[pl_home_of(all[i].name, c->n_homes)];
+        all[i].sent = pl_wire_send(socket, &all[i].question) == PL_OK;
+        if (!all[i].sent)
             break; /* a question that could not be sent now is sent again later */
     }
 }
 
-static int first_open(const parcel *p)
+static client_asked *first_open(client_asked *all, int n)
 {
-    for (int i = 0; i < p->n; i++)
-        if (!p->done[i])
-            return i;
-    return -1;
+    for (int i = 0; i < n; i++)
+        if (all[i].name && !all[i].done)
+            return &all[i];
+    return NULL;
 }
 
-static pl_status ask_all(parcel *p)
+pl_status client_ask_all(pl_client *c, client_asked *all, int n)
 {
+    client_retry retries[PL_HOMES_MAX] = {{0}}; /* zeros: not begun */
     pl_status status = PL_OK;
     pl_message a;
     pl_message_init(&a, 0);
-    memset(p->retries, 0, sizeof p->retries);
-    for (int open = first_open(p); open >= 0; open = first_open(p)) {
-        int home = pl_home_of(p->names[open], p->client->n_homes);
-        send_open(p);
-        PL_TRY(client_retry_patience(&p->retries[home], p->client));
-        status = client_wait_slice(p->client, p->client->sockets[home], &a);
+    for (client_asked *open; (open = first_open(all, n)) != NULL;) {
+        int home = pl_home_of(open->name, c->n_homes);
+        send_open(c, all, n, retries);
+        PL_TRY(client_retry_patience(&retries[home], c));
+        status = client_wait_slice(c, c->sockets[home], &a);
         if (status == PL_ERR_TIMEOUT)
             continue;
         PL_TRY(status);
         int i = 0;
-        while (i < p->n && (p->done[i] || p->questions[i].request != a.request))
+        while (i < n &&
+               (!all[i].name || all[i].done || all[i].question.request != a.request))
             i++;
-        if (i == p->n)
+        if (i == n)
             continue; /* the question was answered before */
-        client_retry *retry = &p->retries[pl_home_of(p->names[i], p->client->n_homes)];
-        if (client_must_wait(&p->questions[i], &a)) {
+        client_retry *retry = &retries[pl_home_of(all[i].name, c->n_homes)];
+        if (client_must_wait(&all[i].question, &a)) {
             client_retry_later(retry, BOUNCE_MS);
             continue;
         }
-        pl_message kept = p->answers[i];
-        p->answers[i] = a;
+        pl_message kept = all[i].answer;
+        all[i].answer = a;
         a = kept;
-        p->done[i] = true;
+        all[i].done = true;
         client_retry_answered(retry);
     }
+    status = PL_OK;
 done:
     pl_message_destroy(&a);
     return status;
 }
 
-static pl_message *put_question(parcel *p, uint16_t type, const char *name)
+pl_message *client_ask(client_asked *q, uint16_t type, const char *name)
 {
-    pl_message *q = &p->questions[p->n];
-    pl_message_init(q, type);
-    q->request = pl_wire_next_request();
-    p->names[p->n++] = name;
-    return q;
+    pl_message_init(&q->question, type);
+    q->question.request = pl_wire_next_request();
+    q->name = name;
+    return &q->question;
 }
 
-/* Uploads one more blob of the task. If a home has no free memory, this client's own
- * uploads may have filled it, and waiting would not help. So in this case the updates
- * that were uploaded so far are submitted first. */
-static pl_status stage(parcel *p, const char *name, const void *data, uint64_t bytes,
-                       const pl_hash *blob)
+void client_asked_destroy(client_asked *all, int n)
 {
-    pl_client *c = p->client;
-    int home = pl_home_of(name, c->n_homes);
-    bool holds = first_open(p) >= 0;
-    pl_status status = client_put_known_blob(c, home, data, bytes, blob, holds);
-    if (status != PL_ERR_BUSY || !holds)
+    for (int i = 0; i < n; i++) {
+        pl_message_destroy(&all[i].question);
+        pl_message_destroy(&all[i].answer);
+    }
+    pl_free(all);
+}
+
+/* Uploads the updates of one home, and then asks about them. If the home has no free
+ * memory, this client's own uploads may have filled it, and waiting would not help. So
+ * in this case the updates that were uploaded so far are submitted first. */
+static pl_status stage_updates(pl_client *c, int home, pl_submission *s, int n,
+                               client_asked *all)
+{
+    pl_status status = PL_ERR_BUSY;
+    size_t m = 0;
+    client_blob *blobs = pl_alloc(((size_t)n + 1) * sizeof *blobs);
+    bool *is_there = pl_alloc(((size_t)n + 1) * sizeof *is_there);
+    int *of = pl_alloc(((size_t)n + 1) * sizeof *of);
+    for (int i = 0; i < n; i++) {
+        if (pl_home_of(s[i].module, c->n_homes) != home)
+            continue;
+        blobs[m] = (client_blob){s[i].data, s[i].bytes, s[i].contribution.update};
+        of[m++] = i;
+    }
+    while (status == PL_ERR_BUSY) {
+        const bool holds = first_open(all, n) != NULL;
+        status = client_put_blobs(c, home, blobs, is_there, m, holds);
+        for (size_t k = 0; k < m; k++)
+            if (is_there[k] && !all[of[k]].name) {
+                pl_submission *one = &s[of[k]];
+                client_put_submission(
+                    c, client_ask(&all[of[k]], PL_MSG_SUBMIT, one->module), one);
+            }
+        if (status == PL_ERR_BUSY)
+            PL_TRY(client_ask_all(c, all, n));
+    }
+done:
+    pl_free(blobs);
+    pl_free(is_there);
+    pl_free(of);
+    return status;
+}
+
+/* Uploads a path's state after n updates (stage_updates). */
+static pl_status stage_state(pl_client *c, const char *name, const client_blob *state,
+                             client_asked *all, int n)
+{
+    const int home = pl_home_of(name, c->n_homes);
+    bool is_there = false;
+    pl_status status =
+        client_put_blobs(c, home, state, &is_there, 1, first_open(all, n) != NULL);
+    if (status != PL_ERR_BUSY)
         return status;
-    PL_CHECK(ask_all(p));
-    return client_put_known_blob(c, home, data, bytes, blob, false);
+    PL_CHECK(client_ask_all(c, all, n));
+    return client_put_known_blob(c, home, state);
 }
 
 static bool is_result_in(pl_submit_result result)
@@ -124,39 +157,34 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
     pl_status status = PL_OK;
     const bool together = c->n_homes == 1;
     int64_t start = pl_now_ms();
-    const size_t most = (size_t)n + 1;
-    parcel p = {.client = c,
-                .names = pl_alloc(most * sizeof *p.names),
-                .questions = pl_alloc(most * sizeof *p.questions),
-                .answers = pl_alloc(most * sizeof *p.answers),
-                .sent = pl_alloc(most * sizeof *p.sent),
-                .done = pl_alloc(most * sizeof *p.done)};
+    const int n_asked = n + 1;
+    client_asked *all = pl_alloc((size_t)n_asked * sizeof *all);
     results[n] = PL_SUBMIT_REJECTED;
     pl_copy_text(texts[n], 256,
                  "the path's state was not sent, because an update of this task was "
                  "refused");
-    for (int i = 0; i < n; i++) {
-        pl_hash *update = &s[i].contribution.update;
-        pl_blob_hash(s[i].data, s[i].bytes, update);
-        PL_TRY(stage(&p, s[i].module, s[i].data, s[i].bytes, update));
-        client_put_submission(c, put_question(&p, PL_MSG_SUBMIT, s[i].module), &s[i]);
-    }
-    /* if uploading was slow, the updates are submitted before the state is uploaded */
+    for (int i = 0; i < n; i++)
+        pl_blob_hash(s[i].data, s[i].bytes, &s[i].contribution.update);
+    for (int home = 0; home < c->n_homes; home++)
+        PL_TRY(stage_updates(c, home, s, n, all));
     const pl_status ends = pl_failpoint("worker.path.before");
-    if (pl_now_ms() - start > SLOW_MS || ends != PL_OK)
-        PL_TRY(ask_all(&p));
+    /* if uploading was slow, the updates are submitted before the state is uploaded */
+    if ((bytes > 0 && pl_now_ms() - start > SLOW_MS) || ends != PL_OK)
+        PL_TRY(client_ask_all(c, all, n));
     PL_TRY(ends);
+    const client_blob blob = {moments, bytes, state->moments};
     if (together) {
         if (bytes > 0)
-            PL_TRY(stage(&p, state->name, moments, bytes, &state->moments));
-        client_put_path(c, put_question(&p, PL_MSG_SUBMIT_PATH, state->name), state, s,
-                        n);
+            PL_TRY(stage_state(c, state->name, &blob, all, n));
+        client_put_path(c, client_ask(&all[n], PL_MSG_SUBMIT_PATH, state->name), state,
+                        s, n);
     }
-    PL_TRY(ask_all(&p));
-    for (int i = 0; i < p.n; i++) {
+    PL_TRY(client_ask_all(c, all, n_asked));
+    for (int i = 0; i < n_asked; i++) {
         const client_answer to = {&results[i], texts[i], i < n ? &s[i].receipt : NULL,
                                   i < n};
-        PL_TRY(client_read_result(&p.answers[i], &to));
+        if (all[i].name)
+            PL_TRY(client_read_result(&all[i].answer, &to));
     }
     bool all_in = true;
     for (int i = 0; i < n; i++) {
@@ -168,7 +196,6 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
     /* The state may have been rejected because an update was lost on the way and
      * arrived after the state, or because the receipts are older than a restart of the
      * hub: then the homes give new ones. */
-    const client_blob blob = {moments, bytes, state->moments};
     const client_answer last = {&results[n], texts[n], NULL, 0};
     for (int attempt = 0; attempt < 2 && all_in && !is_result_in(results[n]) &&
                           results[n] != PL_SUBMIT_FENCED;
@@ -178,14 +205,6 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
         PL_TRY(client_submit_path(c, state, bytes > 0 ? &blob : NULL, s, n, &last));
     }
 done:
-    for (int i = 0; i < p.n; i++) {
-        pl_message_destroy(&p.questions[i]);
-        pl_message_destroy(&p.answers[i]);
-    }
-    pl_free(p.names);
-    pl_free(p.questions);
-    pl_free(p.answers);
-    pl_free(p.sent);
-    pl_free(p.done);
+    client_asked_destroy(all, n_asked);
     return status;
 }

@@ -1,12 +1,13 @@
 /* Opens the paths that generate one text (readers.h). */
 #include "serve/readers.h"
 
-pl_status pl_readers_open(const pl_mixture *mix, const char *precision, pl_readers *r)
+pl_status pl_readers_open(const pl_mixture *mix, const char *precision, int n_threads,
+                          pl_readers *r)
 {
     const size_t n = (size_t)pl_topology_n_paths(mix->topology);
     const pl_backend_options backend = {
         .name = mix->settings.backend,
-        .n_threads = pl_cpu_count(),
+        .n_threads = n_threads,
         .precision = precision ? precision : mix->settings.precision};
     const pl_model_options size = {.batch = 1, .context = mix->arm.shape.context};
     r->mix = mix;
@@ -24,10 +25,16 @@ pl_status pl_readers_add(pl_readers *r, int path)
                                    r->mix->settings.which};
     const int at = r->n++;
     r->numbers[at] = path;
-    PL_CHECK(pl_module_pool_open(r->pool, &source, &r->paths[at]));
-    PL_CHECK(pl_decoder_create(r->model, &r->decoders[at]));
+    pl_status status;
+    PL_TRY(pl_module_pool_open(r->pool, &source, &r->paths[at]));
+    PL_TRY(pl_decoder_create(r->model, &r->decoders[at]));
     pl_decoder_use(r->decoders[at], 0, pl_pooled_path_table(r->paths[at]));
-    return PL_OK;
+done:
+    if (status != PL_OK) {
+        pl_module_pool_close(r->pool, &r->paths[at]);
+        r->n--;
+    }
+    return status;
 }
 
 void pl_readers_close(pl_readers *r)

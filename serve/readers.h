@@ -18,11 +18,11 @@ typedef struct pl_readers {
     int *numbers;           /* [n] the paths' numbers in the mixture */
     int n;                  /* number of paths that were added */
 } pl_readers;
-/* Opens the mixture's backend with one thread per processor; no path is opened yet. If
- * `precision` is NULL, the run's precision is used. Borrows the mixture until close.
+/* Opens the mixture's backend; no path is opened yet. If `precision` is NULL, the run's
+ * precision is used. Borrows the mixture until close.
  * The caller closes the readers, also after a failure. */
 PL_MUST_CHECK pl_status pl_readers_open(const pl_mixture *mix, const char *precision,
-                                        pl_readers *r);
+                                        int n_threads, pl_readers *r);
 /* Adds a path of the mixture. Each path may be added at most once. */
 PL_MUST_CHECK pl_status pl_readers_add(pl_readers *r, int path);
 void pl_readers_close(pl_readers *r);

@@ -293,32 +293,40 @@ void history_write(const history *h, history_form form, pl_buf *out)
         write_row(&h->rows[i], form, out);
 }
 
+pl_status history_read(pl_store *store, const char *logs, history *out)
+{
+    phase_history *h = pl_alloc(sizeof *h);
+    bool more = true;
+    pl_status status;
+    memset(out, 0, sizeof *out);
+    phase_history_begin(h);
+    PL_TRY(phase_history_look(h, store));
+    while (more)
+        PL_TRY(phase_history_read(h, store, READ_AT_ONCE, &more));
+    PL_TRY(history_make(h, store, logs, out));
+done:
+    phase_history_clear(h);
+    pl_free(h);
+    return status;
+}
+
 pl_status history_of_run(const char *dir, history_form form, pl_buf *out)
 {
     char folder[PL_PATH_MAX], logs[PL_PATH_MAX];
     pl_run r;
     pl_store *store = NULL;
-    phase_history *h = pl_alloc(sizeof *h);
     history rows = {.n = 0};
-    bool more = true;
-    phase_history_begin(h);
     pl_status status = run_look(dir, &r);
     PL_TRY(status);
-    run_file(&r, "log", logs);
     if (!pl_path_exists(run_file(&r, "store", folder)))
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "the run in %s has no store yet; `pathloom train` makes it",
                        r.dir));
     PL_TRY(run_see_all_parts(folder, &store));
-    PL_TRY(phase_history_look(h, store));
-    while (more)
-        PL_TRY(phase_history_read(h, store, READ_AT_ONCE, &more));
-    PL_TRY(history_make(h, store, logs, &rows));
+    PL_TRY(history_read(store, run_file(&r, "log", logs), &rows));
     history_write(&rows, form, out);
 done:
     history_clear(&rows);
-    phase_history_clear(h);
-    pl_free(h);
     pl_store_close(&store);
     run_close(&r);
     return status;

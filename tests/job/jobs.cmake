@@ -97,6 +97,17 @@ if(TARGET train_one)
     ${program} ${CMAKE_BINARY_DIR}/train_one)
 endif()
 
+# libpathloom from an installation. Skipped without pkg-config.
+if(TARGET libpathloom)
+  pl_script_test(library "integration;lib" job/library.sh ${CMAKE_BINARY_DIR} ${program}
+    ${CMAKE_BINARY_DIR}/library)
+  pl_may_skip(library)
+  # Skipped without numpy and pytest.
+  pl_script_test(python "integration;lib" job/python.sh ${CMAKE_BINARY_DIR} ${program}
+    ${CMAKE_BINARY_DIR}/python)
+  pl_may_skip(python)
+endif()
+
 # /metrics, `status` and `top` of a running job. Skipped without curl.
 pl_script_test(watch "integration;cli" job/watch.sh ${program} ${CMAKE_BINARY_DIR}/watch
   $<TARGET_FILE:serve_odd>)

@@ -15,6 +15,24 @@ complain() {
     found=1
 }
 
+# A program must compile with the folder's pathloom.h, pathloom.pc and library alone, and
+# must start. A sentence of the library shows that it did.
+check_library() { # folder with include/, lib/ and share/
+    pc=$(find "$1" -name pathloom.pc)
+    folder=${pc%/pkgconfig/pathloom.pc}
+    for file in include/pathloom.h share/man/man3/libpathloom.3 \
+        "${folder#"$1/"}/cmake/pathloom/pathloom-config.cmake"; do
+        [ -s "$1/$file" ] || complain "$1 has no $file"
+    done
+    command -v pkg-config >/dev/null || return 0
+    # shellcheck disable=SC2046 # several flags
+    cc "$1/share/doc/pathloom/examples/read_run.c" -o "$work/read_run" \
+        $(PKG_CONFIG_LIBDIR="${pc%/*}" pkg-config --cflags --libs pathloom) ||
+        complain "read_run.c does not compile with $1"
+    LD_LIBRARY_PATH="$folder" "$work/read_run" "$work" 2>&1 | grep -q "there is no run in $work" ||
+        complain "read_run does not start with $1"
+}
+
 check_files() { # folder with bin/ and share/
     for file in bin/pathloom share/bash-completion/completions/pathloom \
         share/doc/pathloom/LICENSE share/doc/pathloom/copyright \
@@ -27,6 +45,7 @@ check_files() { # folder with bin/ and share/
         [ ! -e /usr/share/doc/librocksdb-dev/copyright ] ||
         [ -s "$1/share/doc/pathloom/copyright.rocksdb" ] ||
         complain "$1 contains RocksDB without its licenses"
+    [ ! -e "$build/lib/libpathloom.so" ] || check_library "$1"
     [ "$("$1/bin/pathloom" --version)" = "$("$build/pathloom" --version)" ] ||
         complain "$1/bin/pathloom has a wrong version"
     # A page of docs/ to which README.md links must be installed, too.
@@ -71,8 +90,11 @@ depends=$(dpkg-deb -f "$work"/deb/pathloom_*.deb Depends)
 # Each library that the program needs must belong to a package on which our package
 # depends.
 n=0
-for library in $(objdump -p "$build/pathloom" | awk '$1 == "NEEDED" { print $2 }'); do
-    file=$(ldd "$build/pathloom" | awk -v name="$library" '$1 == name { print $3 }')
+programs=$build/pathloom
+[ ! -e "$build/lib/libpathloom.so" ] || programs="$programs $build/lib/libpathloom.so"
+# shellcheck disable=SC2086 # the list is several words
+for library in $(objdump -p $programs | awk '$1 == "NEEDED" { print $2 }' | sort -u); do
+    file=$(ldd $programs | awk -v name="$library" '$1 == name { print $3; exit }')
     [ -n "$file" ] || continue
     # If /lib is a link to /usr/lib, dpkg may know the file only by the shorter name.
     owner=$(dpkg -S "$file" 2>/dev/null || dpkg -S "$(readlink -f "$file")" 2>/dev/null ||

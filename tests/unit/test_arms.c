@@ -4,8 +4,11 @@
 #include "outer/outer.h"
 #include "job/run.h"
 #include <math.h>
-
-#include "tests/support/suite.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
 
 enum { PATHS = 4, TAU = 50, PHASES = 20, BASE_STEPS = 1000 };
 
@@ -13,7 +16,7 @@ static pl_run r;
 
 static pl_inner inner_of(const char *name, pl_arm *arm)
 {
-    assert_ok(run_arm(&r, name, arm));
+    assert_int_equal(run_arm(&r, name, arm), PL_OK);
     return arm->inner;
 }
 
@@ -29,10 +32,10 @@ static void configure(const char *const *more)
     while (*more)
         sets[n++] = *more++;
     memset(&r, 0, sizeof r);
-    assert_ok(config_build(NULL, sets, n, &r.cfg));
-    assert_ok(config_shape(&r.cfg, &shape));
-    assert_ok(config_spec(&r.cfg, &spec));
-    assert_ok(pl_topology_create(&shape, &spec, &r.topology));
+    assert_int_equal(config_build(NULL, sets, n, &r.cfg), PL_OK);
+    assert_int_equal(config_shape(&r.cfg, &shape), PL_OK);
+    assert_int_equal(config_spec(&r.cfg, &spec), PL_OK);
+    assert_int_equal(pl_topology_create(&shape, &spec, &r.topology), PL_OK);
 }
 
 static double rate_at(const pl_inner *in, int64_t step)
@@ -44,8 +47,9 @@ static double rate_at(const pl_inner *in, int64_t step)
 /* With the schedule wsd, the learning rate is warmed up only once, in the base model.
  * Each later arm begins at its peak rate, and the rate falls to zero over the last two
  * fifths of the arm's steps. */
-PL_TEST(every_arm_goes_on_where_the_base_model_stopped)
+static void every_arm_goes_on_where_the_base_model_stopped(void **state)
 {
+    (void)state;
     static const char *const arms[] = {"mix", "dense", "diloco", "dense-eq",
                                        "dense-batch"};
     const char *const sets[] = {"train.schedule=wsd", "train.base_replicas=1", NULL};
@@ -73,8 +77,9 @@ PL_TEST(every_arm_goes_on_where_the_base_model_stopped)
     pl_topology_destroy(&r.topology);
 }
 
-PL_TEST(the_outer_step_settles_while_the_rate_decays)
+static void the_outer_step_settles_while_the_rate_decays(void **state)
 {
+    (void)state;
     const char *const sets[] = {"train.schedule=wsd", NULL};
     const char *const off[] = {"train.schedule=wsd", "outer.settle=false", NULL};
     const char *const cosine[] = {"train.schedule=cosine", NULL};
@@ -98,8 +103,9 @@ PL_TEST(the_outer_step_settles_while_the_rate_decays)
 /* The replicas of the base model divide its steps; the quotient is rounded up to whole
  * phases. Their outer step is a plain mean without momentum. A later arm counts its
  * first step from the steps of one replica. */
-PL_TEST(replicas_divide_the_base_model)
+static void replicas_divide_the_base_model(void **state)
 {
+    (void)state;
     const char *const sets[] = {"train.base_replicas=3", "train.schedule=wsd",
                                 "outer.quorum=0.5", NULL};
     pl_arm arm;
@@ -117,8 +123,9 @@ PL_TEST(replicas_divide_the_base_model)
     pl_topology_destroy(&r.topology);
 }
 
-PL_TEST(only_the_base_model_has_its_own_number_of_threads)
+static void only_the_base_model_has_its_own_number_of_threads(void **state)
 {
+    (void)state;
     static const char *const others[] = {"mix", "dense", "diloco"};
     const char *const sets[] = {"train.base_threads=3", NULL};
     pl_arm arm;
@@ -132,8 +139,9 @@ PL_TEST(only_the_base_model_has_its_own_number_of_threads)
     pl_topology_destroy(&r.topology);
 }
 
-PL_TEST(a_cosine_begins_anew_in_every_arm)
+static void a_cosine_begins_anew_in_every_arm(void **state)
 {
+    (void)state;
     const char *const sets[] = {"train.schedule=cosine", NULL};
     pl_arm arm;
     configure(sets);
@@ -151,8 +159,9 @@ PL_TEST(a_cosine_begins_anew_in_every_arm)
 /* Three chapters divide the phases of the mixture and follow one schedule. The learning
  * rate of every step is that of a mixture without chapters, so only the last chapter
  * decays. */
-PL_TEST(chapters_share_one_schedule)
+static void chapters_share_one_schedule(void **state)
 {
+    (void)state;
     static const char *const names[] = {"mix", "mix~1", "mix~2"};
     const int64_t ends[] = {3, 7, PHASES};
     const char *const whole_sets[] = {"train.schedule=wsd", NULL};
@@ -180,8 +189,9 @@ PL_TEST(chapters_share_one_schedule)
     pl_topology_destroy(&r.topology);
 }
 
-PL_TEST(more_phases_are_warmed_up_anew)
+static void more_phases_are_warmed_up_anew(void **state)
 {
+    (void)state;
     const char *const sets[] = {"train.schedule=wsd", "router.em=3", "train.more=5,10",
                                 NULL};
     const int64_t more[] = {5, 10};
@@ -210,8 +220,9 @@ PL_TEST(more_phases_are_warmed_up_anew)
 /* The levels get more modules at the phases that topology.split names, even if
  * train.more adds these phases. The baseline dense-eq, one dense model, takes as many
  * steps as all paths together. */
-PL_TEST(splits_make_more_paths_at_borders)
+static void splits_make_more_paths_at_borders(void **state)
 {
+    (void)state;
     const char *const sets[] = {"train.schedule=wsd",          "router.em=5",
                                 "topology.split=3:4x2,20:4x8", "train.more=4",
                                 "eval.baselines=dense-eq",     NULL};
@@ -244,8 +255,9 @@ PL_TEST(splits_make_more_paths_at_borders)
 /* An encoded arm contains the modules from which its modules descend and the paths that
  * are left out, and is decoded to the same arm. An arm with an impossible descent is
  * refused. */
-PL_TEST(a_grafted_arm_says_from_what_it_descends)
+static void a_grafted_arm_says_from_what_it_descends(void **state)
 {
+    (void)state;
     const char *const sets[] = {"train.schedule=wsd", "topology.levels=2x3",
                                 "topology.graft=3:drop:L2.E1,5:drop:p01",
                                 "eval.baselines=none", NULL};
@@ -295,8 +307,9 @@ PL_TEST(a_grafted_arm_says_from_what_it_descends)
 
 /* The expected size of the store (run_stored_bytes) counts each chapter with its own
  * modules, and the arm dense-eq with the phases of all paths. */
-PL_TEST(the_disks_plan_counts_each_chapter_with_its_modules)
+static void the_disks_plan_counts_each_chapter_with_its_modules(void **state)
 {
+    (void)state;
     const char *const plain[] = {"eval.baselines=none", NULL};
     const char *const equal[] = {"eval.baselines=dense-eq", NULL};
     const char *const split[] = {"eval.baselines=none", "train.schedule=wsd",
@@ -314,12 +327,13 @@ PL_TEST(the_disks_plan_counts_each_chapter_with_its_modules)
     }
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
     int n = 0;
-    assert_ok(config_chapters(&r.cfg, chapters, &n));
+    assert_int_equal(config_chapters(&r.cfg, chapters, &n), PL_OK);
     assert_int_equal(n, 3);
     for (int i = 0; i < n; i++) {
         pl_topology *t = NULL;
-        assert_ok(
-            pl_topology_create(pl_topology_shape(r.topology), &chapters[i].spec, &t));
+        assert_int_equal(
+            pl_topology_create(pl_topology_shape(r.topology), &chapters[i].spec, &t),
+            PL_OK);
         wanted += pl_topology_total_params(t) * (uint64_t)(phases[i] + 2) +
                   3 * pl_topology_path_params(t) * (uint64_t)pl_topology_n_paths(t);
         pl_topology_destroy(&t);
@@ -337,8 +351,9 @@ PL_TEST(the_disks_plan_counts_each_chapter_with_its_modules)
 
 /* A step of the arm dense-batch has the batches of all four paths, but it is computed
  * in micro-batches of the same size as those of one path. */
-PL_TEST(one_batch_is_that_of_all_paths)
+static void one_batch_is_that_of_all_paths(void **state)
 {
+    (void)state;
     const char *const sets[] = {"train.batch=6", "train.micro_batch=4", NULL};
     pl_arm arm;
     configure(sets);
@@ -358,7 +373,7 @@ static uint64_t largest_upload(const char *const *sets, uint64_t *path, uint64_t
 {
     uint64_t bytes = 0;
     configure(sets);
-    assert_ok(run_largest_upload(&r, &bytes));
+    assert_int_equal(run_largest_upload(&r, &bytes), PL_OK);
     *path = pl_topology_path_params(r.topology) * sizeof(float);
     *slot = 0;
     for (int s = 0; s < pl_topology_n_slots(r.topology); s++) {
@@ -371,8 +386,9 @@ static uint64_t largest_upload(const char *const *sets, uint64_t *path, uint64_t
 
 /* A home needs room for one upload of a task. Moments that stay at their worker are not
  * uploaded, and Muon has fewer; base model and dense baselines upload f32. */
-PL_TEST(the_largest_upload_is_what_a_home_needs_room_for)
+static void the_largest_upload_is_what_a_home_needs_room_for(void **state)
 {
+    (void)state;
     const char *const plain[] = {NULL};
     const char *const muon[] = {"train.optimizer=muon", NULL};
     const char *const local[] = {"train.state=local", "eval.baselines=none",
@@ -395,4 +411,23 @@ PL_TEST(the_largest_upload_is_what_a_home_needs_room_for)
     assert_int_equal(bytes, path);
     bytes = largest_upload(topk, &path, &slot);
     assert_int_equal(bytes, 3 * path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_arm_goes_on_where_the_base_model_stopped),
+        cmocka_unit_test(the_outer_step_settles_while_the_rate_decays),
+        cmocka_unit_test(replicas_divide_the_base_model),
+        cmocka_unit_test(only_the_base_model_has_its_own_number_of_threads),
+        cmocka_unit_test(a_cosine_begins_anew_in_every_arm),
+        cmocka_unit_test(chapters_share_one_schedule),
+        cmocka_unit_test(more_phases_are_warmed_up_anew),
+        cmocka_unit_test(splits_make_more_paths_at_borders),
+        cmocka_unit_test(a_grafted_arm_says_from_what_it_descends),
+        cmocka_unit_test(the_disks_plan_counts_each_chapter_with_its_modules),
+        cmocka_unit_test(one_batch_is_that_of_all_paths),
+        cmocka_unit_test(the_largest_upload_is_what_a_home_needs_room_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

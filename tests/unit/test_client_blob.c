@@ -1,5 +1,6 @@
 /* folder: home; label: integration */
-/* Tests downloads from a home that sends wrong or late answers, or starts again. */
+/* Tests downloads from a home that sends wrong or late answers, or starts again, and
+ * that small blobs travel together. */
 #include "codec/codec.h"
 #include "net/net.h"
 
@@ -21,12 +22,15 @@ typedef enum habit {
     TOO_LONG,  /* sends a piece that ends beyond the end of the blob */
     EMPTY,     /* sends pieces without bytes */
     OTHER_BYTES,
-    ENDLESS /* claims a size of 2^60 bytes */
+    ENDLESS, /* claims a size of 2^60 bytes */
+    TOGETHER /* answers nothing before it was asked about SMALL blobs */
 } habit;
 
 enum {
     BYTES = 9 * PL_WIRE_DATA_MAX + 12345,
-    HELD = 2,
+    HELD = 3,
+    SMALL = 3,
+    SMALL_BYTES = 1000,
     PATIENCE_MS = 20000,
     LATE_MS = 5000
 };
@@ -41,16 +45,38 @@ typedef struct fake {
     uint64_t bytes_asked, bytes_before; /* in all, and before it started again */
     pl_message held[HELD];
     int n_held;
+    uint64_t bytes_put;
     atomic_bool stop;
 } fake;
 
 static uint8_t data[BYTES];
 static pl_hash names[2]; /* the hash of all bytes, and the hash of zero bytes */
 
-static void answer_piece(fake *f, const pl_peer *peer, const pl_message *q)
+/* Answers how many bytes of an upload have come, and accepts what a worker submits. */
+static void answer_put(fake *f, const pl_peer *peer, pl_message *q)
+{
+    pl_message a = {0};
+    pl_msg_put_blob is;
+    if (q->type == PL_MSG_PUT_BLOB) {
+        assert_ok(PL_HEAR(q, put_blob, &is));
+        f->bytes_put += q->data.len;
+        PL_SAY(&a, PUT_STATE, put_state, .offset = is.offset + q->data.len);
+    } else {
+        PL_SAY(&a, SUBMITTED, submitted, .result = PL_SUBMIT_ACCEPTED);
+    }
+    a.request = q->request;
+    assert_ok(pl_wire_send_to(f->socket, peer, &a));
+    pl_message_destroy(&a);
+}
+
+static void answer_piece(fake *f, const pl_peer *peer, pl_message *q)
 {
     pl_message a;
     pl_reader r;
+    if (q->type != PL_MSG_GET_BLOB) {
+        answer_put(f, peer, q);
+        return;
+    }
     pl_reader_open(&r, "GET_BLOB", q->body.data, q->body.len);
     uint64_t most = pl_get_u64(&r, PL_TAG_TOTAL, 0);
     uint64_t at = pl_get_u64(&r, PL_TAG_OFFSET, 0), total = f->bytes;
@@ -83,6 +109,12 @@ static void answer_piece(fake *f, const pl_peer *peer, const pl_message *q)
     pl_message_destroy(&a);
 }
 
+/* how many questions are held until the last of them has come */
+static int held_by(const fake *f)
+{
+    return f->habit == TOGETHER ? SMALL : 2;
+}
+
 /* Returns false if the question is lost or is answered later. */
 static bool answers_now(fake *f, pl_message *q)
 {
@@ -91,7 +123,8 @@ static bool answers_now(fake *f, pl_message *q)
         return false;
     if (f->habit == LATE && f->n_asked == 2)
         pl_sleep_ms(LATE_MS);
-    if (f->habit != BACKWARDS || f->n_asked == 1 || f->n_held == HELD)
+    const int first = f->habit == BACKWARDS ? 2 : f->habit == TOGETHER ? 1 : INT32_MAX;
+    if (f->n_asked < first || f->n_asked >= first + held_by(f))
         return true;
     f->held[f->n_held++] = *q;
     pl_message_init(q, 0);
@@ -125,35 +158,48 @@ static void serve(void *context)
             }
             if (answers_now(f, &q))
                 answer_piece(f, &peer, &q);
-            for (int i = HELD; f->n_held == HELD && i-- > 0;)
-                if (f->held[i].type != 0) {
-                    answer_piece(f, &peer, &f->held[i]);
-                    pl_message_destroy(&f->held[i]);
+            for (int i = 0, n = f->n_held; n == held_by(f) && i < n; i++) {
+                pl_message *held = &f->held[f->habit == BACKWARDS ? n - 1 - i : i];
+                if (held->type != 0) {
+                    answer_piece(f, &peer, held);
+                    pl_message_destroy(held);
                 }
+            }
         }
     }
     pl_message_destroy(&q);
 }
 
-/* Downloads a blob from a home with the habit `way`. The word "head", which is in `out`
- * before the blob, must remain there. */
-static pl_status fetch_from(fake *f, const pl_hash *name, pl_buf *out)
+static pl_client *open_fake(fake *f, pl_thread **thread)
 {
     const char *homes[] = {f->address};
-    pl_thread *thread = NULL;
     pl_client *client = NULL;
     assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &f->socket, f->address));
-    assert_ok(pl_thread_start("home", serve, f, &thread));
+    assert_ok(pl_thread_start("home", serve, f, thread));
     pl_client_options options = {
         .homes = homes, .n_homes = 1, .patience_ms = PATIENCE_MS};
     assert_ok(pl_client_create(&options, &client));
+    return client;
+}
+
+static void close_fake(fake *f, pl_client **client, pl_thread **thread)
+{
+    pl_client_link(*client, &f->link);
+    pl_client_destroy(client);
+    atomic_store(&f->stop, true);
+    pl_thread_join(thread);
+    pl_wire_close(&f->socket);
+}
+
+/* Downloads a blob. The word "head", which is in `out` before the blob, must remain
+ * there. */
+static pl_status fetch_from(fake *f, const pl_hash *name, pl_buf *out)
+{
+    pl_thread *thread = NULL;
+    pl_client *client = open_fake(f, &thread);
     pl_buf_append(out, "head", 4);
     pl_status status = pl_client_get_blob(client, "x", name, out);
-    pl_client_link(client, &f->link);
-    pl_client_destroy(&client);
-    atomic_store(&f->stop, true);
-    pl_thread_join(&thread);
-    pl_wire_close(&f->socket);
+    close_fake(f, &client, &thread);
     assert_memory_equal(out->data, "head", 4);
     return status;
 }
@@ -254,6 +300,53 @@ PL_TEST(bytes_that_are_not_what_their_name_says_are_refused)
 PL_TEST(memory_follows_what_has_arrived_not_what_was_announced)
 {
     check_refused(ENDLESS, PL_ERR_NOT_FOUND, 4 * (size_t)BYTES);
+}
+
+PL_TEST(small_blobs_are_fetched_in_one_round_trip)
+{
+    fake f = {.habit = TOGETHER, .bytes = SMALL_BYTES};
+    pl_thread *thread = NULL;
+    pl_client *client = open_fake(&f, &thread);
+    pl_buf out[SMALL] = {{0}};
+    pl_wanted wants[SMALL];
+    for (int i = 0; i < SMALL; i++) {
+        wants[i] = (pl_wanted){.name = "x", .expected = SMALL_BYTES, .out = &out[i]};
+        pl_blob_hash(data, SMALL_BYTES, &wants[i].blob);
+    }
+    assert_ok(pl_client_get_blobs(client, wants, SMALL));
+    /* if the last of them is damaged, no output changes */
+    wants[SMALL - 1].blob = names[1];
+    assert_int_equal(pl_client_get_blobs(client, wants, SMALL), PL_ERR_DAMAGED);
+    for (int i = 0; i < SMALL; i++) {
+        assert_int_equal(out[i].len, SMALL_BYTES);
+        assert_memory_equal(out[i].data, data, SMALL_BYTES);
+        pl_buf_destroy(&out[i]);
+    }
+    close_fake(&f, &client, &thread);
+    assert_int_equal(f.link.repeated_bytes, 0);
+}
+
+PL_TEST(small_updates_are_sent_together)
+{
+    fake f = {.habit = TOGETHER};
+    pl_thread *thread = NULL;
+    pl_client *client = open_fake(&f, &thread);
+    pl_submission updates[SMALL] = {{0}};
+    const pl_path_state path = {.name = "path", .phase = 1};
+    pl_submit_result results[SMALL + 1];
+    char texts[SMALL + 1][256];
+    for (size_t i = 0; i < SMALL; i++) {
+        updates[i].module = "x";
+        updates[i].data = data + i;
+        updates[i].bytes = SMALL_BYTES;
+    }
+    assert_ok(
+        pl_client_submit_task(client, updates, SMALL, &path, NULL, 0, results, texts));
+    close_fake(&f, &client, &thread);
+    for (int i = 0; i <= SMALL; i++)
+        assert_int_equal(results[i], PL_SUBMIT_ACCEPTED);
+    assert_int_equal(f.bytes_put, SMALL * SMALL_BYTES);
+    assert_int_equal(f.link.repeated_bytes, 0);
 }
 
 PL_TEST(a_blob_hashed_as_it_comes_has_its_name)

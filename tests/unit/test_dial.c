@@ -3,8 +3,11 @@
  * a machine, an amount of text, and a time. */
 #include "config/config.h"
 #include <math.h>
-
-#include "tests/support/suite.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
 
 /* Facts about 9 million tokens of text and a machine with two cores. The speeds were
  * measured with a model of 2.2 MFLOPs per token and with one of 13.8. */
@@ -39,9 +42,10 @@ static void check_sane(const dial_choice *c)
     assert_true(c->tokens > 0 && isfinite(c->bits) && isfinite(c->seconds));
 }
 
-PL_TEST(a_choice_fills_the_time_it_has)
+static void a_choice_fills_the_time_it_has(void **state)
 {
     static const double times[] = {30, 60, 120, 900, 3600, 86400};
+    (void)state;
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         dial_facts f = two_cores;
         f.seconds = times[i];
@@ -56,9 +60,10 @@ PL_TEST(a_choice_fills_the_time_it_has)
     }
 }
 
-PL_TEST(more_time_never_predicts_a_worse_model)
+static void more_time_never_predicts_a_worse_model(void **state)
 {
     double before = INFINITY;
+    (void)state;
     for (double t = 20; t < 1e6; t *= 1.7) {
         dial_facts f = two_cores;
         f.seconds = t;
@@ -68,8 +73,9 @@ PL_TEST(more_time_never_predicts_a_worse_model)
     }
 }
 
-PL_TEST(muon_predicts_fewer_bits_with_twice_the_learning_rate)
+static void muon_predicts_fewer_bits_with_twice_the_learning_rate(void **state)
 {
+    (void)state;
     dial_facts f = two_cores;
     f.width = 128, f.heads = 4, f.blocks = 4, f.params = 1.05e6;
     f.paths = 4, f.batch = 8;
@@ -80,16 +86,18 @@ PL_TEST(muon_predicts_fewer_bits_with_twice_the_learning_rate)
     assert_true(fabs(muon.lr / adamw.lr - 2) < 1e-9);
 }
 
-PL_TEST(half_of_the_tokens_train_the_base_model)
+static void half_of_the_tokens_train_the_base_model(void **state)
 {
+    (void)state;
     const dial_choice c = chosen(&two_cores);
     assert_int_equal(c.base_steps, c.paths * c.tau * c.phases);
     assert_true(fabs(c.tokens - 2.0 * (double)(c.base_steps * c.batch * 128)) < 1);
 }
 
-PL_TEST(the_base_model_is_planned_with_the_speed_of_one_worker)
+static void the_base_model_is_planned_with_the_speed_of_one_worker(void **state)
 {
     dial_facts f = two_cores;
+    (void)state;
     f.params = 332352;
     f.width = 64;
     f.heads = 2;
@@ -111,10 +119,11 @@ PL_TEST(the_base_model_is_planned_with_the_speed_of_one_worker)
     assert_true(faster.part[DIAL_PATHS] < 1.1 * tokens / 200e3 + between);
 }
 
-PL_TEST(rates_lie_between_what_was_measured)
+static void rates_lie_between_what_was_measured(void **state)
 {
     const dial_facts *f = &two_cores;
     const dial_speed *small = &f->speeds[0], *large = &f->speeds[1];
+    (void)state;
     assert_true(fabs(dial_rate(f, small->flops, true) - small->alone) < 1);
     assert_true(fabs(dial_rate(f, large->flops, false) - large->together) < 1);
     const double between = dial_rate(f, 6e6, true);
@@ -125,9 +134,10 @@ PL_TEST(rates_lie_between_what_was_measured)
     assert_true(dial_rate(&none, 1e6, true) <= 0);
 }
 
-PL_TEST(a_second_gives_the_shortest_run_and_says_so)
+static void a_second_gives_the_shortest_run_and_says_so(void **state)
 {
     dial_facts f = two_cores;
+    (void)state;
     f.seconds = 1;
     const dial_choice c = chosen(&f);
     check_sane(&c);
@@ -137,9 +147,10 @@ PL_TEST(a_second_gives_the_shortest_run_and_says_so)
     assert_int_equal(c.paths, 2);
 }
 
-PL_TEST(a_year_stays_within_the_ranges_of_the_keys)
+static void a_year_stays_within_the_ranges_of_the_keys(void **state)
 {
     dial_facts f = two_cores;
+    (void)state;
     f.seconds = 365 * 86400.0;
     f.tokens = 1e12;
     f.documents = 1e9;
@@ -154,9 +165,10 @@ PL_TEST(a_year_stays_within_the_ranges_of_the_keys)
     check_sane(&c);
 }
 
-PL_TEST(a_megabyte_has_few_paths)
+static void a_megabyte_has_few_paths(void **state)
 {
     dial_facts f = two_cores;
+    (void)state;
     f.tokens = 400e3;
     f.documents = 250;
     f.valid_tokens = 16e3;
@@ -167,9 +179,10 @@ PL_TEST(a_megabyte_has_few_paths)
     assert_true(c.eval_tokens <= 16000);
 }
 
-PL_TEST(text_smaller_than_a_batch_still_has_a_choice)
+static void text_smaller_than_a_batch_still_has_a_choice(void **state)
 {
     dial_facts f = two_cores;
+    (void)state;
     f.tokens = 500;
     f.documents = 3;
     f.valid_tokens = 100;
@@ -179,9 +192,10 @@ PL_TEST(text_smaller_than_a_batch_still_has_a_choice)
     assert_int_equal(c.eval_tokens, 100);
 }
 
-PL_TEST(text_that_is_read_again_counts_less)
+static void text_that_is_read_again_counts_less(void **state)
 {
     dial_facts f = two_cores;
+    (void)state;
     f.seconds = 3600;
     const dial_choice rich = chosen(&f);
     f.tokens = 400e3;
@@ -190,9 +204,10 @@ PL_TEST(text_that_is_read_again_counts_less)
     assert_true(poor.params <= rich.params);
 }
 
-PL_TEST(paths_read_their_text_twice_at_most)
+static void paths_read_their_text_twice_at_most(void **state)
 {
     dial_facts f = two_cores;
+    (void)state;
     f.tokens = 1e6;
     f.seconds = 900;
     dial_choice c = chosen(&f);
@@ -208,9 +223,10 @@ PL_TEST(paths_read_their_text_twice_at_most)
 
 /* A fast worker needs less time for a phase of 7 cbrt(steps) steps than for sending and
  * merging its update. */
-PL_TEST(a_fast_machine_has_longer_phases)
+static void a_fast_machine_has_longer_phases(void **state)
 {
     dial_facts f = two_cores;
+    (void)state;
     f.tokens = 1e9;
     f.workers = 1;
     const dial_choice slow = chosen(&f);
@@ -226,9 +242,10 @@ PL_TEST(a_fast_machine_has_longer_phases)
     assert_true(fast.part[DIAL_PATHS] < 1.6 * training);
 }
 
-PL_TEST(fixed_keys_stay_and_enter_the_choice)
+static void fixed_keys_stay_and_enter_the_choice(void **state)
 {
     dial_facts f = two_cores;
+    (void)state;
     f.paths = 4;
     f.batch = 16;
     f.tau = 10;
@@ -258,9 +275,10 @@ PL_TEST(fixed_keys_stay_and_enter_the_choice)
     assert_true(c.seconds <= 1800 && c.seconds + 1.1 * phase > 1800);
 }
 
-PL_TEST(baselines_take_time_from_the_mixture)
+static void baselines_take_time_from_the_mixture(void **state)
 {
     dial_facts f = two_cores;
+    (void)state;
     const dial_choice without = chosen(&f);
     f.n_baselines = 1;
     f.baselines = f.longest_baseline = 1;
@@ -269,9 +287,10 @@ PL_TEST(baselines_take_time_from_the_mixture)
     assert_true(fabs(with.seconds / 60 - 1) < 0.05);
 }
 
-PL_TEST(tokens_take_the_place_of_a_time)
+static void tokens_take_the_place_of_a_time(void **state)
 {
     static const double numbers[] = {1, 1e6, 20e6, 1e9, 1e12, 9e18};
+    (void)state;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         dial_facts f = two_cores;
         f.seconds = 0;
@@ -285,10 +304,11 @@ PL_TEST(tokens_take_the_place_of_a_time)
     }
 }
 
-PL_TEST(no_more_text_is_read_than_the_time_allows)
+static void no_more_text_is_read_than_the_time_allows(void **state)
 {
     dial_facts f = two_cores;
     int64_t vocab, bytes, more;
+    (void)state;
     f.tokens = f.documents = f.valid_tokens = 0;
     dial_text(&f, &vocab, &bytes);
     assert_int_equal(vocab, 2048);
@@ -314,27 +334,55 @@ PL_TEST(no_more_text_is_read_than_the_time_allows)
     assert_true(bytes <= (int64_t)9e15);
 }
 
-PL_TEST(times_have_a_unit)
+static void times_have_a_unit(void **state)
 {
     double s = 0;
-    assert_ok(dial_parse_time("90s", &s));
+    (void)state;
+    assert_int_equal(dial_parse_time("90s", &s), PL_OK);
     assert_true(fabs(s - 90) < 1e-9);
-    assert_ok(dial_parse_time("15min", &s));
+    assert_int_equal(dial_parse_time("15min", &s), PL_OK);
     assert_true(fabs(s - 900) < 1e-9);
-    assert_ok(dial_parse_time("2m", &s));
+    assert_int_equal(dial_parse_time("2m", &s), PL_OK);
     assert_true(fabs(s - 120) < 1e-9);
-    assert_ok(dial_parse_time("1.5h", &s));
+    assert_int_equal(dial_parse_time("1.5h", &s), PL_OK);
     assert_true(fabs(s - 5400) < 1e-9);
 }
 
-PL_TEST(other_times_are_refused)
+static void other_times_are_refused(void **state)
 {
     static const char *const bad[] = {"",     "5",     "min", "0s",
                                       "-3s",  "nans",  "5d",  "1h5m",
                                       "infs", "1e99h", "s",   "5 parsecs"};
+    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         double s;
         assert_int_equal(dial_parse_time(bad[i], &s), PL_ERR_USAGE);
         assert_non_null(strstr(pl_last_error(), "15min"));
     }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_choice_fills_the_time_it_has),
+        cmocka_unit_test(more_time_never_predicts_a_worse_model),
+        cmocka_unit_test(muon_predicts_fewer_bits_with_twice_the_learning_rate),
+        cmocka_unit_test(half_of_the_tokens_train_the_base_model),
+        cmocka_unit_test(the_base_model_is_planned_with_the_speed_of_one_worker),
+        cmocka_unit_test(rates_lie_between_what_was_measured),
+        cmocka_unit_test(a_second_gives_the_shortest_run_and_says_so),
+        cmocka_unit_test(a_year_stays_within_the_ranges_of_the_keys),
+        cmocka_unit_test(a_megabyte_has_few_paths),
+        cmocka_unit_test(text_smaller_than_a_batch_still_has_a_choice),
+        cmocka_unit_test(text_that_is_read_again_counts_less),
+        cmocka_unit_test(paths_read_their_text_twice_at_most),
+        cmocka_unit_test(a_fast_machine_has_longer_phases),
+        cmocka_unit_test(fixed_keys_stay_and_enter_the_choice),
+        cmocka_unit_test(baselines_take_time_from_the_mixture),
+        cmocka_unit_test(tokens_take_the_place_of_a_time),
+        cmocka_unit_test(no_more_text_is_read_than_the_time_allows),
+        cmocka_unit_test(times_have_a_unit),
+        cmocka_unit_test(other_times_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
