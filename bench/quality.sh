@@ -1,6 +1,8 @@
 #!/bin/sh
 # Measures held-out bits per byte and perplexity of the mixture and of its baselines, over
-# several seeds: mean and spread (lowest to highest).
+# several seeds: mean and spread (lowest to highest). Ratios of perplexities are given
+# per seed, and with two to ten seeds also their mean with its 95 % interval over seeds
+# (Student's t).
 #
 #   sh bench/quality.sh CORPUS VALID OUTFOLDER "1 2 3" [key=value ...]
 #
@@ -31,7 +33,8 @@ for seed in $seeds; do
 done
 
 # Prints the rows of a report, one per line: seed, row, bits per byte, perplexity, total
-# tokens, training FLOPs, seconds with one machine per path, title.
+# tokens, training FLOPs, seconds with one machine per path, title, perplexity on first
+# windows, mean perplexity over domains, FLOPs per token of reading, parameters.
 rows() {
     awk -F'": *' -v OFS='\t' -v seed="$1" '
         { value = $2; sub(/,$/, "", value); gsub(/"/, "", value) }
@@ -41,7 +44,14 @@ rows() {
         /"ppl":/ { ppl = value }
         /"tokens_total":/ && row { total = value }
         /"train_flops":/ { flops = value }
-        /"train_seconds":/ { print seed, row, bits, ppl, total, flops, value, title; row = "" }' "$2"
+        /"train_seconds":/ { time = value }
+        /"ppl_first_windows":/ { early = value }
+        /"ppl_macro":/ { macro = value }
+        /"read_flops":/ { read = value }
+        /"params_total":/ && row {
+            print seed, row, bits, ppl, total, flops, time, title, early, macro, read, value
+            row = ""
+        }' "$2"
 }
 
 for seed in $seeds; do
@@ -49,27 +59,46 @@ for seed in $seeds; do
 done >"$out/rows.tsv"
 awk -F'\t' '
     { row = $2; n[row]++; bits[row] += $3; ppl[row] += $4; tokens[row] += $5
-      flops[row] += $6; time[row] += $7; seed_ppl[$1, row] = $4; title[row] = $8
+      flops[row] += $6; time[row] += $7; title[row] = $8; read[row] += $11; params[row] = $12
+      seed_ppl[$1, row] = $4; seed_first[$1, row] = $9; seed_macro[$1, row] = $10
+      first[row] += $9; macro[row] += $10
       if (!seeds[$1]++) order_of_seed[++n_seeds] = $1
       if (!(row in low) || $4 < low[row]) low[row] = $4
       if (!(row in high) || $4 > high[row]) high[row] = $4
       if (n[row] == 1) order[++count] = row }
-    function versus(row, best,   s, text) {
-        for (s = 1; s <= n_seeds; s++)
-            text = text sprintf("%s%.3f", text == "" ? "" : ", ",
-                                seed_ppl[order_of_seed[s], best] / seed_ppl[order_of_seed[s], row])
-        return text
+    # Ratios of the perplexities `of` (by seed and row), with the interval of their mean.
+    function versus(of, row, best,   s, text, ratio, sum, squares, wide) {
+        if (row ~ /^mix/ || !n[best]) return ""
+        for (s = 1; s <= n_seeds; s++) {
+            ratio = of[order_of_seed[s], best] / of[order_of_seed[s], row]
+            sum += ratio
+            squares += ratio * ratio
+            text = text sprintf("%s%.3f", text == "" ? "" : ", ", ratio)
+        }
+        if (n_seeds < 2 || n_seeds > 10) return text
+        sum /= n_seeds
+        squares = (squares - n_seeds * sum * sum) / (n_seeds - 1)
+        wide = t95[n_seeds - 1] * sqrt((squares > 0 ? squares : 0) / n_seeds)
+        return text sprintf("; %.3f (%.3f to %.3f)", sum, sum - wide, sum + wide)
     }
     END {
+        split("12.706 4.303 3.182 2.776 2.571 2.447 2.365 2.306 2.262", t95, " ")
         once = n["mix-likelihood"] ? "mix-likelihood" : "mix"
         print "| model | bits per byte | perplexity: mean (lowest to highest) | mixture routed once / it, per seed | re-routed / it | tokens | training FLOPs | time, one machine per path |"
         print "|---|---|---|---|---|---|---|---|"
         for (i = 1; i <= count; i++) {
             a = order[i]
-            rival = a !~ /^mix/
             printf "| %s | %.4f | %.2f (%.2f to %.2f) | %s | %s | %.2fM | %.2e | %.0f s |\n", title[a],
-                bits[a] / n[a], ppl[a] / n[a], low[a], high[a], rival ? versus(a, once) : "",
-                rival && n["mix-windows"] ? versus(a, "mix-windows") : "", tokens[a] / n[a] / 1e6,
-                flops[a] / n[a], time[a] / n[a]
+                bits[a] / n[a], ppl[a] / n[a], low[a], high[a], versus(seed_ppl, a, once),
+                versus(seed_ppl, a, "mix-windows"), tokens[a] / n[a] / 1e6, flops[a] / n[a],
+                time[a] / n[a]
+        }
+        print "\n| model | first windows | routed once / it | mean of domains | routed once / it | parameters | FLOPs per token read |"
+        print "|---|---|---|---|---|---|---|"
+        for (i = 1; i <= count; i++) {
+            a = order[i]
+            printf "| %s | %.2f | %s | %.2f | %s | %.2fM | %.2e |\n", title[a], first[a] / n[a],
+                versus(seed_first, a, once), macro[a] / n[a], versus(seed_macro, a, once),
+                params[a] / n[a] / 1e6, read[a] / n[a]
         }
     }' "$out/rows.tsv"

@@ -15,6 +15,66 @@ pl_gain pl_score_gain(const pl_score *scores, const pl_score *than, size_t n)
                      100 * pl_score_error(scores, than, n) * ppl / other_ppl};
 }
 
+pl_score pl_first_windows(const pl_score *score)
+{
+    return (pl_score){.nats = score->first_nats,
+                      .n_targets = score->n_first,
+                      .first_nats = score->first_nats,
+                      .n_first = score->n_first};
+}
+
+pl_gain pl_first_gain(const pl_score *scores, const pl_score *than, size_t n)
+{
+    pl_score *first = pl_alloc((2 * n + 1) * sizeof *first);
+    for (size_t i = 0; i < n; ++i) {
+        first[i] = pl_first_windows(&scores[i]);
+        first[n + i] = pl_first_windows(&than[i]);
+    }
+    const pl_gain gain = pl_score_gain(first, first + n, n);
+    pl_free(first);
+    return gain;
+}
+
+double pl_macro_perplexity(const pl_score *by_domain, size_t n_domains)
+{
+    double sum = 0.0;
+    size_t n = 0;
+    for (size_t d = 0; d < n_domains; ++d)
+        if (by_domain[d].n_targets > 0) {
+            sum += by_domain[d].nats / (double)by_domain[d].n_targets;
+            ++n;
+        }
+    return n > 0 ? exp(sum / (double)n) : NAN;
+}
+
+/* The logarithm of the ratio is the mean of the domains' differences in nats per
+ * target. Documents of different domains are independent, so the squares of the
+ * domains' errors add up. */
+pl_gain pl_macro_gain(const pl_tokens *tokens, const uint32_t *docs,
+                      const pl_score *scores, const pl_score *than, size_t n)
+{
+    pl_score *own = pl_alloc((2 * n + 1) * sizeof *own), *other = own + n;
+    double sum = 0.0, squares = 0.0, n_domains = 0.0;
+    for (uint32_t d = 0; d < pl_tokens_n_domains(tokens); ++d) {
+        size_t m = 0;
+        for (size_t i = 0; i < n; ++i)
+            if (pl_tokens_doc(tokens, docs[i])->domain == d) {
+                own[m] = scores[i];
+                other[m++] = than[i];
+            }
+        const pl_score all = pl_score_sum(own, m), others = pl_score_sum(other, m);
+        if (all.n_targets == 0)
+            continue;
+        const double error = pl_score_error(own, other, m);
+        sum += (all.nats - others.nats) / (double)all.n_targets;
+        squares += error * error;
+        n_domains++;
+    }
+    pl_free(own);
+    const double ratio = exp(sum / n_domains);
+    return (pl_gain){100 * (1 - ratio), 100 * ratio * sqrt(squares) / n_domains};
+}
+
 pl_effort pl_effort_of(const pl_spent *spent, const pl_spent *base, double machines,
                        double flops_per_token, double rate)
 {

@@ -17,6 +17,17 @@ typedef struct pl_gain {
     double percent, error; /* error: NaN if it is not known */
 } pl_gain;
 pl_gain pl_score_gain(const pl_score *scores, const pl_score *than, size_t n);
+/* The same gain on the first window of each document alone. */
+pl_gain pl_first_gain(const pl_score *scores, const pl_score *than, size_t n);
+/* The same gain if every domain counts equally (macro mean): of the geometric mean of
+ * the domains' perplexities. The error is NaN if a domain has only one document. */
+pl_gain pl_macro_gain(const pl_tokens *tokens, const uint32_t *docs,
+                      const pl_score *scores, const pl_score *than, size_t n);
+/* Returns the geometric mean of the perplexities of the domains that have counted
+ * targets; NaN if none has. */
+double pl_macro_perplexity(const pl_score *by_domain, size_t n_domains);
+/* Returns the score of the first windows alone. */
+pl_score pl_first_windows(const pl_score *score);
 
 /* Tokens and seconds of the trainings (paths and replicas) of an arm. */
 typedef struct pl_spent {

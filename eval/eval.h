@@ -32,17 +32,19 @@ PL_MUST_CHECK pl_status pl_score_routed(pl_scorer *scorer, const pl_tokens *toke
 PL_MUST_CHECK pl_status pl_check_paths(const int *path_of, size_t n, int n_paths);
 
 /* ---- routes ---- */
-/* Ways to choose the path of a document or of each of its windows (routes.c). */
+/* Ways to choose the path of a document or of each of its pieces (routes.c). */
 typedef enum pl_route {
     PL_ROUTE_ROUTER, /* the path that the caller gives (chosen by the router) */
     /* the path under which the document's prefix is likeliest */
     PL_ROUTE_LIKELIHOOD,
-    /* for each window, the path under which the text before the window is likeliest */
-    PL_ROUTE_WINDOWS,
+    /* the path is chosen again after every `prefix` tokens, by the text before them:
+     * the rule `history` of every.c */
+    PL_ROUTE_REROUTED,
     /* in hindsight: for each document, the path that predicts it best */
     PL_ROUTE_BEST,
-    /* in hindsight: for each window, the path that predicts it best */
-    PL_ROUTE_BEST_WINDOWS,
+    /* in hindsight: for each piece of `prefix` tokens, the path that predicts it best
+     */
+    PL_ROUTE_BEST_PIECES,
     PL_ROUTE_COUNT
 } pl_route;
 
@@ -53,8 +55,8 @@ typedef struct pl_route_document {
     int n_paths;
     uint32_t n_targets;
     /* prefix: number of first tokens, which determine the path and do not count as
-     * targets; window: number of targets in a window */
-    int prefix, window;
+     * targets; window, step: T and S of the windows (eval/scorer.h); step 0: T */
+    int prefix, window, step;
     int router_path;
     /* [n_paths, n_targets] losses of the same targets under the router's tiny language
      * models (the gate); NULL: the gate is not evaluated */

@@ -24,7 +24,7 @@
  * for a text that continues with each of the other paths with probability
  * exp(-PL_HISTORY_BEHIND) at any token (the fixed share of Herbster and Warmuth
  * 1998). */
-#include "eval/eval.h"
+#include "eval/routes.h"
 #include <math.h>
 #include <string.h>
 
@@ -54,22 +54,6 @@ int pl_least_evidence(const double *evidence, int n_paths)
     return best;
 }
 
-static double sum_piece(const pl_route_document *d, int path, uint32_t first,
-                        uint32_t end)
-{
-    const float *losses = d->losses + (size_t)path * d->stride;
-    double sum = 0.0;
-    for (uint32_t t = first; t < end; ++t)
-        sum += (double)losses[t];
-    return sum;
-}
-
-static void add_piece(pl_score *score, double nats, uint32_t n)
-{
-    score->nats += nats;
-    score->n_targets += n;
-}
-
 /* The losses by which a rule chooses: one row per path. */
 typedef struct rule_losses {
     const float *losses;
@@ -97,11 +81,13 @@ static void follow_rule(const pl_route_document *d, const rule_losses *rule, int
             out->n_choices++;
             out->n_changes += path != before;
             lengths[before] = at;
-            const uint32_t window = at - at % (uint32_t)d->window;
+            const uint32_t T = (uint32_t)d->window;
+            const uint32_t window =
+                pl_window_start(at, T, d->step > 0 ? (uint32_t)d->step : T);
             if (!rule->all_read && lengths[path] < at)
                 out->n_missed += at - (lengths[path] > window ? lengths[path] : window);
         }
-        add_piece(&out->score, sum_piece(d, path, at, end), end - at);
+        route_add(d, path, at, end, &out->score);
         pl_evidence_add(evidence, d->n_paths, rule->behind, rule->losses + read,
                         rule->stride, end - read);
         read = end;
@@ -118,14 +104,13 @@ void pl_route_every(const pl_route_document *d, int path, int every,
     memset(out, 0, sizeof *out);
     const rule_losses history = {d->losses, d->stride, PL_HISTORY_BEHIND, true};
     const rule_losses gate = {d->gate, n, PL_GATE_BEHIND, false};
+    double *nats = pl_alloc((size_t)d->n_paths * sizeof *nats);
     follow_rule(d, &history, path, W, &out->history);
     if (d->gate)
         follow_rule(d, &gate, d->router_path, W, &out->gate);
     for (uint32_t at = first; at < n; at += W) {
         const uint32_t end = n - at < W ? n : at + W;
-        double best = sum_piece(d, 0, at, end);
-        for (int p = 1; p < d->n_paths; ++p)
-            best = fmin(best, sum_piece(d, p, at, end));
-        add_piece(&out->oracle, best, end - at);
+        route_add(d, route_likeliest(d, at, end, nats), at, end, &out->oracle);
     }
+    pl_free(nats);
 }

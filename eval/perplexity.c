@@ -8,6 +8,8 @@ static void score_add(pl_score *sum, const pl_score *score)
 {
     sum->nats += score->nats;
     sum->n_targets += score->n_targets;
+    sum->first_nats += score->first_nats;
+    sum->n_first += score->n_first;
 }
 
 pl_score pl_score_sum(const pl_score *scores, size_t n)

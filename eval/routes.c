@@ -5,17 +5,15 @@
  *   router       one path per document: the path that the caller gives
  *   likelihood   one path per document: the path under which the prefix is likeliest,
  *                p = argmin_p sum of its losses of the targets within the prefix
- *   windows      window 0 as likelihood; for each later window, the path with the least
- *                evidence against it, e_p <- e_p / 2 + its losses of the window before.
- *                Only text before the window counts, and recent text counts most.
+ *   rerouted     the rule "history W" of every.c, by which `generate` and `serve`
+ *                choose the path again; W is the length of the prefix
  *   best         in hindsight, the path that predicts the document's counted targets
  *                best
- *   best windows in hindsight, the path that predicts each window's counted targets
- *                best
+ *   best pieces  in hindsight, the path that predicts each piece of W targets best
  *
  * Among paths with equal sums the first is chosen. A path whose losses are NaN is
  * chosen only if the losses of all paths are NaN. */
-#include "eval/eval.h"
+#include "eval/routes.h"
 #include <math.h>
 #include <string.h>
 
@@ -27,42 +25,24 @@ static double sum_losses(const float *losses, uint32_t first, uint32_t end)
     return sum;
 }
 
-/* Returns the path under which the targets first .. end - 1 are likeliest; nats
- * [n_paths] gets the sums of losses. */
-static int likeliest(const pl_route_document *d, uint32_t first, uint32_t end,
-                     double *nats)
+int route_likeliest(const pl_route_document *d, uint32_t first, uint32_t end,
+                    double *nats)
 {
     for (int path = 0; path < d->n_paths; ++path)
         nats[path] = sum_losses(d->losses + (size_t)path * d->stride, first, end);
     return pl_least_evidence(nats, d->n_paths);
 }
 
-static void add_part(const pl_route_document *d, int path, uint32_t first, uint32_t end,
-                     pl_score *score)
+void route_add(const pl_route_document *d, int path, uint32_t first, uint32_t end,
+               pl_score *score)
 {
-    score->nats += sum_losses(d->losses + (size_t)path * d->stride, first, end);
+    const float *losses = d->losses + (size_t)path * d->stride;
+    const uint32_t T = (uint32_t)d->window;
+    score->nats += sum_losses(losses, first, end);
     score->n_targets += end - first;
-}
-
-static void route_windows(const pl_route_document *d, uint32_t first, int path,
-                          double *nats, double *evidence,
-                          pl_score scores[PL_ROUTE_COUNT])
-{
-    uint32_t W = (uint32_t)d->window;
-    for (uint32_t at = 0; at < d->n_targets; at += W) {
-        uint32_t end = d->n_targets - at < W ? d->n_targets : at + W;
-        uint32_t from = at > first ? at : first;
-        if (at > 0)
-            path = pl_least_evidence(evidence, d->n_paths);
-        if (from < end) {
-            add_part(d, path, from, end, &scores[PL_ROUTE_WINDOWS]);
-            add_part(d, likeliest(d, from, end, nats), from, end,
-                     &scores[PL_ROUTE_BEST_WINDOWS]);
-        }
-        for (int p = 0; p < d->n_paths; ++p) {
-            const float *losses = d->losses + (size_t)p * d->stride;
-            evidence[p] = evidence[p] / 2 + sum_losses(losses, at, end);
-        }
+    if (first < T) {
+        score->first_nats += sum_losses(losses, first, end < T ? end : T);
+        score->n_first += (end < T ? end : T) - first;
     }
 }
 
@@ -72,22 +52,25 @@ void pl_route_choose(const pl_route_document *d, pl_score scores[PL_ROUTE_COUNT]
     /* index of the first counted target */
     uint32_t first = d->prefix > 1 ? (uint32_t)d->prefix - 1 : 0;
     uint32_t seen = first < d->n_targets ? first : d->n_targets;
-    double *nats = pl_alloc(2 * (size_t)d->n_paths * sizeof *nats);
+    double *nats = pl_alloc((size_t)d->n_paths * sizeof *nats);
+    pl_every_choice again;
     memset(scores, 0, PL_ROUTE_COUNT * sizeof *scores);
     *out = (pl_likeliest){d->router_path, INFINITY};
     if (seen > 0) {
-        out->path = likeliest(d, 0, seen, nats);
+        out->path = route_likeliest(d, 0, seen, nats);
         for (int other = 0; other < d->n_paths; ++other)
             if (other != out->path)
                 out->margin_nats =
                     fmin(out->margin_nats, nats[other] - nats[out->path]);
     }
     if (d->n_targets > first) {
-        int best = likeliest(d, first, d->n_targets, nats);
-        add_part(d, d->router_path, first, d->n_targets, &scores[PL_ROUTE_ROUTER]);
-        add_part(d, out->path, first, d->n_targets, &scores[PL_ROUTE_LIKELIHOOD]);
-        add_part(d, best, first, d->n_targets, &scores[PL_ROUTE_BEST]);
-        route_windows(d, first, out->path, nats, nats + d->n_paths, scores);
+        int best = route_likeliest(d, first, d->n_targets, nats);
+        route_add(d, d->router_path, first, d->n_targets, &scores[PL_ROUTE_ROUTER]);
+        route_add(d, out->path, first, d->n_targets, &scores[PL_ROUTE_LIKELIHOOD]);
+        route_add(d, best, first, d->n_targets, &scores[PL_ROUTE_BEST]);
+        pl_route_every(d, out->path, d->prefix > 1 ? d->prefix : 1, &again);
+        scores[PL_ROUTE_REROUTED] = again.history.score;
+        scores[PL_ROUTE_BEST_PIECES] = again.oracle;
     }
     pl_free(nats);
 }
@@ -146,7 +129,8 @@ static pl_status score_part(const pl_route_job *job, size_t first, size_t n,
                                      .n_paths = n_paths,
                                      .n_targets = (uint32_t)n_targets_of(job, i),
                                      .prefix = job->prefix,
-                                     .window = pl_topology_shape(t)->context,
+                                     .window = pl_scorer_context(job->scorer),
+                                     .step = pl_scorer_step(job->scorer),
                                      .router_path = job->path_of[i],
                                      .gate = gate};
         pl_route_choose(&d, scores, &out->likeliest[i]);

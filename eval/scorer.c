@@ -54,6 +54,12 @@ pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
                        "a scorer needs 1 or more threads (not %d), a batch of 0 or "
                        "more (not %d) and a prefix of 0 or more (not %d)",
                        options->n_threads, options->batch, options->prefix);
+    if (options->step < 0 ||
+        options->step > (options->context > 0 ? options->context : longest))
+        return pl_fail(PL_ERR_ARG,
+                       "windows for scoring cannot be shifted by %d tokens: give 1 to "
+                       "the length of a window",
+                       options->step);
     if (options->context < 0 || options->context > longest)
         return pl_fail(
             PL_ERR_CONFIG,
@@ -65,6 +71,8 @@ pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out)
     scorer->options = *options;
     if (scorer->options.context == 0)
         scorer->options.context = longest;
+    if (scorer->options.step == 0)
+        scorer->options.step = scorer->options.context;
     if (scorer->options.batch == 0)
         scorer->options.batch =
             (TOKENS_A_CALL + scorer->options.context - 1) / scorer->options.context;
@@ -105,6 +113,16 @@ const pl_topology *pl_scorer_topology(const pl_scorer *scorer)
     return scorer->options.topology;
 }
 
+int pl_scorer_context(const pl_scorer *scorer)
+{
+    return scorer->options.context;
+}
+
+int pl_scorer_step(const pl_scorer *scorer)
+{
+    return scorer->options.step;
+}
+
 pl_status pl_scorer_load(pl_scorer *scorer, const float *params)
 {
     for (int i = 0; i < scorer->n_lanes; ++i)
@@ -134,19 +152,23 @@ typedef struct pass {
     float *losses;
 } pass;
 
-/* Appends the windows of a document in which at least one target counts. A blank
- * document has no such window. If `out` is NULL, only counts the windows. */
+/* Appends the windows of a document in which at least one target counts that no window
+ * before has counted. A blank document has no such window. If `out` is NULL, only
+ * counts the windows. */
 static size_t cut_document(const pass *p, uint32_t number, size_t row, uint64_t place,
                            window *out)
 {
     const pl_token_doc *doc = pl_tokens_doc(p->tokens, number);
-    uint32_t T = (uint32_t)p->scorer->options.context, prefix = (uint32_t)p->prefix;
+    const uint32_t T = (uint32_t)p->scorer->options.context;
+    const uint32_t S = (uint32_t)p->scorer->options.step, prefix = (uint32_t)p->prefix;
     uint32_t n_targets =
         pl_tokens_is_blank(p->tokens, number) ? 0 : pl_doc_targets(doc);
     size_t n = 0;
-    for (uint32_t at = 0; at < n_targets; at += T) {
+    for (uint32_t at = 0; at < n_targets; at += S) {
         uint32_t length = n_targets - at < T ? n_targets - at : T;
         uint32_t skip = prefix > at + 1 ? prefix - at - 1 : 0;
+        if (at > 0 && skip < T - S)
+            skip = T - S;
         if (skip >= length)
             continue;
         if (out)
@@ -190,7 +212,8 @@ static pl_status score_batch(void *context, size_t item, int thread)
         p->nats[first + b] = sum;
         const window *w = &p->windows[first + b];
         if (p->losses)
-            memcpy(p->losses + w->place, l->losses + b * T, w->n * sizeof *l->losses);
+            memcpy(p->losses + w->place + w->skip, l->losses + b * T + w->skip,
+                   (w->n - w->skip) * sizeof *l->losses);
     }
     return PL_OK;
 }
@@ -230,9 +253,14 @@ pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *tokens,
     pass p = {.scorer = scorer, .tokens = tokens, .prefix = scorer->options.prefix};
     pl_status status = run_pass(&p, docs, n);
     for (size_t i = 0; status == PL_OK && i < p.n_windows; ++i) {
-        pl_score *score = &scores[p.windows[i].row];
+        const window *w = &p.windows[i];
+        pl_score *score = &scores[w->row];
         score->nats += p.nats[i];
-        score->n_targets += p.windows[i].n - p.windows[i].skip;
+        score->n_targets += w->n - w->skip;
+        if (w->first == pl_tokens_doc(tokens, docs[w->row])->first) {
+            score->first_nats = p.nats[i];
+            score->n_first = w->n - w->skip;
+        }
     }
     pl_free_aligned(p.windows);
     return status;

@@ -1,10 +1,20 @@
 /* Measures how well one path predicts documents.
  *
- * A document is cut into windows of T = `context` targets, exactly as the sampler cuts
- * it for training: the targets of window w are the tokens w*T+1 to w*T+T of the
- * document. Each window is scored alone. A token counts as a target only if its index
- * in the document is at least `prefix`, because the first `prefix` tokens determined
- * the path. */
+ * A document is cut into windows of T = `context` targets, and each window is scored
+ * alone. Window w begins at target w * S, where S = `step` is at most T:
+ *
+ *   S = T    the windows of the sampler, which training uses: the first targets of a
+ *            window see no text before it
+ *   S < T    sliding windows. The first T - S targets of a window are those that the
+ *            window before has scored, so every target sees at least T - S targets
+ *            before it, or the whole document before it
+ *
+ *   window 0   0 ............... T-1
+ *   window 1         S ... T-1 | T ..... T+S-1
+ *              seen, not counted  counted
+ *
+ * A token counts as a target only if its index in the document is at least `prefix`,
+ * because the first `prefix` tokens determined the path. */
 #ifndef PL_EVAL_SCORER_H
 #define PL_EVAL_SCORER_H
 #include "corpus/corpus.h"
@@ -23,6 +33,8 @@ typedef struct pl_scorer_options {
     int context;
     /* number of windows per call of the model; 0: as many as have about 2048 tokens */
     int batch;
+    /* S, the number of targets by which each window is shifted; 0: T */
+    int step;
     int prefix; /* number of tokens at the start of a document that do not count */
     /* NULL: the scorer creates its models. Otherwise a borrowed model with this batch
      * and context, whose parameters are loaded; the scorer then ignores backend,
@@ -37,6 +49,10 @@ typedef struct pl_scorer_options {
 typedef struct pl_score {
     double nats;        /* sum of the losses of all targets that count */
     uint64_t n_targets; /* number of targets that count */
+    /* the part of nats and n_targets in the first T targets of each document, where no
+     * earlier text is out of sight */
+    double first_nats;
+    uint64_t n_first;
 } pl_score;
 
 typedef struct pl_scorer pl_scorer;
@@ -44,6 +60,13 @@ PL_MUST_CHECK pl_status pl_scorer_create(const pl_scorer_options *options,
                                          pl_scorer **out);
 void pl_scorer_destroy(pl_scorer **scorer); /* accepts NULL */
 const pl_topology *pl_scorer_topology(const pl_scorer *scorer);
+int pl_scorer_context(const pl_scorer *scorer); /* T */
+int pl_scorer_step(const pl_scorer *scorer);    /* S */
+/* Returns the target with which the window begins that counts target t. */
+static inline uint32_t pl_window_start(uint32_t t, uint32_t T, uint32_t S)
+{
+    return t < T ? 0 : (t - T + S) / S * S;
+}
 
 /* Copies the parameters of a path, pl_topology_path_params floats, into the models. */
 PL_MUST_CHECK pl_status pl_scorer_load(pl_scorer *scorer, const float *params);

@@ -9,7 +9,7 @@ static const struct {
 } kinds[ROW_COUNT] = {
     [ROW_ROUTER] = {"mix", "mix", "mixture, by the router", "router"},
     [ROW_LIKELIHOOD] = {"mix", "mix-likelihood", "mixture, by likelihood", "likely"},
-    [ROW_WINDOWS] = {"mix", "mix-windows", "mixture, re-routed", "rerouted"},
+    [ROW_REROUTED] = {"mix", "mix-windows", "mixture, re-routed", "rerouted"},
     [ROW_DENSE] = {"dense", "dense", "one machine, same time", "dense"},
     [ROW_DILOCO] = {"diloco", "diloco", "same machines, DiLoCo", "DiLoCo"},
     [ROW_BATCH] = {"dense-batch", "dense-batch", "same machines, one batch", "batch"},
@@ -93,9 +93,9 @@ static pl_status score_ways(job *j, arm_source *source)
 {
     static const int kind_of[PL_ROUTE_COUNT] = {[PL_ROUTE_ROUTER] = ROW_ROUTER,
                                                 [PL_ROUTE_LIKELIHOOD] = ROW_LIKELIHOOD,
-                                                [PL_ROUTE_WINDOWS] = ROW_WINDOWS,
+                                                [PL_ROUTE_REROUTED] = ROW_REROUTED,
                                                 [PL_ROUTE_BEST] = -1,
-                                                [PL_ROUTE_BEST_WINDOWS] = -1};
+                                                [PL_ROUTE_BEST_PIECES] = -1};
     evaluation *e = j->e;
     size_t n = e->n_docs;
     e->likeliest = pl_alloc((n ? n : 1) * sizeof *e->likeliest);
@@ -125,7 +125,7 @@ static pl_status score_ways(job *j, arm_source *source)
             memcpy(scores_of(e, (row_kind)kind_of[route]),
                    routes.scores + (size_t)route * n, n * sizeof(pl_score));
     e->best = pl_score_sum(routes.scores + PL_ROUTE_BEST * n, n);
-    e->best_windows = pl_score_sum(routes.scores + PL_ROUTE_BEST_WINDOWS * n, n);
+    e->best_pieces = pl_score_sum(routes.scores + PL_ROUTE_BEST_PIECES * n, n);
     pl_free(routes.scores);
     return status;
 }
@@ -152,6 +152,24 @@ static pl_status score_arm(job *j, row_kind kind, const pl_arm *arm,
                               scores_of(e, kind));
 }
 
+/* Returns how many tokens paths read per token of the text: the likelihood of the
+ * prefix needs all paths there, and choosing again needs them everywhere. The router's
+ * counts cost next to nothing. */
+static double tokens_read(const job *j, int kind)
+{
+    const evaluation *e = j->e;
+    const uint64_t prefix = (uint64_t)j->r->cfg.prefix;
+    double all = 0, in_prefix = 0;
+    for (size_t i = 0; i < e->n_docs; i++) {
+        const uint64_t n = pl_tokens_doc(j->r->valid, e->docs[i])->n_tokens;
+        all += (double)n;
+        in_prefix += (double)(n < prefix ? n : prefix);
+    }
+    return kind == ROW_REROUTED     ? e->n_open
+           : kind == ROW_LIKELIHOOD ? 1 + (e->n_open - 1) * in_prefix / all
+                                    : 1;
+}
+
 /* Fills all rows of one arm. `kind` is the first of these rows. */
 static pl_status fill_rows(job *j, row_kind kind)
 {
@@ -171,10 +189,16 @@ static pl_status fill_rows(job *j, row_kind kind)
         size_t n_domains = pl_tokens_n_domains(j->r->valid);
         w->score = pl_score_sum(w->scores, j->e->n_docs);
         w->ppl = pl_perplexity(&w->score);
+        const pl_score first = pl_first_windows(&w->score);
+        w->ppl_first = pl_perplexity(&first);
         w->bits = pl_bits_per_byte(&w->score, j->e->n_bytes);
         w->by_domain = pl_alloc((n_domains ? n_domains : 1) * sizeof *w->by_domain);
         pl_score_by_domain(j->r->valid, j->e->docs, w->scores, j->e->n_docs,
                            w->by_domain);
+        w->ppl_macro = pl_macro_perplexity(w->by_domain, n_domains);
+        w->flops_read = tokens_read(j, i) *
+                        pl_topology_flops_per_token(t, arm.inner.context, false);
+        w->n_params = pl_topology_total_params(t);
         const pl_spent *s = &j->spent[i];
         const int n = pl_topology_n_paths(t) * pl_topology_n_replicas(t);
         w->effort = pl_effort_of(
@@ -409,6 +433,7 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
                                        .backend = backend.name,
                                        .precision = backend.precision,
                                        .n_threads = pl_cpu_count(),
+                                       .step = ((int)r->cfg.context + 1) / 2,
                                        .prefix = (int)r->cfg.prefix};
     PL_TRY(pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),
                         "a path's parameters", (void **)&j.params));

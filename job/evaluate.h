@@ -11,8 +11,8 @@ typedef enum row_kind {
     ROW_ROUTER, /* the router chooses the path, once per document */
     /* the path under which the prefix is likeliest, once per document */
     ROW_LIKELIHOOD,
-    /* for each window, the path under which the text before it is likeliest */
-    ROW_WINDOWS,
+    /* chosen again after every `prefix` tokens, by the likelihood of the text before */
+    ROW_REROUTED,
     ROW_DENSE,
     ROW_DILOCO,
     ROW_BATCH,
@@ -28,10 +28,15 @@ typedef struct evaluation_row {
     char title[40];    /* title of the row in the table */
     /* present: the arm exists and was scored; finished: it has done its last phase */
     bool present, finished;
-    pl_score *scores;    /* [n_docs] */
-    pl_score score;      /* sum of the scores */
-    double ppl, bits;    /* perplexity per token; bits per byte of text */
+    pl_score *scores; /* [n_docs] */
+    pl_score score;   /* sum of the scores */
+    double ppl, bits; /* perplexity per token; bits per byte of text */
+    /* perplexity on the first window of each document alone; its geometric mean over
+     * the domains */
+    double ppl_first, ppl_macro;
     pl_effort effort;    /* of training */
+    double flops_read;   /* floating-point operations per token of reading the text */
+    uint64_t n_params;   /* parameters of all modules of the arm */
     pl_score *by_domain; /* [domains of the text] sums of the scores per domain */
 } evaluation_row;
 
@@ -73,9 +78,9 @@ typedef struct evaluation {
     /* n_targets: number of counted tokens; n_bytes: bytes of the text of these
      * tokens */
     uint64_t n_targets, n_bytes;
-    /* scores of the path that is best in hindsight, chosen per document and per
-     * window */
-    pl_score best, best_windows;
+    /* scores of the path that is best in hindsight, chosen per document and per piece
+     * of `prefix` tokens */
+    pl_score best, best_pieces;
     double rate; /* training tokens per second of one machine: the mean over all arms */
     /* purity and normalised mutual information of the paths and the domains of the
      * training documents; purity_k8: the purity of a router with 8 paths, to compare
@@ -102,6 +107,8 @@ void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *o
  * shows: documents by path, choices in hindsight, perplexity by domain. */
 void evaluation_print(const pl_run *r, const evaluation *e);
 void evaluation_print_details(const pl_run *r, const evaluation *e);
+/* loss_report.c: if a baseline is better than the mixture, says why. */
+void evaluation_print_loss(const pl_run *r, const evaluation *e);
 /* every_report.c: prints the rows of pl_every_rows for the values of wish.every, or
  * makes a JSON array of them. */
 void evaluation_print_every(const evaluation *e);

@@ -10,6 +10,14 @@ static void set_ppl(pl_json *o, const char *key, const evaluation_row *w)
     pl_json_set_real(o, key, w->present ? w->ppl : NAN); /* NaN becomes null */
 }
 
+/* Sets by how many percent the perplexity of the row * is below that of a row, and the
+ * standard error. */
+static void set_gain(pl_json *o, const char *percent, const char *error, pl_gain gain)
+{
+    pl_json_set_real(o, percent, gain.percent);
+    pl_json_set_real(o, error, gain.error);
+}
+
 static pl_json *result_row_json(const pl_run *r, const evaluation *e,
                                 const evaluation_row *w)
 {
@@ -27,6 +35,19 @@ static pl_json *result_row_json(const pl_run *r, const evaluation *e,
     pl_json_set_int(o, "tokens_total", (int64_t)w->effort.tokens_total);
     pl_json_set_real(o, "train_flops", w->effort.flops);
     pl_json_set_real(o, "train_seconds", w->effort.seconds);
+    pl_json_set_real(o, "ppl_first_windows", w->ppl_first);
+    pl_json_set_real(o, "ppl_macro", w->ppl_macro);
+    pl_json_set_real(o, "read_flops", w->flops_read);
+    pl_json_set_int(o, "params_total", (int64_t)w->n_params);
+    if (e->rows[e->answer].present) {
+        const pl_score *own = e->rows[e->answer].scores;
+        set_gain(o, "answer_percent_below", "answer_percent_error",
+                 pl_score_gain(own, w->scores, e->n_docs));
+        set_gain(o, "first_percent_below", "first_percent_error",
+                 pl_first_gain(own, w->scores, e->n_docs));
+        set_gain(o, "macro_percent_below", "macro_percent_error",
+                 pl_macro_gain(r->valid, e->docs, own, w->scores, e->n_docs));
+    }
     for (uint32_t d = 0; d < pl_tokens_n_domains(r->valid); d++)
         pl_json_set_real(domains, pl_tokens_domain(r->valid, d),
                          pl_perplexity(&w->by_domain[d]));
@@ -75,9 +96,9 @@ void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *o
     char hex[PL_HASH_TEXT];
     set_ppl(o, "ppl_routed", &e->rows[ROW_ROUTER]);
     set_ppl(o, "ppl_likelihood", &e->rows[ROW_LIKELIHOOD]);
-    set_ppl(o, "ppl_rerouted", &e->rows[ROW_WINDOWS]);
+    set_ppl(o, "ppl_rerouted", &e->rows[ROW_REROUTED]);
     pl_json_set_real(o, "ppl_best_path", pl_perplexity(&e->best));
-    pl_json_set_real(o, "ppl_best_path_per_window", pl_perplexity(&e->best_windows));
+    pl_json_set_real(o, "ppl_best_path_per_window", pl_perplexity(&e->best_pieces));
     set_ppl(o, "ppl_dense", &e->rows[ROW_DENSE]);
     set_ppl(o, "ppl_diloco", &e->rows[ROW_DILOCO]);
     set_ppl(o, "ppl_dense_batch", &e->rows[ROW_BATCH]);
@@ -188,6 +209,49 @@ static void print_result_row(const evaluation *e, int kind)
         seconds);
 }
 
+/* Writes a gain over a finished rival as "5.3 ±1.2", in `width` columns. */
+static void write_gain(char out[32], int width, const evaluation *e, int kind,
+                       pl_gain g)
+{
+    const evaluation_row *w = &e->rows[kind];
+    char text[24] = "";
+    const bool known = is_rival(e, w) && w->finished && e->rows[e->answer].finished;
+    if (known && isfinite(g.error))
+        snprintf(text, sizeof text, "%.1f ±%.1f", g.percent, g.error);
+    else if (known && isfinite(g.percent))
+        snprintf(text, sizeof text, "%.1f", g.percent);
+    snprintf(out, 32, "%*s", width + (strstr(text, "±") ? 1 : 0), text);
+}
+
+/* Prints the rows again: where no path was chosen by text that the window does not
+ * show, as a mean over domains, and what reading costs. */
+static void print_parity(const pl_run *r, const evaluation *e)
+{
+    const pl_score *own = e->rows[e->answer].scores;
+    say("%s", "");
+    say("   %-25s %7s %11s %7s %11s %7s %9s", "the same rows", "first", "* lower by",
+        "domains", "* lower by", "params", "read");
+    for (int i = 0; i < ROW_COUNT && own; i++) {
+        const evaluation_row *w = &e->rows[i];
+        char first[32], macro[32], params[16];
+        if (!w->present)
+            continue;
+        write_gain(first, 11, e, i, pl_first_gain(own, w->scores, e->n_docs));
+        write_gain(macro, 11, e, i,
+                   pl_macro_gain(r->valid, e->docs, own, w->scores, e->n_docs));
+        say("%s %-25s %7.2f %s %7.2f %s %7s %9.2e", i == (int)e->answer ? " *" : "  ",
+            w->title, w->ppl_first, first, w->ppl_macro, macro,
+            pl_human_count((double)w->n_params, params), w->flops_read);
+    }
+    say("   (first: perplexity on the first %lld tokens of each document alone, where "
+        "the choice of a\n"
+        "   path knows no text that the window does not show; domains: each domain "
+        "counts equally;\n"
+        "   * lower by: percent; params: of all modules; read: FLOPs per token of this "
+        "text)",
+        (long long)r->cfg.context);
+}
+
 /* Prints a table with one column per row of the evaluation and one line per domain. */
 static void print_domains(const pl_run *r, const evaluation *e)
 {
@@ -266,12 +330,13 @@ void evaluation_print_details(const pl_run *r, const evaluation *e)
     }
     if (e->rows[ROW_LIKELIHOOD].present)
         say("   in hindsight: the best path of each document has %.4f bits/byte, the "
-            "best of each\n   window %.4f; their perplexity is %.1f %% and %.1f %% "
+            "best of each\n   %lld tokens %.4f; their perplexity is %.1f %% and %.1f "
+            "%% "
             "below that of row *",
-            pl_bits_per_byte(&e->best, e->n_bytes),
-            pl_bits_per_byte(&e->best_windows, e->n_bytes),
+            pl_bits_per_byte(&e->best, e->n_bytes), (long long)r->cfg.prefix,
+            pl_bits_per_byte(&e->best_pieces, e->n_bytes),
             100 * (1 - pl_perplexity(&e->best) / mix->ppl),
-            100 * (1 - pl_perplexity(&e->best_windows) / mix->ppl));
+            100 * (1 - pl_perplexity(&e->best_pieces) / mix->ppl));
     if (e->every)
         evaluation_print_every(e);
     print_domains(r, e);
@@ -293,11 +358,14 @@ void evaluation_print(const pl_run *r, const evaluation *e)
         "   standard error. Each row answers with %.2f M parameters; time is for one "
         "machine per\n"
         "   path at %s tokens/s. *: as generate and serve answer a prompt of %lld "
-        "tokens)",
+        "tokens.\n"
+        "   Each token is scored with at least the %lld tokens before it%s)",
         e->n_docs, pl_human_count((double)e->n_targets, count),
         (long long)r->cfg.prefix, pl_human_seconds(e->seconds, seconds),
         (double)pl_topology_path_params(r->topology) / 1e6,
-        pl_human_count(e->rate, rate), (long long)r->cfg.prefix);
+        pl_human_count(e->rate, rate), (long long)r->cfg.prefix,
+        (long long)r->cfg.context / 2,
+        r->cfg.curves > 0 ? "; in curves, each window alone" : "");
     if (e->wish.mixture.at)
         say("   (the mixture answers with the versions of tag %s)", e->wish.mixture.at);
     if (e->wish.mixture.without)
@@ -305,21 +373,21 @@ void evaluation_print(const pl_run *r, const evaluation *e)
     if (e->wish.best)
         say("   (the mixture answers with the best version of each path on its "
             "held-out documents)");
+    print_parity(r, e);
     print_undecided(e);
+    evaluation_print_loss(r, e);
     if (r->cfg.more[0])
         say("   the mixture was trained %lld phases longer than the baselines "
             "(train.more), so\n   they are not compared at equal tokens",
             (long long)(config_all_phases(&r->cfg) - r->cfg.phases));
-    /* If re-routing gains much, tells the user how answers are routed again. A prompt
-     * with its answer has at most model.context tokens, so the advice names a smaller
-     * number of tokens. */
+    /* If re-routing gains much, tells the user how answers are routed again. */
     static const double MUCH = 0.9;
-    const evaluation_row *mix = &e->rows[e->answer], *again = &e->rows[ROW_WINDOWS];
+    const evaluation_row *mix = &e->rows[e->answer], *again = &e->rows[ROW_REROUTED];
     if (again->present && !(again->ppl > MUCH * mix->ppl))
-        say("   re-routed for each window of %lld tokens, perplexity is %.1f %% below "
-            "that of row *:\n   `pathloom generate --route-every %lld`, or "
-            "`route_every` in a request to `serve`",
-            (long long)r->cfg.context, 100 * (1 - again->ppl / mix->ppl),
+        say("   re-routed every %lld tokens, perplexity is %.1f %% below that of row "
+            "*:\n   `pathloom generate --route-every %lld`, or `route_every` in a "
+            "request to `serve`",
+            (long long)r->cfg.prefix, 100 * (1 - again->ppl / mix->ppl),
             (long long)r->cfg.prefix);
 }
 

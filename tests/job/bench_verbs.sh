@@ -92,5 +92,33 @@ PATHLOOM=$pathloom sh bench/time_to_quality.sh a b "$work/runs" --model 2m >"$wo
 [ $? -eq 64 ] || fail "time_to_quality.sh with an unknown model did not end with 64"
 has '1m or 13m'
 
+# Writes the report of the run 2x2 of bench/claims.sh, with these perplexities.
+report_of_2x2() { # mixture, dense, diloco
+    mkdir -p "$work/claims/2x2/seed1"
+    for row in "mix $1" "dense $2" "diloco $3" "dense-eq 100"; do
+        name=${row% *}
+        printf '"row": "%s",\n"title": "%s",\n"bits_per_byte": 2,\n"ppl": %s,\n' \
+            "$name" "$name" "${row#* }"
+        printf '"%s": 1,\n' tokens_total train_flops train_seconds ppl_first_windows \
+            ppl_macro read_flops params_total
+    done >"$work/claims/2x2/seed1/report.json"
+}
+claims() {
+    PATHLOOM=$pathloom sh bench/claims.sh --only "$1" --seeds 1 --out "$work/claims" a b \
+        >"$work/out" 2>&1
+}
+report_of_2x2 70 100 100
+claims S1 || fail "claims.sh fails although claim S1 passes"
+has '| S1 |.*| 0.700; 0.700 |.*| pass |'
+report_of_2x2 89.99 100 92.774 # 0.96999
+claims S1 || fail "claims.sh rounds before it compares"
+report_of_2x2 89.99 100 92.772 # 0.97001
+claims S1 && fail "claims.sh rounds before it compares"
+report_of_2x2 95 100 100
+claims S1
+[ $? -eq 1 ] || fail "claims.sh does not end with 1 when a claim fails that holds"
+has '| S1 |.*| 0.950; 0.950 |.*| fail |'
+has 'says that they hold: S1$'
+
 [ "$failures" -eq 0 ] && echo "bench_verbs: all checks passed"
 exit $((failures > 0))

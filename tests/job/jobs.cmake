@@ -151,3 +151,6 @@ pl_script_test(page "integration;cli" job/page.sh ${program} ${CMAKE_BINARY_DIR}
 pl_may_skip(page)
 pl_script_test(page_browser "integration;cli" page.sh ${program} ${CMAKE_BINARY_DIR}/page_browser)
 pl_may_skip(page_browser)
+
+# The mixture is better than its base and a dense model; planted faults are noticed.
+pl_job_test(quality "integration;job" job/quality.sh ${program} ${CMAKE_BINARY_DIR}/quality)

@@ -1,0 +1,104 @@
+/* Says in the report why the mixture is worse than a baseline, from the run's own
+ * numbers, and what to change. */
+#include "job/evaluate.h"
+
+#include <math.h>
+
+/* A mixture was better than one model with all tokens from 3 tokens per parameter of a
+ * path on (docs/results/pays.md). Text that is read more than four times teaches little
+ * more (Muennighoff et al. 2023, arXiv:2305.16264). */
+static const double TOKENS_PER_PARAM = 3, PASSES = 4;
+enum { REASONS = 2 }; /* the most that are printed */
+
+/* Returns the finished baseline with the lowest perplexity, if it is better than the
+ * mixture by more than two standard errors; otherwise NULL. */
+static const evaluation_row *better_rival(const evaluation *e)
+{
+    const evaluation_row *mix = &e->rows[e->answer], *best = NULL;
+    for (int i = ROW_DENSE; i < ROW_BASE; i++) {
+        const evaluation_row *w = &e->rows[i];
+        if (w->present && w->finished && (!best || w->ppl < best->ppl))
+            best = w;
+    }
+    if (!best || !mix->present || !mix->finished)
+        return NULL;
+    const pl_gain g = pl_score_gain(mix->scores, best->scores, e->n_docs);
+    return g.percent < -2 * g.error ? best : NULL;
+}
+
+/* Returns the domain without which the mixture would be better than the rival, or -1 if
+ * there is no such domain. */
+static int losing_domain(const pl_run *r, const evaluation_row *mix,
+                         const evaluation_row *rival)
+{
+    const double all = mix->score.nats - rival->score.nats;
+    double most = 0;
+    int worst = -1;
+    for (uint32_t d = 0; d < pl_tokens_n_domains(r->valid); d++) {
+        const double loss = mix->by_domain[d].nats - rival->by_domain[d].nats;
+        if (loss > most && mix->by_domain[d].n_targets < mix->score.n_targets) {
+            most = loss;
+            worst = (int)d;
+        }
+    }
+    return all - most < 0 ? worst : -1;
+}
+
+/* Returns how often the mixture's paths have read their shards, the base model's tokens
+ * left out; NaN if the run's text cannot be read. */
+static double passes_of_paths(const pl_run *r, const evaluation *e)
+{
+    char path[PL_PATH_MAX];
+    pl_tokens *train = NULL;
+    const pl_effort *mix = &e->rows[e->answer].effort;
+    const evaluation_row *base = &e->rows[ROW_BASE];
+    if (!base->present ||
+        pl_tokens_open(run_file(r, "data/train.tok", path), false, &train) != PL_OK)
+        return NAN;
+    double tokens = 0;
+    for (uint32_t i = 0; i < pl_tokens_n_docs(train); i++)
+        tokens += (double)pl_counted_targets(train, i, 0);
+    pl_tokens_close(&train);
+    return (double)(mix->tokens_total - base->effort.tokens_total) / tokens;
+}
+
+void evaluation_print_loss(const pl_run *r, const evaluation *e)
+{
+    const evaluation_row *mix = &e->rows[e->answer], *rival = better_rival(e);
+    const double best = pl_perplexity(&e->best);
+    if (!rival)
+        return;
+    const double per_param = (double)mix->effort.tokens_per_path /
+                             (double)pl_topology_path_params(r->topology);
+    const double passes = passes_of_paths(r, e);
+    const int domain = losing_domain(r, mix, rival);
+    int n = 0;
+    say("   \"%s\" is better than the mixture:", rival->title);
+    if (best < rival->ppl && ++n <= REASONS)
+        say("   - in hindsight the best path of each document would be %.1f %% better "
+            "than it: the choice\n"
+            "     of the path loses. Raise router.prefix, or choose again "
+            "(--route-every)",
+            100 * (1 - best / rival->ppl));
+    if (per_param < TOKENS_PER_PARAM && ++n <= REASONS)
+        say("   - each path was trained on %.1f tokens per parameter, and a mixture "
+            "pays from about %.0f on:\n"
+            "     raise train.phases, or use fewer paths (topology.levels)",
+            per_param, TOKENS_PER_PARAM);
+    if (passes > PASSES && ++n <= REASONS)
+        say("   - the paths read their text %.1f times: give more text, or use fewer "
+            "phases",
+            passes);
+    if (domain >= 0 && ++n <= REASONS)
+        say("   - without the domain %s (%.0f %% of the scored tokens; %.2f against "
+            "%.2f) the mixture would be\n"
+            "     better: one path is too small for it, so use more paths",
+            pl_tokens_domain(r->valid, (uint32_t)domain),
+            100 * (double)mix->by_domain[domain].n_targets /
+                (double)mix->score.n_targets,
+            pl_perplexity(&mix->by_domain[domain]),
+            pl_perplexity(&rival->by_domain[domain]));
+    if (n == 0)
+        say("   these numbers do not say why: one model fits this text better "
+            "(topology.levels=1)");
+}
