@@ -207,6 +207,20 @@ done:
     return status;
 }
 
+pl_status pl_codec_encode_update(const pl_codec_options *options,
+                                 const pl_topology *topology, int module,
+                                 const pl_codec_round *round, const float *update,
+                                 float *residual, pl_buf *out)
+{
+    const int n = pl_codec_parts(topology, module, NULL);
+    pl_codec_part *parts = pl_alloc((size_t)n * sizeof *parts);
+    (void)pl_codec_parts(topology, module, parts);
+    pl_status status =
+        pl_codec_encode_module(options, parts, n, round, update, residual, out);
+    pl_free(parts);
+    return status;
+}
+
 /* ---- decoded values ---- */
 enum { LANES = 16 };
 

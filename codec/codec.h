@@ -165,6 +165,12 @@ PL_MUST_CHECK pl_status pl_codec_encode_module(const pl_codec_options *options,
                                                const pl_codec_round *round,
                                                const float *update, float *residual,
                                                pl_buf *out);
+/* The same for the tensors of a module. */
+PL_MUST_CHECK pl_status pl_codec_encode_update(const pl_codec_options *options,
+                                               const pl_topology *topology, int module,
+                                               const pl_codec_round *round,
+                                               const float *update, float *residual,
+                                               pl_buf *out);
 
 /* ---- decoding ---- */
 typedef struct pl_codec_message {

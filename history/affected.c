@@ -84,7 +84,7 @@ static void choose_state(search *s, int task)
  * affected. */
 static bool begins_anew(const pl_arm *arm)
 {
-    return arm->n_scored > 0 || !pl_versions_suffice(&arm->outer);
+    return pl_arm_scores(arm) || !pl_versions_suffice(&arm->outer);
 }
 
 void pl_affected_find(const pl_arm *arm, const pl_topology *topology,

@@ -145,7 +145,7 @@ pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
         pl_arm_path_name(arm, topology, i / replicas, i % replicas, paths[i].name);
     for (int m = 0; m < pl_topology_n_modules(topology); m++)
         pl_arm_module_name(arm, topology, m, modules[m].name);
-    for (int path = 0; path < n_paths && arm->n_scored == 0 && arm->inner.phases > 0;
+    for (int path = 0; path < n_paths && !pl_arm_scores(arm) && arm->inner.phases > 0;
          path++) {
         counting c = {.arm = arm, .topology = topology, .path = path};
         pl_status status = open_counting(store, subject, &c);
@@ -227,7 +227,7 @@ pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
         pl_status status = open_counting(store, subject, &c);
         const uint32_t n_docs = status == PL_OK ? pl_tokens_n_docs(c.shard) : 0;
         /* only the first path without text is asked for */
-        bool has_text = *emptied >= 0 || c.n_docs == 0 || arm->n_scored > 0;
+        bool has_text = *emptied >= 0 || c.n_docs == 0 || pl_arm_scores(arm);
         for (uint32_t d = 0; !has_text && d < n_docs; d++)
             has_text = !c.marks[d] && !pl_tokens_is_blank(c.shard, d);
         if (status == PL_OK && !has_text)
@@ -238,7 +238,7 @@ pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
             for (*draw = 0; *draw < arm->inner.phases; ++*draw) {
                 pl_sampler_count(c.samplers[r], (uint64_t)*draw * size, size, c.marks,
                                  &of);
-                if (of > 0 || (arm->n_scored > 0 && c.n_docs > 0))
+                if (of > 0 || (pl_arm_scores(arm) && c.n_docs > 0))
                     break;
             }
         }

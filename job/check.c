@@ -77,7 +77,7 @@ static pl_status each_arm(checker *c, pl_status (*fn)(checker *c))
 
 static bool arm_scores(const checker *c)
 {
-    return c->arm.n_scored > 0;
+    return pl_arm_scores(&c->arm);
 }
 
 /* ---- hashes ---- */
@@ -267,7 +267,7 @@ static pl_status check_arm_beginning(checker *c)
     pl_copy_text(name, PL_ARM_NAME_MAX, strcmp(arm->name, "base") == 0 ? "" : "base");
     if (chapter > 0)
         pl_chapter_name(chapter - 1, name);
-    for (int i = 1; arm->n_scored > 0 && i <= PL_CHAPTERS_MAX; i++) {
+    for (int i = 1; pl_arm_scores(arm) && i <= PL_CHAPTERS_MAX; i++) {
         pl_scoring_name(i, scoring);
         if (strcmp(scoring, arm->name) == 0)
             pl_chapter_name(i - 1, name);

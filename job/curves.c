@@ -270,7 +270,7 @@ static pl_status read_curves(curves *c)
         PL_CHECK(phase_history_read(&c->history, c->store, READ_AT_ONCE, &more));
     for (int i = 0; i < c->history.n_arms; i++) {
         const phase_arm *a = &c->history.arms[i];
-        if (a->arm.n_scored > 0 || a->n_series == 0)
+        if (pl_arm_scores(&a->arm) || a->n_series == 0)
             continue;
         PL_CHECK(write_points(c, i, TRAIN));
         if (a->arm.held_every > 0)

@@ -153,7 +153,7 @@ static pl_status check_arm_homes(void *context, const pl_object *object)
     pl_coverage *paths = NULL;
     pl_status status = PL_OK;
     PL_TRY(pl_read_arm(c->store, object->name + strlen("arm/"), &arm, &topology));
-    if (arm.n_scored > 0)
+    if (pl_arm_scores(&arm))
         goto done;
     const int n = pl_topology_n_paths(topology) * pl_topology_n_replicas(topology);
     paths = pl_alloc((size_t)n * sizeof *paths);

@@ -55,21 +55,21 @@ pl_status stage_data(pl_run *r)
     /* If documents are dealt again (router.em), checks that at least as many documents
      * can be scored as there are paths. */
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
-    int n = 0, most_paths = 0, n_scored = 0;
+    int n = 0, most_paths = 0, n_apart = 0;
     PL_CHECK(config_chapters(&r->cfg, chapters, &n));
     for (int i = 1; i < n; i++)
         if (chapters[i].deals &&
             pl_topology_spec_n_paths(&chapters[i].spec) > most_paths)
             most_paths = pl_topology_spec_n_paths(&chapters[i].spec);
     for (uint32_t d = 0; most_paths > 0 && d < pl_tokens_n_docs(r->train); d++)
-        n_scored += stages_scores(r, d);
-    if (n_scored >= most_paths)
+        n_apart += stages_scores(r, d);
+    if (n_apart >= most_paths)
         return PL_OK;
     return pl_fail(
         PL_ERR_DATA,
         "router.share %g sets aside only %d documents that can be scored, but at "
         "least %d are needed, one per path; give more documents, or a larger share",
-        r->cfg.share, n_scored, most_paths);
+        r->cfg.share, n_apart, most_paths);
 }
 
 /* ---- shards ---- */

@@ -218,6 +218,8 @@ uint64_t pl_phase_samples(const pl_arm *arm);
 /* Returns whether the state that a path has after `phase` phases must be uploaded
  * (pl_outer.state_every). */
 bool pl_phase_uploads(const pl_arm *arm, int64_t phase);
+/* Whether the arm's tasks score documents instead of training (n_scored). */
+bool pl_arm_scores(const pl_arm *arm);
 /* Returns the number of sequences in one pass: micro_batch, or batch if micro_batch is
  * 0. */
 int pl_arm_pass(const pl_inner *inner);

@@ -67,6 +67,11 @@ bool pl_phase_uploads(const pl_arm *arm, int64_t phase)
     return every <= 1 || phase % every == 0 || phase >= arm->inner.phases;
 }
 
+bool pl_arm_scores(const pl_arm *arm)
+{
+    return arm->n_scored > 0;
+}
+
 int pl_arm_pass(const pl_inner *in)
 {
     return in->micro_batch > 0 ? in->micro_batch : in->batch;

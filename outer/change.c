@@ -33,18 +33,14 @@ pl_status pl_change_make(const pl_arm *arm, const pl_topology *topology, int mod
     size_t at = change->len;
     float *update = NULL;
     pl_status status = PL_OK;
-    const int n_parts = pl_codec_parts(topology, module, NULL);
-    pl_codec_part *parts = pl_alloc((size_t)n_parts * sizeof *parts);
-    pl_codec_parts(topology, module, parts);
     PL_TRY(pl_try_alloc(n * sizeof *update, "a change", (void **)&update));
     for (size_t i = 0; i < n; i++)
         update[i] = before[i] - params[i];
-    PL_TRY(pl_codec_encode_module(&arm->outer.down, parts, n_parts, NULL, update,
+    PL_TRY(pl_codec_encode_update(&arm->outer.down, topology, module, NULL, update,
                                   residual, change));
     memcpy(params, before, n * sizeof *params);
     PL_TRY(pl_codec_add(change->data + at, change->len - at, n, -1.0f, params, norm));
 done:
-    pl_free(parts);
     pl_free_aligned(update);
     return status;
 }

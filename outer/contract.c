@@ -60,7 +60,7 @@ pl_contract pl_contract_of(const pl_arm *arm, const pl_topology *t, int module)
     c.quorum = !c.kind->quorum || !(outer->quorum > 0) || least >= all ? all
                : least > 1                                             ? least
                                                                        : 1;
-    if (pl_arm_is_frozen(arm, module) || arm->n_scored > 0) {
+    if (pl_arm_is_frozen(arm, module) || pl_arm_scores(arm)) {
         c.period = 0;
         c.predicts = false;
     }

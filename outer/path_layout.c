@@ -7,7 +7,7 @@ pl_path_layout pl_path_layout_of(const pl_arm *arm)
 {
     pl_path_layout l = {2, -1, -1, -1, -1, -1};
     const outer_method *of = outer_method_of(arm->outer.method.method);
-    if (arm->n_scored > 0) {
+    if (pl_arm_scores(arm)) {
         l.n_vectors = 0;
         return l;
     }

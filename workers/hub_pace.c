@@ -135,11 +135,17 @@ void hub_note_confirmed(hub *h, plan_arm *arm, const plan_path *path,
 }
 
 /* ---- the pace of a worker ---- */
+/* Tasks that score documents have a pace of their own. */
+static const hub_pace *pace_of(const hub_worker *w, const pl_arm *arm)
+{
+    return &w->pace[pl_arm_scores(arm)];
+}
+
 void hub_note_pace(const hub *h, hub_worker *w, int of, double inner_s, double total_s,
                    int64_t now_ms)
 {
     const pl_arm *arm = &h->tasks.arms[of].arm;
-    hub_pace *p = &w->pace[arm->n_scored > 0];
+    hub_pace *p = &w->pace[pl_arm_scores(arm)];
     p->arms |= bit_of(of);
     /* A task with its own number of threads says nothing about the speed of the
      * worker's other tasks. */
@@ -154,13 +160,13 @@ void hub_note_pace(const hub *h, hub_worker *w, int of, double inner_s, double t
 
 double hub_task_s(const hub_worker *w, const pl_arm *arm)
 {
-    const hub_pace *p = &w->pace[arm->n_scored > 0];
+    const hub_pace *p = pace_of(w, arm);
     return p->n_tasks > 0 ? p->slot_s * slots_of(arm) + p->rest_s : 0;
 }
 
 static double inner_of(const hub_worker *w, const pl_arm *arm)
 {
-    return w->pace[arm->n_scored > 0].slot_s * slots_of(arm);
+    return pace_of(w, arm)->slot_s * slots_of(arm);
 }
 
 /* Returns the seconds of an inner step by the hub's clock, from two reports of the
@@ -193,7 +199,7 @@ static double steady_part(const hub *h, const hub_worker *w, int of, uint64_t fe
                           bool sends)
 {
     const plan_arm *arm = &h->tasks.arms[of];
-    const hub_pace *p = &w->pace[arm->arm.n_scored > 0];
+    const hub_pace *p = pace_of(w, &arm->arm);
     double up, down;
     if (fetched == 0 || (p->arms & bit_of(of)) == bit_of(of))
         return 1;
@@ -260,7 +266,7 @@ void hub_note_late(const hub *h, int of, const plan_settled *s, int64_t now_ms)
     }
     if (step_s > 0)
         inner_s = step_s * arm->inner.tau;
-    else if (w->pace[arm->n_scored > 0].n_tasks > 0)
+    else if (pace_of(w, arm)->n_tasks > 0)
         inner_s = inner_of(w, arm);
     if (step_s <= 0 && inner_s + 2 * fetch_s < 1e-3 * (double)s->held_ms)
         return;
@@ -316,7 +322,7 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
     }
     /* What the holder reports can only show that it needs longer than that. */
     if (step_s > 0) {
-        const hub_pace *p = &w->pace[arm->arm.n_scored > 0];
+        const hub_pace *p = pace_of(w, &arm->arm);
         const double send_s = p->n_tasks > 0   ? 0.5 * p->rest_s
                               : l->repeats > 0 ? 0
                                                : fetched_in(l, step_s);
@@ -397,7 +403,7 @@ static void count_tasks(plan_arm *arm, int64_t now_ms)
         if (path->lease.active || path->drops_state || !plan_ready(arm, i, now_ms))
             continue;
         const int64_t left =
-            arm->arm.n_scored > 0 ? INT64_MAX : (in->phases - path->phase) * in->tau;
+            pl_arm_scores(&arm->arm) ? INT64_MAX : (in->phases - path->phase) * in->tau;
         arm->steps_left = left > arm->steps_left ? left : arm->steps_left;
         arm->n_ready++;
     }
@@ -539,7 +545,7 @@ bool hub_fits(hub *h, int worker, int of, const hub_ask *ask, int64_t now_ms)
         fits = is_in_time(w, arm, ask, now_ms);
     }
     const double task_s = hub_task_s(w, &arm->arm), task_ms = 1e3 * task_s;
-    const int64_t noted_ms = w->pace[arm->arm.n_scored > 0].noted_ms;
+    const int64_t noted_ms = pace_of(w, &arm->arm)->noted_ms;
     const bool is_old = (double)(now_ms - noted_ms) > PROBE_TIMES * task_ms;
     const bool may_lose =
         h->options->backup != PL_BACKUP_OFF && pl_phase_repeats(&arm->arm.outer);

@@ -339,7 +339,7 @@ static int64_t score_of(const plan_arm *arm, const plan_path *path, int64_t phas
                         int worker)
 {
     enum { BEFORE_ALL = INT32_MAX };
-    int64_t steps = arm->arm.n_scored > 0
+    int64_t steps = pl_arm_scores(&arm->arm)
                         ? BEFORE_ALL
                         : (arm->arm.inner.phases - phase) * arm->arm.inner.tau;
     int affinity = path->last_worker == worker ? 2 : path->last_worker < 0 ? 1 : 0;

@@ -26,7 +26,6 @@ typedef struct retraining {
     /* [n_slots] for each slot, the norm of the update that made the version in
      * `base` */
     double *norms;
-    pl_codec_part *parts;
     pl_buf encoded;
 } retraining;
 
@@ -110,15 +109,14 @@ static pl_status encode_slot(retraining *r, int slot, int64_t phase, const float
     float *residual = r->layout.residual < 0
                           ? NULL
                           : r->state + (size_t)r->layout.residual * r->n + at;
-    int n_parts = pl_codec_parts(r->topology, s.of->module, r->parts);
     int64_t round = pl_round_of(s.of, phase);
     if (round < 0) /* the slot sends no update in this phase, or its module is frozen */
         return PL_OK;
     pl_codec_round shared = pl_round_codec(s.of, s.path, round, r->norms[slot]);
     pl_holder_update(&s, s.base, now + at, r->update);
     pl_buf_clear(&r->encoded);
-    return pl_codec_encode_module(&r->arm->outer.codec, r->parts, n_parts, &shared,
-                                  r->update, residual, &r->encoded);
+    return pl_codec_encode_update(&r->arm->outer.codec, r->topology, s.of->module,
+                                  &shared, r->update, residual, &r->encoded);
 }
 
 static pl_status run_phase(retraining *r, int64_t phase, pl_hash *update)
@@ -227,13 +225,8 @@ static pl_status open_retraining(retraining *r, const pl_backend_options *backen
         return cannot(r->module, "their moments never left their workers "
                                  "(train.state=local)");
     PL_CHECK(trainer_create(backend, false, &r->trainer, r->device));
-    int n_slots = pl_topology_n_slots(t), most = 0;
+    int n_slots = pl_topology_n_slots(t);
     const size_t bytes = r->n * sizeof(float);
-    for (int s = 0; s < n_slots; s++) {
-        int parts = pl_codec_parts(t, pl_topology_module_of_path(t, s, path), NULL);
-        most = parts > most ? parts : most;
-    }
-    r->parts = pl_alloc((size_t)most * sizeof *r->parts);
     r->norms = pl_alloc((size_t)n_slots * sizeof *r->norms);
     PL_CHECK(pl_try_alloc(bytes, "a path's modules", (void **)&r->base));
     PL_CHECK(pl_try_alloc(bytes, "an update", (void **)&r->update));
@@ -276,7 +269,6 @@ done:
     pl_free_aligned(r.update);
     pl_free_aligned(r.state);
     pl_free(r.norms);
-    pl_free(r.parts);
     pl_buf_destroy(&r.encoded);
     return status;
 }

@@ -84,7 +84,6 @@ typedef struct parcel {
     /* Scratch memory for the values of the largest slot. The last two are NULL if the
      * path's state has only moments. */
     float *update, *sent, *sent_start;
-    pl_codec_part *parts;
 } parcel;
 
 static void free_parcel(parcel *p, int n_slots)
@@ -96,7 +95,6 @@ static void free_parcel(parcel *p, int n_slots)
     pl_free(p->results);
     pl_free(p->texts);
     pl_free(p->names);
-    pl_free(p->parts);
     pl_free_aligned(p->update);
     pl_free_aligned(p->sent);
     pl_free_aligned(p->sent_start);
@@ -106,12 +104,11 @@ static pl_status encode_update(const worker_task *task, const pl_holder *s, int 
                                int64_t round, parcel *p, float *residual)
 {
     const pl_contract *of = s->of;
-    int n_parts = pl_codec_parts(of->topology, of->module, p->parts);
     double norm = task->bases[slot].norm;
     pl_codec_round shared = pl_round_codec(of, s->path, round, norm);
     pl_buf *out = &p->encoded[slot];
-    PL_CHECK(pl_codec_encode_module(&task->arm->arm.outer.codec, p->parts, n_parts,
-                                    &shared, p->update, residual, out));
+    PL_CHECK(pl_codec_encode_update(&task->arm->arm.outer.codec, of->topology,
+                                    of->module, &shared, p->update, residual, out));
     /* frees unused memory of the buffer, because the message is kept until it is
      * sent */
     out->data = pl_grow(out->data, out->len);
@@ -211,20 +208,15 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     worker_task *task = s->task;
     const pl_topology *topology = task->arm->topology;
     size_t most = 0;
-    int n_parts = 0;
     for (int slot = 0; slot < n_slots; slot++) {
-        int module = pl_topology_module_of_path(topology, slot, task->path);
-        int parts = pl_codec_parts(topology, module, NULL);
         size_t params = pl_topology_slot(topology, slot)->n_params;
         most = params > most ? params : most;
-        n_parts = parts > n_parts ? parts : n_parts;
     }
     p->submissions = pl_alloc((size_t)n_slots * sizeof *p->submissions);
     p->results = pl_alloc((size_t)(n_slots + 1) * sizeof *p->results);
     p->texts = pl_alloc((size_t)(n_slots + 1) * sizeof *p->texts);
     p->names = pl_alloc((size_t)n_slots * sizeof *p->names);
     p->encoded = pl_alloc((size_t)n_slots * sizeof *p->encoded);
-    p->parts = pl_alloc((size_t)n_parts * sizeof *p->parts);
     most *= sizeof(float);
     PL_CHECK(pl_try_alloc(most, "an update", (void **)&p->update));
     if (task->layout.n_vectors > 2) { /* else the path's state has only m and v */
@@ -234,12 +226,12 @@ static pl_status pack(sender *s, int n_slots, parcel *p)
     task->predicted_norm = pl_alloc((size_t)n_slots * sizeof *task->predicted_norm);
     bool predicts = false;
     /* a task that scores documents has no updates */
-    for (int slot = 0; task->arm->arm.n_scored == 0 && slot < n_slots; slot++) {
+    for (int slot = 0; !pl_arm_scores(&task->arm->arm) && slot < n_slots; slot++) {
         PL_CHECK(pack_slot(s, slot, p));
         predicts |= worker_contract(task, slot)->predicts;
     }
     /* simulates a worker that lies about the direction of its next steps */
-    if (task->arm->arm.n_scored == 0 && pl_failpoint("worker.state.wrong") != PL_OK)
+    if (!pl_arm_scores(&task->arm->arm) && pl_failpoint("worker.state.wrong") != PL_OK)
         for (size_t i = 0; i < task->n_params; i++)
             task->job.state[i] = -task->job.state[i];
     state_round(&task->arm->arm, task->job.state, task->n_params);
@@ -371,7 +363,7 @@ static pl_status pack_state(worker_task *task, float *state)
     pl_status status = PL_OK;
     task->packed_bytes = pl_path_state_bytes(arm, task->n_params);
     if (task->packed_bytes != 0 &&
-        (arm->n_scored > 0 || task->packed_bytes == all * sizeof *state)) {
+        (pl_arm_scores(arm) || task->packed_bytes == all * sizeof *state)) {
         task->packed_state = state;
         state = NULL;
     } else if (task->packed_bytes != 0) {

@@ -349,7 +349,7 @@ static void train_one_job(void *self, void *given)
     PL_TRY(pl_model_load(t->model, job->start));
     if (job->held)
         PL_TRY(score_held(t, job));
-    if (job->arm->n_scored <= 0) {
+    if (!pl_arm_scores(job->arm)) {
         PL_TRY(train_shard(t, job));
     } else {
         const double began = pl_now();

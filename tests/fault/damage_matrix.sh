@@ -11,8 +11,8 @@
 #   - if a writing verb fails, fsck and check have found the damage
 #   - a backup or restore that ends without an error made a whole store
 #
-# Prints a row per file and damage (tests/fault/damage_matrix.sh makes the table of
-# docs/results/reliability.md):  ok: works as before; found: ended with an error.
+# Prints a row per file and damage (docs/results/reliability.md sums them up):
+#   ok: works as before; found: ended with an error.
 #
 # usage: damage_matrix.sh PATHLOOM WORKFOLDER
 set -u

@@ -9,21 +9,11 @@
 # lease would last ten minutes.
 set -u
 pathloom=$1
-work=$2
-[ "${work#/}" != "$work" ] || work=$PWD/$work
-rm -rf "$work"
-mkdir -p "$work/corpus"
+. tests/support/script.sh
+own_folder "$2"
+mkdir "$work/corpus"
 cp base/*.[ch] "$work/corpus/"
 . tests/support/by_hand.sh
-
-fail() {
-    echo "FAILED: $1"
-    for log in "$work"/*.out; do
-        echo "--- $log"
-        tail -n 5 "$log"
-    done
-    exit 1
-}
 leased() { # worker
     grep -q "lease.granted.*worker=$1" "$work/hub.out"
 }

@@ -18,15 +18,8 @@
 #   slow     64 kbit/s for 4 s; the queue holds packets for up to 400 ms
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
-if [ "${1-}" != --inside ]; then
-    PATH=$PATH:/usr/sbin:/sbin
-    for how in "" --map-root-user; do
-        # shellcheck disable=SC2086 # $how is empty or one word
-        unshare $how --net true 2>/dev/null && exec unshare $how --net sh "$0" --inside "$@"
-    done
-    echo "SKIP: this machine does not permit network namespaces"
-    exit 77
-fi
+. tests/support/script.sh
+[ "${1-}" = --inside ] || enter_network "" "$@"
 pathloom=$2
 ledger=$3
 mode=${5:-all}

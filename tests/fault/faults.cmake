@@ -34,6 +34,7 @@ pl_job_test(fault_quorum_late "fault;outer" fault/fault_quorum.sh $<TARGET_FILE:
 pl_job_test(fault_points "fault;base" fault/fault_points.sh ${tools} ${CMAKE_BINARY_DIR}/fault_points
   short)
 add_library(interpose MODULE ${CMAKE_CURRENT_SOURCE_DIR}/fault/interpose.c)
+target_include_directories(interpose PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_definitions(interpose PRIVATE _GNU_SOURCE)
 target_compile_options(interpose PRIVATE ${PL_WARNINGS} ${PL_C_WARNINGS} -Wno-missing-prototypes)
 pl_job_test(fault_io "fault;store" fault/fault_io.sh ${tools} $<TARGET_FILE:interpose>

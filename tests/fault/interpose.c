@@ -122,16 +122,6 @@ static ssize_t write_at(int fd, const void *data, size_t len, off_t at)
                : syscall(SYS_pwrite64, fd, data, v == SHORT ? (len + 1) / 2 : len, at);
 }
 
-ssize_t pwrite(int fd, const void *data, size_t len, off_t at)
-{
-    return write_at(fd, data, len, at);
-}
-
-ssize_t pwrite64(int fd, const void *data, size_t len, off64_t at)
-{
-    return write_at(fd, data, len, at);
-}
-
 int fsync(int fd)
 {
     int v = verdict("fsync", fd, NULL);
@@ -156,28 +146,7 @@ static int open_path(const char *path, int flags, mode_t mode)
     return (int)(v > 0 ? failed(v) : syscall(SYS_openat, AT_FDCWD, path, flags, mode));
 }
 
-static mode_t mode_of(int flags, va_list arguments)
-{
-    return flags & (O_CREAT | O_TMPFILE) ? (mode_t)va_arg(arguments, int) : 0;
-}
-
-int open(const char *path, int flags, ...)
-{
-    va_list arguments;
-    va_start(arguments, flags);
-    mode_t mode = mode_of(flags, arguments);
-    va_end(arguments);
-    return open_path(path, flags, mode);
-}
-
-int open64(const char *path, int flags, ...)
-{
-    va_list arguments;
-    va_start(arguments, flags);
-    mode_t mode = mode_of(flags, arguments);
-    va_end(arguments);
-    return open_path(path, flags, mode);
-}
+#include "tests/fault/interposed.h"
 
 /* ---- the wall clock ---- */
 static time_t jump(void)

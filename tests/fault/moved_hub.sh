@@ -16,38 +16,13 @@ PATH=$PATH:/usr/sbin:/sbin
 here=10.77.0.1
 moved=10.77.0.3
 there=10.77.0.2
-
-skip() {
-    echo "skipped: $1"
-    exit 77
-}
-
-if [ "${1-}" != --inside ]; then
-    for tool in unshare nsenter ip mount; do
-        command -v "$tool" >/dev/null || skip "there is no $tool"
-    done
-    user=
-    unshare --net --mount true 2>/dev/null || user=--map-root-user
-    unshare $user --net --mount true 2>/dev/null ||
-        skip "this user may not make network namespaces"
-    exec unshare $user --net --mount sh "$0" --inside "$@"
-fi
+. tests/support/script.sh
+[ "${1-}" = --inside ] || enter_network --mount "$@"
 shift
 pathloom=$1
-work=$2
-[ "${work#/}" != "$work" ] || work=$PWD/$work
-rm -rf "$work"
-mkdir -p "$work/corpus" "$work/second"
+own_folder "$2"
+mkdir "$work/corpus" "$work/second"
 . tests/support/by_hand.sh
-
-fail() {
-    echo "FAILED: $1"
-    for log in "$work"/*.out; do
-        echo "--- $log"
-        tail -n 12 "$log"
-    done
-    exit 1
-}
 
 # ---- two machines, and a name service of one file ----
 echo "hosts: files" >"$work/nsswitch.conf"

@@ -15,39 +15,14 @@ set -u
 PATH=$PATH:/usr/sbin:/sbin
 here=10.77.0.1
 there=10.77.0.2
-
-skip() {
-    echo "skipped: $1"
-    exit 77
-}
-
-if [ "${1-}" != --inside ]; then
-    for tool in unshare nsenter ip; do
-        command -v "$tool" >/dev/null || skip "there is no $tool"
-    done
-    user=
-    unshare --net true 2>/dev/null || user=--map-root-user
-    unshare $user --net true 2>/dev/null ||
-        skip "this user may not make network namespaces"
-    exec unshare $user --net sh "$0" --inside "$@"
-fi
+. tests/support/script.sh
+[ "${1-}" = --inside ] || enter_network "" "$@"
 shift
 pathloom=$1
-work=$2
-[ "${work#/}" != "$work" ] || work=$PWD/$work
-rm -rf "$work"
-mkdir -p "$work/corpus"
+own_folder "$2"
+mkdir "$work/corpus"
 run=$work/run
 . tests/support/by_hand.sh
-
-fail() {
-    echo "FAILED: $1"
-    for log in "$work"/*.out; do
-        echo "--- $log"
-        tail -n 12 "$log"
-    done
-    exit 1
-}
 
 # ---- two machines ----
 second_machine 600

@@ -10,23 +10,13 @@
 # told to use the loopback.
 set -u
 pathloom=$1
-work=$2
-[ "${work#/}" != "$work" ] || work=$PWD/$work
-rm -rf "$work"
-mkdir -p "$work/corpus"
+. tests/support/script.sh
+own_folder "$2"
+mkdir "$work/corpus"
 cp base/*.[ch] "$work/corpus/"
 . tests/support/by_hand.sh
 copy=
 trap 'kill -9 $children 2>/dev/null; rm -f "$copy"' EXIT INT TERM
-
-fail() {
-    echo "FAILED: $1"
-    for log in "$work"/*.out; do
-        echo "--- $log"
-        tail -n 5 "$log"
-    done
-    exit 1
-}
 answers() { # run
     "$pathloom" status --run "$work/$1" | grep -q '^worker.*busy'
 }

@@ -98,16 +98,6 @@ static ssize_t write_at(int fd, const void *data, size_t len, off_t at)
     return put;
 }
 
-ssize_t pwrite(int fd, const void *data, size_t len, off_t at)
-{
-    return write_at(fd, data, len, at);
-}
-
-ssize_t pwrite64(int fd, const void *data, size_t len, off64_t at)
-{
-    return write_at(fd, data, len, at);
-}
-
 static int set_length(int fd, off_t length)
 {
     take_lock();
@@ -217,28 +207,7 @@ static int open_path(const char *path, int flags, mode_t mode)
     return fd;
 }
 
-static mode_t mode_of(int flags, va_list arguments)
-{
-    return flags & (O_CREAT | O_TMPFILE) ? (mode_t)va_arg(arguments, int) : 0;
-}
-
-int open(const char *path, int flags, ...)
-{
-    va_list arguments;
-    va_start(arguments, flags);
-    mode_t mode = mode_of(flags, arguments);
-    va_end(arguments);
-    return open_path(path, flags, mode);
-}
-
-int open64(const char *path, int flags, ...)
-{
-    va_list arguments;
-    va_start(arguments, flags);
-    mode_t mode = mode_of(flags, arguments);
-    va_end(arguments);
-    return open_path(path, flags, mode);
-}
+#include "tests/fault/interposed.h"
 
 int close(int fd)
 {

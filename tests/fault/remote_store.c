@@ -68,7 +68,7 @@ static void can_be_rebuilt(const char *folder, int64_t at_least)
     assert_ok(status);
     is_whole(again, at_least);
     assert_int_equal(pl_store_rebuild(url, again, &report), PL_ERR_EXISTS);
-    assert_says("is a store already");
+    assert_said("is a store already");
     assert_ok(pl_remove_tree(again));
 }
 
@@ -132,7 +132,17 @@ static bool live_until(const char *folder, const char *point)
     return WIFSIGNALED(code);
 }
 
-static void a_kill_between_any_two_writes_loses_nothing(void **state)
+static int drop_all(void **state)
+{
+    char path[PL_PATH_MAX];
+    path_of_acked(*state, path);
+    (void)unlink(path);
+    return drop_folder(state);
+}
+
+#define ON_A_FOLDER(name) PL_TEST_WITH(name, make_folder, drop_all)
+
+ON_A_FOLDER(a_kill_between_any_two_writes_loses_nothing)
 {
     static const char *const points[] = {
         "engine.put.before", "engine.put.after",   "engine.swap.before",
@@ -160,7 +170,7 @@ static bool keep_all(void *context, const pl_version *version)
     return true;
 }
 
-static void gc_finds_what_a_killed_home_left(void **state)
+ON_A_FOLDER(gc_finds_what_a_killed_home_left)
 {
     pl_gc_report seen, done, after;
     assert_true(live_until(*state, "kv.commit.before:kill:3"));
@@ -179,7 +189,7 @@ static void gc_finds_what_a_killed_home_left(void **state)
 
 /* The chunks of a large transaction are written before its commit, so that they need
  * little memory. Without the commit they are garbage. */
-static void a_large_transaction_does_not_wait_in_memory(void **state)
+ON_A_FOLDER(a_large_transaction_does_not_wait_in_memory)
 {
     pl_gc_report seen, done;
     pl_store *store = open_store(*state, PL_STORE_WRITE);
@@ -207,7 +217,7 @@ static void a_large_transaction_does_not_wait_in_memory(void **state)
     can_be_rebuilt(*state, 0);
 }
 
-static void a_restore_that_was_ended_is_begun_anew(void **state)
+ON_A_FOLDER(a_restore_that_was_ended_is_begun_anew)
 {
     char url[PL_PATH_MAX], again[PL_PATH_MAX], path[PL_PATH_MAX];
     pl_rebuild_report report;
@@ -218,7 +228,7 @@ static void a_restore_that_was_ended_is_begun_anew(void **state)
     assert_ok(pl_store_rebuild(engine_of(*state, url), again, &report));
     assert_ok(pl_remove_tree(pl_join(path, again, "FORMAT")));
     assert_int_equal(pl_store_rebuild(url, again, &report), PL_ERR_EXISTS);
-    assert_says("holds other files");
+    assert_said("holds other files");
     assert_ok(pl_replace_file(pl_join(path, again, "RESTORING"), "", 0));
     assert_ok(pl_store_rebuild(url, again, &report));
     assert_false(pl_path_exists(path));
@@ -227,7 +237,7 @@ static void a_restore_that_was_ended_is_begun_anew(void **state)
 }
 
 /* ---- two homes ---- */
-static void of_two_homes_the_newer_alone_commits(void **state)
+ON_A_FOLDER(of_two_homes_the_newer_alone_commits)
 {
     char url[PL_PATH_MAX], again[PL_PATH_MAX];
     pl_rebuild_report report;
@@ -242,7 +252,7 @@ static void of_two_homes_the_newer_alone_commits(void **state)
     v.params = put_bytes(txn, 7, 1000);
     assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, 0}));
     assert_int_equal(pl_txn_commit(&txn), PL_ERR_STALE);
-    assert_says("was opened by another home");
+    assert_said("was opened by another home");
     assert_int_equal(pl_txn_begin(old, &txn), PL_ERR_STALE);
     pl_store_close(&old);
     commit_version(other, "a/x", 1, 1, BYTES);
@@ -251,7 +261,7 @@ static void of_two_homes_the_newer_alone_commits(void **state)
     assert_ok(pl_remove_tree(again));
 }
 
-static void a_folder_without_its_head_is_refused(void **state)
+ON_A_FOLDER(a_folder_without_its_head_is_refused)
 {
     char path[PL_PATH_MAX], other[PL_PATH_MAX], line[PL_PATH_MAX];
     pl_store *store = open_store(*state, PL_STORE_WRITE);
@@ -261,13 +271,13 @@ static void a_folder_without_its_head_is_refused(void **state)
     engine_of(other, line);
     assert_ok(pl_replace_file(pl_join(path, *state, "ENGINE"), line, strlen(line)));
     assert_int_equal(pl_store_open(*state, PL_STORE_WRITE, &store), PL_ERR_DAMAGED);
-    assert_says("check the address");
+    assert_said("check the address");
 }
 
 /* ---- bases ---- */
 /* The records are so large that the log becomes longer than the base several times. So
  * the store must write new bases (store/rebase.h). */
-static void a_long_log_becomes_a_base(void **state)
+ON_A_FOLDER(a_long_log_becomes_a_base)
 {
     char url[PL_PATH_MAX], again[PL_PATH_MAX];
     pl_rebuild_report report;
@@ -303,28 +313,9 @@ static void a_long_log_becomes_a_base(void **state)
     assert_ok(pl_remove_tree(again));
 }
 
-static int drop_all(void **state)
-{
-    char path[PL_PATH_MAX];
-    path_of_acked(*state, path);
-    (void)unlink(path);
-    return drop_folder(state);
-}
-
-#define ON_A_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, drop_all)
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        ON_A_FOLDER(a_kill_between_any_two_writes_loses_nothing),
-        ON_A_FOLDER(gc_finds_what_a_killed_home_left),
-        ON_A_FOLDER(a_large_transaction_does_not_wait_in_memory),
-        ON_A_FOLDER(a_restore_that_was_ended_is_begun_anew),
-        ON_A_FOLDER(of_two_homes_the_newer_alone_commits),
-        ON_A_FOLDER(a_folder_without_its_head_is_refused),
-        ON_A_FOLDER(a_long_log_becomes_a_base),
-    };
     if (argc == 2)
         return commit_some(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

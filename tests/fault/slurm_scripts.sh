@@ -7,12 +7,10 @@
 #
 # tests/slurm.sh tests the same scripts with a real Slurm.
 set -u
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
-work=$2
-[ "${work#/}" != "$work" ] || work=$PWD/$work
-rm -rf "$work"
-mkdir -p "$work/bin"
+. tests/support/script.sh
+own_folder "$2"
+mkdir "$work/bin"
 run=$work/run
 cat >"$work/bin/scontrol" <<END
 #!/bin/sh
@@ -27,15 +25,6 @@ clean() {
 }
 trap clean EXIT
 trap 'exit 1' HUP INT TERM
-
-fail() {
-    echo "FAILED: $1"
-    for log in "$work"/*.out; do
-        echo "--- $log"
-        tail -n 12 "$log"
-    done
-    exit 1
-}
 
 # Starts a script as Slurm does. The script's output is appended to NAME.out.
 batch() { # name, job, script, arguments

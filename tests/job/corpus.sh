@@ -4,17 +4,11 @@
 # must be left out, and bad options must be refused.
 #   corpus.sh FOLDER
 set -eu
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
-work=$1
-for tool in dpkg-deb tar perl zstd; do
-    command -v $tool >/dev/null || {
-        echo "skipped: there is no $tool; sh tools/install.sh tests"
-        exit 77
-    }
-done
-root=$(cd "$(dirname "$0")/../.." && pwd)
-rm -rf "$work"
-mkdir -p "$work/debs"
+. tests/support/script.sh
+needs dpkg-deb tar perl zstd
+root=$PWD
+own_folder "$1"
+mkdir "$work/debs"
 cd "$work"
 
 fail() {

@@ -12,10 +12,7 @@ seed=1
 . tests/fault/chaos_job.sh
 own_folder "$2"
 job=''
-command -v python3 >/dev/null || {
-    echo "skipped: there is no python3; sh tools/install.sh tests"
-    exit 77
-}
+needs python3
 
 fail() {
     echo "FAILED: $1"

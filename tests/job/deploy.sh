@@ -4,12 +4,9 @@
 #
 # usage: deploy.sh PATHLOOM WORKFOLDER
 set -u
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
-work=$2
-[ "${work#/}" != "$work" ] || work=$PWD/$work
-rm -rf "$work"
-mkdir -p "$work"
+. tests/support/script.sh
+own_folder "$2"
 found=0
 complain() {
     echo "FAILED: $1"

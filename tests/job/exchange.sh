@@ -3,17 +3,10 @@
 #
 # usage: exchange.sh PATHLOOM WORKFOLDER   (in the project's root)
 set -eu
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
-work=$2
-rm -rf "$work"
-mkdir -p "$work"
+. tests/support/script.sh
+own_folder "$2"
 checks=0
-
-fail() {
-    echo "FAILED: $1"
-    exit 1
-}
 
 ok() {
     checks=$((checks + 1))

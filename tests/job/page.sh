@@ -9,12 +9,7 @@
 set -u
 pathloom=$1
 . tests/support/job.sh
-for tool in curl jq; do
-    command -v "$tool" >/dev/null || {
-        echo "skipped: there is no $tool; sh tools/install.sh tests"
-        exit 77
-    }
-done
+needs curl jq
 own_folder "$2"
 page=''
 trap '[ -z "$page" ] || kill "$page" 2>/dev/null' EXIT

@@ -7,50 +7,12 @@
 #
 # Needs curl.
 set -eu
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
 serve_odd=$2
-work=$3
-server=
-rm -rf "$work"
-mkdir -p "$work"
-checks=0
-
-fail() {
-    echo "FAILED: $1"
-    exit 1
-}
-
-ok() {
-    checks=$((checks + 1))
-}
-
-stop() {
-    [ -z "$server" ] || kill -KILL "$server" 2> /dev/null || :
-}
-trap stop EXIT
-
-command -v curl > /dev/null || {
-    echo "skipped: there is no curl; sh tools/install.sh tests"
-    exit 77
-}
-
-# start ARGUMENT ...: starts a server; sets $server to its process and $at to its
-# address
-start() {
-    : > "$work/stdout"
-    "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 "$@" \
-        > "$work/stdout" 2> "$work/stderr" &
-    server=$!
-    at=
-    for _ in $(seq 600); do
-        at=$(sed -n 's/.* at \(http.*\)\/v1$/\1/p' "$work/stdout")
-        [ -z "$at" ] || return 0
-        kill -0 "$server" 2> /dev/null || break
-        sleep 0.1
-    done
-    fail "no server: $(cat "$work/stderr")"
-}
+. tests/support/script.sh
+. tests/support/server.sh
+needs curl
+own_folder "$3"
 
 # ends SIGNAL: the server must end with exit code 0
 ends() {

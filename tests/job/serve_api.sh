@@ -7,51 +7,11 @@
 #
 # Needs curl and jq.
 set -eu
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
-work=$2
-server=
-rm -rf "$work"
-mkdir -p "$work"
-checks=0
-
-fail() {
-    echo "FAILED: $1"
-    exit 1
-}
-
-ok() {
-    checks=$((checks + 1))
-}
-
-stop() {
-    [ -z "$server" ] || kill -KILL "$server" 2> /dev/null || :
-}
-trap stop EXIT
-
-for tool in curl jq; do
-    command -v "$tool" > /dev/null || {
-        echo "skipped: there is no $tool; sh tools/install.sh tests"
-        exit 77
-    }
-done
-
-# start ARGUMENT ...: starts a server; sets $server to its process and $at to its
-# address
-start() {
-    : > "$work/stdout"
-    "$pathloom" serve --run "$work/run" --listen '127.0.0.1:*' --threads 1 "$@" \
-        > "$work/stdout" 2> "$work/stderr" &
-    server=$!
-    at=
-    for _ in $(seq 600); do
-        at=$(sed -n 's/.* at \(http.*\)\/v1$/\1/p' "$work/stdout")
-        [ -z "$at" ] || return 0
-        kill -0 "$server" 2> /dev/null || break
-        sleep 0.1
-    done
-    fail "no server: $(cat "$work/stderr")"
-}
+. tests/support/script.sh
+. tests/support/server.sh
+needs curl jq
+own_folder "$2"
 
 ask() { # BODY: writes the answer into $work/answer
     curl -s --max-time 60 "$at/v1/completions" -d "$1" > "$work/answer" ||

@@ -4,12 +4,10 @@
 #
 # usage: store_verbs.sh PATHLOOM WORKFOLDER
 set -u
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
-work=$2
-[ "${work#/}" != "$work" ] || work=$PWD/$work
-rm -rf "$work"
-mkdir -p "$work/corpus"
+. tests/support/script.sh
+own_folder "$2"
+mkdir "$work/corpus"
 cp base/*.[ch] store/*.[ch] docs/*.md "$work/corpus/"
 job='' workers=''
 checks=0

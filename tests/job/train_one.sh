@@ -5,12 +5,10 @@
 #
 # usage: train_one.sh TRAIN_ONE PATHLOOM WORKFOLDER
 set -eu
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 train_one=$1
 pathloom=$2
-work=$3
-rm -rf "$work"
-mkdir -p "$work"
+. tests/support/script.sh
+own_folder "$3"
 
 fail() {
     echo "FAILED: $1"

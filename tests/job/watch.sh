@@ -9,22 +9,13 @@
 # and a line says so.
 set -u
 pathloom=$1
-work=$2
-[ "${work#/}" != "$work" ] || work=$PWD/$work
-command -v curl >/dev/null || {
-    echo "skipped: there is no curl; sh tools/install.sh tests"
-    exit 77
-}
-rm -rf "$work"
-mkdir -p "$work/corpus"
+. tests/support/script.sh
+needs curl
+own_folder "$2"
+mkdir "$work/corpus"
 cp base/*.[ch] "$work/corpus/"
 . tests/support/by_hand.sh
 
-fail() {
-    echo "FAILED: $1"
-    tail -n 5 "$work"/*.out
-    exit 1
-}
 "$pathloom" key new "$work/x.key" >/dev/null || fail "key new"
 start home "$pathloom" home --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json
 first_home=$pid

@@ -5,11 +5,10 @@
 #
 # usage: worker_settings.sh PATHLOOM WORKFOLDER
 set -u
-export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 pathloom=$1
-work=$2
-rm -rf "$work"
-mkdir -p "$work/run"
+. tests/support/script.sh
+own_folder "$2"
+mkdir "$work/run"
 
 fail() {
     echo "FAILED: $1"

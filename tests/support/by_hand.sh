@@ -1,11 +1,7 @@
 # shellcheck shell=sh disable=SC2034,SC2154
 # This file is sourced by scripts that start the processes of a job one by one and wait
-# for results. Such a script must set `pathloom` (the program) and `work` (a folder that
-# only this script uses), and define `fail`.
-
-# awk, sort, printf and [a-z] depend on it: in Turkish the decimal point is a comma, and
-# the letter i is not in [a-z].
-export LC_ALL=C
+# for results. Such a script sources script.sh or job.sh first, sets `pathloom` (the
+# program) and calls own_folder.
 children=
 trap 'kill -9 $children 2>/dev/null' EXIT INT TERM
 

@@ -7,11 +7,8 @@
 #include "outer/outer.h"
 #include <float.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 void fill_values(float *x, size_t n, uint64_t seed);
 

@@ -112,3 +112,54 @@ pl_status make_words_tokenizer(void **state, int vocab, pl_tokenizer **out)
     pl_buf_destroy(&text);
     return status == PL_OK ? pl_tokenizer_load(in_scratch("words.model"), out) : status;
 }
+
+int make_documents(void **state, int n)
+{
+    pl_buf lines = {0};
+    if (make_scratch(state) != 0)
+        return -1;
+    for (int d = 0; d < n; d++) {
+        pl_buf words = {0};
+        pl_json *object = pl_json_object();
+        make_words((uint64_t)d, 1500, &words);
+        pl_json_set_text(object, "text", pl_buf_text(&words));
+        pl_json_set_text(object, "domain", d % 3 ? "even" : "third");
+        pl_json_write(object, 0, &lines);
+        pl_buf_printf(&lines, "\n");
+        pl_json_destroy(&object);
+        pl_buf_destroy(&words);
+    }
+    write_bytes("corpus.jsonl", lines.data, lines.len);
+    pl_buf_destroy(&lines);
+    return 0;
+}
+
+void hear_line(void *context, const char *line)
+{
+    assert_null(strchr(line, '\n'));
+    pl_buf_printf(context, "%s\n", line);
+}
+
+pl_prepare_options usual_prepare(void)
+{
+    static char path[PL_PATH_MAX];
+    return (pl_prepare_options){.corpus = pl_join(path, scratch, "corpus.jsonl"),
+                                .valid = "",
+                                .valid_share = 0.2,
+                                .tokenizer = "",
+                                .vocab = 320,
+                                .n_threads = 2,
+                                .seed = 5,
+                                .min_document_tokens = 33};
+}
+
+void check_prepare_fails(const pl_prepare_options *options, const char *folder,
+                         pl_status expected, const char *said)
+{
+    pl_prepare_result result;
+    pl_status status = pl_prepare(options, in_scratch(folder), &result);
+    if (status != expected)
+        fail_msg("%s instead of %s: %s", pl_status_name(status),
+                 pl_status_name(expected), pl_last_error());
+    assert_said(said);
+}

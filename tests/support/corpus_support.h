@@ -4,14 +4,11 @@
 #ifndef PL_TEST_CORPUS_SUPPORT_H
 #define PL_TEST_CORPUS_SUPPORT_H
 #include "corpus/corpus.h"
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 extern char scratch[64]; /* the scratch folder of this process */
 
@@ -26,19 +23,6 @@ const char *in_scratch(const char *name);
 void write_bytes(const char *name, const void *data, size_t len);
 
 void write_text(const char *name, const char *text);
-
-#define assert_ok(expression)                                                          \
-    do {                                                                               \
-        if ((expression) != PL_OK)                                                     \
-            fail_msg("%s: %s", #expression, pl_last_error());                          \
-    } while (0)
-
-/* Fails the test unless the last error sentence contains `words`. */
-#define assert_said(words)                                                             \
-    do {                                                                               \
-        if (!strstr(pl_last_error(), words))                                           \
-            fail_msg("'%s' does not say '%s'", pl_last_error(), words);                \
-    } while (0)
 
 void put_le(pl_buf *buf, uint64_t value, int bytes);
 
@@ -58,5 +42,18 @@ void make_words(uint64_t seed, size_t len, pl_buf *out);
 /* Makes the scratch folder, and trains a tokenizer with `vocab` tokens on the text of
  * make_words. */
 pl_status make_words_tokenizer(void **state, int vocab, pl_tokenizer **out);
+
+/* Makes the scratch folder, and in it corpus.jsonl with n documents of 1,500 bytes. One
+ * third of them belong to the domain "third", the others to "even". */
+int make_documents(void **state, int n);
+
+/* Returns options that prepare corpus.jsonl. */
+pl_prepare_options usual_prepare(void);
+
+void check_prepare_fails(const pl_prepare_options *options, const char *folder,
+                         pl_status expected, const char *said);
+
+/* Appends a line of pl_prepare's progress to `context`, a pl_buf. */
+void hear_line(void *context, const char *line);
 
 #endif

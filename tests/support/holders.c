@@ -17,7 +17,7 @@ void define_holder_arm(world *w, pl_method method, int k, const char *codec)
     a->outer.weighted = true;
     a->outer.schedule = (pl_outer_schedule){PL_DECAY_COSINE, 1, PHASES, 0.1, 0};
     pl_copy_text(a->outer.codec_name, sizeof a->outer.codec_name, codec);
-    assert_int_equal(pl_codec_options_default(codec, &a->outer.codec), PL_OK);
+    assert_ok(pl_codec_options_default(codec, &a->outer.codec));
     tiny_shards(a, k);
     for (int p = 0; p < k; p++)
         a->weights[p] = 1.0 + p * p;
@@ -38,8 +38,7 @@ world *new_world(pl_method method, int k, const char *codec)
     world *w = pl_alloc(sizeof *w);
     w->k = k;
     define_holder_arm(w, method, k, codec);
-    assert_int_equal(pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology),
-                     PL_OK);
+    assert_ok(pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology));
     w->n = pl_topology_slot(w->topology, 0)->n_params;
     w->zero = floats(w);
     pl_topology_init(w->topology, 0, 1, w->zero);
@@ -115,14 +114,9 @@ int n_vectors(world *w)
 void encode_one(world *w, int i, int64_t phase, double norm, float *residual,
                 pl_buf *out)
 {
-    const pl_codec_options *options = &w->arm.outer.codec;
-    pl_codec_part parts[8];
-    int n_parts = pl_codec_parts(w->topology, MODULE, parts);
     pl_codec_round round = pl_round_codec(contract_of(w), i, phase, norm);
-    assert_true(n_parts <= 8);
-    assert_int_equal(pl_codec_encode_module(options, parts, n_parts, &round,
-                                            w->of[i].update, residual, out),
-                     PL_OK);
+    assert_ok(pl_codec_encode_update(&w->arm.outer.codec, w->topology, MODULE, &round,
+                                     w->of[i].update, residual, out));
 }
 
 void encode_holder(world *w, int i, int64_t phase, double norm, pl_buf *out)
@@ -138,13 +132,11 @@ void encode_holder(world *w, int i, int64_t phase, double norm, pl_buf *out)
         pl_holder_update_start(&s, h->start, h->update);
         encode_one(w, i, phase, norm, NULL, out);
     }
-    assert_int_equal(pl_codec_split(out->data, out->len, n_vectors(w), messages),
-                     PL_OK);
+    assert_ok(pl_codec_split(out->data, out->len, n_vectors(w), messages));
     for (int v = 0; v < n_vectors(w); v++) {
         memset(sent[v], 0, w->n * sizeof(float));
-        assert_int_equal(pl_codec_add(messages[v].data, messages[v].bytes, w->n, 1.0f,
-                                      sent[v], &sent_norm),
-                         PL_OK);
+        assert_ok(pl_codec_add(messages[v].data, messages[v].bytes, w->n, 1.0f, sent[v],
+                               &sent_norm));
     }
 }
 
@@ -167,7 +159,7 @@ void mean_of_holders(const world *w, double *out)
 int mate_of(world *w, int i, int64_t round)
 {
     int mate = -1;
-    assert_int_equal(pl_round_mate(contract_of(w), i, round, &mate), PL_OK);
+    assert_ok(pl_round_mate(contract_of(w), i, round, &mate));
     return mate;
 }
 
@@ -178,10 +170,8 @@ void begin_gossip(world *w, int64_t phase)
         int mate = phase > 0 ? mate_of(w, i, phase - 1) : i;
         bool alone = mate == i || w->is_split[phase - 1][i];
         const holder *other = alone ? NULL : &w->of[mate];
-        assert_int_equal(pl_holder_begin(&s, other ? other->sent : NULL,
-                                         other ? other->sent_start : NULL,
-                                         w->of[i].start),
-                         PL_OK);
+        assert_ok(pl_holder_begin(&s, other ? other->sent : NULL,
+                                  other ? other->sent_start : NULL, w->of[i].start));
     }
 }
 
@@ -235,14 +225,11 @@ void publish_holders(world *w)
         float *params = pl_alloc(n * sizeof *params);
         pl_topology_init(w->topology, slot, 1, params);
         pl_arm_module_name(&w->arm, w->topology, m, name);
-        assert_int_equal(
-            pl_client_create_module(w->client, name, params, n, &w->arm.config), PL_OK);
+        assert_ok(pl_client_create_module(w->client, name, params, n, &w->arm.config));
         pl_free(params);
     }
     pl_arm_encode(&w->arm, &bytes);
-    assert_int_equal(
-        pl_client_put_object(w->client, "arm/mix", bytes.data, bytes.len, &blob),
-        PL_OK);
+    assert_ok(pl_client_put_object(w->client, "arm/mix", bytes.data, bytes.len, &blob));
     pl_buf_destroy(&bytes);
 }
 
@@ -250,14 +237,14 @@ void raise_home(world *w)
 {
     pl_buf address = {0};
     w->stop = 0;
-    assert_int_equal(pl_thread_start("home", run_holder_home, w, &w->home), PL_OK);
+    assert_ok(pl_thread_start("home", run_holder_home, w, &w->home));
     for (int i = 0; i < 1000 && !pl_path_exists(w->ready); i++)
         pl_sleep_ms(10);
-    assert_int_equal(pl_read_file(w->ready, &address), PL_OK);
+    assert_ok(pl_read_file(w->ready, &address));
     const char *homes[] = {pl_buf_text(&address)};
     tell_secret(homes[0]);
     pl_client_options options = {.homes = homes, .n_homes = 1, .patience_ms = 15000};
-    assert_int_equal(pl_client_create(&options, &w->client), PL_OK);
+    assert_ok(pl_client_create(&options, &w->client));
     pl_buf_destroy(&address);
 }
 
@@ -277,14 +264,14 @@ void lower_home(world *w)
     pl_client_destroy(&w->client);
     __atomic_store_n(&w->stop, 1, __ATOMIC_RELAXED);
     pl_thread_join(&w->home);
-    assert_int_equal(w->home_status, PL_OK);
-    assert_int_equal(pl_remove_tree(w->ready), PL_OK);
+    assert_ok(w->home_status);
+    assert_ok(pl_remove_tree(w->ready));
 }
 
 void end_home(world *w)
 {
     lower_home(w);
-    assert_int_equal(pl_remove_tree(w->dir), PL_OK);
+    assert_ok(pl_remove_tree(w->dir));
 }
 
 void submit(world *w, int i, int64_t round, const pl_buf *encoded)
@@ -294,8 +281,7 @@ void submit(world *w, int i, int64_t round, const pl_buf *encoded)
     char name[96], text[256];
     uint64_t number = pl_round_base(contract_of(w), round);
     pl_arm_module_name(&w->arm, w->topology, MODULE, name);
-    assert_int_equal(pl_client_get_version(w->client, name, (int64_t)number, &base),
-                     PL_OK);
+    assert_ok(pl_client_get_version(w->client, name, (int64_t)number, &base));
     pl_submission s = {.module = name,
                        .contribution = {.path = i, .phase = round, .work.loss = 1},
                        .base_version = number,
@@ -306,7 +292,7 @@ void submit(world *w, int i, int64_t round, const pl_buf *encoded)
     pl_copy_text(s.contribution.device, PL_TEXT_MAX, "d");
     pl_copy_text(s.contribution.codec, 16, w->arm.outer.codec_name);
     lease_for(w->client, &w->arm, &s.contribution, round);
-    assert_int_equal(pl_client_submit(w->client, &s, &result, text), PL_OK);
+    assert_ok(pl_client_submit(w->client, &s, &result, text));
     if (result != PL_SUBMIT_ACCEPTED)
         fail_msg("round %lld: %s", (long long)round, text);
 }
@@ -330,7 +316,7 @@ void fetch(world *w, const pl_hash *blob, size_t first, float *out)
     pl_buf bytes = {0};
     char name[96];
     pl_arm_module_name(&w->arm, w->topology, MODULE, name);
-    assert_int_equal(pl_client_get_blob(w->client, name, blob, &bytes), PL_OK);
+    assert_ok(pl_client_get_blob(w->client, name, blob, &bytes));
     assert_true(bytes.len >= (first + w->n) * sizeof *out);
     memcpy(out, bytes.data + first * sizeof *out, w->n * sizeof *out);
     pl_buf_destroy(&bytes);

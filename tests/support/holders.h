@@ -11,13 +11,9 @@
 
 #include <math.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum {
     HOLDERS_MAX = 4,

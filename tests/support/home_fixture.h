@@ -9,17 +9,13 @@
 #include "tests/support/leases.h"
 #include "tests/support/tiny_arm.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { PATHS = 4, PATIENCE_MS = 15000 };
 /* True if the test starts a hub. Then start_child does not say HELLO to a new home in

@@ -2,18 +2,8 @@
 # This file is sourced by scripts that run whole jobs. Such a script sets `pathloom`
 # (the program) and runs in the project's root. If it must clean up more after a
 # failure, it defines its own `fail`.
-# awk, sort, printf and [a-z] depend on it: in Turkish the decimal point is a comma, and
-# the letter i is not in [a-z].
-export LC_ALL=C
+. tests/support/script.sh
 stopped='' job=''
-
-# Sets `work` to $1, which becomes an empty folder that only this script uses.
-own_folder() { # folder
-    work=$1
-    [ "${work#/}" != "$work" ] || work=$PWD/$work
-    rm -rf "$work"
-    mkdir -p "$work"
-}
 
 # Prints $1 and the last lines of all outputs, lets stopped processes continue, ends the
 # job, and exits with 1. If the script has set `case`, prints only outputs of that case.

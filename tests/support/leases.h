@@ -4,13 +4,7 @@
 #define PL_TESTS_LEASES_H
 #include "outer/outer.h"
 #include "net/net.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 extern pl_lease_secret home_secret; /* set by tell_secret */
 

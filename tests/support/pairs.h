@@ -4,11 +4,8 @@
 #define PL_TESTS_PAIRS_H
 #include "tests/support/naive.h"
 #include <stdio.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 typedef struct backend_case {
     const char *name, *precision;

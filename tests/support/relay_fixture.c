@@ -5,8 +5,7 @@ void define_arm(fixture *f, const char *codec)
 {
     define_grid(&f->arm, codec);
     f->arm.outer.codec.small = 256; /* so that small tensors use the codec, too */
-    assert_int_equal(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->topology),
-                     PL_OK);
+    assert_ok(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->topology));
 }
 
 void publish(fixture *f)
@@ -51,7 +50,7 @@ void close_job(fixture *f)
     kill_child(&f->home, SIGTERM);
     pl_topology_destroy(&f->topology);
     pl_arm_clear(&f->arm);
-    assert_int_equal(pl_remove_tree(f->dir), PL_OK);
+    assert_ok(pl_remove_tree(f->dir));
 }
 
 void encode(const worker *w, int slot, double norm, pl_buf *out)
@@ -59,19 +58,14 @@ void encode(const worker *w, int slot, double norm, pl_buf *out)
     const fixture *f = w->job;
     int module = pl_topology_module_of_path(f->topology, slot, w->path);
     size_t n = pl_topology_slot(f->topology, slot)->n_params;
-    int n_parts = pl_codec_parts(f->topology, module, NULL);
-    pl_codec_part *parts = pl_alloc((size_t)n_parts * sizeof *parts);
     float *update = pl_alloc(n * sizeof *update);
     const pl_contract of = pl_contract_of(&f->arm, f->topology, module);
     pl_codec_round round = pl_round_codec(&of, w->path, 0, norm);
-    pl_codec_parts(f->topology, module, parts);
     for (size_t i = 0; !w->idle && i < n; i++)
         update[i] = pl_random_normal((uint64_t)w->path, (uint64_t)slot, i) * 1e-3f;
-    assert_int_equal(pl_codec_encode_module(&f->arm.outer.codec, parts, n_parts, &round,
-                                            update, NULL, out),
-                     PL_OK);
+    assert_ok(pl_codec_encode_update(&f->arm.outer.codec, f->topology, module, &round,
+                                     update, NULL, out));
     pl_free(update);
-    pl_free(parts);
 }
 
 void fill(const worker *w, pl_client *client, int slot, char name[96], pl_buf *bytes,
@@ -81,7 +75,7 @@ void fill(const worker *w, pl_client *client, int slot, char name[96], pl_buf *b
     pl_version_facts base;
     pl_arm_module_name(&f->arm, f->topology,
                        pl_topology_module_of_path(f->topology, slot, w->path), name);
-    assert_int_equal(pl_client_get_version(client, name, 0, &base), PL_OK);
+    assert_ok(pl_client_get_version(client, name, 0, &base));
     encode(w, slot, base.norm, bytes);
     memset(s, 0, sizeof *s);
     s->module = name;
@@ -115,7 +109,7 @@ void start_worker(worker *w, fixture *f, const char *address, int path)
     w->job = f;
     w->address = address;
     w->path = path;
-    assert_int_equal(pl_thread_start("worker", run_worker, w, &w->thread), PL_OK);
+    assert_ok(pl_thread_start("worker", run_worker, w, &w->thread));
 }
 
 void start_workers(worker *w, int n, fixture *f, const char *address)
@@ -129,7 +123,7 @@ void join_workers(worker *w, int n)
     for (int i = 0; i < n; i++)
         pl_thread_join(&w[i].thread);
     for (int i = 0; i < n; i++) {
-        assert_int_equal(w[i].status, PL_OK);
+        assert_ok(w[i].status);
         if (w[i].result != PL_SUBMIT_ACCEPTED && w[i].result != PL_SUBMIT_DUPLICATE)
             fail_msg("path %d: result %d, %s", w[i].path, w[i].result, w[i].text);
     }
@@ -189,8 +183,8 @@ int n_updates(fixture *f)
     pl_version v;
     int n = 0;
     memset(&v, 0, sizeof v);
-    assert_int_equal(pl_store_open(f->home.target, PL_STORE_READ, &store), PL_OK);
-    assert_int_equal(pl_store_get_version(store, embed, 1, &v), PL_OK);
+    assert_ok(pl_store_open(f->home.target, PL_STORE_READ, &store));
+    assert_ok(pl_store_get_version(store, embed, 1, &v));
     assert_int_equal(v.n_contributions, PATHS);
     for (int i = 0; i < v.n_contributions; i++) {
         bool seen = false;

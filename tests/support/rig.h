@@ -4,11 +4,8 @@
 #define PL_TESTS_RIG_H
 #include "tests/support/naive.h"
 #include <stdio.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 extern pl_backend *be;
 

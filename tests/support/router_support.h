@@ -4,25 +4,10 @@
 #define PL_TESTS_ROUTER_SUPPORT_H
 #include "router/router_internal.h"
 #include <math.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
 
-#define assert_ok(expression)                                                          \
-    do {                                                                               \
-        if ((expression) != PL_OK)                                                     \
-            fail_msg("%s: %s", #expression, pl_last_error());                          \
-    } while (0)
-
-#define assert_said(words)                                                             \
-    do {                                                                               \
-        if (!strstr(pl_last_error(), words))                                           \
-            fail_msg("'%s' does not say '%s'", pl_last_error(), words);                \
-    } while (0)
+#include "tests/support/suite.h"
 
 /* Returns options of a router that does not transform the features. */
 pl_router_options plain_options(int n_paths);

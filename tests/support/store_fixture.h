@@ -3,30 +3,12 @@
 #ifndef PL_TESTS_STORE_FIXTURE_H
 #define PL_TESTS_STORE_FIXTURE_H
 #include "store/store.h"
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
-#define assert_ok(expression)                                                          \
-    do {                                                                               \
-        pl_status assert_ok_status = (expression);                                     \
-        if (assert_ok_status != PL_OK)                                                 \
-            print_error("%s: %s\n", pl_status_name(assert_ok_status),                  \
-                        pl_last_error());                                              \
-        assert_int_equal(assert_ok_status, PL_OK);                                     \
-    } while (0)
-#define assert_says(word)                                                              \
-    do {                                                                               \
-        if (!strstr(pl_last_error(), word))                                            \
-            print_error("no `%s` in: %s\n", word, pl_last_error());                    \
-        assert_non_null(strstr(pl_last_error(), word));                                \
-    } while (0)
+#include "tests/support/suite.h"
 
 /* If the environment variable PL_TEST_ENGINE names an engine, prepares `folder` for a
  * store that keeps its chunks in this engine, under the name of the folder. So the same

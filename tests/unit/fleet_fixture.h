@@ -3,13 +3,7 @@
 #define PL_TESTS_FLEET_FIXTURE_H
 #include "workers/hub_internal.h"
 #include "tests/support/tiny_arm.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { TTL = 60000, STEPS = 10 };
 

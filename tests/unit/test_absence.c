@@ -2,19 +2,12 @@
  *
  * Tests when a process says that a hub or a home is away. */
 #include "net/net.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { DAY_MS = 24 * 3600 * 1000 };
 
-static void intervals_between_lines_grow(void **state)
+PL_TEST(intervals_between_lines_grow)
 {
-    (void)state;
     pl_absence a = {0};
     int64_t said[32];
     int n = 0;
@@ -32,9 +25,8 @@ static void intervals_between_lines_grow(void **state)
     assert_true(a.since[0] != '\0');
 }
 
-static void return_is_said_once_and_the_next_absence_begins_anew(void **state)
+PL_TEST(return_is_said_once_and_the_next_absence_begins_anew)
 {
-    (void)state;
     pl_absence a = {0};
     pl_absence_note(&a, "home-1", "tcp://10.0.0.1:7001", "", 6000, DAY_MS);
     assert_true(pl_absence_is_due(&a, 0));
@@ -45,9 +37,8 @@ static void return_is_said_once_and_the_next_absence_begins_anew(void **state)
     assert_true(pl_absence_is_due(&a, 5000));
 }
 
-static void short_silence_is_not_worth_a_line(void **state)
+PL_TEST(short_silence_is_not_worth_a_line)
 {
-    (void)state;
     pl_absence a = {0};
     for (int64_t silent = 0; silent < 5000; silent += 100) {
         assert_false(pl_absence_is_due(&a, silent));
@@ -59,10 +50,5 @@ static void short_silence_is_not_worth_a_line(void **state)
 int main(void)
 {
     pl_log_open("test", PL_LOG_ERROR, false);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(intervals_between_lines_grow),
-        cmocka_unit_test(return_is_said_once_and_the_next_absence_begins_anew),
-        cmocka_unit_test(short_silence_is_not_worth_a_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -7,11 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 typedef struct fixture {
     char folder[32], list[64];
@@ -78,9 +75,11 @@ static int uses_left(const fixture *f)
     return n;
 }
 
+#define WITH_LIST(name) PL_TEST_WITH(name, set_up, tear_down)
+
 /* An invalid public key (all zeros, or another point of low order) is refused. The
  * refusal uses up no invitation and writes no line that later readers must skip. */
-static void a_key_of_zeros_is_refused_and_the_list_stays_whole(void **state)
+WITH_LIST(a_key_of_zeros_is_refused_and_the_list_stays_whole)
 {
     const fixture *f = *state;
     pl_pubkey zero = {{0}}, one = {{1}}, good = a_key();
@@ -95,7 +94,7 @@ static void a_key_of_zeros_is_refused_and_the_list_stays_whole(void **state)
     pl_key_list_clear(&list);
 }
 
-static void no_refusal_tells_a_path_of_this_machine(void **state)
+WITH_LIST(no_refusal_tells_a_path_of_this_machine)
 {
     const fixture *f = *state;
     pl_key_role role;
@@ -108,7 +107,7 @@ static void no_refusal_tells_a_path_of_this_machine(void **state)
 }
 
 /* The second attempt does not write the file of the list again. */
-static void asking_twice_uses_up_one(void **state)
+WITH_LIST(asking_twice_uses_up_one)
 {
     const fixture *f = *state;
     struct stat first, second;
@@ -121,7 +120,7 @@ static void asking_twice_uses_up_one(void **state)
     assert_int_equal(uses_left(f), 4);
 }
 
-static void a_revoked_key_does_not_come_back_by_the_same_invitation(void **state)
+WITH_LIST(a_revoked_key_does_not_come_back_by_the_same_invitation)
 {
     const fixture *f = *state;
     pl_pubkey key = a_key();
@@ -133,7 +132,7 @@ static void a_revoked_key_does_not_come_back_by_the_same_invitation(void **state
     assert_int_equal(uses_left(f), 4);
 }
 
-static void nobody_enrols_under_a_name_that_is_taken(void **state)
+WITH_LIST(nobody_enrols_under_a_name_that_is_taken)
 {
     const fixture *f = *state;
     pl_pubkey key = a_key(), other = a_key();
@@ -198,7 +197,7 @@ static bool gets_name(fixture *f, const char *name, int n_tasks, bool is_fenced)
     return gets;
 }
 
-static void a_worker_keeps_a_name_only_if_it_delivers(void **state)
+WITH_LIST(a_worker_keeps_a_name_only_if_it_delivers)
 {
     fixture *f = *state;
     assert_true(gets_name(f, "idle", 0, false));
@@ -207,9 +206,8 @@ static void a_worker_keeps_a_name_only_if_it_delivers(void **state)
     assert_true(gets_name(f, "liar", 2, true));
 }
 
-static void no_worker_has_the_text_of_a_key_as_its_name(void **state)
+WITH_LIST(no_worker_has_the_text_of_a_key_as_its_name)
 {
-    (void)state;
     char text[PL_PUBKEY_TEXT];
     hub h = {.worker_names = pl_name_table_create()};
     const pl_peer peer = {.key = a_key(), .role = PL_AS_WORKER};
@@ -222,7 +220,7 @@ static void no_worker_has_the_text_of_a_key_as_its_name(void **state)
     pl_name_table_destroy(&h.worker_names);
 }
 
-static void the_last_use_of_an_invitation_frees_its_name(void **state)
+WITH_LIST(the_last_use_of_an_invitation_frees_its_name)
 {
     fixture *f = *state;
     pl_pubkey key = a_key();
@@ -234,17 +232,6 @@ static void the_last_use_of_an_invitation_frees_its_name(void **state)
 
 int main(void)
 {
-#define WITH_LIST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_LIST(a_key_of_zeros_is_refused_and_the_list_stays_whole),
-        WITH_LIST(no_refusal_tells_a_path_of_this_machine),
-        WITH_LIST(asking_twice_uses_up_one),
-        WITH_LIST(a_revoked_key_does_not_come_back_by_the_same_invitation),
-        WITH_LIST(nobody_enrols_under_a_name_that_is_taken),
-        WITH_LIST(a_worker_keeps_a_name_only_if_it_delivers),
-        WITH_LIST(no_worker_has_the_text_of_a_key_as_its_name),
-        WITH_LIST(the_last_use_of_an_invitation_frees_its_name),
-    };
 #undef WITH_LIST
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -5,13 +5,7 @@
  * the store has kept. */
 #include "history/history.h"
 #include "tests/support/tiny_arm.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { PHASES = 6, PATHS = 4 };
 
@@ -80,7 +74,9 @@ static int64_t stays(const fixture *f, const char *module)
     return f->a.stays[pl_topology_find_module(f->t, module)];
 }
 
-static void without_a_draw_everything_stays(void **state)
+#define AFFECTED(name) PL_TEST_WITH(name, setup, teardown)
+
+AFFECTED(without_a_draw_everything_stays)
 {
     fixture *f = *state;
     f->lacks[PL_KEPT_STATE] = f->lacks[PL_KEPT_STEP] = true;
@@ -90,7 +86,7 @@ static void without_a_draw_everything_stays(void **state)
     assert_int_equal(stays(f, "embed"), PHASES);
 }
 
-static void a_change_reaches_the_others_one_phase_later(void **state)
+AFFECTED(a_change_reaches_the_others_one_phase_later)
 {
     fixture *f = *state;
     f->draws[0] = 3;
@@ -102,7 +98,7 @@ static void a_change_reaches_the_others_one_phase_later(void **state)
     assert_int_equal(stays(f, "L1.E1"), 4); /* paths 2 and 3 do not draw the document */
 }
 
-static void a_draw_of_the_last_phase_reaches_no_other_path(void **state)
+AFFECTED(a_draw_of_the_last_phase_reaches_no_other_path)
 {
     fixture *f = *state;
     f->draws[3] = PHASES - 1;
@@ -112,7 +108,7 @@ static void a_draw_of_the_last_phase_reaches_no_other_path(void **state)
     assert_int_equal(stays(f, "L1.E1"), PHASES - 1);
 }
 
-static void paths_without_a_common_module_are_left_alone(void **state)
+AFFECTED(paths_without_a_common_module_are_left_alone)
 {
     fixture *f = *state;
     pl_topology_destroy(&f->t);
@@ -126,7 +122,7 @@ static void paths_without_a_common_module_are_left_alone(void **state)
     assert_int_equal(stays(f, "L1.E2"), PHASES);
 }
 
-static void without_states_phases_are_repeated_but_versions_stay(void **state)
+AFFECTED(without_states_phases_are_repeated_but_versions_stay)
 {
     fixture *f = *state;
     f->draws[0] = 3;
@@ -137,7 +133,7 @@ static void without_states_phases_are_repeated_but_versions_stay(void **state)
     assert_int_equal(stays(f, "embed"), 3);
 }
 
-static void without_updates_all_contributors_repeat_the_round(void **state)
+AFFECTED(without_updates_all_contributors_repeat_the_round)
 {
     fixture *f = *state;
     f->draws[0] = 3;
@@ -147,7 +143,7 @@ static void without_updates_all_contributors_repeat_the_round(void **state)
     assert_int_equal(stays(f, "L1.E1"), 3);
 }
 
-static void without_momentum_modules_go_back_to_the_first_version(void **state)
+AFFECTED(without_momentum_modules_go_back_to_the_first_version)
 {
     fixture *f = *state;
     f->draws[0] = 3;
@@ -157,7 +153,7 @@ static void without_momentum_modules_go_back_to_the_first_version(void **state)
     assert_int_equal(stays(f, "embed"), 0);
 }
 
-static void a_phase_that_lacks_its_version_is_made_again(void **state)
+AFFECTED(a_phase_that_lacks_its_version_is_made_again)
 {
     fixture *f = *state;
     f->draws[0] = 3;
@@ -172,7 +168,7 @@ static void a_phase_that_lacks_its_version_is_made_again(void **state)
     assert_phases(f->a.begins, 3, 4, 4, 4);
 }
 
-static void paths_with_own_parameters_begin_anew(void **state)
+AFFECTED(paths_with_own_parameters_begin_anew)
 {
     fixture *f = *state;
     f->arm.outer.method = pl_method_defaults(PL_METHOD_NOLOCO);
@@ -180,21 +176,4 @@ static void paths_with_own_parameters_begin_anew(void **state)
     find(f);
     assert_phases(f->a.begins, 0, 0, 0, 0);
     assert_int_equal(stays(f, "L1.E0"), 0);
-}
-
-int main(void)
-{
-#define AFFECTED(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        AFFECTED(without_a_draw_everything_stays),
-        AFFECTED(a_change_reaches_the_others_one_phase_later),
-        AFFECTED(a_draw_of_the_last_phase_reaches_no_other_path),
-        AFFECTED(paths_without_a_common_module_are_left_alone),
-        AFFECTED(without_states_phases_are_repeated_but_versions_stay),
-        AFFECTED(without_updates_all_contributors_repeat_the_round),
-        AFFECTED(without_momentum_modules_go_back_to_the_first_version),
-        AFFECTED(a_phase_that_lacks_its_version_is_made_again),
-        AFFECTED(paths_with_own_parameters_begin_anew),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,13 +4,7 @@
  * (row) of an audit and that of a draw are written and read. */
 #include "outer/outer.h"
 #include "home/home_internal.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 static pl_arm arm_of(const char *name, uint64_t seed)
 {
@@ -30,9 +24,8 @@ static int n_drawn(const pl_draw *draw, const pl_arm *arm)
     return n;
 }
 
-static void share_of_tasks_is_drawn(void **state)
+PL_TEST(share_of_tasks_is_drawn)
 {
-    (void)state;
     pl_arm arm = arm_of("mix", 7);
     pl_draw draw;
     pl_draw_create(0.1, &draw);
@@ -46,9 +39,8 @@ static void share_of_tasks_is_drawn(void **state)
 /* A worker has the arm with its seed, and may read the hash of the secret. It must
  * learn nothing from them: neither from another process's draws, nor from draws under
  * the hash, nor from the draw that releases before this one made from the seed. */
-static void nothing_that_a_worker_has_gives_the_draw(void **state)
+PL_TEST(nothing_that_a_worker_has_gives_the_draw)
 {
-    (void)state;
     const pl_arm arm = arm_of("mix", 7);
     const uint64_t old = pl_stream("audit", pl_stream(arm.name, 3, 1), 0);
     pl_draw draw, other, hash;
@@ -67,16 +59,15 @@ static void nothing_that_a_worker_has_gives_the_draw(void **state)
         assert_in_range(same[i], 420, 580);
 }
 
-static void published_secret_gives_the_same_draw(void **state)
+PL_TEST(published_secret_gives_the_same_draw)
 {
-    (void)state;
     const pl_arm arm = arm_of("mix", 7);
     char name[PL_TEXT_MAX], again_name[PL_TEXT_MAX];
     pl_draw draw, again;
     pl_buf text = {0};
     pl_draw_create(0.3, &draw);
     pl_draw_write(&draw, &text);
-    assert_int_equal(pl_draw_read(pl_buf_text(&text), &again), PL_OK);
+    assert_ok(pl_draw_read(pl_buf_text(&text), &again));
     for (int64_t phase = 0; phase < 200; phase++)
         assert_int_equal(pl_draw_has(&draw, &arm, 3, 1, phase),
                          pl_draw_has(&again, &arm, 3, 1, phase));
@@ -90,16 +81,15 @@ static void published_secret_gives_the_same_draw(void **state)
     pl_buf_clear(&text);
     draw.secret = (pl_hash){{0}};
     pl_draw_write(&draw, &text);
-    assert_int_equal(pl_draw_read(pl_buf_text(&text), &again), PL_OK);
+    assert_ok(pl_draw_read(pl_buf_text(&text), &again));
     assert_true(pl_hash_none(&again.secret) && pl_hash_equal(&again.hash, &draw.hash));
     assert_int_equal(pl_draw_read("", &again), PL_ERR_DATA);
     assert_int_equal(pl_draw_read("12 0.5", &again), PL_ERR_DATA);
     pl_buf_destroy(&text);
 }
 
-static void methods_that_depend_on_the_hour_are_left_out(void **state)
+PL_TEST(methods_that_depend_on_the_hour_are_left_out)
 {
-    (void)state;
     static const pl_method out[] = {PL_METHOD_NOLOCO, PL_METHOD_DELAYED_NESTEROV};
     pl_arm arm = arm_of("mix", 7);
     pl_draw draw;
@@ -144,9 +134,8 @@ static pl_path_state state_of(const pl_audit *a)
     return s;
 }
 
-static void row_says_all_of_it(void **state)
+PL_TEST(row_says_all_of_it)
 {
-    (void)state;
     for (int v = 0; v < PL_VERDICT_COUNT; v++) {
         pl_audit a = row_of(v + 1), b;
         pl_buf text = {0};
@@ -159,15 +148,14 @@ static void row_says_all_of_it(void **state)
         else
             pl_copy_text(a.odd, sizeof a.odd, "w1");
         pl_audit_write(&a, &text);
-        assert_int_equal(pl_audit_read(pl_buf_text(&text), &b), PL_OK);
+        assert_ok(pl_audit_read(pl_buf_text(&text), &b));
         assert_memory_equal(&a, &b, sizeof a);
         pl_buf_destroy(&text);
     }
 }
 
-static void longest_row_fits(void **state)
+PL_TEST(longest_row_fits)
 {
-    (void)state;
     pl_audit a = row_of(PL_AUDIT_RESULTS), b;
     pl_buf text = {0};
     memset(a.path, 'p', sizeof a.path - 1);
@@ -181,7 +169,7 @@ static void longest_row_fits(void **state)
     pl_hash_of("blob", "s", 1, &a.before);
     pl_audit_write(&a, &text);
     assert_true(text.len < PL_AUDIT_TEXT_MAX);
-    assert_int_equal(pl_audit_read(pl_buf_text(&text), &b), PL_OK);
+    assert_ok(pl_audit_read(pl_buf_text(&text), &b));
     pl_buf_clear(&text);
     a = row_of(1); /* an open row has a state, but only one result that counts */
     memset(a.path, 'p', 80);
@@ -192,13 +180,12 @@ static void longest_row_fits(void **state)
     a.state.repeats = 1;
     pl_audit_write(&a, &text);
     assert_true(text.len < PL_AUDIT_TEXT_MAX);
-    assert_int_equal(pl_audit_read(pl_buf_text(&text), &b), PL_OK);
+    assert_ok(pl_audit_read(pl_buf_text(&text), &b));
     pl_buf_destroy(&text);
 }
 
-static void dropped_results_free_their_name(void **state)
+PL_TEST(dropped_results_free_their_name)
 {
-    (void)state;
     pl_audit a = row_of(1);
     char name[PL_TEXT_MAX];
     pl_audit_name(&a, name);
@@ -212,24 +199,21 @@ static void dropped_results_free_their_name(void **state)
     assert_string_equal(name, "audit/mix/p01.r0/4.2");
 }
 
-static void rows_of_the_release_before_are_read(void **state)
+PL_TEST(rows_of_the_release_before_are_read)
 {
-    (void)state;
     pl_audit a;
-    assert_int_equal(
+    assert_ok(
         pl_audit_read("{\"path\":\"a\",\"phase\":3,\"verdict\":\"settled\",\"odd\":"
                       "\"v\",\"seed\":\"0000000000000001\",\"tolerance\":0.25,"
                       "\"results\":[{\"worker\":\"w\",\"device\":\"\"},{\"worker\":"
                       "\"v\",\"device\":\"\",\"apart\":[-1]}]}",
-                      &a),
-        PL_OK);
+                      &a));
     assert_int_equal(a.verdict, PL_VERDICT_UNCHECKED);
     assert_string_equal(a.odd, "v");
 }
 
-static void other_texts_are_refused(void **state)
+PL_TEST(other_texts_are_refused)
 {
-    (void)state;
 #define RESULT ",\"results\":[{\"worker\":\"w\",\"device\":\"\"}]}"
     static const char *const texts[] = {
         "",
@@ -258,20 +242,4 @@ static void other_texts_are_refused(void **state)
     pl_audit_write(&a, &text);
     assert_int_not_equal(pl_audit_read(pl_buf_text(&text), &b), PL_OK);
     pl_buf_destroy(&text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(share_of_tasks_is_drawn),
-        cmocka_unit_test(nothing_that_a_worker_has_gives_the_draw),
-        cmocka_unit_test(published_secret_gives_the_same_draw),
-        cmocka_unit_test(methods_that_depend_on_the_hour_are_left_out),
-        cmocka_unit_test(row_says_all_of_it),
-        cmocka_unit_test(longest_row_fits),
-        cmocka_unit_test(dropped_results_free_their_name),
-        cmocka_unit_test(rows_of_the_release_before_are_read),
-        cmocka_unit_test(other_texts_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,9 @@
  * leases end. */
 #include "tests/unit/fleet_fixture.h"
 
-static void task_within_its_promise_gets_no_backup(void **state)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+
+FIXTURE_TEST(task_within_its_promise_gets_no_backup)
 {
     fixture *f = *state;
     begin(f, 0);
@@ -13,7 +15,7 @@ static void task_within_its_promise_gets_no_backup(void **state)
     assert_true(finds(f, 1, 3100));
 }
 
-static void progress_that_is_too_slow_is_seen_at_once(void **state)
+FIXTURE_TEST(progress_that_is_too_slow_is_seen_at_once)
 {
     fixture *f = *state;
     plan_lease *l = begin(f, 0);
@@ -24,7 +26,7 @@ static void progress_that_is_too_slow_is_seen_at_once(void **state)
     assert_true(finds(f, 1, 850));
 }
 
-static void small_gains_are_not_worth_it(void **state)
+FIXTURE_TEST(small_gains_are_not_worth_it)
 {
     fixture *f = *state;
     for (int i = 0; i < 20; i++) {
@@ -36,7 +38,7 @@ static void small_gains_are_not_worth_it(void **state)
     assert_true(finds(f, 1, 400));
 }
 
-static void only_an_idle_worker_of_the_same_kind_is_asked(void **state)
+FIXTURE_TEST(only_an_idle_worker_of_the_same_kind_is_asked)
 {
     fixture *f = *state;
     begin(f, 0);
@@ -53,7 +55,7 @@ static void only_an_idle_worker_of_the_same_kind_is_asked(void **state)
 
 /* A worker on trial is helped by workers of any kind that are not on trial, and earlier
  * than other workers. */
-static void worker_on_trial_is_helped_as_soon_as_it_is_late(void **state)
+FIXTURE_TEST(worker_on_trial_is_helped_as_soon_as_it_is_late)
 {
     fixture *f = *state;
     f->workers[0].own_key = f->workers[2].own_key = false;
@@ -86,7 +88,7 @@ static void worker_on_trial_is_helped_as_soon_as_it_is_late(void **state)
 
 /* Nobody knows how long a worker needs that joined just now. It is late when it fetches
  * for longer than the others. */
-static void new_worker_is_helped_when_it_fetches_for_long(void **state)
+FIXTURE_TEST(new_worker_is_helped_when_it_fetches_for_long)
 {
     fixture *f = *state;
     f->workers[0].own_key = false;
@@ -104,7 +106,7 @@ static void new_worker_is_helped_when_it_fetches_for_long(void **state)
 }
 
 /* The job's first task: the others wait for it, and nobody was measured. */
-static void first_task_of_a_worker_on_trial_is_begun_twice(void **state)
+FIXTURE_TEST(first_task_of_a_worker_on_trial_is_begun_twice)
 {
     fixture *f = *state;
     for (int i = 0; i < 4; i++) {
@@ -120,7 +122,7 @@ static void first_task_of_a_worker_on_trial_is_begun_twice(void **state)
     assert_true(finds(f, 1, 2100));
 }
 
-static void slowest_of_many_comes_first(void **state)
+FIXTURE_TEST(slowest_of_many_comes_first)
 {
     fixture *f = *state;
     plan_task task;
@@ -138,7 +140,7 @@ static void renew(fixture *f, bool trains, uint64_t step, uint64_t down, int64_t
     hub_look_at_fleet(&f->h, now_ms);
 }
 
-static void worker_with_a_lease_is_never_idle(void **state)
+FIXTURE_TEST(worker_with_a_lease_is_never_idle)
 {
     fixture *f = *state;
     hub_worker *w = &f->workers[0];
@@ -161,7 +163,7 @@ static void worker_with_a_lease_is_never_idle(void **state)
 }
 
 /* Small messages arrive, and large packets are lost on the way. */
-static void transfer_that_does_not_move_is_stalled(void **state)
+FIXTURE_TEST(transfer_that_does_not_move_is_stalled)
 {
     fixture *f = *state;
     hub_worker *w = &f->workers[0];
@@ -187,7 +189,7 @@ static void transfer_that_does_not_move_is_stalled(void **state)
 
 /* A hub that restarted does not know when a lease that it takes over began. If it
  * counted the lease as begun at time 0, the task would get a backup immediately. */
-static void lease_taken_up_after_a_restart_is_not_slow_at_once(void **state)
+FIXTURE_TEST(lease_taken_up_after_a_restart_is_not_slow_at_once)
 {
     fixture *f = *state;
     plan *p = &f->h.tasks;
@@ -198,7 +200,7 @@ static void lease_taken_up_after_a_restart_is_not_slow_at_once(void **state)
     assert_true(finds(f, 1, now_ms + 9000));
 }
 
-static void audit_is_answered_by_its_holder_alone(void **state)
+FIXTURE_TEST(audit_is_answered_by_its_holder_alone)
 {
     fixture *f = *state;
     hub_audit a;
@@ -213,7 +215,7 @@ static void audit_is_answered_by_its_holder_alone(void **state)
     f->h.n_audits = 0;
 }
 
-static void both_leases_are_renewed_and_a_third_is_not_given(void **state)
+FIXTURE_TEST(both_leases_are_renewed_and_a_third_is_not_given)
 {
     fixture *f = *state;
     plan *p = &f->h.tasks;
@@ -242,7 +244,7 @@ static bool settles(fixture *f, int *other, uint64_t *lost)
     return settle(f, &by, other, lost);
 }
 
-static void whoever_comes_first_stops_the_other(void **state)
+FIXTURE_TEST(whoever_comes_first_stops_the_other)
 {
     fixture *f = *state;
     plan *p = &f->h.tasks;
@@ -278,7 +280,7 @@ static void whoever_comes_first_stops_the_other(void **state)
 /* Two workers have leases of one task, and both report it as done before the homes do.
  * The task is credited to the worker that the homes name, or, if they name none, to the
  * one that reported first. */
-static void of_two_who_say_it_the_one_who_delivered_is_credited(void **state)
+FIXTURE_TEST(of_two_who_say_it_the_one_who_delivered_is_credited)
 {
     fixture *f = *state;
     plan *p = &f->h.tasks;
@@ -308,7 +310,7 @@ static void of_two_who_say_it_the_one_who_delivered_is_credited(void **state)
     }
 }
 
-static void credit_waits_for_the_worker_that_the_homes_name(void **state)
+FIXTURE_TEST(credit_waits_for_the_worker_that_the_homes_name)
 {
     fixture *f = *state;
     plan_said by;
@@ -325,7 +327,7 @@ static void credit_waits_for_the_worker_that_the_homes_name(void **state)
 }
 
 /* ---- a worker says DONE before the homes report the task ---- */
-static void what_only_the_worker_says_finishes_nothing(void **state)
+FIXTURE_TEST(what_only_the_worker_says_finishes_nothing)
 {
     fixture *f = *state;
     plan *p = &f->h.tasks;
@@ -378,7 +380,7 @@ static void what_only_the_worker_says_finishes_nothing(void **state)
     assert_int_equal(task.index, 0);
 }
 
-static void lie_is_not_confirmed_by_anothers_delivery(void **state)
+FIXTURE_TEST(lie_is_not_confirmed_by_anothers_delivery)
 {
     fixture *f = *state;
     plan *p = &f->h.tasks;
@@ -398,7 +400,7 @@ static void lie_is_not_confirmed_by_anothers_delivery(void **state)
 
 /* The holder of a lease extends it to the next phase, but the homes never confirm the
  * phase before. The lease ends although its holder renews it. */
-static void lease_does_not_live_on_in_the_next_phase(void **state)
+FIXTURE_TEST(lease_does_not_live_on_in_the_next_phase)
 {
     fixture *f = *state;
     plan *p = &f->h.tasks;
@@ -410,7 +412,7 @@ static void lease_does_not_live_on_in_the_next_phase(void **state)
     assert_false(f->paths[0].lease.active);
 }
 
-static void holder_that_went_on_is_left_alone(void **state)
+FIXTURE_TEST(holder_that_went_on_is_left_alone)
 {
     fixture *f = *state;
     uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token, lost = 0;
@@ -424,7 +426,7 @@ static void holder_that_went_on_is_left_alone(void **state)
     assert_true(plan_renew(&f->h.tasks, &f->paths[0], 1, slow, 0, 9600, TTL));
 }
 
-static void backup_takes_the_place_of_a_lease_that_ends(void **state)
+FIXTURE_TEST(backup_takes_the_place_of_a_lease_that_ends)
 {
     fixture *f = *state;
     plan *p = &f->h.tasks;
@@ -437,51 +439,4 @@ static void backup_takes_the_place_of_a_lease_that_ends(void **state)
     assert_true(plan_renew(p, &f->paths[0], 0, quick, 1, TTL + 2, TTL));
     plan_release_worker(p, 1);
     assert_false(f->paths[0].lease.active);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(task_within_its_promise_gets_no_backup, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(progress_that_is_too_slow_is_seen_at_once,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(small_gains_are_not_worth_it, setup, teardown),
-        cmocka_unit_test_setup_teardown(only_an_idle_worker_of_the_same_kind_is_asked,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(worker_on_trial_is_helped_as_soon_as_it_is_late,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(new_worker_is_helped_when_it_fetches_for_long,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(first_task_of_a_worker_on_trial_is_begun_twice,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(worker_with_a_lease_is_never_idle, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(transfer_that_does_not_move_is_stalled, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(slowest_of_many_comes_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            lease_taken_up_after_a_restart_is_not_slow_at_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(audit_is_answered_by_its_holder_alone, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(
-            both_leases_are_renewed_and_a_third_is_not_given, setup, teardown),
-        cmocka_unit_test_setup_teardown(whoever_comes_first_stops_the_other, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(
-            of_two_who_say_it_the_one_who_delivered_is_credited, setup, teardown),
-        cmocka_unit_test_setup_teardown(credit_waits_for_the_worker_that_the_homes_name,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(what_only_the_worker_says_finishes_nothing,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(lie_is_not_confirmed_by_anothers_delivery,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(lease_does_not_live_on_in_the_next_phase, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(holder_that_went_on_is_left_alone, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(backup_takes_the_place_of_a_lease_that_ends,
-                                        setup, teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

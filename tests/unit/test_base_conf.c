@@ -2,11 +2,8 @@
 #include "base/base.h"
 #include <stdlib.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 typedef struct settings {
     int64_t seed, tau, offset;
@@ -61,7 +58,7 @@ static pl_status load(const char *yaml, size_t len, settings *out)
 {
     memset(out, 0, sizeof *out);
     pl_conf_defaults(&table, out);
-    assert_int_equal(pl_replace_file(path, yaml, len), PL_OK);
+    assert_ok(pl_replace_file(path, yaml, len));
     return pl_conf_load(&table, out, path);
 }
 
@@ -80,9 +77,8 @@ static void assert_refused(const char *yaml, const char *expected)
         fail_msg("the error \"%s\" does not contain \"%s\"", pl_last_error(), expected);
 }
 
-static void defaults_are_those_of_the_table(void **state)
+PL_TEST(defaults_are_those_of_the_table)
 {
-    (void)state;
     settings got;
     assert_loads("", &got);
     assert_int_equal(got.tau, 150);
@@ -93,9 +89,8 @@ static void defaults_are_those_of_the_table(void **state)
     assert_int_equal(got.offset, -5);
 }
 
-static void nested_mappings_are_dotted_keys(void **state)
+PL_TEST(nested_mappings_are_dotted_keys)
 {
-    (void)state;
     settings got;
     assert_loads("# comment\nseed: 1e6\ntrain:\n  tau: 2k\n  inner:\n    kind: 'sgd'\n"
                  "    fast: on\n  rate: 0.5\nrun: {name: [a, b, \"c d\"]}\n",
@@ -108,18 +103,16 @@ static void nested_mappings_are_dotted_keys(void **state)
     assert_string_equal(got.name, "a,b,c d");
 }
 
-static void dotted_keys_and_empty_sections_are_fine(void **state)
+PL_TEST(dotted_keys_and_empty_sections_are_fine)
 {
-    (void)state;
     settings got;
     assert_loads("---\ntrain:\n  # tau: 3\nrun.name: x\ntrain.tau: 7\n", &got);
     assert_int_equal(got.tau, 7);
     assert_string_equal(got.name, "x");
 }
 
-static void an_unknown_key_names_the_nearest_and_the_line(void **state)
+PL_TEST(an_unknown_key_names_the_nearest_and_the_line)
 {
-    (void)state;
     settings got;
     char expected[256];
     const char *yaml = "seed: 1\ntrain:\n  rate: 0.1\n  tao: 3\n";
@@ -135,9 +128,8 @@ static void an_unknown_key_names_the_nearest_and_the_line(void **state)
         "unknown key `zzzzzzzz` (--set); `pathloom init` lists all keys");
 }
 
-static void deleted_keys_and_values_are_accepted_only_in_a_saved_file(void **state)
+PL_TEST(deleted_keys_and_values_are_accepted_only_in_a_saved_file)
 {
-    (void)state;
     static const struct {
         const char *yaml, *differs;
     } cases[] = {{"train: {tau: 7}\n", NULL},
@@ -151,7 +143,7 @@ static void deleted_keys_and_values_are_accepted_only_in_a_saved_file(void **sta
         const pl_status direct = load(cases[i].yaml, strlen(cases[i].yaml), &got);
         assert_int_equal(direct, i == 0 ? PL_OK : PL_ERR_CONFIG);
         pl_conf_defaults(&table, &got);
-        assert_int_equal(pl_conf_load_saved(&table, &got, path, &differs), PL_OK);
+        assert_ok(pl_conf_load_saved(&table, &got, path, &differs));
         assert_int_equal(got.tau, 7);
         assert_string_equal(got.kind, "adamw");
         assert_int_equal(differs != NULL, cases[i].differs != NULL);
@@ -164,15 +156,14 @@ static void deleted_keys_and_values_are_accepted_only_in_a_saved_file(void **sta
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const pl_gone *differs = NULL;
         settings got;
-        assert_int_equal(pl_replace_file(path, wrong[i], strlen(wrong[i])), PL_OK);
+        assert_ok(pl_replace_file(path, wrong[i], strlen(wrong[i])));
         assert_int_equal(pl_conf_load_saved(&table, &got, path, &differs),
                          PL_ERR_CONFIG);
     }
 }
 
-static void a_bad_value_names_key_range_unit_and_line(void **state)
+PL_TEST(a_bad_value_names_key_range_unit_and_line)
 {
-    (void)state;
     assert_refused("train:\n  tau: 0\n", "run.yaml line 2) and must be a whole number, "
                                          "1..1000000 steps");
     assert_refused("train:\n  tau: soon\n", "`train.tau` is `soon`");
@@ -186,9 +177,8 @@ static void a_bad_value_names_key_range_unit_and_line(void **state)
     assert_refused("train:\n  tau:\n", "`train.tau` is ``");
 }
 
-static void the_structure_of_the_file_is_checked(void **state)
+PL_TEST(the_structure_of_the_file_is_checked)
 {
-    (void)state;
     assert_refused("seed: 1\nrun:\n  name: a\nseed: 2\n",
                    "`seed` is set a second time");
     assert_refused("train.tau: 1\ntrain:\n  tau: 2\n", "line 3");
@@ -209,9 +199,8 @@ static void the_structure_of_the_file_is_checked(void **state)
     assert_int_equal(pl_conf_load(&table, &got, "/nowhere/x.yaml"), PL_ERR_NOT_FOUND);
 }
 
-static void a_damaged_file_is_an_error_and_no_crash(void **state)
+PL_TEST(a_damaged_file_is_an_error_and_no_crash)
 {
-    (void)state;
     static const char yaml[] = "seed: 3\ntrain:\n  tau: 10\n  inner: {kind: \"sgd\"}\n";
     settings got;
     for (size_t len = 0; len < sizeof yaml; len++)
@@ -226,14 +215,13 @@ static void a_damaged_file_is_an_error_and_no_crash(void **state)
     }
 }
 
-static void pairs_are_split_at_the_first_equals_sign(void **state)
+PL_TEST(pairs_are_split_at_the_first_equals_sign)
 {
-    (void)state;
     settings got;
     assert_loads("", &got);
-    assert_int_equal(pl_conf_set_pair(&table, &got, "run.name=a=b", "--set"), PL_OK);
+    assert_ok(pl_conf_set_pair(&table, &got, "run.name=a=b", "--set"));
     assert_string_equal(got.name, "a=b");
-    assert_int_equal(pl_conf_set_pair(&table, &got, "run.name=", "--set"), PL_OK);
+    assert_ok(pl_conf_set_pair(&table, &got, "run.name=", "--set"));
     assert_string_equal(got.name, "");
     assert_int_equal(pl_conf_set_pair(&table, &got, "train.tau", "--set"),
                      PL_ERR_CONFIG);
@@ -241,9 +229,8 @@ static void pairs_are_split_at_the_first_equals_sign(void **state)
     assert_int_equal(pl_conf_set_pair(&table, &got, "train=3", "--set"), PL_ERR_CONFIG);
 }
 
-static void text_longer_than_its_field_is_refused(void **state)
+PL_TEST(text_longer_than_its_field_is_refused)
 {
-    (void)state;
     settings got;
     char text[PL_KEY_TEXT_MAX + 1];
     memset(text, 'x', sizeof text);
@@ -251,13 +238,12 @@ static void text_longer_than_its_field_is_refused(void **state)
     text[PL_KEY_TEXT_MAX] = 0;
     assert_int_equal(pl_conf_set(&table, &got, "run.name", text, "x"), PL_ERR_CONFIG);
     text[PL_KEY_TEXT_MAX - 1] = 0;
-    assert_int_equal(pl_conf_set(&table, &got, "run.name", text, "x"), PL_OK);
+    assert_ok(pl_conf_set(&table, &got, "run.name", text, "x"));
     assert_string_equal(got.name, text);
 }
 
-static void written_yaml_loads_as_the_same_struct(void **state)
+PL_TEST(written_yaml_loads_as_the_same_struct)
 {
-    (void)state;
     static const char *const names[] = {"",
                                         "plain",
                                         "two words",
@@ -292,9 +278,8 @@ static void written_yaml_loads_as_the_same_struct(void **state)
     }
 }
 
-static void written_yaml_is_commented_and_nested(void **state)
+PL_TEST(written_yaml_is_commented_and_nested)
 {
-    (void)state;
     settings got;
     pl_buf text = {0};
     assert_loads("", &got);
@@ -327,9 +312,8 @@ static void written_yaml_is_commented_and_nested(void **state)
     pl_buf_destroy(&text);
 }
 
-static void the_canonical_text_leaves_out_what_changes_no_result(void **state)
+PL_TEST(the_canonical_text_leaves_out_what_changes_no_result)
 {
-    (void)state;
     settings got;
     pl_buf text = {0};
     assert_loads("run: {name: \"a\\nseed: 2\", place: elsewhere}", &got);
@@ -341,9 +325,8 @@ static void the_canonical_text_leaves_out_what_changes_no_result(void **state)
     pl_buf_destroy(&text);
 }
 
-static void a_difference_is_the_first_key_that_changes_results(void **state)
+PL_TEST(a_difference_is_the_first_key_that_changes_results)
 {
-    (void)state;
     settings a, b;
     assert_loads("", &a);
     assert_loads("run.place: elsewhere", &b);
@@ -352,9 +335,8 @@ static void a_difference_is_the_first_key_that_changes_results(void **state)
     assert_string_equal(pl_conf_difference(&table, &a, &b), "train.rate");
 }
 
-static void one_key_is_got_as_text(void **state)
+PL_TEST(one_key_is_got_as_text)
 {
-    (void)state;
     settings got;
     pl_buf text = {0};
     assert_loads("", &got);
@@ -365,9 +347,8 @@ static void one_key_is_got_as_text(void **state)
     pl_buf_destroy(&text);
 }
 
-static void the_reference_has_a_row_a_key(void **state)
+PL_TEST(the_reference_has_a_row_a_key)
 {
-    (void)state;
     pl_buf text = {0};
     pl_conf_write_reference(&table, &text);
     const char *page = pl_buf_text(&text);
@@ -380,23 +361,5 @@ static void the_reference_has_a_row_a_key(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults_are_those_of_the_table),
-        cmocka_unit_test(nested_mappings_are_dotted_keys),
-        cmocka_unit_test(dotted_keys_and_empty_sections_are_fine),
-        cmocka_unit_test(an_unknown_key_names_the_nearest_and_the_line),
-        cmocka_unit_test(deleted_keys_and_values_are_accepted_only_in_a_saved_file),
-        cmocka_unit_test(a_bad_value_names_key_range_unit_and_line),
-        cmocka_unit_test(the_structure_of_the_file_is_checked),
-        cmocka_unit_test(a_damaged_file_is_an_error_and_no_crash),
-        cmocka_unit_test(pairs_are_split_at_the_first_equals_sign),
-        cmocka_unit_test(text_longer_than_its_field_is_refused),
-        cmocka_unit_test(written_yaml_loads_as_the_same_struct),
-        cmocka_unit_test(written_yaml_is_commented_and_nested),
-        cmocka_unit_test(the_canonical_text_leaves_out_what_changes_no_result),
-        cmocka_unit_test(a_difference_is_the_first_key_that_changes_results),
-        cmocka_unit_test(one_key_is_got_as_text),
-        cmocka_unit_test(the_reference_has_a_row_a_key),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return suite_run(make_folder, remove_folder);
 }

@@ -4,32 +4,26 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
 
-static void the_last_error_is_the_sentence_of_the_last_failure(void **state)
+#include "tests/support/suite.h"
+
+PL_TEST(the_last_error_is_the_sentence_of_the_last_failure)
 {
-    (void)state;
     assert_int_equal(pl_fail(PL_ERR_BUSY, "port %d is in use", 5555), PL_ERR_BUSY);
     assert_string_equal(pl_last_error(), "port 5555 is in use");
     assert_int_equal(pl_fail_in(PL_ERR_NET, "hub %s", "a"), PL_ERR_NET);
     assert_string_equal(pl_last_error(), "hub a: port 5555 is in use");
 }
 
-static void a_failure_may_quote_the_last_error(void **state)
+PL_TEST(a_failure_may_quote_the_last_error)
 {
-    (void)state;
     pl_fail(PL_ERR_IO, "inner");
     pl_fail(PL_ERR_IO, "outer (%s)", pl_last_error());
     assert_string_equal(pl_last_error(), "outer (inner)");
 }
 
-static void an_endless_sentence_is_cut_at_1023_bytes(void **state)
+PL_TEST(an_endless_sentence_is_cut_at_1023_bytes)
 {
-    (void)state;
     char text[3000];
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = 0;
@@ -40,9 +34,8 @@ static void an_endless_sentence_is_cut_at_1023_bytes(void **state)
     assert_true(pl_starts_with(pl_last_error(), "in: xxx"));
 }
 
-static void every_status_has_a_name_and_a_sysexits_code(void **state)
+PL_TEST(every_status_has_a_name_and_a_sysexits_code)
 {
-    (void)state;
     for (int s = 0; s < PL_STATUS_COUNT; s++) {
         int code = pl_status_exit_code((pl_status)s);
         assert_true(s == PL_OK ? code == 0 : code >= 64 && code <= 78);
@@ -51,13 +44,12 @@ static void every_status_has_a_name_and_a_sysexits_code(void **state)
     assert_string_equal(pl_status_name((pl_status)999), "ERR_INTERNAL");
 }
 
-static void aligned_memory_is_zero_and_aligned(void **state)
+PL_TEST(aligned_memory_is_zero_and_aligned)
 {
-    (void)state;
     static const size_t sizes[] = {0, 1, 63, 64, 65, 5000, 4 << 20, (5 << 20) + 3};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         void *memory;
-        assert_int_equal(pl_try_alloc(sizes[i], "test", &memory), PL_OK);
+        assert_ok(pl_try_alloc(sizes[i], "test", &memory));
         uintptr_t align = sizes[i] >= 4 << 20 ? 2 << 20 : 64;
         assert_int_equal((uintptr_t)memory % align, 0);
         const uint8_t *bytes = memory;
@@ -69,9 +61,8 @@ static void aligned_memory_is_zero_and_aligned(void **state)
     }
 }
 
-static void memory_that_is_not_there_is_an_error_with_both_numbers(void **state)
+PL_TEST(memory_that_is_not_there_is_an_error_with_both_numbers)
 {
-    (void)state;
     static const size_t sizes[] = {(size_t)1 << 50, SIZE_MAX - 5, SIZE_MAX};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         void *memory = &memory;
@@ -83,16 +74,14 @@ static void memory_that_is_not_there_is_an_error_with_both_numbers(void **state)
     }
 }
 
-static void available_memory_lies_below_the_total(void **state)
+PL_TEST(available_memory_lies_below_the_total)
 {
-    (void)state;
     assert_true(pl_memory_total_bytes() > 64 << 20);
     assert_true(pl_memory_available_bytes() > 0);
 }
 
-static void a_buffer_keeps_what_is_appended_and_stays_terminated(void **state)
+PL_TEST(a_buffer_keeps_what_is_appended_and_stays_terminated)
 {
-    (void)state;
     pl_buf buf = {0};
     assert_string_equal(pl_buf_text(&buf), "");
     for (int i = 0; i < 1000; i++)
@@ -106,10 +95,9 @@ static void a_buffer_keeps_what_is_appended_and_stays_terminated(void **state)
     assert_null(buf.data);
 }
 
-static void base64_has_padding_and_a_url_is_escaped(void **state)
+PL_TEST(base64_has_padding_and_a_url_is_escaped)
 {
     pl_buf buf = {0};
-    (void)state;
     pl_buf_base64(&buf, "pathloom", 8);
     pl_buf_base64(&buf, "\xff\xfe", 2);
     pl_buf_base64(&buf, "abc", 3);
@@ -121,9 +109,8 @@ static void base64_has_padding_and_a_url_is_escaped(void **state)
     pl_buf_destroy(&buf);
 }
 
-static void json_text_escapes_and_replaces_what_is_not_utf8(void **state)
+PL_TEST(json_text_escapes_and_replaces_what_is_not_utf8)
 {
-    (void)state;
     pl_buf buf = {0};
     pl_buf_json_text(&buf, "a\"\\\n\xc3\xa4\xff z", 9);
     assert_string_equal(pl_buf_text(&buf),
@@ -138,9 +125,8 @@ static const char steering[] = "a\x1b[2J\xc2\x9b"
                                "b\xe2\x80\xae"
                                "c\x7f\xff\n";
 
-static void text_for_a_terminal_shows_what_would_steer_it(void **state)
+PL_TEST(text_for_a_terminal_shows_what_would_steer_it)
 {
-    (void)state;
     pl_buf buf = {0};
     pl_buf_printable(&buf, steering, sizeof steering - 1, false);
     assert_string_equal(pl_buf_text(&buf),
@@ -175,9 +161,8 @@ static void read_log_line(bool json, char *out, size_t size)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
-static void a_log_line_holds_nothing_that_steers_a_terminal(void **state)
+PL_TEST(a_log_line_holds_nothing_that_steers_a_terminal)
 {
-    (void)state;
     char line[1024];
     for (int json = 0; json < 2; json++) {
         read_log_line(json == 1, line, sizeof line);
@@ -191,9 +176,8 @@ static void a_log_line_holds_nothing_that_steers_a_terminal(void **state)
     }
 }
 
-static void whole_numbers_are_read_exactly_or_refused(void **state)
+PL_TEST(whole_numbers_are_read_exactly_or_refused)
 {
-    (void)state;
     static const struct {
         const char *text;
         int64_t value;
@@ -215,7 +199,7 @@ static void whole_numbers_are_read_exactly_or_refused(void **state)
         "--1",  "1,0", "1e400"};
     int64_t value;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        assert_int_equal(pl_parse_int(good[i].text, &value), PL_OK);
+        assert_ok(pl_parse_int(good[i].text, &value));
         assert_true(value == good[i].value);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -223,36 +207,33 @@ static void whole_numbers_are_read_exactly_or_refused(void **state)
             fail_msg("`%s` was taken for %lld", bad[i], (long long)value);
 }
 
-static void real_numbers_are_finite_decimals_or_refused(void **state)
+PL_TEST(real_numbers_are_finite_decimals_or_refused)
 {
-    (void)state;
     static const char *const bad[] = {"",      " 1",    "1 ", "nan", "inf", "-inf",
                                       "0x1p3", "1e999", "1k", ".",   "e5",  "1..2"};
     double value;
-    assert_int_equal(pl_parse_real("-1.25e-3", &value), PL_OK);
+    assert_ok(pl_parse_real("-1.25e-3", &value));
     assert_true(value == -1.25e-3);
-    assert_int_equal(pl_parse_real("4e-320", &value), PL_OK);
+    assert_ok(pl_parse_real("4e-320", &value));
     assert_true(value == 4e-320);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (pl_parse_real(bad[i], &value) != PL_ERR_DATA)
             fail_msg("`%s` was taken for %g", bad[i], value);
 }
 
-static void truth_has_six_words(void **state)
+PL_TEST(truth_has_six_words)
 {
-    (void)state;
     bool value;
-    assert_int_equal(pl_parse_bool("on", &value), PL_OK);
+    assert_ok(pl_parse_bool("on", &value));
     assert_true(value);
-    assert_int_equal(pl_parse_bool("no", &value), PL_OK);
+    assert_ok(pl_parse_bool("no", &value));
     assert_false(value);
     assert_int_equal(pl_parse_bool("True", &value), PL_ERR_DATA);
     assert_int_equal(pl_parse_bool("", &value), PL_ERR_DATA);
 }
 
-static void edit_distance_counts_insertions_deletions_substitutions(void **state)
+PL_TEST(edit_distance_counts_insertions_deletions_substitutions)
 {
-    (void)state;
     assert_int_equal(pl_edit_distance("", ""), 0);
     assert_int_equal(pl_edit_distance("abc", ""), 3);
     assert_int_equal(pl_edit_distance("", "abc"), 3);
@@ -261,9 +242,8 @@ static void edit_distance_counts_insertions_deletions_substitutions(void **state
     assert_int_equal(pl_edit_distance("train.tao", "train.tau"), 1);
 }
 
-static void the_nearest_name_is_near(void **state)
+PL_TEST(the_nearest_name_is_near)
 {
-    (void)state;
     static const char *const names[] = {"train", "eval", "serve"};
     assert_string_equal(pl_nearest("trian", names, 3), "train");
     assert_string_equal(pl_nearest("evil", names, 3), "eval");
@@ -275,9 +255,8 @@ static void the_nearest_name_is_near(void **state)
     assert_null(pl_nearest("evalxxx", names, 3));
 }
 
-static void numbers_for_people_are_short(void **state)
+PL_TEST(numbers_for_people_are_short)
 {
-    (void)state;
     char out[16];
     assert_string_equal(pl_human_bytes(0, out), "0 B");
     assert_string_equal(pl_human_bytes(1500000, out), "1.4 MiB");
@@ -289,9 +268,8 @@ static void numbers_for_people_are_short(void **state)
     assert_true(strlen(pl_human_bytes(1e300, out)) < 16);
 }
 
-static void a_real_is_written_shortest_and_reads_back_the_same(void **state)
+PL_TEST(a_real_is_written_shortest_and_reads_back_the_same)
 {
-    (void)state;
     char out[32];
     assert_string_equal(pl_format_real(0.1, out), "0.1");
     assert_string_equal(pl_format_real(1e-5, out), "1e-05");
@@ -302,14 +280,13 @@ static void a_real_is_written_shortest_and_reads_back_the_same(void **state)
         memcpy(&value, &bits, sizeof value);
         if (!isfinite(value))
             continue;
-        assert_int_equal(pl_parse_real(pl_format_real(value, out), &back), PL_OK);
+        assert_ok(pl_parse_real(pl_format_real(value, out), &back));
         assert_true(memcmp(&back, &value, sizeof back) == 0 || value == 0);
     }
 }
 
-static void utf8_follows_the_table_of_the_standard(void **state)
+PL_TEST(utf8_follows_the_table_of_the_standard)
 {
-    (void)state;
     static const struct {
         const char *text;
         size_t len, expected;
@@ -332,18 +309,16 @@ static void utf8_follows_the_table_of_the_standard(void **state)
         assert_int_equal(pl_utf8_length(rows[i].text, rows[i].len), rows[i].expected);
 }
 
-static void a_code_point_is_read_from_one_to_four_bytes(void **state)
+PL_TEST(a_code_point_is_read_from_one_to_four_bytes)
 {
-    (void)state;
     assert_int_equal(pl_utf8_code_point("A", 1), 'A');
     assert_int_equal(pl_utf8_code_point("\xc2\x80", 2), 0x80);
     assert_int_equal(pl_utf8_code_point("\xe2\x80\xa8", 3), 0x2028);
     assert_int_equal(pl_utf8_code_point("\xf4\x8f\xbf\xbf", 4), 0x10ffff);
 }
 
-static void a_list_has_a_word_only_as_a_whole(void **state)
+PL_TEST(a_list_has_a_word_only_as_a_whole)
 {
-    (void)state;
     assert_true(pl_lists_word("f32|bf16|i8", '|', "f32"));
     assert_true(pl_lists_word("f32|bf16|i8", '|', "bf16"));
     assert_true(pl_lists_word("f32|bf16|i8", '|', "i8"));
@@ -355,9 +330,8 @@ static void a_list_has_a_word_only_as_a_whole(void **state)
     assert_false(pl_lists_word("", ',', "cpu"));
 }
 
-static void copied_text_is_always_terminated(void **state)
+PL_TEST(copied_text_is_always_terminated)
 {
-    (void)state;
     char out[4] = "???";
     assert_true(pl_copy_text(out, sizeof out, "abc"));
     assert_string_equal(out, "abc");
@@ -366,9 +340,8 @@ static void copied_text_is_always_terminated(void **state)
     assert_false(pl_copy_text(out, 0, "abcd"));
 }
 
-static void bf16_rounds_to_nearest_even_and_keeps_nan(void **state)
+PL_TEST(bf16_rounds_to_nearest_even_and_keeps_nan)
 {
-    (void)state;
     assert_int_equal(pl_bf16_from_float(1.0f), 0x3f80);
     /* A value half way between two bf16 values becomes the one with last bit 0. */
     assert_int_equal(pl_bf16_from_float(1.0f + 0x1p-8f), 0x3f80);
@@ -388,9 +361,8 @@ static void bf16_rounds_to_nearest_even_and_keeps_nan(void **state)
     }
 }
 
-static void the_clock_never_goes_back_and_sleeping_takes_its_time(void **state)
+PL_TEST(the_clock_never_goes_back_and_sleeping_takes_its_time)
 {
-    (void)state;
     int64_t before = pl_now_ms();
     pl_sleep_ms(20);
     assert_true(pl_now_ms() - before >= 20);
@@ -401,36 +373,4 @@ static void the_clock_never_goes_back_and_sleeping_takes_its_time(void **state)
         last = now;
     }
     assert_true(pl_wall_ms() > 1700000000000);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_error_is_the_sentence_of_the_last_failure),
-        cmocka_unit_test(a_failure_may_quote_the_last_error),
-        cmocka_unit_test(an_endless_sentence_is_cut_at_1023_bytes),
-        cmocka_unit_test(every_status_has_a_name_and_a_sysexits_code),
-        cmocka_unit_test(aligned_memory_is_zero_and_aligned),
-        cmocka_unit_test(memory_that_is_not_there_is_an_error_with_both_numbers),
-        cmocka_unit_test(available_memory_lies_below_the_total),
-        cmocka_unit_test(a_buffer_keeps_what_is_appended_and_stays_terminated),
-        cmocka_unit_test(base64_has_padding_and_a_url_is_escaped),
-        cmocka_unit_test(json_text_escapes_and_replaces_what_is_not_utf8),
-        cmocka_unit_test(text_for_a_terminal_shows_what_would_steer_it),
-        cmocka_unit_test(a_log_line_holds_nothing_that_steers_a_terminal),
-        cmocka_unit_test(whole_numbers_are_read_exactly_or_refused),
-        cmocka_unit_test(real_numbers_are_finite_decimals_or_refused),
-        cmocka_unit_test(truth_has_six_words),
-        cmocka_unit_test(edit_distance_counts_insertions_deletions_substitutions),
-        cmocka_unit_test(the_nearest_name_is_near),
-        cmocka_unit_test(numbers_for_people_are_short),
-        cmocka_unit_test(a_real_is_written_shortest_and_reads_back_the_same),
-        cmocka_unit_test(utf8_follows_the_table_of_the_standard),
-        cmocka_unit_test(a_code_point_is_read_from_one_to_four_bytes),
-        cmocka_unit_test(a_list_has_a_word_only_as_a_whole),
-        cmocka_unit_test(copied_text_is_always_terminated),
-        cmocka_unit_test(bf16_rounds_to_nearest_even_and_keeps_nan),
-        cmocka_unit_test(the_clock_never_goes_back_and_sleeping_takes_its_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,13 +3,7 @@
  * same as if each field was written by its own call. A record must be refused if a
  * field is missing, is too long, or has a value out of range. */
 #include "base/base.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { COLOURS = 3 };
 
@@ -101,9 +95,8 @@ static pl_status read_thing(const pl_buf *bytes, size_t len, thing *out)
     return pl_reader_status(&r);
 }
 
-static void a_table_writes_what_is_written_field_by_field(void **state)
+PL_TEST(a_table_writes_what_is_written_field_by_field)
 {
-    (void)state;
     pl_buf bytes = {0}, expected = {0};
     pl_put_fields(&bytes, thing_fields, &full);
     put_by_hand(&expected);
@@ -113,16 +106,15 @@ static void a_table_writes_what_is_written_field_by_field(void **state)
     pl_buf_destroy(&expected);
 }
 
-static void reading_gives_back_what_was_written(void **state)
+PL_TEST(reading_gives_back_what_was_written)
 {
-    (void)state;
     pl_buf bytes = {0}, again = {0};
     pl_reader r;
     thing got = {0};
     pl_put_fields(&bytes, thing_fields, &full);
     pl_reader_open(&r, "a thing", bytes.data, bytes.len);
     pl_get_fields(&r, thing_fields, &got);
-    assert_int_equal(pl_reader_status(&r), PL_OK);
+    assert_ok(pl_reader_status(&r));
     assert_int_equal(got.small, -7);
     assert_int_equal(got.items[1].count, -1);
     assert_true(got.has_rate);
@@ -134,14 +126,13 @@ static void reading_gives_back_what_was_written(void **state)
     pl_buf_destroy(&again);
 }
 
-static void a_field_that_may_be_missing_is_zero_then(void **state)
+PL_TEST(a_field_that_may_be_missing_is_zero_then)
 {
-    (void)state;
     const thing bare = {.text = "x"};
     pl_buf bytes = {0};
     thing got;
     pl_put_fields(&bytes, thing_fields, &bare);
-    assert_int_equal(read_thing(&bytes, bytes.len, &got), PL_OK);
+    assert_ok(read_thing(&bytes, bytes.len, &got));
     assert_false(got.flag);
     assert_false(got.has_rate);
     assert_int_equal(got.seed, 0);
@@ -151,9 +142,8 @@ static void a_field_that_may_be_missing_is_zero_then(void **state)
     pl_buf_destroy(&bytes);
 }
 
-static void every_other_field_is_needed(void **state)
+PL_TEST(every_other_field_is_needed)
 {
-    (void)state;
     pl_buf bytes = {0};
     thing got;
     put_by_hand(&bytes);
@@ -187,9 +177,8 @@ static void refuses(uint16_t tag, const void *value, size_t len, const char *why
     pl_buf_destroy(&bad);
 }
 
-static void what_does_not_fit_its_member_is_refused(void **state)
+PL_TEST(what_does_not_fit_its_member_is_refused)
 {
-    (void)state;
     const uint64_t wide = 1ull << 31, colour = COLOURS;
     refuses(1, "1234567", 7, "field 1 has a wrong size");
     refuses(2, &wide, 8, "field 2 is out of range");
@@ -239,9 +228,8 @@ static void say_note(pl_message *m, const char *last, size_t n_bytes)
                            .numbers = PL_ITEMS(numbers, 3)});
 }
 
-static void texts_of_a_message_are_terminated_and_last_as_long_as_it(void **state)
+PL_TEST(texts_of_a_message_are_terminated_and_last_as_long_as_it)
 {
-    (void)state;
     pl_message m;
     pl_reader r;
     note got, again;
@@ -249,8 +237,7 @@ static void texts_of_a_message_are_terminated_and_last_as_long_as_it(void **stat
     say_note(&m, "at last", BYTES_LIMIT);
     assert_int_equal(m.type, 9);
     for (int i = 0; i < 2; i++) /* reading again gives the same pointers */
-        assert_int_equal(pl_message_get(&m, "note", note_fields, i ? &again : &got),
-                         PL_OK);
+        assert_ok(pl_message_get(&m, "note", note_fields, i ? &again : &got));
     assert_ptr_equal(got.last, again.last);
     assert_string_equal(got.first, "first");
     assert_string_equal(got.empty, "");
@@ -267,9 +254,8 @@ static void texts_of_a_message_are_terminated_and_last_as_long_as_it(void **stat
     pl_message_destroy(&m);
 }
 
-static void a_message_with_a_field_that_is_too_long_is_refused(void **state)
+PL_TEST(a_message_with_a_field_that_is_too_long_is_refused)
 {
-    (void)state;
     pl_message m;
     note got;
     say_note(&m, "too long", 1);
@@ -280,18 +266,4 @@ static void a_message_with_a_field_that_is_too_long_is_refused(void **state)
     assert_int_equal(pl_message_get(&m, "note", note_fields, &got), PL_ERR_PROTO);
     assert_non_null(strstr(pl_last_error(), "note: field 5 has a wrong size"));
     pl_message_destroy(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_table_writes_what_is_written_field_by_field),
-        cmocka_unit_test(reading_gives_back_what_was_written),
-        cmocka_unit_test(a_field_that_may_be_missing_is_zero_then),
-        cmocka_unit_test(every_other_field_is_needed),
-        cmocka_unit_test(what_does_not_fit_its_member_is_refused),
-        cmocka_unit_test(texts_of_a_message_are_terminated_and_last_as_long_as_it),
-        cmocka_unit_test(a_message_with_a_field_that_is_too_long_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,11 +7,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 static char folder[] = "/tmp/pl-fs-XXXXXX";
 
@@ -33,28 +30,26 @@ static int remove_folder(void **state)
     return pl_remove_tree(folder) == PL_OK ? 0 : -1;
 }
 
-static void folders_are_made_with_their_parents_and_twice(void **state)
+PL_TEST(folders_are_made_with_their_parents_and_twice)
 {
-    (void)state;
     const char *deep = in_folder("a/b/c/");
-    assert_int_equal(pl_make_folders(deep), PL_OK);
-    assert_int_equal(pl_make_folders(deep), PL_OK);
+    assert_ok(pl_make_folders(deep));
+    assert_ok(pl_make_folders(deep));
     assert_true(pl_path_is_folder(deep));
-    assert_int_equal(pl_replace_file(in_folder("a/file"), "x", 1), PL_OK);
+    assert_ok(pl_replace_file(in_folder("a/file"), "x", 1));
     assert_false(pl_path_is_folder(in_folder("a/file")));
     assert_int_not_equal(pl_make_folders(in_folder("a/file/b")), PL_OK);
 }
 
-static void a_replaced_file_reads_back(void **state)
+PL_TEST(a_replaced_file_reads_back)
 {
-    (void)state;
     pl_buf back = {0};
     for (size_t len = 0; len < 300000; len = len * 7 + 1) {
         uint8_t *data = pl_alloc(len);
         for (size_t i = 0; i < len; i++)
             data[i] = (uint8_t)(i * 31 + len);
-        assert_int_equal(pl_replace_file(in_folder("file"), data, len), PL_OK);
-        assert_int_equal(pl_read_file(in_folder("file"), &back), PL_OK);
+        assert_ok(pl_replace_file(in_folder("file"), data, len));
+        assert_ok(pl_read_file(in_folder("file"), &back));
         assert_int_equal(back.len, len);
         assert_memory_equal(back.data, data, len);
         pl_free(data);
@@ -65,28 +60,26 @@ static void a_replaced_file_reads_back(void **state)
     pl_buf_destroy(&back);
 }
 
-static void a_failed_replacement_leaves_the_old_content(void **state)
+PL_TEST(a_failed_replacement_leaves_the_old_content)
 {
-    (void)state;
     pl_buf back = {0};
-    assert_int_equal(pl_replace_file(in_folder("kept"), "old", 3), PL_OK);
+    assert_ok(pl_replace_file(in_folder("kept"), "old", 3));
     char temporary[64];
     snprintf(temporary, sizeof temporary, "kept.tmp-%ld", (long)getpid());
     assert_int_equal(mkdir(in_folder(temporary), 0700), 0);
     assert_int_not_equal(pl_replace_file(in_folder("kept"), "new", 3), PL_OK);
-    assert_int_equal(pl_read_file(in_folder("kept"), &back), PL_OK);
+    assert_ok(pl_read_file(in_folder("kept"), &back));
     assert_string_equal(pl_buf_text(&back), "old");
     pl_buf_destroy(&back);
 }
 
 /* A launcher ends the job for codes of sysexits.h, but starts a process with 75 again.
  */
-static void too_few_files_are_no_reason_to_give_up(void **state)
+PL_TEST(too_few_files_are_no_reason_to_give_up)
 {
-    (void)state;
     pl_buf back = {0};
     struct rlimit whole, none;
-    assert_int_equal(pl_replace_file(in_folder("few"), "x", 1), PL_OK);
+    assert_ok(pl_replace_file(in_folder("few"), "x", 1));
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &whole), 0);
     none = whole;
     none.rlim_cur = 0;
@@ -99,9 +92,8 @@ static void too_few_files_are_no_reason_to_give_up(void **state)
     pl_buf_destroy(&back);
 }
 
-static void an_absent_file_is_named(void **state)
+PL_TEST(an_absent_file_is_named)
 {
-    (void)state;
     pl_buf back = {0};
     pl_mapping mapping;
     assert_int_equal(pl_read_file(in_folder("absent"), &back), PL_ERR_NOT_FOUND);
@@ -113,9 +105,8 @@ static void an_absent_file_is_named(void **state)
 
 /* pl_read_file refuses pipes and devices: reading a pipe could wait for ever, and a
  * device may have no end. */
-static void what_is_no_file_is_not_read(void **state)
+PL_TEST(what_is_no_file_is_not_read)
 {
-    (void)state;
     pl_buf back = {0};
     assert_int_equal(mkfifo(in_folder("pipe"), 0600), 0);
     assert_int_equal(pl_read_file(in_folder("pipe"), &back), PL_ERR_DATA);
@@ -125,59 +116,55 @@ static void what_is_no_file_is_not_read(void **state)
     pl_buf_destroy(&back);
 }
 
-static void a_mapping_shows_the_file_and_an_empty_one_is_empty(void **state)
+PL_TEST(a_mapping_shows_the_file_and_an_empty_one_is_empty)
 {
-    (void)state;
     pl_mapping mapping;
-    assert_int_equal(pl_replace_file(in_folder("mapped"), "content", 7), PL_OK);
-    assert_int_equal(pl_map_file(in_folder("mapped"), &mapping), PL_OK);
+    assert_ok(pl_replace_file(in_folder("mapped"), "content", 7));
+    assert_ok(pl_map_file(in_folder("mapped"), &mapping));
     assert_int_equal(mapping.len, 7);
     assert_memory_equal(mapping.data, "content", 7);
     pl_unmap_file(&mapping);
     assert_null(mapping.data);
-    assert_int_equal(pl_replace_file(in_folder("mapped"), "", 0), PL_OK);
-    assert_int_equal(pl_map_file(in_folder("mapped"), &mapping), PL_OK);
+    assert_ok(pl_replace_file(in_folder("mapped"), "", 0));
+    assert_ok(pl_map_file(in_folder("mapped"), &mapping));
     assert_int_equal(mapping.len, 0);
     pl_unmap_file(&mapping);
     assert_int_not_equal(pl_map_file(folder, &mapping), PL_OK);
 }
 
-static void a_tree_is_removed_without_following_links(void **state)
+PL_TEST(a_tree_is_removed_without_following_links)
 {
-    (void)state;
-    assert_int_equal(pl_make_folders(in_folder("tree/x/y")), PL_OK);
-    assert_int_equal(pl_replace_file(in_folder("tree/x/y/file"), "1", 1), PL_OK);
-    assert_int_equal(pl_make_folders(in_folder("outside")), PL_OK);
-    assert_int_equal(pl_replace_file(in_folder("outside/file"), "1", 1), PL_OK);
+    assert_ok(pl_make_folders(in_folder("tree/x/y")));
+    assert_ok(pl_replace_file(in_folder("tree/x/y/file"), "1", 1));
+    assert_ok(pl_make_folders(in_folder("outside")));
+    assert_ok(pl_replace_file(in_folder("outside/file"), "1", 1));
     assert_int_equal(symlink("../../outside", in_folder("tree/x/link")), 0);
-    assert_int_equal(pl_remove_tree(in_folder("tree")), PL_OK);
+    assert_ok(pl_remove_tree(in_folder("tree")));
     assert_false(pl_path_exists(in_folder("tree")));
     assert_true(pl_path_exists(in_folder("outside/file")));
-    assert_int_equal(pl_remove_tree(in_folder("tree")), PL_OK);
+    assert_ok(pl_remove_tree(in_folder("tree")));
 }
 
-static void folders_exchange_their_contents_in_one_step(void **state)
+PL_TEST(folders_exchange_their_contents_in_one_step)
 {
     char a[PL_PATH_MAX], b[PL_PATH_MAX];
-    (void)state;
     pl_copy_text(a, sizeof a, in_folder("old"));
     pl_copy_text(b, sizeof b, in_folder("new/er"));
-    assert_int_equal(pl_make_folders(a), PL_OK);
-    assert_int_equal(pl_make_folders(b), PL_OK);
-    assert_int_equal(pl_replace_file(in_folder("old/file"), "1", 1), PL_OK);
-    assert_int_equal(pl_exchange_folders(b, a), PL_OK);
+    assert_ok(pl_make_folders(a));
+    assert_ok(pl_make_folders(b));
+    assert_ok(pl_replace_file(in_folder("old/file"), "1", 1));
+    assert_ok(pl_exchange_folders(b, a));
     assert_false(pl_path_exists(in_folder("old/file")));
     assert_true(pl_path_exists(in_folder("new/er/file")));
-    assert_int_equal(pl_remove_tree(a), PL_OK);
+    assert_ok(pl_remove_tree(a));
     assert_int_equal(pl_exchange_folders(b, a), PL_ERR_IO);
     assert_true(pl_path_exists(in_folder("new/er/file")));
 }
 
-static void a_locked_folder_is_busy_until_its_holder_ends(void **state)
+PL_TEST(a_locked_folder_is_busy_until_its_holder_ends)
 {
-    (void)state;
     int fd, other;
-    assert_int_equal(pl_lock_folder(folder, &fd), PL_OK);
+    assert_ok(pl_lock_folder(folder, &fd));
     assert_int_equal(pl_lock_folder(folder, &other), PL_ERR_BUSY);
     assert_int_equal(other, -1);
     pl_unlock_folder(&fd);
@@ -188,22 +175,20 @@ static void a_locked_folder_is_busy_until_its_holder_ends(void **state)
     int ended;
     assert_int_equal(waitpid(child, &ended, 0), child);
     assert_int_equal(ended, 0);
-    assert_int_equal(pl_lock_folder(folder, &fd), PL_OK);
+    assert_ok(pl_lock_folder(folder, &fd));
     pl_unlock_folder(&fd);
 }
 
-static void a_writable_folder_is_told_from_an_absent_one(void **state)
+PL_TEST(a_writable_folder_is_told_from_an_absent_one)
 {
-    (void)state;
-    assert_int_equal(pl_check_writable(folder), PL_OK);
+    assert_ok(pl_check_writable(folder));
     assert_int_equal(pl_check_writable(in_folder("nowhere")), PL_ERR_NOT_FOUND);
     assert_true(pl_disk_free_bytes(folder) > 0);
     assert_true(pl_disk_free_bytes(in_folder("nowhere")) == 0);
 }
 
-static void joined_paths_that_do_not_fit_are_empty(void **state)
+PL_TEST(joined_paths_that_do_not_fit_are_empty)
 {
-    (void)state;
     char out[PL_PATH_MAX], name[PL_PATH_MAX];
     assert_string_equal(pl_join(out, "a", "b"), "a/b");
     assert_string_equal(pl_join(out, "a/", "b"), "a/b");
@@ -214,9 +199,8 @@ static void joined_paths_that_do_not_fit_are_empty(void **state)
     assert_string_equal(pl_join(out, "a", name), "");
 }
 
-static void folder_above_a_path_is_known_by_its_text(void **state)
+PL_TEST(folder_above_a_path_is_known_by_its_text)
 {
-    (void)state;
     static const char *const cases[][2] = {
         {"a", "."},      {"a/", "."},       {"/a", "/"},   {"/", "/"},
         {"a/b", "a"},    {"/a/b/", "/a"},   {"a//", "."},  {".", "./.."},
@@ -226,14 +210,13 @@ static void folder_above_a_path_is_known_by_its_text(void **state)
         assert_string_equal(pl_path_above(out, cases[i][0]), cases[i][1]);
 }
 
-static void a_place_in_a_folder_is_known_through_links(void **state)
+PL_TEST(a_place_in_a_folder_is_known_through_links)
 {
-    (void)state;
     char store[PL_PATH_MAX], link[PL_PATH_MAX], path[PL_PATH_MAX];
     pl_join(store, folder, "within/store");
     pl_join(link, folder, "within/link");
-    assert_int_equal(pl_make_folders(pl_join(path, store, "db/x")), PL_OK);
-    assert_int_equal(pl_make_folders(in_folder("within/store-2")), PL_OK);
+    assert_ok(pl_make_folders(pl_join(path, store, "db/x")));
+    assert_ok(pl_make_folders(in_folder("within/store-2")));
     assert_int_equal(symlink(store, link), 0);
     assert_true(pl_path_within(store, store));
     assert_true(pl_path_within(store, link));
@@ -251,21 +234,5 @@ static void a_place_in_a_folder_is_known_through_links(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(folders_are_made_with_their_parents_and_twice),
-        cmocka_unit_test(a_replaced_file_reads_back),
-        cmocka_unit_test(a_failed_replacement_leaves_the_old_content),
-        cmocka_unit_test(too_few_files_are_no_reason_to_give_up),
-        cmocka_unit_test(an_absent_file_is_named),
-        cmocka_unit_test(what_is_no_file_is_not_read),
-        cmocka_unit_test(a_mapping_shows_the_file_and_an_empty_one_is_empty),
-        cmocka_unit_test(a_tree_is_removed_without_following_links),
-        cmocka_unit_test(folders_exchange_their_contents_in_one_step),
-        cmocka_unit_test(a_locked_folder_is_busy_until_its_holder_ends),
-        cmocka_unit_test(a_writable_folder_is_told_from_an_absent_one),
-        cmocka_unit_test(joined_paths_that_do_not_fit_are_empty),
-        cmocka_unit_test(folder_above_a_path_is_known_by_its_text),
-        cmocka_unit_test(a_place_in_a_folder_is_known_through_links),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return suite_run(make_folder, remove_folder);
 }

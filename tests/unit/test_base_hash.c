@@ -2,17 +2,13 @@
 #include "base/base.h"
 #include "base/hash_lanes.h"
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 /* pl_hash_of is BLAKE2b, personalised by the use of the bytes. The expected values were
  * computed with Python's hashlib.blake2b(data, digest_size=32, person=use). */
-static void a_hash_is_blake2b_personalised_by_its_use(void **state)
+PL_TEST(a_hash_is_blake2b_personalised_by_its_use)
 {
-    (void)state;
     char text[PL_HASH_TEXT];
     pl_hash hash;
     pl_hash_of("chunk", "abc", 3, &hash);
@@ -25,18 +21,16 @@ static void a_hash_is_blake2b_personalised_by_its_use(void **state)
         text, "3ba1d5231e42608a94f9052a911bf9af9d3fe564d3593554258219722e08311e");
 }
 
-static void the_same_bytes_have_another_name_in_another_use(void **state)
+PL_TEST(the_same_bytes_have_another_name_in_another_use)
 {
-    (void)state;
     pl_hash a, b;
     pl_hash_of("chunk", "abc", 3, &a);
     pl_hash_of("blob", "abc", 3, &b);
     assert_false(pl_hash_equal(&a, &b));
 }
 
-static void a_hash_over_pieces_is_the_hash_of_the_whole_at_any_alignment(void **state)
+PL_TEST(a_hash_over_pieces_is_the_hash_of_the_whole_at_any_alignment)
 {
-    (void)state;
     uint8_t data[1000];
     struct {
         uint64_t shift[8];
@@ -63,9 +57,8 @@ static void a_hash_over_pieces_is_the_hash_of_the_whole_at_any_alignment(void **
 /* Pieces that are hashed together must get the hash that each has alone. Tests all
  * lengths near the ends of blocks, pieces of equal and of different lengths, and each
  * instruction set of this machine. */
-static void many_pieces_have_the_hashes_that_each_has_alone(void **state)
+PL_TEST(many_pieces_have_the_hashes_that_each_has_alone)
 {
-    (void)state;
     enum { LENGTHS = 523, MANY = 19 };
     static uint8_t data[LENGTHS + 8 * MANY];
     pl_hash alone, many[MANY];
@@ -86,9 +79,8 @@ static void many_pieces_have_the_hashes_that_each_has_alone(void **state)
         }
 }
 
-static void the_use_counts_for_many_pieces_too(void **state)
+PL_TEST(the_use_counts_for_many_pieces_too)
 {
-    (void)state;
     pl_piece pieces[2] = {{"abc", 3}, {"abd", 3}};
     pl_hash out[2], alone;
     pl_hash_many("sixteen-bytes-ok", pieces, 2, out);
@@ -99,14 +91,13 @@ static void the_use_counts_for_many_pieces_too(void **state)
     pl_hash_many("chunk", NULL, 0, NULL); /* without any piece nothing happens */
 }
 
-static void a_hash_has_one_spelling(void **state)
+PL_TEST(a_hash_has_one_spelling)
 {
-    (void)state;
     pl_hash hash, back;
     char text[PL_HASH_TEXT + 1];
     pl_hash_of("config", "x", 1, &hash);
     pl_hash_format(&hash, text);
-    assert_int_equal(pl_hash_parse(text, &back), PL_OK);
+    assert_ok(pl_hash_parse(text, &back));
     assert_true(pl_hash_equal(&hash, &back));
     text[63] = 'G';
     assert_int_equal(pl_hash_parse(text, &back), PL_ERR_DATA);
@@ -123,9 +114,8 @@ static void a_hash_has_one_spelling(void **state)
 
 /* pl_checksum is XXH3-64, and does not depend on how the bytes are cut into pieces. The
  * expected value for empty input is the one in xxHash's documentation. */
-static void the_checksum_is_xxh3_64_however_the_bytes_are_cut(void **state)
+PL_TEST(the_checksum_is_xxh3_64_however_the_bytes_are_cut)
 {
-    (void)state;
     uint8_t data[700];
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (uint8_t)(i * 13);
@@ -134,18 +124,4 @@ static void the_checksum_is_xxh3_64_however_the_bytes_are_cut(void **state)
         pl_piece pieces[] = {{data, cut}, {NULL, 0}, {data + cut, sizeof data - cut}};
         assert_true(pl_checksum_pieces(pieces, 3) == pl_checksum(data, sizeof data));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hash_is_blake2b_personalised_by_its_use),
-        cmocka_unit_test(the_same_bytes_have_another_name_in_another_use),
-        cmocka_unit_test(a_hash_over_pieces_is_the_hash_of_the_whole_at_any_alignment),
-        cmocka_unit_test(many_pieces_have_the_hashes_that_each_has_alone),
-        cmocka_unit_test(the_use_counts_for_many_pieces_too),
-        cmocka_unit_test(a_hash_has_one_spelling),
-        cmocka_unit_test(the_checksum_is_xxh3_64_however_the_bytes_are_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

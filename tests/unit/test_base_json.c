@@ -2,11 +2,8 @@
 #include "base/base.h"
 #include <math.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 static pl_json *parse(const char *text)
 {
@@ -16,9 +13,8 @@ static pl_json *parse(const char *text)
     return json;
 }
 
-static void a_value_that_was_built_is_written_in_insertion_order(void **state)
+PL_TEST(a_value_that_was_built_is_written_in_insertion_order)
 {
-    (void)state;
     pl_json *object = pl_json_object(), *list = pl_json_array();
     pl_buf out = {0};
     pl_json_set_text(object, "zebra", "a\"b\n");
@@ -41,9 +37,8 @@ static void a_value_that_was_built_is_written_in_insertion_order(void **state)
     pl_buf_destroy(&out);
 }
 
-static void indented_text_reads_back_the_same(void **state)
+PL_TEST(indented_text_reads_back_the_same)
 {
-    (void)state;
     const char *text = "{\"a\":[1,[],{\"b\":null}],\"c\":-1.5e300,\"d\":\"\xc3\xa4\"}";
     pl_buf first = {0}, second = {0};
     pl_json *json = parse(text), *again;
@@ -59,9 +54,8 @@ static void indented_text_reads_back_the_same(void **state)
     pl_buf_destroy(&second);
 }
 
-static void values_are_read_by_their_type_and_absence_is_no_crash(void **state)
+PL_TEST(values_are_read_by_their_type_and_absence_is_no_crash)
 {
-    (void)state;
     pl_json *json = parse("{\"n\":3,\"r\":2.5,\"w\":1e3,\"t\":\"a\\u0000b\",\"b\":true,"
                           "\"l\":[10,20]}");
     double real;
@@ -90,9 +84,8 @@ static void values_are_read_by_their_type_and_absence_is_no_crash(void **state)
     pl_json_destroy(&json);
 }
 
-static void keys_are_walked_in_order(void **state)
+PL_TEST(keys_are_walked_in_order)
 {
-    (void)state;
     pl_json *json = parse("{\"z\":1,\"y\":2,\"a\":3}");
     pl_buf keys = {0};
     for (const char *key = NULL; (key = pl_json_next_key(json, key));)
@@ -103,9 +96,8 @@ static void keys_are_walked_in_order(void **state)
     pl_json_destroy(&json);
 }
 
-static void what_is_not_json_is_refused_with_its_place(void **state)
+PL_TEST(what_is_not_json_is_refused_with_its_place)
 {
-    (void)state;
     static const char *const bad[] = {
         "",        "{",        "{\"a\":1,}",        "[1,]",       "{'a':1}", "nul",
         "[1] [2]", "\"\xff\"", "{\"a\":1,\"a\":2}", "[01]",       "[+1]",    "[NaN]",
@@ -118,9 +110,8 @@ static void what_is_not_json_is_refused_with_its_place(void **state)
     assert_non_null(strstr(pl_last_error(), "line 2 column "));
 }
 
-static void nesting_without_end_is_refused(void **state)
+PL_TEST(nesting_without_end_is_refused)
 {
-    (void)state;
     enum { DEPTH = 100000 };
     pl_json *json;
     char *text = pl_alloc(DEPTH);
@@ -129,18 +120,16 @@ static void nesting_without_end_is_refused(void **state)
     pl_free(text);
 }
 
-static void text_that_is_not_utf8_is_kept_readable(void **state)
+PL_TEST(text_that_is_not_utf8_is_kept_readable)
 {
-    (void)state;
     pl_json *json = pl_json_make_text("a\xff\xc3");
     assert_string_equal(pl_json_text(json, NULL), "a\xef\xbf\xbd\xef\xbf\xbd");
     pl_json_destroy(&json);
 }
 
-static void text_of_known_length_may_hold_zeros(void **state)
+PL_TEST(text_of_known_length_may_hold_zeros)
 {
     pl_buf out = {0};
-    (void)state;
     pl_json *json = pl_json_make_bytes("a\0b", 3);
     pl_json_write(json, 0, &out);
     assert_string_equal(pl_buf_text(&out), "\"a\\u0000b\"");
@@ -149,19 +138,4 @@ static void text_of_known_length_may_hold_zeros(void **state)
     json = pl_json_make_bytes("", 0);
     assert_string_equal(pl_json_text(json, NULL), "");
     pl_json_destroy(&json);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_value_that_was_built_is_written_in_insertion_order),
-        cmocka_unit_test(indented_text_reads_back_the_same),
-        cmocka_unit_test(values_are_read_by_their_type_and_absence_is_no_crash),
-        cmocka_unit_test(keys_are_walked_in_order),
-        cmocka_unit_test(what_is_not_json_is_refused_with_its_place),
-        cmocka_unit_test(nesting_without_end_is_refused),
-        cmocka_unit_test(text_that_is_not_utf8_is_kept_readable),
-        cmocka_unit_test(text_of_known_length_may_hold_zeros),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

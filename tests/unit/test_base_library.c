@@ -3,37 +3,32 @@
 #include "base/base.h"
 #include <math.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 #define MATHS        "libm.so.6"
 #define FUNCTIONS(X) X(cos) X(atan2)
 
 static const char *const names[] = {FUNCTIONS(PL_LIBRARY_NAME)};
 
-static void functions_of_a_library_can_be_called(void **state)
+PL_TEST(functions_of_a_library_can_be_called)
 {
     static struct {
         FUNCTIONS(PL_LIBRARY_MEMBER)
     } maths;
-    (void)state;
     for (int call = 0; call < 2; call++) {
-        assert_int_equal(pl_library_load(MATHS, "libc6", names, &maths, sizeof maths),
-                         PL_OK);
+        assert_ok(pl_library_load(MATHS, "libc6", names, &maths, sizeof maths));
         assert_true(maths.cos(0.0) == 1.0);
         assert_true(maths.atan2(0.0, 1.0) == 0.0);
     }
 }
 
-static void a_missing_library_or_function_is_named_with_its_package(void **state)
+PL_TEST(a_missing_library_or_function_is_named_with_its_package)
 {
     static const char *const wrong[] = {"cos", "pl_no_such_function"};
     static struct {
         FUNCTIONS(PL_LIBRARY_MEMBER)
     } maths;
-    (void)state;
     assert_int_equal(
         pl_library_load("libpl-none.so.7", "libnone7", names, &maths, sizeof maths),
         PL_ERR_UNSUPPORTED);
@@ -56,18 +51,7 @@ static pl_status load_and_call(void *context, size_t item, int thread)
     return maths.cos(0.0) == 1.0 ? PL_OK : pl_fail(PL_ERR_DATA, "a wrong function");
 }
 
-static void several_threads_may_load_at_once(void **state)
+PL_TEST(several_threads_may_load_at_once)
 {
-    (void)state;
-    assert_int_equal(pl_parallel(8, 64, load_and_call, NULL), PL_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(functions_of_a_library_can_be_called),
-        cmocka_unit_test(a_missing_library_or_function_is_named_with_its_package),
-        cmocka_unit_test(several_threads_may_load_at_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    assert_ok(pl_parallel(8, 64, load_and_call, NULL));
 }

@@ -3,11 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 /* Logs one line (and one of a lower level, which is not shown) with stderr in a pipe.
  * *line gets the text of the line after its time. */
@@ -33,9 +30,8 @@ static void capture(bool json, const char *pairs, pl_buf *line)
     pl_buf_append(line, text + skip, (size_t)got - skip);
 }
 
-static void a_line_has_level_role_event_and_pairs(void **state)
+PL_TEST(a_line_has_level_role_event_and_pairs)
 {
-    (void)state;
     pl_buf line = {0};
     capture(false, "phase=3 why=\"it\nended\"", &line);
     assert_string_equal(pl_buf_text(&line),
@@ -45,9 +41,8 @@ static void a_line_has_level_role_event_and_pairs(void **state)
     pl_buf_destroy(&line);
 }
 
-static void a_json_line_is_json_whatever_the_values_hold(void **state)
+PL_TEST(a_json_line_is_json_whatever_the_values_hold)
 {
-    (void)state;
     static const char *const rows[][2] = {
         {"a=1 b=-2.5 c=007 d=x", "\"a\":1,\"b\":-2.5,\"c\":\"007\",\"d\":\"x\""},
         {"a=\"two words\" b=3", "\"a\":\"two words\",\"b\":3"},
@@ -70,9 +65,8 @@ static void a_json_line_is_json_whatever_the_values_hold(void **state)
     pl_buf_destroy(&expected);
 }
 
-static void an_endless_line_is_cut_and_stays_json(void **state)
+PL_TEST(an_endless_line_is_cut_and_stays_json)
 {
-    (void)state;
     pl_buf line = {0};
     char text[6000];
     memset(text, 'x', sizeof text - 1);
@@ -82,14 +76,4 @@ static void an_endless_line_is_cut_and_stays_json(void **state)
     assert_true(line.len < 4300);
     assert_true(pl_ends_with(pl_buf_text(&line), "xxx\"}\n"));
     pl_buf_destroy(&line);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_has_level_role_event_and_pairs),
-        cmocka_unit_test(a_json_line_is_json_whatever_the_values_hold),
-        cmocka_unit_test(an_endless_line_is_cut_and_stays_json),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

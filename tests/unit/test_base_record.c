@@ -2,11 +2,8 @@
 #include "base/base.h"
 #include <math.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 static const uint8_t golden[] = {
     0x01, 0x00, 8, 0, 0, 0, 0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01, /* u64 */
@@ -27,9 +24,8 @@ static void put_golden(pl_buf *record)
     pl_put_bytes(record, 0x105, "\xbb\xcc", 2);
 }
 
-static void a_record_has_these_bytes(void **state)
+PL_TEST(a_record_has_these_bytes)
 {
-    (void)state;
     pl_buf record = {0};
     put_golden(&record);
     assert_int_equal(record.len, sizeof golden);
@@ -37,9 +33,8 @@ static void a_record_has_these_bytes(void **state)
     pl_buf_destroy(&record);
 }
 
-static void a_record_gives_back_what_was_put(void **state)
+PL_TEST(a_record_gives_back_what_was_put)
 {
-    (void)state;
     pl_reader reader;
     char text[4];
     size_t len;
@@ -55,12 +50,11 @@ static void a_record_gives_back_what_was_put(void **state)
     assert_int_equal(*pl_get_bytes(&reader, 0x105, 1, &len), 0xbb);
     assert_int_equal(len, 2);
     assert_int_equal(*pl_get_bytes(&reader, 0x105, 0, &len), 0xaa);
-    assert_int_equal(pl_reader_status(&reader), PL_OK);
+    assert_ok(pl_reader_status(&reader));
 }
 
-static void hashes_and_odd_floats_survive(void **state)
+PL_TEST(hashes_and_odd_floats_survive)
 {
-    (void)state;
     pl_buf record = {0};
     pl_hash hash, back;
     pl_reader reader;
@@ -73,15 +67,14 @@ static void hashes_and_odd_floats_survive(void **state)
     assert_true(pl_hash_equal(&hash, &back));
     assert_true(signbit(pl_get_f64(&reader, 2, 0)));
     assert_true(isnan(pl_get_f64(&reader, 3, 0)));
-    assert_int_equal(pl_reader_status(&reader), PL_OK);
+    assert_ok(pl_reader_status(&reader));
     pl_buf_destroy(&record);
 }
 
 /* A record whose end was cut off is accepted only if the cut is at the end of a
  * field. */
-static void a_record_cut_anywhere_inside_a_field_is_refused(void **state)
+PL_TEST(a_record_cut_anywhere_inside_a_field_is_refused)
 {
-    (void)state;
     static const size_t ends[] = {0, 14, 28, 37, 43, 50, 58};
     size_t next = 0;
     for (size_t len = 0; len <= sizeof golden; len++) {
@@ -98,9 +91,8 @@ static void a_record_cut_anywhere_inside_a_field_is_refused(void **state)
     }
 }
 
-static void no_flipped_bit_makes_a_reader_run_over_the_end(void **state)
+PL_TEST(no_flipped_bit_makes_a_reader_run_over_the_end)
 {
-    (void)state;
     int n_refused = 0;
     for (size_t bit = 0; bit < 8 * sizeof golden; bit++) {
         uint8_t *copy = pl_alloc(sizeof golden);
@@ -121,9 +113,8 @@ static void no_flipped_bit_makes_a_reader_run_over_the_end(void **state)
     assert_in_range(n_refused, 100, 8 * sizeof golden);
 }
 
-static void tags_out_of_order_are_refused(void **state)
+PL_TEST(tags_out_of_order_are_refused)
 {
-    (void)state;
     pl_buf record = {0};
     pl_reader reader;
     pl_put_u64(&record, 2, 0);
@@ -134,9 +125,8 @@ static void tags_out_of_order_are_refused(void **state)
     pl_buf_destroy(&record);
 }
 
-static void the_first_failure_sticks(void **state)
+PL_TEST(the_first_failure_sticks)
 {
-    (void)state;
     pl_reader reader;
     pl_reader_open(&reader, "test", golden, sizeof golden);
     assert_true(pl_get_u64(&reader, 3, 0) == 0);
@@ -147,9 +137,8 @@ static void the_first_failure_sticks(void **state)
     assert_int_equal(pl_reader_status(&reader), PL_ERR_PROTO);
 }
 
-static void text_that_does_not_fit_or_hides_a_nul_is_refused(void **state)
+PL_TEST(text_that_does_not_fit_or_hides_a_nul_is_refused)
 {
-    (void)state;
     pl_buf record = {0};
     pl_reader reader;
     char text[4];
@@ -166,9 +155,8 @@ static void text_that_does_not_fit_or_hides_a_nul_is_refused(void **state)
     pl_buf_destroy(&record);
 }
 
-static void text_is_utf8_without_control_characters(void **state)
+PL_TEST(text_is_utf8_without_control_characters)
 {
-    (void)state;
     static const struct {
         const char *bytes;
         bool good;
@@ -201,16 +189,15 @@ static void text_is_utf8_without_control_characters(void **state)
         pl_put_text(&said, 1, rows[i].bytes);
         pl_reader_open(&reader, "test", said.data, said.len);
         pl_get_text(&reader, 1, 0, text, sizeof text);
-        assert_int_equal(pl_reader_status(&reader), PL_OK);
+        assert_ok(pl_reader_status(&reader));
         assert_int_equal(strlen(text), strlen(rows[i].bytes));
         pl_buf_destroy(&record);
         pl_buf_destroy(&said);
     }
 }
 
-static void a_long_list_reads_in_any_order(void **state)
+PL_TEST(a_long_list_reads_in_any_order)
 {
-    (void)state;
     enum { N = 3000 };
     pl_buf record = {0};
     pl_reader reader;
@@ -229,15 +216,14 @@ static void a_long_list_reads_in_any_order(void **state)
             assert_true(pl_get_u64(&reader, 3, 0) == 78);
         }
     }
-    assert_int_equal(pl_reader_status(&reader), PL_OK);
+    assert_ok(pl_reader_status(&reader));
     pl_get_u64(&reader, 2, N);
     assert_int_equal(pl_reader_status(&reader), PL_ERR_PROTO);
     pl_buf_destroy(&record);
 }
 
-static void a_record_inside_another_is_read_like_any(void **state)
+PL_TEST(a_record_inside_another_is_read_like_any)
 {
-    (void)state;
     pl_buf inner = {0}, outer = {0};
     pl_reader all, one;
     pl_put_u64(&inner, 1, 7);
@@ -246,34 +232,16 @@ static void a_record_inside_another_is_read_like_any(void **state)
     pl_reader_open(&all, "all", outer.data, outer.len);
     pl_reader_enter(&one, "the first", &all, 2, 0);
     assert_int_equal(pl_get_u64(&one, 1, 0), 7);
-    assert_int_equal(pl_reader_status(&one), PL_OK);
+    assert_ok(pl_reader_status(&one));
     pl_reader_enter(&one, "the second", &all, 2, 1);
     assert_int_equal(pl_get_u64(&one, 1, 0), 0);
     assert_string_equal(pl_last_error(), "the second: the record is cut off at byte 0");
     assert_int_equal(pl_reader_status(&one), PL_ERR_PROTO);
-    assert_int_equal(pl_reader_status(&all), PL_OK);
+    assert_ok(pl_reader_status(&all));
     pl_reader_enter(&one, "the third", &all, 2, 2);
     assert_int_equal(pl_get_u64(&one, 1, 0), 0);
     assert_string_equal(pl_last_error(), "all: field 2 is missing");
     assert_int_equal(pl_reader_status(&one), PL_ERR_PROTO);
     pl_buf_destroy(&inner);
     pl_buf_destroy(&outer);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_record_has_these_bytes),
-        cmocka_unit_test(a_record_gives_back_what_was_put),
-        cmocka_unit_test(hashes_and_odd_floats_survive),
-        cmocka_unit_test(a_record_cut_anywhere_inside_a_field_is_refused),
-        cmocka_unit_test(no_flipped_bit_makes_a_reader_run_over_the_end),
-        cmocka_unit_test(tags_out_of_order_are_refused),
-        cmocka_unit_test(the_first_failure_sticks),
-        cmocka_unit_test(text_that_does_not_fit_or_hides_a_nul_is_refused),
-        cmocka_unit_test(text_is_utf8_without_control_characters),
-        cmocka_unit_test(a_long_list_reads_in_any_order),
-        cmocka_unit_test(a_record_inside_another_is_read_like_any),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,16 +3,12 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 /* pl_philox must give the values that the authors of Philox publish with Random123. */
-static void philox_gives_the_published_vectors(void **state)
+PL_TEST(philox_gives_the_published_vectors)
 {
-    (void)state;
     static const struct {
         uint64_t seed, stream, block;
         uint32_t expected[4];
@@ -34,9 +30,8 @@ static void philox_gives_the_published_vectors(void **state)
     }
 }
 
-static void streams_differ_by_use_and_by_each_number(void **state)
+PL_TEST(streams_differ_by_use_and_by_each_number)
 {
-    (void)state;
     uint64_t ids[] = {pl_stream("init", 0, 0), pl_stream("init", 0, 1),
                       pl_stream("init", 1, 0), pl_stream("data", 0, 0),
                       pl_stream("", 0, 0)};
@@ -46,9 +41,8 @@ static void streams_differ_by_use_and_by_each_number(void **state)
     assert_true(ids[0] == pl_stream("init", 0, 0));
 }
 
-static void uniform_values_fill_the_unit_interval(void **state)
+PL_TEST(uniform_values_fill_the_unit_interval)
 {
-    (void)state;
     enum { N = 100000, BINS = 16 };
     int bins[BINS] = {0};
     for (uint64_t i = 0; i < N; i++) {
@@ -60,9 +54,8 @@ static void uniform_values_fill_the_unit_interval(void **state)
         assert_true(abs(bins[b] - N / BINS) < 5 * 77);
 }
 
-static void normal_values_have_the_moments_of_the_normal_law(void **state)
+PL_TEST(normal_values_have_the_moments_of_the_normal_law)
 {
-    (void)state;
     enum { N = 400000 };
     double sums[5] = {0};
     for (uint64_t i = 0; i < N; i++) {
@@ -83,9 +76,8 @@ static void normal_values_have_the_moments_of_the_normal_law(void **state)
 /* Normal values are those of the method of Box and Muller. This project has its own
  * logarithm, sine and cosine, which may differ from the C library's functions only in
  * the last bits. */
-static void normal_values_are_those_of_box_and_muller(void **state)
+PL_TEST(normal_values_are_those_of_box_and_muller)
 {
-    (void)state;
     for (uint64_t i = 0; i < 40000; i++) {
         uint32_t words[4];
         pl_philox(7, 8, i / 4, words);
@@ -98,9 +90,8 @@ static void normal_values_are_those_of_box_and_muller(void **state)
     }
 }
 
-static void many_normal_values_are_the_single_ones(void **state)
+PL_TEST(many_normal_values_are_the_single_ones)
 {
-    (void)state;
     enum { MOST = 9 };
     for (size_t n = 0; n <= MOST; n++) {
         float values[MOST + 1], single[MOST + 1];
@@ -112,9 +103,8 @@ static void many_normal_values_are_the_single_ones(void **state)
     }
 }
 
-static void normal_values_keep_their_bits(void **state)
+PL_TEST(normal_values_keep_their_bits)
 {
-    (void)state;
     uint64_t digest = 0;
     for (uint64_t i = 0; i < 10000; i++) {
         float value = pl_random_normal(1, pl_stream("init", 2, 3), i);
@@ -125,9 +115,8 @@ static void normal_values_keep_their_bits(void **state)
     assert_true(digest == 0x2236b020a6c5d29du);
 }
 
-static void a_permutation_is_a_bijection_for_every_size_up_to_200(void **state)
+PL_TEST(a_permutation_is_a_bijection_for_every_size_up_to_200)
 {
-    (void)state;
     for (uint64_t n = 1; n <= 200; n++) {
         bool hit[200] = {false};
         for (uint64_t i = 0; i < n; i++) {
@@ -139,9 +128,8 @@ static void a_permutation_is_a_bijection_for_every_size_up_to_200(void **state)
     }
 }
 
-static void a_permutation_depends_on_seed_and_stream(void **state)
+PL_TEST(a_permutation_depends_on_seed_and_stream)
 {
-    (void)state;
     int same_seed = 0, same_stream = 0;
     for (uint64_t i = 0; i < 1000; i++) {
         same_seed += pl_permute(1, 1, 1000, i) == pl_permute(1, 2, 1000, i);
@@ -152,9 +140,8 @@ static void a_permutation_depends_on_seed_and_stream(void **state)
 
 /* Over many streams, each of five elements must be at each place about equally often
  * (57 is the standard deviation). */
-static void a_permutation_of_five_is_not_biased(void **state)
+PL_TEST(a_permutation_of_five_is_not_biased)
 {
-    (void)state;
     enum { STREAMS = 20000, N = 5 };
     int landed[N][N] = {{0}};
     for (uint64_t stream = 0; stream < STREAMS; stream++)
@@ -165,30 +152,11 @@ static void a_permutation_of_five_is_not_biased(void **state)
             assert_true(abs(landed[i][j] - STREAMS / N) < 5 * 57);
 }
 
-static void a_huge_permutation_stays_in_range(void **state)
+PL_TEST(a_huge_permutation_stays_in_range)
 {
-    (void)state;
     static const uint64_t sizes[] = {(uint64_t)1 << 32, ((uint64_t)1 << 32) + 1,
                                      ((uint64_t)1 << 63) + 12345, UINT64_MAX};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (uint64_t i = 0; i < 100; i++)
             assert_true(pl_permute(1, 2, sizes[s], sizes[s] - 1 - i) < sizes[s]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox_gives_the_published_vectors),
-        cmocka_unit_test(streams_differ_by_use_and_by_each_number),
-        cmocka_unit_test(uniform_values_fill_the_unit_interval),
-        cmocka_unit_test(normal_values_have_the_moments_of_the_normal_law),
-        cmocka_unit_test(normal_values_are_those_of_box_and_muller),
-        cmocka_unit_test(many_normal_values_are_the_single_ones),
-        cmocka_unit_test(normal_values_keep_their_bits),
-        cmocka_unit_test(a_permutation_is_a_bijection_for_every_size_up_to_200),
-        cmocka_unit_test(a_permutation_depends_on_seed_and_stream),
-        cmocka_unit_test(a_permutation_of_five_is_not_biased),
-        cmocka_unit_test(a_huge_permutation_stays_in_range),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

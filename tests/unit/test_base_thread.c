@@ -5,11 +5,8 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { N_ITEMS = 1000 };
 
@@ -22,17 +19,16 @@ static pl_status count_item(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-static void every_item_is_done_once_on_any_number_of_threads(void **state)
+PL_TEST(every_item_is_done_once_on_any_number_of_threads)
 {
-    (void)state;
     for (int n_threads = 0; n_threads <= 4; n_threads++) {
         static atomic_int counts[N_ITEMS];
         memset(counts, 0, sizeof counts);
-        assert_int_equal(pl_parallel(n_threads, N_ITEMS, count_item, counts), PL_OK);
+        assert_ok(pl_parallel(n_threads, N_ITEMS, count_item, counts));
         for (int i = 0; i < N_ITEMS; i++)
             assert_int_equal(counts[i], 1);
     }
-    assert_int_equal(pl_parallel(4, 0, count_item, NULL), PL_OK);
+    assert_ok(pl_parallel(4, 0, count_item, NULL));
 }
 
 /* Item 3 fails after 5 ms, and items from 6 on fail at once. Items 0, 1, 2, 4 and 5
@@ -47,9 +43,8 @@ static pl_status fail_some(void *context, size_t item, int thread)
     return pl_fail(item == 3 ? PL_ERR_DATA : PL_ERR_IO, "item %zu", item);
 }
 
-static void the_lowest_failure_comes_back_with_its_sentence(void **state)
+PL_TEST(the_lowest_failure_comes_back_with_its_sentence)
 {
-    (void)state;
     for (int i = 0; i < 50; i++) {
         pl_fail(PL_ERR_OS, "older");
         assert_int_equal(pl_parallel(4, N_ITEMS, fail_some, NULL), PL_ERR_DATA);
@@ -70,16 +65,14 @@ static void relay_run(void *context)
     pl_queue_push(relay->out, relay);
 }
 
-static void a_queue_keeps_order_across_threads(void **state)
+PL_TEST(a_queue_keeps_order_across_threads)
 {
-    (void)state;
     static char items[20000];
     relay_ends relay = {0};
     pl_thread *thread;
-    assert_int_equal(pl_queue_create(&relay.in), PL_OK);
-    assert_int_equal(pl_queue_create(&relay.out), PL_OK);
-    assert_int_equal(
-        pl_thread_start("relay-with-a-long-name", relay_run, &relay, &thread), PL_OK);
+    assert_ok(pl_queue_create(&relay.in));
+    assert_ok(pl_queue_create(&relay.out));
+    assert_ok(pl_thread_start("relay-with-a-long-name", relay_run, &relay, &thread));
     for (size_t i = 0; i < sizeof items; i++)
         pl_queue_push(relay.in, &items[i]);
     pl_queue_push(relay.in, &relay);
@@ -101,12 +94,11 @@ static bool is_readable(const pl_queue *queue)
     return poll(&item, 1, 0) == 1;
 }
 
-static void the_descriptor_is_readable_exactly_while_something_waits(void **state)
+PL_TEST(the_descriptor_is_readable_exactly_while_something_waits)
 {
-    (void)state;
     pl_queue *queue;
     int a, b;
-    assert_int_equal(pl_queue_create(&queue), PL_OK);
+    assert_ok(pl_queue_create(&queue));
     assert_false(is_readable(queue));
     pl_queue_push(queue, &a);
     pl_queue_push(queue, &b);
@@ -118,11 +110,10 @@ static void the_descriptor_is_readable_exactly_while_something_waits(void **stat
     pl_queue_destroy(&queue);
 }
 
-static void an_empty_queue_gives_null_after_its_timeout(void **state)
+PL_TEST(an_empty_queue_gives_null_after_its_timeout)
 {
-    (void)state;
     pl_queue *queue;
-    assert_int_equal(pl_queue_create(&queue), PL_OK);
+    assert_ok(pl_queue_create(&queue));
     int64_t before = pl_now_ms();
     assert_null(pl_queue_pop(queue, 0));
     assert_null(pl_queue_pop(queue, 30));
@@ -146,11 +137,10 @@ static pl_status ask_once(void *context, size_t item, int thread)
     return n_calls == 1 ? PL_OK : PL_ERR_INTERNAL;
 }
 
-static void what_is_done_once_is_done_before_anybody_goes_on(void **state)
+PL_TEST(what_is_done_once_is_done_before_anybody_goes_on)
 {
-    (void)state;
     bool done = false;
-    assert_int_equal(pl_parallel(4, 16, ask_once, &done), PL_OK);
+    assert_ok(pl_parallel(4, 16, ask_once, &done));
     assert_int_equal(n_calls, 1);
 }
 
@@ -161,13 +151,12 @@ static void double_it(void *self, void *job)
     *(int *)job *= 2;
 }
 
-static void an_actor_does_all_that_was_pushed_and_in_order(void **state)
+PL_TEST(an_actor_does_all_that_was_pushed_and_in_order)
 {
-    (void)state;
     enum { JOBS = 100 };
     int jobs[JOBS], n_done = 0;
     pl_actor *actor = NULL;
-    assert_int_equal(pl_actor_start("actor", double_it, &n_done, &actor), PL_OK);
+    assert_ok(pl_actor_start("actor", double_it, &n_done, &actor));
     assert_null(pl_actor_take(actor));
     for (int i = 0; i < JOBS; i++) {
         jobs[i] = i;
@@ -206,14 +195,13 @@ static pl_status meet_the_other(void *context, size_t item, int thread)
 static pid_t other_thread(void)
 {
     pair p = {.begun = 0};
-    assert_int_equal(pl_parallel(2, 2, meet_the_other, &p), PL_OK);
+    assert_ok(pl_parallel(2, 2, meet_the_other, &p));
     assert_int_not_equal(p.threads[0], p.threads[1]);
     return p.threads[p.threads[0] == gettid()];
 }
 
-static void a_thread_of_one_call_works_for_the_next(void **state)
+PL_TEST(a_thread_of_one_call_works_for_the_next)
 {
-    (void)state;
     const pid_t first = other_thread();
     for (int i = 0; i < 10; i++)
         assert_int_equal(other_thread(), first);
@@ -226,18 +214,16 @@ static pl_status count_inside(void *context, size_t item, int thread)
     return pl_parallel(3, N_ITEMS, count_item, context);
 }
 
-static void a_call_within_a_call_ends(void **state)
+PL_TEST(a_call_within_a_call_ends)
 {
-    (void)state;
     static atomic_int counts[N_ITEMS];
-    assert_int_equal(pl_parallel(3, 6, count_inside, counts), PL_OK);
+    assert_ok(pl_parallel(3, 6, count_inside, counts));
     for (int i = 0; i < N_ITEMS; i++)
         assert_int_equal(counts[i], 6);
 }
 
-static void a_child_process_starts_its_own_threads(void **state)
+PL_TEST(a_child_process_starts_its_own_threads)
 {
-    (void)state;
 #ifdef __SANITIZE_THREAD__
     skip(); /* after a fork, ThreadSanitizer lets no thread start */
 #endif
@@ -253,26 +239,7 @@ static void a_child_process_starts_its_own_threads(void **state)
     assert_int_equal(how, 0);
 }
 
-static void there_is_at_least_one_processor(void **state)
+PL_TEST(there_is_at_least_one_processor)
 {
-    (void)state;
     assert_in_range(pl_cpu_count(), 1, 100000);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_item_is_done_once_on_any_number_of_threads),
-        cmocka_unit_test(the_lowest_failure_comes_back_with_its_sentence),
-        cmocka_unit_test(a_queue_keeps_order_across_threads),
-        cmocka_unit_test(the_descriptor_is_readable_exactly_while_something_waits),
-        cmocka_unit_test(an_empty_queue_gives_null_after_its_timeout),
-        cmocka_unit_test(what_is_done_once_is_done_before_anybody_goes_on),
-        cmocka_unit_test(an_actor_does_all_that_was_pushed_and_in_order),
-        cmocka_unit_test(a_thread_of_one_call_works_for_the_next),
-        cmocka_unit_test(a_call_within_a_call_ends),
-        cmocka_unit_test(a_child_process_starts_its_own_threads),
-        cmocka_unit_test(there_is_at_least_one_processor),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,11 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 #include <zmq.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { WAIT_MS = 60000, HEADER = 64 };
 
@@ -42,9 +39,8 @@ typedef struct socket_pair {
 
 static void open_pair(socket_pair *pair)
 {
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &pair->server, pair->address),
-                     PL_OK);
-    assert_int_equal(pl_wire_connect(pair->address, &pair->client), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &pair->server, pair->address));
+    assert_ok(pl_wire_connect(pair->address, &pair->client));
 }
 
 static void close_pair(socket_pair *pair)
@@ -59,12 +55,11 @@ static void await_message(pl_socket *socket, pl_peer *peer, pl_message *out)
     bool ready;
     assert_int_equal(pl_wire_poll(&socket, 1, NULL, 0, WAIT_MS, &ready), 1);
     assert_true(ready);
-    assert_int_equal(pl_wire_recv(socket, peer, out), PL_OK);
+    assert_ok(pl_wire_recv(socket, peer, out));
 }
 
-static void messages_go_there_and_back(void **state)
+PL_TEST(messages_go_there_and_back)
 {
-    (void)state;
     socket_pair pair;
     pl_peer peer;
     pl_message sent, got;
@@ -73,7 +68,7 @@ static void messages_go_there_and_back(void **state)
     golden_message(&sent);
     sent.epoch = UINT64_MAX;
     sent.token = 0x0102030405060708u;
-    assert_int_equal(pl_wire_send(pair.client, &sent), PL_OK);
+    assert_ok(pl_wire_send(pair.client, &sent));
     await_message(pair.server, &peer, &got);
     assert_int_equal(got.type, 2);
     assert_true(got.request == 7 && got.epoch == sent.epoch && got.token == sent.token);
@@ -82,7 +77,7 @@ static void messages_go_there_and_back(void **state)
     assert_int_equal(got.data.len, 3);
     assert_memory_equal(got.data.data, "xyz", 3);
     pl_buf_clear(&got.data);
-    assert_int_equal(pl_wire_send_to(pair.server, &peer, &got), PL_OK);
+    assert_ok(pl_wire_send_to(pair.server, &peer, &got));
     await_message(pair.client, NULL, &got);
     assert_int_equal(got.data.len, 0);
     assert_true(pl_wire_bytes_sent(pair.client) == 64 + 9 + 3);
@@ -93,9 +88,8 @@ static void messages_go_there_and_back(void **state)
     close_pair(&pair);
 }
 
-static void the_largest_message_passes_and_a_larger_one_is_our_error(void **state)
+PL_TEST(the_largest_message_passes_and_a_larger_one_is_our_error)
 {
-    (void)state;
     socket_pair pair;
     pl_peer peer;
     pl_message sent, got;
@@ -108,7 +102,7 @@ static void the_largest_message_passes_and_a_larger_one_is_our_error(void **stat
     memset(sent.data.data, 2, PL_WIRE_DATA_MAX + 1);
     sent.body.len = PL_WIRE_BODY_MAX;
     sent.data.len = PL_WIRE_DATA_MAX;
-    assert_int_equal(pl_wire_send(pair.client, &sent), PL_OK);
+    assert_ok(pl_wire_send(pair.client, &sent));
     await_message(pair.server, &peer, &got);
     assert_int_equal(got.data.len, PL_WIRE_DATA_MAX);
     sent.data.len++;
@@ -129,7 +123,7 @@ static void send_filled(pl_socket *client, uint8_t fill, size_t len)
     pl_buf_reserve(&m.data, len + 1);
     memset(m.data.data, fill, len);
     m.data.len = len;
-    assert_int_equal(pl_wire_send(client, &m), PL_OK);
+    assert_ok(pl_wire_send(client, &m));
     pl_message_destroy(&m);
 }
 
@@ -138,15 +132,14 @@ static void await_filled(pl_socket *server, pl_message *m, uint8_t fill, size_t 
     bool ready;
     pl_peer peer;
     assert_int_equal(pl_wire_poll(&server, 1, NULL, 0, WAIT_MS, &ready), 1);
-    assert_int_equal(pl_wire_recv_lent(server, &peer, m), PL_OK);
+    assert_ok(pl_wire_recv_lent(server, &peer, m));
     assert_int_equal(m->data.len, len);
     for (size_t i = 0; i < len; i++)
         assert_int_equal(m->data.data[i], fill);
 }
 
-static void large_data_is_lent_until_the_message_is_used_again(void **state)
+PL_TEST(large_data_is_lent_until_the_message_is_used_again)
 {
-    (void)state;
     socket_pair pair;
     pl_message got;
     pl_peer peer;
@@ -211,9 +204,8 @@ static void send_golden(void *socket)
     send_raw(socket, golden_data, sizeof golden_data, false);
 }
 
-static void a_message_has_the_bytes_of_the_protocol(void **state)
+PL_TEST(a_message_has_the_bytes_of_the_protocol)
 {
-    (void)state;
     raw_socket server;
     pl_socket *client;
     pl_message sent;
@@ -222,9 +214,9 @@ static void a_message_has_the_bytes_of_the_protocol(void **state)
     size_t size = sizeof address;
     open_stranger(&server, ZMQ_ROUTER, "tcp://127.0.0.1:*");
     zmq_getsockopt(server.socket, ZMQ_LAST_ENDPOINT, address, &size);
-    assert_int_equal(pl_wire_connect(address, &client), PL_OK);
+    assert_ok(pl_wire_connect(address, &client));
     golden_message(&sent);
-    assert_int_equal(pl_wire_send(client, &sent), PL_OK);
+    assert_ok(pl_wire_send(client, &sent));
     zmq_recv(server.socket, frame, sizeof frame, 0); /* reads the routing id */
     assert_int_equal(zmq_recv(server.socket, frame, sizeof frame, 0), HEADER);
     assert_memory_equal(frame, golden_header, HEADER);
@@ -251,7 +243,7 @@ static void expect_dropped(pl_socket *server, void *stranger, uint64_t n)
         pl_wire_poll(&server, 1, NULL, 0, 100, &ready);
         status = pl_wire_recv(server, &peer, &got);
     }
-    assert_int_equal(status, PL_OK);
+    assert_ok(status);
     assert_true(got.request == 7); /* no other message came before this one */
     assert_int_equal(got.data.len, 3);
     assert_true(pl_wire_dropped(server) == n);
@@ -259,13 +251,12 @@ static void expect_dropped(pl_socket *server, void *stranger, uint64_t n)
     pl_message_destroy(&got);
 }
 
-static void a_message_with_any_bit_flipped_is_dropped(void **state)
+PL_TEST(a_message_with_any_bit_flipped_is_dropped)
 {
-    (void)state;
     pl_socket *server;
     raw_socket stranger;
     char address[PL_ADDRESS_MAX];
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &server, address), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &server, address));
     open_stranger(&stranger, ZMQ_DEALER, address);
     uint64_t n = 0;
     enum { TOTAL = HEADER + sizeof golden_body + sizeof golden_data };
@@ -287,13 +278,12 @@ static void a_message_with_any_bit_flipped_is_dropped(void **state)
     pl_wire_close(&server);
 }
 
-static void a_message_cut_at_any_length_is_dropped(void **state)
+PL_TEST(a_message_cut_at_any_length_is_dropped)
 {
-    (void)state;
     pl_socket *server;
     raw_socket stranger;
     char address[PL_ADDRESS_MAX];
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &server, address), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &server, address));
     open_stranger(&stranger, ZMQ_DEALER, address);
     uint64_t n = 0;
     for (size_t len = 0; len < HEADER; len++, n++) {
@@ -316,13 +306,12 @@ static void a_message_cut_at_any_length_is_dropped(void **state)
     pl_wire_close(&server);
 }
 
-static void one_two_and_four_frames_are_dropped(void **state)
+PL_TEST(one_two_and_four_frames_are_dropped)
 {
-    (void)state;
     pl_socket *server;
     raw_socket stranger;
     char address[PL_ADDRESS_MAX];
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &server, address), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &server, address));
     open_stranger(&stranger, ZMQ_DEALER, address);
     send_raw(stranger.socket, "", 0, false);
     send_raw(stranger.socket, golden_header, HEADER, false);
@@ -355,16 +344,15 @@ static void send_summed(void *socket, const uint8_t header[HEADER], size_t data_
     send_raw(socket, golden_data, data_len, false);
 }
 
-static void a_good_checksum_does_not_excuse_a_bad_field(void **state)
+PL_TEST(a_good_checksum_does_not_excuse_a_bad_field)
 {
-    (void)state;
     static const size_t bad_fields[] = {0,  3,  4,  8,  9,  10, 11, 12,
                                         15, 16, 19, 20, 23, 48, 55};
     pl_socket *server;
     raw_socket stranger;
     char address[PL_ADDRESS_MAX];
     uint8_t header[HEADER];
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &server, address), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &server, address));
     open_stranger(&stranger, ZMQ_DEALER, address);
     size_t n = sizeof bad_fields / sizeof *bad_fields;
     for (size_t i = 0; i < n; i++) {
@@ -380,15 +368,14 @@ static void a_good_checksum_does_not_excuse_a_bad_field(void **state)
     pl_wire_close(&server);
 }
 
-static void a_later_minor_version_is_understood(void **state)
+PL_TEST(a_later_minor_version_is_understood)
 {
-    (void)state;
     pl_socket *server;
     raw_socket stranger;
     pl_message got;
     uint8_t header[HEADER];
     char address[PL_ADDRESS_MAX];
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &server, address), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &server, address));
     open_stranger(&stranger, ZMQ_DEALER, address);
     memcpy(header, golden_header, HEADER);
     header[5] = 9;
@@ -401,9 +388,8 @@ static void a_later_minor_version_is_understood(void **state)
     pl_wire_close(&server);
 }
 
-static void without_encryption_only_this_machine_is_reached(void **state)
+PL_TEST(without_encryption_only_this_machine_is_reached)
 {
-    (void)state;
     static const char *const bad[] = {"tcp://0.0.0.0:5555",
                                       "tcp://*:5555",
                                       "tcp://192.168.1.1:5555",
@@ -432,12 +418,11 @@ static void without_encryption_only_this_machine_is_reached(void **state)
     }
 }
 
-static void a_port_in_use_is_busy_and_named(void **state)
+PL_TEST(a_port_in_use_is_busy_and_named)
 {
-    (void)state;
     pl_socket *first, *second;
     char bound[PL_ADDRESS_MAX], none[PL_ADDRESS_MAX];
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &first, bound), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &first, bound));
     assert_true(pl_starts_with(bound, "tcp://127.0.0.1:"));
     assert_false(pl_ends_with(bound, "*"));
     assert_int_equal(pl_wire_bind(bound, &second, none), PL_ERR_BUSY);
@@ -446,9 +431,8 @@ static void a_port_in_use_is_busy_and_named(void **state)
     pl_wire_close(&first);
 }
 
-static void unix_sockets_and_ipv6_work_too(void **state)
+PL_TEST(unix_sockets_and_ipv6_work_too)
 {
-    (void)state;
     char folder[] = "/tmp/pl-wire-XXXXXX", ipc[64];
     assert_non_null(mkdtemp(folder));
     snprintf(ipc, sizeof ipc, "ipc://%s/hub", folder);
@@ -460,9 +444,9 @@ static void unix_sockets_and_ipv6_work_too(void **state)
             assert_int_equal(i, 1); /* this machine does not have IPv6 */
             continue;
         }
-        assert_int_equal(pl_wire_connect(pair.address, &pair.client), PL_OK);
+        assert_ok(pl_wire_connect(pair.address, &pair.client));
         pl_message_init(&message, 5);
-        assert_int_equal(pl_wire_send(pair.client, &message), PL_OK);
+        assert_ok(pl_wire_send(pair.client, &message));
         await_message(pair.server, &(pl_peer){.len = 0}, &message);
         pl_message_destroy(&message);
         close_pair(&pair);
@@ -470,18 +454,17 @@ static void unix_sockets_and_ipv6_work_too(void **state)
     assert_int_equal(rmdir(folder), 0); /* the file of the socket was removed */
 }
 
-static void a_private_address_lies_where_only_its_owner_can_go(void **state)
+PL_TEST(a_private_address_lies_where_only_its_owner_can_go)
 {
-    (void)state;
     pl_socket *server, *other;
     struct stat info;
     char bound[PL_ADDRESS_MAX], second[PL_ADDRESS_MAX], folder[PL_PATH_MAX];
-    assert_int_equal(pl_wire_bind(PL_ADDRESS_PRIVATE, &server, bound), PL_OK);
+    assert_ok(pl_wire_bind(PL_ADDRESS_PRIVATE, &server, bound));
     assert_true(pl_starts_with(bound, "ipc:///"));
     pl_path_above(folder, bound + strlen("ipc://"));
     assert_int_equal(stat(folder, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0700);
-    assert_int_equal(pl_wire_bind(PL_ADDRESS_PRIVATE, &other, second), PL_OK);
+    assert_ok(pl_wire_bind(PL_ADDRESS_PRIVATE, &other, second));
     assert_string_not_equal(bound, second);
     pl_wire_close(&other);
     pl_wire_close(&server);
@@ -490,9 +473,8 @@ static void a_private_address_lies_where_only_its_owner_can_go(void **state)
 
 /* The address of a socket in a given folder is absolute, and only the owner can enter
  * the folder. If the path is too long, the address is PL_ADDRESS_PRIVATE. */
-static void an_address_in_a_folder_is_absolute_and_shut(void **state)
+PL_TEST(an_address_in_a_folder_is_absolute_and_shut)
 {
-    (void)state;
     char above[] = "/tmp/pl-wire-XXXXXX", folder[64], deep[160], at[PL_ADDRESS_MAX],
          beside[PL_ADDRESS_MAX];
     struct stat info;
@@ -509,12 +491,11 @@ static void an_address_in_a_folder_is_absolute_and_shut(void **state)
     snprintf(deep, sizeof deep, "%s/%0100d", above, 0); /* too long for a socket */
     pl_address_in_folder(deep, "hub", at);
     assert_string_equal(at, PL_ADDRESS_PRIVATE);
-    assert_int_equal(pl_remove_tree(above), PL_OK);
+    assert_ok(pl_remove_tree(above));
 }
 
-static void a_socket_of_the_living_is_left_to_them_and_one_of_the_dead_is_not(void **s)
+PL_TEST(a_socket_of_the_living_is_left_to_them_and_one_of_the_dead_is_not)
 {
-    (void)s;
     char folder[] = "/tmp/pl-wire-XXXXXX", ipc[64], file[64];
     const char *path = ipc + strlen("ipc://");
     socket_pair pair;
@@ -523,12 +504,12 @@ static void a_socket_of_the_living_is_left_to_them_and_one_of_the_dead_is_not(vo
     char bound[PL_ADDRESS_MAX];
     assert_non_null(mkdtemp(folder));
     snprintf(ipc, sizeof ipc, "ipc://%s/hub", folder);
-    assert_int_equal(pl_wire_bind(ipc, &pair.server, pair.address), PL_OK);
+    assert_ok(pl_wire_bind(ipc, &pair.server, pair.address));
     assert_int_equal(pl_wire_bind(ipc, &thief, bound), PL_ERR_BUSY);
     assert_int_equal(pl_wire_check_free(ipc), PL_ERR_BUSY);
-    assert_int_equal(pl_wire_connect(pair.address, &pair.client), PL_OK);
+    assert_ok(pl_wire_connect(pair.address, &pair.client));
     pl_message_init(&m, 5);
-    assert_int_equal(pl_wire_send(pair.client, &m), PL_OK);
+    assert_ok(pl_wire_send(pair.client, &m));
     await_message(pair.server, &(pl_peer){.len = 0}, &m);
     pl_message_destroy(&m);
     close_pair(&pair);
@@ -539,26 +520,25 @@ static void a_socket_of_the_living_is_left_to_them_and_one_of_the_dead_is_not(vo
     assert_int_equal(bind(fd, (const void *)&at, sizeof at), 0);
     close(fd); /* the file remains, as if the process had been killed */
     assert_true(pl_path_exists(path));
-    assert_int_equal(pl_wire_bind(ipc, &pair.server, pair.address), PL_OK);
+    assert_ok(pl_wire_bind(ipc, &pair.server, pair.address));
     pl_wire_close(&pair.server);
 
     snprintf(file, sizeof file, "%s/thesis", folder);
-    assert_int_equal(pl_replace_file(file, "words", 5), PL_OK);
+    assert_ok(pl_replace_file(file, "words", 5));
     snprintf(ipc, sizeof ipc, "ipc://%s/thesis", folder);
     assert_int_equal(pl_wire_bind(ipc, &thief, bound), PL_ERR_EXISTS);
     assert_true(pl_path_exists(file));
-    assert_int_equal(pl_remove_tree(folder), PL_OK);
+    assert_ok(pl_remove_tree(folder));
 }
 
-static void a_vanished_peer_is_an_error(void **state)
+PL_TEST(a_vanished_peer_is_an_error)
 {
-    (void)state;
     socket_pair pair;
     pl_peer peer;
     pl_message message;
     open_pair(&pair);
     pl_message_init(&message, 5);
-    assert_int_equal(pl_wire_send(pair.client, &message), PL_OK);
+    assert_ok(pl_wire_send(pair.client, &message));
     await_message(pair.server, &peer, &message);
     pl_wire_close(&pair.client);
     pl_status status = PL_OK;
@@ -571,15 +551,14 @@ static void a_vanished_peer_is_an_error(void **state)
     close_pair(&pair);
 }
 
-static void a_full_queue_is_an_error_and_never_a_wait(void **state)
+PL_TEST(a_full_queue_is_an_error_and_never_a_wait)
 {
-    (void)state;
     pl_socket *client;
     pl_message message;
     char address[PL_ADDRESS_MAX];
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &client, address), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &client, address));
     pl_wire_close(&client); /* no process listens on this port */
-    assert_int_equal(pl_wire_connect(address, &client), PL_OK);
+    assert_ok(pl_wire_connect(address, &client));
     pl_message_init(&message, 5);
     pl_status status = PL_OK;
     int n_sent = 0;
@@ -630,8 +609,7 @@ static pl_status ask_deaf_server(pl_status answer_with, pl_message *answer)
     pl_thread *thread;
     open_pair(&pair);
     deaf_server server = {.socket = pair.server, .answer = answer_with};
-    assert_int_equal(pl_thread_start("server", deaf_server_run, &server, &thread),
-                     PL_OK);
+    assert_ok(pl_thread_start("server", deaf_server_run, &server, &thread));
     golden_message(&question);
     question.request = pl_wire_next_request();
     pl_status status = pl_wire_ask(pair.client, &question, 30, WAIT_MS, answer);
@@ -643,20 +621,18 @@ static pl_status ask_deaf_server(pl_status answer_with, pl_message *answer)
     return status;
 }
 
-static void asking_sends_again_until_its_own_answer_comes(void **state)
+PL_TEST(asking_sends_again_until_its_own_answer_comes)
 {
-    (void)state;
     pl_message answer;
     pl_message_init(&answer, 0);
-    assert_int_equal(ask_deaf_server(PL_OK, &answer), PL_OK);
+    assert_ok(ask_deaf_server(PL_OK, &answer));
     assert_int_equal(answer.type, 2);
     assert_memory_equal(answer.data.data, "xyz", 3);
     pl_message_destroy(&answer);
 }
 
-static void an_error_answer_becomes_status_and_sentence(void **state)
+PL_TEST(an_error_answer_becomes_status_and_sentence)
 {
-    (void)state;
     pl_message answer;
     pl_message_init(&answer, 0);
     assert_int_equal(ask_deaf_server(PL_ERR_NOT_FOUND, &answer), PL_ERR_NOT_FOUND);
@@ -665,12 +641,11 @@ static void an_error_answer_becomes_status_and_sentence(void **state)
     pl_message_destroy(&answer);
 }
 
-static void asking_nobody_ends_in_time(void **state)
+PL_TEST(asking_nobody_ends_in_time)
 {
-    (void)state;
     pl_socket *client;
     pl_message question, answer;
-    assert_int_equal(pl_wire_connect("tcp://127.0.0.1:1", &client), PL_OK);
+    assert_ok(pl_wire_connect("tcp://127.0.0.1:1", &client));
     pl_message_init(&question, 5);
     pl_message_init(&answer, 0);
     int64_t before = pl_now_ms();
@@ -682,9 +657,8 @@ static void asking_nobody_ends_in_time(void **state)
     pl_wire_close(&client);
 }
 
-static void polling_tells_sockets_from_descriptors(void **state)
+PL_TEST(polling_tells_sockets_from_descriptors)
 {
-    (void)state;
     socket_pair pair;
     pl_message message;
     bool ready[3];
@@ -697,7 +671,7 @@ static void polling_tells_sockets_from_descriptors(void **state)
     assert_int_equal(pl_wire_poll(sockets, 2, &fd, 1, WAIT_MS, ready), 1);
     assert_true(!ready[0] && !ready[1] && ready[2]);
     pl_message_init(&message, 5);
-    assert_int_equal(pl_wire_send(pair.client, &message), PL_OK);
+    assert_ok(pl_wire_send(pair.client, &message));
     eventfd_t drained;
     eventfd_read(fd, &drained);
     assert_int_equal(pl_wire_poll(sockets, 2, &fd, 1, WAIT_MS, ready), 1);
@@ -707,9 +681,8 @@ static void polling_tells_sockets_from_descriptors(void **state)
     close(fd);
 }
 
-static void request_numbers_never_repeat(void **state)
+PL_TEST(request_numbers_never_repeat)
 {
-    (void)state;
     uint64_t last = pl_wire_next_request();
     for (int i = 0; i < 100; i++) {
         uint64_t next = pl_wire_next_request();
@@ -735,9 +708,8 @@ static bool is_connected(pl_socket *client, uint64_t times)
     return line.n_connects == times;
 }
 
-static void client_sees_that_its_server_has_started_again(void **state)
+PL_TEST(client_sees_that_its_server_has_started_again)
 {
-    (void)state;
     socket_pair pair;
     pl_message m, got;
     pl_peer peer;
@@ -746,7 +718,7 @@ static void client_sees_that_its_server_has_started_again(void **state)
     open_pair(&pair);
     pl_message_init(&got, 0);
     golden_message(&m);
-    assert_int_equal(pl_wire_send(pair.client, &m), PL_OK);
+    assert_ok(pl_wire_send(pair.client, &m));
     await_message(pair.server, &peer, &got);
     pl_wire_line_now(pair.client, &line);
     assert_int_equal(line.n_connects, 1);
@@ -757,7 +729,7 @@ static void client_sees_that_its_server_has_started_again(void **state)
         do /* closing frees the address only after a moment */
             status = pl_wire_bind(pair.address, &pair.server, bound);
         while (status == PL_ERR_BUSY);
-        assert_int_equal(status, PL_OK);
+        assert_ok(status);
         assert_true(is_connected(pair.client, i));
     }
     pl_message_destroy(&m);
@@ -767,31 +739,5 @@ static void client_sees_that_its_server_has_started_again(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_go_there_and_back),
-        cmocka_unit_test(the_largest_message_passes_and_a_larger_one_is_our_error),
-        cmocka_unit_test(large_data_is_lent_until_the_message_is_used_again),
-        cmocka_unit_test(a_message_has_the_bytes_of_the_protocol),
-        cmocka_unit_test(a_message_with_any_bit_flipped_is_dropped),
-        cmocka_unit_test(a_message_cut_at_any_length_is_dropped),
-        cmocka_unit_test(one_two_and_four_frames_are_dropped),
-        cmocka_unit_test(a_good_checksum_does_not_excuse_a_bad_field),
-        cmocka_unit_test(a_later_minor_version_is_understood),
-        cmocka_unit_test(without_encryption_only_this_machine_is_reached),
-        cmocka_unit_test(a_port_in_use_is_busy_and_named),
-        cmocka_unit_test(unix_sockets_and_ipv6_work_too),
-        cmocka_unit_test(a_private_address_lies_where_only_its_owner_can_go),
-        cmocka_unit_test(an_address_in_a_folder_is_absolute_and_shut),
-        cmocka_unit_test(
-            a_socket_of_the_living_is_left_to_them_and_one_of_the_dead_is_not),
-        cmocka_unit_test(a_vanished_peer_is_an_error),
-        cmocka_unit_test(a_full_queue_is_an_error_and_never_a_wait),
-        cmocka_unit_test(asking_sends_again_until_its_own_answer_comes),
-        cmocka_unit_test(an_error_answer_becomes_status_and_sentence),
-        cmocka_unit_test(asking_nobody_ends_in_time),
-        cmocka_unit_test(polling_tells_sockets_from_descriptors),
-        cmocka_unit_test(request_numbers_never_repeat),
-        cmocka_unit_test(client_sees_that_its_server_has_started_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, shut_down);
+    return suite_run(NULL, shut_down);
 }

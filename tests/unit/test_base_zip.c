@@ -1,11 +1,8 @@
 /* folder: base; label: unit */
 #include "base/base.h"
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 static void fill(uint8_t *data, size_t len)
 {
@@ -13,17 +10,16 @@ static void fill(uint8_t *data, size_t len)
         data[i] = (uint8_t)(i % 100 < 90 ? i / 100 : pl_random_u32(1, 2, i));
 }
 
-static void what_was_zipped_comes_back_behind_what_was_there(void **state)
+PL_TEST(what_was_zipped_comes_back_behind_what_was_there)
 {
-    (void)state;
     static uint8_t data[100000];
     static const size_t sizes[] = {0, 1, 100, sizeof data};
     fill(data, sizeof data);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         pl_buf packed = {0}, back = {0};
         pl_buf_append(&back, "head", 4);
-        assert_int_equal(pl_zip(data, sizes[i], 3, &packed), PL_OK);
-        assert_int_equal(pl_unzip(packed.data, packed.len, sizes[i], &back), PL_OK);
+        assert_ok(pl_zip(data, sizes[i], 3, &packed));
+        assert_ok(pl_unzip(packed.data, packed.len, sizes[i], &back));
         assert_int_equal(back.len, 4 + sizes[i]);
         assert_memory_equal(back.data, "head", 4);
         assert_memory_equal(back.data + 4, data, sizes[i]);
@@ -32,33 +28,31 @@ static void what_was_zipped_comes_back_behind_what_was_there(void **state)
     }
 }
 
-static void numbers_shrink_to_their_entropy(void **state)
+PL_TEST(numbers_shrink_to_their_entropy)
 {
-    (void)state;
     enum { N = 1 << 16 };
     static uint8_t data[N];
     pl_buf packed = {0}, back = {0};
     /* The values are 5 to 12, equally likely: 3 bits of entropy. */
     for (size_t i = 0; i < N; i++)
         data[i] = (uint8_t)(5 + pl_random_u32(1, 2, i) % 8);
-    assert_int_equal(pl_zip_huffman(data, N, &packed), PL_OK);
+    assert_ok(pl_zip_huffman(data, N, &packed));
     assert_in_range(packed.len, N * 3 / 8, N * 3 / 8 + N / 100);
-    assert_int_equal(pl_unzip(packed.data, packed.len, N, &back), PL_OK);
+    assert_ok(pl_unzip(packed.data, packed.len, N, &back));
     assert_memory_equal(back.data, data, N);
     pl_buf_destroy(&packed);
     pl_buf_destroy(&back);
 }
 
-static void a_wrong_size_or_two_frames_are_damage(void **state)
+PL_TEST(a_wrong_size_or_two_frames_are_damage)
 {
-    (void)state;
     uint8_t data[1000];
     fill(data, sizeof data);
     pl_buf packed = {0}, back = {0};
-    assert_int_equal(pl_zip(data, sizeof data, 1, &packed), PL_OK);
+    assert_ok(pl_zip(data, sizeof data, 1, &packed));
     assert_int_equal(pl_unzip(packed.data, packed.len, 999, &back), PL_ERR_DAMAGED);
     assert_int_equal(pl_unzip(packed.data, packed.len, 1001, &back), PL_ERR_DAMAGED);
-    assert_int_equal(pl_zip(data, sizeof data, 1, &packed), PL_OK);
+    assert_ok(pl_zip(data, sizeof data, 1, &packed));
     assert_int_equal(pl_unzip(packed.data, packed.len, 1000, &back), PL_ERR_DAMAGED);
     assert_int_equal(back.len, 0);
     assert_int_equal(pl_zip(data, 1, 20, &packed), PL_ERR_ARG);
@@ -66,13 +60,12 @@ static void a_wrong_size_or_two_frames_are_damage(void **state)
     pl_buf_destroy(&back);
 }
 
-static void a_frame_cut_at_any_length_is_damage(void **state)
+PL_TEST(a_frame_cut_at_any_length_is_damage)
 {
-    (void)state;
     uint8_t data[1000];
     fill(data, sizeof data);
     pl_buf packed = {0}, back = {0};
-    assert_int_equal(pl_zip(data, sizeof data, 1, &packed), PL_OK);
+    assert_ok(pl_zip(data, sizeof data, 1, &packed));
     for (size_t len = 0; len < packed.len; len++) {
         assert_int_equal(pl_unzip(packed.data, len, 1000, &back), PL_ERR_DAMAGED);
         assert_int_equal(back.len, 0);
@@ -84,14 +77,13 @@ static void a_frame_cut_at_any_length_is_damage(void **state)
 /* pl_unzip need not notice a flipped bit of a literal byte, because its callers have
  * checksums. But its output must have the right size, and it must not write a byte
  * outside of the output. */
-static void a_flipped_bit_is_damage_or_gives_the_right_size(void **state)
+PL_TEST(a_flipped_bit_is_damage_or_gives_the_right_size)
 {
-    (void)state;
     uint8_t data[300];
     fill(data, sizeof data);
     pl_buf packed = {0}, back = {0};
     int n_damaged = 0;
-    assert_int_equal(pl_zip(data, sizeof data, 1, &packed), PL_OK);
+    assert_ok(pl_zip(data, sizeof data, 1, &packed));
     for (size_t bit = 0; bit < 8 * packed.len; bit++) {
         packed.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
         pl_buf_clear(&back);
@@ -105,9 +97,8 @@ static void a_flipped_bit_is_damage_or_gives_the_right_size(void **state)
     pl_buf_destroy(&back);
 }
 
-static void planes_split_and_join(void **state)
+PL_TEST(planes_split_and_join)
 {
-    (void)state;
     static const uint8_t in[] = {1, 2, 3, 11, 12, 13};
     static const uint8_t planes[] = {1, 11, 2, 12, 3, 13};
     uint8_t out[6], back[6];
@@ -115,17 +106,4 @@ static void planes_split_and_join(void **state)
     assert_memory_equal(out, planes, sizeof planes);
     pl_planes_join(out, 2, 3, back);
     assert_memory_equal(back, in, sizeof in);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_shrink_to_their_entropy),
-        cmocka_unit_test(what_was_zipped_comes_back_behind_what_was_there),
-        cmocka_unit_test(a_wrong_size_or_two_frames_are_damage),
-        cmocka_unit_test(a_frame_cut_at_any_length_is_damage),
-        cmocka_unit_test(a_flipped_bit_is_damage_or_gives_the_right_size),
-        cmocka_unit_test(planes_split_and_join),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,14 +6,10 @@
 #include "outer/outer.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { N = 1000, SOURCES = 3 };
 
@@ -45,11 +41,10 @@ static pl_blend blend_of(pl_blend_method method, int n)
     return b;
 }
 
-static void linear_is_the_weighted_mean(void **state)
+PL_TEST(linear_is_the_weighted_mean)
 {
-    (void)state;
     pl_blend b = blend_of(PL_BLEND_LINEAR, SOURCES);
-    assert_int_equal(pl_blend_run(&b, sources, NULL, N, out), PL_OK);
+    assert_ok(pl_blend_run(&b, sources, NULL, N, out));
     for (int i = 0; i < N; i++) {
         double sum = 0;
         for (int s = 0; s < SOURCES; s++)
@@ -58,26 +53,24 @@ static void linear_is_the_weighted_mean(void **state)
     }
 }
 
-static void weights_1_and_0_give_the_bytes_of_the_first(void **state)
+PL_TEST(weights_1_and_0_give_the_bytes_of_the_first)
 {
-    (void)state;
     for (int m = PL_BLEND_LINEAR; m <= PL_BLEND_SLERP; m++) {
         pl_blend b = blend_of((pl_blend_method)m, 2);
         b.weights[0] = 1;
         b.weights[1] = 0;
-        assert_int_equal(pl_blend_run(&b, sources, NULL, N, out), PL_OK);
+        assert_ok(pl_blend_run(&b, sources, NULL, N, out));
         assert_memory_equal(out, values[0], sizeof out);
     }
 }
 
-static void slerp_goes_along_the_arc(void **state)
+PL_TEST(slerp_goes_along_the_arc)
 {
-    (void)state;
     double xx = 0, yy = 0, xy = 0, norm = 0;
     pl_blend b = blend_of(PL_BLEND_SLERP, 2);
     b.weights[0] = 3;
     b.weights[1] = 1;
-    assert_int_equal(pl_blend_run(&b, sources, NULL, N, out), PL_OK);
+    assert_ok(pl_blend_run(&b, sources, NULL, N, out));
     for (int i = 0; i < N; i++) {
         xx += (double)values[0][i] * (double)values[0][i];
         yy += (double)values[1][i] * (double)values[1][i];
@@ -93,18 +86,17 @@ static void slerp_goes_along_the_arc(void **state)
     /* The result is about as long as its sources; their linear mean is shorter. */
     assert_true(sqrt(norm) > fmin(sqrt(xx), sqrt(yy)) * 0.999);
     const float *const same[2] = {values[0], values[0]};
-    assert_int_equal(pl_blend_run(&b, same, NULL, N, out), PL_OK);
+    assert_ok(pl_blend_run(&b, same, NULL, N, out));
     for (int i = 0; i < N; i++)
         assert_true(fabs((double)out[i] - (double)values[0][i]) < 1e-7);
 }
 
-static void task_adds_weighted_differences_to_the_base(void **state)
+PL_TEST(task_adds_weighted_differences_to_the_base)
 {
-    (void)state;
     pl_blend b = blend_of(PL_BLEND_TASK, 2);
     b.weights[1] = -0.5;
     b.scale = 0.7;
-    assert_int_equal(pl_blend_run(&b, sources, base, N, out), PL_OK);
+    assert_ok(pl_blend_run(&b, sources, base, N, out));
     for (int i = 0; i < N; i++) {
         double sum = 0.7 * ((double)values[0][i] - (double)base[i]) +
                      0.7 * -0.5 * ((double)values[1][i] - (double)base[i]);
@@ -129,17 +121,16 @@ static float sorted_threshold(const float *x, double density)
     return sizes[(int)ceil(density * N) - 1];
 }
 
-static void ties_trims_elects_and_takes_the_mean(void **state)
+PL_TEST(ties_trims_elects_and_takes_the_mean)
 {
     static const double densities[] = {0.0001, 0.2, 0.37, 1};
-    (void)state;
     for (int k = 0; k < 4; k++) {
         float least[SOURCES];
         int n_elected = 0;
         pl_blend b = blend_of(PL_BLEND_TIES, SOURCES);
         b.density = densities[k];
         b.scale = 0.8;
-        assert_int_equal(pl_blend_run(&b, sources, base, N, out), PL_OK);
+        assert_ok(pl_blend_run(&b, sources, base, N, out));
         for (int s = 0; s < SOURCES; s++)
             least[s] = sorted_threshold(values[s], b.density);
         for (int i = 0; i < N; i++) {
@@ -165,9 +156,8 @@ static void ties_trims_elects_and_takes_the_mean(void **state)
     }
 }
 
-static void numbers_that_make_no_sense_are_refused(void **state)
+PL_TEST(numbers_that_make_no_sense_are_refused)
 {
-    (void)state;
     pl_blend b = blend_of(PL_BLEND_SLERP, 3);
     assert_int_equal(pl_blend_check(&b), PL_ERR_USAGE);
     b = blend_of(PL_BLEND_LINEAR, 2);
@@ -191,10 +181,9 @@ static void numbers_that_make_no_sense_are_refused(void **state)
     assert_int_equal(pl_blend_parse("mean", &b.method), PL_ERR_USAGE);
 }
 
-static void a_modules_name_has_its_arm(void **state)
+PL_TEST(a_modules_name_has_its_arm)
 {
     char arm[PL_ARM_NAME_MAX];
-    (void)state;
     assert_string_equal(pl_arm_of_module("mix~2/L1.E0", arm, sizeof arm), "L1.E0");
     assert_string_equal(arm, "mix~2");
     assert_string_equal(pl_arm_of_module("L1.E0", arm, sizeof arm), "L1.E0");
@@ -207,14 +196,5 @@ static void a_modules_name_has_its_arm(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(linear_is_the_weighted_mean),
-        cmocka_unit_test(weights_1_and_0_give_the_bytes_of_the_first),
-        cmocka_unit_test(slerp_goes_along_the_arc),
-        cmocka_unit_test(task_adds_weighted_differences_to_the_base),
-        cmocka_unit_test(ties_trims_elects_and_takes_the_mean),
-        cmocka_unit_test(numbers_that_make_no_sense_are_refused),
-        cmocka_unit_test(a_modules_name_has_its_arm),
-    };
-    return cmocka_run_group_tests(tests, fill_values, NULL);
+    return suite_run(fill_values, NULL);
 }

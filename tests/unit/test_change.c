@@ -8,12 +8,8 @@
 #include "tests/support/tiny_arm.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { MODULE = 1, ROUNDS = 12 }; /* MODULE is shared by two paths */
 
@@ -28,7 +24,7 @@ typedef struct world {
 static float *vector(size_t n)
 {
     float *v = NULL;
-    assert_int_equal(pl_try_alloc(n * sizeof *v, "a vector", (void **)&v), PL_OK);
+    assert_ok(pl_try_alloc(n * sizeof *v, "a vector", (void **)&v));
     memset(v, 0, n * sizeof *v);
     return v;
 }
@@ -44,9 +40,8 @@ static void open_world(world *w, const char *codec)
     w->arm.shape.ffn = 96;
     w->arm.spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
     w->arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
-    assert_int_equal(pl_codec_options_default(codec, &w->arm.outer.down), PL_OK);
-    assert_int_equal(pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology),
-                     PL_OK);
+    assert_ok(pl_codec_options_default(codec, &w->arm.outer.down));
+    assert_ok(pl_topology_create(&w->arm.shape, &w->arm.spec, &w->topology));
     w->n = pl_topology_slot(w->topology, pl_topology_module_slot(w->topology, MODULE))
                ->n_params;
     float **all[] = {&w->version, &w->params, &w->residual, &w->exact, &w->reader};
@@ -78,13 +73,11 @@ static void step(world *w, pl_buf *change)
         w->exact[i] -= d;
     }
     pl_buf_clear(change);
-    assert_int_equal(pl_change_make(&w->arm, w->topology, MODULE, w->version, w->params,
-                                    w->residual, change, &norm),
-                     PL_OK);
+    assert_ok(pl_change_make(&w->arm, w->topology, MODULE, w->version, w->params,
+                             w->residual, change, &norm));
     assert_true(norm > 0);
     memcpy(w->version, w->params, w->n * sizeof *w->version);
-    assert_int_equal(pl_change_apply(change->data, change->len, w->n, w->reader),
-                     PL_OK);
+    assert_ok(pl_change_apply(change->data, change->len, w->n, w->reader));
 }
 
 static double largest(const world *w, bool with_residual)
@@ -112,9 +105,8 @@ static void whoever_applies_the_change_has_the_same_bytes(const char *codec)
     close_world(&w);
 }
 
-static void a_version_is_what_its_change_says(void **state)
+PL_TEST(a_version_is_what_its_change_says)
 {
-    (void)state;
     whoever_applies_the_change_has_the_same_bytes("bf16");
     whoever_applies_the_change_has_the_same_bytes("i8");
     whoever_applies_the_change_has_the_same_bytes("i4");
@@ -138,23 +130,21 @@ static void check_later(const char *codec)
     close_world(&w);
 }
 
-static void what_rounding_leaves_out_comes_later(void **state)
+PL_TEST(what_rounding_leaves_out_comes_later)
 {
-    (void)state;
     check_later("i4");
 }
 
-static void modules_of_one_path_and_whole_versions_have_none(void **state)
+PL_TEST(modules_of_one_path_and_whole_versions_have_none)
 {
     world w;
-    (void)state;
     open_world(&w, "f32");
     assert_false(pl_contract_of(&w.arm, w.topology, MODULE).keeps_change);
     close_world(&w);
     open_world(&w, "i8");
     pl_topology_destroy(&w.topology);
     w.arm.spec.private_block[0] = true;
-    assert_int_equal(pl_topology_create(&w.arm.shape, &w.arm.spec, &w.topology), PL_OK);
+    assert_ok(pl_topology_create(&w.arm.shape, &w.arm.spec, &w.topology));
     int n_kept = 0, n_alone = 0;
     for (int m = 0; m < pl_topology_n_modules(w.topology); m++) {
         n_kept += pl_contract_of(&w.arm, w.topology, m).keeps_change;
@@ -165,26 +155,24 @@ static void modules_of_one_path_and_whole_versions_have_none(void **state)
     close_world(&w);
 }
 
-static void sparse_codecs_and_methods_without_versions_are_refused(void **state)
+PL_TEST(sparse_codecs_and_methods_without_versions_are_refused)
 {
-    (void)state;
     pl_outer outer = {.method = pl_method_defaults(PL_METHOD_CO2)};
-    assert_int_equal(pl_codec_options_default("i8", &outer.down), PL_OK);
-    assert_int_equal(pl_change_check(&outer), PL_OK);
+    assert_ok(pl_codec_options_default("i8", &outer.down));
+    assert_ok(pl_change_check(&outer));
     outer.method = pl_method_defaults(PL_METHOD_NOLOCO);
     assert_int_equal(pl_change_check(&outer), PL_ERR_CONFIG);
     assert_non_null(strstr(pl_last_error(), "noloco"));
     outer.method = pl_method_defaults(PL_METHOD_DILOCO);
-    assert_int_equal(pl_codec_options_default("topk", &outer.down), PL_OK);
+    assert_ok(pl_codec_options_default("topk", &outer.down));
     assert_int_equal(pl_change_check(&outer), PL_ERR_CONFIG);
     assert_non_null(strstr(pl_last_error(), "topk"));
 }
 
-static void a_change_of_another_module_is_refused(void **state)
+PL_TEST(a_change_of_another_module_is_refused)
 {
     world w;
     pl_buf change = {0};
-    (void)state;
     open_world(&w, "i8");
     step(&w, &change);
     assert_int_equal(pl_change_apply(change.data, change.len, w.n - 1, w.reader),
@@ -195,12 +183,11 @@ static void a_change_of_another_module_is_refused(void **state)
     close_world(&w);
 }
 
-static void steps_that_are_not_finite_are_refused(void **state)
+PL_TEST(steps_that_are_not_finite_are_refused)
 {
     world w;
     pl_buf change = {0};
     double norm;
-    (void)state;
     open_world(&w, "i8");
     w.params[3] = INFINITY;
     assert_int_equal(pl_change_make(&w.arm, w.topology, MODULE, w.version, w.params,
@@ -208,17 +195,4 @@ static void steps_that_are_not_finite_are_refused(void **state)
                      PL_ERR_NUMERIC);
     pl_buf_destroy(&change);
     close_world(&w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_version_is_what_its_change_says),
-        cmocka_unit_test(what_rounding_leaves_out_comes_later),
-        cmocka_unit_test(modules_of_one_path_and_whole_versions_have_none),
-        cmocka_unit_test(sparse_codecs_and_methods_without_versions_are_refused),
-        cmocka_unit_test(a_change_of_another_module_is_refused),
-        cmocka_unit_test(steps_that_are_not_finite_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

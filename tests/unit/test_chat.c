@@ -33,9 +33,8 @@ static pl_status parse_chat(const char *name, const char *body, pl_completion *c
 #define TURNS                                                                          \
     "{\"messages\": [" SYSTEM ", " USER("Hi") ", " ASSISTANT ", " USER("So?") "]}"
 
-static void turns_are_written_by_chatml_and_plain(void **state)
+PL_TEST(turns_are_written_by_chatml_and_plain)
 {
-    (void)state;
     pl_completion c;
     assert_ok(parse_chat("chatml", TURNS, &c));
     assert_int_equal(c.n_prompts, 1);
@@ -55,9 +54,8 @@ static void turns_are_written_by_chatml_and_plain(void **state)
     pl_completion_clear(&c);
 }
 
-static void llama2_separates_turns_by_tokens(void **state)
+PL_TEST(llama2_separates_turns_by_tokens)
 {
-    (void)state;
     static const char *const parts[] = {
         "[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\nHi [/INST] Yes. ", "[INST] So? [/INST]"};
     const int32_t bos = PL_TOKEN_BOS, eos = PL_TOKEN_EOS;
@@ -80,9 +78,8 @@ static void llama2_separates_turns_by_tokens(void **state)
     pl_completion_clear(&c);
 }
 
-static void keys_of_a_chat_are_read_or_refused_by_name(void **state)
+PL_TEST(keys_of_a_chat_are_read_or_refused_by_name)
 {
-    (void)state;
     static const struct {
         const char *name, *body, *says;
     } wrong[] = {
@@ -155,9 +152,8 @@ static void write_model_file(const char *name, const char *text)
     write_bytes(name, text, strlen(text));
 }
 
-static void a_model_brings_its_template(void **state)
+PL_TEST(a_model_brings_its_template)
 {
-    (void)state;
     char name[PL_CHAT_NAME_MAX];
     assert_ok(pl_make_folders(in_scratch("model")));
     pl_chat_of_model(in_scratch("model"), name);
@@ -186,9 +182,8 @@ static void a_model_brings_its_template(void **state)
 }
 
 /* ---- answers ---- */
-static void answers_have_the_shape_of_a_chat(void **state)
+PL_TEST(answers_have_the_shape_of_a_chat)
 {
-    (void)state;
     pl_token_score score = {.token = 5, .logprob = -0.5, .n_top = 1};
     score.top[0] = (pl_token_rank){.token = 5, .logprob = -0.5};
     pl_completion_choice choice = {.path = "p01",
@@ -234,12 +229,5 @@ static void answers_have_the_shape_of_a_chat(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(turns_are_written_by_chatml_and_plain),
-        cmocka_unit_test(llama2_separates_turns_by_tokens),
-        cmocka_unit_test(keys_of_a_chat_are_read_or_refused_by_name),
-        cmocka_unit_test(a_model_brings_its_template),
-        cmocka_unit_test(answers_have_the_shape_of_a_chat),
-    };
-    return cmocka_run_group_tests(tests, open_words, close_words);
+    return suite_run(open_words, close_words);
 }

@@ -6,11 +6,8 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 typedef enum habit {
     GOOD,
@@ -61,14 +58,14 @@ static void answer_put(fake *f, const pl_peer *peer, pl_message *q)
     pl_message a = {0};
     pl_msg_put_blob is;
     if (q->type == PL_MSG_PUT_BLOB) {
-        assert_int_equal(PL_HEAR(q, put_blob, &is), PL_OK);
+        assert_ok(PL_HEAR(q, put_blob, &is));
         f->bytes_put += q->data.len;
         PL_SAY(&a, PUT_STATE, put_state, .offset = is.offset + q->data.len);
     } else {
         PL_SAY(&a, SUBMITTED, submitted, .result = PL_SUBMIT_ACCEPTED);
     }
     a.request = q->request;
-    assert_int_equal(pl_wire_send_to(f->socket, peer, &a), PL_OK);
+    assert_ok(pl_wire_send_to(f->socket, peer, &a));
     pl_message_destroy(&a);
 }
 
@@ -177,11 +174,11 @@ static pl_client *open_fake(fake *f, pl_thread **thread)
 {
     const char *homes[] = {f->address};
     pl_client *client = NULL;
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f->socket, f->address), PL_OK);
-    assert_int_equal(pl_thread_start("home", serve, f, thread), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &f->socket, f->address));
+    assert_ok(pl_thread_start("home", serve, f, thread));
     pl_client_options options = {
         .homes = homes, .n_homes = 1, .patience_ms = PATIENCE_MS};
-    assert_int_equal(pl_client_create(&options, &client), PL_OK);
+    assert_ok(pl_client_create(&options, &client));
     return client;
 }
 
@@ -216,7 +213,7 @@ static pl_status fetch(habit way, uint64_t bytes, const pl_hash *name, pl_buf *o
 static void check_whole(habit way)
 {
     pl_buf out = {0};
-    assert_int_equal(fetch(way, BYTES, &names[0], &out), PL_OK);
+    assert_ok(fetch(way, BYTES, &names[0], &out));
     assert_int_equal(out.len, 4 + BYTES);
     assert_memory_equal(out.data + 4, data, BYTES);
     pl_buf_destroy(&out);
@@ -231,46 +228,41 @@ static void check_refused(habit way, pl_status expected, size_t most_memory)
     pl_buf_destroy(&out);
 }
 
-static void a_blob_arrives_whole_in_pieces_of_any_size(void **state)
+PL_TEST(a_blob_arrives_whole_in_pieces_of_any_size)
 {
-    (void)state;
     pl_buf out = {0};
     check_whole(GOOD);
     check_whole(SHORT);
-    assert_int_equal(fetch(GOOD, 0, &names[1], &out), PL_OK);
+    assert_ok(fetch(GOOD, 0, &names[1], &out));
     assert_int_equal(out.len, 4);
     pl_buf_destroy(&out);
 }
 
-static void answers_that_come_twice_or_to_nobody_do_no_harm(void **state)
+PL_TEST(answers_that_come_twice_or_to_nobody_do_no_harm)
 {
-    (void)state;
     check_whole(TWICE);
 }
 
-static void a_lost_answer_is_asked_for_again(void **state)
+PL_TEST(a_lost_answer_is_asked_for_again)
 {
-    (void)state;
     check_whole(LOSES_ONE);
 }
 
-static void answers_out_of_order_are_used(void **state)
+PL_TEST(answers_out_of_order_are_used)
 {
-    (void)state;
     check_whole(BACKWARDS);
 }
 
 static void fetch_all(fake *f)
 {
     pl_buf out = {0};
-    assert_int_equal(fetch_from(f, &names[0], &out), PL_OK);
+    assert_ok(fetch_from(f, &names[0], &out));
     assert_int_equal(out.len, 4 + BYTES);
     pl_buf_destroy(&out);
 }
 
-static void a_late_answer_is_used_and_nothing_is_asked_twice(void **state)
+PL_TEST(a_late_answer_is_used_and_nothing_is_asked_twice)
 {
-    (void)state;
     fake f = {.habit = LATE, .bytes = BYTES};
     fetch_all(&f);
     assert_int_equal(f.bytes_asked, BYTES);
@@ -280,9 +272,8 @@ static void a_late_answer_is_used_and_nothing_is_asked_twice(void **state)
     assert_true(f.link.down_bytes_per_s > 0);
 }
 
-static void after_a_broken_connection_a_download_goes_on_where_it_was(void **state)
+PL_TEST(after_a_broken_connection_a_download_goes_on_where_it_was)
 {
-    (void)state;
     fake f = {.habit = DIES, .bytes = BYTES};
     fetch_all(&f);
     /* What was under way is requested again, and nothing else. */
@@ -293,30 +284,26 @@ static void after_a_broken_connection_a_download_goes_on_where_it_was(void **sta
     assert_int_equal(f.link.n_connects, 2);
 }
 
-static void a_home_that_contradicts_itself_is_refused(void **state)
+PL_TEST(a_home_that_contradicts_itself_is_refused)
 {
-    (void)state;
     check_refused(GROWS, PL_ERR_PROTO, SIZE_MAX);
     check_refused(TOO_LONG, PL_ERR_PROTO, SIZE_MAX);
     check_refused(EMPTY, PL_ERR_PROTO, SIZE_MAX);
 }
 
-static void bytes_that_are_not_what_their_name_says_are_refused(void **state)
+PL_TEST(bytes_that_are_not_what_their_name_says_are_refused)
 {
-    (void)state;
     check_refused(OTHER_BYTES, PL_ERR_DAMAGED, SIZE_MAX);
     assert_non_null(strstr(pl_last_error(), "fsck"));
 }
 
-static void memory_follows_what_has_arrived_not_what_was_announced(void **state)
+PL_TEST(memory_follows_what_has_arrived_not_what_was_announced)
 {
-    (void)state;
     check_refused(ENDLESS, PL_ERR_NOT_FOUND, 4 * (size_t)BYTES);
 }
 
-static void small_blobs_are_fetched_in_one_round_trip(void **state)
+PL_TEST(small_blobs_are_fetched_in_one_round_trip)
 {
-    (void)state;
     fake f = {.habit = TOGETHER, .bytes = SMALL_BYTES};
     pl_thread *thread = NULL;
     pl_client *client = open_fake(&f, &thread);
@@ -326,7 +313,7 @@ static void small_blobs_are_fetched_in_one_round_trip(void **state)
         wants[i] = (pl_wanted){.name = "x", .expected = SMALL_BYTES, .out = &out[i]};
         pl_blob_hash(data, SMALL_BYTES, &wants[i].blob);
     }
-    assert_int_equal(pl_client_get_blobs(client, wants, SMALL), PL_OK);
+    assert_ok(pl_client_get_blobs(client, wants, SMALL));
     /* if the last of them is damaged, no output changes */
     wants[SMALL - 1].blob = names[1];
     assert_int_equal(pl_client_get_blobs(client, wants, SMALL), PL_ERR_DAMAGED);
@@ -339,9 +326,8 @@ static void small_blobs_are_fetched_in_one_round_trip(void **state)
     assert_int_equal(f.link.repeated_bytes, 0);
 }
 
-static void small_updates_are_sent_together(void **state)
+PL_TEST(small_updates_are_sent_together)
 {
-    (void)state;
     fake f = {.habit = TOGETHER};
     pl_thread *thread = NULL;
     pl_client *client = open_fake(&f, &thread);
@@ -354,9 +340,8 @@ static void small_updates_are_sent_together(void **state)
         updates[i].data = data + i;
         updates[i].bytes = SMALL_BYTES;
     }
-    assert_int_equal(
-        pl_client_submit_task(client, updates, SMALL, &path, NULL, 0, results, texts),
-        PL_OK);
+    assert_ok(
+        pl_client_submit_task(client, updates, SMALL, &path, NULL, 0, results, texts));
     close_fake(&f, &client, &thread);
     for (int i = 0; i <= SMALL; i++)
         assert_int_equal(results[i], PL_SUBMIT_ACCEPTED);
@@ -364,9 +349,8 @@ static void small_updates_are_sent_together(void **state)
     assert_int_equal(f.link.repeated_bytes, 0);
 }
 
-static void a_blob_hashed_as_it_comes_has_its_name(void **state)
+PL_TEST(a_blob_hashed_as_it_comes_has_its_name)
 {
-    (void)state;
     static const uint64_t steps[] = {1, 999999, PL_WIRE_DATA_MAX, 3000000, BYTES};
     for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
         pl_blob_hashing h = {.hashed = 0};
@@ -400,19 +384,5 @@ static int end_wire(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_blob_arrives_whole_in_pieces_of_any_size),
-        cmocka_unit_test(answers_that_come_twice_or_to_nobody_do_no_harm),
-        cmocka_unit_test(a_lost_answer_is_asked_for_again),
-        cmocka_unit_test(answers_out_of_order_are_used),
-        cmocka_unit_test(a_late_answer_is_used_and_nothing_is_asked_twice),
-        cmocka_unit_test(after_a_broken_connection_a_download_goes_on_where_it_was),
-        cmocka_unit_test(a_home_that_contradicts_itself_is_refused),
-        cmocka_unit_test(bytes_that_are_not_what_their_name_says_are_refused),
-        cmocka_unit_test(memory_follows_what_has_arrived_not_what_was_announced),
-        cmocka_unit_test(small_blobs_are_fetched_in_one_round_trip),
-        cmocka_unit_test(small_updates_are_sent_together),
-        cmocka_unit_test(a_blob_hashed_as_it_comes_has_its_name),
-    };
-    return cmocka_run_group_tests(tests, make_data, end_wire);
+    return suite_run(make_data, end_wire);
 }

@@ -1,13 +1,10 @@
 /* folder: base; label: unit */
 #include "base/base.h"
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 /* Replaces the function of the C library. At each call the wall clock jumps by 3 years:
  * twice forwards, then back. Other clocks show the real time. */
@@ -20,9 +17,8 @@ int clock_gettime(clockid_t clock, struct timespec *out)
     return (int)got;
 }
 
-static void leases_and_deadlines_do_not_see_the_wall_clock(void **state)
+PL_TEST(leases_and_deadlines_do_not_see_the_wall_clock)
 {
-    (void)state;
     int64_t start_ms = pl_now_ms();
     double start = pl_now();
     int64_t first = pl_wall_ms(), second = pl_wall_ms();
@@ -34,12 +30,4 @@ static void leases_and_deadlines_do_not_see_the_wall_clock(void **state)
         assert_true(elapsed_ms >= 0 && elapsed_ms < 60000);
         assert_true(elapsed >= 0 && elapsed < 60);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(leases_and_deadlines_do_not_see_the_wall_clock),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,10 +2,9 @@
 #include "tests/support/codec_support.h"
 
 /* ---- exact codecs ---- */
-static void f32_update_arrives_bit_for_bit_at_every_size(void **state)
+PL_TEST(f32_update_arrives_bit_for_bit_at_every_size)
 {
     static const size_t sizes[] = {0, 1, 63, 64, 65, 4095, 4096, 4097, 8193, 50001};
-    (void)state;
     for (int entropy = 0; entropy < 2; entropy++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             size_t n = sizes[k];
@@ -28,7 +27,7 @@ static void f32_update_arrives_bit_for_bit_at_every_size(void **state)
         }
 }
 
-static void planes_keep_the_bits_of_what_is_not_finite(void **state)
+PL_TEST(planes_keep_the_bits_of_what_is_not_finite)
 {
     enum { N = 5000 };
     static float x[N];
@@ -38,16 +37,15 @@ static void planes_keep_the_bits_of_what_is_not_finite(void **state)
     codec_reader r;
     codec_stretch s;
     const uint8_t *top, *rest;
-    (void)state;
     fill_values(x, N, 2);
     memcpy(x + 100, odd, sizeof odd);
     encode_all(&o, NULL, x, N, NULL, &m);
-    assert_int_equal(codec_reader_open(&r, m.data, m.len, N), PL_OK);
+    assert_ok(codec_reader_open(&r, m.data, m.len, N));
     assert_true(codec_reader_next(&r, &s));
     assert_int_equal(s.variant, VARIANT_PLANES);
     assert_true(s.sections[0].wire_bytes < s.sections[0].raw_bytes);
-    assert_int_equal(codec_section_open(&s.sections[0], &scratch, &top), PL_OK);
-    assert_int_equal(codec_section_open(&s.sections[1], NULL, &rest), PL_OK);
+    assert_ok(codec_section_open(&s.sections[0], &scratch, &top));
+    assert_ok(codec_section_open(&s.sections[1], NULL, &rest));
     for (size_t i = 0; i < N; i++) {
         uint32_t bits = (uint32_t)top[i] << 24 | (uint32_t)rest[i] << 16 |
                         (uint32_t)rest[N + i] << 8 | rest[2 * N + i];
@@ -58,11 +56,10 @@ static void planes_keep_the_bits_of_what_is_not_finite(void **state)
     pl_buf_destroy(&scratch);
 }
 
-static void bf16_update_is_rounded_to_nearest(void **state)
+PL_TEST(bf16_update_is_rounded_to_nearest)
 {
     enum { N = 9001 };
     static float x[N];
-    (void)state;
     fill_values(x, N, 3);
     for (int entropy = 0; entropy < 2; entropy++) {
         float *sum = zeros(N);
@@ -80,7 +77,7 @@ static void bf16_update_is_rounded_to_nearest(void **state)
 }
 
 /* ---- low bits ---- */
-static void codes_err_by_at_most_half_a_step(void **state)
+PL_TEST(codes_err_by_at_most_half_a_step)
 {
     enum { N = 10000 };
     static float x[N];
@@ -89,7 +86,6 @@ static void codes_err_by_at_most_half_a_step(void **state)
         size_t block;
         float levels, rounding;
     } cases[] = {{"i8", 256, 127, 1.0f}, {"i4", 64, 7, 1.0f + 1.0f / 128}};
-    (void)state;
     fill_values(x, N, 4);
     for (size_t i = 0; i < N; i++)
         x[i] *= i / 256 % 3 == 0 ? 1.0f : i / 256 % 3 == 1 ? 1e6f : 1e-30f;
@@ -131,23 +127,21 @@ static double relative_error(const char *name, const float *x, size_t n)
     return sqrt(error / whole);
 }
 
-static void gaussian_error_is_what_the_bits_allow(void **state)
+PL_TEST(gaussian_error_is_what_the_bits_allow)
 {
     enum { N = 1 << 17 };
     static float x[N];
-    (void)state;
     fill_values(x, N, 5);
     assert_true(relative_error("i8", x, N) <= 0.008);
     assert_true(relative_error("i4", x, N) <= 0.115);
     assert_true(relative_error("bf16", x, N) <= 0.002);
 }
 
-static void blocks_of_subnormals_and_extremes_do_not_overflow(void **state)
+PL_TEST(blocks_of_subnormals_and_extremes_do_not_overflow)
 {
     enum { N = 512 };
     static float x[N];
     static const char *const names[] = {"i8", "i4", "topk"};
-    (void)state;
     for (size_t i = 0; i < N; i++)
         x[i] = i < 256 ? 1e-41f * (float)(i % 7) : (i % 2 ? FLT_MAX : -FLT_MAX) / 2;
     for (int c = 0; c < 3; c++) {
@@ -183,11 +177,10 @@ static void check_top(const float *x, const float *sent, size_t n, size_t k)
     assert_true(least >= most);
 }
 
-static void topk_keeps_the_largest_of_every_chunk(void **state)
+PL_TEST(topk_keeps_the_largest_of_every_chunk)
 {
     enum { N = 3 * 4096 + 1000 };
     static float x[N];
-    (void)state;
     fill_values(x, N, 6);
     for (int bits = 2; bits <= 8; bits += 6) {
         float *sum = zeros(N);
@@ -204,14 +197,13 @@ static void topk_keeps_the_largest_of_every_chunk(void **state)
     }
 }
 
-static void topk_prefers_the_lower_index_among_equals(void **state)
+PL_TEST(topk_prefers_the_lower_index_among_equals)
 {
     enum { N = 4096 };
     static float x[N];
     float *sum = zeros(N);
     pl_codec_options o = options_of("topk");
     pl_buf m = {0};
-    (void)state;
     for (size_t i = 0; i < N; i++)
         x[i] = i % 40 == 39 ? 2.0f : i % 2 ? 1.0f : -1.0f;
     o.k = 200; /* all 102 values of 2, then the first 98 values of 1 */
@@ -226,14 +218,13 @@ static void topk_prefers_the_lower_index_among_equals(void **state)
     pl_free(sum);
 }
 
-static void topk_contracts_the_residual(void **state)
+PL_TEST(topk_contracts_the_residual)
 {
     enum { N = 1 << 15 };
     static float x[N];
     float *left = zeros(N);
     pl_codec_options o = options_of("topk");
     pl_buf m = {0};
-    (void)state;
     fill_values(x, N, 7);
     encode_all(&o, NULL, x, N, left, &m);
     double before = pl_l2_norm(x, N), after = pl_l2_norm(left, N);
@@ -244,11 +235,10 @@ static void topk_contracts_the_residual(void **state)
 
 /* The selector tagc must send at most k = 64 of 4096 values, and at least half as many.
  * This is tested with normal values and with values of a heavier tail. */
-static void selector_of_tagc_keeps_at_most_the_budget(void **state)
+PL_TEST(selector_of_tagc_keeps_at_most_the_budget)
 {
     enum { N = 1 << 16 };
     static float x[N];
-    (void)state;
     fill_values(x, N, 8);
     for (int heavy = 0; heavy < 2; heavy++) {
         float *sum = zeros(N), least = INFINITY, most = 0;
@@ -273,7 +263,7 @@ static void selector_of_tagc_keeps_at_most_the_budget(void **state)
     }
 }
 
-static void threshold_of_equal_values_falls_back_to_the_exact_one(void **state)
+PL_TEST(threshold_of_equal_values_falls_back_to_the_exact_one)
 {
     enum { N = 1 << 14 };
     static float x[N];
@@ -281,7 +271,6 @@ static void threshold_of_equal_values_falls_back_to_the_exact_one(void **state)
     pl_codec_options o = options_of("sketch16");
     pl_codec_round round = round_of(1);
     pl_buf m = {0};
-    (void)state;
     for (size_t i = 0; i < N; i++)
         x[i] = i % 3 ? 1.0f : -1.0f; /* equal magnitudes: no threshold separates them */
     o.selector = PL_SELECT_TAGC;
@@ -327,11 +316,10 @@ static void check_feedback(const char *name, int bits, double beta, bool shared)
                     ROUNDS * 1e-6 * (double)top);
 }
 
-static void what_was_not_sent_stays_in_the_residual(void **state)
+PL_TEST(what_was_not_sent_stays_in_the_residual)
 {
     static const char *const plain[] = {"bf16", "i8", "i4", "topk"};
     static const char *const shared[] = {"i8-shared", "sketch16"};
-    (void)state;
     for (int b = 0; b < 2; b++) {
         double beta = b ? 0.9 : 1.0;
         for (int c = 0; c < 4; c++)
@@ -342,13 +330,12 @@ static void what_was_not_sent_stays_in_the_residual(void **state)
     }
 }
 
-static void refused_update_goes_back_into_the_residual(void **state)
+PL_TEST(refused_update_goes_back_into_the_residual)
 {
     enum { N = 5000 };
     static float g[N], left[N], before[N];
     pl_codec_options o = options_of("i4");
     pl_buf m = {0};
-    (void)state;
     fill_values(g, N, 9);
     fill_values(left, N, 10);
     memcpy(before, left, sizeof left);
@@ -362,14 +349,13 @@ static void refused_update_goes_back_into_the_residual(void **state)
 }
 
 /* ---- the same bytes ---- */
-static void equal_input_gives_equal_bytes(void **state)
+PL_TEST(equal_input_gives_equal_bytes)
 {
     enum { N = 20000 };
     static float x[N];
     static const char *const names[] = {"f32",  "bf16",     "i8",        "i4",
                                         "topk", "sketch16", "i8-shared", "tagc"};
     pl_codec_round round = round_of(3);
-    (void)state;
     fill_values(x, N, 11);
     for (int c = 0; c < 8; c++) {
         pl_codec_options o = options_of(names[c]);
@@ -384,7 +370,7 @@ static void equal_input_gives_equal_bytes(void **state)
     }
 }
 
-static void messages_have_the_bytes_of_every_machine(void **state)
+PL_TEST(messages_have_the_bytes_of_every_machine)
 {
     enum { N = 10007 };
     static float x[N], left[N];
@@ -403,7 +389,6 @@ static void messages_have_the_bytes_of_every_machine(void **state)
         {"i8-shared", PL_SELECT_EXACT, 0x372b5a9512c77e17u, 0x2732d90b747953feu},
     };
     pl_codec_round round = round_of(3);
-    (void)state;
     round.weight = 0.37f;
     for (size_t c = 0; c < sizeof golden / sizeof *golden; c++) {
         pl_codec_options o = options_of(golden[c].name);
@@ -420,7 +405,7 @@ static void messages_have_the_bytes_of_every_machine(void **state)
     }
 }
 
-static void encoded_update_has_the_documented_bytes(void **state)
+PL_TEST(encoded_update_has_the_documented_bytes)
 {
     const float x[] = {1.0f, -2.0f};
     uint8_t bytes[128];
@@ -433,7 +418,6 @@ static void encoded_update_has_the_documented_bytes(void **state)
                             0,   0,   1,   0,   0, 0, 1, 0, 0,  0, 0, 0, 0, 0,
                             0,   0,   0,   0,   0, 0, 0, 0, 56, 0, 0, 0, 8, 0,
                             0,   0,   0,   0,   0, 0, 0, 0, 0,  0, 0, 0, 0, 0};
-    (void)state;
     o.entropy = false;
     encode_all(&o, NULL, x, 2, NULL, &m);
     assert_true(m.len == sizeof bytes);
@@ -447,27 +431,4 @@ static void encoded_update_has_the_documented_bytes(void **state)
     memcpy(&checksum, bytes + 56, 8);
     memset(bytes + 56, 0, 8);
     assert_true(checksum == pl_checksum(bytes, 120));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(f32_update_arrives_bit_for_bit_at_every_size),
-        cmocka_unit_test(planes_keep_the_bits_of_what_is_not_finite),
-        cmocka_unit_test(bf16_update_is_rounded_to_nearest),
-        cmocka_unit_test(codes_err_by_at_most_half_a_step),
-        cmocka_unit_test(gaussian_error_is_what_the_bits_allow),
-        cmocka_unit_test(blocks_of_subnormals_and_extremes_do_not_overflow),
-        cmocka_unit_test(topk_keeps_the_largest_of_every_chunk),
-        cmocka_unit_test(topk_prefers_the_lower_index_among_equals),
-        cmocka_unit_test(topk_contracts_the_residual),
-        cmocka_unit_test(selector_of_tagc_keeps_at_most_the_budget),
-        cmocka_unit_test(threshold_of_equal_values_falls_back_to_the_exact_one),
-        cmocka_unit_test(what_was_not_sent_stays_in_the_residual),
-        cmocka_unit_test(refused_update_goes_back_into_the_residual),
-        cmocka_unit_test(equal_input_gives_equal_bytes),
-        cmocka_unit_test(messages_have_the_bytes_of_every_machine),
-        cmocka_unit_test(encoded_update_has_the_documented_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,14 +55,13 @@ static void forge_section(pl_buf *m, int i)
     forge_header(m);
 }
 
-static void update_cut_off_anywhere_is_refused(void **state)
+PL_TEST(update_cut_off_anywhere_is_refused)
 {
-    (void)state;
     for (int c = 0; c < N_NAMES; c++)
         for (int entropy = 0; entropy < 2; entropy++) {
             pl_buf m = {0};
             encode_one(names[c], entropy, &m);
-            assert_int_equal(try_add(m.data, m.len, N), PL_OK);
+            assert_ok(try_add(m.data, m.len, N));
             for (size_t len = 0; len < m.len; len += len < 300 ? 1 : 37) {
                 /* A copy of its own, so that a sanitizer finds reads beyond its end. */
                 uint8_t *cut = pl_alloc(len + 1);
@@ -76,15 +75,14 @@ static void update_cut_off_anywhere_is_refused(void **state)
         }
 }
 
-static void messages_that_lie_behind_one_another_come_apart_or_are_refused(void **state)
+PL_TEST(messages_that_lie_behind_one_another_come_apart_or_are_refused)
 {
     pl_buf both = {0};
     pl_codec_message out[2];
-    (void)state;
     encode_one("i8", false, &both);
     size_t first = both.len;
     encode_one("f32", true, &both);
-    assert_int_equal(pl_codec_split(both.data, both.len, 2, out), PL_OK);
+    assert_ok(pl_codec_split(both.data, both.len, 2, out));
     assert_ptr_equal(out[0].data, both.data);
     assert_int_equal(out[0].bytes, first);
     assert_ptr_equal(out[1].data, both.data + first);
@@ -106,9 +104,8 @@ static void messages_that_lie_behind_one_another_come_apart_or_are_refused(void 
     pl_buf_destroy(&both);
 }
 
-static void flipped_bit_anywhere_is_noticed(void **state)
+PL_TEST(flipped_bit_anywhere_is_noticed)
 {
-    (void)state;
     for (int c = 0; c < N_NAMES; c++) {
         pl_buf m = {0};
         encode_one(names[c], true, &m);
@@ -125,10 +122,9 @@ static void flipped_bit_anywhere_is_noticed(void **state)
 
 /* Sets each byte of the header and of the table to extreme values, and corrects the
  * checksum. The decoder must not read outside of the message. */
-static void forged_header_and_table_never_lead_outside(void **state)
+PL_TEST(forged_header_and_table_never_lead_outside)
 {
     static const uint8_t values[] = {0, 1, 2, 7, 8, 0x7f, 0x80, 0xff};
-    (void)state;
     for (int c = 0; c < N_NAMES; c++) {
         pl_buf m = {0}, forged = {0};
         encode_one(names[c], c % 2, &m);
@@ -154,9 +150,8 @@ static void forged_header_and_table_never_lead_outside(void **state)
 
 /* Writes random bytes into the sections, and corrects the checksums. The decoder must
  * not read outside of the message. */
-static void forged_sections_never_lead_outside(void **state)
+PL_TEST(forged_sections_never_lead_outside)
 {
-    (void)state;
     for (int c = 0; c < N_NAMES; c++)
         for (uint64_t seed = 0; seed < 60; seed++) {
             pl_buf m = {0};
@@ -178,10 +173,9 @@ static void forged_sections_never_lead_outside(void **state)
         }
 }
 
-static void index_outside_the_stretch_is_refused(void **state)
+PL_TEST(index_outside_the_stretch_is_refused)
 {
     pl_buf m = {0};
-    (void)state;
     encode_one("topk", false, &m);
     size_t scales = HEADER_BYTES + RECORD_BYTES + 3 * SECTION_BYTES;
     size_t gaps = scales + (size_t)2 * 4; /* each of two blocks has two magnitudes */
@@ -195,14 +189,13 @@ static void index_outside_the_stretch_is_refused(void **state)
     pl_buf_destroy(&m);
 }
 
-static void bit_behind_the_end_of_a_bitmap_is_refused(void **state)
+PL_TEST(bit_behind_the_end_of_a_bitmap_is_refused)
 {
     enum { SIZE = 4099 };
     static float x[SIZE];
     pl_codec_options o = options_of("sketch16");
     pl_codec_round round = round_of(2);
     pl_buf m = {0};
-    (void)state;
     o.entropy = false;
     fill_values(x, SIZE, 3);
     encode_all(&o, &round, x, SIZE, NULL, &m);
@@ -214,10 +207,9 @@ static void bit_behind_the_end_of_a_bitmap_is_refused(void **state)
     pl_buf_destroy(&m);
 }
 
-static void code_beyond_what_its_contributors_give_is_refused(void **state)
+PL_TEST(code_beyond_what_its_contributors_give_is_refused)
 {
     pl_buf m = {0}, out = {0};
-    (void)state;
     encode_one("i8-shared", false, &m);
     size_t codes = HEADER_BYTES + RECORD_BYTES + SECTION_BYTES;
     m.data[codes + 100] = 0x80; /* -128 */
@@ -229,13 +221,12 @@ static void code_beyond_what_its_contributors_give_is_refused(void **state)
     pl_buf_destroy(&out);
 }
 
-static void update_that_is_not_finite_is_refused_wherever_it_is(void **state)
+PL_TEST(update_that_is_not_finite_is_refused_wherever_it_is)
 {
     enum { LONG = 9000 };
     static float x[LONG];
     const size_t places[] = {0, 4095, 4096, LONG - 1};
     pl_codec_round round = round_of(1);
-    (void)state;
     for (int c = 0; c < N_NAMES; c++)
         for (size_t k = 0; k < 4; k++) {
             pl_codec_options o = options_of(names[c]);
@@ -247,7 +238,7 @@ static void update_that_is_not_finite_is_refused_wherever_it_is(void **state)
                 pl_codec_encode_module(&o, &part, 1, &round, x, NULL, &m);
             /* With f32 and bf16, NaN can be sent; then the decoder must refuse it. */
             if (c < 2) {
-                assert_int_equal(status, PL_OK);
+                assert_ok(status);
                 status = try_add(m.data, m.len, LONG);
             }
             assert_int_equal(status, PL_ERR_NUMERIC);
@@ -257,32 +248,13 @@ static void update_that_is_not_finite_is_refused_wherever_it_is(void **state)
         }
 }
 
-static void scale_that_is_not_finite_is_refused(void **state)
+PL_TEST(scale_that_is_not_finite_is_refused)
 {
     static const uint8_t infinite[] = {0, 0, 0x80, 0x7f};
     pl_buf m = {0};
-    (void)state;
     encode_one("i8", false, &m);
     memcpy(m.data + HEADER_BYTES + RECORD_BYTES + 2 * SECTION_BYTES, infinite, 4);
     forge_section(&m, 0);
     assert_int_equal(try_add(m.data, m.len, N), PL_ERR_NUMERIC);
     pl_buf_destroy(&m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(update_cut_off_anywhere_is_refused),
-        cmocka_unit_test(
-            messages_that_lie_behind_one_another_come_apart_or_are_refused),
-        cmocka_unit_test(flipped_bit_anywhere_is_noticed),
-        cmocka_unit_test(forged_header_and_table_never_lead_outside),
-        cmocka_unit_test(forged_sections_never_lead_outside),
-        cmocka_unit_test(index_outside_the_stretch_is_refused),
-        cmocka_unit_test(bit_behind_the_end_of_a_bitmap_is_refused),
-        cmocka_unit_test(code_beyond_what_its_contributors_give_is_refused),
-        cmocka_unit_test(update_that_is_not_finite_is_refused_wherever_it_is),
-        cmocka_unit_test(scale_that_is_not_finite_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,16 +6,15 @@ static pl_topology *topology_of(bool tied)
     pl_shape shape;
     pl_topology_spec spec;
     pl_topology *t = NULL;
-    assert_int_equal(pl_preset("laptop", &shape, &spec), PL_OK);
+    assert_ok(pl_preset("laptop", &shape, &spec));
     shape.tied = tied;
     spec.embed_choice = spec.head_choice = PL_CHOICE_COMMON;
-    assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
+    assert_ok(pl_topology_create(&shape, &spec, &t));
     return t;
 }
 
-static void parts_of_a_module_lie_back_to_back_and_fill_it(void **state)
+PL_TEST(parts_of_a_module_lie_back_to_back_and_fill_it)
 {
-    (void)state;
     for (int tied = 0; tied < 2; tied++) {
         pl_topology *t = topology_of(tied);
         for (int m = 0; m < pl_topology_n_modules(t); m++) {
@@ -44,10 +43,9 @@ static int count_role(const pl_topology *t, const char *module, int role)
     return count;
 }
 
-static void tensors_have_the_roles_of_their_names(void **state)
+PL_TEST(tensors_have_the_roles_of_their_names)
 {
     pl_topology *t = topology_of(false);
-    (void)state;
     /* L1 has one shared block, because blocks 0 and 3 are private. */
     assert_int_equal(count_role(t, "L1.E0", PL_ROLE_SMALL), 2);
     assert_int_equal(count_role(t, "L1.E0", PL_ROLE_ATTENTION_IN), 3);
@@ -59,25 +57,23 @@ static void tensors_have_the_roles_of_their_names(void **state)
     pl_topology_destroy(&t);
 }
 
-static void unknown_codec_is_a_configuration_error(void **state)
+PL_TEST(unknown_codec_is_a_configuration_error)
 {
     pl_codec_options o;
-    (void)state;
     assert_int_equal(pl_codec_options_default("int7", &o), PL_ERR_CONFIG);
     assert_non_null(strstr(pl_last_error(), "int7"));
     assert_int_equal(pl_codec_options_default("sketch", &o), PL_ERR_CONFIG);
     assert_non_null(strstr(pl_last_error(), "did you mean `sketch16`"));
 }
 
-static void every_default_passes_its_own_check(void **state)
+PL_TEST(every_default_passes_its_own_check)
 {
     static const char *const names[] = {"f32",  "bf16",     "i8",        "i4",
                                         "topk", "sketch16", "i8-shared", "tagc"};
-    (void)state;
     for (int i = 0; i < 8; i++) {
         pl_codec_options o;
-        assert_int_equal(pl_codec_options_default(names[i], &o), PL_OK);
-        assert_int_equal(pl_codec_options_check(&o), PL_OK);
+        assert_ok(pl_codec_options_default(names[i], &o));
+        assert_ok(pl_codec_options_check(&o));
         assert_int_equal(o.codec[PL_ROLE_SMALL], PL_CODEC_F32);
         assert_int_equal(pl_codec_is_homomorphic(&o), i >= 5);
         assert_int_equal(pl_codec_is_lossy(&o), i >= 1);
@@ -85,11 +81,10 @@ static void every_default_passes_its_own_check(void **state)
     }
 }
 
-static void options_out_of_range_are_refused(void **state)
+PL_TEST(options_out_of_range_are_refused)
 {
     pl_codec_options good, o;
-    (void)state;
-    assert_int_equal(pl_codec_options_default("topk", &good), PL_OK);
+    assert_ok(pl_codec_options_default("topk", &good));
 #define REFUSED(change)                                                                \
     o = good;                                                                          \
     change;                                                                            \
@@ -114,7 +109,7 @@ static void options_out_of_range_are_refused(void **state)
 
 /* Neighbouring tensors with the same codec form one stretch. Small tensors are sent as
  * f32. */
-static void stretches_follow_the_roles(void **state)
+PL_TEST(stretches_follow_the_roles)
 {
     pl_topology *t = topology_of(false);
     pl_codec_part parts[256];
@@ -126,13 +121,11 @@ static void stretches_follow_the_roles(void **state)
     int n_parts = pl_codec_parts(t, module, parts);
     size_t n_params = pl_topology_slot(t, pl_topology_module_slot(t, module))->n_params;
     float *x = zeros(n_params);
-    (void)state;
-    assert_int_equal(pl_codec_options_default("i4", &o), PL_OK);
+    assert_ok(pl_codec_options_default("i4", &o));
     o.codec[PL_ROLE_ATTENTION_IN] = o.codec[PL_ROLE_ATTENTION_OUT] = PL_CODEC_I8;
     fill_values(x, n_params, 4);
-    assert_int_equal(pl_codec_encode_module(&o, parts, n_parts, NULL, x, NULL, &m),
-                     PL_OK);
-    assert_int_equal(codec_reader_open(&r, m.data, m.len, n_params), PL_OK);
+    assert_ok(pl_codec_encode_module(&o, parts, n_parts, NULL, x, NULL, &m));
+    assert_ok(codec_reader_open(&r, m.data, m.len, n_params));
     while (codec_reader_next(&r, &s) && n < 8)
         codecs[n++] = s.codec;
     assert_int_equal(n, 3);
@@ -144,7 +137,7 @@ static void stretches_follow_the_roles(void **state)
     pl_topology_destroy(&t);
 }
 
-static void message_says_what_round_it_is_of(void **state)
+PL_TEST(message_says_what_round_it_is_of)
 {
     enum { N = 5000 };
     static float x[N];
@@ -152,24 +145,22 @@ static void message_says_what_round_it_is_of(void **state)
     pl_codec_round round = round_of(7);
     pl_codec_info info;
     pl_buf m = {0};
-    (void)state;
     fill_values(x, N, 1);
     encode_all(&o, &round, x, N, NULL, &m);
-    assert_int_equal(pl_codec_inspect(m.data, m.len, N, &info), PL_OK);
+    assert_ok(pl_codec_inspect(m.data, m.len, N, &info));
     assert_true(info.homomorphic && info.contributors == 1 && info.seed == 42);
     assert_int_equal(info.n_contributors, 7);
     assert_int_equal(info.scale_exponent, round.scale_exponent);
     pl_buf_destroy(&m);
 }
 
-static void rounds_that_cannot_be_are_refused(void **state)
+PL_TEST(rounds_that_cannot_be_are_refused)
 {
     static float x[10];
     pl_codec_options o = options_of("sketch16");
     pl_codec_part parts[] = {{0, 5, PL_ROLE_MLP}, {5, 5, PL_ROLE_MLP}};
     pl_codec_round round = round_of(1);
     pl_buf m = {0};
-    (void)state;
     assert_int_equal(pl_codec_encode_module(&o, parts, 2, NULL, x, NULL, &m),
                      PL_ERR_ARG);
     round.n_contributors = SKETCH_W_MAX + 1;
@@ -187,9 +178,8 @@ static void rounds_that_cannot_be_are_refused(void **state)
     pl_buf_destroy(&m);
 }
 
-static void shared_scale_reaches_four_to_eight_deviations(void **state)
+PL_TEST(shared_scale_reaches_four_to_eight_deviations)
 {
-    (void)state;
     for (double rms = 1e-12; rms < 1e6; rms *= 1.7) {
         double reach = 128 * ldexp(1.0, pl_codec_exponent(rms * 100, 10000));
         assert_true(reach >= 4 * rms && reach <= 8 * rms);
@@ -197,20 +187,4 @@ static void shared_scale_reaches_four_to_eight_deviations(void **state)
     assert_int_equal(pl_codec_exponent(0, 100), pl_codec_exponent(0x1p-10, 1));
     assert_int_equal(pl_codec_exponent(INFINITY, 100), pl_codec_exponent(0, 1));
     assert_in_range(pl_codec_exponent(1e-300, 1) + 96, 0, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_of_a_module_lie_back_to_back_and_fill_it),
-        cmocka_unit_test(tensors_have_the_roles_of_their_names),
-        cmocka_unit_test(unknown_codec_is_a_configuration_error),
-        cmocka_unit_test(every_default_passes_its_own_check),
-        cmocka_unit_test(options_out_of_range_are_refused),
-        cmocka_unit_test(stretches_follow_the_roles),
-        cmocka_unit_test(message_says_what_round_it_is_of),
-        cmocka_unit_test(rounds_that_cannot_be_are_refused),
-        cmocka_unit_test(shared_scale_reaches_four_to_eight_deviations),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

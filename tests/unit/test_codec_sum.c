@@ -47,7 +47,7 @@ static void disperse(crowd *c)
 
 static void combine_ok(const pl_buf *a, const pl_buf *b, pl_buf *out)
 {
-    assert_int_equal(pl_codec_combine(a->data, a->len, b->data, b->len, out), PL_OK);
+    assert_ok(pl_codec_combine(a->data, a->len, b->data, b->len, out));
 }
 
 /* Combines the n messages order[0], order[1], ... as a binary tree. `cut` says after
@@ -74,11 +74,10 @@ static void shuffle(int *order, int n, uint64_t seed)
         order[i] = (int)pl_permute(seed, 3, (uint64_t)n, (uint64_t)i);
 }
 
-static void sum_of_messages_is_the_sum_of_updates(void **state)
+PL_TEST(sum_of_messages_is_the_sum_of_updates)
 {
     static const char *const names[] = {"i8-shared", "sketch16", "tagc"};
     static const int sizes[] = {1, 2, 3, 8, 16};
-    (void)state;
     for (int c = 0; c < 3; c++)
         for (int k = 0; k < 5; k++) {
             crowd all;
@@ -104,7 +103,7 @@ static void sum_of_messages_is_the_sum_of_updates(void **state)
         }
 }
 
-static void small_tensors_of_such_a_message_are_exact_sums_too(void **state)
+PL_TEST(small_tensors_of_such_a_message_are_exact_sums_too)
 {
     enum { SMALL = 4095, LARGE = 9000 };
     static float x[SMALL + LARGE], apart[SMALL + LARGE], together[SMALL + LARGE];
@@ -113,13 +112,11 @@ static void small_tensors_of_such_a_message_are_exact_sums_too(void **state)
     pl_codec_options o;
     pl_codec_round round = round_of(5);
     pl_buf sum = {0}, next = {0};
-    (void)state;
-    assert_int_equal(pl_codec_options_default("i8-shared", &o), PL_OK);
+    assert_ok(pl_codec_options_default("i8-shared", &o));
     for (int w = 0; w < 5; w++) {
         pl_buf m = {0};
         fill_values(x, SMALL + LARGE, 50 + (uint64_t)w);
-        assert_int_equal(pl_codec_encode_module(&o, parts, 2, &round, x, NULL, &m),
-                         PL_OK);
+        assert_ok(pl_codec_encode_module(&o, parts, 2, &round, x, NULL, &m));
         add_ok(&m, SMALL + LARGE, 1.0f, apart);
         pl_buf_clear(&next);
         if (w == 0)
@@ -138,11 +135,10 @@ static void small_tensors_of_such_a_message_are_exact_sums_too(void **state)
     pl_buf_destroy(&next);
 }
 
-static void equal_messages_combine_to_equal_bytes_in_any_order(void **state)
+PL_TEST(equal_messages_combine_to_equal_bytes_in_any_order)
 {
     crowd c;
     pl_buf a = {0}, b = {0}, x = {0}, y = {0};
-    (void)state;
     gather(&c, "sketch16", 3);
     combine_ok(&c.messages[0], &c.messages[1], &a);
     combine_ok(&a, &c.messages[2], &x);
@@ -176,13 +172,12 @@ static void overload(crowd *c, const char *name)
     pl_free(x);
 }
 
-static void overloaded_sketch_fails_to_peel_and_gives_no_estimate(void **state)
+PL_TEST(overloaded_sketch_fails_to_peel_and_gives_no_estimate)
 {
     crowd c;
     float *sum = zeros(N), *zero = zeros(N);
     double norm = 1;
     pl_buf a = {0}, b = {0};
-    (void)state;
     overload(&c, "sketch16");
     pl_buf_append(&a, c.messages[0].data, c.messages[0].len);
     for (int w = 1; w < c.n; w++) {
@@ -216,9 +211,8 @@ static pl_status add_list(const pl_codec_message *messages, int n, float *sum,
     return pl_codec_add_all(&source, N, sum, norm);
 }
 
-static void adding_all_is_exact_whether_or_not_the_sum_peels(void **state)
+PL_TEST(adding_all_is_exact_whether_or_not_the_sum_peels)
 {
-    (void)state;
     for (int overloaded = 0; overloaded < 2; overloaded++) {
         crowd c;
         pl_codec_message messages[W_MAX];
@@ -236,7 +230,7 @@ static void adding_all_is_exact_whether_or_not_the_sum_peels(void **state)
             double norm = 0;
             shuffle(order, c.n, seed);
             list_all(&c, order, messages);
-            assert_int_equal(add_list(messages, c.n, sum, &norm), PL_OK);
+            assert_ok(add_list(messages, c.n, sum, &norm));
             assert_memory_equal(sum, apart, N * sizeof *sum);
             assert_true(fabs(norm - pl_l2_norm(apart, N)) <= 1e-9 * norm);
             assert_true(seed == 0 || norm == first);
@@ -250,7 +244,7 @@ static void adding_all_is_exact_whether_or_not_the_sum_peels(void **state)
 
 /* If an encoder cannot decode its own sketch, it sends a list instead. The decoder must
  * get all kept values from both forms. */
-static void a_message_that_would_not_peel_is_sent_as_a_list(void **state)
+PL_TEST(a_message_that_would_not_peel_is_sent_as_a_list)
 {
     enum { TINY = 4096 };
     static float x[TINY], sum[TINY];
@@ -258,7 +252,6 @@ static void a_message_that_would_not_peel_is_sent_as_a_list(void **state)
     pl_codec_round round = round_of(1);
     pl_codec_part part = {0, TINY, PL_ROLE_MLP};
     int lists = 0, sketches = 0;
-    (void)state;
     o.k = 300;
     /* With 0.833 elements per cell, decoding fails for about half of the seeds. */
     o.cells = 1.2;
@@ -268,11 +261,10 @@ static void a_message_that_would_not_peel_is_sent_as_a_list(void **state)
         codec_stretch s;
         round.seed = seed;
         fill_values(x, TINY, seed);
-        assert_int_equal(pl_codec_encode_module(&o, &part, 1, &round, x, NULL, &m),
-                         PL_OK);
+        assert_ok(pl_codec_encode_module(&o, &part, 1, &round, x, NULL, &m));
         memset(sum, 0, sizeof sum);
         add_ok(&m, TINY, 1.0f, sum);
-        assert_int_equal(codec_reader_open(&r, m.data, m.len, TINY), PL_OK);
+        assert_ok(codec_reader_open(&r, m.data, m.len, TINY));
         assert_true(codec_reader_next(&r, &s));
         lists += s.codec == WIRE_LIST16;
         sketches += s.codec == PL_CODEC_SKETCH16;
@@ -294,12 +286,12 @@ static void list_of_sketch(const pl_buf *sketch, size_t n, pl_buf *out)
     codec_writer w;
     const uint8_t *bitmap = NULL, *cells = NULL;
     pl_buf scratch[2] = {{0}}, codes = {0};
-    assert_int_equal(codec_reader_open(&r, sketch->data, sketch->len, n), PL_OK);
+    assert_ok(codec_reader_open(&r, sketch->data, sketch->len, n));
     assert_true(codec_reader_next(&r, &s));
     assert_int_equal(s.codec, PL_CODEC_SKETCH16);
-    assert_int_equal(codec_section_open(&s.sections[0], &scratch[0], &bitmap), PL_OK);
-    assert_int_equal(codec_section_open(&s.sections[1], &scratch[1], &cells), PL_OK);
-    assert_int_equal(sparse_codes(&r.header, &s, bitmap, cells, &codes), PL_OK);
+    assert_ok(codec_section_open(&s.sections[0], &scratch[0], &bitmap));
+    assert_ok(codec_section_open(&s.sections[1], &scratch[1], &cells));
+    assert_ok(sparse_codes(&r.header, &s, bitmap, cells, &codes));
     s.codec = WIRE_LIST16;
     s.cells = 0;
     s.kept = codes.len / 2;
@@ -307,19 +299,18 @@ static void list_of_sketch(const pl_buf *sketch, size_t n, pl_buf *out)
     s.sections[1].data = codes.data;
     s.sections[1].raw_bytes = codes.len;
     codec_writer_begin(&w, &r.header, out);
-    assert_int_equal(codec_writer_stretch(&w, &s, false), PL_OK);
+    assert_ok(codec_writer_stretch(&w, &s, false));
     codec_writer_end(&w);
     pl_buf_destroy(&scratch[0]);
     pl_buf_destroy(&scratch[1]);
     pl_buf_destroy(&codes);
 }
 
-static void lists_and_sketches_add_in_any_order(void **state)
+PL_TEST(lists_and_sketches_add_in_any_order)
 {
     crowd c;
     float *apart = zeros(N);
     pl_codec_message messages[W_MAX];
-    (void)state;
     gather(&c, "sketch16", 4);
     for (int w = 0; w < 4; w++)
         add_ok(&c.messages[w], N, 1.0f, apart);
@@ -337,7 +328,7 @@ static void lists_and_sketches_add_in_any_order(void **state)
         pl_buf one = {0};
         shuffle(order, 4, (uint64_t)as_list);
         list_all(&mixed, order, messages);
-        assert_int_equal(add_list(messages, 4, sum, &norm), PL_OK);
+        assert_ok(add_list(messages, 4, sum, &norm));
         combine_tree(&mixed, order, 4, 5, &one);
         add_ok(&one, N, 1.0f, tree);
         assert_memory_equal(sum, apart, N * sizeof *sum);
@@ -412,9 +403,8 @@ static size_t core_of(uint32_t third, size_t n_keys, uint64_t seed)
     return left;
 }
 
-static void what_does_not_peel_is_the_two_core(void **state)
+PL_TEST(what_does_not_peel_is_the_two_core)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 20; seed++) {
         char text[64];
         assert_false(peels(300, 800, seed));
@@ -423,28 +413,25 @@ static void what_does_not_peel_is_the_two_core(void **state)
     }
 }
 
-static void above_the_threshold_no_sketch_peels(void **state)
+PL_TEST(above_the_threshold_no_sketch_peels)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 50; seed++)
         assert_false(peels(1024, 2918, seed)); /* 0.95 elements per cell */
 }
 
-static void well_below_the_threshold_one_in_a_hundred_fails(void **state)
+PL_TEST(well_below_the_threshold_one_in_a_hundred_fails)
 {
     int failed = 0;
-    (void)state;
     for (uint64_t seed = 0; seed < 1000; seed++)
         failed += !peels(1024, 2150, seed); /* 0.70 elements per cell */
     assert_in_range(failed, 0, 10);
 }
 
 /* ---- limits ---- */
-static void contributors_beyond_the_rounds_number_are_refused(void **state)
+PL_TEST(contributors_beyond_the_rounds_number_are_refused)
 {
     crowd c;
     pl_buf two = {0}, three = {0}, out = {0};
-    (void)state;
     gather(&c, "i8-shared", 3);
     combine_ok(&c.messages[0], &c.messages[1], &two);
     combine_ok(&two, &c.messages[2], &three);
@@ -458,14 +445,13 @@ static void contributors_beyond_the_rounds_number_are_refused(void **state)
     disperse(&c);
 }
 
-static void messages_of_different_rounds_do_not_combine(void **state)
+PL_TEST(messages_of_different_rounds_do_not_combine)
 {
     enum { SIZE = 5000 };
     static float x[SIZE];
     pl_codec_options o = options_of("sketch16"), plain = options_of("i8");
     pl_codec_round a = round_of(2), b = a, c = a;
     pl_buf ma = {0}, mb = {0}, mc = {0}, mp = {0}, out = {0};
-    (void)state;
     b.seed++;
     c.scale_exponent++;
     fill_values(x, SIZE, 1);
@@ -488,14 +474,13 @@ static void messages_of_different_rounds_do_not_combine(void **state)
     pl_buf_destroy(&mp);
 }
 
-static void sums_reach_the_width_that_their_contributors_need(void **state)
+PL_TEST(sums_reach_the_width_that_their_contributors_need)
 {
     enum { SIZE = 100, MANY = 300 };
     static float x[SIZE], sum[SIZE];
     pl_codec_options o = options_of("i8-shared");
     pl_codec_round round = round_of(MANY);
     pl_buf one = {0}, total = {0}, next = {0};
-    (void)state;
     for (size_t i = 0; i < SIZE; i++)
         /* All values are at the clamp, so the sums reach 127 * 300 and -127 * 300. */
         x[i] = i % 2 ? 1.0f : -1.0f;
@@ -525,21 +510,19 @@ static void gather_dense(crowd *c, const char *name, int n)
                                    {100, N - 100, PL_ROLE_MLP}};
     float *x = zeros(N);
     memset(c, 0, sizeof *c);
-    assert_int_equal(pl_codec_options_default(name, &c->options), PL_OK);
+    assert_ok(pl_codec_options_default(name, &c->options));
     c->n = n;
     for (int w = 0; w < n; w++) {
         fill_values(x, N, (uint64_t)w);
-        assert_int_equal(pl_codec_encode_module(&c->options, parts, 2, NULL, x, NULL,
-                                                &c->messages[w]),
-                         PL_OK);
+        assert_ok(pl_codec_encode_module(&c->options, parts, 2, NULL, x, NULL,
+                                         &c->messages[w]));
     }
     pl_free(x);
 }
 
-static void slices_of_several_threads_add_the_bits_of_one(void **state)
+PL_TEST(slices_of_several_threads_add_the_bits_of_one)
 {
     static const char *const names[] = {"f32", "bf16", "i8", "i4", "topk"};
-    (void)state;
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         crowd c;
         pl_codec_message messages[W_MAX];
@@ -554,7 +537,7 @@ static void slices_of_several_threads_add_the_bits_of_one(void **state)
         }
         pl_codec_list list = {messages, weights, c.n, 0};
         const pl_codec_source source = pl_codec_source_of(&list);
-        assert_int_equal(pl_codec_add_each(&source, N, together), PL_OK);
+        assert_ok(pl_codec_add_each(&source, N, together));
         assert_memory_equal(together, alone, N * sizeof *alone);
         c.messages[3].data[c.messages[3].len - 1] ^= 1;
         assert_int_equal(pl_codec_add_each(&source, N, together), PL_ERR_DATA);
@@ -562,25 +545,4 @@ static void slices_of_several_threads_add_the_bits_of_one(void **state)
         pl_free(together);
         disperse(&c);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slices_of_several_threads_add_the_bits_of_one),
-        cmocka_unit_test(sum_of_messages_is_the_sum_of_updates),
-        cmocka_unit_test(small_tensors_of_such_a_message_are_exact_sums_too),
-        cmocka_unit_test(equal_messages_combine_to_equal_bytes_in_any_order),
-        cmocka_unit_test(overloaded_sketch_fails_to_peel_and_gives_no_estimate),
-        cmocka_unit_test(adding_all_is_exact_whether_or_not_the_sum_peels),
-        cmocka_unit_test(a_message_that_would_not_peel_is_sent_as_a_list),
-        cmocka_unit_test(lists_and_sketches_add_in_any_order),
-        cmocka_unit_test(what_does_not_peel_is_the_two_core),
-        cmocka_unit_test(above_the_threshold_no_sketch_peels),
-        cmocka_unit_test(well_below_the_threshold_one_in_a_hundred_fails),
-        cmocka_unit_test(contributors_beyond_the_rounds_number_are_refused),
-        cmocka_unit_test(messages_of_different_rounds_do_not_combine),
-        cmocka_unit_test(sums_reach_the_width_that_their_contributors_need),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,12 +2,9 @@
 /* Tests which options of codecs follow from the configuration, and which settings of
  * paths and chapters (router.em, topology.split, topology.graft) are accepted. */
 #include "config/config.h"
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 /* Returns the codec's options that these texts KEY=VALUE configure. The list ends with
  * NULL. */
@@ -18,47 +15,41 @@ static pl_codec_options codec_of(const char *const *sets)
     int n = 0;
     while (sets[n])
         n++;
-    assert_int_equal(config_build(NULL, sets, n, &c), PL_OK);
-    assert_int_equal(config_outer(&c, &outer), PL_OK);
+    assert_ok(config_build(NULL, sets, n, &c));
+    assert_ok(config_outer(&c, &outer));
     return outer.codec;
 }
 #define CODEC(...) codec_of((const char *const[]){__VA_ARGS__, NULL})
 
-static void tagc_keeps_a_fifth_and_other_codecs_64_of_4096(void **state)
+PL_TEST(tagc_keeps_a_fifth_and_other_codecs_64_of_4096)
 {
-    (void)state;
     assert_int_equal(CODEC("codec.name=tagc").k, 819);
     assert_int_equal(CODEC("codec.name=topk").k, 64);
     assert_int_equal(CODEC("codec.name=sketch16").k, 64);
 }
 
-static void codec_k_overrides_what_the_codec_keeps(void **state)
+PL_TEST(codec_k_overrides_what_the_codec_keeps)
 {
-    (void)state;
     assert_int_equal(CODEC("codec.name=tagc", "codec.k=64").k, 64);
     assert_int_equal(CODEC("codec.name=topk", "codec.k=4096").k, 4096);
 }
 
-static void
-topk_forgets_a_twentieth_of_what_it_left_out_and_others_nothing(void **state)
+PL_TEST(topk_forgets_a_twentieth_of_what_it_left_out_and_others_nothing)
 {
-    (void)state;
     assert_true(CODEC("codec.name=topk").beta == 0.95);
     assert_true(CODEC("codec.name=tagc").beta == 1);
     assert_true(CODEC("codec.name=i4").beta == 1);
 }
 
-static void codec_beta_overrides_what_the_codec_forgets(void **state)
+PL_TEST(codec_beta_overrides_what_the_codec_forgets)
 {
-    (void)state;
     assert_true(CODEC("codec.name=topk", "codec.beta=1").beta == 1);
     assert_true(CODEC("codec.name=topk", "codec.beta=0").beta == 0);
     assert_true(CODEC("codec.name=i4", "codec.beta=0.5").beta == 0.5);
 }
 
-static void router_em_takes_phases_that_leave_room_for_the_decay(void **state)
+PL_TEST(router_em_takes_phases_that_leave_room_for_the_decay)
 {
-    (void)state;
     static const struct {
         const char *em, *other, *said; /* NULL: the setting is accepted */
     } cases[] = {
@@ -92,9 +83,8 @@ static void router_em_takes_phases_that_leave_room_for_the_decay(void **state)
 
 /* A finished run can be split even if it has a baseline that a split does not allow,
  * because its baselines have ended before the split. */
-static void a_finished_run_is_split_whatever_its_baselines_are(void **state)
+PL_TEST(a_finished_run_is_split_whatever_its_baselines_are)
 {
-    (void)state;
     const char *const sets[] = {"train.phases=10", "train.more=2",
                                 "topology.split=10:4x4"};
     config c;
@@ -103,9 +93,8 @@ static void a_finished_run_is_split_whatever_its_baselines_are(void **state)
     assert_true(config_wants(&c, "diloco"));
 }
 
-static void too_many_paths_are_refused_before_anything_trains(void **state)
+PL_TEST(too_many_paths_are_refused_before_anything_trains)
 {
-    (void)state;
     const char *const tasks[] = {"topology.levels=128x128", "topology.replicas=2"};
     const char *const counts[] = {"topology.levels=128x128", "data.vocab=32000"};
     config c;
@@ -115,14 +104,13 @@ static void too_many_paths_are_refused_before_anything_trains(void **state)
     assert_non_null(strstr(pl_last_error(), "smaller data.vocab"));
 }
 
-static void states_that_are_not_uploaded_cannot_be_kept(void **state)
+PL_TEST(states_that_are_not_uploaded_cannot_be_kept)
 {
-    (void)state;
     const char *const kept[] = {"train.state_every=4", "store.keep_states=true"};
     const char *const noloco[] = {"train.state_every=4", "outer.method=noloco"};
     const char *const local[] = {"train.state_every=4", "train.state=local"};
     config c;
-    assert_int_equal(config_build(NULL, kept, 1, &c), PL_OK);
+    assert_ok(config_build(NULL, kept, 1, &c));
     assert_int_equal(config_build(NULL, kept, 2, &c), PL_ERR_CONFIG);
     assert_non_null(strstr(pl_last_error(), "store.keep_states=false"));
     assert_int_equal(config_build(NULL, noloco, 2, &c), PL_ERR_CONFIG);
@@ -130,9 +118,8 @@ static void states_that_are_not_uploaded_cannot_be_kept(void **state)
     assert_int_equal(config_build(NULL, local, 2, &c), PL_ERR_CONFIG);
 }
 
-static void splits_that_cannot_be_are_refused(void **state)
+PL_TEST(splits_that_cannot_be_are_refused)
 {
-    (void)state;
     static const struct {
         const char *split, *other, *said; /* NULL: the setting is accepted */
     } cases[] = {
@@ -177,9 +164,8 @@ static void splits_that_cannot_be_are_refused(void **state)
 
 /* Each row has a change of the topology by drop, copy or cut, and either the modules
  * per level and the number of paths after it, or a part of the error. */
-static void grafts_are_read_or_refused(void **state)
+PL_TEST(grafts_are_read_or_refused)
 {
-    (void)state;
     static const struct {
         const char *graft, *other, *said; /* NULL: the change is accepted */
         int experts[3], n_paths;
@@ -240,7 +226,7 @@ static void grafts_are_read_or_refused(void **state)
             fail_msg("%s with %s: %s", graft, cases[i].other, pl_last_error());
         if (cases[i].said)
             continue;
-        assert_int_equal(config_chapters(&c, chapters, &n), PL_OK);
+        assert_ok(config_chapters(&c, chapters, &n));
         for (int l = 0; l < 3; l++)
             assert_int_equal(chapters[n - 1].spec.experts[l], cases[i].experts[l]);
         assert_int_equal(pl_topology_spec_n_paths(&chapters[n - 1].spec),
@@ -248,9 +234,8 @@ static void grafts_are_read_or_refused(void **state)
     }
 }
 
-static void what_was_deleted_is_read_only_in_a_saved_configuration(void **state)
+PL_TEST(what_was_deleted_is_read_only_in_a_saved_configuration)
 {
-    (void)state;
     char folder[] = "/tmp/pl-gone-XXXXXX", file[64];
     assert_non_null(mkdtemp(folder));
     snprintf(file, sizeof file, "%s/run.yaml", folder);
@@ -263,28 +248,10 @@ static void what_was_deleted_is_read_only_in_a_saved_configuration(void **state)
             pl_conf_get(&config_table, memset(&c, 0, sizeof c), gone->name, &now);
         pl_buf_destroy(&now);
         int n = snprintf(line, sizeof line, "%s: \"%s\"\n", gone->name, gone->value);
-        assert_int_equal(pl_replace_file(file, line, (size_t)n), PL_OK);
+        assert_ok(pl_replace_file(file, line, (size_t)n));
         assert_int_equal(config_build(file, NULL, 0, &c), PL_ERR_CONFIG);
-        assert_int_equal(config_build_saved(file, NULL, 0, &c, &differs), PL_OK);
+        assert_ok(config_build_saved(file, NULL, 0, &c, &differs));
         assert_ptr_equal(differs, remains ? gone : NULL);
     }
-    assert_int_equal(pl_remove_tree(folder), PL_OK);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tagc_keeps_a_fifth_and_other_codecs_64_of_4096),
-        cmocka_unit_test(codec_k_overrides_what_the_codec_keeps),
-        cmocka_unit_test(
-            topk_forgets_a_twentieth_of_what_it_left_out_and_others_nothing),
-        cmocka_unit_test(codec_beta_overrides_what_the_codec_forgets),
-        cmocka_unit_test(router_em_takes_phases_that_leave_room_for_the_decay),
-        cmocka_unit_test(a_finished_run_is_split_whatever_its_baselines_are),
-        cmocka_unit_test(too_many_paths_are_refused_before_anything_trains),
-        cmocka_unit_test(states_that_are_not_uploaded_cannot_be_kept),
-        cmocka_unit_test(splits_that_cannot_be_are_refused),
-        cmocka_unit_test(grafts_are_read_or_refused),
-        cmocka_unit_test(what_was_deleted_is_read_only_in_a_saved_configuration)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    assert_ok(pl_remove_tree(folder));
 }

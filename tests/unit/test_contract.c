@@ -7,12 +7,8 @@
 #include "tests/support/tiny_arm.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { PHASES = 12 };
 
@@ -105,7 +101,9 @@ static int takes(const fixture *f, int module, int64_t phase)
     return (int)pl_round_takes(&c, phase);
 }
 
-static void phase_is_a_round_but_in_streaming(void **state)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+
+FIXTURE_TEST(phase_is_a_round_but_in_streaming)
 {
     fixture *f = *state;
     for (int method = 0; method < PL_METHOD_COUNT; method++) {
@@ -121,7 +119,7 @@ static void phase_is_a_round_but_in_streaming(void **state)
     }
 }
 
-static void methods_without_delay_start_from_the_phase_before(void **state)
+FIXTURE_TEST(methods_without_delay_start_from_the_phase_before)
 {
     fixture *f = *state;
     static const pl_method methods[] = {PL_METHOD_DILOCO, PL_METHOD_FEDAVG,
@@ -136,7 +134,7 @@ static void methods_without_delay_start_from_the_phase_before(void **state)
     }
 }
 
-static void delayed_methods_start_so_many_versions_ago(void **state)
+FIXTURE_TEST(delayed_methods_start_so_many_versions_ago)
 {
     fixture *f = *state;
     for (int delay = 0; delay < 4; delay++) {
@@ -151,7 +149,7 @@ static void delayed_methods_start_so_many_versions_ago(void **state)
     }
 }
 
-static void noloco_waits_for_no_version(void **state)
+FIXTURE_TEST(noloco_waits_for_no_version)
 {
     fixture *f = *state;
     choose(f, PL_METHOD_NOLOCO);
@@ -162,7 +160,7 @@ static void noloco_waits_for_no_version(void **state)
     assert_int_equal(contract(f, f->shared).window, PHASES);
 }
 
-static void module_with_one_contributor_is_diloco(void **state)
+FIXTURE_TEST(module_with_one_contributor_is_diloco)
 {
     fixture *f = *state;
     for (int method = 0; method < PL_METHOD_COUNT; method++) {
@@ -183,7 +181,7 @@ static void module_with_one_contributor_is_diloco(void **state)
     }
 }
 
-static void fragments_are_sent_in_turn_and_taken_up_next(void **state)
+FIXTURE_TEST(fragments_are_sent_in_turn_and_taken_up_next)
 {
     fixture *f = *state;
     choose(f, PL_METHOD_STREAMING);
@@ -208,7 +206,7 @@ static void fragments_are_sent_in_turn_and_taken_up_next(void **state)
 /* Shows which versions a phase of streaming waits for. With an overlap, it begins
  * without the updates that the previous phase sent. Without an overlap it needs them.
  * No phase waits for more than was sent. */
-static void overlap_is_what_a_phase_does_not_wait_for(void **state)
+FIXTURE_TEST(overlap_is_what_a_phase_does_not_wait_for)
 {
     fixture *f = *state;
     choose(f, PL_METHOD_STREAMING);
@@ -229,7 +227,7 @@ static void overlap_is_what_a_phase_does_not_wait_for(void **state)
         }
 }
 
-static void delayed_nesterov_counts_arrivals(void **state)
+FIXTURE_TEST(delayed_nesterov_counts_arrivals)
 {
     fixture *f = *state;
     choose(f, PL_METHOD_DELAYED_NESTEROV);
@@ -239,7 +237,7 @@ static void delayed_nesterov_counts_arrivals(void **state)
     assert_true(contract(f, f->shared).window >= 4);
 }
 
-static void contributors_of_a_round_encode_alike(void **state)
+FIXTURE_TEST(contributors_of_a_round_encode_alike)
 {
     fixture *f = *state;
     double total = 0;
@@ -259,7 +257,7 @@ static void contributors_of_a_round_encode_alike(void **state)
 /* Shows that with delayed-nesterov an update is encoded without the number of its
  * round. Each update that arrives is a round of its own, so its sender cannot know the
  * number. */
-static void arrival_encodes_alone(void **state)
+FIXTURE_TEST(arrival_encodes_alone)
 {
     fixture *f = *state;
     double total = 0;
@@ -273,7 +271,7 @@ static void arrival_encodes_alone(void **state)
     assert_true(total > 4 - 1e-5 && total < 4 + 1e-5);
 }
 
-static void mates_are_mutual(void **state)
+FIXTURE_TEST(mates_are_mutual)
 {
     fixture *f = *state;
     int mate = -1, back = -1;
@@ -283,24 +281,24 @@ static void mates_are_mutual(void **state)
             for (int i = 0; i < 4; i++) {
                 if (!pl_topology_path_has(f->t, i, m))
                     continue;
-                assert_int_equal(mate_of(f, m, i, phase, &mate), PL_OK);
-                assert_int_equal(mate_of(f, m, mate, phase, &back), PL_OK);
+                assert_ok(mate_of(f, m, i, phase, &mate));
+                assert_ok(mate_of(f, m, mate, phase, &back));
                 assert_int_equal(back, i);
                 assert_true(pl_topology_path_has(f->t, mate, m));
                 assert_int_equal(mate == i, pl_arm_contributors(f->t, m) == 1);
             }
 }
 
-static void others_meet_nobody(void **state)
+FIXTURE_TEST(others_meet_nobody)
 {
     fixture *f = *state;
     int mate = -1;
     choose(f, PL_METHOD_CO2);
-    assert_int_equal(mate_of(f, f->shared, 2, 5, &mate), PL_OK);
+    assert_ok(mate_of(f, f->shared, 2, 5, &mate));
     assert_int_equal(mate, 2);
 }
 
-static void vectors_of_a_path_are_what_its_method_keeps(void **state)
+FIXTURE_TEST(vectors_of_a_path_are_what_its_method_keeps)
 {
     fixture *f = *state;
     static const struct {
@@ -313,10 +311,10 @@ static void vectors_of_a_path_are_what_its_method_keeps(void **state)
                 {PL_METHOD_STREAMING, 3}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         choose(f, want[i].method);
-        assert_int_equal(pl_codec_options_default("f32", &f->arm.outer.codec), PL_OK);
+        assert_ok(pl_codec_options_default("f32", &f->arm.outer.codec));
         f->arm.outer.feedback = true; /* f32 rounds nothing, so there is no residual */
         assert_int_equal(pl_path_layout_of(&f->arm).n_vectors, want[i].n_vectors);
-        assert_int_equal(pl_codec_options_default("i4", &f->arm.outer.codec), PL_OK);
+        assert_ok(pl_codec_options_default("i4", &f->arm.outer.codec));
         assert_int_equal(pl_path_layout_of(&f->arm).n_vectors, want[i].n_vectors + 1);
         f->arm.outer.feedback = false;
         assert_int_equal(pl_path_layout_of(&f->arm).residual, -1);
@@ -607,16 +605,14 @@ static void compare_methods(fixture *f)
             o->staleness = variant % 4;
             o->quorum = variant % 3 * 0.3;
             o->momentum[PL_CLASS_PRIVATE] = variant / 6 * 0.5;
-            assert_int_equal(
-                pl_codec_options_default(variant % 4 ? "f32" : "sketch16", &o->codec),
-                PL_OK);
-            assert_int_equal(
-                pl_codec_options_default(variant % 5 ? "f32" : "i8", &o->down), PL_OK);
+            assert_ok(
+                pl_codec_options_default(variant % 4 ? "f32" : "sketch16", &o->codec));
+            assert_ok(pl_codec_options_default(variant % 5 ? "f32" : "i8", &o->down));
             compare_modules(f);
         }
 }
 
-static void contract_has_the_rules_of_every_method_and_topology(void **state)
+FIXTURE_TEST(contract_has_the_rules_of_every_method_and_topology)
 {
     static const struct {
         int experts[2], replicas;
@@ -635,7 +631,7 @@ static void contract_has_the_rules_of_every_method_and_topology(void **state)
         tiny_shards(&f->arm, spec->experts[0] * spec->experts[1]);
         for (int p = 0; p < f->arm.n_shards; p++)
             f->arm.weights[p] = 1 + p;
-        assert_int_equal(pl_topology_create(&f->arm.shape, spec, &f->t), PL_OK);
+        assert_ok(pl_topology_create(&f->arm.shape, spec, &f->t));
         compare_methods(f);
         int frozen[] = {0, 2};
         f->arm.frozen = frozen;
@@ -650,7 +646,7 @@ static void contract_has_the_rules_of_every_method_and_topology(void **state)
     compare_modules(f);
 }
 
-static void an_arm_that_scores_makes_no_versions(void **state)
+FIXTURE_TEST(an_arm_that_scores_makes_no_versions)
 {
     fixture *f = *state;
     const int modules[] = {f->shared, f->alone};
@@ -666,7 +662,7 @@ static void an_arm_that_scores_makes_no_versions(void **state)
     assert_int_equal(pl_path_state_bytes(&f->arm, 1000), 7 * sizeof(double));
 }
 
-static void states_are_uploaded_every_so_many_phases_and_at_the_end(void **state)
+FIXTURE_TEST(states_are_uploaded_every_so_many_phases_and_at_the_end)
 {
     fixture *f = *state;
     for (int64_t phase = 1; phase <= PHASES; phase++)
@@ -680,7 +676,7 @@ static void states_are_uploaded_every_so_many_phases_and_at_the_end(void **state
                          phase == 5 || phase == 10 || phase == PHASES);
 }
 
-static void only_phases_that_can_be_repeated_may_keep_their_states(void **state)
+FIXTURE_TEST(only_phases_that_can_be_repeated_may_keep_their_states)
 {
     fixture *f = *state;
     pl_outer *outer = &f->arm.outer;
@@ -700,33 +696,7 @@ static void only_phases_that_can_be_repeated_may_keep_their_states(void **state)
     outer->state = PL_STATE_LOCAL;
     assert_int_equal(pl_state_every_check(outer), PL_ERR_CONFIG);
     outer->state_every = 1;
-    assert_int_equal(pl_state_every_check(outer), PL_OK);
+    assert_ok(pl_state_every_check(outer));
     outer->state_every = -1;
     assert_int_equal(pl_state_every_check(outer), PL_ERR_CONFIG);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(phase_is_a_round_but_in_streaming),
-        TEST(methods_without_delay_start_from_the_phase_before),
-        TEST(delayed_methods_start_so_many_versions_ago),
-        TEST(noloco_waits_for_no_version),
-        TEST(module_with_one_contributor_is_diloco),
-        TEST(fragments_are_sent_in_turn_and_taken_up_next),
-        TEST(overlap_is_what_a_phase_does_not_wait_for),
-        TEST(delayed_nesterov_counts_arrivals),
-        TEST(contributors_of_a_round_encode_alike),
-        TEST(arrival_encodes_alone),
-        TEST(mates_are_mutual),
-        TEST(others_meet_nobody),
-        TEST(contract_has_the_rules_of_every_method_and_topology),
-        TEST(an_arm_that_scores_makes_no_versions),
-        TEST(vectors_of_a_path_are_what_its_method_keeps),
-        TEST(states_are_uploaded_every_so_many_phases_and_at_the_end),
-        TEST(only_phases_that_can_be_repeated_may_keep_their_states),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

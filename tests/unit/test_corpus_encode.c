@@ -42,9 +42,8 @@ static void assert_document_is(const pl_tokens *tokens, uint32_t doc, const char
 
 /* pl_documents_encode encodes all documents, also short and equal ones. (pl_prepare
  * leaves some out.) */
-static void every_document_is_encoded_in_its_order(void **state)
+PL_TEST(every_document_is_encoded_in_its_order)
 {
-    (void)state;
     pl_buf file = {0}, sources = {0};
     pl_tokens *tokens;
     write_text("some.jsonl", "{\"text\": \"one two\", \"domain\": \"b\"}\n"
@@ -72,9 +71,8 @@ static void every_document_is_encoded_in_its_order(void **state)
     pl_buf_destroy(&sources);
 }
 
-static void files_of_a_folder_keep_their_names(void **state)
+PL_TEST(files_of_a_folder_keep_their_names)
 {
-    (void)state;
     pl_buf file = {0}, sources = {0};
     pl_tokens *tokens;
     assert_ok(pl_make_folders(in_scratch("texts/notes")));
@@ -94,9 +92,8 @@ static void files_of_a_folder_keep_their_names(void **state)
     pl_buf_destroy(&sources);
 }
 
-static void domains_beyond_the_limit_count_as_the_last(void **state)
+PL_TEST(domains_beyond_the_limit_count_as_the_last)
 {
-    (void)state;
     enum { LINES = 1100, MOST = 1024 };
     pl_buf file = {0}, sources = {0}, lines = {0};
     pl_tokens *tokens;
@@ -115,9 +112,8 @@ static void domains_beyond_the_limit_count_as_the_last(void **state)
     pl_buf_destroy(&lines);
 }
 
-static void text_that_is_not_there_is_refused(void **state)
+PL_TEST(text_that_is_not_there_is_refused)
 {
-    (void)state;
     pl_buf file = {0}, sources = {0};
     write_text("empty.txt", "");
     assert_int_equal(
@@ -138,11 +134,5 @@ static void text_that_is_not_there_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_document_is_encoded_in_its_order),
-        cmocka_unit_test(files_of_a_folder_keep_their_names),
-        cmocka_unit_test(domains_beyond_the_limit_count_as_the_last),
-        cmocka_unit_test(text_that_is_not_there_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_encoder, drop_encoder);
+    return suite_run(make_encoder, drop_encoder);
 }

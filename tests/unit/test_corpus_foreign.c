@@ -8,59 +8,12 @@ enum { N_DOCS = 60 };
 
 static int make_corpus(void **state)
 {
-    pl_buf lines = {0};
-    if (make_scratch(state) != 0)
-        return -1;
-    for (int d = 0; d < N_DOCS; d++) {
-        pl_buf words = {0};
-        pl_json *object = pl_json_object();
-        make_words((uint64_t)d, 1500, &words);
-        pl_json_set_text(object, "text", pl_buf_text(&words));
-        pl_json_set_text(object, "domain", "words");
-        pl_json_write(object, 0, &lines);
-        pl_buf_printf(&lines, "\n");
-        pl_json_destroy(&object);
-        pl_buf_destroy(&words);
-    }
-    write_bytes("corpus.jsonl", lines.data, lines.len);
-    pl_buf_destroy(&lines);
-    return 0;
+    return make_documents(state, N_DOCS);
 }
 
-static void hear(void *context, const char *line)
+PL_TEST(text_in_another_encoding_is_reported_with_its_share)
 {
-    assert_null(strchr(line, '\n'));
-    pl_buf_printf(context, "%s\n", line);
-}
-
-static pl_prepare_options usual_options(void)
-{
-    static char path[PL_PATH_MAX];
-    return (pl_prepare_options){.corpus = pl_join(path, scratch, "corpus.jsonl"),
-                                .valid = "",
-                                .valid_share = 0.2,
-                                .tokenizer = "",
-                                .vocab = 320,
-                                .n_threads = 2,
-                                .seed = 5,
-                                .min_document_tokens = 33};
-}
-
-static void check_prepare_fails(const pl_prepare_options *options, const char *folder,
-                                pl_status expected, const char *said)
-{
-    pl_prepare_result result;
-    pl_status status = pl_prepare(options, in_scratch(folder), &result);
-    if (status != expected)
-        fail_msg("%s instead of %s: %s", pl_status_name(status),
-                 pl_status_name(expected), pl_last_error());
-    assert_said(said);
-}
-
-static void text_in_another_encoding_is_reported_with_its_share(void **state)
-{
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_buf all = {0}, heard = {0};
     assert_ok(pl_read_file(options.corpus, &all));
@@ -73,7 +26,7 @@ static void text_in_another_encoding_is_reported_with_its_share(void **state)
         at[2] = 'e';
     write_bytes("latin1.jsonl", all.data, all.len);
     options.corpus = in_scratch("latin1.jsonl");
-    options.progress = hear;
+    options.progress = hear_line;
     options.progress_context = &heard;
     assert_ok(pl_prepare(&options, in_scratch("latin1"), &result));
     assert_non_null(strstr(pl_buf_text(&heard), "warning: "));
@@ -82,10 +35,9 @@ static void text_in_another_encoding_is_reported_with_its_share(void **state)
     pl_buf_destroy(&heard);
 }
 
-static void skipped_lines_are_named_and_counted(void **state)
+PL_TEST(skipped_lines_are_named_and_counted)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_buf all = {0}, heard = {0};
     assert_ok(pl_read_file(options.corpus, &all));
@@ -94,7 +46,7 @@ static void skipped_lines_are_named_and_counted(void **state)
     options.corpus = in_scratch("spoilt.jsonl");
     check_prepare_fails(&options, "spoilt", PL_ERR_DATA, "data.bad_lines=skip");
     options.reading.skip_bad = true;
-    options.progress = hear;
+    options.progress = hear_line;
     options.progress_context = &heard;
     assert_ok(pl_prepare(&options, in_scratch("spoilt"), &result));
     assert_non_null(strstr(pl_buf_text(&heard), "skipped: "));
@@ -106,14 +58,13 @@ static void skipped_lines_are_named_and_counted(void **state)
 }
 
 /* With few documents, the share alone may choose none. */
-static void one_document_is_held_out_if_the_share_chose_none(void **state)
+PL_TEST(one_document_is_held_out_if_the_share_chose_none)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_buf heard = {0};
     options.valid_share = 1e-9;
-    options.progress = hear;
+    options.progress = hear_line;
     options.progress_context = &heard;
     assert_ok(pl_prepare(&options, in_scratch("few"), &result));
     assert_int_equal(result.valid_documents, 1);
@@ -148,11 +99,10 @@ static void write_letters_model(const char *name, const char *letters)
     pl_buf_destroy(&model);
 }
 
-static void a_tokenizer_that_does_not_know_the_text_is_refused(void **state)
+PL_TEST(a_tokenizer_that_does_not_know_the_text_is_refused)
 {
-    (void)state;
     char path[PL_PATH_MAX];
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_buf heard = {0};
     write_letters_model("greek.model", "xyz");
@@ -168,7 +118,7 @@ static void a_tokenizer_that_does_not_know_the_text_is_refused(void **state)
                       i, i == 7 ? "@" : "");
     write_bytes("known.jsonl", lines.data, lines.len);
     options.corpus = in_scratch("known.jsonl");
-    options.progress = hear;
+    options.progress = hear_line;
     options.progress_context = &heard;
     assert_ok(pl_prepare(&options, in_scratch("known"), &result));
     assert_non_null(strstr(pl_buf_text(&heard), "the tokenizer does not know"));
@@ -189,11 +139,5 @@ static void a_tokenizer_that_does_not_know_the_text_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_in_another_encoding_is_reported_with_its_share),
-        cmocka_unit_test(skipped_lines_are_named_and_counted),
-        cmocka_unit_test(one_document_is_held_out_if_the_share_chose_none),
-        cmocka_unit_test(a_tokenizer_that_does_not_know_the_text_is_refused),
-    };
-    return cmocka_run_group_tests(tests, make_corpus, remove_scratch);
+    return suite_run(make_corpus, remove_scratch);
 }

@@ -6,53 +6,7 @@ enum { N_DOCS = 120 };
 
 static int make_corpus(void **state)
 {
-    pl_buf lines = {0};
-    if (make_scratch(state) != 0)
-        return -1;
-    for (int d = 0; d < N_DOCS; d++) {
-        pl_buf words = {0};
-        pl_json *object = pl_json_object();
-        make_words((uint64_t)d, 1500, &words);
-        pl_json_set_text(object, "text", pl_buf_text(&words));
-        pl_json_set_text(object, "domain", d % 3 ? "even" : "third");
-        pl_json_write(object, 0, &lines);
-        pl_buf_printf(&lines, "\n");
-        pl_json_destroy(&object);
-        pl_buf_destroy(&words);
-    }
-    write_bytes("corpus.jsonl", lines.data, lines.len);
-    pl_buf_destroy(&lines);
-    return 0;
-}
-
-static void hear(void *context, const char *line)
-{
-    assert_null(strchr(line, '\n'));
-    pl_buf_printf(context, "%s\n", line);
-}
-
-static pl_prepare_options usual_options(void)
-{
-    static char path[PL_PATH_MAX];
-    return (pl_prepare_options){.corpus = pl_join(path, scratch, "corpus.jsonl"),
-                                .valid = "",
-                                .valid_share = 0.2,
-                                .tokenizer = "",
-                                .vocab = 320,
-                                .n_threads = 2,
-                                .seed = 5,
-                                .min_document_tokens = 33};
-}
-
-static void check_prepare_fails(const pl_prepare_options *options, const char *folder,
-                                pl_status expected, const char *said)
-{
-    pl_prepare_result result;
-    pl_status status = pl_prepare(options, in_scratch(folder), &result);
-    if (status != expected)
-        fail_msg("%s instead of %s: %s", pl_status_name(status),
-                 pl_status_name(expected), pl_last_error());
-    assert_said(said);
+    return make_documents(state, N_DOCS);
 }
 
 static void read_product(const char *folder, const char *name, pl_buf *out)
@@ -80,14 +34,13 @@ static void open_product(const char *folder, const char *name, pl_tokens **token
 
 /* ---- the prepared files ---- */
 
-static void the_products_hold_every_document_once(void **state)
+PL_TEST(the_products_hold_every_document_once)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_buf heard = {0};
     pl_tokens *train, *valid;
-    options.progress = hear;
+    options.progress = hear_line;
     options.progress_context = &heard;
     assert_ok(pl_prepare(&options, in_scratch("out"), &result));
     open_product("out", "train.tok", &train);
@@ -141,9 +94,8 @@ static pl_status check_text(void *context, const pl_document *document)
     return PL_OK;
 }
 
-static void documents_keep_their_order_text_and_domain(void **state)
+PL_TEST(documents_keep_their_order_text_and_domain)
 {
-    (void)state;
     static const char *const names[] = {"train.tok", "valid.tok"};
     char path[PL_PATH_MAX];
     pl_tokenizer *tokenizer;
@@ -163,9 +115,8 @@ static void documents_keep_their_order_text_and_domain(void **state)
 
 /* The subset of all documents of a file must have the bytes of the file. The two are
  * written by different functions, but must have the same format. */
-static void a_subset_of_a_file_is_the_file(void **state)
+PL_TEST(a_subset_of_a_file_is_the_file)
 {
-    (void)state;
     pl_tokens *tokens;
     pl_buf subset = {0}, file = {0};
     uint32_t docs[N_DOCS];
@@ -181,10 +132,9 @@ static void a_subset_of_a_file_is_the_file(void **state)
     pl_buf_destroy(&file);
 }
 
-static void the_bytes_do_not_depend_on_threads(void **state)
+PL_TEST(the_bytes_do_not_depend_on_threads)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     options.n_threads = 1;
     assert_ok(pl_prepare(&options, in_scratch("single"), &result));
@@ -219,10 +169,9 @@ static pl_status write_backwards(void *context, const pl_document *document)
 /* A second corpus has the documents of the first one in reverse order, each twice, and
  * one new document. The same documents must be held out as before, and each document
  * must be kept once. */
-static void the_split_is_stable_and_duplicates_are_kept_once(void **state)
+PL_TEST(the_split_is_stable_and_duplicates_are_kept_once)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_buf lines = {0}, heard = {0};
     pl_tokens *valid, *valid_before;
@@ -233,7 +182,7 @@ static void the_split_is_stable_and_duplicates_are_kept_once(void **state)
     pl_buf_printf(&lines, "{\"text\": \"a new document of some words\"}\n");
     write_bytes("backwards.jsonl", lines.data, lines.len);
     options.corpus = in_scratch("backwards.jsonl");
-    options.progress = hear;
+    options.progress = hear_line;
     options.progress_context = &heard;
     assert_ok(pl_prepare(&options, in_scratch("backwards"), &result));
     assert_non_null(strstr(pl_buf_text(&heard), "left out: 120 duplicate"));
@@ -248,10 +197,9 @@ static void the_split_is_stable_and_duplicates_are_kept_once(void **state)
     pl_buf_destroy(&heard);
 }
 
-static void thousands_of_duplicates_are_found(void **state)
+PL_TEST(thousands_of_duplicates_are_found)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_buf lines = {0};
     enum { UNIQUE = 5000 };
@@ -267,10 +215,9 @@ static void thousands_of_duplicates_are_found(void **state)
     pl_buf_destroy(&lines);
 }
 
-static void a_separate_valid_file_never_trains(void **state)
+PL_TEST(a_separate_valid_file_never_trains)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_buf all = {0};
     pl_tokens *train, *valid;
@@ -292,10 +239,9 @@ static void a_separate_valid_file_never_trains(void **state)
     pl_buf_destroy(&all);
 }
 
-static void short_documents_train_but_do_not_judge(void **state)
+PL_TEST(short_documents_train_but_do_not_judge)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_buf lines = {0}, heard = {0};
     pl_tokens *valid;
@@ -305,7 +251,7 @@ static void short_documents_train_but_do_not_judge(void **state)
         pl_buf_printf(&lines, "{\"text\": \"short %d\"}\n", i);
     write_bytes("short.jsonl", lines.data, lines.len);
     options.corpus = in_scratch("short.jsonl");
-    options.progress = hear;
+    options.progress = hear_line;
     options.progress_context = &heard;
     assert_ok(pl_prepare(&options, in_scratch("short"), &result));
     open_product("short", "valid.tok", &valid);
@@ -322,10 +268,9 @@ static void short_documents_train_but_do_not_judge(void **state)
     pl_buf_destroy(&heard);
 }
 
-static void a_given_tokenizer_is_used_and_max_bytes_ends_the_reading(void **state)
+PL_TEST(a_given_tokenizer_is_used_and_max_bytes_ends_the_reading)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     char model[PL_PATH_MAX];
     options.tokenizer = pl_join(model, in_scratch("out"), "tokenizer.model");
@@ -339,10 +284,9 @@ static void a_given_tokenizer_is_used_and_max_bytes_ends_the_reading(void **stat
 
 /* ---- a second call of pl_prepare for the same folder ---- */
 
-static void a_second_call_reuses_what_is_there(void **state)
+PL_TEST(a_second_call_reuses_what_is_there)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result first, second;
     struct stat before, after;
     char path[PL_PATH_MAX];
@@ -350,7 +294,7 @@ static void a_second_call_reuses_what_is_there(void **state)
     assert_ok(pl_prepare(&options, in_scratch("single"), &first));
     assert_int_equal(stat(pl_join(path, in_scratch("single"), "train.tok"), &before),
                      0);
-    options.progress = hear;
+    options.progress = hear_line;
     options.progress_context = &heard;
     assert_ok(pl_prepare(&options, in_scratch("single"), &second));
     assert_int_equal(stat(path, &after), 0);
@@ -362,28 +306,26 @@ static void a_second_call_reuses_what_is_there(void **state)
     pl_buf_destroy(&heard);
 }
 
-static void other_options_are_refused_naming_both_values(void **state)
+PL_TEST(other_options_are_refused_naming_both_values)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     options.vocab = 330;
     check_prepare_fails(&options, "out", PL_ERR_EXISTS,
                         "vocab '320', but now this option is '330'");
-    options = usual_options();
+    options = usual_prepare();
     options.seed = 6;
     check_prepare_fails(&options, "out", PL_ERR_EXISTS,
                         "seed '5', but now this option is '6'");
-    options = usual_options();
+    options = usual_prepare();
     options.valid_share = 0.1;
     check_prepare_fails(&options, "out", PL_ERR_EXISTS, "valid_share '0.2'");
     assert_said("another --out");
 }
 
-static void a_damaged_product_is_named(void **state)
+PL_TEST(a_damaged_product_is_named)
 {
-    (void)state;
     static const char *const names[] = {"tokenizer.model", "train.tok", "valid.tok"};
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     for (size_t i = 0; i < 3; i++) {
         char name[64];
         pl_buf bytes = {0};
@@ -403,10 +345,9 @@ static void a_damaged_product_is_named(void **state)
     assert_ok(pl_prepare(&options, in_scratch("out"), &result));
 }
 
-static void a_manifest_that_is_no_json_is_damage(void **state)
+PL_TEST(a_manifest_that_is_no_json_is_damage)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     assert_ok(pl_make_folders(in_scratch("broken")));
     write_text("broken/data.json", "{\"format\": ");
     check_prepare_fails(&options, "broken", PL_ERR_DAMAGED, "data.json");
@@ -414,10 +355,9 @@ static void a_manifest_that_is_no_json_is_damage(void **state)
     check_prepare_fails(&options, "broken", PL_ERR_UNSUPPORTED, "something else");
 }
 
-static void a_manifest_whose_blank_hash_is_no_text_is_damage(void **state)
+PL_TEST(a_manifest_whose_blank_hash_is_no_text_is_damage)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_json *json = NULL, *numbers = pl_json_array();
     pl_buf text = {0};
@@ -443,10 +383,9 @@ static void a_manifest_whose_blank_hash_is_no_text_is_damage(void **state)
     pl_buf_destroy(&text);
 }
 
-static void a_changed_corpus_is_noticed_and_a_lost_one_is_not_needed(void **state)
+PL_TEST(a_changed_corpus_is_noticed_and_a_lost_one_is_not_needed)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_buf all = {0};
     assert_ok(pl_read_file(options.corpus, &all));
@@ -460,10 +399,9 @@ static void a_changed_corpus_is_noticed_and_a_lost_one_is_not_needed(void **stat
     pl_buf_destroy(&all);
 }
 
-static void a_forgotten_document_is_blank_and_may_leave_the_corpus(void **state)
+PL_TEST(a_forgotten_document_is_blank_and_may_leave_the_corpus)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_buf all = {0}, old = {0}, fresh = {0};
     char corpus[PL_PATH_MAX];
@@ -509,10 +447,9 @@ static void a_forgotten_document_is_blank_and_may_leave_the_corpus(void **state)
     pl_buf_destroy(&fresh);
 }
 
-static void an_unfinished_folder_is_made_anew(void **state)
+PL_TEST(an_unfinished_folder_is_made_anew)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     assert_ok(pl_make_folders(in_scratch("unfinished")));
     write_text("unfinished/train.tok", "half a fi");
@@ -524,10 +461,9 @@ static void an_unfinished_folder_is_made_anew(void **state)
     assert_false(pl_path_exists(in_scratch("unfinished/valid.tok.tmp")));
 }
 
-static void two_preparations_of_one_folder_do_not_meet(void **state)
+PL_TEST(two_preparations_of_one_folder_do_not_meet)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     int lock;
     assert_ok(pl_make_folders(in_scratch("locked")));
     assert_ok(pl_lock_folder(in_scratch("locked"), &lock));
@@ -539,7 +475,7 @@ static void two_preparations_of_one_folder_do_not_meet(void **state)
 
 static void check_corpus_fails(const char *name, pl_status expected, const char *said)
 {
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     options.corpus = in_scratch(name);
     check_prepare_fails(&options, "failed", expected, said);
     assert_false(pl_path_exists(in_scratch("failed/data.json")));
@@ -547,9 +483,8 @@ static void check_corpus_fails(const char *name, pl_status expected, const char 
     assert_false(pl_path_exists(in_scratch("failed/train.tok.tmp")));
 }
 
-static void unusable_corpora_are_refused_with_the_remedy(void **state)
+PL_TEST(unusable_corpora_are_refused_with_the_remedy)
 {
-    (void)state;
     check_corpus_fails("nowhere", PL_ERR_NOT_FOUND, "nowhere");
     write_text("empty.txt", "");
     check_corpus_fails("empty.txt", PL_ERR_DATA, "no text in");
@@ -566,27 +501,26 @@ static void unusable_corpora_are_refused_with_the_remedy(void **state)
     check_corpus_fails("bare", PL_ERR_DATA, "no text files");
 }
 
-static void options_that_leave_nothing_are_refused_with_numbers(void **state)
+PL_TEST(options_that_leave_nothing_are_refused_with_numbers)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     options.vocab = 100000;
     check_prepare_fails(&options, "failed", PL_ERR_DATA, "too large");
-    options = usual_options();
+    options = usual_prepare();
     options.vocab = 200;
     check_prepare_fails(&options, "failed", PL_ERR_DATA, "too small");
-    options = usual_options();
+    options = usual_prepare();
     options.min_document_tokens = 100000;
     check_prepare_fails(&options, "failed", PL_ERR_DATA, "shorter than 100000 tokens");
-    options = usual_options();
+    options = usual_prepare();
     options.valid_share = 1.0 - 1e-9;
     check_prepare_fails(&options, "failed", PL_ERR_DATA, "left to train on");
     options.valid_share = 0;
     check_prepare_fails(&options, "failed", PL_ERR_CONFIG, "between 0 and 1");
-    options = usual_options();
+    options = usual_prepare();
     options.valid = options.corpus;
     check_prepare_fails(&options, "failed", PL_ERR_DATA, "nothing is left to train on");
-    options = usual_options();
+    options = usual_prepare();
     options.tokenizer = options.corpus;
     check_prepare_fails(&options, "failed", PL_ERR_DATA,
                         "neither a SentencePiece model");
@@ -594,26 +528,24 @@ static void options_that_leave_nothing_are_refused_with_numbers(void **state)
 
 /* Wrong settings must be refused before minutes of work are done, and before a file is
  * written into the folder. */
-static void too_few_documents_and_too_many_pieces_are_refused_first(void **state)
+PL_TEST(too_few_documents_and_too_many_pieces_are_refused_first)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     options.n_paths = N_DOCS;
     check_prepare_fails(&options, "first", PL_ERR_CONFIG, "but 120 paths");
-    options = usual_options();
+    options = usual_prepare();
     options.tokenizer = in_scratch("out/tokenizer.model");
     options.vocab = 319;
     check_prepare_fails(&options, "first", PL_ERR_CONFIG, "set data.vocab=320");
-    options = usual_options();
+    options = usual_prepare();
     options.reading.cut_bytes = 255;
     check_prepare_fails(&options, "first", PL_ERR_CONFIG, "at least 256 bytes");
     assert_int_equal(rmdir(in_scratch("first")), 0);
 }
 
-static void one_text_file_becomes_documents(void **state)
+PL_TEST(one_text_file_becomes_documents)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_buf text = {0}, heard = {0};
     for (int i = 0; i < 150; i++) {
@@ -623,7 +555,7 @@ static void one_text_file_becomes_documents(void **state)
     write_bytes("book.txt", text.data, text.len);
     options.corpus = in_scratch("book.txt");
     options.reading.cut_bytes = 1500;
-    options.progress = hear;
+    options.progress = hear_line;
     options.progress_context = &heard;
     assert_ok(pl_prepare(&options, in_scratch("book"), &result));
     assert_in_range(result.train_documents + result.valid_documents, 100, 150);
@@ -641,10 +573,9 @@ static void one_text_file_becomes_documents(void **state)
 
 /* A file that is in the corpus and is also held out must not be trained on, even if
  * only one of the two texts is cut into documents. */
-static void what_is_cut_on_one_side_is_known_on_the_other(void **state)
+PL_TEST(what_is_cut_on_one_side_is_known_on_the_other)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_buf text = {0};
     char folder[PL_PATH_MAX], book[PL_PATH_MAX];
@@ -671,17 +602,16 @@ static void what_is_cut_on_one_side_is_known_on_the_other(void **state)
     pl_buf_destroy(&text);
 }
 
-static void replaced_bytes_are_reported(void **state)
+PL_TEST(replaced_bytes_are_reported)
 {
-    (void)state;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_buf all = {0}, heard = {0};
     assert_ok(pl_read_file(options.corpus, &all));
     pl_buf_printf(&all, "{\"text\": \"not \xff UTF-8\"}\n");
     write_bytes("latin.jsonl", all.data, all.len);
     options.corpus = in_scratch("latin.jsonl");
-    options.progress = hear;
+    options.progress = hear_line;
     options.progress_context = &heard;
     assert_ok(pl_prepare(&options, in_scratch("latin"), &result));
     assert_non_null(strstr(pl_buf_text(&heard), "1 bytes that are not UTF-8"));
@@ -689,11 +619,10 @@ static void replaced_bytes_are_reported(void **state)
     pl_buf_destroy(&heard);
 }
 
-static void asked_to_stop_it_ends_and_leaves_no_product(void **state)
+PL_TEST(asked_to_stop_it_ends_and_leaves_no_product)
 {
-    (void)state;
     const volatile sig_atomic_t stop = 1;
-    pl_prepare_options options = usual_options();
+    pl_prepare_options options = usual_prepare();
     options.stop = &stop;
     check_prepare_fails(&options, "stopped", PL_ERR_CANCELLED, "stopped");
     assert_int_equal(rmdir(in_scratch("stopped")), 0);
@@ -703,32 +632,5 @@ static void asked_to_stop_it_ends_and_leaves_no_product(void **state)
  * makes. */
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_products_hold_every_document_once),
-        cmocka_unit_test(documents_keep_their_order_text_and_domain),
-        cmocka_unit_test(a_subset_of_a_file_is_the_file),
-        cmocka_unit_test(the_bytes_do_not_depend_on_threads),
-        cmocka_unit_test(the_split_is_stable_and_duplicates_are_kept_once),
-        cmocka_unit_test(thousands_of_duplicates_are_found),
-        cmocka_unit_test(a_separate_valid_file_never_trains),
-        cmocka_unit_test(short_documents_train_but_do_not_judge),
-        cmocka_unit_test(a_given_tokenizer_is_used_and_max_bytes_ends_the_reading),
-        cmocka_unit_test(a_second_call_reuses_what_is_there),
-        cmocka_unit_test(other_options_are_refused_naming_both_values),
-        cmocka_unit_test(a_damaged_product_is_named),
-        cmocka_unit_test(a_manifest_that_is_no_json_is_damage),
-        cmocka_unit_test(a_manifest_whose_blank_hash_is_no_text_is_damage),
-        cmocka_unit_test(a_changed_corpus_is_noticed_and_a_lost_one_is_not_needed),
-        cmocka_unit_test(a_forgotten_document_is_blank_and_may_leave_the_corpus),
-        cmocka_unit_test(an_unfinished_folder_is_made_anew),
-        cmocka_unit_test(two_preparations_of_one_folder_do_not_meet),
-        cmocka_unit_test(unusable_corpora_are_refused_with_the_remedy),
-        cmocka_unit_test(options_that_leave_nothing_are_refused_with_numbers),
-        cmocka_unit_test(too_few_documents_and_too_many_pieces_are_refused_first),
-        cmocka_unit_test(one_text_file_becomes_documents),
-        cmocka_unit_test(what_is_cut_on_one_side_is_known_on_the_other),
-        cmocka_unit_test(replaced_bytes_are_reported),
-        cmocka_unit_test(asked_to_stop_it_ends_and_leaves_no_product),
-    };
-    return cmocka_run_group_tests(tests, make_corpus, remove_scratch);
+    return suite_run(make_corpus, remove_scratch);
 }

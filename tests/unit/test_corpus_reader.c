@@ -87,9 +87,8 @@ static const packed packings[] = {{".gz", gz_bytes, sizeof gz_bytes},
                                   {".xz", xz_bytes, sizeof xz_bytes},
                                   {".zst", zst_bytes, sizeof zst_bytes}};
 
-static void every_compression_is_opened_by_content(void **state)
+PL_TEST(every_compression_is_opened_by_content)
 {
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         char name[32];
         snprintf(name, sizeof name, "packed.txt%s", packings[i].suffix);
@@ -100,16 +99,14 @@ static void every_compression_is_opened_by_content(void **state)
     }
 }
 
-static void compressed_json_lines_are_lines(void **state)
+PL_TEST(compressed_json_lines_are_lines)
 {
-    (void)state;
     write_bytes("packed.jsonl.gz", jsonl_gz_bytes, sizeof jsonl_gz_bytes);
     check_read("packed.jsonl.gz", ":packed|");
 }
 
-static void a_compressed_file_cut_anywhere_is_refused_by_name(void **state)
+PL_TEST(a_compressed_file_cut_anywhere_is_refused_by_name)
 {
-    (void)state;
     for (size_t i = 0; i < 4; i++)
         for (size_t len = 0; len < packings[i].len; len++) {
             char name[32];
@@ -119,18 +116,16 @@ static void a_compressed_file_cut_anywhere_is_refused_by_name(void **state)
         }
 }
 
-static void a_file_that_only_has_the_name_of_a_compressed_one_is_refused(void **state)
+PL_TEST(a_file_that_only_has_the_name_of_a_compressed_one_is_refused)
 {
-    (void)state;
     write_text("plain.gz", "this is plain text\n");
     check_refused("plain.gz", PL_ERR_DATA, "does not begin like a .gz file");
 }
 
 /* ---- text ---- */
 
-static void a_text_file_is_one_document(void **state)
+PL_TEST(a_text_file_is_one_document)
 {
-    (void)state;
     write_text("a.txt", "one\n\ntwo \xc3\xa9");
     pl_read_stats stats = check_read("a.txt", ":one\n\ntwo \xc3\xa9|");
     assert_int_equal(stats.n_files, 1);
@@ -138,18 +133,16 @@ static void a_text_file_is_one_document(void **state)
     assert_int_equal(stats.n_replaced_bytes, 0);
 }
 
-static void an_empty_or_blank_file_is_counted_and_gives_nothing(void **state)
+PL_TEST(an_empty_or_blank_file_is_counted_and_gives_nothing)
 {
-    (void)state;
     write_text("empty.txt", "");
     assert_int_equal(check_read("empty.txt", "").n_empty, 1);
     write_text("blank.txt", " \n\t\r\n");
     assert_int_equal(check_read("blank.txt", "").n_empty, 1);
 }
 
-static void bad_utf8_becomes_replacement_characters_and_is_counted(void **state)
+PL_TEST(bad_utf8_becomes_replacement_characters_and_is_counted)
 {
-    (void)state;
     static const struct {
         const char *bytes, *expected;
         uint64_t n_replaced;
@@ -175,9 +168,8 @@ static void bad_utf8_becomes_replacement_characters_and_is_counted(void **state)
     }
 }
 
-static void a_bad_byte_is_found_at_every_place_of_a_long_text(void **state)
+PL_TEST(a_bad_byte_is_found_at_every_place_of_a_long_text)
 {
-    (void)state;
     for (size_t at = 0; at < 40; at++) {
         char text[41], expected[64];
         memset(text, 'x', 40);
@@ -190,18 +182,16 @@ static void a_bad_byte_is_found_at_every_place_of_a_long_text(void **state)
     }
 }
 
-static void a_byte_order_mark_is_dropped(void **state)
+PL_TEST(a_byte_order_mark_is_dropped)
 {
-    (void)state;
     write_text("bom.txt", "\xef\xbb\xbfhello");
     check_read("bom.txt", ":hello|");
     write_text("bom.jsonl", "\xef\xbb\xbf{\"text\": \"hello\"}\n");
     check_read("bom.jsonl", ":hello|");
 }
 
-static void a_binary_file_is_refused_wherever_its_nul_lies(void **state)
+PL_TEST(a_binary_file_is_refused_wherever_its_nul_lies)
 {
-    (void)state;
     static char bytes[600001];
     for (size_t at = 0; at < sizeof bytes; at += 150000) {
         memset(bytes, 'a', sizeof bytes);
@@ -211,9 +201,8 @@ static void a_binary_file_is_refused_wherever_its_nul_lies(void **state)
     }
 }
 
-static void missing_unreadable_and_parquet_files_say_what_to_do(void **state)
+PL_TEST(missing_unreadable_and_parquet_files_say_what_to_do)
 {
-    (void)state;
     check_refused("missing.txt", PL_ERR_NOT_FOUND, "missing.txt' does not exist");
     write_text("x.parquet", "PAR1....");
     check_refused("x.parquet", PL_ERR_UNSUPPORTED, "duckdb -c");
@@ -228,9 +217,8 @@ static void missing_unreadable_and_parquet_files_say_what_to_do(void **state)
 
 /* ---- JSON lines ---- */
 
-static void json_lines_give_a_document_each(void **state)
+PL_TEST(json_lines_give_a_document_each)
 {
-    (void)state;
     write_text("a.jsonl", "{\"text\": \"one\\ntwo\", \"domain\": \"d\"}\r\n"
                           "\n"
                           "{\"id\": 7, \"text\": \"\\u00e9\"}\n"
@@ -241,9 +229,8 @@ static void json_lines_give_a_document_each(void **state)
     assert_int_equal(stats.n_files, 1);
 }
 
-static void lines_longer_than_a_read_are_put_together(void **state)
+PL_TEST(lines_longer_than_a_read_are_put_together)
 {
-    (void)state;
     enum { LEN = 700000 };
     pl_buf line = {0}, expected = {0};
     for (int i = 0; i < 3; i++) {
@@ -263,9 +250,8 @@ static void lines_longer_than_a_read_are_put_together(void **state)
     pl_buf_destroy(&expected);
 }
 
-static void a_broken_line_is_named_with_its_number(void **state)
+PL_TEST(a_broken_line_is_named_with_its_number)
 {
-    (void)state;
     write_text("b.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"b\"\n{\"text\": \"c\"}\n");
     check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 3");
     write_text("b.jsonl", "{\"text\": \"a\"}\n{\"content\": \"b\"}\n");
@@ -279,9 +265,8 @@ static void a_broken_line_is_named_with_its_number(void **state)
     check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 1");
 }
 
-static void bad_bytes_and_escaped_nuls_in_json_are_replaced(void **state)
+PL_TEST(bad_bytes_and_escaped_nuls_in_json_are_replaced)
 {
-    (void)state;
     write_text("c.jsonl", "{\"text\": \"a\xff\"}\n"
                           "{\"text\": \"eight more\\u0000and eight more\"}\n");
     pl_read_stats stats = check_read("c.jsonl", ":a\xef\xbf\xbd|:eight more\xef\xbf\xbd"
@@ -289,9 +274,8 @@ static void bad_bytes_and_escaped_nuls_in_json_are_replaced(void **state)
     assert_int_equal(stats.n_replaced_bytes, 2);
 }
 
-static void a_line_without_text_names_the_keys_that_it_has(void **state)
+PL_TEST(a_line_without_text_names_the_keys_that_it_has)
 {
-    (void)state;
     write_text("k.jsonl", "{\"content\": \"b\", \"id\": 1}\n");
     check_refused("k.jsonl", PL_ERR_DATA, "no \"text\", but the keys content, id: ");
     check_refused("k.jsonl", PL_ERR_DATA, "data.text_key");
@@ -317,9 +301,8 @@ static pl_read_stats check_reading(const char *name, const pl_reading *reading,
     return stats;
 }
 
-static void the_key_of_the_text_may_have_any_name(void **state)
+PL_TEST(the_key_of_the_text_may_have_any_name)
 {
-    (void)state;
     write_text("k.jsonl", "{\"text\": 1, \"content\": \"b\"}\n");
     check_reading("k.jsonl", &(pl_reading){.text_key = "content"}, ":b|");
     /* json.dumps writes names that are not ASCII with escapes */
@@ -327,9 +310,8 @@ static void the_key_of_the_text_may_have_any_name(void **state)
     check_reading("k.jsonl", &(pl_reading){.text_key = "\u5185\u5bb9"}, ":b|");
 }
 
-static void values_that_nobody_reads_do_no_harm(void **state)
+PL_TEST(values_that_nobody_reads_do_no_harm)
 {
-    (void)state;
     static const char *const values[] = {"NaN",
                                          "-Infinity",
                                          "1e999",
@@ -348,9 +330,8 @@ static void values_that_nobody_reads_do_no_harm(void **state)
     }
 }
 
-static void half_of_a_surrogate_pair_in_a_text_is_replaced_and_counted(void **state)
+PL_TEST(half_of_a_surrogate_pair_in_a_text_is_replaced_and_counted)
 {
-    (void)state;
     write_text("s.jsonl", "{\"text\": \"a\\ud800b\"}\n"
                           "{\"text\": \"\\ud83d\\ude00\"}\n"
                           "{\"text\": \"\\ude00\\ud83d\"}\n"
@@ -362,9 +343,8 @@ static void half_of_a_surrogate_pair_in_a_text_is_replaced_and_counted(void **st
     assert_int_equal(stats.n_replaced_bytes, 4);
 }
 
-static void escapes_are_decoded_and_wrong_ones_are_refused(void **state)
+PL_TEST(escapes_are_decoded_and_wrong_ones_are_refused)
 {
-    (void)state;
     write_text("e.jsonl", "{\"text\": \"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00E9\\u20ac.\"}");
     check_read("e.jsonl", ":\"\\/\b\f\n\r\t\xc3\xa9\xe2\x82\xac.|");
     static const char *const wrong[] = {"\\x41", "\\u12", "\\u12g4", "\\"};
@@ -376,9 +356,8 @@ static void escapes_are_decoded_and_wrong_ones_are_refused(void **state)
     }
 }
 
-static void a_json_line_cut_anywhere_is_refused(void **state)
+PL_TEST(a_json_line_cut_anywhere_is_refused)
 {
-    (void)state;
     static const char line[] =
         "{\"a\": [1, {\"b\": \"\\u00e9\"}], \"text\": \"t\\ud83d\\ude00\"}";
     for (size_t len = 1; len + 1 < sizeof line; len++) {
@@ -387,9 +366,8 @@ static void a_json_line_cut_anywhere_is_refused(void **state)
     }
 }
 
-static void bad_lines_are_skipped_and_counted_if_asked_for(void **state)
+PL_TEST(bad_lines_are_skipped_and_counted_if_asked_for)
 {
-    (void)state;
     write_text("b.jsonl", "{\"text\": \"a\"}\nwords\n{\"id\": 1}\n{\"text\": \"b\"}\n");
     pl_read_stats stats =
         check_reading("b.jsonl", &(pl_reading){.skip_bad = true}, ":a|:b|");
@@ -397,9 +375,8 @@ static void bad_lines_are_skipped_and_counted_if_asked_for(void **state)
     assert_non_null(strstr(stats.first_bad_line, "b.jsonl' line 2: "));
 }
 
-static void json_lines_are_recognised_by_their_first_line(void **state)
+PL_TEST(json_lines_are_recognised_by_their_first_line)
 {
-    (void)state;
     static const char lines[] = "{\"id\": 1, \"text\": \"a\"}\n{\"text\": \"b\"}\n";
     static const char *const names[] = {"l.json", "l.txt", "l"};
     for (size_t i = 0; i < 3; i++) {
@@ -435,9 +412,8 @@ static void json_lines_are_recognised_by_their_first_line(void **state)
     check_read("l.txt", ":[{1, 2}, 3]|");
 }
 
-static void text_in_utf_16_is_refused_by_the_name_of_its_encoding(void **state)
+PL_TEST(text_in_utf_16_is_refused_by_the_name_of_its_encoding)
 {
-    (void)state;
     static const struct {
         const char *bytes;
         size_t len;
@@ -461,9 +437,8 @@ static void text_in_utf_16_is_refused_by_the_name_of_its_encoding(void **state)
     }
 }
 
-static void control_characters_of_a_domain_are_written_as_escapes(void **state)
+PL_TEST(control_characters_of_a_domain_are_written_as_escapes)
 {
-    (void)state;
     write_text("d.jsonl", "{\"text\": \"a\", \"domain\": \"x\\ny\\u001b\"}\n");
     check_read("d.jsonl", "x\\x0ay\\x1b:a|");
     make_folder("dom/x\ny");
@@ -472,9 +447,8 @@ static void control_characters_of_a_domain_are_written_as_escapes(void **state)
 }
 
 /* The limit keeps the memory for a corpus small. */
-static void a_line_above_the_limit_is_refused_by_its_file(void **state)
+PL_TEST(a_line_above_the_limit_is_refused_by_its_file)
 {
-    (void)state;
     pl_buf line = {0};
     pl_buf_printf(&line, "{\"text\": \"");
     pl_buf_reserve(&line, (size_t)66 << 20);
@@ -511,16 +485,14 @@ static void check_stdin(const char *bytes, const char *expected)
     check_stdin_cut(bytes, 0, expected);
 }
 
-static void standard_input_is_lines_if_it_begins_with_a_brace(void **state)
+PL_TEST(standard_input_is_lines_if_it_begins_with_a_brace)
 {
-    (void)state;
     check_stdin("{\"text\": \"a\"}\n{\"text\": \"b\"}\n", ":a|:b|");
     check_stdin("plain\ntext\n", ":plain\ntext\n|");
 }
 
-static void the_callers_failure_stops_the_reading_and_comes_back(void **state)
+PL_TEST(the_callers_failure_stops_the_reading_and_comes_back)
 {
-    (void)state;
     collection all = {.stop_after = 2};
     write_text("d.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n{\"text\": \"c\"}\n");
     assert_int_equal(pl_documents_cut(in_scratch("d.jsonl"), 0, collect, &all, NULL),
@@ -544,9 +516,8 @@ static pl_read_stats check_cut(const char *name, size_t cut, const char *expecte
     return stats;
 }
 
-static void a_text_is_cut_at_paragraphs_lines_words_and_characters(void **state)
+PL_TEST(a_text_is_cut_at_paragraphs_lines_words_and_characters)
 {
-    (void)state;
     write_text("cut.txt", "one\n\ntwo\nthree");
     assert_int_equal(check_cut("cut.txt", 10, ":one\n\n|:two\nthree|").n_cuts, 1);
     write_text("cut.txt", "one\r\n \t\r\ntwo\nthree");
@@ -563,9 +534,8 @@ static void a_text_is_cut_at_paragraphs_lines_words_and_characters(void **state)
     check_stdin_cut("{\"text\": \"one\\n\\ntwo\\nthree\"}", 10, ":one\n\ntwo\nthree|");
 }
 
-static void what_is_cut_is_marked_bad_or_blank_as_what_is_not(void **state)
+PL_TEST(what_is_cut_is_marked_bad_or_blank_as_what_is_not)
 {
-    (void)state;
     write_text("cut.txt", "\xef\xbb\xbfone\n\ntwo\nthree");
     check_cut("cut.txt", 10, ":one\n\n|:two\nthree|");
     write_text("cut.txt", "\xef\xbb\xbfone\n");
@@ -591,9 +561,8 @@ static void what_is_cut_is_marked_bad_or_blank_as_what_is_not(void **state)
 
 /* A long text is cut into pieces that together are the text, and none is too long. Some
  * pieces contain the end of one read and the beginning of the next one. */
-static void pieces_are_the_text_and_none_is_too_long(void **state)
+PL_TEST(pieces_are_the_text_and_none_is_too_long)
 {
-    (void)state;
     enum { CUT = 1000 };
     pl_buf text = {0}, again = {0};
     collection all = {0};
@@ -615,9 +584,8 @@ static void pieces_are_the_text_and_none_is_too_long(void **state)
     pl_buf_destroy(&text);
 }
 
-static void files_of_a_folder_are_not_cut(void **state)
+PL_TEST(files_of_a_folder_are_not_cut)
 {
-    (void)state;
     make_folder("whole");
     write_text("whole/a.txt", "one\n\ntwo\nthree");
     assert_int_equal(check_cut("whole", 10, ":one\n\ntwo\nthree|").n_cuts, 0);
@@ -625,9 +593,8 @@ static void files_of_a_folder_are_not_cut(void **state)
 
 /* ---- folders ---- */
 
-static void a_folder_is_walked_in_name_order_with_domains(void **state)
+PL_TEST(a_folder_is_walked_in_name_order_with_domains)
 {
-    (void)state;
     make_folder("corpus/beta/deep");
     make_folder("corpus/alpha");
     make_folder("corpus/.hidden");
@@ -653,9 +620,8 @@ static void a_folder_is_walked_in_name_order_with_domains(void **state)
     pl_buf_destroy(&slash.seen);
 }
 
-static void a_folder_without_text_is_refused(void **state)
+PL_TEST(a_folder_without_text_is_refused)
 {
-    (void)state;
     make_folder("bare/inner");
     check_refused("bare", PL_ERR_DATA, "holds no text files");
     write_bytes("bare/inner/program", "\0\0\0\0", 4);
@@ -664,9 +630,8 @@ static void a_folder_without_text_is_refused(void **state)
     check_refused("bare", PL_ERR_UNSUPPORTED, "x.parquet");
 }
 
-static void links_to_files_are_read_and_circles_are_not_entered(void **state)
+PL_TEST(links_to_files_are_read_and_circles_are_not_entered)
 {
-    (void)state;
     make_folder("linked/sub");
     write_text("target.txt", "linked text");
     assert_int_equal(symlink(in_scratch("target.txt"), in_scratch("linked/a.txt")), 0);
@@ -693,9 +658,8 @@ static pl_status weigh(void *context, const pl_document *document)
     return PL_OK;
 }
 
-static void the_machines_own_text_is_the_same_each_time_and_evenly_spread(void **state)
+PL_TEST(the_machines_own_text_is_the_same_each_time_and_evenly_spread)
 {
-    (void)state;
     enum { MAX = 3000000 };
     system_facts once = {0}, again = {0};
     pl_buf describe = {0};
@@ -719,43 +683,5 @@ static void the_machines_own_text_is_the_same_each_time_and_evenly_spread(void *
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_compression_is_opened_by_content),
-        cmocka_unit_test(compressed_json_lines_are_lines),
-        cmocka_unit_test(a_compressed_file_cut_anywhere_is_refused_by_name),
-        cmocka_unit_test(a_file_that_only_has_the_name_of_a_compressed_one_is_refused),
-        cmocka_unit_test(a_text_file_is_one_document),
-        cmocka_unit_test(an_empty_or_blank_file_is_counted_and_gives_nothing),
-        cmocka_unit_test(bad_utf8_becomes_replacement_characters_and_is_counted),
-        cmocka_unit_test(a_bad_byte_is_found_at_every_place_of_a_long_text),
-        cmocka_unit_test(a_byte_order_mark_is_dropped),
-        cmocka_unit_test(a_binary_file_is_refused_wherever_its_nul_lies),
-        cmocka_unit_test(missing_unreadable_and_parquet_files_say_what_to_do),
-        cmocka_unit_test(json_lines_give_a_document_each),
-        cmocka_unit_test(lines_longer_than_a_read_are_put_together),
-        cmocka_unit_test(a_broken_line_is_named_with_its_number),
-        cmocka_unit_test(a_line_without_text_names_the_keys_that_it_has),
-        cmocka_unit_test(the_key_of_the_text_may_have_any_name),
-        cmocka_unit_test(values_that_nobody_reads_do_no_harm),
-        cmocka_unit_test(half_of_a_surrogate_pair_in_a_text_is_replaced_and_counted),
-        cmocka_unit_test(escapes_are_decoded_and_wrong_ones_are_refused),
-        cmocka_unit_test(a_json_line_cut_anywhere_is_refused),
-        cmocka_unit_test(bad_lines_are_skipped_and_counted_if_asked_for),
-        cmocka_unit_test(json_lines_are_recognised_by_their_first_line),
-        cmocka_unit_test(text_in_utf_16_is_refused_by_the_name_of_its_encoding),
-        cmocka_unit_test(control_characters_of_a_domain_are_written_as_escapes),
-        cmocka_unit_test(a_line_above_the_limit_is_refused_by_its_file),
-        cmocka_unit_test(bad_bytes_and_escaped_nuls_in_json_are_replaced),
-        cmocka_unit_test(standard_input_is_lines_if_it_begins_with_a_brace),
-        cmocka_unit_test(the_callers_failure_stops_the_reading_and_comes_back),
-        cmocka_unit_test(a_text_is_cut_at_paragraphs_lines_words_and_characters),
-        cmocka_unit_test(what_is_cut_is_marked_bad_or_blank_as_what_is_not),
-        cmocka_unit_test(pieces_are_the_text_and_none_is_too_long),
-        cmocka_unit_test(files_of_a_folder_are_not_cut),
-        cmocka_unit_test(a_folder_is_walked_in_name_order_with_domains),
-        cmocka_unit_test(a_folder_without_text_is_refused),
-        cmocka_unit_test(links_to_files_are_read_and_circles_are_not_entered),
-        cmocka_unit_test(the_machines_own_text_is_the_same_each_time_and_evenly_spread),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+    return suite_run(make_scratch, remove_scratch);
 }

@@ -96,9 +96,8 @@ static void check_tally(const window_tally *tally, int prefix, int times)
         }
 }
 
-static void every_window_comes_once_an_epoch_whatever_the_prefix(void **state)
+PL_TEST(every_window_comes_once_an_epoch_whatever_the_prefix)
 {
-    (void)state;
     for (size_t p = 0; p < N_PREFIXES; p++) {
         pl_sampler *sampler = make_sampler(7, 3, 0, 1, prefixes[p]);
         uint64_t n = pl_sampler_rows(sampler);
@@ -115,9 +114,8 @@ static void every_window_comes_once_an_epoch_whatever_the_prefix(void **state)
     }
 }
 
-static void an_epoch_counts_every_target_after_the_prefix(void **state)
+PL_TEST(an_epoch_counts_every_target_after_the_prefix)
 {
-    (void)state;
     for (size_t p = 0; p < N_PREFIXES; p++) {
         pl_sampler *sampler = make_sampler(1, 0, 0, 1, prefixes[p]);
         int n = (int)pl_sampler_rows(sampler);
@@ -133,9 +131,8 @@ static void an_epoch_counts_every_target_after_the_prefix(void **state)
     }
 }
 
-static void replicas_share_an_epoch_without_overlap(void **state)
+PL_TEST(replicas_share_an_epoch_without_overlap)
 {
-    (void)state;
     for (int R = 1; R <= 5; R++) {
         window_tally tally = {0};
         for (int r = 0; r < R; r++) {
@@ -152,9 +149,8 @@ static void replicas_share_an_epoch_without_overlap(void **state)
     }
 }
 
-static void a_restart_at_any_sample_gives_the_same_rows(void **state)
+PL_TEST(a_restart_at_any_sample_gives_the_same_rows)
 {
-    (void)state;
     enum { N = 60, B = 4 };
     int32_t in[N * T], out[N * T], in_again[B * T], out_again[B * T];
     pl_sampler *sampler = make_sampler(7, 3, 1, 2, 5);
@@ -181,9 +177,8 @@ static void fill_epoch(uint64_t seed, uint64_t stream, uint64_t epoch, int32_t *
     pl_sampler_destroy(&sampler);
 }
 
-static void epochs_seeds_and_streams_have_their_own_order(void **state)
+PL_TEST(epochs_seeds_and_streams_have_their_own_order)
 {
-    (void)state;
     int32_t base[64 * T], other[64 * T];
     fill_epoch(7, 3, 0, base);
     fill_epoch(7, 3, 0, other);
@@ -218,9 +213,8 @@ static int64_t check_packed_row(const int32_t *in, const int32_t *out, int prefi
     return counted;
 }
 
-static void packed_rows_have_every_window_once_an_epoch(void **state)
+PL_TEST(packed_rows_have_every_window_once_an_epoch)
 {
-    (void)state;
     for (size_t p = 0; p < N_PREFIXES; p++) {
         pl_sampler_options options = {.context = T,
                                       .seed = 7,
@@ -243,9 +237,8 @@ static void packed_rows_have_every_window_once_an_epoch(void **state)
     }
 }
 
-static void short_windows_share_as_few_rows_as_they_can(void **state)
+PL_TEST(short_windows_share_as_few_rows_as_they_can)
 {
-    (void)state;
     const uint32_t some[] = {2, 4, 8};
     pl_sampler_options options = {.context = T, .n_replicas = 1};
     uint64_t rows;
@@ -260,9 +253,8 @@ static void short_windows_share_as_few_rows_as_they_can(void **state)
 
 /* With thousands of documents, packing fills more than 99 % of the rows, and a second
  * sampler makes the same rows. */
-static void packing_leaves_little_room_and_is_repeated_exactly(void **state)
+PL_TEST(packing_leaves_little_room_and_is_repeated_exactly)
 {
-    (void)state;
     enum { N = 3000, WIDE = 200 };
     uint32_t *lengths = pl_alloc(N * sizeof *lengths);
     int32_t *in = pl_alloc(4 * WIDE * sizeof *in), *again = in + WIDE;
@@ -296,9 +288,8 @@ static void packing_leaves_little_room_and_is_repeated_exactly(void **state)
     pl_free(in), pl_free(lengths);
 }
 
-static void a_sampler_without_targets_or_sense_is_refused(void **state)
+PL_TEST(a_sampler_without_targets_or_sense_is_refused)
 {
-    (void)state;
     pl_sampler *sampler;
     pl_sampler_options good = {.context = T, .n_replicas = 2}, bad = good;
     bad.skip_prefix = 100;
@@ -321,7 +312,7 @@ static void a_sampler_without_targets_or_sense_is_refused(void **state)
 
 /* A blank document keeps its rows, but its targets do not count and its tokens are
  * gone. The rows of all other documents do not change. */
-static void a_blank_document_keeps_its_place_and_counts_nothing(void **state)
+PL_TEST(a_blank_document_keeps_its_place_and_counts_nothing)
 {
     enum { BLANK = 4, ROWS = 64 };
     int32_t in[2][T], out[2][T];
@@ -330,7 +321,6 @@ static void a_blank_document_keeps_its_place_and_counts_nothing(void **state)
     bool marks[N_DOCS] = {false}, was_there = false;
     pl_buf bytes = {0};
     pl_tokens *blanked;
-    (void)state;
     marks[BLANK] = true;
     assert_ok(pl_tokens_blank(tokens, &list, &bytes));
     assert_ok(pl_tokens_view(bytes.data, bytes.len, "blanked", &blanked));
@@ -367,17 +357,5 @@ static void a_blank_document_keeps_its_place_and_counts_nothing(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_window_comes_once_an_epoch_whatever_the_prefix),
-        cmocka_unit_test(an_epoch_counts_every_target_after_the_prefix),
-        cmocka_unit_test(replicas_share_an_epoch_without_overlap),
-        cmocka_unit_test(a_restart_at_any_sample_gives_the_same_rows),
-        cmocka_unit_test(epochs_seeds_and_streams_have_their_own_order),
-        cmocka_unit_test(packed_rows_have_every_window_once_an_epoch),
-        cmocka_unit_test(short_windows_share_as_few_rows_as_they_can),
-        cmocka_unit_test(packing_leaves_little_room_and_is_repeated_exactly),
-        cmocka_unit_test(a_blank_document_keeps_its_place_and_counts_nothing),
-        cmocka_unit_test(a_sampler_without_targets_or_sense_is_refused),
-    };
-    return cmocka_run_group_tests(tests, open_tokens, close_tokens);
+    return suite_run(open_tokens, close_tokens);
 }

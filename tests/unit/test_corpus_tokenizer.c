@@ -77,9 +77,8 @@ static uint32_t random_character(uint64_t seed, uint64_t i)
     return 0x10000 + value % 0x100000;
 }
 
-static void any_utf8_comes_back_exactly(void **state)
+PL_TEST(any_utf8_comes_back_exactly)
 {
-    (void)state;
     for (uint64_t seed = 0; seed < 300; seed++) {
         pl_buf text = {0};
         uint64_t n = pl_random_u32(seed, 3, 0) % 200;
@@ -90,9 +89,8 @@ static void any_utf8_comes_back_exactly(void **state)
     }
 }
 
-static void long_texts_without_any_place_to_cut_come_back(void **state)
+PL_TEST(long_texts_without_any_place_to_cut_come_back)
 {
-    (void)state;
     static const char *const units[] = {
         "x", " ", "\n", "\xe2\x96\x81", "\xf0\x9f\x8e\x89", "ab\xc3\xa9"};
     for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
@@ -104,17 +102,15 @@ static void long_texts_without_any_place_to_cut_come_back(void **state)
     }
 }
 
-static void words_that_look_like_control_tokens_are_only_words(void **state)
+PL_TEST(words_that_look_like_control_tokens_are_only_words)
 {
-    (void)state;
     static const char text[] = "<s> </s> <unk> <0x41> <pad>";
     assert_true(check_round_trip(tokenizer, text, strlen(text)) > 5);
     check_round_trip(tokenizer, "", 0);
 }
 
-static void pieces_are_learnt_and_newlines_are_tokens(void **state)
+PL_TEST(pieces_are_learnt_and_newlines_are_tokens)
 {
-    (void)state;
     pl_buf ids = {0};
     size_t n = check_round_trip(tokenizer, "ringing staner, the", 19);
     assert_true(n < 15);
@@ -124,9 +120,8 @@ static void pieces_are_learnt_and_newlines_are_tokens(void **state)
     pl_buf_destroy(&ids);
 }
 
-static void cuts_into_blocks_do_not_change_the_tokens(void **state)
+PL_TEST(cuts_into_blocks_do_not_change_the_tokens)
 {
-    (void)state;
     pl_buf text = {0}, whole = {0}, lines = {0};
     make_words(5, 300000, &text);
     const char *at = (const char *)text.data, *end = at + text.len;
@@ -152,18 +147,16 @@ static pl_status count_round_trip(void *context, const pl_document *document)
     return PL_OK;
 }
 
-static void real_text_comes_back_exactly(void **state)
+PL_TEST(real_text_comes_back_exactly)
 {
-    (void)state;
     size_t n = 0;
     assert_ok(pl_documents_cut("docs/man", 0, count_round_trip, &n, NULL));
     assert_ok(pl_documents_cut("corpus", 0, count_round_trip, &n, NULL));
     assert_true(n > 100000);
 }
 
-static void training_gives_the_same_bytes_whatever_the_threads(void **state)
+PL_TEST(training_gives_the_same_bytes_whatever_the_threads)
 {
-    (void)state;
     pl_buf text = {0}, first = {0}, other = {0};
     make_words(2, 100000, &text);
     assert_ok(train(&text, 350, 1, "one.model"));
@@ -184,9 +177,8 @@ static int number_after(const char *words)
     return atoi(at + strlen(words));
 }
 
-static void a_vocab_too_large_names_the_largest_and_that_one_works(void **state)
+PL_TEST(a_vocab_too_large_names_the_largest_and_that_one_works)
 {
-    (void)state;
     pl_buf text = {0};
     make_words(3, 300, &text);
     assert_int_equal(train(&text, 50000, 1, "large.model"), PL_ERR_DATA);
@@ -197,9 +189,8 @@ static void a_vocab_too_large_names_the_largest_and_that_one_works(void **state)
     pl_buf_destroy(&text);
 }
 
-static void a_vocab_too_small_names_the_smallest_and_that_one_works(void **state)
+PL_TEST(a_vocab_too_small_names_the_smallest_and_that_one_works)
 {
-    (void)state;
     pl_buf text = {0};
     make_words(3, 20000, &text);
     for (int vocab = 1; vocab < 265; vocab += 29)
@@ -211,9 +202,8 @@ static void a_vocab_too_small_names_the_smallest_and_that_one_works(void **state
     pl_buf_destroy(&text);
 }
 
-static void a_text_without_blanks_trains_a_tokenizer_that_knows_them(void **state)
+PL_TEST(a_text_without_blanks_trains_a_tokenizer_that_knows_them)
 {
-    (void)state;
     pl_buf text = {0};
     pl_tokenizer *blankless;
     static const char with[] = "a b  \xe2\x96\x81 c\n d";
@@ -226,18 +216,16 @@ static void a_text_without_blanks_trains_a_tokenizer_that_knows_them(void **stat
     pl_buf_destroy(&text);
 }
 
-static void no_text_cannot_train(void **state)
+PL_TEST(no_text_cannot_train)
 {
-    (void)state;
     assert_int_equal(
         pl_tokenizer_train(NULL, NULL, 0, 300, 1, in_scratch("none.model")),
         PL_ERR_DATA);
     assert_false(pl_path_exists(in_scratch("none.model")));
 }
 
-static void a_token_outside_the_vocabulary_is_refused(void **state)
+PL_TEST(a_token_outside_the_vocabulary_is_refused)
 {
-    (void)state;
     pl_buf back = {0};
     static const int32_t wrong[] = {-1, VOCAB, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < 4; i++)
@@ -249,9 +237,8 @@ static void a_token_outside_the_vocabulary_is_refused(void **state)
     pl_buf_destroy(&back);
 }
 
-static void damaged_models_are_refused_or_usable(void **state)
+PL_TEST(damaged_models_are_refused_or_usable)
 {
-    (void)state;
     pl_buf model = {0};
     size_t n_refused = 0;
     assert_ok(pl_read_file(in_scratch("words.model"), &model));
@@ -275,9 +262,8 @@ static void damaged_models_are_refused_or_usable(void **state)
     pl_buf_destroy(&model);
 }
 
-static void a_missing_model_is_named(void **state)
+PL_TEST(a_missing_model_is_named)
 {
-    (void)state;
     pl_tokenizer *none;
     assert_int_equal(pl_tokenizer_load(in_scratch("absent.model"), &none),
                      PL_ERR_NOT_FOUND);
@@ -291,21 +277,5 @@ static void a_missing_model_is_named(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_utf8_comes_back_exactly),
-        cmocka_unit_test(long_texts_without_any_place_to_cut_come_back),
-        cmocka_unit_test(words_that_look_like_control_tokens_are_only_words),
-        cmocka_unit_test(pieces_are_learnt_and_newlines_are_tokens),
-        cmocka_unit_test(cuts_into_blocks_do_not_change_the_tokens),
-        cmocka_unit_test(real_text_comes_back_exactly),
-        cmocka_unit_test(training_gives_the_same_bytes_whatever_the_threads),
-        cmocka_unit_test(a_vocab_too_large_names_the_largest_and_that_one_works),
-        cmocka_unit_test(a_vocab_too_small_names_the_smallest_and_that_one_works),
-        cmocka_unit_test(a_text_without_blanks_trains_a_tokenizer_that_knows_them),
-        cmocka_unit_test(no_text_cannot_train),
-        cmocka_unit_test(a_token_outside_the_vocabulary_is_refused),
-        cmocka_unit_test(damaged_models_are_refused_or_usable),
-        cmocka_unit_test(a_missing_model_is_named),
-    };
-    return cmocka_run_group_tests(tests, make_tokenizer, drop_tokenizer);
+    return suite_run(make_tokenizer, drop_tokenizer);
 }

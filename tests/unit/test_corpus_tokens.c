@@ -39,9 +39,8 @@ static void check_golden(const pl_tokens *tokens)
     assert_string_equal(pl_tokens_domain(tokens, 1), "two");
 }
 
-static void the_golden_bytes_are_read_as_the_protocol_says(void **state)
+PL_TEST(the_golden_bytes_are_read_as_the_protocol_says)
 {
-    (void)state;
     pl_tokens *tokens;
     write_bytes("golden.tok", golden, sizeof golden);
     assert_ok(pl_tokens_open(in_scratch("golden.tok"), true, &tokens));
@@ -53,9 +52,8 @@ static void the_golden_bytes_are_read_as_the_protocol_says(void **state)
     pl_tokens_close(&tokens);
 }
 
-static void a_subset_of_all_documents_is_the_same_bytes(void **state)
+PL_TEST(a_subset_of_all_documents_is_the_same_bytes)
 {
-    (void)state;
     pl_tokens *tokens;
     pl_buf subset = {0};
     static const uint32_t all[] = {0, 1};
@@ -69,9 +67,8 @@ static void a_subset_of_all_documents_is_the_same_bytes(void **state)
     pl_tokens_close(&tokens);
 }
 
-static void a_subset_keeps_order_and_repeats_documents(void **state)
+PL_TEST(a_subset_keeps_order_and_repeats_documents)
 {
-    (void)state;
     static const uint32_t lens[] = {3, 50, 4};
     static const uint32_t picked[] = {2, 0, 2};
     pl_buf file = {0}, subset = {0};
@@ -100,9 +97,8 @@ static void a_subset_keeps_order_and_repeats_documents(void **state)
     pl_buf_destroy(&file);
 }
 
-static void an_empty_subset_is_a_valid_file(void **state)
+PL_TEST(an_empty_subset_is_a_valid_file)
 {
-    (void)state;
     pl_tokens *tokens, *part;
     pl_buf subset = {0};
     assert_ok(pl_tokens_view(golden, sizeof golden, "golden", &tokens));
@@ -115,9 +111,8 @@ static void an_empty_subset_is_a_valid_file(void **state)
     pl_buf_destroy(&subset);
 }
 
-static void every_truncation_and_every_addition_is_damage(void **state)
+PL_TEST(every_truncation_and_every_addition_is_damage)
 {
-    (void)state;
     uint8_t longer[sizeof golden + 8] = {0};
     pl_tokens *tokens;
     memcpy(longer, golden, sizeof golden);
@@ -148,9 +143,8 @@ static void touch_all(const pl_tokens *tokens)
     }
 }
 
-static void every_flipped_bit_is_found_by_verification(void **state)
+PL_TEST(every_flipped_bit_is_found_by_verification)
 {
-    (void)state;
     for (size_t bit = 0; bit < sizeof golden * 8; bit++) {
         uint8_t bytes[sizeof golden];
         pl_tokens *tokens;
@@ -163,9 +157,8 @@ static void every_flipped_bit_is_found_by_verification(void **state)
     }
 }
 
-static void a_flipped_bit_never_leads_outside_without_verification(void **state)
+PL_TEST(a_flipped_bit_never_leads_outside_without_verification)
 {
-    (void)state;
     size_t n_opened = 0;
     for (size_t bit = 0; bit < sizeof golden * 8; bit++) {
         uint8_t bytes[sizeof golden];
@@ -182,9 +175,8 @@ static void a_flipped_bit_never_leads_outside_without_verification(void **state)
     assert_true(n_opened >= 7 * 16); /* without verification, tokens are not checked */
 }
 
-static void a_forged_file_is_refused_by_its_contents(void **state)
+PL_TEST(a_forged_file_is_refused_by_its_contents)
 {
-    (void)state;
     static const struct {
         size_t at;
         uint8_t value;
@@ -225,9 +217,8 @@ static void a_forged_file_is_refused_by_its_contents(void **state)
     }
 }
 
-static void bytes_at_an_odd_address_are_read_all_the_same(void **state)
+PL_TEST(bytes_at_an_odd_address_are_read_all_the_same)
 {
-    (void)state;
     static uint8_t memory[sizeof golden + 8];
     for (size_t shift = 1; shift < 8; shift++) {
         pl_tokens *tokens;
@@ -238,9 +229,8 @@ static void bytes_at_an_odd_address_are_read_all_the_same(void **state)
     }
 }
 
-static void a_newer_version_and_a_missing_file_say_so(void **state)
+PL_TEST(a_newer_version_and_a_missing_file_say_so)
 {
-    (void)state;
     pl_tokens *tokens;
     uint8_t bytes[sizeof golden];
     memcpy(bytes, golden, sizeof golden);
@@ -262,9 +252,8 @@ static void put_byte(const char *path, long at, int byte)
     assert_int_equal(fclose(file), 0);
 }
 
-static void a_file_that_changes_while_it_is_open_is_noticed(void **state)
+PL_TEST(a_file_that_changes_while_it_is_open_is_noticed)
 {
-    (void)state;
     int32_t ids[3];
     pl_tokens *tokens;
     pl_buf subset = {0};
@@ -292,18 +281,5 @@ static void a_file_that_changes_while_it_is_open_is_noticed(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_golden_bytes_are_read_as_the_protocol_says),
-        cmocka_unit_test(a_subset_of_all_documents_is_the_same_bytes),
-        cmocka_unit_test(a_subset_keeps_order_and_repeats_documents),
-        cmocka_unit_test(an_empty_subset_is_a_valid_file),
-        cmocka_unit_test(every_truncation_and_every_addition_is_damage),
-        cmocka_unit_test(every_flipped_bit_is_found_by_verification),
-        cmocka_unit_test(a_flipped_bit_never_leads_outside_without_verification),
-        cmocka_unit_test(a_forged_file_is_refused_by_its_contents),
-        cmocka_unit_test(bytes_at_an_odd_address_are_read_all_the_same),
-        cmocka_unit_test(a_newer_version_and_a_missing_file_say_so),
-        cmocka_unit_test(a_file_that_changes_while_it_is_open_is_noticed),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+    return suite_run(make_scratch, remove_scratch);
 }

@@ -4,14 +4,11 @@
 #include "base/base.h"
 #include <fcntl.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { FILES = 128, PLACES = 16, HIGH = FILES - 8 };
 
@@ -66,20 +63,18 @@ static bool is_open(int other_end)
     return recv(other_end, &byte, 1, MSG_DONTWAIT) < 0;
 }
 
-static void an_old_connection_with_a_high_number_closes_no_new_one(void **state)
+PL_TEST(an_old_connection_with_a_high_number_closes_no_new_one)
 {
     fixture f;
-    (void)state;
     begin(&f);
     assert_int_equal(pl_crowd_settle(&f.crowd), 0);
     assert_true(is_open(f.ends[0]) && is_open(f.ends[1]));
     end(&f);
 }
 
-static void a_waiting_connection_gives_way_to_files_of_the_process(void **state)
+PL_TEST(a_waiting_connection_gives_way_to_files_of_the_process)
 {
     fixture f;
-    (void)state;
     begin(&f);
     while (f.n_own == 0 || f.own[f.n_own - 1] < pl_files_for_guests() - 1)
         assert_true((f.own[f.n_own++] = open("/", O_RDONLY)) >= 0);
@@ -88,10 +83,9 @@ static void a_waiting_connection_gives_way_to_files_of_the_process(void **state)
     end(&f);
 }
 
-static void a_process_without_files_closes_waiting_connections(void **state)
+PL_TEST(a_process_without_files_closes_waiting_connections)
 {
     fixture f;
-    (void)state;
     begin(&f);
     while (f.n_own < FILES && (f.own[f.n_own] = open("/", O_RDONLY)) >= 0)
         f.n_own++;
@@ -101,14 +95,13 @@ static void a_process_without_files_closes_waiting_connections(void **state)
 }
 
 /* The launcher starts a process that ends with ERR_FILES again. */
-static void sockets_and_queues_name_the_limit_of_files(void **state)
+PL_TEST(sockets_and_queues_name_the_limit_of_files)
 {
-    (void)state;
     struct rlimit files;
     char address[PL_ADDRESS_MAX], other[PL_ADDRESS_MAX];
     pl_socket *server, *more = NULL;
     pl_queue *queue = NULL;
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &server, address), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &server, address));
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
     const int next = dup(STDERR_FILENO);
     close(next);
@@ -128,13 +121,7 @@ static void sockets_and_queues_name_the_limit_of_files(void **state)
 int main(void)
 {
     const struct rlimit few = {FILES, FILES};
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_old_connection_with_a_high_number_closes_no_new_one),
-        cmocka_unit_test(a_waiting_connection_gives_way_to_files_of_the_process),
-        cmocka_unit_test(a_process_without_files_closes_waiting_connections),
-        cmocka_unit_test(sockets_and_queues_name_the_limit_of_files),
-    };
     if (setrlimit(RLIMIT_NOFILE, &few) != 0)
         return 77;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

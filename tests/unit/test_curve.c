@@ -9,11 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zmq.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { WAIT_MS = 60000, TYPE_ASK = 2, TYPE_COMMAND = 12, LONG_MS = 60000 };
 
@@ -140,7 +137,9 @@ static pl_status converse(const fixture *f, pl_socket *client, uint16_t type,
     return status;
 }
 
-static void a_listed_key_gets_in_and_is_known_by_its_role(void **state)
+#define WITH_SERVER(name) PL_TEST_WITH(name, set_up, tear_down)
+
+WITH_SERVER(a_listed_key_gets_in_and_is_known_by_its_role)
 {
     const fixture *f = *state;
     pl_socket *client;
@@ -156,7 +155,7 @@ static void a_listed_key_gets_in_and_is_known_by_its_role(void **state)
 /* If a key sends messages faster than its quota allows (base/quota.h), the messages
  * above the quota are dropped and reported. Other keys are answered meanwhile, and this
  * key is answered again a little later. */
-static void a_key_that_asks_too_much_is_not_heard(void **state)
+WITH_SERVER(a_key_that_asks_too_much_is_not_heard)
 {
     const fixture *f = *state;
     pl_socket *client, *other;
@@ -189,7 +188,7 @@ static void a_key_that_asks_too_much_is_not_heard(void **state)
     pl_wire_close(&other);
 }
 
-static void an_unknown_key_is_refused_on_both_sides(void **state)
+WITH_SERVER(an_unknown_key_is_refused_on_both_sides)
 {
     const fixture *f = *state;
     pl_socket *client;
@@ -216,7 +215,7 @@ static void await_status(const fixture *f, pl_socket *client, pl_status want)
     }
 }
 
-static void a_key_that_is_added_works_at_once_and_one_taken_out_no_more(void **state)
+WITH_SERVER(a_key_that_is_added_works_at_once_and_one_taken_out_no_more)
 {
     const fixture *f = *state;
     pl_socket *client;
@@ -258,7 +257,7 @@ static void fill(pl_buf *buf, size_t len, uint8_t seed)
     buf->len = len;
 }
 
-static void messages_of_all_sizes_arrive_as_they_were_sent(void **state)
+WITH_SERVER(messages_of_all_sizes_arrive_as_they_were_sent)
 {
     const fixture *f = *state;
     static const size_t sizes[][2] = {
@@ -314,7 +313,7 @@ static void *raw_client(const fixture *f, void *context)
 /* All pieces of a message but the last must have PIECE bytes; a message with other
  * pieces is dropped. Here the header announces no body and PIECE + 8 bytes of data. Its
  * checksum is wrong, but the checksum is checked last. */
-static void pieces_of_any_other_size_are_dropped(void **state)
+WITH_SERVER(pieces_of_any_other_size_are_dropped)
 {
     const fixture *f = *state;
     static uint8_t data[PIECE + 8];
@@ -346,7 +345,7 @@ static void pieces_of_any_other_size_are_dropped(void **state)
     zmq_ctx_term(context);
 }
 
-static void what_ails_a_server_is_told_to_its_own_processes_alone(void **state)
+WITH_SERVER(what_ails_a_server_is_told_to_its_own_processes_alone)
 {
     const fixture *f = *state;
     static const char secret[] = "/srv/job/store/000012.sst is damaged";
@@ -378,7 +377,7 @@ static pl_status revoke_key(pl_key_list *list, void *context)
     return pl_key_list_revoke(list, context) ? PL_OK : PL_ERR_NOT_FOUND;
 }
 
-static void a_key_that_is_revoked_is_refused_like_one_that_is_not_there(void **state)
+WITH_SERVER(a_key_that_is_revoked_is_refused_like_one_that_is_not_there)
 {
     const fixture *f = *state;
     pl_socket *client;
@@ -395,8 +394,7 @@ static void a_key_that_is_revoked_is_refused_like_one_that_is_not_there(void **s
     pl_wire_close(&client);
 }
 
-static void
-a_message_that_the_role_does_not_allow_never_reaches_the_caller(void **state)
+WITH_SERVER(a_message_that_the_role_does_not_allow_never_reaches_the_caller)
 {
     const fixture *f = *state;
     pl_socket *client;
@@ -412,7 +410,7 @@ a_message_that_the_role_does_not_allow_never_reaches_the_caller(void **state)
     pl_wire_close(&client);
 }
 
-static void a_server_with_another_key_than_the_address_is_found_out(void **state)
+WITH_SERVER(a_server_with_another_key_than_the_address_is_found_out)
 {
     const fixture *f = *state;
     pl_socket *client;
@@ -428,7 +426,7 @@ static void a_server_with_another_key_than_the_address_is_found_out(void **state
     pl_wire_close(&client);
 }
 
-static void who_does_not_encrypt_is_refused_on_both_sides(void **state)
+WITH_SERVER(who_does_not_encrypt_is_refused_on_both_sides)
 {
     const fixture *f = *state;
     pl_socket *client;
@@ -449,7 +447,7 @@ static void who_does_not_encrypt_is_refused_on_both_sides(void **state)
 
 /* An attacker has put a server without encryption in the place of the real one. The
  * client must refuse it. */
-static void a_server_that_does_not_encrypt_is_not_spoken_to(void **state)
+WITH_SERVER(a_server_that_does_not_encrypt_is_not_spoken_to)
 {
     const fixture *f = *state;
     void *context = zmq_ctx_new(), *impostor = zmq_socket(context, ZMQ_ROUTER);
@@ -475,7 +473,7 @@ static void a_server_that_does_not_encrypt_is_not_spoken_to(void **state)
     zmq_ctx_term(context);
 }
 
-static void an_address_with_a_key_needs_a_key_of_ones_own(void **state)
+WITH_SERVER(an_address_with_a_key_needs_a_key_of_ones_own)
 {
     const fixture *f = *state;
     pl_socket *client;
@@ -485,7 +483,7 @@ static void an_address_with_a_key_needs_a_key_of_ones_own(void **state)
     assert_null(client);
 }
 
-static void other_machines_reach_an_encrypted_socket_by_its_key(void **state)
+WITH_SERVER(other_machines_reach_an_encrypted_socket_by_its_key)
 {
     const fixture *f = *state;
     pl_socket *server;
@@ -499,7 +497,7 @@ static void other_machines_reach_an_encrypted_socket_by_its_key(void **state)
     pl_wire_close(&server);
 }
 
-static void whoever_is_admitted_beside_the_list_gets_in(void **state)
+WITH_SERVER(whoever_is_admitted_beside_the_list_gets_in)
 {
     const fixture *f = *state;
     pl_socket *client;
@@ -511,7 +509,7 @@ static void whoever_is_admitted_beside_the_list_gets_in(void **state)
     pl_wire_close(&client);
 }
 
-static void a_bad_line_of_the_list_stops_nobody_else(void **state)
+WITH_SERVER(a_bad_line_of_the_list_stops_nobody_else)
 {
     const fixture *f = *state;
     pl_socket *client, *stranger;
@@ -535,7 +533,7 @@ static void a_bad_line_of_the_list_stops_nobody_else(void **state)
 
 /* While the list cannot be read, no key can be revoked. Existing connections continue,
  * and new connections are only possible for keys of the job itself. */
-static void while_the_list_cannot_be_read_only_own_keys_connect(void **state)
+WITH_SERVER(while_the_list_cannot_be_read_only_own_keys_connect)
 {
     const fixture *f = *state;
     pl_socket *before, *after, *own;
@@ -620,7 +618,7 @@ static void pass_on(wiretap *t, int from)
     zmq_send(t->sockets[!from], bytes, (size_t)n, 0);
 }
 
-static void nothing_readable_is_on_the_wire(void **state)
+WITH_SERVER(nothing_readable_is_on_the_wire)
 {
     const fixture *f = *state;
     static const char secret[] = "a-sentence-that-nobody-may-read";
@@ -663,27 +661,6 @@ static void nothing_readable_is_on_the_wire(void **state)
 
 int main(void)
 {
-#define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        WITH_SERVER(a_listed_key_gets_in_and_is_known_by_its_role),
-        WITH_SERVER(a_key_that_asks_too_much_is_not_heard),
-        WITH_SERVER(an_unknown_key_is_refused_on_both_sides),
-        WITH_SERVER(a_key_that_is_added_works_at_once_and_one_taken_out_no_more),
-        WITH_SERVER(a_key_that_is_revoked_is_refused_like_one_that_is_not_there),
-        WITH_SERVER(a_message_that_the_role_does_not_allow_never_reaches_the_caller),
-        WITH_SERVER(a_server_with_another_key_than_the_address_is_found_out),
-        WITH_SERVER(who_does_not_encrypt_is_refused_on_both_sides),
-        WITH_SERVER(a_server_that_does_not_encrypt_is_not_spoken_to),
-        WITH_SERVER(an_address_with_a_key_needs_a_key_of_ones_own),
-        WITH_SERVER(other_machines_reach_an_encrypted_socket_by_its_key),
-        WITH_SERVER(whoever_is_admitted_beside_the_list_gets_in),
-        WITH_SERVER(messages_of_all_sizes_arrive_as_they_were_sent),
-        WITH_SERVER(pieces_of_any_other_size_are_dropped),
-        WITH_SERVER(what_ails_a_server_is_told_to_its_own_processes_alone),
-        WITH_SERVER(a_bad_line_of_the_list_stops_nobody_else),
-        WITH_SERVER(while_the_list_cannot_be_read_only_own_keys_connect),
-        WITH_SERVER(nothing_readable_is_on_the_wire),
-    };
 #undef WITH_SERVER
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

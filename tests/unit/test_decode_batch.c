@@ -42,10 +42,10 @@ static void read_alone(pl_model *model, int i, float (*logits)[VOCAB])
     int n = prompt_length(i);
     for (int k = 0; k < WORDS; k++)
         words[k] = word(i, k);
-    assert_int_equal(pl_decoder_create(model, &alone), PL_OK);
-    assert_int_equal(pl_decoder_feed(alone, words, n, logits[n - 1]), PL_OK);
+    assert_ok(pl_decoder_create(model, &alone));
+    assert_ok(pl_decoder_feed(alone, words, n, logits[n - 1]));
     for (int k = n; k < WORDS; k++)
-        assert_int_equal(pl_decoder_feed(alone, words + k, 1, logits[k]), PL_OK);
+        assert_ok(pl_decoder_feed(alone, words + k, 1, logits[k]));
     pl_decoder_destroy(&alone);
 }
 
@@ -56,7 +56,7 @@ static void read_together(pl_model *model, float (*logits)[WORDS][VOCAB])
 {
     pl_decoder *d;
     int at[SLOTS] = {0}, n = 1;
-    assert_int_equal(pl_decoder_create_slots(model, SLOTS, &d), PL_OK);
+    assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
     for (int round = 0; n > 0; round++) {
         int32_t slots[SLOTS], tokens[SLOTS], who[SLOTS];
         float out[SLOTS][VOCAB];
@@ -65,9 +65,8 @@ static void read_together(pl_model *model, float (*logits)[WORDS][VOCAB])
             at[round] = prompt_length(round);
             for (int k = 0; k < at[round]; k++)
                 words[k] = word(round, k);
-            assert_int_equal(pl_decoder_prefill(d, SLOTS - 1 - round, words, at[round],
-                                                logits[round][at[round] - 1]),
-                             PL_OK);
+            assert_ok(pl_decoder_prefill(d, SLOTS - 1 - round, words, at[round],
+                                         logits[round][at[round] - 1]));
         }
         n = 0;
         for (int i = 0; i < SLOTS && i <= round; i++) {
@@ -78,7 +77,7 @@ static void read_together(pl_model *model, float (*logits)[WORDS][VOCAB])
             tokens[n++] = word(i, at[i]);
         }
         if (n > 0)
-            assert_int_equal(pl_decoder_step(d, slots, tokens, n, out[0]), PL_OK);
+            assert_ok(pl_decoder_step(d, slots, tokens, n, out[0]));
         for (int i = 0; i < n; i++)
             memcpy(logits[who[i]][at[who[i]]++], out[i], sizeof out[i]);
     }
@@ -107,10 +106,9 @@ static void expect_same_bytes(pl_backend *be)
     free(together), free(alone);
 }
 
-static void a_sequence_has_the_same_bytes_in_any_company(void **state)
+PL_TEST(a_sequence_has_the_same_bytes_in_any_company)
 {
     static const char *const precisions[] = {"f32", "bf16", "int8"};
-    (void)state;
     for (int i = 0; i < 3; i++)
         for (int threads = 1; threads < 3; threads++) {
             pl_backend *be = open_side("cpu", precisions[i], threads);
@@ -127,9 +125,8 @@ static void a_sequence_has_the_same_bytes_in_any_company(void **state)
 /* int8 must change the logits by little, but must change them. The normalised
  * mean-square error against f32, over the logits after each word, must be above 0 and
  * below 1e-3. */
-static void weights_of_one_byte_move_logits_by_little(void **state)
+PL_TEST(weights_of_one_byte_move_logits_by_little)
 {
-    (void)state;
     pl_backend *be[2] = {open_side("cpu", "f32", 1), open_side("cpu", "int8", 1)};
     pl_topology *t = small_topology();
     float logits[2][WORDS][VOCAB];
@@ -156,9 +153,8 @@ static void weights_of_one_byte_move_logits_by_little(void **state)
     pl_backend_close(&be[1]);
 }
 
-static void int8_is_for_decoding_and_not_for_ref(void **state)
+PL_TEST(int8_is_for_decoding_and_not_for_ref)
 {
-    (void)state;
     pl_backend *be = NULL;
     pl_backend_options options = {.name = "ref", .n_threads = 1, .precision = "int8"};
     assert_int_equal(pl_backend_open(&options, &be), PL_ERR_UNSUPPORTED);
@@ -178,9 +174,8 @@ static void int8_is_for_decoding_and_not_for_ref(void **state)
     pl_backend_close(&be);
 }
 
-static void what_is_no_step_is_refused_and_changes_nothing(void **state)
+PL_TEST(what_is_no_step_is_refused_and_changes_nothing)
 {
-    (void)state;
     pl_backend *be = open_side("ref", "f32", 1);
     pl_topology *t = small_topology();
     pl_model *model = fresh_reader(t, be);
@@ -191,9 +186,9 @@ static void what_is_no_step_is_refused_and_changes_nothing(void **state)
     assert_int_equal(pl_decoder_create_slots(model, 0, &d), PL_ERR_ARG);
     assert_int_equal(pl_decoder_create_slots(model, CONTEXT + 1, &d), PL_ERR_ARG);
     assert_null(d);
-    assert_int_equal(pl_decoder_create_slots(model, 2, &d), PL_OK);
+    assert_ok(pl_decoder_create_slots(model, 2, &d));
     assert_int_equal(pl_decoder_prefill(d, 2, words, 2, logits), PL_ERR_ARG);
-    assert_int_equal(pl_decoder_prefill(d, 1, words, 2, logits), PL_OK);
+    assert_ok(pl_decoder_prefill(d, 1, words, 2, logits));
     assert_int_equal(pl_decoder_step(d, twice, words, 2, logits), PL_ERR_ARG);
     assert_int_equal(pl_decoder_step(d, beyond, words, 2, logits), PL_ERR_ARG);
     assert_int_equal(pl_decoder_step(d, both, words, 0, logits), PL_ERR_ARG);
@@ -201,7 +196,7 @@ static void what_is_no_step_is_refused_and_changes_nothing(void **state)
     assert_int_equal(pl_decoder_step(d, both, unknown, 2, logits), PL_ERR_DATA);
     assert_int_equal(pl_decoder_length(d, 0), 0);
     assert_int_equal(pl_decoder_length(d, 1), 2);
-    assert_int_equal(pl_decoder_step(d, both, words, 2, logits), PL_OK);
+    assert_ok(pl_decoder_step(d, both, words, 2, logits));
     pl_decoder_clear(d, 1);
     assert_int_equal(pl_decoder_length(d, 0), 1);
     assert_int_equal(pl_decoder_length(d, 1), 0);
@@ -209,15 +204,4 @@ static void what_is_no_step_is_refused_and_changes_nothing(void **state)
     pl_model_destroy(&model);
     pl_topology_destroy(&t);
     pl_backend_close(&be);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sequence_has_the_same_bytes_in_any_company),
-        cmocka_unit_test(weights_of_one_byte_move_logits_by_little),
-        cmocka_unit_test(int8_is_for_decoding_and_not_for_ref),
-        cmocka_unit_test(what_is_no_step_is_refused_and_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

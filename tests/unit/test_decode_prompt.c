@@ -48,8 +48,7 @@ static void check_losses(const pair *p, pl_decoder *d, const int32_t *tokens,
     float losses[N];
     double want[N];
     pl_decoder_clear(d, 0);
-    assert_int_equal(pl_decoder_prefill_losses(d, 0, tokens, tokens + 1, N, losses),
-                     PL_OK);
+    assert_ok(pl_decoder_prefill_losses(d, 0, tokens, tokens + 1, N, losses));
     assert_int_equal(pl_decoder_length(d, 0), N);
     for (int i = 0; i < N; i++)
         want[i] = loss_of(each[i], tokens[i + 1]);
@@ -73,9 +72,9 @@ static float (*read_by_token(pl_backend *ref, const pl_topology *t,
     if (is_read)
         return each;
     pl_model *model = fresh_reader(t, ref);
-    assert_int_equal(pl_decoder_create_slots(model, SLOTS, &d), PL_OK);
+    assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
     for (int i = 0; i < CONTEXT; i++)
-        assert_int_equal(pl_decoder_prefill(d, 0, tokens + i, 1, each[i]), PL_OK);
+        assert_ok(pl_decoder_prefill(d, 0, tokens + i, 1, each[i]));
     pl_decoder_destroy(&d);
     pl_model_destroy(&model);
     is_read = true;
@@ -92,11 +91,11 @@ static void check_lengths(const pair *p)
     pl_decoder *d;
     fill(tokens);
     float(*each)[VOCAB] = read_by_token(p->be[0], t, tokens);
-    assert_int_equal(pl_decoder_create_slots(model, SLOTS, &d), PL_OK);
+    assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
     for (int i = 0; i < N_LENGTHS; i++) {
         const int n = lengths[i];
         pl_decoder_clear(d, 1);
-        assert_int_equal(pl_decoder_prefill(d, 1, tokens, n, got), PL_OK);
+        assert_ok(pl_decoder_prefill(d, 1, tokens, n, got));
         assert_int_equal(pl_decoder_length(d, 1), n);
         for (int v = 0; v < VOCAB; v++)
             want[v] = (double)each[n - 1][v];
@@ -110,9 +109,8 @@ static void check_lengths(const pair *p)
     pl_topology_destroy(&t);
 }
 
-static void long_prompts_give_the_logits_of_single_tokens(void **state)
+PL_TEST(long_prompts_give_the_logits_of_single_tokens)
 {
-    (void)state;
     for_each_backend(check_lengths);
 }
 
@@ -124,23 +122,22 @@ static void check_pieces(pl_backend *be, const char *what)
     pl_model *model = fresh_reader(t, be);
     pl_decoder *d;
     fill(tokens);
-    assert_int_equal(pl_decoder_create_slots(model, SLOTS, &d), PL_OK);
+    assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
     for (int i = 0; i < N_LENGTHS; i++) {
         const int n = lengths[i];
         int piece = 0;
         pl_decoder_clear(d, 0), pl_decoder_clear(d, 1);
-        assert_int_equal(pl_decoder_prefill(d, 0, tokens, n, whole), PL_OK);
+        assert_ok(pl_decoder_prefill(d, 0, tokens, n, whole));
         for (int at = 0; at < n; at += piece) {
             piece = pl_decoder_piece(d, 1, n - at);
             assert_in_range(piece, 1, n - at);
-            assert_int_equal(pl_decoder_prefill(d, 1, tokens + at, piece,
-                                                at + piece < n ? NULL : parts),
-                             PL_OK);
+            assert_ok(pl_decoder_prefill(d, 1, tokens + at, piece,
+                                         at + piece < n ? NULL : parts));
             /* the sequence in slot 0 gets one more token between two pieces */
             if (at + piece < n && pl_decoder_length(d, 0) < CONTEXT) {
                 const int32_t other = 0, token = tokens[at];
                 float heard[VOCAB];
-                assert_int_equal(pl_decoder_step(d, &other, &token, 1, heard), PL_OK);
+                assert_ok(pl_decoder_step(d, &other, &token, 1, heard));
             }
         }
         if (memcmp(whole, parts, sizeof whole) != 0)
@@ -179,11 +176,9 @@ static void check_losses_of_logits(pl_backend *be)
     pl_model *model = fresh_reader(t, be);
     pl_decoder *d;
     fill(tokens);
-    assert_int_equal(pl_decoder_create_slots(model, SLOTS, &d), PL_OK);
-    assert_int_equal(pl_decoder_prefill_all(d, 0, tokens, N, logits, take_logits, &b),
-                     PL_OK);
-    assert_int_equal(pl_decoder_prefill_losses(d, 1, tokens, tokens + 1, N, losses),
-                     PL_OK);
+    assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
+    assert_ok(pl_decoder_prefill_all(d, 0, tokens, N, logits, take_logits, &b));
+    assert_ok(pl_decoder_prefill_losses(d, 1, tokens, tokens + 1, N, losses));
     for (int i = 0; i < N; i++)
         assert_true(fabsf(losses[i] - wanted[i]) < 1e-3f * (1 + wanted[i]));
     pl_decoder_destroy(&d);
@@ -193,10 +188,9 @@ static void check_losses_of_logits(pl_backend *be)
 
 /* pl_decoder_prefill_losses must give the losses that follow from the logits of
  * pl_decoder_prefill_all, in each precision that this machine has. */
-static void losses_are_those_of_the_logits(void **state)
+PL_TEST(losses_are_those_of_the_logits)
 {
     static const char *const precisions[] = {"f32", "bf16", "int8"};
-    (void)state;
     for (int i = 0; i < 3; i++) {
         pl_backend *be = open_side("cpu", precisions[i], 2);
         if (be)
@@ -205,10 +199,9 @@ static void losses_are_those_of_the_logits(void **state)
     }
 }
 
-static void pieces_give_the_bytes_of_the_whole(void **state)
+PL_TEST(pieces_give_the_bytes_of_the_whole)
 {
     static const char *const precisions[] = {"f32", "bf16", "int8"};
-    (void)state;
     for (int i = 0; i < 3; i++)
         for (int threads = 1; threads < 3; threads++) {
             pl_backend *be = open_side("cpu", precisions[i], threads);
@@ -221,9 +214,8 @@ static void pieces_give_the_bytes_of_the_whole(void **state)
     pl_backend_close(&ref);
 }
 
-static void an_unknown_token_far_on_changes_nothing(void **state)
+PL_TEST(an_unknown_token_far_on_changes_nothing)
 {
-    (void)state;
     int32_t tokens[CONTEXT];
     float logits[VOCAB], again[VOCAB];
     pl_backend *be = open_side("cpu", "f32", 1);
@@ -231,31 +223,20 @@ static void an_unknown_token_far_on_changes_nothing(void **state)
     pl_model *model = fresh_reader(t, be);
     pl_decoder *d;
     fill(tokens);
-    assert_int_equal(pl_decoder_create(model, &d), PL_OK);
-    assert_int_equal(pl_decoder_feed(d, tokens, 40, logits), PL_OK);
+    assert_ok(pl_decoder_create(model, &d));
+    assert_ok(pl_decoder_feed(d, tokens, 40, logits));
     const int32_t good = tokens[550];
     tokens[550] = VOCAB;
     assert_int_equal(pl_decoder_feed(d, tokens + 40, 520, logits), PL_ERR_DATA);
     assert_int_equal(pl_decoder_position(d), 40);
     tokens[550] = good;
-    assert_int_equal(pl_decoder_feed(d, tokens + 40, 520, logits), PL_OK);
+    assert_ok(pl_decoder_feed(d, tokens + 40, 520, logits));
     pl_decoder_reset(d);
-    assert_int_equal(pl_decoder_feed(d, tokens, 40, again), PL_OK);
-    assert_int_equal(pl_decoder_feed(d, tokens + 40, 520, again), PL_OK);
+    assert_ok(pl_decoder_feed(d, tokens, 40, again));
+    assert_ok(pl_decoder_feed(d, tokens + 40, 520, again));
     assert_memory_equal(logits, again, sizeof logits);
     pl_decoder_destroy(&d);
     pl_model_destroy(&model);
     pl_topology_destroy(&t);
     pl_backend_close(&be);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(long_prompts_give_the_logits_of_single_tokens),
-        cmocka_unit_test(pieces_give_the_bytes_of_the_whole),
-        cmocka_unit_test(losses_are_those_of_the_logits),
-        cmocka_unit_test(an_unknown_token_far_on_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,16 +17,14 @@ static void expect_logits(const rig *r, const int32_t *tokens, int n,
         lse += exp((double)logits[v]);
     for (int v = 0; v < V; v++) {
         targets[n - 1] = v;
-        assert_int_equal(pl_model_losses(r->model, tokens, targets, 1, n, losses),
-                         PL_OK);
+        assert_ok(pl_model_losses(r->model, tokens, targets, 1, n, losses));
         assert_true(fabs((double)losses[n - 1] - (log(lse) - (double)logits[v])) <
                     1e-5);
     }
 }
 
-static void decoding_equals_a_full_forward_pass(void **state)
+PL_TEST(decoding_equals_a_full_forward_pass)
 {
-    (void)state;
     const int32_t tokens[] = {1, 7, 12, 0, 7, 3, 3, 9};
     static const int feeds[][4] = {{8}, {1, 1, 6}, {3, 1, 1, 3}, {7, 1}};
     for (int i = 0; i < N_SHAPES * 4; i++) {
@@ -34,10 +32,9 @@ static void decoding_equals_a_full_forward_pass(void **state)
         rig r = open_rig(&shape, 1, i % 2 == 0);
         pl_decoder *decoder;
         float logits[13];
-        assert_int_equal(pl_decoder_create(r.model, &decoder), PL_OK);
+        assert_ok(pl_decoder_create(r.model, &decoder));
         for (int k = 0, at = 0; k < 4 && at < 8; k++) {
-            assert_int_equal(
-                pl_decoder_feed(decoder, tokens + at, feeds[i % 4][k], logits), PL_OK);
+            assert_ok(pl_decoder_feed(decoder, tokens + at, feeds[i % 4][k], logits));
             at += feeds[i % 4][k];
             assert_int_equal(pl_decoder_position(decoder), at);
             expect_logits(&r, tokens, at, logits);
@@ -48,64 +45,61 @@ static void decoding_equals_a_full_forward_pass(void **state)
     }
 }
 
-static void a_reset_decoder_forgets(void **state)
+PL_TEST(a_reset_decoder_forgets)
 {
-    (void)state;
     rig r = open_rig(&tiny, 1, false);
     pl_decoder *decoder;
     float first[13], again[13];
     const int32_t tokens[] = {4, 5, 6}, other[] = {9, 9};
-    assert_int_equal(pl_decoder_create(r.model, &decoder), PL_OK);
-    assert_int_equal(pl_decoder_feed(decoder, tokens, 3, first), PL_OK);
-    assert_int_equal(pl_decoder_feed(decoder, other, 2, again), PL_OK);
+    assert_ok(pl_decoder_create(r.model, &decoder));
+    assert_ok(pl_decoder_feed(decoder, tokens, 3, first));
+    assert_ok(pl_decoder_feed(decoder, other, 2, again));
     assert_memory_not_equal(first, again, sizeof first);
     pl_decoder_reset(decoder);
     assert_int_equal(pl_decoder_position(decoder), 0);
-    assert_int_equal(pl_decoder_feed(decoder, tokens, 3, again), PL_OK);
+    assert_ok(pl_decoder_feed(decoder, tokens, 3, again));
     assert_memory_equal(first, again, sizeof first);
     pl_decoder_destroy(&decoder);
     close_rig(&r);
 }
 
-static void two_decoders_of_one_model_do_not_disturb_each_other(void **state)
+PL_TEST(two_decoders_of_one_model_do_not_disturb_each_other)
 {
-    (void)state;
     rig r = open_rig(&tiny, 1, false);
     pl_decoder *a, *b;
     float alone[13], mixed[13];
     const int32_t one[] = {4, 5, 6, 2}, two[] = {9, 8};
-    assert_int_equal(pl_decoder_create(r.model, &a), PL_OK);
-    assert_int_equal(pl_decoder_create(r.model, &b), PL_OK);
-    assert_int_equal(pl_decoder_feed(a, one, 3, alone), PL_OK);
-    assert_int_equal(pl_decoder_feed(a, one + 3, 1, alone), PL_OK);
+    assert_ok(pl_decoder_create(r.model, &a));
+    assert_ok(pl_decoder_create(r.model, &b));
+    assert_ok(pl_decoder_feed(a, one, 3, alone));
+    assert_ok(pl_decoder_feed(a, one + 3, 1, alone));
     pl_decoder_reset(a);
-    assert_int_equal(pl_decoder_feed(a, one, 3, mixed), PL_OK);
-    assert_int_equal(pl_decoder_feed(b, two, 2, mixed), PL_OK);
-    assert_int_equal(pl_decoder_feed(a, one + 3, 1, mixed), PL_OK);
+    assert_ok(pl_decoder_feed(a, one, 3, mixed));
+    assert_ok(pl_decoder_feed(b, two, 2, mixed));
+    assert_ok(pl_decoder_feed(a, one + 3, 1, mixed));
     assert_memory_equal(alone, mixed, sizeof alone);
     pl_decoder_destroy(&a);
     pl_decoder_destroy(&b);
     close_rig(&r);
 }
 
-static void a_full_context_is_refused_and_the_decoder_stays(void **state)
+PL_TEST(a_full_context_is_refused_and_the_decoder_stays)
 {
-    (void)state;
     rig r = open_rig(&tiny, 1, false);
     pl_decoder *decoder;
     float logits[13];
     const int32_t tokens[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, bad[] = {3, 13};
     /* The mark PL_TEXT_BEGINS is not allowed in a prompt. */
     const int32_t marked[] = {3, 4 | PL_TEXT_BEGINS};
-    assert_int_equal(pl_decoder_create(r.model, &decoder), PL_OK);
+    assert_ok(pl_decoder_create(r.model, &decoder));
     assert_int_equal(pl_decoder_feed(decoder, tokens, 9, logits), PL_ERR_DATA);
-    assert_int_equal(pl_decoder_feed(decoder, tokens, 6, logits), PL_OK);
+    assert_ok(pl_decoder_feed(decoder, tokens, 6, logits));
     assert_int_equal(pl_decoder_feed(decoder, tokens, 3, logits), PL_ERR_DATA);
     assert_int_equal(pl_decoder_feed(decoder, bad, 2, logits), PL_ERR_DATA);
     assert_int_equal(pl_decoder_feed(decoder, marked, 2, logits), PL_ERR_DATA);
     assert_int_equal(pl_decoder_feed(decoder, tokens, 0, logits), PL_ERR_ARG);
     assert_int_equal(pl_decoder_position(decoder), 6);
-    assert_int_equal(pl_decoder_feed(decoder, tokens + 6, 2, logits), PL_OK);
+    assert_ok(pl_decoder_feed(decoder, tokens + 6, 2, logits));
     expect_logits(&r, tokens, 8, logits);
     pl_decoder_destroy(&decoder);
     close_rig(&r);
@@ -113,11 +107,5 @@ static void a_full_context_is_refused_and_the_decoder_stays(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decoding_equals_a_full_forward_pass),
-        cmocka_unit_test(a_reset_decoder_forgets),
-        cmocka_unit_test(two_decoders_of_one_model_do_not_disturb_each_other),
-        cmocka_unit_test(a_full_context_is_refused_and_the_decoder_stays),
-    };
-    return cmocka_run_group_tests(tests, open_backend, close_backend);
+    return suite_run(open_backend, close_backend);
 }

@@ -3,10 +3,9 @@
 #include "store/engine/s3_text.h"
 #include "tests/support/store_fixture.h"
 
-static void a_url_is_taken_apart(void **state)
+PL_TEST(a_url_is_taken_apart)
 {
     engine_url url;
-    (void)state;
     assert_ok(engine_url_parse("rados://pool", &url));
     assert_string_equal(url.place, "pool");
     assert_string_equal(url.space, "");
@@ -23,7 +22,7 @@ static void a_url_is_taken_apart(void **state)
     assert_string_equal(url.region, "eu");
 }
 
-static void a_wrong_url_is_refused_with_the_reason(void **state)
+PL_TEST(a_wrong_url_is_refused_with_the_reason)
 {
     static const char *const wrong[][2] = {
         {"rocks", "rados://... or s3://..."},
@@ -42,14 +41,13 @@ static void a_wrong_url_is_refused_with_the_reason(void **state)
         {"s3://bucket/p?endpoint=http://127.0.0.1.example", "must be https://HOST"},
     };
     engine_url url;
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(engine_url_parse(wrong[i][0], &url), PL_ERR_CONFIG);
-        assert_says(wrong[i][1]);
+        assert_said(wrong[i][1]);
     }
 }
 
-static void what_may_be_secret_in_a_url_is_not_shown(void **state)
+PL_TEST(what_may_be_secret_in_a_url_is_not_shown)
 {
     static const char *const wrong[][2] = {
         {"s3://me:hush@bucket?endpoint=http://x", "store.engine `s3://`"},
@@ -58,43 +56,41 @@ static void what_may_be_secret_in_a_url_is_not_shown(void **state)
     };
     engine_url url;
     char out[ENGINE_URL_MAX], text[ENGINE_URL_MAX];
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(engine_url_parse(wrong[i][0], &url), PL_ERR_CONFIG);
-        assert_says(wrong[i][1]);
+        assert_said(wrong[i][1]);
         assert_null(strstr(pl_last_error(), "hush"));
     }
     int len = snprintf(text, sizeof text, "rados://pool?conf=hush");
     memset(text + len, 'x', sizeof text - 1 - (size_t)len);
     text[sizeof text - 1] = '\0';
     assert_int_equal(engine_url_part(text, "home-1", out), PL_ERR_CONFIG);
-    assert_says("store.engine `rados://pool` is too long");
+    assert_said("store.engine `rados://pool` is too long");
     assert_null(strstr(pl_last_error(), "hush"));
 }
 
-static void a_part_gets_a_place_of_its_own(void **state)
+PL_TEST(a_part_gets_a_place_of_its_own)
 {
     char out[ENGINE_URL_MAX];
-    (void)state;
     assert_ok(engine_url_part("rados://pool", "home-1", out));
     assert_string_equal(out, "rados://pool/home-1");
     assert_ok(engine_url_part("rados://pool/ns?id=me", "home-2", out));
     assert_string_equal(out, "rados://pool/ns/home-2?id=me");
 }
 
-static void a_store_stays_on_the_engine_that_it_was_made_on(void **state)
+PL_TEST_WITH(a_store_stays_on_the_engine_that_it_was_made_on, make_folder, drop_folder)
 {
     char folder[PL_PATH_MAX];
     pl_join(folder, *state, "new");
     assert_ok(pl_store_make_on(folder, "rados://pool/x?patience=1"));
     assert_ok(pl_store_make_on(folder, "rados://pool/x?patience=1"));
     assert_int_equal(pl_store_make_on(folder, "rados://pool/y"), PL_ERR_EXISTS);
-    assert_says("not in rados://pool/y");
+    assert_said("not in rados://pool/y");
     assert_int_equal(pl_store_make_on(folder, "rocksdb"), PL_ERR_EXISTS);
-    assert_says("not in rocksdb");
+    assert_said("not in rocksdb");
 }
 
-static void answers_of_a_service_become_statuses(void **state)
+PL_TEST(answers_of_a_service_become_statuses)
 {
     static const struct {
         int code;
@@ -114,11 +110,10 @@ static void answers_of_a_service_become_statuses(void **state)
         {501, "", PL_ERR_UNSUPPORTED, "501"},
         {400, "<Code>", PL_ERR_IO, "400"},
     };
-    (void)state;
     assert_ok(s3_judge(204, ""));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_int_equal(s3_judge(rows[i].code, rows[i].body), rows[i].status);
-        assert_says(rows[i].says);
+        assert_said(rows[i].says);
     }
 }
 
@@ -128,7 +123,7 @@ static pl_status note_entry(void *context, const engine_entry *entry)
     return PL_OK;
 }
 
-static void a_list_is_read_without_trust(void **state)
+PL_TEST(a_list_is_read_without_trust)
 {
     static const char *const broken[] = {
         "<html>nothing of the kind</html>",
@@ -140,7 +135,6 @@ static void a_list_is_read_without_trust(void **state)
     };
     char token[S3_TOKEN_MAX];
     pl_buf names = {0};
-    (void)state;
     assert_ok(s3_each_key("<ListBucketResult><Contents><Key>p/a</Key><Size>3</Size>"
                           "</Contents><Contents><Size>9</Size><Key>p/b</Key>"
                           "</Contents></ListBucketResult>",
@@ -160,7 +154,7 @@ static void a_list_is_read_without_trust(void **state)
     pl_buf_destroy(&names);
 }
 
-static void keys_come_from_the_environment_or_a_file(void **state)
+PL_TEST_WITH(keys_come_from_the_environment_or_a_file, make_folder, drop_folder)
 {
     s3_keys keys;
     char path[PL_PATH_MAX];
@@ -173,7 +167,7 @@ static void keys_come_from_the_environment_or_a_file(void **state)
     unsetenv("AWS_PROFILE");
     setenv("AWS_SHARED_CREDENTIALS_FILE", pl_join(path, *state, "credentials"), 1);
     assert_int_equal(s3_keys_load(&keys), PL_ERR_NOPERM);
-    assert_says("AWS_ACCESS_KEY_ID");
+    assert_said("AWS_ACCESS_KEY_ID");
     assert_ok(pl_replace_file(path, FILE_TEXT, sizeof FILE_TEXT - 1));
     assert_ok(s3_keys_load(&keys));
     assert_string_equal(keys.id, "one");
@@ -184,21 +178,4 @@ static void keys_come_from_the_environment_or_a_file(void **state)
     assert_string_equal(keys.id, "three");
     s3_keys_wipe(&keys);
     assert_string_equal(keys.secret, "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_url_is_taken_apart),
-        cmocka_unit_test(a_wrong_url_is_refused_with_the_reason),
-        cmocka_unit_test(what_may_be_secret_in_a_url_is_not_shown),
-        cmocka_unit_test(a_part_gets_a_place_of_its_own),
-        cmocka_unit_test_setup_teardown(a_store_stays_on_the_engine_that_it_was_made_on,
-                                        make_folder, drop_folder),
-        cmocka_unit_test(answers_of_a_service_become_statuses),
-        cmocka_unit_test(a_list_is_read_without_trust),
-        cmocka_unit_test_setup_teardown(keys_come_from_the_environment_or_a_file,
-                                        make_folder, drop_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

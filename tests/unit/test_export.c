@@ -202,9 +202,8 @@ static gguf_view *export_gguf(const pl_topology *t, const float *params,
     return view_gguf(in_scratch("new/folder/path.gguf"));
 }
 
-static void gguf_keys_say_the_shape_and_where_it_comes_from(void **state)
+PL_TEST(gguf_keys_say_the_shape_and_where_it_comes_from)
 {
-    (void)state;
     pl_topology *t = make_topology(&wide_shape);
     float *params = make_params(t, 1);
     gguf_view *g = export_gguf(t, params, PL_WEIGHT_F16);
@@ -232,9 +231,8 @@ static void gguf_keys_say_the_shape_and_where_it_comes_from(void **state)
 
 /* Checks the kinds of the first seven pieces, and the kind and score of the pieces that
  * follow the 256 bytes. Then come unused pieces, up to the vocabulary of the model. */
-static void gguf_holds_the_tokenizer(void **state)
+PL_TEST(gguf_holds_the_tokenizer)
 {
-    (void)state;
     pl_topology *t = make_topology(&wide_shape);
     float *params = make_params(t, 1);
     gguf_view *g = export_gguf(t, params, PL_WEIGHT_F32);
@@ -275,9 +273,8 @@ static void gguf_holds_the_tokenizer(void **state)
 
 /* With a head size of D, our rotary pairs (i, i + D/2) must become the neighbours (2i,
  * 2i + 1) in GGUF. */
-static void gguf_interleaves_rotary_pairs_of_q_and_k_and_nothing_else(void **state)
+PL_TEST(gguf_interleaves_rotary_pairs_of_q_and_k_and_nothing_else)
 {
-    (void)state;
     static const struct {
         const char *gguf, *llama;
         bool turned;
@@ -320,9 +317,8 @@ static void gguf_interleaves_rotary_pairs_of_q_and_k_and_nothing_else(void **sta
 
 /* GGUF of qwen3 has the rotary pairs (i, i + D/2), as our models do, so no row is
  * moved. D is the head size. */
-static void gguf_of_a_model_with_qk_norm_is_of_qwen3(void **state)
+PL_TEST(gguf_of_a_model_with_qk_norm_is_of_qwen3)
 {
-    (void)state;
     static const char *const pairs[][2] = {
         {"blk.1.attn_q.weight", "model.layers.1.self_attn.q_proj.weight"},
         {"blk.3.attn_k.weight", "model.layers.3.self_attn.k_proj.weight"},
@@ -350,9 +346,8 @@ static void gguf_of_a_model_with_qk_norm_is_of_qwen3(void **state)
     pl_topology_destroy(&t);
 }
 
-static void gguf_types_are_as_asked_and_norms_stay_exact(void **state)
+PL_TEST(gguf_types_are_as_asked_and_norms_stay_exact)
 {
-    (void)state;
     static const uint32_t wanted[] = {0, 1, 30, 8};
     pl_topology *t = make_topology(&wide_shape);
     float *params = make_params(t, 3);
@@ -375,9 +370,8 @@ static void gguf_types_are_as_asked_and_norms_stay_exact(void **state)
     pl_topology_destroy(&t);
 }
 
-static void q8_0_is_within_half_a_step_of_each_value(void **state)
+PL_TEST(q8_0_is_within_half_a_step_of_each_value)
 {
-    (void)state;
     float values[96];
     pl_buf out = {0};
     for (int i = 0; i < 96; i++)
@@ -400,9 +394,8 @@ static void q8_0_is_within_half_a_step_of_each_value(void **state)
     pl_buf_destroy(&out);
 }
 
-static void values_that_a_type_cannot_hold_are_refused_with_their_tensor(void **state)
+PL_TEST(values_that_a_type_cannot_hold_are_refused_with_their_tensor)
 {
-    (void)state;
     pl_topology *t = make_topology(&wide_shape);
     float *params = make_params(t, 4);
     const pl_tensor *up = ours(t, "model.layers.2.mlp.up_proj.weight");
@@ -423,9 +416,8 @@ static void values_that_a_type_cannot_hold_are_refused_with_their_tensor(void **
     pl_topology_destroy(&t);
 }
 
-static void the_same_path_gives_the_same_bytes(void **state)
+PL_TEST(the_same_path_gives_the_same_bytes)
 {
-    (void)state;
     pl_topology *t = make_topology(&wide_shape);
     float *params = make_params(t, 5);
     pl_export e = make_export(t, params);
@@ -495,9 +487,8 @@ static int merge_word(const pl_json *model, const char *word, int *cuts, int n)
     }
 }
 
-static void tokenizer_json_merges_as_the_tokenizer_does(void **state)
+PL_TEST(tokenizer_json_merges_as_the_tokenizer_does)
 {
-    (void)state;
     static const char *const words[] = {"pathloomring", "erstanbecudifo", "anstringer",
                                         "lopathfodicu"};
     pl_topology *t = make_topology(&wide_shape);
@@ -537,10 +528,8 @@ static void tokenizer_json_merges_as_the_tokenizer_does(void **state)
 
 /* Other programs would misread a tokenizer whose algorithm is unigram (field 3 of the
  * trainer is 1). So it is exported under a different name, and GGUF is refused. */
-static void
-a_tokenizer_that_others_would_misread_is_kept_under_another_name(void **state)
+PL_TEST(a_tokenizer_that_others_would_misread_is_kept_under_another_name)
 {
-    (void)state;
     static const uint8_t trainer[] = {0x12, 2, 0x18, 1};
     pl_topology *t = make_topology(&wide_shape);
     float *params = make_params(t, 8);
@@ -563,9 +552,8 @@ a_tokenizer_that_others_would_misread_is_kept_under_another_name(void **state)
     pl_topology_destroy(&t);
 }
 
-static void a_damaged_tokenizer_is_refused_or_read_within_its_bytes(void **state)
+PL_TEST(a_damaged_tokenizer_is_refused_or_read_within_its_bytes)
 {
-    (void)state;
     piece_list list;
     assert_ok(piece_list_read(tokenizer_model.data, tokenizer_model.len, &list));
     assert_int_equal(list.n, PIECES);
@@ -593,19 +581,5 @@ static void a_damaged_tokenizer_is_refused_or_read_within_its_bytes(void **state
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gguf_keys_say_the_shape_and_where_it_comes_from),
-        cmocka_unit_test(gguf_holds_the_tokenizer),
-        cmocka_unit_test(gguf_interleaves_rotary_pairs_of_q_and_k_and_nothing_else),
-        cmocka_unit_test(gguf_of_a_model_with_qk_norm_is_of_qwen3),
-        cmocka_unit_test(gguf_types_are_as_asked_and_norms_stay_exact),
-        cmocka_unit_test(q8_0_is_within_half_a_step_of_each_value),
-        cmocka_unit_test(values_that_a_type_cannot_hold_are_refused_with_their_tensor),
-        cmocka_unit_test(the_same_path_gives_the_same_bytes),
-        cmocka_unit_test(tokenizer_json_merges_as_the_tokenizer_does),
-        cmocka_unit_test(
-            a_tokenizer_that_others_would_misread_is_kept_under_another_name),
-        cmocka_unit_test(a_damaged_tokenizer_is_refused_or_read_within_its_bytes),
-    };
-    return cmocka_run_group_tests(tests, open_exchange, close_exchange);
+    return suite_run(open_exchange, close_exchange);
 }

@@ -1,16 +1,13 @@
 /* folder: base; label: unit */
 #include "base/base.h"
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { PASSAGES = 5, ALIVE = 40 };
 
@@ -80,9 +77,8 @@ static void assert_lives(int how, int failed)
     assert_int_equal(WEXITSTATUS(how), ALIVE + failed);
 }
 
-static void a_point_acts_at_its_nth_passage_as_it_was_told(void **state)
+PL_TEST(a_point_acts_at_its_nth_passage_as_it_was_told)
 {
-    (void)state;
     int how = live_with("a.after:kill:5", NULL, "home");
     assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
     how = live_with("a.after:exit", NULL, "home");
@@ -92,62 +88,55 @@ static void a_point_acts_at_its_nth_passage_as_it_was_told(void **state)
     assert_lives(live_with("b.before:error:3", NULL, "home"), 1);
 }
 
-static void a_stop_with_0_stops_at_every_passage(void **state)
+PL_TEST(a_stop_with_0_stops_at_every_passage)
 {
-    (void)state;
     assert_int_equal(count_stops("b.before:stop:0"), PASSAGES);
     assert_int_equal(count_stops("b.before:stop:0,a.after:stop:2"), PASSAGES + 1);
 }
 
-static void a_point_that_sleeps_does_at_every_passage(void **state)
+PL_TEST(a_point_that_sleeps_does_at_every_passage)
 {
-    (void)state;
     int64_t start = pl_now_ms();
     assert_lives(live_with("a.after:sleep:40,b.before:error:3", NULL, "home"), 1);
     assert_true(pl_now_ms() - start >= 5 * 40);
 }
 
-static void points_that_are_not_reached_do_nothing(void **state)
+PL_TEST(points_that_are_not_reached_do_nothing)
 {
-    (void)state;
     assert_lives(live_with("a.after:kill:6", NULL, "home"), 0);
     assert_lives(live_with("a.aft:kill", NULL, "home"), 0);
     assert_lives(live_with("a.after.more:kill", NULL, "home"), 0);
     assert_lives(live_with("", NULL, "home"), 0);
 }
 
-static void several_points_act_each_by_itself(void **state)
+PL_TEST(several_points_act_each_by_itself)
 {
-    (void)state;
     assert_lives(
         live_with("a.before:error:1,b.before:error:5,a.before:error:2", NULL, "home"),
         3);
 }
 
-static void a_point_with_a_role_acts_in_that_role_only(void **state)
+PL_TEST(a_point_with_a_role_acts_in_that_role_only)
 {
-    (void)state;
     assert_lives(live_with("a.after@hub:kill", NULL, "home"), 0);
     assert_true(WIFSIGNALED(live_with("a.after@hub:kill", NULL, "hub")));
 }
 
-static void with_a_folder_only_the_first_process_acts(void **state)
+PL_TEST(with_a_folder_only_the_first_process_acts)
 {
-    (void)state;
     char folder[] = "/tmp/pathloom-failpoint-XXXXXX", path[PL_PATH_MAX];
     assert_non_null(mkdtemp(folder));
     assert_lives(live_with("a.after@hub:error", folder, "hub"), 1);
     assert_lives(live_with("a.after@hub:error", folder, "hub"), 0);
     assert_true(pl_path_exists(pl_join(path, folder, "a.after@hub")));
-    assert_int_equal(pl_remove_tree(folder), PL_OK);
+    assert_ok(pl_remove_tree(folder));
 }
 
 /* If a process is killed while it writes a key file, the file must not exist, and the
  * next process must be able to make it. */
-static void a_key_that_is_killed_while_it_is_written_is_made_anew(void **state)
+PL_TEST(a_key_that_is_killed_while_it_is_written_is_made_anew)
 {
     static const char *const points[] = {"fs.write.before:kill", "fs.fsync.after:kill"};
-    (void)state;
     for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
         char folder[] = "/tmp/pathloom-failpoint-XXXXXX", path[PL_PATH_MAX];
         pl_keypair pair;
@@ -156,14 +145,13 @@ static void a_key_that_is_killed_while_it_is_written_is_made_anew(void **state)
         assert_true(WIFSIGNALED(live_with(points[i], NULL, path)));
         assert_int_equal(pl_keypair_load(path, &pair), PL_ERR_NOT_FOUND);
         assert_lives(live_with("none:kill", NULL, path), 0);
-        assert_int_equal(pl_keypair_load(path, &pair), PL_OK);
-        assert_int_equal(pl_remove_tree(folder), PL_OK);
+        assert_ok(pl_keypair_load(path, &pair));
+        assert_ok(pl_remove_tree(folder));
     }
 }
 
-static void a_variable_that_cannot_be_read_fails_everything(void **state)
+PL_TEST(a_variable_that_cannot_be_read_fails_everything)
 {
-    (void)state;
     static const char *const bad[] = {"a.after",     "a.after:",       ":kill",
                                       "a.after:kil", "a.after:kill:0", "x:kill,a.after",
                                       "a:kill:-1"};
@@ -173,18 +161,7 @@ static void a_variable_that_cannot_be_read_fails_everything(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_point_acts_at_its_nth_passage_as_it_was_told),
-        cmocka_unit_test(a_stop_with_0_stops_at_every_passage),
-        cmocka_unit_test(a_point_that_sleeps_does_at_every_passage),
-        cmocka_unit_test(points_that_are_not_reached_do_nothing),
-        cmocka_unit_test(several_points_act_each_by_itself),
-        cmocka_unit_test(a_point_with_a_role_acts_in_that_role_only),
-        cmocka_unit_test(with_a_folder_only_the_first_process_acts),
-        cmocka_unit_test(a_key_that_is_killed_while_it_is_written_is_made_anew),
-        cmocka_unit_test(a_variable_that_cannot_be_read_fails_everything),
-    };
     if (argc == 2)
         return strchr(argv[1], '/') ? make_key(argv[1]) : pass_points();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -14,7 +14,7 @@ static pl_status tell_home(fixture *f, pl_message *m, uint64_t epoch)
     pl_message_init(&a, 0);
     m->request = pl_wire_next_request();
     m->epoch = epoch;
-    assert_int_equal(pl_wire_connect(f->home.address, &socket), PL_OK);
+    assert_ok(pl_wire_connect(f->home.address, &socket));
     pl_status status = pl_wire_ask(socket, m, 500, 10000, &a);
     pl_wire_close(&socket);
     pl_message_destroy(m);
@@ -26,7 +26,7 @@ static void fence(fixture *f, uint64_t token)
 {
     pl_message m = {.token = token};
     PL_SAY(&m, FENCE, fence, .name = path_name, .token = PL_ITEMS(&token, 1));
-    assert_int_equal(tell_home(f, &m, UINT64_MAX), PL_OK);
+    assert_ok(tell_home(f, &m, UINT64_MAX));
     pl_message_destroy(&m);
 }
 
@@ -37,8 +37,8 @@ static uint64_t hub_says_hello(fixture *f)
     pl_msg_welcome_home said;
     pl_lease_secret_create(&home_secret);
     PL_SAY(&m, HELLO, hello_home, .role = "hub", .secret = home_secret.bytes);
-    assert_int_equal(tell_home(f, &m, 0), PL_OK);
-    assert_int_equal(PL_HEAR(&m, welcome_home, &said), PL_OK);
+    assert_ok(tell_home(f, &m, 0));
+    assert_ok(PL_HEAR(&m, welcome_home, &said));
     const uint64_t epoch = (uint64_t)said.version;
     pl_message_destroy(&m);
     return epoch;
@@ -49,7 +49,7 @@ static pl_submit_result fenced_or(pl_status status, pl_submit_result result)
 {
     if (status == PL_ERR_STALE)
         return PL_SUBMIT_FENCED;
-    assert_int_equal(status, PL_OK);
+    assert_ok(status);
     return result;
 }
 
@@ -87,9 +87,8 @@ static pl_submit_result submit_path(fixture *f, uint64_t token)
     return fenced_or(status, result);
 }
 
-static void submissions_below_the_fence_are_refused(void **state)
+PL_TEST(submissions_below_the_fence_are_refused)
 {
-    (void)state;
     fixture f;
     open_job(&f, "f32");
     fence(&f, 100);
@@ -107,7 +106,7 @@ static void submissions_below_the_fence_are_refused(void **state)
 static pl_path_state path_now(fixture *f)
 {
     pl_path_state state;
-    assert_int_equal(pl_client_get_path(f->client, path_name, &state), PL_OK);
+    assert_ok(pl_client_get_path(f->client, path_name, &state));
     return state;
 }
 
@@ -115,13 +114,12 @@ static void drop_state(fixture *f, int64_t phase)
 {
     pl_message m = {.token = 200};
     PL_SAY(&m, FENCE, fence, .name = path_name, .phase = phase);
-    assert_int_equal(tell_home(f, &m, UINT64_MAX), PL_OK);
+    assert_ok(tell_home(f, &m, UINT64_MAX));
     pl_message_destroy(&m);
 }
 
-static void fence_with_a_phase_drops_the_state_behind_it(void **state)
+PL_TEST(fence_with_a_phase_drops_the_state_behind_it)
 {
-    (void)state;
     fixture f;
     open_job(&f, "f32");
     for (int slot = 0; slot < pl_topology_n_slots(f.topology); slot++)
@@ -144,9 +142,8 @@ static void fence_with_a_phase_drops_the_state_behind_it(void **state)
 }
 
 /* The two hubs may have decided differently about the same result. */
-static void orders_of_a_replaced_hub_are_refused(void **state)
+PL_TEST(orders_of_a_replaced_hub_are_refused)
 {
-    (void)state;
     fixture f;
     open_job(&f, "f32");
     for (int slot = 0; slot < pl_topology_n_slots(f.topology); slot++)
@@ -175,9 +172,8 @@ static void orders_of_a_replaced_hub_are_refused(void **state)
 }
 
 /* The first home may have an older copy of its store than this one. */
-static void hub_with_the_epoch_of_another_is_refused(void **state)
+PL_TEST(hub_with_the_epoch_of_another_is_refused)
 {
-    (void)state;
     fixture f;
     open_job(&f, "f32");
     const uint64_t epoch = hub_says_hello(&f);
@@ -193,9 +189,8 @@ static void hub_with_the_epoch_of_another_is_refused(void **state)
     close_job(&f);
 }
 
-static void drop_that_was_overtaken_is_not_answered_as_done(void **state)
+PL_TEST(drop_that_was_overtaken_is_not_answered_as_done)
 {
-    (void)state;
     fixture f;
     open_job(&f, "f32");
     for (int order = 0; order < 3; order++) {
@@ -215,7 +210,7 @@ static void fence_worker(fixture *f, const char *name, const pl_pubkey *key,
     pl_message m = {0};
     PL_SAY(&m, FENCE_WORKER, fence_worker, .reason = reason, .name = name,
            .key = key ? key->bytes : NULL);
-    assert_int_equal(tell_home(f, &m, UINT64_MAX), PL_OK);
+    assert_ok(tell_home(f, &m, UINT64_MAX));
     pl_message_destroy(&m);
 }
 
@@ -239,9 +234,8 @@ static pl_status submit_as(fixture *f, const char *name, const pl_pubkey *key)
     return status;
 }
 
-static void nothing_is_taken_from_a_fenced_worker_for_ever(void **state)
+PL_TEST(nothing_is_taken_from_a_fenced_worker_for_ever)
 {
-    (void)state;
     fixture f;
     open_job(&f, "f32");
     fence_worker(&f, "liar", NULL, "liar is fenced: it lied");
@@ -252,7 +246,7 @@ static void nothing_is_taken_from_a_fenced_worker_for_ever(void **state)
         kill_child(&f.home, SIGKILL);
         start_child(&f.home);
     }
-    assert_int_equal(submit_as(&f, "honest", NULL), PL_OK);
+    assert_ok(submit_as(&f, "honest", NULL));
     close_job(&f);
 }
 
@@ -266,9 +260,8 @@ static bool is_only_a_stranger(fixture *f, const char *name, const pl_pubkey *ke
 
 /* Three workers with the same name lied: two with keys, and one without. All three must
  * be fenced. A fourth worker of this name, with a different key, must not be. */
-static void a_name_with_several_keys_is_fenced_for_each_of_them(void **state)
+PL_TEST(a_name_with_several_keys_is_fenced_for_each_of_them)
 {
-    (void)state;
     fixture f;
     pl_pubkey keys[3];
     for (int i = 0; i < 3; i++)
@@ -291,9 +284,8 @@ static void a_name_with_several_keys_is_fenced_for_each_of_them(void **state)
     close_job(&f);
 }
 
-static void an_heir_of_a_name_is_not_fenced_with_the_liar(void **state)
+PL_TEST(an_heir_of_a_name_is_not_fenced_with_the_liar)
 {
-    (void)state;
     fixture f;
     pl_pubkey liar, heir;
     memset(liar.bytes, 7, PL_PUBKEY_BYTES);
@@ -305,9 +297,8 @@ static void an_heir_of_a_name_is_not_fenced_with_the_liar(void **state)
     close_job(&f);
 }
 
-static void the_epoch_of_hubs_rises_also_over_a_killed_home(void **state)
+PL_TEST(the_epoch_of_hubs_rises_also_over_a_killed_home)
 {
-    (void)state;
     fixture f;
     open_job(&f, "f32");
     uint64_t first = hub_says_hello(&f), second = hub_says_hello(&f);
@@ -319,15 +310,14 @@ static void the_epoch_of_hubs_rises_also_over_a_killed_home(void **state)
 }
 
 /* A worker has no secret. */
-static void a_worker_may_say_hello_to_a_home_that_two_hubs_have_greeted(void **state)
+PL_TEST(a_worker_may_say_hello_to_a_home_that_two_hubs_have_greeted)
 {
-    (void)state;
     fixture f;
     pl_message q = {0};
     open_job(&f, "f32");
     (void)hub_says_hello(&f);
     PL_SAY(&q, HELLO, hello_home, .role = "worker");
-    assert_int_equal(tell_home(&f, &q, 0), PL_OK);
+    assert_ok(tell_home(&f, &q, 0));
     assert_int_equal(q.type, PL_MSG_WELCOME);
     pl_message_destroy(&q);
     close_job(&f);
@@ -335,19 +325,7 @@ static void a_worker_may_say_hello_to_a_home_that_two_hubs_have_greeted(void **s
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(submissions_below_the_fence_are_refused),
-        cmocka_unit_test(fence_with_a_phase_drops_the_state_behind_it),
-        cmocka_unit_test(orders_of_a_replaced_hub_are_refused),
-        cmocka_unit_test(hub_with_the_epoch_of_another_is_refused),
-        cmocka_unit_test(drop_that_was_overtaken_is_not_answered_as_done),
-        cmocka_unit_test(nothing_is_taken_from_a_fenced_worker_for_ever),
-        cmocka_unit_test(a_name_with_several_keys_is_fenced_for_each_of_them),
-        cmocka_unit_test(an_heir_of_a_name_is_not_fenced_with_the_liar),
-        cmocka_unit_test(the_epoch_of_hubs_rises_also_over_a_killed_home),
-        cmocka_unit_test(a_worker_may_say_hello_to_a_home_that_two_hubs_have_greeted),
-    };
     if (argc > 1)
         return run_child(argv, (pl_home_options){.keep_updates = true});
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -7,13 +7,9 @@
 #include "tests/support/tiny_arm.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum {
     TTL = 1000000000,
@@ -27,9 +23,8 @@ enum {
 };
 
 /* ---- fleet_horizon ---- */
-static void workers_that_are_equal_share_the_tasks(void **state)
+PL_TEST(workers_that_are_equal_share_the_tasks)
 {
-    (void)state;
     const fleet_member two[] = {{0, 1.5}, {0, 1.5}};
     assert_float_equal(fleet_horizon(two, 2, 4), 3.0, 1e-4);
     assert_float_equal(fleet_horizon(two, 2, 5), 4.5, 1e-4);
@@ -37,9 +32,8 @@ static void workers_that_are_equal_share_the_tasks(void **state)
     assert_float_equal(fleet_horizon(two, 2, 0), 0, 0);
 }
 
-static void worker_that_comes_too_late_changes_nothing(void **state)
+PL_TEST(worker_that_comes_too_late_changes_nothing)
 {
-    (void)state;
     const fleet_member fleet[] = {{0, 1.5}, {0, 1.5}, {0, 7}, {2, 1.4}};
     assert_float_equal(fleet_horizon(fleet, 3, 4), 3.0, 1e-4);
     /* with more tasks the third worker helps */
@@ -53,10 +47,9 @@ static int draw(uint64_t *draws, int below)
     return (int)(pl_random_u32(11, 1, (*draws)++) % (uint32_t)below);
 }
 
-static void horizon_is_that_of_list_scheduling(void **state)
+PL_TEST(horizon_is_that_of_list_scheduling)
 {
     uint64_t draws = 0;
-    (void)state;
     for (int round = 0; round < 200; round++) {
         fleet_member m[WORKERS_MAX], one[WORKERS_MAX];
         const int n = 1 + draw(&draws, WORKERS_MAX), n_tasks = 1 + draw(&draws, 30);
@@ -84,11 +77,10 @@ static int compare_values(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void median_is_the_lower_of_the_middle_values(void **state)
+PL_TEST(median_is_the_lower_of_the_middle_values)
 {
     uint64_t draws = 5000;
     double values[40], sorted[40];
-    (void)state;
     assert_float_equal(fleet_median(values, 0), 0, 0);
     for (int round = 0; round < 500; round++) {
         const int n = 1 + draw(&draws, 40);
@@ -135,7 +127,7 @@ static void add_arm(job *j, const char *name)
     arm.inner = (pl_inner){.batch = 2, .context = 16, .tau = STEPS, .phases = PHASES};
     tiny_shards(&arm, PATHS);
     pl_hash_of("blob", "x", 1, &blob);
-    assert_int_equal(plan_add_arm(&j->h.tasks, &arm, &blob), PL_OK);
+    assert_ok(plan_add_arm(&j->h.tasks, &arm, &blob));
 }
 
 static void begin_job(job *j, const machine *machines, int n, bool own_keys,
@@ -332,10 +324,9 @@ static double run_job(job *j)
 
 /* The hub learns only in the first phase that a worker is slow, and may lose the time
  * of one task there. */
-static void slow_worker_never_makes_a_job_slower(void **state)
+PL_TEST(slow_worker_never_makes_a_job_slower)
 {
     uint64_t draws = 1000;
-    (void)state;
     job *j = pl_alloc(sizeof *j);
     for (int round = 0; round < 200; round++) {
         machine m[WORKERS_MAX];
@@ -385,26 +376,24 @@ static double speedup_of_the_last_two(const machine m[4])
 }
 
 /* Four sites, 8 s of inner steps: two good ones, and two with slow links. */
-static void workers_that_finish_in_time_shorten_a_job(void **state)
+PL_TEST(workers_that_finish_in_time_shorten_a_job)
 {
     const machine m[] = {{.fetch_ms = 250, .step_ms = 200, .send_ms = 250},
                          {.fetch_ms = 250, .step_ms = 200, .send_ms = 250},
                          {.fetch_ms = 900, .step_ms = 200, .send_ms = 1000},
                          {.fetch_ms = 1300, .step_ms = 200, .send_ms = 1400}};
-    (void)state;
     assert_true(speedup_of_the_last_two(m) > 1.4);
 }
 
 /* The same sites, and each first fetches data that it then keeps. If that counted, the
  * last site would get no second task. */
-static void worker_with_a_long_first_fetch_shortens_a_job(void **state)
+PL_TEST(worker_with_a_long_first_fetch_shortens_a_job)
 {
     const machine m[] = {
         {.fetch_ms = 100, .step_ms = 200, .send_ms = 300, .cold_ms = 400},
         {.fetch_ms = 100, .step_ms = 200, .send_ms = 300, .cold_ms = 400},
         {.fetch_ms = 300, .step_ms = 200, .send_ms = 900, .cold_ms = 2000},
         {.fetch_ms = 1100, .step_ms = 200, .send_ms = 3300, .cold_ms = 9000}};
-    (void)state;
     assert_true(speedup_of_the_last_two(m) > 1.3);
 }
 
@@ -441,10 +430,9 @@ static double measured_s(const job *j)
     return hub_task_s(&j->workers[0], &j->h.tasks.arms[0].arm);
 }
 
-static void bytes_of_a_first_task_that_later_ones_do_not_need_take_no_time(void **state)
+PL_TEST(bytes_of_a_first_task_that_later_ones_do_not_need_take_no_time)
 {
     const machine m = {.step_ms = 100};
-    (void)state;
     job *j = pl_alloc(sizeof *j);
     begin_job(j, &m, 1, true, 1);
     do_task(j, (plan_task){0, 0}, 0, 4, 1000);
@@ -456,10 +444,9 @@ static void bytes_of_a_first_task_that_later_ones_do_not_need_take_no_time(void 
     pl_free(j);
 }
 
-static void first_task_of_an_arm_is_none_when_the_worker_comes_back_to_it(void **state)
+PL_TEST(first_task_of_an_arm_is_none_when_the_worker_comes_back_to_it)
 {
     const machine m = {.step_ms = 100};
-    (void)state;
     job *j = pl_alloc(sizeof *j);
     begin_job(j, &m, 1, true, 1);
     add_arm(j, "base");
@@ -472,12 +459,10 @@ static void first_task_of_an_arm_is_none_when_the_worker_comes_back_to_it(void *
     pl_free(j);
 }
 
-static void
-first_task_that_ends_after_the_next_phase_began_is_measured_alike(void **state)
+PL_TEST(first_task_that_ends_after_the_next_phase_began_is_measured_alike)
 {
     const machine m = {.step_ms = 100};
     const plan_task task = {0, 0};
-    (void)state;
     job *j = pl_alloc(sizeof *j);
     begin_job(j, &m, 1, true, 1);
     plan_path *path = begin_task(j, task, 0, 4, 1000);
@@ -495,18 +480,17 @@ static void say_hello(job *j, uint64_t pid, uint64_t down)
     PL_SAY(&m, HELLO, hello, .name = "w0", .role = "worker", .device = "cpu",
            .pid = pid, .down = down);
     pl_message_init(&a, 0);
-    assert_int_equal(hub_hello(&j->h, &peer, &m, &a), PL_OK);
+    assert_ok(hub_hello(&j->h, &peer, &m, &a));
     pl_message_destroy(&m);
     pl_message_destroy(&a);
 }
 
 /* DOWN counts from the start of the worker's process, and so neither from the start of
  * the hub nor from that of an earlier process. */
-static void bytes_fetched_before_a_hello_do_not_count_for_the_next_task(void **state)
+PL_TEST(bytes_fetched_before_a_hello_do_not_count_for_the_next_task)
 {
     const machine m = {.step_ms = 100};
     const uint64_t had = UINT64_C(10000000000);
-    (void)state;
     job *j = pl_alloc(sizeof *j);
     begin_job(j, &m, 1, true, 1);
     j->h.worker_names = pl_name_table_create();
@@ -530,12 +514,11 @@ static void measure(job *j, int i, double task_s, int64_t now_ms)
     hub_note_pace(&j->h, &j->workers[i], 0, 0.5 * task_s, task_s, now_ms);
 }
 
-static void worker_that_is_too_slow_waits_and_is_told_the_numbers(void **state)
+PL_TEST(worker_that_is_too_slow_waits_and_is_told_the_numbers)
 {
     const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     char text[HUB_WITHHELD_TEXT_MAX];
     plan_task task;
-    (void)state;
     job *j = pl_alloc(sizeof *j);
     begin_job(j, m, 2, true, 1);
     make_versions(j);
@@ -556,11 +539,10 @@ static void worker_that_is_too_slow_waits_and_is_told_the_numbers(void **state)
 }
 
 /* With train.state_every a worker without the path's newest state repeats phases. */
-static void phases_that_must_be_repeated_count_as_time(void **state)
+PL_TEST(phases_that_must_be_repeated_count_as_time)
 {
     const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     const plan_task held = {0, 0};
-    (void)state;
     job *j = pl_alloc(sizeof *j);
     begin_job(j, m, 2, true, 1);
     make_versions(j);
@@ -592,12 +574,11 @@ static void phases_that_must_be_repeated_count_as_time(void **state)
 
 /* The homes have reported the phase, but the DONE of the worker that was faster has not
  * arrived. */
-static void worker_that_may_have_lost_its_task_waits_for_its_measurement(void **state)
+PL_TEST(worker_that_may_have_lost_its_task_waits_for_its_measurement)
 {
     const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     const plan_task first = {0, 0};
     plan_task task;
-    (void)state;
     job *j = pl_alloc(sizeof *j);
     begin_job(j, m, 2, true, 1);
     make_versions(j);
@@ -621,12 +602,11 @@ static void worker_that_may_have_lost_its_task_waits_for_its_measurement(void **
     pl_free(j);
 }
 
-static void task_is_not_kept_for_workers_that_never_come(void **state)
+PL_TEST(task_is_not_kept_for_workers_that_never_come)
 {
     const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     plan_task task;
     int64_t now_ms = 1000;
-    (void)state;
     job *j = pl_alloc(sizeof *j);
     begin_job(j, m, 2, true, 1);
     make_versions(j);
@@ -645,12 +625,11 @@ static void task_is_not_kept_for_workers_that_never_come(void **state)
     pl_free(j);
 }
 
-static void old_measurement_is_tried_again(void **state)
+PL_TEST(old_measurement_is_tried_again)
 {
     const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     plan_task task;
     int64_t now_ms = 1000;
-    (void)state;
     job *j = pl_alloc(sizeof *j);
     begin_job(j, m, 2, true, 1);
     make_versions(j);
@@ -671,26 +650,6 @@ static void old_measurement_is_tried_again(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(workers_that_are_equal_share_the_tasks),
-        cmocka_unit_test(worker_that_comes_too_late_changes_nothing),
-        cmocka_unit_test(horizon_is_that_of_list_scheduling),
-        cmocka_unit_test(median_is_the_lower_of_the_middle_values),
-        cmocka_unit_test(slow_worker_never_makes_a_job_slower),
-        cmocka_unit_test(workers_that_finish_in_time_shorten_a_job),
-        cmocka_unit_test(worker_with_a_long_first_fetch_shortens_a_job),
-        cmocka_unit_test(
-            bytes_of_a_first_task_that_later_ones_do_not_need_take_no_time),
-        cmocka_unit_test(first_task_of_an_arm_is_none_when_the_worker_comes_back_to_it),
-        cmocka_unit_test(
-            first_task_that_ends_after_the_next_phase_began_is_measured_alike),
-        cmocka_unit_test(bytes_fetched_before_a_hello_do_not_count_for_the_next_task),
-        cmocka_unit_test(worker_that_is_too_slow_waits_and_is_told_the_numbers),
-        cmocka_unit_test(phases_that_must_be_repeated_count_as_time),
-        cmocka_unit_test(worker_that_may_have_lost_its_task_waits_for_its_measurement),
-        cmocka_unit_test(task_is_not_kept_for_workers_that_never_come),
-        cmocka_unit_test(old_measurement_is_tried_again),
-    };
     pl_log_open("test", PL_LOG_WARN, false); /* the simulated jobs log much */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -13,7 +13,7 @@ static float *copy_params(const rig *r)
 {
     float *x = malloc(r->n * sizeof *x);
     assert_non_null(x);
-    assert_int_equal(pl_model_save(r->model, x), PL_OK);
+    assert_ok(pl_model_save(r->model, x));
     return x;
 }
 
@@ -25,16 +25,14 @@ static pl_step_result step_frozen(const rig *r, const bool *frozen, float clip)
     pl_adamw adam = adam_default;
     adam.step = 1;
     adam.weight_decay = 0.1f;
-    assert_int_equal(pl_model_freeze(r->model, frozen), PL_OK);
-    assert_int_equal(pl_model_train_step(r->model, tokens_2x5, targets_2x5, B2, T5,
-                                         &adam, clip, &result),
-                     PL_OK);
+    assert_ok(pl_model_freeze(r->model, frozen));
+    assert_ok(pl_model_train_step(r->model, tokens_2x5, targets_2x5, B2, T5, &adam,
+                                  clip, &result));
     return result;
 }
 
-static void frozen_slots_keep_every_byte_and_count_in_no_norm(void **state)
+PL_TEST(frozen_slots_keep_every_byte_and_count_in_no_norm)
 {
-    (void)state;
     rig plain = open_rig(&tiny, 2, true);
     const int n_slots = pl_topology_n_slots(plain.topology);
     float *m = calloc(plain.n, sizeof *m), *v = calloc(plain.n, sizeof *v);
@@ -53,13 +51,13 @@ static void frozen_slots_keep_every_byte_and_count_in_no_norm(void **state)
                             slot->n_params * sizeof *after);
         assert_memory_equal(after, trained, slot->offset * sizeof *after);
         assert_memory_equal(after + end, trained + end, (r.n - end) * sizeof *after);
-        assert_int_equal(pl_model_save_moments(r.model, m, v), PL_OK);
+        assert_ok(pl_model_save_moments(r.model, m, v));
         for (size_t i = slot->offset; i < end; i++)
             assert_true(m[i] == 0.0f && v[i] == 0.0f);
         /* When no slot is frozen any more, the model trains like one that never had
          * frozen slots. */
-        assert_int_equal(pl_model_load(r.model, r.params), PL_OK);
-        assert_int_equal(pl_model_load_moments(r.model, NULL, NULL), PL_OK);
+        assert_ok(pl_model_load(r.model, r.params));
+        assert_ok(pl_model_load_moments(r.model, NULL, NULL));
         (void)step_frozen(&r, NULL, 0.0f);
         float *thawed = copy_params(&r);
         assert_memory_equal(thawed, trained, r.n * sizeof *thawed);
@@ -82,19 +80,18 @@ static void expect_frozen_matrices(int muon_rows)
     pl_step_result result;
     pl_adamw adam = adam_default;
     adam.step = 1;
-    assert_int_equal(pl_model_create(be, r.topology, &options, &model), PL_OK);
-    assert_int_equal(pl_model_load(model, r.params), PL_OK);
+    assert_ok(pl_model_create(be, r.topology, &options, &model));
+    assert_ok(pl_model_load(model, r.params));
     const int n_slots = pl_topology_n_slots(r.topology);
     bool *frozen = calloc((size_t)n_slots, sizeof *frozen);
     float *after = malloc(r.n * sizeof *after);
     assert_non_null(after);
     for (int s = 0; s < n_slots; s++)
         frozen[s] = pl_topology_slot(r.topology, s)->kind != PL_SLOT_EMBED;
-    assert_int_equal(pl_model_freeze(model, frozen), PL_OK);
-    assert_int_equal(pl_model_train_step(model, tokens_2x5, targets_2x5, B2, T5, &adam,
-                                         1.0f, &result),
-                     PL_OK);
-    assert_int_equal(pl_model_save(model, after), PL_OK);
+    assert_ok(pl_model_freeze(model, frozen));
+    assert_ok(pl_model_train_step(model, tokens_2x5, targets_2x5, B2, T5, &adam, 1.0f,
+                                  &result));
+    assert_ok(pl_model_save(model, after));
     for (int s = 0; s < n_slots; s++) {
         const pl_slot *slot = pl_topology_slot(r.topology, s);
         const bool same = memcmp(after + slot->offset, r.params + slot->offset,
@@ -107,18 +104,13 @@ static void expect_frozen_matrices(int muon_rows)
 }
 
 /* Shows this for whole matrices, and for several matrices and a rest per tensor. */
-static void frozen_matrices_of_muon_stay_whole(void **state)
+PL_TEST(frozen_matrices_of_muon_stay_whole)
 {
-    (void)state;
     expect_frozen_matrices(0);
     expect_frozen_matrices(3);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frozen_slots_keep_every_byte_and_count_in_no_norm),
-        cmocka_unit_test(frozen_matrices_of_muon_stay_whole),
-    };
-    return cmocka_run_group_tests(tests, open_backend, close_backend);
+    return suite_run(open_backend, close_backend);
 }

@@ -44,12 +44,10 @@ static void send_update(fixture *f, int path, int64_t round, int delay)
     char text[256];
     for (size_t i = 0; i < n; i++)
         update[i] = (float)size_of[round];
-    assert_int_equal(pl_codec_encode_module(&f->arm.outer.codec, &part, 1, NULL, update,
-                                            NULL, &bytes),
-                     PL_OK);
+    assert_ok(pl_codec_encode_module(&f->arm.outer.codec, &part, 1, NULL, update, NULL,
+                                     &bytes));
     uint64_t number = base_of(round, delay);
-    assert_int_equal(pl_client_get_version(f->client, embed, (int64_t)number, &base),
-                     PL_OK);
+    assert_ok(pl_client_get_version(f->client, embed, (int64_t)number, &base));
     pl_submission s = {.module = embed,
                        .base_version = number,
                        .base = base.params,
@@ -62,7 +60,7 @@ static void send_update(fixture *f, int path, int64_t round, int delay)
                                         .device = "d",
                                         .codec = "f32"}};
     lease_for(f->client, &f->arm, &s.contribution, round);
-    assert_int_equal(pl_client_submit(f->client, &s, &result, text), PL_OK);
+    assert_ok(pl_client_submit(f->client, &s, &result, text));
     if (result != PL_SUBMIT_ACCEPTED)
         fail_msg("the update of path %d in round %d is refused: %s", path, (int)round,
                  text);
@@ -108,9 +106,8 @@ static float *read_version(pl_store *store, uint64_t number, size_t n)
 {
     pl_version v;
     float *values = pl_alloc(n * sizeof *values);
-    assert_int_equal(pl_store_get_version(store, embed, number, &v), PL_OK);
-    assert_int_equal(
-        pl_store_read_blob(store, &v.params, 0, n * sizeof *values, values), PL_OK);
+    assert_ok(pl_store_get_version(store, embed, number, &v));
+    assert_ok(pl_store_read_blob(store, &v.params, 0, n * sizeof *values, values));
     pl_version_clear(&v);
     return values;
 }
@@ -134,16 +131,15 @@ static pl_status replay(pl_store *store, uint64_t number, bool *same)
 {
     pl_version v;
     pl_replay again;
-    assert_int_equal(pl_store_get_version(store, embed, number, &v), PL_OK);
+    assert_ok(pl_store_get_version(store, embed, number, &v));
     pl_status status = pl_home_replay(store, &v, &again);
     *same = status == PL_OK && pl_hash_equal(&v.params, &again.params);
     pl_version_clear(&v);
     return status;
 }
 
-static void penalty_is_the_distance_from_where_updates_were_made(void **state)
+PL_TEST(penalty_is_the_distance_from_where_updates_were_made)
 {
-    (void)state;
     for (int delay = 1; delay <= DELAY_MAX; delay++) {
         fixture f;
         pl_store *store = NULL;
@@ -151,10 +147,10 @@ static void penalty_is_the_distance_from_where_updates_were_made(void **state)
         open_late_job(&f, delay);
         train(&f, delay);
         kill_child(&f.home, SIGTERM);
-        assert_int_equal(pl_store_open(f.home.target, PL_STORE_READ, &store), PL_OK);
+        assert_ok(pl_store_open(f.home.target, PL_STORE_READ, &store));
         check_versions(&f, store, delay);
         for (uint64_t number = 1; number <= ROUNDS; number++) {
-            assert_int_equal(replay(store, number, &same), PL_OK);
+            assert_ok(replay(store, number, &same));
             assert_true(same);
         }
         pl_store_close(&store);
@@ -168,10 +164,9 @@ static bool keeps_all_but_the_second(void *context, const pl_version *v)
     return v->number != 2 || strcmp(v->module, embed) != 0;
 }
 
-static void step_whose_base_was_collected_cannot_be_told(void **state)
+PL_TEST(step_whose_base_was_collected_cannot_be_told)
 {
     enum { DELAY = 2 };
-    (void)state;
     fixture f;
     pl_store *store = NULL;
     pl_gc_report report;
@@ -179,14 +174,13 @@ static void step_whose_base_was_collected_cannot_be_told(void **state)
     open_late_job(&f, DELAY);
     train(&f, DELAY);
     kill_child(&f.home, SIGTERM);
-    assert_int_equal(pl_store_open(f.home.target, PL_STORE_WRITE, &store), PL_OK);
-    assert_int_equal(
-        pl_store_collect(store, keeps_all_but_the_second, NULL, true, &report), PL_OK);
+    assert_ok(pl_store_open(f.home.target, PL_STORE_WRITE, &store));
+    assert_ok(pl_store_collect(store, keeps_all_but_the_second, NULL, true, &report));
     assert_int_equal(report.n_versions, 1);
     /* The updates of version 5 are relative to version 2, which is gone. */
     assert_int_equal(replay(store, 5, &same), PL_ERR_NOT_FOUND);
     assert_non_null(strstr(pl_last_error(), "version 2"));
-    assert_int_equal(replay(store, 4, &same), PL_OK);
+    assert_ok(replay(store, 4, &same));
     assert_true(same);
     pl_store_close(&store);
     close_job(&f);
@@ -194,10 +188,7 @@ static void step_whose_base_was_collected_cannot_be_told(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(penalty_is_the_distance_from_where_updates_were_made),
-        cmocka_unit_test(step_whose_base_was_collected_cannot_be_told)};
     if (argc > 1)
         return run_child(argv, (pl_home_options){.keep_updates = true});
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -6,11 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { KEYS = 1000, CHANGES = 300, GROWTH_MAX = 8 << 20 };
 
@@ -62,15 +59,14 @@ static void admit(int n)
     assert_int_equal(pl_gate_role(&key, &own), PL_AS_WORKER);
 }
 
-static void changes_of_the_list_leave_no_memory_behind(void **state)
+PL_TEST(changes_of_the_list_leave_no_memory_behind)
 {
-    (void)state;
     char folder[] = "/tmp/pl-gate-XXXXXX", list[64];
     pl_keypair own;
     pl_pubkey found;
     assert_non_null(mkdtemp(folder));
     snprintf(list, sizeof list, "%s/allow", folder);
-    assert_int_equal(pl_key_list_edit(list, fill_list, NULL), PL_OK);
+    assert_ok(pl_key_list_edit(list, fill_list, NULL));
     pl_keypair_create(&own);
     pl_wire_keys(&own);
     const pl_gate_options options = {.own = &own,
@@ -78,7 +74,7 @@ static void changes_of_the_list_leave_no_memory_behind(void **state)
                                      .may = may,
                                      .on_refused = no_refusal,
                                      .on_list = no_trouble};
-    assert_int_equal(pl_gate_open(&options), PL_OK);
+    assert_ok(pl_gate_open(&options));
     for (int i = 1; i <= 20; i++)
         admit(i);
     const size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
@@ -90,31 +86,21 @@ static void changes_of_the_list_leave_no_memory_behind(void **state)
     assert_false(pl_gate_key_named("nobody", &found));
     pl_wire_shutdown();
     pl_wire_keys(NULL);
-    assert_int_equal(pl_remove_tree(folder), PL_OK);
+    assert_ok(pl_remove_tree(folder));
 }
 
-static void an_empty_socket_leaves_the_last_error_as_it_is(void **state)
+PL_TEST(an_empty_socket_leaves_the_last_error_as_it_is)
 {
-    (void)state;
     pl_socket *socket;
     pl_message got;
     pl_peer peer;
     char address[PL_ADDRESS_MAX];
     pl_message_init(&got, 0);
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &socket, address), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &socket, address));
     assert_int_equal(pl_fail(PL_ERR_IO, "the real cause"), PL_ERR_IO);
     assert_int_equal(pl_wire_recv(socket, &peer, &got), PL_ERR_TIMEOUT);
     assert_string_equal(pl_last_error(), "the real cause");
     pl_message_destroy(&got);
     pl_wire_close(&socket);
     pl_wire_shutdown();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(changes_of_the_list_leave_no_memory_behind),
-        cmocka_unit_test(an_empty_socket_leaves_the_last_error_as_it_is),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,11 +9,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 static bool machine_has_f16(void)
 {
@@ -78,8 +75,8 @@ static float *product(const matrices *m, int n_threads)
     gemm *g;
     float *c = pl_alloc(n * sizeof *c);
     memcpy(c, m->c, n * sizeof *c);
-    assert_int_equal(gemm_f16_open(n_threads, &g), PL_OK);
-    assert_int_equal(g->run(g, &m->call, c, m->a, m->b), PL_OK);
+    assert_ok(gemm_f16_open(n_threads, &g));
+    assert_ok(g->run(g, &m->call, c, m->a, m->b));
     g->close(&g);
     return c;
 }
@@ -106,12 +103,11 @@ static void check_sums(const matrices *m)
     pl_free(c);
 }
 
-static void sums_are_those_of_double(void **state)
+PL_TEST(sums_are_those_of_double)
 {
     static const int sizes[][3] = {{1, 1, 1},      {5, 3, 2},      {12, 64, 128},
                                    {13, 65, 129},  {47, 130, 17},  {96, 100, 64},
                                    {49, 63, 1100}, {70, 1100, 33}, {130, 40, 2050}};
-    (void)state;
     if (!machine_has_f16())
         skip();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -126,9 +122,8 @@ static void sums_are_those_of_double(void **state)
 
 /* Products of small whole numbers must be exact: fp16 can hold the factors, and the
  * sums are below 2^11, so nothing is rounded. */
-static void small_whole_numbers_are_exact(void **state)
+PL_TEST(small_whole_numbers_are_exact)
 {
-    (void)state;
     if (!machine_has_f16())
         skip();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
@@ -153,10 +148,9 @@ static void small_whole_numbers_are_exact(void **state)
 /* If rows of a and the matrix b are scaled by powers of two, the results must be scaled
  * exactly. Their magnitude may be far outside the range of fp16, because gradients are
  * small. */
-static void powers_of_two_come_through_exactly(void **state)
+PL_TEST(powers_of_two_come_through_exactly)
 {
     enum { M = 40, N = 90, K = 200 };
-    (void)state;
     if (!machine_has_f16())
         skip();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
@@ -188,11 +182,10 @@ static matrices first_row(const matrices *m)
     return one;
 }
 
-static void a_row_depends_on_no_other(void **state)
+PL_TEST(a_row_depends_on_no_other)
 {
     static const int depths[] = {100, 300, 1400};
     enum { M = 61, N = 70 };
-    (void)state;
     if (!machine_has_f16())
         skip();
     for (int i = 0; i < 18; i++) {
@@ -214,9 +207,8 @@ static void a_row_depends_on_no_other(void **state)
     }
 }
 
-static void threads_change_nothing(void **state)
+PL_TEST(threads_change_nothing)
 {
-    (void)state;
     if (!machine_has_f16())
         skip();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
@@ -234,11 +226,10 @@ static bool is_number(float x)
     return fabsf(x) < INFINITY;
 }
 
-static void what_is_not_finite_shows(void **state)
+PL_TEST(what_is_not_finite_shows)
 {
     enum { M = 30, N = 70, K = 40 };
     static const float bad[] = {NAN, INFINITY, -INFINITY};
-    (void)state;
     if (!machine_has_f16())
         skip();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++)
@@ -260,10 +251,9 @@ static void what_is_not_finite_shows(void **state)
 
 /* Values of a (1e38) and of b (1e-10) are both outside the range of fp16. Their
  * products must still be correct. */
-static void large_times_small_is_fine(void **state)
+PL_TEST(large_times_small_is_fine)
 {
     enum { M = 13, N = 65, K = 128 };
-    (void)state;
     if (!machine_has_f16())
         skip();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
@@ -280,10 +270,9 @@ static void large_times_small_is_fine(void **state)
     }
 }
 
-static void nothing_and_the_smallest_are_fine(void **state)
+PL_TEST(nothing_and_the_smallest_are_fine)
 {
     enum { M = 14, N = 66, K = 20 };
-    (void)state;
     if (!machine_has_f16())
         skip();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
@@ -297,19 +286,4 @@ static void nothing_and_the_smallest_are_fine(void **state)
         pl_free(c);
         clear(&m);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_are_those_of_double),
-        cmocka_unit_test(small_whole_numbers_are_exact),
-        cmocka_unit_test(powers_of_two_come_through_exactly),
-        cmocka_unit_test(a_row_depends_on_no_other),
-        cmocka_unit_test(threads_change_nothing),
-        cmocka_unit_test(what_is_not_finite_shows),
-        cmocka_unit_test(large_times_small_is_fine),
-        cmocka_unit_test(nothing_and_the_smallest_are_fine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

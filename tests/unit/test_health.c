@@ -4,11 +4,8 @@
  * steps. */
 #include "outer/outer.h"
 #include <math.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { N = 1000, VERSIONS = 8 };
 
@@ -38,7 +35,7 @@ static void play_steps(pl_method method, pl_rule rule, double momentum, int gap)
 {
     static float x[N], m[N], g[N], last[N], before[N];
     pl_health_walk *walk;
-    assert_int_equal(pl_health_walk_create(N, &walk), PL_OK);
+    assert_ok(pl_health_walk_create(N, &walk));
     for (int i = 0; i < N; i++) {
         x[i] = pl_random_normal(6, 0, (uint64_t)i);
         m[i] = 0;
@@ -57,7 +54,7 @@ static void play_steps(pl_method method, pl_rule rule, double momentum, int gap)
         draw_update(g, v - 1);
         for (int i = 0; i < N; i++)
             g[i] *= 0.01f;
-        assert_int_equal(pl_outer_apply(&step, &state, g, N, &report), PL_OK);
+        assert_ok(pl_outer_apply(&step, &state, g, N, &report));
         for (int i = 0; i < N; i++)
             g[i] *= 100.0f;
         if (v == gap)
@@ -90,25 +87,22 @@ static void play_steps(pl_method method, pl_rule rule, double momentum, int gap)
     assert_null(walk);
 }
 
-static void lag_and_gain_are_those_of_the_updates(void **state)
+PL_TEST(lag_and_gain_are_those_of_the_updates)
 {
-    (void)state;
     play_steps(PL_METHOD_DILOCO, PL_RULE_NESTEROV, 0.9, 0);
     play_steps(PL_METHOD_DILOCO, PL_RULE_NESTEROV, 0, 0);
     play_steps(PL_METHOD_ISO, PL_RULE_NESTEROV, 0.6, 0);
     play_steps(PL_METHOD_HEAVY_BALL, PL_RULE_HEAVY_BALL, 0.5, 0);
 }
 
-static void behind_a_gap_only_steps_without_momentum_have_a_lag(void **state)
+PL_TEST(behind_a_gap_only_steps_without_momentum_have_a_lag)
 {
-    (void)state;
     play_steps(PL_METHOD_DILOCO, PL_RULE_NESTEROV, 0.9, 3);
     play_steps(PL_METHOD_DILOCO, PL_RULE_NESTEROV, 0, 3);
 }
 
-static void the_transverse_part_is_the_spread_around_the_mean(void **state)
+PL_TEST(the_transverse_part_is_the_spread_around_the_mean)
 {
-    (void)state;
     static float a[N], b[N], mean[N];
     const double weights[] = {3, 1};
     double norms[2], spread = 0, squares = 0;
@@ -124,7 +118,7 @@ static void the_transverse_part_is_the_spread_around_the_mean(void **state)
         squares += 0.75 * pow((double)a[i], 2) + 0.25 * pow((double)b[i], 2);
     }
     norms[0] = pl_l2_norm(a, N), norms[1] = pl_l2_norm(b, N);
-    assert_int_equal(pl_health_walk_create(N, &walk), PL_OK);
+    assert_ok(pl_health_walk_create(N, &walk));
     pl_health_begin(walk, a, true);
     pl_health_step made = {.method = "diloco",
                            .lr = 1,
@@ -140,14 +134,4 @@ static void the_transverse_part_is_the_spread_around_the_mean(void **state)
     pl_health_next(walk, a, &made, &h);
     assert_true(h.transverse < 1e-12 && h.transverse >= 0);
     pl_health_walk_destroy(&walk);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lag_and_gain_are_those_of_the_updates),
-        cmocka_unit_test(behind_a_gap_only_steps_without_momentum_have_a_lag),
-        cmocka_unit_test(the_transverse_part_is_the_spread_around_the_mean),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,13 +6,9 @@
 #include "tests/support/tiny_arm.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 static void hold_text(pl_arm *arm)
 {
@@ -43,17 +39,16 @@ static void make_arm(pl_arm *arm, pl_topology **t)
     for (int c = 0; c < PL_CLASS_COUNT; c++)
         arm->outer.lr[c] = 1;
     arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
-    assert_int_equal(pl_codec_options_default("f32", &arm->outer.codec), PL_OK);
+    assert_ok(pl_codec_options_default("f32", &arm->outer.codec));
     tiny_shards(arm, 2);
     arm->weights[0] = arm->weights[1] = 100;
-    assert_int_equal(pl_topology_create(&arm->shape, &arm->spec, t), PL_OK);
+    assert_ok(pl_topology_create(&arm->shape, &arm->spec, t));
 }
 
-static void only_the_first_replica_scores_before_every_third_phase(void **state)
+PL_TEST(only_the_first_replica_scores_before_every_third_phase)
 {
     pl_arm arm;
     pl_topology *t = NULL;
-    (void)state;
     make_arm(&arm, &t);
     assert_false(pl_held_scores(&arm, 0, 0, 0));
     hold_text(&arm);
@@ -68,25 +63,24 @@ static void only_the_first_replica_scores_before_every_third_phase(void **state)
     pl_arm_clear(&arm);
 }
 
-static void a_definition_keeps_its_held_out_text(void **state)
+PL_TEST(a_definition_keeps_its_held_out_text)
 {
     pl_arm arm, back;
     pl_topology *t = NULL;
     pl_buf with = {0}, without = {0};
-    (void)state;
     make_arm(&arm, &t);
     pl_arm_encode(&arm, &without);
     hold_text(&arm);
     pl_arm_encode(&arm, &with);
     assert_true(with.len > without.len);
-    assert_int_equal(pl_arm_decode(with.data, with.len, &back), PL_OK);
+    assert_ok(pl_arm_decode(with.data, with.len, &back));
     assert_int_equal(back.held_every, 3);
     assert_int_equal(back.held_prefix, 8);
     assert_true(pl_hash_equal(&back.held[0], &arm.held[0]));
     assert_int_equal(back.held_bytes[0], 100);
     assert_int_equal(back.held_bytes[1], 0);
     pl_arm_clear(&back);
-    assert_int_equal(pl_arm_decode(without.data, without.len, &back), PL_OK);
+    assert_ok(pl_arm_decode(without.data, without.len, &back));
     assert_int_equal(back.held_every, 0);
     assert_null(back.held);
     pl_arm_clear(&back);
@@ -98,12 +92,11 @@ static void a_definition_keeps_its_held_out_text(void **state)
 
 /* A definition that was cut must be refused at every length: if it is cut between two
  * fields, its lists may be too short. A negative held_every must be refused too. */
-static void a_definition_without_the_text_of_a_path_is_refused(void **state)
+PL_TEST(a_definition_without_the_text_of_a_path_is_refused)
 {
     pl_arm arm, back;
     pl_topology *t = NULL;
     pl_buf bytes = {0};
-    (void)state;
     make_arm(&arm, &t);
     hold_text(&arm);
     pl_arm_encode(&arm, &bytes);
@@ -121,12 +114,11 @@ static void a_definition_without_the_text_of_a_path_is_refused(void **state)
     pl_arm_clear(&arm);
 }
 
-static void bits_are_known_when_every_path_with_text_has_a_score(void **state)
+PL_TEST(bits_are_known_when_every_path_with_text_has_a_score)
 {
     pl_arm arm;
     pl_topology *t = NULL;
     pl_held_sum sum = {0};
-    (void)state;
     make_arm(&arm, &t);
     pl_held_add(&sum, &arm, 0, 50);
     assert_true(pl_held_bits(&sum) == 0); /* the arm has no held-out text */
@@ -139,15 +131,4 @@ static void bits_are_known_when_every_path_with_text_has_a_score(void **state)
     assert_true(pl_held_bits(&sum) == 0);
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_the_first_replica_scores_before_every_third_phase),
-        cmocka_unit_test(a_definition_keeps_its_held_out_text),
-        cmocka_unit_test(a_definition_without_the_text_of_a_path_is_refused),
-        cmocka_unit_test(bits_are_known_when_every_path_with_text_has_a_score),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

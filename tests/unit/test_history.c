@@ -124,9 +124,8 @@ static void train_a_little(bench *b)
     add_update(b, "dense/L1.E0", 0, 0, 15000, 4.5);
 }
 
-static void a_row_per_finished_phase_in_the_order_of_time(void **state)
+PL_TEST(a_row_per_finished_phase_in_the_order_of_time)
 {
-    (void)state;
     bench b;
     begin_bench(&b, "phases");
     train_a_little(&b);
@@ -148,9 +147,8 @@ static void a_row_per_finished_phase_in_the_order_of_time(void **state)
 
 /* A finished run must have a row for its last phase, even if the phase lacks the update
  * of a path. (With a quorum, an update can come too late.) */
-static void the_last_phase_of_a_finished_run_has_a_row(void **state)
+PL_TEST(the_last_phase_of_a_finished_run_has_a_row)
 {
-    (void)state;
     bench b;
     pl_txn *txn = NULL;
     begin_bench(&b, "finished");
@@ -165,9 +163,8 @@ static void the_last_phase_of_a_finished_run_has_a_row(void **state)
     end_bench(&b);
 }
 
-static void audits_are_counted_in_their_phase(void **state)
+PL_TEST(audits_are_counted_in_their_phase)
 {
-    (void)state;
     bench b;
     begin_bench(&b, "audits");
     train_a_little(&b);
@@ -188,9 +185,8 @@ static void audits_are_counted_in_their_phase(void **state)
 
 /* Restarts and expired leases in the hub's log are counted once, in the first row that
  * ends after them. The first time that a worker joins is not a restart. */
-static void ends_of_processes_are_counted_once(void **state)
+PL_TEST(ends_of_processes_are_counted_once)
 {
-    (void)state;
     bench b;
     begin_bench(&b, "events");
     train_a_little(&b);
@@ -217,9 +213,8 @@ static void ends_of_processes_are_counted_once(void **state)
 
 /* When the hub restarts, all workers join again. Only w-2 is then a new process,
  * because its process id has changed. */
-static void a_hub_that_restarts_is_one_restart(void **state)
+PL_TEST(a_hub_that_restarts_is_one_restart)
 {
-    (void)state;
     bench b;
     begin_bench(&b, "rejoin");
     train_a_little(&b);
@@ -243,9 +238,8 @@ static void a_hub_that_restarts_is_one_restart(void **state)
 
 /* The store of another user may have arms with any names. In CSV, such a name must not
  * become a formula, a second column or a control sequence. */
-static void a_name_is_no_formula_and_no_second_column(void **state)
+PL_TEST(a_name_is_no_formula_and_no_second_column)
 {
-    (void)state;
     bench b;
     pl_buf csv = {0};
     begin_bench(&b, "formula");
@@ -265,9 +259,8 @@ static void a_name_is_no_formula_and_no_second_column(void **state)
 
 /* A history has at most PHASE_CELLS_MAX rows. If there are more phases, a row stands
  * for several phases and has their sums. */
-static void a_long_history_is_thinned_and_loses_nothing(void **state)
+PL_TEST(a_long_history_is_thinned_and_loses_nothing)
 {
-    (void)state;
     enum { PHASES = 40000 };
     bench b;
     double tokens = 0;
@@ -299,9 +292,8 @@ static size_t count_text(const char *text, const char *word)
     return n;
 }
 
-static void all_forms_have_the_same_columns(void **state)
+PL_TEST(all_forms_have_the_same_columns)
 {
-    (void)state;
     bench b;
     pl_buf csv = {0}, json = {0}, table = {0};
     begin_bench(&b, "forms");
@@ -336,9 +328,8 @@ static void all_forms_have_the_same_columns(void **state)
 }
 
 /* ---- pieces of a report ---- */
-static void text_of_a_report_is_no_markup(void **state)
+PL_TEST(text_of_a_report_is_no_markup)
 {
-    (void)state;
     pl_buf out = {0};
     html_text(&out, "<img src=x onerror=\"a\">'&\xff\xe2\x80\xae\x1b[1mé\n");
     assert_string_equal(pl_buf_text(&out),
@@ -353,9 +344,8 @@ static void text_of_a_report_is_no_markup(void **state)
 /* A worker reports the loss, which may have any value. Values that are not finite must
  * leave a gap in the chart. On the axis of the line `large`, steps are smaller than the
  * distance between two floating-point numbers of this size. */
-static void a_chart_of_a_path_that_diverges_has_a_gap(void **state)
+PL_TEST(a_chart_of_a_path_that_diverges_has_a_gap)
 {
-    (void)state;
     pl_buf out = {0};
     double gap[] = {0, 3, 25, NAN, 50, 2, 75, INFINITY, 100, NAN}, none[] = {0, NAN},
            large[] = {0, 17592186044416.0, 100, 17592186044416.0};
@@ -377,9 +367,8 @@ static void a_chart_of_a_path_that_diverges_has_a_gap(void **state)
     pl_buf_destroy(&out);
 }
 
-static void pictures_of_odd_numbers_are_finite(void **state)
+PL_TEST(pictures_of_odd_numbers_are_finite)
 {
-    (void)state;
     pl_buf out = {0};
     double flat[] = {0, 3, 50, 3, 100, 3}, one[] = {100, 2};
     const char names[2][PL_NAME_MAX] = {"p00", "<b>"};
@@ -406,9 +395,8 @@ static void pictures_of_odd_numbers_are_finite(void **state)
     pl_buf_destroy(&out);
 }
 
-static void a_picture_alone_is_a_whole_file(void **state)
+PL_TEST(a_picture_alone_is_a_whole_file)
 {
-    (void)state;
     pl_buf out = {0}, picture = {0};
     const char names[2][PL_NAME_MAX] = {"worker-1", "a > b"};
     double shares[] = {NAN, 0.25};
@@ -448,9 +436,8 @@ static void put_version(bench *b, uint64_t number, float value, uint64_t n_param
     assert_ok(pl_txn_commit(&txn));
 }
 
-static void a_picture_of_changes_needs_changes_but_no_small_module(void **state)
+PL_TEST(a_picture_of_changes_needs_changes_but_no_small_module)
 {
-    (void)state;
     bench b;
     pl_buf svg = {0};
     pl_json *heat = NULL;
@@ -474,20 +461,5 @@ static void a_picture_of_changes_needs_changes_but_no_small_module(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_per_finished_phase_in_the_order_of_time),
-        cmocka_unit_test(the_last_phase_of_a_finished_run_has_a_row),
-        cmocka_unit_test(audits_are_counted_in_their_phase),
-        cmocka_unit_test(ends_of_processes_are_counted_once),
-        cmocka_unit_test(a_hub_that_restarts_is_one_restart),
-        cmocka_unit_test(a_name_is_no_formula_and_no_second_column),
-        cmocka_unit_test(a_long_history_is_thinned_and_loses_nothing),
-        cmocka_unit_test(all_forms_have_the_same_columns),
-        cmocka_unit_test(text_of_a_report_is_no_markup),
-        cmocka_unit_test(pictures_of_odd_numbers_are_finite),
-        cmocka_unit_test(a_chart_of_a_path_that_diverges_has_a_gap),
-        cmocka_unit_test(a_picture_alone_is_a_whole_file),
-        cmocka_unit_test(a_picture_of_changes_needs_changes_but_no_small_module),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+    return suite_run(make_scratch, remove_scratch);
 }

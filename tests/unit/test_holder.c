@@ -41,9 +41,8 @@ static void equations_of_gossip(world *w, int64_t round)
 static const double gammas[] = {0, 0.3, 1.1};
 static const pl_rule both_rules[] = {PL_RULE_HEAVY_BALL, PL_RULE_NESTEROV};
 
-static void noloco_is_the_gossip_equations(void **state)
+PL_TEST(noloco_is_the_gossip_equations)
 {
-    (void)state;
     for (int k = 2; k <= HOLDERS_MAX; k++)
         for (int variant = 0; variant < 12; variant++) {
             world *w =
@@ -62,9 +61,8 @@ static void noloco_is_the_gossip_equations(void **state)
         }
 }
 
-static void odd_holder_is_left_alone_in_turn(void **state)
+PL_TEST(odd_holder_is_left_alone_in_turn)
 {
-    (void)state;
     world *w = new_world(PL_METHOD_NOLOCO, 3, "f32");
     int alone[3] = {0};
     for (int64_t round = 0; round < 6; round++)
@@ -110,18 +108,16 @@ static void follow(world *w, bool feedback)
     end_world(w);
 }
 
-static void home_of_noloco_has_the_mean_of_its_holders(void **state)
+PL_TEST(home_of_noloco_has_the_mean_of_its_holders)
 {
-    (void)state;
     for (int k = 2; k <= HOLDERS_MAX; k++)
         follow(new_gossip(k, "f32", 0, PL_RULE_HEAVY_BALL), false);
     follow(new_gossip(3, "f32", 0, PL_RULE_NESTEROV), false);
     follow(new_gossip(3, "i8", 0, PL_RULE_HEAVY_BALL), false);
 }
 
-static void home_follows_noloco_with_two_vectors(void **state)
+PL_TEST(home_follows_noloco_with_two_vectors)
 {
-    (void)state;
     for (int k = 2; k <= HOLDERS_MAX; k++)
         follow(new_gossip(k, "f32", 0.3, both_rules[k % 2]), false);
     follow(new_gossip(4, "bf16", 1.1, PL_RULE_HEAVY_BALL), false);
@@ -130,9 +126,8 @@ static void home_follows_noloco_with_two_vectors(void **state)
 }
 
 /* ---- streaming ---- */
-static void streaming_goes_on_with_its_own(void **state)
+PL_TEST(streaming_goes_on_with_its_own)
 {
-    (void)state;
     world *w = new_world(PL_METHOD_STREAMING, 2, "f32");
     holder *h = &w->of[0];
     pl_holder s = slot_of(w, 0, 1);
@@ -161,12 +156,10 @@ static float *send_part(world *w, int i, int64_t round, float *mean)
     s.base = w->zero;
     memcpy(before, h->residual, w->n * sizeof *before);
     pl_holder_update(&s, h->start, h->params, h->update);
-    assert_int_equal(
-        pl_codec_encode_module(&o, &part, 1, NULL, h->update, h->residual, &message),
-        PL_OK);
-    assert_int_equal(
-        pl_codec_add(message.data, message.len, w->n, 1.0f / (float)w->k, mean, &norm),
-        PL_OK);
+    assert_ok(
+        pl_codec_encode_module(&o, &part, 1, NULL, h->update, h->residual, &message));
+    assert_ok(
+        pl_codec_add(message.data, message.len, w->n, 1.0f / (float)w->k, mean, &norm));
     memcpy(left, h->residual, w->n * sizeof *left);
     pl_holder_keep_left(&s, before, h->residual);
     pl_buf_destroy(&message);
@@ -225,11 +218,10 @@ static void nothing_is_sent_twice(int k, double mix, double *most_left)
     end_world(w);
 }
 
-static void what_was_left_out_is_sent_once(void **state)
+PL_TEST(what_was_left_out_is_sent_once)
 {
     const double mixes[] = {0, 0.25, 0.5, 1};
     double most;
-    (void)state;
     nothing_is_sent_twice(1, 0.5, &most);
     assert_true(most < 8 * 8 * 2e-3); /* a value is sent after about eight rounds */
     for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++)
@@ -238,14 +230,6 @@ static void what_was_left_out_is_sent_once(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(noloco_is_the_gossip_equations),
-        cmocka_unit_test(odd_holder_is_left_alone_in_turn),
-        cmocka_unit_test(home_of_noloco_has_the_mean_of_its_holders),
-        cmocka_unit_test(home_follows_noloco_with_two_vectors),
-        cmocka_unit_test(streaming_goes_on_with_its_own),
-        cmocka_unit_test(what_was_left_out_is_sent_once),
-    };
     pl_log_open("test", PL_LOG_ERROR, false);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

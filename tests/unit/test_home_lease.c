@@ -62,9 +62,10 @@ static void refuse(const pl_lease *lease, pl_contribution as)
     assert_int_not_equal(submit_under(lease, as, &result), PL_OK);
 }
 
-static void update_without_a_lease_of_its_task_is_refused(void **state)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+
+FIXTURE_TEST(update_without_a_lease_of_its_task_is_refused)
 {
-    (void)state;
     pl_submit_result result;
     pl_lease good = lease_of(&job.arm, PATH, 0, 5), bad = good;
     refuse(NULL, good_work());
@@ -83,14 +84,13 @@ static void update_without_a_lease_of_its_task_is_refused(void **state)
     home_secret.bytes[0] ^= 1; /* a wrong secret */
     refuse(&good, good_work());
     home_secret = right;
-    assert_int_equal(submit_under(&good, good_work(), &result), PL_OK);
+    assert_ok(submit_under(&good, good_work(), &result));
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
 }
 
 /* A relay sees the lease, but not the task key. */
-static void what_the_worker_of_the_lease_did_not_seal_is_refused(void **state)
+FIXTURE_TEST(what_the_worker_of_the_lease_did_not_seal_is_refused)
 {
-    (void)state;
     worker w = {.job = &job, .path = PATH};
     char name[96], text[256];
     pl_buf bytes = {0};
@@ -124,9 +124,8 @@ static void what_the_worker_of_the_lease_did_not_seal_is_refused(void **state)
     bytes.data[bytes.len - 1] ^= 1;
     pl_blob_hash(bytes.data, bytes.len, &m.update);
     proof.update = m.update;
-    assert_int_equal(pl_client_submit_as(job.client, &m, bytes.data, bytes.len, &result,
-                                         text, &receipt),
-                     PL_OK);
+    assert_ok(pl_client_submit_as(job.client, &m, bytes.data, bytes.len, &result, text,
+                                  &receipt));
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     pl_buf_destroy(&bytes);
 }
@@ -142,11 +141,11 @@ static pl_status say_hello(const pl_lease_secret *secret, int64_t epoch, int ttl
     PL_SAY(&q, HELLO, hello_home, .role = "hub", .ttl_ms = (uint64_t)ttl_ms,
            .secret = secret->bytes, .version = epoch);
     q.request = pl_wire_next_request();
-    assert_int_equal(pl_wire_connect(job.home.address, &socket), PL_OK);
+    assert_ok(pl_wire_connect(job.home.address, &socket));
     pl_status status = pl_wire_ask(socket, &q, 1000, 10000, &a);
     if (status == PL_OK) {
         static uint8_t before[PL_HASH_BYTES];
-        assert_int_equal(PL_HEAR(&a, welcome_home, out), PL_OK);
+        assert_ok(PL_HEAR(&a, welcome_home, out));
         if (out->secret)
             out->secret = memcpy(before, out->secret, sizeof before);
     }
@@ -156,9 +155,8 @@ static pl_status say_hello(const pl_lease_secret *secret, int64_t epoch, int ttl
     return status;
 }
 
-static void leases_of_the_hub_before_are_good_for_a_while(void **state)
+FIXTURE_TEST(leases_of_the_hub_before_are_good_for_a_while)
 {
-    (void)state;
     enum { LONG_MS = 600000 };
     pl_msg_welcome_home said, again;
     pl_submit_result result;
@@ -166,27 +164,27 @@ static void leases_of_the_hub_before_are_good_for_a_while(void **state)
     const pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
     pl_lease_secret_create(&next);
     pl_lease_secret_create(&third);
-    assert_int_equal(say_hello(&home_secret, 0, LONG_MS, &said), PL_OK);
+    assert_ok(say_hello(&home_secret, 0, LONG_MS, &said));
     assert_null(said.secret);
-    assert_int_equal(say_hello(&next, 0, LONG_MS, &again), PL_OK);
+    assert_ok(say_hello(&next, 0, LONG_MS, &again));
     assert_memory_equal(again.secret, home_secret.bytes, PL_HASH_BYTES);
     assert_int_equal(again.version, said.version + 1);
     /* the same hub is no new one */
-    assert_int_equal(say_hello(&next, again.version, LONG_MS, &said), PL_OK);
+    assert_ok(say_hello(&next, again.version, LONG_MS, &said));
     assert_int_equal(said.version, again.version);
     /* the hub before, and one that another hub has followed while the home was away */
     assert_int_equal(say_hello(&home_secret, again.version, LONG_MS, &said),
                      PL_ERR_STALE);
     assert_int_equal(say_hello(&third, again.version - 1, LONG_MS, &said),
                      PL_ERR_STALE);
-    assert_int_equal(submit_under(&lease, good_work(), &result), PL_OK);
+    assert_ok(submit_under(&lease, good_work(), &result));
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     /* this hub lets the leases of the hub before end at once */
-    assert_int_equal(say_hello(&third, 0, 0, &said), PL_OK);
+    assert_ok(say_hello(&third, 0, 0, &said));
     home_secret = next;
     assert_int_equal(submit_under(&lease, good_work(), &result), PL_ERR_STALE);
     home_secret = third;
-    assert_int_equal(submit_under(&lease, good_work(), &result), PL_OK);
+    assert_ok(submit_under(&lease, good_work(), &result));
     assert_int_equal(result, PL_SUBMIT_DUPLICATE);
 }
 
@@ -203,7 +201,7 @@ static int search_file(const char *path, const struct stat *at, int kind, struct
         return 0;
     memcpy(secret.bytes, home_secret.bytes, sizeof secret.bytes);
     pl_hash_format(&secret, text);
-    assert_int_equal(pl_read_file(path, &bytes), PL_OK);
+    assert_ok(pl_read_file(path, &bytes));
     n_searched++;
     assert_null(memmem(bytes.data, bytes.len, secret.bytes, sizeof secret.bytes));
     assert_null(memmem(bytes.data, bytes.len, text, strlen(text)));
@@ -211,12 +209,11 @@ static int search_file(const char *path, const struct stat *at, int kind, struct
     return 0;
 }
 
-static void secret_of_leases_is_in_no_file(void **state)
+FIXTURE_TEST(secret_of_leases_is_in_no_file)
 {
-    (void)state;
     pl_submit_result result;
     const pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
-    assert_int_equal(submit_under(&lease, good_work(), &result), PL_OK);
+    assert_ok(submit_under(&lease, good_work(), &result));
     kill_child(&job.home, SIGKILL);
     n_searched = 0;
     assert_int_equal(nftw(job.home.target, search_file, 16, FTW_PHYS), 0);
@@ -227,9 +224,8 @@ static void secret_of_leases_is_in_no_file(void **state)
 }
 
 /* The hub says in the lease how many steps a worker does (outer.dynamic_steps). */
-static void worker_does_not_choose_its_number_of_steps(void **state)
+FIXTURE_TEST(worker_does_not_choose_its_number_of_steps)
 {
-    (void)state;
     pl_submit_result result;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
     pl_contribution one = good_work();
@@ -239,26 +235,24 @@ static void worker_does_not_choose_its_number_of_steps(void **state)
     refuse(&lease, one);
     lease.step = 1;
     refuse(&lease, good_work());
-    assert_int_equal(submit_under(&lease, one, &result), PL_OK);
+    assert_ok(submit_under(&lease, one, &result));
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
 }
 
-static void lease_stays_good_over_a_killed_home(void **state)
+FIXTURE_TEST(lease_stays_good_over_a_killed_home)
 {
-    (void)state;
     pl_submit_result result;
     pl_lease_secret before = home_secret;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
     kill_child(&job.home, SIGKILL);
     start_child(&job.home);
     assert_memory_equal(&before, &home_secret, sizeof before);
-    assert_int_equal(submit_under(&lease, good_work(), &result), PL_OK);
+    assert_ok(submit_under(&lease, good_work(), &result));
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
 }
 
-static void numbers_that_no_task_can_have_are_refused(void **state)
+FIXTURE_TEST(numbers_that_no_task_can_have_are_refused)
 {
-    (void)state;
     pl_submit_result result;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
     pl_contribution bad = good_work();
@@ -295,7 +289,7 @@ static void numbers_that_no_task_can_have_are_refused(void **state)
     refuse(&lease, bad);
     bad.work.held = 1; /* no path of this arm has held-out text */
     refuse(&lease, bad);
-    assert_int_equal(submit_under(&lease, good_work(), &result), PL_OK);
+    assert_ok(submit_under(&lease, good_work(), &result));
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
 }
 
@@ -316,9 +310,8 @@ static pl_status end_path(pl_path_state state, pl_submit_result *result)
     return status;
 }
 
-static void impossible_state_is_refused_and_a_second_one_is_another(void **state)
+FIXTURE_TEST(impossible_state_is_refused_and_a_second_one_is_another)
 {
-    (void)state;
     pl_submit_result result;
     worker w = {.job = &job, .path = PATH};
     for (int slot = 0; slot < N_SLOTS; slot++) {
@@ -326,7 +319,7 @@ static void impossible_state_is_refused_and_a_second_one_is_another(void **state
         pl_buf bytes = {0};
         pl_submission s;
         fill(&w, job.client, slot, name, &bytes, &s);
-        assert_int_equal(pl_client_submit(job.client, &s, &result, text), PL_OK);
+        assert_ok(pl_client_submit(job.client, &s, &result, text));
         pl_buf_destroy(&bytes);
     }
     const pl_path_state good = {.work.n_samples = pl_phase_samples(&job.arm),
@@ -354,13 +347,13 @@ static void impossible_state_is_refused_and_a_second_one_is_another(void **state
         assert_int_equal(end_path(good, &result), PL_ERR_DATA);
     }
     state_byte = 0;
-    assert_int_equal(end_path(good, &result), PL_OK);
+    assert_ok(end_path(good, &result));
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
-    assert_int_equal(end_path(good, &result), PL_OK);
+    assert_ok(end_path(good, &result));
     assert_int_equal(result, PL_SUBMIT_DUPLICATE);
     /* the sender of other bytes must not go on from them */
     state_byte = 1;
-    assert_int_equal(end_path(good, &result), PL_OK);
+    assert_ok(end_path(good, &result));
     assert_int_equal(result, PL_SUBMIT_OTHER);
 }
 
@@ -388,41 +381,38 @@ static pl_status reserve(pl_socket *socket, const pl_lease *lease, uint8_t name,
     return status;
 }
 
-static void lease_uploads_no_more_than_its_task_needs(void **state)
+FIXTURE_TEST(lease_uploads_no_more_than_its_task_needs)
 {
-    (void)state;
     enum { TOTAL = PL_WIRE_DATA_MAX + 1 };
     pl_socket *socket = NULL;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5), other = lease;
     pl_submit_result result;
     int n = 0;
     tell_valid(&job.arm, &lease, 5);
-    assert_int_equal(pl_wire_connect(job.home.address, &socket), PL_OK);
+    assert_ok(pl_wire_connect(job.home.address, &socket));
     while (n < 64 && reserve(socket, &lease, (uint8_t)(n + 1), TOTAL) == PL_OK)
         n++;
     /* The home has 64 MiB for uploads; a task here needs much less. */
     assert_true(n < 8);
     assert_int_equal(reserve(socket, &lease, 99, UINT64_C(60) << 20 | 1), PL_ERR_PROTO);
     other.token = 6; /* a different lease has its own limit */
-    assert_int_equal(submit_under(&other, good_work(), &result), PL_OK);
+    assert_ok(submit_under(&other, good_work(), &result));
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     pl_wire_close(&socket);
 }
 
 /* The phase of the leases was given to another worker, for example because a backup was
  * first, so their uploads wait for nothing. */
-static void
-room_of_a_task_that_was_leased_again_is_given_to_those_who_wait(void **state)
+FIXTURE_TEST(room_of_a_task_that_was_leased_again_is_given_to_those_who_wait)
 {
-    (void)state;
     enum { TOTAL = 16 << 10, ALL = 64 << 20 };
     pl_socket *socket = NULL;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5), next = lease;
     next.token = 6;
-    assert_int_equal(pl_wire_connect(job.home.address, &socket), PL_OK);
-    assert_int_equal(reserve(socket, NULL, 3, ALL - TOTAL), PL_OK);
+    assert_ok(pl_wire_connect(job.home.address, &socket));
+    assert_ok(reserve(socket, NULL, 3, ALL - TOTAL));
     tell_valid(&job.arm, &lease, 5);
-    assert_int_equal(reserve(socket, &lease, 1, TOTAL), PL_OK);
+    assert_ok(reserve(socket, &lease, 1, TOTAL));
     /* a lease of which the hub has not told the home waits, too */
     assert_int_equal(reserve(socket, &next, 2, TOTAL), PL_ERR_BUSY);
     tell_valid(&job.arm, &next, 6);
@@ -431,7 +421,7 @@ room_of_a_task_that_was_leased_again_is_given_to_those_who_wait(void **state)
         status = reserve(socket, &next, 2, TOTAL);
         pl_sleep_ms(status == PL_ERR_BUSY ? 100 : 0);
     }
-    assert_int_equal(status, PL_OK);
+    assert_ok(status);
     assert_int_equal(reserve(socket, &lease, 1, TOTAL), PL_ERR_STALE);
     pl_wire_close(&socket);
 }
@@ -451,7 +441,7 @@ static void send_byte(pl_socket *socket, const pl_lease *lease)
     pl_put_u64(&q.body, PL_TAG_OFFSET, 0);
     pl_put_bytes(&q.body, PL_TAG_LEASE, sealed.bytes, sealed.len);
     pl_buf_append(&q.data, "x", 1);
-    assert_int_equal(pl_wire_send(socket, &q), PL_OK);
+    assert_ok(pl_wire_send(socket, &q));
     pl_message_destroy(&q);
 }
 
@@ -466,7 +456,7 @@ static void read_answers(pl_socket *socket, int n)
             assert_int_equal(pl_wire_poll(&socket, 1, NULL, 0, 20000, &ready), 1);
             continue;
         }
-        assert_int_equal(status, PL_OK);
+        assert_ok(status);
         assert_int_not_equal(a.type, PL_MSG_ERR);
         n--;
     }
@@ -475,14 +465,13 @@ static void read_answers(pl_socket *socket, int n)
 
 /* A home must not keep the names of workers, which it takes from their leases. If it
  * kept them, a flood of names could fill its memory and make it refuse new workers. */
-static void names_leave_nothing_at_the_home(void **state)
+FIXTURE_TEST(names_leave_nothing_at_the_home)
 {
-    (void)state;
     enum { NAMES = 66000, AT_ONCE = 500, MORE_KIB = 8 << 10 };
     pl_socket *socket = NULL;
     pl_submit_result result;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
-    assert_int_equal(pl_wire_connect(job.home.address, &socket), PL_OK);
+    assert_ok(pl_wire_connect(job.home.address, &socket));
     tell_valid(&job.arm, &lease, 5);
     send_byte(socket, &lease);
     read_answers(socket, 1);
@@ -497,29 +486,14 @@ static void names_leave_nothing_at_the_home(void **state)
     assert_true(child_kib(&job.home) - before < MORE_KIB);
     pl_copy_text(lease.worker, sizeof lease.worker, "an-honest-one");
     lease.token++;
-    assert_int_equal(submit_under(&lease, good_work(), &result), PL_OK);
+    assert_ok(submit_under(&lease, good_work(), &result));
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     pl_wire_close(&socket);
 }
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(int argc, char **argv)
 {
     if (argc > 1)
         return run_child(argv, (pl_home_options){.keep_updates = true});
-    const struct CMUnitTest tests[] = {
-        TEST(update_without_a_lease_of_its_task_is_refused),
-        TEST(what_the_worker_of_the_lease_did_not_seal_is_refused),
-        TEST(leases_of_the_hub_before_are_good_for_a_while),
-        TEST(secret_of_leases_is_in_no_file),
-        TEST(worker_does_not_choose_its_number_of_steps),
-        TEST(lease_stays_good_over_a_killed_home),
-        TEST(numbers_that_no_task_can_have_are_refused),
-        TEST(impossible_state_is_refused_and_a_second_one_is_another),
-        TEST(lease_uploads_no_more_than_its_task_needs),
-        TEST(room_of_a_task_that_was_leased_again_is_given_to_those_who_wait),
-        TEST(names_leave_nothing_at_the_home),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -38,7 +38,7 @@ static void send_updates(fixture *f)
         fill(&w, f->client, slot, name, &bytes, &s);
         s.contribution.token = TOKEN;
         lease_for(f->client, &f->arm, &s.contribution, 0);
-        assert_int_equal(pl_client_submit(f->client, &s, &result, text), PL_OK);
+        assert_ok(pl_client_submit(f->client, &s, &result, text));
         assert_int_equal(result, PL_SUBMIT_ACCEPTED);
         pl_buf_destroy(&bytes);
     }
@@ -63,9 +63,8 @@ static pl_status end_phase_with(fixture *f, const float *values)
     return PL_OK;
 }
 
-static void a_state_that_would_freeze_its_path_is_refused(void **state)
+PL_TEST(a_state_that_would_freeze_its_path_is_refused)
 {
-    (void)state;
     fixture *f = open_states(PL_METHOD_DILOCO, "f32");
     const size_t n = pl_topology_path_params(f->topology);
     float *values = pl_alloc(2 * n * sizeof *values);
@@ -78,19 +77,18 @@ static void a_state_that_would_freeze_its_path_is_refused(void **state)
         assert_int_equal(end_phase_with(f, values), PL_ERR_DATA);
         assert_non_null(strstr(pl_last_error(), "second moments"));
     }
-    assert_int_equal(pl_client_get_path(f->client, path_name, &now), PL_OK);
+    assert_ok(pl_client_get_path(f->client, path_name, &now));
     assert_int_equal(now.phase, 0);
     /* two steps with the gradient at the clip, 1, leave at most 0.0975 */
     for (size_t k = n; k < 2 * n; k++)
         values[k] = 0.097f / (float)n;
-    assert_int_equal(end_phase_with(f, values), PL_OK);
+    assert_ok(end_phase_with(f, values));
     pl_free(values);
     close_states(f);
 }
 
-static void own_parameters_far_from_the_newest_version_are_refused(void **state)
+PL_TEST(own_parameters_far_from_the_newest_version_are_refused)
 {
-    (void)state;
     fixture *f = open_states(PL_METHOD_STREAMING, "f32");
     const size_t n = pl_topology_path_params(f->topology);
     float *values = pl_alloc(3 * n * sizeof *values);
@@ -101,9 +99,8 @@ static void own_parameters_far_from_the_newest_version_are_refused(void **state)
         char name[96];
         const int m = pl_topology_module_of_path(f->topology, slot, PATH);
         pl_arm_module_name(&f->arm, f->topology, m, name);
-        assert_int_equal(pl_client_get_version(f->client, name, 0, &facts), PL_OK);
-        assert_int_equal(pl_client_get_blob(f->client, name, &facts.params, &bytes),
-                         PL_OK);
+        assert_ok(pl_client_get_version(f->client, name, 0, &facts));
+        assert_ok(pl_client_get_blob(f->client, name, &facts.params, &bytes));
         memcpy(values + 2 * n + pl_topology_slot(f->topology, slot)->offset, bytes.data,
                bytes.len);
         pl_buf_destroy(&bytes);
@@ -114,7 +111,7 @@ static void own_parameters_far_from_the_newest_version_are_refused(void **state)
     assert_non_null(strstr(pl_last_error(), "own parameters"));
     for (size_t k = 2 * n; k < 3 * n; k++)
         values[k] -= 2e-3f;
-    assert_int_equal(end_phase_with(f, values), PL_OK);
+    assert_ok(end_phase_with(f, values));
     pl_free(values);
     close_states(f);
 }
@@ -130,7 +127,6 @@ static pl_submit_result send_shared(fixture *f, int path, int64_t phase, float s
                        .contribution = {.path = path, .phase = phase, .work.loss = 1}};
     pl_submit_result result;
     pl_version_facts base;
-    pl_codec_part parts[16];
     pl_buf bytes = {0};
     char text[256];
     for (size_t i = 0; i < n; i++)
@@ -138,10 +134,8 @@ static pl_submit_result send_shared(fixture *f, int path, int64_t phase, float s
     while (pl_client_get_version(f->client, embed, phase, &base) != PL_OK)
         pl_sleep_ms(10);
     const pl_codec_round round = pl_round_codec(&of[0], path, phase, base.norm);
-    const int n_parts = pl_codec_parts(f->topology, 0, parts);
-    assert_int_equal(pl_codec_encode_module(&f->arm.outer.codec, parts, n_parts, &round,
-                                            update, NULL, &bytes),
-                     PL_OK);
+    assert_ok(pl_codec_encode_update(&f->arm.outer.codec, f->topology, 0, &round,
+                                     update, NULL, &bytes));
     s.base = base.params;
     s.base_version = base.number;
     s.data = bytes.data;
@@ -150,7 +144,7 @@ static pl_submit_result send_shared(fixture *f, int path, int64_t phase, float s
     pl_copy_text(s.contribution.worker, PL_TEXT_MAX, "w");
     pl_copy_text(s.contribution.device, PL_TEXT_MAX, "d");
     lease_for(f->client, &f->arm, &s.contribution, phase);
-    assert_int_equal(pl_client_submit(f->client, &s, &result, text), PL_OK);
+    assert_ok(pl_client_submit(f->client, &s, &result, text));
     assert_true(result != PL_SUBMIT_REJECTED || strstr(text, "store.norm_gate"));
     pl_buf_destroy(&bytes);
     pl_free(update);
@@ -158,9 +152,8 @@ static pl_submit_result send_shared(fixture *f, int path, int64_t phase, float s
     return result;
 }
 
-static void homomorphic_updates_far_longer_than_usual_are_refused(void **state)
+PL_TEST(homomorphic_updates_far_longer_than_usual_are_refused)
 {
-    (void)state;
     fixture *f = open_states(PL_METHOD_DILOCO, "i8-shared");
     for (int path = 0; path < PATHS; path++)
         assert_int_equal(send_shared(f, path, 0, 1), PL_SUBMIT_ACCEPTED);
@@ -173,10 +166,5 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         return run_child(argv, (pl_home_options){.norm_gate = 2});
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_state_that_would_freeze_its_path_is_refused),
-        cmocka_unit_test(own_parameters_far_from_the_newest_version_are_refused),
-        cmocka_unit_test(homomorphic_updates_far_longer_than_usual_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -60,7 +60,9 @@ static void put(round_of *r, int index, const pl_buf *bytes)
     r->weights[index] = 1.0f / (float)(index + 2);
 }
 
-static void updates_come_in_runs_of_bounded_size_in_their_order(void **state)
+#define FOLDER_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
+
+FOLDER_TEST(updates_come_in_runs_of_bounded_size_in_their_order)
 {
     enum { ROOM = 5 * (4 * N + 256) };
     round_of r;
@@ -100,7 +102,7 @@ static void updates_come_in_runs_of_bounded_size_in_their_order(void **state)
     pl_store_close(&r.store);
 }
 
-static void a_sum_of_three_contributors_is_added_once(void **state)
+FOLDER_TEST(a_sum_of_three_contributors_is_added_once)
 {
     round_of r;
     pl_buf one[3] = {{0}}, two = {0}, three = {0}, alone = {0};
@@ -134,7 +136,7 @@ static void a_sum_of_three_contributors_is_added_once(void **state)
     assert_ok(pl_codec_next(&walk, &m, &weight));
     assert_ok(pl_codec_next(&walk, &m, &weight));
     assert_int_equal(pl_codec_next(&walk, &m, &weight), PL_ERR_INTERNAL);
-    assert_says("6 contributors");
+    assert_said("6 contributors");
     home_updates_destroy(&updates);
     for (int i = 0; i < 3; i++)
         pl_buf_destroy(&one[i]);
@@ -144,7 +146,7 @@ static void a_sum_of_three_contributors_is_added_once(void **state)
     pl_store_close(&r.store);
 }
 
-static void an_update_that_is_gone_ends_the_round(void **state)
+FOLDER_TEST(an_update_that_is_gone_ends_the_round)
 {
     round_of r;
     pl_buf bytes = {0};
@@ -164,18 +166,4 @@ static void an_update_that_is_gone_ends_the_round(void **state)
     home_updates_destroy(&updates);
     pl_buf_destroy(&bytes);
     pl_store_close(&r.store);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(
-            updates_come_in_runs_of_bounded_size_in_their_order, make_folder,
-            drop_folder),
-        cmocka_unit_test_setup_teardown(a_sum_of_three_contributors_is_added_once,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(an_update_that_is_gone_ends_the_round,
-                                        make_folder, drop_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

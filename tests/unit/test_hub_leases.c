@@ -30,7 +30,7 @@ static void hear_as_home(fake *f)
     while (pl_wire_recv(f->home, &(pl_peer){.len = 0}, &m) == PL_OK) {
         if (m.type != PL_MSG_FENCE)
             continue;
-        assert_int_equal(PL_HEAR(&m, fence, &said), PL_OK);
+        assert_ok(PL_HEAR(&m, fence, &said));
         assert_string_equal(said.name, f->h.tasks.arms[0].paths[0].name);
         f->fence = m.token;
         f->n_valid = said.token.n;
@@ -49,8 +49,8 @@ static void turn_hub(fake *f)
     bool more = false;
     pl_message_init(&m, 0);
     while (pl_wire_recv(f->h.socket, &peer, &m) == PL_OK)
-        assert_int_equal(hub_take(&f->h, &peer, &m), PL_OK);
-    assert_int_equal(hub_tend(&f->h, pl_now_ms(), &more), PL_OK);
+        assert_ok(hub_take(&f->h, &peer, &m));
+    assert_ok(hub_tend(&f->h, pl_now_ms(), &more));
     pl_message_destroy(&m);
     hear_as_home(f);
 }
@@ -73,21 +73,21 @@ static uint16_t ask(fake *f, int worker, pl_message *m, pl_message *answer)
     pl_status status = PL_ERR_TIMEOUT;
     m->request = pl_wire_next_request();
     pl_message_init(answer, 0);
-    assert_int_equal(pl_wire_send(f->workers[worker], m), PL_OK);
+    assert_ok(pl_wire_send(f->workers[worker], m));
     pl_message_destroy(m);
     for (int i = 0; i < 2000 && status == PL_ERR_TIMEOUT; i++) {
         turn_hub(f);
         status = pl_wire_recv(f->workers[worker], NULL, answer);
         pl_sleep_ms(status == PL_ERR_TIMEOUT ? 5 : 0);
     }
-    assert_int_equal(status, PL_OK);
+    assert_ok(status);
     return answer->type;
 }
 
 static void tell_hub(fake *f, pl_message *m)
 {
     m->epoch = 5; /* of the home */
-    assert_int_equal(hub_take_home(&f->h, 0, m, pl_now_ms()), PL_OK);
+    assert_ok(hub_take_home(&f->h, 0, m, pl_now_ms()));
     pl_message_destroy(m);
 }
 
@@ -98,7 +98,7 @@ static fake *open_hub(int64_t n)
     pl_message m, a;
     pl_hash blob = {{1}};
     char name[96];
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f->home, f->home_at), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &f->home, f->home_at));
     f->homes[0] = f->home_at;
     f->options = (pl_hub_options){
         .homes = f->homes, .n_homes = 1, .ttl_ms = TTL, .backup = PL_BACKUP_OFF};
@@ -106,10 +106,10 @@ static fake *open_hub(int64_t n)
     f->h.worker_names = pl_name_table_create();
     pl_lease_secret_create(&f->h.secret);
     pl_lease_secret_create(&f->before);
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f->h.socket, f->hub_at), PL_OK);
-    assert_int_equal(hub_open_homes(&f->h), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &f->h.socket, f->hub_at));
+    assert_ok(hub_open_homes(&f->h));
     define_grid(&f->arm, "f32");
-    assert_int_equal(plan_add_arm(&f->h.tasks, &f->arm, &blob), PL_OK);
+    assert_ok(plan_add_arm(&f->h.tasks, &f->arm, &blob));
     plan_arm *arm = &f->h.tasks.arms[0];
     for (int i = 0; i < pl_topology_n_modules(arm->topology); i++) {
         pl_arm_module_name(&arm->arm, arm->topology, i, name);
@@ -125,7 +125,7 @@ static fake *open_hub(int64_t n)
     PL_SAY(&m, STATE_IS, piece, .total = 0);
     tell_hub(f, &m);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(pl_wire_connect(f->hub_at, &f->workers[i]), PL_OK);
+        assert_ok(pl_wire_connect(f->hub_at, &f->workers[i]));
         pl_message_init(&m, 0);
         PL_SAY(&m, HELLO, hello, .name = i ? "second" : "first", .role = "worker",
                .device = "d", .pid = 7 + (uint64_t)i);
@@ -168,9 +168,8 @@ static uint64_t take_task(fake *f, int worker)
 }
 
 /* An earlier holder, of which this hub does not know, may still have a lease. */
-static void first_grant_of_a_hub_is_told(void **state)
+PL_TEST(first_grant_of_a_hub_is_told)
 {
-    (void)state;
     for (int64_t n = 1; n < 3; n++) {
         fake *f = open_hub(n);
         const uint64_t token = take_task(f, 0);
@@ -179,14 +178,13 @@ static void first_grant_of_a_hub_is_told(void **state)
     }
 }
 
-static void lease_that_was_given_back_ends_at_the_homes(void **state)
+PL_TEST(lease_that_was_given_back_ends_at_the_homes)
 {
-    (void)state;
     fake *f = open_hub(1);
     pl_message m, a;
     const uint64_t token = take_task(f, 0);
     plan_grant_backup(&f->h.tasks, (plan_task){0, 0}, 1, pl_now_ms(), TTL);
-    assert_int_equal(hub_fence(&f->h, the_path(f)), PL_OK);
+    assert_ok(hub_fence(&f->h, the_path(f)));
     const uint64_t backup = the_path(f)->backup.token;
     await_valid(f, token, backup);
     for (int i = 0; i < 2; i++) {
@@ -214,9 +212,8 @@ static uint16_t renew(fake *f, const pl_lease_secret *secret, uint64_t token,
     return ask(f, 0, &m, answer);
 }
 
-static void lease_of_the_hub_before_is_sealed_anew(void **state)
+PL_TEST(lease_of_the_hub_before_is_sealed_anew)
 {
-    (void)state;
     fake *f = open_hub(2);
     pl_message a;
     pl_msg_renewed said;
@@ -232,15 +229,14 @@ static void lease_of_the_hub_before_is_sealed_anew(void **state)
     }
     f->h.homes[0].welcome = false; /* it may not know the new secret */
     assert_int_equal(renew(f, &f->before, token, &a), PL_MSG_RENEWED);
-    assert_int_equal(PL_HEAR(&a, renewed, &said), PL_OK);
+    assert_ok(PL_HEAR(&a, renewed, &said));
     assert_int_equal(said.lease.len, 0);
     pl_message_destroy(&a);
     f->h.homes[0].welcome = true;
     for (int again = 0; again < 2; again++) { /* the first answer may be lost */
         assert_int_equal(renew(f, &f->before, token, &a), PL_MSG_RENEWED);
-        assert_int_equal(PL_HEAR(&a, renewed, &said), PL_OK);
-        assert_int_equal(
-            pl_lease_open(&f->h.secret, said.lease.at, said.lease.len, &lease), PL_OK);
+        assert_ok(PL_HEAR(&a, renewed, &said));
+        assert_ok(pl_lease_open(&f->h.secret, said.lease.at, said.lease.len, &lease));
         assert_true(lease.token == token);
         pl_lease_key(&f->h.secret, said.lease.at, said.lease.len, &key);
         assert_memory_equal(said.secret, key.bytes, sizeof key.bytes);
@@ -251,9 +247,8 @@ static void lease_of_the_hub_before_is_sealed_anew(void **state)
 }
 
 /* The home did not know the arm, so it ignored the FENCE of its first task. */
-static void home_that_gets_an_arm_is_told_its_leases(void **state)
+PL_TEST(home_that_gets_an_arm_is_told_its_leases)
 {
-    (void)state;
     fake *f = open_hub(1);
     pl_message m;
     const uint64_t token = take_task(f, 0);
@@ -268,9 +263,8 @@ static void home_that_gets_an_arm_is_told_its_leases(void **state)
 }
 
 /* Both hubs would give the same tokens if this one took the higher epoch. */
-static void hub_whose_home_has_met_a_newer_one_ends(void **state)
+PL_TEST(hub_whose_home_has_met_a_newer_one_ends)
 {
-    (void)state;
     for (int refused = 0; refused < 2; refused++) {
         fake *f = open_hub(2);
         pl_message m;
@@ -288,37 +282,28 @@ static void hub_whose_home_has_met_a_newer_one_ends(void **state)
 }
 
 /* Between the two greetings only one of the homes knows the new secret. */
-static void second_home_is_greeted_as_soon_as_the_first_one_has_answered(void **state)
+PL_TEST(second_home_is_greeted_as_soon_as_the_first_one_has_answered)
 {
-    (void)state;
     const char *at[] = {"tcp://127.0.0.1:1", "tcp://127.0.0.1:2"};
     pl_hub_options options = {.homes = at, .n_homes = 2, .ttl_ms = TTL};
     hub h = {.options = &options};
     pl_message m = {.epoch = 5};
     const int64_t now_ms = pl_now_ms();
-    assert_int_equal(hub_open_homes(&h), PL_OK);
+    assert_ok(hub_open_homes(&h));
     h.homes[0].asked_ms = h.homes[1].asked_ms = now_ms - TTL;
-    assert_int_equal(hub_tend_homes(&h, now_ms), PL_OK);
+    assert_ok(hub_tend_homes(&h, now_ms));
     assert_true(h.homes[0].hello != 0);
     assert_true(h.homes[1].hello == 0); /* the hub has no epoch yet */
     PL_SAY(&m, WELCOME, welcome_home, .version = 1);
-    assert_int_equal(hub_take_home(&h, 0, &m, now_ms), PL_OK);
+    assert_ok(hub_take_home(&h, 0, &m, now_ms));
     pl_message_destroy(&m);
-    assert_int_equal(hub_tend_homes(&h, now_ms), PL_OK);
+    assert_ok(hub_tend_homes(&h, now_ms));
     assert_true(h.homes[1].hello != 0);
     hub_close_homes(&h);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_grant_of_a_hub_is_told),
-        cmocka_unit_test(lease_that_was_given_back_ends_at_the_homes),
-        cmocka_unit_test(lease_of_the_hub_before_is_sealed_anew),
-        cmocka_unit_test(home_that_gets_an_arm_is_told_its_leases),
-        cmocka_unit_test(hub_whose_home_has_met_a_newer_one_ends),
-        cmocka_unit_test(second_home_is_greeted_as_soon_as_the_first_one_has_answered),
-    };
     pl_log_open("test", PL_LOG_ERROR, false);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -3,13 +3,9 @@
  * Tests what the hub's status says of its workers. */
 #include "workers/hub_internal.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 static int count_text(pl_buf *in, const char *text)
 {
@@ -20,10 +16,9 @@ static int count_text(pl_buf *in, const char *text)
 }
 
 /* A status lists at most 1,024 workers. */
-static void status_says_that_its_list_of_workers_is_cut(void **state)
+PL_TEST(status_says_that_its_list_of_workers_is_cut)
 {
     enum { MANY = 1025 };
-    (void)state;
     const pl_hub_options options = {.ttl_ms = 60000};
     hub h = {.options = &options};
     char bound[PL_ADDRESS_MAX];
@@ -35,7 +30,7 @@ static void status_says_that_its_list_of_workers_is_cut(void **state)
     }
     h.workers = many;
     h.n_workers = MANY;
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &h.socket, bound), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &h.socket, bound));
     hub_status_json(&h, &out);
     assert_int_equal(count_text(&out, "\"tokens_per_second\""), MANY - 1);
     assert_int_equal(count_text(&out, "\"left\""), 0);
@@ -62,19 +57,18 @@ static int64_t heard_of_state(hub *h, uint64_t epoch, uint64_t sequence, int64_t
     pl_message m = {0};
     PL_SAY(&m, STATE_IS, piece, .total = 0, .offset = 0, .sequence = sequence);
     m.epoch = epoch;
-    assert_int_equal(hub_take_home(h, 0, &m, now_ms), PL_OK);
+    assert_ok(hub_take_home(h, 0, &m, now_ms));
     pl_message_destroy(&m);
     return h->homes[0].heard_ms;
 }
 
 /* A second machine may start a copy of the run's folder, or an old backup. */
-static void an_older_copy_of_a_homes_store_is_ignored(void **state)
+PL_TEST(an_older_copy_of_a_homes_store_is_ignored)
 {
-    (void)state;
     const pl_hub_options options = {.ttl_ms = 60000};
     hub h = {.options = &options, .n_homes = 1};
     h.homes = pl_alloc(sizeof *h.homes);
-    assert_int_equal(pl_wire_connect("tcp://127.0.0.1:9", &h.homes[0].socket), PL_OK);
+    assert_ok(pl_wire_connect("tcp://127.0.0.1:9", &h.homes[0].socket));
     assert_int_equal(heard_of_state(&h, 7, 100, 1), 1);
     assert_int_equal(heard_of_state(&h, 7, 101, 2), 2);
     assert_int_equal(heard_of_state(&h, 7, 100, 3), 2); /* commits are missing */
@@ -84,13 +78,4 @@ static void an_older_copy_of_a_homes_store_is_ignored(void **state)
     assert_int_equal(heard_of_state(&h, 8, 101, 6), 6); /* the home started again */
     assert_int_equal(h.homes[0].epoch, 8);
     hub_close_homes(&h);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(status_says_that_its_list_of_workers_is_cut),
-        cmocka_unit_test(an_older_copy_of_a_homes_store_is_ignored),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,9 +57,8 @@ static size_t count(const pl_shape *shape)
 }
 
 /* ---- export and import again ---- */
-static void parameters_come_back_bit_by_bit(void **state)
+PL_TEST(parameters_come_back_bit_by_bit)
 {
-    (void)state;
     const pl_shape shapes[] = {wide_shape, tied_shape(), qk_shape()};
     for (size_t s = 0; s < 3; s++) {
         float *was = make_folder("back", &shapes[s], PL_WEIGHT_F32);
@@ -70,9 +69,8 @@ static void parameters_come_back_bit_by_bit(void **state)
     }
 }
 
-static void the_shape_comes_back_and_the_tokenizer_is_found(void **state)
+PL_TEST(the_shape_comes_back_and_the_tokenizer_is_found)
 {
-    (void)state;
     pl_import *m = NULL;
     free(make_folder("shape", &wide_shape, PL_WEIGHT_F32));
     assert_ok(pl_import_open(in_scratch("shape"), &m));
@@ -89,9 +87,8 @@ static void the_shape_comes_back_and_the_tokenizer_is_found(void **state)
     assert_null(m);
 }
 
-static void short_types_come_back_as_they_were_rounded(void **state)
+PL_TEST(short_types_come_back_as_they_were_rounded)
 {
-    (void)state;
     float *was = make_folder("half", &wide_shape, PL_WEIGHT_F16);
     float *half = load(in_scratch("half"), &wide_shape);
     free(make_folder("brain", &wide_shape, PL_WEIGHT_BF16));
@@ -105,9 +102,8 @@ static void short_types_come_back_as_they_were_rounded(void **state)
     free(brain);
 }
 
-static void one_file_with_the_configuration_beside_it_is_enough(void **state)
+PL_TEST(one_file_with_the_configuration_beside_it_is_enough)
 {
-    (void)state;
     float *was = make_folder("file", &wide_shape, PL_WEIGHT_F32);
     float *is = load(in_scratch("file/model.safetensors"), &wide_shape);
     assert_memory_equal(is, was, count(&wide_shape) * sizeof *is);
@@ -207,9 +203,8 @@ static float *make_shards(void)
     return was;
 }
 
-static void shards_are_found_by_their_index(void **state)
+PL_TEST(shards_are_found_by_their_index)
 {
-    (void)state;
     float *was = make_shards(), *is = load(in_scratch("many"), &wide_shape);
     assert_memory_equal(is, was, count(&wide_shape) * sizeof *is);
     free(was);
@@ -227,9 +222,8 @@ static void refused(const char *path, pl_status wanted, const char *words)
     assert_said(words);
 }
 
-static void an_index_that_lies_is_refused(void **state)
+PL_TEST(an_index_that_lies_is_refused)
 {
-    (void)state;
     static const char index[] = "many/model.safetensors.index.json";
     free(make_shards());
     write_index(index, "../many/model-1.safetensors", "model-2.safetensors");
@@ -251,9 +245,8 @@ static void an_index_that_lies_is_refused(void **state)
     refused("many", PL_ERR_DATA, "which the index says is there");
 }
 
-static void tensors_that_are_missing_or_too_many_are_named(void **state)
+PL_TEST(tensors_that_are_missing_or_too_many_are_named)
 {
-    (void)state;
     free(make_folder("odd", &wide_shape, PL_WEIGHT_F32));
     copy_tensors("odd/model.safetensors", "odd/copy", but_one, NULL);
     rename(in_scratch("odd/model.safetensors"), in_scratch("odd/whole"));
@@ -287,9 +280,8 @@ static void edit_config(const char *folder, const char *from, const char *to)
     pl_buf_destroy(&out);
 }
 
-static void what_our_model_lacks_is_refused_by_field_and_value(void **state)
+PL_TEST(what_our_model_lacks_is_refused_by_field_and_value)
 {
-    (void)state;
     static const struct {
         const char *from, *to, *words;
     } cases[] = {{"\"LlamaForCausalLM\"", "\"MistralForCausalLM\"", "architectures is"},
@@ -317,9 +309,8 @@ static void what_our_model_lacks_is_refused_by_field_and_value(void **state)
     }
 }
 
-static void a_model_with_qk_norm_is_a_qwen3_model(void **state)
+PL_TEST(a_model_with_qk_norm_is_a_qwen3_model)
 {
-    (void)state;
     static const struct {
         const char *from, *to, *words;
         pl_status status;
@@ -368,9 +359,8 @@ static void a_model_with_qk_norm_is_a_qwen3_model(void **state)
     refused("qk", PL_ERR_DATA, "q_norm.weight");
 }
 
-static void numbers_that_make_no_sense_are_refused(void **state)
+PL_TEST(numbers_that_make_no_sense_are_refused)
 {
-    (void)state;
     static const struct {
         const char *from, *to, *words;
         pl_status status;
@@ -406,9 +396,8 @@ static void numbers_that_make_no_sense_are_refused(void **state)
 
 /* Configurations of programs from before 2024 must be understood. They have theta at
  * the top level, only few fields, and some fields that are null. */
-static void old_configurations_are_understood(void **state)
+PL_TEST(old_configurations_are_understood)
 {
-    (void)state;
     static const char text[] =
         "{\"model_type\":\"llama\",\"vocab_size\":32000,\"hidden_size\":64,"
         "\"intermediate_size\":172,\"num_hidden_layers\":2,\"num_attention_heads\":8,"
@@ -421,9 +410,8 @@ static void old_configurations_are_understood(void **state)
     assert_true(s.rope_theta == 500000 && !s.tied);
 }
 
-static void a_copy_of_tied_embeddings_does_no_harm(void **state)
+PL_TEST(a_copy_of_tied_embeddings_does_no_harm)
 {
-    (void)state;
     pl_shape untied = tied_shape();
     untied.tied = false;
     pl_topology *t = make_topology(&untied);
@@ -473,9 +461,8 @@ static void edit_header(const char *folder, const char *from, const char *to)
     pl_buf_destroy(&bytes);
 }
 
-static void a_tied_matrix_may_be_stored_as_the_head(void **state)
+PL_TEST(a_tied_matrix_may_be_stored_as_the_head)
 {
-    (void)state;
     const pl_shape shape = tied_shape();
     float *was = make_folder("head", &shape, PL_WEIGHT_F32);
     edit_header("head", "\"model.embed_tokens.weight\"", "\"lm_head.weight\"");
@@ -486,9 +473,8 @@ static void a_tied_matrix_may_be_stored_as_the_head(void **state)
 }
 
 /* AutoModel of transformers leaves out "model." and the head. */
-static void a_model_that_was_saved_without_its_head_is_read_if_it_is_tied(void **state)
+PL_TEST(a_model_that_was_saved_without_its_head_is_read_if_it_is_tied)
 {
-    (void)state;
     const pl_shape shape = tied_shape();
     float *was = make_folder("auto", &shape, PL_WEIGHT_F32);
     edit_header("auto", "\"model.", "\"");
@@ -508,19 +494,16 @@ static void a_model_that_was_saved_without_its_head_is_read_if_it_is_tied(void *
     refused("auto", PL_ERR_DATA, "set tie_word_embeddings to true");
 }
 
-static void
-settings_that_contradict_each_other_are_refused_with_both_values(void **state)
+PL_TEST(settings_that_contradict_each_other_are_refused_with_both_values)
 {
-    (void)state;
     free(make_folder("two", &wide_shape, PL_WEIGHT_F32));
     edit_config("two", "\"rope_theta\": 12345.5", "\"rope_theta\": 500000");
     refused("two", PL_ERR_DATA, "12345.5");
     refused("two", PL_ERR_DATA, "500000");
 }
 
-static void tensors_that_can_be_computed_are_ignored_and_counted(void **state)
+PL_TEST(tensors_that_can_be_computed_are_ignored_and_counted)
 {
-    (void)state;
     static const char *const names[] = {"rotary_emb.inv_freq", "rotary_emb.cos_cached",
                                         "rotary_emb.sin_cached", "masked_bias"};
     free(make_folder("old", &wide_shape, PL_WEIGHT_F32));
@@ -536,9 +519,8 @@ static void tensors_that_can_be_computed_are_ignored_and_counted(void **state)
     }
 }
 
-static void files_of_other_kinds_are_named_for_what_they_are(void **state)
+PL_TEST(files_of_other_kinds_are_named_for_what_they_are)
 {
-    (void)state;
     static const char pointer[] = "version https://git-lfs.github.com/spec/v1\n"
                                   "oid sha256:00\nsize 1\n";
     float *was = make_folder("kinds", &wide_shape, PL_WEIGHT_F32);
@@ -562,10 +544,8 @@ static void files_of_other_kinds_are_named_for_what_they_are(void **state)
 }
 
 /* transformers 5 saves only tokenizer.json. */
-static void
-a_tokenizer_json_gives_the_tokens_of_the_model_it_was_made_from(void **state)
+PL_TEST(a_tokenizer_json_gives_the_tokens_of_the_model_it_was_made_from)
 {
-    (void)state;
     pl_import *m = NULL;
     pl_tokenizer *first = NULL, *second = NULL;
     pl_buf text = {0}, ids[2] = {{0}, {0}};
@@ -613,9 +593,8 @@ static void write_tokenizer(const char *steps, const char *merges, const char *a
     pl_buf_destroy(&text);
 }
 
-static void only_a_tokenizer_of_sentencepieces_kind_is_read(void **state)
+PL_TEST(only_a_tokenizer_of_sentencepieces_kind_is_read)
 {
-    (void)state;
     static const char blank[] =
         "{\"type\":\"Metaspace\",\"replacement\":\"\xe2\x96\x81\","
         "\"prepend_scheme\":\"first\",\"split\":false}";
@@ -678,9 +657,8 @@ static void only_a_tokenizer_of_sentencepieces_kind_is_read(void **state)
     }
 }
 
-static void a_run_of_another_shape_is_refused_by_key(void **state)
+PL_TEST(a_run_of_another_shape_is_refused_by_key)
 {
-    (void)state;
     pl_shape other = wide_shape;
     pl_import *m = NULL;
     float *params = make_folder("other", &wide_shape, PL_WEIGHT_F32);
@@ -699,9 +677,8 @@ static void a_run_of_another_shape_is_refused_by_key(void **state)
     free(params);
 }
 
-static void a_value_that_is_not_finite_is_named(void **state)
+PL_TEST(a_value_that_is_not_finite_is_named)
 {
-    (void)state;
     pl_import *m = NULL;
     char path[PL_PATH_MAX];
     pl_buf bytes = {0};
@@ -720,9 +697,8 @@ static void a_value_that_is_not_finite_is_named(void **state)
     free(params);
 }
 
-static void what_is_not_there_is_said(void **state)
+PL_TEST(what_is_not_there_is_said)
 {
-    (void)state;
     refused("nowhere", PL_ERR_NOT_FOUND, "nowhere to import");
     assert_ok(pl_make_folders(in_scratch("empty")));
     refused("empty", PL_ERR_NOT_FOUND, "no config.json");
@@ -733,31 +709,5 @@ static void what_is_not_there_is_said(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parameters_come_back_bit_by_bit),
-        cmocka_unit_test(the_shape_comes_back_and_the_tokenizer_is_found),
-        cmocka_unit_test(short_types_come_back_as_they_were_rounded),
-        cmocka_unit_test(one_file_with_the_configuration_beside_it_is_enough),
-        cmocka_unit_test(shards_are_found_by_their_index),
-        cmocka_unit_test(an_index_that_lies_is_refused),
-        cmocka_unit_test(tensors_that_are_missing_or_too_many_are_named),
-        cmocka_unit_test(what_our_model_lacks_is_refused_by_field_and_value),
-        cmocka_unit_test(a_model_with_qk_norm_is_a_qwen3_model),
-        cmocka_unit_test(numbers_that_make_no_sense_are_refused),
-        cmocka_unit_test(old_configurations_are_understood),
-        cmocka_unit_test(a_copy_of_tied_embeddings_does_no_harm),
-        cmocka_unit_test(a_tied_matrix_may_be_stored_as_the_head),
-        cmocka_unit_test(a_model_that_was_saved_without_its_head_is_read_if_it_is_tied),
-        cmocka_unit_test(
-            settings_that_contradict_each_other_are_refused_with_both_values),
-        cmocka_unit_test(tensors_that_can_be_computed_are_ignored_and_counted),
-        cmocka_unit_test(files_of_other_kinds_are_named_for_what_they_are),
-        cmocka_unit_test(
-            a_tokenizer_json_gives_the_tokens_of_the_model_it_was_made_from),
-        cmocka_unit_test(only_a_tokenizer_of_sentencepieces_kind_is_read),
-        cmocka_unit_test(a_run_of_another_shape_is_refused_by_key),
-        cmocka_unit_test(a_value_that_is_not_finite_is_named),
-        cmocka_unit_test(what_is_not_there_is_said),
-    };
-    return cmocka_run_group_tests(tests, open_exchange, close_exchange);
+    return suite_run(open_exchange, close_exchange);
 }

@@ -3,14 +3,12 @@
  * a child process, because a process reads the variable only once. */
 #include "base/base.h"
 #include "modules/backend.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 /* Runs `check` in a child process that has PATHLOOM_CPU=value (NULL: without it).
  * Returns the exit code of the child. */
@@ -41,9 +39,8 @@ static int newest_is(pl_isa want)
     return pl_isa_check() != PL_OK || pl_isa_newest() != want;
 }
 
-static void a_named_instruction_set_lowers_what_the_machine_has(void **state)
+PL_TEST(a_named_instruction_set_lowers_what_the_machine_has)
 {
-    (void)state;
     const pl_isa machine = pl_isa_machine();
     assert_int_equal(with_value(NULL, newest_is, machine), 0);
     assert_int_equal(with_value("", newest_is, machine), 0);
@@ -60,9 +57,8 @@ static int change_is_ignored(pl_isa want)
     return before != want || pl_isa_newest() != want;
 }
 
-static void a_later_change_of_the_environment_has_no_effect(void **state)
+PL_TEST(a_later_change_of_the_environment_has_no_effect)
 {
-    (void)state;
     assert_int_equal(with_value(NULL, change_is_ignored, pl_isa_machine()), 0);
 }
 
@@ -73,9 +69,8 @@ static int value_is_refused(pl_isa unused)
            !strstr(pl_last_error(), "portable, avx2, avx512, avx512_vnni");
 }
 
-static void an_unknown_name_is_refused_with_the_list_of_names(void **state)
+PL_TEST(an_unknown_name_is_refused_with_the_list_of_names)
 {
-    (void)state;
     static const char *const bad[] = {"avx3", "AVX2",         "avx2 ",
                                       " ",    "avx512_vnni_", "0"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -111,23 +106,11 @@ static int device_is_limited(pl_isa want)
     return 0;
 }
 
-static void the_backend_and_its_libraries_obey_the_named_instruction_set(void **state)
+PL_TEST(the_backend_and_its_libraries_obey_the_named_instruction_set)
 {
-    (void)state;
     const pl_isa machine = pl_isa_machine();
     for (int i = 0; i < PL_ISA_COUNT; i++)
         assert_int_equal(with_value(pl_isa_name((pl_isa)i), device_is_limited,
                                     older(machine, (pl_isa)i)),
                          0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_named_instruction_set_lowers_what_the_machine_has),
-        cmocka_unit_test(a_later_change_of_the_environment_has_no_effect),
-        cmocka_unit_test(an_unknown_name_is_refused_with_the_list_of_names),
-        cmocka_unit_test(the_backend_and_its_libraries_obey_the_named_instruction_set),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

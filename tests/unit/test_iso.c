@@ -4,12 +4,9 @@
  * are changed. */
 #include "outer/outer.h"
 #include <math.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 static float *random_matrix(int rows, int cols, uint64_t stream, float scale)
 {
@@ -105,9 +102,8 @@ static const int shapes[][2] = {{1, 7},   {7, 1},   {5, 5},   {24, 10}, {10, 24}
                                 {16, 16}, {33, 64}, {48, 17}, {40, 100}};
 enum { N_SHAPES = sizeof shapes / sizeof shapes[0] };
 
-static void the_result_is_that_of_an_svd(void **state)
+PL_TEST(the_result_is_that_of_an_svd)
 {
-    (void)state;
     for (int i = 0; i < N_SHAPES; i++) {
         const int rows = shapes[i][0], cols = shapes[i][1];
         const size_t n = (size_t)rows * (size_t)cols;
@@ -115,7 +111,7 @@ static void the_result_is_that_of_an_svd(void **state)
         double *want = calloc(n, sizeof *want);
         /* the iteration is accurate only for singular values of at least |x| / 1000 */
         assert_true(equalize_by_svd(want, x, rows, cols) > 1e-3);
-        assert_int_equal(pl_iso_equalize(x, rows, cols, 1), PL_OK);
+        assert_ok(pl_iso_equalize(x, rows, cols, 1));
         const double error = relative_error(x, want, n);
         if (!(error < 5e-6))
             fail_msg("%d x %d: the relative error is %g", rows, cols, error);
@@ -173,9 +169,8 @@ static void plain_equalize(float *x, int n, int m)
     free(g), free(xt), free(y), free(a), free(b);
 }
 
-static void the_bytes_are_those_of_plain_loops_on_any_number_of_threads(void **state)
+PL_TEST(the_bytes_are_those_of_plain_loops_on_any_number_of_threads)
 {
-    (void)state;
     for (int i = 0; i < N_SHAPES; i++) {
         const int rows = shapes[i][0], cols = shapes[i][1];
         const size_t n = (size_t)rows * (size_t)cols;
@@ -186,7 +181,7 @@ static void the_bytes_are_those_of_plain_loops_on_any_number_of_threads(void **s
         plain_equalize(want, rows, cols);
         for (int threads = 1; threads <= 3; threads++) {
             float *got = copy_of(from, n);
-            assert_int_equal(pl_iso_equalize(got, rows, cols, threads), PL_OK);
+            assert_ok(pl_iso_equalize(got, rows, cols, threads));
             assert_memory_equal(got, want, n * sizeof *got);
             free(got);
         }
@@ -194,50 +189,47 @@ static void the_bytes_are_those_of_plain_loops_on_any_number_of_threads(void **s
     }
 }
 
-static void a_transpose_gives_the_transpose(void **state)
+PL_TEST(a_transpose_gives_the_transpose)
 {
-    (void)state;
     enum { R = 20, C = 37 };
     float *x = random_matrix(R, C, 3, 1.0f), t[R * C];
     for (int r = 0; r < R; r++)
         for (int c = 0; c < C; c++)
             t[c * R + r] = x[r * C + c];
-    assert_int_equal(pl_iso_equalize(x, R, C, 2), PL_OK);
-    assert_int_equal(pl_iso_equalize(t, C, R, 2), PL_OK);
+    assert_ok(pl_iso_equalize(x, R, C, 2));
+    assert_ok(pl_iso_equalize(t, C, R, 2));
     for (int r = 0; r < R; r++)
         for (int c = 0; c < C; c++)
             assert_true(fabsf(t[c * R + r] - x[r * C + c]) < 1e-5f);
     free(x);
 }
 
-static void what_has_no_direction_stays_as_it_is(void **state)
+PL_TEST(what_has_no_direction_stays_as_it_is)
 {
-    (void)state;
     float zeros[6] = {0}, wrong[6] = {1, 2, NAN, 4, 5, 6}, was[6];
     memcpy(was, wrong, sizeof was);
-    assert_int_equal(pl_iso_equalize(zeros, 2, 3, 1), PL_OK);
+    assert_ok(pl_iso_equalize(zeros, 2, 3, 1));
     for (int i = 0; i < 6; i++)
         assert_true(zeros[i] == 0.0f);
-    assert_int_equal(pl_iso_equalize(wrong, 2, 3, 1), PL_OK);
+    assert_ok(pl_iso_equalize(wrong, 2, 3, 1));
     assert_memory_equal(wrong, was, sizeof was);
     /* A matrix of rank 1 has only one direction. Its singular value is replaced by the
      * mean of this value and 0. */
     float one[] = {3, 0, 0, 4, 0, 0};
-    assert_int_equal(pl_iso_equalize(one, 2, 3, 1), PL_OK);
+    assert_ok(pl_iso_equalize(one, 2, 3, 1));
     const float half[] = {1.5f, 0, 0, 2, 0, 0};
     for (int i = 0; i < 6; i++)
         assert_true(fabsf(one[i] - half[i]) < 1e-5f);
 }
 
-static void size_does_not_matter(void **state)
+PL_TEST(size_does_not_matter)
 {
-    (void)state;
     static const float scales[] = {1e-30f, 1e-12f, 1e15f, 1e30f};
     float *unit = random_matrix(12, 30, 4, 1.0f);
-    assert_int_equal(pl_iso_equalize(unit, 12, 30, 1), PL_OK);
+    assert_ok(pl_iso_equalize(unit, 12, 30, 1));
     for (int i = 0; i < 4; i++) {
         float *x = random_matrix(12, 30, 4, scales[i]);
-        assert_int_equal(pl_iso_equalize(x, 12, 30, 1), PL_OK);
+        assert_ok(pl_iso_equalize(x, 12, 30, 1));
         for (int k = 0; k < 360; k++)
             assert_true(fabsf(x[k] / scales[i] - unit[k]) < 1e-5f);
         free(x);
@@ -260,12 +252,11 @@ static const pl_shape shape = {.vocab = 11,
                                .norm_eps = 1e-5,
                                .qk_norm = true};
 
-static void only_matrices_of_blocks_are_changed(void **state)
+PL_TEST(only_matrices_of_blocks_are_changed)
 {
-    (void)state;
     pl_topology *t;
     const pl_topology_spec spec = {.n_levels = 1, .experts = {2}, .replicas = 1};
-    assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
+    assert_ok(pl_topology_create(&shape, &spec, &t));
     for (int module = 0; module < pl_topology_n_modules(t); module++) {
         const pl_slot *slot = pl_topology_slot(t, pl_topology_module_slot(t, module));
         pl_iso_matrix *matrices;
@@ -281,10 +272,9 @@ static void only_matrices_of_blocks_are_changed(void **state)
         const float weight = 1.0f;
         const pl_codec_part part = {0, slot->n_params, PL_ROLE_MLP};
         pl_codec_options options;
-        assert_int_equal(pl_codec_options_default("f32", &options), PL_OK);
-        assert_int_equal(
-            pl_codec_encode_module(&options, &part, 1, NULL, values, NULL, &bytes),
-            PL_OK);
+        assert_ok(pl_codec_options_default("f32", &options));
+        assert_ok(
+            pl_codec_encode_module(&options, &part, 1, NULL, values, NULL, &bytes));
         const pl_codec_message message = {bytes.data, bytes.len};
         pl_codec_list list = {&message, &weight, 1, 0};
         const pl_arith_merge merge = {.step = &step,
@@ -294,7 +284,7 @@ static void only_matrices_of_blocks_are_changed(void **state)
                                       .matrices = matrices,
                                       .n_matrices = n,
                                       .factor = 1.0f};
-        assert_int_equal(pl_arith_step(&merge, &report), PL_OK);
+        assert_ok(pl_arith_step(&merge, &report));
         pl_buf_destroy(&bytes);
         /* the norm is that of the mean update before the change */
         assert_true(report.mean_norm == pl_l2_norm(values, slot->n_params));
@@ -304,8 +294,7 @@ static void only_matrices_of_blocks_are_changed(void **state)
             const size_t from = x->offset - slot->offset;
             const size_t count = (size_t)x->rows * (size_t)x->cols;
             if (x->block >= 0 && x->decay)
-                assert_int_equal(pl_iso_equalize(values + from, x->rows, x->cols, 1),
-                                 PL_OK);
+                assert_ok(pl_iso_equalize(values + from, x->rows, x->cols, 1));
             for (size_t k = from; k < from + count; k++)
                 assert_true(params[k] == -values[k]);
         }
@@ -313,17 +302,4 @@ static void only_matrices_of_blocks_are_changed(void **state)
         pl_free(matrices);
     }
     pl_topology_destroy(&t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_result_is_that_of_an_svd),
-        cmocka_unit_test(the_bytes_are_those_of_plain_loops_on_any_number_of_threads),
-        cmocka_unit_test(a_transpose_gives_the_transpose),
-        cmocka_unit_test(what_has_no_direction_stays_as_it_is),
-        cmocka_unit_test(size_does_not_matter),
-        cmocka_unit_test(only_matrices_of_blocks_are_changed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,7 +114,9 @@ static void assert_all_rows(kv *follower)
     assert_int_equal(n, newest);
 }
 
-static void a_follower_misses_no_commit_while_the_log_is_replaced(void **state)
+#define FOLDER_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
+
+FOLDER_TEST(a_follower_misses_no_commit_while_the_log_is_replaced)
 {
     char scratch[PL_PATH_MAX];
     kv *follower = NULL;
@@ -136,7 +138,7 @@ static void a_follower_misses_no_commit_while_the_log_is_replaced(void **state)
     kv_close(&writer, false);
 }
 
-static void a_follower_that_never_reads_in_peace_says_so(void **state)
+FOLDER_TEST(a_follower_that_never_reads_in_peace_says_so)
 {
     char scratch[PL_PATH_MAX];
     kv *follower = NULL;
@@ -148,7 +150,7 @@ static void a_follower_that_never_reads_in_peace_says_so(void **state)
     assert_ok(kv_open(database, KV_FOLLOW, scratch, &follower));
     n_replacements = 1000;
     assert_int_equal(kv_refresh(follower), PL_ERR_BUSY);
-    assert_says("try again");
+    assert_said("try again");
     n_replacements = 0;
     assert_ok(kv_refresh(follower));
     assert_all_rows(follower);
@@ -157,7 +159,7 @@ static void a_follower_that_never_reads_in_peace_says_so(void **state)
 }
 
 /* A copy replaces the database's folder (mirror_set.c), by one whose rows are older. */
-static void a_follower_stays_with_its_folder(void **state)
+FOLDER_TEST(a_follower_stays_with_its_folder)
 {
     char scratch[PL_PATH_MAX];
     kv *follower = NULL;
@@ -179,17 +181,4 @@ static void a_follower_stays_with_its_folder(void **state)
     assert_all_rows(follower);
     kv_close(&follower, false);
     kv_close(&writer, false);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(
-            a_follower_misses_no_commit_while_the_log_is_replaced, make_folder,
-            drop_folder),
-        cmocka_unit_test_setup_teardown(a_follower_that_never_reads_in_peace_says_so,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(a_follower_stays_with_its_folder, make_folder,
-                                        drop_folder)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

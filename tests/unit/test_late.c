@@ -4,10 +4,11 @@
  * they report, and what it believes of their reports. */
 #include "tests/unit/fleet_fixture.h"
 
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+
 /* After its first renewal the holder always reports its last step. Its own pace is
  * slow, because it has delivered late before. */
-static void
-holder_that_claims_to_be_nearly_done_gets_a_backup_all_the_same(void **state)
+FIXTURE_TEST(holder_that_claims_to_be_nearly_done_gets_a_backup_all_the_same)
 {
     fixture *f = *state;
     plan_lease *l = begin(f, 0);
@@ -27,7 +28,7 @@ holder_that_claims_to_be_nearly_done_gets_a_backup_all_the_same(void **state)
 }
 
 /* A holder may ask for its next phase before it has delivered this one. */
-static void lease_that_went_on_to_the_next_phase_is_late_as_well(void **state)
+FIXTURE_TEST(lease_that_went_on_to_the_next_phase_is_late_as_well)
 {
     fixture *f = *state;
     plan_grant(&f->h.tasks, f->first, 0, 1000, TTL);
@@ -39,7 +40,7 @@ static void lease_that_went_on_to_the_next_phase_is_late_as_well(void **state)
 }
 
 /* Two workers that work together could keep both places. */
-static void backup_that_is_late_gives_its_place_to_another(void **state)
+FIXTURE_TEST(backup_that_is_late_gives_its_place_to_another)
 {
     fixture *f = *state;
     join(f, 0);
@@ -62,7 +63,7 @@ static void backup_that_is_late_gives_its_place_to_another(void **state)
 }
 
 /* One worker delivers late again and again. The bound stays that of the others. */
-static void late_deliveries_do_not_move_the_bound(void **state)
+FIXTURE_TEST(late_deliveries_do_not_move_the_bound)
 {
     fixture *f = *state;
     plan_arm *arm = &f->h.tasks.arms[0];
@@ -88,7 +89,7 @@ static void late_deliveries_do_not_move_the_bound(void **state)
 
 /* Others deliver nonsense within a millisecond. The tasks of honest workers must not
  * become late or overdue by that. */
-static void fast_nonsense_makes_nobody_late(void **state)
+FIXTURE_TEST(fast_nonsense_makes_nobody_late)
 {
     fixture *f = *state;
     plan_arm *arm = &f->h.tasks.arms[0];
@@ -112,7 +113,7 @@ static void fast_nonsense_makes_nobody_late(void **state)
 
 /* The worker that the homes name is credited, whatever others say and whether or not
  * its own DONE arrives. */
-static void delivery_is_credited_to_the_worker_that_the_homes_name(void **state)
+FIXTURE_TEST(delivery_is_credited_to_the_worker_that_the_homes_name)
 {
     fixture *f = *state;
     plan_settled done;
@@ -135,7 +136,7 @@ static void delivery_is_credited_to_the_worker_that_the_homes_name(void **state)
     assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
 }
 
-static void worker_that_was_never_measured_is_asked_when_a_lease_is_late(void **state)
+FIXTURE_TEST(worker_that_was_never_measured_is_asked_when_a_lease_is_late)
 {
     fixture *f = *state;
     begin(f, 0);
@@ -145,7 +146,7 @@ static void worker_that_was_never_measured_is_asked_when_a_lease_is_late(void **
 }
 
 /* Where two workers may not do one task, it is taken away after the same time. */
-static void what_two_may_not_do_is_taken_when_it_is_late(void **state)
+FIXTURE_TEST(what_two_may_not_do_is_taken_when_it_is_late)
 {
     fixture *f = *state;
     pl_outer *outer = &f->h.tasks.arms[0].arm.outer;
@@ -186,7 +187,7 @@ static void what_two_may_not_do_is_taken_when_it_is_late(void **state)
 }
 
 /* Under streaming a phase begins before the versions exist that it mixes in. */
-static void holder_that_waits_for_others_is_not_late(void **state)
+FIXTURE_TEST(holder_that_waits_for_others_is_not_late)
 {
     fixture *f = *state;
     plan_arm *arm = &f->h.tasks.arms[0];
@@ -219,7 +220,7 @@ static void holder_that_waits_for_others_is_not_late(void **state)
     assert_float_equal(arm->median_s, 1.2, 1e-9);
 }
 
-static void holder_that_scores_text_has_longer(void **state)
+FIXTURE_TEST(holder_that_scores_text_has_longer)
 {
     fixture *f = *state;
     plan_arm *arm = &f->h.tasks.arms[0];
@@ -233,7 +234,7 @@ static void holder_that_scores_text_has_longer(void **state)
     assert_true(hub_is_late(arm, &f->paths[0], l, 0, 9100));
 }
 
-static void what_two_may_not_do_is_taken_earlier_from_a_worker_on_trial(void **state)
+FIXTURE_TEST(what_two_may_not_do_is_taken_earlier_from_a_worker_on_trial)
 {
     fixture *f = *state;
     plan_lease *l = begin(f, 0);
@@ -257,7 +258,7 @@ static void what_two_may_not_do_is_taken_earlier_from_a_worker_on_trial(void **s
 /* With noloco, two workers may not do one task, so a backup would take the lease from
  * its holder. After the holder has reported the task as done this must not happen as
  * long as its results have perhaps arrived at a home. */
-static void who_says_done_keeps_the_lease_where_backups_are_not_allowed(void **state)
+FIXTURE_TEST(who_says_done_keeps_the_lease_where_backups_are_not_allowed)
 {
     fixture *f = *state;
     hub_home slow = {.welcome = true, .fresh_ms = 2700};
@@ -278,7 +279,7 @@ static void who_says_done_keeps_the_lease_where_backups_are_not_allowed(void **s
 
 /* A worker says itself how long its inner steps took. Its pace follows from the hub's
  * clock all the same, also if its lease went on to the next phase. */
-static void worker_cannot_make_itself_fast_by_what_it_says(void **state)
+FIXTURE_TEST(worker_cannot_make_itself_fast_by_what_it_says)
 {
     fixture *f = *state;
     hub_worker *w = &f->workers[0];
@@ -306,7 +307,7 @@ static void worker_cannot_make_itself_fast_by_what_it_says(void **state)
 
 /* A worker reports its DONE at once, and that it fetched very much that it will keep.
  */
-static void worker_is_no_faster_than_the_usual_time_by_what_it_claims(void **state)
+FIXTURE_TEST(worker_is_no_faster_than_the_usual_time_by_what_it_claims)
 {
     fixture *f = *state;
     hub_worker *w = &f->workers[0];
@@ -330,7 +331,7 @@ static void worker_is_no_faster_than_the_usual_time_by_what_it_claims(void **sta
     assert_float_equal(hub_task_s(w, arm), 1, 1e-6);
 }
 
-static void leases_that_run_out_bar_a_key_on_trial(void **state)
+FIXTURE_TEST(leases_that_run_out_bar_a_key_on_trial)
 {
     fixture *f = *state;
     for (int i = 0; i < 2; i++) {
@@ -354,7 +355,7 @@ static void leases_that_run_out_bar_a_key_on_trial(void **state)
     assert_false(hub_is_barred(&f->workers[2], pl_now_ms()));
 }
 
-static void audit_that_is_held_for_ever_goes_to_another(void **state)
+FIXTURE_TEST(audit_that_is_held_for_ever_goes_to_another)
 {
     fixture *f = *state;
     hub_audit a;
@@ -381,7 +382,7 @@ static void audit_that_is_held_for_ever_goes_to_another(void **state)
 /* A lease that was held for too long has ended for good. If a renewal could restore it,
  * hub_end_overdue would end it again each second, and each time count one more failure
  * of the worker. */
-static void lease_that_was_held_for_too_long_is_not_renewed(void **state)
+FIXTURE_TEST(lease_that_was_held_for_too_long_is_not_renewed)
 {
     fixture *f = *state;
     plan *p = &f->h.tasks;
@@ -398,7 +399,7 @@ static void lease_that_was_held_for_too_long_is_not_renewed(void **state)
     assert_int_equal(f->workers[0].n_failures, 1);
 }
 
-static void failure_of_a_backup_is_not_the_holders(void **state)
+FIXTURE_TEST(failure_of_a_backup_is_not_the_holders)
 {
     fixture *f = *state;
     plan *p = &f->h.tasks;
@@ -416,14 +417,14 @@ static void failure_of_a_backup_is_not_the_holders(void **state)
 }
 
 /* While a home is away or the hub is stopped, no result can be confirmed. */
-static void lease_does_not_become_late_by_an_outage(void **state)
+FIXTURE_TEST(lease_does_not_become_late_by_an_outage)
 {
     fixture *f = *state;
     hub_home home = {.known = true, .welcome = false};
     plan_grant(&f->h.tasks, f->first, 0, 1000, 1000 * TTL);
     plan_extend(&f->h.tasks, f->first, 1100, 1000 * TTL);
     bool more = false;
-    assert_int_equal(pl_wire_connect("tcp://127.0.0.1:9", &home.socket), PL_OK);
+    assert_ok(pl_wire_connect("tcp://127.0.0.1:9", &home.socket));
     f->h.homes = &home;
     f->h.n_homes = 1;
     f->h.expired_ms = home.asked_ms = 1200;
@@ -431,21 +432,21 @@ static void lease_does_not_become_late_by_an_outage(void **state)
     /* the hub is not asked for backups here, because no worker waits */
     for (int64_t ms = 1300; ms <= 61200; ms += 100) {
         home.asked_ms = ms;
-        assert_int_equal(hub_tend(&f->h, ms, &more), PL_OK);
+        assert_ok(hub_tend(&f->h, ms, &more));
     }
     pl_wire_close(&home.socket);
     f->h.n_homes = 0;
     f->h.homes = NULL;
     for (int i = 0; i < 4; i++)
         f->workers[i].seen_ms = 121200;
-    assert_int_equal(hub_tend(&f->h, 121200, &more), PL_OK); /* it was stopped */
+    assert_ok(hub_tend(&f->h, 121200, &more)); /* it was stopped */
     assert_false(finds(f, 1, 123800));
     assert_true(finds(f, 1, 124100));
 }
 
 /* A worker that is stopped gives its task back. One that does so again and again after
  * a long time delays paths as one that holds them. */
-static void task_given_back_after_its_usual_time_puts_a_key_on_trial(void **state)
+FIXTURE_TEST(task_given_back_after_its_usual_time_puts_a_key_on_trial)
 {
     fixture *f = *state;
     join(f, 0);
@@ -470,18 +471,18 @@ static bool offers(fixture *f, const pl_peer *peer)
     pl_message m = {.token = f->paths[0].lease.token};
     PL_SAY(&m, OFFER, offer, .name = "a", .phase = 0, .task = f->paths[0].name);
     m.type = PL_MSG_OFFER;
-    assert_int_equal(hub_take(&f->h, peer, &m), PL_OK);
+    assert_ok(hub_take(&f->h, peer, &m));
     pl_message_destroy(&m);
     return f->paths[0].offered == 1;
 }
 
-static void offer_counts_only_from_a_worker_that_delivers(void **state)
+FIXTURE_TEST(offer_counts_only_from_a_worker_that_delivers)
 {
     fixture *f = *state;
     char bound[PL_ADDRESS_MAX];
     f->h.worker_names = pl_name_table_create();
     pl_name_table_put(f->h.worker_names, "a", 0);
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f->h.socket, bound), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &f->h.socket, bound));
     join(f, 0);
     f->workers[0].delivers = false;
     const pl_peer peer = {.role = PL_AS_WORKER, .key = f->workers[0].key, .len = 1};
@@ -498,7 +499,7 @@ static void offer_counts_only_from_a_worker_that_delivers(void **state)
 
 /* A liar had the name of an own worker before that worker came. The path's row names
  * the key, too. */
-static void worker_is_not_blamed_for_a_state_of_its_name_and_another_key(void **state)
+FIXTURE_TEST(worker_is_not_blamed_for_a_state_of_its_name_and_another_key)
 {
     fixture *f = *state;
     plan_path *path = &f->paths[0];
@@ -516,44 +517,12 @@ static void worker_is_not_blamed_for_a_state_of_its_name_and_another_key(void **
         path->drops_state = false;
         for (int i = 0; i < 3; i++) {
             path->lease.failures = i + 1;
-            assert_int_equal(
-                hub_note_failure(&f->h, path, 1, PL_ERR_DATA, "its norm is too large"),
-                PL_OK);
+            assert_ok(
+                hub_note_failure(&f->h, path, 1, PL_ERR_DATA, "its norm is too large"));
         }
         /* another's state is dropped; one of its own ends the job */
         assert_int_equal(path->drops_state, other);
         assert_int_equal(f->h.failure[0] == '\0', other);
     }
     pl_name_table_destroy(&f->h.worker_names);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(holder_that_claims_to_be_nearly_done_gets_a_backup_all_the_same),
-        TEST(lease_that_went_on_to_the_next_phase_is_late_as_well),
-        TEST(backup_that_is_late_gives_its_place_to_another),
-        TEST(late_deliveries_do_not_move_the_bound),
-        TEST(fast_nonsense_makes_nobody_late),
-        TEST(delivery_is_credited_to_the_worker_that_the_homes_name),
-        TEST(worker_that_was_never_measured_is_asked_when_a_lease_is_late),
-        TEST(what_two_may_not_do_is_taken_when_it_is_late),
-        TEST(holder_that_waits_for_others_is_not_late),
-        TEST(holder_that_scores_text_has_longer),
-        TEST(what_two_may_not_do_is_taken_earlier_from_a_worker_on_trial),
-        TEST(who_says_done_keeps_the_lease_where_backups_are_not_allowed),
-        TEST(worker_cannot_make_itself_fast_by_what_it_says),
-        TEST(worker_is_no_faster_than_the_usual_time_by_what_it_claims),
-        TEST(leases_that_run_out_bar_a_key_on_trial),
-        TEST(audit_that_is_held_for_ever_goes_to_another),
-        TEST(lease_that_was_held_for_too_long_is_not_renewed),
-        TEST(failure_of_a_backup_is_not_the_holders),
-        TEST(lease_does_not_become_late_by_an_outage),
-        TEST(task_given_back_after_its_usual_time_puts_a_key_on_trial),
-        TEST(offer_counts_only_from_a_worker_that_delivers),
-        TEST(worker_is_not_blamed_for_a_state_of_its_name_and_another_key),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

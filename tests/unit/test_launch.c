@@ -5,11 +5,8 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 static char folder[64] = "/tmp/pathloom-launch-XXXXXX";
 
@@ -29,38 +26,35 @@ static void start(const char *program, const char *logs, const char *expected)
 {
     static const char *const argv[] = {"program", NULL};
     pl_launcher *l;
-    assert_int_equal(pl_launcher_create(program, logs, &l), PL_OK);
+    assert_ok(pl_launcher_create(program, logs, &l));
     assert_int_equal(pl_launcher_start(l, "home", argv, NULL), PL_ERR_OS);
     if (!strstr(pl_last_error(), expected))
         fail_msg("`%s` lacks `%s`", pl_last_error(), expected);
     pl_launcher_destroy(&l);
 }
 
-static void a_program_that_cannot_be_executed_is_named_with_the_reason(void **state)
+PL_TEST(a_program_that_cannot_be_executed_is_named_with_the_reason)
 {
-    (void)state;
     start("/nowhere/program", folder,
           "cannot start process home: it cannot execute the program "
           "(/nowhere/program): No such file or directory");
     start(folder, folder, "it cannot execute the program");
 }
 
-static void a_log_that_cannot_be_opened_is_named_with_the_reason(void **state)
+PL_TEST(a_log_that_cannot_be_opened_is_named_with_the_reason)
 {
-    (void)state;
     char logs[PL_PATH_MAX], log[PL_PATH_MAX];
     pl_join(logs, folder, "logs");
-    assert_int_equal(pl_make_folders(pl_join(log, logs, "home.log")), PL_OK);
+    assert_ok(pl_make_folders(pl_join(log, logs, "home.log")));
     start("/bin/sh", logs, "home.log): Is a directory");
 }
 
-static void a_launcher_without_files_says_so(void **state)
+PL_TEST(a_launcher_without_files_says_so)
 {
     static const char *const argv[] = {"program", NULL};
     pl_launcher *l;
     struct rlimit files;
-    (void)state;
-    assert_int_equal(pl_launcher_create("/bin/true", folder, &l), PL_OK);
+    assert_ok(pl_launcher_create("/bin/true", folder, &l));
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
     const int next = dup(STDERR_FILENO);
     close(next);
@@ -75,10 +69,5 @@ static void a_launcher_without_files_says_so(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_program_that_cannot_be_executed_is_named_with_the_reason),
-        cmocka_unit_test(a_log_that_cannot_be_opened_is_named_with_the_reason),
-        cmocka_unit_test(a_launcher_without_files_says_so),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return suite_run(make_folder, remove_folder);
 }

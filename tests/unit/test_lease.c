@@ -3,13 +3,7 @@
  * Tests that a sealed lease opens to the lease that was sealed, and that changed bytes,
  * incomplete bytes and a different secret are refused. */
 #include "net/net.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 static pl_lease some_lease(void)
 {
@@ -21,16 +15,15 @@ static pl_lease some_lease(void)
     return lease;
 }
 
-static void lease_opens_to_what_was_sealed(void **state)
+PL_TEST(lease_opens_to_what_was_sealed)
 {
-    (void)state;
     pl_lease lease = some_lease(), back;
     pl_lease_secret secret;
     pl_sealed_lease sealed;
     pl_lease_secret_create(&secret);
     pl_lease_seal(&secret, &lease, &sealed);
     assert_true(sealed.len <= PL_LEASE_MAX);
-    assert_int_equal(pl_lease_open(&secret, sealed.bytes, sealed.len, &back), PL_OK);
+    assert_ok(pl_lease_open(&secret, sealed.bytes, sealed.len, &back));
     assert_string_equal(back.arm, lease.arm);
     assert_string_equal(back.worker, lease.worker);
     assert_string_equal(back.device, lease.device);
@@ -39,9 +32,8 @@ static void lease_opens_to_what_was_sealed(void **state)
     assert_true(pl_pubkey_equal(&back.key, &lease.key));
 }
 
-static void changed_cut_or_foreign_bytes_open_nothing(void **state)
+PL_TEST(changed_cut_or_foreign_bytes_open_nothing)
 {
-    (void)state;
     pl_lease lease = some_lease(), back;
     pl_lease_secret secret, other;
     pl_sealed_lease sealed;
@@ -61,9 +53,8 @@ static void changed_cut_or_foreign_bytes_open_nothing(void **state)
                      PL_ERR_STALE);
 }
 
-static void longest_names_fit(void **state)
+PL_TEST(longest_names_fit)
 {
-    (void)state;
     pl_lease lease = some_lease();
     pl_lease_secret secret;
     pl_sealed_lease sealed;
@@ -73,14 +64,4 @@ static void longest_names_fit(void **state)
     pl_lease_secret_create(&secret);
     pl_lease_seal(&secret, &lease, &sealed);
     assert_true(sealed.len <= PL_LEASE_MAX);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lease_opens_to_what_was_sealed),
-        cmocka_unit_test(changed_cut_or_foreign_bytes_open_nothing),
-        cmocka_unit_test(longest_names_fit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,14 +67,16 @@ static void holder_has_it_still(const job *j)
     assert_int_equal(renew(&j->holder, j->token, 0, j->task), PL_MSG_RENEWED);
 }
 
-static void stranger_cannot_renew(void **state)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+
+FIXTURE_TEST(stranger_cannot_renew)
 {
     const job *j = *state;
     assert_int_equal(renew(&j->thief, j->token, 0, j->task), PL_MSG_LEASE_LOST);
     holder_has_it_still(j);
 }
 
-static void stranger_cannot_speak_under_the_holders_name(void **state)
+FIXTURE_TEST(stranger_cannot_speak_under_the_holders_name)
 {
     const job *j = *state;
     party disguised = j->thief;
@@ -83,7 +85,7 @@ static void stranger_cannot_speak_under_the_holders_name(void **state)
     holder_has_it_still(j);
 }
 
-static void stranger_cannot_end_it(void **state)
+FIXTURE_TEST(stranger_cannot_end_it)
 {
     const job *j = *state;
     pl_message m, a;
@@ -102,7 +104,7 @@ static void stranger_cannot_end_it(void **state)
 
 /* A worker tries to use leases that nobody gave it: with token 0, which a path has
  * before its first lease, and with a token that the hub has never granted. */
-static void nobody_makes_a_lease_for_itself(void **state)
+FIXTURE_TEST(nobody_makes_a_lease_for_itself)
 {
     const job *j = *state;
     char name[PL_MODULE_NAME_MAX], task[PL_MODULE_NAME_MAX];
@@ -121,7 +123,7 @@ static void nobody_makes_a_lease_for_itself(void **state)
 
 /* A worker says that its task is done, but it has submitted no update, so no home
  * confirms the task. The hub must then give the task to another worker. */
-static void done_without_delivery_keeps_no_path(void **state)
+PL_TEST_WITH(done_without_delivery_keeps_no_path, setup_short, teardown)
 {
     job *j = *state;
     char task[PL_MODULE_NAME_MAX] = "", other[PATHS][PL_MODULE_NAME_MAX];
@@ -157,7 +159,7 @@ static uint16_t hello(const party *p, const char *name, const char *device)
     return ask_plainly(p, &m);
 }
 
-static void key_has_few_names_and_a_worker_one_device(void **state)
+FIXTURE_TEST(key_has_few_names_and_a_worker_one_device)
 {
     const job *j = *state;
     char name[32];
@@ -230,7 +232,7 @@ static int count_in_status(const job *j, const char *text)
 
 /* During a flood of names from one key, one worker renews its lease, and another worker
  * gets tasks and returns them. */
-static void thirty_thousand_names_of_one_key_change_nothing_for_others(void **state)
+FIXTURE_TEST(thirty_thousand_names_of_one_key_change_nothing_for_others)
 {
     const job *j = *state;
     enum { NAMES = 30000, AT_ONCE = 300, MORE_KIB = 8 << 10 };
@@ -256,7 +258,7 @@ static void thirty_thousand_names_of_one_key_change_nothing_for_others(void **st
  * joins, because a hub that has restarted does not know which key has which name. A
  * name like worker-1 must be refused, too. A name that one of the job's own workers
  * wants is taken back from a worker on trial. */
-static void nobody_takes_the_name_of_another(void **state)
+FIXTURE_TEST(nobody_takes_the_name_of_another)
 {
     job *j = *state;
     party absent = {.name = "absent"}, mine;
@@ -280,7 +282,7 @@ static uint16_t enrol(const job *j, const pl_keypair *invite, const party *p)
 {
     pl_message m;
     party guest = {.key = *invite};
-    assert_int_equal(pl_wire_connect_as(j->hub.address, invite, &guest.socket), PL_OK);
+    assert_ok(pl_wire_connect_as(j->hub.address, invite, &guest.socket));
     pl_message_init(&m, PL_MSG_ENROL);
     pl_put_text(&m.body, PL_TAG_NAME, p->name);
     pl_put_bytes(&m.body, PL_TAG_KEY, p->key.open.bytes, PL_PUBKEY_BYTES);
@@ -289,7 +291,7 @@ static uint16_t enrol(const job *j, const pl_keypair *invite, const party *p)
     return type;
 }
 
-static void enrolling_gets_the_name_of_a_worker_without_results_only(void **state)
+FIXTURE_TEST(enrolling_gets_the_name_of_a_worker_without_results_only)
 {
     job *j = *state;
     party late = {.name = "late"}, by_hand = {.name = "by-hand"}, mine;
@@ -303,8 +305,7 @@ static void enrolling_gets_the_name_of_a_worker_without_results_only(void **stat
                          .grants = PL_AS_WORKER,
                          .uses = 2,
                          .name = "pool"};
-    assert_int_equal(
-        pl_key_list_edit(beside(j->hub.ready, "keys", list), put_entry, &pool), PL_OK);
+    assert_ok(pl_key_list_edit(beside(j->hub.ready, "keys", list), put_entry, &pool));
     join_own(j, &mine, "by-hand");
     assert_int_equal(hello(&j->thief, "late", "d"), PL_MSG_WELCOME);
     assert_int_equal(enrol(j, &invite, &by_hand), PL_MSG_ERR);
@@ -341,7 +342,7 @@ static void fail_task(const party *p)
     assert_int_equal(ask_plainly(p, &m), PL_MSG_OK);
 }
 
-static void one_workers_failures_bar_it_and_end_no_job(void **state)
+FIXTURE_TEST(one_workers_failures_bar_it_and_end_no_job)
 {
     const job *j = *state;
     uint64_t token = 0;
@@ -379,7 +380,7 @@ static void end_two(party two[2])
     pl_wire_close(&two[1].socket);
 }
 
-static void different_workers_that_fail_at_one_task_end_the_job(void **state)
+FIXTURE_TEST(different_workers_that_fail_at_one_task_end_the_job)
 {
     job *j = *state;
     party two[2];
@@ -392,7 +393,7 @@ static void different_workers_that_fail_at_one_task_end_the_job(void **state)
     end_two(two);
 }
 
-static void others_failures_end_no_job_that_has_workers_of_its_own(void **state)
+FIXTURE_TEST(others_failures_end_no_job_that_has_workers_of_its_own)
 {
     job *j = *state;
     party two[2], mine;
@@ -430,7 +431,7 @@ static void finish_first_phase(job *j, const char *name)
             fill(&w, j->f.client, slot, module, &update, &s);
             s.contribution.token = token;
             lease_for(j->f.client, &j->f.arm, &s.contribution, 0);
-            assert_int_equal(pl_client_submit(j->f.client, &s, &result, text), PL_OK);
+            assert_ok(pl_client_submit(j->f.client, &s, &result, text));
             assert_int_equal(result, PL_SUBMIT_ACCEPTED);
             pl_buf_destroy(&update);
         }
@@ -438,8 +439,7 @@ static void finish_first_phase(job *j, const char *name)
         pl_copy_text(lease.worker, sizeof lease.worker, name);
         act_under(j->f.client, &j->f.arm, &lease);
         pl_arm_path_name(&j->f.arm, j->f.topology, path, 0, state.name);
-        assert_int_equal(send_state(j->f.client, &state, moments, bytes, &result, text),
-                         PL_OK);
+        assert_ok(send_state(j->f.client, &state, moments, bytes, &result, text));
         assert_int_equal(result, PL_SUBMIT_ACCEPTED);
     }
     kill_child(&j->hub, SIGKILL); /* a third one takes over, and waits for its TTL */
@@ -469,14 +469,14 @@ static void refuse_task(const party *p, char task[PL_MODULE_NAME_MAX])
 static bool has_state(const job *j, const char *path)
 {
     pl_path_state state;
-    assert_int_equal(pl_client_get_path(j->f.client, path, &state), PL_OK);
+    assert_ok(pl_client_get_path(j->f.client, path, &state));
     return !pl_hash_none(&state.moments);
 }
 
 /* A worker that joined may have left a state from which no worker can continue. If the
  * next task then fails three times, the state is dropped, so a lie does not end the
  * job. If the task fails again without the state, the job ends. */
-static void false_state_of_one_key_ends_no_job(void **state)
+FIXTURE_TEST(false_state_of_one_key_ends_no_job)
 {
     job *j = *state;
     party mine;
@@ -499,7 +499,7 @@ static void false_state_of_one_key_ends_no_job(void **state)
     pl_wire_close(&mine.socket);
 }
 
-static void own_state_that_fails_ends_the_job(void **state)
+FIXTURE_TEST(own_state_that_fails_ends_the_job)
 {
     job *j = *state;
     party mine;
@@ -514,7 +514,7 @@ static void own_state_that_fails_ends_the_job(void **state)
     pl_wire_close(&mine.socket);
 }
 
-static void sums_of_the_fleet_take_no_impossible_number(void **state)
+FIXTURE_TEST(sums_of_the_fleet_take_no_impossible_number)
 {
     const job *j = *state;
     const double bad[] = {-1, 1e300, (double)INFINITY, (double)NAN};
@@ -541,7 +541,7 @@ static void sums_of_the_fleet_take_no_impossible_number(void **state)
     holder_has_it_still(j);
 }
 
-static void worker_has_no_more_leases_than_it_can_use(void **state)
+FIXTURE_TEST(worker_has_no_more_leases_than_it_can_use)
 {
     job *j = *state;
     party mine;
@@ -558,7 +558,7 @@ static void worker_has_no_more_leases_than_it_can_use(void **state)
     pl_wire_close(&mine.socket);
 }
 
-static void key_on_trial_has_one_lease(void **state)
+FIXTURE_TEST(key_on_trial_has_one_lease)
 {
     job *j = *state;
     party again = j->thief;
@@ -572,7 +572,7 @@ static void key_on_trial_has_one_lease(void **state)
     assert_int_equal(get_task(&j->third, &token, task), 0);
 }
 
-static void own_worker_begins_what_one_on_trial_is_at(void **state)
+FIXTURE_TEST(own_worker_begins_what_one_on_trial_is_at)
 {
     job *j = *state;
     party two[2], mine;
@@ -594,7 +594,7 @@ static uint64_t begin_asking(const party *p)
     pl_message_init(&m, PL_MSG_TASK_REQ);
     uint64_t request = m.request = pl_wire_next_request();
     pl_put_text(&m.body, PL_TAG_NAME, p->name);
-    assert_int_equal(pl_wire_send(p->socket, &m), PL_OK);
+    assert_ok(pl_wire_send(p->socket, &m));
     pl_message_destroy(&m);
     return request;
 }
@@ -613,7 +613,7 @@ static uint16_t await_answer(const party *p, uint64_t request)
     return type;
 }
 
-static void worker_on_trial_is_served_last(void **state)
+FIXTURE_TEST(worker_on_trial_is_served_last)
 {
     job *j = *state;
     party own[3];
@@ -652,7 +652,7 @@ static void leave(const party *p)
 /* A worker that has done nothing and has left must not be listed in the status, only
  * counted. A key can have many names, and the launcher reads the list of workers five
  * times per second. */
-static void names_that_did_nothing_and_went_are_not_listed(void **state)
+FIXTURE_TEST(names_that_did_nothing_and_went_are_not_listed)
 {
     const job *j = *state;
     party empty = j->thief;
@@ -666,7 +666,7 @@ static void names_that_did_nothing_and_went_are_not_listed(void **state)
     assert_status(j, "\"workers_left_out\":1", true);
 }
 
-static void lease_is_taken_up_only_by_who_shows_it(void **state)
+FIXTURE_TEST(lease_is_taken_up_only_by_who_shows_it)
 {
     job *j = *state;
     kill_child(&j->hub, SIGKILL);
@@ -688,39 +688,11 @@ static void lease_is_taken_up_only_by_who_shows_it(void **state)
     assert_int_equal(renew_showing(&j->holder, j->token, 0, j->task), PL_MSG_RENEWED);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(stranger_cannot_renew, setup, teardown),
-        cmocka_unit_test_setup_teardown(stranger_cannot_speak_under_the_holders_name,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(stranger_cannot_end_it, setup, teardown),
-        cmocka_unit_test_setup_teardown(nobody_makes_a_lease_for_itself, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(done_without_delivery_keeps_no_path,
-                                        setup_short, teardown),
-        TEST(key_has_few_names_and_a_worker_one_device),
-        TEST(thirty_thousand_names_of_one_key_change_nothing_for_others),
-        TEST(one_workers_failures_bar_it_and_end_no_job),
-        TEST(different_workers_that_fail_at_one_task_end_the_job),
-        TEST(others_failures_end_no_job_that_has_workers_of_its_own),
-        TEST(false_state_of_one_key_ends_no_job),
-        TEST(own_state_that_fails_ends_the_job),
-        TEST(sums_of_the_fleet_take_no_impossible_number),
-        TEST(nobody_takes_the_name_of_another),
-        TEST(enrolling_gets_the_name_of_a_worker_without_results_only),
-        TEST(worker_has_no_more_leases_than_it_can_use),
-        TEST(key_on_trial_has_one_lease),
-        TEST(own_worker_begins_what_one_on_trial_is_at),
-        TEST(worker_on_trial_is_served_last),
-        TEST(names_that_did_nothing_and_went_are_not_listed),
-        TEST(lease_is_taken_up_only_by_who_shows_it),
-    };
     if (argc > 1 && strcmp(argv[1], "hub") == 0)
         return run_hub(argv);
     if (argc > 1)
         return run_child(argv, (pl_home_options){0});
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

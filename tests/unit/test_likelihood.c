@@ -2,11 +2,9 @@
 #include "modules/modules.h"
 #include "serve/serve.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { VOCAB = 40, CONTEXT = 8 };
 static pl_topology *topology;
@@ -65,7 +63,7 @@ static double nats_by_decoding(const int32_t *tokens, int n)
     pl_decoder_reset(decoder);
     for (int t = 0; t + 1 < n; ++t) {
         double sum = 0.0;
-        assert_int_equal(pl_decoder_feed(decoder, &tokens[t], 1, logits), PL_OK);
+        assert_ok(pl_decoder_feed(decoder, &tokens[t], 1, logits));
         for (int v = 0; v < VOCAB; ++v)
             sum += exp((double)logits[v]);
         nats += log(sum) - (double)logits[tokens[t + 1]];
@@ -73,75 +71,69 @@ static double nats_by_decoding(const int32_t *tokens, int n)
     return nats;
 }
 
-static void nats_are_those_of_each_token_after_the_first(void **state)
+PL_TEST(nats_are_those_of_each_token_after_the_first)
 {
-    (void)state;
     const int32_t tokens[CONTEXT + 1] = {PL_TOKEN_BOS, 7, 30, 7, 12, 12, 39, 3, 20};
     double before = 0.0;
     for (int n = 2; n <= CONTEXT + 1; ++n) {
         double nats, wanted = nats_by_decoding(tokens, n);
-        assert_int_equal(pl_likelihood_nats(model, tokens, n, &nats), PL_OK);
+        assert_ok(pl_likelihood_nats(model, tokens, n, &nats));
         assert_true(fabs(nats - wanted) < 1e-4 * wanted);
         assert_true(nats > before);
         before = nats;
     }
 }
 
-static void a_text_of_one_token_has_no_likelihood(void **state)
+PL_TEST(a_text_of_one_token_has_no_likelihood)
 {
-    (void)state;
     const int32_t tokens[] = {PL_TOKEN_BOS};
     double nats;
     assert_int_equal(pl_likelihood_nats(model, tokens, 1, &nats), PL_ERR_ARG);
     assert_int_equal(pl_likelihood_nats(model, tokens, 0, &nats), PL_ERR_ARG);
 }
 
-static void the_path_with_the_fewest_nats_answers(void **state)
+PL_TEST(the_path_with_the_fewest_nats_answers)
 {
-    (void)state;
     const double nats[] = {40.5, 31.25, 33.0, 39.0};
     double margin;
     int path;
     for (int n = 2; n <= 4; ++n) {
-        assert_int_equal(pl_likelihood_choose(nats, n, &path, &margin), PL_OK);
+        assert_ok(pl_likelihood_choose(nats, n, &path, &margin));
         assert_int_equal(path, 1);
         assert_true(margin == (n == 2 ? 9.25 : 1.75));
     }
     const double rising[] = {1.0, 2.0, 3.0};
-    assert_int_equal(pl_likelihood_choose(rising, 3, &path, &margin), PL_OK);
+    assert_ok(pl_likelihood_choose(rising, 3, &path, &margin));
     assert_int_equal(path, 0);
     assert_true(margin == 1.0);
 }
 
-static void the_lower_of_two_equal_paths_answers(void **state)
+PL_TEST(the_lower_of_two_equal_paths_answers)
 {
-    (void)state;
     const double nats[] = {8.0, 5.0, 5.0, 5.0};
     double margin;
     int path;
-    assert_int_equal(pl_likelihood_choose(nats, 4, &path, &margin), PL_OK);
+    assert_ok(pl_likelihood_choose(nats, 4, &path, &margin));
     assert_int_equal(path, 1);
     assert_true(margin == 0.0);
 }
 
-static void a_single_path_has_no_margin(void **state)
+PL_TEST(a_single_path_has_no_margin)
 {
-    (void)state;
     const double nats[] = {8.0};
     double margin;
     int path;
-    assert_int_equal(pl_likelihood_choose(nats, 1, &path, &margin), PL_OK);
+    assert_ok(pl_likelihood_choose(nats, 1, &path, &margin));
     assert_int_equal(path, 0);
     assert_true(isinf(margin) && margin > 0);
 }
 
-static void paths_without_finite_nats_are_left_out(void **state)
+PL_TEST(paths_without_finite_nats_are_left_out)
 {
-    (void)state;
     const double nats[] = {(double)NAN, (double)INFINITY, 50.0, (double)NAN, 40.0};
     double margin;
     int path;
-    assert_int_equal(pl_likelihood_choose(nats, 5, &path, &margin), PL_OK);
+    assert_ok(pl_likelihood_choose(nats, 5, &path, &margin));
     assert_int_equal(path, 4);
     assert_true(margin == 10.0);
     assert_int_equal(pl_likelihood_choose(nats, 2, &path, &margin), PL_ERR_NUMERIC);
@@ -150,13 +142,5 @@ static void paths_without_finite_nats_are_left_out(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nats_are_those_of_each_token_after_the_first),
-        cmocka_unit_test(a_text_of_one_token_has_no_likelihood),
-        cmocka_unit_test(the_path_with_the_fewest_nats_answers),
-        cmocka_unit_test(the_lower_of_two_equal_paths_answers),
-        cmocka_unit_test(a_single_path_has_no_margin),
-        cmocka_unit_test(paths_without_finite_nats_are_left_out),
-    };
-    return cmocka_run_group_tests(tests, open_model, close_model);
+    return suite_run(open_model, close_model);
 }

@@ -6,11 +6,8 @@
 #include "outer/arith.h"
 #include "outer/arm.h"
 #include <math.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { N = 3 * 4096 + 17, MESSAGES = 3 };
 
@@ -24,12 +21,11 @@ static void send_update(sent *s, int i, const char *codec, int k, const float *u
 {
     const pl_codec_part part = {0, N, PL_ROLE_MLP};
     pl_codec_options options;
-    assert_int_equal(pl_codec_options_default(codec, &options), PL_OK);
+    assert_ok(pl_codec_options_default(codec, &options));
     options.k = k;
     options.value_bits = 8;
-    assert_int_equal(
-        pl_codec_encode_module(&options, &part, 1, NULL, update, NULL, &s->bytes[i]),
-        PL_OK);
+    assert_ok(
+        pl_codec_encode_module(&options, &part, 1, NULL, update, NULL, &s->bytes[i]));
     s->messages[i] = (pl_codec_message){s->bytes[i].data, s->bytes[i].len};
 }
 
@@ -54,7 +50,7 @@ static void mean_of(const sent *s, int n, bool present, float *mean)
                                   .present = present,
                                   .factor = 1.0f};
     memset(mean, 0, N * sizeof *mean);
-    assert_int_equal(pl_arith_step(&merge, &report), PL_OK);
+    assert_ok(pl_arith_step(&merge, &report));
     for (int i = 0; i < N; i++)
         mean[i] = -mean[i];
 }
@@ -73,11 +69,10 @@ static float value(int i, int u)
     return (float)((i * 7 + u * 5) % 31 - 15) + 0.5f;
 }
 
-static void the_weights_of_those_that_send_a_value_make_its_mean(void **state)
+PL_TEST(the_weights_of_those_that_send_a_value_make_its_mean)
 {
     static float update[N], mean[N];
     sent s = {.weights = {0.5f, 0.125f, 0.375f}};
-    (void)state;
     for (int u = 0; u < MESSAGES; u++) {
         for (int i = 0; i < N; i++)
             update[i] = sends(i, u) ? value(i, u) : 0.0f;
@@ -96,11 +91,10 @@ static void the_weights_of_those_that_send_a_value_make_its_mean(void **state)
     clear(&s);
 }
 
-static void values_that_one_sends_count_whole(void **state)
+PL_TEST(values_that_one_sends_count_whole)
 {
     static float update[MESSAGES][N], mean[N], all[N];
     sent s = {.weights = {0.25f, 0.25f, 0.5f}};
-    (void)state;
     memset(update, 0, sizeof update);
     for (int u = 0; u < MESSAGES; u++) {
         for (int i = u; i < N; i += 500)
@@ -120,11 +114,10 @@ static void values_that_one_sends_count_whole(void **state)
     clear(&s);
 }
 
-static void of_one_contributor_it_is_the_mean_of_all(void **state)
+PL_TEST(of_one_contributor_it_is_the_mean_of_all)
 {
     static float update[N], mean[N], all[N];
     sent s = {.weights = {1}};
-    (void)state;
     for (int i = 0; i < N; i++)
         update[i] = value(i, 0) * 1.1e-3f;
     send_update(&s, 0, "topk", 200, update);
@@ -140,7 +133,7 @@ static pl_outer outer_of(pl_method method, const char *codec)
 {
     pl_outer outer = {.present = true, .method = pl_method_defaults(method)};
     pl_copy_text(outer.codec_name, sizeof outer.codec_name, codec);
-    assert_int_equal(pl_codec_options_default(codec, &outer.codec), PL_OK);
+    assert_ok(pl_codec_options_default(codec, &outer.codec));
     return outer;
 }
 
@@ -150,33 +143,31 @@ static void assert_needs(const pl_outer *outer, const char *words)
     assert_non_null(strstr(pl_last_error(), words));
 }
 
-static void it_goes_with_updates_that_leave_values_out(void **state)
+PL_TEST(it_goes_with_updates_that_leave_values_out)
 {
     static const char *const others[] = {"f32", "i8", "sketch16", "tagc"};
-    (void)state;
     pl_outer outer = outer_of(PL_METHOD_FEDAVG, "topk");
     outer.codec.codec[PL_ROLE_EMBED] = PL_CODEC_F32;
-    assert_int_equal(pl_mean_check(&outer), PL_OK);
+    assert_ok(pl_mean_check(&outer));
     outer.codec.codec[PL_ROLE_EMBED] = PL_CODEC_I4;
     assert_needs(&outer, "codec.name=topk");
     for (int i = 0; i < 4; i++) {
         outer = outer_of(PL_METHOD_FEDAVG, others[i]);
         assert_needs(&outer, "codec.name=topk");
         outer.present = false;
-        assert_int_equal(pl_mean_check(&outer), PL_OK);
+        assert_ok(pl_mean_check(&outer));
     }
 }
 
-static void it_goes_with_methods_that_know_no_shares(void **state)
+PL_TEST(it_goes_with_methods_that_know_no_shares)
 {
     static const pl_method good[] = {PL_METHOD_DILOCO, PL_METHOD_FEDAVG,
                                      PL_METHOD_HEAVY_BALL, PL_METHOD_CO2};
     static const pl_method bad[] = {PL_METHOD_NOLOCO, PL_METHOD_STREAMING,
                                     PL_METHOD_DELAYED_NESTEROV};
-    (void)state;
     for (int i = 0; i < 4; i++) {
         pl_outer outer = outer_of(good[i], "topk");
-        assert_int_equal(pl_mean_check(&outer), PL_OK);
+        assert_ok(pl_mean_check(&outer));
     }
     for (int i = 0; i < 3; i++) {
         pl_outer outer = outer_of(bad[i], "topk");
@@ -184,12 +175,11 @@ static void it_goes_with_methods_that_know_no_shares(void **state)
     }
 }
 
-static void it_refuses_what_would_count_twice(void **state)
+PL_TEST(it_refuses_what_would_count_twice)
 {
-    (void)state;
     pl_outer outer = outer_of(PL_METHOD_DILOCO, "topk");
     outer.momentum[PL_CLASS_PRIVATE] = 0.9; /* allowed: one contributor each */
-    assert_int_equal(pl_mean_check(&outer), PL_OK);
+    assert_ok(pl_mean_check(&outer));
     outer.momentum[PL_CLASS_LEVEL] = 0.9;
     assert_needs(&outer, "momentum");
     outer = outer_of(PL_METHOD_DILOCO, "topk");
@@ -197,20 +187,7 @@ static void it_refuses_what_would_count_twice(void **state)
     assert_needs(&outer, "outer.rescale");
     outer = outer_of(PL_METHOD_DILOCO, "topk");
     outer.quorum = 0.5;
-    assert_int_equal(pl_mean_check(&outer), PL_OK);
+    assert_ok(pl_mean_check(&outer));
     outer.late_weight = 0.5;
     assert_needs(&outer, "outer.late_weight");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_weights_of_those_that_send_a_value_make_its_mean),
-        cmocka_unit_test(values_that_one_sends_count_whole),
-        cmocka_unit_test(of_one_contributor_it_is_the_mean_of_all),
-        cmocka_unit_test(it_goes_with_updates_that_leave_values_out),
-        cmocka_unit_test(it_goes_with_methods_that_know_no_shares),
-        cmocka_unit_test(it_refuses_what_would_count_twice),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

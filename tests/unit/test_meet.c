@@ -46,10 +46,9 @@ static pl_meeting meet(world *w, int i, int64_t round, pl_meeting wish)
     return said;
 }
 
-static void first_wish_decides_for_both_and_for_ever(void **state)
+PL_TEST(first_wish_decides_for_both_and_for_ever)
 {
     static const pl_meeting wishes[] = {PL_MEETING_SPLIT, PL_MEETING_MET};
-    (void)state;
     world *w = new_pairs(4);
     for (int64_t round = 0; round < 2; round++) {
         pl_meeting first = wishes[round], other = wishes[1 - round];
@@ -69,9 +68,8 @@ static void first_wish_decides_for_both_and_for_ever(void **state)
 
 /* Shows that a holder can split its pair only with a lease that was granted after the
  * pair's deadline (`late`). Without such a lease it can still meet its mate. */
-static void only_a_lease_from_after_the_deadline_splits_a_pair(void **state)
+PL_TEST(only_a_lease_from_after_the_deadline_splits_a_pair)
 {
-    (void)state;
     pl_meeting said;
     world *w = new_pairs(2);
     assert_int_equal(try_meet_under(w, 0, 0, false, PL_MEETING_SPLIT, &said),
@@ -89,11 +87,11 @@ static void only_a_lease_from_after_the_deadline_splits_a_pair(void **state)
     assert_int_equal(pl_client_meet(w->client, name, 0, 0, 0, PL_MEETING_SPLIT, &said),
                      PL_ERR_STALE);
     assert_int_equal(meet(w, 0, 0, PL_MEETING_OPEN), PL_MEETING_OPEN);
-    assert_int_equal(try_meet_under(w, 0, 0, true, PL_MEETING_SPLIT, &said), PL_OK);
+    assert_ok(try_meet_under(w, 0, 0, true, PL_MEETING_SPLIT, &said));
     assert_int_equal(said, PL_MEETING_SPLIT);
     end_pairs(w);
     w = new_pairs(2);
-    assert_int_equal(try_meet_under(w, 0, 0, false, PL_MEETING_MET, &said), PL_OK);
+    assert_ok(try_meet_under(w, 0, 0, false, PL_MEETING_MET, &said));
     assert_int_equal(said, PL_MEETING_MET);
     end_pairs(w);
 }
@@ -104,9 +102,8 @@ static void begin_round(world *w, int64_t round, pl_buf encoded[])
     end_gossip(w, round, 0, encoded);
 }
 
-static void pair_of_which_both_are_there_is_met(void **state)
+PL_TEST(pair_of_which_both_are_there_is_met)
 {
-    (void)state;
     world *w = new_pairs(2);
     pl_buf encoded[HOLDERS_MAX] = {{0}};
     begin_round(w, 0, encoded);
@@ -160,9 +157,8 @@ static void assert_mean(world *w, int64_t number)
     pl_free(want);
 }
 
-static void home_has_the_mean_of_holders_that_were_split(void **state)
+PL_TEST(home_has_the_mean_of_holders_that_were_split)
 {
-    (void)state;
     world *w = new_pairs(4);
     for (int64_t round = 0; round < PHASES; round++) {
         int split = 0;
@@ -183,12 +179,11 @@ static pl_status refuse(void *context, const char *name, const char *target)
     return PL_OK;
 }
 
-static void versions_say_who_was_split_and_rows_go(void **state)
+PL_TEST(versions_say_who_was_split_and_rows_go)
 {
     char name[96];
     pl_store *store = NULL;
     pl_meeting said;
-    (void)state;
     world *w = new_pairs(4);
     for (int64_t round = 0; round < PHASES - 3; round++)
         play_round(w, round, late_in[round]);
@@ -196,14 +191,13 @@ static void versions_say_who_was_split_and_rows_go(void **state)
     for (int64_t round = PHASES - 3; round < PHASES; round++)
         play_round(w, round, round == PHASES - 3 ? late_in[round] : -1);
     lower_home(w);
-    assert_int_equal(pl_store_open(w->store, PL_STORE_READ, &store), PL_OK);
-    assert_int_equal(pl_store_each_ref(store, "meet/", refuse, NULL), PL_OK);
+    assert_ok(pl_store_open(w->store, PL_STORE_READ, &store));
+    assert_ok(pl_store_each_ref(store, "meet/", refuse, NULL));
     pl_arm_module_name(&w->arm, w->topology, MODULE, name);
     for (int64_t round = 0; round < PHASES; round++) {
         pl_version v;
         memset(&v, 0, sizeof v);
-        assert_int_equal(pl_store_get_version(store, name, (uint64_t)round + 1, &v),
-                         PL_OK);
+        assert_ok(pl_store_get_version(store, name, (uint64_t)round + 1, &v));
         for (int i = 0; i < v.n_contributions; i++)
             assert_int_equal(v.contributions[i].split, w->is_split[round][i]);
         pl_version_clear(&v);
@@ -213,10 +207,9 @@ static void versions_say_who_was_split_and_rows_go(void **state)
     end_pairs(w);
 }
 
-static void odd_questions_are_refused(void **state)
+PL_TEST(odd_questions_are_refused)
 {
     pl_meeting said;
-    (void)state;
     world *w = new_pairs(3);
     for (int i = 0; i < 3; i++)
         assert_int_equal(try_meet(w, i, 0, PL_MEETING_SPLIT, &said),
@@ -243,14 +236,6 @@ static void odd_questions_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_a_lease_from_after_the_deadline_splits_a_pair),
-        cmocka_unit_test(first_wish_decides_for_both_and_for_ever),
-        cmocka_unit_test(pair_of_which_both_are_there_is_met),
-        cmocka_unit_test(home_has_the_mean_of_holders_that_were_split),
-        cmocka_unit_test(versions_say_who_was_split_and_rows_go),
-        cmocka_unit_test(odd_questions_are_refused),
-    };
     pl_log_open("test", PL_LOG_ERROR, false);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -5,11 +5,8 @@
 #include "workers/metrics.h"
 #include <stdio.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 static const char status_text[] =
     "{\"version\":\"1.2\",\"uptime_seconds\":7,\"homes_ready\":true,\"leases_granted\":"
@@ -33,15 +30,14 @@ static const char status_text[] =
 static const char *write_all(pl_buf *out)
 {
     pl_json *status = NULL;
-    assert_int_equal(pl_json_parse(status_text, strlen(status_text), &status), PL_OK);
+    assert_ok(pl_json_parse(status_text, strlen(status_text), &status));
     pl_metrics_write(status, out);
     pl_json_destroy(&status);
     return pl_buf_text(out);
 }
 
-static void numbers_stand_under_their_names_and_labels(void **state)
+PL_TEST(numbers_stand_under_their_names_and_labels)
 {
-    (void)state;
     static const char *const lines[] = {
         "pathloom_build_info{version=\"1.2\"} 1\n",
         "pathloom_up_seconds 7\n",
@@ -73,25 +69,22 @@ static void numbers_stand_under_their_names_and_labels(void **state)
     pl_buf_destroy(&out);
 }
 
-static void labels_cannot_break_out_of_their_line(void **state)
+PL_TEST(labels_cannot_break_out_of_their_line)
 {
-    (void)state;
     pl_buf out = {0};
     assert_non_null(strstr(write_all(&out), "worker=\"w\\\"1\\\\ \"} 0.25\n"));
     pl_buf_destroy(&out);
 }
 
-static void what_is_not_a_number_is_left_out(void **state)
+PL_TEST(what_is_not_a_number_is_left_out)
 {
-    (void)state;
     pl_buf out = {0};
     assert_null(strstr(write_all(&out), "pathloom_train_loss{"));
     pl_buf_destroy(&out);
 }
 
-static void each_family_is_named_once_and_counters_end_in_total(void **state)
+PL_TEST(each_family_is_named_once_and_counters_end_in_total)
 {
-    (void)state;
     pl_buf out = {0};
     const char *text = write_all(&out);
     int n = 0;
@@ -108,9 +101,8 @@ static void each_family_is_named_once_and_counters_end_in_total(void **state)
     pl_buf_destroy(&out);
 }
 
-static void an_empty_status_gives_families_without_samples(void **state)
+PL_TEST(an_empty_status_gives_families_without_samples)
 {
-    (void)state;
     pl_json *status = pl_json_object();
     pl_buf out = {0};
     pl_metrics_write(status, &out);
@@ -118,16 +110,4 @@ static void an_empty_status_gives_families_without_samples(void **state)
         strstr(pl_buf_text(&out), "# TYPE pathloom_worker_up gauge\n# HELP"));
     pl_json_destroy(&status);
     pl_buf_destroy(&out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_stand_under_their_names_and_labels),
-        cmocka_unit_test(labels_cannot_break_out_of_their_line),
-        cmocka_unit_test(what_is_not_a_number_is_left_out),
-        cmocka_unit_test(each_family_is_named_once_and_counters_end_in_total),
-        cmocka_unit_test(an_empty_status_gives_families_without_samples),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

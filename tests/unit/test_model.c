@@ -9,14 +9,14 @@ static void load_initial(rig *r, uint64_t seed)
     for (int s = 0; s < pl_topology_n_slots(r->topology); s++)
         pl_topology_init(r->topology, s, seed,
                          r->params + pl_topology_slot(r->topology, s)->offset);
-    assert_int_equal(pl_model_load(r->model, r->params), PL_OK);
+    assert_ok(pl_model_load(r->model, r->params));
 }
 
 static float *copy_params(const rig *r)
 {
     float *x = malloc(r->n * sizeof *x);
     assert_non_null(x);
-    assert_int_equal(pl_model_save(r->model, x), PL_OK);
+    assert_ok(pl_model_save(r->model, x));
     return x;
 }
 
@@ -24,7 +24,7 @@ static float *copy_grads(const rig *r)
 {
     float *x = malloc(r->n * sizeof *x);
     assert_non_null(x);
-    assert_int_equal(pl_model_save_grads(r->model, x), PL_OK);
+    assert_ok(pl_model_save_grads(r->model, x));
     return x;
 }
 
@@ -161,9 +161,8 @@ static const int32_t targets_2x5[] = {7, 12, 0, -1, 7, -1, 9, 11, 2, 5};
 
 /* ---- forward and backward ---- */
 
-static void losses_equal_those_of_the_model_in_double(void **state)
+PL_TEST(losses_equal_those_of_the_model_in_double)
 {
-    (void)state;
     for (int i = 0; i < 2 * N_SHAPES; i++) {
         pl_shape shape = shape_case(i / 2);
         rig r = open_rig(&shape, 3, i % 2 == 0);
@@ -172,8 +171,7 @@ static void losses_equal_those_of_the_model_in_double(void **state)
         float got[B2 * T5];
         m.loss = want;
         double_loss(&m);
-        assert_int_equal(pl_model_losses(r.model, tokens_2x5, targets_2x5, B2, T5, got),
-                         PL_OK);
+        assert_ok(pl_model_losses(r.model, tokens_2x5, targets_2x5, B2, T5, got));
         assert_true(naive_error(got, want, B2 * T5) < 1e-11);
         assert_true(got[3] == 0.0f && got[5] == 0.0f);
         free(m.params);
@@ -217,8 +215,7 @@ static void check_gradients(const int32_t *tokens, const int32_t *double_tokens,
         rig r = open_rig(&shape, 2, true);
         double_model m = double_of(&r, double_tokens, double_targets, B, T5);
         pl_step_result result;
-        assert_int_equal(
-            pl_model_gradients(r.model, tokens, targets_2x5, B2, T5, &result), PL_OK);
+        assert_ok(pl_model_gradients(r.model, tokens, targets_2x5, B2, T5, &result));
         assert_true(fabs(result.loss - double_loss(&m)) < 1e-5);
         assert_int_equal(result.n_tokens, 8);
         float *grads = copy_grads(&r);
@@ -232,27 +229,22 @@ static void check_gradients(const int32_t *tokens, const int32_t *double_tokens,
     }
 }
 
-static void gradients_of_every_tensor_match_differences(void **state)
+PL_TEST(gradients_of_every_tensor_match_differences)
 {
-    (void)state;
     check_gradients(tokens_2x5, tokens_2x5, targets_2x5, B2);
 }
 
-static void gradients_of_several_texts_in_a_row_match_differences(void **state)
+PL_TEST(gradients_of_several_texts_in_a_row_match_differences)
 {
-    (void)state;
     check_gradients(marked_2x5, alone_5x5, alone_targets_5x5, N_TEXTS);
 }
 
-static void gradients_accumulate_until_they_are_zeroed(void **state)
+PL_TEST(gradients_accumulate_until_they_are_zeroed)
 {
-    (void)state;
     rig r = open_rig(&tiny, 2, true);
     pl_step_result once, twice;
-    assert_int_equal(
-        pl_model_gradients(r.model, tokens_2x5, targets_2x5, B2, T5, &once), PL_OK);
-    assert_int_equal(
-        pl_model_gradients(r.model, tokens_2x5, targets_2x5, B2, T5, &twice), PL_OK);
+    assert_ok(pl_model_gradients(r.model, tokens_2x5, targets_2x5, B2, T5, &once));
+    assert_ok(pl_model_gradients(r.model, tokens_2x5, targets_2x5, B2, T5, &twice));
     assert_true(fabs(twice.grad_norm - 2.0 * once.grad_norm) < 1e-5 * once.grad_norm);
     pl_model_zero_gradients(r.model);
     float *grads = copy_grads(&r);
@@ -262,17 +254,16 @@ static void gradients_accumulate_until_they_are_zeroed(void **state)
     close_rig(&r);
 }
 
-static void a_later_token_cannot_change_an_earlier_loss(void **state)
+PL_TEST(a_later_token_cannot_change_an_earlier_loss)
 {
-    (void)state;
     rig r = open_rig(&tiny, 1, false);
     int32_t tokens[8] = {1, 2, 3, 4, 5, 6, 7, 8}, targets[8] = {2, 3, 4, 5, 6, 7, 8, 9};
     float before[8], after[8];
-    assert_int_equal(pl_model_losses(r.model, tokens, targets, 1, 8, before), PL_OK);
+    assert_ok(pl_model_losses(r.model, tokens, targets, 1, 8, before));
     for (int changed = 1; changed < 8; changed++) {
         int32_t kept = tokens[changed];
         tokens[changed] = 12;
-        assert_int_equal(pl_model_losses(r.model, tokens, targets, 1, 8, after), PL_OK);
+        assert_ok(pl_model_losses(r.model, tokens, targets, 1, 8, after));
         tokens[changed] = kept;
         assert_memory_equal(after, before, (size_t)changed * sizeof *before);
         assert_true(after[changed] != before[changed]);
@@ -280,25 +271,21 @@ static void a_later_token_cannot_change_an_earlier_loss(void **state)
     close_rig(&r);
 }
 
-static void sequences_of_a_batch_do_not_see_each_other(void **state)
+PL_TEST(sequences_of_a_batch_do_not_see_each_other)
 {
-    (void)state;
     rig r = open_rig(&tiny, 2, false);
     float both[B2 * T5], alone[T5];
-    assert_int_equal(pl_model_losses(r.model, tokens_2x5, targets_2x5, B2, T5, both),
-                     PL_OK);
+    assert_ok(pl_model_losses(r.model, tokens_2x5, targets_2x5, B2, T5, both));
     for (int b = 0; b < B2; b++) {
-        assert_int_equal(pl_model_losses(r.model, tokens_2x5 + b * T5,
-                                         targets_2x5 + b * T5, 1, T5, alone),
-                         PL_OK);
+        assert_ok(pl_model_losses(r.model, tokens_2x5 + b * T5, targets_2x5 + b * T5, 1,
+                                  T5, alone));
         assert_memory_equal(both + b * T5, alone, sizeof alone);
     }
     close_rig(&r);
 }
 
-static void features_are_means_of_the_last_hidden_state(void **state)
+PL_TEST(features_are_means_of_the_last_hidden_state)
 {
-    (void)state;
     rig r = open_rig(&tiny, 2, false);
     int C = tiny.width;
     const int32_t lengths[] = {T5, 2};
@@ -311,8 +298,7 @@ static void features_are_means_of_the_last_hidden_state(void **state)
         for (int t = 0; t < lengths[b]; t++)
             for (int c = 0; c < C; c++)
                 want[b * C + c] += m.hidden[(b * T5 + t) * C + c] / lengths[b];
-    assert_int_equal(pl_model_features(r.model, tokens_2x5, lengths, B2, T5, got),
-                     PL_OK);
+    assert_ok(pl_model_features(r.model, tokens_2x5, lengths, B2, T5, got));
     assert_true(naive_error(got, want, (size_t)(B2 * C)) < 1e-11);
     const int32_t none[] = {T5, 0}, beyond[] = {T5 + 1, 1};
     assert_int_equal(pl_model_features(r.model, tokens_2x5, none, B2, T5, got),
@@ -332,9 +318,8 @@ static const pl_adamw adam_default = {.lr = 1e-2f,
                                       .weight_decay = 0.1f,
                                       .step = 1};
 
-static void training_on_a_repeated_batch_learns_it_by_heart(void **state)
+PL_TEST(training_on_a_repeated_batch_learns_it_by_heart)
 {
-    (void)state;
     pl_shape shape = tiny;
     shape.width = 24;
     rig r = open_rig(&shape, 2, true);
@@ -343,9 +328,8 @@ static void training_on_a_repeated_batch_learns_it_by_heart(void **state)
     pl_adamw adam = adam_default;
     adam.weight_decay = 0.0f;
     for (adam.step = 1; adam.step <= 200; adam.step++) {
-        assert_int_equal(pl_model_train_step(r.model, tokens_2x5, targets_2x5, B2, T5,
-                                             &adam, 1.0f, &result),
-                         PL_OK);
+        assert_ok(pl_model_train_step(r.model, tokens_2x5, targets_2x5, B2, T5, &adam,
+                                      1.0f, &result));
         if (adam.step == 1)
             assert_true(fabs(result.loss - log(13.0)) < 0.1);
     }
@@ -355,23 +339,20 @@ static void training_on_a_repeated_batch_learns_it_by_heart(void **state)
 
 /* A model with room for one or two sequences divides a batch of three. Its step must
  * have the loss, gradient norm and parameters of an undivided step, up to rounding. */
-static void a_step_in_passes_is_a_step(void **state)
+PL_TEST(a_step_in_passes_is_a_step)
 {
-    (void)state;
     enum { B3 = 3 };
     const int32_t tokens[] = {1, 7, 12, 0, 7, 3, 3, 9, 11, 2, 4, 4, 8, 1, 0};
     const int32_t targets[] = {7, 12, 0, -1, 7, -1, -1, -1, -1, 5, 4, 8, 1, 0, 6};
     rig whole = open_rig(&tiny, B3, true);
     pl_step_result want, got;
-    assert_int_equal(pl_model_train_step(whole.model, tokens, targets, B3, T5,
-                                         &adam_default, 0.5f, &want),
-                     PL_OK);
+    assert_ok(pl_model_train_step(whole.model, tokens, targets, B3, T5, &adam_default,
+                                  0.5f, &want));
     float *params = copy_params(&whole);
     for (int batch = 1; batch <= 2; batch++) {
         rig parts = open_rig(&tiny, batch, true);
-        assert_int_equal(pl_model_train_step(parts.model, tokens, targets, B3, T5,
-                                             &adam_default, 0.5f, &got),
-                         PL_OK);
+        assert_ok(pl_model_train_step(parts.model, tokens, targets, B3, T5,
+                                      &adam_default, 0.5f, &got));
         float *other = copy_params(&parts);
         assert_int_equal(got.n_tokens, want.n_tokens);
         assert_true(fabs(got.loss - want.loss) < 1e-6);
@@ -387,7 +368,7 @@ static void a_step_in_passes_is_a_step(void **state)
                          PL_ERR_DATA);
         float *grads = calloc(whole.n, sizeof *grads);
         assert_non_null(grads);
-        assert_int_equal(pl_model_save_grads(parts.model, grads), PL_OK);
+        assert_ok(pl_model_save_grads(parts.model, grads));
         for (size_t i = 0; i < whole.n; i++)
             assert_true(grads[i] == 0.0f);
         free(grads), free(other);
@@ -402,14 +383,12 @@ static void train_some(const rig *r, int n_steps)
     pl_step_result result;
     pl_adamw adam = adam_default;
     for (adam.step = 1; adam.step <= n_steps; adam.step++)
-        assert_int_equal(pl_model_train_step(r->model, tokens_2x5, targets_2x5, B2, T5,
-                                             &adam, 1.0f, &result),
-                         PL_OK);
+        assert_ok(pl_model_train_step(r->model, tokens_2x5, targets_2x5, B2, T5, &adam,
+                                      1.0f, &result));
 }
 
-static void two_trainings_from_one_seed_end_in_the_same_bytes(void **state)
+PL_TEST(two_trainings_from_one_seed_end_in_the_same_bytes)
 {
-    (void)state;
     float *end[2];
     size_t n = 0;
     for (int i = 0; i < 2; i++) {
@@ -424,29 +403,27 @@ static void two_trainings_from_one_seed_end_in_the_same_bytes(void **state)
     free(end[0]), free(end[1]);
 }
 
-static void saved_parameters_and_moments_continue_to_the_same_bytes(void **state)
+PL_TEST(saved_parameters_and_moments_continue_to_the_same_bytes)
 {
-    (void)state;
     rig a = open_rig(&tiny, 2, true), b = open_rig(&tiny, 2, true);
     float *m = calloc(a.n, sizeof *m), *v = calloc(a.n, sizeof *v);
     pl_step_result result;
     pl_adamw adam = adam_default;
     train_some(&a, 3);
     float *middle = copy_params(&a);
-    assert_int_equal(pl_model_save_moments(a.model, m, v), PL_OK);
-    assert_int_equal(pl_model_load(b.model, middle), PL_OK);
-    assert_int_equal(pl_model_load_moments(b.model, m, v), PL_OK);
+    assert_ok(pl_model_save_moments(a.model, m, v));
+    assert_ok(pl_model_load(b.model, middle));
+    assert_ok(pl_model_load_moments(b.model, m, v));
     adam.step = 4;
     pl_model *const models[] = {a.model, b.model};
     for (int i = 0; i < 2; i++)
-        assert_int_equal(pl_model_train_step(models[i], tokens_2x5, targets_2x5, B2, T5,
-                                             &adam, 1.0f, &result),
-                         PL_OK);
+        assert_ok(pl_model_train_step(models[i], tokens_2x5, targets_2x5, B2, T5, &adam,
+                                      1.0f, &result));
     float *end_a = copy_params(&a), *end_b = copy_params(&b);
     assert_memory_equal(end_a, end_b, a.n * sizeof *end_a);
     assert_memory_not_equal(end_a, middle, a.n * sizeof *end_a);
-    assert_int_equal(pl_model_load_moments(a.model, NULL, NULL), PL_OK);
-    assert_int_equal(pl_model_save_moments(a.model, m, v), PL_OK);
+    assert_ok(pl_model_load_moments(a.model, NULL, NULL));
+    assert_ok(pl_model_save_moments(a.model, m, v));
     for (size_t i = 0; i < a.n; i++)
         assert_true(m[i] == 0.0f && v[i] == 0.0f);
     free(m), free(v), free(middle), free(end_a), free(end_b);
@@ -455,18 +432,16 @@ static void saved_parameters_and_moments_continue_to_the_same_bytes(void **state
 }
 
 /* With beta1 = 0 and a large eps, a step is lr * g / eps, so it shows a clipped g. */
-static void clipping_scales_the_gradient_to_the_given_norm(void **state)
+PL_TEST(clipping_scales_the_gradient_to_the_given_norm)
 {
-    (void)state;
     const float clips[] = {0.0f, 0.05f, 1e6f};
     double moved[3];
     pl_step_result result;
     for (int i = 0; i < 3; i++) {
         rig r = open_rig(&tiny, 2, true);
         pl_adamw adam = {.lr = 1.0f, .beta2 = 0.95f, .eps = 1e3f, .step = 1};
-        assert_int_equal(pl_model_train_step(r.model, tokens_2x5, targets_2x5, B2, T5,
-                                             &adam, clips[i], &result),
-                         PL_OK);
+        assert_ok(pl_model_train_step(r.model, tokens_2x5, targets_2x5, B2, T5, &adam,
+                                      clips[i], &result));
         float *after = copy_params(&r);
         moved[i] = 0.0;
         for (size_t k = 0; k < r.n; k++)
@@ -481,9 +456,8 @@ static void clipping_scales_the_gradient_to_the_given_norm(void **state)
     assert_true(fabs(moved[2] / moved[0] - 1.0) < 1e-9);
 }
 
-static void weight_decay_shrinks_matrices_and_leaves_norms(void **state)
+PL_TEST(weight_decay_shrinks_matrices_and_leaves_norms)
 {
-    (void)state;
     rig r = open_rig(&tiny, 2, true);
     /* With a very large eps, only the weight decay changes parameters. */
     pl_adamw adam = {.lr = 0.5f,
@@ -493,9 +467,8 @@ static void weight_decay_shrinks_matrices_and_leaves_norms(void **state)
                      .weight_decay = 0.5f,
                      .step = 1};
     pl_step_result result;
-    assert_int_equal(pl_model_train_step(r.model, tokens_2x5, targets_2x5, B2, T5,
-                                         &adam, 0.0f, &result),
-                     PL_OK);
+    assert_ok(pl_model_train_step(r.model, tokens_2x5, targets_2x5, B2, T5, &adam, 0.0f,
+                                  &result));
     float *after = copy_params(&r);
     for (int i = 0; i < pl_topology_n_tensors(r.topology); i++) {
         const pl_tensor *x = pl_topology_tensor(r.topology, i);
@@ -508,12 +481,11 @@ static void weight_decay_shrinks_matrices_and_leaves_norms(void **state)
     close_rig(&r);
 }
 
-static void a_value_that_is_not_finite_stops_the_step_and_changes_nothing(void **state)
+PL_TEST(a_value_that_is_not_finite_stops_the_step_and_changes_nothing)
 {
-    (void)state;
     rig r = open_rig(&tiny, 2, true);
     r.params[pl_topology_tensor(r.topology, 3)->offset] = NAN;
-    assert_int_equal(pl_model_load(r.model, r.params), PL_OK);
+    assert_ok(pl_model_load(r.model, r.params));
     pl_step_result result;
     assert_int_equal(pl_model_train_step(r.model, tokens_2x5, targets_2x5, B2, T5,
                                          &adam_default, 1.0f, &result),
@@ -530,9 +502,8 @@ static void a_value_that_is_not_finite_stops_the_step_and_changes_nothing(void *
 
 /* ---- refusals and plans ---- */
 
-static void tokens_and_targets_outside_the_vocabulary_are_refused(void **state)
+PL_TEST(tokens_and_targets_outside_the_vocabulary_are_refused)
 {
-    (void)state;
     rig r = open_rig(&tiny, 2, true);
     int32_t tokens[B2 * T5], targets[B2 * T5];
     float losses[B2 * T5];
@@ -551,9 +522,8 @@ static void tokens_and_targets_outside_the_vocabulary_are_refused(void **state)
     close_rig(&r);
 }
 
-static void a_batch_without_targets_is_refused(void **state)
+PL_TEST(a_batch_without_targets_is_refused)
 {
-    (void)state;
     rig r = open_rig(&tiny, 2, true);
     const int32_t none[] = {-1, -1, -1, -1};
     pl_step_result result;
@@ -563,9 +533,8 @@ static void a_batch_without_targets_is_refused(void **state)
     close_rig(&r);
 }
 
-static void batches_beyond_the_plan_are_refused(void **state)
+PL_TEST(batches_beyond_the_plan_are_refused)
 {
-    (void)state;
     rig r = open_rig(&tiny, 2, false);
     const int32_t tokens[24] = {0};
     float losses[24];
@@ -577,9 +546,8 @@ static void batches_beyond_the_plan_are_refused(void **state)
     close_rig(&r);
 }
 
-static void a_model_for_inference_has_nothing_of_training(void **state)
+PL_TEST(a_model_for_inference_has_nothing_of_training)
 {
-    (void)state;
     rig r = open_rig(&tiny, 2, false);
     pl_step_result result;
     assert_int_equal(pl_model_train_step(r.model, tokens_2x5, targets_2x5, B2, T5,
@@ -590,9 +558,8 @@ static void a_model_for_inference_has_nothing_of_training(void **state)
     close_rig(&r);
 }
 
-static void fp8_adds_a_byte_an_element_of_matrices_in_sixteens(void **state)
+PL_TEST(fp8_adds_a_byte_an_element_of_matrices_in_sixteens)
 {
-    (void)state;
     const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
     const pl_model_options options = {.batch = 1, .context = 8, .training = true};
     for (int width = 16; width <= 24; width += 8) {
@@ -609,7 +576,7 @@ static void fp8_adds_a_byte_an_element_of_matrices_in_sixteens(void **state)
                                 .norm_eps = 1e-5};
         pl_topology *t;
         pl_model_plan f32, bf16;
-        assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
+        assert_ok(pl_topology_create(&shape, &spec, &t));
         pl_model_plan_bytes(t, &options, PL_F32, &f32);
         pl_model_plan_bytes(t, &options, PL_BF16, &bf16);
         assert_int_equal(pl_model_fp8_bytes(t),
@@ -621,9 +588,8 @@ static void fp8_adds_a_byte_an_element_of_matrices_in_sixteens(void **state)
     }
 }
 
-static void inference_plans_no_activations_for_each_block(void **state)
+PL_TEST(inference_plans_no_activations_for_each_block)
 {
-    (void)state;
     pl_model_plan plan[2][2]; /* indices: training, deep */
     for (int training = 0; training < 2; training++)
         for (int deep = 0; deep < 2; deep++) {
@@ -633,7 +599,7 @@ static void inference_plans_no_activations_for_each_block(void **state)
             pl_model_options options = {
                 .batch = 2, .context = 8, .training = training == 1};
             shape.n_blocks = deep ? 20 : 2;
-            assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
+            assert_ok(pl_topology_create(&shape, &spec, &t));
             pl_model_plan_bytes(t, &options, PL_F32, &plan[training][deep]);
             assert_int_equal(plan[training][deep].params_bytes,
                              4 * pl_topology_path_params(t));
@@ -646,7 +612,7 @@ static void inference_plans_no_activations_for_each_block(void **state)
     pl_model_options again = {
         .batch = 2, .context = 8, .training = true, .recompute = true};
     shape.n_blocks = 20;
-    assert_int_equal(pl_topology_create(&shape, &spec, &deep), PL_OK);
+    assert_ok(pl_topology_create(&shape, &spec, &deep));
     pl_model_plan_bytes(deep, &again, PL_F32, &small);
     pl_topology_destroy(&deep);
     assert_true(3 * small.acts_bytes < plan[1][1].acts_bytes);
@@ -667,9 +633,8 @@ static void expect_aligned(const void *views, size_t bytes)
         assert_int_equal(at[i] % 256, 0);
 }
 
-static void every_view_of_activations_begins_at_256_bytes(void **state)
+PL_TEST(every_view_of_activations_begins_at_256_bytes)
 {
-    (void)state;
     for (int kind = 0; kind < 6; kind++) {
         const pl_model_options options = {.batch = 3,
                                           .context = 7,
@@ -688,13 +653,12 @@ static void every_view_of_activations_begins_at_256_bytes(void **state)
     }
 }
 
-static void models_that_cannot_be_are_refused(void **state)
+PL_TEST(models_that_cannot_be_are_refused)
 {
-    (void)state;
     pl_topology *t;
     pl_model *model;
     pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
-    assert_int_equal(pl_topology_create(&tiny, &spec, &t), PL_OK);
+    assert_ok(pl_topology_create(&tiny, &spec, &t));
     const pl_model_options wrong[] = {{.batch = 0, .context = 8},
                                       {.batch = 1, .context = 0},
                                       {.batch = 1, .context = 9},
@@ -719,9 +683,8 @@ static pl_status failing_alloc(pl_backend *backend, size_t bytes, const char *wh
     return be->ops->alloc(backend, bytes, what, out);
 }
 
-static void any_failing_allocation_is_reported_with_the_plan(void **state)
+PL_TEST(any_failing_allocation_is_reported_with_the_plan)
 {
-    (void)state;
     pl_ops ops = *be->ops;
     ops.alloc = failing_alloc;
     pl_backend poor = *be;
@@ -729,7 +692,7 @@ static void any_failing_allocation_is_reported_with_the_plan(void **state)
     pl_topology *t;
     pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
     pl_model_options options = {.batch = 1, .context = 8, .training = true};
-    assert_int_equal(pl_topology_create(&tiny, &spec, &t), PL_OK);
+    assert_ok(pl_topology_create(&tiny, &spec, &t));
     int n_failed = 0;
     for (pl_model *model = NULL; !model; n_failed++) {
         allocs_left = n_failed;
@@ -744,9 +707,8 @@ static void any_failing_allocation_is_reported_with_the_plan(void **state)
     pl_topology_destroy(&t);
 }
 
-static void a_steady_step_allocates_nothing_on_the_device(void **state)
+PL_TEST(a_steady_step_allocates_nothing_on_the_device)
 {
-    (void)state;
     pl_ops ops = *be->ops;
     ops.alloc = failing_alloc;
     pl_backend counted = *be;
@@ -757,12 +719,11 @@ static void a_steady_step_allocates_nothing_on_the_device(void **state)
     pl_step_result result;
     pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
     pl_model_options options = {.batch = 2, .context = 8, .training = true};
-    assert_int_equal(pl_topology_create(&tiny, &spec, &t), PL_OK);
-    assert_int_equal(pl_model_create(&counted, t, &options, &model), PL_OK);
+    assert_ok(pl_topology_create(&tiny, &spec, &t));
+    assert_ok(pl_model_create(&counted, t, &options, &model));
     allocs_left = 0;
-    assert_int_equal(pl_model_train_step(model, tokens_2x5, targets_2x5, B2, T5,
-                                         &adam_default, 1.0f, &result),
-                     PL_OK);
+    assert_ok(pl_model_train_step(model, tokens_2x5, targets_2x5, B2, T5, &adam_default,
+                                  1.0f, &result));
     assert_int_equal(allocs_left, 0);
     pl_model_destroy(&model);
     pl_topology_destroy(&t);
@@ -770,31 +731,5 @@ static void a_steady_step_allocates_nothing_on_the_device(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses_equal_those_of_the_model_in_double),
-        cmocka_unit_test(gradients_of_every_tensor_match_differences),
-        cmocka_unit_test(gradients_accumulate_until_they_are_zeroed),
-        cmocka_unit_test(a_later_token_cannot_change_an_earlier_loss),
-        cmocka_unit_test(sequences_of_a_batch_do_not_see_each_other),
-        cmocka_unit_test(gradients_of_several_texts_in_a_row_match_differences),
-        cmocka_unit_test(features_are_means_of_the_last_hidden_state),
-        cmocka_unit_test(training_on_a_repeated_batch_learns_it_by_heart),
-        cmocka_unit_test(a_step_in_passes_is_a_step),
-        cmocka_unit_test(two_trainings_from_one_seed_end_in_the_same_bytes),
-        cmocka_unit_test(saved_parameters_and_moments_continue_to_the_same_bytes),
-        cmocka_unit_test(clipping_scales_the_gradient_to_the_given_norm),
-        cmocka_unit_test(weight_decay_shrinks_matrices_and_leaves_norms),
-        cmocka_unit_test(a_value_that_is_not_finite_stops_the_step_and_changes_nothing),
-        cmocka_unit_test(tokens_and_targets_outside_the_vocabulary_are_refused),
-        cmocka_unit_test(a_batch_without_targets_is_refused),
-        cmocka_unit_test(batches_beyond_the_plan_are_refused),
-        cmocka_unit_test(a_model_for_inference_has_nothing_of_training),
-        cmocka_unit_test(fp8_adds_a_byte_an_element_of_matrices_in_sixteens),
-        cmocka_unit_test(every_view_of_activations_begins_at_256_bytes),
-        cmocka_unit_test(inference_plans_no_activations_for_each_block),
-        cmocka_unit_test(models_that_cannot_be_are_refused),
-        cmocka_unit_test(any_failing_allocation_is_reported_with_the_plan),
-        cmocka_unit_test(a_steady_step_allocates_nothing_on_the_device),
-    };
-    return cmocka_run_group_tests(tests, open_backend, close_backend);
+    return suite_run(open_backend, close_backend);
 }

@@ -86,9 +86,8 @@ static void check_curve(const pair *p)
     pl_topology_destroy(&t);
 }
 
-static void the_loss_stays_within_half_a_percent_of_ref_for_200_steps(void **state)
+PL_TEST(the_loss_stays_within_half_a_percent_of_ref_for_200_steps)
 {
-    (void)state;
     for_each_backend(check_curve);
 }
 
@@ -98,8 +97,8 @@ static void gradients(const pl_topology *t, pl_backend *be, float *out)
     pl_step_result result;
     pl_model *model = curve_model(t, be);
     curve_batch(0, tokens, targets);
-    assert_int_equal(pl_model_gradients(model, tokens, targets, B, T, &result), PL_OK);
-    assert_int_equal(pl_model_save_grads(model, out), PL_OK);
+    assert_ok(pl_model_gradients(model, tokens, targets, B, T, &result));
+    assert_ok(pl_model_save_grads(model, out));
     pl_model_destroy(&model);
 }
 
@@ -132,17 +131,7 @@ static void check_tensors(const pair *p)
     pl_topology_destroy(&t);
 }
 
-static void the_gradient_of_each_tensor_is_that_of_ref_to_1e_4(void **state)
+PL_TEST(the_gradient_of_each_tensor_is_that_of_ref_to_1e_4)
 {
-    (void)state;
     for_each_backend(check_tensors);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_loss_stays_within_half_a_percent_of_ref_for_200_steps),
-        cmocka_unit_test(the_gradient_of_each_tensor_is_that_of_ref_to_1e_4),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,7 @@ static pl_topology *make_topology(int kind)
                             .qk_norm = kind != 0};
     pl_topology_spec spec = {.replicas = 1};
     pl_topology *t;
-    assert_int_equal(pl_topology_parse_levels(kind == 2 ? "3" : "2x2", &spec), PL_OK);
+    assert_ok(pl_topology_parse_levels(kind == 2 ? "3" : "2x2", &spec));
     if (kind == 1) {
         spec.embed_choice = 1;
         spec.head_choice = 2;
@@ -35,7 +35,7 @@ static pl_topology *make_topology(int kind)
     } else if (kind == 2) {
         spec.embed_choice = spec.head_choice = PL_CHOICE_PRIVATE;
     }
-    assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
+    assert_ok(pl_topology_create(&shape, &spec, &t));
     return t;
 }
 
@@ -77,15 +77,14 @@ static void open_world(world *w, pl_backend *be, int kind)
         const int slot = pl_topology_module_slot(w->t, m);
         float *params = calloc(pl_topology_slot(w->t, slot)->n_params, sizeof *params);
         fill_module(w->t, m, params);
-        assert_int_equal(pl_module_create(be, w->t, slot, params, &w->modules[m]),
-                         PL_OK);
+        assert_ok(pl_module_create(be, w->t, slot, params, &w->modules[m]));
         free(params);
     }
     for (int p = 0; p < w->n_paths; p++) {
         pl_module *of[MODULES_MAX];
         for (int slot = 0; slot < pl_topology_n_slots(w->t); slot++)
             of[slot] = w->modules[pl_topology_module_of_path(w->t, slot, p)];
-        assert_int_equal(pl_path_create(w->t, of, &w->paths[p]), PL_OK);
+        assert_ok(pl_path_create(w->t, of, &w->paths[p]));
     }
 }
 
@@ -123,13 +122,13 @@ static void read_alone(const world *w, int i, float (*logits)[VOCAB])
     const int n = prompt_length(i);
     float *params = path_params(w->t, path_of(w, i));
     pl_model *model = fresh_reader(w->t, w->be);
-    assert_int_equal(pl_model_load(model, params), PL_OK);
+    assert_ok(pl_model_load(model, params));
     for (int k = 0; k < WORDS; k++)
         words[k] = word(i, k);
-    assert_int_equal(pl_decoder_create(model, &alone), PL_OK);
-    assert_int_equal(pl_decoder_feed(alone, words, n, logits[n - 1]), PL_OK);
+    assert_ok(pl_decoder_create(model, &alone));
+    assert_ok(pl_decoder_feed(alone, words, n, logits[n - 1]));
     for (int k = n; k < WORDS; k++)
-        assert_int_equal(pl_decoder_feed(alone, words + k, 1, logits[k]), PL_OK);
+        assert_ok(pl_decoder_feed(alone, words + k, 1, logits[k]));
     pl_decoder_destroy(&alone);
     pl_model_destroy(&model);
     free(params);
@@ -144,8 +143,8 @@ static void read_together(const world *w, float (*logits)[WORDS][VOCAB])
     pl_model *model;
     pl_decoder *d;
     int at[SLOTS] = {0}, n = 1;
-    assert_int_equal(pl_model_create(w->be, w->t, &options, &model), PL_OK);
-    assert_int_equal(pl_decoder_create_slots(model, SLOTS, &d), PL_OK);
+    assert_ok(pl_model_create(w->be, w->t, &options, &model));
+    assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
     for (int round = 0; n > 0; round++) {
         int32_t slots[SLOTS], tokens[SLOTS], who[SLOTS];
         static float out[SLOTS][VOCAB];
@@ -155,9 +154,8 @@ static void read_together(const world *w, float (*logits)[WORDS][VOCAB])
             for (int k = 0; k < at[round]; k++)
                 words[k] = word(round, k);
             pl_decoder_use(d, SLOTS - 1 - round, w->paths[path_of(w, round)]);
-            assert_int_equal(pl_decoder_prefill(d, SLOTS - 1 - round, words, at[round],
-                                                logits[round][at[round] - 1]),
-                             PL_OK);
+            assert_ok(pl_decoder_prefill(d, SLOTS - 1 - round, words, at[round],
+                                         logits[round][at[round] - 1]));
         }
         n = 0;
         for (int i = 0; i < SLOTS && i <= round; i++) {
@@ -168,7 +166,7 @@ static void read_together(const world *w, float (*logits)[WORDS][VOCAB])
             tokens[n++] = word(i, at[i]);
         }
         if (n > 0)
-            assert_int_equal(pl_decoder_step(d, slots, tokens, n, out[0]), PL_OK);
+            assert_ok(pl_decoder_step(d, slots, tokens, n, out[0]));
         for (int i = 0; i < n; i++)
             memcpy(logits[who[i]][at[who[i]]++], out[i], sizeof out[i]);
     }
@@ -213,19 +211,17 @@ static void for_each_precision(void (*check)(pl_backend *be, int kind))
     }
 }
 
-static void a_path_has_the_same_bytes_beside_other_paths(void **state)
+PL_TEST(a_path_has_the_same_bytes_beside_other_paths)
 {
-    (void)state;
     for_each_precision(expect_same_bytes);
 }
 
 /* Shows that the plan of a step is never reused for a step with other rows. For one to
  * four rows and all choices of their paths, a plan that is made after other plans must
  * equal a plan that is made alone, and the hashes of all plans must differ. */
-static void a_plan_belongs_to_its_rows(void **state)
+PL_TEST(a_plan_belongs_to_its_rows)
 {
     enum { PATHS = 4, POINTS = 5 };
-    (void)state;
     world w;
     decoder_rows now;
     uint64_t hashes[PATHS * PATHS * (PATHS * PATHS + PATHS + 1) + PATHS];
@@ -265,7 +261,7 @@ static void expect_same_losses(pl_backend *be, int kind)
     int32_t tokens[WORDS], targets[WORDS], length = WORDS;
     const pl_model_options options = {.batch = 1, .context = CONTEXT};
     open_world(&w, be, kind);
-    assert_int_equal(pl_model_create(be, w.t, &options, &shared), PL_OK);
+    assert_ok(pl_model_create(be, w.t, &options, &shared));
     for (int k = 0; k < WORDS; k++) {
         tokens[k] = word(1, k);
         targets[k] = word(1, k + 1);
@@ -277,15 +273,13 @@ static void expect_same_losses(pl_backend *be, int kind)
         float losses[2][WORDS] = {{0}}, features[2][48];
         float *params = path_params(w.t, p);
         pl_model *own = fresh_reader(w.t, be);
-        assert_int_equal(pl_model_load(own, params), PL_OK);
-        assert_int_equal(pl_model_use(shared, w.paths[p]), PL_OK);
+        assert_ok(pl_model_load(own, params));
+        assert_ok(pl_model_use(shared, w.paths[p]));
         for (int side = 0; side < 2; side++) {
             pl_model *m = side ? shared : own;
             if (!be->decode_only)
-                assert_int_equal(
-                    pl_model_losses(m, tokens, targets, 1, WORDS, losses[side]), PL_OK);
-            assert_int_equal(
-                pl_model_features(m, tokens, &length, 1, WORDS, features[side]), PL_OK);
+                assert_ok(pl_model_losses(m, tokens, targets, 1, WORDS, losses[side]));
+            assert_ok(pl_model_features(m, tokens, &length, 1, WORDS, features[side]));
         }
         assert_memory_equal(losses[0], losses[1], sizeof losses[0]);
         assert_memory_equal(features[0], features[1], sizeof features[0]);
@@ -296,9 +290,8 @@ static void expect_same_losses(pl_backend *be, int kind)
     close_world(&w);
 }
 
-static void a_model_computes_paths_one_after_another(void **state)
+PL_TEST(a_model_computes_paths_one_after_another)
 {
-    (void)state;
     for_each_precision(expect_same_losses);
 }
 
@@ -312,9 +305,8 @@ static pl_status counting_alloc(pl_backend *be, size_t bytes, const char *what,
     return counted->alloc(be, bytes, what, out);
 }
 
-static void a_module_takes_the_bytes_that_are_planned(void **state)
+PL_TEST(a_module_takes_the_bytes_that_are_planned)
 {
-    (void)state;
     for (int kind = 0; kind < KINDS; kind++) {
         pl_backend *ref = open_side("ref", "f32", 1);
         pl_ops ops = *ref->ops;
@@ -343,9 +335,8 @@ static void a_module_takes_the_bytes_that_are_planned(void **state)
     }
 }
 
-static void a_path_of_wrong_modules_is_refused(void **state)
+PL_TEST(a_path_of_wrong_modules_is_refused)
 {
-    (void)state;
     world w;
     pl_path *path;
     pl_backend *ref = open_side("ref", "f32", 1);
@@ -357,16 +348,4 @@ static void a_path_of_wrong_modules_is_refused(void **state)
     assert_int_equal(pl_path_create(w.t, no_head, &path), PL_ERR_ARG);
     close_world(&w);
     pl_backend_close(&ref);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_path_has_the_same_bytes_beside_other_paths),
-        cmocka_unit_test(a_plan_belongs_to_its_rows),
-        cmocka_unit_test(a_model_computes_paths_one_after_another),
-        cmocka_unit_test(a_module_takes_the_bytes_that_are_planned),
-        cmocka_unit_test(a_path_of_wrong_modules_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,12 @@
 /* folder: serve; label: unit */
 /* Tests that a module is in memory once, even if several paths use it. Requests for
  * several paths in one batch must get the same bytes as in a batch of their own. */
-#include "tests/support/corpus_support.h"
-#include "serve/serve.h"
+#include "tests/support/word_model.h"
 
 enum { VOCAB = 300, CONTEXT = 600, LONG = 560, SLOTS = 8, PATHS = 4 };
 static pl_tokenizer *tokenizer;
 static pl_store *store;
 static pl_arm arm;
-static pl_topology *topology;
 
 /* ---- a store ---- */
 /* Stores version `number` of a module. The parameters depend only on `module` and
@@ -168,18 +166,16 @@ static void check_memory(const char *precision)
     pl_backend_close(&be);
 }
 
-static void a_module_is_in_memory_once_and_as_long_as_a_path_uses_it(void **state)
+PL_TEST(a_module_is_in_memory_once_and_as_long_as_a_path_uses_it)
 {
-    (void)state;
     check_memory("f32");
     check_memory("bf16");
     check_memory("int8");
 }
 
 /* ---- new versions ---- */
-static void only_modules_that_have_changed_are_read_again(void **state)
+PL_TEST(only_modules_that_have_changed_are_read_again)
 {
-    (void)state;
     pl_backend *be = open_backend("ref", "f32");
     pl_module_pool *pool = pl_module_pool_create(be, store);
     pl_pooled_path *before = open_path(pool, 0), *other = open_path(pool, 3), *after;
@@ -228,28 +224,8 @@ typedef struct asked {
     /* Number of the prompt's tokens that must be known from earlier requests, if this
      * request comes after the others. */
     int n_known;
-    pl_buf text, scores;
-    pl_generate_result result;
-    pl_status status;
+    told got;
 } asked;
-
-static pl_status on_text(void *context, const char *text, size_t len)
-{
-    pl_buf_append(&((asked *)context)->text, text, len);
-    return PL_OK;
-}
-
-static pl_status on_score(void *context, const pl_token_score *score)
-{
-    pl_buf_append(&((asked *)context)->scores, score, sizeof *score);
-    return PL_OK;
-}
-
-static void on_done(void *context, pl_status status, const pl_generate_result *r)
-{
-    ((asked *)context)->status = status;
-    ((asked *)context)->result = *r;
-}
 
 static const pl_generate_options options = {
     .max_tokens = 9,
@@ -269,10 +245,10 @@ static void join(pl_batch *batch, const pl_pooled_path *path, asked *a)
                                 .path_contents =
                                     path ? pl_pooled_path_contents(path) : 0,
                                 .options = &options,
-                                .emit = on_text,
-                                .done = on_done,
-                                .context = a,
-                                .score = on_score};
+                                .emit = tell_text,
+                                .done = tell_done,
+                                .context = &a->got,
+                                .score = tell_score};
     assert_ok(pl_batch_join(batch, &q));
 }
 
@@ -282,19 +258,19 @@ static void run(pl_batch *batch)
         assert_ok(pl_batch_step(batch));
 }
 
-static pl_batch *open_batch(pl_model *model, int slots)
+static pl_batch *open_batch(pl_model *loaded, int slots)
 {
     pl_batch *batch;
-    assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, slots, &batch));
+    assert_ok(pl_batch_create(loaded, tokenizer, VOCAB, CONTEXT, slots, &batch));
     return batch;
 }
 
 static pl_model *open_model(pl_backend *be)
 {
-    pl_model *model;
+    pl_model *loaded;
     const pl_model_options size = {.batch = 1, .context = CONTEXT};
-    assert_ok(pl_model_create(be, topology, &size, &model));
-    return model;
+    assert_ok(pl_model_create(be, topology, &size, &loaded));
+    return loaded;
 }
 
 /* Runs the same request alone, in a model that has loaded the parameters of its
@@ -302,21 +278,22 @@ static pl_model *open_model(pl_backend *be)
 static void expect_as_alone(pl_backend *be, asked *a)
 {
     asked alone = {.path = a->path, .n = a->n, .kind = a->kind};
-    pl_model *model = open_model(be);
+    pl_model *loaded = open_model(be);
     float *params = pl_alloc(pl_topology_path_params(topology) * sizeof *params);
     assert_ok(pl_read_path(store, &arm, topology, a->path, UINT64_MAX, params));
-    assert_ok(pl_model_load(model, params));
-    pl_batch *batch = open_batch(model, 1);
+    assert_ok(pl_model_load(loaded, params));
+    pl_batch *batch = open_batch(loaded, 1);
     join(batch, NULL, &alone);
     run(batch);
-    assert_ok(a->status);
-    assert_int_equal(a->result.n_tokens, alone.result.n_tokens);
-    assert_string_equal(pl_buf_text(&a->text), pl_buf_text(&alone.text));
-    assert_int_equal(a->scores.len, alone.scores.len);
-    assert_memory_equal(a->scores.data, alone.scores.data, alone.scores.len);
-    pl_buf_destroy(&alone.text), pl_buf_destroy(&alone.scores);
+    assert_ok(a->got.status);
+    assert_int_equal(a->got.result.n_tokens, alone.got.result.n_tokens);
+    assert_string_equal(pl_buf_text(&a->got.text), pl_buf_text(&alone.got.text));
+    assert_int_equal(a->got.scores.len, alone.got.scores.len);
+    assert_memory_equal(a->got.scores.data, alone.got.scores.data,
+                        alone.got.scores.len);
+    told_clear(&alone.got);
     pl_batch_destroy(&batch);
-    pl_model_destroy(&model);
+    pl_model_destroy(&loaded);
     pl_free(params);
 }
 
@@ -344,8 +321,8 @@ static void check_requests(const char *name, const char *precision)
     if (!be)
         return;
     pl_module_pool *pool = pl_module_pool_create(be, store);
-    pl_model *model = open_model(be);
-    pl_batch *batch = open_batch(model, SLOTS);
+    pl_model *loaded = open_model(be);
+    pl_batch *batch = open_batch(loaded, SLOTS);
     for (int p = 0; p < PATHS; p++)
         paths[p] = open_path(pool, p);
     memset(list, 0, sizeof list);
@@ -366,24 +343,23 @@ static void check_requests(const char *name, const char *precision)
         if (i >= TOGETHER) {
             join(batch, paths[list[i].path], &list[i]);
             run(batch);
-            if (list[i].result.n_known != list[i].n_known)
+            if (list[i].got.result.n_known != list[i].n_known)
                 fail_msg("request %d: %d tokens are known, not %d", i,
-                         list[i].result.n_known, list[i].n_known);
+                         list[i].got.result.n_known, list[i].n_known);
         }
         expect_as_alone(be, &list[i]);
-        pl_buf_destroy(&list[i].text), pl_buf_destroy(&list[i].scores);
+        pl_buf_destroy(&list[i].got.text), pl_buf_destroy(&list[i].got.scores);
     }
     pl_batch_destroy(&batch);
-    pl_model_destroy(&model);
+    pl_model_destroy(&loaded);
     for (int p = 0; p < PATHS; p++)
         pl_module_pool_close(pool, &paths[p]);
     pl_module_pool_destroy(&pool);
     pl_backend_close(&be);
 }
 
-static void requests_of_several_paths_get_the_bytes_that_they_get_alone(void **state)
+PL_TEST(requests_of_several_paths_get_the_bytes_that_they_get_alone)
 {
-    (void)state;
     check_requests("ref", "f32");
     check_requests("cpu", "f32");
     check_requests("cpu", "bf16");
@@ -393,13 +369,12 @@ static void requests_of_several_paths_get_the_bytes_that_they_get_alone(void **s
 /* ---- the plan ---- */
 /* Tests the memory that is planned for the preset dipaco-150m-16x16. It has 256 paths
  * and 64 modules: 16 embeddings, 16 modules of each of two levels, and 16 heads. */
-static void sixteen_by_sixteen_is_planned_at_the_size_of_its_modules(void **state)
+PL_TEST(sixteen_by_sixteen_is_planned_at_the_size_of_its_modules)
 {
     static const char *const precisions[] = {"f32", "bf16", "int8"};
     pl_shape shape;
     pl_topology_spec spec;
     pl_topology *t;
-    (void)state;
     assert_ok(pl_preset("dipaco-150m-16x16", &shape, &spec));
     assert_ok(pl_topology_create(&shape, &spec, &t));
     assert_int_equal(pl_topology_n_paths(t), 256);
@@ -428,11 +403,5 @@ static void sixteen_by_sixteen_is_planned_at_the_size_of_its_modules(void **stat
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_module_is_in_memory_once_and_as_long_as_a_path_uses_it),
-        cmocka_unit_test(requests_of_several_paths_get_the_bytes_that_they_get_alone),
-        cmocka_unit_test(only_modules_that_have_changed_are_read_again),
-        cmocka_unit_test(sixteen_by_sixteen_is_planned_at_the_size_of_its_modules),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return suite_run(open_all, close_all);
 }

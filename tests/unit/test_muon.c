@@ -6,12 +6,10 @@
 #include "workers/path_state.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { O_MAX = 344, I_MAX = 344, N_MAX = O_MAX * 128 };
 
@@ -40,7 +38,7 @@ static pl_backend *open_backend(const char *name, int n_threads)
     pl_backend *be = NULL;
     pl_backend_options options = {
         .name = name, .n_threads = n_threads, .precision = "f32"};
-    assert_int_equal(pl_backend_open(&options, &be), PL_OK);
+    assert_ok(pl_backend_open(&options, &be));
     return be;
 }
 
@@ -48,9 +46,8 @@ static void step_matrix(const char *name, int n_threads, int O, int I, matrices 
 {
     pl_backend *be = open_backend(name, n_threads);
     void *work = NULL;
-    assert_int_equal(
-        be->ops->alloc(be, pl_muon_work_floats(O, I) * sizeof(float), "a test", &work),
-        PL_OK);
+    assert_ok(
+        be->ops->alloc(be, pl_muon_work_floats(O, I) * sizeof(float), "a test", &work));
     for (int i = 0; i < O * I; i++)
         x->p[i] = 0.02f * pl_random_normal(1, 1, (uint64_t)i);
     memset(x->m, 0, sizeof x->m);
@@ -60,7 +57,7 @@ static void step_matrix(const char *name, int n_threads, int O, int I, matrices 
         for (int i = 0; i < O * I; i++)
             assert_true(x->g[i] == 0.0f);
     }
-    assert_int_equal(be->ops->sync(be), PL_OK);
+    assert_ok(be->ops->sync(be));
     be->ops->release(be, work);
     pl_backend_close(&be);
 }
@@ -143,21 +140,18 @@ static void expect_double(const char *name)
     free(x), free(g);
 }
 
-static void ref_follows_the_equation(void **state)
+PL_TEST(ref_follows_the_equation)
 {
-    (void)state;
     expect_double("ref");
 }
 
-static void cpu_follows_the_equation(void **state)
+PL_TEST(cpu_follows_the_equation)
 {
-    (void)state;
     expect_double("cpu");
 }
 
-static void threads_do_not_change_a_byte(void **state)
+PL_TEST(threads_do_not_change_a_byte)
 {
-    (void)state;
     matrices *one = calloc(1, sizeof *one), *many = calloc(1, sizeof *many);
     for (int s = 0; s < N_SIZES; s++) {
         const size_t bytes = (size_t)(sizes[s].O * sizes[s].I) * sizeof(float);
@@ -184,7 +178,7 @@ static void step_many(const char *name, int n_threads, int n, int per_call, int 
     pl_backend *be = open_backend(name, n_threads);
     const size_t bytes = pl_muon_work_floats(O, I) * sizeof(float);
     void *work = NULL;
-    assert_int_equal(be->ops->alloc(be, bytes, "a test", &work), PL_OK);
+    assert_ok(be->ops->alloc(be, bytes, "a test", &work));
     for (int i = 0; i < ALL_MAX + BEYOND; i++) {
         x->p[i] = x->m[i] = 1.0f;
         x->g[i] = pl_random_normal(1, 3, (uint64_t)i);
@@ -192,7 +186,7 @@ static void step_many(const char *name, int n_threads, int n, int per_call, int 
     for (int at = 0; at < n * O * I; at += per_call * O * I)
         be->ops->muon(be, x->p + at, x->m + at, x->g + at, work, per_call, O, I,
                       grad_scale, &rates);
-    assert_int_equal(be->ops->sync(be), PL_OK);
+    assert_ok(be->ops->sync(be));
     be->ops->release(be, work);
     pl_backend_close(&be);
 }
@@ -201,9 +195,8 @@ static void step_many(const char *name, int n_threads, int n, int per_call, int 
  * thread, and that nothing after them changes. With these sizes threads divide the
  * matrices in some cases, and in others the rows of each (two of 400 x 128 with three
  * threads). */
-static void matrices_do_not_depend_on_each_other(void **state)
+PL_TEST(matrices_do_not_depend_on_each_other)
 {
-    (void)state;
     static const struct {
         int n, O, I;
     } cases[] = {{9, 66, 130}, {3, 130, 66}, {2, 400, 128}};
@@ -225,17 +218,14 @@ static void matrices_do_not_depend_on_each_other(void **state)
 
 /* Shows that cpu, which computes with the Gram matrix, is accurate for a gradient in
  * which one direction is a hundred times as large as all others together. */
-static void one_large_direction_does_not_hide_the_others(void **state)
+PL_TEST(one_large_direction_does_not_hide_the_others)
 {
-    (void)state;
     enum { O = 64, I = 1024, N = O * I };
     many_matrices *x = calloc(1, sizeof *x);
     double *p = calloc(N, sizeof *p), *m = calloc(N, sizeof *m);
     pl_backend *be = open_backend("cpu", 1);
     void *work = NULL;
-    assert_int_equal(
-        be->ops->alloc(be, pl_muon_work_floats(O, I) * sizeof(float), "", &work),
-        PL_OK);
+    assert_ok(be->ops->alloc(be, pl_muon_work_floats(O, I) * sizeof(float), "", &work));
     for (int i = 0; i < N; i++)
         x->g[i] = pl_random_normal(1, 4, (uint64_t)i) +
                   100.0f * pl_random_normal(1, 5, (uint64_t)(i / I)) *
@@ -251,17 +241,15 @@ static void one_large_direction_does_not_hide_the_others(void **state)
 
 /* Shows that with a learning rate of 1 the root mean square of a step's elements is
  * about 0.2, as in a typical step of AdamW. */
-static void a_step_has_the_length_that_its_scale_says(void **state)
+PL_TEST(a_step_has_the_length_that_its_scale_says)
 {
-    (void)state;
     matrices *x = calloc(1, sizeof *x);
     pl_backend *be = open_backend("ref", 1);
     const pl_adamw adam = {.lr = 1.0f, .step = 1};
     void *work = NULL;
     double squares = 0;
-    assert_int_equal(
-        be->ops->alloc(be, pl_muon_work_floats(128, 64) * sizeof(float), "", &work),
-        PL_OK);
+    assert_ok(
+        be->ops->alloc(be, pl_muon_work_floats(128, 64) * sizeof(float), "", &work));
     draw_gradient(x->g, 128, 64, 0);
     be->ops->muon(be, x->p, x->m, x->g, work, 1, 128, 64, 1e-3f, &adam);
     for (int i = 0; i < 128 * 64; i++)
@@ -273,15 +261,12 @@ static void a_step_has_the_length_that_its_scale_says(void **state)
     free(x);
 }
 
-static void a_gradient_of_zeros_changes_nothing_but_the_decay(void **state)
+PL_TEST(a_gradient_of_zeros_changes_nothing_but_the_decay)
 {
-    (void)state;
     matrices *x = calloc(1, sizeof *x);
     pl_backend *be = open_backend("cpu", 1);
     void *work = NULL;
-    assert_int_equal(
-        be->ops->alloc(be, pl_muon_work_floats(3, 5) * sizeof(float), "", &work),
-        PL_OK);
+    assert_ok(be->ops->alloc(be, pl_muon_work_floats(3, 5) * sizeof(float), "", &work));
     for (int i = 0; i < 15; i++)
         x->p[i] = 1.0f;
     be->ops->muon(be, x->p, x->m, x->g, work, 1, 3, 5, 1.0f, &rates);
@@ -322,8 +307,8 @@ static void open_rig_of_rows(rig *r, const char *backend, int muon_rows)
     pl_model_options rows = options;
     rows.muon_rows = muon_rows;
     r->be = open_backend(backend, 1);
-    assert_int_equal(pl_topology_create(&shape, &one_path, &r->topology), PL_OK);
-    assert_int_equal(pl_model_create(r->be, r->topology, &rows, &r->model), PL_OK);
+    assert_ok(pl_topology_create(&shape, &one_path, &r->topology));
+    assert_ok(pl_model_create(r->be, r->topology, &rows, &r->model));
     r->n = pl_topology_path_params(r->topology);
     r->second = r->n - HIDDEN;
     r->params = calloc(r->n, sizeof(float));
@@ -332,7 +317,7 @@ static void open_rig_of_rows(rig *r, const char *backend, int muon_rows)
     for (int s = 0; s < pl_topology_n_slots(r->topology); s++)
         pl_topology_init(r->topology, s, 1,
                          r->params + pl_topology_slot(r->topology, s)->offset);
-    assert_int_equal(pl_model_load(r->model, r->params), PL_OK);
+    assert_ok(pl_model_load(r->model, r->params));
 }
 
 static void open_rig(rig *r, const char *backend)
@@ -355,24 +340,22 @@ static void train_rig(rig *r, int first, int end)
     for (int step = first; step < end; step++) {
         pl_step_result result;
         pl_adamw adam = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, step + 1};
-        assert_int_equal(
-            pl_model_train_step(r->model, tokens, targets, 2, 4, &adam, 1.0f, &result),
-            PL_OK);
+        assert_ok(
+            pl_model_train_step(r->model, tokens, targets, 2, 4, &adam, 1.0f, &result));
     }
-    assert_int_equal(pl_model_save(r->model, r->params), PL_OK);
-    assert_int_equal(pl_model_save_moments(r->model, r->m, r->v), PL_OK);
+    assert_ok(pl_model_save(r->model, r->params));
+    assert_ok(pl_model_save_moments(r->model, r->m, r->v));
 }
 
-static void a_model_goes_on_from_its_smaller_state_with_the_same_bytes(void **state)
+PL_TEST(a_model_goes_on_from_its_smaller_state_with_the_same_bytes)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         rig a, b;
         open_rig(&a, i ? "cpu" : "ref");
         open_rig(&b, i ? "cpu" : "ref");
         train_rig(&a, 0, 3);
-        assert_int_equal(pl_model_load(b.model, a.params), PL_OK);
-        assert_int_equal(pl_model_load_moments(b.model, a.m, a.v), PL_OK);
+        assert_ok(pl_model_load(b.model, a.params));
+        assert_ok(pl_model_load_moments(b.model, a.m, a.v));
         train_rig(&a, 3, 6);
         train_rig(&b, 3, 6);
         assert_memory_equal(a.params, b.params, a.n * sizeof(float));
@@ -402,9 +385,8 @@ static void expect_same_training(int muon_rows)
 
 /* Shows that cpu trains as ref does: with whole matrices, in parts of 7 rows (no matrix
  * has a multiple of 7 rows), and in parts of 100 rows (no matrix has so many). */
-static void cpu_trains_as_ref_does(void **state)
+PL_TEST(cpu_trains_as_ref_does)
 {
-    (void)state;
     expect_same_training(0);
     expect_same_training(7);
     expect_same_training(100);
@@ -413,9 +395,8 @@ static void cpu_trains_as_ref_does(void **state)
 /* Shows that each part of a divided matrix is stepped as a matrix of its own. After the
  * first step of the model, m is 0.05 times the gradient. So the test steps each part of
  * the matrix with the gradient 20 m, and the parameters must be those of the model. */
-static void some_rows_are_stepped_as_a_matrix_of_their_own(void **state)
+PL_TEST(some_rows_are_stepped_as_a_matrix_of_their_own)
 {
-    (void)state;
     enum { ROWS = 7, FFN = 24, WIDTH = 16 };
     rig r;
     void *work = NULL;
@@ -433,7 +414,7 @@ static void some_rows_are_stepped_as_a_matrix_of_their_own(void **state)
     train_rig(&r, 0, 1);
     memcpy(g, r.m + tensor->offset, sizeof g);
     const size_t floats = pl_muon_work_floats(FFN, WIDTH) * sizeof(float);
-    assert_int_equal(r.be->ops->alloc(r.be, floats, "a test", &work), PL_OK);
+    assert_ok(r.be->ops->alloc(r.be, floats, "a test", &work));
     for (int row = 0; row < FFN; row += ROWS) {
         const int O = FFN - row < ROWS ? FFN - row : ROWS, at = row * WIDTH;
         r.be->ops->muon(r.be, before + at, m + at, g + at, work, 1, O, WIDTH, 20.0f,
@@ -445,14 +426,13 @@ static void some_rows_are_stepped_as_a_matrix_of_their_own(void **state)
     close_rig(&r);
 }
 
-static void the_plan_counts_one_moment_for_matrices_and_the_working_memory(void **state)
+PL_TEST(the_plan_counts_one_moment_for_matrices_and_the_working_memory)
 {
-    (void)state;
     pl_model_options plain = options;
     pl_model_plan with, without;
     pl_topology *t = NULL;
     plain.muon = false;
-    assert_int_equal(pl_topology_create(&shape, &one_path, &t), PL_OK);
+    assert_ok(pl_topology_create(&shape, &one_path, &t));
     pl_model_plan_bytes(t, &options, PL_F32, &with);
     pl_model_plan_bytes(t, &plain, PL_F32, &without);
     assert_int_equal(pl_shape_hidden_params(&shape), HIDDEN);
@@ -468,9 +448,8 @@ static void the_plan_counts_one_moment_for_matrices_and_the_working_memory(void 
 }
 
 /* ---- in a path's state ---- */
-static void second_moments_of_matrices_do_not_travel(void **state)
+PL_TEST(second_moments_of_matrices_do_not_travel)
 {
-    (void)state;
     pl_arm arm = {.shape = shape, .inner.muon = true};
     const size_t n = HIDDEN + 19 * 16 + 5 * 16, second = n - HIDDEN;
     for (int kind = PL_STATE_F32; kind <= PL_STATE_BF16; kind++) {
@@ -531,23 +510,21 @@ static pl_status check_packed(const pl_arm *arm, const rig *r)
     return status;
 }
 
-static void states_that_muon_leaves_are_taken(void **state)
+PL_TEST(states_that_muon_leaves_are_taken)
 {
-    (void)state;
     rig r;
     open_rig(&r, "ref");
     for (int kind = PL_STATE_F32; kind <= PL_STATE_BF16; kind++)
         for (int step = 0; step < 20; step++) {
             const pl_arm arm = muon_arm((pl_state_kind)kind);
             train_rig(&r, step, step + 1);
-            assert_int_equal(check_packed(&arm, &r), PL_OK);
+            assert_ok(check_packed(&arm, &r));
         }
     close_rig(&r);
 }
 
-static void states_that_muon_cannot_leave_are_refused(void **state)
+PL_TEST(states_that_muon_cannot_leave_are_refused)
 {
-    (void)state;
     const pl_arm arms[] = {muon_arm(PL_STATE_F32), muon_arm(PL_STATE_BF16)};
     const size_t at = 19 * 16 + 40; /* an element of the first matrix */
     for (size_t i = 0; i < 2; i++) {
@@ -555,7 +532,7 @@ static void states_that_muon_cannot_leave_are_refused(void **state)
         rig r;
         open_rig(&r, "ref");
         r.m[at] = 0.9f * clip; /* clip limits the joint norm of all matrices */
-        assert_int_equal(check_packed(arm, &r), PL_OK);
+        assert_ok(check_packed(arm, &r));
         r.m[at + 500] = -0.9f * clip;
         assert_int_equal(check_packed(arm, &r), PL_ERR_DATA);
         r.m[at + 500] = 0;
@@ -566,12 +543,12 @@ static void states_that_muon_cannot_leave_are_refused(void **state)
         loose.inner.clip = 0;
         assert_int_equal(check_packed(&loose, &r), PL_ERR_DATA);
         r.m[at] = 1e10f;
-        assert_int_equal(check_packed(&loose, &r), PL_OK);
+        assert_ok(check_packed(&loose, &r));
         r.m[at] = 0;
         r.m[0] = 1; /* an element of the embedding, for AdamW; v is 0 */
         assert_int_equal(check_packed(arm, &r), PL_ERR_DATA);
         r.v[0] = 1;
-        assert_int_equal(check_packed(arm, &r), PL_OK);
+        assert_ok(check_packed(arm, &r));
         r.v[r.second - 1] = -1;
         assert_int_equal(check_packed(arm, &r), PL_ERR_DATA);
         close_rig(&r);
@@ -580,47 +557,23 @@ static void states_that_muon_cannot_leave_are_refused(void **state)
 
 /* Shows that a residual of a lossy codec is refused if it is not finite, in each form
  * in which a residual can be sent. */
-static void residuals_that_are_not_finite_are_refused(void **state)
+PL_TEST(residuals_that_are_not_finite_are_refused)
 {
-    (void)state;
     static const pl_state_kind kinds[] = {PL_STATE_F32, PL_STATE_BF16, PL_STATE_I8};
     rig r;
     open_rig(&r, "ref");
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         pl_arm arm = muon_arm(PL_STATE_F32);
-        assert_int_equal(pl_codec_options_default("i4", &arm.outer.codec), PL_OK);
+        assert_ok(pl_codec_options_default("i4", &arm.outer.codec));
         arm.outer.feedback = true;
         arm.outer.residual = kinds[i];
         const uint64_t bytes = pl_path_state_bytes(&arm, r.n);
         uint8_t *blob = calloc(bytes, 1);
-        assert_int_equal(check_blob(&arm, &r, blob), PL_OK);
+        assert_ok(check_blob(&arm, &r, blob));
         /* NaN. If the residual is in i8, this is the exponent 32767 of a block. */
         blob[bytes - 2] = 0xff, blob[bytes - 1] = 0x7f;
         assert_int_equal(check_blob(&arm, &r, blob), PL_ERR_DATA);
         free(blob);
     }
     close_rig(&r);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ref_follows_the_equation),
-        cmocka_unit_test(cpu_follows_the_equation),
-        cmocka_unit_test(threads_do_not_change_a_byte),
-        cmocka_unit_test(matrices_do_not_depend_on_each_other),
-        cmocka_unit_test(one_large_direction_does_not_hide_the_others),
-        cmocka_unit_test(a_step_has_the_length_that_its_scale_says),
-        cmocka_unit_test(a_gradient_of_zeros_changes_nothing_but_the_decay),
-        cmocka_unit_test(a_model_goes_on_from_its_smaller_state_with_the_same_bytes),
-        cmocka_unit_test(cpu_trains_as_ref_does),
-        cmocka_unit_test(some_rows_are_stepped_as_a_matrix_of_their_own),
-        cmocka_unit_test(
-            the_plan_counts_one_moment_for_matrices_and_the_working_memory),
-        cmocka_unit_test(second_moments_of_matrices_do_not_travel),
-        cmocka_unit_test(states_that_muon_leaves_are_taken),
-        cmocka_unit_test(states_that_muon_cannot_leave_are_refused),
-        cmocka_unit_test(residuals_that_are_not_finite_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,13 @@
 /* folder: base; label: unit */
 #include "base/base.h"
-#include <stdarg.h>
 #include <stdio.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { N = 20000 };
 
-static void every_name_finds_its_number(void **state)
+PL_TEST(every_name_finds_its_number)
 {
-    (void)state;
     char name[32];
     pl_name_table *table = pl_name_table_create();
     for (int i = 0; i < N; i++) {
@@ -30,9 +26,8 @@ static void every_name_finds_its_number(void **state)
     pl_name_table_destroy(&table);
 }
 
-static void a_name_that_is_there_gets_the_new_number(void **state)
+PL_TEST(a_name_that_is_there_gets_the_new_number)
 {
-    (void)state;
     char name[] = "worker-1";
     pl_name_table *table = pl_name_table_create();
     pl_name_table_put(table, name, 3);
@@ -41,13 +36,4 @@ static void a_name_that_is_there_gets_the_new_number(void **state)
     assert_int_equal(pl_name_table_get(table, "worker-1"), 7);
     assert_int_equal(pl_name_table_get(table, name), -1);
     pl_name_table_destroy(&table);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_name_finds_its_number),
-        cmocka_unit_test(a_name_that_is_there_gets_the_new_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

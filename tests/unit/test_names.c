@@ -45,7 +45,7 @@ static pl_name_kind kind_of(pl_store *store, const char *word)
     return kind;
 }
 
-static void arms_and_modules_have_names(void **state)
+PL_TEST_WITH(arms_and_modules_have_names, make_folder, drop_folder)
 {
     pl_store *store = make(*state);
     assert_int_equal(kind_of(store, "mix"), PL_NAME_ARM);
@@ -70,7 +70,7 @@ static void expect_set(pl_store *store, const char *word, size_t n, uint64_t num
     pl_free(set.at);
 }
 
-static void an_arm_or_a_module_is_meant_before_a_tag(void **state)
+PL_TEST_WITH(an_arm_or_a_module_is_meant_before_a_tag, make_folder, drop_folder)
 {
     pl_store *store = make(*state);
     expect_set(store, "good", 1, 1);
@@ -79,15 +79,4 @@ static void an_arm_or_a_module_is_meant_before_a_tag(void **state)
     expect_set(store, "embed@embed", 1, 1);
     expect_set(store, "mix@1", 2, 1);
     pl_store_close(&store);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(arms_and_modules_have_names, make_folder,
-                                        drop_folder),
-        cmocka_unit_test_setup_teardown(an_arm_or_a_module_is_meant_before_a_tag,
-                                        make_folder, drop_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

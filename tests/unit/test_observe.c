@@ -1,14 +1,11 @@
 /* folder: view; label: unit */
 #include "base/base.h"
 #include "view/observe.h"
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <setjmp.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 /* Tests that the logs of several processes, files and machines become one sequence of
  * events. */
@@ -32,9 +29,8 @@ static void see_remark(void *context, const char *sentence)
 static void write_log(const char *name, const char *text)
 {
     char path[PL_PATH_MAX], folder[PL_PATH_MAX];
-    assert_int_equal(pl_make_folders(pl_join(folder, run, "log")), PL_OK);
-    assert_int_equal(pl_replace_file(pl_join(path, folder, name), text, strlen(text)),
-                     PL_OK);
+    assert_ok(pl_make_folders(pl_join(folder, run, "log")));
+    assert_ok(pl_replace_file(pl_join(path, folder, name), text, strlen(text)));
 }
 
 static const char *observe(observe_wish wish)
@@ -43,7 +39,7 @@ static const char *observe(observe_wish wish)
     wish.run = run;
     pl_buf_clear(&seen);
     pl_buf_clear(&remarks);
-    assert_int_equal(observe_logs(&wish, &out), PL_OK);
+    assert_ok(observe_logs(&wish, &out));
     return pl_buf_text(&seen);
 }
 
@@ -64,9 +60,10 @@ static int remove_run(void **state)
 
 #define AT(second, rest) "2026-11-25T10:00:" second "Z info " rest "\n"
 
-static void events_of_all_logs_come_in_order_of_time(void **state)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, make_run, remove_run)
+
+FIXTURE_TEST(events_of_all_logs_come_in_order_of_time)
 {
-    (void)state;
     write_log("hub.log", AT("01.000", "hub b x=1") AT("04.000", "hub e"));
     write_log("home.log", AT("00.500", "home a") "{\"time\":\"2026-11-25T10:00:02."
                                                  "500Z\",\"level\":\"info\",\"role\":"
@@ -77,9 +74,8 @@ static void events_of_all_logs_come_in_order_of_time(void **state)
     assert_string_equal(pl_buf_text(&remarks), "");
 }
 
-static void rotated_logs_are_read_and_other_files_are_not(void **state)
+FIXTURE_TEST(rotated_logs_are_read_and_other_files_are_not)
 {
-    (void)state;
     write_log("hub.log", AT("05.000", "hub newest"));
     write_log("hub.log.1", AT("03.000", "hub older"));
     write_log("hub.log-20261125", AT("01.000", "hub oldest"));
@@ -88,9 +84,8 @@ static void rotated_logs_are_read_and_other_files_are_not(void **state)
     assert_string_equal(observe((observe_wish){0}), "hub:oldest hub:older hub:newest ");
 }
 
-static void torn_and_foreign_lines_are_left_out_and_counted(void **state)
+FIXTURE_TEST(torn_and_foreign_lines_are_left_out_and_counted)
 {
-    (void)state;
     write_log("hub.log", AT("01.000", "hub a") "a library wrote this\n" AT(
                              "02.000", "hub b") "2026-11-25T10:00:03.000Z info hub c");
     assert_string_equal(observe((observe_wish){0}), "hub:a hub:b ");
@@ -99,9 +94,8 @@ static void torn_and_foreign_lines_are_left_out_and_counted(void **state)
     assert_string_equal(observe((observe_wish){0}), "");
 }
 
-static void lines_keep_their_order_where_a_clock_is_set_back(void **state)
+FIXTURE_TEST(lines_keep_their_order_where_a_clock_is_set_back)
 {
-    (void)state;
     write_log("home.log", AT("05.000", "home a") AT("02.000", "home b")
                               AT("03.000", "home c") AT("07.000", "home e"));
     write_log("hub.log", AT("04.000", "hub before") AT("06.000", "hub d"));
@@ -111,9 +105,8 @@ static void lines_keep_their_order_where_a_clock_is_set_back(void **state)
         strstr(pl_buf_text(&remarks), "times in home.log go back by up to 3"));
 }
 
-static void a_clock_that_differs_from_the_hubs_is_said(void **state)
+FIXTURE_TEST(a_clock_that_differs_from_the_hubs_is_said)
 {
-    (void)state;
     write_log("hub.log", AT("10.000", "hub worker.joined worker=near device=\"cpu\"")
                              AT("10.500", "hub worker.joined worker=far")
                                  AT("50.000", "hub worker.joined worker=near"));
@@ -125,9 +118,8 @@ static void a_clock_that_differs_from_the_hubs_is_said(void **state)
     assert_null(strstr(pl_buf_text(&remarks), "near"));
 }
 
-static void filters_take_names_with_and_without_their_arm(void **state)
+FIXTURE_TEST(filters_take_names_with_and_without_their_arm)
 {
-    (void)state;
     write_log("hub.log",
               AT("01.000", "hub lease.granted task=mix/p01.r0 phase=0 worker=w-1")
                   AT("02.000", "hub lease.granted task=mix/p11.r0 phase=0 worker=w-2")
@@ -161,23 +153,21 @@ static void cut_event(void *context, const page_event *e, const char *file)
 
 /* Shows that a log ends without an error where it is cut. The file is cut while it is
  * read, as logrotate with the option copytruncate does. */
-static void a_log_that_is_cut_meanwhile_ends_there(void **state)
+FIXTURE_TEST(a_log_that_is_cut_meanwhile_ends_there)
 {
-    (void)state;
     pl_buf text = {0};
     const observe_out out = {cut_event, see_remark, NULL};
     for (int i = 0; i < 20000; i++)
         pl_buf_printf(&text, AT("01.000", "hub a"));
     write_log("hub.log", pl_buf_text(&text));
     pl_buf_clear(&seen);
-    assert_int_equal(observe_logs(&(observe_wish){.run = run}, &out), PL_OK);
+    assert_ok(observe_logs(&(observe_wish){.run = run}, &out));
     assert_true(pl_starts_with(pl_buf_text(&seen), "hub:a hub:a "));
     pl_buf_destroy(&text);
 }
 
-static void long_lines_and_those_at_the_edge_of_a_read_are_met_once(void **state)
+FIXTURE_TEST(long_lines_and_those_at_the_edge_of_a_read_are_met_once)
 {
-    (void)state;
     enum { LINES = 9000, LONG = 300000 };
     pl_buf text = {0};
     char number[48];
@@ -200,12 +190,11 @@ static void long_lines_and_those_at_the_edge_of_a_read_are_met_once(void **state
     pl_buf_destroy(&text);
 }
 
-static void logs_from_elsewhere_are_merged_and_no_logs_are_an_error(void **state)
+FIXTURE_TEST(logs_from_elsewhere_are_merged_and_no_logs_are_an_error)
 {
     char path[PL_PATH_MAX];
     const char *logs[] = {path};
     const observe_out out = {see_event, see_remark, NULL};
-    (void)state;
     pl_join(path, run, "far-away");
     assert_int_equal(observe_logs(&(observe_wish){.run = run}, &out), PL_ERR_NOT_FOUND);
     write_log("notes.txt", "");
@@ -216,35 +205,8 @@ static void logs_from_elsewhere_are_merged_and_no_logs_are_an_error(void **state
     assert_int_equal(observe_logs(&(observe_wish){.logs = folder, .n_logs = 1}, &out),
                      PL_ERR_IO);
     const char *text = AT("01.000", "far a");
-    assert_int_equal(pl_replace_file(path, text, strlen(text)), PL_OK);
+    assert_ok(pl_replace_file(path, text, strlen(text)));
     write_log("hub.log", AT("02.000", "hub b"));
     assert_string_equal(observe((observe_wish){.logs = logs, .n_logs = 1}),
                         "far:a hub:b ");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(events_of_all_logs_come_in_order_of_time,
-                                        make_run, remove_run),
-        cmocka_unit_test_setup_teardown(rotated_logs_are_read_and_other_files_are_not,
-                                        make_run, remove_run),
-        cmocka_unit_test_setup_teardown(torn_and_foreign_lines_are_left_out_and_counted,
-                                        make_run, remove_run),
-        cmocka_unit_test_setup_teardown(
-            lines_keep_their_order_where_a_clock_is_set_back, make_run, remove_run),
-        cmocka_unit_test_setup_teardown(a_clock_that_differs_from_the_hubs_is_said,
-                                        make_run, remove_run),
-        cmocka_unit_test_setup_teardown(filters_take_names_with_and_without_their_arm,
-                                        make_run, remove_run),
-        cmocka_unit_test_setup_teardown(a_log_that_is_cut_meanwhile_ends_there,
-                                        make_run, remove_run),
-        cmocka_unit_test_setup_teardown(
-            long_lines_and_those_at_the_edge_of_a_read_are_met_once, make_run,
-            remove_run),
-        cmocka_unit_test_setup_teardown(
-            logs_from_elsewhere_are_merged_and_no_logs_are_an_error, make_run,
-            remove_run),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

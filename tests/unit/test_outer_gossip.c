@@ -4,12 +4,8 @@
 #include "outer/outer.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { N = 16, HOLDERS_MAX = 16 };
 
@@ -53,7 +49,7 @@ static void match(const char *module, uint64_t round, int k, int *partner)
     uint64_t members[HOLDERS_MAX];
     for (int i = 0; i < k; i++)
         members[i] = 1000 + 7 * (uint64_t)i;
-    assert_int_equal(pl_gossip_match(42, module, round, k, members, partner), PL_OK);
+    assert_ok(pl_gossip_match(42, module, round, k, members, partner));
 }
 
 static void meet(const pl_gossip_step *step, holders *h, const int *partner,
@@ -70,7 +66,7 @@ static void meet(const pl_gossip_step *step, holders *h, const int *partner,
                        : pl_gossip_apply_two(step, h->x[i], h->v[i], h->g[i],
                                              j == i ? NULL : h->before[j],
                                              j == i ? NULL : h->g[j], N, 1);
-        assert_int_equal(status, PL_OK);
+        assert_ok(status);
     }
 }
 
@@ -84,9 +80,8 @@ static const pl_gossip_step paper = {0.5, 0.7, 0.7, PL_RULE_HEAVY_BALL};
 
 /* ---- matching ---- */
 
-static void everybody_has_one_mate_and_the_left_over_takes_turns(void **unused)
+PL_TEST(everybody_has_one_mate_and_the_left_over_takes_turns)
 {
-    (void)unused;
     for (int k = 1; k <= HOLDERS_MAX; k++) {
         int left_over[HOLDERS_MAX] = {0};
         for (int round = 0; round < 2 * k; round++) {
@@ -105,20 +100,18 @@ static void everybody_has_one_mate_and_the_left_over_takes_turns(void **unused)
     }
 }
 
-static void order_of_the_list_permutes_the_matching_and_no_more(void **unused)
+PL_TEST(order_of_the_list_permutes_the_matching_and_no_more)
 {
     uint64_t members[HOLDERS_MAX], shuffled[HOLDERS_MAX];
     int partner[HOLDERS_MAX], other[HOLDERS_MAX];
-    (void)unused;
     for (int k = 2; k <= HOLDERS_MAX; k++)
         for (uint64_t round = 0; round < 8; round++) {
             for (int i = 0; i < k; i++)
                 members[i] = 90 - (uint64_t)i;
             for (int i = 0; i < k; i++)
                 shuffled[i] = members[pl_permute(round, 1, (uint64_t)k, (uint64_t)i)];
-            assert_int_equal(pl_gossip_match(5, "m", round, k, members, partner),
-                             PL_OK);
-            assert_int_equal(pl_gossip_match(5, "m", round, k, shuffled, other), PL_OK);
+            assert_ok(pl_gossip_match(5, "m", round, k, members, partner));
+            assert_ok(pl_gossip_match(5, "m", round, k, shuffled, other));
             for (int i = 0; i < k; i++) {
                 uint64_t mine = shuffled[i];
                 assert_true(members[partner[90 - mine]] == shuffled[other[i]]);
@@ -126,33 +119,29 @@ static void order_of_the_list_permutes_the_matching_and_no_more(void **unused)
         }
 }
 
-static void seed_module_and_round_draw_other_pairs(void **unused)
+PL_TEST(seed_module_and_round_draw_other_pairs)
 {
     uint64_t members[HOLDERS_MAX];
     int base[HOLDERS_MAX], other[HOLDERS_MAX];
-    (void)unused;
     for (int i = 0; i < HOLDERS_MAX; i++)
         members[i] = (uint64_t)i;
     const struct {
         uint64_t seed, round;
         const char *module;
     } others[] = {{6, 3, "mix/L1.E0"}, {5, 4, "mix/L1.E0"}, {5, 3, "mix/L1.E1"}};
-    assert_int_equal(pl_gossip_match(5, "mix/L1.E0", 3, HOLDERS_MAX, members, base),
-                     PL_OK);
+    assert_ok(pl_gossip_match(5, "mix/L1.E0", 3, HOLDERS_MAX, members, base));
     for (int o = 0; o < 3; o++) {
-        assert_int_equal(pl_gossip_match(others[o].seed, others[o].module,
-                                         others[o].round, HOLDERS_MAX, members, other),
-                         PL_OK);
+        assert_ok(pl_gossip_match(others[o].seed, others[o].module, others[o].round,
+                                  HOLDERS_MAX, members, other));
         assert_memory_not_equal(base, other, sizeof base);
     }
 }
 
 /* Shows that the mates of holder 0 are drawn uniformly. In 1500 rounds, each of the 15
  * possible mates must be drawn 100 times, within 4 standard deviations. */
-static void mates_are_drawn_uniformly(void **unused)
+PL_TEST(mates_are_drawn_uniformly)
 {
     int met[HOLDERS_MAX] = {0}, partner[HOLDERS_MAX];
-    (void)unused;
     for (uint64_t round = 0; round < 1500; round++) {
         match("mix/embed", round, HOLDERS_MAX, partner);
         met[partner[0]]++;
@@ -162,11 +151,10 @@ static void mates_are_drawn_uniformly(void **unused)
         assert_in_range(met[i], 61, 139);
 }
 
-static void member_listed_twice_is_refused(void **unused)
+PL_TEST(member_listed_twice_is_refused)
 {
     const uint64_t members[] = {4, 9, 4};
     int partner[3];
-    (void)unused;
     assert_int_equal(pl_gossip_match(1, "m", 0, 3, members, partner), PL_ERR_ARG);
     assert_non_null(strstr(pl_last_error(), "member 4"));
     assert_int_equal(pl_gossip_match(1, "m", 0, 0, members, partner), PL_ERR_ARG);
@@ -184,14 +172,13 @@ static void heavy_ball(float *x, float *v, const float *g, const pl_gossip_step 
     }
 }
 
-static void identical_replicas_take_heavy_ball_steps_bit_for_bit(void **unused)
+PL_TEST(identical_replicas_take_heavy_ball_steps_bit_for_bit)
 {
     static holders h;
     float x[N], v[N] = {0}, torch[N], m[N] = {0};
     const int partner[] = {1, 0};
     pl_outer_step nesterov = {.lr = 0.7, .momentum = 0.5, .n_contributors = 1};
     pl_outer_state state = {.params = torch, .momentum = m};
-    (void)unused;
     start(&h, 2, 1, true);
     memcpy(x, h.x[0], sizeof x);
     memcpy(torch, x, sizeof x);
@@ -199,7 +186,7 @@ static void identical_replicas_take_heavy_ball_steps_bit_for_bit(void **unused)
         fill(h.g[0], 100 + t, 0.1f);
         memcpy(h.g[1], h.g[0], sizeof h.g[0]);
         heavy_ball(x, v, h.g[0], &paper);
-        assert_int_equal(pl_outer_apply(&nesterov, &state, h.g[0], N, NULL), PL_OK);
+        assert_ok(pl_outer_apply(&nesterov, &state, h.g[0], N, NULL));
         meet(&paper, &h, partner, false);
         for (int i = 0; i < 2; i++) {
             assert_memory_equal(h.x[i], x, sizeof x);
@@ -211,7 +198,7 @@ static void identical_replicas_take_heavy_ball_steps_bit_for_bit(void **unused)
     assert_true(fabsf(x[0] - torch[0]) > 1e-3f);
 }
 
-static void nesterov_form_of_identical_replicas_is_that_of_torch(void **unused)
+PL_TEST(nesterov_form_of_identical_replicas_is_that_of_torch)
 {
     static holders h;
     float x[N], m[N] = {0};
@@ -219,13 +206,12 @@ static void nesterov_form_of_identical_replicas_is_that_of_torch(void **unused)
     const pl_gossip_step step = {0.9, 0.7, 0.5, PL_RULE_NESTEROV};
     pl_outer_step nesterov = {.lr = 0.7, .momentum = 0.9, .n_contributors = 1};
     pl_outer_state state = {.params = x, .momentum = m};
-    (void)unused;
     start(&h, 3, 2, true);
     memcpy(x, h.x[0], sizeof x);
     for (uint64_t t = 0; t < 20; t++) {
         for (int i = 0; i < 3; i++)
             fill(h.g[i], 200 + t, 0.1f);
-        assert_int_equal(pl_outer_apply(&nesterov, &state, h.g[0], N, NULL), PL_OK);
+        assert_ok(pl_outer_apply(&nesterov, &state, h.g[0], N, NULL));
         meet(&step, &h, partner, false);
         for (int i = 0; i < 3; i++) {
             assert_memory_equal(h.x[i], x, sizeof x);
@@ -237,7 +223,7 @@ static void nesterov_form_of_identical_replicas_is_that_of_torch(void **unused)
 /* Shows that two holders that start equal and always meet take the steps of DiLoCo with
  * heavy-ball momentum. beta is a power of two, so the results are equal to the bit,
  * although v contains the factor beta and the momentum m does not. */
-static void group_of_all_from_one_start_is_heavy_ball_diloco(void **unused)
+PL_TEST(group_of_all_from_one_start_is_heavy_ball_diloco)
 {
     static holders h;
     float x[N], m[N] = {0}, mean[N];
@@ -249,14 +235,13 @@ static void group_of_all_from_one_start_is_heavy_ball_diloco(void **unused)
                             .method = PL_METHOD_HEAVY_BALL,
                             .rule = PL_RULE_HEAVY_BALL};
     pl_outer_state state = {.params = x, .momentum = m};
-    (void)unused;
     start(&h, 2, 3, true);
     memcpy(x, h.x[0], sizeof x);
     for (uint64_t t = 0; t < 20; t++) {
         draw_updates(&h, 300 + 2 * t, 0.1f);
         for (size_t i = 0; i < N; i++)
             mean[i] = 0.5f * (h.g[0][i] + h.g[1][i]);
-        assert_int_equal(pl_outer_apply(&diloco, &state, mean, N, NULL), PL_OK);
+        assert_ok(pl_outer_apply(&diloco, &state, mean, N, NULL));
         meet(&step, &h, partner, false);
         assert_memory_equal(h.x[0], x, sizeof x);
         assert_memory_equal(h.x[1], x, sizeof x);
@@ -273,10 +258,9 @@ static double mean_at(float vectors[][N], int k, size_t i)
 
 /* Shows that the mean of all holders follows the heavy-ball equation for any matching:
  * some holders have no mate, and some pairs are split. */
-static void mean_of_all_follows_heavy_ball_for_any_matching(void **unused)
+PL_TEST(mean_of_all_follows_heavy_ball_for_any_matching)
 {
     static holders h;
-    (void)unused;
     for (int k = 1; k <= 9; k++)
         for (int one_vector = 0; one_vector < 2; one_vector++) {
             double x[N], v[N] = {0};
@@ -303,12 +287,11 @@ static void mean_of_all_follows_heavy_ball_for_any_matching(void **unused)
         }
 }
 
-static void full_weights_take_the_mean_of_the_group(void **unused)
+PL_TEST(full_weights_take_the_mean_of_the_group)
 {
     static holders h;
     const int partner[] = {1, 0, 2};
     const pl_gossip_step step = {0, 1, 1, PL_RULE_HEAVY_BALL};
-    (void)unused;
     for (int one_vector = 0; one_vector < 2; one_vector++) {
         start(&h, 3, 5, false);
         for (int i = 0; i < 3; i++) {
@@ -325,11 +308,10 @@ static void full_weights_take_the_mean_of_the_group(void **unused)
     }
 }
 
-static void one_vector_does_what_two_do_when_gamma_is_beta(void **unused)
+PL_TEST(one_vector_does_what_two_do_when_gamma_is_beta)
 {
     static holders a, b;
     const pl_gossip_step steps[] = {paper, {0.7, 0.6, 0.6, PL_RULE_NESTEROV}};
-    (void)unused;
     for (int s = 0; s < 2; s++) {
         start(&a, 5, 6, false);
         start(&b, 5, 6, false);
@@ -346,11 +328,10 @@ static void one_vector_does_what_two_do_when_gamma_is_beta(void **unused)
     }
 }
 
-static void one_vector_is_refused_when_gamma_is_not_beta(void **unused)
+PL_TEST(one_vector_is_refused_when_gamma_is_not_beta)
 {
     float x = 1, v = 0, own = 1;
     const pl_gossip_step step = {0.5, 0.7, 0.3, PL_RULE_HEAVY_BALL};
-    (void)unused;
     assert_int_equal(pl_gossip_apply_one(&step, &x, &v, &own, NULL, 1, 1), PL_ERR_ARG);
     assert_int_equal(pl_gossip_apply_two(&step, &x, &v, &own, &own, NULL, 1, 1),
                      PL_ERR_ARG);
@@ -366,8 +347,8 @@ static void assert_pair(const pl_gossip_step *step, uint64_t t)
     }
     double mean = 0.5 * ((double)x[0] + (double)x[1]);
     const pl_gossip_view a = {&update, &view[0]}, b = {&update, &view[1]};
-    assert_int_equal(pl_gossip_apply_views(step, &x[0], &v[0], &a, &b, 1, 1), PL_OK);
-    assert_int_equal(pl_gossip_apply_views(step, &x[1], &v[1], &b, &a, 1, 1), PL_OK);
+    assert_ok(pl_gossip_apply_views(step, &x[0], &v[0], &a, &b, 1, 1));
+    assert_ok(pl_gossip_apply_views(step, &x[1], &v[1], &b, &a, 1, 1));
     assert_true(v[0] == -v[1] && v[0] != 0);
     assert_true(fabs(0.5 * ((double)x[0] + (double)x[1]) - mean) < 1e-6);
 }
@@ -375,10 +356,9 @@ static void assert_pair(const pl_gossip_step *step, uint64_t t)
 /* Shows that the mean of two mates does not move because of what a codec loses. The
  * mates see each other's parameters only as rounded values (views), but their
  * velocities are exactly opposite. */
-static void what_is_lost_on_the_way_moves_no_mean(void **unused)
+PL_TEST(what_is_lost_on_the_way_moves_no_mean)
 {
     const pl_rule rules[] = {PL_RULE_HEAVY_BALL, PL_RULE_NESTEROV};
-    (void)unused;
     for (int r = 0; r < 2; r++)
         for (uint64_t t = 0; t < 200; t++) {
             const pl_gossip_step step = {0.5, 0.7, 0.3, rules[r]};
@@ -386,12 +366,11 @@ static void what_is_lost_on_the_way_moves_no_mean(void **unused)
         }
 }
 
-static void views_that_nothing_rounded_are_two_vectors(void **unused)
+PL_TEST(views_that_nothing_rounded_are_two_vectors)
 {
     const pl_rule rules[] = {PL_RULE_HEAVY_BALL, PL_RULE_NESTEROV};
     static holders h;
     float x[N], v[N];
-    (void)unused;
     for (int r = 0; r < 2; r++)
         for (int alone = 0; alone < 2; alone++) {
             const pl_gossip_step step = {0.5, 0.7, 0.3, rules[r]};
@@ -402,23 +381,20 @@ static void views_that_nothing_rounded_are_two_vectors(void **unused)
             memcpy(v, h.v[0], sizeof v);
             const pl_gossip_view own = {h.g[0], h.before[0]}, mate = {h.g[1], h.x[1]};
             memcpy(h.before[0], x, sizeof x);
-            assert_int_equal(
-                pl_gossip_apply_views(&step, x, v, &own, alone ? NULL : &mate, N, 1),
-                PL_OK);
-            assert_int_equal(pl_gossip_apply_two(&step, h.x[0], h.v[0], h.g[0], other,
-                                                 alone ? NULL : h.g[1], N, 1),
-                             PL_OK);
+            assert_ok(
+                pl_gossip_apply_views(&step, x, v, &own, alone ? NULL : &mate, N, 1));
+            assert_ok(pl_gossip_apply_two(&step, h.x[0], h.v[0], h.g[0], other,
+                                          alone ? NULL : h.g[1], N, 1));
             assert_near(x, h.x[0], 1e-6f);
             assert_near(v, h.v[0], 1e-6f);
         }
 }
 
-static void view_without_a_vector_is_refused(void **unused)
+PL_TEST(view_without_a_vector_is_refused)
 {
     float x = 1, v = 0, own = 1;
     const pl_gossip_step step = {0.5, 0.7, 0.3, PL_RULE_HEAVY_BALL};
     const pl_gossip_view whole = {&own, &own}, half = {&own, NULL}, none = {NULL, &own};
-    (void)unused;
     assert_int_equal(pl_gossip_apply_views(&step, &x, &v, &whole, &half, 1, 1),
                      PL_ERR_ARG);
     assert_int_equal(pl_gossip_apply_views(&step, &x, &v, &half, &whole, 1, 1),
@@ -426,17 +402,16 @@ static void view_without_a_vector_is_refused(void **unused)
     assert_int_equal(pl_gossip_apply_views(&step, &x, &v, &none, NULL, 1, 1),
                      PL_ERR_ARG);
     assert_true(x == 1 && v == 0);
-    assert_int_equal(pl_gossip_apply_views(&step, &x, &v, &half, NULL, 1, 1), PL_OK);
+    assert_ok(pl_gossip_apply_views(&step, &x, &v, &half, NULL, 1, 1));
 }
 
-static void shares_keep_the_weighted_mean_of_unequal_work(void **unused)
+PL_TEST(shares_keep_the_weighted_mean_of_unequal_work)
 {
     enum { K = 4 };
     static holders h;
     const double weights[K] = {1, 2, 3, 10};
     const int partner[K] = {2, 3, 0, 1};
     double x[N], weighted[N] = {0};
-    (void)unused;
     start(&h, K, 7, false);
     draw_updates(&h, 77, 0.1f);
     for (size_t i = 0; i < N; i++) {
@@ -452,13 +427,11 @@ static void shares_keep_the_weighted_mean_of_unequal_work(void **unused)
         assert_true(fabs(mean_at(h.x, K, i) - (x[i] - 0.7 * weighted[i])) < 2e-6);
 }
 
-static void threads_and_blocks_do_not_change_a_meeting(void **unused)
+PL_TEST(threads_and_blocks_do_not_change_a_meeting)
 {
     enum { MANY = 300000 };
     float *all = NULL;
-    (void)unused;
-    assert_int_equal(pl_try_alloc(7 * MANY * sizeof(float), "test", (void **)&all),
-                     PL_OK);
+    assert_ok(pl_try_alloc(7 * MANY * sizeof(float), "test", (void **)&all));
     float *x = all, *v = x + MANY, *y = v + MANY, *w = y + MANY, *g = w + MANY,
           *mate_x = g + MANY, *mate_g = mate_x + MANY;
     const pl_gossip_step steps[] = {{0.5, 0.7, 0.3, PL_RULE_HEAVY_BALL},
@@ -471,23 +444,20 @@ static void threads_and_blocks_do_not_change_a_meeting(void **unused)
             mate_x[i] = pl_random_normal(1, 4, i);
             mate_g[i] = pl_random_normal(1, 5, i);
         }
-        assert_int_equal(
-            pl_gossip_apply_two(&steps[s], x, v, g, mate_x, mate_g, MANY, 3), PL_OK);
+        assert_ok(pl_gossip_apply_two(&steps[s], x, v, g, mate_x, mate_g, MANY, 3));
         for (size_t i = 0; i < MANY; i++) /* each value separately */
-            assert_int_equal(pl_gossip_apply_two(&steps[s], y + i, w + i, g + i,
-                                                 mate_x + i, mate_g + i, 1, 1),
-                             PL_OK);
+            assert_ok(pl_gossip_apply_two(&steps[s], y + i, w + i, g + i, mate_x + i,
+                                          mate_g + i, 1, 1));
         assert_memory_equal(x, y, MANY * sizeof *x);
         assert_memory_equal(v, w, MANY * sizeof *v);
     }
     pl_free_aligned(all);
 }
 
-static void state_of_any_round_replays_bit_for_bit(void **unused)
+PL_TEST(state_of_any_round_replays_bit_for_bit)
 {
     static holders whole, saved;
     int partner[HOLDERS_MAX];
-    (void)unused;
     for (uint64_t stop = 0; stop < 8; stop++) {
         start(&whole, 5, 8, false);
         for (uint64_t t = 0; t < 8; t++) {
@@ -565,11 +535,10 @@ static void simulate(const pl_gossip_step *step, match_fn draw, int k, int round
 static const pl_gossip_step drifting[] = {{0.5, 1e-30, 0.7, PL_RULE_HEAVY_BALL},
                                           {0.5, 0.7, 0.7, PL_RULE_NESTEROV}};
 
-static void variance_of_the_holders_follows_the_map_of_moments(void **unused)
+PL_TEST(variance_of_the_holders_follows_the_map_of_moments)
 {
     enum { ROUNDS = 3 };
     const int holders_of[] = {16, 7};
-    (void)unused;
     for (int s = 0; s < 2; s++)
         for (int c = 0; c < 2; c++) {
             pl_gossip_moments mean[ROUNDS + 1];
@@ -586,10 +555,9 @@ static void variance_of_the_holders_follows_the_map_of_moments(void **unused)
 /* Shows that the variance does not exceed that of the formula if holders take turns in
  * having no mate. Then the rounds are not independent: a holder that had no mate has
  * one in the next round. */
-static void turns_of_the_left_over_do_not_raise_the_variance(void **unused)
+PL_TEST(turns_of_the_left_over_do_not_raise_the_variance)
 {
     enum { ROUNDS = 6 };
-    (void)unused;
     for (int s = 0; s < 2; s++) {
         pl_gossip_moments mean[ROUNDS + 1];
         simulate(&drifting[s], match, 7, ROUNDS, 500, mean);
@@ -601,13 +569,12 @@ static void turns_of_the_left_over_do_not_raise_the_variance(void **unused)
     }
 }
 
-static void first_round_and_long_run_shrink_as_derived(void **unused)
+PL_TEST(first_round_and_long_run_shrink_as_derived)
 {
     const pl_gossip_moments unit = {1, 0, 0};
     const pl_gossip_step mean = {0, 1, 1, PL_RULE_HEAVY_BALL};
     const pl_gossip_step best = {0.5, 0.7, 0.3, PL_RULE_HEAVY_BALL};
     const pl_gossip_step nesterov = {0.9, 0.7, 0.7, PL_RULE_NESTEROV};
-    (void)unused;
     assert_true(fabs(pl_gossip_next(&paper, 0.5, unit).a - 0.545) < 1e-12);
     assert_true(fabs(pl_gossip_next(&mean, 0.5, unit).a - 0.5) < 1e-12);
     double h16 = pl_gossip_coupling(16);
@@ -619,13 +586,12 @@ static void first_round_and_long_run_shrink_as_derived(void **unused)
     assert_true(fabs(pl_gossip_rate(&nesterov, 0.5) - 0.916) < 5e-4);
 }
 
-static void two_holders_differ_by_the_deterministic_map(void **unused)
+PL_TEST(two_holders_differ_by_the_deterministic_map)
 {
     static holders h;
     const int partner[] = {1, 0};
     const pl_gossip_step step = {0.5, 1e-30, 0.8, PL_RULE_HEAVY_BALL};
     double d = 0, v = 0;
-    (void)unused;
     start(&h, 2, 12, false);
     d = (double)h.x[0][0] - (double)h.x[1][0];
     for (int t = 0; t < 10; t++) {
@@ -652,10 +618,9 @@ static double factor_of_50_rounds(pl_rule rule, double alpha, double share, int 
     return measure(&h).a / first;
 }
 
-static void disagreement_dies_below_the_limit_and_grows_above(void **unused)
+PL_TEST(disagreement_dies_below_the_limit_and_grows_above)
 {
     const double alphas[] = {0, 0.3, 0.5, 0.7, 0.9};
-    (void)unused;
     for (int rule = PL_RULE_NESTEROV; rule <= PL_RULE_HEAVY_BALL; rule++)
         for (int i = 0; i < 5; i++) {
             double limit = pl_gossip_limit((pl_rule)rule, alphas[i], 0.5);
@@ -668,13 +633,12 @@ static void disagreement_dies_below_the_limit_and_grows_above(void **unused)
         }
 }
 
-static void populations_drift_apart_above_the_limit_only(void **unused)
+PL_TEST(populations_drift_apart_above_the_limit_only)
 {
     enum { ROUNDS = 40 };
     pl_gossip_moments mean[ROUNDS + 1];
     double limit = pl_gossip_limit(PL_RULE_HEAVY_BALL, 0.5, pl_gossip_coupling(8));
     pl_gossip_step step = {0.5, 1e-30, 0.95 * limit, PL_RULE_HEAVY_BALL};
-    (void)unused;
     simulate(&step, match, 8, ROUNDS, 150, mean);
     assert_true(mean[ROUNDS].a < mean[ROUNDS / 2].a);
     step.gamma = 1.05 * limit;
@@ -682,11 +646,10 @@ static void populations_drift_apart_above_the_limit_only(void **unused)
     assert_true(mean[ROUNDS].a > mean[ROUNDS / 2].a);
 }
 
-static void limits_are_those_of_the_derivation(void **unused)
+PL_TEST(limits_are_those_of_the_derivation)
 {
     const double alphas[] = {0, 0.3, 0.5, 0.7, 0.9};
     const double heavy[] = {2, 1.82, 1.5, 1.02, 0.38};
-    (void)unused;
     for (int i = 0; i < 5; i++)
         assert_true(fabs(pl_gossip_limit(PL_RULE_HEAVY_BALL, alphas[i], 0.5) -
                          heavy[i]) < 1e-12);
@@ -695,36 +658,4 @@ static void limits_are_those_of_the_derivation(void **unused)
     assert_true(fabs(pl_gossip_limit(PL_RULE_NESTEROV, 0, 0.5) - 2) < 1e-9);
     pl_gossip_step unsafe = {0.9, 0.7, 0.7, PL_RULE_HEAVY_BALL};
     assert_true(fabs(pl_gossip_rate(&unsafe, 0.5) - 1.098) < 1e-3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everybody_has_one_mate_and_the_left_over_takes_turns),
-        cmocka_unit_test(order_of_the_list_permutes_the_matching_and_no_more),
-        cmocka_unit_test(seed_module_and_round_draw_other_pairs),
-        cmocka_unit_test(mates_are_drawn_uniformly),
-        cmocka_unit_test(member_listed_twice_is_refused),
-        cmocka_unit_test(identical_replicas_take_heavy_ball_steps_bit_for_bit),
-        cmocka_unit_test(nesterov_form_of_identical_replicas_is_that_of_torch),
-        cmocka_unit_test(group_of_all_from_one_start_is_heavy_ball_diloco),
-        cmocka_unit_test(mean_of_all_follows_heavy_ball_for_any_matching),
-        cmocka_unit_test(full_weights_take_the_mean_of_the_group),
-        cmocka_unit_test(one_vector_does_what_two_do_when_gamma_is_beta),
-        cmocka_unit_test(one_vector_is_refused_when_gamma_is_not_beta),
-        cmocka_unit_test(what_is_lost_on_the_way_moves_no_mean),
-        cmocka_unit_test(views_that_nothing_rounded_are_two_vectors),
-        cmocka_unit_test(view_without_a_vector_is_refused),
-        cmocka_unit_test(shares_keep_the_weighted_mean_of_unequal_work),
-        cmocka_unit_test(threads_and_blocks_do_not_change_a_meeting),
-        cmocka_unit_test(state_of_any_round_replays_bit_for_bit),
-        cmocka_unit_test(variance_of_the_holders_follows_the_map_of_moments),
-        cmocka_unit_test(turns_of_the_left_over_do_not_raise_the_variance),
-        cmocka_unit_test(first_round_and_long_run_shrink_as_derived),
-        cmocka_unit_test(two_holders_differ_by_the_deterministic_map),
-        cmocka_unit_test(disagreement_dies_below_the_limit_and_grows_above),
-        cmocka_unit_test(populations_drift_apart_above_the_limit_only),
-        cmocka_unit_test(limits_are_those_of_the_derivation),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,12 +4,8 @@
 #include "outer/outer.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { N = 300, ROUNDS = 24, DELAY_MAX = 3 };
 
@@ -30,7 +26,7 @@ static pl_outer_report apply(const pl_outer_step *step, pl_outer_state *state,
                              const float *g)
 {
     pl_outer_report report;
-    assert_int_equal(pl_outer_apply(step, state, g, N, &report), PL_OK);
+    assert_ok(pl_outer_apply(step, state, g, N, &report));
     return report;
 }
 
@@ -98,11 +94,10 @@ static void run_paper(double lr, double momentum, bool penalty, int rounds,
     }
 }
 
-static void delayed_versions_are_the_papers_recursion_with_a_flush(void **unused)
+PL_TEST(delayed_versions_are_the_papers_recursion_with_a_flush)
 {
     static float versions[ROUNDS + 1][N], xs[ROUNDS + 2][N];
     pl_outer_step step = co2_step(0.7, 0.2, 1);
-    (void)unused;
     fill(versions[0], 1, 1);
     memcpy(xs[0], versions[0], sizeof xs[0]);
     run_home(&step, ROUNDS, versions);
@@ -111,11 +106,10 @@ static void delayed_versions_are_the_papers_recursion_with_a_flush(void **unused
         assert_memory_equal(versions[v], xs[v + 1], sizeof xs[0]);
 }
 
-static void staleness_penalty_is_that_of_the_recursion(void **unused)
+PL_TEST(staleness_penalty_is_that_of_the_recursion)
 {
     static float versions[ROUNDS + 1][N], xs[ROUNDS + 2][N], without[ROUNDS + 1][N];
     pl_outer_step step = co2_step(0.7, 0.2, 1);
-    (void)unused;
     fill(versions[0], 2, 1);
     memcpy(xs[0], versions[0], sizeof xs[0]);
     memcpy(without[0], versions[0], sizeof xs[0]);
@@ -128,12 +122,11 @@ static void staleness_penalty_is_that_of_the_recursion(void **unused)
     assert_true(fabsf(versions[2][0] - without[2][0]) > 1e-3f);
 }
 
-static void penalty_divides_by_one_plus_moved_over_norm(void **unused)
+PL_TEST(penalty_divides_by_one_plus_moved_over_norm)
 {
     float x[N] = {0}, m[N] = {0}, g[N];
     pl_outer_state state = {.params = x, .momentum = m};
     pl_outer_step step = co2_step(0.5, 0, 1);
-    (void)unused;
     step.gap = PL_GAP_NORM;
     for (size_t i = 0; i < N; i++)
         g[i] = 1;
@@ -149,14 +142,13 @@ static void penalty_divides_by_one_plus_moved_over_norm(void **unused)
     assert_true(apply(&step, &state, g).gap == 1);
 }
 
-static void co2_without_delay_penalty_and_clip_is_heavy_ball(void **unused)
+PL_TEST(co2_without_delay_penalty_and_clip_is_heavy_ball)
 {
     float x[N], m[N] = {0}, y[N], b[N] = {0}, slow[N], u[N] = {0}, g[N];
     pl_outer_step co2 = co2_step(0.7, 0.3, 0), heavy = co2;
     pl_outer_state one = {.params = x, .momentum = m},
                    other = {.params = y, .momentum = b};
     const float fast_lr = 0.125f;
-    (void)unused;
     co2.gap = PL_GAP_NORM; /* without delay the gap is 1 */
     heavy.method = PL_METHOD_HEAVY_BALL;
     fill(x, 3, 1);
@@ -178,10 +170,9 @@ static void co2_without_delay_penalty_and_clip_is_heavy_ball(void **unused)
 
 /* Shows that a delay of D shifts the versions of a given sequence of updates by D
  * rounds: x_{t+1} = x_t - eta m(g_{t-D}), with the round numbers of the papers. */
-static void delay_shifts_a_given_sequence_by_its_rounds(void **unused)
+PL_TEST(delay_shifts_a_given_sequence_by_its_rounds)
 {
     static float versions[ROUNDS + 1][N], g[ROUNDS][N];
-    (void)unused;
     for (int t = 0; t < ROUNDS; t++)
         fill(g[t], 400 + (uint64_t)t, 0.1f);
     for (int delay = 0; delay <= DELAY_MAX; delay++) {
@@ -207,12 +198,11 @@ static void delay_shifts_a_given_sequence_by_its_rounds(void **unused)
     }
 }
 
-static void every_update_is_applied_once_with_the_flush(void **unused)
+PL_TEST(every_update_is_applied_once_with_the_flush)
 {
     float x[N], start[N], sum[N] = {0}, g[N];
     pl_outer_step step = co2_step(0.5, 0, 1);
     pl_outer_state state = {.params = x};
-    (void)unused;
     fill_dyadic(x, 5);
     memcpy(start, x, sizeof x);
     for (uint64_t t = 0; t < ROUNDS; t++) {
@@ -225,13 +215,12 @@ static void every_update_is_applied_once_with_the_flush(void **unused)
         assert_true(x[i] == start[i] - 0.5f * sum[i]);
 }
 
-static void clip_holds_every_element_of_the_momentum(void **unused)
+PL_TEST(clip_holds_every_element_of_the_momentum)
 {
     float x[N], m[N] = {0}, g[N], before[N];
     pl_outer_step step = co2_step(0.7, 0.2, 1);
     pl_outer_state state = {.params = x, .momentum = m};
     bool touched = false;
-    (void)unused;
     step.clip = 0.25;
     fill(x, 6, 1);
     for (uint64_t t = 0; t < ROUNDS; t++) {
@@ -259,14 +248,13 @@ static pl_outer_step delayed_step(int buffer, double spread)
                            .spread = spread};
 }
 
-static void arrivals_of_a_buffer_are_one_nesterov_step_on_their_mean(void **unused)
+PL_TEST(arrivals_of_a_buffer_are_one_nesterov_step_on_their_mean)
 {
     enum { BUFFER = 4 };
     float x[N], m[N] = {0}, s[N] = {0}, y[N], b[N] = {0}, g[N], mean[N] = {0};
     pl_outer_step delayed = delayed_step(BUFFER, 0), torch = {.n_contributors = 1};
     pl_outer_state one = {.params = x, .momentum = m, .carry = s},
                    other = {.params = y, .momentum = b};
-    (void)unused;
     torch.lr = 0.7, torch.momentum = 0.9;
     fill(x, 10, 1);
     memcpy(y, x, sizeof x);
@@ -285,13 +273,12 @@ static void arrivals_of_a_buffer_are_one_nesterov_step_on_their_mean(void **unus
     }
 }
 
-static void delayed_nesterov_of_every_arrival_is_torch_bit_for_bit(void **unused)
+PL_TEST(delayed_nesterov_of_every_arrival_is_torch_bit_for_bit)
 {
     float x[N], m[N] = {0}, s[N] = {0}, y[N], b[N] = {0}, g[N];
     pl_outer_step delayed = delayed_step(1, 0), torch = {.n_contributors = 1};
     pl_outer_state one = {.params = x, .momentum = m, .carry = s},
                    other = {.params = y, .momentum = b};
-    (void)unused;
     torch.lr = 0.7, torch.momentum = 0.9;
     fill(x, 11, 1);
     memcpy(y, x, sizeof x);
@@ -304,7 +291,7 @@ static void delayed_nesterov_of_every_arrival_is_torch_bit_for_bit(void **unused
     }
 }
 
-static void spread_momentum_follows_its_equation(void **unused)
+PL_TEST(spread_momentum_follows_its_equation)
 {
     enum { BUFFER = 4 };
     float x[N], m[N] = {0}, s[N] = {0}, g[N];
@@ -312,7 +299,6 @@ static void spread_momentum_follows_its_equation(void **unused)
     const double c = 0.2;
     pl_outer_step delayed = delayed_step(BUFFER, c);
     pl_outer_state state = {.params = x, .momentum = m, .carry = s};
-    (void)unused;
     fill(x, 12, 1);
     for (size_t i = 0; i < N; i++)
         y[i] = x[i];
@@ -332,9 +318,8 @@ static void spread_momentum_follows_its_equation(void **unused)
     }
 }
 
-static void slow_workers_get_fewer_steps_but_never_none(void **unused)
+PL_TEST(slow_workers_get_fewer_steps_but_never_none)
 {
-    (void)unused;
     assert_int_equal(pl_local_steps(100, 1, 4), 25);
     assert_int_equal(pl_local_steps(100, 4, 4), 100);
     assert_int_equal(pl_local_steps(100, 1, 3), 33);
@@ -380,8 +365,7 @@ static void take_fragment(stream *s, int p)
     pl_outer_step step = pl_method_step(&s->settings, s->settings.lr, false, 2);
     pl_outer_state state = {.params = s->merged + first,
                             .momentum = s->momentum + first};
-    assert_int_equal(
-        pl_outer_apply(&step, &state, s->pending + first, end - first, NULL), PL_OK);
+    assert_ok(pl_outer_apply(&step, &state, s->pending + first, end - first, NULL));
     for (int w = 0; w < 2; w++)
         pl_streaming_mix(s->local[w] + first, s->merged + first, s->settings.mix,
                          end - first);
@@ -425,11 +409,10 @@ static void run_diloco(float *x, int rounds, int inner_steps)
     }
 }
 
-static void streaming_of_one_fragment_at_once_is_diloco_bit_for_bit(void **unused)
+PL_TEST(streaming_of_one_fragment_at_once_is_diloco_bit_for_bit)
 {
     static stream s;
     float x[N];
-    (void)unused;
     s.settings = pl_method_defaults(PL_METHOD_STREAMING);
     s.settings.fragments = 1, s.settings.overlap = 0, s.settings.mix = 0;
     s.settings.inner_steps = 6;
@@ -439,11 +422,10 @@ static void streaming_of_one_fragment_at_once_is_diloco_bit_for_bit(void **unuse
     assert_memory_equal(s.local[0], x, sizeof x);
 }
 
-static void full_mix_leaves_local_parameters_untouched(void **unused)
+PL_TEST(full_mix_leaves_local_parameters_untouched)
 {
     static stream s;
     float start[N], alone[N];
-    (void)unused;
     s.settings = pl_method_defaults(PL_METHOD_STREAMING);
     s.settings.mix = 1, s.settings.inner_steps = 12;
     fill(start, 13, 1);
@@ -457,35 +439,13 @@ static void full_mix_leaves_local_parameters_untouched(void **unused)
         assert_true(s.merged[i] != start[i]);
 }
 
-static void streaming_with_overlap_approaches_the_mean_of_the_optima(void **unused)
+PL_TEST(streaming_with_overlap_approaches_the_mean_of_the_optima)
 {
     static stream s;
-    (void)unused;
     s.settings = pl_method_defaults(PL_METHOD_STREAMING);
     s.settings.inner_steps = 12;
-    assert_int_equal(pl_method_check(&s.settings), PL_OK);
+    assert_ok(pl_method_check(&s.settings));
     run_stream(&s, 12 * 120);
     for (size_t i = 0; i < N; i++)
         assert_true(fabsf(s.merged[i] - 1.5f) < 1e-2f);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(delayed_versions_are_the_papers_recursion_with_a_flush),
-        cmocka_unit_test(staleness_penalty_is_that_of_the_recursion),
-        cmocka_unit_test(penalty_divides_by_one_plus_moved_over_norm),
-        cmocka_unit_test(co2_without_delay_penalty_and_clip_is_heavy_ball),
-        cmocka_unit_test(delay_shifts_a_given_sequence_by_its_rounds),
-        cmocka_unit_test(every_update_is_applied_once_with_the_flush),
-        cmocka_unit_test(clip_holds_every_element_of_the_momentum),
-        cmocka_unit_test(arrivals_of_a_buffer_are_one_nesterov_step_on_their_mean),
-        cmocka_unit_test(delayed_nesterov_of_every_arrival_is_torch_bit_for_bit),
-        cmocka_unit_test(spread_momentum_follows_its_equation),
-        cmocka_unit_test(slow_workers_get_fewer_steps_but_never_none),
-        cmocka_unit_test(streaming_of_one_fragment_at_once_is_diloco_bit_for_bit),
-        cmocka_unit_test(full_mix_leaves_local_parameters_untouched),
-        cmocka_unit_test(streaming_with_overlap_approaches_the_mean_of_the_optima),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,53 +4,45 @@
 #include "outer/outer.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
-static void every_method_is_found_by_its_name(void **unused)
+PL_TEST(every_method_is_found_by_its_name)
 {
-    (void)unused;
     for (int m = 0; m < PL_METHOD_COUNT; m++) {
         pl_method found = PL_METHOD_COUNT;
         if (!pl_method_name((pl_method)m))
             continue; /* the number of a method that was removed */
-        assert_int_equal(pl_method_parse(pl_method_name((pl_method)m), &found), PL_OK);
+        assert_ok(pl_method_parse(pl_method_name((pl_method)m), &found));
         assert_int_equal(found, m);
     }
     pl_rule rule;
     pl_gap gap;
-    assert_int_equal(pl_rule_parse("heavy-ball", &rule), PL_OK);
+    assert_ok(pl_rule_parse("heavy-ball", &rule));
     assert_int_equal(rule, PL_RULE_HEAVY_BALL);
-    assert_int_equal(pl_gap_parse("constant", &gap), PL_OK);
+    assert_ok(pl_gap_parse("constant", &gap));
     assert_int_equal(gap, PL_GAP_CONSTANT);
 }
 
-static void removed_method_is_refused_with_methods_to_take(void **unused)
+PL_TEST(removed_method_is_refused_with_methods_to_take)
 {
     pl_method method;
-    (void)unused;
     assert_int_equal(pl_method_parse("eager", &method), PL_ERR_CONFIG);
     assert_non_null(strstr(pl_last_error(), "eager was removed"));
     assert_non_null(strstr(pl_last_error(), "use diloco, or streaming"));
 }
 
-static void unknown_method_is_refused_with_its_neighbour(void **unused)
+PL_TEST(unknown_method_is_refused_with_its_neighbour)
 {
     pl_method method;
-    (void)unused;
     assert_int_equal(pl_method_parse("dilco", &method), PL_ERR_CONFIG);
     assert_non_null(strstr(pl_last_error(), "did you mean `diloco`"));
     assert_non_null(strstr(pl_last_error(), "delayed-nesterov"));
     assert_int_equal(pl_method_parse("", &method), PL_ERR_CONFIG);
 }
 
-static void limits_have_their_closed_forms(void **unused)
+PL_TEST(limits_have_their_closed_forms)
 {
-    (void)unused;
     for (int i = 0; i < 10; i++) {
         double mu = 0.1 * i;
         assert_true(fabs(pl_outer_limit(PL_RULE_HEAVY_BALL, mu, 0) - 2 * (1 + mu)) <
@@ -61,9 +53,8 @@ static void limits_have_their_closed_forms(void **unused)
     }
 }
 
-static void limits_with_delay_are_those_of_the_derivation(void **unused)
+PL_TEST(limits_with_delay_are_those_of_the_derivation)
 {
-    (void)unused;
     assert_true(fabs(pl_outer_limit(PL_RULE_NESTEROV, 0.5, 1) - 0.56) < 5e-3);
     assert_true(fabs(pl_outer_limit(PL_RULE_NESTEROV, 0.9, 1) - 0.25) < 5e-3);
     /* By Jury's condition for the cubic polynomial, the limit is the positive solution
@@ -89,7 +80,7 @@ static double growth(pl_rule rule, double mu, int delay, double lr)
     x[0] = now;
     for (int t = 0; t < ROUNDS; t++) {
         float g = x[t > delay ? t - delay : 0];
-        assert_int_equal(pl_outer_apply(&step, &state, &g, 1, NULL), PL_OK);
+        assert_ok(pl_outer_apply(&step, &state, &g, 1, NULL));
         x[t + 1] = now;
         if (t < ROUNDS / 2 && t >= ROUNDS / 3)
             early = fmaxf(early, fabsf(now));
@@ -99,9 +90,8 @@ static double growth(pl_rule rule, double mu, int delay, double lr)
     return (double)late / fmax((double)early, 1e-30);
 }
 
-static void step_decays_below_its_limit_and_grows_above(void **unused)
+PL_TEST(step_decays_below_its_limit_and_grows_above)
 {
-    (void)unused;
     for (int rule = 0; rule < 2; rule++)
         for (int delay = 0; delay <= 3; delay++)
             for (int i = 0; i < 3; i++) {
@@ -111,16 +101,15 @@ static void step_decays_below_its_limit_and_grows_above(void **unused)
             }
 }
 
-static void defaults_are_stable_for_every_number_of_holders(void **unused)
+PL_TEST(defaults_are_stable_for_every_number_of_holders)
 {
-    (void)unused;
     for (int m = 0; m < PL_METHOD_COUNT; m++)
         for (int holders = 0; holders <= 17; holders++) {
             pl_method_settings s = pl_method_defaults((pl_method)m);
             if (!pl_method_name((pl_method)m))
                 continue; /* the number of a method that was removed */
             s.holders = holders;
-            assert_int_equal(pl_method_check(&s), PL_OK);
+            assert_ok(pl_method_check(&s));
             assert_int_equal(s.method, m);
         }
 }
@@ -132,46 +121,43 @@ static void assert_refused(const pl_method_settings *s, const char *reason)
         fail_msg("the error `%s` does not contain `%s`", pl_last_error(), reason);
 }
 
-static void delay_of_diloco_coefficients_is_refused_with_the_limit(void **unused)
+PL_TEST(delay_of_diloco_coefficients_is_refused_with_the_limit)
 {
     pl_method_settings s = pl_method_defaults(PL_METHOD_CO2);
-    (void)unused;
     s.lr = 0.7, s.momentum = 0.9;
     assert_refused(&s, "outer.lr must be below 0.1;");
     s.curvature = 0.1; /* a phase goes only a tenth of the way to the minimum */
-    assert_int_equal(pl_method_check(&s), PL_OK);
+    assert_ok(pl_method_check(&s));
     s.curvature = 1, s.momentum = 0.5, s.delay = 2;
     assert_refused(&s, "below 0.2808");
     s.lr = 0.5, s.gap = PL_GAP_CONSTANT, s.gap_constant = 2;
-    assert_int_equal(pl_method_check(&s), PL_OK);
+    assert_ok(pl_method_check(&s));
     s.delay = 17;
     assert_refused(&s, "0 to 16");
 }
 
-static void consensus_beyond_the_bound_is_refused_with_it(void **unused)
+PL_TEST(consensus_beyond_the_bound_is_refused_with_it)
 {
     pl_method_settings s = pl_method_defaults(PL_METHOD_NOLOCO);
-    (void)unused;
     s.momentum = 0.9;
     assert_refused(&s, "below 0.38");
     s.rule = PL_RULE_NESTEROV;
-    assert_int_equal(pl_method_check(&s), PL_OK);
+    assert_ok(pl_method_check(&s));
     s.rule = PL_RULE_HEAVY_BALL, s.momentum = 0.5, s.consensus = 0;
     assert_refused(&s, "above 0");
     s.consensus = 1.499;
-    assert_int_equal(pl_method_check(&s), PL_OK);
+    assert_ok(pl_method_check(&s));
     s.consensus = 1.501;
     assert_refused(&s, "below 1.5");
     s.holders = 2; /* with two holders the bound is 2 (1 + alpha) */
-    assert_int_equal(pl_method_check(&s), PL_OK);
+    assert_ok(pl_method_check(&s));
     s.consensus = 3.01;
     assert_refused(&s, "below 3");
 }
 
-static void coefficients_out_of_range_are_refused(void **unused)
+PL_TEST(coefficients_out_of_range_are_refused)
 {
     pl_method_settings d = pl_method_defaults(PL_METHOD_DILOCO), s = d;
-    (void)unused;
     s.lr = 1.4;
     assert_refused(&s, "below 1.357");
     s = d, s.lr = 0;
@@ -198,20 +184,18 @@ static void coefficients_out_of_range_are_refused(void **unused)
     assert_refused(&s, "spread");
 }
 
-static void single_contributor_has_no_delay(void **unused)
+PL_TEST(single_contributor_has_no_delay)
 {
     pl_method_settings s = pl_method_defaults(PL_METHOD_CO2);
-    (void)unused;
     assert_int_equal(pl_method_delay(&s, 1), 0);
     assert_int_equal(pl_method_delay(&s, 2), 1);
     pl_outer_step step = pl_method_step(&s, 0.3, true, 1);
     assert_true(step.delay == 0 && step.lr == 0.3 && step.rescale);
 }
 
-static void learning_rate_warms_up_and_decays(void **unused)
+PL_TEST(learning_rate_warms_up_and_decays)
 {
     pl_outer_schedule s = {PL_DECAY_COSINE, 2, 10, 0.1, 0};
-    (void)unused;
     assert_true(fabs(pl_outer_lr(&s, 0.8, 0) - 0.4) < 1e-12);
     assert_true(fabs(pl_outer_lr(&s, 0.8, 1) - 0.8) < 1e-12);
     assert_true(fabs(pl_outer_lr(&s, 0.8, 2) - 0.8) < 1e-12);
@@ -226,9 +210,8 @@ static void learning_rate_warms_up_and_decays(void **unused)
     assert_true(pl_outer_lr(&s, 0.8, 0) == 0.8);
 }
 
-static void the_last_phases_take_the_plain_mean(void **state)
+PL_TEST(the_last_phases_take_the_plain_mean)
 {
-    (void)state;
     const pl_outer_schedule s = {PL_DECAY_CONSTANT, 0, 10, 1, 4};
     for (int phase = 0; phase <= 10; phase++) {
         pl_method_settings m = pl_method_defaults(PL_METHOD_DILOCO);
@@ -243,24 +226,4 @@ static void the_last_phases_take_the_plain_mean(void **state)
     pl_method_settings m = pl_method_defaults(PL_METHOD_DILOCO);
     pl_method_schedule(&never, 9, &m);
     assert_true(m.lr == 0.7 && m.momentum == 0.9);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_method_is_found_by_its_name),
-        cmocka_unit_test(removed_method_is_refused_with_methods_to_take),
-        cmocka_unit_test(unknown_method_is_refused_with_its_neighbour),
-        cmocka_unit_test(limits_have_their_closed_forms),
-        cmocka_unit_test(limits_with_delay_are_those_of_the_derivation),
-        cmocka_unit_test(step_decays_below_its_limit_and_grows_above),
-        cmocka_unit_test(defaults_are_stable_for_every_number_of_holders),
-        cmocka_unit_test(delay_of_diloco_coefficients_is_refused_with_the_limit),
-        cmocka_unit_test(consensus_beyond_the_bound_is_refused_with_it),
-        cmocka_unit_test(coefficients_out_of_range_are_refused),
-        cmocka_unit_test(single_contributor_has_no_delay),
-        cmocka_unit_test(learning_rate_warms_up_and_decays),
-        cmocka_unit_test(the_last_phases_take_the_plain_mean),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,12 +3,8 @@
 #include "outer/step_kernel.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { N = 3001 }; /* one whole block, and a part of a block */
 
@@ -27,7 +23,7 @@ static void fill_dyadic(float *x, size_t n, uint64_t seed)
 
 static void apply(const pl_outer_step *step, pl_outer_state *state, const float *mean)
 {
-    assert_int_equal(pl_outer_apply(step, state, mean, N, NULL), PL_OK);
+    assert_ok(pl_outer_apply(step, state, mean, N, NULL));
 }
 
 /* The step of torch.optim.SGD(nesterov=True), one tensor operation after another. */
@@ -44,12 +40,11 @@ static void torch_step(float *x, float *b, const float *g, float eta, float mu,
     }
 }
 
-static void nesterov_is_that_of_torch_bit_for_bit(void **unused)
+PL_TEST(nesterov_is_that_of_torch_bit_for_bit)
 {
     static float x[N], m[N], y[N], b[N], g[N];
     pl_outer_step step = {.lr = 0.7, .momentum = 0.9, .n_contributors = 3};
     pl_outer_state state = {.params = x, .momentum = m};
-    (void)unused;
     fill(x, N, 1, 1);
     memcpy(y, x, sizeof x);
     memset(m, 0, sizeof m);
@@ -62,7 +57,7 @@ static void nesterov_is_that_of_torch_bit_for_bit(void **unused)
     }
 }
 
-static void heavy_ball_follows_its_equation(void **unused)
+PL_TEST(heavy_ball_follows_its_equation)
 {
     static float x[N], m[N], y[N], v[N], g[N];
     pl_outer_step step = {.lr = 0.7,
@@ -71,7 +66,6 @@ static void heavy_ball_follows_its_equation(void **unused)
                           .method = PL_METHOD_HEAVY_BALL,
                           .rule = PL_RULE_HEAVY_BALL};
     pl_outer_state state = {.params = x, .momentum = m};
-    (void)unused;
     fill(x, N, 2, 1);
     memcpy(y, x, sizeof x);
     memset(m, 0, sizeof m);
@@ -87,7 +81,7 @@ static void heavy_ball_follows_its_equation(void **unused)
     }
 }
 
-static void full_step_without_momentum_is_the_mean_of_parameters(void **unused)
+PL_TEST(full_step_without_momentum_is_the_mean_of_parameters)
 {
     enum { K = 4 };
     static float x[N], ends[K][N], updates[K][N];
@@ -96,7 +90,6 @@ static void full_step_without_momentum_is_the_mean_of_parameters(void **unused)
     pl_outer_step step = {.lr = 1, .n_contributors = K, .method = PL_METHOD_FEDAVG};
     pl_outer_state state = {.params = x};
     pl_outer_report report;
-    (void)unused;
     fill_dyadic(x, N, 3);
     for (int k = 0; k < K; k++) {
         fill_dyadic(ends[k], N, 30 + (uint64_t)k);
@@ -104,20 +97,17 @@ static void full_step_without_momentum_is_the_mean_of_parameters(void **unused)
             updates[k][i] = x[i] - ends[k][i];
         views[k] = (pl_update_view){updates[k], false, 1.0f / K};
     }
-    assert_int_equal(
-        pl_outer_merge(&step, &state, N, pl_update_list_mean, &list, 1, &report),
-        PL_OK);
+    assert_ok(pl_outer_merge(&step, &state, N, pl_update_list_mean, &list, 1, &report));
     for (size_t i = 0; i < N; i++)
         assert_true(x[i] == (ends[0][i] + ends[1][i] + ends[2][i] + ends[3][i]) / 4);
 }
 
-static void mean_of_many_is_added_in_the_order_of_the_list(void **unused)
+PL_TEST(mean_of_many_is_added_in_the_order_of_the_list)
 {
     enum { K = 5 };
     static float floats[K][N], want[N], mean[N];
     static uint8_t halves[2 * N + 1]; /* the messages begin at an odd address */
     pl_update_view views[K];
-    (void)unused;
     memset(want, 0, sizeof want);
     for (int k = 0; k < K; k++) {
         float weight = 0.1f * (float)(k + 1);
@@ -136,19 +126,18 @@ static void mean_of_many_is_added_in_the_order_of_the_list(void **unused)
     pl_update_list list = {views, K};
     for (size_t first = 0; first < N; first += PL_OUTER_BLOCK) {
         size_t count = N - first < PL_OUTER_BLOCK ? N - first : PL_OUTER_BLOCK;
-        assert_int_equal(pl_update_list_mean(&list, first, count, mean + first), PL_OK);
+        assert_ok(pl_update_list_mean(&list, first, count, mean + first));
     }
     assert_memory_equal(mean, want, sizeof mean);
 }
 
-static void halves_are_added_in_the_same_order_four_at_once(void **unused)
+PL_TEST(halves_are_added_in_the_same_order_four_at_once)
 {
     enum { K = 6 };
     static uint16_t halves[K][N];
     static float want[N], mean[N];
     pl_update_view views[K];
     pl_update_list list = {views, K};
-    (void)unused;
     memset(want, 0, sizeof want);
     for (int k = 0; k < K; k++) {
         views[k] = (pl_update_view){halves[k], true, 0.1f * (float)(k + 1)};
@@ -158,7 +147,7 @@ static void halves_are_added_in_the_same_order_four_at_once(void **unused)
             want[i] += views[k].weight * pl_bf16_to_float(halves[k][i]);
         }
     }
-    assert_int_equal(pl_update_list_mean(&list, 0, N, mean), PL_OK);
+    assert_ok(pl_update_list_mean(&list, 0, N, mean));
     assert_memory_equal(mean, want, sizeof mean);
 }
 
@@ -195,7 +184,7 @@ typedef struct vectors {
 static vectors vectors_create(size_t n)
 {
     vectors v = {.n = n};
-    assert_int_equal(pl_try_alloc(4 * n * sizeof(float), "test", (void **)&v.x), PL_OK);
+    assert_ok(pl_try_alloc(4 * n * sizeof(float), "test", (void **)&v.x));
     v.m = v.x + n;
     v.carry = v.m + n;
     v.g = v.carry + n;
@@ -216,8 +205,7 @@ static pl_outer_report advance(const pl_outer_step *step, vectors *v, uint64_t r
 {
     pl_outer_report report;
     fill(v->g, v->n, 500 + round, 1e-1f);
-    assert_int_equal(pl_outer_merge(step, &v->state, v->n, give, v, n_threads, &report),
-                     PL_OK);
+    assert_ok(pl_outer_merge(step, &v->state, v->n, give, v, n_threads, &report));
     return report;
 }
 
@@ -228,10 +216,9 @@ static void assert_same(const vectors *a, const vectors *b)
     assert_int_equal(a->state.arrivals, b->state.arrivals);
 }
 
-static void number_of_threads_does_not_change_a_bit(void **unused)
+PL_TEST(number_of_threads_does_not_change_a_bit)
 {
     const size_t n = 3 * 131072 + 77;
-    (void)unused;
     for (int s = 0; s < STEPS; s++) {
         vectors alone = vectors_create(n), crew = vectors_create(n);
         for (uint64_t t = 0; t < 2; t++) {
@@ -245,10 +232,9 @@ static void number_of_threads_does_not_change_a_bit(void **unused)
     }
 }
 
-static void state_of_any_round_replays_bit_for_bit(void **unused)
+PL_TEST(state_of_any_round_replays_bit_for_bit)
 {
     enum { ROUNDS = 9 };
-    (void)unused;
     for (int s = 0; s < STEPS; s++)
         for (uint64_t saved = 0; saved < ROUNDS; saved++) {
             vectors whole = vectors_create(N), resumed = vectors_create(N);
@@ -268,12 +254,11 @@ static void state_of_any_round_replays_bit_for_bit(void **unused)
         }
 }
 
-static void instruction_sets_agree_bit_for_bit(void **unused)
+PL_TEST(instruction_sets_agree_bit_for_bit)
 {
     const step_kernels *kernels[] = {step_kernels_portable(), step_kernels_best()};
     static float a[2][4][PL_OUTER_BLOCK];
     const size_t counts[] = {PL_OUTER_BLOCK, 311}, pieces[] = {STEP_PIECE, 111};
-    (void)unused;
     for (int kind = STEP_PLAIN; kind <= STEP_LAST_ARRIVAL; kind++)
         for (int c = 0; c < 2; c++) {
             step_coefficients k = {(step_kind)kind, 0.7f, 0.9f, 1.3f, 0.8f, 3, 0.4f};
@@ -304,12 +289,11 @@ static void instruction_sets_agree_bit_for_bit(void **unused)
         }
 }
 
-static void report_holds_the_norms_of_mean_and_parameters(void **unused)
+PL_TEST(report_holds_the_norms_of_mean_and_parameters)
 {
     vectors v = vectors_create(300001);
     pl_outer_report report = advance(&every_step[0], &v, 1, 2);
     double mean = 0, params = 0;
-    (void)unused;
     for (size_t i = 0; i < v.n; i++) {
         mean += (double)v.g[i] * (double)v.g[i];
         params += (double)v.x[i] * (double)v.x[i];
@@ -318,8 +302,7 @@ static void report_holds_the_norms_of_mean_and_parameters(void **unused)
     assert_true(fabs(report.params_norm - sqrt(params)) <= 1e-12 * sqrt(params));
     assert_true(report.params_norm == pl_l2_norm(v.x, v.n) && report.gap == 1);
     v.g[v.n - 1] = NAN;
-    assert_int_equal(
-        pl_outer_merge(&every_step[0], &v.state, v.n, give, &v, 2, &report), PL_OK);
+    assert_ok(pl_outer_merge(&every_step[0], &v.state, v.n, give, &v, 2, &report));
     assert_true(isnan(report.params_norm));
     pl_free_aligned(v.x);
 }
@@ -333,11 +316,10 @@ static pl_status refuse(void *context, size_t first, size_t count, float *mean)
     return PL_OK;
 }
 
-static void failure_of_an_update_is_forwarded_with_its_sentence(void **unused)
+PL_TEST(failure_of_an_update_is_forwarded_with_its_sentence)
 {
     vectors v = vectors_create(400000);
     pl_outer_report report;
-    (void)unused;
     assert_int_equal(
         pl_outer_merge(&every_step[0], &v.state, v.n, refuse, NULL, 3, &report),
         PL_ERR_DATA);
@@ -345,12 +327,11 @@ static void failure_of_an_update_is_forwarded_with_its_sentence(void **unused)
     pl_free_aligned(v.x);
 }
 
-static void step_that_lacks_a_vector_is_refused(void **unused)
+PL_TEST(step_that_lacks_a_vector_is_refused)
 {
     float x = 1, m = 0, g = 1;
     pl_outer_state bare = {.params = &x}, some = {.params = &x, .momentum = &m};
     pl_outer_step gossip = {.lr = 1, .n_contributors = 2, .method = PL_METHOD_NOLOCO};
-    (void)unused;
     assert_int_equal(pl_outer_apply(&every_step[0], &bare, &g, 1, NULL), PL_ERR_ARG);
     assert_int_equal(pl_outer_apply(&every_step[4], &some, &g, 1, NULL), PL_ERR_ARG);
     assert_int_equal(pl_outer_apply(&gossip, &some, &g, 1, NULL), PL_ERR_ARG);
@@ -360,14 +341,13 @@ static void step_that_lacks_a_vector_is_refused(void **unused)
     assert_true(x == 1 && m == 0);
 }
 
-static void rescale_multiplies_the_mean_before_the_momentum(void **unused)
+PL_TEST(rescale_multiplies_the_mean_before_the_momentum)
 {
     static float x[N], m[N], y[N], b[N], g[N], doubled[N];
     pl_outer_step rescaled = {.lr = 0.5, .momentum = 0.5, .n_contributors = 4},
                   plain = rescaled;
     pl_outer_state one = {.params = x, .momentum = m},
                    other = {.params = y, .momentum = b};
-    (void)unused;
     rescaled.rescale = true;
     fill(g, N, 6, 1);
     for (size_t i = 0; i < N; i++)
@@ -376,23 +356,4 @@ static void rescale_multiplies_the_mean_before_the_momentum(void **unused)
     apply(&plain, &other, doubled);
     assert_memory_equal(x, y, sizeof x);
     assert_memory_equal(m, b, sizeof m);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nesterov_is_that_of_torch_bit_for_bit),
-        cmocka_unit_test(heavy_ball_follows_its_equation),
-        cmocka_unit_test(full_step_without_momentum_is_the_mean_of_parameters),
-        cmocka_unit_test(mean_of_many_is_added_in_the_order_of_the_list),
-        cmocka_unit_test(halves_are_added_in_the_same_order_four_at_once),
-        cmocka_unit_test(number_of_threads_does_not_change_a_bit),
-        cmocka_unit_test(state_of_any_round_replays_bit_for_bit),
-        cmocka_unit_test(instruction_sets_agree_bit_for_bit),
-        cmocka_unit_test(report_holds_the_norms_of_mean_and_parameters),
-        cmocka_unit_test(failure_of_an_update_is_forwarded_with_its_sentence),
-        cmocka_unit_test(step_that_lacks_a_vector_is_refused),
-        cmocka_unit_test(rescale_multiplies_the_mean_before_the_momentum),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

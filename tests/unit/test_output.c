@@ -9,11 +9,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 static char folder[] = "/tmp/pl-output-XXXXXX";
 
@@ -40,13 +37,13 @@ static int drop_folder(void **state)
 
 static void put_output(const char *path, const char *text)
 {
-    assert_int_equal(pl_write_output(path, text, strlen(text)), PL_OK);
+    assert_ok(pl_write_output(path, text, strlen(text)));
 }
 
 static void expect_file(const char *path, const char *text)
 {
     pl_buf found = {0};
-    assert_int_equal(pl_read_file(path, &found), PL_OK);
+    assert_ok(pl_read_file(path, &found));
     assert_string_equal(pl_buf_text(&found), text);
     pl_buf_destroy(&found);
 }
@@ -70,37 +67,36 @@ static void nothing_is_left_beside(int n_expected)
     assert_int_equal(n, n_expected);
 }
 
-static void a_missing_file_is_made_and_an_old_one_is_replaced_whole(void **state)
+#define FOLDER_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
+
+FOLDER_TEST(a_missing_file_is_made_and_an_old_one_is_replaced_whole)
 {
-    (void)state;
     pl_output *o = NULL;
     put_output(at("file"), "first");
-    assert_int_equal(pl_output_open(at("file"), &o), PL_OK);
-    assert_int_equal(pl_output_write(o, "sec", 3), PL_OK);
+    assert_ok(pl_output_open(at("file"), &o));
+    assert_ok(pl_output_write(o, "sec", 3));
     expect_file(at("file"), "first"); /* not before the end */
-    assert_int_equal(pl_output_write(o, "ond", 3), PL_OK);
-    assert_int_equal(pl_output_align(o, 8), PL_OK);
-    assert_int_equal(pl_output_end(o), PL_OK);
+    assert_ok(pl_output_write(o, "ond", 3));
+    assert_ok(pl_output_align(o, 8));
+    assert_ok(pl_output_end(o));
     pl_output_close(&o);
     expect_file(at("file"), "second");
     nothing_is_left_beside(1);
 }
 
-static void an_output_that_does_not_end_changes_nothing(void **state)
+FOLDER_TEST(an_output_that_does_not_end_changes_nothing)
 {
-    (void)state;
     pl_output *o = NULL;
     put_output(at("file"), "old");
-    assert_int_equal(pl_output_open(at("file"), &o), PL_OK);
-    assert_int_equal(pl_output_write(o, "new", 3), PL_OK);
+    assert_ok(pl_output_open(at("file"), &o));
+    assert_ok(pl_output_write(o, "new", 3));
     pl_output_close(&o);
     expect_file(at("file"), "old");
     nothing_is_left_beside(1);
 }
 
-static void links_are_followed_to_files_old_and_new(void **state)
+FOLDER_TEST(links_are_followed_to_files_old_and_new)
 {
-    (void)state;
     assert_int_equal(mkdir(at("deep"), 0700), 0);
     assert_int_equal(symlink("deep/real", at("link")), 0);
     assert_int_equal(symlink("link", at("second")), 0);
@@ -113,9 +109,8 @@ static void links_are_followed_to_files_old_and_new(void **state)
     assert_int_equal(kind_of(at("deep/real")), S_IFREG);
 }
 
-static void a_circle_of_links_is_refused(void **state)
+FOLDER_TEST(a_circle_of_links_is_refused)
 {
-    (void)state;
     assert_int_equal(symlink("b", at("a")), 0);
     assert_int_equal(symlink("a", at("b")), 0);
     assert_int_equal(pl_write_output(at("a"), "x", 1), PL_ERR_USAGE);
@@ -123,9 +118,8 @@ static void a_circle_of_links_is_refused(void **state)
     nothing_is_left_beside(2);
 }
 
-static void a_pipe_gets_the_bytes_and_stays_a_pipe(void **state)
+FOLDER_TEST(a_pipe_gets_the_bytes_and_stays_a_pipe)
 {
-    (void)state;
     char got[16] = "";
     assert_int_equal(mkfifo(at("pipe"), 0600), 0);
     assert_int_equal(symlink("pipe", at("link")), 0);
@@ -142,9 +136,8 @@ static void a_pipe_gets_the_bytes_and_stays_a_pipe(void **state)
 
 /* A service of systemd may have a socket as its output. A socket cannot be opened. The
  * name `stdout` is what /dev/stdout is, where a system has it. */
-static void a_socket_that_is_the_output_of_the_process_is_written(void **state)
+FOLDER_TEST(a_socket_that_is_the_output_of_the_process_is_written)
 {
-    (void)state;
     char got[16] = "";
     int ends[2], own = dup(STDOUT_FILENO);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
@@ -155,8 +148,8 @@ static void a_socket_that_is_the_output_of_the_process_is_written(void **state)
     const pl_status first = pl_write_output(at("stdout"), "one", 3),
                     second = pl_write_output(at("link"), "two", 3);
     dup2(own, STDOUT_FILENO);
-    assert_int_equal(first, PL_OK);
-    assert_int_equal(second, PL_OK);
+    assert_ok(first);
+    assert_ok(second);
     assert_int_equal(recv(ends[1], got, sizeof got, MSG_DONTWAIT), 6);
     assert_memory_equal(got, "onetwo", 6);
     close(own);
@@ -164,9 +157,8 @@ static void a_socket_that_is_the_output_of_the_process_is_written(void **state)
     close(ends[1]);
 }
 
-static void a_device_is_written_and_stays_a_device(void **state)
+FOLDER_TEST(a_device_is_written_and_stays_a_device)
 {
-    (void)state;
     assert_int_equal(symlink("/dev/null", at("null")), 0);
     assert_int_equal(symlink("/dev/full", at("full")), 0);
     put_output(at("null"), "x");
@@ -178,9 +170,8 @@ static void a_device_is_written_and_stays_a_device(void **state)
 }
 
 /* `pathloom page --report /dev/stdout >> log`, and bash's >(gzip > x) */
-static void a_descriptor_of_the_process_keeps_what_it_has_written(void **state)
+FOLDER_TEST(a_descriptor_of_the_process_keeps_what_it_has_written)
 {
-    (void)state;
     char path[64];
     int fd = open(at("log"), O_WRONLY | O_CREAT, 0600);
     assert_true(fd >= 0);
@@ -196,9 +187,8 @@ static void a_descriptor_of_the_process_keeps_what_it_has_written(void **state)
     assert_int_equal(pl_write_output(path, "x", 1), PL_ERR_IO); /* closed by now */
 }
 
-static void permissions_of_an_old_file_are_kept(void **state)
+FOLDER_TEST(permissions_of_an_old_file_are_kept)
 {
-    (void)state;
     struct stat info;
     put_output(at("file"), "secret");
     assert_int_equal(chmod(at("file"), 0600), 0);
@@ -208,9 +198,8 @@ static void permissions_of_an_old_file_are_kept(void **state)
 }
 
 /* Another user may know the name of the temporary file. */
-static void a_link_at_the_temporary_name_is_not_followed(void **state)
+FOLDER_TEST(a_link_at_the_temporary_name_is_not_followed)
 {
-    (void)state;
     char temporary[64];
     put_output(at("victim"), "old");
     snprintf(temporary, sizeof temporary, "file.tmp-%ld", (long)getpid());
@@ -223,44 +212,21 @@ static void a_link_at_the_temporary_name_is_not_followed(void **state)
 
 /* In a run folder that somebody else made, a link could lead to any file of the user.
  */
-static void the_programs_own_files_do_not_follow_links(void **state)
+FOLDER_TEST(the_programs_own_files_do_not_follow_links)
 {
-    (void)state;
     put_output(at("victim"), "old");
     assert_int_equal(symlink("victim", at("own")), 0);
-    assert_int_equal(pl_replace_file(at("own"), "new", 3), PL_OK);
+    assert_ok(pl_replace_file(at("own"), "new", 3));
     expect_file(at("victim"), "old");
     expect_file(at("own"), "new");
 }
 
-static void a_folder_an_empty_path_and_a_missing_folder_are_refused(void **state)
+FOLDER_TEST(a_folder_an_empty_path_and_a_missing_folder_are_refused)
 {
-    (void)state;
     assert_int_equal(mkdir(at("dir"), 0700), 0);
     assert_int_not_equal(pl_write_output(at("dir"), "x", 1), PL_OK);
     assert_int_equal(pl_write_output("", "x", 1), PL_ERR_USAGE);
     assert_int_equal(pl_write_output(at("no/file"), "x", 1), PL_ERR_NOT_FOUND);
     assert_int_equal(kind_of(at("dir")), S_IFDIR);
     nothing_is_left_beside(1);
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_missing_file_is_made_and_an_old_one_is_replaced_whole),
-        CASE(an_output_that_does_not_end_changes_nothing),
-        CASE(links_are_followed_to_files_old_and_new),
-        CASE(a_circle_of_links_is_refused),
-        CASE(a_pipe_gets_the_bytes_and_stays_a_pipe),
-        CASE(a_socket_that_is_the_output_of_the_process_is_written),
-        CASE(a_device_is_written_and_stays_a_device),
-        CASE(a_descriptor_of_the_process_keeps_what_it_has_written),
-        CASE(permissions_of_an_old_file_are_kept),
-        CASE(a_link_at_the_temporary_name_is_not_followed),
-        CASE(the_programs_own_files_do_not_follow_links),
-        CASE(a_folder_an_empty_path_and_a_missing_folder_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,9 +51,8 @@ static void end_page(page *p, phase_history *h)
     pl_json_destroy(&p->hub);
 }
 
-static void a_phase_counts_once_whatever_modules_name_it(void **state)
+PL_TEST(a_phase_counts_once_whatever_modules_name_it)
 {
-    (void)state;
     page p;
     phase_history h;
     int arm, path;
@@ -75,9 +74,8 @@ static void a_phase_counts_once_whatever_modules_name_it(void **state)
     end_page(&p, &h);
 }
 
-static void contributions_out_of_range_are_ignored(void **state)
+PL_TEST(contributions_out_of_range_are_ignored)
 {
-    (void)state;
     page p;
     phase_history h;
     begin_page(&p, "2x2", &h);
@@ -94,9 +92,8 @@ static void contributions_out_of_range_are_ignored(void **state)
 
 /* Shows that the history of many phases has a limited size and keeps their sums. A
  * phase with a very high number must not need much memory either. */
-static void history_is_bounded_and_keeps_sums(void **state)
+PL_TEST(history_is_bounded_and_keeps_sums)
 {
-    (void)state;
     enum { PHASES = 100000 };
     page p;
     phase_history h;
@@ -124,9 +121,8 @@ static void history_is_bounded_and_keeps_sums(void **state)
     end_page(&p, &h);
 }
 
-static void only_what_is_new_is_sent_again(void **state)
+PL_TEST(only_what_is_new_is_sent_again)
 {
-    (void)state;
     page p;
     phase_history h;
     begin_page(&p, "2x2", &h);
@@ -150,9 +146,8 @@ static void only_what_is_new_is_sent_again(void **state)
 }
 
 /* ---- logs ---- */
-static void events_are_read_in_both_forms(void **state)
+PL_TEST(events_are_read_in_both_forms)
 {
-    (void)state;
     static const char text[] = "2026-11-25T07:53:26.977Z warn hub lease.expired "
                                "count=1 worker=\"a b\" task=mix/p00.r0";
     static const char json[] =
@@ -186,9 +181,8 @@ static void count_event(void *context, const page_event *e)
 /* Shows that the page reads new lines of a log, and keeps a limited number of events. A
  * line is read only after its end was written. Bytes that are not an event are
  * ignored. */
-static void logs_are_followed_and_bounded(void **state)
+PL_TEST(logs_are_followed_and_bounded)
 {
-    (void)state;
     static const char line[] = "2026-11-25T07:53:26.977Z info hub worker.left n=1\n";
     page_log log = {.files = NULL};
     char folder[PL_PATH_MAX];
@@ -254,9 +248,8 @@ static pl_json *large_status(void)
     return out;
 }
 
-static void a_large_state_is_small_and_fast(void **state)
+PL_TEST(a_large_state_is_small_and_fast)
 {
-    (void)state;
     page *p = pl_alloc(sizeof *p);
     pl_buf text = {0};
     pl_json *o = NULL;
@@ -312,9 +305,8 @@ static pl_json *ask_for_lineage(page *p, pl_buf *text)
 /* Shows that the lineage of 10,000 versions of 32 shared modules needs few bytes and
  * little time. A node of the lineage may stand for several versions, but no version may
  * be lost. */
-static void a_long_lineage_is_small_and_fast(void **state)
+PL_TEST(a_long_lineage_is_small_and_fast)
 {
-    (void)state;
     enum { VERSIONS = 10000, MODULES = 32 };
     page *p = pl_alloc(sizeof *p);
     pl_buf text = {0};
@@ -350,9 +342,8 @@ static void a_long_lineage_is_small_and_fast(void **state)
     pl_free(p);
 }
 
-static void a_lineage_keeps_what_a_version_says(void **state)
+PL_TEST(a_lineage_keeps_what_a_version_says)
 {
-    (void)state;
     phase_history h = {.n_arms = 0};
     add_module_version(&h, "mix/L1.E0", 0, 0);
     add_module_version(&h, "mix/L1.E0", 1, 4);
@@ -388,9 +379,8 @@ static pl_status ask_route(page *p, const char *text, pl_buf *out)
     return status;
 }
 
-static void texts_that_cannot_be_routed_are_refused(void **state)
+PL_TEST(texts_that_cannot_be_routed_are_refused)
 {
-    (void)state;
     page *p = pl_alloc(sizeof *p);
     pl_buf out = {0};
     begin_page(p, "2x2", &p->history);
@@ -416,9 +406,8 @@ static void texts_that_cannot_be_routed_are_refused(void **state)
     pl_free(p);
 }
 
-static void only_a_whole_picture_of_the_router_is_sent(void **state)
+PL_TEST(only_a_whole_picture_of_the_router_is_sent)
 {
-    (void)state;
     page *p = pl_alloc(sizeof *p);
     const pl_page_question q = {.url = "/router.json"};
     pl_buf out = {0};
@@ -454,18 +443,5 @@ static void only_a_whole_picture_of_the_router_is_sent(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_phase_counts_once_whatever_modules_name_it),
-        cmocka_unit_test(contributions_out_of_range_are_ignored),
-        cmocka_unit_test(history_is_bounded_and_keeps_sums),
-        cmocka_unit_test(only_what_is_new_is_sent_again),
-        cmocka_unit_test(events_are_read_in_both_forms),
-        cmocka_unit_test(logs_are_followed_and_bounded),
-        cmocka_unit_test(a_large_state_is_small_and_fast),
-        cmocka_unit_test(a_long_lineage_is_small_and_fast),
-        cmocka_unit_test(a_lineage_keeps_what_a_version_says),
-        cmocka_unit_test(texts_that_cannot_be_routed_are_refused),
-        cmocka_unit_test(only_a_whole_picture_of_the_router_is_sent),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+    return suite_run(make_scratch, remove_scratch);
 }

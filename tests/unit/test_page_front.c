@@ -3,15 +3,12 @@
 #include "serve/page_front.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { PATIENCE_MS = 60000, LOOK_MS = 100 };
 
@@ -34,13 +31,12 @@ static void answer_busy(pl_page_question *q)
     pl_page_front_answer(q, pl_fail(PL_ERR_BUSY, "the owner is busy"), &body);
 }
 
-static void busy_owner_is_asked_again_only_while_the_client_waits(void **state)
+PL_TEST(busy_owner_is_asked_again_only_while_the_client_waits)
 {
     char address[64], text[1024];
     pl_page_front *front = NULL;
     const pl_page_front_options options = {.listen = "127.0.0.1:*"};
-    (void)state;
-    assert_int_equal(pl_page_front_open(&options, &front, address), PL_OK);
+    assert_ok(pl_page_front_open(&options, &front, address));
     const int fd = ask(address, "/state", "localhost");
     for (int i = 0; i < 3; i++) {
         pl_page_question *q = pl_page_front_take(front, PATIENCE_MS);
@@ -63,14 +59,13 @@ static void busy_owner_is_asked_again_only_while_the_client_waits(void **state)
 }
 
 /* 127.1 stands for a name: it is not how the address 127.0.0.1 is written. */
-static void the_host_may_be_named_as_listen_names_it(void **state)
+PL_TEST(the_host_may_be_named_as_listen_names_it)
 {
     static const char *const hosts[] = {"127.1", "127.0.0.1", "127.2"};
     char address[64], text[1024];
     pl_page_front *front = NULL;
     const pl_page_front_options options = {.listen = "127.1:*"};
-    (void)state;
-    assert_int_equal(pl_page_front_open(&options, &front, address), PL_OK);
+    assert_ok(pl_page_front_open(&options, &front, address));
     for (int i = 0; i < 3; i++) {
         const int fd = ask(address, "/", hosts[i]);
         const ssize_t len = recv(fd, text, sizeof text - 1, 0);
@@ -80,13 +75,4 @@ static void the_host_may_be_named_as_listen_names_it(void **state)
         close(fd);
     }
     pl_page_front_close(&front);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(busy_owner_is_asked_again_only_while_the_client_waits),
-        cmocka_unit_test(the_host_may_be_named_as_listen_names_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,13 +3,9 @@
 #include "workers/path_state.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { N = 1000 };
 
@@ -19,7 +15,7 @@ static pl_arm arm_of(pl_method method, pl_state_kind kind)
     memset(&arm, 0, sizeof arm);
     arm.outer.method = pl_method_defaults(method);
     arm.outer.state = kind;
-    assert_int_equal(pl_codec_options_default("f32", &arm.outer.codec), PL_OK);
+    assert_ok(pl_codec_options_default("f32", &arm.outer.codec));
     return arm;
 }
 
@@ -45,9 +41,8 @@ static float *travel(const pl_arm *arm, const float *state)
     return out;
 }
 
-static void exact_state_arrives_as_it_was(void **unused)
+PL_TEST(exact_state_arrives_as_it_was)
 {
-    (void)unused;
     for (int method = 0; method < PL_METHOD_COUNT; method++) {
         if (!pl_method_name((pl_method)method))
             continue; /* the number of a method that was removed */
@@ -72,9 +67,8 @@ static void same_in_memory_and_in_the_blob(const pl_arm *arm, float *state)
     pl_free(got);
 }
 
-static void rounded_state_is_the_same_in_memory_and_in_the_blob(void **unused)
+PL_TEST(rounded_state_is_the_same_in_memory_and_in_the_blob)
 {
-    (void)unused;
     for (int method = 0; method < PL_METHOD_COUNT; method++) {
         if (!pl_method_name((pl_method)method))
             continue; /* the number of a method that was removed */
@@ -96,11 +90,10 @@ static void rounded_state_is_the_same_in_memory_and_in_the_blob(void **unused)
  * numbers of very different sizes, and the last block is short. The error must be at
  * most 1/127 of the largest number of the block. Blocks with only tiny numbers become
  * zero. */
-static void a_residual_in_8_bits_is_close(void **unused)
+PL_TEST(a_residual_in_8_bits_is_close)
 {
-    (void)unused;
     pl_arm arm = arm_of(PL_METHOD_STREAMING, PL_STATE_F32);
-    assert_int_equal(pl_codec_options_default("i4", &arm.outer.codec), PL_OK);
+    assert_ok(pl_codec_options_default("i4", &arm.outer.codec));
     arm.outer.feedback = true;
     arm.outer.residual = PL_STATE_I8;
     arm.outer.own = PL_STATE_BF16;
@@ -134,11 +127,10 @@ static void a_residual_in_8_bits_is_close(void **unused)
 }
 
 /* Shows that the blob of a state has the format of docs/PROTOCOL.md 3.3. */
-static void bytes_are_the_protocols(void **unused)
+PL_TEST(bytes_are_the_protocols)
 {
-    (void)unused;
     pl_arm arm = arm_of(PL_METHOD_STREAMING, PL_STATE_LOCAL);
-    assert_int_equal(pl_codec_options_default("i4", &arm.outer.codec), PL_OK);
+    assert_ok(pl_codec_options_default("i4", &arm.outer.codec));
     arm.outer.feedback = true;
     arm.outer.residual = PL_STATE_I8;
     arm.outer.own = PL_STATE_F24;
@@ -164,11 +156,10 @@ static void bytes_are_the_protocols(void **unused)
     assert_memory_equal(blob, expected, sizeof expected);
 }
 
-static void any_part_of_a_vector_is_read_as_in_the_whole(void **unused)
+PL_TEST(any_part_of_a_vector_is_read_as_in_the_whole)
 {
-    (void)unused;
     pl_arm arm = arm_of(PL_METHOD_STREAMING, PL_STATE_BF16);
-    assert_int_equal(pl_codec_options_default("i4", &arm.outer.codec), PL_OK);
+    assert_ok(pl_codec_options_default("i4", &arm.outer.codec));
     arm.outer.feedback = true;
     arm.outer.residual = PL_STATE_I8;
     arm.outer.own = PL_STATE_F24;
@@ -188,9 +179,8 @@ static void any_part_of_a_vector_is_read_as_in_the_whole(void **unused)
     pl_free(blob);
 }
 
-static void what_mates_have_seen_stays(void **unused)
+PL_TEST(what_mates_have_seen_stays)
 {
-    (void)unused;
     pl_arm arm = arm_of(PL_METHOD_NOLOCO, PL_STATE_F32);
     arm.outer.own = PL_STATE_BF16;
     size_t n = (size_t)pl_path_layout_of(&arm).n_vectors * N;
@@ -200,9 +190,8 @@ static void what_mates_have_seen_stays(void **unused)
     pl_free(got);
 }
 
-static void local_moments_do_not_travel(void **unused)
+PL_TEST(local_moments_do_not_travel)
 {
-    (void)unused;
     pl_arm plain = arm_of(PL_METHOD_DILOCO, PL_STATE_LOCAL);
     assert_int_equal(pl_path_state_bytes(&plain, N), 0);
     pl_arm arm = arm_of(PL_METHOD_NOLOCO, PL_STATE_LOCAL);
@@ -216,9 +205,8 @@ static void local_moments_do_not_travel(void **unused)
     pl_free(got);
 }
 
-static void no_blob_is_the_state_at_the_start(void **unused)
+PL_TEST(no_blob_is_the_state_at_the_start)
 {
-    (void)unused;
     for (int method = 0; method < PL_METHOD_COUNT; method++) {
         if (!pl_method_name((pl_method)method))
             continue; /* the number of a method that was removed */
@@ -230,19 +218,4 @@ static void no_blob_is_the_state_at_the_start(void **unused)
             assert_true(state[i] == 0);
         pl_free(state);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_state_arrives_as_it_was),
-        cmocka_unit_test(rounded_state_is_the_same_in_memory_and_in_the_blob),
-        cmocka_unit_test(a_residual_in_8_bits_is_close),
-        cmocka_unit_test(bytes_are_the_protocols),
-        cmocka_unit_test(any_part_of_a_vector_is_read_as_in_the_whole),
-        cmocka_unit_test(what_mates_have_seen_stays),
-        cmocka_unit_test(local_moments_do_not_travel),
-        cmocka_unit_test(no_blob_is_the_state_at_the_start),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,13 +3,9 @@
  * by name and round. They must be freed when no mate can ask for them any more. */
 #include "workers/peer.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 typedef struct fixture {
     peer *offers;
@@ -19,7 +15,7 @@ typedef struct fixture {
 static int set_up(void **state)
 {
     fixture *f = pl_alloc(sizeof *f);
-    assert_int_equal(peer_create("tcp://127.0.0.1:*", &f->offers, f->address), PL_OK);
+    assert_ok(peer_create("tcp://127.0.0.1:*", &f->offers, f->address));
     *state = f;
     return 0;
 }
@@ -64,14 +60,16 @@ static void expect(fixture *f, const char *module, int64_t round, int path,
     pl_buf got = {0};
     uint8_t *want = pl_alloc(bytes ? bytes : 1);
     fill(want, bytes, round, path);
-    assert_int_equal(get(f, module, round, path, &got), PL_OK);
+    assert_ok(get(f, module, round, path, &got));
     assert_int_equal(got.len, bytes);
     assert_memory_equal(got.data, want, bytes);
     pl_buf_destroy(&got);
     pl_free(want);
 }
 
-static void offers_arrive_whole(void **state)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, set_up, tear_down)
+
+FIXTURE_TEST(offers_arrive_whole)
 {
     fixture *f = *state;
     put(f, "mix/L1.E0", 0, 0, 10);
@@ -82,7 +80,7 @@ static void offers_arrive_whole(void **state)
     expect(f, "mix/L2.E0", 0, 0, 100);
 }
 
-static void what_is_not_offered_is_not_found(void **state)
+FIXTURE_TEST(what_is_not_offered_is_not_found)
 {
     fixture *f = *state;
     pl_buf got = {0};
@@ -95,7 +93,7 @@ static void what_is_not_offered_is_not_found(void **state)
     pl_buf_destroy(&got);
 }
 
-static void only_two_rounds_of_a_path_are_kept(void **state)
+FIXTURE_TEST(only_two_rounds_of_a_path_are_kept)
 {
     fixture *f = *state;
     pl_buf got = {0};
@@ -109,7 +107,7 @@ static void only_two_rounds_of_a_path_are_kept(void **state)
     pl_buf_destroy(&got);
 }
 
-static void a_repeated_round_replaces_itself(void **state)
+FIXTURE_TEST(a_repeated_round_replaces_itself)
 {
     fixture *f = *state;
     put(f, "mix/L1.E0", 1, 0, 64);
@@ -117,7 +115,7 @@ static void a_repeated_round_replaces_itself(void **state)
     expect(f, "mix/L1.E0", 1, 0, 64);
 }
 
-static void a_worker_that_is_gone_is_given_up_soon(void **state)
+FIXTURE_TEST(a_worker_that_is_gone_is_given_up_soon)
 {
     fixture *f = *state;
     pl_buf got = {0};
@@ -135,7 +133,7 @@ static pl_status leave(void *context)
     return pl_fail(PL_ERR_CANCELLED, "no more");
 }
 
-static void whoever_waits_goes_on_with_other_work(void **state)
+FIXTURE_TEST(whoever_waits_goes_on_with_other_work)
 {
     fixture *f = *state;
     pl_buf got = {0};
@@ -149,7 +147,7 @@ static void whoever_waits_goes_on_with_other_work(void **state)
 }
 
 /* A mate may lie about the size, or never end. */
-static void an_update_that_is_too_large_is_refused_at_its_first_piece(void **state)
+FIXTURE_TEST(an_update_that_is_too_large_is_refused_at_its_first_piece)
 {
     fixture *f = *state;
     pl_buf got = {0};
@@ -159,27 +157,6 @@ static void an_update_that_is_too_large_is_refused_at_its_first_piece(void **sta
     assert_non_null(strstr(pl_last_error(), "at most 3145732 are expected"));
     assert_true(got.len <= PL_WIRE_DATA_MAX);
     line.bytes_max++;
-    assert_int_equal(peer_get(&line, "mix/L1.E0", 0, 1, 0, &got), PL_OK);
+    assert_ok(peer_get(&line, "mix/L1.E0", 0, 1, 0, &got));
     pl_buf_destroy(&got);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(offers_arrive_whole, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            an_update_that_is_too_large_is_refused_at_its_first_piece, set_up,
-            tear_down),
-        cmocka_unit_test_setup_teardown(what_is_not_offered_is_not_found, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(only_two_rounds_of_a_path_are_kept, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_repeated_round_replaces_itself, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_worker_that_is_gone_is_given_up_soon, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(whoever_waits_goes_on_with_other_work, set_up,
-                                        tear_down),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,15 +5,11 @@
 #include "net/net.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { NAMES = 20000 };
 
@@ -32,9 +28,8 @@ static void assert_share(int count, double share)
     assert_true(fabs(count - mean) <= 5 * deviation);
 }
 
-static void every_home_gets_an_equal_share(void **state)
+PL_TEST(every_home_gets_an_equal_share)
 {
-    (void)state;
     for (int n = 2; n <= PL_HOMES_MAX; n++) {
         int counts[PL_HOMES_MAX] = {0};
         for (int i = 0; i < NAMES; i++)
@@ -44,10 +39,9 @@ static void every_home_gets_an_equal_share(void **state)
     }
 }
 
-static void one_more_home_takes_its_share_and_moves_nothing_else(void **state)
+PL_TEST(one_more_home_takes_its_share_and_moves_nothing_else)
 {
     int n = 0;
-    (void)state;
     for (int i = 0; i < NAMES; i++) {
         int before = pl_home_of(name_of(i), 4), after = pl_home_of(name_of(i), 5);
         assert_true(before == after || after == 4);
@@ -56,9 +50,8 @@ static void one_more_home_takes_its_share_and_moves_nothing_else(void **state)
     assert_share(n, 0.2);
 }
 
-static void a_name_belongs_to_the_home_with_the_highest_hash(void **state)
+PL_TEST(a_name_belongs_to_the_home_with_the_highest_hash)
 {
-    (void)state;
     for (int i = 0; i < NAMES; i++) {
         uint64_t best = 0;
         int home = -1;
@@ -76,7 +69,7 @@ static void a_name_belongs_to_the_home_with_the_highest_hash(void **state)
 }
 
 /* The stores of earlier releases have their names in these homes. */
-static void placement_is_what_it_always_was(void **state)
+PL_TEST(placement_is_what_it_always_was)
 {
     static const struct {
         int n;
@@ -86,22 +79,10 @@ static void placement_is_what_it_always_was(void **state)
                 {3, "2002010200121122011212202101011210112112"},
                 {5, "4002010203431424013312202101033410112333"},
                 {16, "bfff05950cb3ce28eb8312f861010387171793ce"}};
-    (void)state;
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
         for (int i = 0; i < 40; i++) {
             const char digit[] = {rows[k].homes[i], '\0'};
             assert_int_equal(pl_home_of(name_of(i), rows[k].n),
                              strtol(digit, NULL, 16));
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_home_gets_an_equal_share),
-        cmocka_unit_test(one_more_home_takes_its_share_and_moves_nothing_else),
-        cmocka_unit_test(a_name_belongs_to_the_home_with_the_highest_hash),
-        cmocka_unit_test(placement_is_what_it_always_was),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

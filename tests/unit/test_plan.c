@@ -4,13 +4,7 @@
  * connections, so the tests set up every situation themselves. */
 #include "workers/plan.h"
 #include "tests/support/tiny_arm.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { TTL = 2000 };
 
@@ -35,7 +29,7 @@ static void add_arm(plan *p, const char *name, int a, int b, int replicas, int p
     arm.n_scored = strncmp(name, "score~", 6) == 0 ? 3 : 0;
     tiny_shards(&arm, a * b);
     pl_hash_of("blob", name, strlen(name), &blob);
-    assert_int_equal(plan_add_arm(p, &arm, &blob), PL_OK);
+    assert_ok(plan_add_arm(p, &arm, &blob));
 }
 
 static void set_all(plan *p, const char *name, uint64_t version)
@@ -65,7 +59,18 @@ static int teardown(void **state)
     return 0;
 }
 
-static void nothing_is_ready_before_version_0_is_there(void **state)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+
+/* Leases the first task of "mix" to worker 0, and returns its path. */
+static plan_path *grant_first(plan *p, plan_task *task)
+{
+    set_all(p, "mix", 0);
+    assert_true(plan_choose(p, 0, 0, task));
+    plan_grant(p, *task, 0, 0, TTL);
+    return &p->arms[task->arm].paths[task->index];
+}
+
+FIXTURE_TEST(nothing_is_ready_before_version_0_is_there)
 {
     plan *p = *state;
     plan_task task;
@@ -74,7 +79,7 @@ static void nothing_is_ready_before_version_0_is_there(void **state)
     assert_true(plan_choose(p, 0, 0, &task));
 }
 
-static void every_task_is_given_once(void **state)
+FIXTURE_TEST(every_task_is_given_once)
 {
     plan *p = *state;
     plan_task task;
@@ -90,7 +95,7 @@ static void every_task_is_given_once(void **state)
     assert_true(plan_choose(p, 9, TTL + 1, &task));
 }
 
-static void path_goes_on_when_its_own_modules_are_ready(void **state)
+FIXTURE_TEST(path_goes_on_when_its_own_modules_are_ready)
 {
     plan *p = *state;
     plan_arm *mix = plan_find_arm(p, "mix");
@@ -107,7 +112,7 @@ static void path_goes_on_when_its_own_modules_are_ready(void **state)
     assert_false(plan_ready(mix, 3, 0)); /* path p11 needs L1.E1 */
 }
 
-static void worker_prefers_the_path_it_knows(void **state)
+FIXTURE_TEST(worker_prefers_the_path_it_knows)
 {
     plan *p = *state;
     plan_task task;
@@ -122,7 +127,7 @@ static void worker_prefers_the_path_it_knows(void **state)
     assert_int_equal(task.index, 1);
 }
 
-static void longest_chain_comes_first(void **state)
+FIXTURE_TEST(longest_chain_comes_first)
 {
     plan *p = *state;
     plan_task task;
@@ -136,7 +141,7 @@ static void longest_chain_comes_first(void **state)
 /* Shows that tasks that score documents (arm score~1) come before tasks that train,
  * because the mixture waits until all documents are scored. The tasks of dense-eq come
  * later, although it has more phases. */
-static void scores_come_before_all_training(void **state)
+FIXTURE_TEST(scores_come_before_all_training)
 {
     plan *p = *state;
     plan_task task;
@@ -165,14 +170,11 @@ static void assert_valid(const plan_path *path, const plan_lease *a,
     assert_true(!b || tokens[n - 1] == b->token);
 }
 
-static void tokens_rise_and_an_expired_lease_is_valid_until_the_next_grant(void **state)
+FIXTURE_TEST(tokens_rise_and_an_expired_lease_is_valid_until_the_next_grant)
 {
     plan *p = *state;
     plan_task task;
-    set_all(p, "mix", 0);
-    assert_true(plan_choose(p, 0, 0, &task));
-    plan_grant(p, task, 0, 0, TTL);
-    plan_path *path = &p->arms[task.arm].paths[task.index];
+    plan_path *path = grant_first(p, &task);
     uint64_t first = path->lease.token;
     assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL), 1);
     assert_valid(path, &path->lease, NULL);
@@ -181,14 +183,11 @@ static void tokens_rise_and_an_expired_lease_is_valid_until_the_next_grant(void 
     assert_valid(path, &path->lease, NULL);
 }
 
-static void lease_that_was_given_back_is_dead(void **state)
+FIXTURE_TEST(lease_that_was_given_back_is_dead)
 {
     plan *p = *state;
     plan_task task;
-    set_all(p, "mix", 0);
-    assert_true(plan_choose(p, 0, 0, &task));
-    plan_grant(p, task, 0, 0, TTL);
-    plan_path *path = &p->arms[task.arm].paths[task.index];
+    plan_path *path = grant_first(p, &task);
     const uint64_t first = path->lease.token;
     plan_grant_backup(p, task, 1, 0, TTL);
     const plan_lease backup = path->backup;
@@ -205,14 +204,11 @@ static void lease_that_was_given_back_is_dead(void **state)
     assert_false(plan_renew(p, path, 0, backup.token, 1, 1, TTL));
 }
 
-static void zombie_cannot_renew_what_another_holds(void **state)
+FIXTURE_TEST(zombie_cannot_renew_what_another_holds)
 {
     plan *p = *state;
     plan_task task;
-    set_all(p, "mix", 0);
-    assert_true(plan_choose(p, 0, 0, &task));
-    plan_grant(p, task, 0, 0, TTL);
-    plan_path *path = &p->arms[task.arm].paths[task.index];
+    plan_path *path = grant_first(p, &task);
     uint64_t first = path->lease.token;
     plan_expire(p, TTL + 1, NULL, NULL);
     plan_grant(p, task, 1, TTL + 1, TTL);
@@ -220,14 +216,11 @@ static void zombie_cannot_renew_what_another_holds(void **state)
     assert_true(plan_renew(p, path, 0, path->lease.token, 1, TTL + 2, TTL));
 }
 
-static void token_is_of_use_to_its_worker_alone(void **state)
+FIXTURE_TEST(token_is_of_use_to_its_worker_alone)
 {
     plan *p = *state;
     plan_task task;
-    set_all(p, "mix", 0);
-    assert_true(plan_choose(p, 0, 0, &task));
-    plan_grant(p, task, 0, 0, TTL);
-    plan_path *path = &p->arms[task.arm].paths[task.index];
+    plan_path *path = grant_first(p, &task);
     uint64_t token = path->lease.token;
     assert_false(plan_renew(p, path, 0, token, 1, 5, TTL));
     assert_int_equal(path->lease.worker, 0);
@@ -245,7 +238,7 @@ static void token_is_of_use_to_its_worker_alone(void **state)
 /* Shows that the hub renews no lease with a token that it has never granted. The path
  * never had a lease. A high token, of this epoch or a later one, would fence all
  * workers that get their leases later. */
-static void tokens_that_were_never_given_are_refused(void **state)
+FIXTURE_TEST(tokens_that_were_never_given_are_refused)
 {
     plan *p = *state;
     plan_arm *mix = plan_find_arm(p, "mix");
@@ -263,7 +256,7 @@ static void tokens_that_were_never_given_are_refused(void **state)
 /* Shows that an offer counts only with the phase, token and worker of the lease,
  * because a worker can write anything into an offer. Only a home's report starts the
  * deadline. */
-static void a_false_offer_neither_counts_nor_starts_the_deadline(void **state)
+FIXTURE_TEST(a_false_offer_neither_counts_nor_starts_the_deadline)
 {
     plan *p = *state;
     plan_arm *mix = plan_find_arm(p, "mix");
@@ -285,7 +278,7 @@ static void a_false_offer_neither_counts_nor_starts_the_deadline(void **state)
     assert_false(plan_is_late(mix, 0, 2, 90000));
 }
 
-static void nobody_takes_up_more_than_a_worker_can_hold(void **state)
+FIXTURE_TEST(nobody_takes_up_more_than_a_worker_can_hold)
 {
     plan *p = *state;
     plan_arm *mix = plan_find_arm(p, "mix");
@@ -298,20 +291,17 @@ static void nobody_takes_up_more_than_a_worker_can_hold(void **state)
     assert_true(plan_renew(p, &mix->paths[3], 0, (3ull << 32) | 4, 1, 0, TTL));
 }
 
-static void late_worker_keeps_an_expired_lease_that_nobody_took(void **state)
+FIXTURE_TEST(late_worker_keeps_an_expired_lease_that_nobody_took)
 {
     plan *p = *state;
     plan_task task;
-    set_all(p, "mix", 0);
-    assert_true(plan_choose(p, 0, 0, &task));
-    plan_grant(p, task, 0, 0, TTL);
-    plan_path *path = &p->arms[task.arm].paths[task.index];
+    plan_path *path = grant_first(p, &task);
     assert_int_equal(plan_expire(p, 5 * TTL, NULL, NULL), 1);
     assert_true(plan_renew(p, path, 0, path->lease.token, 0, 5 * TTL, TTL));
     assert_true(path->lease.active);
 }
 
-static void hub_that_starts_again_takes_leases_up(void **state)
+FIXTURE_TEST(hub_that_starts_again_takes_leases_up)
 {
     plan *p = *state;
     plan_arm *mix = plan_find_arm(p, "mix");
@@ -332,7 +322,7 @@ static void hub_that_starts_again_takes_leases_up(void **state)
 }
 
 /* Of two leases of the hub before, the one with the lower token had ended. */
-static void hub_that_starts_again_gives_a_task_to_its_last_holder(void **state)
+FIXTURE_TEST(hub_that_starts_again_gives_a_task_to_its_last_holder)
 {
     plan *p = *state;
     plan_arm *mix = plan_find_arm(p, "mix");
@@ -354,14 +344,11 @@ static void hub_that_starts_again_gives_a_task_to_its_last_holder(void **state)
     assert_false(plan_renew(p, &mix->paths[2], 0, last, 2, 1, TTL));
 }
 
-static void finished_phase_ends_its_lease_and_old_news_is_ignored(void **state)
+FIXTURE_TEST(finished_phase_ends_its_lease_and_old_news_is_ignored)
 {
     plan *p = *state;
     plan_task task;
-    set_all(p, "mix", 0);
-    assert_true(plan_choose(p, 0, 0, &task));
-    plan_grant(p, task, 0, 0, TTL);
-    plan_path *path = &p->arms[task.arm].paths[task.index];
+    plan_path *path = grant_first(p, &task);
     finish(path, 1, 0);
     assert_false(path->lease.active);
     finish(path, 0, 0);
@@ -369,7 +356,7 @@ static void finished_phase_ends_its_lease_and_old_news_is_ignored(void **state)
     assert_false(plan_renew(p, path, 0, 1, 0, 0, TTL));
 }
 
-static void failures_of_a_task_are_counted_across_workers(void **state)
+FIXTURE_TEST(failures_of_a_task_are_counted_across_workers)
 {
     plan *p = *state;
     plan_arm *mix = plan_find_arm(p, "mix");
@@ -396,7 +383,7 @@ static plan_path *solo_that_goes_on(plan *p, plan_task *task)
     return path;
 }
 
-static void failures_are_counted_although_the_lease_went_on(void **state)
+FIXTURE_TEST(failures_are_counted_although_the_lease_went_on)
 {
     plan *p = *state;
     plan_task task;
@@ -413,7 +400,7 @@ static void failures_are_counted_although_the_lease_went_on(void **state)
 
 /* Shows that the time of a phase (held_ms) begins at the grant of this phase, not of
  * the lease, and ends when the homes confirm it, not when the worker reports it. */
-static void a_phase_is_held_from_its_own_grant_until_it_is_confirmed(void **state)
+FIXTURE_TEST(a_phase_is_held_from_its_own_grant_until_it_is_confirmed)
 {
     plan *p = *state;
     plan_task task;
@@ -438,7 +425,7 @@ static void a_phase_is_held_from_its_own_grant_until_it_is_confirmed(void **stat
     assert_true(done.is_named); /* no other worker had a lease */
 }
 
-static void next_phase_given_back_leaves_the_lease_of_the_one_before(void **state)
+FIXTURE_TEST(next_phase_given_back_leaves_the_lease_of_the_one_before)
 {
     plan *p = *state;
     plan_task task;
@@ -453,7 +440,7 @@ static void next_phase_given_back_leaves_the_lease_of_the_one_before(void **stat
     assert_true(plan_continues(p, task, 0, token, 0, 0));
 }
 
-static void a_phase_that_was_given_back_leaves_the_time_of_the_one_before(void **state)
+FIXTURE_TEST(a_phase_that_was_given_back_leaves_the_time_of_the_one_before)
 {
     plan *p = *state;
     plan_task task;
@@ -474,7 +461,7 @@ static void a_phase_that_was_given_back_leaves_the_time_of_the_one_before(void *
     }
 }
 
-static void either_phase_takes_a_lease_up_at_a_new_hub(void **state)
+FIXTURE_TEST(either_phase_takes_a_lease_up_at_a_new_hub)
 {
     plan *p = *state;
     uint64_t token = (1ull << 32) | 5;
@@ -524,7 +511,7 @@ static void check_order(plan *p, plan_path *path, plan_task task, const int *ord
     assert_false(path->lease.active);
 }
 
-static void news_and_what_workers_say_may_come_in_any_order(void **state)
+FIXTURE_TEST(news_and_what_workers_say_may_come_in_any_order)
 {
     plan *p = *state;
     plan_task task;
@@ -549,7 +536,7 @@ static void news_and_what_workers_say_may_come_in_any_order(void **state)
 
 /* Shows that a report about the next phase prolongs the lease by as much as a report
  * about the phase of the path. */
-static void lease_lives_for_what_was_said_last(void **state)
+FIXTURE_TEST(lease_lives_for_what_was_said_last)
 {
     plan *p = *state;
     plan_task task;
@@ -571,7 +558,7 @@ static void lease_lives_for_what_was_said_last(void **state)
     assert_int_equal(plan_expire(p, 2 * TTL - 199, NULL, NULL), 1);
 }
 
-static void arm_is_finished_when_paths_and_modules_are(void **state)
+FIXTURE_TEST(arm_is_finished_when_paths_and_modules_are)
 {
     plan *p = *state;
     plan_arm *mix = plan_find_arm(p, "mix");
@@ -592,7 +579,7 @@ static void hear_audit(plan_path *path, int64_t phase, bool in_audit)
     plan_hear(path, &news, 5);
 }
 
-static void path_in_audit_is_not_leased_and_not_finished(void **state)
+FIXTURE_TEST(path_in_audit_is_not_leased_and_not_finished)
 {
     plan *p = *state;
     plan_task task;
@@ -613,7 +600,7 @@ static void path_in_audit_is_not_leased_and_not_finished(void **state)
     assert_true(plan_arm_finished(mix));
 }
 
-static void dropped_phase_is_leased_again_and_its_lease_is_dead(void **state)
+FIXTURE_TEST(dropped_phase_is_leased_again_and_its_lease_is_dead)
 {
     plan *p = *state;
     plan_task task;
@@ -643,7 +630,7 @@ static void dropped_phase_is_leased_again_and_its_lease_is_dead(void **state)
 
 /* The only own worker could wait, in phase 1, for a version that waits for an audit
  * which this worker must do. */
-static void under_audits_no_lease_runs_ahead(void **state)
+FIXTURE_TEST(under_audits_no_lease_runs_ahead)
 {
     plan *p = *state;
     plan_task task;
@@ -658,8 +645,6 @@ static void under_audits_no_lease_runs_ahead(void **state)
         assert_int_equal(plan_continues(p, task, 0, token, 0, 0), !audits);
     }
 }
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 /* All paths have finished a phase at time 1000. Only worker 0 has the state of path 0,
  * for which another worker would repeat two phases of 500 ms. The other paths are
@@ -679,7 +664,7 @@ static plan_path *only_one_has_the_state(plan *p)
 }
 
 /* The homes' report names the worker that has the state, and its DONE follows. */
-static void path_waits_before_it_is_known_how_long_its_phases_take(void **state)
+FIXTURE_TEST(path_waits_before_it_is_known_how_long_its_phases_take)
 {
     plan *p = *state;
     plan_task task;
@@ -691,7 +676,7 @@ static void path_waits_before_it_is_known_how_long_its_phases_take(void **state)
     assert_true(plan_choose(p, 1, 3000, &task));
 }
 
-static void path_waits_for_the_worker_that_has_its_state(void **state)
+FIXTURE_TEST(path_waits_for_the_worker_that_has_its_state)
 {
     plan *p = *state;
     plan_task task;
@@ -713,7 +698,7 @@ static void path_waits_for_the_worker_that_has_its_state(void **state)
 
 /* Other paths go on, so the arm never stands still, and still an idle worker takes the
  * path whose keeper is busy. A worker that has another task does not. */
-static void idle_worker_repeats_phases_although_the_arm_advances(void **state)
+FIXTURE_TEST(idle_worker_repeats_phases_although_the_arm_advances)
 {
     plan *p = *state;
     plan_task task;
@@ -734,7 +719,7 @@ static void idle_worker_repeats_phases_although_the_arm_advances(void **state)
     assert_int_equal(task.index, 0);
 }
 
-static void path_does_not_wait_for_a_worker_that_left(void **state)
+FIXTURE_TEST(path_does_not_wait_for_a_worker_that_left)
 {
     plan *p = *state;
     plan_task task;
@@ -744,7 +729,7 @@ static void path_does_not_wait_for_a_worker_that_left(void **state)
     assert_int_equal(plan_repeats(path, 0), 2);
 }
 
-static void lost_lease_ends_the_wait_for_its_holder(void **state)
+FIXTURE_TEST(lost_lease_ends_the_wait_for_its_holder)
 {
     plan *p = *state;
     plan_task task;
@@ -753,45 +738,4 @@ static void lost_lease_ends_the_wait_for_its_holder(void **state)
     assert_int_equal(path->lease.repeats, 0);
     assert_int_equal(plan_expire(p, 1100, NULL, NULL), 1);
     assert_true(plan_choose(p, 1, 1100, &task));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(nothing_is_ready_before_version_0_is_there),
-        TEST(every_task_is_given_once),
-        TEST(path_goes_on_when_its_own_modules_are_ready),
-        TEST(worker_prefers_the_path_it_knows),
-        TEST(longest_chain_comes_first),
-        TEST(scores_come_before_all_training),
-        TEST(tokens_rise_and_an_expired_lease_is_valid_until_the_next_grant),
-        TEST(lease_that_was_given_back_is_dead),
-        TEST(zombie_cannot_renew_what_another_holds),
-        TEST(token_is_of_use_to_its_worker_alone),
-        TEST(tokens_that_were_never_given_are_refused),
-        TEST(a_false_offer_neither_counts_nor_starts_the_deadline),
-        TEST(nobody_takes_up_more_than_a_worker_can_hold),
-        TEST(late_worker_keeps_an_expired_lease_that_nobody_took),
-        TEST(hub_that_starts_again_takes_leases_up),
-        TEST(hub_that_starts_again_gives_a_task_to_its_last_holder),
-        TEST(finished_phase_ends_its_lease_and_old_news_is_ignored),
-        TEST(failures_of_a_task_are_counted_across_workers),
-        TEST(failures_are_counted_although_the_lease_went_on),
-        TEST(a_phase_is_held_from_its_own_grant_until_it_is_confirmed),
-        TEST(next_phase_given_back_leaves_the_lease_of_the_one_before),
-        TEST(a_phase_that_was_given_back_leaves_the_time_of_the_one_before),
-        TEST(either_phase_takes_a_lease_up_at_a_new_hub),
-        TEST(news_and_what_workers_say_may_come_in_any_order),
-        TEST(lease_lives_for_what_was_said_last),
-        TEST(arm_is_finished_when_paths_and_modules_are),
-        TEST(path_in_audit_is_not_leased_and_not_finished),
-        TEST(dropped_phase_is_leased_again_and_its_lease_is_dead),
-        TEST(under_audits_no_lease_runs_ahead),
-        TEST(path_waits_before_it_is_known_how_long_its_phases_take),
-        TEST(path_waits_for_the_worker_that_has_its_state),
-        TEST(idle_worker_repeats_phases_although_the_arm_advances),
-        TEST(path_does_not_wait_for_a_worker_that_left),
-        TEST(lost_lease_ends_the_wait_for_its_holder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,13 +6,7 @@
 #include "net/net.h"
 #include "workers/plan.h"
 #include "tests/support/tiny_arm.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum {
     TTL = 400,
@@ -174,7 +168,7 @@ static bool mate_is_there(const game *g, int m, int index, int64_t phase)
 {
     const plan_arm *a = g->arm;
     int mate = index;
-    assert_int_equal(pl_round_mate(&a->contracts[m], index, phase - 1, &mate), PL_OK);
+    assert_ok(pl_round_mate(&a->contracts[m], index, phase - 1, &mate));
     if (mate == index)
         return true;
     if (!g->modules[m].in[phase - 1][mate])
@@ -217,7 +211,7 @@ static bool meet_in_time(game *g, int m, const work *w)
     const plan_arm *a = g->arm;
     int64_t round = w->phase - 1;
     int mate = w->index;
-    assert_int_equal(pl_round_mate(&a->contracts[m], w->index, round, &mate), PL_OK);
+    assert_ok(pl_round_mate(&a->contracts[m], w->index, round, &mate));
     if (mate == w->index)
         return true;
     pl_meeting said = decide(g, m, round, w->index, mate, PL_MEETING_OPEN);
@@ -472,8 +466,7 @@ static void assert_pairs_agree(const game *g)
                 int mate = i, path = i / pl_topology_n_replicas(a->topology);
                 if (!pl_topology_path_has(a->topology, path, m))
                     continue;
-                assert_int_equal(pl_round_mate(&a->contracts[m], i, round, &mate),
-                                 PL_OK);
+                assert_ok(pl_round_mate(&a->contracts[m], i, round, &mate));
                 assert_int_equal(g->modules[m].heard[round][i],
                                  g->modules[m].heard[round][mate]);
             }
@@ -488,7 +481,7 @@ static int play(pl_arm *arm, int n_workers, bool deadly, uint64_t seed, int *n_s
     int moves = 0;
     g.p.epoch = 1;
     pl_hash_of("blob", arm->name, 3, &blob);
-    assert_int_equal(plan_add_arm(&g.p, arm, &blob), PL_OK);
+    assert_ok(plan_add_arm(&g.p, arm, &blob));
     g.arm = g.p.arms;
     int n_modules = pl_topology_n_modules(g.arm->topology);
     g.modules = pl_alloc((size_t)n_modules * sizeof *g.modules);
@@ -541,59 +534,40 @@ static void play_all(pl_method method, int fragments, int overlap, int delay)
     play_timed(method, fragments, overlap, delay, 0);
 }
 
-static void diloco_ends(void **state)
+PL_TEST(diloco_ends)
 {
-    (void)state;
     play_all(PL_METHOD_DILOCO, 1, 0, 0);
     play_all(PL_METHOD_FEDAVG, 1, 0, 0);
     play_all(PL_METHOD_HEAVY_BALL, 1, 0, 0);
     play_all(PL_METHOD_ISO, 1, 0, 0);
 }
 
-static void co2_ends(void **state)
+PL_TEST(co2_ends)
 {
-    (void)state;
     for (int delay = 0; delay <= 3; delay++)
         play_all(PL_METHOD_CO2, 1, 0, delay);
 }
 
-static void noloco_ends(void **state)
+PL_TEST(noloco_ends)
 {
-    (void)state;
     play_all(PL_METHOD_NOLOCO, 1, 0, 0);
 }
 
-static void noloco_with_a_deadline_ends_and_pairs_agree(void **state)
+PL_TEST(noloco_with_a_deadline_ends_and_pairs_agree)
 {
     static const int deadlines[] = {1, 30, 120, TTL / 2};
-    (void)state;
     for (size_t i = 0; i < sizeof deadlines / sizeof *deadlines; i++)
         play_timed(PL_METHOD_NOLOCO, 1, 0, 0, deadlines[i]);
 }
 
-static void streaming_ends(void **state)
+PL_TEST(streaming_ends)
 {
-    (void)state;
     for (int fragments = 1; fragments <= 3; fragments++)
         for (int overlap = 0; overlap < 2; overlap++)
             play_all(PL_METHOD_STREAMING, fragments, overlap, 0);
 }
 
-static void delayed_nesterov_ends(void **state)
+PL_TEST(delayed_nesterov_ends)
 {
-    (void)state;
     play_all(PL_METHOD_DELAYED_NESTEROV, 1, 0, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(diloco_ends),
-        cmocka_unit_test(co2_ends),
-        cmocka_unit_test(noloco_ends),
-        cmocka_unit_test(noloco_with_a_deadline_ends_and_pairs_agree),
-        cmocka_unit_test(streaming_ends),
-        cmocka_unit_test(delayed_nesterov_ends),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

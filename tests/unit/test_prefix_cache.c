@@ -1,49 +1,10 @@
 /* folder: serve; label: unit */
 /* Tests prompts that a batch has read before. The answers must have the same bytes as
  * without the cache. */
-#include "tests/support/corpus_support.h"
-#include "serve/serve.h"
+#include "tests/support/word_model.h"
 
-enum { VOCAB = 300, CONTEXT = 1200, LONG = 1100, SLOTS = 3 };
+enum { VOCAB = WORD_VOCAB, CONTEXT = 1200, LONG = 1100, SLOTS = 3 };
 static pl_tokenizer *tokenizer;
-static pl_topology *topology;
-static pl_backend *backend;
-static pl_model *model;
-
-static void open_model(const char *name, const char *precision)
-{
-    const pl_shape shape = {.vocab = VOCAB,
-                            .width = 32,
-                            .n_heads = 2,
-                            .n_kv_heads = 1,
-                            .head_size = 16,
-                            .ffn = 48,
-                            .n_blocks = 2,
-                            .context = CONTEXT,
-                            .tied = true,
-                            .rope_theta = 10000.0,
-                            .norm_eps = 1e-5};
-    pl_backend_options be = {.name = name, .n_threads = 1, .precision = precision};
-    pl_topology_spec spec = {.replicas = 1};
-    pl_model_options options = {.batch = 1, .context = CONTEXT};
-    assert_ok(pl_backend_open(&be, &backend));
-    assert_ok(pl_topology_parse_levels("1", &spec));
-    assert_ok(pl_topology_create(&shape, &spec, &topology));
-    assert_ok(pl_model_create(backend, topology, &options, &model));
-    const size_t n = pl_topology_path_params(topology);
-    float *params = pl_alloc(n * sizeof *params);
-    for (size_t i = 0; i < n; i++)
-        params[i] = 0.3f * pl_random_normal(7, 1, i);
-    assert_ok(pl_model_load(model, params));
-    pl_free(params);
-}
-
-static void close_model(void)
-{
-    pl_model_destroy(&model);
-    pl_topology_destroy(&topology);
-    pl_backend_close(&backend);
-}
 
 static int open_all(void **state)
 {
@@ -72,29 +33,8 @@ typedef struct asked {
     int n_known; /* number of tokens that must be found in the cache */
     bool scored;
     uint64_t asker;
-    pl_buf text, scores;
-    pl_generate_result result;
-    pl_status status;
+    told got;
 } asked;
-
-static pl_status on_text(void *context, const char *text, size_t len)
-{
-    pl_buf_append(&((asked *)context)->text, text, len);
-    return PL_OK;
-}
-
-static pl_status on_score(void *context, const pl_token_score *score)
-{
-    pl_buf_append(&((asked *)context)->scores, score, sizeof *score);
-    return PL_OK;
-}
-
-static void on_done(void *context, pl_status status, const pl_generate_result *r)
-{
-    asked *a = context;
-    a->status = status;
-    a->result = *r;
-}
 
 static pl_generate_options options_of(const asked *a)
 {
@@ -113,11 +53,11 @@ static void join(pl_batch *batch, asked *a, const pl_generate_options *options)
     const pl_batch_request q = {.prompt = prompt,
                                 .n_prompt = a->n,
                                 .options = options,
-                                .emit = on_text,
-                                .done = on_done,
-                                .context = a,
+                                .emit = tell_text,
+                                .done = tell_done,
+                                .context = &a->got,
                                 .asker = a->asker,
-                                .score = on_score};
+                                .score = tell_score};
     assert_ok(pl_batch_join(batch, &q));
 }
 
@@ -127,31 +67,26 @@ static void run(pl_batch *batch)
         assert_ok(pl_batch_step(batch));
 }
 
-static void forget(asked *a)
-{
-    pl_buf_destroy(&a->text);
-    pl_buf_destroy(&a->scores);
-}
-
 /* Runs the request in a new batch, which has not read any prompt. */
 static void expect_as_alone(asked *a)
 {
     pl_batch *batch;
     asked alone = *a;
-    alone.text = alone.scores = (pl_buf){0};
+    alone.got = (told){0};
     const pl_generate_options options = options_of(a);
     assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 1, &batch));
     join(batch, &alone, &options);
     run(batch);
     pl_batch_destroy(&batch);
-    assert_ok(a->status);
-    assert_int_equal(alone.result.n_known, 0);
-    assert_int_equal(a->result.n_prompt, alone.result.n_prompt);
-    assert_int_equal(a->result.n_tokens, alone.result.n_tokens);
-    assert_string_equal(pl_buf_text(&a->text), pl_buf_text(&alone.text));
-    assert_int_equal(a->scores.len, alone.scores.len);
-    assert_memory_equal(a->scores.data, alone.scores.data, alone.scores.len);
-    forget(&alone);
+    assert_ok(a->got.status);
+    assert_int_equal(alone.got.result.n_known, 0);
+    assert_int_equal(a->got.result.n_prompt, alone.got.result.n_prompt);
+    assert_int_equal(a->got.result.n_tokens, alone.got.result.n_tokens);
+    assert_string_equal(pl_buf_text(&a->got.text), pl_buf_text(&alone.got.text));
+    assert_int_equal(a->got.scores.len, alone.got.scores.len);
+    assert_memory_equal(a->got.scores.data, alone.got.scores.data,
+                        alone.got.scores.len);
+    told_clear(&alone.got);
 }
 
 /* Runs requests one after another, in a batch with three slots. */
@@ -174,25 +109,24 @@ static void check_answers(const char *name, const char *precision)
                     {41, 1, 90, .seed = 9, .n_known = 0},
                     {LONG, 3, 100, .seed = 7, .n_known = LONG}};
     pl_batch *batch;
-    open_model(name, precision);
+    open_word_model(name, precision, CONTEXT);
     assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, SLOTS, &batch));
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         const pl_generate_options options = options_of(&list[i]);
         join(batch, &list[i], &options);
         run(batch);
-        if (list[i].result.n_known != list[i].n_known)
+        if (list[i].got.result.n_known != list[i].n_known)
             fail_msg("%s %s: request %zu: %d tokens are known, not %d", name, precision,
-                     i, list[i].result.n_known, list[i].n_known);
+                     i, list[i].got.result.n_known, list[i].n_known);
         expect_as_alone(&list[i]);
-        forget(&list[i]);
+        told_clear(&list[i].got);
     }
     pl_batch_destroy(&batch);
-    close_model();
+    close_word_model();
 }
 
-static void known_prompts_change_no_byte(void **state)
+PL_TEST(known_prompts_change_no_byte)
 {
-    (void)state;
     check_answers("ref", "f32");
     check_answers("cpu", "f32");
     check_answers("cpu", "bf16");
@@ -202,13 +136,12 @@ static void known_prompts_change_no_byte(void **state)
 /* Shows that requests with the same prompt share what one of them has read. Two
  * requests join after the first one has taken 0 to 3 steps. They must copy what the
  * first one has read by then. */
-static void answers_to_one_prompt_share_its_reading(void **state)
+PL_TEST(answers_to_one_prompt_share_its_reading)
 {
-    (void)state;
     asked list[3];
     pl_generate_options options[3];
     pl_batch *batch;
-    open_model("cpu", "f32");
+    open_word_model("cpu", "f32", CONTEXT);
     for (int steps = 0; steps < 4; steps++) {
         memset(list, 0, sizeof list);
         assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, SLOTS, &batch));
@@ -226,7 +159,7 @@ static void answers_to_one_prompt_share_its_reading(void **state)
         pl_batch_destroy(&batch);
         for (int i = 0; i < 3; i++) {
             const int known[] = {0, 512, 1024, LONG};
-            assert_int_equal(list[i].result.n_known, i == 0 ? 0 : known[steps]);
+            assert_int_equal(list[i].got.result.n_known, i == 0 ? 0 : known[steps]);
             pl_generate_options whole = options[i];
             assert_int_equal(whole.max_tokens, 20);
             asked alone = {.n = LONG, .kind = 1, .from = 5, .seed = (uint64_t)i};
@@ -234,43 +167,38 @@ static void answers_to_one_prompt_share_its_reading(void **state)
             join(batch, &alone, &whole);
             run(batch);
             pl_batch_destroy(&batch);
-            assert_string_equal(pl_buf_text(&list[i].text), pl_buf_text(&alone.text));
-            assert_memory_equal(list[i].scores.data, alone.scores.data,
-                                alone.scores.len);
-            forget(&alone), forget(&list[i]);
+            assert_string_equal(pl_buf_text(&list[i].got.text),
+                                pl_buf_text(&alone.got.text));
+            assert_memory_equal(list[i].got.scores.data, alone.got.scores.data,
+                                alone.got.scores.len);
+            told_clear(&alone.got), told_clear(&list[i].got);
         }
     }
-    close_model();
+    close_word_model();
 }
 
 /* Otherwise `cached_tokens`, or the time of an answer, would tell one client that
  * another one sent the same prompt. */
-static void prompts_of_one_client_are_not_known_to_another(void **state)
+PL_TEST(prompts_of_one_client_are_not_known_to_another)
 {
-    (void)state;
     pl_batch *batch;
     const uint64_t askers[] = {1, 2, 1, 0, 2};
     const int known[] = {0, 0, LONG, 0, LONG};
-    open_model("cpu", "f32");
+    open_word_model("cpu", "f32", CONTEXT);
     assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, SLOTS, &batch));
     for (int i = 0; i < 5; i++) {
         asked a = {.n = LONG, .kind = 1, .from = 5, .asker = askers[i]};
         const pl_generate_options options = options_of(&a);
         join(batch, &a, &options);
         run(batch);
-        assert_int_equal(a.result.n_known, known[i]);
-        forget(&a);
+        assert_int_equal(a.got.result.n_known, known[i]);
+        told_clear(&a.got);
     }
     pl_batch_destroy(&batch);
-    close_model();
+    close_word_model();
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_prompts_change_no_byte),
-        cmocka_unit_test(answers_to_one_prompt_share_its_reading),
-        cmocka_unit_test(prompts_of_one_client_are_not_known_to_another),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return suite_run(open_all, close_all);
 }

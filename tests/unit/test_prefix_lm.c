@@ -49,9 +49,8 @@ static int likeliest_of(const pl_prefix_lm *lm, const int32_t *text, int n)
     return best;
 }
 
-static void new_texts_find_their_path(void **state)
+PL_TEST(new_texts_find_their_path)
 {
-    (void)state;
     pl_prefix_lm *lm = count_texts(0, 1);
     int32_t text[LEN];
     int found = 0;
@@ -65,9 +64,8 @@ static void new_texts_find_their_path(void **state)
 
 /* Tests the equation of prefix_lm.c with two paths. The documents of path 0 are "1 2 1
  * 2", those of path 1 are "1 3". */
-static void a_probability_is_a_ratio_of_smoothed_counts(void **state)
+PL_TEST(a_probability_is_a_ratio_of_smoothed_counts)
 {
-    (void)state;
     const int32_t a[] = {1, 2, 1, 2}, b[] = {1, 3}, asked[] = {1, 2}, rare[] = {2, 3};
     pair_survey survey;
     pl_prefix_lm *lm;
@@ -92,9 +90,8 @@ static void a_probability_is_a_ratio_of_smoothed_counts(void **state)
 
 /* Shows that the losses of a text's tokens add up to the nats of the text. For a list
  * of paths, the losses must be the same as for all paths. */
-static void losses_add_up_to_nats(void **state)
+PL_TEST(losses_add_up_to_nats)
 {
-    (void)state;
     enum { STRIDE = LEN + 2 };
     pl_prefix_lm *lm = count_texts(0, 1);
     const int some[] = {PATHS - 1, 0};
@@ -119,9 +116,8 @@ static void losses_add_up_to_nats(void **state)
     pl_prefix_lm_destroy(&lm);
 }
 
-static void tokens_outside_the_vocabulary_are_unknown_ones(void **state)
+PL_TEST(tokens_outside_the_vocabulary_are_unknown_ones)
 {
-    (void)state;
     pl_prefix_lm *lm = count_texts(0, 1);
     const int32_t odd[] = {1, -1, VOCAB, 1 << 30, 5}, zeros[] = {1, 0, 0, 0, 5};
     double a[PATHS], b[PATHS];
@@ -139,9 +135,8 @@ static void encode_lm(const pl_prefix_lm *lm, pl_buf *out)
     assert_ok(pl_prefix_lm_encode(lm, out));
 }
 
-static void its_bytes_depend_on_neither_order_nor_threads(void **state)
+PL_TEST(its_bytes_depend_on_neither_order_nor_threads)
 {
-    (void)state;
     pl_prefix_lm *a = count_texts(0, 1), *b = count_texts(17, 3);
     pl_buf x = {0}, y = {0};
     encode_lm(a, &x);
@@ -154,9 +149,8 @@ static void its_bytes_depend_on_neither_order_nor_threads(void **state)
     pl_prefix_lm_destroy(&b);
 }
 
-static void a_decoded_model_decides_alike(void **state)
+PL_TEST(a_decoded_model_decides_alike)
 {
-    (void)state;
     pl_prefix_lm *lm = count_texts(0, 1), *copy;
     pl_buf bytes = {0}, again = {0};
     pl_buf_append(&bytes, "head", 4); /* encoding appends to this text */
@@ -180,9 +174,8 @@ static void a_decoded_model_decides_alike(void **state)
     pl_prefix_lm_destroy(&copy);
 }
 
-static void every_truncation_is_refused(void **state)
+PL_TEST(every_truncation_is_refused)
 {
-    (void)state;
     pl_prefix_lm *lm = count_texts(0, 1), *copy;
     pl_buf bytes = {0};
     encode_lm(lm, &bytes);
@@ -197,9 +190,8 @@ static void every_truncation_is_refused(void **state)
     pl_prefix_lm_destroy(&lm);
 }
 
-static void every_flipped_bit_is_refused(void **state)
+PL_TEST(every_flipped_bit_is_refused)
 {
-    (void)state;
     pl_prefix_lm *lm = count_texts(0, 1), *copy;
     pl_buf bytes = {0};
     encode_lm(lm, &bytes);
@@ -224,9 +216,8 @@ static void put_planes(pl_buf *out, uint16_t tag, const uint32_t *counts, size_t
     pl_buf_destroy(&zipped);
 }
 
-static void lies_under_a_good_checksum_are_refused(void **state)
+PL_TEST(lies_under_a_good_checksum_are_refused)
 {
-    (void)state;
     static const struct {
         uint64_t head[4]; /* format, vocab, paths, rows */
         uint32_t buckets[2];
@@ -261,25 +252,9 @@ static void lies_under_a_good_checksum_are_refused(void **state)
             assert_said(lies[lie].says);
             assert_null(lm);
         } else {
-            assert_int_equal(status, PL_OK);
+            assert_ok(status);
         }
         pl_prefix_lm_destroy(&lm);
         pl_buf_destroy(&bytes);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(new_texts_find_their_path),
-        cmocka_unit_test(a_probability_is_a_ratio_of_smoothed_counts),
-        cmocka_unit_test(losses_add_up_to_nats),
-        cmocka_unit_test(tokens_outside_the_vocabulary_are_unknown_ones),
-        cmocka_unit_test(its_bytes_depend_on_neither_order_nor_threads),
-        cmocka_unit_test(a_decoded_model_decides_alike),
-        cmocka_unit_test(every_truncation_is_refused),
-        cmocka_unit_test(every_flipped_bit_is_refused),
-        cmocka_unit_test(lies_under_a_good_checksum_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

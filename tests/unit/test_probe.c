@@ -4,11 +4,8 @@
 #include "measure/probe.h"
 #include <math.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { V = 300, C = 32, F = 48, L = 2, T = 16, B = 2, N = B * T };
 
@@ -43,9 +40,8 @@ static bool probe(const char *backend, pl_probe_report *out)
     return true;
 }
 
-static void products_count_six_flops_a_matrix_element_and_token(void **state)
+PL_TEST(products_count_six_flops_a_matrix_element_and_token)
 {
-    (void)state;
     static pl_probe_report report;
     const double block = (2 + 2) * 16 * C + C * 2 * 16 + 3 * F * C;
     const double attention = (2 + 5) * (double)N * T * 2 * 16 * L;
@@ -56,9 +52,8 @@ static void products_count_six_flops_a_matrix_element_and_token(void **state)
     assert_true((double)report.n_params > L * block + V * C);
 }
 
-static void every_operation_has_a_time_and_bytes(void **state)
+PL_TEST(every_operation_has_a_time_and_bytes)
 {
-    (void)state;
     static pl_probe_report report;
     double sum = 0.0;
     assert_true(probe("ref", &report));
@@ -77,9 +72,8 @@ static void every_operation_has_a_time_and_bytes(void **state)
     assert_true(report.memory_rate > 0.0 && isfinite(report.memory_rate));
 }
 
-static void short_operations_of_a_gpu_share_a_wait(void **state)
+PL_TEST(short_operations_of_a_gpu_share_a_wait)
 {
-    (void)state;
     static pl_probe_report report;
     int most = 0;
     if (!probe("cuda", &report)) {
@@ -96,9 +90,8 @@ static void short_operations_of_a_gpu_share_a_wait(void **state)
     assert_true(report.memory_rate > 0.0 && isfinite(report.memory_rate));
 }
 
-static void the_mean_time_of_a_step_is_above_zero(void **state)
+PL_TEST(the_mean_time_of_a_step_is_above_zero)
 {
-    (void)state;
     static const char *const names[] = {"ref", "cuda"};
     const pl_probe_options options = {
         .shape = &probe_shape, .batch = B, .rounds = 1, .seconds = 1e-3};
@@ -112,15 +105,14 @@ static void the_mean_time_of_a_step_is_above_zero(void **state)
             print_message("cuda: not on this machine\n");
             return;
         }
-        assert_int_equal(pl_probe_step(be, &options, &seconds), PL_OK);
+        assert_ok(pl_probe_step(be, &options, &seconds));
         assert_true(seconds > 0.0 && isfinite(seconds));
         pl_backend_close(&be);
     }
 }
 
-static void a_shape_that_cannot_be_is_refused(void **state)
+PL_TEST(a_shape_that_cannot_be_is_refused)
 {
-    (void)state;
     pl_backend *be;
     double seconds;
     pl_shape shape = probe_shape;
@@ -128,20 +120,8 @@ static void a_shape_that_cannot_be_is_refused(void **state)
         .name = "ref", .n_threads = 1, .precision = "auto"};
     const pl_probe_options probe_options = {.shape = &shape, .batch = B, .rounds = 1};
     shape.n_kv_heads = 3;
-    assert_int_equal(pl_backend_open(&options, &be), PL_OK);
+    assert_ok(pl_backend_open(&options, &be));
     assert_int_not_equal(pl_probe_step(be, &probe_options, &seconds), PL_OK);
     assert_true(strlen(pl_last_error()) > 0);
     pl_backend_close(&be);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_count_six_flops_a_matrix_element_and_token),
-        cmocka_unit_test(every_operation_has_a_time_and_bytes),
-        cmocka_unit_test(short_operations_of_a_gpu_share_a_wait),
-        cmocka_unit_test(the_mean_time_of_a_step_is_above_zero),
-        cmocka_unit_test(a_shape_that_cannot_be_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,11 +6,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 static char root[64];
 static int all; /* number of processors to which this process is bound */
@@ -19,8 +16,8 @@ static void put_file(const char *name, const char *text)
 {
     char path[PL_PATH_MAX], folder[PL_PATH_MAX];
     pl_path_above(folder, pl_join(path, root, name));
-    assert_int_equal(pl_make_folders(folder), PL_OK);
-    assert_int_equal(pl_replace_file(path, text, strlen(text)), PL_OK);
+    assert_ok(pl_make_folders(folder));
+    assert_ok(pl_replace_file(path, text, strlen(text)));
 }
 
 /* Makes an empty machine. */
@@ -47,9 +44,10 @@ static int count(char why[PL_CPU_WHY_MAX])
     return pl_cpu_count_at(root, why);
 }
 
-static void without_limits_all_processors_count(void **state)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+
+FIXTURE_TEST(without_limits_all_processors_count)
 {
-    (void)state;
     char why[PL_CPU_WHY_MAX];
     assert_int_equal(count(why), all);
     put_file("proc/self/cgroup", "0::/user.slice/job\n");
@@ -57,9 +55,8 @@ static void without_limits_all_processors_count(void **state)
     assert_int_equal(count(why), all);
 }
 
-static void half_a_processor_of_version_2_counts_as_one(void **state)
+FIXTURE_TEST(half_a_processor_of_version_2_counts_as_one)
 {
-    (void)state;
     char why[PL_CPU_WHY_MAX];
     put_file("proc/self/cgroup", "0::/user.slice/job\n");
     put_file("sys/fs/cgroup/user.slice/job/cpu.max", "50000 100000\n");
@@ -67,9 +64,8 @@ static void half_a_processor_of_version_2_counts_as_one(void **state)
     assert_non_null(strstr(why, "/user.slice/job is 0.5 processors"));
 }
 
-static void a_quota_of_an_enclosing_group_applies(void **state)
+FIXTURE_TEST(a_quota_of_an_enclosing_group_applies)
 {
-    (void)state;
     char why[PL_CPU_WHY_MAX];
     put_file("proc/self/cgroup", "0::/user.slice/job/step\n");
     put_file("sys/fs/cgroup/user.slice/job/step/cpu.max", "max 100000\n");
@@ -78,9 +74,8 @@ static void a_quota_of_an_enclosing_group_applies(void **state)
     assert_non_null(strstr(why, "/user.slice is 0.2 processors"));
 }
 
-static void quotas_of_version_1_apply_beside_version_2(void **state)
+FIXTURE_TEST(quotas_of_version_1_apply_beside_version_2)
 {
-    (void)state;
     char why[PL_CPU_WHY_MAX];
     put_file("proc/self/cgroup", "9:name=systemd:/\n3:cpu,cpuacct:/a/b\n"
                                  "2:cpuset:/\n0::/\n");
@@ -94,9 +89,8 @@ static void quotas_of_version_1_apply_beside_version_2(void **state)
 }
 
 /* In a container, the path names a group of the host. */
-static void the_quota_at_the_mount_point_applies_in_a_container(void **state)
+FIXTURE_TEST(the_quota_at_the_mount_point_applies_in_a_container)
 {
-    (void)state;
     char why[PL_CPU_WHY_MAX];
     put_file("proc/self/cgroup", "4:cpu:/docker/0123\n0::/docker/0123\n");
     put_file("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000\n");
@@ -104,9 +98,8 @@ static void the_quota_at_the_mount_point_applies_in_a_container(void **state)
     assert_int_equal(count(why), 1);
 }
 
-static void slurms_numbers_apply(void **state)
+FIXTURE_TEST(slurms_numbers_apply)
 {
-    (void)state;
     char why[PL_CPU_WHY_MAX];
     setenv("SLURM_CPUS_ON_NODE", "64", 1);
     setenv("SLURM_CPUS_PER_TASK", "1", 1);
@@ -118,9 +111,8 @@ static void slurms_numbers_apply(void **state)
     assert_int_equal(count(why), 1);
 }
 
-static void nonsense_in_these_files_limits_nothing(void **state)
+FIXTURE_TEST(nonsense_in_these_files_limits_nothing)
 {
-    (void)state;
     char why[PL_CPU_WHY_MAX];
     static const char *const texts[] = {"", "-5 100000\n", "0 0\n", "nan nan\n", "5\n"};
     put_file("proc/self/cgroup", "\n:::\n0:\n0::/a\n12:cpu\n");
@@ -128,24 +120,4 @@ static void nonsense_in_these_files_limits_nothing(void **state)
         put_file("sys/fs/cgroup/a/cpu.max", texts[i]);
         assert_int_equal(count(why), all);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(without_limits_all_processors_count, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(half_a_processor_of_version_2_counts_as_one,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(a_quota_of_an_enclosing_group_applies, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(quotas_of_version_1_apply_beside_version_2,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            the_quota_at_the_mount_point_applies_in_a_container, setup, teardown),
-        cmocka_unit_test_setup_teardown(slurms_numbers_apply, setup, teardown),
-        cmocka_unit_test_setup_teardown(nonsense_in_these_files_limits_nothing, setup,
-                                        teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

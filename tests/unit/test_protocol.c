@@ -4,14 +4,10 @@
  * Words in parentheses in docs/PROTOCOL.md are ignored. */
 #include "net/net.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { LINES_MAX = 2000, FIELDS_TEXT = 400 };
 
@@ -38,7 +34,7 @@ static int read_page(void **state)
 {
     pl_buf page = {0};
     (void)state;
-    assert_int_equal(pl_read_file("docs/PROTOCOL.md", &page), PL_OK);
+    assert_ok(pl_read_file("docs/PROTOCOL.md", &page));
     char *save = NULL, *text = pl_strdup(pl_buf_text(&page));
     for (char *l = strtok_r(text, "\n", &save); l && n_lines < LINES_MAX;
          l = strtok_r(NULL, "\n", &save)) {
@@ -119,9 +115,8 @@ static void check_body(body *b)
     b->type = 0;
 }
 
-static void every_message_has_the_fields_that_the_page_says(void **state)
+PL_TEST(every_message_has_the_fields_that_the_page_says)
 {
-    (void)state;
     body b = {.message = ""};
     int n = 0;
 #define QUESTION(number, NAME, roles, cost) b.message = #NAME, b.type = (number);
@@ -144,9 +139,8 @@ static void every_message_has_the_fields_that_the_page_says(void **state)
     assert_true(n > 50);
 }
 
-static void the_page_has_no_message_of_its_own(void **state)
+PL_TEST(the_page_has_no_message_of_its_own)
 {
-    (void)state;
     static const struct {
         int type;
         const char *name;
@@ -212,9 +206,8 @@ static void check_field(int tag, const char *name, char type)
              expected);
 }
 
-static void every_field_has_the_tag_and_type_that_the_page_says(void **state)
+PL_TEST(every_field_has_the_tag_and_type_that_the_page_says)
 {
-    (void)state;
 #define FIELD(tag, NAME, member, type, limit) check_field(tag, #NAME, #type[0]);
 #include "net/messages.def"
 }
@@ -244,9 +237,8 @@ static void check_roles(int type, const char *name)
     fail_msg("docs/PROTOCOL.md 1.6 has no row of %s", words);
 }
 
-static void everybody_may_send_what_the_page_says(void **state)
+PL_TEST(everybody_may_send_what_the_page_says)
 {
-    (void)state;
 #define QUESTION(type, NAME, roles, cost) check_roles(type, #NAME);
 #include "net/messages.def"
 }
@@ -271,21 +263,13 @@ static void check_cost(uint16_t type, const char *name)
                  cost);
 }
 
-static void every_message_costs_what_the_page_says(void **state)
+PL_TEST(every_message_costs_what_the_page_says)
 {
-    (void)state;
 #define QUESTION(type, NAME, roles, cost) check_cost(type, #NAME);
 #include "net/messages.def"
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_message_has_the_fields_that_the_page_says),
-        cmocka_unit_test(the_page_has_no_message_of_its_own),
-        cmocka_unit_test(every_field_has_the_tag_and_type_that_the_page_says),
-        cmocka_unit_test(everybody_may_send_what_the_page_says),
-        cmocka_unit_test(every_message_costs_what_the_page_says),
-    };
-    return cmocka_run_group_tests(tests, read_page, free_page);
+    return suite_run(read_page, free_page);
 }

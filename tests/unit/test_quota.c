@@ -2,13 +2,7 @@
 /* Tests how much each key may ask of a server. Every key has its own token bucket,
  * which fills again with time. No key can use the bucket of another key. */
 #include "base/quota.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 static pl_peer peer_of(pl_key_role role, uint8_t key)
 {
@@ -25,9 +19,8 @@ static int count_taken(quota *q, const pl_peer *from, unsigned cost, int64_t now
     return n;
 }
 
-static void key_has_a_share_that_fills_up_again(void **state)
+PL_TEST(key_has_a_share_that_fills_up_again)
 {
-    (void)state;
     quota *q = quota_create();
     const pl_peer a = peer_of(PL_AS_WORKER, 1);
     assert_int_equal(count_taken(q, &a, 1, 1000), QUOTA_AT_ONCE);
@@ -40,9 +33,8 @@ static void key_has_a_share_that_fills_up_again(void **state)
     quota_destroy(&q);
 }
 
-static void one_key_takes_nothing_from_another(void **state)
+PL_TEST(one_key_takes_nothing_from_another)
 {
-    (void)state;
     quota *q = quota_create();
     for (int i = 0; i < 200; i++) {
         const pl_peer a = peer_of(PL_AS_WORKER, (uint8_t)i);
@@ -53,9 +45,8 @@ static void one_key_takes_nothing_from_another(void **state)
     quota_destroy(&q);
 }
 
-static void who_may_not_speak_shares_a_small_one(void **state)
+PL_TEST(who_may_not_speak_shares_a_small_one)
 {
-    (void)state;
     quota *q = quota_create();
     int n = 0;
     for (int i = 0; i < 4 * QUOTA_OTHERS_AT_ONCE; i++) {
@@ -68,9 +59,8 @@ static void who_may_not_speak_shares_a_small_one(void **state)
     quota_destroy(&q);
 }
 
-static void a_flood_with_one_invitation_delays_no_other(void **state)
+PL_TEST(a_flood_with_one_invitation_delays_no_other)
 {
-    (void)state;
     quota *q = quota_create();
     const pl_peer flood = peer_of(PL_AS_INVITE, 1), revoked = peer_of(PL_AS_REVOKED, 2),
                   other = peer_of(PL_AS_INVITE, 3);
@@ -87,9 +77,8 @@ static void a_flood_with_one_invitation_delays_no_other(void **state)
     quota_destroy(&q);
 }
 
-static void jobs_own_keys_have_no_limit(void **state)
+PL_TEST(jobs_own_keys_have_no_limit)
 {
-    (void)state;
     quota *q = quota_create();
     pl_peer own = peer_of(PL_AS_WORKER, 1);
     own.own = true;
@@ -98,16 +87,4 @@ static void jobs_own_keys_have_no_limit(void **state)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         assert_int_equal(count_taken(q, &all[i], 400, 0), QUOTA_AT_ONCE + 1);
     quota_destroy(&q);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(key_has_a_share_that_fills_up_again),
-        cmocka_unit_test(one_key_takes_nothing_from_another),
-        cmocka_unit_test(who_may_not_speak_shares_a_small_one),
-        cmocka_unit_test(a_flood_with_one_invitation_delays_no_other),
-        cmocka_unit_test(jobs_own_keys_have_no_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

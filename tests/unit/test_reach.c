@@ -12,12 +12,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 /* Binds a TCP socket at a free port of the loopback. */
 static int bind_port(char address[PL_ADDRESS_MAX])
@@ -33,22 +28,20 @@ static int bind_port(char address[PL_ADDRESS_MAX])
     return fd;
 }
 
-static void port_where_nothing_listens_is_named(void **state)
+PL_TEST(port_where_nothing_listens_is_named)
 {
-    (void)state;
     char address[PL_ADDRESS_MAX];
     int fd = bind_port(address); /* bound, so no other process gets it */
     assert_int_equal(pl_wire_reach(address, 5000), PL_ERR_NET);
     assert_non_null(strstr(pl_last_error(), "nothing listens at tcp://127.0.0.1:"));
     assert_int_equal(listen(fd, 8), 0);
-    assert_int_equal(pl_wire_reach(address, 5000), PL_OK);
+    assert_ok(pl_wire_reach(address, 5000));
     close(fd);
 }
 
 /* If the queue of new connections is full, the kernel drops further ones in silence. */
-static void silent_machine_is_named(void **state)
+PL_TEST(silent_machine_is_named)
 {
-    (void)state;
     enum { CLIENTS = 16 };
     char address[PL_ADDRESS_MAX];
     struct sockaddr_in at;
@@ -69,25 +62,23 @@ static void silent_machine_is_named(void **state)
 
 /* A machine without a name service cannot tell that a name does not exist; its sentence
  * says so. */
-static void name_that_does_not_exist_is_named(void **state)
+PL_TEST(name_that_does_not_exist_is_named)
 {
-    (void)state;
     assert_int_equal(pl_wire_reach("tcp://no-such-machine.invalid:7000", 1000),
                      PL_ERR_NET);
     assert_non_null(strstr(pl_last_error(), "no-such-machine.invalid"));
     assert_non_null(strstr(pl_last_error(), "name service"));
 }
 
-static void answer_to_nobody_names_the_reason(void **state)
+PL_TEST(answer_to_nobody_names_the_reason)
 {
-    (void)state;
     char address[PL_ADDRESS_MAX];
     pl_socket *client = NULL;
     pl_message q, a;
     int fd = bind_port(address);
     pl_message_init(&q, 2);
     pl_message_init(&a, 0);
-    assert_int_equal(pl_wire_connect(address, &client), PL_OK);
+    assert_ok(pl_wire_connect(address, &client));
     assert_int_equal(pl_wire_ask(client, &q, 100, 300, &a), PL_ERR_NET);
     assert_non_null(strstr(pl_last_error(), "nothing listens"));
     pl_wire_close(&client);
@@ -96,27 +87,25 @@ static void answer_to_nobody_names_the_reason(void **state)
 }
 
 /* Also in the millisecond in which the socket was opened. */
-static void socket_without_connection_never_counts_as_connected(void **state)
+PL_TEST(socket_without_connection_never_counts_as_connected)
 {
-    (void)state;
     char address[PL_ADDRESS_MAX];
     int fd = bind_port(address);
     for (int i = 0; i < 50; i++) {
         pl_socket *client = NULL;
-        assert_int_equal(pl_wire_connect(address, &client), PL_OK);
+        assert_ok(pl_wire_connect(address, &client));
         assert_true(pl_wire_lost_ms(client) > 0);
         pl_wire_close(&client);
     }
     close(fd);
 }
 
-static void lost_connection_is_noticed_and_made_again(void **state)
+PL_TEST(lost_connection_is_noticed_and_made_again)
 {
-    (void)state;
     char address[PL_ADDRESS_MAX], again[PL_ADDRESS_MAX];
     pl_socket *server = NULL, *client = NULL;
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &server, address), PL_OK);
-    assert_int_equal(pl_wire_connect(address, &client), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &server, address));
+    assert_ok(pl_wire_connect(address, &client));
     for (int i = 0; i < 500 && pl_wire_lost_ms(client) > 0; i++)
         pl_sleep_ms(10);
     assert_true(pl_wire_lost_ms(client) == 0);
@@ -135,9 +124,8 @@ static void lost_connection_is_noticed_and_made_again(void **state)
     pl_wire_close(&server);
 }
 
-static void addresses_of_one_network_are_private(void **state)
+PL_TEST(addresses_of_one_network_are_private)
 {
-    (void)state;
     static const struct {
         const char *address;
         bool is_private;
@@ -151,7 +139,7 @@ static void addresses_of_one_network_are_private(void **state)
         {"tcp://[2001:db8::1]:7000", false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_address at;
-        assert_int_equal(pl_address_parse(cases[i].address, &at), PL_OK);
+        assert_ok(pl_address_parse(cases[i].address, &at));
         assert_int_equal(pl_address_is_private(&at), cases[i].is_private);
     }
 }
@@ -159,9 +147,8 @@ static void addresses_of_one_network_are_private(void **state)
 /* Sends two messages whose headers have major version 2: the first with a wrong magic,
  * the second with the right one. Only the second gets an answer: an ERR with the same
  * version, whose sentence names both versions. */
-static void message_of_another_version_is_refused_with_a_sentence(void **state)
+PL_TEST(message_of_another_version_is_refused_with_a_sentence)
 {
-    (void)state;
     enum { HEADER = 64, WAIT_MS = 5000 };
     uint8_t header[HEADER] = {[4] = 2, [6] = 2, [10] = HEADER, [24] = 7};
     uint8_t answer[HEADER], body[512];
@@ -173,7 +160,7 @@ static void message_of_another_version_is_refused_with_a_sentence(void **state)
     int wait_ms = WAIT_MS;
     void *context = zmq_ctx_new(), *client = zmq_socket(context, ZMQ_DEALER);
     pl_message_init(&got, 0);
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &server, address), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &server, address));
     zmq_setsockopt(client, ZMQ_RCVTIMEO, &wait_ms, sizeof wait_ms);
     assert_int_equal(zmq_connect(client, address), 0);
     for (int i = 0; i < 2; i++) {
@@ -203,19 +190,4 @@ static void message_of_another_version_is_refused_with_a_sentence(void **state)
     pl_wire_close(&server);
     zmq_close(client);
     zmq_ctx_term(context);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(port_where_nothing_listens_is_named),
-        cmocka_unit_test(silent_machine_is_named),
-        cmocka_unit_test(name_that_does_not_exist_is_named),
-        cmocka_unit_test(answer_to_nobody_names_the_reason),
-        cmocka_unit_test(socket_without_connection_never_counts_as_connected),
-        cmocka_unit_test(lost_connection_is_noticed_and_made_again),
-        cmocka_unit_test(addresses_of_one_network_are_private),
-        cmocka_unit_test(message_of_another_version_is_refused_with_a_sentence),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static two_homes *open_homes(bool by_arrival)
     const char *homes[HOMES] = {j->f.home.address, j->f.second.address};
     pl_client_options options = {
         .homes = homes, .n_homes = HOMES, .patience_ms = PATIENCE_MS};
-    assert_int_equal(pl_client_create(&options, &j->client), PL_OK);
+    assert_ok(pl_client_create(&options, &j->client));
     publish_arm(j->client, &j->f.arm, j->f.topology);
     pl_arm_path_name(&j->f.arm, j->f.topology, PATH, 0, j->path);
     j->bytes = pl_path_state_bytes(&j->f.arm, pl_topology_path_params(j->f.topology));
@@ -101,7 +101,7 @@ static int submit_updates(two_homes *j, uint64_t token, bool only_own,
         (void)lease_with(j, token);
         const bool is_own = pl_home_of(name, HOMES) == pl_home_of(j->path, HOMES);
         if (is_own || !only_own) {
-            assert_int_equal(pl_client_submit(j->client, &s, &result, text), PL_OK);
+            assert_ok(pl_client_submit(j->client, &s, &result, text));
             assert_in_range(result, PL_SUBMIT_ACCEPTED, PL_SUBMIT_DUPLICATE);
             assert_false(pl_hash_none(&s.receipt));
         }
@@ -122,8 +122,7 @@ static pl_submit_result end_path(two_homes *j, uint64_t token, const pl_hash *re
     pl_hash seal, blob;
     const pl_lease lease = lease_with(j, token);
     pl_lease_seal(&home_secret, &lease, &sealed);
-    assert_int_equal(
-        pl_client_put_blob(j->client, j->path, j->moments, j->bytes, &blob), PL_OK);
+    assert_ok(pl_client_put_blob(j->client, j->path, j->moments, j->bytes, &blob));
     pl_msg_submit_path body = {.name = j->path,
                                .phase = j->phase + 1,
                                .blob = blob,
@@ -138,9 +137,9 @@ static pl_submit_result end_path(two_homes *j, uint64_t token, const pl_hash *re
     pl_message_init(&a, 0);
     pl_message_put(&q, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &body);
     q.request = pl_wire_next_request();
-    assert_int_equal(pl_wire_connect(home_of_path(j, false), &socket), PL_OK);
-    assert_int_equal(pl_wire_ask(socket, &q, 1000, 10000, &a), PL_OK);
-    assert_int_equal(PL_HEAR(&a, submitted, &said), PL_OK);
+    assert_ok(pl_wire_connect(home_of_path(j, false), &socket));
+    assert_ok(pl_wire_ask(socket, &q, 1000, 10000, &a));
+    assert_ok(PL_HEAR(&a, submitted, &said));
     const pl_submit_result result = (pl_submit_result)said.result;
     pl_message_destroy(&q);
     pl_message_destroy(&a);
@@ -148,7 +147,9 @@ static pl_submit_result end_path(two_homes *j, uint64_t token, const pl_hash *re
     return result;
 }
 
-static void task_does_not_end_without_the_updates_at_other_homes(void **state)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+
+FIXTURE_TEST(task_does_not_end_without_the_updates_at_other_homes)
 {
     two_homes *j = *state;
     pl_hash receipts[N_SLOTS] = {{{0}}}, forged[N_SLOTS] = {{{1}}};
@@ -163,7 +164,7 @@ static void task_does_not_end_without_the_updates_at_other_homes(void **state)
 
 /* The updates of the first lease may have been dropped since its receipts were given.
  */
-static void receipt_is_worth_nothing_under_another_lease(void **state)
+FIXTURE_TEST(receipt_is_worth_nothing_under_another_lease)
 {
     two_homes *j = *state;
     pl_hash first[N_SLOTS] = {{{0}}}, second[N_SLOTS] = {{{0}}};
@@ -173,7 +174,7 @@ static void receipt_is_worth_nothing_under_another_lease(void **state)
     assert_int_equal(end_path(j, 2, second, n), PL_SUBMIT_ACCEPTED);
 }
 
-static void receipts_outlive_a_restart_of_the_hub(void **state)
+FIXTURE_TEST(receipts_outlive_a_restart_of_the_hub)
 {
     two_homes *j = *state;
     pl_hash receipts[N_SLOTS] = {{{0}}};
@@ -185,7 +186,7 @@ static void receipts_outlive_a_restart_of_the_hub(void **state)
 }
 
 /* The hub greets one home after the other. */
-static void receipts_count_at_a_home_that_does_not_know_the_new_hub_yet(void **state)
+FIXTURE_TEST(receipts_count_at_a_home_that_does_not_know_the_new_hub_yet)
 {
     two_homes *j = *state;
     pl_hash receipts[N_SLOTS] = {{{0}}};
@@ -200,7 +201,7 @@ static void receipts_count_at_a_home_that_does_not_know_the_new_hub_yet(void **s
 
 /* Under delayed-nesterov the home chooses the round. A worker that names the round of
  * its next phase must not get a receipt for this phase. */
-static void receipt_is_for_the_phase_of_the_lease(void **state)
+PL_TEST_WITH(receipt_is_for_the_phase_of_the_lease, setup_by_arrival, teardown)
 {
     two_homes *j = *state;
     pl_hash receipts[N_SLOTS] = {{{0}}}, ahead[N_SLOTS] = {{{0}}};
@@ -215,19 +216,9 @@ static void receipt_is_for_the_phase_of_the_lease(void **state)
     assert_int_equal(end_path(j, 1, receipts, n), PL_SUBMIT_ACCEPTED);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(int argc, char **argv)
 {
     if (argc > 1)
         return run_child(argv, (pl_home_options){.keep_updates = true});
-    const struct CMUnitTest tests[] = {
-        TEST(task_does_not_end_without_the_updates_at_other_homes),
-        TEST(receipt_is_worth_nothing_under_another_lease),
-        TEST(receipts_outlive_a_restart_of_the_hub),
-        TEST(receipts_count_at_a_home_that_does_not_know_the_new_hub_yet),
-        cmocka_unit_test_setup_teardown(receipt_is_for_the_phase_of_the_lease,
-                                        setup_by_arrival, teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

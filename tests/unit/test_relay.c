@@ -37,10 +37,10 @@ static void open_near_relay(near_relay *r, fixture *f, int expect, int wait_ms)
                                     .patience_ms = PATIENCE_MS,
                                     .staging_bytes = 64 << 20,
                                     .stop = &r->stop};
-    assert_int_equal(pl_thread_start("relay", run_near_relay, r, &r->thread), PL_OK);
+    assert_ok(pl_thread_start("relay", run_near_relay, r, &r->thread));
     for (int i = 0; i < 500 && !pl_path_exists(r->ready); i++)
         pl_sleep_ms(10);
-    assert_int_equal(pl_read_file(r->ready, &text), PL_OK);
+    assert_ok(pl_read_file(r->ready, &text));
     pl_copy_text(r->address, sizeof r->address, pl_buf_text(&text));
     pl_buf_destroy(&text);
 }
@@ -49,7 +49,7 @@ static void close_near_relay(near_relay *r)
 {
     __atomic_store_n(&r->stop, 1, __ATOMIC_RELAXED);
     pl_thread_join(&r->thread);
-    assert_int_equal(r->status, PL_OK);
+    assert_ok(r->status);
 }
 
 /* ---- tests ---- */
@@ -76,21 +76,18 @@ static void one_sum_of_four(const char *codec)
     close_job(&f);
 }
 
-static void four_updates_of_i8_shared_travel_as_one_and_make_the_same_version(void **s)
+PL_TEST(four_updates_of_i8_shared_travel_as_one_and_make_the_same_version)
 {
-    (void)s;
     one_sum_of_four("i8-shared");
 }
 
-static void four_sketches_travel_as_one_and_make_the_same_version(void **state)
+PL_TEST(four_sketches_travel_as_one_and_make_the_same_version)
 {
-    (void)state;
     one_sum_of_four("sketch16");
 }
 
-static void update_that_has_waited_long_enough_goes_alone(void **state)
+PL_TEST(update_that_has_waited_long_enough_goes_alone)
 {
-    (void)state;
     fixture f;
     near_relay r;
     open_job(&f, "i8-shared");
@@ -103,9 +100,8 @@ static void update_that_has_waited_long_enough_goes_alone(void **state)
     close_job(&f);
 }
 
-static void sum_leaves_when_all_workers_behind_the_relay_are_in_it(void **state)
+PL_TEST(sum_leaves_when_all_workers_behind_the_relay_are_in_it)
 {
-    (void)state;
     fixture f;
     near_relay r;
     worker w[PATHS] = {0};
@@ -123,9 +119,8 @@ static void sum_leaves_when_all_workers_behind_the_relay_are_in_it(void **state)
     close_job(&f);
 }
 
-static void codecs_that_cannot_be_added_pass_through(void **state)
+PL_TEST(codecs_that_cannot_be_added_pass_through)
 {
-    (void)state;
     fixture f;
     near_relay r;
     worker w[PATHS] = {0};
@@ -173,9 +168,8 @@ static void run_task(void *context)
 /* Shows that a task does not wait in a relay for updates that cannot come. Paths p00
  * and p11 share only the embedding and the head. Their other updates would wait for
  * paths that are not trained. */
-static void tasks_do_not_wait_for_updates_that_nobody_can_send(void **state)
+PL_TEST(tasks_do_not_wait_for_updates_that_nobody_can_send)
 {
-    (void)state;
     fixture f;
     near_relay r;
     worker w[2] = {{0}};
@@ -184,8 +178,7 @@ static void tasks_do_not_wait_for_updates_that_nobody_can_send(void **state)
     open_near_relay(&r, &f, 2, WAIT_LONG_MS);
     for (int i = 0; i < 2; i++) {
         w[i] = (worker){.job = &f, .address = r.address, .path = 3 * i};
-        assert_int_equal(pl_thread_start("worker", run_task, &w[i], &w[i].thread),
-                         PL_OK);
+        assert_ok(pl_thread_start("worker", run_task, &w[i], &w[i].thread));
     }
     join_workers(w, 2);
     close_near_relay(&r);
@@ -197,9 +190,8 @@ static void tasks_do_not_wait_for_updates_that_nobody_can_send(void **state)
     close_job(&f);
 }
 
-static void relay_killed_with_updates_in_its_hands_loses_none(void **state)
+PL_TEST(relay_killed_with_updates_in_its_hands_loses_none)
 {
-    (void)state;
     fixture f;
     worker w[PATHS] = {0};
     open_job(&f, "i8-shared");
@@ -214,9 +206,8 @@ static void relay_killed_with_updates_in_its_hands_loses_none(void **state)
     close_job(&f);
 }
 
-static void home_killed_under_a_relay_takes_each_update_once(void **state)
+PL_TEST(home_killed_under_a_relay_takes_each_update_once)
 {
-    (void)state;
     fixture f;
     worker w[PATHS] = {0};
     open_job(&f, "i8-shared");
@@ -247,9 +238,8 @@ static bool log_says(const char *log, const char *text)
 }
 
 /* The relay waits for ever, so its log must tell why nothing happens. */
-static void relay_says_that_its_home_is_away_and_that_it_is_back(void **state)
+PL_TEST(relay_says_that_its_home_is_away_and_that_it_is_back)
 {
-    (void)state;
     fixture f;
     near_relay r;
     char log[PL_PATH_MAX];
@@ -277,9 +267,8 @@ static void relay_says_that_its_home_is_away_and_that_it_is_back(void **state)
 /* Shows that a home does not count an update twice if it comes directly and also in a
  * sum. The update of path 1 is sent to the home before the relay sends a sum with
  * it. */
-static void update_that_came_directly_is_not_counted_in_a_sum_again(void **state)
+PL_TEST(update_that_came_directly_is_not_counted_in_a_sum_again)
 {
-    (void)state;
     fixture f;
     near_relay r;
     worker w[PATHS] = {0};
@@ -301,9 +290,8 @@ static void update_that_came_directly_is_not_counted_in_a_sum_again(void **state
     close_job(&f);
 }
 
-static void update_in_a_sum_is_a_duplicate_when_it_comes_directly(void **state)
+PL_TEST(update_in_a_sum_is_a_duplicate_when_it_comes_directly)
 {
-    (void)state;
     fixture f;
     near_relay r;
     worker w[PATHS] = {0};
@@ -319,9 +307,8 @@ static void update_in_a_sum_is_a_duplicate_when_it_comes_directly(void **state)
     close_job(&f);
 }
 
-static void one_task_done_by_two_workers_stands_in_no_sum_twice(void **state)
+PL_TEST(one_task_done_by_two_workers_stands_in_no_sum_twice)
 {
-    (void)state;
     fixture f;
     near_relay r;
     worker w[PATHS + 1] = {{0}};
@@ -340,9 +327,8 @@ static void one_task_done_by_two_workers_stands_in_no_sum_twice(void **state)
     close_job(&f);
 }
 
-static void relays_stand_behind_a_relay(void **state)
+PL_TEST(relays_stand_behind_a_relay)
 {
-    (void)state;
     fixture f;
     near_relay top;
     worker w[PATHS] = {0};
@@ -364,9 +350,8 @@ static void relays_stand_behind_a_relay(void **state)
 }
 
 /* ---- the home without a relay ---- */
-static void equal_updates_of_several_paths_all_count(void **state)
+PL_TEST(equal_updates_of_several_paths_all_count)
 {
-    (void)state;
     fixture f;
     worker w[PATHS] = {0};
     pl_version_facts first;
@@ -378,7 +363,7 @@ static void equal_updates_of_several_paths_all_count(void **state)
     pl_hash got = wait_version(&f, embed);
     /* The four updates have equal bytes, so they are one blob. */
     assert_int_equal(n_updates(&f), 1);
-    assert_int_equal(pl_client_get_version(f.client, embed, 0, &first), PL_OK);
+    assert_ok(pl_client_get_version(f.client, embed, 0, &first));
     assert_true(pl_hash_equal(&got, &first.params));
     close_job(&f);
 }
@@ -421,9 +406,8 @@ static pl_status claim_sum(fixture *f, const uint64_t *paths, int n,
     return status;
 }
 
-static void sum_that_is_not_what_it_says_changes_nothing(void **state)
+PL_TEST(sum_that_is_not_what_it_says_changes_nothing)
 {
-    (void)state;
     static const uint64_t two[] = {0, 1}, twice[] = {1, 1}, falling[] = {1, 0},
                           unknown[] = {0, 99};
     fixture f;
@@ -431,7 +415,7 @@ static void sum_that_is_not_what_it_says_changes_nothing(void **state)
     pl_submit_result result;
     char text[256];
     open_job(&f, "i8-shared");
-    assert_int_equal(claim_sum(&f, two, 2, &result, text), PL_OK);
+    assert_ok(claim_sum(&f, two, 2, &result, text));
     assert_int_equal(result, PL_SUBMIT_REJECTED);
     assert_non_null(strstr(text, "sum of 1 updates, but its message names 2"));
     assert_int_equal(claim_sum(&f, unknown, 2, &result, text), PL_ERR_STALE);
@@ -468,23 +452,5 @@ int main(int argc, char **argv)
     if (argc == 7)
         return run_child(argv, (pl_home_options){.keep_updates = true});
     pl_log_open("test", PL_LOG_ERROR, false);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(
-            four_updates_of_i8_shared_travel_as_one_and_make_the_same_version),
-        cmocka_unit_test(four_sketches_travel_as_one_and_make_the_same_version),
-        cmocka_unit_test(update_that_has_waited_long_enough_goes_alone),
-        cmocka_unit_test(sum_leaves_when_all_workers_behind_the_relay_are_in_it),
-        cmocka_unit_test(codecs_that_cannot_be_added_pass_through),
-        cmocka_unit_test(tasks_do_not_wait_for_updates_that_nobody_can_send),
-        cmocka_unit_test(relay_killed_with_updates_in_its_hands_loses_none),
-        cmocka_unit_test(home_killed_under_a_relay_takes_each_update_once),
-        cmocka_unit_test(relay_says_that_its_home_is_away_and_that_it_is_back),
-        cmocka_unit_test(update_that_came_directly_is_not_counted_in_a_sum_again),
-        cmocka_unit_test(update_in_a_sum_is_a_duplicate_when_it_comes_directly),
-        cmocka_unit_test(one_task_done_by_two_workers_stands_in_no_sum_twice),
-        cmocka_unit_test(relays_stand_behind_a_relay),
-        cmocka_unit_test(equal_updates_of_several_paths_all_count),
-        cmocka_unit_test(sum_that_is_not_what_it_says_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

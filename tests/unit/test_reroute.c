@@ -272,23 +272,20 @@ static void compare_with_evaluation(bool gated)
     assert_true(n_changes > 5);
 }
 
-static void choices_are_those_of_evaluation(void **state)
+PL_TEST(choices_are_those_of_evaluation)
 {
-    (void)state;
     compare_with_evaluation(false);
 }
 
-static void so_are_those_of_a_gate(void **state)
+PL_TEST(so_are_those_of_a_gate)
 {
-    (void)state;
     compare_with_evaluation(true);
 }
 
 /* Shows that the text of a long prompt decides which path is first: the path is chosen
  * at the last border of pieces in the prompt. */
-static void a_long_prompt_is_evidence(void **state)
+PL_TEST(a_long_prompt_is_evidence)
 {
-    (void)state;
     enum { LONG = PREFIX + 3 * EVERY + 5 };
     int32_t prompt[LONG] = {PL_TOKEN_BOS};
     float losses[PATHS * LONG];
@@ -315,9 +312,8 @@ static void a_long_prompt_is_evidence(void **state)
 
 /* Shows that the path is chosen only once if `every` exceeds the context length. Then
  * the text must be that of pl_generate with this path. */
-static void a_path_that_is_chosen_once_writes_as_it_does_alone(void **state)
+PL_TEST(a_path_that_is_chosen_once_writes_as_it_does_alone)
 {
-    (void)state;
     const int32_t prompt[] = {PL_TOKEN_BOS, 50, 60, 70, 80, 90, 100, 110};
     const pl_generate_options options = {.max_tokens = 200,
                                          .choice = pl_choice_defaults()};
@@ -339,9 +335,8 @@ static void a_path_that_is_chosen_once_writes_as_it_does_alone(void **state)
     pl_buf_destroy(&wanted);
 }
 
-static void a_prompt_without_a_token_is_refused(void **state)
+PL_TEST(a_prompt_without_a_token_is_refused)
 {
-    (void)state;
     const int32_t prompt[CONTEXT + 1] = {PL_TOKEN_BOS};
     const pl_generate_options options = {.max_tokens = 1,
                                          .choice = pl_choice_defaults()};
@@ -542,9 +537,8 @@ static int check_batch(const char *name, const char *precision)
     return n_moves;
 }
 
-static void a_request_of_a_batch_is_rerouted_as_alone(void **state)
+PL_TEST(a_request_of_a_batch_is_rerouted_as_alone)
 {
-    (void)state;
     /* More than 8 spans are needed, so that changes of paths are tested. */
     assert_true(check_batch("ref", "f32") > 8);
     assert_true(check_batch("cpu", "f32") > 8);
@@ -552,9 +546,8 @@ static void a_request_of_a_batch_is_rerouted_as_alone(void **state)
     check_batch("cpu", "int8");
 }
 
-static void a_batch_without_slots_for_all_paths_is_busy(void **state)
+PL_TEST(a_batch_without_slots_for_all_paths_is_busy)
 {
-    (void)state;
     asked a = {.n_prompt = 4, .every = 4, .prompt = {PL_TOKEN_BOS, 50, 60, 70}};
     const pl_generate_options options = options_of(&a);
     pl_generate_options echo = options;
@@ -585,14 +578,5 @@ static void a_batch_without_slots_for_all_paths_is_busy(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(choices_are_those_of_evaluation),
-        cmocka_unit_test(so_are_those_of_a_gate),
-        cmocka_unit_test(a_long_prompt_is_evidence),
-        cmocka_unit_test(a_path_that_is_chosen_once_writes_as_it_does_alone),
-        cmocka_unit_test(a_prompt_without_a_token_is_refused),
-        cmocka_unit_test(a_request_of_a_batch_is_rerouted_as_alone),
-        cmocka_unit_test(a_batch_without_slots_for_all_paths_is_busy),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return suite_run(open_all, close_all);
 }

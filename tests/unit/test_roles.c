@@ -3,13 +3,9 @@
  * the work of others, and every question must be permitted to some role. */
 #include "net/net.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 static const pl_key_role remote[] = {PL_AS_ADMIN,  PL_AS_HUB,    PL_AS_HOME,
                                      PL_AS_RELAY,  PL_AS_WORKER, PL_AS_INSPECTOR,
@@ -24,9 +20,8 @@ static int count_allowed(uint16_t type)
     return n;
 }
 
-static void a_worker_cannot_command_define_or_fence(void **state)
+PL_TEST(a_worker_cannot_command_define_or_fence)
 {
-    (void)state;
     static const uint16_t forbidden[] = {
         PL_MSG_STOP,      PL_MSG_PUT_OBJECT, PL_MSG_PUT_REF, PL_MSG_CREATE_MODULE,
         PL_MSG_GET_STATE, PL_MSG_FENCE,      PL_MSG_ENROL};
@@ -36,17 +31,15 @@ static void a_worker_cannot_command_define_or_fence(void **state)
     assert_true(pl_role_allows(PL_AS_WORKER, PL_MSG_TASK_REQ));
 }
 
-static void an_invitation_enrols_and_does_nothing_else(void **state)
+PL_TEST(an_invitation_enrols_and_does_nothing_else)
 {
-    (void)state;
     for (int type = 0; type <= UINT16_MAX; type++)
         assert_int_equal(pl_role_allows(PL_AS_INVITE, (uint16_t)type),
                          type == PL_MSG_ENROL);
 }
 
-static void an_inspector_and_a_home_only_read(void **state)
+PL_TEST(an_inspector_and_a_home_only_read)
 {
-    (void)state;
     static const uint16_t writes[] = {
         PL_MSG_HELLO,       PL_MSG_TASK_REQ, PL_MSG_PUT_BLOB, PL_MSG_SUBMIT,
         PL_MSG_SUBMIT_PATH, PL_MSG_PUT_REF,  PL_MSG_RELEASE,  PL_MSG_DONE,
@@ -59,9 +52,8 @@ static void an_inspector_and_a_home_only_read(void **state)
 
 /* Each hash of a text is in an object or in the definition of an arm. An object may
  * also tell a worker which of its tasks will be audited. */
-static void an_inspector_reads_no_text_and_a_worker_no_objects(void **state)
+PL_TEST(an_inspector_reads_no_text_and_a_worker_no_objects)
 {
-    (void)state;
     for (int type = 0; type <= UINT16_MAX; type++)
         assert_int_equal(pl_role_allows(PL_AS_INSPECTOR, (uint16_t)type),
                          type == PL_MSG_STATUS || type == PL_MSG_LOG);
@@ -71,9 +63,8 @@ static void an_inspector_reads_no_text_and_a_worker_no_objects(void **state)
     assert_true(pl_role_allows(PL_AS_RELAY, PL_MSG_GET_BLOB));
 }
 
-static void nobody_may_do_anything_without_a_role(void **state)
+PL_TEST(nobody_may_do_anything_without_a_role)
 {
-    (void)state;
     for (int type = 0; type <= UINT16_MAX; type++)
         assert_false(pl_role_allows(PL_AS_NONE, (uint16_t)type));
 }
@@ -81,9 +72,8 @@ static void nobody_may_do_anything_without_a_role(void **state)
 /* Shows that some role may ask each question, and that no role may send an answer as a
  * question. (Only homes send an answer that was not asked for, EVENT; it needs no
  * role.) */
-static void every_question_is_somebodys_and_no_answer_is_anybodys(void **state)
+PL_TEST(every_question_is_somebodys_and_no_answer_is_anybodys)
 {
-    (void)state;
     static const uint16_t questions[] = {
 #define QUESTION(type, NAME, roles, cost) (type),
 #include "net/messages.def"
@@ -101,26 +91,11 @@ static void every_question_is_somebodys_and_no_answer_is_anybodys(void **state)
 /* Shows that a message that costs the server more takes more tokens from the key's
  * bucket (base/quota.h, 8000 tokens). All 64 workers of a key can send HELLO at the
  * same time, but only a few requests for the STATUS of the whole job are possible. */
-static void what_costs_the_server_more_costs_the_key_more(void **state)
+PL_TEST(what_costs_the_server_more_costs_the_key_more)
 {
-    (void)state;
     assert_int_equal(pl_message_cost(PL_MSG_RENEW), 1);
     assert_int_equal(pl_message_cost(9999), 1);
     assert_true(64 * pl_message_cost(PL_MSG_HELLO) < 8000);
     assert_in_range(pl_message_cost(PL_MSG_STATUS), 100, 1000);
     assert_true(pl_message_cost(PL_MSG_SUBMIT) > 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_worker_cannot_command_define_or_fence),
-        cmocka_unit_test(an_invitation_enrols_and_does_nothing_else),
-        cmocka_unit_test(an_inspector_and_a_home_only_read),
-        cmocka_unit_test(an_inspector_reads_no_text_and_a_worker_no_objects),
-        cmocka_unit_test(nobody_may_do_anything_without_a_role),
-        cmocka_unit_test(every_question_is_somebodys_and_no_answer_is_anybodys),
-        cmocka_unit_test(what_costs_the_server_more_costs_the_key_more),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,13 +7,9 @@
 #include "outer/outer.h"
 #include "tests/support/tiny_arm.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { PATHS = 2, PHASES = 12, DONE = 8 }; /* both paths have finished DONE phases */
 
@@ -32,11 +28,9 @@ static void put_versions(world *w, int module)
         const uint64_t bytes[2] = {number, (uint64_t)module};
         pl_version v = {.number = number, .parent = parent};
         pl_arm_module_name(&w->arm, w->topology, module, v.module);
-        assert_int_equal(pl_txn_put_blob(w->txn, bytes, sizeof bytes, &v.params),
-                         PL_OK);
+        assert_ok(pl_txn_put_blob(w->txn, bytes, sizeof bytes, &v.params));
         parent = v.params;
-        assert_int_equal(pl_txn_put_version(w->txn, &v, (pl_keep){false, false, 0}),
-                         PL_OK);
+        assert_ok(pl_txn_put_version(w->txn, &v, (pl_keep){false, false, 0}));
     }
 }
 
@@ -45,8 +39,8 @@ static void put_arm(world *w)
     pl_buf bytes = {0};
     pl_hash blob;
     pl_arm_encode(&w->arm, &bytes);
-    assert_int_equal(pl_txn_put_blob(w->txn, bytes.data, bytes.len, &blob), PL_OK);
-    assert_int_equal(pl_txn_put_object(w->txn, "arm/mix", &blob), PL_OK);
+    assert_ok(pl_txn_put_blob(w->txn, bytes.data, bytes.len, &blob));
+    assert_ok(pl_txn_put_object(w->txn, "arm/mix", &blob));
     pl_buf_destroy(&bytes);
 }
 
@@ -90,7 +84,7 @@ static int setup(void **state)
     for (int path = 0; path < PATHS; path++) {
         pl_path_state at = {.phase = DONE};
         pl_arm_path_name(&w->arm, w->topology, path, 0, at.name);
-        assert_int_equal(pl_txn_put_path(w->txn, &at), PL_OK);
+        assert_ok(pl_txn_put_path(w->txn, &at));
     }
     return pl_txn_commit(&w->txn) == PL_OK ? 0 : -1;
 }
@@ -116,7 +110,7 @@ static uint64_t oldest_kept(world *w, const char *module, int64_t keep)
     const pl_status status = pl_roots_create(w->store, &rule.roots);
     if (status != PL_OK)
         print_error("%s\n", pl_last_error());
-    assert_int_equal(status, PL_OK);
+    assert_ok(status);
     assert_true(pl_keep_rule_stays(&rule, &v));
     do
         v.number++;
@@ -138,20 +132,22 @@ static void put_audit(world *w, const char *path, int64_t phase, int64_t repeats
     pl_copy_text(a.results[0].worker, sizeof a.results[0].worker, "w");
     pl_audit_name(&a, name);
     pl_audit_write(&a, &text);
-    assert_int_equal(pl_txn_begin(w->store, &w->txn), PL_OK);
-    assert_int_equal(pl_txn_put_ref(w->txn, name, pl_buf_text(&text)), PL_OK);
-    assert_int_equal(pl_txn_commit(&w->txn), PL_OK);
+    assert_ok(pl_txn_begin(w->store, &w->txn));
+    assert_ok(pl_txn_put_ref(w->txn, name, pl_buf_text(&text)));
+    assert_ok(pl_txn_commit(&w->txn));
     pl_buf_destroy(&text);
 }
 
-static void versions_of_the_next_and_the_last_phase_are_kept(void **state)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+
+FIXTURE_TEST(versions_of_the_next_and_the_last_phase_are_kept)
 {
     assert_int_equal(oldest_kept(*state, "mix/L1.E0", 1), DONE - 1);
     assert_int_equal(oldest_kept(*state, "mix/embed.E0", 1), DONE - 1);
     assert_int_equal(oldest_kept(*state, "mix/L1.E0", 5), DONE - 4);
 }
 
-static void task_of_an_open_audit_keeps_its_versions(void **state)
+FIXTURE_TEST(task_of_an_open_audit_keeps_its_versions)
 {
     put_audit(*state, "mix/p0.r0", 4, 0, PL_VERDICT_OPEN);
     assert_int_equal(oldest_kept(*state, "mix/L1.E0", 1), 3);
@@ -165,30 +161,16 @@ static void task_of_an_open_audit_keeps_its_versions(void **state)
     assert_int_equal(oldest_kept(*state, "mix/L1.E0", 1), 1);
 }
 
-static void phases_since_the_newest_uploaded_state_keep_their_versions(void **state)
+FIXTURE_TEST(phases_since_the_newest_uploaded_state_keep_their_versions)
 {
     world *w = *state;
     pl_path_state at = {.phase = DONE, .repeats = 3};
     pl_hash_of("blob", "made", 4, &at.made);
     pl_arm_path_name(&w->arm, w->topology, 0, 0, at.name);
-    assert_int_equal(pl_txn_begin(w->store, &w->txn), PL_OK);
-    assert_int_equal(pl_txn_put_path(w->txn, &at), PL_OK);
-    assert_int_equal(pl_txn_commit(&w->txn), PL_OK);
+    assert_ok(pl_txn_begin(w->store, &w->txn));
+    assert_ok(pl_txn_put_path(w->txn, &at));
+    assert_ok(pl_txn_commit(&w->txn));
     assert_int_equal(oldest_kept(w, "mix/L1.E0", 1), DONE - 4);
     assert_int_equal(oldest_kept(w, "mix/embed.E0", 1), DONE - 4);
     assert_int_equal(oldest_kept(w, "mix/L1.E1", 1), DONE - 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(
-            versions_of_the_next_and_the_last_phase_are_kept, setup, teardown),
-        cmocka_unit_test_setup_teardown(task_of_an_open_audit_keeps_its_versions, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(
-            phases_since_the_newest_uploaded_state_keep_their_versions, setup,
-            teardown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,28 +2,23 @@
 #include "router/arrange.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 /* Shows that similar clusters share a module. There are two groups of two clusters, and
  * the groups are far apart. In every order of the clusters, the two clusters of a group
  * must share a module of the same level. */
-static void alike_clusters_share_the_first_module(void **state)
+PL_TEST(alike_clusters_share_the_first_module)
 {
     static const int orders[6][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {0, 3, 2, 1},
                                      {3, 1, 0, 2}, {2, 0, 3, 1}, {1, 3, 0, 2}};
     static const int experts[] = {2, 2};
     static const float points[4][2] = {{0, 0}, {0, 1}, {9, 0}, {9, 1}};
-    (void)state;
     for (int o = 0; o < 6; o++) {
         float c[4][2];
         for (int p = 0; p < 4; p++)
             memcpy(c[p], points[orders[o][p]], sizeof c[p]);
-        assert_int_equal(arrange_grid(&c[0][0], 4, 2, 2, experts, 1), PL_OK);
+        assert_ok(arrange_grid(&c[0][0], 4, 2, 2, experts, 1));
         bool first = c[0][0] == c[1][0] && c[2][0] == c[3][0];
         bool second = c[0][0] == c[2][0] && c[1][0] == c[3][0];
         assert_true(first || second);
@@ -34,17 +29,16 @@ static void alike_clusters_share_the_first_module(void **state)
     }
 }
 
-static void grid_of_points_is_found_again(void **state)
+PL_TEST(grid_of_points_is_found_again)
 {
     static const int experts[] = {4, 4};
     float c[16][2];
-    (void)state;
     for (int p = 0; p < 16; p++) {
         int k = (int)pl_permute(5, 1, 16, (uint64_t)p);
         c[p][0] = (float)(k / 4);
         c[p][1] = (float)(k % 4);
     }
-    assert_int_equal(arrange_grid(&c[0][0], 16, 2, 2, experts, 3), PL_OK);
+    assert_ok(arrange_grid(&c[0][0], 16, 2, 2, experts, 3));
     double scatter = 0;
     for (int level = 0; level < 2; level++)
         for (int e = 0; e < 4; e++) {
@@ -63,25 +57,14 @@ static void grid_of_points_is_found_again(void **state)
                 40.0 + 1e-9);
 }
 
-static void same_seed_gives_the_same_order(void **state)
+PL_TEST(same_seed_gives_the_same_order)
 {
     static const int experts[] = {4, 8};
     float a[32][3], b[32][3];
-    (void)state;
     for (int i = 0; i < 96; i++)
         (&a[0][0])[i] = pl_random_normal(1, 2, (uint64_t)i);
     memcpy(b, a, sizeof a);
-    assert_int_equal(arrange_grid(&a[0][0], 32, 3, 2, experts, 7), PL_OK);
-    assert_int_equal(arrange_grid(&b[0][0], 32, 3, 2, experts, 7), PL_OK);
+    assert_ok(arrange_grid(&a[0][0], 32, 3, 2, experts, 7));
+    assert_ok(arrange_grid(&b[0][0], 32, 3, 2, experts, 7));
     assert_memory_equal(a, b, sizeof a);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(alike_clusters_share_the_first_module),
-        cmocka_unit_test(grid_of_points_is_found_again),
-        cmocka_unit_test(same_seed_gives_the_same_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

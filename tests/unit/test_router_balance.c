@@ -41,9 +41,8 @@ static double *make_weights(size_t n, int k, double *sum)
     return weights;
 }
 
-static void balance_keeps_every_path_below_its_limit(void **state)
+PL_TEST(balance_keeps_every_path_below_its_limit)
 {
-    (void)state;
     enum { N = 900, DIM = 4 };
     float *points = make_clouds(N, DIM, 3, 0.0f); /* one dense cloud ... */
     for (uint32_t i = 0; i < N / 30; ++i)
@@ -72,9 +71,8 @@ static void balance_keeps_every_path_below_its_limit(void **state)
 /* Shows that equal documents fill only one path. Half of the documents are equal. They
  * stay in one path, which gets few other documents. The other documents are balanced as
  * if the equal ones were one shard of mean size. */
-static void documents_that_are_alike_fill_one_path_and_no_more(void **state)
+PL_TEST(documents_that_are_alike_fill_one_path_and_no_more)
 {
-    (void)state;
     enum { N = 800, DIM = 6, PATHS = 16, MEAN = N / PATHS, LIMIT = MEAN * 13 / 10 };
     float *points = make_clouds(N, DIM, 5, 2.0f);
     for (size_t i = 0; i < N; i += 2)
@@ -103,9 +101,8 @@ static void documents_that_are_alike_fill_one_path_and_no_more(void **state)
 /* Shows that weights limit the tokens of a path, and not its documents. Without
  * weights, the paths of the long documents get most of the tokens. With weights all
  * paths stay below the limit, so some of them have many more documents than others. */
-static void weights_limit_tokens_and_not_documents(void **state)
+PL_TEST(weights_limit_tokens_and_not_documents)
 {
-    (void)state;
     enum { N = 1200, DIM = 8, CLOUDS = 6, PATHS = 6 };
     double sum, load[PATHS];
     int n_docs[PATHS], most = 0;
@@ -133,9 +130,8 @@ static void weights_limit_tokens_and_not_documents(void **state)
 /* Shows that a document above the limit counts as one shard of mean size. The document
  * is as large as three such shards. Its path gets only few other documents, and no
  * other path exceeds the limit. */
-static void a_document_beyond_the_limit_counts_as_a_mean_shard(void **state)
+PL_TEST(a_document_beyond_the_limit_counts_as_a_mean_shard)
 {
-    (void)state;
     enum { N = 800, DIM = 6, PATHS = 8, HEAVY = 5 };
     double sum = 0.0, load[PATHS];
     float *points = make_clouds(N, DIM, 4, 2.0f);
@@ -166,9 +162,8 @@ static void a_document_beyond_the_limit_counts_as_a_mean_shard(void **state)
 /* Shows that a fit ends near a limit that cannot be reached. Nine documents on four
  * paths cannot stay below 1.01 times the mean, because one path must have at least
  * three. No path may have more than three. */
-static void a_limit_out_of_reach_is_approached(void **state)
+PL_TEST(a_limit_out_of_reach_is_approached)
 {
-    (void)state;
     enum { N = 9, DIM = 3, PATHS = 4 };
     double load[PATHS];
     float *points = make_clouds(N, DIM, 1, 0.0f);
@@ -202,9 +197,8 @@ static void assert_fit(const float *points, size_t n, int dim,
 
 /* Shows that a fit uses every k-th document if the memory is too small for all of
  * them. */
-static void a_fit_in_bounded_memory_sees_every_kth_document(void **state)
+PL_TEST(a_fit_in_bounded_memory_sees_every_kth_document)
 {
-    (void)state;
     enum { N = 1000, DIM = 6, PATHS = 4, STRIDE = 3, FEW = N / STRIDE };
     double sum, few_weights[FEW];
     float *points = make_clouds(N, DIM, PATHS, 3.0f), few[FEW * DIM];
@@ -241,9 +235,8 @@ static void a_fit_in_bounded_memory_sees_every_kth_document(void **state)
 
 /* Shows that equal weights give the same router as no weights, because only the
  * proportions of weights matter. The factor 512 scales all sums without rounding. */
-static void weights_of_one_are_no_weights(void **state)
+PL_TEST(weights_of_one_are_no_weights)
 {
-    (void)state;
     enum { N = 600, DIM = 5, PATHS = 7 };
     float *points = make_clouds(N, DIM, 3, 0.5f);
     double weights[N];
@@ -269,9 +262,8 @@ static void weights_of_one_are_no_weights(void **state)
 /* Shows that the bytes of a router with weights do not depend on the number of threads.
  * The documents of a path are divided between threads if there are more than a
  * thousand. */
-static void weighted_bytes_do_not_depend_on_threads(void **state)
+PL_TEST(weighted_bytes_do_not_depend_on_threads)
 {
-    (void)state;
     enum { N = 6000, DIM = 4, PATHS = 4 };
     double sum;
     float *points = make_clouds(N, DIM, 3, 0.3f);
@@ -291,9 +283,8 @@ static void weighted_bytes_do_not_depend_on_threads(void **state)
     free(points);
 }
 
-static void weights_that_mean_nothing_are_refused(void **state)
+PL_TEST(weights_that_mean_nothing_are_refused)
 {
-    (void)state;
     float *points = make_clouds(8, 2, 2, 3.0f);
     double weights[8] = {1, 1, 1, -1, 1, 1, 1, 1};
     pl_router *router = NULL;
@@ -309,20 +300,4 @@ static void weights_that_mean_nothing_are_refused(void **state)
     assert_int_equal(pl_router_fit(points, 8, 2, &options, &router), PL_ERR_CONFIG);
     assert_said("all 8 documents have weight 0");
     free(points);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(balance_keeps_every_path_below_its_limit),
-        cmocka_unit_test(documents_that_are_alike_fill_one_path_and_no_more),
-        cmocka_unit_test(weights_limit_tokens_and_not_documents),
-        cmocka_unit_test(a_document_beyond_the_limit_counts_as_a_mean_shard),
-        cmocka_unit_test(a_limit_out_of_reach_is_approached),
-        cmocka_unit_test(a_fit_in_bounded_memory_sees_every_kth_document),
-        cmocka_unit_test(weights_of_one_are_no_weights),
-        cmocka_unit_test(weighted_bytes_do_not_depend_on_threads),
-        cmocka_unit_test(weights_that_mean_nothing_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

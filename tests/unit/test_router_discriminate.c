@@ -52,9 +52,8 @@ static int hits(const pl_router *router, const float *points, const double *scor
     return n;
 }
 
-static void it_learns_what_clusters_do_not_show(void **state)
+PL_TEST(it_learns_what_clusters_do_not_show)
 {
-    (void)state;
     double scores[N * PATHS];
     float *points = make_quiet(scores);
     pl_router_options options = linear_options(scores), plain = plain_options(PATHS);
@@ -102,9 +101,8 @@ static double objective(const discriminate_job *job, const float *rows)
 
 /* Shows that a fit ends at the minimum of the objective. The objective is convex and
  * smooth, so a point is the minimum if no step along a coordinate makes it smaller. */
-static void it_ends_at_the_minimum(void **state)
+PL_TEST(it_ends_at_the_minimum)
 {
-    (void)state;
     enum { COLUMNS = DIM + 1 };
     double *scores = malloc(sizeof(double) * N * PATHS),
            *residuals = malloc(sizeof(double) * N * PATHS);
@@ -134,9 +132,8 @@ static void it_ends_at_the_minimum(void **state)
     free(residuals);
 }
 
-static void its_bytes_do_not_depend_on_threads(void **state)
+PL_TEST(its_bytes_do_not_depend_on_threads)
 {
-    (void)state;
     double scores[N * PATHS];
     float *points = make_quiet(scores);
     pl_buf bytes[2] = {{0}, {0}};
@@ -155,9 +152,8 @@ static void its_bytes_do_not_depend_on_threads(void **state)
     free(points);
 }
 
-static void prices_balance_it(void **state)
+PL_TEST(prices_balance_it)
 {
-    (void)state;
     double scores[N * PATHS];
     float *points = make_quiet(scores);
     for (size_t i = 0; i < N; ++i)
@@ -180,9 +176,8 @@ static void prices_balance_it(void **state)
     free(points);
 }
 
-static void prices_may_be_those_of_other_documents(void **state)
+PL_TEST(prices_may_be_those_of_other_documents)
 {
-    (void)state;
     double scores[N * PATHS], weights[N], load[PATHS] = {0}, total = 0;
     float *points = make_quiet(scores);
     for (size_t i = 0; i < N; ++i) {
@@ -195,13 +190,13 @@ static void prices_may_be_those_of_other_documents(void **state)
     pl_router *router = fit(points, N / 4, DIM, &options);
     options.balance = 0.2;
     options.weights = weights;
-    assert_int_equal(pl_router_price(router, points, N, &options), PL_OK);
+    assert_ok(pl_router_price(router, points, N, &options));
     for (size_t i = 0; i < N; ++i)
         load[path_of(router, points + i * DIM)] += weights[i];
     for (int p = 0; p < PATHS; ++p)
         assert_true(load[p] <= total * 1.2 / PATHS * (1 + 1e-9));
     options.balance = 0;
-    assert_int_equal(pl_router_price(router, points, N, &options), PL_OK);
+    assert_ok(pl_router_price(router, points, N, &options));
     double most = 0;
     for (size_t i = 0; i < N; ++i)
         most += path_of(router, points + i * DIM) == 3 ? weights[i] : 0;
@@ -210,9 +205,8 @@ static void prices_may_be_those_of_other_documents(void **state)
     free(points);
 }
 
-static void prices_of_a_sample_are_those_of_its_documents(void **state)
+PL_TEST(prices_of_a_sample_are_those_of_its_documents)
 {
-    (void)state;
     double scores[N * PATHS], some_weights[N], weights[N];
     float *points = make_quiet(scores), *some = malloc((size_t)N * DIM * sizeof *some);
     assert_non_null(some);
@@ -230,15 +224,15 @@ static void prices_of_a_sample_are_those_of_its_documents(void **state)
         memcpy(some + i * DIM, points + i * stride * DIM, DIM * sizeof *some);
         some_weights[i] = weights[i * stride];
     }
-    assert_int_equal(pl_router_price(bounded, points, N, &options), PL_OK);
+    assert_ok(pl_router_price(bounded, points, N, &options));
     options.memory = 0;
     options.weights = some_weights;
-    assert_int_equal(pl_router_price(gathered, some, n, &options), PL_OK);
+    assert_ok(pl_router_price(gathered, some, n, &options));
     for (size_t i = 0; i < N; ++i)
         assert_int_equal(path_of(bounded, points + i * DIM),
                          path_of(gathered, points + i * DIM));
     options.weights = weights;
-    assert_int_equal(pl_router_price(gathered, points, N, &options), PL_OK);
+    assert_ok(pl_router_price(gathered, points, N, &options));
     size_t n_other = 0;
     for (size_t i = 0; i < N; ++i)
         n_other +=
@@ -250,9 +244,8 @@ static void prices_of_a_sample_are_those_of_its_documents(void **state)
     free(some);
 }
 
-static void a_sample_takes_its_scores_along(void **state)
+PL_TEST(a_sample_takes_its_scores_along)
 {
-    (void)state;
     double scores[N * PATHS];
     float *points = make_quiet(scores);
     pl_router_options options = linear_options(scores);
@@ -264,9 +257,8 @@ static void a_sample_takes_its_scores_along(void **state)
     free(points);
 }
 
-static void what_cannot_be_fitted_is_refused(void **state)
+PL_TEST(what_cannot_be_fitted_is_refused)
 {
-    (void)state;
     double scores[N * PATHS];
     float *points = make_quiet(scores);
     pl_router *router = NULL;
@@ -280,19 +272,4 @@ static void what_cannot_be_fitted_is_refused(void **state)
     assert_said("path 2 predicts document 5 with the log likelihood nan");
     assert_null(router);
     free(points);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_learns_what_clusters_do_not_show),
-        cmocka_unit_test(it_ends_at_the_minimum),
-        cmocka_unit_test(its_bytes_do_not_depend_on_threads),
-        cmocka_unit_test(prices_balance_it),
-        cmocka_unit_test(prices_may_be_those_of_other_documents),
-        cmocka_unit_test(prices_of_a_sample_are_those_of_its_documents),
-        cmocka_unit_test(a_sample_takes_its_scores_along),
-        cmocka_unit_test(what_cannot_be_fitted_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,9 +73,8 @@ static pl_feature_job make_job(int n_threads, int prefix)
                             .n_threads = n_threads};
 }
 
-static void features_do_not_depend_on_threads(void **state)
+PL_TEST(features_do_not_depend_on_threads)
 {
-    (void)state;
     float features[3][N_DOCS * WIDTH];
     for (int prefix = PREFIX; prefix <= LONG; prefix += LONG - PREFIX) {
         for (int threads = 1; threads <= 3; ++threads) {
@@ -122,9 +121,8 @@ static void check_means(int T)
     assert_true(n_several > 2); /* there are enough long documents */
 }
 
-static void several_windows_give_their_mean(void **state)
+PL_TEST(several_windows_give_their_mean)
 {
-    (void)state;
     check_means(PREFIX);
     check_means(LONG);
 }
@@ -137,9 +135,8 @@ static pl_status count_check(void *n)
 
 /* A worker computes features with its own model, in batches of any size. On `ref` the
  * rows of a batch do not influence each other, so the bytes must be equal. */
-static void borrowed_model_gives_the_same_features(void **state)
+PL_TEST(borrowed_model_gives_the_same_features)
 {
-    (void)state;
     enum { BATCH = 2 };
     static float own[N_DOCS * WIDTH], borrowed[N_DOCS * WIDTH];
     const pl_model_options options = {
@@ -169,9 +166,8 @@ static void borrowed_model_gives_the_same_features(void **state)
     pl_model_destroy(&model);
 }
 
-static void impossible_jobs_are_refused(void **state)
+PL_TEST(impossible_jobs_are_refused)
 {
-    (void)state;
     float features[N_DOCS * WIDTH];
     pl_feature_job job = make_job(1, LONG + 1);
     assert_int_equal(pl_router_features(&job, tokens, features), PL_ERR_CONFIG);
@@ -180,11 +176,5 @@ static void impossible_jobs_are_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(features_do_not_depend_on_threads),
-        cmocka_unit_test(several_windows_give_their_mean),
-        cmocka_unit_test(borrowed_model_gives_the_same_features),
-        cmocka_unit_test(impossible_jobs_are_refused),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return suite_run(open_all, close_all);
 }

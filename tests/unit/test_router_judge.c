@@ -9,9 +9,8 @@ static pl_judgement judge(const int *cluster, int n_clusters, const uint32_t *la
     return judgement;
 }
 
-static void equal_partitions_are_pure_whatever_their_names(void **state)
+PL_TEST(equal_partitions_are_pure_whatever_their_names)
 {
-    (void)state;
     const int cluster[] = {2, 2, 0, 0, 1};
     const uint32_t label[] = {0, 0, 1, 1, 2};
     pl_judgement judgement = judge(cluster, 3, label, 3, 5);
@@ -23,9 +22,8 @@ static void equal_partitions_are_pure_whatever_their_names(void **state)
  * three clusters with purity 12/17. The clusters have 6, 6 and 5 points, the classes 8,
  * 5 and 4. nmi was computed by hand: 2 I / (H1 + H2), with the mutual information I and
  * the entropies H1 of the clusters and H2 of the classes. */
-static void the_textbook_example_has_its_textbook_values(void **state)
+PL_TEST(the_textbook_example_has_its_textbook_values)
 {
-    (void)state;
     const int cluster[] = {0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2};
     const uint32_t label[] = {0, 0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 2, 0, 0, 2, 2, 2};
     pl_judgement judgement = judge(cluster, 3, label, 3, 17);
@@ -33,9 +31,8 @@ static void the_textbook_example_has_its_textbook_values(void **state)
     assert_true(fabs(judgement.nmi - 0.3646) < 5e-5);
 }
 
-static void one_cluster_has_the_largest_label_and_no_information(void **state)
+PL_TEST(one_cluster_has_the_largest_label_and_no_information)
 {
-    (void)state;
     const int cluster[] = {0, 0, 0, 0};
     const uint32_t label[] = {0, 1, 1, 2};
     pl_judgement judgement = judge(cluster, 1, label, 3, 4);
@@ -43,9 +40,8 @@ static void one_cluster_has_the_largest_label_and_no_information(void **state)
     assert_true(fabs(judgement.nmi) < 1e-12);
 }
 
-static void independent_partitions_share_no_information(void **state)
+PL_TEST(independent_partitions_share_no_information)
 {
-    (void)state;
     const int cluster[] = {0, 0, 1, 1};
     const uint32_t label[] = {0, 1, 0, 1};
     pl_judgement judgement = judge(cluster, 2, label, 2, 4);
@@ -53,22 +49,9 @@ static void independent_partitions_share_no_information(void **state)
     assert_true(fabs(judgement.nmi) < 1e-12);
 }
 
-static void nothing_to_judge_gives_zeros(void **state)
+PL_TEST(nothing_to_judge_gives_zeros)
 {
-    (void)state;
     pl_judgement judgement = {.purity = 9.0, .nmi = 9.0};
     pl_judge(NULL, 3, NULL, 3, 0, &judgement);
     assert_true(judgement.purity == 0.0 && judgement.nmi == 0.0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_partitions_are_pure_whatever_their_names),
-        cmocka_unit_test(the_textbook_example_has_its_textbook_values),
-        cmocka_unit_test(one_cluster_has_the_largest_label_and_no_information),
-        cmocka_unit_test(independent_partitions_share_no_information),
-        cmocka_unit_test(nothing_to_judge_gives_zeros),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,8 @@
 /* folder: router; label: unit */
 #include "tests/support/router_support.h"
 
-static void separable_clouds_are_recovered(void **state)
+PL_TEST(separable_clouds_are_recovered)
 {
-    (void)state;
     float *points = make_clouds(400, 16, 6, 6.0f);
     pl_router_options options = plain_options(6);
     options.restarts = 8;
@@ -15,9 +14,8 @@ static void separable_clouds_are_recovered(void **state)
     free(points);
 }
 
-static void bytes_do_not_depend_on_threads(void **state)
+PL_TEST(bytes_do_not_depend_on_threads)
 {
-    (void)state;
     float *points = make_clouds(3000, 70, 5, 0.3f);
     for (int kind = 0; kind < 5; ++kind) {
         pl_buf bytes[3] = {{0}};
@@ -48,9 +46,8 @@ static void bytes_do_not_depend_on_threads(void **state)
     free(points);
 }
 
-static void another_seed_starts_elsewhere(void **state)
+PL_TEST(another_seed_starts_elsewhere)
 {
-    (void)state;
     float *points = make_clouds(500, 8, 3, 0.2f);
     pl_buf bytes[2] = {{0}};
     for (int i = 0; i < 2; ++i) {
@@ -69,9 +66,8 @@ static void another_seed_starts_elsewhere(void **state)
 
 /* Shows that k-means finds the best two clusters of points on a line. The test finds
  * them by trying every cut. */
-static void two_clusters_on_a_line_are_the_best_cut(void **state)
+PL_TEST(two_clusters_on_a_line_are_the_best_cut)
 {
-    (void)state;
     const float points[] = {0.0f, 0.5f, 0.7f, 4.0f, 4.1f, 4.5f, 5.0f, 5.2f};
     double best = INFINITY;
     for (int cut = 1; cut < 8; ++cut) {
@@ -96,9 +92,8 @@ static void two_clusters_on_a_line_are_the_best_cut(void **state)
 
 /* Shows that every path gets points, whatever the seed is: an empty cluster takes the
  * farthest point. One point is far from all others. */
-static void every_path_is_used_when_points_differ(void **state)
+PL_TEST(every_path_is_used_when_points_differ)
 {
-    (void)state;
     float points[64];
     for (int i = 0; i < 64; ++i)
         points[i] = i == 63 ? 1e4f : (float)(i / 8) + 1e-3f * (float)i;
@@ -115,9 +110,8 @@ static void every_path_is_used_when_points_differ(void **state)
     }
 }
 
-static void identical_points_do_not_hang_or_fail(void **state)
+PL_TEST(identical_points_do_not_hang_or_fail)
 {
-    (void)state;
     float points[40] = {0};
     pl_router_options options = plain_options(5);
     options.balance = 0.1;
@@ -130,9 +124,8 @@ static void identical_points_do_not_hang_or_fail(void **state)
     pl_router_destroy(&router);
 }
 
-static void standardizing_makes_a_small_column_count(void **state)
+PL_TEST(standardizing_makes_a_small_column_count)
 {
-    (void)state;
     float points[2 * 200];
     for (uint32_t i = 0; i < 200; ++i) { /* the clusters differ only in column 1 */
         points[2 * i] = 1000.0f * pl_random_normal(1, 1, i);
@@ -150,9 +143,8 @@ static void standardizing_makes_a_small_column_count(void **state)
 
 /* Shows that two components find the plane of the clouds, which is rotated into 12
  * columns. The inertia must be that of whitened data. */
-static void two_components_find_the_plane_of_the_clouds(void **state)
+PL_TEST(two_components_find_the_plane_of_the_clouds)
 {
-    (void)state;
     enum { N = 300, DIM = 12 };
     float *points = malloc(N * DIM * sizeof *points);
     for (uint32_t i = 0; i < N; ++i) {
@@ -176,9 +168,8 @@ static void two_components_find_the_plane_of_the_clouds(void **state)
  * differ in 10 of 40 columns; the other columns are noise. After standardizing, all
  * columns vary equally, so whitening alone finds these directions less well. Sharpening
  * finds them because within a cluster the points vary little in the 10 columns. */
-static void sharpening_finds_what_tells_clusters_apart(void **state)
+PL_TEST(sharpening_finds_what_tells_clusters_apart)
 {
-    (void)state;
     enum { N = 1200, DIM = 40, K = 5 };
     float *points = malloc(N * DIM * sizeof *points);
     for (uint32_t i = 0; i < N; ++i)
@@ -203,9 +194,8 @@ static void sharpening_finds_what_tells_clusters_apart(void **state)
     free(points);
 }
 
-static void impossible_requests_name_their_numbers(void **state)
+PL_TEST(impossible_requests_name_their_numbers)
 {
-    (void)state;
     float points[12] = {0};
     pl_router *router = NULL;
     pl_router_options options = plain_options(4);
@@ -226,9 +216,8 @@ static void impossible_requests_name_their_numbers(void **state)
     assert_said("element 1 of the feature of document 1");
 }
 
-static void the_path_of_least_cost_is_taken(void **state)
+PL_TEST(the_path_of_least_cost_is_taken)
 {
-    (void)state;
     float *points = make_clouds(120, 8, 4, 1.0f);
     pl_router_options options = plain_options(4);
     options.balance = 0.05;
@@ -245,22 +234,4 @@ static void the_path_of_least_cost_is_taken(void **state)
     free(scratch);
     pl_router_destroy(&router);
     free(points);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(separable_clouds_are_recovered),
-        cmocka_unit_test(bytes_do_not_depend_on_threads),
-        cmocka_unit_test(another_seed_starts_elsewhere),
-        cmocka_unit_test(two_clusters_on_a_line_are_the_best_cut),
-        cmocka_unit_test(every_path_is_used_when_points_differ),
-        cmocka_unit_test(identical_points_do_not_hang_or_fail),
-        cmocka_unit_test(standardizing_makes_a_small_column_count),
-        cmocka_unit_test(two_components_find_the_plane_of_the_clouds),
-        cmocka_unit_test(sharpening_finds_what_tells_clusters_apart),
-        cmocka_unit_test(the_path_of_least_cost_is_taken),
-        cmocka_unit_test(impossible_requests_name_their_numbers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

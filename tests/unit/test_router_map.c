@@ -63,9 +63,8 @@ static double take_direction(double covariance[DIM][DIM], double out[DIM])
     return value;
 }
 
-static void a_map_is_the_first_two_principal_components(void **state)
+PL_TEST(a_map_is_the_first_two_principal_components)
 {
-    (void)state;
     float x[N * DIM], xy[2 * N], again[2 * N];
     double z[N * DIM], covariance[DIM][DIM] = {{0}}, shares[2], same[2];
     fill_features(x);
@@ -96,9 +95,8 @@ static void a_map_is_the_first_two_principal_components(void **state)
 
 /* Shows that the order of documents does not change the picture: the sign of an axis
  * depends only on the features. */
-static void the_order_of_documents_does_not_turn_the_picture(void **state)
+PL_TEST(the_order_of_documents_does_not_turn_the_picture)
 {
-    (void)state;
     float x[N * DIM], turned[N * DIM], xy[2 * N], back[2 * N];
     double shares[2];
     fill_features(x);
@@ -111,9 +109,8 @@ static void the_order_of_documents_does_not_turn_the_picture(void **state)
             assert_float_equal(xy[2 * i + axis], back[2 * (N - 1 - i) + axis], 1e-3);
 }
 
-static void odd_features_give_a_finite_picture(void **state)
+PL_TEST(odd_features_give_a_finite_picture)
 {
-    (void)state;
     float same[4 * DIM], one[3] = {1, 2, 4}, xy[8];
     double shares[2];
     for (int i = 0; i < 4 * DIM; i++)
@@ -128,14 +125,4 @@ static void odd_features_give_a_finite_picture(void **state)
     /* There is only one document. */
     assert_ok(pl_router_map(same, 1, DIM, 1, xy, shares));
     assert_true(xy[0] == 0 && xy[1] == 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_map_is_the_first_two_principal_components),
-        cmocka_unit_test(the_order_of_documents_does_not_turn_the_picture),
-        cmocka_unit_test(odd_features_give_a_finite_picture),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,9 +37,8 @@ static double distance(const float *x, const double *mean)
 
 /* Shows that a product router ranks paths by the sum of their distances at both levels.
  * The test computes the distances to the means of the documents. */
-static void product_paths_rank_by_summed_distances(void **state)
+PL_TEST(product_paths_rank_by_summed_distances)
 {
-    (void)state;
     float *points = make_clouds(N, DIM, 4, 1.0f);
     pl_router *router = product_router(points);
     int label[2][N];
@@ -71,9 +70,8 @@ static void product_paths_rank_by_summed_distances(void **state)
     free(points);
 }
 
-static void a_shorter_ranking_is_the_start_of_the_longer(void **state)
+PL_TEST(a_shorter_ranking_is_the_start_of_the_longer)
 {
-    (void)state;
     float *points = make_clouds(N, DIM, 4, 1.0f);
     pl_router *router = product_router(points);
     for (int i = 0; i < N; ++i) {
@@ -94,9 +92,8 @@ static bool contains(const pl_shards *shards, int path, uint32_t doc)
     return false;
 }
 
-static void with_overlap_a_document_stands_in_its_nearest_shards(void **state)
+PL_TEST(with_overlap_a_document_stands_in_its_nearest_shards)
 {
-    (void)state;
     float *points = make_clouds(N, DIM, 4, 1.0f);
     pl_router *router = product_router(points);
     for (int overlap = 1; overlap <= 3; ++overlap) {
@@ -125,9 +122,8 @@ static void with_overlap_a_document_stands_in_its_nearest_shards(void **state)
 /* Shows that paths without documents get their nearest documents. Columns 0-2 and
  * columns 3-5 have the same clusters, so without repair only 3 of the 9 paths get
  * documents. */
-static void empty_paths_get_their_nearest_documents(void **state)
+PL_TEST(empty_paths_get_their_nearest_documents)
 {
-    (void)state;
     enum { MANY = 720, REPAIR = MANY / (8 * PATHS) };
     float *points = malloc(MANY * DIM * sizeof *points);
     for (uint32_t i = 0; i < MANY; ++i)
@@ -157,9 +153,8 @@ static void empty_paths_get_their_nearest_documents(void **state)
     free(points);
 }
 
-static void overlap_out_of_range_is_refused(void **state)
+PL_TEST(overlap_out_of_range_is_refused)
 {
-    (void)state;
     float *points = make_clouds(N, DIM, 4, 1.0f);
     pl_router *router = product_router(points);
     pl_shards shards;
@@ -170,16 +165,4 @@ static void overlap_out_of_range_is_refused(void **state)
     assert_int_equal(pl_shards_make(router, points, 0, 1, &shards), PL_ERR_DATA);
     pl_router_destroy(&router);
     free(points);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(product_paths_rank_by_summed_distances),
-        cmocka_unit_test(a_shorter_ranking_is_the_start_of_the_longer),
-        cmocka_unit_test(with_overlap_a_document_stands_in_its_nearest_shards),
-        cmocka_unit_test(empty_paths_get_their_nearest_documents),
-        cmocka_unit_test(overlap_out_of_range_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

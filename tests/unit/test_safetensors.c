@@ -33,9 +33,8 @@ static const char good[] =
     "\"one\":{\"dtype\":\"F16\",\"shape\":[],\"data_offsets\":[28,30]}}  ";
 enum { GOOD_DATA = 30 };
 
-static void tensors_are_found_by_name_with_shape_and_bytes(void **state)
+PL_TEST(tensors_are_found_by_name_with_shape_and_bytes)
 {
-    (void)state;
     pl_buf bytes = {0};
     uint8_t *block;
     safetensors *file = NULL;
@@ -58,9 +57,8 @@ static void tensors_are_found_by_name_with_shape_and_bytes(void **state)
     pl_buf_destroy(&bytes);
 }
 
-static void values_of_each_type_become_floats(void **state)
+PL_TEST(values_of_each_type_become_floats)
 {
-    (void)state;
     static const char header[] =
         "{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
         "\"y\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[4,8]},"
@@ -106,9 +104,8 @@ static void refused(const char *header, size_t n_data, const char *words)
     pl_buf_destroy(&bytes);
 }
 
-static void headers_that_lie_are_refused_with_the_tensor(void **state)
+PL_TEST(headers_that_lie_are_refused_with_the_tensor)
 {
-    (void)state;
 #define TENSOR(dtype, shape, offsets)                                                  \
     "{\"t\":{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
     refused(TENSOR("\"F32\"", "[2]", "[0,12]"), 12, "12 bytes for 2 values of F32");
@@ -136,9 +133,8 @@ static void headers_that_lie_are_refused_with_the_tensor(void **state)
 
 /* Extents and offsets that are larger than any file must be refused, also if a product
  * or a sum of them does not fit into 64 bits. */
-static void extents_that_overflow_are_refused(void **state)
+PL_TEST(extents_that_overflow_are_refused)
 {
-    (void)state;
     refused("{\"t\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],"
             "\"data_offsets\":[0,0]}}",
             0, "larger than any file");
@@ -156,9 +152,8 @@ static void extents_that_overflow_are_refused(void **state)
             1, "the header of a.safetensors");
 }
 
-static void tensors_that_share_bytes_are_refused(void **state)
+PL_TEST(tensors_that_share_bytes_are_refused)
 {
-    (void)state;
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
             "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[2,6]}}",
             6, "overlaps");
@@ -170,9 +165,8 @@ static void tensors_that_share_bytes_are_refused(void **state)
             8, "the header of");
 }
 
-static void headers_that_are_no_object_of_texts_are_refused(void **state)
+PL_TEST(headers_that_are_no_object_of_texts_are_refused)
 {
-    (void)state;
     pl_buf nest = {0};
     refused("[]", 0, "not a JSON object");
     refused("7", 0, "not a JSON object");
@@ -187,9 +181,8 @@ static void headers_that_are_no_object_of_texts_are_refused(void **state)
     pl_buf_destroy(&nest);
 }
 
-static void a_length_beyond_the_file_is_refused(void **state)
+PL_TEST(a_length_beyond_the_file_is_refused)
 {
-    (void)state;
     static const uint64_t lengths[] = {3, 100000001, 0x7fffffffffffffff, UINT64_MAX,
                                        UINT64_MAX - 7};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -222,9 +215,8 @@ static void read_all(const safetensors *file)
     assert_true(sum < UINT32_MAX);
 }
 
-static void a_file_cut_anywhere_is_refused(void **state)
+PL_TEST(a_file_cut_anywhere_is_refused)
 {
-    (void)state;
     pl_buf bytes = {0};
     build(good, GOOD_DATA, &bytes);
     for (size_t len = 0, whole = bytes.len; len < whole; len++) {
@@ -241,9 +233,8 @@ static void a_file_cut_anywhere_is_refused(void **state)
 /* The reader must never read outside a damaged file. Each round changes one to four
  * bytes: the length of the header gets any byte, other places get a byte that is likely
  * in a header. */
-static void no_damage_is_followed_outside_the_file(void **state)
+PL_TEST(no_damage_is_followed_outside_the_file)
 {
-    (void)state;
     enum { ROUNDS = 40000 };
     static const char likely[] = "0123456789[]{}\",:-eFBU \xff";
     pl_buf bytes = {0};
@@ -271,9 +262,8 @@ static void no_damage_is_followed_outside_the_file(void **state)
     pl_buf_destroy(&bytes);
 }
 
-static void a_file_that_is_absent_or_empty_is_named(void **state)
+PL_TEST(a_file_that_is_absent_or_empty_is_named)
 {
-    (void)state;
     safetensors *file = NULL;
     assert_int_equal(safetensors_open(in_scratch("none"), &file), PL_ERR_NOT_FOUND);
     write_text("empty.safetensors", "");
@@ -284,9 +274,8 @@ static void a_file_that_is_absent_or_empty_is_named(void **state)
 }
 
 /* ---- half precision ---- */
-static void every_half_comes_back_from_its_float(void **state)
+PL_TEST(every_half_comes_back_from_its_float)
 {
-    (void)state;
     for (uint32_t bits = 0; bits < 65536; bits++) {
         float value = half_to_float((uint16_t)bits);
         uint16_t back = half_from_float(value);
@@ -300,9 +289,8 @@ static void every_half_comes_back_from_its_float(void **state)
 /* Takes three floats between each two neighbouring halves. The float just below the
  * middle must become the lower half, the float just above it the higher half, and the
  * middle the half whose last bit is 0. */
-static void floats_go_to_the_nearest_half_and_ties_to_even(void **state)
+PL_TEST(floats_go_to_the_nearest_half_and_ties_to_even)
 {
-    (void)state;
     for (uint32_t bits = 0; bits < 0x7bff; bits++) {
         float low = half_to_float((uint16_t)bits),
               high = half_to_float((uint16_t)(bits + 1)), middle = (low + high) / 2;
@@ -319,19 +307,5 @@ static void floats_go_to_the_nearest_half_and_ties_to_even(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_are_found_by_name_with_shape_and_bytes),
-        cmocka_unit_test(values_of_each_type_become_floats),
-        cmocka_unit_test(headers_that_lie_are_refused_with_the_tensor),
-        cmocka_unit_test(extents_that_overflow_are_refused),
-        cmocka_unit_test(tensors_that_share_bytes_are_refused),
-        cmocka_unit_test(headers_that_are_no_object_of_texts_are_refused),
-        cmocka_unit_test(a_length_beyond_the_file_is_refused),
-        cmocka_unit_test(a_file_cut_anywhere_is_refused),
-        cmocka_unit_test(no_damage_is_followed_outside_the_file),
-        cmocka_unit_test(a_file_that_is_absent_or_empty_is_named),
-        cmocka_unit_test(every_half_comes_back_from_its_float),
-        cmocka_unit_test(floats_go_to_the_nearest_half_and_ties_to_even),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+    return suite_run(make_scratch, remove_scratch);
 }

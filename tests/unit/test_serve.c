@@ -160,9 +160,8 @@ static pl_generate_result expect_text(const pl_generate_options *options,
     return result;
 }
 
-static void a_text_comes_out_until_its_end(void **state)
+PL_TEST(a_text_comes_out_until_its_end)
 {
-    (void)state;
     size_t n = teach_text("path loom");
     pl_generate_options options = greedy(100);
     pl_generate_result result = expect_text(&options, "path loom");
@@ -172,9 +171,8 @@ static void a_text_comes_out_until_its_end(void **state)
     assert_string_equal(pl_finish_name(result.finish), "stop");
 }
 
-static void characters_come_whole(void **state)
+PL_TEST(characters_come_whole)
 {
-    (void)state;
     heard h = {0};
     pl_generate_result result;
     const int32_t prompt[] = {PL_TOKEN_BOS};
@@ -187,9 +185,8 @@ static void characters_come_whole(void **state)
     forget(&h);
 }
 
-static void the_length_may_end_a_character(void **state)
+PL_TEST(the_length_may_end_a_character)
 {
-    (void)state;
     teach_text("lo\xf0\x9f\x98\x80");
     pl_buf ids = {0};
     assert_ok(pl_tokenizer_encode(tokenizer, "lo", 2, &ids));
@@ -235,9 +232,8 @@ static void teach_bytes(const char *bytes)
     teach(script, n + 2);
 }
 
-static void bytes_that_are_no_text_become_replacements(void **state)
+PL_TEST(bytes_that_are_no_text_become_replacements)
 {
-    (void)state;
     static const struct {
         const char *bytes, *text;
     } cases[] = {
@@ -256,9 +252,8 @@ static void bytes_that_are_no_text_become_replacements(void **state)
     }
 }
 
-static void a_stop_text_ends_it_and_stays_out(void **state)
+PL_TEST(a_stop_text_ends_it_and_stays_out)
 {
-    (void)state;
     static const struct {
         const char *stop, *second, *text;
     } cases[] = {{"loom", NULL, "path "},
@@ -280,9 +275,8 @@ static void a_stop_text_ends_it_and_stays_out(void **state)
 
 /* With a prompt of n tokens the model can generate context - n + 1 tokens, because the
  * last one needs no place in the context. */
-static void the_context_bounds_the_text(void **state)
+PL_TEST(the_context_bounds_the_text)
 {
-    (void)state;
     heard h = {0};
     int32_t prompt[CONTEXT + 1];
     pl_generate_result result;
@@ -303,9 +297,8 @@ static void the_context_bounds_the_text(void **state)
     forget(&h);
 }
 
-static void the_same_seed_says_the_same(void **state)
+PL_TEST(the_same_seed_says_the_same)
 {
-    (void)state;
     const int32_t prompt[] = {PL_TOKEN_BOS};
     heard h[3];
     memset(h, 0, sizeof h);
@@ -323,9 +316,8 @@ static void the_same_seed_says_the_same(void **state)
         forget(&h[i]);
 }
 
-static void a_listener_may_end_it(void **state)
+PL_TEST(a_listener_may_end_it)
 {
-    (void)state;
     const int32_t prompt[] = {PL_TOKEN_BOS};
     heard h = {.refuse = 2};
     pl_generate_result result;
@@ -337,9 +329,8 @@ static void a_listener_may_end_it(void **state)
     forget(&h);
 }
 
-static void impossible_requests_are_refused(void **state)
+PL_TEST(impossible_requests_are_refused)
 {
-    (void)state;
     const int32_t prompt[] = {PL_TOKEN_BOS};
     heard h = {0};
     pl_generate_result result;
@@ -394,9 +385,8 @@ static pl_generate_options hot(int i)
 /* A request must get the same text in a batch as alone. Seven requests share three
  * places, and at most one joins before each step. The fifth request refuses its second
  * piece, which ends it. */
-static void guests_of_a_batch_hear_what_they_hear_alone(void **state)
+PL_TEST(guests_of_a_batch_hear_what_they_hear_alone)
 {
-    (void)state;
     enum { GUESTS = 7, PLACES = 3 };
     const int32_t prompt[] = {PL_TOKEN_BOS, 5, 6, 7, 8};
     pl_generate_options options[GUESTS];
@@ -444,9 +434,8 @@ static void guests_of_a_batch_hear_what_they_hear_alone(void **state)
 /* A long prompt must not delay other requests much. Reading the prompt of the second
  * request takes three steps. The first request gets a piece in each of these steps. The
  * third request has its first piece after them. */
-static void a_long_prompt_silences_nobody(void **state)
+PL_TEST(a_long_prompt_silences_nobody)
 {
-    (void)state;
     enum { LONG = 1200 };
     int32_t prompt[LONG];
     guest guests[3];
@@ -510,9 +499,8 @@ static pl_status not_for_long(void *context)
 /* A prompt must not be read further after its client has disconnected. Before each part
  * of the prompt the batch calls `wanted`. Before the third part, after 1024 tokens,
  * `wanted` returns an error. */
-static void who_leaves_is_not_read_to_the_end(void **state)
+PL_TEST(who_leaves_is_not_read_to_the_end)
 {
-    (void)state;
     enum { LONG = 1200 };
     int32_t prompt[LONG];
     guest g;
@@ -547,9 +535,8 @@ static void who_leaves_is_not_read_to_the_end(void **state)
     assert_int_equal(open_model(CONTEXT), 0);
 }
 
-static void who_is_not_answered_yet_can_end(void **state)
+PL_TEST(who_is_not_answered_yet_can_end)
 {
-    (void)state;
     const int32_t prompt[] = {PL_TOKEN_BOS, VOCAB + 7};
     guest guests[2];
     pl_batch *batch;
@@ -576,9 +563,8 @@ static void who_is_not_answered_yet_can_end(void **state)
     forget(&guests[0].h), forget(&guests[1].h);
 }
 
-static void a_full_batch_takes_nobody_and_its_end_ends_all(void **state)
+PL_TEST(a_full_batch_takes_nobody_and_its_end_ends_all)
 {
-    (void)state;
     const int32_t prompt[] = {PL_TOKEN_BOS};
     guest guests[2];
     pl_batch *batch;
@@ -608,21 +594,5 @@ static void a_full_batch_takes_nobody_and_its_end_ends_all(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_text_comes_out_until_its_end),
-        cmocka_unit_test(characters_come_whole),
-        cmocka_unit_test(the_length_may_end_a_character),
-        cmocka_unit_test(bytes_that_are_no_text_become_replacements),
-        cmocka_unit_test(a_stop_text_ends_it_and_stays_out),
-        cmocka_unit_test(the_context_bounds_the_text),
-        cmocka_unit_test(the_same_seed_says_the_same),
-        cmocka_unit_test(a_listener_may_end_it),
-        cmocka_unit_test(impossible_requests_are_refused),
-        cmocka_unit_test(guests_of_a_batch_hear_what_they_hear_alone),
-        cmocka_unit_test(a_long_prompt_silences_nobody),
-        cmocka_unit_test(who_leaves_is_not_read_to_the_end),
-        cmocka_unit_test(who_is_not_answered_yet_can_end),
-        cmocka_unit_test(a_full_batch_takes_nobody_and_its_end_ends_all),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return suite_run(open_all, close_all);
 }

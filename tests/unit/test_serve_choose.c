@@ -1,13 +1,10 @@
 /* folder: serve; label: unit */
 #include "serve/serve.h"
 #include <math.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
-#include <setjmp.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { V = 6 };
 /* The probabilities are .4 .05 .3 .05 .15 .05. Token 0 is the likeliest one, then come
@@ -34,7 +31,7 @@ static int close_all(void **state)
 static int32_t choose(const pl_choice *choice, uint64_t index)
 {
     int32_t token = -1;
-    assert_int_equal(pl_choose_token(chooser, logits, choice, index, &token), PL_OK);
+    assert_ok(pl_choose_token(chooser, logits, choice, index, &token));
     return token;
 }
 
@@ -56,30 +53,27 @@ static void expect_shares(const double got[V], const double want[V])
     }
 }
 
-static void temperature_zero_takes_the_likeliest(void **state)
+PL_TEST(temperature_zero_takes_the_likeliest)
 {
-    (void)state;
     pl_choice choice = {.temperature = 0.0, .top_k = 3, .top_p = 0.5};
     const float ties[V] = {-1.0f, 2.0f, 0.0f, 2.0f, 1.0f, 2.0f};
     int32_t token;
     for (uint64_t i = 0; i < 50; ++i)
         assert_int_equal(choose(&choice, i), 0);
-    assert_int_equal(pl_choose_token(chooser, ties, &choice, 0, &token), PL_OK);
+    assert_ok(pl_choose_token(chooser, ties, &choice, 0, &token));
     assert_int_equal(token, 1);
 }
 
-static void at_temperature_one_tokens_come_by_their_share(void **state)
+PL_TEST(at_temperature_one_tokens_come_by_their_share)
 {
-    (void)state;
     double got[V];
     pl_choice choice = {.temperature = 1.0, .top_p = 1.0, .seed = 5};
     tally(&choice, got);
     expect_shares(got, shares);
 }
 
-static void temperature_sharpens_and_flattens(void **state)
+PL_TEST(temperature_sharpens_and_flattens)
 {
-    (void)state;
     for (int i = 0; i < 2; ++i) {
         double got[V], want[V], sum = 0.0, temperature = i ? 0.5 : 2.0;
         pl_choice choice = {.temperature = temperature, .top_p = 1.0};
@@ -92,9 +86,8 @@ static void temperature_sharpens_and_flattens(void **state)
     }
 }
 
-static void top_k_keeps_the_k_likeliest(void **state)
+PL_TEST(top_k_keeps_the_k_likeliest)
 {
-    (void)state;
     double got[V];
     const double want[V] = {0.4 / 0.85, 0, 0.3 / 0.85, 0, 0.15 / 0.85, 0};
     const double four[V] = {0.4 / 0.9, 0.05 / 0.9, 0.3 / 0.9, 0, 0.15 / 0.9, 0};
@@ -110,9 +103,8 @@ static void top_k_keeps_the_k_likeliest(void **state)
     expect_shares(got, shares);
 }
 
-static void top_p_keeps_the_smallest_nucleus(void **state)
+PL_TEST(top_p_keeps_the_smallest_nucleus)
 {
-    (void)state;
     double got[V];
     const double two[V] = {0.4 / 0.7, 0, 0.3 / 0.7, 0, 0, 0}, one[V] = {1.0};
     pl_choice choice = {.temperature = 1.0, .top_p = 0.65};
@@ -126,9 +118,8 @@ static void top_p_keeps_the_smallest_nucleus(void **state)
 /* top_p is a fraction of the probability of the tokens that top_k keeps. The three
  * likeliest tokens have .85 together. The first two have .7: more than .8 of .85, but
  * less than .8. */
-static void top_p_counts_what_top_k_left(void **state)
+PL_TEST(top_p_counts_what_top_k_left)
 {
-    (void)state;
     double got[V];
     const double two[V] = {0.4 / 0.7, 0, 0.3 / 0.7, 0, 0, 0};
     const double three[V] = {0.4 / 0.85, 0, 0.3 / 0.85, 0, 0.15 / 0.85, 0};
@@ -140,9 +131,8 @@ static void top_p_counts_what_top_k_left(void **state)
     expect_shares(got, three);
 }
 
-static void the_same_seed_and_place_choose_the_same(void **state)
+PL_TEST(the_same_seed_and_place_choose_the_same)
 {
-    (void)state;
     pl_choice choice = {.temperature = 1.0, .top_p = 0.9, .seed = 3}, other = choice;
     int n_different = 0;
     other.seed = 4;
@@ -153,9 +143,8 @@ static void the_same_seed_and_place_choose_the_same(void **state)
     assert_true(n_different > 50);
 }
 
-static void a_forbidden_token_is_never_chosen(void **state)
+PL_TEST(a_forbidden_token_is_never_chosen)
 {
-    (void)state;
     float some[V];
     memcpy(some, logits, sizeof some);
     some[0] = -INFINITY;
@@ -165,14 +154,13 @@ static void a_forbidden_token_is_never_chosen(void **state)
             pl_choice choice = {.temperature = 5.0,
                                 .top_k = cut == 1 ? 5 : 0,
                                 .top_p = cut == 2 ? 0.999 : 1.0};
-            assert_int_equal(pl_choose_token(chooser, some, &choice, i, &token), PL_OK);
+            assert_ok(pl_choose_token(chooser, some, &choice, i, &token));
             assert_int_not_equal(token, 0);
         }
 }
 
-static void unusable_logits_are_a_numeric_error(void **state)
+PL_TEST(unusable_logits_are_a_numeric_error)
 {
-    (void)state;
     pl_choice choice = pl_choice_defaults();
     const float bad[] = {NAN, INFINITY};
     int32_t token;
@@ -190,9 +178,8 @@ static void unusable_logits_are_a_numeric_error(void **state)
                      PL_ERR_NUMERIC);
 }
 
-static void options_out_of_range_are_named(void **state)
+PL_TEST(options_out_of_range_are_named)
 {
-    (void)state;
     static const struct {
         pl_choice choice;
         const char *says;
@@ -211,9 +198,8 @@ static void options_out_of_range_are_named(void **state)
 
 /* min_p drops each token that is less likely than min_p times the likeliest token. The
  * probabilities are .4 .05 .3 .05 .15 .05. */
-static void min_p_drops_the_unlikely(void **state)
+PL_TEST(min_p_drops_the_unlikely)
 {
-    (void)state;
     double got[V];
     pl_choice choice = {.temperature = 1.0, .top_p = 1.0, .min_p = 0.5, .seed = 5};
     tally(&choice, got); /* keeps .4 and .3; .15 is less than half of .4 */
@@ -239,18 +225,5 @@ static void min_p_drops_the_unlikely(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(temperature_zero_takes_the_likeliest),
-        cmocka_unit_test(min_p_drops_the_unlikely),
-        cmocka_unit_test(at_temperature_one_tokens_come_by_their_share),
-        cmocka_unit_test(temperature_sharpens_and_flattens),
-        cmocka_unit_test(top_k_keeps_the_k_likeliest),
-        cmocka_unit_test(top_p_keeps_the_smallest_nucleus),
-        cmocka_unit_test(top_p_counts_what_top_k_left),
-        cmocka_unit_test(the_same_seed_and_place_choose_the_same),
-        cmocka_unit_test(a_forbidden_token_is_never_chosen),
-        cmocka_unit_test(unusable_logits_are_a_numeric_error),
-        cmocka_unit_test(options_out_of_range_are_named),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return suite_run(open_all, close_all);
 }

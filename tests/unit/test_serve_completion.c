@@ -21,9 +21,8 @@ static int close_all(void **state)
     return remove_scratch(state);
 }
 
-static void a_completion_is_read_or_refused_by_name(void **state)
+PL_TEST(a_completion_is_read_or_refused_by_name)
 {
-    (void)state;
     static const struct {
         const char *body, *says;
     } wrong[] = {
@@ -69,9 +68,8 @@ static void a_completion_is_read_or_refused_by_name(void **state)
     }
 }
 
-static void every_key_has_its_effect(void **state)
+PL_TEST(every_key_has_its_effect)
 {
-    (void)state;
     pl_completion c;
     const char *body =
         "{\"prompt\": [\"a\"], \"stop\": [\"x\", \"y\"], \"n\": 2, \"best_of\": 2, "
@@ -106,9 +104,8 @@ static pl_status parse_with(const char *member, pl_completion *c)
     return pl_completion_parse(body, strlen(body), c);
 }
 
-static void keys_of_other_servers_are_ignored_if_they_ask_for_nothing(void **state)
+PL_TEST(keys_of_other_servers_are_ignored_if_they_ask_for_nothing)
 {
-    (void)state;
     static const char *const neutral[] = {"\"response_format\": {\"type\": \"text\"}",
                                           "\"store\": false",
                                           "\"tools\": []",
@@ -146,9 +143,8 @@ static void keys_of_other_servers_are_ignored_if_they_ask_for_nothing(void **sta
     }
 }
 
-static void prompts_are_texts_or_tokens(void **state)
+PL_TEST(prompts_are_texts_or_tokens)
 {
-    (void)state;
     pl_completion c;
     const char *tokens = "{\"prompt\": [1, 5, 6]}";
     assert_ok(pl_completion_parse(tokens, strlen(tokens), &c));
@@ -175,9 +171,8 @@ static void expect_token(int32_t token, const char *wanted)
     pl_buf_destroy(&text);
 }
 
-static void a_token_has_a_text_of_its_own(void **state)
+PL_TEST(a_token_has_a_text_of_its_own)
 {
-    (void)state;
     pl_buf ids = {0};
     expect_token(PL_TOKEN_BOS, "<s>");
     expect_token(PL_TOKEN_EOS, "</s>");
@@ -192,9 +187,8 @@ static void a_token_has_a_text_of_its_own(void **state)
 
 /* Scores must be written as the four lists of OpenAI's API. The first token has null
  * instead of a score, and offsets count characters. */
-static void scores_become_four_lists(void **state)
+PL_TEST(scores_become_four_lists)
 {
-    (void)state;
     pl_buf ids = {0}, out = {0};
     const char *text = "\xc3\xa9t";
     assert_ok(pl_tokenizer_encode(tokenizer, text, strlen(text), &ids));
@@ -264,9 +258,8 @@ static void list_tokens(const char *before, const char *text, const char *after,
     pl_buf_destroy(&ids);
 }
 
-static void a_text_becomes_tokens_and_back(void **state)
+PL_TEST(a_text_becomes_tokens_and_back)
 {
-    (void)state;
     pl_buf plain = {0}, bos = {0}, special = {0}, body = {0}, back = {0};
     list_tokens("", "loom", "", &plain);
     list_tokens("1", "loom", "", &bos);
@@ -293,9 +286,8 @@ static void a_text_becomes_tokens_and_back(void **state)
 
 /* If the piece of a token is only a part of a character, /tokenize must give it as a
  * list of bytes. */
-static void pieces_that_are_no_text_are_bytes(void **state)
+PL_TEST(pieces_that_are_no_text_are_bytes)
 {
-    (void)state;
     pl_buf out = {0};
     const char *body = "{\"content\": \"t\xc3\xa9\", \"with_pieces\": true}";
     assert_ok(tokens_encode(tokenizer, 64, body, strlen(body), &out));
@@ -305,9 +297,8 @@ static void pieces_that_are_no_text_are_bytes(void **state)
     pl_buf_destroy(&out);
 }
 
-static void wrong_token_requests_are_refused_by_name(void **state)
+PL_TEST(wrong_token_requests_are_refused_by_name)
 {
-    (void)state;
     static const struct {
         const char *body, *says;
     } wrong[] = {{"", "not JSON"},
@@ -342,9 +333,8 @@ static void wrong_token_requests_are_refused_by_name(void **state)
 }
 
 /* ---- embeddings ---- */
-static void inputs_are_texts_or_tokens(void **state)
+PL_TEST(inputs_are_texts_or_tokens)
 {
-    (void)state;
     static const struct {
         const char *body, *says;
     } wrong[] = {
@@ -376,9 +366,8 @@ static void inputs_are_texts_or_tokens(void **state)
     pl_completion_clear(&c);
 }
 
-static void a_vector_has_length_one(void **state)
+PL_TEST(a_vector_has_length_one)
 {
-    (void)state;
     const float values[] = {3, 0, -4, 0, 0, 2};
     embedding_answer a = {
         .model = "base", .n = 2, .width = 3, .values = values, .n_tokens = 9};
@@ -403,18 +392,5 @@ static void a_vector_has_length_one(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_completion_is_read_or_refused_by_name),
-        cmocka_unit_test(every_key_has_its_effect),
-        cmocka_unit_test(keys_of_other_servers_are_ignored_if_they_ask_for_nothing),
-        cmocka_unit_test(prompts_are_texts_or_tokens),
-        cmocka_unit_test(a_token_has_a_text_of_its_own),
-        cmocka_unit_test(scores_become_four_lists),
-        cmocka_unit_test(a_text_becomes_tokens_and_back),
-        cmocka_unit_test(pieces_that_are_no_text_are_bytes),
-        cmocka_unit_test(wrong_token_requests_are_refused_by_name),
-        cmocka_unit_test(inputs_are_texts_or_tokens),
-        cmocka_unit_test(a_vector_has_length_one),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return suite_run(open_all, close_all);
 }

@@ -1,53 +1,12 @@
 /* folder: serve; label: unit */
 /* Tests the scores (log-probabilities) of tokens, penalties and biases. The model has
  * random weights. A batch must give scores that agree with the losses of the model. */
-#include "tests/support/corpus_support.h"
-#include "serve/serve.h"
+#include "tests/support/word_model.h"
 #include <math.h>
 
-enum { VOCAB = 300, CONTEXT = 64, PROMPT = 20, TOP = 5 };
+enum { VOCAB = WORD_VOCAB, CONTEXT = 64, PROMPT = 20, TOP = 5 };
 static pl_tokenizer *tokenizer;
-static pl_topology *topology;
-static pl_backend *backend;
-static pl_model *model;
 static int32_t prompt[CONTEXT];
-
-static int open_model(const char *name, const char *precision)
-{
-    const pl_shape shape = {.vocab = VOCAB,
-                            .width = 32,
-                            .n_heads = 2,
-                            .n_kv_heads = 1,
-                            .head_size = 16,
-                            .ffn = 48,
-                            .n_blocks = 2,
-                            .context = CONTEXT,
-                            .tied = true,
-                            .rope_theta = 10000.0,
-                            .norm_eps = 1e-5};
-    pl_backend_options be = {.name = name, .n_threads = 1, .precision = precision};
-    pl_topology_spec spec = {.replicas = 1};
-    pl_model_options options = {.batch = 1, .context = CONTEXT};
-    if (pl_backend_open(&be, &backend) != PL_OK ||
-        pl_topology_parse_levels("1", &spec) != PL_OK ||
-        pl_topology_create(&shape, &spec, &topology) != PL_OK ||
-        pl_model_create(backend, topology, &options, &model) != PL_OK)
-        return -1;
-    const size_t n = pl_topology_path_params(topology);
-    float *params = pl_alloc(n * sizeof *params);
-    for (size_t i = 0; i < n; i++)
-        params[i] = 0.3f * pl_random_normal(7, 1, i);
-    pl_status status = pl_model_load(model, params);
-    pl_free(params);
-    return status == PL_OK ? 0 : -1;
-}
-
-static void close_model(void)
-{
-    pl_model_destroy(&model);
-    pl_topology_destroy(&topology);
-    pl_backend_close(&backend);
-}
 
 static int open_all(void **state)
 {
@@ -56,20 +15,20 @@ static int open_all(void **state)
     prompt[0] = PL_TOKEN_BOS;
     for (int i = 1; i < CONTEXT; i++)
         prompt[i] = 3 + (i * i * 7 + i * 11) % (VOCAB - 3);
-    return open_model("ref", "f32");
+    open_word_model("ref", "f32", CONTEXT);
+    return 0;
 }
 
 static int close_all(void **state)
 {
-    close_model();
+    close_word_model();
     pl_tokenizer_destroy(&tokenizer);
     return remove_scratch(state);
 }
 
 /* ---- one score ---- */
-static void a_score_is_the_logarithm_of_a_softmax(void **state)
+PL_TEST(a_score_is_the_logarithm_of_a_softmax)
 {
-    (void)state;
     const float logits[6] = {1.0f, 3.0f, -2.0f, 3.0f, -INFINITY, 2.5f};
     pl_token_score s;
     double sum = 0;
@@ -97,43 +56,10 @@ static void a_score_is_the_logarithm_of_a_softmax(void **state)
 }
 
 /* ---- requests ---- */
-typedef struct told {
-    pl_buf text, scores;
-    pl_generate_result result;
-    pl_status status;
-    int n_done;
-} told;
-
-static pl_status tell_text(void *context, const char *text, size_t len)
-{
-    pl_buf_append(&((told *)context)->text, text, len);
-    return PL_OK;
-}
-
-static pl_status tell_score(void *context, const pl_token_score *score)
-{
-    pl_buf_append(&((told *)context)->scores, score, sizeof *score);
-    return PL_OK;
-}
-
-static void tell_done(void *context, pl_status status, const pl_generate_result *r)
-{
-    told *t = context;
-    t->status = status;
-    t->result = *r;
-    t->n_done++;
-}
-
 static const pl_token_score *scores_of(const told *t, size_t *n)
 {
     *n = t->scores.len / sizeof(pl_token_score);
     return (const pl_token_score *)(const void *)t->scores.data;
-}
-
-static void forget(told *t)
-{
-    pl_buf_destroy(&t->text);
-    pl_buf_destroy(&t->scores);
 }
 
 static pl_generate_options asking(int i)
@@ -178,9 +104,8 @@ static void ask_alone(int n_slots, int n_prompt, const pl_generate_options *opti
 /* The scores of a prompt's tokens must be the negative losses of the model. With
  * max_tokens 0 there are only these scores, with 1 there is one more. A request without
  * prompt_scores must not have max_tokens 0. */
-static void scores_of_a_prompt_are_the_losses_of_the_model(void **state)
+PL_TEST(scores_of_a_prompt_are_the_losses_of_the_model)
 {
-    (void)state;
     float losses[PROMPT - 1];
     size_t n = 0;
     told t;
@@ -202,7 +127,7 @@ static void scores_of_a_prompt_are_the_losses_of_the_model(void **state)
         assert_int_equal(t.result.n_tokens, max_tokens);
         assert_int_equal(t.result.n_prompt, PROMPT);
         assert_int_equal(t.result.finish, PL_FINISH_LENGTH);
-        forget(&t);
+        told_clear(&t);
     }
     options.prompt_scores = false;
     options.max_tokens = 0;
@@ -219,9 +144,8 @@ static void scores_of_a_prompt_are_the_losses_of_the_model(void **state)
     pl_batch_destroy(&batch);
 }
 
-static void an_answer_scores_as_it_does_in_a_prompt(void **state)
+PL_TEST(an_answer_scores_as_it_does_in_a_prompt)
 {
-    (void)state;
     told t, again;
     size_t n = 0, m = 0;
     int32_t kept[CONTEXT];
@@ -243,7 +167,7 @@ static void an_answer_scores_as_it_does_in_a_prompt(void **state)
     for (size_t i = 1; i < n; i++)
         assert_true(fabs(read[i].logprob - scores[i].logprob) < 1e-5);
     memcpy(prompt, kept, sizeof kept);
-    forget(&t), forget(&again);
+    told_clear(&t), told_clear(&again);
 }
 
 /* A request must get the same bytes of text and scores alone as together with other
@@ -256,8 +180,8 @@ static void check_company(const char *name, const char *precision)
     pl_generate_options options[GUESTS];
     int next = 0;
     memset(guests, 0, sizeof guests);
-    close_model();
-    assert_int_equal(open_model(name, precision), 0);
+    close_word_model();
+    open_word_model(name, precision, CONTEXT);
     assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 4, &batch));
     while (next < GUESTS || pl_batch_active(batch) > 0) {
         if (next < GUESTS && pl_batch_room(batch) > 0) {
@@ -275,24 +199,22 @@ static void check_company(const char *name, const char *precision)
         assert_string_equal(pl_buf_text(&guests[i].text), pl_buf_text(&alone.text));
         assert_int_equal(guests[i].scores.len, alone.scores.len);
         assert_memory_equal(guests[i].scores.data, alone.scores.data, alone.scores.len);
-        forget(&guests[i]), forget(&alone);
+        told_clear(&guests[i]), told_clear(&alone);
     }
-    close_model();
-    assert_int_equal(open_model("ref", "f32"), 0);
+    close_word_model();
+    open_word_model("ref", "f32", CONTEXT);
 }
 
-static void scores_are_the_same_in_any_company(void **state)
+PL_TEST(scores_are_the_same_in_any_company)
 {
-    (void)state;
     check_company("ref", "f32");
     check_company("cpu", "f32");
     check_company("cpu", "bf16");
 }
 
 /* ---- options that change logits ---- */
-static void a_bias_forces_and_forbids(void **state)
+PL_TEST(a_bias_forces_and_forbids)
 {
-    (void)state;
     told t, other;
     size_t n = 0;
     pl_logit_bias bias = {.token = 17, .bias = 100.0f};
@@ -309,11 +231,11 @@ static void a_bias_forces_and_forbids(void **state)
     /* The score is the probability that the model gives without the bias. */
     assert_int_equal(scores[0].top[0].token, first);
     assert_true(scores[0].logprob < scores[0].top[0].logprob);
-    forget(&t);
+    told_clear(&t);
     bias = (pl_logit_bias){.token = first, .bias = -100.0f};
     ask_alone(1, PROMPT, &options, &t);
     assert_int_not_equal(scores_of(&t, &n)[0].token, first);
-    forget(&t), forget(&other);
+    told_clear(&t), told_clear(&other);
     bias.token = VOCAB;
     pl_batch *batch;
     assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 1, &batch));
@@ -331,9 +253,8 @@ static void a_bias_forces_and_forbids(void **state)
 /* With a bias of 50 for token 17, all five tokens of the answer are token 17. A
  * frequency penalty of 30 is subtracted for each earlier choice, so token 17 is chosen
  * only twice. A presence penalty of 30 is subtracted only once: nothing changes. */
-static void penalties_count_what_was_chosen(void **state)
+PL_TEST(penalties_count_what_was_chosen)
 {
-    (void)state;
     static const struct {
         double presence, frequency;
         int times;
@@ -353,19 +274,11 @@ static void penalties_count_what_was_chosen(void **state)
         for (size_t i = 0; i < n; i++)
             times += scores[i].token == 17;
         assert_int_equal(times, cases[c].times);
-        forget(&t);
+        told_clear(&t);
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_score_is_the_logarithm_of_a_softmax),
-        cmocka_unit_test(scores_of_a_prompt_are_the_losses_of_the_model),
-        cmocka_unit_test(an_answer_scores_as_it_does_in_a_prompt),
-        cmocka_unit_test(scores_are_the_same_in_any_company),
-        cmocka_unit_test(a_bias_forces_and_forbids),
-        cmocka_unit_test(penalties_count_what_was_chosen),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return suite_run(open_all, close_all);
 }

@@ -29,18 +29,16 @@ static server_access *known(void)
 
 /* The hash of a key must be the one that `b2sum -l 256` prints, here for the key "abc".
  * (RFC 7693 has only the hash of 512 bits.) */
-static void a_hash_is_that_of_b2sum(void **state)
+PL_TEST(a_hash_is_that_of_b2sum)
 {
-    (void)state;
     char text[PL_HASH_TEXT];
     hash_text("abc", text);
     assert_string_equal(
         text, "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319");
 }
 
-static void a_key_is_known_by_its_hash(void **state)
+PL_TEST(a_key_is_known_by_its_hash)
 {
-    (void)state;
     server_access *access = known();
     assert_string_equal(server_access_find(access, "Bearer first-key"), "alice");
     assert_string_equal(server_access_find(access, "bearer second key"), "bob-2");
@@ -59,9 +57,8 @@ static void a_key_is_known_by_its_hash(void **state)
     assert_null(access);
 }
 
-static void wrong_lines_are_named(void **state)
+PL_TEST(wrong_lines_are_named)
 {
-    (void)state;
     char hash[PL_HASH_TEXT];
     hash_text("key", hash);
     static const struct {
@@ -89,9 +86,8 @@ static void wrong_lines_are_named(void **state)
     assert_said("no key");
 }
 
-static void a_file_that_others_may_write_is_refused(void **state)
+PL_TEST(a_file_that_others_may_write_is_refused)
 {
-    (void)state;
     char hash[PL_HASH_TEXT], text[128];
     server_access *access = NULL;
     hash_text("key", hash);
@@ -107,9 +103,8 @@ static void a_file_that_others_may_write_is_refused(void **state)
     assert_int_not_equal(server_access_load(in_scratch("nothing"), &access), PL_OK);
 }
 
-static void a_key_that_was_made_is_known_after_the_list_is_read_again(void **state)
+PL_TEST(a_key_that_was_made_is_known_after_the_list_is_read_again)
 {
-    (void)state;
     char path[PL_PATH_MAX], keys[2][PL_API_KEY_TEXT], header[80];
     server_access *access = NULL;
     pl_join(path, scratch, "made");
@@ -131,13 +126,12 @@ static void a_key_that_was_made_is_known_after_the_list_is_read_again(void **sta
     server_access_destroy(&access);
 }
 
-static void keys_that_are_made_at_once_are_all_kept(void **state)
+PL_TEST(keys_that_are_made_at_once_are_all_kept)
 {
     enum { MAKERS = 8, EACH = 20 };
     char path[PL_PATH_MAX], key[PL_API_KEY_TEXT];
     pl_buf text = {0};
     int n_lines = 0;
-    (void)state;
     pl_join(path, scratch, "at-once");
     for (int i = 0; i < MAKERS; i++) {
         const pid_t maker = fork();
@@ -161,12 +155,11 @@ static void keys_that_are_made_at_once_are_all_kept(void **state)
     pl_buf_destroy(&text);
 }
 
-static void a_new_key_leaves_link_and_mode_of_the_file(void **state)
+PL_TEST(a_new_key_leaves_link_and_mode_of_the_file)
 {
     char file[PL_PATH_MAX], path[PL_PATH_MAX], key[PL_API_KEY_TEXT];
     struct stat info;
     server_access *access = NULL;
-    (void)state;
     pl_join(file, scratch, "behind");
     pl_join(path, scratch, "link");
     assert_int_equal(symlink("behind", path), 0);
@@ -187,14 +180,5 @@ static void a_new_key_leaves_link_and_mode_of_the_file(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hash_is_that_of_b2sum),
-        cmocka_unit_test(a_key_is_known_by_its_hash),
-        cmocka_unit_test(wrong_lines_are_named),
-        cmocka_unit_test(a_file_that_others_may_write_is_refused),
-        cmocka_unit_test(a_key_that_was_made_is_known_after_the_list_is_read_again),
-        cmocka_unit_test(keys_that_are_made_at_once_are_all_kept),
-        cmocka_unit_test(a_new_key_leaves_link_and_mode_of_the_file),
-    };
-    return cmocka_run_group_tests(tests, make_scratch, remove_scratch);
+    return suite_run(make_scratch, remove_scratch);
 }

@@ -2,13 +2,10 @@
 /* Tests which connections a server closes. Each connection is a socket pair. */
 #include "serve/server_clients.h"
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/socket.h>
 #include <unistd.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { HOUR_S = 3600, PATIENCE_MS = 60000, MOST = 8 };
 
@@ -19,7 +16,7 @@ static int ends[MOST][2]; /* the server's end and the client's end */
 static void open_with(int places, int request_s, int answer_s)
 {
     const server_clients_options options = {places, request_s, answer_s};
-    assert_int_equal(server_clients_open(&options, &clients), PL_OK);
+    assert_ok(server_clients_open(&options, &clients));
 }
 
 static void enter(int i, uint32_t address)
@@ -50,9 +47,10 @@ static int leave_all(void **state)
     return 0;
 }
 
-static void of_too_many_the_oldest_of_the_fullest_address_goes(void **state)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, NULL, leave_all)
+
+FIXTURE_TEST(of_too_many_the_oldest_of_the_fullest_address_goes)
 {
-    (void)state;
     open_with(4, HOUR_S, HOUR_S);
     enter(0, 7);
     enter(1, 8);
@@ -65,9 +63,8 @@ static void of_too_many_the_oldest_of_the_fullest_address_goes(void **state)
         assert_int_equal(is_closed(i, 0), i == 1);
 }
 
-static void a_busy_one_stays(void **state)
+FIXTURE_TEST(a_busy_one_stays)
 {
-    (void)state;
     open_with(2, HOUR_S, HOUR_S);
     enter(0, 7);
     server_client_is_busy(all[0]);
@@ -78,9 +75,8 @@ static void a_busy_one_stays(void **state)
     assert_false(is_closed(0, 0));
 }
 
-static void bytes_that_trickle_in_do_not_renew_a_request(void **state)
+FIXTURE_TEST(bytes_that_trickle_in_do_not_renew_a_request)
 {
-    (void)state;
     open_with(4, 0, HOUR_S);
     enter(0, 7);
     server_client_is_busy(all[0]);
@@ -92,25 +88,12 @@ static void bytes_that_trickle_in_do_not_renew_a_request(void **state)
     assert_true(is_closed(0, PATIENCE_MS));
 }
 
-static void an_answer_ends_in_time_too(void **state)
+FIXTURE_TEST(an_answer_ends_in_time_too)
 {
-    (void)state;
     open_with(4, HOUR_S, 0);
     enter(0, 7);
     server_client_is_busy(all[0]);
     enter(1, 7);
     assert_true(is_closed(0, PATIENCE_MS));
     assert_false(is_closed(1, 0));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(of_too_many_the_oldest_of_the_fullest_address_goes,
-                                  leave_all),
-        cmocka_unit_test_teardown(a_busy_one_stays, leave_all),
-        cmocka_unit_test_teardown(bytes_that_trickle_in_do_not_renew_a_request,
-                                  leave_all),
-        cmocka_unit_test_teardown(an_answer_ends_in_time_too, leave_all)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -171,9 +171,8 @@ static uint64_t path_bytes(void)
 /* A path that is always in use must make room for another path. There is memory for
  * only one path. Two clients of p00 send one request after another without a pause, so
  * p00 always has a request when a client asks for p11. */
-static void a_path_in_steady_use_makes_room_for_another(void **state)
+PL_TEST(a_path_in_steady_use_makes_room_for_another)
 {
-    (void)state;
     server_paths *server = open_server(path_bytes());
     client first = {.server = server, .asks_on = true}, second = first,
            other = {.server = server, .model = 3};
@@ -200,9 +199,8 @@ static void a_path_in_steady_use_makes_room_for_another(void **state)
 /* Modules that no path uses must make room for a path. When a module of p00 gets a new
  * version, p00 is closed. Its other modules stay in memory for paths that are opened
  * later, until p11 needs their memory. */
-static void kept_modules_make_room_for_another_path(void **state)
+PL_TEST(kept_modules_make_room_for_another_path)
 {
-    (void)state;
     server_paths *server = open_server(path_bytes());
     client first = {.server = server}, other = {.server = server, .model = 3};
     join(&first);
@@ -234,9 +232,8 @@ static void ask_alone(int model, pl_buf *text)
 /* p00 and p01 share a module, which gets a new version while both paths answer. These
  * answers must keep the old version. Later requests, which run at the same time, must
  * use the new version. */
-static void an_answer_keeps_the_versions_with_which_it_began(void **state)
+PL_TEST(an_answer_keeps_the_versions_with_which_it_began)
 {
-    (void)state;
     const int shared = pl_topology_module_of_path(mix.topology, 1, 0);
     pl_buf before[2] = {{0}}, after[2] = {{0}};
     server_paths *server = open_server(0);
@@ -270,9 +267,8 @@ static void an_answer_keeps_the_versions_with_which_it_began(void **state)
 }
 
 /* /slots of a server that has ended would wait for ever, and so would its front. */
-static void a_server_that_has_ended_takes_no_questions(void **state)
+PL_TEST(a_server_that_has_ended_takes_no_questions)
 {
-    (void)state;
     const pl_server_options options = {.mix = &mix, .threads = 1, .slots = SLOTS};
     volatile sig_atomic_t stop = 1, reload = 0;
     server_job *job = NULL;
@@ -308,10 +304,9 @@ static server_job *submit_long(pl_server *server, int n_tokens, const char *text
     return job;
 }
 
-static void a_long_prompt_leaves_little_room_for_its_answers(void **state)
+PL_TEST(a_long_prompt_leaves_little_room_for_its_answers)
 {
     enum { JOBS = 8 };
-    (void)state;
     const pl_server_options options = {
         .mix = &mix, .threads = 1, .slots = SLOTS, .queue = 2 * JOBS};
     volatile sig_atomic_t stop = 1, reload = 0;
@@ -334,12 +329,5 @@ static void a_long_prompt_leaves_little_room_for_its_answers(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_path_in_steady_use_makes_room_for_another),
-        cmocka_unit_test(an_answer_keeps_the_versions_with_which_it_began),
-        cmocka_unit_test(kept_modules_make_room_for_another_path),
-        cmocka_unit_test(a_server_that_has_ended_takes_no_questions),
-        cmocka_unit_test(a_long_prompt_leaves_little_room_for_its_answers),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return suite_run(open_all, close_all);
 }

@@ -3,17 +3,10 @@
  * Tests how the rate of a link is read, and how many bytes a phase of a path is said to
  * send with the settings of `train --link`. */
 #include "config/config.h"
+#include "tests/support/suite.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-static void rates_are_read_or_refused(void **state)
+PL_TEST(rates_are_read_or_refused)
 {
-    (void)state;
     static const struct {
         const char *text;
         double bits;
@@ -24,7 +17,7 @@ static void rates_are_read_or_refused(void **state)
                                         "0mbit",  "1e40mbit", "5mbit "};
     double bits = 0;
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
-        assert_int_equal(slow_link_parse_rate(rates[i].text, &bits), PL_OK);
+        assert_ok(slow_link_parse_rate(rates[i].text, &bits));
         assert_true(bits == rates[i].bits);
     }
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
@@ -51,31 +44,21 @@ static double bytes_with(int n_levels, const char *last)
         }
     if (last)
         sets[n++] = last;
-    assert_int_equal(config_build(NULL, sets, n, &c), PL_OK);
-    assert_int_equal(config_shape(&c, &shape), PL_OK);
-    assert_int_equal(pl_topology_create(&shape, &spec, &t), PL_OK);
-    assert_int_equal(slow_link_phase_bytes(&c, t, &bytes), PL_OK);
+    assert_ok(config_build(NULL, sets, n, &c));
+    assert_ok(config_shape(&c, &shape));
+    assert_ok(pl_topology_create(&shape, &spec, &t));
+    assert_ok(slow_link_phase_bytes(&c, t, &bytes));
     bytes /= (double)pl_topology_path_params(t);
     pl_topology_destroy(&t);
     return bytes;
 }
 
-static void each_level_sends_less_than_the_one_before(void **state)
+PL_TEST(each_level_sends_less_than_the_one_before)
 {
-    (void)state;
     const double all = bytes_with(1, NULL), rare = bytes_with(2, NULL),
                  least = bytes_with(3, NULL);
     assert_true(all > 15.99 && all < 16.05); /* 4 + 4 and the moments, 8 */
     assert_true(rare > 8.79 && rare < 8.85); /* 4 + 4 and 8 / 10 */
     assert_true(least > 2.4 && least < 2.7); /* 0.5 + 1 and (8 + 1) / 10 */
     assert_true(bytes_with(2, "train.state=bf16") < rare - 0.3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rates_are_read_or_refused),
-        cmocka_unit_test(each_level_sends_less_than_the_one_before),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

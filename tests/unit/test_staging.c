@@ -1,11 +1,8 @@
 /* folder: net; label: unit */
 #include "net/net.h"
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { MIB = 1 << 20 };
 
@@ -60,37 +57,35 @@ static const staging_blob *whole(const staging *s, uint8_t number)
     return staging_find(s, &name);
 }
 
-static void a_large_upload_gets_the_memory_of_the_one_before(void **state)
+PL_TEST(a_large_upload_gets_the_memory_of_the_one_before)
 {
-    (void)state;
     staging s = of_limit(64 * MIB);
-    assert_int_equal(put_all(&s, 1, 8 * MIB), PL_OK);
+    assert_ok(put_all(&s, 1, 8 * MIB));
     const uint8_t *before = whole(&s, 1)->data;
     drop(&s, 1);
     assert_int_equal(s.bytes, 0);
     assert_int_equal(staging_kept_bytes(&s), 8 * MIB);
-    assert_int_equal(put_all(&s, 2, 8 * MIB - 5), PL_OK);
+    assert_ok(put_all(&s, 2, 8 * MIB - 5));
     assert_ptr_equal(whole(&s, 2)->data, before);
     /* s.bytes counts the memory of the block, not the bytes of the blob. */
     assert_int_equal(s.bytes, 8 * MIB);
     assert_int_equal(staging_kept_bytes(&s), 0);
     drop(&s, 2);
     /* A blob of 6 MiB does not get the block of 8 MiB: too much would be unused. */
-    assert_int_equal(put_all(&s, 3, 6 * MIB), PL_OK);
+    assert_ok(put_all(&s, 3, 6 * MIB));
     assert_int_equal(staging_kept_bytes(&s), 8 * MIB);
     staging_expire(&s, true);
     assert_int_equal(s.bytes + staging_kept_bytes(&s), 0);
 }
 
-static void bytes_of_an_older_upload_make_no_newer_one_whole(void **state)
+PL_TEST(bytes_of_an_older_upload_make_no_newer_one_whole)
 {
-    (void)state;
     staging s = of_limit(64 * MIB);
-    assert_int_equal(put_all(&s, 1, 4 * MIB), PL_OK);
+    assert_ok(put_all(&s, 1, 4 * MIB));
     drop(&s, 1);
     for (int piece = 0; piece < 4; piece++) {
         assert_null(whole(&s, 2));
-        assert_int_equal(put_piece(&s, 2, 4 * MIB, (uint64_t)piece * MIB), PL_OK);
+        assert_ok(put_piece(&s, 2, 4 * MIB, (uint64_t)piece * MIB));
     }
     const staging_blob *b = whole(&s, 2);
     assert_non_null(b);
@@ -99,67 +94,64 @@ static void bytes_of_an_older_upload_make_no_newer_one_whole(void **state)
     staging_expire(&s, true);
 }
 
-static void kept_memory_takes_no_room_from_uploads(void **state)
+PL_TEST(kept_memory_takes_no_room_from_uploads)
 {
-    (void)state;
     staging s = of_limit(16 * MIB);
-    assert_int_equal(put_all(&s, 1, 8 * MIB), PL_OK);
+    assert_ok(put_all(&s, 1, 8 * MIB));
     drop(&s, 1);
     /* This upload needs the memory of the kept block, which is therefore freed. */
-    assert_int_equal(put_all(&s, 2, 12 * MIB), PL_OK);
+    assert_ok(put_all(&s, 2, 12 * MIB));
     assert_int_equal(staging_kept_bytes(&s), 0);
     assert_int_equal(put_piece(&s, 3, 5 * MIB, 0), PL_ERR_BUSY);
     assert_int_equal(put_piece(&s, 3, 17 * MIB, 0), PL_ERR_CONFIG);
-    assert_int_equal(put_all(&s, 3, 4 * MIB), PL_OK);
+    assert_ok(put_all(&s, 3, 4 * MIB));
     drop(&s, 2);
     drop(&s, 3);
     assert_int_equal(staging_kept_bytes(&s), 16 * MIB);
-    assert_int_equal(put_all(&s, 4, 16 * MIB), PL_OK);
+    assert_ok(put_all(&s, 4, 16 * MIB));
     assert_true(s.bytes + staging_kept_bytes(&s) <= s.limit);
     staging_expire(&s, true);
 }
 
-static void few_blocks_are_kept_and_no_small_ones(void **state)
+PL_TEST(few_blocks_are_kept_and_no_small_ones)
 {
-    (void)state;
     staging s = of_limit(1024ull * MIB);
-    assert_int_equal(put_all(&s, 1, MIB), PL_OK);
+    assert_ok(put_all(&s, 1, MIB));
     drop(&s, 1);
     assert_int_equal(staging_kept_bytes(&s), 0);
     for (uint8_t i = 0; i < STAGING_KEPT + 2; i++)
-        assert_int_equal(put_all(&s, i, 4 * MIB), PL_OK);
+        assert_ok(put_all(&s, i, 4 * MIB));
     for (uint8_t i = 0; i < STAGING_KEPT + 2; i++)
         drop(&s, i);
     assert_int_equal(staging_kept_bytes(&s), STAGING_KEPT * 4 * MIB);
-    assert_int_equal(put_piece(&s, 9, 512 * MIB, 0), PL_OK);
+    assert_ok(put_piece(&s, 9, 512 * MIB, 0));
     drop(&s, 9);
     assert_int_equal(staging_kept_bytes(&s), STAGING_KEPT * 4 * MIB);
     staging_expire(&s, true);
 }
 
-static void leases_of_one_key_have_a_share_together(void **state)
+PL_TEST(leases_of_one_key_have_a_share_together)
 {
-    (void)state;
     staging s = of_limit(64 * MIB); /* one key may use 8 MiB */
     s.holder = (pl_pubkey){{1}};
     s.share = 4 * MIB;
     for (uint8_t i = 0; i < 2; i++) {
         s.owner = 10 + i;
-        assert_int_equal(put_all(&s, i, 4 * MIB), PL_OK);
+        assert_ok(put_all(&s, i, 4 * MIB));
     }
     s.owner = 12;
     assert_int_equal(put_piece(&s, 2, 1, 0), PL_ERR_BUSY);
     s.holder = (pl_pubkey){{2}};
-    assert_int_equal(put_all(&s, 2, 4 * MIB), PL_OK);
+    assert_ok(put_all(&s, 2, 4 * MIB));
     s.holder = (pl_pubkey){{0}}; /* keys of the job itself have no limit */
     for (uint8_t i = 3; i < 15; i++) {
         s.owner = 10 + i;
-        assert_int_equal(put_all(&s, i, 4 * MIB), PL_OK);
+        assert_ok(put_all(&s, i, 4 * MIB));
     }
     staging_expire(&s, true);
     s.holder = (pl_pubkey){{1}}; /* one lease may always use its own s.share */
     s.share = 40 * MIB;
-    assert_int_equal(put_all(&s, 1, 40 * MIB), PL_OK);
+    assert_ok(put_all(&s, 1, 40 * MIB));
     staging_expire(&s, true);
 }
 
@@ -168,40 +160,26 @@ static uint64_t arrived(staging *s, uint8_t number, uint64_t total)
 {
     uint64_t there = 0;
     staging_piece piece = {.hash = name_of(number), .total = total};
-    assert_int_equal(staging_open(s, &piece, &there), PL_OK);
+    assert_ok(staging_open(s, &piece, &there));
     return there;
 }
 
-static void an_upload_tells_how_far_it_is_and_takes_pieces_in_order(void **state)
+PL_TEST(an_upload_tells_how_far_it_is_and_takes_pieces_in_order)
 {
-    (void)state;
     staging s = of_limit(64 * MIB);
     assert_int_equal(put_piece(&s, 1, 3 * MIB, MIB), PL_ERR_BUSY); /* not begun */
     assert_int_equal(s.bytes, 0);
     assert_int_equal(arrived(&s, 1, 3 * MIB), 0);
-    assert_int_equal(put_piece(&s, 1, 3 * MIB, 0), PL_OK);
+    assert_ok(put_piece(&s, 1, 3 * MIB, 0));
     assert_int_equal(put_piece(&s, 1, 3 * MIB, 2 * MIB), PL_ERR_BUSY); /* a gap */
     assert_int_equal(arrived(&s, 1, 3 * MIB), MIB);
-    assert_int_equal(put_piece(&s, 1, 3 * MIB, 0), PL_OK); /* once more */
+    assert_ok(put_piece(&s, 1, 3 * MIB, 0)); /* once more */
     assert_int_equal(arrived(&s, 1, 3 * MIB), MIB);
-    assert_int_equal(put_piece(&s, 1, 3 * MIB, MIB), PL_OK);
+    assert_ok(put_piece(&s, 1, 3 * MIB, MIB));
     assert_null(whole(&s, 1));
-    assert_int_equal(put_piece(&s, 1, 3 * MIB, 2 * MIB), PL_OK);
+    assert_ok(put_piece(&s, 1, 3 * MIB, 2 * MIB));
     assert_non_null(whole(&s, 1));
     assert_int_equal(arrived(&s, 2, 0), 0); /* a blob without bytes is complete */
     assert_non_null(whole(&s, 2));
     staging_expire(&s, true);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_large_upload_gets_the_memory_of_the_one_before),
-        cmocka_unit_test(bytes_of_an_older_upload_make_no_newer_one_whole),
-        cmocka_unit_test(kept_memory_takes_no_room_from_uploads),
-        cmocka_unit_test(few_blocks_are_kept_and_no_small_ones),
-        cmocka_unit_test(leases_of_one_key_have_a_share_together),
-        cmocka_unit_test(an_upload_tells_how_far_it_is_and_takes_pieces_in_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,9 @@ static const char GOLDEN_EMPTY[] =
 static const char GOLDEN_WORD[] =
     "33d92fb5fb00b1b25e160deadc7612739b98429534a3076f7d0c4bb43e5db3a5";
 
-static void a_new_store_is_empty_and_counts_its_epochs(void **state)
+#define STORE_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
+
+STORE_TEST(a_new_store_is_empty_and_counts_its_epochs)
 {
     pl_store_stats stats;
     pl_store *store = open_store(*state, PL_STORE_CREATE);
@@ -26,7 +28,7 @@ static void a_new_store_is_empty_and_counts_its_epochs(void **state)
     pl_store_close(&store);
 }
 
-static void a_blob_comes_back_whole_and_in_parts(void **state)
+STORE_TEST(a_blob_comes_back_whole_and_in_parts)
 {
     static const size_t sizes[] = {0, 1, 1000, MIB - 1, MIB, MIB + 1, 3 * MIB + 77};
     pl_store *store = open_store(*state, PL_STORE_CREATE);
@@ -57,7 +59,7 @@ static void a_blob_comes_back_whole_and_in_parts(void **state)
     pl_store_close(&store);
 }
 
-static void several_blobs_are_read_at_once(void **state)
+STORE_TEST(several_blobs_are_read_at_once)
 {
     enum { N = 5 };
     static const size_t sizes[N] = {MIB + 300000, 0, 3 * MIB, MIB + 5, 17};
@@ -90,9 +92,8 @@ static void several_blobs_are_read_at_once(void **state)
     pl_store_close(&store);
 }
 
-static void the_name_of_a_blob_is_a_pure_function_of_its_bytes(void **state)
+PL_TEST(the_name_of_a_blob_is_a_pure_function_of_its_bytes)
 {
-    (void)state;
     char text[PL_HASH_TEXT];
     pl_hash hash;
     pl_blob_hash("", 0, &hash);
@@ -133,7 +134,7 @@ static void assert_same_contribution(const pl_contribution *a, const pl_contribu
     assert_true(pl_hash_equal(&a->update, &b->update));
 }
 
-static void a_version_comes_back_field_by_field(void **state)
+STORE_TEST(a_version_comes_back_field_by_field)
 {
     pl_contribution list[2] = {contribution(0, 0, 0), contribution(3, 1, 0)};
     pl_version got, first = {.number = 0}, v = {.number = 1};
@@ -179,7 +180,7 @@ static void a_version_comes_back_field_by_field(void **state)
     pl_store_close(&store);
 }
 
-static void a_version_out_of_order_is_stale(void **state)
+STORE_TEST(a_version_out_of_order_is_stale)
 {
     pl_store *store = open_store(*state, PL_STORE_CREATE);
     pl_version v = {.number = 3, .module = "a/x"};
@@ -189,23 +190,23 @@ static void a_version_out_of_order_is_stale(void **state)
     v.number = 0;
     assert_ok(pl_txn_put_version(txn, &v, (pl_keep){0}));
     assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_STALE);
-    assert_says("is 0, so the next one must be");
+    assert_said("is 0, so the next one must be");
     v.number = 2;
     assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_STALE);
     v.number = 1;
     assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_ARG);
-    assert_says("parent");
+    assert_said("parent");
     v.parent = v.params;
     assert_ok(pl_txn_put_version(txn, &v, (pl_keep){0}));
     assert_ok(pl_txn_commit(&txn)); /* the refused steps have changed nothing */
     assert_int_equal(pl_store_get_version(store, "a/x", 2, &v), PL_ERR_NOT_FOUND);
-    assert_says("0 to 1");
+    assert_said("0 to 1");
     assert_int_equal(pl_store_get_version(store, "a/y", 0, &v), PL_ERR_NOT_FOUND);
-    assert_says("no module a/y");
+    assert_said("no module a/y");
     pl_store_close(&store);
 }
 
-static void a_record_cannot_name_a_blob_that_is_not_there(void **state)
+STORE_TEST(a_record_cannot_name_a_blob_that_is_not_there)
 {
     pl_store *store = open_store(*state, PL_STORE_CREATE);
     pl_version v = {.module = "a/x"};
@@ -218,7 +219,7 @@ static void a_record_cannot_name_a_blob_that_is_not_there(void **state)
     assert_int_equal(pl_txn_put_pending(txn, "a/x", &c), PL_ERR_NOT_FOUND);
     assert_int_equal(pl_txn_put_path(txn, &p), PL_ERR_NOT_FOUND);
     assert_int_equal(pl_txn_put_object(txn, "o", &v.params), PL_ERR_NOT_FOUND);
-    assert_says("store the blob first");
+    assert_said("store the blob first");
     assert_ok(pl_txn_commit(&txn));
     assert_int_equal(pl_store_sequence(store), 0); /* nothing was committed */
     pl_store_close(&store);
@@ -232,7 +233,7 @@ static pl_status count_rows(void *context, const char *module, const pl_contribu
     return PL_OK;
 }
 
-static void an_aborted_transaction_leaves_nothing(void **state)
+STORE_TEST(an_aborted_transaction_leaves_nothing)
 {
     pl_store_stats stats;
     int n_pending = 0;
@@ -260,7 +261,7 @@ static void an_aborted_transaction_leaves_nothing(void **state)
     pl_store_close(&store);
 }
 
-static void a_blob_that_no_record_names_is_not_kept(void **state)
+STORE_TEST(a_blob_that_no_record_names_is_not_kept)
 {
     pl_store_stats stats;
     pl_store *store = open_store(*state, PL_STORE_CREATE);
@@ -273,7 +274,7 @@ static void a_blob_that_no_record_names_is_not_kept(void **state)
     pl_store_close(&store);
 }
 
-static void equal_tensors_are_stored_once(void **state)
+STORE_TEST(equal_tensors_are_stored_once)
 {
     pl_store_stats stats;
     pl_store *store = open_store(*state, PL_STORE_CREATE);
@@ -300,7 +301,7 @@ static void equal_tensors_are_stored_once(void **state)
     pl_store_close(&store);
 }
 
-static void one_transaction_may_put_and_name_the_same_blob_often(void **state)
+STORE_TEST(one_transaction_may_put_and_name_the_same_blob_often)
 {
     pl_store_stats stats;
     pl_store *store = open_store(*state, PL_STORE_CREATE);
@@ -359,7 +360,7 @@ static void run_phase(pl_store *store, uint64_t phase, pl_keep keep)
     pl_version_clear(&head);
 }
 
-static void merged_updates_old_momentum_and_changes_are_deleted(void **state)
+STORE_TEST(merged_updates_old_momentum_and_changes_are_deleted)
 {
     pl_store_stats stats;
     pl_version v;
@@ -383,7 +384,7 @@ static void merged_updates_old_momentum_and_changes_are_deleted(void **state)
     pl_store_close(&store);
 }
 
-static void kept_updates_and_momentum_stay(void **state)
+STORE_TEST(kept_updates_and_momentum_stay)
 {
     pl_store_stats stats;
     pl_version v;
@@ -408,7 +409,7 @@ static void kept_updates_and_momentum_stay(void **state)
     pl_store_close(&store);
 }
 
-static void a_merge_takes_updates_of_its_own_transaction(void **state)
+STORE_TEST(a_merge_takes_updates_of_its_own_transaction)
 {
     pl_store_stats stats;
     int n_pending = 0;
@@ -444,7 +445,7 @@ static pl_status write_order(void *context, const char *module,
     return PL_OK;
 }
 
-static void pending_comes_in_the_order_of_sums(void **state)
+STORE_TEST(pending_comes_in_the_order_of_sums)
 {
     static const int64_t keys[][3] = {{300, 0, 0}, {2, 1, 0}, {2, 0, 1}, {2, 0, 0}};
     pl_buf order = {0};
@@ -465,7 +466,7 @@ static void pending_comes_in_the_order_of_sums(void **state)
     pl_store_close(&store);
 }
 
-static void a_path_state_replaces_the_one_before(void **state)
+STORE_TEST(a_path_state_replaces_the_one_before)
 {
     pl_path_state got, p = {.name = "mix/p01.r0", .phase = 1, .worker = "worker-1"};
     pl_store *store = open_store(*state, PL_STORE_CREATE);
@@ -488,7 +489,7 @@ static void a_path_state_replaces_the_one_before(void **state)
     assert_true(blob_holds(store, &p.moments, 3, MIB + 5));
     assert_false(pl_store_has_blob(store, &first));
     assert_int_equal(pl_store_get_path(store, "mix/p02.r0", &got), PL_ERR_NOT_FOUND);
-    assert_says("mix/p02.r0");
+    assert_said("mix/p02.r0");
     pl_store_close(&store);
 }
 
@@ -516,7 +517,7 @@ static pl_status join_path(void *context, const pl_path_state *path)
     return PL_ERR_CANCELLED;
 }
 
-static void objects_refs_and_heads_are_listed_by_prefix(void **state)
+STORE_TEST(objects_refs_and_heads_are_listed_by_prefix)
 {
     pl_buf text = {0};
     pl_path_state path = {.name = "b/p0"};
@@ -550,7 +551,7 @@ static void objects_refs_and_heads_are_listed_by_prefix(void **state)
     pl_store_close(&store);
 }
 
-static void names_are_checked(void **state)
+STORE_TEST(names_are_checked)
 {
     pl_store *store = open_store(*state, PL_STORE_CREATE);
     char longest[PL_MODULE_NAME_MAX + 10];
@@ -568,7 +569,7 @@ static void names_are_checked(void **state)
     pl_store_close(&store);
 }
 
-static void a_second_writer_is_refused_also_without_the_lock_file(void **state)
+STORE_TEST(a_second_writer_is_refused_also_without_the_lock_file)
 {
     char lock[PL_PATH_MAX], path[PL_PATH_MAX];
     pl_store *second, *store = open_store(*state, PL_STORE_CREATE);
@@ -576,11 +577,11 @@ static void a_second_writer_is_refused_also_without_the_lock_file(void **state)
     assert_null(second);
     assert_int_equal(unlink(pl_join(lock, pl_join(path, *state, "db"), "LOCK")), 0);
     assert_int_equal(pl_store_open(*state, PL_STORE_CREATE, &second), PL_ERR_BUSY);
-    assert_says((const char *)*state);
+    assert_said((const char *)*state);
     pl_store_close(&store);
 }
 
-static void a_reader_follows_the_writer(void **state)
+STORE_TEST(a_reader_follows_the_writer)
 {
     pl_version v;
     uint8_t byte;
@@ -615,7 +616,7 @@ static void a_reader_follows_the_writer(void **state)
     pl_store_close(&reader);
 }
 
-static void everything_is_there_after_reopening(void **state)
+STORE_TEST(everything_is_there_after_reopening)
 {
     pl_version v;
     pl_store *store = open_store(*state, PL_STORE_CREATE);
@@ -633,7 +634,7 @@ static void everything_is_there_after_reopening(void **state)
     pl_store_close(&store);
 }
 
-static void deleted_chunks_give_their_space_back(void **state)
+STORE_TEST(deleted_chunks_give_their_space_back)
 {
     pl_store_stats stats;
     pl_path_state path = {.name = "a/p0"};
@@ -652,47 +653,15 @@ static void deleted_chunks_give_their_space_back(void **state)
     pl_store_close(&store);
 }
 
-static void a_missing_store_and_a_foreign_folder_are_refused(void **state)
+STORE_TEST(a_missing_store_and_a_foreign_folder_are_refused)
 {
     char file[PL_PATH_MAX], none[PL_PATH_MAX];
     pl_store *store;
     pl_join(none, *state, "none");
     assert_int_equal(pl_store_open(none, PL_STORE_WRITE, &store), PL_ERR_NOT_FOUND);
     assert_int_equal(pl_store_open(none, PL_STORE_READ, &store), PL_ERR_NOT_FOUND);
-    assert_says(none);
+    assert_said(none);
     assert_int_equal(pl_store_open(*state, PL_STORE_READ, &store), PL_ERR_NOT_FOUND);
     assert_ok(pl_replace_file(pl_join(file, *state, "letter.txt"), "hi", 2));
     assert_int_equal(pl_store_open(*state, PL_STORE_CREATE, &store), PL_ERR_EXISTS);
-}
-
-#define store_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        store_test(a_new_store_is_empty_and_counts_its_epochs),
-        store_test(a_blob_comes_back_whole_and_in_parts),
-        store_test(several_blobs_are_read_at_once),
-        cmocka_unit_test(the_name_of_a_blob_is_a_pure_function_of_its_bytes),
-        store_test(a_version_comes_back_field_by_field),
-        store_test(a_version_out_of_order_is_stale),
-        store_test(a_record_cannot_name_a_blob_that_is_not_there),
-        store_test(an_aborted_transaction_leaves_nothing),
-        store_test(a_blob_that_no_record_names_is_not_kept),
-        store_test(equal_tensors_are_stored_once),
-        store_test(one_transaction_may_put_and_name_the_same_blob_often),
-        store_test(merged_updates_old_momentum_and_changes_are_deleted),
-        store_test(kept_updates_and_momentum_stay),
-        store_test(a_merge_takes_updates_of_its_own_transaction),
-        store_test(pending_comes_in_the_order_of_sums),
-        store_test(a_path_state_replaces_the_one_before),
-        store_test(objects_refs_and_heads_are_listed_by_prefix),
-        store_test(names_are_checked),
-        store_test(a_second_writer_is_refused_also_without_the_lock_file),
-        store_test(a_reader_follows_the_writer),
-        store_test(everything_is_there_after_reopening),
-        store_test(deleted_chunks_give_their_space_back),
-        store_test(a_missing_store_and_a_foreign_folder_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,8 +121,10 @@ static pl_hash params_of(const char *folder, uint64_t number)
     return params;
 }
 
+#define STORE_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
+
 /* ---- tests ---- */
-static void a_sound_store_has_no_findings(void **state)
+STORE_TEST(a_sound_store_has_no_findings)
 {
     fill(*state);
     findings f = audit(*state);
@@ -131,7 +133,7 @@ static void a_sound_store_has_no_findings(void **state)
     assert_int_equal(f.n, 0);
 }
 
-static void a_flipped_bit_in_any_family_is_named(void **state)
+STORE_TEST(a_flipped_bit_in_any_family_is_named)
 {
     static const struct {
         kv_family family;
@@ -161,7 +163,7 @@ static void a_flipped_bit_in_any_family_is_named(void **state)
     assert_int_equal(f.n, 0);
 }
 
-static void missing_rows_are_named(void **state)
+STORE_TEST(missing_rows_are_named)
 {
     char text[PL_HASH_TEXT];
     fill(*state);
@@ -181,7 +183,7 @@ static void missing_rows_are_named(void **state)
     assert_names(&f, "commit 2 is missing");
 }
 
-static void rows_that_belong_to_nothing_are_named(void **state)
+STORE_TEST(rows_that_belong_to_nothing_are_named)
 {
     fill(*state);
     change_row(*state, KV_PACK, key_of_pack(1, 77), "stray", 5);
@@ -190,7 +192,7 @@ static void rows_that_belong_to_nothing_are_named(void **state)
     assert_int_equal(f.n, 1);
 }
 
-static void tags_of_what_is_not_there_are_named(void **state)
+STORE_TEST(tags_of_what_is_not_there_are_named)
 {
     pl_buf bytes = {0};
     pl_hash blob;
@@ -325,7 +327,7 @@ static void fill_for_changes(const char *folder)
     pl_store_close(&store);
 }
 
-static void a_row_that_was_changed_without_a_commit_is_found(void **state)
+STORE_TEST(a_row_that_was_changed_without_a_commit_is_found)
 {
     static const struct {
         change_fn change;
@@ -417,7 +419,7 @@ static uint64_t covered_from(const char *folder)
     return report.covered_from;
 }
 
-static void a_store_of_an_older_release_is_covered_from_its_next_commit(void **state)
+STORE_TEST(a_store_of_an_older_release_is_covered_from_its_next_commit)
 {
     fill(*state);
     assert_int_equal(covered_from(*state), 1);
@@ -436,7 +438,7 @@ static void a_store_of_an_older_release_is_covered_from_its_next_commit(void **s
         &f, "column family path has 1 rows, and its commits left 1: a row was changed");
 }
 
-static void a_commit_of_an_older_release_begins_the_cover_anew(void **state)
+STORE_TEST(a_commit_of_an_older_release_begins_the_cover_anew)
 {
     fill(*state);
     pl_store *store = open_store(*state, PL_STORE_READ);
@@ -454,7 +456,7 @@ static void a_commit_of_an_older_release_begins_the_cover_anew(void **state)
         &f, "column family path has 1 rows, and its commits left 1: a row was changed");
 }
 
-static void a_sum_that_is_not_that_of_the_newest_commit_is_found(void **state)
+STORE_TEST(a_sum_that_is_not_that_of_the_newest_commit_is_found)
 {
     pl_store *store = NULL;
     const row_key sum = key_of_name("rows");
@@ -464,11 +466,11 @@ static void a_sum_that_is_not_that_of_the_newest_commit_is_found(void **state)
     assert_names(&f, "the sum of rows is not the one that the newest commit names");
     assert_int_equal(f.n, 1);
     assert_int_equal(pl_store_open(*state, PL_STORE_WRITE, &store), PL_ERR_DAMAGED);
-    assert_says("the sum of rows in the store");
+    assert_said("the sum of rows in the store");
 }
 
 /* ---- dropped data, and copies ---- */
-static void dropped_data_leaves_records_and_counts_that_agree(void **state)
+STORE_TEST(dropped_data_leaves_records_and_counts_that_agree)
 {
     pl_version v;
     fill(*state);
@@ -503,7 +505,7 @@ static void mirror_to(const char *from, const char *to, bool force, pl_status wa
     pl_store_close(&store);
 }
 
-static void a_mirror_brings_only_what_is_new_and_replaces_nothing_unasked(void **state)
+STORE_TEST(a_mirror_brings_only_what_is_new_and_replaces_nothing_unasked)
 {
     char from[PL_PATH_MAX], to[PL_PATH_MAX];
     pl_mirror_report report;
@@ -536,24 +538,4 @@ static void a_mirror_brings_only_what_is_new_and_replaces_nothing_unasked(void *
     store = open_store(to, PL_STORE_WRITE);
     commit_version(store, "a/x", N_VERSIONS + 3, 63, BYTES);
     pl_store_close(&store);
-}
-
-#define store_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        store_test(a_sound_store_has_no_findings),
-        store_test(a_flipped_bit_in_any_family_is_named),
-        store_test(missing_rows_are_named),
-        store_test(rows_that_belong_to_nothing_are_named),
-        store_test(tags_of_what_is_not_there_are_named),
-        store_test(a_row_that_was_changed_without_a_commit_is_found),
-        store_test(a_store_of_an_older_release_is_covered_from_its_next_commit),
-        store_test(a_commit_of_an_older_release_begins_the_cover_anew),
-        store_test(a_sum_that_is_not_that_of_the_newest_commit_is_found),
-        store_test(dropped_data_leaves_records_and_counts_that_agree),
-        store_test(a_mirror_brings_only_what_is_new_and_replaces_nothing_unasked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

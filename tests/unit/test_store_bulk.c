@@ -65,7 +65,9 @@ static void assert_version(pl_store *store, uint64_t number, uint64_t seed, size
     pl_version_clear(&v);
 }
 
-static void large_blobs_lie_in_files_and_small_ones_in_the_log(void **state)
+#define FOLDER_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
+
+FOLDER_TEST(large_blobs_lie_in_files_and_small_ones_in_the_log)
 {
     pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     commit_version(store, "a/x", 0, 1, PART - 1);
@@ -82,7 +84,7 @@ static void large_blobs_lie_in_files_and_small_ones_in_the_log(void **state)
     pl_store_close(&store);
 }
 
-static void a_file_goes_with_the_blob_that_it_holds(void **state)
+FOLDER_TEST(a_file_goes_with_the_blob_that_it_holds)
 {
     pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     for (uint64_t n = 0; n < 5; n++)
@@ -96,7 +98,7 @@ static void a_file_goes_with_the_blob_that_it_holds(void **state)
     pl_store_close(&store);
 }
 
-static void what_is_there_already_is_not_written_again(void **state)
+FOLDER_TEST(what_is_there_already_is_not_written_again)
 {
     pl_hash first, again;
     pl_store *store = open_bulk(*state, PL_STORE_CREATE);
@@ -113,7 +115,7 @@ static void what_is_there_already_is_not_written_again(void **state)
     pl_store_close(&store);
 }
 
-static void a_transaction_that_ends_leaves_no_file(void **state)
+FOLDER_TEST(a_transaction_that_ends_leaves_no_file)
 {
     pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     pl_txn *txn = begin(store);
@@ -134,7 +136,7 @@ static void a_transaction_that_ends_leaves_no_file(void **state)
 
 /* A commit must store all its blobs, also if they are more than are written at the same
  * time. */
-static void a_commit_of_many_large_blobs_has_them_all(void **state)
+FOLDER_TEST(a_commit_of_many_large_blobs_has_them_all)
 {
     enum { MANY = 20 };
     pl_hash ids[MANY];
@@ -156,7 +158,7 @@ static void a_commit_of_many_large_blobs_has_them_all(void **state)
 }
 
 /* RocksDB refuses a batch of 4 GiB, and a batch is in memory. */
-static void small_blobs_of_a_large_commit_lie_in_files(void **state)
+FOLDER_TEST(small_blobs_of_a_large_commit_lie_in_files)
 {
     enum { FULL = 64, BEYOND = 5, ALL = FULL + BEYOND + 1 };
     pl_hash ids[ALL], large[2];
@@ -223,7 +225,7 @@ static void check_object(pl_store *store, const char *name, const uint8_t *data,
     pl_free(back);
 }
 
-static void a_blob_that_is_put_while_it_is_hashed_is_the_same(void **state)
+FOLDER_TEST(a_blob_that_is_put_while_it_is_hashed_is_the_same)
 {
     pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     uint8_t *data = pl_alloc(GROUPS);
@@ -250,7 +252,7 @@ static void a_blob_that_is_put_while_it_is_hashed_is_the_same(void **state)
 
 /* If a file of chunks cannot be written, only its commit must fail. Here the file
  * reaches the limit for the size of files (RLIMIT_FSIZE) while it is written. */
-static void a_file_that_cannot_be_written_fails_its_commit_alone(void **state)
+FOLDER_TEST(a_file_that_cannot_be_written_fails_its_commit_alone)
 {
     pl_hash id;
     struct rlimit whole, part;
@@ -300,7 +302,7 @@ static void commit_smooth(pl_store *store, uint64_t number)
     assert_ok(pl_txn_commit(&txn));
 }
 
-static void a_file_goes_when_its_last_chunk_was_coded(void **state)
+FOLDER_TEST(a_file_goes_when_its_last_chunk_was_coded)
 {
     bool more = true;
     pl_store *store = open_bulk(*state, PL_STORE_CREATE);
@@ -360,7 +362,7 @@ static bool see_newest(pl_store *reader, uint64_t *number)
     return whole;
 }
 
-static void a_follower_reads_them(void **state)
+FOLDER_TEST(a_follower_reads_them)
 {
     pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     uint64_t newest = 0, number = 0;
@@ -402,7 +404,7 @@ static void commit_and_die(const char *folder)
     commit_until(folder, "kv.commit.before", 2);
 }
 
-static void files_that_nothing_names_go_at_the_next_opening(void **state)
+FOLDER_TEST(files_that_nothing_names_go_at_the_next_opening)
 {
     pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     commit_version(store, "a/x", 0, 1, BLOB);
@@ -430,7 +432,7 @@ static void files_that_nothing_names_go_at_the_next_opening(void **state)
 /* A commit that is killed between writes of its files must leave nothing. Here a
  * version has two files (parameters and momentum), and one batch names the chunks of
  * both. */
-static void a_commit_that_is_killed_between_its_files_leaves_nothing(void **state)
+FOLDER_TEST(a_commit_that_is_killed_between_its_files_leaves_nothing)
 {
     static const struct {
         const char *point;
@@ -476,7 +478,7 @@ static void copy_to(const char *folder, const char *target)
 
 /* A copy may have chunks that no record names, under keys that the source later uses
  * for different chunks. The next copy must replace these chunks. */
-static void a_copy_is_right_again_after_bytes_that_nothing_names(void **state)
+FOLDER_TEST(a_copy_is_right_again_after_bytes_that_nothing_names)
 {
     char folder[PL_PATH_MAX], target[PL_PATH_MAX];
     pl_join(folder, *state, "one");
@@ -501,7 +503,7 @@ static void touch(const char *folder, const char *name)
     assert_ok(pl_replace_file(pl_join(path, folder, name), "x", 1));
 }
 
-static void a_part_of_a_copy_that_is_not_whole_is_not_opened(void **state)
+FOLDER_TEST(a_part_of_a_copy_that_is_not_whole_is_not_opened)
 {
     char part[PL_PATH_MAX], path[PL_PATH_MAX];
     pl_store *store = open_bulk(pl_join(part, *state, "home-2"), PL_STORE_CREATE);
@@ -525,40 +527,5 @@ int main(int argc, char **argv)
     if (argc == 2)
         return strcmp(argv[0], "die") == 0 ? die_before_the_batch(argv[1])
                                            : commit_on(argv[1]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(
-            a_blob_that_is_put_while_it_is_hashed_is_the_same, make_folder,
-            drop_folder),
-        cmocka_unit_test_setup_teardown(
-            a_file_that_cannot_be_written_fails_its_commit_alone, make_folder,
-            drop_folder),
-        cmocka_unit_test_setup_teardown(
-            large_blobs_lie_in_files_and_small_ones_in_the_log, make_folder,
-            drop_folder),
-        cmocka_unit_test_setup_teardown(a_file_goes_with_the_blob_that_it_holds,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(what_is_there_already_is_not_written_again,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(a_transaction_that_ends_leaves_no_file,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(a_commit_of_many_large_blobs_has_them_all,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(small_blobs_of_a_large_commit_lie_in_files,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(a_file_goes_when_its_last_chunk_was_coded,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(a_follower_reads_them, make_folder,
-                                        drop_folder),
-        cmocka_unit_test_setup_teardown(files_that_nothing_names_go_at_the_next_opening,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(
-            a_commit_that_is_killed_between_its_files_leaves_nothing, make_folder,
-            drop_folder),
-        cmocka_unit_test_setup_teardown(
-            a_copy_is_right_again_after_bytes_that_nothing_names, make_folder,
-            drop_folder),
-        cmocka_unit_test_setup_teardown(
-            a_part_of_a_copy_that_is_not_whole_is_not_opened, make_folder, drop_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

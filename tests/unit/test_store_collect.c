@@ -57,7 +57,9 @@ static pl_status collect(const char *folder, pl_gc_report *report)
     return status;
 }
 
-static void what_must_stay_stays_and_the_rest_goes(void **state)
+#define FOLDER_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
+
+FOLDER_TEST(what_must_stay_stays_and_the_rest_goes)
 {
     pl_gc_report report;
     make_history(*state);
@@ -71,7 +73,7 @@ static void what_must_stay_stays_and_the_rest_goes(void **state)
     assert_int_equal(report.n_gone, N_VERSIONS - 7);
 }
 
-static void a_collection_that_is_killed_is_done_again(void **state)
+FOLDER_TEST(a_collection_that_is_killed_is_done_again)
 {
     static const char *const points[] = {"kv.commit.before", "kv.commit.after",
                                          "mark.write.after", "mark.flush.after"};
@@ -105,7 +107,7 @@ static uint64_t counted(pl_store *store)
 /* A commit above the quota must be refused, unless it also collects old versions. Each
  * version adds BYTES of parameters and BYTES of momentum. It drops the momentum of the
  * version before the previous one. */
-static void a_quota_refuses_a_commit_and_a_collection_makes_room(void **state)
+FOLDER_TEST(a_quota_refuses_a_commit_and_a_collection_makes_room)
 {
     enum { QUOTA = 20 * BYTES };
     pl_store *store = open_store(*state, PL_STORE_CREATE);
@@ -118,7 +120,7 @@ static void a_quota_refuses_a_commit_and_a_collection_makes_room(void **state)
     pl_hash first = put_bytes(txn, 7777, BYTES);
     assert_ok(pl_txn_put_object(txn, "object", &first));
     assert_int_equal(pl_txn_commit(&txn), PL_ERR_NOSPACE);
-    assert_says("has 0 B, of which 0 B");
+    assert_said("has 0 B, of which 0 B");
     assert_ok(pl_store_set_quota(store, QUOTA));
     for (; pl_store_stored_bytes(store) + 2 * BYTES <= QUOTA; number++) {
         commit_version(store, "a/x", number, number, BYTES);
@@ -133,8 +135,8 @@ static void a_quota_refuses_a_commit_and_a_collection_makes_room(void **state)
     assert_ok(pl_txn_passes_quota(txn, &passes));
     assert_true(passes);
     assert_int_equal(pl_txn_commit(&txn), PL_ERR_NOSPACE);
-    assert_says("heads 2.9 KiB");
-    assert_says("store.quota, 58.6 KiB");
+    assert_said("heads 2.9 KiB");
+    assert_said("store.quota, 58.6 KiB");
     assert_int_equal(pl_store_stored_bytes(store), counted(store));
 
     txn = begin(store); /* now the same, with a collection in the same commit */
@@ -161,17 +163,8 @@ static void a_quota_refuses_a_commit_and_a_collection_makes_room(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_must_stay_stays_and_the_rest_goes,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(a_collection_that_is_killed_is_done_again,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(
-            a_quota_refuses_a_commit_and_a_collection_makes_room, make_folder,
-            drop_folder),
-    };
     pl_gc_report report;
     if (argc == 2)
         return pl_status_exit_code(collect(argv[1], &report));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

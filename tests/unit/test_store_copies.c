@@ -133,7 +133,9 @@ static int make_states(const places *p, const char *how)
     return make_kill_states(points, how, p->source, p->target, p->target, p->states);
 }
 
-static void an_older_copy_stays_or_is_replaced(void **state)
+#define COPY_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
+
+COPY_TEST(an_older_copy_stays_or_is_replaced)
 {
     places p = take_both(*state);
     int n_parts = 0;
@@ -145,7 +147,7 @@ static void an_older_copy_stays_or_is_replaced(void **state)
         pl_status status = pl_store_parts(p.target, &n_parts);
         /* The killed process had decided the copy, so the next one completes it. */
         if (status == PL_ERR_BUSY) {
-            assert_says("was interrupted");
+            assert_said("was interrupted");
             assert_ok(pl_store_end_copy(p.target));
             assert_int_equal(look(p.target, PARTS), NEW);
             n_decided++;
@@ -252,7 +254,7 @@ static void look_after_death(const places *p, tally *t, bool (*is_old)(const cha
     pl_store_close(&store);
     t->n_states++;
     if (status == PL_ERR_BUSY) {
-        assert_says("was interrupted");
+        assert_said("was interrupted");
         assert_ok(pl_store_end_copy(p->target));
         t->n_decided++;
         assert_true(is_new(p->target));
@@ -274,7 +276,7 @@ static bool whole_is_new(const char *folder)
     return has(folder, modules[0], NEW, NEW, BYTES);
 }
 
-static void another_way_stays_or_is_replaced(void **state)
+COPY_TEST(another_way_stays_or_is_replaced)
 {
     places p = take_ways(*state);
     tally t = {0};
@@ -312,7 +314,7 @@ static bool parts_are_new(const char *folder)
 
 /* All parts must be replaced together, also if only one of two has a different history
  * and so only this part is copied completely. */
-static void a_part_that_went_another_way_is_replaced_with_all(void **state)
+COPY_TEST(a_part_that_went_another_way_is_replaced_with_all)
 {
     places p = take_both(*state);
     char part[PL_PATH_MAX];
@@ -332,7 +334,7 @@ static void a_part_that_went_another_way_is_replaced_with_all(void **state)
 /* If the target has a later state of the same history as the source, one commit changes
  * the target in place, without a complete copy. Chunks of the source that no record
  * names must not replace chunks of the target. */
-static void a_later_state_goes_back_in_place(void **state)
+COPY_TEST(a_later_state_goes_back_in_place)
 {
     places p = take_ways(*state);
     char path[PL_PATH_MAX];
@@ -353,7 +355,7 @@ static void a_later_state_goes_back_in_place(void **state)
     assert_true(t.n_old > 3 && t.n_decided == 0);
 }
 
-static void a_reader_sees_what_took_its_place(void **state)
+COPY_TEST(a_reader_sees_what_took_its_place)
 {
     places p = take_ways(*state);
     pl_version head;
@@ -367,7 +369,7 @@ static void a_reader_sees_what_took_its_place(void **state)
     pl_store_close(&reader);
 }
 
-static void a_first_copy_is_whole_or_not_there(void **state)
+COPY_TEST(a_first_copy_is_whole_or_not_there)
 {
     places p = take_both(*state);
     pl_store *store = NULL;
@@ -392,12 +394,12 @@ static void a_first_copy_is_whole_or_not_there(void **state)
     assert_true(n_none > 5);
 }
 
-static void a_part_more_is_not_dropped_without_a_word(void **state)
+COPY_TEST(a_part_more_is_not_dropped_without_a_word)
 {
     places p = take_both(*state);
     int n_parts = 0;
     assert_int_equal(copy(p.kept, p.source, false), PL_ERR_EXISTS);
-    assert_says("has 3 parts, but the store to copy has 2");
+    assert_said("has 3 parts, but the store to copy has 2");
     assert_int_equal(look(p.source, PARTS), NEW);
     assert_ok(copy(p.kept, p.source, true));
     assert_int_equal(look(p.source, BEGUN), OLD);
@@ -407,7 +409,7 @@ static void a_part_more_is_not_dropped_without_a_word(void **state)
 
 /* A copy into an open store must be refused. So must a copy between a store in parts
  * and a store in one piece. */
-static void other_targets_are_refused(void **state)
+COPY_TEST(other_targets_are_refused)
 {
     places p = take_both(*state);
     char part[PL_PATH_MAX];
@@ -418,7 +420,7 @@ static void other_targets_are_refused(void **state)
     writer = open_store(p.target, PL_STORE_CREATE);
     pl_store_close(&writer);
     assert_int_equal(copy(p.source, p.target, true), PL_ERR_EXISTS);
-    assert_says("a store in one piece");
+    assert_said("a store in one piece");
     assert_int_equal(copy(p.target, p.kept, true), PL_ERR_EXISTS);
     assert_int_equal(look(p.kept, BEGUN), OLD);
 }
@@ -457,7 +459,7 @@ static void move_away(const char *path, const char *other)
     assert_int_equal(symlink(moved, path), 0);
 }
 
-static void a_part_on_another_disk_is_replaced_where_it_lies(void **state)
+COPY_TEST(a_part_on_another_disk_is_replaced_where_it_lies)
 {
     static const char *const at[] = {"store.copy.before", "store.copy.after",
                                      "fs.rename.after"};
@@ -484,7 +486,7 @@ static void a_part_on_another_disk_is_replaced_where_it_lies(void **state)
     assert_ok(pl_remove_tree(other));
 }
 
-static void what_cannot_be_replaced_where_it_lies_stays(void **state)
+COPY_TEST(what_cannot_be_replaced_where_it_lies_stays)
 {
     places p = take_both(*state), one;
     char other[PL_PATH_MAX], path[PL_PATH_MAX], ways[PL_PATH_MAX];
@@ -494,7 +496,7 @@ static void what_cannot_be_replaced_where_it_lies_stays(void **state)
     one = take_ways(ways);
     move_away(pl_join(path, one.kept, "db"), other);
     assert_int_equal(copy(one.source, one.kept, true), PL_ERR_UNSUPPORTED);
-    assert_says("is a link or a mount point");
+    assert_said("is a link or a mount point");
     assert_true(is_link(path) && whole_is_old(one.kept));
     /* The third part is on the other disk. The copy would have to remove it. */
     move_away(pl_store_part(p.source, 2, path), other);
@@ -507,7 +509,7 @@ static void what_cannot_be_replaced_where_it_lies_stays(void **state)
     pl_join(there, other, "home-2");
     move(there, away);
     assert_int_equal(copy(p.source, p.kept, true), PL_ERR_NOT_FOUND);
-    assert_says("a link to a path that does not exist");
+    assert_said("a link to a path that does not exist");
     move(away, there);
     assert_int_equal(look(p.kept, BEGUN), OLD);
     assert_ok(pl_remove_tree(other));
@@ -517,10 +519,10 @@ static void what_cannot_be_replaced_where_it_lies_stays(void **state)
 static void assert_waits(pl_store *reader)
 {
     assert_int_equal(pl_store_refresh(reader), PL_ERR_BUSY);
-    assert_says("was interrupted");
+    assert_said("was interrupted");
 }
 
-static void a_reader_waits_while_a_copy_takes_the_place(void **state)
+COPY_TEST(a_reader_waits_while_a_copy_takes_the_place)
 {
     places p = take_ways(*state);
     int n = 0;
@@ -540,7 +542,7 @@ static void a_reader_waits_while_a_copy_takes_the_place(void **state)
     assert_true(n > 4);
 }
 
-static void a_reader_of_parts_waits_as_well(void **state)
+COPY_TEST(a_reader_of_parts_waits_as_well)
 {
     places p = take_both(*state);
     char part[PL_PATH_MAX];
@@ -556,26 +558,26 @@ static void a_reader_of_parts_waits_as_well(void **state)
     assert_int_equal(pl_store_open(part, PL_STORE_WRITE, &store), PL_ERR_BUSY);
     assert_ok(pl_store_end_copy(p.target));
     assert_int_equal(pl_store_refresh(all), PL_ERR_BUSY);
-    assert_says("open it again"); /* the copy has a part that the reader does not see */
+    assert_said("open it again"); /* the copy has a part that the reader does not see */
     assert_ok(pl_store_refresh(one));
     pl_store_close(&all);
     pl_store_close(&one);
     assert_int_equal(look(p.target, PARTS), NEW);
 }
 
-static void a_reader_of_more_parts_says_that_there_are_fewer(void **state)
+COPY_TEST(a_reader_of_more_parts_says_that_there_are_fewer)
 {
     places p = take_both(*state);
     pl_store *reader = open_store(p.source, PL_STORE_READ);
     assert_ok(copy(p.kept, p.source, true));
     assert_int_equal(pl_store_refresh(reader), PL_ERR_BUSY);
-    assert_says("open it again");
+    assert_said("open it again");
     pl_store_close(&reader);
 }
 
 /* A reader must notice that the folder `db` was replaced, although the system may give
  * the inode number of a removed folder to a new one. */
-static void a_reader_is_not_taken_in_by_a_number(void **state)
+COPY_TEST(a_reader_is_not_taken_in_by_a_number)
 {
     places p = take_ways(*state);
     char path[PL_PATH_MAX], second[PL_PATH_MAX];
@@ -595,7 +597,7 @@ static void a_reader_is_not_taken_in_by_a_number(void **state)
     pl_store_close(&reader);
 }
 
-static void an_opening_in_the_middle_of_a_copy_sees_one_state(void **state)
+COPY_TEST(an_opening_in_the_middle_of_a_copy_sees_one_state)
 {
     enum { COPIES = 3, SLEEP_MS = 15 };
     places p = take_ways(*state);
@@ -628,7 +630,7 @@ static void an_opening_in_the_middle_of_a_copy_sees_one_state(void **state)
 }
 
 /* ---- files that remain of a copy that was killed before its decision ---- */
-static void what_a_killed_copy_made_goes_when_the_store_is_written(void **state)
+COPY_TEST(what_a_killed_copy_made_goes_when_the_store_is_written)
 {
     places p = take_ways(*state);
     static const char *const commits[] = {"kv.commit.before", NULL};
@@ -648,7 +650,7 @@ static void what_a_killed_copy_made_goes_when_the_store_is_written(void **state)
     assert_true(n > 0);
 }
 
-static void parts_that_a_killed_copy_made_go(void **state)
+COPY_TEST(parts_that_a_killed_copy_made_go)
 {
     places p = take_both(*state);
     char fresh[PL_PATH_MAX], part[PL_PATH_MAX], inner[PL_PATH_MAX], away[PL_PATH_MAX];
@@ -671,30 +673,9 @@ static void parts_that_a_killed_copy_made_go(void **state)
     assert_true(parts_are_old(p.target));
 }
 
-#define copy_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
-
 int main(int argc, char **argv)
 {
     if (argc == 3)
         return copy(argv[1], argv[2], strcmp(argv[0], "force") == 0) == PL_OK ? 0 : 1;
-    static const struct CMUnitTest tests[] = {
-        copy_test(an_older_copy_stays_or_is_replaced),
-        copy_test(a_first_copy_is_whole_or_not_there),
-        copy_test(a_part_more_is_not_dropped_without_a_word),
-        copy_test(other_targets_are_refused),
-        copy_test(another_way_stays_or_is_replaced),
-        copy_test(a_part_that_went_another_way_is_replaced_with_all),
-        copy_test(a_later_state_goes_back_in_place),
-        copy_test(a_reader_sees_what_took_its_place),
-        copy_test(a_part_on_another_disk_is_replaced_where_it_lies),
-        copy_test(what_cannot_be_replaced_where_it_lies_stays),
-        copy_test(a_reader_waits_while_a_copy_takes_the_place),
-        copy_test(a_reader_of_parts_waits_as_well),
-        copy_test(a_reader_of_more_parts_says_that_there_are_fewer),
-        copy_test(a_reader_is_not_taken_in_by_a_number),
-        copy_test(an_opening_in_the_middle_of_a_copy_sees_one_state),
-        copy_test(what_a_killed_copy_made_goes_when_the_store_is_written),
-        copy_test(parts_that_a_killed_copy_made_go),
-    };
-    return cmocka_run_group_tests(tests, make_first_stores, drop_first_stores);
+    return suite_run(make_first_stores, drop_first_stores);
 }

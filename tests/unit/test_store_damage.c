@@ -89,26 +89,28 @@ static void flip_row(const char *folder, kv_family family, row_key key, size_t a
     kv_close(&db, false);
 }
 
+#define STORE_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
+
 /* ---- rows ---- */
-static void a_damaged_record_is_reported_by_name(void **state)
+STORE_TEST(a_damaged_record_is_reported_by_name)
 {
     pl_version v;
     fill(*state, 100);
     flip_row(*state, KV_VERSION, key_of_version("a/x", 2), 20);
     pl_store *store = open_store(*state, PL_STORE_WRITE);
     assert_int_equal(pl_store_get_version(store, "a/x", 2, &v), PL_ERR_DAMAGED);
-    assert_says("version/a/x:0000000000000002");
+    assert_said("version/a/x:0000000000000002");
     assert_ok(pl_store_get_version(store, "a/x", 1, &v));
     pl_version_clear(&v);
     pl_store_close(&store);
     flip_row(*state, KV_HEAD, key_of_name("a/x"), 0);
     store = open_store(*state, PL_STORE_READ);
     assert_int_equal(pl_store_head(store, "a/x", &v), PL_ERR_DAMAGED);
-    assert_says("head/a/x");
+    assert_said("head/a/x");
     pl_store_close(&store);
 }
 
-static void a_damaged_chunk_is_reported_by_name(void **state)
+STORE_TEST(a_damaged_chunk_is_reported_by_name)
 {
     char text[PL_HASH_TEXT];
     uint8_t *out = pl_alloc(3 * MIB);
@@ -124,17 +126,17 @@ static void a_damaged_chunk_is_reported_by_name(void **state)
                      PL_ERR_DAMAGED);
     pl_hash_format(&v.params, text);
     text[12] = 0;
-    assert_says(text);
-    assert_says("chunk 2 of 3");
+    assert_said(text);
+    assert_said("chunk 2 of 3");
     const pl_blob_read reads[] = {{&v.params, MIB, out}, {&v.params, 2 * MIB, out}};
     assert_int_equal(pl_store_read_blobs(store, reads, 2), PL_ERR_DAMAGED);
-    assert_says("chunk 2 of 3");
+    assert_said("chunk 2 of 3");
     pl_version_clear(&v);
     pl_free(out);
     pl_store_close(&store);
 }
 
-static void a_gap_in_the_log_is_refused(void **state)
+STORE_TEST(a_gap_in_the_log_is_refused)
 {
     kv *db;
     fill(*state, 100);
@@ -146,19 +148,19 @@ static void a_gap_in_the_log_is_refused(void **state)
     kv_batch_destroy(&batch);
     kv_close(&db, false);
     assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
-    assert_says("commit 2 is missing");
+    assert_said("commit 2 is missing");
 }
 
-static void a_changed_log_row_breaks_the_chain(void **state)
+STORE_TEST(a_changed_log_row_breaks_the_chain)
 {
     fill(*state, 100);
     flip_row(*state, KV_LOG, key_of_number(3), 30);
     assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
-    assert_says("log/");
+    assert_said("log/");
 }
 
 /* ---- damaged files ---- */
-static void lost_commits_are_refused_with_both_numbers(void **state)
+STORE_TEST(lost_commits_are_refused_with_both_numbers)
 {
     char log[PL_PATH_MAX];
     fill(*state, 20000);
@@ -171,14 +173,14 @@ static void lost_commits_are_refused_with_both_numbers(void **state)
         assert_int_equal(try_open(*state, PL_STORE_READ), PL_ERR_DAMAGED);
         if (i > 1)
             continue;
-        assert_says("commit 3");
-        assert_says("commit 4");
+        assert_said("commit 3");
+        assert_said("commit 4");
     }
     assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
-    assert_says("lost commits");
+    assert_said("lost commits");
 }
 
-static void a_deleted_log_file_is_refused(void **state)
+STORE_TEST(a_deleted_log_file_is_refused)
 {
     char log[PL_PATH_MAX];
     fill(*state, 20000);
@@ -187,7 +189,7 @@ static void a_deleted_log_file_is_refused(void **state)
     assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
 }
 
-static void a_mark_ahead_of_the_database_is_refused(void **state)
+STORE_TEST(a_mark_ahead_of_the_database_is_refused)
 {
     fill(*state, 100);
     pl_buf old = {0}, new = {0};
@@ -199,7 +201,7 @@ static void a_mark_ahead_of_the_database_is_refused(void **state)
     /* A crash after the commit of the database and before the write of HWM leaves an
      * older mark, which is accepted. */
     assert_ok(pl_replace_file(in_store(*state, "HWM"), old.data, old.len));
-    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_OK);
+    assert_ok(try_open(*state, PL_STORE_WRITE));
     /* A missing database is refused. So is a new one, which does not have the commits
      * that HWM acknowledges. */
     assert_ok(pl_remove_tree(in_store(*state, "db")));
@@ -207,25 +209,25 @@ static void a_mark_ahead_of_the_database_is_refused(void **state)
     assert_int_equal(try_open(*state, PL_STORE_CREATE), PL_ERR_IO);
     assert_int_equal(try_open(*state, PL_STORE_READ), PL_ERR_IO);
     assert_ok(pl_remove_tree(in_store(*state, "HWM")));
-    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_OK);
+    assert_ok(try_open(*state, PL_STORE_WRITE));
     assert_ok(pl_replace_file(in_store(*state, "HWM"), new.data, new.len));
     assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
-    assert_says("ends at commit 0");
-    assert_says("commit 5");
+    assert_said("ends at commit 0");
+    assert_said("commit 5");
     pl_buf_destroy(&old);
     pl_buf_destroy(&new);
 }
 
-static void one_torn_slot_of_the_mark_is_forgiven_two_are_not(void **state)
+STORE_TEST(one_torn_slot_of_the_mark_is_forgiven_two_are_not)
 {
     fill(*state, 100);
     flip(in_store(*state, "HWM"), 9, 0xff);
-    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_OK);
+    assert_ok(try_open(*state, PL_STORE_WRITE));
     flip(in_store(*state, "HWM"), 10, 0xff);
     flip(in_store(*state, "HWM"), 4096 + 10, 0xff);
     assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
     assert_int_equal(try_open(*state, PL_STORE_READ), PL_ERR_DAMAGED);
-    assert_says("HWM");
+    assert_said("HWM");
     assert_int_equal(truncate(in_store(*state, "HWM"), 4096), 0);
     assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
 }
@@ -235,7 +237,7 @@ static void set_format(const char *folder, const char *text)
     assert_ok(pl_replace_file(in_store(folder, "FORMAT"), text, strlen(text)));
 }
 
-static void another_format_is_refused(void **state)
+STORE_TEST(another_format_is_refused)
 {
     static const char *const others[] = {
         "pathloom store 2\nchunks rocksdb\n", "pathloom store 10\n",
@@ -248,14 +250,14 @@ static void another_format_is_refused(void **state)
         set_format(*state, others[i]);
         assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_UNSUPPORTED);
         assert_int_equal(try_open(*state, PL_STORE_READ), PL_ERR_UNSUPPORTED);
-        assert_says("but this release reads only the format `pathloom store 1`");
+        assert_said("but this release reads only the format `pathloom store 1`");
     }
     for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
         set_format(*state, damaged[i]);
         assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
     }
     set_format(*state, "pathloom store 1\nchunks rocksdb\n");
-    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_OK);
+    assert_ok(try_open(*state, PL_STORE_WRITE));
 }
 
 /* Makes `bad` a copy of the store. The copy shares the files that no test damages,
@@ -335,7 +337,7 @@ static const char *flip_and_look(const char *good, const char *bad, uint64_t i)
     return verdict;
 }
 
-static void a_flipped_bit_in_any_file_never_gives_wrong_data(void **state)
+STORE_TEST(a_flipped_bit_in_any_file_never_gives_wrong_data)
 {
     char good[PL_PATH_MAX], bad[PL_PATH_MAX];
     int refused = 0, named = 0, harmless = 0;
@@ -413,8 +415,7 @@ static bool has_ref(pl_store *store, const char *name)
 
 /* After a power cut, a commit that was not acknowledged is missing or complete. If the
  * commit was acknowledged and is missing, the store must be refused. */
-static void
-a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged(void **state)
+STORE_TEST(a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged)
 {
     tail t;
     int n_before = 0;
@@ -430,7 +431,7 @@ a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged(void **state
         pl_store_close(&store);
         assert_int_equal(truncate(copy_tail(&t, false), cut), 0);
         assert_int_equal(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED);
-        assert_says("lost commits");
+        assert_said("lost commits");
     }
     print_message("%ld cuts: without the last commit %d times, otherwise with it\n",
                   (long)(t.end - t.start), n_before);
@@ -438,7 +439,7 @@ a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged(void **state
     pl_buf_destroy(&t.before);
 }
 
-static void a_flip_in_any_byte_of_the_last_commit_is_refused(void **state)
+STORE_TEST(a_flip_in_any_byte_of_the_last_commit_is_refused)
 {
     tail t;
     make_tail(*state, &t);
@@ -484,7 +485,7 @@ static void assert_mended(const char *folder)
     pl_store_close(&store);
 }
 
-static void a_tail_that_nobody_was_told_of_is_cut_off_whatever_it_holds(void **state)
+STORE_TEST(a_tail_that_nobody_was_told_of_is_cut_off_whatever_it_holds)
 {
     tail t;
     int n = 0;
@@ -500,7 +501,7 @@ static void a_tail_that_nobody_was_told_of_is_cut_off_whatever_it_holds(void **s
     pl_buf_destroy(&t.before);
 }
 
-static void the_same_tail_is_refused_if_it_was_acknowledged(void **state)
+STORE_TEST(the_same_tail_is_refused_if_it_was_acknowledged)
 {
     tail t;
     pl_buf before = {0}, after = {0};
@@ -510,7 +511,7 @@ static void the_same_tail_is_refused_if_it_was_acknowledged(void **state)
         end_with_zeros(log, at, t.end + 4096);
         assert_ok(pl_read_file(log, &before));
         assert_int_equal(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED);
-        assert_says("lost commits");
+        assert_said("lost commits");
         if ((at - t.start) % 16 > 0)
             continue;
         assert_int_equal(try_open(t.bad, PL_STORE_READ), PL_ERR_DAMAGED);
@@ -574,7 +575,7 @@ static int child_of_a_failing_disk(const char *folder)
     return 0;
 }
 
-static void after_a_failed_write_only_reading_goes_on(void **state)
+STORE_TEST(after_a_failed_write_only_reading_goes_on)
 {
     pl_version v;
     assert_int_equal(run_self("failing", *state), 0);
@@ -667,7 +668,7 @@ static int child_of_a_small_disk(const char *folder)
 }
 
 /* A commit that would not fit on the disk is refused before it starts. */
-static void a_full_disk_is_noticed_before_the_commit(void **state)
+STORE_TEST(a_full_disk_is_noticed_before_the_commit)
 {
     int code = run_self("small", *state);
     if (code == 77) {
@@ -677,30 +678,10 @@ static void a_full_disk_is_noticed_before_the_commit(void **state)
     assert_int_equal(code, 0);
 }
 
-#define store_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        store_test(a_damaged_record_is_reported_by_name),
-        store_test(a_damaged_chunk_is_reported_by_name),
-        store_test(a_gap_in_the_log_is_refused),
-        store_test(a_changed_log_row_breaks_the_chain),
-        store_test(lost_commits_are_refused_with_both_numbers),
-        store_test(a_deleted_log_file_is_refused),
-        store_test(a_mark_ahead_of_the_database_is_refused),
-        store_test(one_torn_slot_of_the_mark_is_forgiven_two_are_not),
-        store_test(another_format_is_refused),
-        store_test(a_flipped_bit_in_any_file_never_gives_wrong_data),
-        store_test(a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged),
-        store_test(a_flip_in_any_byte_of_the_last_commit_is_refused),
-        store_test(a_tail_that_nobody_was_told_of_is_cut_off_whatever_it_holds),
-        store_test(the_same_tail_is_refused_if_it_was_acknowledged),
-        store_test(after_a_failed_write_only_reading_goes_on),
-        store_test(a_full_disk_is_noticed_before_the_commit),
-    };
     if (argc == 3) /* a store that has failed does not free its memory */
         _exit(strcmp(argv[1], "small") == 0 ? child_of_a_small_disk(argv[2])
                                             : child_of_a_failing_disk(argv[2]));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -177,7 +177,7 @@ static int64_t longest_life_ms(uint64_t lives, int n_busy)
     return (int64_t)MAX_DELAY_MS << (idle < 8 ? idle : 8);
 }
 
-static void no_acknowledged_commit_is_lost_by_killing(void **state)
+PL_TEST_WITH(no_acknowledged_commit_is_lost_by_killing, make_folder, drop_folder)
 {
     int64_t newest = -1, acked = -1;
     int n_early = 0, n_busy = 0, n_unsaid = 0, n_commits = 0;
@@ -229,7 +229,7 @@ static int64_t look_at_one_commit(pl_store *store)
     return number;
 }
 
-static void a_reader_beside_a_busy_writer_sees_whole_commits(void **state)
+PL_TEST_WITH(a_reader_beside_a_busy_writer_sees_whole_commits, make_folder, drop_folder)
 {
     int n_looks = 0, n_opens = 0;
     int64_t number = -1, last = -1, first = -1;
@@ -262,13 +262,7 @@ static void a_reader_beside_a_busy_writer_sees_whole_commits(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(no_acknowledged_commit_is_lost_by_killing,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(
-            a_reader_beside_a_busy_writer_sees_whole_commits, make_folder, drop_folder),
-    };
     if (argc == 2)
         return commit_for_ever(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

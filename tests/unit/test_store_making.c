@@ -36,7 +36,9 @@ static int make(const char *folder)
     return status == PL_OK ? 0 : 1;
 }
 
-static void a_store_that_was_made_in_part_is_made(void **state)
+#define FOLDER_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
+
+FOLDER_TEST(a_store_that_was_made_in_part_is_made)
 {
     char folder[PL_PATH_MAX], name[32];
     pl_store_stats stats;
@@ -57,7 +59,7 @@ static void a_store_that_was_made_in_part_is_made(void **state)
 }
 
 /* kv_make creates a database with families, and may be killed after any of them. */
-static void a_database_that_was_made_in_part_is_made(void **state)
+FOLDER_TEST(a_database_that_was_made_in_part_is_made)
 {
 #define NAME(name, text, id) text,
     static const char *const names[] = {KV_FAMILY_TABLE(NAME)};
@@ -87,7 +89,7 @@ static void a_database_that_was_made_in_part_is_made(void **state)
     }
 }
 
-static void leftovers_of_others_are_not_taken_for_its_own(void **state)
+FOLDER_TEST(leftovers_of_others_are_not_taken_for_its_own)
 {
     char path[PL_PATH_MAX];
     pl_store *store;
@@ -98,15 +100,7 @@ static void leftovers_of_others_are_not_taken_for_its_own(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_store_that_was_made_in_part_is_made,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(a_database_that_was_made_in_part_is_made,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(leftovers_of_others_are_not_taken_for_its_own,
-                                        make_folder, drop_folder),
-    };
     if (argc == 2)
         return make(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -83,7 +83,9 @@ static pl_status on_pending(void *context, const char *module, const pl_contribu
     return PL_OK;
 }
 
-static void lists_are_in_order_and_name_everything_once(void **state)
+#define STORE_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
+
+STORE_TEST(lists_are_in_order_and_name_everything_once)
 {
     names heads = {""}, paths = {""}, objects = {""}, refs = {""}, pending = {""};
     pl_store *store = open_parts(*state);
@@ -100,7 +102,7 @@ static void lists_are_in_order_and_name_everything_once(void **state)
     pl_store_close(&store);
 }
 
-static void things_are_found_in_whatever_part_they_are(void **state)
+STORE_TEST(things_are_found_in_whatever_part_they_are)
 {
     pl_version v;
     pl_path_state path;
@@ -123,7 +125,7 @@ static void things_are_found_in_whatever_part_they_are(void **state)
     pl_store_close(&store);
 }
 
-static void missing_things_are_named_as_in_any_store(void **state)
+STORE_TEST(missing_things_are_named_as_in_any_store)
 {
     pl_version v;
     pl_path_state path;
@@ -140,7 +142,7 @@ static void missing_things_are_named_as_in_any_store(void **state)
     pl_store_close(&store);
 }
 
-static void counts_add_up_and_all_parts_are_audited(void **state)
+STORE_TEST(counts_add_up_and_all_parts_are_audited)
 {
     pl_store_stats stats;
     pl_audit_report report;
@@ -154,7 +156,7 @@ static void counts_add_up_and_all_parts_are_audited(void **state)
     pl_store_close(&store);
 }
 
-static void refresh_shows_what_any_part_got(void **state)
+STORE_TEST(refresh_shows_what_any_part_got)
 {
     char path[PL_PATH_MAX];
     pl_version v;
@@ -171,7 +173,7 @@ static void refresh_shows_what_any_part_got(void **state)
     pl_store_close(&store);
 }
 
-static void writing_needs_a_part_and_numbers_stay(void **state)
+STORE_TEST(writing_needs_a_part_and_numbers_stay)
 {
     pl_store *store = open_parts(*state);
     pl_store *writer = NULL;
@@ -191,7 +193,7 @@ static void note(void *context, const char *sentence)
     pl_copy_text(context, 256, sentence);
 }
 
-static void a_module_in_two_parts_is_named(void **state)
+STORE_TEST(a_module_in_two_parts_is_named)
 {
     char path[PL_PATH_MAX], said[256] = "";
     pl_audit_report report;
@@ -208,7 +210,7 @@ static void a_module_in_two_parts_is_named(void **state)
 }
 
 /* A user has restored the whole backup into the folder of a home that was lost. */
-static void a_part_that_has_parts_itself_is_told(void **state)
+STORE_TEST(a_part_that_has_parts_itself_is_told)
 {
     char part[PL_PATH_MAX], path[PL_PATH_MAX];
     pl_store *store = open_parts(*state);
@@ -217,11 +219,11 @@ static void a_part_that_has_parts_itself_is_told(void **state)
     assert_ok(
         pl_replace_file(pl_join(path, part, "PARTS"), "pathloom parts 1\n2\n", 19));
     assert_int_equal(pl_store_open(*state, PL_STORE_READ, &store), PL_ERR_DAMAGED);
-    assert_says("home-2 must be the store of one home");
+    assert_said("home-2 must be the store of one home");
     assert_null(store);
 }
 
-static void closing_keeps_the_sentence_of_an_earlier_error(void **state)
+STORE_TEST(closing_keeps_the_sentence_of_an_earlier_error)
 {
     pl_store *store = open_parts(*state);
     char *folder = store->stores[0]->own.path;
@@ -230,10 +232,10 @@ static void closing_keeps_the_sentence_of_an_earlier_error(void **state)
     assert_int_not_equal(pl_remove_tree(folder), PL_OK);
     (void)pl_fail(PL_ERR_BUSY, "what the verb will tell");
     pl_store_close(&store);
-    assert_says("what the verb will tell");
+    assert_said("what the verb will tell");
 }
 
-static void a_damaged_list_of_parts_is_told(void **state)
+STORE_TEST(a_damaged_list_of_parts_is_told)
 {
     char path[PL_PATH_MAX];
     pl_store *store = NULL;
@@ -255,7 +257,7 @@ static void a_damaged_list_of_parts_is_told(void **state)
 
 /* A store with more parts than its file PARTS counts must be refused. Otherwise the
  * last part would be ignored. */
-static void a_list_of_too_few_parts_is_told(void **state)
+STORE_TEST(a_list_of_too_few_parts_is_told)
 {
     pl_store *store = open_parts(*state);
     char path[PL_PATH_MAX];
@@ -266,7 +268,7 @@ static void a_list_of_too_few_parts_is_told(void **state)
     assert_non_null(strstr(pl_last_error(), "counts 2 parts"));
 }
 
-static void a_list_of_an_earlier_release_has_a_second_number(void **state)
+STORE_TEST(a_list_of_an_earlier_release_has_a_second_number)
 {
     char path[PL_PATH_MAX];
     int n = 0;
@@ -282,7 +284,7 @@ static void a_list_of_an_earlier_release_has_a_second_number(void **state)
 
 /* An earlier release left a note about each name that it moved, and a table of the
  * homes' shares. Without the notes, such a name is in the wrong home. */
-static void names_that_an_earlier_release_moved_are_refused(void **state)
+STORE_TEST(names_that_an_earlier_release_moved_are_refused)
 {
     static const char *const refs[] = {"at/mix/L1.E1", "sys/places", "sys/places-next"};
     for (int i = 0; i < 3; i++) {
@@ -304,7 +306,7 @@ static void names_that_an_earlier_release_moved_are_refused(void **state)
 }
 
 /* `homes set` exchanges the folder for a copy with another number of parts. */
-static void a_reader_of_another_number_of_parts_is_told_to_open_again(void **state)
+STORE_TEST(a_reader_of_another_number_of_parts_is_told_to_open_again)
 {
     static const int numbers[] = {2, PARTS + 1, 1};
     for (int i = 0; i < 3; i++) {
@@ -331,27 +333,4 @@ static void a_reader_of_another_number_of_parts_is_told_to_open_again(void **sta
         assert_ok(pl_remove_tree(copy));
         assert_ok(pl_remove_tree(*state));
     }
-}
-
-#define store_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        store_test(lists_are_in_order_and_name_everything_once),
-        store_test(things_are_found_in_whatever_part_they_are),
-        store_test(missing_things_are_named_as_in_any_store),
-        store_test(counts_add_up_and_all_parts_are_audited),
-        store_test(refresh_shows_what_any_part_got),
-        store_test(writing_needs_a_part_and_numbers_stay),
-        store_test(a_module_in_two_parts_is_named),
-        store_test(a_part_that_has_parts_itself_is_told),
-        store_test(closing_keeps_the_sentence_of_an_earlier_error),
-        store_test(a_damaged_list_of_parts_is_told),
-        store_test(a_list_of_too_few_parts_is_told),
-        store_test(a_list_of_an_earlier_release_has_a_second_number),
-        store_test(names_that_an_earlier_release_moved_are_refused),
-        store_test(a_reader_of_another_number_of_parts_is_told_to_open_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

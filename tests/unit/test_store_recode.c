@@ -20,9 +20,8 @@ static void check_round_trip(const uint8_t *x, const uint8_t *a, const uint8_t *
     pl_buf_destroy(&again);
 }
 
-static void any_bits_come_back_whatever_they_lie_between(void **state)
+PL_TEST(any_bits_come_back_whatever_they_lie_between)
 {
-    (void)state;
     static const size_t lengths[] = {0, 1, 3, 4, 7, 4096, 100001, 1 << 20};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         size_t n = lengths[i];
@@ -38,9 +37,8 @@ static void any_bits_come_back_whatever_they_lie_between(void **state)
     }
 }
 
-static void floats_that_are_no_numbers_come_back(void **state)
+PL_TEST(floats_that_are_no_numbers_come_back)
 {
-    (void)state;
     const float odd[] = {0.0f, -0.0f,  INFINITY, -INFINITY,     NAN,
                          -NAN, 1e-45f, -1e-45f,  3.402823e+38f, -3.402823e+38f};
     enum { N = sizeof odd / sizeof *odd };
@@ -56,9 +54,8 @@ static void floats_that_are_no_numbers_come_back(void **state)
         }
 }
 
-static void damaged_codes_are_refused_or_give_bytes_of_the_right_length(void **state)
+PL_TEST(damaged_codes_are_refused_or_give_bytes_of_the_right_length)
 {
-    (void)state;
     enum { N = 40000 };
     uint8_t *x = make_bytes(1, N), *a = make_bytes(2, N);
     pl_buf coded = {0}, out = {0};
@@ -81,9 +78,8 @@ static void damaged_codes_are_refused_or_give_bytes_of_the_right_length(void **s
     pl_free(a);
 }
 
-static void the_coded_bytes_of_a_few_floats_are_these(void **state)
+PL_TEST(the_coded_bytes_of_a_few_floats_are_these)
 {
-    (void)state;
     const float x[] = {1.0f, -2.5f, 3e-3f}, a[] = {0.5f, -2.0f, 1e-3f},
                 b[] = {1.25f, -3.0f, 4e-3f};
     static const uint8_t golden[] = {3, 0, 0, 0, 0,    0, 0x6e, 3, 0, 0, 0, 0, 0, 0x12,
@@ -158,7 +154,9 @@ static void assert_sound(pl_store *store)
     assert_int_equal(problems, 0);
 }
 
-static void old_versions_become_smaller_and_stay_the_same(void **state)
+#define STORE_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
+
+STORE_TEST(old_versions_become_smaller_and_stay_the_same)
 {
     pl_store_stats before, after;
     pl_store *store = open_store(*state, PL_STORE_CREATE);
@@ -185,7 +183,7 @@ static void old_versions_become_smaller_and_stay_the_same(void **state)
 
 /* If old contents come back, several versions share chunks. The chunks relative to
  * which a chunk is coded must not depend on that chunk. */
-static void versions_that_come_back_lead_in_no_circle(void **state)
+STORE_TEST(versions_that_come_back_lead_in_no_circle)
 {
     static const uint64_t content[] = {0, 1, 2, 3, 1, 2, 1, 0, 4, 3, 2, 8, 1, 9, 2, 0,
                                        1, 2, 3, 4, 1, 5, 2, 3, 6, 7, 1, 2, 0, 0, 0, 0};
@@ -202,7 +200,7 @@ static void versions_that_come_back_lead_in_no_circle(void **state)
 
 /* Old contents come back again and again while versions are coded. No chain of chunks
  * that are coded relative to each other may become too long to be read. */
-static void versions_that_come_back_late_stay_readable(void **state)
+STORE_TEST(versions_that_come_back_late_stay_readable)
 {
     enum { N = 150 };
     uint64_t content[N];
@@ -226,7 +224,7 @@ static bool keeps_newest(void *context, const pl_version *v)
     return v->number + *(const uint64_t *)context >= VERSIONS;
 }
 
-static void collecting_frees_what_it_says_and_leaves_the_rest_readable(void **state)
+STORE_TEST(collecting_frees_what_it_says_and_leaves_the_rest_readable)
 {
     pl_gc_report dry, done;
     pl_store_stats before, after;
@@ -250,21 +248,4 @@ static void collecting_frees_what_it_says_and_leaves_the_rest_readable(void **st
     assert_int_equal(done.n_versions, 0);
     assert_int_equal(done.n_gone, VERSIONS - 7);
     pl_store_close(&store);
-}
-
-#define store_test(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_bits_come_back_whatever_they_lie_between),
-        cmocka_unit_test(floats_that_are_no_numbers_come_back),
-        cmocka_unit_test(damaged_codes_are_refused_or_give_bytes_of_the_right_length),
-        cmocka_unit_test(the_coded_bytes_of_a_few_floats_are_these),
-        store_test(old_versions_become_smaller_and_stay_the_same),
-        store_test(versions_that_come_back_lead_in_no_circle),
-        store_test(versions_that_come_back_late_stay_readable),
-        store_test(collecting_frees_what_it_says_and_leaves_the_rest_readable),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,14 +183,13 @@ static int close_rows(void **state)
 }
 
 /* The hash was computed with Python's hashlib, from the definition in PROTOCOL 4.6. */
-static void the_sum_of_rows_does_not_depend_on_their_order(void **state)
+PL_TEST(the_sum_of_rows_does_not_depend_on_their_order)
 {
     const kv_slice fence = {"fenced/x", 8}, value = {"value", 5},
                    path = {"mix/p00.r0", 10}, row = {"state", 5}, old = {"old", 3};
     row_sum sum;
     pl_hash hash;
     char text[PL_HASH_TEXT];
-    (void)state;
     memset(&sum, 0, sizeof sum);
     row_sum_change(&sum, KV_PATH, path, old, true);
     row_sum_change(&sum, KV_REF, fence, value, true);
@@ -203,7 +202,9 @@ static void the_sum_of_rows_does_not_depend_on_their_order(void **state)
         text, "604e1da9d43891536eece6f621806597da5e2de666c2abe3911c79cef43e9d24");
 }
 
-static void the_bytes_of_every_record_are_fixed(void **state)
+#define ROW_TEST(name) PL_TEST_WITH(name, open_rows, close_rows)
+
+ROW_TEST(the_bytes_of_every_record_are_fixed)
 {
     example_rows *rows = *state;
     for (size_t i = 0; i < sizeof GOLDEN / sizeof *GOLDEN; i++) {
@@ -222,7 +223,7 @@ static void the_bytes_of_every_record_are_fixed(void **state)
     }
 }
 
-static void what_a_home_noted_of_an_update_comes_back(void **state)
+ROW_TEST(what_a_home_noted_of_an_update_comes_back)
 {
     example_rows *rows = *state;
     row_source from = {.db = rows->db, .batch = rows->batch};
@@ -238,7 +239,7 @@ static void what_a_home_noted_of_an_update_comes_back(void **state)
     pl_version_clear(&v);
 }
 
-static void old_bytes_decode_to_what_was_meant(void **state)
+ROW_TEST(old_bytes_decode_to_what_was_meant)
 {
     example_rows *rows = *state;
     row_source from = {.db = rows->db, .batch = rows->batch};
@@ -265,7 +266,7 @@ static void old_bytes_decode_to_what_was_meant(void **state)
 
 /* A state that was not uploaded has an age and a hash, and is not older than its
  * path. */
-static void a_state_of_an_impossible_age_is_damage(void **state)
+ROW_TEST(a_state_of_an_impossible_age_is_damage)
 {
     example_rows *rows = *state;
     row_source from = {.db = rows->db, .batch = rows->batch};
@@ -296,7 +297,7 @@ static void a_state_of_an_impossible_age_is_damage(void **state)
 
 /* A measurement that is in pl_work, but not in the table of paths, would be lost when
  * the home starts again. */
-static void a_path_keeps_all_numbers_but_those_of_workers(void **state)
+ROW_TEST(a_path_keeps_all_numbers_but_those_of_workers)
 {
     example_rows *rows = *state;
     row_source from = {.db = rows->db, .batch = rows->batch};
@@ -324,7 +325,7 @@ static pl_status look(kv_family family, kv_slice key, const uint8_t *bytes, size
     return row_end(&row);
 }
 
-static void any_truncation_any_flip_and_any_move_is_damage(void **state)
+ROW_TEST(any_truncation_any_flip_and_any_move_is_damage)
 {
     example_rows *rows = *state;
     for (size_t i = 0; i < sizeof GOLDEN / sizeof *GOLDEN; i++) {
@@ -370,41 +371,39 @@ static pl_status read_forged(example_rows *rows, kv_family family, pl_buf *field
     return status;
 }
 
-static void a_forged_record_is_damage_not_a_crash(void **state)
+ROW_TEST(a_forged_record_is_damage_not_a_crash)
 {
     example_rows *rows = *state;
     pl_buf fields = {0};
     assert_int_equal(read_forged(rows, KV_VERSION, &fields), PL_ERR_DAMAGED);
-    assert_says("version/mix/L1.E0:0000000000000008");
+    assert_said("version/mix/L1.E0:0000000000000008");
     /* Says that the blob has 2^64 - 1 bytes, but no chunks. */
     pl_put_u64(&fields, 1, UINT64_MAX);
     pl_put_u64(&fields, 2, 1);
     pl_put_bytes(&fields, 3, "", 0);
     assert_int_equal(read_forged(rows, KV_BLOB, &fields), PL_ERR_DAMAGED);
-    assert_says("its size and its chunks");
+    assert_said("its size and its chunks");
     pl_put_u64(&fields, 1, 5);
     pl_put_u64(&fields, 2, 1);
     pl_put_bytes(&fields, 3, "abc", 3);
     assert_int_equal(read_forged(rows, KV_BLOB, &fields), PL_ERR_DAMAGED);
 }
 
-static void a_record_of_a_newer_release_is_told_apart_from_damage(void **state)
+ROW_TEST(a_record_of_a_newer_release_is_told_apart_from_damage)
 {
-    (void)state;
     row_key key = key_of_name("best");
     pl_buf fields = {0}, value = {0};
     pl_put_text(&fields, 1, "best");
     row_seal_as(2, KV_REF, key_slice(&key), &fields, &value);
     assert_int_equal(look(KV_REF, key_slice(&key), value.data, value.len),
                      PL_ERR_UNSUPPORTED);
-    assert_says("version 2");
+    assert_said("version 2");
     pl_buf_destroy(&fields);
     pl_buf_destroy(&value);
 }
 
-static void keys_sort_as_numbers(void **state)
+PL_TEST(keys_sort_as_numbers)
 {
-    (void)state;
     row_key a = key_of_version("m", 255), b = key_of_version("m", 256);
     assert_true(memcmp(a.bytes, b.bytes, a.len) < 0);
     a = key_of_pack(1, UINT32_MAX);
@@ -413,23 +412,4 @@ static void keys_sort_as_numbers(void **state)
     a = key_of_version("m", UINT64_MAX);
     b = key_of_version("m1", 0); /* all versions of m come before those of m1 */
     assert_true(memcmp(a.bytes, b.bytes, a.len < b.len ? a.len : b.len) < 0);
-}
-
-#define row_test(name) cmocka_unit_test_setup_teardown(name, open_rows, close_rows)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        row_test(the_bytes_of_every_record_are_fixed),
-        row_test(what_a_home_noted_of_an_update_comes_back),
-        row_test(old_bytes_decode_to_what_was_meant),
-        row_test(a_state_of_an_impossible_age_is_damage),
-        row_test(a_path_keeps_all_numbers_but_those_of_workers),
-        row_test(any_truncation_any_flip_and_any_move_is_damage),
-        row_test(a_forged_record_is_damage_not_a_crash),
-        row_test(a_record_of_a_newer_release_is_told_apart_from_damage),
-        cmocka_unit_test(the_sum_of_rows_does_not_depend_on_their_order),
-        cmocka_unit_test(keys_sort_as_numbers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

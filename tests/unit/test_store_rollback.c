@@ -198,7 +198,7 @@ static void whoever_dies_leaves_nothing_or_all(void **state)
         int saw = seen == PL_OK ? look(store) : 1;
         if (seen != PL_OK && looks) {
             assert_int_equal(seen, PL_ERR_BUSY);
-            assert_says("was interrupted");
+            assert_said("was interrupted");
             n_half++;
         }
         pl_store_close(&store);
@@ -260,7 +260,7 @@ static void what_one_part_cannot_do_none_does(void **state)
     assert_ok(pl_txn_commit(&txn));
     pl_store_close(&part);
     assert_int_equal(roll_back(*state), PL_ERR_NOT_FOUND);
-    assert_says("mix/L2.E0@0 were collected");
+    assert_said("mix/L2.E0@0 were collected");
     assert_sound(*state, 0);
 }
 

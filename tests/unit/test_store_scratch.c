@@ -80,7 +80,9 @@ static int tear_down(void **state)
     return drop_folder(state);
 }
 
-static void what_a_killed_reader_left_goes_with_the_next(void **state)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, set_up, tear_down)
+
+FIXTURE_TEST(what_a_killed_reader_left_goes_with_the_next)
 {
     char path[PL_PATH_MAX];
     pl_join(path, *state, "store");
@@ -98,7 +100,7 @@ static void what_a_killed_reader_left_goes_with_the_next(void **state)
     assert_int_equal(n_scratch(*state), 0);
 }
 
-static void what_a_living_reader_has_stays(void **state)
+FIXTURE_TEST(what_a_living_reader_has_stays)
 {
     char path[PL_PATH_MAX];
     pl_join(path, *state, "store");
@@ -112,7 +114,7 @@ static void what_a_living_reader_has_stays(void **state)
     assert_int_equal(n_scratch(*state), 0);
 }
 
-static void what_is_not_a_readers_stays(void **state)
+FIXTURE_TEST(what_is_not_a_readers_stays)
 {
     char path[PL_PATH_MAX], other[PL_PATH_MAX], link[PL_PATH_MAX], file[PL_PATH_MAX];
     pl_join(other, *state, "precious");
@@ -129,14 +131,7 @@ static void what_is_not_a_readers_stays(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_a_killed_reader_left_goes_with_the_next,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_a_living_reader_has_stays, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(what_is_not_a_readers_stays, set_up, tear_down),
-    };
     if (argc == 2)
         return read_and_die(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

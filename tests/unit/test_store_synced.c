@@ -38,7 +38,9 @@ static int place_of(const char *ending)
     return -1;
 }
 
-static void a_commit_flushes_its_log_and_then_its_mark(void **state)
+#define FOLDER_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
+
+FOLDER_TEST(a_commit_flushes_its_log_and_then_its_mark)
 {
     pl_store *store = open_store(*state, PL_STORE_CREATE);
     for (uint64_t n = 0; n < 3; n++) {
@@ -51,7 +53,7 @@ static void a_commit_flushes_its_log_and_then_its_mark(void **state)
     pl_store_close(&store);
 }
 
-static void a_new_epoch_is_flushed_before_anything_is_written_under_it(void **state)
+FOLDER_TEST(a_new_epoch_is_flushed_before_anything_is_written_under_it)
 {
     pl_store *store = open_store(*state, PL_STORE_CREATE);
     pl_store_close(&store);
@@ -62,7 +64,7 @@ static void a_new_epoch_is_flushed_before_anything_is_written_under_it(void **st
     pl_store_close(&store);
 }
 
-static void a_replaced_file_is_flushed_and_then_its_folder(void **state)
+FOLDER_TEST(a_replaced_file_is_flushed_and_then_its_folder)
 {
     char path[PL_PATH_MAX];
     pl_join(path, *state, "file");
@@ -71,18 +73,4 @@ static void a_replaced_file_is_flushed_and_then_its_folder(void **state)
     assert_int_equal(n_flushed, 2);
     assert_non_null(strstr(flushed[0], "/file.tmp-"));
     assert_true(pl_ends_with(*state, strrchr(flushed[1], '/')));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_commit_flushes_its_log_and_then_its_mark,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(
-            a_new_epoch_is_flushed_before_anything_is_written_under_it, make_folder,
-            drop_folder),
-        cmocka_unit_test_setup_teardown(a_replaced_file_is_flushed_and_then_its_folder,
-                                        make_folder, drop_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -173,7 +173,7 @@ static pl_status look(void *context, const pl_version *v)
     return PL_OK;
 }
 
-static void a_store_that_is_tended_survives_being_killed(void **state)
+PL_TEST_WITH(a_store_that_is_tended_survives_being_killed, make_folder, drop_folder)
 {
     char to[PL_PATH_MAX], mark[PL_PATH_MAX];
     looks l = {0};
@@ -228,7 +228,7 @@ static void look_at_all(pl_store *store, looks *l)
     pl_version_clear(&now);
 }
 
-static void readers_beside_it_see_every_version_whole(void **state)
+PL_TEST_WITH(readers_beside_it_see_every_version_whole, make_folder, drop_folder)
 {
     char to[PL_PATH_MAX];
     looks l = {0};
@@ -258,13 +258,7 @@ static void readers_beside_it_see_every_version_whole(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_store_that_is_tended_survives_being_killed,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(readers_beside_it_see_every_version_whole,
-                                        make_folder, drop_folder),
-    };
     if (argc == 2)
         return live(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

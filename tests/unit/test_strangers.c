@@ -17,11 +17,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum {
     STRANGERS = 900,
@@ -142,16 +139,16 @@ static void open_server(fixture *f)
     pl_keypair_create(&f->server_keys);
     pl_keypair_create(&f->worker);
     e.key = f->worker.open;
-    assert_int_equal(pl_key_list_edit(f->list, put_entry, &e), PL_OK);
+    assert_ok(pl_key_list_edit(f->list, put_entry, &e));
     pl_wire_keys(&f->server_keys);
     pl_gate_options options = {.own = &f->server_keys,
                                .list = f->list,
                                .may = may,
                                .on_refused = no_refusal,
                                .on_list = no_trouble};
-    assert_int_equal(pl_gate_open(&options), PL_OK);
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f->server, f->address), PL_OK);
-    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &f->client), PL_OK);
+    assert_ok(pl_gate_open(&options));
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &f->server, f->address));
+    assert_ok(pl_wire_connect_as(f->address, &f->worker, &f->client));
 }
 
 static void close_server(fixture *f)
@@ -159,7 +156,7 @@ static void close_server(fixture *f)
     pl_wire_close(&f->client);
     pl_wire_close(&f->server);
     pl_wire_shutdown();
-    assert_int_equal(pl_remove_tree(f->folder), PL_OK);
+    assert_ok(pl_remove_tree(f->folder));
 }
 
 /* Like every client, the worker asks again if its connection broke. */
@@ -191,9 +188,8 @@ static void serve_worker(const fixture *f)
     pl_message_destroy(&got);
 }
 
-static void nine_hundred_strangers_cost_at_most_64_MiB(void **state)
+PL_TEST(nine_hundred_strangers_cost_at_most_64_MiB)
 {
-    (void)state;
     fixture f;
     pl_address at;
     struct rlimit files;
@@ -202,7 +198,7 @@ static void nine_hundred_strangers_cost_at_most_64_MiB(void **state)
     if (files.rlim_cur < FILES)
         skip(); /* the system does not allow enough connections */
     open_server(&f);
-    assert_int_equal(pl_address_parse(f.address, &at), PL_OK);
+    assert_ok(pl_address_parse(f.address, &at));
     serve_worker(&f);
     uint64_t before = resident_bytes(), most = 0;
     pid_t child = fork();
@@ -316,8 +312,7 @@ static int server_with_few_files(int ready, int done)
         serve_worker(&f); /* the worker that was connected before */
         if (++n_served % 8 == 0) {
             pl_wire_close(&f.client); /* and a new one */
-            assert_int_equal(pl_wire_connect_as(f.address, &f.worker, &f.client),
-                             PL_OK);
+            assert_ok(pl_wire_connect_as(f.address, &f.worker, &f.client));
         }
         int own = open("/dev/null", O_RDONLY);
         if (own < 0)
@@ -328,9 +323,8 @@ static int server_with_few_files(int ready, int done)
     return 0;
 }
 
-static void a_thousand_silent_connections_leave_files_for_the_server(void **state)
+PL_TEST(a_thousand_silent_connections_leave_files_for_the_server)
 {
-    (void)state;
     int pair[2], port = 0, status = 0;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     pid_t server = fork();
@@ -360,9 +354,5 @@ static void a_thousand_silent_connections_leave_files_for_the_server(void **stat
 int main(void)
 {
     pl_allow_files();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thousand_silent_connections_leave_files_for_the_server),
-        cmocka_unit_test(nine_hundred_strangers_cost_at_most_64_MiB),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

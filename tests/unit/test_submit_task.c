@@ -6,13 +6,9 @@
 #include "net/client_internal.h"
 #include "net/net.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { HOMES_MAX = 2, UPDATES = 6, BYTES = 4096, MOMENTS_BYTES = 2 * BYTES };
 static const char path_name[] = "mix/p00.r0";
@@ -110,13 +106,12 @@ static job *open_job(int n_homes)
     const char *list[HOMES_MAX];
     j->n_homes = n_homes;
     for (int i = 0; i < n_homes; i++) {
-        assert_int_equal(
-            pl_wire_bind("tcp://127.0.0.1:*", &j->homes[i].socket, address[i]), PL_OK);
+        assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &j->homes[i].socket, address[i]));
         list[i] = address[i];
     }
     pl_client_options options = {
         .homes = list, .n_homes = n_homes, .patience_ms = 20000};
-    assert_int_equal(pl_client_create(&options, &j->client), PL_OK);
+    assert_ok(pl_client_create(&options, &j->client));
     return j;
 }
 
@@ -129,9 +124,7 @@ static pl_status send_task(job *j)
     memset(s, 0, sizeof s);
     memset(&state, 0, sizeof state);
     for (int i = 0; i < j->n_homes; i++)
-        assert_int_equal(
-            pl_thread_start("home", run_home, &j->homes[i], &j->homes[i].thread),
-            PL_OK);
+        assert_ok(pl_thread_start("home", run_home, &j->homes[i], &j->homes[i].thread));
     for (int i = 0; i < UPDATES; i++) {
         snprintf(j->modules[i], sizeof j->modules[i], "mix/L%d.E0", i);
         memset(j->data[i], i + 1, BYTES);
@@ -172,7 +165,7 @@ static void path_stays_back_when_another_home_refused(pl_submit_result verdict)
     job *j = open_job(2);
     int other = 1 - pl_home_of(path_name, j->client->n_homes), refused = 0;
     j->homes[other].verdict = verdict;
-    assert_int_equal(send_task(j), PL_OK);
+    assert_ok(send_task(j));
     for (int i = 0; i < UPDATES; i++) {
         bool there = pl_home_of(j->modules[i], j->client->n_homes) == other;
         assert_int_equal(j->results[i], there ? verdict : PL_SUBMIT_ACCEPTED);
@@ -184,34 +177,30 @@ static void path_stays_back_when_another_home_refused(pl_submit_result verdict)
     close_job(j);
 }
 
-static void path_is_not_sent_when_another_home_has_fenced_an_update(void **state)
+PL_TEST(path_is_not_sent_when_another_home_has_fenced_an_update)
 {
-    (void)state;
     path_stays_back_when_another_home_refused(PL_SUBMIT_FENCED);
 }
 
-static void path_is_not_sent_when_another_home_has_rejected_an_update(void **state)
+PL_TEST(path_is_not_sent_when_another_home_has_rejected_an_update)
 {
-    (void)state;
     path_stays_back_when_another_home_refused(PL_SUBMIT_REJECTED);
 }
 
-static void two_homes_take_a_task(void **state)
+PL_TEST(two_homes_take_a_task)
 {
-    (void)state;
     job *j = open_job(2);
-    assert_int_equal(send_task(j), PL_OK);
+    assert_ok(send_task(j));
     assert_all(j, PL_SUBMIT_ACCEPTED);
     close_job(j);
 }
 
-static void path_that_overtook_a_lost_update_is_sent_again(void **state)
+PL_TEST(path_that_overtook_a_lost_update_is_sent_again)
 {
-    (void)state;
     job *j = open_job(1);
     j->homes[0].loses_first = true;
     j->homes[0].wants = UPDATES;
-    assert_int_equal(send_task(j), PL_OK);
+    assert_ok(send_task(j));
     assert_all(j, PL_SUBMIT_ACCEPTED);
     assert_int_equal(atomic_load(&j->homes[0].n_paths), 2);
     close_job(j);
@@ -220,13 +209,12 @@ static void path_that_overtook_a_lost_update_is_sent_again(void **state)
 /* If a home has no memory for a whole task, the client must submit some updates before
  * it uploads more. Otherwise two workers, each with half of its task uploaded, would
  * wait for each other. */
-static void task_larger_than_the_room_for_uploads_goes_in_parts(void **state)
+PL_TEST(task_larger_than_the_room_for_uploads_goes_in_parts)
 {
-    (void)state;
     job *j = open_job(1);
     j->homes[0].room = 2;
     j->homes[0].wants = UPDATES;
-    assert_int_equal(send_task(j), PL_OK);
+    assert_ok(send_task(j));
     assert_all(j, PL_SUBMIT_ACCEPTED);
     assert_int_equal(atomic_load(&j->homes[0].n_busy), UPDATES / 2);
     close_job(j);
@@ -234,14 +222,7 @@ static void task_larger_than_the_room_for_uploads_goes_in_parts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_homes_take_a_task),
-        cmocka_unit_test(path_is_not_sent_when_another_home_has_fenced_an_update),
-        cmocka_unit_test(path_is_not_sent_when_another_home_has_rejected_an_update),
-        cmocka_unit_test(path_that_overtook_a_lost_update_is_sent_again),
-        cmocka_unit_test(task_larger_than_the_room_for_uploads_goes_in_parts),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = suite_run(NULL, NULL);
     pl_wire_shutdown();
     return failed;
 }

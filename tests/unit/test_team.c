@@ -6,11 +6,8 @@
 #include "modules/cpu/team.h"
 #include "modules/modules.h"
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { THREADS = 3, WAIT_MS = 40, TRIES = 100 };
 
@@ -32,17 +29,15 @@ static void wait_for_all_threads(void)
     assert_int_equal(cpu_threads(THREADS), THREADS);
 }
 
-static void a_caller_that_mostly_waits_computes_alone_for_a_while(void **state)
+PL_TEST(a_caller_that_mostly_waits_computes_alone_for_a_while)
 {
-    (void)state;
     wait_within_operations();
     wait_for_all_threads();
     wait_within_operations();
 }
 
-static void waiting_between_operations_does_not_count(void **state)
+PL_TEST(waiting_between_operations_does_not_count)
 {
-    (void)state;
     wait_for_all_threads();
     int n_alone = 0;
     for (int i = 0; i < 10; i++) {
@@ -53,9 +48,8 @@ static void waiting_between_operations_does_not_count(void **state)
     assert_in_range(n_alone, 0, 5); /* a busy machine may count, too */
 }
 
-static void a_backend_of_one_thread_is_never_measured(void **state)
+PL_TEST(a_backend_of_one_thread_is_never_measured)
 {
-    (void)state;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(cpu_threads(1), 1);
         pl_sleep_ms(WAIT_MS);
@@ -74,14 +68,12 @@ static void multiply(gemm *g, pl_type type, gemm_kind kind, void *c)
     for (int i = 0; i < N * K; i++)
         b_half[i] = pl_bf16_from_float(b[i] = pl_random_normal(1, 3, (uint64_t)i));
     const bool half = type == PL_BF16;
-    assert_int_equal(
-        g->run(g, &call, c, half ? (void *)a_half : a, half ? (void *)b_half : b),
-        PL_OK);
+    assert_ok(
+        g->run(g, &call, c, half ? (void *)a_half : a, half ? (void *)b_half : b));
 }
 
-static void products_have_the_same_bits_alone_and_together(void **state)
+PL_TEST(products_have_the_same_bits_alone_and_together)
 {
-    (void)state;
     static float together[70 * 96], alone[70 * 96];
     static const pl_type types[] = {PL_F32, PL_BF16};
     int n = 0;
@@ -101,15 +93,4 @@ static void products_have_the_same_bits_alone_and_together(void **state)
     }
     if (n == 0)
         skip();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_caller_that_mostly_waits_computes_alone_for_a_while),
-        cmocka_unit_test(waiting_between_operations_does_not_count),
-        cmocka_unit_test(a_backend_of_one_thread_is_never_measured),
-        cmocka_unit_test(products_have_the_same_bits_alone_and_together),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

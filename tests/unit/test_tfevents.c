@@ -1,18 +1,14 @@
 /* folder: job; label: unit */
 #include "job/tfevents.h"
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 /* The CRC32C of 32 zeros is 0x8a9136aa (RFC 3720, B.4), and that of the text
  * "123456789" is 0xe3069283. A TFRecord rotates the CRC and adds a constant. */
-static void checksums_are_masked_crc32c(void **state)
+PL_TEST(checksums_are_masked_crc32c)
 {
     const uint8_t zeros[32] = {0};
-    (void)state;
     const uint32_t crc = 0x8a9136aau, digits = 0xe3069283u;
     assert_int_equal(tfevents_crc(zeros, sizeof zeros),
                      (uint32_t)((crc >> 15 | crc << 17) + 0xa282ead8u));
@@ -22,11 +18,10 @@ static void checksums_are_masked_crc32c(void **state)
 
 /* A file must begin as TensorBoard's own files do: with a version record of 24
  * bytes. */
-static void a_file_begins_as_tensorboards_own(void **state)
+PL_TEST(a_file_begins_as_tensorboards_own)
 {
     static const uint8_t head[] = {0x18, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22};
     pl_buf out = {0};
-    (void)state;
     tfevents_begin(&out, 1.0);
     assert_int_equal(out.len, sizeof head + 24 + 4);
     assert_memory_equal(out.data, head, sizeof head);
@@ -37,7 +32,7 @@ static void a_file_begins_as_tensorboards_own(void **state)
     pl_buf_destroy(&out);
 }
 
-static void a_scalar_is_a_summary_of_an_event(void **state)
+PL_TEST(a_scalar_is_a_summary_of_an_event)
 {
     static const char event[] = "\x09\0\0\0\0\0\0\xf0\x3f"
                                 "\x10\xac\x02" /* step 300 */
@@ -46,19 +41,17 @@ static void a_scalar_is_a_summary_of_an_event(void **state)
                                 "\x15\0\0\0\x3f"; /* 0.5 */
     const tfevents_scalar scalar = {.tag = "a", .value = 0.5};
     pl_buf out = {0};
-    (void)state;
     tfevents_add(&out, 1.0, 300, &scalar, 1);
     assert_int_equal(out.len, 12 + sizeof event - 1 + 4);
     assert_memory_equal(out.data + 12, event, sizeof event - 1);
     pl_buf_destroy(&out);
 }
 
-static void a_torn_or_damaged_end_is_found_at_each_byte(void **state)
+PL_TEST(a_torn_or_damaged_end_is_found_at_each_byte)
 {
     const tfevents_scalar scalar = {.tag = "train/loss", .value = 2.25};
     pl_buf out = {0};
     int64_t step;
-    (void)state;
     tfevents_begin(&out, 7.0);
     const size_t first = out.len;
     tfevents_add(&out, 8.0, 1, &scalar, 1);
@@ -77,15 +70,4 @@ static void a_torn_or_damaged_end_is_found_at_each_byte(void **state)
         out.data[at] ^= 0x40;
     }
     pl_buf_destroy(&out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(checksums_are_masked_crc32c),
-        cmocka_unit_test(a_file_begins_as_tensorboards_own),
-        cmocka_unit_test(a_scalar_is_a_summary_of_an_event),
-        cmocka_unit_test(a_torn_or_damaged_end_is_found_at_each_byte),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

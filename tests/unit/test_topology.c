@@ -6,11 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 static const pl_shape small = {.vocab = 50,
                                .width = 8,
@@ -27,7 +24,7 @@ static const pl_shape small = {.vocab = 50,
 static pl_topology_spec levels(const char *text)
 {
     pl_topology_spec spec = {.replicas = 1};
-    assert_int_equal(pl_topology_parse_levels(text, &spec), PL_OK);
+    assert_ok(pl_topology_parse_levels(text, &spec));
     return spec;
 }
 
@@ -74,9 +71,8 @@ enum { N_CASES = 4 };
 
 /* ---- text ---- */
 
-static void levels_are_read_from_text(void **state)
+PL_TEST(levels_are_read_from_text)
 {
-    (void)state;
     pl_topology_spec spec = levels("16x2x128");
     assert_int_equal(spec.n_levels, 3);
     assert_int_equal(spec.experts[0], 16);
@@ -84,9 +80,8 @@ static void levels_are_read_from_text(void **state)
     assert_int_equal(spec.experts[2], 128);
 }
 
-static void wrong_levels_are_refused_and_change_nothing(void **state)
+PL_TEST(wrong_levels_are_refused_and_change_nothing)
 {
-    (void)state;
     const char *const wrong[] = {"",
                                  "x",
                                  "2x",
@@ -107,14 +102,13 @@ static void wrong_levels_are_refused_and_change_nothing(void **state)
     }
 }
 
-static void private_blocks_are_read_from_text(void **state)
+PL_TEST(private_blocks_are_read_from_text)
 {
-    (void)state;
     pl_topology_spec spec = levels("2x2");
-    assert_int_equal(pl_topology_parse_private("0,5,11", 12, &spec), PL_OK);
+    assert_ok(pl_topology_parse_private("0,5,11", 12, &spec));
     for (int b = 0; b < PL_BLOCKS_MAX; b++)
         assert_int_equal(spec.private_block[b], b == 0 || b == 5 || b == 11);
-    assert_int_equal(pl_topology_parse_private("", 12, &spec), PL_OK);
+    assert_ok(pl_topology_parse_private("", 12, &spec));
     for (int b = 0; b < PL_BLOCKS_MAX; b++)
         assert_false(spec.private_block[b]);
     const char *const wrong[] = {"12", ",", "1,", "1,,2", "a", "1 2", "-1", "99999999"};
@@ -124,9 +118,8 @@ static void private_blocks_are_read_from_text(void **state)
 
 /* ---- layout ---- */
 
-static void slots_and_tensors_tile_the_path_without_gaps(void **state)
+PL_TEST(slots_and_tensors_tile_the_path_without_gaps)
 {
-    (void)state;
     for (int i = 0; i < N_CASES; i++) {
         pl_topology *t = make_case(i);
         size_t at = 0;
@@ -159,9 +152,8 @@ static const pl_tensor *find_tensor(const pl_topology *t, const char *name)
     return NULL;
 }
 
-static void every_block_has_the_nine_llama_tensors_once(void **state)
+PL_TEST(every_block_has_the_nine_llama_tensors_once)
 {
-    (void)state;
     static const struct {
         const char *name;
         int rows, cols;
@@ -190,9 +182,8 @@ static void every_block_has_the_nine_llama_tensors_once(void **state)
     pl_topology_destroy(&t);
 }
 
-static void fused_matrices_lie_together(void **state)
+PL_TEST(fused_matrices_lie_together)
 {
-    (void)state;
     pl_topology *t = make_case(1);
     for (int i = 1; i < pl_topology_n_tensors(t); i++) {
         const pl_tensor *before = pl_topology_tensor(t, i - 1);
@@ -207,9 +198,8 @@ static void fused_matrices_lie_together(void **state)
     pl_topology_destroy(&t);
 }
 
-static void the_longest_tensor_name_fits(void **state)
+PL_TEST(the_longest_tensor_name_fits)
 {
-    (void)state;
     pl_shape shape = small;
     shape.n_blocks = PL_BLOCKS_MAX;
     pl_topology_spec spec = levels("1");
@@ -220,9 +210,8 @@ static void the_longest_tensor_name_fits(void **state)
 
 /* ---- modules and paths ---- */
 
-static void modules_are_numbered_slot_by_slot_expert_by_expert(void **state)
+PL_TEST(modules_are_numbered_slot_by_slot_expert_by_expert)
 {
-    (void)state;
     for (int i = 0; i < N_CASES; i++) {
         pl_topology *t = make_case(i);
         int module = 0;
@@ -236,9 +225,8 @@ static void modules_are_numbered_slot_by_slot_expert_by_expert(void **state)
     }
 }
 
-static void paths_are_numbered_row_major_over_the_levels(void **state)
+PL_TEST(paths_are_numbered_row_major_over_the_levels)
 {
-    (void)state;
     pl_topology *t = make_case(1); /* 3x2x2; slots: embed, L1, L2, L3, head */
     int path = 0;
     for (int a = 0; a < 3; a++)
@@ -254,9 +242,8 @@ static void paths_are_numbered_row_major_over_the_levels(void **state)
     pl_topology_destroy(&t);
 }
 
-static void module_paths_and_path_modules_agree(void **state)
+PL_TEST(module_paths_and_path_modules_agree)
 {
-    (void)state;
     for (int i = 0; i < N_CASES; i++) {
         pl_topology *t = make_case(i);
         int P = pl_topology_n_paths(t), seen = 0;
@@ -279,9 +266,8 @@ static void module_paths_and_path_modules_agree(void **state)
     }
 }
 
-static void each_module_has_its_share_of_the_paths(void **state)
+PL_TEST(each_module_has_its_share_of_the_paths)
 {
-    (void)state;
     for (int i = 0; i < N_CASES; i++) {
         pl_topology *t = make_case(i);
         int P = pl_topology_n_paths(t);
@@ -298,9 +284,8 @@ static void each_module_has_its_share_of_the_paths(void **state)
     }
 }
 
-static void private_blocks_leave_their_level_and_get_slots(void **state)
+PL_TEST(private_blocks_leave_their_level_and_get_slots)
 {
-    (void)state;
     /* 2x3; the embedding and blocks 0 and 4 are private. */
     pl_topology *t = make_case(0);
     const char *const names[] = {"embed", "L1", "L2", "B0", "B4", "head"};
@@ -317,9 +302,8 @@ static void private_blocks_leave_their_level_and_get_slots(void **state)
     pl_topology_destroy(&t);
 }
 
-static void module_names_find_their_modules(void **state)
+PL_TEST(module_names_find_their_modules)
 {
-    (void)state;
     for (int i = 0; i < N_CASES; i++) {
         pl_topology *t = make_case(i);
         char name[PL_NAME_MAX];
@@ -339,9 +323,8 @@ static void module_names_find_their_modules(void **state)
     pl_topology_destroy(&t);
 }
 
-static void path_names_spell_the_choice_of_each_level(void **state)
+PL_TEST(path_names_spell_the_choice_of_each_level)
 {
-    (void)state;
     static const struct {
         const char *levels;
         int path;
@@ -373,9 +356,8 @@ static void expect_refused(const pl_shape *shape, const pl_topology_spec *spec,
         fail_msg("\"%s\" does not name %s", pl_last_error(), word);
 }
 
-static void shapes_that_do_not_add_up_are_refused(void **state)
+PL_TEST(shapes_that_do_not_add_up_are_refused)
 {
-    (void)state;
     pl_topology_spec spec = levels("1");
     static const struct {
         size_t field;
@@ -401,9 +383,8 @@ static void shapes_that_do_not_add_up_are_refused(void **state)
     expect_refused(&shape, &spec, "rope_theta");
 }
 
-static void specifications_that_do_not_add_up_are_refused(void **state)
+PL_TEST(specifications_that_do_not_add_up_are_refused)
 {
-    (void)state;
     pl_topology_spec spec = levels("2x2x2x2");
     /* 6 blocks cannot be split evenly over 4 levels. */
     expect_refused(&small, &spec, "split evenly");
@@ -436,9 +417,8 @@ static float *init_slot(const pl_topology *t, int slot, uint64_t seed)
     return x;
 }
 
-static void the_same_seed_gives_the_same_bytes_and_another_seed_others(void **state)
+PL_TEST(the_same_seed_gives_the_same_bytes_and_another_seed_others)
 {
-    (void)state;
     pl_topology *t = make_case(0);
     for (int s = 0; s < pl_topology_n_slots(t); s++) {
         size_t n = pl_topology_slot(t, s)->n_params * sizeof(float);
@@ -451,9 +431,8 @@ static void the_same_seed_gives_the_same_bytes_and_another_seed_others(void **st
     pl_topology_destroy(&t);
 }
 
-static void initial_values_do_not_depend_on_the_topology(void **state)
+PL_TEST(initial_values_do_not_depend_on_the_topology)
 {
-    (void)state;
     pl_topology_spec spec = levels("1");
     pl_topology *mixture = make_case(0), *dense = make(&small, &spec);
     const pl_tensor *a = find_tensor(mixture, "model.layers.4.mlp.up_proj.weight");
@@ -467,9 +446,8 @@ static void initial_values_do_not_depend_on_the_topology(void **state)
     pl_topology_destroy(&dense);
 }
 
-static void initial_values_have_the_planned_mean_and_deviation(void **state)
+PL_TEST(initial_values_have_the_planned_mean_and_deviation)
 {
-    (void)state;
     pl_topology *t = make_preset("laptop");
     for (int i = 0; i < pl_topology_n_tensors(t); i++) {
         const pl_tensor *x = pl_topology_tensor(t, i);
@@ -494,9 +472,8 @@ static void initial_values_have_the_planned_mean_and_deviation(void **state)
 
 /* ---- presets ---- */
 
-static void every_preset_makes_a_topology(void **state)
+PL_TEST(every_preset_makes_a_topology)
 {
-    (void)state;
     for (const char *const *name = pl_preset_names(); *name; name++) {
         char text[64];
         size_t len = strlen(*name);
@@ -516,9 +493,8 @@ static void every_preset_makes_a_topology(void **state)
  * 1.2B (8x8), 1.2B and 9.6B (flat MoE of 8 and 64), 5.3B and 20B (8x8 and 16x16
  * path-specific). Ours have fewer, because the paper's blocks have an additional
  * projection for relative positions. */
-static void preset_sizes_are_those_of_the_paper_within_our_block(void **state)
+PL_TEST(preset_sizes_are_those_of_the_paper_within_our_block)
 {
-    (void)state;
     static const struct {
         const char *name;
         int paths, replicas;
@@ -546,9 +522,8 @@ static void preset_sizes_are_those_of_the_paper_within_our_block(void **state)
     }
 }
 
-static void path_specific_preset_has_private_blocks_and_embedding(void **state)
+PL_TEST(path_specific_preset_has_private_blocks_and_embedding)
 {
-    (void)state;
     pl_topology *t = make_preset("dipaco-150m-16x16-ps");
     const char *const private_slots[] = {"embed", "B0", "B5", "B6", "B11", "head"};
     for (size_t i = 0; i < 6; i++) {
@@ -563,9 +538,8 @@ static void path_specific_preset_has_private_blocks_and_embedding(void **state)
     pl_topology_destroy(&t);
 }
 
-static void a_misspelt_preset_is_refused_with_the_nearest_name(void **state)
+PL_TEST(a_misspelt_preset_is_refused_with_the_nearest_name)
 {
-    (void)state;
     pl_shape shape;
     pl_topology_spec spec;
     assert_int_equal(pl_preset("dipaco-150m-2x3", &shape, &spec), PL_ERR_CONFIG);
@@ -582,9 +556,8 @@ static void a_misspelt_preset_is_refused_with_the_nearest_name(void **state)
 
 /* ---- cost and schedule ---- */
 
-static void flops_count_six_a_matrix_weight_and_the_attended_half(void **state)
+PL_TEST(flops_count_six_a_matrix_weight_and_the_attended_half)
 {
-    (void)state;
     pl_topology *t = make_case(2); /* tied: embedding and head are one matrix */
     double block = 8 * (16 + 8 + 8) + 8 * 16 + 3 * 8 * 12;
     /* 6 blocks; heads * head size = 16; two products, on average of (T + 1) / 2 rows */
@@ -595,9 +568,8 @@ static void flops_count_six_a_matrix_weight_and_the_attended_half(void **state)
     pl_topology_destroy(&t);
 }
 
-static void learning_rate_warms_up_then_falls_by_a_cosine(void **state)
+PL_TEST(learning_rate_warms_up_then_falls_by_a_cosine)
 {
-    (void)state;
     const double peak = 4e-4, floor = 0.1;
     const pl_schedule s = {PL_SCHEDULE_COSINE, 10, 110, 0, peak, floor};
     double last = 0.0;
@@ -620,9 +592,8 @@ static void learning_rate_warms_up_then_falls_by_a_cosine(void **state)
     assert_true(fabs(pl_learning_rate(&s, 9999) - last) < 1e-15);
 }
 
-static void learning_rate_without_warmup_starts_at_the_peak(void **state)
+PL_TEST(learning_rate_without_warmup_starts_at_the_peak)
 {
-    (void)state;
     const pl_schedule whole = {PL_SCHEDULE_COSINE, 0, 100, 0, 2.0, 0.0};
     const pl_schedule none = {PL_SCHEDULE_COSINE, 0, 0, 0, 2.0, 0.5};
     const pl_schedule rises = {PL_SCHEDULE_COSINE, 5, 5, 0, 2.0, 0.5};
@@ -631,9 +602,8 @@ static void learning_rate_without_warmup_starts_at_the_peak(void **state)
     assert_true(pl_learning_rate(&rises, 4) == 2.0);
 }
 
-static void wsd_is_constant_until_its_last_steps_and_ends_at_the_floor(void **state)
+PL_TEST(wsd_is_constant_until_its_last_steps_and_ends_at_the_floor)
 {
-    (void)state;
     const pl_schedule s = {PL_SCHEDULE_WSD, 10, 110, 40, 1.0, 0.2};
     assert_true(fabs(pl_learning_rate(&s, 4) - 0.5) < 1e-12);
     for (int64_t step = 9; step <= 70; step++)
@@ -669,9 +639,8 @@ static void check_descent(const pl_topology *t, const pl_descent *d,
     }
 }
 
-static void paths_descend_module_by_module(void **state)
+PL_TEST(paths_descend_module_by_module)
 {
-    (void)state;
     pl_topology *from = make_case(0);
     const pl_topology_spec *was = pl_topology_get_spec(from);
     pl_topology_spec spec = *was;
@@ -695,9 +664,8 @@ static void paths_descend_module_by_module(void **state)
 
 /* Drops the second module of level 2 from a topology of 2x3, and path p02. The other
  * paths must be numbered without gaps. */
-static void paths_that_are_left_out_leave_no_gaps(void **state)
+PL_TEST(paths_that_are_left_out_leave_no_gaps)
 {
-    (void)state;
     pl_topology *from = make_case(0);
     pl_topology_spec spec = *pl_topology_get_spec(from);
     pl_descent d = {
@@ -734,9 +702,8 @@ static void paths_that_are_left_out_leave_no_gaps(void **state)
 }
 
 /* 2x3 becomes 2x3x3: level 2 is cut in two. Each path must keep both halves. */
-static void a_level_that_is_cut_keeps_its_paths(void **state)
+PL_TEST(a_level_that_is_cut_keeps_its_paths)
 {
-    (void)state;
     pl_topology_spec spec = {
         .n_levels = 2, .experts = {2, 3}, .blocks = {2, 4}, .replicas = 1};
     pl_topology *from = make(&small, &spec);
@@ -760,41 +727,4 @@ static void a_level_that_is_cut_keeps_its_paths(void **state)
         assert_int_equal(n_children[i], 1);
     pl_topology_destroy(&t);
     pl_topology_destroy(&from);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(levels_are_read_from_text),
-        cmocka_unit_test(wrong_levels_are_refused_and_change_nothing),
-        cmocka_unit_test(private_blocks_are_read_from_text),
-        cmocka_unit_test(slots_and_tensors_tile_the_path_without_gaps),
-        cmocka_unit_test(every_block_has_the_nine_llama_tensors_once),
-        cmocka_unit_test(fused_matrices_lie_together),
-        cmocka_unit_test(the_longest_tensor_name_fits),
-        cmocka_unit_test(modules_are_numbered_slot_by_slot_expert_by_expert),
-        cmocka_unit_test(paths_are_numbered_row_major_over_the_levels),
-        cmocka_unit_test(module_paths_and_path_modules_agree),
-        cmocka_unit_test(each_module_has_its_share_of_the_paths),
-        cmocka_unit_test(private_blocks_leave_their_level_and_get_slots),
-        cmocka_unit_test(module_names_find_their_modules),
-        cmocka_unit_test(path_names_spell_the_choice_of_each_level),
-        cmocka_unit_test(paths_descend_module_by_module),
-        cmocka_unit_test(paths_that_are_left_out_leave_no_gaps),
-        cmocka_unit_test(a_level_that_is_cut_keeps_its_paths),
-        cmocka_unit_test(shapes_that_do_not_add_up_are_refused),
-        cmocka_unit_test(specifications_that_do_not_add_up_are_refused),
-        cmocka_unit_test(the_same_seed_gives_the_same_bytes_and_another_seed_others),
-        cmocka_unit_test(initial_values_do_not_depend_on_the_topology),
-        cmocka_unit_test(initial_values_have_the_planned_mean_and_deviation),
-        cmocka_unit_test(every_preset_makes_a_topology),
-        cmocka_unit_test(preset_sizes_are_those_of_the_paper_within_our_block),
-        cmocka_unit_test(path_specific_preset_has_private_blocks_and_embedding),
-        cmocka_unit_test(a_misspelt_preset_is_refused_with_the_nearest_name),
-        cmocka_unit_test(flops_count_six_a_matrix_weight_and_the_attended_half),
-        cmocka_unit_test(learning_rate_warms_up_then_falls_by_a_cosine),
-        cmocka_unit_test(learning_rate_without_warmup_starts_at_the_peak),
-        cmocka_unit_test(wsd_is_constant_until_its_last_steps_and_ends_at_the_floor),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,12 +97,12 @@ static void upload_to(receiver *h, int patience_ms, pl_link *link)
     pl_client *client = NULL;
     pl_hash hash;
     h->uploads = (staging){.keeper = "the test", .key = "nothing", .limit = 64 << 20};
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &h->socket, h->address), PL_OK);
-    assert_int_equal(pl_thread_start("home", receive, h, &h->thread), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &h->socket, h->address));
+    assert_ok(pl_thread_start("home", receive, h, &h->thread));
     pl_client_options options = {
         .homes = homes, .n_homes = 1, .patience_ms = patience_ms};
-    assert_int_equal(pl_client_create(&options, &client), PL_OK);
-    assert_int_equal(pl_client_put_blob(client, "x", data, BYTES, &hash), PL_OK);
+    assert_ok(pl_client_create(&options, &client));
+    assert_ok(pl_client_put_blob(client, "x", data, BYTES, &hash));
     pl_client_link(client, link);
     pl_client_destroy(&client);
     atomic_store(&h->stop, true);
@@ -114,9 +114,8 @@ static void upload_to(receiver *h, int patience_ms, pl_link *link)
     pl_wire_close(&h->socket);
 }
 
-static void a_late_acknowledgement_makes_no_piece_come_twice(void **state)
+PL_TEST(a_late_acknowledgement_makes_no_piece_come_twice)
 {
-    (void)state;
     receiver h = {.late_ms = 5000};
     pl_link link;
     upload_to(&h, PATIENCE_MS, &link);
@@ -127,9 +126,8 @@ static void a_late_acknowledgement_makes_no_piece_come_twice(void **state)
     assert_true(link.up_bytes_per_s > 0);
 }
 
-static void after_a_broken_connection_an_upload_goes_on_where_the_home_is(void **state)
+PL_TEST(after_a_broken_connection_an_upload_goes_on_where_the_home_is)
 {
-    (void)state;
     receiver h = {.dies_at = BYTES / 2};
     pl_link link;
     upload_to(&h, PATIENCE_MS, &link);
@@ -138,18 +136,16 @@ static void after_a_broken_connection_an_upload_goes_on_where_the_home_is(void *
     assert_true(h.bytes <= BYTES + link.repeated_bytes);
 }
 
-static void a_home_that_lost_an_upload_gets_it_from_the_beginning(void **state)
+PL_TEST(a_home_that_lost_an_upload_gets_it_from_the_beginning)
 {
-    (void)state;
     receiver h = {.dies_at = BYTES / 2, .forgets = true};
     pl_link link;
     upload_to(&h, PATIENCE_MS, &link);
     assert_true(link.repeated_bytes >= BYTES / 4);
 }
 
-static void waiting_for_room_sends_no_bytes_and_needs_no_patience(void **state)
+PL_TEST(waiting_for_room_sends_no_bytes_and_needs_no_patience)
 {
-    (void)state;
     receiver h = {.full_ms = 3 * SHORT_PATIENCE_MS};
     pl_link link;
     upload_to(&h, SHORT_PATIENCE_MS, &link);
@@ -190,9 +186,8 @@ static void send_object(void *context)
     pl_free(bytes);
 }
 
-static void clients_of_a_full_home_take_turns_and_send_each_byte_once(void **state)
+PL_TEST(clients_of_a_full_home_take_turns_and_send_each_byte_once)
 {
-    (void)state;
     char dir[] = "/tmp/pl-upload-XXXXXX", store[PL_PATH_MAX];
     child home;
     sender s[CLIENTS];
@@ -205,17 +200,16 @@ static void clients_of_a_full_home_take_turns_and_send_each_byte_once(void **sta
     for (int i = 0; i < CLIENTS; i++) {
         s[i].address = home.address;
         s[i].number = i;
-        assert_int_equal(pl_thread_start("client", send_object, &s[i], &s[i].thread),
-                         PL_OK);
+        assert_ok(pl_thread_start("client", send_object, &s[i], &s[i].thread));
     }
     for (int i = 0; i < CLIENTS; i++) {
         pl_thread_join(&s[i].thread);
-        assert_int_equal(s[i].status, PL_OK);
+        assert_ok(s[i].status);
         assert_int_equal(s[i].link.up_bytes, OBJECT);
         assert_int_equal(s[i].link.repeated_bytes, 0);
     }
     kill_child(&home, SIGTERM);
-    assert_int_equal(pl_remove_tree(dir), PL_OK);
+    assert_ok(pl_remove_tree(dir));
 }
 
 static int make_data(void **state)
@@ -237,12 +231,5 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         return run_child(argv, (pl_home_options){.staging_bytes = ROOM});
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_late_acknowledgement_makes_no_piece_come_twice),
-        cmocka_unit_test(after_a_broken_connection_an_upload_goes_on_where_the_home_is),
-        cmocka_unit_test(a_home_that_lost_an_upload_gets_it_from_the_beginning),
-        cmocka_unit_test(waiting_for_room_sends_no_bytes_and_needs_no_patience),
-        cmocka_unit_test(clients_of_a_full_home_take_turns_and_send_each_byte_once),
-    };
-    return cmocka_run_group_tests(tests, make_data, end_wire);
+    return suite_run(make_data, end_wire);
 }

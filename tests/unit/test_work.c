@@ -2,18 +2,11 @@
 /* Tests the numbers of a phase (store/work.h): each of them arrives with an update, and
  * phases are added and joined. */
 #include "net/net.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 /* A number that is in pl_work, but not in net/messages.def, would arrive as 0. */
-static void every_number_of_a_phase_arrives_with_an_update(void **state)
+PL_TEST(every_number_of_a_phase_arrives_with_an_update)
 {
-    (void)state;
     for (int n = 1; n <= 2; n++) {
         pl_message m = {.type = PL_MSG_SUBMIT};
         pl_submission_proof proofs[2] = {{.len = 1}, {.len = 1}};
@@ -23,7 +16,7 @@ static void every_number_of_a_phase_arrives_with_an_update(void **state)
         memset(&sent[0].work, 1, sizeof sent[0].work);
         memset(&sent[1].work, 2, sizeof sent[1].work);
         pl_submission_write(&s, &m);
-        assert_int_equal(pl_submission_read(&m, &got), PL_OK);
+        assert_ok(pl_submission_read(&m, &got));
         assert_int_equal(got.n, n);
         for (int i = 0; i < n; i++)
             assert_memory_equal(&got.contributors[i].work, &sent[i].work,
@@ -45,9 +38,8 @@ static void expect_numbers_of_a_path(const pl_work *got)
 }
 
 /* The state of a path has no number that describes a worker. */
-static void every_other_number_arrives_with_the_state_of_a_path(void **state)
+PL_TEST(every_other_number_arrives_with_the_state_of_a_path)
 {
-    (void)state;
     pl_work sent;
     pl_message m = {0}, event = {0};
     pl_msg_submit_path submit;
@@ -57,12 +49,12 @@ static void every_other_number_arrives_with_the_state_of_a_path(void **state)
     memset(&key, 5, sizeof key);
     PL_SAY(&m, SUBMIT_PATH, submit_path, .name = "mix/p0.r0", .work = sent,
            .seal = key.bytes);
-    assert_int_equal(PL_HEAR(&m, submit_path, &submit), PL_OK);
+    assert_ok(PL_HEAR(&m, submit_path, &submit));
     expect_numbers_of_a_path(&submit.work);
     /* every field is there, in encrypted jobs the worker's key, too */
     PL_SAY(&event, EVENT, path_record, .name = "mix/p0.r0", .key = key.bytes,
            .phase = 3, .work = sent, .worker = "w", .held_phase = 2, .repeats = 1);
-    assert_int_equal(PL_HEAR(&event, path_record, &record), PL_OK);
+    assert_ok(PL_HEAR(&event, path_record, &record));
     expect_numbers_of_a_path(&record.work);
     assert_memory_equal(record.key, key.bytes, sizeof key.bytes);
     assert_int_equal(record.repeats, 1);
@@ -70,23 +62,21 @@ static void every_other_number_arrives_with_the_state_of_a_path(void **state)
     pl_message_destroy(&event);
 }
 
-static void what_a_message_does_not_have_is_zero(void **state)
+PL_TEST(what_a_message_does_not_have_is_zero)
 {
-    (void)state;
     static const pl_work none = {0};
     pl_message m = {0};
     pl_msg_path_is is;
     memset(&is, 1, sizeof is);
     PL_SAY(&m, PATH_IS, path_is, .phase = 3, .work.memory_bytes = 7);
-    assert_int_equal(PL_HEAR(&m, path_is, &is), PL_OK);
+    assert_ok(PL_HEAR(&m, path_is, &is));
     assert_int_equal(is.phase, 3);
     assert_memory_equal(&is.work, &none, sizeof none);
     pl_message_destroy(&m);
 }
 
-static void a_phase_adds_to_the_work_of_its_path(void **state)
+PL_TEST(a_phase_adds_to_the_work_of_its_path)
 {
-    (void)state;
     pl_work all = {.n_samples = 8, .n_tokens = 100, .loss = 5, .seconds = 2, .held = 9};
     const pl_work phase = {.first_sample = 8,
                            .n_samples = 4,
@@ -100,9 +90,8 @@ static void a_phase_adds_to_the_work_of_its_path(void **state)
     assert_true(all.held == 0); /* the phase did not score held-out text */
 }
 
-static void joined_phases_weigh_a_loss_by_its_tokens(void **state)
+PL_TEST(joined_phases_weigh_a_loss_by_its_tokens)
 {
-    (void)state;
     pl_work a = {0};
     const pl_work first = {.n_samples = 4,
                            .n_tokens = 100,
@@ -124,16 +113,4 @@ static void joined_phases_weigh_a_loss_by_its_tokens(void **state)
     assert_true(a.held == 12); /* the earliest measured score */
     pl_work_join(&a, 3, &(pl_work){.held = 1, .loss = 9}, 0);
     assert_true(a.held == 12 && a.loss == 2.5);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_number_of_a_phase_arrives_with_an_update),
-        cmocka_unit_test(every_other_number_arrives_with_the_state_of_a_path),
-        cmocka_unit_test(what_a_message_does_not_have_is_zero),
-        cmocka_unit_test(a_phase_adds_to_the_work_of_its_path),
-        cmocka_unit_test(joined_phases_weigh_a_loss_by_its_tokens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

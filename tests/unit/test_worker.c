@@ -6,13 +6,9 @@
 
 #include "net/net.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { TTL_MS = 400, PATIENCE_MS = 5000, TOKEN = 77 };
 static const char task_name[] = "mix/p01.r0";
@@ -58,7 +54,7 @@ static void hear(scene *s, pl_socket *socket, uint16_t type)
 static void answer(scene *s, pl_socket *socket, pl_message *a)
 {
     a->request = s->heard.request;
-    assert_int_equal(pl_wire_send_to(socket, &s->worker, a), PL_OK);
+    assert_ok(pl_wire_send_to(socket, &s->worker, a));
     pl_message_destroy(a);
 }
 
@@ -94,9 +90,9 @@ static int setup(void **state)
 {
     scene *s = pl_alloc(sizeof *s);
     pl_message_init(&s->heard, 0);
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &s->hub, s->hub_at), PL_OK);
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &s->home, s->home_at), PL_OK);
-    assert_int_equal(pl_thread_start("worker", run_worker, s, &s->thread), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &s->hub, s->hub_at));
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &s->home, s->home_at));
+    assert_ok(pl_thread_start("worker", run_worker, s, &s->thread));
     say_welcome(s);
     give_task(s);
     hear(s, s->home, PL_MSG_GET_BLOB);
@@ -125,14 +121,16 @@ static pl_reader assert_named(const scene *s)
     char name[96];
     pl_reader_open(&r, "a report", s->heard.body.data, s->heard.body.len);
     pl_get_text(&r, PL_TAG_TASK, 0, name, sizeof name);
-    assert_int_equal(pl_reader_status(&r), PL_OK);
+    assert_ok(pl_reader_status(&r));
     assert_string_equal(name, task_name);
     assert_int_equal(s->heard.token, TOKEN);
     return r;
 }
 
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+
 /* ---- tests ---- */
-static void lease_is_renewed_while_the_arm_is_fetched(void **state)
+FIXTURE_TEST(lease_is_renewed_while_the_arm_is_fetched)
 {
     scene *s = *state;
     for (int i = 0; i < 3; i++) {
@@ -141,7 +139,7 @@ static void lease_is_renewed_while_the_arm_is_fetched(void **state)
     }
 }
 
-static void arm_that_cannot_be_used_is_a_failure_of_its_task(void **state)
+FIXTURE_TEST(arm_that_cannot_be_used_is_a_failure_of_its_task)
 {
     scene *s = *state;
     pl_message a;
@@ -158,7 +156,7 @@ static void arm_that_cannot_be_used_is_a_failure_of_its_task(void **state)
     assert_int_equal(pl_get_u64(&r, PL_TAG_STATUS, 0), PL_ERR_DAMAGED);
 }
 
-static void stop_ends_a_fetch_and_gives_the_task_back(void **state)
+FIXTURE_TEST(stop_ends_a_fetch_and_gives_the_task_back)
 {
     scene *s = *state;
     int64_t start = pl_now_ms();
@@ -168,11 +166,11 @@ static void stop_ends_a_fetch_and_gives_the_task_back(void **state)
     /* Without STATUS the message does not report a failure. */
     assert_int_equal(pl_field_count(&r, PL_TAG_STATUS), 0);
     pl_thread_join(&s->thread);
-    assert_int_equal(s->ended, PL_OK);
+    assert_ok(s->ended);
     assert_true(pl_now_ms() - start < PATIENCE_MS / 2);
 }
 
-static void worker_that_goes_takes_its_question_back(void **state)
+FIXTURE_TEST(worker_that_goes_takes_its_question_back)
 {
     scene *s = *state;
     __atomic_store_n(&s->stop, 1, __ATOMIC_RELAXED);
@@ -187,7 +185,7 @@ static void worker_that_goes_takes_its_question_back(void **state)
     assert_true(process >> 32 != 0); /* random: a restart in a container is noticed */
 }
 
-static void lost_lease_ends_a_fetch_and_another_task_is_asked_for(void **state)
+FIXTURE_TEST(lost_lease_ends_a_fetch_and_another_task_is_asked_for)
 {
     scene *s = *state;
     pl_message a;
@@ -207,11 +205,11 @@ static void refuse(scene *s, pl_status status, const char *sentence)
 
 /* A hub that was started elsewhere does not know the worker, and names a home with a
  * different address. */
-static void home_that_has_moved_is_found_again(void **state)
+FIXTURE_TEST(home_that_has_moved_is_found_again)
 {
     scene *s = *state;
     pl_socket *old = s->home;
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &s->home, s->home_at), PL_OK);
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &s->home, s->home_at));
     hear(s, s->hub, PL_MSG_RENEW);
     refuse(s, PL_ERR_STALE, "this hub does not know the worker; send HELLO");
     say_welcome(s);
@@ -228,7 +226,7 @@ static uint64_t heard_down(const scene *s)
     return pl_field_count(&r, PL_TAG_DOWN) > 0 ? pl_get_u64(&r, PL_TAG_DOWN, 0) : 0;
 }
 
-static void worker_tells_a_new_hub_what_it_has_fetched_before(void **state)
+FIXTURE_TEST(worker_tells_a_new_hub_what_it_has_fetched_before)
 {
     enum { TOTAL = 1000, PART = 10, RENEWALS_MAX = 50 };
     scene *s = *state;
@@ -248,7 +246,7 @@ static void worker_tells_a_new_hub_what_it_has_fetched_before(void **state)
     assert_int_equal(heard_down(s), PART);
 }
 
-static void hub_of_another_release_ends_the_worker(void **state)
+FIXTURE_TEST(hub_of_another_release_ends_the_worker)
 {
     scene *s = *state;
     hear(s, s->hub, PL_MSG_RENEW);
@@ -258,7 +256,7 @@ static void hub_of_another_release_ends_the_worker(void **state)
     s->ended = PL_OK; /* for teardown */
 }
 
-static void removed_worker_says_goodbye(void **state)
+FIXTURE_TEST(removed_worker_says_goodbye)
 {
     scene *s = *state;
     pl_message a;
@@ -272,26 +270,13 @@ static void removed_worker_says_goodbye(void **state)
     pl_reader_open(&r, "a farewell", s->heard.body.data, s->heard.body.len);
     assert_int_equal(pl_field_count(&r, PL_TAG_TASK), 0);
     pl_thread_join(&s->thread);
-    assert_int_equal(s->ended, PL_OK);
+    assert_ok(s->ended);
 }
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     pl_log_open("worker", PL_LOG_ERROR, false);
-    const struct CMUnitTest tests[] = {
-        TEST(lease_is_renewed_while_the_arm_is_fetched),
-        TEST(arm_that_cannot_be_used_is_a_failure_of_its_task),
-        TEST(stop_ends_a_fetch_and_gives_the_task_back),
-        TEST(worker_that_goes_takes_its_question_back),
-        TEST(lost_lease_ends_a_fetch_and_another_task_is_asked_for),
-        TEST(home_that_has_moved_is_found_again),
-        TEST(worker_tells_a_new_hub_what_it_has_fetched_before),
-        TEST(hub_of_another_release_ends_the_worker),
-        TEST(removed_worker_says_goodbye),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = suite_run(NULL, NULL);
     pl_wire_shutdown();
     return failed;
 }

@@ -48,8 +48,7 @@ static pl_json *status_of(const job *j)
     pl_message m, a;
     pl_message_init(&m, PL_MSG_STATUS);
     assert_int_equal(ask(&j->thief, &m, &a), PL_MSG_STATUS_IS);
-    assert_int_equal(pl_json_parse((const char *)a.data.data, a.data.len, &parsed),
-                     PL_OK);
+    assert_ok(pl_json_parse((const char *)a.data.data, a.data.len, &parsed));
     pl_message_destroy(&a);
     return parsed;
 }
@@ -78,9 +77,11 @@ static void check_barred(const job *j, double least_s, double most_s)
     pl_json_destroy(&status);
 }
 
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+
 /* A worker without disk space fails at once and for every task. It is the job's only
  * own worker; before, three failures ended the job. */
-static void full_disk_bars_the_worker_and_not_the_task(void **state)
+FIXTURE_TEST(full_disk_bars_the_worker_and_not_the_task)
 {
     job *j = *state;
     party mine;
@@ -88,16 +89,16 @@ static void full_disk_bars_the_worker_and_not_the_task(void **state)
     char task[PL_MODULE_NAME_MAX];
     join_own(j, &mine, "mine");
     assert_int_equal(get_task(&mine, &token, task), 0);
-    assert_int_equal(give_back(&mine, token, task, PL_ERR_NOSPACE), PL_OK);
+    assert_ok(give_back(&mine, token, task, PL_ERR_NOSPACE));
     check_barred(j, 0, 5);
     assert_int_equal(try_task(&mine, &token, task), -1);
     assert_int_equal(get_task(&mine, &token, task), 0); /* after 5 s */
-    assert_int_equal(give_back(&mine, token, task, PL_ERR_NOMEM), PL_OK);
+    assert_ok(give_back(&mine, token, task, PL_ERR_NOMEM));
     check_barred(j, 5, 10);
     pl_wire_close(&mine.socket);
 }
 
-static void every_fault_of_a_machine_bars_it(void **state)
+FIXTURE_TEST(every_fault_of_a_machine_bars_it)
 {
     static const pl_status faults[] = {PL_ERR_IO, PL_ERR_OS, PL_ERR_DEVICE,
                                        PL_ERR_UNSUPPORTED};
@@ -109,7 +110,7 @@ static void every_fault_of_a_machine_bars_it(void **state)
         snprintf(name, sizeof name, "own%zu", i);
         join_own(j, &mine, name);
         assert_int_equal(get_task(&mine, &token, task), 0);
-        assert_int_equal(give_back(&mine, token, task, faults[i]), PL_OK);
+        assert_ok(give_back(&mine, token, task, faults[i]));
         assert_int_equal(try_task(&mine, &token, task), -1);
         pl_wire_close(&mine.socket);
     }
@@ -119,43 +120,41 @@ static void every_fault_of_a_machine_bars_it(void **state)
 }
 
 /* ---- two processes ---- */
-static void second_process_ends_the_first(void **state)
+FIXTURE_TEST(second_process_ends_the_first)
 {
     job *j = *state;
     party second = j->holder;
-    assert_int_equal(pl_wire_connect_as(j->hub.address, &second.key, &second.socket),
-                     PL_OK);
-    assert_int_equal(say_hello(&second, 2, NULL), PL_OK);
-    assert_int_equal(ask_for_work(&second), PL_OK);
+    assert_ok(pl_wire_connect_as(j->hub.address, &second.key, &second.socket));
+    assert_ok(say_hello(&second, 2, NULL));
+    assert_ok(ask_for_work(&second));
     assert_int_equal(ask_for_work(&j->holder), PL_ERR_STALE);
     assert_int_equal(say_hello(&j->holder, 1, NULL), PL_ERR_NOPERM);
     assert_non_null(strstr(pl_last_error(), "another process with the same key"));
-    assert_int_equal(ask_for_work(&second), PL_OK);
+    assert_ok(ask_for_work(&second));
     pl_wire_close(&second.socket);
 }
 
 /* A worker whose connection broke comes back with a new routing id. */
-static void process_that_connects_again_goes_on(void **state)
+PL_TEST_WITH(process_that_connects_again_goes_on, setup_short, teardown)
 {
     job *j = *state;
     party second = j->holder;
-    assert_int_equal(say_hello(&j->holder, 2, NULL), PL_OK); /* it was started again */
-    assert_int_equal(pl_wire_connect_as(j->hub.address, &second.key, &second.socket),
-                     PL_OK);
+    assert_ok(say_hello(&j->holder, 2, NULL)); /* it was started again */
+    assert_ok(pl_wire_connect_as(j->hub.address, &second.key, &second.socket));
     assert_int_equal(ask_for_work(&second), PL_ERR_STALE);
-    assert_int_equal(say_hello(&second, 2, NULL), PL_OK);
-    assert_int_equal(ask_for_work(&second), PL_OK);
+    assert_ok(say_hello(&second, 2, NULL));
+    assert_ok(ask_for_work(&second));
     pl_wire_close(&second.socket);
 }
 
 /* ---- releases ---- */
-static void release_of_another_series_is_refused(void **state)
+FIXTURE_TEST(release_of_another_series_is_refused)
 {
     const job *j = *state;
     char same[64];
     snprintf(same, sizeof same, "%s7", PL_VERSION);
-    assert_int_equal(say_hello(&j->thief, 1, same), PL_OK);
-    assert_int_equal(say_hello(&j->thief, 1, PL_VERSION), PL_OK);
+    assert_ok(say_hello(&j->thief, 1, same));
+    assert_ok(say_hello(&j->thief, 1, PL_VERSION));
     static const char *const others[] = {"99.1.0", "0.99.0", "0", "", "x.y.z"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         assert_int_equal(say_hello(&j->thief, 1, others[i]), PL_ERR_UNSUPPORTED);
@@ -178,30 +177,28 @@ static void join_admin(const job *j, party *admin)
     *admin = (party){.name = "admin"};
     pl_keypair_create(&admin->key);
     e.key = admin->key.open;
-    assert_int_equal(
-        pl_key_list_edit(beside(j->hub.ready, "keys", list), put_entry, &e), PL_OK);
-    assert_int_equal(pl_wire_connect_as(j->hub.address, &admin->key, &admin->socket),
-                     PL_OK);
+    assert_ok(pl_key_list_edit(beside(j->hub.ready, "keys", list), put_entry, &e));
+    assert_ok(pl_wire_connect_as(j->hub.address, &admin->key, &admin->socket));
 }
 
-static void drained_worker_ends_after_its_task(void **state)
+FIXTURE_TEST(drained_worker_ends_after_its_task)
 {
     job *j = *state;
     party admin;
     join_admin(j, &admin);
     assert_int_equal(drain(&j->thief, "holder"), PL_ERR_NOPERM);
     assert_int_equal(drain(&admin, "nobody"), PL_ERR_NOT_FOUND);
-    assert_int_equal(drain(&admin, "holder"), PL_OK);
-    assert_int_equal(ask_for_work(&j->holder), PL_OK); /* NO_WORK: it has a task */
-    assert_int_equal(give_back(&j->holder, j->token, j->task, PL_OK), PL_OK);
+    assert_ok(drain(&admin, "holder"));
+    assert_ok(ask_for_work(&j->holder)); /* NO_WORK: it has a task */
+    assert_ok(give_back(&j->holder, j->token, j->task, PL_OK));
     assert_int_equal(ask_for_work(&j->holder), PL_ERR_CANCELLED);
     assert_non_null(strstr(pl_last_error(), "drain"));
-    assert_int_equal(say_hello(&j->holder, 2, NULL), PL_OK); /* it joins again */
+    assert_ok(say_hello(&j->holder, 2, NULL)); /* it joins again */
     assert_int_equal(get_task(&j->holder, &j->token, j->task), 0);
     pl_wire_close(&admin.socket);
 }
 
-static void workers_of_the_launcher_are_not_drained(void **state)
+FIXTURE_TEST(workers_of_the_launcher_are_not_drained)
 {
     job *j = *state;
     party admin, mine;
@@ -214,24 +211,9 @@ static void workers_of_the_launcher_are_not_drained(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(full_disk_bars_the_worker_and_not_the_task,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(every_fault_of_a_machine_bars_it, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(second_process_ends_the_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(process_that_connects_again_goes_on,
-                                        setup_short, teardown),
-        cmocka_unit_test_setup_teardown(release_of_another_series_is_refused, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(drained_worker_ends_after_its_task, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(workers_of_the_launcher_are_not_drained, setup,
-                                        teardown),
-    };
     if (argc > 1 && strcmp(argv[1], "hub") == 0)
         return run_hub(argv);
     if (argc > 1)
         return run_child(argv, (pl_home_options){0});
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -2,13 +2,7 @@
  *
  * Tests when `train` says that a worker has come or gone. */
 #include "job/worker_news.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 /* Returns whether a line is printed for a status that lists these workers. */
 static bool tells(worker_news *n, bool cut, const char *first, const char *second)
@@ -20,16 +14,14 @@ static bool tells(worker_news *n, bool cut, const char *first, const char *secon
              "{\"worker\":\"%s\",\"state\":\"busy\"},"
              "{\"worker\":\"%s\",\"state\":\"idle\"}]}",
              cut ? "true" : "false", first, second);
-    assert_int_equal(pl_json_parse(text, strlen(text), &status), PL_OK);
+    assert_ok(pl_json_parse(text, strlen(text), &status));
     const bool told = worker_news_tell(n, status);
     pl_json_destroy(&status);
     return told;
 }
 
-static void
-worker_that_is_no_longer_listed_has_left_unless_the_list_is_cut(void **state)
+PL_TEST(worker_that_is_no_longer_listed_has_left_unless_the_list_is_cut)
 {
-    (void)state;
     worker_news *n = worker_news_create();
     assert_false(tells(n, false, "ada", "bob")); /* they were there before */
     assert_false(tells(n, true, "ada", "ada"));  /* bob may still be there */
@@ -38,13 +30,4 @@ worker_that_is_no_longer_listed_has_left_unless_the_list_is_cut(void **state)
     assert_false(tells(n, false, "ada", "ada"));
     assert_true(tells(n, false, "ada", "bob")); /* bob is back */
     worker_news_destroy(&n);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(
-            worker_that_is_no_longer_listed_has_left_unless_the_list_is_cut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

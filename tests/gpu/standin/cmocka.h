@@ -10,13 +10,16 @@
 #include <string.h>
 
 typedef void (*CMUnitTestFunction)(void **state);
+typedef int (*CMFixtureFunction)(void **state);
 struct CMUnitTest {
     const char *name;
     CMUnitTestFunction run;
+    CMFixtureFunction before, after;
 };
 
-static jmp_buf standin_end;
-static const char *standin_filter; /* tests that run; NULL: all */
+/* All sources of a program share these. */
+__attribute__((weak)) jmp_buf standin_end;
+__attribute__((weak)) const char *standin_filter; /* tests that run; NULL: all */
 
 static inline void standin_fail(const char *file, int line)
 {
@@ -24,10 +27,11 @@ static inline void standin_fail(const char *file, int line)
     longjmp(standin_end, 1);
 }
 
-#define cmocka_unit_test(function)                                                     \
+#define cmocka_unit_test_setup_teardown(function, before, after)                       \
     {                                                                                  \
-#function, function                                                            \
+#function, function, before, after                                             \
     }
+#define cmocka_unit_test(function) cmocka_unit_test_setup_teardown(function, NULL, NULL)
 static inline void cmocka_set_test_filter(const char *pattern)
 {
     standin_filter = pattern;
@@ -59,6 +63,8 @@ static inline void cmocka_set_test_filter(const char *pattern)
 
 #define cmocka_run_group_tests(tests, before, after)                                   \
     standin_run(tests, sizeof(tests) / sizeof *(tests))
+#define _cmocka_run_group_tests(name, tests, n, before, after)                         \
+    ((void)(before), (void)(after), standin_run(tests, n))
 
 static inline int standin_passes(const struct CMUnitTest *test)
 {

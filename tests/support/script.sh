@@ -1,0 +1,49 @@
+# shellcheck shell=sh disable=SC2034
+# This file is sourced by test scripts. It sets the locale, and defines own_folder and a
+# `fail`, which a script or another sourced file may replace.
+# awk, sort, printf and [a-z] depend on the locale: in Turkish the decimal point is a
+# comma, and the letter i is not in [a-z].
+export LC_ALL=C
+
+# Sets `work` to $1, which becomes an empty folder that only this script uses.
+own_folder() { # folder
+    work=$1
+    [ "${work#/}" != "$work" ] || work=$PWD/$work
+    rm -rf "$work"
+    mkdir -p "$work"
+}
+
+# Prints $1 and the last lines of all outputs, and exits with 1.
+fail() {
+    echo "FAILED: $1"
+    for log in "$work"/*.out; do
+        [ ! -f "$log" ] || { echo "--- $log" && tail -n 12 "$log"; }
+    done
+    exit 1
+}
+
+skip() {
+    echo "skipped: $1"
+    exit 77
+}
+
+# Skips the test unless all these programs are there.
+needs() { # programs
+    for tool; do
+        command -v "$tool" >/dev/null || skip "there is no $tool; sh tools/install.sh tests"
+    done
+}
+
+# Begins the script again, with --inside before its arguments, as root of a network of its
+# own. Skips the test if the machine does not permit this.
+enter_network() { # option of unshare or "", arguments of the script
+    PATH=$PATH:/usr/sbin:/sbin
+    needs unshare nsenter ip
+    with="--net $1"
+    shift
+    for how in "" --map-root-user; do
+        # shellcheck disable=SC2086 # lists of words
+        unshare $how $with true 2>/dev/null && exec unshare $how $with sh "$0" --inside "$@"
+    done
+    skip "this user may not make network namespaces"
+}

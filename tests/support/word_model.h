@@ -1,0 +1,34 @@
+/* A small model of random weights for the tokens of make_words, and the answers that a
+ * batch of requests gives. */
+#ifndef PL_TESTS_WORD_MODEL_H
+#define PL_TESTS_WORD_MODEL_H
+#include "serve/serve.h"
+#include "tests/support/corpus_support.h"
+
+enum { WORD_VOCAB = 300 };
+extern pl_topology *topology;
+extern pl_backend *backend;
+extern pl_model *model;
+
+/* Opens the backend `name` and the model. */
+void open_word_model(const char *name, const char *precision, int context);
+
+void close_word_model(void);
+
+/* What a request was told. A request has the functions below and this as its context.
+ */
+typedef struct told {
+    pl_buf text, scores;
+    pl_generate_result result;
+    pl_status status;
+    int n_done;
+} told;
+
+pl_status tell_text(void *context, const char *text, size_t len);
+pl_status tell_score(void *context, const pl_token_score *score);
+void tell_done(void *context, pl_status status, const pl_generate_result *r);
+
+/* Frees what it was told. */
+void told_clear(told *t);
+
+#endif
