@@ -9,8 +9,7 @@
  * HOST is a name, an IPv4 address, or an IPv6 address in brackets. PORT is a number. An
  * address to listen at may also have * as HOST (all interfaces) and * as PORT (any free
  * port). */
-#ifndef PL_BASE_ADDRESS_H
-#define PL_BASE_ADDRESS_H
+#pragma once
 #include "base/keys.h"
 #ifdef __cplusplus
 extern "C" {
@@ -66,5 +65,4 @@ bool pl_url_is_safe(const char *url);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

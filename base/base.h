@@ -9,8 +9,7 @@
  * With the build option PL_ONLY_MODULES only the first group of headers is included.
  * These headers need only the C library and pthreads. The folder `modules` uses no
  * other header of base, so base and modules can be built without the other folders. */
-#ifndef PL_BASE_BASE_H
-#define PL_BASE_BASE_H
+#pragma once
 #include "base/bf16.h"
 #include "base/buf.h"
 #include "base/clock.h"
@@ -43,5 +42,4 @@
 #include "base/web.h"
 #include "base/wire.h"
 #include "base/zip.h"
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* Converts between bfloat16 and float. A float is rounded to the nearest bfloat16 (ties
  * to even); NaN becomes a quiet NaN. */
-#ifndef PL_BASE_BF16_H
-#define PL_BASE_BF16_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -25,5 +24,4 @@ static inline uint16_t pl_bf16_from_float(float value)
 }
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* A growable byte buffer, with functions that append text. A buffer has one owner and
  * belongs to one thread. */
-#ifndef PL_BASE_BUF_H
-#define PL_BASE_BUF_H
+#pragma once
 #include "base/mem.h"
 #include <stdbool.h>
 #ifdef __cplusplus
@@ -38,5 +37,4 @@ void pl_buf_printable(pl_buf *buf, const char *text, size_t len, bool lines);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* Time. Leases and deadlines use the monotonic clock. Wall time is used only for dates,
  * such as the day on which a key expires. */
-#ifndef PL_BASE_CLOCK_H
-#define PL_BASE_CLOCK_H
+#pragma once
 #include <stdint.h>
 #ifdef __cplusplus
 extern "C" {
@@ -12,5 +11,4 @@ int64_t pl_wall_ms(void); /* milliseconds since 1970 */
 void pl_sleep_ms(int64_t ms);
 #ifdef __cplusplus
 }
-#endif
 #endif

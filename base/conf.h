@@ -1,8 +1,7 @@
 /* Configuration: a table has one row per key. The YAML reader, --set, the commented
  * file of `pathloom init` and the reference page all use this table. The table also
  * gives the canonical text, whose hash identifies a configuration. */
-#ifndef PL_BASE_CONF_H
-#define PL_BASE_CONF_H
+#pragma once
 #include "base/buf.h"
 #include <stdbool.h>
 #include <stdio.h>
@@ -95,5 +94,4 @@ const char *pl_conf_difference(const pl_table *table, const void *a, const void 
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -19,8 +19,7 @@
  * make room; then the new connection is the one that waits, and is closed.
  *
  * One thread owns a crowd and its list. */
-#ifndef PL_BASE_CROWD_H
-#define PL_BASE_CROWD_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #ifdef __cplusplus
@@ -69,5 +68,4 @@ int pl_crowd_settle(pl_crowd *crowd);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

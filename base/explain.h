@@ -1,6 +1,5 @@
 /* The table of statuses, exit codes and events of a log, with their meaning. */
-#ifndef PL_BASE_EXPLAIN_H
-#define PL_BASE_EXPLAIN_H
+#pragma once
 #include <stddef.h>
 #ifdef __cplusplus
 extern "C" {
@@ -17,5 +16,4 @@ extern const size_t pl_n_explanations;
 
 #ifdef __cplusplus
 }
-#endif
 #endif

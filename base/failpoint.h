@@ -20,8 +20,7 @@
  * branch. This is little, because each point is next to a system call. Fail points are
  * no security risk: a user who can set a process's environment can end the process
  * anyway. */
-#ifndef PL_BASE_FAILPOINT_H
-#define PL_BASE_FAILPOINT_H
+#pragma once
 #include "base/status.h"
 #ifdef __cplusplus
 extern "C" {
@@ -33,5 +32,4 @@ PL_MUST_CHECK pl_status pl_failpoint(const char *name);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -29,8 +29,7 @@
  * An array of numbers becomes several fields with the same tag: the i-th number is the
  * i-th field. Several rows may also have the same tag: the i-th row is the i-th field.
  * The rows of a table must be in rising order of tags, like the fields of a record. */
-#ifndef PL_BASE_FIELDS_H
-#define PL_BASE_FIELDS_H
+#pragma once
 #include "base/record.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -179,5 +178,4 @@ void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,6 +1,5 @@
 /* Files and folders: whole-file reads, mapping, locks. */
-#ifndef PL_BASE_FS_H
-#define PL_BASE_FS_H
+#pragma once
 #include "base/buf.h"
 #include <stdbool.h>
 #ifdef __cplusplus
@@ -88,5 +87,4 @@ bool pl_path_within(const char *path, const char *folder);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -15,8 +15,7 @@
  *
  * ZeroMQ asks the gate whether a client may connect (the ZAP protocol, RFC 27). A
  * separate thread answers. If that thread ends, ZeroMQ accepts no connection. */
-#ifndef PL_BASE_GATE_H
-#define PL_BASE_GATE_H
+#pragma once
 #include "base/keys.h"
 #ifdef __cplusplus
 extern "C" {
@@ -74,5 +73,4 @@ void pl_gate_refused(const pl_refusal *refusal);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

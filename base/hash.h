@@ -4,8 +4,7 @@
  * so a chunk and a manifest with the same bytes have different hashes. XXH3-64 is a
  * checksum that finds accidental damage. It is not used to identify data, because an
  * attacker can make data with a given checksum. */
-#ifndef PL_BASE_HASH_H
-#define PL_BASE_HASH_H
+#pragma once
 #include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -58,5 +57,4 @@ void pl_hash_many(const char *use, const pl_piece *pieces, size_t n, pl_hash *ou
 
 #ifdef __cplusplus
 }
-#endif
 #endif

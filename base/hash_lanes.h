@@ -3,8 +3,7 @@
  * Within one piece, each addition must wait for the result of the previous one. Four or
  * eight pieces at once keep the processor's vector units busy. Each piece gets the same
  * hash as it would alone. */
-#ifndef PL_BASE_HASH_LANES_H
-#define PL_BASE_HASH_LANES_H
+#pragma once
 #include "base/hash.h"
 #ifdef __cplusplus
 extern "C" {
@@ -21,5 +20,4 @@ void hash_many_with(lanes_kind kind, const char *use, const pl_piece *pieces, si
 
 #ifdef __cplusplus
 }
-#endif
 #endif

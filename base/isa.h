@@ -7,8 +7,7 @@
  * does not hold for functions that give the same bytes with every instruction set and
  * that the loader or a library chooses (codec/codec_internal.h, XXH3, zstd, the C
  * library). */
-#ifndef PL_BASE_ISA_H
-#define PL_BASE_ISA_H
+#pragma once
 #include "base/status.h"
 #ifdef __cplusplus
 extern "C" {
@@ -40,5 +39,4 @@ PL_MUST_CHECK pl_status pl_isa_check(void);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

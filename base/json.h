@@ -1,6 +1,5 @@
 /* JSON values. Only json.c uses the library jansson. */
-#ifndef PL_BASE_JSON_H
-#define PL_BASE_JSON_H
+#pragma once
 #include "base/buf.h"
 #include <stdbool.h>
 #include <stdio.h>
@@ -61,5 +60,4 @@ void pl_json_write(const pl_json *json, int indent, pl_buf *out);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

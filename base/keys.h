@@ -16,8 +16,7 @@
  * An invitation (role invite/ROLE) is the public half of a key pair that is derived
  * from a secret of 16 bytes. A client that knows the secret may enrol its own keys, at
  * most USES of them. */
-#ifndef PL_BASE_KEYS_H
-#define PL_BASE_KEYS_H
+#pragma once
 #include "base/buf.h"
 #include "base/status.h"
 #include <stdbool.h>
@@ -155,5 +154,4 @@ PL_MUST_CHECK pl_status pl_key_name_check(const char *name);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* Writes and reads whole numbers as little-endian bytes on any machine. `width` is the
  * number of bytes, 1 to 8. */
-#ifndef PL_BASE_LE_H
-#define PL_BASE_LE_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 #ifdef __cplusplus
@@ -21,5 +20,4 @@ static inline uint64_t pl_le_get(const uint8_t *in, size_t width)
 }
 #ifdef __cplusplus
 }
-#endif
 #endif

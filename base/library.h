@@ -10,8 +10,7 @@
  *   static const char *const names[] = {FUNCTIONS(PL_LIBRARY_NAME)};
  *   PL_CHECK(pl_library_load("libcurl.so.4", "libcurl4", names, &curl, sizeof curl));
  *   ... curl.curl_easy_init() ... */
-#ifndef PL_BASE_LIBRARY_H
-#define PL_BASE_LIBRARY_H
+#pragma once
 #include "base/status.h"
 #include <stddef.h>
 #ifdef __cplusplus
@@ -37,5 +36,4 @@ PL_MUST_CHECK pl_status pl_library_load(const char *file, const char *package,
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,8 +1,7 @@
 /* Log lines: "time level role event key=value ..." to stderr, or one JSON object per
  * line. Only the folders cli, home, job, serve and workers log. Functions of the other
  * folders return errors instead. */
-#ifndef PL_BASE_LOG_H
-#define PL_BASE_LOG_H
+#pragma once
 #include "base/status.h"
 #include <stdbool.h>
 #ifdef __cplusplus
@@ -26,5 +25,4 @@ void pl_log(pl_log_level level, const char *event, const char *format, ...)
 
 #ifdef __cplusplus
 }
-#endif
 #endif

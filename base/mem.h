@@ -1,8 +1,7 @@
 /* Memory. If there is no memory left, functions for small allocations abort the process
  * (only mem.c does so). For a size that comes from input, use pl_try_alloc, which
  * returns an error. */
-#ifndef PL_BASE_MEM_H
-#define PL_BASE_MEM_H
+#pragma once
 #include "base/status.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -51,5 +50,4 @@ uint64_t pl_memory_peak_bytes(int pid);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

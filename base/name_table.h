@@ -1,7 +1,6 @@
 /* A map from names to numbers, for thousands of names. The table uses open addressing
  * and keeps copies of the names. */
-#ifndef PL_BASE_NAME_TABLE_H
-#define PL_BASE_NAME_TABLE_H
+#pragma once
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -19,5 +18,4 @@ int pl_name_table_get(const pl_name_table *table, const char *name);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -12,8 +12,7 @@
  *
  * No other file of the sources may create or rename a file, except the few that
  * tools/check_tree.sh lists. */
-#ifndef PL_BASE_OUTPUT_H
-#define PL_BASE_OUTPUT_H
+#pragma once
 #include "base/status.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -47,5 +46,4 @@ PL_MUST_CHECK pl_status pl_create_secret(const char *path, const void *data,
 
 #ifdef __cplusplus
 }
-#endif
 #endif

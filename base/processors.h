@@ -1,6 +1,5 @@
 /* How many processors this process may use. */
-#ifndef PL_BASE_PROCESSORS_H
-#define PL_BASE_PROCESSORS_H
+#pragma once
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -31,5 +30,4 @@ void pl_cgroup_each(const char *root, const char *controller,
 
 #ifdef __cplusplus
 }
-#endif
 #endif

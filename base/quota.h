@@ -12,8 +12,7 @@
  * also loads data in pieces of up to 1 MiB, and each piece costs 1. So the limit of a
  * key is enough for 64 workers (the hub accepts no more per key) and for 4,000 pieces
  * per second, which is more than an encrypted connection can transfer. */
-#ifndef PL_BASE_QUOTA_H
-#define PL_BASE_QUOTA_H
+#pragma once
 #include "base/wire.h"
 #ifdef __cplusplus
 extern "C" {
@@ -35,5 +34,4 @@ bool quota_take(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

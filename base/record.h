@@ -10,8 +10,7 @@
  * Reading never trusts a length: every getter checks the field's size, and the reader
  * keeps the first failure (`pl_reader_status`), so that a decoder can read all fields
  * and check once. */
-#ifndef PL_BASE_RECORD_H
-#define PL_BASE_RECORD_H
+#pragma once
 #include "base/buf.h"
 #include "base/hash.h"
 #ifdef __cplusplus
@@ -68,5 +67,4 @@ const char *pl_get_word(pl_reader *reader, uint16_t tag, size_t i, size_t size);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

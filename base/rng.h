@@ -3,8 +3,7 @@
  * A value is a pure function of (seed, stream, index). It has the same bits on every
  * machine, and values can be computed in any order. `stream` identifies the use, for
  * example pl_stream("init", path, tensor). */
-#ifndef PL_BASE_RNG_H
-#define PL_BASE_RNG_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 #ifdef __cplusplus
@@ -33,5 +32,4 @@ uint64_t pl_random_fresh(void);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,8 +1,7 @@
 /* Checks whole ranges of memory in short loops that would take most of the time of the
  * tests if AddressSanitizer checked each access in them. Without AddressSanitizer
  * nothing here has an effect. */
-#ifndef PL_BASE_SANITIZE_H
-#define PL_BASE_SANITIZE_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,5 +26,4 @@ static inline void pl_check_range(const void *at, size_t bytes)
     (void)at;
     (void)bytes;
 }
-#endif
 #endif

@@ -6,8 +6,7 @@
  *
  * For each status, the table has the exit code of the process (from sysexits(3)) and a
  * short text. */
-#ifndef PL_BASE_STATUS_H
-#define PL_BASE_STATUS_H
+#pragma once
 
 #ifdef __cplusplus
 extern "C" {
@@ -95,5 +94,4 @@ int pl_status_exit_code(pl_status status);    /* sysexits(3) */
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* Small functions for text: strict parsing of numbers, the most similar name, numbers
  * with units. */
-#ifndef PL_BASE_TEXT_H
-#define PL_BASE_TEXT_H
+#pragma once
 #include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,5 +52,4 @@ bool pl_utf8_steers(const void *text, size_t n);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,8 +1,7 @@
 /* Threads: a parallel loop over items, named threads, a queue that an event loop can
  * poll, and a thread that processes such a queue. Only thread.c and library.c
  * use locks. */
-#ifndef PL_BASE_THREAD_H
-#define PL_BASE_THREAD_H
+#pragma once
 #include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,4 @@ void pl_actor_destroy(pl_actor **actor);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

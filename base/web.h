@@ -2,8 +2,7 @@
  * web_absent.c instead, in which pl_web_open fails and says what to install.
  *
  * Each request is sent once; the caller decides whether to repeat it. */
-#ifndef PL_BASE_WEB_H
-#define PL_BASE_WEB_H
+#pragma once
 #include "base/buf.h"
 #ifdef __cplusplus
 extern "C" {
@@ -42,5 +41,4 @@ PL_MUST_CHECK pl_status pl_web_ask(pl_web *web, pl_web_request *request);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

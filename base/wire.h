@@ -10,8 +10,7 @@
  * Sockets: a server binds a ROUTER, a client connects a DEALER. LINGER, HWM,
  * MAXMSGSIZE, time limits and reconnection are set as docs/PROTOCOL.md says. Only one
  * thread may use a socket. */
-#ifndef PL_BASE_WIRE_H
-#define PL_BASE_WIRE_H
+#pragma once
 #include "base/address.h"
 #include "base/buf.h"
 #include "base/fields.h"
@@ -177,5 +176,4 @@ void pl_wire_shutdown(void);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

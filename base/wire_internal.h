@@ -1,7 +1,6 @@
 /* Private to wire and gate: the header of messages, the process's ZeroMQ context, and
  * its own key. */
-#ifndef PL_BASE_WIRE_INTERNAL_H
-#define PL_BASE_WIRE_INTERNAL_H
+#pragma once
 #include "base/keys.h"
 #include "base/quota.h"
 #include "base/wire.h"
@@ -123,5 +122,4 @@ PL_MUST_CHECK pl_status wire_curve_client(void *zmq, const pl_keypair *own,
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,6 +1,5 @@
 /* Compression of small data by zstd. Each zstd frame contains the size of its data. */
-#ifndef PL_BASE_ZIP_H
-#define PL_BASE_ZIP_H
+#pragma once
 #include "base/buf.h"
 #ifdef __cplusplus
 extern "C" {
@@ -22,5 +21,4 @@ void pl_planes_split(const uint8_t *in, size_t n, size_t width, uint8_t *out);
 void pl_planes_join(const uint8_t *in, size_t n, size_t width, uint8_t *out);
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* Private to cli: the verbs (the commands of pathloom), and the functions that they
  * share. */
-#ifndef PL_CLI_CLI_H
-#define PL_CLI_CLI_H
+#pragma once
 #include "cli/options.h"
 #include <signal.h>
 #ifdef __cplusplus
@@ -42,5 +41,4 @@ void cli_end_with_launcher(bool is_worker);
 void cli_stop_at_once(void);
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,14 +1,10 @@
 /* Private to cli: the options of a verb. The parser, --help, the manual page and the
  * shell completion all use one table per verb. An option that is not in the table is
  * refused. */
-#ifndef PL_CLI_OPTIONS_H
-#define PL_CLI_OPTIONS_H
+#pragma once
 #include "job/job.h"
 
 #include <stddef.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef enum cli_kind {
     CLI_FLAG,  /* bool */
@@ -124,8 +120,3 @@ void cli_man_text(const char *text); /* prints a line of a manual page, escaped 
 void cli_print_manual(const cli_verb *verb);
 void cli_print_manual_of_all(const cli_verb *const *verbs, size_t n);
 void cli_print_completion(const cli_verb *const *verbs, size_t n);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

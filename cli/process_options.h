@@ -1,6 +1,5 @@
 /* Private to cli: the options of the processes of a job (hub, home, relay, worker). */
-#ifndef PL_CLI_PROCESS_OPTIONS_H
-#define PL_CLI_PROCESS_OPTIONS_H
+#pragma once
 #include "cli/cli.h"
 
 /* Options of all roles, and options of roles that listen at an address. */
@@ -60,5 +59,3 @@
         CLI_NUMBER("grace-s", CLI_INT64, process, grace_s, "N", 0, 1 << 20,            \
                    "seconds to finish its tasks after TERM or USR1; then it gives "    \
                    "them back; 0: no limit (0)")
-
-#endif

@@ -10,12 +10,8 @@
  * without a format is not in the text. A format contains one place for the value. This
  * is "%s", possibly with a width and "-" ("*" stands for r.width); for row_real it is
  * "%.4f" or "%.4g"; for all digits of a hash it is "%h". "%%" is a percent sign. */
-#ifndef PL_CLI_ROW_H
-#define PL_CLI_ROW_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct row {
     pl_json *json; /* NULL: the row is printed as text */
@@ -57,8 +53,3 @@ void row_seconds(row *r, const char *key, double seconds, const char *format);
  * row_age shows how long ago the time was. */
 void row_date(row *r, const char *key, int64_t wall_ms, const char *format);
 void row_age(row *r, const char *key, int64_t wall_ms, const char *format);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -4,8 +4,7 @@
  * page and the completion use these tables. A verb prints to standard output (with
  * --json, one line of JSON per item) and returns a status. The caller prints the error
  * sentence and sets the exit code. */
-#ifndef PL_CLI_STORE_CALL_H
-#define PL_CLI_STORE_CALL_H
+#pragma once
 #include "cli/cli.h"
 #include "codec/codec.h"
 #include "outer/outer.h"
@@ -138,5 +137,3 @@ pl_status store_backup(store_call *call);
 pl_status store_restore(store_call *call);
 pl_status store_push(store_call *call);
 pl_status store_pull(store_call *call);
-
-#endif

@@ -1,8 +1,7 @@
 /* Prints versions, paths, objects and refs for `pathloom store`, as text or as one line
  * of JSON per item. The JSON contains nothing that depends on the time of the call, so
  * two calls on an unchanged store print the same bytes. */
-#ifndef PL_CLI_STORE_PRINT_H
-#define PL_CLI_STORE_PRINT_H
+#pragma once
 #include "home/home.h"
 #include "cli/row.h"
 #include "store/store.h"
@@ -29,5 +28,3 @@ void print_version(bool json, const pl_version *version, uint64_t bytes,
 
 void print_stats(bool json, const pl_store *store, const pl_store_stats *stats);
 void print_usage(bool json, const pl_store_usage *usage);
-
-#endif

@@ -34,12 +34,8 @@
  * roles), codec (the public functions), codec_message (header, table, sections),
  * codec_quant, codec_select, codec_topk, codec_shared, codec_sketch, codec_combine,
  * codec_round. */
-#ifndef PL_CODEC_CODEC_H
-#define PL_CODEC_CODEC_H
+#pragma once
 #include "modules/modules.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef enum pl_codec { /* these numbers are part of the protocol */
                         PL_CODEC_F32 = 1,
@@ -270,8 +266,3 @@ PL_MUST_CHECK pl_status pl_codec_add_each(const pl_codec_source *messages, size_
  * not possible; forward both messages unchanged. */
 PL_MUST_CHECK pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
                                          uint64_t b_bytes, pl_buf *out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -9,12 +9,8 @@
  * A tile has 4096 values; values beyond the end of the stretch are zero. So loops over
  * a tile have a constant length and the compiler vectorises them, and a tile fits into
  * the L1 cache. */
-#ifndef PL_CODEC_CODEC_INTERNAL_H
-#define PL_CODEC_CODEC_INTERNAL_H
+#pragma once
 #include "codec/codec.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Compiles a function once for each vector length; the version for this processor is
  * chosen when the program starts. All versions give the same bits: products and sums
@@ -286,8 +282,3 @@ size_t select_indices(const float a[TILE], size_t n, codec_choice *choice,
                       uint16_t out[TILE]);
 /* returns the bit pattern of the largest |value| */
 uint32_t select_top(const float a[TILE]);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -1,11 +1,7 @@
 /* Private to the codecs: bitmaps of kept elements, and the cells and codes of these
  * elements. The comment at the top of codec_sketch.c explains sketches. */
-#ifndef PL_CODEC_CODEC_SKETCH_H
-#define PL_CODEC_CODEC_SKETCH_H
+#pragma once
 #include "codec/codec_internal.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Visits the set bits from `first` to `end` - 1 in rising order. `first` must be a
  * multiple of 8, and the bits from `end` on in the last byte must be zero. */
@@ -56,8 +52,3 @@ pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitm
  * list. */
 pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
                        const uint8_t *bitmap, const uint8_t *rest, pl_buf *codes);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

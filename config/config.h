@@ -6,10 +6,8 @@
  * codec), config_chapters, config_graft and config_freeze (chapters of the mixture),
  * given (options that are given several times), dial (keys from a time), slow_link
  * (keys for a link). */
-#ifndef PL_CONFIG_CONFIG_H
-#define PL_CONFIG_CONFIG_H
+#pragma once
 #include "config/dial.h"
 #include "config/given.h"
 #include "config/settings.h"
 #include "config/slow_link.h"
-#endif

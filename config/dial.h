@@ -16,8 +16,7 @@
  * epochs after the first count as REPEATS (1 - exp(-R / REPEATS)) epochs. A path reads
  * a shard of mean size at most PATH_EPOCHS times; the base model gets the other steps.
  * docs/results/dial.md has the measurements to which the constants were fitted. */
-#ifndef PL_CONFIG_DIAL_H
-#define PL_CONFIG_DIAL_H
+#pragma once
 #include "config/settings.h"
 
 /* The parts of a run for which the dial plans time, in the order in which they run. */
@@ -105,5 +104,3 @@ typedef struct dial_team {
 dial_team dial_base_team(int64_t processors, int64_t threads, int64_t replicas);
 /* Returns the levels for a number of paths: "2", "2x2", "2x4" or "4x4". */
 const char *dial_levels(int64_t paths);
-
-#endif

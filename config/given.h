@@ -1,7 +1,6 @@
 /* Options that a command line may give several times: texts, and settings KEY=VALUE of
  * a configuration. */
-#ifndef PL_CONFIG_GIVEN_H
-#define PL_CONFIG_GIVEN_H
+#pragma once
 #include "config/settings.h"
 
 typedef struct given_texts {
@@ -25,4 +24,3 @@ PL_MUST_CHECK pl_status given_add(given_settings *s, const char *key,
                                   const char *value);
 /* Whether one of the pairs sets this key. */
 bool given_sets(const given_settings *s, const char *key);
-#endif

@@ -27,8 +27,7 @@
  * - Only config_lay applies a command's options to the saved configuration of a run.
  *   Afterwards config_keep_own computes derived values again and keeps the saved
  *   spelling of file names. */
-#ifndef PL_CONFIG_SETTINGS_H
-#define PL_CONFIG_SETTINGS_H
+#pragma once
 #include "base/base.h"
 #include "modules/modules.h"
 #include "codec/codec.h"
@@ -212,5 +211,3 @@ bool config_answers_by_likelihood(const config *c, int n_paths);
 /* Checks the value of an option that overrides router.answer. ERR_USAGE if this key
  * does not allow the value. */
 PL_MUST_CHECK pl_status config_check_answer(const char *option, const char *value);
-
-#endif

@@ -1,7 +1,6 @@
 /* The bytes that a phase of a path sends over a worker's link, for `pathloom train
  * --link`. Pure: no file, no socket, no clock. */
-#ifndef PL_CONFIG_SLOW_LINK_H
-#define PL_CONFIG_SLOW_LINK_H
+#pragma once
 #include "config/settings.h"
 
 /* Reads a rate such as 5mbit, 500kbit or 1.5gbit as bits per second. ERR_USAGE: the
@@ -22,5 +21,3 @@ typedef struct slow_link_level {
         *value[SLOW_LINK_PAIRS_MAX]; /* NULL: no more pairs */
 } slow_link_level;
 extern const slow_link_level slow_link_levels[SLOW_LINK_LEVELS];
-
-#endif

@@ -8,8 +8,7 @@
  * only to evaluate the router, never for training. Read the files in this order:
  * reader, json_line, system_text, tokenizer, tokens, sampler, packing, prepare, encode.
  */
-#ifndef PL_CORPUS_CORPUS_H
-#define PL_CORPUS_CORPUS_H
+#pragma once
 #include "base/base.h"
 #include <signal.h>
 #ifdef __cplusplus
@@ -278,5 +277,4 @@ PL_MUST_CHECK pl_status pl_data_check(const char *folder);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

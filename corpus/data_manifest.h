@@ -1,8 +1,7 @@
 /* data.json, the manifest of a data folder: it lists the options and inputs from which
  * the folder was made, and the files that were made (the products, docs/PROTOCOL.md
  * section 5). data.json is written last, so a folder that has it is complete. */
-#ifndef PL_CORPUS_DATA_MANIFEST_H
-#define PL_CORPUS_DATA_MANIFEST_H
+#pragma once
 #include "corpus/corpus.h"
 
 #define DATA_MANIFEST  "data.json"
@@ -22,5 +21,3 @@ PL_MUST_CHECK pl_status data_manifest_write(const char *folder,
 PL_MUST_CHECK pl_status data_manifest_reuse(const char *folder,
                                             const pl_prepare_options *options,
                                             pl_prepare_result *result);
-
-#endif

@@ -4,8 +4,7 @@
  * refuses (NaN, 1e999, half of a surrogate pair, a key that is there twice) does no
  * harm in a key that nobody reads. Strings are decoded in place, so a line needs no
  * second copy in memory. */
-#ifndef PL_CORPUS_JSON_LINE_H
-#define PL_CORPUS_JSON_LINE_H
+#pragma once
 #include "base/base.h"
 
 typedef struct json_line {
@@ -25,5 +24,3 @@ bool json_line_read(char *line, size_t len, const char *text_key, json_line *out
 /* Returns whether the text begins with an object (after blanks) that has a string with
  * this key. */
 bool json_line_begins(const char *text, size_t len, const char *text_key);
-
-#endif

@@ -4,8 +4,7 @@
  * window fills a row. The last window of a document may be short; with packing, several
  * short windows share a row. Packing does not change the windows, so every target is
  * predicted from the same tokens as without packing; there is only less padding. */
-#ifndef PL_CORPUS_PACKING_H
-#define PL_CORPUS_PACKING_H
+#pragma once
 #include "corpus/corpus.h"
 #ifdef __cplusplus
 extern "C" {
@@ -35,5 +34,4 @@ void packing_clear(packing *p);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -2,8 +2,7 @@
  * in memory. Before the first document can be encoded, the tokenizer needs text from
  * the whole corpus. But the corpus may be larger than memory, and may come from a pipe,
  * which can be read only once. */
-#ifndef PL_CORPUS_SPOOL_H
-#define PL_CORPUS_SPOOL_H
+#pragma once
 #include "corpus/corpus.h"
 
 enum { SPOOL_DOMAINS_MAX = 1024 };
@@ -43,5 +42,3 @@ void spool_hold_out(document_spool *spool, size_t i);
 const char *spool_text(const document_spool *spool, size_t i);
 size_t spool_n_domains(const document_spool *spool);
 const char *const *spool_domains(const document_spool *spool);
-
-#endif

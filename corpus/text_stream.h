@@ -1,7 +1,6 @@
 /* A stream of bytes from a file that may be compressed. gzip, zstd, xz and bzip2 are
  * recognised by their content. Only text_stream.c uses libarchive. */
-#ifndef PL_CORPUS_TEXT_STREAM_H
-#define PL_CORPUS_TEXT_STREAM_H
+#pragma once
 #include "corpus/corpus.h"
 
 typedef struct text_stream text_stream;
@@ -20,5 +19,3 @@ PL_MUST_CHECK pl_status text_stream_read(text_stream *stream, size_t max, pl_buf
 /* Returns the length of `path` without the suffix of a compression: 7 for
  * "x.jsonl.zst", because "x.jsonl" has 7 bytes. */
 size_t text_stream_stem(const char *path);
-
-#endif

@@ -1,7 +1,6 @@
 /* Private to corpus: connects the C part of the tokenizer, which chooses and cuts the
  * text to train on, with the C++ part, which uses SentencePiece. */
-#ifndef PL_CORPUS_TOKENIZER_H
-#define PL_CORPUS_TOKENIZER_H
+#pragma once
 #include "corpus/corpus.h"
 #ifdef __cplusplus
 extern "C" {
@@ -38,5 +37,4 @@ PL_MUST_CHECK pl_status tokenizer_check_unknown(uint64_t n_unknown, uint64_t n);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

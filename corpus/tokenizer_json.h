@@ -1,7 +1,6 @@
 /* Private to corpus: reads tokenizer.json, the format of Hugging Face's tokenizers, if
  * it describes SentencePiece's BPE. transformers 5 saves only this file. */
-#ifndef PL_CORPUS_TOKENIZER_JSON_H
-#define PL_CORPUS_TOKENIZER_JSON_H
+#pragma once
 #include "base/base.h"
 #ifdef __cplusplus
 extern "C" {
@@ -17,5 +16,4 @@ PL_MUST_CHECK pl_status tokenizer_json_read(const char *text, size_t len,
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* The layout of a token file (docs/PROTOCOL.md section 5). All other files that read or
  * write token files use this header: tokens.c, tokens_write.c and encode.c. */
-#ifndef PL_CORPUS_TOKENS_FORMAT_H
-#define PL_CORPUS_TOKENS_FORMAT_H
+#pragma once
 #include "corpus/corpus.h"
 
 #define TOKENS_MAGIC "PLTOK\r\n\x1a"
@@ -43,5 +42,3 @@ PL_MUST_CHECK pl_status tokens_header_decode(const uint8_t *data, size_t len,
  * below vocab. */
 PL_MUST_CHECK pl_status tokens_pack(const int32_t *tokens, size_t n, uint32_t vocab,
                                     pl_buf *out);
-
-#endif

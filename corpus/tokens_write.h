@@ -1,8 +1,7 @@
 /* Writes a token file as a stream: first the documents one by one, then the table of
  * documents. token_writer_end completes the file, syncs it to the disk and gives it its
  * name. */
-#ifndef PL_CORPUS_TOKENS_WRITE_H
-#define PL_CORPUS_TOKENS_WRITE_H
+#pragma once
 #include "corpus/corpus.h"
 
 typedef struct token_writer token_writer;
@@ -25,5 +24,3 @@ PL_MUST_CHECK pl_status token_writer_end(token_writer *writer,
 
 /* Removes path.tmp unless token_writer_end succeeded. */
 void token_writer_close(token_writer **writer);
-
-#endif

@@ -1,7 +1,6 @@
 /* UTF-8 as in RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. NUL
  * is not valid here either, because the tokenizer's texts must not contain it. */
-#ifndef PL_CORPUS_UTF8_H
-#define PL_CORPUS_UTF8_H
+#pragma once
 #include "corpus/corpus.h"
 
 /* Returns how many bytes of the text, from its start, are valid UTF-8; `len` if all
@@ -15,5 +14,3 @@ uint64_t utf8_clean(const char *text, size_t len, pl_buf *out);
 /* Returns the largest position up to `at` that does not split a character. The text
  * must be valid, and longer than `at` bytes. */
 size_t utf8_cut(const char *text, size_t at);
-
-#endif

@@ -1,12 +1,8 @@
 /* Arithmetic on the results of an evaluation: gains with their standard errors, the
  * effort of training, and the rules that choose a path again every W tokens (every.c)
  * compared with one choice per document. Nothing here reads a run or a store. */
-#ifndef PL_EVAL_COMPARE_H
-#define PL_EVAL_COMPARE_H
+#pragma once
 #include "eval/scorer.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Returns the bits per byte of a text of n_bytes bytes; NaN if n_bytes is 0. */
 double pl_bits_per_byte(const pl_score *score, uint64_t n_bytes);
@@ -106,8 +102,3 @@ typedef struct pl_every_row {
  * frees them with pl_free. */
 pl_every_row *pl_every_rows(const pl_every_results *results);
 int pl_every_n_rows(const pl_every_results *results);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

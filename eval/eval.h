@@ -8,14 +8,10 @@
  *
  * The functions of this folder only compute; the commands in cli print the results.
  * Read in this order: scorer, perplexity, routes, every, compare. */
-#ifndef PL_EVAL_EVAL_H
-#define PL_EVAL_EVAL_H
+#pragma once
 #include "corpus/corpus.h"
 #include "modules/modules.h"
 #include "eval/compare.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* ---- perplexity ---- */
 /* A function that writes the parameters of a path to `params`: pl_topology_path_params
@@ -156,8 +152,3 @@ PL_MUST_CHECK pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc,
  * number. Documents without a counted target are not chosen. */
 size_t pl_pick_documents(const pl_tokens *tokens, int prefix, uint64_t max_targets,
                          uint32_t *docs, size_t n);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

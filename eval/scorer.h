@@ -15,13 +15,9 @@
  *
  * A token counts as a target only if its index in the document is at least `prefix`,
  * because the first `prefix` tokens determined the path. */
-#ifndef PL_EVAL_SCORER_H
-#define PL_EVAL_SCORER_H
+#pragma once
 #include "corpus/corpus.h"
 #include "modules/modules.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_scorer_options {
     const pl_topology *topology; /* borrowed until pl_scorer_destroy */
@@ -91,8 +87,3 @@ static inline uint32_t pl_doc_targets(const pl_token_doc *doc)
 {
     return doc->n_tokens > 0 ? doc->n_tokens - 1 : 0;
 }
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -19,12 +19,8 @@
  *
  * If paths have their own parameters in addition to the versions (noloco, streaming),
  * the arm is trained again from the beginning. */
-#ifndef PL_HISTORY_AFFECTED_H
-#define PL_HISTORY_AFFECTED_H
+#pragma once
 #include "outer/outer.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef enum pl_kept {
     PL_KEPT_STATE,   /* the state of task `index` after `number` phases */
@@ -54,8 +50,3 @@ void pl_affected_find(const pl_arm *arm, const pl_topology *topology,
                       const int64_t *draws, pl_kept_fn kept, void *context,
                       pl_affected *out);
 void pl_affected_clear(pl_affected *affected);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

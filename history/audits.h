@@ -1,12 +1,8 @@
 /* What a store tells about its audits: how many had which verdict, and whether the
  * published secrets draw exactly the tasks that were audited (outer/audit_row.h). */
-#ifndef PL_HISTORY_AUDITS_H
-#define PL_HISTORY_AUDITS_H
+#pragma once
 #include "outer/outer.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 PL_MUST_CHECK pl_status pl_audits_count(pl_store *store,
                                         int64_t counts[PL_VERDICT_COUNT]);
@@ -23,8 +19,3 @@ PL_MUST_CHECK pl_status pl_draws_read(pl_store *store, pl_draws *out);
 bool pl_draws_explain(const pl_draws *draws, const pl_arm *arm, int path, int replica,
                       int64_t phase, bool has_row);
 void pl_draws_clear(pl_draws *draws);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

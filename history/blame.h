@@ -9,15 +9,11 @@
  * directions of the updates do not matter. If the result covers several versions, each
  * version's shares are weighted by the distance by which that version moved the
  * parameters. */
-#ifndef PL_HISTORY_BLAME_H
-#define PL_HISTORY_BLAME_H
+#pragma once
 #include "history/exposure.h"
 #include "history/coverage.h"
 #include "outer/outer.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* The contributions of one worker on one path. */
 typedef struct pl_contributor {
@@ -55,8 +51,3 @@ typedef struct pl_blame {
 PL_MUST_CHECK pl_status pl_blame_gather(pl_store *store, const char *module,
                                         uint64_t number, bool history, pl_blame *out);
 void pl_blame_clear(pl_blame *blame);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -5,13 +5,9 @@
  * module to which the phase contributes must have exactly one contribution of this
  * phase, either in a version or pending. If the path has not finished the phase, only
  * some of its modules may have one. */
-#ifndef PL_HISTORY_COVERAGE_H
-#define PL_HISTORY_COVERAGE_H
+#pragma once
 #include "outer/outer.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_coverage {
     char path[PL_MODULE_NAME_MAX]; /* "mix/p01.r0" */
@@ -46,8 +42,3 @@ typedef struct pl_coverage {
 /* Fills paths [P*R]; the index is path * R + replica. */
 PL_MUST_CHECK pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
                                        const pl_topology *topology, pl_coverage *paths);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

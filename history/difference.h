@@ -1,11 +1,7 @@
 /* Computes how the parameters of two versions differ, tensor by tensor. */
-#ifndef PL_HISTORY_DIFFERENCE_H
-#define PL_HISTORY_DIFFERENCE_H
+#pragma once
 #include "outer/outer.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Sums over the `n` values of one tensor or of a whole module. For each value let `a`
  * be its number in the first version, `b` its number in the second, and d = b - a. `aa`
@@ -48,8 +44,3 @@ typedef void (*pl_difference_fn)(void *context, const char *tensor, const char *
 void pl_comparison_run(const pl_comparison *c, pl_difference_fn fn, void *context);
 void pl_comparison_unload(pl_comparison *c);
 void pl_comparison_clear(pl_comparison *c);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -4,13 +4,9 @@
  * the hash of its name chooses (net/placement.h). Records that every home has go to all
  * homes. The old store is only read, and the copy is a new store: no one uses it before
  * the caller puts it in the old one's place. */
-#ifndef PL_HISTORY_DIVIDE_H
-#define PL_HISTORY_DIVIDE_H
+#pragma once
 #include "net/net.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_divide_report {
     uint64_t n_names, n_rows, bytes; /* bytes of the blobs that were copied */
@@ -22,8 +18,3 @@ typedef struct pl_divide_report {
  * (pl_store_check_placement). */
 PL_MUST_CHECK pl_status pl_store_divide(const char *from, const char *to, int n,
                                         pl_divide_report *report);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -6,14 +6,10 @@
  * again. The count of a
  * module includes all contributions to its versions. The count of a path includes its
  * finished phases. */
-#ifndef PL_HISTORY_EXPOSURE_H
-#define PL_HISTORY_EXPOSURE_H
+#pragma once
 #include "corpus/corpus.h"
 #include "outer/outer.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* The documents that are counted: all documents of a domain, or all documents with one
  * of these hashes. */
@@ -66,8 +62,3 @@ PL_MUST_CHECK pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
                                           const pl_topology *topology,
                                           const pl_subject *subject, int64_t *draws,
                                           int *emptied);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -1,12 +1,8 @@
 /* Frees the data of old versions, or counts the data that would be freed. Some versions
  * keep their data: version 0, the newest versions, young versions, versions that a tag
  * names, and versions from which a task may still start. */
-#ifndef PL_HISTORY_GARBAGE_H
-#define PL_HISTORY_GARBAGE_H
+#pragma once
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_garbage {
     const char *folder; /* folder of the store */
@@ -19,8 +15,3 @@ typedef struct pl_garbage {
  * counts the data that would be freed. */
 PL_MUST_CHECK pl_status pl_garbage_collect(const pl_garbage *garbage,
                                            pl_writers *writers, pl_gc_report *out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -11,8 +11,7 @@
  * (copies to another store), merge_plan (which versions a merge makes), rollback_plan
  * (which versions a rollback writes), rewind (a copy without some documents), divide (a
  * copy for another number of homes). */
-#ifndef PL_HISTORY_HISTORY_H
-#define PL_HISTORY_HISTORY_H
+#pragma once
 #include "history/affected.h"
 #include "history/audits.h"
 #include "history/blame.h"
@@ -33,4 +32,3 @@
 #include "history/rollback_plan.h"
 #include "history/roots.h"
 #include "history/transfer.h"
-#endif

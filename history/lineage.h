@@ -1,12 +1,8 @@
 /* Finds the versions from which a version was made: its parent, the version to which a
  * rollback returned, the last version of the previous chapter or arm, or the sources of
  * a merge. */
-#ifndef PL_HISTORY_LINEAGE_H
-#define PL_HISTORY_LINEAGE_H
+#pragma once
 #include "history/merged.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef enum pl_lineage_kind {
     PL_LINEAGE_FIRST, /* a version 0 that continues no version of this store */
@@ -27,8 +23,3 @@ typedef struct pl_lineage {
  * that source is omitted. */
 PL_MUST_CHECK pl_status pl_lineage_of(pl_store *store, const pl_version *version,
                                       pl_lineage *out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

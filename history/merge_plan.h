@@ -1,12 +1,8 @@
 /* Merges modules: finds the sources that the user's words name, makes one version from
  * the versions of all sources for each module of the first source, and fills in the tag
  * that names the new versions. */
-#ifndef PL_HISTORY_MERGE_PLAN_H
-#define PL_HISTORY_MERGE_PLAN_H
+#pragma once
 #include "history/merged.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_merge_source {
     const char *word;
@@ -39,8 +35,3 @@ PL_MUST_CHECK pl_status pl_merge_plan_find(pl_merge_plan *plan);
  * anything is written. Then makes them again and commits them. */
 PL_MUST_CHECK pl_status pl_merge_plan_run(pl_merge_plan *plan);
 void pl_merge_plan_clear(pl_merge_plan *plan);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

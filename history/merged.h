@@ -11,14 +11,10 @@
  *   its `norm` the distance from the base. Without a base, `norm` is the norm of the
  *   source's parameters.
  * - The base is a contribution whose codec is "base". */
-#ifndef PL_HISTORY_MERGED_H
-#define PL_HISTORY_MERGED_H
+#pragma once
 #include "history/names.h"
 #include "outer/outer.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_recipe {
     pl_blend blend;
@@ -60,8 +56,3 @@ PL_MUST_CHECK pl_status pl_merged_keep(pl_store *store, pl_version *made,
  * the record says. */
 PL_MUST_CHECK pl_status pl_merged_again(pl_store *store, const pl_version *made,
                                         pl_hash *out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -1,18 +1,9 @@
 /* Computes how well the outer steps of a module worked (outer/health.h). */
-#ifndef PL_HISTORY_MODULE_HEALTH_H
-#define PL_HISTORY_MODULE_HEALTH_H
+#pragma once
 #include "outer/outer.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Computes the health of versions 0 to `last`. *out has last + 1 entries. The caller
  * frees *out with pl_free, also after a failure. */
 PL_MUST_CHECK pl_status pl_module_health(pl_store *store, const char *module,
                                          uint64_t last, pl_health **out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

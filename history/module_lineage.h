@@ -5,8 +5,7 @@
  * of all modules exceed a limit, the stride doubles: neighbouring nodes are joined, so
  * a picture of even 10,000 versions keeps its shape. The exact record of a single
  * version is read from the store when it is needed. */
-#ifndef PL_HISTORY_MODULE_LINEAGE_H
-#define PL_HISTORY_MODULE_LINEAGE_H
+#pragma once
 #include "store/store.h"
 
 enum { LINEAGE_NODES_MAX = 4096, LINEAGE_STRANDS = 8 };
@@ -47,5 +46,3 @@ const lineage_line *module_lineage_find(const module_lineage *g, const char *mod
  * contributions, 1 if a rollback made one of the versions and otherwise 0, paths]. */
 pl_json *module_lineage_nodes(const lineage_line *line);
 void module_lineage_clear(module_lineage *g);
-
-#endif

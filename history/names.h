@@ -5,13 +5,9 @@
  *                               otherwise in the only arm that has it
  *   MODULE@4  MODULE@TAG        a version of a module
  *   ARM  ARM@4  ARM@TAG  TAG    a version of each module of an arm */
-#ifndef PL_HISTORY_NAMES_H
-#define PL_HISTORY_NAMES_H
+#pragma once
 #include "net/net.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_module_at {
     char module[PL_MODULE_NAME_MAX];
@@ -54,8 +50,3 @@ PL_MUST_CHECK pl_status pl_names_set(pl_store *store, const char *asked,
 /* Returns the number of the part of the store that has this name. If no part has the
  * name, returns the part of the home that will get it; 0 if the store has no parts. */
 int pl_names_part(pl_store *store, const char *name);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -7,8 +7,7 @@
  * changes gets a new, larger serial number, so that a reader can ask for only the
  * changed cells. When the stride changes, `epoch` changes, too, and readers must read
  * all cells again. */
-#ifndef PL_HISTORY_PHASE_HISTORY_H
-#define PL_HISTORY_PHASE_HISTORY_H
+#pragma once
 #include "history/module_lineage.h"
 #include "outer/outer.h"
 #include "store/store.h"
@@ -96,5 +95,3 @@ pl_held_sum phase_history_held(const phase_arm *a, size_t slot);
  * cells that changed after the serial `since` of this epoch are included; 0 gives all
  * cells. */
 void phase_history_json(const phase_history *h, uint64_t since, pl_json *out);
-
-#endif

@@ -1,12 +1,8 @@
 /* Finds the versions of an arm's modules that a tag names: the versions that exist when
  * all paths have finished a phase, or the newest versions. */
-#ifndef PL_HISTORY_PHASE_TAG_H
-#define PL_HISTORY_PHASE_TAG_H
+#pragma once
 #include "outer/outer.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Returns the number of the version that the module has when all paths have finished
  * `phase` phases. */
@@ -25,8 +21,3 @@ PL_MUST_CHECK pl_status pl_tag_phase(pl_store *store, const char *arm, const cha
  * pl_snapshot_clear afterwards, also after a failure. ERR_NOT_FOUND: garbage collection
  * removed a version's parameters. */
 PL_MUST_CHECK pl_status pl_tag_fill(pl_store *store, pl_snapshot *tag);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

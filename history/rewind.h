@@ -7,15 +7,11 @@
  * (history/affected.h). In every data shard the documents are blank. A job that opens
  * the copy trains the rest. Data that depend on the documents are never written to the
  * copy, so the copy's files contain no trace of the documents. */
-#ifndef PL_HISTORY_REWIND_H
-#define PL_HISTORY_REWIND_H
+#pragma once
 #include "history/exposure.h"
 #include "history/affected.h"
 #include "outer/outer.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_rewind_arm {
     pl_arm arm; /* the arm's definition with the shards of the copy */
@@ -68,8 +64,3 @@ pl_rewind_arm *pl_rewind_find(const pl_rewind *rewind, const char *arm);
 PL_MUST_CHECK pl_status pl_rewind_write(pl_rewind *rewind, const char *from,
                                         const char *to);
 void pl_rewind_clear(pl_rewind *rewind);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

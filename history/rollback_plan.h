@@ -1,13 +1,9 @@
 /* Computes which versions a rollback writes, and in which phase training continues. */
-#ifndef PL_HISTORY_ROLLBACK_PLAN_H
-#define PL_HISTORY_ROLLBACK_PLAN_H
+#pragma once
 #include "history/names.h"
 #include "net/net.h"
 #include "outer/outer.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_rollback_change {
     char module[PL_MODULE_NAME_MAX];
@@ -41,8 +37,3 @@ void pl_rollback_plan_clear(pl_rollback_plan *plan);
 /* Writes the user's words as text, for example "L1.E0 --to 3". The store uses this text
  * to notice that an unfinished rollback is being repeated. */
 void pl_rollback_words(const pl_rollback_plan *plan, char out[PL_TEXT_MAX]);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

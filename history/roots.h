@@ -1,11 +1,7 @@
 /* Finds the versions of a store whose data garbage collection (`store gc`) must keep.
  */
-#ifndef PL_HISTORY_ROOTS_H
-#define PL_HISTORY_ROOTS_H
+#pragma once
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_roots pl_roots;
 
@@ -33,8 +29,3 @@ typedef struct pl_keep_rule {
 } pl_keep_rule;
 /* This function is a pl_keep_fn; its context is a pl_keep_rule. */
 bool pl_keep_rule_stays(void *rule, const pl_version *version);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

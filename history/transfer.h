@@ -8,12 +8,8 @@
  *
  * Each version is one commit, so a repeated call continues an interrupted transfer.
  * After a failure the caller must end the open transaction: pl_txn_abort(&t.txn). */
-#ifndef PL_HISTORY_TRANSFER_H
-#define PL_HISTORY_TRANSFER_H
+#pragma once
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_transfer {
     pl_store *from, *to;
@@ -32,8 +28,3 @@ PL_MUST_CHECK pl_status pl_transfer_blob(pl_transfer *t, const pl_hash *blob);
 /* Copies the definition, the router and the tags of an arm. If `arm` is "", copies
  * these objects of all arms. */
 PL_MUST_CHECK pl_status pl_transfer_objects(pl_transfer *t, const char *arm);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

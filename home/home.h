@@ -12,15 +12,11 @@
  * and home_submit (checks of leases and of updates), home_updates and home_merge (the
  * next version), home_state (reports to the hub), home_still (a pause in which a client
  * reads all homes), and home_audit (tasks that are done twice). */
-#ifndef PL_HOME_HOME_H
-#define PL_HOME_HOME_H
+#pragma once
 #include "history/history.h"
 #include "outer/outer.h"
 #include "store/store.h"
 #include <signal.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_home_options {
     const char *store; /* folder of the store */
@@ -69,8 +65,3 @@ typedef enum pl_replay_verdict {
 } pl_replay_verdict;
 PL_MUST_CHECK pl_status pl_home_verify(pl_store *store, const pl_version *made,
                                        pl_replay *got, pl_replay_verdict *out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

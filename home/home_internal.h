@@ -1,8 +1,7 @@
 /* Private to the folder home: the home's state, and the functions that the files of
  * this folder share. The comment at the top of home.c explains how the files work
  * together. */
-#ifndef PL_HOME_HOME_INTERNAL_H
-#define PL_HOME_HOME_INTERNAL_H
+#pragma once
 #include "outer/outer.h"
 #include "home/home.h"
 #include "net/net.h"
@@ -376,5 +375,3 @@ void home_forget_audits(home *h);
  * complete, the module is noted for home_merge_ready. */
 void home_note_round(home *h, const home_arm *arm, home_module *m, int64_t round);
 pl_status home_merge_ready(home *h); /* merges all complete rounds */
-
-#endif

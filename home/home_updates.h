@@ -5,8 +5,7 @@
  * there are many contributors. A batch has one update per thread, or as many small
  * updates as fit into ahead_bytes (the hashes of a batch are computed together).
  * Updates are read and added in the order of the contributions. */
-#ifndef PL_HOME_HOME_UPDATES_H
-#define PL_HOME_HOME_UPDATES_H
+#pragma once
 #include "codec/codec.h"
 #include "store/store.h"
 
@@ -33,5 +32,3 @@ home_updates *home_updates_create(const home_round *round);
  * contributors as the round. */
 pl_codec_source home_updates_source(home_updates *u);
 void home_updates_destroy(home_updates **u);
-
-#endif

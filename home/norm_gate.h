@@ -6,8 +6,7 @@
  * versions (at most NORM_GATE_MEMORY of them). So the usual norm is the same after a
  * restart, and no single worker can change it much. A sum of n updates may be n times
  * as long. */
-#ifndef PL_HOME_NORM_GATE_H
-#define PL_HOME_NORM_GATE_H
+#pragma once
 #include <stddef.h>
 
 enum { NORM_GATE_MEMORY = 32, NORM_GATE_LEAST = 4 };
@@ -24,5 +23,3 @@ typedef struct norm_gate {
 void norm_gate_note(norm_gate *gate, double norm);
 /* Returns the usual norm; 0 while fewer than NORM_GATE_LEAST norms are known. */
 double norm_gate_usual(const norm_gate *gate);
-
-#endif

@@ -1,7 +1,6 @@
 /* Finds the phase at which the mixture began to predict a text worse (pathloom store
  * bisect). */
-#ifndef PL_JOB_BISECT_H
-#define PL_JOB_BISECT_H
+#pragma once
 #include "job/evaluate.h"
 
 typedef struct bisect_wish {
@@ -45,5 +44,3 @@ typedef struct bisect_result {
  * parameters of fewer than two phases between `from` and `to`. */
 PL_MUST_CHECK pl_status bisect_run(pl_run *r, pl_store *store, const bisect_wish *wish,
                                    bisect_fn fn, void *context, bisect_result *out);
-
-#endif

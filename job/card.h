@@ -1,7 +1,6 @@
 /* The model card of an exported path: the README.md in the folder of its files. The
  * card is made from the provenance in the store and from the run's last evaluation. */
-#ifndef PL_JOB_CARD_H
-#define PL_JOB_CARD_H
+#pragma once
 #include "job/run.h"
 
 typedef struct card {
@@ -20,5 +19,3 @@ typedef struct card {
 PL_MUST_CHECK pl_status card_refuse_other(const char *folder);
 /* Writes FOLDER/README.md. Facts that the store does not have are left out. */
 PL_MUST_CHECK pl_status card_write(const card *c, const char *folder);
-
-#endif

@@ -1,8 +1,7 @@
 /* Checks the invariants of a stopped or finished run, from its store alone (pathloom
  * check). Each invariant is checked separately, so one kind of damage does not hide
  * another. */
-#ifndef PL_JOB_CHECK_H
-#define PL_JOB_CHECK_H
+#pragma once
 #include "home/home.h"
 
 typedef enum check_verdict {
@@ -38,5 +37,3 @@ typedef void (*check_fn)(void *context, const check_result *result);
  * number of broken invariants. ERR_BUSY: a job writes to the store. */
 PL_MUST_CHECK pl_status check_store(const check_wish *wish, check_fn fn, void *context,
                                     int *n_broken);
-
-#endif

@@ -10,8 +10,7 @@
  * Each kind of curve has its own folder, because TensorBoard follows one file per
  * folder. The step of a point is the number of inner steps of a path, so arms are
  * comparable. */
-#ifndef PL_JOB_CURVES_H
-#define PL_JOB_CURVES_H
+#pragma once
 #include "job/evaluate.h"
 
 typedef struct curves curves;
@@ -25,5 +24,3 @@ void curves_close(curves **c); /* accepts NULL */
 void curves_tick(curves *c, bool all);
 /* Writes how the final report evaluated each arm, as a point at the arm's last step. */
 void curves_evaluation(const pl_run *r, const evaluation *e);
-
-#endif

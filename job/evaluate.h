@@ -1,7 +1,6 @@
 /* Private to job: measures how well a run's arms predict held-out text, and shows
  * it. */
-#ifndef PL_JOB_EVALUATE_H
-#define PL_JOB_EVALUATE_H
+#pragma once
 #include "job/run.h"
 #include "eval/eval.h"
 
@@ -130,5 +129,3 @@ PL_MUST_CHECK pl_status run_drop_report(const char *store);
 /* Prints one line of text from each path (at most 8 paths), prompted with the beginning
  * of a held-out document of that path. */
 pl_status evaluation_samples(pl_run *r, pl_store *store, const evaluation *e);
-
-#endif

@@ -26,8 +26,7 @@
  *
  * After the exchange, the training of the run has not ended; `train` continues it to
  * its end. */
-#ifndef PL_JOB_FORGET_H
-#define PL_JOB_FORGET_H
+#pragma once
 #include "job/run.h"
 
 typedef struct forgotten {
@@ -68,5 +67,3 @@ PL_MUST_CHECK pl_status forget_run(const forget_request *q, bool *trains);
 /* If RUN/forget/ready exists, finishes the exchange of the stores. Otherwise does
  * nothing. */
 PL_MUST_CHECK pl_status forget_finish(const char *dir);
-
-#endif

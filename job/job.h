@@ -10,8 +10,7 @@
  * (another number of homes), check (the invariants of a stopped run), forget and
  * forgotten (documents that are removed from a run), bisect (from which phase on a text
  * is predicted worse), card (the model card of an exported path). */
-#ifndef PL_JOB_JOB_H
-#define PL_JOB_JOB_H
+#pragma once
 #include "job/bisect.h"
 #include "job/card.h"
 #include "job/check.h"
@@ -23,4 +22,3 @@
 #include "job/run.h"
 #include "job/text_route.h"
 #include "job/worker_times.h"
-#endif

@@ -5,8 +5,7 @@
  * while `pathloom train` runs, otherwise from RUN/run.yaml. If neither exists, the
  * process uses the defaults. Options override the configuration. So a process behaves
  * in the same way whether a user, systemd or `train` starts it. */
-#ifndef PL_JOB_PROCESS_H
-#define PL_JOB_PROCESS_H
+#pragma once
 #include "config/config.h"
 #include "job/run.h"
 #include "relay/relay.h"
@@ -69,5 +68,3 @@ PL_MUST_CHECK pl_status process_work(const process *p);
 /* Writes to the log how the process ended, because the launcher reads it there. Returns
  * the exit code. */
 int process_ended(pl_status status);
-
-#endif

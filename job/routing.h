@@ -1,7 +1,6 @@
 /* Private to job: fits the router of a run, deals documents to paths, and reports how
  * good the shards are. */
-#ifndef PL_JOB_ROUTING_H
-#define PL_JOB_ROUTING_H
+#pragma once
 #include "job/run.h"
 
 typedef struct shard_size {
@@ -90,5 +89,3 @@ PL_MUST_CHECK pl_status routing_rename_map(const pl_run *r, const pl_topology *t
 /* Stores g->answers, the router for new text, as the object router/ARM. */
 pl_status routing_put(pl_run *r, const routing *g, const char *arm);
 void routing_clear(routing *g);
-
-#endif

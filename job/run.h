@@ -12,8 +12,7 @@
  *   RUN/router.json   how documents were routed; router_map.json shows it as a picture
  *   RUN/workers.json  how the workers spent their time since the last start
  *   RUN/report.json   the last evaluation */
-#ifndef PL_JOB_RUN_H
-#define PL_JOB_RUN_H
+#pragma once
 #include "eval/eval.h"
 #include "home/home.h"
 #include "config/config.h"
@@ -321,5 +320,3 @@ PL_MUST_CHECK pl_status run_put_back(const char *folder, run_kept *kept);
 void say(const char *format, ...) PL_PRINTF(1, 2);
 /* Prints one line of JSON to stdout at once, and takes ownership of `json`. */
 void say_json(pl_json *json);
-
-#endif

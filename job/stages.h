@@ -1,6 +1,5 @@
 /* Private to job: functions that the stages of `train` share. */
-#ifndef PL_JOB_STAGES_H
-#define PL_JOB_STAGES_H
+#pragma once
 #include "job/routing.h"
 
 PL_MUST_CHECK pl_status stages_arm_exists(pl_run *r, const char *name, bool *exists);
@@ -66,5 +65,3 @@ PL_MUST_CHECK pl_status stage_chapter(pl_run *r, int number, const config_chapte
  * g->features. *done tells whether it did. */
 PL_MUST_CHECK pl_status stages_feature_tasks(pl_run *r, const float *params, routing *g,
                                              bool *done);
-
-#endif

@@ -1,7 +1,6 @@
 /* Finds out which path answers a text, and why: computes the scores of all paths.
  * `pathloom route` and the page of a run show these scores. */
-#ifndef PL_JOB_TEXT_ROUTE_H
-#define PL_JOB_TEXT_ROUTE_H
+#pragma once
 #include "job/run.h"
 
 typedef struct text_router text_router;
@@ -43,5 +42,3 @@ PL_MUST_CHECK pl_status text_router_ask(text_router *router, const int32_t *toke
  * likelihood divided by the sum of the likelihoods of all paths. 0 for a closed path;
  * NaN if likelihoods were not computed. */
 double text_route_posterior(const text_route *route, int path);
-
-#endif

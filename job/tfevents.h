@@ -5,8 +5,7 @@
  * protobuf message Event: 1 double wall_time, 2 int64 step, 3 string file_version (the
  * first record: "brain.Event:2"), 5 Summary; a Summary has 1 repeated Value: 1 string
  * tag, 2 float simple_value. */
-#ifndef PL_JOB_TFEVENTS_H
-#define PL_JOB_TFEVENTS_H
+#pragma once
 #include "base/base.h"
 
 typedef struct tfevents_scalar {
@@ -24,5 +23,3 @@ void tfevents_add(pl_buf *out, double wall_s, int64_t step,
  * `data`. *last_step gets the step of the last record that has a step, or -1 if none
  * has. */
 size_t tfevents_whole(const uint8_t *data, size_t len, int64_t *last_step);
-
-#endif

@@ -1,6 +1,5 @@
 /* Tells the user of `train` which workers come, go, die, or are refused. */
-#ifndef PL_JOB_WORKER_NEWS_H
-#define PL_JOB_WORKER_NEWS_H
+#pragma once
 #include "job/run.h"
 
 typedef struct worker_news worker_news;
@@ -16,5 +15,3 @@ bool worker_news_tell(worker_news *n, const pl_json *status);
 bool worker_news_of_hub(worker_news *n, bool answers);
 /* Whether the worker, as the hub's status describes it, is connected and may work. */
 bool worker_news_is_here(const pl_json *worker);
-
-#endif

@@ -1,7 +1,6 @@
 /* Computes how the workers of a job spent their time, from the totals of the job's
  * hub. */
-#ifndef PL_JOB_WORKER_TIMES_H
-#define PL_JOB_WORKER_TIMES_H
+#pragma once
 #include "job/run.h"
 
 /* The hub's totals up to the time `at`: one object per worker. */
@@ -13,5 +12,3 @@ worker_times worker_times_now(pl_run *r);
 /* Prints how the workers spent their time since `before`, and writes
  * RUN/workers.json. */
 PL_MUST_CHECK pl_status worker_times_report(pl_run *r, const worker_times *before);
-
-#endif

@@ -1,6 +1,5 @@
 /* Private to lib: what its files share. */
-#ifndef PL_LIB_LIB_INTERNAL_H
-#define PL_LIB_LIB_INTERNAL_H
+#pragma once
 #include "job/job.h"
 #include "lib/pathloom.h"
 #ifdef __cplusplus
@@ -37,5 +36,4 @@ void lib_version_fill(const pl_version *v, lib_version *out);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* Looks for problems that would make a job slow or its data unsafe: on this machine, in
  * a run, or on the way to the hub of a job on another machine. */
-#ifndef PL_MEASURE_DOCTOR_H
-#define PL_MEASURE_DOCTOR_H
+#pragma once
 #include "base/base.h"
 
 typedef enum health { HEALTH_OK, HEALTH_WARN, HEALTH_FAIL } health;
@@ -19,5 +18,3 @@ typedef struct doctor {
 /* Checks this machine. Then, if `hub` is not NULL, checks the connection to this hub
  * with the key in the file `key`; otherwise checks the run in the folder `dir`. */
 void doctor_examine(doctor *d, const char *dir, const char *hub, const char *key);
-
-#endif

@@ -1,6 +1,5 @@
 /* Private to measure: the checks of `pathloom doctor`. */
-#ifndef PL_MEASURE_DOCTOR_INTERNAL_H
-#define PL_MEASURE_DOCTOR_INTERNAL_H
+#pragma once
 #include "job/job.h"
 #include "measure/doctor.h"
 
@@ -21,5 +20,3 @@ void doctor_gpu(doctor *d, const pl_run *r, bool running);
  * on another machine. */
 void doctor_run(doctor *d, const char *dir);
 void doctor_hub(doctor *d, const char *hub, const char *key);
-
-#endif

@@ -1,7 +1,6 @@
 /* Private to measure: functions that `pathloom bench step`, `bench ops` and `bench
  * generate` share. */
-#ifndef PL_MEASURE_ENGINE_INTERNAL_H
-#define PL_MEASURE_ENGINE_INTERNAL_H
+#pragma once
 #include "measure/measure.h"
 #include "measure/probe.h"
 
@@ -34,5 +33,3 @@ typedef struct measure_crew {
  * counts. */
 pl_status measure_crew_run(const measure_options *o, const measured_model *model,
                            measure_crew *crew);
-
-#endif

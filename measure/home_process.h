@@ -1,7 +1,6 @@
 /* Private to measure: processes that measurements start, a home among them, and what
  * they use. */
-#ifndef PL_MEASURE_HOME_PROCESS_H
-#define PL_MEASURE_HOME_PROCESS_H
+#pragma once
 #include "net/net.h"
 #include <sys/types.h>
 
@@ -28,5 +27,3 @@ PL_MUST_CHECK pl_status home_process_start(home_process *h, const char *folder,
                                            const pl_pubkey *client,
                                            uint64_t staging_bytes);
 void home_process_end(home_process *h);
-
-#endif

@@ -4,8 +4,7 @@
  *   with `json`, one JSON object on one line.
  * - train_dial: chooses the keys of a run by the measured speed
  * - doctor: looks for problems that would make a job slow or its data unsafe */
-#ifndef PL_MEASURE_MEASURE_H
-#define PL_MEASURE_MEASURE_H
+#pragma once
 #include "job/job.h"
 #include "measure/doctor.h"
 #include "measure/train_dial.h"
@@ -85,5 +84,3 @@ typedef struct measured_workers {
  * alone, and its rate is divided by the number of workers per GPU. */
 PL_MUST_CHECK pl_status measure_workers(const config *c, const measured_workers *of,
                                         double seconds, double *tokens_per_s);
-
-#endif

@@ -6,12 +6,8 @@
  * short operation is launched several times before one synchronisation. The result is
  * the shortest time of all rounds, because other work on the machine can only add
  * time. */
-#ifndef PL_MEASURE_PROBE_H
-#define PL_MEASURE_PROBE_H
+#pragma once
 #include "modules/modules.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 enum { PL_PROBE_ROWS = 32 };
 
@@ -80,8 +76,3 @@ double pl_probe_share(const pl_probe_report *report, const pl_probe_row *row);
  * set, of the mean step. */
 PL_MUST_CHECK pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
                                       double *seconds);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

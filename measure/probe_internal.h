@@ -1,12 +1,8 @@
 /* Private to the probe: the functions that its files share. The files are probe (rounds
  * and sums), probe_ops (the operations and their operands) and probe_train (the step).
  */
-#ifndef PL_MEASURE_PROBE_INTERNAL_H
-#define PL_MEASURE_PROBE_INTERNAL_H
+#pragma once
 #include "measure/probe.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* ---- the operations ---- */
 
@@ -35,8 +31,3 @@ uint64_t probe_train_params(const probe_train *train);
 /* Returns the time in seconds: the calling thread's processor time if the options ask
  * for it (cpu_clock), else the monotonic clock. */
 double probe_now(const pl_probe_options *options);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -1,7 +1,6 @@
 /* The dial of `pathloom train --for TIME` and `--tokens N`: measures this machine and
  * sets the configuration keys that config/dial.c chooses. */
-#ifndef PL_MEASURE_TRAIN_DIAL_H
-#define PL_MEASURE_TRAIN_DIAL_H
+#pragma once
 #include "job/job.h"
 
 /* The n keys that were chosen: pair[i] is KEY=VALUE, why[i] the reason for it. */
@@ -49,5 +48,3 @@ void train_dial_mark(train_dial *d, dial_part part);
 /* Prints for each part of the run the time that it took and the time that was planned.
  * Prints nothing unless --for was given and this command chose the keys. */
 void train_dial_account(const train_dial *d);
-
-#endif

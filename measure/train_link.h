@@ -1,7 +1,6 @@
 /* `pathloom train --link RATE`: sets the keys with which a link of this rate does not
  * slow the workers down, or slows them down least. */
-#ifndef PL_MEASURE_TRAIN_LINK_H
-#define PL_MEASURE_TRAIN_LINK_H
+#pragma once
 #include "measure/train_dial.h"
 
 /* Chooses the first of slow_link_levels (config/slow_link.h) with which the transfers
@@ -9,5 +8,3 @@
  * user gave stay. The time of the steps is measured on this machine. Prints the choice
  * and why. `d` has the keys that were chosen before; its text `link` is the rate. */
 PL_MUST_CHECK pl_status train_link_choose(train_dial *d, pl_run *r);
-
-#endif

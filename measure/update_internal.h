@@ -1,6 +1,5 @@
 /* Private to measure: an update with which codecs are measured. */
-#ifndef PL_MEASURE_UPDATE_INTERNAL_H
-#define PL_MEASURE_UPDATE_INTERNAL_H
+#pragma once
 #include "job/job.h"
 #include "codec/codec.h"
 #include "outer/outer.h"
@@ -32,5 +31,3 @@ typedef struct measure_module {
 pl_status measure_update_module(const measure_update *update, double norm, int slot,
                                 measure_module *out);
 void measure_update_free(measure_update *update);
-
-#endif

@@ -1,8 +1,7 @@
 /* The three backends. `ref` computes in fp32 in plain loops and is the specification.
  * `cpu` multiplies matrices with a library, in bf16 if that is faster on this machine.
  * `cuda` exists only in builds with CUDA. */
-#ifndef PL_MODULES_BACKEND_H
-#define PL_MODULES_BACKEND_H
+#pragma once
 #include "modules/ops.h"
 #ifdef __cplusplus
 extern "C" {
@@ -68,5 +67,4 @@ void pl_backend_kind(const pl_backend *backend, char kind[PL_DEVICE_MAX]);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -13,8 +13,7 @@
  * A point is a place in a path where rows may be rearranged: before each block, and
  * before the head. The embedding needs no arrangement, because it reads one row of a
  * matrix per token. */
-#ifndef PL_MODULES_DECODER_ROWS_H
-#define PL_MODULES_DECODER_ROWS_H
+#pragma once
 #include "modules/model_internal.h"
 #ifdef __cplusplus
 extern "C" {
@@ -45,5 +44,4 @@ model_rows decoder_rows_group(const decoder_rows *r, int n_blocks, int point,
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -5,8 +5,7 @@
  * modules (module.h). The sizes are planned when the model is created
  * (pl_model_plan_bytes). A step with the shape of an earlier step allocates nothing.
  * One thread owns a model. */
-#ifndef PL_MODULES_MODEL_H
-#define PL_MODULES_MODEL_H
+#pragma once
 #include "modules/backend.h"
 #include "modules/module.h"
 #include "modules/topology.h"
@@ -234,5 +233,4 @@ size_t pl_model_head_rows(const pl_backend *be, size_t N, size_t V);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

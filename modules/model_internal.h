@@ -14,8 +14,7 @@
  * In training each of these is a separate buffer, which the backward pass reads again.
  * With `recompute` all blocks share the buffers other than `in` and `out`. In inference
  * all blocks share one set of buffers, in which `in` and `out` are the same buffer. */
-#ifndef PL_MODULES_MODEL_INTERNAL_H
-#define PL_MODULES_MODEL_INTERNAL_H
+#pragma once
 #include "modules/model.h"
 #include "modules/module.h"
 #ifdef __cplusplus
@@ -244,5 +243,4 @@ void model_backward(pl_model *m, int B, int T, bool accumulate);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,8 +1,7 @@
 /* Modules in memory, for inference. A backend's memory has the parameters of a module
  * only once, even if several paths use the module. A path is a table of pointers to the
  * parameters of its modules. */
-#ifndef PL_MODULES_MODULE_H
-#define PL_MODULES_MODULE_H
+#pragma once
 #include "modules/backend.h"
 #include "modules/topology.h"
 #ifdef __cplusplus
@@ -32,5 +31,4 @@ void pl_path_destroy(pl_path **path); /* accepts NULL */
 
 #ifdef __cplusplus
 }
-#endif
 #endif

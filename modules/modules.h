@@ -8,10 +8,8 @@
  *
  * This folder uses neither the store nor the network, and can be built without the
  * other folders except base (PL_ONLY_MODULES). */
-#ifndef PL_MODULES_MODULES_H
-#define PL_MODULES_MODULES_H
+#pragma once
 #include "modules/backend.h"
 #include "modules/model.h"
 #include "modules/module.h"
 #include "modules/topology.h"
-#endif

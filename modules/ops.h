@@ -14,8 +14,7 @@
  * one training step to the next (pl_step_numbers) lie in memory of the backend, so that
  * a backend can record a step and repeat it. Errors: the model checks sizes. An
  * operation returns nothing; a device failure is reported by `sync`. */
-#ifndef PL_MODULES_OPS_H
-#define PL_MODULES_OPS_H
+#pragma once
 #include "modules/shape.h"
 #ifdef __cplusplus
 extern "C" {
@@ -326,5 +325,4 @@ PL_OPS_OF_STEPS(PL_OPS_DECLARE)
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* The shape of one path: a Llama-style decoder (RMSNorm, RoPE, SwiGLU, optional
  * grouped-query attention, tied or untied head). */
-#ifndef PL_MODULES_SHAPE_H
-#define PL_MODULES_SHAPE_H
+#pragma once
 #include "base/base.h"
 #ifdef __cplusplus
 extern "C" {
@@ -37,5 +36,4 @@ size_t pl_shape_hidden_params(const pl_shape *shape);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -15,8 +15,7 @@
  *
  * Levels are written as "2x2", "16x16" or "1" (dense). Each level has n_blocks / L
  * consecutive blocks, unless the specification gives other numbers (`blocks`). */
-#ifndef PL_MODULES_TOPOLOGY_H
-#define PL_MODULES_TOPOLOGY_H
+#pragma once
 #include "modules/shape.h"
 #ifdef __cplusplus
 extern "C" {
@@ -177,5 +176,4 @@ const char *const *pl_preset_names(void);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

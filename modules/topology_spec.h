@@ -1,6 +1,5 @@
 /* Checks a topology's specification before it is used. */
-#ifndef PL_MODULES_TOPOLOGY_SPEC_H
-#define PL_MODULES_TOPOLOGY_SPEC_H
+#pragma once
 #include "modules/topology.h"
 #ifdef __cplusplus
 extern "C" {
@@ -16,5 +15,4 @@ PL_MUST_CHECK pl_status topology_spec_complete(const pl_shape *shape,
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,10 +1,6 @@
 /* Logs that a hub or a home is away, and that it is back. */
-#ifndef PL_NET_ABSENCE_H
-#define PL_NET_ABSENCE_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* All zeros: the process is there. */
 typedef struct pl_absence {
@@ -21,8 +17,3 @@ bool pl_absence_is_due(const pl_absence *a, int64_t silent_ms);
  * the silence after which the caller gives up; 0: never. */
 void pl_absence_note(pl_absence *a, const char *what, const char *address,
                      const char *why, int64_t silent_ms, int64_t patience_ms);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

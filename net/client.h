@@ -7,15 +7,11 @@
  * changes nothing at a home. Only one thread may use a
  * client. While a call waits, it calls `idle` at least every 100 ms, so that a worker
  * can renew its lease. If `idle` returns a failure, the call ends with this failure. */
-#ifndef PL_NET_CLIENT_H
-#define PL_NET_CLIENT_H
+#pragma once
 #include "net/lease.h"
 #include "net/messages.h"
 #include "net/submission.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_client pl_client;
 /* What a client has measured of its connection to one process. Numbers are 0 while they
@@ -173,8 +169,3 @@ PL_MUST_CHECK pl_status pl_client_submit_task(pl_client *c, pl_submission *submi
  * moment. */
 PL_MUST_CHECK pl_status pl_client_hold_all(pl_client *c, int64_t ms,
                                            uint64_t *sequences);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

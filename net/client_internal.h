@@ -1,6 +1,5 @@
 /* Private to the client: its connections to the homes, and how it repeats questions. */
-#ifndef PL_NET_CLIENT_INTERNAL_H
-#define PL_NET_CLIENT_INTERNAL_H
+#pragma once
 #include "net/client.h"
 #include "net/submission.h"
 
@@ -125,5 +124,3 @@ pl_status client_read_result(pl_message *answer, const client_answer *out);
 pl_status client_submit_path(pl_client *c, const pl_path_state *state,
                              const client_blob *blob, const pl_submission *updates,
                              int n, const client_answer *out);
-
-#endif

@@ -5,14 +5,10 @@
  * A worker that joined is fenced by its key, because a different key may get its name.
  * Several workers may share one of the job's own keys, and without encryption workers
  * have no keys. These workers are fenced by their names. */
-#ifndef PL_NET_FENCE_H
-#define PL_NET_FENCE_H
+#pragma once
 #include "base/base.h"
 #include "net/messages.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_fence {
     char name[PL_TEXT_MAX], reason[PL_FENCED_TEXT_MAX];
@@ -23,8 +19,3 @@ typedef struct pl_fence {
  * the key is one of the job's own. A key of zeros means that the worker has no key. */
 const pl_fence *pl_fence_find(const pl_fence *fences, size_t n, const char *name,
                               const pl_pubkey *key, bool own);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

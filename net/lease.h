@@ -13,14 +13,10 @@
  * and the secret and never passes a relay. It seals its messages with this key, so that
  * a relay cannot change them or speak in its name. The hub makes the secret at its
  * start, and nobody stores it: no copy of a store can make leases. */
-#ifndef PL_NET_LEASE_H
-#define PL_NET_LEASE_H
+#pragma once
 #include "base/base.h"
 #include "net/messages.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 enum { PL_LEASE_MAX = 640 };
 
@@ -64,8 +60,3 @@ void pl_lease_receipt(const pl_lease_secret *secret, const pl_lease *lease,
 /* ERR_STALE: these bytes were not sealed with the secret. */
 PL_MUST_CHECK pl_status pl_lease_open(const pl_lease_secret *secret,
                                       const uint8_t *bytes, size_t len, pl_lease *out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -4,13 +4,9 @@
  *
  * An answer echoes the question's request number. Every question may be sent again: a
  * repeated question gets the same answer, and nothing is done twice. */
-#ifndef PL_NET_MESSAGES_H
-#define PL_NET_MESSAGES_H
+#pragma once
 #include "net/placement.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Size limit in bytes, with the NUL, of the text that says why a worker was fenced. */
 enum { PL_FENCED_TEXT_MAX = 400 };
@@ -107,8 +103,3 @@ typedef enum pl_meeting {
     PL_MEETING_SPLIT, /* each of the two mates takes an outer step alone */
     PL_MEETING_COUNT
 } pl_meeting;
-
-#ifdef __cplusplus
-}
-#endif
-#endif

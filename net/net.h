@@ -6,8 +6,7 @@
  * (which workers are refused), submission (the update that a worker sends), staging
  * (uploads that no record names yet), client (questions to homes, and what it measures
  * of its connections), absence (logs that a process is away). */
-#ifndef PL_NET_NET_H
-#define PL_NET_NET_H
+#pragma once
 #include "net/absence.h"
 #include "net/client.h"
 #include "net/fence.h"
@@ -17,4 +16,3 @@
 #include "net/roles.h"
 #include "net/staging.h"
 #include "net/submission.h"
-#endif

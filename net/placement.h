@@ -5,12 +5,8 @@
  *
  * Every home gets an equal share of all names (Thaler & Ravishankar 1998). The number
  * of homes is fixed while a job runs, so every process computes the same home. */
-#ifndef PL_NET_PLACEMENT_H
-#define PL_NET_PLACEMENT_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 enum { PL_HOMES_MAX = 16 };
 
@@ -21,8 +17,3 @@ enum { PL_HOMES_MAX = 16 };
 /* Returns the number (from 0) of the home that owns the name; 0 if n_homes is below
  * 2. */
 int pl_home_of(const char *name, int n_homes);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

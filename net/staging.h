@@ -15,8 +15,7 @@
  * same size. The kernel would have to clear new blocks, and that takes half as long as
  * the encryption of the upload. Kept blocks count against the limit. They are freed if
  * an upload needs the room or if they stay unused. */
-#ifndef PL_NET_STAGING_H
-#define PL_NET_STAGING_H
+#pragma once
 #include "base/base.h"
 
 enum { STAGING_KEPT = 4 };
@@ -104,5 +103,3 @@ void staging_remove(staging *s, staging_blob *b);
 /* Drops the uploads of owners that sent nothing for two minutes, or for 30 s if their
  * room is wanted; if `all` is true, drops every upload. */
 void staging_expire(staging *s, bool all);
-
-#endif

@@ -1,7 +1,6 @@
 /* The fields of SUBMIT (docs/PROTOCOL.md 2.3): one update of a module, made by one
  * contributor, or the sum of several updates that a relay added. */
-#ifndef PL_NET_SUBMISSION_H
-#define PL_NET_SUBMISSION_H
+#pragma once
 #include "net/lease.h"
 #include "net/messages.h"
 #include "store/store.h"
@@ -42,5 +41,3 @@ void pl_submission_seal(const pl_submit_message *s, int i, const pl_lease_secret
 /* Writes the fields of `s` into the message's body. */
 void pl_submission_write(const pl_submit_message *s, pl_message *out);
 void pl_submission_clear(pl_submit_message *s);
-
-#endif

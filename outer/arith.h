@@ -3,14 +3,10 @@
  *
  * The functions are pure and any thread may call them. After an error the state's
  * vectors may be partly written. */
-#ifndef PL_OUTER_ARITH_H
-#define PL_OUTER_ARITH_H
+#pragma once
 #include "codec/codec.h"
 #include "outer/iso.h"
 #include "outer/step.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* The inputs of pl_arith_step, which computes the following (a message is an encoded
  * update):
@@ -43,8 +39,3 @@ typedef struct pl_arith_merge {
  * singular values were changed. */
 PL_MUST_CHECK pl_status pl_arith_step(const pl_arith_merge *merge,
                                       pl_outer_report *report);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

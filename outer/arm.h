@@ -5,14 +5,10 @@
  * ("arm/NAME"). Hub, homes and workers derive all their work on the arm from it. So the
  * result of a task depends only on (arm, path, replica, phase) and on the module
  * versions with which the task begins. */
-#ifndef PL_OUTER_ARM_H
-#define PL_OUTER_ARM_H
+#pragma once
 #include "codec/codec.h"
 #include "outer/step_method.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 enum {
     PL_ARM_NAME_MAX = 24,
@@ -325,8 +321,3 @@ void pl_kept_state_name(const char *path, int64_t phase, char out[96]);
 /* Returns the number of the random stream with which the sampler draws the samples of a
  * path. Each path has a different stream. */
 uint64_t pl_arm_stream(const pl_arm *arm, int path);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -32,13 +32,9 @@
  * The digest of a result is the hash "audit" over blob hashes: the hashes of the task's
  * updates, one per slot that sends in this phase, in the order of the slots; then the
  * hash of the state after the task. */
-#ifndef PL_OUTER_AUDIT_ROW_H
-#define PL_OUTER_AUDIT_ROW_H
+#pragma once
 #include "outer/arm.h"
 #include "store/store.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 #define PL_AUDIT_REFS  "audit/"
 #define PL_FENCED_REFS "fenced/"
@@ -123,8 +119,3 @@ bool pl_draw_has(const pl_draw *draw, const pl_arm *arm, int path, int replica,
 void pl_draw_name(const pl_draw *draw, char out[PL_TEXT_MAX]);
 void pl_draw_write(const pl_draw *draw, pl_buf *out);
 PL_MUST_CHECK pl_status pl_draw_read(const char *text, pl_draw *out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

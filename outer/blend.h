@@ -16,12 +16,8 @@
  * to fp32. A source with weight 0 is left out, so the weights 1 and 0 give exactly the
  * bytes of the first source. ties selects the largest values per module, not over the
  * complete model. */
-#ifndef PL_OUTER_BLEND_H
-#define PL_OUTER_BLEND_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef enum pl_blend_method {
     PL_BLEND_LINEAR,
@@ -52,8 +48,3 @@ PL_MUST_CHECK pl_status pl_blend_check(const pl_blend *blend);
  */
 PL_MUST_CHECK pl_status pl_blend_run(const pl_blend *blend, const float *const *sources,
                                      const float *base, size_t n, float *out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

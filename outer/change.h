@@ -13,12 +13,8 @@
  * version fetches the parameters of the version. Versions of modules with one
  * contributor are not sent as changes, because the worker of that contributor can
  * compute the next version by itself. */
-#ifndef PL_OUTER_CHANGE_H
-#define PL_OUTER_CHANGE_H
+#pragma once
 #include "outer/arm.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Returns ERR_CONFIG unless versions can be sent as changes. This needs one of the
  * codecs f32, bf16, i8 and i4, and a method whose workers fetch versions. */
@@ -37,8 +33,3 @@ PL_MUST_CHECK pl_status pl_change_make(const pl_arm *arm, const pl_topology *top
  * partly changed. */
 PL_MUST_CHECK pl_status pl_change_apply(const void *change, uint64_t bytes, size_t n,
                                         float *params);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

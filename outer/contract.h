@@ -23,13 +23,9 @@
  * it has no other contributors to wait for. But under streaming such a module is sent
  * in its fragment, like other modules. An arm that scores documents, and a frozen
  * module, have no rounds. */
-#ifndef PL_OUTER_CONTRACT_H
-#define PL_OUTER_CONTRACT_H
+#pragma once
 #include "outer/arm.h"
 #include "outer/step.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* The number of a version: the newest one. */
 enum { PL_NEWEST = -1 };
@@ -173,8 +169,3 @@ PL_MUST_CHECK pl_status pl_round_predict(const pl_contract *c, int64_t round,
  * is NULL, the update is only checked. ERR_DATA, ERR_NUMERIC: pl_codec_add. */
 PL_MUST_CHECK pl_status pl_round_decode(const pl_contract *of, const void *data,
                                         uint64_t bytes, float *const *out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -21,12 +21,8 @@
  * point, too. If one mate's vectors do not arrive, each of the two takes the step of a
  * group of one. If only one of them took the step of a pair, the mean of all holders
  * would change. */
-#ifndef PL_OUTER_GOSSIP_H
-#define PL_OUTER_GOSSIP_H
+#pragma once
 #include "outer/step_method.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Pairs the members for a round of a module. partner[i] is the index of member i's
  * mate, or i if member i has no mate, which happens to one member if their number is
@@ -114,8 +110,3 @@ double pl_gossip_rate(const pl_gossip_step *step, double h);
  * (1+alpha-2 alpha h) for heavy ball; for Nesterov the gamma at which pl_gossip_rate is
  * 1. */
 double pl_gossip_limit(pl_rule rule, double alpha, double h);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

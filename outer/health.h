@@ -11,12 +11,8 @@
  * On the right side, m is the momentum before the step; it is zero at version 0. For
  * other methods g is not known, so `lag` is not known. With iso, g is the mean after
  * its singular values were made equal. */
-#ifndef PL_OUTER_HEALTH_H
-#define PL_OUTER_HEALTH_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Facts about the outer step that made a version, read from the version's record. */
 typedef struct pl_health_step {
@@ -54,8 +50,3 @@ void pl_health_begin(pl_health_walk *walk, const float *params, bool initial);
  * it. */
 void pl_health_next(pl_health_walk *walk, const float *params,
                     const pl_health_step *step, pl_health *out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -9,12 +9,8 @@
  * All arms have the same held-out text. In each arm the router assigns this text to the
  * paths as it assigns new documents. So the sum of the scores over the paths, per byte
  * of text, can be compared between arms. */
-#ifndef PL_OUTER_HELD_H
-#define PL_OUTER_HELD_H
+#pragma once
 #include "outer/arm.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Allocates the lists `held` and `held_bytes` of an arm, and fills them with zeros. */
 void pl_arm_hold(pl_arm *arm);
@@ -34,8 +30,3 @@ void pl_held_add(pl_held_sum *sum, const pl_arm *arm, int path, double nats);
 /* Returns the sum in bits per byte of text; 0 if the score of a path is missing, or if
  * there is no held-out text. */
 double pl_held_bits(const pl_held_sum *sum);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -2,12 +2,8 @@
  * which it begins, the update that it sends, and the vectors that it keeps in addition
  * to versions (pl_path_layout). All functions are pure: the same input gives the same
  * bytes on every worker. */
-#ifndef PL_OUTER_HOLDER_H
-#define PL_OUTER_HOLDER_H
+#pragma once
 #include "outer/contract.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* A module of one path. Each vector of the path is represented by its part that belongs
  * to this module; all have of->n_params values. */
@@ -50,8 +46,3 @@ void pl_holder_keep_left(const pl_holder *h, const float *before, float *left);
  * vector of the update, if two vectors are sent. */
 void pl_holder_keep(const pl_holder *h, const float *start, const float *now,
                     const float *sent, const float *sent_start);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -22,12 +22,8 @@
  * The functions are pure and compute in fp32. The sum of each element is computed by
  * one thread in a fixed order, without contraction. So the result depends neither on
  * the number of threads nor on the processor. */
-#ifndef PL_OUTER_ISO_H
-#define PL_OUTER_ISO_H
+#pragma once
 #include "modules/modules.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 enum { PL_ISO_ITERATIONS = 7 };
 
@@ -48,8 +44,3 @@ size_t pl_iso_work_bytes(int rows, int cols);
  * norm is 0 or not finite is not changed. ERR_NOMEM. */
 PL_MUST_CHECK pl_status pl_iso_equalize(float *values, int rows, int cols,
                                         int n_threads);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

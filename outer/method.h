@@ -2,8 +2,7 @@
  * file: method_diloco.c (diloco, fedavg, heavy-ball, iso), method_noloco.c,
  * method_co2.c, method_streaming.c, method_delayed_nesterov.c. The rules of diloco are
  * the default; a method gives only what differs. */
-#ifndef PL_OUTER_METHOD_H
-#define PL_OUTER_METHOD_H
+#pragma once
 #include "outer/holder.h"
 #include "outer/path_layout.h"
 
@@ -46,4 +45,3 @@ extern const outer_method method_diloco, method_fedavg, method_heavy_ball, metho
 
 /* Checks that the step is stable if updates are late by `delay` phases. */
 pl_status method_check_limit(const pl_method_settings *s, int delay);
-#endif

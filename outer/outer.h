@@ -12,8 +12,7 @@
  * states a path can have),
  * held (held-out text of paths, for curves), blend (modules made from others after
  * training), health (how well outer steps worked, according to the versions). */
-#ifndef PL_OUTER_OUTER_H
-#define PL_OUTER_OUTER_H
+#pragma once
 #include "outer/arith.h"
 #include "outer/arm.h"
 #include "outer/audit_row.h"
@@ -29,4 +28,3 @@
 #include "outer/path_layout.h"
 #include "outer/step.h"
 #include "outer/step_method.h"
-#endif

@@ -1,12 +1,8 @@
 /* The state of a path: the vectors that it passes from phase to phase in addition to
  * the versions of modules, and their size and form in the state's blob
  * (docs/PROTOCOL.md section 3.3). The optimizer's moments are always the first two. */
-#ifndef PL_OUTER_PATH_LAYOUT_H
-#define PL_OUTER_PATH_LAYOUT_H
+#pragma once
 #include "outer/arm.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* number of values per block of an i8 vector; each block is followed by 2 bytes with an
  * exponent e, and its scale is 2^e */
@@ -48,8 +44,3 @@ uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params);
  * new versions. Updates that are compressed may be smaller. */
 void pl_phase_bytes(const pl_arm *arm, const pl_topology *topology, double *up,
                     double *down);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

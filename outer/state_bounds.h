@@ -28,14 +28,9 @@
  *
  * All bounds have room for rounding: of each step in f32, and of each phase to the form
  * in which a vector is sent. */
-#ifndef PL_OUTER_STATE_BOUNDS_H
-#define PL_OUTER_STATE_BOUNDS_H
+#pragma once
 #include "outer/contract.h"
 #include "outer/path_layout.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* number of vectors of the largest slot for which pl_state_check needs memory, if a
  * state has more than moments */
@@ -87,8 +82,3 @@ PL_MUST_CHECK pl_status pl_state_check(const pl_state_claim *claim);
 /* Returns U: the largest distance by which a phase can move n parameters whose norm is
  * at most `norm`; INFINITY if the decays give no bound. */
 double pl_phase_movement(const pl_arm *arm, int64_t phase, size_t n, double norm);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -26,12 +26,8 @@
  * with D, and each block is used while it is in the cache. Sums over a module are made
  * block by block in a fixed order, so the result depends neither on the number of
  * threads nor on the vector length of the processor. */
-#ifndef PL_OUTER_STEP_H
-#define PL_OUTER_STEP_H
+#pragma once
 #include "outer/step_method.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 enum {
     PL_OUTER_BLOCK = 512
@@ -123,8 +119,3 @@ double pl_l2_norm(const float *values, size_t n);
 /* Returns whether a step has the gap penalty `norm`. Such a step needs |D| before it
  * begins, and must measure its own length. */
 bool pl_outer_depends_on_gap(const pl_outer_step *step);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -4,12 +4,8 @@
  * source is compiled twice, for the portable instruction set and for AVX2. Both
  * versions give the same bits, because products and sums are not contracted, and sums
  * are made in a fixed number (LANES) of interleaved lanes. */
-#ifndef PL_OUTER_STEP_KERNEL_H
-#define PL_OUTER_STEP_KERNEL_H
+#pragma once
 #include "outer/step.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* The mean is computed in pieces of this many values: in each piece all updates are
  * added in turn. */
@@ -71,8 +67,3 @@ typedef struct step_kernels {
 /* returns the fastest kernels for this machine */
 const step_kernels *step_kernels_best(void);
 const step_kernels *step_kernels_portable(void);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

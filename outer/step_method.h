@@ -16,12 +16,8 @@
  * optimum and lambda is the curvature. A phase that reaches the optimum has lambda 1,
  * and lambda is never larger. So the default curvature is 1. Settings that are stable
  * with curvature 1 are stable with every smaller curvature. */
-#ifndef PL_OUTER_STEP_METHOD_H
-#define PL_OUTER_STEP_METHOD_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* The definitions of arms contain these numbers, so they must not change. Number 6 was
  * eager, which was removed (docs/DESIGN.md, Rejected). */
@@ -134,8 +130,3 @@ double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase);
  * phase takes the plain mean; in this case the mean must not be rescaled. */
 bool pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
                         pl_method_settings *settings);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -14,13 +14,9 @@
  * Read in this order: relay_internal, relay (the loop, and messages that the relay
  * forwards), relay_group (which updates are added), relay_uplink (adding and sending,
  * on a separate thread). */
-#ifndef PL_RELAY_RELAY_H
-#define PL_RELAY_RELAY_H
+#pragma once
 #include "base/base.h"
 #include <signal.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_relay_options {
     const char *home; /* address of the home, or of the next relay towards the home */
@@ -47,8 +43,3 @@ typedef struct pl_relay_report {
 
 PL_MUST_CHECK pl_status pl_relay_run(const pl_relay_options *options,
                                      pl_relay_report *report);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

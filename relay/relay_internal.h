@@ -1,7 +1,6 @@
 /* Private to the relay: questions that wait for an answer, and updates that are being
  * added. */
-#ifndef PL_RELAY_RELAY_INTERNAL_H
-#define PL_RELAY_RELAY_INTERNAL_H
+#pragma once
 #include "relay/relay.h"
 #include "net/net.h"
 
@@ -85,5 +84,3 @@ void relay_uplink_stop(relay_uplink *u);
 /* Returns the number of bytes sent to the home. Call relay_uplink_stop first. */
 uint64_t relay_uplink_bytes_sent(const relay_uplink *u);
 void relay_uplink_destroy(relay_uplink **u);
-
-#endif

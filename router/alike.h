@@ -1,10 +1,6 @@
 /* Private to router: groups of documents that no router can separate. */
-#ifndef PL_ROUTER_ALIKE_H
-#define PL_ROUTER_ALIKE_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Writes to order [n] the indices of the rows, so that rows with equal bytes are
  * adjacent. Among equal rows the lower index is first. */
@@ -13,8 +9,3 @@ void router_group_alike(const void *rows, size_t n, size_t row_bytes, size_t *or
  * order[i]. */
 size_t router_group_end(const void *rows, size_t n, size_t row_bytes,
                         const size_t *order, size_t i);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

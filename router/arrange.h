@@ -1,6 +1,5 @@
 /* Private to router: decides which cluster becomes which path. */
-#ifndef PL_ROUTER_ARRANGE_H
-#define PL_ROUTER_ARRANGE_H
+#pragma once
 #include "router/router.h"
 
 /* Plain k-means numbers its clusters at random. But paths that share a module train the
@@ -16,5 +15,3 @@
  * The best result is used; if results are equal, the first of them. ERR_NOMEM. */
 PL_MUST_CHECK pl_status arrange_grid(float *centroids, int n_paths, int dim,
                                      int n_levels, const int *experts, uint64_t seed);
-
-#endif

@@ -1,11 +1,7 @@
 /* Private to router: computes prices that keep the weights of the paths' shards below a
  * limit. */
-#ifndef PL_ROUTER_BALANCE_H
-#define PL_ROUTER_BALANCE_H
+#pragma once
 #include "router/router_internal.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct balance_job {
     const pl_router *router; /* its present prices are ignored */
@@ -30,8 +26,3 @@ typedef struct balance_job {
  * the smallest *fullest. ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status balance_fit(const balance_job *job, double *bias, int *label,
                                     double *fullest);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -1,10 +1,6 @@
 /* Private to router: multinomial logistic regression on scores of documents. */
-#ifndef PL_ROUTER_DISCRIMINATE_H
-#define PL_ROUTER_DISCRIMINATE_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct discriminate_job {
     const float *points; /* [n, dim] */
@@ -25,8 +21,3 @@ typedef struct discriminate_job {
  * result's bytes depend only on the job, not on n_threads. Errors: ERR_NOMEM. */
 PL_MUST_CHECK pl_status discriminate_fit(const discriminate_job *job, double *residuals,
                                          float *rows, double *loss);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

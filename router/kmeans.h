@@ -1,10 +1,6 @@
 /* Private to router: Lloyd's k-means with k-means++ seeding. */
-#ifndef PL_ROUTER_KMEANS_H
-#define PL_ROUTER_KMEANS_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct kmeans_job {
     const float *points; /* [n, stride] points; only columns 0..dim-1 are used */
@@ -35,8 +31,3 @@ PL_MUST_CHECK pl_status kmeans_assign(const kmeans_job *job, const float *centro
  * without points does not move. Errors: ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status kmeans_move(const kmeans_job *job, const int *label,
                                     float *centroids);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -4,12 +4,8 @@
  *   y[d] = (x[d] - mean[d]) * scale[d]
  *   z    = rows * y  (whitened components, sharpened or not; z = y without `rows`)
  *   z    = z / |z|   (only if `unit`) */
-#ifndef PL_ROUTER_LENS_H
-#define PL_ROUTER_LENS_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct lens {
     /* number of elements of x, and of z; the two are equal if `rows` is NULL */
@@ -41,8 +37,3 @@ PL_MUST_CHECK pl_status lens_fit(lens *l, const float *features, size_t n,
 
 /* Transforms x [dim] into z [rank]; scratch [dim] is overwritten. */
 void lens_look(const lens *l, const float *x, float *scratch, float *z);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -1,10 +1,6 @@
 /* Private to router: principal components of centred data. */
-#ifndef PL_ROUTER_PCA_H
-#define PL_ROUTER_PCA_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pca_job {
     const float *x; /* [n, dim] the points */
@@ -20,8 +16,3 @@ typedef struct pca_job {
  * and the variances [rank] along these directions, the largest first. The result does
  * not depend on n_threads. ERR_ARG, ERR_NOMEM. */
 PL_MUST_CHECK pl_status pca_fit(const pca_job *job, double *rows, double *variances);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -1,10 +1,6 @@
 /* Private to router: the tables of a prefix model (prefix_lm.c). */
-#ifndef PL_ROUTER_PREFIX_LM_H
-#define PL_ROUTER_PREFIX_LM_H
+#pragma once
 #include "router/router.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* PREFIX_LM_BUCKETS is the number of buckets (hash values) of pairs of tokens. A model
  * has counts for at most PREFIX_LM_ROWS_MOST of the buckets and at most
@@ -56,8 +52,3 @@ PL_MUST_CHECK pl_status prefix_lm_finish(pl_prefix_lm *lm, int n_threads);
  * first. */
 void prefix_lm_score(const pl_prefix_lm *lm, const int32_t *tokens, int n,
                      double *nats);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -22,14 +22,10 @@
  * Read in this order: kmeans, lens (pca, sharpen), router, router_fit (discriminate,
  * arrange, balance), features, shards, prefix_lm, prefix_lm_fit, prefix_lm_code, judge
  * (purity, NMI), scorer, map (a picture). */
-#ifndef PL_ROUTER_ROUTER_H
-#define PL_ROUTER_ROUTER_H
+#pragma once
 #include "corpus/corpus.h"
 #include "eval/eval.h"
 #include "modules/modules.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef enum pl_router_kind {
     PL_ROUTER_KMEANS,
@@ -219,8 +215,3 @@ typedef struct pl_judgement {
 } pl_judgement;
 void pl_judge(const int *cluster, int n_clusters, const uint32_t *label, int n_labels,
               size_t n, pl_judgement *out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -1,11 +1,7 @@
 /* Private to router: the struct of a router and functions that its files share. */
-#ifndef PL_ROUTER_ROUTER_INTERNAL_H
-#define PL_ROUTER_ROUTER_INTERNAL_H
+#pragma once
 #include "router/lens.h"
 #include "router/router.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* A path is a tuple (e_1..e_L) of labels, one per level; a label is the index of a
  * centroid. Tuples are numbered in row-major order, like the paths of the topology.
@@ -79,8 +75,3 @@ double *router_weigh(const pl_router *router, const float *feature, double *scra
 PL_MUST_CHECK pl_status router_create(pl_router_kind kind, int n_levels,
                                       const int *experts, int dim, int rank,
                                       bool with_rows, pl_router **out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -1,10 +1,6 @@
 /* Private to router: rotates whitened points so that clusters are well separated. */
-#ifndef PL_ROUTER_SHARPEN_H
-#define PL_ROUTER_SHARPEN_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct sharpen_job {
     const float *points; /* [n, dim] whitened points: their covariance is I */
@@ -20,8 +16,3 @@ typedef struct sharpen_job {
  * the distances between them. The best direction comes first. The result does not
  * depend on n_threads. ERR_NOMEM. */
 PL_MUST_CHECK pl_status sharpen_fit(const sharpen_job *job, double *rows);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

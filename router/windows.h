@@ -1,6 +1,5 @@
 /* Private to router: the windows of a document that determine its path. */
-#ifndef PL_ROUTER_WINDOWS_H
-#define PL_ROUTER_WINDOWS_H
+#pragma once
 #include "corpus/corpus.h"
 
 /* Returns how many windows of T tokens a document has: its number of tokens / T,
@@ -24,5 +23,3 @@ static inline size_t windows_copy(const pl_tokens *tokens, const pl_token_doc *d
     pl_tokens_copy(tokens, doc->first + at, length, out);
     return length;
 }
-
-#endif

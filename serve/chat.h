@@ -12,13 +12,9 @@
  * A message that contains a mark of the template (such as <|im_end|>) is refused,
  * because its text could look like a turn of another role. The template plain has no
  * marks, so it cannot prevent this. */
-#ifndef PL_SERVE_CHAT_H
-#define PL_SERVE_CHAT_H
+#pragma once
 #include "base/base.h"
 #include "corpus/corpus.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 enum { PL_CHAT_NAME_MAX = 16 };
 struct pl_completion;
@@ -38,8 +34,3 @@ void pl_chat_of_model(const char *folder, char out[PL_CHAT_NAME_MAX]);
 PL_MUST_CHECK pl_status pl_chat_parse(const pl_chat_template *chat,
                                       const pl_tokenizer *tokenizer, const char *body,
                                       size_t len, struct pl_completion *out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -4,8 +4,7 @@
  * The embedding of a text is the mean, over its tokens, of the last block's hidden
  * states, scaled to length 1. (The router uses the same mean, over the first tokens of
  * a document.) */
-#ifndef PL_SERVE_EMBEDDING_H
-#define PL_SERVE_EMBEDDING_H
+#pragma once
 #include "serve/serve.h"
 
 /* Parses a body of /v1/embeddings: sets the prompts and the model of `out`. *base64
@@ -22,5 +21,3 @@ typedef struct embedding_answer {
     int n_tokens;        /* number of tokens in all texts */
 } embedding_answer;
 void embedding_write(const embedding_answer *answer, pl_buf *out);
-
-#endif

@@ -15,12 +15,8 @@
  *
  * Read in this order: safetensors, weights, llama_config, import; piece_list,
  * tokenizer_files, gguf, export. */
-#ifndef PL_SERVE_EXCHANGE_H
-#define PL_SERVE_EXCHANGE_H
+#pragma once
 #include "modules/modules.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* The type in which parameters are written. In GGUF the weights of norms are always
  * f32. */
@@ -86,8 +82,3 @@ const char *pl_import_tokenizer(const pl_import *import);
  * not finite. */
 PL_MUST_CHECK pl_status pl_import_load(const pl_import *import,
                                        const pl_topology *topology, float *params);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -1,10 +1,6 @@
 /* Serves /metrics over HTTP in the hub's process, on separate threads. */
-#ifndef PL_SERVE_EXPORTER_H
-#define PL_SERVE_EXPORTER_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_exporter pl_exporter;
 
@@ -18,8 +14,3 @@ PL_MUST_CHECK pl_status pl_exporter_open(const char *listen,
                                                           pl_json **status),
                                          void *context, pl_exporter **out);
 void pl_exporter_close(pl_exporter **e); /* accepts NULL */
-
-#ifdef __cplusplus
-}
-#endif
-#endif

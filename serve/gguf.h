@@ -7,8 +7,7 @@
  *
  * A text is stored as its length (u64), then its bytes. All numbers are
  * little-endian. */
-#ifndef PL_SERVE_GGUF_H
-#define PL_SERVE_GGUF_H
+#pragma once
 #include "serve/exchange.h"
 
 enum { GGUF_ALIGNMENT = 32 };
@@ -49,5 +48,3 @@ void gguf_add_tensor(gguf_head *h, const char *name, const pl_tensor *tensor,
  * GGUF_ALIGNMENT bytes. */
 void gguf_head_encode(const gguf_head *h, pl_buf *out);
 void gguf_head_destroy(gguf_head *h);
-
-#endif

@@ -1,12 +1,8 @@
 /* Converts between IEEE half precision and float. Rounds to nearest even; NaN becomes a
  * quiet NaN. */
-#ifndef PL_SERVE_HALF_H
-#define PL_SERVE_HALF_H
+#pragma once
 #include <stdint.h>
 #include <string.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 static inline float half_to_float(uint16_t half)
 {
@@ -48,8 +44,3 @@ static inline uint16_t half_from_float(float value)
     size += 0xfffu + (size >> 13 & 1u);
     return (uint16_t)(sign | (size - 0x38000000u) >> 13);
 }
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -1,6 +1,5 @@
 /* Private to serve: HTTP functions that the exporter, the page and the server share. */
-#ifndef PL_SERVE_HTTP_H
-#define PL_SERVE_HTTP_H
+#pragma once
 #include "serve/server_clients.h"
 #include <microhttpd.h>
 #include <netinet/in.h>
@@ -118,5 +117,3 @@ void http_address_text(struct MHD_Connection *c, char out[HTTP_HOST_MAX]);
  * what the server would serve. */
 pl_status http_not_listening(const char *listen, const char *what, const char *option,
                              int cause);
-
-#endif

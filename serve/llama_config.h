@@ -1,7 +1,6 @@
 /* Converts between pl_shape and config.json of LlamaForCausalLM or, with QK norm,
  * Qwen3ForCausalLM. */
-#ifndef PL_SERVE_LLAMA_CONFIG_H
-#define PL_SERVE_LLAMA_CONFIG_H
+#pragma once
 #include "serve/exchange.h"
 
 /* Reads the text of config.json; `what` is the file's name for error messages.
@@ -13,5 +12,3 @@ PL_MUST_CHECK pl_status llama_config_read(const char *what, const char *text,
 /* Appends the text of config.json. `dtype` is torch's name of the type, such as
  * "float32". */
 void llama_config_write(const pl_shape *shape, const char *dtype, pl_buf *out);
-
-#endif

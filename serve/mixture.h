@@ -1,13 +1,9 @@
 /* A trained mixture, read from its run: its store, tokenizer, topology, and the
  * settings by which it answers prompts. */
-#ifndef PL_SERVE_MIXTURE_H
-#define PL_SERVE_MIXTURE_H
+#pragma once
 #include "corpus/corpus.h"
 #include "modules/modules.h"
 #include "outer/outer.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Which versions of a path's modules are read. If `at` is set: the versions that this
  * tag names. If `best` is set: the best version of the path. Otherwise: the newest
@@ -104,8 +100,3 @@ PL_MUST_CHECK pl_status pl_close_paths(const pl_topology *t, const char *modules
 /* Finds the number of a path by its name: "p01" and "1" both mean path 1.
  * ERR_NOT_FOUND. */
 PL_MUST_CHECK pl_status pl_find_path(const pl_topology *t, const char *name, int *path);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

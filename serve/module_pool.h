@@ -5,12 +5,8 @@
  * of pointers to modules; a module leaves memory when the last path that uses it is
  * closed. The parameters of all modules have the number format of the backend (f32,
  * bf16, int8). Only one thread may use a pool. */
-#ifndef PL_SERVE_MODULE_POOL_H
-#define PL_SERVE_MODULE_POOL_H
+#pragma once
 #include "serve/mixture.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_module_pool pl_module_pool;
 /* Borrows backend and store until the pool is destroyed. */
@@ -67,8 +63,3 @@ bool pl_module_pool_drop_kept(pl_module_pool *pool);
  * memory; pl_path_bytes returns the size of the modules of one path. */
 uint64_t pl_modules_bytes(const pl_backend *be, const pl_topology *t);
 uint64_t pl_path_bytes(const pl_backend *be, const pl_topology *t);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -12,12 +12,8 @@
  * closed its writing half. Methods other than GET and HEAD are refused.
  *
  * Who may ask, and how many connections are open, is said in serve/http.h. */
-#ifndef PL_SERVE_PAGE_FRONT_H
-#define PL_SERVE_PAGE_FRONT_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 enum { PL_PAGE_ARGUMENTS = 4, PL_PAGE_ARGUMENT_BYTES = 4096 };
 typedef struct pl_page_argument {
@@ -61,8 +57,3 @@ void pl_page_front_answer(pl_page_question *question, pl_status status, pl_buf *
 void pl_page_front_publish(pl_page_front *front, uint64_t number);
 /* Whether a page has asked a question or listened to events within the last 15 s. */
 bool pl_page_front_is_watched(const pl_page_front *front);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -13,8 +13,7 @@
  * Likelihoods are always computed with the run's precision and one thread, even if the
  * answer is computed with another precision or more threads. So these options never
  * change the path. */
-#ifndef PL_SERVE_PATH_CHOOSER_H
-#define PL_SERVE_PATH_CHOOSER_H
+#pragma once
 #include "router/router.h"
 #include "serve/mixture.h"
 
@@ -77,5 +76,3 @@ PL_MUST_CHECK pl_status pl_path_chooser_choose(pl_path_chooser *c,
  * likelihood. ERR_DAMAGED if the router's number of paths is not n_paths. */
 PL_MUST_CHECK pl_status pl_path_chooser_costs(pl_path_chooser *c, const int32_t *tokens,
                                               int n, int n_paths, double *costs);
-
-#endif

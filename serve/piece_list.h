@@ -8,8 +8,7 @@
  *   trainer     3: algorithm, 2 is BPE  35: byte fallback
  *   normaliser  2: table of characters  3: a blank is put before the text
  *               4: repeated blanks are removed  5: blanks become U+2581 */
-#ifndef PL_SERVE_PIECE_LIST_H
-#define PL_SERVE_PIECE_LIST_H
+#pragma once
 #include "base/base.h"
 
 typedef enum piece_kind {
@@ -40,5 +39,3 @@ typedef struct piece_list {
 /* Borrows the bytes of the model until piece_list_clear. ERR_DAMAGED. */
 PL_MUST_CHECK pl_status piece_list_read(const void *model, size_t len, piece_list *out);
 void piece_list_clear(piece_list *list);
-
-#endif

@@ -3,12 +3,8 @@
  * Bytes are held back while they may be the beginning of a character or of a stop text.
  * Each sequence of bytes that cannot be UTF-8 becomes one U+FFFD. So every piece of
  * text is valid UTF-8, whatever tokens the model chooses. */
-#ifndef PL_SERVE_PIECES_H
-#define PL_SERVE_PIECES_H
+#pragma once
 #include "serve/serve.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pieces {
     pl_buf raw;  /* bytes that are not complete characters yet */
@@ -33,8 +29,3 @@ PL_MUST_CHECK pl_status pieces_decode(const pl_tokenizer *tokenizer,
                                       const int32_t *tokens, size_t n, pl_buf *out);
 /* Whether the bytes are well-formed UTF-8. */
 bool pieces_are_text(const void *data, size_t len);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

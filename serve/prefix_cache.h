@@ -8,8 +8,7 @@
  * two prompts are equal, and the logits after the prompt are known. (2) The prompts
  * have the same first tokens, up to a position at which every prompt is divided into
  * pieces (pl_decoder_shared). Only one thread may use a cache. */
-#ifndef PL_SERVE_PREFIX_CACHE_H
-#define PL_SERVE_PREFIX_CACHE_H
+#pragma once
 #include "modules/modules.h"
 
 typedef struct prefix_cache prefix_cache;
@@ -52,5 +51,3 @@ const float *prefix_cache_logits(const prefix_cache *c, int slot);
 int prefix_cache_lend(prefix_cache *c, const bool *taken);
 /* Forgets everything, because the decoder has failed. */
 void prefix_cache_forget(prefix_cache *c);
-
-#endif

@@ -1,11 +1,7 @@
 /* Opens the paths that generate one text. Each path has its own decoder; modules that
  * several paths use are in memory once (module_pool.h). */
-#ifndef PL_SERVE_READERS_H
-#define PL_SERVE_READERS_H
+#pragma once
 #include "serve/module_pool.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Starts as zeros; pl_readers_open fills it. */
 typedef struct pl_readers {
@@ -26,8 +22,3 @@ PL_MUST_CHECK pl_status pl_readers_open(const pl_mixture *mix, const char *preci
 /* Adds a path of the mixture. Each path may be added at most once. */
 PL_MUST_CHECK pl_status pl_readers_add(pl_readers *r, int path);
 void pl_readers_close(pl_readers *r);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -1,13 +1,9 @@
 /* Generates text, and chooses the path again after every W tokens, from the preceding
  * text. */
-#ifndef PL_SERVE_REROUTE_H
-#define PL_SERVE_REROUTE_H
+#pragma once
 #include "corpus/corpus.h"
 #include "modules/modules.h"
 #include "router/router.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 struct pl_generate_options;
 struct pl_generate_result;
@@ -59,8 +55,3 @@ PL_MUST_CHECK pl_status pl_reroute_generate(
     const struct pl_generate_options *options,
     pl_status (*emit)(void *context, const char *text, size_t len), void *context,
     struct pl_generate_result *out, pl_reroute_trace *trace);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

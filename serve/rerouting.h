@@ -25,8 +25,7 @@
  * The owner repeats these steps: it calls rerouting_read until rerouting_is_ready;
  * feeds the last token to the slot of rerouting_writer (except right after the prompt);
  * chooses a token from the logits; calls rerouting_take. */
-#ifndef PL_SERVE_REROUTING_H
-#define PL_SERVE_REROUTING_H
+#pragma once
 #include "serve/serve.h"
 
 /* A path's place in a decoder. */
@@ -63,5 +62,3 @@ rerouting_slot rerouting_writer(const rerouting *w);
 const pl_reroute_trace *rerouting_trace(const rerouting *w);
 /* Sets the cost of all choices so far in `out`: n_routing and routing_seconds. */
 void rerouting_cost(const rerouting *w, pl_generate_result *out);
-
-#endif

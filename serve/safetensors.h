@@ -6,8 +6,7 @@
  * `shape` and `data_offsets` [begin, end). The key "__metadata__" has texts. Numbers
  * are little-endian, and tensors are row-major. The tensors must cover the data without
  * gaps or overlaps: other readers require this, too, and it excludes hidden bytes. */
-#ifndef PL_SERVE_SAFETENSORS_H
-#define PL_SERVE_SAFETENSORS_H
+#pragma once
 #include "base/base.h"
 
 enum { SAFETENSORS_HEADER_MAX = 100000000, SAFETENSORS_DIMS_MAX = 8 };
@@ -44,5 +43,3 @@ const st_tensor *safetensors_find(const safetensors *file, const char *name);
  * dtype. */
 PL_MUST_CHECK pl_status safetensors_floats(const safetensors *file,
                                            const st_tensor *tensor, float *out);
-
-#endif

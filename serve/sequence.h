@@ -3,12 +3,8 @@
  * The owner of a decoder passes the logits to sequence_take, then feeds `token` to the
  * decoder. It repeats these two steps until `ended` is true. The chosen tokens depend
  * only on the prompt, the options and the logits. */
-#ifndef PL_SERVE_SEQUENCE_H
-#define PL_SERVE_SEQUENCE_H
+#pragma once
 #include "serve/pieces.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct sequence {
     const pl_tokenizer *tokenizer;
@@ -47,8 +43,3 @@ PL_MUST_CHECK pl_status sequence_take(sequence *s, pl_chooser *chooser, float *l
  * NULL for the first token. */
 PL_MUST_CHECK pl_status sequence_score_prompt(sequence *s, const float *logits,
                                               int32_t token);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

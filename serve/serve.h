@@ -28,8 +28,7 @@
  *
  * The same model, prompt and options give the same text: random numbers depend on the
  * seed and the token's position, never on time or on other requests. */
-#ifndef PL_SERVE_SERVE_H
-#define PL_SERVE_SERVE_H
+#pragma once
 #include "corpus/corpus.h"
 #include "modules/modules.h"
 #include "serve/chat.h"
@@ -42,9 +41,6 @@
 #include "serve/readers.h"
 #include "serve/reroute.h"
 #include "serve/server.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* ---- choose ---- */
 typedef struct pl_choice {
@@ -382,8 +378,3 @@ PL_MUST_CHECK pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t tok
 /* Appends {"error": {"message", "type", "code"}}. */
 void pl_completion_write_error(const char *message, const char *type, const char *code,
                                pl_buf *out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -6,14 +6,10 @@
  * runs in the main thread of the process. Only the engine uses the store, the router
  * and the models. The two sides share a queue of jobs, one queue of events per job, and
  * counters. */
-#ifndef PL_SERVE_SERVER_H
-#define PL_SERVE_SERVER_H
+#pragma once
 #include "serve/chat.h"
 #include "serve/mixture.h"
 #include <signal.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 typedef struct pl_server_options {
     pl_mixture *mix;       /* borrowed until close */
@@ -91,8 +87,3 @@ enum { PL_API_KEY_TEXT = 49 };
  * letters, digits, . _ - (server_access.c). */
 PL_MUST_CHECK pl_status pl_server_add_key(const char *path, const char *name,
                                           char key[PL_API_KEY_TEXT]);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -4,8 +4,7 @@
  * hexadecimal, as `b2sum -l 256` prints it. If the keys are long and random, a person
  * who reads the file cannot compute the keys. Empty lines and lines that begin with #
  * are ignored. Any thread may call these functions. */
-#ifndef PL_SERVE_SERVER_ACCESS_H
-#define PL_SERVE_SERVER_ACCESS_H
+#pragma once
 #include "base/base.h"
 
 typedef struct server_access server_access;
@@ -26,5 +25,3 @@ void server_access_destroy(server_access **access);
 /* Returns the name of the key in an Authorization header with the value "Bearer KEY";
  * NULL if the key is not known. `header` may be NULL. */
 const char *server_access_find(const server_access *access, const char *header);
-
-#endif

@@ -5,8 +5,7 @@
  * never prevent other clients from connecting, for example to ask for /health.
  *
  * One thread owns the list of connections and decides which are closed. */
-#ifndef PL_SERVE_SERVER_CLIENTS_H
-#define PL_SERVE_SERVER_CLIENTS_H
+#pragma once
 #include "base/base.h"
 
 typedef struct server_clients server_clients;
@@ -36,5 +35,3 @@ void server_clients_leave(server_clients *clients, server_client **client);
  * a request, and when it becomes busy with one. Each call starts a new time limit. */
 void server_client_waits(server_client *client);
 void server_client_is_busy(server_client *client);
-
-#endif

@@ -1,6 +1,5 @@
 /* Private to serve: one HTTP request and its answer. */
-#ifndef PL_SERVE_SERVER_EXCHANGE_H
-#define PL_SERVE_SERVER_EXCHANGE_H
+#pragma once
 #include "serve/http.h"
 #include "serve/server_access.h"
 #include "serve/server_internal.h"
@@ -106,5 +105,3 @@ enum MHD_Result exchange_answer_whole(exchange *x);
 enum MHD_Result exchange_answer_stream(exchange *x);
 /* Answers a job that computes embeddings. */
 enum MHD_Result exchange_answer_embeddings(exchange *x, bool base64);
-
-#endif

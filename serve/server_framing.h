@@ -3,8 +3,7 @@
  * A proxy in front of the server might see the end of such a request at a different
  * byte than the server. Bytes of one client's request could then be treated as a
  * request of another client (RFC 9112, section 6.3). */
-#ifndef PL_SERVE_SERVER_FRAMING_H
-#define PL_SERVE_SERVER_FRAMING_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -16,5 +15,3 @@ struct MHD_Connection;
  * refused. */
 const char *framing_doubt(struct MHD_Connection *c, const char *version, bool *chunked,
                           unsigned *http);
-
-#endif

@@ -1,7 +1,6 @@
 /* Private to the server: jobs, events and counters that its two sides exchange
  * (server.h). */
-#ifndef PL_SERVE_SERVER_INTERNAL_H
-#define PL_SERVE_SERVER_INTERNAL_H
+#pragma once
 #include "serve/serve.h"
 
 /* Counters of the server; server_write_metrics explains them. The front and the engine
@@ -121,5 +120,3 @@ PL_MUST_CHECK pl_status server_write_model(const pl_server *s, const char *name,
  * llama-server; clients read them before their first request. */
 void server_write_props(pl_server *s, pl_buf *out);
 void server_write_metrics(pl_server *s, pl_buf *out);
-
-#endif

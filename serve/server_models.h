@@ -4,8 +4,7 @@
  *
  * The list is made when the server starts and does not change, so any thread may read
  * it. */
-#ifndef PL_SERVE_SERVER_MODELS_H
-#define PL_SERVE_SERVER_MODELS_H
+#pragma once
 #include "serve/mixture.h"
 
 /* largest number of arms outside the mixture */
@@ -35,5 +34,3 @@ PL_MUST_CHECK pl_status server_models_find(const server_models *m, const char *n
 /* Whether this name (`auto` or `mix`) means that the server chooses the path of each
  * prompt. */
 bool server_models_is_auto(const char *name);
-
-#endif

@@ -1,7 +1,6 @@
 /* Private to serve: the path chooser of a server, and the paths that it has in
  * memory. */
-#ifndef PL_SERVE_SERVER_PATHS_H
-#define PL_SERVE_SERVER_PATHS_H
+#pragma once
 #include "serve/module_pool.h"
 #include "serve/server_internal.h"
 #include "serve/server_models.h"
@@ -59,5 +58,3 @@ void server_paths_write_slots(const server_paths *p, pl_json *list);
 int server_paths_step(server_paths *p);
 /* Returns the number of requests in all batches. */
 int server_paths_active(const server_paths *p);
-
-#endif

@@ -1,7 +1,6 @@
 /* Private to serve: answers requests about tokens, in the forms of llama-server (key
  * `content`) and of vLLM (key `prompt`). Any thread may call these functions. */
-#ifndef PL_SERVE_SERVER_TOKENS_H
-#define PL_SERVE_SERVER_TOKENS_H
+#pragma once
 #include "serve/serve.h"
 
 /* POST /tokenize: writes the tokens of a text. "<s>" and "</s>" in the text become BOS
@@ -14,5 +13,3 @@ PL_MUST_CHECK pl_status tokens_decode(const pl_tokenizer *tokenizer, const char 
                                       size_t len, pl_buf *out);
 /* GET /tokenizer_info: writes the tokenizer's number of tokens and special tokens. */
 void tokens_write_info(const pl_tokenizer *tokenizer, int context, pl_buf *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Writes the tokenizer as files of a Hugging Face folder. */
-#ifndef PL_SERVE_TOKENIZER_FILES_H
-#define PL_SERVE_TOKENIZER_FILES_H
+#pragma once
 #include "serve/piece_list.h"
 
 /* Whether tokenizer.json can describe this tokenizer: it must be BPE over unchanged
@@ -11,5 +10,3 @@ bool tokenizer_has_json(const piece_list *list);
 void tokenizer_json(const piece_list *list, pl_buf *out);
 void tokenizer_config(const piece_list *list, int context, pl_buf *out);
 void tokenizer_special_tokens(const piece_list *list, pl_buf *out);
-
-#endif

@@ -6,8 +6,7 @@
  * Attention scores do not change, because q and k are permuted in the same way, and a
  * score is a sum over the head. GGUF's qwen3, which is used for models with QK norm,
  * has the same pairs as our models, so their rows keep their order. */
-#ifndef PL_SERVE_WEIGHTS_H
-#define PL_SERVE_WEIGHTS_H
+#pragma once
 #include "serve/exchange.h"
 
 enum { Q8_0_VALUES = 32, Q8_0_BYTES = 34 };
@@ -26,5 +25,3 @@ PL_MUST_CHECK pl_status weight_encode(pl_weight_type type, const char *what,
 PL_MUST_CHECK pl_status weight_write(const pl_export *e, const pl_tensor *tensor,
                                      pl_weight_type type, int head_size,
                                      pl_output *out);
-
-#endif

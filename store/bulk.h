@@ -14,8 +14,7 @@
  * unfinished and deletes them. A file holds the chunks of one large blob, so usually
  * all chunks of a file become garbage together. Such a file is dropped without
  * compaction. (Only if a batch is large already, small blobs share files, too.) */
-#ifndef PL_STORE_BULK_H
-#define PL_STORE_BULK_H
+#pragma once
 #include "store/store_internal.h"
 
 /* Removes files that an earlier process left; a writer calls this before its first
@@ -46,5 +45,3 @@ void bulk_drop(pl_txn *txn);
 void bulk_settle(pl_store *store);
 /* removes files that did not become part of the database */
 void bulk_clear(pl_txn *txn);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * In every form the name of a chunk is the hash of its raw bytes. chunk_open checks
  * this hash. */
-#ifndef PL_STORE_CHUNK_H
-#define PL_STORE_CHUNK_H
+#pragma once
 #include "store/records.h"
 
 typedef enum chunk_coding { CHUNK_RAW, CHUNK_PLANES, CHUNK_DELTA } chunk_coding;
@@ -71,5 +70,3 @@ void chunk_close(chunk_view *view); /* does nothing with an empty view */
 PL_MUST_CHECK pl_status chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
                                     const void *data, size_t len);
 void chunk_displace(pl_txn *txn, const pl_hash *id, const chunk_record *chunk);
-
-#endif

@@ -5,8 +5,7 @@
  * and so on, and zstd compresses them. With two bases, each float is stored as its
  * distance from the middle of the two floats at the same position in the bases
  * (PROTOCOL 4.10). */
-#ifndef PL_STORE_DELTA_H
-#define PL_STORE_DELTA_H
+#pragma once
 #include "base/base.h"
 
 /* Appends the coded bytes. `a` and `b` are the two bases, with `len` bytes each; both
@@ -18,5 +17,3 @@ PL_MUST_CHECK pl_status delta_encode(const uint8_t *data, const uint8_t *a,
 PL_MUST_CHECK pl_status delta_decode(const uint8_t *coded, size_t coded_len,
                                      const uint8_t *a, const uint8_t *b, size_t len,
                                      pl_buf *out);
-
-#endif

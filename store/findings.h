@@ -1,10 +1,6 @@
 /* The list of faults that an audit of a store has found, one sentence per fault. */
-#ifndef PL_STORE_FINDINGS_H
-#define PL_STORE_FINDINGS_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* A pl_findings keeps at most this many sentences. `n_all` also counts the sentences
  * that were not kept. */
@@ -21,8 +17,3 @@ void pl_findings_add(void *findings, const char *sentence);
 void pl_findings_clear(pl_findings *findings);
 /* Removes the sentences that are not in `other`. */
 void pl_findings_agree(pl_findings *findings, const pl_findings *other);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -18,8 +18,7 @@
  *
  * Several threads may read at once. All other functions may be called from one thread
  * only. */
-#ifndef PL_STORE_KV_H
-#define PL_STORE_KV_H
+#pragma once
 #include "base/base.h"
 
 /* X(NAME, name of the column family, its number in checksums and digests) */
@@ -165,5 +164,3 @@ PL_MUST_CHECK pl_status kv_drop_files(kv *db, kv_family family, kv_slice first,
 /* Frees the disk space of deleted rows. The function reads and rewrites the complete
  * family. */
 PL_MUST_CHECK pl_status kv_compact(kv *db, kv_family family);
-
-#endif

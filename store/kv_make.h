@@ -1,6 +1,5 @@
 /* Creates the database of a store (kv.h). Internal to kv.c. */
-#ifndef PL_STORE_KV_MAKE_H
-#define PL_STORE_KV_MAKE_H
+#pragma once
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -12,5 +11,4 @@ char *kv_make(const char *path, const char *const *names, int n);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,7 +1,6 @@
 /* Private to this folder. Copies a store in one step or in two. Two steps are needed to
  * copy several parts together (mirror_set.c). */
-#ifndef PL_STORE_MIRROR_H
-#define PL_STORE_MIRROR_H
+#pragma once
 #include "store/store_internal.h"
 
 typedef struct mirror_target {
@@ -32,5 +31,3 @@ PL_MUST_CHECK pl_status mirror_check(const char *folder);
 /* Removes the folder `new` that an undecided copy left in a store. The caller must have
  * locked the store, which must have commits. */
 PL_MUST_CHECK pl_status mirror_clear(const char *folder);
-
-#endif

@@ -1,6 +1,5 @@
 /* Private to this folder: the folder of a store in parts (parts.c). */
-#ifndef PL_STORE_PARTS_H
-#define PL_STORE_PARTS_H
+#pragma once
 #include "store/store.h"
 
 /* Refs of earlier releases: notes about names that were moved to another part, and the
@@ -10,5 +9,3 @@
 
 PL_MUST_CHECK pl_status parts_write_count(const char *folder, int n);
 bool parts_is_made(const char *folder, int part);
-
-#endif

@@ -1,7 +1,6 @@
 /* A base is a copy of all records of a store, written as objects of its engine. With a
  * base, the engine needs to keep only the log of later commits. */
-#ifndef PL_STORE_REBASE_H
-#define PL_STORE_REBASE_H
+#pragma once
 #include "store/store_internal.h"
 
 /* Returns whether the commits since the last base have more bytes than that base, and
@@ -23,5 +22,3 @@ typedef struct row_operation {
 /* Reads the first operation of `rest`, and moves `rest` past it. ERR_DAMAGED if the
  * bytes cannot be decoded. */
 PL_MUST_CHECK pl_status rebase_next(kv_slice *rest, row_operation *out);
-
-#endif

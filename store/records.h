@@ -1,8 +1,7 @@
 /* Reads and writes records. A row that does not exist is not an error here: *found is
  * false and the output is zero, so that the caller can report exactly which thing is
  * missing. */
-#ifndef PL_STORE_RECORDS_H
-#define PL_STORE_RECORDS_H
+#pragma once
 #include "store/row_sum.h"
 #include "store/rows.h"
 
@@ -85,5 +84,3 @@ void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk);
 PL_MUST_CHECK pl_status sum_read(row_source from, row_sum *out);
 void sum_write(kv_batch *batch, const row_sum *sum);
 void log_fields(const log_record *entry, pl_buf *fields);
-
-#endif

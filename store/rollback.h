@@ -2,8 +2,7 @@
  * the rollback is prepared in all parts except the first; then a commit of the first
  * part decides the rollback; then the other parts carry it out. The comment at the top
  * of rollback.c describes the steps. */
-#ifndef PL_STORE_ROLLBACK_H
-#define PL_STORE_ROLLBACK_H
+#pragma once
 #include "store/store_internal.h"
 
 #define ROLLBACK_OBJECT "sys/rollback"
@@ -29,5 +28,3 @@ typedef enum rollback_view {
 } rollback_view;
 /* Compares the last rollbacks of the parts of a store that was opened for reading. */
 PL_MUST_CHECK pl_status rollback_look(pl_store *store, rollback_view *out);
-
-#endif

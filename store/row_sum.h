@@ -9,8 +9,7 @@
  *
  * Rows of log are not summed, because they are chained; rows of pack, because chunk
  * rows have their hashes; rows of meta, because openings and copies change them. */
-#ifndef PL_STORE_ROW_SUM_H
-#define PL_STORE_ROW_SUM_H
+#pragma once
 #include "store/kv.h"
 
 enum { ROW_SUM_NUMBERS = 64 };
@@ -30,5 +29,3 @@ void row_sum_change(row_sum *sum, kv_family family, kv_slice key, kv_slice value
 /* Sums all rows of the database. */
 PL_MUST_CHECK pl_status row_sum_all(kv *db, row_sum *out);
 pl_hash row_sum_hash(const row_sum *sum);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * The functions return ERR_DAMAGED if a row is damaged (the text has the row's family
  * and key), and ERR_UNSUPPORTED if a newer release wrote the row. */
-#ifndef PL_STORE_ROWS_H
-#define PL_STORE_ROWS_H
+#pragma once
 #include "store/kv.h"
 #include "store/store.h"
 
@@ -67,5 +66,3 @@ void row_write(kv_batch *batch, kv_family family, const row_key *key, pl_buf *fi
 void row_seal(kv_family family, kv_slice key, const pl_buf *fields, pl_buf *out);
 void row_seal_as(uint8_t version, kv_family family, kv_slice key, const pl_buf *fields,
                  pl_buf *out);
-
-#endif

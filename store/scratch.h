@@ -3,8 +3,7 @@
  * temporary folder is under TMPDIR, is locked while the reader runs, and is removed
  * when the reader closes the store. Folders of readers that were killed are removed by
  * later readers. */
-#ifndef PL_STORE_SCRATCH_H
-#define PL_STORE_SCRATCH_H
+#pragma once
 #include "base/base.h"
 
 typedef struct scratch {
@@ -16,5 +15,3 @@ typedef struct scratch {
  * and that are at least a minute old. ERR_IO: TMPDIR cannot be written. */
 PL_MUST_CHECK pl_status scratch_make(scratch *out);
 void scratch_drop(scratch *s); /* does nothing if there is no folder */
-
-#endif

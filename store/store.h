@@ -27,14 +27,10 @@
  * Read the files in this order: kv (all calls of RocksDB), rows (keys and checksums),
  * records, chunk, blob, txn, watermark, store_open, stores (a list), store (reading).
  */
-#ifndef PL_STORE_STORE_H
-#define PL_STORE_STORE_H
+#pragma once
 #include "base/base.h"
 #include "store/findings.h"
 #include "store/work.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 enum { PL_CHUNK_BYTES = 1 << 20, PL_MODULE_NAME_MAX = 96, PL_TEXT_MAX = 96 };
 
@@ -628,8 +624,3 @@ typedef struct pl_blob_hashing {
 void pl_blob_hash_some(pl_blob_hashing *h, const void *data, uint64_t there);
 void pl_blob_hash_end(pl_blob_hashing *h, const void *data, uint64_t bytes,
                       pl_hash *out);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -1,7 +1,6 @@
 /* The FORMAT file: the format that a release must understand to open a store (PROTOCOL
  * 4.2). */
-#ifndef PL_STORE_STORE_FORMAT_H
-#define PL_STORE_STORE_FORMAT_H
+#pragma once
 #include "base/base.h"
 
 /* Checks the format of the store in `folder`. Sets *in_engine to whether the chunks are
@@ -16,5 +15,3 @@ PL_MUST_CHECK pl_status store_format_write(const char *folder, bool in_engine);
  * between the two steps. */
 PL_MUST_CHECK pl_status store_format_refuse_others(const char *folder);
 PL_MUST_CHECK pl_status store_format_finish(const char *folder, bool in_engine);
-
-#endif

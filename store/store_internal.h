@@ -1,7 +1,6 @@
 /* Private to the store: the structs of an open store and an open transaction, and the
  * functions that the files of this folder share. */
-#ifndef PL_STORE_STORE_INTERNAL_H
-#define PL_STORE_STORE_INTERNAL_H
+#pragma once
 #include "store/chunk.h"
 #include "store/records.h"
 #include "store/engine/remote.h"
@@ -184,5 +183,3 @@ PL_MUST_CHECK pl_status blob_hold(pl_txn *txn, const pl_hash *id);
 PL_MUST_CHECK pl_status blob_release(pl_txn *txn, const pl_hash *id);
 /* Deletes blobs without references. This is the last step before a commit. */
 PL_MUST_CHECK pl_status blob_sweep(pl_txn *txn);
-
-#endif

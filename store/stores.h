@@ -2,8 +2,7 @@
  * in one piece is a list with one entry, itself; a reader of a store in parts has one
  * entry per part. The functions that read (store.c, blob.c, usage.c) go through this
  * list; all other files of this folder work on one store. stores.c has the essay. */
-#ifndef PL_STORE_STORES_H
-#define PL_STORE_STORES_H
+#pragma once
 #include "store/store_internal.h"
 
 /* Looks up a row in each store in turn. *holder is the store that has it. A damaged row
@@ -28,5 +27,3 @@ PL_MUST_CHECK pl_status stores_check_number(const pl_store *all);
 /* Returns ERR_UNSUPPORTED for a store in parts. `what` names the operation, which works
  * only on one store. */
 PL_MUST_CHECK pl_status stores_refuse(const pl_store *all, const char *what);
-
-#endif

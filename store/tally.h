@@ -3,8 +3,7 @@
  * One pass over the store adds hashes in any order. The next pass goes through rows in
  * key order and asks how often each key was added. A hash takes 32 bytes of memory, and
  * the number of hashes need not be known beforehand. */
-#ifndef PL_STORE_TALLY_H
-#define PL_STORE_TALLY_H
+#pragma once
 #include "base/base.h"
 
 typedef struct tally {
@@ -20,5 +19,3 @@ uint64_t tally_count(const tally *t, const pl_hash *name);
  * to the next different hash. Returns false at the end. */
 bool tally_next(const tally *t, size_t *i, pl_hash *name, uint64_t *count);
 void tally_destroy(tally *t);
-
-#endif

@@ -4,8 +4,7 @@
  * without any error. To detect this, the number of the newest acknowledged commit is
  * also kept in a separate file. The file has two slots, which are written
  * alternately. */
-#ifndef PL_STORE_WATERMARK_H
-#define PL_STORE_WATERMARK_H
+#pragma once
 #include "base/base.h"
 
 typedef struct watermark {
@@ -32,5 +31,3 @@ PL_MUST_CHECK pl_status watermark_open(const char *path, const watermark *first,
                                        watermark_file *out);
 PL_MUST_CHECK pl_status watermark_set(watermark_file *file, const watermark *mark);
 void watermark_close(watermark_file *file); /* accepts a file that is closed already */
-
-#endif

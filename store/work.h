@@ -3,12 +3,8 @@
  * plan and all views. A new number needs a row in PL_WORK_MEASURES, tags in
  * store/records.c, net/messages.def and docs/PROTOCOL.md, and its measurement in
  * workers/train.c. */
-#ifndef PL_STORE_WORK_H
-#define PL_STORE_WORK_H
+#pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* The views that show a measurement, besides the record of an update. */
 typedef enum pl_work_views {
@@ -61,8 +57,3 @@ typedef struct pl_work_measure {
 enum { PL_WORK_N_MEASURES = PL_WORK_MEASURES(PL_WORK_ONE) };
 extern const pl_work_measure pl_work_measures[PL_WORK_N_MEASURES];
 double pl_work_value(const pl_work *work, const pl_work_measure *measure);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -1,6 +1,5 @@
 /* Private to view: writes escaped text and SVG pictures for pages without scripts. */
-#ifndef PL_VIEW_HTML_H
-#define PL_VIEW_HTML_H
+#pragma once
 #include "modules/modules.h"
 
 /* Appends a text, escaped so that it cannot become markup. Ill-formed UTF-8 becomes
@@ -40,5 +39,3 @@ void html_bars(pl_buf *out, const char *label, const char (*names)[PL_NAME_MAX],
 /* Appends a complete SVG file to `out`: the title, and below it the picture that one of
  * the functions above made. */
 void html_alone(pl_buf *picture, const char *title, pl_buf *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* The events of all processes of a run, merged by time. */
-#ifndef PL_VIEW_OBSERVE_H
-#define PL_VIEW_OBSERVE_H
+#pragma once
 #include "view/page_log.h"
 
 /* Says which logs are read and which of their events are shown. An event must meet all
@@ -32,5 +31,3 @@ typedef struct observe_out {
  * file keep their order, even if the clock was set back. Also reads rotated logs
  * (NAME.log.1, NAME.log-DATE). ERR_NOT_FOUND: there are no logs. */
 PL_MUST_CHECK pl_status observe_logs(const observe_wish *wish, const observe_out *out);
-
-#endif

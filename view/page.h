@@ -17,8 +17,7 @@
  *   /router.json          a picture that shows how documents were dealt to paths
  *   /route.json?text=T    the path that would answer the text T, and the scores of all
  *                         paths; ERR_BUSY if texts follow each other too fast */
-#ifndef PL_VIEW_PAGE_H
-#define PL_VIEW_PAGE_H
+#pragma once
 #include "serve/serve.h"
 
 typedef struct page page;
@@ -37,5 +36,3 @@ uint64_t page_number(const page *p); /* number of the newest state */
 PL_MUST_CHECK pl_status page_report(const char *dir, pl_buf *out);
 /* Appends the answer to a question, a JSON text. */
 PL_MUST_CHECK pl_status page_answer(page *p, const pl_page_question *q, pl_buf *out);
-
-#endif

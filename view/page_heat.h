@@ -1,6 +1,5 @@
 /* Private to view: computes how the tensors of a module changed over its versions. */
-#ifndef PL_VIEW_PAGE_HEAT_H
-#define PL_VIEW_PAGE_HEAT_H
+#pragma once
 #include "store/store.h"
 
 /* Makes {"module", "from", "to", "tensors": [names, the last is the whole module],
@@ -14,5 +13,3 @@ PL_MUST_CHECK pl_status page_heat_json(pl_store *store, const char *module,
                                        pl_json **out);
 /* Makes a JSON number with n significant figures; null if the value is not finite. */
 pl_json *page_figures(double value, int n);
-
-#endif

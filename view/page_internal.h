@@ -1,6 +1,5 @@
 /* Private to view: the parts of a page (page.h). */
-#ifndef PL_VIEW_PAGE_INTERNAL_H
-#define PL_VIEW_PAGE_INTERNAL_H
+#pragma once
 #include "job/job.h"
 #include "view/page.h"
 #include "view/page_heat.h"
@@ -73,5 +72,3 @@ void page_state_json(const page *p, pl_buf *out);
 /* Adds up the inner steps of all arms in the hub's status: *done gets the number of
  * steps that are done, *total the number of all steps. */
 void page_work(const pl_json *hub, double *done, double *total);
-
-#endif

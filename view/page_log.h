@@ -4,8 +4,7 @@
  * and other events about tasks are frequent, so they are not kept. Other processes
  * wrote the lines, with names that came over the network, so a line with an unexpected
  * form is skipped. */
-#ifndef PL_VIEW_PAGE_LOG_H
-#define PL_VIEW_PAGE_LOG_H
+#pragma once
 #include "base/base.h"
 
 enum {
@@ -56,5 +55,3 @@ void page_log_read(page_log *log, const char *folder, page_event_fn fn, void *co
  * role, event, text]. */
 void page_log_json(const page_log *log, uint64_t since, pl_json *list);
 void page_log_clear(page_log *log);
-
-#endif

@@ -6,8 +6,7 @@
  * can neither lose a row nor write it twice. If all arms together have more cells
  * (phases of paths) than PHASE_CELLS_MAX (phase_history.h), a row stands for several
  * phases. */
-#ifndef PL_VIEW_RUN_HISTORY_H
-#define PL_VIEW_RUN_HISTORY_H
+#pragma once
 #include "job/job.h"
 
 typedef struct history_row {
@@ -53,5 +52,3 @@ void history_write(const history *h, history_form form, pl_buf *out);
 PL_MUST_CHECK pl_status history_read(pl_store *store, const char *logs, history *out);
 /* Reads the run in `dir`, and appends its history to `out`. The job may be running. */
 PL_MUST_CHECK pl_status history_of_run(const char *dir, history_form form, pl_buf *out);
-
-#endif

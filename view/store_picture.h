@@ -1,7 +1,6 @@
 /* Draws pictures of the store's contents as SVG files: `store diff --svg`, `store blame
  * --svg`. */
-#ifndef PL_VIEW_STORE_PICTURE_H
-#define PL_VIEW_STORE_PICTURE_H
+#pragma once
 #include "home/home.h"
 
 /* Writes a heat map to `file`: the relative change of each tensor of a module, from
@@ -14,5 +13,3 @@ PL_MUST_CHECK pl_status store_picture_changes(pl_store *store, const char *modul
 /* Writes a bar chart to `file`: the share of each contributor of a version. */
 PL_MUST_CHECK pl_status store_picture_blame(const pl_blame *blame, const char *module,
                                             uint64_t number, const char *file);
-
-#endif

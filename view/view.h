@@ -5,10 +5,8 @@
  * one file), history (a row per finished phase), observe (the merged logs of all
  * processes), store_picture (SVG files). They use: page_log (reads event logs),
  * page_heat (compares versions), html (draws without scripts). */
-#ifndef PL_VIEW_VIEW_H
-#define PL_VIEW_VIEW_H
+#pragma once
 #include "view/run_history.h"
 #include "view/observe.h"
 #include "view/page.h"
 #include "view/store_picture.h"
-#endif

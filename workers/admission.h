@@ -2,13 +2,9 @@
  * its key. A process to which other processes may connect also opens its gate: it
  * checks their keys against a list and logs refused connections. The hub enrols keys
  * that come with an invitation. */
-#ifndef PL_WORKERS_ADMISSION_H
-#define PL_WORKERS_ADMISSION_H
+#pragma once
 #include "outer/outer.h"
 #include "net/net.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* `key` is the file with the key of this process. If `key` is NULL or "", the process
  * has no key and can communicate only within this machine. `list` is the file with the
@@ -40,8 +36,3 @@ PL_MUST_CHECK pl_status pl_token_parse(const char *token, char hub[PL_ADDRESS_MA
 PL_MUST_CHECK pl_status pl_admission_join(const char *hub, const pl_keypair *invite,
                                           const pl_pubkey *fresh, const char *name,
                                           char role[32]);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

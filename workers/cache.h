@@ -1,7 +1,6 @@
 /* Private to workers: a cache of blobs, found by their hashes. The least recently used
  * blobs are dropped first. */
-#ifndef PL_WORKERS_CACHE_H
-#define PL_WORKERS_CACHE_H
+#pragma once
 #include "base/base.h"
 
 typedef struct cache cache;
@@ -20,4 +19,3 @@ void cache_drop(cache *c, const pl_hash *hash);
 /* Takes ownership of `data`, which pl_free will free. A blob that is larger than the
  * cache's limit, or that the cache has already, is freed at once. */
 void cache_put(cache *c, const pl_hash *hash, void *data, uint64_t bytes);
-#endif

@@ -1,7 +1,6 @@
 /* Private to workers: when a fleet of unequal workers will have finished some tasks.
  * Pure functions, which the hub (hub_pace.c) and tests use. */
-#ifndef PL_WORKERS_FLEET_H
-#define PL_WORKERS_FLEET_H
+#pragma once
 #include "base/base.h"
 
 /* A worker that takes one task after the other. Both times are in seconds. */
@@ -24,5 +23,3 @@ void fleet_assign(fleet_member *members, int n, double horizon_s);
 /* Returns the median of n values, the lower one of two; 0 if n is 0. Changes their
  * order. */
 double fleet_median(double *values, int n);
-
-#endif

@@ -61,8 +61,7 @@
  * tasks), hub_audit.c, hub_auditor.c and hub_verdict.c (tasks done again to compare
  * them), hub_fenced.c (workers that are shut out), hub_status.c (what `pathloom
  * status` shows). */
-#ifndef PL_WORKERS_HUB_INTERNAL_H
-#define PL_WORKERS_HUB_INTERNAL_H
+#pragma once
 #include "workers/admission.h"
 #include "workers/plan.h"
 #include "workers/workers.h"
@@ -561,5 +560,3 @@ pl_status hub_settle(hub *h, plan_path *path);
 pl_status hub_log_lines(pl_message *m, pl_message *a);
 bool hub_is_away(const hub *h, const hub_worker *w, int64_t now_ms);
 void hub_status_json(hub *h, pl_buf *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* Private to the worker: packs a path's state into the blob that is sent
  * (docs/PROTOCOL.md 3.3). The blob has the optimizer's m and v, then the path's own
  * vectors. The arm defines the number format of each vector (pl_path_kind). */
-#ifndef PL_WORKERS_PATH_STATE_H
-#define PL_WORKERS_PATH_STATE_H
+#pragma once
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"
@@ -19,5 +18,3 @@ void state_pack(const pl_arm *arm, const float *state, size_t n_params, uint8_t 
  * right length are a valid state. So the caller must have checked the blob's hash. */
 void state_unpack(const pl_arm *arm, const uint8_t *blob, size_t n_params,
                   float *state);
-
-#endif

@@ -2,8 +2,7 @@
  * answers GET_UPDATE and GET_BLOB with the updates that this worker has made, as a home
  * would. A worker that gets no answer asks the home instead. Offers only save time;
  * results do not depend on them. */
-#ifndef PL_WORKERS_PEER_H
-#define PL_WORKERS_PEER_H
+#pragma once
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"
@@ -43,5 +42,3 @@ typedef struct peer_line {
  * home. */
 pl_status peer_get(const peer_line *line, const char *module, int64_t round, int path,
                    int replica, pl_buf *out);
-
-#endif

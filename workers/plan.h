@@ -1,8 +1,7 @@
 /* Private to workers: the plan, which decides which task is next and records which
  * worker has which lease. The comment at the top of plan.c has the rules, the states of
  * a lease and the invariants. */
-#ifndef PL_WORKERS_PLAN_H
-#define PL_WORKERS_PLAN_H
+#pragma once
 #include "outer/outer.h"
 #include "net/net.h"
 
@@ -358,5 +357,3 @@ void plan_drop_state(plan *p, plan_path *path);
 bool plan_forget_worker(plan *p, int worker);
 /* Whether all tasks of the arm are done and all their versions are made. */
 bool plan_arm_finished(const plan_arm *arm);
-
-#endif

@@ -1,6 +1,5 @@
 /* Private to workers: the inner steps of a task, and the thread that computes them. */
-#ifndef PL_WORKERS_TRAIN_H
-#define PL_WORKERS_TRAIN_H
+#pragma once
 #include "corpus/corpus.h"
 #include "codec/codec.h"
 #include "outer/outer.h"
@@ -62,5 +61,3 @@ void trainer_cancel(trainer *t); /* the job ends early with ERR_CANCELLED */
 void trainer_progress(const trainer *t, int *step, double *loss,
                       double *tokens_per_second);
 void train_job_clear(train_job *job);
-
-#endif

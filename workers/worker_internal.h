@@ -5,8 +5,7 @@
  * The trainer's thread computes, and the sender's thread sends results to the homes.
  * The worker's main thread fetches data, asks the hub for tasks and renews all
  * leases. */
-#ifndef PL_WORKERS_WORKER_INTERNAL_H
-#define PL_WORKERS_WORKER_INTERNAL_H
+#pragma once
 #include "workers/cache.h"
 #include "workers/peer.h"
 #include "workers/path_state.h"
@@ -313,5 +312,3 @@ void sender_link(const sender *s, pl_link *out);
  * free the task that sender_take returned: its pointer may still be in this queue. */
 worker_task *sender_take_packed(sender *s);
 int sender_packed_fd(const sender *s);
-
-#endif

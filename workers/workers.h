@@ -11,8 +11,7 @@
  *
  * Read in this order: plan (which task is next; it uses no sockets), hub, train (inner
  * steps), worker, launch. */
-#ifndef PL_WORKERS_WORKERS_H
-#define PL_WORKERS_WORKERS_H
+#pragma once
 #include "modules/modules.h"
 #include "codec/codec.h"
 #include "outer/outer.h"
@@ -20,9 +19,6 @@
 #include "workers/admission.h"
 #include "workers/metrics.h"
 #include <signal.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Whether an error says something about the machine of a worker (its disk, memory,
  * device, limits or rights) and nothing about the task that the worker could not do. */
@@ -150,8 +146,3 @@ uint64_t pl_launcher_peak_bytes(const pl_launcher *launcher, const char *prefix)
 /* Sends SIGTERM to every child whose name starts with `prefix`, waits up to timeout_ms,
  * then sends SIGKILL. Returns how many children did not end in time and were killed. */
 int pl_launcher_stop(pl_launcher *launcher, const char *prefix, int timeout_ms);
-
-#ifdef __cplusplus
-}
-#endif
-#endif

@@ -15,8 +15,7 @@
  * positions therefore need a second copy, the pairs, in which each word has the values
  * of two neighbouring rows. In fp32 this copy would equal the rows, so the rows are
  * used. */
-#ifndef PL_MODULES_CPU_CAUSAL_H
-#define PL_MODULES_CPU_CAUSAL_H
+#pragma once
 #include "modules/cpu/ops_cpu.h"
 #include "modules/cpu/product.h"
 
@@ -203,5 +202,3 @@ ALWAYS_INLINE bool is_half(const panel *p, int k)
 {
     return k >= p->diagonal + LANES;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The production backend for machines without a GPU. A library multiplies large
  * matrices; our own vector kernels compute everything else. */
-#ifndef PL_MODULES_CPU_CPU_H
-#define PL_MODULES_CPU_CPU_H
+#pragma once
 #include "modules/backend.h"
 #ifdef __cplusplus
 extern "C" {
@@ -43,5 +42,4 @@ PL_MUST_CHECK pl_status cpu_backend_create_isa(const pl_backend_options *options
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -8,8 +8,7 @@
  * All matrices are dense and row-major. `a` and `b` have the type given at open, `c`
  * has that type or fp32. Products are accumulated in fp32. With `add` the products are
  * added to `c`, otherwise they overwrite it. */
-#ifndef PL_MODULES_CPU_GEMM_H
-#define PL_MODULES_CPU_GEMM_H
+#pragma once
 #include "modules/backend.h"
 
 typedef enum gemm_kind { GEMM_NT, GEMM_NN, GEMM_TN } gemm_kind;
@@ -63,5 +62,3 @@ PL_MUST_CHECK pl_status gemm_wide_open(int n_threads, gemm **out);
  * AVX512-FP16, which the caller has checked. ERR_UNSUPPORTED if the compiler did not
  * support these instructions. */
 PL_MUST_CHECK pl_status gemm_f16_open(int n_threads, gemm **out);
-
-#endif

@@ -1,7 +1,6 @@
 /* The operations of the cpu backend; modules/ops.h has their equations. Functions whose
  * names are in OP() exist once per instruction set. */
-#ifndef PL_MODULES_CPU_OPS_CPU_H
-#define PL_MODULES_CPU_OPS_CPU_H
+#pragma once
 #include "modules/cpu/state.h"
 
 /* Operations of backend_cpu.c and matmul_cpu.c. These two files are compiled only once:
@@ -31,5 +30,4 @@ double OP(chunk_squares)(const float *g, size_t n);
 bool OP(attention_after)(pl_backend *be, pl_act *out, const pl_act *qkv,
                          const pl_act *keys, const pl_act *values, size_t at, int first,
                          int N, int H, int G, int D);
-#endif
 #endif

@@ -6,8 +6,7 @@
  * multiplication of two words differs (v_dot). `a` is read word by word, with any
  * distance between its rows and between its columns; `b` is read in rows of up to NR
  * words. */
-#ifndef PL_MODULES_CPU_PRODUCT_H
-#define PL_MODULES_CPU_PRODUCT_H
+#pragma once
 #include "modules/cpu/simd.h"
 
 /* A tile has MR rows and two vectors of columns. */
@@ -50,5 +49,3 @@ ALWAYS_INLINE vfloat pair_halves(vfloat even, vfloat odd)
 {
     return (vfloat)((vuint)even >> 16 | (vuint)odd);
 }
-
-#endif

@@ -5,8 +5,7 @@
  * instruction set, what they lack: min, max, square root, rounding to bf16, and the
  * bf16 dot product. Memory is accessed through memcpy, so that no alignment is assumed
  * and no type is punned. */
-#ifndef PL_MODULES_CPU_SIMD_H
-#define PL_MODULES_CPU_SIMD_H
+#pragma once
 #include "modules/backend.h"
 #include <math.h>
 #include <stdint.h>
@@ -442,5 +441,3 @@ ALWAYS_INLINE vfloat v_log(vfloat x)
     p = p * f * f2 + n * -2.12194440e-4f - f2 * 0.5f;
     return v_select(x != x, x, f + p + n * 0.693359375f);
 }
-
-#endif

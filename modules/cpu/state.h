@@ -5,8 +5,7 @@
  * value to every name with external linkage. When a backend is created, it chooses the
  * table of one instruction set. Files without OP() are compiled once: gemm_f16.c for
  * AVX512-FP16, all others for any machine. */
-#ifndef PL_MODULES_CPU_STATE_H
-#define PL_MODULES_CPU_STATE_H
+#pragma once
 #include "modules/cpu/gemm.h"
 #include "modules/cpu/team.h"
 
@@ -115,5 +114,3 @@ static inline const pl_act *act_in(const pl_act *acts, size_t i, pl_type type)
 {
     return (const pl_act *)(const void *)((const char *)acts + i * pl_type_bytes(type));
 }
-
-#endif

@@ -9,13 +9,10 @@
  *
  * Only the number of threads changes, never the shares into which an operation is
  * divided. So results do not depend on these decisions. */
-#ifndef PL_MODULES_CPU_TEAM_H
-#define PL_MODULES_CPU_TEAM_H
+#pragma once
 
 /* Returns n_threads or 1. Operations call it directly before they use their threads. */
 int cpu_threads(int n_threads);
 
 /* Ends a sequence of operations: the time until the next one is not counted. */
 void cpu_threads_rest(void);
-
-#endif

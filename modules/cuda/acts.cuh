@@ -1,8 +1,7 @@
 /* Activations (acts) are bf16 in memory and fp32 in registers. An instruction loads or
  * stores V acts at once. V = 8 uses the widest load (16 bytes) and needs rows whose
  * width is a multiple of 8; for other rows V is 1. */
-#ifndef PL_MODULES_CUDA_ACTS_CUH
-#define PL_MODULES_CUDA_ACTS_CUH
+#pragma once
 #include "modules/cuda/device.h"
 
 typedef __nv_bfloat16 act;
@@ -108,5 +107,3 @@ template <int V> __device__ inline void store_floats(float *to, const float in[V
         reinterpret_cast<float4 *>(to)[1] = make_float4(in[4], in[5], in[6], in[7]);
     }
 }
-
-#endif

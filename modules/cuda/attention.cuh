@@ -4,8 +4,7 @@
  * D, the number of elements of a head, is even and at most 128. Kernels exist for HD =
  * 32, 64, 96 and 128 elements. A head is padded with zeros to the next HD; zeros do not
  * change any product. */
-#ifndef PL_MODULES_CUDA_ATTENTION_CUH
-#define PL_MODULES_CUDA_ATTENTION_CUH
+#pragma once
 #include "modules/cuda/mma.cuh"
 #include "modules/cuda/ops_cuda.cuh"
 
@@ -331,5 +330,3 @@ template <class L> static inline void attention_choose(pl_backend *be, int D, L 
 }
 
 attention_shape attention_describe(const int32_t *texts, int T, int H, int G, int D);
-
-#endif

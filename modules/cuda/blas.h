@@ -1,8 +1,7 @@
 /* The functions of cuBLASLt. The program does not link the library but loads it when a
  * cuda backend is opened: the library has half a gigabyte, and a program that links it
  * starts 0.2 s later on every machine. */
-#ifndef PL_MODULES_CUDA_BLAS_H
-#define PL_MODULES_CUDA_BLAS_H
+#pragma once
 #include "base/base.h"
 #include <cublasLt.h>
 
@@ -33,5 +32,3 @@ typedef struct blas {
 /* ERR_UNSUPPORTED: the text says that the library or one of its functions is missing.
  * The library stays loaded until the process ends. */
 PL_MUST_CHECK pl_status blas_load(blas *out);
-
-#endif

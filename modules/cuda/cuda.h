@@ -7,8 +7,7 @@
  * rows and all other operations (docs/CUDA.md). One stream executes all operations in
  * order; `sync` reports the first failure. Equal inputs give equal bytes on all GPUs of
  * the same name with the same version of cuBLAS; the backend's device text has both. */
-#ifndef PL_MODULES_CUDA_CUDA_H
-#define PL_MODULES_CUDA_CUDA_H
+#pragma once
 #include "modules/backend.h"
 #ifdef __cplusplus
 extern "C" {
@@ -26,5 +25,4 @@ bool cuda_has_device(void);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

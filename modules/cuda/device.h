@@ -8,8 +8,7 @@
  * is prefetched, which memory is cleared for initcheck (all in this header), how
  * instructions of tensor cores and asynchronous copies are executed (mma.cuh), how two
  * acts are packed (acts.cuh), and how cuBLASLt is found (blas.cu). */
-#ifndef PL_MODULES_CUDA_DEVICE_H
-#define PL_MODULES_CUDA_DEVICE_H
+#pragma once
 #include "base/base.h"
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -137,5 +136,3 @@ PL_MUST_CHECK pl_status device_clear_for_libraries(void *memory, size_t bytes,
 
 /* Waits for the stream. Returns the failure of any work that was launched before. */
 PL_MUST_CHECK pl_status device_sync(cudaStream_t stream, const char *what);
-
-#endif

@@ -3,8 +3,7 @@
  * For each shape cuBLASLt is asked once which algorithm to use. The answers (plans) for
  * some hundreds of shapes are kept. Algorithms with atomic additions are excluded, so
  * the same product always has the same bytes. */
-#ifndef PL_MODULES_CUDA_GEMM_CUDA_H
-#define PL_MODULES_CUDA_GEMM_CUDA_H
+#pragma once
 #include "modules/backend.h"
 #include <cuda_runtime.h>
 
@@ -42,5 +41,3 @@ PL_MUST_CHECK pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call,
                                       cudaStream_t stream);
 /* Writes the name and version of the library, for example "cublas 13.0.2". */
 void gemm_cuda_describe(const cuda_gemm *gemm, char *text, size_t bytes);
-
-#endif

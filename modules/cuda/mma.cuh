@@ -7,8 +7,7 @@
  * fragment):
  *
  *   c[0..1] = C[g][2p..]      c[2..3] = C[g+8][2p..] */
-#ifndef PL_MODULES_CUDA_MMA_CUH
-#define PL_MODULES_CUDA_MMA_CUH
+#pragma once
 #include "modules/cuda/acts.cuh"
 
 /* Adds A B to C, for A [16,16] and B [16,8]. */
@@ -295,5 +294,3 @@ __device__ inline void group_publish()
     asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
 #endif
 }
-
-#endif

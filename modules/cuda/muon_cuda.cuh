@@ -1,7 +1,6 @@
 /* The parts of Muon that the optimizer's step on a whole path uses, too
  * (update_cuda.cu). */
-#ifndef PL_MODULES_CUDA_MUON_CUDA_CUH
-#define PL_MODULES_CUDA_MUON_CUDA_CUH
+#pragma once
 #include "modules/cuda/ops_cuda.cuh"
 
 /* Computes the momentum of one parameter; u replaces its gradient. */
@@ -26,5 +25,3 @@ struct muon_rates {
  * unless `copy` is NULL. */
 void cuda_muon_step(pl_backend *be, float *p, float *u, act *copy, float *work, int n,
                     int O, int I, const muon_rates *rates);
-
-#endif

@@ -1,7 +1,6 @@
 /* The state and the operations of the cuda backend. The equations are in modules/ops.h.
  * Each operation has a file, like its counterparts in ref/ and cpu/. */
-#ifndef PL_MODULES_CUDA_OPS_CUDA_CUH
-#define PL_MODULES_CUDA_OPS_CUDA_CUH
+#pragma once
 #include "modules/backend.h"
 #include "modules/cuda/acts.cuh"
 #include "modules/cuda/gemm_cuda.h"
@@ -169,5 +168,3 @@ void cuda_small_refresh(pl_backend *be, pl_weight *const *weights, int n);
 /* Converts n acts to fp8 in scratch; n is a multiple of 8. If memory does not suffice,
  * notes the failure and returns false. */
 bool cuda_small_acts(pl_backend *be, const pl_act *x, size_t n, cuda_small *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* Computes how much device memory the cuda backend needs besides the blocks of a model.
  * The files that allocate this memory use these numbers. So does the plan
  * (modules/model_plan.c), which is also made on machines without CUDA. */
-#ifndef PL_MODULES_CUDA_PLAN_CUDA_H
-#define PL_MODULES_CUDA_PLAN_CUDA_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -118,5 +117,3 @@ static inline int cuda_table_positions(int n)
         room *= 2;
     return room;
 }
-
-#endif

@@ -4,8 +4,7 @@
  * An upload returns as soon as the host's bytes have been copied, while the device
  * still works on earlier operations. A download returns when its bytes have arrived. A
  * post (ops.h) returns at once; collecting it waits until its bytes have arrived. */
-#ifndef PL_MODULES_CUDA_TRANSIT_CUH
-#define PL_MODULES_CUDA_TRANSIT_CUH
+#pragma once
 #include "modules/cuda/device.h"
 #include "modules/ops.h"
 
@@ -31,5 +30,3 @@ PL_MUST_CHECK pl_status transit_post(device_transit *transit, cudaStream_t strea
                                      int number, const void *device, size_t bytes);
 PL_MUST_CHECK pl_status transit_collect(const device_transit *transit, int number,
                                         void *host, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* Sums and maxima over a warp and over a block, always in the same order. */
-#ifndef PL_MODULES_CUDA_WARP_CUH
-#define PL_MODULES_CUDA_WARP_CUH
+#pragma once
 #include "modules/cuda/device.h"
 
 /* Returns the sum over the lanes of a warp to every lane. Lane l adds the value of lane
@@ -69,5 +68,3 @@ __device__ inline double square_share(const float *g, size_t n, size_t first,
         sum = fma((double)g[i], (double)g[i], sum);
     return sum;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * is the fp32 master itself, so nothing is cast, packed or refreshed.
  *
  * The equations are in modules/ops.h; each file here computes one operation. */
-#ifndef PL_MODULES_REF_REF_H
-#define PL_MODULES_REF_REF_H
+#pragma once
 #include "modules/backend.h"
 #ifdef __cplusplus
 extern "C" {
@@ -45,5 +44,4 @@ static inline int ref_text_begin(const int32_t *texts, int b, int T, int t)
 
 #ifdef __cplusplus
 }
-#endif
 #endif

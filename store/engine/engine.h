@@ -15,8 +15,7 @@
  * full queue, a service that restarts) a request is repeated for `patience` seconds.
  * After that it fails, and the error names the service and the last reason. Secrets are
  * never part of a URL, a file of the store or an error. */
-#ifndef PL_STORE_ENGINE_H
-#define PL_STORE_ENGINE_H
+#pragma once
 #include "base/base.h"
 
 enum {
@@ -118,5 +117,3 @@ PL_MUST_CHECK pl_status engine_put_all(engine *e, const engine_object *objects,
                                        size_t n);
 PL_MUST_CHECK pl_status engine_drop_all(engine *e, const engine_object *objects,
                                         size_t n);
-
-#endif

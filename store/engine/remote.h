@@ -16,8 +16,7 @@
  * names a commit that does not need the object. A home that takes the store over starts
  * from that head or from a later one. So a home that was replaced, but does not know
  * this yet, cannot drop an object that its successor needs. */
-#ifndef PL_STORE_REMOTE_H
-#define PL_STORE_REMOTE_H
+#pragma once
 #include "store/engine/engine.h"
 #include "store/chunk.h"
 
@@ -93,5 +92,3 @@ void remote_base_name(const remote_head *head, uint64_t part,
 /* ---- the head (remote_head.c) ---- */
 /* Reads the head; *found is false if there is none. */
 PL_MUST_CHECK pl_status remote_read_head(remote_end *r, bool *found);
-
-#endif

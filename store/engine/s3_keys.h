@@ -1,7 +1,6 @@
 /* The keys with which requests to an S3 service are signed. The keys are never written
  * or shown. */
-#ifndef PL_STORE_S3_KEYS_H
-#define PL_STORE_S3_KEYS_H
+#pragma once
 #include "base/base.h"
 
 typedef struct s3_keys {
@@ -15,5 +14,3 @@ typedef struct s3_keys {
  * environment nor the file has keys. */
 PL_MUST_CHECK pl_status s3_keys_load(s3_keys *out);
 void s3_keys_wipe(s3_keys *keys);
-
-#endif

@@ -1,7 +1,6 @@
 /* Parses the answers of an S3 service: statuses and lists of keys. The answers are not
  * trusted, so all lengths are checked. */
-#ifndef PL_STORE_S3_TEXT_H
-#define PL_STORE_S3_TEXT_H
+#pragma once
 #include "store/engine/engine.h"
 
 enum { S3_TOKEN_MAX = 1200 };
@@ -16,5 +15,3 @@ PL_MUST_CHECK pl_status s3_each_key(const char *page, size_t skip, engine_entry_
                                     void *context);
 /* Reads the token with which the next page is requested; "" after the last page. */
 PL_MUST_CHECK pl_status s3_next_page(const char *page, char token[S3_TOKEN_MAX]);
-
-#endif

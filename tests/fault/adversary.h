@@ -10,8 +10,7 @@
  *   adversary_hub.c   acts against the hub
  *   adversary_home.c  acts against the home
  *   adversary_raw.c   acts below messages: bytes, handshakes, frames */
-#ifndef PL_TESTS_ADVERSARY_H
-#define PL_TESTS_ADVERSARY_H
+#pragma once
 #include "tests/fault/hostile.h"
 
 /* ---- the senders of messages ---- */
@@ -193,5 +192,3 @@ void act_lie_unseen(adversary *a);
 void act_drift(adversary *a);
 void act_collude(adversary *a);
 void act_lie_as_new_device(adversary *a);
-
-#endif

@@ -6,8 +6,7 @@
  * a field, the frame of the record, the data or the token. The message and the fault
  * are chosen by dice. Dice are a seeded generator of random numbers, or the bytes of a
  * fuzzer's input. */
-#ifndef PL_TESTS_HOSTILE_H
-#define PL_TESTS_HOSTILE_H
+#pragma once
 #include "outer/outer.h"
 #include "net/net.h"
 
@@ -82,5 +81,3 @@ void fuzz_arm(pl_arm *arm, pl_topology **topology);
 /* If `truth` is false, prints `what` and the last error and ends the program, so that
  * the fuzzer keeps the input. */
 void fuzz_demand(bool truth, const char *what);
-
-#endif

@@ -9,8 +9,7 @@
  * choice is independent for every file and folder. In this model an fsync of a file
  * does not make its name durable. Real disks promise more, so a store that survives in
  * the model survives on them. */
-#ifndef PL_TESTS_POWER_MODEL_H
-#define PL_TESTS_POWER_MODEL_H
+#pragma once
 #include "base/base.h"
 
 typedef struct power_model power_model;
@@ -50,5 +49,3 @@ const char *power_loss_name(power_loss loss);
  * seeds give equal folders. */
 PL_MUST_CHECK pl_status power_model_cut(power_model *model, power_loss loss,
                                         uint64_t seed, const char *folder);
-
-#endif

@@ -1,7 +1,6 @@
 /* The trace that power_trace.c writes and power_model.c reads: one entry for each call
  * that changes files under POWER_ROOT, in the order of the calls. */
-#ifndef PL_TESTS_POWER_TRACE_H
-#define PL_TESTS_POWER_TRACE_H
+#pragma once
 #include <stdint.h>
 
 typedef enum power_kind {
@@ -22,5 +21,3 @@ typedef struct power_entry {
     uint64_t offset;
     uint64_t len; /* length of the text that follows */
 } power_entry;
-
-#endif

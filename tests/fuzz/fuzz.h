@@ -5,8 +5,7 @@
  * is, or after correcting the checksums, as an attacker would do. Without this
  * correction most changed inputs would fail at the checksum. A target must never crash,
  * hang, or read outside its input. It may refuse the input. */
-#ifndef PL_TESTS_FUZZ_H
-#define PL_TESTS_FUZZ_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -30,5 +29,3 @@ static inline uint64_t fuzz_u64(const uint8_t *at)
     memcpy(&value, at, sizeof value);
     return value;
 }
-
-#endif

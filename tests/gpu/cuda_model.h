@@ -1,6 +1,5 @@
 /* Small models on a real or emulated device, for tests in C++. */
-#ifndef PL_TESTS_CUDA_MODEL_H
-#define PL_TESTS_CUDA_MODEL_H
+#pragma once
 #include "modules/modules.h"
 #include <math.h>
 #include <stdarg.h>
@@ -148,5 +147,3 @@ static inline std::vector<float> read_steps(const char *backend, const char *pre
     pl_topology_destroy(&t);
     return all;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Runs the optimizer on a small path that these tests make up, either in two launches
  * or operation by operation. */
-#ifndef PL_TESTS_CUDA_UPDATE_H
-#define PL_TESTS_CUDA_UPDATE_H
+#pragma once
 #include <math.h>
 
 #include "tests/gpu/cuda_model.h" /* it includes cmocka, which must come last */
@@ -197,5 +196,3 @@ static inline void an_update_in_two_launches_is_its_operations_in_a_row(void **)
             expect_equal(update_once("cuda", true, shift, clipped ? 1.0f : 0.0f),
                          update_once("cuda", false, shift, clipped ? 1.0f : 0.0f));
 }
-
-#endif

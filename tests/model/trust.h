@@ -1,6 +1,5 @@
 /* The state of the model of trust (trust.c), its rules, and what the search needs. */
-#ifndef PL_TESTS_MODEL_TRUST_H
-#define PL_TESTS_MODEL_TRUST_H
+#pragma once
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -141,5 +140,3 @@ bool honest_end(state *s, int k, bool drawn, bool is_told);
 bool honest_crash(state *s);
 bool lie_update(state *s, int k, int m, int ahead, u8 value);
 bool lie_end(state *s, int k, int ahead, u8 value, bool drawn);
-
-#endif

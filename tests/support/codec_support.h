@@ -1,7 +1,6 @@
 /* folder: codec. Shared by tests of the codecs: functions that make updates, options
  * and rounds. */
-#ifndef PL_TESTS_CODEC_SUPPORT_H
-#define PL_TESTS_CODEC_SUPPORT_H
+#pragma once
 #include "codec/codec.h"
 #include "codec/codec_sketch.h"
 #include "outer/outer.h"
@@ -23,5 +22,3 @@ void encode_all(const pl_codec_options *o, const pl_codec_round *round, const fl
                 size_t n, float *left, pl_buf *out);
 
 void add_ok(const pl_buf *m, size_t n, float weight, float *sum);
-
-#endif

@@ -1,8 +1,7 @@
 /* Shared by the corpus tests: a scratch folder, and functions that write token files in
  * the format of docs/PROTOCOL.md, section 5. These functions do not use the code under
  * test. */
-#ifndef PL_TEST_CORPUS_SUPPORT_H
-#define PL_TEST_CORPUS_SUPPORT_H
+#pragma once
 #include "corpus/corpus.h"
 #include <stdlib.h>
 #include <stdio.h>
@@ -55,5 +54,3 @@ void check_prepare_fails(const pl_prepare_options *options, const char *folder,
 
 /* Appends a line of pl_prepare's progress to `context`, a pl_buf. */
 void hear_line(void *context, const char *line);
-
-#endif

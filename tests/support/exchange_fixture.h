@@ -1,7 +1,6 @@
 /* Shared by the tests of import and export: a small path with every kind of tensor,
  * random parameters for it, and a tokenizer. */
-#ifndef PL_TESTS_EXCHANGE_FIXTURE_H
-#define PL_TESTS_EXCHANGE_FIXTURE_H
+#pragma once
 #include "tests/support/corpus_support.h"
 #include "serve/serve.h"
 
@@ -34,5 +33,3 @@ pl_export make_export(const pl_topology *t, const float *params);
 int open_exchange(void **state);
 
 int close_exchange(void **state);
-
-#endif

@@ -1,8 +1,7 @@
 /* folder: workers. A module and its holders: paths that have their own parameters of
  * the module. Here holders train and exchange updates without a network. Tests that
  * need a home can start one. */
-#ifndef PL_TESTS_HOLDERS_H
-#define PL_TESTS_HOLDERS_H
+#pragma once
 #include "codec/codec.h"
 #include "home/home.h"
 #include "tests/support/leases.h"
@@ -119,5 +118,3 @@ pl_version_facts wait_holder_version(world *w, int64_t number);
 
 /* Reads floats of a blob into `out`, beginning with float number `first`. */
 void fetch(world *w, const pl_hash *blob, size_t first, float *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* Starts a home or a relay as a process that a test can kill. Makes the arm that the
  * tests publish in the home. */
-#ifndef PL_TESTS_HOME_FIXTURE_H
-#define PL_TESTS_HOME_FIXTURE_H
+#pragma once
 #include "codec/codec.h"
 #include "outer/outer.h"
 #include "net/net.h"
@@ -78,5 +77,3 @@ void define_grid(pl_arm *arm, const char *codec);
 pl_client *open_client(const char *address);
 
 void publish_arm(pl_client *client, const pl_arm *arm, const pl_topology *topology);
-
-#endif

@@ -2,8 +2,7 @@
  * for all states: at each fail point it is stopped instead of killed, and the folder is
  * copied. The copy has the files that the process would have left, because a kill takes
  * back no write. */
-#ifndef PL_TESTS_KILL_STATES_H
-#define PL_TESTS_KILL_STATES_H
+#pragma once
 #include "tests/support/store_child.h"
 
 /* Runs the test's own program like die_at, until it ends with exit code 0. Whenever it
@@ -15,5 +14,3 @@ int make_kill_states(const char *const *points, const char *program, const char 
 
 /* Puts state `n` in the place of the folder `changed`, whose files are deleted. */
 void take_kill_state(const char *states, int n, const char *changed);
-
-#endif

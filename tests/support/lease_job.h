@@ -1,8 +1,7 @@
 /* A job with a home, three workers with their own keys, and a hub that checks these
  * keys. The worker `holder` holds the lease of a task. Few test
  * programs use this job; relay_fixture.h has what several test programs share. */
-#ifndef PL_TESTS_LEASE_JOB_H
-#define PL_TESTS_LEASE_JOB_H
+#pragma once
 #include "home/home.h"
 #include "workers/workers.h"
 #include "tests/support/relay_fixture.h"
@@ -203,5 +202,3 @@ static int teardown(void **state)
     pl_free(j);
     return 0;
 }
-
-#endif

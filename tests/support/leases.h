@@ -1,7 +1,6 @@
 /* Makes leases for tests that use homes without a hub. The test makes the secret that
  * seals leases and tells it to the homes, as a hub does. */
-#ifndef PL_TESTS_LEASES_H
-#define PL_TESTS_LEASES_H
+#pragma once
 #include "outer/outer.h"
 #include "net/net.h"
 #include "tests/support/suite.h"
@@ -31,5 +30,3 @@ pl_status send_state(pl_client *client, const pl_path_state *state, const void *
 /* Makes a lease for the contribution c and lets the client work under it. Sets the
  * samples in c (the first one and their number) to those of the whole phase. */
 void lease_for(pl_client *client, const pl_arm *arm, pl_contribution *c, int64_t phase);
-
-#endif

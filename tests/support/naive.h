@@ -5,8 +5,7 @@
  * Sizes: N rows; C values of a row, the width; B sequences of T tokens; H heads and G
  * key-value heads of D values; O outputs and I inputs of a matrix; F values of the
  * feed-forward layer; V tokens of the vocabulary. */
-#ifndef PL_TESTS_NAIVE_H
-#define PL_TESTS_NAIVE_H
+#pragma once
 #include "modules/modules.h"
 #include <assert.h>
 #include <math.h>
@@ -53,5 +52,3 @@ double naive_slope(naive_scalar f, void *context, double *x);
 /* Returns the sum of squared differences, divided by the sum of squares of `want`. If
  * this divisor is 0, the sum is not divided. */
 double naive_error(const float *got, const double *want, size_t n);
-
-#endif

@@ -1,7 +1,6 @@
 /* Lists the backends that tests compare with the reference backend, and the error that
  * each of them may have. */
-#ifndef PL_TESTS_PAIRS_H
-#define PL_TESTS_PAIRS_H
+#pragma once
 #include "tests/support/naive.h"
 #include <stdio.h>
 
@@ -73,5 +72,3 @@ static inline void for_each_backend(void (*check)(const pair *p))
         pl_backend_close(&p.be[1]);
     }
 }
-
-#endif

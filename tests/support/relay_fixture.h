@@ -1,8 +1,7 @@
 /* Shared by tests of relays. The home and the relays are processes, which a test can
  * kill. The workers are threads, because several workers must be able to wait at the
  * same time until their updates are accepted. */
-#ifndef PL_TESTS_RELAY_FIXTURE_H
-#define PL_TESTS_RELAY_FIXTURE_H
+#pragma once
 #include "tests/support/home_fixture.h"
 
 enum { WAIT_LONG_MS = 60000 };
@@ -71,5 +70,3 @@ void assert_version(fixture *f, const char *codec);
 /* Returns how many different updates version 1 of the embedding names. Checks that this
  * version names every path as a contributor. */
 int n_updates(fixture *f);
-
-#endif

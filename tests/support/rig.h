@@ -1,7 +1,6 @@
 /* Tests of the model start from a "rig": a model of one tiny path on the reference
  * backend. */
-#ifndef PL_TESTS_RIG_H
-#define PL_TESTS_RIG_H
+#pragma once
 #include "tests/support/naive.h"
 #include <stdio.h>
 
@@ -48,5 +47,3 @@ void close_rig(rig *r);
  * norm. */
 pl_shape shape_case(int i);
 enum { N_SHAPES = 4 };
-
-#endif

@@ -1,7 +1,6 @@
 /* folder: router. Shared by the tests of routers: clouds of points around known
  * centres, and routers that are fitted to these points. */
-#ifndef PL_TESTS_ROUTER_SUPPORT_H
-#define PL_TESTS_ROUTER_SUPPORT_H
+#pragma once
 #include "router/router_internal.h"
 #include <math.h>
 #include <stdlib.h>
@@ -26,5 +25,3 @@ void router_bytes(const pl_router *router, pl_buf *out);
 
 /* Returns the purity of the router's paths if point i belongs to cloud i % k. */
 double purity_of(const pl_router *router, const float *points, size_t n, int k);
-
-#endif

@@ -1,8 +1,7 @@
 /* Starts the test's own program again as a child process, with the folder of a store as
  * the only argument. The child works on the store until it is killed, and writes
  * numbers of 8 bytes to standard output. */
-#ifndef PL_TESTS_STORE_CHILD_H
-#define PL_TESTS_STORE_CHILD_H
+#pragma once
 #include "tests/support/store_fixture.h"
 #include <poll.h>
 #include <signal.h>
@@ -30,5 +29,3 @@ bool read_number(const store_child *child, uint64_t *number);
  * with exit code 0 before that. */
 int die_at(const char *point, int passage, const char *program, const char *folder,
            const char *more);
-
-#endif

@@ -1,7 +1,6 @@
 /* Shared by the tests of the store: a temporary folder, and functions that store
  * bytes. */
-#ifndef PL_TESTS_STORE_FIXTURE_H
-#define PL_TESTS_STORE_FIXTURE_H
+#pragma once
 #include "store/store.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,5 +41,3 @@ void commit_version(pl_store *store, const char *module, uint64_t number, uint64
                     size_t n);
 
 bool blob_holds(pl_store *store, const pl_hash *blob, uint64_t seed, size_t n);
-
-#endif

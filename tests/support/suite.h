@@ -8,8 +8,7 @@
  *
  * Tests run in the order of the source. A program that defines no main gets the one of
  * suite_main.c, which runs all tests. Like cmocka.h, this header comes last. */
-#ifndef PL_TESTS_SUITE_H
-#define PL_TESTS_SUITE_H
+#pragma once
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,5 +58,3 @@ int suite_run(CMFixtureFunction setup, CMFixtureFunction teardown);
             cmocka_unit_test_setup_teardown(name, before, after);                      \
         suite_add(&test);                                                              \
     }
-
-#endif

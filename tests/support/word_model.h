@@ -1,7 +1,6 @@
 /* A small model of random weights for the tokens of make_words, and the answers that a
  * batch of requests gives. */
-#ifndef PL_TESTS_WORD_MODEL_H
-#define PL_TESTS_WORD_MODEL_H
+#pragma once
 #include "serve/serve.h"
 #include "tests/support/corpus_support.h"
 
@@ -30,5 +29,3 @@ void tell_done(void *context, pl_status status, const pl_generate_result *r);
 
 /* Frees what it was told. */
 void told_clear(told *t);
-
-#endif

@@ -1,6 +1,5 @@
 /* folder: workers; shared by test_backup.c and test_late.c: a hub in memory. */
-#ifndef PL_TESTS_FLEET_FIXTURE_H
-#define PL_TESTS_FLEET_FIXTURE_H
+#pragma once
 #include "workers/hub_internal.h"
 #include "tests/support/tiny_arm.h"
 #include "tests/support/suite.h"
@@ -112,5 +111,3 @@ static inline bool say(fixture *f, int64_t phase, uint64_t token, int worker,
     const plan_said said = {.phase = phase, .token = token, .worker = worker};
     return plan_say_done(&f->paths[0], &said, now_ms, TTL) != NULL;
 }
-
-#endif

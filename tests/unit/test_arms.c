@@ -4,11 +4,8 @@
 #include "outer/outer.h"
 #include "job/run.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 enum { PATHS = 4, TAU = 50, PHASES = 20, BASE_STEPS = 1000 };
 
@@ -16,7 +13,7 @@ static pl_run r;
 
 static pl_inner inner_of(const char *name, pl_arm *arm)
 {
-    assert_int_equal(run_arm(&r, name, arm), PL_OK);
+    assert_ok(run_arm(&r, name, arm));
     return arm->inner;
 }
 
@@ -32,10 +29,10 @@ static void configure(const char *const *more)
     while (*more)
         sets[n++] = *more++;
     memset(&r, 0, sizeof r);
-    assert_int_equal(config_build(NULL, sets, n, &r.cfg), PL_OK);
-    assert_int_equal(config_shape(&r.cfg, &shape), PL_OK);
-    assert_int_equal(config_spec(&r.cfg, &spec), PL_OK);
-    assert_int_equal(pl_topology_create(&shape, &spec, &r.topology), PL_OK);
+    assert_ok(config_build(NULL, sets, n, &r.cfg));
+    assert_ok(config_shape(&r.cfg, &shape));
+    assert_ok(config_spec(&r.cfg, &spec));
+    assert_ok(pl_topology_create(&shape, &spec, &r.topology));
 }
 
 static double rate_at(const pl_inner *in, int64_t step)
@@ -47,9 +44,8 @@ static double rate_at(const pl_inner *in, int64_t step)
 /* With the schedule wsd, the learning rate is warmed up only once, in the base model.
  * Each later arm begins at its peak rate, and the rate falls to zero over the last two
  * fifths of the arm's steps. */
-static void every_arm_goes_on_where_the_base_model_stopped(void **state)
+PL_TEST(every_arm_goes_on_where_the_base_model_stopped)
 {
-    (void)state;
     static const char *const arms[] = {"mix", "dense", "diloco", "dense-eq",
                                        "dense-batch"};
     const char *const sets[] = {"train.schedule=wsd", "train.base_replicas=1", NULL};
@@ -77,9 +73,8 @@ static void every_arm_goes_on_where_the_base_model_stopped(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-static void the_outer_step_settles_while_the_rate_decays(void **state)
+PL_TEST(the_outer_step_settles_while_the_rate_decays)
 {
-    (void)state;
     const char *const sets[] = {"train.schedule=wsd", NULL};
     const char *const off[] = {"train.schedule=wsd", "outer.settle=false", NULL};
     const char *const cosine[] = {"train.schedule=cosine", NULL};
@@ -103,9 +98,8 @@ static void the_outer_step_settles_while_the_rate_decays(void **state)
 /* The replicas of the base model divide its steps; the quotient is rounded up to whole
  * phases. They are merged at least every 10 steps. Their outer step is a plain mean
  * without momentum. A later arm counts its first step from the steps of one replica. */
-static void replicas_divide_the_base_model(void **state)
+PL_TEST(replicas_divide_the_base_model)
 {
-    (void)state;
     const char *const sets[] = {"train.base_replicas=3", "train.schedule=wsd",
                                 "outer.quorum=0.5", NULL};
     pl_arm arm;
@@ -124,9 +118,8 @@ static void replicas_divide_the_base_model(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-static void replicas_of_the_base_model_take_larger_steps(void **state)
+PL_TEST(replicas_of_the_base_model_take_larger_steps)
 {
-    (void)state;
     static const char *const replicas[] = {
         "train.base_replicas=1", "train.base_replicas=2", "train.base_replicas=16"};
     static const double times[] = {1, 1.4142135623730951, 2};
@@ -147,9 +140,8 @@ static void replicas_of_the_base_model_take_larger_steps(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-static void a_phase_shorter_than_ten_steps_is_that_of_the_replicas_too(void **state)
+PL_TEST(a_phase_shorter_than_ten_steps_is_that_of_the_replicas_too)
 {
-    (void)state;
     const char *const sets[] = {"train.base_replicas=3", "train.tau=4", NULL};
     pl_arm arm;
     configure(sets);
@@ -162,9 +154,8 @@ static void a_phase_shorter_than_ten_steps_is_that_of_the_replicas_too(void **st
 
 /* Replicas are merged often, so their updates are encoded as those of the paths. A base
  * model without replicas is trained by one worker, and its updates stay exact. */
-static void replicas_of_the_base_model_send_what_paths_send(void **state)
+PL_TEST(replicas_of_the_base_model_send_what_paths_send)
 {
-    (void)state;
     static const char *const replicas[] = {"train.base_replicas=1",
                                            "train.base_replicas=3"};
     for (int i = 0; i < 2; i++) {
@@ -185,9 +176,8 @@ static void replicas_of_the_base_model_send_what_paths_send(void **state)
     }
 }
 
-static void only_the_base_model_has_its_own_number_of_threads(void **state)
+PL_TEST(only_the_base_model_has_its_own_number_of_threads)
 {
-    (void)state;
     static const char *const others[] = {"mix", "dense", "diloco"};
     const char *const sets[] = {"train.base_threads=3", NULL};
     pl_arm arm;
@@ -201,9 +191,8 @@ static void only_the_base_model_has_its_own_number_of_threads(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-static void a_cosine_begins_anew_in_every_arm(void **state)
+PL_TEST(a_cosine_begins_anew_in_every_arm)
 {
-    (void)state;
     const char *const sets[] = {"train.schedule=cosine", NULL};
     pl_arm arm;
     configure(sets);
@@ -221,9 +210,8 @@ static void a_cosine_begins_anew_in_every_arm(void **state)
 /* Three chapters divide the phases of the mixture and follow one schedule. The learning
  * rate of every step is that of a mixture without chapters, so only the last chapter
  * decays. */
-static void chapters_share_one_schedule(void **state)
+PL_TEST(chapters_share_one_schedule)
 {
-    (void)state;
     static const char *const names[] = {"mix", "mix~1", "mix~2"};
     const int64_t ends[] = {3, 7, PHASES};
     const char *const whole_sets[] = {"train.schedule=wsd", NULL};
@@ -251,9 +239,8 @@ static void chapters_share_one_schedule(void **state)
     pl_topology_destroy(&r.topology);
 }
 
-static void more_phases_are_warmed_up_anew(void **state)
+PL_TEST(more_phases_are_warmed_up_anew)
 {
-    (void)state;
     const char *const sets[] = {"train.schedule=wsd", "router.em=3", "train.more=5,10",
                                 NULL};
     const int64_t more[] = {5, 10};
@@ -282,9 +269,8 @@ static void more_phases_are_warmed_up_anew(void **state)
 /* The levels get more modules at the phases that topology.split names, even if
  * train.more adds these phases. The baseline dense-eq, one dense model, takes as many
  * steps as all paths together. */
-static void splits_make_more_paths_at_borders(void **state)
+PL_TEST(splits_make_more_paths_at_borders)
 {
-    (void)state;
     const char *const sets[] = {"train.schedule=wsd",          "router.em=5",
                                 "topology.split=3:4x2,20:4x8", "train.more=4",
                                 "eval.baselines=dense-eq",     NULL};
@@ -317,9 +303,8 @@ static void splits_make_more_paths_at_borders(void **state)
 /* An encoded arm contains the modules from which its modules descend and the paths that
  * are left out, and is decoded to the same arm. An arm with an impossible descent is
  * refused. */
-static void a_grafted_arm_says_from_what_it_descends(void **state)
+PL_TEST(a_grafted_arm_says_from_what_it_descends)
 {
-    (void)state;
     const char *const sets[] = {"train.schedule=wsd", "topology.levels=2x3",
                                 "topology.graft=3:drop:L2.E1,5:drop:p01",
                                 "eval.baselines=none", NULL};
@@ -369,9 +354,8 @@ static void a_grafted_arm_says_from_what_it_descends(void **state)
 
 /* The expected size of the store (run_stored_bytes) counts each chapter with its own
  * modules, and the arm dense-eq with the phases of all paths. */
-static void the_disks_plan_counts_each_chapter_with_its_modules(void **state)
+PL_TEST(the_disks_plan_counts_each_chapter_with_its_modules)
 {
-    (void)state;
     const char *const plain[] = {"eval.baselines=none", NULL};
     const char *const equal[] = {"eval.baselines=dense-eq", NULL};
     const char *const split[] = {"eval.baselines=none", "train.schedule=wsd",
@@ -389,13 +373,12 @@ static void the_disks_plan_counts_each_chapter_with_its_modules(void **state)
     }
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
     int n = 0;
-    assert_int_equal(config_chapters(&r.cfg, chapters, &n), PL_OK);
+    assert_ok(config_chapters(&r.cfg, chapters, &n));
     assert_int_equal(n, 3);
     for (int i = 0; i < n; i++) {
         pl_topology *t = NULL;
-        assert_int_equal(
-            pl_topology_create(pl_topology_shape(r.topology), &chapters[i].spec, &t),
-            PL_OK);
+        assert_ok(
+            pl_topology_create(pl_topology_shape(r.topology), &chapters[i].spec, &t));
         wanted += pl_topology_total_params(t) * (uint64_t)(phases[i] + 2) +
                   3 * pl_topology_path_params(t) * (uint64_t)pl_topology_n_paths(t);
         pl_topology_destroy(&t);
@@ -413,9 +396,8 @@ static void the_disks_plan_counts_each_chapter_with_its_modules(void **state)
 
 /* A step of the arm dense-batch has the batches of all four paths, but it is computed
  * in micro-batches of the same size as those of one path. */
-static void one_batch_is_that_of_all_paths(void **state)
+PL_TEST(one_batch_is_that_of_all_paths)
 {
-    (void)state;
     const char *const sets[] = {"train.batch=6", "train.micro_batch=4", NULL};
     pl_arm arm;
     configure(sets);
@@ -435,7 +417,7 @@ static uint64_t largest_upload(const char *const *sets, uint64_t *path, uint64_t
 {
     uint64_t bytes = 0;
     configure(sets);
-    assert_int_equal(run_largest_upload(&r, &bytes), PL_OK);
+    assert_ok(run_largest_upload(&r, &bytes));
     *path = pl_topology_path_params(r.topology) * sizeof(float);
     *slot = 0;
     for (int s = 0; s < pl_topology_n_slots(r.topology); s++) {
@@ -448,9 +430,8 @@ static uint64_t largest_upload(const char *const *sets, uint64_t *path, uint64_t
 
 /* A home needs room for one upload of a task. Moments that stay at their worker are not
  * uploaded, and Muon has fewer; base model and dense baselines upload f32. */
-static void the_largest_upload_is_what_a_home_needs_room_for(void **state)
+PL_TEST(the_largest_upload_is_what_a_home_needs_room_for)
 {
-    (void)state;
     const char *const plain[] = {NULL};
     const char *const muon[] = {"train.optimizer=muon", NULL};
     const char *const local[] = {"train.state=local", "eval.baselines=none",
@@ -473,26 +454,4 @@ static void the_largest_upload_is_what_a_home_needs_room_for(void **state)
     assert_int_equal(bytes, path);
     bytes = largest_upload(topk, &path, &slot);
     assert_int_equal(bytes, 3 * path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_arm_goes_on_where_the_base_model_stopped),
-        cmocka_unit_test(the_outer_step_settles_while_the_rate_decays),
-        cmocka_unit_test(replicas_divide_the_base_model),
-        cmocka_unit_test(replicas_of_the_base_model_take_larger_steps),
-        cmocka_unit_test(a_phase_shorter_than_ten_steps_is_that_of_the_replicas_too),
-        cmocka_unit_test(replicas_of_the_base_model_send_what_paths_send),
-        cmocka_unit_test(only_the_base_model_has_its_own_number_of_threads),
-        cmocka_unit_test(a_cosine_begins_anew_in_every_arm),
-        cmocka_unit_test(chapters_share_one_schedule),
-        cmocka_unit_test(more_phases_are_warmed_up_anew),
-        cmocka_unit_test(splits_make_more_paths_at_borders),
-        cmocka_unit_test(a_grafted_arm_says_from_what_it_descends),
-        cmocka_unit_test(the_disks_plan_counts_each_chapter_with_its_modules),
-        cmocka_unit_test(one_batch_is_that_of_all_paths),
-        cmocka_unit_test(the_largest_upload_is_what_a_home_needs_room_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,9 +26,8 @@ static int close_tokens(void **state)
 
 /* Standard errors of nats per target, compared with values that were worked out by hand
  * for two documents of 2 and 3 targets. */
-static void errors_are_those_of_a_ratio_of_sums(void **state)
+PL_TEST(errors_are_those_of_a_ratio_of_sums)
 {
-    (void)state;
     const pl_score a[] = {{4.0, 2, 0, 0}, {9.0, 3, 0, 0}};
     const pl_score b[] = {{3.0, 2, 0, 0}, {6.0, 3, 0, 0}};
     double off = 4.0 - 2.0 * 13.0 / 5.0; /* the second document is off by -off */
@@ -42,9 +41,8 @@ static void errors_are_those_of_a_ratio_of_sums(void **state)
 }
 
 /* Two documents of 2 and 3 targets, as above: 13/5 nats per target against 9/5. */
-static void a_gain_is_a_ratio_of_perplexities(void **state)
+PL_TEST(a_gain_is_a_ratio_of_perplexities)
 {
-    (void)state;
     const pl_score a[] = {{4.0, 2, 0, 0}, {9.0, 3, 0, 0}};
     const pl_score b[] = {{3.0, 2, 0, 0}, {6.0, 3, 0, 0}};
     const pl_score sum = pl_score_sum(a, 2);
@@ -59,9 +57,8 @@ static void a_gain_is_a_ratio_of_perplexities(void **state)
 
 /* A path of 300 tokens after a base model of 100, and a baseline whose batches are
  * shared by 4 machines. */
-static void effort_includes_the_base_model(void **state)
+PL_TEST(effort_includes_the_base_model)
 {
-    (void)state;
     const pl_spent base = {.tokens = 100, .longest = 100, .mean = 100, .n = 1};
     const pl_spent mix = {.tokens = 1100, .longest = 300, .mean = 275, .n = 4};
     const pl_effort first = pl_effort_of(&base, NULL, 1, 6, 50);
@@ -76,9 +73,8 @@ static void effort_includes_the_base_model(void **state)
     assert_true(isnan(pl_effort_of(&mix, &base, 1, 6, 0).seconds));
 }
 
-static void domains_add_up(void **state)
+PL_TEST(domains_add_up)
 {
-    (void)state;
     pl_score scores[N], by_domain[2];
     for (uint32_t d = 0; d < N; ++d)
         scores[d] = (pl_score){.nats = d, .n_targets = 1};
@@ -90,9 +86,8 @@ static void domains_add_up(void **state)
 
 /* Documents alternate between two domains; those of the second have four times as many
  * targets, but both domains count equally. */
-static void domains_count_equally_in_a_macro_mean(void **state)
+PL_TEST(domains_count_equally_in_a_macro_mean)
 {
-    (void)state;
     pl_score a[4], b[4], by_domain[2], half[2][2];
     for (uint32_t d = 0; d < 4; ++d) {
         const uint64_t n = d % 2 == 0 ? 10 : 40;
@@ -124,12 +119,5 @@ static void domains_count_equally_in_a_macro_mean(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(errors_are_those_of_a_ratio_of_sums),
-        cmocka_unit_test(a_gain_is_a_ratio_of_perplexities),
-        cmocka_unit_test(effort_includes_the_base_model),
-        cmocka_unit_test(domains_add_up),
-        cmocka_unit_test(domains_count_equally_in_a_macro_mean),
-    };
-    return cmocka_run_group_tests(tests, open_tokens, close_tokens);
+    return suite_run(open_tokens, close_tokens);
 }

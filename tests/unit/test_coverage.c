@@ -6,13 +6,9 @@
 #include "history/history.h"
 #include "tests/support/tiny_arm.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { PATHS = 2, PHASE = 6 }; /* a phase has PHASE samples: tau 3, batch 2 */
 
@@ -70,15 +66,15 @@ static void put_version(world *w, int module, uint64_t number,
     pl_txn *txn = NULL;
     pl_arm_module_name(&w->arm, w->topology, module, v.module);
     if (number > 0) {
-        assert_int_equal(pl_store_head(w->store, v.module, &head), PL_OK);
+        assert_ok(pl_store_head(w->store, v.module, &head));
         v.parent = head.params;
         pl_version_clear(&head);
     }
     v.contributions = (pl_contribution *)(uintptr_t)list;
-    assert_int_equal(pl_txn_begin(w->store, &txn), PL_OK);
-    assert_int_equal(pl_txn_put_blob(txn, &number, sizeof number, &v.params), PL_OK);
-    assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){false, false, 0}), PL_OK);
-    assert_int_equal(pl_txn_commit(&txn), PL_OK);
+    assert_ok(pl_txn_begin(w->store, &txn));
+    assert_ok(pl_txn_put_blob(txn, &number, sizeof number, &v.params));
+    assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, 0}));
+    assert_ok(pl_txn_commit(&txn));
 }
 
 static void put_path(world *w, int path, int64_t phases)
@@ -88,9 +84,9 @@ static void put_path(world *w, int path, int64_t phases)
                            .work.n_tokens = (uint64_t)phases * 50};
     pl_txn *txn = NULL;
     pl_arm_path_name(&w->arm, w->topology, path, 0, state.name);
-    assert_int_equal(pl_txn_begin(w->store, &txn), PL_OK);
-    assert_int_equal(pl_txn_put_path(txn, &state), PL_OK);
-    assert_int_equal(pl_txn_commit(&txn), PL_OK);
+    assert_ok(pl_txn_begin(w->store, &txn));
+    assert_ok(pl_txn_put_path(txn, &state));
+    assert_ok(pl_txn_commit(&txn));
 }
 
 /* Exchanges the samples of both rounds. */
@@ -118,10 +114,12 @@ static void fill(world *w, void (*change)(pl_contribution *list, int *n))
     }
     put_path(w, 0, 2);
     put_path(w, 1, 2);
-    assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
+    assert_ok(pl_coverage_of(w->store, &w->arm, w->topology, w->paths));
 }
 
-static void whole_record_has_nothing_to_tell(void **state)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+
+FIXTURE_TEST(whole_record_has_nothing_to_tell)
 {
     world *w = *state;
     fill(w, NULL);
@@ -157,7 +155,7 @@ static void fewer(pl_contribution *list, int *n)
     list[*n - 1].work.n_samples = 2;
 }
 
-static void missing_phase_is_lost(void **state)
+FIXTURE_TEST(missing_phase_is_lost)
 {
     world *w = *state;
     fill(w, drop);
@@ -166,7 +164,7 @@ static void missing_phase_is_lost(void **state)
     assert_non_null(strstr(w->paths[1].example, "phase 1 of mix/p1.r0 is missing in"));
 }
 
-static void phase_that_stands_twice_is_repeated(void **state)
+FIXTURE_TEST(phase_that_stands_twice_is_repeated)
 {
     world *w = *state;
     fill(w, twice);
@@ -175,7 +173,7 @@ static void phase_that_stands_twice_is_repeated(void **state)
     assert_int_equal(w->paths[0].n_repeated, 0);
 }
 
-static void other_samples_are_wrong_and_their_phase_is_lost(void **state)
+FIXTURE_TEST(other_samples_are_wrong_and_their_phase_is_lost)
 {
     world *w = *state;
     fill(w, shifted);
@@ -183,7 +181,7 @@ static void other_samples_are_wrong_and_their_phase_is_lost(void **state)
     assert_int_equal(w->paths[1].n_lost, 1);
 }
 
-static void samples_of_a_different_round_are_wrong(void **state)
+FIXTURE_TEST(samples_of_a_different_round_are_wrong)
 {
     world *w = *state;
     fill(w, swapped);
@@ -192,20 +190,20 @@ static void samples_of_a_different_round_are_wrong(void **state)
     assert_non_null(strstr(w->paths[1].example, "phase 1 of mix/p1.r0 has wrong"));
 }
 
-static void merged_phases_that_the_path_has_not_reached_are_ahead(void **state)
+FIXTURE_TEST(merged_phases_that_the_path_has_not_reached_are_ahead)
 {
     world *w = *state;
     fill(w, NULL);
     put_path(w, 1, 1); /* its updates of phase 1 may be in before its state */
-    assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
+    assert_ok(pl_coverage_of(w->store, &w->arm, w->topology, w->paths));
     assert_int_equal(w->paths[1].n_ahead, 0);
     put_path(w, 1, 0);
-    assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
+    assert_ok(pl_coverage_of(w->store, &w->arm, w->topology, w->paths));
     assert_int_equal(w->paths[1].n_ahead, pl_topology_n_slots(w->topology));
     assert_int_equal(w->paths[0].n_ahead, 0);
 }
 
-static void samples_that_were_left_out_are_counted(void **state)
+FIXTURE_TEST(samples_that_were_left_out_are_counted)
 {
     world *w = *state;
     fill(w, fewer);
@@ -218,23 +216,23 @@ static void put_pending(world *w, int module, const pl_contribution *c)
     char name[PL_MODULE_NAME_MAX];
     pl_txn *txn = NULL;
     pl_arm_module_name(&w->arm, w->topology, module, name);
-    assert_int_equal(pl_txn_begin(w->store, &txn), PL_OK);
-    assert_int_equal(pl_txn_put_pending(txn, name, c), PL_OK);
-    assert_int_equal(pl_txn_commit(&txn), PL_OK);
+    assert_ok(pl_txn_begin(w->store, &txn));
+    assert_ok(pl_txn_put_pending(txn, name, c));
+    assert_ok(pl_txn_commit(&txn));
 }
 
 /* A path may have sent updates of a phase before the state of the path arrives. Such a
  * phase is neither repeated nor lost. */
-static void pending_and_unfinished_phases_are_no_error(void **state)
+FIXTURE_TEST(pending_and_unfinished_phases_are_no_error)
 {
     world *w = *state;
     pl_contribution c = contribution(0, 2);
     fill(w, NULL);
     put_pending(w, 0, &c);
-    assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
+    assert_ok(pl_coverage_of(w->store, &w->arm, w->topology, w->paths));
     assert_int_equal(w->paths[0].n_repeated + w->paths[0].n_lost, 0);
     put_path(w, 0, 3); /* the other modules of the path lack its third phase */
-    assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
+    assert_ok(pl_coverage_of(w->store, &w->arm, w->topology, w->paths));
     assert_int_equal(w->paths[0].n_lost, pl_topology_n_slots(w->topology) - 1);
 }
 
@@ -245,14 +243,14 @@ static void put_dropped(world *w, int64_t phase, const char *token)
     pl_arm_path_name(&w->arm, w->topology, 0, 0, path);
     snprintf(ref, sizeof ref, PL_DROPPED_REFS "%s/%lld/%s", path, (long long)phase,
              token);
-    assert_int_equal(pl_txn_begin(w->store, &txn), PL_OK);
-    assert_int_equal(pl_txn_put_ref(txn, ref, "-"), PL_OK);
-    assert_int_equal(pl_txn_commit(&txn), PL_OK);
+    assert_ok(pl_txn_begin(w->store, &txn));
+    assert_ok(pl_txn_put_ref(txn, ref, "-"));
+    assert_ok(pl_txn_commit(&txn));
 }
 
 /* A home that alone was restored from an older backup has such an update. The path has
  * sent another one since, which this home has lost. */
-static void update_that_an_audit_dropped_does_not_count(void **state)
+FIXTURE_TEST(update_that_an_audit_dropped_does_not_count)
 {
     world *w = *state;
     pl_contribution c = contribution(0, 2);
@@ -269,8 +267,7 @@ static void update_that_an_audit_dropped_does_not_count(void **state)
     } drops[] = {{2, "49", true}, {3, "99", true}, {1, "50", false}};
     for (size_t i = 0; i < sizeof drops / sizeof *drops; i++) {
         put_dropped(w, drops[i].phase, drops[i].token);
-        assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths),
-                         PL_OK);
+        assert_ok(pl_coverage_of(w->store, &w->arm, w->topology, w->paths));
         assert_int_equal(w->paths[0].n_lost, drops[i].counts ? 0 : n_slots);
     }
     put_dropped(w, 2, "many");
@@ -280,7 +277,7 @@ static void update_that_an_audit_dropped_does_not_count(void **state)
 
 /* Version 3 has no contributions, like a version that a rollback wrote. The phase
  * without contributions counts as given up, not as lost. */
-static void rounds_that_a_rollback_replaced_are_given_up_not_lost(void **state)
+FIXTURE_TEST(rounds_that_a_rollback_replaced_are_given_up_not_lost)
 {
     world *w = *state;
     fill(w, NULL);
@@ -288,7 +285,7 @@ static void rounds_that_a_rollback_replaced_are_given_up_not_lost(void **state)
         put_version(w, m, 3, NULL, 0);
     put_path(w, 0, 3);
     put_path(w, 1, 3);
-    assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths), PL_OK);
+    assert_ok(pl_coverage_of(w->store, &w->arm, w->topology, w->paths));
     for (int p = 0; p < PATHS; p++) {
         assert_int_equal(w->paths[p].n_given_up, pl_topology_n_slots(w->topology));
         assert_int_equal(w->paths[p].n_lost + w->paths[p].n_repeated, 0);
@@ -297,7 +294,7 @@ static void rounds_that_a_rollback_replaced_are_given_up_not_lost(void **state)
 }
 
 /* The merge of the open round will count the late update, not that of the round. */
-static void update_in_whose_place_a_late_one_counts_is_not_lost(void **state)
+FIXTURE_TEST(update_in_whose_place_a_late_one_counts_is_not_lost)
 {
     world *w = *state;
     pl_contribution late = contribution(1, 0);
@@ -319,32 +316,11 @@ static void update_in_whose_place_a_late_one_counts_is_not_lost(void **state)
     put_path(w, 0, 2);
     put_path(w, 1, 2);
     for (int has_late = 0; has_late < 2; has_late++) {
-        assert_int_equal(pl_coverage_of(w->store, &w->arm, w->topology, w->paths),
-                         PL_OK);
+        assert_ok(pl_coverage_of(w->store, &w->arm, w->topology, w->paths));
         assert_int_equal(w->paths[0].n_lost, 0);
         assert_int_equal(w->paths[1].n_lost, !has_late);
         assert_int_equal(w->paths[1].n_left_out, 1);
         if (!has_late)
             put_pending(w, 0, &late);
     }
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(whole_record_has_nothing_to_tell),
-        TEST(update_that_an_audit_dropped_does_not_count),
-        TEST(missing_phase_is_lost),
-        TEST(phase_that_stands_twice_is_repeated),
-        TEST(other_samples_are_wrong_and_their_phase_is_lost),
-        TEST(samples_of_a_different_round_are_wrong),
-        TEST(merged_phases_that_the_path_has_not_reached_are_ahead),
-        TEST(samples_that_were_left_out_are_counted),
-        TEST(pending_and_unfinished_phases_are_no_error),
-        TEST(update_in_whose_place_a_late_one_counts_is_not_lost),
-        TEST(rounds_that_a_rollback_replaced_are_given_up_not_lost),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

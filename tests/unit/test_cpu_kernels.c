@@ -8,11 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 typedef struct variant {
     const char *isa, *precision;
@@ -44,7 +41,7 @@ static pl_backend *open_ref(void)
     const pl_backend_options options = {
         .name = "ref", .n_threads = 1, .precision = "f32"};
     pl_backend *be;
-    assert_int_equal(ref_backend_create(&options, &be), PL_OK);
+    assert_ok(ref_backend_create(&options, &be));
     return be;
 }
 
@@ -116,7 +113,7 @@ static void for_each_variant(void (*check)(pl_backend *be, pl_backend *ref))
             continue;
         stream = 0; /* each backend gets the same numbers */
         check(be, ref);
-        assert_int_equal(be->ops->sync(be), PL_OK);
+        assert_ok(be->ops->sync(be));
         cpu_backend_destroy(&be);
     }
     ref_backend_destroy(&ref);
@@ -144,9 +141,8 @@ static void check_exp(pl_backend *be, pl_backend *ref)
     pl_free(out);
 }
 
-static void silu_is_exact_to_4e_7_between_minus_85_and_85(void **state)
+PL_TEST(silu_is_exact_to_4e_7_between_minus_85_and_85)
 {
-    (void)state;
     for_each_variant(check_exp);
 }
 
@@ -175,9 +171,8 @@ static void check_rounding(pl_backend *be, pl_backend *ref)
     pl_free(back);
 }
 
-static void activations_round_to_nearest_even_and_keep_nan(void **state)
+PL_TEST(activations_round_to_nearest_even_and_keep_nan)
 {
-    (void)state;
     for_each_variant(check_rounding);
 }
 
@@ -194,7 +189,7 @@ static void check_matmul_shape(pl_backend *be, pl_backend *ref, int N, int O, in
     for (int i = 0; i < 2; i++) {
         pl_backend *b = both[i];
         pl_weight *weight;
-        assert_int_equal(b->ops->weight_create(b, w, O, I, &weight), PL_OK);
+        assert_ok(b->ops->weight_create(b, w, O, I, &weight));
         b->ops->weights_refresh(b, &weight, 1);
         xs[i] = acts(b, x, ni);
         douts[i] = acts(b, dout, no);
@@ -236,9 +231,8 @@ static void check_matmul(pl_backend *be, pl_backend *ref)
     check_matmul_shape(be, ref, 1043, 136, 72);
 }
 
-static void products_match_and_gradients_accumulate(void **state)
+PL_TEST(products_match_and_gradients_accumulate)
 {
-    (void)state;
     for_each_variant(check_matmul);
 }
 
@@ -248,7 +242,7 @@ static void check_refresh(pl_backend *be, pl_backend *ref)
     float master[4] = {1, 0, 0, 1}, out[4];
     const float x[4] = {3, 4, 5, 6};
     pl_weight *weight;
-    assert_int_equal(be->ops->weight_create(be, master, 2, 2, &weight), PL_OK);
+    assert_ok(be->ops->weight_create(be, master, 2, 2, &weight));
     master[0] = 2;
     be->ops->weights_refresh(be, &weight, 1);
     pl_act *in = acts(be, x, 4);
@@ -260,9 +254,8 @@ static void check_refresh(pl_backend *be, pl_backend *ref)
     pl_free(in);
 }
 
-static void refreshed_weights_follow_their_master(void **state)
+PL_TEST(refreshed_weights_follow_their_master)
 {
-    (void)state;
     for_each_variant(check_refresh);
 }
 
@@ -319,9 +312,8 @@ static void check_attention(pl_backend *be, pl_backend *ref)
         check_attention_shape(be, ref, shapes[i]);
 }
 
-static void attention_matches_with_odd_lengths_and_grouped_keys(void **state)
+PL_TEST(attention_matches_with_odd_lengths_and_grouped_keys)
 {
-    (void)state;
     for_each_variant(check_attention);
 }
 
@@ -358,9 +350,8 @@ static void check_decode(pl_backend *be, pl_backend *ref)
     pl_free(v);
 }
 
-static void decoding_matches_at_the_first_and_last_position(void **state)
+PL_TEST(decoding_matches_at_the_first_and_last_position)
 {
-    (void)state;
     for_each_variant(check_decode);
 }
 
@@ -405,9 +396,8 @@ static void check_pieces(pl_backend *be, pl_backend *ref)
         check_piece(be, ref, pieces[i][0], pieces[i][1]);
 }
 
-static void pieces_of_a_prompt_match_wherever_they_begin(void **state)
+PL_TEST(pieces_of_a_prompt_match_wherever_they_begin)
 {
-    (void)state;
     for_each_variant(check_pieces);
 }
 
@@ -427,7 +417,7 @@ static void check_classifier(pl_backend *be, pl_backend *ref)
     for (int i = 0; i < 2; i++) {
         pl_backend *b = both[i];
         pl_weight *weight;
-        assert_int_equal(b->ops->weight_create(b, w, V, C, &weight), PL_OK);
+        assert_ok(b->ops->weight_create(b, w, V, C, &weight));
         b->ops->weights_refresh(b, &weight, 1);
         pl_act *xs = acts(b, x, N * C);
         dx[i] = acts(b, x, N * C);
@@ -456,9 +446,8 @@ static void check_classifier(pl_backend *be, pl_backend *ref)
     pl_free(dw);
 }
 
-static void classifier_skips_negative_targets_and_adds_to_dw(void **state)
+PL_TEST(classifier_skips_negative_targets_and_adds_to_dw)
 {
-    (void)state;
     for_each_variant(check_classifier);
 }
 
@@ -491,9 +480,8 @@ static void run_reductions(pl_backend *be, float *dw, float *embed, double *squa
     pl_free(lse);
 }
 
-static void three_threads_give_the_bits_of_one(void **state)
+PL_TEST(three_threads_give_the_bits_of_one)
 {
-    (void)state;
     for (int i = 0; i < N_VARIANTS; i++) {
         float dw[2][50] = {{0}}, embed[2][150] = {{0}};
         double squares[2] = {0, 0};
@@ -521,12 +509,11 @@ static void three_threads_give_the_bits_of_one(void **state)
 /* The gradients dw of this project's own kernels must not depend on the number of
  * threads. A library may divide a sum between threads, so its kernels are not
  * tested. */
-static void own_gradients_of_weights_do_not_depend_on_threads(void **state)
+PL_TEST(own_gradients_of_weights_do_not_depend_on_threads)
 {
     enum { N = 1100, O = 300, I = 100 };
     const variant tiles = {"avx512_bf16", "bf16"};
     float *dw[2] = {NULL, NULL};
-    (void)state;
     for (int j = 0; j < 2; j++) {
         pl_backend *be = open_variant(&tiles, j == 0 ? 1 : 3);
         /* On a machine with AMX the kernels belong to the library oneDNN. */
@@ -610,7 +597,7 @@ static void check_few(pl_backend *be)
     pl_act *xs = acts(be, x, BYTES_N * BYTES_I);
     if (bytes)
         multiply_bytes(want, x, w);
-    assert_int_equal(be->ops->weight_create(be, w, BYTES_O, BYTES_I, &weight), PL_OK);
+    assert_ok(be->ops->weight_create(be, w, BYTES_O, BYTES_I, &weight));
     be->ops->weights_refresh(be, &weight, 1);
     be->ops->logits(be, out, xs, weight, BYTES_N, BYTES_O, BYTES_I);
     if (bytes && !(error(out, want, BYTES_N * BYTES_O) < 1e-11))
@@ -627,19 +614,18 @@ static void check_few(pl_backend *be)
     pl_free(xs);
 }
 
-static void few_rows_on_every_instruction_set(void **state)
+PL_TEST(few_rows_on_every_instruction_set)
 {
     static const char *const isa[] = {"portable", "avx2", "avx512", "avx512_vnni",
                                       "avx512_bf16"};
     static const char *const precisions[] = {"int8", "f32", "bf16"};
-    (void)state;
     for (size_t i = 0; i < 3 * sizeof isa / sizeof *isa; i++) {
         const variant v = {isa[i / 3], precisions[i % 3]};
         pl_backend *be = open_variant(&v, 2);
         if (be == NULL)
             continue;
         check_few(be);
-        assert_int_equal(be->ops->sync(be), PL_OK);
+        assert_ok(be->ops->sync(be));
         cpu_backend_destroy(&be);
     }
 }
@@ -678,9 +664,8 @@ static void check_adamw(pl_backend *be, pl_backend *ref)
     }
 }
 
-static void adamw_matches_and_clears_the_gradient(void **state)
+PL_TEST(adamw_matches_and_clears_the_gradient)
 {
-    (void)state;
     for_each_variant(check_adamw);
 }
 
@@ -724,17 +709,15 @@ static void check_rows(pl_backend *be, pl_backend *ref)
     pl_free(qkv);
 }
 
-static void rows_that_fill_no_vector_match_and_rope_inverts(void **state)
+PL_TEST(rows_that_fill_no_vector_match_and_rope_inverts)
 {
-    (void)state;
     for_each_variant(check_rows);
 }
 
 /* ---- create ---- */
 
-static void wrong_options_are_refused(void **state)
+PL_TEST(wrong_options_are_refused)
 {
-    (void)state;
     pl_backend *be;
     pl_backend_options options = {.name = "cpu", .n_threads = 1, .precision = "int4"};
     assert_int_equal(cpu_backend_create(&options, &be), PL_ERR_CONFIG);
@@ -746,9 +729,8 @@ static void wrong_options_are_refused(void **state)
     assert_int_equal(cpu_backend_create_isa(&options, "mmx", &be), PL_ERR_UNSUPPORTED);
 }
 
-static void the_library_runs_kernels_of_this_machine(void **state)
+PL_TEST(the_library_runs_kernels_of_this_machine)
 {
-    (void)state;
     static const char *const old[] = {"Prescott", "Core2", "Penryn", "Nehalem"};
     const variant v = {"avx2", "f32"};
     pl_backend *be = open_variant(&v, 1);
@@ -757,26 +739,4 @@ static void the_library_runs_kernels_of_this_machine(void **state)
     for (size_t i = 0; i < sizeof old / sizeof *old; i++)
         assert_null(strstr(be->device, old[i]));
     cpu_backend_destroy(&be);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(silu_is_exact_to_4e_7_between_minus_85_and_85),
-        cmocka_unit_test(activations_round_to_nearest_even_and_keep_nan),
-        cmocka_unit_test(products_match_and_gradients_accumulate),
-        cmocka_unit_test(refreshed_weights_follow_their_master),
-        cmocka_unit_test(attention_matches_with_odd_lengths_and_grouped_keys),
-        cmocka_unit_test(decoding_matches_at_the_first_and_last_position),
-        cmocka_unit_test(pieces_of_a_prompt_match_wherever_they_begin),
-        cmocka_unit_test(classifier_skips_negative_targets_and_adds_to_dw),
-        cmocka_unit_test(three_threads_give_the_bits_of_one),
-        cmocka_unit_test(own_gradients_of_weights_do_not_depend_on_threads),
-        cmocka_unit_test(few_rows_on_every_instruction_set),
-        cmocka_unit_test(adamw_matches_and_clears_the_gradient),
-        cmocka_unit_test(rows_that_fill_no_vector_match_and_rope_inverts),
-        cmocka_unit_test(wrong_options_are_refused),
-        cmocka_unit_test(the_library_runs_kernels_of_this_machine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,11 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 static pl_backend *open_with(const char *precision, int n_threads)
 {
@@ -56,12 +53,12 @@ static void check_adamw_copy(pl_backend *be)
     for (int i = 0; i < O * I; i++)
         v[i] = fabsf(v[i]);
     memcpy(kept, g, O * I * sizeof *g);
-    assert_int_equal(be->ops->weight_create(be, p, O, I, &weight), PL_OK);
+    assert_ok(be->ops->weight_create(be, p, O, I, &weight));
     be->ops->weights_refresh(be, &weight, 1);
     be->ops->adamw(be, p + FIRST, m + FIRST, v + FIRST, g + FIRST, O * I - FIRST - LEFT,
                    0.5f, &adam, weight);
     assert_memory_equal(g, kept, O * I * sizeof *g);
-    assert_int_equal(be->ops->weight_create(be, p, O, I, &again), PL_OK);
+    assert_ok(be->ops->weight_create(be, p, O, I, &again));
     be->ops->weights_refresh(be, &again, 1);
     for (int i = 0; i < 2; i++) {
         out[i] = acts(be, x, N * O);
@@ -78,9 +75,8 @@ static void check_adamw_copy(pl_backend *be)
     pl_free(xs);
 }
 
-static void adamw_writes_the_copy_of_a_weight(void **state)
+PL_TEST(adamw_writes_the_copy_of_a_weight)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         pl_backend *be = open_with(i % 2 ? "bf16" : "f32", 1 + i / 2);
         if (be)
@@ -91,11 +87,10 @@ static void adamw_writes_the_copy_of_a_weight(void **state)
 
 /* The library's products are computed for as many rows as before; our own are computed
  * for more rows at once, with the same sums. */
-static void a_classifiers_gradient_has_the_sums_of_its_chunks(void **state)
+PL_TEST(a_classifiers_gradient_has_the_sums_of_its_chunks)
 {
     enum { N = 700, CHUNK = 256, V = 70, C = 100 };
     const float scale = 0.125f;
-    (void)state;
     pl_backend *be = open_with("bf16", 2);
     if (be == NULL)
         skip();
@@ -107,7 +102,7 @@ static void a_classifiers_gradient_has_the_sums_of_its_chunks(void **state)
     for (int n = 0; n < N; n++)
         targets[n] = n % V;
     memcpy(dw[1], dw[0], V * C * sizeof(float));
-    assert_int_equal(be->ops->weight_create(be, w, V, C, &weight), PL_OK);
+    assert_ok(be->ops->weight_create(be, w, V, C, &weight));
     be->ops->weights_refresh(be, &weight, 1);
     for (int added = 0; added < 2; added++) {
         be->ops->classifier(be, loss, dx, dw[0], xs, weight, targets, &scale, N, V, C,
@@ -125,13 +120,4 @@ static void a_classifiers_gradient_has_the_sums_of_its_chunks(void **state)
     be->ops->weight_destroy(be, &weight);
     pl_free(x), pl_free(w), pl_free(dw[0]), pl_free(dw[1]), pl_free(xs), pl_free(dx);
     cpu_backend_destroy(&be);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adamw_writes_the_copy_of_a_weight),
-        cmocka_unit_test(a_classifiers_gradient_has_the_sums_of_its_chunks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,11 +3,8 @@
  * a machine, an amount of text, and a time. */
 #include "config/config.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 /* Facts about 9 million tokens of text and a machine with two cores. The speeds were
  * measured with a model of 2.2 MFLOPs per token and with one of 13.8. */
@@ -42,10 +39,9 @@ static void check_sane(const dial_choice *c)
     assert_true(c->tokens > 0 && isfinite(c->bits) && isfinite(c->seconds));
 }
 
-static void a_choice_fills_the_time_it_has(void **state)
+PL_TEST(a_choice_fills_the_time_it_has)
 {
     static const double times[] = {30, 60, 120, 900, 3600, 86400};
-    (void)state;
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         dial_facts f = two_cores;
         f.seconds = times[i];
@@ -60,10 +56,9 @@ static void a_choice_fills_the_time_it_has(void **state)
     }
 }
 
-static void more_time_never_predicts_a_worse_model(void **state)
+PL_TEST(more_time_never_predicts_a_worse_model)
 {
     double before = INFINITY;
-    (void)state;
     for (double t = 20; t < 1e6; t *= 1.7) {
         dial_facts f = two_cores;
         f.seconds = t;
@@ -73,9 +68,8 @@ static void more_time_never_predicts_a_worse_model(void **state)
     }
 }
 
-static void muon_predicts_fewer_bits_with_twice_the_learning_rate(void **state)
+PL_TEST(muon_predicts_fewer_bits_with_twice_the_learning_rate)
 {
-    (void)state;
     dial_facts f = two_cores;
     f.width = 128, f.heads = 4, f.blocks = 4, f.params = 1.05e6;
     f.paths = 4, f.batch = 8;
@@ -86,9 +80,8 @@ static void muon_predicts_fewer_bits_with_twice_the_learning_rate(void **state)
     assert_true(fabs(muon.lr / adamw.lr - 2) < 1e-9);
 }
 
-static void half_of_the_tokens_train_the_base_model_of_one_worker(void **state)
+PL_TEST(half_of_the_tokens_train_the_base_model_of_one_worker)
 {
-    (void)state;
     dial_facts f = two_cores;
     f.workers = 1;
     f.speeds[0].alone = f.speeds[0].together;
@@ -105,9 +98,8 @@ static void half_of_the_tokens_train_the_base_model_of_one_worker(void **state)
 
 /* While one of several workers trains the base model, the others wait. So the base
  * model gets half of the time instead of half of the tokens. */
-static void the_base_model_of_several_workers_has_half_of_the_time(void **state)
+PL_TEST(the_base_model_of_several_workers_has_half_of_the_time)
 {
-    (void)state;
     dial_facts f = two_cores;
     f.params = 332352;
     f.width = 64, f.heads = 2, f.blocks = 4;
@@ -121,9 +113,8 @@ static void the_base_model_of_several_workers_has_half_of_the_time(void **state)
     }
 }
 
-static void a_base_model_has_enough_tokens_however_many_workers_there_are(void **state)
+PL_TEST(a_base_model_has_enough_tokens_however_many_workers_there_are)
 {
-    (void)state;
     dial_facts f = two_cores;
     f.params = 332352;
     f.width = 64, f.heads = 2, f.blocks = 4;
@@ -138,10 +129,9 @@ static void a_base_model_has_enough_tokens_however_many_workers_there_are(void *
     }
 }
 
-static void the_base_model_is_planned_with_the_speed_of_one_worker(void **state)
+PL_TEST(the_base_model_is_planned_with_the_speed_of_one_worker)
 {
     dial_facts f = two_cores;
-    (void)state;
     f.params = 332352;
     f.width = 64;
     f.heads = 2;
@@ -163,11 +153,10 @@ static void the_base_model_is_planned_with_the_speed_of_one_worker(void **state)
     assert_true(faster.part[DIAL_PATHS] < 1.1 * tokens / 200e3 + between);
 }
 
-static void rates_lie_between_what_was_measured(void **state)
+PL_TEST(rates_lie_between_what_was_measured)
 {
     const dial_facts *f = &two_cores;
     const dial_speed *small = &f->speeds[0], *large = &f->speeds[1];
-    (void)state;
     assert_true(fabs(dial_rate(f, small->flops, true) - small->alone) < 1);
     assert_true(fabs(dial_rate(f, large->flops, false) - large->together) < 1);
     const double between = dial_rate(f, 6e6, true);
@@ -178,10 +167,9 @@ static void rates_lie_between_what_was_measured(void **state)
     assert_true(dial_rate(&none, 1e6, true) <= 0);
 }
 
-static void a_second_gives_the_shortest_run_and_says_so(void **state)
+PL_TEST(a_second_gives_the_shortest_run_and_says_so)
 {
     dial_facts f = two_cores;
-    (void)state;
     f.seconds = 1;
     const dial_choice c = chosen(&f);
     check_sane(&c);
@@ -191,10 +179,9 @@ static void a_second_gives_the_shortest_run_and_says_so(void **state)
     assert_int_equal(c.paths, 2);
 }
 
-static void a_year_stays_within_the_ranges_of_the_keys(void **state)
+PL_TEST(a_year_stays_within_the_ranges_of_the_keys)
 {
     dial_facts f = two_cores;
-    (void)state;
     f.seconds = 365 * 86400.0;
     f.tokens = 1e12;
     f.documents = 1e9;
@@ -209,10 +196,9 @@ static void a_year_stays_within_the_ranges_of_the_keys(void **state)
     check_sane(&c);
 }
 
-static void a_megabyte_has_few_paths(void **state)
+PL_TEST(a_megabyte_has_few_paths)
 {
     dial_facts f = two_cores;
-    (void)state;
     f.tokens = 400e3;
     f.documents = 250;
     f.valid_tokens = 16e3;
@@ -223,10 +209,9 @@ static void a_megabyte_has_few_paths(void **state)
     assert_true(c.eval_tokens <= 16000);
 }
 
-static void text_smaller_than_a_batch_still_has_a_choice(void **state)
+PL_TEST(text_smaller_than_a_batch_still_has_a_choice)
 {
     dial_facts f = two_cores;
-    (void)state;
     f.tokens = 500;
     f.documents = 3;
     f.valid_tokens = 100;
@@ -236,10 +221,9 @@ static void text_smaller_than_a_batch_still_has_a_choice(void **state)
     assert_int_equal(c.eval_tokens, 100);
 }
 
-static void text_that_is_read_again_counts_less(void **state)
+PL_TEST(text_that_is_read_again_counts_less)
 {
     dial_facts f = two_cores;
-    (void)state;
     f.seconds = 3600;
     const dial_choice rich = chosen(&f);
     f.tokens = 400e3;
@@ -248,10 +232,9 @@ static void text_that_is_read_again_counts_less(void **state)
     assert_true(poor.params <= rich.params);
 }
 
-static void paths_read_their_text_twice_at_most(void **state)
+PL_TEST(paths_read_their_text_twice_at_most)
 {
     dial_facts f = two_cores;
-    (void)state;
     f.tokens = 1e6;
     f.seconds = 900;
     dial_choice c = chosen(&f);
@@ -267,10 +250,9 @@ static void paths_read_their_text_twice_at_most(void **state)
 
 /* A fast worker needs less time for a phase of 7 cbrt(steps) steps than for sending and
  * merging its update. */
-static void a_fast_machine_has_longer_phases(void **state)
+PL_TEST(a_fast_machine_has_longer_phases)
 {
     dial_facts f = two_cores;
-    (void)state;
     f.tokens = 1e9;
     f.workers = 1;
     const dial_choice slow = chosen(&f);
@@ -286,8 +268,7 @@ static void a_fast_machine_has_longer_phases(void **state)
     assert_true(fast.part[DIAL_PATHS] < 1.6 * training);
 }
 
-static void
-processors_beyond_four_train_further_replicas_of_the_base_model(void **state)
+PL_TEST(processors_beyond_four_train_further_replicas_of_the_base_model)
 {
     /* processors, threads of a worker, given replicas; expected threads and replicas */
     static const int64_t cases[][5] = {
@@ -295,7 +276,6 @@ processors_beyond_four_train_further_replicas_of_the_base_model(void **state)
         {8, 1, 0, 4, 2}, {16, 1, 0, 4, 4}, {16, 8, 0, 8, 2}, {2, 8, 0, 8, 1},
         {0, 1, 0, 1, 1}, {8, 1, 1, 4, 1},  {8, 1, 4, 2, 4},  {8, 1, 16, 1, 16},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int64_t *k = cases[i];
         const dial_team team = dial_base_team(k[0], k[1], k[2]);
@@ -306,9 +286,8 @@ processors_beyond_four_train_further_replicas_of_the_base_model(void **state)
 
 /* Four workers train four replicas of the base model at the same time, but two workers
  * train them in two turns. */
-static void replicas_of_the_base_model_divide_its_time(void **state)
+PL_TEST(replicas_of_the_base_model_divide_its_time)
 {
-    (void)state;
     dial_facts f = two_cores;
     f.params = 332352;
     f.width = 64, f.heads = 2, f.blocks = 4;
@@ -325,10 +304,9 @@ static void replicas_of_the_base_model_divide_its_time(void **state)
     assert_true(fabs(chosen(&f).part[DIAL_BASE] / four - 2) < 1e-9);
 }
 
-static void fixed_keys_stay_and_enter_the_choice(void **state)
+PL_TEST(fixed_keys_stay_and_enter_the_choice)
 {
     dial_facts f = two_cores;
-    (void)state;
     f.paths = 4;
     f.batch = 16;
     f.tau = 10;
@@ -358,10 +336,9 @@ static void fixed_keys_stay_and_enter_the_choice(void **state)
     assert_true(c.seconds <= 1800 && c.seconds + 1.1 * phase > 1800);
 }
 
-static void baselines_take_time_from_the_mixture(void **state)
+PL_TEST(baselines_take_time_from_the_mixture)
 {
     dial_facts f = two_cores;
-    (void)state;
     const dial_choice without = chosen(&f);
     f.n_baselines = 1;
     f.baselines = f.longest_baseline = 1;
@@ -370,10 +347,9 @@ static void baselines_take_time_from_the_mixture(void **state)
     assert_true(fabs(with.seconds / 60 - 1) < 0.05);
 }
 
-static void tokens_take_the_place_of_a_time(void **state)
+PL_TEST(tokens_take_the_place_of_a_time)
 {
     static const double numbers[] = {1, 1e6, 20e6, 1e9, 1e12, 9e18};
-    (void)state;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         dial_facts f = two_cores;
         f.seconds = 0;
@@ -387,11 +363,10 @@ static void tokens_take_the_place_of_a_time(void **state)
     }
 }
 
-static void no_more_text_is_read_than_the_time_allows(void **state)
+PL_TEST(no_more_text_is_read_than_the_time_allows)
 {
     dial_facts f = two_cores;
     int64_t vocab, bytes, more;
-    (void)state;
     f.tokens = f.documents = f.valid_tokens = 0;
     dial_text(&f, &vocab, &bytes);
     assert_int_equal(vocab, 2048);
@@ -417,60 +392,27 @@ static void no_more_text_is_read_than_the_time_allows(void **state)
     assert_true(bytes <= (int64_t)9e15);
 }
 
-static void times_have_a_unit(void **state)
+PL_TEST(times_have_a_unit)
 {
     double s = 0;
-    (void)state;
-    assert_int_equal(dial_parse_time("90s", &s), PL_OK);
+    assert_ok(dial_parse_time("90s", &s));
     assert_true(fabs(s - 90) < 1e-9);
-    assert_int_equal(dial_parse_time("15min", &s), PL_OK);
+    assert_ok(dial_parse_time("15min", &s));
     assert_true(fabs(s - 900) < 1e-9);
-    assert_int_equal(dial_parse_time("2m", &s), PL_OK);
+    assert_ok(dial_parse_time("2m", &s));
     assert_true(fabs(s - 120) < 1e-9);
-    assert_int_equal(dial_parse_time("1.5h", &s), PL_OK);
+    assert_ok(dial_parse_time("1.5h", &s));
     assert_true(fabs(s - 5400) < 1e-9);
 }
 
-static void other_times_are_refused(void **state)
+PL_TEST(other_times_are_refused)
 {
     static const char *const bad[] = {"",     "5",     "min", "0s",
                                       "-3s",  "nans",  "5d",  "1h5m",
                                       "infs", "1e99h", "s",   "5 parsecs"};
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         double s;
         assert_int_equal(dial_parse_time(bad[i], &s), PL_ERR_USAGE);
         assert_non_null(strstr(pl_last_error(), "15min"));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_choice_fills_the_time_it_has),
-        cmocka_unit_test(more_time_never_predicts_a_worse_model),
-        cmocka_unit_test(muon_predicts_fewer_bits_with_twice_the_learning_rate),
-        cmocka_unit_test(half_of_the_tokens_train_the_base_model_of_one_worker),
-        cmocka_unit_test(the_base_model_of_several_workers_has_half_of_the_time),
-        cmocka_unit_test(a_base_model_has_enough_tokens_however_many_workers_there_are),
-        cmocka_unit_test(the_base_model_is_planned_with_the_speed_of_one_worker),
-        cmocka_unit_test(rates_lie_between_what_was_measured),
-        cmocka_unit_test(a_second_gives_the_shortest_run_and_says_so),
-        cmocka_unit_test(a_year_stays_within_the_ranges_of_the_keys),
-        cmocka_unit_test(a_megabyte_has_few_paths),
-        cmocka_unit_test(text_smaller_than_a_batch_still_has_a_choice),
-        cmocka_unit_test(text_that_is_read_again_counts_less),
-        cmocka_unit_test(paths_read_their_text_twice_at_most),
-        cmocka_unit_test(a_fast_machine_has_longer_phases),
-        cmocka_unit_test(
-            processors_beyond_four_train_further_replicas_of_the_base_model),
-        cmocka_unit_test(replicas_of_the_base_model_divide_its_time),
-        cmocka_unit_test(fixed_keys_stay_and_enter_the_choice),
-        cmocka_unit_test(baselines_take_time_from_the_mixture),
-        cmocka_unit_test(tokens_take_the_place_of_a_time),
-        cmocka_unit_test(no_more_text_is_read_than_the_time_allows),
-        cmocka_unit_test(times_have_a_unit),
-        cmocka_unit_test(other_times_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -234,8 +234,10 @@ static void check_job(const char *folder, int n)
     }
 }
 
+#define FOLDER_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
+
 /* ---- tests of the copy ---- */
-static void every_name_goes_to_the_home_of_its_hash(void **state)
+FOLDER_TEST(every_name_goes_to_the_home_of_its_hash)
 {
     static const int numbers[] = {2, MOST, 1, 3};
     char was[PL_PATH_MAX], is[PL_PATH_MAX], name[16];
@@ -254,7 +256,7 @@ static void every_name_goes_to_the_home_of_its_hash(void **state)
 
 /* Version 3 says that it is a rollback, but this release has no record of it. The copy
  * must not make it true. (tests/job/check.sh has a rollback by an older release.) */
-static void a_rollback_that_nobody_made_gets_no_record_in_the_copy(void **state)
+FOLDER_TEST(a_rollback_that_nobody_made_gets_no_record_in_the_copy)
 {
     char was[PL_PATH_MAX], is[PL_PATH_MAX];
     pl_divide_report report;
@@ -290,7 +292,7 @@ static void a_rollback_that_nobody_made_gets_no_record_in_the_copy(void **state)
 
 /* An earlier release moved names between homes, and left notes. Of two copies of a
  * name, the newest note says which one is valid. */
-static void notes_of_an_earlier_release_say_which_copy_is_valid(void **state)
+FOLDER_TEST(notes_of_an_earlier_release_say_which_copy_is_valid)
 {
     char was[PL_PATH_MAX], is[PL_PATH_MAX], part[PL_PATH_MAX];
     static const char *const notes[3] = {"2 3", "here 2", "here 3"};
@@ -320,7 +322,7 @@ static void notes_of_an_earlier_release_say_which_copy_is_valid(void **state)
 }
 
 /* The name would be in no home of the copy, and the old store is deleted. */
-static void a_note_that_names_a_home_without_the_name_is_refused(void **state)
+FOLDER_TEST(a_note_that_names_a_home_without_the_name_is_refused)
 {
     static const char *const notes[] = {"1 7", "2 7", "-1 7"};
     char was[PL_PATH_MAX], is[PL_PATH_MAX], part[PL_PATH_MAX], number[8];
@@ -341,7 +343,7 @@ static void a_note_that_names_a_home_without_the_name_is_refused(void **state)
     }
 }
 
-static void a_missing_home_is_not_left_out(void **state)
+FOLDER_TEST(a_missing_home_is_not_left_out)
 {
     char was[PL_PATH_MAX], is[PL_PATH_MAX], part[PL_PATH_MAX];
     pl_divide_report report;
@@ -398,14 +400,13 @@ static void close_running(running *r)
     assert_ok(pl_remove_tree(r->dir));
 }
 
-static void a_client_finds_every_name_of_the_new_homes(void **state)
+PL_TEST(a_client_finds_every_name_of_the_new_homes)
 {
     running r;
     pl_buf bytes = {0};
     pl_hash blob;
     pl_version_facts v;
     pl_path_state path;
-    (void)state;
     open_running(&r, 3);
     for (int m = 0; m < MODULES; m++) {
         assert_ok(pl_client_get_version(r.client, modules[m], PL_NEWEST, &v));
@@ -425,14 +426,13 @@ static void a_client_finds_every_name_of_the_new_homes(void **state)
 
 /* The home of a tag does not know whether the homes of its modules have freed the data
  * of a version. */
-static void tag_of_versions_that_another_home_has_freed_is_removed(void **state)
+PL_TEST(tag_of_versions_that_another_home_has_freed_is_removed)
 {
     running r;
     pl_buf bytes = {0};
     pl_hash blob, empty;
     char name[PL_NAME_MAX];
     int t = 0;
-    (void)state;
     open_running(&r, 2);
     const int home = pl_home_of(modules[0], 2);
     do
@@ -457,14 +457,13 @@ static void tag_of_versions_that_another_home_has_freed_is_removed(void **state)
 
 /* While the homes are held (pl_client_hold_all), writes wait but reads do not, and a
  * reader of the store sees the commit that the home has named. */
-static void homes_stand_still_for_a_moment(void **state)
+PL_TEST(homes_stand_still_for_a_moment)
 {
     enum { HOLD_MS = 800, LONG_MS = 60000 };
     running r;
     uint64_t held[MOST] = {0}, later[MOST] = {0};
     pl_hash blob;
     pl_store *reader = NULL;
-    (void)state;
     open_running(&r, 2);
     const int home = pl_home_of("router/new", 2);
     int64_t begun = pl_now_ms();
@@ -491,23 +490,5 @@ int main(int argc, char **argv)
 {
     if (argc == 7)
         return run_child(argv, (pl_home_options){.keep_updates = true});
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_name_goes_to_the_home_of_its_hash,
-                                        make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(
-            a_rollback_that_nobody_made_gets_no_record_in_the_copy, make_folder,
-            drop_folder),
-        cmocka_unit_test_setup_teardown(
-            notes_of_an_earlier_release_say_which_copy_is_valid, make_folder,
-            drop_folder),
-        cmocka_unit_test_setup_teardown(
-            a_note_that_names_a_home_without_the_name_is_refused, make_folder,
-            drop_folder),
-        cmocka_unit_test_setup_teardown(a_missing_home_is_not_left_out, make_folder,
-                                        drop_folder),
-        cmocka_unit_test(a_client_finds_every_name_of_the_new_homes),
-        cmocka_unit_test(tag_of_versions_that_another_home_has_freed_is_removed),
-        cmocka_unit_test(homes_stand_still_for_a_moment),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -146,9 +146,8 @@ static void assert_score(const pl_score *a, const pl_score *b)
     assert_true(fabs(a->first_nats - b->first_nats) <= 1e-5 * (1 + b->first_nats));
 }
 
-static void scores_equal_one_target_at_a_time(void **state)
+PL_TEST(scores_equal_one_target_at_a_time)
 {
-    (void)state;
     pl_score scores[N_DOCS];
     for (int batch = 1; batch <= 4; batch += 3) {
         pl_scorer *scorer = open_scorer(1, batch, 0);
@@ -163,9 +162,8 @@ static void scores_equal_one_target_at_a_time(void **state)
     }
 }
 
-static void sliding_windows_count_every_target_once_with_text_before_it(void **state)
+PL_TEST(sliding_windows_count_every_target_once_with_text_before_it)
 {
-    (void)state;
     pl_score scores[N_DOCS];
     float losses[256];
     for (int step = 1; step < T; step += step < 3 ? 1 : 2) {
@@ -192,9 +190,8 @@ static void sliding_windows_count_every_target_once_with_text_before_it(void **s
             }
 }
 
-static void documents_within_the_prefix_count_nothing(void **state)
+PL_TEST(documents_within_the_prefix_count_nothing)
 {
-    (void)state;
     pl_score scores[N_DOCS];
     const uint32_t docs[] = {0, 1, 6}; /* documents of 2, 5 and 3 tokens */
     pl_scorer *scorer = open_scorer(1, 2, 0);
@@ -207,9 +204,8 @@ static void documents_within_the_prefix_count_nothing(void **state)
     pl_scorer_destroy(&scorer);
 }
 
-static void scores_do_not_depend_on_threads(void **state)
+PL_TEST(scores_do_not_depend_on_threads)
 {
-    (void)state;
     pl_score scores[2][N_DOCS];
     for (int i = 0; i < 2; ++i) {
         pl_scorer *scorer = open_scorer(1 + 2 * i, 2, 0);
@@ -220,9 +216,8 @@ static void scores_do_not_depend_on_threads(void **state)
         assert_true(scores[0][d].nats == scores[1][d].nats);
 }
 
-static void routed_documents_are_scored_by_their_path(void **state)
+PL_TEST(routed_documents_are_scored_by_their_path)
 {
-    (void)state;
     const uint32_t docs[] = {8, 3, 5, 4, 3};
     const int path_of[] = {2, 0, 2, 0, 2};
     int n_asked[PATHS] = {0};
@@ -245,9 +240,8 @@ static void routed_documents_are_scored_by_their_path(void **state)
     pl_scorer_destroy(&scorer);
 }
 
-static void losses_of_targets_add_up_to_the_scores(void **state)
+PL_TEST(losses_of_targets_add_up_to_the_scores)
 {
-    (void)state;
     float losses[256];
     pl_score scores[N_DOCS];
     size_t at = 0;
@@ -268,9 +262,8 @@ static void losses_of_targets_add_up_to_the_scores(void **state)
 /* Compares the ways to choose a path on the losses of two paths and seven targets. The
  * first two targets are in the prefix, and windows have three targets. The expected
  * values were worked out by hand. */
-static void ways_to_choose_are_compared_on_one_matrix(void **state)
+PL_TEST(ways_to_choose_are_compared_on_one_matrix)
 {
-    (void)state;
     const float losses[] = {1, 2, 1, 9, 1, 1, 1,  /* path 0 */
                             2, 2, 2, 1, 1, 2, 3}; /* path 1 */
     const pl_route_document d = {.losses = losses,
@@ -301,9 +294,8 @@ static void ways_to_choose_are_compared_on_one_matrix(void **state)
     }
 }
 
-static void later_text_does_not_choose_a_path(void **state)
+PL_TEST(later_text_does_not_choose_a_path)
 {
-    (void)state;
     float losses[2][9];
     pl_score before[PL_ROUTE_COUNT], after[PL_ROUTE_COUNT];
     pl_likeliest likeliest;
@@ -324,9 +316,8 @@ static void later_text_does_not_choose_a_path(void **state)
     assert_true(after[PL_ROUTE_BEST_PIECES].nats < after[PL_ROUTE_REROUTED].nats);
 }
 
-static void a_prefix_without_targets_goes_by_the_router(void **state)
+PL_TEST(a_prefix_without_targets_goes_by_the_router)
 {
-    (void)state;
     const float losses[] = {1, 1, 5, 5};
     const pl_route_document d = {.losses = losses,
                                  .stride = 2,
@@ -345,9 +336,8 @@ static void a_prefix_without_targets_goes_by_the_router(void **state)
 
 /* The row "re-routed" of a report must be the rule of `generate --route-every` with the
  * prefix as W: here as plain loops over random losses, with the limit of evidence. */
-static void rerouted_is_the_rule_of_generate(void **state)
+PL_TEST(rerouted_is_the_rule_of_generate)
 {
-    (void)state;
     enum { N = 300, P = 3, FIRST = 7 };
     static float losses[P * N];
     uint32_t random = 1;
@@ -408,9 +398,8 @@ static pl_route_document changing_document(void)
 /* Piece 0, targets 1..3, has the given path 0. After targets 0..3 the losses are 4 nats
  * on path 0 and 11 on path 1, so path 0 also has targets 4..6. After targets 0..6 the
  * losses are 31 nats and 14, so path 1 has target 7. */
-static void paths_are_chosen_every_w_tokens(void **state)
+PL_TEST(paths_are_chosen_every_w_tokens)
 {
-    (void)state;
     const pl_route_document d = changing_document();
     pl_every_choice c;
     pl_route_every(&d, 0, 3, &c);
@@ -430,9 +419,8 @@ static void paths_are_chosen_every_w_tokens(void **state)
  * 0 has the path that the router chose. After targets 0..3 the gate's losses are 3 nats
  * on path 0 and 1 on path 1, so path 1 is chosen. After targets 0..6 they are 3 and 4,
  * so path 0 is chosen. */
-static void the_gate_chooses_by_its_own_losses(void **state)
+PL_TEST(the_gate_chooses_by_its_own_losses)
 {
-    (void)state;
     const float gate[] = {0, 1, 1, 1, 0, 0, 0, 0,  /* path 0 */
                           1, 0, 0, 0, 1, 1, 1, 1}; /* path 1 */
     pl_route_document d = changing_document();
@@ -458,9 +446,8 @@ static void the_gate_chooses_by_its_own_losses(void **state)
     assert_memory_equal(&with.oracle, &without.oracle, sizeof with.oracle);
 }
 
-static void a_path_falls_only_so_far_behind(void **state)
+PL_TEST(a_path_falls_only_so_far_behind)
 {
-    (void)state;
     const float losses[] = {0, 0, 0, 0, 7, 7, 7, 7,  /* path 0 */
                             7, 7, 7, 7, 0, 0, 0, 0}; /* path 1 */
     double evidence[2] = {0, 0}, parts[2] = {0, 0};
@@ -489,9 +476,8 @@ static void a_path_falls_only_so_far_behind(void **state)
     assert_true(three[0] == 0 && three[1] == 24 && isnan(three[2]));
 }
 
-static void text_after_a_choice_does_not_change_it(void **state)
+PL_TEST(text_after_a_choice_does_not_change_it)
 {
-    (void)state;
     enum { N = 40, W = 4 };
     float losses[2][N];
     pl_every_choice before, after;
@@ -525,9 +511,8 @@ static void text_after_a_choice_does_not_change_it(void **state)
  * `history` equals PL_ROUTE_LIKELIHOOD, and `oracle` equals PL_ROUTE_BEST. The oracle
  * chooses by the losses of the piece itself, so smaller pieces that divide larger ones
  * never make it worse. */
-static void smaller_pieces_are_no_worse_in_hindsight(void **state)
+PL_TEST(smaller_pieces_are_no_worse_in_hindsight)
 {
-    (void)state;
     const int path_of[N_DOCS] = {0};
     int n_asked[PATHS] = {0};
     pl_likeliest chosen[N_DOCS];
@@ -566,9 +551,8 @@ static void smaller_pieces_are_no_worse_in_hindsight(void **state)
 /* The scores must not depend on the limit of memory (most_bytes), except for rounding.
  * Those of PL_ROUTE_ROUTER must also equal the scores of each document by its given
  * path. */
-static void routes_do_not_depend_on_the_memory_they_get(void **state)
+PL_TEST(routes_do_not_depend_on_the_memory_they_get)
 {
-    (void)state;
     enum { WAYS = PL_ROUTE_COUNT * N_DOCS };
     const int path_of[N_DOCS] = {0, 1, 2, 0, 1, 2, 0, 1, 2};
     const size_t most[] = {1, 600, 1 << 20};
@@ -607,9 +591,8 @@ static void routes_do_not_depend_on_the_memory_they_get(void **state)
 
 /* The rules of the changing document with pieces of 3 targets. One choice of path 0 for
  * all 7 counted targets costs 39 nats, `history` 31, and `oracle` 7. */
-static void rules_are_compared_with_one_choice(void **state)
+PL_TEST(rules_are_compared_with_one_choice)
 {
-    (void)state;
     const pl_route_document d = changing_document();
     const pl_score once = {.nats = 39, .n_targets = 7};
     const int every = 3;
@@ -637,9 +620,8 @@ static void rules_are_compared_with_one_choice(void **state)
     pl_free(rows);
 }
 
-static void a_cap_picks_whole_documents_evenly(void **state)
+PL_TEST(a_cap_picks_whole_documents_evenly)
 {
-    (void)state;
     uint32_t docs[N_DOCS];
     memcpy(docs, all, sizeof docs);
     size_t n = pl_pick_documents(tokens, PREFIX, 0, docs, N_DOCS);
@@ -659,9 +641,8 @@ static void a_cap_picks_whole_documents_evenly(void **state)
     }
 }
 
-static void wrong_use_is_refused(void **state)
+PL_TEST(wrong_use_is_refused)
 {
-    (void)state;
     pl_scorer_options options = {.topology = topology,
                                  .backend = "ref",
                                  .precision = "f32",
@@ -689,9 +670,8 @@ static void wrong_use_is_refused(void **state)
 
 /* A scorer that borrows a model must give the same scores as one with its own model. (A
  * worker scores with the model that it also trains.) */
-static void a_borrowed_model_scores_the_same(void **state)
+PL_TEST(a_borrowed_model_scores_the_same)
 {
-    (void)state;
     pl_backend_options backend = {.name = "ref", .n_threads = 1, .precision = "f32"};
     pl_model_options options = {.batch = 3, .context = T, .training = true};
     pl_score own[N_DOCS], borrowed[N_DOCS];
@@ -728,27 +708,5 @@ static void a_borrowed_model_scores_the_same(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_borrowed_model_scores_the_same),
-        cmocka_unit_test(scores_equal_one_target_at_a_time),
-        cmocka_unit_test(sliding_windows_count_every_target_once_with_text_before_it),
-        cmocka_unit_test(documents_within_the_prefix_count_nothing),
-        cmocka_unit_test(scores_do_not_depend_on_threads),
-        cmocka_unit_test(routed_documents_are_scored_by_their_path),
-        cmocka_unit_test(losses_of_targets_add_up_to_the_scores),
-        cmocka_unit_test(ways_to_choose_are_compared_on_one_matrix),
-        cmocka_unit_test(later_text_does_not_choose_a_path),
-        cmocka_unit_test(a_prefix_without_targets_goes_by_the_router),
-        cmocka_unit_test(rerouted_is_the_rule_of_generate),
-        cmocka_unit_test(paths_are_chosen_every_w_tokens),
-        cmocka_unit_test(the_gate_chooses_by_its_own_losses),
-        cmocka_unit_test(a_path_falls_only_so_far_behind),
-        cmocka_unit_test(text_after_a_choice_does_not_change_it),
-        cmocka_unit_test(smaller_pieces_are_no_worse_in_hindsight),
-        cmocka_unit_test(routes_do_not_depend_on_the_memory_they_get),
-        cmocka_unit_test(rules_are_compared_with_one_choice),
-        cmocka_unit_test(a_cap_picks_whole_documents_evenly),
-        cmocka_unit_test(wrong_use_is_refused),
-    };
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return suite_run(open_all, close_all);
 }

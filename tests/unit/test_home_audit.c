@@ -16,8 +16,8 @@ static void tell_home(fixture *f, pl_message *q, uint16_t answer, pl_message *ke
     pl_message_init(&a, 0);
     q->request = pl_wire_next_request();
     q->epoch = UINT64_MAX; /* no hub is newer */
-    assert_int_equal(pl_wire_connect(f->home.address, &socket), PL_OK);
-    assert_int_equal(pl_wire_ask(socket, q, 500, 10000, &a), PL_OK);
+    assert_ok(pl_wire_connect(f->home.address, &socket));
+    assert_ok(pl_wire_ask(socket, q, 500, 10000, &a));
     assert_int_equal(a.type, answer);
     pl_wire_close(&socket);
     pl_message_destroy(q);
@@ -49,7 +49,7 @@ static int count_rows(fixture *f, int *in_audit)
             continue;
         n++;
         pl_get_text(&r, PL_TAG_TEXT, 0, text, sizeof text);
-        assert_int_equal(pl_audit_read(text, &row), PL_OK);
+        assert_ok(pl_audit_read(text, &row));
         for (int path = 0; path < PATHS; path++) {
             pl_arm_path_name(&f->arm, f->topology, path, 0, name);
             if (strcmp(row.path, name) == 0)
@@ -106,7 +106,7 @@ static pl_status submit_path(fixture *f, int path, int64_t phase, float v,
 static pl_submit_result end_task(fixture *f, int path, float v, uint64_t token)
 {
     pl_submit_result result;
-    assert_int_equal(submit_path(f, path, 0, v, token, &result), PL_OK);
+    assert_ok(submit_path(f, path, 0, v, token, &result));
     return result;
 }
 
@@ -115,7 +115,7 @@ static void tell_verdict(fixture *f, const char *row_text, pl_verdict verdict)
     pl_audit row;
     pl_message q = {0};
     pl_buf text = {0};
-    assert_int_equal(pl_audit_read(row_text, &row), PL_OK);
+    assert_ok(pl_audit_read(row_text, &row));
     row.verdict = verdict;
     pl_audit_write(&row, &text);
     PL_SAY(&q, PUT_AUDIT, put_audit, .row_text = pl_buf_text(&text));
@@ -142,7 +142,7 @@ static void confirm_path(fixture *f, int path)
 static int64_t version_of(fixture *f)
 {
     pl_version_facts facts;
-    assert_int_equal(pl_client_get_version(f->client, embed, PL_NEWEST, &facts), PL_OK);
+    assert_ok(pl_client_get_version(f->client, embed, PL_NEWEST, &facts));
     return (int64_t)facts.number;
 }
 
@@ -150,13 +150,12 @@ static int64_t phase_of(fixture *f, int path, pl_path_state *out)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_arm_path_name(&f->arm, f->topology, path, 0, name);
-    assert_int_equal(pl_client_get_path(f->client, name, out), PL_OK);
+    assert_ok(pl_client_get_path(f->client, name, out));
     return out->phase;
 }
 
-static void nothing_counts_before_the_verdict(void **state)
+PL_TEST(nothing_counts_before_the_verdict)
 {
-    (void)state;
     fixture f;
     pl_path_state now;
     int in_audit = 0;
@@ -183,7 +182,7 @@ static void nothing_counts_before_the_verdict(void **state)
         assert_int_equal(in_audit, PATHS - path);
         assert_int_equal(version_of(&f), 0); /* it waits for the last one */
         pl_arm_path_name(&f.arm, f.topology, path, 0, name);
-        assert_int_equal(pl_audit_read(rows[path], &row), PL_OK);
+        assert_ok(pl_audit_read(rows[path], &row));
         assert_string_equal(row.path, name);
         tell_verdict(&f, rows[path], PL_VERDICT_AGREED);
         assert_int_equal(phase_of(&f, path, &now), 1);
@@ -196,9 +195,8 @@ static void nothing_counts_before_the_verdict(void **state)
     close_job(&f);
 }
 
-static void odd_result_leaves_nothing(void **state)
+PL_TEST(odd_result_leaves_nothing)
 {
-    (void)state;
     fixture f;
     pl_path_state now;
     int in_audit = 0;
@@ -232,9 +230,8 @@ static void odd_result_leaves_nothing(void **state)
 }
 
 /* The home of a module may not be the home of the paths that go through it. */
-static void round_waits_until_the_hub_confirms_the_paths(void **state)
+PL_TEST(round_waits_until_the_hub_confirms_the_paths)
 {
-    (void)state;
     fixture f;
     open_job(&f, "f32");
     for (int path = 0; path < PATHS; path++)
@@ -247,9 +244,8 @@ static void round_waits_until_the_hub_confirms_the_paths(void **state)
     close_job(&f);
 }
 
-static void results_that_count_are_not_dropped(void **state)
+PL_TEST(results_that_count_are_not_dropped)
 {
-    (void)state;
     fixture f;
     open_job(&f, "f32");
     for (int path = 0; path < PATHS; path++)
@@ -275,23 +271,22 @@ static void go_back_to(fixture *f, const char *copy)
     pl_buf dropped = {0};
     pl_txn *txn = NULL;
     static const char ref[] = PL_DROPPED_REFS "mix/p00.r0/0/101"; /* TOKEN + 1 */
-    assert_int_equal(pl_store_open(f->home.target, PL_STORE_READ, &store), PL_OK);
-    assert_int_equal(pl_store_get_ref(store, ref, &dropped), PL_OK);
+    assert_ok(pl_store_open(f->home.target, PL_STORE_READ, &store));
+    assert_ok(pl_store_get_ref(store, ref, &dropped));
     pl_store_close(&store);
-    assert_int_equal(pl_store_open(copy, PL_STORE_READ, &store), PL_OK);
-    assert_int_equal(pl_store_mirror(store, f->home.target, true, &report), PL_OK);
+    assert_ok(pl_store_open(copy, PL_STORE_READ, &store));
+    assert_ok(pl_store_mirror(store, f->home.target, true, &report));
     pl_store_close(&store);
-    assert_int_equal(pl_store_open(f->home.target, PL_STORE_WRITE, &store), PL_OK);
-    assert_int_equal(pl_txn_begin(store, &txn), PL_OK);
-    assert_int_equal(pl_txn_put_ref(txn, ref, pl_buf_text(&dropped)), PL_OK);
-    assert_int_equal(pl_txn_commit(&txn), PL_OK);
+    assert_ok(pl_store_open(f->home.target, PL_STORE_WRITE, &store));
+    assert_ok(pl_txn_begin(store, &txn));
+    assert_ok(pl_txn_put_ref(txn, ref, pl_buf_text(&dropped)));
+    assert_ok(pl_txn_commit(&txn));
     pl_store_close(&store);
     pl_buf_destroy(&dropped);
 }
 
-static void older_copy_drops_again_what_an_audit_dropped(void **state)
+PL_TEST(older_copy_drops_again_what_an_audit_dropped)
 {
-    (void)state;
     fixture f;
     char copy[PL_PATH_MAX + 8];
     pl_store *store = NULL;
@@ -300,8 +295,8 @@ static void older_copy_drops_again_what_an_audit_dropped(void **state)
     for (int path = 0; path < PATHS; path++)
         submit_updates(&f, path, TOKEN);
     snprintf(copy, sizeof copy, "%s.copy", f.home.target);
-    assert_int_equal(pl_store_open(f.home.target, PL_STORE_READ, &store), PL_OK);
-    assert_int_equal(pl_store_mirror(store, copy, false, &report), PL_OK);
+    assert_ok(pl_store_open(f.home.target, PL_STORE_READ, &store));
+    assert_ok(pl_store_mirror(store, copy, false, &report));
     pl_store_close(&store);
     drop_task(&f, "mix/p00.r0", TOKEN + 1);
     submit_updates(&f, 0, TOKEN + 2);
@@ -322,7 +317,7 @@ static void older_copy_drops_again_what_an_audit_dropped(void **state)
     submit_updates(&f, 0, TOKEN + 4);
     (void)wait_version(&f, embed);
     close_job(&f);
-    assert_int_equal(pl_remove_tree(copy), PL_OK);
+    assert_ok(pl_remove_tree(copy));
 }
 
 /* Receives a message, but waits at most some seconds. */
@@ -334,7 +329,7 @@ static void await_message(pl_socket *socket, pl_peer *peer, pl_message *m)
         if (status == PL_ERR_TIMEOUT)
             pl_sleep_ms(10);
     }
-    assert_int_equal(status, PL_OK);
+    assert_ok(status);
 }
 
 /* Returns the type of the home's answer to GET_UPDATE of a peer with this role. */
@@ -347,11 +342,11 @@ static int answer_to(home *h, const char *address, pl_key_role role)
     pl_message_init(&a, 0);
     PL_SAY(&q, GET_UPDATE, get_update, .name = embed, .path = 0, .replica = 0,
            .phase = 0);
-    assert_int_equal(pl_wire_connect(address, &client), PL_OK);
-    assert_int_equal(pl_wire_send(client, &q), PL_OK);
+    assert_ok(pl_wire_connect(address, &client));
+    assert_ok(pl_wire_send(client, &q));
     await_message(h->socket, &peer, &m);
     peer.role = role;
-    assert_int_equal(home_take(h, &peer, &m), PL_OK);
+    assert_ok(home_take(h, &peer, &m));
     await_message(client, NULL, &a);
     const int type = a.type;
     pl_wire_close(&client);
@@ -361,9 +356,8 @@ static int answer_to(home *h, const char *address, pl_key_role role)
     return type;
 }
 
-static void update_is_for_the_hub_alone(void **state)
+PL_TEST(update_is_for_the_hub_alone)
 {
-    (void)state;
     fixture f;
     char address[PL_ADDRESS_MAX];
     const pl_home_options options = {.audit = 1, .staging_bytes = 1 << 20};
@@ -371,9 +365,9 @@ static void update_is_for_the_hub_alone(void **state)
     submit_updates(&f, 0, TOKEN);
     kill_child(&f.home, SIGTERM);
     home h = {.options = &options};
-    assert_int_equal(pl_store_open(f.home.target, PL_STORE_CREATE, &h.store), PL_OK);
-    assert_int_equal(home_load(&h), PL_OK);
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &h.socket, address), PL_OK);
+    assert_ok(pl_store_open(f.home.target, PL_STORE_CREATE, &h.store));
+    assert_ok(home_load(&h));
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &h.socket, address));
     assert_int_equal(answer_to(&h, address, PL_AS_HUB), PL_MSG_UPDATE_IS);
     assert_int_equal(answer_to(&h, address, PL_AS_WORKER), PL_MSG_ERR);
     assert_int_equal(answer_to(&h, address, PL_AS_RELAY), PL_MSG_ERR);
@@ -392,15 +386,7 @@ static void update_is_for_the_hub_alone(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_counts_before_the_verdict),
-        cmocka_unit_test(odd_result_leaves_nothing),
-        cmocka_unit_test(round_waits_until_the_hub_confirms_the_paths),
-        cmocka_unit_test(results_that_count_are_not_dropped),
-        cmocka_unit_test(older_copy_drops_again_what_an_audit_dropped),
-        cmocka_unit_test(update_is_for_the_hub_alone),
-    };
     if (argc > 1)
         return run_child(argv, (pl_home_options){.keep_updates = true, .audit = 1});
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -6,13 +6,7 @@
 #include "net/net.h"
 #include "tests/support/tiny_arm.h"
 #include "workers/hub_internal.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { NOW = 50000, FIRST = 0, SAME, OTHER, THIRD, GUEST, N_WORKERS };
 
@@ -38,7 +32,7 @@ static void know_an_arm(hub *h, char path[PL_MODULE_NAME_MAX])
     arm->inner = (pl_inner){.batch = 2, .context = 16, .tau = 10, .phases = 3};
     tiny_shards(arm, 4);
     pl_hash_of("blob", "m", 1, &blob);
-    assert_int_equal(plan_add_arm(&h->tasks, arm, &blob), PL_OK);
+    assert_ok(plan_add_arm(&h->tasks, arm, &blob));
     pl_free(arm);
     pl_copy_text(path, PL_MODULE_NAME_MAX, h->tasks.arms[0].paths[0].name);
 }
@@ -60,7 +54,7 @@ static void hear_row(fixture *f, const char *device, int64_t tries)
     pl_put_u64(&body, PL_TAG_AUDIT, 1);
     pl_reader_open(&r, "a record", body.data, body.len);
     r.texts = texts;
-    assert_int_equal(hub_take_audit_record(&f->h, 0, &r), PL_OK);
+    assert_ok(hub_take_audit_record(&f->h, 0, &r));
     f->audit = &f->h.audits[f->h.n_audits - 1];
     pl_buf_destroy(&text);
     pl_buf_destroy(&body);
@@ -82,8 +76,7 @@ static int setup(void **state)
     f->h.n_homes = 2;
     f->h.tasks.audits = true;
     for (int i = 0; i < 2; i++)
-        assert_int_equal(pl_wire_connect("tcp://127.0.0.1:1", &f->homes[i].socket),
-                         PL_OK);
+        assert_ok(pl_wire_connect("tcp://127.0.0.1:1", &f->homes[i].socket));
     for (int i = 0; i < N_WORKERS; i++) {
         pl_copy_text(f->workers[i].name, sizeof f->workers[i].name, names[i]);
         pl_copy_text(f->workers[i].device, sizeof f->workers[i].device, kinds[i]);
@@ -131,7 +124,7 @@ static void hear_update(fixture *f, int slot, const char *worker, const char *de
     if (!pl_pubkey_none(&f->sender_key))
         pl_put_bytes(&m.body, PL_TAG_KEY, f->sender_key.bytes, PL_PUBKEY_BYTES);
     pl_put_hash(&m.body, PL_TAG_BLOB, &hash);
-    assert_int_equal(hub_hear_update(&f->h, &m), PL_OK);
+    assert_ok(hub_hear_update(&f->h, &m));
     pl_message_destroy(&m);
 }
 
@@ -161,12 +154,14 @@ static void do_again(fixture *f, int worker, int wrong, int fault)
     pl_put_hash(&m.body, PL_TAG_BLOB, &a->row.after);
     assert_true(is_asked(f, worker));
     hub_grant_audit(&f->h, a, worker, f->now);
-    assert_int_equal(hub_audit_done(&f->h, a, worker, &m), PL_OK);
+    assert_ok(hub_audit_done(&f->h, a, worker, &m));
     pl_message_destroy(&m);
 }
 
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+
 /* ---- judges ---- */
-static void own_worker_of_the_senders_kind_judges(void **state)
+FIXTURE_TEST(own_worker_of_the_senders_kind_judges)
 {
     fixture *f = *state;
     assert_false(is_asked(f, SAME)); /* the homes have not said the updates yet */
@@ -180,7 +175,7 @@ static void own_worker_of_the_senders_kind_judges(void **state)
     assert_int_equal(f->h.n_fenced, 0);
 }
 
-static void guests_never_judge(void **state)
+FIXTURE_TEST(guests_never_judge)
 {
     fixture *f = *state;
     hear_updates(f, -1);
@@ -191,7 +186,7 @@ static void guests_never_judge(void **state)
     assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN); /* it waits */
 }
 
-static void worker_judges_itself_only_if_it_is_alone(void **state)
+FIXTURE_TEST(worker_judges_itself_only_if_it_is_alone)
 {
     fixture *f = *state;
     hear_updates(f, -1);
@@ -204,7 +199,7 @@ static void worker_judges_itself_only_if_it_is_alone(void **state)
     assert_false(is_asked(f, SAME));
 }
 
-static void only_own_worker_judges_what_it_did_not_send(void **state)
+FIXTURE_TEST(only_own_worker_judges_what_it_did_not_send)
 {
     fixture *f = *state;
     f->workers[FIRST].own_key = false; /* the liar */
@@ -217,7 +212,7 @@ static void only_own_worker_judges_what_it_did_not_send(void **state)
     assert_int_equal(f->h.n_fenced, 1);
 }
 
-static void second_judge_is_another_one(void **state)
+FIXTURE_TEST(second_judge_is_another_one)
 {
     fixture *f = *state;
     hear_updates(f, 2);
@@ -230,7 +225,7 @@ static void second_judge_is_another_one(void **state)
 }
 
 /* ---- verdicts ---- */
-static void part_is_judged_on_its_senders_kind(void **state)
+FIXTURE_TEST(part_is_judged_on_its_senders_kind)
 {
     fixture *f = *state;
     /* FIRST sent a false update and left; OTHER, on another kind, did the rest. */
@@ -253,7 +248,7 @@ static void part_is_judged_on_its_senders_kind(void **state)
     assert_string_equal(f->h.fenced[0].name, "first");
 }
 
-static void results_of_different_kinds_are_not_compared(void **state)
+FIXTURE_TEST(results_of_different_kinds_are_not_compared)
 {
     fixture *f = *state;
     for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
@@ -265,7 +260,7 @@ static void results_of_different_kinds_are_not_compared(void **state)
     assert_int_equal(f->h.n_fenced, 0);
 }
 
-static void judge_with_a_fault_is_named_and_the_result_counts(void **state)
+FIXTURE_TEST(judge_with_a_fault_is_named_and_the_result_counts)
 {
     fixture *f = *state;
     hear_updates(f, -1);
@@ -277,7 +272,7 @@ static void judge_with_a_fault_is_named_and_the_result_counts(void **state)
     assert_string_equal(f->h.fenced[0].name, "same");
 }
 
-static void repetitions_that_differ_drop_the_result(void **state)
+FIXTURE_TEST(repetitions_that_differ_drop_the_result)
 {
     fixture *f = *state;
     plan_path *path = &f->h.tasks.arms[0].paths[0];
@@ -295,7 +290,7 @@ static void repetitions_that_differ_drop_the_result(void **state)
     assert_non_null(strstr(f->h.failure, path->name));
 }
 
-static void missing_update_drops_the_result(void **state)
+FIXTURE_TEST(missing_update_drops_the_result)
 {
     fixture *f = *state;
     f->homes[0].known = f->homes[0].welcome = true;
@@ -303,12 +298,12 @@ static void missing_update_drops_the_result(void **state)
     hear_update(f, 0, "first", "cpu", false);
     for (int i = 0; i < 12; i++) {
         f->now += 1001;
-        assert_int_equal(hub_tend_audits(&f->h, f->now), PL_OK);
+        assert_ok(hub_tend_audits(&f->h, f->now));
     }
     assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
 }
 
-static void homes_drop_before_the_verdict_is_stored(void **state)
+FIXTURE_TEST(homes_drop_before_the_verdict_is_stored)
 {
     fixture *f = *state;
     hear_updates(f, 0);
@@ -316,7 +311,7 @@ static void homes_drop_before_the_verdict_is_stored(void **state)
     do_again(f, FIRST, -1, 0);
     assert_int_equal(f->audit->row.verdict, PL_VERDICT_ODD);
     f->now += 1001;
-    assert_int_equal(hub_tend_audits(&f->h, f->now), PL_OK);
+    assert_ok(hub_tend_audits(&f->h, f->now));
     assert_true(f->audit->drops[0] != 0 && f->audit->drops[1] != 0);
     assert_true(f->audit->drop_token > f->audit->lease.token);
     const uint64_t first = f->audit->drops[0];
@@ -325,13 +320,13 @@ static void homes_drop_before_the_verdict_is_stored(void **state)
     hub_hear_ok(&f->h, 0, first);
     assert_true(f->audit->dropped[0] && !f->audit->dropped[1]);
     f->now += 1001;
-    assert_int_equal(hub_tend_audits(&f->h, f->now), PL_OK);
+    assert_ok(hub_tend_audits(&f->h, f->now));
     assert_int_equal(f->audit->drops[0], first); /* it is not told again */
     hub_hear_ok(&f->h, 1, f->audit->drops[1]);
     assert_true(f->audit->dropped[1]);
 }
 
-static void retried_task_has_a_new_audit(void **state)
+FIXTURE_TEST(retried_task_has_a_new_audit)
 {
     fixture *f = *state;
     hear_updates(f, 0);
@@ -346,7 +341,7 @@ static void retried_task_has_a_new_audit(void **state)
 }
 
 /* ---- kinds of devices ---- */
-static void kind_without_an_own_worker_gets_no_task(void **state)
+FIXTURE_TEST(kind_without_an_own_worker_gets_no_task)
 {
     fixture *f = *state;
     hub_worker *guest = &f->workers[GUEST];
@@ -366,7 +361,7 @@ static void kind_without_an_own_worker_gets_no_task(void **state)
     assert_true(hub_admits_device(&f->h, guest));
 }
 
-static void listed_kind_counts_as_unchecked(void **state)
+FIXTURE_TEST(listed_kind_counts_as_unchecked)
 {
     fixture *f = *state;
     f->options.devices = "invented";
@@ -383,7 +378,7 @@ static void listed_kind_counts_as_unchecked(void **state)
 }
 
 /* The only own worker of a kind has gone, and a task of this kind was drawn. */
-static void task_that_nobody_can_check_is_done_by_another_kind(void **state)
+FIXTURE_TEST(task_that_nobody_can_check_is_done_by_another_kind)
 {
     fixture *f = *state;
     pl_json *o = pl_json_object();
@@ -395,7 +390,7 @@ static void task_that_nobody_can_check_is_done_by_another_kind(void **state)
     f->workers[SAME].seen_ms = f->now - 3 * f->options.ttl_ms - 3000; /* it died */
     f->h.tasks.arms[0].own_s = 1;
     const int64_t gone = f->now += 1001;
-    assert_int_equal(hub_tend_audits(&f->h, f->now), PL_OK);
+    assert_ok(hub_tend_audits(&f->h, f->now));
     hub_audit_json(&f->h, o); /* the user is told */
     const pl_json *waiting = pl_json_get(o, "audits_waiting");
     assert_int_equal(pl_json_count(waiting), 1);
@@ -408,7 +403,7 @@ static void task_that_nobody_can_check_is_done_by_another_kind(void **state)
         assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
         assert_true(hub_admits_device(&f->h, &f->workers[GUEST]));
         f->workers[OTHER].seen_ms = f->workers[THIRD].seen_ms = f->now;
-        assert_int_equal(hub_tend_audits(&f->h, f->now = at), PL_OK);
+        assert_ok(hub_tend_audits(&f->h, f->now = at));
     }
     assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
     assert_non_null(strstr(f->audit->row.reason, "with the device cpu came for"));
@@ -422,7 +417,7 @@ static void task_that_nobody_can_check_is_done_by_another_kind(void **state)
     assert_true(hub_admits_device(&f->h, &f->workers[GUEST]));
 }
 
-static void judge_that_comes_back_ends_the_wait(void **state)
+FIXTURE_TEST(judge_that_comes_back_ends_the_wait)
 {
     fixture *f = *state;
     f->homes[0].known = f->homes[0].welcome = true;
@@ -433,7 +428,7 @@ static void judge_that_comes_back_ends_the_wait(void **state)
         f->now += 1001;
         f->workers[SAME].left = i != 7;
         f->workers[SAME].seen_ms = f->now;
-        assert_int_equal(hub_tend_audits(&f->h, f->now), PL_OK);
+        assert_ok(hub_tend_audits(&f->h, f->now));
         assert_int_equal(f->audit->lacks_ms == 0, i == 7);
         if (i < 17) /* ten lifetimes of a lease after it left again */
             assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
@@ -458,7 +453,7 @@ static void liar_is_found(fixture *f, int lie, const char *liar)
             hub_mark_fenced(&f->h, f->later[i]);
 }
 
-static void a_liar_is_fenced_by_the_key_of_its_lease(void **state)
+FIXTURE_TEST(a_liar_is_fenced_by_the_key_of_its_lease)
 {
     fixture *f = *state;
     memset(f->sender_key.bytes, 7, PL_PUBKEY_BYTES);
@@ -469,7 +464,7 @@ static void a_liar_is_fenced_by_the_key_of_its_lease(void **state)
     assert_true(f->workers[FIRST].fenced[0]);
 }
 
-static void an_heir_of_a_liars_name_is_not_fenced(void **state)
+FIXTURE_TEST(an_heir_of_a_liars_name_is_not_fenced)
 {
     fixture *f = *state;
     char text[PL_PUBKEY_TEXT];
@@ -482,7 +477,7 @@ static void an_heir_of_a_liars_name_is_not_fenced(void **state)
     assert_false(f->workers[FIRST].fenced[0]);
 }
 
-static void a_key_that_gets_a_liars_name_later_is_not_fenced(void **state)
+FIXTURE_TEST(a_key_that_gets_a_liars_name_later_is_not_fenced)
 {
     fixture *f = *state;
     hub_worker heir = {.name = "first"}, again = {.name = "again"};
@@ -495,32 +490,4 @@ static void a_key_that_gets_a_liars_name_later_is_not_fenced(void **state)
     liar_is_found(f, 0, "first");
     assert_false(heir.fenced[0]);
     assert_true(again.fenced[0]);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(own_worker_of_the_senders_kind_judges),
-        TEST(guests_never_judge),
-        TEST(worker_judges_itself_only_if_it_is_alone),
-        TEST(only_own_worker_judges_what_it_did_not_send),
-        TEST(second_judge_is_another_one),
-        TEST(part_is_judged_on_its_senders_kind),
-        TEST(results_of_different_kinds_are_not_compared),
-        TEST(judge_with_a_fault_is_named_and_the_result_counts),
-        TEST(repetitions_that_differ_drop_the_result),
-        TEST(missing_update_drops_the_result),
-        TEST(homes_drop_before_the_verdict_is_stored),
-        TEST(retried_task_has_a_new_audit),
-        TEST(kind_without_an_own_worker_gets_no_task),
-        TEST(listed_kind_counts_as_unchecked),
-        TEST(task_that_nobody_can_check_is_done_by_another_kind),
-        TEST(judge_that_comes_back_ends_the_wait),
-        TEST(a_liar_is_fenced_by_the_key_of_its_lease),
-        TEST(an_heir_of_a_liars_name_is_not_fenced),
-        TEST(a_key_that_gets_a_liars_name_later_is_not_fenced),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

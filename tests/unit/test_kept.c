@@ -122,7 +122,9 @@ static void assert_revoked(const places *p)
     pl_key_list_clear(&list);
 }
 
-static void older_backup_forgives_no_liar(void **state)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+
+FIXTURE_TEST(older_backup_forgives_no_liar)
 {
     places *p = *state;
     run_kept kept;
@@ -140,7 +142,7 @@ static void older_backup_forgives_no_liar(void **state)
     pl_free(kept.refs);
 }
 
-static void new_folder_keeps_nothing(void **state)
+FIXTURE_TEST(new_folder_keeps_nothing)
 {
     places *p = *state;
     run_kept kept;
@@ -153,7 +155,7 @@ static void new_folder_keeps_nothing(void **state)
 }
 
 /* `worker-1` and `p00.r0` are other workers and paths there. */
-static void backup_of_another_job_gets_no_fence_by_name(void **state)
+FIXTURE_TEST(backup_of_another_job_gets_no_fence_by_name)
 {
     places *p = *state;
     run_kept kept;
@@ -176,7 +178,7 @@ static void backup_of_another_job_gets_no_fence_by_name(void **state)
 }
 
 /* `forget` and `homes set` make a new store with the old refs. */
-static void store_that_was_made_anew_is_of_the_same_job(void **state)
+FIXTURE_TEST(store_that_was_made_anew_is_of_the_same_job)
 {
     places *p = *state;
     run_kept kept;
@@ -195,7 +197,7 @@ static void store_that_was_made_anew_is_of_the_same_job(void **state)
 }
 
 /* The disk of one home is lost, and only this home is restored. */
-static void other_homes_tell_what_a_lost_home_knew(void **state)
+FIXTURE_TEST(other_homes_tell_what_a_lost_home_knew)
 {
     places *p = *state;
     run_kept kept;
@@ -213,18 +215,4 @@ static void other_homes_tell_what_a_lost_home_knew(void **state)
     assert_ok(run_put_back(one, &kept));
     (void)assert_kept(p, one);
     pl_free(kept.refs);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(older_backup_forgives_no_liar),
-        TEST(new_folder_keeps_nothing),
-        TEST(backup_of_another_job_gets_no_fence_by_name),
-        TEST(store_that_was_made_anew_is_of_the_same_job),
-        TEST(other_homes_tell_what_a_lost_home_knew),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,11 +10,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+
+#include "tests/support/suite.h"
 
 typedef struct fixture {
     char folder[32], file[64];
@@ -33,21 +30,23 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     fixture *f = *state;
-    assert_int_equal(pl_remove_tree(f->folder), PL_OK);
+    assert_ok(pl_remove_tree(f->folder));
     pl_free(f);
     return 0;
 }
 
-static void a_pair_is_read_back_as_it_was_saved(void **state)
+#define FIXTURE_TEST(name) PL_TEST_WITH(name, set_up, tear_down)
+
+FIXTURE_TEST(a_pair_is_read_back_as_it_was_saved)
 {
     const fixture *f = *state;
     pl_keypair made, got;
     struct stat info;
     pl_keypair_create(&made);
-    assert_int_equal(pl_keypair_save(f->file, &made), PL_OK);
+    assert_ok(pl_keypair_save(f->file, &made));
     assert_int_equal(stat(f->file, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0600);
-    assert_int_equal(pl_keypair_load(f->file, &got), PL_OK);
+    assert_ok(pl_keypair_load(f->file, &got));
     assert_memory_equal(&made, &got, sizeof made);
     assert_int_equal(pl_keypair_save(f->file, &made), PL_ERR_EXISTS);
     assert_int_equal(pl_keypair_load("/tmp/pl-no-such-key", &got), PL_ERR_NOT_FOUND);
@@ -61,7 +60,7 @@ static int save_unflushed(const char *file)
     return pl_keypair_save(file, &made) == PL_ERR_IO && !pl_path_exists(file) ? 0 : 1;
 }
 
-static void a_key_is_there_when_its_folder_is_flushed(void **state)
+FIXTURE_TEST(a_key_is_there_when_its_folder_is_flushed)
 {
     const fixture *f = *state;
     int how = 0;
@@ -77,11 +76,10 @@ static void a_key_is_there_when_its_folder_is_flushed(void **state)
 
 /* A key's text must not begin with a dash, so that no command takes it for an option.
  * If keys were random texts, one key in 64 would begin with a dash. */
-static void no_key_looks_like_an_option(void **state)
+FIXTURE_TEST(no_key_looks_like_an_option)
 {
     pl_keypair made;
     char text[PL_PUBKEY_TEXT];
-    (void)state;
     for (int i = 0; i < 1000; i++) {
         pl_keypair_create(&made);
         pl_pubkey_format(&made.open, text);
@@ -89,20 +87,20 @@ static void no_key_looks_like_an_option(void **state)
     }
 }
 
-static void a_key_file_that_others_may_read_is_refused_with_the_remedy(void **state)
+FIXTURE_TEST(a_key_file_that_others_may_read_is_refused_with_the_remedy)
 {
     const fixture *f = *state;
     pl_keypair made, got;
     static const mode_t modes[] = {0640, 0604, 0660, 0610, 0601};
     pl_keypair_create(&made);
-    assert_int_equal(pl_keypair_save(f->file, &made), PL_OK);
+    assert_ok(pl_keypair_save(f->file, &made));
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         assert_int_equal(chmod(f->file, modes[i]), 0);
         assert_int_equal(pl_keypair_load(f->file, &got), PL_ERR_NOPERM);
         assert_non_null(strstr(pl_last_error(), "chmod 600"));
     }
     assert_int_equal(chmod(f->file, 0400), 0);
-    assert_int_equal(pl_keypair_load(f->file, &got), PL_OK);
+    assert_ok(pl_keypair_load(f->file, &got));
 }
 
 /* Returns the status with which an ordinary user in this group loads the key. */
@@ -121,7 +119,7 @@ static pl_status load_as_user(const char *file, gid_t group)
     return (pl_status)WEXITSTATUS(how);
 }
 
-static void a_key_file_of_root_may_be_readable_for_its_group(void **state)
+FIXTURE_TEST(a_key_file_of_root_may_be_readable_for_its_group)
 {
     const fixture *f = *state;
     pl_keypair made;
@@ -131,14 +129,14 @@ static void a_key_file_of_root_may_be_readable_for_its_group(void **state)
         skip();
     }
     pl_keypair_create(&made);
-    assert_int_equal(pl_keypair_save(f->file, &made), PL_OK);
+    assert_ok(pl_keypair_save(f->file, &made));
     if (chown(f->file, 0, 10001) != 0) {
         print_message("a file of another group: not on this machine\n");
         skip();
     }
     assert_int_equal(chmod(f->folder, 0711), 0);
     assert_int_equal(chmod(f->file, 0440), 0);
-    assert_int_equal(load_as_user(f->file, 10001), PL_OK);
+    assert_ok(load_as_user(f->file, 10001));
     assert_int_equal(load_as_user(f->file, 10002), PL_ERR_NOPERM);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         assert_int_equal(chmod(f->file, refused[i]), 0);
@@ -149,14 +147,14 @@ static void a_key_file_of_root_may_be_readable_for_its_group(void **state)
     assert_int_equal(load_as_user(f->file, 10001), PL_ERR_NOPERM);
 }
 
-static void a_cut_or_changed_key_file_is_damaged(void **state)
+FIXTURE_TEST(a_cut_or_changed_key_file_is_damaged)
 {
     const fixture *f = *state;
     pl_keypair made, got;
     pl_buf whole = {0};
     pl_keypair_create(&made);
-    assert_int_equal(pl_keypair_save(f->file, &made), PL_OK);
-    assert_int_equal(pl_read_file(f->file, &whole), PL_OK);
+    assert_ok(pl_keypair_save(f->file, &made));
+    assert_ok(pl_read_file(f->file, &whole));
     assert_int_equal(chmod(f->file, 0600), 0);
     /* A file that is cut is damaged; only the last newline may be missing. */
     for (size_t n = 0; n + 1 < whole.len; n++) {
@@ -174,16 +172,15 @@ static void a_cut_or_changed_key_file_is_damaged(void **state)
     pl_buf_destroy(&whole);
 }
 
-static void a_key_has_one_spelling(void **state)
+PL_TEST(a_key_has_one_spelling)
 {
-    (void)state;
     pl_keypair pair;
     pl_pubkey got;
     char text[PL_PUBKEY_TEXT], longer[PL_PUBKEY_TEXT + 1];
     pl_keypair_create(&pair);
     pl_pubkey_format(&pair.open, text);
     assert_int_equal(strlen(text), PL_PUBKEY_TEXT - 1);
-    assert_int_equal(pl_pubkey_parse(text, &got), PL_OK);
+    assert_ok(pl_pubkey_parse(text, &got));
     assert_true(pl_pubkey_equal(&got, &pair.open));
     snprintf(longer, sizeof longer, "%sA", text);
     assert_int_equal(pl_pubkey_parse(longer, &got), PL_ERR_DATA);
@@ -196,18 +193,17 @@ static void a_key_has_one_spelling(void **state)
     assert_int_equal(pl_pubkey_parse(text, &got), PL_ERR_DATA); /* all bytes are zero */
 }
 
-static void an_invitation_is_the_same_pair_on_both_sides(void **state)
+PL_TEST(an_invitation_is_the_same_pair_on_both_sides)
 {
-    (void)state;
     char secret[PL_INVITE_TEXT], other[PL_INVITE_TEXT];
     pl_keypair here, there;
     pl_invite_create(secret);
     pl_invite_create(other);
     assert_string_not_equal(secret, other);
-    assert_int_equal(pl_invite_keypair(secret, &here), PL_OK);
-    assert_int_equal(pl_invite_keypair(secret, &there), PL_OK);
+    assert_ok(pl_invite_keypair(secret, &here));
+    assert_ok(pl_invite_keypair(secret, &there));
     assert_memory_equal(&here, &there, sizeof here);
-    assert_int_equal(pl_invite_keypair(other, &there), PL_OK);
+    assert_ok(pl_invite_keypair(other, &there));
     assert_false(pl_pubkey_equal(&here.open, &there.open));
     secret[5] = '\0';
     assert_int_equal(pl_invite_keypair(secret, &there), PL_ERR_USAGE);
@@ -240,25 +236,25 @@ static pl_key_entry an_entry(pl_key_role role, const char *name)
     return e;
 }
 
-static void a_list_keeps_what_is_put_and_forgets_what_is_dropped(void **state)
+FIXTURE_TEST(a_list_keeps_what_is_put_and_forgets_what_is_dropped)
 {
     const fixture *f = *state;
     pl_key_list list;
     pl_key_entry e[20];
-    assert_int_equal(pl_key_list_load(f->file, &list), PL_OK);
+    assert_ok(pl_key_list_load(f->file, &list));
     assert_int_equal(list.n, 0);
     for (int i = 0; i < 20; i++) {
         e[i] = an_entry(i % 2 ? PL_AS_WORKER : PL_AS_INSPECTOR, "some-name");
         e[i].expires_s = i;
-        assert_int_equal(pl_key_list_edit(f->file, put_entry, &e[i]), PL_OK);
+        assert_ok(pl_key_list_edit(f->file, put_entry, &e[i]));
     }
     e[3].role = PL_AS_INVITE;
     e[3].grants = PL_AS_RELAY;
     e[3].uses = 7;
-    assert_int_equal(pl_key_list_edit(f->file, put_entry, &e[3]), PL_OK);
-    assert_int_equal(pl_key_list_edit(f->file, drop_key, &e[4].key), PL_OK);
+    assert_ok(pl_key_list_edit(f->file, put_entry, &e[3]));
+    assert_ok(pl_key_list_edit(f->file, drop_key, &e[4].key));
     assert_int_equal(pl_key_list_edit(f->file, drop_key, &e[4].key), PL_ERR_NOT_FOUND);
-    assert_int_equal(pl_key_list_load(f->file, &list), PL_OK);
+    assert_ok(pl_key_list_load(f->file, &list));
     assert_int_equal(list.n, 19);
     for (int i = 0; i < 20; i++) {
         const pl_key_entry *got = pl_key_list_find(&list, &e[i].key, 0);
@@ -274,32 +270,32 @@ static void a_list_keeps_what_is_put_and_forgets_what_is_dropped(void **state)
 static int64_t changed_s(const char *file)
 {
     pl_key_list list;
-    assert_int_equal(pl_key_list_load(file, &list), PL_OK);
+    assert_ok(pl_key_list_load(file, &list));
     const int64_t changed = list.changed_s;
     assert_int_equal(list.kept.len, 0);
     pl_key_list_clear(&list);
     return changed;
 }
 
-static void each_change_of_a_list_has_a_higher_number(void **state)
+FIXTURE_TEST(each_change_of_a_list_has_a_higher_number)
 {
     const fixture *f = *state;
     pl_key_entry changed = an_entry(PL_AS_WORKER, "w");
     const int64_t now_s = pl_wall_ms() / 1000;
-    assert_int_equal(pl_key_list_edit(f->file, put_entry, &changed), PL_OK);
+    assert_ok(pl_key_list_edit(f->file, put_entry, &changed));
     const int64_t first = changed_s(f->file);
     assert_true(first >= now_s);
     for (int i = 1; i <= 3; i++) {
         changed.expires_s = i;
-        assert_int_equal(pl_key_list_edit(f->file, put_entry, &changed), PL_OK);
+        assert_ok(pl_key_list_edit(f->file, put_entry, &changed));
         assert_true(changed_s(f->file) >= first + i);
         const int64_t same = changed_s(f->file);
-        assert_int_equal(pl_key_list_edit(f->file, put_entry, &changed), PL_OK);
+        assert_ok(pl_key_list_edit(f->file, put_entry, &changed));
         assert_int_equal(changed_s(f->file), same);
     }
 }
 
-static void a_revoked_key_stays_on_record_and_is_nobody(void **state)
+FIXTURE_TEST(a_revoked_key_stays_on_record_and_is_nobody)
 {
     const fixture *f = *state;
     pl_key_list list = {0}, got;
@@ -307,11 +303,11 @@ static void a_revoked_key_stays_on_record_and_is_nobody(void **state)
     open.grants = PL_AS_WORKER;
     e.expires_s = 1000;
     assert_false(pl_key_list_revoke(&list, &e.key));
-    assert_int_equal(pl_key_list_edit(f->file, put_entry, &e), PL_OK);
-    assert_int_equal(pl_key_list_edit(f->file, put_entry, &open), PL_OK);
-    assert_int_equal(pl_key_list_edit(f->file, revoke_key, &e.key), PL_OK);
-    assert_int_equal(pl_key_list_edit(f->file, revoke_key, &open.key), PL_OK);
-    assert_int_equal(pl_key_list_load(f->file, &got), PL_OK);
+    assert_ok(pl_key_list_edit(f->file, put_entry, &e));
+    assert_ok(pl_key_list_edit(f->file, put_entry, &open));
+    assert_ok(pl_key_list_edit(f->file, revoke_key, &e.key));
+    assert_ok(pl_key_list_edit(f->file, revoke_key, &open.key));
+    assert_ok(pl_key_list_load(f->file, &got));
     /* An invitation that is revoked is removed from the list. */
     assert_int_equal(got.n, 1);
     assert_int_equal(got.entries[0].role, PL_AS_REVOKED);
@@ -323,34 +319,32 @@ static void a_revoked_key_stays_on_record_and_is_nobody(void **state)
     pl_key_list_clear(&got);
 }
 
-static void a_name_stands_for_one_key(void **state)
+PL_TEST(a_name_stands_for_one_key)
 {
-    (void)state;
     pl_key_list list = {0};
     pl_key_entry e = an_entry(PL_AS_WORKER, "w"), other = an_entry(PL_AS_WORKER, "x");
     char text[PL_PUBKEY_TEXT];
     pl_pubkey_format(&e.key, text);
-    assert_int_equal(pl_key_list_put(&list, &e), PL_OK);
-    assert_int_equal(pl_key_list_check_name(&list, "w", &e.key), PL_OK);
+    assert_ok(pl_key_list_put(&list, &e));
+    assert_ok(pl_key_list_check_name(&list, "w", &e.key));
     assert_int_equal(pl_key_list_check_name(&list, "w", &other.key), PL_ERR_EXISTS);
     assert_non_null(strstr(pl_last_error(), "--name"));
-    assert_int_equal(pl_key_list_check_name(&list, "v", &other.key), PL_OK);
-    assert_int_equal(pl_key_list_check_name(&list, "own", &other.key), PL_OK);
+    assert_ok(pl_key_list_check_name(&list, "v", &other.key));
+    assert_ok(pl_key_list_check_name(&list, "own", &other.key));
     assert_int_equal(pl_key_list_check_name(&list, "own-x", &other.key), PL_ERR_NOPERM);
     assert_int_equal(pl_key_list_check_name(&list, "worker-7", &other.key),
                      PL_ERR_NOPERM);
-    assert_int_equal(pl_key_list_check_name(&list, "worker-", &other.key), PL_OK);
+    assert_ok(pl_key_list_check_name(&list, "worker-", &other.key));
     assert_int_equal(pl_key_list_check_name(&list, text, &other.key), PL_ERR_NOPERM);
     pl_key_list_clear(&list);
 }
 
-static void an_expired_key_is_not_found(void **state)
+PL_TEST(an_expired_key_is_not_found)
 {
-    (void)state;
     pl_key_list list = {0};
     pl_key_entry e = an_entry(PL_AS_WORKER, "w");
     e.expires_s = 1000;
-    assert_int_equal(pl_key_list_put(&list, &e), PL_OK);
+    assert_ok(pl_key_list_put(&list, &e));
     assert_non_null(pl_key_list_find(&list, &e.key, 1000));
     assert_null(pl_key_list_find(&list, &e.key, 1001));
     assert_non_null(pl_key_list_find(&list, &e.key, 0));
@@ -367,7 +361,7 @@ static void write_bytes(const char *path, const void *bytes, size_t len)
 
 /* Each list has a wrong line between two correct lines, which still count. If the list
  * is written again, the wrong line must stay as it is. */
-static void a_wrong_line_is_named_skipped_and_kept(void **state)
+FIXTURE_TEST(a_wrong_line_is_named_skipped_and_kept)
 {
     const fixture *f = *state;
     static const char good[] = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAI",
@@ -402,20 +396,19 @@ static void a_wrong_line_is_named_skipped_and_kept(void **state)
         pl_buf_append(&text, bad[i].text, bad[i].len);
         pl_buf_printf(&text, "\nworker %s 0 0 next\n", next);
         write_bytes(f->file, text.data, text.len);
-        assert_int_equal(pl_key_list_load(f->file, &list), PL_OK);
+        assert_ok(pl_key_list_load(f->file, &list));
         assert_int_equal(list.n, 2);
         assert_int_equal(list.n_bad, 1);
         assert_non_null(strstr(list.complaint, f->file));
         assert_non_null(strstr(list.complaint, "line 4"));
         assert_non_null(strstr(list.complaint, "correct the line or delete it"));
-        assert_int_equal(pl_key_list_edit(f->file, revoke_key, &list.entries[0].key),
-                         PL_OK);
-        assert_int_equal(pl_key_list_edit(f->file, put_entry, &e), PL_OK);
+        assert_ok(pl_key_list_edit(f->file, revoke_key, &list.entries[0].key));
+        assert_ok(pl_key_list_edit(f->file, put_entry, &e));
         pl_key_list_clear(&list);
-        assert_int_equal(pl_read_file(f->file, &after), PL_OK);
+        assert_ok(pl_read_file(f->file, &after));
         assert_non_null(memmem(after.data, after.len, "# mine\n", 7));
         assert_non_null(memmem(after.data, after.len, bad[i].text, bad[i].len));
-        assert_int_equal(pl_key_list_load(f->file, &list), PL_OK);
+        assert_ok(pl_key_list_load(f->file, &list));
         assert_int_equal(list.n, 3);
         assert_int_equal(list.n_bad, 1);
         pl_key_list_clear(&list);
@@ -427,7 +420,7 @@ static void a_wrong_line_is_named_skipped_and_kept(void **state)
 /* A key must be refused if its public half is zero or another point of low order: all
  * partners would get the same secret (RFC 7748, section 7). The points here are those
  * of order 1, 2, 4 and 8 of the curve. */
-static void a_key_of_low_order_is_refused_where_it_enters(void **state)
+FIXTURE_TEST(a_key_of_low_order_is_refused_where_it_enters)
 {
     const fixture *f = *state;
     static const pl_pubkey low[] = {
@@ -441,7 +434,7 @@ static void a_key_of_low_order_is_refused_where_it_enters(void **state)
           0x8e, 0x86, 0xd8, 0x22, 0x4e, 0xdd, 0xd0, 0x9f, 0x11, 0x57}},
     };
     pl_key_entry e = an_entry(PL_AS_WORKER, "evil");
-    assert_int_equal(pl_pubkey_check(&e.key), PL_OK);
+    assert_ok(pl_pubkey_check(&e.key));
     for (size_t i = 0; i < sizeof low / sizeof *low + 3; i++) {
         if (i < sizeof low / sizeof *low) {
             e.key = low[i];
@@ -457,9 +450,8 @@ static void a_key_of_low_order_is_refused_where_it_enters(void **state)
 }
 
 /* ---- addresses ---- */
-static void addresses_say_whether_others_can_reach_them(void **state)
+PL_TEST(addresses_say_whether_others_can_reach_them)
 {
-    (void)state;
     static const struct {
         const char *text;
         bool local, anywhere;
@@ -476,7 +468,7 @@ static void addresses_say_whether_others_can_reach_them(void **state)
                 {"ipc:///run/x", true, false, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         pl_address a;
-        assert_int_equal(pl_address_parse(rows[i].text, &a), PL_OK);
+        assert_ok(pl_address_parse(rows[i].text, &a));
         assert_int_equal(a.is_local, rows[i].local);
         assert_int_equal(a.is_anywhere, rows[i].anywhere);
         assert_int_equal(a.port, rows[i].port);
@@ -484,57 +476,26 @@ static void addresses_say_whether_others_can_reach_them(void **state)
     }
 }
 
-static void an_address_of_all_interfaces_is_told_with_a_host_and_the_key(void **state)
+PL_TEST(an_address_of_all_interfaces_is_told_with_a_host_and_the_key)
 {
-    (void)state;
     pl_keypair pair;
     pl_address a, back;
     char text[PL_ADDRESS_MAX];
     pl_keypair_create(&pair);
-    assert_int_equal(pl_address_parse("tcp://*:7000", &a), PL_OK);
+    assert_ok(pl_address_parse("tcp://*:7000", &a));
     pl_address_format(&a, "10.1.2.3", &pair.open, text);
     assert_true(pl_starts_with(text, "tcp://10.1.2.3:7000#"));
-    assert_int_equal(pl_address_parse(text, &back), PL_OK);
+    assert_ok(pl_address_parse(text, &back));
     assert_true(back.has_key && pl_pubkey_equal(&back.key, &pair.open));
     assert_string_equal(back.endpoint, "tcp://10.1.2.3:7000");
-    assert_int_equal(pl_address_parse("tcp://10.9.9.9:1", &a), PL_OK);
+    assert_ok(pl_address_parse("tcp://10.9.9.9:1", &a));
     pl_address_format(&a, "10.1.2.3", NULL, text);
     assert_string_equal(text, "tcp://10.9.9.9:1");
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_pair_is_read_back_as_it_was_saved, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_key_is_there_when_its_folder_is_flushed,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(no_key_looks_like_an_option, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            a_key_file_that_others_may_read_is_refused_with_the_remedy, set_up,
-            tear_down),
-        cmocka_unit_test_setup_teardown(
-            a_key_file_of_root_may_be_readable_for_its_group, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_cut_or_changed_key_file_is_damaged, set_up,
-                                        tear_down),
-        cmocka_unit_test(a_key_has_one_spelling),
-        cmocka_unit_test(an_invitation_is_the_same_pair_on_both_sides),
-        cmocka_unit_test_setup_teardown(
-            a_list_keeps_what_is_put_and_forgets_what_is_dropped, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(each_change_of_a_list_has_a_higher_number,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_revoked_key_stays_on_record_and_is_nobody,
-                                        set_up, tear_down),
-        cmocka_unit_test(a_name_stands_for_one_key),
-        cmocka_unit_test(an_expired_key_is_not_found),
-        cmocka_unit_test_setup_teardown(a_wrong_line_is_named_skipped_and_kept, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_key_of_low_order_is_refused_where_it_enters,
-                                        set_up, tear_down),
-        cmocka_unit_test(addresses_say_whether_others_can_reach_them),
-        cmocka_unit_test(an_address_of_all_interfaces_is_told_with_a_host_and_the_key),
-    };
     if (argc == 2)
         return save_unflushed(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

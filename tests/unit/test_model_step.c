@@ -10,14 +10,14 @@ static void load_initial(rig *r, uint64_t seed)
     for (int s = 0; s < pl_topology_n_slots(r->topology); s++)
         pl_topology_init(r->topology, s, seed,
                          r->params + pl_topology_slot(r->topology, s)->offset);
-    assert_int_equal(pl_model_load(r->model, r->params), PL_OK);
+    assert_ok(pl_model_load(r->model, r->params));
 }
 
 static float *copy_params(const rig *r)
 {
     float *x = malloc(r->n * sizeof *x);
     assert_non_null(x);
-    assert_int_equal(pl_model_save(r->model, x), PL_OK);
+    assert_ok(pl_model_save(r->model, x));
     return x;
 }
 
@@ -25,7 +25,7 @@ static float *copy_grads(const rig *r)
 {
     float *x = malloc(r->n * sizeof *x);
     assert_non_null(x);
-    assert_int_equal(pl_model_save_grads(r->model, x), PL_OK);
+    assert_ok(pl_model_save_grads(r->model, x));
     return x;
 }
 
@@ -44,9 +44,8 @@ static void train_some(const rig *r, int n_steps)
     pl_step_result result;
     pl_adamw adam = adam_default;
     for (adam.step = 1; adam.step <= n_steps; adam.step++)
-        assert_int_equal(pl_model_train_step(r->model, tokens_2x5, targets_2x5, B2, T5,
-                                             &adam, 1.0f, &result),
-                         PL_OK);
+        assert_ok(pl_model_train_step(r->model, tokens_2x5, targets_2x5, B2, T5, &adam,
+                                      1.0f, &result));
 }
 
 /* ---- what the host does in a step ---- */
@@ -89,9 +88,8 @@ static pl_status counted_collect(pl_backend *backend, int number, void *to, size
     return PL_OK;
 }
 
-static void a_pass_is_one_upload_and_one_routine_and_a_step_waits_once(void **state)
+PL_TEST(a_pass_is_one_upload_and_one_routine_and_a_step_waits_once)
 {
-    (void)state;
     pl_ops ops = *be->ops;
     ops.upload = counted_upload;
     ops.download = counted_download;
@@ -108,12 +106,11 @@ static void a_pass_is_one_upload_and_one_routine_and_a_step_waits_once(void **st
         pl_topology *t;
         pl_model *model;
         pl_step_result result;
-        assert_int_equal(pl_topology_create(&tiny, &spec, &t), PL_OK);
-        assert_int_equal(pl_model_create(&counted, t, &options, &model), PL_OK);
+        assert_ok(pl_topology_create(&tiny, &spec, &t));
+        assert_ok(pl_model_create(&counted, t, &options, &model));
         memset(&calls, 0, sizeof calls);
-        assert_int_equal(pl_model_train_step(model, tokens_2x5, targets_2x5, B2, T5,
-                                             &adam_default, 1.0f, &result),
-                         PL_OK);
+        assert_ok(pl_model_train_step(model, tokens_2x5, targets_2x5, B2, T5,
+                                      &adam_default, 1.0f, &result));
         assert_int_equal(calls.uploads, B2 / batch);
         assert_int_equal(calls.routines, B2 / batch);
         assert_int_equal(calls.posts, 1);
@@ -124,9 +121,8 @@ static void a_pass_is_one_upload_and_one_routine_and_a_step_waits_once(void **st
     }
 }
 
-static void a_step_may_begin_before_the_last_one_ends(void **state)
+PL_TEST(a_step_may_begin_before_the_last_one_ends)
 {
-    (void)state;
     enum { N_STEPS = 4 };
     rig a = open_rig(&tiny, B2, true), b = open_rig(&tiny, B2, true);
     pl_step_result want[N_STEPS], got[N_STEPS], more;
@@ -135,16 +131,14 @@ static void a_step_may_begin_before_the_last_one_ends(void **state)
     load_initial(&b, 9);
     for (int i = 0; i < N_STEPS; i++) {
         adam.step = i + 1;
-        assert_int_equal(pl_model_train_step(a.model, tokens_2x5, targets_2x5, B2, T5,
-                                             &adam, 1.0f, &want[i]),
-                         PL_OK);
-        assert_int_equal(
-            pl_model_step_begin(b.model, tokens_2x5, targets_2x5, B2, T5, &adam, 1.0f),
-            PL_OK);
+        assert_ok(pl_model_train_step(a.model, tokens_2x5, targets_2x5, B2, T5, &adam,
+                                      1.0f, &want[i]));
+        assert_ok(
+            pl_model_step_begin(b.model, tokens_2x5, targets_2x5, B2, T5, &adam, 1.0f));
         if (i > 0)
-            assert_int_equal(pl_model_step_end(b.model, &got[i - 1]), PL_OK);
+            assert_ok(pl_model_step_end(b.model, &got[i - 1]));
     }
-    assert_int_equal(pl_model_step_end(b.model, &got[N_STEPS - 1]), PL_OK);
+    assert_ok(pl_model_step_end(b.model, &got[N_STEPS - 1]));
     assert_int_equal(pl_model_step_end(b.model, &more), PL_ERR_ARG);
     assert_memory_equal(got, want, sizeof got);
     float *end_a = copy_params(&a), *end_b = copy_params(&b);
@@ -162,9 +156,8 @@ static void a_step_may_begin_before_the_last_one_ends(void **state)
 }
 
 /* The gradients of matrices that a step leaves behind must not be seen. */
-static void after_a_step_all_gradients_are_zero_until_the_next_pass(void **state)
+PL_TEST(after_a_step_all_gradients_are_zero_until_the_next_pass)
 {
-    (void)state;
     rig a = open_rig(&tiny, B2, true), b = open_rig(&tiny, B2, true);
     pl_step_result result;
     load_initial(&a, 9);
@@ -172,13 +165,12 @@ static void after_a_step_all_gradients_are_zero_until_the_next_pass(void **state
     float *middle = copy_params(&a), *grads = copy_grads(&a);
     for (size_t i = 0; i < a.n; i++)
         assert_true(grads[i] == 0.0f);
-    assert_int_equal(pl_model_load(b.model, middle), PL_OK);
+    assert_ok(pl_model_load(b.model, middle));
     float *got[2];
     const rig *rigs[] = {&a, &b};
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(pl_model_gradients(rigs[i]->model, tokens_2x5, targets_2x5, B2,
-                                            T5, &result),
-                         PL_OK);
+        assert_ok(pl_model_gradients(rigs[i]->model, tokens_2x5, targets_2x5, B2, T5,
+                                     &result));
         got[i] = copy_grads(rigs[i]);
     }
     assert_memory_equal(got[0], got[1], a.n * sizeof(float));
@@ -189,10 +181,5 @@ static void after_a_step_all_gradients_are_zero_until_the_next_pass(void **state
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pass_is_one_upload_and_one_routine_and_a_step_waits_once),
-        cmocka_unit_test(a_step_may_begin_before_the_last_one_ends),
-        cmocka_unit_test(after_a_step_all_gradients_are_zero_until_the_next_pass),
-    };
-    return cmocka_run_group_tests(tests, open_backend, close_backend);
+    return suite_run(open_backend, close_backend);
 }

@@ -51,7 +51,7 @@ static void write_side(const pair *p, twin *x, int side, const float *host)
     void *floats = new_buffer(be, x->n * sizeof(float));
     be->ops->upload(be, floats, host, x->n * sizeof *host);
     be->ops->act_from_float(be, x->at[side], floats, x->n);
-    assert_int_equal(be->ops->sync(be), PL_OK);
+    assert_ok(be->ops->sync(be));
     be->ops->release(be, floats);
 }
 
@@ -162,7 +162,7 @@ static void check_embedding(const pair *p)
             be->ops->upload(be, device, tokens, (size_t)N * sizeof *tokens);
             be->ops->embed_forward(be, out.at[side], device, w.at[side], N, C);
             be->ops->embed_backward(be, dw.at[side], d.at[side], device, N, C);
-            assert_int_equal(be->ops->sync(be), PL_OK);
+            assert_ok(be->ops->sync(be));
             be->ops->release(be, device);
         }
         expect_same(p, &out, "embed_forward", shapes[i], 3);
@@ -172,9 +172,8 @@ static void check_embedding(const pair *p)
     }
 }
 
-static void embedding_agrees_with_ref(void **state)
+PL_TEST(embedding_agrees_with_ref)
 {
-    (void)state;
     for_each_backend(check_embedding);
 }
 
@@ -213,9 +212,8 @@ static void check_norm(const pair *p)
     }
 }
 
-static void rmsnorm_agrees_with_ref(void **state)
+PL_TEST(rmsnorm_agrees_with_ref)
 {
-    (void)state;
     for_each_backend(check_norm);
 }
 
@@ -239,9 +237,8 @@ static void check_residual(const pair *p)
     }
 }
 
-static void rmsnorm_leaves_the_sum_with_the_residual_in_x(void **state)
+PL_TEST(rmsnorm_leaves_the_sum_with_the_residual_in_x)
 {
-    (void)state;
     for_each_backend(check_residual);
 }
 
@@ -285,9 +282,8 @@ static void check_head_norm(const pair *p)
     }
 }
 
-static void head_norm_agrees_with_ref(void **state)
+PL_TEST(head_norm_agrees_with_ref)
 {
-    (void)state;
     for_each_backend(check_head_norm);
 }
 
@@ -365,9 +361,8 @@ static void check_matmul(const pair *p)
     }
 }
 
-static void matrix_products_agree_with_ref(void **state)
+PL_TEST(matrix_products_agree_with_ref)
 {
-    (void)state;
     for_each_backend(check_matmul);
 }
 
@@ -391,9 +386,8 @@ static void check_refresh(const pair *p)
     drop_weight(p, &w);
 }
 
-static void a_refreshed_weight_is_the_new_master(void **state)
+PL_TEST(a_refreshed_weight_is_the_new_master)
 {
-    (void)state;
     for_each_backend(check_refresh);
 }
 
@@ -469,9 +463,8 @@ static void check_rope(const pair *p)
             check_rope_of(p, attention_shapes[i], longest_texts[k], i * 100);
 }
 
-static void rope_agrees_with_ref(void **state)
+PL_TEST(rope_agrees_with_ref)
 {
-    (void)state;
     for_each_backend(check_rope);
 }
 
@@ -506,9 +499,8 @@ static void check_attention(const pair *p)
             check_attention_of(p, attention_shapes[i], longest_texts[k]);
 }
 
-static void attention_agrees_with_ref(void **state)
+PL_TEST(attention_agrees_with_ref)
 {
-    (void)state;
     for_each_backend(check_attention);
 }
 
@@ -532,7 +524,7 @@ static void check_decode(const pair *p)
             be->ops->attention_decode(be, out.at[side], qkv.at[side], keys.at[side],
                                       values.at[side], device, device + 3, B, S, H, G,
                                       D);
-            assert_int_equal(be->ops->sync(be), PL_OK);
+            assert_ok(be->ops->sync(be));
             be->ops->release(be, device);
         }
         expect_same(p, &out, "attention_decode", s, 5);
@@ -542,9 +534,8 @@ static void check_decode(const pair *p)
     }
 }
 
-static void decoding_agrees_with_ref(void **state)
+PL_TEST(decoding_agrees_with_ref)
 {
-    (void)state;
     for_each_backend(check_decode);
 }
 
@@ -565,7 +556,7 @@ static void check_permute_rows(const pair *p)
             int32_t *device = new_buffer(be, sizeof order);
             be->ops->upload(be, device, order, sizeof order);
             be->ops->permute_rows(be, x.at[side], scratch.at[side], device, N, C);
-            assert_int_equal(be->ops->sync(be), PL_OK);
+            assert_ok(be->ops->sync(be));
             be->ops->release(be, device);
         }
         expect_same(p, &x, "permute_rows", shapes[i], 2);
@@ -573,16 +564,14 @@ static void check_permute_rows(const pair *p)
     }
 }
 
-static void rows_in_another_order_agree_with_ref(void **state)
+PL_TEST(rows_in_another_order_agree_with_ref)
 {
-    (void)state;
     for_each_backend(check_permute_rows);
 }
 
 /* Tests ref alone: after the call, row n must be the earlier row order[n]. */
-static void a_row_goes_where_the_order_says(void **state)
+PL_TEST(a_row_goes_where_the_order_says)
 {
-    (void)state;
     pl_backend *ref = open_side("ref", "f32", 1);
     float x[] = {1, 2, 3, 4, 5, 6}, scratch[6];
     const float wanted[] = {5, 6, 1, 2, 3, 4};
@@ -616,9 +605,8 @@ static void check_swiglu(const pair *p)
     }
 }
 
-static void swiglu_agrees_with_ref(void **state)
+PL_TEST(swiglu_agrees_with_ref)
 {
-    (void)state;
     for_each_backend(check_swiglu);
 }
 
@@ -646,7 +634,7 @@ static void classify(const pair *p, int side, const twin *loss, const twin *dx,
     be->ops->classifier(be, loss->at[side], dx ? dx->at[side] : NULL,
                         dw ? dw->at[side] : NULL, x->at[side], w->handle[side], device,
                         dx ? scale : NULL, N, V, C, accumulate);
-    assert_int_equal(be->ops->sync(be), PL_OK);
+    assert_ok(be->ops->sync(be));
     be->ops->release(be, device);
     be->ops->release(be, scale);
     free(targets);
@@ -683,9 +671,8 @@ static void check_classifier(const pair *p)
     }
 }
 
-static void classifier_agrees_with_ref(void **state)
+PL_TEST(classifier_agrees_with_ref)
 {
-    (void)state;
     for_each_backend(check_classifier);
 }
 
@@ -715,7 +702,7 @@ static void check_optimizer(const pair *p)
                              .step = 7};
             be->ops->adamw(be, param.at[side], m.at[side], v.at[side], g.at[side], n,
                            0.5f, &adam, NULL);
-            assert_int_equal(be->ops->sync(be), PL_OK);
+            assert_ok(be->ops->sync(be));
             be->ops->release(be, device);
         }
         assert_true(fabs(sum[1] / sum[0] - 1.0) < 1e-6);
@@ -730,32 +717,15 @@ static void check_optimizer(const pair *p)
     }
 }
 
-static void optimizer_agrees_with_ref(void **state)
+PL_TEST(optimizer_agrees_with_ref)
 {
-    (void)state;
     for_each_backend(check_optimizer);
 }
 
 /* argument: a pattern for the names of the tests that run, such as "attention*" */
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(embedding_agrees_with_ref),
-        cmocka_unit_test(rmsnorm_agrees_with_ref),
-        cmocka_unit_test(rmsnorm_leaves_the_sum_with_the_residual_in_x),
-        cmocka_unit_test(head_norm_agrees_with_ref),
-        cmocka_unit_test(matrix_products_agree_with_ref),
-        cmocka_unit_test(a_refreshed_weight_is_the_new_master),
-        cmocka_unit_test(rope_agrees_with_ref),
-        cmocka_unit_test(attention_agrees_with_ref),
-        cmocka_unit_test(decoding_agrees_with_ref),
-        cmocka_unit_test(rows_in_another_order_agree_with_ref),
-        cmocka_unit_test(a_row_goes_where_the_order_says),
-        cmocka_unit_test(swiglu_agrees_with_ref),
-        cmocka_unit_test(classifier_agrees_with_ref),
-        cmocka_unit_test(optimizer_agrees_with_ref),
-    };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -2,11 +2,7 @@
 /* Compares the reference backend with independent formulas, and its gradients with
  * central differences. */
 #include "tests/support/naive.h"
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 /* Limits of the squared relative errors of results and of gradients. Results are fp32,
  * so they may have a relative error of 1e-6. The gradients are compared with
@@ -37,7 +33,7 @@ static pl_act *act(const float *x)
 static pl_weight *weight_of(const float *master, int O, int I)
 {
     pl_weight *weight = NULL;
-    assert_int_equal(be->ops->weight_create(be, master, O, I, &weight), PL_OK);
+    assert_ok(be->ops->weight_create(be, master, O, I, &weight));
     return weight;
 }
 
@@ -90,9 +86,8 @@ static float *filled(size_t n, float value)
 
 /* ---- embedding ---- */
 
-static void embedding_copies_the_row_of_each_token(void **state)
+PL_TEST(embedding_copies_the_row_of_each_token)
 {
-    (void)state;
     const float w[] = {1, 2, 3, 4, 5, 6};
     const int32_t tokens[] = {2, 0, 2};
     const float want[] = {5, 6, 1, 2, 5, 6};
@@ -101,9 +96,8 @@ static void embedding_copies_the_row_of_each_token(void **state)
     assert_memory_equal(out, want, sizeof want);
 }
 
-static void embedding_gradient_sums_over_repeated_tokens(void **state)
+PL_TEST(embedding_gradient_sums_over_repeated_tokens)
 {
-    (void)state;
     const float dout[] = {1, 2, 10, 20, 100, 200};
     const int32_t tokens[] = {2, 0, 2};
     float dw[] = {1000, 0, 0, 0, 0, 0};
@@ -122,9 +116,8 @@ static void run_norm(probe *p)
     naive_rmsnorm(p->out, p->a, p->b, NORM_N, NORM_C, norm_eps);
 }
 
-static void rmsnorm_adds_the_residual_and_matches_its_equation(void **state)
+PL_TEST(rmsnorm_adds_the_residual_and_matches_its_equation)
 {
-    (void)state;
     enum { N = NORM_N, C = NORM_C };
     double *x = naive_randoms(N * C, 1, 2.0), *r = naive_randoms(N * C, 2, 1.0);
     double *w = naive_randoms(C, 3, 1.0), *want = naive_zeros(N * C);
@@ -140,18 +133,16 @@ static void rmsnorm_adds_the_residual_and_matches_its_equation(void **state)
     free(x), free(r), free(w), free(want), free(fx), free(fr), free(fw);
 }
 
-static void rmsnorm_of_a_row_has_the_size_of_its_weight(void **state)
+PL_TEST(rmsnorm_of_a_row_has_the_size_of_its_weight)
 {
-    (void)state;
     float x[] = {3, -3, 3, -3}, w[] = {1, 1, 2, 2}, out[4], rstd[1];
     be->ops->rmsnorm_forward(be, act(out), rstd, act(x), NULL, w, 1, 4, 1e-12f);
     const double want[] = {1, -1, 2, -2};
     expect_close(out, want, 4, value_error);
 }
 
-static void rmsnorm_gradients_match_differences_and_accumulate(void **state)
+PL_TEST(rmsnorm_gradients_match_differences_and_accumulate)
 {
-    (void)state;
     enum { N = NORM_N, C = NORM_C };
     probe p = {.run = run_norm, .n_out = N * C};
     p.a = naive_randoms(N * C, 4, 1.0), p.b = naive_randoms(C, 5, 1.0);
@@ -179,9 +170,8 @@ static void run_head_norm(probe *p)
     naive_head_norm(p->out, p->b, QK_N, QK_H, QK_G, QK_D, norm_eps);
 }
 
-static void head_norm_matches_its_equation_and_leaves_values(void **state)
+PL_TEST(head_norm_matches_its_equation_and_leaves_values)
 {
-    (void)state;
     enum { N = QK_N, H = QK_H, G = QK_G, D = QK_D, W = QK_W };
     double *x = naive_randoms(N * W, 1, 2.0), *w = naive_randoms(2 * D, 2, 1.0);
     float *fx = naive_floats(x, N * W), *was = naive_floats(x, N * W);
@@ -203,9 +193,8 @@ static void head_norm_matches_its_equation_and_leaves_values(void **state)
     free(x), free(w), free(fx), free(was), free(fw), free(again);
 }
 
-static void head_norm_gradients_match_differences(void **state)
+PL_TEST(head_norm_gradients_match_differences)
 {
-    (void)state;
     enum { N = QK_N, H = QK_H, G = QK_G, D = QK_D, W = QK_W };
     probe p = {.run = run_head_norm, .n_out = N * W};
     p.a = naive_randoms(N * W, 4, 1.0), p.b = naive_randoms(2 * D, 5, 1.0);
@@ -232,9 +221,8 @@ static void run_matmul(probe *p)
     naive_matmul(p->out, p->a, p->b, MAT_N, MAT_O, MAT_I);
 }
 
-static void matmul_matches_its_equation(void **state)
+PL_TEST(matmul_matches_its_equation)
 {
-    (void)state;
     enum { N = MAT_N, O = MAT_O, I = MAT_I };
     double *x = naive_randoms(N * I, 1, 1.0), *w = naive_randoms(O * I, 2, 1.0);
     double *want = naive_zeros(N * O);
@@ -250,9 +238,8 @@ static void matmul_matches_its_equation(void **state)
     free(x), free(w), free(want), free(fx), free(fw);
 }
 
-static void matmul_gradients_match_differences(void **state)
+PL_TEST(matmul_gradients_match_differences)
 {
-    (void)state;
     enum { N = MAT_N, O = MAT_O, I = MAT_I };
     probe p = {.run = run_matmul, .n_out = N * O};
     p.a = naive_randoms(N * I, 3, 1.0), p.b = naive_randoms(O * I, 4, 1.0);
@@ -286,9 +273,8 @@ static void rope(float *qkv, int start, int sign)
                   start, sign);
 }
 
-static void rope_turns_q_and_k_as_llama_does_and_leaves_v(void **state)
+PL_TEST(rope_turns_q_and_k_as_llama_does_and_leaves_v)
 {
-    (void)state;
     double *x = naive_randoms(ROPE_N, 1, 1.0);
     float *fx = naive_floats(x, ROPE_N);
     rope(fx, 3, 1);
@@ -297,9 +283,8 @@ static void rope_turns_q_and_k_as_llama_does_and_leaves_v(void **state)
     free(x), free(fx);
 }
 
-static void inverse_rope_undoes_rope(void **state)
+PL_TEST(inverse_rope_undoes_rope)
 {
-    (void)state;
     double *x = naive_randoms(ROPE_N, 2, 1.0);
     float *fx = naive_floats(x, ROPE_N);
     rope(fx, 11, 1);
@@ -309,9 +294,8 @@ static void inverse_rope_undoes_rope(void **state)
     free(x), free(fx);
 }
 
-static void rope_makes_scores_depend_on_distance_only(void **state)
+PL_TEST(rope_makes_scores_depend_on_distance_only)
 {
-    (void)state;
     enum { D = 8, W = 3 * D };
     double *one = naive_randoms(W, 3, 1.0);
     float rows[2][2 * W]; /* the same q and k at two positions that differ by 3 */
@@ -387,16 +371,14 @@ static void check_attention(const attention_case *c, uint64_t stream)
     free(dqkv);
 }
 
-static void attention_and_its_gradient_match_formula_and_differences(void **state)
+PL_TEST(attention_and_its_gradient_match_formula_and_differences)
 {
-    (void)state;
     for (uint64_t i = 0; i < N_ATTENTION; i++)
         check_attention(&attention_cases[i], 10 * i);
 }
 
-static void attention_survives_scores_beyond_the_range_of_exp(void **state)
+PL_TEST(attention_survives_scores_beyond_the_range_of_exp)
 {
-    (void)state;
     float qkv[2 * 6] = {40, 40, 40, 40, 1, 2, 40, 40, 60, 60, 3, 4}, out[4], lse[2];
     be->ops->attention_forward(be, act(out), lse, act(qkv), NULL, 1, 2, 1, 1, 2);
     const double want[] = {1, 2, 3, 4};
@@ -406,9 +388,8 @@ static void attention_survives_scores_beyond_the_range_of_exp(void **state)
 /* Shows that decoding a token gives the same bytes as attention over the whole
  * sequence. One token of each of two sequences is decoded; the earlier tokens are in
  * the caches. */
-static void decoding_equals_the_last_row_of_attention(void **state)
+PL_TEST(decoding_equals_the_last_row_of_attention)
 {
-    (void)state;
     enum { T = 6, H = 4, G = 2, D = 4, W = (H + 2 * G) * D, S = 9 };
     double *x = naive_randoms(T * W, 5, 1.0);
     float *qkv = naive_floats(x, T * W), out[T * H * D], lse[H * T], row[2 * H * D];
@@ -446,9 +427,8 @@ static void run_swiglu(probe *p)
     naive_swiglu(p->out, p->a, SW_N, SW_F);
 }
 
-static void swiglu_and_its_gradient_match_formula_and_differences(void **state)
+PL_TEST(swiglu_and_its_gradient_match_formula_and_differences)
 {
-    (void)state;
     enum { N = SW_N, F = SW_F };
     probe p = {.run = run_swiglu, .n_out = N * F};
     p.a = naive_randoms(N * 2 * F, 1, 3.0), p.out = naive_zeros(N * F);
@@ -464,9 +444,8 @@ static void swiglu_and_its_gradient_match_formula_and_differences(void **state)
     free(p.a), free(p.out), free(seed), free(gu), free(dout), free(dgu);
 }
 
-static void swiglu_is_finite_for_huge_gates(void **state)
+PL_TEST(swiglu_is_finite_for_huge_gates)
 {
-    (void)state;
     const float gu[] = {-300.0f, 300.0f, 2.0f, 2.0f}, dout[] = {1.0f, 1.0f};
     float out[2], dgu[4];
     be->ops->swiglu_forward(be, act(out), act(gu), 1, 2);
@@ -486,9 +465,8 @@ static void run_classifier(probe *p)
     naive_losses(p->out, p->a, p->b, cls_targets, CLS_N, CLS_V, CLS_C);
 }
 
-static void classifier_and_its_gradients_match_formula_and_differences(void **state)
+PL_TEST(classifier_and_its_gradients_match_formula_and_differences)
 {
-    (void)state;
     enum { N = CLS_N, V = CLS_V, C = CLS_C };
     const float factor = 0.25f;
     const double scale = (double)factor, seed[N] = {scale, scale, scale, scale, scale};
@@ -510,9 +488,8 @@ static void classifier_and_its_gradients_match_formula_and_differences(void **st
     free(p.a), free(p.b), free(p.out), free(x), free(w), free(dx), free(dw);
 }
 
-static void classifier_gives_exact_zeros_where_there_is_no_target(void **state)
+PL_TEST(classifier_gives_exact_zeros_where_there_is_no_target)
 {
-    (void)state;
     enum { N = CLS_N, V = CLS_V, C = CLS_C };
     double *x = naive_randoms(N * C, 1, 1.0), *w = naive_randoms(V * C, 2, 1.0);
     float *fx = naive_floats(x, N * C), *fw = naive_floats(w, V * C);
@@ -537,9 +514,8 @@ static void classifier_gives_exact_zeros_where_there_is_no_target(void **state)
 
 /* ---- optimizer ---- */
 
-static void sum_squares_counts_every_element(void **state)
+PL_TEST(sum_squares_counts_every_element)
 {
-    (void)state;
     enum { N = 100003 };
     float *g = filled(N, 0.5f);
     g[N - 1] = 100.0f;
@@ -549,9 +525,8 @@ static void sum_squares_counts_every_element(void **state)
     free(g);
 }
 
-static void adamw_follows_the_scalar_formula_for_many_steps(void **state)
+PL_TEST(adamw_follows_the_scalar_formula_for_many_steps)
 {
-    (void)state;
     enum { N = 37, STEPS = 20 };
     double *p = naive_randoms(N, 1, 1.0), m[N] = {0}, v[N] = {0};
     float *fp = naive_floats(p, N), fm[N] = {0}, fv[N] = {0};
@@ -581,9 +556,8 @@ static void adamw_follows_the_scalar_formula_for_many_steps(void **state)
     free(p), free(fp);
 }
 
-static void first_adamw_step_is_lr_times_the_sign(void **state)
+PL_TEST(first_adamw_step_is_lr_times_the_sign)
 {
-    (void)state;
     float p[] = {1, 1, 1}, m[3] = {0}, v[3] = {0}, g[] = {5.0f, -1e-3f, 0.0f};
     pl_adamw adam = {
         .lr = 0.1f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-12f, .step = 1};
@@ -592,10 +566,9 @@ static void first_adamw_step_is_lr_times_the_sign(void **state)
     expect_close(p, want, 3, value_error);
 }
 
-static void ref_refuses_halves(void **state)
+PL_TEST(ref_refuses_halves)
 {
     static const char *const halves[] = {"bf16", "f16"};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         pl_backend *other;
         pl_backend_options options = {
@@ -605,9 +578,8 @@ static void ref_refuses_halves(void **state)
     }
 }
 
-static void unknown_backends_and_precisions_are_refused_by_name(void **state)
+PL_TEST(unknown_backends_and_precisions_are_refused_by_name)
 {
-    (void)state;
     pl_backend *other;
     pl_backend_options options = {.name = "tpu", .n_threads = 1, .precision = "auto"};
     assert_int_equal(pl_backend_open(&options, &other), PL_ERR_CONFIG);
@@ -621,31 +593,5 @@ static void unknown_backends_and_precisions_are_refused_by_name(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(embedding_copies_the_row_of_each_token),
-        cmocka_unit_test(embedding_gradient_sums_over_repeated_tokens),
-        cmocka_unit_test(rmsnorm_adds_the_residual_and_matches_its_equation),
-        cmocka_unit_test(rmsnorm_of_a_row_has_the_size_of_its_weight),
-        cmocka_unit_test(rmsnorm_gradients_match_differences_and_accumulate),
-        cmocka_unit_test(head_norm_matches_its_equation_and_leaves_values),
-        cmocka_unit_test(head_norm_gradients_match_differences),
-        cmocka_unit_test(matmul_matches_its_equation),
-        cmocka_unit_test(matmul_gradients_match_differences),
-        cmocka_unit_test(rope_turns_q_and_k_as_llama_does_and_leaves_v),
-        cmocka_unit_test(inverse_rope_undoes_rope),
-        cmocka_unit_test(rope_makes_scores_depend_on_distance_only),
-        cmocka_unit_test(attention_and_its_gradient_match_formula_and_differences),
-        cmocka_unit_test(attention_survives_scores_beyond_the_range_of_exp),
-        cmocka_unit_test(decoding_equals_the_last_row_of_attention),
-        cmocka_unit_test(swiglu_and_its_gradient_match_formula_and_differences),
-        cmocka_unit_test(swiglu_is_finite_for_huge_gates),
-        cmocka_unit_test(classifier_and_its_gradients_match_formula_and_differences),
-        cmocka_unit_test(classifier_gives_exact_zeros_where_there_is_no_target),
-        cmocka_unit_test(sum_squares_counts_every_element),
-        cmocka_unit_test(adamw_follows_the_scalar_formula_for_many_steps),
-        cmocka_unit_test(first_adamw_step_is_lr_times_the_sign),
-        cmocka_unit_test(ref_refuses_halves),
-        cmocka_unit_test(unknown_backends_and_precisions_are_refused_by_name),
-    };
-    return cmocka_run_group_tests(tests, open_backend, close_backend);
+    return suite_run(open_backend, close_backend);
 }

@@ -33,8 +33,7 @@ static pl_status send_from(fixture *f, int path, int64_t phase, int64_t base_ver
     *result = PL_SUBMIT_REJECTED;
     fill(&w, f->client, SLOT, name, &bytes, &s);
     bytes.data[bytes.len - 4] ^= device;
-    assert_int_equal(pl_client_get_version(f->client, name, base_version, &base),
-                     PL_OK);
+    assert_ok(pl_client_get_version(f->client, name, base_version, &base));
     s.base_version = (uint64_t)base_version;
     s.base = base.params;
     s.contribution.phase = phase;
@@ -58,7 +57,7 @@ static pl_submit_result send_at(fixture *f, int path, int64_t phase, int64_t ver
 {
     pl_submit_result result;
     uint64_t first = (uint64_t)phase * SAMPLES;
-    assert_int_equal(send_from(f, path, phase, version, first, &result, text), PL_OK);
+    assert_ok(send_from(f, path, phase, version, first, &result, text));
     return result;
 }
 
@@ -66,7 +65,7 @@ static pl_submit_result send(fixture *f, int path, int64_t phase, char text[256]
 {
     pl_submit_result result;
     uint64_t first = (uint64_t)phase * SAMPLES;
-    assert_int_equal(send_samples(f, path, phase, first, &result, text), PL_OK);
+    assert_ok(send_samples(f, path, phase, first, &result, text));
     return result;
 }
 
@@ -97,17 +96,16 @@ static void weights_of(fixture *f, uint64_t number, double weights[PATHS])
     pl_version v;
     memset(&v, 0, sizeof v);
     memset(weights, 0, PATHS * sizeof *weights);
-    assert_int_equal(pl_store_open(f->home.target, PL_STORE_READ, &store), PL_OK);
-    assert_int_equal(pl_store_get_version(store, embed, number, &v), PL_OK);
+    assert_ok(pl_store_open(f->home.target, PL_STORE_READ, &store));
+    assert_ok(pl_store_get_version(store, embed, number, &v));
     for (int i = 0; i < v.n_contributions; i++)
         weights[v.contributions[i].path] = v.contributions[i].weight;
     pl_version_clear(&v);
     pl_store_close(&store);
 }
 
-static void round_is_merged_without_those_who_are_late(void **state)
+PL_TEST(round_is_merged_without_those_who_are_late)
 {
-    (void)state;
     fixture f;
     char text[256];
     double weights[PATHS];
@@ -129,9 +127,8 @@ static void round_is_merged_without_those_who_are_late(void **state)
     close_job(&f);
 }
 
-static void nothing_is_merged_below_the_quorum(void **state)
+PL_TEST(nothing_is_merged_below_the_quorum)
 {
-    (void)state;
     fixture f;
     open_quorum_job(&f, 0.75, 0, 0);
     send_good(&f, 0, 0);
@@ -143,9 +140,8 @@ static void nothing_is_merged_below_the_quorum(void **state)
     close_job(&f);
 }
 
-static void round_that_is_whole_does_not_wait_for_the_deadline(void **state)
+PL_TEST(round_that_is_whole_does_not_wait_for_the_deadline)
 {
-    (void)state;
     fixture f;
     double weights[PATHS];
     open_quorum_job(&f, 0.5, 600000, 0);
@@ -158,9 +154,8 @@ static void round_that_is_whole_does_not_wait_for_the_deadline(void **state)
     close_job(&f);
 }
 
-static void late_update_counts_once_in_the_next_round(void **state)
+PL_TEST(late_update_counts_once_in_the_next_round)
 {
-    (void)state;
     fixture f;
     char text[256];
     double weights[PATHS];
@@ -187,9 +182,8 @@ static void late_update_counts_once_in_the_next_round(void **state)
     close_job(&f);
 }
 
-static void a_round_takes_one_update_of_a_path(void **state)
+PL_TEST(a_round_takes_one_update_of_a_path)
 {
-    (void)state;
     fixture f;
     char text[256];
     open_quorum_job(&f, 0.75, 0, 0.5);
@@ -203,9 +197,8 @@ static void a_round_takes_one_update_of_a_path(void **state)
     close_job(&f);
 }
 
-static void worker_whose_late_update_differs_from_the_accepted_one_is_told(void **state)
+PL_TEST(worker_whose_late_update_differs_from_the_accepted_one_is_told)
 {
-    (void)state;
     fixture f;
     char text[256];
     open_quorum_job(&f, 0.5, 0, 0.25);
@@ -233,9 +226,8 @@ static void worker_whose_late_update_differs_from_the_accepted_one_is_told(void 
 
 /* A worker whose lease goes on may send its next phase first. Phase 0 is then not a
  * duplicate: it counts late, or its worker is told that it does not count. */
-static void updates_that_come_out_of_order_are_counted_or_named(void **state)
+PL_TEST(updates_that_come_out_of_order_are_counted_or_named)
 {
-    (void)state;
     for (int late = 0; late < 2; late++) {
         fixture f;
         char text[256];
@@ -283,9 +275,8 @@ static void open_arrivals_job(fixture *f)
 
 /* Under delayed-nesterov each arrival makes a version. The second phase is not taken
  * before the first, so that none is lost, also after a restart. */
-static void each_phase_of_a_path_is_merged_in_its_order(void **state)
+PL_TEST(each_phase_of_a_path_is_merged_in_its_order)
 {
-    (void)state;
     fixture f;
     char text[256];
     open_arrivals_job(&f);
@@ -314,9 +305,8 @@ static void each_phase_of_a_path_is_merged_in_its_order(void **state)
     close_job(&f);
 }
 
-static void update_of_other_samples_than_its_phase_is_rejected(void **state)
+PL_TEST(update_of_other_samples_than_its_phase_is_rejected)
 {
-    (void)state;
     fixture f;
     char text[256];
     open_quorum_job(&f, 0.5, 0, 0.5);
@@ -330,9 +320,8 @@ static void update_of_other_samples_than_its_phase_is_rejected(void **state)
     close_job(&f);
 }
 
-static void definition_keeps_its_quorum_and_others_are_as_they_were(void **state)
+PL_TEST(definition_keeps_its_quorum_and_others_are_as_they_were)
 {
-    (void)state;
     fixture f;
     pl_buf with = {0}, without = {0};
     pl_arm again;
@@ -343,10 +332,10 @@ static void definition_keeps_its_quorum_and_others_are_as_they_were(void **state
     f.arm.outer.late_weight = 0.5;
     pl_arm_encode(&f.arm, &with);
     assert_true(with.len > without.len);
-    assert_int_equal(pl_arm_decode(with.data, with.len, &again), PL_OK);
+    assert_ok(pl_arm_decode(with.data, with.len, &again));
     assert_true(again.outer.quorum == 0.75 && again.outer.late_weight == 0.5);
     pl_arm_clear(&again);
-    assert_int_equal(pl_arm_decode(without.data, without.len, &again), PL_OK);
+    assert_ok(pl_arm_decode(without.data, without.len, &again));
     assert_true(again.outer.quorum == 0);
     pl_arm_clear(&again);
     f.arm.outer.quorum = 1.5;
@@ -361,20 +350,7 @@ static void definition_keeps_its_quorum_and_others_are_as_they_were(void **state
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_is_merged_without_those_who_are_late),
-        cmocka_unit_test(nothing_is_merged_below_the_quorum),
-        cmocka_unit_test(round_that_is_whole_does_not_wait_for_the_deadline),
-        cmocka_unit_test(late_update_counts_once_in_the_next_round),
-        cmocka_unit_test(a_round_takes_one_update_of_a_path),
-        cmocka_unit_test(
-            worker_whose_late_update_differs_from_the_accepted_one_is_told),
-        cmocka_unit_test(updates_that_come_out_of_order_are_counted_or_named),
-        cmocka_unit_test(each_phase_of_a_path_is_merged_in_its_order),
-        cmocka_unit_test(update_of_other_samples_than_its_phase_is_rejected),
-        cmocka_unit_test(definition_keeps_its_quorum_and_others_are_as_they_were),
-    };
     if (argc > 1)
         return run_child(argv, (pl_home_options){.keep_updates = true});
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

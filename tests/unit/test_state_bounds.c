@@ -7,13 +7,9 @@
 #include "workers/path_state.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "tests/support/suite.h"
 
 enum { PHASES = 6, TAU = 7, SLOT = 1 };
 static const double clip = 0.5;
@@ -59,10 +55,10 @@ static trial *new_trial(pl_method method, pl_state_kind kind)
     arm->outer.method = pl_method_defaults(method);
     arm->outer.method.inner_steps = TAU;
     arm->outer.state = kind;
-    assert_int_equal(pl_codec_options_default("f32", &arm->outer.codec), PL_OK);
+    assert_ok(pl_codec_options_default("f32", &arm->outer.codec));
     tiny_shards(arm, 1);
-    assert_int_equal(pl_topology_create(&arm->shape, &arm->spec, &t->topology), PL_OK);
-    assert_int_equal(pl_backend_open(&options, &t->be), PL_OK);
+    assert_ok(pl_topology_create(&arm->shape, &arm->spec, &t->topology));
+    assert_ok(pl_backend_open(&options, &t->be));
     t->n = pl_topology_path_params(t->topology);
     return t;
 }
@@ -226,7 +222,7 @@ static void train_phase(trial *t)
 static void end_phase(trial *t)
 {
     state_round(&t->arm, t->state, t->n);
-    assert_int_equal(check_changed(t), PL_OK);
+    assert_ok(check_changed(t));
 }
 
 /* ---- moments ---- */
@@ -248,12 +244,10 @@ static bool set_sum(trial *t, double sum)
     return more >= 0;
 }
 
-static void
-honest_moments_are_taken_and_larger_or_smaller_ones_are_refused(void **state)
+PL_TEST(honest_moments_are_taken_and_larger_or_smaller_ones_are_refused)
 {
     static const double decays[][2] = {
         {0.9, 0.95}, {0.9, 0.999}, {0.97, 0.95}, {0, 0.5}, {0.95, 0.9999}};
-    (void)state;
     for (size_t d = 0; d < 10; d++) {
         trial *t = new_trial(PL_METHOD_DILOCO, d % 2 ? PL_STATE_BF16 : PL_STATE_F32);
         t->arm.inner.beta1 = decays[d / 2][0];
@@ -270,7 +264,7 @@ honest_moments_are_taken_and_larger_or_smaller_ones_are_refused(void **state)
             memcpy(kept, t->state, 2 * t->n * sizeof *kept);
             const double most = keep * before + (1 - keep) * clip * clip;
             if (set_sum(t, 0.98 * most))
-                assert_int_equal(check_changed(t), PL_OK);
+                assert_ok(check_changed(t));
             memcpy(t->state, kept, 2 * t->n * sizeof *kept);
             assert_true(set_sum(t, 1.04 * most));
             assert_int_equal(check_changed(t), PL_ERR_DATA);
@@ -286,36 +280,34 @@ honest_moments_are_taken_and_larger_or_smaller_ones_are_refused(void **state)
             v[3] = old;
             memcpy(t->state, kept, 2 * t->n * sizeof *kept);
             pl_free(kept);
-            assert_int_equal(check_changed(t), PL_OK);
+            assert_ok(check_changed(t));
         }
         end_trial(t);
     }
 }
 
-static void first_moments_beyond_the_second_are_refused(void **state)
+PL_TEST(first_moments_beyond_the_second_are_refused)
 {
     static const float bad[][2] = {
         {NAN, 1e-3f},      {0, NAN},        {INFINITY, 1e-3f},
         {1e-3f, INFINITY}, {0, -1e-20f},    {0.1f, 0},
         {1e-3f, 1e-7f},    {-0.04f, 1e-3f}, {0, 1e29f}};
-    (void)state;
     for (int kind = PL_STATE_F32; kind <= PL_STATE_BF16; kind++) {
         trial *t = new_trial(PL_METHOD_DILOCO, (pl_state_kind)kind);
         begin_trial(t);
-        assert_int_equal(check_changed(t), PL_OK);
+        assert_ok(check_changed(t));
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
             t->state[5] = bad[i][0], t->state[t->n + 5] = bad[i][1];
             assert_int_equal(check_changed(t), PL_ERR_DATA);
         }
         t->state[5] = -0.036f, t->state[t->n + 5] = 1e-3f;
-        assert_int_equal(check_changed(t), PL_OK);
+        assert_ok(check_changed(t));
         end_trial(t);
     }
 }
 
-static void steps_without_a_target_change_no_moments(void **state)
+PL_TEST(steps_without_a_target_change_no_moments)
 {
-    (void)state;
     trial *t = new_trial(PL_METHOD_DILOCO, PL_STATE_BF16);
     begin_trial(t);
     for (t->phase = 0; t->phase < 3; t->phase++) {
@@ -323,18 +315,17 @@ static void steps_without_a_target_change_no_moments(void **state)
         end_phase(t);
     }
     memcpy(t->before, t->after, (size_t)pl_path_state_bytes(&t->arm, t->n));
-    assert_int_equal(check(t), PL_OK);
+    assert_ok(check(t));
     /* a later clip is smaller than the moments that the path has */
     t->arm.inner.clip = clip / 100;
-    assert_int_equal(check(t), PL_OK);
+    assert_ok(check(t));
     t->state[t->n] += 1e-3f;
     assert_int_equal(check_changed(t), PL_ERR_DATA);
     end_trial(t);
 }
 
-static void states_that_were_not_uploaded_widen_the_bounds_by_their_steps(void **state)
+PL_TEST(states_that_were_not_uploaded_widen_the_bounds_by_their_steps)
 {
-    (void)state;
     for (int kind = PL_STATE_F32; kind <= PL_STATE_BF16; kind++) {
         trial *t = new_trial(PL_METHOD_DILOCO, (pl_state_kind)kind);
         t->arm.inner.beta2 = 0.99;
@@ -351,11 +342,11 @@ static void states_that_were_not_uploaded_widen_the_bounds_by_their_steps(void *
         t->phase = 0;
         pl_state_claim claim = claim_of(t);
         claim.n_phases = 4;
-        assert_int_equal(pl_state_check(&claim), PL_OK);
+        assert_ok(pl_state_check(&claim));
         claim.n_phases = 1;
         assert_int_equal(pl_state_check(&claim), PL_ERR_DATA);
         claim.is_known = false;
-        assert_int_equal(pl_state_check(&claim), PL_OK);
+        assert_ok(pl_state_check(&claim));
         t->state[t->n] = 1.2f * (float)(clip * clip);
         state_pack(&t->arm, t->state, t->n, t->after);
         assert_int_equal(pl_state_check(&claim), PL_ERR_DATA);
@@ -364,9 +355,8 @@ static void states_that_were_not_uploaded_widen_the_bounds_by_their_steps(void *
     }
 }
 
-static void muons_momentum_is_at_most_a_mean_of_clipped_gradients(void **state)
+PL_TEST(muons_momentum_is_at_most_a_mean_of_clipped_gradients)
 {
-    (void)state;
     for (int kind = PL_STATE_F32; kind <= PL_STATE_BF16; kind++) {
         trial *t = new_trial(PL_METHOD_DILOCO, (pl_state_kind)kind);
         t->arm.inner.muon = true;
@@ -384,9 +374,8 @@ static void muons_momentum_is_at_most_a_mean_of_clipped_gradients(void **state)
     }
 }
 
-static void frozen_modules_keep_their_moments(void **state)
+PL_TEST(frozen_modules_keep_their_moments)
 {
-    (void)state;
     int frozen[] = {SLOT};
     trial *t = new_trial(PL_METHOD_DILOCO, PL_STATE_F32);
     begin_trial(t);
@@ -400,19 +389,18 @@ static void frozen_modules_keep_their_moments(void **state)
     claim.is_known = false;
     t->state[t->n + pl_topology_slot(t->topology, SLOT)->offset] = (float)(clip * clip);
     assert_int_equal(check_changed(t), PL_ERR_DATA);
-    assert_int_equal(pl_state_check(&claim), PL_OK);
+    assert_ok(pl_state_check(&claim));
     memcpy(t->before, t->after, (size_t)pl_path_state_bytes(&t->arm, t->n));
-    assert_int_equal(check(t), PL_OK);
+    assert_ok(check(t));
     t->arm.frozen = NULL;
     t->arm.n_frozen = 0;
     end_trial(t);
 }
 
 /* ---- own parameters ---- */
-static void own_parameters_move_at_most_as_far_as_a_phase_can(void **state)
+PL_TEST(own_parameters_move_at_most_as_far_as_a_phase_can)
 {
     static const pl_state_kind kinds[] = {PL_STATE_F32, PL_STATE_F24, PL_STATE_BF16};
-    (void)state;
     for (size_t i = 0; i < 9; i++) {
         trial *t = new_trial(PL_METHOD_STREAMING, PL_STATE_F32);
         t->arm.outer.own = kinds[i % 3];
@@ -457,14 +445,13 @@ static void own_parameters_move_at_most_as_far_as_a_phase_can(void **state)
         assert_int_equal(pl_state_check(&claim),
                          t->arm.outer.method.mix > 0 ? PL_ERR_DATA : PL_OK);
         claim.is_fresh = true;
-        assert_int_equal(pl_state_check(&claim), PL_OK);
+        assert_ok(pl_state_check(&claim));
         end_trial(t);
     }
 }
 
-static void a_step_is_never_longer_than_its_bound(void **state)
+PL_TEST(a_step_is_never_longer_than_its_bound)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         trial *t = new_trial(PL_METHOD_DILOCO, PL_STATE_F32);
         t->arm.inner.weight_decay = i % 2 ? 5 : 0;
@@ -493,18 +480,17 @@ static void a_step_is_never_longer_than_its_bound(void **state)
 }
 
 /* ---- residuals ---- */
-static void residuals_are_at_most_what_the_codec_leaves_out(void **state)
+PL_TEST(residuals_are_at_most_what_the_codec_leaves_out)
 {
     static const char *const codecs[] = {"bf16", "i8",        "i4",
                                          "topk", "i8-shared", "sketch16"};
     static const pl_state_kind kinds[] = {PL_STATE_F32, PL_STATE_BF16, PL_STATE_I8};
-    (void)state;
     for (size_t i = 0; i < 18; i++) {
         trial *t = new_trial(PL_METHOD_DILOCO, PL_STATE_F32);
         pl_outer *outer = &t->arm.outer;
         outer->feedback = true;
         outer->residual = kinds[i / 6];
-        assert_int_equal(pl_codec_options_default(codecs[i % 6], &outer->codec), PL_OK);
+        assert_ok(pl_codec_options_default(codecs[i % 6], &outer->codec));
         begin_trial(t);
         float *residual = t->state + (size_t)pl_path_layout_of(&t->arm).residual * t->n;
         for (t->phase = 0; t->phase < PHASES; t->phase++) {
@@ -519,10 +505,9 @@ static void residuals_are_at_most_what_the_codec_leaves_out(void **state)
                 const pl_codec_round round = pl_round_codec(of, 0, t->phase, 0.1);
                 for (size_t k = 0; k < of->n_params; k++)
                     t->work[2 * t->n + k] = t->base[at + k] - t->params[at + k];
-                assert_int_equal(pl_codec_encode_module(&outer->codec, parts, n_parts,
-                                                        &round, t->work + 2 * t->n,
-                                                        residual + at, &out),
-                                 PL_OK);
+                assert_ok(pl_codec_encode_module(&outer->codec, parts, n_parts, &round,
+                                                 t->work + 2 * t->n, residual + at,
+                                                 &out));
                 pl_buf_destroy(&out);
             }
             end_phase(t);
@@ -554,14 +539,12 @@ static void encode(trial *t, int index, const float *update, float *residual)
     pl_codec_part parts[64];
     const int n_parts = pl_codec_parts(t->topology, SLOT, parts);
     t->sent[index].len = 0;
-    assert_int_equal(pl_codec_encode_module(&t->arm.outer.codec, parts, n_parts, NULL,
-                                            update, residual, &t->sent[index]),
-                     PL_OK);
+    assert_ok(pl_codec_encode_module(&t->arm.outer.codec, parts, n_parts, NULL, update,
+                                     residual, &t->sent[index]));
 }
 
-static void what_follows_from_a_meeting_is_computed_again(void **state)
+PL_TEST(what_follows_from_a_meeting_is_computed_again)
 {
-    (void)state;
     trial *t = new_trial(PL_METHOD_NOLOCO, PL_STATE_F32);
     t->arm.outer.schedule = (pl_outer_schedule){.phases = PHASES};
     t->arm.outer.deadline_ms = 1000;
@@ -589,11 +572,10 @@ static void what_follows_from_a_meeting_is_computed_again(void **state)
         now.phase = t->phase;
         state_pack(&t->arm, t->state, t->n, t->before);
         if (t->phase > 0) /* the mate's update of the round before */
-            assert_int_equal(read_update(t, SLOT, 1, t->phase - 1, mate), PL_OK);
+            assert_ok(read_update(t, SLOT, 1, t->phase - 1, mate));
         t->split = t->phase % 3 == 2;
-        assert_int_equal(
-            pl_holder_begin(&now, t->phase > 0 && !t->split ? mate : NULL, NULL, start),
-            PL_OK);
+        assert_ok(pl_holder_begin(&now, t->phase > 0 && !t->split ? mate : NULL, NULL,
+                                  start));
         memcpy(t->params, t->base, t->n * sizeof *t->params);
         memcpy(t->params + at, start, n * sizeof *start);
         for (int step = 0; step < TAU; step++)
@@ -609,7 +591,7 @@ static void what_follows_from_a_meeting_is_computed_again(void **state)
             assert_int_equal(check_changed(t), PL_ERR_DATA);
             changed[i][n / 2] = old;
         }
-        assert_int_equal(check_changed(t), PL_OK);
+        assert_ok(check_changed(t));
         if (t->phase > 0) { /* a path that did not do what the home has decided */
             t->split = !t->split;
             assert_int_equal(check(t), PL_ERR_DATA);
@@ -633,9 +615,8 @@ static void what_follows_from_a_meeting_is_computed_again(void **state)
 }
 
 /* Such a state has no state before it from which its vectors could follow. */
-static void a_path_without_a_state_begins_with_a_version_and_no_velocity(void **state)
+PL_TEST(a_path_without_a_state_begins_with_a_version_and_no_velocity)
 {
-    (void)state;
     trial *t = new_trial(PL_METHOD_NOLOCO, PL_STATE_F32);
     begin_trial(t);
     const pl_path_layout l = pl_path_layout_of(&t->arm);
@@ -660,7 +641,7 @@ static void a_path_without_a_state_begins_with_a_version_and_no_velocity(void **
     for (int i = 0; i < 2; i++) { /* with a newer version, and with version 0 */
         memcpy(x, i == 0 ? t->version : t->base, n * sizeof *x);
         state_pack(&t->arm, t->state, n, t->after);
-        assert_int_equal(pl_state_check(&claim), PL_OK);
+        assert_ok(pl_state_check(&claim));
         for (int v = 0; v < 3; v++) {
             const float old = changed[v][1];
             changed[v][1] += 1e-3f;
@@ -672,9 +653,8 @@ static void a_path_without_a_state_begins_with_a_version_and_no_velocity(void **
     end_trial(t);
 }
 
-static void values_that_are_not_finite_are_refused_in_every_vector(void **state)
+PL_TEST(values_that_are_not_finite_are_refused_in_every_vector)
 {
-    (void)state;
     trial *t = new_trial(PL_METHOD_NOLOCO, PL_STATE_F32);
     begin_trial(t);
     memcpy(t->state + (size_t)pl_path_layout_of(&t->arm).params * t->n, t->base,
@@ -686,24 +666,4 @@ static void values_that_are_not_finite_are_refused_in_every_vector(void **state)
         t->state[v * t->n + t->n - 1] = old;
     }
     end_trial(t);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(
-            honest_moments_are_taken_and_larger_or_smaller_ones_are_refused),
-        cmocka_unit_test(first_moments_beyond_the_second_are_refused),
-        cmocka_unit_test(steps_without_a_target_change_no_moments),
-        cmocka_unit_test(states_that_were_not_uploaded_widen_the_bounds_by_their_steps),
-        cmocka_unit_test(muons_momentum_is_at_most_a_mean_of_clipped_gradients),
-        cmocka_unit_test(frozen_modules_keep_their_moments),
-        cmocka_unit_test(own_parameters_move_at_most_as_far_as_a_phase_can),
-        cmocka_unit_test(a_step_is_never_longer_than_its_bound),
-        cmocka_unit_test(residuals_are_at_most_what_the_codec_leaves_out),
-        cmocka_unit_test(what_follows_from_a_meeting_is_computed_again),
-        cmocka_unit_test(a_path_without_a_state_begins_with_a_version_and_no_velocity),
-        cmocka_unit_test(values_that_are_not_finite_are_refused_in_every_vector),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,7 +134,9 @@ static void assert_sound(const char *folder, int expected)
     pl_store_close(&store);
 }
 
-static void a_rollback_goes_back_in_all_parts(void **state)
+#define ROLLBACK_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
+
+ROLLBACK_TEST(a_rollback_goes_back_in_all_parts)
 {
     pl_store *store = NULL;
     make_parts(*state);
@@ -161,7 +163,7 @@ static bool is_recorded(const char *folder, uint64_t number, const char *method)
     return proof == PL_ROLLBACK_RECORDED;
 }
 
-static void the_record_of_a_rollback_names_its_versions_and_no_others(void **state)
+ROLLBACK_TEST(the_record_of_a_rollback_names_its_versions_and_no_others)
 {
     make_parts(*state);
     assert_false(is_recorded(*state, 3, "rollback to 0"));
@@ -174,7 +176,7 @@ static void the_record_of_a_rollback_names_its_versions_and_no_others(void **sta
     assert_false(is_recorded(*state, 3, "nesterov"));
 }
 
-static void whoever_dies_leaves_nothing_or_all(void **state)
+ROLLBACK_TEST(whoever_dies_leaves_nothing_or_all)
 {
     static const char *const points[] = {"kv.commit.before",  "kv.commit.after",
                                          "mark.write.before", "mark.write.after",
@@ -221,7 +223,7 @@ static void whoever_dies_leaves_nothing_or_all(void **state)
 /* Parts 2 and 3 have prepared a rollback, but the process is killed before part 1
  * decides it (store/rollback.c). What they prepared must be dropped. Later a different
  * rollback is decided and must succeed. */
-static void a_share_without_a_decision_is_dropped(void **state)
+ROLLBACK_TEST(a_share_without_a_decision_is_dropped)
 {
     pl_writers *writers = NULL;
     make_parts(*state);
@@ -235,7 +237,7 @@ static void a_share_without_a_decision_is_dropped(void **state)
     assert_sound(*state, 1);
 }
 
-static void the_next_writer_of_all_ends_it(void **state)
+ROLLBACK_TEST(the_next_writer_of_all_ends_it)
 {
     pl_writers *writers = NULL;
     make_parts(*state);
@@ -249,7 +251,7 @@ static void the_next_writer_of_all_ends_it(void **state)
     pl_writers_close(&writers);
 }
 
-static void what_one_part_cannot_do_none_does(void **state)
+ROLLBACK_TEST(what_one_part_cannot_do_none_does)
 {
     char path[PL_PATH_MAX];
     pl_store *part = NULL;
@@ -264,20 +266,9 @@ static void what_one_part_cannot_do_none_does(void **state)
     assert_sound(*state, 0);
 }
 
-#define rollback_test(name)                                                            \
-    cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
-
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[0], "roll-back") == 0)
         return roll_back(argv[1]) == PL_OK ? 0 : 1;
-    static const struct CMUnitTest tests[] = {
-        rollback_test(a_rollback_goes_back_in_all_parts),
-        rollback_test(the_record_of_a_rollback_names_its_versions_and_no_others),
-        rollback_test(whoever_dies_leaves_nothing_or_all),
-        rollback_test(a_share_without_a_decision_is_dropped),
-        rollback_test(the_next_writer_of_all_ends_it),
-        rollback_test(what_one_part_cannot_do_none_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return suite_run(NULL, NULL);
 }

@@ -33,8 +33,7 @@
  * and compares the bytes. Code that reads a result without waiting for its stream gets
  * wrong bytes, because a stream does nothing before a thread waits for it
  * (runtime.cc). */
-#ifndef PL_TESTS_EMULATION_EMULATION_H
-#define PL_TESTS_EMULATION_EMULATION_H
+#pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -92,5 +91,4 @@ uint64_t emulation_n_launches(void);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

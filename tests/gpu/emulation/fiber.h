@@ -1,8 +1,7 @@
 /* Fibers: stacks between which one thread of the host switches. Each fiber runs one
  * thread of a block. There are thousands of fibers, so a switch saves only the
  * registers that the ABI requires. */
-#ifndef PL_TESTS_EMULATION_FIBER_H
-#define PL_TESTS_EMULATION_FIBER_H
+#pragma once
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,5 +33,3 @@ void fiber_resume(fiber *f);
  * must not be resumed again. */
 void fiber_switch(fiber *f, fiber *to, bool forever);
 void fiber_pause(fiber *f, bool forever);
-
-#endif

@@ -1,6 +1,5 @@
 /* Types and functions that the files of the emulation share. */
-#ifndef PL_TESTS_EMULATION_MACHINE_H
-#define PL_TESTS_EMULATION_MACHINE_H
+#pragma once
 #include "tests/gpu/emulation/emulation.h"
 #include "tests/gpu/emulation/toolkit/cuda_runtime.h"
 #include "base/base.h"
@@ -85,5 +84,3 @@ size_t memory_total_bytes(void);
 void memory_open(void);
 void memory_close(void);
 void memory_mark_written(const void *address, size_t bytes);
-
-#endif

@@ -1,8 +1,7 @@
 /* Replaces cmocka on machines where only the CUDA toolkit is installed (tests/gpu.sh).
  * It has the few macros that the tests of backends use. A check that fails ends its
  * test. */
-#ifndef PL_TESTS_STANDIN_CMOCKA_H
-#define PL_TESTS_STANDIN_CMOCKA_H
+#pragma once
 #include <fnmatch.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -89,5 +88,3 @@ static inline int standin_run(const struct CMUnitTest *tests, size_t n)
     }
     return ran > 0 ? failed : 1;
 }
-
-#endif

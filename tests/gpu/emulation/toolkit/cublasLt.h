@@ -1,7 +1,6 @@
 /* Replaces NVIDIA's header of this name. It has products of column-major matrices with
  * bf16, fp32 or scaled e4m3 operands. Sums are in fp32, and there are no epilogues. */
-#ifndef PL_TESTS_EMULATION_TOOLKIT_CUBLASLT_H
-#define PL_TESTS_EMULATION_TOOLKIT_CUBLASLT_H
+#pragma once
 #include "tests/gpu/emulation/toolkit/cuda_runtime.h"
 
 typedef enum {
@@ -96,5 +95,3 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t *algo, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream);
-
-#endif

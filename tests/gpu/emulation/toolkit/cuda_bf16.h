@@ -1,6 +1,5 @@
 /* bfloat16, as in NVIDIA's header of this name: the upper half of a float. */
-#ifndef PL_TESTS_EMULATION_TOOLKIT_CUDA_BF16_H
-#define PL_TESTS_EMULATION_TOOLKIT_CUDA_BF16_H
+#pragma once
 #include "base/base.h"
 #include "tests/gpu/emulation/toolkit/device_functions.h"
 
@@ -43,5 +42,3 @@ static EMULATED_INLINE __nv_bfloat16 __ushort_as_bfloat16(unsigned short x)
 {
     return __nv_bfloat16{x};
 }
-
-#endif

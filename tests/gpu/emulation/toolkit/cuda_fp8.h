@@ -1,8 +1,7 @@
 /* The part of fp8 in NVIDIA's header of this name that our kernels use: e4m3 (OFP8). It
  * has a bias of 7 and no infinity, and 0x7f is NaN. Values are rounded to the nearest,
  * ties to even, and values above 448 become 448. */
-#ifndef PL_TESTS_EMULATION_TOOLKIT_CUDA_FP8_H
-#define PL_TESTS_EMULATION_TOOLKIT_CUDA_FP8_H
+#pragma once
 #include "tests/gpu/emulation/toolkit/device_functions.h"
 #include <math.h>
 
@@ -40,5 +39,3 @@ static inline __nv_fp8_storage_t __nv_cvt_float_to_fp8(float x, __nv_saturation_
      * exponent. */
     return (__nv_fp8_storage_t)(sign | (((unsigned)(exponent + 5) << 3) + steps));
 }
-
-#endif

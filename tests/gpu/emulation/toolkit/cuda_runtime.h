@@ -1,8 +1,7 @@
 /* Replaces NVIDIA's header of this name (see tests/gpu/emulation/emulation.h): the part
  * of the language and of the runtime that our kernels use. Code that uses other parts
  * does not compile. */
-#ifndef PL_TESTS_EMULATION_TOOLKIT_CUDA_RUNTIME_H
-#define PL_TESTS_EMULATION_TOOLKIT_CUDA_RUNTIME_H
+#pragma once
 #include "tests/gpu/emulation/toolkit/device_functions.h"
 #include "tests/gpu/emulation/toolkit/vector_types.h"
 #include <stddef.h>
@@ -178,5 +177,3 @@ void emulated_launch(const char *name, bool early, void (*kernel)(P...), dim3 gr
                                 emulated_arguments<P...>::run};
     emulated_launch_call(&call, grid, block, shared, stream);
 }
-
-#endif

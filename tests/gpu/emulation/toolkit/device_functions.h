@@ -1,8 +1,7 @@
 /* The functions that kernels use: qualifiers, the thread's place in the grid, and
  * built-in functions. A function at which threads wait for each other takes the file
  * and the line of its caller, which identify this place. */
-#ifndef PL_TESTS_EMULATION_TOOLKIT_DEVICE_FUNCTIONS_H
-#define PL_TESTS_EMULATION_TOOLKIT_DEVICE_FUNCTIONS_H
+#pragma once
 #include "tests/gpu/emulation/toolkit/vector_types.h"
 #include <math.h>
 #include <stddef.h>
@@ -341,5 +340,3 @@ EMULATED_MIN_MAX(unsigned long long)
 EMULATED_MIN_MAX(float)
 EMULATED_MIN_MAX(double)
 #undef EMULATED_MIN_MAX
-
-#endif

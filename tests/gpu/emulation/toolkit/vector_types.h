@@ -1,6 +1,5 @@
 /* The small vectors of CUDA, as in NVIDIA's header of this name. */
-#ifndef PL_TESTS_EMULATION_TOOLKIT_VECTOR_TYPES_H
-#define PL_TESTS_EMULATION_TOOLKIT_VECTOR_TYPES_H
+#pragma once
 
 /* If an argument of a call is a struct, the compiler inserts no check for the memory
  * from which the struct is read. So functions with such arguments must be inlined. */
@@ -49,5 +48,3 @@ struct dim3 {
     {
     }
 };
-
-#endif
