@@ -181,8 +181,7 @@ static pl_status generate_once(session *s, pl_generate_result *result)
         PL_CHECK(pl_path_chooser_choose(s->chooser, get_session_tokens(s),
                                         count_session_tokens(s), &s->choice));
     }
-    PL_CHECK(
-        pl_readers_open(&s->mix, s->q->precision, pl_cpu_count(), &s->readers));
+    PL_CHECK(pl_readers_open(&s->mix, s->q->precision, pl_cpu_count(), &s->readers));
     PL_CHECK(pl_readers_add(&s->readers, s->choice.path));
     const pl_generator g = {s->readers.decoders[0], s->mix.tokenizer,
                             s->mix.arm.shape.vocab, s->mix.arm.shape.context};
@@ -199,8 +198,7 @@ static pl_status generate_rerouted(session *s, pl_generate_result *result)
         PL_CHECK(pl_path_chooser_open(&s->mix.settings, s->mix.store, &s->chooser));
         PL_CHECK(pl_path_chooser_by_router(s->chooser));
     }
-    PL_CHECK(
-        pl_readers_open(&s->mix, s->q->precision, pl_cpu_count(), &s->readers));
+    PL_CHECK(pl_readers_open(&s->mix, s->q->precision, pl_cpu_count(), &s->readers));
     for (int path = 0; path < n_paths; path++)
         if (!pl_path_is_closed(&s->mix.settings, path))
             PL_CHECK(pl_readers_add(&s->readers, path));

@@ -189,7 +189,7 @@ printf '%s\n' "$layer_files" | awk '
 
 # No folder may have more than 13 % of the lines of all sources. Subfolders count
 # separately. The budget of all sources is to fall to 105,000 (docs/results/house.md).
-budget=125539
+budget=124889
 printf '%s\n' "$layer_files" | xargs wc -l | awk -v budget=$budget '
     $2 == "total" { all += $1; next }
     { folder = $2; sub(/\/[^\/]*$/, "", folder); lines[folder] += $1 }
@@ -239,10 +239,8 @@ grep -v '^tests/' "$scratch/sources" | xargs grep -nHE '(^|[^A-Za-z0-9_.])/tmp/'
     sed 's/:\([0-9]*\):.*/:\1: a path under \/tmp; use TMPDIR or a folder that the caller gives/' \
     >> "$scratch/found"
 
-# Every header must compile alone as C11. As C++17 all headers are compiled together,
-# because compiling each alone would take 10 s. The headers of modules/cpu are compiled
-# only as C11, because they belong to C sources that are compiled once per instruction
-# set.
+# Every header must compile alone as C11. Headers that have extern "C" are compiled as
+# C++17, too: all together, because compiling each alone would take 10 s.
 for header in $(printf '%s\n' "$layer_files" | grep '\.h$'); do
     case $header in
     modules/cuda/*) grep -q 'include <cu' "$header" && continue ;;
@@ -253,7 +251,7 @@ xargs -r -n 1 -P "$(nproc)" sh -c '
     "${CC:-cc}" -std=c11 -D_GNU_SOURCE -DCPU_ISA=portable -I. -fsyntax-only -x c \
         -include "$0" /dev/null 2> /dev/null ||
         echo "$0:1: does not compile alone as C11"' < "$scratch/headers" >> "$scratch/found"
-grep -v '^modules/cpu/' "$scratch/headers" | sed 's/.*/#include "&"/' > "$scratch/all.cc"
+xargs grep -l 'extern "C"' < "$scratch/headers" | sed 's/.*/#include "&"/' > "$scratch/all.cc"
 "${CXX:-c++}" -std=c++17 -D_GNU_SOURCE -I. -fsyntax-only "$scratch/all.cc" \
     2> "$scratch/errors" || {
     sed -n 's/^\([^ :]*:[0-9]*\):[0-9]*: \(fatal error\|error\):/\1: as C++17:/p' \
