@@ -171,20 +171,22 @@ ppl() { # run, row
         }' "$out/$1/rows.tsv"
 }
 
-# Prints first perplexity / second perplexity, one per seed. Ratios are compared with all
+# Prints first perplexity / second perplexity, one per seed; 0 without a row. Ratios are compared with all
 # their digits; `row` prints three.
 ratio() { # run, row, run, row
     ppl "$1" "$2" >"$work/a"
     ppl "$3" "$4" >"$work/b"
-    paste "$work/a" "$work/b" | awk '{ printf("%s%.9f", NR > 1 ? " " : "", $1 / $2) }'
+    paste "$work/a" "$work/b" | awk '
+        { printf("%s%.9f", NR > 1 ? " " : "", $1 > 0 && $2 > 0 ? $1 / $2 : 0) }'
 }
 
 # Succeeds if every value (rule `each`), their mean (`mean`), or the distance of their mean
 # from 1 (`near`) is at most the limit.
 holds() { # rule, limit, values
     echo "$3" | tr ' ' '\n' | awk -v rule="$1" -v limit="$2" '
-        { sum += $1; if ($1 > most) most = $1 }
+        { sum += $1; if ($1 > most) most = $1; if ($1 <= 0) lacking = 1 }
         END {
+            if (lacking) exit 1 # a run has no such row
             mean = sum / NR
             value = rule == "each" ? most : rule == "near" ? (mean > 1 ? mean - 1 : 1 - mean) : mean
             exit !(value <= limit + 1e-9)

@@ -57,6 +57,19 @@ rows() {
 for seed in $seeds; do
     rows "$seed" "$out/seed$seed/report.json"
 done >"$out/rows.tsv"
+awk -F'\t' -v seeds="$seeds" '
+    { has[$1, $2] = rows[$2] = 1 }
+    END {
+        n = split(seeds, seed, " ")
+        rows["mix"] = 1
+        for (i = 1; i <= n; i++)
+            for (row in rows)
+                if (!((seed[i], row) in has)) {
+                    print "quality.sh: the report of seed " seed[i] " has no row " row
+                    lacking = 1
+                }
+        exit lacking
+    }' "$out/rows.tsv" >&2
 awk -F'\t' '
     { row = $2; n[row]++; bits[row] += $3; ppl[row] += $4; tokens[row] += $5
       flops[row] += $6; time[row] += $7; title[row] = $8; read[row] += $11; params[row] = $12

@@ -34,6 +34,9 @@ static const double PER_TASK = 0.08, PER_PARAM = 4e-8, OF_BASE = 0.12;
 static const double EXCHANGE = 0.2;
 /* An evaluation's forward pass is this many times as fast as a training step. */
 static const double FORWARD = 3;
+/* Its windows slide by half a context, so a model reads about this many tokens for each
+ * token that counts. */
+static const double SLIDING = 2;
 /* The fraction of the given time that evaluation may take. */
 static const double EVALUATION = 0.05;
 /* Seconds: START to start processes, FIT to fit a router's clusters, END to write
@@ -114,6 +117,13 @@ static double base_replicas(const dial_facts *f)
     return f->base_replicas > 1 ? (double)f->base_replicas : 1;
 }
 
+/* Returns how many replicas of the base model train at the same time. If there are
+ * fewer workers than replicas, they take turns. */
+static double base_at_once(const dial_facts *f)
+{
+    return base_replicas(f) / ceil(base_replicas(f) / f->workers);
+}
+
 /* Four replicas of a base model were worth as much as one with twice the steps of each
  * (docs/results/speedup.md), so a token of K replicas counts as 1 / sqrt(K). */
 static double predict_bits(const dial_facts *f, const dial_choice *c)
@@ -185,8 +195,8 @@ static double base_share(const dial_facts *f, const dial_choice *c, double steps
     const double tokens = (double)(c->batch * f->context);
     if (!(f->seconds > 0))
         return paths;
-    const double half = base_replicas(f) * fmax(paths / f->workers, 1) *
-                        step->together / BUSY / step->alone;
+    const double half = base_at_once(f) * fmax(paths / f->workers, 1) * step->together /
+                        BUSY / step->alone;
     const double least = BASE_TOKENS * c->params / tokens / steps;
     return fmin(paths, fmax(half, least));
 }
@@ -229,13 +239,13 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
 }
 
 /* The replicas of a base model divide its steps, and are merged more often than paths.
- * If there are fewer workers than replicas, they take turns. */
+ */
 static double predict_base(const dial_facts *f, const dial_choice *c,
                            const step_seconds *step)
 {
-    const double replicas = base_replicas(f), turns = ceil(replicas / f->workers);
-    const double between = seconds_between_tasks(c) * (replicas > 1 ? 1 : OF_BASE);
-    return (double)c->base_steps / replicas * turns *
+    const double between =
+        seconds_between_tasks(c) * (base_replicas(f) > 1 ? 1 : OF_BASE);
+    return (double)c->base_steps / base_at_once(f) *
            (step->alone + between / (double)config_base_tau(f->base_replicas, c->tau));
 }
 
@@ -259,7 +269,7 @@ static void predict_parts(const dial_facts *f, dial_choice *c, const step_second
     c->part[DIAL_PATHS] =
         (double)c->phases * steps_of_arms * (tau * step->together + between);
     c->part[DIAL_EVALUATION] =
-        END + (double)c->eval_tokens * models_of_evaluation(f, c) / forward;
+        END + SLIDING * (double)c->eval_tokens * models_of_evaluation(f, c) / forward;
     c->seconds = 0;
     for (int i = 0; i < DIAL_PARTS; i++)
         c->seconds += c->part[i];
@@ -295,9 +305,9 @@ static void choose_steps(const dial_facts *f, dial_choice *c)
     const double tokens = (double)(c->batch * f->context), paths = (double)c->paths;
     const double forward = FORWARD * together * f->workers;
     double steps = f->n_tokens / (2 * paths * tokens);
-    const double most =
-        f->seconds > 0 ? EVALUATION * f->seconds * forward / models_of_evaluation(f, c)
-                       : 1e18;
+    const double most = f->seconds > 0 ? EVALUATION * f->seconds * forward /
+                                             (SLIDING * models_of_evaluation(f, c))
+                                       : 1e18;
     c->eval_tokens = (int64_t)fmin(f->valid_tokens, fmax(most, LEAST_EVALUATION));
     const step_seconds step = {tokens / (dial_rate(f, flops, true) * BUSY),
                                tokens / together};

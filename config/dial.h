@@ -31,8 +31,8 @@ typedef enum dial_part {
 extern const char *const dial_part_names[DIAL_PARTS];
 
 /* A worker's tokens per second on a model with a certain number of FLOPs per token.
- * `alone`: while only this worker trains, with train.base_threads, as on the base
- * model. `together`: while all workers train, as on the paths. */
+ * `alone`: while only those workers train that train the base model, each with
+ * train.base_threads. `together`: while all workers train, as on the paths. */
 typedef struct dial_speed {
     double flops, alone, together;
 } dial_speed;

@@ -300,14 +300,10 @@ static pl_status publish_same_shards(chapter *c)
 {
     char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];
     pl_hash blob;
-    pl_buf bytes = {0};
     pl_arm stored = {.n_shards = 0};
     pl_status status;
     /* the weights of the shards, and the held-out text for curves */
-    snprintf(from, sizeof from, "arm/%s", c->before.name);
-    PL_TRY(pl_client_get_object(c->r->client, from, &blob));
-    PL_TRY(pl_client_get_blob(c->r->client, from, &blob, &bytes));
-    PL_TRY(pl_arm_decode(bytes.data, bytes.len, &stored));
+    PL_TRY(stages_read_arm(c->r, c->before.name, &stored));
     memcpy(c->arm.weights, stored.weights,
            (size_t)c->arm.n_shards * sizeof *c->arm.weights);
     PL_TRY(curve_text_copy(c->r, &stored, c->from, &c->arm, c->topology));
@@ -332,7 +328,6 @@ static pl_status publish_same_shards(chapter *c)
     PL_TRY(stages_put_arm(c->r, &c->arm));
     PL_TRY(pl_failpoint("chapter.arm.after"));
 done:
-    pl_buf_destroy(&bytes);
     pl_arm_clear(&stored);
     return status;
 }

@@ -97,22 +97,18 @@ static void list_documents(const slices *s, int task, uint32_t *docs)
 /* Whether the arm `name` exists and has computed the features of the same documents. */
 static pl_status is_same_text(pl_run *r, const slices *s, const char *name, bool *same)
 {
-    char object[PL_MODULE_NAME_MAX];
     uint32_t *docs = pl_alloc(s->per_task * sizeof *docs);
     pl_buf bytes = {0};
     pl_arm arm = {.n_shards = 0};
     pl_hash blob;
     pl_status status = PL_OK;
-    snprintf(object, sizeof object, "arm/%s", name);
-    status = pl_client_get_object(r->client, object, &blob);
+    status = stages_read_arm(r, name, &arm);
     *same = false;
     if (status == PL_ERR_NOT_FOUND) {
         status = PL_OK;
         goto done;
     }
     PL_TRY(status);
-    PL_TRY(pl_client_get_blob(r->client, object, &blob, &bytes));
-    PL_TRY(pl_arm_decode(bytes.data, bytes.len, &arm));
     *same = arm.n_shards == s->n_tasks;
     for (int task = 0; *same && task < s->n_tasks; task++) {
         list_documents(s, task, docs);

@@ -5,8 +5,9 @@
 #include <math.h>
 
 /* A mixture was better than one model with all tokens from 3 tokens per parameter of a
- * path on (docs/results/pays.md). Text that is read more than four times teaches little
- * more (Muennighoff et al. 2023, arXiv:2305.16264). */
+ * path on, the tokens of base model and paths together (docs/results/pays.md). Text
+ * that is read more than four times teaches little more (Muennighoff et al. 2023,
+ * arXiv:2305.16264). */
 static const double TOKENS_PER_PARAM = 3, PASSES = 4;
 enum { REASONS = 2 }; /* the most that are printed */
 
@@ -68,8 +69,8 @@ void evaluation_print_loss(const pl_run *r, const evaluation *e)
     const double best = pl_perplexity(&e->best);
     if (!rival)
         return;
-    const double per_param = (double)mix->effort.tokens_per_path /
-                             (double)pl_topology_path_params(r->topology);
+    const double per_param =
+        (double)mix->effort.tokens_total / (double)pl_topology_path_params(r->topology);
     const double passes = passes_of_paths(r, e);
     const int domain = losing_domain(r, mix, rival);
     int n = 0;
@@ -81,9 +82,9 @@ void evaluation_print_loss(const pl_run *r, const evaluation *e)
             "(--route-every)",
             100 * (1 - best / rival->ppl));
     if (per_param < TOKENS_PER_PARAM && ++n <= REASONS)
-        say("   - each path was trained on %.1f tokens per parameter, and a mixture "
-            "pays from about %.0f on:\n"
-            "     raise train.phases, or use fewer paths (topology.levels)",
+        say("   - all paths together were trained on %.1f tokens per parameter of one, "
+            "and a mixture\n"
+            "     pays from about %.0f on: raise train.phases",
             per_param, TOKENS_PER_PARAM);
     if (passes > PASSES && ++n <= REASONS)
         say("   - the paths read their text %.1f times: give more text, or use fewer "

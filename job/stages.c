@@ -116,6 +116,22 @@ pl_status stages_arm_exists(pl_run *r, const char *name, bool *exists)
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
+pl_status stages_read_arm(pl_run *r, const char *name, pl_arm *arm)
+{
+    char object[PL_MODULE_NAME_MAX];
+    pl_hash blob;
+    pl_buf bytes = {0};
+    memset(arm, 0, sizeof *arm);
+    snprintf(object, sizeof object, "arm/%s", name);
+    pl_status status = pl_client_get_object(r->client, object, &blob);
+    if (status == PL_OK)
+        status = pl_client_get_blob(r->client, object, &blob, &bytes);
+    if (status == PL_OK)
+        status = pl_arm_decode(bytes.data, bytes.len, arm);
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
 pl_status stages_put_arm(pl_run *r, const pl_arm *arm)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -177,7 +193,8 @@ pl_status stages_read_state(pl_run *r, const char *path, uint64_t bytes, pl_buf 
 }
 
 /* Stores the mean of the moments that the replicas of the base model had at their end.
- * With the schedule wsd, arms continue with these moments. */
+ * With the schedule wsd, arms continue with these moments. The arm is read, because an
+ * earlier release may have given it other phases or a state of another size. */
 static pl_status put_moments(pl_run *r)
 {
     pl_arm arm;
@@ -186,7 +203,7 @@ static pl_status put_moments(pl_run *r)
     size_t n_params = 0, bytes = 0;
     pl_buf state = {0};
     char name[PL_MODULE_NAME_MAX];
-    pl_status status = run_arm(r, "base", &arm);
+    pl_status status = stages_read_arm(r, "base", &arm);
     PL_TRY(status);
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
     n_params = pl_topology_path_params(t);
@@ -254,13 +271,14 @@ pl_status stages_read_version(pl_run *r, const char *module, uint64_t number,
     return status;
 }
 
-/* Reads the base model's final parameters from the homes. */
+/* Reads the base model's final parameters from the homes, after the phases that the
+ * stored arm has. */
 pl_status stages_base_params(pl_run *r, float *params)
 {
     pl_arm arm;
     pl_topology *t = NULL;
     pl_buf bytes = {0};
-    pl_status status = run_arm(r, "base", &arm);
+    pl_status status = stages_read_arm(r, "base", &arm);
     PL_TRY(status);
     PL_TRY(pl_topology_create(&arm.shape, &arm.spec, &t));
     for (int s = 0; s < pl_topology_n_slots(t); s++) {

@@ -3,6 +3,8 @@
 #include "job/routing.h"
 
 PL_MUST_CHECK pl_status stages_arm_exists(pl_run *r, const char *name, bool *exists);
+/* Reads the definition of an arm as it was stored. ERR_NOT_FOUND. */
+PL_MUST_CHECK pl_status stages_read_arm(pl_run *r, const char *name, pl_arm *arm);
 /* Whether the paths score this training document for router.em. */
 bool stages_scores(const pl_run *r, uint32_t document);
 /* Reads the parameters of a version into `out` [slot->n_params], and their hash into

@@ -94,9 +94,9 @@ static double seconds_left(const train_dial *d, const pl_run *r)
 }
 
 /* Measures the speed of the run's present model and stores it as the i-th speed: first
- * of one worker alone, with the threads that it has for the base model, then of all
- * workers together. Each measurement takes 1/120 of the time that the user gave, but at
- * least 0.3 s and at most 5 s. */
+ * of the workers that train the base model, with the threads that they have for it,
+ * then of all workers together. Each measurement takes 1/120 of the time that the user
+ * gave, but at least 0.3 s and at most 5 s. */
 static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
 {
     enum { WAYS = 2, SHARE = 60 };
@@ -107,15 +107,17 @@ static pl_status measure_speed(train_dial *d, const pl_run *r, int i)
                           c->blocks, c->context);
     const int threads = (int)c->threads;
     const int alone = c->base_threads > 0 ? (int)c->base_threads : threads;
-    const measured_workers one = {1, alone, r->n_gpus},
+    const int n_base =
+        c->base_replicas < r->n_workers ? (int)c->base_replicas : r->n_workers;
+    const measured_workers some = {n_base, alone, r->n_gpus},
                            all = {r->n_workers, threads, r->n_gpus};
-    PL_CHECK(measure_workers(c, &one, seconds, &s->alone));
-    if (r->n_workers == 1 && alone == threads)
+    PL_CHECK(measure_workers(c, &some, seconds, &s->alone));
+    if (r->n_workers == n_base && alone == threads)
         s->together = s->alone;
     else
         PL_CHECK(measure_workers(c, &all, seconds, &s->together));
-    /* With the same threads, a worker alone cannot be slower than together with others.
-     * If it seems slower, other programs have disturbed the measurement. */
+    /* With the same threads, fewer workers cannot be slower than all.
+     * If they seem slower, other programs have disturbed the measurement. */
     if (alone == threads)
         s->alone = fmax(s->alone, s->together);
     PL_CHECK(run_stopped(r));
@@ -203,6 +205,13 @@ static pl_status check_size(const pl_run *r)
                    corpus, (unsigned long long)bytes);
 }
 
+/* Returns the number of processors that the run's workers use together. */
+static int64_t joined_processors(const pl_run *r)
+{
+    const int64_t all = r->n_workers * r->cfg.threads;
+    return all < pl_cpu_count() ? all : pl_cpu_count();
+}
+
 pl_status train_dial_begin(train_dial *d, pl_run *r)
 {
     const config *c = &r->cfg;
@@ -222,11 +231,10 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
     /* On processors, workers join their threads for the base model. Measurements of
      * threads come later (keep_base_threads), so this is done only if the user gave a
      * time. */
-    const int64_t all = r->n_workers * c->threads;
     if (d->time && r->n_gpus == 0 && c->base_steps != 0) {
         static const char key[] = "train.base_replicas";
         const dial_team team =
-            dial_base_team(all < pl_cpu_count() ? all : pl_cpu_count(), c->threads,
+            dial_base_team(joined_processors(r), c->threads,
                            given_sets(d->settings, key) ? c->base_replicas : 0);
         if (team.replicas > 1)
             choose_int(d, key, team.replicas,
@@ -327,8 +335,8 @@ static void print_keys(const train_dial *d, const dial_choice *c)
     char human[4][16];
     const dial_facts *f = &d->facts;
     if (d->time)
-        say("dial     %s, of which %s are left; %d worker%s: %s tokens/s if one trains "
-            "the base model, %s each if all work",
+        say("dial     %s, of which %s are left; %d worker%s: %s tokens/s each on the "
+            "base model, %s each if all work",
             pl_human_seconds(d->seconds, human[0]),
             pl_human_seconds(f->seconds, human[1]), f->workers,
             f->workers == 1 ? "" : "s", pl_human_count(f->speeds[0].alone, human[2]),
@@ -346,22 +354,39 @@ static void print_keys(const train_dial *d, const dial_choice *c)
             pl_human_seconds(c->seconds, human[0]));
 }
 
-/* Takes train.base_threads back if the chosen model gains less than a tenth by it, and
- * measures again. */
-static pl_status keep_base_threads(train_dial *d, pl_run *r)
+/* Returns the place of a key among those that were chosen, or their number. */
+static int place_of(const dial_keys *k, const char *key)
 {
-    static const char key[] = "train.base_threads";
-    const dial_speed *s = &d->facts.speeds[0];
-    dial_keys *k = &d->keys;
     int i = 0;
     while (i < k->n && !pl_starts_with(k->pair[i], key))
         i++;
+    return i;
+}
+
+/* Takes train.base_threads back if the chosen model gains less than a tenth by it, and
+ * measures again. The processors then train more replicas of the base model. */
+static pl_status keep_base_threads(train_dial *d, pl_run *r)
+{
+    static const char threads[] = "train.base_threads",
+                      replicas[] = "train.base_replicas";
+    const dial_speed *s = &d->facts.speeds[0];
+    dial_keys *k = &d->keys;
+    const int i = place_of(k, threads);
+    int at = place_of(k, replicas);
     if (i == k->n || s->alone >= 1.1 * s->together)
         return PL_OK;
-    snprintf(k->pair[i], sizeof k->pair[i], "%s=0", key);
+    snprintf(k->pair[i], sizeof k->pair[i], "%s=0", threads);
     pl_copy_text(k->why[i], sizeof k->why[i],
                  "more threads would not train the base model faster");
+    if (!given_sets(d->settings, replicas)) {
+        at = at == k->n ? i : at; /* takes the place of threads=0, the default */
+        snprintf(k->pair[at], sizeof k->pair[at], "%s=%lld", replicas,
+                 (long long)(joined_processors(r) / r->cfg.threads));
+        pl_copy_text(k->why[at], sizeof k->why[at],
+                     "more threads would not train the base model faster");
+    }
     PL_CHECK(train_dial_lay(d, r));
+    d->facts.base_replicas = r->cfg.base_replicas;
     return measure_speed(d, r, 0);
 }
 

@@ -118,7 +118,8 @@ PL_MUST_CHECK pl_status pl_model_train_step(pl_model *model, const int32_t *toke
 /* The two halves of pl_model_train_step. The second waits for the results of the oldest
  * step that was begun. A second step may begin before the first ends, so that a GPU
  * need not wait for the host. ERR_ARG if a third one begins, or if no step has begun.
- */
+ * Only one model of a backend may have begun steps at a time, because the backend keeps
+ * their results. */
 PL_MUST_CHECK pl_status pl_model_step_begin(pl_model *model, const int32_t *tokens,
                                             const int32_t *targets, int B, int T,
                                             const pl_adamw *adam, float clip);

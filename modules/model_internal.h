@@ -105,7 +105,8 @@ struct pl_model {
     size_t n_params; /* parameters of the path */
     size_t n_second; /* number of parameters with a second moment */
     /* NULL unless the model trains. params and grads have n_params floats; moments has
-     * n_params first moments (m), then n_second second moments (v) */
+     * n_params first moments (m) and, from place pl_second_moments(n_params) on,
+     * n_second second moments (v) */
     float *params, *grads, *moments;
     void *act_block;
     model_acts acts; /* pointers into act_block */

@@ -50,9 +50,9 @@ pl_status model_take_batch(pl_model *m, const int32_t *tokens, const int32_t *ta
         ids[n] = marked ? tokens[n] & ~PL_TEXT_BEGINS : tokens[n];
         texts[n] = marked || t == 0 ? t : texts[n - 1];
     }
-    PL_CHECK(check_ids("token", ids, 0, V, N, T));
     /* until there are several texts in a row, all of acts.texts is zero */
     m->has_texts |= several;
+    PL_CHECK(check_ids("token", ids, 0, V, N, T));
     const void *end = m->has_texts ? texts + N : ids + N;
     if (targets) {
         PL_CHECK(check_ids("target", targets, INT32_MIN, V, N, T));

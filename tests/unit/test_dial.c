@@ -304,6 +304,45 @@ PL_TEST(replicas_of_the_base_model_divide_its_time)
     assert_true(fabs(chosen(&f).part[DIAL_BASE] / four - 2) < 1e-9);
 }
 
+/* Three workers train four replicas in two turns, so only two train at a time. */
+PL_TEST(replicas_that_take_turns_have_half_of_the_time)
+{
+    dial_facts f = two_cores;
+    f.params = 332352;
+    f.width = 64, f.heads = 2, f.blocks = 4;
+    f.paths = 6, f.batch = 512; /* exchanges take little of the time */
+    f.tokens = 1e12;
+    f.n_speeds = 1;
+    f.speeds[0] = (dial_speed){dial_flops(f.params, 64, 4, 128), 100e3, 100e3};
+    f.seconds = 86400;
+    f.workers = 3, f.base_replicas = 4;
+    const dial_choice c = chosen(&f);
+    assert_true(c.base_steps < c.paths * c.tau * c.phases);
+    assert_true(fabs(c.part[DIAL_BASE] / c.part[DIAL_PATHS] - 1) < 0.1);
+}
+
+/* The evaluation's windows slide by half a context, so every model reads two tokens for
+ * each one that counts. */
+PL_TEST(evaluation_reads_two_tokens_for_each_that_counts)
+{
+    dial_facts f = two_cores;
+    f.params = 332352;
+    f.width = 64, f.heads = 2, f.blocks = 4;
+    f.paths = 4;
+    f.n_speeds = 1;
+    f.speeds[0] = (dial_speed){dial_flops(f.params, 64, 4, 128), 100e3, 100e3};
+    const double models = 4 + 2, forward = 3 * 100e3 * 2, end = 0.8;
+    f.valid_tokens = 40e3;
+    dial_choice c = chosen(&f);
+    assert_int_equal(c.eval_tokens, 40000);
+    assert_true(fabs(c.part[DIAL_EVALUATION] - end - 2 * 40e3 * models / forward) <
+                1e-6);
+    f.valid_tokens = 1e9; /* at most a twentieth of the time */
+    c = chosen(&f);
+    assert_true(fabs((double)c.eval_tokens - 0.05 * 60 * forward / models / 2) < 1);
+    assert_true(fabs(c.part[DIAL_EVALUATION] - end - 0.05 * 60) < 1e-3);
+}
+
 PL_TEST(fixed_keys_stay_and_enter_the_choice)
 {
     dial_facts f = two_cores;

@@ -179,6 +179,33 @@ PL_TEST(after_a_step_all_gradients_are_zero_until_the_next_pass)
     close_rig(&b);
 }
 
+/* A refused batch leaves the beginnings of its texts in the host's memory, and the next
+ * batch with targets uploads the whole memory. */
+PL_TEST(a_refused_batch_marks_no_text_of_a_later_one)
+{
+    enum { LAST = B2 * T5 - 1 };
+    rig a = open_rig(&tiny, B2, true), b = open_rig(&tiny, B2, true);
+    const int32_t lengths[B2] = {T5, T5};
+    const size_t n = (size_t)B2 * (size_t)tiny.width;
+    float losses[B2 * T5], *got = calloc(n, sizeof *got),
+                           *want = calloc(n, sizeof *want);
+    int32_t marked[B2 * T5];
+    memcpy(marked, tokens_2x5, sizeof marked);
+    marked[LAST - 2] |= PL_TEXT_BEGINS;
+    marked[LAST] = tiny.vocab;
+    load_initial(&a, 9);
+    load_initial(&b, 9);
+    assert_int_equal(pl_model_losses(a.model, marked, targets_2x5, B2, T5, losses),
+                     PL_ERR_DATA);
+    assert_ok(pl_model_losses(a.model, tokens_2x5, targets_2x5, 1, T5, losses));
+    assert_ok(pl_model_features(a.model, tokens_2x5, lengths, B2, T5, got));
+    assert_ok(pl_model_features(b.model, tokens_2x5, lengths, B2, T5, want));
+    assert_memory_equal(got, want, n * sizeof *got);
+    free(got), free(want);
+    close_rig(&a);
+    close_rig(&b);
+}
+
 int main(void)
 {
     return suite_run(open_backend, close_backend);
