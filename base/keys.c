@@ -195,8 +195,9 @@ pl_status pl_keypair_load(const char *path, pl_keypair *out)
     if (info.st_mode & (is_lent ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO))
         PL_TRY(pl_fail(PL_ERR_NOPERM,
                        "the key file %s has mode %04o, so other users can access it; "
-                       "run `chmod 600 %s`",
-                       path, (unsigned)(info.st_mode & 07777), path));
+                       "run `chmod %s %s`, or set this mode where the file comes from",
+                       path, (unsigned)(info.st_mode & 07777), is_lent ? "440" : "600",
+                       path));
     if (info.st_uid != geteuid() && info.st_uid != 0)
         PL_TRY(pl_fail(
             PL_ERR_NOPERM,

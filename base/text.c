@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "base/mem.h"
 #include <errno.h>
+#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,21 @@ static bool suffix_factor(const char *suffix, int64_t *factor)
             return true;
         }
     return false;
+}
+
+/* Programs that use the library may have set a locale whose numbers have a comma.
+ * uselocale of the result goes back. */
+static locale_t enter_c_locale(void)
+{
+    return uselocale(newlocale(LC_ALL_MASK, "C", (locale_t)0));
+}
+
+static double read_real(const char *text, char **end)
+{
+    const locale_t before = enter_c_locale();
+    const double value = strtod(text, end);
+    uselocale(before);
+    return value;
 }
 
 /* strtod also accepts blanks, hexadecimal, "inf" and "nan"; this function refuses them
@@ -58,7 +74,7 @@ pl_status pl_parse_int(const char *text, int64_t *out)
             return not_a_number(text, kind);
         return PL_OK;
     }
-    double real = strtod(text, &end);
+    double real = read_real(text, &end);
     if (!suffix_factor(end, &factor))
         return not_a_number(text, kind);
     real *= (double)factor;
@@ -76,7 +92,7 @@ pl_status pl_parse_real(const char *text, double *out)
     char *end;
     if (!starts_like_number(text))
         return not_a_number(text, "a number");
-    double value = strtod(text, &end);
+    double value = read_real(text, &end);
     if (*end || !isfinite(value))
         return not_a_number(text, "a number");
     *out = value;
@@ -188,11 +204,13 @@ char *pl_human_seconds(double seconds, char out[16])
 /* Writes 15 digits, or 16 or 17 if fewer digits do not read back as the same double. */
 char *pl_format_real(double value, char out[32])
 {
+    const locale_t before = enter_c_locale();
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(out, 32, "%.*g", digits, value);
         if (strtod(out, NULL) == value)
             break;
     }
+    uselocale(before);
     return out;
 }
 

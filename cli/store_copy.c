@@ -213,10 +213,16 @@ pl_status store_restore(store_call *call)
     if (status == PL_OK)
         status = copy_store(call, from, backup, call->folder);
     pl_store_close(&from);
-    if (status == PL_OK && job)
-        status = run_copy_files(call->words[0], run_of(call));
     if (status == PL_OK)
         status = run_put_back(call->folder, &kept);
+    if (status == PL_OK && job) {
+        char why[512];
+        status = run_copy_files(call->words[0], run_of(call));
+        pl_copy_text(why, sizeof why, pl_last_error());
+        /* the list of keys may be replaced, also if a later file is not */
+        const pl_status revoked = run_put_back(call->folder, &kept);
+        status = status == PL_OK ? revoked : pl_fail(status, "%s", why);
+    }
     pl_free(kept.refs);
     return status;
 }

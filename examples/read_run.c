@@ -1,8 +1,7 @@
 /* read_run: shows what a run of `pathloom train` has made, while it trains or later.
  *
  *   cc read_run.c -o read_run $(pkg-config --cflags --libs pathloom)
- *   ./read_run RUN                  arms, the newest versions, who trained the first
- * one
+ *   ./read_run RUN                  arms, newest versions, who trained the first
  *   ./read_run RUN MODULE@VERSION   the tensors of a version and their mean values
  *   ./read_run RUN --prompt TEXT    which path answers a text, and its answer */
 #include <pathloom.h>

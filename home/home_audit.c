@@ -242,6 +242,18 @@ static pl_status drop_updates(home *h, const home_arm *arm, int index, int64_t p
     return pl_store_each_pending(h->store, prefix, drop_update, &d);
 }
 
+/* A ref whose updates this drop drops, too, is of no more use. */
+static pl_status drop_older_ref(void *context, const char *name, const char *target)
+{
+    const dropping *d = context;
+    pl_dropped older;
+    (void)target;
+    PL_CHECK(pl_dropped_read(name, &older));
+    return older.phase >= d->phase && older.token < d->token
+               ? pl_txn_drop_ref(d->h->txn, name)
+               : PL_OK;
+}
+
 pl_status home_drop_results(home *h, const home_arm *arm, int index, int64_t phase,
                             uint64_t token)
 {
@@ -249,9 +261,12 @@ pl_status home_drop_results(home *h, const home_arm *arm, int index, int64_t pha
     const home_path *path = &arm->paths[index];
     if (phase < path->confirmed || phase < path->state.phase)
         return PL_OK; /* the phase counts: the order is an old one */
+    dropping d = {h, arm, index, phase, token};
+    PL_CHECK(home_write(h));
+    snprintf(name, sizeof name, PL_DROPPED_REFS "%s/", path->state.name);
+    PL_CHECK(pl_store_each_ref(h->store, name, drop_older_ref, &d));
     snprintf(name, sizeof name, PL_DROPPED_REFS "%s/%lld/%llu", path->state.name,
              (long long)phase, (unsigned long long)token);
-    PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_ref(h->txn, name, "-"));
     return drop_updates(h, arm, index, phase, token);
 }

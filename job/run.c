@@ -273,9 +273,10 @@ pl_status run_open(const run_request *q, pl_run *r)
                        r->dir, r->dir);
     PL_CHECK(status);
     /* A killed job leaves the addresses of its processes behind. Whoever asks there
-     * would believe that this job's hub hangs. */
+     * would believe that this job's hub hangs. Processes that still run, because they
+     * were started by hand, keep theirs. */
     char proc[PL_PATH_MAX];
-    if (!r->cfg.attach)
+    if (!r->cfg.attach && !pl_store_has_writer(run_file(r, "store", proc)))
         PL_CHECK(pl_remove_tree(run_file(r, "proc", proc)));
     r->resumed = has_begun(r);
     if (r->resumed) {

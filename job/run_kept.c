@@ -83,7 +83,7 @@ static pl_status keep_store(const char *folder, pl_store *backup, run_kept *out,
 
 pl_status run_keep(const char *folder, pl_store *backup, run_kept *out)
 {
-    char above[PL_PATH_MAX], home[PL_PATH_MAX];
+    char above[PL_PATH_MAX], home[PL_PATH_MAX], why[512] = "";
     int n = 0;
     const bool is_home =
         pl_store_parts(pl_path_above(above, folder), &n) == PL_OK && n > 0;
@@ -92,14 +92,20 @@ pl_status run_keep(const char *folder, pl_store *backup, run_kept *out)
     pl_status status = pl_store_homes(all, &n);
     /* what one home cannot tell any more, the others can */
     for (int i = 0; i < n; i++) {
-        status = keep_store(pl_store_home(all, i, n, home), backup, out, &same);
-        any = any || status == PL_OK;
+        const pl_status one =
+            keep_store(pl_store_home(all, i, n, home), backup, out, &same);
+        any = any || one == PL_OK;
+        if (one == PL_OK || one == PL_ERR_NOT_FOUND || status != PL_OK)
+            continue;
+        status = one;
+        pl_copy_text(why, sizeof why, pl_last_error());
     }
+    if (!any && why[0])
+        return pl_fail(status, "%s", why);
     PL_CHECK(any || status == PL_ERR_NOT_FOUND ? PL_OK : status);
-    PL_CHECK(revoke_all(out));
     if (!same)
         out->n = 0;
-    return PL_OK;
+    return revoke_all(out);
 }
 
 static pl_status put_back_at(const char *folder, const run_kept *kept)

@@ -381,19 +381,23 @@ done:
 }
 
 /* ---- scoring ---- */
-/* Adds the losses of the n tokens of a document from token `first` on. The document is
- * cut into windows as in training and in eval (eval/scorer.h). */
+/* Adds the losses of the n tokens of a document from token `first` on. Windows slide by
+ * half of the context, as in eval, and each target counts once (eval/scorer.h). */
 static pl_status add_losses(pl_model *model, int context, const int32_t *tokens, int n,
                             int first, double *nats)
 {
     const size_t T = (size_t)(context < n ? context : n);
+    const int step = (context + 1) / 2;
     int32_t *targets = pl_alloc(T * sizeof *targets);
     float *losses = pl_alloc(T * sizeof *losses);
     pl_status status = PL_OK;
-    for (int at = 0; at + 1 < n; at += context) {
+    /* Token t is target t - 1. The window before counted the targets before `next`. */
+    for (int at = 0, next = 0; next + 1 < n; at += step) {
         const int len = n - 1 - at < context ? n - 1 - at : context;
         for (int i = 0; i < len; i++)
-            targets[i] = at + 1 + i >= first ? tokens[at + 1 + i] : -1;
+            targets[i] =
+                at + i >= next && at + 1 + i >= first ? tokens[at + 1 + i] : -1;
+        next = at + len;
         if (at + len < first)
             continue; /* no target of this window counts */
         PL_TRY(pl_model_losses(model, tokens + at, targets, 1, len, losses));

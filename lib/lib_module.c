@@ -9,7 +9,7 @@
 #include "lib/lib_internal.h"
 
 struct pathloom_module {
-    pl_store *store; /* of the run */
+    pathloom_run *run; /* pathloom_refresh may open its store anew */
     pl_version version;
     lib_version shown;
     pl_arm arm;
@@ -42,15 +42,15 @@ static pl_status find_slot(pathloom_module *m)
     char arm[PL_MODULE_NAME_MAX];
     const pl_version *v = &m->version;
     uint64_t bytes = 0;
-    PL_CHECK(find_arm(m->store, v->module, arm));
-    PL_CHECK(pl_read_arm(m->store, arm, &m->arm, &m->topology));
+    PL_CHECK(find_arm(m->run->store, v->module, arm));
+    PL_CHECK(pl_read_arm(m->run->store, arm, &m->arm, &m->topology));
     const int index = pl_topology_find_module(m->topology, pl_module_place(v->module));
     if (index < 0)
         return pl_fail(PL_ERR_NOT_FOUND, "the arm %s does not define the tensors of %s",
                        arm, v->module);
     m->slot =
         pl_topology_slot(m->topology, pl_topology_module_slot(m->topology, index));
-    PL_CHECK(pl_store_blob_bytes(m->store, &v->params, &bytes));
+    PL_CHECK(pl_store_blob_bytes(m->run->store, &v->params, &bytes));
     if (bytes != m->slot->n_params * sizeof(float))
         return pl_fail(PL_ERR_DAMAGED,
                        "the parameters of module %s have %llu bytes instead of %llu",
@@ -66,10 +66,10 @@ int pathloom_module_open(pathloom_run *run, const char *version, pathloom_module
     pathloom_module *m = pl_alloc(sizeof *m);
     pl_status status;
     *out = NULL;
-    m->store = run->store;
+    m->run = run;
     PL_TRY(lib_given(version, "version"));
-    PL_TRY(pl_names_module(m->store, version, &at));
-    PL_TRY(pl_store_get_version(m->store, at.module, at.number, &m->version));
+    PL_TRY(pl_names_module(m->run->store, version, &at));
+    PL_TRY(pl_store_get_version(m->run->store, at.module, at.number, &m->version));
     if (m->version.params_gone)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "garbage collection has deleted the parameters of %s@%llu; only "
@@ -150,7 +150,7 @@ static pl_status load_bytes(pathloom_module *m, size_t first, size_t end)
             continue;
         const size_t from = c * PL_CHUNK_BYTES;
         const size_t to = last * PL_CHUNK_BYTES < all ? last * PL_CHUNK_BYTES : all;
-        PL_CHECK(pl_store_read_blob(m->store, &m->version.params, from, to - from,
+        PL_CHECK(pl_store_read_blob(m->run->store, &m->version.params, from, to - from,
                                     (uint8_t *)m->params + from));
         memset(m->loaded + c, 1, last - c);
     }

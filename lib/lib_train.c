@@ -261,17 +261,20 @@ int pathloom_trainer_step(pathloom_trainer *t, pathloom_step *step,
                            .eps = 1e-8f,
                            .weight_decay = (float)o->weight_decay,
                            .step = t->steps_done + 1};
-    pl_step_result result;
+    pl_step_result result = {0};
     pl_status status = PL_OK;
     if (step)
         memset(step, 0, sizeof *step);
     if (t->steps_done == o->steps)
         PL_TRY(pl_fail(PL_ERR_ARG, "all %d steps are done; open a trainer with more",
                        o->steps));
-    pl_sampler_fill(t->train_windows, (uint64_t)t->steps_done * (uint64_t)o->batch,
-                    o->batch, t->tokens, t->targets);
-    PL_TRY(pl_model_train_step(t->model, t->tokens, t->targets, o->batch, o->context,
-                               &adam, 1.0f, &result));
+    const int64_t counted =
+        pl_sampler_fill(t->train_windows, (uint64_t)t->steps_done * (uint64_t)o->batch,
+                        o->batch, t->tokens, t->targets);
+    /* A batch of blank documents has no target; then the step does nothing. */
+    if (counted > 0)
+        PL_TRY(pl_model_train_step(t->model, t->tokens, t->targets, o->batch,
+                                   o->context, &adam, 1.0f, &result));
     t->steps_done++;
     if (step)
         *step = (pathloom_step){.step = t->steps_done,

@@ -336,8 +336,8 @@ typedef struct pathloom_score {
 } pathloom_score;
 /* Measures how well the model predicts a text, as a document with its end. If the
  * mixture chooses the path, the first tokens (router.prefix) choose it and do not
- * count, as in `pathloom eval`; otherwise all tokens count. Longer texts are cut into
- * windows of the context's length. */
+ * count, as in `pathloom eval`; otherwise all tokens count. In longer texts each token
+ * after the first window has at least half a context before it. */
 PATHLOOM_API int pathloom_score_text(pathloom_model *model, const char *text,
                                      size_t len, pathloom_score *score,
                                      pathloom_error *error);

@@ -286,6 +286,8 @@ pl_status pl_client_get_versions(pl_client *c, pl_wanted_version *wants, int n)
                                                .norm = a.norm,
                                                .change = a.change,
                                                .parent = a.base};
+        if (wants[i].status != PL_ERR_NOT_FOUND)
+            status = wants[i].status;
     }
     client_asked_destroy(all, n);
     return status;

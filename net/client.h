@@ -110,9 +110,9 @@ typedef struct pl_wanted_version {
     const char *module;
     int64_t number;
     pl_version_facts *out;
-    pl_status status; /* the answer: as of pl_client_get_version */
+    pl_status status; /* PL_OK, or ERR_NOT_FOUND as of pl_client_get_version */
 } pl_wanted_version;
-/* Gets the records in one round trip. Fails only if a home does not answer. */
+/* Gets the records in one round trip. Any other error ends the call. */
 PL_MUST_CHECK pl_status pl_client_get_versions(pl_client *c, pl_wanted_version *wants,
                                                int n);
 /* noloco: gets the update that (path, replica) sent in a round, for its mate. The

@@ -105,6 +105,13 @@ static void remove_finished(flow *f)
     memmove(f->pieces, f->pieces + n, f->n_pieces * sizeof *f->pieces);
 }
 
+static void forget_pieces(flow *f)
+{
+    for (size_t i = 0; i < f->n_pieces; i++)
+        f->all->n_bytes -= f->pieces[i].len;
+    f->n_pieces = 0;
+}
+
 /* ---- downloads: pieces are requested ahead ---- */
 typedef struct download {
     flow flow;
@@ -234,6 +241,8 @@ static pl_status take_blob_answer(download *all, size_t n, pl_message *a)
         /* answers come in order, so earlier questions without an answer were lost */
         for (size_t k = 0; k < n; k++)
             PL_CHECK(ask_again(&all[k], turn));
+        if (has_come(&all[i])) /* what was requested beyond the end takes no room */
+            forget_pieces(&all[i].flow);
         return PL_OK;
     }
     return PL_OK; /* nobody waits for this answer */
@@ -363,9 +372,7 @@ static pl_status ask_put(upload *u)
     if (u->sending || u->request == 0) /* else the old question is sent again */
         u->request = pl_wire_next_request();
     u->sending = false;
-    for (size_t i = 0; i < f->n_pieces; i++)
-        f->all->n_bytes -= f->pieces[i].len;
-    f->n_pieces = 0;
+    forget_pieces(f);
     return send_put(u, u->request, 0, 0);
 }
 

@@ -95,7 +95,7 @@ void client_asked_destroy(client_asked *all, int n)
 static pl_status stage_updates(pl_client *c, int home, pl_submission *s, int n,
                                client_asked *all)
 {
-    pl_status status = PL_ERR_BUSY;
+    pl_status status = PL_OK;
     size_t m = 0;
     client_blob *blobs = pl_alloc(((size_t)n + 1) * sizeof *blobs);
     bool *is_there = pl_alloc(((size_t)n + 1) * sizeof *is_there);
@@ -106,7 +106,7 @@ static pl_status stage_updates(pl_client *c, int home, pl_submission *s, int n,
         blobs[m] = (client_blob){s[i].data, s[i].bytes, s[i].contribution.update};
         of[m++] = i;
     }
-    while (status == PL_ERR_BUSY) {
+    for (bool full = true; full;) {
         const bool holds = first_open(all, n) != NULL;
         status = client_put_blobs(c, home, blobs, is_there, m, holds);
         for (size_t k = 0; k < m; k++)
@@ -115,8 +115,8 @@ static pl_status stage_updates(pl_client *c, int home, pl_submission *s, int n,
                 client_put_submission(
                     c, client_ask(&all[of[k]], PL_MSG_SUBMIT, one->module), one);
             }
-        if (status == PL_ERR_BUSY)
-            PL_TRY(client_ask_all(c, all, n));
+        full = status == PL_ERR_BUSY;
+        PL_TRY(full ? client_ask_all(c, all, n) : status);
     }
 done:
     pl_free(blobs);

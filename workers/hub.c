@@ -263,8 +263,8 @@ static pl_status on_task_req(hub *h, const pl_peer *peer, pl_message *m)
             return send_task(h, w);
         return say_no_work(h, w);
     }
-    w->unchecked = !hub_admits_device(h, w);
     w->asked_ms = pl_now_ms();
+    w->unchecked = !hub_admits_device(h, w, w->asked_ms);
     if (!w->waiting)
         w->waiting_since_ms = w->asked_ms;
     if (!w->queued)

@@ -14,6 +14,14 @@ static bool is_judge(const hub_worker *w, const char *device)
     return w->own_key && !w->fenced[0] && strcmp(w->device, device) == 0;
 }
 
+/* Whether the worker judges results of this kind now. */
+static bool is_ready(const hub *h, const hub_worker *w, const char *device,
+                     int64_t now_ms)
+{
+    return is_judge(w, device) && !w->drains && !hub_is_away(h, w, now_ms) &&
+           !hub_is_barred(w, now_ms);
+}
+
 bool hub_has_judge(const hub *h, const char *device)
 {
     for (int i = 0; i < h->n_workers; i++)
@@ -39,14 +47,15 @@ bool hub_lists_device(const hub *h, const char *device)
 }
 
 /* Under audits a worker that joined gets tasks only if a worker of the job has had the
- * same kind of device, and was not waited for in vain since; or fleet.devices lists the
- * kind. */
-bool hub_admits_device(const hub *h, const hub_worker *w)
+ * same kind of device, and, if one was once waited for in vain, one is ready now; or
+ * fleet.devices lists the kind. */
+bool hub_admits_device(const hub *h, const hub_worker *w, int64_t now_ms)
 {
     bool admits = !h->tasks.audits || w->own_key || hub_lists_device(h, w->device);
     for (int i = 0; i < h->n_workers && !admits; i++)
-        admits = is_judge(&h->workers[i], w->device) &&
-                 h->workers[i].seen_ms >= h->workers[i].given_up_ms;
+        admits =
+            is_judge(&h->workers[i], w->device) &&
+            (!h->workers[i].given_up || is_ready(h, &h->workers[i], w->device, now_ms));
     return admits;
 }
 
@@ -74,8 +83,7 @@ static void look_for_judges(const hub *h, hub_audit *a, int64_t now_ms)
     a->rank = NO_RANK;
     for (int i = 0; i < h->n_workers; i++) {
         const hub_worker *w = &h->workers[i];
-        if (is_judge(w, a->wants) && !w->drains && !hub_is_away(h, w, now_ms) &&
-            !hub_is_barred(w, now_ms) && rank_of(a, w) < a->rank)
+        if (is_ready(h, w, a->wants, now_ms) && rank_of(a, w) < a->rank)
             a->rank = rank_of(a, w);
     }
 }
@@ -96,7 +104,8 @@ hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms)
 
 /* The results are then dropped, so that another kind of device does the task again, and
  * this kind gets no task until one of its judges is back. Without this the path would
- * wait for ever. If fleet.devices lists the kind, the results count as unchecked. */
+ * wait for ever. If fleet.devices lists the kind, the results count as unchecked,
+ * unless a repetition differs from them. */
 void hub_await_judge(hub *h, hub_audit *a, int64_t now_ms)
 {
     char reason[PL_AUDIT_REASON_MAX];
@@ -116,13 +125,14 @@ void hub_await_judge(hub *h, hub_audit *a, int64_t now_ms)
         return;
     for (int i = 0; i < h->n_workers; i++)
         if (is_judge(&h->workers[i], a->wants))
-            h->workers[i].given_up_ms = now_ms;
+            h->workers[i].given_up = true;
     snprintf(reason, sizeof reason,
              "no worker of the job with the device %.100s came for %.0f s", a->wants,
              waited_s);
     hub_close_audit(h, a,
-                    hub_lists_device(h, a->wants) ? PL_VERDICT_UNCHECKED
-                                                  : PL_VERDICT_UNDECIDED,
+                    hub_lists_device(h, a->wants) && !hub_audit_differs(a)
+                        ? PL_VERDICT_UNCHECKED
+                        : PL_VERDICT_UNDECIDED,
                     reason);
 }
 
@@ -136,5 +146,6 @@ void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms)
                             .granted_ms = now_ms,
                             .worker = worker,
                             .repeats = a->row.repeats};
+    a->lacks_ms = 0;
     p->n_granted++;
 }

@@ -166,9 +166,8 @@ typedef struct hub_worker {
     /* whether this worker itself has delivered a task; and whether it has delivered
      * another task after that, while none of its results was audited */
     bool delivered, proven;
-    /* when an audit was given up because no own worker of this one's kind came; 0:
-     * never */
-    int64_t given_up_ms;
+    /* whether an audit was given up because no own worker of this one's kind came */
+    bool given_up;
     /* the reason why the worker's messages are refused; "": not fenced */
     char fenced[PL_FENCED_TEXT_MAX];
     pl_peer peer;
@@ -430,7 +429,7 @@ bool hub_has_judge(const hub *h, const char *device);
 /* Whether fleet.devices lists this kind of device. */
 bool hub_lists_device(const hub *h, const char *device);
 /* Whether the worker's kind of device may get tasks. */
-bool hub_admits_device(const hub *h, const hub_worker *w);
+bool hub_admits_device(const hub *h, const hub_worker *w, int64_t now_ms);
 /* Returns an audit that this worker may do and for which no better worker is connected,
  * or NULL. */
 hub_audit *hub_find_audit(hub *h, int worker, int64_t now_ms);
@@ -441,6 +440,8 @@ void hub_grant_audit(hub *h, hub_audit *a, int worker, int64_t now_ms);
 /* hub_verdict.c */
 /* Whether the hub knows all parts of the result. */
 bool hub_audit_is_known(const hub_audit *a);
+/* Whether a repetition differs from a part that no second one has shown to be right. */
+bool hub_audit_differs(const hub_audit *a);
 /* Closes the audit if the repetitions so far give a verdict. Otherwise notes on which
  * kind of device the task must be repeated next. */
 pl_status hub_judge(hub *h, hub_audit *a);

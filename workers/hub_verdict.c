@@ -32,7 +32,15 @@ static void digest(const hub_audit *a, int result, pl_hash *out)
     pl_hasher_end(&hasher, out);
 }
 
-typedef enum part_is { PART_EQUAL, PART_ODD, PART_UNCLEAR, PART_OPEN } part_is;
+/* PART_DIFFERS: one repetition differs, and a second one must decide. PART_OPEN: there
+ * is no repetition on this kind of device. */
+typedef enum part_is {
+    PART_EQUAL,
+    PART_ODD,
+    PART_UNCLEAR,
+    PART_DIFFERS,
+    PART_OPEN
+} part_is;
 
 /* Judges one part. *judge becomes the index of the result of a judge that was wrong. */
 static part_is judge_part(const hub_audit *a, int part, int *judge)
@@ -54,7 +62,18 @@ static part_is judge_part(const hub_audit *a, int part, int *judge)
                        : PART_UNCLEAR;
         first = i;
     }
-    return PART_OPEN;
+    return first != 0 ? PART_DIFFERS : PART_OPEN;
+}
+
+bool hub_audit_differs(const hub_audit *a)
+{
+    int judge = 0;
+    for (int i = 0; i < a->n_parts; i++) {
+        const part_is is = a->parts[i].sends ? judge_part(a, i, &judge) : PART_EQUAL;
+        if (is != PART_EQUAL && is != PART_OPEN)
+            return true;
+    }
+    return false;
 }
 
 /* Fences the senders of all odd parts, and judges that were wrong. */
@@ -89,9 +108,10 @@ pl_status hub_judge(hub *h, hub_audit *a)
         const part_is is = a->parts[i].sends ? judge_part(a, i, &judge) : PART_EQUAL;
         odd = odd || is == PART_ODD;
         unclear = unclear || is == PART_UNCLEAR;
-        if (is != PART_OPEN)
+        if (is != PART_OPEN && is != PART_DIFFERS)
             continue;
-        if (!hub_has_judge(h, device) && hub_lists_device(h, device))
+        /* what differs must not count: it waits for a judge, even of a listed kind */
+        if (is == PART_OPEN && !hub_has_judge(h, device) && hub_lists_device(h, device))
             unchecked = true;
         else if (a->row.n == PL_AUDIT_RESULTS)
             unclear = true; /* too many kinds of devices */

@@ -205,6 +205,25 @@ static pl_status use_fetched(worker *w, fetching *f)
     return PL_OK;
 }
 
+/* Homes keep a change only for a short time. Wants the versions instead of the changes;
+ * returns whether there were any. */
+static bool forget_changes(fetching *all, int n, pl_wanted *wants)
+{
+    bool found = false;
+    size_t at = 0;
+    for (int i = 0; i < n; i++) {
+        fetching *f = &all[i];
+        if (wants[at].out != &f->blob)
+            continue; /* it was in the cache */
+        found = found || f->is_change;
+        f->is_change = false;
+        f->blob.len = 0;
+        wants[at].blob = f->facts->params;
+        wants[at++].expected = f->n_params * sizeof *f->out;
+    }
+    return found;
+}
+
 /* Fetches what is missing of the first versions in the list, and sets *n_done to their
  * number, at least 1. */
 static pl_status fetch_some(worker *w, fetching *all, int n, int *n_done)
@@ -213,7 +232,7 @@ static pl_status fetch_some(worker *w, fetching *all, int n, int *n_done)
     uint64_t sum = 0;
     size_t n_wanted = 0;
     int end = 0;
-    pl_wanted *wants = pl_alloc((size_t)n * sizeof *wants);
+    pl_wanted *wants = pl_alloc(((size_t)n + 1) * sizeof *wants);
     while (end < n && sum < TOGETHER_BYTES) {
         fetching *f = &all[end++];
         const pl_hash blob = take_cached(w, f);
@@ -221,12 +240,16 @@ static pl_status fetch_some(worker *w, fetching *all, int n, int *n_done)
         if (pl_hash_none(&blob))
             continue;
         sum += bytes;
+        /* no codec of changes has more than half of the bytes */
         wants[n_wanted++] = (pl_wanted){.name = f->name,
                                         .blob = blob,
-                                        .expected = f->is_change ? 0 : bytes,
+                                        .expected = f->is_change ? bytes / 2 : bytes,
                                         .out = &f->blob};
     }
-    PL_TRY(pl_client_get_blobs(w->homes, wants, n_wanted));
+    status = pl_client_get_blobs(w->homes, wants, n_wanted);
+    if (status == PL_ERR_NOT_FOUND && forget_changes(all, end, wants))
+        status = pl_client_get_blobs(w->homes, wants, n_wanted);
+    PL_TRY(status);
     for (size_t i = 0; i < n_wanted; i++)
         for (int k = 0; k < end; k++)
             if (wants[i].out == &all[k].blob)
@@ -243,7 +266,7 @@ done:
 
 /* Fetches for each slot the version with the number numbers[slot] into params[slot],
  * and its facts into facts[slot]. Numbers below PL_NEWEST are left out.
- * ERR_NOT_FOUND: some version does not exist yet; the others have come. */
+ * ERR_NOT_FOUND: some version does not exist yet, or no more; the others have come. */
 static pl_status fetch_versions(worker *w, worker_task *task, const int64_t *numbers,
                                 float *const *params, pl_version_facts *facts)
 {
@@ -266,12 +289,11 @@ static pl_status fetch_versions(worker *w, worker_task *task, const int64_t *num
     }
     PL_TRY(pl_client_get_versions(w->homes, wants, n));
     for (int i = 0; i < n; i++) {
-        if (wants[i].status == PL_OK)
+        /* a version of which garbage collection has left only the record is gone */
+        if (wants[i].status == PL_OK && !pl_hash_none(&list[i].facts->params))
             list[n_there++] = list[i];
-        else if (wants[i].status == PL_ERR_NOT_FOUND)
-            all_there = false;
         else
-            PL_TRY(wants[i].status);
+            all_there = false;
     }
     for (int i = 0, n_done = 0; i < n_there; i += n_done)
         PL_TRY(fetch_some(w, list + i, n_there - i, &n_done));

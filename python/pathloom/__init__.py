@@ -181,7 +181,9 @@ class Model:
     def state_dict(self) -> dict[str, Any]:
         """All tensors of a path by the names of transformers, for load_state_dict.
 
-        The values are torch tensors if torch is installed, otherwise numpy arrays.
+        The values are torch tensors if torch is installed, otherwise numpy arrays. They
+        are of the newest versions that the run shows (Run.refresh); the model itself
+        keeps those of the time when it was opened.
         """
         options = dict(self._options)
         if options.get("path") is None and self.n_paths == 1:

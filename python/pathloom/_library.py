@@ -56,7 +56,7 @@ class Record(Structure):
         value = getattr(self, name)
         if name in self.lists:
             n = getattr(self, self.lists[name])
-            return None if not value else [_plain(value[i]) for i in range(n)]
+            return [_plain(value[i]) for i in range(n)] if value else []
         return bool(value) if name.startswith(("is_", "has_", "by_")) else _plain(value)
 
 

@@ -110,7 +110,16 @@ for home in 1 2; do
     rm -rf "$work/alone"
 done
 
-echo "3. the whole job is restored"
+echo "3. a restore that fails while it copies the keys forgives nobody, either"
+mkdir -p "$work/run/keys/blocked/x"
+: >"$work/backup/keys/blocked"
+refused 74 blocked "$pathloom" store restore "$work/backup" --job --run "$work/run" --force
+for home in 1 2; do
+    keeps_the_verdict "$work/run/store/home-$home"
+done
+rm -r "$work/run/keys/blocked" "$work/backup/keys/blocked"
+
+echo "4. the whole job is restored"
 "$pathloom" store restore "$work/backup" --job --run "$work/run" --force \
     >"$work/restore.out" 2>&1 || fail "store restore"
 for home in 1 2; do

@@ -15,8 +15,9 @@ void suite_add(const struct CMUnitTest *test)
 
 int suite_run(CMFixtureFunction setup, CMFixtureFunction teardown)
 {
-    if (n_tests > TESTS_MAX) {
-        print_message("the program has %zu tests; raise TESTS_MAX\n", n_tests);
+    if (n_tests == 0 || n_tests > TESTS_MAX) {
+        print_message("the program has %zu tests; it must have 1 to %d (TESTS_MAX)\n",
+                      n_tests, TESTS_MAX);
         return 1;
     }
     return _cmocka_run_group_tests("tests", tests, n_tests, setup, teardown);

@@ -22,8 +22,9 @@ typedef enum habit {
     TOO_LONG,  /* sends a piece that ends beyond the end of the blob */
     EMPTY,     /* sends pieces without bytes */
     OTHER_BYTES,
-    ENDLESS, /* claims a size of 2^60 bytes */
-    TOGETHER /* answers nothing before it was asked about SMALL blobs */
+    ENDLESS,  /* claims a size of 2^60 bytes */
+    TOGETHER, /* answers nothing before it was asked about SMALL blobs */
+    FULL      /* has room for one upload until that is submitted */
 } habit;
 
 enum {
@@ -46,6 +47,8 @@ typedef struct fake {
     pl_message held[HELD];
     int n_held;
     uint64_t bytes_put;
+    int n_submitted;
+    pl_hash staged; /* FULL: the upload that has the room; zeros: none */
     atomic_bool stop;
 } fake;
 
@@ -59,9 +62,18 @@ static void answer_put(fake *f, const pl_peer *peer, pl_message *q)
     pl_msg_put_blob is;
     if (q->type == PL_MSG_PUT_BLOB) {
         assert_ok(PL_HEAR(q, put_blob, &is));
-        f->bytes_put += q->data.len;
-        PL_SAY(&a, PUT_STATE, put_state, .offset = is.offset + q->data.len);
+        const bool is_full =
+            !pl_hash_none(&f->staged) && !pl_hash_equal(&f->staged, &is.blob);
+        if (f->habit == FULL && is_full) {
+            pl_wire_error(&a, q->request, PL_ERR_BUSY, "no room");
+        } else {
+            f->staged = f->habit == FULL ? is.blob : f->staged;
+            f->bytes_put += q->data.len;
+            PL_SAY(&a, PUT_STATE, put_state, .offset = is.offset + q->data.len);
+        }
     } else {
+        f->staged = (pl_hash){{0}};
+        f->n_submitted++;
         PL_SAY(&a, SUBMITTED, submitted, .result = PL_SUBMIT_ACCEPTED);
     }
     a.request = q->request;
@@ -326,11 +338,11 @@ PL_TEST(small_blobs_are_fetched_in_one_round_trip)
     assert_int_equal(f.link.repeated_bytes, 0);
 }
 
-PL_TEST(small_updates_are_sent_together)
+/* Submits SMALL updates and a path without a state to a home with this habit. */
+static void submit_small(fake *f)
 {
-    fake f = {.habit = TOGETHER};
     pl_thread *thread = NULL;
-    pl_client *client = open_fake(&f, &thread);
+    pl_client *client = open_fake(f, &thread);
     pl_submission updates[SMALL] = {{0}};
     const pl_path_state path = {.name = "path", .phase = 1};
     pl_submit_result results[SMALL + 1];
@@ -342,11 +354,24 @@ PL_TEST(small_updates_are_sent_together)
     }
     assert_ok(
         pl_client_submit_task(client, updates, SMALL, &path, NULL, 0, results, texts));
-    close_fake(&f, &client, &thread);
+    close_fake(f, &client, &thread);
     for (int i = 0; i <= SMALL; i++)
         assert_int_equal(results[i], PL_SUBMIT_ACCEPTED);
-    assert_int_equal(f.bytes_put, SMALL * SMALL_BYTES);
-    assert_int_equal(f.link.repeated_bytes, 0);
+    assert_int_equal(f->bytes_put, SMALL * SMALL_BYTES);
+    assert_int_equal(f->n_submitted, SMALL + 1);
+    assert_int_equal(f->link.repeated_bytes, 0);
+}
+
+PL_TEST(small_updates_are_sent_together)
+{
+    fake f = {.habit = TOGETHER};
+    submit_small(&f);
+}
+
+PL_TEST(a_full_home_gets_every_update_and_none_twice)
+{
+    fake f = {.habit = FULL};
+    submit_small(&f);
 }
 
 PL_TEST(a_blob_hashed_as_it_comes_has_its_name)

@@ -264,13 +264,12 @@ PL_TEST(results_that_count_are_not_dropped)
 
 /* Puts an older copy in place of the home's store, as a restore does: what audits have
  * dropped since is noted in it. */
-static void go_back_to(fixture *f, const char *copy)
+static void go_back_to(fixture *f, const char *copy, const char *ref)
 {
     pl_store *store = NULL;
     pl_mirror_report report;
     pl_buf dropped = {0};
     pl_txn *txn = NULL;
-    static const char ref[] = PL_DROPPED_REFS "mix/p00.r0/0/101"; /* TOKEN + 1 */
     assert_ok(pl_store_open(f->home.target, PL_STORE_READ, &store));
     assert_ok(pl_store_get_ref(store, ref, &dropped));
     pl_store_close(&store);
@@ -285,23 +284,28 @@ static void go_back_to(fixture *f, const char *copy)
     pl_buf_destroy(&dropped);
 }
 
+static void copy_job(const fixture *f, const char *copy)
+{
+    pl_store *store = NULL;
+    pl_mirror_report report;
+    assert_ok(pl_store_open(f->home.target, PL_STORE_READ, &store));
+    assert_ok(pl_store_mirror(store, copy, false, &report));
+    pl_store_close(&store);
+}
+
 PL_TEST(older_copy_drops_again_what_an_audit_dropped)
 {
     fixture f;
     char copy[PL_PATH_MAX + 8];
-    pl_store *store = NULL;
-    pl_mirror_report report;
     open_job(&f, "f32");
     for (int path = 0; path < PATHS; path++)
         submit_updates(&f, path, TOKEN);
     snprintf(copy, sizeof copy, "%s.copy", f.home.target);
-    assert_ok(pl_store_open(f.home.target, PL_STORE_READ, &store));
-    assert_ok(pl_store_mirror(store, copy, false, &report));
-    pl_store_close(&store);
+    copy_job(&f, copy);
     drop_task(&f, "mix/p00.r0", TOKEN + 1);
     submit_updates(&f, 0, TOKEN + 2);
     kill_child(&f.home, SIGKILL);
-    go_back_to(&f, copy);
+    go_back_to(&f, copy, PL_DROPPED_REFS "mix/p00.r0/0/101"); /* TOKEN + 1 */
     const pl_lease_secret old = home_secret;
     memset(&home_secret, 0, sizeof home_secret); /* the hub starts again, too */
     start_child(&f.home);
@@ -318,6 +322,56 @@ PL_TEST(older_copy_drops_again_what_an_audit_dropped)
     (void)wait_version(&f, embed);
     close_job(&f);
     assert_ok(pl_remove_tree(copy));
+}
+
+static pl_status list_ref(void *context, const char *name, const char *target)
+{
+    (void)target;
+    pl_buf_append(context, name, strlen(name));
+    pl_buf_append(context, " ", 1);
+    return PL_OK;
+}
+
+/* The newer drop has a higher token, so it drops the first lie, too. */
+PL_TEST(newer_drop_of_a_phase_replaces_the_older_one_and_drops_both_lies)
+{
+    fixture f;
+    char copy[PL_PATH_MAX + 8];
+    static const char newer[] = PL_DROPPED_REFS "mix/p00.r0/0/103"; /* TOKEN + 3 */
+    pl_store *store = NULL;
+    pl_buf refs = {0};
+    open_job(&f, "f32");
+    for (int path = 0; path < PATHS; path++)
+        submit_updates(&f, path, TOKEN);
+    for (uint64_t lie = 0; lie < 2; lie++) {
+        snprintf(copy, sizeof copy, "%s.%d", f.home.target, (int)lie);
+        copy_job(&f, copy);
+        if (lie == 1)
+            drop_task(&f, "mix/p01.r0", TOKEN + 1); /* another path keeps its own */
+        drop_task(&f, "mix/p00.r0", TOKEN + 1 + 2 * lie);
+        submit_updates(&f, 0, TOKEN + 2 + 2 * lie);
+    }
+    kill_child(&f.home, SIGKILL);
+    assert_ok(pl_store_open(f.home.target, PL_STORE_READ, &store));
+    assert_ok(pl_store_each_ref(store, PL_DROPPED_REFS, list_ref, &refs));
+    pl_store_close(&store);
+    assert_string_equal(pl_buf_text(&refs),
+                        "dropped/mix/p00.r0/0/103 dropped/mix/p01.r0/0/101 ");
+    pl_buf_destroy(&refs);
+    for (int lie = 0; lie < 2; lie++) { /* both copies have a lie */
+        snprintf(copy, sizeof copy, "%s.%d", f.home.target, lie);
+        go_back_to(&f, copy, newer);
+        start_child(&f.home);
+        for (int path = 0; path < PATHS; path++)
+            confirm_path(&f, path);
+        assert_int_equal(version_of(&f), 0);
+        if (lie == 0)
+            kill_child(&f.home, SIGKILL);
+        assert_ok(pl_remove_tree(copy));
+    }
+    submit_updates(&f, 0, TOKEN + 6);
+    (void)wait_version(&f, embed);
+    close_job(&f);
 }
 
 /* Receives a message, but waits at most some seconds. */

@@ -346,19 +346,19 @@ FIXTURE_TEST(kind_without_an_own_worker_gets_no_task)
     fixture *f = *state;
     hub_worker *guest = &f->workers[GUEST];
     char text[HUB_WITHHELD_TEXT_MAX];
-    assert_true(hub_admits_device(&f->h, guest));
+    assert_true(hub_admits_device(&f->h, guest, f->now));
     pl_copy_text(guest->device, sizeof guest->device, "invented");
-    assert_false(hub_admits_device(&f->h, guest));
+    assert_false(hub_admits_device(&f->h, guest, f->now));
     guest->unchecked = true;
     assert_non_null(strstr(hub_withheld_text(&f->h, guest, text), "fleet.devices"));
     f->options.devices = "cuda, invented ,other";
-    assert_true(hub_admits_device(&f->h, guest));
+    assert_true(hub_admits_device(&f->h, guest, f->now));
     pl_copy_text(guest->device, sizeof guest->device, "invent");
-    assert_false(hub_admits_device(&f->h, guest));
+    assert_false(hub_admits_device(&f->h, guest, f->now));
     guest->device[0] = '\0';
-    assert_false(hub_admits_device(&f->h, guest));
+    assert_false(hub_admits_device(&f->h, guest, f->now));
     f->h.tasks.audits = false; /* without audits every kind is welcome */
-    assert_true(hub_admits_device(&f->h, guest));
+    assert_true(hub_admits_device(&f->h, guest, f->now));
 }
 
 FIXTURE_TEST(listed_kind_counts_as_unchecked)
@@ -375,6 +375,66 @@ FIXTURE_TEST(listed_kind_counts_as_unchecked)
     for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
         hear_update(f, slot, "first", "invented", false);
     assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNCHECKED);
+}
+
+static void let_pass(fixture *f, int seconds)
+{
+    f->homes[0].known = f->homes[0].welcome = true;
+    f->homes[1].known = f->homes[1].welcome = true;
+    for (int i = 0; i < seconds; i++)
+        assert_ok(hub_tend_audits(&f->h, f->now += 1001));
+}
+
+/* The job's own workers of the kind leave or die after the first repetition. */
+FIXTURE_TEST(result_of_a_listed_kind_that_differs_never_counts)
+{
+    fixture *f = *state;
+    f->options.devices = "cpu";
+    for (int left = 0; left < 2; left++) {
+        hub_clear_audits(&f->h);
+        hear_row(f, "cpu", 1 + left);
+        hear_updates(f, 0);
+        f->workers[FIRST].left = f->workers[SAME].left = false;
+        f->workers[FIRST].seen_ms = f->workers[SAME].seen_ms = f->now;
+        do_again(f, SAME, -1, 0);
+        f->workers[FIRST].left = f->workers[SAME].left = left;
+        let_pass(f, 2);
+        assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
+        let_pass(f, 20);
+        assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
+    }
+    assert_int_equal(f->h.tasks.arms[0].paths[0].n_undecided, 0);
+}
+
+FIXTURE_TEST(wait_for_one_kind_hides_no_difference_on_another)
+{
+    fixture *f = *state;
+    f->options.devices = "cpu";
+    for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
+        hear_update(f, slot, "first", slot == 0 ? "ref" : "cpu", slot == 0);
+    do_again(f, OTHER, 0, 2);
+    do_again(f, THIRD, 0, 3);
+    let_pass(f, 20);
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
+}
+
+/* It asks before the hub looks the next time, and the first repetition begins. */
+FIXTURE_TEST(wait_ends_when_a_judge_gets_the_task)
+{
+    fixture *f = *state;
+    hear_updates(f, 0);
+    f->workers[FIRST].left = f->workers[SAME].left = true;
+    let_pass(f, 2);
+    assert_true(f->audit->lacks_ms > 0);
+    f->workers[FIRST].left = f->workers[SAME].left = false;
+    assert_true(is_asked(f, SAME));
+    hub_grant_audit(&f->h, f->audit, SAME, f->now);
+    assert_int_equal(f->audit->lacks_ms, 0);
+    hub_audit_release(&f->h, f->audit, NULL);
+    do_again(f, SAME, 0, 2);
+    do_again(f, FIRST, 0, 3);
+    assert_int_equal(f->audit->row.verdict, PL_VERDICT_UNDECIDED);
+    assert_int_equal(f->h.tasks.arms[0].paths[0].n_undecided, 1);
 }
 
 /* The only own worker of a kind has gone, and a task of this kind was drawn. */
@@ -401,7 +461,7 @@ FIXTURE_TEST(task_that_nobody_can_check_is_done_by_another_kind)
     /* 20 usual times of a task, and 10 times the lifetime of a lease */
     for (int64_t at = gone; at <= gone + 31002; at += 1001) {
         assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
-        assert_true(hub_admits_device(&f->h, &f->workers[GUEST]));
+        assert_true(hub_admits_device(&f->h, &f->workers[GUEST], f->now));
         f->workers[OTHER].seen_ms = f->workers[THIRD].seen_ms = f->now;
         assert_ok(hub_tend_audits(&f->h, f->now = at));
     }
@@ -410,11 +470,18 @@ FIXTURE_TEST(task_that_nobody_can_check_is_done_by_another_kind)
     /* this says nothing about the repetitions of the path's tasks */
     assert_int_equal(f->h.tasks.arms[0].paths[0].n_undecided, 0);
     /* this kind gets no task, so that the result is not dropped again */
-    assert_false(hub_admits_device(&f->h, &f->workers[GUEST]));
+    assert_false(hub_admits_device(&f->h, &f->workers[GUEST], f->now));
     f->workers[GUEST].unchecked = true;
     assert_non_null(strstr(hub_withheld_text(&f->h, &f->workers[GUEST], text), "cpu"));
-    f->workers[SAME].seen_ms = f->now + 1; /* it is back */
-    assert_true(hub_admits_device(&f->h, &f->workers[GUEST]));
+    hub_worker *same = &f->workers[SAME];
+    same->seen_ms = f->now + 1; /* it is back, but must not repeat a task */
+    same->drains = true;
+    assert_false(hub_admits_device(&f->h, &f->workers[GUEST], f->now));
+    same->drains = false;
+    same->barred_until_ms = f->now + 1;
+    assert_false(hub_admits_device(&f->h, &f->workers[GUEST], f->now));
+    same->barred_until_ms = f->now;
+    assert_true(hub_admits_device(&f->h, &f->workers[GUEST], f->now));
 }
 
 FIXTURE_TEST(judge_that_comes_back_ends_the_wait)

@@ -113,13 +113,19 @@ static pl_status allow_liar(pl_key_list *list, void *context)
     return pl_key_list_put(list, &entry);
 }
 
-static void assert_revoked(const places *p)
+static int role_of_liar(const places *p)
 {
     pl_key_list list;
     assert_ok(pl_key_list_load(p->keys, &list));
     assert_int_equal(list.n, 1);
-    assert_int_equal(list.entries[0].role, PL_AS_REVOKED);
+    const int role = (int)list.entries[0].role;
     pl_key_list_clear(&list);
+    return role;
+}
+
+static void assert_revoked(const places *p)
+{
+    assert_int_equal(role_of_liar(p), PL_AS_REVOKED);
 }
 
 #define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
@@ -154,8 +160,9 @@ FIXTURE_TEST(new_folder_keeps_nothing)
     pl_free(kept.refs);
 }
 
-/* `worker-1` and `p00.r0` are other workers and paths there. */
-FIXTURE_TEST(backup_of_another_job_gets_no_fence_by_name)
+/* `worker-1` and `p00.r0` are other workers and paths there, and its list of keys is
+ * its own. */
+FIXTURE_TEST(backup_of_another_job_gets_no_fence)
 {
     places *p = *state;
     run_kept kept;
@@ -164,7 +171,7 @@ FIXTURE_TEST(backup_of_another_job_gets_no_fence_by_name)
     put_refs(pl_join(other, p->dir, "other"), refs, 2);
     assert_ok(pl_key_list_edit(p->keys, allow_liar, p));
     keep(p, p->store, other, &kept);
-    assert_revoked(p); /* a key means the same person everywhere */
+    assert_int_equal(role_of_liar(p), PL_AS_WORKER);
     mirror(other, p->store);
     assert_ok(run_put_back(p->store, &kept));
     pl_store *store = NULL;
@@ -214,5 +221,24 @@ FIXTURE_TEST(other_homes_tell_what_a_lost_home_knew)
     mirror(p->backup, one);
     assert_ok(run_put_back(one, &kept));
     (void)assert_kept(p, one);
+    pl_free(kept.refs);
+}
+
+/* One home cannot be read, and another one is lost: what they knew is not known. */
+FIXTURE_TEST(lost_home_hides_no_home_that_cannot_be_read)
+{
+    places *p = *state;
+    run_kept kept = {.dir = p->dir};
+    pl_store *from = NULL;
+    char homes[PL_PATH_MAX], one[PL_PATH_MAX], format[PL_PATH_MAX];
+    pl_join(homes, p->dir, "homes");
+    assert_ok(pl_store_make_parts(homes, 2));
+    mirror(p->store, pl_store_part(homes, 0, one));
+    assert_ok(pl_replace_file(pl_join(format, one, "FORMAT"), "?", 1));
+    assert_ok(pl_store_open(p->backup, PL_STORE_READ, &from));
+    const pl_status status = run_keep(homes, from, &kept);
+    assert_true(status != PL_OK && status != PL_ERR_NOT_FOUND);
+    assert_non_null(strstr(pl_last_error(), one));
+    pl_store_close(&from);
     pl_free(kept.refs);
 }
