@@ -339,6 +339,7 @@ void evaluation_print_details(const pl_run *r, const evaluation *e)
             100 * (1 - pl_perplexity(&e->best_pieces) / mix->ppl));
     if (e->every)
         evaluation_print_every(e);
+    print_parity(r, e);
     print_domains(r, e);
 }
 
@@ -397,7 +398,6 @@ void evaluation_print(const pl_run *r, const evaluation *e)
         say("   (the mixture answers with the best version of each path on its "
             "held-out documents)");
     print_speedup(e);
-    print_parity(r, e);
     print_undecided(e);
     evaluation_print_loss(r, e);
     if (r->cfg.more[0])
