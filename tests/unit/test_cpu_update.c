@@ -47,7 +47,7 @@ static void check_adamw_copy(pl_backend *be)
     enum { O = 40, I = 36, FIRST = 5 * I, LEFT = 3 * I + 1, N = 6 };
     const pl_adamw adam = {1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 3};
     float *p = floats(O * I, 1), *m = floats(O * I, 1), *g = floats(O * I, 1),
-          *v = floats(O * I, 1), *kept = floats(O * I, 1), *x = floats(N * I, 1);
+          *v = floats(O * I, 1), *kept = floats(O * I, 1), *x = floats(N * O, 1);
     pl_act *xs = acts(be, x, N * I), *out[2];
     pl_weight *weight, *again;
     for (int i = 0; i < O * I; i++)
