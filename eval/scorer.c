@@ -166,9 +166,7 @@ static size_t cut_document(const pass *p, uint32_t number, size_t row, uint64_t 
     size_t n = 0;
     for (uint32_t at = 0; at < n_targets; at += S) {
         uint32_t length = n_targets - at < T ? n_targets - at : T;
-        uint32_t skip = prefix > at + 1 ? prefix - at - 1 : 0;
-        if (at > 0 && skip < T - S)
-            skip = T - S;
+        const uint32_t skip = pl_window_skip(at, prefix, T, S);
         if (skip >= length)
             continue;
         if (out)

@@ -64,6 +64,19 @@ static inline uint32_t pl_window_start(uint32_t t, uint32_t T, uint32_t S)
     return t < T ? 0 : (t - T + S) / S * S;
 }
 
+/* Number of targets at a window's start that the prefix or the window before has. */
+static inline uint32_t pl_window_skip(uint32_t at, uint32_t prefix, uint32_t T,
+                                      uint32_t S)
+{
+    const uint32_t skip = prefix > at + 1 ? prefix - at - 1 : 0;
+    return at > 0 && skip < T - S ? T - S : skip;
+}
+/* Returns the step S of windows of T targets in reports. */
+static inline int pl_window_step(int T)
+{
+    return (T + 1) / 2;
+}
+
 /* Copies the parameters of a path, pl_topology_path_params floats, into the models. */
 PL_MUST_CHECK pl_status pl_scorer_load(pl_scorer *scorer, const float *params);
 

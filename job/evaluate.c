@@ -433,7 +433,7 @@ pl_status evaluate(pl_run *r, pl_store *store, const evaluation_wish *wish,
                                        .backend = backend.name,
                                        .precision = backend.precision,
                                        .n_threads = pl_cpu_count(),
-                                       .step = ((int)r->cfg.context + 1) / 2,
+                                       .step = pl_window_step((int)r->cfg.context),
                                        .prefix = (int)r->cfg.prefix};
     PL_TRY(pl_try_alloc(pl_topology_path_params(r->topology) * sizeof(float),
                         "a path's parameters", (void **)&j.params));

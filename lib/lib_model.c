@@ -387,19 +387,18 @@ static pl_status add_losses(pl_model *model, int context, const int32_t *tokens,
                             int first, double *nats)
 {
     const size_t T = (size_t)(context < n ? context : n);
-    const int step = (context + 1) / 2;
+    const int step = pl_window_step(context);
     int32_t *targets = pl_alloc(T * sizeof *targets);
     float *losses = pl_alloc(T * sizeof *losses);
     pl_status status = PL_OK;
-    /* Token t is target t - 1. The window before counted the targets before `next`. */
-    for (int at = 0, next = 0; next + 1 < n; at += step) {
+    for (int at = 0; at + 1 < n; at += step) {
         const int len = n - 1 - at < context ? n - 1 - at : context;
-        for (int i = 0; i < len; i++)
-            targets[i] =
-                at + i >= next && at + 1 + i >= first ? tokens[at + 1 + i] : -1;
-        next = at + len;
-        if (at + len < first)
+        const int skip = (int)pl_window_skip((uint32_t)at, (uint32_t)first,
+                                             (uint32_t)context, (uint32_t)step);
+        if (skip >= len)
             continue; /* no target of this window counts */
+        for (int i = 0; i < len; i++)
+            targets[i] = i < skip ? -1 : tokens[at + 1 + i];
         PL_TRY(pl_model_losses(model, tokens + at, targets, 1, len, losses));
         for (int i = 0; i < len; i++)
             *nats += (double)losses[i];

@@ -157,26 +157,33 @@ typedef struct fetching {
     pl_buf blob;
 } fetching;
 
-/* Takes what the cache has: the version, or the version before if the homes have the
- * change from it. Returns the blob to fetch; zeros if there is none to fetch. */
-static pl_hash take_cached(worker *w, fetching *f)
+/* Takes the version from the cache; returns whether the cache has it. If it has only
+ * the version before, and the homes have the change from that one, takes that one. */
+static bool take_cached(worker *w, fetching *f)
 {
     const size_t bytes = f->n_params * sizeof *f->out;
     uint64_t have = 0;
     const void *kept = cache_get(w->blobs, &f->facts->params, &have);
     if (kept && have == bytes) {
         memcpy(f->out, kept, bytes);
-        return (pl_hash){{0}};
+        cache_drop(w->blobs, &f->facts->parent);
+        return true;
     }
-    kept = pl_hash_none(&f->facts->change)
-               ? NULL
-               : cache_get(w->blobs, &f->facts->parent, &have);
-    f->is_change = kept && have == bytes;
+    kept = cache_get(w->blobs, &f->facts->parent, &have);
+    f->is_change = !pl_hash_none(&f->facts->change) && kept && have == bytes;
     if (f->is_change)
         memcpy(f->out, kept, bytes);
-    else
-        pl_buf_reserve(&f->blob, bytes);
-    return f->is_change ? f->facts->change : f->facts->params;
+    return false;
+}
+
+static pl_wanted want_of(fetching *f)
+{
+    const uint64_t bytes = f->n_params * sizeof *f->out;
+    /* no codec of changes has more than half of the bytes */
+    return (pl_wanted){.name = f->name,
+                       .blob = f->is_change ? f->facts->change : f->facts->params,
+                       .expected = f->is_change ? bytes / 2 : bytes,
+                       .out = &f->blob};
 }
 
 /* Makes the version from the fetched blob, and keeps it for other paths. */
@@ -210,52 +217,35 @@ static pl_status use_fetched(worker *w, fetching *f)
 static bool forget_changes(fetching *all, int n, pl_wanted *wants)
 {
     bool found = false;
-    size_t at = 0;
     for (int i = 0; i < n; i++) {
-        fetching *f = &all[i];
-        if (wants[at].out != &f->blob)
-            continue; /* it was in the cache */
-        found = found || f->is_change;
-        f->is_change = false;
-        f->blob.len = 0;
-        wants[at].blob = f->facts->params;
-        wants[at++].expected = f->n_params * sizeof *f->out;
+        found = found || all[i].is_change;
+        all[i].is_change = false;
+        all[i].blob.len = 0;
+        wants[i] = want_of(&all[i]);
     }
     return found;
 }
 
-/* Fetches what is missing of the first versions in the list, and sets *n_done to their
- * number, at least 1. */
+/* Fetches the first versions of the list, at least one; *n_done is their number. */
 static pl_status fetch_some(worker *w, fetching *all, int n, int *n_done)
 {
     pl_status status = PL_OK;
-    uint64_t sum = 0;
-    size_t n_wanted = 0;
     int end = 0;
-    pl_wanted *wants = pl_alloc(((size_t)n + 1) * sizeof *wants);
-    while (end < n && sum < TOGETHER_BYTES) {
-        fetching *f = &all[end++];
-        const pl_hash blob = take_cached(w, f);
-        const uint64_t bytes = f->n_params * sizeof *f->out;
-        if (pl_hash_none(&blob))
-            continue;
-        sum += bytes;
-        /* no codec of changes has more than half of the bytes */
-        wants[n_wanted++] = (pl_wanted){.name = f->name,
-                                        .blob = blob,
-                                        .expected = f->is_change ? bytes / 2 : bytes,
-                                        .out = &f->blob};
+    pl_wanted *wants = pl_alloc((size_t)n * sizeof *wants);
+    for (uint64_t sum = 0; end < n && sum < TOGETHER_BYTES; end++) {
+        wants[end] = want_of(&all[end]);
+        pl_buf_reserve(&all[end].blob, (size_t)wants[end].expected);
+        sum += wants[end].expected;
     }
-    status = pl_client_get_blobs(w->homes, wants, n_wanted);
+    status = pl_client_get_blobs(w->homes, wants, (size_t)end);
     if (status == PL_ERR_NOT_FOUND && forget_changes(all, end, wants))
-        status = pl_client_get_blobs(w->homes, wants, n_wanted);
+        status = pl_client_get_blobs(w->homes, wants, (size_t)end);
     PL_TRY(status);
-    for (size_t i = 0; i < n_wanted; i++)
-        for (int k = 0; k < end; k++)
-            if (wants[i].out == &all[k].blob)
-                PL_TRY(use_fetched(w, &all[k]));
-    for (int k = 0; k < end; k++) /* no path needs the previous version any more */
+    for (int k = 0; k < end; k++) {
+        PL_TRY(use_fetched(w, &all[k]));
+        /* no path needs the previous version any more */
         cache_drop(w->blobs, &all[k].facts->parent);
+    }
     *n_done = end;
 done:
     for (int k = 0; k < end; k++)
@@ -273,7 +263,7 @@ static pl_status fetch_versions(worker *w, worker_task *task, const int64_t *num
     const int n_slots = pl_topology_n_slots(task->arm->topology);
     pl_status status = PL_OK;
     bool all_there = true;
-    int n = 0, n_there = 0;
+    int n = 0, n_missing = 0;
     pl_wanted_version *wants = pl_alloc((size_t)n_slots * sizeof *wants);
     fetching *list = pl_alloc((size_t)n_slots * sizeof *list);
     for (int slot = 0; slot < n_slots; slot++) {
@@ -290,13 +280,13 @@ static pl_status fetch_versions(worker *w, worker_task *task, const int64_t *num
     PL_TRY(pl_client_get_versions(w->homes, wants, n));
     for (int i = 0; i < n; i++) {
         /* a version of which garbage collection has left only the record is gone */
-        if (wants[i].status == PL_OK && !pl_hash_none(&list[i].facts->params))
-            list[n_there++] = list[i];
-        else
+        if (wants[i].status != PL_OK || pl_hash_none(&list[i].facts->params))
             all_there = false;
+        else if (!take_cached(w, &list[i]))
+            list[n_missing++] = list[i];
     }
-    for (int i = 0, n_done = 0; i < n_there; i += n_done)
-        PL_TRY(fetch_some(w, list + i, n_there - i, &n_done));
+    for (int i = 0, n_done = 0; i < n_missing; i += n_done)
+        PL_TRY(fetch_some(w, list + i, n_missing - i, &n_done));
     status = all_there ? PL_OK : PL_ERR_NOT_FOUND;
 done:
     pl_free(wants);

@@ -248,8 +248,8 @@ static void put_dropped(world *w, int64_t phase, const char *token)
     assert_ok(pl_txn_commit(&txn));
 }
 
-/* A home that alone was restored from an older backup has such an update. The path has
- * sent another one since, which this home has lost. */
+/* If one home alone is restored from an older backup, it has such an update again. It
+ * lacks the update that the path sent afterwards. */
 FIXTURE_TEST(update_that_an_audit_dropped_does_not_count)
 {
     world *w = *state;
