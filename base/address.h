@@ -11,9 +11,7 @@
  * port). */
 #pragma once
 #include "base/keys.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 enum { PL_ADDRESS_MAX = 256 };
 
@@ -63,6 +61,4 @@ bool pl_url_is_local(const char *url);
  * this machine. */
 bool pl_url_is_safe(const char *url);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

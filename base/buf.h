@@ -3,9 +3,7 @@
 #pragma once
 #include "base/mem.h"
 #include <stdbool.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef struct pl_buf {
     uint8_t *data; /* NUL-terminated only if text functions built the buffer */
@@ -24,7 +22,6 @@ const char *pl_buf_text(pl_buf *buf);
 
 /* Appends text as a JSON string with its quotes; ill-formed UTF-8 becomes U+FFFD. */
 void pl_buf_json_text(pl_buf *buf, const char *text, size_t len);
-/* Appends base64 (RFC 4648, section 4), with padding. */
 void pl_buf_base64(pl_buf *buf, const void *data, size_t len);
 /* Appends the text as one part of a URL's path or query: special characters become
  * %XX. */
@@ -35,6 +32,4 @@ void pl_buf_url(pl_buf *buf, const char *text);
  * `lines` is true, newlines and tabs stay as they are. */
 void pl_buf_printable(pl_buf *buf, const char *text, size_t len, bool lines);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -77,7 +77,6 @@ static bool is_bounded(const pl_key *key)
     return number && key->min < key->max;
 }
 
-/* Describes for users, in words, which values this key may have. */
 void pl_conf_wanted(const pl_key *key, pl_buf *out)
 {
     switch (key->type) {

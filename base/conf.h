@@ -5,9 +5,7 @@
 #include "base/buf.h"
 #include <stdbool.h>
 #include <stdio.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef enum pl_key_type {
     PL_KEY_INT,    /* int64_t */
@@ -80,8 +78,6 @@ void pl_conf_canonical(const pl_table *table, const void *target, pl_buf *out);
 bool pl_conf_get(const pl_table *table, const void *target, const char *key,
                  pl_buf *out);
 
-/* Writes which values the key may have, for example "a whole number, 1..65536
- * sequences". */
 void pl_conf_wanted(const pl_key *key, pl_buf *out);
 /* Returns the key whose part after the last dot is `name`. If there is none, returns
  * the key whose spelling is most similar to `name`, or NULL if no key is similar. The
@@ -92,6 +88,4 @@ const char *pl_conf_nearest(const pl_table *table, const char *name);
  * NULL if there is none. */
 const char *pl_conf_difference(const pl_table *table, const void *a, const void *b);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -22,14 +22,10 @@
  * anyway. */
 #pragma once
 #include "base/status.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* Returns ERR_IO if the point acts now with the action `error`, ERR_USAGE if the
  * variable cannot be parsed, else PL_OK. Any thread may call it. */
 PL_MUST_CHECK pl_status pl_failpoint(const char *name);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

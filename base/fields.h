@@ -33,9 +33,7 @@
 #include "base/record.h"
 #include <stdbool.h>
 #include <stddef.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef enum pl_field_kind {
     PL_KIND_NUMBER, /* 8 bytes */
@@ -176,6 +174,4 @@ void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
         0                                                                              \
     }
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

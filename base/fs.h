@@ -2,9 +2,7 @@
 #pragma once
 #include "base/buf.h"
 #include <stdbool.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 bool pl_path_exists(const char *path);
 bool pl_path_is_folder(const char *path);
@@ -28,7 +26,6 @@ PL_MUST_CHECK pl_status pl_exchange_folders(const char *a, const char *b);
 /* Tries this with two empty folders, which it makes in `folder` and removes. */
 PL_MUST_CHECK pl_status pl_try_exchange(const char *folder);
 
-/* A read-only mapping. Unmap with pl_unmap_file. */
 typedef struct pl_mapping {
     const uint8_t *data;
     size_t len;
@@ -85,6 +82,4 @@ char *pl_path_above(char out[PL_PATH_MAX], const char *path);
  * `folder` does not exist. */
 bool pl_path_within(const char *path, const char *folder);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

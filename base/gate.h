@@ -17,9 +17,7 @@
  * separate thread answers. If that thread ends, ZeroMQ accepts no connection. */
 #pragma once
 #include "base/keys.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef struct pl_refusal {
     const char *reason; /* a sentence */
@@ -71,6 +69,4 @@ bool pl_gate_may(pl_key_role role, uint16_t type);
 unsigned pl_gate_cost(uint16_t type);
 void pl_gate_refused(const pl_refusal *refusal);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -9,9 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 enum { PL_HASH_BYTES = 32, PL_HASH_TEXT = 65 };
 typedef struct pl_hash {
@@ -55,6 +53,4 @@ uint64_t pl_checksum_pieces(const pl_piece *pieces, size_t n_pieces);
  * at the same time, which is two to three times as fast. */
 void pl_hash_many(const char *use, const pl_piece *pieces, size_t n, pl_hash *out);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -96,7 +96,6 @@ INSIDE void load_eight(eight m[WORDS], const uint8_t *const at[8], size_t from)
     turn(m + 8, at, from + BLOCK_BYTES / 2);
 }
 
-/* A piece that is being hashed in a lane. */
 typedef struct lane {
     const uint8_t *at;
     size_t left, index;

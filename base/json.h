@@ -3,9 +3,7 @@
 #include "base/buf.h"
 #include <stdbool.h>
 #include <stdio.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef struct pl_json pl_json;
 
@@ -49,7 +47,6 @@ void pl_json_set_real(pl_json *object, const char *key,
 void pl_json_set_bool(pl_json *object, const char *key, bool value);
 void pl_json_push(pl_json *array, pl_json *value);
 pl_json *pl_json_make_text(const char *text);
-/* makes a string from a text that may contain U+0000 */
 pl_json *pl_json_make_bytes(const char *text, size_t len);
 pl_json *pl_json_make_real(double value);
 pl_json *pl_json_make_int(int64_t value);
@@ -58,6 +55,4 @@ pl_json *pl_json_make_int(int64_t value);
  * one line. Keys keep their order. */
 void pl_json_write(const pl_json *json, int indent, pl_buf *out);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -22,9 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 enum {
     PL_PUBKEY_BYTES = 32,
@@ -152,6 +150,4 @@ PL_MUST_CHECK pl_status pl_key_list_edit(const char *path, pl_key_change change,
  * letters, digits and ._:@-. */
 PL_MUST_CHECK pl_status pl_key_name_check(const char *name);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

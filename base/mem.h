@@ -5,9 +5,7 @@
 #include "base/status.h"
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 void *pl_alloc(size_t bytes);           /* zeroed memory; aborts if there is none */
 void *pl_grow(void *old, size_t bytes); /* realloc; aborts if there is no memory */
@@ -48,6 +46,4 @@ uint64_t pl_memory_total_bytes(void);
  * so far; 0 if there is no such process. */
 uint64_t pl_memory_peak_bytes(int pid);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -16,13 +16,10 @@
 #include "base/status.h"
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* ---- a file in pieces ---- */
 typedef struct pl_output pl_output;
-/* Opens the output at the path that a user named. */
 PL_MUST_CHECK pl_status pl_output_open(const char *path, pl_output **out);
 PL_MUST_CHECK pl_status pl_output_write(pl_output *o, const void *data, size_t len);
 /* Writes zeros until the number of bytes is a multiple of `multiple`, at most 64. */
@@ -44,6 +41,4 @@ PL_MUST_CHECK pl_status pl_replace_file(const char *path, const void *data, size
 PL_MUST_CHECK pl_status pl_create_secret(const char *path, const void *data,
                                          size_t len);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

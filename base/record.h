@@ -13,9 +13,7 @@
 #pragma once
 #include "base/buf.h"
 #include "base/hash.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 void pl_put_u64(pl_buf *record, uint16_t tag, uint64_t value);
 void pl_put_f64(pl_buf *record, uint16_t tag, double value);
@@ -65,6 +63,4 @@ void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t ou
  * the reader's `texts`; "" after a failure. */
 const char *pl_get_word(pl_reader *reader, uint16_t tag, size_t i, size_t size);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

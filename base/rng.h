@@ -4,11 +4,10 @@
  * machine, and values can be computed in any order. `stream` identifies the use, for
  * example pl_stream("init", path, tensor). */
 #pragma once
+#include "base/status.h"
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* Combines a name and two numbers into a stream id (FNV-1a and a 64-bit mixer). */
 uint64_t pl_stream(const char *use, uint64_t a, uint64_t b);
@@ -30,6 +29,4 @@ uint64_t pl_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i);
  * 0. */
 uint64_t pl_random_fresh(void);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

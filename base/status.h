@@ -8,9 +8,16 @@
  * short text. */
 #pragma once
 
+/* The declarations between these two words have C linkage in C++, too. */
 #ifdef __cplusplus
-extern "C" {
+#define PL_C_BEGIN extern "C" {
+#define PL_C_END   }
+#else
+#define PL_C_BEGIN
+#define PL_C_END
 #endif
+
+PL_C_BEGIN
 
 /* X(name, exit code, short text) */
 #define PL_STATUS_TABLE(X)                                                             \
@@ -92,6 +99,4 @@ int pl_status_exit_code(pl_status status);    /* sysexits(3) */
             return pl_return_status;                                                   \
     } while (0)
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

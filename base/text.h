@@ -5,9 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* These functions parse a text that must contain only the value; otherwise they return
  * ERR_DATA. pl_parse_int accepts "1k", "1M" and "1G" (powers of ten) and "1Ki", "1Mi"
@@ -50,6 +48,4 @@ uint32_t pl_utf8_code_point(const void *text, size_t n);
  * the bidirectional controls U+202A..U+202E and U+2066..U+2069. */
 bool pl_utf8_steers(const void *text, size_t n);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

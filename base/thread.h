@@ -6,9 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* Calls fn(context, item, thread) for item 0..n_items-1 on n_threads threads (the
  * caller is one of them). Returns the status of the failing item with the lowest
@@ -53,6 +51,4 @@ void pl_actor_stop(pl_actor *actor);
 /* Stops and frees the actor. Accepts NULL. */
 void pl_actor_destroy(pl_actor **actor);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -4,9 +4,7 @@
  * Each request is sent once; the caller decides whether to repeat it. */
 #pragma once
 #include "base/buf.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* A client that keeps idle connections open for later requests. Several threads may use
  * it at the same time. */
@@ -39,6 +37,4 @@ typedef struct pl_web_request {
  * followed. */
 PL_MUST_CHECK pl_status pl_web_ask(pl_web *web, pl_web_request *request);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -15,9 +15,7 @@
 #include "base/buf.h"
 #include "base/fields.h"
 #include <stdbool.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 enum {
     PL_WIRE_DATA_MAX = 1 << 20,
@@ -54,7 +52,6 @@ typedef struct pl_message {
 } pl_message;
 void pl_message_init(pl_message *message, uint16_t type); /* zeroes */
 void pl_message_destroy(pl_message *message);             /* frees and zeroes */
-/* Sets the type and appends the fields of `from` to the body. */
 void pl_message_put(pl_message *message, uint16_t type, const pl_field *fields,
                     const void *from);
 /* Reads the body into `to`, whose pointers are valid as long as the message's body.
@@ -174,6 +171,4 @@ bool pl_wire_library(char out[128]);
 /* Call it before exit, after all sockets are closed. */
 void pl_wire_shutdown(void);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-/* Offsets in the header. */
 enum {
     AT_MAGIC = 0,
     AT_MAJOR = 4,

@@ -4,9 +4,7 @@
 #include "base/keys.h"
 #include "base/quota.h"
 #include "base/wire.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 enum { WIRE_HEADER_BYTES = 64, WIRE_FRAMES_MAX = 3 };
 
@@ -26,7 +24,6 @@ bool wire_header_sizes(const void *header, size_t *body_len, size_t *data_len);
 /* Whether this is the header of a message with a different major version of the
  * protocol. If so, sets version and request of `out`. */
 bool wire_header_foreign(const void *header, size_t len, pl_message *out);
-/* Reads a header that was checked. */
 void wire_header_decode(const void *header, pl_message *out);
 bool wire_check(const wire_frame *frames, size_t n_frames);
 /* Checks and decodes a message from the network. n_frames is the number of frames that
@@ -38,7 +35,6 @@ bool wire_decode_lent(const wire_frame *frames, size_t n_frames, pl_message *out
 /* Returns lent data to ZeroMQ; the message has no data afterwards. */
 void wire_give_back(pl_message *message);
 
-/* The outcome of the newest handshakes. */
 typedef enum wire_verdict {
     WIRE_FINE,
     WIRE_KEY_REFUSED,
@@ -76,7 +72,6 @@ PL_MUST_CHECK pl_status wire_watch_server(pl_socket *socket);
 /* Tells this thread that a message came from the connection with this descriptor. */
 void wire_watch_heard(pl_socket *socket, int fd);
 void wire_watch_end(pl_socket *socket);
-/* Reads the events that ZeroMQ has reported so far. */
 void wire_drain_monitor(pl_socket *socket);
 /* Returns ERR_NOPERM if the server refuses this client; ZeroMQ would silently try again
  * for ever. Otherwise PL_OK. */
@@ -107,7 +102,6 @@ PL_MUST_CHECK pl_status wire_ipc_check(const char *endpoint);
 /* For PL_ADDRESS_PRIVATE: makes a new folder and writes the address of a socket in
  * it. */
 PL_MUST_CHECK pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX]);
-/* Removes the file of the socket that was bound at this endpoint. */
 void wire_ipc_remove(const char *endpoint);
 
 /* the value of ZMQ_ZAP_ENFORCE_DOMAIN, which the header of ZeroMQ 4.3 hides */
@@ -120,6 +114,4 @@ PL_MUST_CHECK pl_status wire_curve_server(void *zmq, const pl_keypair *own);
 PL_MUST_CHECK pl_status wire_curve_client(void *zmq, const pl_keypair *own,
                                           const pl_pubkey *server);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

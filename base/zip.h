@@ -1,9 +1,7 @@
 /* Compression of small data by zstd. Each zstd frame contains the size of its data. */
 #pragma once
 #include "base/buf.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 /* Appends one zstd frame. `level` is 1 to 19. */
 PL_MUST_CHECK pl_status pl_zip(const void *data, size_t len, int level, pl_buf *out);
 /* Like pl_zip, for data in which sequences of bytes do not repeat, such as codes of
@@ -19,6 +17,4 @@ PL_MUST_CHECK pl_status pl_unzip(const void *data, size_t len, size_t expected,
  * byte i of each element. pl_planes_join joins them again. */
 void pl_planes_split(const uint8_t *in, size_t n, size_t width, uint8_t *out);
 void pl_planes_join(const uint8_t *in, size_t n, size_t width, uint8_t *out);
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -3,9 +3,7 @@
 #pragma once
 #include "cli/options.h"
 #include <signal.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* The verbs. Each verb has a separate file, cmd_NAME.c. */
 extern const cli_verb verb_train, verb_eval, verb_generate, verb_route, verb_serve,
@@ -23,7 +21,6 @@ int cli_fail(pl_status status);
 /* After this call, a C++ exception that no code catches ends the process like any
  * error: `tell` prints the last error and returns the exit code. */
 void cli_catch_uncaught(int (*tell)(pl_status status));
-/* The exit code of a verb that a signal has stopped. */
 enum { CLI_EXIT_STOPPED = 130 };
 /* Whether a signal has told this process to stop. False in a process of a launcher,
  * which knows that it has ended the process. */
@@ -39,6 +36,4 @@ void cli_end_with_launcher(bool is_worker);
 /* After this call, the first SIGINT ends the process, because no work is left to
  * finish. */
 void cli_stop_at_once(void);
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

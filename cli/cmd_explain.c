@@ -105,7 +105,6 @@ static void print_found(const char *name, const char *meaning, bool json)
     say_json(o);
 }
 
-/* Lists the keys of a section of the configuration. */
 static int print_section(const char *word, bool json)
 {
     int n = 0;

@@ -48,7 +48,6 @@ typedef struct cli_option {
         .value = argument, .key = setting, .help = explained                           \
     }
 
-/* Options that many verbs have. */
 #define CLI_RUN(type, field)                                                           \
     CLI_OPTION("run", CLI_TEXT, type, field, "RUN",                                    \
                "folder of the run, which may be training (default: pathloom-run)")

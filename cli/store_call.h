@@ -93,7 +93,6 @@ pl_status store_option_int(const store_call *call, store_option option, int64_t 
 /* Opens the store for writing. The sentence of ERR_BUSY says what to do while a job
  * runs. */
 pl_status store_open_to_write(store_call *call, pl_store **out);
-/* Opens all parts of a store for writing. */
 pl_status store_open_writers(const store_call *call, pl_writers **out);
 /* ERR_USAGE if the folder `other` is the store, is inside the store, or contains the
  * store. */
@@ -103,7 +102,6 @@ pl_status store_refuse_overlap(const store_call *call, const char *other);
  * data may be in other parts. */
 pl_status store_refuse_part(const char *folder);
 
-/* Prints the tags of a store, for `ls --tags` and `tag`. */
 pl_status look_at_tags(store_call *call);
 
 pl_status store_ls(store_call *call);

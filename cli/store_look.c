@@ -75,7 +75,6 @@ static pl_status list_tag(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-/* The kinds of things that `ls` can list. */
 enum { MODULES, REFS, OBJECTS, PATHS, TAGS, KINDS };
 static const struct {
     const char *noun;

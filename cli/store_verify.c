@@ -69,7 +69,6 @@ static pl_status verify_task(verification *w, const pl_version *v, int index)
     return PL_OK;
 }
 
-/* Checks a version and, with --tasks, the tasks that contributed to it. */
 static pl_status verify_one(verification *w, const char *module, uint64_t number)
 {
     pl_version v;

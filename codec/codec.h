@@ -136,7 +136,6 @@ int pl_codec_exponent(double norm, size_t n);
  * have been checked. */
 uint64_t pl_codec_bound(const pl_codec_options *options, const pl_codec_part *parts,
                         int n_parts, int n_contributors);
-/* Returns the bound for the tensors of a module. */
 uint64_t pl_codec_module_bound(const pl_codec_options *options,
                                const pl_topology *topology, int module,
                                int n_contributors);

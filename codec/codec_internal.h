@@ -91,9 +91,7 @@ bool codec_wire_homomorphic(int codec);
  * codec_stretch_exponent returns the exponent of a stretch's scale. */
 int32_t codec_limit(int codec, int n_contributors);
 int codec_stretch_exponent(int codec, const pl_codec_round *round);
-/* Returns the number of cells in a third of a segment with `len` elements. */
 uint32_t codec_segment_cells(uint32_t cells, size_t len);
-/* Returns the number of cells of all segments together. */
 uint64_t codec_sketch_cells(uint32_t cells, uint64_t count);
 /* Returns the number of bytes per code in a sum of this many messages. */
 size_t codec_shared_width(int codec, uint32_t contributors);
@@ -173,7 +171,6 @@ typedef struct codec_sink {
 pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n);
 pl_status sink_value(codec_sink *sink, uint64_t index, float value);
 
-/* The arguments of a decoder. */
 typedef struct codec_task {
     const codec_header *header;
     const codec_stretch *stretch;

@@ -128,7 +128,6 @@ static pl_status encode_list_tile(codec_job *job, uint64_t at, codec_choice *cho
     return PL_OK;
 }
 
-/* Adds the elements of a list to the cells of their segments. */
 static void sketch_build(const codec_stretch *s, uint64_t seed, const list_out *list,
                          uint16_t *cells)
 {

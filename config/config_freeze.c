@@ -66,7 +66,6 @@ pl_status config_freeze_phases(const config *c, int64_t phases[CONFIG_FREEZE_MAX
     return PL_OK;
 }
 
-/* Freezes the module of this name, or all modules of the slot. */
 static pl_status freeze_named(const pl_topology *t, const char *name, bool *frozen)
 {
     char own[PL_NAME_MAX];
@@ -100,7 +99,6 @@ static pl_status freeze_chapter(const config_chapter *chapter, const pl_topology
         else
             PL_CHECK(freeze_named(t, items[i].name, frozen));
     }
-    /* Refuses to freeze all modules of a path. */
     char name[PL_NAME_MAX];
     for (int p = 0; p < pl_topology_n_paths(t); p++) {
         bool trains = false;

@@ -113,7 +113,6 @@ static pl_status leave_out(const pl_topology *from, const bool *gone, config_cha
 }
 
 /* ---- paths and modules that end ---- */
-/* Finds the module with this name. It must be a module of a level. */
 static pl_status find_in_level(const grafting *g, const char *name, int *module)
 {
     *module = pl_topology_find_module(g->from, name);

@@ -53,7 +53,6 @@ static const char *choice_name(int choice)
     return choice == PL_CHOICE_COMMON ? "common" : "level";
 }
 
-/* Appends a number to a list. */
 static void add_number(config_text list, const char *separator, int number)
 {
     const size_t used = strlen(list);

@@ -22,5 +22,4 @@ typedef struct given_settings {
  * too many pairs, or this pair is too long. */
 PL_MUST_CHECK pl_status given_add(given_settings *s, const char *key,
                                   const char *value);
-/* Whether one of the pairs sets this key. */
 bool given_sets(const given_settings *s, const char *key);

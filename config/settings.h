@@ -130,7 +130,6 @@ void config_leave_derived(config *c);
  * is started. */
 bool config_pair_is_local(const char *pair);
 
-/* Values that are computed from the configuration. */
 pl_status config_shape(const config *c, pl_shape *out);
 pl_status config_spec(const config *c, pl_topology_spec *out);
 /* ERR_CONFIG if no outer method or codec supports these settings (config_outer.c). */
@@ -147,7 +146,6 @@ int64_t config_base_tau(int64_t replicas, int64_t tau);
 /* Returns the length in tokens of the windows of a training document from which its
  * feature for the router is computed. */
 int config_feature_prefix(const config *c);
-/* Whether Muon is the optimizer for the matrices of blocks. */
 bool config_has_muon(const config *c);
 /* The baselines that a run may train for comparison with the mixture. */
 enum { CONFIG_BASELINES = 4 };

@@ -11,9 +11,7 @@
 #pragma once
 #include "base/base.h"
 #include <signal.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* ---- reader ---- */
 typedef struct pl_document {
@@ -143,7 +141,6 @@ uint64_t pl_tokens_count(const pl_tokens *tokens);
 uint32_t pl_tokens_n_docs(const pl_tokens *tokens);
 int pl_tokens_vocab(const pl_tokens *tokens);
 const pl_token_doc *pl_tokens_doc(const pl_tokens *tokens, uint32_t doc);
-/* Returns the document with this hash; NULL if there is none. */
 const pl_token_doc *pl_tokens_find(const pl_tokens *tokens, uint64_t hash);
 void pl_tokens_copy(const pl_tokens *tokens, uint64_t first, size_t n, int32_t *out);
 uint32_t pl_tokens_n_domains(const pl_tokens *tokens);
@@ -275,6 +272,4 @@ PL_MUST_CHECK pl_status pl_data_check_tokenizer(const char *folder);
 /* The same for all files of the folder. */
 PL_MUST_CHECK pl_status pl_data_check(const char *folder);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -162,8 +162,6 @@ static pl_status push_product(pl_json *products, const char *folder, const char 
     return PL_OK;
 }
 
-/* Checks that a product has the hash in the manifest, or one of the hashes in the list
- * `blanked` (may be NULL). */
 static pl_status check_product(const char *folder, const pl_json *products, size_t i,
                                const char *name, const pl_json *blanked, pl_hash *hash)
 {

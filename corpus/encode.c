@@ -20,7 +20,6 @@ typedef struct encoding {
     uint64_t n_unknown;
 } encoding;
 
-/* Returns the number of the domain with this name; adds the domain if it is new. */
 static uint32_t domain_number(encoding *e, const char *name)
 {
     uint32_t number = 0;

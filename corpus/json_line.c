@@ -215,7 +215,6 @@ static bool is_key(span key, const char *name)
     return len == strlen(name) && memcmp(copy, name, len) == 0;
 }
 
-/* Reads the value of one key. */
 static bool read_member(scanner *s, span key)
 {
     static const char *const talks[] = {"messages", "conversations"};
@@ -238,7 +237,6 @@ static bool read_member(scanner *s, span key)
     return skip_string(s, to);
 }
 
-/* Scans the object at the scanner's place. */
 static bool scan_object(scanner *s)
 {
     if (!take_byte(s, '{'))

@@ -6,9 +6,7 @@
  * predicted from the same tokens as without packing; there is only less padding. */
 #pragma once
 #include "corpus/corpus.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 enum { PACKING_END = UINT32_MAX };
 
@@ -32,6 +30,4 @@ PL_MUST_CHECK pl_status packing_make(const pl_tokens *tokens, const uint32_t *do
                                      packing *out);
 void packing_clear(packing *p);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

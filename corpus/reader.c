@@ -29,7 +29,6 @@ typedef struct document_reader {
     pl_buf why;      /* why a JSON line cannot be used */
 } document_reader;
 
-/* The file that is being read. */
 typedef struct text_source {
     const char *path;
     const char
@@ -310,7 +309,6 @@ static pl_status read_lines(document_reader *reader, text_source *source)
 }
 
 /* ---- files ---- */
-/* Returns whether the file's name is that of a JSON lines file. */
 static bool named_lines(const char *path)
 {
     static const char *const suffixes[] = {".jsonl", ".ndjson"};

@@ -37,7 +37,6 @@ PL_MUST_CHECK pl_status spool_seal(document_spool *spool);
 
 size_t spool_n_docs(const document_spool *spool);
 const spool_doc *spool_at(const document_spool *spool, size_t i);
-/* Makes a document one that is held out. */
 void spool_hold_out(document_spool *spool, size_t i);
 const char *spool_text(const document_spool *spool, size_t i);
 size_t spool_n_domains(const document_spool *spool);

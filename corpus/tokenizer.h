@@ -2,9 +2,7 @@
  * text to train on, with the C++ part, which uses SentencePiece. */
 #pragma once
 #include "corpus/corpus.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef struct text_block {
     const char *text;
@@ -35,6 +33,4 @@ size_t tokenizer_count_unknown(const int32_t *tokens, size_t n);
  * unknown tokens, and its losses would say nothing about the text. */
 PL_MUST_CHECK pl_status tokenizer_check_unknown(uint64_t n_unknown, uint64_t n);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -2,9 +2,7 @@
  * it describes SentencePiece's BPE. transformers 5 saves only this file. */
 #pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* Appends to `model` the SentencePiece model that gives the same tokens, but to a text
  * that begins with a blank: a Metaspace step with prepend_scheme `first` or `always`
@@ -14,6 +12,4 @@ extern "C" {
 PL_MUST_CHECK pl_status tokenizer_json_read(const char *text, size_t len,
                                             pl_buf *model);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -21,7 +21,6 @@ typedef struct tokens_layout {
     uint64_t docs_at, names_at, file_bytes;
 } tokens_layout;
 
-/* Returns the number of bytes per token for this vocabulary. */
 uint32_t tokens_width(uint32_t vocab);
 
 /* Computes the positions and the size of the file from the other fields. */

@@ -15,7 +15,6 @@
 #include "outer/outer.h"
 #include "store/store.h"
 
-/* The contributions of one worker on one path. */
 typedef struct pl_contributor {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     int64_t path, replica;

@@ -14,7 +14,6 @@ typedef struct pl_difference {
 
 double pl_difference_relative(const pl_difference *d); /* |b - a| / |a| */
 double pl_difference_cosine(const pl_difference *d);
-/* the fraction of values that differ between the versions */
 double pl_difference_changed(const pl_difference *d);
 
 typedef struct pl_comparison {

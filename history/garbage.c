@@ -6,18 +6,6 @@
 #include "history/roots.h"
 #include <string.h>
 
-static void add_report(pl_gc_report *to, const pl_gc_report *one)
-{
-    to->n_versions += one->n_versions;
-    to->n_kept += one->n_kept;
-    to->n_gone += one->n_gone;
-    to->n_blobs += one->n_blobs;
-    to->n_chunks += one->n_chunks;
-    to->bytes += one->bytes;
-    to->n_garbage += one->n_garbage;
-    to->garbage_bytes += one->garbage_bytes;
-}
-
 pl_status pl_garbage_collect(const pl_garbage *g, pl_writers *writers,
                              pl_gc_report *out)
 {
@@ -45,7 +33,14 @@ pl_status pl_garbage_collect(const pl_garbage *g, pl_writers *writers,
         PL_TRY(pl_store_collect(writers ? pl_writers_part(writers, i) : part,
                                 pl_keep_rule_stays, &rule, writers != NULL, &one));
         pl_store_close(&part);
-        add_report(out, &one);
+        out->n_versions += one.n_versions;
+        out->n_kept += one.n_kept;
+        out->n_gone += one.n_gone;
+        out->n_blobs += one.n_blobs;
+        out->n_chunks += one.n_chunks;
+        out->bytes += one.bytes;
+        out->n_garbage += one.n_garbage;
+        out->garbage_bytes += one.garbage_bytes;
     }
 done:
     pl_roots_destroy(&rule.roots);

@@ -89,7 +89,6 @@ static double norm_between(const float *x, const float *from, size_t n)
     return sqrt(sum);
 }
 
-/* Reads the parameters of the sources and of the base, and blends them. */
 static pl_status blend_all(pl_store *store, const pl_recipe *r, ingredients *g,
                            float **params)
 {

@@ -41,7 +41,6 @@ static void note_strand(lineage_node *node, int64_t path)
         node->paths[node->n_paths++] = (uint16_t)path;
 }
 
-/* Joins a node with a later node of the same module. */
 static void join_nodes(lineage_node *into, const lineage_node *later)
 {
     if (later->n == 0)

@@ -16,8 +16,6 @@ typedef struct lineage_node {
      * newest version was committed */
     int64_t from_ms, wall_ms;
     double loss, tokens; /* loss: mean over the tokens; tokens: sum */
-    /* n: number of versions in the node; n_contributions: number of contributions to
-     * all these versions */
     int n, n_contributions;
     int n_paths; /* number of paths in `paths`, each listed once */
     /* paths that contributed; if there are more than LINEAGE_STRANDS, only the first */

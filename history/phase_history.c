@@ -128,7 +128,6 @@ phase_series *phase_history_find(phase_history *h, const char *task, int *arm,
 }
 
 /* ---- cells ---- */
-/* Joins a cell with a later cell of the same series. */
 static void join_cells(phase_cell *into, const phase_cell *later)
 {
     if (later->n == 0)

@@ -71,7 +71,6 @@ PL_MUST_CHECK pl_status phase_history_look(phase_history *h, pl_store *store);
 /* Reads up to `most` versions; *more becomes false when all are read. */
 PL_MUST_CHECK pl_status phase_history_read(phase_history *h, pl_store *store, int most,
                                            bool *more);
-/* Adds the contributions that a version's record names. */
 void phase_history_add(phase_history *h, const pl_version *version);
 /* Finds the series of a task such as "mix/p01.r0"; NULL if there is none. */
 phase_series *phase_history_find(phase_history *h, const char *task, int *arm,

@@ -123,7 +123,6 @@ static pl_status put_audit_row(home *h, const pl_audit *a, pl_buf *text)
     return pl_txn_put_ref(h->txn, name, pl_buf_text(text));
 }
 
-/* Returns 1 + the number of earlier results of this task that were dropped. */
 static int64_t count_tries(home *h, const pl_audit *a)
 {
     pl_audit earlier = {.phase = a->phase, .tries = 1, .verdict = PL_VERDICT_ODD};

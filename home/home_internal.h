@@ -196,7 +196,6 @@ pl_status home_end_group(home *h); /* commits the group, then sends its answers 
 home_arm *home_find_arm(home *h, const char *name, size_t len);
 /* Finds a module by its name, "ARM/L1.E0". ERR_NOT_FOUND: there is no such module. */
 pl_status home_find_module(home *h, const char *name, home_arm **arm, int *module);
-/* Finds a path by its name, "ARM/p01.r0". ERR_NOT_FOUND: there is no such path. */
 pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index);
 
 /* home_state.c */
@@ -324,7 +323,6 @@ pl_status home_check_state(home *h, const home_arm *arm, int index,
 /* home_submit.c */
 pl_status home_submit(home *h, const pl_peer *peer, pl_message *m);
 pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m);
-/* Makes `state` the path's state. */
 pl_status home_end_phase(home *h, home_path *path, const pl_path_state *state);
 
 /* home_meet.c */
@@ -343,9 +341,7 @@ pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
  * the end of the process, publishes the secret. */
 pl_status home_begin_draws(home *h);
 pl_status home_end_draws(home *h);
-/* Whether tasks of this arm may be audited. */
 bool home_audits(const home *h, const home_arm *arm);
-/* Whether the task of the lease is audited. */
 bool home_draws_audit(const home *h, const home_lease *under);
 /* Writes the row of an audit. The path stays in its phase until the verdict. */
 pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state *state);

@@ -526,17 +526,6 @@ pl_status home_end_phase(home *h, home_path *path, const pl_path_state *state)
     return PL_OK;
 }
 
-/* Ends a task: its path's next state counts at once, or after an audit. The audit is
- * drawn last, when nothing can change the results any more. */
-static pl_status end_task(home *h, const home_lease *under, const pl_path_state *state)
-{
-    if (is_uploaded(state))
-        PL_CHECK(home_adopt_blob(h, &state->moments));
-    return home_draws_audit(h, under)
-               ? home_open_audit(h, under, state)
-               : home_end_phase(h, &under->arm->paths[under->index], state);
-}
-
 pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
 {
     pl_msg_submit_path said;
@@ -614,7 +603,13 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     if (status == PL_ERR_DATA)
         staging_drop(&h->uploads, &state.moments);
     PL_CHECK(status);
-    PL_CHECK(end_task(h, &under, &state));
+    /* Ends a task: its path's next state counts at once, or after an audit. The audit
+     * is drawn last, when nothing can change the results any more. */
+    if (is_uploaded(&state))
+        PL_CHECK(home_adopt_blob(h, &state.moments));
+    PL_CHECK(home_draws_audit(h, &under)
+                 ? home_open_audit(h, &under, &state)
+                 : home_end_phase(h, &under.arm->paths[under.index], &state));
     answer_submitted(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
     return PL_OK;
 }

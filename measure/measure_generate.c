@@ -27,7 +27,6 @@ static const int batches[BATCHES_MAX] = {1, 4, 16};
 
 static const char *const precisions[] = {"f32", "bf16", "int8"};
 
-/* The measurement of one model in one precision. */
 typedef struct bench {
     const measure_options *q;
     const char *name, *precision;

@@ -28,7 +28,6 @@ typedef struct tally {
     double cpu_s;
 } tally;
 
-/* The workers of one process. */
 typedef struct group {
     int64_t first, n, bytes, rounds;
     const char *home;
@@ -104,7 +103,6 @@ static void run_group(group *g, int in, int out)
     _exit(write(out, &t, sizeof t) == sizeof t ? 0 : 1);
 }
 
-/* Returns the bytes that the loopback device has carried. */
 static double carried_bytes(void)
 {
     pl_buf text = {0};

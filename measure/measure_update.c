@@ -101,26 +101,6 @@ done:
 /* ---- by training ---- */
 enum { BATCH = 8, CONTEXT = 64, STEPS = 60, PHASE = 20 };
 
-/* Draws random words of an artificial language that a model can learn: each word
- * depends on the previous word and a random number, which is small more often than
- * large. */
-static void draw_text(int vocab, int step, int32_t *tokens, int32_t *targets)
-{
-    for (int b = 0; b < BATCH; b++) {
-        int32_t word = 1;
-        for (int t = 0; t <= CONTEXT; t++) {
-            uint64_t at = (uint64_t)((step * BATCH + b) * (CONTEXT + 1) + t);
-            double u = pl_random_uniform(7, 1, at);
-            int32_t rank = (int32_t)(u * u * u * u * vocab);
-            word = (word * 31 + rank) % vocab;
-            if (t < CONTEXT)
-                tokens[b * CONTEXT + t] = word;
-            if (t > 0)
-                targets[b * CONTEXT + t - 1] = word;
-        }
-    }
-}
-
 static pl_status train_steps(pl_model *model, int vocab, int first, int end)
 {
     int32_t tokens[BATCH * CONTEXT], targets[BATCH * CONTEXT];
@@ -132,7 +112,22 @@ static pl_status train_steps(pl_model *model, int vocab, int first, int end)
                          .eps = 1e-8f,
                          .weight_decay = 0.1f,
                          .step = step + 1};
-        draw_text(vocab, step, tokens, targets);
+        /* Draws random words of an artificial language that a model can learn: each
+         * word depends on the previous word and a random number, which is small more
+         * often than large. */
+        for (int b = 0; b < BATCH; b++) {
+            int32_t word = 1;
+            for (int t = 0; t <= CONTEXT; t++) {
+                uint64_t at = (uint64_t)((step * BATCH + b) * (CONTEXT + 1) + t);
+                double u = pl_random_uniform(7, 1, at);
+                int32_t rank = (int32_t)(u * u * u * u * vocab);
+                word = (word * 31 + rank) % vocab;
+                if (t < CONTEXT)
+                    tokens[b * CONTEXT + t] = word;
+                if (t > 0)
+                    targets[b * CONTEXT + t - 1] = word;
+            }
+        }
         PL_CHECK(pl_model_train_step(model, tokens, targets, BATCH, CONTEXT, &adam,
                                      1.0f, &result));
     }

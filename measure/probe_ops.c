@@ -38,7 +38,6 @@ static size_t head_rows(const probe_ops *x)
     return pl_model_head_rows(x->be, (size_t)x->N, (size_t)x->vocab);
 }
 
-/* Returns the number of rows of the current product. */
 static int n_rows(const probe_ops *x)
 {
     return x->which == HEAD ? (int)head_rows(x) : x->N;

@@ -205,7 +205,6 @@ static pl_status check_size(const pl_run *r)
                    corpus, (unsigned long long)bytes);
 }
 
-/* Returns the number of processors that the run's workers use together. */
 static int64_t joined_processors(const pl_run *r)
 {
     const int64_t all = r->n_workers * r->cfg.threads;

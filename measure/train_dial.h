@@ -11,7 +11,6 @@ typedef struct dial_keys {
 } dial_keys;
 
 typedef struct train_dial {
-    /* texts of --for, --tokens and --link; NULL: not given */
     const char *time, *tokens, *link;
     const given_settings
         *settings; /* the user's settings, which override chosen ones */
@@ -28,7 +27,6 @@ typedef struct train_dial {
  * are given, or the command line also names a file RUN.yaml (`file`; NULL: it does
  * not). */
 PL_MUST_CHECK pl_status train_dial_read(train_dial *d, const char *file);
-/* Whether --for or --tokens is given. */
 bool train_dial_is_set(const train_dial *d);
 /* Notes a chosen key and the reason, unless the user gave this key. */
 void train_dial_choose(train_dial *d, const char *key, const char *value,

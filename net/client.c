@@ -139,7 +139,6 @@ bool client_must_wait(const pl_message *question, pl_message *answer)
     return status == PL_ERR_NET || (is_result && status == PL_ERR_BUSY);
 }
 
-/* Asks a home one question. */
 static pl_status ask_home(pl_client *c, int home, pl_message *question,
                           pl_message *answer)
 {

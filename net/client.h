@@ -62,7 +62,6 @@ int64_t pl_client_lost_ms(const pl_client *client, int home);
  * to which the blob belongs. */
 PL_MUST_CHECK pl_status pl_client_get_blob(pl_client *c, const char *name,
                                            const pl_hash *blob, pl_buf *out);
-/* One of several blobs to fetch. */
 typedef struct pl_wanted {
     const char *name; /* as for pl_client_get_blob */
     pl_hash blob;
@@ -83,7 +82,6 @@ PL_MUST_CHECK pl_status pl_client_put_blob(pl_client *c, const char *name,
 PL_MUST_CHECK pl_status pl_client_put_object(pl_client *c, const char *name,
                                              const void *data, uint64_t bytes,
                                              pl_hash *blob);
-/* Gets the hash of an object's blob. ERR_NOT_FOUND if there is no such object. */
 PL_MUST_CHECK pl_status pl_client_get_object(pl_client *c, const char *name,
                                              pl_hash *blob);
 PL_MUST_CHECK pl_status pl_client_put_ref(pl_client *c, const char *name,
@@ -105,7 +103,6 @@ typedef struct pl_version_facts {
  * there is no such version yet. */
 PL_MUST_CHECK pl_status pl_client_get_version(pl_client *c, const char *module,
                                               int64_t number, pl_version_facts *out);
-/* One of several versions to get. */
 typedef struct pl_wanted_version {
     const char *module;
     int64_t number;

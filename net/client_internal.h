@@ -62,7 +62,6 @@ pl_status client_retry_patience(const client_retry *r, const pl_client *c);
 
 /* Waits up to SLICE_MS for a message; ERR_TIMEOUT if none came. */
 pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer);
-/* Returns the status that an ERR answer contains; PL_OK for any other answer. */
 pl_status client_as_status(pl_message *answer);
 /* Returns whether the answer says that the question was lost on its way, because a
  * relay lost its connection to the home (ERR_NET). Then it has waited a little, and the
@@ -98,7 +97,6 @@ typedef struct client_asked {
     pl_message question, answer;
     bool sent, done; /* whether it is under way, and whether it is answered */
 } client_asked;
-/* Adds a question of this type, of which the caller writes the fields. */
 pl_message *client_ask(client_asked *q, uint16_t type, const char *name);
 /* Sends the questions that are not done, and waits for all answers. Elements without a
  * name are left out. */
@@ -111,7 +109,6 @@ void client_put_submission(const pl_client *c, pl_message *q, const pl_submissio
  * the path's own have. */
 void client_put_path(const pl_client *c, pl_message *q, const pl_path_state *state,
                      const pl_submission *updates, int n);
-/* Where the answer SUBMITTED goes. */
 typedef struct client_answer {
     pl_submit_result *result;
     char *text;        /* [256] the reason in the answer, or "" */

@@ -45,7 +45,6 @@ typedef struct pl_sealed_lease {
 
 void pl_lease_seal(const pl_lease_secret *secret, const pl_lease *lease,
                    pl_sealed_lease *out);
-/* Computes the task key of a sealed lease. */
 void pl_lease_key(const pl_lease_secret *secret, const uint8_t *bytes, size_t len,
                   pl_lease_secret *out);
 /* Computes the seal of a message with this type and body, without its lease, its seal

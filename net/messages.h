@@ -78,7 +78,6 @@ typedef enum pl_tag {
  */
 size_t pl_piece_bytes(const pl_msg_get_blob *q, uint64_t total);
 
-/* Results of SUBMIT and SUBMIT_PATH. */
 typedef enum pl_submit_result {
     PL_SUBMIT_ACCEPTED = 0,  /* the update or state is durable */
     PL_SUBMIT_DUPLICATE = 1, /* the update was accepted before, or was merged already */

@@ -261,7 +261,6 @@ bool pl_phase_repeats(const pl_outer *outer);
 /* Returns by how many phases a path may be ahead of the slowest path; INT64_MAX:
  * without limit. */
 int64_t pl_phases_ahead(const pl_outer *outer);
-/* Returns whether slower workers do fewer inner steps per phase (pl_local_steps). */
 bool pl_steps_vary(const pl_outer *outer);
 /* Returns the number of inner steps of a slower worker (dynamic local steps, Async
  * DiLoCo, arXiv:2401.09135). It is max(1, floor(inner_steps * speed / top_speed)), so

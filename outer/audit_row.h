@@ -85,7 +85,6 @@ typedef struct pl_audit {
 /* Returns whether tasks of the arm can be repeated later and compared. */
 bool pl_audit_may(const pl_arm *arm);
 const char *pl_verdict_name(pl_verdict verdict);
-/* Whether the verdict drops the task's results. */
 bool pl_verdict_drops(pl_verdict verdict);
 
 /* Writes "audit/PATH/PHASE", with ".TRIES" if the results were dropped. */
@@ -109,7 +108,6 @@ typedef struct pl_draw {
     double share;   /* fraction of tasks that are audited */
 } pl_draw;
 
-/* Makes a new secret. */
 void pl_draw_create(double share, pl_draw *out);
 /* Whether the task is audited: uniform(MAC(secret; task)) < share. */
 bool pl_draw_has(const pl_draw *draw, const pl_arm *arm, int path, int replica,

@@ -189,7 +189,6 @@ static double elect_value(const pl_blend *b, const float *const *sources,
     return weight > 0 ? mean / weight : 0;
 }
 
-/* Returns the largest magnitude; infinity if a value is not finite. */
 static double find_largest(const float *values, size_t n)
 {
     double largest = 0;

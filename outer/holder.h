@@ -23,7 +23,6 @@ typedef struct pl_holder {
 PL_MUST_CHECK pl_status pl_holder_begin(const pl_holder *h, const float *mate,
                                         const float *mate_start, float *start);
 
-/* Computes the update that training from `start` to `now` makes. */
 void pl_holder_update(const pl_holder *h, const float *start, const float *now,
                       float *update);
 /* Computes the second vector of the update, if two vectors are sent: the base minus the

@@ -38,7 +38,6 @@ typedef struct pl_iso_matrix {
  * matrices. */
 int pl_iso_matrices(const pl_topology *topology, int module, pl_iso_matrix **out);
 
-/* Returns the number of bytes that pl_iso_equalize allocates while it runs. */
 size_t pl_iso_work_bytes(int rows, int cols);
 /* Makes the singular values of a matrix [rows, cols] equal, in place. A matrix whose
  * norm is 0 or not finite is not changed. ERR_NOMEM. */

@@ -49,7 +49,6 @@ pl_state_view pl_state_view_of(const pl_arm *arm, size_t n_params, const void *p
  * caller does not have; what depends on it is then not checked. */
 typedef struct pl_state_source {
     void *context;
-    /* Reads the version of the slot's module. */
     pl_status (*version)(void *context, int slot, uint64_t number, float *out);
     /* Decodes the update of holder `index` (path * R + replica) in a round, which has
      * of->n_vectors vectors. */

@@ -64,6 +64,5 @@ typedef struct step_kernels {
     void (*add_four)(float *out, const step_quad *quad, bool fresh, size_t count);
 } step_kernels;
 
-/* returns the fastest kernels for this machine */
 const step_kernels *step_kernels_best(void);
 const step_kernels *step_kernels_portable(void);

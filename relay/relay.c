@@ -201,7 +201,6 @@ static pl_status on_question(relay *r, const pl_peer *peer, pl_message *m)
     return PL_OK;
 }
 
-/* Answers the questions of a group that was sent. */
 static pl_status answer_group(relay *r, const relay_group *g)
 {
     for (int i = 0; i < g->n_parts; i++) {

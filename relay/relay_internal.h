@@ -12,7 +12,6 @@ typedef enum relay_state {
     RELAY_WAITING
 } relay_state;
 
-/* A question that waits for its answer. */
 typedef struct relay_question {
     /* number that the relay gave this question; the home sees this number if the
      * question was forwarded */
@@ -29,7 +28,6 @@ typedef struct relay_question {
     int64_t asked_ms; /* when the question was last asked or forwarded */
 } relay_question;
 
-/* An update that waits in the relay or is being sent. */
 typedef struct relay_part {
     uint64_t question; /* id of the question (a SUBMIT) that brought the update */
     pl_submit_message submit; /* the fields of the SUBMIT message */

@@ -28,7 +28,6 @@ typedef struct audit {
     char module[PL_MODULE_NAME_MAX];
     uint64_t number, sequence;
     pl_hash params;
-    /* the hash of the sum of rows in the newest log row; zero if it has none */
     pl_hash rows;
     /* the log rows from this commit on have such a hash; 0: the newest has none */
     uint64_t summed;

@@ -139,7 +139,6 @@ bool pl_store_has_name(pl_store *store, const char *name)
 }
 
 /* ---- writing rows that come from another store ---- */
-/* Writes a version. Its record names this commit. */
 static pl_status write_version(pl_txn *txn, row_view *view)
 {
     pl_version v;

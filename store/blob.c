@@ -153,7 +153,6 @@ static pl_status missing_blob(const pl_hash *id)
                    short_hash(id, text));
 }
 
-/* Finds the record of a blob, and the store that has the blob. */
 static pl_status find_blob(const pl_store *store, const pl_hash *id, blob_record *out,
                            pl_store **holder)
 {
@@ -190,7 +189,6 @@ bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 
 enum { READ_TRIES = 20 };
 
-/* A part of a blob that will be read into `out`. */
 typedef struct blob_range {
     pl_store *store;
     const pl_hash *id;
@@ -200,13 +198,11 @@ typedef struct blob_range {
     uint8_t *out;
 } blob_range;
 
-/* A chunk from which some bytes will be read. */
 typedef struct wanted_chunk {
     const blob_range *range;
     size_t index; /* number of the chunk in its blob */
 } wanted_chunk;
 
-/* Copies the bytes of the chunk that lie in the range. */
 static void copy_part(const wanted_chunk *w, const chunk_view *chunk)
 {
     const blob_range *r = w->range;

@@ -28,13 +28,11 @@ PL_MUST_CHECK pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes);
 /* Puts a chunk into the file; only while txn->in_file is set. */
 PL_MUST_CHECK pl_status bulk_put(pl_txn *txn, const row_key *key, const void *data,
                                  size_t len);
-/* Makes the file of a complete large blob durable. */
 PL_MUST_CHECK pl_status bulk_end(pl_txn *txn);
 /* Makes the file durable that is still open for small blobs, if there is one. */
 PL_MUST_CHECK pl_status bulk_finish(const pl_txn *txn);
 
 size_t bulk_files(const pl_txn *txn); /* number of files of this transaction */
-/* Makes the files part of the database. */
 PL_MUST_CHECK pl_status bulk_take_in(pl_txn *txn);
 /* bulk_let_go records a chunk that this commit releases. bulk_drop is called after the
  * commit, and drops the files that contain only released chunks: in the background,

@@ -143,10 +143,8 @@ PL_MUST_CHECK pl_status kv_commit(kv *db, kv_batch *batch);
 /* ---- table files that are made outside of the database ---- */
 typedef struct kv_file kv_file;
 PL_MUST_CHECK pl_status kv_file_create(const char *path, kv_file **out);
-/* Adds a row; each key must be greater than the previous one. */
 PL_MUST_CHECK pl_status kv_file_put(kv_file *file, const char *path, kv_slice key,
                                     kv_slice value);
-/* Completes the file, makes it durable and closes it. */
 PL_MUST_CHECK pl_status kv_file_finish(kv_file **file, const char *path);
 /* Closes the file without completing it; accepts NULL. The file itself is not
  * deleted. */

@@ -168,7 +168,6 @@ static void clear_share(pl_rollback *share)
     pl_free(share->paths);
 }
 
-/* Writes a plan, or this part's share of it, as an object. */
 static pl_status put_plan(pl_txn *txn, const char *name, uint64_t number,
                           const pl_rollback *plan)
 {

@@ -84,7 +84,6 @@ PL_MUST_CHECK pl_status pl_store_make_parts(const char *folder, int n);
  * engine. If `place` is `rocksdb`, this function makes nothing; pl_store_open makes the
  * store. ERR_EXISTS if the folder holds a store that is not on that engine. */
 PL_MUST_CHECK pl_status pl_store_make_on(const char *folder, const char *place);
-/* Checks the spelling of an engine's address. */
 PL_MUST_CHECK pl_status pl_store_check_engine(const char *place);
 /* Describes the damage in the log that was repaired when the store was opened for
  * writing; NULL if there was no damage. After a power cut the log may end with
@@ -174,7 +173,6 @@ typedef struct pl_path_state {
     int64_t repeats;
     pl_hash made;
 } pl_path_state;
-/* The fields of the row of a path, for records that contain one. */
 const pl_field *pl_fields_of_path_state(void);
 
 typedef struct pl_object {
@@ -214,7 +212,6 @@ PL_MUST_CHECK pl_status pl_store_get_path(pl_store *store, const char *name,
                                           pl_path_state *out);
 PL_MUST_CHECK pl_status pl_store_get_object(pl_store *store, const char *name,
                                             pl_object *out);
-/* Appends the object's bytes to `out`. */
 PL_MUST_CHECK pl_status pl_store_read_object(pl_store *store, const char *name,
                                              pl_buf *out);
 PL_MUST_CHECK pl_status pl_store_get_ref(pl_store *store, const char *name,
@@ -405,8 +402,6 @@ PL_MUST_CHECK pl_status pl_store_check_movable(const char *folder, const char *p
  * missing. Files that an undecided copy left inside a store or a part are removed when
  * that store or part is opened for writing. */
 PL_MUST_CHECK pl_status pl_store_clear_copy(const char *folder);
-/* Returns the number of the newest commit of part `part` (from 0) that this reader
- * shows. */
 uint64_t pl_store_part_sequence(const pl_store *store, int part);
 /* Returns the number of parts of an open reader; 0: the store is in one piece. */
 int pl_store_n_parts(const pl_store *store);

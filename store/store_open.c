@@ -351,7 +351,6 @@ static bool is_replaced(const pl_store *store, int database)
            held.st_ino != now.st_ino;
 }
 
-/* Replaces the open database of a reader. */
 static void use_database(pl_store *store, kv *fresh, bool frozen)
 {
     kv_close(&store->db, false);

@@ -81,7 +81,6 @@ static const char *next_line(stream *s, size_t *len)
     return NULL;
 }
 
-/* Reads the next event. Returns false at the end of the file. */
 static bool next_event(stream *s)
 {
     const int64_t before = (int64_t)s->next.serial;
@@ -213,19 +212,6 @@ static bool names_any(const page_event *e, const char *const *keys, const char *
     return false;
 }
 
-static bool is_wished(const observe_wish *w, const page_event *e)
-{
-    static const char *const paths[] = {"task", "path", NULL},
-                             *const modules[] = {"module", NULL},
-                             *const workers[] = {"worker", "slow", "first", "stopped",
-                                                 "mate",   "name", NULL};
-    return (!w->event || pl_starts_with(e->event, w->event)) &&
-           (!w->path || names_any(e, paths, w->path)) &&
-           (!w->module || names_any(e, modules, w->module)) &&
-           (!w->worker || strcmp(e->role, w->worker) == 0 ||
-            names_any(e, workers, w->worker));
-}
-
 /* ---- clocks ---- */
 /* Notes the time if the event is worker.ready or worker.joined. When the hub restarts,
  * the worker joins again without worker.ready. Then the two times may be far apart even
@@ -318,7 +304,16 @@ pl_status observe_logs(const observe_wish *wish, const observe_out *out)
     while (o.n > 0) {
         stream *s = o.streams[0];
         note_meeting(&o, &s->next);
-        if (is_wished(wish, &s->next))
+        static const char *const paths[] = {"task", "path", NULL},
+                                 *const modules[] = {"module", NULL},
+                                 *const workers[] = {"worker",  "slow", "first",
+                                                     "stopped", "mate", "name",
+                                                     NULL};
+        if (((!wish->event || pl_starts_with(s->next.event, wish->event)) &&
+             (!wish->path || names_any(&s->next, paths, wish->path)) &&
+             (!wish->module || names_any(&s->next, modules, wish->module)) &&
+             (!wish->worker || strcmp(s->next.role, wish->worker) == 0 ||
+              names_any(&s->next, workers, wish->worker))))
             out->event(out->context, &s->next, s->name);
         if (!next_event(s)) {
             end_stream(s, out);

@@ -34,5 +34,4 @@ bool page_tick(page *p, bool watched);
 uint64_t page_number(const page *p); /* number of the newest state */
 /* Appends a report of the run in the folder `dir`: one HTML file without scripts. */
 PL_MUST_CHECK pl_status page_report(const char *dir, pl_buf *out);
-/* Appends the answer to a question, a JSON text. */
 PL_MUST_CHECK pl_status page_answer(page *p, const pl_page_question *q, pl_buf *out);

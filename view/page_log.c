@@ -11,7 +11,6 @@
 enum { READ_BYTES = 256 << 10, TAIL_BYTES = 2 << 20 };
 
 /* ---- lines ---- */
-/* Parses a time such as "2026-11-25T07:53:07.595Z". */
 static bool parse_log_time(const char *text, int64_t *ms)
 {
     struct tm at = {0};

@@ -104,7 +104,6 @@ static bool has_sums(const pl_version *v)
     return false;
 }
 
-/* Adds weight times the update of contributor i to `sum` [n_params]. */
 static pl_status add_update(pl_store *store, const pl_version *v, int i, float weight,
                             float *sum)
 {

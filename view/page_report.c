@@ -278,22 +278,6 @@ static pl_status write_version_row(void *context, const pl_version *v)
     return PL_OK;
 }
 
-static pl_status write_versions(const page *p, pl_buf *out)
-{
-    version_table t = {.out = out};
-    pl_buf_printf(out, "<h2>Versions</h2>\n<p class=\"sub\">The newest version of each "
-                       "module.</p>\n");
-    begin_table(out, "Module|#Version|Made by|#Parameters|Hash|Committed");
-    PL_CHECK(pl_store_each_head(p->store, "", write_version_row, &t));
-    end_table(out);
-    if (t.n > VERSIONS_SHOWN)
-        pl_buf_printf(out,
-                      "<p class=\"sub\">%zu more modules are not listed here. All "
-                      "modules: <code>pathloom store ls --run RUN</code></p>\n",
-                      t.n - VERSIONS_SHOWN);
-    return PL_OK;
-}
-
 /* ---- configuration and provenance ---- */
 /* Appends a file of the run, if the file exists and is not too large. */
 static void write_file(const page *p, const char *name, pl_buf *out)
@@ -395,7 +379,17 @@ pl_status page_report(const char *dir, pl_buf *out)
         if (pl_arm_chapter(p->history.arms[a].arm.name) >= 0)
             write_grid(p, &p->history.arms[a], out);
     write_history(&rows, out);
-    PL_TRY(write_versions(p, out));
+    version_table t = {.out = out};
+    pl_buf_printf(out, "<h2>Versions</h2>\n<p class=\"sub\">The newest version of each "
+                       "module.</p>\n");
+    begin_table(out, "Module|#Version|Made by|#Parameters|Hash|Committed");
+    PL_TRY(pl_store_each_head(p->store, "", write_version_row, &t));
+    end_table(out);
+    if (t.n > VERSIONS_SHOWN)
+        pl_buf_printf(out,
+                      "<p class=\"sub\">%zu more modules are not listed here. All "
+                      "modules: <code>pathloom store ls --run RUN</code></p>\n",
+                      t.n - VERSIONS_SHOWN);
     write_provenance(p, out);
     pl_buf_printf(out, "</body>\n</html>\n");
 done:

@@ -54,7 +54,6 @@ void page_route_close(page_route *route)
     route->note[0] = '\0';
 }
 
-/* Opens the newest versions of the mixture, unless they are open already. */
 static pl_status open_route(page *p)
 {
     static const mixture_wish newest = {.at = NULL};

@@ -75,7 +75,6 @@ static pl_json *live_arm(const pl_json *arm)
     return o;
 }
 
-/* Makes the state of an arm from the store, because no hub is running. */
 static pl_json *stored_arm(const page *p, const phase_arm *a)
 {
     pl_json *rows = pl_json_array();
@@ -279,7 +278,6 @@ static pl_json *homes_list(const pl_json *hub)
 }
 
 /* ---- the whole state ---- */
-/* Makes a list with the results of the last evaluation on held-out text. */
 static pl_json *held_out_list(const pl_json *report)
 {
     static const char *const texts[] = {"arm", "row", "title"};

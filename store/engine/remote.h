@@ -20,7 +20,6 @@
 #include "store/engine/engine.h"
 #include "store/chunk.h"
 
-/* The contents of the head. */
 typedef struct remote_head {
     uint8_t store[16];  /* the store's id */
     uint8_t holder[16]; /* a random number, chosen at each opening */
