@@ -522,11 +522,10 @@ static pl_status send_trouble(pl_socket *socket, const pl_peer *peer,
                               const pl_message *message)
 {
     char key[PL_PUBKEY_TEXT];
-    pl_message m;
+    pl_message m = {0};
     pl_status why = pl_wire_error_of(message);
     pl_pubkey_format(&peer->key, key);
     pl_gate_refused(&(pl_refusal){pl_last_error(), key, ""});
-    pl_message_init(&m, 0);
     pl_wire_error(&m, message->request, why,
                   "the other process cannot do this because of a problem on its "
                   "machine; its log says which");

@@ -57,13 +57,11 @@ static pl_status run_eval(int argc, char **argv)
     eval_request q = {.json = false};
     evaluation_wish wish = {.n_every = 0};
     evaluation_text text = {0};
-    evaluation e;
-    pl_run r;
+    evaluation e = {0};
+    pl_run r = {0};
     pl_store *store = NULL;
     pl_buf json = {0};
     pl_status status = PL_OK;
-    memset(&e, 0, sizeof e);
-    memset(&r, 0, sizeof r);
     r.lock = -1;
     PL_CHECK(cli_read(&verb_eval, argc, argv, &q, NULL));
     PL_CHECK(cli_read_select(q.select, q.mixture.at, &wish.best));

@@ -18,9 +18,7 @@ enum { REACH_MS = 5000 };
 static pl_status ask_for_key(const char *hub, const pl_keypair *own)
 {
     pl_socket *socket = NULL;
-    pl_message q, a;
-    pl_message_init(&q, PL_MSG_STATUS);
-    pl_message_init(&a, 0);
+    pl_message q = {.type = PL_MSG_STATUS}, a = {0};
     q.request = pl_wire_next_request();
     pl_status status = pl_wire_connect_as(hub, own, &socket);
     if (status == PL_OK)

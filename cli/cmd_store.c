@@ -261,14 +261,13 @@ static pl_status run_store(int argc, char **argv)
 {
     const char *names[64];
     cli_words words;
-    store_call call;
+    store_call call = {0};
     /* verbs of pathloom that users sometimes expect below `store` */
     for (int i = 0; argc > 1 && i < 2; i++) {
         const cli_verb *other = i == 0 ? &verb_export : &verb_import;
         if (strcmp(argv[1], other->name) == 0)
             return other->run(argc - 1, argv + 1);
     }
-    memset(&call, 0, sizeof call);
     PL_CHECK(cli_read(&verb_store, argc, argv, &call, &words));
     if (words.n < 1)
         return pl_fail(

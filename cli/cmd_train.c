@@ -27,10 +27,9 @@ static pl_status train_stages(pl_run *r, train_dial *dial)
 
 static pl_status report(pl_run *r)
 {
-    evaluation e;
+    evaluation e = {0};
     pl_store *store = NULL;
     pl_status status = PL_OK;
-    memset(&e, 0, sizeof e);
     curves_tick(r->curves, true);
     PL_TRY(store_open_run(r->dir, &store));
     PL_TRY(evaluate(r, store, NULL, &e));

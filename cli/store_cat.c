@@ -80,11 +80,10 @@ static pl_status cat_version(store_call *call, cat_format format)
     char arm_name[PL_MODULE_NAME_MAX];
     pl_version v;
     pl_module_at at;
-    pl_arm arm;
+    pl_arm arm = {0};
     pl_topology *t = NULL;
     float *piece = NULL;
     pl_status status = PL_OK;
-    memset(&arm, 0, sizeof arm);
     PL_CHECK(pl_names_module(call->store, call->words[0], &at));
     PL_CHECK(pl_store_get_version(call->store, at.module, at.number, &v));
     if (v.params_gone)

@@ -210,8 +210,7 @@ pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
 {
     pl_status status = PL_OK;
     size_t before = out->len;
-    combination c;
-    memset(&c, 0, sizeof c);
+    combination c = {0};
     /* both messages must have the number of values that the first one states */
     uint64_t count = 0;
     if (a_bytes >= HEADER_BYTES)

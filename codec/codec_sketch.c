@@ -232,13 +232,12 @@ static pl_status peel_segment(peeling *p, const codec_stretch *s, uint64_t first
 pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
                       const uint8_t *cells, pl_buf *codes)
 {
-    peeling p;
+    peeling p = {0};
     pl_status status = PL_OK;
     /* Allocates memory for the largest segment; smaller segments use a part of this
      * memory. */
     size_t len = s->count < SEGMENT ? (size_t)s->count : SEGMENT;
     size_t n = 3 * (size_t)codec_segment_cells(s->cells, len);
-    memset(&p, 0, sizeof p);
     p.cells = pl_alloc(n * sizeof *p.cells);
     p.degrees = pl_alloc(n * sizeof *p.degrees);
     p.members = pl_alloc(n * sizeof *p.members);

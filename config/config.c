@@ -126,9 +126,8 @@ void config_keep_own(const config *own, config *c)
  * such a file, the new preset would have no effect, so this is an error. */
 static pl_status check_preset(const config *preset, const config *c)
 {
-    config laptop;
+    config laptop = {0};
     int n_set = 0, n_used = 0;
-    memset(&laptop, 0, sizeof laptop);
     pl_conf_defaults(&config_table, &laptop);
     /* the default of the key `preset` is laptop */
     PL_CHECK(config_apply_preset(&laptop));
@@ -153,11 +152,10 @@ static pl_status check_preset(const config *preset, const config *c)
 pl_status config_build_saved(const char *file, const char *const *sets, int n_sets,
                              config *out, const pl_gone **differs)
 {
-    config preset;
+    config preset = {0};
     memset(out, 0, sizeof *out);
     pl_conf_defaults(&config_table, out);
     PL_CHECK(lay(out, file, sets, n_sets, differs));
-    memset(&preset, 0, sizeof preset);
     pl_conf_defaults(&config_table, &preset);
     pl_copy_text(preset.preset, sizeof preset.preset, out->preset);
     PL_CHECK(config_apply_preset(&preset));

@@ -416,14 +416,13 @@ void dial_choose(const dial_facts *f, dial_choice *out)
 
 void dial_text(const dial_facts *f, int64_t *vocab, int64_t *bytes)
 {
-    dial_choice best, c;
+    dial_choice best = {0}, c;
     dial_facts endless = *f;
     endless.tokens = 1e18;
     /* with 0 documents and 0 tokens, routing and evaluation take no time */
     endless.documents = endless.valid_tokens = 0;
     if (f->paths == 0)
         endless.paths = 8;
-    memset(&best, 0, sizeof best);
     *vocab = rungs[0].vocab;
     for (int i = 0; i < N_RUNGS; i++) {
         endless.vocab = (int)rungs[i].vocab;

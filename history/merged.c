@@ -134,9 +134,8 @@ static pl_status blend_all(pl_store *store, const pl_recipe *r, ingredients *g,
 pl_status pl_merged_make(pl_store *store, const char *module, const pl_recipe *r,
                          pl_version *made, float **params)
 {
-    ingredients g;
+    ingredients g = {0};
     pl_status status = PL_OK;
-    memset(&g, 0, sizeof g);
     memset(made, 0, sizeof *made);
     *params = NULL;
     PL_TRY(pl_blend_check(&r->blend));
@@ -232,12 +231,10 @@ pl_status pl_merged_source_of(const pl_contribution *c, pl_module_at *out)
 
 pl_status pl_merged_again(pl_store *store, const pl_version *made, pl_hash *out)
 {
-    pl_recipe r;
-    ingredients g;
+    pl_recipe r = {0};
+    ingredients g = {0};
     float *params = NULL;
     pl_status status = PL_OK;
-    memset(&g, 0, sizeof g);
-    memset(&r, 0, sizeof r);
     *out = (pl_hash){{0}};
     PL_TRY(pl_blend_parse(made->method + strlen(prefix), &r.blend.method));
     r.blend.scale = made->lr;

@@ -55,14 +55,13 @@ done:
 static pl_status compare_heads(pl_transfer *t, const char *module, uint64_t head,
                                uint64_t *next)
 {
-    pl_version theirs, ours;
+    pl_version theirs, ours = {0};
     pl_status status = pl_store_head(t->to, module, &theirs);
     *next = 0;
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
     PL_CHECK(status);
     *next = theirs.number + 1;
-    memset(&ours, 0, sizeof ours);
     if (theirs.number > head)
         status = pl_fail(PL_ERR_STALE,
                          "%s has version %llu in the target and only version %llu in "

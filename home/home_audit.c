@@ -143,7 +143,7 @@ pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state 
 {
     home_path *path = &under->arm->paths[under->index];
     char name[PL_TEXT_MAX];
-    pl_message event;
+    pl_message event = {0};
     pl_buf text = {0};
     pl_audit a = {.phase = path->state.phase,
                   .before = path->state.moments,
@@ -162,7 +162,6 @@ pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state 
     if (!pl_hash_none(&state->moments))
         PL_TRY(pl_txn_put_object(h->txn, name, &state->moments));
     home_audit *open = keep_open(h, &a, pl_buf_text(&text));
-    pl_message_init(&event, 0);
     PL_SAY(&event, EVENT, audit_record, .row_text = open->text, .audit = 1);
     home_tell(h, &event);
     home_tell_path(h, path);
@@ -327,10 +326,9 @@ static pl_status put_fenced(home *h, const pl_fence *f)
  * this key. */
 pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
 {
-    pl_fence f;
+    pl_fence f = {0};
     pl_msg_fence_worker q;
     PL_CHECK(PL_HEAR(m, fence_worker, &q));
-    memset(&f, 0, sizeof f);
     pl_copy_text(f.name, sizeof f.name, q.name);
     pl_copy_text(f.reason, sizeof f.reason, q.reason);
     if (q.key)
@@ -403,10 +401,9 @@ pl_status home_load_audit(void *context, const char *name, const char *target)
 pl_status home_load_fenced(void *context, const char *name, const char *target)
 {
     char text[PL_PUBKEY_TEXT];
-    pl_fence f;
+    pl_fence f = {0};
     const char *blank = strchr(target, ' ');
     size_t len = blank ? (size_t)(blank - target) : 0;
-    memset(&f, 0, sizeof f);
     if (len == 0 || len >= sizeof text)
         return pl_fail(PL_ERR_DAMAGED,
                        "ref %s is damaged: it does not name a fenced worker", name);

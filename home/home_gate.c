@@ -75,8 +75,7 @@ static pl_status read_version(void *context, int slot, uint64_t number, float *o
     const state_source *s = context;
     const home_module *m = module_of(s, slot);
     const size_t bytes = m->n_params * sizeof *out;
-    pl_version v;
-    memset(&v, 0, sizeof v);
+    pl_version v = {0};
     if (!m->exists || number > m->version)
         return PL_ERR_NOT_FOUND;
     pl_status status = pl_store_get_version(s->h->store, m->name, number, &v);

@@ -205,9 +205,8 @@ static pl_status make_version(merge *g)
 {
     /* The blob head.momentum has the momentum, followed by the other vectors that
      * versions keep. */
-    pl_version head;
+    pl_version head = {0};
     size_t n = g->module->n_params;
-    memset(&head, 0, sizeof head);
     PL_CHECK(
         pl_store_get_version(g->h->store, g->module->name, g->module->version, &head));
     g->version.displacement = head.displacement;

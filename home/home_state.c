@@ -91,10 +91,9 @@ static pl_status note_version_phases(void *context, const pl_version *v)
 
 static pl_status load_module(home *h, home_arm *arm, int index)
 {
-    pl_version v;
+    pl_version v = {0};
     home_module *m = &arm->modules[index];
     const pl_contract *of = m->of = &arm->contracts[index];
-    memset(&v, 0, sizeof v);
     pl_copy_text(m->name, sizeof m->name, of->name);
     m->n_params = of->n_params;
     const size_t n_holders = (size_t)of->n_holders;
@@ -351,25 +350,22 @@ void home_tell(home *h, pl_message *event)
 
 void home_tell_version(home *h, const home_module *module)
 {
-    pl_message event;
+    pl_message event = {.type = PL_MSG_EVENT};
     h->counts.n_versions++;
-    pl_message_init(&event, PL_MSG_EVENT);
     module_record(module, &event.body);
     home_tell(h, &event);
 }
 
 void home_tell_path(home *h, const home_path *path)
 {
-    pl_message event;
-    pl_message_init(&event, PL_MSG_EVENT);
+    pl_message event = {.type = PL_MSG_EVENT};
     path_record(h, path, &event.body);
     home_tell(h, &event);
 }
 
 void home_tell_arm(home *h, const home_arm *arm)
 {
-    pl_message event;
-    pl_message_init(&event, PL_MSG_EVENT);
+    pl_message event = {.type = PL_MSG_EVENT};
     arm_record(arm, &event.body);
     home_tell(h, &event);
 }

@@ -465,8 +465,7 @@ static void put_piece(const pl_buf *from, uint64_t offset, pl_message *a)
 
 static void tell_hub_event(fake_home *h, pl_buf *record)
 {
-    pl_message event;
-    pl_message_init(&event, PL_MSG_EVENT);
+    pl_message event = {.type = PL_MSG_EVENT};
     pl_buf_append(&event.body, record->data, record->len);
     pl_buf_clear(record);
     h->n_unsent +=
@@ -501,9 +500,8 @@ static void on_finished(fake_home *h, pl_message *m)
 
 static void answer_peer(fake_home *h, const pl_peer *peer, pl_message *m)
 {
-    pl_message a;
+    pl_message a = {.type = PL_MSG_OK};
     pl_msg_get_state q;
-    pl_message_init(&a, PL_MSG_OK);
     a.request = m->request;
     a.epoch = 1;
     switch (m->type) {
@@ -535,10 +533,9 @@ static void answer_peer(fake_home *h, const pl_peer *peer, pl_message *m)
 
 static void serve_fake_home(fake_home *h, int64_t until_ms)
 {
-    pl_message m;
+    pl_message m = {0};
     pl_peer peer;
     bool ready;
-    pl_message_init(&m, 0);
     while (pl_now_ms() < until_ms) {
         pl_wire_poll(&h->socket, 1, NULL, 0, 50, &ready);
         while (pl_wire_recv(h->socket, &peer, &m) == PL_OK)
@@ -612,12 +609,11 @@ static bool collect_sample(const load *l, int from)
 /* Returns whether the hub has granted at least one task and one renewal. */
 static bool run_hub_load(load *l)
 {
-    fake_home h;
+    fake_home h = {0};
     int ends[2];
     int64_t start = pl_now_ms();
     l->begin_ms = start + WARM_UP_MS + JOIN_MS * l->workers + 1000 * l->task_s;
     l->end_ms = l->begin_ms + 1000 * l->seconds;
-    memset(&h, 0, sizeof h);
     make_arm(&h, l);
     /* The other processes are forked before this process has sockets, because a forked
      * process cannot use ZeroMQ's threads. */

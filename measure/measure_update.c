@@ -43,13 +43,12 @@ done:
 pl_status measure_update_read(const char *folder, measure_update *out)
 {
     pl_store *store = NULL;
-    pl_arm arm;
+    pl_arm arm = {0};
     float *end = NULL;
     uint64_t version = UINT64_MAX;
     bool kept = false;
     pl_status status = PL_OK;
     memset(out, 0, sizeof *out);
-    memset(&arm, 0, sizeof arm);
     PL_TRY(store_open_run(folder, &store));
     char chapter[PL_ARM_NAME_MAX];
     pl_newest_chapter(store, chapter);

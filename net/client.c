@@ -205,10 +205,8 @@ static pl_status put_and_ask(pl_client *c, int home, const client_blob *blob,
 static pl_status put_object_at(pl_client *c, int home, const char *name,
                                const void *data, uint64_t bytes, pl_hash *blob)
 {
-    pl_message q, a;
+    pl_message q = {0}, a = {0};
     pl_blob_hash(data, bytes, blob);
-    pl_message_init(&q, 0);
-    pl_message_init(&a, 0);
     PL_SAY(&q, PUT_OBJECT, put_object, .name = name, .blob = *blob);
     client_blob content = {data, bytes, *blob};
     pl_status status = put_and_ask(c, home, &content, &q, &a);
@@ -349,12 +347,10 @@ pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target)
 pl_status pl_client_create_module(pl_client *c, const char *module, const float *params,
                                   size_t n, const pl_hash *config)
 {
-    pl_message q, a;
+    pl_message q = {0}, a = {0};
     pl_hash blob;
     uint64_t bytes = (uint64_t)n * sizeof *params;
     pl_blob_hash(params, bytes, &blob);
-    pl_message_init(&q, 0);
-    pl_message_init(&a, 0);
     PL_SAY(&q, CREATE_MODULE, create_module, .name = module, .base = *config,
            .blob = blob);
     const int home = pl_home_of(module, c->n_homes);
@@ -449,9 +445,8 @@ static pl_status submit(pl_client *c, const char *name, pl_message *q,
 {
     pl_status status = PL_OK;
     pl_submit_result *result = out->result;
-    pl_message a;
+    pl_message a = {0};
     out->text[0] = '\0';
-    pl_message_init(&a, 0);
     for (int attempt = 0;; attempt++) {
         PL_TRY(ask_home(c, pl_home_of(name, c->n_homes), q, &a));
         PL_TRY(client_read_result(&a, out));
@@ -481,10 +476,9 @@ pl_status pl_client_submit_as(pl_client *c, const pl_submit_message *s,
                               pl_submit_result *result, char text[256],
                               pl_hash *receipts)
 {
-    pl_message q;
+    pl_message q = {.type = PL_MSG_SUBMIT};
     client_blob blob = {.data = data, .bytes = bytes};
     const client_answer out = {result, text, receipts, s->n};
-    pl_message_init(&q, PL_MSG_SUBMIT);
     pl_blob_hash(data, bytes, &blob.hash);
     pl_submission_write(s, &q);
     pl_status status = send_and_submit(c, s->module, &q, &blob, &out);
@@ -495,9 +489,8 @@ pl_status pl_client_submit_as(pl_client *c, const pl_submit_message *s,
 pl_status pl_client_submit(pl_client *c, pl_submission *s, pl_submit_result *result,
                            char text[256])
 {
-    pl_message q;
+    pl_message q = {.type = PL_MSG_SUBMIT};
     client_blob blob = {.data = s->data, .bytes = s->bytes};
-    pl_message_init(&q, PL_MSG_SUBMIT);
     pl_blob_hash(s->data, s->bytes, &blob.hash);
     s->contribution.update = blob.hash;
     client_put_submission(c, &q, s);
@@ -533,8 +526,7 @@ pl_status client_submit_path(pl_client *c, const pl_path_state *state,
                              const client_blob *blob, const pl_submission *updates,
                              int n, const client_answer *out)
 {
-    pl_message q;
-    pl_message_init(&q, 0);
+    pl_message q = {0};
     client_put_path(c, &q, state, updates, n);
     pl_status status = blob ? send_and_submit(c, state->name, &q, blob, out)
                             : submit(c, state->name, &q, &(client_blob){0}, out);

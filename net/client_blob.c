@@ -131,8 +131,7 @@ static uint64_t there(const download *d)
 
 static pl_status ask_piece(download *d, piece *p)
 {
-    pl_message q;
-    pl_message_init(&q, 0);
+    pl_message q = {0};
     q.request = p->request;
     PL_SAY(&q, GET_BLOB, get_blob, .blob = d->want->blob, .total = p->len,
            .offset = p->offset);
@@ -272,10 +271,9 @@ static pl_status get_blobs_of(pl_client *c, int home, const pl_wanted *wants, si
 {
     together shared = {0};
     pl_status status = PL_OK;
-    pl_message a;
+    pl_message a = {0};
     size_t m = 0;
     download *all = pl_alloc((n + 1) * sizeof *all);
-    pl_message_init(&a, 0);
     for (size_t i = 0; i < n; i++) {
         if (pl_home_of(wants[i].name, c->n_homes) != home)
             continue;
@@ -340,11 +338,10 @@ typedef struct upload {
  * blob. */
 static pl_status send_put(upload *u, uint64_t request, uint64_t offset, size_t len)
 {
-    pl_message m;
+    pl_message m = {0};
     const pl_sealed_lease *lease = &u->flow.client->lease;
     const client_blob *b = u->blob;
     size_t head = len > 0 ? 0 : b->bytes < PL_PUT_HEAD ? (size_t)b->bytes : PL_PUT_HEAD;
-    pl_message_init(&m, 0);
     m.request = request;
     PL_SAY(&m, PUT_BLOB, put_blob, .blob = b->hash, .total = b->bytes, .offset = offset,
            .lease = {lease->len > 0 ? lease->bytes : NULL, lease->len},
@@ -484,8 +481,7 @@ pl_status client_put_blobs(pl_client *c, int home, const client_blob *blobs,
 {
     together shared = {0};
     upload *all = pl_alloc((n + 1) * sizeof *all);
-    pl_message a;
-    pl_message_init(&a, 0);
+    pl_message a = {0};
     for (size_t i = 0; i < n; i++) {
         all[i] =
             (upload){.flow = {.client = c, .home = home, .up = true, .all = &shared},

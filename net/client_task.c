@@ -39,8 +39,7 @@ pl_status client_ask_all(pl_client *c, client_asked *all, int n)
 {
     client_retry retries[PL_HOMES_MAX] = {{0}}; /* zeros: not begun */
     pl_status status = PL_OK;
-    pl_message a;
-    pl_message_init(&a, 0);
+    pl_message a = {0};
     for (client_asked *open; (open = first_open(all, n)) != NULL;) {
         int home = pl_home_of(open->name, c->n_homes);
         send_open(c, all, n, retries);

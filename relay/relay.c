@@ -81,8 +81,7 @@ static pl_status pass_question(relay *r, const pl_peer *peer, pl_message *m)
 static pl_status answer_error(relay *r, const pl_peer *peer, uint64_t request,
                               pl_status why, const char *text)
 {
-    pl_message a;
-    pl_message_init(&a, 0);
+    pl_message a = {0};
     pl_wire_error(&a, request, why, text);
     pl_status status = answer_asker(r, peer, &a);
     pl_message_destroy(&a);
@@ -114,8 +113,7 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
                                  : staging_open(&r->uploads, &p, &there);
     if (status != PL_OK)
         return answer_error(r, peer, m->request, status, pl_last_error());
-    pl_message a;
-    pl_message_init(&a, 0);
+    pl_message a = {0};
     a.request = m->request;
     PL_SAY(&a, PUT_STATE, put_state, .offset = there);
     status = answer_asker(r, peer, &a);
@@ -270,7 +268,7 @@ static pl_status return_questions(relay *r, int64_t before_ms)
 static pl_status serve_relay(relay *r)
 {
     pl_status status = PL_OK;
-    pl_message m;
+    pl_message m = {0};
     pl_peer peer;
     relay_group *g;
     pl_socket *sockets[] = {r->front, r->back};
@@ -278,7 +276,6 @@ static pl_status serve_relay(relay *r)
     int64_t swept = pl_now_ms();
     /* a signal handler on any thread may set *stop */
     const volatile sig_atomic_t *stop = r->options->stop;
-    pl_message_init(&m, 0);
     while (!(stop && __atomic_load_n(stop, __ATOMIC_RELAXED))) {
         bool ready[3];
         pl_wire_poll(sockets, 2, &fd, 1,

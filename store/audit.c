@@ -129,9 +129,8 @@ static pl_status audit_version(audit *a, row_view *row)
 
 static bool has_version(audit *a, const char *module, uint64_t number, bool *gone)
 {
-    pl_version v;
+    pl_version v = {0};
     bool found = false;
-    memset(&v, 0, sizeof v);
     pl_status status = version_read(store_source(a->store), module, number, &v, &found);
     *gone = v.params_gone;
     pl_version_clear(&v);

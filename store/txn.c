@@ -190,9 +190,8 @@ static pl_status check_next_version(const pl_txn *txn, const pl_version *v,
     /* The version must have been computed from the newest version in the store. The
      * number alone does not prove this, so v->parent must be the hash of that version's
      * parameters. */
-    pl_version parent;
+    pl_version parent = {0};
     bool found = false;
-    memset(&parent, 0, sizeof parent);
     if (exists)
         PL_CHECK(
             version_read(txn_source(txn), v->module, v->number - 1, &parent, &found));
