@@ -27,7 +27,7 @@ typedef struct pl_address {
 
 /* ERR_CONFIG: the address is malformed, and the message says how. ERR_UNSUPPORTED: a
  * transport other than tcp and ipc. */
-PL_MUST_CHECK pl_status pl_address_parse(const char *text, pl_address *out);
+pl_status pl_address_parse(const char *text, pl_address *out);
 
 /* Writes the address as the text that other processes connect to. If the address stands
  * for all interfaces, `host` is written as its host. The key is appended unless it is
@@ -57,8 +57,5 @@ void pl_address_of_machine(char out[PL_ADDRESS_MAX]);
 /* Whether the URL begins with http:// and names this machine. A URL with a user name is
  * refused, because http://127.0.0.1:80@HOST means HOST. */
 bool pl_url_is_local(const char *url);
-/* Whether credentials may be sent to this URL: the connection is encrypted, or stays on
- * this machine. */
-bool pl_url_is_safe(const char *url);
 
 PL_C_END

@@ -189,10 +189,11 @@ pl_status pl_conf_set(const pl_table *table, void *target, const char *key,
         pl_conf_wanted(row, &wanted);
         if (row->type == PL_KEY_TEXT)
             pl_buf_printf(&wanted, " (UTF-8, at most %d bytes)", PL_KEY_TEXT_MAX - 1);
-        pl_fail(PL_ERR_CONFIG, "`%s` is `%.64s` (%s) and must be %s", row->name, value,
-                where, pl_buf_text(&wanted));
+        const pl_status status =
+            pl_fail(PL_ERR_CONFIG, "`%s` is `%.64s` (%s) and must be %s", row->name,
+                    value, where, pl_buf_text(&wanted));
         pl_buf_destroy(&wanted);
-        return PL_ERR_CONFIG;
+        return status;
     }
     return PL_OK;
 }

@@ -48,22 +48,19 @@ void pl_conf_defaults(const pl_table *table, void *target);
  * unknown, the error names the most similar key of the table. If the value is not
  * allowed, the error names the key, the range and the unit. The status is ERR_CONFIG in
  * both cases. */
-PL_MUST_CHECK pl_status pl_conf_set(const pl_table *table, void *target,
-                                    const char *key, const char *value,
-                                    const char *where);
-PL_MUST_CHECK pl_status pl_conf_set_pair(const pl_table *table, void *target,
-                                         const char *key_equals_value,
-                                         const char *where);
+pl_status pl_conf_set(const pl_table *table, void *target, const char *key,
+                      const char *value, const char *where);
+pl_status pl_conf_set_pair(const pl_table *table, void *target,
+                           const char *key_equals_value, const char *where);
 
 /* Reads a YAML file. A key inside a mapping becomes a dotted key ("train.tau"). Errors
  * name the file and the line. */
-PL_MUST_CHECK pl_status pl_conf_load(const pl_table *table, void *target,
-                                     const char *path);
+pl_status pl_conf_load(const pl_table *table, void *target, const char *path);
 /* Reads a file that pl_conf_write_yaml of this or an older version wrote. Unlike
  * pl_conf_load it accepts deleted keys and values, and sets no field for them. *differs
  * gets the first whose value in the file this version does not have, or NULL. */
-PL_MUST_CHECK pl_status pl_conf_load_saved(const pl_table *table, void *target,
-                                           const char *path, const pl_gone **differs);
+pl_status pl_conf_load_saved(const pl_table *table, void *target, const char *path,
+                             const pl_gone **differs);
 
 /* pl_conf_write_yaml writes commented YAML with the current values.
  * pl_conf_write_reference writes the reference page in Markdown. */

@@ -335,12 +335,11 @@ pl_status pl_lock_folder(const char *path, int *fd)
         *fd = folder;
         return PL_OK;
     }
-    pl_status status = PL_ERR_BUSY;
-    if (errno == EWOULDBLOCK)
-        pl_fail(status, "%s is in use by another process; stop that process first",
-                path);
-    else
-        status = pl_file_failed("lock", path);
+    const pl_status status =
+        errno == EWOULDBLOCK
+            ? pl_fail(PL_ERR_BUSY,
+                      "%s is in use by another process; stop that process first", path)
+            : pl_file_failed("lock", path);
     close(folder);
     return status;
 }
@@ -397,10 +396,11 @@ pl_status pl_check_writable(const char *folder)
     pl_buf back = {0};
     pl_status status = pl_replace_file(path, probe, sizeof probe);
     if (status != PL_OK)
-        pl_fail_in(status,
-                   "cannot write into the folder %s; give another folder, or change "
-                   "its permissions",
-                   folder);
+        status = pl_fail_in(
+            status,
+            "cannot write into the folder %s; give another folder, or change "
+            "its permissions",
+            folder);
     if (status == PL_OK)
         status = pl_read_file(path, &back);
     if (status == PL_OK &&

@@ -48,7 +48,7 @@ typedef struct pl_gate_options {
  * connects with a random key, which must be refused. ERR_INTERNAL: the random key was
  * accepted, or was not refused in time, so the gate may protect nothing. ERR_CONFIG:
  * the list cannot be read. ERR_BUSY: this process already has a gate. */
-PL_MUST_CHECK pl_status pl_gate_open(const pl_gate_options *options);
+pl_status pl_gate_open(const pl_gate_options *options);
 bool pl_gate_is_open(void);
 /* Call pl_gate_close after all sockets are closed; pl_wire_shutdown also calls it. */
 void pl_gate_close(void);

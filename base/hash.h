@@ -38,7 +38,7 @@ bool pl_hash_equal(const pl_hash *a, const pl_hash *b);
 bool pl_hash_none(const pl_hash *hash);
 void pl_hash_format(const pl_hash *hash, char text[PL_HASH_TEXT]); /* 64 hex digits */
 /* ERR_DATA: the text is not 64 hex digits in lower case. */
-PL_MUST_CHECK pl_status pl_hash_parse(const char *text, pl_hash *out);
+pl_status pl_hash_parse(const char *text, pl_hash *out);
 
 uint64_t pl_checksum(const void *data, size_t len); /* XXH3-64, seed 0 */
 

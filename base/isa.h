@@ -32,6 +32,6 @@ pl_isa pl_isa_machine(void);
 pl_isa pl_isa_newest(void);
 
 /* ERR_USAGE if PATHLOOM_CPU has a value that is not the name of an instruction set. */
-PL_MUST_CHECK pl_status pl_isa_check(void);
+pl_status pl_isa_check(void);
 
 PL_C_END

@@ -9,9 +9,9 @@ typedef struct pl_json pl_json;
 
 /* Parses strict RFC 8259: text that is not UTF-8 and duplicate keys are refused. The
  * message of ERR_DATA names the column, and the line if the text has several. */
-PL_MUST_CHECK pl_status pl_json_parse(const char *text, size_t len, pl_json **out);
+pl_status pl_json_parse(const char *text, size_t len, pl_json **out);
 /* Like pl_json_parse, for the text of a file. *out is NULL after a failure. */
-PL_MUST_CHECK pl_status pl_json_load(const char *path, pl_json **out);
+pl_status pl_json_load(const char *path, pl_json **out);
 void pl_json_destroy(pl_json **json);
 
 /* Functions that read values. The result is NULL or false if the value is absent or has

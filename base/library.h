@@ -28,8 +28,7 @@ PL_C_BEGIN
  * may call at once. ERR_UNSUPPORTED: the library or a function is missing; the error
  * says to install the Debian package `package`. ERR_NOMEM: the system has no memory for
  * the library. */
-PL_MUST_CHECK pl_status pl_library_load(const char *file, const char *package,
-                                        const char *const *names, void *functions,
-                                        size_t bytes);
+pl_status pl_library_load(const char *file, const char *package,
+                          const char *const *names, void *functions, size_t bytes);
 
 PL_C_END

@@ -69,6 +69,12 @@ void pl_free(void *memory)
     free(memory);
 }
 
+void pl_free_list(void *const *blocks, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(blocks[i]);
+}
+
 void pl_keep_blocks(void)
 {
     mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);

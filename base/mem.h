@@ -15,6 +15,11 @@ void *pl_grow(void *old, size_t bytes); /* realloc; aborts if there is no memory
 void *pl_grow_items(void *old, size_t n_old, size_t n_new, size_t size);
 char *pl_strdup(const char *text); /* a copy; NULL for NULL */
 void pl_free(void *memory);        /* accepts NULL */
+/* Frees several blocks; each may be NULL. */
+#define pl_free_all(...)                                                               \
+    pl_free_list((void *[]){__VA_ARGS__},                                              \
+                 sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))
+void pl_free_list(void *const *blocks, size_t n);
 
 /* Aborts like the functions above. Wrappers call it if a library failed to allocate
  * memory. */
@@ -23,9 +28,9 @@ void pl_memory_exhausted(size_t bytes) PL_NORETURN;
 /* Allocates zeroed memory that is aligned to 64 bytes. Memory of 4 MiB or more is
  * aligned to 2 MiB, and the kernel is asked to use huge pages for it. The message of
  * ERR_NOMEM names `what` and the size. Free with pl_free_aligned. */
-PL_MUST_CHECK pl_status pl_try_alloc(size_t bytes, const char *what, void **out);
+pl_status pl_try_alloc(size_t bytes, const char *what, void **out);
 /* Allocates without zeroing, for a caller that overwrites all bytes. */
-PL_MUST_CHECK pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out);
+pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out);
 
 /* After this call the C library keeps freed blocks of up to 4 MiB for later use, up to
  * 64 MiB altogether. Without this call the C library maps, clears and unmaps the memory

@@ -54,8 +54,7 @@ void pl_name_table_destroy(pl_name_table **handle)
         return;
     for (size_t i = 0; i < table->size; i++)
         pl_free(table->entries[i].name);
-    pl_free(table->entries);
-    pl_free(table);
+    pl_free_all(table->entries, table);
 }
 
 void pl_name_table_put(pl_name_table *table, const char *name, int number)

@@ -47,18 +47,21 @@ PL_C_BEGIN
     X(ERR_PEEL, 65, "a sum of sketches cannot be decoded")                             \
     X(ERR_FILES, 75, "too many files are open")
 
-typedef enum pl_status {
+/* Under clang, a caller must use the status that a function returns, or cast it to
+ * void; GCC has no such attribute for a type. */
+#if defined(__clang__)
+#define PL_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define PL_MUST_CHECK
+#endif
+
+typedef enum PL_MUST_CHECK pl_status {
 #define PL_STATUS_ENUM(name, code, text) PL_##name,
     PL_STATUS_TABLE(PL_STATUS_ENUM)
 #undef PL_STATUS_ENUM
         PL_STATUS_COUNT
 } pl_status;
 
-#if defined(__clang__)
-#define PL_MUST_CHECK __attribute__((warn_unused_result))
-#else
-#define PL_MUST_CHECK
-#endif
 #if defined(__GNUC__)
 #define PL_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define PL_NORETURN     __attribute__((noreturn))

@@ -11,10 +11,9 @@ PL_C_BEGIN
  * ERR_DATA. pl_parse_int accepts "1k", "1M" and "1G" (powers of ten) and "1Ki", "1Mi"
  * and "1Gi" (powers of two). It also accepts "1.5M" and "1e6" if the value is a whole
  * number. */
-PL_MUST_CHECK pl_status pl_parse_int(const char *text, int64_t *out);
-PL_MUST_CHECK pl_status pl_parse_real(const char *text, double *out);
-PL_MUST_CHECK pl_status pl_parse_bool(const char *text,
-                                      bool *out); /* true/false/yes/no/on/off */
+pl_status pl_parse_int(const char *text, int64_t *out);
+pl_status pl_parse_real(const char *text, double *out);
+pl_status pl_parse_bool(const char *text, bool *out); /* true/false/yes/no/on/off */
 
 /* pl_edit_distance returns the Levenshtein distance. pl_nearest returns the name with
  * the smallest distance to `word`. A name is ignored if its distance exceeds half of

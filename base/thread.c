@@ -270,8 +270,7 @@ void pl_queue_destroy(pl_queue **queue)
     pthread_cond_destroy(&(*queue)->arrived);
     pthread_mutex_destroy(&(*queue)->lock);
     close((*queue)->fd);
-    pl_free((*queue)->ring);
-    pl_free(*queue);
+    pl_free_all((*queue)->ring, *queue);
     *queue = NULL;
 }
 

@@ -10,7 +10,7 @@ PL_C_BEGIN
  * it at the same time. */
 typedef struct pl_web pl_web;
 /* ERR_UNSUPPORTED: this build was made without libcurl. */
-PL_MUST_CHECK pl_status pl_web_open(pl_web **out);
+pl_status pl_web_open(pl_web **out);
 void pl_web_close(pl_web **web); /* accepts NULL */
 
 enum { PL_WEB_HEADERS_MAX = 64 };
@@ -35,6 +35,6 @@ typedef struct pl_web_request {
 /* OK for every HTTP status. ERR_NET or ERR_TIMEOUT: the caller may try again.
  * ERR_CONFIG: the address or its certificate is wrong. Redirections are not
  * followed. */
-PL_MUST_CHECK pl_status pl_web_ask(pl_web *web, pl_web_request *request);
+pl_status pl_web_ask(pl_web *web, pl_web_request *request);
 
 PL_C_END

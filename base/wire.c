@@ -419,8 +419,7 @@ static void free_given(void *data, void *context)
     (void)data;
     if (atomic_fetch_sub(&g->n_pieces, 1) > 1)
         return;
-    pl_free(g->data);
-    pl_free(g);
+    pl_free_all(g->data, g);
 }
 
 static bool give_pieces(pl_socket *socket, pl_buf *data)

@@ -56,8 +56,8 @@ void pl_message_put(pl_message *message, uint16_t type, const pl_field *fields,
                     const void *from);
 /* Reads the body into `to`, whose pointers are valid as long as the message's body.
  * `what` names the message in errors. */
-PL_MUST_CHECK pl_status pl_message_get(pl_message *message, const char *what,
-                                       const pl_field *fields, void *to);
+pl_status pl_message_get(pl_message *message, const char *what, const pl_field *fields,
+                         void *to);
 
 typedef struct pl_socket pl_socket;
 
@@ -73,40 +73,38 @@ void pl_wire_advertise(const char *host);
  * is encrypted; without a gate only local addresses are allowed (ERR_CONFIG). Writes to
  * `bound` the address that clients connect to, with port and key. ERR_BUSY: the port is
  * in use. */
-PL_MUST_CHECK pl_status pl_wire_bind(const char *address, pl_socket **out,
-                                     char bound[PL_ADDRESS_MAX]);
+pl_status pl_wire_bind(const char *address, pl_socket **out,
+                       char bound[PL_ADDRESS_MAX]);
 /* Checks that pl_wire_bind could listen at the address. ERR_BUSY: it is in use. */
-PL_MUST_CHECK pl_status pl_wire_check_free(const char *address);
+pl_status pl_wire_check_free(const char *address);
 /* Connects with the process's key pair. pl_wire_connect_as uses the pair `own` instead,
  * unless it is NULL. ERR_CONFIG: the address is not local and does not contain the
  * server's key. If the server refuses the client, pl_wire_recv returns ERR_NOPERM. */
-PL_MUST_CHECK pl_status pl_wire_connect(const char *address, pl_socket **out);
-PL_MUST_CHECK pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
-                                           pl_socket **out);
+pl_status pl_wire_connect(const char *address, pl_socket **out);
+pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
+                             pl_socket **out);
 void pl_wire_close(pl_socket **socket); /* accepts NULL */
 
 /* Sends from a server. The caller keeps the message. ERR_NET if the peer has gone. */
-PL_MUST_CHECK pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
-                                        const pl_message *message);
+pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
+                          const pl_message *message);
 /* Sends from a client. ERR_NET if the queue is full, because the server has not taken
  * messages for a long time. */
-PL_MUST_CHECK pl_status pl_wire_send(pl_socket *socket, const pl_message *message);
+pl_status pl_wire_send(pl_socket *socket, const pl_message *message);
 /* Sends without copying the data, which then belongs to ZeroMQ, even if the message was
  * not sent. `peer` is NULL on a client. */
-PL_MUST_CHECK pl_status pl_wire_give_to(pl_socket *socket, const pl_peer *peer,
-                                        pl_message *message);
+pl_status pl_wire_give_to(pl_socket *socket, const pl_peer *peer, pl_message *message);
 
 /* Takes one waiting message; ERR_TIMEOUT at once if there is none. `peer` may be NULL
  * on a client. `out` must be initialised; its buffers are reused. On a server, this
  * function answers a message with ERR_NOPERM if the role of the sender's key does not
  * allow the message; the caller does not get such a message. A client gets ERR_NOPERM
  * if its key is refused, or if the server is not the one that the address names. */
-PL_MUST_CHECK pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out);
+pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out);
 /* Receives like pl_wire_recv, but large data stays in ZeroMQ's memory. The data may be
  * read until `out` is used for receiving again or destroyed, and must not be written,
  * grown, taken or freed. */
-PL_MUST_CHECK pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer,
-                                          pl_message *out);
+pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer, pl_message *out);
 
 /* Waits for sockets and descriptors. ready[i] tells whether item i is ready (first the
  * sockets, then the descriptors). Returns how many are ready, 0 on timeout or signal.
@@ -135,7 +133,7 @@ int64_t pl_wire_lost_ms(pl_socket *socket);
  * unknown, the name service does not answer, or nothing listens at the port.
  * ERR_TIMEOUT: the machine does not answer within timeout_ms. Looking the name up may
  * take longer. */
-PL_MUST_CHECK pl_status pl_wire_reach(const char *address, int timeout_ms);
+pl_status pl_wire_reach(const char *address, int timeout_ms);
 
 /* Returns the address, without the key, at which a server listens or to which a client
  * connects. */
@@ -152,8 +150,8 @@ uint64_t pl_wire_bytes_received(const pl_socket *socket);
 /* Sends a question from a client and waits for its answer. The same request is sent
  * again every `retry_ms` until `timeout_ms`; answers to other requests are dropped. If
  * the answer is an error (ERR), returns the status and the sentence in it. */
-PL_MUST_CHECK pl_status pl_wire_ask(pl_socket *socket, const pl_message *question,
-                                    int retry_ms, int timeout_ms, pl_message *answer);
+pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_ms,
+                      int timeout_ms, pl_message *answer);
 uint64_t pl_wire_next_request(void); /* a new request number */
 
 /* The type of an ERR message, whose body has tag 1 = status, tag 2 = sentence. */

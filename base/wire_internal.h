@@ -68,14 +68,14 @@ struct pl_socket {
 enum { WIRE_REFUSAL_MS = 1000 };
 bool wire_watch_client(pl_socket *socket); /* if false, errno has the reason */
 /* Starts a thread that bounds the connections of a server (base/crowd.h). */
-PL_MUST_CHECK pl_status wire_watch_server(pl_socket *socket);
+pl_status wire_watch_server(pl_socket *socket);
 /* Tells this thread that a message came from the connection with this descriptor. */
 void wire_watch_heard(pl_socket *socket, int fd);
 void wire_watch_end(pl_socket *socket);
 void wire_drain_monitor(pl_socket *socket);
 /* Returns ERR_NOPERM if the server refuses this client; ZeroMQ would silently try again
  * for ever. Otherwise PL_OK. */
-PL_MUST_CHECK pl_status wire_client_verdict(pl_socket *socket);
+pl_status wire_client_verdict(pl_socket *socket);
 /* Reports failed handshakes that the gate did not see, because they ended before the
  * client sent its key. */
 void wire_tell_failed_clients(pl_socket *socket);
@@ -98,10 +98,10 @@ pl_status wire_failed(const char *action, const char *address, pl_status otherwi
 
 /* Called before a socket is bound at an ipc address. ERR_BUSY: a process listens there.
  * ERR_EXISTS: the file there is not a socket. ERR_CONFIG: the path is too long. */
-PL_MUST_CHECK pl_status wire_ipc_check(const char *endpoint);
+pl_status wire_ipc_check(const char *endpoint);
 /* For PL_ADDRESS_PRIVATE: makes a new folder and writes the address of a socket in
  * it. */
-PL_MUST_CHECK pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX]);
+pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX]);
 void wire_ipc_remove(const char *endpoint);
 
 /* the value of ZMQ_ZAP_ENFORCE_DOMAIN, which the header of ZeroMQ 4.3 hides */
@@ -110,8 +110,7 @@ enum { WIRE_ENFORCE_DOMAIN = 93 };
 /* These functions turn on CURVE for a ZeroMQ socket: the first for a server, the second
  * for a client of the server with the key `server`. ERR_UNSUPPORTED: this ZeroMQ
  * library cannot encrypt. */
-PL_MUST_CHECK pl_status wire_curve_server(void *zmq, const pl_keypair *own);
-PL_MUST_CHECK pl_status wire_curve_client(void *zmq, const pl_keypair *own,
-                                          const pl_pubkey *server);
+pl_status wire_curve_server(void *zmq, const pl_keypair *own);
+pl_status wire_curve_client(void *zmq, const pl_keypair *own, const pl_pubkey *server);
 
 PL_C_END

@@ -342,8 +342,7 @@ pl_status wire_watch_server(pl_socket *socket)
                           .is_open = is_same_peer};
     pl_status status = pl_thread_start("crowd", run_crowd, w, &w->thread);
     if (status != PL_OK) {
-        pl_free(w->heard);
-        pl_free(w);
+        pl_free_all(w->heard, w);
         return status;
     }
     socket->monitor = NULL; /* the thread closes it */
@@ -368,8 +367,7 @@ void wire_watch_end(pl_socket *socket)
     if (!w)
         return;
     pl_thread_join(&w->thread);
-    pl_free(w->heard);
-    pl_free(w);
+    pl_free_all(w->heard, w);
     socket->crowd = NULL;
 }
 

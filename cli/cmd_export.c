@@ -276,9 +276,7 @@ static pl_status run_export(int argc, char **argv)
     for (; q.all && path < pl_topology_n_paths(j.topology); path++)
         PL_TRY(export_path(&j, path));
 done:
-    pl_free(j.notes);
-    pl_free(j.texts);
-    pl_free(j.modules);
+    pl_free_all(j.notes, j.texts, j.modules);
     pl_free_aligned(j.params);
     pl_snapshot_clear(&j.tag);
     pl_buf_destroy(&j.tokenizer);

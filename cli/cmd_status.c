@@ -118,7 +118,7 @@ static pl_status run_status(int argc, char **argv)
         bool ended = false;
         pl_copy_text(sentence, sizeof sentence, pl_last_error());
         if (store_open_run(r.dir, &store) == PL_OK)
-            run_has_ended(store, &ended);
+            (void)run_has_ended(store, &ended);
         pl_store_close(&store);
         if (!ended)
             PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "%s", sentence));

@@ -136,8 +136,7 @@ static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
     pl_copy_text(sentence, sizeof sentence, pl_last_error());
     run_stop(r, status);
     if (status != PL_OK)
-        pl_fail(status, "%s", sentence);
-    PL_CHECK(status);
+        return pl_fail(status, "%s", sentence);
     cli_stop_at_once();
     PL_CHECK(report(r));
     train_dial_mark(dial, DIAL_EVALUATION);

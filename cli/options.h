@@ -104,11 +104,11 @@ typedef struct cli_verb {
 /* Reads the command line. Sets those fields of `into` that belong to the given options;
  * other fields stay unchanged. `words` may be NULL if the verb accepts no words. The
  * sentence of ERR_USAGE says what is wrong. */
-PL_MUST_CHECK pl_status cli_read(const cli_verb *verb, int argc, char **argv,
-                                 void *into, cli_words *words);
+pl_status cli_read(const cli_verb *verb, int argc, char **argv, void *into,
+                   cli_words *words);
 /* Reads the value of --select (NULL: not given). *best tells whether the value is
  * `best`. ERR_USAGE. */
-PL_MUST_CHECK pl_status cli_read_select(const char *text, const char *at, bool *best);
+pl_status cli_read_select(const char *text, const char *at, bool *best);
 
 /* help.c */
 void cli_print_option(const cli_option *o);

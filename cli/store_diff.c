@@ -95,8 +95,7 @@ pl_status store_diff(store_call *call)
         PL_TRY(pl_fail(PL_ERR_USAGE, "%s and %s have no module in common",
                        call->words[0], call->words[1]));
 done:
-    pl_free(a.at);
-    pl_free(b.at);
+    pl_free_all(a.at, b.at);
     pl_comparison_clear(&c.compare);
     return status;
 }

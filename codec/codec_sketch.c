@@ -254,11 +254,7 @@ pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitm
         cells += 2 * p.n_cells;
     }
 done:
-    pl_free(p.cells);
-    pl_free(p.degrees);
-    pl_free(p.members);
-    pl_free(p.ready);
-    pl_free(p.codes);
+    pl_free_all(p.cells, p.degrees, p.members, p.ready, p.codes);
     return status;
 }
 

@@ -69,11 +69,6 @@ enum { N_RUNGS = sizeof rungs / sizeof *rungs };
 static const int64_t path_counts[] = {2, 4, 8, 16};
 enum { N_COUNTS = sizeof path_counts / sizeof *path_counts };
 
-const char *dial_levels(int64_t paths)
-{
-    return paths == 2 ? "2" : paths == 4 ? "2x2" : paths == 8 ? "2x4" : "4x4";
-}
-
 pl_status dial_parse_time(const char *text, double *seconds)
 {
     static const struct {

@@ -77,7 +77,7 @@ typedef struct dial_choice {
 enum { DIAL_LEAST_BYTES = 1000000 }; /* smallest text for --for and --tokens */
 
 /* Parses a time such as "90s", "15min", "2h" or "1.5h" to seconds. ERR_USAGE. */
-PL_MUST_CHECK pl_status dial_parse_time(const char *text, double *seconds);
+pl_status dial_parse_time(const char *text, double *seconds);
 /* Returns the FLOPs of a training step per token. Only ratios of these numbers are
  * used. */
 double dial_flops(double params, int64_t width, int64_t blocks, int64_t context);
@@ -102,5 +102,3 @@ typedef struct dial_team {
  * small models gain little from more; further processors train further replicas.
  * `replicas` is the number that the user gave, or 0. */
 dial_team dial_base_team(int64_t processors, int64_t threads, int64_t replicas);
-/* Returns the levels for a number of paths: "2", "2x2", "2x4" or "4x4". */
-const char *dial_levels(int64_t paths);

@@ -20,6 +20,5 @@ typedef struct given_settings {
 
 /* Adds the pair "key=value"; if key is NULL, `value` is the pair. ERR_USAGE: there are
  * too many pairs, or this pair is too long. */
-PL_MUST_CHECK pl_status given_add(given_settings *s, const char *key,
-                                  const char *value);
+pl_status given_add(given_settings *s, const char *key, const char *value);
 bool given_sets(const given_settings *s, const char *key);

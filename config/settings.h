@@ -111,11 +111,10 @@ pl_status config_build_saved(const char *file, const char *const *sets, int n_se
                              config *out, const pl_gone **differs);
 /* Sets shape, topology and training settings to the values of the preset that c->preset
  * names (config_preset.c). Does nothing if c->preset is empty. ERR_CONFIG. */
-PL_MUST_CHECK pl_status config_apply_preset(config *c);
+pl_status config_apply_preset(config *c);
 /* Applies first the file (may be NULL) and then the --set pairs to the present values.
  * ERR_CONFIG. */
-PL_MUST_CHECK pl_status config_lay(config *c, const char *file, const char *const *sets,
-                                   int n_sets);
+pl_status config_lay(config *c, const char *file, const char *const *sets, int n_sets);
 /* Called after config_lay was applied to c, a copy of `own`. Computes derived values
  * again. Where a file name leads to the same file as in `own`, restores the spelling of
  * `own`. Afterwards, every value of c that differs from `own` was changed by the
@@ -178,25 +177,24 @@ enum {
 };
 /* Fills in all chapters, at least one. ERR_CONFIG if router.em, topology.split,
  * topology.graft, train.freeze and train.more contradict each other. */
-PL_MUST_CHECK pl_status config_chapters(const config *c,
-                                        config_chapter out[CONFIG_CHAPTERS_MAX],
-                                        int *n);
+pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MAX],
+                          int *n);
 /* config_graft.c: these functions change the topology of a chapter as one item of
  * topology.split ("4x4") or of topology.graft ("drop:L2.E1") says. Before the call, the
  * chapter must have the spec of the previous chapter. ERR_CONFIG. */
-PL_MUST_CHECK pl_status config_split(const pl_shape *shape, const char *levels,
-                                     config_chapter *chapter);
-PL_MUST_CHECK pl_status config_graft(const pl_shape *shape, const char *text,
-                                     config_chapter *chapter);
+pl_status config_split(const pl_shape *shape, const char *levels,
+                       config_chapter *chapter);
+pl_status config_graft(const pl_shape *shape, const char *text,
+                       config_chapter *chapter);
 /* config_freeze.c: lists the phases above 0 in which train.freeze changes the list of
  * frozen modules, in rising order. */
-PL_MUST_CHECK pl_status config_freeze_phases(const config *c,
-                                             int64_t phases[CONFIG_FREEZE_MAX], int *n);
+pl_status config_freeze_phases(const config *c, int64_t phases[CONFIG_FREEZE_MAX],
+                               int *n);
 /* Sets *frozen to a list with one item per module of the chapter's topology: true if
  * the module is frozen. The caller frees the list with pl_free. ERR_CONFIG:
  * train.freeze names a module that does not exist, or a path would have no module to
  * train. */
-PL_MUST_CHECK pl_status config_frozen(const config *c, int chapter, bool **frozen);
+pl_status config_frozen(const config *c, int chapter, bool **frozen);
 /* Whether train.freeze of `c` is the value of the run `own` followed by at least one
  * further item, and all further items are for phases that the run does not have yet. */
 bool config_freezes_later(const config *own, const config *c);
@@ -208,4 +206,4 @@ int64_t config_all_phases(const config *c);
 bool config_answers_by_likelihood(const config *c, int n_paths);
 /* Checks the value of an option that overrides router.answer. ERR_USAGE if this key
  * does not allow the value. */
-PL_MUST_CHECK pl_status config_check_answer(const char *option, const char *value);
+pl_status config_check_answer(const char *option, const char *value);

@@ -66,14 +66,12 @@ typedef struct pl_reading {
  * Only one document at a time is in memory; it may have 64 MiB. Control characters in a
  * domain are written as \xHH. Errors: ERR_NOT_FOUND, ERR_NOPERM, ERR_DATA (the message
  * names file and line), ERR_UNSUPPORTED (Parquet), ERR_IO. */
-PL_MUST_CHECK pl_status pl_documents_cut(const char *path, const pl_reading *reading,
-                                         pl_document_fn fn, void *context,
-                                         pl_read_stats *stats);
+pl_status pl_documents_cut(const char *path, const pl_reading *reading,
+                           pl_document_fn fn, void *context, pl_read_stats *stats);
 
 /* ERR_DATA if the bytes are a Git LFS pointer: a small text that a clone without Git
  * LFS has in place of a large file. */
-PL_MUST_CHECK pl_status pl_refuse_pointer(const char *path, const void *bytes,
-                                          size_t len);
+pl_status pl_refuse_pointer(const char *path, const void *bytes, size_t len);
 
 /* Reads text files below /usr that every user may read (C headers, man pages,
  * changelogs, licences, CMake, Perl, Python). Reads up to max_bytes, the same amount
@@ -81,8 +79,8 @@ PL_MUST_CHECK pl_status pl_refuse_pointer(const char *path, const void *bytes,
  * Home directories are never read. Appends to `describe`, for the user, the domains and
  * their numbers of documents, separated by commas. ERR_NOT_FOUND if there are fewer
  * than 3 domains or less than 2 MB; the error says what to install. */
-PL_MUST_CHECK pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn fn,
-                                            void *context, pl_buf *describe);
+pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn fn, void *context,
+                              pl_buf *describe);
 
 /* ---- tokenizer ---- */
 typedef struct pl_tokenizer pl_tokenizer;
@@ -91,13 +89,11 @@ typedef struct pl_tokenizer pl_tokenizer;
  * gives exactly the text that was encoded. The message of ERR_DATA says what is
  * missing. If the texts have too few distinct pieces for `vocab`, the message names the
  * largest vocab that works. */
-PL_MUST_CHECK pl_status pl_tokenizer_train(const char *const *texts, const size_t *lens,
-                                           size_t n, int vocab, int n_threads,
-                                           const char *model_path);
+pl_status pl_tokenizer_train(const char *const *texts, const size_t *lens, size_t n,
+                             int vocab, int n_threads, const char *model_path);
 /* Loads a SentencePiece model, or a tokenizer.json of SentencePiece's BPE kind. */
-PL_MUST_CHECK pl_status pl_tokenizer_load(const char *model_path, pl_tokenizer **out);
-PL_MUST_CHECK pl_status pl_tokenizer_load_bytes(const void *data, size_t len,
-                                                pl_tokenizer **out);
+pl_status pl_tokenizer_load(const char *model_path, pl_tokenizer **out);
+pl_status pl_tokenizer_load_bytes(const void *data, size_t len, pl_tokenizer **out);
 void pl_tokenizer_destroy(pl_tokenizer **tokenizer);
 int pl_tokenizer_vocab(const pl_tokenizer *tokenizer);
 /* Whether the tokenizer puts a blank before each text (as those of Llama 2 and Mistral
@@ -106,12 +102,11 @@ bool pl_tokenizer_puts_blank(const pl_tokenizer *tokenizer);
 enum { PL_TOKEN_UNK = 0, PL_TOKEN_BOS = 1, PL_TOKEN_EOS = 2 };
 /* Appends int32 tokens (without BOS and EOS) to `out`. Several threads may call the
  * function. */
-PL_MUST_CHECK pl_status pl_tokenizer_encode(const pl_tokenizer *tokenizer,
-                                            const char *text, size_t len, pl_buf *out);
+pl_status pl_tokenizer_encode(const pl_tokenizer *tokenizer, const char *text,
+                              size_t len, pl_buf *out);
 /* Appends the text of the tokens; control tokens have no text. */
-PL_MUST_CHECK pl_status pl_tokenizer_decode(const pl_tokenizer *tokenizer,
-                                            const int32_t *tokens, size_t n,
-                                            pl_buf *out);
+pl_status pl_tokenizer_decode(const pl_tokenizer *tokenizer, const int32_t *tokens,
+                              size_t n, pl_buf *out);
 
 /* ---- token files (docs/PROTOCOL.md section 5) ---- */
 typedef struct pl_tokens pl_tokens;
@@ -124,15 +119,15 @@ typedef struct pl_token_doc {
 
 /* With `verify` the checksum of the file and all tokens are checked, and later changes
  * of the file are noticed (pl_tokens_check). */
-PL_MUST_CHECK pl_status pl_tokens_open(const char *path, bool verify, pl_tokens **out);
+pl_status pl_tokens_open(const char *path, bool verify, pl_tokens **out);
 /* ERR_DAMAGED: after the file was opened, one of its pages changed, and tokens were
  * read from this page. Call the function before you keep a result that depends on
  * tokens. */
-PL_MUST_CHECK pl_status pl_tokens_check(const pl_tokens *tokens);
+pl_status pl_tokens_check(const pl_tokens *tokens);
 /* Opens a token file that is in memory (a shard from the store). The bytes are borrowed
  * until close. Error texts use `what` as the name of the file. */
-PL_MUST_CHECK pl_status pl_tokens_view(const void *data, size_t len, const char *what,
-                                       pl_tokens **out);
+pl_status pl_tokens_view(const void *data, size_t len, const char *what,
+                         pl_tokens **out);
 void pl_tokens_close(pl_tokens **tokens);
 /* Releases the memory of the file's tokens. The system reads them from the file again
  * when they are needed. */
@@ -147,8 +142,8 @@ uint32_t pl_tokens_n_domains(const pl_tokens *tokens);
 const char *pl_tokens_domain(const pl_tokens *tokens, uint32_t domain);
 /* Appends to `out` a token file of these documents, in this order. A document may be
  * listed several times. */
-PL_MUST_CHECK pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs,
-                                         size_t n, pl_buf *out);
+pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs, size_t n,
+                           pl_buf *out);
 
 /* A list of documents that were forgotten. Such documents become blank: all their
  * tokens become PL_TOKEN_UNK, and no sampler counts their targets. Blank documents keep
@@ -161,22 +156,21 @@ typedef struct pl_doc_list {
 bool pl_doc_listed(const pl_doc_list *list, uint64_t hash);
 bool pl_tokens_is_blank(const pl_tokens *tokens, uint32_t doc);
 /* Appends to `out` a copy of the token file in which the listed documents are blank. */
-PL_MUST_CHECK pl_status pl_tokens_blank(const pl_tokens *tokens,
-                                        const pl_doc_list *list, pl_buf *out);
+pl_status pl_tokens_blank(const pl_tokens *tokens, const pl_doc_list *list,
+                          pl_buf *out);
 /* Makes the listed documents blank in train.tok of a prepared folder. After an
  * interruption, call the function again. *changed becomes true if at least one of the
  * documents was not blank before. After this change the folder is valid even if the
  * files from which it was made have changed. */
-PL_MUST_CHECK pl_status pl_data_blank(const char *folder, const pl_doc_list *list,
-                                      bool *changed);
+pl_status pl_data_blank(const char *folder, const pl_doc_list *list, bool *changed);
 
 /* Appends to `file` a token file of all documents at `path`, and to `sources` the name
  * of each document's file, NUL-terminated. If there are more than 1024 domains, all
  * further domains count as the last one. ERR_DATA: there is no text, there are more
  * than 2^30 tokens, or more than 1 % of them are unknown to the tokenizer. */
-PL_MUST_CHECK pl_status pl_documents_encode(const char *path, const pl_reading *reading,
-                                            const pl_tokenizer *tokenizer, pl_buf *file,
-                                            pl_buf *sources);
+pl_status pl_documents_encode(const char *path, const pl_reading *reading,
+                              const pl_tokenizer *tokenizer, pl_buf *file,
+                              pl_buf *sources);
 
 /* ---- sampler ----
  *
@@ -202,14 +196,12 @@ typedef struct pl_sampler_options {
 } pl_sampler_options;
 /* Counts the rows of one epoch over these documents. No document may be listed
  * twice. */
-PL_MUST_CHECK pl_status pl_sampler_count_rows(const pl_tokens *tokens,
-                                              const uint32_t *docs, uint32_t n,
-                                              const pl_sampler_options *options,
-                                              uint64_t *out);
+pl_status pl_sampler_count_rows(const pl_tokens *tokens, const uint32_t *docs,
+                                uint32_t n, const pl_sampler_options *options,
+                                uint64_t *out);
 /* Borrows `tokens`. ERR_DATA if no window has a target. */
-PL_MUST_CHECK pl_status pl_sampler_create(const pl_tokens *tokens,
-                                          const pl_sampler_options *options,
-                                          pl_sampler **out);
+pl_status pl_sampler_create(const pl_tokens *tokens, const pl_sampler_options *options,
+                            pl_sampler **out);
 void pl_sampler_destroy(pl_sampler **sampler);
 uint64_t pl_sampler_rows(const pl_sampler *sampler);
 /* Returns how many targets count in the samples first_sample .. first_sample + n - 1.
@@ -262,14 +254,14 @@ typedef struct pl_prepare_result {
  * written under a temporary name and renamed. ERR_DATA: the corpus is empty, has only
  * one document, leaves no held-out documents, or has more than 1 % of tokens that the
  * tokenizer does not know; the error says what to do. */
-PL_MUST_CHECK pl_status pl_prepare(const pl_prepare_options *options,
-                                   const char *folder, pl_prepare_result *out);
+pl_status pl_prepare(const pl_prepare_options *options, const char *folder,
+                     pl_prepare_result *out);
 
 /* Checks that tokenizer.model in a prepared folder has the hash that is in data.json:
  * with a different tokenizer, every token of a trained model would have a different
  * meaning. ERR_DAMAGED if the hash differs. */
-PL_MUST_CHECK pl_status pl_data_check_tokenizer(const char *folder);
+pl_status pl_data_check_tokenizer(const char *folder);
 /* The same for all files of the folder. */
-PL_MUST_CHECK pl_status pl_data_check(const char *folder);
+pl_status pl_data_check(const char *folder);
 
 PL_C_END

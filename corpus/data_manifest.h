@@ -11,13 +11,11 @@
 
 /* Computes the hashes of the products, stores them in `result`, and writes the
  * manifest. */
-PL_MUST_CHECK pl_status data_manifest_write(const char *folder,
-                                            const pl_prepare_options *options,
-                                            pl_prepare_result *result);
+pl_status data_manifest_write(const char *folder, const pl_prepare_options *options,
+                              pl_prepare_result *result);
 
 /* Checks that the folder was made with these options from these inputs, and that its
  * products are undamaged. ERR_EXISTS names the option or input that differs;
  * ERR_DAMAGED names the product. */
-PL_MUST_CHECK pl_status data_manifest_reuse(const char *folder,
-                                            const pl_prepare_options *options,
-                                            pl_prepare_result *result);
+pl_status data_manifest_reuse(const char *folder, const pl_prepare_options *options,
+                              pl_prepare_result *result);

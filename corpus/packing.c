@@ -114,9 +114,7 @@ static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
 done:
     pl_free_aligned(other);
     pl_free_aligned(order);
-    pl_free(r.some);
-    pl_free(r.first);
-    pl_free(counts);
+    pl_free_all(r.some, r.first, counts);
     return status;
 }
 

@@ -9,7 +9,6 @@ PL_C_BEGIN
  * puts no other blank before it, and SentencePiece does.
  * ERR_UNSUPPORTED: the file describes a different kind of tokenizer; the message says
  * which. */
-PL_MUST_CHECK pl_status tokenizer_json_read(const char *text, size_t len,
-                                            pl_buf *model);
+pl_status tokenizer_json_read(const char *text, size_t len, pl_buf *model);
 
 PL_C_END

@@ -221,9 +221,7 @@ void pl_tokens_close(pl_tokens **tokens)
     pl_unmap_file(&(*tokens)->mapping);
     pl_free((*tokens)->tail_copy);
     pl_free_aligned((*tokens)->sums);
-    pl_free((*tokens)->changed);
-    pl_free((*tokens)->domain_names);
-    pl_free(*tokens);
+    pl_free_all((*tokens)->changed, (*tokens)->domain_names, *tokens);
     *tokens = NULL;
 }
 

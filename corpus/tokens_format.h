@@ -33,11 +33,9 @@ void tokens_header_encode(const tokens_layout *layout, uint64_t body_checksum,
  * and the length of the file. Error texts use `what` as the name of the file.
  * ERR_UNSUPPORTED: the file has a different version. ERR_DAMAGED: any other check
  * failed. */
-PL_MUST_CHECK pl_status tokens_header_decode(const uint8_t *data, size_t len,
-                                             const char *what, tokens_layout *out,
-                                             uint64_t *body_checksum);
+pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what,
+                               tokens_layout *out, uint64_t *body_checksum);
 
 /* Appends n tokens with tokens_width(vocab) bytes each; ERR_DATA if a token is not
  * below vocab. */
-PL_MUST_CHECK pl_status tokens_pack(const int32_t *tokens, size_t n, uint32_t vocab,
-                                    pl_buf *out);
+pl_status tokens_pack(const int32_t *tokens, size_t n, uint32_t vocab, pl_buf *out);

@@ -130,8 +130,6 @@ void pl_affected_find(const pl_arm *arm, const pl_topology *topology,
 
 void pl_affected_clear(pl_affected *affected)
 {
-    pl_free(affected->changes);
-    pl_free(affected->begins);
-    pl_free(affected->stays);
+    pl_free_all(affected->changes, affected->begins, affected->stays);
     *affected = (pl_affected){0};
 }

@@ -157,8 +157,7 @@ done:
 void pl_blame_clear(pl_blame *b)
 {
     for (size_t i = 0; i < b->n; i++) {
-        pl_free(b->list[i].samples);
-        pl_free(b->list[i].domains);
+        pl_free_all(b->list[i].samples, b->list[i].domains);
     }
     pl_free(b->list);
     *b = (pl_blame){0};

@@ -47,6 +47,6 @@ typedef struct pl_blame {
 /* If `history` is true, the result covers version `number` and all earlier versions,
  * back to the newest merged version if there is one; otherwise only version `number`.
  * The caller frees the result with pl_blame_clear. */
-PL_MUST_CHECK pl_status pl_blame_gather(pl_store *store, const char *module,
-                                        uint64_t number, bool history, pl_blame *out);
+pl_status pl_blame_gather(pl_store *store, const char *module, uint64_t number,
+                          bool history, pl_blame *out);
 void pl_blame_clear(pl_blame *blame);

@@ -40,5 +40,5 @@ typedef struct pl_coverage {
 } pl_coverage;
 
 /* Fills paths [P*R]; the index is path * R + replica. */
-PL_MUST_CHECK pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
-                                       const pl_topology *topology, pl_coverage *paths);
+pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
+                         const pl_topology *topology, pl_coverage *paths);

@@ -34,8 +34,8 @@ typedef struct pl_comparison {
  * definition each module is compared as one vector. The definition is kept for the next
  * call. ERR_NOT_FOUND: garbage collection removed the parameters of a version.
  * ERR_USAGE: the versions have different numbers of parameters. */
-PL_MUST_CHECK pl_status pl_comparison_load(pl_comparison *c, const pl_version *a,
-                                           const pl_version *b);
+pl_status pl_comparison_load(pl_comparison *c, const pl_version *a,
+                             const pl_version *b);
 /* Calls fn for each tensor, unless the versions are equal or the tensors are not known.
  * In every case, a last call is made for the whole module, with `tensor` NULL. */
 typedef void (*pl_difference_fn)(void *context, const char *tensor, const char *shape,

@@ -39,11 +39,7 @@ static void close_counting(counting *c)
 {
     for (int r = 0; c->samplers && r < pl_topology_n_replicas(c->topology); r++)
         pl_sampler_destroy(&c->samplers[r]);
-    pl_free(c->samplers);
-    pl_free(c->marks);
-    pl_free(c->n_tokens);
-    pl_free(c->of_tokens);
-    pl_free(c->seen);
+    pl_free_all(c->samplers, c->marks, c->n_tokens, c->of_tokens, c->seen);
     pl_tokens_close(&c->shard);
     pl_buf_destroy(&c->bytes);
 }

@@ -30,10 +30,9 @@ typedef struct pl_exposure {
 
 /* Fills paths [P*R], indexed by path * R + replica, and modules [M]. ERR_NOT_FOUND if a
  * shard is not in the store. */
-PL_MUST_CHECK pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
-                                         const pl_topology *topology,
-                                         const pl_subject *subject, pl_exposure *paths,
-                                         pl_exposure *modules);
+pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
+                           const pl_topology *topology, const pl_subject *subject,
+                           pl_exposure *paths, pl_exposure *modules);
 
 /* The samples `first` to `end` - 1 of a path. */
 typedef struct pl_sample_range {
@@ -49,16 +48,14 @@ typedef struct pl_domain_part {
  * with the most targets comes first. `task` is path * R + replica. The caller frees
  * *parts [n_parts] with pl_free. ERR_NOT_FOUND if the path's shard is not in the
  * store. */
-PL_MUST_CHECK pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
-                                            const pl_topology *topology,
-                                            const pl_sample_range *ranges, size_t n,
-                                            int task, pl_domain_part **parts,
-                                            size_t *n_parts);
+pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
+                              const pl_topology *topology,
+                              const pl_sample_range *ranges, size_t n, int task,
+                              pl_domain_part **parts, size_t *n_parts);
 
 /* Fills draws [P*R]: for each path and replica the first phase whose samples contain
  * one of the documents, or the arm's number of phases if no phase does. *emptied gets
  * the first path that would have no text without these documents, or -1. */
-PL_MUST_CHECK pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
-                                          const pl_topology *topology,
-                                          const pl_subject *subject, int64_t *draws,
-                                          int *emptied);
+pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
+                            const pl_topology *topology, const pl_subject *subject,
+                            int64_t *draws, int *emptied);

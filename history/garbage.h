@@ -13,5 +13,5 @@ typedef struct pl_garbage {
 
 /* Frees the data with `writers`, which have all parts of the store open. NULL: only
  * counts the data that would be freed. */
-PL_MUST_CHECK pl_status pl_garbage_collect(const pl_garbage *garbage,
-                                           pl_writers *writers, pl_gc_report *out);
+pl_status pl_garbage_collect(const pl_garbage *garbage, pl_writers *writers,
+                             pl_gc_report *out);

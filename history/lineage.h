@@ -21,5 +21,4 @@ typedef struct pl_lineage {
 
 /* Finds the sources of a version. If a damaged record does not name a source correctly,
  * that source is omitted. */
-PL_MUST_CHECK pl_status pl_lineage_of(pl_store *store, const pl_version *version,
-                                      pl_lineage *out);
+pl_status pl_lineage_of(pl_store *store, const pl_version *version, pl_lineage *out);

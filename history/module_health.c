@@ -90,8 +90,7 @@ done:
     pl_version_clear(&v);
     pl_health_walk_destroy(&r.walk);
     pl_free_aligned(r.params);
-    pl_free(r.norms);
-    pl_free(r.weights);
+    pl_free_all(r.norms, r.weights);
     pl_topology_destroy(&r.topology);
     pl_arm_clear(&r.arm);
     return status;

@@ -16,13 +16,11 @@ void phase_history_clear(phase_history *h)
         phase_arm *a = &h->arms[i];
         for (int k = 0; k < a->n_series; k++)
             pl_free(a->series[k].cells);
-        pl_free(a->series);
-        pl_free(a->merged);
+        pl_free_all(a->series, a->merged);
         pl_topology_destroy(&a->topology);
         pl_arm_clear(&a->arm);
     }
-    pl_free(h->modules);
-    pl_free(h->workers);
+    pl_free_all(h->modules, h->workers);
     module_lineage_clear(&h->lineage);
     memset(h, 0, sizeof *h);
 }

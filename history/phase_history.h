@@ -67,10 +67,9 @@ void phase_history_clear(phase_history *h);
  * arms. */
 void phase_history_add_arm(phase_history *h, pl_arm *arm, pl_topology *topology);
 /* Looks for new arms and versions. Call it after each refresh of the store. */
-PL_MUST_CHECK pl_status phase_history_look(phase_history *h, pl_store *store);
+pl_status phase_history_look(phase_history *h, pl_store *store);
 /* Reads up to `most` versions; *more becomes false when all are read. */
-PL_MUST_CHECK pl_status phase_history_read(phase_history *h, pl_store *store, int most,
-                                           bool *more);
+pl_status phase_history_read(phase_history *h, pl_store *store, int most, bool *more);
 void phase_history_add(phase_history *h, const pl_version *version);
 /* Finds the series of a task such as "mix/p01.r0"; NULL if there is none. */
 phase_series *phase_history_find(phase_history *h, const char *task, int *arm,

@@ -192,8 +192,7 @@ static pl_status plan_rewound_arm(void *context, const pl_object *object)
     }
 done:
     pl_buf_destroy(&bytes);
-    pl_free(s.seconds);
-    pl_free(draws);
+    pl_free_all(s.seconds, draws);
     return status;
 }
 

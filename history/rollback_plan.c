@@ -199,8 +199,7 @@ pl_status pl_rollback_plan_commit(const pl_rollback_plan *r, pl_writers *writers
             p->part = pl_names_part(r->store, p->name);
         }
     pl_status status = pl_writers_roll_back(writers, &plan);
-    pl_free(plan.modules);
-    pl_free(plan.paths);
+    pl_free_all(plan.modules, plan.paths);
     return status;
 }
 

@@ -162,10 +162,7 @@ void pl_roots_destroy(pl_roots **handle)
         return;
     for (size_t i = 0; i < r->n_tags; i++)
         pl_snapshot_clear(&r->tags[i]);
-    pl_free(r->tags);
-    pl_free(r->audits);
-    pl_free(r->modules);
-    pl_free(r);
+    pl_free_all(r->tags, r->audits, r->modules, r);
 }
 
 const char *pl_roots_reason(pl_roots *r, const pl_version *v)

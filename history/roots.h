@@ -7,7 +7,7 @@ typedef struct pl_roots pl_roots;
 
 /* Reads the tags and, for every arm, the versions from which a task may still start or
  * to which an update may be relative. */
-PL_MUST_CHECK pl_status pl_roots_create(pl_store *store, pl_roots **out);
+pl_status pl_roots_create(pl_store *store, pl_roots **out);
 void pl_roots_destroy(pl_roots **roots);
 /* Adds the versions that this tag names to those that must be kept. The store need not
  * have the tag yet. */

@@ -747,8 +747,7 @@ done:
     home_forget_tags(&h);
     for (size_t i = 0; i < h.n_answers; i++)
         pl_message_destroy(&h.answers[i].message);
-    pl_free(h.answers);
-    pl_free(h.room.tickets);
+    pl_free_all(h.answers, h.room.tickets);
     pl_buf_destroy(&h.state);
     staging_expire(&h.uploads, true);
     home_free_waiting(&h);

@@ -16,8 +16,7 @@ void home_forget_audits(home *h)
 {
     for (size_t i = 0; i < h->n_audits; i++)
         pl_free(h->audits[i].text);
-    pl_free(h->audits);
-    pl_free(h->fenced);
+    pl_free_all(h->audits, h->fenced);
     h->audits = NULL;
     h->fenced = NULL;
     h->n_audits = h->n_fenced = 0;

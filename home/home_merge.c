@@ -165,8 +165,7 @@ static pl_status prepare_merge(merge *g)
 
 static void release_merge(merge *g)
 {
-    pl_free(g->contributions);
-    pl_free(g->matrices);
+    pl_free_all(g->contributions, g->matrices);
     pl_free_aligned(g->params);
     pl_free_aligned(g->momentum);
     pl_free_aligned(g->origin);

@@ -134,14 +134,9 @@ void home_clear_arm(home_arm *arm)
     int n_modules = arm->topology ? pl_topology_n_modules(arm->topology) : 0;
     for (int i = 0; arm->modules && i < n_modules; i++) {
         home_module *m = &arm->modules[i];
-        pl_free(m->pending);
-        pl_free(m->n_pending);
-        pl_free(m->phases);
-        pl_free(m->meetings);
+        pl_free_all(m->pending, m->n_pending, m->phases, m->meetings);
     }
-    pl_free(arm->modules);
-    pl_free(arm->contracts);
-    pl_free(arm->paths);
+    pl_free_all(arm->modules, arm->contracts, arm->paths);
     pl_topology_destroy(&arm->topology);
     pl_arm_clear(&arm->arm);
 }
@@ -277,8 +272,7 @@ void home_unload(home *h)
     home_forget_audits(h);
     for (int a = 0; a < h->n_arms; a++)
         home_clear_arm(&h->arms[a]);
-    pl_free(h->arms);
-    pl_free(h->whole);
+    pl_free_all(h->arms, h->whole);
     h->arms = NULL;
     h->whole = NULL;
     h->n_arms = 0;

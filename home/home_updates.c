@@ -143,11 +143,7 @@ void home_updates_destroy(home_updates **updates)
     home_updates *u = *updates;
     if (!u)
         return;
-    pl_free(u->stands_for);
-    pl_free(u->indices);
-    pl_free(u->reads);
-    pl_free(u->messages);
-    pl_free(u->weights);
+    pl_free_all(u->stands_for, u->indices, u->reads, u->messages, u->weights);
     pl_free_aligned(u->data);
     pl_free(u);
     *updates = NULL;

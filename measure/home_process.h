@@ -22,8 +22,7 @@ typedef struct home_process {
 /* Forks a home whose store is in `folder`, and waits for its address. It admits clients
  * with the key `client`; NULL: it does not encrypt. Call it before the process has
  * sockets, because a forked process cannot use ZeroMQ's threads. */
-PL_MUST_CHECK pl_status home_process_start(home_process *h, const char *folder,
-                                           const pl_keypair *server,
-                                           const pl_pubkey *client,
-                                           uint64_t staging_bytes);
+pl_status home_process_start(home_process *h, const char *folder,
+                             const pl_keypair *server, const pl_pubkey *client,
+                             uint64_t staging_bytes);
 void home_process_end(home_process *h);

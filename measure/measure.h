@@ -82,5 +82,5 @@ typedef struct measured_workers {
  * (measure_crew.c). On CPUs, as many processes train the model of this configuration
  * for `seconds` seconds, and the result is their mean rate. On GPUs one process trains
  * alone, and its rate is divided by the number of workers per GPU. */
-PL_MUST_CHECK pl_status measure_workers(const config *c, const measured_workers *of,
-                                        double seconds, double *tokens_per_s);
+pl_status measure_workers(const config *c, const measured_workers *of, double seconds,
+                          double *tokens_per_s);

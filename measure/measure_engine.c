@@ -27,8 +27,7 @@ static pl_status model_of_sets(const measure_options *o, measured_model *out)
     if (status == PL_OK)
         status = config_shape(c, &out->shape);
     out->batch = (int)c->batch;
-    pl_free(sets);
-    pl_free(c);
+    pl_free_all(sets, c);
     return status;
 }
 

@@ -63,16 +63,16 @@ typedef struct pl_probe_report {
 
 /* Computes initial parameters for a path of a topology with one expert per level: the
  * values of pl_topology_init with seed 1. Uses all processors. */
-PL_MUST_CHECK pl_status pl_probe_params(const pl_topology *topology, float *params);
+pl_status pl_probe_params(const pl_topology *topology, float *params);
 /* Measures all rows of the report and one training step. This needs about twice the
  * memory of a model that trains. */
-PL_MUST_CHECK pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
-                                 pl_probe_report *out);
+pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
+                   pl_probe_report *out);
 /* Returns the speed of a row's operation as a share of the machine's limits: its FLOP/s
  * divided by matrix_rate, or its bytes/s divided by memory_rate, whichever is larger.
  * The report must contain memory_rate. */
 double pl_probe_share(const pl_probe_report *report, const pl_probe_row *row);
 /* Measures only the training step: seconds of the best step or, if options->seconds is
  * set, of the mean step. */
-PL_MUST_CHECK pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
-                                      double *seconds);
+pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
+                        double *seconds);

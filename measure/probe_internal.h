@@ -8,24 +8,22 @@
 
 typedef struct probe_ops probe_ops;
 /* Allocates the operands, and writes the rows of `report` without their times. */
-PL_MUST_CHECK pl_status probe_ops_create(pl_backend *be,
-                                         const pl_probe_options *options,
-                                         pl_probe_report *report, probe_ops **out);
+pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
+                           pl_probe_report *report, probe_ops **out);
 void probe_ops_destroy(probe_ops **ops);
 void probe_ops_call(probe_ops *ops, int row);
 /* Measures the bytes per second of an operation that only reads, and of an operation
  * that reads and writes. Their arrays are far larger than any cache. *rate gets the
  * larger number. */
-PL_MUST_CHECK pl_status probe_ops_memory(probe_ops *ops, double *rate);
+pl_status probe_ops_memory(probe_ops *ops, double *rate);
 
 /* ---- the step ---- */
 
 typedef struct probe_train probe_train;
-PL_MUST_CHECK pl_status probe_train_create(pl_backend *be,
-                                           const pl_probe_options *options,
-                                           probe_train **out);
+pl_status probe_train_create(pl_backend *be, const pl_probe_options *options,
+                             probe_train **out);
 void probe_train_destroy(probe_train **train);
-PL_MUST_CHECK pl_status probe_train_step(probe_train *train);
+pl_status probe_train_step(probe_train *train);
 uint64_t probe_train_params(const probe_train *train);
 
 /* Returns the time in seconds: the calling thread's processor time if the options ask

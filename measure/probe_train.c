@@ -80,8 +80,7 @@ void probe_train_destroy(probe_train **train)
         return;
     pl_model_destroy(&t->model);
     pl_topology_destroy(&t->topology);
-    pl_free(t->tokens);
-    pl_free(t);
+    pl_free_all(t->tokens, t);
     *train = NULL;
 }
 

@@ -296,7 +296,12 @@ static void choose_keys(train_dial *d, const dial_choice *c, int n_before)
         snprintf(why, sizeof why,
                  "%lld paths: best for this number of tokens and %.0f documents",
                  (long long)c->paths, d->facts.documents);
-        train_dial_choose(d, "topology.levels", dial_levels(c->paths), why);
+        train_dial_choose(d, "topology.levels",
+                          c->paths == 2   ? "2"
+                          : c->paths == 4 ? "2x2"
+                          : c->paths == 8 ? "2x4"
+                                          : "4x4",
+                          why);
     }
     if (!given_sets(d->settings, "preset") && c->blocks >= LEAST_BLOCKS) {
         snprintf(ends, sizeof ends, "0,%lld", (long long)c->blocks - 1);

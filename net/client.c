@@ -125,46 +125,16 @@ pl_status client_retry_patience(const client_retry *r, const pl_client *c)
                    c->patience_ms / 1000);
 }
 
-bool client_was_lost(pl_message *answer)
-{
-    return client_as_status(answer) == PL_ERR_NET;
-}
-
-bool client_must_wait(const pl_message *question, pl_message *answer)
-{
-    const pl_status status = client_as_status(answer);
-    const bool is_result = question->type == PL_MSG_SUBMIT ||
-                           question->type == PL_MSG_SUBMIT_PATH ||
-                           question->type == PL_MSG_MEET;
-    return status == PL_ERR_NET || (is_result && status == PL_ERR_BUSY);
-}
-
 static pl_status ask_home(pl_client *c, int home, pl_message *question,
                           pl_message *answer)
 {
-    pl_socket *socket = c->sockets[home];
-    client_retry retry = client_retry_begin(socket);
-    question->request = pl_wire_next_request();
-    for (;;) {
-        PL_CHECK(client_retry_patience(&retry, c));
-        if (client_retry_due(&retry, socket)) {
-            pl_status status = pl_wire_send(socket, question);
-            if (status == PL_ERR_NET)
-                client_retry_later(&retry, SLICE_MS);
-            else if (status != PL_OK)
-                return status;
-        }
-        pl_status status = client_wait_slice(c, socket, answer);
-        if (status == PL_ERR_TIMEOUT)
-            continue;
-        if (status != PL_OK)
-            return status;
-        if (answer->request != question->request)
-            continue;
-        if (!client_must_wait(question, answer))
-            return client_as_status(answer);
-        client_retry_later(&retry, BOUNCE_MS);
-    }
+    client_asked one = {
+        .name = "", .home = home, .question = *question, .answer = *answer};
+    one.question.request = pl_wire_next_request();
+    const pl_status status = client_ask_all(c, &one, 1);
+    *question = one.question;
+    *answer = one.answer;
+    return status == PL_OK ? client_as_status(answer) : status;
 }
 
 /* Asks a home. The body of the answer is read into `to`, unless `fields` is NULL. Frees
@@ -269,7 +239,7 @@ pl_status pl_client_get_versions(pl_client *c, pl_wanted_version *wants, int n)
 {
     client_asked *all = pl_alloc(((size_t)n + 1) * sizeof *all);
     for (int i = 0; i < n; i++)
-        PL_SAY(client_ask(&all[i], 0, wants[i].module), GET_VERSION, get_version,
+        PL_SAY(client_ask(c, &all[i], 0, wants[i].module), GET_VERSION, get_version,
                .name = wants[i].module, .version = wants[i].number);
     pl_status status = client_ask_all(c, all, n);
     for (int i = 0; status == PL_OK && i < n; i++) {

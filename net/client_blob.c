@@ -209,7 +209,7 @@ static pl_status take_blob_answer(download *all, size_t n, pl_message *a)
         piece *p = find_piece(&all[i].flow, a->request);
         if (!p)
             continue;
-        if (client_was_lost(a)) {
+        if (client_as_status(a) == PL_ERR_NET) { /* lost between a relay and its home */
             client_retry_later(&all[i].flow.retry, BOUNCE_MS);
             return PL_OK;
         }

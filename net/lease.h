@@ -57,5 +57,5 @@ void pl_lease_sign(const pl_lease_secret *key, pl_message_type type,
 void pl_lease_receipt(const pl_lease_secret *secret, const pl_lease *lease,
                       const char *module, int64_t round, pl_hash *out);
 /* ERR_STALE: these bytes were not sealed with the secret. */
-PL_MUST_CHECK pl_status pl_lease_open(const pl_lease_secret *secret,
-                                      const uint8_t *bytes, size_t len, pl_lease *out);
+pl_status pl_lease_open(const pl_lease_secret *secret, const uint8_t *bytes, size_t len,
+                        pl_lease *out);

@@ -24,11 +24,7 @@ enum {
 
 void pl_arm_clear(pl_arm *arm)
 {
-    pl_free(arm->shards);
-    pl_free(arm->weights);
-    pl_free(arm->frozen);
-    pl_free(arm->held);
-    pl_free(arm->held_bytes);
+    pl_free_all(arm->shards, arm->weights, arm->frozen, arm->held, arm->held_bytes);
     memset(arm, 0, sizeof *arm);
 }
 

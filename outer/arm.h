@@ -226,11 +226,11 @@ void pl_arm_clear(pl_arm *arm);
 void pl_arm_encode(const pl_arm *arm, pl_buf *out);
 /* Decodes and checks a definition. After success the topology of the arm can be
  * created. ERR_PROTO if the definition is wrong. */
-PL_MUST_CHECK pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out);
+pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out);
 /* Reads the arm with this name from a store. Clear `arm` afterwards, even after a
  * failure. ERR_NOT_FOUND if the store has no such arm. */
-PL_MUST_CHECK pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
-                                    pl_topology **topology);
+pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
+                      pl_topology **topology);
 /* Writes the name of the mixture's newest chapter, which is used for serving. It is
  * "mix" if the mixture has only one chapter, or none yet. */
 void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX]);
@@ -238,14 +238,13 @@ void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX]);
 /* Writes the name of the module's parent in the previous chapter; "" if there is none.
  * The last version of the parent is version 0 of this module. Both names include the
  * arm: "mix/L1.E0". */
-PL_MUST_CHECK pl_status pl_module_before(pl_store *store, const char *module,
-                                         char out[PL_MODULE_NAME_MAX]);
+pl_status pl_module_before(pl_store *store, const char *module,
+                           char out[PL_MODULE_NAME_MAX]);
 
 /* If the next chapter has no module that descends from `module`, writes the name of
  * that chapter. Writes "" if a module of the next chapter descends from `module`, or if
  * there is no next chapter. */
-PL_MUST_CHECK pl_status pl_module_end(pl_store *store, const char *module,
-                                      char out[PL_ARM_NAME_MAX]);
+pl_status pl_module_end(pl_store *store, const char *module, char out[PL_ARM_NAME_MAX]);
 
 /* Returns whether versions alone determine how a path continues: each version is made
  * from the updates of one round, and paths keep no parameters of their own. */
@@ -274,23 +273,23 @@ bool pl_feedback_helps(const pl_outer *outer);
 void pl_outer_fit(pl_outer *outer);
 
 /* Checks a definition. After success, its topology can be created. */
-PL_MUST_CHECK pl_status pl_arm_check(const pl_arm *arm);
+pl_status pl_arm_check(const pl_arm *arm);
 /* Checks what noloco's mates need of each other: they exchange all parameters, and what
  * they have seen must not be rounded later. */
-PL_MUST_CHECK pl_status pl_mates_check(const pl_outer *outer);
+pl_status pl_mates_check(const pl_outer *outer);
 /* Checks that the method can use outer.quorum and outer.deadline_s. (The baseline
  * diloco ignores a deadline of the mixture's method, so definitions are not checked.)
  */
-PL_MUST_CHECK pl_status pl_wait_check(const pl_outer *outer);
+pl_status pl_wait_check(const pl_outer *outer);
 /* Checks outer.quorum. ERR_CONFIG: the quorum is not between 0 and 1, or cannot be used
  * with the codec. */
-PL_MUST_CHECK pl_status pl_quorum_check(const pl_outer *outer);
+pl_status pl_quorum_check(const pl_outer *outer);
 /* Checks state_every. ERR_CONFIG: states that are not uploaded could not be made
  * again. */
-PL_MUST_CHECK pl_status pl_state_every_check(const pl_outer *outer);
+pl_status pl_state_every_check(const pl_outer *outer);
 /* Checks outer.mean=present. The message of ERR_CONFIG names the setting that must be
  * changed. */
-PL_MUST_CHECK pl_status pl_mean_check(const pl_outer *outer);
+pl_status pl_mean_check(const pl_outer *outer);
 
 bool pl_arm_is_frozen(const pl_arm *arm, int module);
 pl_class pl_arm_class(const pl_topology *topology, int module);

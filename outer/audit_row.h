@@ -91,7 +91,7 @@ bool pl_verdict_drops(pl_verdict verdict);
 void pl_audit_name(const pl_audit *audit, char out[PL_TEXT_MAX]);
 void pl_audit_write(const pl_audit *audit, pl_buf *out);
 /* ERR_DATA: the text is not the row of an audit. */
-PL_MUST_CHECK pl_status pl_audit_read(const char *text, pl_audit *out);
+pl_status pl_audit_read(const char *text, pl_audit *out);
 
 typedef struct pl_dropped {
     char path[PL_TEXT_MAX];
@@ -99,7 +99,7 @@ typedef struct pl_dropped {
     uint64_t token;
 } pl_dropped;
 /* Reads a ref below PL_DROPPED_REFS. ERR_DAMAGED: it is no such ref. */
-PL_MUST_CHECK pl_status pl_dropped_read(const char *name, pl_dropped *out);
+pl_status pl_dropped_read(const char *name, pl_dropped *out);
 
 /* ---- the draw ---- */
 typedef struct pl_draw {
@@ -116,4 +116,4 @@ bool pl_draw_has(const pl_draw *draw, const pl_arm *arm, int path, int replica,
  * process "HASH SHARE SECRET". pl_draw_write leaves out a secret that is not known. */
 void pl_draw_name(const pl_draw *draw, char out[PL_TEXT_MAX]);
 void pl_draw_write(const pl_draw *draw, pl_buf *out);
-PL_MUST_CHECK pl_status pl_draw_read(const char *text, pl_draw *out);
+pl_status pl_draw_read(const char *text, pl_draw *out);

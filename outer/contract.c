@@ -182,8 +182,7 @@ pl_status pl_round_mate(const pl_contract *c, int index, int64_t phase, int *mat
                                        members, partner);
     if (status == PL_OK)
         *mate = (int)members[partner[own]];
-    pl_free(members);
-    pl_free(partner);
+    pl_free_all(members, partner);
     return status;
 }
 

@@ -131,8 +131,7 @@ pl_codec_round pl_round_codec(const pl_contract *c, int path, int64_t round,
                               double norm);
 /* noloco: finds the mate that a path and replica meets after `phase`. `index` and *mate
  * are path * R + replica. *mate equals `index` if there is no mate. */
-PL_MUST_CHECK pl_status pl_round_mate(const pl_contract *c, int index, int64_t phase,
-                                      int *mate);
+pl_status pl_round_mate(const pl_contract *c, int index, int64_t phase, int *mate);
 
 /* How the version after `newest` is made from n contributions. */
 typedef struct pl_round_step {
@@ -161,11 +160,11 @@ double pl_round_weight(const pl_contract *c, int path, double weight, double tot
  * arithmetic as the home. Needs `predicts`. `params` is version `round` on entry and
  * version `round` + 1 on return. *norm gets the update norm that the home will
  * record. */
-PL_MUST_CHECK pl_status pl_round_predict(const pl_contract *c, int64_t round,
-                                         const pl_codec_message *message, float *params,
-                                         double *norm);
+pl_status pl_round_predict(const pl_contract *c, int64_t round,
+                           const pl_codec_message *message, float *params,
+                           double *norm);
 
 /* Decodes an update of a module: out[v] gets the n_params values of vector v. If `out`
  * is NULL, the update is only checked. ERR_DATA, ERR_NUMERIC: pl_codec_add. */
-PL_MUST_CHECK pl_status pl_round_decode(const pl_contract *of, const void *data,
-                                        uint64_t bytes, float *const *out);
+pl_status pl_round_decode(const pl_contract *of, const void *data, uint64_t bytes,
+                          float *const *out);

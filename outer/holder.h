@@ -20,8 +20,8 @@ typedef struct pl_holder {
  * themselves, takes the outer step after the previous phase. mate: the mate's decoded
  * update, NULL if the path met no mate; mate_start: the second vector of that update,
  * if updates have two vectors. ERR_NOMEM. */
-PL_MUST_CHECK pl_status pl_holder_begin(const pl_holder *h, const float *mate,
-                                        const float *mate_start, float *start);
+pl_status pl_holder_begin(const pl_holder *h, const float *mate,
+                          const float *mate_start, float *start);
 
 void pl_holder_update(const pl_holder *h, const float *start, const float *now,
                       float *update);

@@ -41,5 +41,4 @@ int pl_iso_matrices(const pl_topology *topology, int module, pl_iso_matrix **out
 size_t pl_iso_work_bytes(int rows, int cols);
 /* Makes the singular values of a matrix [rows, cols] equal, in place. A matrix whose
  * norm is 0 or not finite is not changed. ERR_NOMEM. */
-PL_MUST_CHECK pl_status pl_iso_equalize(float *values, int rows, int cols,
-                                        int n_threads);
+pl_status pl_iso_equalize(float *values, int rows, int cols, int n_threads);

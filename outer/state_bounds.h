@@ -76,7 +76,7 @@ typedef struct pl_state_claim {
 
 /* ERR_DATA if training cannot have produced claim->after. An arm that scores has no
  * such state. */
-PL_MUST_CHECK pl_status pl_state_check(const pl_state_claim *claim);
+pl_status pl_state_check(const pl_state_claim *claim);
 
 /* Returns U: the largest distance by which a phase can move n parameters whose norm is
  * at most `norm`; INFINITY if the decays give no bound. */

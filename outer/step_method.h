@@ -70,12 +70,12 @@ typedef struct pl_method_settings {
 } pl_method_settings;
 
 /* The message of ERR_CONFIG has the most similar method and the list of all methods. */
-PL_MUST_CHECK pl_status pl_method_parse(const char *text, pl_method *out);
+pl_status pl_method_parse(const char *text, pl_method *out);
 /* The names of the rules are "nesterov" and "heavy-ball"; the names of the gaps are
  * "none", "norm" and "constant". ERR_CONFIG if there is no such name. */
 const char *pl_rule_name(pl_rule rule);
-PL_MUST_CHECK pl_status pl_rule_parse(const char *text, pl_rule *out);
-PL_MUST_CHECK pl_status pl_gap_parse(const char *text, pl_gap *out);
+pl_status pl_rule_parse(const char *text, pl_rule *out);
+pl_status pl_gap_parse(const char *text, pl_gap *out);
 
 /* Returns the default settings of a method. Coefficients that the method does not use
  * have no effect. The defaults pass pl_method_check for every number of holders. */
@@ -83,7 +83,7 @@ pl_method_settings pl_method_defaults(pl_method method);
 
 /* Checks settings. The message of ERR_CONFIG has the wrong values and what is
  * allowed. */
-PL_MUST_CHECK pl_status pl_method_check(const pl_method_settings *settings);
+pl_status pl_method_check(const pl_method_settings *settings);
 
 /* Returns the delay of a module with this number of contributors. It is 0 if there is
  * only one, because that contributor need not wait for others. */

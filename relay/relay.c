@@ -232,7 +232,7 @@ static pl_status answer_group(relay *r, const relay_group *g)
 static pl_status take_lifted(relay *r)
 {
     relay_group *g;
-    while ((g = relay_uplink_take(r->up))) {
+    while ((g = pl_actor_take(r->up->actor))) {
         pl_status status = answer_group(r, g);
         relay_group_destroy(&g, &r->uploads);
         PL_CHECK(status);
@@ -272,7 +272,7 @@ static pl_status serve_relay(relay *r)
     pl_peer peer;
     relay_group *g;
     pl_socket *sockets[] = {r->front, r->back};
-    int fd = relay_uplink_fd(r->up);
+    int fd = pl_actor_fd(r->up->actor);
     int64_t swept = pl_now_ms();
     /* a signal handler on any thread may set *stop */
     const volatile sig_atomic_t *stop = r->options->stop;
@@ -320,7 +320,7 @@ static pl_status serve_relay(relay *r)
             n_waiting += r->questions[i].state == RELAY_WAITING;
         const bool all = r->options->expect > 0 && n_waiting >= r->options->expect;
         while ((g = relay_groups_take(&r->groups, r->options, all)))
-            relay_uplink_push(r->up, g);
+            pl_actor_push(r->up->actor, g);
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&r->uploads, false);
             PL_TRY(return_questions(r, pl_now_ms() - FORGET_MS));
@@ -340,9 +340,9 @@ static void close_relay(relay *r)
     relay_group *g;
     if (r->up) {
         relay_uplink_stop(r->up);
-        while ((g = relay_uplink_take(r->up)))
+        while ((g = pl_actor_take(r->up->actor)))
             relay_group_destroy(&g, &r->uploads);
-        r->report->bytes_sent += relay_uplink_bytes_sent(r->up);
+        r->report->bytes_sent += pl_client_bytes_sent(r->up->home);
     }
     while ((g = relay_groups_take(&r->groups, r->options, true)))
         relay_group_destroy(&g, &r->uploads);

@@ -4,6 +4,8 @@
 #include "relay/relay.h"
 #include "net/net.h"
 
+#include <stdatomic.h>
+
 typedef enum relay_state {
     RELAY_PASSED, /* the question was forwarded to the home */
     RELAY_HELD,   /* the question is a SUBMIT whose update is in a group */
@@ -41,8 +43,8 @@ typedef struct relay_part {
 } relay_part;
 
 /* Updates of one module and round that will be added. The loop owns the group until
- * relay_uplink_push; then the uplink owns it until relay_uplink_take returns it with
- * results. */
+ * it is pushed to the uplink; then the uplink owns it until it is taken with results.
+ */
 typedef struct relay_group {
     int n_parts, n_contributors;
     int limit;        /* largest number of contributors that the sum may have */
@@ -70,15 +72,14 @@ int relay_groups_due_ms(const relay_groups *all, int wait_ms, int most);
 void relay_group_destroy(relay_group **group, staging *uploads);
 
 /* ---- relay_uplink.c ---- */
-typedef struct relay_uplink relay_uplink;
+/* The loop pushes groups to the actor, and takes them back with results. */
+typedef struct relay_uplink {
+    pl_client *home;
+    pl_actor *actor;
+    atomic_int stopping;
+} relay_uplink;
 pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **out);
-void relay_uplink_push(relay_uplink *u, relay_group *group);
-relay_group *relay_uplink_take(relay_uplink *u); /* returns a sent group, or NULL */
-/* Returns a descriptor that can be read when relay_uplink_take has a group. */
-int relay_uplink_fd(const relay_uplink *u);
-/* Ends the uplink's thread. After this call relay_uplink_take returns every group that
- * was pushed. */
+/* Ends the uplink's thread. After this call every group that was pushed can be taken.
+ */
 void relay_uplink_stop(relay_uplink *u);
-/* Returns the number of bytes sent to the home. Call relay_uplink_stop first. */
-uint64_t relay_uplink_bytes_sent(const relay_uplink *u);
 void relay_uplink_destroy(relay_uplink **u);

@@ -5,14 +5,7 @@
 #include "codec/codec.h"
 #include "relay/relay_internal.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
-
-struct relay_uplink {
-    pl_client *home;
-    pl_actor *actor;
-    atomic_int stopping;
-};
 
 static int by_contributor(const void *a, const void *b)
 {
@@ -185,30 +178,10 @@ done:
     return status;
 }
 
-void relay_uplink_push(relay_uplink *u, relay_group *group)
-{
-    pl_actor_push(u->actor, group);
-}
-
-relay_group *relay_uplink_take(relay_uplink *u)
-{
-    return pl_actor_take(u->actor);
-}
-
-int relay_uplink_fd(const relay_uplink *u)
-{
-    return pl_actor_fd(u->actor);
-}
-
 void relay_uplink_stop(relay_uplink *u)
 {
     atomic_store(&u->stopping, 1);
     pl_actor_stop(u->actor);
-}
-
-uint64_t relay_uplink_bytes_sent(const relay_uplink *u)
-{
-    return pl_client_bytes_sent(u->home);
 }
 
 void relay_uplink_destroy(relay_uplink **uplink)

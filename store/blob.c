@@ -267,9 +267,7 @@ static bool read_some(const wanted_chunk *wanted, size_t n)
         copy_part(&wanted[i], &chunks[i]);
         chunk_close(&chunks[i]);
     }
-    pl_free(chunks);
-    pl_free(ids);
-    pl_free(bytes);
+    pl_free_all(chunks, ids, bytes);
     return good;
 }
 

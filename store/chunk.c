@@ -177,8 +177,7 @@ pl_status chunk_open_all(row_source from, const pl_hash *ids, const size_t *expe
 done:
     for (size_t i = 0; status != PL_OK && i < n; i++)
         chunk_close(&out[i]);
-    pl_free(pieces);
-    pl_free(got);
+    pl_free_all(pieces, got);
     return status;
 }
 

@@ -69,8 +69,7 @@ typedef struct kv kv;
 
 /* Opens a database. ERR_BUSY if a writer has the database open; ERR_DAMAGED if
  * RocksDB's recovery finds damage. */
-PL_MUST_CHECK pl_status kv_open(const char *path, kv_mode mode, const char *scratch,
-                                kv **out);
+pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out);
 
 /* Closes the database. With `abandon` RocksDB's objects stay allocated; use this after
  * a failed write, when closing RocksDB would abort the process with an assertion. */
@@ -81,7 +80,7 @@ void kv_close(kv **db, bool abandon);
 int kv_folder(const kv *db);
 /* Updates a follower (KV_FOLLOW) to the writer's newest commit. Does nothing in other
  * modes. */
-PL_MUST_CHECK pl_status kv_refresh(kv *db);
+pl_status kv_refresh(kv *db);
 
 /* A value that is not copied; `data` is NULL if there is no such key. Call kv_unpin
  * after every kv_get that returned OK. */
@@ -92,7 +91,7 @@ typedef struct kv_pin {
     void *handle;
     bool copied;
 } kv_pin;
-PL_MUST_CHECK pl_status kv_get(kv *db, kv_family family, kv_slice key, kv_pin *out);
+pl_status kv_get(kv *db, kv_family family, kv_slice key, kv_pin *out);
 void kv_unpin(kv_pin *pin); /* does nothing with an empty pin */
 
 /* ---- iteration over the keys that start with `prefix`, in rising order ---- */
@@ -105,12 +104,11 @@ kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice pr
 void kv_cursor_close(kv_cursor **walk); /* accepts NULL */
 /* Steps to the first or next row; *valid is false after the last row. The slices are
  * valid until the next step. */
-PL_MUST_CHECK pl_status kv_cursor_next(kv_cursor *walk, bool *valid, kv_slice *key,
-                                       kv_slice *value);
+pl_status kv_cursor_next(kv_cursor *walk, bool *valid, kv_slice *key, kv_slice *value);
 /* Makes the first step go to the lowest key that is not below `key`. */
 void kv_cursor_seek(kv_cursor *walk, kv_slice key);
 /* Gets the highest key of the family; `out` is empty if the family has no rows. */
-PL_MUST_CHECK pl_status kv_last_key(kv *db, kv_family family, pl_buf *out);
+pl_status kv_last_key(kv *db, kv_family family, pl_buf *out);
 
 /* ---- writing ---- */
 kv_batch *kv_batch_create(kv *db);
@@ -124,12 +122,11 @@ kv_slice kv_batch_kept(const kv_batch *batch);
  * kv_batch_summed returns whether all rows that were replaced could be read. */
 struct row_sum;
 void kv_batch_sum(kv_batch *batch, struct row_sum *sum);
-PL_MUST_CHECK pl_status kv_batch_summed(const kv_batch *batch);
+pl_status kv_batch_summed(const kv_batch *batch);
 void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value);
 void kv_delete(kv_batch *batch, kv_family family, kv_slice key);
 /* Gets a value from the database as it would be after the batch. */
-PL_MUST_CHECK pl_status kv_batch_get(kv_batch *batch, kv_family family, kv_slice key,
-                                     kv_pin *out);
+pl_status kv_batch_get(kv_batch *batch, kv_family family, kv_slice key, kv_pin *out);
 uint64_t kv_batch_bytes(const kv_batch *batch);
 size_t kv_batch_count(const kv_batch *batch);
 /* Computes the hash "commit" of the operations so far, without those on the pack family
@@ -138,27 +135,24 @@ void kv_batch_digest(kv_batch *batch, pl_hash *out);
 
 /* Writes the batch atomically and syncs it to the disk. After a failure the database
  * must not be written to again. */
-PL_MUST_CHECK pl_status kv_commit(kv *db, kv_batch *batch);
+pl_status kv_commit(kv *db, kv_batch *batch);
 
 /* ---- table files that are made outside of the database ---- */
 typedef struct kv_file kv_file;
-PL_MUST_CHECK pl_status kv_file_create(const char *path, kv_file **out);
-PL_MUST_CHECK pl_status kv_file_put(kv_file *file, const char *path, kv_slice key,
-                                    kv_slice value);
-PL_MUST_CHECK pl_status kv_file_finish(kv_file **file, const char *path);
+pl_status kv_file_create(const char *path, kv_file **out);
+pl_status kv_file_put(kv_file *file, const char *path, kv_slice key, kv_slice value);
+pl_status kv_file_finish(kv_file **file, const char *path);
 /* Closes the file without completing it; accepts NULL. The file itself is not
  * deleted. */
 void kv_file_drop(kv_file **file);
 /* Moves finished files into the family of the database, atomically and durably. No key
  * may be in two of the files, or both in a file and in the family. After a failure the
  * database must not be written to again. */
-PL_MUST_CHECK pl_status kv_take_in(kv *db, kv_family family, const char *const *paths,
-                                   size_t n);
+pl_status kv_take_in(kv *db, kv_family family, const char *const *paths, size_t n);
 /* Drops the table files whose keys all lie between `first` and `last`, with all their
  * rows. */
-PL_MUST_CHECK pl_status kv_drop_files(kv *db, kv_family family, kv_slice first,
-                                      kv_slice last);
+pl_status kv_drop_files(kv *db, kv_family family, kv_slice first, kv_slice last);
 
 /* Frees the disk space of deleted rows. The function reads and rewrites the complete
  * family. */
-PL_MUST_CHECK pl_status kv_compact(kv *db, kv_family family);
+pl_status kv_compact(kv *db, kv_family family);

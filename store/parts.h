@@ -7,5 +7,5 @@
 #define PARTS_NOTES "at/"
 #define PARTS_TABLE "sys/places"
 
-PL_MUST_CHECK pl_status parts_write_count(const char *folder, int n);
+pl_status parts_write_count(const char *folder, int n);
 bool parts_is_made(const char *folder, int part);

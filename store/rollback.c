@@ -164,8 +164,7 @@ static const pl_field share_fields[] = {
 
 static void clear_share(pl_rollback *share)
 {
-    pl_free(share->modules);
-    pl_free(share->paths);
+    pl_free_all(share->modules, share->paths);
 }
 
 static pl_status put_plan(pl_txn *txn, const char *name, uint64_t number,

@@ -25,7 +25,7 @@ kv_slice key_slice(const row_key *key);
 
 /* ERR_ARG unless `name` has 1 to 95 bytes of printable ASCII without blanks. The text
  * of the error contains `what`, the kind of the name, such as "module". */
-PL_MUST_CHECK pl_status check_name(const char *what, const char *name);
+pl_status check_name(const char *what, const char *name);
 
 /* Where rows are looked up: in the database, or, if there is a batch, in the database
  * as it would be after the batch. */
@@ -48,13 +48,12 @@ typedef struct row_view {
     bool found;
 } row_view;
 
-PL_MUST_CHECK pl_status row_read(row_source from, kv_family family, const row_key *key,
-                                 row_view *out);
+pl_status row_read(row_source from, kv_family family, const row_key *key,
+                   row_view *out);
 /* Opens a row whose key and value the caller already has from a cursor. */
-PL_MUST_CHECK pl_status row_open(kv_family family, kv_slice key, kv_slice value,
-                                 row_view *out);
+pl_status row_open(kv_family family, kv_slice key, kv_slice value, row_view *out);
 /* Releases the row. ERR_DAMAGED if a field of the row was missing or wrong. */
-PL_MUST_CHECK pl_status row_end(row_view *row);
+pl_status row_end(row_view *row);
 pl_status row_damaged(const row_view *row, const char *how);
 
 /* Adds the envelope to the fields, puts the row into the batch and clears `fields`. */

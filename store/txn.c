@@ -55,8 +55,7 @@ void pl_txn_abort(pl_txn **handle)
     kv_batch_destroy(&txn->batch);
     bulk_clear(txn);
     remote_work_clear(&txn->work);
-    pl_free(txn->loose);
-    pl_free(txn);
+    pl_free_all(txn->loose, txn);
 }
 
 pl_status txn_spoil(pl_txn *txn, pl_status status)

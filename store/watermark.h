@@ -20,14 +20,13 @@ typedef struct watermark_file {
 
 /* Reads the newest mark. *found is false if there is no such file. ERR_DAMAGED if the
  * file has no valid slot. */
-PL_MUST_CHECK pl_status watermark_load(const char *path, watermark *out, bool *found);
+pl_status watermark_load(const char *path, watermark *out, bool *found);
 
 /* Makes the file with only this mark. An existing file is replaced, even if its mark is
  * higher. */
-PL_MUST_CHECK pl_status watermark_make(const char *path, const watermark *mark);
+pl_status watermark_make(const char *path, const watermark *mark);
 /* Opens the file for writing. If the file does not exist, makes it with the mark
  * `first`. */
-PL_MUST_CHECK pl_status watermark_open(const char *path, const watermark *first,
-                                       watermark_file *out);
-PL_MUST_CHECK pl_status watermark_set(watermark_file *file, const watermark *mark);
+pl_status watermark_open(const char *path, const watermark *first, watermark_file *out);
+pl_status watermark_set(watermark_file *file, const watermark *mark);
 void watermark_close(watermark_file *file); /* accepts a file that is closed already */

@@ -329,7 +329,6 @@ pl_status observe_logs(const observe_wish *wish, const observe_out *out)
 done:
     for (size_t i = 0; i < o.n; i++)
         close_stream(o.streams[i]);
-    pl_free(o.streams);
-    pl_free(o.meetings);
+    pl_free_all(o.streams, o.meetings);
     return status;
 }

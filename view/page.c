@@ -64,8 +64,7 @@ void page_close(page **out)
     if (p->hub_at && p->r.dir[0] && pl_remove_tree(p->r.dir) != PL_OK)
         p->r.dir[0] = '\0'; /* the folder stays; nothing depends on it */
     run_close(&p->r);
-    pl_free(p->leases);
-    pl_free(p);
+    pl_free_all(p->leases, p);
     *out = NULL;
 }
 

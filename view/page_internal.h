@@ -59,10 +59,8 @@ struct page {
 };
 
 uint64_t page_asked_number(const pl_page_question *q, const char *name, uint64_t other);
-PL_MUST_CHECK pl_status page_modules_json(page *p, const pl_page_question *q,
-                                          pl_buf *out);
-PL_MUST_CHECK pl_status page_router_json(page *p, const pl_page_question *q,
-                                         pl_buf *out);
+pl_status page_modules_json(page *p, const pl_page_question *q, pl_buf *out);
+pl_status page_router_json(page *p, const pl_page_question *q, pl_buf *out);
 void page_route_close(page_route *route);
 void page_state_json(const page *p, pl_buf *out);
 /* Adds up the inner steps of all arms in the hub's status: *done gets the number of

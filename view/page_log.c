@@ -221,7 +221,6 @@ void page_log_json(const page_log *log, uint64_t since, pl_json *list)
 
 void page_log_clear(page_log *log)
 {
-    pl_free(log->files);
-    pl_free(log->events);
+    pl_free_all(log->files, log->events);
     memset(log, 0, sizeof *log);
 }

@@ -219,8 +219,7 @@ static void write_grid(const page *p, const phase_arm *a, pl_buf *out)
             "per token. Each row is a path; each column is %lld phase%s.</p>\n",
             range[0], range[1], (long long)join * p->history.stride,
             (int64_t)join * p->history.stride == 1 ? "" : "s");
-    pl_free(values);
-    pl_free(names);
+    pl_free_all(values, names);
 }
 
 /* ---- history ---- */

@@ -42,13 +42,13 @@ double history_rate(const history_row *row);
 /* Makes the rows from `h`, from the audits in `store`, and from the logs in the folder
  * `logs` (the newest 64 MiB of each log). `h` must have read all versions already. The
  * caller clears `out`, also after a failure. */
-PL_MUST_CHECK pl_status history_make(const phase_history *h, pl_store *store,
-                                     const char *logs, history *out);
+pl_status history_make(const phase_history *h, pl_store *store, const char *logs,
+                       history *out);
 void history_clear(history *h);
 /* Appends all rows to `out`: as a table, as comma-separated values with a header, or as
  * one JSON object per line. */
 void history_write(const history *h, history_form form, pl_buf *out);
 /* The same from a store and the folder of the run's logs. */
-PL_MUST_CHECK pl_status history_read(pl_store *store, const char *logs, history *out);
+pl_status history_read(pl_store *store, const char *logs, history *out);
 /* Reads the run in `dir`, and appends its history to `out`. The job may be running. */
-PL_MUST_CHECK pl_status history_of_run(const char *dir, history_form form, pl_buf *out);
+pl_status history_of_run(const char *dir, history_form form, pl_buf *out);

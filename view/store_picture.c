@@ -72,8 +72,7 @@ pl_status store_picture_changes(pl_store *store, const char *module, uint64_t fr
     PL_TRY(write_picture(&picture, label, file));
 done:
     pl_buf_destroy(&picture);
-    pl_free(values);
-    pl_free(names);
+    pl_free_all(values, names);
     pl_json_destroy(&heat);
     return status;
 }
@@ -99,7 +98,6 @@ pl_status store_picture_blame(const pl_blame *blame, const char *module,
     html_bars(&picture, label, (const char(*)[PL_NAME_MAX])names, shares, blame->n);
     pl_status status = write_picture(&picture, label, file);
     pl_buf_destroy(&picture);
-    pl_free(shares);
-    pl_free(names);
+    pl_free_all(shares, names);
     return status;
 }

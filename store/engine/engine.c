@@ -123,7 +123,8 @@ static pl_status parse_engine_url(const char *text, engine_url *out)
             PL_ERR_CONFIG,
             "the endpoint must not contain `@`, because keys are not written into a "
             "URL; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
-    if (s3 && !pl_url_is_safe(out->endpoint))
+    if (s3 && !pl_starts_with(out->endpoint, "https://") &&
+        !pl_url_is_local(out->endpoint))
         return pl_fail(
             PL_ERR_CONFIG,
             "the endpoint must be https://HOST (http:// only for a service on "

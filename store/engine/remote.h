@@ -60,10 +60,9 @@ typedef struct remote_work {
 } remote_work;
 
 /* ---- where the chunks of a store are ---- */
-PL_MUST_CHECK pl_status remote_write_place(const char *folder, const char *url);
+pl_status remote_write_place(const char *folder, const char *url);
 /* Sets *out to NULL if the store's chunks are in the database. */
-PL_MUST_CHECK pl_status remote_open(const char *folder, bool to_write,
-                                    remote_end **out);
+pl_status remote_open(const char *folder, bool to_write, remote_end **out);
 /* Accepts NULL. First drops the objects that remote_doom has marked, unless `abandon`
  * is set. */
 void remote_close(remote_end **r, bool abandon);
@@ -90,4 +89,4 @@ void remote_base_name(const remote_head *head, uint64_t part,
 
 /* ---- the head (remote_head.c) ---- */
 /* Reads the head; *found is false if there is none. */
-PL_MUST_CHECK pl_status remote_read_head(remote_end *r, bool *found);
+pl_status remote_read_head(remote_end *r, bool *found);
