@@ -23,8 +23,7 @@ const char *pl_buf_text(pl_buf *buf);
 /* Appends text as a JSON string with its quotes; ill-formed UTF-8 becomes U+FFFD. */
 void pl_buf_json_text(pl_buf *buf, const char *text, size_t len);
 void pl_buf_base64(pl_buf *buf, const void *data, size_t len);
-/* Appends the text as one part of a URL's path or query: special characters become
- * %XX. */
+/* Appends a part of a URL's path or query: special characters become %XX. */
 void pl_buf_url(pl_buf *buf, const char *text);
 
 /* Appends text for a terminal or a log. Each byte of a character that controls a

@@ -606,8 +606,7 @@ void pl_conf_write_reference(const pl_table *table, pl_buf *out)
     }
 }
 
-/* Values are quoted as in YAML, so that no value can be mistaken for the line of
- * another key. */
+/* Values are quoted as in YAML, so that no value looks like the line of another key. */
 void pl_conf_canonical(const pl_table *table, const void *target, pl_buf *out)
 {
     for (size_t i = 0; i < table->n_keys; i++) {

@@ -46,8 +46,7 @@ void pl_conf_defaults(const pl_table *table, void *target);
 
 /* Sets one key. Errors show `where`: "--set", "run.yaml line 12". If the key is
  * unknown, the error names the most similar key of the table. If the value is not
- * allowed, the error names the key, the range and the unit. The status is ERR_CONFIG in
- * both cases. */
+ * allowed, the error names the key, the range and the unit. Both are ERR_CONFIG. */
 pl_status pl_conf_set(const pl_table *table, void *target, const char *key,
                       const char *value, const char *where);
 pl_status pl_conf_set_pair(const pl_table *table, void *target,
@@ -70,8 +69,7 @@ void pl_conf_write_reference(const pl_table *table, pl_buf *out);
 /* Writes "key: value\n" for every key that changes results, in table order. */
 void pl_conf_canonical(const pl_table *table, const void *target, pl_buf *out);
 
-/* Writes the current value of one key as text. Returns false if there is no such key.
- */
+/* Writes the value of one key as text. Returns false if there is no such key. */
 bool pl_conf_get(const pl_table *table, const void *target, const char *key,
                  pl_buf *out);
 

@@ -56,8 +56,7 @@ typedef enum pl_field_rule {
     PL_RULE_NEEDED,  /* reading fails if the field is missing */
     PL_RULE_NONZERO, /* a zero is not written, and a missing field is read as zero */
     /* the field is written if the member at `other` (the gate) is not zero; a missing
-     * field is read as zero. If the gate is a bool, reading sets it to whether the
-     * field exists. */
+     * field is read as zero. Reading sets a bool gate to whether the field exists. */
     PL_RULE_GATED
 } pl_field_rule;
 
@@ -98,9 +97,8 @@ void pl_put_fields(pl_buf *record, const pl_field *fields, const void *from);
 /* Appends the fields of `from` as a nested record. */
 void pl_put_nested(pl_buf *record, uint16_t tag, const pl_field *fields,
                    const void *from);
-/* Sets every member that the table names and leaves the others unchanged. The first
- * failure is kept in the reader (pl_reader_status). The caller frees lists, also after
- * a failure. */
+/* Sets the members that the table names. The first failure is kept in the reader
+ * (pl_reader_status). The caller frees lists, also after a failure. */
 void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
 
 /* PL_MEMBER is used only in sizeof and _Generic, which do not evaluate it. cppcheck

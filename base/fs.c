@@ -193,8 +193,7 @@ pl_status pl_make_folders(const char *path)
     return make_folder(part);
 }
 
-/* Works on open folders and never follows a link, so that nothing outside the tree is
- * deleted. */
+/* Works on open folders and follows no link, so nothing outside the tree is deleted. */
 static pl_status remove_under(int parent, const char *name, const char *path, int depth)
 {
     if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)

@@ -10,9 +10,8 @@ pl_status pl_make_folders(const char *path); /* mkdir -p, durable */
 /* Deletes a file, or a folder with everything in it. A missing path is not an error. */
 pl_status pl_remove_tree(const char *path);
 pl_status pl_read_file(const char *path, pl_buf *out);
-/* Checks a path that a user gave. ERR_DATA if it is a pipe, a device or a socket,
- * because reading it might wait for ever or never end. PL_OK if the path does not
- * exist. */
+/* Checks a path that a user gave. ERR_DATA if it is a pipe, a device or a socket, which
+ * might block or never end. PL_OK if the path does not exist. */
 pl_status pl_refuse_special(const char *path);
 
 /* Syncs the folder, so that the names of new files in it survive a power cut. */
@@ -41,9 +40,8 @@ void pl_unmap_scratch(void *memory, size_t bytes); /* accepts NULL */
  * released page reads it from the file again. */
 void pl_rest_file(const pl_mapping *mapping);
 
-/* Locks a folder with flock on the folder itself: there is no lock file that someone
- * could delete. ERR_BUSY if another process holds the lock. pl_unlock_folder closes
- * *fd. */
+/* Locks a folder with flock on the folder itself: no lock file can be deleted. ERR_BUSY
+ * if another process holds the lock. pl_unlock_folder closes *fd. */
 pl_status pl_lock_folder(const char *path, int *fd);
 /* Returns whether a process holds the lock. For an instant the call holds a shared
  * lock, so that pl_lock_folder may fail in another process. */

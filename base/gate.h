@@ -27,8 +27,7 @@ typedef struct pl_refusal {
 
 typedef struct pl_gate_options {
     const pl_keypair *own; /* this process's key pair; copied */
-    /* file of the list; "": no file, so only keys passed to pl_gate_admit may
-     * connect */
+    /* file of the list; "": only keys passed to pl_gate_admit may connect */
     const char *list;
     bool (*may)(pl_key_role role, uint16_t type);
     /* returns how much a message of this type takes out of the token bucket of its

@@ -30,9 +30,8 @@ bool pl_json_is_array(const pl_json *value); /* an empty array counts, too */
 bool pl_json_is_object(const pl_json *value);
 size_t pl_json_count(const pl_json *array);
 const pl_json *pl_json_at(const pl_json *array, size_t i);
-/* Iterates over an object's keys in order. Returns the key after `key`, or the first
- * key if `key` is NULL; NULL at the end. `key` must be a pointer that this function
- * returned. */
+/* Returns the key after `key` in order, or the first key if `key` is NULL; NULL at the
+ * end. `key` must be a pointer that this function returned. */
 const char *pl_json_next_key(const pl_json *object, const char *key);
 
 /* Functions that build values. The set and push functions take ownership of `value`. In

@@ -67,8 +67,7 @@ pl_status pl_pubkey_parse(const char *text, pl_pubkey *out)
                    PL_PUBKEY_TEXT - 1);
 }
 
-/* X25519 with a point of low order gives zero for every scalar; libsodium reports that.
- */
+/* X25519 with a point of low order gives zero for all scalars; libsodium reports it. */
 pl_status pl_pubkey_check(const pl_pubkey *key)
 {
     static const uint8_t scalar[crypto_scalarmult_SCALARBYTES] = {1};
@@ -183,8 +182,7 @@ pl_status pl_keypair_load(const char *path, pl_keypair *out)
     if (fd < 0)
         return pl_fail(pl_status_of_errno(errno, PL_ERR_NOPERM),
                        "cannot open the key file %s: %s", path, strerror(errno));
-    /* checks the open file, so that the file that is read is the one whose mode was
-     * checked */
+    /* checks the open file, so that exactly the checked file is read */
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
         PL_TRY(pl_fail(PL_ERR_NOPERM,
                        "%s cannot be a key file, because it is not a regular file",

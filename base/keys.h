@@ -53,8 +53,7 @@ void pl_keypair_create(pl_keypair *out);
 /* Computes the public half of a pair from its secret half. */
 void pl_keypair_of(const uint8_t secret[PL_PUBKEY_BYTES], pl_keypair *out);
 void pl_keypair_wipe(pl_keypair *pair);
-/* Writes the file with mode 0600 and makes it durable. ERR_EXISTS if the file
- * exists. */
+/* Writes the file with mode 0600, durably. ERR_EXISTS if the file exists. */
 pl_status pl_keypair_save(const char *path, const pl_keypair *pair);
 /* ERR_NOT_FOUND: the file does not exist. ERR_NOPERM: the file cannot be opened, is not
  * a regular file, belongs to a different user, or can be accessed by users other than
@@ -68,8 +67,7 @@ void pl_invite_create(char text[PL_INVITE_TEXT]);
 pl_status pl_invite_keypair(const char *text, pl_keypair *out);
 
 /* The rights of a key; docs/PROTOCOL.md 1.6 has the table. PL_AS_LOCAL is the role of
- * every client of a socket without encryption; only this machine can reach such a
- * socket. */
+ * every client of a socket without encryption, which only this machine reaches. */
 typedef enum pl_key_role {
     PL_AS_NONE,
     PL_AS_LOCAL,
@@ -84,8 +82,7 @@ typedef enum pl_key_role {
     PL_AS_COUNT
 } pl_key_role;
 const char *pl_key_role_name(pl_key_role role);
-/* Reads a role that a user may give to a key; the message of ERR_USAGE lists these
- * roles. */
+/* Reads a role that a user may give to a key. ERR_USAGE lists these roles. */
 pl_status pl_key_role_parse(const char *text, pl_key_role *out);
 
 typedef struct pl_key_entry {
@@ -126,8 +123,7 @@ bool pl_key_list_drop(pl_key_list *list, const pl_pubkey *key);
  * removed instead, because without its entry it can enrol no keys. Returns false if the
  * key is not in the list. */
 bool pl_key_list_revoke(pl_key_list *list, const pl_pubkey *key);
-/* The names of the job's own keys begin with PL_KEY_OWN; no other key may have such a
- * name. */
+/* The names of the job's own keys, and no others, begin with PL_KEY_OWN. */
 #define PL_KEY_OWN    "own-"
 #define PL_WORKER_OWN "worker-" /* worker-N names a worker that the job starts */
 /* Whether the name is that of one of the job's own keys (own-...) or of a worker that

@@ -21,8 +21,7 @@ void pl_free(void *memory);        /* accepts NULL */
                  sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))
 void pl_free_list(void *const *blocks, size_t n);
 
-/* Aborts like the functions above. Wrappers call it if a library failed to allocate
- * memory. */
+/* Aborts like the functions above. For a library that failed to allocate memory. */
 void pl_memory_exhausted(size_t bytes) PL_NORETURN;
 
 /* Allocates zeroed memory that is aligned to 64 bytes. Memory of 4 MiB or more is
@@ -36,9 +35,8 @@ pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out);
  * 64 MiB altogether. Without this call the C library maps, clears and unmaps the memory
  * of every block of 1 MiB, such as a message or a database write. */
 void pl_keep_blocks(void);
-/* The C library keeps the memory of freed blocks; this function returns that memory to
- * the kernel. Call it after work that needed much more memory than the work that
- * follows. */
+/* Returns the memory of freed blocks, which the C library keeps, to the kernel. Call it
+ * after work that needed much more memory than the work that follows. */
 void pl_give_back_blocks(void);
 void pl_free_aligned(void *memory); /* accepts NULL */
 

@@ -25,8 +25,7 @@ pl_status pl_output_write(pl_output *o, const void *data, size_t len);
 /* Writes zeros until the number of bytes is a multiple of `multiple`, at most 64. */
 pl_status pl_output_align(pl_output *o, uint64_t multiple);
 /* Completes the output. After OK the new content survives a power cut. After a failure
- * the file has the old content, or, if only the sync of the folder failed, the new
- * content. */
+ * it is the old content, or the new one if only the sync of the folder failed. */
 pl_status pl_output_end(pl_output *o);
 /* Removes the temporary file if pl_output_end has not succeeded. Accepts NULL. */
 void pl_output_close(pl_output **o);

@@ -28,8 +28,7 @@ typedef struct pl_reader {
     size_t len;
     /* name of the record in errors, for example "SUBMIT from worker-2" */
     const char *what;
-    /* memory of `len` bytes for the texts that pl_get_word returns; NULL if it is not
-     * used */
+    /* memory of `len` bytes for the texts of pl_get_word; NULL if it is not used */
     char *texts;
     pl_status status;
     /* where the last search ended, so that a list is read in one pass; seek_at 0: there

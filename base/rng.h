@@ -25,8 +25,7 @@ void pl_random_normals(uint64_t seed, uint64_t stream, size_t n, float *out);
  * in O(1). n >= 1, i < n. */
 uint64_t pl_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i);
 
-/* Returns a random number from the operating system, which cannot be predicted; never
- * 0. */
+/* Returns an unpredictable number from the operating system; never 0. */
 uint64_t pl_random_fresh(void);
 
 PL_C_END

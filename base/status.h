@@ -4,8 +4,7 @@
  * names the thing, the numbers and the remedy. Its callers forward the status with
  * PL_TRY and clean up at a single `done:` label.
  *
- * For each status, the table has the exit code of the process (from sysexits(3)) and a
- * short text. */
+ * The table has each status's exit code of the process (sysexits(3)) and a text. */
 #pragma once
 
 /* The declarations between these two words have C linkage in C++, too. */

@@ -84,8 +84,7 @@ pl_status pl_parse_int(const char *text, int64_t *out)
     return PL_OK;
 }
 
-/* A value too small for a double becomes the nearest double; a value that is too large
- * is refused. */
+/* a value too small for a double becomes the nearest; one too large is refused */
 pl_status pl_parse_real(const char *text, double *out)
 {
     *out = 0;

@@ -1,6 +1,5 @@
 /* Threads: a parallel loop over items, named threads, a queue that an event loop can
- * poll, and a thread that processes such a queue. Only thread.c and library.c
- * use locks. */
+ * poll, and a thread with such a queue. Only thread.c and library.c use locks. */
 #pragma once
 #include "base/status.h"
 #include <stdbool.h>

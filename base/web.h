@@ -33,8 +33,7 @@ typedef struct pl_web_request {
     char etag[128];
 } pl_web_request;
 /* OK for every HTTP status. ERR_NET or ERR_TIMEOUT: the caller may try again.
- * ERR_CONFIG: the address or its certificate is wrong. Redirections are not
- * followed. */
+ * ERR_CONFIG: a wrong address or certificate. Redirections are not followed. */
 pl_status pl_web_ask(pl_web *web, pl_web_request *request);
 
 PL_C_END

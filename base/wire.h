@@ -119,8 +119,7 @@ typedef struct pl_wire_line {
     uint64_t n_connects;
     bool is_connected;
     /* Bytes that arrived here, and bytes whose arrival the other machine has confirmed.
-     * The numbers also rise while a long message is on its way. 0 for ipc, and without
-     * a connection. */
+     * They also rise within a long message. 0 for ipc, and without a connection. */
     uint64_t arrived_bytes, confirmed_bytes;
     uint32_t rtt_us; /* the shortest round trip; 0: not known */
 } pl_wire_line;
@@ -130,16 +129,13 @@ void pl_wire_line_now(pl_socket *socket, pl_wire_line *out);
 int64_t pl_wire_lost_ms(pl_socket *socket);
 /* Tests whether a TCP connection to the address can be made, and ends it at once. The
  * error's sentence says which of these it is. ERR_NET: the name of the machine is
- * unknown, the name service does not answer, or nothing listens at the port.
- * ERR_TIMEOUT: the machine does not answer within timeout_ms. Looking the name up may
- * take longer. */
+ * unknown, the name service is silent, or nothing listens at the port. ERR_TIMEOUT: the
+ * machine does not answer within timeout_ms. Looking the name up may take longer. */
 pl_status pl_wire_reach(const char *address, int timeout_ms);
 
-/* Returns the address, without the key, at which a server listens or to which a client
- * connects. */
+/* Returns, without the key, where a server listens or to what a client connects. */
 const char *pl_wire_address(const pl_socket *socket);
-/* Number of messages that were dropped since the socket was opened, because they failed
- * the checks. */
+/* Number of messages that were dropped so far, because they failed the checks. */
 uint64_t pl_wire_dropped(const pl_socket *socket);
 /* Number of messages that were refused because the sender's role does not allow them,
  * or because the sender's key asked too much (base/quota.h). */

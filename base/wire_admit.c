@@ -6,8 +6,7 @@
 
 #include <stdio.h>
 
-/* Reports a refusal to this process through pl_gate_options.on_refused, but not too
- * often. */
+/* Reports a refusal through pl_gate_options.on_refused, but not too often. */
 static void tell_refusal(pl_socket *socket, const pl_peer *peer, const char *text)
 {
     char key[PL_PUBKEY_TEXT];

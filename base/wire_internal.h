@@ -1,5 +1,4 @@
-/* Private to wire and gate: the header of messages, the process's ZeroMQ context, and
- * its own key. */
+/* Private to wire and gate: the header of messages, the ZeroMQ context, the own key. */
 #pragma once
 #include "base/keys.h"
 #include "base/quota.h"
@@ -82,8 +81,7 @@ void wire_tell_failed_clients(pl_socket *socket);
 
 /* wire_admit.c */
 /* Whether the message reaches the caller: the bucket of the sender's key must hold
- * enough (quota.h), and the sender's role must allow the message. If not, answers the
- * sender. */
+ * enough (quota.h), and the sender's role must allow it. If not, answers the sender. */
 bool wire_admit(pl_socket *socket, const pl_peer *peer, const pl_message *m);
 /* Answers a message that was dropped, if its reason is a different major version of the
  * protocol. `header` is its first frame. */
@@ -99,8 +97,7 @@ pl_status wire_failed(const char *action, const char *address, pl_status otherwi
 /* Called before a socket is bound at an ipc address. ERR_BUSY: a process listens there.
  * ERR_EXISTS: the file there is not a socket. ERR_CONFIG: the path is too long. */
 pl_status wire_ipc_check(const char *endpoint);
-/* For PL_ADDRESS_PRIVATE: makes a new folder and writes the address of a socket in
- * it. */
+/* For PL_ADDRESS_PRIVATE: makes a folder, and writes the address of a socket in it. */
 pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX]);
 void wire_ipc_remove(const char *endpoint);
 

@@ -1,5 +1,4 @@
-/* Private to cli: the verbs (the commands of pathloom), and the functions that they
- * share. */
+/* Private to cli: the verbs (pathloom's commands), and what they share. */
 #pragma once
 #include "cli/options.h"
 #include <signal.h>
@@ -33,7 +32,6 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt);
  * process, only the launcher's signals set the flag, and only to 1; in a worker other
  * signals do so, too. */
 void cli_end_with_launcher(bool is_worker);
-/* After this call, the first SIGINT ends the process, because no work is left to
- * finish. */
+/* From now on the first SIGINT ends the process, because no work is left. */
 void cli_stop_at_once(void);
 PL_C_END

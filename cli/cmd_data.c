@@ -3,9 +3,6 @@
  * in a file, each path and module was trained. */
 #include "cli/cli.h"
 #include "cli/row.h"
-#include "codec/codec.h"
-#include "corpus/corpus.h"
-#include "outer/outer.h"
 
 #include <math.h>
 

@@ -2,8 +2,7 @@
  * The command also works while the run trains. */
 #include "cli/cli.h"
 
-/* Parses a list such as "128,64": numbers of tokens after which the path is chosen
- * again. */
+/* Parses a list such as "128,64": after how many tokens the path is chosen again. */
 static pl_status read_every(const pl_run *r, const char *text, evaluation_wish *wish)
 {
     char one[24];

@@ -1,6 +1,5 @@
 /* pathloom export: writes one path as a Hugging Face folder or as a GGUF file. */
 #include "cli/cli.h"
-#include "serve/serve.h"
 
 typedef struct request {
     const char *dir, *arm, *path, *text, *out, *format, *type_name;

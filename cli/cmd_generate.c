@@ -1,7 +1,5 @@
-/* pathloom generate: writes text. The prompt chooses a path, and that path
- * generates. */
+/* pathloom generate: writes text on the path that the prompt chooses. */
 #include "cli/cli.h"
-#include "serve/serve.h"
 
 typedef struct request {
     mixture_wish wish;

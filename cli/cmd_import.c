@@ -2,7 +2,6 @@
  * or Qwen3 model. This command checks the model completely. The run reads the
  * parameters when training begins. */
 #include "cli/cli.h"
-#include "serve/serve.h"
 
 #include <stdlib.h>
 

@@ -120,8 +120,7 @@ static pl_status run_join(int argc, char **argv)
     pl_copy_text(p.found[0], sizeof p.found[0], hub);
     p.hub = p.found[0];
     if (!p.key) {
-        /* There is one key per job, so the name of its file is made from the hub's
-         * key. */
+        /* one key per job, so the name of its file is made from the hub's key */
         char folder[PL_PATH_MAX], key[PL_PUBKEY_TEXT], name[64];
         PL_CHECK(process_user_folder("XDG_CONFIG_HOME", ".config", folder));
         if (chmod(folder, 0700) != 0)

@@ -1,7 +1,5 @@
-/* pathloom key: makes key pairs and invitations, and edits the list of keys that may
- * connect. */
+/* pathloom key: makes key pairs and invitations, edits the list of keys. */
 #include "cli/cli.h"
-#include "serve/serve.h"
 
 #include <time.h>
 

@@ -2,7 +2,6 @@
  * answers, and why. No text is generated. */
 #include "cli/cli.h"
 #include "cli/row.h"
-#include "serve/serve.h"
 
 #include <math.h>
 

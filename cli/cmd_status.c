@@ -112,8 +112,7 @@ static pl_status run_status(int argc, char **argv)
     if (status == PL_OK)
         status = run_ask_hub(&r, &json);
     /* No job is running. The answer is {"finished": true} if the run is finished,
-     * otherwise an error. So a script that starts workers in a cluster can ask whether
-     * work is left. */
+     * otherwise an error. So a script of a cluster can ask whether work is left. */
     if (status == PL_ERR_NOT_FOUND) {
         bool ended = false;
         pl_copy_text(sentence, sizeof sentence, pl_last_error());

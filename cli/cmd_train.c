@@ -68,8 +68,7 @@ static void start_page(pl_run *r, pl_launcher **viewer)
 }
 
 /* Prepares text and configuration. With --for or --tokens, the keys of a new run are
- * chosen by the text and by the speed of this machine. Later commands keep these
- * keys. */
+ * chosen by the text and by the speed of this machine. Later commands keep them. */
 static pl_status prepare_run(pl_run *r, train_dial *dial)
 {
     const bool decided = r->resumed || r->took_saved;

@@ -164,8 +164,7 @@ int main(int argc, char **argv)
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     unsetenv("OPENBLAS_CORETYPE");
     execute_with_settings(argv);
-    /* Flushing stdout shows whether the disk is full, for example in `pathloom init >
-     * RUN.yaml`. */
+    /* Flushing shows whether the disk is full, as in `pathloom init > RUN.yaml`. */
     int code = run_verb(argc, argv);
     bool lost = fflush(stdout) != 0 || ferror(stdout);
     if (!lost || code != 0)

@@ -1,6 +1,5 @@
 /* Private to cli: the options of a verb. The parser, --help, the manual page and the
- * shell completion all use one table per verb. An option that is not in the table is
- * refused. */
+ * shell completion all use one table per verb. Other options are refused. */
 #pragma once
 #include "job/job.h"
 
@@ -90,14 +89,12 @@ typedef struct cli_verb {
     int most_words;    /* largest number of words that the verb accepts */
     bool computes; /* the verb trains or generates, so main.c prepares the threads */
     /* Runs the verb; argv[0] is its name. main.c prints the sentence of an error. A
-     * verb that has told the user how it ended returns an error with an empty sentence.
-     */
+     * verb that has told how it ended returns an error with an empty sentence. */
     pl_status (*run)(int argc, char **argv);
     /* NULL, or runs a process of a job instead, which logs its errors, and returns its
      * exit code; the short help does not list such a verb */
     int (*run_process)(int argc, char **argv);
-    /* NULL, or a function that prints the verb's help instead of the list of options
-     * and notes */
+    /* prints the verb's help instead of the list of options and notes; or NULL */
     void (*explain)(int argc, char **argv);
 } cli_verb;
 

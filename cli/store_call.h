@@ -90,12 +90,10 @@ void store_print_completion(void);
  * missing. ERR_USAGE. */
 pl_status store_option_int(const store_call *call, store_option option, int64_t initial,
                            int64_t min, int64_t *out);
-/* Opens the store for writing. The sentence of ERR_BUSY says what to do while a job
- * runs. */
+/* Opens the store for writing. ERR_BUSY says what to do while a job runs. */
 pl_status store_open_to_write(store_call *call, pl_store **out);
 pl_status store_open_writers(const store_call *call, pl_writers **out);
-/* ERR_USAGE if the folder `other` is the store, is inside the store, or contains the
- * store. */
+/* ERR_USAGE if the folder `other` is the store, is in it, or contains it. */
 pl_status store_refuse_overlap(const store_call *call, const char *other);
 
 /* ERR_USAGE if the folder is a single part of a store in several parts, because needed

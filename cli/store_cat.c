@@ -1,5 +1,4 @@
-/* pathloom store cat: writes the bytes of a version, of one of its tensors, or of an
- * object. */
+/* pathloom store cat: writes the bytes of a version, a tensor of it, or an object. */
 #include "cli/store_call.h"
 
 #include <unistd.h>

@@ -1,5 +1,4 @@
-/* pathloom store init, backup, restore: make an empty store, copy a store, and copy it
- * back. */
+/* pathloom store init, backup, restore: make a store, copy it, copy it back. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
@@ -177,8 +176,7 @@ static pl_status rebuild(const store_call *call, const char *place)
     return PL_OK;
 }
 
-/* Restores a store from a backup. The backup is checked completely before it replaces
- * anything. */
+/* Restores a backup, which is checked completely before it replaces anything. */
 pl_status store_restore(store_call *call)
 {
     pl_audit_report audit;

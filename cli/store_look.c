@@ -1,5 +1,4 @@
-/* pathloom store ls, log, show, stat: list the contents of a store, and show single
- * items. */
+/* pathloom store ls, log, show, stat: list what a store has, show single items. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
@@ -354,8 +353,7 @@ pl_status store_du(store_call *call)
     PL_CHECK(pl_store_use(call->store, &usage));
     print_usage(call->json, &usage);
     static const char *const names[] = {"data", "cache", "log", "tensorboard"};
-    /* the run's folders beside the store: token files, data shards that workers keep,
-     * logs */
+    /* the run's folders beside the store: token files, workers' data shards, logs */
     char run[PL_PATH_MAX], folder[PL_PATH_MAX];
     for (size_t i = 0; !call->values[STORE_OPT_STORE] && i < CLI_COUNT(names); i++) {
         pl_join(folder, pl_path_above(run, call->folder), names[i]);

@@ -2,7 +2,6 @@
  * tasks, and compares the hashes of the results. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
-#include "workers/workers.h"
 
 static const char *const verdicts[] = {"same", "other", "unknown"};
 

@@ -263,8 +263,7 @@ pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], si
     tile += begin - first;
     if (sum && some == TILE)
         return sink_squares(sink, begin, add_tile(tile, sink->weight, sum));
-    /* A shorter tile is padded with zeros, which change neither `sum` nor the sum of
-     * squares. */
+    /* A short tile is padded with zeros, which change neither sum. */
     float values[TILE] = {0}, sums[TILE] = {0};
     memcpy(values, tile, some * sizeof *values);
     if (sum)

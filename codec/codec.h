@@ -79,8 +79,7 @@ typedef struct pl_codec_options {
      * PL_SELECT_TAGC at most this many are kept on average. */
     int32_t k;
     int32_t small; /* tensors with fewer elements have the role SMALL (default 4096) */
-    /* factor by which the residual is multiplied at each encoding, 0..1 (default 1; for
-     * topk 0.95) */
+    /* factor of the residual at each encoding, 0..1 (default 1; for topk 0.95) */
     double beta;
     double cells; /* for sketch16: cells per kept value, 1.05..16 (default 1.30) */
 } pl_codec_options;
@@ -104,8 +103,7 @@ typedef struct pl_codec_part {
 /* Sets the default options for the codec `name`. All roles get this codec, except
  * SMALL, which gets f32. The name "tagc" means sketch16 with PL_SELECT_TAGC for MLP,
  * embedding and head, and i8-shared for attention. With tagc a sketch keeps 819 of 4096
- * values; with topk and sketch16, 64 of 4096 are kept. The text of ERR_CONFIG names the
- * known codecs. */
+ * values; with topk and sketch16, 64 of 4096 are kept. ERR_CONFIG names the codecs. */
 pl_status pl_codec_options_default(const char *name, pl_codec_options *out);
 /* ERR_CONFIG: a number is out of its range, or a homomorphic codec (sketch16,
  * i8-shared) is combined with a codec other than f32. */
@@ -183,8 +181,7 @@ pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_t n,
                            pl_codec_info *out);
 
 /* Splits n messages that follow each other in `data`; out[i] gets the i-th. Only the
- * lengths in the headers are read and checked. ERR_DATA if there are not exactly n
- * messages. */
+ * lengths in headers are checked. ERR_DATA if there are not exactly n messages. */
 pl_status pl_codec_split(const void *data, uint64_t bytes, int n,
                          pl_codec_message *out);
 

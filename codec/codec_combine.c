@@ -64,8 +64,7 @@ CODEC_WIDE static bool add_codes(const int32_t *restrict a, const int32_t *restr
     return !outside;
 }
 
-/* Adds dense codes. The number of bytes per code may differ between the two operands
- * and the sum. */
+/* Adds dense codes. Operands and sum may have different bytes per code. */
 static pl_status combine_dense(combination *c, codec_stretch *s)
 {
     int32_t a[TILE], b[TILE], sum[TILE];
@@ -257,8 +256,7 @@ done:
 }
 
 /* ---- all messages of a round ---- */
-/* Refuses a message that is not homomorphic, because it would be added without its
- * weight. */
+/* Refuses other messages than homomorphic ones: they would be added without weight. */
 static pl_status check_summable(const pl_codec_message *m, int index, size_t n)
 {
     pl_codec_info info;
@@ -269,8 +267,7 @@ static pl_status check_summable(const pl_codec_message *m, int index, size_t n)
                    "message %d is not homomorphic; add it with its weight", index);
 }
 
-/* Adds all messages, which must be homomorphic. Sums are made alternately in two
- * buffers. */
+/* Adds all messages, which must be homomorphic, in two buffers in turn. */
 static pl_status combine_all(const pl_codec_source *messages, size_t n, pl_buf sums[2],
                              pl_codec_message *out)
 {

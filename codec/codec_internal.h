@@ -50,8 +50,7 @@ enum {
 
 /* Codec numbers that occur only in messages. */
 enum { WIRE_I22_SHARED = PL_CODEC_COUNT, WIRE_LIST16, WIRE_COUNT };
-/* variant of f32 and bf16: the bytes with the exponents are stored in a separate
- * section */
+/* variant of f32 and bf16: the bytes with the exponents have their own section */
 enum { VARIANT_PLANES = 1 };
 
 typedef struct codec_section {
@@ -126,14 +125,12 @@ typedef struct codec_reader {
 pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes,
                             size_t n);
 bool codec_reader_next(codec_reader *r, codec_stretch *s);
-/* Checks a section's checksum and, if it is compressed, decompresses it to the end of
- * `scratch`. */
+/* Checks a section's checksum; decompresses it to the end of `scratch` if needed. */
 pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
                              const uint8_t **raw);
 
 /* ---- codec.c ---- */
-/* The encoding of one stretch. The values to encode are a = weight * update + beta *
- * residual. */
+/* The encoding of one stretch: of a = weight * update + beta * residual. */
 typedef struct codec_job {
     const pl_codec_options *options;
     const pl_codec_round *round; /* NULL unless the codec is homomorphic */
@@ -160,8 +157,7 @@ pl_status job_check_finite(const codec_job *job, uint64_t at, uint32_t top);
 void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool exact,
                   uint8_t *at[SECTIONS_MAX]);
 
-/* A sink gets decoded values. It ignores values whose index is outside of [begin,
- * end). */
+/* A sink gets decoded values, and ignores those outside of [begin, end). */
 typedef struct codec_sink {
     float *sum; /* the vector to add to, for the complete update; or NULL */
     float weight;
@@ -226,9 +222,8 @@ pl_status topk_decode(const codec_task *task);
 pl_status shared_decode(const codec_task *task);
 pl_status sketch_decode(const codec_task *task);
 
-/* Defined in codec_shared.c. With e = `exponent`, computes q = round(a 2^-e), clamped
- * to -limit..limit, and left = a - q 2^e. Returns the bit pattern of the largest
- * |a|. */
+/* (codec_shared.c) With e = `exponent`, computes q = round(a 2^-e), clamped to
+ * -limit..limit, and left = a - q 2^e. Returns the bit pattern of the largest |a|. */
 uint32_t shared_tile(const float a[TILE], int exponent, int32_t limit, int32_t q[TILE],
                      float left[TILE]);
 /* Reads n codes, from number `at` on, of a section with `width` bytes per code. Fills

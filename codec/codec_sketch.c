@@ -234,8 +234,7 @@ pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitm
 {
     peeling p = {0};
     pl_status status = PL_OK;
-    /* Allocates memory for the largest segment; smaller segments use a part of this
-     * memory. */
+    /* Allocates memory for the largest segment; smaller ones use a part of it. */
     size_t len = s->count < SEGMENT ? (size_t)s->count : SEGMENT;
     size_t n = 3 * (size_t)codec_segment_cells(s->cells, len);
     p.cells = pl_alloc(n * sizeof *p.cells);

@@ -47,8 +47,7 @@ static inline uint16_t sketch_signed(const sketch_cells *p, int j, int32_t code)
  * in the order of the elements. ERR_PEEL if that is impossible. */
 pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
                       const uint8_t *cells, pl_buf *codes);
-/* Appends the codes like sketch_peel, for a received sketch or list. All bytes are
- * checked. `rest` is the second section: the cells of a sketch, or the codes of a
- * list. */
+/* Appends the codes of a received sketch or list, whose bytes are all checked. `rest`
+ * is the second section: the cells of a sketch, or the codes of a list. */
 pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
                        const uint8_t *bitmap, const uint8_t *rest, pl_buf *codes);

@@ -2,8 +2,6 @@
  * the top of settings.h describes the order of these steps. */
 #include "config/settings.h"
 #include "serve/serve.h"
-#include "store/store.h"
-#include <stddef.h>
 #include <stdlib.h>
 #include <math.h>
 
@@ -100,8 +98,7 @@ void config_leave_derived(config *c)
         c->sees = -1;
 }
 
-/* If both file names lead to the same file, keeps the spelling that is stored in the
- * run. */
+/* If both names lead to the same file, keeps the spelling stored in the run. */
 static void keep_path(const config_text own, config_text given)
 {
     if (strcmp(own, "-") == 0 || strcmp(given, "-") == 0)

@@ -5,9 +5,8 @@
 #include <string.h>
 
 /* Reads numbers of phases from 1 to `most`, separated by commas. `rising`: each number
- * must be greater than the previous one. If `levels` is not NULL, each number must be
- * followed by a colon and a text (a change of the topology), which is put into
- * `levels`. */
+ * must be greater than the previous one. If `levels` is not NULL, each number has a
+ * colon and a text (a change of the topology) behind it, which `levels` gets. */
 static bool read_phases(const char *text, bool rising, int64_t most,
                         int64_t phases[CONFIG_LIST_MAX],
                         config_text levels[CONFIG_LIST_MAX], int *n)
@@ -79,9 +78,8 @@ static pl_status read_changes(const char *key, const char *text, const char *exa
     return PL_OK;
 }
 
-/* Fills in a chapter that begins after `begin` phases. Chapters are added in order. If
- * the next change of the topology comes after exactly `begin` phases, the chapter makes
- * this change. */
+/* Fills in the next chapter, which begins after `begin` phases. If the next change of
+ * the topology comes after exactly `begin` phases, the chapter makes this change. */
 static pl_status add_chapter(const pl_shape *shape, change_list *changes, int64_t begin,
                              config_chapter *chapter)
 {

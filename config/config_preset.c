@@ -29,9 +29,8 @@
           "outer.momentum_private=0 eval.baselines=none"
 
 /* A row applies to every preset whose name starts with `beginning`. If several rows
- * apply, later rows override earlier ones. If no row applies, the keys keep their
- * defaults.
- * */
+ * apply, later rows override earlier ones. Without such a row, the keys keep their
+ * defaults. */
 static const struct {
     const char *beginning, *settings;
 } rows[] = {

@@ -1,5 +1,4 @@
-/* Chooses a model, its paths and its training from time, text and speed; dial.h has the
- * rule. */
+/* Chooses model, paths and training from time, text and speed (dial.h). */
 #include "config/dial.h"
 #include <math.h>
 
@@ -180,9 +179,8 @@ static double seconds_between_tasks(const dial_choice *c)
 
 /* Returns the base model's steps per step of each path. With a single worker the base
  * model takes as many steps as all paths together, half of all tokens. While some of
- * several workers train the base model, the others wait. So it then gets half of the
- * time, but no fewer than BASE_TOKENS tokens per parameter (docs/results/speedup.md).
- */
+ * several workers train the base model, the others wait. So it gets half of the time,
+ * but no fewer than BASE_TOKENS tokens per parameter (docs/results/speedup.md). */
 static double base_share(const dial_facts *f, const dial_choice *c, double steps,
                          const step_seconds *step)
 {
@@ -233,8 +231,7 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
     c->base_steps = (int64_t)base;
 }
 
-/* The replicas of a base model divide its steps, and are merged more often than paths.
- */
+/* Replicas of a base model divide its steps, and are merged more often than paths. */
 static double predict_base(const dial_facts *f, const dial_choice *c,
                            const step_seconds *step)
 {
@@ -271,8 +268,7 @@ static void predict_parts(const dial_facts *f, dial_choice *c, const step_second
 }
 
 /* Returns the largest number of steps of each path with which the run ends in the given
- * time; 0 if LEAST_STEPS are too many. The user's keys may fix the length of some parts
- * of the run. */
+ * time; 0 if LEAST_STEPS are too many. The user's keys may fix some parts' lengths. */
 static double steps_in_time(const dial_facts *f, const dial_choice *c,
                             const step_seconds *step, double forward)
 {
@@ -332,8 +328,7 @@ dial_team dial_base_team(int64_t processors, int64_t threads, int64_t replicas)
 }
 
 /* Chooses the batch. For 2 to 25 million tokens, 8 sequences were best. For more tokens
- * the batch is doubled so that it grows with the power 0.38 of the number of tokens (as
- * in nanochat). */
+ * it is doubled, to grow with the power 0.38 of their number (as in nanochat). */
 static int64_t batch_for(double tokens)
 {
     int64_t batch = 8;

@@ -78,8 +78,7 @@ enum { DIAL_LEAST_BYTES = 1000000 }; /* smallest text for --for and --tokens */
 
 /* Parses a time such as "90s", "15min", "2h" or "1.5h" to seconds. ERR_USAGE. */
 pl_status dial_parse_time(const char *text, double *seconds);
-/* Returns the FLOPs of a training step per token. Only ratios of these numbers are
- * used. */
+/* Returns a training step's FLOPs per token. Only ratios of these are used. */
 double dial_flops(double params, int64_t width, int64_t blocks, int64_t context);
 /* Chooses, before the text is known, the size of the vocabulary and the number of bytes
  * of text to read. If a time is given: as many bytes as can be read in a tenth of this
@@ -92,8 +91,7 @@ double dial_rate(const dial_facts *f, double flops, bool alone);
 /* Chooses all keys except those for vocabulary and text. The caller may measure the
  * speed on the chosen model and then call this function again. */
 void dial_choose(const dial_facts *f, dial_choice *out);
-/* The number of replicas of the base model that train at the same time, and the threads
- * of each. */
+/* Replicas of the base model that train at the same time, and the threads of each. */
 typedef struct dial_team {
     int64_t threads, replicas;
 } dial_team;

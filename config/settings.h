@@ -101,9 +101,8 @@ typedef struct config {
 
 extern const pl_table config_table;
 
-/* Builds a configuration from the defaults, the preset, the file and the --set pairs,
- * and checks it. A later source overrides an earlier one. `file` may be NULL.
- * ERR_CONFIG. */
+/* Builds and checks a configuration from defaults, preset, file and --set pairs. A
+ * later source overrides an earlier one. `file` may be NULL. ERR_CONFIG. */
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
                        config *out);
 /* The same with the saved configuration of a run. *differs: see pl_conf_load_saved. */
@@ -112,21 +111,18 @@ pl_status config_build_saved(const char *file, const char *const *sets, int n_se
 /* Sets shape, topology and training settings to the values of the preset that c->preset
  * names (config_preset.c). Does nothing if c->preset is empty. ERR_CONFIG. */
 pl_status config_apply_preset(config *c);
-/* Applies first the file (may be NULL) and then the --set pairs to the present values.
- * ERR_CONFIG. */
+/* Applies the file (may be NULL), then the --set pairs, to the values. ERR_CONFIG. */
 pl_status config_lay(config *c, const char *file, const char *const *sets, int n_sets);
 /* Called after config_lay was applied to c, a copy of `own`. Computes derived values
  * again. Where a file name leads to the same file as in `own`, restores the spelling of
- * `own`. Afterwards, every value of c that differs from `own` was changed by the
- * user. */
+ * `own`. Afterwards, the user changed what differs from `own`. */
 void config_keep_own(const config *own, config *c);
 pl_status config_check(const config *c);
 /* For a file that users edit: keys that are derived from other keys (such as head_size,
  * from width and heads) get the value 0 or -1 again, so that they are derived again
  * after an edit. */
 void config_leave_derived(config *c);
-/* Whether KEY in KEY=VALUE is local: a local key may get a new value each time the run
- * is started. */
+/* Whether KEY in KEY=VALUE is local: each start of a run may give it a new value. */
 bool config_pair_is_local(const char *pair);
 
 pl_status config_shape(const config *c, pl_shape *out);
@@ -192,8 +188,7 @@ pl_status config_freeze_phases(const config *c, int64_t phases[CONFIG_FREEZE_MAX
                                int *n);
 /* Sets *frozen to a list with one item per module of the chapter's topology: true if
  * the module is frozen. The caller frees the list with pl_free. ERR_CONFIG:
- * train.freeze names a module that does not exist, or a path would have no module to
- * train. */
+ * train.freeze names an unknown module, or a path would have none to train. */
 pl_status config_frozen(const config *c, int chapter, bool **frozen);
 /* Whether train.freeze of `c` is the value of the run `own` followed by at least one
  * further item, and all further items are for phases that the run does not have yet. */

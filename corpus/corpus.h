@@ -35,8 +35,7 @@ typedef struct pl_read_stats {
     uint64_t n_cuts; /* number of cuts if a single text file was cut into documents */
     uint64_t n_bad_lines;     /* JSON lines that were skipped (skip_bad) */
     char first_bad_line[400]; /* the reason for which the first of them was skipped */
-    /* if n_cuts > 0: the hash of the whole file, computed as for a file that is one
-     * document */
+    /* if n_cuts > 0: the hash of the whole file, as for one document */
     pl_hash whole;
 } pl_read_stats;
 
@@ -100,8 +99,7 @@ int pl_tokenizer_vocab(const pl_tokenizer *tokenizer);
  * do), so that the decoded text begins with a blank that the text did not have. */
 bool pl_tokenizer_puts_blank(const pl_tokenizer *tokenizer);
 enum { PL_TOKEN_UNK = 0, PL_TOKEN_BOS = 1, PL_TOKEN_EOS = 2 };
-/* Appends int32 tokens (without BOS and EOS) to `out`. Several threads may call the
- * function. */
+/* Appends int32 tokens (without BOS and EOS) to `out`. Any thread may call it. */
 pl_status pl_tokenizer_encode(const pl_tokenizer *tokenizer, const char *text,
                               size_t len, pl_buf *out);
 /* Appends the text of the tokens; control tokens have no text. */
@@ -121,8 +119,7 @@ typedef struct pl_token_doc {
  * of the file are noticed (pl_tokens_check). */
 pl_status pl_tokens_open(const char *path, bool verify, pl_tokens **out);
 /* ERR_DAMAGED: after the file was opened, one of its pages changed, and tokens were
- * read from this page. Call the function before you keep a result that depends on
- * tokens. */
+ * read from this page. Call it before you keep a result that depends on tokens. */
 pl_status pl_tokens_check(const pl_tokens *tokens);
 /* Opens a token file that is in memory (a shard from the store). The bytes are borrowed
  * until close. Error texts use `what` as the name of the file. */
@@ -147,8 +144,7 @@ pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs, size_t
 
 /* A list of documents that were forgotten. Such documents become blank: all their
  * tokens become PL_TOKEN_UNK, and no sampler counts their targets. Blank documents keep
- * their places and lengths, so that the samples of all other documents stay the
- * same. */
+ * places and lengths, so the samples of all others stay the same. */
 typedef struct pl_doc_list {
     const uint64_t *hashes; /* identities, as in pl_token_doc */
     size_t n;
@@ -194,8 +190,7 @@ typedef struct pl_sampler_options {
     int skip_prefix;
     bool pack; /* whether short windows share rows */
 } pl_sampler_options;
-/* Counts the rows of one epoch over these documents. No document may be listed
- * twice. */
+/* Counts the rows of an epoch over these documents; none may be listed twice. */
 pl_status pl_sampler_count_rows(const pl_tokens *tokens, const uint32_t *docs,
                                 uint32_t n, const pl_sampler_options *options,
                                 uint64_t *out);
@@ -223,8 +218,7 @@ typedef struct pl_prepare_options {
     /* if `valid` is "": the fraction of documents that is held out, chosen by hash */
     double valid_share;
     const char *tokenizer; /* tokenizer model to load; "" to train one */
-    /* size of the vocabulary to train; for a tokenizer that is loaded, the largest size
-     * allowed */
+    /* size of the vocabulary to train; for a loaded tokenizer, the largest size */
     int vocab;
     pl_reading reading;
     /* number of paths; fewer training documents than this are an error */

@@ -9,8 +9,7 @@
 #define DATA_TRAIN     "train.tok"
 #define DATA_VALID     "valid.tok"
 
-/* Computes the hashes of the products, stores them in `result`, and writes the
- * manifest. */
+/* Computes the products' hashes into `result`, and writes the manifest. */
 pl_status data_manifest_write(const char *folder, const pl_prepare_options *options,
                               pl_prepare_result *result);
 

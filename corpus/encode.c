@@ -90,8 +90,7 @@ pl_status pl_documents_encode(const char *path, const pl_reading *reading,
                        path, e.domains.len, TOKENS_NAMES_MAX));
     e.layout.names_bytes = (uint32_t)e.domains.len;
     tokens_layout_place(&e.layout);
-    /* the parts are put in their places, with zeros between them; the header is written
-     * last */
+    /* the parts with zeros between them; the header is written last */
     const tokens_layout *l = &e.layout;
     pl_buf_reserve(file, (size_t)l->file_bytes);
     uint8_t *at = file->data + file->len;

@@ -89,8 +89,7 @@ static bool has_good_escapes(span string)
     return true;
 }
 
-/* Decodes a string whose escapes were checked. `at` is its place in the line. Returns
- * its length. */
+/* Decodes a string with checked escapes at `at` in the line; returns its length. */
 static size_t decode_string(char *at, size_t len)
 {
     const char *from = at, *end = at + len;

@@ -6,13 +6,11 @@
  * rows that have enough room. If no row has enough room, the window begins a new row.
  * Windows of equal length are placed in the order of their documents, so the result
  * depends only on the lengths. There is one list of rows for each amount of room below
- * T (the length of a row), and one bit for each list that says whether the list has
- * rows. */
+ * T (the length of a row), and one bit per list that says whether it has rows. */
 #include "corpus/packing.h"
 
 typedef struct rooms {
-    /* [T] for each amount of room: the document that began the newest row with exactly
-     * this room */
+    /* [T] per amount of room: the document that began the newest row with it */
     uint32_t *first;
     /* [n] for a document that began a row: the document of the next older row with
      * equal room */
@@ -80,8 +78,7 @@ static uint32_t sort_tails(const uint32_t *tails, uint32_t n, uint32_t T,
     return (uint32_t)at;
 }
 
-/* Fills p->next, and sets tails[d] to 0 if the short window of document d does not
- * begin a row. */
+/* Fills p->next; sets tails[d] to 0 if document d's short window begins no row. */
 static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
 {
     static const char what[] = "the packing of short windows";
@@ -136,8 +133,7 @@ pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs, uint32_t n
                                  packing_skipped(n_tokens, o->context, o->skip_prefix);
         /* the number of targets in the last window if this window is short */
         tails[i] = windows > 0 ? (uint32_t)(n_targets % T) : 0;
-        /* at this point first_row[i] is only the number of the document's full
-         * windows */
+        /* here first_row[i] is only the number of the document's full windows */
         out->first_row[i] = windows - (tails[i] > 0);
     }
     if (o->pack && n > 0)

@@ -41,8 +41,7 @@ typedef struct preparation {
     bool valid_cut; /* whether the held-out text is a single file that was cut */
     /* whether the corpus is a single file that was cut and all of it is held out */
     bool corpus_held;
-    /* began: time at which the current step began; said: time at which progress was
-     * last printed */
+    /* began: when the current step began; said: when progress was last printed */
     double began, said;
 } preparation;
 
@@ -256,8 +255,7 @@ static void hold_out_one(preparation *work)
         work->options->valid_share, n);
 }
 
-/* Reports all errors that can be found before the training of the tokenizer, which may
- * take minutes. */
+/* Reports what can be found before the tokenizer is trained, which may take minutes. */
 static pl_status check_split(const preparation *work)
 {
     size_t n = work->spool->n_docs;
@@ -444,8 +442,7 @@ static void say_split(const preparation *work, const char *remark)
 }
 
 /* ---- all steps ---- */
-/* Makes the data folder. Deletes temporary files and the spool, after success and after
- * failure. */
+/* Makes the data folder. Always deletes temporary files and the spool. */
 static pl_status build(preparation *work)
 {
     char path[PL_PATH_MAX], remark[48] = "";
@@ -473,8 +470,7 @@ static pl_status build(preparation *work)
             "all %llu held-out documents are shorter than %d tokens: give longer "
             "documents, raise data.valid_share, or lower router.prefix",
             (unsigned long long)work->n_held_out, work->options->min_document_tokens));
-    /* both files get the same list of domains, so that a domain has the same index in
-     * both */
+    /* both files get the same list of domains, so their indices agree */
     const char *const *domains = (const char *const *)work->spool->domains;
     const size_t n_domains = work->spool->n_domains;
     PL_TRY(token_writer_end(work->train, domains, n_domains));

@@ -87,8 +87,7 @@ bool spool_has(const document_spool *spool, uint64_t hash)
 /* ---- adding ---- */
 
 /* Returns the index of a domain, and adds the domain if it is new. A linear search is
- * enough, because most corpora have few domains, and SPOOL_DOMAINS_MAX limits their
- * number. */
+ * enough: most corpora have few domains, at most SPOOL_DOMAINS_MAX. */
 static uint16_t domain_index(document_spool *spool, const char *name)
 {
     if (name[0] == '\0')

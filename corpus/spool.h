@@ -42,8 +42,7 @@ bool spool_has(const document_spool *spool, uint64_t hash);
 pl_status spool_add(document_spool *spool, const pl_document *document, uint64_t hash,
                     bool held_out);
 
-/* Call spool_seal after the last document. The texts can be read only after this
- * call. */
+/* Call this after the last document; only then can the texts be read. */
 pl_status spool_seal(document_spool *spool);
 
 static inline const char *spool_text(const document_spool *spool, size_t i)

@@ -16,14 +16,12 @@ typedef struct text_block {
  * encoding the blocks gives the same tokens as encoding the whole text. */
 size_t tokenizer_block_len(const char *text, size_t len, size_t max);
 
-/* Trains a tokenizer on the blocks, in their order, and appends the bytes of the
- * tokenizer to `model`. ERR_DATA: no tokenizer with `vocab` pieces can be trained on
- * these blocks. */
+/* Trains a tokenizer on the blocks, in their order, and appends its bytes to `model`.
+ * ERR_DATA: no tokenizer with `vocab` pieces can be trained on these blocks. */
 pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks, int vocab,
                               pl_buf *model);
 
-/* Appends the SentencePiece model in a file: its bytes, or what tokenizer.json
- * describes. */
+/* Appends the SentencePiece model of a file, or what tokenizer.json describes. */
 pl_status tokenizer_read(const char *path, pl_buf *model);
 
 /* Counts the tokens PL_TOKEN_UNK: the text that they stand for is lost. A tokenizer

@@ -1,6 +1,5 @@
 /* Writes a token file as a stream: first the documents one by one, then the table of
- * documents. token_writer_end completes the file, syncs it to the disk and gives it its
- * name. */
+ * documents. token_writer_end completes, syncs and names the file. */
 #pragma once
 #include "corpus/corpus.h"
 

@@ -7,8 +7,7 @@
  * A contributor's share of a version is its weighted norm divided by the sum of all
  * weighted norms. So a share says how far the contributor moved the version; the
  * directions of the updates do not matter. If the result covers several versions, each
- * version's shares are weighted by the distance by which that version moved the
- * parameters. */
+ * version's shares are weighted by how far it moved the parameters. */
 #pragma once
 #include "history/exposure.h"
 #include "history/coverage.h"

@@ -1,7 +1,6 @@
 /* Counts on how many tokens of certain documents paths and modules were trained
  * (exposure.h). Only one data shard at a time is in memory. */
 #include "history/exposure.h"
-#include "outer/outer.h"
 #include <stdlib.h>
 
 /* The data that are needed while one path is counted. */
@@ -114,8 +113,7 @@ static pl_status add_exposed_version(void *context, const pl_version *v)
                     c->module);
         /* Several modules have a contribution of the same phase. The path's counts
          * include a phase only once, when its first contribution is found in any
-         * module. (After a rollback some modules may have no contribution of a
-         * phase.) */
+         * module. (After a rollback some modules may lack it.) */
         const uint64_t phase = k->work.first_sample / pl_phase_samples(c->arm);
         if (phase >= (uint64_t)c->arm->inner.phases)
             continue;

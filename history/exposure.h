@@ -46,8 +46,7 @@ typedef struct pl_domain_part {
 
 /* Counts how many targets of these samples are in documents of each domain. The domain
  * with the most targets comes first. `task` is path * R + replica. The caller frees
- * *parts [n_parts] with pl_free. ERR_NOT_FOUND if the path's shard is not in the
- * store. */
+ * *parts [n_parts] with pl_free. ERR_NOT_FOUND: the store lacks the shard. */
 pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
                               const pl_topology *topology,
                               const pl_sample_range *ranges, size_t n, int task,

@@ -126,9 +126,8 @@ static bool is_same_source(const pl_module_at *a, const pl_module_at *b)
     return a->number == b->number && strcmp(a->module, b->module) == 0;
 }
 
-/* Makes the version for module `i` of the first source, and puts it into the tag in the
- * place of this module. If `keep` is true, also commits the version and reports it to
- * the caller. */
+/* Makes the version for module `i` of the first source, and puts it into the tag in
+ * place of this module. If `keep`, also commits and reports it. */
 static pl_status merge_module(pl_merge_plan *m, size_t i, bool keep)
 {
     pl_recipe recipe = {.blend = m->blend};

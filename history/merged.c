@@ -1,5 +1,4 @@
-/* Makes versions from other versions, and computes them again from their records
- * (merged.h). */
+/* Makes versions from others, and makes them again from their records (merged.h). */
 #include "history/merged.h"
 #include <math.h>
 #include <stdio.h>

@@ -18,8 +18,7 @@
 
 typedef struct pl_recipe {
     pl_blend blend;
-    /* base: the version from which a method with a base measures changes; unused by
-     * other methods */
+    /* base: the version from which some methods measure changes */
     pl_module_at sources[PL_BLEND_SOURCES_MAX], base;
 } pl_recipe;
 

@@ -102,8 +102,7 @@ static pl_status complete_name(const pl_module_set *list, const char *asked,
     return PL_OK;
 }
 
-/* Finds the full name of the module that the user calls "L1.E0", "embed" or
- * "mix/embed". */
+/* Finds the full name of what the user calls "L1.E0", "embed" or "mix/embed". */
 static pl_status resolve_in(const pl_module_set *list, const char *asked,
                             char out[PL_MODULE_NAME_MAX])
 {

@@ -189,8 +189,7 @@ static phase_cell *make_cell(phase_history *h, phase_series *s, int64_t phase)
             return &s->cells[slot];
         }
         if (h->stride > most)
-            /* even with the largest stride, the series need more cells than the
-             * limit */
+            /* even with the largest stride, the series need too many cells */
             return NULL;
         double_stride(h);
     }

@@ -22,14 +22,12 @@ typedef struct pl_rewind_arm {
      * that had them; the copy has only blank shards */
     bool keeps;
     bool is_changed; /* whether any phase of a path changes */
-    /* the first path that has no text left without the documents; -1: every path has
-     * text left */
+    /* the first path without text when the documents are gone; -1: there is none */
     int emptied;
     /* numbers of phases, summed over paths: all phases, phases whose result changes,
      * and phases that are trained again */
     int64_t n_phases, n_changed, n_again;
-    /* seconds of inner steps: in all phases, and in the phases that are trained
-     * again */
+    /* seconds of inner steps: in all phases, and in those trained again */
     double seconds, again_s;
     /* device: the kind of device that trained the arm; "" if none is recorded.
      * other_device: a second kind if there were several, otherwise "". */

@@ -76,9 +76,8 @@ static pl_status plan_resumption(pl_rollback_plan *r, int64_t most)
     return PL_OK;
 }
 
-/* Plans the old version for the modules that the user named, and the newest parameters
- * for the arm's other modules. plan_resumption decides how many versions are
- * written. */
+/* Plans the old version for the modules that the user named, the newest parameters for
+ * the others. plan_resumption decides how many versions are written. */
 static pl_status plan_named(pl_rollback_plan *r)
 {
     char asked[2 * PL_MODULE_NAME_MAX], prefix[PL_MODULE_NAME_MAX + 1];

@@ -1,5 +1,4 @@
-/* Finds the versions of a store whose data garbage collection (`store gc`) must keep.
- */
+/* Finds the versions whose data garbage collection (`store gc`) must keep. */
 #pragma once
 #include "store/store.h"
 

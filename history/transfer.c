@@ -80,9 +80,8 @@ static pl_status compare_heads(pl_transfer *t, const char *module, uint64_t head
     return status;
 }
 
-/* Makes one commit per version. A version without parameters is committed together with
- * the next version that has some, because the newest version of a module must have
- * parameters. */
+/* Makes one commit per version. One without parameters is committed together with the
+ * next that has some, because the newest version of a module must have parameters. */
 static pl_status bring_head(void *context, const pl_version *head)
 {
     pl_transfer *t = context;

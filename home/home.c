@@ -59,7 +59,6 @@
  * Files: home_submit.c decides whether an update is accepted, home_merge.c makes
  * versions, home_state.c fills the home's memory and reports it to the hub,
  * home_quota.c limits the store. home.h lists the others. */
-#include "net/net.h"
 #include "home/home_internal.h"
 
 enum { GROUP_MAX = 128, TICK_MS = 500, HOLD_TICK_MS = 10 };
@@ -246,8 +245,7 @@ static pl_status on_get_object(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Puts the next piece into the answer. The peer has already read the bytes before
- * `offset`. */
+/* Puts the next piece into the answer. The peer has the bytes before `offset`. */
 static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
                               pl_message *a)
 {
@@ -652,8 +650,7 @@ static pl_status serve_home(home *h)
     pl_message m = {0}, waited;
     int64_t swept = pl_now_ms(), tidied = swept;
     bool untidy = true, quiet = false;
-    /* some rounds may have been complete when the previous process of this home
-     * ended */
+    /* rounds may have been complete when this home's previous process ended */
     PL_TRY(home_merge_ready(h));
     PL_TRY(note_keys(h));
     /* a signal handler on any thread may set *stop */

@@ -4,7 +4,6 @@
  * the path's next state (outer/audit_row.h). Messages of fenced workers are refused.
  * The hub decides about audits and fences (workers/hub_verdict.c), and the home makes
  * the hub's decisions durable. */
-#include "outer/outer.h"
 #include "home/home_internal.h"
 
 struct home_audit {

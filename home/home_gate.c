@@ -6,7 +6,6 @@
  * (norm_gate.h). A state is checked against the state before it (outer/state_bounds.h),
  * as far as this home has what it follows from: with several homes, other homes have
  * some versions and updates. */
-#include "codec/codec.h"
 #include "home/home_internal.h"
 
 #include <math.h>
@@ -60,8 +59,7 @@ static const home_module *module_of(const state_source *s, int slot)
                                                        s->claim->path)];
 }
 
-/* Lends a blob of the store. *bytes is empty, and *found false, if this home does not
- * have it. */
+/* Lends a blob of the store. Without it *bytes is empty, and *found false. */
 static pl_status lend_stored(home *h, const pl_hash *blob, pl_bytes *bytes,
                              void **owned, bool *found)
 {
@@ -112,8 +110,7 @@ done:
     return status;
 }
 
-/* The decision stands before the phase begins, and is kept until the phase has ended.
- */
+/* The decision stands before the phase begins, and is kept until its end. */
 static bool was_split(void *context, int slot, int64_t round)
 {
     const state_source *s = context;

@@ -1,6 +1,5 @@
 /* Private to the folder home: the home's state, and the functions that the files of
- * this folder share. The comment at the top of home.c explains how the files work
- * together. */
+ * this folder share. home.c explains how the files work together. */
 #pragma once
 #include "outer/outer.h"
 #include "home/home.h"
@@ -32,8 +31,7 @@ typedef struct home_module {
     /* [window] number of pending contributions (accepted, not merged) of each open
      * round; the index is the round modulo window */
     int *n_pending;
-    /* [window, n_holders] whether a holder has contributed to an open round; see
-     * home_flag */
+    /* [window, n_holders] whether a holder has contributed to an open round */
     bool *pending;
     /* [n_holders] if the round does not tell which phase an update belongs to (rounds
      * are numbered by arrival, or need only a quorum): for each holder, the phases of
@@ -145,8 +143,7 @@ typedef struct home {
     size_t n_new_tags;
     home_answer *answers;
     size_t n_answers, cap_answers;
-    /* the peer that last asked for the state (GET_STATE); hub.len is 0 if no peer has
-     * asked */
+    /* the peer that last asked for the state (GET_STATE); hub.len 0: none */
     pl_peer hub;
     pl_buf state;           /* the snapshot that the hub reads in pieces */
     uint64_t hub_epoch;     /* the highest that it gave to a hub, or heard from one */
@@ -156,8 +153,7 @@ typedef struct home {
     pl_draw draw;       /* draws the tasks that are audited */
     pl_fence *fenced;
     size_t n_audits, n_fenced;
-    /* the secret of the newest hub, and that of the hub before, which is good until
-     * old_until_ms */
+    /* the secrets of the newest hub and of the one before, good until old_until_ms */
     pl_lease_secret secrets[2];
     int n_secrets;
     int64_t old_until_ms;
@@ -222,8 +218,7 @@ bool home_has_update(const home_arm *arm, const home_module *m, int64_t round,
  * bytes are those of the upload. `what` names the bytes in an error. */
 pl_status home_lend_blob(home *h, const pl_hash *blob, const char *what,
                          pl_bytes *bytes, void **owned);
-/* Reads an arm from the store or from an upload, and checks it. Does not add the arm to
- * h->arms. */
+/* Reads an arm from the store or an upload, and checks it; h->arms stays. */
 pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
                         home_arm *out);
 void home_clear_arm(home_arm *arm);
@@ -251,8 +246,7 @@ bool home_next_waiting(home *h, pl_peer *peer, pl_message *out);
 void home_free_waiting(home *h);
 
 /* home_quota.c */
-/* Sets the store's quota. If the store is larger than the quota, drops the data of old
- * versions. */
+/* Sets the store's quota. If the store is larger, drops data of old versions. */
 pl_status home_open_quota(home *h);
 /* Notes that the open transaction will write this object. If the object is a tag, the
  * quota keeps the versions that the tag names. ERR_NOT_FOUND: the tag names a version
@@ -283,8 +277,7 @@ bool home_take_secret(home *h, const uint8_t *secret, uint64_t ttl_ms);
  * those of this lease and of the job. ERR_BUSY: no hub has said HELLO yet, or the hub
  * has not told this home of the lease yet. ERR_STALE: the bytes are not a lease of this
  * job, or its task does not exist. ERR_NOT_FOUND: this home does not have the lease's
- * arm. ERR_NOPERM: the lease belongs to another worker, or the worker that holds it is
- * fenced. */
+ * arm. ERR_NOPERM: the lease is another worker's, or its worker is fenced. */
 pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                           home_lease *out);
 /* ERR_STALE: the worker of the lease has not sealed this message (pl_lease_sign). */
@@ -295,11 +288,9 @@ bool home_is_valid(const home_path *path, uint64_t token);
 /* Whether `receipt` is a home's receipt for the update of this lease's holder. */
 bool home_is_receipt(const home *h, const char *module, int64_t round,
                      const home_lease *by, const pl_hash *receipt);
-/* Checks reported work. ERR_DATA or ERR_NUMERIC: such work is impossible under this
- * lease. */
+/* Checks reported work. ERR_DATA, ERR_NUMERIC: it is impossible under this lease. */
 pl_status home_check_work(const home_lease *l, const pl_work *w);
-/* Returns the largest number of bytes of uploads that the lease's task may need at
- * once. */
+/* Returns how many bytes of uploads the lease's task may need at once. */
 uint64_t home_upload_share(const home_lease *l);
 
 /* home_upload.c */
@@ -315,8 +306,7 @@ pl_status home_adopt_blob(home *h, const pl_hash *hash);
 pl_status home_check_norm(const home *h, const home_arm *arm, const home_module *m,
                           const pl_submit_message *s);
 /* Refuses a state of path `index` with a wrong size, or with values that training from
- * the path's present state cannot produce (ERR_DATA). The state is an upload, or in the
- * store. */
+ * the path's present state cannot produce (ERR_DATA). It is an upload, or stored. */
 pl_status home_check_state(home *h, const home_arm *arm, int index,
                            const pl_path_state *state);
 
@@ -327,8 +317,7 @@ pl_status home_end_phase(home *h, home_path *path, const pl_path_state *state);
 
 /* home_meet.c */
 pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer);
-/* Callback for each ref whose name begins with PL_MEET_REFS. The arms must be loaded
- * before. */
+/* Callback for each ref below PL_MEET_REFS. The arms must be loaded before. */
 pl_status home_load_meeting(void *context, const char *name, const char *target);
 /* Returns whether holder `index` was split from its mate in the round. */
 bool home_was_split(const home_arm *arm, int module, int64_t round, int index);
@@ -345,8 +334,7 @@ bool home_audits(const home *h, const home_arm *arm);
 bool home_draws_audit(const home *h, const home_lease *under);
 /* Writes the row of an audit. The path stays in its phase until the verdict. */
 pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state *state);
-/* Returns the state that the path will have if its open audit agrees; NULL: it has no
- * open audit. */
+/* Returns the path's state if its open audit agrees; NULL: it has no open audit. */
 const pl_path_state *home_in_audit(const home *h, const char *path);
 /* Unless the phase counts, drops the updates of a path from this phase on whose leases
  * are not newer than `token`, and notes this, so that an older copy of the store drops

@@ -1,6 +1,5 @@
 /* Makes the next version of each module whose round has all its contributions: reads
  * the updates, takes the outer step, and commits the version. */
-#include "outer/outer.h"
 #include "home/home_internal.h"
 #include "home/home_updates.h"
 
@@ -27,8 +26,7 @@ typedef struct merge {
     float *residual; /* a vector inside `momentum`; NULL if changes are not kept */
     /* [n_params] parameters of the parent version; NULL if changes are not kept */
     float *before;
-    /* [n_params] parameters of version 0; NULL if updates are not relative to version
-     * 0 */
+    /* [n_params] parameters of version 0; NULL: updates are not relative to it */
     float *origin;
     int n_kept; /* number of vectors of `momentum` that versions keep; 0: none */
     /* matrices whose singular values the outer step makes equal */
@@ -219,8 +217,7 @@ static pl_status make_version(merge *g)
     PL_CHECK(status);
     /* co2's penalty needs the distance of the head from the base. If the base is the
      * version before the head, the distance is the norm of the last step, which is in
-     * the head's record. If the base is older, the distance is computed from the
-     * parameters. */
+     * the head's record. For an older base it is computed from the parameters. */
     uint64_t round = g->module->version;
     uint64_t base = pl_round_base(g->of, (int64_t)round);
     if (pl_outer_depends_on_gap(&g->how.step) && round - base >= 2)
@@ -256,8 +253,7 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
                        m->name, g.n, *home_count(m, number)));
     PL_TRY(prepare_merge(&g));
     PL_TRY(make_version(&g));
-    /* No pair of this round can be split any more, because all its updates have
-     * arrived. */
+    /* No pair of this round can be split any more: all updates have arrived. */
     int replicas = pl_topology_n_replicas(arm->topology);
     for (int i = 0; i < g.n; i++) {
         pl_contribution *c = &g.contributions[i];
@@ -311,8 +307,7 @@ static bool has_finished(const home_arm *arm, const home_module *m, int index,
 }
 
 /* Under audits an update counts only after its task has ended and, if the task was
- * drawn, its audit has agreed. So no version contains a result that an audit found to
- * be wrong. */
+ * drawn, its audit has agreed. So no version contains a result found to be wrong. */
 static bool is_confirmed(const home *h, const home_arm *arm, const home_module *m)
 {
     const int replicas = pl_topology_n_replicas(arm->topology);
@@ -388,8 +383,7 @@ pl_status home_merge_ready(home *h)
 }
 
 /* ---- replay: making a version again ---- */
-/* Makes version `made` again, if the store still has the data from which it was
- * made. */
+/* Makes version `made` again, if the store still has its sources. */
 static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
                            pl_replay *out)
 {

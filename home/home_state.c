@@ -1,7 +1,6 @@
 /* Reads the home's data from the store into memory at start. Reports these data to the
  * hub: all of them when the hub asks (STATE_IS), then each change as one EVENT. */
 #include "home/home_internal.h"
-#include "outer/outer.h"
 
 int home_n_tasks(const home_arm *arm)
 {

@@ -1,5 +1,4 @@
-/* Writes the home's status as one JSON object for the hub. The hub shows the status to
- * users. */
+/* Writes the home's status as a JSON object for the hub, which shows it to users. */
 #include "home/home_internal.h"
 
 /* If the home has more modules than this, the status omits the list of modules, because

@@ -4,10 +4,7 @@
  * update with a key counts. Every later update with the same key is a duplicate, even
  * after a restart or after the merge of the round. So an update counts exactly once,
  * even if it is sent many times. */
-#include "codec/codec.h"
 #include "home/home_internal.h"
-#include "outer/outer.h"
-#include "net/net.h"
 
 #include <math.h>
 

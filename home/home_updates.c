@@ -1,7 +1,6 @@
 /* Reads the updates of one round from the store, one batch (pl_codec_run) at a time.
- * The codec adds the updates in the order of the contributions. If several
- * contributions name one homomorphic update, which is their sum, the update is added
- * once. */
+ * Updates are added in the order of the contributions. If several contributions name
+ * one homomorphic update, which is their sum, the update is added once. */
 #include "home/home_updates.h"
 
 #include <string.h>

@@ -9,8 +9,7 @@
 
 enum { TICKETS_MAX = 1 << 16, TICKET_MS = 10000 };
 
-/* Puts the question at the end of the queue. If it is there already, it keeps its
- * place. */
+/* Puts the question at the end of the queue, unless it is there already. */
 static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m,
                                const staging_piece *p)
 {

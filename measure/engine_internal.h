@@ -29,7 +29,6 @@ typedef struct measure_crew {
 
 /* Trains `model` in crew->processes processes at once, and adds up their rates
  * (measure_crew.c). If o->seconds is 0, each process is bound to its own processors,
- * and its best step counts. Otherwise processes are not bound, and the mean step
- * counts. */
+ * and its best step counts. Otherwise they are not bound, and the mean counts. */
 pl_status measure_crew_run(const measure_options *o, const measured_model *model,
                            measure_crew *crew);

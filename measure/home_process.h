@@ -1,5 +1,4 @@
-/* Private to measure: processes that measurements start, a home among them, and what
- * they use. */
+/* Private to measure: processes that measurements start, such as a home. */
 #pragma once
 #include "net/net.h"
 #include <sys/types.h>
@@ -7,11 +6,9 @@
 /* Ends the calling process with the last error, unless the status is OK. Only for
  * processes that a measurement has forked. */
 void measure_need(pl_status status);
-/* Returns the seconds of processor time that a process has used; pid 0 is the caller.
- */
+/* Returns the seconds of processor time of a process; pid 0 is the caller. */
 double measure_cpu_s(pid_t pid);
-/* Returns a number of /proc/PID/status, such as "VmRSS:", in bytes; 0 if the process is
- * gone. */
+/* Returns a number of /proc/PID/status, such as "VmRSS:", in bytes; 0: gone. */
 double measure_memory(pid_t pid, const char *what);
 
 typedef struct home_process {

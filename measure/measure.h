@@ -41,9 +41,8 @@ typedef struct measure_documents {
     int64_t documents;
     int paths, columns, memory_mib; /* memory_mib: limit for a fit; 0: no limit */
 } measure_documents;
-/* Measure commits and reads of a store; transfers between a worker and a home; a home
- * with many workers; a hub with simulated workers; the routing of synthetic
- * documents. */
+/* Measure a store; transfers between a worker and a home; a home with many workers; a
+ * hub with simulated workers; the routing of synthetic documents. */
 pl_status measure_store(const measure_disk *o);
 pl_status measure_wire(const measure_transfers *o);
 pl_status measure_home(const measure_load *o);
@@ -65,8 +64,7 @@ typedef struct measure_options {
     int processes; /* number of processes that train at once; 0: only this process */
     const char *backend, *precision, *clock; /* the texts that the user gave */
     /* Only for processes that train at once. Above 0: each process trains for this many
-     * seconds, and its mean step counts. 0: it trains for a few steps, and its best
-     * step counts. */
+     * seconds, and its mean step counts. 0: its best of a few steps counts. */
     double seconds;
 } measure_options;
 pl_status measure_engine(const measure_options *o);

@@ -7,8 +7,6 @@
  * that the residual would correct in later messages. */
 #include "measure/measure.h"
 #include "measure/update_internal.h"
-#include "codec/codec.h"
-#include "outer/outer.h"
 
 #include <math.h>
 

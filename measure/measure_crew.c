@@ -70,8 +70,7 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
         return pl_file_failed("make", "a pipe");
     out->pid = fork();
     if (out->pid == 0) {
-        /* The child inherits the run's lock, so the child must end when this command
-         * ends. */
+        /* The child inherits the run's lock, so it must end with this command. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(ends[0]);
         /* If `seconds` is above 0, the processes stand for the workers of a job, and

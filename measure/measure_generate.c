@@ -171,8 +171,7 @@ static pl_status measure_decoding(bench *b)
 }
 
 /* ---- printing ---- */
-/* Whether the weights are so large that decoding must read them from memory, not from a
- * cache. */
+/* Whether the weights are too large for a cache, so that decoding reads memory. */
 static bool is_from_memory(const bench *b)
 {
     return b->device || weight_bytes(b) >= CACHES * (double)last_cache_bytes();

@@ -3,9 +3,8 @@
  * Each worker has its own encrypted connection to a real home. All of them at the same
  * time send an object, which no other worker has, and fetch it. The home has room for
  * 1 GiB of bytes that are not committed, so most workers must wait for room. The table
- * has the rate, the bytes that were sent again, and the processor time and memory of
- * the home. On a link with a known rate: `sh bench/link.sh 1gbit pathloom bench home`.
- */
+ * has the rate, the bytes that were sent again, and processor time and memory of the
+ * home. On a link with a known rate: `sh bench/link.sh 1gbit pathloom bench home`. */
 #include "measure/measure.h"
 #include "measure/home_process.h"
 

@@ -13,13 +13,9 @@
  * The time of a request ends when the kernel has the answer (SO_TIMESTAMPNS), even if
  * the process of the workers reads the answer later. The table has the times until
  * tasks and renewals are granted, leases and messages per second, and the memory and
- * processor time of the hub. `bench home` measures what the home's part in such a job
- * costs. */
+ * processor time of the hub. `bench home` measures the home's part. */
 #include "measure/measure.h"
 #include "measure/home_process.h"
-#include "codec/codec.h"
-#include "net/net.h"
-#include "outer/outer.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -166,8 +162,7 @@ static uint64_t number_at(const uint8_t *in, int bytes)
     return value;
 }
 
-/* Takes one whole message from the bytes that have arrived. Returns false if there is
- * none yet. */
+/* Takes one whole message from the bytes that have arrived; false: none yet. */
 static bool next_message(line *l)
 {
     pl_message *m = &l->message;
@@ -281,8 +276,7 @@ static void step_player(player *p, pl_socket *home, uint64_t pid, int64_t now)
         PL_SAY(&m, TASK_REQ, task_req, .name = p->name);
         send_line(&p->hub, &m);
     } else if (p->welcome && p->works && now >= p->finish_ms) {
-        /* the task is told to the home, as a worker's submissions would, then to the
-         * hub */
+        /* the home is told of the task, as by a worker's submissions, then the hub */
         const pl_hash seal = {{0}}; /* which this home does not check */
         PL_SAY(&m, SUBMIT_PATH, submit_path, .name = p->task, .phase = p->phase + 1,
                .seal = seal.bytes);

@@ -6,7 +6,6 @@
  * step, but computes almost nothing. Each of a few rounds measures every row once. The
  * best round of each row counts, because other work on a machine can only add time. */
 #include "measure/measure.h"
-#include "outer/outer.h"
 #include <math.h>
 
 enum {

@@ -51,8 +51,7 @@ static uint64_t next_bits(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Returns an almost normal number with variance 1: the scaled sum of four uniform
- * numbers. */
+/* An almost normal number with variance 1: the scaled sum of four uniform ones. */
 static float next_normal(uint64_t *state)
 {
     const uint64_t bits = next_bits(state);

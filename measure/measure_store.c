@@ -11,8 +11,6 @@
  * read after all commits. The store is made in a new folder inside the given one and
  * removed afterwards. With an engine, chunks are stored there and not deleted. */
 #include "measure/measure.h"
-#include "store/store.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,8 +108,7 @@ static pl_status run_size(bench *b, size_t bytes)
     PL_CHECK(pl_store_open(b->folder, PL_STORE_CREATE, &b->store));
     uint64_t stored = 0;
     for (size_t i = 0; i < n; i++) {
-        /* new bytes for each commit, which cannot be compressed, like trained
-         * weights */
+        /* new incompressible bytes for each commit, like trained weights */
         for (size_t at = 0; at + 16 <= bytes; at += 16) {
             uint32_t block[4];
             pl_philox(i, 1, at / 16, block);

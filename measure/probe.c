@@ -1,5 +1,4 @@
-/* Runs rounds of operations and steps, and computes rates from their times (probe.h).
- */
+/* Runs rounds of operations and steps, and computes their rates (probe.h). */
 #include "measure/probe_internal.h"
 #include <math.h>
 #include <time.h>
@@ -15,9 +14,8 @@ double probe_now(const pl_probe_options *options)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Measures the seconds of one call. An operation may be called many times, because a
- * gradient grows by the same amount at each call, and AdamW clears the gradients once
- * per round. */
+/* Measures the seconds of one call. It may be called many times, because a gradient
+ * grows by the same amount at each call, and AdamW clears it once per round. */
 static pl_status time_row(pl_backend *be, const pl_probe_options *options,
                           probe_ops *ops, int row, int repeats, double *seconds)
 {

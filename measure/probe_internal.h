@@ -1,6 +1,5 @@
-/* Private to the probe: the functions that its files share. The files are probe (rounds
- * and sums), probe_ops (the operations and their operands) and probe_train (the step).
- */
+/* Private to the probe: what its files share. They are probe (rounds and sums),
+ * probe_ops (the operations and their operands) and probe_train (the step). */
 #pragma once
 #include "measure/probe.h"
 

@@ -28,8 +28,7 @@ struct probe_ops {
         int weight;
     } what[PL_PROBE_ROWS]; /* [n_rows] one entry per row of the report */
     int which;             /* index of the weight of the current product */
-    /* number of floats that each pass over memory reads per array; 0: memory is not
-     * measured */
+    /* floats that each pass over memory reads per array; 0: memory is not measured */
     size_t stream;
 };
 
@@ -127,8 +126,7 @@ static void adamw(probe_ops *x)
 }
 static void sum_squares(probe_ops *x)
 {
-    /* writes the sum to `loss`, which is memory of the backend; the values of `loss` do
-     * not matter */
+    /* `loss`, memory of the backend, gets the sum; its values do not matter */
     void *out = x->loss;
     x->be->ops->sum_squares(x->be, out, x->dw, block_params(x));
 }
@@ -317,8 +315,7 @@ pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
     PL_TRY(make_buffers(x));
     for (int i = QKV; i <= HEAD; i++)
         PL_TRY(be->ops->weight_create(be, x->w, x->rows[i], x->cols[i], &x->weight[i]));
-    /* Without this, the compute copies would be zeros, which a GPU multiplies
-     * faster. */
+    /* else the compute copies would be zeros, which a GPU multiplies faster */
     be->ops->weights_refresh(be, x->weight, N_WEIGHTS);
     PL_TRY(be->ops->sync(be));
     add_products(x, report);

@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 bool train_dial_is_set(const train_dial *d)
@@ -147,8 +146,7 @@ static pl_status measure_before(train_dial *d, pl_run *r)
     return measure_speed(d, r, 1);
 }
 
-/* Copies to d->facts what the user's keys determine: model, paths, training and
- * baselines. */
+/* Copies to d->facts what the user's keys say: model, paths, training, baselines. */
 static void note_given(train_dial *d, const pl_run *r)
 {
     static const char *const model_keys[] = {
@@ -219,8 +217,7 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
     pl_json *json = NULL;
     PL_CHECK(check_size(r));
     /* On processors Muon was better than AdamW after the same time
-     * (docs/results/dial.md). A learning rate that the user gave is probably meant for
-     * AdamW. */
+     * (docs/results/dial.md). A given learning rate is probably meant for AdamW. */
     if (r->n_gpus == 0 && !given_sets(d->settings, "preset") &&
         !given_sets(d->settings, "train.lr")) {
         train_dial_choose(d, "train.optimizer", "muon",
@@ -228,8 +225,7 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
         PL_CHECK(train_dial_lay(d, r));
     }
     /* On processors, workers join their threads for the base model. Measurements of
-     * threads come later (keep_base_threads), so this is done only if the user gave a
-     * time. */
+     * threads come later (keep_base_threads), so this needs a time. */
     if (d->time && r->n_gpus == 0 && c->base_steps != 0) {
         static const char key[] = "train.base_replicas";
         const dial_team team =

@@ -24,18 +24,15 @@ typedef struct train_dial {
 } train_dial;
 
 /* Reads --for, --tokens and --link. ERR_USAGE: a text is not valid, --for and --tokens
- * are given, or the command line also names a file RUN.yaml (`file`; NULL: it does
- * not). */
+ * are given, or also a file RUN.yaml (`file`; NULL: none). */
 pl_status train_dial_read(train_dial *d, const char *file);
 bool train_dial_is_set(const train_dial *d);
 /* Notes a chosen key and the reason, unless the user gave this key. */
 void train_dial_choose(train_dial *d, const char *key, const char *value,
                        const char *why);
-/* Sets in the run the keys that were chosen so far. Keys that the user gave override
- * them. */
+/* Sets in the run the keys that were chosen; keys that the user gave override them. */
 pl_status train_dial_lay(const train_dial *d, pl_run *r);
-/* Measures this machine, and sets the keys that must be known before the text is
- * read. */
+/* Measures this machine, and sets what must be known before the text is read. */
 pl_status train_dial_begin(train_dial *d, pl_run *r);
 /* Called when the run's text is known: chooses the remaining keys, and prints and sets
  * all keys that were chosen. */

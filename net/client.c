@@ -1,7 +1,5 @@
-/* Sends questions to homes, and repeats each question until it is answered
- * (client.h). */
+/* Sends questions to homes, and repeats them until they are answered (client.h). */
 #include "net/client_internal.h"
-#include "net/submission.h"
 
 enum { UPLOADS_MAX = 8 };
 
@@ -114,8 +112,7 @@ void client_retry_later(client_retry *r, int ms)
 
 pl_status client_retry_patience(const client_retry *r, const pl_client *c)
 {
-    /* A mate that is not trusted could send one byte now and then: of it only answers
-     * count. */
+    /* An untrusted mate could send a byte now and then: only its answers count. */
     const int64_t heard_ms = c->blob_max > 0 ? r->answered_ms : r->heard_ms;
     if (pl_now_ms() - heard_ms <= c->patience_ms)
         return PL_OK;

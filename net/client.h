@@ -17,8 +17,7 @@ typedef struct pl_client pl_client;
 /* What a client has measured of its connection to one process. Numbers are 0 while they
  * are not known. Bytes are those of blobs, without headers. */
 typedef struct pl_link {
-    /* rates that transfers of blobs reached; they fall slowly if transfers get slower
-     */
+    /* rates that transfers of blobs reached; they fall slowly */
     double up_bytes_per_s, down_bytes_per_s;
     uint32_t rtt_ms;               /* the shortest round trip, rounded up */
     uint64_t up_bytes, down_bytes; /* sent, and received, since the client was made */
@@ -34,8 +33,7 @@ typedef struct pl_client_options {
     const pl_keypair *keys;
     /* longest time for which a call waits while nothing arrives from the home */
     int patience_ms;
-    /* The largest blob that is accepted, for a server that is not trusted; 0: no limit
-     */
+    /* the largest blob that an untrusted server may send; 0: no limit */
     uint64_t blob_max;
     pl_status (*idle)(void *context);
     void *idle_context;
@@ -44,8 +42,7 @@ typedef struct pl_client_options {
 pl_status pl_client_create(const pl_client_options *options, pl_client **out);
 void pl_client_destroy(pl_client **client);
 /* Sets the lease (net/lease.h) under which uploads, submissions and meetings are sent
- * from now on. NULL: no lease is sent; homes accept this only from the job's own
- * processes. */
+ * from now on. NULL: no lease; homes accept this only from the job's own processes. */
 void pl_client_act_under(pl_client *client, const pl_sealed_lease *lease);
 uint64_t pl_client_bytes_sent(const pl_client *client);
 /* Describes the connections to all homes together: sums of bytes and connections, and
@@ -149,7 +146,6 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *submissions, int n,
                                 char (*texts)[256]);
 
 /* Stops all homes from writing for `ms` (at most 10 s; 0 ends the stop). sequences
- * [n_homes] gets the newest commit of each home. If all stores, when they are read,
- * still end with exactly these commits, they are a consistent snapshot of one
- * moment. */
+ * [n_homes] gets the newest commit of each home. If all stores, when read, still end
+ * with these commits, they are a consistent snapshot. */
 pl_status pl_client_hold_all(pl_client *c, int64_t ms, uint64_t *sequences);

@@ -3,8 +3,7 @@
 #include "net/client.h"
 #include "net/submission.h"
 
-/* SILENCE_MS: after this time without any byte on a connection, open questions are
- * asked again */
+/* SILENCE_MS: without any byte for this time, open questions are asked again */
 enum { SLICE_MS = 100, SILENCE_MS = 10000 };
 
 /* Determines when messages are sent again: a question, all questions of a task, or the

@@ -4,8 +4,7 @@
 
 enum { SLOW_MS = 300 };
 
-/* Sends the unanswered questions in order, so that a home gets the path's state after
- * the updates. */
+/* Sends the unanswered questions in order: a home gets the path's state last. */
 static pl_status send_open(pl_client *c, client_asked *all, int n,
                            client_retry *retries)
 {

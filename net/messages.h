@@ -57,8 +57,7 @@ typedef enum pl_tag {
     ;
 #include "net/messages.def"
 
-/* PL_SAY(&m, GET_OBJECT, get_object, .name = name) writes the message's type and
- * body. */
+/* PL_SAY(&m, GET_OBJECT, get_object, .name = name) writes type and body. */
 #define PL_SAY(message, TYPE, body, ...)                                               \
     pl_message_put((message), PL_MSG_##TYPE, pl_fields_of_##body(),                    \
                    &(pl_msg_##body){__VA_ARGS__})
@@ -74,8 +73,7 @@ typedef enum pl_tag {
     pl_put_nested((record), PL_TAG_RECORD, pl_fields_of_##body(),                      \
                   &(pl_msg_##body){__VA_ARGS__})
 
-/* Returns how many bytes the answer to a GET_BLOB has, if the blob has `total` bytes.
- */
+/* Returns how many bytes the answer to a GET_BLOB has; the blob has `total`. */
 size_t pl_piece_bytes(const pl_msg_get_blob *q, uint64_t total);
 
 typedef enum pl_submit_result {

@@ -30,8 +30,7 @@ typedef struct staging_blob {
     int64_t phase;
     pl_pubkey holder; /* staging.holder when the upload began */
     uint8_t *data;
-    /* bytes: size of the blob; room: size of its memory block, which counts against the
-     * limit */
+    /* bytes: of the blob; room: of its memory block, which counts against the limit */
     uint64_t bytes, room;
     uint64_t there;     /* bytes that have arrived, from the beginning on */
     int64_t touched_ms; /* when the owner's last piece arrived */

@@ -72,11 +72,9 @@ typedef struct pl_inner {
     bool pack; /* whether several short windows are packed into one row of the batch */
     /* whether Muon updates the matrices of blocks, and AdamW all other parameters */
     bool muon;
-    /* Muon treats each group of this many rows as a separate matrix; 0: all rows
-     * together */
+    /* Muon takes this many rows as a separate matrix; 0: all rows */
     int muon_rows;
-    /* number of threads with which a worker computes a task; 0: the worker's own
-     * number */
+    /* threads with which a worker computes a task; 0: its own number */
     int threads;
 } pl_inner;
 
@@ -87,8 +85,7 @@ typedef struct pl_outer {
      * false, all contributors have the same weight */
     bool weighted;
     bool rescale; /* whether the mean is multiplied by sqrt(number of contributors) */
-    /* whether the mean of a value is taken only over the contributors that send this
-     * value */
+    /* whether a value's mean is only over the contributors that send it */
     bool present;
     /* settings for shared modules; lr and momentum come from the arrays above */
     pl_method_settings method;
@@ -126,8 +123,7 @@ typedef struct pl_outer {
     pl_state_kind own;
     /* How often a path's state is uploaded: after every state_every-th phase and after
      * the last one. 0 or 1: after every phase. The other states stay with the worker
-     * that made them; another worker that needs one repeats the phases since the last
-     * upload. */
+     * that made them; another worker repeats the phases since the last upload. */
     int state_every;
     /* error feedback: whether the part that a lossy codec does not send is added to the
      * next update */
@@ -216,8 +212,7 @@ uint64_t pl_phase_samples(const pl_arm *arm);
 bool pl_phase_uploads(const pl_arm *arm, int64_t phase);
 /* Whether the arm's tasks score documents instead of training (n_scored). */
 bool pl_arm_scores(const pl_arm *arm);
-/* Returns the number of sequences in one pass: micro_batch, or batch if micro_batch is
- * 0. */
+/* Returns the sequences in one pass: micro_batch, or batch if that is 0. */
 int pl_arm_pass(const pl_inner *inner);
 /* Returns the schedule of the learning rate over the steps of the arm's paths. */
 pl_schedule pl_arm_schedule(const pl_inner *inner);
@@ -278,17 +273,14 @@ pl_status pl_arm_check(const pl_arm *arm);
  * they have seen must not be rounded later. */
 pl_status pl_mates_check(const pl_outer *outer);
 /* Checks that the method can use outer.quorum and outer.deadline_s. (The baseline
- * diloco ignores a deadline of the mixture's method, so definitions are not checked.)
- */
+ * diloco ignores a deadline of the mixture's, so definitions are not checked.) */
 pl_status pl_wait_check(const pl_outer *outer);
 /* Checks outer.quorum. ERR_CONFIG: the quorum is not between 0 and 1, or cannot be used
  * with the codec. */
 pl_status pl_quorum_check(const pl_outer *outer);
-/* Checks state_every. ERR_CONFIG: states that are not uploaded could not be made
- * again. */
+/* Checks state_every. ERR_CONFIG: states could not be made again. */
 pl_status pl_state_every_check(const pl_outer *outer);
-/* Checks outer.mean=present. The message of ERR_CONFIG names the setting that must be
- * changed. */
+/* Checks outer.mean=present. ERR_CONFIG names the setting that must change. */
 pl_status pl_mean_check(const pl_outer *outer);
 
 bool pl_arm_is_frozen(const pl_arm *arm, int module);

@@ -40,8 +40,7 @@ bool pl_blend_uses_density(pl_blend_method method)
     return method == PL_BLEND_TIES;
 }
 
-/* A merged module whose values are this many times larger than those of its sources is
- * refused. */
+/* A merged module with values this many times those of its sources is refused. */
 #define FAR 1000.0
 
 static double sum_blend_weights(const pl_blend *b)

@@ -44,7 +44,6 @@ pl_status pl_blend_check(const pl_blend *blend);
 
 /* Computes the blend and writes it to out [n]. Each of the n_sources sources has n
  * values. base [n] may be NULL if the method needs no base. ERR_NUMERIC: a value of the
- * result is not finite, or more than 1000 times the largest value of base and sources.
- */
+ * result is not finite, or above 1000 times the largest value of base and sources. */
 pl_status pl_blend_run(const pl_blend *blend, const float *const *sources,
                        const float *base, size_t n, float *out);

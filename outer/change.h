@@ -21,9 +21,8 @@
 pl_status pl_change_check(const pl_outer *outer);
 
 /* Makes a change. before [n] is x. `params` is x' on entry and the new version on
- * return. `residual` is e on entry and e' on return. Appends the message to `change`,
- * and sets *norm to the L2 norm of the decoded message. ERR_NUMERIC: x - x' is not
- * finite. */
+ * return. `residual` is e on entry and e' on return. Appends the message to `change`;
+ * *norm is the L2 norm of the decoded message. ERR_NUMERIC: x - x' is not finite. */
 pl_status pl_change_make(const pl_arm *arm, const pl_topology *topology, int module,
                          const float *before, float *params, float *residual,
                          pl_buf *change, double *norm);

@@ -55,8 +55,7 @@ typedef struct chapter_pair {
     pl_topology *from, *to;
 } chapter_pair;
 
-/* Reads a chapter and the chapter before it. ERR_NOT_FOUND: the store does not have
- * this chapter. */
+/* Reads a chapter and the one before. ERR_NOT_FOUND: the store lacks the chapter. */
 static pl_status open_pair(pl_store *store, int chapter, chapter_pair *out)
 {
     char name[PL_ARM_NAME_MAX];

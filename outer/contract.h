@@ -53,8 +53,7 @@ typedef struct pl_contract {
     int64_t first, period;
     /* an update of round r is relative to version max(0, r - lag) */
     int64_t lag;
-    /* a phase waits for the merge of all rounds to which phases before `phase` - wait
-     * contribute */
+    /* a phase waits for all rounds to which phases before `phase` - wait contribute */
     int64_t wait;
     bool meets;      /* holders meet in pairs after each phase (pl_round_mate) */
     bool by_arrival; /* the home numbers rounds in the order in which updates arrive */
@@ -72,8 +71,7 @@ typedef struct pl_contract {
     /* ---- updates ---- */
     int n_vectors; /* number of messages in an update (outer/gossip.h) */
     bool homomorphic;
-    /* whether versions are made from rounded changes, which are kept (outer/change.h)
-     */
+    /* whether versions are made from kept, rounded changes (outer/change.h) */
     bool keeps_change;
 
     /* ---- private to outer ---- */
@@ -114,8 +112,7 @@ int64_t pl_round_start(const pl_contract *c, int64_t phase);
 int64_t pl_round_restart(const pl_contract *c, int64_t phase);
 /* Streaming: returns the version that is mixed into the path's parameters `overlap`
  * steps after the start of the phase; 0 if no version is mixed in. For a module with a
- * single contributor it is always 0, because the path continues with its own
- * parameters. */
+ * single contributor it is always 0, as the path keeps its own parameters. */
 uint64_t pl_round_takes(const pl_contract *c, int64_t phase);
 /* Returns the oldest version that tasks and merges still need. `needed` is the oldest
  * version that the paths' tasks name, UINT64_MAX if all paths are done. */
@@ -158,8 +155,7 @@ double pl_round_weight(const pl_contract *c, int path, double weight, double tot
                        int n);
 /* Computes the version that the home will make from this message, with the same
  * arithmetic as the home. Needs `predicts`. `params` is version `round` on entry and
- * version `round` + 1 on return. *norm gets the update norm that the home will
- * record. */
+ * version `round` + 1 on return. *norm: the update norm that the home records. */
 pl_status pl_round_predict(const pl_contract *c, int64_t round,
                            const pl_codec_message *message, float *params,
                            double *norm);

@@ -47,8 +47,7 @@
  *     the number of threads nor the length of blocks changes the result.
  *
  * Ownership. Vectors are borrowed. `params` and `velocity` are changed in place and
- * must not overlap any other vector. The struct `meeting` has the arguments of one
- * call. */
+ * must not overlap any other vector. `meeting` has the arguments of a call. */
 #include "outer/gossip.h"
 
 #include <math.h>
@@ -160,8 +159,7 @@ INLINE void nesterov(float alpha, float beta, float *x, float *v, float g)
     *x -= beta * (g + alpha * *v);
 }
 
-/* Returns the mean. It does not depend on the order of the arguments, and mean_of(a, a)
- * is a. */
+/* The mean, which does not depend on the order; mean_of(a, a) is a. */
 INLINE float mean_of(float a, float b)
 {
     return 0.5f * (a + b);

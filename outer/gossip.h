@@ -57,8 +57,7 @@ pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
 /* The two vectors of a holder, after a codec has rounded them. The holder and its mate
  * both use the rounded vectors. */
 typedef struct pl_gossip_view {
-    /* `update` is the update times its share; `params` are the parameters before the
-     * step */
+    /* update: times its share; params: before the step */
     const float *update, *params;
 } pl_gossip_view;
 /* Takes the step if each mate sent two vectors that a codec has rounded; `mate` is NULL

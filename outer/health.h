@@ -46,7 +46,6 @@ void pl_health_walk_destroy(pl_health_walk **walk);
  * version 0. If the parameters of some versions were deleted, call this function again
  * for the first version after them. */
 void pl_health_begin(pl_health_walk *walk, const float *params, bool initial);
-/* Moves the walk to the next version and computes the health of the step that made
- * it. */
+/* Moves to the next version and computes the health of the step that made it. */
 void pl_health_next(pl_health_walk *walk, const float *params,
                     const pl_health_step *step, pl_health *out);

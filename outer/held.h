@@ -14,8 +14,7 @@
 
 /* Allocates the lists `held` and `held_bytes` of an arm, and fills them with zeros. */
 void pl_arm_hold(pl_arm *arm);
-/* Returns whether this replica of a path scores the path's held-out text before this
- * phase. */
+/* Whether this replica scores its path's held-out text before this phase. */
 bool pl_held_scores(const pl_arm *arm, int path, int replica, int64_t phase);
 
 /* The sum of the scores of an arm's paths, in nats. */

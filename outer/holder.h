@@ -25,8 +25,7 @@ pl_status pl_holder_begin(const pl_holder *h, const float *mate,
 
 void pl_holder_update(const pl_holder *h, const float *start, const float *now,
                       float *update);
-/* Computes the second vector of the update, if two vectors are sent: the base minus the
- * start. */
+/* Computes the update's second vector, if two are sent: the base minus the start. */
 void pl_holder_update_start(const pl_holder *h, const float *start, float *update);
 /* streaming: local = mix local + (1 - mix) merged. With mix 0 `local` becomes `merged`;
  * with mix 1 it does not change. */

@@ -45,8 +45,7 @@ INLINE void multiply_tile(const iso_product *p, size_t row, size_t column)
         memcpy(p->out + (row + (size_t)r) * p->C + column, sums[r], sizeof sums[r]);
 }
 
-/* Defines a function that computes TILE rows of a product, which is the unit of work of
- * a thread. */
+/* Defines a function that computes TILE rows of a product, a thread's unit of work. */
 #define MULTIPLY(isa, attribute)                                                       \
     attribute static pl_status multiply_rows_##isa(void *context, size_t item,         \
                                                    int thread)                         \

@@ -34,8 +34,7 @@ typedef struct pl_iso_matrix {
 } pl_iso_matrix;
 
 /* Lists the matrices of the blocks in a module, in the order of their offsets, and
- * returns their number. The caller frees *out, which is NULL if there are no
- * matrices. */
+ * returns their number. The caller frees *out (NULL: none). */
 int pl_iso_matrices(const pl_topology *topology, int module, pl_iso_matrix **out);
 
 size_t pl_iso_work_bytes(int rows, int cols);

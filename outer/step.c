@@ -37,8 +37,7 @@
 
 #include <math.h>
 
-/* A span is the number of values that a thread takes at a time; each span has its own
- * sums. */
+/* A thread takes a span of values at a time; each span has its own sums. */
 enum { STEP_SPAN = 256 * PL_OUTER_BLOCK };
 
 typedef struct pass {

@@ -43,8 +43,7 @@ typedef enum pl_rule { PL_RULE_NESTEROV, PL_RULE_HEAVY_BALL } pl_rule;
  *   constant  `gap_constant` */
 typedef enum pl_gap { PL_GAP_NONE, PL_GAP_NORM, PL_GAP_CONSTANT } pl_gap;
 
-/* Returns the method's name in the configuration; NULL for the number of a method that
- * was removed. */
+/* Returns the method's name in the configuration; NULL: the method was removed. */
 const char *pl_method_name(pl_method method);
 
 typedef struct pl_method_settings {
@@ -81,8 +80,7 @@ pl_status pl_gap_parse(const char *text, pl_gap *out);
  * have no effect. The defaults pass pl_method_check for every number of holders. */
 pl_method_settings pl_method_defaults(pl_method method);
 
-/* Checks settings. The message of ERR_CONFIG has the wrong values and what is
- * allowed. */
+/* Checks settings. ERR_CONFIG has the wrong values and what is allowed. */
 pl_status pl_method_check(const pl_method_settings *settings);
 
 /* Returns the delay of a module with this number of contributors. It is 0 if there is

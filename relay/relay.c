@@ -1,7 +1,6 @@
 /* The relay's loop. It decides which messages the relay forwards and which it holds,
  * and sends the answers to the peers that asked. */
 #include "codec/codec.h"
-#include "net/net.h"
 #include "relay/relay_internal.h"
 
 enum { TURN_MAX = 128, TICK_MS = 500, FORGET_MS = 60000 };
@@ -301,8 +300,7 @@ static pl_status serve_relay(relay *r)
                 pl_wire_error_of(&m) != PL_ERR_BUSY)
                 drop_question(r, q);
         }
-        /* if the connection to the home was made again, the questions on it were
-         * lost */
+        /* if the home was connected again, questions on their way were lost */
         pl_wire_line line;
         pl_absence_note(&r->away, "home", r->options->home, "",
                         pl_wire_lost_ms(r->back), 0);
@@ -313,8 +311,7 @@ static pl_status serve_relay(relay *r)
             PL_TRY(return_questions(r, INT64_MAX));
         PL_TRY(take_lifted(r));
         /* A worker whose SUBMIT_PATH waits in the relay sends no further update until
-         * it gets an answer. If all expected workers wait in this way, no group need
-         * wait longer. */
+         * it gets an answer. If all expected workers wait so, no group need wait. */
         int n_waiting = 0;
         for (size_t i = 0; i < r->n_questions; i++)
             n_waiting += r->questions[i].state == RELAY_WAITING;

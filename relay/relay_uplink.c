@@ -1,7 +1,6 @@
 /* The uplink's thread: adds the updates of a group and sends the sum. If the home
  * refuses the sum, the thread sends each update unchanged. The thread waits for the
  * home's answers, so that the loop need not wait. */
-#include "net/net.h"
 #include "codec/codec.h"
 #include "relay/relay_internal.h"
 
@@ -71,8 +70,7 @@ static pl_status send_update(relay_uplink *u, const pl_submit_message *s,
 
 /* Sends a sum, with the contributors of all its parts and what they have shown. The
  * home accepts the whole sum or none of its parts. Sets *in to whether the home has the
- * updates of the sum now. Fails only if the home cannot be reached or the relay is
- * stopping. */
+ * updates of the sum now. Fails only without the home, or if the relay is stopping. */
 static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
                           const pl_codec_message *sum, bool *in)
 {
@@ -124,8 +122,7 @@ static void lift(void *self, void *job)
     pl_buf sums[2] = {{0}};
     pl_codec_message sum;
     pl_status status = PL_OK;
-    /* Parts are sorted, so that the sum does not depend on the order in which they
-     * arrived. */
+    /* parts are sorted, so that the sum does not depend on their arrival */
     qsort(g->parts, (size_t)g->n_parts, sizeof g->parts[0], by_contributor);
     if (add_parts(g, taken, sums, &sum) > 1)
         status = send_sum(u, g, taken, &sum, &in);

@@ -3,9 +3,8 @@
  * The families of rows are checked one after another. Each pass uses the names that the
  * earlier passes gathered, so the order is: records, which name blobs; then blobs,
  * which name chunks; then chunks, which name places in packs (a pack and the number of
- * a chunk in it). A wrong row is reported, and the check continues with the next row.
- * The check of a family ends early only if RocksDB cannot read on; this is reported,
- * too. */
+ * a chunk in it). A wrong row is reported, and the check continues with the next row. A
+ * family's check ends early, with a report, only if RocksDB cannot read on. */
 #include "store/stores.h"
 #include "store/tally.h"
 #include <stdarg.h>
@@ -476,8 +475,7 @@ static pl_status audit_store(audit *a)
     char path[PL_PATH_MAX];
     watermark mark;
     bool marked = false;
-    /* The mark is read before the store is refreshed, so the mark is never ahead of the
-     * store. */
+    /* the mark is read before the refresh, so it is never ahead of the store */
     PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     PL_CHECK(pl_store_refresh(store));
     if (pl_store_look_as_writer(store) != PL_OK)

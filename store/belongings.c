@@ -5,7 +5,6 @@
  * contains the number of the commit that wrote the row, and the other store writes its
  * own number there. */
 #include "store/store_internal.h"
-#include <string.h>
 
 static kv_slice slice_of(const uint8_t *data, size_t len)
 {

@@ -50,8 +50,7 @@ static size_t blob_chunks(const blob_record *blob)
     return (size_t)((blob->bytes + PL_CHUNK_BYTES - 1) / PL_CHUNK_BYTES);
 }
 
-/* Computes the hashes of up to TOGETHER chunks, starting at byte `at`; returns their
- * number. */
+/* Hashes up to TOGETHER chunks, starting at byte `at`; returns their number. */
 static size_t hash_group(const uint8_t *data, uint64_t at, uint64_t bytes,
                          pl_hash hashes[TOGETHER])
 {
@@ -271,8 +270,7 @@ static bool read_some(const wanted_chunk *wanted, size_t n)
     return good;
 }
 
-/* The chunks of one or several ranges, which are read in groups. All ranges are in one
- * store. */
+/* The chunks of ranges in one store, which are read in groups. */
 typedef struct group_read {
     const wanted_chunk *wanted;
     size_t n, n_groups;
@@ -304,8 +302,7 @@ static size_t end_chunk(const blob_range *r)
 }
 
 /* Reads all chunks of the ranges. Several chunks are requested from an engine at once,
- * because each request takes a round trip. Chunks that come from an engine are always
- * checked. */
+ * because each request takes a round trip. Chunks from an engine are always checked. */
 static pl_status read_ranges(const blob_range *ranges, size_t n_ranges, bool checked)
 {
     size_t n = 0, most = 0;
@@ -339,8 +336,7 @@ static pl_status read_ranges(const blob_range *ranges, size_t n_ranges, bool che
     return status;
 }
 
-/* Finds the range's blob and its store, and checks that the range lies inside the blob.
- */
+/* Finds the range's blob and its store; checks that the range lies in the blob. */
 static pl_status find_range(blob_range *r)
 {
     char text[PL_HASH_TEXT];
@@ -497,8 +493,7 @@ static pl_status flow_item(void *context, size_t item, int thread)
  * The blob must be so large that it gets a table file, and the store must have no chunk
  * of the blob's first group: then the blob is probably new. (Only the hash of the
  * complete blob shows whether the blob really is new.) If the blob might not fit on the
- * disk, *out is false, so that pl_txn_put_blob counts its new bytes
- * first. */
+ * disk, *out is false, and pl_txn_put_blob counts its new bytes first. */
 static pl_status flows(const pl_txn *txn, const uint8_t *data, blob_record *blob,
                        bool *out)
 {

@@ -4,7 +4,6 @@
 #include "store/bulk.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 struct bulk_file {

@@ -17,8 +17,7 @@
 #pragma once
 #include "store/store_internal.h"
 
-/* Removes files that an earlier process left; a writer calls this before its first
- * commit. */
+/* Removes files of an earlier process, before a writer's first commit. */
 pl_status bulk_clean(pl_store *store);
 
 /* Announces chunks of one blob, together `new_bytes` long. The chunks of a small blob

@@ -241,8 +241,7 @@ typedef struct log_files {
     int n;
 } log_files;
 
-/* Counts the log files whose numbers are at most `most`, and finds the newest of
- * them. */
+/* Counts the log files numbered up to `most`, and finds the newest. */
 static log_files list_logs(const kv *db, uint64_t most)
 {
     log_files logs = {0, 0};
@@ -260,8 +259,7 @@ static log_files list_logs(const kv *db, uint64_t most)
     return logs;
 }
 
-/* Returns whether the writer has deleted a file of the log since the list `before` was
- * made. */
+/* Whether the writer has deleted a file of the log since the list `before`. */
 static bool lost_log(const kv *db, log_files before)
 {
     return list_logs(db, before.newest).n < before.n;
@@ -534,8 +532,7 @@ kv_slice kv_batch_kept(const kv_batch *batch)
 }
 
 /* Adds an operation to the bytes that are hashed. Operations on the pack family are
- * left out, because the records of chunks and blobs contain the hashes of the
- * chunks. */
+ * left out, because the records of chunks and blobs contain the chunks' hashes. */
 static void digest_operation(kv_batch *batch, uint8_t kind, kv_family family,
                              kv_slice key, kv_slice value)
 {

@@ -16,8 +16,7 @@
  *   removes it from the write buffer.
  * - BlobDB is not used: in RocksDB 7.8 a follower that reads blob values crashes.
  *
- * Several threads may read at once. All other functions may be called from one thread
- * only. */
+ * Several threads may read at once; all other functions need one thread. */
 #pragma once
 #include "base/base.h"
 
@@ -56,11 +55,9 @@ int kv_order(kv_slice a, kv_slice b);
 typedef enum kv_mode {
     KV_MAKE,  /* read and write; creates the database if there is none */
     KV_WRITE, /* read and write */
-    /* read while a writer writes; `scratch` is a private folder for RocksDB's own log
-     * messages */
+    /* read while a writer writes; `scratch`: a private folder for RocksDB's own log */
     KV_FOLLOW,
-    /* read only the commits that lie before the first damage of the log; change
-     * nothing */
+    /* read the commits before the first damage of the log; change nothing */
     KV_LOOK,
     KV_MEND /* read and write; drop the part of the log after its first damage */
 } kv_mode;
@@ -78,8 +75,7 @@ void kv_close(kv **db, bool abandon);
  * folder was renamed; -1 if there is none, or if db is NULL. While it is open, no other
  * folder can get its inode number. */
 int kv_folder(const kv *db);
-/* Updates a follower (KV_FOLLOW) to the writer's newest commit. Does nothing in other
- * modes. */
+/* Updates a follower (KV_FOLLOW) to the writer's newest commit. */
 pl_status kv_refresh(kv *db);
 
 /* A value that is not copied; `data` is NULL if there is no such key. Call kv_unpin
@@ -98,8 +94,7 @@ void kv_unpin(kv_pin *pin); /* does nothing with an empty pin */
 typedef struct kv_cursor kv_cursor;
 typedef struct kv_batch kv_batch;
 
-/* If `batch` is not NULL, the cursor shows the database as it would be after the
- * batch. */
+/* With `batch`, the cursor shows the database as it would be after the batch. */
 kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix);
 void kv_cursor_close(kv_cursor **walk); /* accepts NULL */
 /* Steps to the first or next row; *valid is false after the last row. The slices are
@@ -114,8 +109,7 @@ pl_status kv_last_key(kv *db, kv_family family, pl_buf *out);
 kv_batch *kv_batch_create(kv *db);
 void kv_batch_destroy(kv_batch **batch); /* accepts NULL */
 /* From this call on, the batch also keeps its operations as bytes, in the form that is
- * hashed (without operations on the pack family). Another machine can carry out these
- * operations. */
+ * hashed (without operations on the pack family). Another machine can repeat them. */
 void kv_batch_keep(kv_batch *batch);
 kv_slice kv_batch_kept(const kv_batch *batch);
 /* From this call on, each operation also changes the sum of rows (row_sum.h; borrowed).
@@ -142,17 +136,14 @@ typedef struct kv_file kv_file;
 pl_status kv_file_create(const char *path, kv_file **out);
 pl_status kv_file_put(kv_file *file, const char *path, kv_slice key, kv_slice value);
 pl_status kv_file_finish(kv_file **file, const char *path);
-/* Closes the file without completing it; accepts NULL. The file itself is not
- * deleted. */
+/* Closes the file without completing or deleting it; accepts NULL. */
 void kv_file_drop(kv_file **file);
 /* Moves finished files into the family of the database, atomically and durably. No key
  * may be in two of the files, or both in a file and in the family. After a failure the
  * database must not be written to again. */
 pl_status kv_take_in(kv *db, kv_family family, const char *const *paths, size_t n);
-/* Drops the table files whose keys all lie between `first` and `last`, with all their
- * rows. */
+/* Drops the table files, with all rows, whose keys lie between `first` and `last`. */
 pl_status kv_drop_files(kv *db, kv_family family, kv_slice first, kv_slice last);
 
-/* Frees the disk space of deleted rows. The function reads and rewrites the complete
- * family. */
+/* Frees the disk space of deleted rows; rewrites the complete family. */
 pl_status kv_compact(kv *db, kv_family family);

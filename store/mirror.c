@@ -18,7 +18,6 @@
 #include "store/store_format.h"
 #include "store/tally.h"
 #include <string.h>
-#include <unistd.h>
 
 enum { BATCH_BYTES = 32 << 20 };
 
@@ -240,8 +239,7 @@ static pl_status gather_records(mirror *m)
         PL_CHECK(each_pair(m, (kv_family)f, bring_record));
     if (m->to_epoch <= m->from->epoch)
         return PL_OK;
-    /* a copy in a different folder also needs this row, because an epoch must not
-     * decrease */
+    /* a copy elsewhere also needs this row: an epoch must not decrease */
     pl_put_u64(&fields, 1, m->to_epoch);
     row_write(m->batch, KV_META, &key, &fields);
     return PL_OK;

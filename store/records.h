@@ -1,6 +1,5 @@
 /* Reads and writes records. A row that does not exist is not an error here: *found is
- * false and the output is zero, so that the caller can report exactly which thing is
- * missing. */
+ * false and the output is zero, so that the caller can name what is missing. */
 #pragma once
 #include "store/row_sum.h"
 #include "store/rows.h"
@@ -29,8 +28,7 @@ typedef struct chunk_record {
     uint64_t stored;  /* number of bytes of the chunk in the pack */
     uint64_t coding;  /* a chunk_coding (chunk.h) */
     pl_hash bases[2]; /* bases of a delta; both may be the same chunk */
-    /* upper bound for the length of the longest chain of deltas that depends on this
-     * chunk */
+    /* upper bound for the longest chain of deltas that depends on this chunk */
     uint64_t height;
     /* in an engine: the epoch of the opening that wrote the chunk (remote.h) */
     uint64_t epoch;

@@ -46,7 +46,6 @@
  * Ownership. pl_writers owns a writer for each part and a reader of all parts. For a
  * store in one piece the writer serves as the reader. */
 #include "store/rollback.h"
-#include "store/parts.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

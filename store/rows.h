@@ -38,8 +38,7 @@ typedef struct row_source {
     const struct remote_work *work;
 } row_source;
 
-/* A row that is being decoded. `fields` are valid from row_read or row_open until
- * row_end. */
+/* A row that is decoded. `fields` are valid from row_read or row_open to row_end. */
 typedef struct row_view {
     pl_reader fields;
     kv_pin pin;

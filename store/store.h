@@ -75,8 +75,7 @@ int pl_store_part_of(pl_store *store, const char *name);
  * be in a part where clients do not look for it. `part` is an open part. */
 pl_status pl_store_check_placement(pl_store *part);
 /* Makes the folder a store of n parts. Each part is created later, when its writer
- * opens it. ERR_EXISTS if the folder already is a store with a different number of
- * parts. */
+ * opens it. ERR_EXISTS if it is a store with another number of parts. */
 pl_status pl_store_make_parts(const char *folder, int n);
 /* Makes the folder a store whose chunks lie in a storage engine, `rados://...` or
  * `s3://...` (docs/ENGINES.md). Each part of a store gets its own namespace in the
@@ -112,8 +111,7 @@ typedef struct pl_contribution {
     char codec[16];        /* name of the update's codec: "f32", "i8", ... */
     pl_hash update;        /* blob with the encoded update */
     uint64_t update_bytes; /* size of the encoded update */
-    /* noloco: whether the mate came too late, so each holder took the outer step alone
-     */
+    /* noloco: the mate came too late, so each holder took the outer step alone */
     bool split;
 } pl_contribution;
 
@@ -162,8 +160,7 @@ typedef struct pl_path_state {
      * not encrypted; later the name may belong to a different key */
     char worker[PL_TEXT_MAX];
     pl_pubkey key;
-    /* work.held was measured after `held_phase` phases; it is the newest that a phase
-     * measured */
+    /* work.held, the newest, was measured after `held_phase` phases */
     int64_t held_phase;
     /* The number of phases that the path has finished after the phase that made
      * `moments`. If it is above 0, `made` is the hash of the path's present state,
@@ -227,9 +224,8 @@ pl_status pl_store_each_object(pl_store *s, const char *prefix, pl_object_fn fn,
 /* Visits the names of all modules, then of all paths, then of all objects. */
 typedef pl_status (*pl_name_fn)(void *context, const char *name);
 pl_status pl_store_each_name(pl_store *s, pl_name_fn fn, void *context);
-/* Visits the pending contributions of modules whose names start with `prefix`. They are
- * sorted by (module, phase, path, replica), and a round always adds its updates in this
- * order. */
+/* Visits the pending contributions of modules that start with `prefix`, sorted by
+ * (module, phase, path, replica), and a round always adds its updates in this order. */
 pl_status pl_store_each_pending(pl_store *s, const char *prefix, pl_pending_fn fn,
                                 void *ctx);
 pl_status pl_store_each_ref(pl_store *s, const char *prefix, pl_ref_fn fn, void *ctx);
@@ -322,22 +318,19 @@ pl_status pl_txn_passes_quota(pl_txn *txn, bool *passes);
  * *more is false when nothing is left to do. The parameters of the newest versions stay
  * uncompressed, and no blob changes its name. */
 pl_status pl_store_recode(pl_store *store, uint64_t budget_bytes, bool *more);
-/* Frees the disk space of data that were dropped or compressed. The store must be open
- * for writing. */
+/* Frees the space of dropped or compressed data of a store that is open for writing. */
 pl_status pl_store_compact(pl_store *store);
 
 /* ---- collecting old data ---- */
 typedef struct pl_gc_report {
     uint64_t n_versions; /* versions whose data can be dropped, or are dropped now */
-    /* n_kept: versions that keep their data; n_gone: versions whose data were dropped
-     * earlier */
+    /* n_kept: versions that keep their data; n_gone: versions without data before */
     uint64_t n_kept, n_gone;
     /* blobs, chunks and bytes that are freed; a chunk that other blobs use stays */
     uint64_t n_blobs, n_chunks, bytes;
     uint64_t n_garbage, garbage_bytes; /* objects in the engine that no record names */
 } pl_gc_report;
-/* Returns whether the data of this version must stay. The data of the newest versions
- * always stay. */
+/* Whether this version's data must stay. Those of the newest versions always stay. */
 typedef bool (*pl_keep_fn)(void *context, const pl_version *version);
 /* Counts the data that need not be kept. If `run` is true, also drops the data, in many
  * commits, and frees the disk space; the store must then be open for writing. The
@@ -370,9 +363,8 @@ pl_status pl_store_mirror(pl_store *from, const char *folder, bool force,
                           pl_mirror_report *out);
 
 /* Copies all parts of a store, as they were when `from` was opened or last refreshed.
- * The folder becomes a store with the same number of parts. If the process is killed,
- * the same happens as with pl_store_mirror. Use pl_store_mirror for a store in one
- * piece. */
+ * The folder becomes a store with the same number of parts. Killed, it leaves the same
+ * as pl_store_mirror. Use pl_store_mirror for a store in one piece. */
 pl_status pl_store_mirror_parts(pl_store *from, const char *folder, bool force,
                                 pl_mirror_report *out);
 /* Finishes a copy into this folder if the copy was decided before its process was
@@ -399,9 +391,8 @@ typedef struct pl_rebuild_report {
 } pl_rebuild_report;
 /* Restores in `folder` the store whose chunks lie in the engine `place`, with every
  * commit that was acknowledged. The folder must be empty or not exist. Once the folder
- * is opened for writing, the store's old home can no longer write. ERR_NOT_FOUND if
- * there is no store in `place`; ERR_DAMAGED if the bytes there do not match their
- * hashes. */
+ * is opened for writing, the store's old home can no longer write. ERR_NOT_FOUND: no
+ * store in `place`; ERR_DAMAGED: bytes do not match their hashes. */
 pl_status pl_store_rebuild(const char *place, const char *folder,
                            pl_rebuild_report *out);
 
@@ -430,8 +421,7 @@ pl_status pl_store_audit(pl_store *store, bool bytes, pl_problem_fn fn, void *co
 /* Calls pl_store_audit. If the audit finds faults while a process has the store open
  * for writing, the function opens the store again and repeats the audit. *out then has
  * only the faults that all audits found. `*store` is then a new reader, or NULL if the
- * store could not be opened again. Call pl_findings_clear afterwards, also after a
- * failure. */
+ * store could not be opened again. Always call pl_findings_clear afterwards. */
 pl_status pl_store_audit_firmly(const char *folder, pl_store **store, bool bytes,
                                 pl_findings *out, pl_audit_report *report);
 /* Opens the database of a reader again, from exactly the files that a writer would use.
@@ -458,8 +448,7 @@ pl_status pl_txn_commit(pl_txn **txn);
 
 /* Adds a blob to the transaction. Equal bytes are stored only once. If no record names
  * the blob at the commit, the blob is not kept. The transaction keeps at most some
- * hundred MiB of blobs in memory; further bytes wait for the commit on the disk, or in
- * the engine. */
+ * hundred MiB of blobs in memory; further bytes wait on the disk, or in the engine. */
 pl_status pl_txn_put_blob(pl_txn *txn, const void *data, uint64_t bytes, pl_hash *out);
 /* Appends a version. Its number must be the number of the newest version + 1 (0 for a
  * new module), else ERR_STALE. `parent` must be the hash of the newest version's
@@ -520,8 +509,7 @@ pl_store *pl_writers_part(pl_writers *writers, int part);
 /* Returns a reader that shows all parts of the store as they were when the writers were
  * opened; for a store in one piece, returns the writer. The writers own the result. */
 pl_store *pl_writers_view(pl_writers *writers);
-/* Names the earlier rollback that pl_writers_open has finished; NULL if there was
- * none. */
+/* Names the earlier rollback that pl_writers_open has finished, or NULL. */
 const char *pl_writers_resumed(const pl_writers *writers);
 
 typedef struct pl_rollback_module {
@@ -548,8 +536,7 @@ typedef struct pl_rollback {
  * killed, the next opening for writing shows either all versions of the plan or none of
  * them. ERR_NOT_FOUND: garbage collection removed parameters that the plan needs. */
 pl_status pl_writers_roll_back(pl_writers *writers, const pl_rollback *plan);
-/* Writes the record of rollbacks that an older release made without one, into a copy of
- * its store. */
+/* Writes the record of an older release's rollbacks into a copy of its store. */
 pl_status pl_txn_put_rollbacks(pl_txn *txn, const char *copy,
                                const pl_rollback_module *modules, size_t n);
 

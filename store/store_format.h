@@ -1,5 +1,4 @@
-/* The FORMAT file: the format that a release must understand to open a store (PROTOCOL
- * 4.2). */
+/* FORMAT: what a release must understand to open a store (PROTOCOL 4.2). */
 #pragma once
 #include "base/base.h"
 

@@ -33,8 +33,7 @@ struct pl_store {
     bool in_txn;
     /* the value of `sequence` when pl_store_recode last had nothing left to do */
     uint64_t recoded_at;
-    /* the chunks of a blob with at least this many new bytes are written to a separate
-     * table file */
+    /* chunks of a blob with this many new bytes get a separate table file */
     uint64_t bulk_bytes;
     /* table files that are being dropped, or NULL (bulk.h) */
     struct bulk_dropping *dropping;
@@ -74,8 +73,7 @@ struct pl_txn {
     size_t n_gone, cap_gone;
     pl_hash *loose;
     size_t n_loose, cap_loose;
-    /* OK, or the error of a step that failed half-way; such a transaction cannot be
-     * committed */
+    /* OK, or the error of a half-done step; it cannot be committed then */
     pl_status spoiled;
 };
 
@@ -111,8 +109,7 @@ pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
 pl_status store_check_space(const pl_store *store, const char *purpose,
                             uint64_t need_bytes);
 
-/* Returns ERR_NOSPACE if the commit of this transaction would exceed the quota
- * (usage.c). */
+/* ERR_NOSPACE if this transaction's commit would exceed the quota (usage.c). */
 pl_status store_check_quota(const pl_txn *txn);
 
 /* Makes a batch durable, then writes `after` as the new mark (watermark.h). After a
@@ -122,16 +119,14 @@ pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after);
 /* Records that a step failed after it had changed the transaction, so that the commit
  * will be refused. Returns `status`. */
 pl_status txn_spoil(pl_txn *txn, pl_status status);
-/* Gets the blob that a row of the path or object family names; zero if there is no
- * row. */
+/* Gets the blob that a row of the path or object family names; zero: no row. */
 pl_status txn_old_blob(const pl_txn *txn, kv_family family, const char *name,
                        pl_hash *out);
 
 /* ---- a store with an engine (remote_head.c); each function does nothing if the store
  * has none ---- */
 /* Called before the epoch is raised. Checks that the engine has this store and no newer
- * state of it. ERR_STALE if another home has opened the store after this one last had
- * it open. */
+ * state of it. ERR_STALE if another home has opened the store since. */
 pl_status remote_check(pl_store *store);
 /* Called after the epoch was raised: writes the epoch into the head. After this call no
  * other process may move the head. */
@@ -165,8 +160,7 @@ pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
                         head_record *head);
 
 /* ---- blobs and chunks ---- */
-/* Computes the blob's name from its record: from the length and the hashes of the
- * chunks. */
+/* Computes the blob's name from its record: length and hashes of the chunks. */
 void blob_name(const blob_record *blob, pl_hash *out);
 pl_hash blob_chunk(const blob_record *blob, size_t i);
 

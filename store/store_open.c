@@ -23,7 +23,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -163,9 +162,8 @@ static pl_status open_places(pl_store *store)
 }
 
 /* ---- writers ---- */
-/* Gets the sum of all rows after the newest commit. The first commit, and a store whose
- * newest commit was made by a release that did not sum rows, begin with the rows that
- * are there. */
+/* Gets the sum of all rows after the newest commit. The first commit, and one after a
+ * release that did not sum rows, begin with the rows that are there. */
 static pl_status load_sum(pl_store *store)
 {
     row_view row;
@@ -495,8 +493,7 @@ pl_status store_refresh(pl_store *store)
     return look_whole(store, refresh_reader);
 }
 
-/* Checks that the user may enter the folder. Without this check such a folder would
- * look empty. */
+/* Checks that the user may enter the folder, which would otherwise look empty. */
 pl_status pl_store_check_access(const char *folder)
 {
     if (access(folder, X_OK) == 0 || errno != EACCES)
@@ -508,8 +505,7 @@ pl_status pl_store_check_access(const char *folder)
 }
 
 /* Closes a store. After a failed write, RocksDB and the lock are kept until the process
- * ends, because RocksDB may still be writing and no other process may write
- * meanwhile. */
+ * ends, because RocksDB may still be writing. */
 void store_close(pl_store *store)
 {
     bool abandon = store->refusal != PL_OK;

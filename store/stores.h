@@ -19,8 +19,7 @@ pl_status stores_each(const pl_store *all, kv_family family, const row_key *pref
 /* Makes each database show the newest rows, but changes no field of a pl_store, because
  * several threads may read at once. */
 pl_status stores_catch_up(const pl_store *all);
-/* ERR_BUSY if the folder has another number of parts than when the reader was opened.
- */
+/* ERR_BUSY if the folder has more or fewer parts than at the reader's opening. */
 pl_status stores_check_number(const pl_store *all);
 /* Returns ERR_UNSUPPORTED for a store in parts. `what` names the operation, which works
  * only on one store. */

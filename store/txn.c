@@ -9,9 +9,6 @@
  * a blob that was put in the same transaction, and an update can be merged in the
  * transaction that accepts it. */
 #include "store/bulk.h"
-#include "store/store_internal.h"
-#include <stdio.h>
-#include <string.h>
 
 row_source txn_source(const pl_txn *txn)
 {
@@ -187,8 +184,7 @@ static pl_status check_next_version(const pl_txn *txn, const pl_version *v,
                        (unsigned long long)next, (unsigned long long)v->number);
     }
     /* The version must have been computed from the newest version in the store. The
-     * number alone does not prove this, so v->parent must be the hash of that version's
-     * parameters. */
+     * number does not prove this: v->parent must be the hash of its parameters. */
     pl_version parent = {0};
     bool found = false;
     if (exists)

@@ -42,8 +42,7 @@ static double chart_y(const scale *s, double value)
     return TOP + (s->high - value) / (s->high - s->low) * (HEIGHT - TOP - BOTTOM);
 }
 
-/* Returns the line's last point that can be drawn, as x and y; NULL if there is
- * none. */
+/* Returns the line's last point that can be drawn, as x and y, or NULL. */
 static const double *last_point(const html_line *l)
 {
     for (size_t i = l->n; i-- > 0;)
@@ -52,8 +51,7 @@ static const double *last_point(const html_line *l)
     return NULL;
 }
 
-/* Draws a line. A value that is not finite (the training of a path may diverge) leaves
- * a gap. */
+/* Draws a line. A value that is not finite (training may diverge) leaves a gap. */
 static void draw_line(pl_buf *out, const html_line *l, const scale *s)
 {
     const double *last = last_point(l);
@@ -77,9 +75,8 @@ static void draw_line(pl_buf *out, const html_line *l, const scale *s)
         l->colour % 8, chart_x(last[0]), chart_y(s, last[1]));
 }
 
-/* Writes the name and the last value of each line at the end of the line. Goes from the
- * highest line to the lowest, and moves a name down if it would overlap the name above
- * it. */
+/* Writes each line's name and last value at its end. Goes from the highest line to the
+ * lowest, and moves a name down if it would overlap the name above it. */
 static void draw_names(pl_buf *out, const html_line *lines, size_t n_lines,
                        const scale *s)
 {

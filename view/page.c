@@ -9,8 +9,7 @@
 #include <unistd.h>
 
 enum {
-    /* largest number of versions that a tick reads, so that questions do not wait
-     * long */
+    /* most versions that a tick reads, so that questions do not wait long */
     READ_AT_ONCE = 500,
     ASK_MS = 1500,       /* the hub must answer within this time */
     ASK_AGAIN_MS = 2000, /* pause after the hub did not answer */

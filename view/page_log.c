@@ -111,9 +111,8 @@ const char *page_event_value(const page_event *e, const char *key, char *out,
 }
 
 /* ---- files ---- */
-/* Whether the event is kept for the page's list of events. Events about tasks and
- * requests, and debug events, are too frequent to be kept. (The phase history shows the
- * tasks.) */
+/* Whether the page's list keeps the event. Events about tasks and requests, and debug
+ * events, are too frequent to be kept. (The phase history shows the tasks.) */
 static bool is_rare(const page_event *e)
 {
     static const char *const common[] = {"lease.granted", "task.done", "task.returned",

@@ -41,8 +41,7 @@ typedef struct page_log {
 /* Parses one line, without its line end, in the text form or in JSON. Returns false if
  * the line is not an event. */
 bool page_log_parse(const char *line, size_t len, page_event *out);
-/* Returns the value of a key in an event's text; "" if the text does not have the
- * key. */
+/* Returns the value of a key in an event's text; "" without the key. */
 const char *page_event_value(const page_event *e, const char *key, char *out,
                              size_t size);
 /* Reads what was added to the logs in `folder`, at most 256 KiB per file, and calls fn

@@ -13,8 +13,7 @@
 
 enum {
     CONTRIBUTORS_MAX = 512,
-    /* cosines are computed only if all updates of a version together have at most this
-     * many values */
+    /* cosines are computed only if a version's updates have at most this many values */
     COSINE_VALUES_MAX = 1 << 25
 };
 

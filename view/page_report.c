@@ -1,7 +1,6 @@
 /* Writes a report of a run as one HTML file without scripts (page.h): results, curves,
  * grids of paths and phases, the history, versions, configuration, and the origin of
- * the data. Unlike the page, the report needs no server, so a user can keep or send it.
- */
+ * the data. The report needs no server, so a user can keep or send it. */
 #include "view/run_history.h"
 #include "view/html.h"
 #include "view/page_internal.h"

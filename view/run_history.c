@@ -1,7 +1,6 @@
 /* Computes the history of a run from its store and its logs (run_history.h). */
 #include "view/run_history.h"
 #include "view/page_log.h"
-#include "job/job.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -83,8 +82,7 @@ typedef struct log_count {
 } log_count;
 
 /* Adds a restart or expired leases to the row of the event. When the hub restarts, all
- * workers join again with the same process ids; a worker that was restarted has a new
- * one. */
+ * workers join again with the same process ids; a restarted worker has a new one. */
 static void count_event(void *context, const page_event *e)
 {
     log_count *c = context;

@@ -3,9 +3,8 @@
  * The history is computed from the store and the logs: the records of versions have
  * losses, tokens and held-out scores, the store's refs have the audits, and the logs
  * show restarts and expired leases. So every run has a history, and a killed process
- * can neither lose a row nor write it twice. If all arms together have more cells
- * (phases of paths) than PHASE_CELLS_MAX (phase_history.h), a row stands for several
- * phases. */
+ * can neither lose a row nor write it twice. If all arms have more cells (phases of
+ * paths) than PHASE_CELLS_MAX (phase_history.h), a row stands for several phases. */
 #pragma once
 #include "job/job.h"
 

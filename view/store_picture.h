@@ -1,5 +1,4 @@
-/* Draws pictures of the store's contents as SVG files: `store diff --svg`, `store blame
- * --svg`. */
+/* Draws the store's contents as SVG files: `store diff --svg`, `store blame --svg`. */
 #pragma once
 #include "home/home.h"
 

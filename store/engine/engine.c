@@ -186,8 +186,7 @@ bool engine_may_retry(pl_status status)
     return status == PL_ERR_NET || status == PL_ERR_TIMEOUT;
 }
 
-/* Returns whether to repeat a request that ended with `status`. Waits a while before it
- * returns true. */
+/* Whether to repeat a request that ended with `status`; true after a while. */
 static bool again(patience *p, pl_status status)
 {
     int64_t now = pl_now_ms();
@@ -349,9 +348,8 @@ pl_status engine_drop(engine *e, const char *name)
     return fail_engine_request(&p, status, "delete", name);
 }
 
-/* Lists objects. An interrupted listing is not started again, because the caller has
- * already got a part of it. For S3, engine_s3.c repeats a request for a page that
- * failed. */
+/* Lists objects. An interrupted listing is not started again: the caller has a part of
+ * it. For S3, engine_s3.c repeats a request for a page that failed. */
 pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn, void *context)
 {
     patience p = {.e = e, .tries = 1};

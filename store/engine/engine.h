@@ -23,8 +23,7 @@ enum {
     /* largest size of an object; a larger object counts as damaged */
     ENGINE_OBJECT_MAX = 8 << 20,
     ENGINE_URL_MAX = 1024,
-    /* number of threads that make requests; each thread waits for the answer to its
-     * request */
+    /* number of threads that make requests; each waits for its answer */
     ENGINE_THREADS = 16
 };
 
@@ -41,8 +40,7 @@ typedef struct engine_url {
 } engine_url;
 /* Parses a URL. The text of ERR_CONFIG says what is wrong with the URL. */
 pl_status engine_url_parse(const char *text, engine_url *out);
-/* Writes the URL for one part of a store: `name` is added to the namespace or
- * prefix. */
+/* Writes the URL of a part of a store: `name` is added to namespace or prefix. */
 pl_status engine_url_part(const char *text, const char *name, char out[ENGINE_URL_MAX]);
 
 /* ---- operations of an engine ---- */
@@ -81,8 +79,7 @@ pl_status engine_s3_open(const engine_url *url, bool to_write, const engine_ops 
                          void **self);
 
 /* ---- the same operations, with retries ---- */
-/* returns whether a request that failed with this status may succeed if it is
- * repeated */
+/* whether a request that failed with this status may succeed later */
 bool engine_may_retry(pl_status status);
 typedef struct engine engine;
 pl_status engine_open(const char *url, bool to_write, engine **out);

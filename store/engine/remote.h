@@ -51,8 +51,7 @@ typedef struct remote_end {
 
 /* Objects of an open transaction. puts[i] is chunk number i of the transaction's pack,
  * with a copy of the chunk's bytes until the chunk is written to the engine. The first
- * n_written are written. A chunk that the transaction released again before that has no
- * bytes. */
+ * n_written are written. A chunk that was released before that has no bytes. */
 typedef struct remote_work {
     engine_object *puts, *drops;
     size_t n_puts, cap_puts, n_drops, cap_drops, n_written;
@@ -63,8 +62,7 @@ typedef struct remote_work {
 pl_status remote_write_place(const char *folder, const char *url);
 /* Sets *out to NULL if the store's chunks are in the database. */
 pl_status remote_open(const char *folder, bool to_write, remote_end **out);
-/* Accepts NULL. First drops the objects that remote_doom has marked, unless `abandon`
- * is set. */
+/* Accepts NULL. First drops the objects of remote_doom, unless `abandon`. */
 void remote_close(remote_end **r, bool abandon);
 
 /* ---- chunks: remote_places (chunk.h) puts, gets and drops them ---- */

@@ -1,5 +1,4 @@
-/* The keys with which requests to an S3 service are signed. The keys are never written
- * or shown. */
+/* The keys with which S3 requests are signed. They are never written or shown. */
 #pragma once
 #include "base/base.h"
 
