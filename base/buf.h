@@ -1,5 +1,4 @@
-/* A growable byte buffer, with functions that append text. A buffer has one owner and
- * belongs to one thread. */
+/* A growable byte buffer. It has one owner and belongs to one thread. */
 #pragma once
 #include "base/mem.h"
 #include <stdbool.h>

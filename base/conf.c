@@ -2,8 +2,7 @@
  * caller's struct, and write them. A value is passed as text; its row of the table says
  * how to read it.
  *
- * Read in this order: finding rows, setting, getting, the YAML reader (libyaml events),
- * the three writers. */
+ * In order: finding rows, setting, getting, the YAML reader, the three writers. */
 #include "base/conf.h"
 #include "base/fs.h"
 #include "base/text.h"

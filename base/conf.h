@@ -79,8 +79,7 @@ void pl_conf_wanted(const pl_key *key, pl_buf *out);
  * result belongs to the table. */
 const char *pl_conf_nearest(const pl_table *table, const char *name);
 
-/* Returns the first key that changes results and has different values in `a` and `b`;
- * NULL if there is none. */
+/* Returns the first key that changes results and differs in `a` and `b`, or NULL. */
 const char *pl_conf_difference(const pl_table *table, const void *a, const void *b);
 
 PL_C_END

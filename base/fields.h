@@ -151,8 +151,7 @@ void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
         (tag), PL_KIND_OF(type, member), PL_RULE_GATED, PL_FIELD_ROW(type, member),    \
             PL_FIELD_OTHER(type, gate)                                                 \
     }
-/* A row for an unsigned number, an enum, or an array of bytes; reading refuses values
- * of `count` and above. */
+/* For an unsigned number, an enum, or bytes; reading refuses `count` and above. */
 #define PL_FIELD_CHOICE(type, tag, member, count)                                      \
     {                                                                                  \
         (tag), PL_KIND_CHOICE, PL_RULE_NEEDED, (count), PL_FIELD_ROW(type, member)     \

@@ -26,8 +26,7 @@ const char *pl_file_remedy(int cause, const char *path, uint64_t needed,
     struct statvfs info;
     char folder[PL_PATH_MAX];
     out[0] = '\0';
-    /* The path may not exist yet. A file system without a fixed number of inodes
-     * reports 0 as their number. */
+    /* The path may not exist yet. 0 inodes: the file system has no fixed number. */
     const bool lacks_inodes = cause == ENOSPC &&
                               (statvfs(path, &info) == 0 ||
                                statvfs(pl_path_above(folder, path), &info) == 0) &&

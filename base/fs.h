@@ -32,8 +32,7 @@ typedef struct pl_mapping {
 pl_status pl_map_file(const char *path, pl_mapping *out);
 void pl_unmap_file(pl_mapping *mapping);
 /* Zeroed memory that the kernel may write to an unnamed file in `folder` when memory is
- * short. ERR_NOSPACE: the disk has no room for this memory. Unmap with
- * pl_unmap_scratch. */
+ * short. ERR_NOSPACE: no room. Unmap with pl_unmap_scratch. */
 pl_status pl_map_scratch(const char *folder, size_t bytes, void **out);
 void pl_unmap_scratch(void *memory, size_t bytes); /* accepts NULL */
 /* Releases the mapping's pages from this process's memory. The next access to a
@@ -48,8 +47,7 @@ pl_status pl_lock_folder(const char *path, int *fd);
 bool pl_folder_is_locked(const char *path);
 void pl_unlock_folder(int *fd);
 
-/* Disk space in use by the files directly in this folder, without subfolders. 0 if the
- * folder cannot be read. */
+/* Disk space of the files directly in this folder; 0 if it cannot be read. */
 uint64_t pl_folder_bytes(const char *path);
 /* Returns what to do about errno `cause` of a file at `path`, as "; SENTENCE" with the
  * number of the limit; "" if nothing is known: no inodes left, a quota, a limit on open
@@ -68,16 +66,14 @@ uint64_t pl_disk_free_bytes(const char *path); /* 0 if unknown */
 /* Checks that the folder can be used: writes, syncs, reads and deletes a file in it. */
 pl_status pl_check_writable(const char *folder);
 
-/* Writes the joined path into `out` (PL_PATH_MAX bytes) and returns `out`, which is ""
- * if the path does not fit. */
+/* Joins a path into `out` (PL_PATH_MAX bytes), which it returns; "": no room. */
 enum { PL_PATH_MAX = 1024 };
 char *pl_join(char out[PL_PATH_MAX], const char *folder, const char *name);
 /* Writes the part of `path` before its last name: "." for "a", "/" for "/a". Symbolic
  * links are not followed. Returns `out`. */
 char *pl_path_above(char out[PL_PATH_MAX], const char *path);
-/* Whether `path` is `folder` or lies in it. Symbolic links are followed. If `path` does
- * not exist yet, the answer is for the place where it would be created. False if
- * `folder` does not exist. */
+/* Whether `path` is `folder` or lies in it. Symbolic links are followed. `path` need
+ * not exist yet. False if `folder` does not exist. */
 bool pl_path_within(const char *path, const char *folder);
 
 PL_C_END

@@ -76,8 +76,7 @@ typedef struct snapshot {
     struct snapshot *older;
 } snapshot;
 
-/* Identifies the state of the file that was read. Every change of the file changes at
- * least one field. */
+/* Identifies the file's state: every change changes at least one field. */
 typedef struct stamp {
     struct timespec modified;
     ino_t number;
@@ -513,8 +512,7 @@ static pl_status self_test(const gate *g)
         memcpy(&event, frame, sizeof event);
         zmq_recv(monitor, frame, sizeof frame, 0);
     }
-    /* Stops the reports of events, because an event that is not read would block
-     * ZeroMQ's thread for ever. */
+    /* Stops the reports of events: unread ones would block ZeroMQ's thread for ever. */
     if (client)
         zmq_socket_monitor(client, NULL, 0);
     void *const sockets[] = {monitor, client, server};

@@ -52,8 +52,7 @@ bool pl_gate_is_open(void);
 /* Call pl_gate_close after all sockets are closed; pl_wire_shutdown also calls it. */
 void pl_gate_close(void);
 
-/* Allows a key to connect although it is not in the list. Returns before the gate's
- * thread has added the key. */
+/* Allows a key that is not in the list; returns before the gate has added it. */
 void pl_gate_admit(const pl_pubkey *key, pl_key_role role);
 
 /* Returns the current role of the key; PL_AS_NONE: the key has no rights. Sets *own to

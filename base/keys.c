@@ -1,5 +1,4 @@
-/* Makes, saves and loads key pairs, and reads and writes the list of keys that may
- * connect (keys.h). */
+/* Makes, saves and loads key pairs and the list of keys that may connect (keys.h). */
 #include "base/keys.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -142,8 +141,7 @@ pl_status pl_invite_keypair(const char *text, pl_keypair *out)
     return PL_OK;
 }
 
-/* After a crash the file either exists completely or not at all. An existing file is
- * never replaced. */
+/* After a crash the file is complete or missing. No file is replaced. */
 pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
 {
     char text[KEY_FILE_MAX], open_text[PL_PUBKEY_TEXT], secret_text[PL_PUBKEY_TEXT];
@@ -187,8 +185,7 @@ pl_status pl_keypair_load(const char *path, pl_keypair *out)
         PL_TRY(pl_fail(PL_ERR_NOPERM,
                        "%s cannot be a key file, because it is not a regular file",
                        path));
-    /* A Secret of Kubernetes belongs to root, and a process that is not root reads it
-     * as a member of its group. */
+    /* A Secret of Kubernetes belongs to root; other users read it through its group. */
     const bool is_lent = info.st_uid == 0 && geteuid() != 0;
     if (info.st_mode & (is_lent ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO))
         PL_TRY(pl_fail(PL_ERR_NOPERM,
@@ -463,8 +460,7 @@ static size_t write_list_head(pl_buf *out, int64_t changed_s)
     return out->len;
 }
 
-/* Writes the list, unless the file already has these bytes, so that no process reads it
- * again without need. */
+/* Writes the list, unless the file has these bytes: nobody reads it again in vain. */
 static pl_status write_list(const char *path, const pl_key_list *list)
 {
     pl_buf text = {0}, old = {0}, fresh = {0};

@@ -126,8 +126,7 @@ bool pl_key_list_revoke(pl_key_list *list, const pl_pubkey *key);
 /* The names of the job's own keys, and no others, begin with PL_KEY_OWN. */
 #define PL_KEY_OWN    "own-"
 #define PL_WORKER_OWN "worker-" /* worker-N names a worker that the job starts */
-/* Whether the name is that of one of the job's own keys (own-...) or of a worker that
- * the job starts (worker-N). */
+/* Whether it is the name of a job's own key (own-...) or worker (worker-N). */
 bool pl_key_name_is_jobs(const char *name);
 /* Checks whether `key` may have the name. ERR_EXISTS: another line has this name.
  * ERR_NOPERM: the name is reserved for the job's own keys, or looks like a key. */
@@ -140,8 +139,7 @@ pl_status pl_key_list_check_name(const pl_key_list *list, const char *name,
 typedef pl_status (*pl_key_change)(pl_key_list *list, void *context);
 pl_status pl_key_list_edit(const char *path, pl_key_change change, void *context);
 
-/* Returns ERR_USAGE if the name is empty or too long, or has characters other than
- * letters, digits and ._:@-. */
+/* ERR_USAGE: it is empty, too long, or has more than letters, digits and ._:@-. */
 pl_status pl_key_name_check(const char *name);
 
 PL_C_END

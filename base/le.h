@@ -1,5 +1,4 @@
-/* Writes and reads whole numbers as little-endian bytes on any machine. `width` is the
- * number of bytes, 1 to 8. */
+/* Whole numbers as little-endian bytes on any machine. `width`: 1 to 8 bytes. */
 #pragma once
 #include "base/status.h"
 #include <stddef.h>

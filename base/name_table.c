@@ -78,8 +78,7 @@ void pl_name_table_put(pl_name_table *table, const char *name, int number)
     entry->number = number;
 }
 
-/* The dropped entry may have displaced the entries up to the next free one, so each of
- * these is inserted again. */
+/* the dropped entry may have displaced those up to the next free one: insert again */
 void pl_name_table_drop(pl_name_table *table, const char *name)
 {
     name_entry *entry = find_name_entry(table, name, hash_of(name));

@@ -10,8 +10,7 @@
  *   /dev/fd/N, /dev/stdout       The bytes are written to this descriptor of the
  *                                process.
  *
- * No other file of the sources may create or rename a file, except the few that
- * tools/check_tree.sh lists. */
+ * Only this file, and those that tools/check_tree.sh lists, make or rename files. */
 #pragma once
 #include "base/status.h"
 #include <stddef.h>

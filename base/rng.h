@@ -21,8 +21,7 @@ float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index); /* Box-M
  * computation gives two values, so half as many are needed. */
 void pl_random_normals(uint64_t seed, uint64_t stream, size_t n, float *out);
 
-/* Returns element i of a keyed permutation of 0..n-1 (a cycle-walking Feistel network),
- * in O(1). n >= 1, i < n. */
+/* Element i of a keyed permutation of 0..n-1 (cycle-walking Feistel network), O(1). */
 uint64_t pl_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i);
 
 /* Returns an unpredictable number from the operating system; never 0. */

@@ -41,8 +41,7 @@ static double read_real(const char *text, char **end)
     return value;
 }
 
-/* strtod also accepts blanks, hexadecimal, "inf" and "nan"; this function refuses them
- * by their first characters. */
+/* refuses by the first characters what strtod accepts: blanks, 0x, "inf" and "nan" */
 static bool starts_like_number(const char *text)
 {
     if (*text == '+' || *text == '-')
@@ -145,8 +144,7 @@ const char *pl_nearest(const char *word, const char *const *names, size_t n_name
         const size_t name_len = strlen(names[i]);
         const size_t gap = len > name_len ? len - name_len : name_len - len;
         if (gap * 2 > name_len)
-            /* skips words whose length differs too much, because the distance is at
-             * least the difference */
+            /* the distance is at least the difference of the lengths */
             continue;
         int distance = pl_edit_distance(word, names[i]);
         if ((size_t)distance * 2 > name_len)

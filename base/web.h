@@ -6,8 +6,7 @@
 #include "base/buf.h"
 PL_C_BEGIN
 
-/* A client that keeps idle connections open for later requests. Several threads may use
- * it at the same time. */
+/* A client that keeps idle connections for later. Several threads may use it. */
 typedef struct pl_web pl_web;
 /* ERR_UNSUPPORTED: this build was made without libcurl. */
 pl_status pl_web_open(pl_web **out);

@@ -45,8 +45,7 @@ typedef struct pl_message {
     uint64_t token;   /* fencing token of the lease; 0 if there is none */
     pl_buf body;      /* a record */
     pl_buf data;      /* bulk bytes, may be empty */
-    /* if not NULL, `data` belongs to ZeroMQ and must only be read
-     * (pl_wire_recv_lent) */
+    /* not NULL: `data` is ZeroMQ's, only to be read (pl_wire_recv_lent) */
     void *lent;
     pl_buf texts; /* texts that were read from `body` (pl_message_get) */
 } pl_message;
@@ -61,8 +60,7 @@ pl_status pl_message_get(pl_message *message, const char *what, const pl_field *
 
 typedef struct pl_socket pl_socket;
 
-/* Sets the key pair of this process; call it before the first socket is made. The pair
- * is copied; NULL: no key. */
+/* Sets (copies) this process's key pair, before the first socket; NULL: no key. */
 void pl_wire_keys(const pl_keypair *pair);
 /* Sets the host name or IP address under which other machines reach this process.
  * pl_wire_bind writes it into an address that stands for all interfaces. "": the first
@@ -88,8 +86,7 @@ void pl_wire_close(pl_socket **socket); /* accepts NULL */
 /* Sends from a server. The caller keeps the message. ERR_NET if the peer has gone. */
 pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
                           const pl_message *message);
-/* Sends from a client. ERR_NET if the queue is full, because the server has not taken
- * messages for a long time. */
+/* Sends from a client. ERR_NET: the queue is full, the server has long taken none. */
 pl_status pl_wire_send(pl_socket *socket, const pl_message *message);
 /* Sends without copying the data, which then belongs to ZeroMQ, even if the message was
  * not sent. `peer` is NULL on a client. */
@@ -124,8 +121,7 @@ typedef struct pl_wire_line {
     uint32_t rtt_us; /* the shortest round trip; 0: not known */
 } pl_wire_line;
 void pl_wire_line_now(pl_socket *socket, pl_wire_line *out);
-/* Returns for how many milliseconds a client has had no connection to its server; 0 if
- * it is connected. */
+/* Returns the ms since a client lost its server; 0: connected. */
 int64_t pl_wire_lost_ms(pl_socket *socket);
 /* Tests whether a TCP connection to the address can be made, and ends it at once. The
  * error's sentence says which of these it is. ERR_NET: the name of the machine is
@@ -154,12 +150,10 @@ uint64_t pl_wire_next_request(void); /* a new request number */
 enum { PL_WIRE_ERR = 1 };
 void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
                    const char *sentence);
-/* Returns the status of an ERR answer and makes its sentence the last error. The status
- * is never PL_OK. */
+/* Returns the status of an ERR answer, never PL_OK; its sentence: the last error. */
 pl_status pl_wire_error_of(const pl_message *answer);
 
-/* Writes the name and version of the ZeroMQ library. Returns false if the library
- * cannot encrypt. */
+/* Writes ZeroMQ's name and version. Returns false if it cannot encrypt. */
 bool pl_wire_library(char out[128]);
 
 /* Call it before exit, after all sockets are closed. */

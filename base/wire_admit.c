@@ -1,5 +1,4 @@
-/* Decides whether a server takes a message that has arrived, and answers messages that
- * it does not take. */
+/* Decides whether a server takes a message; answers those that it does not take. */
 #include "base/clock.h"
 #include "base/gate.h"
 #include "base/wire_internal.h"

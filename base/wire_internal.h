@@ -72,11 +72,9 @@ pl_status wire_watch_server(pl_socket *socket);
 void wire_watch_heard(pl_socket *socket, int fd);
 void wire_watch_end(pl_socket *socket);
 void wire_drain_monitor(pl_socket *socket);
-/* Returns ERR_NOPERM if the server refuses this client; ZeroMQ would silently try again
- * for ever. Otherwise PL_OK. */
+/* ERR_NOPERM if the server refuses this client; ZeroMQ would try again for ever. */
 pl_status wire_client_verdict(pl_socket *socket);
-/* Reports failed handshakes that the gate did not see, because they ended before the
- * client sent its key. */
+/* Reports handshakes that ended before the client sent its key to the gate. */
 void wire_tell_failed_clients(pl_socket *socket);
 
 /* wire_admit.c */

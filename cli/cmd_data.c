@@ -74,8 +74,7 @@ done:
 /* ---- how much of some documents ---- */
 static pl_status on_arm(void *context, const pl_object *object);
 
-/* Decides what --of means: a domain, if the run has documents of this domain, otherwise
- * a file or folder. */
+/* What --of means: a domain of the run's documents, else a file or folder. */
 static pl_status read_subject(coverage_call *call, const char *dir)
 {
     pl_run r;

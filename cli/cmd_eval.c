@@ -65,8 +65,7 @@ static pl_status run_eval(int argc, char **argv)
     PL_CHECK(cli_read(&verb_eval, argc, argv, &q, NULL));
     PL_CHECK(cli_read_select(q.select, q.mixture.at, &wish.best));
     PL_TRY(run_look(q.run, &r));
-    /* Only keys that do not change training may be set, such as the keys that limit how
-     * much text is scored. */
+    /* Only keys that do not change training may be set, such as limits of scoring. */
     for (int i = 0; i < q.settings.n; i++) {
         const char *pair = q.settings.pairs[i];
         PL_TRY(pl_conf_set_pair(&config_table, &r.cfg, pair, "--set"));

@@ -1,5 +1,4 @@
-/* pathloom explain WORD: prints what a status, an exit code, an event or a key of the
- * configuration means. */
+/* pathloom explain WORD: prints what a status, exit code, event or key means. */
 #include "cli/cli.h"
 
 #include <strings.h>

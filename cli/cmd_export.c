@@ -121,9 +121,8 @@ static pl_status export_path(job *j, int path)
          slot++)
         j->modules[slot].number = (uint64_t)j->number;
     PL_CHECK(pl_read_path_modules(j->store, j->topology, j->modules, j->params));
-    /* The note about a module has a key such as "pathloom.module.L1.E0"; its value is
-     * the number of the version and the hash of its parameters. The other notes say how
-     * the model was made. */
+    /* The note about a module has a key such as "pathloom.module.L1.E0"; its value: the
+     * version's number and hash. The other notes say how the model was made. */
     char key[PL_MODULE_NAME_MAX + 16], value[PL_HASH_TEXT + 32], hash[PL_HASH_TEXT];
     j->n_notes = 0;
     add_export_note(j, "version", PL_VERSION);

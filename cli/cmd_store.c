@@ -171,8 +171,7 @@ const store_verb store_verbs[] = {
 };
 const size_t n_store_verbs = sizeof store_verbs / sizeof *store_verbs;
 
-/* The options of all verbs of `store`. Whether a verb accepts an option is checked
- * after parsing. */
+/* The options of all verbs; whether a verb accepts one is checked after parsing. */
 static const cli_option options[STORE_OPT_COUNT] = {
 #define STORE_OPTION_ROW(label, text, argument, explained)                             \
     {.name = text,                                                                     \

@@ -138,8 +138,7 @@ static bool has_room(const screen *s)
     return !s->tty || s->line < s->rows - 2;
 }
 
-/* Draws the paths of an arm that fit on the screen. Returns `hidden` plus the number of
- * paths that did not fit. */
+/* Draws the paths that fit on the screen. Returns `hidden` plus those that did not. */
 static int put_arm(screen *s, const pl_json *arm, int hidden)
 {
     const double bits = pl_json_get_real(arm, "held_out_bits_per_byte");

@@ -103,8 +103,7 @@ typedef struct cli_verb {
  * sentence of ERR_USAGE says what is wrong. */
 pl_status cli_read(const cli_verb *verb, int argc, char **argv, void *into,
                    cli_words *words);
-/* Reads the value of --select (NULL: not given). *best tells whether the value is
- * `best`. ERR_USAGE. */
+/* Reads the value of --select (NULL: not given); *best: it is `best`. ERR_USAGE. */
 pl_status cli_read_select(const char *text, const char *at, bool *best);
 
 /* help.c */

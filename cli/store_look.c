@@ -289,8 +289,7 @@ static void print_health_number(row *r, const char *key, const char *title,
     row_real(r, key, value, NULL);
 }
 
-/* Prints one row per version from `last` down to 1, for `log --health`
- * (history/module_health.h). */
+/* Prints a row per version from `last` down to 1, for `log --health`. */
 static pl_status log_health(store_call *call, const char *module, uint64_t last)
 {
     pl_health *all = NULL;

@@ -1,5 +1,4 @@
-/* Prints what `pathloom store` shows: one function for each kind of thing
- * (store_print.h). */
+/* Prints what `pathloom store` shows, a function per kind (store_print.h). */
 #include "cli/store_print.h"
 
 #include <math.h>

@@ -54,8 +54,7 @@ const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
     return tile;
 }
 
-/* Stores in the residual the part of the values that was not sent. Without a residual
- * that part is lost. */
+/* Stores in the residual (if any) what was not sent. */
 void job_keep(const codec_job *job, uint64_t at, const float left[TILE])
 {
     if (job->residual)

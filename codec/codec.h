@@ -62,8 +62,7 @@ typedef enum pl_role {
 } pl_role;
 
 typedef enum pl_selector {
-    /* the k values with the largest magnitude of every 4096; of equal values, the one
-     * with the lower index */
+    /* the k largest magnitudes of every 4096; of equal values, the lower index */
     PL_SELECT_EXACT,
     PL_SELECT_TAGC, /* the values whose magnitude is above one of 25 fixed thresholds */
     PL_SELECT_COUNT
@@ -84,8 +83,7 @@ typedef struct pl_codec_options {
     double cells; /* for sketch16: cells per kept value, 1.05..16 (default 1.30) */
 } pl_codec_options;
 
-/* Values for encoding one module in one round. All contributors must use the same
- * values, except `weight`. */
+/* Values for a module in a round, the same for all contributors, except `weight`. */
 typedef struct pl_codec_round {
     uint64_t seed;      /* seed of the sketches' hash function */
     int scale_exponent; /* E from pl_codec_exponent; only homomorphic codecs use it */
@@ -111,8 +109,7 @@ pl_status pl_codec_options_check(const pl_codec_options *options);
 bool pl_codec_is_homomorphic(const pl_codec_options *options);
 /* Returns whether the codec is lossy, so that error feedback is useful. */
 bool pl_codec_is_lossy(const pl_codec_options *options);
-/* Returns whether the codec loses so much that error feedback is used with
- * this codec in a run. */
+/* Whether the codec loses so much that runs use error feedback with it. */
 bool pl_codec_drops_much(const pl_codec_options *options);
 const char *pl_codec_name(pl_codec codec);
 
@@ -209,8 +206,7 @@ typedef struct pl_codec_run {
     int n;
 } pl_codec_run;
 
-/* A source gives the messages of a round in batches (runs), so that they need not all
- * be in memory at once. */
+/* A source gives a round's messages in batches (runs), to save memory. */
 typedef struct pl_codec_source {
     /* Gets the next messages. They are valid until the next call. n is 0 after the last
      * message. With `anew` the source starts again from the first message. */

@@ -4,8 +4,7 @@
  *   sketch   cells are added modulo 2^16, and bitmaps are joined by OR
  *   list     codes are added; a sketch that is added to a list is decoded first
  *
- * Codes and cells are integers, so the decoded sum does not depend on the order in
- * which messages are added. */
+ * Codes and cells are integers, so the sum does not depend on the order. */
 #include "codec/codec_sketch.h"
 
 #include <math.h>

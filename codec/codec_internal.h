@@ -198,12 +198,10 @@ typedef struct codec_opened {
     bool splits;
     pl_buf raw; /* decompressed sections, one after the other */
 } codec_opened;
-/* `out` must be all zeros, or must have been opened before; in the second case its
- * memory is used again. */
+/* `out` is all zeros, or was opened before: its memory is used again. */
 pl_status codec_open(const pl_codec_message *m, size_t n, codec_opened *out);
 void codec_opened_destroy(codec_opened *m);
-/* Decodes a message and passes the values to the sink. Values of a homomorphic message
- * are added with weight 1. */
+/* Decodes a message into the sink, which adds homomorphic values with weight 1. */
 pl_status codec_decode(const codec_opened *m, codec_sink *sink);
 
 /* ---- codecs ---- */
@@ -226,8 +224,7 @@ pl_status sketch_decode(const codec_task *task);
  * -limit..limit, and left = a - q 2^e. Returns the bit pattern of the largest |a|. */
 uint32_t shared_tile(const float a[TILE], int exponent, int32_t limit, int32_t q[TILE],
                      float left[TILE]);
-/* Reads n codes, from number `at` on, of a section with `width` bytes per code. Fills
- * the rest of q with zeros. */
+/* Reads n codes of `width` bytes, from number `at` on; the rest of q: zeros. */
 void shared_load(const uint8_t *raw, size_t width, uint64_t at, size_t n,
                  int32_t q[TILE]);
 float codec_power(int exponent); /* returns 2^exponent for -126..127 */

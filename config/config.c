@@ -402,8 +402,7 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
     int n = 0, last = 0;
-    /* grows: the number of paths changes before train.phases are over, when baselines
-     * may still train */
+    /* grows: the number of paths changes before train.phases are over */
     bool splits = false, deals = false, grows = false, grafts = false;
     const char *change = ""; /* the key that changed the topology last */
     PL_CHECK(config_chapters(c, chapters, &n));

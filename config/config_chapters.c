@@ -91,16 +91,14 @@ static pl_status add_chapter(const pl_shape *shape, change_list *changes, int64_
                               : config_split(shape, changes->texts[i], chapter);
 }
 
-/* The phases at which chapters begin, one list per key, and how many items of each list
- * have been used so far. */
+/* The phases at which chapters begin, a list per key, and how many are used so far. */
 typedef struct beginnings {
     int64_t em[CONFIG_LIST_MAX], more[CONFIG_LIST_MAX], freezes[CONFIG_FREEZE_MAX];
     int n_em, n_more, n_freezes, dealt, frozen;
     change_list changes;
 } beginnings;
 
-/* Fills in the next chapter that begins before train.phases are over. *added becomes
- * false if there is none. */
+/* Fills in the next chapter that begins before train.phases are over, if *added. */
 static pl_status add_next(const config *c, const pl_shape *shape, beginnings *b,
                           config_chapter *chapter, bool *added)
 {

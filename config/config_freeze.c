@@ -42,8 +42,7 @@ static pl_status read_freeze(const config *c, freeze_item items[CONFIG_FREEZE_MA
                            c->freeze, (int)CONFIG_FREEZE_MAX);
         items[(*n)++] = one;
     }
-    /* Refuses `none` after the name of a module for the same phase, because the module
-     * would then not be frozen. */
+    /* Refuses `none` after a module for the same phase, which would not be frozen. */
     for (int i = 1; i < *n; i++)
         if (items[i].phase == items[i - 1].phase && strcmp(items[i].name, "none") == 0)
             return pl_fail(PL_ERR_CONFIG,
@@ -86,8 +85,7 @@ static pl_status freeze_named(const pl_topology *t, const char *name, bool *froz
                    name);
 }
 
-/* Changes `frozen` from the list of the previous chapter to the list of `chapter`,
- * whose topology is t. */
+/* Changes `frozen` from the previous chapter's list to that of `chapter` (t). */
 static pl_status freeze_chapter(const config_chapter *chapter, const pl_topology *t,
                                 const freeze_item *items, int n_items, bool *frozen)
 {

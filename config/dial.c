@@ -15,8 +15,7 @@ static const double REPEATS = 15;
 /* A path reads a shard of mean size at most this many times. A shard is so small that a
  * path would soon learn it by heart. */
 static const double PATH_EPOCHS = 2;
-/* The base model trains on at least this many tokens per parameter, or on half of all
- * tokens if that is less. */
+/* The base model's least tokens per parameter, unless half of all are less. */
 static const double BASE_TOKENS = 1.5;
 /* The number of tokens of AdamW that one token of Muon is worth. */
 static const double MUON_TOKENS = 1.3;
@@ -33,13 +32,11 @@ static const double PER_TASK = 0.08, PER_PARAM = 4e-8, OF_BASE = 0.12;
 static const double EXCHANGE = 0.2;
 /* An evaluation's forward pass is this many times as fast as a training step. */
 static const double FORWARD = 3;
-/* Its windows slide by half a context, so a model reads about this many tokens for each
- * token that counts. */
+/* Windows slide by half a context: tokens read per token that counts. */
 static const double SLIDING = 2;
 /* The fraction of the given time that evaluation may take. */
 static const double EVALUATION = 0.05;
-/* Seconds: START to start processes, FIT to fit a router's clusters, END to write
- * samples and end processes. */
+/* Seconds: START of processes, FIT of a router, END with samples. */
 static const double START = 0.5, FIT = 0.5, END = 0.8;
 enum { LEAST_STEPS = 20, LEAST_EVALUATION = 20000 };
 /* The largest values of train.base_steps, train.tau and train.phases. */

@@ -1,5 +1,4 @@
-/* Options that a command line may give several times: texts, and settings KEY=VALUE of
- * a configuration. */
+/* Options that may be given several times: texts, and settings KEY=VALUE. */
 #pragma once
 #include "config/settings.h"
 

@@ -193,12 +193,10 @@ pl_status config_frozen(const config *c, int chapter, bool **frozen);
 /* Whether train.freeze of `c` is the value of the run `own` followed by at least one
  * further item, and all further items are for phases that the run does not have yet. */
 bool config_freezes_later(const config *own, const config *c);
-/* Returns the number of phases of a path of the mixture in all chapters: train.phases
- * plus train.more. */
+/* Returns a path's phases in all chapters: train.phases plus train.more. */
 int64_t config_all_phases(const config *c);
 /* Returns whether the path that gives a prompt the highest likelihood answers it, in a
  * run with n_paths paths (router.answer). If not, the router chooses the path. */
 bool config_answers_by_likelihood(const config *c, int n_paths);
-/* Checks the value of an option that overrides router.answer. ERR_USAGE if this key
- * does not allow the value. */
+/* Checks the value of an option that overrides router.answer. ERR_USAGE. */
 pl_status config_check_answer(const char *option, const char *value);

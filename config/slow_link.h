@@ -3,8 +3,7 @@
 #pragma once
 #include "config/settings.h"
 
-/* Reads a rate such as 5mbit, 500kbit or 1.5gbit as bits per second. ERR_USAGE: the
- * text is not a rate. */
+/* Reads a rate such as 5mbit, 500kbit or 1.5gbit in bits per second. ERR_USAGE. */
 pl_status slow_link_parse_rate(const char *text, double *bits_per_s);
 /* Returns the bytes that a worker sends and fetches in a phase of a path, as a mean
  * over many phases: its updates, its state and the next versions. Updates that are

@@ -22,8 +22,7 @@ typedef struct pl_document {
     const char *source; /* name of the document's file */
 } pl_document;          /* the texts are valid only during the call that gets them */
 
-/* Returns the number that identifies a document in token files. It depends only on the
- * document's text. */
+/* Returns a document's number in token files, which depends only on its text. */
 uint64_t pl_document_hash(const pl_document *document);
 
 typedef struct pl_read_stats {
@@ -126,8 +125,7 @@ pl_status pl_tokens_check(const pl_tokens *tokens);
 pl_status pl_tokens_view(const void *data, size_t len, const char *what,
                          pl_tokens **out);
 void pl_tokens_close(pl_tokens **tokens);
-/* Releases the memory of the file's tokens. The system reads them from the file again
- * when they are needed. */
+/* Releases the memory of the file's tokens, which are read again when needed. */
 void pl_tokens_rest(const pl_tokens *tokens);
 uint64_t pl_tokens_count(const pl_tokens *tokens);
 uint32_t pl_tokens_n_docs(const pl_tokens *tokens);
@@ -137,8 +135,7 @@ const pl_token_doc *pl_tokens_find(const pl_tokens *tokens, uint64_t hash);
 void pl_tokens_copy(const pl_tokens *tokens, uint64_t first, size_t n, int32_t *out);
 uint32_t pl_tokens_n_domains(const pl_tokens *tokens);
 const char *pl_tokens_domain(const pl_tokens *tokens, uint32_t domain);
-/* Appends to `out` a token file of these documents, in this order. A document may be
- * listed several times. */
+/* Appends a token file of these documents in this order, maybe repeatedly. */
 pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs, size_t n,
                            pl_buf *out);
 
@@ -226,8 +223,7 @@ typedef struct pl_prepare_options {
     int n_threads;
     uint64_t max_bytes; /* limit on the bytes of training text; 0: no limit */
     uint64_t seed;
-    /* held-out documents with fewer tokens are left out, because they have no target
-     * after the prefix */
+    /* held-out documents with fewer tokens have no target after the prefix */
     int min_document_tokens;
     /* called with each line of progress */
     void (*progress)(void *context, const char *line);

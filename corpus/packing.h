@@ -20,8 +20,7 @@ typedef struct packing {
     uint32_t *next;
 } packing;
 
-/* Returns how many windows at the start of a document are left out because all their
- * targets are in the prefix. */
+/* Returns how many windows of a document have all their targets in the prefix. */
 uint64_t packing_skipped(uint32_t n_tokens, int context, int skip_prefix);
 /* Arranges documents docs[0..n-1], or, if docs is NULL, the first n of the file. The
  * result depends only on their lengths, context, skip_prefix and pack. */

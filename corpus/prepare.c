@@ -234,8 +234,7 @@ static pl_status read_documents(preparation *work)
     return PL_OK;
 }
 
-/* If the share is so small that it chose no document, holds out the document with the
- * smallest draw. */
+/* If the share chose no document, holds out that with the smallest draw. */
 static void hold_out_one(preparation *work)
 {
     const size_t n = work->spool->n_docs;
@@ -295,8 +294,7 @@ static pl_status check_split(const preparation *work)
 }
 
 /* ---- the tokenizer ---- */
-/* The tokenizer is part of the model, so it is trained only on training documents, not
- * on held-out documents. */
+/* The tokenizer is part of the model: it never trains on held-out documents. */
 static pl_status train_tokenizer(preparation *work, const char *path)
 {
     size_t n = 0, n_docs = work->spool->n_docs;

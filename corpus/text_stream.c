@@ -165,8 +165,7 @@ pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out, bool *e
     *end = stream->at_end;
     if (*end)
         return PL_OK;
-    /* the buffer grows only if it has room for less than half of `max`, so a small file
-     * needs only one allocation */
+    /* grows only below half of `max`: a small file needs one allocation */
     if (out->cap - out->len < max / 2)
         pl_buf_reserve(out, max);
     size_t room = out->cap - out->len;

@@ -75,8 +75,7 @@ static pl_status sum_pages(pl_tokens *tokens)
     return PL_OK;
 }
 
-/* Compares the checksums of the pages that contain tokens first .. first + n - 1, after
- * these tokens were read. */
+/* Compares the checksums of the pages of n tokens that were read. */
 static void watch_pages(const pl_tokens *tokens, uint64_t first, uint64_t n)
 {
     uint64_t width = tokens->layout.token_bytes;

@@ -17,8 +17,7 @@
 typedef struct pl_contributor {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     int64_t path, replica;
-    /* the samples on which the contributor trained, numbered as in the path's stream;
-     * adjacent ranges are joined */
+    /* the contributor's samples, numbered as in the path's stream; ranges are joined */
     pl_sample_range *samples;
     size_t n_ranges;
     uint64_t n_samples, n_tokens, n_versions;

@@ -19,8 +19,7 @@ typedef struct pl_coverage {
     uint64_t skipped; /* samples that slower workers left out (dynamic local steps) */
     /* number of (phase, module) pairs in rounds that a rollback replaced */
     int64_t n_given_up;
-    /* number of (phase, module) pairs whose round was merged by quorum without the
-     * phase's update */
+    /* (phase, module) pairs whose round was merged by quorum without the update */
     int64_t n_left_out;
     /* number of all other (phase, module) pairs of finished phases; each of these must
      * have exactly one contribution */

@@ -22,8 +22,7 @@ typedef struct pl_comparison {
     pl_arm arm;
     pl_topology *topology; /* NULL if the store does not define the arm */
     float *x, *y;          /* [n] parameters of the two versions */
-    /* n: number of parameters of the module; width: length of the longest tensor name,
-     * at least that of "all" */
+    /* n: parameters of the module; width: of the longest tensor name, or "all" */
     size_t n, width;
     /* slot of the module; -1: the module's tensors are not known */
     int slot;

@@ -22,8 +22,7 @@ pl_status pl_garbage_collect(const pl_garbage *g, pl_writers *writers,
     PL_CHECK(pl_store_homes(g->folder, &n));
     if (writers)
         PL_TRY(pl_store_clear_copy(g->folder));
-    /* the roots cover all parts, because a path in one part may begin its task with
-     * versions in other parts */
+    /* the roots cover all parts: a task may begin with versions in other parts */
     PL_TRY(pl_roots_create(rule.store, &rule.roots));
     PL_TRY(pl_failpoint("gc.roots.after"));
     for (int i = 0; i < n; i++) {

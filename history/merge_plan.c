@@ -176,8 +176,7 @@ done:
     return status;
 }
 
-/* Makes a version for every module that differs between the sources. Each call begins
- * the tag again. */
+/* Makes a version for every module that differs between sources; begins the tag. */
 static pl_status merge_all(pl_merge_plan *m, bool keep)
 {
     m->n_merged = 0;

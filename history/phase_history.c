@@ -247,8 +247,7 @@ void phase_history_add(phase_history *h, const pl_version *v)
         add_contribution(h, a, v, c);
         phase = c->phase > phase ? c->phase : phase;
     }
-    /* Counts the version in this phase. Phases that can have no cell are ignored, so
-     * memory stays bounded. */
+    /* Counts the version in this phase, if it can have a cell: memory stays bounded. */
     const uint64_t slot = (uint64_t)phase / (uint64_t)h->stride;
     if (phase < 0 || slot >= PHASE_CELLS_MAX)
         return;

@@ -4,8 +4,7 @@
 #include "outer/outer.h"
 #include "store/store.h"
 
-/* Returns the number of the version that the module has when all paths have finished
- * `phase` phases. */
+/* Returns the module's version when all paths have finished `phase` phases. */
 uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
                           int64_t phase);
 /* Finds the phase that `at` means. A number is a phase; "head" means the newest

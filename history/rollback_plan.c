@@ -154,8 +154,7 @@ pl_status pl_rollback_plan_make(pl_rollback_plan *r)
         least = state.phase < least ? state.phase : least;
         most = state.phase > most ? state.phase : most;
     }
-    /* A store without a path of the arm is a copy that no job trains, as if the arm
-     * were finished. */
+    /* a store without the arm's paths is a copy that no job trains, as if finished */
     const bool is_finished = !any || least >= r->arm.inner.phases;
     status = is_finished ? PL_OK : plan_resumption(r, most);
     /* a frozen module keeps version 0, so the rollback writes no version of it */

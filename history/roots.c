@@ -191,8 +191,7 @@ bool pl_keep_rule_stays(void *rule, const pl_version *v)
 {
     pl_keep_rule *r = rule;
     pl_version head;
-    /* this function is called module by module, so the newest version of the last
-     * module is remembered */
+    /* called module by module, so the last module's newest version is kept */
     if (strcmp(r->module, v->module) != 0) {
         pl_copy_text(r->module, sizeof r->module, v->module);
         /* UINT64_MAX: the newest version cannot be read, so all versions are kept */

@@ -8,8 +8,7 @@ typedef struct pl_roots pl_roots;
  * to which an update may be relative. */
 pl_status pl_roots_create(pl_store *store, pl_roots **out);
 void pl_roots_destroy(pl_roots **roots);
-/* Adds the versions that this tag names to those that must be kept. The store need not
- * have the tag yet. */
+/* Adds the versions of this tag, which the store need not have yet. */
 void pl_roots_add_tag(pl_roots *roots, const pl_snapshot *tag);
 /* Returns the reason why the version must be kept, such as "tag best"; NULL if neither
  * tags nor training need it. The text is valid until the next call. */

@@ -138,8 +138,7 @@ static pl_status visit_tag(void *context, const pl_snapshot *tag)
     pl_object object;
     if (*walk->arm && strcmp(tag->arm, walk->arm) != 0)
         return PL_OK;
-    /* A tag is copied only if the target has all versions that the tag names; otherwise
-     * it would be damaged there. */
+    /* A tag is copied only if the target has all its versions. */
     for (size_t i = 0; i < tag->n_items; i++) {
         const pl_snapshot_item *item = &tag->items[i];
         pl_version v;

@@ -24,6 +24,5 @@ pl_status pl_transfer_module(pl_transfer *t, const char *module, uint64_t number
 pl_status pl_transfer_modules(pl_transfer *t);
 /* Copies a blob into the open transaction t->txn, unless the target has the blob. */
 pl_status pl_transfer_blob(pl_transfer *t, const pl_hash *blob);
-/* Copies the definition, the router and the tags of an arm. If `arm` is "", copies
- * these objects of all arms. */
+/* Copies the definition, the router and the tags of an arm; "": of all arms. */
 pl_status pl_transfer_objects(pl_transfer *t, const char *arm);

@@ -323,8 +323,7 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Notes how many phases of a path its home has finished: an update counts in a merge
- * when its task is finished. */
+/* Notes how many phases of a path are finished: then its updates count in merges. */
 static pl_status on_confirm(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_confirm q;
@@ -401,8 +400,7 @@ static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Makes version 0 of a module. The launcher creates the modules of an arm before it
- * announces the arm. */
+/* Makes version 0 of a module, before the launcher announces the arm. */
 static pl_status on_create_module(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_create_module q;
@@ -699,8 +697,7 @@ static pl_status serve_home(home *h)
         }
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&h->uploads, false);
-            /* without this call, the freed memory that the allocator keeps would grow
-             * for about a hundred phases */
+            /* else freed memory would grow for about a hundred phases */
             pl_give_back_blocks();
             PL_TRY(note_keys(h));
             swept = pl_now_ms();

@@ -27,8 +27,7 @@ typedef struct pl_home_options {
     bool keep_momentum; /* keep the outer momentum of old versions */
     bool keep_states;   /* keep the state of each path after each phase */
     bool compress;      /* compress old versions while idle */
-    /* an update is refused if its norm exceeds this many times the usual norm of its
-     * module; 0: never */
+    /* an update is refused above this many times its module's usual norm; 0: never */
     double norm_gate;
     double audit; /* fraction of tasks that one of the job's workers repeats */
     uint64_t staging_bytes; /* memory limit for uploads not yet in the store */

@@ -119,8 +119,7 @@ static bool was_split(void *context, int slot, int64_t round)
                           s->claim->path * replicas + s->claim->replica);
 }
 
-/* Finds the hash of the state with which a path of a continuing arm begins
- * (PROTOCOL 3.3). */
+/* Finds the hash of a continuing arm's first state of a path (PROTOCOL 3.3). */
 static pl_status find_first_state(home *h, const home_arm *arm, int index, pl_hash *out,
                                   bool *found)
 {

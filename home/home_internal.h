@@ -15,8 +15,7 @@ typedef struct home_phase_set {
     uint64_t newest;
 } home_phase_set;
 
-/* The home's data about a module: its newest version (the head), and the contributors
- * to the rounds after it. */
+/* A module: its newest version (the head), and the contributors to later rounds. */
 typedef struct home_module {
     char name[PL_MODULE_NAME_MAX];
     bool exists; /* whether the store has version 0 */
@@ -137,8 +136,7 @@ typedef struct home {
     home_room room;  /* uploads that wait for room */
     /* the transaction of the current group; NULL while there is nothing to write */
     pl_txn *txn;
-    /* tags that this transaction writes; the quota does not drop the data of versions
-     * that these tags name */
+    /* tags that this transaction writes, whose versions the quota spares */
     pl_snapshot *new_tags;
     size_t n_new_tags;
     home_answer *answers;
@@ -179,11 +177,9 @@ typedef struct home_update {
 pl_status home_find_update(home *h, home_update *search);
 /* Begins the transaction of the group, unless it has begun already. */
 pl_status home_write(home *h);
-/* Queues an answer, which is sent after the commit of the group. Takes ownership of the
- * body of `message`. */
+/* Queues an answer until the group's commit. Owns the body of `message`. */
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message);
-/* Sends an answer. A failure to send is ignored: the peer repeats its message when it
- * is connected again. */
+/* Sends an answer; ignores a failure: the peer then repeats its message. */
 pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message);
 /* Handles one message of a group. A returned error ends the home. If the peer made a
  * mistake, it gets an error as its answer, and the function returns OK. */
@@ -237,11 +233,9 @@ void home_tell(home *h, pl_message *event);
 /* Answers HOLD: makes the home still for some time, or ends this time. */
 pl_status home_hold(home *h, pl_message *m, pl_message *answer);
 bool home_is_still(const home *h);
-/* If the home is still and the message would write to the store, keeps a copy of the
- * message and returns true. */
+/* Keeps a message that would write while the home is still, and returns true. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m);
-/* Moves to `out` the oldest waiting message. Returns false if there is none, or if the
- * home is still. */
+/* Moves the oldest waiting message to `out`. False: none, or the home is still. */
 bool home_next_waiting(home *h, pl_peer *peer, pl_message *out);
 void home_free_waiting(home *h);
 

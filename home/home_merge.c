@@ -80,8 +80,7 @@ static pl_status take_outer_step(merge *g)
         weights[i] =
             (float)pl_round_weight(g->of, (int)g->contributions[i].path,
                                    g->contributions[i].weight, g->total_weight, g->n);
-    /* Only the first vector of an update is added. Only the contributor's mate uses a
-     * second vector. */
+    /* only the first vector of an update is added; its mate uses a second one */
     const home_round round = {.store = g->h->store,
                               .module = g->module->name,
                               .n_params = n,
@@ -100,8 +99,7 @@ static pl_status take_outer_step(merge *g)
                          .factor = (float)g->how.factor,
                          .matrices = g->matrices,
                          .n_matrices = g->n_matrices};
-    /* with one contributor, the mean over all contributors and the mean over those that
-     * send a value are the same */
+    /* with one contributor, the mean over all is that over those that send a value */
     of.present = g->arm->arm.outer.present && g->n > 1;
     if (g->how.from_first) {
         PL_TRY(pl_try_alloc(n * sizeof *g->origin, "version 0", (void **)&g->origin));
@@ -200,8 +198,7 @@ done:
 
 static pl_status make_version(merge *g)
 {
-    /* The blob head.momentum has the momentum, followed by the other vectors that
-     * versions keep. */
+    /* head.momentum: the momentum, then the other vectors that versions keep */
     pl_version head = {0};
     size_t n = g->module->n_params;
     PL_CHECK(

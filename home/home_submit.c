@@ -138,8 +138,7 @@ static pl_status check_places(const home *h, const place *p, const pl_submit_mes
     return PL_OK;
 }
 
-/* Checks that the round has begun, and that the update is relative to the version that
- * this round starts from. */
+/* Checks that the round has begun, and from which version the update starts. */
 static pl_status check_base(home *h, place *p, const pl_submit_message *s)
 {
     const home_module *m = p->module;
@@ -292,8 +291,7 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
                       s->n);
         return PL_SUBMIT_REJECTED;
     }
-    /* Each arrival is merged at once. In any other order a phase would be in no version
-     * although its path goes on. */
+    /* each arrival is merged at once, or a phase would be in no version */
     if (phase != next) {
         (void)pl_fail(PL_ERR_STALE,
                       "the update of phase %lld of %s came out of order, so it is "

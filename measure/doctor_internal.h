@@ -3,8 +3,7 @@
 #include "job/job.h"
 #include "measure/doctor.h"
 
-/* Counts a finding and passes it to d->tell. The printf-like `format` and its arguments
- * make the sentence `found`. */
+/* Counts a finding and passes it to d->tell; `format` makes the sentence `found`. */
 void doctor_say(doctor *d, health how, const char *what, const char *remedy,
                 const char *format, ...) PL_PRINTF(5, 6);
 

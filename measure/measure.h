@@ -49,8 +49,7 @@ pl_status measure_home(const measure_load *o);
 pl_status measure_hub(const measure_fleet *o);
 pl_status measure_router(const measure_documents *o);
 
-/* Options of the measurements of a training step and of generation (measure_engine.c,
- * measure_generate.c). */
+/* Options of measure_engine.c (a training step) and measure_generate.c. */
 typedef struct measure_options {
     /* ops: also measure the operations of a step; json: print JSON instead of a table;
      * cpu_clock: measure the processor time of one thread */

@@ -575,8 +575,7 @@ static void print_times(const char *what, float *ms, size_t n)
             ms[n * 99 / 100], ms[n - 1]);
 }
 
-/* Collects and prints the samples. Returns whether the hub has granted at least one
- * task and one renewal. */
+/* Prints the samples. Returns whether the hub has granted a task and a renewal. */
 static bool collect_sample(const load *l, int from)
 {
     sample *s = pl_alloc(sizeof *s);

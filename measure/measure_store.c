@@ -98,8 +98,7 @@ static pl_status run_size(bench *b, size_t bytes)
     double read_seconds = 0, total = 0;
     size_t n = (size_t)b->repeats;
     PL_CHECK(pl_remove_tree(b->folder));
-    /* each size gets a separate place in the engine, because existing files belong to
-     * the store of another size */
+    /* a place in the engine per size: files there belong to another store */
     char place[PL_PATH_MAX];
     int path = (int)strcspn(b->engine, "?");
     snprintf(place, sizeof place, "%.*s/%lld.%zu%s", path, b->engine,

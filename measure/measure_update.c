@@ -1,5 +1,4 @@
-/* Gets a real update for measurements: reads it from a run, or makes it by a few
- * training steps. */
+/* Gets a real update for measurements: from a run, or by a few training steps. */
 #include "measure/update_internal.h"
 
 void measure_update_free(measure_update *update)

@@ -167,8 +167,7 @@ static void print_row(const bench *b, what w, bool curve)
         1e9 * median(b->cpu[w][curve], n), 100 * median(b->share[w][curve], n));
 }
 
-/* Forks the homes before this process has sockets, because a forked process cannot use
- * ZeroMQ's threads. */
+/* forks homes before it has sockets: a fork cannot use ZeroMQ's threads */
 static pl_status run_wire_bench(bench *b, bool homes)
 {
     pl_status status = PL_OK;

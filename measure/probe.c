@@ -109,12 +109,10 @@ pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
             *seconds = INFINITY;
         PL_TRY(time_step(options, train, seconds));
     }
-    /* The clock of an idle GPU may be low at first, so there the first half of the time
-     * only warms up. */
+    /* an idle GPU's clock may be low: the first half of the time warms up */
     const int parts = be->memory_bytes > 0 ? 2 : 1;
     for (int part = 0; options->seconds > 0 && part < parts; part++) {
-        /* Unlike the best step, the mean includes the time that other work on the
-         * machine takes. */
+        /* unlike the best step, the mean includes other work on the machine */
         const double start = probe_now(options);
         int n = 0;
         do {

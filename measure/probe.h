@@ -69,7 +69,6 @@ pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
  * divided by matrix_rate, or its bytes/s divided by memory_rate, whichever is larger.
  * The report must contain memory_rate. */
 double pl_probe_share(const pl_probe_report *report, const pl_probe_row *row);
-/* Measures only the training step: seconds of the best step or, if options->seconds is
- * set, of the mean step. */
+/* Measures only the training step: the best or, with options->seconds, the mean. */
 pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
                         double *seconds);

@@ -28,8 +28,7 @@ static pl_status fill_tensor(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* All processors are used, because a single processor would need more than a minute for
- * a billion parameters. */
+/* Uses all processors: one would need over a minute for a billion parameters. */
 pl_status pl_probe_params(const pl_topology *topology, float *params)
 {
     filling f = {topology, params};

@@ -269,8 +269,7 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
 }
 
 /* ---- the choice ---- */
-/* The smallest number of blocks with which a path can have two levels and also a
- * private block at each end. */
+/* fewest blocks for two levels and a private block at each end */
 enum { LEAST_BLOCKS = 4 };
 
 static void choose_keys(train_dial *d, const dial_choice *c, int n_before)

@@ -34,11 +34,9 @@ void train_dial_choose(train_dial *d, const char *key, const char *value,
 pl_status train_dial_lay(const train_dial *d, pl_run *r);
 /* Measures this machine, and sets what must be known before the text is read. */
 pl_status train_dial_begin(train_dial *d, pl_run *r);
-/* Called when the run's text is known: chooses the remaining keys, and prints and sets
- * all keys that were chosen. */
+/* Once the run's text is known: chooses the other keys, prints and sets all. */
 pl_status train_dial_finish(train_dial *d, pl_run *r);
-/* Records how long a part of the run took. Call this at the end of each part, in the
- * order of dial_part. */
+/* Records how long a part took; call it at each end, in the order of dial_part. */
 void train_dial_mark(train_dial *d, dial_part part);
 /* Prints for each part of the run the time that it took and the time that was planned.
  * Prints nothing unless --for was given and this command chose the keys. */

@@ -405,8 +405,7 @@ pl_status client_read_result(pl_message *answer, const client_answer *out)
     return pl_reader_status(&r);
 }
 
-/* Submits an update. If the home answers that it does not have the blob, sends the blob
- * and submits again. */
+/* Submits an update. If the home lacks the blob, sends it and submits again. */
 static pl_status submit(pl_client *c, const char *name, pl_message *q,
                         const client_blob *blob, const client_answer *out)
 {

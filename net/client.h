@@ -49,8 +49,7 @@ uint64_t pl_client_bytes_sent(const pl_client *client);
  * the rates and round trip of the home with which most bytes were exchanged. Call it on
  * the client's thread, for example in `idle`. */
 void pl_client_link(const pl_client *client, pl_link *link);
-/* Returns for how many milliseconds this client has had no connection to a home; 0 if
- * it is connected. */
+/* Returns the ms since this client lost a home; 0: connected. */
 int64_t pl_client_lost_ms(const pl_client *client, int home);
 
 /* Appends the complete blob to `out` and checks the blob's hash. `name` determines the

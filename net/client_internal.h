@@ -99,8 +99,7 @@ void client_asked_destroy(client_asked *all, int n); /* frees the list, too */
 
 /* ---- client.c ---- */
 void client_put_submission(const pl_client *c, pl_message *q, const pl_submission *s);
-/* Writes SUBMIT_PATH with the receipts for those of the n updates that other homes than
- * the path's own have. */
+/* Writes SUBMIT_PATH with the receipts of other homes for the n updates. */
 void client_put_path(const pl_client *c, pl_message *q, const pl_path_state *state,
                      const pl_submission *updates, int n);
 typedef struct client_answer {

@@ -47,8 +47,7 @@ void pl_lease_seal(const pl_lease_secret *secret, const pl_lease *lease,
                    pl_sealed_lease *out);
 void pl_lease_key(const pl_lease_secret *secret, const uint8_t *bytes, size_t len,
                   pl_lease_secret *out);
-/* Computes the seal of a message with this type and body, without its lease, its seal
- * and its receipts. */
+/* Computes the seal of a message, without its lease, seal and receipts. */
 void pl_lease_sign(const pl_lease_secret *key, pl_message_type type,
                    const pl_field *fields, const void *body, pl_hash *out);
 /* Computes a home's receipt for the holder of the lease of (path, replica) with this

@@ -61,8 +61,7 @@ typedef enum pl_tag {
 #define PL_SAY(message, TYPE, body, ...)                                               \
     pl_message_put((message), PL_MSG_##TYPE, pl_fields_of_##body(),                    \
                    &(pl_msg_##body){__VA_ARGS__})
-/* PL_HEAR(&m, get_object, &question) reads the body; ERR_PROTO if the message has a
- * different body. */
+/* PL_HEAR(&m, get_object, &question) reads the body; ERR_PROTO: another body. */
 #define PL_HEAR(message, body, to)                                                     \
     pl_message_get((message), #body, pl_fields_of_##body(),                            \
                    memset(true ? (to) : (pl_msg_##body *)NULL, 0, sizeof *(to)))

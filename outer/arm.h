@@ -12,8 +12,7 @@
 
 enum {
     PL_ARM_NAME_MAX = 24,
-    /* limit for (number of paths) * (number of replicas), so that a definition fits
-     * into one message */
+    /* limit for paths * replicas, so that a definition fits into one message */
     PL_TASKS_MAX = 16384
 };
 
@@ -112,8 +111,7 @@ typedef struct pl_outer {
     bool dynamic;
     pl_codec_options codec; /* the codec of updates */
     char codec_name[16];    /* name of the codec in the configuration */
-    /* the codec of versions (outer/change.h); f32 or 0: versions are sent as
-     * parameters, not as changes */
+    /* the codec of versions (outer/change.h); f32, 0: parameters are sent */
     pl_codec_options down;
     /* form in which AdamW's moments are sent: f32, bf16 or local */
     pl_state_kind state;
@@ -193,8 +191,7 @@ int pl_arm_chapter(const char *name);
  * and returns the complete name. */
 const char *pl_arm_of_module(const char *module, char *out, size_t size);
 void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX]);
-/* Writes the name of the arm in which the paths score documents before this chapter:
- * "score~1" and so on. */
+/* Writes the arm in which paths score documents before this chapter: "score~1". */
 void pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX]);
 /* Writes the name of the arm in which workers compute the routing features for this
  * chapter: "features~0" and so on. */
@@ -207,8 +204,7 @@ uint64_t pl_arm_scores_bytes(const pl_arm *arm);
 /* Returns the number of samples per phase of a path. The samples of phase p begin at p
  * times this number, even if some samples of earlier phases were left out. */
 uint64_t pl_phase_samples(const pl_arm *arm);
-/* Returns whether the state that a path has after `phase` phases must be uploaded
- * (pl_outer.state_every). */
+/* Whether a path's state after `phase` phases must be uploaded (state_every). */
 bool pl_phase_uploads(const pl_arm *arm, int64_t phase);
 /* Whether the arm's tasks score documents instead of training (n_scored). */
 bool pl_arm_scores(const pl_arm *arm);
@@ -252,8 +248,7 @@ bool pl_versions_have_phases(const pl_outer *outer);
  * version (noloco, delayed-nesterov), and for arms whose moments never leave a
  * worker. */
 bool pl_phase_repeats(const pl_outer *outer);
-/* Returns by how many phases a path may be ahead of the slowest path; INT64_MAX:
- * without limit. */
+/* Returns how many phases a path may be ahead of the slowest; INT64_MAX: any. */
 int64_t pl_phases_ahead(const pl_outer *outer);
 bool pl_steps_vary(const pl_outer *outer);
 /* Returns the number of inner steps of a slower worker (dynamic local steps, Async
@@ -275,8 +270,7 @@ pl_status pl_mates_check(const pl_outer *outer);
 /* Checks that the method can use outer.quorum and outer.deadline_s. (The baseline
  * diloco ignores a deadline of the mixture's, so definitions are not checked.) */
 pl_status pl_wait_check(const pl_outer *outer);
-/* Checks outer.quorum. ERR_CONFIG: the quorum is not between 0 and 1, or cannot be used
- * with the codec. */
+/* Checks outer.quorum. ERR_CONFIG: it is not 0 to 1, or the codec forbids it. */
 pl_status pl_quorum_check(const pl_outer *outer);
 /* Checks state_every. ERR_CONFIG: states could not be made again. */
 pl_status pl_state_every_check(const pl_outer *outer);

@@ -83,8 +83,7 @@ pl_status pl_blend_check(const pl_blend *b)
 }
 
 /* ---- sums ---- */
-/* out = from + sum_s factors[s] * (x_s - from); if `from` is NULL, out = sum_s
- * factors[s] * x_s. */
+/* out = from + sum_s factors[s] * (x_s - from); NULL: sum_s factors[s] * x_s */
 static void add_sources(const pl_blend *b, const float *const *sources,
                         const double *factors, const float *from, size_t n, float *out)
 {

@@ -1,5 +1,4 @@
-/* The chapters of the mixture: their names, and the parents of a chapter's modules in
- * the previous chapter. */
+/* The mixture's chapters: names, and modules' parents in the previous chapter. */
 #include "outer/outer.h"
 #include <stdio.h>
 #include <string.h>

@@ -87,8 +87,7 @@ typedef struct pl_contract {
 } pl_contract;
 
 pl_contract pl_contract_of(const pl_arm *arm, const pl_topology *t, int module);
-/* Returns the contracts of all modules of the arm. Free them with pl_free, before the
- * topology and the arm. */
+/* The contracts of all modules; free (pl_free) them before topology and arm. */
 pl_contract *pl_contracts_create(const pl_arm *arm, const pl_topology *t);
 
 /* Returns the round to which a phase contributes, or -1 if it contributes to none. Do
@@ -96,8 +95,7 @@ pl_contract *pl_contracts_create(const pl_arm *arm, const pl_topology *t);
 int64_t pl_round_of(const pl_contract *c, int64_t phase);
 /* Returns whether an update of the phase may belong to the round. */
 bool pl_round_has(const pl_contract *c, int64_t round, int64_t phase);
-/* Returns the version to which an update of this round is relative. Do not use the
- * result if `by_arrival`. */
+/* Returns the base version of this round's updates; not for `by_arrival`. */
 uint64_t pl_round_base(const pl_contract *c, int64_t round);
 /* Returns whether an update of this round may be relative to the version `base`. */
 bool pl_round_accepts(const pl_contract *c, int64_t round, uint64_t base,
@@ -118,8 +116,7 @@ uint64_t pl_round_takes(const pl_contract *c, int64_t phase);
  * version that the paths' tasks name, UINT64_MAX if all paths are done. */
 uint64_t pl_round_oldest(const pl_contract *c, uint64_t newest, uint64_t needed);
 
-/* Returns the weight of a path's update in the mean of the module. The weights of all
- * contributors add up to 1. */
+/* Returns a path's weight in the module's mean; all add up to 1. */
 double pl_round_share(const pl_contract *c, int path);
 /* Returns the values with which the codec encodes the path's update in this round. All
  * values except the weight must be equal for all contributors. `norm` is the update

@@ -143,16 +143,14 @@ typedef struct meeting {
     /* the vectors (offers or updates) of the holder and of its mate; if the holder has
      * no mate, both pointers are to the holder's vector */
     const float *own, *mate;
-    /* the mate's x, if updates were exchanged; NULL if the holder has no mate or offers
-     * were exchanged */
+    /* the mate's x, if updates were exchanged; NULL: no mate, or offers */
     const float *mate_params;
     /* the holder's x as the codec has rounded it for the mate; NULL without a codec */
     const float *own_view;
     size_t n;
 } meeting;
 
-/* Takes the Nesterov step for one element (gossip.h has the equation). v does not
- * contain the learning rate. */
+/* The Nesterov step for one element (gossip.h); v has no learning rate. */
 INLINE void nesterov(float alpha, float beta, float *x, float *v, float g)
 {
     *v = alpha * *v + g;

@@ -38,8 +38,7 @@ typedef struct pl_health {
 } pl_health;
 
 typedef struct pl_health_walk pl_health_walk;
-/* Makes a walk, which visits the versions of a module with n parameters in rising
- * order. ERR_NOMEM. */
+/* A walk visits versions of a module with n parameters, rising. ERR_NOMEM. */
 pl_status pl_health_walk_create(size_t n, pl_health_walk **out);
 void pl_health_walk_destroy(pl_health_walk **walk);
 /* Begins the walk at a version with these parameters. `initial`: whether this is

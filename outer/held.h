@@ -23,9 +23,7 @@ typedef struct pl_held_sum {
     uint64_t bytes;
     int n_missing; /* number of paths that have held-out text, but no score yet */
 } pl_held_sum;
-/* Adds the score of a path. `nats` is the score of the path's first replica; 0: there
- * is no score yet. */
+/* Adds the score of a path's first replica; nats 0: there is none yet. */
 void pl_held_add(pl_held_sum *sum, const pl_arm *arm, int path, double nats);
-/* Returns the sum in bits per byte of text; 0 if the score of a path is missing, or if
- * there is no held-out text. */
+/* Returns bits per byte of text; 0: a score is missing, or no held-out text. */
 double pl_held_bits(const pl_held_sum *sum);

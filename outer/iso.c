@@ -117,8 +117,7 @@ size_t pl_iso_work_bytes(int rows, int cols)
     return (3 * a * b + 2 * n * n) * sizeof(float);
 }
 
-/* Returns the index in x of an element of the matrix. If `turned` is true, x has the
- * transposed matrix. */
+/* Returns the index in x of an element of the matrix (`turned`: transposed). */
 static size_t place_in_x(const iso_work *w, bool turned, size_t row, size_t col)
 {
     return turned ? col * w->m + row : row * w->m + col;

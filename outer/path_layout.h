@@ -27,8 +27,7 @@ pl_path_layout pl_path_layout_of(const pl_arm *arm);
  * (pl_shape_hidden_params). */
 size_t pl_path_vector_floats(const pl_arm *arm, int v, size_t n_params);
 size_t pl_path_moments_floats(const pl_arm *arm, size_t n_params);
-/* pl_path_kind returns the form in which vector v is sent, pl_path_vector_bytes its
- * size in bytes. */
+/* pl_path_kind: the form in which vector v is sent; pl_path_vector_bytes: its size. */
 pl_state_kind pl_path_kind(const pl_arm *arm, int v);
 uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params);
 /* Reads values first .. first+n-1 of a vector of `size` values, which is stored in this

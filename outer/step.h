@@ -33,8 +33,7 @@ enum {
     PL_OUTER_BLOCK = 512
 }; /* values per block; only the last block may be shorter */
 
-/* If only lr, momentum and n_contributors are set and all other fields are 0, the step
- * is plain diloco. */
+/* With only lr, momentum and n_contributors set, the step is plain diloco. */
 typedef struct pl_outer_step {
     double lr, momentum; /* outer learning rate (eta), outer momentum (mu) */
     bool rescale;

@@ -48,8 +48,7 @@ const char *pl_method_name(pl_method method);
 
 typedef struct pl_method_settings {
     pl_method method;
-    /* heavy-ball needs heavy ball; noloco, co2 and fedavg allow both rules; the other
-     * methods need Nesterov */
+    /* noloco, co2 and fedavg allow both rules; others than heavy-ball need Nesterov */
     pl_rule rule;
     double lr, momentum; /* eta, mu (outer/step.h); in noloco beta, alpha */
     double curvature;    /* lambda > 0, with which the limits are computed */

@@ -330,8 +330,7 @@ done:
     return status;
 }
 
-/* Drops all held updates. The workers send these updates again, to the next process of
- * this relay or to a home. */
+/* Drops all held updates, which workers send again to another relay or a home. */
 static void close_relay(relay *r)
 {
     relay_group *g;

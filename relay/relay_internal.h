@@ -13,8 +13,7 @@ typedef enum relay_state {
 } relay_state;
 
 typedef struct relay_question {
-    /* number that the relay gave this question; the home sees this number if the
-     * question was forwarded */
+    /* the relay's number of this question, which the home sees */
     uint64_t id;
     relay_state state;
     pl_peer peer;

@@ -96,8 +96,7 @@ static pl_status audit_version(audit *a, row_view *row)
         problem(a,
                 "the record of %s@%llu is stored under the key of a different version",
                 v.module, (unsigned long long)v.number);
-    /* The versions of a module are visited in rising order, and each must continue the
-     * version before it. */
+    /* A module's versions are visited in rising order; each must continue the last. */
     bool same = strcmp(a->module, v.module) == 0;
     uint64_t expected = same ? a->number + 1 : 0;
     if (v.number != expected)

@@ -249,8 +249,7 @@ static pl_status read_wanted_chunk(const wanted_chunk *w, bool checked)
     return PL_OK;
 }
 
-/* Reads several chunks and checks their hashes together. Returns false if the caller
- * must read them one by one. */
+/* Reads chunks and checks their hashes together. False: read them one by one. */
 static bool read_some(const wanted_chunk *wanted, size_t n)
 {
     chunk_view *chunks = pl_alloc(n * sizeof *chunks);
@@ -276,8 +275,7 @@ typedef struct group_read {
     size_t n, n_groups;
 } group_read;
 
-/* Reads a group of chunks together. If this fails, reads the chunks one by one to find
- * the damaged chunk. */
+/* Reads a group of chunks together, or else singly, to find the damaged one. */
 static pl_status read_group(void *context, size_t item, int thread)
 {
     const group_read *g = context;
@@ -445,8 +443,7 @@ static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t 
     return PL_OK;
 }
 
-/* Puts the chunks from number `first` on, up to the last chunk whose hash is in the
- * blob's record. */
+/* Puts the chunks from `first` to the last with a hash in the blob's record. */
 static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record *blob,
                             size_t first)
 {

@@ -38,8 +38,7 @@ typedef struct chunk_places {
     kv_family family; /* the rows of this family tell which chunks are stored */
     /* how many chunks to request at once; above 1 if a request waits for an answer */
     int n_requests;
-    /* the chunks of a blob with at least this many new bytes are written to a separate
-     * table file (bulk.h) */
+    /* chunks of a blob with this many new bytes get a separate table file (bulk.h) */
     uint64_t bulk_bytes;
 } chunk_places;
 extern const chunk_places pack_places, remote_places;

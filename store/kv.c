@@ -131,8 +131,7 @@ static pl_status database_failed(const char *verb, const char *path, char *error
     char limit[PL_REMEDY_MAX], text[PL_PATH_MAX + 512];
     pl_status status = PL_ERR_IO;
     const char *remedy = "look at the disk and the system's log", *cause = text;
-    /* Where the error names a file under a reader's descriptor, the text has the
-     * database's path. */
+    /* an error that names a reader's descriptor gets the database's path */
     const char *at = strstr(error, DESCRIPTORS), *after = at;
     if (at)
         after += strlen(DESCRIPTORS) + strspn(at + strlen(DESCRIPTORS), "0123456789");
@@ -276,8 +275,7 @@ static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
         names[f] = FAMILIES[f].name;
         options[f] = f == KV_PACK ? db->pack_options : db->record_options;
     }
-    /* If making the database was interrupted, families that are missing are created
-     * when it is opened. */
+    /* families are missing if making the database was interrupted */
     if (mode == KV_MAKE && !pl_path_exists(pl_join(current, db->path, "CURRENT")))
         error = kv_make(db->path, names + 1, KV_FAMILY_COUNT - 1);
     if (error)

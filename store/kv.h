@@ -97,8 +97,7 @@ typedef struct kv_batch kv_batch;
 /* With `batch`, the cursor shows the database as it would be after the batch. */
 kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix);
 void kv_cursor_close(kv_cursor **walk); /* accepts NULL */
-/* Steps to the first or next row; *valid is false after the last row. The slices are
- * valid until the next step. */
+/* Steps to the first or next row; *valid: false at the end. Slices last a step. */
 pl_status kv_cursor_next(kv_cursor *walk, bool *valid, kv_slice *key, kv_slice *value);
 /* Makes the first step go to the lowest key that is not below `key`. */
 void kv_cursor_seek(kv_cursor *walk, kv_slice key);
@@ -123,8 +122,7 @@ void kv_delete(kv_batch *batch, kv_family family, kv_slice key);
 pl_status kv_batch_get(kv_batch *batch, kv_family family, kv_slice key, kv_pin *out);
 uint64_t kv_batch_bytes(const kv_batch *batch);
 size_t kv_batch_count(const kv_batch *batch);
-/* Computes the hash "commit" of the operations so far, without those on the pack family
- * (PROTOCOL 4.6). */
+/* Computes the hash "commit" of the operations so far (PROTOCOL 4.6). */
 void kv_batch_digest(kv_batch *batch, pl_hash *out);
 
 /* Writes the batch atomically and syncs it to the disk. After a failure the database

@@ -2,8 +2,7 @@
 #pragma once
 #include "store/store.h"
 
-/* Refs of earlier releases: notes about names that were moved to another part, and the
- * shares of the homes. */
+/* Refs of earlier releases: notes about moved names, the shares of the homes. */
 #define PARTS_NOTES "at/"
 #define PARTS_TABLE "sys/places"
 

@@ -8,8 +8,7 @@ typedef struct head_record {
     uint64_t number; /* number of the newest version */
     /* versions below this number have neither momentum nor change */
     uint64_t momentum_from;
-    /* pl_store_recode has finished its work for every newest version with a number
-     * below this one (recode.c) */
+    /* newest versions below this number are recoded (recode.c) */
     uint64_t recoded;
 } head_record;
 
@@ -75,8 +74,7 @@ void ref_write(kv_batch *batch, const char *name, const char *target);
 void head_write(kv_batch *batch, const char *module, const head_record *head);
 void blob_write(kv_batch *batch, const pl_hash *id, const blob_record *blob);
 void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk);
-/* The sum of all rows after the newest commit. A reader compares its hash with the log
- * row of that commit. */
+/* The sum of all rows. A reader compares its hash with the newest log row. */
 pl_status sum_read(row_source from, row_sum *out);
 void sum_write(kv_batch *batch, const row_sum *sum);
 void log_fields(const log_record *entry, pl_buf *fields);

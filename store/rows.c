@@ -25,8 +25,7 @@ static void key_add_number(row_key *key, uint64_t number, int width)
     key_add(key, bytes, (size_t)width);
 }
 
-/* Makes the key of a name. Names were checked before; a name that is too long is cut,
- * so that no row is found. */
+/* Makes the key of a checked name; one that is too long is cut, and finds no row. */
 row_key key_of_name(const char *name)
 {
     row_key key = {.len = 0};
@@ -186,8 +185,7 @@ pl_status row_open(kv_family family, kv_slice key, kv_slice value, row_view *out
     return PL_OK;
 }
 
-/* Looks up a row and opens it. The value stays pinned while its fields are read, so it
- * is not copied. */
+/* Looks up a row and opens it, pinned, not copied, while its fields are read. */
 pl_status row_read(row_source from, kv_family family, const row_key *key, row_view *out)
 {
     kv_pin pin;

@@ -121,8 +121,7 @@ typedef struct pl_version {
     pl_hash params; /* blob of the parameters; its hash is called "the module's hash" */
     /* blob: momentum, followed by any other vectors that the next outer step needs */
     pl_hash momentum;
-    /* blob: the encoded difference between the parent and this version; zero if the
-     * store does not keep it */
+    /* blob: the encoded difference from the parent; zero: it is not kept */
     pl_hash change;
     /* hash of the parameters of version number - 1; zero for version 0 */
     pl_hash parent;
@@ -138,8 +137,7 @@ typedef struct pl_version {
     /* number of the commit that made the version. The store sets this field and
      * has_updates; the caller need not set them. */
     uint64_t sequence;
-    /* whether garbage collection has dropped the data of this version, so that only the
-     * record is left */
+    /* garbage collection has dropped the data; only the record is left */
     bool params_gone;
     bool has_updates; /* whether the store has the contributions' update blobs */
     int n_contributions;
@@ -240,8 +238,7 @@ typedef struct pl_snapshot_item {
 } pl_snapshot_item;
 typedef struct pl_snapshot {
     char name[PL_TEXT_MAX], arm[PL_TEXT_MAX], note[PL_TEXT_MAX];
-    /* the phase that all paths of the arm had finished; -1: the tag names the newest
-     * versions at one commit */
+    /* the phase that all paths had finished; -1: the newest versions at one commit */
     int64_t phase;
     uint64_t sequence; /* the commit whose state was read */
     int64_t wall_ms;
@@ -268,8 +265,7 @@ typedef pl_status (*pl_snapshot_fn)(void *context, const pl_snapshot *tag);
 pl_status pl_store_each_tag(pl_store *store, pl_snapshot_fn fn, void *ctx);
 
 typedef struct pl_store_stats {
-    /* blob_bytes: sum of the uncompressed sizes of all blobs; chunk_bytes: the same sum
-     * for all chunks */
+    /* blob_bytes, chunk_bytes: uncompressed sizes of all blobs, of all chunks */
     uint64_t n_modules, n_versions, n_blobs, n_chunks, blob_bytes, chunk_bytes,
         stored_bytes, /* size of all chunks as stored (compressed) */
         disk_bytes;   /* size of the files in the store's folder and in its db */
@@ -403,8 +399,7 @@ typedef struct pl_audit_report {
      * compared; rows that are older were taken as this commit found them. With parts,
      * the highest number. 0: the newest commit (of a part) has no such sum. */
     uint64_t covered_from;
-    /* the log hash of the newest commit; with parts, the hash "parts" of those of all
-     * parts, in order */
+    /* the newest commit's log hash; with parts, the hash "parts" of theirs, in order */
     pl_hash log_hash;
 } pl_audit_report;
 typedef void (*pl_problem_fn)(void *context, const char *sentence);
@@ -465,8 +460,7 @@ typedef struct pl_keep {
     int late;
 } pl_keep;
 pl_status pl_txn_put_version(pl_txn *txn, const pl_version *version, pl_keep keep);
-/* Adds a pending contribution. ERR_EXISTS if there already is one with the same module,
- * phase, path and replica. */
+/* Adds a pending contribution. ERR_EXISTS: of module, phase, path and replica. */
 pl_status pl_txn_put_pending(pl_txn *txn, const char *module, const pl_contribution *c);
 /* Replaces the state of that path and releases the old blob of moments. */
 pl_status pl_txn_put_path(pl_txn *txn, const pl_path_state *path);
@@ -478,8 +472,7 @@ pl_status pl_txn_drop_ref(pl_txn *txn, const char *name);
 pl_status pl_txn_drop_object(pl_txn *txn, const char *name);
 /* Drops all pending contributions of a module, with their updates. */
 pl_status pl_txn_drop_pending(pl_txn *txn, const char *module);
-/* Drops the pending contribution with the key of `c`, with its update. ERR_NOT_FOUND:
- * there is none. */
+/* Drops the pending contribution with the key of `c`, and its update. ERR_NOT_FOUND. */
 pl_status pl_txn_drop_update(pl_txn *txn, const char *module, const pl_contribution *c);
 /* Drops the parameters, momentum, change and updates of a version. ERR_ARG if the
  * version is the head. The function may be called again for the same version. */

@@ -10,7 +10,6 @@ pl_status store_format_check(const char *folder, bool *in_engine);
 
 /* Makes the folder a store. ERR_EXISTS if the folder already holds anything else. */
 pl_status store_format_write(const char *folder, bool in_engine);
-/* The two steps of store_format_write, for a caller that writes files into the folder
- * between the two steps. */
+/* The two steps of store_format_write, for a caller with files in between. */
 pl_status store_format_refuse_others(const char *folder);
 pl_status store_format_finish(const char *folder, bool in_engine);

@@ -37,8 +37,7 @@ struct pl_store {
     uint64_t bulk_bytes;
     /* table files that are being dropped, or NULL (bulk.h) */
     struct bulk_dropping *dropping;
-    /* number of table files made since the store was opened; the next file gets this
-     * number as its name */
+    /* table files made since the store was opened; the next one's name */
     uint64_t n_bulk;
     /* OK, or the error of a failed write: all later writes are refused with it */
     pl_status refusal;
@@ -66,8 +65,7 @@ struct pl_txn {
     int64_t grown, thinned;
     bulk_file *files; /* table files, the newest first (bulk.h) */
     bool in_file;     /* whether chunks are being written into the newest file */
-    /* whether this transaction may spend time on finding table files whose chunks were
-     * all deleted one by one */
+    /* may search for table files whose chunks were all deleted one by one */
     bool tidies;
     bulk_place *gone; /* the places of the released chunks */
     size_t n_gone, cap_gone;

@@ -293,8 +293,7 @@ static pl_status open_writer(pl_store *store)
 }
 
 /* ---- readers ---- */
-/* Sets *out to whether a commit after commit `known` has added table files (bulk.h), or
- * may have added some. */
+/* Sets *out to whether a commit after `known` may have added table files (bulk.h). */
 static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 {
     *out = store->sequence > known + CATCH_UP_ROWS;

@@ -21,6 +21,5 @@ pl_status stores_each(const pl_store *all, kv_family family, const row_key *pref
 pl_status stores_catch_up(const pl_store *all);
 /* ERR_BUSY if the folder has more or fewer parts than at the reader's opening. */
 pl_status stores_check_number(const pl_store *all);
-/* Returns ERR_UNSUPPORTED for a store in parts. `what` names the operation, which works
- * only on one store. */
+/* ERR_UNSUPPORTED for a store in parts; `what`: an operation on one store. */
 pl_status stores_refuse(const pl_store *all, const char *what);

@@ -127,8 +127,7 @@ pl_status pl_txn_commit(pl_txn **handle)
             (txn->grown < 0 ? STORE_FREEING_BYTES : STORE_SPARE_BYTES)));
     PL_TRY(kv_batch_summed(txn->batch));
     sum_write(txn->batch, &txn->rows);
-    /* Appends the log row, which is the last operation of the batch, and computes the
-     * hash of this row. */
+    /* Appends the log row, the batch's last operation, and computes its hash. */
     pl_hash *log_hash = &after.log;
     pl_buf fields = {0}, value = {0};
     log_record entry = {.previous = txn->store->log_hash,

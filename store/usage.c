@@ -71,8 +71,7 @@ static bool used_before(const tally uses[PL_USES], int use, const pl_hash *name)
     return false;
 }
 
-/* Lists the chunks of a use. A tag may name blobs that garbage collection has removed;
- * these are skipped. */
+/* Lists the chunks of a use, without blobs of tags that are garbage already. */
 static pl_status list_chunks(usage *u, int use, pl_store_usage *out)
 {
     pl_hash name;

@@ -17,8 +17,7 @@ typedef struct watermark_file {
     char path[PL_PATH_MAX];
 } watermark_file;
 
-/* Reads the newest mark. *found is false if there is no such file. ERR_DAMAGED if the
- * file has no valid slot. */
+/* Reads the newest mark. *found: there is a file. ERR_DAMAGED: no valid slot. */
 pl_status watermark_load(const char *path, watermark *out, bool *found);
 
 /* Makes the file with only this mark; replaces a file, even with a higher mark. */

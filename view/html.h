@@ -34,6 +34,5 @@ void html_draw_grid(pl_buf *out, const html_grid *grid, double range[2]);
 /* Draws a bar per name, with its share (0 to 1) in percent beside it. */
 void html_bars(pl_buf *out, const char *label, const char (*names)[PL_NAME_MAX],
                const double *shares, size_t n);
-/* Appends a complete SVG file to `out`: the title, and below it the picture that one of
- * the functions above made. */
+/* Appends an SVG file to `out`: the title, and a picture of the functions above. */
 void html_alone(pl_buf *picture, const char *title, pl_buf *out);

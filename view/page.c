@@ -79,8 +79,7 @@ static pl_status follow_store(page *p)
 {
     if (!pl_path_exists(p->folder))
         return PL_OK;
-    /* `anew`: the job has ended, and only a newly opened reader certainly sees the
-     * job's last commits */
+    /* `anew`: the job has ended; only a new reader surely sees its last commits */
     if (p->anew) {
         pl_store_close(&p->store);
         p->anew = false;

@@ -153,8 +153,7 @@ done:
     return status;
 }
 
-/* Sets the cosine between each update and the mean of all updates, or the reason why it
- * cannot be computed. */
+/* Sets each update's cosine with the mean of all, or why it cannot be computed. */
 static void find_cosines(pl_store *store, const pl_version *v, double *cosines,
                          char why[256])
 {

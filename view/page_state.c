@@ -28,8 +28,7 @@ static int64_t whole(const pl_json *o, const char *key)
 }
 
 /* ---- arms ---- */
-/* Makes a row [name, phase, step, loss, tokens, worker]; a loss of 0 means that the
- * path has not begun. */
+/* A row [name, phase, step, loss, tokens, worker]; loss 0: it has not begun. */
 static pl_json *path_row(const char *name, int64_t phase, int64_t step, double loss,
                          int64_t tokens, const char *worker)
 {

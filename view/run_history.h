@@ -11,8 +11,7 @@
 typedef struct history_row {
     char arm[PL_ARM_NAME_MAX];
     int64_t phase, n_phases; /* the row stands for phases [phase, phase + n_phases) */
-    /* from_ms: time of the phase's first lease; at_ms: time of its last commit; both in
-     * milliseconds since 1970 */
+    /* from_ms: of the phase's first lease; at_ms: of its last commit; since 1970 */
     int64_t from_ms, at_ms;
     int n_paths;   /* number of the arm's paths, where each replica counts */
     int n_done;    /* how many of these n_paths have finished the phase */
@@ -44,8 +43,7 @@ double history_rate(const history_row *row);
 pl_status history_make(const phase_history *h, pl_store *store, const char *logs,
                        history *out);
 void history_clear(history *h);
-/* Appends all rows to `out`: as a table, as comma-separated values with a header, or as
- * one JSON object per line. */
+/* Appends all rows: as a table, comma-separated with a header, or JSON lines. */
 void history_write(const history *h, history_form form, pl_buf *out);
 /* The same from a store and the folder of the run's logs. */
 pl_status history_read(pl_store *store, const char *logs, history *out);

@@ -58,8 +58,7 @@ pl_status store_picture_changes(pl_store *store, const char *module, uint64_t fr
                             .n_rows = n_tensors,
                             .n_columns = n_columns};
     html_draw_grid(&picture, &grid, range);
-    /* The range is infinite if no cell has a value: a tensor that was zero has no
-     * relative change. */
+    /* infinite if no cell has a value: a zero tensor has no relative change */
     if (!isfinite(range[0]))
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "%s was zero at version %lld, so its changes have no relative "

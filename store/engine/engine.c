@@ -132,8 +132,7 @@ static pl_status parse_engine_url(const char *text, engine_url *out)
     return PL_OK;
 }
 
-/* Returns the number of characters of a URL that may be shown in errors; the rest may
- * contain a secret. */
+/* Returns how many characters of a URL errors may show; the rest may be secret. */
 static int shown(const char *text)
 {
     enum { SHOWN = 80 };

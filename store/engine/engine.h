@@ -86,8 +86,7 @@ pl_status engine_open(const char *url, bool to_write, engine **out);
 void engine_close(engine **e);             /* accepts NULL */
 const char *engine_place(const engine *e); /* "rados://pool/space", for messages */
 
-/* Writes an object. The call also succeeds if an object with this name already exists
- * with the same bytes. */
+/* Writes an object. OK if the object exists already with the same bytes. */
 pl_status engine_put(engine *e, const char *name, const void *data, size_t len);
 pl_status engine_get(engine *e, const char *name, pl_buf *out);
 /* Replaces the content `expected` of an object by `next`. The call also succeeds if the

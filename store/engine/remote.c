@@ -1,5 +1,4 @@
-/* Opens the engine of a store, and writes and reads all objects in it except the head
- * (remote_head.c). */
+/* Opens a store's engine; writes and reads its objects but the head (remote_head.c). */
 #include "store/engine/remote.h"
 #include "store/store_format.h"
 #include "store/store_internal.h"

@@ -25,8 +25,7 @@ typedef struct remote_head {
     uint8_t holder[16]; /* a random number, chosen at each opening */
     uint64_t epoch, sequence;
     pl_hash log; /* the hash of commit `sequence`; zero if there is no commit */
-    /* the store's epoch and newest commit when the base was written, and the number of
-     * the base's objects */
+    /* epoch and newest commit when the base was written, and its number of objects */
     uint64_t base_epoch, base_sequence, base_parts;
     pl_hash base; /* the hash of all bytes of the base */
     /* base_bytes: size of the base; log_bytes: size of all commits since the base */
@@ -66,8 +65,7 @@ pl_status remote_open(const char *folder, bool to_write, remote_end **out);
 void remote_close(remote_end **r, bool abandon);
 
 /* ---- chunks: remote_places (chunk.h) puts, gets and drops them ---- */
-/* Frees the lists of a transaction. If there is no commit, objects that were already
- * written are garbage. */
+/* Frees a transaction's lists. Without a commit, written objects are garbage. */
 void remote_work_clear(remote_work *work);
 
 /* remote_doom marks objects that no commit needs any more. A marked object is dropped
