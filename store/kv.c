@@ -162,7 +162,7 @@ static pl_status database_failed(const char *verb, const char *path, char *error
         status = PL_ERR_DAMAGED;
         remedy = "restore it from a copy; do not delete files by hand";
     }
-    pl_fail(status, "cannot %s %s: %s; %s", verb, path, cause, remedy);
+    (void)pl_fail(status, "cannot %s %s: %s; %s", verb, path, cause, remedy);
     rocksdb_free(error);
     return status;
 }

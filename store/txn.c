@@ -153,7 +153,7 @@ pl_status pl_txn_commit(pl_txn **handle)
     bulk_drop(txn);
     status = remote_advance(txn);
     if (status != PL_OK)
-        note_refusal(store, status);
+        (void)note_refusal(store, status);
 done:
     pl_txn_abort(handle);
     return status;

@@ -90,7 +90,7 @@ static pl_status follow_store(page *p)
     const uint64_t sequence = pl_store_sequence(p->store);
     if (sequence != p->sequence) {
         PL_CHECK(phase_history_look(&p->history, p->store));
-        run_has_ended(p->store, &p->finished);
+        (void)run_has_ended(p->store, &p->finished);
         p->sequence = sequence;
         p->number++;
     }

@@ -144,7 +144,7 @@ pl_status history_make(const phase_history *h, pl_store *store, const char *logs
     /* The cells do not show whether the run has ended: a path whose last update came
      * too late for a quorum has no cell in the last phase. */
     bool ended;
-    run_has_ended(store, &ended);
+    (void)run_has_ended(store, &ended);
     *out = (history){.n = 0};
     for (int a = 0; a < h->n_arms; a++) {
         if (h->arms[a].arm.n_scored == 0)

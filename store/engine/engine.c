@@ -215,9 +215,8 @@ static pl_status fail_engine_request(const patience *p, pl_status status,
     if (!engine_may_retry(status))
         return pl_fail_in(status, "cannot %s %.40s in %s", verb, name, place);
     pl_human_seconds((double)p->e->patience_ms / 1000, waited);
-    pl_fail_in(PL_ERR_IO, "cannot %s %.40s in %s, tried %d times in %s", verb, name,
-               place, p->tries, waited);
-    return PL_ERR_IO;
+    return pl_fail_in(PL_ERR_IO, "cannot %s %.40s in %s, tried %d times in %s", verb,
+                      name, place, p->tries, waited);
 }
 
 /* ---- open and close ---- */
