@@ -75,7 +75,7 @@ void kv_close(kv **db, bool abandon);
  * folder was renamed; -1 if there is none, or if db is NULL. While it is open, no other
  * folder can get its inode number. */
 int kv_folder(const kv *db);
-/* Updates a follower (KV_FOLLOW) to the writer's newest commit. */
+/* Updates a follower (KV_FOLLOW) to the writer's newest commit; else does nothing. */
 pl_status kv_refresh(kv *db);
 
 /* A value that is not copied; `data` is NULL if there is no such key. Call kv_unpin
