@@ -21,8 +21,7 @@ int cli_fail(pl_status status);
  * error: `tell` prints the last error and returns the exit code. */
 void cli_catch_uncaught(int (*tell)(pl_status status));
 enum { CLI_EXIT_STOPPED = 130 };
-/* Whether a signal has told this process to stop. False in a process of a launcher,
- * which knows that it has ended the process. */
+/* Whether a signal has told this process to stop; false under a launcher. */
 bool cli_was_stopped(void);
 /* Returns a flag that signals set. The signals are SIGTERM, SIGUSR1, SIGUSR2, SIGHUP
  * (unless it was ignored) and, if with_interrupt is true, SIGINT. The first signal sets

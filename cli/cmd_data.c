@@ -1,6 +1,5 @@
 /* pathloom data coverage: prints on which samples the paths were trained, as recorded
- * in the store. With --of, prints on how many tokens of a domain, or of the documents
- * in a file, each path and module was trained. */
+ * in the store. With --of, counts tokens of a domain or a file's documents. */
 #include "cli/cli.h"
 #include "cli/row.h"
 

@@ -1,5 +1,4 @@
-/* pathloom doctor: checks this machine, a run, and the connection to a hub. Each line
- * says ok, warn or fail, and what to do. */
+/* pathloom doctor: checks this machine, a run, and the connection to a hub. */
 #include "cli/cli.h"
 #include "measure/measure.h"
 

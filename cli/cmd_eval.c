@@ -1,5 +1,4 @@
-/* pathloom eval: measures how well a run predicts its held-out text, or another text.
- * The command also works while the run trains. */
+/* pathloom eval: measures how well a run predicts text, also while it trains. */
 #include "cli/cli.h"
 
 /* Parses a list such as "128,64": after how many tokens the path is chosen again. */

@@ -1,6 +1,5 @@
 /* pathloom import: writes a configuration for a run that begins with an existing Llama
- * or Qwen3 model. This command checks the model completely. The run reads the
- * parameters when training begins. */
+ * or Qwen3 model. It checks the model completely. The run reads it at its start. */
 #include "cli/cli.h"
 
 #include <stdlib.h>

@@ -29,8 +29,7 @@ static pl_status ask_for_key(const char *hub, const pl_keypair *own)
     return status;
 }
 
-/* Admits this machine. A machine that joined before needs no hub for this: its worker
- * waits for a hub that is away. */
+/* Admits this machine. One that joined before needs no hub now. */
 static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
 {
     pl_keypair own;
@@ -65,9 +64,8 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
     return status;
 }
 
-/* Finds the token: in the command line, in a file or in the environment. Other users of
- * the machine can read the words of a command line, but not the file. The file may be a
- * pipe, as the shell makes for <(command). */
+/* Finds the token: in the command line, in a file or in the environment. Other users
+ * can read a command line, but not the file, which may be a pipe (<(command)). */
 static pl_status find_token(const process *p, const char *word, char out[PL_TOKEN_MAX])
 {
     const char *named = getenv("PATHLOOM_TOKEN");

@@ -1,5 +1,4 @@
-/* pathloom route: prints how well each path fits the beginning of a text, which path
- * answers, and why. No text is generated. */
+/* pathloom route: prints how well each path fits a text, which answers, and why. */
 #include "cli/cli.h"
 #include "cli/row.h"
 

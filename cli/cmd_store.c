@@ -232,8 +232,7 @@ pl_status store_open_to_write(store_call *call, pl_store **out)
     return status == PL_ERR_BUSY ? is_held(call) : status;
 }
 
-/* Refuses a single part of a store, because a part does not show which of its versions
- * are needed by paths in other parts. */
+/* Refuses a part of a store, which does not show what other parts need of it. */
 pl_status store_refuse_part(const char *folder)
 {
     char above[PL_PATH_MAX];

@@ -1,5 +1,4 @@
-/* pathloom train: does all steps from text to the final table. The command can be
- * stopped and repeated at any time. */
+/* pathloom train: from text to the final table. It can be stopped and repeated. */
 #include "cli/cli.h"
 #include "measure/measure.h"
 #include <unistd.h>

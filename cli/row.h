@@ -46,7 +46,6 @@ void row_hash(row *r, const char *key, const pl_hash *hash, const char *format);
 void row_bytes(row *r, const char *key, uint64_t bytes, const char *format);
 void row_tokens(row *r, const char *key, uint64_t count, const char *format);
 void row_seconds(row *r, const char *key, double seconds, const char *format);
-/* Adds a time as returned by pl_wall_ms. In the text, row_date shows the date, and
- * row_age shows how long ago the time was. */
+/* Adds a time of pl_wall_ms. The text shows the date, or how long ago it was. */
 void row_date(row *r, const char *key, int64_t wall_ms, const char *format);
 void row_age(row *r, const char *key, int64_t wall_ms, const char *format);

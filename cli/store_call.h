@@ -94,8 +94,7 @@ pl_status store_open_writers(const store_call *call, pl_writers **out);
 /* ERR_USAGE if the folder `other` is the store, is in it, or contains it. */
 pl_status store_refuse_overlap(const store_call *call, const char *other);
 
-/* ERR_USAGE if the folder is a single part of a store in several parts, because needed
- * data may be in other parts. */
+/* ERR_USAGE: the folder is a part of a store; needed data may be in other parts. */
 pl_status store_refuse_part(const char *folder);
 
 pl_status look_at_tags(store_call *call);

@@ -51,8 +51,7 @@ static pl_status find_tensor(const pl_topology *t, const char *module,
 }
 
 /* ---- writing ---- */
-/* Writes the head of a file in NumPy's format 1.0: magic, version, length of the
- * header, the header as text. */
+/* Writes the head of NumPy's format 1.0: magic, version, length, header. */
 static pl_status write_npy_head(const stretch *s)
 {
     char shape[64], text[256];

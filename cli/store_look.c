@@ -231,8 +231,7 @@ static pl_status note_best_path(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-/* Prints a version. If `last` is true and the module has ended, also prints the chapter
- * in which the module no longer exists. */
+/* Prints a version, and if `last` the chapter in which the module no longer exists. */
 static pl_status show_version(look *q, const pl_version *v, bool full, bool last)
 {
     uint64_t bytes, momentum_bytes;
@@ -251,8 +250,7 @@ static pl_status show_version(look *q, const pl_version *v, bool full, bool last
     return status;
 }
 
-/* Shows a version of a module, or a tag. If an arm and a tag have the same name, the
- * tag is shown, because an arm cannot be shown. */
+/* Shows a version of a module, or a tag. A tag hides an arm, which cannot be shown. */
 pl_status store_show(store_call *call)
 {
     pl_version v;

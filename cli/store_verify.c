@@ -1,5 +1,4 @@
-/* pathloom store verify: computes outer steps and merges again, and with --tasks also
- * tasks, and compares the hashes of the results. */
+/* pathloom store verify: repeats outer steps, merges and (--tasks) tasks. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 

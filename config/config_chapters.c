@@ -1,6 +1,5 @@
-/* Lists the chapters of the mixture that a configuration describes. router.em,
- * topology.split, topology.graft, train.freeze and train.more each begin new
- * chapters. */
+/* Lists the chapters that a configuration describes. router.em, topology.split,
+ * topology.graft, train.freeze and train.more each begin new chapters. */
 #include "config/settings.h"
 #include <string.h>
 

@@ -29,8 +29,7 @@
           "outer.momentum_private=0 eval.baselines=none"
 
 /* A row applies to every preset whose name starts with `beginning`. If several rows
- * apply, later rows override earlier ones. Without such a row, the keys keep their
- * defaults. */
+ * apply, later rows override earlier ones. Without one, keys keep their defaults. */
 static const struct {
     const char *beginning, *settings;
 } rows[] = {

@@ -12,16 +12,14 @@ static const double GAIN = 0.009, EVEN = 1.9;
  * For larger numbers, the gain is assumed to stay the same. */
 static const double MOST = 4.6;
 static const double REPEATS = 15;
-/* A path reads a shard of mean size at most this many times. A shard is so small that a
- * path would soon learn it by heart. */
+/* how often a path reads a shard of mean size, before it learns it by heart */
 static const double PATH_EPOCHS = 2;
 /* The base model's least tokens per parameter, unless half of all are less. */
 static const double BASE_TOKENS = 1.5;
 /* The number of tokens of AdamW that one token of Muon is worth. */
 static const double MUON_TOKENS = 1.3;
 
-/* The fraction of its time in which a worker trains, apart from the time between its
- * tasks. */
+/* A worker's fraction of time in training, apart from pauses between tasks. */
 static const double BUSY = 0.97;
 /* The seconds between two tasks of a worker: its update and its moments are sent and
  * merged, and it gets new parameters. PER_TASK: of every task; PER_PARAM: per parameter
@@ -156,8 +154,7 @@ double dial_rate(const dial_facts *f, double flops, bool alone)
            pow(measured_rate(large, alone) / measured_rate(small, alone), at);
 }
 
-/* Returns how many models score each document in the evaluation: every path, the
- * router, the base model, and the baselines. */
+/* How many models score each document: paths, router, base model, baselines. */
 static double models_of_evaluation(const dial_facts *f, const dial_choice *c)
 {
     return (double)c->paths + 2 + f->n_baselines;

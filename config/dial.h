@@ -56,8 +56,7 @@ typedef struct dial_facts {
     double params;                /* parameters of a path with this shape */
     int64_t paths, batch, tau, phases, base_steps;
     int64_t base_replicas; /* replicas of the base model; 0 stands for 1 */
-    /* The steps of all baselines together, and the steps of the longest baseline, each
-     * divided by the steps of all paths together. */
+    /* Steps of all baselines, and of the longest one, per step of all paths. */
     double baselines, longest_baseline;
     int n_baselines;
 } dial_facts;

@@ -17,7 +17,6 @@ typedef struct given_settings {
     int n_made;
 } given_settings;
 
-/* Adds the pair "key=value"; if key is NULL, `value` is the pair. ERR_USAGE: there are
- * too many pairs, or this pair is too long. */
+/* Adds "key=value"; key NULL: `value` is the pair. ERR_USAGE: too many, or too long. */
 pl_status given_add(given_settings *s, const char *key, const char *value);
 bool given_sets(const given_settings *s, const char *key);

@@ -138,8 +138,7 @@ int config_pass(const config *c);
 /* Returns the number of inner steps between two merges of the base model's replicas.
  * Replicas that are merged less often lose quality (docs/results/speedup.md). */
 int64_t config_base_tau(int64_t replicas, int64_t tau);
-/* Returns the length in tokens of the windows of a training document from which its
- * feature for the router is computed. */
+/* Returns the tokens of a training document's windows that make its feature. */
 int config_feature_prefix(const config *c);
 bool config_has_muon(const config *c);
 /* The baselines that a run may train for comparison with the mixture. */

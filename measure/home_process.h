@@ -3,8 +3,7 @@
 #include "net/net.h"
 #include <sys/types.h>
 
-/* Ends the calling process with the last error, unless the status is OK. Only for
- * processes that a measurement has forked. */
+/* Ends this process, which a measurement forked, with the last error unless OK. */
 void measure_need(pl_status status);
 /* Returns the seconds of processor time of a process; pid 0 is the caller. */
 double measure_cpu_s(pid_t pid);

@@ -14,8 +14,7 @@
  * updates come from the run in `folder`. If `folder` is NULL, a small model is trained
  * to get updates. */
 pl_status measure_codec(bool json, const char *folder);
-/* Measures the steps of the outer methods: parameters per second, and bytes that are
- * read and written per parameter. */
+/* Measures outer steps: parameters per second, bytes moved per parameter. */
 pl_status measure_outer(bool json);
 
 /* The options of `pathloom bench store`, `wire`, `home`, `hub` and `router`. */

@@ -157,8 +157,7 @@ pl_status measure_workers(const config *c, const measured_workers *of, double se
         *tokens_per_s = crew.tokens_per_s / workers;
         return PL_OK;
     }
-    /* On GPUs this process measures, not a child, because a child that is forked after
-     * CUDA has started cannot use CUDA. */
+    /* On GPUs this process measures: a child forked after CUDA began cannot use it. */
     PL_CHECK(time_crew_training(&o, &model, crew.threads, &step));
     const int sharers = workers > n_gpus ? (workers + n_gpus - 1) / n_gpus : 1;
     *tokens_per_s = model.batch * model.shape.context / step / sharers;

@@ -19,8 +19,7 @@ enum {
     BATCHES_MAX = 3,
     STEPS = 24,   /* number of decoding steps per round, of which the mean is taken */
     PROMPT = 192, /* length of the prompt in tokens, at most half of the context */
-    /* distance between the token numbers of a prompt; the prompt is not a text, because
-     * only the number of its tokens matters */
+    /* distance between a prompt's tokens, of which only the number matters */
     TOKEN_STEP = 7
 };
 static const int batches[BATCHES_MAX] = {1, 4, 16};

@@ -78,8 +78,7 @@ static pl_status run_worker(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Runs in a process of its own: connects, tells that it is ready, waits for a byte,
- * works, and writes the tally. */
+/* In its own process: connects, says so, waits for a byte, works, writes the tally. */
 static void run_group(group *g, int in, int out)
 {
     char byte = 0;

@@ -608,8 +608,7 @@ static bool run_hub_load(load *l)
     l->begin_ms = start + WARM_UP_MS + JOIN_MS * l->workers + 1000 * l->task_s;
     l->end_ms = l->begin_ms + 1000 * l->seconds;
     make_arm(&h, l);
-    /* The other processes are forked before this process has sockets, because a forked
-     * process cannot use ZeroMQ's threads. */
+    /* forks before it has sockets: a fork cannot use ZeroMQ's threads */
     if (snprintf(l->home, sizeof l->home, "ipc://%s/home", l->folder) >= PL_ADDRESS_MAX)
         _exit(64);
     start_hub(l);

@@ -40,8 +40,7 @@ typedef struct bench {
     pl_client *clients[2];
     pl_hash stored[2];
     pl_buf got;
-    /* The indices are kind of transfer, encryption, round. share: rate / rate of
-     * messages alone in the same round */
+    /* [kind of transfer][encryption][round]; share: of the rate of messages alone */
     double rate[N_WHAT][2][ROUNDS_MAX], cpu[N_WHAT][2][ROUNDS_MAX],
         share[N_WHAT][2][ROUNDS_MAX];
 } bench;

@@ -61,8 +61,7 @@ typedef struct pl_probe_report {
 /* Computes initial parameters for a path of a topology with one expert per level: the
  * values of pl_topology_init with seed 1. Uses all processors. */
 pl_status pl_probe_params(const pl_topology *topology, float *params);
-/* Measures all rows of the report and one training step. This needs about twice the
- * memory of a model that trains. */
+/* Measures all rows and a training step, with twice the memory of a training model. */
 pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
                    pl_probe_report *out);
 /* Returns the speed of a row's operation as a share of the machine's limits: its FLOP/s

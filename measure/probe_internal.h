@@ -25,6 +25,5 @@ void probe_train_destroy(probe_train **train);
 pl_status probe_train_step(probe_train *train);
 uint64_t probe_train_params(const probe_train *train);
 
-/* Returns the time in seconds: the calling thread's processor time if the options ask
- * for it (cpu_clock), else the monotonic clock. */
+/* Returns the seconds of this thread's processor time (cpu_clock), or monotonic. */
 double probe_now(const pl_probe_options *options);

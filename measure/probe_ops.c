@@ -1,5 +1,4 @@
-/* Calls each operation as a training step does. Each operation has one function and
- * operands of the size that a step gives it. */
+/* Calls each operation with operands as large as in a training step. */
 #include "measure/probe_internal.h"
 #include <math.h>
 #include <stdio.h>
@@ -352,8 +351,7 @@ static void update_stream(probe_ops *x)
     optimize(x, x->stream);
 }
 
-/* Measures the seconds of one call. On a GPU the result is the mean of several calls,
- * which are followed by one wait. */
+/* Measures the seconds of a call; on a GPU the mean of several, and a wait. */
 static pl_status time_stream(probe_ops *x, operation call, double *seconds)
 {
     const int calls = x->be->memory_bytes > 0 ? STREAM_CALLS : 1;

@@ -245,8 +245,7 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
     d->facts.seconds = seconds_left(d, r);
     d->facts.n_tokens = d->n_tokens;
     dial_text(&d->facts, &vocab, &bytes);
-    /* If an earlier command has already made the run's data folder, uses the values
-     * with which that command made it. */
+    /* Uses the values with which an earlier command made the data folder, if any. */
     if (pl_path_exists(run_file(r, "data/data.json", path)) &&
         pl_json_load(path, &json) == PL_OK) {
         const pl_json *options = pl_json_get(json, "options");

@@ -18,8 +18,7 @@ typedef struct measure_update {
 pl_status measure_update_read(const char *folder, measure_update *out);
 /* Trains `laptop` on random text for 60 steps; the update: of the last 20. */
 pl_status measure_update_train(measure_update *out);
-/* Gets the data that a codec needs to encode the module of one slot of the update.
- * `norm` is the norm of the whole update. */
+/* Gets what a codec needs for the module of a slot; `norm`: of the whole update. */
 enum { BENCH_PARTS_MAX = 4096, BENCH_CONTRIBUTORS = 4 };
 typedef struct measure_module {
     const pl_slot *slot; /* the module's values begin at slot->offset */

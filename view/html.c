@@ -121,8 +121,7 @@ void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n
             s.low = isfinite(value) ? fmin(s.low, value) : s.low;
             s.high = isfinite(value) ? fmax(s.high, value) : s.high;
         }
-    /* The padding is at least 1e-9 of the largest value, so that the axis is never so
-     * short that rounding errors show. */
+    /* the padding is at least 1e-9 of the largest value: rounding errors do not show */
     const double pad = fmax(0.05 * (s.high - s.low), fmax(1e-3, 1e-9 * fabs(s.high)));
     s.low -= pad;
     s.high += pad;

@@ -73,8 +73,7 @@ uint64_t page_number(const page *p)
 }
 
 /* ---- the store ---- */
-/* Reads what is new in the store. If a home was added, opens the store again, because
- * each home has a separate part of the store. */
+/* Reads what is new in the store; opens it again if it has more parts. */
 static pl_status follow_store(page *p)
 {
     if (!pl_path_exists(p->folder))
@@ -123,9 +122,8 @@ static void add_log_event(void *context, const page_event *e)
 
 /* ---- the hub ---- */
 /* Asks the hub for its status. If the run has a hub's address but no hub answers, the
- * job may have been killed, because then the address stays in the run. (The page could
- * find out whether the job runs by taking the run's lock, but this would block the next
- * `train`.) */
+ * job may have been killed, because then the address stays in the run. (Taking the
+ * run's lock would tell, but block the next `train`.) */
 static void ask_for_status(page *p)
 {
     const int64_t now = pl_now_ms();
@@ -247,8 +245,7 @@ static void answer_history(page *p, const pl_page_question *q, pl_buf *out)
     pl_json_set_bool(o, "whole", !goes_on);
     pl_json_set(o, "events", list);
     pl_json_set_int(o, "events_serial", (int64_t)p->log.serial);
-    /* One row [time, path, phase, worker] per lease. Paths are numbered over all arms.
-     * Leases of unknown paths are left out. */
+    /* [time, path, phase, worker] per lease of a known path, numbered over all arms. */
     list = pl_json_array();
     const uint64_t first =
         p->n_leases > PAGE_LEASES_MAX ? p->n_leases - PAGE_LEASES_MAX : 0;

@@ -21,8 +21,7 @@ pl_json *page_figures(double value, int n)
 
 typedef struct heat {
     pl_comparison compare;
-    /* tensors: names of the tensors; cells: the change of each tensor between the two
-     * versions that are being compared */
+    /* names of the tensors; each one's change between the compared versions */
     pl_json *tensors, *cells;
     int n_tensors;
 } heat;

@@ -25,8 +25,7 @@ static bool parse_log_time(const char *text, int64_t *ms)
     return true;
 }
 
-/* Copies the word up to the next blank. Returns the text after the blank, or NULL if
- * the word is empty or too long. */
+/* Copies the word up to the next blank; returns the text after it, or NULL. */
 static const char *take_word(const char *from, char *out, size_t size)
 {
     size_t n = strcspn(from, " ");

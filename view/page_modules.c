@@ -35,8 +35,7 @@ static const phase_arm *arm_of_module(const page *p, const char *module)
 }
 
 /* ---- lineages ---- */
-/* Without a name, answers for the mixture's newest chapter, or, if the mixture does not
- * exist yet, for the first arm. */
+/* without a name: the mixture's newest chapter, or the first arm */
 static pl_status answer_lineage(const page *p, const char *name, pl_buf *out)
 {
     const phase_history *h = &p->history;
@@ -92,8 +91,7 @@ static pl_status answer_lineage(const page *p, const char *name, pl_buf *out)
 }
 
 /* ---- how updates agree ---- */
-/* Whether the version was made from sums of updates: if a relay has summed updates,
- * several contributors have the same update. */
+/* Whether a relay has summed updates: several contributors have the same update. */
 static bool has_sums(const pl_version *v)
 {
     for (int i = 1; i < v->n_contributions; i++)

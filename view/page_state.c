@@ -95,8 +95,7 @@ static pl_json *stored_arm(const page *p, const phase_arm *a)
 }
 
 /* ---- workers ---- */
-/* Appends two numbers: the positions of a task's arm and path ("mix/p01.r0") in the
- * hub's lists; -1 if the worker has no task. */
+/* Appends the positions of a task's arm and path in the hub's lists; -1: no task. */
 static void push_task(const page *p, const char *task, pl_json *row)
 {
     const char *slash = strchr(task, '/');

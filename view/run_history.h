@@ -22,8 +22,7 @@ typedef struct history_row {
     /* n_versions: versions that were merged from updates of the phase; n_audits: audits
      * of its tasks; n_odd: how many of these audits had results that differ */
     int64_t n_versions, n_audits, n_odd;
-    /* n_expired: leases that expired since the previous row; n_restarts: restarts of
-     * workers, homes and hubs since the previous row */
+    /* since the previous row: expired leases; restarts of workers, homes and hubs */
     int64_t n_expired, n_restarts;
 } history_row;
 
@@ -34,8 +33,7 @@ typedef struct history {
 
 typedef enum history_form { HISTORY_TEXT, HISTORY_CSV, HISTORY_JSON } history_form;
 
-/* Returns the tokens per second from the row's first lease to its last commit; 0 if no
- * time has passed between them. */
+/* Returns the tokens per second from the row's first lease to its last commit, or 0. */
 double history_rate(const history_row *row);
 /* Makes the rows from `h`, from the audits in `store`, and from the logs in the folder
  * `logs` (the newest 64 MiB of each log). `h` must have read all versions already. The

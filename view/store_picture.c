@@ -41,8 +41,7 @@ pl_status store_picture_changes(pl_store *store, const char *module, uint64_t fr
         name += pl_starts_with(name, "model.layers.") ? strlen("model.layers.") : 0;
         pl_copy_text(names[t], sizeof names[t], name);
     }
-    /* Draws the logarithm of each change, so that small changes differ visibly. Equal
-     * versions leave empty cells. */
+    /* Draws the logarithm of each change; equal versions leave empty cells. */
     for (size_t c = 0; c < n_columns; c++) {
         const pl_json *cells = pl_json_at(pl_json_at(columns, c), 2);
         for (size_t t = 0; t < n_tensors; t++) {
