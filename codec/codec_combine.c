@@ -107,8 +107,7 @@ static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
     return out;
 }
 
-/* Returns the code that the operand has for an element (0 if there is none), and moves
- * *at to the operand's next code. */
+/* Returns the operand's code of an element (0: none), and moves *at to the next one. */
 static int32_t take_code(const operand *o, uint64_t index, size_t *at)
 {
     int16_t code;

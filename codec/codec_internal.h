@@ -26,8 +26,7 @@
 #define CODEC_WIDE
 #endif
 
-/* A function that CODEC_WIDE functions call is always inlined, so that it is compiled
- * for the same vector length. */
+/* What CODEC_WIDE functions call is inlined, to be compiled for the same vectors. */
 #if defined(__GNUC__)
 #define CODEC_INLINE static inline __attribute__((always_inline))
 #else
@@ -108,8 +107,7 @@ typedef struct codec_writer {
     codec_header header;
 } codec_writer;
 void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out);
-/* `sections[i].data` points to the uncompressed bytes. With `in_place` these bytes are
- * already at the end of `out`. */
+/* sections[i].data: the uncompressed bytes; `in_place`: at the end of `out`. */
 pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_place);
 void codec_writer_end(codec_writer *w);
 /* returns the size of a stretch's record and section entries in the table */
@@ -189,8 +187,7 @@ static inline uint64_t task_end(const codec_task *task)
     return end < s->count ? end : s->count;
 }
 
-/* A message that was checked, with its sections decompressed. Several threads may
- * decode parts of it at once. */
+/* A checked message with decompressed sections, which threads may decode together. */
 typedef struct codec_opened {
     pl_codec_message message; /* borrowed */
     size_t n;

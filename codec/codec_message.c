@@ -91,8 +91,7 @@ static uint64_t header_checksum(const uint8_t *header, uint32_t table_bytes)
     return pl_checksum_pieces(pieces, 3);
 }
 
-/* Writes the header. This is done last, because the header contains lengths that are
- * known only now. */
+/* Writes the header last, with lengths that are known only now. */
 void codec_writer_end(codec_writer *w)
 {
     const codec_header *h = &w->header;
@@ -168,8 +167,7 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
         return pl_fail(
             PL_ERR_DATA,
             "the update's header has unknown flags, or reserved bytes that are not 0");
-    /* W and the number of contributors determine the limits of codes and the number of
-     * bytes per code */
+    /* W and the number of contributors determine limits and bytes of codes */
     bool sums = h->homomorphic && h->n_contributors >= 1 && h->contributors >= 1 &&
                 h->contributors <= (uint32_t)h->n_contributors &&
                 h->exponent >= -EXPONENT_MAX && h->exponent <= EXPONENT_MAX;
@@ -307,8 +305,7 @@ pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, s
     return PL_OK;
 }
 
-/* Gets the next stretch; returns false after the last one. It cannot fail, because
- * codec_reader_open has checked the table. */
+/* Gets the next stretch; false after the last. codec_reader_open has checked all. */
 bool codec_reader_next(codec_reader *r, codec_stretch *s)
 {
     return r->next < r->header.count && read_stretch(r, s, table_end(r)) == PL_OK;
@@ -326,8 +323,7 @@ pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
     if (section->wire_bytes == section->raw_bytes)
         return PL_OK;
     before = scratch->len;
-    /* it was checked before that raw_bytes is not larger than the record allows, so the
-     * memory is limited */
+    /* raw_bytes is not larger than the record allows: this was checked */
     if (pl_unzip(section->data, wire, (size_t)section->raw_bytes, scratch) != PL_OK)
         return pl_fail_in(PL_ERR_DATA, "an update");
     *raw = scratch->data + before;

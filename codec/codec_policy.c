@@ -250,8 +250,7 @@ uint32_t codec_cells(const pl_codec_options *o, int n_contributors)
     return cells < SEGMENT ? (uint32_t)cells : SEGMENT;
 }
 
-/* The number of cells is in proportion to the length of the segment. It is rounded up,
- * so it is at least one. */
+/* In proportion to the length of the segment, rounded up, so at least one. */
 uint32_t codec_segment_cells(uint32_t cells, size_t len)
 {
     return (uint32_t)(((uint64_t)cells * len + SEGMENT - 1) / SEGMENT);
@@ -278,8 +277,7 @@ static uint64_t blocks_of(uint64_t count, uint64_t block)
 int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
                     uint64_t raw[SECTIONS_MAX])
 {
-    /* With planes, the top bytes of f32 and bf16 are a separate section; only this
-     * section gets shorter by compression. */
+    /* With planes, only the section of top bytes gets shorter by compression. */
     const bool planes = s->variant == VARIANT_PLANES;
     const uint64_t width = s->codec == PL_CODEC_F32 ? 4 : 2;
     memset(raw, 0, SECTIONS_MAX * sizeof *raw);

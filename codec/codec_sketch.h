@@ -12,8 +12,7 @@ typedef struct bit_walk {
 void bit_walk_begin(bit_walk *w, const uint8_t *bitmap, uint64_t first, uint64_t end);
 bool bit_walk_next(bit_walk *w, uint64_t *index);
 
-/* The three cells to which one element of the update is added: one in each third of the
- * cells of the element's segment. */
+/* The three cells of an element: one in each third of its segment's cells. */
 typedef struct sketch_cells {
     uint32_t cell[3];
     uint32_t signs; /* if bit j is set, the code is subtracted from cell j */

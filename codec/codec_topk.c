@@ -149,8 +149,7 @@ static float get_value(const codec_task *task, uint64_t index, uint64_t i)
     return code & 2 ? -m : m;
 }
 
-/* Decodes a stretch. Only the kept values are added, which takes a fiftieth of the time
- * that a dense update takes. */
+/* Decodes a stretch; adding kept values takes a fiftieth of a dense update's time. */
 pl_status topk_decode(const codec_task *task)
 {
     const codec_stretch *s = task->stretch;

@@ -5,9 +5,8 @@
  * -> sampler (which windows a step trains on; a pure function of seed and step).
  *
  * A document's `domain` is a label, such as the name of its folder. Domains are used
- * only to evaluate the router, never for training. Read the files in this order:
- * reader, json_line, system_text, tokenizer, tokens, sampler, packing, prepare, encode.
- */
+ * only to evaluate the router, never for training. Read in this order: reader,
+ * json_line, system_text, tokenizer, tokens, sampler, packing, prepare, encode. */
 #pragma once
 #include "base/base.h"
 #include <signal.h>
@@ -27,8 +26,7 @@ uint64_t pl_document_hash(const pl_document *document);
 
 typedef struct pl_read_stats {
     uint64_t n_files, n_documents, n_bytes;
-    /* n_empty: empty documents, which were left out; n_replaced_bytes: bytes that were
-     * not valid UTF-8, each replaced by U+FFFD */
+    /* n_empty: left out; n_replaced_bytes: not valid UTF-8, now U+FFFD */
     uint64_t n_empty, n_replaced_bytes,
         n_skipped_files; /* binary files in folders, which are skipped */
     uint64_t n_cuts; /* number of cuts if a single text file was cut into documents */
@@ -67,8 +65,7 @@ typedef struct pl_reading {
 pl_status pl_documents_cut(const char *path, const pl_reading *reading,
                            pl_document_fn fn, void *context, pl_read_stats *stats);
 
-/* ERR_DATA if the bytes are a Git LFS pointer: a small text that a clone without Git
- * LFS has in place of a large file. */
+/* ERR_DATA for a Git LFS pointer, which stands for a large file in some clones. */
 pl_status pl_refuse_pointer(const char *path, const void *bytes, size_t len);
 
 /* Reads text files below /usr that every user may read (C headers, man pages,

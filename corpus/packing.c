@@ -39,8 +39,7 @@ static void put_row(rooms *r, uint32_t room, uint32_t doc)
     r->some[room / 64] |= 1ull << room % 64;
 }
 
-/* Finds the row with the least room of `length` or more, and removes it from its list.
- * Returns false if there is no such row. */
+/* Takes the row with the least room of `length` or more from its list; false: none. */
 static bool take_row(rooms *r, uint32_t length, uint32_t *room, uint32_t *doc)
 {
     uint64_t mask = ~0ull << length % 64;

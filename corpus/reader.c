@@ -501,8 +501,7 @@ static pl_status read_entry(document_reader *reader, const char *root, FTS *walk
     return read_file(reader, &source);
 }
 
-/* Reads the files of a folder and of all folders below it. Links to folders are not
- * followed, because they may form circles. */
+/* Reads the files of a folder and those below. Links to folders may form circles. */
 static pl_status read_folder(document_reader *reader, const char *path)
 {
     char root[PL_PATH_MAX];

@@ -2,8 +2,7 @@
  * told that the format is "raw" (one stream of bytes), and recognises the compression
  * by magic numbers.
  *
- * The file is opened here and not by the library, so that errno tells whether a file
- * does not exist or may not be read. */
+ * opened here, not by the library: errno tells why */
 #include "corpus/text_stream.h"
 #include <archive.h>
 #include <archive_entry.h>

@@ -24,8 +24,7 @@ pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks, int voc
 /* Appends the SentencePiece model of a file, or what tokenizer.json describes. */
 pl_status tokenizer_read(const char *path, pl_buf *model);
 
-/* Counts the tokens PL_TOKEN_UNK: the text that they stand for is lost. A tokenizer
- * with byte fallback never makes one. */
+/* Counts PL_TOKEN_UNK, whose text is lost; byte fallback never makes one. */
 size_t tokenizer_count_unknown(const int32_t *tokens, size_t n);
 /* ERR_DATA if more than 1 % of n tokens are unknown: a model would learn to predict
  * unknown tokens, and its losses would say nothing about the text. */

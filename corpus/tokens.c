@@ -338,8 +338,7 @@ bool pl_doc_listed(const pl_doc_list *list, uint64_t hash)
     return false;
 }
 
-/* A document that is not blank begins with PL_TOKEN_BOS, so for such a document the
- * loop ends at the first token. */
+/* a document that is not blank begins with PL_TOKEN_BOS */
 bool pl_tokens_is_blank(const pl_tokens *tokens, uint32_t doc)
 {
     const pl_token_doc *d = pl_tokens_doc(tokens, doc);

@@ -16,8 +16,7 @@ enum {
 typedef struct tokens_layout {
     uint32_t token_bytes, vocab, n_docs, n_domains, names_bytes;
     uint64_t n_tokens;
-    /* offsets of the table of documents and of the names, and the size of the file;
-     * computed from the other fields */
+    /* computed: offsets of the table of documents and of the names, size of the file */
     uint64_t docs_at, names_at, file_bytes;
 } tokens_layout;
 

@@ -5,8 +5,7 @@
  *   end:   padding, table, names; checksum over the mapped temporary file; header;
  *          fsync; rename
  *
- * A crash at any point leaves at most path.tmp, which the next writer truncates. A file
- * with the name `path` is always complete. */
+ * A crash leaves at most path.tmp, which the next writer truncates, never a part. */
 #include "corpus/tokens_write.h"
 #include "corpus/tokens_format.h"
 #include <stdio.h>

@@ -72,8 +72,7 @@ static void add_version(pl_blame *b, const pl_version *v)
     b->moved += moved;
 }
 
-/* Sorts contributors by `pull` (blame.h), the largest first. The order of contributors
- * with equal `pull` is fixed, too. */
+/* Sorts contributors by `pull` (blame.h), the largest first, in a fixed order. */
 static int by_pull(const void *x, const void *y)
 {
     const pl_contributor *a = x, *b = y;

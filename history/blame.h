@@ -23,8 +23,7 @@ typedef struct pl_contributor {
     uint64_t n_samples, n_tokens, n_versions;
     /* seconds: training time of all contributions; loss: loss of the newest one */
     double seconds, loss;
-    /* sum over versions: the contributor's share of the version, times the distance by
-     * which the version moved the parameters */
+    /* sum over versions: the contributor's share, times how far the version moved */
     double pull;
     double share; /* this contributor's part of the sum of all pulls */
     /* the domains of `samples`; empty if the store lacks the path's shard */
@@ -35,8 +34,7 @@ typedef struct pl_contributor {
 typedef struct pl_blame {
     pl_contributor *list; /* the largest share comes first */
     size_t n;
-    /* the version that the caller asked for; if a rollback made it, the version to
-     * which the rollback returned */
+    /* the version that was asked for, or the one to which its rollback returned */
     uint64_t source;
     bool merged;  /* whether contributors are versions: "mix/L1.E0@3" (merged.h) */
     double moved; /* sum of the distances by which the versions moved the parameters */

@@ -21,8 +21,7 @@ typedef struct pl_coverage {
     int64_t n_given_up;
     /* (phase, module) pairs whose round was merged by quorum without the update */
     int64_t n_left_out;
-    /* number of all other (phase, module) pairs of finished phases; each of these must
-     * have exactly one contribution */
+    /* all other (phase, module) pairs of finished phases: one contribution each */
     int64_t n_checked;
     /* n_lost: number of checked pairs without a contribution. n_repeated: number of
      * pairs with several contributions, also in phases that are not finished. n_wrong:

@@ -14,8 +14,7 @@ typedef struct counting {
     bool *marks;
     uint64_t n_docs;       /* number of documents that belong to the subject */
     pl_sampler **samplers; /* [R] one sampler per replica */
-    /* [R, phases] counts of complete phases; n_tokens is 0 if the phase was not counted
-     * yet */
+    /* [R, phases] counts of complete phases; n_tokens 0: not counted yet */
     uint64_t *n_tokens, *of_tokens;
     /* [R, phases] whether a version that was read has a contribution of this phase */
     bool *seen;

@@ -22,13 +22,11 @@ typedef struct pl_recipe {
     pl_module_at sources[PL_BLEND_SOURCES_MAX], base;
 } pl_recipe;
 
-/* Writes the name of the merged module that a tag has for `place`, for example "L1.E0".
- * ERR_USAGE: the name is too long. */
+/* Writes the name of a tag's merged module for `place`, such as "L1.E0". ERR_USAGE. */
 pl_status pl_merged_name(const char *tag, const char *place,
                          char out[PL_MODULE_NAME_MAX]);
 bool pl_module_is_merged(const char *module); /* decides by the module's name */
-/* Writes the name of the tag for which a merged module was made. Returns false if the
- * module is not a merged one. */
+/* Writes the name of the tag of a merged module; false: it is not merged. */
 bool pl_merged_tag(const char *module, char out[PL_MODULE_NAME_MAX]);
 bool pl_version_is_merged(const pl_version *version);
 pl_blend_method pl_version_blend(const pl_version *version);

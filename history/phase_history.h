@@ -72,8 +72,7 @@ void phase_history_add(phase_history *h, const pl_version *version);
 /* Finds the series of a task such as "mix/p01.r0"; NULL if there is none. */
 phase_series *phase_history_find(phase_history *h, const char *task, int *arm,
                                  int *path);
-/* Returns a worker's number in the list of workers, to which the name is added if
- * needed; -1 if the list is full. */
+/* Returns a worker's number in the list, adding it if needed; -1: the list is full. */
 int phase_history_worker(phase_history *h, const char *name);
 /* Returns the cell of a slot; an empty cell if there is none. A slot stands for
  * `stride` phases, which begin at phase slot * stride. */

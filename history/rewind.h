@@ -24,8 +24,7 @@ typedef struct pl_rewind_arm {
     bool is_changed; /* whether any phase of a path changes */
     /* the first path without text when the documents are gone; -1: there is none */
     int emptied;
-    /* numbers of phases, summed over paths: all phases, phases whose result changes,
-     * and phases that are trained again */
+    /* phases, summed over paths: all, those that change, those trained again */
     int64_t n_phases, n_changed, n_again;
     /* seconds of inner steps: in all phases, and in those trained again */
     double seconds, again_s;

@@ -46,8 +46,7 @@ static pl_status add_tag(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-/* Notes an open audit. A worker will repeat the audited task from the versions from
- * which the first worker started. */
+/* Notes an open audit, whose task is repeated from the versions of the first worker. */
 static pl_status add_audit(void *context, const char *name, const char *target)
 {
     pl_roots *r = context;

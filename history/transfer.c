@@ -37,8 +37,7 @@ static pl_status bring_version(pl_transfer *t, const char *module, uint64_t numb
     PL_TRY(pl_transfer_blob(t, &v.momentum));
     keep.updates = t->updates && v.has_updates && !v.params_gone;
     for (int i = 0; keep.updates && i < v.n_contributions; i++) {
-        /* The copies become pending updates of the target. The version, which is
-         * written next, takes them over. */
+        /* the copies become pending updates, which the next version takes over */
         PL_TRY(pl_transfer_blob(t, &v.contributions[i].update));
         PL_TRY(pl_txn_put_pending(t->txn, v.module, &v.contributions[i]));
     }
