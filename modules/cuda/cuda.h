@@ -8,9 +8,7 @@
  * equal bytes on all GPUs with the same device text. */
 #pragma once
 #include "modules/backend.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* ERR_UNSUPPORTED: there is no driver, no device or no cuBLAS; the device's compute
  * capability is below 8.0; or the precision is f32. ERR_CONFIG: no
@@ -22,6 +20,4 @@ void cuda_backend_destroy(pl_backend **backend);
  * it. */
 bool cuda_has_device(void);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END
