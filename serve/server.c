@@ -399,17 +399,6 @@ static int64_t answers_max(const pl_server *s)
     return full > ANSWERS_MAX ? full : ANSWERS_MAX;
 }
 
-static pl_status check_answer_bytes(const server_job *job)
-{
-    const int64_t bytes = count_answer_bytes(job), most = answers_max(job->server);
-    if (bytes <= most)
-        return PL_OK;
-    return pl_fail(PL_ERR_USAGE,
-                   "the answers to this request could take %lld MiB, and %lld MiB are "
-                   "allowed; ask for fewer tokens, answers or logprobs",
-                   (long long)(bytes >> 20), (long long)(most >> 20));
-}
-
 /* Takes the bytes of a job's answers, unless the job has taken them already. Returns
  * false if the job must wait until earlier answers have been sent. */
 static bool take_answer_bytes(server_job *job)
@@ -448,8 +437,13 @@ static void arrive(pl_server *s, server_job *job)
             prepare_prompt(s, &job->completion.prompts[i], &job->prompts[i], &code);
     for (int i = 0; i < job->n_parts && status == PL_OK; i++)
         status = prepare_part(s, job, &job->parts[i]);
-    if (status == PL_OK)
-        status = check_answer_bytes(job);
+    const int64_t bytes = status == PL_OK ? count_answer_bytes(job) : 0;
+    if (bytes > answers_max(s))
+        status =
+            pl_fail(PL_ERR_USAGE,
+                    "the answers to this request could take %lld MiB, and %lld MiB "
+                    "are allowed; ask for fewer tokens, answers or logprobs",
+                    (long long)(bytes >> 20), (long long)(answers_max(s) >> 20));
     if (status != PL_OK) {
         server_event *e =
             make_end(&job->parts[0], status, code ? code : code_of(status), &none);
