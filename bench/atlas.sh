@@ -17,10 +17,12 @@
 # 200 ms, both codecs; at 40 ms also kills and methods; three repeats. --quick: fewer
 # cells of 45 s, once, in less than 15 minutes.
 #
-# Prints a table and writes OUT/cells.tsv (default build/release/atlas), from which
-# `sh bench/curve.sh OUT.svg TITLE --points` draws. The formula is the mean seconds of a
-# path's steps, two round trips per finished phase, and the bytes of a link, one direction
-# after the other, divided by its rate. "Links used" is the mean of both directions.
+# Prints a table, and writes it to OUT/cells.tsv (default build/release/atlas) and the
+# points of the picture (bits per byte over the rate) to OUT/points.tsv, for
+# `sh bench/curve.sh OUT.svg TITLE --points OUT/points.tsv Mbit/s`. The formula is the
+# mean seconds of a path's steps, two round trips per finished phase, and the bytes of a
+# link, one direction after the other, divided by its rate. "Links used" is the mean of
+# both directions.
 # shellcheck disable=SC2086,SC2154 # lists of words; variables of links.sh
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -87,20 +89,27 @@ bits_of() { # folder
     sed -n 's/.*"row":"mix-likelihood"[^}]*"bits_per_byte":\([0-9.]*\).*/\1/p' "$work/eval"
 }
 
-# Makes START.METHOD.CODEC: a job whose base model, router and shards are finished. Its
-# worker may have trained a few phases before the job was stopped.
+# Makes start.METHOD.CODEC: a job whose base model, router and shards are finished. It is
+# killed before a path has finished its first phase, which takes at least half a second.
 prepare() { # method, codec
     start=start.$1.$2 codec='' method="--set outer.method=$1"
     [ "$2" = f32 ] || codec="--set codec.name=i4 --set codec.residual=i8 --set codec.down=i8
         --set train.state_every=10"
     [ ! -d "$work/$start" ] || return 0
     [ ! -d "$work/data" ] || { mkdir "$work/$start" && cp -r "$work/data" "$work/$start/data"; }
-    (train $start --workers 1 $method $codec) >"$work/$start.out" 2>&1 &
+    (PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:25 train $start --workers 1 $method \
+        $codec) >"$work/$start.out" 2>&1 &
     job=$!
     training_begins $start
-    kill $job
-    wait $job
-    job=''
+    children=$(pgrep -P $job)
+    kill -9 $job $children
+    wait $job 2>/dev/null
+    job='' tries=600
+    while kill -0 $children 2>/dev/null; do # succeeds if one of them is alive
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || fail "a process of $start does not end"
+        sleep 0.1
+    done
     [ -d "$work/data" ] || cp -r "$work/$start/data" "$work/data"
 }
 
@@ -157,3 +166,4 @@ while [ "$repeats" -gt 0 ]; do
     done
     repeats=$((repeats - 1))
 done
+awk -F'\t' -v OFS='\t' '$2 == 40 && !$3 && $4 == "diloco" { print $5, $1, $8 }' "$work/cells.tsv" >"$work/points.tsv"
