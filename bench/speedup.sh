@@ -15,8 +15,9 @@
 # at the mean rate of the workers (as in the report of a run), plus the bytes of a phase
 # (`train --link`) once per phase and once for the base model. Routing, which the launcher
 # does between base model and mixture, is not in the account. OUT/curve.tsv has bits per
-# byte over time for bench/curve.sh. Exit code 1: a time differs from the account by more
-# than 10 %.
+# byte over the time for bench/curve.sh; its unit is one inner step, because other
+# programs may slow one run more than another. Exit code 1: a time differs from the
+# account by more than 10 %.
 # shellcheck disable=SC2086,SC2154 # lists of words; variables of links.sh
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -87,7 +88,7 @@ judge() { # folder, machines, steps one after the other, steps of a path, phases
             return part[1] * 3600 + part[2] * 60 + part[3]
         }
         function point(phase, at) {
-            print n (n == 1 ? " machine" : " machines") "\t" at - begin "\t" bits[phase] >>curve
+            print n (n == 1 ? " machine" : " machines") "\t" (at - begin) / step "\t" bits[phase] >>curve
         }
         NR == FNR { bits[$1] = $2; next }
         { end = seconds(of("time"))

@@ -8,7 +8,7 @@
 [ "${1-}" = --inside ] || enter_network "" "$@"
 shift
 home_at=10.88.0.1
-spaces='' joiner='' server='' workers=''
+work='' spaces='' joiner='' server='' workers=''
 
 links_begin() { # build folder, folder for the runs
     [ -c /dev/net/tun ] || skip "there is no /dev/net/tun"
