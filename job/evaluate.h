@@ -106,6 +106,11 @@ void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *o
  * shows: documents by path, choices in hindsight, perplexity by domain. */
 void evaluation_print(const pl_run *r, const evaluation *e);
 void evaluation_print_details(const pl_run *r, const evaluation *e);
+/* Writes "12.3 ±0.4" and the unit, or only "12.3" and the unit if there is only one
+ * document, so that the error is not known. "±" has two bytes but takes one column, so
+ * `width` columns need one byte more. */
+void evaluation_write_error(char out[48], int width, int digits, double value,
+                            double error, const char *unit);
 /* loss_report.c: if a baseline is better than the mixture, says why. */
 void evaluation_print_loss(const pl_run *r, const evaluation *e);
 /* every_report.c: prints the rows of pl_every_rows for the values of wish.every, or
