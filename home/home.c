@@ -287,6 +287,9 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
                        (long long)q.phase);
     home_path *path = &arm->paths[index];
     a->type = PL_MSG_OK;
+    /* an update counts in a merge when its task is finished */
+    if (q.confirmed > path->confirmed)
+        path->confirmed = q.confirmed;
     if (m->token < path->fence) /* a newer FENCE has overtaken this one */
         return q.audit ? pl_fail(PL_ERR_BUSY, "%s was fenced again since", q.name)
                        : PL_OK;
@@ -320,20 +323,6 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     PL_CHECK(pl_txn_put_path(h->txn, &state));
     path->state = state;
     home_tell_path(h, path);
-    return PL_OK;
-}
-
-/* Notes how many phases of a path are finished: then its updates count in merges. */
-static pl_status on_confirm(home *h, pl_message *m, pl_message *a)
-{
-    pl_msg_confirm q;
-    home_arm *arm = NULL;
-    int index = 0;
-    PL_CHECK(PL_HEAR(m, confirm, &q));
-    PL_CHECK(home_find_path(h, q.name, &arm, &index));
-    if (q.phase > arm->paths[index].confirmed)
-        arm->paths[index].confirmed = q.phase;
-    a->type = PL_MSG_OK;
     return PL_OK;
 }
 
@@ -488,8 +477,7 @@ static pl_status on_hello(home *h, const pl_peer *peer, pl_message *m, pl_messag
 static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
                                  pl_message *a)
 {
-    const bool is_order = m->type == PL_MSG_FENCE || m->type == PL_MSG_CONFIRM ||
-                          m->type == PL_MSG_PUT_AUDIT;
+    const bool is_order = m->type == PL_MSG_FENCE || m->type == PL_MSG_PUT_AUDIT;
     if (is_order && m->epoch < h->hub_epoch)
         return refuse_hub(h, m->epoch);
     switch (m->type) {
@@ -511,8 +499,6 @@ static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
         return on_get_state(h, peer, m, a);
     case PL_MSG_FENCE:
         return on_fence(h, m, a);
-    case PL_MSG_CONFIRM:
-        return on_confirm(h, m, a);
     case PL_MSG_PUT_AUDIT:
         return home_put_audit(h, m, a);
     case PL_MSG_FENCE_WORKER:

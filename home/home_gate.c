@@ -2,13 +2,28 @@
  * hostile worker may send values that are finite, but that would ruin a module or stop
  * a path.
  *
- * The length of an update is compared with the usual length in its module
- * (norm_gate.h). A state is checked against the state before it (outer/state_bounds.h),
- * as far as this home has what it follows from: with several homes, other homes have
- * some versions and updates. */
+ * The length of an update is compared with the usual length in its module, the median
+ * of its newest contributions. A state is checked against the state before it
+ * (outer/state_bounds.h), as far as this home has what it follows from: with several
+ * homes, other homes have some versions and updates. */
 #include "home/home_internal.h"
 
 #include <math.h>
+#include <stdlib.h>
+
+/* NORMS_LEAST: with fewer norms there is no usual one */
+enum { NORMS_LEAST = 4 };
+
+void home_note_norm(home_module *m, double norm)
+{
+    m->norms.ring[m->norms.n_noted++ % HOME_NORMS_MAX] = norm;
+}
+
+static int compare_norms(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
 
 /* Late in training the usual norm is so small that a correct update can have ten times
  * this norm. So an update that is small compared to the module's parameters is never
@@ -16,8 +31,17 @@
 pl_status home_check_norm(const home *h, const home_arm *arm, const home_module *m,
                           const pl_submit_message *s)
 {
+    /* the gate accepts an update of at most this fraction of the parameters' norm, even
+     * if the norms of other updates are much smaller */
+    const double harmless = 0.1;
     const double norm = s->contributors[0].norm, gate = h->options->norm_gate;
-    double usual = norm_gate_usual(&m->usual);
+    double sorted[HOME_NORMS_MAX], usual = 0;
+    const size_t n =
+        m->norms.n_noted < HOME_NORMS_MAX ? m->norms.n_noted : HOME_NORMS_MAX;
+    memcpy(sorted, m->norms.ring, sizeof sorted);
+    qsort(sorted, n, sizeof *sorted, compare_norms);
+    if (n >= NORMS_LEAST)
+        usual = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
     /* While the usual norm is not known, the limit is the largest norm that the update
      * can have if the mean square of the parameters is at most 1: a residual contains
      * parts of earlier updates. Where paths have their own parameters, so does every
@@ -27,7 +51,7 @@ pl_status home_check_norm(const home *h, const home_arm *arm, const home_module 
     const int64_t phase = (int64_t)(first / pl_phase_samples(&arm->arm));
     const double own = pl_path_layout_of(&arm->arm).params >= 0 ? 4 / gate : 1;
     double moved = 0;
-    for (int64_t p = phase < NORM_GATE_MEMORY ? 0 : phase - NORM_GATE_MEMORY;
+    for (int64_t p = phase < HOME_NORMS_MAX ? 0 : phase - HOME_NORMS_MAX;
          gate > 0 && usual <= 0 && p <= phase; p++)
         moved += own * pl_phase_movement(&arm->arm, p, m->n_params,
                                          sqrt((double)m->n_params));
@@ -35,7 +59,7 @@ pl_status home_check_norm(const home *h, const home_arm *arm, const home_module 
         usual = moved;
     /* the norm of a sum is at most the sum of the norms of its parts */
     if (gate <= 0 || usual <= 0 || norm <= gate * usual * s->n ||
-        norm <= NORM_GATE_HARMLESS * m->params_norm)
+        norm <= harmless * m->params_norm)
         return PL_OK;
     return pl_fail(
         PL_ERR_DATA,

@@ -4,8 +4,16 @@
 #include "outer/outer.h"
 #include "home/home.h"
 #include "net/net.h"
-#include "home/norm_gate.h"
 #include "store/store.h"
+
+/* The norms of the newest contributions to a module's versions, in a ring. Their median
+ * is the usual norm: it is the same after a restart, and no single worker can change it
+ * much. */
+enum { HOME_NORMS_MAX = 32 };
+typedef struct home_norms {
+    double ring[HOME_NORMS_MAX];
+    size_t n_noted;
+} home_norms;
 
 /* The phases that a holder has contributed: `next` is one more than the newest of them,
  * which `round` has, and bit k of `newest` tells whether phase next - 1 - k is one. A
@@ -23,7 +31,7 @@ typedef struct home_module {
     pl_hash params;
     double norm;        /* norm of the update that made this (the newest) version */
     double params_norm; /* norm of its parameters; 0 or NAN: not known */
-    norm_gate usual;    /* norms of the newest contributions */
+    home_norms norms;
     size_t n_params;
     /* rounds `version` to `version` + of->window - 1 are open: they get updates */
     const pl_contract *of;
@@ -296,6 +304,7 @@ pl_status home_grant_room(home *h);
 pl_status home_adopt_blob(home *h, const pl_hash *hash);
 
 /* home_gate.c */
+void home_note_norm(home_module *m, double norm);
 /* Refuses an update whose norm is far above the usual norm of the module's updates. */
 pl_status home_check_norm(const home *h, const home_arm *arm, const home_module *m,
                           const pl_submit_message *s);

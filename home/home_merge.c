@@ -278,7 +278,7 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
     m->norm = g.version.update_norm;
     m->params_norm = g.version.params_norm;
     for (int i = 0; i < g.n; i++)
-        norm_gate_note(&m->usual, g.contributions[i].norm);
+        home_note_norm(m, g.contributions[i].norm);
     h->counts.n_by_quorum += g.n < of->n_contributors;
     m->quorum_ms = 0;
     pl_log(PL_LOG_DEBUG, "version.committed", "module=%s version=%llu contributions=%d",

@@ -111,12 +111,12 @@ static pl_status load_module(home *h, home_arm *arm, int index)
     m->params_norm = v.params_norm;
     pl_version_clear(&v);
     /* the norm gate gets the norms of the contributions to the newest versions */
-    uint64_t number = m->version < NORM_GATE_MEMORY ? 1 : m->version - NORM_GATE_MEMORY;
+    uint64_t number = m->version < HOME_NORMS_MAX ? 1 : m->version - HOME_NORMS_MAX;
     for (; number <= m->version; number++) {
         memset(&v, 0, sizeof v);
         status = pl_store_get_version(h->store, m->name, number, &v);
         for (int i = 0; status == PL_OK && i < v.n_contributions; i++)
-            norm_gate_note(&m->usual, v.contributions[i].norm);
+            home_note_norm(m, v.contributions[i].norm);
         pl_version_clear(&v);
         /* garbage collection may have removed old versions */
         if (status != PL_ERR_NOT_FOUND)

@@ -278,8 +278,9 @@ static void step_player(player *p, pl_socket *home, uint64_t pid, int64_t now)
     } else if (p->welcome && p->works && now >= p->finish_ms) {
         /* the home is told of the task, as by a worker's submissions, then the hub */
         const pl_hash seal = {{0}}; /* which this home does not check */
+        /* instead of a lease, the worker's name, which the home reports to the hub */
         PL_SAY(&m, SUBMIT_PATH, submit_path, .name = p->task, .phase = p->phase + 1,
-               .seal = seal.bytes);
+               .lease = {p->name, strlen(p->name)}, .seal = seal.bytes);
         measure_need(pl_wire_send(home, &m));
         pl_message_destroy(&m);
         m = (pl_message){.request = pl_wire_next_request(), .token = p->token};
@@ -348,7 +349,8 @@ typedef struct fake_home {
     pl_hash blob;
     pl_buf definition, state;
     pl_peer hub;
-    int64_t *phases; /* finished phases of each path */
+    int64_t *phases;         /* finished phases of each path */
+    char (*by)[PL_TEXT_MAX]; /* the worker that did the last one */
     pl_name_table *paths;
     /* messages that could not be sent, because the hub or a worker had gone */
     int64_t n_unsent;
@@ -397,6 +399,7 @@ static void make_arm(fake_home *h, const load *l)
     pl_blob_hash(h->definition.data, h->definition.len, &h->blob);
     int n_modules = pl_topology_n_modules(h->topology);
     h->phases = pl_alloc((size_t)arm->n_shards * sizeof *h->phases);
+    h->by = pl_alloc((size_t)arm->n_shards * sizeof *h->by);
     h->done = pl_alloc((size_t)n_modules * sizeof *h->done);
     h->versions = pl_alloc((size_t)n_modules * sizeof *h->versions);
     h->paths = pl_name_table_create();
@@ -420,7 +423,8 @@ static void put_path_state(const fake_home *h, int path, pl_buf *out)
     char name[PL_MODULE_NAME_MAX];
     pl_arm_path_name(&h->arm, h->topology, path, 0, name);
     PL_SAY_BODY(out, path_record, .name = name, .phase = h->phases[path],
-                .work.n_tokens = 1, .work.loss = 1, .work.seconds = 1);
+                .work.n_tokens = 1, .work.loss = 1,
+                .work.seconds = 0.1 * (double)h->phases[path], .worker = h->by[path]);
 }
 
 static void nest_record(pl_buf *inner, pl_buf *out)
@@ -479,6 +483,8 @@ static void on_finished(fake_home *h, pl_message *m)
     if (path < 0 || h->phases[path] + 1 != q.phase)
         return;
     h->phases[path]++;
+    snprintf(h->by[path], sizeof *h->by, "%.*s", (int)q.lease.len,
+             (const char *)q.lease.at);
     for (int slot = 0; slot < pl_topology_n_slots(h->topology); slot++) {
         int module = pl_topology_module_of_path(h->topology, slot, path);
         if (++h->done[module] % pl_arm_contributors(h->topology, module) != 0)

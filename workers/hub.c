@@ -398,12 +398,11 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
     w->n_tasks++;
     if (q.work.seconds > 0)
         w->rate = hub_possible_rate((double)q.work.n_tokens / q.work.seconds);
-    const plan_said said = {
-        .phase = rep.phase, .token = m->token, .worker = rep.worker, .work = q.work};
-    const plan_lease *lease =
-        rep.path && !q.audit
-            ? plan_say_done(rep.path, &said, pl_now_ms(), h->options->ttl_ms)
-            : NULL;
+    if (rep.path && !q.audit) {
+        const plan_said said = {
+            .phase = rep.phase, .token = m->token, .worker = rep.worker};
+        plan_say_done(rep.path, &said, pl_now_ms(), h->options->ttl_ms);
+    }
     hub_audit *audit = rep.path ? hub_audit_of(h, m->token, rep.worker) : NULL;
     if (audit)
         hub_note_done(h, w, rep.path, rep.phase, &audit->lease, q.work.seconds,
@@ -418,7 +417,7 @@ static pl_status on_done(hub *h, const pl_peer *peer, pl_message *m, pl_message 
             hub_audit_release(h, audit, "its worker reported no valid result");
         return status;
     }
-    return lease ? hub_settle(h, rep.path) : PL_OK;
+    return PL_OK;
 }
 
 static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)

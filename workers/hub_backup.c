@@ -46,34 +46,26 @@ static const double gain_s = 0.2, for_ever_s = 1e12, sure_times = 2,
                     doubtful_times = 1.25;
 
 /* ---- which worker did a finished phase ---- */
-pl_status hub_settle(hub *h, plan_path *path)
+pl_status hub_settle(hub *h, plan_task task, const plan_news *news, int64_t now_ms)
 {
+    plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
     plan_settled s;
-    while (plan_settle(&h->tasks, path, &s)) {
-        hub_worker *by = &h->workers[s.by.worker];
-        if (s.is_named)
-            hub_note_done(h, by, path, s.by.phase, &s.done, s.by.work.seconds,
-                          s.ended_ms);
-        pl_log(PL_LOG_INFO, "task.done",
-               "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f", path->name,
-               (long long)s.by.phase, by->name, s.by.work.loss, s.by.work.seconds);
-        if (s.lost.worker >= 0 && s.lost.worker < h->n_workers) {
-            pl_message m;
-            plan_task task;
-            hub_worker *other = &h->workers[s.lost.worker];
-            pl_message_init(&m, 0);
-            m.token = s.lost.token;
-            hub_end_task(other, path);
-            if (s.is_named && plan_find_task(&h->tasks, path->name, &task))
-                hub_note_late(h, task.arm, &s, pl_now_ms());
-            PL_SAY(&m, LEASE_LOST, lease_lost, .phase = s.by.phase);
-            pl_log(PL_LOG_INFO, "backup.settled",
-                   "task=%s phase=%lld first=%s stopped=%s", path->name,
-                   (long long)s.by.phase, by->name, other->name);
-            PL_CHECK(hub_answer(h, &other->peer, &m));
-        }
-    }
-    return PL_OK;
+    if (!plan_settle(&h->tasks, path, news, now_ms, &s))
+        return PL_OK;
+    const char *by = h->workers[s.done.worker].name;
+    hub_note_settled(h, task, &s, now_ms);
+    pl_log(PL_LOG_INFO, "task.done",
+           "task=%s phase=%lld worker=%s loss=%.4f seconds=%.2f", path->name,
+           (long long)s.phase, by, s.loss, s.seconds);
+    if (s.lost.worker < 0 || s.lost.worker >= h->n_workers)
+        return PL_OK;
+    hub_worker *other = &h->workers[s.lost.worker];
+    pl_message m = {.token = s.lost.token};
+    hub_end_task(other, path);
+    PL_SAY(&m, LEASE_LOST, lease_lost, .phase = s.phase);
+    pl_log(PL_LOG_INFO, "backup.settled", "task=%s phase=%lld first=%s stopped=%s",
+           path->name, (long long)s.phase, by, other->name);
+    return hub_answer(h, &other->peer, &m);
 }
 
 /* ---- finding slow leases ---- */

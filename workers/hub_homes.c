@@ -7,7 +7,6 @@ enum {
     HELLO_MS = 500,
     STATE_MS = 1000,
     AWAY_MS = 10000,
-    CONFIRM_MS = 30000,
     APPLIED_AT_ONCE = 1024,
     RECORD_MAX = 16384
 };
@@ -61,6 +60,13 @@ static pl_status ask_state(hub_home *home, uint64_t offset)
     return hub_send_home(home, &m);
 }
 
+/* Under audits a home that does not own a path merges its updates only when it knows
+ * how many phases of the path count. */
+static bool must_confirm(const hub *h, const plan_arm *arm)
+{
+    return arm->is_audited && h->n_homes > 1;
+}
+
 /* Returns ERR_NET if the FENCE could not be sent. */
 static pl_status fence_at(const hub *h, hub_home *home, const plan_path *path)
 {
@@ -70,7 +76,8 @@ static pl_status fence_at(const hub *h, hub_home *home, const plan_path *path)
                     .epoch = h->tasks.epoch,
                     .request = pl_wire_next_request()};
     PL_SAY(&m, FENCE, fence, .name = path->name,
-           .phase = path->drops_state ? path->phase : 0, .token = PL_ITEMS(valid, n));
+           .phase = path->drops_state ? path->phase : 0, .token = PL_ITEMS(valid, n),
+           .confirmed = plan_n_confirmed(path));
     pl_status status = pl_wire_send(home->socket, &m);
     pl_message_destroy(&m);
     return status;
@@ -89,15 +96,16 @@ pl_status hub_fence(hub *h, plan_path *path)
     return PL_OK;
 }
 
-/* Tells a home again which leases are valid, because it restarted or may have lost a
- * FENCE. If the connection takes no more, goes on in the next call. */
+/* Tells a home again what FENCEs say, because it restarted or may have lost one. If the
+ * connection takes no more, goes on in the next call. */
 static pl_status fence_all(hub *h, hub_home *home)
 {
     int n = 0;
     for (int a = 0; home->fence_next >= 0 && a < h->tasks.n_arms; a++)
         for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
             const plan_path *path = &h->tasks.arms[a].paths[i];
-            if (n++ < home->fence_next || path->granted == 0)
+            if (n++ < home->fence_next ||
+                (path->granted == 0 && !must_confirm(h, &h->tasks.arms[a])))
                 continue;
             pl_status status = fence_at(h, home, path);
             if (status != PL_OK)
@@ -117,34 +125,8 @@ pl_status hub_tell_ended_leases(hub *h)
     return PL_OK;
 }
 
-/* Under audits, tells the homes how many phases of the path are finished and count: a
- * home that does not own the path merges its updates only then. */
-static pl_status confirm_path(hub *h, const plan_path *path)
-{
-    for (int i = 0; h->tasks.audits && h->n_homes > 1 && i < h->n_homes; i++) {
-        pl_message m = {.epoch = h->tasks.epoch};
-        PL_SAY(&m, CONFIRM, confirm, .name = path->name,
-               .phase = plan_n_confirmed(path));
-        PL_CHECK(hub_send_home(&h->homes[i], &m));
-    }
-    return PL_OK;
-}
-
-static pl_status confirm_all(hub *h)
-{
-    for (int a = 0; a < h->tasks.n_arms; a++)
-        for (int i = 0; h->tasks.arms[a].is_audited && i < h->tasks.arms[a].n_tasks;
-             i++)
-            PL_CHECK(confirm_path(h, &h->tasks.arms[a].paths[i]));
-    return PL_OK;
-}
-
 pl_status hub_tend_homes(hub *h, int64_t now_ms)
 {
-    if (now_ms - h->confirmed_ms > CONFIRM_MS) {
-        h->confirmed_ms = now_ms;
-        PL_CHECK(confirm_all(h));
-    }
     for (int i = 0; i < h->n_homes; i++) {
         hub_home *home = &h->homes[i];
         pl_wire_line line;
@@ -201,8 +183,8 @@ static pl_status on_welcome(hub *h, hub_home *home, pl_message *m)
         return pl_fail(PL_ERR_STALE, "a home has met a newer hub of this job since");
     if (epoch > h->tasks.epoch && epoch < UINT32_MAX)
         h->tasks.epoch = epoch;
-    PL_CHECK(confirm_all(h));
     home->welcome = true;
+    home->fence_next = 0; /* it may have refused FENCEs of a lower epoch */
     /* every home must know the highest epoch, so that it refuses earlier hubs */
     for (int i = 0; i < h->n_homes; i++) {
         hub_home *other = &h->homes[i];
@@ -250,17 +232,18 @@ static pl_status apply_path(hub *h, const hub_home *home, pl_reader *r)
                             .in_audit = said.in_audit != 0};
     if (!plan_find_task(&h->tasks, said.name, &task))
         return PL_OK;
-    plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
+    const plan_arm *arm = &h->tasks.arms[task.arm];
+    plan_path *path = &arm->paths[task.index];
     /* a state that may be older than the path's newest event says nothing new */
     if (h->in_state && path->event_ms >= home->asked_ms)
         return PL_OK;
     path->event_ms = h->in_state ? path->event_ms : now;
     const int64_t before = plan_n_confirmed(path);
-    hub_note_confirmed(h, &h->tasks.arms[task.arm], path, &news, now);
+    PL_CHECK(hub_settle(h, task, &news, now));
     plan_hear(path, &news, now);
-    if (plan_n_confirmed(path) != before)
-        PL_CHECK(confirm_path(h, path));
-    return hub_settle(h, path);
+    if (plan_n_confirmed(path) != before && must_confirm(h, arm))
+        return hub_fence(h, path);
+    return PL_OK;
 }
 
 /* Applies one record of a state, or one event: about an arm, a module, a path, an audit
@@ -440,7 +423,6 @@ pl_status hub_take_home(hub *h, int index, pl_message *m, int64_t now_ms)
         home->welcome = false;
         home->asked_ms = 0;
         home->fence_next = 0;
-        PL_CHECK(confirm_all(h));
     }
     switch (m->type) {
     case PL_MSG_WELCOME:

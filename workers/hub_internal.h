@@ -280,7 +280,6 @@ typedef struct hub {
     hub_audit *audits;
     pl_fence *fenced;
     size_t n_audits, n_fenced;
-    int64_t confirmed_ms; /* time when the homes were last told all finished phases */
     /* whether the record that is being applied comes from a state, not from an event */
     bool in_state;
     /* number of verdicts of each kind since this hub started */
@@ -309,7 +308,8 @@ void hub_close_homes(hub *h);
 pl_status hub_tend_homes(hub *h, int64_t now_ms);
 pl_status hub_hear_home(hub *h, int home, int64_t now_ms);
 pl_status hub_take_home(hub *h, int home, pl_message *m, int64_t now_ms);
-/* Tells the homes which leases of the path are valid. */
+/* Tells the homes which leases of the path are valid and how many of its phases count.
+ */
 pl_status hub_fence(hub *h, plan_path *path);
 /* Tells the homes of leases that ended without a new grant, so that nobody can use
  * them. */
@@ -494,10 +494,9 @@ double hub_held_s(const plan_arm *arm, const plan_path *path, const plan_lease *
  * known. */
 bool hub_is_late(const plan_arm *arm, const plan_path *path, const plan_lease *l,
                  int64_t phase, int64_t now_ms);
-/* Call this before plan_hear. If the news is that a worker has delivered a phase of
- * which it had a lease, notes its success and the time that it took. */
-void hub_note_confirmed(hub *h, plan_arm *arm, const plan_path *path,
-                        const plan_news *news, int64_t now_ms);
+/* Notes that a worker has delivered a phase: its success, the time that the phase took,
+ * and the speed of the worker and of a second holder, which is stopped. */
+void hub_note_settled(hub *h, plan_task task, const plan_settled *s, int64_t now_ms);
 /* Notes the speed of a worker from a phase that it has finished at `now_ms` under this
  * lease. The time of the task runs from the grant of the phase's lease, or from the end
  * of the worker's previous task if that was later: until then the worker was at that
@@ -508,8 +507,6 @@ void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
  * `inner_s`, as the worker says, were inner steps. */
 void hub_note_pace(const hub *h, hub_worker *w, int arm, double inner_s, double total_s,
                    int64_t now_ms);
-/* Notes the speed of the worker whose task another worker finished first (`lost`). */
-void hub_note_late(const hub *h, int arm, const plan_settled *s, int64_t now_ms);
 /* Notes what the worker needs at least for the task of a lease that is taken from it.
  */
 void hub_note_taken(const hub *h, int arm, const plan_path *path, const plan_lease *l,
@@ -552,9 +549,9 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out);
 /* Makes room for the worker that hub_find_backup found for the task: ends a late backup
  * or, if the method allows one holder, the lease. */
 void hub_end_late(hub *h, plan_task task, int64_t now_ms);
-/* If both a worker and the homes have reported a phase of this path as done, logs which
- * worker did it, and tells a second holder of the phase to stop. */
-pl_status hub_settle(hub *h, plan_path *path);
+/* Call this before plan_hear. If the news ends a phase, credits the worker that did it,
+ * and tells a second holder of the phase to stop. */
+pl_status hub_settle(hub *h, plan_task task, const plan_news *news, int64_t now_ms);
 
 /* hub_status.c */
 /* Answers LOG with lines of the file to which this process writes its log. */

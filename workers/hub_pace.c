@@ -25,7 +25,7 @@
  *   - A worker that is not measured gets a task. If it is slow, an idle worker begins
  *     the same task as soon as that would end earlier (hub_backup.c), so that not more
  *     time is lost than if the task had waited for that worker. The task that the slow
- *     worker lost is its first measurement (hub_note_late).
+ *     worker lost is its first measurement (note_late).
  *   - Links and machines recover. After PROBE_TIMES the time that it needs for a task,
  * a worker's measurement is too old, and the worker gets a task again.
  *   - The other workers may not come, against all expectation. When the others should
@@ -40,9 +40,8 @@
 
 /* FRESH_MS: the fleet is not looked at more often than this. OLD_MS: nor more seldom,
  * if a worker asks. ASKS_MS: a worker without a task that has not asked for this time
- * will not take one. SETTLES_MS: time within which a worker's DONE follows the homes'
- * report. */
-enum { FRESH_MS = 5, OLD_MS = 50, ASKS_MS = 3000, PROBE_TIMES = 50, SETTLES_MS = 2000 };
+ * will not take one. */
+enum { FRESH_MS = 5, OLD_MS = 50, ASKS_MS = 3000, PROBE_TIMES = 50 };
 /* A lease is late after LATE_TIMES the usual time, but never before late_least_s more
  * than it. */
 enum { LATE_TIMES = 3 };
@@ -106,32 +105,6 @@ bool hub_is_late(const plan_arm *arm, const plan_path *path, const plan_lease *l
     double n_tasks;
     const double held_s = hub_held_s(arm, path, l, phase, now_ms, &n_tasks);
     return usual_s > 0 && held_s > ldexp(most_s * n_tasks, path->n_taken);
-}
-
-void hub_note_confirmed(hub *h, plan_arm *arm, const plan_path *path,
-                        const plan_news *news, int64_t now_ms)
-{
-    const int64_t phase = news->phase - 1;
-    const plan_lease *l = phase >= path->phase && news->by >= 0
-                              ? plan_lease_for(path, phase, news->by)
-                              : NULL;
-    int64_t n_tasks;
-    if (!l)
-        return;
-    hub_note_success(h, news->by, hub_is_late(arm, path, l, phase, now_ms));
-    const int64_t held_ms = now_ms - plan_granted_ms(l, phase, &n_tasks);
-    if (n_tasks == 0)
-        return;
-    /* If it waited for a version, it did at least the steps after the overlap since. */
-    double sorted[PLAN_TIMES_MAX], usual;
-    const int tau = arm->arm.inner.tau, rest = tau - arm->arm.outer.method.overlap;
-    const double held_s = 1e-3 * (double)held_ms,
-                 own_s = hub_held_s(arm, path, l, phase, now_ms, &usual) * tau / rest;
-    arm->times_s[arm->n_times++ % PLAN_TIMES_MAX] =
-        (own_s > 0 && own_s < held_s ? own_s : held_s) / (double)n_tasks;
-    memcpy(sorted, arm->times_s, sizeof sorted);
-    arm->median_s = fleet_median(
-        sorted, arm->n_times < PLAN_TIMES_MAX ? (int)arm->n_times : PLAN_TIMES_MAX);
 }
 
 /* ---- the pace of a worker ---- */
@@ -248,12 +221,12 @@ void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
  * had not done by then, it does at the pace that it showed, and a byte takes about as
  * long to send as to fetch. If it was stopped before its first step, and fetched no
  * longer than the worker that was first, that says nothing. */
-void hub_note_late(const hub *h, int of, const plan_settled *s, int64_t now_ms)
+static void note_late(const hub *h, int of, const plan_settled *s, int64_t now_ms)
 {
     const pl_arm *arm = &h->tasks.arms[of].arm;
     const plan_lease *l = &s->lost;
     hub_worker *w = &h->workers[l->worker];
-    double inner_s = fmin(s->by.work.seconds, 1e-3 * (double)s->held_ms);
+    double inner_s = fmin(s->seconds, 1e-3 * (double)s->held_ms);
     const double passed_s = 1e-3 * (double)(now_ms - l->granted_ms),
                  step_s = step_of(l);
     double fetch_s = passed_s;
@@ -276,6 +249,41 @@ void hub_note_late(const hub *h, int of, const plan_settled *s, int64_t now_ms)
                   fmax(without_once(w, &h->tasks.arms[of], passed_s, fetch_s - again_s),
                        again_s + inner_s + send_s),
                   now_ms);
+}
+
+/* Adds the time of a phase that has ended to those of which hub_usual_s is the median.
+ */
+static void note_time(plan_arm *arm, const plan_path *path, const plan_settled *s,
+                      int64_t now_ms)
+{
+    int64_t n_tasks;
+    (void)plan_granted_ms(&s->done, s->phase, &n_tasks);
+    if (n_tasks == 0)
+        return;
+    /* If it waited for a version, it did at least the steps after the overlap since. */
+    double sorted[PLAN_TIMES_MAX], usual;
+    const int tau = arm->arm.inner.tau, rest = tau - arm->arm.outer.method.overlap;
+    const double held_s = 1e-3 * (double)s->held_ms,
+                 own_s = hub_held_s(arm, path, &s->done, s->phase, now_ms, &usual) *
+                         tau / rest;
+    arm->times_s[arm->n_times++ % PLAN_TIMES_MAX] =
+        (own_s > 0 && own_s < held_s ? own_s : held_s) / (double)n_tasks;
+    memcpy(sorted, arm->times_s, sizeof sorted);
+    arm->median_s = fleet_median(
+        sorted, arm->n_times < PLAN_TIMES_MAX ? (int)arm->n_times : PLAN_TIMES_MAX);
+}
+
+void hub_note_settled(hub *h, plan_task task, const plan_settled *s, int64_t now_ms)
+{
+    plan_arm *arm = &h->tasks.arms[task.arm];
+    const plan_path *path = &arm->paths[task.index];
+    hub_note_success(h, s->done.worker,
+                     hub_is_late(arm, path, &s->done, s->phase, now_ms));
+    note_time(arm, path, s, now_ms);
+    hub_note_done(h, &h->workers[s->done.worker], path, s->phase, &s->done, s->seconds,
+                  now_ms);
+    if (s->lost.worker >= 0 && s->lost.worker < h->n_workers)
+        note_late(h, task.arm, s, now_ms);
 }
 
 void hub_note_taken(const hub *h, int of, const plan_path *path, const plan_lease *l,
@@ -527,13 +535,6 @@ bool hub_fits(hub *h, int worker, int of, const hub_ask *ask, int64_t now_ms)
     const plan_arm *arm = &h->tasks.arms[of];
     hub_withheld *held = &w->withheld;
     const bool has_own_pace = pl_steps_vary(&arm->arm.outer);
-    /* A worker that was not measured and may have lost its task to a backup will be
-     * measured as soon as the DONE of the backup's holder arrives. */
-    if (!has_own_pace && hub_task_s(w, &arm->arm) <= 0 &&
-        plan_is_settling(&h->tasks, worker, now_ms - SETTLES_MS)) {
-        held->judged_ms = now_ms;
-        return false;
-    }
     if (has_own_pace || hub_task_s(w, &arm->arm) <= 0)
         return true;
     if (h->fleet_ms == 0 || now_ms - h->fleet_ms >= OLD_MS)

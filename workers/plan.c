@@ -211,7 +211,6 @@ void plan_hear(plan_path *path, const plan_news *news, int64_t now_ms)
     path->drops_state = path->drops_state && path->state_of[0] && phase == path->phase;
     if (phase == path->phase)
         return;
-    plan_note_ended(path, phase, news->by, now_ms);
     path->phase = phase;
     path->phase_ms = now_ms;
     path->kept_ms = 0;
@@ -692,7 +691,7 @@ bool plan_forget_worker(plan *p, int worker)
             bool found = (path->lease.active && path->lease.worker == worker) ||
                          (path->backup.active && path->backup.worker == worker) ||
                          (path->offered > 0 && path->offered_by == worker);
-            for (int k = 0; k < path->n_said; k++)
+            for (size_t k = 0; k < path->n_said; k++)
                 found = found || path->said[k].worker == worker;
             for (int k = 0; k < path->n_failed_by; k++)
                 found = found || path->failed_by[k] == worker;

@@ -46,28 +46,12 @@ typedef struct plan_lease {
  * one if it repeats phases first; 0 if the hub does not know. */
 int64_t plan_granted_ms(const plan_lease *lease, int64_t phase, int64_t *n_tasks);
 
-/* The leases of a finished phase. They are kept until a worker reports the phase as
- * done, because only then does the hub know which holder did the phase. */
-typedef struct plan_ended {
-    int64_t phase;
-    plan_lease leases[2]; /* the path's lease and its backup; token 0: there was none */
-    /* whether the path's lease was extended to the next phase, or was not active */
-    bool goes_on;
-    int by; /* the worker that made it; -1: the homes did not name it, or it is unknown
-             */
-    int64_t ended_ms; /* time when the hub learned of it */
-} plan_ended;
-/* A lease is at most one phase ahead of its path, so one report of a home ends at most
- * two phases. */
-enum { PLAN_ENDED_MAX = 2 };
-
 /* A worker's report that it has delivered a phase. The report counts when the homes
  * confirm it. */
 typedef struct plan_said {
     int64_t phase;
     uint64_t token; /* 0: no report */
     int worker;
-    pl_work work; /* tokens, loss and seconds of the phase */
     int64_t said_ms;
     /* time when the lease ends if the homes do not confirm the phase */
     int64_t lease_ms;
@@ -80,16 +64,15 @@ enum { PLAN_FAILED_MAX = 3 };
  * holder. */
 enum { PLAN_SAID_MAX = 4 };
 
-/* A finished phase that a worker has reported as done, too (plan_settle). */
+/* A finished phase of which the hub knows the worker (plan_settle). */
 typedef struct plan_settled {
-    plan_said by;    /* the worker's report */
-    bool is_named;   /* whether the homes name this worker, or no other had a lease */
-    plan_lease done; /* the worker's lease */
+    int64_t phase;
+    double loss, seconds; /* of the phase, as the home has them */
+    plan_lease done;      /* the lease of the worker that did it */
     /* the lease of a second worker, which must be stopped; lost.worker is -1 if there
      * is none */
     plan_lease lost;
-    int64_t ended_ms; /* time when the hub learned from the homes of the phase */
-    int64_t held_ms;  /* from the grant of `done` for the phase to ended_ms */
+    int64_t held_ms; /* from the grant of `done` for the phase until now */
 } plan_settled;
 
 /* What a home reports about a path. */
@@ -156,10 +139,9 @@ typedef struct plan_path {
     int failed_by[PLAN_FAILED_MAX], n_failed_by; /* workers that failed in this phase */
     /* number of failures in this phase of workers with the job's own keys */
     int own_failures;
-    plan_ended ended[PLAN_ENDED_MAX];
     /* n_said reports, in the order in which they arrived */
     plan_said said[PLAN_SAID_MAX];
-    int n_said;
+    size_t n_said;
 } plan_path;
 
 /* The plan remembers the times of this many delivered tasks of an arm. */
@@ -299,21 +281,15 @@ void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int 
  * their number. A lease that expired stays valid until the task has another holder. */
 size_t plan_valid_tokens(const plan_path *path, uint64_t out[2]);
 /* plan_done.c */
-/* Returns the lease under which this worker did or does `phase`, the path's phase or
- * the one after; NULL if it has none. */
-const plan_lease *plan_lease_for(const plan_path *path, int64_t phase, int worker);
 /* Returns a token that no lease had before. It becomes the highest one of the path,
  * unless `path` is NULL. */
 uint64_t plan_next_token(plan *p, plan_path *path);
-/* Notes that all phases before `phase` are finished; `by` as in plan_news. */
-void plan_note_ended(plan_path *path, int64_t phase, int by, int64_t now_ms);
-/* Notes a worker's report that it has delivered a phase. Returns the lease that the
- * worker has or had for that phase. If the worker had no such lease, ignores the report
- * and returns NULL. If the homes do not confirm the phase within ttl_ms, the lease
- * ends, even if the holder renews it. */
-const plan_lease *plan_say_done(plan_path *path, const plan_said *said, int64_t now_ms,
-                                int ttl_ms);
-/* Call this when the path has begun a new phase. The holder of the lease may have
+/* Notes a worker's report that it has delivered a phase. Returns false, and ignores the
+ * report, if the worker has no lease for that phase. If the homes do not confirm the
+ * phase within ttl_ms, the lease ends, even if the holder renews it. */
+bool plan_say_done(plan_path *path, const plan_said *said, int64_t now_ms, int ttl_ms);
+/* Call this when the path has begun a new phase. Reports about earlier ones are
+ * forgotten. The holder of the lease may have
  * reported this phase as done before the homes reported that it began. Then the
  * deadline of the lease becomes lease_ms of that report, unless the deadline is already
  * later. */
@@ -326,14 +302,11 @@ bool plan_is_unconfirmed(const plan_path *path, const plan_lease *lease,
 /* Whether the worker recently (plan_said.until_ms) reported the path's phase as done
  * and the homes have not confirmed it. Then other workers should get the task. */
 bool plan_has_said(const plan_path *path, int worker, int64_t now_ms);
-/* Returns true, once per phase, when both a worker and the homes have reported the
- * phase as done. If two workers had leases of the phase, the worker that the homes name
- * decides; if they name none that is known, the first report counts, and is_named is
- * false. */
-bool plan_settle(plan *p, plan_path *path, plan_settled *out);
-/* Whether a phase for which the worker had a lease has ended after `since_ms`, and it
- * is not settled yet who did the phase. */
-bool plan_is_settling(const plan *p, int worker, int64_t since_ms);
+/* Call this before plan_hear. Returns true if the report ends a phase and names the
+ * worker that did it, which has a lease of it. If two workers had leases of the phase,
+ * the other one may have to be stopped. */
+bool plan_settle(plan *p, plan_path *path, const plan_news *news, int64_t now_ms,
+                 plan_settled *out);
 /* The following functions are in plan.c. */
 /* Ends a lease. If the path has a backup, the backup becomes the path's lease. */
 void plan_release(plan *p, plan_path *path, uint64_t token, int worker, bool failed);

@@ -93,6 +93,8 @@ static const message_row messages[] = {
     {PL_MSG_RELEASE, AT_HUB, WORKER, pl_fields_of_leave},
     {PL_MSG_OFFER, AT_HUB, WORKER, pl_fields_of_offer},
     {PL_MSG_STATUS, AT_HUB | AT_HOME, NO_NAME, NULL},
+    {PL_MSG_LOG, AT_HUB | AT_HOME, NO_NAME, pl_fields_of_log},
+    {PL_MSG_DRAIN, AT_HUB, WORKER, pl_fields_of_drain},
     {PL_MSG_GET_BLOB, AT_HOME, NO_NAME, pl_fields_of_get_blob},
     {PL_MSG_PUT_BLOB, AT_HOME, NO_NAME, pl_fields_of_put_blob},
     {PL_MSG_SUBMIT, AT_HOME, NO_NAME, pl_fields_of_submit},

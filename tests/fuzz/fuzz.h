@@ -15,6 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 /* Calls `give` with each seed, an input with which fuzzing begins. Most seeds are made
  * by the real encoders. */
 void fuzz_seeds(void (*give)(const void *data, size_t len));
+/* Optional. fuzz_driver.c calls it after the last input, libFuzzer does not. */
+void fuzz_end(void);
 
 static inline uint32_t fuzz_u32(const uint8_t *at)
 {

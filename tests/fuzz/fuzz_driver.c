@@ -18,6 +18,8 @@
 
 enum { SEEDS_MAX = 256, INPUT_MAX = 1 << 16, CHANGES_MAX = 6 };
 
+__attribute__((weak)) void fuzz_end(void);
+
 static pl_buf seeds[SEEDS_MAX];
 static size_t n_seeds;
 static const char *folder;
@@ -176,6 +178,8 @@ int main(int argc, char **argv)
     fuzz_seeds(folder ? write_seed : keep_seed);
     if (!folder)
         run_changed((uint64_t)runs, (uint64_t)seed);
+    if (!folder && fuzz_end)
+        fuzz_end();
     printf("%zu seeds, %lld inputs\n", n_seeds, folder ? 0LL : (long long)runs);
     for (size_t i = 0; i < n_seeds && !folder; i++)
         pl_buf_destroy(&seeds[i]);

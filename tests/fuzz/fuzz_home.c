@@ -14,12 +14,20 @@
 #include "net/net.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fault/hostile.h"
+#include "tests/fuzz/reach.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { STAGING = 1 << 20, STEPS_MAX = 60, HUB = 3, ADMIN = 5 };
+enum {
+    STAGING = 1 << 20,
+    STEPS_MAX = 60,
+    SLOTS_MAX = 4,
+    PHASES_MAX = 8,
+    HUB = 3,
+    ADMIN = 5
+};
 
 static const pl_key_role roles[] = {PL_AS_WORKER, PL_AS_WORKER, PL_AS_RELAY,
                                     PL_AS_HUB,    PL_AS_INVITE, PL_AS_ADMIN};
@@ -38,6 +46,8 @@ static char folder[PL_PATH_MAX], store_at[PL_PATH_MAX];
 static pl_socket *listens;
 static pl_arm arm;
 static pl_topology *topology;
+/* what workers send: the update of each slot and phase, and the state of a path */
+static pl_buf updates[SLOTS_MAX][PHASES_MAX], state;
 
 static void demand_ok(pl_status status, const char *what)
 {
@@ -48,7 +58,27 @@ static void demand_ok(pl_status status, const char *what)
 static void remove_folder(void)
 {
     pl_wire_close(&listens);
+    for (int i = 0; i < SLOTS_MAX * PHASES_MAX; i++)
+        pl_buf_destroy(&updates[i / PHASES_MAX][i % PHASES_MAX]);
+    pl_buf_destroy(&state);
     (void)pl_remove_tree(folder);
+}
+
+static void make_update(int slot, int phase)
+{
+    pl_codec_part parts[32];
+    const int module = pl_topology_module_of_path(topology, slot, 0);
+    const int n_parts = pl_codec_parts(topology, module, NULL);
+    const size_t n = pl_topology_slot(topology, slot)->n_params;
+    float *update = pl_alloc(n * sizeof *update);
+    fuzz_demand(n_parts <= 32, "a module has too many parts");
+    (void)pl_codec_parts(topology, module, parts);
+    for (size_t i = 0; i < n; i++)
+        update[i] = pl_random_normal((uint64_t)phase, (uint64_t)slot, i) * 1e-2f;
+    demand_ok(pl_codec_encode_module(&arm.outer.codec, parts, n_parts, NULL, update,
+                                     NULL, &updates[slot][phase]),
+              "an update cannot be encoded");
+    pl_free(update);
 }
 
 static void prepare(void)
@@ -66,6 +96,14 @@ static void prepare(void)
     demand_ok(pl_wire_bind(at, &listens, bound), "a socket cannot be bound");
     pl_log_open("fuzz", PL_LOG_ERROR, false);
     fuzz_arm(&arm, &topology);
+    const int n_slots = pl_topology_n_slots(topology);
+    fuzz_demand(n_slots <= SLOTS_MAX && arm.inner.phases <= PHASES_MAX,
+                "the arm is too large");
+    for (int i = 0; i < n_slots * PHASES_MAX; i++)
+        make_update(i / PHASES_MAX, i % PHASES_MAX);
+    state.len = (size_t)pl_path_state_bytes(&arm, pl_topology_path_params(topology));
+    pl_buf_reserve(&state, state.len);
+    memset(state.data, 0, state.len);
 }
 
 static const pl_lease_secret hub_secret = {{1}};
@@ -83,6 +121,7 @@ static void send_as(world *w, int sender, pl_message *m)
 {
     pl_peer peer = peer_of(sender);
     m->epoch = w->h.hub_epoch; /* of the newest hub */
+    reach_ask(m);
     if (pl_role_allows(peer.role, m->type) && m->type != PL_MSG_STOP)
         demand_ok(home_take(&w->h, &peer, m), "a message ends the home");
     fuzz_demand(!w->h.broken, "a message breaks the home");
@@ -176,26 +215,12 @@ static void say(world *w, int sender, int kind, const known *k)
 static void send_update(world *w, int sender, int slot, int path)
 {
     known k;
-    pl_codec_part parts[32];
-    pl_buf encoded = {0};
     name_sender(sender, &k);
     know_module(w, slot, path, &k);
     lease_for(w, sender, path, &k);
-    int module = pl_topology_module_of_path(topology, slot, path);
-    int n_parts = pl_codec_parts(topology, module, NULL);
-    fuzz_demand(n_parts <= 32, "a module has too many parts");
-    (void)pl_codec_parts(topology, module, parts);
-    size_t n = pl_topology_slot(topology, slot)->n_params;
-    float *update = pl_alloc(n * sizeof *update);
-    for (size_t i = 0; i < n; i++)
-        update[i] = pl_random_normal((uint64_t)k.phase, (uint64_t)slot, i) * 1e-2f;
-    demand_ok(pl_codec_encode_module(&arm.outer.codec, parts, n_parts, NULL, update,
-                                     NULL, &encoded),
-              "an update cannot be encoded");
-    put_blob(w, sender, encoded.data, encoded.len, &k);
+    const pl_buf *update = &updates[slot][k.phase % PHASES_MAX];
+    put_blob(w, sender, update->data, update->len, &k);
     say(w, sender, draft_kind(PL_MSG_SUBMIT), &k);
-    pl_buf_destroy(&encoded);
-    pl_free(update);
 }
 
 /* Sends all messages of the path's next task, as an honest worker does. */
@@ -209,12 +234,8 @@ static void send_task(world *w, int path, int sender)
     lease_for(w, sender, path, &k);
     k.phase++;
     k.samples *= (uint64_t)k.phase;
-    size_t bytes = (size_t)pl_path_state_bytes(&arm, pl_topology_path_params(topology));
-    uint8_t *state = pl_alloc(bytes + 1);
-    memset(state, 0, bytes);
-    put_blob(w, sender, state, bytes, &k);
+    put_blob(w, sender, state.data, state.len, &k);
     say(w, sender, draft_kind(PL_MSG_SUBMIT_PATH), &k);
-    pl_free(state);
 }
 
 static void send_spoilt(world *w)
@@ -232,11 +253,16 @@ static void send_spoilt(world *w)
     if (dice_is(&w->d, 2))
         k.blob = k.base;
     pl_copy_text(k.address, sizeof k.address, "tcp://127.0.0.1:1");
+    if (dice_is(&w->d, 2))
+        pl_copy_text(k.object, sizeof k.object, "arm/mix");
     draft_fill(&d, draft_choose(&w->d, AT_HOME), &k);
     for (uint32_t n = dice_roll(&w->d, 4); n > 0; n--)
         draft_spoil(&d, &k, &w->d);
     draft_message(&d, &w->d, &m);
     draft_clear(&d);
+    /* what this sender may not send, the next one does that may */
+    for (int i = 0; i < SENDERS && !pl_role_allows(roles[sender], m.type); i++)
+        sender = (sender + 1) % (SENDERS - !w->has_admin);
     send_as(w, sender, &m);
     pl_message_destroy(&m);
 }
@@ -292,11 +318,19 @@ static void judge_audits(world *w, pl_verdict verdict)
             continue; /* a fenced worker */
         pl_get_text(&r, PL_TAG_TEXT, 0, text, sizeof text);
         demand_ok(pl_audit_read(text, &row), "a home's row cannot be read");
+        for (int slot = 0; slot < pl_topology_n_slots(topology); slot++) {
+            known k;
+            name_sender(HUB, &k);
+            know_module(w, slot, row.path[strlen("mix/p")] - '0', &k);
+            k.phase = row.phase;
+            say(w, HUB, draft_kind(PL_MSG_GET_UPDATE), &k);
+        }
         row.verdict = verdict;
         pl_audit_write(&row, &out);
         PL_SAY(&drop, FENCE, fence, .name = row.path, .phase = row.phase, .audit = 1);
         if (pl_verdict_drops(verdict))
             send_as(w, HUB, &drop);
+        reach(pl_verdict_name(verdict));
         PL_SAY(&m, PUT_AUDIT, put_audit, .row_text = pl_buf_text(&out));
         send_as(w, HUB, &m);
         pl_message_destroy(&drop);
@@ -346,6 +380,10 @@ static void say_hub_hello(world *w)
            .secret = hub_secret.bytes);
     send_as(w, HUB, &m);
     pl_message_destroy(&m);
+    pl_message_init(&m, 0);
+    PL_SAY(&m, GET_STATE, get_state, .offset = 0); /* from now on it gets events */
+    send_as(w, HUB, &m);
+    pl_message_destroy(&m);
     fuzz_demand(w->h.n_secrets > 0, "a hub said HELLO, but the home has no secret");
 }
 
@@ -389,6 +427,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static world w;
     int path;
+    reach_begin_input();
     prepare();
     memset(&w, 0, sizeof w);
     w.d = (dice){.bytes = data, .len = len};
@@ -423,6 +462,29 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     start_again(&w);
     close_home(&w);
     return 0;
+}
+
+void fuzz_end(void)
+{
+    static const char *const must[] = {"a result is accepted",
+                                       "a result is a duplicate",
+                                       "a result is rejected",
+                                       "agreed",
+                                       "odd",
+                                       "PUT_AUDIT",
+                                       "FENCE",
+                                       "FENCE_WORKER",
+                                       "EVENT",
+                                       "GET_STATE",
+                                       "GET_PATH",
+                                       "GET_UPDATE",
+                                       "GET_VERSION",
+                                       "GET_BLOB",
+                                       "PUT_REF",
+                                       "HOLD",
+                                       "STATUS",
+                                       NULL};
+    reach_report(must, 2000);
 }
 
 /* Gives the seeds. Their bytes are random, so they contain tasks, commits of groups,

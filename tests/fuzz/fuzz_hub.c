@@ -3,8 +3,8 @@
  * Fuzzes a hub with many messages. The input chooses the sender of each message.
  * Workers ask for tasks and report them, a home reports progress and audits, leases run
  * out, and the hub is replaced by a new one, which learns of leases when they are
- * renewed. Between these messages, workers, the home, and a guest (which has only an
- * invitation) send messages with wrong content.
+ * renewed. Between these messages, workers, the home, an administrator and a guest
+ * (which has only an invitation) send messages with wrong content.
  *
  * No message may end the hub. The progress of a path that the hub knows, and the tokens
  * of the leases that a hub grants, must never fall. No two leases may have the same
@@ -17,6 +17,7 @@
  * the home may end at any time. */
 #include "tests/fuzz/fuzz.h"
 #include "tests/fault/hostile.h"
+#include "tests/fuzz/reach.h"
 #include "workers/hub_internal.h"
 
 #include <stdio.h>
@@ -30,6 +31,7 @@ enum {
     TTL_MS = 60000,
     LONG_MS = 1 << 30,
     GUEST = WORKERS,
+    ADMIN,
     SENDERS
 };
 
@@ -42,15 +44,13 @@ typedef struct world {
     /* phases that each path has finished: as the hub knows, and as the home reported */
     int64_t phases[FUZZ_PATHS], told[FUZZ_PATHS];
     uint64_t valid[FUZZ_PATHS][2]; /* the tokens that the home knows to be valid */
-    uint64_t request, n_connects;  /* n_connects: how often the home was connected */
+    uint64_t n_connects;           /* how often the home was connected */
 } world;
 
 static world now; /* of the input that runs */
 static char folder[PL_PATH_MAX], keys_at[PL_PATH_MAX], home_at[PL_ADDRESS_MAX];
 static pl_socket *listens, *line; /* line: the hub's to the home */
-/* how many inputs ran, and what the hub has sent in them: leases, audits, verdicts */
-static uint64_t n_inputs, n_leases, n_repetitions, n_verdicts;
-static bool has_list; /* whether the list of keys has only the invitation */
+static bool has_list;             /* whether the list of keys has only the invitation */
 static pl_arm arm;
 static pl_topology *topology;
 static pl_buf definition;
@@ -126,8 +126,10 @@ static void name_sender(int sender, char out[PL_TEXT_MAX])
 static pl_peer peer_of(int sender)
 {
     pl_peer peer = {.len = 5,
-                    .role = sender == GUEST ? PL_AS_INVITE : PL_AS_WORKER,
-                    .own = sender < OWN};
+                    .role = sender == GUEST   ? PL_AS_INVITE
+                            : sender == ADMIN ? PL_AS_ADMIN
+                                              : PL_AS_WORKER,
+                    .own = sender < OWN || sender == ADMIN};
     memset(peer.id, 'a' + sender, peer.len);
     memset(peer.key.bytes, 1 + sender, sizeof peer.key.bytes);
     if (sender == GUEST)
@@ -143,8 +145,8 @@ static plan_path *path_of(world *w, int index)
 static void send_as(world *w, int sender, pl_message *m)
 {
     pl_peer peer = peer_of(sender);
-    m->request = ++w->request;
-    if (pl_role_allows(peer.role, m->type))
+    reach_ask(m);
+    if (pl_role_allows(peer.role, m->type) && m->type != PL_MSG_STOP)
         demand_ok(hub_take(&w->h, &peer, m), "a message ends the hub");
     if (m->type != PL_MSG_ENROL)
         return;
@@ -162,16 +164,31 @@ static int index_of(const char *name)
     return 0;
 }
 
+static void reach_verdict(const pl_message *m)
+{
+    pl_reader r;
+    pl_audit row;
+    char text[PL_AUDIT_TEXT_MAX];
+    pl_reader_open(&r, "PUT_AUDIT", m->body.data, m->body.len);
+    pl_get_text(&r, PL_TAG_TEXT, 0, text, sizeof text);
+    demand_ok(pl_audit_read(text, &row), "the hub's verdict cannot be read");
+    reach(pl_verdict_name(row.verdict));
+}
+
 pl_status __wrap_pl_wire_send(pl_socket *socket, const pl_message *m);
 pl_status __wrap_pl_wire_send(pl_socket *socket, const pl_message *m)
 {
     pl_reader r;
     char name[PL_MODULE_NAME_MAX];
     fuzz_demand(socket == line, "a message goes to another process than the home");
-    n_verdicts += m->type == PL_MSG_PUT_AUDIT;
+    reach_answer(&(pl_message){.type = m->type});
+    if (m->type == PL_MSG_PUT_AUDIT)
+        reach_verdict(m);
     if (m->type != PL_MSG_FENCE)
         return PL_OK;
     pl_reader_open(&r, "FENCE", m->body.data, m->body.len);
+    if (pl_field_count(&r, PL_TAG_AUDIT) > 0)
+        reach("a result is dropped");
     pl_get_text(&r, PL_TAG_NAME, 0, name, sizeof name);
     uint64_t *valid = now.valid[index_of(name)];
     const size_t n = pl_field_count(&r, PL_TAG_TOKEN);
@@ -200,14 +217,14 @@ pl_status __wrap_pl_wire_send_to(pl_socket *socket, const pl_peer *to,
     char name[PL_MODULE_NAME_MAX];
     (void)to;
     fuzz_demand(socket == listens, "a worker's answer goes to another process");
+    reach_answer(m);
     if (m->type != PL_MSG_TASK)
         return PL_OK;
     pl_reader_open(&r, "TASK", m->body.data, m->body.len);
     pl_get_text(&r, PL_TAG_TASK, 0, name, sizeof name);
     if (pl_field_count(&r, PL_TAG_LEASE) > 0)
         (void)pl_get_bytes(&r, PL_TAG_LEASE, 0, &len);
-    n_leases += len > 0;
-    n_repetitions += len == 0;
+    reach(len > 0 ? "a task is leased" : "a task is repeated");
     const uint64_t *valid = now.valid[index_of(name)];
     fuzz_demand(len == 0 || m->token == valid[0] || m->token == valid[1],
                 "a worker got a lease that the home would refuse");
@@ -229,7 +246,7 @@ static void lease_for(const world *w, int sender, int path, known *k)
     k->lease_len = sealed.len;
 }
 
-static void know(world *w, int sender, known *k)
+static void know(world *w, int sender, int kind, known *k)
 {
     int index = (int)dice_roll(&w->d, FUZZ_PATHS);
     const plan_path *path = path_of(w, index);
@@ -251,8 +268,9 @@ static void know(world *w, int sender, known *k)
     for (size_t i = 0; i < w->h.n_audits && k->token == 0; i++)
         k->token = w->h.audits[i].lease.token;
     if (k->token == 0)
-        k->token = w->tokens[index]; /* perhaps of the hub before */
-    lease_for(w, sender, index, k);
+        k->token = w->tokens[index];      /* perhaps of the hub before */
+    if (kind == draft_kind(PL_MSG_RENEW)) /* no other message to a hub has a lease */
+        lease_for(w, sender, index, k);
 }
 
 /* If the sender does an audit, `k` is mostly about this audit. */
@@ -276,17 +294,22 @@ static void say(world *w, int sender, pl_message_type type)
     known k;
     draft d;
     pl_message m;
-    know(w, sender, &k);
+    know(w, sender, draft_kind(type), &k);
     const uint64_t audits = type != PL_MSG_TASK_REQ && know_audit(w, &k);
     draft_fill(&d, draft_kind(type), &k);
     if (type == PL_MSG_DONE)
         draft_set(&d, PL_TAG_AUDIT, &audits, sizeof audits);
     if (audits && dice_is(&w->d, 16)) /* the token of an audit, but no such task */
         draft_set(&d, PL_TAG_TASK, "mix/none", strlen("mix/none"));
+    /* An audit's report has the update of each slot, and the state. Some are wrong,
+     * half of these in the same way. */
     for (int slot = 0;
          audits && type == PL_MSG_DONE && slot < pl_topology_n_slots(topology);
-         slot++) /* an audit's report has the update of each slot, and the state */
-        draft_add(&d, PL_TAG_BLOB, &k.blob, sizeof k.blob);
+         slot++) {
+        pl_hash made = blob;
+        made.bytes[0] ^= dice_is(&w->d, 4) ? (uint8_t)(1 + dice_is(&w->d, 2)) : 0;
+        draft_add(&d, PL_TAG_BLOB, &made, sizeof made);
+    }
     draft_message(&d, NULL, &m);
     draft_clear(&d);
     send_as(w, sender, &m);
@@ -359,14 +382,17 @@ static void tell_progress(world *w)
     pl_message m;
     if (!path || w->told[index] >= arm.inner.phases || w->told[index] > w->told[!index])
         return;
-    pl_message_init(&m, PL_MSG_EVENT);
-    m.token = dice_is(&w->d, 4) ? 0 : path->lease.token;
-    pl_put_text(&m.body, PL_TAG_NAME, path->name);
-    pl_put_u64(&m.body, PL_TAG_PHASE, (uint64_t)++w->told[index]);
-    pl_put_u64(&m.body, PL_TAG_TOKENS, 16);
-    pl_put_f64(&m.body, PL_TAG_LOSS, 2);
-    pl_put_f64(&m.body, PL_TAG_SECONDS, 1);
+    const plan_lease *l =
+        path->backup.active && dice_is(&w->d, 2) ? &path->backup : &path->lease;
+    const hub_worker *by =
+        w->h.n_workers > 0 && !dice_is(&w->d, 8) ? &w->h.workers[l->worker] : NULL;
+    m = (pl_message){.token = dice_is(&w->d, 4) ? 0 : l->token};
+    PL_SAY(&m, EVENT, path_record, .name = path->name, .phase = ++w->told[index],
+           .work.n_tokens = 16, .work.loss = 2, .work.seconds = 1,
+           .worker = by ? by->name : NULL, .key = by ? by->key.bytes : NULL);
     tell_hub(w, &m);
+    if (by && by->delivered)
+        reach("a worker has delivered");
 }
 
 static void tend(world *w)
@@ -389,10 +415,22 @@ static void tell_updates(world *w)
             pl_message_init(&m, PL_MSG_UPDATE_IS);
             m.request = w->h.audits[i].parts[slot].request;
             pl_put_text(&m.body, PL_TAG_NAME, name);
-            pl_put_text(&m.body, PL_TAG_DEVICE, "cpu");
+            pl_put_text(&m.body, PL_TAG_DEVICE, dice_is(&w->d, 16) ? "gpu" : "cpu");
             pl_put_hash(&m.body, PL_TAG_BLOB, &blob);
             tell_hub(w, &m);
         }
+}
+
+/* Answers the hub's orders to drop the results of a task. */
+static void tell_dropped(world *w)
+{
+    for (size_t i = 0; i < w->h.n_audits; i++) {
+        const hub_audit *a = &w->h.audits[i];
+        pl_message m = {.type = PL_MSG_OK, .request = a->drops[0]};
+        if (a->drops[0] != 0 && !a->dropped[0])
+            tell_hub(w, &m);
+    }
+    tend(w); /* the verdict follows */
 }
 
 /* Reports that a task was drawn for an audit. Then answers the hub's questions about
@@ -418,6 +456,13 @@ static void tell_audit(world *w)
     tell_hub(w, &m);
     tend(w);
     tell_updates(w);
+    for (int i = 0; i < OWN && dice_is(&w->d, 2); i++) { /* an own worker repeats it */
+        say(w, i, PL_MSG_TASK_REQ);
+        tend(w);
+        say(w, i, PL_MSG_DONE);
+        tend(w);
+        tell_dropped(w);
+    }
 }
 
 /* ---- messages with wrong content ---- */
@@ -427,8 +472,11 @@ static void say_spoilt(world *w)
     draft d;
     pl_message m;
     int sender = (int)dice_roll(&w->d, SENDERS);
-    know(w, sender, &k);
-    draft_fill(&d, draft_choose(&w->d, AT_HUB), &k);
+    const int kind = draft_choose(&w->d, AT_HUB);
+    know(w, sender, kind, &k);
+    if (sender == ADMIN) /* which asks the hub to drain a worker */
+        name_sender((int)dice_roll(&w->d, WORKERS), k.worker);
+    draft_fill(&d, kind, &k);
     for (uint32_t n = dice_roll(&w->d, 4); n > 0; n--)
         draft_spoil(&d, &k, &w->d);
     draft_message(&d, &w->d, &m);
@@ -446,13 +494,13 @@ static void tell_spoilt(world *w)
     known k;
     draft d;
     pl_message m;
-    know(w, 0, &k);
+    know(w, 0, -1, &k);
     draft_fill(&d, draft_kind(types[dice_roll(&w->d, 4)]), &k);
     draft_spoil(&d, &k, &w->d);
     draft_message(&d, &w->d, &m);
     draft_clear(&d);
-    m.request = dice_is(&w->d, 2) && w->h.n_audits > 0 ? w->h.audits[0].parts[0].request
-                                                       : ++w->request;
+    m.request =
+        dice_is(&w->d, 2) && w->h.n_audits > 0 ? w->h.audits[0].parts[0].request : 1;
     tell_hub(w, &m);
 }
 
@@ -463,8 +511,15 @@ static void age_leases(world *w)
         path_of(w, p)->lease.deadline_ms -= overdue ? 0 : TTL_MS;
         path_of(w, p)->lease.granted_ms -= overdue ? LONG_MS : 0;
     }
-    for (size_t i = 0; i < w->h.n_audits; i++)
-        w->h.audits[i].lease.deadline_ms -= TTL_MS;
+    for (size_t i = 0; i < w->h.n_audits; i++) {
+        hub_audit *a = &w->h.audits[i];
+        a->lease.deadline_ms -= TTL_MS;
+        if (overdue && a->lacks_ms > 0)
+            a->lacks_ms = a->lacks_ms > 20 * TTL_MS ? a->lacks_ms - 20 * TTL_MS : 1;
+        a->asked_ms = 0;
+    }
+    for (int i = 0; i < w->h.n_workers; i++)
+        w->h.workers[i].waiting_since_ms -= overdue ? TTL_MS : 0;
     w->h.expired_ms = w->h.overdue_ms = 0;
     w->h.known_ms -= TTL_MS; /* a new hub has waited for the leases of the one before */
 }
@@ -513,6 +568,7 @@ static void begin(world *w)
     w->options = (pl_hub_options){.n_homes = 1,
                                   .ttl_ms = TTL_MS,
                                   .keys = keys_at,
+                                  .devices = w->d.len % 2 ? "gpu" : NULL,
                                   .backup = PL_BACKUP_AUTO,
                                   .audits = true};
     w->h = (hub){.options = &w->options,
@@ -587,6 +643,7 @@ static void step(world *w)
     case 5:
         tell_progress(w);
         tell_state(w);
+        tell_dropped(w);
         break;
     case 6:
         tell_audit(w);
@@ -607,30 +664,46 @@ static void step(world *w)
     check_state(w);
 }
 
-/* If a rule of the product changes so that the workers here get nothing to do, the
- * sequences test nothing. */
-static void check_use(void)
-{
-    enum { ENOUGH = 2000 };
-    fuzz_demand(++n_inputs != ENOUGH ||
-                    (n_leases > ENOUGH && n_repetitions > 0 && n_verdicts > 0),
-                "the sequences have no leases, audits or verdicts");
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     world *w = &now;
-    check_use();
+    reach_begin_input();
     prepare();
     memset(w, 0, sizeof *w);
     w->d = (dice){.bytes = data, .len = len};
     begin(w);
     for (int n = 0; w->d.n < len && n < STEPS_MAX; n++)
         step(w);
-    if (len > 0 && data[0] % 4 == 0) /* it takes as long as twenty messages */
+    if (len > 0 && data[0] % 32 == 0) /* it takes as long as a hundred messages */
         check_status(w);
     end(w);
     return 0;
+}
+
+void fuzz_end(void)
+{
+    static const char *const must[] = {"a task is leased",
+                                       "a worker has delivered",
+                                       "a task is repeated",
+                                       "a result is dropped",
+                                       "agreed",
+                                       "odd",
+                                       "undecided",
+                                       "unchecked",
+                                       "FENCE_WORKER",
+                                       "RENEWED",
+                                       "LEASE_LOST",
+                                       "NO_WORK",
+                                       "ENROLLED",
+                                       "HELLO",
+                                       "DONE",
+                                       "RELEASE",
+                                       "OFFER",
+                                       "DRAIN",
+                                       "STATUS_IS",
+                                       "LOG_IS",
+                                       NULL};
+    reach_report(must, 8000);
 }
 
 /* Gives the seeds: random messages of all kinds. Every second seed also has correct

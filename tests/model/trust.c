@@ -470,7 +470,7 @@ bool send_verdict(state *s, hub *j, int p)
     return true;
 }
 
-/* CONFIRM: which phases the other home's path has finished. */
+/* CONFIRMED of a FENCE: which phases the other home's path has finished. */
 bool confirm(state *s, const hub *j, int h)
 {
     memory *home = &s->homes[h];

@@ -33,7 +33,7 @@ static const struct {
     X(judge, HUBS, N, 2, 1, "hub %d audits path %d (undecided: %d)")                   \
     X(drop, HUBS, N, N, 1, "hub %d tells home %d to drop the task of path %d")         \
     X(verdict, HUBS, N, 1, 1, "hub %d sends the verdict about path %d")                \
-    X(confirm, HUBS, N, 1, 1, "hub %d sends CONFIRM to home %d")                       \
+    X(confirm, HUBS, N, 1, 1, "hub %d tells home %d which phases count")               \
     X(fence, HUBS, N, N, 1, "hub %d repeats to home %d the fence of path %d")          \
     X(restart, N, 1, 1, 1, "home %d restarts")                                         \
     X(forget, N, 1, 1, 1, "home %d forgets the secret before the newest")              \

@@ -84,7 +84,9 @@ static inline void deliver(fixture *f, int64_t now_ms)
 {
     plan_path *path = &f->paths[0];
     const plan_news news = {.phase = path->phase + 1, .by = 0, .keeper = 0};
-    hub_note_confirmed(&f->h, &f->h.tasks.arms[0], path, &news, now_ms);
+    plan_settled s;
+    if (plan_settle(&f->h.tasks, path, &news, now_ms, &s))
+        hub_note_settled(&f->h, f->first, &s, now_ms);
     plan_hear(path, &news, now_ms);
 }
 
@@ -109,5 +111,5 @@ static inline bool say(fixture *f, int64_t phase, uint64_t token, int worker,
                        int64_t now_ms)
 {
     const plan_said said = {.phase = phase, .token = token, .worker = worker};
-    return plan_say_done(&f->paths[0], &said, now_ms, TTL) != NULL;
+    return plan_say_done(&f->paths[0], &said, now_ms, TTL);
 }

@@ -227,103 +227,72 @@ FIXTURE_TEST(both_leases_are_renewed_and_a_third_is_not_given)
     assert_false(finds(f, 2, 11000));
 }
 
-static bool settle(fixture *f, plan_said *by, int *other, uint64_t *lost)
+/* Lets the homes report the first path's phase. Returns whether worker `by` is
+ * credited. */
+static bool settle(fixture *f, int by, int64_t now_ms, plan_settled *out)
 {
-    plan_settled done;
-    if (!plan_settle(&f->h.tasks, &f->paths[0], &done))
-        return false;
-    *by = done.by;
-    *other = done.lost.worker;
-    *lost = done.lost.token;
-    return true;
-}
-
-static bool settles(fixture *f, int *other, uint64_t *lost)
-{
-    plan_said by;
-    return settle(f, &by, other, lost);
+    plan_path *path = &f->paths[0];
+    const plan_news news = {.phase = path->phase + 1, .by = by};
+    const bool settled = plan_settle(&f->h.tasks, path, &news, now_ms, out);
+    plan_hear(path, &news, now_ms);
+    return settled;
 }
 
 FIXTURE_TEST(whoever_comes_first_stops_the_other)
 {
     fixture *f = *state;
     plan *p = &f->h.tasks;
+    plan_settled done;
     for (int i = 0; i < 4; i++) {
-        int won = i % 2, other = -1;
+        int won = i % 2;
         bool says_first = i >= 2;
-        uint64_t tokens[2] = {begin(f, 0)->token, back_up(f, 1)->token}, lost = 0;
+        uint64_t tokens[2] = {begin(f, 0)->token, back_up(f, 1)->token};
         int64_t phase = f->paths[0].phase;
         uint64_t won_before = p->n_backups_won;
         if (says_first)
             assert_true(say(f, phase, tokens[won], won, 9400));
-        assert_false(settles(f, &other, &lost));
         assert_true(f->paths[0].lease.active);
         assert_true(f->paths[0].backup.active);
-        finish(&f->paths[0], phase + 1, 9500);
+        assert_true(settle(f, won, 9500, &done));
         assert_false(f->paths[0].lease.active);
         assert_false(f->paths[0].backup.active);
-        if (!says_first) {
-            assert_false(settles(f, &other, &lost));
-            assert_true(say(f, phase, tokens[won], won, 9500));
-        }
-        assert_true(settles(f, &other, &lost));
-        assert_int_equal(other, !won);
-        assert_true(lost == tokens[!won]);
+        assert_int_equal(done.done.worker, won);
+        assert_int_equal(done.lost.worker, !won);
+        assert_true(done.lost.token == tokens[!won]);
         assert_int_equal(p->n_backups_won - won_before, won);
-        /* the phase is settled only once; later reports are ignored */
+        assert_int_equal(f->paths[0].last_worker, won);
+        /* later reports are ignored */
         assert_false(say(f, phase, tokens[won], won, 9500));
-        assert_false(settles(f, &other, &lost));
-        assert_false(plan_renew(p, &f->paths[0], phase, lost, other, 9600, TTL));
+        assert_false(plan_renew(p, &f->paths[0], phase, tokens[!won], !won, 9600, TTL));
     }
 }
 
-/* Two workers have leases of one task, and both report it as done before the homes do.
- * The task is credited to the worker that the homes name, or, if they name none, to the
- * one that reported first. */
+/* Two workers have leases of one task. The task is credited to the worker that the
+ * homes name, whoever reports it first; if they name none that is known, to none. */
 FIXTURE_TEST(of_two_who_say_it_the_one_who_delivered_is_credited)
 {
     fixture *f = *state;
     plan *p = &f->h.tasks;
+    plan_settled done;
     for (int i = 0; i < 8; i++) {
-        int first = i & 1, named = i >> 1 & 1, other = 7;
-        bool is_named = i >= 4;
-        plan_said by;
-        uint64_t tokens[2] = {begin(f, 0)->token, back_up(f, 1)->token}, lost = 0;
+        int first = i & 1, named = i >> 1 & 1;
+        bool both = i >= 4;
+        uint64_t tokens[2] = {begin(f, 0)->token, back_up(f, 1)->token};
         int64_t phase = f->paths[0].phase;
         uint64_t won_before = p->n_backups_won;
-        const plan_news news = {.phase = phase + 1, .by = is_named ? named : -1};
         assert_true(say(f, phase, tokens[first], first, 9400));
-        assert_true(say(f, phase, tokens[!first], !first, 9450));
-
-        assert_true(plan_has_said(&f->paths[0], 0, 9460));
-        assert_true(plan_has_said(&f->paths[0], 1, 9460));
-        plan_hear(&f->paths[0], &news, 9500);
-        assert_true(settle(f, &by, &other, &lost));
-        int won = is_named ? named : first;
-        assert_int_equal(by.worker, won);
-        assert_true(by.token == tokens[won]);
-        assert_int_equal(p->n_backups_won - won_before, won);
-        assert_int_equal(f->paths[0].last_worker, won);
-        assert_int_equal(other, -1);
-        assert_false(settles(f, &other, &lost));
+        assert_true(plan_has_said(&f->paths[0], first, 9460));
+        assert_int_equal(both, both && say(f, phase, tokens[!first], !first, 9450));
+        assert_true(settle(f, named, 9500, &done));
+        assert_int_equal(done.done.worker, named);
+        assert_true(done.done.token == tokens[named]);
+        assert_int_equal(p->n_backups_won - won_before, named);
+        assert_int_equal(done.lost.worker, both || first != named ? -1 : !named);
         assert_int_equal(f->paths[0].n_said, 0);
     }
-}
-
-FIXTURE_TEST(credit_waits_for_the_worker_that_the_homes_name)
-{
-    fixture *f = *state;
-    plan_said by;
-    uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token, lost = 0;
-    const plan_news news = {.phase = 1, .by = 1};
-    int other = 7;
-    assert_true(say(f, 0, slow, 0, 9400));
-    plan_hear(&f->paths[0], &news, 9500);
-    assert_false(settles(f, &other, &lost));
-    assert_true(say(f, 0, quick, 1, 9600));
-    assert_true(settle(f, &by, &other, &lost));
-    assert_int_equal(by.worker, 1);
-    assert_int_equal(other, -1);
+    begin(f, 0);
+    assert_false(settle(f, -1, 9600, &done));
+    assert_false(settle(f, 1, 9700, &done)); /* it had no lease */
 }
 
 /* ---- a worker says DONE before the homes report the task ---- */
@@ -333,11 +302,9 @@ FIXTURE_TEST(what_only_the_worker_says_finishes_nothing)
     plan *p = &f->h.tasks;
     plan_path *path = &f->paths[0];
     plan_task task;
-    uint64_t token = begin(f, 0)->token, lost = 0;
-    int other = -1;
+    uint64_t token = begin(f, 0)->token;
     assert_false(say(f, 0, token, 1, 1000)); /* worker 1 has no lease */
     assert_true(say(f, 0, token, 0, 1000));
-    assert_false(settles(f, &other, &lost));
     assert_int_equal(path->phase, 0);
     /* While worker 0 is on trial, its report does not delay a backup. */
     f->workers[0].own_key = false;
@@ -384,18 +351,14 @@ FIXTURE_TEST(lie_is_not_confirmed_by_anothers_delivery)
 {
     fixture *f = *state;
     plan *p = &f->h.tasks;
-    plan_said by;
-    uint64_t lie = begin(f, 0)->token, lost = 0;
-    int other = 7;
+    plan_settled done;
+    uint64_t lie = begin(f, 0)->token;
     assert_true(say(f, 0, lie, 0, 1000));
     assert_int_equal(plan_expire(p, TTL + 1000, NULL, NULL), 1);
-    uint64_t token = begin(f, 1)->token;
-    finish(&f->paths[0], 1, TTL + 2000);
-    assert_false(settles(f, &other, &lost));
-    assert_true(say(f, 0, token, 1, TTL + 2000));
-    assert_true(settle(f, &by, &other, &lost));
-    assert_int_equal(by.worker, 1);
-    assert_int_equal(other, -1);
+    begin(f, 1);
+    assert_true(settle(f, 1, TTL + 2000, &done));
+    assert_int_equal(done.done.worker, 1);
+    assert_int_equal(done.lost.worker, -1);
 }
 
 /* The holder of a lease extends it to the next phase, but the homes never confirm the
@@ -415,14 +378,14 @@ FIXTURE_TEST(lease_does_not_live_on_in_the_next_phase)
 FIXTURE_TEST(holder_that_went_on_is_left_alone)
 {
     fixture *f = *state;
-    uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token, lost = 0;
-    int other = 7;
+    plan_settled done;
+    uint64_t slow = begin(f, 0)->token;
+    back_up(f, 1);
     plan_extend(&f->h.tasks, f->first, 9400, TTL);
-    finish(&f->paths[0], 1, 9500);
+    assert_true(settle(f, 1, 9500, &done));
     assert_true(f->paths[0].lease.active);
-    assert_true(say(f, 0, quick, 1, 9500));
-    assert_true(settles(f, &other, &lost));
-    assert_int_equal(other, -1);
+    assert_int_equal(done.done.worker, 1);
+    assert_int_equal(done.lost.worker, -1);
     assert_true(plan_renew(&f->h.tasks, &f->paths[0], 1, slow, 0, 9600, TTL));
 }
 

@@ -157,7 +157,7 @@ PL_TEST(orders_of_a_replaced_hub_are_refused)
                 PL_SAY(&q, FENCE, fence, .name = path_name, .phase = 1,
                        .audit = order == 1);
             else if (order == 2)
-                PL_SAY(&q, CONFIRM, confirm, .name = path_name, .phase = 1);
+                PL_SAY(&q, FENCE, fence, .name = path_name, .confirmed = 1);
             else
                 PL_SAY(&q, PUT_AUDIT, put_audit, .row_text = "1");
             assert_int_equal(tell_home(&f, &q, epoch - 1), PL_ERR_STALE);

@@ -245,26 +245,21 @@ static void deliver(job *j, int i, int64_t now_ms)
     plan_arm *arm = &p->arms[0];
     plan_path *path = &arm->paths[m->task.index];
     const double inner_s = 1e-6 * m->step_ms * m->spread * STEPS;
-    const plan_said said = {
-        .phase = m->phase, .token = m->token, .worker = i, .work.seconds = inner_s};
-    const plan_news news = {.phase = m->phase + 1, .by = i};
+    const plan_said said = {.phase = m->phase, .token = m->token, .worker = i};
+    const plan_news news = {
+        .phase = m->phase + 1, .by = i, .work.seconds = path->work.seconds + inner_s};
     plan_settled s;
-    hub_note_confirmed(&j->h, arm, path, &news, now_ms);
+    assert_true(plan_say_done(path, &said, now_ms, TTL));
+    assert_true(plan_settle(p, path, &news, now_ms, &s) && s.done.worker == i);
+    hub_note_settled(&j->h, m->task, &s, now_ms);
     plan_hear(path, &news, now_ms);
     make_versions(j);
-    assert_non_null(plan_say_done(path, &said, now_ms, TTL));
     hub_end_task(&j->workers[i], path);
     end_task(j, m, now_ms);
-    while (plan_settle(p, path, &s)) {
-        assert_true(s.is_named && s.by.worker == i);
-        hub_note_done(&j->h, &j->workers[i], path, s.by.phase, &s.done, inner_s,
-                      s.ended_ms);
-        if (s.lost.worker < 0)
-            continue;
-        hub_end_task(&j->workers[s.lost.worker], path);
-        hub_note_late(&j->h, 0, &s, now_ms);
-        end_task(j, &j->machines[s.lost.worker], now_ms);
-    }
+    if (s.lost.worker < 0)
+        return;
+    hub_end_task(&j->workers[s.lost.worker], path);
+    end_task(j, &j->machines[s.lost.worker], now_ms);
 }
 
 /* Does what the worker does at this time: reports, delivers, or asks for a task. */
@@ -572,32 +567,23 @@ PL_TEST(phases_that_must_be_repeated_count_as_time)
     pl_free(j);
 }
 
-/* The homes have reported the phase, but the DONE of the worker that was faster has not
- * arrived. */
-PL_TEST(worker_that_may_have_lost_its_task_waits_for_its_measurement)
+PL_TEST(worker_that_has_lost_its_task_to_a_backup_is_measured)
 {
     const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     const plan_task first = {0, 0};
-    plan_task task;
     job *j = pl_alloc(sizeof *j);
     begin_job(j, m, 2, true, 1);
     make_versions(j);
-    plan_path *path = &j->h.tasks.arms[0].paths[0];
     measure(j, 0, 1, 1000);
     plan_grant(&j->h.tasks, first, 1, 1000, TTL);
     plan_grant_backup(&j->h.tasks, first, 0, 2000, TTL);
-    const uint64_t won = path->backup.token;
-    assert_true(plan_choose(&j->h.tasks, 1, 2500, &task));
-    const plan_news news = {.phase = 1, .by = 0};
-    plan_hear(path, &news, 3000);
-    assert_false(plan_choose(&j->h.tasks, 1, 3010, &task));
-    assert_true(plan_choose(&j->h.tasks, 1, 5100, &task)); /* the DONE is lost */
-    const plan_said said = {.token = won, .worker = 0};
-    plan_settled done;
-    assert_non_null(plan_say_done(path, &said, 3020, TTL));
-    assert_true(plan_settle(&j->h.tasks, path, &done));
-    assert_int_equal(done.lost.worker, 1);
-    assert_true(plan_choose(&j->h.tasks, 1, 3030, &task));
+    const plan_news news = {.phase = 1, .by = 0, .work.seconds = 0.5};
+    plan_settled s;
+    assert_true(
+        plan_settle(&j->h.tasks, &j->h.tasks.arms[0].paths[0], &news, 3000, &s));
+    assert_int_equal(s.lost.worker, 1);
+    hub_note_settled(&j->h, first, &s, 3000);
+    assert_true(hub_task_s(&j->workers[1], &j->h.tasks.arms[0].arm) >= 2);
     plan_clear(&j->h.tasks);
     pl_free(j);
 }

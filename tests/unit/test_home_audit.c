@@ -135,7 +135,7 @@ static void confirm_path(fixture *f, int path)
     pl_message q = {0};
     char name[PL_MODULE_NAME_MAX];
     pl_arm_path_name(&f->arm, f->topology, path, 0, name);
-    PL_SAY(&q, CONFIRM, confirm, .name = name, .phase = 1);
+    PL_SAY(&q, FENCE, fence, .name = name, .confirmed = 1);
     tell_home(f, &q, PL_MSG_OK, NULL);
 }
 

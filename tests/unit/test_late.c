@@ -124,15 +124,14 @@ FIXTURE_TEST(delivery_is_credited_to_the_worker_that_the_homes_name)
     const uint64_t liar = begin(f, 1)->token;
     plan_grant_backup(&f->h.tasks, f->first, 0, 0, TTL);
     const plan_said said = {.token = liar, .worker = 1};
-    assert_non_null(plan_say_done(&f->paths[0], &said, 10, TTL));
+    assert_true(plan_say_done(&f->paths[0], &said, 10, TTL));
     deliver(f, 1000);
     assert_false(hub_is_on_trial(&f->h, &f->workers[0]));
     assert_true(hub_is_on_trial(&f->h, &f->workers[1]));
-    assert_false(plan_settle(&f->h.tasks, &f->paths[0], &done));
     /* a home that restarted tells an old state: nobody delivers anything */
     f->workers[0].delivers = false;
     const plan_news news = {.phase = 2, .by = 0};
-    hub_note_confirmed(&f->h, &f->h.tasks.arms[0], &f->paths[0], &news, 2000);
+    assert_false(plan_settle(&f->h.tasks, &f->paths[0], &news, 2000, &done));
     assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
 }
 
@@ -318,16 +317,16 @@ FIXTURE_TEST(worker_is_no_faster_than_the_usual_time_by_what_it_claims)
     plan_grant(&f->h.tasks, f->first, 0, 1000, TTL);
     hub_look_at_fleet(&f->h, 1000); /* the others need 1 s */
     w->given_token = f->paths[0].lease.token;
-    const plan_said said = {.token = w->given_token, .work.seconds = 0.001};
-    assert_non_null(plan_say_done(&f->paths[0], &said, 1001, TTL));
+    const plan_said said = {.token = w->given_token};
+    const plan_news news = {.phase = 1, .by = 0, .work.seconds = 0.001};
+    assert_true(plan_say_done(&f->paths[0], &said, 1001, TTL));
     for (int step = 1; step < 3; step++) {
         const pl_msg_renew q = {
             .trains = true, .step = (uint64_t)step, .down = UINT64_C(1) << 40};
         hub_note_renewal(&f->h, 0, &f->paths[0], &f->paths[0].lease, &q, 10800 + step);
     }
-    deliver(f, 11000);
-    assert_true(plan_settle(&f->h.tasks, &f->paths[0], &done));
-    hub_note_done(&f->h, w, &f->paths[0], 0, &done.done, 0.001, done.ended_ms);
+    assert_true(plan_settle(&f->h.tasks, &f->paths[0], &news, 11000, &done));
+    hub_note_settled(&f->h, f->first, &done, 11000);
     assert_float_equal(hub_task_s(w, arm), 1, 1e-6);
 }
 
