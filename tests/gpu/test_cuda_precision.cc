@@ -8,7 +8,7 @@
 
 /* ---- fp8 ---- */
 
-static void every_e4m3_is_what_it_is_made_of(void **)
+PL_TEST(every_e4m3_is_what_it_is_made_of)
 {
     float before = -1.0f;
     assert_true(isnan(emulated_e4m3_to_float(0x7f)));
@@ -34,7 +34,7 @@ static void every_e4m3_is_what_it_is_made_of(void **)
 
 /* ---- steps of decoding ---- */
 
-static void steps_are_graphs_and_give_the_bytes_of_their_operations(void **)
+PL_TEST(steps_are_graphs_and_give_the_bytes_of_their_operations)
 {
     for (const char *precision : {"bf16", "int8"}) {
         std::string with, without;
@@ -46,13 +46,4 @@ static void steps_are_graphs_and_give_the_bytes_of_their_operations(void **)
         assert_string_equal(with.c_str(), "");
         assert_non_null(strstr(without.c_str(), "without a CUDA graph"));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_e4m3_is_what_it_is_made_of),
-        cmocka_unit_test(steps_are_graphs_and_give_the_bytes_of_their_operations),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

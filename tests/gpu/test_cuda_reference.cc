@@ -85,7 +85,7 @@ static std::vector<float> gradients_of(const pl_topology *t, const char *backend
     return grads;
 }
 
-static void every_tensors_gradient_is_near_the_references(void **)
+PL_TEST(every_tensors_gradient_is_near_the_references)
 {
     pl_topology *t = even_topology();
     const std::vector<float> want = gradients_of(t, "ref"),
@@ -99,7 +99,7 @@ static void every_tensors_gradient_is_near_the_references(void **)
     pl_topology_destroy(&t);
 }
 
-static void a_loss_that_is_no_number_leaves_everything_as_it_was(void **)
+PL_TEST(a_loss_that_is_no_number_leaves_everything_as_it_was)
 {
     pl_backend *be;
     pl_topology *t = odd_topology();
@@ -132,7 +132,7 @@ static void a_loss_that_is_no_number_leaves_everything_as_it_was(void **)
 /* ---- the update ---- */
 
 /* All values are fp32, except the copies of matrices in bf16. */
-static void an_update_is_that_of_ref(void **)
+PL_TEST(an_update_is_that_of_ref)
 {
     for (size_t shift = 0; shift < 8; shift += 5)
         for (int clipped = 0; clipped < 2; clipped++) {
@@ -186,7 +186,7 @@ static std::vector<float> product_of(const char *name, const char *precision, in
 
 /* The mantissa has three bits, so the relative error of each operand is at most a
  * sixteenth. */
-static void products_of_fp8_are_as_near_as_its_bits_allow(void **)
+PL_TEST(products_of_fp8_are_as_near_as_its_bits_allow)
 {
     if (lacks_fp8())
         return;
@@ -240,18 +240,18 @@ static void expect_learning(const char *precision, double limit)
         fail_msg("%s: the loss is %g, that of ref %g", precision, got, want);
 }
 
-static void training_follows_the_reference(void **)
+PL_TEST(training_follows_the_reference)
 {
     expect_learning("bf16", 0.01);
 }
 
-static void also_in_fp8(void **)
+PL_TEST(also_in_fp8)
 {
     if (!lacks_fp8())
         expect_learning("fp8", 0.03);
 }
 
-static void a_backend_with_fp8_copies_says_so(void **)
+PL_TEST(a_backend_with_fp8_copies_says_so)
 {
     for (int kind = lacks_fp8() ? 1 : 0; kind < 3; kind++) {
         pl_backend *be = open_backend("cuda", kind == 0   ? "fp8"
@@ -262,7 +262,7 @@ static void a_backend_with_fp8_copies_says_so(void **)
     }
 }
 
-static void fp8_is_for_cuda_and_f32_is_not(void **)
+PL_TEST(fp8_is_for_cuda_and_f32_is_not)
 {
     pl_backend *be;
     pl_backend_options options = {};
@@ -324,7 +324,7 @@ static void check_bytes(int O, int I, std::initializer_list<int> rows)
     pl_backend_close(&be);
 }
 
-static void bytes_are_the_nearest_steps_of_each_row(void **)
+PL_TEST(bytes_are_the_nearest_steps_of_each_row)
 {
     check_bytes(21, 72, {1, 3, 8, 11, 30, 64, 72});
     check_bytes(4100, 40, {8, 30}); /* many rows of the matrix per block */
@@ -334,7 +334,7 @@ static void bytes_are_the_nearest_steps_of_each_row(void **)
 
 /* ---- steps of decoding ---- */
 
-static void steps_are_near_the_references(void **)
+PL_TEST(steps_are_near_the_references)
 {
     std::string remark;
     const std::vector<float> want = read_steps("ref", "f32", &remark),
@@ -348,7 +348,7 @@ static void steps_are_near_the_references(void **)
 
 /* Muon's products are in bf16. The parameters that AdamW steps must have the bytes of
  * the reference. */
-static void muon_is_near_the_references(void **)
+PL_TEST(muon_is_near_the_references)
 {
     const std::vector<float> want = update_once("ref", true, 5, 1.0f, true),
                              got = update_once("cuda", true, 5, 1.0f, true),
@@ -364,26 +364,12 @@ static void muon_is_near_the_references(void **)
     assert_true(change > 1e-3f);
 }
 
-int main(void)
+static int needs_a_device(void **)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_tensors_gradient_is_near_the_references),
-        cmocka_unit_test(a_loss_that_is_no_number_leaves_everything_as_it_was),
-        cmocka_unit_test(an_update_is_that_of_ref),
-        cmocka_unit_test(an_update_in_two_launches_is_its_operations_in_a_row),
-        cmocka_unit_test(muon_in_a_whole_step_is_its_operation),
-        cmocka_unit_test(muon_is_near_the_references),
-        cmocka_unit_test(products_of_fp8_are_as_near_as_its_bits_allow),
-        cmocka_unit_test(training_follows_the_reference),
-        cmocka_unit_test(also_in_fp8),
-        cmocka_unit_test(a_backend_with_fp8_copies_says_so),
-        cmocka_unit_test(fp8_is_for_cuda_and_f32_is_not),
-        cmocka_unit_test(bytes_are_the_nearest_steps_of_each_row),
-        cmocka_unit_test(steps_are_near_the_references),
-    };
-    if (!has_precision("bf16")) {
-        print_message("cuda: not on this machine\n");
+    if (has_precision("bf16"))
         return 0;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    print_message("cuda: not on this machine\n");
+    exit(0);
 }
+
+PL_SUITE(needs_a_device, NULL)
