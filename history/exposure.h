@@ -11,8 +11,7 @@
 #include "outer/outer.h"
 #include "store/store.h"
 
-/* The documents that are counted: all documents of a domain, or all documents with one
- * of these hashes. */
+/* The documents that are counted: of a domain, or with one of these hashes. */
 typedef struct pl_subject {
     const char *domain; /* name of the domain; NULL: `hashes` choose the documents */
     const uint64_t *hashes;
@@ -28,12 +27,10 @@ typedef struct pl_exposure {
     uint64_t n_tokens, of_tokens;
 } pl_exposure;
 
-/* Fills paths [P*R], indexed by path * R + replica, and modules [M]. ERR_NOT_FOUND if a
- * shard is not in the store. */
-PL_MUST_CHECK pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
-                                         const pl_topology *topology,
-                                         const pl_subject *subject, pl_exposure *paths,
-                                         pl_exposure *modules);
+/* Fills paths [P*R] (path * R + replica) and modules [M]. ERR_NOT_FOUND: a shard. */
+pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
+                           const pl_topology *topology, const pl_subject *subject,
+                           pl_exposure *paths, pl_exposure *modules);
 
 /* The samples `first` to `end` - 1 of a path. */
 typedef struct pl_sample_range {
@@ -47,18 +44,15 @@ typedef struct pl_domain_part {
 
 /* Counts how many targets of these samples are in documents of each domain. The domain
  * with the most targets comes first. `task` is path * R + replica. The caller frees
- * *parts [n_parts] with pl_free. ERR_NOT_FOUND if the path's shard is not in the
- * store. */
-PL_MUST_CHECK pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
-                                            const pl_topology *topology,
-                                            const pl_sample_range *ranges, size_t n,
-                                            int task, pl_domain_part **parts,
-                                            size_t *n_parts);
+ * *parts [n_parts] with pl_free. ERR_NOT_FOUND: the store lacks the shard. */
+pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
+                              const pl_topology *topology,
+                              const pl_sample_range *ranges, size_t n, int task,
+                              pl_domain_part **parts, size_t *n_parts);
 
 /* Fills draws [P*R]: for each path and replica the first phase whose samples contain
  * one of the documents, or the arm's number of phases if no phase does. *emptied gets
  * the first path that would have no text without these documents, or -1. */
-PL_MUST_CHECK pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
-                                          const pl_topology *topology,
-                                          const pl_subject *subject, int64_t *draws,
-                                          int *emptied);
+pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
+                            const pl_topology *topology, const pl_subject *subject,
+                            int64_t *draws, int *emptied);

@@ -2,9 +2,8 @@
 #pragma once
 #include "modules/modules.h"
 
-/* Appends a text, escaped so that it cannot become markup. Ill-formed UTF-8 becomes
- * U+FFFD; characters that control a terminal or the direction of writing are left
- * out. */
+/* Appends a text, escaped against markup. Ill-formed UTF-8 becomes U+FFFD; characters
+ * that control a terminal or the direction of writing are left out. */
 void html_text(pl_buf *out, const char *text);
 
 /* One line of a chart. Its colour is the CSS class "s<colour>" (s0 to s7). */
@@ -32,10 +31,8 @@ typedef struct html_grid {
  * `name_width` is 0, the names of the rows are left out. */
 void html_draw_grid(pl_buf *out, const html_grid *grid, double range[2]);
 
-/* Draws one bar per name, and writes the name's share (0 to 1) beside the bar in
- * percent. */
+/* Draws a bar per name, with its share (0 to 1) in percent beside it. */
 void html_bars(pl_buf *out, const char *label, const char (*names)[PL_NAME_MAX],
                const double *shares, size_t n);
-/* Appends a complete SVG file to `out`: the title, and below it the picture that one of
- * the functions above made. */
+/* Appends an SVG file to `out`: the title, and a picture of the functions above. */
 void html_alone(pl_buf *picture, const char *title, pl_buf *out);

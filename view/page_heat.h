@@ -8,8 +8,7 @@
  * list of changes is empty if its two versions are equal. If the module has so many
  * values that comparing even one pair would take long, `large` decides: if it is true,
  * one pair is compared, otherwise the result is ERR_UNSUPPORTED. */
-PL_MUST_CHECK pl_status page_heat_json(pl_store *store, const char *module,
-                                       uint64_t from, uint64_t to, bool large,
-                                       pl_json **out);
+pl_status page_heat_json(pl_store *store, const char *module, uint64_t from,
+                         uint64_t to, bool large, pl_json **out);
 /* Makes a JSON number with n significant figures; null if the value is not finite. */
 pl_json *page_figures(double value, int n);

@@ -41,8 +41,7 @@ pl_status store_picture_changes(pl_store *store, const char *module, uint64_t fr
         name += pl_starts_with(name, "model.layers.") ? strlen("model.layers.") : 0;
         pl_copy_text(names[t], sizeof names[t], name);
     }
-    /* Draws the logarithm of each change, so that small changes differ visibly. Equal
-     * versions leave empty cells. */
+    /* Draws the logarithm of each change; equal versions leave empty cells. */
     for (size_t c = 0; c < n_columns; c++) {
         const pl_json *cells = pl_json_at(pl_json_at(columns, c), 2);
         for (size_t t = 0; t < n_tensors; t++) {
@@ -58,8 +57,7 @@ pl_status store_picture_changes(pl_store *store, const char *module, uint64_t fr
                             .n_rows = n_tensors,
                             .n_columns = n_columns};
     html_draw_grid(&picture, &grid, range);
-    /* The range is infinite if no cell has a value: a tensor that was zero has no
-     * relative change. */
+    /* infinite if no cell has a value: a zero tensor has no relative change */
     if (!isfinite(range[0]))
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
                        "%s was zero at version %lld, so its changes have no relative "
@@ -72,8 +70,7 @@ pl_status store_picture_changes(pl_store *store, const char *module, uint64_t fr
     PL_TRY(write_picture(&picture, label, file));
 done:
     pl_buf_destroy(&picture);
-    pl_free(values);
-    pl_free(names);
+    pl_free_all(values, names);
     pl_json_destroy(&heat);
     return status;
 }
@@ -99,7 +96,6 @@ pl_status store_picture_blame(const pl_blame *blame, const char *module,
     html_bars(&picture, label, (const char(*)[PL_NAME_MAX])names, shares, blame->n);
     pl_status status = write_picture(&picture, label, file);
     pl_buf_destroy(&picture);
-    pl_free(shares);
-    pl_free(names);
+    pl_free_all(shares, names);
     return status;
 }

@@ -1,5 +1,4 @@
-/* Draws pictures of the store's contents as SVG files: `store diff --svg`, `store blame
- * --svg`. */
+/* Draws the store's contents as SVG files: `store diff --svg`, `store blame --svg`. */
 #pragma once
 #include "home/home.h"
 
@@ -7,9 +6,8 @@
  * version `from` to version `to` in at most 48 steps. ERR_NOT_FOUND: there is nothing
  * to draw, because fewer than two of these versions still have their parameters, no two
  * of them differ, or all values of the module were zero. */
-PL_MUST_CHECK pl_status store_picture_changes(pl_store *store, const char *module,
-                                              uint64_t from, uint64_t to,
-                                              const char *file);
+pl_status store_picture_changes(pl_store *store, const char *module, uint64_t from,
+                                uint64_t to, const char *file);
 /* Writes a bar chart to `file`: the share of each contributor of a version. */
-PL_MUST_CHECK pl_status store_picture_blame(const pl_blame *blame, const char *module,
-                                            uint64_t number, const char *file);
+pl_status store_picture_blame(const pl_blame *blame, const char *module,
+                              uint64_t number, const char *file);
