@@ -189,7 +189,6 @@ FIXTURE_TEST(an_update_that_comes_byte_by_byte_is_given_up)
     OWNED(pl_buf_destroy) pl_buf got = {0};
     char address[PL_ADDRESS_MAX];
     peer_line line = {.address = address, .bytes_max = SLOW_BYTES};
-    (void)state;
     assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &mate.socket, address));
     assert_ok(pl_queue_create(&mate.end));
     assert_ok(pl_thread_start("mate", run_slow_mate, &mate, &thread));
