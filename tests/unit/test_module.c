@@ -218,11 +218,11 @@ PL_TEST(a_path_has_the_same_bytes_beside_other_paths)
 PL_TEST(a_plan_belongs_to_its_rows)
 {
     enum { PATHS = 4, POINTS = 5 };
+    OWNED(pl_backend_close) pl_backend *ref = open_side("ref", "f32", 1);
     OWNED(close_world) world w;
     OWNED(decoder_rows_close) decoder_rows now;
     uint64_t hashes[PATHS * PATHS * (PATHS * PATHS + PATHS + 1) + PATHS];
     int n_hashes = 0;
-    OWNED(pl_backend_close) pl_backend *ref = open_side("ref", "f32", 1);
     open_world(&w, ref, 0);
     for (int p = 0; p < PATHS; p++)
         w.paths[p]->number = (uint64_t)p + 1;
@@ -323,9 +323,9 @@ PL_TEST(a_module_takes_the_bytes_that_are_planned)
 
 PL_TEST(a_path_of_wrong_modules_is_refused)
 {
+    OWNED(pl_backend_close) pl_backend *ref = open_side("ref", "f32", 1);
     OWNED(close_world) world w;
     pl_path *path;
-    OWNED(pl_backend_close) pl_backend *ref = open_side("ref", "f32", 1);
     open_world(&w, ref, 0);
     pl_module *twice[] = {w.modules[0], w.modules[1], w.modules[2], w.modules[5]};
     assert_int_equal(pl_path_create(w.t, twice, &path), PL_ERR_ARG);
