@@ -9,16 +9,19 @@ add_test(NAME fault_points_check COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/ch
   WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 set_tests_properties(fault_points_check PROPERTIES LABELS "unit;base")
 
+pl_jobs(fault "fault;store" damage_matrix store_quota set_homes)
+pl_jobs(fault "fault;outer" fault_quorum fault_methods)
+pl_jobs(fault "fault;workers" fault_kill fault_cache fault_repeat slurm_scripts netns_join
+  drain other_user signals moved_hub machine_faults)
+pl_scripts(fault "integration;store" several_homes)
+pl_jobs(fault "fault;job" pods)
+pl_may_skip(netns_join moved_hub pods)
+
 pl_job_test(chaos_short "fault;workers" chaos.sh --kills 12 --gap 200
   --pathloom $<TARGET_FILE:pathloom> --ledger $<TARGET_FILE:chaos_ledger>
   --work ${CMAKE_BINARY_DIR}/chaos)
 pl_job_test(fault_backup "fault;workers" fault/fault_backup.sh ${tools} ${CMAKE_BINARY_DIR}/fault_backup
   short)
-# Every file of a store, a backup and a run, damaged in five ways.
-pl_job_test(damage_matrix "fault;store" fault/damage_matrix.sh $<TARGET_FILE:pathloom>
-  ${CMAKE_BINARY_DIR}/damage_matrix)
-pl_job_test(store_quota "fault;store" fault/store_quota.sh $<TARGET_FILE:pathloom>
-  ${CMAKE_BINARY_DIR}/store_quota)
 pl_job_test(strangers "fault;base" fault/strangers.sh $<TARGET_FILE:pathloom>
   ${CMAKE_BINARY_DIR}/strangers $<TARGET_FILE:serve_odd>)
 pl_job_test(fault_own "fault;workers" fault/fault_own.sh ${tools} ${CMAKE_BINARY_DIR}/fault_own
@@ -27,8 +30,6 @@ pl_job_test(fault_mates "fault;workers" fault/fault_mates.sh ${tools} ${CMAKE_BI
 pl_job_test(fault_audit "fault;workers" fault/fault_audit.sh ${tools} ${CMAKE_BINARY_DIR}/fault_audit)
 pl_job_test(restored_trust "fault;workers" fault/restored_trust.sh ${tools}
   ${CMAKE_BINARY_DIR}/restored_trust)
-pl_job_test(fault_quorum "fault;outer" fault/fault_quorum.sh $<TARGET_FILE:pathloom>
-  ${CMAKE_BINARY_DIR}/fault_quorum)
 pl_job_test(fault_quorum_late "fault;outer" fault/fault_quorum.sh $<TARGET_FILE:pathloom>
   ${CMAKE_BINARY_DIR}/fault_quorum_late 0.5)
 pl_job_test(fault_points "fault;base" fault/fault_points.sh ${tools} ${CMAKE_BINARY_DIR}/fault_points
@@ -81,15 +82,11 @@ endif()
 pl_job_test(fault_net "fault;outer" fault/fault_net.sh ${tools} ${CMAKE_BINARY_DIR}/fault_net short)
 pl_may_skip(fault_net)
 
-pl_job_test(fault_kill "fault;workers" fault/fault_kill.sh ${program} ${CMAKE_BINARY_DIR}/fault_kill)
-
 pl_job_test(freeze "fault;job" fault/freeze.sh ${tools} ${CMAKE_BINARY_DIR}/freeze)
 pl_job_test(split "fault;job" fault/split.sh ${tools} ${CMAKE_BINARY_DIR}/split)
 pl_job_test(drop "fault;job" fault/drop.sh ${tools} ${CMAKE_BINARY_DIR}/drop)
 pl_job_test(forget "fault;job" fault/forget.sh ${tools} ${CMAKE_BINARY_DIR}/forget
   $<TARGET_FILE:text_traces>)
-
-pl_job_test(fault_cache "fault;workers" fault/fault_cache.sh ${program} ${CMAKE_BINARY_DIR}/fault_cache)
 
 # Every outer method and codec while processes are killed, and noloco with a stopped
 # worker.
@@ -99,46 +96,6 @@ if(TARGET pathloom)
 endif()
 pl_job_test(fault_straggler "fault;outer" fault/fault_straggler.sh ${program}
   $<TARGET_FILE:holder_mean> ${CMAKE_BINARY_DIR}/fault_straggler)
-pl_job_test(fault_repeat "fault;workers" fault/fault_repeat.sh ${program}
-  ${CMAKE_BINARY_DIR}/fault_repeat)
-pl_job_test(fault_methods "fault;outer" fault/fault_methods.sh ${program}
-  ${CMAKE_BINARY_DIR}/fault_methods)
-
-pl_script_test(several_homes "integration;store" fault/several_homes.sh ${program}
-  ${CMAKE_BINARY_DIR}/several_homes)
-
-pl_job_test(slurm_scripts "fault;workers" fault/slurm_scripts.sh ${program}
-  ${CMAKE_BINARY_DIR}/slurm_scripts)
-
-# A worker joins from another network over encrypted connections. The test is skipped
-# if the machine does not permit network namespaces.
-pl_job_test(netns_join "fault;workers" fault/netns_join.sh ${program}
-  ${CMAKE_BINARY_DIR}/netns_join)
-pl_may_skip(netns_join)
-
-pl_job_test(drain "fault;workers" fault/drain.sh ${program} ${CMAKE_BINARY_DIR}/drain)
-
-pl_job_test(other_user "fault;workers" fault/other_user.sh ${program} ${CMAKE_BINARY_DIR}/other_user)
-
-# A stopped run gets other numbers of homes, and the command is killed.
-pl_job_test(set_homes "fault;store" fault/set_homes.sh ${program}
-  ${CMAKE_BINARY_DIR}/set_homes)
-
-# Signals to all processes of a job at once.
-pl_job_test(signals "fault;workers" fault/signals.sh ${program} ${CMAKE_BINARY_DIR}/signals)
-
-# The machine with hub and home is lost; its workers go on with a backup elsewhere.
-pl_job_test(moved_hub "fault;workers" fault/moved_hub.sh ${program} ${CMAKE_BINARY_DIR}/moved_hub)
-pl_may_skip(moved_hub)
-
-# The life of a run's pods, as the Kubernetes manifests describe it.
-pl_job_test(pods "fault;job" fault/pods.sh ${program} ${CMAKE_BINARY_DIR}/pods)
-pl_may_skip(pods)
-
-# Disk errors and a full disk of a worker.
-pl_job_test(machine_faults "fault;workers" fault/machine_faults.sh ${program}
-  ${CMAKE_BINARY_DIR}/machine_faults)
-
 # Jobs over slow, long and lossy links between network namespaces.
 add_executable(wan_link ${CMAKE_CURRENT_SOURCE_DIR}/wan/wan_link.c)
 target_compile_definitions(wan_link PRIVATE _GNU_SOURCE)

@@ -313,9 +313,7 @@ ON_A_FOLDER(a_long_log_becomes_a_base)
     assert_ok(pl_remove_tree(again));
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc == 2)
-        return commit_some(argv[1]);
-    return suite_run(NULL, NULL);
+    return commit_some(argv[1]);
 }

@@ -9,9 +9,8 @@
 #include <string>
 #include <string.h>
 #include <vector>
-extern "C" {
-#include <cmocka.h>
-}
+
+#include "tests/support/suite.h"
 
 enum {
     SEQUENCES = 2,

@@ -179,7 +179,7 @@ static inline std::vector<float> update_once(const char *backend, bool whole,
     return out;
 }
 
-static inline void muon_in_a_whole_step_is_its_operation(void **)
+PL_TEST(muon_in_a_whole_step_is_its_operation)
 {
     for (int clipped = 0; clipped < 2; clipped++)
         expect_equal(update_once("cuda", true, 5, clipped ? 1.0f : 0.0f, true),
@@ -188,7 +188,7 @@ static inline void muon_in_a_whole_step_is_its_operation(void **)
 
 /* Tests the shifts 0 and 5. At an aligned address a thread steps eight parameters at
  * once, at an unaligned one it does not. */
-static inline void an_update_in_two_launches_is_its_operations_in_a_row(void **)
+PL_TEST(an_update_in_two_launches_is_its_operations_in_a_row)
 {
     for (size_t shift = 0; shift < 8; shift += 5)
         for (int clipped = 0; clipped < 2; clipped++)

@@ -10,9 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-extern "C" {
-#include <cmocka.h>
-}
+#include "tests/support/suite.h"
 
 /* Allocates n zeros in device memory. */
 template <class T> static T *zeros(size_t n)
@@ -77,7 +75,7 @@ static void check_numbers(void)
     cudaFree(out);
 }
 
-static void every_thread_of_a_grid_runs_once(void **)
+PL_TEST(every_thread_of_a_grid_runs_once)
 {
     in_every_order(check_numbers);
 }
@@ -102,7 +100,7 @@ static void check_places(void)
     cudaFree(out);
 }
 
-static void grids_and_blocks_have_three_dimensions(void **)
+PL_TEST(grids_and_blocks_have_three_dimensions)
 {
     in_every_order(check_places);
 }
@@ -137,7 +135,7 @@ static void check_turn(void)
     cudaFree(out);
 }
 
-static void barriers_order_shared_memory(void **)
+PL_TEST(barriers_order_shared_memory)
 {
     in_every_order(check_turn);
 }
@@ -178,7 +176,7 @@ static void check_shuffles(void)
     cudaFree(out);
 }
 
-static void shuffles_and_votes_take_from_the_right_lanes(void **)
+PL_TEST(shuffles_and_votes_take_from_the_right_lanes)
 {
     in_every_order(check_shuffles);
 }
@@ -201,7 +199,7 @@ static void check_votes(void)
     cudaFree(out);
 }
 
-static void barriers_count_votes(void **)
+PL_TEST(barriers_count_votes)
 {
     in_every_order(check_votes);
 }
@@ -224,12 +222,12 @@ static void check_atomics(void)
     cudaFree(largest);
 }
 
-static void atomics_of_all_blocks_add_up(void **)
+PL_TEST(atomics_of_all_blocks_add_up)
 {
     in_every_order(check_atomics);
 }
 
-static void a_captured_stream_runs_when_its_graph_does(void **)
+PL_TEST(a_captured_stream_runs_when_its_graph_does)
 {
     cudaStream_t stream;
     cudaGraph_t graph;
@@ -263,7 +261,7 @@ static void check_past_the_end(void)
     cudaFree(out);
 }
 
-static void a_write_past_an_allocation_is_found(void **)
+PL_TEST(a_write_past_an_allocation_is_found)
 {
     in_every_order(check_past_the_end);
 }
@@ -273,7 +271,7 @@ static __global__ void read_kernel(int *out, const int *in)
     out[threadIdx.x] = in[threadIdx.x];
 }
 
-static void host_memory_in_a_kernel_is_found(void **)
+PL_TEST(host_memory_in_a_kernel_is_found)
 {
     static int host[32];
     int *out = zeros<int>(32);
@@ -282,7 +280,7 @@ static void host_memory_in_a_kernel_is_found(void **)
     cudaFree(out);
 }
 
-static void a_copy_reads_page_locked_memory_when_the_stream_gets_there(void **)
+PL_TEST(a_copy_reads_page_locked_memory_when_the_stream_gets_there)
 {
     cudaStream_t stream;
     cudaEvent_t passed;
@@ -316,7 +314,7 @@ static void a_copy_reads_page_locked_memory_when_the_stream_gets_there(void **)
     expect_no_finding();
 }
 
-static void waiting_or_allocating_spoils_a_capture(void **)
+PL_TEST(waiting_or_allocating_spoils_a_capture)
 {
     cudaStream_t stream;
     cudaGraph_t graph;
@@ -337,7 +335,7 @@ static void waiting_or_allocating_spoils_a_capture(void **)
     expect_no_finding();
 }
 
-static void freed_memory_in_a_kernel_is_found(void **)
+PL_TEST(freed_memory_in_a_kernel_is_found)
 {
     int *out = zeros<int>(32), *freed = zeros<int>(32);
     cudaFree(freed);
@@ -359,7 +357,7 @@ static __global__ void idle_kernel(int)
 {
 }
 
-static void a_read_before_the_wait_for_earlier_kernels_is_found(void **)
+PL_TEST(a_read_before_the_wait_for_earlier_kernels_is_found)
 {
     const struct {
         cudaStream_t stream;
@@ -380,7 +378,7 @@ static void a_read_before_the_wait_for_earlier_kernels_is_found(void **)
     cudaFree(in);
 }
 
-static void memory_that_nobody_wrote_is_found(void **)
+PL_TEST(memory_that_nobody_wrote_is_found)
 {
     int *out = zeros<int>(32), *raw;
     cudaMalloc(&raw, 32 * sizeof *raw);
@@ -398,7 +396,7 @@ static __global__ void shifted_kernel(float4 *out, const char *in)
     out[threadIdx.x] = *(const float4 *)(const void *)(in + 4);
 }
 
-static void a_vector_that_is_not_aligned_is_found(void **)
+PL_TEST(a_vector_that_is_not_aligned_is_found)
 {
     float4 *out = zeros<float4>(2);
     char *in = zeros<char>(64);
@@ -429,7 +427,7 @@ static void check_missing_barrier(void)
     cudaFree(out);
 }
 
-static void a_missing_barrier_is_found(void **)
+PL_TEST(a_missing_barrier_is_found)
 {
     in_every_order(check_missing_barrier);
 }
@@ -466,7 +464,7 @@ static void check_bytes_of_words(void)
     cudaFree(out);
 }
 
-static void each_byte_of_a_word_is_checked(void **)
+PL_TEST(each_byte_of_a_word_is_checked)
 {
     in_every_order(check_bytes_of_words);
 }
@@ -478,7 +476,7 @@ static __global__ void scatter_kernel(unsigned char *out)
         out[threadIdx.x] = (unsigned char)threadIdx.x;
 }
 
-static void each_byte_of_a_word_in_device_memory_is_checked(void **)
+PL_TEST(each_byte_of_a_word_in_device_memory_is_checked)
 {
     unsigned char *raw = NULL;
     unsigned *out = zeros<unsigned>(32);
@@ -520,7 +518,7 @@ static void check_missing_warp_barrier(void)
     cudaFree(out);
 }
 
-static void a_missing_barrier_within_a_warp_is_found(void **)
+PL_TEST(a_missing_barrier_within_a_warp_is_found)
 {
     in_every_order(check_missing_warp_barrier);
 }
@@ -544,7 +542,7 @@ static void check_block_race(void)
     cudaFree(sum);
 }
 
-static void blocks_that_meet_at_one_place_are_found(void **)
+PL_TEST(blocks_that_meet_at_one_place_are_found)
 {
     in_every_order(check_block_race);
 }
@@ -572,7 +570,7 @@ static void check_partial_barrier(void)
     cudaFree(out);
 }
 
-static void a_barrier_that_some_do_not_reach_is_found(void **)
+PL_TEST(a_barrier_that_some_do_not_reach_is_found)
 {
     in_every_order(check_partial_barrier);
 }
@@ -594,7 +592,7 @@ static void check_two_barriers(void)
     cudaFree(out);
 }
 
-static void threads_at_different_barriers_are_found(void **)
+PL_TEST(threads_at_different_barriers_are_found)
 {
     in_every_order(check_two_barriers);
 }
@@ -615,7 +613,7 @@ static void check_partial_shuffle(void)
     cudaFree(out);
 }
 
-static void a_shuffle_that_some_lanes_do_not_reach_is_found(void **)
+PL_TEST(a_shuffle_that_some_lanes_do_not_reach_is_found)
 {
     in_every_order(check_partial_shuffle);
 }
@@ -627,7 +625,7 @@ static __global__ void far_kernel(int *out)
     out[threadIdx.x] = line[threadIdx.x];
 }
 
-static void an_access_past_shared_memory_is_found(void **)
+PL_TEST(an_access_past_shared_memory_is_found)
 {
     int *out = zeros<int>(64);
     PL_LAUNCH(far_kernel, 1, 64, 64 * sizeof(int), NULL, out);
@@ -637,7 +635,7 @@ static void an_access_past_shared_memory_is_found(void **)
     cudaFree(out);
 }
 
-static void launches_that_a_device_refuses_are_found(void **)
+PL_TEST(launches_that_a_device_refuses_are_found)
 {
     int *out = zeros<int>(64);
     PL_LAUNCH(far_kernel, 1, 2048, 0, NULL, out);
@@ -655,7 +653,7 @@ static void launches_that_a_device_refuses_are_found(void **)
     cudaFree(out);
 }
 
-static void copies_past_an_allocation_are_found(void **)
+PL_TEST(copies_past_an_allocation_are_found)
 {
     int host[16] = {0};
     int *device = zeros<int>(8);
@@ -666,7 +664,7 @@ static void copies_past_an_allocation_are_found(void **)
     cudaFree(device);
 }
 
-static void a_finding_is_the_devices_error(void **)
+PL_TEST(a_finding_is_the_devices_error)
 {
     int *out = zeros<int>(1000);
     PL_LAUNCH(number_kernel, 4, 256, 0, NULL, out, 1001);
@@ -678,7 +676,7 @@ static void a_finding_is_the_devices_error(void **)
     cudaFree(out);
 }
 
-static void a_stream_of_another_device_is_found(void **)
+PL_TEST(a_stream_of_another_device_is_found)
 {
     int *out = zeros<int>(64);
     cudaStream_t stream;
@@ -700,7 +698,7 @@ static void wait_for_device(void *)
 
 /* If another thread waits during a capture, a global capture becomes invalid, and a
  * capture of a different mode does not. */
-static void other_threads_spoil_global_captures_only(void **)
+PL_TEST(other_threads_spoil_global_captures_only)
 {
     for (int global = 0; global < 2; global++) {
         cudaStream_t stream;
@@ -730,7 +728,7 @@ static __global__ void ticket_kernel(unsigned *next, unsigned *ticket)
     ticket[threadIdx.x] = atomicAdd(next, 1u);
 }
 
-static void orders_differ_where_results_depend_on_them(void **)
+PL_TEST(orders_differ_where_results_depend_on_them)
 {
     unsigned first[EMULATION_ORDERS];
     for (int order = 0; order < EMULATION_ORDERS; order++) {
@@ -748,48 +746,10 @@ static void orders_differ_where_results_depend_on_them(void **)
     assert_true(first[EMULATION_RANDOM] > 0 && first[EMULATION_RANDOM] < 63);
 }
 
-static void kernels_that_ran_are_listed_once(void **)
+PL_TEST(kernels_that_ran_are_listed_once)
 {
     size_t seen = 0;
     for (size_t i = 0, n = emulation_n_kernels(); i < n; i++)
         seen += strcmp(emulation_kernel(i), "number_kernel") == 0;
     assert_int_equal(seen, 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_thread_of_a_grid_runs_once),
-        cmocka_unit_test(grids_and_blocks_have_three_dimensions),
-        cmocka_unit_test(barriers_order_shared_memory),
-        cmocka_unit_test(shuffles_and_votes_take_from_the_right_lanes),
-        cmocka_unit_test(barriers_count_votes),
-        cmocka_unit_test(atomics_of_all_blocks_add_up),
-        cmocka_unit_test(a_captured_stream_runs_when_its_graph_does),
-        cmocka_unit_test(a_write_past_an_allocation_is_found),
-        cmocka_unit_test(host_memory_in_a_kernel_is_found),
-        cmocka_unit_test(a_copy_reads_page_locked_memory_when_the_stream_gets_there),
-        cmocka_unit_test(waiting_or_allocating_spoils_a_capture),
-        cmocka_unit_test(freed_memory_in_a_kernel_is_found),
-        cmocka_unit_test(a_read_before_the_wait_for_earlier_kernels_is_found),
-        cmocka_unit_test(memory_that_nobody_wrote_is_found),
-        cmocka_unit_test(a_vector_that_is_not_aligned_is_found),
-        cmocka_unit_test(a_missing_barrier_is_found),
-        cmocka_unit_test(each_byte_of_a_word_is_checked),
-        cmocka_unit_test(each_byte_of_a_word_in_device_memory_is_checked),
-        cmocka_unit_test(a_missing_barrier_within_a_warp_is_found),
-        cmocka_unit_test(blocks_that_meet_at_one_place_are_found),
-        cmocka_unit_test(a_barrier_that_some_do_not_reach_is_found),
-        cmocka_unit_test(threads_at_different_barriers_are_found),
-        cmocka_unit_test(a_shuffle_that_some_lanes_do_not_reach_is_found),
-        cmocka_unit_test(an_access_past_shared_memory_is_found),
-        cmocka_unit_test(launches_that_a_device_refuses_are_found),
-        cmocka_unit_test(copies_past_an_allocation_are_found),
-        cmocka_unit_test(a_finding_is_the_devices_error),
-        cmocka_unit_test(a_stream_of_another_device_is_found),
-        cmocka_unit_test(other_threads_spoil_global_captures_only),
-        cmocka_unit_test(orders_differ_where_results_depend_on_them),
-        cmocka_unit_test(kernels_that_ran_are_listed_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 
 /* ---- steps of decoding ---- */
 
-static void steps_are_graphs_and_give_the_bytes_of_their_operations(void **)
+PL_TEST(steps_are_graphs_and_give_the_bytes_of_their_operations)
 {
     for (const char *precision : {"bf16", "int8"}) {
         std::string with, without;
@@ -35,7 +35,7 @@ static void fill_counted(void *context)
 }
 
 /* A graph's call does not call the function again. */
-static void a_shape_that_no_graph_refused_gets_a_graph(void **)
+PL_TEST(a_shape_that_no_graph_refused_gets_a_graph)
 {
     pl_backend_options options = {};
     pl_routine *routine = NULL;
@@ -111,7 +111,7 @@ static step_counts count_step(bool muon, int muon_rows)
 }
 
 /* An upload, the graph, and the copy of the sums. */
-static void a_step_takes_three_calls_of_the_host(void **)
+PL_TEST(a_step_takes_three_calls_of_the_host)
 {
     const step_counts adam = count_step(false, 0), muon = count_step(true, 0);
     print_message("launches of a step: %d with AdamW, %d with Muon\n", (int)adam.works,
@@ -122,21 +122,10 @@ static void a_step_takes_three_calls_of_the_host(void **)
 
 /* At 13.8M parameters Muon steps 62 blocks of 64 rows per layer. If each of them had
  * its own launches, Muon would add 12,600 to a step; for whole matrices 1,386. */
-static void blocks_of_rows_take_the_launches_of_whole_matrices(void **)
+PL_TEST(blocks_of_rows_take_the_launches_of_whole_matrices)
 {
     const step_counts whole = count_step(true, 0), blocks = count_step(true, 4);
     assert_true(blocks.works <= 1500);
     assert_int_equal(blocks.works, whole.works);
     assert_int_equal(blocks.calls, 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_graphs_and_give_the_bytes_of_their_operations),
-        cmocka_unit_test(a_shape_that_no_graph_refused_gets_a_graph),
-        cmocka_unit_test(a_step_takes_three_calls_of_the_host),
-        cmocka_unit_test(blocks_of_rows_take_the_launches_of_whole_matrices),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

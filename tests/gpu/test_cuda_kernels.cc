@@ -92,12 +92,12 @@ static void expect_order_free(const char *precision)
     }
 }
 
-static void the_order_of_threads_changes_no_byte(void **)
+PL_TEST(the_order_of_threads_changes_no_byte)
 {
     expect_order_free("bf16");
 }
 
-static void nor_with_bytes_in_products(void **)
+PL_TEST(nor_with_bytes_in_products)
 {
     expect_order_free("int8");
 }
@@ -172,7 +172,7 @@ static std::vector<float> read_paths(const char *precision, bool together)
 }
 
 /* Steps of several sequences are run by a graph, from the second step on. */
-static void a_step_of_several_paths_gives_the_logits_of_each(void **)
+PL_TEST(a_step_of_several_paths_gives_the_logits_of_each)
 {
     for (const char *precision : {"bf16", "int8"}) {
         const std::vector<float> graph = read_paths(precision, true);
@@ -238,7 +238,7 @@ static outcome train_unevenly(bool with_graphs, std::string *remark)
     return out;
 }
 
-static void a_step_as_a_graph_gives_the_bytes_of_its_operations(void **)
+PL_TEST(a_step_as_a_graph_gives_the_bytes_of_its_operations)
 {
     std::string with, without;
     const outcome graph = train_unevenly(true, &with),
@@ -284,7 +284,7 @@ static std::vector<float> embedding_gradient(int C, emulation_order order)
     return out;
 }
 
-static void a_frequent_tokens_gradient_has_the_same_bytes_in_every_order(void **)
+PL_TEST(a_frequent_tokens_gradient_has_the_same_bytes_in_every_order)
 {
     for (int C : {5, 16}) {
         const std::vector<float> first = embedding_gradient(C, EMULATION_FORWARD);
@@ -299,7 +299,7 @@ enum { PRODUCT_WIDTH = 8, FEWEST_ROWS = 5 }; /* with fewer rows cuBLASLt is not 
 
 /* Multiplies matrices of so many different numbers of rows that the backend cannot keep
  * a plan for each. It must keep the plan of a number that is used again and again. */
-static void plans_of_long_ago_make_room_for_new_ones(void **)
+PL_TEST(plans_of_long_ago_make_room_for_new_ones)
 {
     enum { OFTEN = FEWEST_ROWS, MOST = 700 };
     pl_backend *be;
@@ -338,7 +338,7 @@ static void plans_of_long_ago_make_room_for_new_ones(void **)
 }
 
 /* The vocabulary is odd, and all widths are multiples of 8. */
-static void an_odd_vocabulary_makes_no_product_slow(void **)
+PL_TEST(an_odd_vocabulary_makes_no_product_slow)
 {
     pl_backend *be;
     pl_topology *t = even_topology();
@@ -387,7 +387,7 @@ static void expect_planned(const char *precision, bool recompute, bool muon)
     pl_topology_destroy(&t);
 }
 
-static void a_training_takes_what_its_plan_says(void **)
+PL_TEST(a_training_takes_what_its_plan_says)
 {
     expect_planned("bf16", false, false);
     expect_planned("bf16", true, false);
@@ -437,14 +437,14 @@ static void expect_decoding_planned(const char *precision)
     pl_topology_destroy(&t);
 }
 
-static void decoding_takes_no_more_than_its_plan_says(void **)
+PL_TEST(decoding_takes_no_more_than_its_plan_says)
 {
     expect_decoding_planned("bf16");
     expect_decoding_planned("int8");
 }
 
 /* The grid of a kernel has at most 65535 sequences. */
-static void more_sequences_than_a_grid_holds_are_refused(void **)
+PL_TEST(more_sequences_than_a_grid_holds_are_refused)
 {
     pl_backend_options options = {};
     pl_backend *be;
@@ -502,14 +502,14 @@ static uint64_t accesses_of_an_update(size_t tail)
     return after - before;
 }
 
-static void an_odd_number_of_parameters_makes_no_update_slow(void **)
+PL_TEST(an_odd_number_of_parameters_makes_no_update_slow)
 {
     assert_true(accesses_of_an_update(5) < 2 * accesses_of_an_update(8));
 }
 
 /* Two cards of one name with different numbers of multiprocessors may round
  * differently, and so may two toolkits, and cuBLAS if it chooses other algorithms. */
-static void the_devices_text_names_what_decides_bytes(void **)
+PL_TEST(the_devices_text_names_what_decides_bytes)
 {
     pl_backend_options options = {};
     pl_backend *be;
@@ -529,7 +529,7 @@ static void the_devices_text_names_what_decides_bytes(void **)
     }
 }
 
-static void a_large_batch_has_four_chunks_of_logits(void **)
+PL_TEST(a_large_batch_has_four_chunks_of_logits)
 {
     assert_int_equal(cuda_chunk_rows(16384, 32000, true), 4096);
     assert_int_equal(cuda_chunk_rows(16400, 32000, true), 4224);
@@ -550,7 +550,7 @@ static void a_large_batch_has_four_chunks_of_logits(void **)
 }
 
 /* With this vocabulary only 256 rows have logits at the same time. */
-static void logits_of_a_part_of_the_rows_give_the_bytes_of_all(void **)
+PL_TEST(logits_of_a_part_of_the_rows_give_the_bytes_of_all)
 {
     enum { N = 270, PART = 256, V = 33000, C = 8 };
     pl_backend_options options = {};
@@ -610,7 +610,7 @@ static void logits_of_a_part_of_the_rows_give_the_bytes_of_all(void **)
 /* ---- completeness ---- */
 
 /* Kernels have run, and no device memory is allocated after the tests above. */
-static void nothing_is_left_on_the_device(void **)
+PL_TEST(nothing_is_left_on_the_device)
 {
     size_t bytes;
     assert_true(emulation_n_works() > 0);
@@ -656,7 +656,7 @@ static void use_backend(void *context)
     e->be->ops->release(e->be, acts);
 }
 
-static void a_second_device_is_used_by_whichever_thread(void **)
+PL_TEST(a_second_device_is_used_by_whichever_thread)
 {
     pl_backend_options options = {};
     pl_thread *thread;
@@ -678,7 +678,7 @@ static void a_second_device_is_used_by_whichever_thread(void **)
 }
 
 /* A machine may have several devices, of which one fails. */
-static void a_failure_names_its_device(void **)
+PL_TEST(a_failure_names_its_device)
 {
     pl_backend_options options = {};
     pl_backend *be;
@@ -696,7 +696,7 @@ static void a_failure_names_its_device(void **)
 }
 
 /* The tests above must have launched every kernel. */
-static void every_kernel_was_executed(void **)
+PL_TEST(every_kernel_was_executed)
 {
     std::set<std::string> written, executed;
     DIR *folder = opendir("modules/cuda");
@@ -715,31 +715,4 @@ static void every_kernel_was_executed(void **)
     for (const std::string &name : executed)
         if (!written.count(name))
             fail_msg("%s is executed but was not found in modules/cuda", name.c_str());
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_order_of_threads_changes_no_byte),
-        cmocka_unit_test(nor_with_bytes_in_products),
-        cmocka_unit_test(a_step_of_several_paths_gives_the_logits_of_each),
-        cmocka_unit_test(a_step_as_a_graph_gives_the_bytes_of_its_operations),
-        cmocka_unit_test(a_frequent_tokens_gradient_has_the_same_bytes_in_every_order),
-        cmocka_unit_test(plans_of_long_ago_make_room_for_new_ones),
-        cmocka_unit_test(an_update_in_two_launches_is_its_operations_in_a_row),
-        cmocka_unit_test(muon_in_a_whole_step_is_its_operation),
-        cmocka_unit_test(an_odd_number_of_parameters_makes_no_update_slow),
-        cmocka_unit_test(an_odd_vocabulary_makes_no_product_slow),
-        cmocka_unit_test(a_training_takes_what_its_plan_says),
-        cmocka_unit_test(decoding_takes_no_more_than_its_plan_says),
-        cmocka_unit_test(more_sequences_than_a_grid_holds_are_refused),
-        cmocka_unit_test(the_devices_text_names_what_decides_bytes),
-        cmocka_unit_test(a_large_batch_has_four_chunks_of_logits),
-        cmocka_unit_test(logits_of_a_part_of_the_rows_give_the_bytes_of_all),
-        cmocka_unit_test(a_second_device_is_used_by_whichever_thread),
-        cmocka_unit_test(a_failure_names_its_device),
-        cmocka_unit_test(nothing_is_left_on_the_device),
-        cmocka_unit_test(every_kernel_was_executed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,9 +9,7 @@
 #include <setjmp.h>
 #include <stdint.h>
 #include <vector>
-extern "C" {
-#include <cmocka.h>
-}
+#include "tests/support/suite.h"
 
 typedef std::vector<uint16_t> halves;
 typedef std::vector<float> floats;
@@ -107,7 +105,7 @@ static void check_shape(int N, int C, bool with_residual)
     }
 }
 
-static void rmsnorm_agrees_with_ref_in_every_order(void **)
+PL_TEST(rmsnorm_agrees_with_ref_in_every_order)
 {
     static const int shapes[][2] = {{1, 8}, {3, 7}, {37, 128}, {6, 896}, {5, 1003}};
     for (const int *s : shapes) {
@@ -140,7 +138,7 @@ static void backward_emulated(halves *dx, floats *dw, const halves &x, const flo
 /* The numbers of rows and columns are not multiples of what a block or a thread handles
  * at a time. The last shape has more columns than a block keeps in registers.
  * test_ops_cpu.c compares the results with the reference. */
-static void rmsnorm_gradients_have_the_same_bytes_in_every_order(void **)
+PL_TEST(rmsnorm_gradients_have_the_same_bytes_in_every_order)
 {
     static const int shapes[][2] = {{1, 7}, {37, 264}, {21, 259}, {3, 8456}};
     for (const int *s : shapes) {
@@ -161,13 +159,4 @@ static void rmsnorm_gradients_have_the_same_bytes_in_every_order(void **)
     }
     size_t bytes;
     assert_int_equal(emulation_n_allocations(&bytes), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rmsnorm_agrees_with_ref_in_every_order),
-        cmocka_unit_test(rmsnorm_gradients_have_the_same_bytes_in_every_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ static std::vector<float> gradients_of(const pl_topology *t, const char *backend
     return grads;
 }
 
-static void every_tensors_gradient_is_near_the_references(void **)
+PL_TEST(every_tensors_gradient_is_near_the_references)
 {
     pl_topology *t = even_topology();
     const std::vector<float> want = gradients_of(t, "ref"),
@@ -110,7 +110,7 @@ static double error_of_states(int n_blocks)
     return error_of(states[1].data(), states[0].data(), states[0].size());
 }
 
-static void rounding_the_stream_of_24_blocks_costs_no_more_than_its_roundings(void **)
+PL_TEST(rounding_the_stream_of_24_blocks_costs_no_more_than_its_roundings)
 {
     const double few = error_of_states(2), many = error_of_states(24);
     print_message("error of the states: %g after 2 blocks, %g after 24\n", few, many);
@@ -118,7 +118,7 @@ static void rounding_the_stream_of_24_blocks_costs_no_more_than_its_roundings(vo
     assert_true(many < 2e-4); /* (2^-9)^2 x 48 */
 }
 
-static void a_loss_that_is_no_number_leaves_everything_as_it_was(void **)
+PL_TEST(a_loss_that_is_no_number_leaves_everything_as_it_was)
 {
     pl_backend *be;
     pl_topology *t = odd_topology();
@@ -151,7 +151,7 @@ static void a_loss_that_is_no_number_leaves_everything_as_it_was(void **)
 /* ---- the update ---- */
 
 /* All values are fp32, except the copies of matrices in bf16. */
-static void an_update_is_that_of_ref(void **)
+PL_TEST(an_update_is_that_of_ref)
 {
     for (size_t shift = 0; shift < 8; shift += 5)
         for (int clipped = 0; clipped < 2; clipped++) {
@@ -193,7 +193,7 @@ static double loss_after(const char *backend, const char *precision, int n_steps
     return result.loss;
 }
 
-static void training_follows_the_reference(void **)
+PL_TEST(training_follows_the_reference)
 {
     const double want = loss_after("ref", "f32", 12),
                  got = loss_after("cuda", "bf16", 12);
@@ -202,7 +202,7 @@ static void training_follows_the_reference(void **)
         fail_msg("the loss is %g, that of ref %g", got, want);
 }
 
-static void f32_and_unknown_precisions_are_refused(void **)
+PL_TEST(f32_and_unknown_precisions_are_refused)
 {
     pl_backend *be;
     pl_backend_options options = {};
@@ -260,7 +260,7 @@ static void check_bytes(int O, int I, std::initializer_list<int> rows)
     pl_backend_close(&be);
 }
 
-static void bytes_are_the_nearest_steps_of_each_row(void **)
+PL_TEST(bytes_are_the_nearest_steps_of_each_row)
 {
     check_bytes(21, 72, {1, 3, 8, 11, 30, 64, 72});
     check_bytes(4100, 40, {8, 30}); /* many rows of the matrix per block */
@@ -270,7 +270,7 @@ static void bytes_are_the_nearest_steps_of_each_row(void **)
 
 /* ---- steps of decoding ---- */
 
-static void steps_are_near_the_references(void **)
+PL_TEST(steps_are_near_the_references)
 {
     std::string remark;
     const std::vector<float> want = read_steps("ref", "f32", &remark),
@@ -284,7 +284,7 @@ static void steps_are_near_the_references(void **)
 
 /* Muon's products are in bf16. The parameters that AdamW steps must have the bytes of
  * the reference. */
-static void muon_is_near_the_references(void **)
+PL_TEST(muon_is_near_the_references)
 {
     const std::vector<float> want = update_once("ref", true, 5, 1.0f, true),
                              got = update_once("cuda", true, 5, 1.0f, true),
@@ -300,25 +300,12 @@ static void muon_is_near_the_references(void **)
     assert_true(change > 1e-3f);
 }
 
-int main(void)
+static int needs_a_device(void **)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_tensors_gradient_is_near_the_references),
-        cmocka_unit_test(
-            rounding_the_stream_of_24_blocks_costs_no_more_than_its_roundings),
-        cmocka_unit_test(a_loss_that_is_no_number_leaves_everything_as_it_was),
-        cmocka_unit_test(an_update_is_that_of_ref),
-        cmocka_unit_test(an_update_in_two_launches_is_its_operations_in_a_row),
-        cmocka_unit_test(muon_in_a_whole_step_is_its_operation),
-        cmocka_unit_test(muon_is_near_the_references),
-        cmocka_unit_test(training_follows_the_reference),
-        cmocka_unit_test(f32_and_unknown_precisions_are_refused),
-        cmocka_unit_test(bytes_are_the_nearest_steps_of_each_row),
-        cmocka_unit_test(steps_are_near_the_references),
-    };
-    if (!has_device()) {
-        print_message("cuda: not on this machine\n");
+    if (has_device())
         return 0;
-    }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    print_message("cuda: not on this machine\n");
+    exit(0);
 }
+
+PL_SUITE(needs_a_device, NULL)

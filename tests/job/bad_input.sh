@@ -101,6 +101,19 @@ works() {
     check_nobody_left
 }
 
+# The same for a verb of the program: refuse NAME CODE 'WORDS...' VERB ..., and does NAME
+# 'WORDS...' VERB ...
+refuse() {
+    name=$1 wanted=$2 words=$3
+    shift 3
+    refused "$name" "$wanted" "$words" "$pathloom" "$@"
+}
+does() {
+    name=$1 words=$2
+    shift 2
+    works "$name" "$words" "$pathloom" "$@"
+}
+
 skip() { echo "$1: not on this machine"; }
 
 # Prints the checksums of all files of a folder.
@@ -166,6 +179,16 @@ refuse_corpus() {
     refused "$name" "$wanted" "$words" $train --out "$work/never" "$@"
     check_gone "$work/never"
 }
+# refuse_keys NAME CODE 'WORDS' KEY=VALUE ...: the keys are refused with a good corpus
+refuse_keys() {
+    name=$1 wanted=$2 words=$3
+    shift 3
+    for key; do
+        shift
+        set -- "$@" --set "$key"
+    done
+    refuse_corpus "$name" "$wanted" "$words" --corpus text "$@"
+}
 mkdir empty binary
 : >empty.txt
 printf ' \n\t\n' >blank.txt
@@ -175,33 +198,26 @@ refuse_corpus "an empty file" 65 'empty.txt|no text|give' --corpus empty.txt
 refuse_corpus "a blank file" 65 'blank.txt|no text|give' --corpus blank.txt
 refuse_corpus "an empty folder" 65 'empty|no text files|give' --corpus empty
 refuse_corpus "one document" 65 'one.txt|one document|data.cut = 4096' --corpus one.txt
-refuse_corpus "a dry run without its corpus" 66 'nosuch|does not exist' --corpus nosuch \
-    --dry-run
+refuse_corpus "a dry run without its corpus" 66 'nosuch|does not exist' --corpus nosuch --dry-run
 printf '{"content": "x", "id": 1}\n' >keys.jsonl
-refuse_corpus "lines without text" 65 'keys.jsonl|line 1|content, id|data.text_key' \
-    --corpus keys.jsonl
+refuse_corpus "lines without text" 65 'keys.jsonl|line 1|content, id|data.text_key' --corpus keys.jsonl
 cat text/notes/* >book.txt
 refuse_corpus "one file that is not cut" 65 'book.txt|one document|data.cut = 0' \
     --corpus book.txt --set data.cut=0
-refuse_corpus "pieces of no size" 78 'data.cut is 9|at least 256' \
-    --corpus book.txt --set data.cut=9
+refuse_corpus "pieces of no size" 78 'data.cut is 9|at least 256' --corpus book.txt --set data.cut=9
 refuse_corpus "a binary file" 65 'program|NUL|give' --corpus binary/program
 refuse_corpus "a folder of binaries" 65 'binary|1 binary|give' --corpus binary
 refuse_corpus "a missing file" 66 'nowhere.txt|does not exist|check' --corpus nowhere.txt
 refuse_corpus "a missing held-out file" 66 'nowhere.txt' --corpus text --valid nowhere.txt
 refuse_corpus "held-out text that is the corpus" 65 'nothing is left|text|give' \
     --corpus text --valid text
-refuse_corpus "a missing tokenizer" 66 'data.tokenizer|nowhere' \
-    --corpus text --set data.tokenizer=nowhere
-refuse_corpus "a tokenizer that is none" 65 'one.txt|SentencePiece|data.tokenizer' \
-    --corpus text --set data.tokenizer=one.txt
-refuse_corpus "too many pieces" 65 'data.vocab 90000|at most' \
-    --corpus text --set data.vocab=90000
+refuse_keys "a missing tokenizer" 66 'data.tokenizer|nowhere' data.tokenizer=nowhere
+refuse_keys "a tokenizer that is none" 65 'one.txt|SentencePiece|data.tokenizer' data.tokenizer=one.txt
+refuse_keys "too many pieces" 65 'data.vocab 90000|at most' data.vocab=90000
 mkfifo pipe
 refuse_corpus "a named pipe" 65 "'pipe'|a pipe|standard input" --corpus pipe
 refuse_corpus "a pipe of held-out text" 65 "'pipe'|a pipe" --corpus text --valid pipe
-refuse_corpus "a tokenizer from a pipe" 65 "data.tokenizer|'pipe'|a pipe" \
-    --corpus text --set data.tokenizer=pipe
+refuse_keys "a tokenizer from a pipe" 65 "data.tokenizer|'pipe'|a pipe" data.tokenizer=pipe
 refuse_corpus "a device" 65 "'/dev/zero'|a device|standard input" --corpus /dev/zero
 gzip -c text/notes/notesaa | head -c 900 >cut.txt.gz
 # Writes a zstd frame that ends after its header (`zstd | head -c 9`).
@@ -213,37 +229,30 @@ refuse_corpus "a stub of a gz" 65 'stub.gz|begin like' --corpus stub.gz
 printf '{"text":"one two"}\n{"text":"three"}\n{"text": "bro\n' >broken.jsonl
 printf '{"text":"one two"}\n{"words":"three"}\n' >other.jsonl
 printf 'PAR1....PAR1' >table.parquet
-refuse_corpus "a broken line of JSON" 65 "broken.jsonl' line 3|column|correct" \
-    --corpus broken.jsonl
+refuse_corpus "a broken line of JSON" 65 "broken.jsonl' line 3|column|correct" --corpus broken.jsonl
 refuse_corpus "a line without text" 65 "other.jsonl' line 2|\"text\"" --corpus other.jsonl
 refuse_corpus "parquet" 69 'table.parquet|duckdb' --corpus table.parquet
-refuse_corpus "more paths than documents" 78 'topology.levels|64 paths|documents|fewer' \
-    --corpus text --set topology.levels=8x8
+refuse_keys "more paths than documents" 78 'topology.levels|64 paths|documents|fewer' \
+    topology.levels=8x8
 
 echo "-- the configuration"
-refuse_corpus "heads and width" 78 'model.width 33|model.heads 2|change' \
-    --corpus text --set model.width=33
-refuse_corpus "a prefix as long as the context" 78 'router.prefix 48|model.context 48' \
-    --corpus text --set router.prefix=48
-refuse_corpus "an unknown key" 78 'train.taus|--set|train.tau' \
-    --corpus text --set train.taus=3
-refuse_corpus "a bad value" 78 'train.tau|abc|whole number' \
-    --corpus text --set train.tau=abc
-refuse_corpus "no value" 78 'train.tau|key=value' --corpus text --set train.tau
+refuse_keys "heads and width" 78 'model.width 33|model.heads 2|change' model.width=33
+refuse_keys "a prefix as long as the context" 78 'router.prefix 48|model.context 48' router.prefix=48
+refuse_keys "an unknown key" 78 'train.taus|--set|train.tau' train.taus=3
+refuse_keys "a bad value" 78 'train.tau|abc|whole number' train.tau=abc
+refuse_keys "no value" 78 'train.tau|key=value' train.tau
 "$pathloom" init | sed 's/^preset: laptop$/preset: laptop-4x4/' >all_keys.yaml
-refused "a preset that changes nothing" 78 'laptop-4x4|no effect|all' \
-    "$pathloom" train all_keys.yaml --corpus text --out unused
-refuse_corpus "a bad preset" 78 'laptopp|laptop' --corpus text --set preset=laptopp
-refuse_corpus "a bad topology" 78 '2y2|2x2' --corpus text --set topology.levels=2y2
-refuse_corpus "blocks that do not split" 78 \
-    '2 blocks|model.blocks=3|3 levels|2x2x2|topology.blocks' \
-    --corpus text --set topology.levels=2x2x2
-refuse_corpus "blocks that do not add up" 78 'topology.blocks 1,2|3 blocks|model.blocks is 2' \
-    --corpus text --set topology.blocks=1,2
-refuse_corpus "too little memory" 78 'memory|TiB|lower' \
-    --corpus text --set model.context=1000000 --set train.batch=4096
-refuse_corpus "uploads for which a home has no room" 78 'at once|1.0 MiB|store.staging=' \
-    --corpus text --set model.width=512 --set store.staging=1048576
+refuse "a preset that changes nothing" 78 'laptop-4x4|no effect|all' train all_keys.yaml \
+    --corpus text --out unused
+refuse_keys "a bad preset" 78 'laptopp|laptop' preset=laptopp
+refuse_keys "a bad topology" 78 '2y2|2x2' topology.levels=2y2
+refuse_keys "blocks that do not split" 78 '2 blocks|model.blocks=3|3 levels|2x2x2|topology.blocks' \
+    topology.levels=2x2x2
+refuse_keys "blocks that do not add up" 78 'topology.blocks 1,2|3 blocks|model.blocks is 2' \
+    topology.blocks=1,2
+refuse_keys "too little memory" 78 'memory|TiB|lower' model.context=1000000 train.batch=4096
+refuse_keys "uploads for which a home has no room" 78 'at once|1.0 MiB|store.staging=' \
+    model.width=512 store.staging=1048576
 printf 'train:\n  tau: 5\n  phasess: 3\n' >unknown.yaml
 printf 'train:\n  tau: many\n' >value.yaml
 printf 'train:\n  tau: [5\n' >broken.yaml
@@ -262,29 +271,20 @@ refuse_corpus "two files" 64 twice.yaml value.yaml twice.yaml
 echo "-- outer methods and codecs"
 # refuse_outer NAME 'WORDS' KEY=VALUE ...
 refuse_outer() {
-    name=$1
-    words=$2
+    name=$1 words=$2
     shift 2
-    sets=
-    for key in "$@"; do
-        sets="$sets --set $key"
-    done
-    # shellcheck disable=SC2086 # the list is several words
-    refuse_corpus "$name" 78 "$words" --corpus text --set train.tau=15 $sets
+    refuse_keys "$name" 78 "$words" train.tau=15 "$@"
 }
-refuse_outer "an unknown method" 'nolocco|did you mean `noloco`|delayed-nesterov' \
-    outer.method=nolocco
+refuse_outer "an unknown method" 'nolocco|did you mean `noloco`|delayed-nesterov' outer.method=nolocco
 refuse_outer "an unknown codec" 'skech16|did you mean `sketch16`' codec.name=skech16
 refuse_outer "noloco's momentum" 'noloco|momentum 0.9|below 0.38|but it is 0.7|change the weight' \
     outer.method=noloco outer.momentum=0.9
 refuse_outer "co2's momentum" 'co2|momentum 0.5|delay 1|below 0.5|lower' \
     outer.method=co2 outer.momentum=0.5
 refuse_outer "diloco's lr" 'diloco|lr 1.4|below 1.357|lower' outer.lr=1.4
-refuse_outer "a removed method" 'eager was removed|39 %|use diloco|streaming' \
-    outer.method=eager
+refuse_outer "a removed method" 'eager was removed|39 %|use diloco|streaming' outer.method=eager
 refuse_outer "lr of modules of one path" 'diloco|lr 5|below 2' outer.lr_private=5
-refuse_outer "fedavg with momentum" 'fedavg|0.5|diloco' \
-    outer.method=fedavg outer.momentum=0.5
+refuse_outer "fedavg with momentum" 'fedavg|0.5|diloco' outer.method=fedavg outer.momentum=0.5
 refuse_outer "fragments that do not divide" '4 fragments|15 inner steps|must divide' \
     outer.method=streaming outer.fragments=4
 refuse_outer "an overlap as long as a phase" 'overlap is 5|3 fragments|every 5 steps|below that number' \
@@ -295,8 +295,7 @@ refuse_outer "mates that send parts" 'noloco|topk|use f32, bf16, i8 or i4' \
     outer.method=noloco codec.name=topk
 refuse_outer "rounded behind others" 'must be f32 with noloco|work with streaming only' \
     outer.method=noloco outer.own=bf16
-refuse_outer "small ones rounded away" 'codec.residual=i8|topk|bf16' \
-    codec.name=topk codec.residual=i8
+refuse_outer "small ones rounded away" 'codec.residual=i8|topk|bf16' codec.name=topk codec.residual=i8
 refuse_outer "versions for mates" 'noloco|take no versions|codec.down must be f32' \
     outer.method=noloco codec.down=i8
 refuse_outer "mates that send sketches" 'noloco|tagc|use f32, bf16, i8 or i4' \
@@ -313,12 +312,10 @@ occupant=$!
 name="the occupant"
 wait_for occupant
 taken=$(cat occupant)
-refuse_corpus "a port in use, hub" 75 "net.hub|$taken|another port" \
-    --corpus text --set "net.hub=$taken"
-refuse_corpus "a port in use, home" 75 "net.home|$taken|another port" \
-    --corpus text --set "net.home=$taken"
-refuse_corpus "a port in use, metrics" 75 "net.metrics|${taken#tcp://}|another port" \
-    --corpus text --set "net.metrics=${taken#tcp://}"
+refuse_keys "a port in use, hub" 75 "net.hub|$taken|another port" "net.hub=$taken"
+refuse_keys "a port in use, home" 75 "net.home|$taken|another port" "net.home=$taken"
+refuse_keys "a port in use, metrics" 75 "net.metrics|${taken#tcp://}|another port" \
+    "net.metrics=${taken#tcp://}"
 kill "$occupant"
 wait "$occupant" 2>/dev/null
 occupant=
@@ -330,8 +327,8 @@ until grep -q metrics.ready occupant.log || [ "$tries" -eq 1200 ]; do
     tries=$((tries + 1))
     sleep 0.1
 done
-refuse_corpus "metrics of another job" 75 "net.metrics|${taken#tcp://}|another port" \
-    --corpus text --set "net.metrics=${taken#tcp://}"
+refuse_keys "metrics of another job" 75 "net.metrics|${taken#tcp://}|another port" \
+    "net.metrics=${taken#tcp://}"
 name="a second hub at the same metrics"
 run "$pathloom" hub --listen 'tcp://127.0.0.1:*' --home tcp://127.0.0.1:1 \
     --ready "$PWD/second" --metrics "${taken#tcp://}"
@@ -339,20 +336,19 @@ run "$pathloom" hub --listen 'tcp://127.0.0.1:*' --home tcp://127.0.0.1:1 \
 kill "$occupant"
 wait "$occupant" 2>/dev/null
 occupant=
-refuse_corpus "one port for two" 78 'net.hub|net.home|tcp://127.0.0.1:5555' --corpus text \
-    --set net.hub=tcp://127.0.0.1:5555 --set net.home=tcp://127.0.0.1:5555
-refuse_corpus "one port for hub and metrics" 78 'net.hub|net.metrics|127.0.0.1:5555' \
-    --corpus text --set net.hub=tcp://127.0.0.1:5555 --set net.metrics=127.0.0.1:5555
-refuse_corpus "metrics of another machine" 69 'net.metrics|192.0.2.1|cannot listen' \
-    --corpus text --set net.metrics=192.0.2.1:5555
-refuse_corpus "metrics at a URL" 78 'net.metrics|tcp://127.0.0.1:19191|HOST:PORT' \
-    --corpus text --set net.metrics=tcp://127.0.0.1:19191
-refuse_corpus "all addresses in the clear" 78 'net.hub|0.0.0.0|net.encrypt' \
-    --corpus text --set 'net.hub=tcp://0.0.0.0:*' --set net.encrypt=off
-refuse_corpus "an address that is none" 78 'net.hub|127.0.0.1:x|port' \
-    --corpus text --set net.hub=tcp://127.0.0.1:x
-refuse_corpus "an address of another machine" 69 'net.home|192.0.2.1|cannot listen' \
-    --corpus text --set net.home=tcp://192.0.2.1:5555
+refuse_keys "one port for two" 78 'net.hub|net.home|tcp://127.0.0.1:5555' \
+    net.hub=tcp://127.0.0.1:5555 net.home=tcp://127.0.0.1:5555
+refuse_keys "one port for hub and metrics" 78 'net.hub|net.metrics|127.0.0.1:5555' \
+    net.hub=tcp://127.0.0.1:5555 net.metrics=127.0.0.1:5555
+refuse_keys "metrics of another machine" 69 'net.metrics|192.0.2.1|cannot listen' \
+    net.metrics=192.0.2.1:5555
+refuse_keys "metrics at a URL" 78 'net.metrics|tcp://127.0.0.1:19191|HOST:PORT' \
+    net.metrics=tcp://127.0.0.1:19191
+refuse_keys "all addresses in the clear" 78 'net.hub|0.0.0.0|net.encrypt' 'net.hub=tcp://0.0.0.0:*' \
+    net.encrypt=off
+refuse_keys "an address that is none" 78 'net.hub|127.0.0.1:x|port' net.hub=tcp://127.0.0.1:x
+refuse_keys "an address of another machine" 69 'net.home|192.0.2.1|cannot listen' \
+    net.home=tcp://192.0.2.1:5555
 
 echo "-- unusual texts that must work"
 cp -r text odd
@@ -390,42 +386,36 @@ works "the first start" 'mixture, by the router|base model|p11|pathloom generate
 [ "$failures" -eq 0 ] || exit 1
 if grep -q "$(printf '\033')" stdout; then complain "escapes in a pipe"; fi
 check_gone run/proc
-works "the second start" 'prepared before|mixture, by the router' \
-    $train --corpus text --out "$work/run"
+works "the second start" 'prepared before|mixture, by the router' $train --corpus text --out "$work/run"
 "$pathloom" init >all.yaml
-refused "what init writes is read again" 65 'empty.txt|no text' \
-    "$pathloom" train all.yaml --corpus empty.txt --out never
+refuse "what init writes is read again" 65 'empty.txt|no text' train all.yaml --corpus empty.txt \
+    --out never
 # shellcheck disable=SC2086 # the list is several words
 "$pathloom" init $tiny >tiny.yaml
-works "what init writes means the same" 'prepared before' \
-    "$pathloom" train tiny.yaml --out "$work/run"
+does "what init writes means the same" 'prepared before' train tiny.yaml --out "$work/run"
 keep run
 refused "another configuration" 73 'train.tau|`5`|`6`|--out' \
     $train --corpus text --out "$work/run" --set train.tau=6
 check_intact run
-refused "another corpus" 73 'data.corpus|`text`|`odd`' \
-    $train --corpus odd --out "$work/run"
+refused "another corpus" 73 'data.corpus|`text`|`odd`' $train --corpus odd --out "$work/run"
 check_intact run
 
 printf 'train:\n  tau: 5\nmodel:\n  head_size: 0\nworkers:\n  count: 1\n' >part.yaml
 printf 'train:\n  tau: 6\n' >differs.yaml
-works "a value that the run has" 'resumed|prepared before|mixture' \
-    "$pathloom" train --out "$work/run" --set train.phases=2
-works "the corpus by other names" 'resumed|prepared before|mixture' \
-    "$pathloom" train --out "$work/run" --corpus ./text/
-works "the whole path of the corpus" 'resumed|prepared before|mixture' \
-    "$pathloom" train --out "$work/run" --corpus "$work/text" --workers 1
-works "a file with a few keys" 'resumed|prepared before|mixture' \
-    "$pathloom" train part.yaml --out "$work/run"
+does "a value that the run has" 'resumed|prepared before|mixture' train --out "$work/run" \
+    --set train.phases=2
+does "the corpus by other names" 'resumed|prepared before|mixture' train --out "$work/run" \
+    --corpus ./text/
+does "the whole path of the corpus" 'resumed|prepared before|mixture' train --out "$work/run" \
+    --corpus "$work/text" --workers 1
+does "a file with a few keys" 'resumed|prepared before|mixture' train part.yaml --out "$work/run"
 keep run
-refused "one value that differs" 73 'train.phases|`2`|`4`|leave the key out' \
-    "$pathloom" train --out "$work/run" --set train.phases=4
-refused "a file's value that differs" 73 'train.tau|`5`|`6`' \
-    "$pathloom" train differs.yaml --out "$work/run"
-refused "another corpus alone" 73 'data.corpus|`text`|`odd`' \
-    "$pathloom" train --corpus odd --out "$work/run"
-refused "another width, which heads do not divide" 73 'model.width|`32`|`33`' \
-    "$pathloom" train --out "$work/run" --set model.width=33
+refuse "one value that differs" 73 'train.phases|`2`|`4`|leave the key out' train --out "$work/run" \
+    --set train.phases=4
+refuse "a file's value that differs" 73 'train.tau|`5`|`6`' train differs.yaml --out "$work/run"
+refuse "another corpus alone" 73 'data.corpus|`text`|`odd`' train --corpus odd --out "$work/run"
+refuse "another width, which heads do not divide" 73 'model.width|`32`|`33`' train --out "$work/run" \
+    --set model.width=33
 check_intact run
 
 cp -r run hurt
@@ -435,8 +425,7 @@ refused "a damaged token file" 65 'train.tok|damaged|delete the folder' \
     $train --corpus text --out "$work/hurt"
 check_intact hurt
 damage hurt/data/valid.tok
-refused "damaged held-out text" 65 'valid.tok|damaged|delete the folder' \
-    "$pathloom" eval --run hurt
+refuse "damaged held-out text" 65 'valid.tok|damaged|delete the folder' eval --run hurt
 rm -rf hurt/data
 works "data made anew" 'trained in|mixture' $train --corpus text --out "$work/hurt"
 
@@ -446,13 +435,12 @@ cp odd-run/data/tokenizer.model hurt/data
 for verb in "generate --prompt The" eval "export --path p00 --out never" \
     "serve --listen 127.0.0.1:*"; do
     # shellcheck disable=SC2086 # the list is several words
-    refused "${verb%% *} with another tokenizer" 65 \
-        'hurt/data/tokenizer.model|hash|delete the folder' "$pathloom" $verb --run hurt
+    refuse "${verb%% *} with another tokenizer" 65 'hurt/data/tokenizer.model|hash|delete the folder' \
+        $verb --run hurt
 done
 check_gone never
-refused "train with another tokenizer" 65 \
-    'hurt/data/tokenizer.model|hash|delete the folder' \
-    "$pathloom" train --out "$work/hurt"
+refuse "train with another tokenizer" 65 'hurt/data/tokenizer.model|hash|delete the folder' train \
+    --out "$work/hurt"
 name="doctor and another tokenizer"
 run "$pathloom" doctor --run hurt
 grep -q '^fail  tokenizer .*hurt/data/tokenizer.model' stdout || complain "it found none"
@@ -468,8 +456,7 @@ done
 rm -rf hurt
 cp -r run hurt
 damage_throughout "$(ls -S hurt/store/db/*.sst hurt/store/db/*.log | head -n 1)"
-refused "damaged blobs" 65 'hurt/store|Corruption|restore' \
-    $train --corpus text --out "$work/hurt"
+refused "damaged blobs" 65 'hurt/store|Corruption|restore' $train --corpus text --out "$work/hurt"
 rm -rf hurt
 
 cp -r run hurt
@@ -478,8 +465,7 @@ for verb in "store fsck" "store ls" "generate --prompt The" "train --out"; do
     run=--run
     [ "$verb" != "train --out" ] || run=
     # shellcheck disable=SC2086 # the list is several words
-    refused "$verb without FORMAT" 65 'hurt/store/db|lost its file FORMAT|backup' \
-        "$pathloom" $verb $run "$work/hurt"
+    refuse "$verb without FORMAT" 65 'hurt/store/db|lost its file FORMAT|backup' $verb $run "$work/hurt"
 done
 rm -rf hurt
 
@@ -520,8 +506,7 @@ done
 echo "-- a small disk, and another user"
 mkdir "$disk"
 if mount -t tmpfs -o size=8m tmpfs "$disk" 2>/dev/null; then
-    refused "a disk that cannot hold the run" 78 'disk|MiB|--out' \
-        $train --corpus text --out "$disk/run"
+    refused "a disk that cannot hold the run" 78 'disk|MiB|--out' $train --corpus text --out "$disk/run"
     umount "$disk"
     mount -t tmpfs -o size=160m tmpfs "$disk"
     name="a disk that fills"
@@ -537,9 +522,9 @@ if mount -t tmpfs -o size=8m tmpfs "$disk" 2>/dev/null; then
     check_sentence "$disk/run/store" MiB "free some disk space"
     check_nobody_left
     tail -c 160m /dev/zero >>"$disk/fill" 2>/dev/null
-    refused "garbage collection on a full disk" 74 \
+    refuse "garbage collection on a full disk" 74 \
         'only 0 B are free|first delete or move other files|gc --delete' \
-        "$pathloom" store gc --run "$disk/run" --delete --keep 1 --grace 0
+        store gc --run "$disk/run" --delete --keep 1 --grace 0
     truncate -s 50m "$disk/fill"
     rm -r "$disk/run/cache"
     works "garbage collection on a disk with little space" freed \
@@ -586,9 +571,9 @@ if $as_nobody test -x "$pathloom" 2>/dev/null && $as_nobody test -r train.sh; th
         mkdir fixed
         if mount --bind run fixed 2>/dev/null; then
             mount -o remount,ro,bind "$work/fixed"
-            refused "a change of a read-only store" 77 "fixed/store|read-only|copy" \
-                "$pathloom" store tag mine --run fixed
-            works "a look into a read-only store" 'L1.E0' "$pathloom" store ls --run fixed
+            refuse "a change of a read-only store" 77 "fixed/store|read-only|copy" store tag mine \
+                --run fixed
+            does "a look into a read-only store" 'L1.E0' store ls --run fixed
             umount fixed
         fi
         rmdir fixed
@@ -600,101 +585,88 @@ fi
 echo "-- folders without a run"
 for verb in eval "generate --prompt x" "route --prompt x" status "store ls" "store log L1.E0"; do
     # shellcheck disable=SC2086 # the list is several words
-    refused "$verb of no run" 66 'text' "$pathloom" $verb --run text
+    refuse "$verb of no run" 66 'text' $verb --run text
 done
-refused "an empty prompt" 64 '--prompt' "$pathloom" generate --run run --prompt ''
-refused "no prompt" 64 '--prompt' "$pathloom" generate --run run
-refused "a long prompt" 64 'tokens|context is 48|shorten' \
-    "$pathloom" generate --run run --prompt "$(head -c 2000 text/notes/notesaa)"
+refuse "an empty prompt" 64 '--prompt' generate --run run --prompt ''
+refuse "no prompt" 64 '--prompt' generate --run run
+refuse "a long prompt" 64 'tokens|context is 48|shorten' generate --run run \
+    --prompt "$(head -c 2000 text/notes/notesaa)"
 [ ! -s stdout ] || complain "the prompt was printed"
 for value in x -1 nan 1000; do
-    refused "temperature $value" 64 "--temperature|100|\`$value\`" \
-        "$pathloom" generate --run run --prompt a --temperature "$value"
+    refuse "temperature $value" 64 "--temperature|100|\`$value\`" generate --run run --prompt a \
+        --temperature "$value"
 done
-refused "an unknown path" 66 'p99|p11' "$pathloom" generate --run run --prompt a --path p99
-works "text" 'The' "$pathloom" generate --run run --prompt The --max-tokens 4
-refused "an unknown module" 66 'L9.E0|L1.E0' "$pathloom" store log L9.E0 --run run
-refused "a version to come" 66 'versions 0 to 2|99' \
-    "$pathloom" store show L1.E0@99 --run run
-refused "a tag named head" 64 '`head`|cannot be the name of a tag' \
-    "$pathloom" store tag head --run run
-refused "eval with a key that changes results" 64 'train.tau=9' \
-    "$pathloom" eval --run run --set train.tau=9
-works "eval" '"ppl_routed":' "$pathloom" eval --run run --json
+refuse "an unknown path" 66 'p99|p11' generate --run run --prompt a --path p99
+does "text" 'The' generate --run run --prompt The --max-tokens 4
+refuse "an unknown module" 66 'L9.E0|L1.E0' store log L9.E0 --run run
+refuse "a version to come" 66 'versions 0 to 2|99' store show L1.E0@99 --run run
+refuse "a tag named head" 64 '`head`|cannot be the name of a tag' store tag head --run run
+refuse "eval with a key that changes results" 64 'train.tau=9' eval --run run --set train.tau=9
+does "eval" '"ppl_routed":' eval --run run --json
 
 echo "-- the command line"
-refused "an unknown verb" 64 'trian|train' "$pathloom" trian
-refused "an unknown option" 64 '--corpsu|--corpus' "$pathloom" train --corpsu text
-refused "a missing value" 64 '--corpus|value' "$pathloom" train --corpus
-refused "a missing value" 64 '--max-tokens|value' \
-    "$pathloom" generate --run run --prompt a --max-tokens
-refused "a word too many" 64 'word' "$pathloom" eval --run run word
+refuse "an unknown verb" 64 'trian|train' trian
+refuse "an unknown option" 64 '--corpsu|--corpus' train --corpsu text
+refuse "a missing value" 64 '--corpus|value' train --corpus
+refuse "a missing value" 64 '--max-tokens|value' generate --run run --prompt a --max-tokens
+refuse "a word too many" 64 'word' eval --run run word
 refused "output to a full disk" 74 'output' sh -c "'$pathloom' init >/dev/full"
 refused "an unknown instruction set" 64 'PATHLOOM_CPU|avx9|portable, avx2' \
     env PATHLOOM_CPU=avx9 "$pathloom" eval --run run
 works "an old instruction set" 'ppl' env PATHLOOM_CPU=portable "$pathloom" eval --run run
 for verb in train eval generate route store status init hub home worker key join top doctor \
     explain; do
-    works "$verb --help" "usage: pathloom $verb|  --" "$pathloom" "$verb" --help
+    does "$verb --help" "usage: pathloom $verb|  --" "$verb" --help
     [ ! -s stderr ] || complain "help on stderr"
 done
-works "--help" 'train|generate|--help' "$pathloom" --help
+does "--help" 'train|generate|--help' --help
 
 echo "-- keys and other machines"
 token=pl1.127.0.0.1:1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE
-refused "no token" 64 'join|token|key invite' "$pathloom" join
-refused "a token that is none" 64 'not a whole token|copy' "$pathloom" join nonsense
-refused "half a token" 64 'whole token|key invite' "$pathloom" join "${token%AE}.x" --key half.key
-refused "a token without its secret" 64 'secret|copy the whole' "$pathloom" join "$token.AAAA" \
-    --key half.key
-refused "no token in its file" 64 'not a whole token' "$pathloom" join --token-file /dev/null
-refused "no verb of key" 64 'takes new, show|invite' "$pathloom" key
-refused "a key of no run" 66 'nowhere|net.hub' "$pathloom" key list --run nowhere
-refused "an invitation without a job" 66 'nowhere|train' \
-    "$pathloom" key invite --run nowhere
-refused "an unknown role" 64 'boss|worker' "$pathloom" key invite --role boss
-refused "an odd span" 64 '--expires|24h' "$pathloom" key invite --expires soon
-works "a new key" '' "$pathloom" key new fresh.key
-refused "a key in the place of another" 73 'fresh.key|exists already|never replaced' \
-    "$pathloom" key new fresh.key
+refuse "no token" 64 'join|token|key invite' join
+refuse "a token that is none" 64 'not a whole token|copy' join nonsense
+refuse "half a token" 64 'whole token|key invite' join "${token%AE}.x" --key half.key
+refuse "a token without its secret" 64 'secret|copy the whole' join "$token.AAAA" --key half.key
+refuse "no token in its file" 64 'not a whole token' join --token-file /dev/null
+refuse "no verb of key" 64 'takes new, show|invite' key
+refuse "a key of no run" 66 'nowhere|net.hub' key list --run nowhere
+refuse "an invitation without a job" 66 'nowhere|train' key invite --run nowhere
+refuse "an unknown role" 64 'boss|worker' key invite --role boss
+refuse "an odd span" 64 '--expires|24h' key invite --expires soon
+does "a new key" '' key new fresh.key
+refuse "a key in the place of another" 73 'fresh.key|exists already|never replaced' key new fresh.key
 one=$("$pathloom" key show fresh.key)
 two=$("$pathloom" key new second.key)
-works "a key that is allowed" '' "$pathloom" key allow "$one" --keys list --name one
-refused "a name that another key has" 73 'one|another key|--name' \
-    "$pathloom" key allow "$two" --keys list --name one
-refused "a name of the job's own keys" 77 'own-worker|--name' \
-    "$pathloom" key allow "$two" --keys list --name own-worker
-works "a second key" '' "$pathloom" key allow "$two" --keys list
-works "a revoked key" 'one is revoked|no invitation' "$pathloom" key revoke one --keys list
-works "the record of it" "revoked          $one" "$pathloom" key list --keys list
-works "the record of it in JSON" "\"role\":\"revoked\",\"key\":\"$one\"" \
-    "$pathloom" key list --keys list --json
-refused "the name of a revoked key" 73 'one|revoked' \
-    "$pathloom" key allow "$two" --keys list --name one
+does "a key that is allowed" '' key allow "$one" --keys list --name one
+refuse "a name that another key has" 73 'one|another key|--name' key allow "$two" --keys list --name one
+refuse "a name of the job's own keys" 77 'own-worker|--name' key allow "$two" --keys list \
+    --name own-worker
+does "a second key" '' key allow "$two" --keys list
+does "a revoked key" 'one is revoked|no invitation' key revoke one --keys list
+does "the record of it" "revoked          $one" key list --keys list
+does "the record of it in JSON" "\"role\":\"revoked\",\"key\":\"$one\"" key list --keys list --json
+refuse "the name of a revoked key" 73 'one|revoked' key allow "$two" --keys list --name one
 printf 'worker %s 0 0 twin\nworker %s 0 0 twin\n' "$one" "$two" >twins
-refused "a name for two" 64 '2 keys|twin|KEY' "$pathloom" key revoke twin --keys twins
+refuse "a name for two" 64 '2 keys|twin|KEY' key revoke twin --keys twins
 printf 'hub %s 0 0 own-hub\n' "$one" >own
-refused "a revoked key of the job itself" 77 "own-hub|the job's own keys|delete|start the job again" \
-    "$pathloom" key revoke own-hub --keys own
-refused "the same by its key" 77 "own-hub|the job's own keys" \
-    "$pathloom" key revoke "$one" --keys own
+refuse "a revoked key of the job itself" 77 "own-hub|the job's own keys|delete|start the job again" \
+    key revoke own-hub --keys own
+refuse "the same by its key" 77 "own-hub|the job's own keys" key revoke "$one" --keys own
 mkdir -p barred/keys
-refused "one of them for a time" 77 "own-hub|do not expire|--expires" \
-    "$pathloom" key allow "$one" --keys own --expires 1h
+refuse "one of them for a time" 77 "own-hub|do not expire|--expires" key allow "$one" --keys own \
+    --expires 1h
 printf 'revoked %s 0 0 own-hub\n' "$one" >barred/keys/allow
 refused "a job that lacks one of its own keys" 77 "own-hub|revoked|key allow $one --run" \
     $train --corpus text --out "$work/barred" --set net.encrypt=on
-works "its key let in again" '' "$pathloom" key allow "$one" --run barred
-works "with its name and role" "hub              $one  own-hub" \
-    "$pathloom" key list --run barred
+does "its key let in again" '' key allow "$one" --run barred
+does "with its name and role" "hub              $one  own-hub" key list --run barred
 refused "a hub for all in the clear" 78 '0.0.0.0|encrypted|key' \
     sh -c "'$pathloom' hub --listen tcp://0.0.0.0:1 --home tcp://127.0.0.1:1 2>&1 |
         sed -n 's/.*error=.\\(.*\\)\"/pathloom: \\1/p' >&2; exit 78"
-refused "a key without a list" 64 '--keys' "$pathloom" hub --key fresh.key \
-    --home tcp://127.0.0.1:1
-refused "a hub without homes" 64 '--home|--run' "$pathloom" hub
-refused "nobody to watch" 66 'nowhere|train' "$pathloom" top --run nowhere
-refused "an unknown code" 66 'lease.expird|lease.expired' "$pathloom" explain lease.expird
+refuse "a key without a list" 64 '--keys' hub --key fresh.key --home tcp://127.0.0.1:1
+refuse "a hub without homes" 64 '--home|--run' hub
+refuse "nobody to watch" 66 'nowhere|train' top --run nowhere
+refuse "an unknown code" 66 'lease.expird|lease.expired' explain lease.expird
 
 echo "-- a job that is interrupted"
 # The training is long enough to be interrupted several times.
@@ -773,9 +745,8 @@ start
 kill -9 "$job"
 end 137
 check_nobody_left
-refused "status of no run" 66 'there is no run in nosuch' "$pathloom" status --run nosuch
-refused "status of a killed job" 66 'no job is running|train --out' \
-    "$pathloom" status --run long
+refuse "status of no run" 66 'there is no run in nosuch' status --run nosuch
+refuse "status of a killed job" 66 'no job is running|train --out' status --run long
 works "the same command finishes" 'resumed|mixture, by the router' \
     $train --corpus text --out "$work/long" $long
 check_gone long/proc

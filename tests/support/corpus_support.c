@@ -54,7 +54,7 @@ int32_t test_token(size_t d, size_t t, size_t n)
 void build_tokens(const uint32_t *lens, size_t n, uint32_t vocab, pl_buf *out)
 {
     static const char names[] = "one\0two";
-    pl_buf body = {0};
+    OWNED(pl_buf_destroy) pl_buf body = {0};
     uint64_t first = 0;
     int width = vocab <= 65536 ? 2 : 4;
     for (size_t d = 0; d < n; d++)
@@ -83,7 +83,6 @@ void build_tokens(const uint32_t *lens, size_t n, uint32_t vocab, pl_buf *out)
     put_le(out, pl_checksum(body.data, body.len), 8);
     put_le(out, pl_checksum(out->data + header, 56), 8);
     pl_buf_append(out, body.data, body.len);
-    pl_buf_destroy(&body);
 }
 
 void make_words(uint64_t seed, size_t len, pl_buf *out)
@@ -102,35 +101,31 @@ void make_words(uint64_t seed, size_t len, pl_buf *out)
 
 pl_status make_words_tokenizer(void **state, int vocab, pl_tokenizer **out)
 {
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     if (make_scratch(state) != 0)
         return pl_fail(PL_ERR_IO, "there is no scratch folder");
     make_words(1, 100000, &text);
     const char *texts[] = {(const char *)text.data};
     pl_status status =
         pl_tokenizer_train(texts, &text.len, 1, vocab, 1, in_scratch("words.model"));
-    pl_buf_destroy(&text);
     return status == PL_OK ? pl_tokenizer_load(in_scratch("words.model"), out) : status;
 }
 
 int make_documents(void **state, int n)
 {
-    pl_buf lines = {0};
+    OWNED(pl_buf_destroy) pl_buf lines = {0};
     if (make_scratch(state) != 0)
         return -1;
     for (int d = 0; d < n; d++) {
-        pl_buf words = {0};
-        pl_json *object = pl_json_object();
+        OWNED(pl_buf_destroy) pl_buf words = {0};
+        OWNED(pl_json_destroy) pl_json *object = pl_json_object();
         make_words((uint64_t)d, 1500, &words);
         pl_json_set_text(object, "text", pl_buf_text(&words));
         pl_json_set_text(object, "domain", d % 3 ? "even" : "third");
         pl_json_write(object, 0, &lines);
         pl_buf_printf(&lines, "\n");
-        pl_json_destroy(&object);
-        pl_buf_destroy(&words);
     }
     write_bytes("corpus.jsonl", lines.data, lines.len);
-    pl_buf_destroy(&lines);
     return 0;
 }
 
@@ -162,4 +157,16 @@ void check_prepare_fails(const pl_prepare_options *options, const char *folder,
         fail_msg("%s instead of %s: %s", pl_status_name(status),
                  pl_status_name(expected), pl_last_error());
     assert_said(said);
+}
+
+const char *prepare_aloud(const pl_prepare_options *options, const char *folder,
+                          pl_prepare_result *result)
+{
+    static pl_buf heard;
+    pl_prepare_options aloud = *options;
+    aloud.progress = hear_line;
+    aloud.progress_context = &heard;
+    pl_buf_clear(&heard);
+    assert_ok(pl_prepare(&aloud, in_scratch(folder), result));
+    return pl_buf_text(&heard);
 }

@@ -52,5 +52,10 @@ pl_prepare_options usual_prepare(void);
 void check_prepare_fails(const pl_prepare_options *options, const char *folder,
                          pl_status expected, const char *said);
 
+/* Prepares with these options, which must succeed. Returns the lines of the progress,
+ * until the next call. */
+const char *prepare_aloud(const pl_prepare_options *options, const char *folder,
+                          pl_prepare_result *result);
+
 /* Appends a line of pl_prepare's progress to `context`, a pl_buf. */
 void hear_line(void *context, const char *line);

@@ -39,14 +39,13 @@ pl_export make_export(const pl_topology *t, const float *params)
 
 int open_exchange(void **state)
 {
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     if (make_scratch(state) != 0)
         return -1;
     make_words(1, 60000, &text);
     const char *texts[] = {(const char *)text.data};
     pl_status status = pl_tokenizer_train(texts, &text.len, 1, PIECES, 1,
                                           in_scratch("tokenizer.model"));
-    pl_buf_destroy(&text);
     if (status == PL_OK)
         status = pl_read_file(in_scratch("tokenizer.model"), &tokenizer_model);
     return status == PL_OK ? 0 : -1;

@@ -52,8 +52,9 @@ world *new_world(pl_method method, int k, const char *codec)
     return w;
 }
 
-void end_world(world *w)
+void end_world(world **owner)
 {
+    OWNED(free_memory) world *w = *owner;
     for (int i = 0; i < w->k; i++) {
         holder *h = &w->of[i];
         void *all[] = {h->params, h->velocity, h->last,       h->before, h->start,
@@ -65,7 +66,6 @@ void end_world(world *w)
     pl_free(w->zero);
     pl_topology_destroy(&w->topology);
     pl_arm_clear(&w->arm);
-    pl_free(w);
 }
 
 const pl_contract *contract_of(world *w)
@@ -217,25 +217,23 @@ void run_holder_home(void *context)
 void publish_holders(world *w)
 {
     char name[96];
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     pl_hash blob;
     for (int m = 0; m < pl_topology_n_modules(w->topology); m++) {
         int slot = pl_topology_module_slot(w->topology, m);
         size_t n = pl_topology_slot(w->topology, slot)->n_params;
-        float *params = pl_alloc(n * sizeof *params);
+        OWNED(free_memory) float *params = pl_alloc(n * sizeof *params);
         pl_topology_init(w->topology, slot, 1, params);
         pl_arm_module_name(&w->arm, w->topology, m, name);
         assert_ok(pl_client_create_module(w->client, name, params, n, &w->arm.config));
-        pl_free(params);
     }
     pl_arm_encode(&w->arm, &bytes);
     assert_ok(pl_client_put_object(w->client, "arm/mix", bytes.data, bytes.len, &blob));
-    pl_buf_destroy(&bytes);
 }
 
 void raise_home(world *w)
 {
-    pl_buf address = {0};
+    OWNED(pl_buf_destroy) pl_buf address = {0};
     w->stop = 0;
     assert_ok(pl_thread_start("home", run_holder_home, w, &w->home));
     for (int i = 0; i < 1000 && !pl_path_exists(w->ready); i++)
@@ -245,7 +243,6 @@ void raise_home(world *w)
     tell_secret(homes[0]);
     pl_client_options options = {.homes = homes, .n_homes = 1, .patience_ms = 15000};
     assert_ok(pl_client_create(&options, &w->client));
-    pl_buf_destroy(&address);
 }
 
 void start_home(world *w)
@@ -313,11 +310,10 @@ pl_version_facts wait_holder_version(world *w, int64_t number)
 
 void fetch(world *w, const pl_hash *blob, size_t first, float *out)
 {
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     char name[96];
     pl_arm_module_name(&w->arm, w->topology, MODULE, name);
     assert_ok(pl_client_get_blob(w->client, name, blob, &bytes));
     assert_true(bytes.len >= (first + w->n) * sizeof *out);
     memcpy(out, bytes.data + first * sizeof *out, w->n * sizeof *out);
-    pl_buf_destroy(&bytes);
 }

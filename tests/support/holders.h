@@ -57,7 +57,7 @@ double *doubles(const world *w);
 
 world *new_world(pl_method method, int k, const char *codec);
 
-void end_world(world *w);
+void end_world(world **owner);
 
 /* Computes w->contract from the arm, which a test may have changed. */
 const pl_contract *contract_of(world *w);

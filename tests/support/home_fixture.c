@@ -62,7 +62,7 @@ bool await_child(child *c)
 void start_failing_child(child *c, const char *failpoint)
 {
     enum { STARTS = 5, PAUSE_MS = 300 };
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     const char *bind = c->address[0] ? c->address : "tcp://127.0.0.1:*";
     assert_int_equal(pl_remove_tree(c->ready), PL_OK);
     for (int start = 0; start < STARTS; start++) {
@@ -82,7 +82,6 @@ void start_failing_child(child *c, const char *failpoint)
     }
     assert_int_equal(pl_read_file(c->ready, &text), PL_OK);
     pl_copy_text(c->address, sizeof c->address, pl_buf_text(&text));
-    pl_buf_destroy(&text);
     if (strcmp(c->kind, "home") == 0 && !failpoint[0] && !has_hub)
         tell_secret(c->address);
 }
@@ -121,6 +120,12 @@ void kill_child(child *c, int how)
     c->pid = 0;
     if (how == SIGTERM)
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+void restart_child(child *c)
+{
+    kill_child(c, SIGKILL);
+    start_child(c);
 }
 
 void define_grid(pl_arm *arm, const char *codec)
@@ -162,8 +167,9 @@ pl_client *open_client(const char *address)
 void publish_arm(pl_client *client, const pl_arm *arm, const pl_topology *topology)
 {
     char name[96];
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     pl_hash blob;
+    OWNED(free_memory)
     float *start = pl_alloc(pl_topology_path_params(topology) * sizeof *start);
     for (int m = 0; m < pl_topology_n_modules(topology); m++) {
         int slot = pl_topology_module_slot(topology, m);
@@ -178,6 +184,4 @@ void publish_arm(pl_client *client, const pl_arm *arm, const pl_topology *topolo
     snprintf(name, sizeof name, "arm/%s", arm->name);
     assert_int_equal(pl_client_put_object(client, name, bytes.data, bytes.len, &blob),
                      PL_OK);
-    pl_buf_destroy(&bytes);
-    pl_free(start);
 }

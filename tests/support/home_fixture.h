@@ -71,6 +71,9 @@ long child_kib(const child *c);
  * code must be 0. */
 void kill_child(child *c, int how);
 
+/* Kills the child with SIGKILL and starts it again. */
+void restart_child(child *c);
+
 /* ---- what a job publishes: a 2x2 mixture, that is, its modules and its arm ---- */
 void define_grid(pl_arm *arm, const char *codec);
 

@@ -46,7 +46,7 @@ static bool same_folder(const char *a, const char *b)
 static pid_t start_stopping(const char *const *points, const char *program,
                             const char *folder, const char *more)
 {
-    pl_buf spec = {0};
+    OWNED(pl_buf_destroy) pl_buf spec = {0};
     for (int i = 0; points[i]; i++)
         pl_buf_printf(&spec, "%s%s:stop:0", i ? "," : "", points[i]);
     pid_t child = fork();
@@ -56,7 +56,6 @@ static pid_t start_stopping(const char *const *points, const char *program,
         execl("/proc/self/exe", program, folder, more, (char *)NULL);
         _exit(99);
     }
-    pl_buf_destroy(&spec);
     return child;
 }
 

@@ -8,16 +8,14 @@ static int n_homes;
 
 static pl_status ask_home_as_hub(const char *home, pl_message *q)
 {
-    pl_socket *socket = NULL;
-    pl_message a;
+    OWNED(pl_wire_close) pl_socket *socket = NULL;
+    OWNED(pl_message_destroy) pl_message a;
     pl_message_init(&a, 0);
     q->request = pl_wire_next_request();
     q->epoch = UINT64_MAX; /* no hub is newer */
     assert_int_equal(pl_wire_connect(home, &socket), PL_OK);
     pl_status status = pl_wire_ask(socket, q, 500, 60000, &a);
-    pl_wire_close(&socket);
     pl_message_destroy(q);
-    pl_message_destroy(&a);
     return status;
 }
 
@@ -50,7 +48,7 @@ void tell_secret(const char *home)
 
 void tell_valid(const pl_arm *arm, const pl_lease *lease, uint64_t newest)
 {
-    pl_topology *topology = NULL;
+    OWNED(pl_topology_destroy) pl_topology *topology = NULL;
     char path[96];
     assert_int_equal(pl_topology_create(&arm->shape, &arm->spec, &topology), PL_OK);
     const bool exists =
@@ -58,7 +56,6 @@ void tell_valid(const pl_arm *arm, const pl_lease *lease, uint64_t newest)
         lease->replica >= 0 && lease->replica < pl_topology_n_replicas(topology);
     if (exists)
         pl_arm_path_name(arm, topology, (int)lease->path, (int)lease->replica, path);
-    pl_topology_destroy(&topology);
     if (!exists) /* a test may name a path that the arm does not have */
         return;
     for (int i = 0; i < n_homes; i++) {

@@ -58,14 +58,13 @@ void encode(const worker *w, int slot, double norm, pl_buf *out)
     const fixture *f = w->job;
     int module = pl_topology_module_of_path(f->topology, slot, w->path);
     size_t n = pl_topology_slot(f->topology, slot)->n_params;
-    float *update = pl_alloc(n * sizeof *update);
+    OWNED(free_memory) float *update = pl_alloc(n * sizeof *update);
     const pl_contract of = pl_contract_of(&f->arm, f->topology, module);
     pl_codec_round round = pl_round_codec(&of, w->path, 0, norm);
     for (size_t i = 0; !w->idle && i < n; i++)
         update[i] = pl_random_normal((uint64_t)w->path, (uint64_t)slot, i) * 1e-3f;
     assert_ok(pl_codec_encode_update(&f->arm.outer.codec, f->topology, module, &round,
                                      update, NULL, out));
-    pl_free(update);
 }
 
 void fill(const worker *w, pl_client *client, int slot, char name[96], pl_buf *bytes,
@@ -94,14 +93,12 @@ void run_worker(void *context)
 {
     worker *w = context;
     char name[96];
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     pl_submission s;
-    pl_client *client = open_client(w->address);
+    OWNED(pl_client_destroy) pl_client *client = open_client(w->address);
     fill(w, client, w->slot, name, &bytes, &s);
     w->status = pl_client_submit(client, &s, &w->result, w->text);
     w->bytes_sent = pl_client_bytes_sent(client);
-    pl_client_destroy(&client);
-    pl_buf_destroy(&bytes);
 }
 
 void start_worker(worker *w, fixture *f, const char *address, int path)
@@ -179,8 +176,8 @@ void assert_version(fixture *f, const char *codec)
 
 int n_updates(fixture *f)
 {
-    pl_store *store = NULL;
-    pl_version v;
+    OWNED(pl_store_close) pl_store *store = NULL;
+    OWNED(pl_version_clear) pl_version v;
     int n = 0;
     memset(&v, 0, sizeof v);
     assert_ok(pl_store_open(f->home.target, PL_STORE_READ, &store));
@@ -194,7 +191,5 @@ int n_updates(fixture *f)
                                          &v.contributions[i].update);
         n += !seen;
     }
-    pl_version_clear(&v);
-    pl_store_close(&store);
     return n;
 }

@@ -62,3 +62,36 @@ pl_shape shape_case(int i)
     shape.n_kv_heads = i == 2 ? shape.n_heads : i == 1 ? 1 : 2;
     return shape;
 }
+
+void load_initial(rig *r, uint64_t seed)
+{
+    for (int s = 0; s < pl_topology_n_slots(r->topology); s++)
+        pl_topology_init(r->topology, s, seed,
+                         r->params + pl_topology_slot(r->topology, s)->offset);
+    assert_ok(pl_model_load(r->model, r->params));
+}
+
+float *copy_params(const rig *r)
+{
+    float *x = malloc(r->n * sizeof *x);
+    assert_non_null(x);
+    assert_ok(pl_model_save(r->model, x));
+    return x;
+}
+
+float *copy_grads(const rig *r)
+{
+    float *x = malloc(r->n * sizeof *x);
+    assert_non_null(x);
+    assert_ok(pl_model_save_grads(r->model, x));
+    return x;
+}
+
+void train_some(const rig *r, int n_steps)
+{
+    pl_step_result result;
+    pl_adamw adam = adam_default;
+    for (adam.step = 1; adam.step <= n_steps; adam.step++)
+        assert_ok(pl_model_train_step(r->model, tokens_2x5, targets_2x5, B2, T5, &adam,
+                                      1.0f, &result));
+}

@@ -47,3 +47,25 @@ void close_rig(rig *r);
  * norm. */
 pl_shape shape_case(int i);
 enum { N_SHAPES = 4 };
+
+/* ---- training ---- */
+
+/* Loads the parameters with which a training with this seed begins. */
+void load_initial(rig *r, uint64_t seed);
+
+/* The caller frees what these return. */
+float *copy_params(const rig *r);
+float *copy_grads(const rig *r);
+
+enum { B2 = 2, T5 = 5 };
+static const int32_t tokens_2x5[] = {1, 7, 12, 0, 7, 3, 3, 9, 11, 2};
+static const int32_t targets_2x5[] = {7, 12, 0, -1, 7, -1, 9, 11, 2, 5};
+static const pl_adamw adam_default = {.lr = 1e-2f,
+                                      .beta1 = 0.9f,
+                                      .beta2 = 0.95f,
+                                      .eps = 1e-8f,
+                                      .weight_decay = 0.1f,
+                                      .step = 1};
+
+/* Takes steps 1 to n_steps with this batch. */
+void train_some(const rig *r, int n_steps);

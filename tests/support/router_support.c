@@ -42,16 +42,14 @@ int path_of(const pl_router *router, const float *feature)
 
 double purity_of(const pl_router *router, const float *points, size_t n, int k)
 {
-    int *cluster = malloc(n * sizeof *cluster);
-    uint32_t *label = malloc(n * sizeof *label);
+    OWNED(free_memory) int *cluster = malloc(n * sizeof *cluster);
+    OWNED(free_memory) uint32_t *label = malloc(n * sizeof *label);
     pl_judgement judgement;
     for (size_t i = 0; i < n; ++i) {
         cluster[i] = path_of(router, points + i * (size_t)router->lens.dim);
         label[i] = (uint32_t)(i % (size_t)k);
     }
     pl_judge(cluster, router->n_paths, label, k, n, &judgement);
-    free(cluster);
-    free(label);
     return judgement.purity;
 }
 

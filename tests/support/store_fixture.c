@@ -26,24 +26,20 @@ int make_folder(void **state)
 
 static void copy_file(const char *from, const char *to)
 {
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     assert_ok(pl_read_file(from, &bytes));
     FILE *file = fopen(to, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(bytes.data, 1, bytes.len, file), bytes.len);
     fclose(file);
-    pl_buf_destroy(&bytes);
 }
 
 bool same_file(const char *a, const char *b)
 {
-    pl_buf in_a = {0}, in_b = {0};
-    bool same = pl_read_file(a, &in_a) == PL_OK && pl_read_file(b, &in_b) == PL_OK &&
-                in_a.len == in_b.len &&
-                (in_a.len == 0 || memcmp(in_a.data, in_b.data, in_a.len) == 0);
-    pl_buf_destroy(&in_a);
-    pl_buf_destroy(&in_b);
-    return same;
+    OWNED(pl_buf_destroy) pl_buf in_a = {0}, in_b = {0};
+    return pl_read_file(a, &in_a) == PL_OK && pl_read_file(b, &in_b) == PL_OK &&
+           in_a.len == in_b.len &&
+           (in_a.len == 0 || memcmp(in_a.data, in_b.data, in_a.len) == 0);
 }
 
 /* Makes the file a link to the same file in the folder `before`, if there is one. */
@@ -99,9 +95,8 @@ uint8_t *make_bytes(uint64_t seed, size_t n)
 pl_hash put_bytes(pl_txn *txn, uint64_t seed, size_t n)
 {
     pl_hash hash;
-    uint8_t *bytes = make_bytes(seed, n);
+    OWNED(free_memory) uint8_t *bytes = make_bytes(seed, n);
     assert_ok(pl_txn_put_blob(txn, bytes, n, &hash));
-    pl_free(bytes);
     return hash;
 }
 
@@ -139,12 +134,9 @@ void commit_version(pl_store *store, const char *module, uint64_t number, uint64
 
 bool blob_holds(pl_store *store, const pl_hash *blob, uint64_t seed, size_t n)
 {
-    uint8_t *expected = make_bytes(seed, n), *got = pl_alloc(n + 1);
+    OWNED(free_memory) uint8_t *expected = make_bytes(seed, n), *got = pl_alloc(n + 1);
     uint64_t bytes = 0;
-    bool same = pl_store_blob_bytes(store, blob, &bytes) == PL_OK && bytes == n &&
-                pl_store_read_blob(store, blob, 0, n, got) == PL_OK &&
-                memcmp(expected, got, n) == 0;
-    pl_free(expected);
-    pl_free(got);
-    return same;
+    return pl_store_blob_bytes(store, blob, &bytes) == PL_OK && bytes == n &&
+           pl_store_read_blob(store, blob, 0, n, got) == PL_OK &&
+           memcmp(expected, got, n) == 0;
 }

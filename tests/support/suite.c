@@ -1,24 +1,98 @@
-/* Keeps the list of a program's tests and runs them. */
+/* Keeps the tests of a program, and runs those of one file. */
+#include "base/base.h"
+#include <stdlib.h>
+#include <string.h>
+
 #include "tests/support/suite.h"
 
-enum { TESTS_MAX = 128 };
+enum { FILES_MAX = 64, TESTS_MAX = 64 };
 
-static struct CMUnitTest tests[TESTS_MAX];
-static size_t n_tests;
+typedef struct suite_file {
+    const char *path;
+    CMFixtureFunction setup, teardown;
+    int (*child)(int argc, char **argv);
+    struct CMUnitTest tests[TESTS_MAX];
+    size_t n_tests;
+} suite_file;
 
-void suite_add(const struct CMUnitTest *test)
+static suite_file files[FILES_MAX];
+static int n_files;
+
+void free_memory(void *owner)
 {
-    if (n_tests < TESTS_MAX)
-        tests[n_tests] = *test;
-    n_tests++;
+    void *memory;
+    memcpy(&memory, owner, sizeof memory);
+    free(memory);
 }
 
-int suite_run(CMFixtureFunction setup, CMFixtureFunction teardown)
+/* Constructors call this before main. */
+static suite_file *file_at(const char *path)
 {
-    if (n_tests == 0 || n_tests > TESTS_MAX) {
-        print_message("the program has %zu tests; it must have 1 to %d (TESTS_MAX)\n",
-                      n_tests, TESTS_MAX);
-        return 1;
+    for (int i = 0; i < n_files; i++)
+        if (strcmp(files[i].path, path) == 0)
+            return &files[i];
+    if (n_files == FILES_MAX)
+        abort();
+    files[n_files].path = path;
+    return &files[n_files++];
+}
+
+void suite_add(const char *file, const struct CMUnitTest *test)
+{
+    suite_file *f = file_at(file);
+    if (f->n_tests == TESTS_MAX)
+        abort();
+    f->tests[f->n_tests++] = *test;
+}
+
+void suite_frame(const char *file, CMFixtureFunction setup, CMFixtureFunction teardown)
+{
+    suite_file *f = file_at(file);
+    f->setup = setup;
+    f->teardown = teardown;
+}
+
+void suite_child(const char *file, int (*child)(int argc, char **argv))
+{
+    file_at(file)->child = child;
+}
+
+/* Returns the file whose name without folder and extension is the last part of `name`;
+ * NULL: none. */
+static const suite_file *file_named(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    const char *stem = slash ? slash + 1 : name;
+    const size_t n = strlen(stem);
+    for (int i = 0; i < n_files; i++) {
+        const char *path = files[i].path, *last = strrchr(path, '/');
+        const char *base = last ? last + 1 : path;
+        if (strncmp(base, stem, n) == 0 && (base[n] == '.' || !base[n]))
+            return &files[i];
     }
-    return _cmocka_run_group_tests("tests", tests, n_tests, setup, teardown);
+    return NULL;
+}
+
+/* A child's argv[0] may be any name, so its parent tells it the file. */
+int main(int argc, char **argv)
+{
+    static const char variable[] = "PL_TEST_FILE";
+    const char *told = getenv(variable);
+    const suite_file *f = n_files == 1 ? &files[0] : file_named(argv[0]);
+    if (!f && told)
+        f = file_named(told);
+    if (!f) {
+        print_error("%s has the tests of these files; start it as test_X:\n", argv[0]);
+        for (int i = 0; i < n_files; i++)
+            print_error("  %s\n", files[i].path);
+        return 64;
+    }
+    setenv(variable, f->path, 1);
+    if (argc > 1 && f->child)
+        return f->child(argc, argv);
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    pl_log_open("test", PL_LOG_ERROR, false);
+    return _cmocka_run_group_tests("tests", f->tests, f->n_tests, f->setup,
+                                   f->teardown);
 }

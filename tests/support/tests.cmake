@@ -25,6 +25,18 @@ function(pl_job_test name labels script)
     set_tests_properties(${name} PROPERTIES COST 1000)
   endif()
 endfunction()
+# pl_scripts(folder labels names...) makes the script test NAME of FOLDER/NAME.sh for each
+# name. The script gets the program and a folder of its own in the build folder.
+function(pl_scripts folder labels)
+  foreach(name ${ARGN})
+    pl_script_test(${name} "${labels}" ${folder}/${name}.sh ${program} ${CMAKE_BINARY_DIR}/${name})
+  endforeach()
+endfunction()
+function(pl_jobs folder labels) # the same for job tests
+  foreach(name ${ARGN})
+    pl_job_test(${name} "${labels}" ${folder}/${name}.sh ${program} ${CMAKE_BINARY_DIR}/${name})
+  endforeach()
+endfunction()
 # Marks job tests that keep two cores busy or compare the times of processes. Beside
 # such a test, tests/run.sh runs at most one other on two cores. They start before all
 # others, because a test that needs two places waits until two are free.
@@ -52,8 +64,10 @@ function(pl_slow)
     endif()
   endforeach()
 endfunction()
-function(pl_may_skip name) # exit code 77 means that this machine cannot run the test
-  if(TEST ${name})
-    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
-  endif()
+function(pl_may_skip) # exit code 77 means that this machine cannot run the test
+  foreach(name ${ARGN})
+    if(TEST ${name})
+      set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
+    endif()
+  endforeach()
 endfunction()

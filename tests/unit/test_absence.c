@@ -46,9 +46,3 @@ PL_TEST(short_silence_is_not_worth_a_line)
     }
     assert_false(pl_absence_is_due(&a, 0));
 }
-
-int main(void)
-{
-    pl_log_open("test", PL_LOG_ERROR, false);
-    return suite_run(NULL, NULL);
-}

@@ -47,11 +47,10 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    fixture *f = *state;
+    OWNED(free_memory) fixture *f = *state;
     pl_affected_clear(&f->a);
     pl_topology_destroy(&f->t);
     pl_arm_clear(&f->arm);
-    pl_free(f);
     return 0;
 }
 
@@ -74,11 +73,10 @@ static int64_t stays(const fixture *f, const char *module)
     return f->a.stays[pl_topology_find_module(f->t, module)];
 }
 
-#define AFFECTED(name) PL_TEST_WITH(name, setup, teardown)
+#define AFFECTED(name) PL_TEST_ON(name, fixture *f, setup, teardown)
 
 AFFECTED(without_a_draw_everything_stays)
 {
-    fixture *f = *state;
     f->lacks[PL_KEPT_STATE] = f->lacks[PL_KEPT_STEP] = true;
     find(f);
     assert_phases(f->a.changes, PHASES, PHASES, PHASES, PHASES);
@@ -88,7 +86,6 @@ AFFECTED(without_a_draw_everything_stays)
 
 AFFECTED(a_change_reaches_the_others_one_phase_later)
 {
-    fixture *f = *state;
     f->draws[0] = 3;
     find(f);
     assert_phases(f->a.changes, 3, 4, 4, 4);
@@ -100,7 +97,6 @@ AFFECTED(a_change_reaches_the_others_one_phase_later)
 
 AFFECTED(a_draw_of_the_last_phase_reaches_no_other_path)
 {
-    fixture *f = *state;
     f->draws[3] = PHASES - 1;
     find(f);
     assert_phases(f->a.changes, PHASES, PHASES, PHASES, PHASES - 1);
@@ -110,11 +106,10 @@ AFFECTED(a_draw_of_the_last_phase_reaches_no_other_path)
 
 AFFECTED(paths_without_a_common_module_are_left_alone)
 {
-    fixture *f = *state;
     pl_topology_destroy(&f->t);
     f->arm.spec = (pl_topology_spec){.n_levels = 1, .experts = {PATHS}, .replicas = 1};
     f->arm.spec.embed_choice = f->arm.spec.head_choice = PL_CHOICE_PRIVATE;
-    assert_int_equal(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->t), PL_OK);
+    assert_ok(pl_topology_create(&f->arm.shape, &f->arm.spec, &f->t));
     f->draws[1] = 0;
     find(f);
     assert_phases(f->a.changes, PHASES, 0, PHASES, PHASES);
@@ -124,7 +119,6 @@ AFFECTED(paths_without_a_common_module_are_left_alone)
 
 AFFECTED(without_states_phases_are_repeated_but_versions_stay)
 {
-    fixture *f = *state;
     f->draws[0] = 3;
     f->lacks[PL_KEPT_STATE] = true;
     find(f);
@@ -135,7 +129,6 @@ AFFECTED(without_states_phases_are_repeated_but_versions_stay)
 
 AFFECTED(without_updates_all_contributors_repeat_the_round)
 {
-    fixture *f = *state;
     f->draws[0] = 3;
     f->lacks[PL_KEPT_UPDATES] = true;
     find(f);
@@ -145,7 +138,6 @@ AFFECTED(without_updates_all_contributors_repeat_the_round)
 
 AFFECTED(without_momentum_modules_go_back_to_the_first_version)
 {
-    fixture *f = *state;
     f->draws[0] = 3;
     f->lacks[PL_KEPT_STEP] = f->lacks[PL_KEPT_UPDATES] = true;
     find(f);
@@ -155,7 +147,6 @@ AFFECTED(without_momentum_modules_go_back_to_the_first_version)
 
 AFFECTED(a_phase_that_lacks_its_version_is_made_again)
 {
-    fixture *f = *state;
     f->draws[0] = 3;
     /* Without the states of paths, training begins again at phase 0. */
     f->lacks[PL_KEPT_STATE] = true;
@@ -170,7 +161,6 @@ AFFECTED(a_phase_that_lacks_its_version_is_made_again)
 
 AFFECTED(paths_with_own_parameters_begin_anew)
 {
-    fixture *f = *state;
     f->arm.outer.method = pl_method_defaults(PL_METHOD_NOLOCO);
     f->draws[2] = 5;
     find(f);

@@ -81,7 +81,7 @@ PL_TEST(the_outer_step_settles_while_the_rate_decays)
     const char *const *const cases[] = {sets, off, cosine};
     const int64_t settle[] = {8, 0, 0};
     for (int i = 0; i < 3; i++) {
-        pl_arm arm;
+        OWNED(pl_arm_clear) pl_arm arm;
         configure(cases[i]);
         (void)inner_of("mix", &arm);
         assert_int_equal(arm.outer.schedule.phases, PHASES);
@@ -90,7 +90,6 @@ PL_TEST(the_outer_step_settles_while_the_rate_decays)
         (void)inner_of("diloco", &arm);
         assert_int_equal(arm.outer.schedule.settle, settle[i]);
         assert_int_equal(arm.spec.replicas, PATHS);
-        pl_arm_clear(&arm);
         pl_topology_destroy(&r.topology);
     }
 }
@@ -102,7 +101,7 @@ PL_TEST(replicas_divide_the_base_model)
 {
     const char *const sets[] = {"train.base_replicas=3", "train.schedule=wsd",
                                 "outer.quorum=0.5", NULL};
-    pl_arm arm;
+    OWNED(pl_arm_clear) pl_arm arm;
     configure(sets);
     pl_inner base = inner_of("base", &arm);
     assert_int_equal(arm.spec.replicas, 3);
@@ -114,7 +113,6 @@ PL_TEST(replicas_divide_the_base_model)
     pl_arm_clear(&arm);
     assert_int_equal(inner_of("mix", &arm).first_step, 340);
     assert_int_equal(arm.inner.tau, TAU);
-    pl_arm_clear(&arm);
     pl_topology_destroy(&r.topology);
 }
 
@@ -123,7 +121,7 @@ PL_TEST(replicas_of_the_base_model_take_larger_steps)
     static const char *const replicas[] = {
         "train.base_replicas=1", "train.base_replicas=2", "train.base_replicas=16"};
     static const double times[] = {1, 1.4142135623730951, 2};
-    pl_arm arm;
+    OWNED(pl_arm_clear) pl_arm arm;
     for (int i = 0; i < 3; i++) {
         const char *const sets[] = {replicas[i], NULL};
         configure(sets);
@@ -136,19 +134,17 @@ PL_TEST(replicas_of_the_base_model_take_larger_steps)
     const char *const given[] = {"train.base_replicas=4", "train.base_lr=5e-4", NULL};
     configure(given);
     assert_true(inner_of("base", &arm).lr == 5e-4);
-    pl_arm_clear(&arm);
     pl_topology_destroy(&r.topology);
 }
 
 PL_TEST(a_phase_shorter_than_ten_steps_is_that_of_the_replicas_too)
 {
     const char *const sets[] = {"train.base_replicas=3", "train.tau=4", NULL};
-    pl_arm arm;
+    OWNED(pl_arm_clear) pl_arm arm;
     configure(sets);
     const pl_inner base = inner_of("base", &arm);
     assert_int_equal(base.tau, 4);
     assert_int_equal(base.phases, 84);
-    pl_arm_clear(&arm);
     pl_topology_destroy(&r.topology);
 }
 
@@ -161,7 +157,7 @@ PL_TEST(replicas_of_the_base_model_send_what_paths_send)
     for (int i = 0; i < 2; i++) {
         const char *const sets[] = {replicas[i], "codec.name=i4", "codec.down=i8",
                                     "codec.residual=i8", NULL};
-        pl_arm arm;
+        OWNED(pl_arm_clear) pl_arm arm;
         configure(sets);
         (void)inner_of("base", &arm);
         assert_string_equal(arm.outer.codec_name, i == 0 ? "f32" : "i4");
@@ -171,7 +167,6 @@ PL_TEST(replicas_of_the_base_model_send_what_paths_send)
         assert_int_equal(arm.outer.state, PL_STATE_F32);
         assert_true(i == 0 || (arm.outer.down.codec[PL_ROLE_MLP] == PL_CODEC_I8 &&
                                arm.outer.residual == PL_STATE_I8));
-        pl_arm_clear(&arm);
         pl_topology_destroy(&r.topology);
     }
 }
@@ -194,7 +189,7 @@ PL_TEST(only_the_base_model_has_its_own_number_of_threads)
 PL_TEST(a_cosine_begins_anew_in_every_arm)
 {
     const char *const sets[] = {"train.schedule=cosine", NULL};
-    pl_arm arm;
+    OWNED(pl_arm_clear) pl_arm arm;
     configure(sets);
     pl_inner base = inner_of("base", &arm);
     assert_true(fabs(rate_at(&base, BASE_STEPS) - 1e-4) < 1e-12);
@@ -203,7 +198,6 @@ PL_TEST(a_cosine_begins_anew_in_every_arm)
     assert_int_equal(mix.first_step, 0);
     assert_true(rate_at(&mix, 0) < 1e-4);
     assert_true(fabs(rate_at(&mix, TAU * PHASES) - 1e-4) < 1e-12);
-    pl_arm_clear(&arm);
     pl_topology_destroy(&r.topology);
 }
 
@@ -282,7 +276,7 @@ PL_TEST(splits_make_more_paths_at_borders)
                   {"mix~1", 2, 8, false},
                   {"mix~2", PHASES - 5, 8, true},
                   {"mix~3", 4, 32, true}};
-    pl_arm arm;
+    OWNED(pl_arm_clear) pl_arm arm;
     configure(sets);
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         pl_inner in = inner_of(wanted[i].name, &arm);
@@ -296,7 +290,6 @@ PL_TEST(splits_make_more_paths_at_borders)
     assert_int_equal(run_path_phases(&r), all);
     pl_inner in = inner_of("dense-eq", &arm);
     assert_int_equal((int64_t)in.tau * in.phases, all * TAU);
-    pl_arm_clear(&arm);
     pl_topology_destroy(&r.topology);
 }
 
@@ -314,7 +307,7 @@ PL_TEST(a_grafted_arm_says_from_what_it_descends)
         bool absent;
     } wanted[] = {{"mix", 6, 0, false}, {"mix~1", 4, 4, false}, {"mix~2", 3, 4, true}};
     pl_arm arm, again;
-    pl_buf bytes = {0}, second = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0}, second = {0};
     configure(sets);
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         inner_of(wanted[i].name, &arm);
@@ -327,8 +320,7 @@ PL_TEST(a_grafted_arm_says_from_what_it_descends)
         assert_int_equal(again.descent.n_parents, wanted[i].parents);
         assert_true(again.spec.absent[1] == wanted[i].absent);
         pl_arm_encode(&again, &second);
-        assert_int_equal(bytes.len, second.len);
-        assert_memory_equal(bytes.data, second.data, bytes.len);
+        assert_same_bytes(bytes, second);
         pl_arm_clear(&again);
         if (wanted[i].parents > 0) {
             const int last = arm.descent.n_parents - 1, levels = arm.spec.n_levels;
@@ -347,8 +339,6 @@ PL_TEST(a_grafted_arm_says_from_what_it_descends)
         }
         pl_arm_clear(&arm);
     }
-    pl_buf_destroy(&bytes);
-    pl_buf_destroy(&second);
     pl_topology_destroy(&r.topology);
 }
 
@@ -376,12 +366,11 @@ PL_TEST(the_disks_plan_counts_each_chapter_with_its_modules)
     assert_ok(config_chapters(&r.cfg, chapters, &n));
     assert_int_equal(n, 3);
     for (int i = 0; i < n; i++) {
-        pl_topology *t = NULL;
+        OWNED(pl_topology_destroy) pl_topology *t = NULL;
         assert_ok(
             pl_topology_create(pl_topology_shape(r.topology), &chapters[i].spec, &t));
         wanted += pl_topology_total_params(t) * (uint64_t)(phases[i] + 2) +
                   3 * pl_topology_path_params(t) * (uint64_t)pl_topology_n_paths(t);
-        pl_topology_destroy(&t);
     }
     const uint64_t path = pl_topology_path_params(r.topology) * sizeof(float);
     wanted *= sizeof(float);
@@ -399,7 +388,7 @@ PL_TEST(the_disks_plan_counts_each_chapter_with_its_modules)
 PL_TEST(one_batch_is_that_of_all_paths)
 {
     const char *const sets[] = {"train.batch=6", "train.micro_batch=4", NULL};
-    pl_arm arm;
+    OWNED(pl_arm_clear) pl_arm arm;
     configure(sets);
     pl_inner in = inner_of("dense-batch", &arm);
     assert_int_equal(in.batch, 24);
@@ -409,7 +398,6 @@ PL_TEST(one_batch_is_that_of_all_paths)
     in = inner_of("mix", &arm);
     assert_int_equal(in.batch, 6);
     assert_int_equal(pl_arm_pass(&in), 4);
-    pl_arm_clear(&arm);
     pl_topology_destroy(&r.topology);
 }
 

@@ -64,7 +64,7 @@ PL_TEST(published_secret_gives_the_same_draw)
     const pl_arm arm = arm_of("mix", 7);
     char name[PL_TEXT_MAX], again_name[PL_TEXT_MAX];
     pl_draw draw, again;
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     pl_draw_create(0.3, &draw);
     pl_draw_write(&draw, &text);
     assert_ok(pl_draw_read(pl_buf_text(&text), &again));
@@ -85,7 +85,6 @@ PL_TEST(published_secret_gives_the_same_draw)
     assert_true(pl_hash_none(&again.secret) && pl_hash_equal(&again.hash, &draw.hash));
     assert_int_equal(pl_draw_read("", &again), PL_ERR_DATA);
     assert_int_equal(pl_draw_read("12 0.5", &again), PL_ERR_DATA);
-    pl_buf_destroy(&text);
 }
 
 PL_TEST(methods_that_depend_on_the_hour_are_left_out)
@@ -138,7 +137,7 @@ PL_TEST(row_says_all_of_it)
 {
     for (int v = 0; v < PL_VERDICT_COUNT; v++) {
         pl_audit a = row_of(v + 1), b;
-        pl_buf text = {0};
+        OWNED(pl_buf_destroy) pl_buf text = {0};
         a.verdict = (pl_verdict)v;
         a.tries = 1 + v;
         a.repeats = v;
@@ -150,14 +149,13 @@ PL_TEST(row_says_all_of_it)
         pl_audit_write(&a, &text);
         assert_ok(pl_audit_read(pl_buf_text(&text), &b));
         assert_memory_equal(&a, &b, sizeof a);
-        pl_buf_destroy(&text);
     }
 }
 
 PL_TEST(longest_row_fits)
 {
     pl_audit a = row_of(PL_AUDIT_RESULTS), b;
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     memset(a.path, 'p', sizeof a.path - 1);
     memset(a.reason, '"', sizeof a.reason - 1);
     memset(a.odd, '\\', sizeof a.odd - 1);
@@ -181,7 +179,6 @@ PL_TEST(longest_row_fits)
     pl_audit_write(&a, &text);
     assert_true(text.len < PL_AUDIT_TEXT_MAX);
     assert_ok(pl_audit_read(pl_buf_text(&text), &b));
-    pl_buf_destroy(&text);
 }
 
 PL_TEST(dropped_results_free_their_name)
@@ -236,10 +233,9 @@ PL_TEST(other_texts_are_refused)
     }
     /* the state of another task */
     pl_audit a = row_of(1), b;
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     a.state = state_of(&a);
     a.state.phase++;
     pl_audit_write(&a, &text);
     assert_int_not_equal(pl_audit_read(pl_buf_text(&text), &b), PL_OK);
-    pl_buf_destroy(&text);
 }

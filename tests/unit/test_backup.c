@@ -4,11 +4,10 @@
  * leases end. */
 #include "tests/unit/fleet_fixture.h"
 
-#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+#define FIXTURE_TEST(name) PL_TEST_ON(name, fixture *f, setup, teardown)
 
 FIXTURE_TEST(task_within_its_promise_gets_no_backup)
 {
-    fixture *f = *state;
     begin(f, 0);
     for (int64_t ms = 0; ms <= 2900; ms += 100)
         assert_false(finds(f, 1, ms));
@@ -17,7 +16,6 @@ FIXTURE_TEST(task_within_its_promise_gets_no_backup)
 
 FIXTURE_TEST(progress_that_is_too_slow_is_seen_at_once)
 {
-    fixture *f = *state;
     plan_lease *l = begin(f, 0);
     l->first_ms = 400; /* at 0.4 s per step the task takes 4 s, not 1 s */
     l->first_step = 1;
@@ -28,7 +26,6 @@ FIXTURE_TEST(progress_that_is_too_slow_is_seen_at_once)
 
 FIXTURE_TEST(small_gains_are_not_worth_it)
 {
-    fixture *f = *state;
     for (int i = 0; i < 20; i++) {
         hub_note_pace(&f->h, &f->workers[0], 0, 0.02, 0.03, 0);
         hub_note_pace(&f->h, &f->workers[1], 0, 0.02, 0.03, 0);
@@ -40,7 +37,6 @@ FIXTURE_TEST(small_gains_are_not_worth_it)
 
 FIXTURE_TEST(only_an_idle_worker_of_the_same_kind_is_asked)
 {
-    fixture *f = *state;
     begin(f, 0);
     assert_false(finds(f, 0, 9000)); /* worker 0 is the holder */
     assert_false(finds(f, 3, 9000));
@@ -57,7 +53,6 @@ FIXTURE_TEST(only_an_idle_worker_of_the_same_kind_is_asked)
  * than other workers. */
 FIXTURE_TEST(worker_on_trial_is_helped_as_soon_as_it_is_late)
 {
-    fixture *f = *state;
     f->workers[0].own_key = f->workers[2].own_key = false;
     pl_copy_text(f->workers[0].device, sizeof f->workers[0].device, "my own kind");
     f->workers[0].key.bytes[0] = 1;
@@ -90,7 +85,6 @@ FIXTURE_TEST(worker_on_trial_is_helped_as_soon_as_it_is_late)
  * for longer than the others. */
 FIXTURE_TEST(new_worker_is_helped_when_it_fetches_for_long)
 {
-    fixture *f = *state;
     f->workers[0].own_key = false;
     f->workers[0].key.bytes[0] = 1;
     f->workers[0].pace[0] = (hub_pace){0};
@@ -108,7 +102,6 @@ FIXTURE_TEST(new_worker_is_helped_when_it_fetches_for_long)
 /* The job's first task: the others wait for it, and nobody was measured. */
 FIXTURE_TEST(first_task_of_a_worker_on_trial_is_begun_twice)
 {
-    fixture *f = *state;
     for (int i = 0; i < 4; i++) {
         f->workers[i].own_key = false;
         f->workers[i].key.bytes[0] = (uint8_t)(i + 1);
@@ -124,7 +117,6 @@ FIXTURE_TEST(first_task_of_a_worker_on_trial_is_begun_twice)
 
 FIXTURE_TEST(slowest_of_many_comes_first)
 {
-    fixture *f = *state;
     plan_task task;
     for (int i = 0; i < 3; i++)
         plan_grant(&f->h.tasks, (plan_task){0, i}, 0, i == 1 ? 0 : 5000, TTL);
@@ -142,7 +134,6 @@ static void renew(fixture *f, bool trains, uint64_t step, uint64_t down, int64_t
 
 FIXTURE_TEST(worker_with_a_lease_is_never_idle)
 {
-    fixture *f = *state;
     hub_worker *w = &f->workers[0];
     hub_look_at_fleet(&f->h, 50);
     assert_string_equal(hub_doing(w, 50), "waiting");
@@ -165,7 +156,6 @@ FIXTURE_TEST(worker_with_a_lease_is_never_idle)
 /* Small messages arrive, and large packets are lost on the way. */
 FIXTURE_TEST(transfer_that_does_not_move_is_stalled)
 {
-    fixture *f = *state;
     hub_worker *w = &f->workers[0];
     char text[HUB_WITHHELD_TEXT_MAX];
     begin(f, 0);
@@ -191,7 +181,6 @@ FIXTURE_TEST(transfer_that_does_not_move_is_stalled)
  * counted the lease as begun at time 0, the task would get a backup immediately. */
 FIXTURE_TEST(lease_taken_up_after_a_restart_is_not_slow_at_once)
 {
-    fixture *f = *state;
     plan *p = &f->h.tasks;
     p->epoch = 2;
     int64_t now_ms = 100000000;
@@ -202,7 +191,6 @@ FIXTURE_TEST(lease_taken_up_after_a_restart_is_not_slow_at_once)
 
 FIXTURE_TEST(audit_is_answered_by_its_holder_alone)
 {
-    fixture *f = *state;
     hub_audit a;
     memset(&a, 0, sizeof a);
     a.lease = (plan_lease){.active = true, .token = 7, .worker = 1};
@@ -217,7 +205,6 @@ FIXTURE_TEST(audit_is_answered_by_its_holder_alone)
 
 FIXTURE_TEST(both_leases_are_renewed_and_a_third_is_not_given)
 {
-    fixture *f = *state;
     plan *p = &f->h.tasks;
     uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token;
     assert_true(quick > slow);
@@ -240,7 +227,6 @@ static bool settle(fixture *f, int by, int64_t now_ms, plan_settled *out)
 
 FIXTURE_TEST(whoever_comes_first_stops_the_other)
 {
-    fixture *f = *state;
     plan *p = &f->h.tasks;
     plan_settled done;
     for (int i = 0; i < 4; i++) {
@@ -271,7 +257,6 @@ FIXTURE_TEST(whoever_comes_first_stops_the_other)
  * homes name, whoever reports it first; if they name none that is known, to none. */
 FIXTURE_TEST(of_two_who_say_it_the_one_who_delivered_is_credited)
 {
-    fixture *f = *state;
     plan *p = &f->h.tasks;
     plan_settled done;
     for (int i = 0; i < 8; i++) {
@@ -298,7 +283,6 @@ FIXTURE_TEST(of_two_who_say_it_the_one_who_delivered_is_credited)
 /* ---- a worker says DONE before the homes report the task ---- */
 FIXTURE_TEST(what_only_the_worker_says_finishes_nothing)
 {
-    fixture *f = *state;
     plan *p = &f->h.tasks;
     plan_path *path = &f->paths[0];
     plan_task task;
@@ -349,7 +333,6 @@ FIXTURE_TEST(what_only_the_worker_says_finishes_nothing)
 
 FIXTURE_TEST(lie_is_not_confirmed_by_anothers_delivery)
 {
-    fixture *f = *state;
     plan *p = &f->h.tasks;
     plan_settled done;
     uint64_t lie = begin(f, 0)->token;
@@ -365,7 +348,6 @@ FIXTURE_TEST(lie_is_not_confirmed_by_anothers_delivery)
  * phase before. The lease ends although its holder renews it. */
 FIXTURE_TEST(lease_does_not_live_on_in_the_next_phase)
 {
-    fixture *f = *state;
     plan *p = &f->h.tasks;
     uint64_t token = begin(f, 0)->token;
     plan_extend(p, f->first, 1000, TTL);
@@ -377,7 +359,6 @@ FIXTURE_TEST(lease_does_not_live_on_in_the_next_phase)
 
 FIXTURE_TEST(holder_that_went_on_is_left_alone)
 {
-    fixture *f = *state;
     plan_settled done;
     uint64_t slow = begin(f, 0)->token;
     back_up(f, 1);
@@ -391,7 +372,6 @@ FIXTURE_TEST(holder_that_went_on_is_left_alone)
 
 FIXTURE_TEST(backup_takes_the_place_of_a_lease_that_ends)
 {
-    fixture *f = *state;
     plan *p = &f->h.tasks;
     uint64_t slow = begin(f, 0)->token, quick = back_up(f, 1)->token;
     assert_int_equal(plan_expire(p, TTL + 1, NULL, NULL), 1);

@@ -270,18 +270,17 @@ PL_TEST(written_yaml_loads_as_the_same_struct)
         want.seed = 999999999999999;
         want.rate = 1.0 / 3.0;
         pl_copy_text(want.name, sizeof want.name, names[i]);
-        pl_buf text = {0};
+        OWNED(pl_buf_destroy) pl_buf text = {0};
         pl_conf_write_yaml(&table, &want, &text);
         assert_loads(pl_buf_text(&text), &got);
         assert_memory_equal(&got, &want, sizeof got);
-        pl_buf_destroy(&text);
     }
 }
 
 PL_TEST(written_yaml_is_commented_and_nested)
 {
     settings got;
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     assert_loads("", &got);
     pl_conf_write_yaml(&table, &got, &text);
     assert_string_equal(
@@ -309,20 +308,18 @@ PL_TEST(written_yaml_is_commented_and_nested)
         "  place: out\n"
         "  # Unbounded (a whole number; default -5)\n"
         "  offset: -5\n");
-    pl_buf_destroy(&text);
 }
 
 PL_TEST(the_canonical_text_leaves_out_what_changes_no_result)
 {
     settings got;
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     assert_loads("run: {name: \"a\\nseed: 2\", place: elsewhere}", &got);
     pl_conf_canonical(&table, &got, &text);
     assert_string_equal(pl_buf_text(&text),
                         "seed: 1\ntrain.tau: 150\ntrain.rate: 0.0004\n"
                         "train.inner.kind: adamw\ntrain.inner.fast: false\n"
                         "run.name: \"a\\u000aseed: 2\"\n");
-    pl_buf_destroy(&text);
 }
 
 PL_TEST(a_difference_is_the_first_key_that_changes_results)
@@ -338,28 +335,23 @@ PL_TEST(a_difference_is_the_first_key_that_changes_results)
 PL_TEST(one_key_is_got_as_text)
 {
     settings got;
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     assert_loads("", &got);
     assert_true(pl_conf_get(&table, &got, "train.rate", &text));
     assert_string_equal(pl_buf_text(&text), "0.0004");
     assert_false(pl_conf_get(&table, &got, "train", &text));
     assert_false(pl_conf_get(&table, &got, "nothing", &text));
-    pl_buf_destroy(&text);
 }
 
 PL_TEST(the_reference_has_a_row_a_key)
 {
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     pl_conf_write_reference(&table, &text);
     const char *page = pl_buf_text(&text);
     assert_non_null(strstr(page, "| `train.tau` | a whole number, 1..1000000 steps | "
                                  "`150` | Inner steps |\n"));
     assert_non_null(strstr(page, "one of adamw\\|sgd\\|muon"));
     assert_non_null(strstr(page, "\n## train\nHow paths are trained\n\n| key |"));
-    pl_buf_destroy(&text);
 }
 
-int main(void)
-{
-    return suite_run(make_folder, remove_folder);
-}
+PL_SUITE(make_folder, remove_folder)

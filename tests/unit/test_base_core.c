@@ -48,7 +48,7 @@ PL_TEST(aligned_memory_is_zero_and_aligned)
 {
     static const size_t sizes[] = {0, 1, 63, 64, 65, 5000, 4 << 20, (5 << 20) + 3};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        void *memory;
+        OWNED(free_memory) void *memory;
         assert_ok(pl_try_alloc(sizes[i], "test", &memory));
         uintptr_t align = sizes[i] >= 4 << 20 ? 2 << 20 : 64;
         assert_int_equal((uintptr_t)memory % align, 0);
@@ -57,7 +57,6 @@ PL_TEST(aligned_memory_is_zero_and_aligned)
             if (bytes[b])
                 fail_msg("byte %zu of %zu is %d, not 0", b, sizes[i], bytes[b]);
         memset(memory, 0xff, sizes[i]);
-        pl_free_aligned(memory);
     }
 }
 
@@ -97,7 +96,7 @@ PL_TEST(a_buffer_keeps_what_is_appended_and_stays_terminated)
 
 PL_TEST(base64_has_padding_and_a_url_is_escaped)
 {
-    pl_buf buf = {0};
+    OWNED(pl_buf_destroy) pl_buf buf = {0};
     pl_buf_base64(&buf, "pathloom", 8);
     pl_buf_base64(&buf, "\xff\xfe", 2);
     pl_buf_base64(&buf, "abc", 3);
@@ -106,16 +105,14 @@ PL_TEST(base64_has_padding_and_a_url_is_escaped)
     pl_buf_clear(&buf);
     pl_buf_url(&buf, "a/b c~1.2_-%\xc3\xa4");
     assert_string_equal(pl_buf_text(&buf), "a%2Fb%20c~1.2_-%25%C3%A4");
-    pl_buf_destroy(&buf);
 }
 
 PL_TEST(json_text_escapes_and_replaces_what_is_not_utf8)
 {
-    pl_buf buf = {0};
+    OWNED(pl_buf_destroy) pl_buf buf = {0};
     pl_buf_json_text(&buf, "a\"\\\n\xc3\xa4\xff z", 9);
     assert_string_equal(pl_buf_text(&buf),
                         "\"a\\\"\\\\\\u000a\xc3\xa4\xef\xbf\xbd z\"");
-    pl_buf_destroy(&buf);
 }
 
 /* A text that could control a terminal: it contains an ESC sequence, a C1 code, a mark
@@ -127,7 +124,7 @@ static const char steering[] = "a\x1b[2J\xc2\x9b"
 
 PL_TEST(text_for_a_terminal_shows_what_would_steer_it)
 {
-    pl_buf buf = {0};
+    OWNED(pl_buf_destroy) pl_buf buf = {0};
     pl_buf_printable(&buf, steering, sizeof steering - 1, false);
     assert_string_equal(pl_buf_text(&buf),
                         "a\\x1b[2J\\xc2\\x9bb\\xe2\\x80\\xaec\\x7f\\xff\\x0a");
@@ -138,7 +135,6 @@ PL_TEST(text_for_a_terminal_shows_what_would_steer_it)
     pl_buf_json_text(&buf, steering, sizeof steering - 1);
     assert_string_equal(pl_buf_text(&buf),
                         "\"a\\u001b[2J\\u009bb\\u202ec\\u007f\xef\xbf\xbd\\u000a\"");
-    pl_buf_destroy(&buf);
 }
 
 /* Logs `steering` in a child process, and copies the log line to `out`. */

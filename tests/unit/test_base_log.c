@@ -32,13 +32,12 @@ static void capture(bool json, const char *pairs, pl_buf *line)
 
 PL_TEST(a_line_has_level_role_event_and_pairs)
 {
-    pl_buf line = {0};
+    OWNED(pl_buf_destroy) pl_buf line = {0};
     capture(false, "phase=3 why=\"it\nended\"", &line);
     assert_string_equal(pl_buf_text(&line),
                         "warn worker-1 lease.lost phase=3 why=\"it\\x0aended\"\n");
     capture(false, "", &line);
     assert_string_equal(pl_buf_text(&line), "warn worker-1 lease.lost\n");
-    pl_buf_destroy(&line);
 }
 
 PL_TEST(a_json_line_is_json_whatever_the_values_hold)
@@ -51,7 +50,7 @@ PL_TEST(a_json_line_is_json_whatever_the_values_hold)
         {"flag  a=\"open", "\"flag\":true,\"a\":\"open\""},
         {"a=\xff", "\"a\":\"\xef\xbf\xbd\""},
     };
-    pl_buf line = {0}, expected = {0};
+    OWNED(pl_buf_destroy) pl_buf line = {0}, expected = {0};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         capture(true, rows[i][0], &line);
         pl_buf_clear(&expected);
@@ -61,13 +60,11 @@ PL_TEST(a_json_line_is_json_whatever_the_values_hold)
                       rows[i][1]);
         assert_string_equal(pl_buf_text(&line), pl_buf_text(&expected));
     }
-    pl_buf_destroy(&line);
-    pl_buf_destroy(&expected);
 }
 
 PL_TEST(an_endless_line_is_cut_and_stays_json)
 {
-    pl_buf line = {0};
+    OWNED(pl_buf_destroy) pl_buf line = {0};
     char text[6000];
     memset(text, 'x', sizeof text - 1);
     memcpy(text, "a=\"", 3);
@@ -75,5 +72,4 @@ PL_TEST(an_endless_line_is_cut_and_stays_json)
     capture(true, text, &line);
     assert_true(line.len < 4300);
     assert_true(pl_ends_with(pl_buf_text(&line), "xxx\"}\n"));
-    pl_buf_destroy(&line);
 }

@@ -26,11 +26,10 @@ static void put_golden(pl_buf *record)
 
 PL_TEST(a_record_has_these_bytes)
 {
-    pl_buf record = {0};
+    OWNED(pl_buf_destroy) pl_buf record = {0};
     put_golden(&record);
     assert_int_equal(record.len, sizeof golden);
     assert_memory_equal(record.data, golden, sizeof golden);
-    pl_buf_destroy(&record);
 }
 
 PL_TEST(a_record_gives_back_what_was_put)
@@ -55,7 +54,7 @@ PL_TEST(a_record_gives_back_what_was_put)
 
 PL_TEST(hashes_and_odd_floats_survive)
 {
-    pl_buf record = {0};
+    OWNED(pl_buf_destroy) pl_buf record = {0};
     pl_hash hash, back;
     pl_reader reader;
     pl_hash_of("blob", "x", 1, &hash);
@@ -68,7 +67,6 @@ PL_TEST(hashes_and_odd_floats_survive)
     assert_true(signbit(pl_get_f64(&reader, 2, 0)));
     assert_true(isnan(pl_get_f64(&reader, 3, 0)));
     assert_ok(pl_reader_status(&reader));
-    pl_buf_destroy(&record);
 }
 
 /* A record whose end was cut off is accepted only if the cut is at the end of a
@@ -78,6 +76,7 @@ PL_TEST(a_record_cut_anywhere_inside_a_field_is_refused)
     static const size_t ends[] = {0, 14, 28, 37, 43, 50, 58};
     size_t next = 0;
     for (size_t len = 0; len <= sizeof golden; len++) {
+        OWNED(free_memory)
         uint8_t *copy = pl_alloc(len); /* a sanitizer finds reads beyond the end */
         memcpy(copy, golden, len);
         pl_reader reader;
@@ -87,7 +86,6 @@ PL_TEST(a_record_cut_anywhere_inside_a_field_is_refused)
         assert_int_equal(pl_reader_status(&reader), at_end ? PL_OK : PL_ERR_PROTO);
         if (!at_end)
             assert_int_equal(pl_field_count(&reader, 1), 0);
-        pl_free(copy);
     }
 }
 
@@ -95,7 +93,7 @@ PL_TEST(no_flipped_bit_makes_a_reader_run_over_the_end)
 {
     int n_refused = 0;
     for (size_t bit = 0; bit < 8 * sizeof golden; bit++) {
-        uint8_t *copy = pl_alloc(sizeof golden);
+        OWNED(free_memory) uint8_t *copy = pl_alloc(sizeof golden);
         memcpy(copy, golden, sizeof golden);
         copy[bit / 8] ^= (uint8_t)(1u << bit % 8);
         pl_reader reader;
@@ -107,7 +105,6 @@ PL_TEST(no_flipped_bit_makes_a_reader_run_over_the_end)
         pl_get_text(&reader, 3, 0, text, sizeof text);
         pl_get_bytes(&reader, 0x105, 1, &len);
         n_refused += pl_reader_status(&reader) == PL_ERR_PROTO;
-        pl_free(copy);
     }
     /* Flipped bits of tags and lengths are refused; those of values may pass. */
     assert_in_range(n_refused, 100, 8 * sizeof golden);
@@ -115,14 +112,13 @@ PL_TEST(no_flipped_bit_makes_a_reader_run_over_the_end)
 
 PL_TEST(tags_out_of_order_are_refused)
 {
-    pl_buf record = {0};
+    OWNED(pl_buf_destroy) pl_buf record = {0};
     pl_reader reader;
     pl_put_u64(&record, 2, 0);
     pl_put_u64(&record, 1, 0);
     pl_reader_open(&reader, "a note", record.data, record.len);
     assert_int_equal(pl_reader_status(&reader), PL_ERR_PROTO);
     assert_string_equal(pl_last_error(), "a note: field 1 is out of order");
-    pl_buf_destroy(&record);
 }
 
 PL_TEST(the_first_failure_sticks)
@@ -139,7 +135,7 @@ PL_TEST(the_first_failure_sticks)
 
 PL_TEST(text_that_does_not_fit_or_hides_a_nul_is_refused)
 {
-    pl_buf record = {0};
+    OWNED(pl_buf_destroy) pl_buf record = {0};
     pl_reader reader;
     char text[4];
     pl_put_bytes(&record, 1, "a\0b", 3);
@@ -152,7 +148,6 @@ PL_TEST(text_that_does_not_fit_or_hides_a_nul_is_refused)
     pl_get_text(&reader, 2, 0, text, sizeof text);
     assert_int_equal(pl_reader_status(&reader), PL_ERR_PROTO);
     assert_string_equal(text, "");
-    pl_buf_destroy(&record);
 }
 
 PL_TEST(text_is_utf8_without_control_characters)
@@ -176,7 +171,7 @@ PL_TEST(text_is_utf8_without_control_characters)
                  "txt.exe",
                  false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        pl_buf record = {0}, said = {0};
+        OWNED(pl_buf_destroy) pl_buf record = {0}, said = {0};
         pl_reader reader;
         char text[32];
         pl_put_bytes(&record, 1, rows[i].bytes, strlen(rows[i].bytes));
@@ -191,15 +186,13 @@ PL_TEST(text_is_utf8_without_control_characters)
         pl_get_text(&reader, 1, 0, text, sizeof text);
         assert_ok(pl_reader_status(&reader));
         assert_int_equal(strlen(text), strlen(rows[i].bytes));
-        pl_buf_destroy(&record);
-        pl_buf_destroy(&said);
     }
 }
 
 PL_TEST(a_long_list_reads_in_any_order)
 {
     enum { N = 3000 };
-    pl_buf record = {0};
+    OWNED(pl_buf_destroy) pl_buf record = {0};
     pl_reader reader;
     pl_put_u64(&record, 1, 77);
     for (uint64_t i = 0; i < N; i++)
@@ -219,12 +212,11 @@ PL_TEST(a_long_list_reads_in_any_order)
     assert_ok(pl_reader_status(&reader));
     pl_get_u64(&reader, 2, N);
     assert_int_equal(pl_reader_status(&reader), PL_ERR_PROTO);
-    pl_buf_destroy(&record);
 }
 
 PL_TEST(a_record_inside_another_is_read_like_any)
 {
-    pl_buf inner = {0}, outer = {0};
+    OWNED(pl_buf_destroy) pl_buf inner = {0}, outer = {0};
     pl_reader all, one;
     pl_put_u64(&inner, 1, 7);
     pl_put_bytes(&outer, 2, inner.data, inner.len);
@@ -242,6 +234,4 @@ PL_TEST(a_record_inside_another_is_read_like_any)
     assert_int_equal(pl_get_u64(&one, 1, 0), 0);
     assert_string_equal(pl_last_error(), "all: field 2 is missing");
     assert_int_equal(pl_reader_status(&one), PL_ERR_PROTO);
-    pl_buf_destroy(&inner);
-    pl_buf_destroy(&outer);
 }

@@ -96,7 +96,7 @@ static bool is_readable(const pl_queue *queue)
 
 PL_TEST(the_descriptor_is_readable_exactly_while_something_waits)
 {
-    pl_queue *queue;
+    OWNED(pl_queue_destroy) pl_queue *queue;
     int a, b;
     assert_ok(pl_queue_create(&queue));
     assert_false(is_readable(queue));
@@ -107,18 +107,16 @@ PL_TEST(the_descriptor_is_readable_exactly_while_something_waits)
     assert_true(is_readable(queue));
     assert_ptr_equal(pl_queue_pop(queue, 0), &b);
     assert_false(is_readable(queue));
-    pl_queue_destroy(&queue);
 }
 
 PL_TEST(an_empty_queue_gives_null_after_its_timeout)
 {
-    pl_queue *queue;
+    OWNED(pl_queue_destroy) pl_queue *queue;
     assert_ok(pl_queue_create(&queue));
     int64_t before = pl_now_ms();
     assert_null(pl_queue_pop(queue, 0));
     assert_null(pl_queue_pop(queue, 30));
     assert_true(pl_now_ms() - before >= 29);
-    pl_queue_destroy(&queue);
 }
 
 static int n_calls;
@@ -155,7 +153,7 @@ PL_TEST(an_actor_does_all_that_was_pushed_and_in_order)
 {
     enum { JOBS = 100 };
     int jobs[JOBS], n_done = 0;
-    pl_actor *actor = NULL;
+    OWNED(pl_actor_destroy) pl_actor *actor = NULL;
     assert_ok(pl_actor_start("actor", double_it, &n_done, &actor));
     assert_null(pl_actor_take(actor));
     for (int i = 0; i < JOBS; i++) {
@@ -172,7 +170,6 @@ PL_TEST(an_actor_does_all_that_was_pushed_and_in_order)
     assert_null(pl_actor_take(actor));
     pl_actor_destroy(&actor);
     assert_null(actor);
-    pl_actor_destroy(&actor);
 }
 
 /* Two items, each of which waits until both have begun; so two threads do them. */

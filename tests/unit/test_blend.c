@@ -194,7 +194,4 @@ PL_TEST(a_modules_name_has_its_arm)
     assert_string_equal(arm, "");
 }
 
-int main(void)
-{
-    return suite_run(fill_values, NULL);
-}
+PL_SUITE(fill_values, NULL)

@@ -35,7 +35,7 @@ static pl_status parse_chat(const char *name, const char *body, pl_completion *c
 
 PL_TEST(turns_are_written_by_chatml_and_plain)
 {
-    pl_completion c;
+    OWNED(pl_completion_clear) pl_completion c;
     assert_ok(parse_chat("chatml", TURNS, &c));
     assert_int_equal(c.n_prompts, 1);
     assert_string_equal(c.prompts[0].text,
@@ -51,7 +51,6 @@ PL_TEST(turns_are_written_by_chatml_and_plain)
     assert_string_equal(c.prompts[0].text, "system: Be kind.\nuser: Hi\n"
                                            "assistant: Yes.\nuser: So?\nassistant:");
     assert_string_equal(c.options.stop[0], "\nuser:");
-    pl_completion_clear(&c);
 }
 
 PL_TEST(llama2_separates_turns_by_tokens)
@@ -59,8 +58,8 @@ PL_TEST(llama2_separates_turns_by_tokens)
     static const char *const parts[] = {
         "[INST] <<SYS>>\nBe kind.\n<</SYS>>\n\nHi [/INST] Yes. ", "[INST] So? [/INST]"};
     const int32_t bos = PL_TOKEN_BOS, eos = PL_TOKEN_EOS;
-    pl_completion c;
-    pl_buf wanted = {0};
+    OWNED(pl_completion_clear) pl_completion c;
+    OWNED(pl_buf_destroy) pl_buf wanted = {0};
     for (int i = 0; i < 2; i++) {
         pl_buf_append(&wanted, &bos, sizeof bos);
         assert_ok(pl_tokenizer_encode(tokenizer, parts[i], strlen(parts[i]), &wanted));
@@ -72,10 +71,8 @@ PL_TEST(llama2_separates_turns_by_tokens)
     assert_int_equal(c.prompts[0].n_tokens, wanted.len / sizeof bos);
     assert_memory_equal(c.prompts[0].tokens, wanted.data, wanted.len);
     pl_completion_clear(&c);
-    pl_buf_destroy(&wanted);
     assert_ok(parse_chat("llama2", "{\"messages\": [" USER("Hi") "]}", &c));
     assert_string_equal(c.prompts[0].text, "[INST] Hi [/INST]");
-    pl_completion_clear(&c);
 }
 
 PL_TEST(keys_of_a_chat_are_read_or_refused_by_name)
@@ -124,7 +121,7 @@ PL_TEST(keys_of_a_chat_are_read_or_refused_by_name)
                                       "[\"a\", \"b\", \"c\", \"d\", \"e\"]}",
          "`stop`"},
     };
-    pl_completion c;
+    OWNED(pl_completion_clear) pl_completion c;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         pl_status status = parse_chat(wrong[i].name, wrong[i].body, &c);
         if (status != PL_ERR_USAGE || !strstr(pl_last_error(), wrong[i].says))
@@ -143,7 +140,6 @@ PL_TEST(keys_of_a_chat_are_read_or_refused_by_name)
     assert_string_equal(c.prompts[0].text, "system: ab\nassistant:");
     assert_true(c.logprobs == 2 && c.options.max_tokens == 7 && c.n == 2 && c.stream);
     assert_string_equal(c.options.stop[5], "\nsystem:");
-    pl_completion_clear(&c);
 }
 
 /* ---- templates of imported models ---- */
@@ -201,8 +197,8 @@ PL_TEST(answers_have_the_shape_of_a_chat)
                               .n_choices = 1,
                               .chat = true,
                               .tokenizer = tokenizer};
-    pl_buf whole = {0}, chunk = {0};
-    pl_json *o = NULL;
+    OWNED(pl_buf_destroy) pl_buf whole = {0}, chunk = {0};
+    OWNED(pl_json_destroy) pl_json *o = NULL;
     assert_ok(pl_completion_write(&a, &whole));
     assert_ok(pl_json_parse(pl_buf_text(&whole), whole.len, &o));
     assert_string_equal(pl_json_get_text(o, "object"), "chat.completion");
@@ -216,18 +212,12 @@ PL_TEST(answers_have_the_shape_of_a_chat)
     assert_true(pl_json_get_real(token, "logprob") == -0.5);
     assert_true(pl_json_count(pl_json_get(token, "bytes")) > 0);
     assert_int_equal(pl_json_count(pl_json_get(token, "top_logprobs")), 1);
-    pl_json_destroy(&o);
     a.stream = true;
     choice.first = choice.ended = choice.scored = false;
     assert_ok(pl_completion_write(&a, &chunk));
     assert_non_null(strstr(pl_buf_text(&chunk), "\"chat.completion.chunk\""));
     assert_non_null(strstr(pl_buf_text(&chunk), "\"delta\":{\"content\":\"Hi\"}"));
     assert_non_null(strstr(pl_buf_text(&chunk), "\"finish_reason\":null"));
-    pl_buf_destroy(&whole);
-    pl_buf_destroy(&chunk);
 }
 
-int main(void)
-{
-    return suite_run(open_words, close_words);
-}
+PL_SUITE(open_words, close_words)

@@ -58,7 +58,7 @@ static pl_hash names[2]; /* the hash of all bytes, and the hash of zero bytes */
 /* Answers how many bytes of an upload have come, and accepts what a worker submits. */
 static void answer_put(fake *f, const pl_peer *peer, pl_message *q)
 {
-    pl_message a = {0};
+    OWNED(pl_message_destroy) pl_message a = {0};
     pl_msg_put_blob is;
     if (q->type == PL_MSG_PUT_BLOB) {
         assert_ok(PL_HEAR(q, put_blob, &is));
@@ -78,7 +78,6 @@ static void answer_put(fake *f, const pl_peer *peer, pl_message *q)
     }
     a.request = q->request;
     assert_ok(pl_wire_send_to(f->socket, peer, &a));
-    pl_message_destroy(&a);
 }
 
 static void answer_piece(fake *f, const pl_peer *peer, pl_message *q)
@@ -157,7 +156,7 @@ static void start_again(fake *f)
 static void serve(void *context)
 {
     fake *f = context;
-    pl_message q;
+    OWNED(pl_message_destroy) pl_message q;
     pl_peer peer;
     pl_message_init(&q, 0);
     while (!atomic_load(&f->stop)) {
@@ -179,7 +178,6 @@ static void serve(void *context)
             }
         }
     }
-    pl_message_destroy(&q);
 }
 
 static pl_client *open_fake(fake *f, pl_thread **thread)
@@ -224,30 +222,27 @@ static pl_status fetch(habit way, uint64_t bytes, const pl_hash *name, pl_buf *o
 
 static void check_whole(habit way)
 {
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     assert_ok(fetch(way, BYTES, &names[0], &out));
     assert_int_equal(out.len, 4 + BYTES);
     assert_memory_equal(out.data + 4, data, BYTES);
-    pl_buf_destroy(&out);
 }
 
 static void check_refused(habit way, pl_status expected, size_t most_memory)
 {
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     assert_int_equal(fetch(way, BYTES, &names[0], &out), expected);
     assert_int_equal(out.len, 4);
     assert_true(out.cap <= most_memory);
-    pl_buf_destroy(&out);
 }
 
 PL_TEST(a_blob_arrives_whole_in_pieces_of_any_size)
 {
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     check_whole(GOOD);
     check_whole(SHORT);
     assert_ok(fetch(GOOD, 0, &names[1], &out));
     assert_int_equal(out.len, 4);
-    pl_buf_destroy(&out);
 }
 
 PL_TEST(answers_that_come_twice_or_to_nobody_do_no_harm)
@@ -267,10 +262,9 @@ PL_TEST(answers_out_of_order_are_used)
 
 static void fetch_all(fake *f)
 {
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     assert_ok(fetch_from(f, &names[0], &out));
     assert_int_equal(out.len, 4 + BYTES);
-    pl_buf_destroy(&out);
 }
 
 PL_TEST(a_late_answer_is_used_and_nothing_is_asked_twice)
@@ -306,7 +300,7 @@ PL_TEST(a_home_that_contradicts_itself_is_refused)
 PL_TEST(bytes_that_are_not_what_their_name_says_are_refused)
 {
     check_refused(OTHER_BYTES, PL_ERR_DAMAGED, SIZE_MAX);
-    assert_non_null(strstr(pl_last_error(), "fsck"));
+    assert_said("fsck");
 }
 
 PL_TEST(memory_follows_what_has_arrived_not_what_was_announced)
@@ -407,7 +401,4 @@ static int end_wire(void **state)
     return 0;
 }
 
-int main(void)
-{
-    return suite_run(make_data, end_wire);
-}
+PL_SUITE(make_data, end_wire)

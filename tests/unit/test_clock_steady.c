@@ -1,4 +1,4 @@
-/* folder: base; label: unit */
+/* folder: base; label: unit; alone */
 #include "base/base.h"
 #include <sys/syscall.h>
 #include <time.h>

@@ -8,9 +8,10 @@ PL_TEST(f32_update_arrives_bit_for_bit_at_every_size)
     for (int entropy = 0; entropy < 2; entropy++)
         for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
             size_t n = sizes[k];
+            OWNED(free_memory)
             float *x = pl_alloc((n + 1) * sizeof *x), *sum = zeros(n + 1);
             pl_codec_options o = options_of("f32");
-            pl_buf m = {0};
+            OWNED(pl_buf_destroy) pl_buf m = {0};
             o.entropy = entropy;
             fill_values(x, n, 1);
             /* Zero, subnormal numbers and extreme numbers must keep their bits, too. */
@@ -21,9 +22,6 @@ PL_TEST(f32_update_arrives_bit_for_bit_at_every_size)
             encode_all(&o, NULL, x, n, NULL, &m);
             add_ok(&m, n, 1.0f, sum);
             assert_memory_equal(x, sum, n * sizeof *x);
-            pl_buf_destroy(&m);
-            pl_free(x);
-            pl_free(sum);
         }
 }
 
@@ -33,7 +31,7 @@ PL_TEST(planes_keep_the_bits_of_what_is_not_finite)
     static float x[N];
     uint32_t odd[] = {0x7fc12345u, 0xff800001u, 0x80000000u, 0x7f800000u, 1u};
     pl_codec_options o = options_of("f32");
-    pl_buf m = {0}, scratch = {0};
+    OWNED(pl_buf_destroy) pl_buf m = {0}, scratch = {0};
     codec_reader r;
     codec_stretch s;
     const uint8_t *top, *rest;
@@ -52,8 +50,6 @@ PL_TEST(planes_keep_the_bits_of_what_is_not_finite)
         bits = bits >> 1 | bits << 31;
         assert_memory_equal(&bits, &x[i], 4);
     }
-    pl_buf_destroy(&m);
-    pl_buf_destroy(&scratch);
 }
 
 PL_TEST(bf16_update_is_rounded_to_nearest)
@@ -62,17 +58,15 @@ PL_TEST(bf16_update_is_rounded_to_nearest)
     static float x[N];
     fill_values(x, N, 3);
     for (int entropy = 0; entropy < 2; entropy++) {
-        float *sum = zeros(N);
+        OWNED(free_memory) float *sum = zeros(N);
         pl_codec_options o = options_of("bf16");
-        pl_buf m = {0};
+        OWNED(pl_buf_destroy) pl_buf m = {0};
         o.entropy = entropy;
         encode_all(&o, NULL, x, N, NULL, &m);
         add_ok(&m, N, 1.0f, sum);
         for (size_t i = 0; i < N; i++)
             assert_true(sum[i] == pl_bf16_to_float(pl_bf16_from_float(x[i])) &&
                         fabsf(sum[i] - x[i]) <= fabsf(x[i]) / 256.0f);
-        pl_buf_destroy(&m);
-        pl_free(sum);
     }
 }
 
@@ -91,9 +85,9 @@ PL_TEST(codes_err_by_at_most_half_a_step)
         x[i] *= i / 256 % 3 == 0 ? 1.0f : i / 256 % 3 == 1 ? 1e6f : 1e-30f;
     memset(x + 512, 0, 256 * sizeof *x);
     for (int c = 0; c < 2; c++) {
-        float *sum = zeros(N);
+        OWNED(free_memory) float *sum = zeros(N);
         pl_codec_options o = options_of(cases[c].name);
-        pl_buf m = {0};
+        OWNED(pl_buf_destroy) pl_buf m = {0};
         encode_all(&o, NULL, x, N, NULL, &m);
         add_ok(&m, N, 1.0f, sum);
         for (size_t b = 0; b < N; b += cases[c].block) {
@@ -105,25 +99,21 @@ PL_TEST(codes_err_by_at_most_half_a_step)
             for (size_t i = b; i < end; i++)
                 assert_true(fabsf(sum[i] - x[i]) <= 0.5f * step * (1 + 1e-4f));
         }
-        pl_buf_destroy(&m);
-        pl_free(sum);
     }
 }
 
 static double relative_error(const char *name, const float *x, size_t n)
 {
-    float *sum = zeros(n);
+    OWNED(free_memory) float *sum = zeros(n);
     double error = 0, whole = 0;
     pl_codec_options o = options_of(name);
-    pl_buf m = {0};
+    OWNED(pl_buf_destroy) pl_buf m = {0};
     encode_all(&o, NULL, x, n, NULL, &m);
     add_ok(&m, n, 1.0f, sum);
     for (size_t i = 0; i < n; i++) {
         error += ((double)sum[i] - (double)x[i]) * ((double)sum[i] - (double)x[i]);
         whole += (double)x[i] * (double)x[i];
     }
-    pl_buf_destroy(&m);
-    pl_free(sum);
     return sqrt(error / whole);
 }
 
@@ -145,9 +135,9 @@ PL_TEST(blocks_of_subnormals_and_extremes_do_not_overflow)
     for (size_t i = 0; i < N; i++)
         x[i] = i < 256 ? 1e-41f * (float)(i % 7) : (i % 2 ? FLT_MAX : -FLT_MAX) / 2;
     for (int c = 0; c < 3; c++) {
-        float *sum = zeros(N), *left = zeros(N);
+        OWNED(free_memory) float *sum = zeros(N), *left = zeros(N);
         pl_codec_options o = options_of(names[c]);
-        pl_buf m = {0};
+        OWNED(pl_buf_destroy) pl_buf m = {0};
         encode_all(&o, NULL, x, N, left, &m);
         add_ok(&m, N, 1.0f, sum);
         for (size_t i = 0; i < N; i++)
@@ -156,9 +146,6 @@ PL_TEST(blocks_of_subnormals_and_extremes_do_not_overflow)
          * keeps all values of the block. */
         for (size_t i = 0; i < 256 && c < 2; i++)
             assert_true(sum[i] == 0 && left[i] == x[i]);
-        pl_buf_destroy(&m);
-        pl_free(sum);
-        pl_free(left);
     }
 }
 
@@ -183,17 +170,15 @@ PL_TEST(topk_keeps_the_largest_of_every_chunk)
     static float x[N];
     fill_values(x, N, 6);
     for (int bits = 2; bits <= 8; bits += 6) {
-        float *sum = zeros(N);
+        OWNED(free_memory) float *sum = zeros(N);
         pl_codec_options o = options_of("topk");
-        pl_buf m = {0};
+        OWNED(pl_buf_destroy) pl_buf m = {0};
         o.value_bits = (uint8_t)bits;
         encode_all(&o, NULL, x, N, NULL, &m);
         add_ok(&m, N, 1.0f, sum);
         for (size_t c = 0; c < 3; c++)
             check_top(x + c * 4096, sum + c * 4096, 4096, 64);
         check_top(x + 3 * 4096, sum + 3 * 4096, 1000, 16);
-        pl_buf_destroy(&m);
-        pl_free(sum);
     }
 }
 
@@ -201,9 +186,9 @@ PL_TEST(topk_prefers_the_lower_index_among_equals)
 {
     enum { N = 4096 };
     static float x[N];
-    float *sum = zeros(N);
+    OWNED(free_memory) float *sum = zeros(N);
     pl_codec_options o = options_of("topk");
-    pl_buf m = {0};
+    OWNED(pl_buf_destroy) pl_buf m = {0};
     for (size_t i = 0; i < N; i++)
         x[i] = i % 40 == 39 ? 2.0f : i % 2 ? 1.0f : -1.0f;
     o.k = 200; /* all 102 values of 2, then the first 98 values of 1 */
@@ -214,23 +199,19 @@ PL_TEST(topk_prefers_the_lower_index_among_equals)
         bool kept = i % 40 == 39 || ones++ < 98;
         assert_true((sum[i] != 0) == kept);
     }
-    pl_buf_destroy(&m);
-    pl_free(sum);
 }
 
 PL_TEST(topk_contracts_the_residual)
 {
     enum { N = 1 << 15 };
     static float x[N];
-    float *left = zeros(N);
+    OWNED(free_memory) float *left = zeros(N);
     pl_codec_options o = options_of("topk");
-    pl_buf m = {0};
+    OWNED(pl_buf_destroy) pl_buf m = {0};
     fill_values(x, N, 7);
     encode_all(&o, NULL, x, N, left, &m);
     double before = pl_l2_norm(x, N), after = pl_l2_norm(left, N);
     assert_true(after * after <= (1 - 64.0 / 4096) * before * before);
-    pl_buf_destroy(&m);
-    pl_free(left);
 }
 
 /* The selector tagc must send at most k = 64 of 4096 values, and at least half as many.
@@ -245,7 +226,7 @@ PL_TEST(selector_of_tagc_keeps_at_most_the_budget)
         size_t kept = 0;
         pl_codec_options o = options_of("sketch16");
         pl_codec_round round = round_of(1);
-        pl_buf m = {0};
+        OWNED(pl_buf_destroy) pl_buf m = {0};
         for (size_t i = 0; heavy && i < N; i++)
             x[i] *= fabsf(x[i]) * 1e3f;
         o.selector = PL_SELECT_TAGC;
@@ -258,7 +239,6 @@ PL_TEST(selector_of_tagc_keeps_at_most_the_budget)
         }
         assert_in_range(kept, N / 128, N / 64);
         assert_true(least >= most); /* so all blocks have the same threshold */
-        pl_buf_destroy(&m);
         pl_free(sum);
     }
 }
@@ -267,10 +247,10 @@ PL_TEST(threshold_of_equal_values_falls_back_to_the_exact_one)
 {
     enum { N = 1 << 14 };
     static float x[N];
-    float *sum = zeros(N);
+    OWNED(free_memory) float *sum = zeros(N);
     pl_codec_options o = options_of("sketch16");
     pl_codec_round round = round_of(1);
-    pl_buf m = {0};
+    OWNED(pl_buf_destroy) pl_buf m = {0};
     for (size_t i = 0; i < N; i++)
         x[i] = i % 3 ? 1.0f : -1.0f; /* equal magnitudes: no threshold separates them */
     o.selector = PL_SELECT_TAGC;
@@ -278,8 +258,6 @@ PL_TEST(threshold_of_equal_values_falls_back_to_the_exact_one)
     add_ok(&m, N, 1.0f, sum);
     for (size_t i = 0; i < N; i++)
         assert_true((sum[i] != 0) == (i < N / 64));
-    pl_buf_destroy(&m);
-    pl_free(sum);
 }
 
 /* ---- error feedback: what was not sent is added to the next update ---- */
@@ -298,8 +276,8 @@ static void check_feedback(const char *name, int bits, double beta, bool shared)
     memset(sent, 0, sizeof sent);
     memset(wanted, 0, sizeof wanted);
     for (int t = 0; t < ROUNDS; t++) {
-        float *sum = zeros(N);
-        pl_buf m = {0};
+        OWNED(free_memory) float *sum = zeros(N);
+        OWNED(pl_buf_destroy) pl_buf m = {0};
         fill_values(g, N, 100 + (uint64_t)t);
         encode_all(&o, shared ? &round : NULL, g, N, left, &m);
         add_ok(&m, N, 1.0f, sum);
@@ -308,8 +286,6 @@ static void check_feedback(const char *name, int bits, double beta, bool shared)
             wanted[i] = beta * wanted[i] + (double)round.weight * (double)g[i];
             top = fmaxf(top, fabsf(left[i]) + fabsf(sum[i]));
         }
-        pl_buf_destroy(&m);
-        pl_free(sum);
     }
     for (size_t i = 0; i < N; i++)
         assert_true(fabs(sent[i] - (wanted[i] - (double)left[i])) <=
@@ -335,7 +311,7 @@ PL_TEST(refused_update_goes_back_into_the_residual)
     enum { N = 5000 };
     static float g[N], left[N], before[N];
     pl_codec_options o = options_of("i4");
-    pl_buf m = {0};
+    OWNED(pl_buf_destroy) pl_buf m = {0};
     fill_values(g, N, 9);
     fill_values(left, N, 10);
     memcpy(before, left, sizeof left);
@@ -345,7 +321,6 @@ PL_TEST(refused_update_goes_back_into_the_residual)
         float a = g[i] + before[i];
         assert_true(fabsf(left[i] - a) <= fabsf(a) * 0x1p-23f + 1e-9f);
     }
-    pl_buf_destroy(&m);
 }
 
 /* ---- the same bytes ---- */
@@ -359,14 +334,12 @@ PL_TEST(equal_input_gives_equal_bytes)
     fill_values(x, N, 11);
     for (int c = 0; c < 8; c++) {
         pl_codec_options o = options_of(names[c]);
-        pl_buf a = {0}, b = {0};
+        OWNED(pl_buf_destroy) pl_buf a = {0}, b = {0};
         pl_buf_append(&b, "head", 4);
         encode_all(&o, &round, x, N, NULL, &a);
         encode_all(&o, &round, x, N, NULL, &b);
         assert_int_equal(a.len + 4, b.len);
         assert_memory_equal(a.data, b.data + 4, a.len);
-        pl_buf_destroy(&a);
-        pl_buf_destroy(&b);
     }
 }
 
@@ -392,7 +365,7 @@ PL_TEST(messages_have_the_bytes_of_every_machine)
     round.weight = 0.37f;
     for (size_t c = 0; c < sizeof golden / sizeof *golden; c++) {
         pl_codec_options o = options_of(golden[c].name);
-        pl_buf m = {0};
+        OWNED(pl_buf_destroy) pl_buf m = {0};
         o.entropy = false; /* the bytes of zstd depend on its version */
         o.selector = golden[c].selector;
         o.beta = 0.9;
@@ -401,7 +374,6 @@ PL_TEST(messages_have_the_bytes_of_every_machine)
         encode_all(&o, &round, x, N, left, &m);
         assert_true(pl_checksum(m.data, m.len) == golden[c].message);
         assert_true(pl_checksum(left, sizeof left) == golden[c].residual);
-        pl_buf_destroy(&m);
     }
 }
 
@@ -410,7 +382,7 @@ PL_TEST(encoded_update_has_the_documented_bytes)
     const float x[] = {1.0f, -2.0f};
     uint8_t bytes[128];
     pl_codec_options o = options_of("f32");
-    pl_buf m = {0};
+    OWNED(pl_buf_destroy) pl_buf m = {0};
     const uint8_t table[] = {1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0,
                              0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                              8, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0};
@@ -422,7 +394,6 @@ PL_TEST(encoded_update_has_the_documented_bytes)
     encode_all(&o, NULL, x, 2, NULL, &m);
     assert_true(m.len == sizeof bytes);
     memcpy(bytes, m.data, sizeof bytes);
-    pl_buf_destroy(&m);
     assert_memory_equal(bytes, head, sizeof head);
     assert_memory_equal(bytes + 64, table, sizeof table);
     assert_memory_equal(bytes + 120, x, 8);

@@ -117,7 +117,4 @@ PL_TEST(domains_count_equally_in_a_macro_mean)
                 1e-9);
 }
 
-int main(void)
-{
-    return suite_run(open_tokens, close_tokens);
-}
+PL_SUITE(open_tokens, close_tokens)

@@ -6,7 +6,7 @@ static pl_tokenizer *tokenizer;
 
 static int make_encoder(void **state)
 {
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     if (make_scratch(state) != 0)
         return -1;
     make_words(1, 200000, &text);
@@ -15,7 +15,6 @@ static int make_encoder(void **state)
         pl_tokenizer_train(texts, &text.len, 1, VOCAB, 1, in_scratch("words.model"));
     if (status == PL_OK)
         status = pl_tokenizer_load(in_scratch("words.model"), &tokenizer);
-    pl_buf_destroy(&text);
     return status == PL_OK ? 0 : -1;
 }
 
@@ -29,23 +28,21 @@ static int drop_encoder(void **state)
 static void assert_document_is(const pl_tokens *tokens, uint32_t doc, const char *text)
 {
     const pl_token_doc *d = pl_tokens_doc(tokens, doc);
-    int32_t *ids = malloc(d->n_tokens * sizeof *ids);
-    pl_buf back = {0};
+    OWNED(free_memory) int32_t *ids = malloc(d->n_tokens * sizeof *ids);
+    OWNED(pl_buf_destroy) pl_buf back = {0};
     pl_tokens_copy(tokens, d->first, d->n_tokens, ids);
     assert_int_equal(ids[0], PL_TOKEN_BOS);
     assert_int_equal(ids[d->n_tokens - 1], PL_TOKEN_EOS);
     assert_ok(pl_tokenizer_decode(tokenizer, ids, d->n_tokens, &back));
     assert_string_equal(pl_buf_text(&back), text);
-    pl_buf_destroy(&back);
-    free(ids);
 }
 
 /* pl_documents_encode encodes all documents, also short and equal ones. (pl_prepare
  * leaves some out.) */
 PL_TEST(every_document_is_encoded_in_its_order)
 {
-    pl_buf file = {0}, sources = {0};
-    pl_tokens *tokens;
+    OWNED(pl_buf_destroy) pl_buf file = {0}, sources = {0};
+    OWNED(pl_tokens_close) pl_tokens *tokens;
     write_text("some.jsonl", "{\"text\": \"one two\", \"domain\": \"b\"}\n"
                              "{\"text\": \"x\"}\n"
                              "{\"text\": \"one two\", \"domain\": \"a\"}\n"
@@ -66,15 +63,12 @@ PL_TEST(every_document_is_encoded_in_its_order)
     assert_int_equal(pl_tokens_n_domains(tokens), 3);
     assert_string_equal((const char *)sources.data, path);
     assert_int_equal(sources.len, 4 * (strlen(path) + 1));
-    pl_tokens_close(&tokens);
-    pl_buf_destroy(&file);
-    pl_buf_destroy(&sources);
 }
 
 PL_TEST(files_of_a_folder_keep_their_names)
 {
-    pl_buf file = {0}, sources = {0};
-    pl_tokens *tokens;
+    OWNED(pl_buf_destroy) pl_buf file = {0}, sources = {0};
+    OWNED(pl_tokens_close) pl_tokens *tokens;
     assert_ok(pl_make_folders(in_scratch("texts/notes")));
     write_text("texts/notes/a.txt", "the first");
     write_text("texts/notes/b.txt", "the second");
@@ -87,16 +81,13 @@ PL_TEST(files_of_a_folder_keep_their_names)
     const char *first = (const char *)sources.data;
     assert_true(pl_ends_with(first, "notes/a.txt"));
     assert_true(pl_ends_with(first + strlen(first) + 1, "notes/b.txt"));
-    pl_tokens_close(&tokens);
-    pl_buf_destroy(&file);
-    pl_buf_destroy(&sources);
 }
 
 PL_TEST(domains_beyond_the_limit_count_as_the_last)
 {
     enum { LINES = 1100, MOST = 1024 };
-    pl_buf file = {0}, sources = {0}, lines = {0};
-    pl_tokens *tokens;
+    OWNED(pl_buf_destroy) pl_buf file = {0}, sources = {0}, lines = {0};
+    OWNED(pl_tokens_close) pl_tokens *tokens;
     for (int i = 0; i < LINES; ++i)
         pl_buf_printf(&lines, "{\"text\": \"a\", \"domain\": \"d%d\"}\n", i);
     write_bytes("many.jsonl", lines.data, lines.len);
@@ -106,33 +97,22 @@ PL_TEST(domains_beyond_the_limit_count_as_the_last)
     assert_int_equal(pl_tokens_n_docs(tokens), LINES);
     assert_int_equal(pl_tokens_n_domains(tokens), MOST);
     assert_int_equal(pl_tokens_doc(tokens, LINES - 1)->domain, MOST - 1);
-    pl_tokens_close(&tokens);
-    pl_buf_destroy(&file);
-    pl_buf_destroy(&sources);
-    pl_buf_destroy(&lines);
 }
 
 PL_TEST(text_that_is_not_there_is_refused)
 {
-    pl_buf file = {0}, sources = {0};
+    OWNED(pl_buf_destroy) pl_buf file = {0}, sources = {0};
     write_text("empty.txt", "");
-    assert_int_equal(
+    assert_fails(
         pl_documents_encode(in_scratch("empty.txt"), NULL, tokenizer, &file, &sources),
-        PL_ERR_DATA);
-    assert_said("there is no text");
+        PL_ERR_DATA, "there is no text");
     assert_int_equal(
         pl_documents_encode(in_scratch("nothing"), NULL, tokenizer, &file, &sources),
         PL_ERR_NOT_FOUND);
     write_text("bad.jsonl", "{\"text\": 3}\n");
-    assert_int_equal(
+    assert_fails(
         pl_documents_encode(in_scratch("bad.jsonl"), NULL, tokenizer, &file, &sources),
-        PL_ERR_DATA);
-    assert_said("line 1");
-    pl_buf_destroy(&file);
-    pl_buf_destroy(&sources);
+        PL_ERR_DATA, "line 1");
 }
 
-int main(void)
-{
-    return suite_run(make_encoder, drop_encoder);
-}
+PL_SUITE(make_encoder, drop_encoder)

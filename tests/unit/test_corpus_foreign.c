@@ -15,7 +15,7 @@ PL_TEST(text_in_another_encoding_is_reported_with_its_share)
 {
     pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
-    pl_buf all = {0}, heard = {0};
+    OWNED(pl_buf_destroy) pl_buf all = {0};
     assert_ok(pl_read_file(options.corpus, &all));
     for (size_t i = 0; i < all.len; i++)
         if (all.data[i] == 'e')
@@ -26,33 +26,25 @@ PL_TEST(text_in_another_encoding_is_reported_with_its_share)
         at[2] = 'e';
     write_bytes("latin1.jsonl", all.data, all.len);
     options.corpus = in_scratch("latin1.jsonl");
-    options.progress = hear_line;
-    options.progress_context = &heard;
-    assert_ok(pl_prepare(&options, in_scratch("latin1"), &result));
-    assert_non_null(strstr(pl_buf_text(&heard), "warning: "));
-    assert_non_null(strstr(pl_buf_text(&heard), "iconv -f latin1"));
-    pl_buf_destroy(&all);
-    pl_buf_destroy(&heard);
+    const char *heard = prepare_aloud(&options, "latin1", &result);
+    assert_non_null(strstr(heard, "warning: "));
+    assert_non_null(strstr(heard, "iconv -f latin1"));
 }
 
 PL_TEST(skipped_lines_are_named_and_counted)
 {
     pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
-    pl_buf all = {0}, heard = {0};
+    OWNED(pl_buf_destroy) pl_buf all = {0};
     assert_ok(pl_read_file(options.corpus, &all));
     pl_buf_printf(&all, "words\n{\"id\": 1}\n");
     write_bytes("spoilt.jsonl", all.data, all.len);
     options.corpus = in_scratch("spoilt.jsonl");
     check_prepare_fails(&options, "spoilt", PL_ERR_DATA, "data.bad_lines=skip");
     options.reading.skip_bad = true;
-    options.progress = hear_line;
-    options.progress_context = &heard;
-    assert_ok(pl_prepare(&options, in_scratch("spoilt"), &result));
-    assert_non_null(strstr(pl_buf_text(&heard), "skipped: "));
-    assert_non_null(strstr(pl_buf_text(&heard), "left out: 2 JSON lines"));
-    pl_buf_destroy(&all);
-    pl_buf_destroy(&heard);
+    const char *heard = prepare_aloud(&options, "spoilt", &result);
+    assert_non_null(strstr(heard, "skipped: "));
+    assert_non_null(strstr(heard, "left out: 2 JSON lines"));
     options.reading.skip_bad = false;
     check_prepare_fails(&options, "spoilt", PL_ERR_EXISTS, "bad_lines 'skip'");
 }
@@ -62,15 +54,11 @@ PL_TEST(one_document_is_held_out_if_the_share_chose_none)
 {
     pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
-    pl_buf heard = {0};
     options.valid_share = 1e-9;
-    options.progress = hear_line;
-    options.progress_context = &heard;
-    assert_ok(pl_prepare(&options, in_scratch("few"), &result));
+    const char *heard = prepare_aloud(&options, "few", &result);
     assert_int_equal(result.valid_documents, 1);
     assert_int_equal(result.train_documents, N_DOCS - 1);
-    assert_non_null(strstr(pl_buf_text(&heard), "one document is held out"));
-    pl_buf_destroy(&heard);
+    assert_non_null(strstr(heard, "one document is held out"));
 }
 
 static void put_piece(pl_buf *model, const char *text, uint8_t kind)
@@ -86,7 +74,7 @@ static void put_piece(pl_buf *model, const char *text, uint8_t kind)
 /* Writes a SentencePiece model of single characters, without pieces for bytes. */
 static void write_letters_model(const char *name, const char *letters)
 {
-    pl_buf model = {0};
+    OWNED(pl_buf_destroy) pl_buf model = {0};
     put_piece(&model, "<unk>", 2);
     put_piece(&model, "<s>", 3);
     put_piece(&model, "</s>", 3);
@@ -96,7 +84,6 @@ static void write_letters_model(const char *name, const char *letters)
     const uint8_t trainer[] = {0x12, 2, 0x18, 2}; /* the algorithm is BPE */
     pl_buf_append(&model, trainer, sizeof trainer);
     write_bytes(name, model.data, model.len);
-    pl_buf_destroy(&model);
 }
 
 PL_TEST(a_tokenizer_that_does_not_know_the_text_is_refused)
@@ -104,40 +91,28 @@ PL_TEST(a_tokenizer_that_does_not_know_the_text_is_refused)
     char path[PL_PATH_MAX];
     pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
-    pl_buf heard = {0};
     write_letters_model("greek.model", "xyz");
     options.tokenizer = pl_join(path, scratch, "greek.model");
     check_prepare_fails(&options, "greek", PL_ERR_DATA, "byte fallback");
     assert_false(pl_path_exists(in_scratch("greek/data.json")));
     write_letters_model("ascii.model", "abcdefghijklmnopqrstuvwxyz.,0123456789");
     options.tokenizer = pl_join(path, scratch, "ascii.model");
-    pl_buf lines = {0};
+    OWNED(pl_buf_destroy) pl_buf lines = {0};
     for (int i = 0; i < 60; i++)
         pl_buf_printf(&lines,
                       "{\"text\": \"abcdefghij klmnopqrst uvwxyz abcdefghij %d%s\"}\n",
                       i, i == 7 ? "@" : "");
     write_bytes("known.jsonl", lines.data, lines.len);
     options.corpus = in_scratch("known.jsonl");
-    options.progress = hear_line;
-    options.progress_context = &heard;
-    assert_ok(pl_prepare(&options, in_scratch("known"), &result));
-    assert_non_null(strstr(pl_buf_text(&heard), "the tokenizer does not know"));
-    pl_buf_destroy(&lines);
-    pl_buf_destroy(&heard);
+    const char *heard = prepare_aloud(&options, "known", &result);
+    assert_non_null(strstr(heard, "the tokenizer does not know"));
     /* a text that is evaluated with a tokenizer that does not know it */
-    pl_tokenizer *tokenizer = NULL;
-    pl_buf file = {0}, sources = {0};
+    OWNED(pl_tokenizer_destroy) pl_tokenizer *tokenizer = NULL;
+    OWNED(pl_buf_destroy) pl_buf file = {0}, sources = {0};
     assert_ok(pl_tokenizer_load(in_scratch("greek.model"), &tokenizer));
-    assert_int_equal(pl_documents_encode(in_scratch("known.jsonl"), NULL, tokenizer,
-                                         &file, &sources),
-                     PL_ERR_DATA);
-    assert_said("byte fallback");
-    pl_tokenizer_destroy(&tokenizer);
-    pl_buf_destroy(&file);
-    pl_buf_destroy(&sources);
+    assert_fails(pl_documents_encode(in_scratch("known.jsonl"), NULL, tokenizer, &file,
+                                     &sources),
+                 PL_ERR_DATA, "byte fallback");
 }
 
-int main(void)
-{
-    return suite_run(make_corpus, remove_scratch);
-}
+PL_SUITE(make_corpus, remove_scratch)

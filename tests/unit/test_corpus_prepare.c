@@ -17,19 +17,25 @@ static void read_product(const char *folder, const char *name, pl_buf *out)
 
 static void check_same_file(const char *a, const char *b, const char *name)
 {
-    pl_buf one = {0}, two = {0};
+    OWNED(pl_buf_destroy) pl_buf one = {0}, two = {0};
     read_product(a, name, &one);
     read_product(b, name, &two);
-    assert_int_equal(one.len, two.len);
-    assert_memory_equal(one.data, two.data, one.len);
-    pl_buf_destroy(&one);
-    pl_buf_destroy(&two);
+    assert_same_bytes(one, two);
 }
 
-static void open_product(const char *folder, const char *name, pl_tokens **tokens)
+static pl_tokens *open_product(const char *folder, const char *name)
 {
     char path[PL_PATH_MAX];
-    assert_ok(pl_tokens_open(pl_join(path, in_scratch(folder), name), true, tokens));
+    pl_tokens *tokens;
+    assert_ok(pl_tokens_open(pl_join(path, in_scratch(folder), name), true, &tokens));
+    return tokens;
+}
+
+/* Gives bytes to options.corpus, as the file `name`. */
+static void use_corpus(pl_prepare_options *options, const char *name, const pl_buf *b)
+{
+    write_bytes(name, b->data, b->len);
+    options->corpus = in_scratch(name);
 }
 
 /* ---- the prepared files ---- */
@@ -38,13 +44,10 @@ PL_TEST(the_products_hold_every_document_once)
 {
     pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
-    pl_buf heard = {0};
-    pl_tokens *train, *valid;
-    options.progress = hear_line;
-    options.progress_context = &heard;
-    assert_ok(pl_prepare(&options, in_scratch("out"), &result));
-    open_product("out", "train.tok", &train);
-    open_product("out", "valid.tok", &valid);
+    OWNED(pl_tokens_close) pl_tokens *train, *valid;
+    const char *heard = prepare_aloud(&options, "out", &result);
+    train = open_product("out", "train.tok");
+    valid = open_product("out", "valid.tok");
     assert_int_equal(result.train_documents + result.valid_documents, N_DOCS);
     assert_in_range(result.valid_documents, 10, 40);
     assert_int_equal(pl_tokens_n_docs(train), result.train_documents);
@@ -53,12 +56,9 @@ PL_TEST(the_products_hold_every_document_once)
     assert_int_equal(pl_tokens_count(valid), result.valid_tokens);
     assert_int_equal(pl_tokens_vocab(train), 320);
     assert_int_equal(pl_tokens_n_domains(valid), 2);
-    assert_non_null(strstr(pl_buf_text(&heard), "120 documents, 2 domains from"));
-    assert_non_null(strstr(pl_buf_text(&heard), "MB/s"));
-    assert_non_null(strstr(pl_buf_text(&heard), "held out"));
-    pl_tokens_close(&train);
-    pl_tokens_close(&valid);
-    pl_buf_destroy(&heard);
+    assert_non_null(strstr(heard, "120 documents, 2 domains from"));
+    assert_non_null(strstr(heard, "MB/s"));
+    assert_non_null(strstr(heard, "held out"));
 }
 
 typedef struct text_check {
@@ -73,7 +73,7 @@ static pl_status check_text(void *context, const pl_document *document)
 {
     text_check *check = context;
     int32_t ids[4096];
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     pl_hash identity;
     if (check->next == pl_tokens_n_docs(check->tokens))
         return PL_OK;
@@ -90,7 +90,6 @@ static pl_status check_text(void *context, const pl_document *document)
     assert_int_equal(text.len, document->len);
     assert_memory_equal(text.data, document->text, text.len);
     assert_string_equal(pl_tokens_domain(check->tokens, doc->domain), document->domain);
-    pl_buf_destroy(&text);
     return PL_OK;
 }
 
@@ -98,38 +97,32 @@ PL_TEST(documents_keep_their_order_text_and_domain)
 {
     static const char *const names[] = {"train.tok", "valid.tok"};
     char path[PL_PATH_MAX];
-    pl_tokenizer *tokenizer;
+    OWNED(pl_tokenizer_destroy) pl_tokenizer *tokenizer;
     assert_ok(pl_tokenizer_load(pl_join(path, in_scratch("out"), "tokenizer.model"),
                                 &tokenizer));
     for (size_t i = 0; i < 2; i++) {
-        pl_tokens *tokens;
-        open_product("out", names[i], &tokens);
+        OWNED(pl_tokens_close) pl_tokens *tokens;
+        tokens = open_product("out", names[i]);
         text_check check = {.tokens = tokens, .tokenizer = tokenizer};
         assert_ok(
             pl_documents_cut(in_scratch("corpus.jsonl"), 0, check_text, &check, NULL));
         assert_int_equal(check.next, pl_tokens_n_docs(tokens));
-        pl_tokens_close(&tokens);
     }
-    pl_tokenizer_destroy(&tokenizer);
 }
 
 /* The subset of all documents of a file must have the bytes of the file. The two are
  * written by different functions, but must have the same format. */
 PL_TEST(a_subset_of_a_file_is_the_file)
 {
-    pl_tokens *tokens;
-    pl_buf subset = {0}, file = {0};
+    OWNED(pl_tokens_close) pl_tokens *tokens;
+    OWNED(pl_buf_destroy) pl_buf subset = {0}, file = {0};
     uint32_t docs[N_DOCS];
-    open_product("out", "train.tok", &tokens);
+    tokens = open_product("out", "train.tok");
     read_product("out", "train.tok", &file);
     for (uint32_t d = 0; d < N_DOCS; d++)
         docs[d] = d;
     assert_ok(pl_tokens_subset(tokens, docs, pl_tokens_n_docs(tokens), &subset));
-    assert_int_equal(subset.len, file.len);
-    assert_memory_equal(subset.data, file.data, file.len);
-    pl_tokens_close(&tokens);
-    pl_buf_destroy(&subset);
-    pl_buf_destroy(&file);
+    assert_same_bytes(subset, file);
 }
 
 PL_TEST(the_bytes_do_not_depend_on_threads)
@@ -155,14 +148,13 @@ static bool file_has(const pl_tokens *tokens, uint64_t hash)
 static pl_status write_backwards(void *context, const pl_document *document)
 {
     pl_buf *lines = context, line = {0};
-    pl_json *object = pl_json_object();
+    OWNED(pl_json_destroy) pl_json *object = pl_json_object();
     pl_json_set(object, "text", pl_json_make_bytes(document->text, document->len));
     pl_json_write(object, 0, &line);
     pl_buf_printf(&line, "\n");
     pl_buf_append(&line, lines->data, lines->len);
     pl_buf_destroy(lines);
     *lines = line;
-    pl_json_destroy(&object);
     return PL_OK;
 }
 
@@ -173,54 +165,45 @@ PL_TEST(the_split_is_stable_and_duplicates_are_kept_once)
 {
     pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
-    pl_buf lines = {0}, heard = {0};
-    pl_tokens *valid, *valid_before;
+    OWNED(pl_buf_destroy) pl_buf lines = {0};
+    OWNED(pl_tokens_close) pl_tokens *valid, *valid_before;
     assert_ok(
         pl_documents_cut(in_scratch("corpus.jsonl"), 0, write_backwards, &lines, NULL));
     assert_ok(
         pl_documents_cut(in_scratch("corpus.jsonl"), 0, write_backwards, &lines, NULL));
     pl_buf_printf(&lines, "{\"text\": \"a new document of some words\"}\n");
-    write_bytes("backwards.jsonl", lines.data, lines.len);
-    options.corpus = in_scratch("backwards.jsonl");
-    options.progress = hear_line;
-    options.progress_context = &heard;
-    assert_ok(pl_prepare(&options, in_scratch("backwards"), &result));
-    assert_non_null(strstr(pl_buf_text(&heard), "left out: 120 duplicate"));
-    open_product("out", "valid.tok", &valid_before);
-    open_product("backwards", "valid.tok", &valid);
+    use_corpus(&options, "backwards.jsonl", &lines);
+    const char *heard = prepare_aloud(&options, "backwards", &result);
+    assert_non_null(strstr(heard, "left out: 120 duplicate"));
+    valid_before = open_product("out", "valid.tok");
+    valid = open_product("backwards", "valid.tok");
     assert_int_equal(pl_tokens_n_docs(valid), pl_tokens_n_docs(valid_before));
     for (uint32_t d = 0; d < pl_tokens_n_docs(valid_before); d++)
         assert_true(file_has(valid, pl_tokens_doc(valid_before, d)->hash));
-    pl_tokens_close(&valid);
-    pl_tokens_close(&valid_before);
-    pl_buf_destroy(&lines);
-    pl_buf_destroy(&heard);
 }
 
 PL_TEST(thousands_of_duplicates_are_found)
 {
     pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
-    pl_buf lines = {0};
+    OWNED(pl_buf_destroy) pl_buf lines = {0};
     enum { UNIQUE = 5000 };
     for (int i = 0; i < 2 * UNIQUE; i++)
         pl_buf_printf(&lines, "{\"text\": \"document %d\"}\n", i % UNIQUE);
-    write_bytes("many.jsonl", lines.data, lines.len);
-    options.corpus = in_scratch("many.jsonl");
+    use_corpus(&options, "many.jsonl", &lines);
     options.vocab = 290;
     options.min_document_tokens = 0;
     assert_ok(pl_prepare(&options, in_scratch("many"), &result));
     assert_int_equal(result.train_documents + result.valid_documents, UNIQUE);
     assert_in_range(result.valid_documents, UNIQUE / 5 - 120, UNIQUE / 5 + 120);
-    pl_buf_destroy(&lines);
 }
 
 PL_TEST(a_separate_valid_file_never_trains)
 {
     pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
-    pl_buf all = {0};
-    pl_tokens *train, *valid;
+    OWNED(pl_buf_destroy) pl_buf all = {0};
+    OWNED(pl_tokens_close) pl_tokens *train, *valid;
     assert_ok(pl_read_file(options.corpus, &all));
     const char *text = pl_buf_text(&all), *end = text;
     for (int line = 0; line < 7; line++)
@@ -230,42 +213,33 @@ PL_TEST(a_separate_valid_file_never_trains)
     assert_ok(pl_prepare(&options, in_scratch("separate"), &result));
     assert_int_equal(result.valid_documents, 7);
     assert_int_equal(result.train_documents, N_DOCS - 7);
-    open_product("separate", "train.tok", &train);
-    open_product("separate", "valid.tok", &valid);
+    train = open_product("separate", "train.tok");
+    valid = open_product("separate", "valid.tok");
     for (uint32_t d = 0; d < 7; d++)
         assert_false(file_has(train, pl_tokens_doc(valid, d)->hash));
-    pl_tokens_close(&train);
-    pl_tokens_close(&valid);
-    pl_buf_destroy(&all);
 }
 
 PL_TEST(short_documents_train_but_do_not_judge)
 {
     pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
-    pl_buf lines = {0}, heard = {0};
-    pl_tokens *valid;
+    OWNED(pl_buf_destroy) pl_buf lines = {0};
+    OWNED(pl_tokens_close) pl_tokens *valid;
     enum { SHORT = 60 };
     assert_ok(pl_read_file(options.corpus, &lines));
     for (int i = 0; i < SHORT; i++)
         pl_buf_printf(&lines, "{\"text\": \"short %d\"}\n", i);
-    write_bytes("short.jsonl", lines.data, lines.len);
-    options.corpus = in_scratch("short.jsonl");
-    options.progress = hear_line;
-    options.progress_context = &heard;
-    assert_ok(pl_prepare(&options, in_scratch("short"), &result));
-    open_product("short", "valid.tok", &valid);
+    use_corpus(&options, "short.jsonl", &lines);
+    const char *heard = prepare_aloud(&options, "short", &result);
+    valid = open_product("short", "valid.tok");
     for (uint32_t d = 0; d < pl_tokens_n_docs(valid); d++)
         assert_true(pl_tokens_doc(valid, d)->n_tokens >= 33);
-    const char *said = strstr(pl_buf_text(&heard), "held out (");
+    const char *said = strstr(heard, "held out (");
     assert_non_null(said);
     unsigned long long too_short = strtoull(said + strlen("held out ("), NULL, 10);
     assert_in_range(too_short, 1, SHORT / 2);
     assert_int_equal(result.train_documents + result.valid_documents + too_short,
                      N_DOCS + SHORT);
-    pl_tokens_close(&valid);
-    pl_buf_destroy(&lines);
-    pl_buf_destroy(&heard);
 }
 
 PL_TEST(a_given_tokenizer_is_used_and_max_bytes_ends_the_reading)
@@ -290,20 +264,16 @@ PL_TEST(a_second_call_reuses_what_is_there)
     pl_prepare_result first, second;
     struct stat before, after;
     char path[PL_PATH_MAX];
-    pl_buf heard = {0};
     assert_ok(pl_prepare(&options, in_scratch("single"), &first));
     assert_int_equal(stat(pl_join(path, in_scratch("single"), "train.tok"), &before),
                      0);
-    options.progress = hear_line;
-    options.progress_context = &heard;
-    assert_ok(pl_prepare(&options, in_scratch("single"), &second));
+    const char *heard = prepare_aloud(&options, "single", &second);
     assert_int_equal(stat(path, &after), 0);
     assert_int_equal(before.st_ino, after.st_ino);
     assert_memory_equal(&first, &second, sizeof first);
     assert_int_equal(second.train_documents + second.valid_documents, N_DOCS);
     assert_false(pl_hash_none(&second.train_hash));
-    assert_non_null(strstr(pl_buf_text(&heard), "prepared before"));
-    pl_buf_destroy(&heard);
+    assert_non_null(strstr(heard, "prepared before"));
 }
 
 PL_TEST(other_options_are_refused_naming_both_values)
@@ -328,7 +298,7 @@ PL_TEST(a_damaged_product_is_named)
     pl_prepare_options options = usual_prepare();
     for (size_t i = 0; i < 3; i++) {
         char name[64];
-        pl_buf bytes = {0};
+        OWNED(pl_buf_destroy) pl_buf bytes = {0};
         read_product("out", names[i], &bytes);
         bytes.data[bytes.len / 2] ^= 4;
         snprintf(name, sizeof name, "out/%s", names[i]);
@@ -339,7 +309,6 @@ PL_TEST(a_damaged_product_is_named)
         check_prepare_fails(&options, "out", PL_ERR_DAMAGED, names[i]);
         bytes.data[bytes.len / 2] ^= 4;
         write_bytes(name, bytes.data, bytes.len);
-        pl_buf_destroy(&bytes);
     }
     pl_prepare_result result;
     assert_ok(pl_prepare(&options, in_scratch("out"), &result));
@@ -360,7 +329,7 @@ PL_TEST(a_manifest_whose_blank_hash_is_no_text_is_damage)
     pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
     pl_json *json = NULL, *numbers = pl_json_array();
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     pl_tokens *train;
     bool changed = false;
     assert_ok(pl_prepare(&options, in_scratch("number"), &result));
@@ -369,7 +338,7 @@ PL_TEST(a_manifest_whose_blank_hash_is_no_text_is_damage)
     pl_json_set(json, "blanked", numbers);
     pl_json_write(json, 2, &text);
     write_bytes("number/data.json", text.data, text.len);
-    open_product("number", "train.tok", &train);
+    train = open_product("number", "train.tok");
     const uint64_t hash = pl_tokens_doc(train, 3)->hash;
     pl_tokens_close(&train);
     assert_int_equal(
@@ -380,30 +349,27 @@ PL_TEST(a_manifest_whose_blank_hash_is_no_text_is_damage)
     check_prepare_fails(&options, "number", PL_ERR_DAMAGED, "data.json");
     assert_int_equal(pl_data_check(in_scratch("number")), PL_ERR_DAMAGED);
     pl_json_destroy(&json);
-    pl_buf_destroy(&text);
 }
 
 PL_TEST(a_changed_corpus_is_noticed_and_a_lost_one_is_not_needed)
 {
     pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
-    pl_buf all = {0};
+    OWNED(pl_buf_destroy) pl_buf all = {0};
     assert_ok(pl_read_file(options.corpus, &all));
-    write_bytes("moving.jsonl", all.data, all.len);
-    options.corpus = in_scratch("moving.jsonl");
+    use_corpus(&options, "moving.jsonl", &all);
     assert_ok(pl_prepare(&options, in_scratch("moving"), &result));
     write_bytes("moving.jsonl", all.data, all.len / 2);
     check_prepare_fails(&options, "moving", PL_ERR_EXISTS, "moving.jsonl' has changed");
     assert_int_equal(remove(options.corpus), 0);
     assert_ok(pl_prepare(&options, in_scratch("moving"), &result));
-    pl_buf_destroy(&all);
 }
 
 PL_TEST(a_forgotten_document_is_blank_and_may_leave_the_corpus)
 {
     pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
-    pl_buf all = {0}, old = {0}, fresh = {0};
+    OWNED(pl_buf_destroy) pl_buf all = {0}, old = {0}, fresh = {0};
     char corpus[PL_PATH_MAX];
     pl_tokens *train;
     bool changed = false;
@@ -413,7 +379,7 @@ PL_TEST(a_forgotten_document_is_blank_and_may_leave_the_corpus)
     options.corpus = corpus;
     assert_ok(pl_prepare(&options, in_scratch("blank"), &result));
     read_product("blank", "train.tok", &old);
-    open_product("blank", "train.tok", &train);
+    train = open_product("blank", "train.tok");
     const uint64_t hashes[] = {pl_tokens_doc(train, 3)->hash,
                                pl_tokens_doc(train, 7)->hash};
     pl_tokens_close(&train);
@@ -424,7 +390,7 @@ PL_TEST(a_forgotten_document_is_blank_and_may_leave_the_corpus)
         assert_ok(
             pl_data_blank(in_scratch("blank"), &(pl_doc_list){hashes, n}, &changed));
         assert_false(changed);
-        open_product("blank", "train.tok", &train);
+        train = open_product("blank", "train.tok");
         for (uint32_t d = 0; d < pl_tokens_n_docs(train); d++)
             assert_int_equal(pl_tokens_is_blank(train, d), d == 3 || (n > 1 && d == 7));
         pl_tokens_close(&train);
@@ -440,11 +406,7 @@ PL_TEST(a_forgotten_document_is_blank_and_may_leave_the_corpus)
     assert_true(changed);
     pl_buf_clear(&old);
     read_product("blank", "train.tok", &old);
-    assert_int_equal(old.len, fresh.len);
-    assert_memory_equal(old.data, fresh.data, old.len);
-    pl_buf_destroy(&all);
-    pl_buf_destroy(&old);
-    pl_buf_destroy(&fresh);
+    assert_same_bytes(old, fresh);
 }
 
 PL_TEST(an_unfinished_folder_is_made_anew)
@@ -547,19 +509,16 @@ PL_TEST(one_text_file_becomes_documents)
 {
     pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
-    pl_buf text = {0}, heard = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     for (int i = 0; i < 150; i++) {
         make_words((uint64_t)i, text.len + 1000, &text);
         pl_buf_printf(&text, "\n\n");
     }
-    write_bytes("book.txt", text.data, text.len);
-    options.corpus = in_scratch("book.txt");
+    use_corpus(&options, "book.txt", &text);
     options.reading.cut_bytes = 1500;
-    options.progress = hear_line;
-    options.progress_context = &heard;
-    assert_ok(pl_prepare(&options, in_scratch("book"), &result));
+    const char *heard = prepare_aloud(&options, "book", &result);
     assert_in_range(result.train_documents + result.valid_documents, 100, 150);
-    assert_non_null(strstr(pl_buf_text(&heard), "book.txt: cut into 1"));
+    assert_non_null(strstr(heard, "book.txt: cut into 1"));
     assert_ok(pl_prepare(&options, in_scratch("book"), &result));
     options.reading.cut_bytes = 1501;
     check_prepare_fails(&options, "book", PL_ERR_EXISTS, "made with cut '1500'");
@@ -567,8 +526,6 @@ PL_TEST(one_text_file_becomes_documents)
     options.corpus = in_scratch("corpus.jsonl");
     assert_ok(pl_prepare(&options, in_scratch("judged"), &result));
     assert_in_range(result.valid_documents, 100, 150);
-    pl_buf_destroy(&text);
-    pl_buf_destroy(&heard);
 }
 
 /* A file that is in the corpus and is also held out must not be trained on, even if
@@ -577,7 +534,7 @@ PL_TEST(what_is_cut_on_one_side_is_known_on_the_other)
 {
     pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     char folder[PL_PATH_MAX], book[PL_PATH_MAX];
     pl_copy_text(folder, sizeof folder, in_scratch("shelf"));
     assert_ok(pl_make_folders(folder));
@@ -599,24 +556,18 @@ PL_TEST(what_is_cut_on_one_side_is_known_on_the_other)
     options.valid = folder;
     check_prepare_fails(&options, "nothing", PL_ERR_DATA,
                         "nothing is left to train on");
-    pl_buf_destroy(&text);
 }
 
 PL_TEST(replaced_bytes_are_reported)
 {
     pl_prepare_options options = usual_prepare();
     pl_prepare_result result;
-    pl_buf all = {0}, heard = {0};
+    OWNED(pl_buf_destroy) pl_buf all = {0};
     assert_ok(pl_read_file(options.corpus, &all));
     pl_buf_printf(&all, "{\"text\": \"not \xff UTF-8\"}\n");
-    write_bytes("latin.jsonl", all.data, all.len);
-    options.corpus = in_scratch("latin.jsonl");
-    options.progress = hear_line;
-    options.progress_context = &heard;
-    assert_ok(pl_prepare(&options, in_scratch("latin"), &result));
-    assert_non_null(strstr(pl_buf_text(&heard), "1 bytes that are not UTF-8"));
-    pl_buf_destroy(&all);
-    pl_buf_destroy(&heard);
+    use_corpus(&options, "latin.jsonl", &all);
+    const char *heard = prepare_aloud(&options, "latin", &result);
+    assert_non_null(strstr(heard, "1 bytes that are not UTF-8"));
 }
 
 PL_TEST(asked_to_stop_it_ends_and_leaves_no_product)
@@ -630,7 +581,4 @@ PL_TEST(asked_to_stop_it_ends_and_leaves_no_product)
 
 /* The order of the tests matters: later tests use the folder "out" that the first one
  * makes. */
-int main(void)
-{
-    return suite_run(make_corpus, remove_scratch);
-}
+PL_SUITE(make_corpus, remove_scratch)

@@ -70,6 +70,21 @@ static void check_refused(const char *name, pl_status expected, const char *said
     pl_buf_destroy(&all.seen);
 }
 
+/* Writes `text` to the file, and reads it. */
+static pl_read_stats check_text(const char *name, const char *text,
+                                const char *expected)
+{
+    write_text(name, text);
+    return check_read(name, expected);
+}
+
+static void refuse_text(const char *name, const char *text, pl_status expected,
+                        const char *said)
+{
+    write_text(name, text);
+    check_refused(name, expected, said);
+}
+
 static void make_folder(const char *name)
 {
     assert_ok(pl_make_folders(in_scratch(name)));
@@ -118,16 +133,16 @@ PL_TEST(a_compressed_file_cut_anywhere_is_refused_by_name)
 
 PL_TEST(a_file_that_only_has_the_name_of_a_compressed_one_is_refused)
 {
-    write_text("plain.gz", "this is plain text\n");
-    check_refused("plain.gz", PL_ERR_DATA, "does not begin like a .gz file");
+    refuse_text("plain.gz", "this is plain text\n", PL_ERR_DATA,
+                "does not begin like a .gz file");
 }
 
 /* ---- text ---- */
 
 PL_TEST(a_text_file_is_one_document)
 {
-    write_text("a.txt", "one\n\ntwo \xc3\xa9");
-    pl_read_stats stats = check_read("a.txt", ":one\n\ntwo \xc3\xa9|");
+    pl_read_stats stats =
+        check_text("a.txt", "one\n\ntwo \xc3\xa9", ":one\n\ntwo \xc3\xa9|");
     assert_int_equal(stats.n_files, 1);
     assert_int_equal(stats.n_bytes, 11);
     assert_int_equal(stats.n_replaced_bytes, 0);
@@ -135,10 +150,8 @@ PL_TEST(a_text_file_is_one_document)
 
 PL_TEST(an_empty_or_blank_file_is_counted_and_gives_nothing)
 {
-    write_text("empty.txt", "");
-    assert_int_equal(check_read("empty.txt", "").n_empty, 1);
-    write_text("blank.txt", " \n\t\r\n");
-    assert_int_equal(check_read("blank.txt", "").n_empty, 1);
+    assert_int_equal(check_text("empty.txt", "", "").n_empty, 1);
+    assert_int_equal(check_text("blank.txt", " \n\t\r\n", "").n_empty, 1);
 }
 
 PL_TEST(bad_utf8_becomes_replacement_characters_and_is_counted)
@@ -184,10 +197,8 @@ PL_TEST(a_bad_byte_is_found_at_every_place_of_a_long_text)
 
 PL_TEST(a_byte_order_mark_is_dropped)
 {
-    write_text("bom.txt", "\xef\xbb\xbfhello");
-    check_read("bom.txt", ":hello|");
-    write_text("bom.jsonl", "\xef\xbb\xbf{\"text\": \"hello\"}\n");
-    check_read("bom.jsonl", ":hello|");
+    check_text("bom.txt", "\xef\xbb\xbfhello", ":hello|");
+    check_text("bom.jsonl", "\xef\xbb\xbf{\"text\": \"hello\"}\n", ":hello|");
 }
 
 PL_TEST(a_binary_file_is_refused_wherever_its_nul_lies)
@@ -204,10 +215,8 @@ PL_TEST(a_binary_file_is_refused_wherever_its_nul_lies)
 PL_TEST(missing_unreadable_and_parquet_files_say_what_to_do)
 {
     check_refused("missing.txt", PL_ERR_NOT_FOUND, "missing.txt' does not exist");
-    write_text("x.parquet", "PAR1....");
-    check_refused("x.parquet", PL_ERR_UNSUPPORTED, "duckdb -c");
-    write_text("disguised", "PAR1....");
-    check_refused("disguised", PL_ERR_UNSUPPORTED, "duckdb -c");
+    refuse_text("x.parquet", "PAR1....", PL_ERR_UNSUPPORTED, "duckdb -c");
+    refuse_text("disguised", "PAR1....", PL_ERR_UNSUPPORTED, "duckdb -c");
     if (geteuid() == 0) /* root may read everything */
         return;
     write_text("secret.txt", "text");
@@ -219,12 +228,13 @@ PL_TEST(missing_unreadable_and_parquet_files_say_what_to_do)
 
 PL_TEST(json_lines_give_a_document_each)
 {
-    write_text("a.jsonl", "{\"text\": \"one\\ntwo\", \"domain\": \"d\"}\r\n"
-                          "\n"
-                          "{\"id\": 7, \"text\": \"\\u00e9\"}\n"
-                          "{\"text\": \"\"}\n"
-                          "{\"text\": \"last\", \"domain\": \"e\"}");
-    pl_read_stats stats = check_read("a.jsonl", "d:one\ntwo|:\xc3\xa9|e:last|");
+    pl_read_stats stats = check_text("a.jsonl",
+                                     "{\"text\": \"one\\ntwo\", \"domain\": \"d\"}\r\n"
+                                     "\n"
+                                     "{\"id\": 7, \"text\": \"\\u00e9\"}\n"
+                                     "{\"text\": \"\"}\n"
+                                     "{\"text\": \"last\", \"domain\": \"e\"}",
+                                     "d:one\ntwo|:\xc3\xa9|e:last|");
     assert_int_equal(stats.n_empty, 1);
     assert_int_equal(stats.n_files, 1);
 }
@@ -232,7 +242,7 @@ PL_TEST(json_lines_give_a_document_each)
 PL_TEST(lines_longer_than_a_read_are_put_together)
 {
     enum { LEN = 700000 };
-    pl_buf line = {0}, expected = {0};
+    OWNED(pl_buf_destroy) pl_buf line = {0}, expected = {0};
     for (int i = 0; i < 3; i++) {
         pl_buf_printf(&line, "{\"text\": \"");
         pl_buf_printf(&expected, ":");
@@ -246,47 +256,44 @@ PL_TEST(lines_longer_than_a_read_are_put_together)
     }
     write_bytes("long.jsonl", line.data, line.len);
     check_read("long.jsonl", pl_buf_text(&expected));
-    pl_buf_destroy(&line);
-    pl_buf_destroy(&expected);
 }
 
 PL_TEST(a_broken_line_is_named_with_its_number)
 {
-    write_text("b.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"b\"\n{\"text\": \"c\"}\n");
-    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 3");
-    write_text("b.jsonl", "{\"text\": \"a\"}\n{\"content\": \"b\"}\n");
-    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 2: the line has no \"text\"");
-    write_text("b.jsonl", "{\"text\": 5}\n");
-    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 1: the line has no \"text\"");
-    write_text("b.jsonl", "[\"text\"]\n");
-    check_refused("b.jsonl", PL_ERR_DATA,
-                  "b.jsonl' line 1: the JSON text is wrong at column 1");
-    write_text("b.jsonl", "plain words\n");
-    check_refused("b.jsonl", PL_ERR_DATA, "b.jsonl' line 1");
+    refuse_text("b.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"b\"\n{\"text\": \"c\"}\n",
+                PL_ERR_DATA, "b.jsonl' line 3");
+    refuse_text("b.jsonl", "{\"text\": \"a\"}\n{\"content\": \"b\"}\n", PL_ERR_DATA,
+                "b.jsonl' line 2: the line has no \"text\"");
+    refuse_text("b.jsonl", "{\"text\": 5}\n", PL_ERR_DATA,
+                "b.jsonl' line 1: the line has no \"text\"");
+    refuse_text("b.jsonl", "[\"text\"]\n", PL_ERR_DATA,
+                "b.jsonl' line 1: the JSON text is wrong at column 1");
+    refuse_text("b.jsonl", "plain words\n", PL_ERR_DATA, "b.jsonl' line 1");
 }
 
 PL_TEST(bad_bytes_and_escaped_nuls_in_json_are_replaced)
 {
-    write_text("c.jsonl", "{\"text\": \"a\xff\"}\n"
-                          "{\"text\": \"eight more\\u0000and eight more\"}\n");
-    pl_read_stats stats = check_read("c.jsonl", ":a\xef\xbf\xbd|:eight more\xef\xbf\xbd"
-                                                "and eight more|");
+    pl_read_stats stats =
+        check_text("c.jsonl",
+                   "{\"text\": \"a\xff\"}\n"
+                   "{\"text\": \"eight more\\u0000and eight more\"}\n",
+                   ":a\xef\xbf\xbd|:eight more\xef\xbf\xbd"
+                   "and eight more|");
     assert_int_equal(stats.n_replaced_bytes, 2);
 }
 
 PL_TEST(a_line_without_text_names_the_keys_that_it_has)
 {
-    write_text("k.jsonl", "{\"content\": \"b\", \"id\": 1}\n");
-    check_refused("k.jsonl", PL_ERR_DATA, "no \"text\", but the keys content, id: ");
+    refuse_text("k.jsonl", "{\"content\": \"b\", \"id\": 1}\n", PL_ERR_DATA,
+                "no \"text\", but the keys content, id: ");
     check_refused("k.jsonl", PL_ERR_DATA, "data.text_key");
-    write_text("k.jsonl", "{\"messages\": [{\"role\": \"user\", \"text\": \"a\"}]}\n");
-    check_refused("k.jsonl", PL_ERR_DATA, "a conversation (\"messages\")");
-    write_text("k.jsonl", "{\"text\": [\"a\", \"b\"]}\n");
-    check_refused("k.jsonl", PL_ERR_DATA, "whose value is a string, but a list");
-    write_text("k.jsonl", "{}\n");
-    check_refused("k.jsonl", PL_ERR_DATA, "an empty object");
-    write_text("k.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n");
-    check_refused("k.jsonl", PL_ERR_DATA, "the key \"text\" twice");
+    refuse_text("k.jsonl", "{\"messages\": [{\"role\": \"user\", \"text\": \"a\"}]}\n",
+                PL_ERR_DATA, "a conversation (\"messages\")");
+    refuse_text("k.jsonl", "{\"text\": [\"a\", \"b\"]}\n", PL_ERR_DATA,
+                "whose value is a string, but a list");
+    refuse_text("k.jsonl", "{}\n", PL_ERR_DATA, "an empty object");
+    refuse_text("k.jsonl", "{\"text\": \"a\", \"text\": \"b\"}\n", PL_ERR_DATA,
+                "the key \"text\" twice");
 }
 
 /* Reads a file as `reading` says, and compares its documents with `expected`. */
@@ -332,21 +339,22 @@ PL_TEST(values_that_nobody_reads_do_no_harm)
 
 PL_TEST(half_of_a_surrogate_pair_in_a_text_is_replaced_and_counted)
 {
-    write_text("s.jsonl", "{\"text\": \"a\\ud800b\"}\n"
-                          "{\"text\": \"\\ud83d\\ude00\"}\n"
-                          "{\"text\": \"\\ude00\\ud83d\"}\n"
-                          "{\"text\": \"\\ud83d\\u0041\"}");
-    pl_read_stats stats = check_read("s.jsonl", ":a\xef\xbf\xbd"
-                                                "b|:\xf0\x9f\x98\x80|:\xef\xbf\xbd"
-                                                "\xef\xbf\xbd|:\xef\xbf\xbd"
-                                                "A|");
+    pl_read_stats stats = check_text("s.jsonl",
+                                     "{\"text\": \"a\\ud800b\"}\n"
+                                     "{\"text\": \"\\ud83d\\ude00\"}\n"
+                                     "{\"text\": \"\\ude00\\ud83d\"}\n"
+                                     "{\"text\": \"\\ud83d\\u0041\"}",
+                                     ":a\xef\xbf\xbd"
+                                     "b|:\xf0\x9f\x98\x80|:\xef\xbf\xbd"
+                                     "\xef\xbf\xbd|:\xef\xbf\xbd"
+                                     "A|");
     assert_int_equal(stats.n_replaced_bytes, 4);
 }
 
 PL_TEST(escapes_are_decoded_and_wrong_ones_are_refused)
 {
-    write_text("e.jsonl", "{\"text\": \"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00E9\\u20ac.\"}");
-    check_read("e.jsonl", ":\"\\/\b\f\n\r\t\xc3\xa9\xe2\x82\xac.|");
+    check_text("e.jsonl", "{\"text\": \"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00E9\\u20ac.\"}",
+               ":\"\\/\b\f\n\r\t\xc3\xa9\xe2\x82\xac.|");
     static const char *const wrong[] = {"\\x41", "\\u12", "\\u12g4", "\\"};
     for (size_t i = 0; i < 4; i++) {
         char line[64];
@@ -384,22 +392,17 @@ PL_TEST(json_lines_are_recognised_by_their_first_line)
         check_read(names[i], ":a|:b|");
     }
     /* source code and other JSON are texts */
-    write_text("l.json", "{\n  \"text\": \"a\"\n}\n");
-    check_read("l.json", ":{\n  \"text\": \"a\"\n}\n|");
-    write_text("l.json", "{\"name\": \"a\"}\n");
-    check_read("l.json", ":{\"name\": \"a\"}\n|");
-    write_text("l.c", "{ \"text\": int x; }\n");
-    check_read("l.c", ":{ \"text\": int x; }\n|");
-    write_text("l.txt", "{\"text\": \"an example\"}\n\nis a line.\n");
-    check_read("l.txt", ":{\"text\": \"an example\"}\n\nis a line.\n|");
-    write_text("l.txt", "{\"text\": \"a\"}\n \n{\"text\": \"b\"}\n");
-    check_read("l.txt", ":a|:b|");
-    write_text("l.txt", "{\"text\": \"a\"}\n\n");
-    check_read("l.txt", ":a|");
-    write_text("l.jsonl", "{\"text\": \"a\"}\nb\n");
-    check_refused("l.jsonl", PL_ERR_DATA, "line 2");
-    write_text("l.json", "[{\"text\": \"a\"},\n {\"text\": \"b\"}]\n");
-    check_refused("l.json", PL_ERR_DATA, "jq -c '.[]'");
+    check_text("l.json", "{\n  \"text\": \"a\"\n}\n", ":{\n  \"text\": \"a\"\n}\n|");
+    check_text("l.json", "{\"name\": \"a\"}\n", ":{\"name\": \"a\"}\n|");
+    check_text("l.c", "{ \"text\": int x; }\n", ":{ \"text\": int x; }\n|");
+    check_text("l.txt", "{\"text\": \"an example\"}\n\nis a line.\n",
+               ":{\"text\": \"an example\"}\n\nis a line.\n|");
+    check_text("l.txt", "{\"text\": \"a\"}\n \n{\"text\": \"b\"}\n", ":a|:b|");
+    check_text("l.txt", "{\"text\": \"a\"}\n\n", ":a|");
+    refuse_text("l.jsonl", "{\"text\": \"a\"}\nb\n", PL_ERR_DATA, "line 2");
+    refuse_text("l.json", "[{\"text\": \"a\"},\n {\"text\": \"b\"}]\n", PL_ERR_DATA,
+                "jq -c '.[]'");
+    OWNED(pl_buf_destroy)
     pl_buf array = {0}; /* its first object does not end in the first bytes read */
     pl_buf_printf(&array, "[{\"text\": \"");
     for (int i = 0; i < 100000; i++)
@@ -407,9 +410,7 @@ PL_TEST(json_lines_are_recognised_by_their_first_line)
     pl_buf_printf(&array, "\"}]");
     write_text("l.json", pl_buf_text(&array));
     check_refused("l.json", PL_ERR_DATA, "jq -c '.[]'");
-    pl_buf_destroy(&array);
-    write_text("l.txt", "[{1, 2}, 3]");
-    check_read("l.txt", ":[{1, 2}, 3]|");
+    check_text("l.txt", "[{1, 2}, 3]", ":[{1, 2}, 3]|");
 }
 
 PL_TEST(text_in_utf_16_is_refused_by_the_name_of_its_encoding)
@@ -439,8 +440,8 @@ PL_TEST(text_in_utf_16_is_refused_by_the_name_of_its_encoding)
 
 PL_TEST(control_characters_of_a_domain_are_written_as_escapes)
 {
-    write_text("d.jsonl", "{\"text\": \"a\", \"domain\": \"x\\ny\\u001b\"}\n");
-    check_read("d.jsonl", "x\\x0ay\\x1b:a|");
+    check_text("d.jsonl", "{\"text\": \"a\", \"domain\": \"x\\ny\\u001b\"}\n",
+               "x\\x0ay\\x1b:a|");
     make_folder("dom/x\ny");
     write_text("dom/x\ny/a.txt", "a");
     check_read("dom", "x\\x0ay:a|");
@@ -449,7 +450,7 @@ PL_TEST(control_characters_of_a_domain_are_written_as_escapes)
 /* The limit keeps the memory for a corpus small. */
 PL_TEST(a_line_above_the_limit_is_refused_by_its_file)
 {
-    pl_buf line = {0};
+    OWNED(pl_buf_destroy) pl_buf line = {0};
     pl_buf_printf(&line, "{\"text\": \"");
     pl_buf_reserve(&line, (size_t)66 << 20);
     memset(line.data + line.len, 'a', (size_t)66 << 20);
@@ -457,7 +458,6 @@ PL_TEST(a_line_above_the_limit_is_refused_by_its_file)
     write_bytes("huge.jsonl", line.data, line.len);
     check_refused("huge.jsonl", PL_ERR_DATA,
                   "huge.jsonl' has a document of more than 64 MiB");
-    pl_buf_destroy(&line);
     assert_int_equal(unlink(in_scratch("huge.jsonl")), 0);
 }
 
@@ -480,15 +480,10 @@ static void check_stdin_cut(const char *bytes, size_t cut, const char *expected)
     pl_buf_destroy(&all.seen);
 }
 
-static void check_stdin(const char *bytes, const char *expected)
-{
-    check_stdin_cut(bytes, 0, expected);
-}
-
 PL_TEST(standard_input_is_lines_if_it_begins_with_a_brace)
 {
-    check_stdin("{\"text\": \"a\"}\n{\"text\": \"b\"}\n", ":a|:b|");
-    check_stdin("plain\ntext\n", ":plain\ntext\n|");
+    check_stdin_cut("{\"text\": \"a\"}\n{\"text\": \"b\"}\n", 0, ":a|:b|");
+    check_stdin_cut("plain\ntext\n", 0, ":plain\ntext\n|");
 }
 
 PL_TEST(the_callers_failure_stops_the_reading_and_comes_back)
@@ -516,46 +511,41 @@ static pl_read_stats check_cut(const char *name, size_t cut, const char *expecte
     return stats;
 }
 
+static pl_read_stats cut_text(const char *text, size_t cut, const char *expected)
+{
+    write_text("cut.txt", text);
+    return check_cut("cut.txt", cut, expected);
+}
+
 PL_TEST(a_text_is_cut_at_paragraphs_lines_words_and_characters)
 {
-    write_text("cut.txt", "one\n\ntwo\nthree");
-    assert_int_equal(check_cut("cut.txt", 10, ":one\n\n|:two\nthree|").n_cuts, 1);
-    write_text("cut.txt", "one\r\n \t\r\ntwo\nthree");
-    check_cut("cut.txt", 14, ":one\r\n \t\r\n|:two\nthree|");
-    write_text("cut.txt", "one\ntwo\nthree");
-    check_cut("cut.txt", 10, ":one\ntwo\n|:three|");
-    write_text("cut.txt", "one two three");
-    check_cut("cut.txt", 10, ":one two |:three|");
-    write_text("cut.txt", "abcdef\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80g");
-    check_cut("cut.txt", 7, ":abcdef|:\xc3\xa9\xe2\x82\xac|:\xf0\x9f\x98\x80g|");
-    write_text("cut.txt", "short\n");
-    assert_int_equal(check_cut("cut.txt", 6, ":short\n|").n_cuts, 0);
+    assert_int_equal(cut_text("one\n\ntwo\nthree", 10, ":one\n\n|:two\nthree|").n_cuts,
+                     1);
+    cut_text("one\r\n \t\r\ntwo\nthree", 14, ":one\r\n \t\r\n|:two\nthree|");
+    cut_text("one\ntwo\nthree", 10, ":one\ntwo\n|:three|");
+    cut_text("one two three", 10, ":one two |:three|");
+    cut_text("abcdef\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80g", 7,
+             ":abcdef|:\xc3\xa9\xe2\x82\xac|:\xf0\x9f\x98\x80g|");
+    assert_int_equal(cut_text("short\n", 6, ":short\n|").n_cuts, 0);
     check_stdin_cut("one\n\ntwo\nthree", 10, ":one\n\n|:two\nthree|");
     check_stdin_cut("{\"text\": \"one\\n\\ntwo\\nthree\"}", 10, ":one\n\ntwo\nthree|");
 }
 
 PL_TEST(what_is_cut_is_marked_bad_or_blank_as_what_is_not)
 {
-    write_text("cut.txt", "\xef\xbb\xbfone\n\ntwo\nthree");
-    check_cut("cut.txt", 10, ":one\n\n|:two\nthree|");
-    write_text("cut.txt", "\xef\xbb\xbfone\n");
-    check_cut("cut.txt", 10, ":one\n|");
-    write_text("cut.txt", "abc\xff\nd\x80\x80\x80\x80\x80");
-    pl_read_stats stats = check_cut("cut.txt", 6,
-                                    ":abc\xef\xbf\xbd\n|:d\xef\xbf\xbd\xef\xbf\xbd"
-                                    "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd|");
+    cut_text("\xef\xbb\xbfone\n\ntwo\nthree", 10, ":one\n\n|:two\nthree|");
+    cut_text("\xef\xbb\xbfone\n", 10, ":one\n|");
+    pl_read_stats stats = cut_text("abc\xff\nd\x80\x80\x80\x80\x80", 6,
+                                   ":abc\xef\xbf\xbd\n|:d\xef\xbf\xbd\xef\xbf\xbd"
+                                   "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd|");
     assert_int_equal(stats.n_replaced_bytes, 6);
-    write_text("cut.txt", "one\n\n          \n \n");
-    assert_int_equal(check_cut("cut.txt", 6, ":one\n\n|").n_empty, 3);
-    write_text("cut.txt", "");
-    assert_int_equal(check_cut("cut.txt", 6, "").n_empty, 1);
+    assert_int_equal(cut_text("one\n\n          \n \n", 6, ":one\n\n|").n_empty, 3);
+    assert_int_equal(cut_text("", 6, "").n_empty, 1);
     collection all = {0};
     write_bytes("cut.txt", "one two three\0four", 18);
-    assert_int_equal(pl_documents_cut(in_scratch("cut.txt"),
-                                      &(pl_reading){.cut_bytes = 6}, collect, &all,
-                                      NULL),
-                     PL_ERR_DATA);
-    assert_said("NUL");
+    assert_fails(pl_documents_cut(in_scratch("cut.txt"), &(pl_reading){.cut_bytes = 6},
+                                  collect, &all, NULL),
+                 PL_ERR_DATA, "NUL");
     pl_buf_destroy(&all.seen);
 }
 
@@ -564,7 +554,7 @@ PL_TEST(what_is_cut_is_marked_bad_or_blank_as_what_is_not)
 PL_TEST(pieces_are_the_text_and_none_is_too_long)
 {
     enum { CUT = 1000 };
-    pl_buf text = {0}, again = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0}, again = {0};
     collection all = {0};
     for (int i = 0; text.len < 1 << 20; i++)
         pl_buf_printf(&text, "word %d%s", i, i % 10 ? " " : i % 70 ? "\n" : "\n\n");
@@ -577,11 +567,8 @@ PL_TEST(pieces_are_the_text_and_none_is_too_long)
         assert_in_range(end - at, 1, CUT + 1);
         pl_buf_append(&again, at + 1, (size_t)(end - at - 1));
     }
-    assert_int_equal(again.len, text.len);
-    assert_memory_equal(again.data, text.data, text.len);
+    assert_same_bytes(again, text);
     pl_buf_destroy(&all.seen);
-    pl_buf_destroy(&again);
-    pl_buf_destroy(&text);
 }
 
 PL_TEST(files_of_a_folder_are_not_cut)
@@ -662,7 +649,7 @@ PL_TEST(the_machines_own_text_is_the_same_each_time_and_evenly_spread)
 {
     enum { MAX = 3000000 };
     system_facts once = {0}, again = {0};
-    pl_buf describe = {0};
+    OWNED(pl_buf_destroy) pl_buf describe = {0};
     pl_status status = pl_system_text_read(MAX, weigh, &once, &describe);
     if (status == PL_ERR_NOT_FOUND) { /* this machine has no system text */
         assert_said("apt install");
@@ -678,10 +665,6 @@ PL_TEST(the_machines_own_text_is_the_same_each_time_and_evenly_spread)
     for (const char *at = pl_buf_text(&describe); *at; at++)
         n_domains += *at == ',';
     assert_in_range(n_domains, 3, 10);
-    pl_buf_destroy(&describe);
 }
 
-int main(void)
-{
-    return suite_run(make_scratch, remove_scratch);
-}
+PL_SUITE(make_scratch, remove_scratch)

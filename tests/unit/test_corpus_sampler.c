@@ -99,6 +99,7 @@ static void check_tally(const window_tally *tally, int prefix, int times)
 PL_TEST(every_window_comes_once_an_epoch_whatever_the_prefix)
 {
     for (size_t p = 0; p < N_PREFIXES; p++) {
+        OWNED(pl_sampler_destroy)
         pl_sampler *sampler = make_sampler(7, 3, 0, 1, prefixes[p]);
         uint64_t n = pl_sampler_rows(sampler);
         window_tally tally = {0};
@@ -110,24 +111,21 @@ PL_TEST(every_window_comes_once_an_epoch_whatever_the_prefix)
             if ((i + 1) % n == 0)
                 check_tally(&tally, prefixes[p], (int)((i + 1) / n));
         }
-        pl_sampler_destroy(&sampler);
     }
 }
 
 PL_TEST(an_epoch_counts_every_target_after_the_prefix)
 {
     for (size_t p = 0; p < N_PREFIXES; p++) {
+        OWNED(pl_sampler_destroy)
         pl_sampler *sampler = make_sampler(1, 0, 0, 1, prefixes[p]);
         int n = (int)pl_sampler_rows(sampler);
-        int32_t *in = pl_alloc((size_t)n * T * sizeof *in);
-        int32_t *out = pl_alloc((size_t)n * T * sizeof *out);
+        OWNED(free_memory) int32_t *in = pl_alloc((size_t)n * T * sizeof *in);
+        OWNED(free_memory) int32_t *out = pl_alloc((size_t)n * T * sizeof *out);
         int64_t expected = 0, first = prefixes[p] > 1 ? prefixes[p] : 1;
         for (size_t d = 0; d < N_DOCS; d++)
             expected += lens[d] > first ? lens[d] - first : 0;
         assert_int_equal(pl_sampler_fill(sampler, 0, n, in, out), expected);
-        pl_free(in);
-        pl_free(out);
-        pl_sampler_destroy(&sampler);
     }
 }
 
@@ -136,14 +134,13 @@ PL_TEST(replicas_share_an_epoch_without_overlap)
     for (int R = 1; R <= 5; R++) {
         window_tally tally = {0};
         for (int r = 0; r < R; r++) {
-            pl_sampler *sampler = make_sampler(7, 3, r, R, 9);
+            OWNED(pl_sampler_destroy) pl_sampler *sampler = make_sampler(7, 3, r, R, 9);
             uint64_t n = pl_sampler_rows(sampler);
             for (uint64_t i = 0; i * (uint64_t)R + (uint64_t)r < n; i++) {
                 int32_t in[T], out[T];
                 pl_sampler_fill(sampler, i, 1, in, out);
                 check_row(in, out, 9, &tally);
             }
-            pl_sampler_destroy(&sampler);
         }
         check_tally(&tally, 9, 1);
     }
@@ -169,12 +166,11 @@ PL_TEST(a_restart_at_any_sample_gives_the_same_rows)
 static void fill_epoch(uint64_t seed, uint64_t stream, uint64_t epoch, int32_t *in)
 {
     int32_t out[64 * T];
-    pl_sampler *sampler = make_sampler(seed, stream, 0, 1, 0);
+    OWNED(pl_sampler_destroy) pl_sampler *sampler = make_sampler(seed, stream, 0, 1, 0);
     uint64_t n = pl_sampler_rows(sampler);
     assert_in_range(n, 20, 64);
     memset(in, 0, 64 * T * sizeof *in);
     pl_sampler_fill(sampler, epoch * n, (int)n, in, out);
-    pl_sampler_destroy(&sampler);
 }
 
 PL_TEST(epochs_seeds_and_streams_have_their_own_order)
@@ -221,7 +217,7 @@ PL_TEST(packed_rows_have_every_window_once_an_epoch)
                                       .n_replicas = 1,
                                       .skip_prefix = prefixes[p],
                                       .pack = true};
-        pl_sampler *sampler = make_sampler_with(&options);
+        OWNED(pl_sampler_destroy) pl_sampler *sampler = make_sampler_with(&options);
         uint64_t n = pl_sampler_rows(sampler), counted;
         window_tally tally = {0};
         int32_t in[T], out[T];
@@ -233,7 +229,6 @@ PL_TEST(packed_rows_have_every_window_once_an_epoch)
         }
         assert_ok(pl_sampler_count_rows(tokens, NULL, N_DOCS, &options, &counted));
         assert_int_equal(counted, n);
-        pl_sampler_destroy(&sampler);
     }
 }
 
@@ -259,9 +254,9 @@ PL_TEST(packing_leaves_little_room_and_is_repeated_exactly)
     uint32_t *lengths = pl_alloc(N * sizeof *lengths);
     int32_t *in = pl_alloc(4 * WIDE * sizeof *in), *again = in + WIDE;
     int32_t *out = in + 2 * WIDE, *out_again = in + 3 * WIDE;
-    pl_buf bytes = {0};
-    pl_tokens *many;
-    pl_sampler *first, *second;
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
+    OWNED(pl_tokens_close) pl_tokens *many;
+    OWNED(pl_sampler_destroy) pl_sampler *first, *second;
     pl_sampler_options options = {
         .context = WIDE, .seed = 3, .n_replicas = 1, .pack = true};
     int64_t targets = 0, counted = 0;
@@ -282,9 +277,6 @@ PL_TEST(packing_leaves_little_room_and_is_repeated_exactly)
     }
     assert_int_equal(counted, targets);
     assert_true((double)targets > 0.99 * (double)(n * WIDE));
-    pl_sampler_destroy(&first), pl_sampler_destroy(&second);
-    pl_tokens_close(&many);
-    pl_buf_destroy(&bytes);
     pl_free(in), pl_free(lengths);
 }
 
@@ -293,8 +285,8 @@ PL_TEST(a_sampler_without_targets_or_sense_is_refused)
     pl_sampler *sampler;
     pl_sampler_options good = {.context = T, .n_replicas = 2}, bad = good;
     bad.skip_prefix = 100;
-    assert_int_equal(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_DATA);
-    assert_said("prefix of 100");
+    assert_fails(pl_sampler_create(tokens, &bad, &sampler), PL_ERR_DATA,
+                 "prefix of 100");
     assert_null(sampler);
     bad = good;
     bad.replica = 2;
@@ -319,8 +311,8 @@ PL_TEST(a_blank_document_keeps_its_place_and_counts_nothing)
     uint64_t hash = pl_tokens_doc(tokens, BLANK)->hash, marked = 0;
     const pl_doc_list list = {&hash, 1};
     bool marks[N_DOCS] = {false}, was_there = false;
-    pl_buf bytes = {0};
-    pl_tokens *blanked;
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
+    OWNED(pl_tokens_close) pl_tokens *blanked;
     marks[BLANK] = true;
     assert_ok(pl_tokens_blank(tokens, &list, &bytes));
     assert_ok(pl_tokens_view(bytes.data, bytes.len, "blanked", &blanked));
@@ -329,6 +321,7 @@ PL_TEST(a_blank_document_keeps_its_place_and_counts_nothing)
     for (int packs = 0; packs < 2; packs++) {
         const pl_sampler_options options = {
             .context = T, .seed = 5, .n_replicas = 1, .pack = packs};
+        OWNED(pl_sampler_destroy)
         pl_sampler *plain = make_sampler_with(&options), *without;
         assert_ok(pl_sampler_create(blanked, &options, &without));
         assert_int_equal(pl_sampler_rows(plain), pl_sampler_rows(without));
@@ -347,15 +340,8 @@ PL_TEST(a_blank_document_keeps_its_place_and_counts_nothing)
             assert_int_equal(pl_sampler_count(without, i, 1, marks, &marked), rest);
             assert_int_equal(marked, 0);
         }
-        pl_sampler_destroy(&plain);
-        pl_sampler_destroy(&without);
     }
     assert_true(was_there);
-    pl_tokens_close(&blanked);
-    pl_buf_destroy(&bytes);
 }
 
-int main(void)
-{
-    return suite_run(open_tokens, close_tokens);
-}
+PL_SUITE(open_tokens, close_tokens)

@@ -12,14 +12,13 @@ static pl_status train(const pl_buf *text, int vocab, int n_threads, const char 
 
 static int make_tokenizer(void **state)
 {
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     if (make_scratch(state) != 0)
         return -1;
     make_words(1, 200000, &text);
     pl_status status = train(&text, VOCAB, 1, "words.model");
     if (status == PL_OK)
         status = pl_tokenizer_load(in_scratch("words.model"), &tokenizer);
-    pl_buf_destroy(&text);
     return status == PL_OK ? 0 : -1;
 }
 
@@ -32,7 +31,7 @@ static int drop_tokenizer(void **state)
 /* Encodes and decodes a text, which must come back byte by byte. */
 static size_t check_round_trip(const pl_tokenizer *with, const char *text, size_t len)
 {
-    pl_buf ids = {0}, back = {0};
+    OWNED(pl_buf_destroy) pl_buf ids = {0}, back = {0};
     assert_ok(pl_tokenizer_encode(with, text, len, &ids));
     size_t n = ids.len / sizeof(int32_t);
     const int32_t *tokens = (const void *)ids.data;
@@ -42,8 +41,6 @@ static size_t check_round_trip(const pl_tokenizer *with, const char *text, size_
     assert_int_equal(back.len, len);
     if (len > 0)
         assert_memory_equal(back.data, text, len);
-    pl_buf_destroy(&ids);
-    pl_buf_destroy(&back);
     return n;
 }
 
@@ -80,12 +77,11 @@ static uint32_t random_character(uint64_t seed, uint64_t i)
 PL_TEST(any_utf8_comes_back_exactly)
 {
     for (uint64_t seed = 0; seed < 300; seed++) {
-        pl_buf text = {0};
+        OWNED(pl_buf_destroy) pl_buf text = {0};
         uint64_t n = pl_random_u32(seed, 3, 0) % 200;
         for (uint64_t i = 0; i < n; i++)
             put_utf8(&text, random_character(seed, i));
         check_round_trip(tokenizer, (const char *)text.data, text.len);
-        pl_buf_destroy(&text);
     }
 }
 
@@ -94,11 +90,10 @@ PL_TEST(long_texts_without_any_place_to_cut_come_back)
     static const char *const units[] = {
         "x", " ", "\n", "\xe2\x96\x81", "\xf0\x9f\x8e\x89", "ab\xc3\xa9"};
     for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
-        pl_buf text = {0};
+        OWNED(pl_buf_destroy) pl_buf text = {0};
         while (text.len < 200000)
             pl_buf_append(&text, units[u], strlen(units[u]));
         check_round_trip(tokenizer, (const char *)text.data, text.len);
-        pl_buf_destroy(&text);
     }
 }
 
@@ -111,18 +106,17 @@ PL_TEST(words_that_look_like_control_tokens_are_only_words)
 
 PL_TEST(pieces_are_learnt_and_newlines_are_tokens)
 {
-    pl_buf ids = {0};
+    OWNED(pl_buf_destroy) pl_buf ids = {0};
     size_t n = check_round_trip(tokenizer, "ringing staner, the", 19);
     assert_true(n < 15);
     assert_ok(pl_tokenizer_encode(tokenizer, "\n\n\n\t", 4, &ids));
     /* The tokens are: two newlines, one newline, one tab. */
     assert_int_equal(ids.len, 3 * sizeof(int32_t));
-    pl_buf_destroy(&ids);
 }
 
 PL_TEST(cuts_into_blocks_do_not_change_the_tokens)
 {
-    pl_buf text = {0}, whole = {0}, lines = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0}, whole = {0}, lines = {0};
     make_words(5, 300000, &text);
     const char *at = (const char *)text.data, *end = at + text.len;
     assert_ok(pl_tokenizer_encode(tokenizer, at, text.len, &whole));
@@ -134,11 +128,7 @@ PL_TEST(cuts_into_blocks_do_not_change_the_tokens)
         assert_ok(pl_tokenizer_encode(tokenizer, at, (size_t)(stop - at), &lines));
         at = stop;
     }
-    assert_int_equal(whole.len, lines.len);
-    assert_memory_equal(whole.data, lines.data, whole.len);
-    pl_buf_destroy(&text);
-    pl_buf_destroy(&whole);
-    pl_buf_destroy(&lines);
+    assert_same_bytes(whole, lines);
 }
 
 static pl_status count_round_trip(void *context, const pl_document *document)
@@ -157,17 +147,13 @@ PL_TEST(real_text_comes_back_exactly)
 
 PL_TEST(training_gives_the_same_bytes_whatever_the_threads)
 {
-    pl_buf text = {0}, first = {0}, other = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0}, first = {0}, other = {0};
     make_words(2, 100000, &text);
     assert_ok(train(&text, 350, 1, "one.model"));
     assert_ok(train(&text, 350, 4, "four.model"));
     assert_ok(pl_read_file(in_scratch("one.model"), &first));
     assert_ok(pl_read_file(in_scratch("four.model"), &other));
-    assert_int_equal(first.len, other.len);
-    assert_memory_equal(first.data, other.data, first.len);
-    pl_buf_destroy(&text);
-    pl_buf_destroy(&first);
-    pl_buf_destroy(&other);
+    assert_same_bytes(first, other);
 }
 
 static int number_after(const char *words)
@@ -179,19 +165,18 @@ static int number_after(const char *words)
 
 PL_TEST(a_vocab_too_large_names_the_largest_and_that_one_works)
 {
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     make_words(3, 300, &text);
     assert_int_equal(train(&text, 50000, 1, "large.model"), PL_ERR_DATA);
     int largest = number_after("at most ");
     assert_false(pl_path_exists(in_scratch("large.model")));
     assert_int_equal(train(&text, largest + 1, 1, "large.model"), PL_ERR_DATA);
     assert_ok(train(&text, largest, 1, "large.model"));
-    pl_buf_destroy(&text);
 }
 
 PL_TEST(a_vocab_too_small_names_the_smallest_and_that_one_works)
 {
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     make_words(3, 20000, &text);
     for (int vocab = 1; vocab < 265; vocab += 29)
         assert_int_equal(train(&text, vocab, 1, "small.model"), PL_ERR_DATA);
@@ -199,21 +184,18 @@ PL_TEST(a_vocab_too_small_names_the_smallest_and_that_one_works)
     int smallest = number_after("need at least ");
     assert_in_range(smallest, 265, 300);
     assert_ok(train(&text, smallest, 1, "small.model"));
-    pl_buf_destroy(&text);
 }
 
 PL_TEST(a_text_without_blanks_trains_a_tokenizer_that_knows_them)
 {
-    pl_buf text = {0};
-    pl_tokenizer *blankless;
+    OWNED(pl_buf_destroy) pl_buf text = {0};
+    OWNED(pl_tokenizer_destroy) pl_tokenizer *blankless;
     static const char with[] = "a b  \xe2\x96\x81 c\n d";
     for (int i = 0; i < 3000; i++)
         pl_buf_printf(&text, "word%d\n", i);
     assert_ok(train(&text, 280, 1, "blankless.model"));
     assert_ok(pl_tokenizer_load(in_scratch("blankless.model"), &blankless));
     check_round_trip(blankless, with, strlen(with));
-    pl_tokenizer_destroy(&blankless);
-    pl_buf_destroy(&text);
 }
 
 PL_TEST(no_text_cannot_train)
@@ -226,7 +208,7 @@ PL_TEST(no_text_cannot_train)
 
 PL_TEST(a_token_outside_the_vocabulary_is_refused)
 {
-    pl_buf back = {0};
+    OWNED(pl_buf_destroy) pl_buf back = {0};
     static const int32_t wrong[] = {-1, VOCAB, INT32_MAX, INT32_MIN};
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(pl_tokenizer_decode(tokenizer, &wrong[i], 1, &back),
@@ -234,17 +216,16 @@ PL_TEST(a_token_outside_the_vocabulary_is_refused)
     static const int32_t control[] = {PL_TOKEN_BOS, PL_TOKEN_EOS};
     assert_ok(pl_tokenizer_decode(tokenizer, control, 2, &back));
     assert_int_equal(back.len, 0);
-    pl_buf_destroy(&back);
 }
 
 PL_TEST(damaged_models_are_refused_or_usable)
 {
-    pl_buf model = {0};
+    OWNED(pl_buf_destroy) pl_buf model = {0};
     size_t n_refused = 0;
     assert_ok(pl_read_file(in_scratch("words.model"), &model));
     for (size_t i = 0; i < 2 * model.len; i += 41) {
-        pl_tokenizer *damaged;
-        pl_buf bytes = {0}, ids = {0};
+        OWNED(pl_tokenizer_destroy) pl_tokenizer *damaged;
+        OWNED(pl_buf_destroy) pl_buf bytes = {0}, ids = {0};
         pl_buf_append(&bytes, model.data, i < model.len ? i : model.len);
         if (i >= model.len)
             bytes.data[i - model.len] ^= (uint8_t)(1u << i % 8);
@@ -254,28 +235,19 @@ PL_TEST(damaged_models_are_refused_or_usable)
         } else if (pl_tokenizer_encode(damaged, "some text\n", 10, &ids) == PL_OK) {
             assert_true(ids.len > 0);
         }
-        pl_tokenizer_destroy(&damaged);
-        pl_buf_destroy(&bytes);
-        pl_buf_destroy(&ids);
     }
     assert_true(n_refused > 20);
-    pl_buf_destroy(&model);
 }
 
 PL_TEST(a_missing_model_is_named)
 {
     pl_tokenizer *none;
-    assert_int_equal(pl_tokenizer_load(in_scratch("absent.model"), &none),
-                     PL_ERR_NOT_FOUND);
-    assert_said("absent.model");
+    assert_fails(pl_tokenizer_load(in_scratch("absent.model"), &none), PL_ERR_NOT_FOUND,
+                 "absent.model");
     write_text("text.model", "this is no model");
-    assert_int_equal(pl_tokenizer_load(in_scratch("text.model"), &none),
-                     PL_ERR_DAMAGED);
-    assert_said("text.model");
+    assert_fails(pl_tokenizer_load(in_scratch("text.model"), &none), PL_ERR_DAMAGED,
+                 "text.model");
     assert_null(none);
 }
 
-int main(void)
-{
-    return suite_run(make_tokenizer, drop_tokenizer);
-}
+PL_SUITE(make_tokenizer, drop_tokenizer)

@@ -41,7 +41,7 @@ static void check_golden(const pl_tokens *tokens)
 
 PL_TEST(the_golden_bytes_are_read_as_the_protocol_says)
 {
-    pl_tokens *tokens;
+    OWNED(pl_tokens_close) pl_tokens *tokens;
     write_bytes("golden.tok", golden, sizeof golden);
     assert_ok(pl_tokens_open(in_scratch("golden.tok"), true, &tokens));
     check_golden(tokens);
@@ -49,13 +49,12 @@ PL_TEST(the_golden_bytes_are_read_as_the_protocol_says)
     assert_null(tokens);
     assert_ok(pl_tokens_view(golden, sizeof golden, "a shard", &tokens));
     check_golden(tokens);
-    pl_tokens_close(&tokens);
 }
 
 PL_TEST(a_subset_of_all_documents_is_the_same_bytes)
 {
-    pl_tokens *tokens;
-    pl_buf subset = {0};
+    OWNED(pl_tokens_close) pl_tokens *tokens;
+    OWNED(pl_buf_destroy) pl_buf subset = {0};
     static const uint32_t all[] = {0, 1};
     assert_ok(pl_tokens_view(golden, sizeof golden, "golden", &tokens));
     pl_buf_append(&subset, "before", 6);
@@ -63,16 +62,14 @@ PL_TEST(a_subset_of_all_documents_is_the_same_bytes)
     assert_int_equal(subset.len, 6 + sizeof golden);
     assert_memory_equal(subset.data, "before", 6);
     assert_memory_equal(subset.data + 6, golden, sizeof golden);
-    pl_buf_destroy(&subset);
-    pl_tokens_close(&tokens);
 }
 
 PL_TEST(a_subset_keeps_order_and_repeats_documents)
 {
     static const uint32_t lens[] = {3, 50, 4};
     static const uint32_t picked[] = {2, 0, 2};
-    pl_buf file = {0}, subset = {0};
-    pl_tokens *tokens, *part;
+    OWNED(pl_buf_destroy) pl_buf file = {0}, subset = {0};
+    OWNED(pl_tokens_close) pl_tokens *tokens, *part;
     build_tokens(lens, 3, 70000, &file); /* 70000 pieces need four bytes per token */
     assert_ok(pl_tokens_view(file.data, file.len, "file", &tokens));
     assert_ok(pl_tokens_subset(tokens, picked, 3, &subset));
@@ -89,26 +86,19 @@ PL_TEST(a_subset_keeps_order_and_repeats_documents)
         for (size_t t = 0; t < doc->n_tokens; t++)
             assert_int_equal(got[t], test_token(picked[d], t, doc->n_tokens));
     }
-    assert_int_equal(pl_tokens_subset(tokens, &(uint32_t){3}, 1, &subset), PL_ERR_ARG);
-    assert_said("has 3 documents, so there is no document with the index 3");
-    pl_tokens_close(&part);
-    pl_tokens_close(&tokens);
-    pl_buf_destroy(&subset);
-    pl_buf_destroy(&file);
+    assert_fails(pl_tokens_subset(tokens, &(uint32_t){3}, 1, &subset), PL_ERR_ARG,
+                 "has 3 documents, so there is no document with the index 3");
 }
 
 PL_TEST(an_empty_subset_is_a_valid_file)
 {
-    pl_tokens *tokens, *part;
-    pl_buf subset = {0};
+    OWNED(pl_tokens_close) pl_tokens *tokens, *part;
+    OWNED(pl_buf_destroy) pl_buf subset = {0};
     assert_ok(pl_tokens_view(golden, sizeof golden, "golden", &tokens));
     assert_ok(pl_tokens_subset(tokens, NULL, 0, &subset));
     assert_ok(pl_tokens_view(subset.data, subset.len, "subset", &part));
     assert_int_equal(pl_tokens_n_docs(part), 0);
     assert_int_equal(pl_tokens_n_domains(part), 2);
-    pl_tokens_close(&part);
-    pl_tokens_close(&tokens);
-    pl_buf_destroy(&subset);
 }
 
 PL_TEST(every_truncation_and_every_addition_is_damage)
@@ -117,6 +107,7 @@ PL_TEST(every_truncation_and_every_addition_is_damage)
     pl_tokens *tokens;
     memcpy(longer, golden, sizeof golden);
     for (size_t len = 0; len <= sizeof longer; len++) {
+        OWNED(free_memory)
         uint8_t *exact = malloc(len + 1); /* a sanitizer finds reads beyond the end */
         assert_non_null(exact);
         memcpy(exact, longer, len);
@@ -125,7 +116,6 @@ PL_TEST(every_truncation_and_every_addition_is_damage)
         if (len != sizeof golden)
             assert_said("a shard");
         pl_tokens_close(&tokens);
-        free(exact);
     }
 }
 
@@ -201,7 +191,7 @@ PL_TEST(a_forged_file_is_refused_by_its_contents)
         {135, 'x', "domain name 1"}, /* a name without its final zero */
     };
     for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++) {
-        pl_buf bytes = {0}, sums = {0};
+        OWNED(pl_buf_destroy) pl_buf bytes = {0}, sums = {0};
         pl_tokens *tokens;
         pl_buf_append(&bytes, golden, sizeof golden);
         bytes.data[forgeries[i].at] = forgeries[i].value;
@@ -209,11 +199,8 @@ PL_TEST(a_forged_file_is_refused_by_its_contents)
         memcpy(bytes.data + 48, sums.data, 8);
         put_le(&sums, pl_checksum(bytes.data, 56), 8);
         memcpy(bytes.data + 56, sums.data + 8, 8);
-        assert_int_equal(pl_tokens_view(bytes.data, bytes.len, "a shard", &tokens),
-                         PL_ERR_DAMAGED);
-        assert_said(forgeries[i].said);
-        pl_buf_destroy(&bytes);
-        pl_buf_destroy(&sums);
+        assert_fails(pl_tokens_view(bytes.data, bytes.len, "a shard", &tokens),
+                     PL_ERR_DAMAGED, forgeries[i].said);
     }
 }
 
@@ -221,11 +208,10 @@ PL_TEST(bytes_at_an_odd_address_are_read_all_the_same)
 {
     static uint8_t memory[sizeof golden + 8];
     for (size_t shift = 1; shift < 8; shift++) {
-        pl_tokens *tokens;
+        OWNED(pl_tokens_close) pl_tokens *tokens;
         memcpy(memory + shift, golden, sizeof golden);
         assert_ok(pl_tokens_view(memory + shift, sizeof golden, "shifted", &tokens));
         check_golden(tokens);
-        pl_tokens_close(&tokens);
     }
 }
 
@@ -235,9 +221,8 @@ PL_TEST(a_newer_version_and_a_missing_file_say_so)
     uint8_t bytes[sizeof golden];
     memcpy(bytes, golden, sizeof golden);
     bytes[8] = 2;
-    assert_int_equal(pl_tokens_view(bytes, sizeof bytes, "a shard", &tokens),
-                     PL_ERR_UNSUPPORTED);
-    assert_said("version 2");
+    assert_fails(pl_tokens_view(bytes, sizeof bytes, "a shard", &tokens),
+                 PL_ERR_UNSUPPORTED, "version 2");
     assert_int_equal(pl_tokens_open(in_scratch("none.tok"), true, &tokens),
                      PL_ERR_NOT_FOUND);
     assert_null(tokens);
@@ -255,8 +240,8 @@ static void put_byte(const char *path, long at, int byte)
 PL_TEST(a_file_that_changes_while_it_is_open_is_noticed)
 {
     int32_t ids[3];
-    pl_tokens *tokens;
-    pl_buf subset = {0};
+    OWNED(pl_tokens_close) pl_tokens *tokens;
+    OWNED(pl_buf_destroy) pl_buf subset = {0};
     write_bytes("live.tok", golden, sizeof golden);
     assert_ok(pl_tokens_open(in_scratch("live.tok"), true, &tokens));
     /* Changes the table in the file. This has no effect, because pl_tokens_open has
@@ -267,19 +252,14 @@ PL_TEST(a_file_that_changes_while_it_is_open_is_noticed)
     put_byte(in_scratch("live.tok"), 66, 5); /* changes the second token */
     pl_tokens_copy(tokens, 0, 3, ids);
     assert_int_equal(ids[1], 5);
-    assert_int_equal(pl_tokens_check(tokens), PL_ERR_DAMAGED);
-    assert_said("changed while it was in use");
+    assert_fails(pl_tokens_check(tokens), PL_ERR_DAMAGED,
+                 "changed while it was in use");
     pl_tokens_close(&tokens);
     write_bytes("live.tok", golden, sizeof golden);
     assert_ok(pl_tokens_open(in_scratch("live.tok"), true, &tokens));
     put_byte(in_scratch("live.tok"), 66, 5);
     assert_int_equal(pl_tokens_subset(tokens, &(uint32_t){0}, 1, &subset),
                      PL_ERR_DAMAGED);
-    pl_buf_destroy(&subset);
-    pl_tokens_close(&tokens);
 }
 
-int main(void)
-{
-    return suite_run(make_scratch, remove_scratch);
-}
+PL_SUITE(make_scratch, remove_scratch)

@@ -42,12 +42,11 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    world *w = *state;
+    OWNED(free_memory) world *w = *state;
     pl_store_close(&w->store);
     pl_topology_destroy(&w->topology);
     pl_arm_clear(&w->arm);
     pl_status status = pl_remove_tree(w->dir);
-    pl_free(w);
     return status == PL_OK ? 0 : -1;
 }
 
@@ -117,11 +116,10 @@ static void fill(world *w, void (*change)(pl_contribution *list, int *n))
     assert_ok(pl_coverage_of(w->store, &w->arm, w->topology, w->paths));
 }
 
-#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+#define FIXTURE_TEST(name) PL_TEST_ON(name, world *w, setup, teardown)
 
 FIXTURE_TEST(whole_record_has_nothing_to_tell)
 {
-    world *w = *state;
     fill(w, NULL);
     for (int p = 0; p < PATHS; p++) {
         const pl_coverage *c = &w->paths[p];
@@ -155,44 +153,42 @@ static void fewer(pl_contribution *list, int *n)
     list[*n - 1].work.n_samples = 2;
 }
 
-FIXTURE_TEST(missing_phase_is_lost)
-{
-    world *w = *state;
-    fill(w, drop);
-    assert_int_equal(w->paths[0].n_lost, 0);
-    assert_int_equal(w->paths[1].n_lost, 1);
-    assert_non_null(strstr(w->paths[1].example, "phase 1 of mix/p1.r0 is missing in"));
-}
+static const struct {
+    const char *says;
+    void (*change)(pl_contribution *list, int *n);
+    uint64_t lost, repeated, wrong, skipped; /* of path 1 */
+    const char *example;
+} changes[] = {
+    {"a missing phase is lost", drop, 1, 0, 0, 0, "phase 1 of mix/p1.r0 is missing in"},
+    {"a phase that stands twice is repeated", twice, 0, 1, 0, 0, ""},
+    {"other samples are wrong and their phase is lost", shifted, 1, 0, 1, 0, ""},
+    {"samples of a different round are wrong", swapped, 2, 0, 2, 0,
+     "phase 1 of mix/p1.r0 has wrong"},
+    {"samples that were left out are counted", fewer, 0, 0, 0, PHASE - 2, ""}};
 
-FIXTURE_TEST(phase_that_stands_twice_is_repeated)
+PL_TEST(a_record_that_was_changed_is_reported_for_its_path)
 {
-    world *w = *state;
-    fill(w, twice);
-    assert_int_equal(w->paths[1].n_repeated, 1);
-    assert_int_equal(w->paths[1].n_lost, 0);
-    assert_int_equal(w->paths[0].n_repeated, 0);
-}
-
-FIXTURE_TEST(other_samples_are_wrong_and_their_phase_is_lost)
-{
-    world *w = *state;
-    fill(w, shifted);
-    assert_int_equal(w->paths[1].n_wrong, 1);
-    assert_int_equal(w->paths[1].n_lost, 1);
-}
-
-FIXTURE_TEST(samples_of_a_different_round_are_wrong)
-{
-    world *w = *state;
-    fill(w, swapped);
-    assert_int_equal(w->paths[1].n_wrong, 2);
-    assert_int_equal(w->paths[0].n_wrong, 0);
-    assert_non_null(strstr(w->paths[1].example, "phase 1 of mix/p1.r0 has wrong"));
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        void *state;
+        assert_int_equal(setup(&state), 0);
+        world *w = state;
+        fill(w, changes[i].change);
+        print_message("%s\n", changes[i].says);
+        const pl_coverage *c = &w->paths[1];
+        assert_int_equal(c->n_lost, changes[i].lost);
+        assert_int_equal(c->n_repeated, changes[i].repeated);
+        assert_int_equal(c->n_wrong, changes[i].wrong);
+        assert_int_equal(c->skipped, changes[i].skipped);
+        assert_non_null(strstr(c->example, changes[i].example));
+        c = &w->paths[0];
+        assert_int_equal(c->n_lost + c->n_repeated + c->n_wrong, 0);
+        assert_int_equal(c->skipped, 0);
+        assert_int_equal(teardown(&state), 0);
+    }
 }
 
 FIXTURE_TEST(merged_phases_that_the_path_has_not_reached_are_ahead)
 {
-    world *w = *state;
     fill(w, NULL);
     put_path(w, 1, 1); /* its updates of phase 1 may be in before its state */
     assert_ok(pl_coverage_of(w->store, &w->arm, w->topology, w->paths));
@@ -201,14 +197,6 @@ FIXTURE_TEST(merged_phases_that_the_path_has_not_reached_are_ahead)
     assert_ok(pl_coverage_of(w->store, &w->arm, w->topology, w->paths));
     assert_int_equal(w->paths[1].n_ahead, pl_topology_n_slots(w->topology));
     assert_int_equal(w->paths[0].n_ahead, 0);
-}
-
-FIXTURE_TEST(samples_that_were_left_out_are_counted)
-{
-    world *w = *state;
-    fill(w, fewer);
-    assert_int_equal(w->paths[1].skipped, PHASE - 2);
-    assert_int_equal(w->paths[1].n_wrong + w->paths[1].n_lost, 0);
 }
 
 static void put_pending(world *w, int module, const pl_contribution *c)
@@ -225,7 +213,6 @@ static void put_pending(world *w, int module, const pl_contribution *c)
  * phase is neither repeated nor lost. */
 FIXTURE_TEST(pending_and_unfinished_phases_are_no_error)
 {
-    world *w = *state;
     pl_contribution c = contribution(0, 2);
     fill(w, NULL);
     put_pending(w, 0, &c);
@@ -252,7 +239,6 @@ static void put_dropped(world *w, int64_t phase, const char *token)
  * lacks the update that the path sent afterwards. */
 FIXTURE_TEST(update_that_an_audit_dropped_does_not_count)
 {
-    world *w = *state;
     pl_contribution c = contribution(0, 2);
     const int n_slots = pl_topology_n_slots(w->topology);
     c.token = 50;
@@ -279,7 +265,6 @@ FIXTURE_TEST(update_that_an_audit_dropped_does_not_count)
  * without contributions counts as given up, not as lost. */
 FIXTURE_TEST(rounds_that_a_rollback_replaced_are_given_up_not_lost)
 {
-    world *w = *state;
     fill(w, NULL);
     for (int m = 0; m < pl_topology_n_modules(w->topology); m++)
         put_version(w, m, 3, NULL, 0);
@@ -296,7 +281,6 @@ FIXTURE_TEST(rounds_that_a_rollback_replaced_are_given_up_not_lost)
 /* The merge of the open round will count the late update, not that of the round. */
 FIXTURE_TEST(update_in_whose_place_a_late_one_counts_is_not_lost)
 {
-    world *w = *state;
     pl_contribution late = contribution(1, 0);
     late.phase = 1;
     w->arm.outer.quorum = w->arm.outer.late_weight = 0.5;

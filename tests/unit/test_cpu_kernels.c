@@ -99,22 +99,20 @@ static void assert_close(pl_backend *be, const float *a, const float *b, size_t 
 static void assert_acts_close(pl_backend *be, const pl_act *a, const pl_act *b,
                               size_t n)
 {
-    float *left = values_of(be, a, n);
+    OWNED(free_memory) float *left = values_of(be, a, n);
     assert_close(be, left, (const float *)(const void *)b, n);
-    pl_free(left);
 }
 
 static void for_each_variant(void (*check)(pl_backend *be, pl_backend *ref))
 {
     pl_backend *ref = open_ref();
     for (int i = 0; i < N_VARIANTS; i++) {
-        pl_backend *be = open_variant(&variants[i], 1);
+        OWNED(cpu_backend_destroy) pl_backend *be = open_variant(&variants[i], 1);
         if (be == NULL)
             continue;
         stream = 0; /* each backend gets the same numbers */
         check(be, ref);
         assert_ok(be->ops->sync(be));
-        cpu_backend_destroy(&be);
     }
     ref_backend_destroy(&ref);
 }
@@ -127,6 +125,7 @@ static void check_exp(pl_backend *be, pl_backend *ref)
     (void)ref;
     if (be->act != PL_F32)
         return;
+    OWNED(free_memory)
     float *gu = pl_alloc(2 * N * sizeof *gu), *out = pl_alloc(N * sizeof *out);
     for (int i = 0; i < N; i++) {
         gu[i] = -85.0f + 170.0f * (float)i / N;
@@ -137,8 +136,6 @@ static void check_exp(pl_backend *be, pl_backend *ref)
         const double right = gu[i] / (1.0 + exp(-(double)gu[i]));
         assert_true(fabs(out[i] - right) <= 4e-7 * fabs(right));
     }
-    pl_free(gu);
-    pl_free(out);
 }
 
 PL_TEST(silu_is_exact_to_4e_7_between_minus_85_and_85)
@@ -152,23 +149,20 @@ static void check_rounding(pl_backend *be, pl_backend *ref)
 {
     enum { N = 1003 };
     (void)ref;
-    float *x = pl_alloc(N * sizeof *x);
+    OWNED(free_memory) float *x = pl_alloc(N * sizeof *x);
     for (int i = 0; i < N; i++)
         x[i] = pl_random_normal(1, 2, (uint64_t)i) * 100.0f;
     x[5] = INFINITY;
     x[6] = NAN;
     x[7] = -0.0f;
-    pl_act *a = acts(be, x, N);
-    float *back = values_of(be, a, N);
+    OWNED(free_memory) pl_act *a = acts(be, x, N);
+    OWNED(free_memory) float *back = values_of(be, a, N);
     for (int i = 0; i < N; i++) {
         const float right =
             be->act == PL_BF16 ? pl_bf16_to_float(pl_bf16_from_float(x[i])) : x[i];
         assert_true(memcmp(&back[i], &right, sizeof right) == 0 || isnan(right));
         assert_int_equal(isnan(back[i]) != 0, i == 6);
     }
-    pl_free(x);
-    pl_free(a);
-    pl_free(back);
 }
 
 PL_TEST(activations_round_to_nearest_even_and_keep_nan)
@@ -181,6 +175,7 @@ PL_TEST(activations_round_to_nearest_even_and_keep_nan)
 static void check_matmul_shape(pl_backend *be, pl_backend *ref, int N, int O, int I)
 {
     const size_t no = (size_t)(N * O), ni = (size_t)(N * I), oi = (size_t)(O * I);
+    OWNED(free_memory)
     float *x = floats(ni, 1), *w = floats(oi, 0.2f), *dout = floats(no, 1),
           *dx = floats(ni, 1), *dw = floats(oi, 1);
     pl_backend *both[2] = {be, ref};
@@ -214,11 +209,6 @@ static void check_matmul_shape(pl_backend *be, pl_backend *ref, int N, int O, in
         pl_free(douts[i]);
         pl_free(dws[i]);
     }
-    pl_free(x);
-    pl_free(w);
-    pl_free(dout);
-    pl_free(dx);
-    pl_free(dw);
 }
 
 static void check_matmul(pl_backend *be, pl_backend *ref)
@@ -245,13 +235,12 @@ static void check_refresh(pl_backend *be, pl_backend *ref)
     assert_ok(be->ops->weight_create(be, master, 2, 2, &weight));
     master[0] = 2;
     be->ops->weights_refresh(be, &weight, 1);
-    pl_act *in = acts(be, x, 4);
+    OWNED(free_memory) pl_act *in = acts(be, x, 4);
     be->ops->logits(be, out, in, weight, 2, 2, 2);
     assert_float_equal(out[0], 6, 0);
     assert_float_equal(out[1], 4, 0);
     assert_float_equal(out[2], 10, 0);
     be->ops->weight_destroy(be, &weight);
-    pl_free(in);
 }
 
 PL_TEST(refreshed_weights_follow_their_master)
@@ -270,15 +259,13 @@ static void run_attention(pl_backend *be, const extents *e, const float *qkv,
 {
     const size_t n_out = (size_t)(e->B * e->T * e->H * e->D);
     const size_t n_qkv = (size_t)(e->B * e->T * (e->H + 2 * e->G) * e->D);
-    pl_act *in = acts(be, qkv, n_qkv), *grad = acts(be, dout, n_out);
+    OWNED(free_memory) pl_act *in = acts(be, qkv, n_qkv), *grad = acts(be, dout, n_out);
     *out = pl_alloc(n_out * sizeof(float));
     *lse = pl_alloc((size_t)(e->B * e->H * e->T) * sizeof(float));
     *dqkv = acts(be, qkv, n_qkv); /* old values, which must be overwritten */
     be->ops->attention_forward(be, *out, *lse, in, NULL, e->B, e->T, e->H, e->G, e->D);
     be->ops->attention_backward(be, *dqkv, grad, in, *out, *lse, NULL, e->B, e->T, e->H,
                                 e->G, e->D);
-    pl_free(in);
-    pl_free(grad);
 }
 
 static void check_attention_shape(pl_backend *be, pl_backend *ref, extents e)
@@ -321,6 +308,7 @@ static void check_decode(pl_backend *be, pl_backend *ref)
 {
     enum { N = 3, SLOTS = 2, S = 70, H = 4, G = 2, D = 24, W = (H + 2 * G) * D };
     const int32_t slot[N] = {1, 0, 1}, pos[N] = {0, 69, 1};
+    OWNED(free_memory)
     float *qkv = floats(N * W, 1.5f), *k = floats(SLOTS * S * G * D, 1),
           *v = floats(SLOTS * S * G * D, 1);
     pl_backend *both[2] = {be, ref};
@@ -345,9 +333,6 @@ static void check_decode(pl_backend *be, pl_backend *ref)
         pl_free(ks[i]);
         pl_free(vs[i]);
     }
-    pl_free(qkv);
-    pl_free(k);
-    pl_free(v);
 }
 
 PL_TEST(decoding_matches_at_the_first_and_last_position)
@@ -361,6 +346,7 @@ static void check_piece(pl_backend *be, pl_backend *ref, int first, int N)
 {
     enum { SLOTS = 2, S = 400, H = 4, G = 2, D = 24, W = (H + 2 * G) * D };
     int32_t slot[S], pos[S];
+    OWNED(free_memory)
     float *qkv = floats((size_t)N * W, 1.5f), *k = floats(SLOTS * S * G * D, 1),
           *v = floats(SLOTS * S * G * D, 1);
     pl_backend *both[2] = {be, ref};
@@ -371,20 +357,15 @@ static void check_piece(pl_backend *be, pl_backend *ref, int first, int N)
     }
     for (int i = 0; i < 2; i++) {
         pl_backend *b = both[i];
-        pl_act *rows = acts(b, qkv, (size_t)N * W);
+        OWNED(free_memory) pl_act *rows = acts(b, qkv, (size_t)N * W);
+        OWNED(free_memory)
         pl_act *ks = acts(b, k, SLOTS * S * G * D), *vs = acts(b, v, SLOTS * S * G * D);
         out[i] = pl_alloc((size_t)N * H * D * sizeof(float));
         b->ops->attention_decode(b, out[i], rows, ks, vs, slot, pos, N, S, H, G, D);
-        pl_free(rows);
-        pl_free(ks);
-        pl_free(vs);
     }
     assert_acts_close(be, out[0], out[1], (size_t)N * H * D);
     pl_free(out[0]);
     pl_free(out[1]);
-    pl_free(qkv);
-    pl_free(k);
-    pl_free(v);
 }
 
 static void check_pieces(pl_backend *be, pl_backend *ref)
@@ -407,6 +388,7 @@ static void check_classifier(pl_backend *be, pl_backend *ref)
 {
     enum { N = 300, V = 101, C = 40 };
     const float half = 0.5f;
+    OWNED(free_memory)
     float *x = floats(N * C, 1), *w = floats(V * C, 0.3f), *dw = floats(V * C, 1);
     int32_t targets[N];
     for (int n = 0; n < N; n++)
@@ -419,7 +401,7 @@ static void check_classifier(pl_backend *be, pl_backend *ref)
         pl_weight *weight;
         assert_ok(b->ops->weight_create(b, w, V, C, &weight));
         b->ops->weights_refresh(b, &weight, 1);
-        pl_act *xs = acts(b, x, N * C);
+        OWNED(free_memory) pl_act *xs = acts(b, x, N * C);
         dx[i] = acts(b, x, N * C);
         loss[i] = pl_alloc(N * sizeof(float));
         dws[i] = pl_alloc(V * C * sizeof(float));
@@ -431,7 +413,6 @@ static void check_classifier(pl_backend *be, pl_backend *ref)
         assert_memory_equal(alone, loss[i], sizeof alone);
         assert_float_equal(loss[i][0], 0, 0);
         b->ops->weight_destroy(b, &weight);
-        pl_free(xs);
     }
     assert_close(be, loss[0], loss[1], N);
     assert_acts_close(be, dx[0], dx[1], N * C);
@@ -441,9 +422,6 @@ static void check_classifier(pl_backend *be, pl_backend *ref)
         pl_free(loss[i]);
         pl_free(dws[i]);
     }
-    pl_free(x);
-    pl_free(w);
-    pl_free(dw);
 }
 
 PL_TEST(classifier_skips_negative_targets_and_adds_to_dw)
@@ -459,6 +437,7 @@ static void run_reductions(pl_backend *be, float *dw, float *embed, double *squa
     enum { N = 200, C = 50 };
     const extents e = {3, 40, 2, 1, 16};
     stream = 1000;
+    OWNED(free_memory)
     float *grad = floats(N * C, 1), *w = floats(C, 1), *qkv = floats(3 * 40 * 64, 1);
     float rstd[N], *lse;
     int32_t tokens[N];
@@ -466,17 +445,12 @@ static void run_reductions(pl_backend *be, float *dw, float *embed, double *squa
         rstd[n] = 0.5f;
         tokens[n] = n % 3;
     }
+    OWNED(free_memory)
     pl_act *dout = acts(be, grad, N * C), *dx = acts(be, grad, N * C), *out;
     be->ops->rmsnorm_backward(be, dx, dw, dout, dout, w, rstd, N, C);
     be->ops->embed_backward(be, embed, dout, tokens, N, C);
     be->ops->sum_squares(be, squares, grad, N * C);
     run_attention(be, &e, qkv, grad, &out, &lse, dqkv);
-    pl_free(grad);
-    pl_free(w);
-    pl_free(qkv);
-    pl_free(dout);
-    pl_free(dx);
-    pl_free(out);
     pl_free(lse);
 }
 
@@ -487,11 +461,11 @@ PL_TEST(three_threads_give_the_bits_of_one)
         double squares[2] = {0, 0};
         pl_act *dqkv[2];
         for (int j = 0; j < 2; j++) {
+            OWNED(cpu_backend_destroy)
             pl_backend *be = open_variant(&variants[i], j == 0 ? 1 : 3);
             if (be == NULL)
                 break;
             run_reductions(be, dw[j], embed[j], &squares[j], &dqkv[j]);
-            cpu_backend_destroy(&be);
         }
         if (squares[0] <= 0) { /* this machine lacks the variant; all have variant 0 */
             assert_true(i > 0);
@@ -515,6 +489,7 @@ PL_TEST(own_gradients_of_weights_do_not_depend_on_threads)
     const variant tiles = {"avx512_bf16", "bf16"};
     float *dw[2] = {NULL, NULL};
     for (int j = 0; j < 2; j++) {
+        OWNED(cpu_backend_destroy)
         pl_backend *be = open_variant(&tiles, j == 0 ? 1 : 3);
         /* On a machine with AMX the kernels belong to the library oneDNN. */
         if (be == NULL || strstr(be->device, " amx")) {
@@ -522,15 +497,11 @@ PL_TEST(own_gradients_of_weights_do_not_depend_on_threads)
             skip();
         }
         stream = 3000;
-        float *dout = floats(N * O, 1), *x = floats(N * I, 1);
+        OWNED(free_memory) float *dout = floats(N * O, 1), *x = floats(N * I, 1);
+        OWNED(free_memory)
         pl_act *douts = acts(be, dout, N * O), *xs = acts(be, x, N * I);
         dw[j] = floats(O * I, 1);
         be->ops->matmul_dw(be, dw[j], douts, xs, N, O, I, true);
-        pl_free(dout);
-        pl_free(x);
-        pl_free(douts);
-        pl_free(xs);
-        cpu_backend_destroy(&be);
     }
     assert_memory_equal(dw[0], dw[1], O * I * sizeof(float));
     pl_free(dw[0]);
@@ -592,9 +563,9 @@ static void check_few(pl_backend *be)
     pl_weight *weight = NULL;
     const bool bytes = strstr(be->device, " int8 ") != NULL;
     stream = 4000;
-    float *x = whole_steps(BYTES_N), *w = whole_steps(BYTES_O);
+    OWNED(free_memory) float *x = whole_steps(BYTES_N), *w = whole_steps(BYTES_O);
     float out[BYTES_N * BYTES_O], want[BYTES_N * BYTES_O], alone[BYTES_O];
-    pl_act *xs = acts(be, x, BYTES_N * BYTES_I);
+    OWNED(free_memory) pl_act *xs = acts(be, x, BYTES_N * BYTES_I);
     if (bytes)
         multiply_bytes(want, x, w);
     assert_ok(be->ops->weight_create(be, w, BYTES_O, BYTES_I, &weight));
@@ -603,15 +574,11 @@ static void check_few(pl_backend *be)
     if (bytes && !(error(out, want, BYTES_N * BYTES_O) < 1e-11))
         fail_msg("%s: error %g", be->device, error(out, want, BYTES_N * BYTES_O));
     for (int n = 0; n < BYTES_N; n++) {
-        pl_act *row = acts(be, x + n * BYTES_I, BYTES_I);
+        OWNED(free_memory) pl_act *row = acts(be, x + n * BYTES_I, BYTES_I);
         be->ops->logits(be, alone, row, weight, 1, BYTES_O, BYTES_I);
         assert_memory_equal(alone, out + n * BYTES_O, sizeof alone);
-        pl_free(row);
     }
     be->ops->weight_destroy(be, &weight);
-    pl_free(x);
-    pl_free(w);
-    pl_free(xs);
 }
 
 PL_TEST(few_rows_on_every_instruction_set)
@@ -621,12 +588,11 @@ PL_TEST(few_rows_on_every_instruction_set)
     static const char *const precisions[] = {"int8", "f32", "bf16"};
     for (size_t i = 0; i < 3 * sizeof isa / sizeof *isa; i++) {
         const variant v = {isa[i / 3], precisions[i % 3]};
-        pl_backend *be = open_variant(&v, 2);
+        OWNED(cpu_backend_destroy) pl_backend *be = open_variant(&v, 2);
         if (be == NULL)
             continue;
         check_few(be);
         assert_ok(be->ops->sync(be));
-        cpu_backend_destroy(&be);
     }
 }
 
@@ -680,7 +646,7 @@ static void check_rows(pl_backend *be, pl_backend *ref)
     pl_act *xs[2], *out[2], *dx[2], *turned[2];
     for (int i = 0; i < 2; i++) {
         pl_backend *b = both[i];
-        pl_act *residual = acts(b, res, N * C);
+        OWNED(free_memory) pl_act *residual = acts(b, res, N * C);
         xs[i] = acts(b, x, N * C);
         out[i] = acts(b, x, N * C);
         dx[i] = acts(b, x, N * C);
@@ -688,7 +654,6 @@ static void check_rows(pl_backend *be, pl_backend *ref)
         b->ops->rmsnorm_forward(b, out[i], rstd[i], xs[i], residual, w, N, C, 1e-5f);
         b->ops->rmsnorm_backward(b, dx[i], dw[i], residual, xs[i], w, rstd[i], N, C);
         b->ops->rope(b, turned[i], NULL, 2, 35, H, G, D, 10000.0, 3, 1);
-        pl_free(residual);
     }
     assert_acts_close(be, xs[0], xs[1], N * C);
     assert_acts_close(be, out[0], out[1], N * C);
@@ -733,10 +698,9 @@ PL_TEST(the_library_runs_kernels_of_this_machine)
 {
     static const char *const old[] = {"Prescott", "Core2", "Penryn", "Nehalem"};
     const variant v = {"avx2", "f32"};
-    pl_backend *be = open_variant(&v, 1);
+    OWNED(cpu_backend_destroy) pl_backend *be = open_variant(&v, 1);
     if (be == NULL)
         skip();
     for (size_t i = 0; i < sizeof old / sizeof *old; i++)
         assert_null(strstr(be->device, old[i]));
-    cpu_backend_destroy(&be);
 }

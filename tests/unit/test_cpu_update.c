@@ -78,10 +78,10 @@ static void check_adamw_copy(pl_backend *be)
 PL_TEST(adamw_writes_the_copy_of_a_weight)
 {
     for (int i = 0; i < 4; i++) {
+        OWNED(cpu_backend_destroy)
         pl_backend *be = open_with(i % 2 ? "bf16" : "f32", 1 + i / 2);
         if (be)
             check_adamw_copy(be);
-        cpu_backend_destroy(&be);
     }
 }
 
@@ -91,7 +91,7 @@ PL_TEST(a_classifiers_gradient_has_the_sums_of_its_chunks)
 {
     enum { N = 700, CHUNK = 256, V = 70, C = 100 };
     const float scale = 0.125f;
-    pl_backend *be = open_with("bf16", 2);
+    OWNED(cpu_backend_destroy) pl_backend *be = open_with("bf16", 2);
     if (be == NULL)
         skip();
     float *x = floats(N * C, 1), *w = floats(V * C, 0.3f), loss[N];
@@ -119,5 +119,4 @@ PL_TEST(a_classifiers_gradient_has_the_sums_of_its_chunks)
     }
     be->ops->weight_destroy(be, &weight);
     pl_free(x), pl_free(w), pl_free(dw[0]), pl_free(dw[1]), pl_free(xs), pl_free(dx);
-    cpu_backend_destroy(&be);
 }

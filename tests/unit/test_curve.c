@@ -62,7 +62,7 @@ static pl_status drop_key(pl_key_list *list, void *context)
 static void allow(const fixture *f, const pl_keypair *pair, pl_key_role role)
 {
     pl_key_entry e = {.key = pair->open, .role = role, .name = "x"};
-    assert_int_equal(pl_key_list_edit(f->list, put_entry, &e), PL_OK);
+    assert_ok(pl_key_list_edit(f->list, put_entry, &e));
 }
 
 static int set_up(void **state)
@@ -85,8 +85,8 @@ static int set_up(void **state)
                                .cost = cost,
                                .on_refused = note_refused,
                                .on_list = note_trouble};
-    assert_int_equal(pl_gate_open(&options), PL_OK);
-    assert_int_equal(pl_wire_bind("tcp://127.0.0.1:*", &f->server, f->address), PL_OK);
+    assert_ok(pl_gate_open(&options));
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &f->server, f->address));
     assert_non_null(strchr(f->address, '#'));
     *state = f;
     return 0;
@@ -94,13 +94,12 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    fixture *f = *state;
+    OWNED(free_memory) fixture *f = *state;
     pl_wire_close(&f->server);
     pl_wire_shutdown();
     pl_wire_keys(NULL);
     assert_false(pl_gate_is_open());
-    assert_int_equal(pl_remove_tree(f->folder), PL_OK);
-    pl_free(f);
+    assert_ok(pl_remove_tree(f->folder));
     return 0;
 }
 
@@ -109,18 +108,18 @@ static int tear_down(void **state)
 static pl_status converse(const fixture *f, pl_socket *client, uint16_t type,
                           pl_peer *peer)
 {
-    pl_message q, a, got;
+    OWNED(pl_message_destroy) pl_message q, a, got;
     pl_status status = PL_ERR_TIMEOUT;
     pl_message_init(&q, type);
     pl_message_init(&a, TYPE_ASK);
     pl_message_init(&got, 0);
     q.request = pl_wire_next_request();
-    assert_int_equal(pl_wire_send(client, &q), PL_OK);
+    assert_ok(pl_wire_send(client, &q));
     for (int64_t end = pl_now_ms() + WAIT_MS;
          status == PL_ERR_TIMEOUT && pl_now_ms() < end; pl_sleep_ms(2)) {
         if (pl_wire_recv(f->server, peer, &got) == PL_OK) {
             a.request = got.request;
-            assert_int_equal(pl_wire_send_to(f->server, peer, &a), PL_OK);
+            assert_ok(pl_wire_send_to(f->server, peer, &a));
         }
         status = pl_wire_recv(client, NULL, &got);
     }
@@ -131,25 +130,26 @@ static pl_status converse(const fixture *f, pl_socket *client, uint16_t type,
         pl_get_text(&r, 2, 0, text, sizeof text);
         status = pl_fail((pl_status)pl_get_u64(&r, 1, 0), "%s", text);
     }
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    pl_message_destroy(&got);
     return status;
 }
 
-#define WITH_SERVER(name) PL_TEST_WITH(name, set_up, tear_down)
+static pl_socket *connect_as(const fixture *f, const pl_keypair *keys)
+{
+    pl_socket *socket;
+    assert_ok(pl_wire_connect_as(f->address, keys, &socket));
+    return socket;
+}
+
+#define WITH_SERVER(name) PL_TEST_ON(name, fixture *f, set_up, tear_down)
 
 WITH_SERVER(a_listed_key_gets_in_and_is_known_by_its_role)
 {
-    const fixture *f = *state;
-    pl_socket *client;
+    OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->worker);
     pl_peer peer;
-    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
-    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
+    assert_ok(converse(f, client, TYPE_ASK, &peer));
     assert_int_equal(peer.role, PL_AS_WORKER);
     assert_true(pl_pubkey_equal(&peer.key, &f->worker.open));
     assert_int_equal(atomic_load(&n_refused), 0);
-    pl_wire_close(&client);
 }
 
 /* If a key sends messages faster than its quota allows (base/quota.h), the messages
@@ -157,20 +157,19 @@ WITH_SERVER(a_listed_key_gets_in_and_is_known_by_its_role)
  * key is answered again a little later. */
 WITH_SERVER(a_key_that_asks_too_much_is_not_heard)
 {
-    const fixture *f = *state;
     pl_socket *client, *other;
     pl_peer peer;
-    pl_message q, got;
+    OWNED(pl_message_destroy) pl_message q, got;
     int n = 0;
     pl_message_init(&q, TYPE_ASK);
     pl_message_init(&got, 0);
     allow(f, &f->stranger, PL_AS_WORKER);
-    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
-    assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &other), PL_OK);
-    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
+    client = connect_as(f, &f->worker);
+    other = connect_as(f, &f->stranger);
+    assert_ok(converse(f, client, TYPE_ASK, &peer));
     const int64_t begun = pl_now_ms();
     for (int i = 0; i < 10 * SHARE; i++)
-        assert_int_equal(pl_wire_send(client, &q), PL_OK);
+        assert_ok(pl_wire_send(client, &q));
     for (int64_t end = pl_now_ms() + WAIT_MS;
          pl_wire_refused(f->server) + (uint64_t)n < 10 * SHARE && pl_now_ms() < end;)
         n += pl_wire_recv(f->server, &peer, &got) == PL_OK;
@@ -179,28 +178,23 @@ WITH_SERVER(a_key_that_asks_too_much_is_not_heard)
     assert_true(n >= SHARE - 1 && n <= SHARE + refilled);
     assert_int_equal(pl_wire_refused(f->server) + (uint64_t)n, 10 * SHARE);
     assert_non_null(strstr(last_reason, "more than its share"));
-    assert_int_equal(converse(f, other, TYPE_ASK, &peer), PL_OK);
+    assert_ok(converse(f, other, TYPE_ASK, &peer));
     pl_sleep_ms(100);
-    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
-    pl_message_destroy(&q);
-    pl_message_destroy(&got);
+    assert_ok(converse(f, client, TYPE_ASK, &peer));
     pl_wire_close(&client);
     pl_wire_close(&other);
 }
 
 WITH_SERVER(an_unknown_key_is_refused_on_both_sides)
 {
-    const fixture *f = *state;
-    pl_socket *client;
+    OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->stranger);
     pl_peer peer;
     char key[PL_PUBKEY_TEXT];
-    assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &client), PL_OK);
-    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
-    assert_non_null(strstr(pl_last_error(), "refuses the key"));
+    assert_fails(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM,
+                 "refuses the key");
     assert_int_equal(atomic_load(&n_refused), 1);
     pl_pubkey_format(&f->stranger.open, key);
     assert_string_equal(last_key, key);
-    pl_wire_close(&client);
 }
 
 /* Asks until the answer is `want`, for at most a minute: the server reads the list of
@@ -217,23 +211,21 @@ static void await_status(const fixture *f, pl_socket *client, pl_status want)
 
 WITH_SERVER(a_key_that_is_added_works_at_once_and_one_taken_out_no_more)
 {
-    const fixture *f = *state;
-    pl_socket *client;
+    OWNED(pl_wire_close) pl_socket *client;
     pl_peer peer;
     pl_pubkey key = f->stranger.open;
     allow(f, &f->stranger, PL_AS_WORKER);
-    assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &client), PL_OK);
-    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
-    assert_int_equal(pl_key_list_edit(f->list, drop_key, &key), PL_OK);
+    client = connect_as(f, &f->stranger);
+    assert_ok(converse(f, client, TYPE_ASK, &peer));
+    assert_ok(pl_key_list_edit(f->list, drop_key, &key));
     await_status(f, client, PL_ERR_NOPERM);
-    assert_non_null(strstr(pl_last_error(), "taken out"));
+    assert_said("taken out");
     assert_int_equal(atomic_load(&n_refused), 1);
     assert_int_equal(pl_wire_refused(f->server), 1);
     pl_wire_close(&client);
-    assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &client), PL_OK);
-    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
-    assert_non_null(strstr(pl_last_error(), "refuses the key"));
-    pl_wire_close(&client);
+    client = connect_as(f, &f->stranger);
+    assert_fails(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM,
+                 "refuses the key");
 }
 
 /* ---- large messages travel in pieces ---- */
@@ -245,7 +237,7 @@ static void await_message(pl_socket *server, pl_peer *peer, pl_message *out)
     for (int64_t end = pl_now_ms() + WAIT_MS;
          status == PL_ERR_TIMEOUT && pl_now_ms() < end; pl_sleep_ms(2))
         status = pl_wire_recv(server, peer, out);
-    assert_int_equal(status, PL_OK);
+    assert_ok(status);
 }
 
 static void fill(pl_buf *buf, size_t len, uint8_t seed)
@@ -259,27 +251,24 @@ static void fill(pl_buf *buf, size_t len, uint8_t seed)
 
 WITH_SERVER(messages_of_all_sizes_arrive_as_they_were_sent)
 {
-    const fixture *f = *state;
     static const size_t sizes[][2] = {
         {0, 0},         {0, 1},         {1, PIECE - 1},
         {PIECE, PIECE}, {PIECE + 1, 0}, {PL_WIRE_BODY_MAX, PIECE + 1},
         {9, 3 * PIECE}, {0, 70000},     {PL_WIRE_BODY_MAX, PL_WIRE_DATA_MAX}};
-    pl_socket *client;
-    pl_message m, got;
+    OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->worker);
+    OWNED(pl_message_destroy) pl_message m, got;
     pl_peer peer;
-    pl_buf data = {0};
+    OWNED(pl_buf_destroy) pl_buf data = {0};
     pl_message_init(&m, TYPE_ASK);
     pl_message_init(&got, 0);
-    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int given = 0; given < 2; given++) {
             m.request = i + 1;
             fill(&m.body, sizes[i][0], 1);
             fill(&m.data, sizes[i][1], 2);
             fill(&data, sizes[i][1], 2);
-            assert_int_equal(given ? pl_wire_give_to(client, NULL, &m)
-                                   : pl_wire_send(client, &m),
-                             PL_OK);
+            assert_ok(given ? pl_wire_give_to(client, NULL, &m)
+                            : pl_wire_send(client, &m));
             await_message(f->server, &peer, &got);
             assert_int_equal(got.request, i + 1);
             assert_int_equal(got.body.len, sizes[i][0]);
@@ -289,10 +278,6 @@ WITH_SERVER(messages_of_all_sizes_arrive_as_they_were_sent)
             assert_int_equal(peer.role, PL_AS_WORKER);
         }
     assert_int_equal(pl_wire_dropped(f->server), 0);
-    pl_message_destroy(&m);
-    pl_message_destroy(&got);
-    pl_buf_destroy(&data);
-    pl_wire_close(&client);
 }
 
 /* Returns a ZeroMQ socket with the key of an admitted worker. It sends raw frames. */
@@ -301,7 +286,7 @@ static void *raw_client(const fixture *f, void *context)
     pl_address at;
     int none = 0;
     void *socket = zmq_socket(context, ZMQ_DEALER);
-    assert_int_equal(pl_address_parse(f->address, &at), PL_OK);
+    assert_ok(pl_address_parse(f->address, &at));
     zmq_setsockopt(socket, ZMQ_LINGER, &none, sizeof none);
     zmq_setsockopt(socket, ZMQ_CURVE_SERVERKEY, at.key.bytes, PL_PUBKEY_BYTES);
     zmq_setsockopt(socket, ZMQ_CURVE_PUBLICKEY, f->worker.open.bytes, PL_PUBKEY_BYTES);
@@ -315,14 +300,13 @@ static void *raw_client(const fixture *f, void *context)
  * checksum is wrong, but the checksum is checked last. */
 WITH_SERVER(pieces_of_any_other_size_are_dropped)
 {
-    const fixture *f = *state;
     static uint8_t data[PIECE + 8];
     static const size_t cuts[][3] = {
         {PIECE + 8, 0, 0}, {PIECE - 1, 9, 0}, {PIECE, 7, 0}, {PIECE, 9, 0},
         {PIECE, 8, 1},     {PIECE, 0, 0},     {8, PIECE, 0}};
     uint8_t header[64] = {'P', 'L', 'W', '1', 1, 0, 2};
     void *context = zmq_ctx_new(), *socket = raw_client(f, context);
-    pl_message got;
+    OWNED(pl_message_destroy) pl_message got;
     pl_peer peer;
     pl_message_init(&got, 0);
     header[10] = 64;
@@ -340,34 +324,28 @@ WITH_SERVER(pieces_of_any_other_size_are_dropped)
          pl_wire_dropped(f->server) < n && pl_now_ms() < end; pl_sleep_ms(2))
         assert_int_equal(pl_wire_recv(f->server, &peer, &got), PL_ERR_TIMEOUT);
     assert_int_equal(pl_wire_dropped(f->server), n);
-    pl_message_destroy(&got);
     zmq_close(socket);
     zmq_ctx_term(context);
 }
 
 WITH_SERVER(what_ails_a_server_is_told_to_its_own_processes_alone)
 {
-    const fixture *f = *state;
     static const char secret[] = "/srv/job/store/000012.sst is damaged";
     const pl_keypair *askers[] = {&f->worker, &f->admin};
     for (int i = 0; i < 2; i++) {
-        pl_socket *client;
-        pl_message m, got;
+        OWNED(pl_wire_close) pl_socket *client = connect_as(f, askers[i]);
+        OWNED(pl_message_destroy) pl_message m, got;
         pl_peer peer;
         pl_message_init(&m, TYPE_ASK);
         pl_message_init(&got, 0);
-        assert_int_equal(pl_wire_connect_as(f->address, askers[i], &client), PL_OK);
-        assert_int_equal(pl_wire_send(client, &m), PL_OK);
+        assert_ok(pl_wire_send(client, &m));
         await_message(f->server, &peer, &got);
         pl_wire_error(&got, 7, PL_ERR_DAMAGED, secret);
-        assert_int_equal(pl_wire_give_to(f->server, &peer, &got), PL_OK);
+        assert_ok(pl_wire_give_to(f->server, &peer, &got));
         await_message(client, NULL, &got);
         assert_int_equal(got.request, 7);
         assert_int_equal(pl_wire_error_of(&got), PL_ERR_DAMAGED);
         assert_int_equal(strstr(pl_last_error(), "/srv") != NULL, i == 1);
-        pl_message_destroy(&m);
-        pl_message_destroy(&got);
-        pl_wire_close(&client);
     }
     assert_string_equal(last_reason, secret);
 }
@@ -379,77 +357,66 @@ static pl_status revoke_key(pl_key_list *list, void *context)
 
 WITH_SERVER(a_key_that_is_revoked_is_refused_like_one_that_is_not_there)
 {
-    const fixture *f = *state;
-    pl_socket *client;
+    OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->worker);
     pl_peer peer;
     pl_pubkey key = f->worker.open;
-    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
-    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
-    assert_int_equal(pl_key_list_edit(f->list, revoke_key, &key), PL_OK);
+    assert_ok(converse(f, client, TYPE_ASK, &peer));
+    assert_ok(pl_key_list_edit(f->list, revoke_key, &key));
     await_status(f, client, PL_ERR_NOPERM);
     pl_wire_close(&client);
-    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
-    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
-    assert_non_null(strstr(pl_last_error(), "refuses the key"));
-    pl_wire_close(&client);
+    client = connect_as(f, &f->worker);
+    assert_fails(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM,
+                 "refuses the key");
 }
 
 WITH_SERVER(a_message_that_the_role_does_not_allow_never_reaches_the_caller)
 {
-    const fixture *f = *state;
-    pl_socket *client;
+    OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->worker);
     pl_peer peer = {.role = PL_AS_NONE};
-    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
-    assert_int_equal(converse(f, client, TYPE_COMMAND, &peer), PL_ERR_NOPERM);
-    assert_non_null(strstr(pl_last_error(), "role worker may not send"));
+    assert_fails(converse(f, client, TYPE_COMMAND, &peer), PL_ERR_NOPERM,
+                 "role worker may not send");
     assert_int_equal(pl_wire_refused(f->server), 1);
-    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
+    assert_ok(converse(f, client, TYPE_ASK, &peer));
     pl_wire_close(&client);
-    assert_int_equal(pl_wire_connect_as(f->address, &f->admin, &client), PL_OK);
-    assert_int_equal(converse(f, client, TYPE_COMMAND, &peer), PL_OK);
-    pl_wire_close(&client);
+    client = connect_as(f, &f->admin);
+    assert_ok(converse(f, client, TYPE_COMMAND, &peer));
 }
 
 WITH_SERVER(a_server_with_another_key_than_the_address_is_found_out)
 {
-    const fixture *f = *state;
-    pl_socket *client;
+    OWNED(pl_wire_close) pl_socket *client;
     pl_peer peer;
     pl_address at;
     char wrong[PL_ADDRESS_MAX];
-    assert_int_equal(pl_address_parse(f->address, &at), PL_OK);
+    assert_ok(pl_address_parse(f->address, &at));
     pl_address_format(&at, "", &f->stranger.open, wrong);
-    assert_int_equal(pl_wire_connect_as(wrong, &f->worker, &client), PL_OK);
-    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
-    assert_non_null(strstr(pl_last_error(), "does not have the key"));
+    assert_ok(pl_wire_connect_as(wrong, &f->worker, &client));
+    assert_fails(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM,
+                 "does not have the key");
     assert_true(atomic_load(&n_refused) >= 1);
-    pl_wire_close(&client);
 }
 
 WITH_SERVER(who_does_not_encrypt_is_refused_on_both_sides)
 {
-    const fixture *f = *state;
-    pl_socket *client;
+    OWNED(pl_wire_close) pl_socket *client;
     pl_peer peer;
     pl_address at;
-    assert_int_equal(pl_address_parse(f->address, &at), PL_OK);
-    assert_int_equal(pl_wire_connect(at.endpoint, &client), PL_OK);
-    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM);
-    assert_non_null(strstr(pl_last_error(), "is encrypted; give its whole address"));
+    assert_ok(pl_address_parse(f->address, &at));
+    assert_ok(pl_wire_connect(at.endpoint, &client));
+    assert_fails(converse(f, client, TYPE_ASK, &peer), PL_ERR_NOPERM,
+                 "is encrypted; give its whole address");
     for (int i = 0; i < 6000 && atomic_load(&n_refused) == 0; i++, pl_sleep_ms(10)) {
         pl_message m;
         pl_message_init(&m, 0);
         assert_int_equal(pl_wire_recv(f->server, &peer, &m), PL_ERR_TIMEOUT);
     }
     assert_non_null(strstr(last_reason, "does not encrypt"));
-    pl_wire_close(&client);
 }
 
 /* An attacker has put a server without encryption in the place of the real one. The
  * client must refuse it. */
 WITH_SERVER(a_server_that_does_not_encrypt_is_not_spoken_to)
 {
-    const fixture *f = *state;
     void *context = zmq_ctx_new(), *impostor = zmq_socket(context, ZMQ_ROUTER);
     pl_socket *client;
     pl_address at;
@@ -459,15 +426,15 @@ WITH_SERVER(a_server_that_does_not_encrypt_is_not_spoken_to)
     zmq_setsockopt(impostor, ZMQ_LINGER, &none, sizeof none);
     assert_int_equal(zmq_bind(impostor, "tcp://127.0.0.1:*"), 0);
     assert_int_equal(zmq_getsockopt(impostor, ZMQ_LAST_ENDPOINT, text, &size), 0);
-    assert_int_equal(pl_address_parse(text, &at), PL_OK);
+    assert_ok(pl_address_parse(text, &at));
     pl_address_format(&at, "", &f->server_keys.open, text);
-    assert_int_equal(pl_wire_connect_as(text, &f->worker, &client), PL_OK);
+    assert_ok(pl_wire_connect_as(text, &f->worker, &client));
     pl_message q, a;
     pl_message_init(&q, TYPE_ASK);
     pl_message_init(&a, 0);
     assert_int_equal(pl_wire_ask(client, &q, 100, LONG_MS, &a), PL_ERR_NOPERM);
     /* The client gets one of two errors; both contain these words. */
-    assert_non_null(strstr(pl_last_error(), "not encrypted"));
+    assert_said("not encrypted");
     pl_wire_close(&client);
     zmq_close(impostor);
     zmq_ctx_term(context);
@@ -475,43 +442,36 @@ WITH_SERVER(a_server_that_does_not_encrypt_is_not_spoken_to)
 
 WITH_SERVER(an_address_with_a_key_needs_a_key_of_ones_own)
 {
-    const fixture *f = *state;
     pl_socket *client;
     pl_wire_keys(NULL);
-    assert_int_equal(pl_wire_connect(f->address, &client), PL_ERR_CONFIG);
-    assert_non_null(strstr(pl_last_error(), "pathloom key new"));
+    assert_fails(pl_wire_connect(f->address, &client), PL_ERR_CONFIG,
+                 "pathloom key new");
     assert_null(client);
 }
 
 WITH_SERVER(other_machines_reach_an_encrypted_socket_by_its_key)
 {
-    const fixture *f = *state;
-    pl_socket *server;
+    OWNED(pl_wire_close) pl_socket *server;
     char bound[PL_ADDRESS_MAX], key[PL_PUBKEY_TEXT];
     pl_wire_advertise("10.11.12.13");
-    assert_int_equal(pl_wire_bind("tcp://0.0.0.0:*", &server, bound), PL_OK);
+    assert_ok(pl_wire_bind("tcp://0.0.0.0:*", &server, bound));
     assert_true(pl_starts_with(bound, "tcp://10.11.12.13:"));
     pl_pubkey_format(&f->server_keys.open, key);
     assert_true(pl_ends_with(bound, key));
     pl_wire_advertise("");
-    pl_wire_close(&server);
 }
 
 WITH_SERVER(whoever_is_admitted_beside_the_list_gets_in)
 {
-    const fixture *f = *state;
-    pl_socket *client;
     pl_peer peer;
     pl_gate_admit(&f->stranger.open, PL_AS_WORKER);
     pl_sleep_ms(100);
-    assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &client), PL_OK);
-    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
-    pl_wire_close(&client);
+    OWNED(pl_wire_close) pl_socket *client = connect_as(f, &f->stranger);
+    assert_ok(converse(f, client, TYPE_ASK, &peer));
 }
 
 WITH_SERVER(a_bad_line_of_the_list_stops_nobody_else)
 {
-    const fixture *f = *state;
     pl_socket *client, *stranger;
     pl_peer peer;
     pl_pubkey key = f->worker.open;
@@ -519,13 +479,13 @@ WITH_SERVER(a_bad_line_of_the_list_stops_nobody_else)
     fprintf(out, "worker %.43s 0 0 zero\n",
             "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
     fclose(out);
-    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &client), PL_OK);
-    assert_int_equal(converse(f, client, TYPE_ASK, &peer), PL_OK);
+    client = connect_as(f, &f->worker);
+    assert_ok(converse(f, client, TYPE_ASK, &peer));
     assert_non_null(strstr(last_trouble, "line 4"));
     allow(f, &f->stranger, PL_AS_WORKER);
-    assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &stranger), PL_OK);
-    assert_int_equal(converse(f, stranger, TYPE_ASK, &peer), PL_OK);
-    assert_int_equal(pl_key_list_edit(f->list, revoke_key, &key), PL_OK);
+    stranger = connect_as(f, &f->stranger);
+    assert_ok(converse(f, stranger, TYPE_ASK, &peer));
+    assert_ok(pl_key_list_edit(f->list, revoke_key, &key));
     await_status(f, client, PL_ERR_NOPERM);
     pl_wire_close(&client);
     pl_wire_close(&stranger);
@@ -535,40 +495,39 @@ WITH_SERVER(a_bad_line_of_the_list_stops_nobody_else)
  * and new connections are only possible for keys of the job itself. */
 WITH_SERVER(while_the_list_cannot_be_read_only_own_keys_connect)
 {
-    const fixture *f = *state;
     pl_socket *before, *after, *own;
     pl_peer peer;
     pl_key_entry e = {.key = f->stranger.open, .role = PL_AS_WORKER};
     char kept[64];
     snprintf(kept, sizeof kept, "%.50s/kept", f->folder);
     pl_copy_text(e.name, sizeof e.name, PL_KEY_OWN "worker");
-    assert_int_equal(pl_key_list_edit(f->list, put_entry, &e), PL_OK);
-    assert_int_equal(pl_wire_connect_as(f->address, &f->worker, &before), PL_OK);
-    assert_int_equal(converse(f, before, TYPE_ASK, &peer), PL_OK);
+    assert_ok(pl_key_list_edit(f->list, put_entry, &e));
+    before = connect_as(f, &f->worker);
+    assert_ok(converse(f, before, TYPE_ASK, &peer));
     assert_int_equal(rename(f->list, kept), 0);
     assert_int_equal(mkdir(f->list, 0700), 0); /* now even root cannot read the list */
     for (int i = 0; i < 1200 && !strstr(last_trouble, "revoking has no effect"); i++) {
-        assert_int_equal(converse(f, before, TYPE_ASK, &peer), PL_OK);
+        assert_ok(converse(f, before, TYPE_ASK, &peer));
         pl_sleep_ms(50);
     }
     assert_non_null(strstr(last_trouble, "revoking has no effect"));
-    assert_int_equal(converse(f, before, TYPE_ASK, &peer), PL_OK);
-    assert_int_equal(pl_wire_connect_as(f->address, &f->stranger, &own), PL_OK);
-    assert_int_equal(converse(f, own, TYPE_ASK, &peer), PL_OK);
-    assert_int_equal(pl_wire_connect_as(f->address, &f->admin, &after), PL_OK);
+    assert_ok(converse(f, before, TYPE_ASK, &peer));
+    own = connect_as(f, &f->stranger);
+    assert_ok(converse(f, own, TYPE_ASK, &peer));
+    after = connect_as(f, &f->admin);
     assert_int_equal(converse(f, after, TYPE_ASK, &peer), PL_ERR_NOPERM);
     pl_wire_close(&after);
     assert_int_equal(rmdir(f->list), 0);
     pl_sleep_ms(700); /* a list that is missing has the same effect */
-    assert_int_equal(converse(f, before, TYPE_ASK, &peer), PL_OK);
+    assert_ok(converse(f, before, TYPE_ASK, &peer));
     assert_int_equal(rename(kept, f->list), 0);
     pl_status status = PL_ERR_TIMEOUT;
     for (int i = 0; i < 1200 && status != PL_OK; i++, pl_sleep_ms(50)) {
-        assert_int_equal(pl_wire_connect_as(f->address, &f->admin, &after), PL_OK);
+        after = connect_as(f, &f->admin);
         status = converse(f, after, TYPE_ASK, &peer);
         pl_wire_close(&after);
     }
-    assert_int_equal(status, PL_OK);
+    assert_ok(status);
     pl_wire_close(&own);
     pl_wire_close(&before);
 }
@@ -592,7 +551,7 @@ static void open_wiretap(wiretap *t, void *context, const char *server_at,
         zmq_setsockopt(t->sockets[i], ZMQ_LINGER, &none, sizeof none);
     }
     t->id_lens[1] = sizeof t->ids[1];
-    assert_int_equal(pl_address_parse(server_at, &at), PL_OK);
+    assert_ok(pl_address_parse(server_at, &at));
     assert_int_equal(zmq_bind(t->sockets[0], "tcp://127.0.0.1:*"), 0);
     assert_int_equal(zmq_getsockopt(t->sockets[0], ZMQ_LAST_ENDPOINT, endpoint, &size),
                      0);
@@ -620,23 +579,22 @@ static void pass_on(wiretap *t, int from)
 
 WITH_SERVER(nothing_readable_is_on_the_wire)
 {
-    const fixture *f = *state;
     static const char secret[] = "a-sentence-that-nobody-may-read";
     wiretap tap;
     pl_address at;
     pl_socket *client;
-    pl_message q, got;
+    OWNED(pl_message_destroy) pl_message q, got;
     pl_peer peer;
     void *context = zmq_ctx_new();
     char text[PL_ADDRESS_MAX], through[PL_ADDRESS_MAX];
     open_wiretap(&tap, context, f->address, text, sizeof text);
-    assert_int_equal(pl_address_parse(text, &at), PL_OK);
+    assert_ok(pl_address_parse(text, &at));
     pl_address_format(&at, "", &f->server_keys.open, through);
-    assert_int_equal(pl_wire_connect_as(through, &f->worker, &client), PL_OK);
+    assert_ok(pl_wire_connect_as(through, &f->worker, &client));
     pl_message_init(&q, TYPE_ASK);
     pl_message_init(&got, 0);
     pl_buf_append(&q.data, secret, sizeof secret);
-    assert_int_equal(pl_wire_send(client, &q), PL_OK);
+    assert_ok(pl_wire_send(client, &q));
     bool arrived = false;
     for (int64_t end = pl_now_ms() + WAIT_MS; !arrived && pl_now_ms() < end;) {
         zmq_pollitem_t items[] = {{.socket = tap.sockets[0], .events = ZMQ_POLLIN},
@@ -651,16 +609,8 @@ WITH_SERVER(nothing_readable_is_on_the_wire)
     assert_true(arrived);
     assert_memory_equal(got.data.data, secret, sizeof secret);
     assert_true(tap.n_seen > 200);
-    pl_message_destroy(&q);
-    pl_message_destroy(&got);
     pl_wire_close(&client);
     for (int i = 0; i < 2; i++)
         zmq_close(tap.sockets[i]);
     zmq_ctx_term(context);
-}
-
-int main(void)
-{
-#undef WITH_SERVER
-    return suite_run(NULL, NULL);
 }

@@ -37,7 +37,7 @@ static int prompt_length(int i)
  * one slot. */
 static void read_alone(pl_model *model, int i, float (*logits)[VOCAB])
 {
-    pl_decoder *alone;
+    OWNED(pl_decoder_destroy) pl_decoder *alone;
     int32_t words[WORDS];
     int n = prompt_length(i);
     for (int k = 0; k < WORDS; k++)
@@ -46,7 +46,6 @@ static void read_alone(pl_model *model, int i, float (*logits)[VOCAB])
     assert_ok(pl_decoder_feed(alone, words, n, logits[n - 1]));
     for (int k = n; k < WORDS; k++)
         assert_ok(pl_decoder_feed(alone, words + k, 1, logits[k]));
-    pl_decoder_destroy(&alone);
 }
 
 /* Decodes all sequences in one decoder. Sequence i joins in the decoder's slot 8 - i
@@ -54,7 +53,7 @@ static void read_alone(pl_model *model, int i, float (*logits)[VOCAB])
  * round to round. */
 static void read_together(pl_model *model, float (*logits)[WORDS][VOCAB])
 {
-    pl_decoder *d;
+    OWNED(pl_decoder_destroy) pl_decoder *d;
     int at[SLOTS] = {0}, n = 1;
     assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
     for (int round = 0; n > 0; round++) {
@@ -83,14 +82,13 @@ static void read_together(pl_model *model, float (*logits)[WORDS][VOCAB])
     }
     for (int i = 0; i < SLOTS; i++)
         assert_int_equal(pl_decoder_length(d, SLOTS - 1 - i), WORDS);
-    pl_decoder_destroy(&d);
 }
 
 static void expect_same_bytes(pl_backend *be)
 {
     float(*together)[WORDS][VOCAB] = calloc(SLOTS, sizeof *together);
     float(*alone)[VOCAB] = calloc(WORDS, sizeof *alone);
-    pl_topology *t = small_topology();
+    OWNED(pl_topology_destroy) pl_topology *t = small_topology();
     pl_model *model = fresh_reader(t, be);
     read_together(model, together);
     for (int i = 0; i < SLOTS; i++) {
@@ -102,7 +100,6 @@ static void expect_same_bytes(pl_backend *be)
                          be->device, k, i);
     }
     pl_model_destroy(&model);
-    pl_topology_destroy(&t);
     free(together), free(alone);
 }
 
@@ -111,15 +108,14 @@ PL_TEST(a_sequence_has_the_same_bytes_in_any_company)
     static const char *const precisions[] = {"f32", "bf16", "int8"};
     for (int i = 0; i < 3; i++)
         for (int threads = 1; threads < 3; threads++) {
+            OWNED(pl_backend_close)
             pl_backend *be = open_side("cpu", precisions[i], threads);
             if (!be)
                 continue; /* this machine cannot compute in bf16 */
             expect_same_bytes(be);
-            pl_backend_close(&be);
         }
-    pl_backend *ref = open_side("ref", "f32", 1);
+    OWNED(pl_backend_close) pl_backend *ref = open_side("ref", "f32", 1);
     expect_same_bytes(ref);
-    pl_backend_close(&ref);
 }
 
 /* int8 must change the logits by little, but must change them. The normalised
@@ -128,14 +124,13 @@ PL_TEST(a_sequence_has_the_same_bytes_in_any_company)
 PL_TEST(weights_of_one_byte_move_logits_by_little)
 {
     pl_backend *be[2] = {open_side("cpu", "f32", 1), open_side("cpu", "int8", 1)};
-    pl_topology *t = small_topology();
+    OWNED(pl_topology_destroy) pl_topology *t = small_topology();
     float logits[2][WORDS][VOCAB];
     double error = 0.0, size = 0.0;
     for (int i = 0; i < SLOTS; i++) {
         for (int side = 0; side < 2; side++) {
-            pl_model *model = fresh_reader(t, be[side]);
+            OWNED(pl_model_destroy) pl_model *model = fresh_reader(t, be[side]);
             read_alone(model, i, logits[side]);
-            pl_model_destroy(&model);
         }
         for (int k = prompt_length(i) - 1; k < WORDS; k++)
             for (int v = 0; v < VOCAB; v++) {
@@ -148,19 +143,18 @@ PL_TEST(weights_of_one_byte_move_logits_by_little)
                   error / size);
     assert_true(error / size < 1e-3);
     assert_true(error > 0.0); /* otherwise int8 was not used */
-    pl_topology_destroy(&t);
     pl_backend_close(&be[0]);
     pl_backend_close(&be[1]);
 }
 
 PL_TEST(int8_is_for_decoding_and_not_for_ref)
 {
-    pl_backend *be = NULL;
+    OWNED(pl_backend_close) pl_backend *be = NULL;
     pl_backend_options options = {.name = "ref", .n_threads = 1, .precision = "int8"};
     assert_int_equal(pl_backend_open(&options, &be), PL_ERR_UNSUPPORTED);
     be = open_side("cpu", "int8", 1);
-    pl_topology *t = small_topology();
-    pl_model *model = NULL;
+    OWNED(pl_topology_destroy) pl_topology *t = small_topology();
+    OWNED(pl_model_destroy) pl_model *model = NULL;
     pl_model_options training = {.batch = 1, .context = CONTEXT, .training = true};
     assert_int_equal(pl_model_create(be, t, &training, &model), PL_ERR_UNSUPPORTED);
     assert_null(model);
@@ -169,17 +163,14 @@ PL_TEST(int8_is_for_decoding_and_not_for_ref)
     float losses[2];
     assert_int_equal(pl_model_losses(model, tokens, tokens, 1, 2, losses),
                      PL_ERR_UNSUPPORTED);
-    pl_model_destroy(&model);
-    pl_topology_destroy(&t);
-    pl_backend_close(&be);
 }
 
 PL_TEST(what_is_no_step_is_refused_and_changes_nothing)
 {
-    pl_backend *be = open_side("ref", "f32", 1);
-    pl_topology *t = small_topology();
-    pl_model *model = fresh_reader(t, be);
-    pl_decoder *d;
+    OWNED(pl_backend_close) pl_backend *be = open_side("ref", "f32", 1);
+    OWNED(pl_topology_destroy) pl_topology *t = small_topology();
+    OWNED(pl_model_destroy) pl_model *model = fresh_reader(t, be);
+    OWNED(pl_decoder_destroy) pl_decoder *d;
     float logits[2 * VOCAB];
     const int32_t twice[] = {1, 1}, beyond[] = {0, 2}, both[] = {0, 1};
     const int32_t words[] = {3, 4}, unknown[] = {3, VOCAB};
@@ -200,8 +191,4 @@ PL_TEST(what_is_no_step_is_refused_and_changes_nothing)
     pl_decoder_clear(d, 1);
     assert_int_equal(pl_decoder_length(d, 0), 1);
     assert_int_equal(pl_decoder_length(d, 1), 0);
-    pl_decoder_destroy(&d);
-    pl_model_destroy(&model);
-    pl_topology_destroy(&t);
-    pl_backend_close(&be);
 }

@@ -86,9 +86,9 @@ static void check_lengths(const pair *p)
     int32_t tokens[CONTEXT];
     float got[VOCAB];
     double want[VOCAB];
-    pl_topology *t = small_topology();
-    pl_model *model = fresh_reader(t, p->be[1]);
-    pl_decoder *d;
+    OWNED(pl_topology_destroy) pl_topology *t = small_topology();
+    OWNED(pl_model_destroy) pl_model *model = fresh_reader(t, p->be[1]);
+    OWNED(pl_decoder_destroy) pl_decoder *d;
     fill(tokens);
     float(*each)[VOCAB] = read_by_token(p->be[0], t, tokens);
     assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
@@ -104,9 +104,6 @@ static void check_lengths(const pair *p)
             fail_msg("%s: a prompt of %d tokens: error %g", p->label, n, error);
     }
     check_losses(p, d, tokens, each);
-    pl_decoder_destroy(&d);
-    pl_model_destroy(&model);
-    pl_topology_destroy(&t);
 }
 
 PL_TEST(long_prompts_give_the_logits_of_single_tokens)
@@ -118,9 +115,9 @@ static void check_pieces(pl_backend *be, const char *what)
 {
     int32_t tokens[CONTEXT];
     float whole[VOCAB], parts[VOCAB];
-    pl_topology *t = small_topology();
-    pl_model *model = fresh_reader(t, be);
-    pl_decoder *d;
+    OWNED(pl_topology_destroy) pl_topology *t = small_topology();
+    OWNED(pl_model_destroy) pl_model *model = fresh_reader(t, be);
+    OWNED(pl_decoder_destroy) pl_decoder *d;
     fill(tokens);
     assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
     for (int i = 0; i < N_LENGTHS; i++) {
@@ -145,9 +142,6 @@ static void check_pieces(pl_backend *be, const char *what)
                      "in pieces",
                      what, n);
     }
-    pl_decoder_destroy(&d);
-    pl_model_destroy(&model);
-    pl_topology_destroy(&t);
 }
 
 /* The context of take_logits, which computes the loss of each target from the logits
@@ -172,18 +166,15 @@ static void check_losses_of_logits(pl_backend *be)
     int32_t tokens[CONTEXT];
     float losses[N], wanted[N], logits[SLOTS * VOCAB];
     by_logits b = {tokens + 1, wanted};
-    pl_topology *t = small_topology();
-    pl_model *model = fresh_reader(t, be);
-    pl_decoder *d;
+    OWNED(pl_topology_destroy) pl_topology *t = small_topology();
+    OWNED(pl_model_destroy) pl_model *model = fresh_reader(t, be);
+    OWNED(pl_decoder_destroy) pl_decoder *d;
     fill(tokens);
     assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
     assert_ok(pl_decoder_prefill_all(d, 0, tokens, N, logits, take_logits, &b));
     assert_ok(pl_decoder_prefill_losses(d, 1, tokens, tokens + 1, N, losses));
     for (int i = 0; i < N; i++)
         assert_true(fabsf(losses[i] - wanted[i]) < 1e-3f * (1 + wanted[i]));
-    pl_decoder_destroy(&d);
-    pl_model_destroy(&model);
-    pl_topology_destroy(&t);
 }
 
 /* pl_decoder_prefill_losses must give the losses that follow from the logits of
@@ -192,10 +183,9 @@ PL_TEST(losses_are_those_of_the_logits)
 {
     static const char *const precisions[] = {"f32", "bf16", "int8"};
     for (int i = 0; i < 3; i++) {
-        pl_backend *be = open_side("cpu", precisions[i], 2);
+        OWNED(pl_backend_close) pl_backend *be = open_side("cpu", precisions[i], 2);
         if (be)
             check_losses_of_logits(be);
-        pl_backend_close(&be);
     }
 }
 
@@ -204,24 +194,23 @@ PL_TEST(pieces_give_the_bytes_of_the_whole)
     static const char *const precisions[] = {"f32", "bf16", "int8"};
     for (int i = 0; i < 3; i++)
         for (int threads = 1; threads < 3; threads++) {
+            OWNED(pl_backend_close)
             pl_backend *be = open_side("cpu", precisions[i], threads);
             if (be)
                 check_pieces(be, be->device);
-            pl_backend_close(&be);
         }
-    pl_backend *ref = open_side("ref", "f32", 1);
+    OWNED(pl_backend_close) pl_backend *ref = open_side("ref", "f32", 1);
     check_pieces(ref, "ref");
-    pl_backend_close(&ref);
 }
 
 PL_TEST(an_unknown_token_far_on_changes_nothing)
 {
     int32_t tokens[CONTEXT];
     float logits[VOCAB], again[VOCAB];
-    pl_backend *be = open_side("cpu", "f32", 1);
-    pl_topology *t = small_topology();
-    pl_model *model = fresh_reader(t, be);
-    pl_decoder *d;
+    OWNED(pl_backend_close) pl_backend *be = open_side("cpu", "f32", 1);
+    OWNED(pl_topology_destroy) pl_topology *t = small_topology();
+    OWNED(pl_model_destroy) pl_model *model = fresh_reader(t, be);
+    OWNED(pl_decoder_destroy) pl_decoder *d;
     fill(tokens);
     assert_ok(pl_decoder_create(model, &d));
     assert_ok(pl_decoder_feed(d, tokens, 40, logits));
@@ -235,8 +224,4 @@ PL_TEST(an_unknown_token_far_on_changes_nothing)
     assert_ok(pl_decoder_feed(d, tokens, 40, again));
     assert_ok(pl_decoder_feed(d, tokens + 40, 520, again));
     assert_memory_equal(logits, again, sizeof logits);
-    pl_decoder_destroy(&d);
-    pl_model_destroy(&model);
-    pl_topology_destroy(&t);
-    pl_backend_close(&be);
 }

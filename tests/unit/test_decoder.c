@@ -29,7 +29,7 @@ PL_TEST(decoding_equals_a_full_forward_pass)
     static const int feeds[][4] = {{8}, {1, 1, 6}, {3, 1, 1, 3}, {7, 1}};
     for (int i = 0; i < N_SHAPES * 4; i++) {
         pl_shape shape = shape_case(i / 4);
-        rig r = open_rig(&shape, 1, i % 2 == 0);
+        OWNED(close_rig) rig r = open_rig(&shape, 1, i % 2 == 0);
         pl_decoder *decoder;
         float logits[13];
         assert_ok(pl_decoder_create(r.model, &decoder));
@@ -41,14 +41,13 @@ PL_TEST(decoding_equals_a_full_forward_pass)
         }
         pl_decoder_destroy(&decoder);
         assert_null(decoder);
-        close_rig(&r);
     }
 }
 
 PL_TEST(a_reset_decoder_forgets)
 {
-    rig r = open_rig(&tiny, 1, false);
-    pl_decoder *decoder;
+    OWNED(close_rig) rig r = open_rig(&tiny, 1, false);
+    OWNED(pl_decoder_destroy) pl_decoder *decoder;
     float first[13], again[13];
     const int32_t tokens[] = {4, 5, 6}, other[] = {9, 9};
     assert_ok(pl_decoder_create(r.model, &decoder));
@@ -59,8 +58,6 @@ PL_TEST(a_reset_decoder_forgets)
     assert_int_equal(pl_decoder_position(decoder), 0);
     assert_ok(pl_decoder_feed(decoder, tokens, 3, again));
     assert_memory_equal(first, again, sizeof first);
-    pl_decoder_destroy(&decoder);
-    close_rig(&r);
 }
 
 PL_TEST(two_decoders_of_one_model_do_not_disturb_each_other)
@@ -85,8 +82,8 @@ PL_TEST(two_decoders_of_one_model_do_not_disturb_each_other)
 
 PL_TEST(a_full_context_is_refused_and_the_decoder_stays)
 {
-    rig r = open_rig(&tiny, 1, false);
-    pl_decoder *decoder;
+    OWNED(close_rig) rig r = open_rig(&tiny, 1, false);
+    OWNED(pl_decoder_destroy) pl_decoder *decoder;
     float logits[13];
     const int32_t tokens[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, bad[] = {3, 13};
     /* The mark PL_TEXT_BEGINS is not allowed in a prompt. */
@@ -101,11 +98,6 @@ PL_TEST(a_full_context_is_refused_and_the_decoder_stays)
     assert_int_equal(pl_decoder_position(decoder), 6);
     assert_ok(pl_decoder_feed(decoder, tokens + 6, 2, logits));
     expect_logits(&r, tokens, 8, logits);
-    pl_decoder_destroy(&decoder);
-    close_rig(&r);
 }
 
-int main(void)
-{
-    return suite_run(open_backend, close_backend);
-}
+PL_SUITE(open_backend, close_backend)

@@ -42,8 +42,7 @@ PL_TEST(a_wrong_url_is_refused_with_the_reason)
     };
     engine_url url;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_int_equal(engine_url_parse(wrong[i][0], &url), PL_ERR_CONFIG);
-        assert_said(wrong[i][1]);
+        assert_fails(engine_url_parse(wrong[i][0], &url), PL_ERR_CONFIG, wrong[i][1]);
     }
 }
 
@@ -57,15 +56,14 @@ PL_TEST(what_may_be_secret_in_a_url_is_not_shown)
     engine_url url;
     char out[ENGINE_URL_MAX], text[ENGINE_URL_MAX];
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_int_equal(engine_url_parse(wrong[i][0], &url), PL_ERR_CONFIG);
-        assert_said(wrong[i][1]);
+        assert_fails(engine_url_parse(wrong[i][0], &url), PL_ERR_CONFIG, wrong[i][1]);
         assert_null(strstr(pl_last_error(), "hush"));
     }
     int len = snprintf(text, sizeof text, "rados://pool?conf=hush");
     memset(text + len, 'x', sizeof text - 1 - (size_t)len);
     text[sizeof text - 1] = '\0';
-    assert_int_equal(engine_url_part(text, "home-1", out), PL_ERR_CONFIG);
-    assert_said("store.engine `rados://pool` is too long");
+    assert_fails(engine_url_part(text, "home-1", out), PL_ERR_CONFIG,
+                 "store.engine `rados://pool` is too long");
     assert_null(strstr(pl_last_error(), "hush"));
 }
 
@@ -84,10 +82,9 @@ PL_TEST_WITH(a_store_stays_on_the_engine_that_it_was_made_on, make_folder, drop_
     pl_join(folder, *state, "new");
     assert_ok(pl_store_make_on(folder, "rados://pool/x?patience=1"));
     assert_ok(pl_store_make_on(folder, "rados://pool/x?patience=1"));
-    assert_int_equal(pl_store_make_on(folder, "rados://pool/y"), PL_ERR_EXISTS);
-    assert_said("not in rados://pool/y");
-    assert_int_equal(pl_store_make_on(folder, "rocksdb"), PL_ERR_EXISTS);
-    assert_said("not in rocksdb");
+    assert_fails(pl_store_make_on(folder, "rados://pool/y"), PL_ERR_EXISTS,
+                 "not in rados://pool/y");
+    assert_fails(pl_store_make_on(folder, "rocksdb"), PL_ERR_EXISTS, "not in rocksdb");
 }
 
 PL_TEST(answers_of_a_service_become_statuses)
@@ -134,7 +131,7 @@ PL_TEST(a_list_is_read_without_trust)
         "<ListBucketResult><Contents></Contents><Key>p/a</Key><Size>3</Size>",
     };
     char token[S3_TOKEN_MAX];
-    pl_buf names = {0};
+    OWNED(pl_buf_destroy) pl_buf names = {0};
     assert_ok(s3_each_key("<ListBucketResult><Contents><Key>p/a</Key><Size>3</Size>"
                           "</Contents><Contents><Size>9</Size><Key>p/b</Key>"
                           "</Contents></ListBucketResult>",
@@ -151,7 +148,6 @@ PL_TEST(a_list_is_read_without_trust)
     assert_int_equal(s3_next_page("<IsTruncated>true</IsTruncated>", token),
                      PL_ERR_PROTO);
     assert_int_equal(s3_next_page("", token), PL_ERR_PROTO);
-    pl_buf_destroy(&names);
 }
 
 PL_TEST_WITH(keys_come_from_the_environment_or_a_file, make_folder, drop_folder)
@@ -166,8 +162,7 @@ PL_TEST_WITH(keys_come_from_the_environment_or_a_file, make_folder, drop_folder)
     unsetenv("AWS_SESSION_TOKEN");
     unsetenv("AWS_PROFILE");
     setenv("AWS_SHARED_CREDENTIALS_FILE", pl_join(path, *state, "credentials"), 1);
-    assert_int_equal(s3_keys_load(&keys), PL_ERR_NOPERM);
-    assert_said("AWS_ACCESS_KEY_ID");
+    assert_fails(s3_keys_load(&keys), PL_ERR_NOPERM, "AWS_ACCESS_KEY_ID");
     assert_ok(pl_replace_file(path, FILE_TEXT, sizeof FILE_TEXT - 1));
     assert_ok(s3_keys_load(&keys));
     assert_string_equal(keys.id, "one");

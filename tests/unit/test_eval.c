@@ -71,11 +71,11 @@ static pl_scorer *open_sliding_scorer(int n_threads, int batch, int step, int pa
                                  .step = step,
                                  .prefix = PREFIX};
     pl_scorer *scorer;
+    OWNED(free_memory)
     float *params = malloc(pl_topology_path_params(topology) * sizeof *params);
     assert_ok(pl_scorer_create(&options, &scorer));
     fill_params(path, params);
     assert_ok(pl_scorer_load(scorer, params));
-    free(params);
     return scorer;
 }
 
@@ -105,8 +105,9 @@ static pl_score naive_score_sliding(int path, uint32_t doc, uint32_t step)
 {
     pl_backend_options backend = {.name = "ref", .n_threads = 1, .precision = "f32"};
     pl_model_options options = {.batch = 1, .context = T};
-    pl_backend *be;
-    pl_model *model;
+    OWNED(pl_backend_close) pl_backend *be;
+    OWNED(pl_model_destroy) pl_model *model;
+    OWNED(free_memory)
     float *params = malloc(pl_topology_path_params(topology) * sizeof *params);
     pl_score sum = {0};
     fill_params(path, params);
@@ -127,9 +128,6 @@ static pl_score naive_score_sliding(int path, uint32_t doc, uint32_t step)
             ++sum.n_first;
         }
     }
-    pl_model_destroy(&model);
-    pl_backend_close(&be);
-    free(params);
     return sum;
 }
 
@@ -167,7 +165,7 @@ PL_TEST(sliding_windows_count_every_target_once_with_text_before_it)
     pl_score scores[N_DOCS];
     float losses[256];
     for (int step = 1; step < T; step += step < 3 ? 1 : 2) {
-        pl_scorer *scorer = open_sliding_scorer(1, 3, step, 0);
+        OWNED(pl_scorer_destroy) pl_scorer *scorer = open_sliding_scorer(1, 3, step, 0);
         assert_ok(pl_score_documents(scorer, tokens, all, N_DOCS, scores));
         assert_ok(pl_score_targets(scorer, tokens, all, N_DOCS, losses));
         const float *own = losses;
@@ -179,7 +177,6 @@ PL_TEST(sliding_windows_count_every_target_once_with_text_before_it)
                 sum += (double)own[t];
             assert_true(fabs(sum - naive.nats) <= 1e-5 * (1 + naive.nats));
         }
-        pl_scorer_destroy(&scorer);
     }
     for (uint32_t length = 1; length < 9; ++length)
         for (uint32_t step = 1; step <= length; ++step)
@@ -194,23 +191,21 @@ PL_TEST(documents_within_the_prefix_count_nothing)
 {
     pl_score scores[N_DOCS];
     const uint32_t docs[] = {0, 1, 6}; /* documents of 2, 5 and 3 tokens */
-    pl_scorer *scorer = open_scorer(1, 2, 0);
+    OWNED(pl_scorer_destroy) pl_scorer *scorer = open_scorer(1, 2, 0);
     assert_ok(pl_score_documents(scorer, tokens, docs, 3, scores));
     pl_score sum = pl_score_sum(scores, 3);
     assert_int_equal(sum.n_targets, 0);
     assert_true(sum.nats == 0.0);
     assert_true(isnan(pl_perplexity(&sum)));
     assert_ok(pl_score_documents(scorer, tokens, docs, 0, scores));
-    pl_scorer_destroy(&scorer);
 }
 
 PL_TEST(scores_do_not_depend_on_threads)
 {
     pl_score scores[2][N_DOCS];
     for (int i = 0; i < 2; ++i) {
-        pl_scorer *scorer = open_scorer(1 + 2 * i, 2, 0);
+        OWNED(pl_scorer_destroy) pl_scorer *scorer = open_scorer(1 + 2 * i, 2, 0);
         assert_ok(pl_score_documents(scorer, tokens, all, N_DOCS, scores[i]));
-        pl_scorer_destroy(&scorer);
     }
     for (int d = 0; d < N_DOCS; ++d)
         assert_true(scores[0][d].nats == scores[1][d].nats);
@@ -222,7 +217,7 @@ PL_TEST(routed_documents_are_scored_by_their_path)
     const int path_of[] = {2, 0, 2, 0, 2};
     int n_asked[PATHS] = {0};
     pl_score scores[5];
-    pl_scorer *scorer = open_scorer(1, 2, 1);
+    OWNED(pl_scorer_destroy) pl_scorer *scorer = open_scorer(1, 2, 1);
     assert_ok(pl_score_routed(scorer, tokens, docs, path_of, 5, give_params, n_asked,
                               scores));
     for (int i = 0; i < 5; ++i) {
@@ -237,7 +232,6 @@ PL_TEST(routed_documents_are_scored_by_their_path)
     assert_int_equal(
         pl_score_routed(scorer, tokens, docs, wrong, 5, give_params, n_asked, scores),
         PL_ERR_ARG);
-    pl_scorer_destroy(&scorer);
 }
 
 PL_TEST(losses_of_targets_add_up_to_the_scores)
@@ -245,7 +239,7 @@ PL_TEST(losses_of_targets_add_up_to_the_scores)
     float losses[256];
     pl_score scores[N_DOCS];
     size_t at = 0;
-    pl_scorer *scorer = open_scorer(1, 3, 1);
+    OWNED(pl_scorer_destroy) pl_scorer *scorer = open_scorer(1, 3, 1);
     assert_ok(pl_score_targets(scorer, tokens, all, N_DOCS, losses));
     assert_ok(pl_score_documents(scorer, tokens, all, N_DOCS, scores));
     for (uint32_t d = 0; d < N_DOCS; ++d) {
@@ -256,7 +250,6 @@ PL_TEST(losses_of_targets_add_up_to_the_scores)
         assert_true(losses[at] > 0); /* a target in the prefix has a loss, too */
         at += lens[d] - 1;
     }
-    pl_scorer_destroy(&scorer);
 }
 
 /* Compares the ways to choose a path on the losses of two paths and seven targets. The
@@ -544,7 +537,7 @@ PL_TEST(smaller_pieces_are_no_worse_in_hindsight)
     pl_likeliest chosen[N_DOCS];
     pl_score ways[PL_ROUTE_COUNT * N_DOCS];
     pl_every_choice every[4 * N_DOCS];
-    pl_scorer *scorer = open_scorer(1, 2, 1);
+    OWNED(pl_scorer_destroy) pl_scorer *scorer = open_scorer(1, 2, 1);
     const pl_route_job job = {.scorer = scorer,
                               .tokens = tokens,
                               .docs = all,
@@ -571,7 +564,6 @@ PL_TEST(smaller_pieces_are_no_worse_in_hindsight)
             assert_true(w == 0 || c->oracle.nats <= c[-N_DOCS].oracle.nats + 1e-9);
         }
     }
-    pl_scorer_destroy(&scorer);
 }
 
 /* The scores must not depend on the limit of memory (most_bytes), except for rounding.
@@ -585,7 +577,7 @@ PL_TEST(routes_do_not_depend_on_the_memory_they_get)
     int n_asked[PATHS] = {0};
     pl_likeliest chosen[3][N_DOCS];
     pl_score ways[3][WAYS], routed[N_DOCS];
-    pl_scorer *scorer = open_scorer(1, 2, 1);
+    OWNED(pl_scorer_destroy) pl_scorer *scorer = open_scorer(1, 2, 1);
     for (int i = 0; i < 3; ++i) {
         const pl_route_job job = {.scorer = scorer,
                                   .tokens = tokens,
@@ -612,7 +604,6 @@ PL_TEST(routes_do_not_depend_on_the_memory_they_get)
         assert_true(fabs(once->nats - routed[d].nats) <= 1e-5 * (1 + routed[d].nats));
         assert_int_equal(chosen[0][d].path, chosen[2][d].path);
     }
-    pl_scorer_destroy(&scorer);
 }
 
 /* The rules of the changing document with pieces of 3 targets. One choice of path 0 for
@@ -633,7 +624,7 @@ PL_TEST(rules_are_compared_with_one_choice)
                                       .n_bytes = 14,
                                       .n_open = 2};
     assert_int_equal(pl_every_n_rows(&results), 4);
-    pl_every_row *rows = pl_every_rows(&results);
+    OWNED(free_memory) pl_every_row *rows = pl_every_rows(&results);
     assert_string_equal(rows[0].rule, "once");
     assert_true(fabs(rows[0].bits - 39 / log(2) / 14) < 1e-12 && rows[0].below == 0);
     assert_string_equal(rows[1].rule, "history");
@@ -643,7 +634,6 @@ PL_TEST(rules_are_compared_with_one_choice)
     assert_true(fabs(rows[1].below - 100 * (1 - exp(-8.0 / 7))) < 1e-10);
     assert_string_equal(rows[3].rule, "oracle");
     assert_true(isnan(rows[3].share) && isnan(rows[3].changes) && isnan(rows[3].read));
-    pl_free(rows);
 }
 
 PL_TEST(a_cap_picks_whole_documents_evenly)
@@ -674,24 +664,23 @@ PL_TEST(wrong_use_is_refused)
                                  .precision = "f32",
                                  .n_threads = 1,
                                  .context = T + 1};
-    pl_scorer *scorer;
+    OWNED(pl_scorer_destroy) pl_scorer *scorer;
     pl_score scores[1];
     const uint32_t docs[] = {N_DOCS};
     assert_int_equal(pl_scorer_create(&options, &scorer), PL_ERR_CONFIG);
     assert_null(scorer);
     options.context = T;
     options.step = T + 1;
-    assert_int_equal(pl_scorer_create(&options, &scorer), PL_ERR_ARG);
-    assert_said("cannot be shifted by 9 tokens");
+    assert_fails(pl_scorer_create(&options, &scorer), PL_ERR_ARG,
+                 "cannot be shifted by 9 tokens");
     options.step = 0;
     assert_ok(pl_scorer_create(&options, &scorer));
-    assert_int_equal(pl_score_documents(scorer, tokens, all, 1, scores), PL_ERR_ARG);
-    assert_said("before parameters");
+    assert_fails(pl_score_documents(scorer, tokens, all, 1, scores), PL_ERR_ARG,
+                 "before parameters");
     pl_scorer_destroy(&scorer);
     scorer = open_scorer(1, 1, 0);
-    assert_int_equal(pl_score_documents(scorer, tokens, docs, 1, scores), PL_ERR_ARG);
-    assert_said("document 9 does not exist");
-    pl_scorer_destroy(&scorer);
+    assert_fails(pl_score_documents(scorer, tokens, docs, 1, scores), PL_ERR_ARG,
+                 "document 9 does not exist");
 }
 
 /* A scorer that borrows a model must give the same scores as one with its own model. (A
@@ -702,6 +691,7 @@ PL_TEST(a_borrowed_model_scores_the_same)
     pl_model_options options = {.batch = 3, .context = T, .training = true};
     pl_score own[N_DOCS], borrowed[N_DOCS];
     pl_scorer *scorer = open_scorer(1, 3, 1);
+    OWNED(free_memory)
     float *params = malloc(pl_topology_path_params(topology) * sizeof *params);
     int left = 1000;
     pl_backend *be;
@@ -729,10 +719,6 @@ PL_TEST(a_borrowed_model_scores_the_same)
     pl_scorer_destroy(&scorer);
     pl_model_destroy(&model);
     pl_backend_close(&be);
-    free(params);
 }
 
-int main(void)
-{
-    return suite_run(open_all, close_all);
-}
+PL_SUITE(open_all, close_all)

@@ -133,10 +133,10 @@ static gguf_view *view_gguf(const char *path)
     return g;
 }
 
-static void close_gguf(gguf_view *g)
+static void close_gguf(gguf_view **owner)
 {
+    OWNED(free_memory) gguf_view *g = *owner;
     pl_buf_destroy(&g->bytes);
-    free(g);
 }
 
 static const seen_key *key_of(const gguf_view *g, const char *name)
@@ -204,9 +204,9 @@ static gguf_view *export_gguf(const pl_topology *t, const float *params,
 
 PL_TEST(gguf_keys_say_the_shape_and_where_it_comes_from)
 {
-    pl_topology *t = make_topology(&wide_shape);
-    float *params = make_params(t, 1);
-    gguf_view *g = export_gguf(t, params, PL_WEIGHT_F16);
+    OWNED(pl_topology_destroy) pl_topology *t = make_topology(&wide_shape);
+    OWNED(free_memory) float *params = make_params(t, 1);
+    OWNED(close_gguf) gguf_view *g = export_gguf(t, params, PL_WEIGHT_F16);
     assert_text(g, "general.architecture", "llama");
     assert_text(g, "general.name", "small \"one\"");
     assert_text(g, "pathloom.arm", "mix");
@@ -224,18 +224,15 @@ PL_TEST(gguf_keys_say_the_shape_and_where_it_comes_from)
     assert_int_equal(u32_of(g, "llama.vocab_size"), VOCAB);
     assert_true(f32_of(g, "llama.rope.freq_base") == 12345.5f);
     assert_true(f32_of(g, "llama.attention.layer_norm_rms_epsilon") == 3e-6f);
-    close_gguf(g);
-    free(params);
-    pl_topology_destroy(&t);
 }
 
 /* Checks the kinds of the first seven pieces, and the kind and score of the pieces that
  * follow the 256 bytes. Then come unused pieces, up to the vocabulary of the model. */
 PL_TEST(gguf_holds_the_tokenizer)
 {
-    pl_topology *t = make_topology(&wide_shape);
-    float *params = make_params(t, 1);
-    gguf_view *g = export_gguf(t, params, PL_WEIGHT_F32);
+    OWNED(pl_topology_destroy) pl_topology *t = make_topology(&wide_shape);
+    OWNED(free_memory) float *params = make_params(t, 1);
+    OWNED(close_gguf) gguf_view *g = export_gguf(t, params, PL_WEIGHT_F32);
     const seen_key *tokens = key_of(g, "tokenizer.ggml.tokens"),
                    *scores = key_of(g, "tokenizer.ggml.scores"),
                    *kinds = key_of(g, "tokenizer.ggml.token_type");
@@ -266,9 +263,6 @@ PL_TEST(gguf_holds_the_tokenizer)
     assert_int_equal(u32_of(g, "tokenizer.ggml.eos_token_id"), 2);
     assert_int_equal(*key_of(g, "tokenizer.ggml.add_bos_token")->value, 1);
     assert_int_equal(*key_of(g, "tokenizer.ggml.add_space_prefix")->value, 0);
-    close_gguf(g);
-    free(params);
-    pl_topology_destroy(&t);
 }
 
 /* With a head size of D, our rotary pairs (i, i + D/2) must become the neighbours (2i,
@@ -293,9 +287,9 @@ PL_TEST(gguf_interleaves_rotary_pairs_of_q_and_k_and_nothing_else)
         {"blk.0.ffn_norm.weight", "model.layers.0.post_attention_layernorm.weight",
          false}};
     enum { D = 12 };
-    pl_topology *t = make_topology(&wide_shape);
-    float *params = make_params(t, 2);
-    gguf_view *g = export_gguf(t, params, PL_WEIGHT_F32);
+    OWNED(pl_topology_destroy) pl_topology *t = make_topology(&wide_shape);
+    OWNED(free_memory) float *params = make_params(t, 2);
+    OWNED(close_gguf) gguf_view *g = export_gguf(t, params, PL_WEIGHT_F32);
     assert_int_equal(g->n_tensors, 3 + 9 * 4);
     for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
         const seen_tensor *there = tensor_of(g, pairs[p].gguf);
@@ -310,9 +304,6 @@ PL_TEST(gguf_interleaves_rotary_pairs_of_q_and_k_and_nothing_else)
                                 params + here->offset + (size_t)r * cols, cols * 4);
         }
     }
-    close_gguf(g);
-    free(params);
-    pl_topology_destroy(&t);
 }
 
 /* GGUF of qwen3 has the rotary pairs (i, i + D/2), as our models do, so no row is
@@ -326,9 +317,9 @@ PL_TEST(gguf_of_a_model_with_qk_norm_is_of_qwen3)
         {"blk.2.attn_k_norm.weight", "model.layers.2.self_attn.k_norm.weight"}};
     pl_shape shape = wide_shape;
     shape.qk_norm = true;
-    pl_topology *t = make_topology(&shape);
-    float *params = make_params(t, 2);
-    gguf_view *g = export_gguf(t, params, PL_WEIGHT_F32);
+    OWNED(pl_topology_destroy) pl_topology *t = make_topology(&shape);
+    OWNED(free_memory) float *params = make_params(t, 2);
+    OWNED(close_gguf) gguf_view *g = export_gguf(t, params, PL_WEIGHT_F32);
     assert_text(g, "general.architecture", "qwen3");
     assert_int_equal(u32_of(g, "qwen3.block_count"), 4);
     assert_int_equal(u32_of(g, "qwen3.attention.key_length"), 12);
@@ -341,18 +332,15 @@ PL_TEST(gguf_of_a_model_with_qk_norm_is_of_qwen3)
         assert_int_equal(there->n_dims, weight_is_vector(here) ? 1 : 2);
         assert_memory_equal(there->data, params + here->offset, n * sizeof *params);
     }
-    close_gguf(g);
-    free(params);
-    pl_topology_destroy(&t);
 }
 
 PL_TEST(gguf_types_are_as_asked_and_norms_stay_exact)
 {
     static const uint32_t wanted[] = {0, 1, 30, 8};
-    pl_topology *t = make_topology(&wide_shape);
-    float *params = make_params(t, 3);
+    OWNED(pl_topology_destroy) pl_topology *t = make_topology(&wide_shape);
+    OWNED(free_memory) float *params = make_params(t, 3);
     for (int type = 0; type < PL_WEIGHT_COUNT; type++) {
-        gguf_view *g = export_gguf(t, params, (pl_weight_type)type);
+        OWNED(close_gguf) gguf_view *g = export_gguf(t, params, (pl_weight_type)type);
         const seen_tensor *norm = tensor_of(g, "blk.3.ffn_norm.weight");
         assert_int_equal(tensor_of(g, "blk.0.attn_q.weight")->type, wanted[type]);
         /* 40 columns cannot be divided into blocks of 32, so the type is f16 instead of
@@ -364,16 +352,13 @@ PL_TEST(gguf_types_are_as_asked_and_norms_stay_exact)
             norm->data,
             params + ours(t, "model.layers.3.post_attention_layernorm.weight")->offset,
             32 * 4);
-        close_gguf(g);
     }
-    free(params);
-    pl_topology_destroy(&t);
 }
 
 PL_TEST(q8_0_is_within_half_a_step_of_each_value)
 {
     float values[96];
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     for (int i = 0; i < 96; i++)
         values[i] =
             i < 32 ? 0 : pl_random_normal(5, 1, (uint64_t)i) * (i < 64 ? 1 : 1e-3f);
@@ -391,19 +376,18 @@ PL_TEST(q8_0_is_within_half_a_step_of_each_value)
         }
         assert_true(fabsf(127 * scale - largest) <= largest * 0x1p-10f);
     }
-    pl_buf_destroy(&out);
 }
 
 PL_TEST(values_that_a_type_cannot_hold_are_refused_with_their_tensor)
 {
-    pl_topology *t = make_topology(&wide_shape);
-    float *params = make_params(t, 4);
+    OWNED(pl_topology_destroy) pl_topology *t = make_topology(&wide_shape);
+    OWNED(free_memory) float *params = make_params(t, 4);
     const pl_tensor *up = ours(t, "model.layers.2.mlp.up_proj.weight");
     pl_export e = make_export(t, params);
     params[up->offset + 5] = 70000;
     e.type = PL_WEIGHT_F16;
-    assert_int_equal(pl_export_gguf(&e, in_scratch("bad.gguf")), PL_ERR_NUMERIC);
-    assert_said("model.layers.2.mlp.up_proj.weight has the value 70000");
+    assert_fails(pl_export_gguf(&e, in_scratch("bad.gguf")), PL_ERR_NUMERIC,
+                 "model.layers.2.mlp.up_proj.weight has the value 70000");
     assert_false(pl_path_exists(in_scratch("bad.gguf")));
     e.type = PL_WEIGHT_BF16;
     assert_ok(pl_export_gguf(&e, in_scratch("good.gguf")));
@@ -412,41 +396,33 @@ PL_TEST(values_that_a_type_cannot_hold_are_refused_with_their_tensor)
     assert_false(pl_path_exists(in_scratch("bad/model.safetensors")));
     e.type = PL_WEIGHT_Q8_0;
     assert_int_equal(pl_export_folder(&e, in_scratch("bad")), PL_ERR_UNSUPPORTED);
-    free(params);
-    pl_topology_destroy(&t);
 }
 
 PL_TEST(the_same_path_gives_the_same_bytes)
 {
-    pl_topology *t = make_topology(&wide_shape);
-    float *params = make_params(t, 5);
+    OWNED(pl_topology_destroy) pl_topology *t = make_topology(&wide_shape);
+    OWNED(free_memory) float *params = make_params(t, 5);
     pl_export e = make_export(t, params);
     static const char *const names[] = {"model.safetensors", "config.json",
                                         "tokenizer.json", "tokenizer_config.json"};
-    pl_buf one = {0}, two = {0};
+    OWNED(pl_buf_destroy) pl_buf one = {0}, two = {0};
     assert_ok(pl_export_folder(&e, in_scratch("one")));
     assert_ok(pl_export_folder(&e, in_scratch("two")));
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[PL_PATH_MAX];
         assert_ok(pl_read_file(pl_join(path, in_scratch("one"), names[i]), &one));
         assert_ok(pl_read_file(pl_join(path, in_scratch("two"), names[i]), &two));
-        assert_int_equal(one.len, two.len);
-        assert_memory_equal(one.data, two.data, one.len);
+        assert_same_bytes(one, two);
     }
-    pl_buf_destroy(&one);
-    pl_buf_destroy(&two);
-    free(params);
-    pl_topology_destroy(&t);
 }
 
 /* ---- tokenizer files ---- */
 static pl_json *read_json(const char *name)
 {
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     pl_json *json = NULL;
     assert_ok(pl_read_file(in_scratch(name), &text));
     assert_ok(pl_json_parse((const char *)text.data, text.len, &json));
-    pl_buf_destroy(&text);
     return json;
 }
 
@@ -491,18 +467,18 @@ PL_TEST(tokenizer_json_merges_as_the_tokenizer_does)
 {
     static const char *const words[] = {"pathloomring", "erstanbecudifo", "anstringer",
                                         "lopathfodicu"};
-    pl_topology *t = make_topology(&wide_shape);
-    float *params = make_params(t, 6);
+    OWNED(pl_topology_destroy) pl_topology *t = make_topology(&wide_shape);
+    OWNED(free_memory) float *params = make_params(t, 6);
     pl_export e = make_export(t, params);
-    pl_tokenizer *tokenizer = NULL;
+    OWNED(pl_tokenizer_destroy) pl_tokenizer *tokenizer = NULL;
     assert_ok(pl_export_folder(&e, in_scratch("merges")));
     assert_ok(pl_tokenizer_load(in_scratch("tokenizer.model"), &tokenizer));
-    pl_json *root = read_json("merges/tokenizer.json");
+    OWNED(pl_json_destroy) pl_json *root = read_json("merges/tokenizer.json");
     const pl_json *model = pl_json_get(root, "model"),
                   *vocab = pl_json_get(model, "vocab");
     for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
         int cuts[33], n = (int)strlen(words[w]);
-        pl_buf ids = {0};
+        OWNED(pl_buf_destroy) pl_buf ids = {0};
         for (int i = 0; i <= n; i++)
             cuts[i] = i;
         n = merge_word(model, words[w], cuts, n);
@@ -518,12 +494,7 @@ PL_TEST(tokenizer_json_merges_as_the_tokenizer_does)
             assert_true(pl_json_int(pl_json_get(vocab, part), &id));
             assert_int_equal(id, want);
         }
-        pl_buf_destroy(&ids);
     }
-    pl_json_destroy(&root);
-    pl_tokenizer_destroy(&tokenizer);
-    free(params);
-    pl_topology_destroy(&t);
 }
 
 /* Other programs would misread a tokenizer whose algorithm is unigram (field 3 of the
@@ -531,10 +502,10 @@ PL_TEST(tokenizer_json_merges_as_the_tokenizer_does)
 PL_TEST(a_tokenizer_that_others_would_misread_is_kept_under_another_name)
 {
     static const uint8_t trainer[] = {0x12, 2, 0x18, 1};
-    pl_topology *t = make_topology(&wide_shape);
-    float *params = make_params(t, 8);
+    OWNED(pl_topology_destroy) pl_topology *t = make_topology(&wide_shape);
+    OWNED(free_memory) float *params = make_params(t, 8);
     pl_export e = make_export(t, params);
-    pl_buf model = {0};
+    OWNED(pl_buf_destroy) pl_buf model = {0};
     pl_buf_append(&model, tokenizer_model.data, tokenizer_model.len);
     /* If a field occurs twice, the later one counts. */
     pl_buf_append(&model, trainer, sizeof trainer);
@@ -544,12 +515,8 @@ PL_TEST(a_tokenizer_that_others_would_misread_is_kept_under_another_name)
     assert_true(pl_path_exists(in_scratch("unigram/sentencepiece.model")));
     assert_false(pl_path_exists(in_scratch("unigram/tokenizer.model")));
     assert_false(pl_path_exists(in_scratch("unigram/tokenizer.json")));
-    assert_int_equal(pl_export_gguf(&e, in_scratch("unigram.gguf")),
-                     PL_ERR_UNSUPPORTED);
-    assert_said("--format safetensors");
-    pl_buf_destroy(&model);
-    free(params);
-    pl_topology_destroy(&t);
+    assert_fails(pl_export_gguf(&e, in_scratch("unigram.gguf")), PL_ERR_UNSUPPORTED,
+                 "--format safetensors");
 }
 
 PL_TEST(a_damaged_tokenizer_is_refused_or_read_within_its_bytes)
@@ -568,18 +535,14 @@ PL_TEST(a_damaged_tokenizer_is_refused_or_read_within_its_bytes)
         for (uint32_t i = 0; len > 0 && i < 1 + round % 4; i++)
             block[pl_random_u32(2, round, 1 + i) % len] =
                 (uint8_t)pl_random_u32(2, round, 9 + i);
-        uint8_t *exact = realloc(block, len ? len : 1);
+        OWNED(free_memory) uint8_t *exact = realloc(block, len ? len : 1);
         if (piece_list_read(exact, len, &list) == PL_OK)
             for (size_t i = 0; i < list.n; i++)
                 assert_true((const uint8_t *)list.pieces[i].text >= exact &&
                             (const uint8_t *)list.pieces[i].text + list.pieces[i].len <=
                                 exact + len);
         piece_list_clear(&list);
-        free(exact);
     }
 }
 
-int main(void)
-{
-    return suite_run(open_exchange, close_exchange);
-}
+PL_SUITE(open_exchange, close_exchange)

@@ -322,7 +322,7 @@ static double run_job(job *j)
 PL_TEST(slow_worker_never_makes_a_job_slower)
 {
     uint64_t draws = 1000;
-    job *j = pl_alloc(sizeof *j);
+    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
     for (int round = 0; round < 200; round++) {
         machine m[WORKERS_MAX];
         const bool own_keys = round % 2 == 0;
@@ -355,18 +355,16 @@ PL_TEST(slow_worker_never_makes_a_job_slower)
             fail_msg("fleet %d of %d workers: %.2f s, and %.2f s with a slow one",
                      round, n, without_s, with_s);
     }
-    pl_free(j);
 }
 
 /* How many times faster the job is with all four workers than with the first two. */
 static double speedup_of_the_last_two(const machine m[4])
 {
-    job *j = pl_alloc(sizeof *j);
+    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
     begin_job(j, m, 2, false, 1);
     const double two_s = run_job(j);
     begin_job(j, m, 4, false, 1);
     const double four_s = run_job(j);
-    pl_free(j);
     return two_s / four_s;
 }
 
@@ -428,7 +426,7 @@ static double measured_s(const job *j)
 PL_TEST(bytes_of_a_first_task_that_later_ones_do_not_need_take_no_time)
 {
     const machine m = {.step_ms = 100};
-    job *j = pl_alloc(sizeof *j);
+    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
     begin_job(j, &m, 1, true, 1);
     do_task(j, (plan_task){0, 0}, 0, 4, 1000);
     assert_float_equal(measured_s(j), 13 - 6, 1e-3);
@@ -436,13 +434,12 @@ PL_TEST(bytes_of_a_first_task_that_later_ones_do_not_need_take_no_time)
     do_task(j, (plan_task){0, 1}, j->workers[0].link.down, 4, 20000);
     assert_float_equal(measured_s(j), 0.5 * (7 + 13), 1e-3);
     plan_clear(&j->h.tasks);
-    pl_free(j);
 }
 
 PL_TEST(first_task_of_an_arm_is_none_when_the_worker_comes_back_to_it)
 {
     const machine m = {.step_ms = 100};
-    job *j = pl_alloc(sizeof *j);
+    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
     begin_job(j, &m, 1, true, 1);
     add_arm(j, "base");
     do_task(j, (plan_task){0, 0}, 0, 4, 1000);
@@ -451,33 +448,29 @@ PL_TEST(first_task_of_an_arm_is_none_when_the_worker_comes_back_to_it)
     do_task(j, (plan_task){0, 1}, j->workers[0].link.down, 4, 40000);
     assert_float_equal(measured_s(j), 0.5 * (7 + 13), 1e-3);
     plan_clear(&j->h.tasks);
-    pl_free(j);
 }
 
 PL_TEST(first_task_that_ends_after_the_next_phase_began_is_measured_alike)
 {
     const machine m = {.step_ms = 100};
     const plan_task task = {0, 0};
-    job *j = pl_alloc(sizeof *j);
+    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
     begin_job(j, &m, 1, true, 1);
     plan_path *path = begin_task(j, task, 0, 4, 1000);
     hub_extend(&j->h, 0, task, 13000);
     hub_note_done(&j->h, &j->workers[0], path, 0, &path->lease, 4, 14000);
     assert_float_equal(measured_s(j), 13 - 6, 1e-3);
     plan_clear(&j->h.tasks);
-    pl_free(j);
 }
 
 static void say_hello(job *j, uint64_t pid, uint64_t down)
 {
-    pl_message m = {0}, a;
+    OWNED(pl_message_destroy) pl_message m = {0}, a;
     pl_peer peer = {.role = PL_AS_LOCAL, .key = j->workers[0].key};
     PL_SAY(&m, HELLO, hello, .name = "w0", .role = "worker", .device = "cpu",
            .pid = pid, .down = down);
     pl_message_init(&a, 0);
     assert_ok(hub_hello(&j->h, &peer, &m, &a));
-    pl_message_destroy(&m);
-    pl_message_destroy(&a);
 }
 
 /* DOWN counts from the start of the worker's process, and so neither from the start of
@@ -486,7 +479,7 @@ PL_TEST(bytes_fetched_before_a_hello_do_not_count_for_the_next_task)
 {
     const machine m = {.step_ms = 100};
     const uint64_t had = UINT64_C(10000000000);
-    job *j = pl_alloc(sizeof *j);
+    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
     begin_job(j, &m, 1, true, 1);
     j->h.worker_names = pl_name_table_create();
     pl_name_table_put(j->h.worker_names, "w0", 0);
@@ -498,7 +491,6 @@ PL_TEST(bytes_fetched_before_a_hello_do_not_count_for_the_next_task)
     assert_float_equal(measured_s(j), 13 - 6, 1e-3);
     pl_name_table_destroy(&j->h.worker_names);
     plan_clear(&j->h.tasks);
-    pl_free(j);
 }
 
 /* Measures worker i: a task takes it so many seconds. */
@@ -514,7 +506,7 @@ PL_TEST(worker_that_is_too_slow_waits_and_is_told_the_numbers)
     const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     char text[HUB_WITHHELD_TEXT_MAX];
     plan_task task;
-    job *j = pl_alloc(sizeof *j);
+    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
     begin_job(j, m, 2, true, 1);
     make_versions(j);
     measure(j, 0, 1, 1000);
@@ -530,7 +522,6 @@ PL_TEST(worker_that_is_too_slow_waits_and_is_told_the_numbers)
     j->workers[0].left = true;
     assert_true(plan_choose(&j->h.tasks, 1, 1200, &task));
     plan_clear(&j->h.tasks);
-    pl_free(j);
 }
 
 /* With train.state_every a worker without the path's newest state repeats phases. */
@@ -538,7 +529,7 @@ PL_TEST(phases_that_must_be_repeated_count_as_time)
 {
     const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     const plan_task held = {0, 0};
-    job *j = pl_alloc(sizeof *j);
+    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
     begin_job(j, m, 2, true, 1);
     make_versions(j);
     measure(j, 0, 1, 1000);
@@ -564,14 +555,13 @@ PL_TEST(phases_that_must_be_repeated_count_as_time)
     arm->paths[0].repeats = 1;
     assert_true(hub_fits_next(&j->h, 1, held, 1300));
     plan_clear(&j->h.tasks);
-    pl_free(j);
 }
 
 PL_TEST(worker_that_has_lost_its_task_to_a_backup_is_measured)
 {
     const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     const plan_task first = {0, 0};
-    job *j = pl_alloc(sizeof *j);
+    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
     begin_job(j, m, 2, true, 1);
     make_versions(j);
     measure(j, 0, 1, 1000);
@@ -585,7 +575,6 @@ PL_TEST(worker_that_has_lost_its_task_to_a_backup_is_measured)
     hub_note_settled(&j->h, first, &s, 3000);
     assert_true(hub_task_s(&j->workers[1], &j->h.tasks.arms[0].arm) >= 2);
     plan_clear(&j->h.tasks);
-    pl_free(j);
 }
 
 PL_TEST(task_is_not_kept_for_workers_that_never_come)
@@ -593,7 +582,7 @@ PL_TEST(task_is_not_kept_for_workers_that_never_come)
     const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     plan_task task;
     int64_t now_ms = 1000;
-    job *j = pl_alloc(sizeof *j);
+    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
     begin_job(j, m, 2, true, 1);
     make_versions(j);
     measure(j, 0, 1, now_ms);
@@ -608,7 +597,6 @@ PL_TEST(task_is_not_kept_for_workers_that_never_come)
     }
     assert_true(now_ms > 18000 && now_ms < 21000);
     plan_clear(&j->h.tasks);
-    pl_free(j);
 }
 
 PL_TEST(old_measurement_is_tried_again)
@@ -616,7 +604,7 @@ PL_TEST(old_measurement_is_tried_again)
     const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
     plan_task task;
     int64_t now_ms = 1000;
-    job *j = pl_alloc(sizeof *j);
+    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
     begin_job(j, m, 2, true, 1);
     make_versions(j);
     measure(j, 1, 5, now_ms);
@@ -631,11 +619,4 @@ PL_TEST(old_measurement_is_tried_again)
     }
     assert_true(now_ms > 250000 && now_ms < 252000);
     plan_clear(&j->h.tasks);
-    pl_free(j);
-}
-
-int main(void)
-{
-    pl_log_open("test", PL_LOG_WARN, false); /* the simulated jobs log much */
-    return suite_run(NULL, NULL);
 }

@@ -3,28 +3,12 @@
 #include "modules/model_internal.h"
 #include "tests/support/rig.h"
 
-enum { B2 = 2, T5 = 5 };
-static const int32_t tokens_2x5[] = {1, 7, 12, 0, 7, 3, 3, 9, 11, 2};
-static const int32_t targets_2x5[] = {7, 12, 0, -1, 7, -1, 9, 11, 2, 5};
-static const pl_adamw adam_default = {
-    .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
-
-static float *copy_params(const rig *r)
-{
-    float *x = malloc(r->n * sizeof *x);
-    assert_non_null(x);
-    assert_ok(pl_model_save(r->model, x));
-    return x;
-}
-
 /* Takes one training step of the model of `r`. frozen[s] says whether slot s is frozen;
  * NULL: no slot is frozen. */
 static pl_step_result step_frozen(const rig *r, const bool *frozen, float clip)
 {
     pl_step_result result;
     pl_adamw adam = adam_default;
-    adam.step = 1;
-    adam.weight_decay = 0.1f;
     assert_ok(pl_model_freeze(r->model, frozen));
     assert_ok(pl_model_train_step(r->model, tokens_2x5, targets_2x5, B2, T5, &adam,
                                   clip, &result));
@@ -33,19 +17,21 @@ static pl_step_result step_frozen(const rig *r, const bool *frozen, float clip)
 
 PL_TEST(frozen_slots_keep_every_byte_and_count_in_no_norm)
 {
-    rig plain = open_rig(&tiny, 2, true);
+    OWNED(close_rig) rig plain = open_rig(&tiny, 2, true);
     const int n_slots = pl_topology_n_slots(plain.topology);
-    float *m = calloc(plain.n, sizeof *m), *v = calloc(plain.n, sizeof *v);
+    OWNED(free_memory)
+    float *m = calloc(plain.n, sizeof *m),
+          *v = calloc(plain.n, sizeof *v);
     const pl_step_result all = step_frozen(&plain, NULL, 0.0f);
-    float *trained = copy_params(&plain);
+    OWNED(free_memory) float *trained = copy_params(&plain);
     for (int s = 0; s < n_slots; s++) {
-        rig r = open_rig(&tiny, 2, true);
+        OWNED(close_rig) rig r = open_rig(&tiny, 2, true);
         const pl_slot *slot = pl_topology_slot(r.topology, s);
         const size_t end = slot->offset + slot->n_params;
-        bool *frozen = calloc((size_t)n_slots, sizeof *frozen);
+        OWNED(free_memory) bool *frozen = calloc((size_t)n_slots, sizeof *frozen);
         frozen[s] = true;
         const pl_step_result some = step_frozen(&r, frozen, 0.0f);
-        float *after = copy_params(&r);
+        OWNED(free_memory) float *after = copy_params(&r);
         assert_true(some.loss == all.loss && some.grad_norm < all.grad_norm);
         assert_memory_equal(after + slot->offset, r.params + slot->offset,
                             slot->n_params * sizeof *after);
@@ -59,13 +45,9 @@ PL_TEST(frozen_slots_keep_every_byte_and_count_in_no_norm)
         assert_ok(pl_model_load(r.model, r.params));
         assert_ok(pl_model_load_moments(r.model, NULL, NULL));
         (void)step_frozen(&r, NULL, 0.0f);
-        float *thawed = copy_params(&r);
+        OWNED(free_memory) float *thawed = copy_params(&r);
         assert_memory_equal(thawed, trained, r.n * sizeof *thawed);
-        free(frozen), free(after), free(thawed);
-        close_rig(&r);
     }
-    free(trained), free(m), free(v);
-    close_rig(&plain);
 }
 
 static void expect_frozen_matrices(int muon_rows)
@@ -75,16 +57,16 @@ static void expect_frozen_matrices(int muon_rows)
                                       .training = true,
                                       .muon = true,
                                       .muon_rows = muon_rows};
-    rig r = open_rig(&tiny, 2, true);
-    pl_model *model = NULL;
+    OWNED(close_rig) rig r = open_rig(&tiny, 2, true);
+    OWNED(pl_model_destroy) pl_model *model = NULL;
     pl_step_result result;
     pl_adamw adam = adam_default;
     adam.step = 1;
     assert_ok(pl_model_create(be, r.topology, &options, &model));
     assert_ok(pl_model_load(model, r.params));
     const int n_slots = pl_topology_n_slots(r.topology);
-    bool *frozen = calloc((size_t)n_slots, sizeof *frozen);
-    float *after = malloc(r.n * sizeof *after);
+    OWNED(free_memory) bool *frozen = calloc((size_t)n_slots, sizeof *frozen);
+    OWNED(free_memory) float *after = malloc(r.n * sizeof *after);
     assert_non_null(after);
     for (int s = 0; s < n_slots; s++)
         frozen[s] = pl_topology_slot(r.topology, s)->kind != PL_SLOT_EMBED;
@@ -98,9 +80,6 @@ static void expect_frozen_matrices(int muon_rows)
                                  slot->n_params * sizeof *after) == 0;
         assert_true(same == frozen[s]);
     }
-    free(frozen), free(after);
-    pl_model_destroy(&model);
-    close_rig(&r);
 }
 
 /* Shows this for whole matrices, and for several matrices and a rest per tensor. */
@@ -110,7 +89,4 @@ PL_TEST(frozen_matrices_of_muon_stay_whole)
     expect_frozen_matrices(3);
 }
 
-int main(void)
-{
-    return suite_run(open_backend, close_backend);
-}
+PL_SUITE(open_backend, close_backend)

@@ -92,7 +92,7 @@ PL_TEST(changes_of_the_list_leave_no_memory_behind)
 PL_TEST(an_empty_socket_leaves_the_last_error_as_it_is)
 {
     pl_socket *socket;
-    pl_message got;
+    OWNED(pl_message_destroy) pl_message got;
     pl_peer peer;
     char address[PL_ADDRESS_MAX];
     pl_message_init(&got, 0);
@@ -100,7 +100,6 @@ PL_TEST(an_empty_socket_leaves_the_last_error_as_it_is)
     assert_int_equal(pl_fail(PL_ERR_IO, "the real cause"), PL_ERR_IO);
     assert_int_equal(pl_wire_recv(socket, &peer, &got), PL_ERR_TIMEOUT);
     assert_string_equal(pl_last_error(), "the real cause");
-    pl_message_destroy(&got);
     pl_wire_close(&socket);
     pl_wire_shutdown();
 }

@@ -84,7 +84,7 @@ static float *product(const matrices *m, int n_threads)
 static void check_sums(const matrices *m)
 {
     const gemm_call *call = &m->call;
-    float *c = product(m, 2);
+    OWNED(free_memory) float *c = product(m, 2);
     double difference = 0, square = 1e-30;
     for (int i = 0; i < call->M; i++)
         for (int j = 0; j < call->N; j++) {
@@ -100,7 +100,6 @@ static void check_sums(const matrices *m)
     if (!(difference < 4.5e-6 * square))
         fail_msg("kind %d, %d x %d x %d: the error is %g", (int)call->kind, call->M,
                  call->N, call->K, difference / square);
-    pl_free(c);
 }
 
 PL_TEST(sums_are_those_of_double)
@@ -113,10 +112,10 @@ PL_TEST(sums_are_those_of_double)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int kind = GEMM_NT; kind <= GEMM_TN; kind++)
             for (int add = 0; add < 2; add++) {
+                OWNED(clear)
                 matrices m =
                     make(kind, sizes[i][0], sizes[i][1], sizes[i][2], add == 1);
                 check_sums(&m);
-                clear(&m);
             }
 }
 
@@ -127,12 +126,12 @@ PL_TEST(small_whole_numbers_are_exact)
     if (!machine_has_f16())
         skip();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
-        matrices m = make(kind, 50, 70, 300, false);
+        OWNED(clear) matrices m = make(kind, 50, 70, 300, false);
         for (int i = 0; i < 50 * 300; i++)
             m.a[i] = (float)((int)(pl_random_u32(3, 1, (uint64_t)i) % 9) - 4);
         for (int i = 0; i < 70 * 300; i++)
             m.b[i] = (float)((int)(pl_random_u32(3, 2, (uint64_t)i) % 9) - 4);
-        float *c = product(&m, 1);
+        OWNED(free_memory) float *c = product(&m, 1);
         for (int i = 0; i < 50; i++)
             for (int j = 0; j < 70; j++) {
                 float sum = 0;
@@ -140,8 +139,6 @@ PL_TEST(small_whole_numbers_are_exact)
                     sum += *a_at(&m, i, k) * *b_at(&m, k, j);
                 assert_true(c[i * 70 + j] == sum);
             }
-        pl_free(c);
-        clear(&m);
     }
 }
 
@@ -154,20 +151,17 @@ PL_TEST(powers_of_two_come_through_exactly)
     if (!machine_has_f16())
         skip();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
-        matrices m = make(kind, M, N, K, false);
-        float *plain = product(&m, 1);
+        OWNED(clear) matrices m = make(kind, M, N, K, false);
+        OWNED(free_memory) float *plain = product(&m, 1);
         for (int i = 0; i < M; i++)
             for (int k = 0; k < K; k++)
                 *a_at(&m, i, k) = ldexpf(*a_at(&m, i, k), 3 * i - 60);
         for (int i = 0; i < N * K; i++)
             m.b[i] = ldexpf(m.b[i], -30);
-        float *scaled = product(&m, 1);
+        OWNED(free_memory) float *scaled = product(&m, 1);
         for (int i = 0; i < M; i++)
             for (int j = 0; j < N; j++)
                 assert_true(scaled[i * N + j] == ldexpf(plain[i * N + j], 3 * i - 90));
-        pl_free(plain);
-        pl_free(scaled);
-        clear(&m);
     }
 }
 
@@ -191,17 +185,14 @@ PL_TEST(a_row_depends_on_no_other)
     for (int i = 0; i < 18; i++) {
         const int K = depths[i / 6];
         matrices m = make((gemm_kind)(i % 3), M, N, K, i / 3 % 2 == 1);
-        float *before = product(&m, 1);
+        OWNED(free_memory) float *before = product(&m, 1);
         for (int row = 1; row < M; row++)
             for (int k = 0; k < K; k++)
                 *a_at(&m, row, k) *= 1000;
         matrices one = first_row(&m);
-        float *after = product(&m, 1), *alone = product(&one, 1);
+        OWNED(free_memory) float *after = product(&m, 1), *alone = product(&one, 1);
         assert_memory_equal(before, after, N * sizeof *after);
         assert_memory_equal(before, alone, N * sizeof *after);
-        pl_free(before);
-        pl_free(after);
-        pl_free(alone);
         clear(&m);
         clear(&one);
     }
@@ -212,12 +203,9 @@ PL_TEST(threads_change_nothing)
     if (!machine_has_f16())
         skip();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
-        matrices m = make(kind, 150, 1300, 1100, true);
-        float *one = product(&m, 1), *three = product(&m, 3);
+        OWNED(clear) matrices m = make(kind, 150, 1300, 1100, true);
+        OWNED(free_memory) float *one = product(&m, 1), *three = product(&m, 3);
         assert_memory_equal(one, three, 150 * 1300 * sizeof *one);
-        pl_free(one);
-        pl_free(three);
-        clear(&m);
     }
 }
 
@@ -234,18 +222,16 @@ PL_TEST(what_is_not_finite_shows)
         skip();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++)
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-            matrices m = make(kind, M, N, K, false);
+            OWNED(clear) matrices m = make(kind, M, N, K, false);
             *a_at(&m, 17, 5) = bad[i];
             *b_at(&m, 9, 66) = bad[i];
-            float *c = product(&m, 1);
+            OWNED(free_memory) float *c = product(&m, 1);
             for (int j = 0; j < N; j++)
                 assert_false(is_number(c[17 * N + j]));
             for (int row = 0; row < M; row++) {
                 assert_false(is_number(c[row * N + 66]));
                 assert_true(row == 17 || is_number(c[row * N]));
             }
-            pl_free(c);
-            clear(&m);
         }
 }
 
@@ -257,16 +243,14 @@ PL_TEST(large_times_small_is_fine)
     if (!machine_has_f16())
         skip();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
-        matrices m = make(kind, M, N, K, false);
+        OWNED(clear) matrices m = make(kind, M, N, K, false);
         for (int i = 0; i < M * K; i++)
             m.a[i] = 1e38f;
         for (int i = 0; i < N * K; i++)
             m.b[i] = 1e-10f;
-        float *c = product(&m, 1);
+        OWNED(free_memory) float *c = product(&m, 1);
         for (int i = 0; i < M * N; i++)
             assert_true(fabsf(c[i] / 1.28e30f - 1) < 0.02f);
-        pl_free(c);
-        clear(&m);
     }
 }
 
@@ -276,14 +260,12 @@ PL_TEST(nothing_and_the_smallest_are_fine)
     if (!machine_has_f16())
         skip();
     for (int kind = GEMM_NT; kind <= GEMM_TN; kind++) {
-        matrices m = make(kind, M, N, K, false);
+        OWNED(clear) matrices m = make(kind, M, N, K, false);
         memset(m.a, 0, (size_t)M * K * sizeof *m.a);
         *a_at(&m, 3, 3) = 1e-45f;
         *b_at(&m, 3, 5) = 3e38f;
-        float *c = product(&m, 1);
+        OWNED(free_memory) float *c = product(&m, 1);
         for (int i = 0; i < M * N; i++)
             assert_true(i / N == 3 ? fabsf(c[i]) < 1e-6f : c[i] == 0);
-        pl_free(c);
-        clear(&m);
     }
 }

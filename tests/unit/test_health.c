@@ -106,7 +106,7 @@ PL_TEST(the_transverse_part_is_the_spread_around_the_mean)
     static float a[N], b[N], mean[N];
     const double weights[] = {3, 1};
     double norms[2], spread = 0, squares = 0;
-    pl_health_walk *walk;
+    OWNED(pl_health_walk_destroy) pl_health_walk *walk;
     pl_health h;
     draw_update(a, 0);
     memcpy(b, a, sizeof b);
@@ -133,5 +133,4 @@ PL_TEST(the_transverse_part_is_the_spread_around_the_mean)
     norms[1] = norms[0], made.mean_norm = norms[0];
     pl_health_next(walk, a, &made, &h);
     assert_true(h.transverse < 1e-12 && h.transverse >= 0);
-    pl_health_walk_destroy(&walk);
 }

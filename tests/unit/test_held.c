@@ -47,8 +47,8 @@ static void make_arm(pl_arm *arm, pl_topology **t)
 
 PL_TEST(only_the_first_replica_scores_before_every_third_phase)
 {
-    pl_arm arm;
-    pl_topology *t = NULL;
+    OWNED(pl_arm_clear) pl_arm arm;
+    OWNED(pl_topology_destroy) pl_topology *t = NULL;
     make_arm(&arm, &t);
     assert_false(pl_held_scores(&arm, 0, 0, 0));
     hold_text(&arm);
@@ -59,15 +59,13 @@ PL_TEST(only_the_first_replica_scores_before_every_third_phase)
         assert_false(pl_held_scores(&arm, 1, 0, phase));
     }
     assert_false(pl_held_scores(&arm, arm.n_shards, 0, 0));
-    pl_topology_destroy(&t);
-    pl_arm_clear(&arm);
 }
 
 PL_TEST(a_definition_keeps_its_held_out_text)
 {
-    pl_arm arm, back;
-    pl_topology *t = NULL;
-    pl_buf with = {0}, without = {0};
+    OWNED(pl_arm_clear) pl_arm arm, back;
+    OWNED(pl_topology_destroy) pl_topology *t = NULL;
+    OWNED(pl_buf_destroy) pl_buf with = {0}, without = {0};
     make_arm(&arm, &t);
     pl_arm_encode(&arm, &without);
     hold_text(&arm);
@@ -83,20 +81,15 @@ PL_TEST(a_definition_keeps_its_held_out_text)
     assert_ok(pl_arm_decode(without.data, without.len, &back));
     assert_int_equal(back.held_every, 0);
     assert_null(back.held);
-    pl_arm_clear(&back);
-    pl_buf_destroy(&with);
-    pl_buf_destroy(&without);
-    pl_topology_destroy(&t);
-    pl_arm_clear(&arm);
 }
 
 /* A definition that was cut must be refused at every length: if it is cut between two
  * fields, its lists may be too short. A negative held_every must be refused too. */
 PL_TEST(a_definition_without_the_text_of_a_path_is_refused)
 {
-    pl_arm arm, back;
-    pl_topology *t = NULL;
-    pl_buf bytes = {0};
+    OWNED(pl_arm_clear) pl_arm arm, back;
+    OWNED(pl_topology_destroy) pl_topology *t = NULL;
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     make_arm(&arm, &t);
     hold_text(&arm);
     pl_arm_encode(&arm, &bytes);
@@ -108,16 +101,12 @@ PL_TEST(a_definition_without_the_text_of_a_path_is_refused)
     pl_buf_clear(&bytes);
     pl_arm_encode(&arm, &bytes);
     assert_int_equal(pl_arm_decode(bytes.data, bytes.len, &back), PL_ERR_PROTO);
-    pl_arm_clear(&back);
-    pl_buf_destroy(&bytes);
-    pl_topology_destroy(&t);
-    pl_arm_clear(&arm);
 }
 
 PL_TEST(bits_are_known_when_every_path_with_text_has_a_score)
 {
-    pl_arm arm;
-    pl_topology *t = NULL;
+    OWNED(pl_arm_clear) pl_arm arm;
+    OWNED(pl_topology_destroy) pl_topology *t = NULL;
     pl_held_sum sum = {0};
     make_arm(&arm, &t);
     pl_held_add(&sum, &arm, 0, 50);
@@ -129,6 +118,4 @@ PL_TEST(bits_are_known_when_every_path_with_text_has_a_score)
     arm.held_bytes[1] = 100;
     pl_held_add(&sum, &arm, 1, 0);
     assert_true(pl_held_bits(&sum) == 0);
-    pl_topology_destroy(&t);
-    pl_arm_clear(&arm);
 }

@@ -84,9 +84,9 @@ static void add_update(bench *b, const char *module, int64_t path, int64_t phase
 static void put_audit(bench *b, const char *path, int64_t phase, pl_verdict verdict)
 {
     pl_txn *txn = NULL;
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     char name[PL_TEXT_MAX];
-    pl_audit *audit = pl_alloc(sizeof *audit);
+    OWNED(free_memory) pl_audit *audit = pl_alloc(sizeof *audit);
     pl_copy_text(audit->path, sizeof audit->path, path);
     audit->phase = phase;
     audit->verdict = verdict;
@@ -98,8 +98,6 @@ static void put_audit(bench *b, const char *path, int64_t phase, pl_verdict verd
     assert_ok(pl_txn_begin(b->store, &txn));
     assert_ok(pl_txn_put_ref(txn, name, pl_buf_text(&text)));
     assert_ok(pl_txn_commit(&txn));
-    pl_buf_destroy(&text);
-    pl_free(audit);
 }
 
 static const history_row *row_of(const bench *b, const char *arm, int64_t phase)
@@ -126,7 +124,7 @@ static void train_a_little(bench *b)
 
 PL_TEST(a_row_per_finished_phase_in_the_order_of_time)
 {
-    bench b;
+    OWNED(end_bench) bench b;
     begin_bench(&b, "phases");
     train_a_little(&b);
     assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
@@ -142,14 +140,13 @@ PL_TEST(a_row_per_finished_phase_in_the_order_of_time)
     assert_int_equal(r->n_versions, 4);
     assert_true(r->tokens == 4000 && fabs(r->loss - 4.15) < 1e-9 && r->bits == 0);
     assert_true(fabs(history_rate(r) - 4000 / 2.3) < 1e-6);
-    end_bench(&b);
 }
 
 /* A finished run must have a row for its last phase, even if the phase lacks the update
  * of a path. (With a quorum, an update can come too late.) */
 PL_TEST(the_last_phase_of_a_finished_run_has_a_row)
 {
-    bench b;
+    OWNED(end_bench) bench b;
     pl_txn *txn = NULL;
     begin_bench(&b, "finished");
     train_a_little(&b);
@@ -160,12 +157,11 @@ PL_TEST(the_last_phase_of_a_finished_run_has_a_row)
     assert_int_equal(b.rows.n, 4);
     assert_int_equal(row_of(&b, "mix", 2)->n_done, 3);
     assert_int_equal(row_of(&b, "mix", 2)->n_paths, 4);
-    end_bench(&b);
 }
 
 PL_TEST(audits_are_counted_in_their_phase)
 {
-    bench b;
+    OWNED(end_bench) bench b;
     begin_bench(&b, "audits");
     train_a_little(&b);
     put_audit(&b, "mix/p00.r0", 0, PL_VERDICT_AGREED);
@@ -180,14 +176,13 @@ PL_TEST(audits_are_counted_in_their_phase)
     assert_int_equal(row_of(&b, "mix", 1)->n_audits, 2);
     assert_int_equal(row_of(&b, "mix", 1)->n_odd, 1);
     assert_int_equal(row_of(&b, "dense", 0)->n_audits, 0);
-    end_bench(&b);
 }
 
 /* Restarts and expired leases in the hub's log are counted once, in the first row that
  * ends after them. The first time that a worker joins is not a restart. */
 PL_TEST(ends_of_processes_are_counted_once)
 {
-    bench b;
+    OWNED(end_bench) bench b;
     begin_bench(&b, "events");
     train_a_little(&b);
     char path[PL_PATH_MAX];
@@ -208,14 +203,13 @@ PL_TEST(ends_of_processes_are_counted_once)
     assert_int_equal(row_of(&b, "dense", 0)->n_expired, 2);
     assert_int_equal(row_of(&b, "mix", 1)->n_restarts, 2);
     assert_int_equal(row_of(&b, "mix", 1)->n_expired, 0);
-    end_bench(&b);
 }
 
 /* When the hub restarts, all workers join again. Only w-2 is then a new process,
  * because its process id has changed. */
 PL_TEST(a_hub_that_restarts_is_one_restart)
 {
-    bench b;
+    OWNED(end_bench) bench b;
     begin_bench(&b, "rejoin");
     train_a_little(&b);
     char path[PL_PATH_MAX];
@@ -233,15 +227,14 @@ PL_TEST(a_hub_that_restarts_is_one_restart)
     assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
     assert_int_equal(row_of(&b, "mix", 0)->n_restarts, 0);
     assert_int_equal(row_of(&b, "mix", 1)->n_restarts, 2); /* the hub and w-2 */
-    end_bench(&b);
 }
 
 /* The store of another user may have arms with any names. In CSV, such a name must not
  * become a formula, a second column or a control sequence. */
 PL_TEST(a_name_is_no_formula_and_no_second_column)
 {
-    bench b;
-    pl_buf csv = {0};
+    OWNED(end_bench) bench b;
+    OWNED(pl_buf_destroy) pl_buf csv = {0};
     begin_bench(&b, "formula");
     add_arm(&b.h, "=1+\"x\",\x1b[2J", "1");
     add_arm(&b.h, "a-b", "1");
@@ -253,8 +246,6 @@ PL_TEST(a_name_is_no_formula_and_no_second_column)
     assert_non_null(strstr(text, "Z,\"'=1+\"\"x\"\","));
     assert_non_null(strstr(text, "Z,a-b,0,"));
     assert_null(strchr(text, '\x1b'));
-    pl_buf_destroy(&csv);
-    end_bench(&b);
 }
 
 /* A history has at most PHASE_CELLS_MAX rows. If there are more phases, a row stands
@@ -262,7 +253,7 @@ PL_TEST(a_name_is_no_formula_and_no_second_column)
 PL_TEST(a_long_history_is_thinned_and_loses_nothing)
 {
     enum { PHASES = 40000 };
-    bench b;
+    OWNED(end_bench) bench b;
     double tokens = 0;
     int64_t phases = 0, versions = 0, before = -1;
     begin_bench(&b, "long");
@@ -281,7 +272,6 @@ PL_TEST(a_long_history_is_thinned_and_loses_nothing)
     assert_int_equal(phases, PHASES);
     assert_int_equal(versions, PHASES);
     assert_true(tokens == 1000.0 * PHASES);
-    end_bench(&b);
 }
 
 static size_t count_text(const char *text, const char *word)
@@ -294,8 +284,8 @@ static size_t count_text(const char *text, const char *word)
 
 PL_TEST(all_forms_have_the_same_columns)
 {
-    bench b;
-    pl_buf csv = {0}, json = {0}, table = {0};
+    OWNED(end_bench) bench b;
+    OWNED(pl_buf_destroy) pl_buf csv = {0}, json = {0}, table = {0};
     begin_bench(&b, "forms");
     train_a_little(&b);
     assert_ok(history_make(&b.h, b.store, b.logs, &b.rows));
@@ -312,25 +302,20 @@ PL_TEST(all_forms_have_the_same_columns)
     assert_int_equal(count_text(pl_buf_text(&table), "\n"), 4);
     size_t at = 0, rows = 0;
     for (; at < json.len; rows++) {
-        pl_json *o = NULL;
+        OWNED(pl_json_destroy) pl_json *o = NULL;
         const size_t n = strcspn((const char *)json.data + at, "\n");
         assert_ok(pl_json_parse((const char *)json.data + at, n, &o));
         assert_true(pl_json_get_real(o, "loss") > 0);
         assert_false(pl_json_number(pl_json_get(o, "bits_per_byte"), &(double){0}));
-        pl_json_destroy(&o);
         at += n + 1;
     }
     assert_int_equal(rows, 3);
-    pl_buf_destroy(&csv);
-    pl_buf_destroy(&json);
-    pl_buf_destroy(&table);
-    end_bench(&b);
 }
 
 /* ---- pieces of a report ---- */
 PL_TEST(text_of_a_report_is_no_markup)
 {
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     html_text(&out, "<img src=x onerror=\"a\">'&\xff\xe2\x80\xae\x1b[1mé\n");
     assert_string_equal(pl_buf_text(&out),
                         "&#60;img src=x onerror=&#34;a&#34;&#62;&#39;&#38;\xef\xbf\xbd"
@@ -338,7 +323,6 @@ PL_TEST(text_of_a_report_is_no_markup)
     pl_buf_clear(&out);
     html_text(&out, "a\xef\xbf\xbf\xef\xbf\xbe\xef\xbf\xbd"); /* XML has no U+FFFF */
     assert_string_equal(pl_buf_text(&out), "a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
-    pl_buf_destroy(&out);
 }
 
 /* A worker reports the loss, which may have any value. Values that are not finite must
@@ -346,7 +330,7 @@ PL_TEST(text_of_a_report_is_no_markup)
  * distance between two floating-point numbers of this size. */
 PL_TEST(a_chart_of_a_path_that_diverges_has_a_gap)
 {
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     double gap[] = {0, 3, 25, NAN, 50, 2, 75, INFINITY, 100, NAN}, none[] = {0, NAN},
            large[] = {0, 17592186044416.0, 100, 17592186044416.0};
     const html_line lines[] = {{.name = "gap", .xy = gap, .n = 5},
@@ -364,12 +348,11 @@ PL_TEST(a_chart_of_a_path_that_diverges_has_a_gap)
     pl_buf_clear(&out);
     html_chart(&out, "large", &lines[2], 1);
     assert_in_range(count_text(pl_buf_text(&out), "class=\"axis\""), 1, 20);
-    pl_buf_destroy(&out);
 }
 
 PL_TEST(pictures_of_odd_numbers_are_finite)
 {
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     double flat[] = {0, 3, 50, 3, 100, 3}, one[] = {100, 2};
     const char names[2][PL_NAME_MAX] = {"p00", "<b>"};
     const double values[] = {NAN, 2, 2, NAN};
@@ -392,12 +375,11 @@ PL_TEST(pictures_of_odd_numbers_are_finite)
     assert_int_equal(count_text(text, "<rect"), 2);
     assert_int_equal(count_text(text, "<svg"), 3);
     assert_int_equal(count_text(text, "</svg>"), 3);
-    pl_buf_destroy(&out);
 }
 
 PL_TEST(a_picture_alone_is_a_whole_file)
 {
-    pl_buf out = {0}, picture = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0}, picture = {0};
     const char names[2][PL_NAME_MAX] = {"worker-1", "a > b"};
     double shares[] = {NAN, 0.25};
     html_bars(&picture, "shares", names, shares, 2);
@@ -414,8 +396,6 @@ PL_TEST(a_picture_alone_is_a_whole_file)
     assert_non_null(strstr(text, ">75.0 %</text>"));
     assert_non_null(strstr(text, ">a &#62; b</text>"));
     assert_true(pl_ends_with(text, "</svg>\n"));
-    pl_buf_destroy(&out);
-    pl_buf_destroy(&picture);
 }
 
 /* Adds a version of a module that belongs to no arm. Its record claims n_params
@@ -438,8 +418,8 @@ static void put_version(bench *b, uint64_t number, float value, uint64_t n_param
 
 PL_TEST(a_picture_of_changes_needs_changes_but_no_small_module)
 {
-    bench b;
-    pl_buf svg = {0};
+    OWNED(end_bench) bench b;
+    OWNED(pl_buf_destroy) pl_buf svg = {0};
     pl_json *heat = NULL;
     pl_hash parent = {{0}};
     char file[PL_PATH_MAX];
@@ -455,11 +435,6 @@ PL_TEST(a_picture_of_changes_needs_changes_but_no_small_module)
     assert_non_null(strstr(pl_buf_text(&svg), "versions 1 to 3 in 1 steps"));
     assert_int_equal(store_picture_changes(b.store, "other/L1.E0", 0, 3, file),
                      PL_ERR_NOT_FOUND);
-    pl_buf_destroy(&svg);
-    end_bench(&b);
 }
 
-int main(void)
-{
-    return suite_run(make_scratch, remove_scratch);
-}
+PL_SUITE(make_scratch, remove_scratch)

@@ -45,6 +45,7 @@ PL_TEST(noloco_is_the_gossip_equations)
 {
     for (int k = 2; k <= HOLDERS_MAX; k++)
         for (int variant = 0; variant < 12; variant++) {
+            OWNED(end_world)
             world *w =
                 new_gossip(k, "f32", gammas[variant % 3], both_rules[variant / 3 % 2]);
             w->arm.outer.rescale = variant / 6;
@@ -57,13 +58,12 @@ PL_TEST(noloco_is_the_gossip_equations)
                 equations_of_gossip(w, phase);
                 forget(encoded);
             }
-            end_world(w);
         }
 }
 
 PL_TEST(odd_holder_is_left_alone_in_turn)
 {
-    world *w = new_world(PL_METHOD_NOLOCO, 3, "f32");
+    OWNED(end_world) world *w = new_world(PL_METHOD_NOLOCO, 3, "f32");
     int alone[3] = {0};
     for (int64_t round = 0; round < 6; round++)
         for (int i = 0; i < 3; i++) {
@@ -73,7 +73,6 @@ PL_TEST(odd_holder_is_left_alone_in_turn)
         }
     for (int i = 0; i < 3; i++)
         assert_int_equal(alone[i], 2);
-    end_world(w);
 }
 
 /* ---- the home ---- */
@@ -82,8 +81,8 @@ PL_TEST(odd_holder_is_left_alone_in_turn)
 static void follow(world *w, bool feedback)
 {
     int k = w->k;
-    float *version = floats(w);
-    double *want = doubles(w);
+    OWNED(free_memory) float *version = floats(w);
+    OWNED(free_memory) double *want = doubles(w);
     w->arm.outer.feedback = feedback;
     start_home(w);
     for (int64_t phase = 0; phase < PHASES; phase++) {
@@ -103,9 +102,7 @@ static void follow(world *w, bool feedback)
         forget(encoded);
     }
     end_home(w);
-    pl_free(version);
-    pl_free(want);
-    end_world(w);
+    end_world(&w);
 }
 
 PL_TEST(home_of_noloco_has_the_mean_of_its_holders)
@@ -128,7 +125,7 @@ PL_TEST(home_follows_noloco_with_two_vectors)
 /* ---- streaming ---- */
 PL_TEST(streaming_goes_on_with_its_own)
 {
-    world *w = new_world(PL_METHOD_STREAMING, 2, "f32");
+    OWNED(end_world) world *w = new_world(PL_METHOD_STREAMING, 2, "f32");
     holder *h = &w->of[0];
     pl_holder s = slot_of(w, 0, 1);
     memcpy(h->start, w->zero, w->n * sizeof(float));
@@ -139,7 +136,6 @@ PL_TEST(streaming_goes_on_with_its_own)
     for (size_t e = 0; e < w->n; e++)
         assert_true(h->update[e] == w->zero[e] - h->now[e]);
     assert_memory_equal(h->params, h->now, w->n * sizeof(float));
-    end_world(w);
 }
 
 /* Sends the update of one holder in a round. Adds the vector that was sent to `mean`,
@@ -150,7 +146,7 @@ static float *send_part(world *w, int i, int64_t round, float *mean)
     pl_codec_options o = w->arm.outer.codec;
     pl_codec_part part = {0, w->n, PL_ROLE_MLP};
     pl_holder s = slot_of(w, i, round);
-    pl_buf message = {0};
+    OWNED(pl_buf_destroy) pl_buf message = {0};
     float *before = floats(w), *left = floats(w);
     double norm;
     s.base = w->zero;
@@ -162,7 +158,6 @@ static float *send_part(world *w, int i, int64_t round, float *mean)
         pl_codec_add(message.data, message.len, w->n, 1.0f / (float)w->k, mean, &norm));
     memcpy(left, h->residual, w->n * sizeof *left);
     pl_holder_keep_left(&s, before, h->residual);
-    pl_buf_destroy(&message);
     pl_free(before);
     return left;
 }
@@ -174,12 +169,12 @@ static float *send_part(world *w, int i, int64_t round, float *mean)
 static void nothing_is_sent_twice(int k, double mix, double *most_left)
 {
     enum { ROUNDS = 60 };
-    world *w = new_world(PL_METHOD_STREAMING, k, "topk");
+    OWNED(end_world) world *w = new_world(PL_METHOD_STREAMING, k, "topk");
     w->arm.outer.method.mix = mix;
     w->arm.outer.codec.k = 512;
     w->arm.outer.codec.small = 1;
     w->arm.outer.codec.beta = 1; /* the residual does not fade */
-    double *due = doubles(w);
+    OWNED(free_memory) double *due = doubles(w);
     float *mean = floats(w), *left[HOLDERS_MAX];
     memset(due, 0, w->n * sizeof *due);
     for (int i = 0; i < k; i++) {
@@ -213,9 +208,7 @@ static void nothing_is_sent_twice(int k, double mix, double *most_left)
         for (int i = 0; i < k; i++)
             pl_free(left[i]);
     }
-    pl_free(due);
     pl_free(mean);
-    end_world(w);
 }
 
 PL_TEST(what_was_left_out_is_sent_once)
@@ -226,10 +219,4 @@ PL_TEST(what_was_left_out_is_sent_once)
     assert_true(most < 8 * 8 * 2e-3); /* a value is sent after about eight rounds */
     for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++)
         nothing_is_sent_twice(2, mixes[i], &most);
-}
-
-int main(void)
-{
-    pl_log_open("test", PL_LOG_ERROR, false);
-    return suite_run(NULL, NULL);
 }

@@ -64,14 +64,13 @@ static pl_submit_result submit_update(fixture *f, int path, int slot, uint64_t t
 {
     worker w = {.job = f, .path = path};
     char name[96], text[256];
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     pl_submission s;
     pl_submit_result result = PL_SUBMIT_REJECTED;
     fill(&w, f->client, slot, name, &bytes, &s);
     s.contribution.token = token;
     lease_for(f->client, &f->arm, &s.contribution, 0);
     pl_status status = pl_client_submit(f->client, &s, &result, text);
-    pl_buf_destroy(&bytes);
     assert_true(status == PL_OK || status == PL_ERR_STALE);
     return status == PL_ERR_STALE ? PL_SUBMIT_FENCED : result;
 }
@@ -90,7 +89,7 @@ static pl_status submit_path(fixture *f, int path, int64_t phase, float v,
     pl_path_state state = {.phase = phase + 1};
     size_t n = pl_topology_path_params(f->topology);
     uint64_t bytes = pl_path_state_bytes(&f->arm, n);
-    float *moments = pl_alloc((size_t)bytes + 1);
+    OWNED(free_memory) float *moments = pl_alloc((size_t)bytes + 1);
     for (size_t i = n; i < bytes / sizeof *moments; i++)
         moments[i] = v;
     *result = PL_SUBMIT_REJECTED;
@@ -98,9 +97,7 @@ static pl_status submit_path(fixture *f, int path, int64_t phase, float v,
     state.work.n_samples = (uint64_t)(phase + 1) * pl_phase_samples(&f->arm);
     pl_lease lease = lease_of(&f->arm, path, phase, token);
     act_under(f->client, &f->arm, &lease);
-    pl_status status = send_state(f->client, &state, moments, bytes, result, text);
-    pl_free(moments);
-    return status;
+    return send_state(f->client, &state, moments, bytes, result, text);
 }
 
 static pl_submit_result end_task(fixture *f, int path, float v, uint64_t token)
@@ -114,13 +111,12 @@ static void tell_verdict(fixture *f, const char *row_text, pl_verdict verdict)
 {
     pl_audit row;
     pl_message q = {0};
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     assert_ok(pl_audit_read(row_text, &row));
     row.verdict = verdict;
     pl_audit_write(&row, &text);
     PL_SAY(&q, PUT_AUDIT, put_audit, .row_text = pl_buf_text(&text));
     tell_home(f, &q, PL_MSG_OK, NULL);
-    pl_buf_destroy(&text);
 }
 
 static void drop_task(fixture *f, const char *path, uint64_t token)
@@ -156,7 +152,7 @@ static int64_t phase_of(fixture *f, int path, pl_path_state *out)
 
 PL_TEST(nothing_counts_before_the_verdict)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     pl_path_state now;
     int in_audit = 0;
     open_job(&f, "f32");
@@ -169,8 +165,7 @@ PL_TEST(nothing_counts_before_the_verdict)
         assert_int_equal(in_audit, PATHS);
         assert_int_equal(version_of(&f), 0);
         assert_int_equal(phase_of(&f, 0, &now), 0);
-        kill_child(&f.home, SIGKILL);
-        start_child(&f.home);
+        restart_child(&f.home);
     }
     /* the answers do not tell that the task was drawn */
     assert_int_equal(end_task(&f, 0, 1e-6f, TOKEN), PL_SUBMIT_DUPLICATE);
@@ -192,12 +187,11 @@ PL_TEST(nothing_counts_before_the_verdict)
     (void)wait_version(&f, embed);
     assert_int_equal(count_rows(&f, &in_audit), 0);
     assert_int_equal(in_audit, 0);
-    close_job(&f);
 }
 
 PL_TEST(odd_result_leaves_nothing)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     pl_path_state now;
     int in_audit = 0;
     char first[PL_AUDIT_TEXT_MAX];
@@ -214,8 +208,7 @@ PL_TEST(odd_result_leaves_nothing)
         assert_true(pl_hash_none(&now.moments));
         if (i == 0)
             assert_int_equal(submit_update(&f, 0, 1, TOKEN), PL_SUBMIT_FENCED);
-        kill_child(&f.home, SIGKILL);
-        start_child(&f.home);
+        restart_child(&f.home);
     }
     /* the task is done again, and drawn again; the first verdict does not fit it */
     submit_updates(&f, 0, TOKEN + 2);
@@ -226,13 +219,12 @@ PL_TEST(odd_result_leaves_nothing)
     assert_int_equal(phase_of(&f, 0, &now), 0);
     tell_verdict(&f, rows[0], PL_VERDICT_AGREED);
     assert_int_equal(phase_of(&f, 0, &now), 1);
-    close_job(&f);
 }
 
 /* The home of a module may not be the home of the paths that go through it. */
 PL_TEST(round_waits_until_the_hub_confirms_the_paths)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     open_job(&f, "f32");
     for (int path = 0; path < PATHS; path++)
         submit_updates(&f, path, TOKEN);
@@ -241,17 +233,15 @@ PL_TEST(round_waits_until_the_hub_confirms_the_paths)
         confirm_path(&f, path);
     }
     (void)wait_version(&f, embed);
-    close_job(&f);
 }
 
 PL_TEST(results_that_count_are_not_dropped)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     open_job(&f, "f32");
     for (int path = 0; path < PATHS; path++)
         submit_updates(&f, path, TOKEN + 2);
-    kill_child(&f.home, SIGKILL);
-    start_child(&f.home);
+    restart_child(&f.home);
     /* an order that was under way for long, also one that a hub gave in error */
     drop_task(&f, "mix/p00.r0", TOKEN + 1);
     confirm_path(&f, 0);
@@ -259,16 +249,15 @@ PL_TEST(results_that_count_are_not_dropped)
     for (int path = 1; path < PATHS; path++)
         confirm_path(&f, path);
     (void)wait_version(&f, embed);
-    close_job(&f);
 }
 
 /* Puts an older copy in place of the home's store, as a restore does: what audits have
  * dropped since is noted in it. */
 static void go_back_to(fixture *f, const char *copy, const char *ref)
 {
-    pl_store *store = NULL;
+    OWNED(pl_store_close) pl_store *store = NULL;
     pl_mirror_report report;
-    pl_buf dropped = {0};
+    OWNED(pl_buf_destroy) pl_buf dropped = {0};
     pl_txn *txn = NULL;
     assert_ok(pl_store_open(f->home.target, PL_STORE_READ, &store));
     assert_ok(pl_store_get_ref(store, ref, &dropped));
@@ -280,17 +269,14 @@ static void go_back_to(fixture *f, const char *copy, const char *ref)
     assert_ok(pl_txn_begin(store, &txn));
     assert_ok(pl_txn_put_ref(txn, ref, pl_buf_text(&dropped)));
     assert_ok(pl_txn_commit(&txn));
-    pl_store_close(&store);
-    pl_buf_destroy(&dropped);
 }
 
 static void copy_job(const fixture *f, const char *copy)
 {
-    pl_store *store = NULL;
+    OWNED(pl_store_close) pl_store *store = NULL;
     pl_mirror_report report;
     assert_ok(pl_store_open(f->home.target, PL_STORE_READ, &store));
     assert_ok(pl_store_mirror(store, copy, false, &report));
-    pl_store_close(&store);
 }
 
 PL_TEST(older_copy_drops_again_what_an_audit_dropped)
@@ -316,7 +302,7 @@ PL_TEST(older_copy_drops_again_what_an_audit_dropped)
     const pl_lease_secret fresh = home_secret;
     home_secret = old;
     assert_int_equal(submit_update(&f, 0, 1, TOKEN + 3), PL_SUBMIT_FENCED);
-    assert_non_null(strstr(pl_last_error(), "not made by this job's hub"));
+    assert_said("not made by this job's hub");
     home_secret = fresh;
     submit_updates(&f, 0, TOKEN + 4);
     (void)wait_version(&f, embed);
@@ -335,11 +321,11 @@ static pl_status list_ref(void *context, const char *name, const char *target)
 /* The newer drop has a higher token, so it drops the first lie, too. */
 PL_TEST(newer_drop_of_a_phase_replaces_the_older_one_and_drops_both_lies)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     char copy[PL_PATH_MAX + 8];
     static const char newer[] = PL_DROPPED_REFS "mix/p00.r0/0/103"; /* TOKEN + 3 */
     pl_store *store = NULL;
-    pl_buf refs = {0};
+    OWNED(pl_buf_destroy) pl_buf refs = {0};
     open_job(&f, "f32");
     for (int path = 0; path < PATHS; path++)
         submit_updates(&f, path, TOKEN);
@@ -357,7 +343,6 @@ PL_TEST(newer_drop_of_a_phase_replaces_the_older_one_and_drops_both_lies)
     pl_store_close(&store);
     assert_string_equal(pl_buf_text(&refs),
                         "dropped/mix/p00.r0/0/103 dropped/mix/p01.r0/0/101 ");
-    pl_buf_destroy(&refs);
     for (int lie = 0; lie < 2; lie++) { /* both copies have a lie */
         snprintf(copy, sizeof copy, "%s.%d", f.home.target, lie);
         go_back_to(&f, copy, newer);
@@ -371,7 +356,6 @@ PL_TEST(newer_drop_of_a_phase_replaces_the_older_one_and_drops_both_lies)
     }
     submit_updates(&f, 0, TOKEN + 6);
     (void)wait_version(&f, embed);
-    close_job(&f);
 }
 
 /* Receives a message, but waits at most some seconds. */
@@ -389,9 +373,9 @@ static void await_message(pl_socket *socket, pl_peer *peer, pl_message *m)
 /* Returns the type of the home's answer to GET_UPDATE of a peer with this role. */
 static int answer_to(home *h, const char *address, pl_key_role role)
 {
-    pl_socket *client = NULL;
+    OWNED(pl_wire_close) pl_socket *client = NULL;
     pl_peer peer;
-    pl_message q = {.request = 1}, m, a;
+    OWNED(pl_message_destroy) pl_message q = {.request = 1}, m, a;
     pl_message_init(&m, 0);
     pl_message_init(&a, 0);
     PL_SAY(&q, GET_UPDATE, get_update, .name = embed, .path = 0, .replica = 0,
@@ -402,17 +386,12 @@ static int answer_to(home *h, const char *address, pl_key_role role)
     peer.role = role;
     assert_ok(home_take(h, &peer, &m));
     await_message(client, NULL, &a);
-    const int type = a.type;
-    pl_wire_close(&client);
-    pl_message_destroy(&q);
-    pl_message_destroy(&m);
-    pl_message_destroy(&a);
-    return type;
+    return a.type;
 }
 
 PL_TEST(update_is_for_the_hub_alone)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     char address[PL_ADDRESS_MAX];
     const pl_home_options options = {.audit = 1, .staging_bytes = 1 << 20};
     open_job(&f, "f32");
@@ -435,12 +414,9 @@ PL_TEST(update_is_for_the_hub_alone)
     pl_wire_close(&h.socket);
     pl_store_close(&h.store);
     start_child(&f.home);
-    close_job(&f);
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc > 1)
-        return run_child(argv, (pl_home_options){.keep_updates = true, .audit = 1});
-    return suite_run(NULL, NULL);
+    return run_child(argv, (pl_home_options){.keep_updates = true, .audit = 1});
 }

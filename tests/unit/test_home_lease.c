@@ -34,7 +34,7 @@ static pl_status submit_under(const pl_lease *lease, pl_contribution as,
 {
     worker w = {.job = &job, .path = PATH};
     char name[96], text[256];
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     pl_submission s;
     *result = PL_SUBMIT_REJECTED;
     fill(&w, job.client, 0, name, &bytes, &s);
@@ -45,9 +45,7 @@ static pl_status submit_under(const pl_lease *lease, pl_contribution as,
         act_under(job.client, &job.arm, lease);
     else
         pl_client_act_under(job.client, NULL);
-    pl_status status = pl_client_submit(job.client, &s, result, text);
-    pl_buf_destroy(&bytes);
-    return status;
+    return pl_client_submit(job.client, &s, result, text);
 }
 
 static pl_contribution good_work(void)
@@ -93,7 +91,7 @@ FIXTURE_TEST(what_the_worker_of_the_lease_did_not_seal_is_refused)
 {
     worker w = {.job = &job, .path = PATH};
     char name[96], text[256];
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     pl_submission s;
     pl_submit_result result;
     pl_hash receipt;
@@ -127,15 +125,14 @@ FIXTURE_TEST(what_the_worker_of_the_lease_did_not_seal_is_refused)
     assert_ok(pl_client_submit_as(job.client, &m, bytes.data, bytes.len, &result, text,
                                   &receipt));
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
-    pl_buf_destroy(&bytes);
 }
 
 /* Says HELLO as a hub with this secret, and with an epoch (0: a hub that starts). */
 static pl_status say_hello(const pl_lease_secret *secret, int64_t epoch, int ttl_ms,
                            pl_msg_welcome_home *out)
 {
-    pl_message q, a;
-    pl_socket *socket = NULL;
+    OWNED(pl_message_destroy) pl_message q, a;
+    OWNED(pl_wire_close) pl_socket *socket = NULL;
     pl_message_init(&q, 0);
     pl_message_init(&a, 0);
     PL_SAY(&q, HELLO, hello_home, .role = "hub", .ttl_ms = (uint64_t)ttl_ms,
@@ -149,9 +146,6 @@ static pl_status say_hello(const pl_lease_secret *secret, int64_t epoch, int ttl
         if (out->secret)
             out->secret = memcpy(before, out->secret, sizeof before);
     }
-    pl_wire_close(&socket);
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
     return status;
 }
 
@@ -192,7 +186,7 @@ static int n_searched;
 
 static int search_file(const char *path, const struct stat *at, int kind, struct FTW *w)
 {
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     pl_hash secret;
     char text[PL_HASH_TEXT];
     (void)at;
@@ -205,7 +199,6 @@ static int search_file(const char *path, const struct stat *at, int kind, struct
     n_searched++;
     assert_null(memmem(bytes.data, bytes.len, secret.bytes, sizeof secret.bytes));
     assert_null(memmem(bytes.data, bytes.len, text, strlen(text)));
-    pl_buf_destroy(&bytes);
     return 0;
 }
 
@@ -244,8 +237,7 @@ FIXTURE_TEST(lease_stays_good_over_a_killed_home)
     pl_submit_result result;
     pl_lease_secret before = home_secret;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
-    kill_child(&job.home, SIGKILL);
-    start_child(&job.home);
+    restart_child(&job.home);
     assert_memory_equal(&before, &home_secret, sizeof before);
     assert_ok(submit_under(&lease, good_work(), &result));
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
@@ -300,14 +292,12 @@ static pl_status end_path(pl_path_state state, pl_submit_result *result)
     char text[256];
     size_t n = pl_topology_path_params(job.topology);
     uint64_t bytes = pl_path_state_bytes(&job.arm, n);
-    uint8_t *moments = pl_alloc((size_t)bytes + 1);
+    OWNED(free_memory) uint8_t *moments = pl_alloc((size_t)bytes + 1);
     memset(moments, state_byte, (size_t)bytes);
     pl_arm_path_name(&job.arm, job.topology, PATH, 0, state.name);
     state.phase = 1;
     *result = PL_SUBMIT_REJECTED;
-    pl_status status = send_state(job.client, &state, moments, bytes, result, text);
-    pl_free(moments);
-    return status;
+    return send_state(job.client, &state, moments, bytes, result, text);
 }
 
 FIXTURE_TEST(impossible_state_is_refused_and_a_second_one_is_another)
@@ -316,11 +306,10 @@ FIXTURE_TEST(impossible_state_is_refused_and_a_second_one_is_another)
     worker w = {.job = &job, .path = PATH};
     for (int slot = 0; slot < N_SLOTS; slot++) {
         char name[96], text[256];
-        pl_buf bytes = {0};
+        OWNED(pl_buf_destroy) pl_buf bytes = {0};
         pl_submission s;
         fill(&w, job.client, slot, name, &bytes, &s);
         assert_ok(pl_client_submit(job.client, &s, &result, text));
-        pl_buf_destroy(&bytes);
     }
     const pl_path_state good = {.work.n_samples = pl_phase_samples(&job.arm),
                                 .work.loss = 1};
@@ -362,7 +351,7 @@ FIXTURE_TEST(impossible_state_is_refused_and_a_second_one_is_another)
 static pl_status reserve(pl_socket *socket, const pl_lease *lease, uint8_t name,
                          uint64_t total)
 {
-    pl_message q, a;
+    OWNED(pl_message_destroy) pl_message q, a;
     pl_sealed_lease sealed;
     pl_hash hash = {{name}};
     pl_message_init(&q, PL_MSG_PUT_BLOB);
@@ -375,16 +364,13 @@ static pl_status reserve(pl_socket *socket, const pl_lease *lease, uint8_t name,
         pl_lease_seal(&home_secret, lease, &sealed);
         pl_put_bytes(&q.body, PL_TAG_LEASE, sealed.bytes, sealed.len);
     }
-    pl_status status = pl_wire_ask(socket, &q, 1000, 10000, &a);
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    return status;
+    return pl_wire_ask(socket, &q, 1000, 10000, &a);
 }
 
 FIXTURE_TEST(lease_uploads_no_more_than_its_task_needs)
 {
     enum { TOTAL = PL_WIRE_DATA_MAX + 1 };
-    pl_socket *socket = NULL;
+    OWNED(pl_wire_close) pl_socket *socket = NULL;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5), other = lease;
     pl_submit_result result;
     int n = 0;
@@ -398,7 +384,6 @@ FIXTURE_TEST(lease_uploads_no_more_than_its_task_needs)
     other.token = 6; /* a different lease has its own limit */
     assert_ok(submit_under(&other, good_work(), &result));
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
-    pl_wire_close(&socket);
 }
 
 /* The phase of the leases was given to another worker, for example because a backup was
@@ -406,7 +391,7 @@ FIXTURE_TEST(lease_uploads_no_more_than_its_task_needs)
 FIXTURE_TEST(room_of_a_task_that_was_leased_again_is_given_to_those_who_wait)
 {
     enum { TOTAL = 16 << 10, ALL = 64 << 20 };
-    pl_socket *socket = NULL;
+    OWNED(pl_wire_close) pl_socket *socket = NULL;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5), next = lease;
     next.token = 6;
     assert_ok(pl_wire_connect(job.home.address, &socket));
@@ -423,13 +408,12 @@ FIXTURE_TEST(room_of_a_task_that_was_leased_again_is_given_to_those_who_wait)
     }
     assert_ok(status);
     assert_int_equal(reserve(socket, &lease, 1, TOTAL), PL_ERR_STALE);
-    pl_wire_close(&socket);
 }
 
 /* Sends a whole blob of one byte under the lease, without waiting for an answer. */
 static void send_byte(pl_socket *socket, const pl_lease *lease)
 {
-    pl_message q;
+    OWNED(pl_message_destroy) pl_message q;
     pl_sealed_lease sealed;
     pl_hash hash;
     pl_message_init(&q, PL_MSG_PUT_BLOB);
@@ -442,12 +426,11 @@ static void send_byte(pl_socket *socket, const pl_lease *lease)
     pl_put_bytes(&q.body, PL_TAG_LEASE, sealed.bytes, sealed.len);
     pl_buf_append(&q.data, "x", 1);
     assert_ok(pl_wire_send(socket, &q));
-    pl_message_destroy(&q);
 }
 
 static void read_answers(pl_socket *socket, int n)
 {
-    pl_message a;
+    OWNED(pl_message_destroy) pl_message a;
     pl_message_init(&a, 0);
     while (n > 0) {
         bool ready = false;
@@ -460,7 +443,6 @@ static void read_answers(pl_socket *socket, int n)
         assert_int_not_equal(a.type, PL_MSG_ERR);
         n--;
     }
-    pl_message_destroy(&a);
 }
 
 /* A home must not keep the names of workers, which it takes from their leases. If it
@@ -468,7 +450,7 @@ static void read_answers(pl_socket *socket, int n)
 FIXTURE_TEST(names_leave_nothing_at_the_home)
 {
     enum { NAMES = 66000, AT_ONCE = 500, MORE_KIB = 8 << 10 };
-    pl_socket *socket = NULL;
+    OWNED(pl_wire_close) pl_socket *socket = NULL;
     pl_submit_result result;
     pl_lease lease = lease_of(&job.arm, PATH, 0, 5);
     assert_ok(pl_wire_connect(job.home.address, &socket));
@@ -488,12 +470,9 @@ FIXTURE_TEST(names_leave_nothing_at_the_home)
     lease.token++;
     assert_ok(submit_under(&lease, good_work(), &result));
     assert_int_equal(result, PL_SUBMIT_ACCEPTED);
-    pl_wire_close(&socket);
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc > 1)
-        return run_child(argv, (pl_home_options){.keep_updates = true});
-    return suite_run(NULL, NULL);
+    return run_child(argv, (pl_home_options){.keep_updates = true});
 }

@@ -25,7 +25,7 @@ typedef struct fixture {
 static void know_an_arm(hub *h, char path[PL_MODULE_NAME_MAX])
 {
     pl_hash blob;
-    pl_arm *arm = pl_alloc(sizeof *arm);
+    OWNED(free_memory) pl_arm *arm = pl_alloc(sizeof *arm);
     pl_copy_text(arm->name, sizeof arm->name, "mix");
     arm->shape = tiny_shape(2);
     arm->spec = (pl_topology_spec){.n_levels = 2, .experts = {2, 2}, .replicas = 1};
@@ -33,7 +33,6 @@ static void know_an_arm(hub *h, char path[PL_MODULE_NAME_MAX])
     tiny_shards(arm, 4);
     pl_hash_of("blob", "m", 1, &blob);
     assert_ok(plan_add_arm(&h->tasks, arm, &blob));
-    pl_free(arm);
     pl_copy_text(path, PL_MODULE_NAME_MAX, h->tasks.arms[0].paths[0].name);
 }
 
@@ -41,7 +40,7 @@ static void know_an_arm(hub *h, char path[PL_MODULE_NAME_MAX])
 static void hear_row(fixture *f, const char *device, int64_t tries)
 {
     pl_audit row = {.tries = tries, .n = 1};
-    pl_buf text = {0}, body = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0}, body = {0};
     pl_reader r;
     char texts[PL_WIRE_BODY_MAX];
     pl_copy_text(row.path, sizeof row.path, f->h.tasks.arms[0].paths[0].name);
@@ -56,8 +55,6 @@ static void hear_row(fixture *f, const char *device, int64_t tries)
     r.texts = texts;
     assert_ok(hub_take_audit_record(&f->h, 0, &r));
     f->audit = &f->h.audits[f->h.n_audits - 1];
-    pl_buf_destroy(&text);
-    pl_buf_destroy(&body);
 }
 
 static int setup(void **state)
@@ -93,13 +90,12 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    fixture *f = *state;
+    OWNED(free_memory) fixture *f = *state;
     hub_clear_audits(&f->h);
     plan_clear(&f->h.tasks);
     for (int i = 0; i < 2; i++)
         pl_wire_close(&f->homes[i].socket);
     pl_name_table_destroy(&f->h.worker_names);
-    pl_free(f);
     return 0;
 }
 
@@ -115,7 +111,7 @@ static pl_hash update_of(int slot, int wrong)
 static void hear_update(fixture *f, int slot, const char *worker, const char *device,
                         bool lie)
 {
-    pl_message m;
+    OWNED(pl_message_destroy) pl_message m;
     pl_hash hash = update_of(slot, lie);
     pl_message_init(&m, PL_MSG_UPDATE_IS);
     f->audit->parts[slot].request = m.request = 100 + (uint64_t)slot;
@@ -125,7 +121,6 @@ static void hear_update(fixture *f, int slot, const char *worker, const char *de
         pl_put_bytes(&m.body, PL_TAG_KEY, f->sender_key.bytes, PL_PUBKEY_BYTES);
     pl_put_hash(&m.body, PL_TAG_BLOB, &hash);
     assert_ok(hub_hear_update(&f->h, &m));
-    pl_message_destroy(&m);
 }
 
 /* All updates came from FIRST; that of slot `lie` is wrong (-1: none). */
@@ -145,7 +140,7 @@ static bool is_asked(fixture *f, int worker)
 static void do_again(fixture *f, int worker, int wrong, int fault)
 {
     hub_audit *a = f->audit;
-    pl_message m;
+    OWNED(pl_message_destroy) pl_message m;
     pl_message_init(&m, PL_MSG_DONE);
     for (int slot = 0; slot < a->n_parts - 1; slot++) {
         pl_hash hash = update_of(slot, slot == wrong ? fault : 0);
@@ -155,15 +150,13 @@ static void do_again(fixture *f, int worker, int wrong, int fault)
     assert_true(is_asked(f, worker));
     hub_grant_audit(&f->h, a, worker, f->now);
     assert_ok(hub_audit_done(&f->h, a, worker, &m));
-    pl_message_destroy(&m);
 }
 
-#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+#define FIXTURE_TEST(name) PL_TEST_ON(name, fixture *f, setup, teardown)
 
 /* ---- judges ---- */
 FIXTURE_TEST(own_worker_of_the_senders_kind_judges)
 {
-    fixture *f = *state;
     assert_false(is_asked(f, SAME)); /* the homes have not said the updates yet */
     hear_updates(f, -1);
     assert_true(is_asked(f, SAME));
@@ -177,7 +170,6 @@ FIXTURE_TEST(own_worker_of_the_senders_kind_judges)
 
 FIXTURE_TEST(guests_never_judge)
 {
-    fixture *f = *state;
     hear_updates(f, -1);
     f->workers[FIRST].own_key = f->workers[SAME].own_key = false;
     f->workers[GUEST].delivers = true;
@@ -188,7 +180,6 @@ FIXTURE_TEST(guests_never_judge)
 
 FIXTURE_TEST(worker_judges_itself_only_if_it_is_alone)
 {
-    fixture *f = *state;
     hear_updates(f, -1);
     f->workers[SAME].drains = true;
     assert_true(is_asked(f, FIRST));
@@ -201,7 +192,6 @@ FIXTURE_TEST(worker_judges_itself_only_if_it_is_alone)
 
 FIXTURE_TEST(only_own_worker_judges_what_it_did_not_send)
 {
-    fixture *f = *state;
     f->workers[FIRST].own_key = false; /* the liar */
     for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
         hear_update(f, slot, slot == 1 ? "same" : "first", "cpu", slot == 0);
@@ -214,7 +204,6 @@ FIXTURE_TEST(only_own_worker_judges_what_it_did_not_send)
 
 FIXTURE_TEST(second_judge_is_another_one)
 {
-    fixture *f = *state;
     hear_updates(f, 2);
     do_again(f, SAME, -1, 0);
     assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
@@ -227,7 +216,6 @@ FIXTURE_TEST(second_judge_is_another_one)
 /* ---- verdicts ---- */
 FIXTURE_TEST(part_is_judged_on_its_senders_kind)
 {
-    fixture *f = *state;
     /* FIRST sent a false update and left; OTHER, on another kind, did the rest. */
     hub_clear_audits(&f->h);
     hear_row(f, "ref", 1);
@@ -250,7 +238,6 @@ FIXTURE_TEST(part_is_judged_on_its_senders_kind)
 
 FIXTURE_TEST(results_of_different_kinds_are_not_compared)
 {
-    fixture *f = *state;
     for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
         hear_update(f, slot, "first", slot == 0 ? "ref" : "cpu", slot == 0);
     do_again(f, OTHER, 0, 1); /* a `ref` makes what looks like a lie on a `cpu` */
@@ -262,7 +249,6 @@ FIXTURE_TEST(results_of_different_kinds_are_not_compared)
 
 FIXTURE_TEST(judge_with_a_fault_is_named_and_the_result_counts)
 {
-    fixture *f = *state;
     hear_updates(f, -1);
     do_again(f, SAME, 1, 1);
     do_again(f, FIRST, -1, 0);
@@ -274,7 +260,6 @@ FIXTURE_TEST(judge_with_a_fault_is_named_and_the_result_counts)
 
 FIXTURE_TEST(repetitions_that_differ_drop_the_result)
 {
-    fixture *f = *state;
     plan_path *path = &f->h.tasks.arms[0].paths[0];
     for (int i = 1; i <= 3; i++) {
         hub_clear_audits(&f->h);
@@ -292,7 +277,6 @@ FIXTURE_TEST(repetitions_that_differ_drop_the_result)
 
 FIXTURE_TEST(missing_update_drops_the_result)
 {
-    fixture *f = *state;
     f->homes[0].known = f->homes[0].welcome = true;
     f->homes[1].known = f->homes[1].welcome = true;
     hear_update(f, 0, "first", "cpu", false);
@@ -305,7 +289,6 @@ FIXTURE_TEST(missing_update_drops_the_result)
 
 FIXTURE_TEST(homes_drop_before_the_verdict_is_stored)
 {
-    fixture *f = *state;
     hear_updates(f, 0);
     do_again(f, SAME, -1, 0);
     do_again(f, FIRST, -1, 0);
@@ -328,7 +311,6 @@ FIXTURE_TEST(homes_drop_before_the_verdict_is_stored)
 
 FIXTURE_TEST(retried_task_has_a_new_audit)
 {
-    fixture *f = *state;
     hear_updates(f, 0);
     do_again(f, SAME, -1, 0);
     do_again(f, FIRST, -1, 0);
@@ -343,7 +325,6 @@ FIXTURE_TEST(retried_task_has_a_new_audit)
 /* ---- kinds of devices ---- */
 FIXTURE_TEST(kind_without_an_own_worker_gets_no_task)
 {
-    fixture *f = *state;
     hub_worker *guest = &f->workers[GUEST];
     char text[HUB_WITHHELD_TEXT_MAX];
     assert_true(hub_admits_device(&f->h, guest, f->now));
@@ -363,7 +344,6 @@ FIXTURE_TEST(kind_without_an_own_worker_gets_no_task)
 
 FIXTURE_TEST(listed_kind_counts_as_unchecked)
 {
-    fixture *f = *state;
     f->options.devices = "invented";
     for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
         hear_update(f, slot, "first", slot == 0 ? "invented" : "cpu", false);
@@ -388,7 +368,6 @@ static void let_pass(fixture *f, int seconds)
 /* The job's own workers of the kind leave or die after the first repetition. */
 FIXTURE_TEST(result_of_a_listed_kind_that_differs_never_counts)
 {
-    fixture *f = *state;
     f->options.devices = "cpu";
     for (int left = 0; left < 2; left++) {
         hub_clear_audits(&f->h);
@@ -408,7 +387,6 @@ FIXTURE_TEST(result_of_a_listed_kind_that_differs_never_counts)
 
 FIXTURE_TEST(wait_for_one_kind_hides_no_difference_on_another)
 {
-    fixture *f = *state;
     f->options.devices = "cpu";
     for (int slot = 0; slot < f->audit->n_parts - 1; slot++)
         hear_update(f, slot, "first", slot == 0 ? "ref" : "cpu", slot == 0);
@@ -421,7 +399,6 @@ FIXTURE_TEST(wait_for_one_kind_hides_no_difference_on_another)
 /* It asks before the hub looks the next time, and the first repetition begins. */
 FIXTURE_TEST(wait_ends_when_a_judge_gets_the_task)
 {
-    fixture *f = *state;
     hear_updates(f, 0);
     f->workers[FIRST].left = f->workers[SAME].left = true;
     let_pass(f, 2);
@@ -440,8 +417,7 @@ FIXTURE_TEST(wait_ends_when_a_judge_gets_the_task)
 /* The only own worker of a kind has gone, and a task of this kind was drawn. */
 FIXTURE_TEST(task_that_nobody_can_check_is_done_by_another_kind)
 {
-    fixture *f = *state;
-    pl_json *o = pl_json_object();
+    OWNED(pl_json_destroy) pl_json *o = pl_json_object();
     char text[HUB_WITHHELD_TEXT_MAX];
     f->homes[0].known = f->homes[0].welcome = true;
     f->homes[1].known = f->homes[1].welcome = true;
@@ -457,7 +433,6 @@ FIXTURE_TEST(task_that_nobody_can_check_is_done_by_another_kind)
     assert_string_equal(pl_json_get_text(pl_json_at(waiting, 0), "task"),
                         f->audit->row.path);
     assert_string_equal(pl_json_get_text(pl_json_at(waiting, 0), "device"), "cpu");
-    pl_json_destroy(&o);
     /* 20 usual times of a task, and 10 times the lifetime of a lease */
     for (int64_t at = gone; at <= gone + 31002; at += 1001) {
         assert_int_equal(f->audit->row.verdict, PL_VERDICT_OPEN);
@@ -486,7 +461,6 @@ FIXTURE_TEST(task_that_nobody_can_check_is_done_by_another_kind)
 
 FIXTURE_TEST(judge_that_comes_back_ends_the_wait)
 {
-    fixture *f = *state;
     f->homes[0].known = f->homes[0].welcome = true;
     f->homes[1].known = f->homes[1].welcome = true;
     hear_updates(f, -1);
@@ -522,7 +496,6 @@ static void liar_is_found(fixture *f, int lie, const char *liar)
 
 FIXTURE_TEST(a_liar_is_fenced_by_the_key_of_its_lease)
 {
-    fixture *f = *state;
     memset(f->sender_key.bytes, 7, PL_PUBKEY_BYTES);
     f->workers[FIRST].key = f->sender_key;
     f->workers[FIRST].own_key = false;
@@ -533,7 +506,6 @@ FIXTURE_TEST(a_liar_is_fenced_by_the_key_of_its_lease)
 
 FIXTURE_TEST(an_heir_of_a_liars_name_is_not_fenced)
 {
-    fixture *f = *state;
     char text[PL_PUBKEY_TEXT];
     memset(f->sender_key.bytes, 7, PL_PUBKEY_BYTES);
     memset(f->workers[FIRST].key.bytes, 9, PL_PUBKEY_BYTES);
@@ -546,7 +518,6 @@ FIXTURE_TEST(an_heir_of_a_liars_name_is_not_fenced)
 
 FIXTURE_TEST(a_key_that_gets_a_liars_name_later_is_not_fenced)
 {
-    fixture *f = *state;
     hub_worker heir = {.name = "first"}, again = {.name = "again"};
     memset(f->sender_key.bytes, 7, PL_PUBKEY_BYTES);
     memset(heir.key.bytes, 9, PL_PUBKEY_BYTES);

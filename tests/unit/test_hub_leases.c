@@ -23,7 +23,7 @@ typedef struct fake {
 
 static void hear_as_home(fake *f)
 {
-    pl_message m;
+    OWNED(pl_message_destroy) pl_message m;
     pl_msg_fence said;
     pl_reader r;
     pl_message_init(&m, 0);
@@ -39,19 +39,17 @@ static void hear_as_home(fake *f)
         for (size_t i = 0; i < f->n_valid; i++)
             f->valid[i] = pl_get_u64(&r, PL_TAG_TOKEN, i);
     }
-    pl_message_destroy(&m);
 }
 
 static void turn_hub(fake *f)
 {
-    pl_message m;
+    OWNED(pl_message_destroy) pl_message m;
     pl_peer peer;
     bool more = false;
     pl_message_init(&m, 0);
     while (pl_wire_recv(f->h.socket, &peer, &m) == PL_OK)
         assert_ok(hub_take(&f->h, &peer, &m));
     assert_ok(hub_tend(&f->h, pl_now_ms(), &more));
-    pl_message_destroy(&m);
     hear_as_home(f);
 }
 
@@ -135,8 +133,9 @@ static fake *open_hub(int64_t n)
     return f;
 }
 
-static void close_hub(fake *f)
+static void close_hub(fake **owner)
 {
+    OWNED(free_memory) fake *f = *owner;
     hub_close_homes(&f->h);
     hub_clear_audits(&f->h);
     plan_clear(&f->h.tasks);
@@ -147,7 +146,6 @@ static void close_hub(fake *f)
     pl_wire_close(&f->home);
     pl_wire_close(&f->workers[0]);
     pl_wire_close(&f->workers[1]);
-    pl_free(f);
 }
 
 static plan_path *the_path(fake *f)
@@ -171,16 +169,15 @@ static uint64_t take_task(fake *f, int worker)
 PL_TEST(first_grant_of_a_hub_is_told)
 {
     for (int64_t n = 1; n < 3; n++) {
-        fake *f = open_hub(n);
+        OWNED(close_hub) fake *f = open_hub(n);
         const uint64_t token = take_task(f, 0);
         await_valid(f, token, 0);
-        close_hub(f);
     }
 }
 
 PL_TEST(lease_that_was_given_back_ends_at_the_homes)
 {
-    fake *f = open_hub(1);
+    OWNED(close_hub) fake *f = open_hub(1);
     pl_message m, a;
     const uint64_t token = take_task(f, 0);
     plan_grant_backup(&f->h.tasks, (plan_task){0, 0}, 1, pl_now_ms(), TTL);
@@ -195,7 +192,6 @@ PL_TEST(lease_that_was_given_back_ends_at_the_homes)
         pl_message_destroy(&a);
         await_valid(f, i ? 0 : backup, 0);
     }
-    close_hub(f);
 }
 
 static uint16_t renew(fake *f, const pl_lease_secret *secret, uint64_t token,
@@ -214,7 +210,7 @@ static uint16_t renew(fake *f, const pl_lease_secret *secret, uint64_t token,
 
 PL_TEST(lease_of_the_hub_before_is_sealed_anew)
 {
-    fake *f = open_hub(2);
+    OWNED(close_hub) fake *f = open_hub(2);
     pl_message a;
     pl_msg_renewed said;
     pl_lease lease;
@@ -243,13 +239,12 @@ PL_TEST(lease_of_the_hub_before_is_sealed_anew)
         pl_message_destroy(&a);
         await_valid(f, token, 0);
     }
-    close_hub(f);
 }
 
 /* The home did not know the arm, so it ignored the FENCE of its first task. */
 PL_TEST(home_that_gets_an_arm_is_told_its_leases)
 {
-    fake *f = open_hub(1);
+    OWNED(close_hub) fake *f = open_hub(1);
     pl_message m;
     const uint64_t token = take_task(f, 0);
     const pl_hash blob = {{1}};
@@ -259,15 +254,14 @@ PL_TEST(home_that_gets_an_arm_is_told_its_leases)
     PL_SAY(&m, EVENT, arm_record, .arm = f->h.tasks.arms[0].arm.name, .arm_blob = blob);
     tell_hub(f, &m);
     await_valid(f, token, 0);
-    close_hub(f);
 }
 
 /* Both hubs would give the same tokens if this one took the higher epoch. */
 PL_TEST(hub_whose_home_has_met_a_newer_one_ends)
 {
     for (int refused = 0; refused < 2; refused++) {
-        fake *f = open_hub(2);
-        pl_message m;
+        OWNED(close_hub) fake *f = open_hub(2);
+        OWNED(pl_message_destroy) pl_message m;
         pl_message_init(&m, 0);
         if (refused)
             pl_wire_error(&m, pl_wire_next_request(), PL_ERR_STALE, "an old hub");
@@ -276,8 +270,6 @@ PL_TEST(hub_whose_home_has_met_a_newer_one_ends)
         m.epoch = 5;
         assert_int_equal(hub_take_home(&f->h, 0, &m, pl_now_ms()), PL_ERR_STALE);
         assert_int_equal(f->h.tasks.epoch, 2);
-        pl_message_destroy(&m);
-        close_hub(f);
     }
 }
 
@@ -286,8 +278,8 @@ PL_TEST(second_home_is_greeted_as_soon_as_the_first_one_has_answered)
 {
     const char *at[] = {"tcp://127.0.0.1:1", "tcp://127.0.0.1:2"};
     pl_hub_options options = {.homes = at, .n_homes = 2, .ttl_ms = TTL};
-    hub h = {.options = &options};
-    pl_message m = {.epoch = 5};
+    OWNED(hub_close_homes) hub h = {.options = &options};
+    OWNED(pl_message_destroy) pl_message m = {.epoch = 5};
     const int64_t now_ms = pl_now_ms();
     assert_ok(hub_open_homes(&h));
     h.homes[0].asked_ms = h.homes[1].asked_ms = now_ms - TTL;
@@ -296,14 +288,6 @@ PL_TEST(second_home_is_greeted_as_soon_as_the_first_one_has_answered)
     assert_true(h.homes[1].hello == 0); /* the hub has no epoch yet */
     PL_SAY(&m, WELCOME, welcome_home, .version = 1);
     assert_ok(hub_take_home(&h, 0, &m, now_ms));
-    pl_message_destroy(&m);
     assert_ok(hub_tend_homes(&h, now_ms));
     assert_true(h.homes[1].hello != 0);
-    hub_close_homes(&h);
-}
-
-int main(void)
-{
-    pl_log_open("test", PL_LOG_ERROR, false);
-    return suite_run(NULL, NULL);
 }

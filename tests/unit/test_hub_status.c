@@ -22,8 +22,8 @@ PL_TEST(status_says_that_its_list_of_workers_is_cut)
     const pl_hub_options options = {.ttl_ms = 60000};
     hub h = {.options = &options};
     char bound[PL_ADDRESS_MAX];
-    pl_buf out = {0};
-    hub_worker *many = pl_alloc(MANY * sizeof *many);
+    OWNED(pl_buf_destroy) pl_buf out = {0};
+    OWNED(free_memory) hub_worker *many = pl_alloc(MANY * sizeof *many);
     for (int i = 0; i < MANY; i++) {
         many[i].seen_ms = pl_now_ms();
         many[i].left = many[i].had_task = i == 0;
@@ -48,17 +48,14 @@ PL_TEST(status_says_that_its_list_of_workers_is_cut)
     assert_int_equal(count_text(&out, "\"left\""), 1);
     assert_non_null(strstr(pl_buf_text(&out), "\"workers_cut\":false"));
     pl_wire_close(&h.socket);
-    pl_buf_destroy(&out);
-    pl_free(many);
 }
 
 static int64_t heard_of_state(hub *h, uint64_t epoch, uint64_t sequence, int64_t now_ms)
 {
-    pl_message m = {0};
+    OWNED(pl_message_destroy) pl_message m = {0};
     PL_SAY(&m, STATE_IS, piece, .total = 0, .offset = 0, .sequence = sequence);
     m.epoch = epoch;
     assert_ok(hub_take_home(h, 0, &m, now_ms));
-    pl_message_destroy(&m);
     return h->homes[0].heard_ms;
 }
 
@@ -66,7 +63,7 @@ static int64_t heard_of_state(hub *h, uint64_t epoch, uint64_t sequence, int64_t
 PL_TEST(an_older_copy_of_a_homes_store_is_ignored)
 {
     const pl_hub_options options = {.ttl_ms = 60000};
-    hub h = {.options = &options, .n_homes = 1};
+    OWNED(hub_close_homes) hub h = {.options = &options, .n_homes = 1};
     h.homes = pl_alloc(sizeof *h.homes);
     assert_ok(pl_wire_connect("tcp://127.0.0.1:9", &h.homes[0].socket));
     assert_int_equal(heard_of_state(&h, 7, 100, 1), 1);
@@ -77,5 +74,4 @@ PL_TEST(an_older_copy_of_a_homes_store_is_ignored)
     assert_int_equal(h.homes[0].epoch, 7);
     assert_int_equal(heard_of_state(&h, 8, 101, 6), 6); /* the home started again */
     assert_int_equal(h.homes[0].epoch, 8);
-    hub_close_homes(&h);
 }

@@ -87,7 +87,7 @@ static int device_is_limited(pl_isa want)
     for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
         const pl_backend_options options = {
             .name = "cpu", .precision = precisions[i], .n_threads = 1};
-        pl_backend *be = NULL;
+        OWNED(pl_backend_close) pl_backend *be = NULL;
         char name[32];
         if (pl_backend_open(&options, &be) != PL_OK)
             return 2;
@@ -101,7 +101,6 @@ static int device_is_limited(pl_isa want)
             (strstr(be->device, "SkylakeX") || strstr(be->device, "Cooperlake") ||
              strstr(be->device, " amx")))
             return 5;
-        pl_backend_close(&be);
     }
     return 0;
 }

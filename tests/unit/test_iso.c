@@ -107,15 +107,14 @@ PL_TEST(the_result_is_that_of_an_svd)
     for (int i = 0; i < N_SHAPES; i++) {
         const int rows = shapes[i][0], cols = shapes[i][1];
         const size_t n = (size_t)rows * (size_t)cols;
-        float *x = random_matrix(rows, cols, (uint64_t)i, 1e-3f);
-        double *want = calloc(n, sizeof *want);
+        OWNED(free_memory) float *x = random_matrix(rows, cols, (uint64_t)i, 1e-3f);
+        OWNED(free_memory) double *want = calloc(n, sizeof *want);
         /* the iteration is accurate only for singular values of at least |x| / 1000 */
         assert_true(equalize_by_svd(want, x, rows, cols) > 1e-3);
         assert_ok(pl_iso_equalize(x, rows, cols, 1));
         const double error = relative_error(x, want, n);
         if (!(error < 5e-6))
             fail_msg("%d x %d: the relative error is %g", rows, cols, error);
-        free(x), free(want);
     }
 }
 
@@ -143,8 +142,10 @@ static void plain_equalize(float *x, int n, int m)
         {2.34654f, -1.70978f, 0.42324f},   {1.875f, -1.25f, 0.375f},
         {1.875f, -1.25f, 0.375f}};
     const size_t N = (size_t)n * (size_t)m, Q = (size_t)n * (size_t)n;
-    float *g = copy_of(x, N), *xt = copy_of(x, N), *y = copy_of(x, N);
-    float *a = calloc(Q, sizeof *a), *b = calloc(Q, sizeof *b);
+    OWNED(free_memory)
+    float *g = copy_of(x, N),
+          *xt = copy_of(x, N), *y = copy_of(x, N);
+    OWNED(free_memory) float *a = calloc(Q, sizeof *a), *b = calloc(Q, sizeof *b);
     double squares = 0, product = 0;
     for (size_t i = 0; i < N; i++)
         squares += (double)g[i] * (double)g[i];
@@ -166,7 +167,6 @@ static void plain_equalize(float *x, int n, int m)
         product += (double)x[i] * (double)g[i];
     for (size_t i = 0; i < N; i++)
         x[i] = (float)(product / n * (double)x[i]);
-    free(g), free(xt), free(y), free(a), free(b);
 }
 
 PL_TEST(the_bytes_are_those_of_plain_loops_on_any_number_of_threads)
@@ -176,16 +176,15 @@ PL_TEST(the_bytes_are_those_of_plain_loops_on_any_number_of_threads)
         const size_t n = (size_t)rows * (size_t)cols;
         if (rows > cols)
             continue;
+        OWNED(free_memory)
         float *want = random_matrix(rows, cols, 50 + (uint64_t)i, 2.0f);
-        float *from = copy_of(want, n);
+        OWNED(free_memory) float *from = copy_of(want, n);
         plain_equalize(want, rows, cols);
         for (int threads = 1; threads <= 3; threads++) {
-            float *got = copy_of(from, n);
+            OWNED(free_memory) float *got = copy_of(from, n);
             assert_ok(pl_iso_equalize(got, rows, cols, threads));
             assert_memory_equal(got, want, n * sizeof *got);
-            free(got);
         }
-        free(want), free(from);
     }
 }
 
@@ -225,16 +224,14 @@ PL_TEST(what_has_no_direction_stays_as_it_is)
 PL_TEST(size_does_not_matter)
 {
     static const float scales[] = {1e-30f, 1e-12f, 1e15f, 1e30f};
-    float *unit = random_matrix(12, 30, 4, 1.0f);
+    OWNED(free_memory) float *unit = random_matrix(12, 30, 4, 1.0f);
     assert_ok(pl_iso_equalize(unit, 12, 30, 1));
     for (int i = 0; i < 4; i++) {
-        float *x = random_matrix(12, 30, 4, scales[i]);
+        OWNED(free_memory) float *x = random_matrix(12, 30, 4, scales[i]);
         assert_ok(pl_iso_equalize(x, 12, 30, 1));
         for (int k = 0; k < 360; k++)
             assert_true(fabsf(x[k] / scales[i] - unit[k]) < 1e-5f);
-        free(x);
     }
-    free(unit);
 }
 
 /* ---- a module ---- */
@@ -254,21 +251,22 @@ static const pl_shape shape = {.vocab = 11,
 
 PL_TEST(only_matrices_of_blocks_are_changed)
 {
-    pl_topology *t;
+    OWNED(pl_topology_destroy) pl_topology *t;
     const pl_topology_spec spec = {.n_levels = 1, .experts = {2}, .replicas = 1};
     assert_ok(pl_topology_create(&shape, &spec, &t));
     for (int module = 0; module < pl_topology_n_modules(t); module++) {
         const pl_slot *slot = pl_topology_slot(t, pl_topology_module_slot(t, module));
-        pl_iso_matrix *matrices;
+        OWNED(free_memory) pl_iso_matrix *matrices;
         const int n = pl_iso_matrices(t, module, &matrices);
         assert_int_equal(n, slot->kind == PL_SLOT_BLOCKS ? 2 * 7 : 0);
+        OWNED(free_memory)
         float *values = random_matrix(1, (int)slot->n_params, 5, 1.0f);
-        float *params = calloc(slot->n_params, sizeof *params);
+        OWNED(free_memory) float *params = calloc(slot->n_params, sizeof *params);
         assert_non_null(params);
         pl_outer_state at = {.params = params};
         const pl_outer_step step = {.lr = 1, .n_contributors = 1};
         pl_outer_report report;
-        pl_buf bytes = {0};
+        OWNED(pl_buf_destroy) pl_buf bytes = {0};
         const float weight = 1.0f;
         const pl_codec_part part = {0, slot->n_params, PL_ROLE_MLP};
         pl_codec_options options;
@@ -285,7 +283,6 @@ PL_TEST(only_matrices_of_blocks_are_changed)
                                       .n_matrices = n,
                                       .factor = 1.0f};
         assert_ok(pl_arith_step(&merge, &report));
-        pl_buf_destroy(&bytes);
         /* the norm is that of the mean update before the change */
         assert_true(report.mean_norm == pl_l2_norm(values, slot->n_params));
         for (int i = slot->first_tensor; i < slot->first_tensor + slot->n_tensors;
@@ -298,8 +295,5 @@ PL_TEST(only_matrices_of_blocks_are_changed)
             for (size_t k = from; k < from + count; k++)
                 assert_true(params[k] == -values[k]);
         }
-        free(values), free(params);
-        pl_free(matrices);
     }
-    pl_topology_destroy(&t);
 }

@@ -18,57 +18,47 @@ typedef struct places {
 
 static void put_refs(const char *folder, const char *const refs[][2], int n)
 {
-    pl_store *store = NULL;
-    assert_ok(pl_store_open(folder, PL_STORE_CREATE, &store));
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_CREATE);
     pl_txn *txn = begin(store);
     for (int i = 0; i < n; i++)
         assert_ok(pl_txn_put_ref(txn, refs[i][0], refs[i][1]));
     assert_ok(pl_txn_commit(&txn));
-    pl_store_close(&store);
 }
 
 static void mirror(const char *from, const char *to)
 {
-    pl_store *store = NULL;
     pl_mirror_report report;
-    assert_ok(pl_store_open(from, PL_STORE_READ, &store));
+    OWNED(pl_store_close) pl_store *store = open_store(from, PL_STORE_READ);
     assert_ok(pl_store_mirror(store, to, true, &report));
-    pl_store_close(&store);
 }
 
 /* `target` NULL: the store has no such ref. */
 static void assert_ref(pl_store *store, const char *name, const char *target)
 {
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     assert_int_equal(pl_store_get_ref(store, name, &text),
                      target ? PL_OK : PL_ERR_NOT_FOUND);
     if (target)
         assert_string_equal(pl_buf_text(&text), target);
-    pl_buf_destroy(&text);
 }
 
 /* The store has what it had before the restore. Returns its newest commit. */
 static uint64_t assert_kept(const places *p, const char *folder)
 {
-    pl_store *store = NULL;
-    assert_ok(pl_store_open(folder, PL_STORE_READ, &store));
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_READ);
     assert_ref(store, LIAR, p->target);
     assert_ref(store, OWN, "- its memory is bad");
     assert_ref(store, EPOCH, "9");
     assert_ref(store, DROPPED, "-");
-    const uint64_t sequence = pl_store_sequence(store);
-    pl_store_close(&store);
-    return sequence;
+    return pl_store_sequence(store);
 }
 
 static void keep(const places *p, const char *folder, const char *backup,
                  run_kept *kept)
 {
-    pl_store *from = NULL;
     *kept = (run_kept){.dir = p->dir};
-    assert_ok(pl_store_open(backup, PL_STORE_READ, &from));
+    OWNED(pl_store_close) pl_store *from = open_store(backup, PL_STORE_READ);
     assert_ok(run_keep(folder, from, kept));
-    pl_store_close(&from);
 }
 
 /* A run whose backup is from before the liar was found. */
@@ -100,9 +90,8 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    places *p = *state;
+    OWNED(free_memory) places *p = *state;
     assert_ok(pl_remove_tree(p->dir));
-    pl_free(p);
     return 0;
 }
 
@@ -115,12 +104,10 @@ static pl_status allow_liar(pl_key_list *list, void *context)
 
 static int role_of_liar(const places *p)
 {
-    pl_key_list list;
+    OWNED(pl_key_list_clear) pl_key_list list;
     assert_ok(pl_key_list_load(p->keys, &list));
     assert_int_equal(list.n, 1);
-    const int role = (int)list.entries[0].role;
-    pl_key_list_clear(&list);
-    return role;
+    return (int)list.entries[0].role;
 }
 
 static void assert_revoked(const places *p)
@@ -128,11 +115,10 @@ static void assert_revoked(const places *p)
     assert_int_equal(role_of_liar(p), PL_AS_REVOKED);
 }
 
-#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+#define FIXTURE_TEST(name) PL_TEST_ON(name, places *p, setup, teardown)
 
 FIXTURE_TEST(older_backup_forgives_no_liar)
 {
-    places *p = *state;
     run_kept kept;
     assert_ok(pl_key_list_edit(p->keys, allow_liar, p));
     keep(p, p->store, p->backup, &kept);
@@ -150,7 +136,6 @@ FIXTURE_TEST(older_backup_forgives_no_liar)
 
 FIXTURE_TEST(new_folder_keeps_nothing)
 {
-    places *p = *state;
     run_kept kept;
     char none[PL_PATH_MAX];
     keep(p, pl_join(none, p->dir, "none"), p->backup, &kept);
@@ -164,7 +149,6 @@ FIXTURE_TEST(new_folder_keeps_nothing)
  * its own. */
 FIXTURE_TEST(backup_of_another_job_gets_no_fence)
 {
-    places *p = *state;
     run_kept kept;
     char other[PL_PATH_MAX];
     static const char *const refs[][2] = {{EPOCH, "1"}, {"draw/0000000000000000", "-"}};
@@ -187,7 +171,6 @@ FIXTURE_TEST(backup_of_another_job_gets_no_fence)
 /* `forget` and `homes set` make a new store with the old refs. */
 FIXTURE_TEST(store_that_was_made_anew_is_of_the_same_job)
 {
-    places *p = *state;
     run_kept kept;
     const char *const refs[][2] = {{LIAR, p->target},
                                    {OWN, "- its memory is bad"},
@@ -206,7 +189,6 @@ FIXTURE_TEST(store_that_was_made_anew_is_of_the_same_job)
 /* The disk of one home is lost, and only this home is restored. */
 FIXTURE_TEST(other_homes_tell_what_a_lost_home_knew)
 {
-    places *p = *state;
     run_kept kept;
     char homes[PL_PATH_MAX], one[PL_PATH_MAX], two[PL_PATH_MAX], slash[PL_PATH_MAX];
     pl_join(homes, p->dir, "homes");
@@ -227,7 +209,6 @@ FIXTURE_TEST(other_homes_tell_what_a_lost_home_knew)
 /* One home cannot be read, and another one is lost: what they knew is not known. */
 FIXTURE_TEST(lost_home_hides_no_home_that_cannot_be_read)
 {
-    places *p = *state;
     run_kept kept = {.dir = p->dir};
     pl_store *from = NULL;
     char homes[PL_PATH_MAX], one[PL_PATH_MAX], format[PL_PATH_MAX];
@@ -238,7 +219,7 @@ FIXTURE_TEST(lost_home_hides_no_home_that_cannot_be_read)
     assert_ok(pl_store_open(p->backup, PL_STORE_READ, &from));
     const pl_status status = run_keep(homes, from, &kept);
     assert_true(status != PL_OK && status != PL_ERR_NOT_FOUND);
-    assert_non_null(strstr(pl_last_error(), one));
+    assert_said(one);
     pl_store_close(&from);
     pl_free(kept.refs);
 }

@@ -29,17 +29,15 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    fixture *f = *state;
+    OWNED(free_memory) fixture *f = *state;
     assert_ok(pl_remove_tree(f->folder));
-    pl_free(f);
     return 0;
 }
 
-#define FIXTURE_TEST(name) PL_TEST_WITH(name, set_up, tear_down)
+#define FIXTURE_TEST(name) PL_TEST_ON(name, fixture *f, set_up, tear_down)
 
 FIXTURE_TEST(a_pair_is_read_back_as_it_was_saved)
 {
-    const fixture *f = *state;
     pl_keypair made, got;
     struct stat info;
     pl_keypair_create(&made);
@@ -62,7 +60,6 @@ static int save_unflushed(const char *file)
 
 FIXTURE_TEST(a_key_is_there_when_its_folder_is_flushed)
 {
-    const fixture *f = *state;
     int how = 0;
     pid_t child = fork();
     if (child == 0) {
@@ -89,15 +86,13 @@ FIXTURE_TEST(no_key_looks_like_an_option)
 
 FIXTURE_TEST(a_key_file_that_others_may_read_is_refused_with_the_remedy)
 {
-    const fixture *f = *state;
     pl_keypair made, got;
     static const mode_t modes[] = {0640, 0604, 0660, 0610, 0601};
     pl_keypair_create(&made);
     assert_ok(pl_keypair_save(f->file, &made));
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         assert_int_equal(chmod(f->file, modes[i]), 0);
-        assert_int_equal(pl_keypair_load(f->file, &got), PL_ERR_NOPERM);
-        assert_non_null(strstr(pl_last_error(), "chmod 600"));
+        assert_fails(pl_keypair_load(f->file, &got), PL_ERR_NOPERM, "chmod 600");
     }
     assert_int_equal(chmod(f->file, 0400), 0);
     assert_ok(pl_keypair_load(f->file, &got));
@@ -121,7 +116,6 @@ static pl_status load_as_user(const char *file, gid_t group)
 
 FIXTURE_TEST(a_key_file_of_root_may_be_readable_for_its_group)
 {
-    const fixture *f = *state;
     pl_keypair made;
     static const mode_t refused[] = {0460, 0450, 0444, 0441};
     if (geteuid() != 0) {
@@ -149,9 +143,8 @@ FIXTURE_TEST(a_key_file_of_root_may_be_readable_for_its_group)
 
 FIXTURE_TEST(a_cut_or_changed_key_file_is_damaged)
 {
-    const fixture *f = *state;
     pl_keypair made, got;
-    pl_buf whole = {0};
+    OWNED(pl_buf_destroy) pl_buf whole = {0};
     pl_keypair_create(&made);
     assert_ok(pl_keypair_save(f->file, &made));
     assert_ok(pl_read_file(f->file, &whole));
@@ -169,7 +162,6 @@ FIXTURE_TEST(a_cut_or_changed_key_file_is_damaged)
     assert_int_equal(fwrite(whole.data, 1, whole.len, out), whole.len);
     fclose(out);
     assert_int_equal(pl_keypair_load(f->file, &got), PL_ERR_DAMAGED);
-    pl_buf_destroy(&whole);
 }
 
 PL_TEST(a_key_has_one_spelling)
@@ -238,8 +230,7 @@ static pl_key_entry an_entry(pl_key_role role, const char *name)
 
 FIXTURE_TEST(a_list_keeps_what_is_put_and_forgets_what_is_dropped)
 {
-    const fixture *f = *state;
-    pl_key_list list;
+    OWNED(pl_key_list_clear) pl_key_list list;
     pl_key_entry e[20];
     assert_ok(pl_key_list_load(f->file, &list));
     assert_int_equal(list.n, 0);
@@ -264,22 +255,19 @@ FIXTURE_TEST(a_list_keeps_what_is_put_and_forgets_what_is_dropped)
             assert_true(got->role == e[i].role && got->expires_s == i &&
                         got->grants == e[i].grants && got->uses == e[i].uses);
     }
-    pl_key_list_clear(&list);
 }
 
 static int64_t changed_s(const char *file)
 {
-    pl_key_list list;
+    OWNED(pl_key_list_clear) pl_key_list list;
     assert_ok(pl_key_list_load(file, &list));
     const int64_t changed = list.changed_s;
     assert_int_equal(list.kept.len, 0);
-    pl_key_list_clear(&list);
     return changed;
 }
 
 FIXTURE_TEST(each_change_of_a_list_has_a_higher_number)
 {
-    const fixture *f = *state;
     pl_key_entry changed = an_entry(PL_AS_WORKER, "w");
     const int64_t now_s = pl_wall_ms() / 1000;
     assert_ok(pl_key_list_edit(f->file, put_entry, &changed));
@@ -297,7 +285,6 @@ FIXTURE_TEST(each_change_of_a_list_has_a_higher_number)
 
 FIXTURE_TEST(a_revoked_key_stays_on_record_and_is_nobody)
 {
-    const fixture *f = *state;
     pl_key_list list = {0}, got;
     pl_key_entry e = an_entry(PL_AS_WORKER, "w"), open = an_entry(PL_AS_INVITE, "i");
     open.grants = PL_AS_WORKER;
@@ -321,14 +308,14 @@ FIXTURE_TEST(a_revoked_key_stays_on_record_and_is_nobody)
 
 PL_TEST(a_name_stands_for_one_key)
 {
-    pl_key_list list = {0};
+    OWNED(pl_key_list_clear) pl_key_list list = {0};
     pl_key_entry e = an_entry(PL_AS_WORKER, "w"), other = an_entry(PL_AS_WORKER, "x");
     char text[PL_PUBKEY_TEXT];
     pl_pubkey_format(&e.key, text);
     assert_ok(pl_key_list_put(&list, &e));
     assert_ok(pl_key_list_check_name(&list, "w", &e.key));
-    assert_int_equal(pl_key_list_check_name(&list, "w", &other.key), PL_ERR_EXISTS);
-    assert_non_null(strstr(pl_last_error(), "--name"));
+    assert_fails(pl_key_list_check_name(&list, "w", &other.key), PL_ERR_EXISTS,
+                 "--name");
     assert_ok(pl_key_list_check_name(&list, "v", &other.key));
     assert_ok(pl_key_list_check_name(&list, "own", &other.key));
     assert_int_equal(pl_key_list_check_name(&list, "own-x", &other.key), PL_ERR_NOPERM);
@@ -336,19 +323,17 @@ PL_TEST(a_name_stands_for_one_key)
                      PL_ERR_NOPERM);
     assert_ok(pl_key_list_check_name(&list, "worker-", &other.key));
     assert_int_equal(pl_key_list_check_name(&list, text, &other.key), PL_ERR_NOPERM);
-    pl_key_list_clear(&list);
 }
 
 PL_TEST(an_expired_key_is_not_found)
 {
-    pl_key_list list = {0};
+    OWNED(pl_key_list_clear) pl_key_list list = {0};
     pl_key_entry e = an_entry(PL_AS_WORKER, "w");
     e.expires_s = 1000;
     assert_ok(pl_key_list_put(&list, &e));
     assert_non_null(pl_key_list_find(&list, &e.key, 1000));
     assert_null(pl_key_list_find(&list, &e.key, 1001));
     assert_non_null(pl_key_list_find(&list, &e.key, 0));
-    pl_key_list_clear(&list);
 }
 
 static void write_bytes(const char *path, const void *bytes, size_t len)
@@ -363,7 +348,6 @@ static void write_bytes(const char *path, const void *bytes, size_t len)
  * is written again, the wrong line must stay as it is. */
 FIXTURE_TEST(a_wrong_line_is_named_skipped_and_kept)
 {
-    const fixture *f = *state;
     static const char good[] = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAI",
                       next[] = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAM";
     static const char long_line[] =
@@ -389,8 +373,8 @@ FIXTURE_TEST(a_wrong_line_is_named_skipped_and_kept)
 #undef LINE
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        pl_buf text = {0}, after = {0};
-        pl_key_list list;
+        OWNED(pl_buf_destroy) pl_buf text = {0}, after = {0};
+        OWNED(pl_key_list_clear) pl_key_list list;
         pl_key_entry e = an_entry(PL_AS_WORKER, "late");
         pl_buf_printf(&text, "# mine\n\nworker %s 0 0 good\n", good);
         pl_buf_append(&text, bad[i].text, bad[i].len);
@@ -411,9 +395,6 @@ FIXTURE_TEST(a_wrong_line_is_named_skipped_and_kept)
         assert_ok(pl_key_list_load(f->file, &list));
         assert_int_equal(list.n, 3);
         assert_int_equal(list.n_bad, 1);
-        pl_key_list_clear(&list);
-        pl_buf_destroy(&text);
-        pl_buf_destroy(&after);
     }
 }
 
@@ -422,7 +403,6 @@ FIXTURE_TEST(a_wrong_line_is_named_skipped_and_kept)
  * of order 1, 2, 4 and 8 of the curve. */
 FIXTURE_TEST(a_key_of_low_order_is_refused_where_it_enters)
 {
-    const fixture *f = *state;
     static const pl_pubkey low[] = {
         {{0}},
         {{1}},
@@ -493,9 +473,7 @@ PL_TEST(an_address_of_all_interfaces_is_told_with_a_host_and_the_key)
     assert_string_equal(text, "tcp://10.9.9.9:1");
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc == 2)
-        return save_unflushed(argv[1]);
-    return suite_run(NULL, NULL);
+    return save_unflushed(argv[1]);
 }

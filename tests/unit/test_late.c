@@ -4,13 +4,12 @@
  * they report, and what it believes of their reports. */
 #include "tests/unit/fleet_fixture.h"
 
-#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+#define FIXTURE_TEST(name) PL_TEST_ON(name, fixture *f, setup, teardown)
 
 /* After its first renewal the holder always reports its last step. Its own pace is
  * slow, because it has delivered late before. */
 FIXTURE_TEST(holder_that_claims_to_be_nearly_done_gets_a_backup_all_the_same)
 {
-    fixture *f = *state;
     plan_lease *l = begin(f, 0);
     hub_note_pace(&f->h, &f->workers[0], 0, 99.9, 100, 0);
     join(f, 0);
@@ -30,7 +29,6 @@ FIXTURE_TEST(holder_that_claims_to_be_nearly_done_gets_a_backup_all_the_same)
 /* A holder may ask for its next phase before it has delivered this one. */
 FIXTURE_TEST(lease_that_went_on_to_the_next_phase_is_late_as_well)
 {
-    fixture *f = *state;
     plan_grant(&f->h.tasks, f->first, 0, 1000, TTL);
     plan_extend(&f->h.tasks, f->first, 1100, TTL);
     assert_false(finds(f, 1, 3900));
@@ -42,7 +40,6 @@ FIXTURE_TEST(lease_that_went_on_to_the_next_phase_is_late_as_well)
 /* Two workers that work together could keep both places. */
 FIXTURE_TEST(backup_that_is_late_gives_its_place_to_another)
 {
-    fixture *f = *state;
     join(f, 0);
     join(f, 1);
     plan_lease *l = begin(f, 0);
@@ -65,7 +62,6 @@ FIXTURE_TEST(backup_that_is_late_gives_its_place_to_another)
 /* One worker delivers late again and again. The bound stays that of the others. */
 FIXTURE_TEST(late_deliveries_do_not_move_the_bound)
 {
-    fixture *f = *state;
     plan_arm *arm = &f->h.tasks.arms[0];
     int64_t now_ms = 0;
     arm->arm.inner.phases = 100;
@@ -91,7 +87,6 @@ FIXTURE_TEST(late_deliveries_do_not_move_the_bound)
  * become late or overdue by that. */
 FIXTURE_TEST(fast_nonsense_makes_nobody_late)
 {
-    fixture *f = *state;
     plan_arm *arm = &f->h.tasks.arms[0];
     arm->arm.inner.phases = 100;
     f->options.ttl_ms = 10;
@@ -115,7 +110,6 @@ FIXTURE_TEST(fast_nonsense_makes_nobody_late)
  * its own DONE arrives. */
 FIXTURE_TEST(delivery_is_credited_to_the_worker_that_the_homes_name)
 {
-    fixture *f = *state;
     plan_settled done;
     for (int i = 0; i < 2; i++) {
         join(f, i);
@@ -137,7 +131,6 @@ FIXTURE_TEST(delivery_is_credited_to_the_worker_that_the_homes_name)
 
 FIXTURE_TEST(worker_that_was_never_measured_is_asked_when_a_lease_is_late)
 {
-    fixture *f = *state;
     begin(f, 0);
     f->workers[1].pace[0] = (hub_pace){0};
     assert_false(finds(f, 1, 2900));
@@ -147,7 +140,6 @@ FIXTURE_TEST(worker_that_was_never_measured_is_asked_when_a_lease_is_late)
 /* Where two workers may not do one task, it is taken away after the same time. */
 FIXTURE_TEST(what_two_may_not_do_is_taken_when_it_is_late)
 {
-    fixture *f = *state;
     pl_outer *outer = &f->h.tasks.arms[0].arm.outer;
     const pl_method methods[] = {PL_METHOD_NOLOCO, PL_METHOD_DELAYED_NESTEROV,
                                  PL_METHOD_CO2};
@@ -188,7 +180,6 @@ FIXTURE_TEST(what_two_may_not_do_is_taken_when_it_is_late)
 /* Under streaming a phase begins before the versions exist that it mixes in. */
 FIXTURE_TEST(holder_that_waits_for_others_is_not_late)
 {
-    fixture *f = *state;
     plan_arm *arm = &f->h.tasks.arms[0];
     const plan_lease *l = &f->paths[0].lease;
     join(f, 0);
@@ -221,7 +212,6 @@ FIXTURE_TEST(holder_that_waits_for_others_is_not_late)
 
 FIXTURE_TEST(holder_that_scores_text_has_longer)
 {
-    fixture *f = *state;
     plan_arm *arm = &f->h.tasks.arms[0];
     const plan_lease *l = begin(f, 0);
     hub_look_at_fleet(&f->h, 0);
@@ -235,7 +225,6 @@ FIXTURE_TEST(holder_that_scores_text_has_longer)
 
 FIXTURE_TEST(what_two_may_not_do_is_taken_earlier_from_a_worker_on_trial)
 {
-    fixture *f = *state;
     plan_lease *l = begin(f, 0);
     f->h.tasks.arms[0].arm.outer.method.method = PL_METHOD_NOLOCO;
     f->workers[0].own_key = false;
@@ -259,7 +248,6 @@ FIXTURE_TEST(what_two_may_not_do_is_taken_earlier_from_a_worker_on_trial)
  * long as its results have perhaps arrived at a home. */
 FIXTURE_TEST(who_says_done_keeps_the_lease_where_backups_are_not_allowed)
 {
-    fixture *f = *state;
     hub_home slow = {.welcome = true, .fresh_ms = 2700};
     f->h.homes = &slow;
     f->h.n_homes = 1;
@@ -280,7 +268,6 @@ FIXTURE_TEST(who_says_done_keeps_the_lease_where_backups_are_not_allowed)
  * clock all the same, also if its lease went on to the next phase. */
 FIXTURE_TEST(worker_cannot_make_itself_fast_by_what_it_says)
 {
-    fixture *f = *state;
     hub_worker *w = &f->workers[0];
     const pl_arm *arm = &f->h.tasks.arms[0].arm;
     w->pace[0] = (hub_pace){0};
@@ -308,7 +295,6 @@ FIXTURE_TEST(worker_cannot_make_itself_fast_by_what_it_says)
  */
 FIXTURE_TEST(worker_is_no_faster_than_the_usual_time_by_what_it_claims)
 {
-    fixture *f = *state;
     hub_worker *w = &f->workers[0];
     const pl_arm *arm = &f->h.tasks.arms[0].arm;
     plan_settled done;
@@ -332,7 +318,6 @@ FIXTURE_TEST(worker_is_no_faster_than_the_usual_time_by_what_it_claims)
 
 FIXTURE_TEST(leases_that_run_out_bar_a_key_on_trial)
 {
-    fixture *f = *state;
     for (int i = 0; i < 2; i++) {
         f->workers[i].own_key = false;
         f->workers[i].key.bytes[0] = 1;
@@ -356,7 +341,6 @@ FIXTURE_TEST(leases_that_run_out_bar_a_key_on_trial)
 
 FIXTURE_TEST(audit_that_is_held_for_ever_goes_to_another)
 {
-    fixture *f = *state;
     hub_audit a;
     memset(&a, 0, sizeof a);
     pl_copy_text(a.row.path, sizeof a.row.path, "mix/p00.r0");
@@ -383,7 +367,6 @@ FIXTURE_TEST(audit_that_is_held_for_ever_goes_to_another)
  * of the worker. */
 FIXTURE_TEST(lease_that_was_held_for_too_long_is_not_renewed)
 {
-    fixture *f = *state;
     plan *p = &f->h.tasks;
     const plan_lease *lease = begin(f, 0);
     const uint64_t token = lease->token;
@@ -400,7 +383,6 @@ FIXTURE_TEST(lease_that_was_held_for_too_long_is_not_renewed)
 
 FIXTURE_TEST(failure_of_a_backup_is_not_the_holders)
 {
-    fixture *f = *state;
     plan *p = &f->h.tasks;
     begin(f, 0);
     hub_note_pace(&f->h, &f->workers[0], 0, 9, 20, 0); /* it is known to be slow */
@@ -418,7 +400,6 @@ FIXTURE_TEST(failure_of_a_backup_is_not_the_holders)
 /* While a home is away or the hub is stopped, no result can be confirmed. */
 FIXTURE_TEST(lease_does_not_become_late_by_an_outage)
 {
-    fixture *f = *state;
     hub_home home = {.known = true, .welcome = false};
     plan_grant(&f->h.tasks, f->first, 0, 1000, 1000 * TTL);
     plan_extend(&f->h.tasks, f->first, 1100, 1000 * TTL);
@@ -447,7 +428,6 @@ FIXTURE_TEST(lease_does_not_become_late_by_an_outage)
  * a long time delays paths as one that holds them. */
 FIXTURE_TEST(task_given_back_after_its_usual_time_puts_a_key_on_trial)
 {
-    fixture *f = *state;
     join(f, 0);
     begin(f, 0);
     hub_look_at_fleet(&f->h, 0);
@@ -467,17 +447,15 @@ FIXTURE_TEST(task_given_back_after_its_usual_time_puts_a_key_on_trial)
 /* Lets the hub hear an OFFER of worker 0 and returns whether it counts. */
 static bool offers(fixture *f, const pl_peer *peer)
 {
-    pl_message m = {.token = f->paths[0].lease.token};
+    OWNED(pl_message_destroy) pl_message m = {.token = f->paths[0].lease.token};
     PL_SAY(&m, OFFER, offer, .name = "a", .phase = 0, .task = f->paths[0].name);
     m.type = PL_MSG_OFFER;
     assert_ok(hub_take(&f->h, peer, &m));
-    pl_message_destroy(&m);
     return f->paths[0].offered == 1;
 }
 
 FIXTURE_TEST(offer_counts_only_from_a_worker_that_delivers)
 {
-    fixture *f = *state;
     char bound[PL_ADDRESS_MAX];
     f->h.worker_names = pl_name_table_create();
     pl_name_table_put(f->h.worker_names, "a", 0);
@@ -500,7 +478,6 @@ FIXTURE_TEST(offer_counts_only_from_a_worker_that_delivers)
  * the key, too. */
 FIXTURE_TEST(worker_is_not_blamed_for_a_state_of_its_name_and_another_key)
 {
-    fixture *f = *state;
     plan_path *path = &f->paths[0];
     f->h.worker_names = pl_name_table_create();
     for (int i = 0; i < 2; i++) {

@@ -25,12 +25,11 @@ static int remove_folder(void **state)
 static void start(const char *program, const char *logs, const char *expected)
 {
     static const char *const argv[] = {"program", NULL};
-    pl_launcher *l;
+    OWNED(pl_launcher_destroy) pl_launcher *l;
     assert_ok(pl_launcher_create(program, logs, &l));
     assert_int_equal(pl_launcher_start(l, "home", argv, NULL), PL_ERR_OS);
     if (!strstr(pl_last_error(), expected))
         fail_msg("`%s` lacks `%s`", pl_last_error(), expected);
-    pl_launcher_destroy(&l);
 }
 
 PL_TEST(a_program_that_cannot_be_executed_is_named_with_the_reason)
@@ -52,7 +51,7 @@ PL_TEST(a_log_that_cannot_be_opened_is_named_with_the_reason)
 PL_TEST(a_launcher_without_files_says_so)
 {
     static const char *const argv[] = {"program", NULL};
-    pl_launcher *l;
+    OWNED(pl_launcher_destroy) pl_launcher *l;
     struct rlimit files;
     assert_ok(pl_launcher_create("/bin/true", folder, &l));
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
@@ -62,12 +61,7 @@ PL_TEST(a_launcher_without_files_says_so)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
     const pl_status status = pl_launcher_start(l, "home", argv, NULL);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
-    assert_int_equal(status, PL_ERR_FILES);
-    assert_non_null(strstr(pl_last_error(), "ulimit -n"));
-    pl_launcher_destroy(&l);
+    assert_fails(status, PL_ERR_FILES, "ulimit -n");
 }
 
-int main(void)
-{
-    return suite_run(make_folder, remove_folder);
-}
+PL_SUITE(make_folder, remove_folder)

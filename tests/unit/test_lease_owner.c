@@ -67,18 +67,16 @@ static void holder_has_it_still(const job *j)
     assert_int_equal(renew(&j->holder, j->token, 0, j->task), PL_MSG_RENEWED);
 }
 
-#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+#define FIXTURE_TEST(name) PL_TEST_ON(name, job *j, setup, teardown)
 
 FIXTURE_TEST(stranger_cannot_renew)
 {
-    const job *j = *state;
     assert_int_equal(renew(&j->thief, j->token, 0, j->task), PL_MSG_LEASE_LOST);
     holder_has_it_still(j);
 }
 
 FIXTURE_TEST(stranger_cannot_speak_under_the_holders_name)
 {
-    const job *j = *state;
     party disguised = j->thief;
     disguised.name = "holder";
     assert_int_equal(renew(&disguised, j->token, 0, j->task), PL_MSG_ERR);
@@ -87,7 +85,6 @@ FIXTURE_TEST(stranger_cannot_speak_under_the_holders_name)
 
 FIXTURE_TEST(stranger_cannot_end_it)
 {
-    const job *j = *state;
     pl_message m, a;
     assert_int_equal(say_done(&j->thief, j->token, 0, j->task), PL_MSG_OK);
     holder_has_it_still(j);
@@ -106,7 +103,6 @@ FIXTURE_TEST(stranger_cannot_end_it)
  * before its first lease, and with a token that the hub has never granted. */
 FIXTURE_TEST(nobody_makes_a_lease_for_itself)
 {
-    const job *j = *state;
     char name[PL_MODULE_NAME_MAX], task[PL_MODULE_NAME_MAX];
     uint64_t made_up = j->token | UINT32_MAX, token = 0;
     for (int path = 0; path < PATHS; path++) {
@@ -161,7 +157,6 @@ static uint16_t hello(const party *p, const char *name, const char *device)
 
 FIXTURE_TEST(key_has_few_names_and_a_worker_one_device)
 {
-    const job *j = *state;
     char name[32];
     assert_int_equal(hello(&j->thief, "a\nb\x1b[2J", "d"), PL_MSG_ERR);
     assert_int_equal(hello(&j->thief, "", "d"), PL_MSG_ERR);
@@ -193,7 +188,7 @@ static void flood_names(const party *p, int first, int n)
 {
     for (int i = 0; i < n; i++) {
         char name[32];
-        pl_message m;
+        OWNED(pl_message_destroy) pl_message m;
         snprintf(name, sizeof name, "many-%d", first + i);
         pl_message_init(&m, PL_MSG_HELLO);
         m.request = pl_wire_next_request();
@@ -202,19 +197,17 @@ static void flood_names(const party *p, int first, int n)
         pl_put_text(&m.body, PL_TAG_DEVICE, "d");
         pl_put_u64(&m.body, PL_TAG_PID, 1);
         (void)pl_wire_send(p->socket, &m); /* fails if the queue is full */
-        pl_message_destroy(&m);
     }
 }
 
 /* Reads all messages. Returns the number of names that the hub has welcomed. */
 static int read_welcomes(const party *p)
 {
-    pl_message a;
+    OWNED(pl_message_destroy) pl_message a;
     int n = 0;
     pl_message_init(&a, 0);
     while (pl_wire_recv(p->socket, NULL, &a) == PL_OK)
         n += a.type == PL_MSG_WELCOME;
-    pl_message_destroy(&a);
     return n;
 }
 
@@ -234,7 +227,6 @@ static int count_in_status(const job *j, const char *text)
  * gets tasks and returns them. */
 FIXTURE_TEST(thirty_thousand_names_of_one_key_change_nothing_for_others)
 {
-    const job *j = *state;
     enum { NAMES = 30000, AT_ONCE = 300, MORE_KIB = 8 << 10 };
     char task[PL_MODULE_NAME_MAX];
     uint64_t token;
@@ -260,7 +252,6 @@ FIXTURE_TEST(thirty_thousand_names_of_one_key_change_nothing_for_others)
  * wants is taken back from a worker on trial. */
 FIXTURE_TEST(nobody_takes_the_name_of_another)
 {
-    job *j = *state;
     party absent = {.name = "absent"}, mine;
     pl_keypair_create(&absent.key);
     allow(j, &absent);
@@ -293,7 +284,6 @@ static uint16_t enrol(const job *j, const pl_keypair *invite, const party *p)
 
 FIXTURE_TEST(enrolling_gets_the_name_of_a_worker_without_results_only)
 {
-    job *j = *state;
     party late = {.name = "late"}, by_hand = {.name = "by-hand"}, mine;
     pl_keypair invite;
     char list[PL_PATH_MAX];
@@ -344,7 +334,6 @@ static void fail_task(const party *p)
 
 FIXTURE_TEST(one_workers_failures_bar_it_and_end_no_job)
 {
-    const job *j = *state;
     uint64_t token = 0;
     char task[PL_MODULE_NAME_MAX];
     for (int i = 0; i < 3; i++) /* the same task each time */
@@ -382,7 +371,6 @@ static void end_two(party two[2])
 
 FIXTURE_TEST(different_workers_that_fail_at_one_task_end_the_job)
 {
-    job *j = *state;
     party two[2];
     fail_task(&j->thief);
     fail_task(&j->thief);
@@ -395,7 +383,6 @@ FIXTURE_TEST(different_workers_that_fail_at_one_task_end_the_job)
 
 FIXTURE_TEST(others_failures_end_no_job_that_has_workers_of_its_own)
 {
-    job *j = *state;
     party two[2], mine;
     join_own(j, &mine, "mine");
     fail_task(&j->thief);
@@ -418,7 +405,7 @@ static void finish_first_phase(job *j, const char *name)
     const uint64_t token = (2ull << 32) | 99; /* the test is the job's second hub */
     size_t n = pl_topology_path_params(j->f.topology);
     uint64_t bytes = pl_path_state_bytes(&j->f.arm, n);
-    uint8_t *moments = pl_alloc((size_t)bytes + 1);
+    OWNED(free_memory) uint8_t *moments = pl_alloc((size_t)bytes + 1);
     char module[96], text[256];
     pl_submit_result result;
     for (int path = 0; path < PATHS; path++) {
@@ -426,14 +413,13 @@ static void finish_first_phase(job *j, const char *name)
         pl_path_state state = {.phase = 1,
                                .work.n_samples = pl_phase_samples(&j->f.arm)};
         for (int slot = 0; slot < pl_topology_n_slots(j->f.topology); slot++) {
-            pl_buf update = {0};
+            OWNED(pl_buf_destroy) pl_buf update = {0};
             pl_submission s;
             fill(&w, j->f.client, slot, module, &update, &s);
             s.contribution.token = token;
             lease_for(j->f.client, &j->f.arm, &s.contribution, 0);
             assert_ok(pl_client_submit(j->f.client, &s, &result, text));
             assert_int_equal(result, PL_SUBMIT_ACCEPTED);
-            pl_buf_destroy(&update);
         }
         pl_lease lease = lease_of(&j->f.arm, path, 0, token);
         pl_copy_text(lease.worker, sizeof lease.worker, name);
@@ -445,7 +431,6 @@ static void finish_first_phase(job *j, const char *name)
     kill_child(&j->hub, SIGKILL); /* a third one takes over, and waits for its TTL */
     snprintf(j->hub.wait_ms, sizeof j->hub.wait_ms, "%d", SHORT_TTL);
     start_child(&j->hub);
-    pl_free(moments);
 }
 
 static void refuse_task(const party *p, char task[PL_MODULE_NAME_MAX])
@@ -478,7 +463,6 @@ static bool has_state(const job *j, const char *path)
  * job. If the task fails again without the state, the job ends. */
 FIXTURE_TEST(false_state_of_one_key_ends_no_job)
 {
-    job *j = *state;
     party mine;
     char task[PL_MODULE_NAME_MAX];
     tell_secret(j->f.home.address);
@@ -501,7 +485,6 @@ FIXTURE_TEST(false_state_of_one_key_ends_no_job)
 
 FIXTURE_TEST(own_state_that_fails_ends_the_job)
 {
-    job *j = *state;
     party mine;
     char task[PL_MODULE_NAME_MAX];
     tell_secret(j->f.home.address);
@@ -516,7 +499,6 @@ FIXTURE_TEST(own_state_that_fails_ends_the_job)
 
 FIXTURE_TEST(sums_of_the_fleet_take_no_impossible_number)
 {
-    const job *j = *state;
     const double bad[] = {-1, 1e300, (double)INFINITY, (double)NAN};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         pl_message m;
@@ -543,7 +525,6 @@ FIXTURE_TEST(sums_of_the_fleet_take_no_impossible_number)
 
 FIXTURE_TEST(worker_has_no_more_leases_than_it_can_use)
 {
-    job *j = *state;
     party mine;
     uint64_t token = 0;
     char task[PL_MODULE_NAME_MAX];
@@ -560,7 +541,6 @@ FIXTURE_TEST(worker_has_no_more_leases_than_it_can_use)
 
 FIXTURE_TEST(key_on_trial_has_one_lease)
 {
-    job *j = *state;
     party again = j->thief;
     uint64_t token = 0, first = 0;
     char task[PL_MODULE_NAME_MAX], held[PL_MODULE_NAME_MAX];
@@ -574,7 +554,6 @@ FIXTURE_TEST(key_on_trial_has_one_lease)
 
 FIXTURE_TEST(own_worker_begins_what_one_on_trial_is_at)
 {
-    job *j = *state;
     party two[2], mine;
     uint64_t token = 0;
     char task[PL_MODULE_NAME_MAX];
@@ -590,18 +569,17 @@ FIXTURE_TEST(own_worker_begins_what_one_on_trial_is_at)
 
 static uint64_t begin_asking(const party *p)
 {
-    pl_message m;
+    OWNED(pl_message_destroy) pl_message m;
     pl_message_init(&m, PL_MSG_TASK_REQ);
     uint64_t request = m.request = pl_wire_next_request();
     pl_put_text(&m.body, PL_TAG_NAME, p->name);
     assert_ok(pl_wire_send(p->socket, &m));
-    pl_message_destroy(&m);
     return request;
 }
 
 static uint16_t await_answer(const party *p, uint64_t request)
 {
-    pl_message a;
+    OWNED(pl_message_destroy) pl_message a;
     uint16_t type = 0;
     pl_message_init(&a, 0);
     for (int i = 0; i < 2000 && type == 0; i++) {
@@ -609,13 +587,11 @@ static uint16_t await_answer(const party *p, uint64_t request)
             type = a.type;
         pl_sleep_ms(5);
     }
-    pl_message_destroy(&a);
     return type;
 }
 
 FIXTURE_TEST(worker_on_trial_is_served_last)
 {
-    job *j = *state;
     party own[3];
     uint64_t token = 0;
     char task[PL_MODULE_NAME_MAX];
@@ -654,7 +630,6 @@ static void leave(const party *p)
  * times per second. */
 FIXTURE_TEST(names_that_did_nothing_and_went_are_not_listed)
 {
-    const job *j = *state;
     party empty = j->thief;
     empty.name = "nothing";
     assert_int_equal(hello(&empty, empty.name, "d"), PL_MSG_WELCOME);
@@ -668,9 +643,7 @@ FIXTURE_TEST(names_that_did_nothing_and_went_are_not_listed)
 
 FIXTURE_TEST(lease_is_taken_up_only_by_who_shows_it)
 {
-    job *j = *state;
-    kill_child(&j->hub, SIGKILL);
-    start_child(&j->hub);
+    restart_child(&j->hub);
     party *all[] = {&j->holder, &j->thief};
     for (int i = 0; i < 2; i++) {
         pl_wire_close(&all[i]->socket);
@@ -688,11 +661,9 @@ FIXTURE_TEST(lease_is_taken_up_only_by_who_shows_it)
     assert_int_equal(renew_showing(&j->holder, j->token, 0, j->task), PL_MSG_RENEWED);
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc > 1 && strcmp(argv[1], "hub") == 0)
+    if (strcmp(argv[1], "hub") == 0)
         return run_hub(argv);
-    if (argc > 1)
-        return run_child(argv, (pl_home_options){0});
-    return suite_run(NULL, NULL);
+    return run_child(argv, (pl_home_options){0});
 }

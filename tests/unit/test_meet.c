@@ -14,10 +14,10 @@ static world *new_pairs(int k)
     return w;
 }
 
-static void end_pairs(world *w)
+static void end_pairs(world **owner)
 {
+    OWNED(end_world) world *w = *owner;
     end_home(w);
-    end_world(w);
 }
 
 static pl_status try_meet_under(world *w, int i, int64_t round, bool late,
@@ -49,7 +49,7 @@ static pl_meeting meet(world *w, int i, int64_t round, pl_meeting wish)
 PL_TEST(first_wish_decides_for_both_and_for_ever)
 {
     static const pl_meeting wishes[] = {PL_MEETING_SPLIT, PL_MEETING_MET};
-    world *w = new_pairs(4);
+    OWNED(end_pairs) world *w = new_pairs(4);
     for (int64_t round = 0; round < 2; round++) {
         pl_meeting first = wishes[round], other = wishes[1 - round];
         int mate = mate_of(w, 0, round);
@@ -63,7 +63,6 @@ PL_TEST(first_wish_decides_for_both_and_for_ever)
             raise_home(w);
         }
     }
-    end_pairs(w);
 }
 
 /* Shows that a holder can split its pair only with a lease that was granted after the
@@ -71,7 +70,7 @@ PL_TEST(first_wish_decides_for_both_and_for_ever)
 PL_TEST(only_a_lease_from_after_the_deadline_splits_a_pair)
 {
     pl_meeting said;
-    world *w = new_pairs(2);
+    OWNED(end_pairs) world *w = new_pairs(2);
     assert_int_equal(try_meet_under(w, 0, 0, false, PL_MEETING_SPLIT, &said),
                      PL_ERR_NOPERM);
     assert_int_equal(meet(w, 0, 0, PL_MEETING_OPEN), PL_MEETING_OPEN);
@@ -89,11 +88,10 @@ PL_TEST(only_a_lease_from_after_the_deadline_splits_a_pair)
     assert_int_equal(meet(w, 0, 0, PL_MEETING_OPEN), PL_MEETING_OPEN);
     assert_ok(try_meet_under(w, 0, 0, true, PL_MEETING_SPLIT, &said));
     assert_int_equal(said, PL_MEETING_SPLIT);
-    end_pairs(w);
+    end_pairs(&w);
     w = new_pairs(2);
     assert_ok(try_meet_under(w, 0, 0, false, PL_MEETING_MET, &said));
     assert_int_equal(said, PL_MEETING_MET);
-    end_pairs(w);
 }
 
 static void begin_round(world *w, int64_t round, pl_buf encoded[])
@@ -104,7 +102,7 @@ static void begin_round(world *w, int64_t round, pl_buf encoded[])
 
 PL_TEST(pair_of_which_both_are_there_is_met)
 {
-    world *w = new_pairs(2);
+    OWNED(end_pairs) world *w = new_pairs(2);
     pl_buf encoded[HOLDERS_MAX] = {{0}};
     begin_round(w, 0, encoded);
     submit(w, 0, 0, &encoded[0]);
@@ -118,7 +116,6 @@ PL_TEST(pair_of_which_both_are_there_is_met)
         raise_home(w);
     }
     forget(encoded);
-    end_pairs(w);
 }
 
 /* Simulates a round. The holder `late` sends its update only after its mate has split
@@ -146,20 +143,18 @@ static const int late_in[PHASES] = {1, -1, 0, 3, -1, 2};
 
 static void assert_mean(world *w, int64_t number)
 {
-    float *version = floats(w);
-    double *want = doubles(w);
+    OWNED(free_memory) float *version = floats(w);
+    OWNED(free_memory) double *want = doubles(w);
     pl_version_facts facts = wait_holder_version(w, number);
     fetch(w, &facts.params, 0, version);
     begin_gossip(w, number); /* computes the parameters with which the holders start */
     mean_of_holders(w, want);
     assert_near(w, version, want, 1e-6);
-    pl_free(version);
-    pl_free(want);
 }
 
 PL_TEST(home_has_the_mean_of_holders_that_were_split)
 {
-    world *w = new_pairs(4);
+    OWNED(end_pairs) world *w = new_pairs(4);
     for (int64_t round = 0; round < PHASES; round++) {
         int split = 0;
         play_round(w, round, late_in[round]);
@@ -168,7 +163,6 @@ PL_TEST(home_has_the_mean_of_holders_that_were_split)
         assert_int_equal(split, late_in[round] < 0 ? 0 : 2);
     }
     assert_mean(w, PHASES);
-    end_pairs(w);
 }
 
 static pl_status refuse(void *context, const char *name, const char *target)
@@ -184,7 +178,7 @@ PL_TEST(versions_say_who_was_split_and_rows_go)
     char name[96];
     pl_store *store = NULL;
     pl_meeting said;
-    world *w = new_pairs(4);
+    OWNED(end_pairs) world *w = new_pairs(4);
     for (int64_t round = 0; round < PHASES - 3; round++)
         play_round(w, round, late_in[round]);
     assert_int_equal(try_meet(w, 0, 0, PL_MEETING_OPEN, &said), PL_ERR_STALE);
@@ -195,22 +189,20 @@ PL_TEST(versions_say_who_was_split_and_rows_go)
     assert_ok(pl_store_each_ref(store, "meet/", refuse, NULL));
     pl_arm_module_name(&w->arm, w->topology, MODULE, name);
     for (int64_t round = 0; round < PHASES; round++) {
-        pl_version v;
+        OWNED(pl_version_clear) pl_version v;
         memset(&v, 0, sizeof v);
         assert_ok(pl_store_get_version(store, name, (uint64_t)round + 1, &v));
         for (int i = 0; i < v.n_contributions; i++)
             assert_int_equal(v.contributions[i].split, w->is_split[round][i]);
-        pl_version_clear(&v);
     }
     pl_store_close(&store);
     raise_home(w);
-    end_pairs(w);
 }
 
 PL_TEST(odd_questions_are_refused)
 {
     pl_meeting said;
-    world *w = new_pairs(3);
+    OWNED(end_pairs) world *w = new_pairs(3);
     for (int i = 0; i < 3; i++)
         assert_int_equal(try_meet(w, i, 0, PL_MEETING_SPLIT, &said),
                          mate_of(w, i, 0) == i ? PL_ERR_PROTO : PL_OK);
@@ -227,15 +219,8 @@ PL_TEST(odd_questions_are_refused)
         PL_ERR_NOT_FOUND);
     assert_int_equal(pl_client_put_ref(w->client, "meet/mix/embed.E0/0/0", "met"),
                      PL_ERR_NOPERM);
-    end_pairs(w);
+    end_pairs(&w);
     w = new_gossip(2, "f32", 0, PL_RULE_HEAVY_BALL); /* pairs without a deadline */
     start_home(w);
     assert_int_equal(try_meet(w, 0, 0, PL_MEETING_SPLIT, &said), PL_ERR_PROTO);
-    end_pairs(w);
-}
-
-int main(void)
-{
-    pl_log_open("test", PL_LOG_ERROR, false);
-    return suite_run(NULL, NULL);
 }

@@ -29,10 +29,9 @@ static const char status_text[] =
 
 static const char *write_all(pl_buf *out)
 {
-    pl_json *status = NULL;
+    OWNED(pl_json_destroy) pl_json *status = NULL;
     assert_ok(pl_json_parse(status_text, strlen(status_text), &status));
     pl_metrics_write(status, out);
-    pl_json_destroy(&status);
     return pl_buf_text(out);
 }
 
@@ -62,30 +61,27 @@ PL_TEST(numbers_stand_under_their_names_and_labels)
         "pathloom_worker_round_trip_seconds{worker=\"b\"} 0.08\n",
         "pathloom_worker_repeated_bytes_percent{worker=\"b\"} 2\n",
         "pathloom_worker_reconnects_total{worker=\"b\"} 3\n"};
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     const char *text = write_all(&out);
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         assert_non_null(strstr(text, lines[i]));
-    pl_buf_destroy(&out);
 }
 
 PL_TEST(labels_cannot_break_out_of_their_line)
 {
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     assert_non_null(strstr(write_all(&out), "worker=\"w\\\"1\\\\ \"} 0.25\n"));
-    pl_buf_destroy(&out);
 }
 
 PL_TEST(what_is_not_a_number_is_left_out)
 {
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     assert_null(strstr(write_all(&out), "pathloom_train_loss{"));
-    pl_buf_destroy(&out);
 }
 
 PL_TEST(each_family_is_named_once_and_counters_end_in_total)
 {
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     const char *text = write_all(&out);
     int n = 0;
     for (const char *at = text; (at = strstr(at, "# TYPE ")); at++, n++) {
@@ -98,16 +94,13 @@ PL_TEST(each_family_is_named_once_and_counters_end_in_total)
         assert_non_null(strstr(text, again));
     }
     assert_true(n > 25);
-    pl_buf_destroy(&out);
 }
 
 PL_TEST(an_empty_status_gives_families_without_samples)
 {
-    pl_json *status = pl_json_object();
-    pl_buf out = {0};
+    OWNED(pl_json_destroy) pl_json *status = pl_json_object();
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     pl_metrics_write(status, &out);
     assert_non_null(
         strstr(pl_buf_text(&out), "# TYPE pathloom_worker_up gauge\n# HELP"));
-    pl_json_destroy(&status);
-    pl_buf_destroy(&out);
 }

@@ -7,6 +7,15 @@
 /* Every test is run twice: without QK norm and with it. */
 static bool with_qk_norm;
 
+static void for_each_model(void (*check)(const pair *p))
+{
+    for (int i = 0; i < 2; i++) {
+        with_qk_norm = i;
+        print_message("with%s QK norm\n", i ? "" : "out");
+        for_each_backend(check);
+    }
+}
+
 enum { MODEL_B = 3, MODEL_T = 37, MODEL_N = MODEL_B * MODEL_T };
 
 static pl_topology *topology_with(int ffn, bool tied)
@@ -51,12 +60,10 @@ static double model_gradients(const pl_topology *t, pl_backend *be, float *grads
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
     pl_step_result result;
-    pl_model *model = new_model(t, be, false);
+    OWNED(pl_model_destroy) pl_model *model = new_model(t, be, false);
     model_batch(tokens, targets);
-    assert_int_equal(
-        pl_model_gradients(model, tokens, targets, MODEL_B, MODEL_T, &result), PL_OK);
-    assert_int_equal(pl_model_save_grads(model, grads), PL_OK);
-    pl_model_destroy(&model);
+    assert_ok(pl_model_gradients(model, tokens, targets, MODEL_B, MODEL_T, &result));
+    assert_ok(pl_model_save_grads(model, grads));
     return result.loss;
 }
 
@@ -65,9 +72,9 @@ static void check_model_gradients(const pair *p)
     /* Loss and gradients of the reference backend, without QK norm and with it. They
      * are computed for the first pair and kept for all. */
     static double losses[2], *wanted[2];
-    pl_topology *t = model_topology();
+    OWNED(pl_topology_destroy) pl_topology *t = model_topology();
     size_t n = pl_topology_path_params(t);
-    float *got = calloc(n, sizeof *got);
+    OWNED(free_memory) float *got = calloc(n, sizeof *got);
     double *want = wanted[with_qk_norm];
     if (!want) {
         want = wanted[with_qk_norm] = naive_zeros(n);
@@ -82,14 +89,11 @@ static void check_model_gradients(const pair *p)
     assert_true(fabs(loss - losses[with_qk_norm]) <= sqrt(p->tolerance));
     if (!(error <= limit))
         fail_msg("%s: gradients differ by %g, more than %g", p->label, error, limit);
-    free(got);
-    pl_topology_destroy(&t);
 }
 
-static void gradients_of_a_model_agree_with_ref(void **state)
+PL_TEST(gradients_of_a_model_agree_with_ref)
 {
-    (void)state;
-    for_each_backend(check_model_gradients);
+    for_each_model(check_model_gradients);
 }
 
 /* Trains two models in the same way, except that the second one recomputes activations.
@@ -98,33 +102,29 @@ static void gradients_of_a_model_agree_with_ref(void **state)
 static void check_same_bytes(const pair *p)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
-    pl_topology *t = model_topology();
+    OWNED(pl_topology_destroy) pl_topology *t = model_topology();
     size_t n = pl_topology_path_params(t);
     const int n_steps = strstr(p->be[1]->device, "emulated") ? 3 : 4;
     float *end[2];
     model_batch(tokens, targets);
     for (int round = 0; round < 2; round++) {
-        pl_model *model = new_model(t, p->be[1], round == 1);
+        OWNED(pl_model_destroy) pl_model *model = new_model(t, p->be[1], round == 1);
         pl_step_result result;
         pl_adamw adam = {.lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
         for (adam.step = 1; adam.step <= n_steps; adam.step++)
-            assert_int_equal(pl_model_train_step(model, tokens, targets, MODEL_B,
-                                                 MODEL_T, &adam, 1.0f, &result),
-                             PL_OK);
+            assert_ok(pl_model_train_step(model, tokens, targets, MODEL_B, MODEL_T,
+                                          &adam, 1.0f, &result));
         end[round] = calloc(n, sizeof(float));
-        assert_int_equal(pl_model_save(model, end[round]), PL_OK);
-        pl_model_destroy(&model);
+        assert_ok(pl_model_save(model, end[round]));
     }
     if (memcmp(end[0], end[1], n * sizeof(float)) != 0)
         fail_msg("%s: two equal trainings end in different bytes", p->label);
     free(end[0]), free(end[1]);
-    pl_topology_destroy(&t);
 }
 
-static void training_twice_gives_the_same_bytes_also_by_recomputing(void **state)
+PL_TEST(training_twice_gives_the_same_bytes_also_by_recomputing)
 {
-    (void)state;
-    for_each_backend(check_same_bytes);
+    for_each_model(check_same_bytes);
 }
 
 static void check_learning(const pair *p)
@@ -132,25 +132,21 @@ static void check_learning(const pair *p)
     if (strcmp(p->be[1]->name, "ref") == 0 || strstr(p->be[1]->device, "emulated"))
         return; /* these backends are slow; test_model.c tests ref */
     int32_t tokens[MODEL_N], targets[MODEL_N];
-    pl_topology *t = model_topology();
-    pl_model *model = new_model(t, p->be[1], false);
+    OWNED(pl_topology_destroy) pl_topology *t = model_topology();
+    OWNED(pl_model_destroy) pl_model *model = new_model(t, p->be[1], false);
     pl_step_result result = {0};
     pl_adamw adam = {.lr = 3e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
     model_batch(tokens, targets);
     for (adam.step = 1; adam.step <= 60; adam.step++)
-        assert_int_equal(pl_model_train_step(model, tokens, targets, MODEL_B, MODEL_T,
-                                             &adam, 1.0f, &result),
-                         PL_OK);
+        assert_ok(pl_model_train_step(model, tokens, targets, MODEL_B, MODEL_T, &adam,
+                                      1.0f, &result));
     if (!(result.loss < 0.1))
         fail_msg("%s: after 60 steps the loss is still %g", p->label, result.loss);
-    pl_model_destroy(&model);
-    pl_topology_destroy(&t);
 }
 
-static void training_learns_a_batch_by_heart(void **state)
+PL_TEST(training_learns_a_batch_by_heart)
 {
-    (void)state;
-    for_each_backend(check_learning);
+    for_each_model(check_learning);
 }
 
 /* Compares the losses of texts that share rows with their losses in a row of their own.
@@ -161,23 +157,20 @@ static void check_texts(const pair *p)
     int32_t tokens[MODEL_N], targets[MODEL_N];
     float packed[MODEL_N], alone[MODEL_T], before[MODEL_N], after[MODEL_N];
     int32_t plain[MODEL_N];
-    pl_topology *t = model_topology();
-    pl_model *model = new_model(t, p->be[1], false);
+    OWNED(pl_topology_destroy) pl_topology *t = model_topology();
+    OWNED(pl_model_destroy) pl_model *model = new_model(t, p->be[1], false);
     double worst = 0.0;
     model_batch(tokens, targets);
     memcpy(plain, tokens, sizeof plain);
-    assert_int_equal(pl_model_losses(model, plain, targets, MODEL_B, MODEL_T, before),
-                     PL_OK);
+    assert_ok(pl_model_losses(model, plain, targets, MODEL_B, MODEL_T, before));
     for (int n = 0, text = 1; n < MODEL_N; n += text++)
         tokens[n] |= PL_TEXT_BEGINS;
-    assert_int_equal(pl_model_losses(model, tokens, targets, MODEL_B, MODEL_T, packed),
-                     PL_OK);
+    assert_ok(pl_model_losses(model, tokens, targets, MODEL_B, MODEL_T, packed));
     for (int at = 0, end; at < MODEL_N; at = end) {
         for (end = at + 1; end % MODEL_T != 0 && tokens[end] < PL_TEXT_BEGINS;)
             end++;
-        assert_int_equal(
-            pl_model_losses(model, tokens + at, targets + at, 1, end - at, alone),
-            PL_OK);
+        assert_ok(
+            pl_model_losses(model, tokens + at, targets + at, 1, end - at, alone));
         for (int i = at; i < end; i++)
             worst = fmax(worst, fabs((double)packed[i] - (double)alone[i - at]));
     }
@@ -185,36 +178,31 @@ static void check_texts(const pair *p)
     if (!(worst <= (exact ? 0.0 : 1e-5 + 3.0 * sqrt(p->tolerance))))
         fail_msg("%s: a loss in a shared row differs by %g", p->label, worst);
     /* The marks that begin texts in one batch must not be used for later batches. */
-    assert_int_equal(pl_model_losses(model, plain, targets, MODEL_B, MODEL_T, after),
-                     PL_OK);
+    assert_ok(pl_model_losses(model, plain, targets, MODEL_B, MODEL_T, after));
     assert_memory_equal(after, before, sizeof before);
-    pl_model_destroy(&model);
-    pl_topology_destroy(&t);
 }
 
-static void texts_of_a_row_do_not_see_each_other(void **state)
+PL_TEST(texts_of_a_row_do_not_see_each_other)
 {
-    (void)state;
-    for_each_backend(check_texts);
+    for_each_model(check_texts);
 }
 
 static void check_decoder(const pair *p)
 {
     int32_t tokens[MODEL_N], targets[MODEL_N];
     float logits[257], losses[MODEL_T];
-    pl_topology *t = model_topology();
-    pl_model *model = new_model(t, p->be[1], false);
-    pl_decoder *decoder;
+    OWNED(pl_topology_destroy) pl_topology *t = model_topology();
+    OWNED(pl_model_destroy) pl_model *model = new_model(t, p->be[1], false);
+    OWNED(pl_decoder_destroy) pl_decoder *decoder;
     double worst = 0.0;
     model_batch(tokens, targets);
-    assert_int_equal(pl_model_losses(model, tokens, targets, 1, MODEL_T, losses),
-                     PL_OK);
-    assert_int_equal(pl_decoder_create(model, &decoder), PL_OK);
+    assert_ok(pl_model_losses(model, tokens, targets, 1, MODEL_T, losses));
+    assert_ok(pl_decoder_create(model, &decoder));
     for (int at = 0; at < MODEL_T; at++) {
         double total = 0.0;
         /* first a prompt of 5 tokens and one of 16, then single tokens */
         int n = at == 0 ? 5 : at == 5 ? 16 : 1;
-        assert_int_equal(pl_decoder_feed(decoder, tokens + at, n, logits), PL_OK);
+        assert_ok(pl_decoder_feed(decoder, tokens + at, n, logits));
         at += n - 1;
         for (int v = 0; v < 257; v++)
             total += exp((double)logits[v]);
@@ -224,15 +212,11 @@ static void check_decoder(const pair *p)
     }
     if (!(worst <= 1e-5 + 3.0 * sqrt(p->tolerance)))
         fail_msg("%s: the loss of a decoded token differs by %g", p->label, worst);
-    pl_decoder_destroy(&decoder);
-    pl_model_destroy(&model);
-    pl_topology_destroy(&t);
 }
 
-static void decoding_equals_a_full_forward_pass(void **state)
+PL_TEST(decoding_equals_a_full_forward_pass)
 {
-    (void)state;
-    for_each_backend(check_decoder);
+    for_each_model(check_decoder);
 }
 
 /* Shows that a model for inference has the losses of a model for training, also after a
@@ -245,9 +229,10 @@ static void check_inference(const pair *p)
     float losses[2][MODEL_N];
     model_batch(tokens, targets);
     for (int kind = 0; kind < 4; kind++) {
+        OWNED(pl_topology_destroy)
         pl_topology *t = topology_with(kind % 2 ? 120 : 200, kind / 2 == 0);
         size_t n = pl_topology_path_params(t);
-        float *params = calloc(n, sizeof *params);
+        OWNED(free_memory) float *params = calloc(n, sizeof *params);
         const pl_model_options options = {.batch = MODEL_B, .context = 48};
         pl_model *of[2] = {new_model(t, p->be[1], false),
                            fresh_model(t, p->be[1], &options)};
@@ -255,33 +240,29 @@ static void check_inference(const pair *p)
         for (size_t i = 0; i < n; i++)
             params[i] = 0.1f * normals[i];
         for (int side = 0; side < 2; side++) {
-            assert_int_equal(pl_model_load(of[side], params), PL_OK);
-            assert_int_equal(pl_model_losses(of[side], tokens, targets, MODEL_B,
-                                             MODEL_T, losses[side]),
-                             PL_OK);
+            assert_ok(pl_model_load(of[side], params));
+            assert_ok(pl_model_losses(of[side], tokens, targets, MODEL_B, MODEL_T,
+                                      losses[side]));
             pl_model_destroy(&of[side]);
         }
         if (memcmp(losses[0], losses[1], sizeof losses[0]) != 0)
             fail_msg("%s: inference changes the losses of kind %d", p->label, kind);
-        free(params);
-        pl_topology_destroy(&t);
     }
 }
 
-static void inference_gives_the_losses_of_a_model_with_masters(void **state)
+PL_TEST(inference_gives_the_losses_of_a_model_with_masters)
 {
-    (void)state;
-    for_each_backend(check_inference);
+    for_each_model(check_inference);
 }
 
 static void check_what_is_kept(const pair *p)
 {
     const bool lean = p->be[1]->act == PL_BF16;
-    pl_topology *t = model_topology();
+    OWNED(pl_topology_destroy) pl_topology *t = model_topology();
     const uint64_t n = pl_topology_path_params(t);
-    float *params = calloc(n, sizeof *params);
+    OWNED(free_memory) float *params = calloc(n, sizeof *params);
     pl_model_plan plan;
-    pl_model *model = fresh_reader(t, p->be[1]);
+    OWNED(pl_model_destroy) pl_model *model = fresh_reader(t, p->be[1]);
     const pl_model_options options = {.batch = 1, .context = 48};
     assert_int_equal(pl_model_save(model, params), PL_ERR_ARG);
     pl_model_plan_on(p->be[1], t, &options, &plan);
@@ -289,15 +270,11 @@ static void check_what_is_kept(const pair *p)
         assert_int_equal(plan.params_bytes, 4 * n);
     else
         assert_true(plan.params_bytes < 4 * n); /* the bf16 copies need 2 n bytes */
-    pl_model_destroy(&model);
-    pl_topology_destroy(&t);
-    free(params);
 }
 
-static void inference_keeps_copies_or_masters_but_not_both(void **state)
+PL_TEST(inference_keeps_copies_or_masters_but_not_both)
 {
-    (void)state;
-    for_each_backend(check_what_is_kept);
+    for_each_model(check_what_is_kept);
 }
 
 /* ---- sums for the host ---- */
@@ -305,7 +282,7 @@ static void inference_keeps_copies_or_masters_but_not_both(void **state)
 static void *new_buffer(pl_backend *be, size_t bytes)
 {
     void *memory = NULL;
-    assert_int_equal(be->ops->alloc(be, bytes, "test buffer", &memory), PL_OK);
+    assert_ok(be->ops->alloc(be, bytes, "test buffer", &memory));
     return memory;
 }
 
@@ -316,7 +293,7 @@ static float *normals_there(pl_backend *be, size_t n)
     for (size_t i = 0; i < n; i++) /* representable in bf16 */
         host[i] = pl_bf16_to_float(pl_bf16_from_float(pl_random_normal(8, 1, i)));
     be->ops->upload(be, there, host, n * sizeof *host);
-    assert_int_equal(be->ops->sync(be), PL_OK);
+    assert_ok(be->ops->sync(be));
     free(host);
     return there;
 }
@@ -338,7 +315,7 @@ static void check_means(const pair *p)
             be->ops->upload(be, there, lengths, sizeof lengths);
             be->ops->mean_rows(be, out, x, there, B, T, C);
             be->ops->download(be, means[side], out, bytes);
-            assert_int_equal(be->ops->sync(be), PL_OK);
+            assert_ok(be->ops->sync(be));
             void *const all[] = {values, out, x, there};
             for (int i = 0; i < 4; i++)
                 be->ops->release(be, all[i]);
@@ -347,10 +324,9 @@ static void check_means(const pair *p)
     }
 }
 
-static void means_of_rows_are_those_of_ref(void **state)
+PL_TEST(means_of_rows_are_those_of_ref)
 {
-    (void)state;
-    for_each_backend(check_means);
+    for_each_model(check_means);
 }
 
 /* A sum that is posted is that of its own time, although it is collected after later
@@ -368,8 +344,7 @@ static void check_losses(const pair *p)
                 be->ops->post(be, more, sum, sizeof *sum);
             }
             for (int more = 0; more < 2; more++)
-                assert_int_equal(
-                    be->ops->collect(be, more, &sums[side][more], sizeof *sum), PL_OK);
+                assert_ok(be->ops->collect(be, more, &sums[side][more], sizeof *sum));
             be->ops->release(be, sum);
             be->ops->release(be, loss);
         }
@@ -379,26 +354,7 @@ static void check_losses(const pair *p)
     }
 }
 
-static void sums_of_losses_are_those_of_ref(void **state)
+PL_TEST(sums_of_losses_are_those_of_ref)
 {
-    (void)state;
-    for_each_backend(check_losses);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_of_a_model_agree_with_ref),
-        cmocka_unit_test(training_twice_gives_the_same_bytes_also_by_recomputing),
-        cmocka_unit_test(training_learns_a_batch_by_heart),
-        cmocka_unit_test(texts_of_a_row_do_not_see_each_other),
-        cmocka_unit_test(decoding_equals_a_full_forward_pass),
-        cmocka_unit_test(inference_gives_the_losses_of_a_model_with_masters),
-        cmocka_unit_test(inference_keeps_copies_or_masters_but_not_both),
-        cmocka_unit_test(means_of_rows_are_those_of_ref),
-        cmocka_unit_test(sums_of_losses_are_those_of_ref),
-    };
-    const int failed = cmocka_run_group_tests_name("plain", tests, NULL, NULL);
-    with_qk_norm = true;
-    return failed + cmocka_run_group_tests_name("QK norm", tests, NULL, NULL);
+    for_each_model(check_losses);
 }

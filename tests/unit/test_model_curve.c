@@ -48,7 +48,7 @@ static void curve_batch(int step, int32_t tokens[N], int32_t targets[N])
 static void train(const pl_topology *t, pl_backend *be, int n, double *losses)
 {
     int32_t tokens[N], targets[N];
-    pl_model *model = curve_model(t, be);
+    OWNED(pl_model_destroy) pl_model *model = curve_model(t, be);
     pl_adamw adam = {
         .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .weight_decay = 0.1f};
     for (int step = 0; step < n; step++) {
@@ -60,7 +60,6 @@ static void train(const pl_topology *t, pl_backend *be, int n, double *losses)
             fail_msg("%s", pl_last_error());
         losses[step] = result.loss;
     }
-    pl_model_destroy(&model);
 }
 
 static void check_curve(const pair *p)
@@ -69,7 +68,7 @@ static void check_curve(const pair *p)
      * all. */
     static double want[STEPS];
     double got[STEPS];
-    pl_topology *t = curve_topology();
+    OWNED(pl_topology_destroy) pl_topology *t = curve_topology();
     const bool emulated = strstr(p->be[1]->device, "emulated") != NULL;
     const int n = emulated ? STEPS_EMULATED : STEPS;
     if (want[0] == 0.0) {
@@ -83,7 +82,6 @@ static void check_curve(const pair *p)
                      got[step], step, want[step]);
     print_message("%s: loss %.5f after %d steps, the reference has %.5f\n", p->label,
                   got[n - 1], n, want[n - 1]);
-    pl_topology_destroy(&t);
 }
 
 PL_TEST(the_loss_stays_within_half_a_percent_of_ref_for_200_steps)
@@ -95,11 +93,10 @@ static void gradients(const pl_topology *t, pl_backend *be, float *out)
 {
     int32_t tokens[N], targets[N];
     pl_step_result result;
-    pl_model *model = curve_model(t, be);
+    OWNED(pl_model_destroy) pl_model *model = curve_model(t, be);
     curve_batch(0, tokens, targets);
     assert_ok(pl_model_gradients(model, tokens, targets, B, T, &result));
     assert_ok(pl_model_save_grads(model, out));
-    pl_model_destroy(&model);
 }
 
 static void check_tensors(const pair *p)
@@ -107,9 +104,9 @@ static void check_tensors(const pair *p)
     /* The gradients of the reference backend, computed for the first pair and kept for
      * all. */
     static double *want;
-    pl_topology *t = curve_topology();
+    OWNED(pl_topology_destroy) pl_topology *t = curve_topology();
     const size_t n = pl_topology_path_params(t);
-    float *got = calloc(n, sizeof *got);
+    OWNED(free_memory) float *got = calloc(n, sizeof *got);
     const double limit = p->tolerance > 1e-4 ? p->tolerance : 1e-4;
     if (!want) {
         want = naive_zeros(n);
@@ -127,8 +124,6 @@ static void check_tensors(const pair *p)
             fail_msg("%s: the gradient of %s differs by %g", p->label, tensor->name,
                      error);
     }
-    free(got);
-    pl_topology_destroy(&t);
 }
 
 PL_TEST(the_gradient_of_each_tensor_is_that_of_ref_to_1e_4)

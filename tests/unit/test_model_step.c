@@ -5,49 +5,6 @@
 #include "modules/model_internal.h"
 #include "tests/support/rig.h"
 
-static void load_initial(rig *r, uint64_t seed)
-{
-    for (int s = 0; s < pl_topology_n_slots(r->topology); s++)
-        pl_topology_init(r->topology, s, seed,
-                         r->params + pl_topology_slot(r->topology, s)->offset);
-    assert_ok(pl_model_load(r->model, r->params));
-}
-
-static float *copy_params(const rig *r)
-{
-    float *x = malloc(r->n * sizeof *x);
-    assert_non_null(x);
-    assert_ok(pl_model_save(r->model, x));
-    return x;
-}
-
-static float *copy_grads(const rig *r)
-{
-    float *x = malloc(r->n * sizeof *x);
-    assert_non_null(x);
-    assert_ok(pl_model_save_grads(r->model, x));
-    return x;
-}
-
-enum { B2 = 2, T5 = 5 };
-static const int32_t tokens_2x5[] = {1, 7, 12, 0, 7, 3, 3, 9, 11, 2};
-static const int32_t targets_2x5[] = {7, 12, 0, -1, 7, -1, 9, 11, 2, 5};
-static const pl_adamw adam_default = {.lr = 1e-2f,
-                                      .beta1 = 0.9f,
-                                      .beta2 = 0.95f,
-                                      .eps = 1e-8f,
-                                      .weight_decay = 0.1f,
-                                      .step = 1};
-
-static void train_some(const rig *r, int n_steps)
-{
-    pl_step_result result;
-    pl_adamw adam = adam_default;
-    for (adam.step = 1; adam.step <= n_steps; adam.step++)
-        assert_ok(pl_model_train_step(r->model, tokens_2x5, targets_2x5, B2, T5, &adam,
-                                      1.0f, &result));
-}
-
 /* ---- what the host does in a step ---- */
 
 /* Calls of the operations by which the host gives work to the backend or waits. */
@@ -103,8 +60,8 @@ PL_TEST(a_pass_is_one_upload_and_one_routine_and_a_step_waits_once)
     for (int batch = 1; batch <= B2; batch++) {
         const pl_model_options options = {
             .batch = batch, .context = 8, .training = true};
-        pl_topology *t;
-        pl_model *model;
+        OWNED(pl_topology_destroy) pl_topology *t;
+        OWNED(pl_model_destroy) pl_model *model;
         pl_step_result result;
         assert_ok(pl_topology_create(&tiny, &spec, &t));
         assert_ok(pl_model_create(&counted, t, &options, &model));
@@ -116,8 +73,6 @@ PL_TEST(a_pass_is_one_upload_and_one_routine_and_a_step_waits_once)
         assert_int_equal(calls.posts, 1);
         assert_int_equal(calls.collects, 1);
         assert_int_equal(calls.waits, 0);
-        pl_model_destroy(&model);
-        pl_topology_destroy(&t);
     }
 }
 
@@ -141,7 +96,7 @@ PL_TEST(a_step_may_begin_before_the_last_one_ends)
     assert_ok(pl_model_step_end(b.model, &got[N_STEPS - 1]));
     assert_int_equal(pl_model_step_end(b.model, &more), PL_ERR_ARG);
     assert_memory_equal(got, want, sizeof got);
-    float *end_a = copy_params(&a), *end_b = copy_params(&b);
+    OWNED(free_memory) float *end_a = copy_params(&a), *end_b = copy_params(&b);
     assert_memory_equal(end_a, end_b, a.n * sizeof *end_a);
     for (int i = 0; i < 3; i++)
         assert_int_equal(
@@ -150,7 +105,6 @@ PL_TEST(a_step_may_begin_before_the_last_one_ends)
     /* new parameters have nothing to do with those steps */
     load_initial(&b, 9);
     assert_int_equal(pl_model_step_end(b.model, &more), PL_ERR_ARG);
-    free(end_a), free(end_b);
     close_rig(&a);
     close_rig(&b);
 }
@@ -206,7 +160,4 @@ PL_TEST(a_refused_batch_marks_no_text_of_a_later_one)
     close_rig(&b);
 }
 
-int main(void)
-{
-    return suite_run(open_backend, close_backend);
-}
+PL_SUITE(open_backend, close_backend)

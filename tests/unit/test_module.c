@@ -75,10 +75,10 @@ static void open_world(world *w, pl_backend *be, int kind)
     assert_true(pl_topology_n_modules(w->t) <= MODULES_MAX && w->n_paths <= 4);
     for (int m = 0; m < pl_topology_n_modules(w->t); m++) {
         const int slot = pl_topology_module_slot(w->t, m);
+        OWNED(free_memory)
         float *params = calloc(pl_topology_slot(w->t, slot)->n_params, sizeof *params);
         fill_module(w->t, m, params);
         assert_ok(pl_module_create(be, w->t, slot, params, &w->modules[m]));
-        free(params);
     }
     for (int p = 0; p < w->n_paths; p++) {
         pl_module *of[MODULES_MAX];
@@ -120,7 +120,7 @@ static void read_alone(const world *w, int i, float (*logits)[VOCAB])
     pl_decoder *alone;
     int32_t words[WORDS];
     const int n = prompt_length(i);
-    float *params = path_params(w->t, path_of(w, i));
+    OWNED(free_memory) float *params = path_params(w->t, path_of(w, i));
     pl_model *model = fresh_reader(w->t, w->be);
     assert_ok(pl_model_load(model, params));
     for (int k = 0; k < WORDS; k++)
@@ -131,7 +131,6 @@ static void read_alone(const world *w, int i, float (*logits)[VOCAB])
         assert_ok(pl_decoder_feed(alone, words + k, 1, logits[k]));
     pl_decoder_destroy(&alone);
     pl_model_destroy(&model);
-    free(params);
 }
 
 /* Decodes all sequences in one decoder of a model that has no parameters of its own.
@@ -140,8 +139,8 @@ static void read_alone(const world *w, int i, float (*logits)[VOCAB])
 static void read_together(const world *w, float (*logits)[WORDS][VOCAB])
 {
     const pl_model_options options = {.batch = 1, .context = CONTEXT};
-    pl_model *model;
-    pl_decoder *d;
+    OWNED(pl_model_destroy) pl_model *model;
+    OWNED(pl_decoder_destroy) pl_decoder *d;
     int at[SLOTS] = {0}, n = 1;
     assert_ok(pl_model_create(w->be, w->t, &options, &model));
     assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
@@ -170,8 +169,6 @@ static void read_together(const world *w, float (*logits)[WORDS][VOCAB])
         for (int i = 0; i < n; i++)
             memcpy(logits[who[i]][at[who[i]]++], out[i], sizeof out[i]);
     }
-    pl_decoder_destroy(&d);
-    pl_model_destroy(&model);
 }
 
 static void expect_same_bytes(pl_backend *be, int kind)
@@ -199,15 +196,14 @@ static void for_each_precision(void (*check)(pl_backend *be, int kind))
     for (int kind = 0; kind < KINDS; kind++) {
         for (int i = 0; i < 4; i++)
             for (int threads = 1; threads < 3; threads++) {
+                OWNED(pl_backend_close)
                 pl_backend *be = open_side("cpu", precisions[i], threads);
                 if (!be)
                     continue; /* this machine does not have the backend */
                 check(be, kind);
-                pl_backend_close(&be);
             }
-        pl_backend *ref = open_side("ref", "f32", 1);
+        OWNED(pl_backend_close) pl_backend *ref = open_side("ref", "f32", 1);
         check(ref, kind);
-        pl_backend_close(&ref);
     }
 }
 
@@ -222,18 +218,18 @@ PL_TEST(a_path_has_the_same_bytes_beside_other_paths)
 PL_TEST(a_plan_belongs_to_its_rows)
 {
     enum { PATHS = 4, POINTS = 5 };
-    world w;
-    decoder_rows now;
+    OWNED(pl_backend_close) pl_backend *ref = open_side("ref", "f32", 1);
+    OWNED(close_world) world w;
+    OWNED(decoder_rows_close) decoder_rows now;
     uint64_t hashes[PATHS * PATHS * (PATHS * PATHS + PATHS + 1) + PATHS];
     int n_hashes = 0;
-    pl_backend *ref = open_side("ref", "f32", 1);
     open_world(&w, ref, 0);
     for (int p = 0; p < PATHS; p++)
         w.paths[p]->number = (uint64_t)p + 1;
     decoder_rows_open(&now, 4);
     for (int n = 4, all = PATHS * PATHS * PATHS * PATHS; n > 0; n--, all /= PATHS)
         for (int code = 0; code < all; code++) {
-            decoder_rows alone;
+            OWNED(decoder_rows_close) decoder_rows alone;
             decoder_rows_open(&alone, 4);
             now.n = alone.n = n;
             for (int i = 0, left = code; i < n; i++, left /= PATHS)
@@ -245,19 +241,15 @@ PL_TEST(a_plan_belongs_to_its_rows)
             hashes[n_hashes++] = now.hash;
             for (int k = 0; k < n_hashes - 1; k++)
                 assert_int_not_equal(hashes[k], now.hash);
-            decoder_rows_close(&alone);
         }
-    decoder_rows_close(&now);
-    close_world(&w);
-    pl_backend_close(&ref);
 }
 
 /* Shows that one model can compute one path after another: losses and features of each
  * path must equal those of a model that has loaded this path. */
 static void expect_same_losses(pl_backend *be, int kind)
 {
-    world w;
-    pl_model *shared;
+    OWNED(close_world) world w;
+    OWNED(pl_model_destroy) pl_model *shared;
     int32_t tokens[WORDS], targets[WORDS], length = WORDS;
     const pl_model_options options = {.batch = 1, .context = CONTEXT};
     open_world(&w, be, kind);
@@ -271,8 +263,8 @@ static void expect_same_losses(pl_backend *be, int kind)
         be->decode_only ? PL_ERR_UNSUPPORTED : PL_ERR_ARG);
     for (int p = 0; p < w.n_paths; p++) {
         float losses[2][WORDS] = {{0}}, features[2][48];
-        float *params = path_params(w.t, p);
-        pl_model *own = fresh_reader(w.t, be);
+        OWNED(free_memory) float *params = path_params(w.t, p);
+        OWNED(pl_model_destroy) pl_model *own = fresh_reader(w.t, be);
         assert_ok(pl_model_load(own, params));
         assert_ok(pl_model_use(shared, w.paths[p]));
         for (int side = 0; side < 2; side++) {
@@ -283,11 +275,7 @@ static void expect_same_losses(pl_backend *be, int kind)
         }
         assert_memory_equal(losses[0], losses[1], sizeof losses[0]);
         assert_memory_equal(features[0], features[1], sizeof features[0]);
-        pl_model_destroy(&own);
-        free(params);
     }
-    pl_model_destroy(&shared);
-    close_world(&w);
 }
 
 PL_TEST(a_model_computes_paths_one_after_another)
@@ -308,13 +296,13 @@ static pl_status counting_alloc(pl_backend *be, size_t bytes, const char *what,
 PL_TEST(a_module_takes_the_bytes_that_are_planned)
 {
     for (int kind = 0; kind < KINDS; kind++) {
-        pl_backend *ref = open_side("ref", "f32", 1);
+        OWNED(pl_backend_close) pl_backend *ref = open_side("ref", "f32", 1);
         pl_ops ops = *ref->ops;
         const pl_model_options options = {.batch = 1, .context = CONTEXT};
         pl_model_plan plan;
         uint64_t all = 0, path = 0;
         world w;
-        pl_topology *t = make_topology(kind);
+        OWNED(pl_topology_destroy) pl_topology *t = make_topology(kind);
         for (int m = 0; m < pl_topology_n_modules(t); m++)
             all += pl_module_bytes(ref, t, pl_topology_module_slot(t, m));
         for (int slot = 0; slot < pl_topology_n_slots(t); slot++)
@@ -330,22 +318,18 @@ PL_TEST(a_module_takes_the_bytes_that_are_planned)
         assert_int_equal(n_allocated, all);
         close_world(&w);
         ref->ops = counted;
-        pl_topology_destroy(&t);
-        pl_backend_close(&ref);
     }
 }
 
 PL_TEST(a_path_of_wrong_modules_is_refused)
 {
-    world w;
+    OWNED(pl_backend_close) pl_backend *ref = open_side("ref", "f32", 1);
+    OWNED(close_world) world w;
     pl_path *path;
-    pl_backend *ref = open_side("ref", "f32", 1);
     open_world(&w, ref, 0);
     pl_module *twice[] = {w.modules[0], w.modules[1], w.modules[2], w.modules[5]};
     assert_int_equal(pl_path_create(w.t, twice, &path), PL_ERR_ARG);
     assert_null(path);
     pl_module *no_head[] = {w.modules[0], w.modules[1], w.modules[3], w.modules[0]};
     assert_int_equal(pl_path_create(w.t, no_head, &path), PL_ERR_ARG);
-    close_world(&w);
-    pl_backend_close(&ref);
 }

@@ -17,7 +17,7 @@ static void put_module(int module, uint64_t number, uint64_t seed)
     const size_t n = pl_topology_slot(topology, slot)->n_params;
     pl_version v = {.number = number}, head;
     pl_txn *txn;
-    float *params = pl_alloc(n * sizeof *params);
+    OWNED(free_memory) float *params = pl_alloc(n * sizeof *params);
     for (size_t i = 0; i < n; i++)
         params[i] = 0.3f * pl_random_normal(seed, (uint64_t)module, i);
     pl_arm_module_name(&arm, topology, module, v.module);
@@ -33,7 +33,6 @@ static void put_module(int module, uint64_t number, uint64_t seed)
     }
     assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, false}));
     assert_ok(pl_txn_commit(&txn));
-    pl_free(params);
 }
 
 static int open_all(void **state)
@@ -124,13 +123,14 @@ static void expect_paths(const pl_module_pool *pool, const pl_backend *be,
 
 static void check_memory(const char *precision)
 {
-    pl_backend *be = open_backend("cpu", precision);
+    OWNED(pl_backend_close) pl_backend *be = open_backend("cpu", precision);
     pl_pooled_path *open[PATHS] = {NULL};
     bool is_open[PATHS] = {false};
     uint64_t missing;
     const pl_path_source p01 = {&arm, topology, 1, {NULL, false}};
     if (!be)
         return;
+    OWNED(pl_module_pool_destroy)
     pl_module_pool *pool = pl_module_pool_create(be, store);
     expect_paths(pool, be, is_open, 0);
     assert_ok(pl_module_pool_missing(pool, &p01, &missing));
@@ -162,8 +162,6 @@ static void check_memory(const char *precision)
     pl_module_pool_close(pool, &open[2]);
     is_open[2] = is_open[3] = false;
     expect_paths(pool, be, is_open, 10);
-    pl_module_pool_destroy(&pool);
-    pl_backend_close(&be);
 }
 
 PL_TEST(a_module_is_in_memory_once_and_as_long_as_a_path_uses_it)
@@ -176,7 +174,8 @@ PL_TEST(a_module_is_in_memory_once_and_as_long_as_a_path_uses_it)
 /* ---- new versions ---- */
 PL_TEST(only_modules_that_have_changed_are_read_again)
 {
-    pl_backend *be = open_backend("ref", "f32");
+    OWNED(pl_backend_close) pl_backend *be = open_backend("ref", "f32");
+    OWNED(pl_module_pool_destroy)
     pl_module_pool *pool = pl_module_pool_create(be, store);
     pl_pooled_path *before = open_path(pool, 0), *other = open_path(pool, 3), *after;
     bool current = false;
@@ -214,8 +213,6 @@ PL_TEST(only_modules_that_have_changed_are_read_again)
     assert_int_equal(pl_pooled_path_contents(after), contents);
     pl_module_pool_close(pool, &after);
     pl_module_pool_close(pool, &other);
-    pl_module_pool_destroy(&pool);
-    pl_backend_close(&be);
 }
 
 /* ---- requests ---- */
@@ -278,11 +275,12 @@ static pl_model *open_model(pl_backend *be)
 static void expect_as_alone(pl_backend *be, asked *a)
 {
     asked alone = {.path = a->path, .n = a->n, .kind = a->kind};
-    pl_model *loaded = open_model(be);
+    OWNED(pl_model_destroy) pl_model *loaded = open_model(be);
+    OWNED(free_memory)
     float *params = pl_alloc(pl_topology_path_params(topology) * sizeof *params);
     assert_ok(pl_read_path(store, &arm, topology, a->path, UINT64_MAX, params));
     assert_ok(pl_model_load(loaded, params));
-    pl_batch *batch = open_batch(loaded, 1);
+    OWNED(pl_batch_destroy) pl_batch *batch = open_batch(loaded, 1);
     join(batch, NULL, &alone);
     run(batch);
     assert_ok(a->got.status);
@@ -292,9 +290,6 @@ static void expect_as_alone(pl_backend *be, asked *a)
     assert_memory_equal(a->got.scores.data, alone.got.scores.data,
                         alone.got.scores.len);
     told_clear(&alone.got);
-    pl_batch_destroy(&batch);
-    pl_model_destroy(&loaded);
-    pl_free(params);
 }
 
 static void check_requests(const char *name, const char *precision)
@@ -316,10 +311,11 @@ static void check_requests(const char *name, const char *precision)
     enum { N = sizeof wanted / sizeof *wanted };
     asked list[N];
     enum { TOGETHER = 8 };
-    pl_backend *be = open_backend(name, precision);
+    OWNED(pl_backend_close) pl_backend *be = open_backend(name, precision);
     pl_pooled_path *paths[PATHS];
     if (!be)
         return;
+    OWNED(pl_module_pool_destroy)
     pl_module_pool *pool = pl_module_pool_create(be, store);
     pl_model *loaded = open_model(be);
     pl_batch *batch = open_batch(loaded, SLOTS);
@@ -354,8 +350,6 @@ static void check_requests(const char *name, const char *precision)
     pl_model_destroy(&loaded);
     for (int p = 0; p < PATHS; p++)
         pl_module_pool_close(pool, &paths[p]);
-    pl_module_pool_destroy(&pool);
-    pl_backend_close(&be);
 }
 
 PL_TEST(requests_of_several_paths_get_the_bytes_that_they_get_alone)
@@ -374,13 +368,13 @@ PL_TEST(sixteen_by_sixteen_is_planned_at_the_size_of_its_modules)
     static const char *const precisions[] = {"f32", "bf16", "int8"};
     pl_shape shape;
     pl_topology_spec spec;
-    pl_topology *t;
+    OWNED(pl_topology_destroy) pl_topology *t;
     assert_ok(pl_preset("dipaco-150m-16x16", &shape, &spec));
     assert_ok(pl_topology_create(&shape, &spec, &t));
     assert_int_equal(pl_topology_n_paths(t), 256);
     for (int i = 0; i < 3; i++) {
         pl_server_plan plan, more;
-        pl_backend *be = open_backend("cpu", precisions[i]);
+        OWNED(pl_backend_close) pl_backend *be = open_backend("cpu", precisions[i]);
         if (!be)
             continue;
         pl_server_plan_bytes(be, t, 16, &plan);
@@ -396,12 +390,7 @@ PL_TEST(sixteen_by_sixteen_is_planned_at_the_size_of_its_modules)
                          16 * 2 * pl_type_bytes(be->act) * (uint64_t)shape.n_blocks *
                              (uint64_t)shape.context * (uint64_t)shape.n_kv_heads *
                              (uint64_t)shape.head_size);
-        pl_backend_close(&be);
     }
-    pl_topology_destroy(&t);
 }
 
-int main(void)
-{
-    return suite_run(open_all, close_all);
-}
+PL_SUITE(open_all, close_all)

@@ -44,7 +44,7 @@ static pl_backend *open_backend(const char *name, int n_threads)
 
 static void step_matrix(const char *name, int n_threads, int O, int I, matrices *x)
 {
-    pl_backend *be = open_backend(name, n_threads);
+    OWNED(pl_backend_close) pl_backend *be = open_backend(name, n_threads);
     void *work = NULL;
     assert_ok(
         be->ops->alloc(be, pl_muon_work_floats(O, I) * sizeof(float), "a test", &work));
@@ -59,7 +59,6 @@ static void step_matrix(const char *name, int n_threads, int O, int I, matrices 
     }
     assert_ok(be->ops->sync(be));
     be->ops->release(be, work);
-    pl_backend_close(&be);
 }
 
 /* ---- the equation in double; a wide matrix is transposed first ---- */
@@ -79,13 +78,14 @@ static double *multiply(const double *a, const double *b, int M, int N, int K,
 
 static void iterate_double(double *x, int L, int S)
 {
-    double *s = multiply(x, x, S, S, L, true), *ss = multiply(s, s, S, S, S, false);
+    OWNED(free_memory)
+    double *s = multiply(x, x, S, S, L, true),
+           *ss = multiply(s, s, S, S, S, false);
     for (int i = 0; i < S * S; i++)
         ss[i] = -4.7750 * s[i] + 2.0315 * ss[i];
-    double *y = multiply(x, ss, L, S, S, false);
+    OWNED(free_memory) double *y = multiply(x, ss, L, S, S, false);
     for (int i = 0; i < L * S; i++)
         x[i] = 3.4445 * x[i] + y[i];
-    free(s), free(ss), free(y);
 }
 
 static void step_double(double *p, double *m, const float *g, int O, int I)
@@ -121,11 +121,13 @@ static double distance(const float *got, const double *want, int n)
 
 static void expect_double(const char *name)
 {
-    matrices *x = calloc(1, sizeof *x);
-    float *g = calloc(N_MAX, sizeof *g);
+    OWNED(free_memory) matrices *x = calloc(1, sizeof *x);
+    OWNED(free_memory) float *g = calloc(N_MAX, sizeof *g);
     for (int s = 0; s < N_SIZES; s++) {
         const int O = sizes[s].O, I = sizes[s].I;
-        double *p = calloc((size_t)(O * I), sizeof *p), *m = calloc((size_t)(O * I), 8);
+        OWNED(free_memory)
+        double *p = calloc((size_t)(O * I), sizeof *p),
+               *m = calloc((size_t)(O * I), 8);
         step_matrix(name, 1, O, I, x);
         for (int i = 0; i < O * I; i++)
             p[i] = (double)(0.02f * pl_random_normal(1, 1, (uint64_t)i));
@@ -135,9 +137,7 @@ static void expect_double(const char *name)
         }
         assert_true(distance(x->m, m, O * I) < 1e-12);
         assert_true(distance(x->p, p, O * I) < 1e-8);
-        free(p), free(m);
     }
-    free(x), free(g);
 }
 
 PL_TEST(ref_follows_the_equation)
@@ -152,7 +152,9 @@ PL_TEST(cpu_follows_the_equation)
 
 PL_TEST(threads_do_not_change_a_byte)
 {
-    matrices *one = calloc(1, sizeof *one), *many = calloc(1, sizeof *many);
+    OWNED(free_memory)
+    matrices *one = calloc(1, sizeof *one),
+             *many = calloc(1, sizeof *many);
     for (int s = 0; s < N_SIZES; s++) {
         const size_t bytes = (size_t)(sizes[s].O * sizes[s].I) * sizeof(float);
         step_matrix("cpu", 1, sizes[s].O, sizes[s].I, one);
@@ -162,7 +164,6 @@ PL_TEST(threads_do_not_change_a_byte)
             assert_memory_equal(one->m, many->m, bytes);
         }
     }
-    free(one), free(many);
 }
 
 /* ---- several matrices in one call ---- */
@@ -175,7 +176,7 @@ typedef struct many_matrices {
 static void step_many(const char *name, int n_threads, int n, int per_call, int O,
                       int I, many_matrices *x)
 {
-    pl_backend *be = open_backend(name, n_threads);
+    OWNED(pl_backend_close) pl_backend *be = open_backend(name, n_threads);
     const size_t bytes = pl_muon_work_floats(O, I) * sizeof(float);
     void *work = NULL;
     assert_ok(be->ops->alloc(be, bytes, "a test", &work));
@@ -188,7 +189,6 @@ static void step_many(const char *name, int n_threads, int n, int per_call, int 
                       grad_scale, &rates);
     assert_ok(be->ops->sync(be));
     be->ops->release(be, work);
-    pl_backend_close(&be);
 }
 
 /* Shows that several matrices in one call get the bytes that each gets alone with one
@@ -200,7 +200,9 @@ PL_TEST(matrices_do_not_depend_on_each_other)
     static const struct {
         int n, O, I;
     } cases[] = {{9, 66, 130}, {3, 130, 66}, {2, 400, 128}};
-    many_matrices *alone = calloc(1, sizeof *alone), *all = calloc(1, sizeof *all);
+    OWNED(free_memory)
+    many_matrices *alone = calloc(1, sizeof *alone),
+                  *all = calloc(1, sizeof *all);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         const int n = cases[c].n, O = cases[c].O, I = cases[c].I;
         step_many("cpu", 1, n, 1, O, I, alone);
@@ -213,7 +215,6 @@ PL_TEST(matrices_do_not_depend_on_each_other)
     step_many("ref", 1, 3, 1, 5, 9, alone);
     step_many("ref", 1, 3, 3, 5, 9, all);
     assert_memory_equal(alone, all, sizeof *all);
-    free(alone), free(all);
 }
 
 /* Shows that cpu, which computes with the Gram matrix, is accurate for a gradient in
@@ -221,9 +222,9 @@ PL_TEST(matrices_do_not_depend_on_each_other)
 PL_TEST(one_large_direction_does_not_hide_the_others)
 {
     enum { O = 64, I = 1024, N = O * I };
-    many_matrices *x = calloc(1, sizeof *x);
-    double *p = calloc(N, sizeof *p), *m = calloc(N, sizeof *m);
-    pl_backend *be = open_backend("cpu", 1);
+    OWNED(free_memory) many_matrices *x = calloc(1, sizeof *x);
+    OWNED(free_memory) double *p = calloc(N, sizeof *p), *m = calloc(N, sizeof *m);
+    OWNED(pl_backend_close) pl_backend *be = open_backend("cpu", 1);
     void *work = NULL;
     assert_ok(be->ops->alloc(be, pl_muon_work_floats(O, I) * sizeof(float), "", &work));
     for (int i = 0; i < N; i++)
@@ -235,16 +236,14 @@ PL_TEST(one_large_direction_does_not_hide_the_others)
     printf("%g\n", distance(x->p, p, N));
     assert_true(distance(x->p, p, N) < 1e-6);
     be->ops->release(be, work);
-    pl_backend_close(&be);
-    free(x), free(p), free(m);
 }
 
 /* Shows that with a learning rate of 1 the root mean square of a step's elements is
  * about 0.2, as in a typical step of AdamW. */
 PL_TEST(a_step_has_the_length_that_its_scale_says)
 {
-    matrices *x = calloc(1, sizeof *x);
-    pl_backend *be = open_backend("ref", 1);
+    OWNED(free_memory) matrices *x = calloc(1, sizeof *x);
+    OWNED(pl_backend_close) pl_backend *be = open_backend("ref", 1);
     const pl_adamw adam = {.lr = 1.0f, .step = 1};
     void *work = NULL;
     double squares = 0;
@@ -257,14 +256,12 @@ PL_TEST(a_step_has_the_length_that_its_scale_says)
     assert_true(sqrt(squares / (128 * 64)) > 0.14);
     assert_true(sqrt(squares / (128 * 64)) < 0.24);
     be->ops->release(be, work);
-    pl_backend_close(&be);
-    free(x);
 }
 
 PL_TEST(a_gradient_of_zeros_changes_nothing_but_the_decay)
 {
-    matrices *x = calloc(1, sizeof *x);
-    pl_backend *be = open_backend("cpu", 1);
+    OWNED(free_memory) matrices *x = calloc(1, sizeof *x);
+    OWNED(pl_backend_close) pl_backend *be = open_backend("cpu", 1);
     void *work = NULL;
     assert_ok(be->ops->alloc(be, pl_muon_work_floats(3, 5) * sizeof(float), "", &work));
     for (int i = 0; i < 15; i++)
@@ -273,8 +270,6 @@ PL_TEST(a_gradient_of_zeros_changes_nothing_but_the_decay)
     for (int i = 0; i < 15; i++)
         assert_true(fabsf(x->p[i] - 0.998f) < 1e-6f);
     be->ops->release(be, work);
-    pl_backend_close(&be);
-    free(x);
 }
 
 /* ---- in a model ---- */
@@ -398,7 +393,7 @@ PL_TEST(cpu_trains_as_ref_does)
 PL_TEST(some_rows_are_stepped_as_a_matrix_of_their_own)
 {
     enum { ROWS = 7, FFN = 24, WIDTH = 16 };
-    rig r;
+    OWNED(close_rig) rig r;
     void *work = NULL;
     const pl_adamw adam = {.lr = 1e-2f, .weight_decay = 0.1f, .step = 1};
     open_rig_of_rows(&r, "ref", ROWS);
@@ -423,14 +418,13 @@ PL_TEST(some_rows_are_stepped_as_a_matrix_of_their_own)
     for (int i = 0; i < FFN * WIDTH; i++)
         assert_true(fabsf(before[i] - r.params[tensor->offset + (size_t)i]) < 1e-5f);
     r.be->ops->release(r.be, work);
-    close_rig(&r);
 }
 
 PL_TEST(the_plan_counts_one_moment_for_matrices_and_the_working_memory)
 {
     pl_model_options plain = options;
     pl_model_plan with, without;
-    pl_topology *t = NULL;
+    OWNED(pl_topology_destroy) pl_topology *t = NULL;
     plain.muon = false;
     assert_ok(pl_topology_create(&shape, &one_path, &t));
     pl_model_plan_bytes(t, &options, PL_F32, &with);
@@ -444,7 +438,6 @@ PL_TEST(the_plan_counts_one_moment_for_matrices_and_the_working_memory)
     rows.muon_rows = 7;
     pl_model_plan_bytes(t, &rows, PL_F32, &with);
     assert_int_equal(with.scratch_bytes, pl_muon_work_floats(7, 24) * sizeof(float));
-    pl_topology_destroy(&t);
 }
 
 /* ---- in a path's state ---- */
@@ -456,8 +449,10 @@ PL_TEST(second_moments_of_matrices_do_not_travel)
         arm.outer.state = (pl_state_kind)kind;
         const size_t size = kind == PL_STATE_F32 ? 4 : 2;
         const size_t bytes = pl_path_state_bytes(&arm, n);
-        float *from = calloc(2 * n, sizeof *from), *to = calloc(2 * n, sizeof *to);
-        uint8_t *blob = calloc(bytes + 1, 1);
+        OWNED(free_memory)
+        float *from = calloc(2 * n, sizeof *from),
+              *to = calloc(2 * n, sizeof *to);
+        OWNED(free_memory) uint8_t *blob = calloc(bytes + 1, 1);
         assert_int_equal(bytes, (n + second) * size);
         assert_int_equal(pl_path_moments_floats(&arm, n), n + second);
         for (size_t i = 0; i < n + second; i++)
@@ -468,7 +463,6 @@ PL_TEST(second_moments_of_matrices_do_not_travel)
         assert_int_equal(blob[bytes], 0x5a);
         state_unpack(&arm, blob, n, to);
         assert_memory_equal(from, to, 2 * n * sizeof *to);
-        free(from), free(to), free(blob);
     }
 }
 
@@ -484,7 +478,7 @@ static pl_arm muon_arm(pl_state_kind kind)
 
 static pl_status check_blob(const pl_arm *arm, const rig *r, const uint8_t *blob)
 {
-    pl_contract *contracts = pl_contracts_create(arm, r->topology);
+    OWNED(free_memory) pl_contract *contracts = pl_contracts_create(arm, r->topology);
     const pl_state_claim claim = {.arm = arm,
                                   .topology = r->topology,
                                   .contracts = contracts,
@@ -492,27 +486,24 @@ static pl_status check_blob(const pl_arm *arm, const rig *r, const uint8_t *blob
                                   .is_known = true,
                                   .before = pl_state_view_of(arm, r->n, NULL),
                                   .after = pl_state_view_of(arm, r->n, blob)};
-    pl_status status = pl_state_check(&claim);
-    pl_free(contracts);
-    return status;
+    return pl_state_check(&claim);
 }
 
 /* Packs m and v of a path, and checks the packed state. */
 static pl_status check_packed(const pl_arm *arm, const rig *r)
 {
-    uint8_t *blob = calloc(pl_path_state_bytes(arm, r->n) + 1, 1);
-    float *values = calloc(2 * r->n, sizeof *values);
+    OWNED(free_memory) uint8_t *blob = calloc(pl_path_state_bytes(arm, r->n) + 1, 1);
+    OWNED(free_memory) float *values = calloc(2 * r->n, sizeof *values);
     memcpy(values, r->m, r->n * sizeof *values);
     memcpy(values + r->n, r->v, r->second * sizeof *values);
     state_pack(arm, values, r->n, blob);
     pl_status status = check_blob(arm, r, blob);
-    free(values), free(blob);
     return status;
 }
 
 PL_TEST(states_that_muon_leaves_are_taken)
 {
-    rig r;
+    OWNED(close_rig) rig r;
     open_rig(&r, "ref");
     for (int kind = PL_STATE_F32; kind <= PL_STATE_BF16; kind++)
         for (int step = 0; step < 20; step++) {
@@ -520,7 +511,6 @@ PL_TEST(states_that_muon_leaves_are_taken)
             train_rig(&r, step, step + 1);
             assert_ok(check_packed(&arm, &r));
         }
-    close_rig(&r);
 }
 
 PL_TEST(states_that_muon_cannot_leave_are_refused)
@@ -529,7 +519,7 @@ PL_TEST(states_that_muon_cannot_leave_are_refused)
     const size_t at = 19 * 16 + 40; /* an element of the first matrix */
     for (size_t i = 0; i < 2; i++) {
         const pl_arm *arm = &arms[i];
-        rig r;
+        OWNED(close_rig) rig r;
         open_rig(&r, "ref");
         r.m[at] = 0.9f * clip; /* clip limits the joint norm of all matrices */
         assert_ok(check_packed(arm, &r));
@@ -551,7 +541,6 @@ PL_TEST(states_that_muon_cannot_leave_are_refused)
         assert_ok(check_packed(arm, &r));
         r.v[r.second - 1] = -1;
         assert_int_equal(check_packed(arm, &r), PL_ERR_DATA);
-        close_rig(&r);
     }
 }
 
@@ -560,7 +549,7 @@ PL_TEST(states_that_muon_cannot_leave_are_refused)
 PL_TEST(residuals_that_are_not_finite_are_refused)
 {
     static const pl_state_kind kinds[] = {PL_STATE_F32, PL_STATE_BF16, PL_STATE_I8};
-    rig r;
+    OWNED(close_rig) rig r;
     open_rig(&r, "ref");
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         pl_arm arm = muon_arm(PL_STATE_F32);
@@ -568,12 +557,10 @@ PL_TEST(residuals_that_are_not_finite_are_refused)
         arm.outer.feedback = true;
         arm.outer.residual = kinds[i];
         const uint64_t bytes = pl_path_state_bytes(&arm, r.n);
-        uint8_t *blob = calloc(bytes, 1);
+        OWNED(free_memory) uint8_t *blob = calloc(bytes, 1);
         assert_ok(check_blob(&arm, &r, blob));
         /* NaN. If the residual is in i8, this is the exponent 32767 of a block. */
         blob[bytes - 2] = 0xff, blob[bytes - 1] = 0x7f;
         assert_int_equal(check_blob(&arm, &r, blob), PL_ERR_DATA);
-        free(blob);
     }
-    close_rig(&r);
 }

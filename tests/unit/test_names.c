@@ -11,7 +11,7 @@ static void put_tag(pl_store *store, const char *name)
 {
     pl_snapshot_item item = {.module = "mix/embed.E0", .number = 1};
     pl_snapshot tag = {.items = &item, .n_items = 1, .phase = 1};
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     pl_hash blob;
     char object[PL_MODULE_NAME_MAX];
     pl_txn *txn = begin(store);
@@ -21,7 +21,6 @@ static void put_tag(pl_store *store, const char *name)
     assert_ok(pl_txn_put_blob(txn, bytes.data, bytes.len, &blob));
     assert_ok(pl_txn_put_object(txn, object, &blob));
     assert_ok(pl_txn_commit(&txn));
-    pl_buf_destroy(&bytes);
 }
 
 static pl_store *make(const char *folder)
@@ -47,7 +46,7 @@ static pl_name_kind kind_of(pl_store *store, const char *word)
 
 PL_TEST_WITH(arms_and_modules_have_names, make_folder, drop_folder)
 {
-    pl_store *store = make(*state);
+    OWNED(pl_store_close) pl_store *store = make(*state);
     assert_int_equal(kind_of(store, "mix"), PL_NAME_ARM);
     assert_int_equal(kind_of(store, "base"), PL_NAME_ARM);
     assert_int_equal(kind_of(store, "embed"), PL_NAME_MODULE);
@@ -57,7 +56,6 @@ PL_TEST_WITH(arms_and_modules_have_names, make_folder, drop_folder)
     assert_int_equal(kind_of(store, "good"), PL_NAME_NONE);
     assert_int_equal(kind_of(store, "mi"), PL_NAME_NONE);
     assert_int_equal(kind_of(store, ""), PL_NAME_NONE);
-    pl_store_close(&store);
 }
 
 static void expect_set(pl_store *store, const char *word, size_t n, uint64_t number)
@@ -72,11 +70,10 @@ static void expect_set(pl_store *store, const char *word, size_t n, uint64_t num
 
 PL_TEST_WITH(an_arm_or_a_module_is_meant_before_a_tag, make_folder, drop_folder)
 {
-    pl_store *store = make(*state);
+    OWNED(pl_store_close) pl_store *store = make(*state);
     expect_set(store, "good", 1, 1);
     expect_set(store, "mix", 2, 2);
     expect_set(store, "embed", 1, 2);
     expect_set(store, "embed@embed", 1, 1);
     expect_set(store, "mix@1", 2, 1);
-    pl_store_close(&store);
 }

@@ -155,7 +155,7 @@ static void cut_event(void *context, const page_event *e, const char *file)
  * read, as logrotate with the option copytruncate does. */
 FIXTURE_TEST(a_log_that_is_cut_meanwhile_ends_there)
 {
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     const observe_out out = {cut_event, see_remark, NULL};
     for (int i = 0; i < 20000; i++)
         pl_buf_printf(&text, AT("01.000", "hub a"));
@@ -163,13 +163,12 @@ FIXTURE_TEST(a_log_that_is_cut_meanwhile_ends_there)
     pl_buf_clear(&seen);
     assert_ok(observe_logs(&(observe_wish){.run = run}, &out));
     assert_true(pl_starts_with(pl_buf_text(&seen), "hub:a hub:a "));
-    pl_buf_destroy(&text);
 }
 
 FIXTURE_TEST(long_lines_and_those_at_the_edge_of_a_read_are_met_once)
 {
     enum { LINES = 9000, LONG = 300000 };
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     char number[48];
     for (int i = 0; i < LINES; i++) {
         pl_buf_printf(&text, AT("01.000", "hub e%d"), i);
@@ -187,7 +186,6 @@ FIXTURE_TEST(long_lines_and_those_at_the_edge_of_a_read_are_met_once)
     }
     assert_string_equal(at, "");
     assert_non_null(strstr(pl_buf_text(&remarks), "1 lines of hub.log are not events"));
-    pl_buf_destroy(&text);
 }
 
 FIXTURE_TEST(logs_from_elsewhere_are_merged_and_no_logs_are_an_error)

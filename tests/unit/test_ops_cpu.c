@@ -67,7 +67,7 @@ static twin make_twin(const pair *p, size_t n, bool is_act, uint64_t stream,
 {
     twin x = {.n = n, .is_act = is_act};
     const float *normals = kept_normals(11, stream, n);
-    float *host = malloc(n * sizeof *host);
+    OWNED(free_memory) float *host = malloc(n * sizeof *host);
     assert_non_null(host);
     for (size_t i = 0; i < n; i++)
         host[i] = representable(p, scale * normals[i]);
@@ -76,7 +76,6 @@ static twin make_twin(const pair *p, size_t n, bool is_act, uint64_t stream,
         x.at[side] = new_buffer(p->be[side], n * bytes);
         write_side(p, &x, side, host);
     }
-    free(host);
     return x;
 }
 
@@ -94,12 +93,11 @@ static twin floats(const pair *p, size_t n, uint64_t stream, float scale)
  * equal inputs. Activations are rounded to the type of the tested backend. */
 static void copy_from_ref(const pair *p, twin *x)
 {
-    float *host = read_back(p, x, 0);
+    OWNED(free_memory) float *host = read_back(p, x, 0);
     for (size_t i = 0; x->is_act && i < x->n; i++)
         host[i] = representable(p, host[i]);
     write_side(p, x, 0, host);
     write_side(p, x, 1, host);
-    free(host);
 }
 
 static void drop(const pair *p, twin *x)
@@ -110,12 +108,11 @@ static void drop(const pair *p, twin *x)
 
 static double twin_error(const pair *p, const twin *x)
 {
-    float *want = read_back(p, x, 0), *got = read_back(p, x, 1);
-    double *wide = naive_zeros(x->n);
+    OWNED(free_memory) float *want = read_back(p, x, 0), *got = read_back(p, x, 1);
+    OWNED(free_memory) double *wide = naive_zeros(x->n);
     for (size_t i = 0; i < x->n; i++)
         wide[i] = (double)want[i];
     double error = naive_error(got, wide, x->n);
-    free(want), free(got), free(wide);
     return error;
 }
 
@@ -151,7 +148,7 @@ static void check_embedding(const pair *p)
              dw = floats(p, (size_t)(V * C), 2, 1);
         twin out = acts(p, (size_t)(N * C), 3, 1.0f),
              d = acts(p, (size_t)(N * C), 4, 1);
-        int32_t *tokens = calloc((size_t)N, sizeof *tokens);
+        OWNED(free_memory) int32_t *tokens = calloc((size_t)N, sizeof *tokens);
         for (int n = 0; n < N; n++)
             tokens[n] = i >= 5 && n % 2 == 1
                             ? 1
@@ -168,7 +165,6 @@ static void check_embedding(const pair *p)
         expect_same(p, &out, "embed_forward", shapes[i], 3);
         expect_same(p, &dw, "embed_backward", shapes[i], 3);
         drop(p, &w), drop(p, &d);
-        free(tokens);
     }
 }
 
@@ -375,11 +371,10 @@ static void check_refresh(const pair *p)
     twin x = acts(p, N * I, 2, 1.0f), out = acts(p, N * O, 4, 1.0f);
     for (int side = 0; side < 2; side++) {
         pl_backend *be = p->be[side];
-        float *host = read_back(p, &other, side);
+        OWNED(free_memory) float *host = read_back(p, &other, side);
         be->ops->upload(be, w.master.at[side], host, O * I * sizeof *host);
         be->ops->weights_refresh(be, &w.handle[side], 1);
         be->ops->matmul_forward(be, out.at[side], x.at[side], w.handle[side], N, O, I);
-        free(host);
     }
     expect_same(p, &out, "matmul_forward after refresh", extents, 3);
     drop(p, &other), drop(p, &x);
@@ -413,7 +408,7 @@ static const int longest_texts[] = {0, 9, 90};
 static text_places place_texts(const pair *p, int B, int T, int longest)
 {
     text_places x = {.longest = longest};
-    int32_t *host = calloc((size_t)(B * T), sizeof *host);
+    OWNED(free_memory) int32_t *host = calloc((size_t)(B * T), sizeof *host);
     uint64_t drawn = 0;
     assert_non_null(host);
     for (int b = 0; b < B && longest > 0; b++)
@@ -429,7 +424,6 @@ static text_places place_texts(const pair *p, int B, int T, int longest)
         x.at[side] = new_buffer(p->be[side], bytes);
         p->be[side]->ops->upload(p->be[side], x.at[side], host, bytes);
     }
-    free(host);
     return x;
 }
 
@@ -572,14 +566,13 @@ PL_TEST(rows_in_another_order_agree_with_ref)
 /* Tests ref alone: after the call, row n must be the earlier row order[n]. */
 PL_TEST(a_row_goes_where_the_order_says)
 {
-    pl_backend *ref = open_side("ref", "f32", 1);
+    OWNED(pl_backend_close) pl_backend *ref = open_side("ref", "f32", 1);
     float x[] = {1, 2, 3, 4, 5, 6}, scratch[6];
     const float wanted[] = {5, 6, 1, 2, 3, 4};
     const int32_t order[] = {2, 0, 1};
     ref->ops->permute_rows(ref, (pl_act *)(void *)x, (pl_act *)(void *)scratch, order,
                            3, 2);
     assert_memory_equal(x, wanted, sizeof x);
-    pl_backend_close(&ref);
 }
 
 /* ---- feed-forward ---- */
@@ -623,7 +616,7 @@ static void classify(const pair *p, int side, const twin *loss, const twin *dx,
 {
     pl_backend *be = p->be[side];
     int N = s[0], V = s[1], C = s[2];
-    int32_t *targets = calloc((size_t)N, sizeof *targets);
+    OWNED(free_memory) int32_t *targets = calloc((size_t)N, sizeof *targets);
     for (int n = 0; n < N; n++)
         targets[n] = n % 4 == 3 ? -1 : (n * 7919 + V - 1) % V;
     void *device = new_buffer(be, (size_t)N * sizeof *targets);
@@ -637,7 +630,6 @@ static void classify(const pair *p, int side, const twin *loss, const twin *dx,
     assert_ok(be->ops->sync(be));
     be->ops->release(be, device);
     be->ops->release(be, scale);
-    free(targets);
 }
 
 static void check_classifier(const pair *p)
@@ -709,10 +701,9 @@ static void check_optimizer(const pair *p)
         expect_same(&strict, &param, "adamw p", sizes[i], 1);
         expect_same(&strict, &m, "adamw m", sizes[i], 1);
         expect_same(&strict, &v, "adamw v", sizes[i], 1);
-        float *zeros = read_back(p, &g, 1);
+        OWNED(free_memory) float *zeros = read_back(p, &g, 1);
         for (size_t k = 0; k < n; k++)
             assert_true(zeros[k] == 0.0f);
-        free(zeros);
         drop(p, &g);
     }
 }
@@ -723,9 +714,3 @@ PL_TEST(optimizer_agrees_with_ref)
 }
 
 /* argument: a pattern for the names of the tests that run, such as "attention*" */
-int main(int argc, char **argv)
-{
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return suite_run(NULL, NULL);
-}

@@ -126,32 +126,25 @@ static void make_arm(pl_arm *arm)
 /* Decodes what the arm is encoded to. */
 static pl_status travel(const pl_arm *arm, pl_arm *back)
 {
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     pl_arm_encode(arm, &bytes);
-    pl_status status = pl_arm_decode(bytes.data, bytes.len, back);
-    pl_buf_destroy(&bytes);
-    return status;
+    return pl_arm_decode(bytes.data, bytes.len, back);
 }
 
 PL_TEST(arm_survives_encoding)
 {
-    pl_arm arm, back;
-    pl_buf a = {0}, b = {0};
+    OWNED(pl_arm_clear) pl_arm arm, back;
+    OWNED(pl_buf_destroy) pl_buf a = {0}, b = {0};
     make_arm(&arm);
     arm.inner.pack = true;
     pl_arm_encode(&arm, &a);
     assert_ok(pl_arm_decode(a.data, a.len, &back));
     assert_true(back.inner.pack);
     pl_arm_encode(&back, &b);
-    assert_int_equal(a.len, b.len);
-    assert_memory_equal(a.data, b.data, a.len);
+    assert_same_bytes(a, b);
     assert_true(back.spec.private_block[1] && !back.spec.private_block[0]);
     assert_true(back.outer.momentum[PL_CLASS_PRIVATE] ==
                 arm.outer.momentum[PL_CLASS_PRIVATE]);
-    pl_buf_destroy(&a);
-    pl_buf_destroy(&b);
-    pl_arm_clear(&arm);
-    pl_arm_clear(&back);
 }
 
 PL_TEST(kinds_of_state_survive_encoding)
@@ -177,8 +170,8 @@ PL_TEST(arm_of_the_removed_method_is_refused)
     pl_arm arm, back;
     make_arm(&arm);
     arm.outer.method.method = (pl_method)6;
-    assert_int_equal(travel(&arm, &back), PL_ERR_UNSUPPORTED);
-    assert_non_null(strstr(pl_last_error(), "outer method 6, which was removed"));
+    assert_fails(travel(&arm, &back), PL_ERR_UNSUPPORTED,
+                 "outer method 6, which was removed");
     pl_arm_clear(&arm);
 }
 
@@ -188,14 +181,13 @@ PL_TEST(arm_without_fragments_is_refused)
     make_arm(&arm);
     arm.outer.method.method = PL_METHOD_STREAMING;
     arm.outer.method.fragments = 0;
-    assert_int_equal(travel(&arm, &back), PL_ERR_PROTO);
-    assert_non_null(strstr(pl_last_error(), "0 fragments"));
+    assert_fails(travel(&arm, &back), PL_ERR_PROTO, "0 fragments");
     pl_arm_clear(&arm);
 }
 
 PL_TEST(a_mean_of_those_that_send_survives_encoding)
 {
-    pl_arm arm, back;
+    OWNED(pl_arm_clear) pl_arm arm, back;
     make_arm(&arm);
     /* outer.mean=present needs a codec that leaves values out, but bf16 sends all
      * values. */
@@ -205,8 +197,6 @@ PL_TEST(a_mean_of_those_that_send_survives_encoding)
     memset(arm.outer.momentum, 0, sizeof arm.outer.momentum);
     assert_ok(travel(&arm, &back));
     assert_true(back.outer.present);
-    pl_arm_clear(&back);
-    pl_arm_clear(&arm);
 }
 
 /* Tests the encoding of an arm that continues another arm, and of an arm that scores
@@ -227,8 +217,7 @@ PL_TEST(beginnings_survive_encoding)
     arm.states = (pl_hash){{0}};
     arm.n_scored = 25;
     /* An arm of co2 with three phases cannot score documents. */
-    assert_int_equal(travel(&arm, &back), PL_ERR_PROTO);
-    assert_non_null(strstr(pl_last_error(), "25 documents"));
+    assert_fails(travel(&arm, &back), PL_ERR_PROTO, "25 documents");
     arm.inner.phases = 1;
     arm.outer.method = pl_method_defaults(PL_METHOD_DILOCO);
     assert_ok(travel(&arm, &back));
@@ -260,7 +249,7 @@ PL_TEST(split_survives_encoding_if_it_is_whole)
     assert_ok(travel(&arm, &back));
     assert_memory_equal(back.descent.experts, arm.descent.experts,
                         sizeof arm.descent.experts);
-    pl_topology *t = NULL;
+    OWNED(pl_topology_destroy) pl_topology *t = NULL;
     char name[PL_MODULE_NAME_MAX], wanted[PL_MODULE_NAME_MAX] = "mix/p";
     assert_ok(pl_topology_create(&back.shape, &back.spec, &t));
     pl_arm_before_name(&back, t, pl_topology_n_paths(t) - 1, 0, name);
@@ -268,7 +257,6 @@ PL_TEST(split_survives_encoding_if_it_is_whole)
         strcat(wanted, "0"); /* the earlier arm had only one path */
     strcat(wanted, ".r0");
     assert_string_equal(name, wanted);
-    pl_topology_destroy(&t);
     pl_arm_clear(&back);
     const struct {
         int level, value;
@@ -276,8 +264,7 @@ PL_TEST(split_survives_encoding_if_it_is_whole)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         int was = arm.descent.experts[wrong[i].level];
         arm.descent.experts[wrong[i].level] = wrong[i].value;
-        assert_int_equal(travel(&arm, &back), PL_ERR_PROTO);
-        assert_non_null(strstr(pl_last_error(), "does not say for each"));
+        assert_fails(travel(&arm, &back), PL_ERR_PROTO, "does not say for each");
         arm.descent.experts[wrong[i].level] = was;
     }
     pl_arm_clear(&arm);
@@ -301,36 +288,32 @@ PL_TEST(only_names_of_chapters_are_chapters)
 PL_TEST(truncated_arm_is_refused_at_every_length)
 {
     pl_arm arm, back;
-    pl_buf a = {0};
+    OWNED(pl_buf_destroy) pl_buf a = {0};
     make_arm(&arm);
     pl_arm_encode(&arm, &a);
     for (size_t len = 0; len < a.len; len++) {
-        uint8_t *cut = pl_alloc(len + 1);
+        OWNED(free_memory) uint8_t *cut = pl_alloc(len + 1);
         memcpy(cut, a.data, len);
         assert_int_not_equal(pl_arm_decode(cut, len, &back), PL_OK);
-        pl_free(cut);
     }
-    pl_buf_destroy(&a);
     pl_arm_clear(&arm);
 }
 
 PL_TEST(arm_with_too_few_shards_is_refused)
 {
     pl_arm arm, back;
-    pl_buf a = {0};
+    OWNED(pl_buf_destroy) pl_buf a = {0};
     make_arm(&arm);
     arm.n_shards = 3;
     pl_arm_encode(&arm, &a);
-    assert_int_equal(pl_arm_decode(a.data, a.len, &back), PL_ERR_PROTO);
-    assert_non_null(strstr(pl_last_error(), "3 data shards"));
-    pl_buf_destroy(&a);
+    assert_fails(pl_arm_decode(a.data, a.len, &back), PL_ERR_PROTO, "3 data shards");
     pl_arm_clear(&arm);
 }
 
 PL_TEST(modules_are_classed_by_who_shares_them)
 {
-    pl_arm arm;
-    pl_topology *t = NULL;
+    OWNED(pl_arm_clear) pl_arm arm;
+    OWNED(pl_topology_destroy) pl_topology *t = NULL;
     make_arm(&arm);
     arm.spec.embed_choice = PL_CHOICE_COMMON;
     arm.spec.head_choice = PL_CHOICE_COMMON;
@@ -348,8 +331,6 @@ PL_TEST(modules_are_classed_by_who_shares_them)
     assert_ok(pl_topology_create(&arm.shape, &arm.spec, &t));
     assert_int_equal(pl_arm_class(t, pl_topology_find_module(t, "B1.E3")),
                      PL_CLASS_COMMON);
-    pl_topology_destroy(&t);
-    pl_arm_clear(&arm);
 }
 
 /* Shows that an arm is refused if a setting of its inner steps is impossible, and that
@@ -373,7 +354,7 @@ PL_TEST(an_impossible_inner_loop_is_refused)
                  {4, 0, 0, 0, 3, 0, -1, PL_ERR_PROTO},
                  {4, 0, 0, 0, 3, 0, PL_TASK_THREADS_MAX + 1, PL_ERR_PROTO}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        pl_arm arm, back;
+        OWNED(pl_arm_clear) pl_arm arm, back;
         make_arm(&arm);
         arm.inner.batch = cases[i].batch;
         arm.inner.micro_batch = cases[i].micro_batch;
@@ -384,12 +365,10 @@ PL_TEST(an_impossible_inner_loop_is_refused)
         arm.inner.threads = cases[i].threads;
         assert_int_equal(travel(&arm, &back), cases[i].expected);
         if (cases[i].expected != PL_OK)
-            assert_non_null(strstr(pl_last_error(), "that no training can have"));
+            assert_said("that no training can have");
         else
             assert_true(back.inner.first_step == arm.inner.first_step &&
                         back.inner.muon_rows == arm.inner.muon_rows &&
                         back.inner.threads == arm.inner.threads);
-        pl_arm_clear(&back);
-        pl_arm_clear(&arm);
     }
 }

@@ -128,7 +128,7 @@ PL_TEST(only_what_is_new_is_sent_again)
     begin_page(&p, "2x2", &h);
     add_phase(&h, "mix/L1.E0", 0, 0, 1, 5.0);
     add_phase(&h, "mix/L1.E0", 1, 0, 2, 4.0);
-    pl_json *all = pl_json_object(), *last = pl_json_object();
+    OWNED(pl_json_destroy) pl_json *all = pl_json_object(), *last = pl_json_object();
     phase_history_json(&h, 0, all);
     phase_history_json(&h, 1, last);
     assert_int_equal(pl_json_count(pl_json_get(all, "cells")), 2);
@@ -140,8 +140,6 @@ PL_TEST(only_what_is_new_is_sent_again)
     assert_true(path == 1 && loss == 4.0);
     assert_int_equal(pl_json_count(pl_json_get(all, "held_bytes")),
                      pl_json_count(pl_json_get(all, "paths")));
-    pl_json_destroy(&all);
-    pl_json_destroy(&last);
     end_page(&p, &h);
 }
 
@@ -184,9 +182,9 @@ static void count_event(void *context, const page_event *e)
 PL_TEST(logs_are_followed_and_bounded)
 {
     static const char line[] = "2026-11-25T07:53:26.977Z info hub worker.left n=1\n";
-    page_log log = {.files = NULL};
+    OWNED(page_log_clear) page_log log = {.files = NULL};
     char folder[PL_PATH_MAX];
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     int n = 0;
     bool more;
     pl_copy_text(folder, sizeof folder, in_scratch("log"));
@@ -205,22 +203,18 @@ PL_TEST(logs_are_followed_and_bounded)
         page_log_read(&log, folder, count_event, &n, &more);
     while (more);
     assert_int_equal(n, 2 + 3 * PAGE_EVENTS_MAX);
-    pl_json *list = pl_json_array(), *newest = pl_json_array();
+    OWNED(pl_json_destroy) pl_json *list = pl_json_array(), *newest = pl_json_array();
     page_log_json(&log, 0, list);
     page_log_json(&log, log.serial - 1, newest);
     assert_int_equal(pl_json_count(list), PAGE_EVENTS_MAX);
     assert_int_equal(pl_json_count(newest), 1);
-    pl_json_destroy(&list);
-    pl_json_destroy(&newest);
-    pl_buf_destroy(&text);
-    page_log_clear(&log);
 }
 
 /* ---- the state ---- */
 /* Makes the status of a hub with 256 paths and 4,096 workers, which are all busy. */
 static pl_json *large_status(void)
 {
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     pl_json *out = NULL;
     pl_buf_printf(&text, "{\"arms\":[{\"arm\":\"mix\",\"phases\":50,\"tau\":100,"
                          "\"tasks_done\":3100,\"tasks\":12800,\"paths\":[");
@@ -244,15 +238,14 @@ static pl_json *large_status(void)
     text.len -= strlen("1e400}]}");
     pl_buf_printf(&text, "1e300}]}");
     assert_ok(pl_json_parse(pl_buf_text(&text), text.len, &out));
-    pl_buf_destroy(&text);
     return out;
 }
 
 PL_TEST(a_large_state_is_small_and_fast)
 {
-    page *p = pl_alloc(sizeof *p);
-    pl_buf text = {0};
-    pl_json *o = NULL;
+    OWNED(free_memory) page *p = pl_alloc(sizeof *p);
+    OWNED(pl_buf_destroy) pl_buf text = {0};
+    OWNED(pl_json_destroy) pl_json *o = NULL;
     begin_page(p, "16x16", &p->history);
     p->hub = large_status();
     for (int i = 0; i < 4096; i++) {
@@ -269,10 +262,7 @@ PL_TEST(a_large_state_is_small_and_fast)
     assert_true(pl_json_int(pl_json_at(pl_json_at(rows, 300), 4), &path));
     assert_int_equal(path, 300 % 256);
     assert_string_equal(pl_json_get_text(o, "life"), "training");
-    pl_json_destroy(&o);
-    pl_buf_destroy(&text);
     end_page(p, &p->history);
-    pl_free(p);
 }
 
 /* ---- modules ---- */
@@ -308,8 +298,8 @@ static pl_json *ask_for_lineage(page *p, pl_buf *text)
 PL_TEST(a_long_lineage_is_small_and_fast)
 {
     enum { VERSIONS = 10000, MODULES = 32 };
-    page *p = pl_alloc(sizeof *p);
-    pl_buf text = {0};
+    OWNED(free_memory) page *p = pl_alloc(sizeof *p);
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     begin_page(p, "16x16", &p->history);
     for (uint64_t n = 0; n < VERSIONS / MODULES; n++)
         for (int m = 0; m < MODULES; m++) {
@@ -317,7 +307,7 @@ PL_TEST(a_long_lineage_is_small_and_fast)
             snprintf(name, sizeof name, "mix/L%d.E%d", 1 + m / 16, m % 16);
             add_module_version(&p->history, name, n, 16 * (m % 16));
         }
-    pl_json *o = ask_for_lineage(p, &text);
+    OWNED(pl_json_destroy) pl_json *o = ask_for_lineage(p, &text);
     assert_true(text.len < 300000);
     assert_true(p->history.lineage.n_nodes <= LINEAGE_NODES_MAX);
     const pl_json *list = pl_json_get(o, "modules");
@@ -336,15 +326,12 @@ PL_TEST(a_long_lineage_is_small_and_fast)
         assert_int_equal(versions, VERSIONS / MODULES);
         assert_int_equal(updates, 2 * (VERSIONS / MODULES - 1));
     }
-    pl_json_destroy(&o);
-    pl_buf_destroy(&text);
     end_page(p, &p->history);
-    pl_free(p);
 }
 
 PL_TEST(a_lineage_keeps_what_a_version_says)
 {
-    phase_history h = {.n_arms = 0};
+    OWNED(phase_history_clear) phase_history h = {.n_arms = 0};
     add_module_version(&h, "mix/L1.E0", 0, 0);
     add_module_version(&h, "mix/L1.E0", 1, 4);
     add_module_version(&h, "mix/L2.E0", 1, -1); /* a damaged record */
@@ -362,33 +349,29 @@ PL_TEST(a_lineage_keeps_what_a_version_says)
     assert_int_equal(node->paths[1], 5);
     assert_true(node->loss == 2.5 && node->tokens == 400);
     assert_null(module_lineage_find(&h.lineage, "mix/L9.E0"));
-    phase_history_clear(&h);
 }
 
 /* ---- the router ---- */
 static pl_status ask_route(page *p, const char *text, pl_buf *out)
 {
     pl_page_question q = {.url = "/route.json", .n_arguments = 1};
-    char *copy = pl_alloc(strlen(text) + 1);
+    OWNED(free_memory) char *copy = pl_alloc(strlen(text) + 1);
     memcpy(copy, text, strlen(text) + 1);
     pl_copy_text(q.arguments[0].name, sizeof q.arguments[0].name, "text");
     q.arguments[0].value = copy;
     pl_buf_clear(out);
-    pl_status status = page_answer(p, &q, out);
-    pl_free(copy);
-    return status;
+    return page_answer(p, &q, out);
 }
 
 PL_TEST(texts_that_cannot_be_routed_are_refused)
 {
-    page *p = pl_alloc(sizeof *p);
-    pl_buf out = {0};
+    OWNED(free_memory) page *p = pl_alloc(sizeof *p);
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     begin_page(p, "2x2", &p->history);
     pl_copy_text(p->r.dir, sizeof p->r.dir, in_scratch("nothing"));
-    assert_int_equal(ask_route(p, "", &out), PL_ERR_USAGE);
-    assert_said("empty");
-    assert_int_equal(ask_route(p, "ab\xff", &out), PL_ERR_USAGE);
-    assert_said("byte 2 of the text is not UTF-8");
+    assert_fails(ask_route(p, "", &out), PL_ERR_USAGE, "empty");
+    assert_fails(ask_route(p, "ab\xff", &out), PL_ERR_USAGE,
+                 "byte 2 of the text is not UTF-8");
     assert_int_equal(ask_route(p, "cut off \xe2\x82", &out), PL_ERR_USAGE);
     p->route.free_ms = INT64_MAX;
     assert_int_equal(ask_route(p, "a text", &out), PL_ERR_BUSY);
@@ -400,17 +383,15 @@ PL_TEST(texts_that_cannot_be_routed_are_refused)
     const int64_t begun = pl_now_ms();
     assert_int_equal(ask_route(p, "a text", &out), PL_ERR_NOT_FOUND);
     assert_true(p->route.free_ms > begun);
-    pl_buf_destroy(&out);
     page_route_close(&p->route);
     end_page(p, &p->history);
-    pl_free(p);
 }
 
 PL_TEST(only_a_whole_picture_of_the_router_is_sent)
 {
-    page *p = pl_alloc(sizeof *p);
+    OWNED(free_memory) page *p = pl_alloc(sizeof *p);
     const pl_page_question q = {.url = "/router.json"};
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     begin_page(p, "2x2", &p->history);
     pl_copy_text(p->r.dir, sizeof p->r.dir, in_scratch("pictured"));
     assert_ok(pl_make_folders(p->r.dir));
@@ -426,7 +407,7 @@ PL_TEST(only_a_whole_picture_of_the_router_is_sent)
     assert_int_equal(out.len, strlen("{\"x\":[1]}"));
     /* A run with 16,384 paths and 16 domains has this many numbers. */
     enum { NUMBERS = 16 * 16384 };
-    pl_buf large = {0};
+    OWNED(pl_buf_destroy) pl_buf large = {0};
     pl_buf_printf(&large, "{\"shard_tokens\":[0");
     for (int i = 0; i < NUMBERS; i++)
         pl_buf_printf(&large, ",1234567890");
@@ -435,13 +416,7 @@ PL_TEST(only_a_whole_picture_of_the_router_is_sent)
     pl_buf_clear(&out);
     assert_ok(page_answer(p, &q, &out));
     assert_int_equal(out.len, large.len);
-    pl_buf_destroy(&large);
-    pl_buf_destroy(&out);
     end_page(p, &p->history);
-    pl_free(p);
 }
 
-int main(void)
-{
-    return suite_run(make_scratch, remove_scratch);
-}
+PL_SUITE(make_scratch, remove_scratch)

@@ -34,7 +34,7 @@ static void answer_busy(pl_page_question *q)
 PL_TEST(busy_owner_is_asked_again_only_while_the_client_waits)
 {
     char address[64], text[1024];
-    pl_page_front *front = NULL;
+    OWNED(pl_page_front_close) pl_page_front *front = NULL;
     const pl_page_front_options options = {.listen = "127.0.0.1:*"};
     assert_ok(pl_page_front_open(&options, &front, address));
     const int fd = ask(address, "/state", "localhost");
@@ -55,7 +55,6 @@ PL_TEST(busy_owner_is_asked_again_only_while_the_client_waits)
     text[len] = 0;
     assert_non_null(strstr(text, "HTTP/1.1 503 "));
     close(fd);
-    pl_page_front_close(&front);
 }
 
 /* 127.1 stands for a name: it is not how the address 127.0.0.1 is written. */
@@ -63,7 +62,7 @@ PL_TEST(the_host_may_be_named_as_listen_names_it)
 {
     static const char *const hosts[] = {"127.1", "127.0.0.1", "127.2"};
     char address[64], text[1024];
-    pl_page_front *front = NULL;
+    OWNED(pl_page_front_close) pl_page_front *front = NULL;
     const pl_page_front_options options = {.listen = "127.1:*"};
     assert_ok(pl_page_front_open(&options, &front, address));
     for (int i = 0; i < 3; i++) {
@@ -74,5 +73,4 @@ PL_TEST(the_host_may_be_named_as_listen_names_it)
         assert_non_null(strstr(text, i < 2 ? "HTTP/1.1 200 " : "HTTP/1.1 403 "));
         close(fd);
     }
-    pl_page_front_close(&front);
 }

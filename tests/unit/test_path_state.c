@@ -33,11 +33,10 @@ static float *travel(const pl_arm *arm, const float *state)
 {
     size_t n = (size_t)pl_path_layout_of(arm).n_vectors * N;
     uint64_t bytes = pl_path_state_bytes(arm, N);
-    uint8_t *blob = pl_alloc(bytes ? (size_t)bytes : 1);
+    OWNED(free_memory) uint8_t *blob = pl_alloc(bytes ? (size_t)bytes : 1);
     float *out = pl_alloc(n * sizeof *out);
     state_pack(arm, state, N, blob);
     state_unpack(arm, blob, N, out);
-    pl_free(blob);
     return out;
 }
 
@@ -48,11 +47,10 @@ PL_TEST(exact_state_arrives_as_it_was)
             continue; /* the number of a method that was removed */
         pl_arm arm = arm_of((pl_method)method, PL_STATE_F32);
         size_t n = (size_t)pl_path_layout_of(&arm).n_vectors * N;
+        OWNED(free_memory)
         float *state = random_state(&arm), *got = travel(&arm, state);
         assert_int_equal(pl_path_state_bytes(&arm, N), n * sizeof *state);
         assert_memory_equal(got, state, n * sizeof *state);
-        pl_free(state);
-        pl_free(got);
     }
 }
 
@@ -60,11 +58,10 @@ static void same_in_memory_and_in_the_blob(const pl_arm *arm, float *state)
 {
     size_t n = (size_t)pl_path_layout_of(arm).n_vectors * N;
     state_round(arm, state, N);
-    float *got = travel(arm, state);
+    OWNED(free_memory) float *got = travel(arm, state);
     assert_memory_equal(got, state, n * sizeof *state);
     state_round(arm, got, N);
     assert_memory_equal(got, state, n * sizeof *state);
-    pl_free(got);
 }
 
 PL_TEST(rounded_state_is_the_same_in_memory_and_in_the_blob)
@@ -74,6 +71,7 @@ PL_TEST(rounded_state_is_the_same_in_memory_and_in_the_blob)
             continue; /* the number of a method that was removed */
         pl_arm arm = arm_of((pl_method)method, PL_STATE_BF16);
         size_t n = (size_t)pl_path_layout_of(&arm).n_vectors * N;
+        OWNED(free_memory)
         float *state = random_state(&arm), *before = random_state(&arm);
         same_in_memory_and_in_the_blob(&arm, state);
         assert_memory_equal(state + 2 * N, before + 2 * N, (n - 2 * N) * sizeof *state);
@@ -81,8 +79,6 @@ PL_TEST(rounded_state_is_the_same_in_memory_and_in_the_blob)
             assert_true(state[i] == pl_bf16_to_float(pl_bf16_from_float(before[i])));
         assert_int_equal(pl_path_state_bytes(&arm, N),
                          n * sizeof *state - 4 * N); /* 2N moments, 2 bytes less each */
-        pl_free(state);
-        pl_free(before);
     }
 }
 
@@ -99,7 +95,7 @@ PL_TEST(a_residual_in_8_bits_is_close)
     arm.outer.own = PL_STATE_BF16;
     pl_path_layout l = pl_path_layout_of(&arm);
     size_t n = (size_t)l.n_vectors * N;
-    float *state = random_state(&arm), *before = random_state(&arm);
+    OWNED(free_memory) float *state = random_state(&arm), *before = random_state(&arm);
     float *residual = before + (size_t)l.residual * N;
     for (size_t i = 0; i < N; i++)
         residual[i] *= powf(10.0f, (float)(i / PL_STATE_I8_BLOCK) * 14.0f - 38.0f);
@@ -122,8 +118,6 @@ PL_TEST(a_residual_in_8_bits_is_close)
         assert_true(
             state[(size_t)l.params * N + i] ==
             pl_bf16_to_float(pl_bf16_from_float(before[(size_t)l.params * N + i])));
-    pl_free(state);
-    pl_free(before);
 }
 
 /* Shows that the blob of a state has the format of docs/PROTOCOL.md 3.3. */
@@ -184,10 +178,8 @@ PL_TEST(what_mates_have_seen_stays)
     pl_arm arm = arm_of(PL_METHOD_NOLOCO, PL_STATE_F32);
     arm.outer.own = PL_STATE_BF16;
     size_t n = (size_t)pl_path_layout_of(&arm).n_vectors * N;
-    float *state = random_state(&arm), *got = travel(&arm, state);
+    OWNED(free_memory) float *state = random_state(&arm), *got = travel(&arm, state);
     assert_memory_equal(got, state, n * sizeof *state);
-    pl_free(state);
-    pl_free(got);
 }
 
 PL_TEST(local_moments_do_not_travel)
@@ -196,13 +188,11 @@ PL_TEST(local_moments_do_not_travel)
     assert_int_equal(pl_path_state_bytes(&plain, N), 0);
     pl_arm arm = arm_of(PL_METHOD_NOLOCO, PL_STATE_LOCAL);
     size_t own = (size_t)(pl_path_layout_of(&arm).n_vectors - 2) * N;
-    float *state = random_state(&arm), *got = travel(&arm, state);
+    OWNED(free_memory) float *state = random_state(&arm), *got = travel(&arm, state);
     assert_int_equal(pl_path_state_bytes(&arm, N), own * sizeof *state);
     assert_memory_equal(got + 2 * N, state + 2 * N, own * sizeof *state);
     for (size_t i = 0; i < 2 * N; i++)
         assert_true(got[i] == 0);
-    pl_free(state);
-    pl_free(got);
 }
 
 PL_TEST(no_blob_is_the_state_at_the_start)
@@ -212,10 +202,9 @@ PL_TEST(no_blob_is_the_state_at_the_start)
             continue; /* the number of a method that was removed */
         pl_arm arm = arm_of((pl_method)method, PL_STATE_F32);
         size_t n = (size_t)pl_path_layout_of(&arm).n_vectors * N;
-        float *state = random_state(&arm);
+        OWNED(free_memory) float *state = random_state(&arm);
         state_unpack(&arm, NULL, N, state);
         for (size_t i = 0; i < n; i++)
             assert_true(state[i] == 0);
-        pl_free(state);
     }
 }

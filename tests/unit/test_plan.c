@@ -52,6 +52,13 @@ static void set_all(plan *p, const char *name, uint64_t version)
     }
 }
 
+/* Version 0 of all modules of the arm is there. */
+static plan_arm *ready(plan *p, const char *name)
+{
+    set_all(p, name, 0);
+    return plan_find_arm(p, name);
+}
+
 static int setup(void **state)
 {
     plan *p = pl_alloc(sizeof *p);
@@ -63,13 +70,12 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    plan *p = *state;
+    OWNED(free_memory) plan *p = *state;
     plan_clear(p);
-    pl_free(p);
     return 0;
 }
 
-#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+#define FIXTURE_TEST(name) PL_TEST_ON(name, plan *p, setup, teardown)
 
 /* Leases the first task of "mix" to worker 0, and returns its path. */
 static plan_path *grant_first(plan *p, plan_task *task)
@@ -82,7 +88,6 @@ static plan_path *grant_first(plan *p, plan_task *task)
 
 FIXTURE_TEST(nothing_is_ready_before_version_0_is_there)
 {
-    plan *p = *state;
     plan_task task;
     assert_false(plan_choose(p, 0, 0, &task));
     set_all(p, "mix", 0);
@@ -91,7 +96,6 @@ FIXTURE_TEST(nothing_is_ready_before_version_0_is_there)
 
 FIXTURE_TEST(every_task_is_given_once)
 {
-    plan *p = *state;
     plan_task task;
     bool seen[4] = {false};
     set_all(p, "mix", 0);
@@ -107,9 +111,7 @@ FIXTURE_TEST(every_task_is_given_once)
 
 FIXTURE_TEST(path_goes_on_when_its_own_modules_are_ready)
 {
-    plan *p = *state;
-    plan_arm *mix = plan_find_arm(p, "mix");
-    set_all(p, "mix", 0);
+    plan_arm *mix = ready(p, "mix");
     for (int i = 0; i < 4; i++)
         finish(&mix->paths[i], 1, 0);
     plan_set_version(p, "mix/embed.E0", 1, 0);
@@ -124,10 +126,8 @@ FIXTURE_TEST(path_goes_on_when_its_own_modules_are_ready)
 
 FIXTURE_TEST(worker_prefers_the_path_it_knows)
 {
-    plan *p = *state;
     plan_task task;
-    plan_arm *mix = plan_find_arm(p, "mix");
-    set_all(p, "mix", 0);
+    plan_arm *mix = ready(p, "mix");
     mix->paths[2].last_worker = 7;
     mix->paths[0].last_worker = 5;
     assert_true(plan_choose(p, 7, 0, &task));
@@ -139,7 +139,6 @@ FIXTURE_TEST(worker_prefers_the_path_it_knows)
 
 FIXTURE_TEST(longest_chain_comes_first)
 {
-    plan *p = *state;
     plan_task task;
     add_arm(p, "dense-eq", 1, 1, 1, 12);
     set_all(p, "mix", 0);
@@ -153,7 +152,6 @@ FIXTURE_TEST(longest_chain_comes_first)
  * later, although it has more phases. */
 FIXTURE_TEST(scores_come_before_all_training)
 {
-    plan *p = *state;
     plan_task task;
     add_arm(p, "dense-eq", 1, 1, 1, 12);
     add_arm(p, "score~1", 2, 2, 1, 1);
@@ -182,7 +180,6 @@ static void assert_valid(const plan_path *path, const plan_lease *a,
 
 FIXTURE_TEST(tokens_rise_and_an_expired_lease_is_valid_until_the_next_grant)
 {
-    plan *p = *state;
     plan_task task;
     plan_path *path = grant_first(p, &task);
     uint64_t first = path->lease.token;
@@ -195,7 +192,6 @@ FIXTURE_TEST(tokens_rise_and_an_expired_lease_is_valid_until_the_next_grant)
 
 FIXTURE_TEST(lease_that_was_given_back_is_dead)
 {
-    plan *p = *state;
     plan_task task;
     plan_path *path = grant_first(p, &task);
     const uint64_t first = path->lease.token;
@@ -216,7 +212,6 @@ FIXTURE_TEST(lease_that_was_given_back_is_dead)
 
 FIXTURE_TEST(zombie_cannot_renew_what_another_holds)
 {
-    plan *p = *state;
     plan_task task;
     plan_path *path = grant_first(p, &task);
     uint64_t first = path->lease.token;
@@ -228,7 +223,6 @@ FIXTURE_TEST(zombie_cannot_renew_what_another_holds)
 
 FIXTURE_TEST(token_is_of_use_to_its_worker_alone)
 {
-    plan *p = *state;
     plan_task task;
     plan_path *path = grant_first(p, &task);
     uint64_t token = path->lease.token;
@@ -250,9 +244,7 @@ FIXTURE_TEST(token_is_of_use_to_its_worker_alone)
  * workers that get their leases later. */
 FIXTURE_TEST(tokens_that_were_never_given_are_refused)
 {
-    plan *p = *state;
-    plan_arm *mix = plan_find_arm(p, "mix");
-    set_all(p, "mix", 0);
+    plan_arm *mix = ready(p, "mix");
     p->epoch = 4;
     plan_path *path = &mix->paths[0];
     assert_null(plan_lease_of(path, 0, 0));
@@ -268,11 +260,9 @@ FIXTURE_TEST(tokens_that_were_never_given_are_refused)
  * deadline. */
 FIXTURE_TEST(a_false_offer_neither_counts_nor_starts_the_deadline)
 {
-    plan *p = *state;
-    plan_arm *mix = plan_find_arm(p, "mix");
+    plan_arm *mix = ready(p, "mix");
     plan_path *path = &mix->paths[0];
     mix->arm.outer.deadline_ms = 1000;
-    set_all(p, "mix", 0);
     plan_grant(p, (plan_task){0, 0}, 1, 0, TTL);
     plan_offer(path, 500, path->lease.token, 1);
     plan_offer(path, 1, path->lease.token, 1);
@@ -290,9 +280,7 @@ FIXTURE_TEST(a_false_offer_neither_counts_nor_starts_the_deadline)
 
 FIXTURE_TEST(nobody_takes_up_more_than_a_worker_can_hold)
 {
-    plan *p = *state;
-    plan_arm *mix = plan_find_arm(p, "mix");
-    set_all(p, "mix", 0);
+    plan_arm *mix = ready(p, "mix");
     p->epoch = 4;
     for (int i = 0; i < 4; i++)
         assert_int_equal(plan_renew(p, &mix->paths[i], 0,
@@ -303,7 +291,6 @@ FIXTURE_TEST(nobody_takes_up_more_than_a_worker_can_hold)
 
 FIXTURE_TEST(late_worker_keeps_an_expired_lease_that_nobody_took)
 {
-    plan *p = *state;
     plan_task task;
     plan_path *path = grant_first(p, &task);
     assert_int_equal(plan_expire(p, 5 * TTL, NULL, NULL), 1);
@@ -313,9 +300,7 @@ FIXTURE_TEST(late_worker_keeps_an_expired_lease_that_nobody_took)
 
 FIXTURE_TEST(hub_that_starts_again_takes_leases_up)
 {
-    plan *p = *state;
-    plan_arm *mix = plan_find_arm(p, "mix");
-    set_all(p, "mix", 0);
+    plan_arm *mix = ready(p, "mix");
     p->epoch = 4;
     uint64_t old_token = (3ull << 32) | 17;
     assert_true(plan_renew(p, &mix->paths[1], 0, old_token, 2, 0, TTL));
@@ -334,10 +319,8 @@ FIXTURE_TEST(hub_that_starts_again_takes_leases_up)
 /* Of two leases of the hub before, the one with the lower token had ended. */
 FIXTURE_TEST(hub_that_starts_again_gives_a_task_to_its_last_holder)
 {
-    plan *p = *state;
-    plan_arm *mix = plan_find_arm(p, "mix");
+    plan_arm *mix = ready(p, "mix");
     const uint64_t ended = (3ull << 32) | 10, last = (3ull << 32) | 20;
-    set_all(p, "mix", 0);
     p->epoch = 4;
     assert_true(plan_renew(p, &mix->paths[0], 0, ended, 1, 0, TTL));
     assert_true(plan_renew(p, &mix->paths[0], 0, last, 2, 1, TTL));
@@ -356,7 +339,6 @@ FIXTURE_TEST(hub_that_starts_again_gives_a_task_to_its_last_holder)
 
 FIXTURE_TEST(finished_phase_ends_its_lease_and_old_news_is_ignored)
 {
-    plan *p = *state;
     plan_task task;
     plan_path *path = grant_first(p, &task);
     finish(path, 1, 0);
@@ -368,10 +350,8 @@ FIXTURE_TEST(finished_phase_ends_its_lease_and_old_news_is_ignored)
 
 FIXTURE_TEST(failures_of_a_task_are_counted_across_workers)
 {
-    plan *p = *state;
-    plan_arm *mix = plan_find_arm(p, "mix");
+    plan_arm *mix = ready(p, "mix");
     plan_task task = {0, 0};
-    set_all(p, "mix", 0);
     for (int i = 0; i < 3; i++) {
         plan_grant(p, task, i, 0, TTL);
         plan_release(p, &mix->paths[0], mix->paths[0].lease.token, i, true);
@@ -379,15 +359,21 @@ FIXTURE_TEST(failures_of_a_task_are_counted_across_workers)
     assert_int_equal(mix->paths[0].lease.failures, 3);
 }
 
+/* Adds the arm "solo", and leases the first phase of its path to worker 0. */
+static plan_path *begin_solo(plan *p, plan_task *task, int64_t now_ms)
+{
+    add_arm(p, "solo", 1, 1, 1, 12);
+    set_all(p, "solo", 0);
+    assert_true(plan_choose(p, 0, now_ms, task));
+    plan_grant(p, *task, 0, now_ms, TTL);
+    return &p->arms[task->arm].paths[task->index];
+}
+
 /* Adds the arm "solo", and leases the first two phases of its path to worker 0. The arm
  * has only one path, so the next phase waits for no other path. */
 static plan_path *solo_that_goes_on(plan *p, plan_task *task)
 {
-    add_arm(p, "solo", 1, 1, 1, 12);
-    set_all(p, "solo", 0);
-    assert_true(plan_choose(p, 0, 0, task));
-    plan_grant(p, *task, 0, 0, TTL);
-    plan_path *path = &p->arms[task->arm].paths[task->index];
+    plan_path *path = begin_solo(p, task, 0);
     plan_extend(p, *task, 0, TTL);
     assert_int_equal(path->lease.phase, 1);
     return path;
@@ -395,7 +381,6 @@ static plan_path *solo_that_goes_on(plan *p, plan_task *task)
 
 FIXTURE_TEST(failures_are_counted_although_the_lease_went_on)
 {
-    plan *p = *state;
     plan_task task;
     plan_path *path = solo_that_goes_on(p, &task);
     for (int i = 1; i <= 3; i++) {
@@ -412,14 +397,9 @@ FIXTURE_TEST(failures_are_counted_although_the_lease_went_on)
  * the lease, and ends when the homes confirm it, not when the worker reports it. */
 FIXTURE_TEST(a_phase_is_held_from_its_own_grant_until_it_is_confirmed)
 {
-    plan *p = *state;
     plan_task task;
     plan_settled done;
-    add_arm(p, "solo", 1, 1, 1, 12);
-    set_all(p, "solo", 0);
-    assert_true(plan_choose(p, 0, 1000, &task));
-    plan_grant(p, task, 0, 1000, TTL);
-    plan_path *path = &p->arms[task.arm].paths[task.index];
+    plan_path *path = begin_solo(p, &task, 1000);
     plan_said said = {.phase = 0, .token = path->lease.token, .worker = 0};
     plan_extend(p, task, 65000, TTL);
     assert_true(plan_say_done(path, &said, 66000, TTL));
@@ -435,7 +415,6 @@ FIXTURE_TEST(a_phase_is_held_from_its_own_grant_until_it_is_confirmed)
 
 FIXTURE_TEST(next_phase_given_back_leaves_the_lease_of_the_one_before)
 {
-    plan *p = *state;
     plan_task task;
     plan_path *path = solo_that_goes_on(p, &task);
     uint64_t token = path->lease.token;
@@ -450,14 +429,9 @@ FIXTURE_TEST(next_phase_given_back_leaves_the_lease_of_the_one_before)
 
 FIXTURE_TEST(a_phase_that_was_given_back_leaves_the_time_of_the_one_before)
 {
-    plan *p = *state;
     plan_task task;
     int64_t n_tasks = 0;
-    add_arm(p, "solo", 1, 1, 1, 12);
-    set_all(p, "solo", 0);
-    assert_true(plan_choose(p, 0, 1000, &task));
-    plan_grant(p, task, 0, 1000, TTL);
-    plan_path *path = &p->arms[task.arm].paths[task.index];
+    plan_path *path = begin_solo(p, &task, 1000);
     for (int repeats = 0; repeats < 3; repeats++) {
         path->lease.repeats = repeats;
         plan_extend(p, task, 7000, TTL);
@@ -471,7 +445,6 @@ FIXTURE_TEST(a_phase_that_was_given_back_leaves_the_time_of_the_one_before)
 
 FIXTURE_TEST(either_phase_takes_a_lease_up_at_a_new_hub)
 {
-    plan *p = *state;
     uint64_t token = (1ull << 32) | 5;
     add_arm(p, "solo", 1, 1, 1, 12);
     set_all(p, "solo", 0);
@@ -519,7 +492,6 @@ static void check_order(plan *p, plan_path *path, plan_task task, const int *ord
 
 FIXTURE_TEST(news_and_what_workers_say_may_come_in_any_order)
 {
-    plan *p = *state;
     plan_task task;
     char name[16];
     for (int i = 0; i < 256; i++) {
@@ -544,14 +516,8 @@ FIXTURE_TEST(news_and_what_workers_say_may_come_in_any_order)
  * about the phase of the path. */
 FIXTURE_TEST(lease_lives_for_what_was_said_last)
 {
-    plan *p = *state;
     plan_task task;
-    add_arm(p, "solo", 1, 1, 1, 9);
-    set_all(p, "solo", 0);
-    assert_true(plan_choose(p, 0, 0, &task));
-    plan_grant(p, task, 0, 0, TTL);
-    plan_extend(p, task, 0, TTL);
-    plan_path *path = &p->arms[task.arm].paths[task.index];
+    plan_path *path = solo_that_goes_on(p, &task);
     const uint64_t token = path->lease.token;
     const plan_said first = {.phase = 0, .token = token};
     const plan_said second = {.phase = 1, .token = token};
@@ -566,7 +532,6 @@ FIXTURE_TEST(lease_lives_for_what_was_said_last)
 
 FIXTURE_TEST(arm_is_finished_when_paths_and_modules_are)
 {
-    plan *p = *state;
     plan_arm *mix = plan_find_arm(p, "mix");
     set_all(p, "mix", 2);
     for (int i = 0; i < 4; i++)
@@ -587,7 +552,6 @@ static void hear_audit(plan_path *path, int64_t phase, bool in_audit)
 
 FIXTURE_TEST(path_in_audit_is_not_leased_and_not_finished)
 {
-    plan *p = *state;
     plan_task task;
     plan_arm *mix = plan_find_arm(p, "mix");
     set_all(p, "mix", 3);
@@ -608,11 +572,9 @@ FIXTURE_TEST(path_in_audit_is_not_leased_and_not_finished)
 
 FIXTURE_TEST(dropped_phase_is_leased_again_and_its_lease_is_dead)
 {
-    plan *p = *state;
     plan_task task;
-    plan_arm *mix = plan_find_arm(p, "mix");
+    plan_arm *mix = ready(p, "mix");
     plan_path *path = &mix->paths[0];
-    set_all(p, "mix", 0);
     for (int i = 1; i < 4; i++)
         finish(&mix->paths[i], 1, 0);
     assert_true(plan_choose(p, 0, 0, &task));
@@ -638,7 +600,6 @@ FIXTURE_TEST(dropped_phase_is_leased_again_and_its_lease_is_dead)
  * which this worker must do. */
 FIXTURE_TEST(under_audits_no_lease_runs_ahead)
 {
-    plan *p = *state;
     plan_task task;
     for (int audits = 0; audits < 2; audits++) {
         const char *name = audits ? "solo2" : "solo";
@@ -672,7 +633,6 @@ static plan_path *only_one_has_the_state(plan *p)
 /* The homes' report names the worker that has the state, and its DONE follows. */
 FIXTURE_TEST(path_waits_before_it_is_known_how_long_its_phases_take)
 {
-    plan *p = *state;
     plan_task task;
     only_one_has_the_state(p);
     plan_find_arm(p, "mix")->median_s = 0;
@@ -684,7 +644,6 @@ FIXTURE_TEST(path_waits_before_it_is_known_how_long_its_phases_take)
 
 FIXTURE_TEST(path_waits_for_the_worker_that_has_its_state)
 {
-    plan *p = *state;
     plan_task task;
     const plan_path *path = only_one_has_the_state(p);
     assert_int_equal(plan_repeats(path, 0), 0);
@@ -706,7 +665,6 @@ FIXTURE_TEST(path_waits_for_the_worker_that_has_its_state)
  * path whose keeper is busy. A worker that has another task does not. */
 FIXTURE_TEST(idle_worker_repeats_phases_although_the_arm_advances)
 {
-    plan *p = *state;
     plan_task task;
     plan_arm *mix = plan_find_arm(p, "mix");
     only_one_has_the_state(p);
@@ -727,7 +685,6 @@ FIXTURE_TEST(idle_worker_repeats_phases_although_the_arm_advances)
 
 FIXTURE_TEST(path_does_not_wait_for_a_worker_that_left)
 {
-    plan *p = *state;
     plan_task task;
     const plan_path *path = only_one_has_the_state(p);
     plan_release_worker(p, 0);
@@ -737,7 +694,6 @@ FIXTURE_TEST(path_does_not_wait_for_a_worker_that_left)
 
 FIXTURE_TEST(lost_lease_ends_the_wait_for_its_holder)
 {
-    plan *p = *state;
     plan_task task;
     const plan_path *path = only_one_has_the_state(p);
     plan_grant(p, (plan_task){0, 0}, 0, 1000, 100);

@@ -198,7 +198,4 @@ PL_TEST(prompts_of_one_client_are_not_known_to_another)
     close_word_model();
 }
 
-int main(void)
-{
-    return suite_run(open_all, close_all);
-}
+PL_SUITE(open_all, close_all)

@@ -51,7 +51,7 @@ static int likeliest_of(const pl_prefix_lm *lm, const int32_t *text, int n)
 
 PL_TEST(new_texts_find_their_path)
 {
-    pl_prefix_lm *lm = count_texts(0, 1);
+    OWNED(pl_prefix_lm_destroy) pl_prefix_lm *lm = count_texts(0, 1);
     int32_t text[LEN];
     int found = 0;
     for (uint64_t i = TEXTS; i < 2 * TEXTS; ++i) {
@@ -59,7 +59,6 @@ PL_TEST(new_texts_find_their_path)
         found += likeliest_of(lm, text, 16) == (int)(i % PATHS);
     }
     assert_true(found >= TEXTS * 9 / 10);
-    pl_prefix_lm_destroy(&lm);
 }
 
 /* Tests the equation of prefix_lm.c with two paths. The documents of path 0 are "1 2 1
@@ -68,7 +67,7 @@ PL_TEST(a_probability_is_a_ratio_of_smoothed_counts)
 {
     const int32_t a[] = {1, 2, 1, 2}, b[] = {1, 3}, asked[] = {1, 2}, rare[] = {2, 3};
     pair_survey survey;
-    pl_prefix_lm *lm;
+    OWNED(pl_prefix_lm_destroy) pl_prefix_lm *lm;
     double nats[2];
     assert_ok(survey_begin(4, &survey));
     survey_add(&survey, a, 4);
@@ -85,7 +84,6 @@ PL_TEST(a_probability_is_a_ratio_of_smoothed_counts)
     pl_prefix_lm_nats(lm, rare, 2, nats);
     assert_true(fabs(nats[0] + log((0.0 + 1.0) / (4.0 + 6.0))) < 1e-6);
     assert_true(fabs(nats[1] + log((1.0 + 1.0) / (2.0 + 6.0))) < 1e-6);
-    pl_prefix_lm_destroy(&lm);
 }
 
 /* Shows that the losses of a text's tokens add up to the nats of the text. For a list
@@ -93,7 +91,7 @@ PL_TEST(a_probability_is_a_ratio_of_smoothed_counts)
 PL_TEST(losses_add_up_to_nats)
 {
     enum { STRIDE = LEN + 2 };
-    pl_prefix_lm *lm = count_texts(0, 1);
+    OWNED(pl_prefix_lm_destroy) pl_prefix_lm *lm = count_texts(0, 1);
     const int some[] = {PATHS - 1, 0};
     for (uint64_t i = 0; i < 8; ++i) {
         int32_t text[LEN];
@@ -113,12 +111,11 @@ PL_TEST(losses_add_up_to_nats)
             assert_memory_equal(few + k * STRIDE, all + some[k] * STRIDE,
                                 (LEN - 1) * sizeof *all);
     }
-    pl_prefix_lm_destroy(&lm);
 }
 
 PL_TEST(tokens_outside_the_vocabulary_are_unknown_ones)
 {
-    pl_prefix_lm *lm = count_texts(0, 1);
+    OWNED(pl_prefix_lm_destroy) pl_prefix_lm *lm = count_texts(0, 1);
     const int32_t odd[] = {1, -1, VOCAB, 1 << 30, 5}, zeros[] = {1, 0, 0, 0, 5};
     double a[PATHS], b[PATHS];
     pl_prefix_lm_nats(lm, odd, 5, a);
@@ -127,7 +124,6 @@ PL_TEST(tokens_outside_the_vocabulary_are_unknown_ones)
     pl_prefix_lm_nats(lm, odd, 1, a); /* this text has no token to predict */
     for (int p = 0; p < PATHS; ++p)
         assert_true(a[p] == 0.0);
-    pl_prefix_lm_destroy(&lm);
 }
 
 static void encode_lm(const pl_prefix_lm *lm, pl_buf *out)
@@ -138,13 +134,10 @@ static void encode_lm(const pl_prefix_lm *lm, pl_buf *out)
 PL_TEST(its_bytes_depend_on_neither_order_nor_threads)
 {
     pl_prefix_lm *a = count_texts(0, 1), *b = count_texts(17, 3);
-    pl_buf x = {0}, y = {0};
+    OWNED(pl_buf_destroy) pl_buf x = {0}, y = {0};
     encode_lm(a, &x);
     encode_lm(b, &y);
-    assert_int_equal(x.len, y.len);
-    assert_memory_equal(x.data, y.data, x.len);
-    pl_buf_destroy(&x);
-    pl_buf_destroy(&y);
+    assert_same_bytes(x, y);
     pl_prefix_lm_destroy(&a);
     pl_prefix_lm_destroy(&b);
 }
@@ -152,7 +145,7 @@ PL_TEST(its_bytes_depend_on_neither_order_nor_threads)
 PL_TEST(a_decoded_model_decides_alike)
 {
     pl_prefix_lm *lm = count_texts(0, 1), *copy;
-    pl_buf bytes = {0}, again = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0}, again = {0};
     pl_buf_append(&bytes, "head", 4); /* encoding appends to this text */
     encode_lm(lm, &bytes);
     assert_ok(pl_prefix_lm_decode(bytes.data + 4, bytes.len - 4, 2, &copy));
@@ -168,8 +161,6 @@ PL_TEST(a_decoded_model_decides_alike)
         pl_prefix_lm_nats(copy, text, LEN, b);
         assert_memory_equal(a, b, sizeof a);
     }
-    pl_buf_destroy(&bytes);
-    pl_buf_destroy(&again);
     pl_prefix_lm_destroy(&lm);
     pl_prefix_lm_destroy(&copy);
 }
@@ -177,23 +168,22 @@ PL_TEST(a_decoded_model_decides_alike)
 PL_TEST(every_truncation_is_refused)
 {
     pl_prefix_lm *lm = count_texts(0, 1), *copy;
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     encode_lm(lm, &bytes);
     for (size_t len = 0; len < bytes.len; ++len) {
+        OWNED(free_memory)
         uint8_t *part = malloc(len + 1); /* a sanitizer finds reads beyond the end */
         memcpy(part, bytes.data, len);
         assert_int_not_equal(pl_prefix_lm_decode(part, len, 1, &copy), PL_OK);
         assert_null(copy);
-        free(part);
     }
-    pl_buf_destroy(&bytes);
     pl_prefix_lm_destroy(&lm);
 }
 
 PL_TEST(every_flipped_bit_is_refused)
 {
     pl_prefix_lm *lm = count_texts(0, 1), *copy;
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     encode_lm(lm, &bytes);
     for (size_t bit = 0; bit < 8 * bytes.len; ++bit) {
         bytes.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
@@ -202,18 +192,16 @@ PL_TEST(every_flipped_bit_is_refused)
         assert_null(copy);
         bytes.data[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
-    pl_buf_destroy(&bytes);
     pl_prefix_lm_destroy(&lm);
 }
 
 static void put_planes(pl_buf *out, uint16_t tag, const uint32_t *counts, size_t n)
 {
     uint8_t planes[64];
-    pl_buf zipped = {0};
+    OWNED(pl_buf_destroy) pl_buf zipped = {0};
     pl_planes_split((const uint8_t *)counts, n, 4, planes);
     assert_ok(pl_zip(planes, 4 * n, 3, &zipped));
     pl_put_bytes(out, tag, zipped.data, zipped.len);
-    pl_buf_destroy(&zipped);
 }
 
 PL_TEST(lies_under_a_good_checksum_are_refused)
@@ -238,8 +226,8 @@ PL_TEST(lies_under_a_good_checksum_are_refused)
                 {{2, 3, 2, 2}, {4, 1 << 22}, "rising order"}};
     for (size_t lie = 0; lie < sizeof lies / sizeof *lies; ++lie) {
         static const uint32_t counts[6] = {1, 2, 3, 4, 5, 6};
-        pl_buf bytes = {0};
-        pl_prefix_lm *lm;
+        OWNED(pl_buf_destroy) pl_buf bytes = {0};
+        OWNED(pl_prefix_lm_destroy) pl_prefix_lm *lm;
         for (uint16_t tag = 1; tag <= 4; ++tag)
             pl_put_u64(&bytes, tag, lies[lie].head[tag - 1]);
         put_planes(&bytes, 5, lies[lie].buckets, 2);
@@ -254,7 +242,5 @@ PL_TEST(lies_under_a_good_checksum_are_refused)
         } else {
             assert_ok(status);
         }
-        pl_prefix_lm_destroy(&lm);
-        pl_buf_destroy(&bytes);
     }
 }

@@ -98,7 +98,7 @@ PL_TEST(the_mean_time_of_a_step_is_above_zero)
     for (int i = 0; i < 2; i++) {
         const pl_backend_options backend = {
             .name = names[i], .n_threads = 1, .precision = "auto"};
-        pl_backend *be = NULL;
+        OWNED(pl_backend_close) pl_backend *be = NULL;
         double seconds = 0;
         if (pl_backend_open(&backend, &be) != PL_OK) {
             assert_int_equal(i, 1);
@@ -107,13 +107,12 @@ PL_TEST(the_mean_time_of_a_step_is_above_zero)
         }
         assert_ok(pl_probe_step(be, &options, &seconds));
         assert_true(seconds > 0.0 && isfinite(seconds));
-        pl_backend_close(&be);
     }
 }
 
 PL_TEST(a_shape_that_cannot_be_is_refused)
 {
-    pl_backend *be;
+    OWNED(pl_backend_close) pl_backend *be;
     double seconds;
     pl_shape shape = probe_shape;
     const pl_backend_options options = {
@@ -123,5 +122,4 @@ PL_TEST(a_shape_that_cannot_be_is_refused)
     assert_ok(pl_backend_open(&options, &be));
     assert_int_not_equal(pl_probe_step(be, &probe_options, &seconds), PL_OK);
     assert_true(strlen(pl_last_error()) > 0);
-    pl_backend_close(&be);
 }

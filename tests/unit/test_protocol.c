@@ -32,7 +32,7 @@ static void strip(char *line)
 
 static int read_page(void **state)
 {
-    pl_buf page = {0};
+    OWNED(pl_buf_destroy) pl_buf page = {0};
     (void)state;
     assert_ok(pl_read_file("docs/PROTOCOL.md", &page));
     char *save = NULL, *text = pl_strdup(pl_buf_text(&page));
@@ -43,7 +43,6 @@ static int read_page(void **state)
     }
     assert_in_range(n_lines, 500, LINES_MAX - 1);
     pl_free(text);
-    pl_buf_destroy(&page);
     return 0;
 }
 
@@ -269,7 +268,4 @@ PL_TEST(every_message_costs_what_the_page_says)
 #include "net/messages.def"
 }
 
-int main(void)
-{
-    return suite_run(read_page, free_page);
-}
+PL_SUITE(read_page, free_page)

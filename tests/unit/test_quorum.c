@@ -27,7 +27,7 @@ static pl_status send_from(fixture *f, int path, int64_t phase, int64_t base_ver
 {
     worker w = {.job = f, .path = path};
     char name[96];
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     pl_submission s;
     pl_version_facts base;
     *result = PL_SUBMIT_REJECTED;
@@ -39,9 +39,7 @@ static pl_status send_from(fixture *f, int path, int64_t phase, int64_t base_ver
     s.contribution.phase = phase;
     lease_for(f->client, &f->arm, &s.contribution, phase);
     s.contribution.work.first_sample = first_sample;
-    pl_status status = pl_client_submit(f->client, &s, result, text);
-    pl_buf_destroy(&bytes);
-    return status;
+    return pl_client_submit(f->client, &s, result, text);
 }
 
 /* As above; relative to the version with the same number as the phase. */
@@ -92,21 +90,19 @@ static void await_version(fixture *f, int64_t number)
  * if the path did not contribute. */
 static void weights_of(fixture *f, uint64_t number, double weights[PATHS])
 {
-    pl_store *store = NULL;
-    pl_version v;
+    OWNED(pl_store_close) pl_store *store = NULL;
+    OWNED(pl_version_clear) pl_version v;
     memset(&v, 0, sizeof v);
     memset(weights, 0, PATHS * sizeof *weights);
     assert_ok(pl_store_open(f->home.target, PL_STORE_READ, &store));
     assert_ok(pl_store_get_version(store, embed, number, &v));
     for (int i = 0; i < v.n_contributions; i++)
         weights[v.contributions[i].path] = v.contributions[i].weight;
-    pl_version_clear(&v);
-    pl_store_close(&store);
 }
 
 PL_TEST(round_is_merged_without_those_who_are_late)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     char text[256];
     double weights[PATHS];
     open_quorum_job(&f, 0.75, 100, 0);
@@ -119,17 +115,15 @@ PL_TEST(round_is_merged_without_those_who_are_late)
     for (int i = 0; i < 2; i++) { /* the second time after a restart */
         assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DROPPED);
         assert_non_null(strstr(text, "(outer.quorum), so the update is dropped"));
-        kill_child(&f.home, SIGKILL);
-        start_child(&f.home);
+        restart_child(&f.home);
     }
     assert_int_equal(send(&f, 0, 0, text), PL_SUBMIT_DUPLICATE);
     send_good(&f, 3, 1); /* path 3 trains its next phase */
-    close_job(&f);
 }
 
 PL_TEST(nothing_is_merged_below_the_quorum)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     open_quorum_job(&f, 0.75, 0, 0);
     send_good(&f, 0, 0);
     send_good(&f, 1, 0);
@@ -137,12 +131,11 @@ PL_TEST(nothing_is_merged_below_the_quorum)
     assert_false(has_version(&f, 1));
     send_good(&f, 2, 0);
     await_version(&f, 1);
-    close_job(&f);
 }
 
 PL_TEST(round_that_is_whole_does_not_wait_for_the_deadline)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     double weights[PATHS];
     open_quorum_job(&f, 0.5, 600000, 0);
     for (int path = 0; path < 4; path++)
@@ -151,12 +144,11 @@ PL_TEST(round_that_is_whole_does_not_wait_for_the_deadline)
     weights_of(&f, 1, weights);
     for (int path = 0; path < 4; path++)
         assert_true(weights[path] == 1);
-    close_job(&f);
 }
 
 PL_TEST(late_update_counts_once_in_the_next_round)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     char text[256];
     double weights[PATHS];
     open_quorum_job(&f, 0.5, 0, 0.25);
@@ -166,8 +158,7 @@ PL_TEST(late_update_counts_once_in_the_next_round)
     send_good(&f, 3, 0); /* this update counts in round 1 */
     for (int i = 0; i < 2; i++) {
         assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
-        kill_child(&f.home, SIGKILL);
-        start_child(&f.home);
+        restart_child(&f.home);
     }
     send_good(&f, 0, 1);
     await_version(&f, 2);
@@ -179,12 +170,11 @@ PL_TEST(late_update_counts_once_in_the_next_round)
     await_version(&f, 3);
     weights_of(&f, 3, weights);
     assert_true(weights[2] == 0.0625);
-    close_job(&f);
 }
 
 PL_TEST(a_round_takes_one_update_of_a_path)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     char text[256];
     open_quorum_job(&f, 0.75, 0, 0.5);
     for (int path = 0; path < 3; path++)
@@ -194,12 +184,11 @@ PL_TEST(a_round_takes_one_update_of_a_path)
     assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
     assert_int_equal(send(&f, 3, 1, text), PL_SUBMIT_DROPPED);
     assert_non_null(strstr(text, "already has a late update of this path"));
-    close_job(&f);
 }
 
 PL_TEST(worker_whose_late_update_differs_from_the_accepted_one_is_told)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     char text[256];
     open_quorum_job(&f, 0.5, 0, 0.25);
     send_good(&f, 0, 0);
@@ -221,7 +210,6 @@ PL_TEST(worker_whose_late_update_differs_from_the_accepted_one_is_told)
     assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_OTHER);
     device = 0;
     assert_int_equal(send(&f, 3, 2, text), PL_SUBMIT_DUPLICATE);
-    close_job(&f);
 }
 
 /* A worker whose lease goes on may send its next phase first. Phase 0 is then not a
@@ -229,7 +217,7 @@ PL_TEST(worker_whose_late_update_differs_from_the_accepted_one_is_told)
 PL_TEST(updates_that_come_out_of_order_are_counted_or_named)
 {
     for (int late = 0; late < 2; late++) {
-        fixture f;
+        OWNED(close_job) fixture f;
         char text[256];
         double weights[PATHS];
         open_quorum_job(&f, 0.5, 0, late ? 0.5 : 0);
@@ -244,8 +232,7 @@ PL_TEST(updates_that_come_out_of_order_are_counted_or_named)
         if (late) {
             send_good(&f, 3, 0); /* round 2 has no update of this path */
             assert_int_equal(send(&f, 3, 1, text), PL_SUBMIT_DUPLICATE);
-            kill_child(&f.home, SIGKILL);
-            start_child(&f.home);
+            restart_child(&f.home);
             send_good(&f, 0, 2);
             await_version(&f, 3);
             weights_of(&f, 3, weights);
@@ -255,7 +242,6 @@ PL_TEST(updates_that_come_out_of_order_are_counted_or_named)
             assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DROPPED);
         }
         assert_int_equal(send(&f, 3, 1, text), PL_SUBMIT_DUPLICATE);
-        close_job(&f);
     }
 }
 
@@ -277,15 +263,14 @@ static void open_arrivals_job(fixture *f)
  * before the first, so that none is lost, also after a restart. */
 PL_TEST(each_phase_of_a_path_is_merged_in_its_order)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     char text[256];
     open_arrivals_job(&f);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(send_at(&f, 3, 1, 0, text), PL_SUBMIT_DROPPED);
         assert_non_null(strstr(text, "out of order"));
         assert_non_null(strstr(text, "next is that of phase 0"));
-        kill_child(&f.home, SIGKILL);
-        start_child(&f.home);
+        restart_child(&f.home);
     }
     assert_int_equal(send_at(&f, 3, 0, 0, text), PL_SUBMIT_ACCEPTED);
     await_version(&f, 1);
@@ -299,31 +284,28 @@ PL_TEST(each_phase_of_a_path_is_merged_in_its_order)
         assert_non_null(strstr(text, "a different update of mix/embed.E0 in round 1"));
         device = 0;
         assert_int_equal(send_at(&f, 3, 3, 0, text), PL_SUBMIT_DROPPED);
-        kill_child(&f.home, SIGKILL);
-        start_child(&f.home);
+        restart_child(&f.home);
     }
-    close_job(&f);
 }
 
 PL_TEST(update_of_other_samples_than_its_phase_is_rejected)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     char text[256];
     open_quorum_job(&f, 0.5, 0, 0.5);
     pl_submit_result result;
-    assert_int_equal(send_samples(&f, 0, 0, SAMPLES, &result, text), PL_ERR_DATA);
-    assert_non_null(strstr(pl_last_error(), "has the samples 0 to 3"));
+    assert_fails(send_samples(&f, 0, 0, SAMPLES, &result, text), PL_ERR_DATA,
+                 "has the samples 0 to 3");
     send_good(&f, 0, 0);
     send_good(&f, 1, 0);
     await_version(&f, 1);
     assert_int_equal(send_samples(&f, 3, 0, 7 * SAMPLES, &result, text), PL_ERR_DATA);
-    close_job(&f);
 }
 
 PL_TEST(definition_keeps_its_quorum_and_others_are_as_they_were)
 {
     fixture f;
-    pl_buf with = {0}, without = {0};
+    OWNED(pl_buf_destroy) pl_buf with = {0}, without = {0};
     pl_arm again;
     memset(&f, 0, sizeof f);
     define_arm(&f, "f32");
@@ -342,15 +324,11 @@ PL_TEST(definition_keeps_its_quorum_and_others_are_as_they_were)
     pl_buf_clear(&with);
     pl_arm_encode(&f.arm, &with);
     assert_int_equal(pl_arm_decode(with.data, with.len, &again), PL_ERR_CONFIG);
-    pl_buf_destroy(&with);
-    pl_buf_destroy(&without);
     pl_topology_destroy(&f.topology);
     pl_arm_clear(&f.arm);
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc > 1)
-        return run_child(argv, (pl_home_options){.keep_updates = true});
-    return suite_run(NULL, NULL);
+    return run_child(argv, (pl_home_options){.keep_updates = true});
 }

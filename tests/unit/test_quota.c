@@ -21,7 +21,7 @@ static int count_taken(quota *q, const pl_peer *from, unsigned cost, int64_t now
 
 PL_TEST(key_has_a_share_that_fills_up_again)
 {
-    quota *q = quota_create();
+    OWNED(quota_destroy) quota *q = quota_create();
     const pl_peer a = peer_of(PL_AS_WORKER, 1);
     assert_int_equal(count_taken(q, &a, 1, 1000), QUOTA_AT_ONCE);
     assert_int_equal(count_taken(q, &a, 1, 1000), 0);
@@ -30,24 +30,22 @@ PL_TEST(key_has_a_share_that_fills_up_again)
     assert_int_equal(count_taken(q, &a, 1, 900000), QUOTA_AT_ONCE);
     quota_destroy(&q);
     assert_null(q);
-    quota_destroy(&q);
 }
 
 PL_TEST(one_key_takes_nothing_from_another)
 {
-    quota *q = quota_create();
+    OWNED(quota_destroy) quota *q = quota_create();
     for (int i = 0; i < 200; i++) {
         const pl_peer a = peer_of(PL_AS_WORKER, (uint8_t)i);
         assert_int_equal(count_taken(q, &a, QUOTA_AT_ONCE, 5), 1);
     }
     const pl_peer again = peer_of(PL_AS_RELAY, 7); /* the same key in another role */
     assert_false(quota_take(q, &again, 1, 5));
-    quota_destroy(&q);
 }
 
 PL_TEST(who_may_not_speak_shares_a_small_one)
 {
-    quota *q = quota_create();
+    OWNED(quota_destroy) quota *q = quota_create();
     int n = 0;
     for (int i = 0; i < 4 * QUOTA_OTHERS_AT_ONCE; i++) {
         const pl_peer a = peer_of(PL_AS_NONE, (uint8_t)i);
@@ -56,12 +54,11 @@ PL_TEST(who_may_not_speak_shares_a_small_one)
     assert_int_equal(n, QUOTA_OTHERS_AT_ONCE);
     const pl_peer worker = peer_of(PL_AS_WORKER, 1);
     assert_true(quota_take(q, &worker, 1, 0));
-    quota_destroy(&q);
 }
 
 PL_TEST(a_flood_with_one_invitation_delays_no_other)
 {
-    quota *q = quota_create();
+    OWNED(quota_destroy) quota *q = quota_create();
     const pl_peer flood = peer_of(PL_AS_INVITE, 1), revoked = peer_of(PL_AS_REVOKED, 2),
                   other = peer_of(PL_AS_INVITE, 3);
     int n_flood = 0, n_revoked = 0;
@@ -74,17 +71,15 @@ PL_TEST(a_flood_with_one_invitation_delays_no_other)
     assert_true(quota_take(q, &other, 4, 0));
     assert_false(quota_take(q, &flood, 4, 39)); /* 3.9 tokens have come back */
     assert_true(quota_take(q, &flood, 4, 41));
-    quota_destroy(&q);
 }
 
 PL_TEST(jobs_own_keys_have_no_limit)
 {
-    quota *q = quota_create();
+    OWNED(quota_destroy) quota *q = quota_create();
     pl_peer own = peer_of(PL_AS_WORKER, 1);
     own.own = true;
     const pl_peer all[] = {own, peer_of(PL_AS_LOCAL, 0), peer_of(PL_AS_HUB, 2),
                            peer_of(PL_AS_HOME, 3), peer_of(PL_AS_ADMIN, 4)};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         assert_int_equal(count_taken(q, &all[i], 400, 0), QUOTA_AT_ONCE + 1);
-    quota_destroy(&q);
 }

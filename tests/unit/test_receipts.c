@@ -67,11 +67,10 @@ static const char *home_of_path(const two_homes *j, bool is_other)
 
 static int teardown(void **state)
 {
-    two_homes *j = *state;
+    OWNED(free_memory) two_homes *j = *state;
     pl_client_destroy(&j->client);
     pl_free(j->moments);
     close_job(&j->f);
-    pl_free(j);
     return 0;
 }
 
@@ -91,7 +90,7 @@ static int submit_updates(two_homes *j, uint64_t token, bool only_own,
     char name[96], text[256];
     int n = 0;
     for (int slot = 0; slot < N_SLOTS; slot++) {
-        pl_buf bytes = {0};
+        OWNED(pl_buf_destroy) pl_buf bytes = {0};
         pl_submission s;
         pl_submit_result result;
         fill(&w, j->client, slot, name, &bytes, &s);
@@ -107,7 +106,6 @@ static int submit_updates(two_homes *j, uint64_t token, bool only_own,
         }
         if (!is_own && !only_own)
             receipts[n++] = s.receipt;
-        pl_buf_destroy(&bytes);
     }
     return n;
 }
@@ -115,9 +113,9 @@ static int submit_updates(two_homes *j, uint64_t token, bool only_own,
 static pl_submit_result end_path(two_homes *j, uint64_t token, const pl_hash *receipts,
                                  int n)
 {
-    pl_message q, a;
+    OWNED(pl_message_destroy) pl_message q, a;
     pl_msg_submitted said;
-    pl_socket *socket = NULL;
+    OWNED(pl_wire_close) pl_socket *socket = NULL;
     pl_sealed_lease sealed;
     pl_hash seal, blob;
     const pl_lease lease = lease_with(j, token);
@@ -140,18 +138,13 @@ static pl_submit_result end_path(two_homes *j, uint64_t token, const pl_hash *re
     assert_ok(pl_wire_connect(home_of_path(j, false), &socket));
     assert_ok(pl_wire_ask(socket, &q, 1000, 10000, &a));
     assert_ok(PL_HEAR(&a, submitted, &said));
-    const pl_submit_result result = (pl_submit_result)said.result;
-    pl_message_destroy(&q);
-    pl_message_destroy(&a);
-    pl_wire_close(&socket);
-    return result;
+    return (pl_submit_result)said.result;
 }
 
-#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+#define FIXTURE_TEST(name) PL_TEST_ON(name, two_homes *j, setup, teardown)
 
 FIXTURE_TEST(task_does_not_end_without_the_updates_at_other_homes)
 {
-    two_homes *j = *state;
     pl_hash receipts[N_SLOTS] = {{{0}}}, forged[N_SLOTS] = {{{1}}};
     assert_int_equal(submit_updates(j, 1, true, receipts), 0);
     assert_int_equal(end_path(j, 1, NULL, 0), PL_SUBMIT_REJECTED);
@@ -166,7 +159,6 @@ FIXTURE_TEST(task_does_not_end_without_the_updates_at_other_homes)
  */
 FIXTURE_TEST(receipt_is_worth_nothing_under_another_lease)
 {
-    two_homes *j = *state;
     pl_hash first[N_SLOTS] = {{{0}}}, second[N_SLOTS] = {{{0}}};
     int n = submit_updates(j, 1, false, first);
     assert_int_equal(end_path(j, 2, first, n), PL_SUBMIT_REJECTED);
@@ -176,7 +168,6 @@ FIXTURE_TEST(receipt_is_worth_nothing_under_another_lease)
 
 FIXTURE_TEST(receipts_outlive_a_restart_of_the_hub)
 {
-    two_homes *j = *state;
     pl_hash receipts[N_SLOTS] = {{{0}}};
     const int n = submit_updates(j, 1, false, receipts);
     pl_lease_secret_create(&home_secret); /* a new hub */
@@ -188,7 +179,6 @@ FIXTURE_TEST(receipts_outlive_a_restart_of_the_hub)
 /* The hub greets one home after the other. */
 FIXTURE_TEST(receipts_count_at_a_home_that_does_not_know_the_new_hub_yet)
 {
-    two_homes *j = *state;
     pl_hash receipts[N_SLOTS] = {{{0}}};
     const pl_lease_secret old = home_secret;
     pl_lease_secret_create(&home_secret); /* a new hub */
@@ -216,9 +206,7 @@ PL_TEST_WITH(receipt_is_for_the_phase_of_the_lease, setup_by_arrival, teardown)
     assert_int_equal(end_path(j, 1, receipts, n), PL_SUBMIT_ACCEPTED);
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc > 1)
-        return run_child(argv, (pl_home_options){.keep_updates = true});
-    return suite_run(NULL, NULL);
+    return run_child(argv, (pl_home_options){.keep_updates = true});
 }

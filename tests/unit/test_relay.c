@@ -26,7 +26,7 @@ static void run_near_relay(void *context)
 
 static void open_near_relay(near_relay *r, fixture *f, int expect, int wait_ms)
 {
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     memset(r, 0, sizeof *r);
     pl_join(r->ready, f->dir, "near.address");
     r->options = (pl_relay_options){.home = f->home.address,
@@ -42,7 +42,6 @@ static void open_near_relay(near_relay *r, fixture *f, int expect, int wait_ms)
         pl_sleep_ms(10);
     assert_ok(pl_read_file(r->ready, &text));
     pl_copy_text(r->address, sizeof r->address, pl_buf_text(&text));
-    pl_buf_destroy(&text);
 }
 
 static void close_near_relay(near_relay *r)
@@ -53,86 +52,88 @@ static void close_near_relay(near_relay *r)
 }
 
 /* ---- tests ---- */
-static void one_sum_of_four(const char *codec)
-{
+typedef struct near_job {
     fixture f;
     near_relay r;
-    worker w[PATHS] = {0};
-    uint64_t sent = 0;
-    open_job(&f, codec);
-    open_near_relay(&r, &f, 0, WAIT_LONG_MS);
-    start_workers(w, PATHS, &f, r.address);
-    join_workers(w, PATHS);
-    close_near_relay(&r);
-    for (int i = 0; i < PATHS; i++)
-        sent += w[i].bytes_sent;
-    assert_version(&f, codec);
-    assert_int_equal(n_updates(&f), 1);
-    assert_int_equal(r.report.n_sums, 1);
-    assert_int_equal(r.report.n_summed, PATHS);
-    assert_int_equal(r.report.n_alone, 0);
-    assert_int_equal(r.report.bytes_received, sent);
-    assert_true(2 * r.report.bytes_sent < sent);
-    close_job(&f);
+    worker w[PATHS + 1]; /* worker i sends the update of path i */
+} near_job;
+
+static void close_near_job(near_job *j)
+{
+    close_job(&j->f);
 }
 
-PL_TEST(four_updates_of_i8_shared_travel_as_one_and_make_the_same_version)
+/* Opens a job with a relay in this process. */
+static void open_near_job(near_job *j, const char *codec, int expect, int wait_ms)
 {
-    one_sum_of_four("i8-shared");
+    memset(j->w, 0, sizeof j->w);
+    open_job(&j->f, codec);
+    open_near_relay(&j->r, &j->f, expect, wait_ms);
 }
 
-PL_TEST(four_sketches_travel_as_one_and_make_the_same_version)
+/* The workers `from` to `to` - 1 send their updates to the relay, at the same time. */
+static void send_all(near_job *j, int from, int to)
 {
-    one_sum_of_four("sketch16");
+    for (int i = from; i < to; i++)
+        start_worker(&j->w[i], &j->f, j->r.address, i);
+    join_workers(j->w + from, to - from);
+}
+
+/* Ends the relay, and checks its report and, unless `n` is 0, that the version of the
+ * embedding is the same as without a relay and names n updates. */
+static void assert_sums(near_job *j, int n_sums, int n_alone, int n)
+{
+    close_near_relay(&j->r);
+    assert_int_equal(j->r.report.n_sums, n_sums);
+    assert_int_equal(j->r.report.n_alone, n_alone);
+    if (n == 0)
+        return;
+    assert_version(&j->f, j->f.arm.outer.codec_name);
+    assert_int_equal(n_updates(&j->f), n);
+}
+
+PL_TEST(four_updates_travel_as_one_and_make_the_same_version)
+{
+    static const char *const codecs[] = {"i8-shared", "sketch16"};
+    for (int c = 0; c < 2; c++) {
+        OWNED(close_near_job) near_job j;
+        uint64_t sent = 0;
+        open_near_job(&j, codecs[c], 0, WAIT_LONG_MS);
+        send_all(&j, 0, PATHS);
+        for (int i = 0; i < PATHS; i++)
+            sent += j.w[i].bytes_sent;
+        assert_sums(&j, 1, 0, 1);
+        assert_int_equal(j.r.report.n_summed, PATHS);
+        assert_int_equal(j.r.report.bytes_received, sent);
+        assert_true(2 * j.r.report.bytes_sent < sent);
+    }
 }
 
 PL_TEST(update_that_has_waited_long_enough_goes_alone)
 {
-    fixture f;
-    near_relay r;
-    open_job(&f, "i8-shared");
-    open_near_relay(&r, &f, 0, 50);
-    assert_int_equal(send_one(&f, r.address, 0).result, PL_SUBMIT_ACCEPTED);
-    assert_int_equal(send_one(&f, r.address, 0).result, PL_SUBMIT_DUPLICATE);
-    close_near_relay(&r);
-    assert_int_equal(r.report.n_sums, 0);
-    assert_int_equal(r.report.n_alone, 2);
-    close_job(&f);
+    OWNED(close_near_job) near_job j;
+    open_near_job(&j, "i8-shared", 0, 50);
+    assert_int_equal(send_one(&j.f, j.r.address, 0).result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(send_one(&j.f, j.r.address, 0).result, PL_SUBMIT_DUPLICATE);
+    assert_sums(&j, 0, 2, 0);
 }
 
 PL_TEST(sum_leaves_when_all_workers_behind_the_relay_are_in_it)
 {
-    fixture f;
-    near_relay r;
-    worker w[PATHS] = {0};
-    open_job(&f, "i8-shared");
-    open_near_relay(&r, &f, 2, WAIT_LONG_MS);
-    start_workers(w, 2, &f, r.address);
-    join_workers(w, 2);
-    start_worker(&w[2], &f, r.address, 2);
-    start_worker(&w[3], &f, r.address, 3);
-    join_workers(w + 2, 2);
-    close_near_relay(&r);
-    assert_int_equal(r.report.n_sums, 2);
-    assert_version(&f, "i8-shared");
-    assert_int_equal(n_updates(&f), 2);
-    close_job(&f);
+    OWNED(close_near_job) near_job j;
+    open_near_job(&j, "i8-shared", 2, WAIT_LONG_MS);
+    send_all(&j, 0, 2);
+    send_all(&j, 2, 4);
+    assert_sums(&j, 2, 0, 2);
 }
 
 PL_TEST(codecs_that_cannot_be_added_pass_through)
 {
-    fixture f;
-    near_relay r;
-    worker w[PATHS] = {0};
-    open_job(&f, "i8");
-    open_near_relay(&r, &f, 0, WAIT_LONG_MS);
-    start_workers(w, PATHS, &f, r.address);
-    join_workers(w, PATHS);
-    close_near_relay(&r);
-    assert_int_equal(r.report.n_sums + r.report.n_alone, 0);
-    assert_true(r.report.bytes_sent >= r.report.bytes_received);
-    assert_version(&f, "i8");
-    close_job(&f);
+    OWNED(close_near_job) near_job j;
+    open_near_job(&j, "i8", 0, WAIT_LONG_MS);
+    send_all(&j, 0, PATHS);
+    assert_sums(&j, 0, 0, PATHS);
+    assert_true(j.r.report.bytes_sent >= j.r.report.bytes_received);
 }
 
 /* Delivers a task: the updates of all slots, and the state of the path. */
@@ -145,9 +146,9 @@ static void run_task(void *context)
     char names[N_SLOTS][96], texts[N_SLOTS + 1][256];
     pl_submit_result results[N_SLOTS + 1];
     size_t n = 2 * pl_topology_path_params(f->topology);
-    float *moments = pl_alloc(n * sizeof *moments);
+    OWNED(free_memory) float *moments = pl_alloc(n * sizeof *moments);
     pl_path_state path;
-    pl_client *client = open_client(w->address);
+    OWNED(pl_client_destroy) pl_client *client = open_client(w->address);
     memset(&path, 0, sizeof path);
     pl_arm_path_name(&f->arm, f->topology, w->path, 0, path.name);
     path.phase = 1;
@@ -161,8 +162,6 @@ static void run_task(void *context)
     pl_copy_text(w->text, sizeof w->text, texts[N_SLOTS]);
     for (int slot = 0; slot < N_SLOTS; slot++)
         pl_buf_destroy(&bytes[slot]);
-    pl_client_destroy(&client);
-    pl_free(moments);
 }
 
 /* Shows that a task does not wait in a relay for updates that cannot come. Paths p00
@@ -170,45 +169,37 @@ static void run_task(void *context)
  * paths that are not trained. */
 PL_TEST(tasks_do_not_wait_for_updates_that_nobody_can_send)
 {
-    fixture f;
-    near_relay r;
-    worker w[2] = {{0}};
+    OWNED(close_near_job) near_job j;
     int64_t start = pl_now_ms();
-    open_job(&f, "i8-shared");
-    open_near_relay(&r, &f, 2, WAIT_LONG_MS);
+    open_near_job(&j, "i8-shared", 2, WAIT_LONG_MS);
     for (int i = 0; i < 2; i++) {
-        w[i] = (worker){.job = &f, .address = r.address, .path = 3 * i};
-        assert_ok(pl_thread_start("worker", run_task, &w[i], &w[i].thread));
+        j.w[i] = (worker){.job = &j.f, .address = j.r.address, .path = 3 * i};
+        assert_ok(pl_thread_start("worker", run_task, &j.w[i], &j.w[i].thread));
     }
-    join_workers(w, 2);
-    close_near_relay(&r);
-    assert_int_equal(w[0].result, PL_SUBMIT_ACCEPTED);
-    assert_int_equal(w[1].result, PL_SUBMIT_ACCEPTED);
-    assert_int_equal(r.report.n_sums, 2); /* sums of the embedding and of the head */
-    assert_int_equal(r.report.n_alone, 4);
+    join_workers(j.w, 2);
+    assert_sums(&j, 2, 4, 0); /* sums of the embedding and of the head */
+    assert_int_equal(j.w[0].result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(j.w[1].result, PL_SUBMIT_ACCEPTED);
     assert_true(pl_now_ms() - start < WAIT_LONG_MS / 2);
-    close_job(&f);
 }
 
 PL_TEST(relay_killed_with_updates_in_its_hands_loses_none)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     worker w[PATHS] = {0};
     open_job(&f, "i8-shared");
     start_relay(&f.relay, f.home.address, 0, WAIT_LONG_MS);
     start_workers(w, PATHS - 1, &f, f.relay.address);
     pl_sleep_ms(300);
-    kill_child(&f.relay, SIGKILL);
-    start_child(&f.relay);
+    restart_child(&f.relay);
     start_worker(&w[PATHS - 1], &f, f.relay.address, PATHS - 1);
     join_workers(w, PATHS);
     assert_version(&f, "i8-shared");
-    close_job(&f);
 }
 
 PL_TEST(home_killed_under_a_relay_takes_each_update_once)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     worker w[PATHS] = {0};
     open_job(&f, "i8-shared");
     start_relay(&f.relay, f.home.address, 2, WAIT_LONG_MS);
@@ -221,7 +212,6 @@ PL_TEST(home_killed_under_a_relay_takes_each_update_once)
     start_child(&f.home);
     join_workers(w, PATHS);
     assert_version(&f, "i8-shared");
-    close_job(&f);
 }
 
 static bool log_says(const char *log, const char *text)
@@ -229,10 +219,9 @@ static bool log_says(const char *log, const char *text)
     enum { TRIES = 3000, PAUSE_MS = 20 };
     bool said = false;
     for (int i = 0; i < TRIES && !said; i++) {
-        pl_buf lines = {0};
+        OWNED(pl_buf_destroy) pl_buf lines = {0};
         pl_sleep_ms(PAUSE_MS);
         said = pl_read_file(log, &lines) == PL_OK && strstr(pl_buf_text(&lines), text);
-        pl_buf_destroy(&lines);
     }
     return said;
 }
@@ -240,7 +229,7 @@ static bool log_says(const char *log, const char *text)
 /* The relay waits for ever, so its log must tell why nothing happens. */
 PL_TEST(relay_says_that_its_home_is_away_and_that_it_is_back)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     near_relay r;
     char log[PL_PATH_MAX];
     open_job(&f, "i8-shared");
@@ -261,7 +250,6 @@ PL_TEST(relay_says_that_its_home_is_away_and_that_it_is_back)
     close(errors);
     close(file);
     assert_true(away && back);
-    close_job(&f);
 }
 
 /* Shows that a home does not count an update twice if it comes directly and also in a
@@ -269,67 +257,46 @@ PL_TEST(relay_says_that_its_home_is_away_and_that_it_is_back)
  * it. */
 PL_TEST(update_that_came_directly_is_not_counted_in_a_sum_again)
 {
-    fixture f;
-    near_relay r;
-    worker w[PATHS] = {0};
-    open_job(&f, "i8-shared");
-    open_near_relay(&r, &f, 2, WAIT_LONG_MS);
-    assert_int_equal(send_one(&f, f.home.address, 1).result, PL_SUBMIT_ACCEPTED);
-    start_workers(w, 2, &f, r.address);
-    join_workers(w, 2);
-    assert_int_equal(w[0].result, PL_SUBMIT_ACCEPTED);
-    assert_int_equal(w[1].result, PL_SUBMIT_DUPLICATE);
-    start_worker(&w[2], &f, r.address, 2);
-    start_worker(&w[3], &f, r.address, 3);
-    join_workers(w + 2, 2);
-    close_near_relay(&r);
-    assert_int_equal(r.report.n_sums, 1);
-    assert_int_equal(r.report.n_alone, 2);
-    assert_version(&f, "i8-shared");
-    assert_int_equal(n_updates(&f), 3);
-    close_job(&f);
+    OWNED(close_near_job) near_job j;
+    open_near_job(&j, "i8-shared", 2, WAIT_LONG_MS);
+    assert_int_equal(send_one(&j.f, j.f.home.address, 1).result, PL_SUBMIT_ACCEPTED);
+    send_all(&j, 0, 2);
+    assert_int_equal(j.w[0].result, PL_SUBMIT_ACCEPTED);
+    assert_int_equal(j.w[1].result, PL_SUBMIT_DUPLICATE);
+    send_all(&j, 2, 4);
+    assert_sums(&j, 1, 2, 3);
 }
 
 PL_TEST(update_in_a_sum_is_a_duplicate_when_it_comes_directly)
 {
-    fixture f;
-    near_relay r;
-    worker w[PATHS] = {0};
-    open_job(&f, "i8-shared");
-    open_near_relay(&r, &f, 2, WAIT_LONG_MS);
-    start_workers(w, 2, &f, r.address);
-    join_workers(w, 2);
-    close_near_relay(&r);
+    OWNED(close_near_job) near_job j;
+    open_near_job(&j, "i8-shared", 2, WAIT_LONG_MS);
+    send_all(&j, 0, 2);
     for (int path = 0; path < PATHS; path++)
-        assert_int_equal(send_one(&f, f.home.address, path).result,
+        assert_int_equal(send_one(&j.f, j.f.home.address, path).result,
                          path < 2 ? PL_SUBMIT_DUPLICATE : PL_SUBMIT_ACCEPTED);
-    assert_version(&f, "i8-shared");
-    close_job(&f);
+    assert_sums(&j, 1, 0, 3);
 }
 
 PL_TEST(one_task_done_by_two_workers_stands_in_no_sum_twice)
 {
-    fixture f;
-    near_relay r;
-    worker w[PATHS + 1] = {{0}};
-    open_job(&f, "i8-shared");
-    open_near_relay(&r, &f, 0, 1000);
-    w[PATHS].name = "another";
-    start_workers(w, PATHS - 1, &f, r.address);
-    start_worker(&w[PATHS], &f, r.address, 0);
+    OWNED(close_near_job) near_job j;
+    open_near_job(&j, "i8-shared", 0, 1000);
+    j.w[PATHS].name = "another";
+    start_workers(j.w, PATHS - 1, &j.f, j.r.address);
+    start_worker(&j.w[PATHS], &j.f, j.r.address, 0);
     pl_sleep_ms(200);
-    start_worker(&w[PATHS - 1], &f, r.address, PATHS - 1);
-    join_workers(w, PATHS + 1);
-    close_near_relay(&r);
-    assert_int_equal(w[0].result + w[PATHS].result,
+    start_worker(&j.w[PATHS - 1], &j.f, j.r.address, PATHS - 1);
+    join_workers(j.w, PATHS + 1);
+    close_near_relay(&j.r);
+    assert_int_equal(j.w[0].result + j.w[PATHS].result,
                      PL_SUBMIT_ACCEPTED + PL_SUBMIT_DUPLICATE);
-    assert_version(&f, "i8-shared");
-    close_job(&f);
+    assert_version(&j.f, "i8-shared");
 }
 
 PL_TEST(relays_stand_behind_a_relay)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     near_relay top;
     worker w[PATHS] = {0};
     open_job(&f, "sketch16");
@@ -346,13 +313,12 @@ PL_TEST(relays_stand_behind_a_relay)
     assert_int_equal(top.report.n_summed, 2);
     assert_version(&f, "sketch16");
     assert_int_equal(n_updates(&f), 1);
-    close_job(&f);
 }
 
 /* ---- the home without a relay ---- */
 PL_TEST(equal_updates_of_several_paths_all_count)
 {
-    fixture f;
+    OWNED(close_job) fixture f;
     worker w[PATHS] = {0};
     pl_version_facts first;
     open_job(&f, "i8-shared");
@@ -365,7 +331,6 @@ PL_TEST(equal_updates_of_several_paths_all_count)
     assert_int_equal(n_updates(&f), 1);
     assert_ok(pl_client_get_version(f.client, embed, 0, &first));
     assert_true(pl_hash_equal(&got, &first.params));
-    close_job(&f);
 }
 
 /* Sends the update of path 0, and claims that it is the sum of n paths. All claimed
@@ -376,7 +341,7 @@ static pl_status claim_sum(fixture *f, const uint64_t *paths, int n,
     enum { MOST = 4 };
     worker w = {.job = f};
     char name[96];
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     pl_submission s;
     pl_contribution from[MOST];
     pl_submission_proof proofs[MOST] = {{0}};
@@ -400,17 +365,15 @@ static pl_status claim_sum(fixture *f, const uint64_t *paths, int n,
         pl_submission_seal(&sum, i, &sealed.key, &proofs[i].seal);
     }
     pl_client_act_under(f->client, NULL); /* as a relay */
-    pl_status status =
-        pl_client_submit_as(f->client, &sum, s.data, s.bytes, result, text, receipts);
-    pl_buf_destroy(&bytes);
-    return status;
+    return pl_client_submit_as(f->client, &sum, s.data, s.bytes, result, text,
+                               receipts);
 }
 
 PL_TEST(sum_that_is_not_what_it_says_changes_nothing)
 {
     static const uint64_t two[] = {0, 1}, twice[] = {1, 1}, falling[] = {1, 0},
                           unknown[] = {0, 99};
-    fixture f;
+    OWNED(close_job) fixture f;
     worker w[PATHS] = {0};
     pl_submit_result result;
     char text[256];
@@ -426,7 +389,6 @@ PL_TEST(sum_that_is_not_what_it_says_changes_nothing)
     for (int i = 0; i < PATHS; i++)
         assert_int_equal(w[i].result, PL_SUBMIT_ACCEPTED);
     assert_version(&f, "i8-shared");
-    close_job(&f);
 }
 
 static pl_status run_relay(char **argv)
@@ -443,14 +405,10 @@ static pl_status run_relay(char **argv)
     return pl_relay_run(&o, &report);
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc == 7 && strcmp(argv[1], "relay") == 0) {
-        begin_child(argv);
-        return end_child(argv, run_relay(argv));
-    }
-    if (argc == 7)
+    if (strcmp(argv[1], "relay") != 0)
         return run_child(argv, (pl_home_options){.keep_updates = true});
-    pl_log_open("test", PL_LOG_ERROR, false);
-    return suite_run(NULL, NULL);
+    begin_child(argv);
+    return end_child(argv, run_relay(argv));
 }

@@ -33,13 +33,12 @@ static float *path_params(int path)
 static pl_status open_path(int path)
 {
     const pl_model_options options = {.batch = 1, .context = CONTEXT};
-    float *params = path_params(path);
+    OWNED(free_memory) float *params = path_params(path);
     pl_status status = pl_model_create(backend, topology, &options, &models[path]);
     if (status == PL_OK)
         status = pl_model_load(models[path], params);
     if (status == PL_OK)
         status = pl_decoder_create(models[path], &decoders[path]);
-    pl_free(params);
     return status;
 }
 
@@ -48,16 +47,15 @@ static pl_status open_gate(void)
 {
     enum { TEXT = 1500 };
     int path_of[PATHS];
-    pl_buf lines = {0}, file = {0}, sources = {0};
-    pl_tokens *tokens = NULL;
+    OWNED(pl_buf_destroy) pl_buf lines = {0}, file = {0}, sources = {0};
+    OWNED(pl_tokens_close) pl_tokens *tokens = NULL;
     for (int path = 0; path < PATHS; ++path) {
-        pl_buf words = {0};
+        OWNED(pl_buf_destroy) pl_buf words = {0};
         path_of[path] = path;
         make_words((uint64_t)path + 1, TEXT, &words);
         for (size_t i = 0; i < words.len; ++i)
             words.data[i] = words.data[i] < ' ' ? ' ' : words.data[i];
         pl_buf_printf(&lines, "{\"text\": \"%s\"}\n", pl_buf_text(&words));
-        pl_buf_destroy(&words);
     }
     write_bytes("texts.jsonl", lines.data, lines.len);
     pl_status status = pl_documents_encode(in_scratch("texts.jsonl"), NULL, tokenizer,
@@ -68,8 +66,6 @@ static pl_status open_gate(void)
         .tokens = tokens, .length = TEXT, .n_paths = PATHS, .n_threads = 1};
     if (status == PL_OK)
         status = pl_prefix_lm_count(&job, path_of, &gate);
-    pl_tokens_close(&tokens);
-    pl_buf_destroy(&lines), pl_buf_destroy(&file), pl_buf_destroy(&sources);
     return status;
 }
 
@@ -155,20 +151,18 @@ static int write_again(const int32_t *prompt, int n_prompt,
                        const pl_reroute_trace *trace, int32_t *text)
 {
     float logits[VOCAB];
-    pl_chooser *chooser;
+    OWNED(pl_chooser_destroy) pl_chooser *chooser;
     int n = n_prompt;
     memcpy(text, prompt, (size_t)n_prompt * sizeof *prompt);
     assert_ok(pl_chooser_create(pl_tokenizer_vocab(tokenizer), &chooser));
     for (; n < n_prompt + n_tokens; ++n) {
-        pl_decoder *fresh;
+        OWNED(pl_decoder_destroy) pl_decoder *fresh;
         assert_ok(pl_decoder_create(models[path_at(trace, n)], &fresh));
         assert_ok(pl_decoder_feed(fresh, text, n, logits));
         logits[PL_TOKEN_UNK] = logits[PL_TOKEN_BOS] = -INFINITY;
         assert_ok(
             pl_choose_token(chooser, logits, &options->choice, (uint64_t)n, &text[n]));
-        pl_decoder_destroy(&fresh);
     }
-    pl_chooser_destroy(&chooser);
     return n;
 }
 
@@ -176,7 +170,7 @@ static int write_again(const int32_t *prompt, int n_prompt,
 static void hear_tokens(const int32_t *tokens, int n, pl_buf *out)
 {
     pieces p = {.emit = hear, .context = out};
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     bool stopped;
     for (int i = 0; i < n && tokens[i] != PL_TOKEN_EOS; ++i) {
         pl_buf_clear(&bytes);
@@ -185,7 +179,6 @@ static void hear_tokens(const int32_t *tokens, int n, pl_buf *out)
     }
     assert_ok(pieces_end(&p));
     pieces_destroy(&p);
-    pl_buf_destroy(&bytes);
 }
 
 /* Computes the losses [PATHS, n - 1] of all paths on a text, as an evaluation does. */
@@ -225,8 +218,8 @@ static void compare_with_evaluation(bool gated)
         pl_rerouter r = make_rerouter();
         r.rule = make_rule(EVERY, gated);
         pl_generate_result result;
-        pl_reroute_trace trace;
-        pl_buf heard = {0}, again = {0};
+        OWNED(pl_reroute_trace_clear) pl_reroute_trace trace;
+        OWNED(pl_buf_destroy) pl_buf heard = {0}, again = {0};
         int32_t text[CONTEXT + 1];
         float losses[PATHS * CONTEXT], of_gate[PATHS * CONTEXT];
         pl_every_choice wanted;
@@ -265,9 +258,6 @@ static void compare_with_evaluation(bool gated)
         if (gated)
             assert_int_equal(result.n_routing, count_missed(&trace));
         n_changes += (int)changes;
-        pl_reroute_trace_clear(&trace);
-        pl_buf_destroy(&heard);
-        pl_buf_destroy(&again);
     }
     assert_true(n_changes > 5);
 }
@@ -296,8 +286,8 @@ PL_TEST(a_long_prompt_is_evidence)
                                          .choice = pl_choice_defaults()};
     const pl_rerouter r = make_rerouter();
     pl_generate_result result;
-    pl_reroute_trace trace;
-    pl_buf heard = {0};
+    OWNED(pl_reroute_trace_clear) pl_reroute_trace trace;
+    OWNED(pl_buf_destroy) pl_buf heard = {0};
     assert_ok(
         pl_reroute_generate(&r, prompt, LONG, &options, hear, &heard, &result, &trace));
     score_text(prompt, LONG, losses);
@@ -306,8 +296,6 @@ PL_TEST(a_long_prompt_is_evidence)
     assert_int_equal(trace.n, 1);
     assert_int_equal(trace.spans[0].from, LONG);
     assert_int_equal(trace.spans[0].path, pl_least_evidence(evidence, PATHS));
-    pl_reroute_trace_clear(&trace);
-    pl_buf_destroy(&heard);
 }
 
 /* Shows that the path is chosen only once if `every` exceeds the context length. Then
@@ -319,8 +307,8 @@ PL_TEST(a_path_that_is_chosen_once_writes_as_it_does_alone)
                                          .choice = pl_choice_defaults()};
     pl_rerouter r = make_rerouter();
     pl_generate_result with, alone;
-    pl_reroute_trace trace;
-    pl_buf heard = {0}, wanted = {0};
+    OWNED(pl_reroute_trace_clear) pl_reroute_trace trace;
+    OWNED(pl_buf_destroy) pl_buf heard = {0}, wanted = {0};
     r.rule.every = 1000;
     assert_ok(
         pl_reroute_generate(&r, prompt, 8, &options, hear, &heard, &with, &trace));
@@ -330,9 +318,6 @@ PL_TEST(a_path_that_is_chosen_once_writes_as_it_does_alone)
     assert_string_equal(pl_buf_text(&heard), pl_buf_text(&wanted));
     assert_int_equal(with.n_tokens, alone.n_tokens);
     assert_int_equal(with.finish, alone.finish);
-    pl_reroute_trace_clear(&trace);
-    pl_buf_destroy(&heard);
-    pl_buf_destroy(&wanted);
 }
 
 PL_TEST(a_prompt_without_a_token_is_refused)
@@ -342,16 +327,14 @@ PL_TEST(a_prompt_without_a_token_is_refused)
                                          .choice = pl_choice_defaults()};
     const pl_rerouter r = make_rerouter();
     pl_generate_result result;
-    pl_reroute_trace trace;
-    assert_int_equal(
+    OWNED(pl_reroute_trace_clear) pl_reroute_trace trace;
+    assert_fails(
         pl_reroute_generate(&r, prompt, 1, &options, hear, NULL, &result, &trace),
-        PL_ERR_USAGE);
-    assert_said("no token that could choose a path");
+        PL_ERR_USAGE, "no token that could choose a path");
     pl_reroute_trace_clear(&trace);
     assert_int_equal(pl_reroute_generate(&r, prompt, CONTEXT + 1, &options, hear, NULL,
                                          &result, &trace),
                      PL_ERR_USAGE);
-    pl_reroute_trace_clear(&trace);
 }
 
 /* ---- in a batch ---- */
@@ -367,9 +350,9 @@ static void open_tables(tables *t, pl_backend *be)
 {
     memset(t, 0, sizeof *t);
     assert_int_equal(pl_topology_n_slots(topology), PATH_SLOTS);
-    float *first = path_params(0);
+    OWNED(free_memory) float *first = path_params(0);
     for (int path = 0; path < PATHS; ++path) {
-        float *params = path_params(path);
+        OWNED(free_memory) float *params = path_params(path);
         pl_module *of[PATH_SLOTS];
         for (int slot = 0; slot < PATH_SLOTS; ++slot) {
             const size_t at = pl_topology_slot(topology, slot)->offset;
@@ -380,9 +363,7 @@ static void open_tables(tables *t, pl_backend *be)
             of[slot] = t->modules[slot > 0 ? path : 0][slot];
         }
         assert_ok(pl_path_create(topology, of, &t->paths[path]));
-        pl_free(params);
     }
-    pl_free(first);
 }
 
 static void close_tables(tables *t)
@@ -456,8 +437,8 @@ static void expect_as_generate(pl_model *model, const tables *t, asked *a)
     pl_rerouter r = make_rerouter();
     const pl_generate_options options = options_of(a);
     pl_generate_result result;
-    pl_reroute_trace trace;
-    pl_buf heard = {0};
+    OWNED(pl_reroute_trace_clear) pl_reroute_trace trace;
+    OWNED(pl_buf_destroy) pl_buf heard = {0};
     for (int path = 0; path < PATHS; ++path) {
         assert_ok(pl_decoder_create(model, &own[path]));
         pl_decoder_use(own[path], 0, t->paths[path]);
@@ -475,8 +456,6 @@ static void expect_as_generate(pl_model *model, const tables *t, asked *a)
         assert_true(result.n_routing >= (PATHS - 1) * (a->n_prompt - 1));
     assert_int_equal(a->spans.len, (size_t)trace.n * sizeof *trace.spans);
     assert_memory_equal(a->spans.data, trace.spans, a->spans.len);
-    pl_reroute_trace_clear(&trace);
-    pl_buf_destroy(&heard);
     for (int path = 0; path < PATHS; ++path)
         pl_decoder_destroy(&own[path]);
 }
@@ -551,7 +530,7 @@ PL_TEST(a_batch_without_slots_for_all_paths_is_busy)
     asked a = {.n_prompt = 4, .every = 4, .prompt = {PL_TOKEN_BOS, 50, 60, 70}};
     const pl_generate_options options = options_of(&a);
     pl_generate_options echo = options;
-    pl_batch *batch;
+    OWNED(pl_batch_destroy) pl_batch *batch;
     const pl_path *paths[PATHS] = {NULL};
     const pl_batch_routes routes = {
         .paths = paths, .n_paths = PATHS, .rule = make_rule(4, false)};
@@ -573,10 +552,6 @@ PL_TEST(a_batch_without_slots_for_all_paths_is_busy)
     q.n_prompt = 1;
     assert_int_equal(pl_batch_join(batch, &q), PL_ERR_USAGE);
     assert_int_equal(pl_batch_room(batch), PATHS);
-    pl_batch_destroy(&batch);
 }
 
-int main(void)
-{
-    return suite_run(open_all, close_all);
-}
+PL_SUITE(open_all, close_all)

@@ -36,12 +36,11 @@ static void put_versions(world *w, int module)
 
 static void put_arm(world *w)
 {
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     pl_hash blob;
     pl_arm_encode(&w->arm, &bytes);
     assert_ok(pl_txn_put_blob(w->txn, bytes.data, bytes.len, &blob));
     assert_ok(pl_txn_put_object(w->txn, "arm/mix", &blob));
-    pl_buf_destroy(&bytes);
 }
 
 static int setup(void **state)
@@ -91,12 +90,11 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    world *w = *state;
+    OWNED(free_memory) world *w = *state;
     pl_store_close(&w->store);
     pl_topology_destroy(&w->topology);
     pl_arm_clear(&w->arm);
     pl_status status = pl_remove_tree(w->dir);
-    pl_free(w);
     return status == PL_OK ? 0 : -1;
 }
 
@@ -126,7 +124,7 @@ static void put_audit(world *w, const char *path, int64_t phase, int64_t repeats
                       pl_verdict verdict)
 {
     char name[PL_TEXT_MAX];
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     pl_audit a = {.phase = phase, .repeats = repeats, .verdict = verdict, .n = 1};
     pl_copy_text(a.path, sizeof a.path, path);
     pl_copy_text(a.results[0].worker, sizeof a.results[0].worker, "w");
@@ -135,7 +133,6 @@ static void put_audit(world *w, const char *path, int64_t phase, int64_t repeats
     assert_ok(pl_txn_begin(w->store, &w->txn));
     assert_ok(pl_txn_put_ref(w->txn, name, pl_buf_text(&text)));
     assert_ok(pl_txn_commit(&w->txn));
-    pl_buf_destroy(&text);
 }
 
 #define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)

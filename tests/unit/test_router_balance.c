@@ -44,6 +44,7 @@ static double *make_weights(size_t n, int k, double *sum)
 PL_TEST(balance_keeps_every_path_below_its_limit)
 {
     enum { N = 900, DIM = 4 };
+    OWNED(free_memory)
     float *points = make_clouds(N, DIM, 3, 0.0f); /* one dense cloud ... */
     for (uint32_t i = 0; i < N / 30; ++i)
         points[i * DIM] += 40.0f; /* ... and some points far away */
@@ -56,16 +57,13 @@ PL_TEST(balance_keeps_every_path_below_its_limit)
             options.experts[0] = 3;
             options.experts[1] = 2;
             options.balance = balances[b];
-            pl_router *router = fit(points, N, DIM, &options);
-            pl_shards shards;
+            OWNED(pl_router_destroy) pl_router *router = fit(points, N, DIM, &options);
+            OWNED(pl_shards_clear) pl_shards shards;
             assert_ok(pl_shards_make(router, points, N, 1, &shards));
             for (int path = 0; path < 6; ++path)
                 assert_true((double)(shards.first[path + 1] - shards.first[path]) <=
                             (1.0 + balances[b]) * N / 6.0);
-            pl_shards_clear(&shards);
-            pl_router_destroy(&router);
         }
-    free(points);
 }
 
 /* Shows that equal documents fill only one path. Half of the documents are equal. They
@@ -74,13 +72,13 @@ PL_TEST(balance_keeps_every_path_below_its_limit)
 PL_TEST(documents_that_are_alike_fill_one_path_and_no_more)
 {
     enum { N = 800, DIM = 6, PATHS = 16, MEAN = N / PATHS, LIMIT = MEAN * 13 / 10 };
-    float *points = make_clouds(N, DIM, 5, 2.0f);
+    OWNED(free_memory) float *points = make_clouds(N, DIM, 5, 2.0f);
     for (size_t i = 0; i < N; i += 2)
         memcpy(points + i * DIM, points, DIM * sizeof *points);
     pl_router_options options = plain_options(PATHS);
     options.balance = 0.3;
-    pl_router *router = fit(points, N, DIM, &options);
-    pl_shards shards;
+    OWNED(pl_router_destroy) pl_router *router = fit(points, N, DIM, &options);
+    OWNED(pl_shards_clear) pl_shards shards;
     pl_alike alike;
     int n_over = 0;
     assert_ok(pl_shards_make(router, points, N, 1, &shards));
@@ -93,9 +91,6 @@ PL_TEST(documents_that_are_alike_fill_one_path_and_no_more)
         assert_true(size <= LIMIT || (size >= N / 2 && size <= N / 2 + LIMIT - MEAN));
     }
     assert_int_equal(n_over, 1);
-    pl_shards_clear(&shards);
-    pl_router_destroy(&router);
-    free(points);
 }
 
 /* Shows that weights limit the tokens of a path, and not its documents. Without
@@ -106,12 +101,12 @@ PL_TEST(weights_limit_tokens_and_not_documents)
     enum { N = 1200, DIM = 8, CLOUDS = 6, PATHS = 6 };
     double sum, load[PATHS];
     int n_docs[PATHS], most = 0;
-    float *points = make_clouds(N, DIM, CLOUDS, 2.0f);
-    double *weights = make_weights(N, CLOUDS, &sum);
+    OWNED(free_memory) float *points = make_clouds(N, DIM, CLOUDS, 2.0f);
+    OWNED(free_memory) double *weights = make_weights(N, CLOUDS, &sum);
     const double limit = 1.2 * sum / PATHS;
     pl_router_options options = plain_options(PATHS);
     options.balance = 0.2;
-    pl_router *router = fit(points, N, DIM, &options);
+    OWNED(pl_router_destroy) pl_router *router = fit(points, N, DIM, &options);
     weigh_paths(router, points, N, weights, load, NULL);
     assert_true(largest_of(load, PATHS) > 2.0 * limit);
     pl_router_destroy(&router);
@@ -122,9 +117,6 @@ PL_TEST(weights_limit_tokens_and_not_documents)
     for (int path = 0; path < PATHS; ++path)
         most = n_docs[path] > most ? n_docs[path] : most;
     assert_true(most > 1.2 * N / PATHS);
-    pl_router_destroy(&router);
-    free(weights);
-    free(points);
 }
 
 /* Shows that a document above the limit counts as one shard of mean size. The document
@@ -134,14 +126,14 @@ PL_TEST(a_document_beyond_the_limit_counts_as_a_mean_shard)
 {
     enum { N = 800, DIM = 6, PATHS = 8, HEAVY = 5 };
     double sum = 0.0, load[PATHS];
-    float *points = make_clouds(N, DIM, 4, 2.0f);
+    OWNED(free_memory) float *points = make_clouds(N, DIM, 4, 2.0f);
     double weights[N];
     for (int i = 0; i < N; ++i)
         sum += weights[i] = i == HEAVY ? (N - 1) * 3.0 / (PATHS - 3) : 1.0;
     pl_router_options options = plain_options(PATHS);
     options.balance = 0.3;
     options.weights = weights;
-    pl_router *router = fit(points, N, DIM, &options);
+    OWNED(pl_router_destroy) pl_router *router = fit(points, N, DIM, &options);
     pl_alike alike;
     weigh_paths(router, points, N, weights, load, NULL);
     int own = path_of(router, points + HEAVY * DIM);
@@ -155,8 +147,6 @@ PL_TEST(a_document_beyond_the_limit_counts_as_a_mean_shard)
     assert_ok(pl_router_heaviest_alike(points, N, DIM, weights, &alike));
     assert_int_equal(alike.n_docs, 1);
     assert_true(alike.weight == weights[HEAVY]);
-    pl_router_destroy(&router);
-    free(points);
 }
 
 /* Shows that a fit ends near a limit that cannot be reached. Nine documents on four
@@ -166,33 +156,28 @@ PL_TEST(a_limit_out_of_reach_is_approached)
 {
     enum { N = 9, DIM = 3, PATHS = 4 };
     double load[PATHS];
-    float *points = make_clouds(N, DIM, 1, 0.0f);
+    OWNED(free_memory) float *points = make_clouds(N, DIM, 1, 0.0f);
     pl_router_options options = plain_options(PATHS);
     options.balance = 0.01;
-    pl_router *router = fit(points, N, DIM, &options);
+    OWNED(pl_router_destroy) pl_router *router = fit(points, N, DIM, &options);
     weigh_paths(router, points, N, NULL, load, NULL);
     assert_true(largest_of(load, PATHS) == 3.0);
-    pl_router_destroy(&router);
-    free(points);
 }
 
 static void encode_fit(const float *points, size_t n, int dim,
                        const pl_router_options *options, pl_buf *out)
 {
-    pl_router *router = fit(points, n, dim, options);
+    OWNED(pl_router_destroy) pl_router *router = fit(points, n, dim, options);
     router_bytes(router, out);
-    pl_router_destroy(&router);
 }
 
 /* Fits a router. Its bytes must be `wanted`. */
 static void assert_fit(const float *points, size_t n, int dim,
                        const pl_router_options *options, const pl_buf *wanted)
 {
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     encode_fit(points, n, dim, options, &bytes);
-    assert_int_equal(bytes.len, wanted->len);
-    assert_memory_equal(bytes.data, wanted->data, wanted->len);
-    pl_buf_destroy(&bytes);
+    assert_same_bytes(bytes, *wanted);
 }
 
 /* Shows that a fit uses every k-th document if the memory is too small for all of
@@ -202,7 +187,7 @@ PL_TEST(a_fit_in_bounded_memory_sees_every_kth_document)
     enum { N = 1000, DIM = 6, PATHS = 4, STRIDE = 3, FEW = N / STRIDE };
     double sum, few_weights[FEW];
     float *points = make_clouds(N, DIM, PATHS, 3.0f), few[FEW * DIM];
-    double *weights = make_weights(N, PATHS, &sum);
+    OWNED(free_memory) double *weights = make_weights(N, PATHS, &sum);
     for (size_t i = 0; i < FEW; ++i) {
         memcpy(few + i * DIM, points + i * STRIDE * DIM, DIM * sizeof *few);
         few_weights[i] = weights[i * STRIDE];
@@ -216,9 +201,9 @@ PL_TEST(a_fit_in_bounded_memory_sees_every_kth_document)
         options.memory = i < 3 ? bounds[i] : 0;
         options.weights = i < 3 ? weights : few_weights;
         assert_int_equal(pl_router_stride(&options, N, DIM), i == 2 ? STRIDE : 1);
+        OWNED(pl_router_destroy)
         pl_router *router = fit(i < 3 ? points : few, i < 3 ? N : FEW, DIM, &options);
         router_bytes(router, &bytes[i]);
-        pl_router_destroy(&router);
     }
     for (int i = 1; i < 4; i += 2) {
         assert_int_equal(bytes[i].len, bytes[i - 1].len);
@@ -230,7 +215,6 @@ PL_TEST(a_fit_in_bounded_memory_sees_every_kth_document)
     for (int i = 0; i < 4; ++i)
         pl_buf_destroy(&bytes[i]);
     free(points);
-    free(weights);
 }
 
 /* Shows that equal weights give the same router as no weights, because only the
@@ -238,9 +222,9 @@ PL_TEST(a_fit_in_bounded_memory_sees_every_kth_document)
 PL_TEST(weights_of_one_are_no_weights)
 {
     enum { N = 600, DIM = 5, PATHS = 7 };
-    float *points = make_clouds(N, DIM, 3, 0.5f);
+    OWNED(free_memory) float *points = make_clouds(N, DIM, 3, 0.5f);
     double weights[N];
-    pl_buf none = {0}, plain = {0};
+    OWNED(pl_buf_destroy) pl_buf none = {0}, plain = {0};
     pl_router_options options = plain_options(PATHS);
     encode_fit(points, N, DIM, &options, &plain);
     options.balance = 0.1;
@@ -254,9 +238,6 @@ PL_TEST(weights_of_one_are_no_weights)
         options.weights = weights;
         assert_fit(points, N, DIM, &options, &none);
     }
-    pl_buf_destroy(&none);
-    pl_buf_destroy(&plain);
-    free(points);
 }
 
 /* Shows that the bytes of a router with weights do not depend on the number of threads.
@@ -266,9 +247,9 @@ PL_TEST(weighted_bytes_do_not_depend_on_threads)
 {
     enum { N = 6000, DIM = 4, PATHS = 4 };
     double sum;
-    float *points = make_clouds(N, DIM, 3, 0.3f);
-    double *weights = make_weights(N, 3, &sum);
-    pl_buf one = {0};
+    OWNED(free_memory) float *points = make_clouds(N, DIM, 3, 0.3f);
+    OWNED(free_memory) double *weights = make_weights(N, 3, &sum);
+    OWNED(pl_buf_destroy) pl_buf one = {0};
     pl_router_options options = plain_options(PATHS);
     options.restarts = 1;
     options.balance = 0.05;
@@ -278,26 +259,22 @@ PL_TEST(weighted_bytes_do_not_depend_on_threads)
         options.n_threads = threads;
         assert_fit(points, N, DIM, &options, &one);
     }
-    pl_buf_destroy(&one);
-    free(weights);
-    free(points);
 }
 
 PL_TEST(weights_that_mean_nothing_are_refused)
 {
-    float *points = make_clouds(8, 2, 2, 3.0f);
+    OWNED(free_memory) float *points = make_clouds(8, 2, 2, 3.0f);
     double weights[8] = {1, 1, 1, -1, 1, 1, 1, 1};
     pl_router *router = NULL;
     pl_router_options options = plain_options(2);
     options.balance = 0.3;
     options.weights = weights;
-    assert_int_equal(pl_router_fit(points, 8, 2, &options, &router), PL_ERR_CONFIG);
-    assert_said("document 3 has the weight -1");
+    assert_fails(pl_router_fit(points, 8, 2, &options, &router), PL_ERR_CONFIG,
+                 "document 3 has the weight -1");
     assert_null(router);
     weights[3] = NAN;
     assert_int_equal(pl_router_fit(points, 8, 2, &options, &router), PL_ERR_CONFIG);
     memset(weights, 0, sizeof weights);
-    assert_int_equal(pl_router_fit(points, 8, 2, &options, &router), PL_ERR_CONFIG);
-    assert_said("all 8 documents have weight 0");
-    free(points);
+    assert_fails(pl_router_fit(points, 8, 2, &options, &router), PL_ERR_CONFIG,
+                 "all 8 documents have weight 0");
 }

@@ -55,26 +55,21 @@ static int hits(const pl_router *router, const float *points, const double *scor
 PL_TEST(it_learns_what_clusters_do_not_show)
 {
     double scores[N * PATHS];
-    float *points = make_quiet(scores);
+    OWNED(free_memory) float *points = make_quiet(scores);
     pl_router_options options = linear_options(scores), plain = plain_options(PATHS);
     plain.standardize = true;
-    pl_router *linear = fit(points, N, DIM, &options);
-    pl_router *kmeans = fit(points, N, DIM, &plain);
+    OWNED(pl_router_destroy) pl_router *linear = fit(points, N, DIM, &options);
+    OWNED(pl_router_destroy) pl_router *kmeans = fit(points, N, DIM, &plain);
     assert_true(hits(linear, points, scores) > N * 95 / 100);
     pl_judgement judged;
-    int *path = malloc(N * sizeof *path);
-    uint32_t *label = malloc(N * sizeof *label);
+    OWNED(free_memory) int *path = malloc(N * sizeof *path);
+    OWNED(free_memory) uint32_t *label = malloc(N * sizeof *label);
     for (size_t i = 0; i < N; ++i) {
         path[i] = path_of(kmeans, points + i * DIM);
         label[i] = (uint32_t)best_of(scores, i);
     }
     pl_judge(path, PATHS, label, PATHS, N, &judged);
     assert_true(judged.purity < 0.7);
-    free(path);
-    free(label);
-    pl_router_destroy(&linear);
-    pl_router_destroy(&kmeans);
-    free(points);
 }
 
 /* Computes the objective of discriminate_fit with plain loops. */
@@ -104,6 +99,7 @@ static double objective(const discriminate_job *job, const float *rows)
 PL_TEST(it_ends_at_the_minimum)
 {
     enum { COLUMNS = DIM + 1 };
+    OWNED(free_memory)
     double *scores = malloc(sizeof(double) * N * PATHS),
            *residuals = malloc(sizeof(double) * N * PATHS);
     float *points = make_quiet(scores), rows[PATHS * COLUMNS];
@@ -128,41 +124,36 @@ PL_TEST(it_ends_at_the_minimum)
             rows[i] = kept;
         }
     free(points);
-    free(scores);
-    free(residuals);
 }
 
 PL_TEST(its_bytes_do_not_depend_on_threads)
 {
     double scores[N * PATHS];
-    float *points = make_quiet(scores);
+    OWNED(free_memory) float *points = make_quiet(scores);
     pl_buf bytes[2] = {{0}, {0}};
     for (int t = 0; t < 2; ++t) {
         pl_router_options options = linear_options(scores);
         options.n_threads = t ? 3 : 1;
         options.balance = 0.1;
-        pl_router *router = fit(points, N, DIM, &options);
+        OWNED(pl_router_destroy) pl_router *router = fit(points, N, DIM, &options);
         router_bytes(router, &bytes[t]);
-        pl_router_destroy(&router);
     }
-    assert_int_equal(bytes[0].len, bytes[1].len);
-    assert_memory_equal(bytes[0].data, bytes[1].data, bytes[0].len);
+    assert_same_bytes(bytes[0], bytes[1]);
     pl_buf_destroy(&bytes[0]);
     pl_buf_destroy(&bytes[1]);
-    free(points);
 }
 
 PL_TEST(prices_balance_it)
 {
     double scores[N * PATHS];
-    float *points = make_quiet(scores);
+    OWNED(free_memory) float *points = make_quiet(scores);
     for (size_t i = 0; i < N; ++i)
         if (i % 10 != 0)
             scores[i * PATHS + 3] = 0.0;
     pl_router_options options = linear_options(scores);
-    pl_router *free_router = fit(points, N, DIM, &options);
+    OWNED(pl_router_destroy) pl_router *free_router = fit(points, N, DIM, &options);
     options.balance = 0.2;
-    pl_router *router = fit(points, N, DIM, &options);
+    OWNED(pl_router_destroy) pl_router *router = fit(points, N, DIM, &options);
     int load[2][PATHS] = {{0}, {0}};
     for (size_t i = 0; i < N; ++i) {
         ++load[0][path_of(free_router, points + i * DIM)];
@@ -171,15 +162,12 @@ PL_TEST(prices_balance_it)
     assert_true(load[0][3] > N / 2);
     for (int p = 0; p < PATHS; ++p)
         assert_true(load[1][p] <= N * 12 / 10 / PATHS);
-    pl_router_destroy(&router);
-    pl_router_destroy(&free_router);
-    free(points);
 }
 
 PL_TEST(prices_may_be_those_of_other_documents)
 {
     double scores[N * PATHS], weights[N], load[PATHS] = {0}, total = 0;
-    float *points = make_quiet(scores);
+    OWNED(free_memory) float *points = make_quiet(scores);
     for (size_t i = 0; i < N; ++i) {
         if (i % 10 != 0)
             scores[i * PATHS + 3] = 0.0;
@@ -187,7 +175,7 @@ PL_TEST(prices_may_be_those_of_other_documents)
         total += weights[i];
     }
     pl_router_options options = linear_options(scores);
-    pl_router *router = fit(points, N / 4, DIM, &options);
+    OWNED(pl_router_destroy) pl_router *router = fit(points, N / 4, DIM, &options);
     options.balance = 0.2;
     options.weights = weights;
     assert_ok(pl_router_price(router, points, N, &options));
@@ -201,20 +189,19 @@ PL_TEST(prices_may_be_those_of_other_documents)
     for (size_t i = 0; i < N; ++i)
         most += path_of(router, points + i * DIM) == 3 ? weights[i] : 0;
     assert_true(most > total / 2);
-    pl_router_destroy(&router);
-    free(points);
 }
 
 PL_TEST(prices_of_a_sample_are_those_of_its_documents)
 {
     double scores[N * PATHS], some_weights[N], weights[N];
+    OWNED(free_memory)
     float *points = make_quiet(scores), *some = malloc((size_t)N * DIM * sizeof *some);
     assert_non_null(some);
     for (size_t i = 0; i < N; ++i)
         weights[i] = 1.0 + (double)(i % 11);
     pl_router_options options = linear_options(scores);
-    pl_router *bounded = fit(points, N, DIM, &options);
-    pl_router *gathered = fit(points, N, DIM, &options);
+    OWNED(pl_router_destroy) pl_router *bounded = fit(points, N, DIM, &options);
+    OWNED(pl_router_destroy) pl_router *gathered = fit(points, N, DIM, &options);
     options.balance = 0.01;
     options.memory = 40000;
     options.weights = weights;
@@ -238,38 +225,31 @@ PL_TEST(prices_of_a_sample_are_those_of_its_documents)
         n_other +=
             path_of(bounded, points + i * DIM) != path_of(gathered, points + i * DIM);
     assert_true(n_other > 0);
-    pl_router_destroy(&bounded);
-    pl_router_destroy(&gathered);
-    free(points);
-    free(some);
 }
 
 PL_TEST(a_sample_takes_its_scores_along)
 {
     double scores[N * PATHS];
-    float *points = make_quiet(scores);
+    OWNED(free_memory) float *points = make_quiet(scores);
     pl_router_options options = linear_options(scores);
     options.memory = 40000;
     assert_true(pl_router_stride(&options, N, DIM) > 1);
-    pl_router *router = fit(points, N, DIM, &options);
+    OWNED(pl_router_destroy) pl_router *router = fit(points, N, DIM, &options);
     assert_true(hits(router, points, scores) > N * 90 / 100);
-    pl_router_destroy(&router);
-    free(points);
 }
 
 PL_TEST(what_cannot_be_fitted_is_refused)
 {
     double scores[N * PATHS];
-    float *points = make_quiet(scores);
+    OWNED(free_memory) float *points = make_quiet(scores);
     pl_router *router = NULL;
     pl_router_options options = linear_options(scores);
     options.decay = -1.0;
-    assert_int_equal(pl_router_fit(points, N, DIM, &options, &router), PL_ERR_CONFIG);
-    assert_said("decay (-1)");
+    assert_fails(pl_router_fit(points, N, DIM, &options, &router), PL_ERR_CONFIG,
+                 "decay (-1)");
     options = linear_options(scores);
     scores[5 * PATHS + 2] = NAN;
-    assert_int_equal(pl_router_fit(points, N, DIM, &options, &router), PL_ERR_NUMERIC);
-    assert_said("path 2 predicts document 5 with the log likelihood nan");
+    assert_fails(pl_router_fit(points, N, DIM, &options, &router), PL_ERR_NUMERIC,
+                 "path 2 predicts document 5 with the log likelihood nan");
     assert_null(router);
-    free(points);
 }

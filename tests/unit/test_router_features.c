@@ -141,7 +141,7 @@ PL_TEST(borrowed_model_gives_the_same_features)
     static float own[N_DOCS * WIDTH], borrowed[N_DOCS * WIDTH];
     const pl_model_options options = {
         .batch = BATCH, .context = PREFIX, .training = true};
-    pl_model *model = NULL;
+    OWNED(pl_model_destroy) pl_model *model = NULL;
     int n_checks = 0;
     pl_feature_job job = make_job(2, PREFIX);
     job.windows = 3;
@@ -163,18 +163,14 @@ PL_TEST(borrowed_model_gives_the_same_features)
         most += pl_tokens_doc(tokens, d)->n_tokens;
     assert_true(pl_router_feature_tokens(tokens, PREFIX, 3) <= 3 * PREFIX * N_DOCS);
     assert_true(pl_router_feature_tokens(tokens, LONG, 1000) >= most);
-    pl_model_destroy(&model);
 }
 
 PL_TEST(impossible_jobs_are_refused)
 {
     float features[N_DOCS * WIDTH];
     pl_feature_job job = make_job(1, LONG + 1);
-    assert_int_equal(pl_router_features(&job, tokens, features), PL_ERR_CONFIG);
-    assert_said("41 tokens");
+    assert_fails(pl_router_features(&job, tokens, features), PL_ERR_CONFIG,
+                 "41 tokens");
 }
 
-int main(void)
-{
-    return suite_run(open_all, close_all);
-}
+PL_SUITE(open_all, close_all)

@@ -3,7 +3,7 @@
 
 PL_TEST(separable_clouds_are_recovered)
 {
-    float *points = make_clouds(400, 16, 6, 6.0f);
+    OWNED(free_memory) float *points = make_clouds(400, 16, 6, 6.0f);
     pl_router_options options = plain_options(6);
     options.restarts = 8;
     pl_router *router = fit(points, 400, 16, &options);
@@ -11,12 +11,11 @@ PL_TEST(separable_clouds_are_recovered)
     assert_true(router->inertia < 17.0); /* the noise has variance 1 per column */
     pl_router_destroy(&router);
     assert_null(router);
-    free(points);
 }
 
 PL_TEST(bytes_do_not_depend_on_threads)
 {
-    float *points = make_clouds(3000, 70, 5, 0.3f);
+    OWNED(free_memory) float *points = make_clouds(3000, 70, 5, 0.3f);
     for (int kind = 0; kind < 5; ++kind) {
         pl_buf bytes[3] = {{0}};
         for (int threads = 1; threads <= 3; ++threads) {
@@ -32,36 +31,32 @@ PL_TEST(bytes_do_not_depend_on_threads)
             options.n_levels = 2;
             options.experts[0] = 3;
             options.experts[1] = 2;
+            OWNED(pl_router_destroy)
             pl_router *router = fit(points, 3000, 70, &options);
             router_bytes(router, &bytes[threads - 1]);
-            pl_router_destroy(&router);
         }
         for (int other = 1; other < 3; ++other) {
-            assert_int_equal(bytes[0].len, bytes[other].len);
-            assert_memory_equal(bytes[0].data, bytes[other].data, bytes[0].len);
+            assert_same_bytes(bytes[0], bytes[other]);
         }
         for (int i = 0; i < 3; ++i)
             pl_buf_destroy(&bytes[i]);
     }
-    free(points);
 }
 
 PL_TEST(another_seed_starts_elsewhere)
 {
-    float *points = make_clouds(500, 8, 3, 0.2f);
+    OWNED(free_memory) float *points = make_clouds(500, 8, 3, 0.2f);
     pl_buf bytes[2] = {{0}};
     for (int i = 0; i < 2; ++i) {
         pl_router_options options = plain_options(7);
         options.restarts = 1;
         options.seed = (uint64_t)i;
-        pl_router *router = fit(points, 500, 8, &options);
+        OWNED(pl_router_destroy) pl_router *router = fit(points, 500, 8, &options);
         router_bytes(router, &bytes[i]);
-        pl_router_destroy(&router);
     }
     assert_memory_not_equal(bytes[0].data, bytes[1].data, bytes[0].len);
     pl_buf_destroy(&bytes[0]);
     pl_buf_destroy(&bytes[1]);
-    free(points);
 }
 
 /* Shows that k-means finds the best two clusters of points on a line. The test finds
@@ -83,11 +78,10 @@ PL_TEST(two_clusters_on_a_line_are_the_best_cut)
         best = fmin(best, total);
     }
     pl_router_options options = plain_options(2);
-    pl_router *router = fit(points, 8, 1, &options);
+    OWNED(pl_router_destroy) pl_router *router = fit(points, 8, 1, &options);
     assert_true(fabs(router->inertia - best / 8.0) < 1e-6);
     assert_int_equal(path_of(router, &points[2]), path_of(router, &points[0]));
     assert_int_not_equal(path_of(router, &points[3]), path_of(router, &points[2]));
-    pl_router_destroy(&router);
 }
 
 /* Shows that every path gets points, whatever the seed is: an empty cluster takes the
@@ -101,12 +95,11 @@ PL_TEST(every_path_is_used_when_points_differ)
         pl_router_options options = plain_options(8);
         options.restarts = 1;
         options.seed = seed;
-        pl_router *router = fit(points, 64, 1, &options);
+        OWNED(pl_router_destroy) pl_router *router = fit(points, 64, 1, &options);
         int used[8] = {0}, n_used = 0;
         for (int i = 0; i < 64; ++i)
             n_used += used[path_of(router, &points[i])]++ == 0;
         assert_int_equal(n_used, 8);
-        pl_router_destroy(&router);
     }
 }
 
@@ -119,9 +112,8 @@ PL_TEST(identical_points_do_not_hang_or_fail)
     options.components = 2;
     options.sharpen = 2;
     options.unit = true;
-    pl_router *router = fit(points, 10, 4, &options);
+    OWNED(pl_router_destroy) pl_router *router = fit(points, 10, 4, &options);
     assert_true(router->inertia == 0.0);
-    pl_router_destroy(&router);
 }
 
 PL_TEST(standardizing_makes_a_small_column_count)
@@ -132,13 +124,12 @@ PL_TEST(standardizing_makes_a_small_column_count)
         points[2 * i + 1] = (i % 2 ? 1.0f : -1.0f) + 0.05f * pl_random_normal(1, 2, i);
     }
     pl_router_options options = plain_options(2);
-    pl_router *router = fit(points, 200, 2, &options);
+    OWNED(pl_router_destroy) pl_router *router = fit(points, 200, 2, &options);
     assert_true(purity_of(router, points, 200, 2) < 0.7);
     pl_router_destroy(&router);
     options.standardize = true;
     router = fit(points, 200, 2, &options);
     assert_true(purity_of(router, points, 200, 2) == 1.0);
-    pl_router_destroy(&router);
 }
 
 /* Shows that two components find the plane of the clouds, which is rotated into 12
@@ -146,7 +137,7 @@ PL_TEST(standardizing_makes_a_small_column_count)
 PL_TEST(two_components_find_the_plane_of_the_clouds)
 {
     enum { N = 300, DIM = 12 };
-    float *points = malloc(N * DIM * sizeof *points);
+    OWNED(free_memory) float *points = malloc(N * DIM * sizeof *points);
     for (uint32_t i = 0; i < N; ++i) {
         float x = (i % 3 == 0 ? 8.0f : i % 3 == 1 ? -8.0f : 0.0f);
         float y = (i % 3 == 2 ? 9.0f : -4.5f);
@@ -157,11 +148,9 @@ PL_TEST(two_components_find_the_plane_of_the_clouds)
     }
     pl_router_options options = plain_options(3);
     options.components = 2;
-    pl_router *router = fit(points, N, DIM, &options);
+    OWNED(pl_router_destroy) pl_router *router = fit(points, N, DIM, &options);
     assert_true(purity_of(router, points, N, 3) == 1.0);
     assert_true(router->inertia < 0.02); /* the whitened points have the variance 2 */
-    pl_router_destroy(&router);
-    free(points);
 }
 
 /* Shows that sharpening finds the directions that separate clusters. The five clusters
@@ -171,7 +160,7 @@ PL_TEST(two_components_find_the_plane_of_the_clouds)
 PL_TEST(sharpening_finds_what_tells_clusters_apart)
 {
     enum { N = 1200, DIM = 40, K = 5 };
-    float *points = malloc(N * DIM * sizeof *points);
+    OWNED(free_memory) float *points = malloc(N * DIM * sizeof *points);
     for (uint32_t i = 0; i < N; ++i)
         for (uint32_t d = 0; d < DIM; ++d) {
             float side = pl_random_u32(4, 1, (i % K) * DIM + d) & 1 ? 1.0f : -1.0f;
@@ -182,16 +171,14 @@ PL_TEST(sharpening_finds_what_tells_clusters_apart)
     options.standardize = true;
     options.components = 10;
     options.unit = true;
-    pl_router *router = fit(points, N, DIM, &options);
+    OWNED(pl_router_destroy) pl_router *router = fit(points, N, DIM, &options);
     double plain = purity_of(router, points, N, K);
     pl_router_destroy(&router);
     options.sharpen = 3;
     router = fit(points, N, DIM, &options);
     double sharp = purity_of(router, points, N, K);
-    pl_router_destroy(&router);
     if (!(sharp > 0.97 && sharp > plain))
         fail_msg("purity %f without sharpening, %f with it", plain, sharp);
-    free(points);
 }
 
 PL_TEST(impossible_requests_name_their_numbers)
@@ -199,30 +186,31 @@ PL_TEST(impossible_requests_name_their_numbers)
     float points[12] = {0};
     pl_router *router = NULL;
     pl_router_options options = plain_options(4);
-    assert_int_equal(pl_router_fit(points, 3, 4, &options, &router), PL_ERR_DATA);
-    assert_said("fewer documents than paths: 4 paths but only 3 documents");
+    assert_fails(pl_router_fit(points, 3, 4, &options, &router), PL_ERR_DATA,
+                 "fewer documents than paths: 4 paths but only 3 documents");
     assert_null(router);
 
     options = plain_options(6);
     options.kind = PL_ROUTER_PRODUCT;
     options.n_levels = 2;
     options.experts[0] = options.experts[1] = 2;
-    assert_int_equal(pl_router_fit(points, 12, 1, &options, &router), PL_ERR_CONFIG);
-    assert_said("multiply to 6");
+    assert_fails(pl_router_fit(points, 12, 1, &options, &router), PL_ERR_CONFIG,
+                 "multiply to 6");
 
     options = plain_options(2);
     points[5] = NAN;
-    assert_int_equal(pl_router_fit(points, 3, 4, &options, &router), PL_ERR_NUMERIC);
-    assert_said("element 1 of the feature of document 1");
+    assert_fails(pl_router_fit(points, 3, 4, &options, &router), PL_ERR_NUMERIC,
+                 "element 1 of the feature of document 1");
 }
 
 PL_TEST(the_path_of_least_cost_is_taken)
 {
-    float *points = make_clouds(120, 8, 4, 1.0f);
+    OWNED(free_memory) float *points = make_clouds(120, 8, 4, 1.0f);
     pl_router_options options = plain_options(4);
     options.balance = 0.05;
-    pl_router *router = fit(points, 120, 8, &options);
+    OWNED(pl_router_destroy) pl_router *router = fit(points, 120, 8, &options);
     assert_int_equal(router->n_paths, 4);
+    OWNED(free_memory)
     double *scratch = malloc(router_scratch_doubles(router) * sizeof *scratch);
     for (size_t i = 0; i < 120; ++i) {
         const double *costs = router_weigh(router, points + i * 8, scratch);
@@ -231,7 +219,4 @@ PL_TEST(the_path_of_least_cost_is_taken)
         for (int rank = 1; rank < 4; ++rank)
             assert_true(costs[paths[rank - 1]] <= costs[paths[rank]]);
     }
-    free(scratch);
-    pl_router_destroy(&router);
-    free(points);
 }

@@ -39,8 +39,8 @@ static double distance(const float *x, const double *mean)
  * The test computes the distances to the means of the documents. */
 PL_TEST(product_paths_rank_by_summed_distances)
 {
-    float *points = make_clouds(N, DIM, 4, 1.0f);
-    pl_router *router = product_router(points);
+    OWNED(free_memory) float *points = make_clouds(N, DIM, 4, 1.0f);
+    OWNED(pl_router_destroy) pl_router *router = product_router(points);
     int label[2][N];
     double means[2][EXPERTS * (DIM / 2)];
     for (int i = 0; i < N; ++i) {
@@ -66,22 +66,18 @@ PL_TEST(product_paths_rank_by_summed_distances)
             last = cost;
         }
     }
-    pl_router_destroy(&router);
-    free(points);
 }
 
 PL_TEST(a_shorter_ranking_is_the_start_of_the_longer)
 {
-    float *points = make_clouds(N, DIM, 4, 1.0f);
-    pl_router *router = product_router(points);
+    OWNED(free_memory) float *points = make_clouds(N, DIM, 4, 1.0f);
+    OWNED(pl_router_destroy) pl_router *router = product_router(points);
     for (int i = 0; i < N; ++i) {
         int all[PATHS], some[4];
         pl_router_route(router, points + i * DIM, PATHS, all);
         pl_router_route(router, points + i * DIM, 4, some);
         assert_memory_equal(all, some, sizeof some);
     }
-    pl_router_destroy(&router);
-    free(points);
 }
 
 static bool contains(const pl_shards *shards, int path, uint32_t doc)
@@ -94,8 +90,8 @@ static bool contains(const pl_shards *shards, int path, uint32_t doc)
 
 PL_TEST(with_overlap_a_document_stands_in_its_nearest_shards)
 {
-    float *points = make_clouds(N, DIM, 4, 1.0f);
-    pl_router *router = product_router(points);
+    OWNED(free_memory) float *points = make_clouds(N, DIM, 4, 1.0f);
+    OWNED(pl_router_destroy) pl_router *router = product_router(points);
     for (int overlap = 1; overlap <= 3; ++overlap) {
         pl_shards shards;
         assert_ok(pl_shards_make(router, points, N, overlap, &shards));
@@ -115,8 +111,6 @@ PL_TEST(with_overlap_a_document_stands_in_its_nearest_shards)
         pl_shards_clear(&shards);
         assert_null(shards.docs);
     }
-    pl_router_destroy(&router);
-    free(points);
 }
 
 /* Shows that paths without documents get their nearest documents. Columns 0-2 and
@@ -125,7 +119,7 @@ PL_TEST(with_overlap_a_document_stands_in_its_nearest_shards)
 PL_TEST(empty_paths_get_their_nearest_documents)
 {
     enum { MANY = 720, REPAIR = MANY / (8 * PATHS) };
-    float *points = malloc(MANY * DIM * sizeof *points);
+    OWNED(free_memory) float *points = malloc(MANY * DIM * sizeof *points);
     for (uint32_t i = 0; i < MANY; ++i)
         for (uint32_t d = 0; d < DIM; ++d)
             points[i * DIM + d] =
@@ -135,8 +129,8 @@ PL_TEST(empty_paths_get_their_nearest_documents)
     options.n_levels = 2;
     options.experts[0] = options.experts[1] = EXPERTS;
     options.restarts = 8;
-    pl_router *router = fit(points, MANY, DIM, &options);
-    pl_shards shards;
+    OWNED(pl_router_destroy) pl_router *router = fit(points, MANY, DIM, &options);
+    OWNED(pl_shards_clear) pl_shards shards;
     assert_ok(pl_shards_make(router, points, MANY, 1, &shards));
     assert_int_equal(shards.n_repaired, PATHS - 3);
     int n_short = 0;
@@ -148,21 +142,15 @@ PL_TEST(empty_paths_get_their_nearest_documents)
             assert_true(shards.docs[i - 1] < shards.docs[i]);
     }
     assert_int_equal(n_short, PATHS - 3);
-    pl_shards_clear(&shards);
-    pl_router_destroy(&router);
-    free(points);
 }
 
 PL_TEST(overlap_out_of_range_is_refused)
 {
-    float *points = make_clouds(N, DIM, 4, 1.0f);
-    pl_router *router = product_router(points);
+    OWNED(free_memory) float *points = make_clouds(N, DIM, 4, 1.0f);
+    OWNED(pl_router_destroy) pl_router *router = product_router(points);
     pl_shards shards;
     assert_int_equal(pl_shards_make(router, points, N, 0, &shards), PL_ERR_CONFIG);
-    assert_int_equal(pl_shards_make(router, points, N, PATHS + 1, &shards),
-                     PL_ERR_CONFIG);
-    assert_said("10 shards of 9 paths");
+    assert_fails(pl_shards_make(router, points, N, PATHS + 1, &shards), PL_ERR_CONFIG,
+                 "10 shards of 9 paths");
     assert_int_equal(pl_shards_make(router, points, 0, 1, &shards), PL_ERR_DATA);
-    pl_router_destroy(&router);
-    free(points);
 }

@@ -61,16 +61,15 @@ PL_TEST(a_completion_is_read_or_refused_by_name)
         {"{\"prompt\": \"a\", \"colour\": 1}", "`colour`"}};
     pl_completion c;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
-        assert_int_equal(pl_completion_parse(wrong[i].body, strlen(wrong[i].body), &c),
-                         PL_ERR_USAGE);
-        assert_said(wrong[i].says);
+        assert_fails(pl_completion_parse(wrong[i].body, strlen(wrong[i].body), &c),
+                     PL_ERR_USAGE, wrong[i].says);
         pl_completion_clear(&c);
     }
 }
 
 PL_TEST(every_key_has_its_effect)
 {
-    pl_completion c;
+    OWNED(pl_completion_clear) pl_completion c;
     const char *body =
         "{\"prompt\": [\"a\"], \"stop\": [\"x\", \"y\"], \"n\": 2, \"best_of\": 2, "
         "\"max_tokens\": 3, \"seed\": null, \"stream\": true, \"logprobs\": 0, "
@@ -93,7 +92,6 @@ PL_TEST(every_key_has_its_effect)
     assert_int_equal(c.options.n_bias, 2);
     assert_int_equal(c.options.bias[0].token, 7);
     assert_true(c.options.bias[0].bias == -100.0f && c.options.bias[1].bias == 1.5f);
-    pl_completion_clear(&c);
 }
 
 /* Parses a request that also has this member. */
@@ -137,15 +135,14 @@ PL_TEST(keys_of_other_servers_are_ignored_if_they_ask_for_nothing)
         pl_completion_clear(&c);
     }
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
-        assert_int_equal(parse_with(asks[i].member, &c), PL_ERR_USAGE);
-        assert_said(asks[i].says);
+        assert_fails(parse_with(asks[i].member, &c), PL_ERR_USAGE, asks[i].says);
         pl_completion_clear(&c);
     }
 }
 
 PL_TEST(prompts_are_texts_or_tokens)
 {
-    pl_completion c;
+    OWNED(pl_completion_clear) pl_completion c;
     const char *tokens = "{\"prompt\": [1, 5, 6]}";
     assert_ok(pl_completion_parse(tokens, strlen(tokens), &c));
     assert_int_equal(c.n_prompts, 1);
@@ -160,20 +157,18 @@ PL_TEST(prompts_are_texts_or_tokens)
     assert_int_equal(c.n_prompts, 3);
     assert_string_equal(c.prompts[1].text, "b");
     assert_int_equal(c.prompts[2].tokens[0], 2);
-    pl_completion_clear(&c);
 }
 
 static void expect_token(int32_t token, const char *wanted)
 {
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     assert_ok(pl_token_text(tokenizer, token, &text));
     assert_string_equal(pl_buf_text(&text), wanted);
-    pl_buf_destroy(&text);
 }
 
 PL_TEST(a_token_has_a_text_of_its_own)
 {
-    pl_buf ids = {0};
+    OWNED(pl_buf_destroy) pl_buf ids = {0};
     expect_token(PL_TOKEN_BOS, "<s>");
     expect_token(PL_TOKEN_EOS, "</s>");
     expect_token(VOCAB + 5, "<token 305>");
@@ -182,14 +177,13 @@ PL_TEST(a_token_has_a_text_of_its_own)
     int32_t half;
     memcpy(&half, ids.data, sizeof half);
     expect_token(half, "bytes:\\xc3");
-    pl_buf_destroy(&ids);
 }
 
 /* Scores must be written as the four lists of OpenAI's API. The first token has null
  * instead of a score, and offsets count characters. */
 PL_TEST(scores_become_four_lists)
 {
-    pl_buf ids = {0}, out = {0};
+    OWNED(pl_buf_destroy) pl_buf ids = {0}, out = {0};
     const char *text = "\xc3\xa9t";
     assert_ok(pl_tokenizer_encode(tokenizer, text, strlen(text), &ids));
     int32_t tokens[3];
@@ -230,17 +224,15 @@ PL_TEST(scores_become_four_lists)
     if (!strstr(pl_buf_text(&out), wanted))
         fail_msg("%s", pl_buf_text(&out));
     assert_int_equal(choice.offset, 2);
-    pl_buf_destroy(&out), pl_buf_destroy(&ids);
 }
 
 /* ---- /tokenize and /detokenize ---- */
 static void expect_tokens(const char *body, const char *wanted)
 {
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     assert_ok(tokens_encode(tokenizer, 64, body, strlen(body), &out));
     if (strncmp(pl_buf_text(&out), wanted, strlen(wanted)) != 0)
         fail_msg("%s: %s", body, pl_buf_text(&out));
-    pl_buf_destroy(&out);
 }
 
 /* Writes the tokens of a text as a JSON list, between the texts `before` and
@@ -248,19 +240,20 @@ static void expect_tokens(const char *body, const char *wanted)
 static void list_tokens(const char *before, const char *text, const char *after,
                         pl_buf *out)
 {
-    pl_buf ids = {0};
+    OWNED(pl_buf_destroy) pl_buf ids = {0};
     assert_ok(pl_tokenizer_encode(tokenizer, text, strlen(text), &ids));
     pl_buf_printf(out, "{\"tokens\":[%s", before);
     for (size_t i = 0; i < ids.len / sizeof(int32_t); i++)
         pl_buf_printf(out, "%s%d", i == 0 && before[0] == 0 ? "" : ",",
                       (int)((const int32_t *)(const void *)ids.data)[i]);
     pl_buf_printf(out, "%s]", after);
-    pl_buf_destroy(&ids);
 }
 
 PL_TEST(a_text_becomes_tokens_and_back)
 {
-    pl_buf plain = {0}, bos = {0}, special = {0}, body = {0}, back = {0};
+    OWNED(pl_buf_destroy)
+    pl_buf plain = {0},
+           bos = {0}, special = {0}, body = {0}, back = {0};
     list_tokens("", "loom", "", &plain);
     list_tokens("1", "loom", "", &bos);
     list_tokens("1", "loom", ",2", &special);
@@ -280,7 +273,6 @@ PL_TEST(a_text_becomes_tokens_and_back)
     assert_ok(tokens_decode(tokenizer, pl_buf_text(&body), body.len, &back));
     assert_string_equal(pl_buf_text(&back),
                         "{\"content\":\"loom\",\"prompt\":\"loom\"}");
-    pl_buf_destroy(&plain), pl_buf_destroy(&bos), pl_buf_destroy(&special);
     pl_buf_destroy(&body), pl_buf_destroy(&back);
 }
 
@@ -288,13 +280,12 @@ PL_TEST(a_text_becomes_tokens_and_back)
  * list of bytes. */
 PL_TEST(pieces_that_are_no_text_are_bytes)
 {
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     const char *body = "{\"content\": \"t\xc3\xa9\", \"with_pieces\": true}";
     assert_ok(tokens_encode(tokenizer, 64, body, strlen(body), &out));
     assert_non_null(strstr(pl_buf_text(&out), "\"piece\":\"t\"}"));
     assert_non_null(strstr(pl_buf_text(&out), "\"piece\":[195]}"));
     assert_non_null(strstr(pl_buf_text(&out), "\"piece\":[169]}"));
-    pl_buf_destroy(&out);
 }
 
 PL_TEST(wrong_token_requests_are_refused_by_name)
@@ -318,16 +309,14 @@ PL_TEST(wrong_token_requests_are_refused_by_name)
                  {"{\"tokens\": [100000]}", "token 100000"}};
     pl_buf out = {0};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
-        assert_int_equal(
+        assert_fails(
             tokens_encode(tokenizer, 64, wrong[i].body, strlen(wrong[i].body), &out),
-            PL_ERR_USAGE);
-        assert_said(wrong[i].says);
+            PL_ERR_USAGE, wrong[i].says);
     }
     for (size_t i = 0; i < sizeof lists / sizeof *lists; ++i) {
-        assert_int_equal(
+        assert_fails(
             tokens_decode(tokenizer, lists[i].body, strlen(lists[i].body), &out),
-            PL_ERR_USAGE);
-        assert_said(lists[i].says);
+            PL_ERR_USAGE, lists[i].says);
     }
     assert_int_equal(out.len, 0);
 }
@@ -347,13 +336,11 @@ PL_TEST(inputs_are_texts_or_tokens)
         {"{\"input\": \"a\", \"encoding_format\": 1}", "`encoding_format`"},
         {"{\"input\": \"a\", \"dimensions\": 8}", "`dimensions`"},
         {"{\"input\": \"a\", \"colour\": 8}", "`colour`"}};
-    pl_completion c;
+    OWNED(pl_completion_clear) pl_completion c;
     bool base64 = false;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
-        assert_int_equal(
-            embedding_parse(wrong[i].body, strlen(wrong[i].body), &c, &base64),
-            PL_ERR_USAGE);
-        assert_said(wrong[i].says);
+        assert_fails(embedding_parse(wrong[i].body, strlen(wrong[i].body), &c, &base64),
+                     PL_ERR_USAGE, wrong[i].says);
         pl_completion_clear(&c);
     }
     const char *body = "{\"input\": [\"a\", \"b\"], \"model\": \"p01\", "
@@ -363,7 +350,6 @@ PL_TEST(inputs_are_texts_or_tokens)
     assert_string_equal(c.prompts[1].text, "b");
     assert_string_equal(c.model, "p01");
     assert_true(base64);
-    pl_completion_clear(&c);
 }
 
 PL_TEST(a_vector_has_length_one)
@@ -371,9 +357,9 @@ PL_TEST(a_vector_has_length_one)
     const float values[] = {3, 0, -4, 0, 0, 2};
     embedding_answer a = {
         .model = "base", .n = 2, .width = 3, .values = values, .n_tokens = 9};
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     embedding_write(&a, &out);
-    pl_json *json = NULL;
+    OWNED(pl_json_destroy) pl_json *json = NULL;
     assert_ok(pl_json_parse(pl_buf_text(&out), out.len, &json));
     const pl_json *data = pl_json_get(json, "data");
     const pl_json *first = pl_json_get(pl_json_at(data, 0), "embedding");
@@ -381,16 +367,11 @@ PL_TEST(a_vector_has_length_one)
     assert_true(pl_json_number(pl_json_at(first, 2), &number));
     assert_true(fabs(number + 0.8) < 1e-7);
     assert_int_equal(pl_json_count(data), 2);
-    pl_json_destroy(&json);
     a.base64 = true; /* the bytes of 1.0f are 00 00 80 3f */
     a.width = 1;
     pl_buf_clear(&out);
     embedding_write(&a, &out);
     assert_non_null(strstr(pl_buf_text(&out), "\"embedding\":\"AACAPw==\""));
-    pl_buf_destroy(&out);
 }
 
-int main(void)
-{
-    return suite_run(open_all, close_all);
-}
+PL_SUITE(open_all, close_all)

@@ -131,7 +131,7 @@ PL_TEST(scores_of_a_prompt_are_the_losses_of_the_model)
     }
     options.prompt_scores = false;
     options.max_tokens = 0;
-    pl_batch *batch;
+    OWNED(pl_batch_destroy) pl_batch *batch;
     assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 1, &batch));
     const pl_batch_request q = {.prompt = prompt,
                                 .n_prompt = PROMPT,
@@ -141,12 +141,11 @@ PL_TEST(scores_of_a_prompt_are_the_losses_of_the_model)
                                 .context = &t,
                                 .score = tell_score};
     assert_int_equal(pl_batch_join(batch, &q), PL_ERR_USAGE);
-    pl_batch_destroy(&batch);
 }
 
 PL_TEST(an_answer_scores_as_it_does_in_a_prompt)
 {
-    told t, again;
+    OWNED(told_clear) told t, again;
     size_t n = 0, m = 0;
     int32_t kept[CONTEXT];
     pl_generate_options options = asking(0);
@@ -167,7 +166,6 @@ PL_TEST(an_answer_scores_as_it_does_in_a_prompt)
     for (size_t i = 1; i < n; i++)
         assert_true(fabs(read[i].logprob - scores[i].logprob) < 1e-5);
     memcpy(prompt, kept, sizeof kept);
-    told_clear(&t), told_clear(&again);
 }
 
 /* A request must get the same bytes of text and scores alone as together with other
@@ -197,8 +195,7 @@ static void check_company(const char *name, const char *precision)
         ask_alone(1, PROMPT + i, &options[i], &alone);
         assert_int_equal(guests[i].n_done, 1);
         assert_string_equal(pl_buf_text(&guests[i].text), pl_buf_text(&alone.text));
-        assert_int_equal(guests[i].scores.len, alone.scores.len);
-        assert_memory_equal(guests[i].scores.data, alone.scores.data, alone.scores.len);
+        assert_same_bytes(guests[i].scores, alone.scores);
         told_clear(&guests[i]), told_clear(&alone);
     }
     close_word_model();
@@ -237,7 +234,7 @@ PL_TEST(a_bias_forces_and_forbids)
     assert_int_not_equal(scores_of(&t, &n)[0].token, first);
     told_clear(&t), told_clear(&other);
     bias.token = VOCAB;
-    pl_batch *batch;
+    OWNED(pl_batch_destroy) pl_batch *batch;
     assert_ok(pl_batch_create(model, tokenizer, VOCAB, CONTEXT, 1, &batch));
     const pl_batch_request q = {.prompt = prompt,
                                 .n_prompt = PROMPT,
@@ -247,7 +244,6 @@ PL_TEST(a_bias_forces_and_forbids)
                                 .context = &t};
     assert_int_equal(pl_batch_join(batch, &q), PL_ERR_USAGE);
     assert_said("logit_bias");
-    pl_batch_destroy(&batch);
 }
 
 /* With a bias of 50 for token 17, all five tokens of the answer are token 17. A
@@ -264,7 +260,7 @@ PL_TEST(penalties_count_what_was_chosen)
         pl_generate_options options = asking(1);
         int times = 0;
         size_t n = 0;
-        told t;
+        OWNED(told_clear) told t;
         options.bias = &bias;
         options.n_bias = 1;
         options.presence_penalty = cases[c].presence;
@@ -274,11 +270,7 @@ PL_TEST(penalties_count_what_was_chosen)
         for (size_t i = 0; i < n; i++)
             times += scores[i].token == 17;
         assert_int_equal(times, cases[c].times);
-        told_clear(&t);
     }
 }
 
-int main(void)
-{
-    return suite_run(open_all, close_all);
-}
+PL_SUITE(open_all, close_all)

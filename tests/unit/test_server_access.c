@@ -17,13 +17,12 @@ static void hash_text(const char *key, char text[PL_HASH_TEXT])
 static server_access *known(void)
 {
     char a[PL_HASH_TEXT], b[PL_HASH_TEXT];
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     server_access *access = NULL;
     hash_text("first-key", a);
     hash_text("second key", b);
     pl_buf_printf(&text, "# who may ask\n\nalice %s\r\nbob-2   %s  \n", a, b);
     assert_ok(server_access_parse(pl_buf_text(&text), text.len, "keys", &access));
-    pl_buf_destroy(&text);
     return access;
 }
 
@@ -70,20 +69,16 @@ PL_TEST(wrong_lines_are_named)
                  {"alice\t", "\n", "line 1"}, /* a tab instead of a blank */
                  {"alice x", "\n", "line 1"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        pl_buf text = {0};
+        OWNED(pl_buf_destroy) pl_buf text = {0};
         server_access *access = NULL;
         pl_buf_printf(&text, "%s%s%s", wrong[i].before, hash, wrong[i].after);
-        assert_int_equal(
-            server_access_parse(pl_buf_text(&text), text.len, "keys", &access),
-            PL_ERR_CONFIG);
-        assert_said(wrong[i].says);
+        assert_fails(server_access_parse(pl_buf_text(&text), text.len, "keys", &access),
+                     PL_ERR_CONFIG, wrong[i].says);
         assert_null(access);
-        pl_buf_destroy(&text);
     }
     server_access *access = NULL;
-    assert_int_equal(server_access_parse("# nobody\n", 9, "keys", &access),
-                     PL_ERR_CONFIG);
-    assert_said("no key");
+    assert_fails(server_access_parse("# nobody\n", 9, "keys", &access), PL_ERR_CONFIG,
+                 "no key");
 }
 
 PL_TEST(a_file_that_others_may_write_is_refused)
@@ -98,15 +93,15 @@ PL_TEST(a_file_that_others_may_write_is_refused)
     assert_string_equal(server_access_find(access, "Bearer key"), "alice");
     server_access_destroy(&access);
     assert_int_equal(chmod(in_scratch("keys"), 0620), 0);
-    assert_int_equal(server_access_load(in_scratch("keys"), &access), PL_ERR_CONFIG);
-    assert_said("chmod go-w");
+    assert_fails(server_access_load(in_scratch("keys"), &access), PL_ERR_CONFIG,
+                 "chmod go-w");
     assert_int_not_equal(server_access_load(in_scratch("nothing"), &access), PL_OK);
 }
 
 PL_TEST(a_key_that_was_made_is_known_after_the_list_is_read_again)
 {
     char path[PL_PATH_MAX], keys[2][PL_API_KEY_TEXT], header[80];
-    server_access *access = NULL;
+    OWNED(server_access_destroy) server_access *access = NULL;
     pl_join(path, scratch, "made");
     assert_int_equal(pl_server_add_key(path, "al/ice", keys[0]), PL_ERR_USAGE);
     assert_false(pl_path_exists(path));
@@ -123,14 +118,13 @@ PL_TEST(a_key_that_was_made_is_known_after_the_list_is_read_again)
     assert_int_equal(server_access_reload(path, &access), PL_ERR_CONFIG);
     snprintf(header, sizeof header, "Bearer %s", keys[0]);
     assert_string_equal(server_access_find(access, header), "alice");
-    server_access_destroy(&access);
 }
 
 PL_TEST(keys_that_are_made_at_once_are_all_kept)
 {
     enum { MAKERS = 8, EACH = 20 };
     char path[PL_PATH_MAX], key[PL_API_KEY_TEXT];
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     int n_lines = 0;
     pl_join(path, scratch, "at-once");
     for (int i = 0; i < MAKERS; i++) {
@@ -152,14 +146,13 @@ PL_TEST(keys_that_are_made_at_once_are_all_kept)
     for (size_t i = 0; i < text.len; i++)
         n_lines += text.data[i] == '\n';
     assert_int_equal(n_lines, MAKERS * EACH);
-    pl_buf_destroy(&text);
 }
 
 PL_TEST(a_new_key_leaves_link_and_mode_of_the_file)
 {
     char file[PL_PATH_MAX], path[PL_PATH_MAX], key[PL_API_KEY_TEXT];
     struct stat info;
-    server_access *access = NULL;
+    OWNED(server_access_destroy) server_access *access = NULL;
     pl_join(file, scratch, "behind");
     pl_join(path, scratch, "link");
     assert_int_equal(symlink("behind", path), 0);
@@ -175,10 +168,6 @@ PL_TEST(a_new_key_leaves_link_and_mode_of_the_file)
     write_text("behind", "# without an end of line");
     assert_ok(pl_server_add_key(path, "bob", key));
     assert_ok(server_access_load(path, &access));
-    server_access_destroy(&access);
 }
 
-int main(void)
-{
-    return suite_run(make_scratch, remove_scratch);
-}
+PL_SUITE(make_scratch, remove_scratch)

@@ -17,7 +17,7 @@ static void put_module(int m, uint64_t number, uint64_t seed)
     const size_t n = pl_topology_slot(mix.topology, slot)->n_params;
     pl_version v = {.number = number}, head;
     pl_txn *txn;
-    float *params = pl_alloc(n * sizeof *params);
+    OWNED(free_memory) float *params = pl_alloc(n * sizeof *params);
     for (size_t i = 0; i < n; i++)
         params[i] = 0.3f * pl_random_normal(seed, (uint64_t)m, i);
     pl_arm_module_name(&mix.arm, mix.topology, m, v.module);
@@ -33,7 +33,6 @@ static void put_module(int m, uint64_t number, uint64_t seed)
     }
     assert_ok(pl_txn_put_version(txn, &v, (pl_keep){false, false, false}));
     assert_ok(pl_txn_commit(&txn));
-    pl_free(params);
 }
 
 /* Stores the router that every server reads. It is fitted to a few documents. */
@@ -41,9 +40,9 @@ static void put_router(void)
 {
     const uint32_t lens[DOCUMENTS] = {9, 9};
     const int path_of[DOCUMENTS] = {0, 3};
-    pl_buf text = {0}, router = {0};
-    pl_tokens *tokens;
-    pl_prefix_lm *lm;
+    OWNED(pl_buf_destroy) pl_buf text = {0}, router = {0};
+    OWNED(pl_tokens_close) pl_tokens *tokens;
+    OWNED(pl_prefix_lm_destroy) pl_prefix_lm *lm;
     pl_txn *txn;
     pl_hash blob;
     build_tokens(lens, DOCUMENTS, VOCAB, &text);
@@ -56,10 +55,6 @@ static void put_router(void)
     assert_ok(pl_txn_put_blob(txn, router.data, router.len, &blob));
     assert_ok(pl_txn_put_object(txn, "router/mix", &blob));
     assert_ok(pl_txn_commit(&txn));
-    pl_prefix_lm_destroy(&lm);
-    pl_tokens_close(&tokens);
-    pl_buf_destroy(&router);
-    pl_buf_destroy(&text);
 }
 
 static int open_all(void **state)
@@ -161,11 +156,9 @@ static server_paths *open_server(uint64_t module_bytes)
 static uint64_t path_bytes(void)
 {
     const pl_backend_options options = {.name = "ref", .n_threads = 1};
-    pl_backend *be;
+    OWNED(pl_backend_close) pl_backend *be;
     assert_ok(pl_backend_open(&options, &be));
-    const uint64_t bytes = pl_path_bytes(be, mix.topology);
-    pl_backend_close(&be);
-    return bytes;
+    return pl_path_bytes(be, mix.topology);
 }
 
 /* A path that is always in use must make room for another path. There is memory for
@@ -173,7 +166,7 @@ static uint64_t path_bytes(void)
  * p00 always has a request when a client asks for p11. */
 PL_TEST(a_path_in_steady_use_makes_room_for_another)
 {
-    server_paths *server = open_server(path_bytes());
+    OWNED(server_paths_close) server_paths *server = open_server(path_bytes());
     client first = {.server = server, .asks_on = true}, second = first,
            other = {.server = server, .model = 3};
     const int64_t start = pl_now_ms();
@@ -193,7 +186,6 @@ PL_TEST(a_path_in_steady_use_makes_room_for_another)
     first.asks_on = second.asks_on = false;
     finish(server);
     pl_buf_destroy(&other.text);
-    server_paths_close(&server);
 }
 
 /* Modules that no path uses must make room for a path. When a module of p00 gets a new
@@ -201,7 +193,7 @@ PL_TEST(a_path_in_steady_use_makes_room_for_another)
  * later, until p11 needs their memory. */
 PL_TEST(kept_modules_make_room_for_another_path)
 {
-    server_paths *server = open_server(path_bytes());
+    OWNED(server_paths_close) server_paths *server = open_server(path_bytes());
     client first = {.server = server}, other = {.server = server, .model = 3};
     join(&first);
     finish(server);
@@ -215,18 +207,16 @@ PL_TEST(kept_modules_make_room_for_another_path)
     assert_true(server_paths_modules(server).bytes <= path_bytes());
     finish(server);
     pl_buf_destroy(&first.text), pl_buf_destroy(&other.text);
-    server_paths_close(&server);
 }
 
 /* Sends a request for a path to a server that has no other requests. */
 static void ask_alone(int model, pl_buf *text)
 {
-    server_paths *server = open_server(0);
+    OWNED(server_paths_close) server_paths *server = open_server(0);
     client c = {.server = server, .model = model};
     join(&c);
     finish(server);
     *text = c.text;
-    server_paths_close(&server);
 }
 
 /* p00 and p01 share a module, which gets a new version while both paths answer. These
@@ -236,7 +226,7 @@ PL_TEST(an_answer_keeps_the_versions_with_which_it_began)
 {
     const int shared = pl_topology_module_of_path(mix.topology, 1, 0);
     pl_buf before[2] = {{0}}, after[2] = {{0}};
-    server_paths *server = open_server(0);
+    OWNED(server_paths_close) server_paths *server = open_server(0);
     client first[2] = {{.server = server}, {.server = server, .model = 1}};
     client later[2] = {first[0], first[1]};
     for (int i = 0; i < 2; i++) {
@@ -263,7 +253,6 @@ PL_TEST(an_answer_keeps_the_versions_with_which_it_began)
         pl_buf_destroy(&first[i].text), pl_buf_destroy(&before[i]);
         pl_buf_destroy(&later[i].text), pl_buf_destroy(&after[i]);
     }
-    server_paths_close(&server);
 }
 
 /* /slots of a server that has ended would wait for ever, and so would its front. */
@@ -272,14 +261,13 @@ PL_TEST(a_server_that_has_ended_takes_no_questions)
     const pl_server_options options = {.mix = &mix, .threads = 1, .slots = SLOTS};
     volatile sig_atomic_t stop = 1, reload = 0;
     server_job *job = NULL;
-    pl_server *server;
+    OWNED(pl_server_close) pl_server *server;
     assert_ok(pl_server_open(&options, &server));
     assert_ok(server_ask_slots(server, &job)); /* answered when the server runs */
     assert_ok(pl_server_run(server, &stop, &reload));
     server_job_release(&job);
     assert_int_equal(server_ask_slots(server, &job), PL_ERR_BUSY);
     assert_null(job);
-    pl_server_close(&server);
 }
 
 /* ---- memory of answers ---- */
@@ -307,7 +295,7 @@ PL_TEST(a_request_waits_until_earlier_answers_to_its_address_are_sent)
         .mix = &mix, .threads = 1, .slots = SLOTS, .queue = JOBS, .timeout_s = 600};
     volatile sig_atomic_t stop = 1, reload = 0;
     server_job *jobs[JOBS];
-    pl_server *server;
+    OWNED(pl_server_close) pl_server *server;
     assert_ok(pl_server_open(&options, &server));
     for (int i = 0; i < JOBS; i++)
         jobs[i] = submit(server, "a", large);
@@ -317,10 +305,9 @@ PL_TEST(a_request_waits_until_earlier_answers_to_its_address_are_sent)
     server_job_release(&jobs[0]);
     assert_ok(pl_server_run(server, &stop, &reload));
     assert_int_equal(jobs[JOBS - 1]->n_ended, jobs[JOBS - 1]->n_parts);
-    assert_int_equal(jobs[JOBS - 1]->status, PL_OK);
+    assert_ok(jobs[JOBS - 1]->status);
     for (int i = 1; i < JOBS; i++)
         server_job_release(&jobs[i]);
-    pl_server_close(&server);
 }
 
 PL_TEST(a_long_prompt_leaves_little_room_for_its_answer)
@@ -332,7 +319,7 @@ PL_TEST(a_long_prompt_leaves_little_room_for_its_answer)
     volatile sig_atomic_t stop = 1, reload = 0;
     server_job *jobs[2];
     int64_t room[2];
-    pl_server *server;
+    OWNED(pl_server_close) pl_server *server;
     assert_ok(pl_server_open(&options, &server));
     for (int i = 0; i < 2; i++)
         jobs[i] = submit(server, prompts[i],
@@ -345,10 +332,6 @@ PL_TEST(a_long_prompt_leaves_little_room_for_its_answer)
     assert_true(jobs[0]->answer_bytes > 0);
     for (int i = 0; i < 2; i++)
         server_job_release(&jobs[i]);
-    pl_server_close(&server);
 }
 
-int main(void)
-{
-    return suite_run(open_all, close_all);
-}
+PL_SUITE(open_all, close_all)

@@ -29,7 +29,7 @@ static double bytes_with(int n_levels, const char *last)
 {
     config c;
     pl_shape shape;
-    pl_topology *t = NULL;
+    OWNED(pl_topology_destroy) pl_topology *t = NULL;
     pl_topology_spec spec = {.n_levels = 2, .experts = {2, 2}, .replicas = 1};
     char pairs[8][64];
     const char *sets[8];
@@ -49,7 +49,6 @@ static double bytes_with(int n_levels, const char *last)
     assert_ok(pl_topology_create(&shape, &spec, &t));
     assert_ok(slow_link_phase_bytes(&c, t, &bytes));
     bytes /= (double)pl_topology_path_params(t);
-    pl_topology_destroy(&t);
     return bytes;
 }
 

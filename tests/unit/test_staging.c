@@ -21,7 +21,7 @@ static pl_hash name_of(uint8_t number)
 
 static pl_status put_piece(staging *s, uint8_t number, uint64_t total, uint64_t offset)
 {
-    pl_buf data = {0};
+    OWNED(pl_buf_destroy) pl_buf data = {0};
     uint64_t left = total - offset;
     size_t len = left < PL_WIRE_DATA_MAX ? (size_t)left : PL_WIRE_DATA_MAX;
     pl_buf_reserve(&data, len);
@@ -33,9 +33,7 @@ static pl_status put_piece(staging *s, uint8_t number, uint64_t total, uint64_t 
                            .data = data.data,
                            .len = len};
     uint64_t there;
-    pl_status status = staging_put(s, &piece, &there);
-    pl_buf_destroy(&data);
-    return status;
+    return staging_put(s, &piece, &there);
 }
 
 static pl_status put_all(staging *s, uint8_t number, uint64_t total)

@@ -82,8 +82,9 @@ static void begin_trial(trial *t)
             0.02f * pl_random_normal(1, 1, (uint64_t)i);
 }
 
-static void end_trial(trial *t)
+static void end_trial(trial **owner)
 {
+    OWNED(free_memory) trial *t = *owner;
     float *all[] = {t->state, t->params, t->base, t->version, t->gradient, t->work};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         pl_free(all[i]);
@@ -95,7 +96,6 @@ static void end_trial(trial *t)
     pl_topology_destroy(&t->topology);
     pl_backend_close(&t->be);
     pl_arm_clear(&t->arm);
-    pl_free(t);
 }
 
 /* ---- what the home has ---- */
@@ -249,6 +249,7 @@ PL_TEST(honest_moments_are_taken_and_larger_or_smaller_ones_are_refused)
     static const double decays[][2] = {
         {0.9, 0.95}, {0.9, 0.999}, {0.97, 0.95}, {0, 0.5}, {0.95, 0.9999}};
     for (size_t d = 0; d < 10; d++) {
+        OWNED(end_trial)
         trial *t = new_trial(PL_METHOD_DILOCO, d % 2 ? PL_STATE_BF16 : PL_STATE_F32);
         t->arm.inner.beta1 = decays[d / 2][0];
         t->arm.inner.beta2 = decays[d / 2][1];
@@ -260,7 +261,7 @@ PL_TEST(honest_moments_are_taken_and_larger_or_smaller_ones_are_refused)
             train_phase(t);
             end_phase(t);
             /* the sum just below and just above its limit */
-            float *kept = floats(2 * t->n);
+            OWNED(free_memory) float *kept = floats(2 * t->n);
             memcpy(kept, t->state, 2 * t->n * sizeof *kept);
             const double most = keep * before + (1 - keep) * clip * clip;
             if (set_sum(t, 0.98 * most))
@@ -279,10 +280,8 @@ PL_TEST(honest_moments_are_taken_and_larger_or_smaller_ones_are_refused)
             assert_int_equal(check_changed(t), was[3] > 1e-20f ? PL_ERR_DATA : PL_OK);
             v[3] = old;
             memcpy(t->state, kept, 2 * t->n * sizeof *kept);
-            pl_free(kept);
             assert_ok(check_changed(t));
         }
-        end_trial(t);
     }
 }
 
@@ -293,7 +292,7 @@ PL_TEST(first_moments_beyond_the_second_are_refused)
         {1e-3f, INFINITY}, {0, -1e-20f},    {0.1f, 0},
         {1e-3f, 1e-7f},    {-0.04f, 1e-3f}, {0, 1e29f}};
     for (int kind = PL_STATE_F32; kind <= PL_STATE_BF16; kind++) {
-        trial *t = new_trial(PL_METHOD_DILOCO, (pl_state_kind)kind);
+        OWNED(end_trial) trial *t = new_trial(PL_METHOD_DILOCO, (pl_state_kind)kind);
         begin_trial(t);
         assert_ok(check_changed(t));
         for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -302,13 +301,12 @@ PL_TEST(first_moments_beyond_the_second_are_refused)
         }
         t->state[5] = -0.036f, t->state[t->n + 5] = 1e-3f;
         assert_ok(check_changed(t));
-        end_trial(t);
     }
 }
 
 PL_TEST(steps_without_a_target_change_no_moments)
 {
-    trial *t = new_trial(PL_METHOD_DILOCO, PL_STATE_BF16);
+    OWNED(end_trial) trial *t = new_trial(PL_METHOD_DILOCO, PL_STATE_BF16);
     begin_trial(t);
     for (t->phase = 0; t->phase < 3; t->phase++) {
         train_phase(t);
@@ -321,17 +319,16 @@ PL_TEST(steps_without_a_target_change_no_moments)
     assert_ok(check(t));
     t->state[t->n] += 1e-3f;
     assert_int_equal(check_changed(t), PL_ERR_DATA);
-    end_trial(t);
 }
 
 PL_TEST(states_that_were_not_uploaded_widen_the_bounds_by_their_steps)
 {
     for (int kind = PL_STATE_F32; kind <= PL_STATE_BF16; kind++) {
-        trial *t = new_trial(PL_METHOD_DILOCO, (pl_state_kind)kind);
+        OWNED(end_trial) trial *t = new_trial(PL_METHOD_DILOCO, (pl_state_kind)kind);
         t->arm.inner.beta2 = 0.99;
         begin_trial(t);
         const size_t bytes = (size_t)pl_path_state_bytes(&t->arm, t->n);
-        uint8_t *first = pl_alloc(bytes);
+        OWNED(free_memory) uint8_t *first = pl_alloc(bytes);
         state_pack(&t->arm, t->state, t->n, first);
         for (t->phase = 0; t->phase < 4; t->phase++) {
             train_phase(t);
@@ -350,15 +347,13 @@ PL_TEST(states_that_were_not_uploaded_widen_the_bounds_by_their_steps)
         t->state[t->n] = 1.2f * (float)(clip * clip);
         state_pack(&t->arm, t->state, t->n, t->after);
         assert_int_equal(pl_state_check(&claim), PL_ERR_DATA);
-        pl_free(first);
-        end_trial(t);
     }
 }
 
 PL_TEST(muons_momentum_is_at_most_a_mean_of_clipped_gradients)
 {
     for (int kind = PL_STATE_F32; kind <= PL_STATE_BF16; kind++) {
-        trial *t = new_trial(PL_METHOD_DILOCO, (pl_state_kind)kind);
+        OWNED(end_trial) trial *t = new_trial(PL_METHOD_DILOCO, (pl_state_kind)kind);
         t->arm.inner.muon = true;
         begin_trial(t);
         for (t->phase = 0; t->phase < 20; t->phase++) {
@@ -370,14 +365,13 @@ PL_TEST(muons_momentum_is_at_most_a_mean_of_clipped_gradients)
             tensor = pl_topology_tensor(t->topology, i);
         t->state[tensor->offset] = 1.2f * (float)clip;
         assert_int_equal(check_changed(t), PL_ERR_DATA);
-        end_trial(t);
     }
 }
 
 PL_TEST(frozen_modules_keep_their_moments)
 {
     int frozen[] = {SLOT};
-    trial *t = new_trial(PL_METHOD_DILOCO, PL_STATE_F32);
+    OWNED(end_trial) trial *t = new_trial(PL_METHOD_DILOCO, PL_STATE_F32);
     begin_trial(t);
     train_phase(t);
     end_phase(t);
@@ -394,7 +388,6 @@ PL_TEST(frozen_modules_keep_their_moments)
     assert_ok(check(t));
     t->arm.frozen = NULL;
     t->arm.n_frozen = 0;
-    end_trial(t);
 }
 
 /* ---- own parameters ---- */
@@ -402,7 +395,7 @@ PL_TEST(own_parameters_move_at_most_as_far_as_a_phase_can)
 {
     static const pl_state_kind kinds[] = {PL_STATE_F32, PL_STATE_F24, PL_STATE_BF16};
     for (size_t i = 0; i < 9; i++) {
-        trial *t = new_trial(PL_METHOD_STREAMING, PL_STATE_F32);
+        OWNED(end_trial) trial *t = new_trial(PL_METHOD_STREAMING, PL_STATE_F32);
         t->arm.outer.own = kinds[i % 3];
         t->arm.outer.method.fragments = 1;
         t->arm.outer.method.overlap = 3;
@@ -446,18 +439,17 @@ PL_TEST(own_parameters_move_at_most_as_far_as_a_phase_can)
                          t->arm.outer.method.mix > 0 ? PL_ERR_DATA : PL_OK);
         claim.is_fresh = true;
         assert_ok(pl_state_check(&claim));
-        end_trial(t);
     }
 }
 
 PL_TEST(a_step_is_never_longer_than_its_bound)
 {
     for (int i = 0; i < 4; i++) {
-        trial *t = new_trial(PL_METHOD_DILOCO, PL_STATE_F32);
+        OWNED(end_trial) trial *t = new_trial(PL_METHOD_DILOCO, PL_STATE_F32);
         t->arm.inner.weight_decay = i % 2 ? 5 : 0;
         t->arm.inner.beta2 = i / 2 ? 0.999 : 0.95;
         begin_trial(t);
-        float *start = floats(t->n);
+        OWNED(free_memory) float *start = floats(t->n);
         for (t->phase = 0; t->phase < 20; t->phase++) {
             memcpy(start, t->params, t->n * sizeof *start);
             for (int step = 0; step < TAU; step++) {
@@ -474,8 +466,6 @@ PL_TEST(a_step_is_never_longer_than_its_bound)
             assert_true(sqrt(moved) <= most);
             assert_true(i % 2 || t->phase > 0 || sqrt(moved) >= 0.8 * most);
         }
-        pl_free(start);
-        end_trial(t);
     }
 }
 
@@ -486,7 +476,7 @@ PL_TEST(residuals_are_at_most_what_the_codec_leaves_out)
                                          "topk", "i8-shared", "sketch16"};
     static const pl_state_kind kinds[] = {PL_STATE_F32, PL_STATE_BF16, PL_STATE_I8};
     for (size_t i = 0; i < 18; i++) {
-        trial *t = new_trial(PL_METHOD_DILOCO, PL_STATE_F32);
+        OWNED(end_trial) trial *t = new_trial(PL_METHOD_DILOCO, PL_STATE_F32);
         pl_outer *outer = &t->arm.outer;
         outer->feedback = true;
         outer->residual = kinds[i / 6];
@@ -498,7 +488,7 @@ PL_TEST(residuals_are_at_most_what_the_codec_leaves_out)
             train_phase(t);
             for (int slot = 0; slot < pl_topology_n_slots(t->topology); slot++) {
                 pl_codec_part parts[64];
-                pl_buf out = {0};
+                OWNED(pl_buf_destroy) pl_buf out = {0};
                 const size_t at = pl_topology_slot(t->topology, slot)->offset;
                 const pl_contract *of = &t->contracts[slot];
                 const int n_parts = pl_codec_parts(t->topology, slot, parts);
@@ -508,13 +498,12 @@ PL_TEST(residuals_are_at_most_what_the_codec_leaves_out)
                 assert_ok(pl_codec_encode_module(&outer->codec, parts, n_parts, &round,
                                                  t->work + 2 * t->n, residual + at,
                                                  &out));
-                pl_buf_destroy(&out);
             }
             end_phase(t);
         }
         t->phase--;
         /* longer than the residual before and the longest update together */
-        float *before = floats(t->n);
+        OWNED(free_memory) float *before = floats(t->n);
         const pl_state_claim claim = claim_of(t);
         const pl_slot *place = pl_topology_slot(t->topology, SLOT);
         pl_path_read(claim.before.kinds[2], claim.before.at[2], t->n, place->offset,
@@ -528,8 +517,6 @@ PL_TEST(residuals_are_at_most_what_the_codec_leaves_out)
             residual[place->offset + k] =
                 (float)(1.3 * most / sqrt((double)place->n_params));
         assert_int_equal(check_changed(t), PL_ERR_DATA);
-        pl_free(before);
-        end_trial(t);
     }
 }
 
@@ -545,7 +532,7 @@ static void encode(trial *t, int index, const float *update, float *residual)
 
 PL_TEST(what_follows_from_a_meeting_is_computed_again)
 {
-    trial *t = new_trial(PL_METHOD_NOLOCO, PL_STATE_F32);
+    OWNED(end_trial) trial *t = new_trial(PL_METHOD_NOLOCO, PL_STATE_F32);
     t->arm.outer.schedule = (pl_outer_schedule){.phases = PHASES};
     t->arm.outer.deadline_ms = 1000;
     for (int c = 0; c < PL_CLASS_COUNT; c++) {
@@ -611,13 +598,12 @@ PL_TEST(what_follows_from_a_meeting_is_computed_again)
             update[k] = 0.01f * pl_random_normal(4, (uint64_t)t->phase, (uint64_t)k);
         encode(t, 1, update, NULL);
     }
-    end_trial(t);
 }
 
 /* Such a state has no state before it from which its vectors could follow. */
 PL_TEST(a_path_without_a_state_begins_with_a_version_and_no_velocity)
 {
-    trial *t = new_trial(PL_METHOD_NOLOCO, PL_STATE_F32);
+    OWNED(end_trial) trial *t = new_trial(PL_METHOD_NOLOCO, PL_STATE_F32);
     begin_trial(t);
     const pl_path_layout l = pl_path_layout_of(&t->arm);
     const size_t at = pl_topology_slot(t->topology, SLOT)->offset, n = t->n;
@@ -650,12 +636,11 @@ PL_TEST(a_path_without_a_state_begins_with_a_version_and_no_velocity)
             changed[v][1] = old;
         }
     }
-    end_trial(t);
 }
 
 PL_TEST(values_that_are_not_finite_are_refused_in_every_vector)
 {
-    trial *t = new_trial(PL_METHOD_NOLOCO, PL_STATE_F32);
+    OWNED(end_trial) trial *t = new_trial(PL_METHOD_NOLOCO, PL_STATE_F32);
     begin_trial(t);
     memcpy(t->state + (size_t)pl_path_layout_of(&t->arm).params * t->n, t->base,
            t->n * sizeof *t->state);
@@ -665,5 +650,4 @@ PL_TEST(values_that_are_not_finite_are_refused_in_every_vector)
         assert_int_equal(check_changed(t), PL_ERR_DATA);
         t->state[v * t->n + t->n - 1] = old;
     }
-    end_trial(t);
 }

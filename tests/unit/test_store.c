@@ -15,7 +15,7 @@ static const char GOLDEN_WORD[] =
 STORE_TEST(a_new_store_is_empty_and_counts_its_epochs)
 {
     pl_store_stats stats;
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     assert_int_equal(pl_store_epoch(store), 1);
     assert_int_equal(pl_store_sequence(store), 0);
     assert_ok(pl_store_count(store, &stats));
@@ -25,13 +25,12 @@ STORE_TEST(a_new_store_is_empty_and_counts_its_epochs)
     assert_null(store);
     store = open_store(*state, PL_STORE_WRITE);
     assert_int_equal(pl_store_epoch(store), 2);
-    pl_store_close(&store);
 }
 
 STORE_TEST(a_blob_comes_back_whole_and_in_parts)
 {
     static const size_t sizes[] = {0, 1, 1000, MIB - 1, MIB, MIB + 1, 3 * MIB + 77};
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char name[32];
         pl_hash alone;
@@ -56,14 +55,13 @@ STORE_TEST(a_blob_comes_back_whole_and_in_parts)
                          PL_ERR_ARG);
         pl_free(bytes);
     }
-    pl_store_close(&store);
 }
 
 STORE_TEST(several_blobs_are_read_at_once)
 {
     enum { N = 5 };
     static const size_t sizes[N] = {MIB + 300000, 0, 3 * MIB, MIB + 5, 17};
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     pl_hash hashes[N], none = {{1}};
     pl_blob_read reads[N + 1];
     for (size_t i = 0; i < N; i++) {
@@ -79,17 +77,15 @@ STORE_TEST(several_blobs_are_read_at_once)
     for (size_t n = 0; n <= N; n++)
         assert_ok(pl_store_read_blobs(store, reads, n));
     for (size_t i = 0; i < N; i++) {
-        uint8_t *bytes = make_bytes(i, sizes[i]);
+        OWNED(free_memory) uint8_t *bytes = make_bytes(i, sizes[i]);
         if (sizes[i] > 0)
             assert_memory_equal(reads[i].out, bytes, sizes[i]);
-        pl_free(bytes);
     }
     assert_int_equal(pl_store_read_blobs(store, reads, N + 1), PL_ERR_NOT_FOUND);
     reads[N] = (pl_blob_read){&hashes[0], sizes[0] + 1, NULL};
     assert_int_equal(pl_store_read_blobs(store, reads, N + 1), PL_ERR_ARG);
     for (size_t i = 0; i < N; i++)
         pl_free(reads[i].out);
-    pl_store_close(&store);
 }
 
 PL_TEST(the_name_of_a_blob_is_a_pure_function_of_its_bytes)
@@ -138,7 +134,7 @@ STORE_TEST(a_version_comes_back_field_by_field)
 {
     pl_contribution list[2] = {contribution(0, 0, 0), contribution(3, 1, 0)};
     pl_version got, first = {.number = 0}, v = {.number = 1};
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     commit_version(store, "mix/L1.E0", 0, 1, 5000);
     assert_ok(pl_store_head(store, "mix/L1.E0", &first));
     assert_true(pl_hash_none(&first.momentum) && pl_hash_none(&first.parent));
@@ -177,38 +173,34 @@ STORE_TEST(a_version_comes_back_field_by_field)
     assert_same_contribution(&got.contributions[1], &list[1]);
     pl_version_clear(&got);
     pl_version_clear(&first);
-    pl_store_close(&store);
 }
 
 STORE_TEST(a_version_out_of_order_is_stale)
 {
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     pl_version v = {.number = 3, .module = "a/x"};
     pl_txn *txn = begin(store);
     v.params = put_bytes(txn, 1, 10);
     assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_STALE);
     v.number = 0;
     assert_ok(pl_txn_put_version(txn, &v, (pl_keep){0}));
-    assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_STALE);
-    assert_said("is 0, so the next one must be");
+    assert_fails(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_STALE,
+                 "is 0, so the next one must be");
     v.number = 2;
     assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_STALE);
     v.number = 1;
-    assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_ARG);
-    assert_said("parent");
+    assert_fails(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_ARG, "parent");
     v.parent = v.params;
     assert_ok(pl_txn_put_version(txn, &v, (pl_keep){0}));
     assert_ok(pl_txn_commit(&txn)); /* the refused steps have changed nothing */
-    assert_int_equal(pl_store_get_version(store, "a/x", 2, &v), PL_ERR_NOT_FOUND);
-    assert_said("0 to 1");
-    assert_int_equal(pl_store_get_version(store, "a/y", 0, &v), PL_ERR_NOT_FOUND);
-    assert_said("no module a/y");
-    pl_store_close(&store);
+    assert_fails(pl_store_get_version(store, "a/x", 2, &v), PL_ERR_NOT_FOUND, "0 to 1");
+    assert_fails(pl_store_get_version(store, "a/y", 0, &v), PL_ERR_NOT_FOUND,
+                 "no module a/y");
 }
 
 STORE_TEST(a_record_cannot_name_a_blob_that_is_not_there)
 {
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     pl_version v = {.module = "a/x"};
     pl_contribution c = contribution(0, 0, 0);
     pl_path_state p = {.name = "a/p00.r0"};
@@ -218,11 +210,10 @@ STORE_TEST(a_record_cannot_name_a_blob_that_is_not_there)
     assert_int_equal(pl_txn_put_version(txn, &v, (pl_keep){0}), PL_ERR_NOT_FOUND);
     assert_int_equal(pl_txn_put_pending(txn, "a/x", &c), PL_ERR_NOT_FOUND);
     assert_int_equal(pl_txn_put_path(txn, &p), PL_ERR_NOT_FOUND);
-    assert_int_equal(pl_txn_put_object(txn, "o", &v.params), PL_ERR_NOT_FOUND);
-    assert_said("store the blob first");
+    assert_fails(pl_txn_put_object(txn, "o", &v.params), PL_ERR_NOT_FOUND,
+                 "store the blob first");
     assert_ok(pl_txn_commit(&txn));
     assert_int_equal(pl_store_sequence(store), 0); /* nothing was committed */
-    pl_store_close(&store);
 }
 
 static pl_status count_rows(void *context, const char *module, const pl_contribution *c)
@@ -237,7 +228,7 @@ STORE_TEST(an_aborted_transaction_leaves_nothing)
 {
     pl_store_stats stats;
     int n_pending = 0;
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     pl_version v = {.module = "a/x"};
     pl_contribution c = contribution(0, 0, 0);
     pl_txn *txn = begin(store);
@@ -258,26 +249,24 @@ STORE_TEST(an_aborted_transaction_leaves_nothing)
     assert_int_equal(
         stats.n_modules + stats.n_versions + stats.n_blobs + stats.n_chunks, 0);
     assert_int_equal(pl_store_sequence(store), 0);
-    pl_store_close(&store);
 }
 
 STORE_TEST(a_blob_that_no_record_names_is_not_kept)
 {
     pl_store_stats stats;
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     pl_txn *txn = begin(store);
     put_bytes(txn, 1, 2 * MIB);
     assert_ok(pl_txn_put_ref(txn, "r", "x"));
     assert_ok(pl_txn_commit(&txn));
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.n_blobs + stats.n_chunks, 0);
-    pl_store_close(&store);
 }
 
 STORE_TEST(equal_tensors_are_stored_once)
 {
     pl_store_stats stats;
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     commit_version(store, "a/x", 0, 1, 2 * MIB);
     commit_version(store, "a/y", 0, 1, 2 * MIB);
     assert_ok(pl_store_count(store, &stats));
@@ -285,7 +274,7 @@ STORE_TEST(equal_tensors_are_stored_once)
     assert_int_equal(stats.n_blobs, 1);
     assert_int_equal(stats.chunk_bytes, 2 * MIB);
     /* This blob has the first MiB of the known blob, so only one chunk is added. */
-    uint8_t *bytes = make_bytes(1, 2 * MIB);
+    OWNED(free_memory) uint8_t *bytes = make_bytes(1, 2 * MIB);
     bytes[2 * MIB - 1] ^= 1;
     pl_hash hash;
     pl_txn *txn = begin(store);
@@ -297,14 +286,12 @@ STORE_TEST(equal_tensors_are_stored_once)
     assert_int_equal(stats.n_chunks, 3);
     assert_int_equal(stats.blob_bytes, 4 * MIB);
     assert_int_equal(stats.chunk_bytes, 3 * MIB);
-    pl_free(bytes);
-    pl_store_close(&store);
 }
 
 STORE_TEST(one_transaction_may_put_and_name_the_same_blob_often)
 {
     pl_store_stats stats;
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     uint8_t *zeros = pl_alloc(5 * MIB); /* one blob has five equal chunks */
     pl_hash a, b;
     pl_txn *txn = begin(store);
@@ -334,7 +321,6 @@ STORE_TEST(one_transaction_may_put_and_name_the_same_blob_often)
     assert_int_equal(stats.n_chunks, 1);
     assert_int_equal(stats.chunk_bytes, 100);
     pl_free(zeros);
-    pl_store_close(&store);
 }
 
 /* Commits a phase as a home does: first two updates, then the merge. */
@@ -364,7 +350,7 @@ STORE_TEST(merged_updates_old_momentum_and_changes_are_deleted)
 {
     pl_store_stats stats;
     pl_version v;
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     commit_version(store, "a/x", 0, 1, 4000);
     for (uint64_t phase = 0; phase < 4; phase++)
         run_phase(store, phase, (pl_keep){false, false, false});
@@ -381,15 +367,14 @@ STORE_TEST(merged_updates_old_momentum_and_changes_are_deleted)
         assert_true(pl_store_has_blob(store, &v.params));
         pl_version_clear(&v);
     }
-    pl_store_close(&store);
 }
 
 STORE_TEST(kept_updates_and_momentum_stay)
 {
     pl_store_stats stats;
-    pl_version v;
+    OWNED(pl_version_clear) pl_version v;
     int n_pending = 0;
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     commit_version(store, "a/x", 0, 1, 4000);
     for (uint64_t phase = 0; phase < 3; phase++)
         run_phase(store, phase, (pl_keep){true, true, false});
@@ -403,10 +388,8 @@ STORE_TEST(kept_updates_and_momentum_stay)
     pl_version_clear(&v);
     assert_ok(pl_store_get_version(store, "a/x", 3, &v));
     assert_false(pl_hash_none(&v.momentum));
-    pl_version_clear(&v);
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.n_blobs, 5 + 2 + 2 + 6);
-    pl_store_close(&store);
 }
 
 STORE_TEST(a_merge_takes_updates_of_its_own_transaction)
@@ -415,7 +398,7 @@ STORE_TEST(a_merge_takes_updates_of_its_own_transaction)
     int n_pending = 0;
     pl_version v = {.module = "a/x", .number = 1};
     pl_contribution c = contribution(0, 0, 0), later = contribution(0, 0, 1);
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     commit_version(store, "a/x", 0, 1, 400);
     pl_txn *txn = begin(store);
     c.update = put_bytes(txn, 5, 300);
@@ -424,17 +407,15 @@ STORE_TEST(a_merge_takes_updates_of_its_own_transaction)
     assert_int_equal(pl_txn_put_pending(txn, "a/x", &c), PL_ERR_EXISTS);
     assert_ok(pl_txn_put_pending(txn, "a/x", &later));
     v.params = put_bytes(txn, 7, 400);
-    pl_version head;
+    OWNED(pl_version_clear) pl_version head;
     assert_ok(pl_store_head(store, "a/x", &head));
     v.parent = head.params;
-    pl_version_clear(&head);
     assert_ok(pl_txn_put_version(txn, &v, (pl_keep){0}));
     assert_ok(pl_txn_commit(&txn));
     assert_ok(pl_store_each_pending(store, "", count_rows, &n_pending));
     assert_int_equal(n_pending, 1); /* the update of phase 1 */
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.n_blobs, 3);
-    pl_store_close(&store);
 }
 
 static pl_status write_order(void *context, const char *module,
@@ -448,8 +429,8 @@ static pl_status write_order(void *context, const char *module,
 STORE_TEST(pending_comes_in_the_order_of_sums)
 {
     static const int64_t keys[][3] = {{300, 0, 0}, {2, 1, 0}, {2, 0, 1}, {2, 0, 0}};
-    pl_buf order = {0};
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_buf_destroy) pl_buf order = {0};
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     pl_txn *txn = begin(store);
     for (size_t i = 0; i < 4; i++) {
         pl_contribution c = contribution(keys[i][0], keys[i][1], keys[i][2]);
@@ -462,14 +443,12 @@ STORE_TEST(pending_comes_in_the_order_of_sums)
     assert_string_equal(pl_buf_text(&order),
                         "a/x.0.2.0 a/x.0.2.1 a/x.0.300.0 a/x.1.2.0 "
                         "a/x1.0.2.0 a/x1.0.2.1 a/x1.0.300.0 a/x1.1.2.0 ");
-    pl_buf_destroy(&order);
-    pl_store_close(&store);
 }
 
 STORE_TEST(a_path_state_replaces_the_one_before)
 {
     pl_path_state got, p = {.name = "mix/p01.r0", .phase = 1, .worker = "worker-1"};
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     pl_hash first = {{0}};
     for (int64_t phase = 1; phase <= 3; phase++) {
         pl_txn *txn = begin(store);
@@ -488,9 +467,8 @@ STORE_TEST(a_path_state_replaces_the_one_before)
     assert_memory_equal(&got, &p, sizeof got);
     assert_true(blob_holds(store, &p.moments, 3, MIB + 5));
     assert_false(pl_store_has_blob(store, &first));
-    assert_int_equal(pl_store_get_path(store, "mix/p02.r0", &got), PL_ERR_NOT_FOUND);
-    assert_said("mix/p02.r0");
-    pl_store_close(&store);
+    assert_fails(pl_store_get_path(store, "mix/p02.r0", &got), PL_ERR_NOT_FOUND,
+                 "mix/p02.r0");
 }
 
 static pl_status join_object(void *context, const pl_object *object)
@@ -519,9 +497,9 @@ static pl_status join_path(void *context, const pl_path_state *path)
 
 STORE_TEST(objects_refs_and_heads_are_listed_by_prefix)
 {
-    pl_buf text = {0};
+    OWNED(pl_buf_destroy) pl_buf text = {0};
     pl_path_state path = {.name = "b/p0"};
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     commit_version(store, "b/x", 0, 1, 10);
     commit_version(store, "a/x", 0, 2, 10);
     commit_version(store, "b/x", 1, 3, 10);
@@ -547,13 +525,11 @@ STORE_TEST(objects_refs_and_heads_are_listed_by_prefix)
     assert_ok(pl_store_get_ref(store, "best", &text));
     assert_string_equal(pl_buf_text(&text), "b/x@1 a/x@0");
     assert_int_equal(pl_store_get_ref(store, "worst", &text), PL_ERR_NOT_FOUND);
-    pl_buf_destroy(&text);
-    pl_store_close(&store);
 }
 
 STORE_TEST(names_are_checked)
 {
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     char longest[PL_MODULE_NAME_MAX + 10];
     memset(longest, 'x', sizeof longest);
     pl_txn *txn = begin(store);
@@ -566,7 +542,6 @@ STORE_TEST(names_are_checked)
     longest[PL_MODULE_NAME_MAX - 1] = 0;
     assert_ok(pl_txn_put_ref(txn, longest, "t"));
     pl_txn_abort(&txn);
-    pl_store_close(&store);
 }
 
 STORE_TEST(a_second_writer_is_refused_also_without_the_lock_file)
@@ -576,8 +551,8 @@ STORE_TEST(a_second_writer_is_refused_also_without_the_lock_file)
     assert_int_equal(pl_store_open(*state, PL_STORE_WRITE, &second), PL_ERR_BUSY);
     assert_null(second);
     assert_int_equal(unlink(pl_join(lock, pl_join(path, *state, "db"), "LOCK")), 0);
-    assert_int_equal(pl_store_open(*state, PL_STORE_CREATE, &second), PL_ERR_BUSY);
-    assert_said((const char *)*state);
+    assert_fails(pl_store_open(*state, PL_STORE_CREATE, &second), PL_ERR_BUSY,
+                 (const char *)*state);
     pl_store_close(&store);
 }
 
@@ -587,7 +562,7 @@ STORE_TEST(a_reader_follows_the_writer)
     uint8_t byte;
     pl_store *writer = open_store(*state, PL_STORE_CREATE);
     commit_version(writer, "a/x", 0, 0, 3 * MIB);
-    pl_store *reader = open_store(*state, PL_STORE_READ);
+    OWNED(pl_store_close) pl_store *reader = open_store(*state, PL_STORE_READ);
     pl_txn *txn;
     assert_int_equal(pl_txn_begin(reader, &txn), PL_ERR_ARG);
     /* The writer commits 20 versions of 3 MiB, each with a momentum of 3 MiB. */
@@ -610,16 +585,14 @@ STORE_TEST(a_reader_follows_the_writer)
     assert_int_equal(pl_store_epoch(reader), 1);
     pl_store_close(&writer);
     /* Now no writer has the store open. */
-    pl_store *late = open_store(*state, PL_STORE_READ);
+    OWNED(pl_store_close) pl_store *late = open_store(*state, PL_STORE_READ);
     assert_int_equal(pl_store_sequence(late), 21);
-    pl_store_close(&late);
-    pl_store_close(&reader);
 }
 
 STORE_TEST(everything_is_there_after_reopening)
 {
     pl_version v;
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     for (uint64_t n = 0; n < 12; n++)
         commit_version(store, "a/x", n, n, 4 * MIB + n);
     pl_store_close(&store);
@@ -631,14 +604,13 @@ STORE_TEST(everything_is_there_after_reopening)
         assert_int_equal(v.sequence, n + 1);
         pl_version_clear(&v);
     }
-    pl_store_close(&store);
 }
 
 STORE_TEST(deleted_chunks_give_their_space_back)
 {
     pl_store_stats stats;
     pl_path_state path = {.name = "a/p0"};
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     for (uint64_t i = 0; i < 60; i++) {
         pl_txn *txn = begin(store);
         path.moments = put_bytes(txn, i, 6 * MIB);
@@ -650,7 +622,6 @@ STORE_TEST(deleted_chunks_give_their_space_back)
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.chunk_bytes, 6 * MIB);
     assert_true(stats.disk_bytes < 220 * (uint64_t)MIB); /* 360 MiB were written */
-    pl_store_close(&store);
 }
 
 STORE_TEST(a_missing_store_and_a_foreign_folder_are_refused)
@@ -659,8 +630,7 @@ STORE_TEST(a_missing_store_and_a_foreign_folder_are_refused)
     pl_store *store;
     pl_join(none, *state, "none");
     assert_int_equal(pl_store_open(none, PL_STORE_WRITE, &store), PL_ERR_NOT_FOUND);
-    assert_int_equal(pl_store_open(none, PL_STORE_READ, &store), PL_ERR_NOT_FOUND);
-    assert_said(none);
+    assert_fails(pl_store_open(none, PL_STORE_READ, &store), PL_ERR_NOT_FOUND, none);
     assert_int_equal(pl_store_open(*state, PL_STORE_READ, &store), PL_ERR_NOT_FOUND);
     assert_ok(pl_replace_file(pl_join(file, *state, "letter.txt"), "hi", 2));
     assert_int_equal(pl_store_open(*state, PL_STORE_CREATE, &store), PL_ERR_EXISTS);

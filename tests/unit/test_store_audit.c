@@ -20,7 +20,7 @@ static void note(void *context, const char *sentence)
 /* Makes a store that has rows in every column family of the database. */
 static void fill(const char *folder)
 {
-    pl_store *store = open_store(folder, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_CREATE);
     for (uint64_t n = 0; n < N_VERSIONS; n++)
         commit_version(store, "a/x", n, n, BYTES);
     pl_txn *txn = begin(store);
@@ -34,17 +34,15 @@ static void fill(const char *folder)
     assert_ok(pl_txn_put_object(txn, "thing", &blob));
     assert_ok(pl_txn_put_ref(txn, "name", "a/x@1"));
     assert_ok(pl_txn_commit(&txn));
-    pl_store_close(&store);
 }
 
 static findings audit(const char *folder)
 {
     findings f = {"", 0};
     pl_audit_report report;
-    pl_store *store = open_store(folder, PL_STORE_READ);
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_READ);
     assert_ok(pl_store_audit(store, true, note, &f, &report));
     assert_int_equal(report.n_problems, (uint64_t)f.n);
-    pl_store_close(&store);
     return f;
 }
 
@@ -68,13 +66,12 @@ static void change_row(const char *folder, kv_family family, row_key key,
                        const void *value, size_t len)
 {
     kv *db = open_kv(folder);
-    kv_batch *batch = kv_batch_create(db);
+    OWNED(kv_batch_destroy) kv_batch *batch = kv_batch_create(db);
     if (value)
         kv_put(batch, family, key_slice(&key), (kv_slice){value, len});
     else
         kv_delete(batch, family, key_slice(&key));
     assert_ok(kv_commit(db, batch));
-    kv_batch_destroy(&batch);
     kv_close(&db, false);
 }
 
@@ -84,14 +81,13 @@ static void flip_row(const char *folder, kv_family family, row_key key, size_t a
     kv_pin pin;
     assert_ok(kv_get(db, family, key_slice(&key), &pin));
     assert_non_null(pin.data);
-    uint8_t *value = pl_alloc(pin.len);
+    OWNED(free_memory) uint8_t *value = pl_alloc(pin.len);
     size_t len = pin.len;
     memcpy(value, pin.data, len);
     value[at % len] ^= 0x10;
     kv_unpin(&pin);
     kv_close(&db, false);
     change_row(folder, family, key, value, len);
-    pl_free(value);
 }
 
 static row_key first_key(const char *folder, kv_family family)
@@ -112,13 +108,10 @@ static row_key first_key(const char *folder, kv_family family)
 
 static pl_hash params_of(const char *folder, uint64_t number)
 {
-    pl_version v;
-    pl_store *store = open_store(folder, PL_STORE_READ);
+    OWNED(pl_version_clear) pl_version v;
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_READ);
     assert_ok(pl_store_get_version(store, "a/x", number, &v));
-    pl_hash params = v.params;
-    pl_version_clear(&v);
-    pl_store_close(&store);
-    return params;
+    return v.params;
 }
 
 #define STORE_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
@@ -194,7 +187,7 @@ STORE_TEST(rows_that_belong_to_nothing_are_named)
 
 STORE_TEST(tags_of_what_is_not_there_are_named)
 {
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     pl_hash blob;
     pl_snapshot_item items[] = {{"a/x", 1, {{1}}}, {"a/y", 0, {{2}}}};
     pl_snapshot tag = {.arm = "a", .phase = -1, .n_items = 2, .items = items};
@@ -206,7 +199,6 @@ STORE_TEST(tags_of_what_is_not_there_are_named)
     assert_ok(pl_txn_put_object(txn, "tag/t", &blob));
     assert_ok(pl_txn_commit(&txn));
     pl_store_close(&store);
-    pl_buf_destroy(&bytes);
     findings f = audit(*state);
     assert_names(&f, "tag t names a/x@1, which has different parameters");
     assert_names(&f, "tag t names a/y@0, which is missing");
@@ -231,10 +223,10 @@ static void change_refs(kv *db, kv_batch *batch, const pl_hash *id, uint64_t by)
 
 static void edit_rows(const char *folder, change_fn change)
 {
-    pl_version v, other;
+    OWNED(pl_version_clear) pl_version v, other;
     bool found;
     kv *db = open_kv(folder);
-    kv_batch *batch = kv_batch_create(db);
+    OWNED(kv_batch_destroy) kv_batch *batch = kv_batch_create(db);
     assert_ok(version_read((row_source){.db = db}, "a/x", 3, &v, &found));
     assert_ok(version_read((row_source){.db = db}, "a/x", 2, &other, &found));
     const pl_hash momentum = v.momentum;
@@ -243,10 +235,7 @@ static void edit_rows(const char *folder, change_fn change)
         change_refs(db, batch, &momentum, UINT64_MAX);
         change_refs(db, batch, &v.momentum, 1);
     }
-    pl_version_clear(&v);
-    pl_version_clear(&other);
     assert_ok(kv_commit(db, batch));
-    kv_batch_destroy(&batch);
     kv_close(&db, false);
 }
 
@@ -310,7 +299,7 @@ static void add_ref(kv_batch *batch, pl_version *v, const pl_version *other)
 static void fill_for_changes(const char *folder)
 {
     fill(folder);
-    pl_store *store = open_store(folder, PL_STORE_WRITE);
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_WRITE);
     pl_txn *txn = begin(store);
     for (uint64_t n = N_VERSIONS - 2; n < N_VERSIONS; n++) {
         pl_version v;
@@ -324,7 +313,6 @@ static void fill_for_changes(const char *folder)
     assert_ok(pl_txn_put_ref(txn, "fenced/w1", "7:3"));
     assert_ok(pl_txn_put_ref(txn, "audit/a/p0/1", "agreed"));
     assert_ok(pl_txn_commit(&txn));
-    pl_store_close(&store);
 }
 
 STORE_TEST(a_row_that_was_changed_without_a_commit_is_found)
@@ -381,13 +369,13 @@ static void forget_sums(const char *folder, uint64_t first)
     const row_key sum = key_of_name("rows");
     assert_ok(watermark_load(pl_join(path, folder, "HWM"), &mark, &found));
     kv *db = open_kv(folder);
-    kv_batch *batch = kv_batch_create(db);
+    OWNED(kv_batch_destroy) kv_batch *batch = kv_batch_create(db);
     if (first == 1)
         kv_delete(batch, KV_META, key_slice(&sum));
     for (uint64_t i = 1; i <= mark.sequence; i++) {
         row_view row;
         log_record entry;
-        pl_buf fields = {0}, value = {0};
+        OWNED(pl_buf_destroy) pl_buf fields = {0}, value = {0};
         row_key key = key_of_number(i);
         assert_ok(row_read((row_source){.db = db}, KV_LOG, &key, &row));
         assert_ok(log_decode(&row, &entry));
@@ -398,11 +386,8 @@ static void forget_sums(const char *folder, uint64_t first)
         row_seal(KV_LOG, key_slice(&key), &fields, &value);
         kv_put(batch, KV_LOG, key_slice(&key), (kv_slice){value.data, value.len});
         pl_hash_of("log", value.data, value.len, &previous);
-        pl_buf_destroy(&fields);
-        pl_buf_destroy(&value);
     }
     assert_ok(kv_commit(db, batch));
-    kv_batch_destroy(&batch);
     kv_close(&db, false);
     mark.log = previous;
     assert_ok(watermark_make(path, &mark));
@@ -465,14 +450,14 @@ STORE_TEST(a_sum_that_is_not_that_of_the_newest_commit_is_found)
     findings f = audit(*state);
     assert_names(&f, "the sum of rows is not the one that the newest commit names");
     assert_int_equal(f.n, 1);
-    assert_int_equal(pl_store_open(*state, PL_STORE_WRITE, &store), PL_ERR_DAMAGED);
-    assert_said("the sum of rows in the store");
+    assert_fails(pl_store_open(*state, PL_STORE_WRITE, &store), PL_ERR_DAMAGED,
+                 "the sum of rows in the store");
 }
 
 /* ---- dropped data, and copies ---- */
 STORE_TEST(dropped_data_leaves_records_and_counts_that_agree)
 {
-    pl_version v;
+    OWNED(pl_version_clear) pl_version v;
     fill(*state);
     pl_store *store = open_store(*state, PL_STORE_WRITE);
     pl_txn *txn = begin(store);
@@ -488,7 +473,6 @@ STORE_TEST(dropped_data_leaves_records_and_counts_that_agree)
     assert_ok(pl_store_get_version(store, "a/x", 1, &v));
     assert_true(v.params_gone);
     assert_false(pl_store_has_blob(store, &v.params));
-    pl_version_clear(&v);
     pl_store_close(&store);
     findings f = audit(*state);
     assert_int_equal(f.n, 0);
@@ -497,12 +481,11 @@ STORE_TEST(dropped_data_leaves_records_and_counts_that_agree)
 static void mirror_to(const char *from, const char *to, bool force, pl_status wanted,
                       pl_mirror_report *report)
 {
-    pl_store *store = open_store(from, PL_STORE_READ);
+    OWNED(pl_store_close) pl_store *store = open_store(from, PL_STORE_READ);
     pl_status status = pl_store_mirror(store, to, force, report);
     if (status != wanted)
         print_error("%s\n", pl_last_error());
     assert_int_equal(status, wanted);
-    pl_store_close(&store);
 }
 
 STORE_TEST(a_mirror_brings_only_what_is_new_and_replaces_nothing_unasked)
@@ -515,7 +498,7 @@ STORE_TEST(a_mirror_brings_only_what_is_new_and_replaces_nothing_unasked)
     assert_true(report.bytes > BYTES);
     mirror_to(from, to, false, PL_OK, &report);
     assert_int_equal(report.n_chunks + report.n_records, 0);
-    pl_store *store = open_store(from, PL_STORE_WRITE);
+    OWNED(pl_store_close) pl_store *store = open_store(from, PL_STORE_WRITE);
     commit_version(store, "a/x", N_VERSIONS, 50, BYTES);
     pl_store_close(&store);
     mirror_to(from, to, false, PL_OK, &report);
@@ -537,5 +520,4 @@ STORE_TEST(a_mirror_brings_only_what_is_new_and_replaces_nothing_unasked)
     assert_int_equal(f.n, 0);
     store = open_store(to, PL_STORE_WRITE);
     commit_version(store, "a/x", N_VERSIONS + 3, 63, BYTES);
-    pl_store_close(&store);
 }

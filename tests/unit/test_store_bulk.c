@@ -59,17 +59,16 @@ static void assert_whole(pl_store *store)
 
 static void assert_version(pl_store *store, uint64_t number, uint64_t seed, size_t n)
 {
-    pl_version v;
+    OWNED(pl_version_clear) pl_version v;
     assert_ok(pl_store_get_version(store, "a/x", number, &v));
     assert_true(blob_holds(store, &v.params, seed, n));
-    pl_version_clear(&v);
 }
 
 #define FOLDER_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
 
 FOLDER_TEST(large_blobs_lie_in_files_and_small_ones_in_the_log)
 {
-    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     commit_version(store, "a/x", 0, 1, PART - 1);
     assert_int_equal(count_files(*state, "db"), 0);
     commit_version(store, "a/x", 1, 2, BLOB); /* has parameters and momentum */
@@ -81,12 +80,11 @@ FOLDER_TEST(large_blobs_lie_in_files_and_small_ones_in_the_log)
     assert_version(store, 0, 1, PART - 1);
     assert_version(store, 1, 2, BLOB);
     assert_whole(store);
-    pl_store_close(&store);
 }
 
 FOLDER_TEST(a_file_goes_with_the_blob_that_it_holds)
 {
-    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     for (uint64_t n = 0; n < 5; n++)
         commit_version(store, "a/x", n, n, BLOB);
     bulk_settle(store);
@@ -95,13 +93,12 @@ FOLDER_TEST(a_file_goes_with_the_blob_that_it_holds)
     for (uint64_t n = 0; n < 5; n++)
         assert_version(store, n, n, BLOB);
     assert_whole(store);
-    pl_store_close(&store);
 }
 
 FOLDER_TEST(what_is_there_already_is_not_written_again)
 {
     pl_hash first, again;
-    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     commit_version(store, "a/x", 0, 1, BLOB);
     pl_txn *txn = begin(store);
     first = put_bytes(txn, 1, BLOB);
@@ -112,12 +109,11 @@ FOLDER_TEST(what_is_there_already_is_not_written_again)
     assert_ok(pl_txn_commit(&txn));
     assert_int_equal(count_files(*state, "db"), 1);
     assert_whole(store);
-    pl_store_close(&store);
 }
 
 FOLDER_TEST(a_transaction_that_ends_leaves_no_file)
 {
-    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     pl_txn *txn = begin(store);
     put_bytes(txn, 1, BLOB);
     assert_int_equal(count_files(*state, "INCOMING"), 1);
@@ -131,7 +127,6 @@ FOLDER_TEST(a_transaction_that_ends_leaves_no_file)
     commit_version(store, "a/x", 0, 1, BLOB);
     assert_version(store, 0, 1, BLOB);
     assert_whole(store);
-    pl_store_close(&store);
 }
 
 /* A commit must store all its blobs, also if they are more than are written at the same
@@ -141,7 +136,7 @@ FOLDER_TEST(a_commit_of_many_large_blobs_has_them_all)
     enum { MANY = 20 };
     pl_hash ids[MANY];
     char name[32];
-    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     pl_txn *txn = begin(store);
     for (int i = 0; i < MANY; i++) {
         ids[i] = put_bytes(txn, 100 + (uint64_t)i, BLOB);
@@ -154,7 +149,6 @@ FOLDER_TEST(a_commit_of_many_large_blobs_has_them_all)
     for (int i = 0; i < MANY; i++)
         assert_true(blob_holds(store, &ids[i], 100 + (uint64_t)i, BLOB));
     assert_whole(store);
-    pl_store_close(&store);
 }
 
 /* RocksDB refuses a batch of 4 GiB, and a batch is in memory. */
@@ -163,7 +157,7 @@ FOLDER_TEST(small_blobs_of_a_large_commit_lie_in_files)
     enum { FULL = 64, BEYOND = 5, ALL = FULL + BEYOND + 1 };
     pl_hash ids[ALL], large[2];
     char name[32];
-    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     pl_txn *txn = begin(store);
     for (int i = 0; i < ALL; i++) {
         ids[i] = put_bytes(txn, 100 + (uint64_t)i, PART - 1);
@@ -196,7 +190,6 @@ FOLDER_TEST(small_blobs_of_a_large_commit_lie_in_files)
         if (i < FULL || i % 2 == 1)
             assert_true(blob_holds(store, &ids[i], 100 + (uint64_t)i, PART - 1));
     assert_whole(store);
-    pl_store_close(&store);
 }
 
 enum { GROUPS = (17 << 20) + 5 }; /* bytes: 2 groups of 8 MiB and a part */
@@ -213,7 +206,7 @@ static void check_object(pl_store *store, const char *name, const uint8_t *data,
 {
     pl_hash id;
     pl_txn *txn = begin(store);
-    uint8_t *back = pl_alloc(n);
+    OWNED(free_memory) uint8_t *back = pl_alloc(n);
     assert_ok(pl_txn_put_blob(txn, data, n, &id));
     assert_name(&id, data, n);
     assert_ok(pl_txn_put_object(txn, name, &id));
@@ -222,13 +215,12 @@ static void check_object(pl_store *store, const char *name, const uint8_t *data,
     assert_memory_equal(back, data, n);
     assert_ok(pl_store_read_blob(store, &id, 3, n - 7, back));
     assert_memory_equal(back, data + 3, n - 7);
-    pl_free(back);
 }
 
 FOLDER_TEST(a_blob_that_is_put_while_it_is_hashed_is_the_same)
 {
-    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
-    uint8_t *data = pl_alloc(GROUPS);
+    OWNED(pl_store_close) pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    OWNED(free_memory) uint8_t *data = pl_alloc(GROUPS);
     /* All chunks are equal, except the last one. */
     check_object(store, "a/zeros", data, GROUPS);
     assert_int_equal(count_files(*state, "db"), 1);
@@ -246,8 +238,6 @@ FOLDER_TEST(a_blob_that_is_put_while_it_is_hashed_is_the_same)
     pl_store_close(&store);
     store = open_bulk(*state, PL_STORE_WRITE);
     assert_whole(store);
-    pl_store_close(&store);
-    pl_free(data);
 }
 
 /* If a file of chunks cannot be written, only its commit must fail. Here the file
@@ -256,8 +246,8 @@ FOLDER_TEST(a_file_that_cannot_be_written_fails_its_commit_alone)
 {
     pl_hash id;
     struct rlimit whole, part;
-    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
-    uint8_t *data = pl_alloc(GROUPS);
+    OWNED(pl_store_close) pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    OWNED(free_memory) uint8_t *data = pl_alloc(GROUPS);
     memset(data, 7, GROUPS);
     for (size_t i = 0; i < GROUPS; i += 1000)
         pl_le_put(data + i, i, 4);
@@ -278,8 +268,6 @@ FOLDER_TEST(a_file_that_cannot_be_written_fails_its_commit_alone)
     assert_int_equal(count_files(*state, "INCOMING"), 0);
     check_object(store, "a/o", data, GROUPS);
     assert_whole(store);
-    pl_free(data);
-    pl_store_close(&store);
 }
 
 /* Commits a version whose parameters differ from those of other versions, but can be
@@ -287,12 +275,11 @@ FOLDER_TEST(a_file_that_cannot_be_written_fails_its_commit_alone)
 static void commit_smooth(pl_store *store, uint64_t number)
 {
     pl_version v = {.module = "a/x", .number = number}, parent;
-    uint32_t *words = pl_alloc(BLOB);
+    OWNED(free_memory) uint32_t *words = pl_alloc(BLOB);
     pl_txn *txn = begin(store);
     for (size_t i = 0; i < BLOB / sizeof *words; i++)
         words[i] = 0x3f800000 + (uint32_t)(i / 256 + number);
     assert_ok(pl_txn_put_blob(txn, words, BLOB, &v.params));
-    pl_free(words);
     if (number > 0) {
         assert_ok(pl_store_head(store, "a/x", &parent));
         v.parent = parent.params;
@@ -305,7 +292,7 @@ static void commit_smooth(pl_store *store, uint64_t number)
 FOLDER_TEST(a_file_goes_when_its_last_chunk_was_coded)
 {
     bool more = true;
-    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     for (uint64_t n = 0; n < 8; n++)
         commit_smooth(store, n);
     assert_int_equal(count_files(*state, "db"), 8);
@@ -314,7 +301,6 @@ FOLDER_TEST(a_file_goes_when_its_last_chunk_was_coded)
     /* Versions 0 to 3 are coded (store/recode.c), so their files are dropped. */
     assert_int_equal(count_files(*state, "db"), 4);
     assert_whole(store);
-    pl_store_close(&store);
 }
 
 /* The child process. It commits for at most a minute, but the test kills it earlier. It
@@ -323,12 +309,11 @@ FOLDER_TEST(a_file_goes_when_its_last_chunk_was_coded)
 static int commit_on(const char *folder)
 {
     int64_t end = pl_now_ms() + 60000;
-    pl_store *store = open_bulk(folder, PL_STORE_WRITE);
+    OWNED(pl_store_close) pl_store *store = open_bulk(folder, PL_STORE_WRITE);
     for (uint64_t n = 1; pl_now_ms() < end; n++) {
         commit_version(store, "a/x", n, n, SMALL);
         pl_sleep_ms(PAUSE_MS);
     }
-    pl_store_close(&store);
     return 0;
 }
 
@@ -350,14 +335,13 @@ static bool see_newest(pl_store *reader, uint64_t *number)
 {
     bool whole = false;
     for (int i = 0; i < LOOKS && !whole; i++) {
-        pl_version head;
+        OWNED(pl_version_clear) pl_version head;
         assert_ok(pl_store_refresh(reader));
         reader->mode = (pl_store_mode)SIGHT;
         assert_ok(pl_store_head(reader, "a/x", &head));
         whole = blob_holds(reader, &head.params, head.number, SMALL);
         reader->mode = PL_STORE_READ;
         *number = head.number;
-        pl_version_clear(&head);
     }
     return whole;
 }
@@ -369,7 +353,7 @@ FOLDER_TEST(a_follower_reads_them)
     int n_seen = 0;
     commit_version(store, "a/x", 0, 0, SMALL);
     pl_store_close(&store);
-    pl_store *reader = open_store(*state, PL_STORE_READ);
+    OWNED(pl_store_close) pl_store *reader = open_store(*state, PL_STORE_READ);
     store_child child = start_store_child(*state);
     const int64_t end = pl_now_ms() + FOLLOW_MS;
     while (pl_now_ms() < end || (n_seen <= SEEN_MIN && pl_now_ms() < end + SLOW_MS)) {
@@ -381,7 +365,6 @@ FOLDER_TEST(a_follower_reads_them)
     print_message("%llu commits, %d seen as the newest\n", (unsigned long long)newest,
                   n_seen);
     assert_true(n_seen > SEEN_MIN);
-    pl_store_close(&reader);
 }
 
 /* ---- a process that ends after it has written files of chunks, but before it commits
@@ -406,7 +389,7 @@ static void commit_and_die(const char *folder)
 
 FOLDER_TEST(files_that_nothing_names_go_at_the_next_opening)
 {
-    pl_store *store = open_bulk(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_bulk(*state, PL_STORE_CREATE);
     commit_version(store, "a/x", 0, 1, BLOB);
     pl_store_close(&store);
     commit_and_die(*state);
@@ -426,7 +409,6 @@ FOLDER_TEST(files_that_nothing_names_go_at_the_next_opening)
     assert_version(store, 0, 1, BLOB);
     assert_version(store, 1, 3, BLOB);
     assert_whole(store);
-    pl_store_close(&store);
 }
 
 /* A commit that is killed between writes of its files must leave nothing. Here a
@@ -468,12 +450,11 @@ FOLDER_TEST(a_commit_that_is_killed_between_its_files_leaves_nothing)
 static void copy_to(const char *folder, const char *target)
 {
     pl_mirror_report report;
-    pl_store *store = open_store(folder, PL_STORE_READ);
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_READ);
     assert_ok(pl_store_mirror(store, target, false, &report));
     pl_store_close(&store);
     store = open_store(target, PL_STORE_READ);
     assert_whole(store);
-    pl_store_close(&store);
 }
 
 /* A copy may have chunks that no record names, under keys that the source later uses
@@ -483,7 +464,7 @@ FOLDER_TEST(a_copy_is_right_again_after_bytes_that_nothing_names)
     char folder[PL_PATH_MAX], target[PL_PATH_MAX];
     pl_join(folder, *state, "one");
     pl_join(target, *state, "copy");
-    pl_store *store = open_bulk(folder, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_bulk(folder, PL_STORE_CREATE);
     commit_version(store, "a/x", 0, 1, BLOB);
     pl_store_close(&store);
     commit_and_die(folder);
@@ -494,7 +475,6 @@ FOLDER_TEST(a_copy_is_right_again_after_bytes_that_nothing_names)
     copy_to(folder, target);
     store = open_store(target, PL_STORE_READ);
     assert_version(store, 1, 3, BLOB);
-    pl_store_close(&store);
 }
 
 static void touch(const char *folder, const char *name)
@@ -506,6 +486,7 @@ static void touch(const char *folder, const char *name)
 FOLDER_TEST(a_part_of_a_copy_that_is_not_whole_is_not_opened)
 {
     char part[PL_PATH_MAX], path[PL_PATH_MAX];
+    OWNED(pl_store_close)
     pl_store *store = open_bulk(pl_join(part, *state, "home-2"), PL_STORE_CREATE);
     commit_version(store, "a/x", 0, 1, PART);
     pl_store_close(&store);
@@ -519,13 +500,10 @@ FOLDER_TEST(a_part_of_a_copy_that_is_not_whole_is_not_opened)
     unlink(pl_join(path, *state, "COPY"));
     store = open_bulk(part, PL_STORE_WRITE);
     assert_version(store, 0, 1, PART);
-    pl_store_close(&store);
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc == 2)
-        return strcmp(argv[0], "die") == 0 ? die_before_the_batch(argv[1])
-                                           : commit_on(argv[1]);
-    return suite_run(NULL, NULL);
+    return strcmp(argv[0], "die") == 0 ? die_before_the_batch(argv[1])
+                                       : commit_on(argv[1]);
 }

@@ -16,15 +16,15 @@ static bool is_kept(void *context, const pl_version *v)
 
 static void make_history(const char *folder)
 {
-    pl_store *store = open_store(folder, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_CREATE);
     for (uint64_t n = 0; n < N_VERSIONS; n++)
         commit_version(store, "a/x", n, n, BYTES);
-    pl_store_close(&store);
 }
 
 static bool can_be_read(pl_store *store, uint64_t number)
 {
-    pl_version v;
+    OWNED(pl_version_clear) pl_version v;
+    OWNED(free_memory)
     uint8_t *got = pl_alloc(BYTES), *expected = make_bytes(number, BYTES);
     /* The record of a version stays, even if its parameters were dropped. */
     assert_ok(pl_store_get_version(store, "a/x", number, &v));
@@ -33,27 +33,22 @@ static bool can_be_read(pl_store *store, uint64_t number)
         assert_ok(pl_store_read_blob(store, &v.params, 0, BYTES, got));
         assert_memory_equal(got, expected, BYTES);
     }
-    pl_version_clear(&v);
-    pl_free(got);
-    pl_free(expected);
     return there;
 }
 
 static void check_what_is_left(const char *folder)
 {
-    pl_store *store = open_store(folder, PL_STORE_WRITE);
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_WRITE);
     for (uint64_t n = 0; n < N_VERSIONS; n++)
         assert_int_equal(can_be_read(store, n), n % 7 == 3 || n == N_VERSIONS - 1);
-    pl_store_close(&store);
 }
 
 static pl_status collect(const char *folder, pl_gc_report *report)
 {
-    pl_store *store = NULL;
+    OWNED(pl_store_close) pl_store *store = NULL;
     pl_status status = pl_store_open(folder, PL_STORE_WRITE, &store);
     if (status == PL_OK)
         status = pl_store_collect(store, is_kept, NULL, true, report);
-    pl_store_close(&store);
     return status;
 }
 
@@ -110,7 +105,7 @@ static uint64_t counted(pl_store *store)
 FOLDER_TEST(a_quota_refuses_a_commit_and_a_collection_makes_room)
 {
     enum { QUOTA = 20 * BYTES };
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     pl_txn *txn = NULL;
     bool passes = false;
     uint64_t n = 0, number = 0;
@@ -119,8 +114,7 @@ FOLDER_TEST(a_quota_refuses_a_commit_and_a_collection_makes_room)
     txn = begin(store);
     pl_hash first = put_bytes(txn, 7777, BYTES);
     assert_ok(pl_txn_put_object(txn, "object", &first));
-    assert_int_equal(pl_txn_commit(&txn), PL_ERR_NOSPACE);
-    assert_said("has 0 B, of which 0 B");
+    assert_fails(pl_txn_commit(&txn), PL_ERR_NOSPACE, "has 0 B, of which 0 B");
     assert_ok(pl_store_set_quota(store, QUOTA));
     for (; pl_store_stored_bytes(store) + 2 * BYTES <= QUOTA; number++) {
         commit_version(store, "a/x", number, number, BYTES);
@@ -134,8 +128,7 @@ FOLDER_TEST(a_quota_refuses_a_commit_and_a_collection_makes_room)
     assert_false(pl_hash_none(&loose));
     assert_ok(pl_txn_passes_quota(txn, &passes));
     assert_true(passes);
-    assert_int_equal(pl_txn_commit(&txn), PL_ERR_NOSPACE);
-    assert_said("heads 2.9 KiB");
+    assert_fails(pl_txn_commit(&txn), PL_ERR_NOSPACE, "heads 2.9 KiB");
     assert_said("store.quota, 58.6 KiB");
     assert_int_equal(pl_store_stored_bytes(store), counted(store));
 
@@ -158,13 +151,10 @@ FOLDER_TEST(a_quota_refuses_a_commit_and_a_collection_makes_room)
     assert_ok(pl_txn_put_ref(txn, "a", "ref"));
     assert_ok(pl_txn_commit(&txn));
     assert_int_equal(pl_store_stored_bytes(store), counted(store));
-    pl_store_close(&store);
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
     pl_gc_report report;
-    if (argc == 2)
-        return pl_status_exit_code(collect(argv[1], &report));
-    return suite_run(NULL, NULL);
+    return pl_status_exit_code(collect(argv[1], &report));
 }

@@ -33,6 +33,7 @@ static void train_to(const char *folder, int n, uint64_t last)
     for (int i = 0; i < n; i++) {
         char path[PL_PATH_MAX];
         pl_version head;
+        OWNED(pl_store_close)
         pl_store *store = open_store(pl_store_part(folder, i, path), PL_STORE_CREATE);
         uint64_t next = 0;
         if (pl_store_head(store, modules[i], &head) == PL_OK) {
@@ -41,7 +42,6 @@ static void train_to(const char *folder, int n, uint64_t last)
         }
         for (; next <= last; next++)
             commit_version(store, modules[i], next, 10 * (uint64_t)i + next, BYTES);
-        pl_store_close(&store);
     }
 }
 
@@ -50,31 +50,27 @@ static uint64_t look(const char *folder, int n)
 {
     pl_audit_report report;
     uint64_t newest = 0;
-    pl_store *store = open_store(folder, PL_STORE_READ);
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_READ);
     assert_int_equal(pl_store_n_parts(store), n);
     for (int i = 0; i < n; i++) {
-        pl_version head;
+        OWNED(pl_version_clear) pl_version head;
         assert_ok(pl_store_head(store, modules[i], &head));
         if (i == 0)
             newest = head.number;
         assert_int_equal(head.number, newest);
         assert_true(blob_holds(store, &head.params, 10 * (uint64_t)i + newest, BYTES));
-        pl_version_clear(&head);
     }
     assert_ok(pl_store_audit(store, true, NULL, NULL, &report));
     assert_int_equal(report.n_problems, 0);
-    pl_store_close(&store);
     return newest;
 }
 
 static pl_status copy(const char *source, const char *target, bool force)
 {
-    pl_store *from = NULL;
+    OWNED(pl_store_close) pl_store *from = NULL;
     pl_mirror_report report;
     PL_CHECK(pl_store_open(source, PL_STORE_READ, &from));
-    pl_status status = pl_store_mirror_parts(from, target, force, &report);
-    pl_store_close(&from);
-    return status;
+    return pl_store_mirror_parts(from, target, force, &report);
 }
 
 /* The stores with which the tests begin are made once, in the folders `both` and `ways`
@@ -173,31 +169,26 @@ COPY_TEST(an_older_copy_stays_or_is_replaced)
 static void go_another_way(const char *folder, const char *module, uint64_t first,
                            uint64_t last)
 {
-    pl_store *store = open_store(folder, PL_STORE_WRITE);
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_WRITE);
     for (uint64_t next = first; next <= last; next++)
         commit_version(store, module, next, 500 + next, 2 * BYTES);
-    pl_store_close(&store);
 }
 
 static void assert_whole(const char *folder)
 {
     pl_audit_report report;
-    pl_store *store = open_store(folder, PL_STORE_READ);
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_READ);
     assert_ok(pl_store_audit(store, true, NULL, NULL, &report));
     assert_int_equal(report.n_problems, 0);
-    pl_store_close(&store);
 }
 
 static bool has(const char *folder, const char *module, uint64_t number, uint64_t seed,
                 size_t bytes)
 {
-    pl_version head;
-    pl_store *store = open_store(folder, PL_STORE_READ);
+    OWNED(pl_version_clear) pl_version head;
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_READ);
     assert_ok(pl_store_head(store, module, &head));
-    bool same = head.number == number && blob_holds(store, &head.params, seed, bytes);
-    pl_version_clear(&head);
-    pl_store_close(&store);
-    return same;
+    return head.number == number && blob_holds(store, &head.params, seed, bytes);
 }
 
 /* The two stores without parts have the same versions up to OLD. */
@@ -210,7 +201,7 @@ static void make_ways(void)
 {
     char folder[PL_PATH_MAX];
     places p = places_in(pl_join(folder, first_stores, "ways"));
-    pl_store *store = open_store(p.source, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(p.source, PL_STORE_CREATE);
     for (uint64_t next = 0; next <= OLD; next++)
         commit_version(store, modules[0], next, next, BYTES);
     pl_store_close(&store);
@@ -219,7 +210,6 @@ static void make_ways(void)
     store = open_store(p.source, PL_STORE_WRITE);
     for (uint64_t next = OLD + 1; next <= NEW; next++)
         commit_version(store, modules[0], next, next, BYTES);
-    pl_store_close(&store);
 }
 
 static int make_first_stores(void **state)
@@ -292,9 +282,8 @@ COPY_TEST(another_way_stays_or_is_replaced)
             assert_true(whole_is_new(p.target));
         }
         /* A writer can open the store, and its epoch is higher than before. */
-        pl_store *store = open_store(p.target, PL_STORE_WRITE);
+        OWNED(pl_store_close) pl_store *store = open_store(p.target, PL_STORE_WRITE);
         assert_true(pl_store_epoch(store) > 2);
-        pl_store_close(&store);
     }
     print_message("%d states: old %d times, copy had to be completed %d times\n",
                   t.n_states, t.n_old, t.n_decided);
@@ -358,15 +347,13 @@ COPY_TEST(a_later_state_goes_back_in_place)
 COPY_TEST(a_reader_sees_what_took_its_place)
 {
     places p = take_ways(*state);
-    pl_version head;
-    pl_store *reader = open_store(p.kept, PL_STORE_READ);
+    OWNED(pl_version_clear) pl_version head;
+    OWNED(pl_store_close) pl_store *reader = open_store(p.kept, PL_STORE_READ);
     assert_ok(copy(p.source, p.kept, true));
     assert_ok(pl_store_refresh(reader));
     assert_ok(pl_store_head(reader, modules[0], &head));
     assert_int_equal(head.number, NEW);
     assert_true(blob_holds(reader, &head.params, NEW, BYTES));
-    pl_version_clear(&head);
-    pl_store_close(&reader);
 }
 
 COPY_TEST(a_first_copy_is_whole_or_not_there)
@@ -528,7 +515,7 @@ COPY_TEST(a_reader_waits_while_a_copy_takes_the_place)
     int n = 0;
     for (int passage = 1; passage < PASSAGES_MAX; passage++, n++) {
         take_kept(&p);
-        pl_store *reader = open_store(p.target, PL_STORE_READ);
+        OWNED(pl_store_close) pl_store *reader = open_store(p.target, PL_STORE_READ);
         if (!force_until(&p, "store.copy.before", passage)) {
             pl_store_close(&reader);
             break;
@@ -537,7 +524,6 @@ COPY_TEST(a_reader_waits_while_a_copy_takes_the_place)
         assert_ok(pl_store_end_copy(p.target));
         assert_ok(pl_store_refresh(reader));
         assert_int_equal(pl_store_sequence(reader), NEW + 1);
-        pl_store_close(&reader);
     }
     assert_true(n > 4);
 }
@@ -568,11 +554,10 @@ COPY_TEST(a_reader_of_parts_waits_as_well)
 COPY_TEST(a_reader_of_more_parts_says_that_there_are_fewer)
 {
     places p = take_both(*state);
-    pl_store *reader = open_store(p.source, PL_STORE_READ);
+    OWNED(pl_store_close) pl_store *reader = open_store(p.source, PL_STORE_READ);
     assert_ok(copy(p.kept, p.source, true));
     assert_int_equal(pl_store_refresh(reader), PL_ERR_BUSY);
     assert_said("open it again");
-    pl_store_close(&reader);
 }
 
 /* A reader must notice that the folder `db` was replaced, although the system may give
@@ -584,7 +569,7 @@ COPY_TEST(a_reader_is_not_taken_in_by_a_number)
     struct stat first, now;
     take_kept(&p);
     assert_ok(copy(p.target, pl_join(second, *state, "second"), false));
-    pl_store *reader = open_store(p.target, PL_STORE_READ);
+    OWNED(pl_store_close) pl_store *reader = open_store(p.target, PL_STORE_READ);
     assert_int_equal(stat(pl_join(path, p.target, "db"), &first), 0);
     for (int i = 0; i < 7; i++) {
         assert_ok(copy(i % 2 ? second : p.source, p.target, true));
@@ -594,7 +579,6 @@ COPY_TEST(a_reader_is_not_taken_in_by_a_number)
     }
     assert_ok(pl_store_refresh(reader));
     assert_int_equal(pl_store_sequence(reader), NEW + 1);
-    pl_store_close(&reader);
 }
 
 COPY_TEST(an_opening_in_the_middle_of_a_copy_sees_one_state)
@@ -673,9 +657,9 @@ COPY_TEST(parts_that_a_killed_copy_made_go)
     assert_true(parts_are_old(p.target));
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc == 3)
-        return copy(argv[1], argv[2], strcmp(argv[0], "force") == 0) == PL_OK ? 0 : 1;
-    return suite_run(make_first_stores, drop_first_stores);
+    return copy(argv[1], argv[2], strcmp(argv[0], "force") == 0) == PL_OK ? 0 : 1;
 }
+
+PL_SUITE(make_first_stores, drop_first_stores)

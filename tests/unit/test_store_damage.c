@@ -21,18 +21,15 @@ static const char *in_store(const void *folder, const char *name)
 
 static void fill(const char *folder, size_t bytes)
 {
-    pl_store *store = open_store(folder, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_CREATE);
     for (uint64_t n = 0; n < N_VERSIONS; n++)
         commit_version(store, "a/x", n, n, bytes);
-    pl_store_close(&store);
 }
 
 static pl_status try_open(const char *folder, pl_store_mode mode)
 {
-    pl_store *store;
-    pl_status status = pl_store_open(folder, mode, &store);
-    pl_store_close(&store);
-    return status;
+    OWNED(pl_store_close) pl_store *store;
+    return pl_store_open(folder, mode, &store);
 }
 
 /* Flips the bits of `mask` in one byte of a file. A negative offset counts from the end
@@ -77,15 +74,13 @@ static void flip_row(const char *folder, kv_family family, row_key key, size_t a
     assert_ok(kv_open(in_store(folder, "db"), KV_WRITE, NULL, &db));
     assert_ok(kv_get(db, family, key_slice(&key), &pin));
     assert_non_null(pin.data);
-    uint8_t *value = pl_alloc(pin.len);
+    OWNED(free_memory) uint8_t *value = pl_alloc(pin.len);
     memcpy(value, pin.data, pin.len);
     value[at] ^= 0x10;
-    kv_batch *batch = kv_batch_create(db);
+    OWNED(kv_batch_destroy) kv_batch *batch = kv_batch_create(db);
     kv_put(batch, family, key_slice(&key), (kv_slice){value, pin.len});
     assert_ok(kv_commit(db, batch));
-    kv_batch_destroy(&batch);
     kv_unpin(&pin);
-    pl_free(value);
     kv_close(&db, false);
 }
 
@@ -97,28 +92,26 @@ STORE_TEST(a_damaged_record_is_reported_by_name)
     pl_version v;
     fill(*state, 100);
     flip_row(*state, KV_VERSION, key_of_version("a/x", 2), 20);
-    pl_store *store = open_store(*state, PL_STORE_WRITE);
-    assert_int_equal(pl_store_get_version(store, "a/x", 2, &v), PL_ERR_DAMAGED);
-    assert_said("version/a/x:0000000000000002");
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_WRITE);
+    assert_fails(pl_store_get_version(store, "a/x", 2, &v), PL_ERR_DAMAGED,
+                 "version/a/x:0000000000000002");
     assert_ok(pl_store_get_version(store, "a/x", 1, &v));
     pl_version_clear(&v);
     pl_store_close(&store);
     flip_row(*state, KV_HEAD, key_of_name("a/x"), 0);
     store = open_store(*state, PL_STORE_READ);
-    assert_int_equal(pl_store_head(store, "a/x", &v), PL_ERR_DAMAGED);
-    assert_said("head/a/x");
-    pl_store_close(&store);
+    assert_fails(pl_store_head(store, "a/x", &v), PL_ERR_DAMAGED, "head/a/x");
 }
 
 STORE_TEST(a_damaged_chunk_is_reported_by_name)
 {
     char text[PL_HASH_TEXT];
-    uint8_t *out = pl_alloc(3 * MIB);
-    pl_version v;
+    OWNED(free_memory) uint8_t *out = pl_alloc(3 * MIB);
+    OWNED(pl_version_clear) pl_version v;
     fill(*state, 3 * MIB);
     /* This damages the second MiB of version 0. */
     flip_row(*state, KV_PACK, key_of_pack(1, 1), 12345);
-    pl_store *store = open_store(*state, PL_STORE_WRITE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_WRITE);
     assert_ok(pl_store_get_version(store, "a/x", 0, &v));
     assert_ok(pl_store_read_blob(store, &v.params, 0, MIB, out));
     assert_ok(pl_store_read_blob(store, &v.params, 2 * MIB, MIB, out));
@@ -129,11 +122,7 @@ STORE_TEST(a_damaged_chunk_is_reported_by_name)
     assert_said(text);
     assert_said("chunk 2 of 3");
     const pl_blob_read reads[] = {{&v.params, MIB, out}, {&v.params, 2 * MIB, out}};
-    assert_int_equal(pl_store_read_blobs(store, reads, 2), PL_ERR_DAMAGED);
-    assert_said("chunk 2 of 3");
-    pl_version_clear(&v);
-    pl_free(out);
-    pl_store_close(&store);
+    assert_fails(pl_store_read_blobs(store, reads, 2), PL_ERR_DAMAGED, "chunk 2 of 3");
 }
 
 STORE_TEST(a_gap_in_the_log_is_refused)
@@ -141,22 +130,20 @@ STORE_TEST(a_gap_in_the_log_is_refused)
     kv *db;
     fill(*state, 100);
     assert_ok(kv_open(in_store(*state, "db"), KV_WRITE, NULL, &db));
-    kv_batch *batch = kv_batch_create(db);
+    OWNED(kv_batch_destroy) kv_batch *batch = kv_batch_create(db);
     row_key key = key_of_number(2);
     kv_delete(batch, KV_LOG, key_slice(&key));
     assert_ok(kv_commit(db, batch));
-    kv_batch_destroy(&batch);
     kv_close(&db, false);
-    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
-    assert_said("commit 2 is missing");
+    assert_fails(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED,
+                 "commit 2 is missing");
 }
 
 STORE_TEST(a_changed_log_row_breaks_the_chain)
 {
     fill(*state, 100);
     flip_row(*state, KV_LOG, key_of_number(3), 30);
-    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
-    assert_said("log/");
+    assert_fails(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED, "log/");
 }
 
 /* ---- damaged files ---- */
@@ -176,8 +163,7 @@ STORE_TEST(lost_commits_are_refused_with_both_numbers)
         assert_said("commit 3");
         assert_said("commit 4");
     }
-    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
-    assert_said("lost commits");
+    assert_fails(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED, "lost commits");
 }
 
 STORE_TEST(a_deleted_log_file_is_refused)
@@ -192,7 +178,7 @@ STORE_TEST(a_deleted_log_file_is_refused)
 STORE_TEST(a_mark_ahead_of_the_database_is_refused)
 {
     fill(*state, 100);
-    pl_buf old = {0}, new = {0};
+    OWNED(pl_buf_destroy) pl_buf old = {0}, new = {0};
     assert_ok(pl_read_file(in_store(*state, "HWM"), &old));
     pl_store *store = open_store(*state, PL_STORE_WRITE);
     commit_version(store, "a/x", N_VERSIONS, 50, 100);
@@ -211,11 +197,8 @@ STORE_TEST(a_mark_ahead_of_the_database_is_refused)
     assert_ok(pl_remove_tree(in_store(*state, "HWM")));
     assert_ok(try_open(*state, PL_STORE_WRITE));
     assert_ok(pl_replace_file(in_store(*state, "HWM"), new.data, new.len));
-    assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
-    assert_said("ends at commit 0");
+    assert_fails(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED, "ends at commit 0");
     assert_said("commit 5");
-    pl_buf_destroy(&old);
-    pl_buf_destroy(&new);
 }
 
 STORE_TEST(one_torn_slot_of_the_mark_is_forgiven_two_are_not)
@@ -226,8 +209,7 @@ STORE_TEST(one_torn_slot_of_the_mark_is_forgiven_two_are_not)
     flip(in_store(*state, "HWM"), 10, 0xff);
     flip(in_store(*state, "HWM"), 4096 + 10, 0xff);
     assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
-    assert_int_equal(try_open(*state, PL_STORE_READ), PL_ERR_DAMAGED);
-    assert_said("HWM");
+    assert_fails(try_open(*state, PL_STORE_READ), PL_ERR_DAMAGED, "HWM");
     assert_int_equal(truncate(in_store(*state, "HWM"), 4096), 0);
     assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_DAMAGED);
 }
@@ -249,8 +231,8 @@ STORE_TEST(another_format_is_refused)
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         set_format(*state, others[i]);
         assert_int_equal(try_open(*state, PL_STORE_WRITE), PL_ERR_UNSUPPORTED);
-        assert_int_equal(try_open(*state, PL_STORE_READ), PL_ERR_UNSUPPORTED);
-        assert_said("but this release reads only the format `pathloom store 1`");
+        assert_fails(try_open(*state, PL_STORE_READ), PL_ERR_UNSUPPORTED,
+                     "but this release reads only the format `pathloom store 1`");
     }
     for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
         set_format(*state, damaged[i]);
@@ -271,14 +253,13 @@ static void copy_store(const char *good, const char *bad)
 
 static void own_file(const char *path)
 {
-    pl_buf bytes = {0};
+    OWNED(pl_buf_destroy) pl_buf bytes = {0};
     assert_ok(pl_read_file(path, &bytes));
     assert_int_equal(unlink(path), 0);
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(bytes.data, 1, bytes.len, file), bytes.len);
     fclose(file);
-    pl_buf_destroy(&bytes);
 }
 
 /* Checks that every version is complete or is refused. Returns true if all are
@@ -286,7 +267,7 @@ static void own_file(const char *path)
 static bool all_versions_are_right(pl_store *store, size_t bytes)
 {
     bool whole = true;
-    uint8_t *got = pl_alloc(bytes);
+    OWNED(free_memory) uint8_t *got = pl_alloc(bytes);
     for (uint64_t n = 0; n <= N_VERSIONS; n++) {
         pl_version v;
         if (pl_store_get_version(store, "a/x", n, &v) != PL_OK) {
@@ -295,14 +276,12 @@ static bool all_versions_are_right(pl_store *store, size_t bytes)
             continue;
         }
         if (pl_store_read_blob(store, &v.params, 0, bytes, got) == PL_OK) {
-            uint8_t *expected = make_bytes(n, bytes);
+            OWNED(free_memory) uint8_t *expected = make_bytes(n, bytes);
             assert_memory_equal(got, expected, bytes);
-            pl_free(expected);
         } else
             whole = false;
         pl_version_clear(&v);
     }
-    pl_free(got);
     return whole;
 }
 
@@ -407,10 +386,8 @@ static const char *copy_tail(const tail *t, bool unsaid)
 
 static bool has_ref(pl_store *store, const char *name)
 {
-    pl_buf target = {0};
-    bool found = pl_store_get_ref(store, name, &target) == PL_OK;
-    pl_buf_destroy(&target);
-    return found;
+    OWNED(pl_buf_destroy) pl_buf target = {0};
+    return pl_store_get_ref(store, name, &target) == PL_OK;
 }
 
 /* After a power cut, a commit that was not acknowledged is missing or complete. If the
@@ -430,8 +407,7 @@ STORE_TEST(a_log_cut_at_any_byte_of_the_last_commit_loses_nothing_acknowledged)
         n_before += !has_ref(store, "last");
         pl_store_close(&store);
         assert_int_equal(truncate(copy_tail(&t, false), cut), 0);
-        assert_int_equal(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED);
-        assert_said("lost commits");
+        assert_fails(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED, "lost commits");
     }
     print_message("%ld cuts: without the last commit %d times, otherwise with it\n",
                   (long)(t.end - t.start), n_before);
@@ -465,7 +441,7 @@ static void end_with_zeros(const char *log, off_t cut, off_t length)
  * must find nothing to repair. */
 static void assert_mended(const char *folder)
 {
-    pl_store *store = open_store(folder, PL_STORE_READ);
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_READ);
     assert_true(has_ref(store, "first") && !has_ref(store, "last"));
     pl_store *writer = open_store(folder, PL_STORE_WRITE);
     assert_non_null(pl_store_mended(writer));
@@ -482,7 +458,6 @@ static void assert_mended(const char *folder)
     store = open_store(folder, PL_STORE_WRITE);
     assert_null(pl_store_mended(store));
     assert_true(has_ref(store, "next"));
-    pl_store_close(&store);
 }
 
 STORE_TEST(a_tail_that_nobody_was_told_of_is_cut_off_whatever_it_holds)
@@ -504,26 +479,22 @@ STORE_TEST(a_tail_that_nobody_was_told_of_is_cut_off_whatever_it_holds)
 STORE_TEST(the_same_tail_is_refused_if_it_was_acknowledged)
 {
     tail t;
-    pl_buf before = {0}, after = {0};
+    OWNED(pl_buf_destroy) pl_buf before = {0}, after = {0};
     make_tail(*state, &t);
     for (off_t at = t.start; at < t.end; at += 4) {
         const char *log = copy_tail(&t, false);
         end_with_zeros(log, at, t.end + 4096);
         assert_ok(pl_read_file(log, &before));
-        assert_int_equal(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED);
-        assert_said("lost commits");
+        assert_fails(try_open(t.bad, PL_STORE_WRITE), PL_ERR_DAMAGED, "lost commits");
         if ((at - t.start) % 16 > 0)
             continue;
         assert_int_equal(try_open(t.bad, PL_STORE_READ), PL_ERR_DAMAGED);
         if (at > t.start + 7) { /* a header of zeros counts as the end of the log */
             assert_ok(pl_read_file(log, &after));
-            assert_int_equal(before.len, after.len);
-            assert_memory_equal(before.data, after.data, before.len);
+            assert_same_bytes(before, after);
         }
     }
     pl_buf_destroy(&t.before);
-    pl_buf_destroy(&before);
-    pl_buf_destroy(&after);
 }
 
 /* ---- writes that fail; each test opens the store in a child process, because a store
@@ -556,12 +527,11 @@ static int child_of_a_failing_disk(const char *folder)
     for (uint64_t n = 0; status == PL_OK && n < 20; n++) {
         v = (pl_version){.module = "a/x", .number = 0};
         snprintf(v.module, sizeof v.module, "a/x%d", (int)n);
-        uint8_t *bytes = make_bytes(n, MIB);
+        OWNED(free_memory) uint8_t *bytes = make_bytes(n, MIB);
         if (pl_txn_begin(store, &txn) != PL_OK ||
             pl_txn_put_blob(txn, bytes, MIB, &v.params) != PL_OK ||
             pl_txn_put_version(txn, &v, (pl_keep){0}) != PL_OK)
             return 2;
-        pl_free(bytes);
         status = pl_txn_commit(&txn);
     }
     if (status != PL_ERR_IO || pl_txn_begin(store, &txn) != PL_ERR_IO ||
@@ -577,15 +547,13 @@ static int child_of_a_failing_disk(const char *folder)
 
 STORE_TEST(after_a_failed_write_only_reading_goes_on)
 {
-    pl_version v;
+    OWNED(pl_version_clear) pl_version v;
     assert_int_equal(run_self("failing", *state), 0);
-    pl_store *store = open_store(*state, PL_STORE_WRITE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_WRITE);
     assert_ok(pl_store_head(store, "a/x0", &v));
     assert_true(blob_holds(store, &v.params, 0, MIB));
     assert_true(pl_store_sequence(store) >= 1);
     commit_version(store, "a/y", 0, 1, 100);
-    pl_version_clear(&v);
-    pl_store_close(&store);
 }
 
 /* Puts n blobs of 3 MiB, which are so small that they are written to the log. */
@@ -678,10 +646,9 @@ STORE_TEST(a_full_disk_is_noticed_before_the_commit)
     assert_int_equal(code, 0);
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc == 3) /* a store that has failed does not free its memory */
-        _exit(strcmp(argv[1], "small") == 0 ? child_of_a_small_disk(argv[2])
-                                            : child_of_a_failing_disk(argv[2]));
-    return suite_run(NULL, NULL);
+    /* a store that has failed does not free its memory */
+    _exit(strcmp(argv[1], "small") == 0 ? child_of_a_small_disk(argv[2])
+                                        : child_of_a_failing_disk(argv[2]));
 }

@@ -110,15 +110,13 @@ static life_story live_and_die(const char *folder, int64_t delay_ms, bool early)
 
 static void check_version(pl_store *store, uint64_t n)
 {
-    pl_version v;
+    OWNED(pl_version_clear) pl_version v;
     assert_ok(pl_store_get_version(store, "a/x", n, &v));
+    OWNED(free_memory)
     uint8_t *expected = make_bytes(n, version_bytes(n) + SMALL),
             *got = pl_alloc(version_bytes(n));
     assert_ok(pl_store_read_blob(store, &v.params, 0, version_bytes(n), got));
     assert_memory_equal(got, expected, version_bytes(n));
-    pl_free(got);
-    pl_free(expected);
-    pl_version_clear(&v);
 }
 
 /* Checks that all acknowledged versions are there, and at most one more version.
@@ -128,9 +126,9 @@ static int64_t check_after_death(const char *folder, int64_t acked)
     pl_version head;
     pl_path_state path;
     pl_object object;
-    pl_buf target = {0};
+    OWNED(pl_buf_destroy) pl_buf target = {0};
     char expected[32];
-    pl_store *store = open_store(folder, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_CREATE);
     int64_t newest = -1;
     if (pl_store_head(store, "a/x", &head) == PL_OK)
         newest = (int64_t)head.number;
@@ -149,8 +147,6 @@ static int64_t check_after_death(const char *folder, int64_t acked)
             check_version(store, (uint64_t)newest - 1);
         pl_version_clear(&head);
     }
-    pl_buf_destroy(&target);
-    pl_store_close(&store);
     return newest;
 }
 
@@ -159,13 +155,12 @@ static int64_t check_after_death(const char *folder, int64_t acked)
 static void check_all(const char *folder, int64_t newest)
 {
     pl_store_stats stats;
-    pl_store *store = open_store(folder, PL_STORE_WRITE);
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_WRITE);
     for (int64_t n = 0; n <= newest; n++)
         check_version(store, (uint64_t)n);
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.n_versions, newest + 1);
     assert_int_equal(stats.n_blobs, newest + 1 + 2 + 1);
-    pl_store_close(&store);
 }
 
 /* Returns the longest time that a child may live. On a slow disk no child may live long
@@ -220,9 +215,8 @@ static int64_t look_at_one_commit(pl_store *store)
     assert_ok(pl_store_get_object(store, "newest", &object));
     assert_true(pl_hash_equal(&object.blob, &head.params));
     assert_ok(pl_store_blob_bytes(store, &path.moments, &bytes));
-    uint8_t *moments = pl_alloc(bytes);
+    OWNED(free_memory) uint8_t *moments = pl_alloc(bytes);
     assert_ok(pl_store_read_blob(store, &path.moments, 0, bytes, moments));
-    pl_free(moments);
     check_version(store, head.number);
     check_version(store, head.number / 2);
     pl_version_clear(&head);
@@ -260,9 +254,7 @@ PL_TEST_WITH(a_reader_beside_a_busy_writer_sees_whole_commits, make_folder, drop
     assert_true(last > first && n_opens > 1);
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc == 2)
-        return commit_for_ever(argv[1]);
-    return suite_run(NULL, NULL);
+    return commit_for_ever(argv[1]);
 }

@@ -48,13 +48,12 @@ FOLDER_TEST(a_store_that_was_made_in_part_is_made)
             pl_join(folder, *state, name);
             assert_ok(pl_make_folders(folder));
             make_until(folder, points[p], passage);
-            pl_store *store = open_store(folder, PL_STORE_CREATE);
+            OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_CREATE);
             commit_version(store, "a/x", 0, 1, 100);
             assert_ok(pl_store_count(store, &stats));
             assert_int_equal(stats.n_versions, 1);
             pl_store_close(&store);
             store = open_store(folder, PL_STORE_READ);
-            pl_store_close(&store);
         }
 }
 
@@ -73,11 +72,10 @@ FOLDER_TEST(a_database_that_was_made_in_part_is_made)
         pl_join(path, *state, name);
         assert_null(kv_make(path, names, n));
         assert_ok(kv_open(path, KV_MAKE, NULL, &db));
-        kv_batch *batch = kv_batch_create(db);
+        OWNED(kv_batch_destroy) kv_batch *batch = kv_batch_create(db);
         for (int f = KV_META; f < KV_FAMILY_COUNT; f++)
             kv_put(batch, (kv_family)f, key, value);
         assert_ok(kv_commit(db, batch));
-        kv_batch_destroy(&batch);
         kv_close(&db, false);
         assert_ok(kv_open(path, KV_WRITE, NULL, &db));
         for (int f = KV_META; f < KV_FAMILY_COUNT; f++) {
@@ -98,9 +96,7 @@ FOLDER_TEST(leftovers_of_others_are_not_taken_for_its_own)
     assert_true(pl_path_exists(path));
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc == 2)
-        return make(argv[1]);
-    return suite_run(NULL, NULL);
+    return make(argv[1]);
 }

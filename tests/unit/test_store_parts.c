@@ -12,6 +12,7 @@ static void write_part(const char *folder, int part, const char *module, uint64_
     char path[PL_PATH_MAX], object[PL_MODULE_NAME_MAX];
     pl_path_state state = {.phase = part};
     pl_hash blob;
+    OWNED(pl_store_close)
     pl_store *store = open_store(pl_store_part(folder, part, path), PL_STORE_CREATE);
     commit_version(store, module, 0, seed, 3000);
     commit_version(store, module, 1, seed + 50, 3000);
@@ -27,7 +28,6 @@ static void write_part(const char *folder, int part, const char *module, uint64_
     assert_ok(pl_txn_put_pending(txn, module, &update));
     assert_ok(pl_txn_put_ref(txn, part == 1 ? "finished" : "sys/hub-epoch", "7"));
     assert_ok(pl_txn_commit(&txn));
-    pl_store_close(&store);
 }
 
 static pl_store *open_parts(const char *folder)
@@ -88,7 +88,7 @@ static pl_status on_pending(void *context, const char *module, const pl_contribu
 STORE_TEST(lists_are_in_order_and_name_everything_once)
 {
     names heads = {""}, paths = {""}, objects = {""}, refs = {""}, pending = {""};
-    pl_store *store = open_parts(*state);
+    OWNED(pl_store_close) pl_store *store = open_parts(*state);
     assert_ok(pl_store_each_head(store, "", on_head, &heads));
     assert_string_equal(heads.all, "mix/L1.E1 mix/L2.E0 mix/embed.E0 ");
     assert_ok(pl_store_each_path(store, "mix/", on_path, &paths));
@@ -99,30 +99,26 @@ STORE_TEST(lists_are_in_order_and_name_everything_once)
     assert_string_equal(refs.all, "finished sys/hub-epoch ");
     assert_ok(pl_store_each_pending(store, "", on_pending, &pending));
     assert_string_equal(pending.all, heads.all);
-    pl_store_close(&store);
 }
 
 STORE_TEST(things_are_found_in_whatever_part_they_are)
 {
-    pl_version v;
+    OWNED(pl_version_clear) pl_version v;
     pl_path_state path;
     pl_object object;
-    pl_buf target = {0};
+    OWNED(pl_buf_destroy) pl_buf target = {0};
     uint64_t bytes = 0;
     uint8_t byte;
-    pl_store *store = open_parts(*state);
+    OWNED(pl_store_close) pl_store *store = open_parts(*state);
     assert_ok(pl_store_head(store, "mix/L1.E1", &v));
     assert_ok(pl_store_blob_bytes(store, &v.params, &bytes));
     assert_int_equal(bytes, 3000);
     assert_true(pl_store_has_blob(store, &v.params));
     assert_ok(pl_store_read_blob(store, &v.params, 2999, 1, &byte));
-    pl_version_clear(&v);
     assert_ok(pl_store_get_path(store, "mix/p1.r0", &path));
     assert_int_equal(path.phase, PARTS - 1);
     assert_ok(pl_store_get_object(store, "shard/mix/p2", &object));
     assert_ok(pl_store_get_ref(store, "finished", &target));
-    pl_buf_destroy(&target);
-    pl_store_close(&store);
 }
 
 STORE_TEST(missing_things_are_named_as_in_any_store)
@@ -131,7 +127,7 @@ STORE_TEST(missing_things_are_named_as_in_any_store)
     pl_path_state path;
     pl_hash none = {{9}};
     uint64_t bytes;
-    pl_store *store = open_parts(*state);
+    OWNED(pl_store_close) pl_store *store = open_parts(*state);
     assert_int_equal(pl_store_head(store, "mix/L9.E0", &v), PL_ERR_NOT_FOUND);
     assert_non_null(strstr(pl_last_error(), "mix/L9.E0"));
     assert_int_equal(pl_store_get_version(store, "mix/L2.E0", 5, &v), PL_ERR_NOT_FOUND);
@@ -139,43 +135,39 @@ STORE_TEST(missing_things_are_named_as_in_any_store)
     assert_int_equal(pl_store_get_path(store, "mix/p9.r0", &path), PL_ERR_NOT_FOUND);
     assert_int_equal(pl_store_blob_bytes(store, &none, &bytes), PL_ERR_NOT_FOUND);
     assert_false(pl_store_has_blob(store, &none));
-    pl_store_close(&store);
 }
 
 STORE_TEST(counts_add_up_and_all_parts_are_audited)
 {
     pl_store_stats stats;
     pl_audit_report report;
-    pl_store *store = open_parts(*state);
+    OWNED(pl_store_close) pl_store *store = open_parts(*state);
     assert_ok(pl_store_count(store, &stats));
     assert_int_equal(stats.n_modules, PARTS);
     assert_int_equal(stats.n_versions, 2 * PARTS);
     assert_ok(pl_store_audit(store, true, NULL, NULL, &report));
     assert_int_equal(report.n_versions, 2 * PARTS);
     assert_int_equal(report.n_problems, 0);
-    pl_store_close(&store);
 }
 
 STORE_TEST(refresh_shows_what_any_part_got)
 {
     char path[PL_PATH_MAX];
-    pl_version v;
-    pl_store *store = open_parts(*state);
+    OWNED(pl_version_clear) pl_version v;
+    OWNED(pl_store_close) pl_store *store = open_parts(*state);
     uint64_t before = pl_store_sequence(store);
+    OWNED(pl_store_close)
     pl_store *writer = open_store(pl_store_part(*state, 2, path), PL_STORE_WRITE);
     commit_version(writer, "mix/L1.E1", 2, 999, 3000);
     assert_int_equal(pl_store_get_version(store, "mix/L1.E1", 2, &v), PL_ERR_NOT_FOUND);
     assert_ok(pl_store_refresh(store));
     assert_ok(pl_store_get_version(store, "mix/L1.E1", 2, &v));
-    pl_version_clear(&v);
     assert_int_equal(pl_store_sequence(store), before + 1);
-    pl_store_close(&writer);
-    pl_store_close(&store);
 }
 
 STORE_TEST(writing_needs_a_part_and_numbers_stay)
 {
-    pl_store *store = open_parts(*state);
+    OWNED(pl_store_close) pl_store *store = open_parts(*state);
     pl_store *writer = NULL;
     int n = 0;
     assert_ok(pl_store_parts(*state, &n));
@@ -185,7 +177,6 @@ STORE_TEST(writing_needs_a_part_and_numbers_stay)
     assert_non_null(strstr(pl_last_error(), "3 homes"));
     assert_int_equal(pl_store_make_parts(*state, PARTS + 1), PL_ERR_EXISTS);
     assert_ok(pl_store_make_parts(*state, PARTS));
-    pl_store_close(&store);
 }
 
 static void note(void *context, const char *sentence)
@@ -197,7 +188,7 @@ STORE_TEST(a_module_in_two_parts_is_named)
 {
     char path[PL_PATH_MAX], said[256] = "";
     pl_audit_report report;
-    pl_store *store = open_parts(*state);
+    OWNED(pl_store_close) pl_store *store = open_parts(*state);
     pl_store_close(&store);
     pl_store *writer = open_store(pl_store_part(*state, 0, path), PL_STORE_WRITE);
     commit_version(writer, "mix/L1.E1", 0, 77, 3000);
@@ -206,7 +197,6 @@ STORE_TEST(a_module_in_two_parts_is_named)
     assert_ok(pl_store_audit(store, true, note, said, &report));
     assert_int_equal(report.n_problems, 1);
     assert_string_equal(said, "module mix/L1.E1 is in home-1 and in home-3");
-    pl_store_close(&store);
 }
 
 /* A user has restored the whole backup into the folder of a home that was lost. */
@@ -273,13 +263,12 @@ STORE_TEST(a_list_of_an_earlier_release_has_a_second_number)
     char path[PL_PATH_MAX];
     int n = 0;
     static const char two[] = "pathloom parts 1\n3 2\n";
-    pl_store *store = open_parts(*state);
+    OWNED(pl_store_close) pl_store *store = open_parts(*state);
     pl_store_close(&store);
     assert_ok(pl_replace_file(pl_join(path, *state, "PARTS"), two, strlen(two)));
     assert_ok(pl_store_parts(*state, &n));
     assert_int_equal(n, 3);
     store = open_store(*state, PL_STORE_READ);
-    pl_store_close(&store);
 }
 
 /* An earlier release left a note about each name that it moved, and a table of the
@@ -317,9 +306,9 @@ STORE_TEST(a_reader_of_another_number_of_parts_is_told_to_open_again)
         if (n > 1)
             assert_ok(pl_store_make_parts(copy, n));
         for (int part = 0; part < n; part++) {
+            OWNED(pl_store_close)
             pl_store *writer =
                 open_store(pl_store_home(copy, part, n, home), PL_STORE_CREATE);
-            pl_store_close(&writer);
         }
         assert_ok(pl_exchange_folders(copy, *state));
         assert_int_equal(pl_store_refresh(reader), PL_ERR_BUSY);

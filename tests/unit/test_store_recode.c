@@ -10,14 +10,12 @@ enum { FLOATS = 60000, BYTES = FLOATS * 4, VERSIONS = 36 };
 static void check_round_trip(const uint8_t *x, const uint8_t *a, const uint8_t *b,
                              size_t len)
 {
-    pl_buf coded = {0}, again = {0};
+    OWNED(pl_buf_destroy) pl_buf coded = {0}, again = {0};
     assert_ok(delta_encode(x, a, b, len, &coded));
     assert_ok(delta_decode(coded.data, coded.len, a, b, len, &again));
     assert_int_equal(again.len, len);
     if (len)
         assert_memory_equal(again.data, x, len);
-    pl_buf_destroy(&coded);
-    pl_buf_destroy(&again);
 }
 
 PL_TEST(any_bits_come_back_whatever_they_lie_between)
@@ -25,15 +23,13 @@ PL_TEST(any_bits_come_back_whatever_they_lie_between)
     static const size_t lengths[] = {0, 1, 3, 4, 7, 4096, 100001, 1 << 20};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         size_t n = lengths[i];
+        OWNED(free_memory)
         uint8_t *x = make_bytes(1, n + 4), *a = make_bytes(2, n + 4),
                 *b = make_bytes(3, n + 4);
         check_round_trip(x, a, b, n);
         check_round_trip(x, x, x, n);
         check_round_trip(x, a, a, n);
         check_round_trip(x, NULL, NULL, n);
-        pl_free(x);
-        pl_free(a);
-        pl_free(b);
     }
 }
 
@@ -57,8 +53,8 @@ PL_TEST(floats_that_are_no_numbers_come_back)
 PL_TEST(damaged_codes_are_refused_or_give_bytes_of_the_right_length)
 {
     enum { N = 40000 };
-    uint8_t *x = make_bytes(1, N), *a = make_bytes(2, N);
-    pl_buf coded = {0}, out = {0};
+    OWNED(free_memory) uint8_t *x = make_bytes(1, N), *a = make_bytes(2, N);
+    OWNED(pl_buf_destroy) pl_buf coded = {0}, out = {0};
     assert_ok(delta_encode(x, a, x, N, &coded));
     for (size_t cut = 0; cut < coded.len; cut += 1 + coded.len / 97) {
         pl_buf_clear(&out);
@@ -72,10 +68,6 @@ PL_TEST(damaged_codes_are_refused_or_give_bytes_of_the_right_length)
             assert_int_equal(out.len, N);
         coded.data[at] ^= (uint8_t)(1u << i % 8);
     }
-    pl_buf_destroy(&coded);
-    pl_buf_destroy(&out);
-    pl_free(x);
-    pl_free(a);
 }
 
 PL_TEST(the_coded_bytes_of_a_few_floats_are_these)
@@ -84,12 +76,11 @@ PL_TEST(the_coded_bytes_of_a_few_floats_are_these)
                 b[] = {1.25f, -3.0f, 4e-3f};
     static const uint8_t golden[] = {3, 0, 0, 0, 0,    0, 0x6e, 3, 0, 0, 0, 0, 0, 0x12,
                                      3, 0, 0, 0, 0x60, 0, 0x83, 3, 0, 0, 0, 0, 0, 0};
-    pl_buf coded = {0};
+    OWNED(pl_buf_destroy) pl_buf coded = {0};
     assert_ok(delta_encode((const uint8_t *)x, (const uint8_t *)a, (const uint8_t *)b,
                            sizeof x, &coded));
     assert_int_equal(coded.len, sizeof golden);
     assert_memory_equal(coded.data, golden, sizeof golden);
-    pl_buf_destroy(&coded);
 }
 
 /* ---- recoding ---- */
@@ -123,14 +114,11 @@ static void put_walk(pl_store *store, uint64_t number, uint64_t content)
 
 static bool walk_holds(pl_store *store, uint64_t number, uint64_t content)
 {
-    pl_version v;
-    float *got = pl_alloc(BYTES);
+    OWNED(pl_version_clear) pl_version v;
+    OWNED(free_memory) float *got = pl_alloc(BYTES);
     assert_ok(pl_store_get_version(store, "a/x", number, &v));
     assert_ok(pl_store_read_blob(store, &v.params, 0, BYTES, got));
-    bool same = memcmp(got, walk_to(content), BYTES) == 0;
-    pl_version_clear(&v);
-    pl_free(got);
-    return same;
+    return memcmp(got, walk_to(content), BYTES) == 0;
 }
 
 static void recode_all(pl_store *store)
@@ -159,7 +147,7 @@ static void assert_sound(pl_store *store)
 STORE_TEST(old_versions_become_smaller_and_stay_the_same)
 {
     pl_store_stats before, after;
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     for (uint64_t n = 0; n < VERSIONS; n++) {
         bool more;
         put_walk(store, n, n);
@@ -178,7 +166,6 @@ STORE_TEST(old_versions_become_smaller_and_stay_the_same)
     store = open_store(*state, PL_STORE_READ);
     assert_true(walk_holds(store, 1, 1));
     assert_sound(store);
-    pl_store_close(&store);
 }
 
 /* If old contents come back, several versions share chunks. The chunks relative to
@@ -188,14 +175,13 @@ STORE_TEST(versions_that_come_back_lead_in_no_circle)
     static const uint64_t content[] = {0, 1, 2, 3, 1, 2, 1, 0, 4, 3, 2, 8, 1, 9, 2, 0,
                                        1, 2, 3, 4, 1, 5, 2, 3, 6, 7, 1, 2, 0, 0, 0, 0};
     enum { N = sizeof content / sizeof *content };
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     for (uint64_t n = 0; n < N; n++)
         put_walk(store, n, content[n]);
     recode_all(store);
     for (uint64_t n = 0; n < N; n++)
         assert_true(walk_holds(store, n, content[n]));
     assert_sound(store);
-    pl_store_close(&store);
 }
 
 /* Old contents come back again and again while versions are coded. No chain of chunks
@@ -205,7 +191,7 @@ STORE_TEST(versions_that_come_back_late_stay_readable)
     enum { N = 150 };
     uint64_t content[N];
     bool more;
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     for (uint64_t n = 0; n < N; n++) {
         bool returns = n > 4 && pl_random_u32(4, 0, n) % 5 == 0;
         uint64_t next = n == 0 ? 0 : content[n - 1] + 1;
@@ -216,7 +202,6 @@ STORE_TEST(versions_that_come_back_late_stay_readable)
     for (uint64_t n = 0; n < N; n++)
         assert_true(walk_holds(store, n, content[n]));
     assert_sound(store);
-    pl_store_close(&store);
 }
 
 static bool keeps_newest(void *context, const pl_version *v)
@@ -229,7 +214,7 @@ STORE_TEST(collecting_frees_what_it_says_and_leaves_the_rest_readable)
     pl_gc_report dry, done;
     pl_store_stats before, after;
     uint64_t keep = 7;
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     for (uint64_t n = 0; n < VERSIONS; n++)
         put_walk(store, n, n);
     recode_all(store);
@@ -247,5 +232,4 @@ STORE_TEST(collecting_frees_what_it_says_and_leaves_the_rest_readable)
     assert_ok(pl_store_collect(store, keeps_newest, &keep, true, &done));
     assert_int_equal(done.n_versions, 0);
     assert_int_equal(done.n_gone, VERSIONS - 7);
-    pl_store_close(&store);
 }

@@ -202,14 +202,13 @@ PL_TEST(the_sum_of_rows_does_not_depend_on_their_order)
         text, "604e1da9d43891536eece6f621806597da5e2de666c2abe3911c79cef43e9d24");
 }
 
-#define ROW_TEST(name) PL_TEST_WITH(name, open_rows, close_rows)
+#define ROW_TEST(name) PL_TEST_ON(name, example_rows *rows, open_rows, close_rows)
 
 ROW_TEST(the_bytes_of_every_record_are_fixed)
 {
-    example_rows *rows = *state;
     for (size_t i = 0; i < sizeof GOLDEN / sizeof *GOLDEN; i++) {
         kv_pin pin;
-        pl_buf hex = {0};
+        OWNED(pl_buf_destroy) pl_buf hex = {0};
         kv_family family = GOLDEN[i].family;
         assert_ok(
             kv_batch_get(rows->batch, family, key_slice(&rows->keys[family]), &pin));
@@ -218,14 +217,12 @@ ROW_TEST(the_bytes_of_every_record_are_fixed)
         if (strcmp(pl_buf_text(&hex), GOLDEN[i].hex) != 0)
             print_error("%s\n", kv_family_name(family));
         assert_string_equal(pl_buf_text(&hex), GOLDEN[i].hex);
-        pl_buf_destroy(&hex);
         kv_unpin(&pin);
     }
 }
 
 ROW_TEST(what_a_home_noted_of_an_update_comes_back)
 {
-    example_rows *rows = *state;
     row_source from = {.db = rows->db, .batch = rows->batch};
     pl_contribution c = example_contribution();
     pl_version v, made = example_version(&c);
@@ -241,9 +238,8 @@ ROW_TEST(what_a_home_noted_of_an_update_comes_back)
 
 ROW_TEST(old_bytes_decode_to_what_was_meant)
 {
-    example_rows *rows = *state;
     row_source from = {.db = rows->db, .batch = rows->batch};
-    pl_version v;
+    OWNED(pl_version_clear) pl_version v;
     head_record head;
     blob_record blob;
     chunk_record chunk;
@@ -252,7 +248,6 @@ ROW_TEST(old_bytes_decode_to_what_was_meant)
     assert_true(found && v.n_contributions == 1 && v.sequence == 99);
     pl_contribution meant = example_contribution();
     assert_memory_equal(&v.contributions[0], &meant, sizeof meant);
-    pl_version_clear(&v);
     assert_ok(head_read(from, "mix/L1.E0", &head, &found));
     assert_true(head.number == 8 && head.momentum_from == 7);
     pl_hash id = hash_of_byte(0x77);
@@ -268,7 +263,6 @@ ROW_TEST(old_bytes_decode_to_what_was_meant)
  * path. */
 ROW_TEST(a_state_of_an_impossible_age_is_damage)
 {
-    example_rows *rows = *state;
     row_source from = {.db = rows->db, .batch = rows->batch};
     static const struct {
         int64_t repeats;
@@ -299,7 +293,6 @@ ROW_TEST(a_state_of_an_impossible_age_is_damage)
  * the home starts again. */
 ROW_TEST(a_path_keeps_all_numbers_but_those_of_workers)
 {
-    example_rows *rows = *state;
     row_source from = {.db = rows->db, .batch = rows->batch};
     pl_path_state path = {.name = "mix/p03.r1"}, read;
     row_view row;
@@ -327,13 +320,12 @@ static pl_status look(kv_family family, kv_slice key, const uint8_t *bytes, size
 
 ROW_TEST(any_truncation_any_flip_and_any_move_is_damage)
 {
-    example_rows *rows = *state;
     for (size_t i = 0; i < sizeof GOLDEN / sizeof *GOLDEN; i++) {
         kv_pin pin;
         kv_family family = GOLDEN[i].family;
         row_key *key = &rows->keys[family];
         assert_ok(kv_batch_get(rows->batch, family, key_slice(key), &pin));
-        uint8_t *copy = pl_alloc(pin.len);
+        OWNED(free_memory) uint8_t *copy = pl_alloc(pin.len);
         memcpy(copy, pin.data, pin.len);
         for (size_t len = 0; len < pin.len; len++)
             assert_int_equal(look(family, key_slice(key), copy, len), PL_ERR_DAMAGED);
@@ -348,7 +340,6 @@ ROW_TEST(any_truncation_any_flip_and_any_move_is_damage)
         assert_int_equal(look(family, key_slice(&other), copy, pin.len),
                          PL_ERR_DAMAGED);
         assert_int_equal(look(KV_META, key_slice(key), copy, pin.len), PL_ERR_DAMAGED);
-        pl_free(copy);
         kv_unpin(&pin);
     }
 }
@@ -373,16 +364,15 @@ static pl_status read_forged(example_rows *rows, kv_family family, pl_buf *field
 
 ROW_TEST(a_forged_record_is_damage_not_a_crash)
 {
-    example_rows *rows = *state;
     pl_buf fields = {0};
-    assert_int_equal(read_forged(rows, KV_VERSION, &fields), PL_ERR_DAMAGED);
-    assert_said("version/mix/L1.E0:0000000000000008");
+    assert_fails(read_forged(rows, KV_VERSION, &fields), PL_ERR_DAMAGED,
+                 "version/mix/L1.E0:0000000000000008");
     /* Says that the blob has 2^64 - 1 bytes, but no chunks. */
     pl_put_u64(&fields, 1, UINT64_MAX);
     pl_put_u64(&fields, 2, 1);
     pl_put_bytes(&fields, 3, "", 0);
-    assert_int_equal(read_forged(rows, KV_BLOB, &fields), PL_ERR_DAMAGED);
-    assert_said("its size and its chunks");
+    assert_fails(read_forged(rows, KV_BLOB, &fields), PL_ERR_DAMAGED,
+                 "its size and its chunks");
     pl_put_u64(&fields, 1, 5);
     pl_put_u64(&fields, 2, 1);
     pl_put_bytes(&fields, 3, "abc", 3);
@@ -392,14 +382,11 @@ ROW_TEST(a_forged_record_is_damage_not_a_crash)
 ROW_TEST(a_record_of_a_newer_release_is_told_apart_from_damage)
 {
     row_key key = key_of_name("best");
-    pl_buf fields = {0}, value = {0};
+    OWNED(pl_buf_destroy) pl_buf fields = {0}, value = {0};
     pl_put_text(&fields, 1, "best");
     row_seal_as(2, KV_REF, key_slice(&key), &fields, &value);
-    assert_int_equal(look(KV_REF, key_slice(&key), value.data, value.len),
-                     PL_ERR_UNSUPPORTED);
-    assert_said("version 2");
-    pl_buf_destroy(&fields);
-    pl_buf_destroy(&value);
+    assert_fails(look(KV_REF, key_slice(&key), value.data, value.len),
+                 PL_ERR_UNSUPPORTED, "version 2");
 }
 
 PL_TEST(keys_sort_as_numbers)

@@ -16,6 +16,7 @@ static void make_part(const char *folder, int part)
     char path[PL_PATH_MAX];
     pl_path_state state = {.phase = 2, .work.n_samples = 20};
     pl_contribution c = {.phase = 2, .path = part};
+    OWNED(pl_store_close)
     pl_store *store = open_store(pl_store_part(folder, part, path), PL_STORE_CREATE);
     for (uint64_t n = 0; n < 3; n++)
         commit_version(store, modules[part], n, 10 * (uint64_t)part + n, BYTES);
@@ -29,7 +30,6 @@ static void make_part(const char *folder, int part)
         assert_ok(pl_txn_put_path(txn, &state));
     assert_ok(pl_txn_put_pending(txn, modules[part], &c));
     assert_ok(pl_txn_commit(&txn));
-    pl_store_close(&store);
 }
 
 static void make_parts(const char *folder)
@@ -43,7 +43,7 @@ static void make_parts(const char *folder)
 /* Rolls all modules back to version 0. All paths then continue after phase PHASE. */
 static pl_status roll_back(const char *folder)
 {
-    pl_writers *writers = NULL;
+    OWNED(pl_writers_close) pl_writers *writers = NULL;
     pl_rollback_module m[PARTS];
     pl_rollback_path p[PARTS];
     pl_rollback plan = {"mix --to 0", PHASE, m, p, PARTS, PARTS};
@@ -58,9 +58,7 @@ static pl_status roll_back(const char *folder)
         m[i].part = p[i].part = i;
     }
     PL_CHECK(pl_writers_open(folder, &writers));
-    pl_status status = pl_writers_roll_back(writers, &plan);
-    pl_writers_close(&writers);
-    return status;
+    return pl_writers_roll_back(writers, &plan);
 }
 
 static int roll_back_until(const char *folder, const char *point, int passage)
@@ -79,7 +77,7 @@ static pl_status count_pending(void *context, const char *module,
 /* Returns 1 if part `i` of the store has the rollback, and 0 if it does not. */
 static int look_at(pl_store *store, int i)
 {
-    pl_version head;
+    OWNED(pl_version_clear) pl_version head;
     pl_path_state state = {.phase = 0};
     int n_pending = 0;
     uint64_t source = 9;
@@ -91,7 +89,6 @@ static int look_at(pl_store *store, int i)
     assert_string_equal(head.method, went ? "rollback to 0" : "test");
     assert_int_equal(pl_version_source(&head, &source), went);
     assert_int_equal(source, 0);
-    pl_version_clear(&head);
     pl_status status = pl_store_get_path(store, paths[i], &state);
     assert_int_equal(status, i == 0 && !went ? PL_ERR_NOT_FOUND : PL_OK);
     assert_int_equal(state.phase, went ? PHASE : i > 0 ? 2 : 0);
@@ -119,26 +116,25 @@ static void open_as_homes(const char *folder, bool last_first)
     char path[PL_PATH_MAX];
     for (int i = 0; i < PARTS; i++) {
         int part = last_first ? PARTS - 1 - i : i;
+        OWNED(pl_store_close)
         pl_store *store = open_store(pl_store_part(folder, part, path), PL_STORE_WRITE);
-        pl_store_close(&store);
     }
 }
 
 static void assert_sound(const char *folder, int expected)
 {
     pl_audit_report report;
-    pl_store *store = open_store(folder, PL_STORE_READ);
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_READ);
     assert_int_equal(look(store), expected);
     assert_ok(pl_store_audit(store, true, NULL, NULL, &report));
     assert_int_equal(report.n_problems, 0);
-    pl_store_close(&store);
 }
 
 #define ROLLBACK_TEST(name) PL_TEST_WITH(name, make_folder, drop_folder)
 
 ROLLBACK_TEST(a_rollback_goes_back_in_all_parts)
 {
-    pl_store *store = NULL;
+    OWNED(pl_store_close) pl_store *store = NULL;
     make_parts(*state);
     assert_ok(roll_back(*state));
     assert_sound(*state, 1);
@@ -146,19 +142,17 @@ ROLLBACK_TEST(a_rollback_goes_back_in_all_parts)
     assert_int_equal(pl_store_part_of(store, paths[0]), 0);
     assert_int_equal(pl_store_part_of(store, modules[2]), 2);
     assert_int_equal(pl_store_part_of(store, "mix/L9.E9"), -1);
-    pl_store_close(&store);
 }
 
 static bool is_recorded(const char *folder, uint64_t number, const char *method)
 {
-    pl_version v;
+    OWNED(pl_version_clear) pl_version v;
     pl_rollback_proof proof;
     pl_store *store = open_store(folder, PL_STORE_READ);
     assert_ok(pl_store_get_version(store, modules[2], 2, &v));
     v.number = number;
     pl_copy_text(v.method, sizeof v.method, method);
     assert_ok(pl_store_find_rollback(store, &v, &proof));
-    pl_version_clear(&v);
     pl_store_close(&store);
     return proof == PL_ROLLBACK_RECORDED;
 }
@@ -239,7 +233,7 @@ ROLLBACK_TEST(a_share_without_a_decision_is_dropped)
 
 ROLLBACK_TEST(the_next_writer_of_all_ends_it)
 {
-    pl_writers *writers = NULL;
+    OWNED(pl_writers_close) pl_writers *writers = NULL;
     make_parts(*state);
     assert_int_equal(roll_back_until(*state, "kv.commit.after", PARTS + 3), SIGKILL);
     assert_ok(pl_writers_open(*state, &writers));
@@ -248,7 +242,6 @@ ROLLBACK_TEST(the_next_writer_of_all_ends_it)
     pl_writers_close(&writers);
     assert_ok(pl_writers_open(*state, &writers));
     assert_null(pl_writers_resumed(writers));
-    pl_writers_close(&writers);
 }
 
 ROLLBACK_TEST(what_one_part_cannot_do_none_does)
@@ -266,9 +259,7 @@ ROLLBACK_TEST(what_one_part_cannot_do_none_does)
     assert_sound(*state, 0);
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc == 2 && strcmp(argv[0], "roll-back") == 0)
-        return roll_back(argv[1]) == PL_OK ? 0 : 1;
-    return suite_run(NULL, NULL);
+    return roll_back(argv[1]) == PL_OK ? 0 : 1;
 }

@@ -69,8 +69,8 @@ static int set_up(void **state)
     folder = *state;
     setenv("TMPDIR", folder, 1);
     char path[PL_PATH_MAX];
+    OWNED(pl_store_close)
     pl_store *store = open_store(pl_join(path, folder, "store"), PL_STORE_CREATE);
-    pl_store_close(&store);
     return 0;
 }
 
@@ -129,9 +129,7 @@ FIXTURE_TEST(what_is_not_a_readers_stays)
     assert_int_equal(n_scratch(*state), 2);
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc == 2)
-        return read_and_die(argv[1]);
-    return suite_run(NULL, NULL);
+    return read_and_die(argv[1]);
 }

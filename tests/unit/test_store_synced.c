@@ -1,4 +1,4 @@
-/* folder: store; label: unit */
+/* folder: store; label: unit; alone */
 #include "tests/support/store_fixture.h"
 #include <sys/syscall.h>
 
@@ -42,7 +42,7 @@ static int place_of(const char *ending)
 
 FOLDER_TEST(a_commit_flushes_its_log_and_then_its_mark)
 {
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     for (uint64_t n = 0; n < 3; n++) {
         n_flushed = 0;
         commit_version(store, "a/x", n, n, 1000);
@@ -50,18 +50,16 @@ FOLDER_TEST(a_commit_flushes_its_log_and_then_its_mark)
         assert_true(place_of("/HWM") > place_of(".log"));
         assert_int_equal(place_of("/HWM"), n_flushed - 1);
     }
-    pl_store_close(&store);
 }
 
 FOLDER_TEST(a_new_epoch_is_flushed_before_anything_is_written_under_it)
 {
-    pl_store *store = open_store(*state, PL_STORE_CREATE);
+    OWNED(pl_store_close) pl_store *store = open_store(*state, PL_STORE_CREATE);
     pl_store_close(&store);
     n_flushed = 0;
     store = open_store(*state, PL_STORE_WRITE);
     assert_true(place_of(".log") >= 0);
     assert_true(place_of("/HWM") > place_of(".log"));
-    pl_store_close(&store);
 }
 
 FOLDER_TEST(a_replaced_file_is_flushed_and_then_its_folder)

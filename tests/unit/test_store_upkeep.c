@@ -54,13 +54,11 @@ done:
 static pl_status copy(const char *folder)
 {
     char to[PL_PATH_MAX];
-    pl_store *reader;
+    OWNED(pl_store_close) pl_store *reader;
     pl_mirror_report report;
     snprintf(to, sizeof to, "%s.copy", folder);
     PL_CHECK(pl_store_open(folder, PL_STORE_READ, &reader));
-    pl_status status = pl_store_mirror(reader, to, false, &report);
-    pl_store_close(&reader);
-    return status;
+    return pl_store_mirror(reader, to, false, &report);
 }
 
 static pl_status upkeep(pl_store *store, const char *folder, uint64_t n)
@@ -77,14 +75,13 @@ static pl_status upkeep(pl_store *store, const char *folder, uint64_t n)
 static int live(const char *folder)
 {
     pl_store *store;
-    pl_version head = {.number = 0};
+    OWNED(pl_version_clear) pl_version head = {.number = 0};
     uint64_t n = 0;
     if (pl_store_open(folder, PL_STORE_CREATE, &store) != PL_OK)
         return 1;
     if (pl_store_head(store, "a/x", &head) == PL_OK)
         n = head.number + 1;
     pl_hash parent = head.params;
-    pl_version_clear(&head);
     for (;; n++) {
         if (commit_next(store, n, &parent) != PL_OK)
             return 2;
@@ -138,10 +135,9 @@ static void complain(void *context, const char *sentence)
 static void audit(const char *folder)
 {
     pl_audit_report report;
-    pl_store *store = open_store(folder, PL_STORE_WRITE);
+    OWNED(pl_store_close) pl_store *store = open_store(folder, PL_STORE_WRITE);
     assert_ok(pl_store_audit(store, true, complain, NULL, &report));
     assert_int_equal(report.n_problems, 0);
-    pl_store_close(&store);
 }
 
 typedef struct looks {
@@ -154,7 +150,7 @@ typedef struct looks {
 static pl_status look(void *context, const pl_version *v)
 {
     looks *l = context;
-    float *got = pl_alloc(BYTES), *expected = content(v->number);
+    OWNED(free_memory) float *got = pl_alloc(BYTES), *expected = content(v->number);
     if (v->params_gone)
         l->n_gone++;
     else {
@@ -168,8 +164,6 @@ static pl_status look(void *context, const pl_version *v)
             l->n_right++;
         }
     }
-    pl_free(got);
-    pl_free(expected);
     return PL_OK;
 }
 
@@ -178,7 +172,7 @@ PL_TEST_WITH(a_store_that_is_tended_survives_being_killed, make_folder, drop_fol
     char to[PL_PATH_MAX], mark[PL_PATH_MAX];
     looks l = {0};
     int64_t acked = -1;
-    pl_version head;
+    OWNED(pl_version_clear) pl_version head;
     pl_store_stats stats;
     snprintf(to, sizeof to, "%s.copy", (const char *)*state);
     pl_join(mark, to, "HWM");
@@ -195,7 +189,6 @@ PL_TEST_WITH(a_store_that_is_tended_survives_being_killed, make_folder, drop_fol
     pl_store *store = open_store(*state, PL_STORE_WRITE);
     assert_ok(pl_store_head(store, "a/x", &head));
     assert_true((int64_t)head.number >= acked);
-    pl_version_clear(&head);
     l.store = store;
     assert_ok(pl_store_each_version(store, "a/x", look, &l));
     assert_ok(pl_store_count(store, &stats));
@@ -221,11 +214,10 @@ static void look_at_all(pl_store *store, looks *l)
     if (l->n_lost == 0)
         return;
     /* A version in the list may be collected before it is read. */
-    pl_version now;
+    OWNED(pl_version_clear) pl_version now;
     assert_ok(pl_store_refresh(store));
     assert_ok(pl_store_get_version(store, "a/x", l->lost, &now));
     assert_true(now.params_gone);
-    pl_version_clear(&now);
 }
 
 PL_TEST_WITH(readers_beside_it_see_every_version_whole, make_folder, drop_folder)
@@ -256,9 +248,7 @@ PL_TEST_WITH(readers_beside_it_see_every_version_whole, make_folder, drop_folder
     assert_ok(pl_remove_tree(to));
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc == 2)
-        return live(argv[1]);
-    return suite_run(NULL, NULL);
+    return live(argv[1]);
 }

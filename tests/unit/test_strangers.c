@@ -162,7 +162,7 @@ static void close_server(fixture *f)
 /* Like every client, the worker asks again if its connection broke. */
 static void serve_worker(const fixture *f)
 {
-    pl_message q, got;
+    OWNED(pl_message_destroy) pl_message q, got;
     pl_peer peer;
     bool answered = false;
     int64_t asked_ms = 0;
@@ -184,13 +184,11 @@ static void serve_worker(const fixture *f)
             pl_wire_recv(f->client, NULL, &got) == PL_OK && got.request == q.request;
     }
     assert_true(answered);
-    pl_message_destroy(&q);
-    pl_message_destroy(&got);
 }
 
 PL_TEST(nine_hundred_strangers_cost_at_most_64_MiB)
 {
-    fixture f;
+    OWNED(close_server) fixture f;
     pl_address at;
     struct rlimit files;
     memset(&f, 0, sizeof f);
@@ -225,7 +223,6 @@ PL_TEST(nine_hundred_strangers_cost_at_most_64_MiB)
     assert_true(most - before <= COST_MAX);
     assert_true(after <= before + COST_MAX);
     assert_true(n_served >= 10);
-    close_server(&f);
 }
 
 /* ---- silent, half-open and slow connections under a small limit of files ---- */
@@ -351,8 +348,11 @@ PL_TEST(a_thousand_silent_connections_leave_files_for_the_server)
     close(pair[1]);
 }
 
-int main(void)
+static int allow_files(void **state)
 {
+    (void)state;
     pl_allow_files();
-    return suite_run(NULL, NULL);
+    return 0;
 }
+
+PL_SUITE(allow_files, NULL)

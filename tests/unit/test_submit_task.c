@@ -139,15 +139,15 @@ static pl_status send_task(job *j)
                                  MOMENTS_BYTES, j->results, j->texts);
 }
 
-static void close_job(job *j)
+static void close_job(job **owner)
 {
+    OWNED(free_memory) job *j = *owner;
     for (int i = 0; i < j->n_homes; i++) {
         atomic_store(&j->homes[i].stop, 1);
         pl_thread_join(&j->homes[i].thread);
         pl_wire_close(&j->homes[i].socket);
     }
     pl_client_destroy(&j->client);
-    pl_free(j);
 }
 
 static void assert_all(const job *j, pl_submit_result want)
@@ -162,7 +162,7 @@ static void assert_all(const job *j, pl_submit_result want)
  * update would never be sent again. */
 static void path_stays_back_when_another_home_refused(pl_submit_result verdict)
 {
-    job *j = open_job(2);
+    OWNED(close_job) job *j = open_job(2);
     int other = 1 - pl_home_of(path_name, j->client->n_homes), refused = 0;
     j->homes[other].verdict = verdict;
     assert_ok(send_task(j));
@@ -174,7 +174,6 @@ static void path_stays_back_when_another_home_refused(pl_submit_result verdict)
     assert_true(refused > 0 && refused < UPDATES);
     assert_int_equal(atomic_load(&j->homes[1 - other].n_paths), 0);
     assert_int_equal(j->results[UPDATES], PL_SUBMIT_REJECTED);
-    close_job(j);
 }
 
 PL_TEST(path_is_not_sent_when_another_home_has_fenced_an_update)
@@ -189,21 +188,19 @@ PL_TEST(path_is_not_sent_when_another_home_has_rejected_an_update)
 
 PL_TEST(two_homes_take_a_task)
 {
-    job *j = open_job(2);
+    OWNED(close_job) job *j = open_job(2);
     assert_ok(send_task(j));
     assert_all(j, PL_SUBMIT_ACCEPTED);
-    close_job(j);
 }
 
 PL_TEST(path_that_overtook_a_lost_update_is_sent_again)
 {
-    job *j = open_job(1);
+    OWNED(close_job) job *j = open_job(1);
     j->homes[0].loses_first = true;
     j->homes[0].wants = UPDATES;
     assert_ok(send_task(j));
     assert_all(j, PL_SUBMIT_ACCEPTED);
     assert_int_equal(atomic_load(&j->homes[0].n_paths), 2);
-    close_job(j);
 }
 
 /* If a home has no memory for a whole task, the client must submit some updates before
@@ -211,7 +208,7 @@ PL_TEST(path_that_overtook_a_lost_update_is_sent_again)
  * wait for each other. */
 PL_TEST(task_larger_than_the_room_for_uploads_goes_in_parts)
 {
-    job *j = open_job(1);
+    OWNED(close_job) job *j = open_job(1);
     j->homes[0].room = 2;
     j->homes[0].wants = UPDATES;
     assert_ok(send_task(j));
@@ -219,12 +216,13 @@ PL_TEST(task_larger_than_the_room_for_uploads_goes_in_parts)
     /* Room for all updates is asked for at once: 4 wait, then 2, then the state. */
     assert_int_equal(atomic_load(&j->homes[0].n_busy),
                      (UPDATES - 2) + (UPDATES - 4) + 1);
-    close_job(j);
 }
 
-int main(void)
+static int end_wire(void **state)
 {
-    int failed = suite_run(NULL, NULL);
+    (void)state;
     pl_wire_shutdown();
-    return failed;
+    return 0;
 }
+
+PL_SUITE(NULL, end_wire)

@@ -21,7 +21,7 @@ PL_TEST(checksums_are_masked_crc32c)
 PL_TEST(a_file_begins_as_tensorboards_own)
 {
     static const uint8_t head[] = {0x18, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22};
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     tfevents_begin(&out, 1.0);
     assert_int_equal(out.len, sizeof head + 24 + 4);
     assert_memory_equal(out.data, head, sizeof head);
@@ -29,7 +29,6 @@ PL_TEST(a_file_begins_as_tensorboards_own)
                         "\x09\0\0\0\0\0\0\xf0\x3f\x1a\x0d"
                         "brain.Event:2",
                         24);
-    pl_buf_destroy(&out);
 }
 
 PL_TEST(a_scalar_is_a_summary_of_an_event)
@@ -40,17 +39,16 @@ PL_TEST(a_scalar_is_a_summary_of_an_event)
                                 "a"
                                 "\x15\0\0\0\x3f"; /* 0.5 */
     const tfevents_scalar scalar = {.tag = "a", .value = 0.5};
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     tfevents_add(&out, 1.0, 300, &scalar, 1);
     assert_int_equal(out.len, 12 + sizeof event - 1 + 4);
     assert_memory_equal(out.data + 12, event, sizeof event - 1);
-    pl_buf_destroy(&out);
 }
 
 PL_TEST(a_torn_or_damaged_end_is_found_at_each_byte)
 {
     const tfevents_scalar scalar = {.tag = "train/loss", .value = 2.25};
-    pl_buf out = {0};
+    OWNED(pl_buf_destroy) pl_buf out = {0};
     int64_t step;
     tfevents_begin(&out, 7.0);
     const size_t first = out.len;
@@ -69,5 +67,4 @@ PL_TEST(a_torn_or_damaged_end_is_found_at_each_byte)
         assert_int_equal(tfevents_whole(out.data, out.len, &step), second);
         out.data[at] ^= 0x40;
     }
-    pl_buf_destroy(&out);
 }

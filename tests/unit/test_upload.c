@@ -49,7 +49,7 @@ static pl_status take_put(receiver *h, pl_message *m, uint64_t *there)
 static void answer_put(receiver *h, const pl_peer *peer, pl_message *m)
 {
     uint64_t there = 0;
-    pl_message a;
+    OWNED(pl_message_destroy) pl_message a;
     pl_message_init(&a, 0);
     pl_status status = take_put(h, m, &there);
     if (h->late_ms > 0 && h->bytes > 0) {
@@ -62,13 +62,12 @@ static void answer_put(receiver *h, const pl_peer *peer, pl_message *m)
         pl_wire_error(&a, m->request, status, pl_last_error());
     a.request = m->request;
     (void)pl_wire_send_to(h->socket, peer, &a);
-    pl_message_destroy(&a);
 }
 
 static void receive(void *context)
 {
     receiver *h = context;
-    pl_message m;
+    OWNED(pl_message_destroy) pl_message m;
     pl_peer peer;
     pl_message_init(&m, 0);
     while (!atomic_load(&h->stop)) {
@@ -87,7 +86,6 @@ static void receive(void *context)
             answer_put(h, &peer, &m);
         }
     }
-    pl_message_destroy(&m);
 }
 
 /* Uploads the data to this home; `link` gets what the client measured. */
@@ -170,9 +168,9 @@ static void send_object(void *context)
     sender *s = context;
     char name[32];
     pl_hash hash;
-    uint8_t *bytes = pl_alloc(OBJECT);
+    OWNED(free_memory) uint8_t *bytes = pl_alloc(OBJECT);
     const char *homes[] = {s->address};
-    pl_client *client = NULL;
+    OWNED(pl_client_destroy) pl_client *client = NULL;
     /* far less than the time in which all uploads pass */
     pl_client_options options = {.homes = homes, .n_homes = 1, .patience_ms = 5000};
     memset(bytes, s->number, OBJECT);
@@ -182,8 +180,6 @@ static void send_object(void *context)
         s->status = pl_client_put_object(client, name, bytes, OBJECT, &hash);
     if (s->status == PL_OK)
         pl_client_link(client, &s->link);
-    pl_client_destroy(&client);
-    pl_free(bytes);
 }
 
 PL_TEST(clients_of_a_full_home_take_turns_and_send_each_byte_once)
@@ -227,9 +223,9 @@ static int end_wire(void **state)
     return 0;
 }
 
-int main(int argc, char **argv)
+PL_CHILD(argc, argv)
 {
-    if (argc > 1)
-        return run_child(argv, (pl_home_options){.staging_bytes = ROOM});
-    return suite_run(make_data, end_wire);
+    return run_child(argv, (pl_home_options){.staging_bytes = ROOM});
 }
+
+PL_SUITE(make_data, end_wire)

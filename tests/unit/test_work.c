@@ -8,7 +8,7 @@
 PL_TEST(every_number_of_a_phase_arrives_with_an_update)
 {
     for (int n = 1; n <= 2; n++) {
-        pl_message m = {.type = PL_MSG_SUBMIT};
+        OWNED(pl_message_destroy) pl_message m = {.type = PL_MSG_SUBMIT};
         pl_submission_proof proofs[2] = {{.len = 1}, {.len = 1}};
         pl_contribution sent[2] = {{.path = 1, .codec = "i8"}, {.path = 2}};
         pl_submit_message got,
@@ -22,7 +22,6 @@ PL_TEST(every_number_of_a_phase_arrives_with_an_update)
             assert_memory_equal(&got.contributors[i].work, &sent[i].work,
                                 sizeof sent[i].work);
         pl_submission_clear(&got);
-        pl_message_destroy(&m);
     }
 }
 
@@ -41,7 +40,7 @@ static void expect_numbers_of_a_path(const pl_work *got)
 PL_TEST(every_other_number_arrives_with_the_state_of_a_path)
 {
     pl_work sent;
-    pl_message m = {0}, event = {0};
+    OWNED(pl_message_destroy) pl_message m = {0}, event = {0};
     pl_msg_submit_path submit;
     pl_msg_path_record record;
     pl_pubkey key;
@@ -58,21 +57,18 @@ PL_TEST(every_other_number_arrives_with_the_state_of_a_path)
     expect_numbers_of_a_path(&record.work);
     assert_memory_equal(record.key, key.bytes, sizeof key.bytes);
     assert_int_equal(record.repeats, 1);
-    pl_message_destroy(&m);
-    pl_message_destroy(&event);
 }
 
 PL_TEST(what_a_message_does_not_have_is_zero)
 {
     static const pl_work none = {0};
-    pl_message m = {0};
+    OWNED(pl_message_destroy) pl_message m = {0};
     pl_msg_path_is is;
     memset(&is, 1, sizeof is);
     PL_SAY(&m, PATH_IS, path_is, .phase = 3, .work.memory_bytes = 7);
     assert_ok(PL_HEAR(&m, path_is, &is));
     assert_int_equal(is.phase, 3);
     assert_memory_equal(&is.work, &none, sizeof none);
-    pl_message_destroy(&m);
 }
 
 PL_TEST(a_phase_adds_to_the_work_of_its_path)

@@ -102,14 +102,13 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    scene *s = *state;
+    OWNED(free_memory) scene *s = *state;
     __atomic_store_n(&s->stop, 1, __ATOMIC_RELAXED);
     pl_thread_join(&s->thread);
     pl_status ended = s->ended;
     pl_message_destroy(&s->heard);
     pl_wire_close(&s->hub);
     pl_wire_close(&s->home);
-    pl_free(s);
     return ended == PL_OK ? 0 : -1;
 }
 
@@ -127,12 +126,11 @@ static pl_reader assert_named(const scene *s)
     return r;
 }
 
-#define FIXTURE_TEST(name) PL_TEST_WITH(name, setup, teardown)
+#define FIXTURE_TEST(name) PL_TEST_ON(name, scene *s, setup, teardown)
 
 /* ---- tests ---- */
 FIXTURE_TEST(lease_is_renewed_while_the_arm_is_fetched)
 {
-    scene *s = *state;
     for (int i = 0; i < 3; i++) {
         hear(s, s->hub, PL_MSG_RENEW);
         assert_named(s);
@@ -141,7 +139,6 @@ FIXTURE_TEST(lease_is_renewed_while_the_arm_is_fetched)
 
 FIXTURE_TEST(arm_that_cannot_be_used_is_a_failure_of_its_task)
 {
-    scene *s = *state;
     pl_message a;
     pl_message_init(&a, PL_MSG_ERR);
     pl_put_u64(&a.body, PL_TAG_STATUS, PL_ERR_DAMAGED);
@@ -158,7 +155,6 @@ FIXTURE_TEST(arm_that_cannot_be_used_is_a_failure_of_its_task)
 
 FIXTURE_TEST(stop_ends_a_fetch_and_gives_the_task_back)
 {
-    scene *s = *state;
     int64_t start = pl_now_ms();
     __atomic_store_n(&s->stop, 1, __ATOMIC_RELAXED);
     hear(s, s->hub, PL_MSG_RELEASE);
@@ -172,7 +168,6 @@ FIXTURE_TEST(stop_ends_a_fetch_and_gives_the_task_back)
 
 FIXTURE_TEST(worker_that_goes_takes_its_question_back)
 {
-    scene *s = *state;
     __atomic_store_n(&s->stop, 1, __ATOMIC_RELAXED);
     hear(s, s->hub, PL_MSG_RELEASE);
     assert_named(s);
@@ -187,7 +182,6 @@ FIXTURE_TEST(worker_that_goes_takes_its_question_back)
 
 FIXTURE_TEST(lost_lease_ends_a_fetch_and_another_task_is_asked_for)
 {
-    scene *s = *state;
     pl_message a;
     hear(s, s->hub, PL_MSG_RENEW);
     pl_message_init(&a, PL_MSG_LEASE_LOST);
@@ -207,8 +201,7 @@ static void refuse(scene *s, pl_status status, const char *sentence)
  * different address. */
 FIXTURE_TEST(home_that_has_moved_is_found_again)
 {
-    scene *s = *state;
-    pl_socket *old = s->home;
+    OWNED(pl_wire_close) pl_socket *old = s->home;
     assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &s->home, s->home_at));
     hear(s, s->hub, PL_MSG_RENEW);
     refuse(s, PL_ERR_STALE, "this hub does not know the worker; send HELLO");
@@ -216,7 +209,6 @@ FIXTURE_TEST(home_that_has_moved_is_found_again)
     say_welcome(s); /* the worker has begun anew */
     give_task(s);
     hear(s, s->home, PL_MSG_GET_BLOB);
-    pl_wire_close(&old);
 }
 
 static uint64_t heard_down(const scene *s)
@@ -229,7 +221,6 @@ static uint64_t heard_down(const scene *s)
 FIXTURE_TEST(worker_tells_a_new_hub_what_it_has_fetched_before)
 {
     enum { TOTAL = 1000, PART = 10, RENEWALS_MAX = 50 };
-    scene *s = *state;
     pl_message a;
     pl_message_init(&a, PL_MSG_BLOB);
     pl_put_u64(&a.body, PL_TAG_TOTAL, TOTAL);
@@ -248,7 +239,6 @@ FIXTURE_TEST(worker_tells_a_new_hub_what_it_has_fetched_before)
 
 FIXTURE_TEST(hub_of_another_release_ends_the_worker)
 {
-    scene *s = *state;
     hear(s, s->hub, PL_MSG_RENEW);
     refuse(s, PL_ERR_UNSUPPORTED, "their results may differ");
     pl_thread_join(&s->thread);
@@ -258,7 +248,6 @@ FIXTURE_TEST(hub_of_another_release_ends_the_worker)
 
 FIXTURE_TEST(removed_worker_says_goodbye)
 {
-    scene *s = *state;
     pl_message a;
     hear(s, s->hub, PL_MSG_RENEW);
     pl_message_init(&a, PL_MSG_LEASE_LOST);
@@ -273,10 +262,11 @@ FIXTURE_TEST(removed_worker_says_goodbye)
     assert_ok(s->ended);
 }
 
-int main(void)
+static int end_wire(void **state)
 {
-    pl_log_open("worker", PL_LOG_ERROR, false);
-    int failed = suite_run(NULL, NULL);
+    (void)state;
     pl_wire_shutdown();
-    return failed;
+    return 0;
 }
+
+PL_SUITE(NULL, end_wire)

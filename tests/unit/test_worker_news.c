@@ -8,26 +8,23 @@
 static bool tells(worker_news *n, bool cut, const char *first, const char *second)
 {
     char text[512];
-    pl_json *status = NULL;
+    OWNED(pl_json_destroy) pl_json *status = NULL;
     snprintf(text, sizeof text,
              "{\"uptime_seconds\":60,\"workers_cut\":%s,\"workers\":["
              "{\"worker\":\"%s\",\"state\":\"busy\"},"
              "{\"worker\":\"%s\",\"state\":\"idle\"}]}",
              cut ? "true" : "false", first, second);
     assert_ok(pl_json_parse(text, strlen(text), &status));
-    const bool told = worker_news_tell(n, status);
-    pl_json_destroy(&status);
-    return told;
+    return worker_news_tell(n, status);
 }
 
 PL_TEST(worker_that_is_no_longer_listed_has_left_unless_the_list_is_cut)
 {
-    worker_news *n = worker_news_create();
+    OWNED(worker_news_destroy) worker_news *n = worker_news_create();
     assert_false(tells(n, false, "ada", "bob")); /* they were there before */
     assert_false(tells(n, true, "ada", "ada"));  /* bob may still be there */
     assert_false(tells(n, true, "ada", "bob"));
     assert_true(tells(n, false, "ada", "ada")); /* bob has left */
     assert_false(tells(n, false, "ada", "ada"));
     assert_true(tells(n, false, "ada", "bob")); /* bob is back */
-    worker_news_destroy(&n);
 }
