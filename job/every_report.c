@@ -50,11 +50,13 @@ static void write_with_error(char out[48], int width, int digits, double value,
                              double error, const char *unit)
 {
     char text[48];
-    if (isfinite(error))
+    if (!isfinite(value))
+        snprintf(text, sizeof text, "-");
+    else if (isfinite(error))
         snprintf(text, sizeof text, "%.*f ±%.*f%s", digits, value, digits, error, unit);
     else
         snprintf(text, sizeof text, "%.*f%s", digits, value, unit);
-    snprintf(out, 48, "%*s", width + (isfinite(error) ? 1 : 0), text);
+    snprintf(out, 48, "%*s", width + (strstr(text, "±") ? 1 : 0), text);
 }
 
 void evaluation_print_every(const evaluation *e)

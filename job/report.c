@@ -186,7 +186,7 @@ static bool is_rival(const evaluation *e, const evaluation_row *w)
 static void print_result_row(const evaluation *e, int kind)
 {
     const evaluation_row *w = &e->rows[kind];
-    char total[16], seconds[16] = "-", versus[32] = "";
+    char total[16], seconds[16] = "-", bits[16] = "-", versus[32] = "";
     if (!w->present)
         return;
     if (!w->finished)
@@ -202,9 +202,11 @@ static void print_result_row(const evaluation *e, int kind)
     }
     if (isfinite(w->effort.seconds))
         pl_human_seconds(w->effort.seconds, seconds);
+    if (isfinite(w->bits))
+        snprintf(bits, sizeof bits, "%.4f", w->bits);
     /* "±" has two bytes and takes one column */
-    say("%s %-25s %6.4f %7.2f %*s %7s %8.2e %7s", kind == (int)e->answer ? " *" : "  ",
-        w->title, w->bits, w->ppl, 19 + (strstr(versus, "±") ? 1 : 0), versus,
+    say("%s %-25s %6s %7.2f %*s %7s %8.2e %7s", kind == (int)e->answer ? " *" : "  ",
+        w->title, bits, w->ppl, 19 + (strstr(versus, "±") ? 1 : 0), versus,
         pl_human_count((double)w->effort.tokens_total, total), w->effort.flops,
         seconds);
 }
@@ -328,7 +330,7 @@ void evaluation_print_details(const pl_run *r, const evaluation *e)
         say("%s", pl_buf_text(&line));
         pl_buf_destroy(&line);
     }
-    if (e->rows[ROW_LIKELIHOOD].present)
+    if (e->rows[ROW_LIKELIHOOD].present && e->n_bytes > 0)
         say("   in hindsight: the best path of each document has %.4f bits/byte, the "
             "best of each\n   %lld tokens %.4f; their perplexity is %.1f %% and %.1f "
             "%% "
@@ -356,7 +358,7 @@ static void print_speedup(const evaluation *e)
     const double one = (double)all->effort.tokens_total / e->rate;
     pl_human_seconds(mix->effort.seconds, seconds[0]);
     pl_human_seconds(one, seconds[1]);
-    if (mix->bits <= all->bits)
+    if (mix->ppl <= all->ppl)
         say("   one machine per path needs %.2f of the time of one machine (%s of %s) "
             "for the\n   bits/byte of one machine with all tokens, or better",
             mix->effort.seconds / one, seconds[0], seconds[1]);
@@ -390,6 +392,8 @@ void evaluation_print(const pl_run *r, const evaluation *e)
         pl_human_count(e->rate, rate), (long long)r->cfg.prefix,
         (long long)r->cfg.context / 2,
         r->cfg.curves > 0 ? "; in curves, each window alone" : "");
+    if (e->n_bytes == 0)
+        say("   bits/byte is not known: the tokenizer does not know all of the text");
     if (e->wish.mixture.at)
         say("   (the mixture answers with the versions of tag %s)", e->wish.mixture.at);
     if (e->wish.mixture.without)
