@@ -30,9 +30,8 @@ typedef struct pl_contributor {
      * which the version moved the parameters */
     double pull;
     double share; /* this contributor's part of the sum of all pulls */
-    /* the domains of `samples`; empty if the store lacks the path's shard */
-    pl_domain_part *domains;
-    size_t n_domains;
+    /* domains and documents of `samples`; empty if the store lacks the path's shard */
+    pl_sample_parts parts;
 } pl_contributor;
 
 typedef struct pl_blame {

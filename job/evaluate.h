@@ -106,6 +106,10 @@ void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *o
  * shows: documents by path, choices in hindsight, perplexity by domain. */
 void evaluation_print(const pl_run *r, const evaluation *e);
 void evaluation_print_details(const pl_run *r, const evaluation *e);
+/* If the run was lengthened (train.more): also evaluates the versions with which the
+ * newest chapter began, and says whether its phases made the mixture better. */
+PL_MUST_CHECK pl_status evaluation_print_before(pl_run *r, pl_store *store,
+                                                const evaluation *e);
 /* loss_report.c: if a baseline is better than the mixture, says why. */
 void evaluation_print_loss(const pl_run *r, const evaluation *e);
 /* every_report.c: prints the rows of pl_every_rows for the values of wish.every, or

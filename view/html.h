@@ -23,19 +23,10 @@ void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n
 typedef struct html_grid {
     const char *label;
     const char (*names)[PL_NAME_MAX]; /* [n_rows] */
-    int name_width;                   /* in pixels; 0 means 84 */
     const double *values;
     size_t n_rows, n_columns;
 } html_grid;
 /* `range` gets the lowest value (drawn dark) and the highest value (drawn pale). If no
- * value is finite, both become infinite. If there are more than 24 rows and
- * `name_width` is 0, the names of the rows are left out. */
+ * value is finite, both become infinite. If there are more than 24 rows, their names
+ * are left out. */
 void html_draw_grid(pl_buf *out, const html_grid *grid, double range[2]);
-
-/* Draws one bar per name, and writes the name's share (0 to 1) beside the bar in
- * percent. */
-void html_bars(pl_buf *out, const char *label, const char (*names)[PL_NAME_MAX],
-               const double *shares, size_t n);
-/* Appends a complete SVG file to `out`: the title, and below it the picture that one of
- * the functions above made. */
-void html_alone(pl_buf *picture, const char *title, pl_buf *out);
