@@ -42,14 +42,11 @@ enum {
 };
 
 /* Returns the memory for those messages of one transfer that are on their way at the
- * same time: a quarter of the transfer, but at least two and at most eight messages of
- * 1 MiB (net/client_blob.c). */
+ * same time: on a fast link all of them, up to 8 MiB (net/client_link.c). */
 static uint64_t transfer_bytes(uint64_t bytes)
 {
-    enum { LEAST = 2 << 20, MOST = 8 << 20 };
-    uint64_t window = bytes / 4 > LEAST ? bytes / 4 : LEAST;
-    window = window < MOST ? window : MOST;
-    return bytes < window ? bytes : window;
+    enum { MOST = 8 << 20 };
+    return bytes < MOST ? bytes : MOST;
 }
 
 /* Returns a worker's memory: a model for training, the worker's cache, and up to three
@@ -401,12 +398,14 @@ done:
 
 void run_say_peak(pl_run *r)
 {
-    char text[4][16];
+    char text[4][16], worker[32] = "";
     if (r->peak.hub == 0) /* all tasks were already done, so no process was started */
         return;
     r->peak.launcher = pl_memory_peak_bytes((int)getpid());
-    say("memory   at most: worker %s, home %s, hub %s, this command %s",
-        pl_human_bytes((double)r->peak.worker, text[0]),
+    if (r->peak.worker > 0) /* a worker of this machine */
+        snprintf(worker, sizeof worker, "worker %s, ",
+                 pl_human_bytes((double)r->peak.worker, text[0]));
+    say("memory   at most: %shome %s, hub %s, this command %s", worker,
         pl_human_bytes((double)r->peak.home, text[1]),
         pl_human_bytes((double)r->peak.hub, text[2]),
         pl_human_bytes((double)r->peak.launcher, text[3]));

@@ -123,10 +123,11 @@ enter() { # --net or nothing, command
     return $code
 }
 
-# Copies the sources of this project into a folder of the system. Files that are not part
-# of the project, such as build/, stay here.
+# Copies the sources of this project into a folder of the system. Of an earlier call's
+# files only those of build/ stay.
 copy_sources() { # folder
     mkdir -p "$system$1"
+    find "$system$1" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
     { git ls-files -co --exclude-standard 2>/dev/null ||
         find . -path ./build -prune -o -type f -print; } |
         tar -cf - --files-from - 2>/dev/null | tar -xf - -C "$system$1"
@@ -210,7 +211,7 @@ run_tests() { # line
     case +$line+ in
     *+blank+*) folder="${folder%/*}/path loom" ;;
     esac
-    copy_sources "$folder"
+    [ "$folder" = /srv/pathloom ] || copy_sources "$folder"
     [ -z "$user" ] || prefix="setpriv --reuid=tester --regid=tester --init-groups env HOME=/srv/tester $prefix"
     log=$at/logs/$line.log
     begun=$(date +%s)

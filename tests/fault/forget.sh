@@ -80,14 +80,14 @@ proven() { # folder, what was made from the text and stays
 }
 
 make_corpus base docs
-# Each document ends with a text that no other document has.
-for file in "$work"/corpus/*/*; do
-    echo "/* $(basename "$file" | sha256sum | cut -c 1-60) */" >>"$file"
-done
 # While the mixture trains, only short held-out documents are scored (eval.curves).
 mkdir "$work/corpus/short"
 for file in outer/*.c home/*.c store/*.c; do
     head -n 12 "$file" >"$work/corpus/short/$(basename "$file")"
+done
+# Each document ends with a text that no other document has.
+for file in "$work"/corpus/*/*; do
+    echo "/* $(echo "${file#"$work"}" | sha256sum | cut -c 1-60) */" >>"$file"
 done
 # shellcheck disable=SC2086 # the list is several words
 (forget_job calm $kept) >"$work/calm.out" 2>&1 || fail "the run"

@@ -65,6 +65,8 @@ class Pod:
     def environment(self):
         found = {"PATH": "/image:/usr/bin:/bin", "HOSTNAME": self.name,
                  "PATHLOOM_FAILPOINT": f"worker.step.before@worker:sleep:{STEP_MS}"}
+        # the undisturbed run has the same instructions, and so the same bytes
+        found.update({k: v for k, v in os.environ.items() if k == "PATHLOOM_CPU"})
         for entry in self.container.get("env", []):
             source = entry.get("valueFrom", {})
             if "secretKeyRef" in source:

@@ -16,9 +16,9 @@ start() { # name, command
 }
 
 # Repeats the command until it succeeds. If it has not succeeded after about the given
-# time, the script fails with the message.
-await() { # tenths of a second, message, command
-    left=$1
+# time, which is far more than any machine needs, the script fails with the message.
+await() { # seconds, message, command
+    left=$(($1 * 10))
     what=$2
     shift 2
     until "$@" >/dev/null 2>&1; do
