@@ -142,8 +142,3 @@ bool pl_url_is_local(const char *url)
     }
     return false;
 }
-
-bool pl_url_is_safe(const char *url)
-{
-    return pl_starts_with(url, "https://") || pl_url_is_local(url);
-}

@@ -6,14 +6,11 @@
  *   PL_ADDRESS_PRIVATE     only for listening: a socket in a new folder of the file
  *                          system that only the folder's owner can enter
  *
- * HOST is a name, an IPv4 address, or an IPv6 address in brackets. PORT is a number. An
- * address to listen at may also have * as HOST (all interfaces) and * as PORT (any free
- * port). */
+ * HOST is a name, an IPv4 address, or an IPv6 address in brackets. PORT is a number. To
+ * listen, HOST may be * (all interfaces) and PORT * (any free port). */
 #pragma once
 #include "base/keys.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 enum { PL_ADDRESS_MAX = 256 };
 
@@ -29,19 +26,17 @@ typedef struct pl_address {
 
 /* ERR_CONFIG: the address is malformed, and the message says how. ERR_UNSUPPORTED: a
  * transport other than tcp and ipc. */
-PL_MUST_CHECK pl_status pl_address_parse(const char *text, pl_address *out);
+pl_status pl_address_parse(const char *text, pl_address *out);
 
-/* Writes the address as the text that other processes connect to. If the address stands
- * for all interfaces, `host` is written as its host. The key is appended unless it is
- * NULL. */
+/* Writes the text that other processes connect to. If the address stands for all
+ * interfaces, `host` is written as its host. The key is appended unless it is NULL. */
 void pl_address_format(const pl_address *address, const char *host,
                        const pl_pubkey *key, char out[PL_ADDRESS_MAX]);
 
 #define PL_ADDRESS_PRIVATE "ipc://*"
 /* Writes ipc://FOLDER/NAME.sock with an absolute path. The folder is made, with access
  * for its owner only (0700). Writes PL_ADDRESS_PRIVATE instead if the folder cannot be
- * made, if the path is too long for a socket, or if the file system cannot hold
- * sockets. */
+ * made, the path is too long for a socket, or the file system cannot hold sockets. */
 void pl_address_in_folder(const char *folder, const char *name,
                           char out[PL_ADDRESS_MAX]);
 /* Writes the address of the socket NAME.sock in the folder of the ipc address
@@ -52,17 +47,11 @@ void pl_address_beside(const char *address, const char *name, char out[PL_ADDRES
 /* Whether only machines of the same local network reach the host: a private, shared or
  * link-local address. False for names. */
 bool pl_address_is_private(const pl_address *address);
-/* Writes this machine's first address that is not loopback, or "127.0.0.1" if there is
- * none. */
+/* Writes this machine's first address that is not loopback, else "127.0.0.1". */
 void pl_address_of_machine(char out[PL_ADDRESS_MAX]);
 
 /* Whether the URL begins with http:// and names this machine. A URL with a user name is
  * refused, because http://127.0.0.1:80@HOST means HOST. */
 bool pl_url_is_local(const char *url);
-/* Whether credentials may be sent to this URL: the connection is encrypted, or stays on
- * this machine. */
-bool pl_url_is_safe(const char *url);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

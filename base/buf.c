@@ -1,5 +1,4 @@
-/* Implements the growable byte buffer, and the functions that append text to it
- * (buf.h). */
+/* The growable byte buffer, and the functions that append text to it (buf.h). */
 #include "base/buf.h"
 #include "base/text.h"
 #include <stdarg.h>
@@ -43,8 +42,7 @@ void pl_buf_destroy(pl_buf *buf)
     *buf = (pl_buf){0};
 }
 
-/* The text of the first vsnprintf usually fits; otherwise its result says how much room
- * is needed. */
+/* the first vsnprintf usually fits; otherwise its result says how much is needed */
 void pl_buf_printf(pl_buf *buf, const char *format, ...)
 {
     pl_buf_reserve(buf, FIRST_CAPACITY);

@@ -1,11 +1,8 @@
-/* A growable byte buffer, with functions that append text. A buffer has one owner and
- * belongs to one thread. */
+/* A growable byte buffer. It has one owner and belongs to one thread. */
 #pragma once
 #include "base/mem.h"
 #include <stdbool.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef struct pl_buf {
     uint8_t *data; /* NUL-terminated only if text functions built the buffer */
@@ -24,10 +21,8 @@ const char *pl_buf_text(pl_buf *buf);
 
 /* Appends text as a JSON string with its quotes; ill-formed UTF-8 becomes U+FFFD. */
 void pl_buf_json_text(pl_buf *buf, const char *text, size_t len);
-/* Appends base64 (RFC 4648, section 4), with padding. */
 void pl_buf_base64(pl_buf *buf, const void *data, size_t len);
-/* Appends the text as one part of a URL's path or query: special characters become
- * %XX. */
+/* Appends a part of a URL's path or query: special characters become %XX. */
 void pl_buf_url(pl_buf *buf, const char *text);
 
 /* Appends text for a terminal or a log. Each byte of a character that controls a
@@ -35,6 +30,4 @@ void pl_buf_url(pl_buf *buf, const char *text);
  * `lines` is true, newlines and tabs stay as they are. */
 void pl_buf_printable(pl_buf *buf, const char *text, size_t len, bool lines);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -2,8 +2,7 @@
  * caller's struct, and write them. A value is passed as text; its row of the table says
  * how to read it.
  *
- * Read in this order: finding rows, setting, getting, the YAML reader (libyaml events),
- * the three writers. */
+ * In order: finding rows, setting, getting, the YAML reader, the three writers. */
 #include "base/conf.h"
 #include "base/fs.h"
 #include "base/text.h"
@@ -77,7 +76,6 @@ static bool is_bounded(const pl_key *key)
     return number && key->min < key->max;
 }
 
-/* Describes for users, in words, which values this key may have. */
 void pl_conf_wanted(const pl_key *key, pl_buf *out)
 {
     switch (key->type) {
@@ -190,10 +188,11 @@ pl_status pl_conf_set(const pl_table *table, void *target, const char *key,
         pl_conf_wanted(row, &wanted);
         if (row->type == PL_KEY_TEXT)
             pl_buf_printf(&wanted, " (UTF-8, at most %d bytes)", PL_KEY_TEXT_MAX - 1);
-        pl_fail(PL_ERR_CONFIG, "`%s` is `%.64s` (%s) and must be %s", row->name, value,
-                where, pl_buf_text(&wanted));
+        const pl_status status =
+            pl_fail(PL_ERR_CONFIG, "`%s` is `%.64s` (%s) and must be %s", row->name,
+                    value, where, pl_buf_text(&wanted));
         pl_buf_destroy(&wanted);
-        return PL_ERR_CONFIG;
+        return status;
     }
     return PL_OK;
 }
@@ -606,8 +605,7 @@ void pl_conf_write_reference(const pl_table *table, pl_buf *out)
     }
 }
 
-/* Values are quoted as in YAML, so that no value can be mistaken for the line of
- * another key. */
+/* Values are quoted as in YAML, so that no value looks like the line of another key. */
 void pl_conf_canonical(const pl_table *table, const void *target, pl_buf *out)
 {
     for (size_t i = 0; i < table->n_keys; i++) {

@@ -5,9 +5,7 @@
 #include "base/buf.h"
 #include <stdbool.h>
 #include <stdio.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef enum pl_key_type {
     PL_KEY_INT,    /* int64_t */
@@ -48,24 +46,20 @@ void pl_conf_defaults(const pl_table *table, void *target);
 
 /* Sets one key. Errors show `where`: "--set", "run.yaml line 12". If the key is
  * unknown, the error names the most similar key of the table. If the value is not
- * allowed, the error names the key, the range and the unit. The status is ERR_CONFIG in
- * both cases. */
-PL_MUST_CHECK pl_status pl_conf_set(const pl_table *table, void *target,
-                                    const char *key, const char *value,
-                                    const char *where);
-PL_MUST_CHECK pl_status pl_conf_set_pair(const pl_table *table, void *target,
-                                         const char *key_equals_value,
-                                         const char *where);
+ * allowed, the error names the key, the range and the unit. Both are ERR_CONFIG. */
+pl_status pl_conf_set(const pl_table *table, void *target, const char *key,
+                      const char *value, const char *where);
+pl_status pl_conf_set_pair(const pl_table *table, void *target,
+                           const char *key_equals_value, const char *where);
 
 /* Reads a YAML file. A key inside a mapping becomes a dotted key ("train.tau"). Errors
  * name the file and the line. */
-PL_MUST_CHECK pl_status pl_conf_load(const pl_table *table, void *target,
-                                     const char *path);
+pl_status pl_conf_load(const pl_table *table, void *target, const char *path);
 /* Reads a file that pl_conf_write_yaml of this or an older version wrote. Unlike
  * pl_conf_load it accepts deleted keys and values, and sets no field for them. *differs
  * gets the first whose value in the file this version does not have, or NULL. */
-PL_MUST_CHECK pl_status pl_conf_load_saved(const pl_table *table, void *target,
-                                           const char *path, const pl_gone **differs);
+pl_status pl_conf_load_saved(const pl_table *table, void *target, const char *path,
+                             const pl_gone **differs);
 
 /* pl_conf_write_yaml writes commented YAML with the current values.
  * pl_conf_write_reference writes the reference page in Markdown. */
@@ -75,23 +69,17 @@ void pl_conf_write_reference(const pl_table *table, pl_buf *out);
 /* Writes "key: value\n" for every key that changes results, in table order. */
 void pl_conf_canonical(const pl_table *table, const void *target, pl_buf *out);
 
-/* Writes the current value of one key as text. Returns false if there is no such key.
- */
+/* Writes the value of one key as text. Returns false if there is no such key. */
 bool pl_conf_get(const pl_table *table, const void *target, const char *key,
                  pl_buf *out);
 
-/* Writes which values the key may have, for example "a whole number, 1..65536
- * sequences". */
 void pl_conf_wanted(const pl_key *key, pl_buf *out);
 /* Returns the key whose part after the last dot is `name`. If there is none, returns
  * the key whose spelling is most similar to `name`, or NULL if no key is similar. The
  * result belongs to the table. */
 const char *pl_conf_nearest(const pl_table *table, const char *name);
 
-/* Returns the first key that changes results and has different values in `a` and `b`;
- * NULL if there is none. */
+/* Returns the first key that changes results and differs in `a` and `b`, or NULL. */
 const char *pl_conf_difference(const pl_table *table, const void *a, const void *b);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -20,11 +20,10 @@
  *
  * One thread owns a crowd and its list. */
 #pragma once
+#include "base/status.h"
 #include <stdbool.h>
 #include <stdint.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* Raises the limit of open files to the highest one that the process may set: a hub has
  * one connection per worker, and many systems allow only 1,024 open files by default.
@@ -66,6 +65,4 @@ void pl_crowd_leave(pl_crowd *crowd, pl_guest *guest); /* it need not be in the 
  * whose clients have gone. Returns how many were closed to make room. */
 int pl_crowd_settle(pl_crowd *crowd);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -1,7 +1,6 @@
 /* Says what each status and each event means. Scripts look for these names, so the
- * names do not change. tests/job/explain.sh checks that everything the program reports
- * is in this table.
- */
+ * names do not change. tests/job/explain.sh checks that the table has everything that
+ * the program reports. */
 #include "base/explain.h"
 
 const pl_explanation pl_explanations[] = {

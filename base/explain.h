@@ -1,9 +1,8 @@
 /* The table of statuses, exit codes and events of a log, with their meaning. */
 #pragma once
+#include "base/status.h"
 #include <stddef.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef struct pl_explanation {
     const char *code; /* "ERR_BUSY", "130", or the name of an event: "lease.expired" */
@@ -14,6 +13,4 @@ typedef struct pl_explanation {
 extern const pl_explanation pl_explanations[];
 extern const size_t pl_n_explanations;
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -17,19 +17,14 @@
  *
  * Fail points are part of every build, so that tests kill the same program that is
  * shipped. In a process without the variable a point costs one relaxed load and one
- * branch. This is little, because each point is next to a system call. Fail points are
- * no security risk: a user who can set a process's environment can end the process
- * anyway. */
+ * branch. Each point is next to a system call. Fail points are no security risk: a user
+ * who can set a process's environment can end the process anyway. */
 #pragma once
 #include "base/status.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* Returns ERR_IO if the point acts now with the action `error`, ERR_USAGE if the
  * variable cannot be parsed, else PL_OK. Any thread may call it. */
-PL_MUST_CHECK pl_status pl_failpoint(const char *name);
+pl_status pl_failpoint(const char *name);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

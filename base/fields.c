@@ -19,8 +19,7 @@ static void fail_field(pl_reader *r, const pl_field *f, const char *why,
                             why, (long long)number);
 }
 
-/* Returns how many fields the row describes: more than 1 only if the member is an array
- * of numbers. */
+/* Returns how many fields the row describes: above 1 only for an array of numbers. */
 static size_t n_elements(const pl_field *f)
 {
     return f->kind <= PL_KIND_CHOICE ? f->size / f->width : 1;

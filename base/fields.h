@@ -33,9 +33,7 @@
 #include "base/record.h"
 #include <stdbool.h>
 #include <stddef.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef enum pl_field_kind {
     PL_KIND_NUMBER, /* 8 bytes */
@@ -58,8 +56,7 @@ typedef enum pl_field_rule {
     PL_RULE_NEEDED,  /* reading fails if the field is missing */
     PL_RULE_NONZERO, /* a zero is not written, and a missing field is read as zero */
     /* the field is written if the member at `other` (the gate) is not zero; a missing
-     * field is read as zero. If the gate is a bool, reading sets it to whether the
-     * field exists. */
+     * field is read as zero. Reading sets a bool gate to whether the field exists. */
     PL_RULE_GATED
 } pl_field_rule;
 
@@ -100,9 +97,8 @@ void pl_put_fields(pl_buf *record, const pl_field *fields, const void *from);
 /* Appends the fields of `from` as a nested record. */
 void pl_put_nested(pl_buf *record, uint16_t tag, const pl_field *fields,
                    const void *from);
-/* Sets every member that the table names and leaves the others unchanged. The first
- * failure is kept in the reader (pl_reader_status). The caller frees lists, also after
- * a failure. */
+/* Sets the members that the table names. The first failure is kept in the reader
+ * (pl_reader_status). The caller frees lists, also after a failure. */
 void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
 
 /* PL_MEMBER is used only in sizeof and _Generic, which do not evaluate it. cppcheck
@@ -155,8 +151,7 @@ void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
         (tag), PL_KIND_OF(type, member), PL_RULE_GATED, PL_FIELD_ROW(type, member),    \
             PL_FIELD_OTHER(type, gate)                                                 \
     }
-/* A row for an unsigned number, an enum, or an array of bytes; reading refuses values
- * of `count` and above. */
+/* For an unsigned number, an enum, or bytes; reading refuses `count` and above. */
 #define PL_FIELD_CHOICE(type, tag, member, count)                                      \
     {                                                                                  \
         (tag), PL_KIND_CHOICE, PL_RULE_NEEDED, (count), PL_FIELD_ROW(type, member)     \
@@ -176,6 +171,4 @@ void pl_get_fields(pl_reader *reader, const pl_field *fields, void *to);
         0                                                                              \
     }
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -26,8 +26,7 @@ const char *pl_file_remedy(int cause, const char *path, uint64_t needed,
     struct statvfs info;
     char folder[PL_PATH_MAX];
     out[0] = '\0';
-    /* The path may not exist yet. A file system without a fixed number of inodes
-     * reports 0 as their number. */
+    /* The path may not exist yet. 0 inodes: the file system has no fixed number. */
     const bool lacks_inodes = cause == ENOSPC &&
                               (statvfs(path, &info) == 0 ||
                                statvfs(pl_path_above(folder, path), &info) == 0) &&
@@ -193,8 +192,7 @@ pl_status pl_make_folders(const char *path)
     return make_folder(part);
 }
 
-/* Works on open folders and never follows a link, so that nothing outside the tree is
- * deleted. */
+/* Works on open folders and follows no link, so nothing outside the tree is deleted. */
 static pl_status remove_under(int parent, const char *name, const char *path, int depth)
 {
     if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
@@ -335,12 +333,11 @@ pl_status pl_lock_folder(const char *path, int *fd)
         *fd = folder;
         return PL_OK;
     }
-    pl_status status = PL_ERR_BUSY;
-    if (errno == EWOULDBLOCK)
-        pl_fail(status, "%s is in use by another process; stop that process first",
-                path);
-    else
-        status = pl_file_failed("lock", path);
+    const pl_status status =
+        errno == EWOULDBLOCK
+            ? pl_fail(PL_ERR_BUSY,
+                      "%s is in use by another process; stop that process first", path)
+            : pl_file_failed("lock", path);
     close(folder);
     return status;
 }
@@ -397,10 +394,11 @@ pl_status pl_check_writable(const char *folder)
     pl_buf back = {0};
     pl_status status = pl_replace_file(path, probe, sizeof probe);
     if (status != PL_OK)
-        pl_fail_in(status,
-                   "cannot write into the folder %s; give another folder, or change "
-                   "its permissions",
-                   folder);
+        status = pl_fail_in(
+            status,
+            "cannot write into the folder %s; give another folder, or change "
+            "its permissions",
+            folder);
     if (status == PL_OK)
         status = pl_read_file(path, &back);
     if (status == PL_OK &&

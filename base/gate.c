@@ -40,8 +40,7 @@
  *     self-test a ZeroMQ library that accepts every client would not be noticed.
  *
  * Ownership. The gate owns its copy of the process's keys (wiped at the end), the
- * snapshots and the queue of orders. `extra` and `refused` belong to the gate's
- * thread. */
+ * snapshots and the orders. `extra` and `refused` belong to the gate's thread. */
 #include "base/gate.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -77,8 +76,7 @@ typedef struct snapshot {
     struct snapshot *older;
 } snapshot;
 
-/* Identifies the state of the file that was read. Every change of the file changes at
- * least one field. */
+/* Identifies the file's state: every change changes at least one field. */
 typedef struct stamp {
     struct timespec modified;
     ino_t number;
@@ -94,8 +92,7 @@ typedef struct gate {
     int64_t unread_ms;
     /* the sentence last reported about bad lines */
     char complaint[PL_KEY_COMPLAINT_MAX];
-    /* keys that pl_gate_admit added to those of the file; only the gate's thread uses
-     * them */
+    /* keys that pl_gate_admit added; only the gate's thread uses them */
     pl_key_list extra;
     _Atomic(snapshot *) now;
     atomic_int readers; /* threads that read a snapshot at this moment */
@@ -174,9 +171,8 @@ static pl_status read_key_list(gate *g)
     return PL_OK;
 }
 
-/* Reads the list if its file has changed. The reason why a list cannot be read may go
- * away without a change of the file; so reading it is then tried again at every
- * check. */
+/* Reads the list if its file has changed. A list that cannot be read is tried again at
+ * every check, because the reason may go away without a change of the file. */
 static void reread(gate *g, bool anyway)
 {
     const stamp s = stamp_list_file(g->list);
@@ -516,8 +512,7 @@ static pl_status self_test(const gate *g)
         memcpy(&event, frame, sizeof event);
         zmq_recv(monitor, frame, sizeof frame, 0);
     }
-    /* Stops the reports of events, because an event that is not read would block
-     * ZeroMQ's thread for ever. */
+    /* Stops the reports of events: unread ones would block ZeroMQ's thread for ever. */
     if (client)
         zmq_socket_monitor(client, NULL, 0);
     void *const sockets[] = {monitor, client, server};

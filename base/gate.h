@@ -17,9 +17,7 @@
  * separate thread answers. If that thread ends, ZeroMQ accepts no connection. */
 #pragma once
 #include "base/keys.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef struct pl_refusal {
     const char *reason; /* a sentence */
@@ -29,8 +27,7 @@ typedef struct pl_refusal {
 
 typedef struct pl_gate_options {
     const pl_keypair *own; /* this process's key pair; copied */
-    /* file of the list; "": no file, so only keys passed to pl_gate_admit may
-     * connect */
+    /* file of the list; "": only keys passed to pl_gate_admit may connect */
     const char *list;
     bool (*may)(pl_key_role role, uint16_t type);
     /* returns how much a message of this type takes out of the token bucket of its
@@ -50,13 +47,12 @@ typedef struct pl_gate_options {
  * connects with a random key, which must be refused. ERR_INTERNAL: the random key was
  * accepted, or was not refused in time, so the gate may protect nothing. ERR_CONFIG:
  * the list cannot be read. ERR_BUSY: this process already has a gate. */
-PL_MUST_CHECK pl_status pl_gate_open(const pl_gate_options *options);
+pl_status pl_gate_open(const pl_gate_options *options);
 bool pl_gate_is_open(void);
 /* Call pl_gate_close after all sockets are closed; pl_wire_shutdown also calls it. */
 void pl_gate_close(void);
 
-/* Allows a key to connect although it is not in the list. Returns before the gate's
- * thread has added the key. */
+/* Allows a key that is not in the list; returns before the gate has added it. */
 void pl_gate_admit(const pl_pubkey *key, pl_key_role role);
 
 /* Returns the current role of the key; PL_AS_NONE: the key has no rights. Sets *own to
@@ -71,6 +67,4 @@ bool pl_gate_may(pl_key_role role, uint16_t type);
 unsigned pl_gate_cost(uint16_t type);
 void pl_gate_refused(const pl_refusal *refusal);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #ifdef PL_XXHASH_CHOOSES
-/* like xxhash.h, but chooses this machine's vector instructions when the program
- * runs */
+/* like xxhash.h, but chooses the vector instructions when the program runs */
 #include <xxh_x86dispatch.h>
 #else
 #include <xxhash.h>

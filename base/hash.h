@@ -9,9 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 enum { PL_HASH_BYTES = 32, PL_HASH_TEXT = 65 };
 typedef struct pl_hash {
@@ -40,7 +38,7 @@ bool pl_hash_equal(const pl_hash *a, const pl_hash *b);
 bool pl_hash_none(const pl_hash *hash);
 void pl_hash_format(const pl_hash *hash, char text[PL_HASH_TEXT]); /* 64 hex digits */
 /* ERR_DATA: the text is not 64 hex digits in lower case. */
-PL_MUST_CHECK pl_status pl_hash_parse(const char *text, pl_hash *out);
+pl_status pl_hash_parse(const char *text, pl_hash *out);
 
 uint64_t pl_checksum(const void *data, size_t len); /* XXH3-64, seed 0 */
 
@@ -55,6 +53,4 @@ uint64_t pl_checksum_pieces(const pl_piece *pieces, size_t n_pieces);
  * at the same time, which is two to three times as fast. */
 void pl_hash_many(const char *use, const pl_piece *pieces, size_t n, pl_hash *out);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -6,8 +6,7 @@
  * When a lane has finished a piece, it takes the next one, so all lanes stay busy even
  * if pieces differ in length. The same source (hash_lanes.inc) is compiled for four and
  * for eight lanes; rotations are single instructions with AVX-512 and two shifts
- * elsewhere. Without vector instructions, and for a single piece, libsodium computes
- * the hash. */
+ * elsewhere. libsodium hashes single pieces, and all without vector instructions. */
 #include "base/hash_lanes.h"
 #include "base/isa.h"
 #include "base/sanitize.h"
@@ -64,8 +63,7 @@ INSIDE void load_four(four m[WORDS], const uint8_t *const at[4], size_t from)
 
 #define SHUFFLE __builtin_shufflevector
 
-/* Loads half a block (eight words) of each of eight lanes: m[i] gets word i of all
- * lanes. */
+/* Loads eight words (half a block) of each lane: m[i] gets word i of all lanes. */
 INSIDE void turn(eight m[8], const uint8_t *const at[8], size_t from)
 {
     eight r[8], t[8], u[8];
@@ -96,7 +94,6 @@ INSIDE void load_eight(eight m[WORDS], const uint8_t *const at[8], size_t from)
     turn(m + 8, at, from + BLOCK_BYTES / 2);
 }
 
-/* A piece that is being hashed in a lane. */
 typedef struct lane {
     const uint8_t *at;
     size_t left, index;

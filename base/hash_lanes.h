@@ -5,9 +5,7 @@
  * hash as it would alone. */
 #pragma once
 #include "base/hash.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* The instruction sets to use; each includes those before it. */
 typedef enum lanes_kind { LANES_NONE, LANES_AVX2, LANES_AVX512 } lanes_kind;
@@ -18,6 +16,4 @@ lanes_kind hash_lanes_best(void); /* returns the best instruction set of this ma
 void hash_many_with(lanes_kind kind, const char *use, const pl_piece *pieces, size_t n,
                     pl_hash *out);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

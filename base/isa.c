@@ -41,8 +41,7 @@ static pl_isa named_isa(void)
     return (pl_isa)i;
 }
 
-/* The result is kept, because other threads may change the environment later
- * (modules/cpu/gemm_blas.c). */
+/* Kept, because the environment may change later (modules/cpu/gemm_blas.c). */
 pl_isa pl_isa_newest(void)
 {
     static _Atomic int known; /* 0: not yet known; else the result + 1 */

@@ -9,9 +9,7 @@
  * library). */
 #pragma once
 #include "base/status.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* Oldest first; each one contains those before it. */
 typedef enum pl_isa {
@@ -23,7 +21,6 @@ typedef enum pl_isa {
     PL_ISA_COUNT
 } pl_isa;
 
-/* Returns the name that PATHLOOM_CPU accepts. */
 const char *pl_isa_name(pl_isa isa);
 
 /* Returns the newest instruction set that this machine has. */
@@ -35,8 +32,6 @@ pl_isa pl_isa_machine(void);
 pl_isa pl_isa_newest(void);
 
 /* ERR_USAGE if PATHLOOM_CPU has a value that is not the name of an instruction set. */
-PL_MUST_CHECK pl_status pl_isa_check(void);
+pl_status pl_isa_check(void);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -161,8 +161,7 @@ pl_json *pl_json_array(void)
     return made(json_array());
 }
 
-/* Returns the text with U+FFFD in place of bytes that are not UTF-8, because jansson
- * refuses them. */
+/* Puts U+FFFD in place of bytes that are not UTF-8, which jansson refuses. */
 static const char *cleaned(const char *text, size_t len, pl_buf *out)
 {
     for (size_t i = 0; i < len;) {

@@ -3,17 +3,15 @@
 #include "base/buf.h"
 #include <stdbool.h>
 #include <stdio.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef struct pl_json pl_json;
 
 /* Parses strict RFC 8259: text that is not UTF-8 and duplicate keys are refused. The
  * message of ERR_DATA names the column, and the line if the text has several. */
-PL_MUST_CHECK pl_status pl_json_parse(const char *text, size_t len, pl_json **out);
+pl_status pl_json_parse(const char *text, size_t len, pl_json **out);
 /* Like pl_json_parse, for the text of a file. *out is NULL after a failure. */
-PL_MUST_CHECK pl_status pl_json_load(const char *path, pl_json **out);
+pl_status pl_json_load(const char *path, pl_json **out);
 void pl_json_destroy(pl_json **json);
 
 /* Functions that read values. The result is NULL or false if the value is absent or has
@@ -32,9 +30,8 @@ bool pl_json_is_array(const pl_json *value); /* an empty array counts, too */
 bool pl_json_is_object(const pl_json *value);
 size_t pl_json_count(const pl_json *array);
 const pl_json *pl_json_at(const pl_json *array, size_t i);
-/* Iterates over an object's keys in order. Returns the key after `key`, or the first
- * key if `key` is NULL; NULL at the end. `key` must be a pointer that this function
- * returned. */
+/* Returns the key after `key` in order, or the first key if `key` is NULL; NULL at the
+ * end. `key` must be a pointer that this function returned. */
 const char *pl_json_next_key(const pl_json *object, const char *key);
 
 /* Functions that build values. The set and push functions take ownership of `value`. In
@@ -49,7 +46,6 @@ void pl_json_set_real(pl_json *object, const char *key,
 void pl_json_set_bool(pl_json *object, const char *key, bool value);
 void pl_json_push(pl_json *array, pl_json *value);
 pl_json *pl_json_make_text(const char *text);
-/* makes a string from a text that may contain U+0000 */
 pl_json *pl_json_make_bytes(const char *text, size_t len);
 pl_json *pl_json_make_real(double value);
 pl_json *pl_json_make_int(int64_t value);
@@ -58,6 +54,4 @@ pl_json *pl_json_make_int(int64_t value);
  * one line. Keys keep their order. */
 void pl_json_write(const pl_json *json, int indent, pl_buf *out);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

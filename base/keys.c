@@ -1,5 +1,4 @@
-/* Makes, saves and loads key pairs, and reads and writes the list of keys that may
- * connect (keys.h). */
+/* Makes, saves and loads key pairs and the list of keys that may connect (keys.h). */
 #include "base/keys.h"
 #include "base/clock.h"
 #include "base/fs.h"
@@ -67,8 +66,7 @@ pl_status pl_pubkey_parse(const char *text, pl_pubkey *out)
                    PL_PUBKEY_TEXT - 1);
 }
 
-/* X25519 with a point of low order gives zero for every scalar; libsodium reports that.
- */
+/* X25519 with a point of low order gives zero for all scalars; libsodium reports it. */
 pl_status pl_pubkey_check(const pl_pubkey *key)
 {
     static const uint8_t scalar[crypto_scalarmult_SCALARBYTES] = {1};
@@ -143,8 +141,7 @@ pl_status pl_invite_keypair(const char *text, pl_keypair *out)
     return PL_OK;
 }
 
-/* After a crash the file either exists completely or not at all. An existing file is
- * never replaced. */
+/* After a crash the file is complete or missing. No file is replaced. */
 pl_status pl_keypair_save(const char *path, const pl_keypair *pair)
 {
     char text[KEY_FILE_MAX], open_text[PL_PUBKEY_TEXT], secret_text[PL_PUBKEY_TEXT];
@@ -183,14 +180,12 @@ pl_status pl_keypair_load(const char *path, pl_keypair *out)
     if (fd < 0)
         return pl_fail(pl_status_of_errno(errno, PL_ERR_NOPERM),
                        "cannot open the key file %s: %s", path, strerror(errno));
-    /* checks the open file, so that the file that is read is the one whose mode was
-     * checked */
+    /* checks the open file, so that exactly the checked file is read */
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
         PL_TRY(pl_fail(PL_ERR_NOPERM,
                        "%s cannot be a key file, because it is not a regular file",
                        path));
-    /* A Secret of Kubernetes belongs to root, and a process that is not root reads it
-     * as a member of its group. */
+    /* A Secret of Kubernetes belongs to root; other users read it through its group. */
     const bool is_lent = info.st_uid == 0 && geteuid() != 0;
     if (info.st_mode & (is_lent ? S_IWGRP | S_IXGRP | S_IRWXO : S_IRWXG | S_IRWXO))
         PL_TRY(pl_fail(PL_ERR_NOPERM,
@@ -465,8 +460,7 @@ static size_t write_list_head(pl_buf *out, int64_t changed_s)
     return out->len;
 }
 
-/* Writes the list, unless the file already has these bytes, so that no process reads it
- * again without need. */
+/* Writes the list, unless the file has these bytes: nobody reads it again in vain. */
 static pl_status write_list(const char *path, const pl_key_list *list)
 {
     pl_buf text = {0}, old = {0}, fresh = {0};

@@ -1,11 +1,9 @@
-/* Writes and reads whole numbers as little-endian bytes on any machine. `width` is the
- * number of bytes, 1 to 8. */
+/* Whole numbers as little-endian bytes on any machine. `width`: 1 to 8 bytes. */
 #pragma once
+#include "base/status.h"
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 static inline void pl_le_put(uint8_t *out, uint64_t value, size_t width)
 {
     for (size_t i = 0; i < width; i++)
@@ -18,6 +16,4 @@ static inline uint64_t pl_le_get(const uint8_t *in, size_t width)
         value = value << 8 | in[i];
     return value;
 }
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

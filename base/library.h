@@ -13,9 +13,7 @@
 #pragma once
 #include "base/status.h"
 #include <stddef.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 #ifdef __cplusplus
 #define PL_LIBRARY_MEMBER(name) __typeof__(&::name) name;
@@ -30,10 +28,7 @@ extern "C" {
  * may call at once. ERR_UNSUPPORTED: the library or a function is missing; the error
  * says to install the Debian package `package`. ERR_NOMEM: the system has no memory for
  * the library. */
-PL_MUST_CHECK pl_status pl_library_load(const char *file, const char *package,
-                                        const char *const *names, void *functions,
-                                        size_t bytes);
+pl_status pl_library_load(const char *file, const char *package,
+                          const char *const *names, void *functions, size_t bytes);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

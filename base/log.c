@@ -13,8 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The settings are set once when the process starts, before it has threads; all threads
- * read them. */
+/* The settings are set before the process has threads; all threads read them. */
 static struct {
     const char *role;
     pl_log_level level;

@@ -4,9 +4,7 @@
 #pragma once
 #include "base/status.h"
 #include <stdbool.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef enum pl_log_level {
     PL_LOG_ERROR,
@@ -23,6 +21,4 @@ void pl_log_open(const char *role, pl_log_level level, bool json);
 void pl_log(pl_log_level level, const char *event, const char *format, ...)
     PL_PRINTF(3, 4);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

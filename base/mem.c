@@ -69,6 +69,12 @@ void pl_free(void *memory)
     free(memory);
 }
 
+void pl_free_list(void *const *blocks, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(blocks[i]);
+}
+
 void pl_keep_blocks(void)
 {
     mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
@@ -154,8 +160,7 @@ typedef struct memory_bounds {
     uint64_t total, available;
 } memory_bounds;
 
-/* Applies the limits of one cgroup. Page cache that the kernel would drop first counts
- * as free memory. */
+/* Applies the limits of a cgroup. Page cache that can be dropped counts as free. */
 static void tighten_by_group(memory_bounds *bounds, const char *folder,
                              const char *limit_name, const char *used_name)
 {

@@ -5,9 +5,7 @@
 #include "base/status.h"
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 void *pl_alloc(size_t bytes);           /* zeroed memory; aborts if there is none */
 void *pl_grow(void *old, size_t bytes); /* realloc; aborts if there is no memory */
@@ -17,25 +15,28 @@ void *pl_grow(void *old, size_t bytes); /* realloc; aborts if there is no memory
 void *pl_grow_items(void *old, size_t n_old, size_t n_new, size_t size);
 char *pl_strdup(const char *text); /* a copy; NULL for NULL */
 void pl_free(void *memory);        /* accepts NULL */
+/* Frees several blocks; each may be NULL. */
+#define pl_free_all(...)                                                               \
+    pl_free_list((void *[]){__VA_ARGS__},                                              \
+                 sizeof((void *[]){__VA_ARGS__}) / sizeof(void *))
+void pl_free_list(void *const *blocks, size_t n);
 
-/* Aborts like the functions above. Wrappers call it if a library failed to allocate
- * memory. */
+/* Aborts like the functions above. For a library that failed to allocate memory. */
 void pl_memory_exhausted(size_t bytes) PL_NORETURN;
 
 /* Allocates zeroed memory that is aligned to 64 bytes. Memory of 4 MiB or more is
  * aligned to 2 MiB, and the kernel is asked to use huge pages for it. The message of
  * ERR_NOMEM names `what` and the size. Free with pl_free_aligned. */
-PL_MUST_CHECK pl_status pl_try_alloc(size_t bytes, const char *what, void **out);
+pl_status pl_try_alloc(size_t bytes, const char *what, void **out);
 /* Allocates without zeroing, for a caller that overwrites all bytes. */
-PL_MUST_CHECK pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out);
+pl_status pl_try_alloc_bare(size_t bytes, const char *what, void **out);
 
 /* After this call the C library keeps freed blocks of up to 4 MiB for later use, up to
  * 64 MiB altogether. Without this call the C library maps, clears and unmaps the memory
  * of every block of 1 MiB, such as a message or a database write. */
 void pl_keep_blocks(void);
-/* The C library keeps the memory of freed blocks; this function returns that memory to
- * the kernel. Call it after work that needed much more memory than the work that
- * follows. */
+/* Returns the memory of freed blocks, which the C library keeps, to the kernel. Call it
+ * after work that needed much more memory than the work that follows. */
 void pl_give_back_blocks(void);
 void pl_free_aligned(void *memory); /* accepts NULL */
 
@@ -48,6 +49,4 @@ uint64_t pl_memory_total_bytes(void);
  * so far; 0 if there is no such process. */
 uint64_t pl_memory_peak_bytes(int pid);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

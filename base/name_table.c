@@ -54,8 +54,7 @@ void pl_name_table_destroy(pl_name_table **handle)
         return;
     for (size_t i = 0; i < table->size; i++)
         pl_free(table->entries[i].name);
-    pl_free(table->entries);
-    pl_free(table);
+    pl_free_all(table->entries, table);
 }
 
 void pl_name_table_put(pl_name_table *table, const char *name, int number)
@@ -79,8 +78,7 @@ void pl_name_table_put(pl_name_table *table, const char *name, int number)
     entry->number = number;
 }
 
-/* The dropped entry may have displaced the entries up to the next free one, so each of
- * these is inserted again. */
+/* the dropped entry may have displaced those up to the next free one: insert again */
 void pl_name_table_drop(pl_name_table *table, const char *name)
 {
     name_entry *entry = find_name_entry(table, name, hash_of(name));

@@ -1,9 +1,8 @@
 /* A map from names to numbers, for thousands of names. The table uses open addressing
  * and keeps copies of the names. */
 #pragma once
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "base/status.h"
+PL_C_BEGIN
 
 typedef struct pl_name_table pl_name_table;
 pl_name_table *pl_name_table_create(void);
@@ -11,11 +10,8 @@ void pl_name_table_destroy(pl_name_table **table); /* accepts NULL */
 
 /* Sets the number (>= 0) of a name; adds the name if it is missing. */
 void pl_name_table_put(pl_name_table *table, const char *name, int number);
-/* Removes a name, if it exists. */
 void pl_name_table_drop(pl_name_table *table, const char *name);
 /* Returns -1 if the name is missing. */
 int pl_name_table_get(const pl_name_table *table, const char *name);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -51,8 +51,7 @@ static bool is_special(const char *path)
 }
 
 /* Follows the links from `at` to a path that is not a link. Stops at a descriptor of
- * the process, and at a pipe or device, because the text of a link to these need not be
- * a path ("pipe:[123]"). */
+ * the process, a pipe or device, whose link need not have a path ("pipe:[123]"). */
 static pl_status follow_links(pl_output *o, int *fd)
 {
     char link[PL_PATH_MAX], folder[PL_PATH_MAX];
@@ -241,8 +240,7 @@ pl_status pl_output_end(pl_output *o)
         PL_CHECK(pl_failpoint("fs.rename.after"));
     }
     const pl_status status = pl_sync_parent(o->target);
-    /* If the folder cannot be synced, a power cut could remove the new file later. So
-     * it is removed now. */
+    /* without a sync of the folder, a power cut could remove the new file later */
     if (status != PL_OK && o->is_new)
         unlink(o->target);
     return status;

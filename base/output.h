@@ -10,40 +10,32 @@
  *   /dev/fd/N, /dev/stdout       The bytes are written to this descriptor of the
  *                                process.
  *
- * No other file of the sources may create or rename a file, except the few that
- * tools/check_tree.sh lists. */
+ * Only this file, and those that tools/check_tree.sh lists, make or rename files. */
 #pragma once
 #include "base/status.h"
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* ---- a file in pieces ---- */
 typedef struct pl_output pl_output;
-/* Opens the output at the path that a user named. */
-PL_MUST_CHECK pl_status pl_output_open(const char *path, pl_output **out);
-PL_MUST_CHECK pl_status pl_output_write(pl_output *o, const void *data, size_t len);
+pl_status pl_output_open(const char *path, pl_output **out);
+pl_status pl_output_write(pl_output *o, const void *data, size_t len);
 /* Writes zeros until the number of bytes is a multiple of `multiple`, at most 64. */
-PL_MUST_CHECK pl_status pl_output_align(pl_output *o, uint64_t multiple);
+pl_status pl_output_align(pl_output *o, uint64_t multiple);
 /* Completes the output. After OK the new content survives a power cut. After a failure
- * the file has the old content, or, if only the sync of the folder failed, the new
- * content. */
-PL_MUST_CHECK pl_status pl_output_end(pl_output *o);
+ * it is the old content, or the new one if only the sync of the folder failed. */
+pl_status pl_output_end(pl_output *o);
 /* Removes the temporary file if pl_output_end has not succeeded. Accepts NULL. */
 void pl_output_close(pl_output **o);
 
 /* ---- a file at once ---- */
-PL_MUST_CHECK pl_status pl_write_output(const char *path, const void *data, size_t len);
+pl_status pl_write_output(const char *path, const void *data, size_t len);
 /* For the program's own files in a run or a store. A link is replaced and not followed:
  * in a folder that somebody else made it could lead to any file of the user. */
-PL_MUST_CHECK pl_status pl_replace_file(const char *path, const void *data, size_t len);
+pl_status pl_replace_file(const char *path, const void *data, size_t len);
 /* Makes a file that only its owner may read. ERR_EXISTS if anything is at the path.
  * After a failure there is no file. */
-PL_MUST_CHECK pl_status pl_create_secret(const char *path, const void *data,
-                                         size_t len);
+pl_status pl_create_secret(const char *path, const void *data, size_t len);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

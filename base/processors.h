@@ -1,8 +1,7 @@
 /* How many processors this process may use. */
 #pragma once
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "base/status.h"
+PL_C_BEGIN
 
 /* Returns the number of processors that this process may use, at least 1: the smallest
  * of
@@ -28,6 +27,4 @@ int pl_cpu_count_at(const char *root, char why[PL_CPU_WHY_MAX]);
 void pl_cgroup_each(const char *root, const char *controller,
                     void (*fn)(void *context, const char *folder), void *context);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -30,8 +30,7 @@ void quota_destroy(quota **quota_at)
     if (!q)
         return;
     pl_name_table_destroy(&q->keys);
-    pl_free(q->buckets);
-    pl_free(q);
+    pl_free_all(q->buckets, q);
     *quota_at = NULL;
 }
 

@@ -14,9 +14,7 @@
  * per second, which is more than an encrypted connection can transfer. */
 #pragma once
 #include "base/wire.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 enum {
     QUOTA_PER_S = 4000,
@@ -32,6 +30,4 @@ void quota_destroy(quota **q); /* accepts NULL */
 /* Takes `cost` out of the sender's bucket. Returns false if the bucket holds less. */
 bool quota_take(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -36,8 +36,7 @@ void pl_put_f64(pl_buf *record, uint16_t tag, double value)
     pl_put_u64(record, tag, bits);
 }
 
-/* Returns the length of the first character if it is not allowed in a text; 0 if it is
- * allowed. */
+/* Returns the length of the first character if a text must not have it, else 0. */
 static size_t bad_bytes(const char *text, size_t len)
 {
     size_t n = pl_utf8_length(text, len);
@@ -79,8 +78,7 @@ typedef struct record_field {
 } record_field;
 
 /* Reads the field at `at` and moves `at` past it. Returns false at the end, or if the
- * record is shorter than the field claims. Only this function reads the length of a
- * field. */
+ * record is too short. Only this function reads the length of a field. */
 static bool next_field(const pl_reader *reader, size_t *at, record_field *out)
 {
     size_t rest = reader->len - *at;
@@ -104,8 +102,7 @@ static void fail_once(pl_reader *reader, const char *what_is_wrong, uint16_t tag
                                  (unsigned)tag, what_is_wrong);
 }
 
-/* A record with bad framing is opened as empty, so that no getter reads past its end.
- */
+/* a record with bad framing is opened as empty, so no getter reads past its end */
 void pl_reader_open(pl_reader *reader, const char *what, const void *data, size_t len)
 {
     *reader = (pl_reader){.data = data, .len = len, .what = what};
@@ -160,8 +157,7 @@ static bool find_field(pl_reader *reader, uint16_t tag, size_t i, record_field *
     return false;
 }
 
-/* Returns the field if it has exactly `len` bytes; otherwise NULL, and the reader has
- * failed. */
+/* Returns the field if it has exactly `len` bytes; else the reader has failed. */
 static const uint8_t *sized(pl_reader *reader, uint16_t tag, size_t i, size_t len)
 {
     record_field field;

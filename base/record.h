@@ -13,9 +13,7 @@
 #pragma once
 #include "base/buf.h"
 #include "base/hash.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 void pl_put_u64(pl_buf *record, uint16_t tag, uint64_t value);
 void pl_put_f64(pl_buf *record, uint16_t tag, double value);
@@ -30,8 +28,7 @@ typedef struct pl_reader {
     size_t len;
     /* name of the record in errors, for example "SUBMIT from worker-2" */
     const char *what;
-    /* memory of `len` bytes for the texts that pl_get_word returns; NULL if it is not
-     * used */
+    /* memory of `len` bytes for the texts of pl_get_word; NULL if it is not used */
     char *texts;
     pl_status status;
     /* where the last search ended, so that a list is read in one pass; seek_at 0: there
@@ -65,6 +62,4 @@ void pl_get_text(pl_reader *reader, uint16_t tag, size_t i, char *out, size_t ou
  * the reader's `texts`; "" after a failure. */
 const char *pl_get_word(pl_reader *reader, uint16_t tag, size_t i, size_t size);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

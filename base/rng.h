@@ -4,11 +4,10 @@
  * machine, and values can be computed in any order. `stream` identifies the use, for
  * example pl_stream("init", path, tensor). */
 #pragma once
+#include "base/status.h"
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* Combines a name and two numbers into a stream id (FNV-1a and a 64-bit mixer). */
 uint64_t pl_stream(const char *use, uint64_t a, uint64_t b);
@@ -22,14 +21,10 @@ float pl_random_normal(uint64_t seed, uint64_t stream, uint64_t index); /* Box-M
  * computation gives two values, so half as many are needed. */
 void pl_random_normals(uint64_t seed, uint64_t stream, size_t n, float *out);
 
-/* Returns element i of a keyed permutation of 0..n-1 (a cycle-walking Feistel network),
- * in O(1). n >= 1, i < n. */
+/* Element i of a keyed permutation of 0..n-1 (cycle-walking Feistel network), O(1). */
 uint64_t pl_permute(uint64_t seed, uint64_t stream, uint64_t n, uint64_t i);
 
-/* Returns a random number from the operating system, which cannot be predicted; never
- * 0. */
+/* Returns an unpredictable number from the operating system; never 0. */
 uint64_t pl_random_fresh(void);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

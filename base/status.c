@@ -1,5 +1,4 @@
-/* Gives the names and exit codes of statuses, and keeps the thread's last error
- * sentence (status.h). */
+/* Names and exit codes of statuses, and the thread's last error (status.h). */
 #include "base/status.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -61,8 +60,7 @@ static const struct {
 #undef STATUS_ROW
 };
 
-/* Returns the status if it is known, else PL_ERR_INTERNAL. A status that came over the
- * network may be any number. */
+/* Returns the status, or PL_ERR_INTERNAL for other numbers from the network. */
 static pl_status known(pl_status status)
 {
     return (unsigned)status < PL_STATUS_COUNT ? status : PL_ERR_INTERNAL;

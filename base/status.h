@@ -4,13 +4,19 @@
  * names the thing, the numbers and the remedy. Its callers forward the status with
  * PL_TRY and clean up at a single `done:` label.
  *
- * For each status, the table has the exit code of the process (from sysexits(3)) and a
- * short text. */
+ * The table has each status's exit code of the process (sysexits(3)) and a text. */
 #pragma once
 
+/* The declarations between these two words have C linkage in C++, too. */
 #ifdef __cplusplus
-extern "C" {
+#define PL_C_BEGIN extern "C" {
+#define PL_C_END   }
+#else
+#define PL_C_BEGIN
+#define PL_C_END
 #endif
+
+PL_C_BEGIN
 
 /* X(name, exit code, short text) */
 #define PL_STATUS_TABLE(X)                                                             \
@@ -40,18 +46,21 @@ extern "C" {
     X(ERR_PEEL, 65, "a sum of sketches cannot be decoded")                             \
     X(ERR_FILES, 75, "too many files are open")
 
-typedef enum pl_status {
+/* Under clang, a caller must use the status that a function returns, or cast it to
+ * void; GCC has no such attribute for a type. */
+#if defined(__clang__)
+#define PL_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define PL_MUST_CHECK
+#endif
+
+typedef enum PL_MUST_CHECK pl_status {
 #define PL_STATUS_ENUM(name, code, text) PL_##name,
     PL_STATUS_TABLE(PL_STATUS_ENUM)
 #undef PL_STATUS_ENUM
         PL_STATUS_COUNT
 } pl_status;
 
-#if defined(__clang__)
-#define PL_MUST_CHECK __attribute__((warn_unused_result))
-#else
-#define PL_MUST_CHECK
-#endif
 #if defined(__GNUC__)
 #define PL_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define PL_NORETURN     __attribute__((noreturn))
@@ -92,6 +101,4 @@ int pl_status_exit_code(pl_status status);    /* sysexits(3) */
             return pl_return_status;                                                   \
     } while (0)
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

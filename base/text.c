@@ -41,8 +41,7 @@ static double read_real(const char *text, char **end)
     return value;
 }
 
-/* strtod also accepts blanks, hexadecimal, "inf" and "nan"; this function refuses them
- * by their first characters. */
+/* refuses by the first characters what strtod accepts: blanks, 0x, "inf" and "nan" */
 static bool starts_like_number(const char *text)
 {
     if (*text == '+' || *text == '-')
@@ -84,8 +83,7 @@ pl_status pl_parse_int(const char *text, int64_t *out)
     return PL_OK;
 }
 
-/* A value too small for a double becomes the nearest double; a value that is too large
- * is refused. */
+/* a value too small for a double becomes the nearest; one too large is refused */
 pl_status pl_parse_real(const char *text, double *out)
 {
     *out = 0;
@@ -146,8 +144,7 @@ const char *pl_nearest(const char *word, const char *const *names, size_t n_name
         const size_t name_len = strlen(names[i]);
         const size_t gap = len > name_len ? len - name_len : name_len - len;
         if (gap * 2 > name_len)
-            /* skips words whose length differs too much, because the distance is at
-             * least the difference */
+            /* the distance is at least the difference of the lengths */
             continue;
         int distance = pl_edit_distance(word, names[i]);
         if ((size_t)distance * 2 > name_len)

@@ -1,22 +1,17 @@
-/* Small functions for text: strict parsing of numbers, the most similar name, numbers
- * with units. */
+/* Text: strict parsing of numbers, the most similar name, numbers with units. */
 #pragma once
 #include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* These functions parse a text that must contain only the value; otherwise they return
  * ERR_DATA. pl_parse_int accepts "1k", "1M" and "1G" (powers of ten) and "1Ki", "1Mi"
- * and "1Gi" (powers of two). It also accepts "1.5M" and "1e6" if the value is a whole
- * number. */
-PL_MUST_CHECK pl_status pl_parse_int(const char *text, int64_t *out);
-PL_MUST_CHECK pl_status pl_parse_real(const char *text, double *out);
-PL_MUST_CHECK pl_status pl_parse_bool(const char *text,
-                                      bool *out); /* true/false/yes/no/on/off */
+ * and "1Gi" (powers of two). "1.5M" and "1e6" are fine if the value is whole. */
+pl_status pl_parse_int(const char *text, int64_t *out);
+pl_status pl_parse_real(const char *text, double *out);
+pl_status pl_parse_bool(const char *text, bool *out); /* true/false/yes/no/on/off */
 
 /* pl_edit_distance returns the Levenshtein distance. pl_nearest returns the name with
  * the smallest distance to `word`. A name is ignored if its distance exceeds half of
@@ -24,8 +19,7 @@ PL_MUST_CHECK pl_status pl_parse_bool(const char *text,
 int pl_edit_distance(const char *a, const char *b);
 const char *pl_nearest(const char *word, const char *const *names, size_t n_names);
 
-/* Writes for example "1.4 MiB", "3m41s", "12.3k"; out has at least 16 bytes. Returns
- * out. */
+/* Writes "1.4 MiB", "3m41s", "12.3k"; out has at least 16 bytes. Returns out. */
 char *pl_human_bytes(double bytes, char out[16]);
 char *pl_human_seconds(double seconds, char out[16]);
 char *pl_human_count(double count, char out[16]);
@@ -50,6 +44,4 @@ uint32_t pl_utf8_code_point(const void *text, size_t n);
  * the bidirectional controls U+202A..U+202E and U+2066..U+2069. */
 bool pl_utf8_steers(const void *text, size_t n);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -31,8 +31,7 @@ void pl_once(bool *done, void (*fn)(void))
     pthread_mutex_unlock(&lock);
 }
 
-/* Starts a thread with all signals blocked, so that signals go to the thread that runs
- * the event loop. */
+/* Starts a thread with all signals blocked: they go to the event loop's thread. */
 static int start_masked(pthread_t *id, void *(*run)(void *), void *context)
 {
     sigset_t all, old;
@@ -270,8 +269,7 @@ void pl_queue_destroy(pl_queue **queue)
     pthread_cond_destroy(&(*queue)->arrived);
     pthread_mutex_destroy(&(*queue)->lock);
     close((*queue)->fd);
-    pl_free((*queue)->ring);
-    pl_free(*queue);
+    pl_free_all((*queue)->ring, *queue);
     *queue = NULL;
 }
 
@@ -294,8 +292,7 @@ void pl_queue_push(pl_queue *queue, void *item)
     pthread_mutex_unlock(&queue->lock);
 }
 
-/* Uses the monotonic clock, so that setting the time of day neither shortens nor
- * prolongs a wait. */
+/* Uses the monotonic clock: setting the time of day changes no wait. */
 void *pl_queue_pop(pl_queue *queue, int timeout_ms)
 {
     void *item = NULL;

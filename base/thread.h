@@ -1,22 +1,18 @@
 /* Threads: a parallel loop over items, named threads, a queue that an event loop can
- * poll, and a thread that processes such a queue. Only thread.c and library.c
- * use locks. */
+ * poll, and a thread with such a queue. Only thread.c and library.c use locks. */
 #pragma once
 #include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* Calls fn(context, item, thread) for item 0..n_items-1 on n_threads threads (the
  * caller is one of them). Returns the status of the failing item with the lowest
  * number, and makes its error sentence the caller's last error. Threads take items in
  * rising order; results must not depend on which thread takes which item. */
 typedef pl_status (*pl_item_fn)(void *context, size_t item, int thread);
-PL_MUST_CHECK pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn,
-                                    void *context);
+pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn, void *context);
 
 /* Calls fn unless *done is true (a static that begins as false). Returns when fn has
  * returned, in this thread or another one. fn must not call pl_once, because all calls
@@ -24,13 +20,13 @@ PL_MUST_CHECK pl_status pl_parallel(int n_threads, size_t n_items, pl_item_fn fn
 void pl_once(bool *done, void (*fn)(void));
 
 typedef struct pl_thread pl_thread;
-PL_MUST_CHECK pl_status pl_thread_start(const char *name, void (*run)(void *),
-                                        void *context, pl_thread **out);
+pl_status pl_thread_start(const char *name, void (*run)(void *), void *context,
+                          pl_thread **out);
 void pl_thread_join(pl_thread **thread); /* accepts NULL */
 
 /* A queue of pointers between two threads. The length of the queue has no limit. */
 typedef struct pl_queue pl_queue;
-PL_MUST_CHECK pl_status pl_queue_create(pl_queue **out);
+pl_status pl_queue_create(pl_queue **out);
 void pl_queue_destroy(pl_queue **queue);
 void pl_queue_push(pl_queue *queue, void *item);
 /* Returns NULL if no item came within timeout_ms; with -1 the wait has no limit. */
@@ -41,9 +37,8 @@ int pl_queue_fd(const pl_queue *queue); /* readable while the queue is not empty
  * takes finished jobs in the same order. pl_actor_fd is readable while there are
  * finished jobs to take. */
 typedef struct pl_actor pl_actor;
-PL_MUST_CHECK pl_status pl_actor_start(const char *name,
-                                       void (*work)(void *self, void *job), void *self,
-                                       pl_actor **out);
+pl_status pl_actor_start(const char *name, void (*work)(void *self, void *job),
+                         void *self, pl_actor **out);
 void pl_actor_push(pl_actor *actor, void *job);
 void *pl_actor_take(pl_actor *actor); /* NULL if no job is finished */
 int pl_actor_fd(const pl_actor *actor);
@@ -53,6 +48,4 @@ void pl_actor_stop(pl_actor *actor);
 /* Stops and frees the actor. Accepts NULL. */
 void pl_actor_destroy(pl_actor **actor);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

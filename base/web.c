@@ -62,8 +62,7 @@ static size_t give_bytes(char *out, size_t one, size_t n, void *context)
     return len;
 }
 
-/* When a connection breaks, curl calls this function before it sends the same bytes
- * again. */
+/* curl calls this before it sends the same bytes again after a broken connection. */
 static int rewind_bytes(void *context, curl_off_t offset, int origin)
 {
     exchange *x = context;

@@ -4,15 +4,12 @@
  * Each request is sent once; the caller decides whether to repeat it. */
 #pragma once
 #include "base/buf.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
-/* A client that keeps idle connections open for later requests. Several threads may use
- * it at the same time. */
+/* A client that keeps idle connections for later. Several threads may use it. */
 typedef struct pl_web pl_web;
 /* ERR_UNSUPPORTED: this build was made without libcurl. */
-PL_MUST_CHECK pl_status pl_web_open(pl_web **out);
+pl_status pl_web_open(pl_web **out);
 void pl_web_close(pl_web **web); /* accepts NULL */
 
 enum { PL_WEB_HEADERS_MAX = 64 };
@@ -35,10 +32,7 @@ typedef struct pl_web_request {
     char etag[128];
 } pl_web_request;
 /* OK for every HTTP status. ERR_NET or ERR_TIMEOUT: the caller may try again.
- * ERR_CONFIG: the address or its certificate is wrong. Redirections are not
- * followed. */
-PL_MUST_CHECK pl_status pl_web_ask(pl_web *web, pl_web_request *request);
+ * ERR_CONFIG: a wrong address or certificate. Redirections are not followed. */
+pl_status pl_web_ask(pl_web *web, pl_web_request *request);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -70,8 +70,7 @@ typedef struct frame_list {
     /* number of frames that came; those beyond WIRE_FRAMES_MAX were dropped */
     size_t count;
     size_t bytes;
-    /* the message into which pieces are joined; NULL if the connection is not
-     * encrypted */
+    /* the message into which pieces are joined; NULL without encryption */
     pl_message *joined;
     size_t body_len, data_len;
     bool has_body, is_bad;
@@ -295,8 +294,7 @@ pl_status pl_wire_bind(const char *address, pl_socket **out, char bound[PL_ADDRE
     PL_CHECK(open_socket(&at, true, pl_gate_is_open(), out));
     pl_socket *socket = *out;
     PL_TRY(bind_socket(socket, at.endpoint));
-    /* `bound` is the address by which others reach the socket, with the key that they
-     * must expect */
+    /* `bound`: the address by which others reach the socket, with its key */
     if (zmq_getsockopt(socket->zmq, ZMQ_LAST_ENDPOINT, socket->address, &size) != 0)
         PL_TRY(pl_fail(PL_ERR_NET,
                        "the address of a socket that listens cannot be read: %s",
@@ -419,8 +417,7 @@ static void free_given(void *data, void *context)
     (void)data;
     if (atomic_fetch_sub(&g->n_pieces, 1) > 1)
         return;
-    pl_free(g->data);
-    pl_free(g);
+    pl_free_all(g->data, g);
 }
 
 static bool give_pieces(pl_socket *socket, pl_buf *data)
@@ -522,11 +519,10 @@ static pl_status send_trouble(pl_socket *socket, const pl_peer *peer,
                               const pl_message *message)
 {
     char key[PL_PUBKEY_TEXT];
-    pl_message m;
+    pl_message m = {0};
     pl_status why = pl_wire_error_of(message);
     pl_pubkey_format(&peer->key, key);
     pl_gate_refused(&(pl_refusal){pl_last_error(), key, ""});
-    pl_message_init(&m, 0);
     pl_wire_error(&m, message->request, why,
                   "the other process cannot do this because of a problem on its "
                   "machine; its log says which");
@@ -593,9 +589,8 @@ static bool recv_frames(pl_socket *socket, frame_list *in, bool more)
     return true;
 }
 
-/* Receives one message, good or bad; returns false if no message is waiting. A message
- * is always received as a whole, so that a bad one does not shift the frames of the
- * next. */
+/* Receives one message, good or bad; returns false if no message is waiting. It is
+ * received as a whole, so that a bad one does not shift the frames of the next. */
 static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
                          pl_message *out, bool *good)
 {
@@ -631,8 +626,7 @@ static bool take_message(pl_socket *socket, pl_peer *peer, bool may_lend,
         if (socket->crowd)
             wire_watch_heard(socket, zmq_msg_get(head, ZMQ_SRCFD));
         if (socket->is_secure) {
-            /* the gate gave the key of the sender to ZeroMQ when the connection was
-             * made */
+            /* the gate gave the sender's key to ZeroMQ when the connection was made */
             const char *user = zmq_msg_gets(head, "User-Id");
             peer->role = user && pl_pubkey_parse(user, &peer->key) == PL_OK
                              ? pl_gate_role(&peer->key, &peer->own)

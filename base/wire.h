@@ -15,9 +15,7 @@
 #include "base/buf.h"
 #include "base/fields.h"
 #include <stdbool.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 enum {
     PL_WIRE_DATA_MAX = 1 << 20,
@@ -47,25 +45,22 @@ typedef struct pl_message {
     uint64_t token;   /* fencing token of the lease; 0 if there is none */
     pl_buf body;      /* a record */
     pl_buf data;      /* bulk bytes, may be empty */
-    /* if not NULL, `data` belongs to ZeroMQ and must only be read
-     * (pl_wire_recv_lent) */
+    /* not NULL: `data` is ZeroMQ's, only to be read (pl_wire_recv_lent) */
     void *lent;
     pl_buf texts; /* texts that were read from `body` (pl_message_get) */
 } pl_message;
 void pl_message_init(pl_message *message, uint16_t type); /* zeroes */
 void pl_message_destroy(pl_message *message);             /* frees and zeroes */
-/* Sets the type and appends the fields of `from` to the body. */
 void pl_message_put(pl_message *message, uint16_t type, const pl_field *fields,
                     const void *from);
 /* Reads the body into `to`, whose pointers are valid as long as the message's body.
  * `what` names the message in errors. */
-PL_MUST_CHECK pl_status pl_message_get(pl_message *message, const char *what,
-                                       const pl_field *fields, void *to);
+pl_status pl_message_get(pl_message *message, const char *what, const pl_field *fields,
+                         void *to);
 
 typedef struct pl_socket pl_socket;
 
-/* Sets the key pair of this process; call it before the first socket is made. The pair
- * is copied; NULL: no key. */
+/* Sets (copies) this process's key pair, before the first socket; NULL: no key. */
 void pl_wire_keys(const pl_keypair *pair);
 /* Sets the host name or IP address under which other machines reach this process.
  * pl_wire_bind writes it into an address that stands for all interfaces. "": the first
@@ -76,40 +71,37 @@ void pl_wire_advertise(const char *host);
  * is encrypted; without a gate only local addresses are allowed (ERR_CONFIG). Writes to
  * `bound` the address that clients connect to, with port and key. ERR_BUSY: the port is
  * in use. */
-PL_MUST_CHECK pl_status pl_wire_bind(const char *address, pl_socket **out,
-                                     char bound[PL_ADDRESS_MAX]);
+pl_status pl_wire_bind(const char *address, pl_socket **out,
+                       char bound[PL_ADDRESS_MAX]);
 /* Checks that pl_wire_bind could listen at the address. ERR_BUSY: it is in use. */
-PL_MUST_CHECK pl_status pl_wire_check_free(const char *address);
+pl_status pl_wire_check_free(const char *address);
 /* Connects with the process's key pair. pl_wire_connect_as uses the pair `own` instead,
  * unless it is NULL. ERR_CONFIG: the address is not local and does not contain the
  * server's key. If the server refuses the client, pl_wire_recv returns ERR_NOPERM. */
-PL_MUST_CHECK pl_status pl_wire_connect(const char *address, pl_socket **out);
-PL_MUST_CHECK pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
-                                           pl_socket **out);
+pl_status pl_wire_connect(const char *address, pl_socket **out);
+pl_status pl_wire_connect_as(const char *address, const pl_keypair *own,
+                             pl_socket **out);
 void pl_wire_close(pl_socket **socket); /* accepts NULL */
 
 /* Sends from a server. The caller keeps the message. ERR_NET if the peer has gone. */
-PL_MUST_CHECK pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
-                                        const pl_message *message);
-/* Sends from a client. ERR_NET if the queue is full, because the server has not taken
- * messages for a long time. */
-PL_MUST_CHECK pl_status pl_wire_send(pl_socket *socket, const pl_message *message);
+pl_status pl_wire_send_to(pl_socket *socket, const pl_peer *peer,
+                          const pl_message *message);
+/* Sends from a client. ERR_NET: the queue is full, the server has long taken none. */
+pl_status pl_wire_send(pl_socket *socket, const pl_message *message);
 /* Sends without copying the data, which then belongs to ZeroMQ, even if the message was
  * not sent. `peer` is NULL on a client. */
-PL_MUST_CHECK pl_status pl_wire_give_to(pl_socket *socket, const pl_peer *peer,
-                                        pl_message *message);
+pl_status pl_wire_give_to(pl_socket *socket, const pl_peer *peer, pl_message *message);
 
 /* Takes one waiting message; ERR_TIMEOUT at once if there is none. `peer` may be NULL
  * on a client. `out` must be initialised; its buffers are reused. On a server, this
  * function answers a message with ERR_NOPERM if the role of the sender's key does not
  * allow the message; the caller does not get such a message. A client gets ERR_NOPERM
  * if its key is refused, or if the server is not the one that the address names. */
-PL_MUST_CHECK pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out);
+pl_status pl_wire_recv(pl_socket *socket, pl_peer *peer, pl_message *out);
 /* Receives like pl_wire_recv, but large data stays in ZeroMQ's memory. The data may be
  * read until `out` is used for receiving again or destroyed, and must not be written,
  * grown, taken or freed. */
-PL_MUST_CHECK pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer,
-                                          pl_message *out);
+pl_status pl_wire_recv_lent(pl_socket *socket, pl_peer *peer, pl_message *out);
 
 /* Waits for sockets and descriptors. ready[i] tells whether item i is ready (first the
  * sockets, then the descriptors). Returns how many are ready, 0 on timeout or signal.
@@ -124,27 +116,22 @@ typedef struct pl_wire_line {
     uint64_t n_connects;
     bool is_connected;
     /* Bytes that arrived here, and bytes whose arrival the other machine has confirmed.
-     * The numbers also rise while a long message is on its way. 0 for ipc, and without
-     * a connection. */
+     * They also rise within a long message. 0 for ipc, and without a connection. */
     uint64_t arrived_bytes, confirmed_bytes;
     uint32_t rtt_us; /* the shortest round trip; 0: not known */
 } pl_wire_line;
 void pl_wire_line_now(pl_socket *socket, pl_wire_line *out);
-/* Returns for how many milliseconds a client has had no connection to its server; 0 if
- * it is connected. */
+/* Returns the ms since a client lost its server; 0: connected. */
 int64_t pl_wire_lost_ms(pl_socket *socket);
 /* Tests whether a TCP connection to the address can be made, and ends it at once. The
  * error's sentence says which of these it is. ERR_NET: the name of the machine is
- * unknown, the name service does not answer, or nothing listens at the port.
- * ERR_TIMEOUT: the machine does not answer within timeout_ms. Looking the name up may
- * take longer. */
-PL_MUST_CHECK pl_status pl_wire_reach(const char *address, int timeout_ms);
+ * unknown, the name service is silent, or nothing listens at the port. ERR_TIMEOUT: the
+ * machine does not answer within timeout_ms. Looking the name up may take longer. */
+pl_status pl_wire_reach(const char *address, int timeout_ms);
 
-/* Returns the address, without the key, at which a server listens or to which a client
- * connects. */
+/* Returns, without the key, where a server listens or to what a client connects. */
 const char *pl_wire_address(const pl_socket *socket);
-/* Number of messages that were dropped since the socket was opened, because they failed
- * the checks. */
+/* Number of messages that were dropped so far, because they failed the checks. */
 uint64_t pl_wire_dropped(const pl_socket *socket);
 /* Number of messages that were refused because the sender's role does not allow them,
  * or because the sender's key asked too much (base/quota.h). */
@@ -155,25 +142,21 @@ uint64_t pl_wire_bytes_received(const pl_socket *socket);
 /* Sends a question from a client and waits for its answer. The same request is sent
  * again every `retry_ms` until `timeout_ms`; answers to other requests are dropped. If
  * the answer is an error (ERR), returns the status and the sentence in it. */
-PL_MUST_CHECK pl_status pl_wire_ask(pl_socket *socket, const pl_message *question,
-                                    int retry_ms, int timeout_ms, pl_message *answer);
+pl_status pl_wire_ask(pl_socket *socket, const pl_message *question, int retry_ms,
+                      int timeout_ms, pl_message *answer);
 uint64_t pl_wire_next_request(void); /* a new request number */
 
 /* The type of an ERR message, whose body has tag 1 = status, tag 2 = sentence. */
 enum { PL_WIRE_ERR = 1 };
 void pl_wire_error(pl_message *out, uint64_t request, pl_status status,
                    const char *sentence);
-/* Returns the status of an ERR answer and makes its sentence the last error. The status
- * is never PL_OK. */
+/* Returns the status of an ERR answer, never PL_OK; its sentence: the last error. */
 pl_status pl_wire_error_of(const pl_message *answer);
 
-/* Writes the name and version of the ZeroMQ library. Returns false if the library
- * cannot encrypt. */
+/* Writes ZeroMQ's name and version. Returns false if it cannot encrypt. */
 bool pl_wire_library(char out[128]);
 
 /* Call it before exit, after all sockets are closed. */
 void pl_wire_shutdown(void);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -1,13 +1,11 @@
-/* Decides whether a server takes a message that has arrived, and answers messages that
- * it does not take. */
+/* Decides whether a server takes a message; answers those that it does not take. */
 #include "base/clock.h"
 #include "base/gate.h"
 #include "base/wire_internal.h"
 
 #include <stdio.h>
 
-/* Reports a refusal to this process through pl_gate_options.on_refused, but not too
- * often. */
+/* Reports a refusal through pl_gate_options.on_refused, but not too often. */
 static void tell_refusal(pl_socket *socket, const pl_peer *peer, const char *text)
 {
     char key[PL_PUBKEY_TEXT];
@@ -24,7 +22,7 @@ static void tell_refusal(pl_socket *socket, const pl_peer *peer, const char *tex
 bool wire_admit(pl_socket *socket, const pl_peer *peer, const pl_message *m)
 {
     char text[160];
-    pl_message a;
+    pl_message a = {0};
     bool may = pl_gate_may(peer->role, m->type);
     const bool has_quota =
         quota_take(socket->shares, peer, may ? pl_gate_cost(m->type) : 1, pl_now_ms());
@@ -45,7 +43,6 @@ bool wire_admit(pl_socket *socket, const pl_peer *peer, const pl_message *m)
         snprintf(text, sizeof text,
                  "a key with the role %s may not send messages of type %u",
                  pl_key_role_name(peer->role), (unsigned)m->type);
-    pl_message_init(&a, 0);
     pl_wire_error(&a, m->request, PL_ERR_NOPERM, text);
     if (pl_wire_send_to(socket, peer, &a) == PL_OK)
         tell_refusal(socket, peer, text);
@@ -59,9 +56,7 @@ void wire_refuse_version(pl_socket *socket, const pl_peer *peer, const void *hea
                          size_t len)
 {
     char text[200];
-    pl_message a, m;
-    pl_message_init(&a, 0);
-    pl_message_init(&m, 0);
+    pl_message a = {0}, m = {0};
     if (!wire_header_foreign(header, len, &m) ||
         (socket->is_secure && (peer->role == PL_AS_NONE ||
                                !quota_take(socket->shares, peer, 1, pl_now_ms()))))

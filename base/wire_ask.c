@@ -5,8 +5,7 @@
 
 #include <stdatomic.h>
 
-/* while pl_wire_ask waits, it checks every LOOK_MS milliseconds whether the server
- * refused this client */
+/* every LOOK_MS pl_wire_ask checks whether the server refused this client */
 enum { LOOK_MS = 100, REACH_MS = 1000 };
 
 void pl_message_init(pl_message *message, uint16_t type)

@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-/* Offsets in the header. */
 enum {
     AT_MAGIC = 0,
     AT_MAJOR = 4,
@@ -23,8 +22,7 @@ enum {
 };
 static const uint8_t magic[4] = {'P', 'L', 'W', '1'};
 
-/* Computes the checksum of the header (with its checksum field set to zero), the body
- * and the data. */
+/* Computes the checksum of header (its checksum field is zero), body and data. */
 static uint64_t frame_checksum(const uint8_t header[WIRE_HEADER_BYTES],
                                const void *body, size_t body_len, const void *data,
                                size_t data_len)

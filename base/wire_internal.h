@@ -1,12 +1,9 @@
-/* Private to wire and gate: the header of messages, the process's ZeroMQ context, and
- * its own key. */
+/* Private to wire and gate: the header of messages, the ZeroMQ context, the own key. */
 #pragma once
 #include "base/keys.h"
 #include "base/quota.h"
 #include "base/wire.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 enum { WIRE_HEADER_BYTES = 64, WIRE_FRAMES_MAX = 3 };
 
@@ -26,7 +23,6 @@ bool wire_header_sizes(const void *header, size_t *body_len, size_t *data_len);
 /* Whether this is the header of a message with a different major version of the
  * protocol. If so, sets version and request of `out`. */
 bool wire_header_foreign(const void *header, size_t len, pl_message *out);
-/* Reads a header that was checked. */
 void wire_header_decode(const void *header, pl_message *out);
 bool wire_check(const wire_frame *frames, size_t n_frames);
 /* Checks and decodes a message from the network. n_frames is the number of frames that
@@ -38,7 +34,6 @@ bool wire_decode_lent(const wire_frame *frames, size_t n_frames, pl_message *out
 /* Returns lent data to ZeroMQ; the message has no data afterwards. */
 void wire_give_back(pl_message *message);
 
-/* The outcome of the newest handshakes. */
 typedef enum wire_verdict {
     WIRE_FINE,
     WIRE_KEY_REFUSED,
@@ -72,23 +67,19 @@ struct pl_socket {
 enum { WIRE_REFUSAL_MS = 1000 };
 bool wire_watch_client(pl_socket *socket); /* if false, errno has the reason */
 /* Starts a thread that bounds the connections of a server (base/crowd.h). */
-PL_MUST_CHECK pl_status wire_watch_server(pl_socket *socket);
+pl_status wire_watch_server(pl_socket *socket);
 /* Tells this thread that a message came from the connection with this descriptor. */
 void wire_watch_heard(pl_socket *socket, int fd);
 void wire_watch_end(pl_socket *socket);
-/* Reads the events that ZeroMQ has reported so far. */
 void wire_drain_monitor(pl_socket *socket);
-/* Returns ERR_NOPERM if the server refuses this client; ZeroMQ would silently try again
- * for ever. Otherwise PL_OK. */
-PL_MUST_CHECK pl_status wire_client_verdict(pl_socket *socket);
-/* Reports failed handshakes that the gate did not see, because they ended before the
- * client sent its key. */
+/* ERR_NOPERM if the server refuses this client; ZeroMQ would try again for ever. */
+pl_status wire_client_verdict(pl_socket *socket);
+/* Reports handshakes that ended before the client sent its key to the gate. */
 void wire_tell_failed_clients(pl_socket *socket);
 
 /* wire_admit.c */
 /* Whether the message reaches the caller: the bucket of the sender's key must hold
- * enough (quota.h), and the sender's role must allow the message. If not, answers the
- * sender. */
+ * enough (quota.h), and the sender's role must allow it. If not, answers the sender. */
 bool wire_admit(pl_socket *socket, const pl_peer *peer, const pl_message *m);
 /* Answers a message that was dropped, if its reason is a different major version of the
  * protocol. `header` is its first frame. */
@@ -103,11 +94,9 @@ pl_status wire_failed(const char *action, const char *address, pl_status otherwi
 
 /* Called before a socket is bound at an ipc address. ERR_BUSY: a process listens there.
  * ERR_EXISTS: the file there is not a socket. ERR_CONFIG: the path is too long. */
-PL_MUST_CHECK pl_status wire_ipc_check(const char *endpoint);
-/* For PL_ADDRESS_PRIVATE: makes a new folder and writes the address of a socket in
- * it. */
-PL_MUST_CHECK pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX]);
-/* Removes the file of the socket that was bound at this endpoint. */
+pl_status wire_ipc_check(const char *endpoint);
+/* For PL_ADDRESS_PRIVATE: makes a folder, and writes the address of a socket in it. */
+pl_status wire_ipc_private(char endpoint[PL_ADDRESS_MAX]);
 void wire_ipc_remove(const char *endpoint);
 
 /* the value of ZMQ_ZAP_ENFORCE_DOMAIN, which the header of ZeroMQ 4.3 hides */
@@ -116,10 +105,7 @@ enum { WIRE_ENFORCE_DOMAIN = 93 };
 /* These functions turn on CURVE for a ZeroMQ socket: the first for a server, the second
  * for a client of the server with the key `server`. ERR_UNSUPPORTED: this ZeroMQ
  * library cannot encrypt. */
-PL_MUST_CHECK pl_status wire_curve_server(void *zmq, const pl_keypair *own);
-PL_MUST_CHECK pl_status wire_curve_client(void *zmq, const pl_keypair *own,
-                                          const pl_pubkey *server);
+pl_status wire_curve_server(void *zmq, const pl_keypair *own);
+pl_status wire_curve_client(void *zmq, const pl_keypair *own, const pl_pubkey *server);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -116,8 +116,7 @@ void wire_ipc_remove(const char *endpoint)
         rmdir(folder);
 }
 
-/* Lustre and similar file systems cannot hold sockets. The only way to know is to make
- * a socket. */
+/* Lustre and similar file systems cannot hold sockets. To know, make a socket. */
 void pl_address_in_folder(const char *folder, const char *name,
                           char out[PL_ADDRESS_MAX])
 {

@@ -35,8 +35,7 @@ static bool watch_socket(pl_socket *socket, int events)
     snprintf(name, sizeof name, "inproc://monitor-%u", atomic_fetch_add(&count, 1));
     int none = 0;
     socket->monitor = zmq_socket(wire_context(), ZMQ_PAIR);
-    /* the queue has no limit, because the thread that writes events must not wait for
-     * the reader */
+    /* the queue has no limit: the thread that writes events must not wait */
     return socket->monitor &&
            zmq_setsockopt(socket->monitor, ZMQ_RCVHWM, &none, sizeof none) == 0 &&
            zmq_socket_monitor(socket->zmq, name, events) == 0 &&
@@ -214,8 +213,7 @@ struct wire_crowd {
     atomic_int n_plain, n_broken, n_cut;
 };
 
-/* Fills in the peer of a socket. The addresses of one IPv6 network (/64) count as one.
- */
+/* Fills in the peer of a socket. Addresses of one IPv6 network (/64) count as one. */
 static bool find_peer(int fd, uint32_t *address, uint16_t *port)
 {
     struct sockaddr_storage peer;
@@ -342,8 +340,7 @@ pl_status wire_watch_server(pl_socket *socket)
                           .is_open = is_same_peer};
     pl_status status = pl_thread_start("crowd", run_crowd, w, &w->thread);
     if (status != PL_OK) {
-        pl_free(w->heard);
-        pl_free(w);
+        pl_free_all(w->heard, w);
         return status;
     }
     socket->monitor = NULL; /* the thread closes it */
@@ -368,8 +365,7 @@ void wire_watch_end(pl_socket *socket)
     if (!w)
         return;
     pl_thread_join(&w->thread);
-    pl_free(w->heard);
-    pl_free(w);
+    pl_free_all(w->heard, w);
     socket->crowd = NULL;
 }
 

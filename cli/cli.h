@@ -1,11 +1,8 @@
-/* Private to cli: the verbs (the commands of pathloom), and the functions that they
- * share. */
+/* Private to cli: the verbs (pathloom's commands), and what they share. */
 #pragma once
 #include "cli/options.h"
 #include <signal.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* The verbs. Each verb has a separate file, cmd_NAME.c. */
 extern const cli_verb verb_train, verb_eval, verb_generate, verb_route, verb_serve,
@@ -23,10 +20,8 @@ int cli_fail(pl_status status);
 /* After this call, a C++ exception that no code catches ends the process like any
  * error: `tell` prints the last error and returns the exit code. */
 void cli_catch_uncaught(int (*tell)(pl_status status));
-/* The exit code of a verb that a signal has stopped. */
 enum { CLI_EXIT_STOPPED = 130 };
-/* Whether a signal has told this process to stop. False in a process of a launcher,
- * which knows that it has ended the process. */
+/* Whether a signal has told this process to stop; false under a launcher. */
 bool cli_was_stopped(void);
 /* Returns a flag that signals set. The signals are SIGTERM, SIGUSR1, SIGUSR2, SIGHUP
  * (unless it was ignored) and, if with_interrupt is true, SIGINT. The first signal sets
@@ -36,9 +31,6 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt);
  * process, only the launcher's signals set the flag, and only to 1; in a worker other
  * signals do so, too. */
 void cli_end_with_launcher(bool is_worker);
-/* After this call, the first SIGINT ends the process, because no work is left to
- * finish. */
+/* From now on the first SIGINT ends the process, because no work is left. */
 void cli_stop_at_once(void);
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -21,8 +21,7 @@ typedef struct audit_call {
 } audit_call;
 
 /* ---- all audits ---- */
-/* In text, audits whose results agreed are only counted, because there may be
- * thousands. JSON has all audits. */
+/* In text, the many audits whose results agreed are only counted. */
 static pl_status on_row(void *context, const char *name, const char *target)
 {
     audit_call *call = context;

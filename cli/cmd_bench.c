@@ -1,5 +1,4 @@
-/* pathloom bench: measures how fast parts of the program are on this machine. Each
- * subject has its own options. */
+/* pathloom bench: measures how fast parts of the program are on this machine. */
 #include "cli/cli.h"
 #include "measure/measure.h"
 

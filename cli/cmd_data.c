@@ -1,11 +1,7 @@
 /* pathloom data coverage: prints on which samples the paths were trained, as recorded
- * in the store. With --of, prints on how many tokens of a domain, or of the documents
- * in a file, each path and module was trained. */
+ * in the store. With --of, counts tokens of a domain or a file's documents. */
 #include "cli/cli.h"
 #include "cli/row.h"
-#include "codec/codec.h"
-#include "corpus/corpus.h"
-#include "outer/outer.h"
 
 #include <math.h>
 
@@ -77,8 +73,7 @@ done:
 /* ---- how much of some documents ---- */
 static pl_status on_arm(void *context, const pl_object *object);
 
-/* Decides what --of means: a domain, if the run has documents of this domain, otherwise
- * a file or folder. */
+/* What --of means: a domain of the run's documents, else a file or folder. */
 static pl_status read_subject(coverage_call *call, const char *dir)
 {
     pl_run r;

@@ -1,9 +1,7 @@
-/* pathloom doctor: checks this machine, a run, and the connection to a hub. Each line
- * says ok, warn or fail, and what to do. */
+/* pathloom doctor: checks this machine, a run, and the connection to a hub. */
 #include "cli/cli.h"
 #include "measure/measure.h"
 
-/* Prints a finding on one line, and its remedy on another. */
 static void print_finding(void *context, health how, const char *what,
                           const char *found, const char *remedy)
 {
@@ -43,7 +41,6 @@ static pl_status run_doctor(int argc, char **argv)
     if (!q.json)
         say("%d ok, %d warnings, %d failures", d.n[HEALTH_OK], d.n[HEALTH_WARN],
             d.n[HEALTH_FAIL]);
-    /* the findings say what failed */
     return d.n[HEALTH_FAIL] == 0 ? PL_OK : pl_fail(PL_ERR_UNSUPPORTED, "%s", "");
 }
 

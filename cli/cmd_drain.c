@@ -1,5 +1,4 @@
-/* pathloom drain: removes a worker from a running job. The worker finishes its task,
- * gets no new one, and ends. */
+/* pathloom drain: lets a worker of a running job finish its task and end. */
 #include "cli/cli.h"
 
 typedef struct drain_request {

@@ -1,9 +1,7 @@
-/* pathloom eval: measures how well a run predicts its held-out text, or another text.
- * The command also works while the run trains. */
+/* pathloom eval: measures how well a run predicts text, also while it trains. */
 #include "cli/cli.h"
 
-/* Parses a list such as "128,64": numbers of tokens after which the path is chosen
- * again. */
+/* Parses a list such as "128,64": after how many tokens the path is chosen again. */
 static pl_status read_every(const pl_run *r, const char *text, evaluation_wish *wish)
 {
     char one[24];
@@ -57,19 +55,16 @@ static pl_status run_eval(int argc, char **argv)
     eval_request q = {.json = false};
     evaluation_wish wish = {.n_every = 0};
     evaluation_text text = {0};
-    evaluation e;
-    pl_run r;
+    evaluation e = {0};
+    pl_run r = {0};
     pl_store *store = NULL;
     pl_buf json = {0};
     pl_status status = PL_OK;
-    memset(&e, 0, sizeof e);
-    memset(&r, 0, sizeof r);
     r.lock = -1;
     PL_CHECK(cli_read(&verb_eval, argc, argv, &q, NULL));
     PL_CHECK(cli_read_select(q.select, q.mixture.at, &wish.best));
     PL_TRY(run_look(q.run, &r));
-    /* Only keys that do not change training may be set, such as the keys that limit how
-     * much text is scored. */
+    /* Only keys that do not change training may be set, such as limits of scoring. */
     for (int i = 0; i < q.settings.n; i++) {
         const char *pair = q.settings.pairs[i];
         PL_TRY(pl_conf_set_pair(&config_table, &r.cfg, pair, "--set"));

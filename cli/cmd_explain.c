@@ -1,5 +1,4 @@
-/* pathloom explain WORD: prints what a status, an exit code, an event or a key of the
- * configuration means. */
+/* pathloom explain WORD: prints what a status, exit code, event or key means. */
 #include "cli/cli.h"
 
 #include <strings.h>
@@ -105,7 +104,6 @@ static void print_found(const char *name, const char *meaning, bool json)
     say_json(o);
 }
 
-/* Lists the keys of a section of the configuration. */
 static int print_section(const char *word, bool json)
 {
     int n = 0;

@@ -1,6 +1,5 @@
 /* pathloom export: writes one path as a Hugging Face folder or as a GGUF file. */
 #include "cli/cli.h"
-#include "serve/serve.h"
 
 typedef struct request {
     const char *dir, *arm, *path, *text, *out, *format, *type_name;
@@ -122,9 +121,8 @@ static pl_status export_path(job *j, int path)
          slot++)
         j->modules[slot].number = (uint64_t)j->number;
     PL_CHECK(pl_read_path_modules(j->store, j->topology, j->modules, j->params));
-    /* The note about a module has a key such as "pathloom.module.L1.E0"; its value is
-     * the number of the version and the hash of its parameters. The other notes say how
-     * the model was made. */
+    /* The note about a module has a key such as "pathloom.module.L1.E0"; its value: the
+     * version's number and hash. The other notes say how the model was made. */
     char key[PL_MODULE_NAME_MAX + 16], value[PL_HASH_TEXT + 32], hash[PL_HASH_TEXT];
     j->n_notes = 0;
     add_export_note(j, "version", PL_VERSION);
@@ -218,11 +216,10 @@ static pl_status choose_export_path(job *j, int *path)
 static pl_status run_export(int argc, char **argv)
 {
     request q = {.format = "safetensors"};
-    job j;
+    job j = {0};
     char arm[PL_ARM_NAME_MAX];
     int path = 0;
     pl_status status = PL_OK;
-    memset(&j, 0, sizeof j);
     j.r.lock = -1;
     j.q = &q;
     PL_CHECK(cli_read(&verb_export, argc, argv, &q, NULL));
@@ -277,9 +274,7 @@ static pl_status run_export(int argc, char **argv)
     for (; q.all && path < pl_topology_n_paths(j.topology); path++)
         PL_TRY(export_path(&j, path));
 done:
-    pl_free(j.notes);
-    pl_free(j.texts);
-    pl_free(j.modules);
+    pl_free_all(j.notes, j.texts, j.modules);
     pl_free_aligned(j.params);
     pl_snapshot_clear(&j.tag);
     pl_buf_destroy(&j.tokenizer);

@@ -1,7 +1,5 @@
-/* pathloom generate: writes text. The prompt chooses a path, and that path
- * generates. */
+/* pathloom generate: writes text on the path that the prompt chooses. */
 #include "cli/cli.h"
-#include "serve/serve.h"
 
 typedef struct request {
     mixture_wish wish;
@@ -244,12 +242,10 @@ static pl_status generate_rerouted(session *s, pl_generate_result *result)
 static pl_status run_generate(int argc, char **argv)
 {
     const int32_t bos = PL_TOKEN_BOS;
-    request q;
-    session s;
+    request q = {0};
+    session s = {0};
     pl_generate_result result;
     pl_status status = PL_OK;
-    memset(&q, 0, sizeof q);
-    memset(&s, 0, sizeof s);
     s.q = &q;
     q.options.max_tokens = 64;
     q.options.choice = pl_choice_defaults();

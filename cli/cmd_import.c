@@ -1,8 +1,6 @@
 /* pathloom import: writes a configuration for a run that begins with an existing Llama
- * or Qwen3 model. This command checks the model completely. The run reads the
- * parameters when training begins. */
+ * or Qwen3 model. It checks the model completely. The run reads it at its start. */
 #include "cli/cli.h"
-#include "serve/serve.h"
 
 #include <stdlib.h>
 
@@ -77,8 +75,7 @@ static pl_status make_real(request *q, const char *key, double value)
     return given_add(&q->settings, key, pl_format_real(value, text));
 }
 
-/* Sets a key to a file's absolute path, because the configuration may be used in
- * another folder. */
+/* Sets a key to a file's absolute path, for use in other folders. */
 static pl_status make_path(request *q, const char *key, const char *path)
 {
     char *whole = realpath(path, NULL);
@@ -160,8 +157,7 @@ static pl_status run_import(int argc, char **argv)
                 q.model));
         PL_TRY(make_path(&q, "data.tokenizer", pl_import_tokenizer(m)));
     }
-    /* The keys of the shape are added after the user's settings, because the model
-     * determines them. */
+    /* the keys of the shape come after the user's: the model determines them */
     const pl_shape *s = pl_import_shape(m);
     const struct {
         const char *key;

@@ -18,9 +18,7 @@ enum { REACH_MS = 5000 };
 static pl_status ask_for_key(const char *hub, const pl_keypair *own)
 {
     pl_socket *socket = NULL;
-    pl_message q, a;
-    pl_message_init(&q, PL_MSG_STATUS);
-    pl_message_init(&a, 0);
+    pl_message q = {.type = PL_MSG_STATUS}, a = {0};
     q.request = pl_wire_next_request();
     pl_status status = pl_wire_connect_as(hub, own, &socket);
     if (status == PL_OK)
@@ -31,8 +29,7 @@ static pl_status ask_for_key(const char *hub, const pl_keypair *own)
     return status;
 }
 
-/* Admits this machine. A machine that joined before needs no hub for this: its worker
- * waits for a hub that is away. */
+/* Admits this machine. One that joined before needs no hub now. */
 static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
 {
     pl_keypair own;
@@ -67,9 +64,8 @@ static pl_status enrol(process *p, const pl_keypair *invite, char role[32])
     return status;
 }
 
-/* Finds the token: in the command line, in a file or in the environment. Other users of
- * the machine can read the words of a command line, but not the file. The file may be a
- * pipe, as the shell makes for <(command). */
+/* Finds the token: in the command line, in a file or in the environment. Other users
+ * can read a command line, but not the file, which may be a pipe (<(command)). */
 static pl_status find_token(const process *p, const char *word, char out[PL_TOKEN_MAX])
 {
     const char *named = getenv("PATHLOOM_TOKEN");
@@ -122,8 +118,7 @@ static pl_status run_join(int argc, char **argv)
     pl_copy_text(p.found[0], sizeof p.found[0], hub);
     p.hub = p.found[0];
     if (!p.key) {
-        /* There is one key per job, so the name of its file is made from the hub's
-         * key. */
+        /* one key per job, so the name of its file is made from the hub's key */
         char folder[PL_PATH_MAX], key[PL_PUBKEY_TEXT], name[64];
         PL_CHECK(process_user_folder("XDG_CONFIG_HOME", ".config", folder));
         if (chmod(folder, 0700) != 0)

@@ -1,7 +1,5 @@
-/* pathloom key: makes key pairs and invitations, and edits the list of keys that may
- * connect. */
+/* pathloom key: makes key pairs and invitations, edits the list of keys. */
 #include "cli/cli.h"
-#include "serve/serve.h"
 
 #include <time.h>
 
@@ -145,8 +143,7 @@ static pl_status list_keys(const key_options *o)
     return PL_OK;
 }
 
-/* Names an entry. If no name was given, makes one, so that every entry can be revoked
- * by name. */
+/* Names an entry. Makes one if none was given, so that all can be revoked. */
 static void name_entry(const char *given, const char *kind, pl_key_entry *e)
 {
     char key[PL_PUBKEY_TEXT];

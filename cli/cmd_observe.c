@@ -1,5 +1,4 @@
-/* pathloom observe: prints the events of all processes of a run in the order of their
- * times. */
+/* pathloom observe: prints the events of all processes of a run, ordered by time. */
 #include "cli/cli.h"
 #include "cli/row.h"
 #include "view/view.h"

@@ -1,8 +1,6 @@
-/* pathloom route: prints how well each path fits the beginning of a text, which path
- * answers, and why. No text is generated. */
+/* pathloom route: prints how well each path fits a text, which answers, and why. */
 #include "cli/cli.h"
 #include "cli/row.h"
-#include "serve/serve.h"
 
 #include <math.h>
 
@@ -106,12 +104,10 @@ static void show_routing(const routing_call *call)
 static pl_status run_route(int argc, char **argv)
 {
     const int32_t bos = PL_TOKEN_BOS;
-    request q;
-    routing_call call;
+    request q = {0};
+    routing_call call = {0};
     pl_read_stats stats;
     pl_status status = PL_OK;
-    memset(&q, 0, sizeof q);
-    memset(&call, 0, sizeof call);
     call.q = &q;
     PL_CHECK(cli_read(&verb_route, argc, argv, &q, NULL));
     if (q.route)

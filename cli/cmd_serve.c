@@ -1,6 +1,5 @@
 /* pathloom serve: serves a run's paths through OpenAI's completions API. */
 #include "cli/cli.h"
-#include "serve/serve.h"
 #include <time.h>
 
 /* A signal handler sets this flag: the store must be read again. */
@@ -67,9 +66,8 @@ static const cli_option options[] = {
                "log one line per request to stderr"),
 };
 
-/* Serves until a signal arrives. After Ctrl+C or TERM the server finishes open requests
- * first; a second signal ends it without finishing them. HUP makes it read the store
- * again. */
+/* Serves until a signal arrives. After Ctrl+C or TERM the server finishes open
+ * requests; a second signal ends it at once. HUP makes it read the store again. */
 static pl_status run_serve(int argc, char **argv)
 {
     request q = {.front.listen = "127.0.0.1:8080",

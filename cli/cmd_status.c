@@ -88,13 +88,12 @@ static const cli_option options[] = {
 static pl_status run_status(int argc, char **argv)
 {
     status_request q = {.json = false};
-    pl_run r;
+    pl_run r = {0};
     char sentence[1024];
     pl_store *store = NULL;
     pl_json *json = NULL;
     pl_buf text = {0};
     pl_status status = PL_OK;
-    memset(&r, 0, sizeof r);
     r.lock = -1;
     PL_CHECK(cli_read(&verb_status, argc, argv, &q, NULL));
     if (q.csv && (q.json || !q.history))
@@ -113,13 +112,12 @@ static pl_status run_status(int argc, char **argv)
     if (status == PL_OK)
         status = run_ask_hub(&r, &json);
     /* No job is running. The answer is {"finished": true} if the run is finished,
-     * otherwise an error. So a script that starts workers in a cluster can ask whether
-     * work is left. */
+     * otherwise an error. So a script of a cluster can ask whether work is left. */
     if (status == PL_ERR_NOT_FOUND) {
         bool ended = false;
         pl_copy_text(sentence, sizeof sentence, pl_last_error());
         if (store_open_run(r.dir, &store) == PL_OK)
-            run_has_ended(store, &ended);
+            (void)run_has_ended(store, &ended);
         pl_store_close(&store);
         if (!ended)
             PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "%s", sentence));

@@ -165,8 +165,7 @@ const store_verb store_verbs[] = {
 };
 const size_t n_store_verbs = sizeof store_verbs / sizeof *store_verbs;
 
-/* The options of all verbs of `store`. Whether a verb accepts an option is checked
- * after parsing. */
+/* The options of all verbs; whether a verb accepts one is checked after parsing. */
 static const cli_option options[STORE_OPT_COUNT] = {
 #define STORE_OPTION_ROW(label, text, argument, explained)                             \
     {.name = text,                                                                     \
@@ -234,8 +233,7 @@ pl_status store_open_to_write(store_call *call, pl_store **out)
     return status == PL_ERR_BUSY ? is_held(call) : status;
 }
 
-/* Refuses a single part of a store, because a part does not show which of its versions
- * are needed by paths in other parts. */
+/* Refuses a part of a store, which does not show what other parts need of it. */
 pl_status store_refuse_part(const char *folder)
 {
     char above[PL_PATH_MAX];
@@ -262,8 +260,7 @@ static pl_status run_store(int argc, char **argv)
 {
     const char *names[64];
     cli_words words;
-    store_call call;
-    memset(&call, 0, sizeof call);
+    store_call call = {0};
     PL_CHECK(cli_read(&verb_store, argc, argv, &call, &words));
     if (words.n < 1)
         return pl_fail(

@@ -1,5 +1,4 @@
-/* pathloom top: shows the job on one screen, redrawn twice per second until q is
- * pressed. */
+/* pathloom top: shows the job on a screen, redrawn twice per second until q. */
 #include "cli/cli.h"
 
 #include <poll.h>
@@ -19,8 +18,7 @@ typedef struct screen {
 } screen;
 
 /* ---- the terminal ---- */
-/* Prints a line, cut at the right edge of the screen. Prints nothing below the last
- * line. */
+/* Prints a line, cut at the screen's right edge; nothing below the last line. */
 static void put_screen_line(screen *s, const char *format, ...) PL_PRINTF(2, 3);
 static void put_screen_line(screen *s, const char *format, ...)
 {
@@ -134,15 +132,13 @@ static void put_worker_rows(screen *s, const pl_json *status, int most)
         put_screen_line(s, "... and %d more", (int)n - most);
 }
 
-/* Whether, after one more line, there is still room for the line that counts the hidden
- * paths. */
+/* Whether one more line leaves room for the line that counts the hidden paths. */
 static bool has_room(const screen *s)
 {
     return !s->tty || s->line < s->rows - 2;
 }
 
-/* Draws the paths of an arm that fit on the screen. Returns `hidden` plus the number of
- * paths that did not fit. */
+/* Draws the paths that fit on the screen. Returns `hidden` plus those that did not. */
 static int put_arm(screen *s, const pl_json *arm, int hidden)
 {
     const double bits = pl_json_get_real(arm, "held_out_bits_per_byte");
@@ -248,16 +244,14 @@ static pl_status run_top(int argc, char **argv)
     screen s = {.tty = false};
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
     char key = 0;
-    pl_run r;
-    memset(&r, 0, sizeof r);
+    pl_run r = {0};
     r.lock = -1;
     PL_CHECK(cli_read(&verb_top, argc, argv, &q, NULL));
     pl_status status = run_watch(&r, &q.ask);
     PL_TRY(status);
     s.tty = isatty(STDOUT_FILENO) && isatty(STDIN_FILENO);
     if (s.tty && tcgetattr(STDIN_FILENO, &s.before) == 0) {
-        /* keys arrive one by one and are not shown; the second screen, without a
-         * cursor */
+        /* keys arrive singly and are not shown; the second screen, without a cursor */
         struct termios raw = s.before;
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
         tcsetattr(STDIN_FILENO, TCSANOW, &raw);

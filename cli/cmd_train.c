@@ -1,5 +1,4 @@
-/* pathloom train: does all steps from text to the final table. The command can be
- * stopped and repeated at any time. */
+/* pathloom train: from text to the final table. It can be stopped and repeated. */
 #include "cli/cli.h"
 #include "measure/measure.h"
 #include <unistd.h>
@@ -27,10 +26,9 @@ static pl_status train_stages(pl_run *r, train_dial *dial)
 
 static pl_status report(pl_run *r)
 {
-    evaluation e;
+    evaluation e = {0};
     pl_store *store = NULL;
     pl_status status = PL_OK;
-    memset(&e, 0, sizeof e);
     curves_tick(r->curves, true);
     PL_TRY(store_open_run(r->dir, &store));
     PL_TRY(evaluate(r, store, NULL, &e));
@@ -70,8 +68,7 @@ static void start_page(pl_run *r, pl_launcher **viewer)
 }
 
 /* Prepares text and configuration. With --for or --tokens, the keys of a new run are
- * chosen by the text and by the speed of this machine. Later commands keep these
- * keys. */
+ * chosen by the text and by the speed of this machine. Later commands keep them. */
 static pl_status prepare_run(pl_run *r, train_dial *dial)
 {
     const bool decided = r->resumed || r->took_saved;
@@ -138,8 +135,7 @@ static pl_status train_run(pl_run *r, train_dial *dial, pl_launcher **viewer)
     pl_copy_text(sentence, sizeof sentence, pl_last_error());
     run_stop(r, status);
     if (status != PL_OK)
-        pl_fail(status, "%s", sentence);
-    PL_CHECK(status);
+        return pl_fail(status, "%s", sentence);
     cli_stop_at_once();
     PL_CHECK(report(r));
     train_dial_mark(dial, DIAL_EVALUATION);

@@ -63,8 +63,6 @@ void cli_print_verb(const cli_verb *v)
 }
 
 /* ---- the manual pages ---- */
-/* Prints text for roff, with a backslash before characters that roff would interpret.
- */
 static void print_roff(const char *text)
 {
     for (; *text; text++) {

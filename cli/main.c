@@ -1,5 +1,4 @@
-/* The main function of pathloom: finds the verb and calls it. Each verb has a separate
- * file (cmd_VERB.c). */
+/* The main function of pathloom: finds the verb and calls it (cmd_VERB.c). */
 #include "cli/cli.h"
 #include "cli/store_call.h"
 
@@ -164,8 +163,7 @@ int main(int argc, char **argv)
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     unsetenv("OPENBLAS_CORETYPE");
     execute_with_settings(argv);
-    /* Flushing stdout shows whether the disk is full, for example in `pathloom init >
-     * RUN.yaml`. */
+    /* Flushing shows whether the disk is full, as in `pathloom init > RUN.yaml`. */
     int code = run_verb(argc, argv);
     bool lost = fflush(stdout) != 0 || ferror(stdout);
     if (!lost || code != 0)

@@ -70,8 +70,7 @@ volatile sig_atomic_t *cli_stop_flag(bool with_interrupt)
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
     sigaction(SIGUSR2, &action, NULL);
-    /* Under nohup, SIGHUP is ignored from the start. Then it stays ignored, also in
-     * child processes. */
+    /* under nohup SIGHUP stays ignored, also in child processes */
     struct sigaction old;
     if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &action, NULL);

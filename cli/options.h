@@ -1,6 +1,5 @@
 /* Private to cli: the options of a verb. The parser, --help, the manual page and the
- * shell completion all use one table per verb. An option that is not in the table is
- * refused. */
+ * shell completion all use one table per verb. Other options are refused. */
 #pragma once
 #include "job/job.h"
 
@@ -48,7 +47,6 @@ typedef struct cli_option {
         .value = argument, .key = setting, .help = explained                           \
     }
 
-/* Options that many verbs have. */
 #define CLI_RUN(type, field)                                                           \
     CLI_OPTION("run", CLI_TEXT, type, field, "RUN",                                    \
                "folder of the run, which may be training (default: pathloom-run)")
@@ -91,25 +89,22 @@ typedef struct cli_verb {
     int most_words;    /* largest number of words that the verb accepts */
     bool computes; /* the verb trains or generates, so main.c prepares the threads */
     /* Runs the verb; argv[0] is its name. main.c prints the sentence of an error. A
-     * verb that has told the user how it ended returns an error with an empty sentence.
-     */
+     * verb that has told how it ended returns an error with an empty sentence. */
     pl_status (*run)(int argc, char **argv);
     /* NULL, or runs a process of a job instead, which logs its errors, and returns its
      * exit code; the short help does not list such a verb */
     int (*run_process)(int argc, char **argv);
-    /* NULL, or a function that prints the verb's help instead of the list of options
-     * and notes */
+    /* prints the verb's help instead of the list of options and notes; or NULL */
     void (*explain)(int argc, char **argv);
 } cli_verb;
 
 /* Reads the command line. Sets those fields of `into` that belong to the given options;
  * other fields stay unchanged. `words` may be NULL if the verb accepts no words. The
  * sentence of ERR_USAGE says what is wrong. */
-PL_MUST_CHECK pl_status cli_read(const cli_verb *verb, int argc, char **argv,
-                                 void *into, cli_words *words);
-/* Reads the value of --select (NULL: not given). *best tells whether the value is
- * `best`. ERR_USAGE. */
-PL_MUST_CHECK pl_status cli_read_select(const char *text, const char *at, bool *best);
+pl_status cli_read(const cli_verb *verb, int argc, char **argv, void *into,
+                   cli_words *words);
+/* Reads the value of --select (NULL: not given); *best: it is `best`. ERR_USAGE. */
+pl_status cli_read_select(const char *text, const char *at, bool *best);
 
 /* help.c */
 void cli_print_option(const cli_option *o);

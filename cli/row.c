@@ -61,8 +61,7 @@ void row_say(row *r, const char *format, ...)
     pl_buf_printf(&r->text, "%s", text);
 }
 
-/* Adds the text of a format with the value at its place. The value is `text`, or
- * `number` if `text` is NULL. */
+/* Adds the text of a format with a value: `text`, or `number` if it is NULL. */
 static void put_formatted(row *r, const char *format, const char *text, double number)
 {
     for (const char *p = format; p && *p; p++) {

@@ -27,8 +27,7 @@ row row_begin(bool json);
 void row_finish(row *r);
 /* Ends a line of the text, for a row that has several lines. */
 void row_break(row *r);
-/* Begins a list of rows. row_item makes the rows. In the text each row of the list is a
- * line. */
+/* Begins a list of rows, which row_item makes. In the text each is a line. */
 void row_list(row *r, const char *key);
 row row_item(const row *r);
 /* Adds text that belongs to no field. */
@@ -40,16 +39,13 @@ void row_int(row *r, const char *key, int64_t value, const char *format);
 void row_count(row *r, const char *key, uint64_t value, const char *format);
 /* Adds a real number. In JSON, a value that is not finite becomes null. */
 void row_real(row *r, const char *key, double value, const char *format);
-/* Adds a truth value. If it is true, the text contains `format`, which has no place for
- * a value. */
+/* Adds a truth value. If it is true, the text has `format` (without a place). */
 void row_flag(row *r, const char *key, bool value, const char *format);
 void row_hash(row *r, const char *key, const pl_hash *hash, const char *format);
-/* Bytes, tokens and seconds are numbers in JSON; the text shows "1.4 MiB", "12.3k" or
- * "3m41s". */
+/* Numbers in JSON; the text shows "1.4 MiB", "12.3k" or "3m41s". */
 void row_bytes(row *r, const char *key, uint64_t bytes, const char *format);
 void row_tokens(row *r, const char *key, uint64_t count, const char *format);
 void row_seconds(row *r, const char *key, double seconds, const char *format);
-/* Adds a time as returned by pl_wall_ms. In the text, row_date shows the date, and
- * row_age shows how long ago the time was. */
+/* Adds a time of pl_wall_ms. The text shows the date, or how long ago it was. */
 void row_date(row *r, const char *key, int64_t wall_ms, const char *format);
 void row_age(row *r, const char *key, int64_t wall_ms, const char *format);

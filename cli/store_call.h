@@ -71,8 +71,8 @@ typedef struct store_verb {
     const char *name, *words, *help;
     const char *about; /* more text for the verb's help and the manual page */
     int min_words, max_words;
-    /* the options that the verb accepts, as bits 1 << store_option; every verb accepts
-     * run and store, and all but cat accept json */
+    /* accepted options besides run, store and (all but cat) json, as bits
+     * 1 << store_option */
     unsigned takes;
     bool reads; /* the store must be opened for reading before `run` */
     pl_status (*run)(store_call *call);
@@ -86,24 +86,18 @@ bool store_takes(const store_verb *verb, int option);
 void store_explain(int argc, char **argv); /* argv[0] is "store" */
 void store_print_completion(void);
 
-/* Reads a whole number of at least `min`. *out becomes `initial` if the option is
- * missing. ERR_USAGE. */
+/* Reads a whole number of at least `min`; `initial` without the option. ERR_USAGE. */
 pl_status store_option_int(const store_call *call, store_option option, int64_t initial,
                            int64_t min, int64_t *out);
-/* Opens the store for writing. The sentence of ERR_BUSY says what to do while a job
- * runs. */
+/* Opens the store for writing. ERR_BUSY says what to do while a job runs. */
 pl_status store_open_to_write(store_call *call, pl_store **out);
-/* Opens all parts of a store for writing. */
 pl_status store_open_writers(const store_call *call, pl_writers **out);
-/* ERR_USAGE if the folder `other` is the store, is inside the store, or contains the
- * store. */
+/* ERR_USAGE if the folder `other` is the store, is in it, or contains it. */
 pl_status store_refuse_overlap(const store_call *call, const char *other);
 
-/* ERR_USAGE if the folder is a single part of a store in several parts, because needed
- * data may be in other parts. */
+/* ERR_USAGE: the folder is a part of a store; needed data may be in other parts. */
 pl_status store_refuse_part(const char *folder);
 
-/* Prints the tags of a store, for `ls --tags` and `tag`. */
 pl_status look_at_tags(store_call *call);
 
 pl_status store_ls(store_call *call);

@@ -1,5 +1,4 @@
-/* pathloom store cat: writes the bytes of a version, of one of its tensors, or of an
- * object. */
+/* pathloom store cat: writes the bytes of a version, a tensor of it, or an object. */
 #include "cli/store_call.h"
 
 #include <unistd.h>
@@ -52,8 +51,7 @@ static pl_status find_tensor(const pl_topology *t, const char *module,
 }
 
 /* ---- writing ---- */
-/* Writes the head of a file in NumPy's format 1.0: magic, version, length of the
- * header, the header as text. */
+/* Writes the head of NumPy's format 1.0: magic, version, length, header. */
 static pl_status write_npy_head(const stretch *s)
 {
     char shape[64], text[256];
@@ -80,11 +78,10 @@ static pl_status cat_version(store_call *call, cat_format format)
     char arm_name[PL_MODULE_NAME_MAX];
     pl_version v;
     pl_module_at at;
-    pl_arm arm;
+    pl_arm arm = {0};
     pl_topology *t = NULL;
     float *piece = NULL;
     pl_status status = PL_OK;
-    memset(&arm, 0, sizeof arm);
     PL_CHECK(pl_names_module(call->store, call->words[0], &at));
     PL_CHECK(pl_store_get_version(call->store, at.module, at.number, &v));
     if (v.params_gone)

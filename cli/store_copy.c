@@ -1,5 +1,4 @@
-/* pathloom store init, backup, restore: make an empty store, copy a store, and copy it
- * back. */
+/* pathloom store init, backup, restore: make a store, copy it, copy it back. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
@@ -103,8 +102,7 @@ static pl_status copy_store(store_call *call, pl_store *from, const char *from_f
     return PL_OK;
 }
 
-/* With --job, the folder that is named is a run, whose store is the copy. Returns the
- * folder of that store. */
+/* Returns the folder of the copy: with --job, the store of the named run. */
 static pl_status find_copy(const store_call *call, const char *named,
                            char out[PL_PATH_MAX])
 {
@@ -156,8 +154,7 @@ pl_status store_backup(store_call *call)
     return job ? run_copy_files(run_of(call), call->words[0]) : PL_OK;
 }
 
-/* Makes the folder of a store again from the store's storage engine, which has copies
- * of all data in the folder. */
+/* Makes the folder of a store again from its storage engine, which has it all. */
 static pl_status rebuild(const store_call *call, const char *place)
 {
     pl_rebuild_report report;
@@ -177,8 +174,7 @@ static pl_status rebuild(const store_call *call, const char *place)
     return PL_OK;
 }
 
-/* Restores a store from a backup. The backup is checked completely before it replaces
- * anything. */
+/* Restores a backup, which is checked completely before it replaces anything. */
 pl_status store_restore(store_call *call)
 {
     pl_audit_report audit;

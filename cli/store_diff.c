@@ -1,5 +1,4 @@
-/* pathloom store diff: prints how two versions of a module differ, tensor by tensor
- * (history/difference.h). */
+/* pathloom store diff: prints how versions of a module differ, by tensor. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
@@ -78,8 +77,7 @@ pl_status store_diff(store_call *call)
         PL_TRY(pl_fail(PL_ERR_USAGE, "%s and %s have no module in common",
                        call->words[0], call->words[1]));
 done:
-    pl_free(a.at);
-    pl_free(b.at);
+    pl_free_all(a.at, b.at);
     pl_comparison_clear(&c.compare);
     return status;
 }

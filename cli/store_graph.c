@@ -81,9 +81,7 @@ static void print_node(const graph *g, int at)
 }
 
 /* Draws a line from lane `at` to each lane in `ends`; these lanes are to the right.
- * Each line ends with the character `end`. If lane `at` has ended, the line bends to
- * the right.
- * */
+ * Each line ends with `end`. If lane `at` has ended, the line bends to the right. */
 static void print_branch(const graph *g, int at, const bool *ends, char end)
 {
     row r = row_begin(false);

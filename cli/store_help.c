@@ -1,5 +1,4 @@
-/* Prints the help, the manual page and the completion of `pathloom store` from the
- * tables of cmd_store.c. */
+/* Prints help, manual page and completion of `pathloom store` (cmd_store.c). */
 #include "cli/store_call.h"
 
 /* ---- the manual page ---- */

@@ -1,5 +1,4 @@
-/* pathloom store ls, log, show, stat: list the contents of a store, and show single
- * items. */
+/* pathloom store ls, log, show, stat: list what a store has, show single items. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
@@ -75,7 +74,6 @@ static pl_status list_tag(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-/* The kinds of things that `ls` can list. */
 enum { MODULES, REFS, OBJECTS, PATHS, TAGS, KINDS };
 static const struct {
     const char *noun;
@@ -235,8 +233,7 @@ static pl_status note_tag(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-/* Prints a version. If `last` is true and the module has ended, also prints the chapter
- * in which the module no longer exists. */
+/* Prints a version, and if `last` the chapter in which the module no longer exists. */
 static pl_status show_version(look *q, const pl_version *v, bool full, bool last)
 {
     uint64_t bytes, momentum_bytes;
@@ -256,8 +253,7 @@ static pl_status show_version(look *q, const pl_version *v, bool full, bool last
     return status;
 }
 
-/* Shows a version of a module, or a tag. If an arm and a tag have the same name, the
- * tag is shown, because an arm cannot be shown. */
+/* Shows a version of a module, or a tag. A tag hides an arm, which cannot be shown. */
 pl_status store_show(store_call *call)
 {
     pl_version v;
@@ -294,8 +290,7 @@ static void print_health_number(row *r, const char *key, const char *title,
     row_real(r, key, value, NULL);
 }
 
-/* Prints one row per version from `last` down to 1, for `log --health`
- * (history/module_health.h). */
+/* Prints a row per version from `last` down to 1, for `log --health`. */
 static pl_status log_health(store_call *call, const char *module, uint64_t last)
 {
     pl_health *all = NULL;
@@ -358,8 +353,7 @@ pl_status store_du(store_call *call)
     PL_CHECK(pl_store_use(call->store, &usage));
     print_usage(call->json, &usage);
     static const char *const names[] = {"data", "cache", "log", "tensorboard"};
-    /* the run's folders beside the store: token files, data shards that workers keep,
-     * logs */
+    /* the run's folders beside the store: token files, workers' data shards, logs */
     char run[PL_PATH_MAX], folder[PL_PATH_MAX];
     for (size_t i = 0; !call->values[STORE_OPT_STORE] && i < CLI_COUNT(names); i++) {
         pl_join(folder, pl_path_above(run, call->folder), names[i]);

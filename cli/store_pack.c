@@ -5,8 +5,7 @@
 
 enum { PACK_BYTES = 64 << 20 };
 
-/* Bytes of all chunks. chunk_bytes: without compression; before, after: as stored
- * before and after packing. */
+/* Bytes of all chunks: uncompressed; before, after: as stored. */
 typedef struct packed {
     uint64_t chunk_bytes, before, after;
 } packed;

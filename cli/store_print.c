@@ -1,5 +1,4 @@
-/* Prints what `pathloom store` shows: one function for each kind of thing
- * (store_print.h). */
+/* Prints what `pathloom store` shows, a function per kind (store_print.h). */
 #include "cli/store_print.h"
 
 #include <math.h>
@@ -158,9 +157,8 @@ static void print_version_text(const pl_version *v, uint64_t bytes,
 {
     row r = row_begin(false);
     uint64_t source;
-    /* `stepped`: an outer step made this version, so the numbers of the step are
-     * printed. No outer step made version 0, or a version of a rollback or a merge.
-     * Version 0 may have no norm. */
+    /* `stepped`: an outer step made this version, not a rollback or a merge. Version 0
+     * may have no norm. */
     bool stepped =
         v->number > 0 && !pl_version_source(v, &source) && !pl_version_is_merged(v);
     const pl_blend_method blend = pl_version_blend(v);

@@ -6,14 +6,12 @@
 #include "cli/row.h"
 #include "store/store.h"
 
-/* Each function prints one line of `store ls`. `width` is the width of the column of
- * names. */
+/* Each prints one line of `store ls`; `width`: of the column of names. */
 void print_head(bool json, const pl_version *version, uint64_t bytes, int width);
 void print_path(bool json, const pl_path_state *path, int width);
 void print_object(bool json, const pl_object *object, int width);
 void print_ref(bool json, const char *name, const char *target, int width);
-/* `full`: also prints the versions that the tag names. The JSON always has these
- * versions. */
+/* `full`: also prints the versions of the tag, which the JSON always has. */
 void print_tag(bool json, const pl_snapshot *tag, int width, bool full);
 
 /* Adds which path trained an update, as in "p01.r0"; its number if the store lacks the

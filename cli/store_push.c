@@ -1,5 +1,4 @@
-/* pathloom store push, pull: copy from one store to another the versions that the other
- * lacks (history/transfer.h). */
+/* pathloom store push, pull: copy versions that another store lacks. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 

@@ -5,8 +5,7 @@
 #include "cli/store_call.h"
 #include "cli/store_print.h"
 
-/* Stores the tag, or removes it if `bytes` is empty. A home stores an empty tag
- * instead, which counts as removed. */
+/* Stores the tag, or removes it if `bytes` is empty (a home: stores an empty tag). */
 pl_status store_keep_tag(const store_call *call, pl_store *store, const char *name,
                          const pl_buf *bytes)
 {
@@ -95,8 +94,7 @@ pl_status store_tag(store_call *call)
     PL_TRY(pl_tag_phase(call->store, tag.arm, call->words[1], &tag.phase));
     /* Versions of one phase always belong together. The newest versions of several
      * homes belong together only if all homes are read at one moment. Otherwise a
-     * module may have been made from a version that the state read from another home
-     * does not have. */
+     * module's sources may be missing in another home's state. */
     if (tag.phase < 0)
         PL_TRY(run_look_at_one_moment(call->folder, &call->store, &held_ms));
     if (!pl_copy_text(tag.note, sizeof tag.note, note ? note : ""))

@@ -1,8 +1,6 @@
-/* pathloom store verify: computes outer steps and merges again, and with --tasks also
- * tasks, and compares the hashes of the results. */
+/* pathloom store verify: repeats outer steps, merges and (--tasks) tasks. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
-#include "workers/workers.h"
 
 static const char *const verdicts[] = {"same", "other", "unknown"};
 
@@ -69,7 +67,6 @@ static pl_status verify_task(verification *w, const pl_version *v, int index)
     return PL_OK;
 }
 
-/* Checks a version and, with --tasks, the tasks that contributed to it. */
 static pl_status verify_one(verification *w, const char *module, uint64_t number)
 {
     pl_version v;

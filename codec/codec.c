@@ -54,8 +54,7 @@ const float *job_tile(const codec_job *job, uint64_t at, float tile[TILE])
     return tile;
 }
 
-/* Stores in the residual the part of the values that was not sent. Without a residual
- * that part is lost. */
+/* Stores in the residual (if any) what was not sent. */
 void job_keep(const codec_job *job, uint64_t at, const float left[TILE])
 {
     if (job->residual)
@@ -154,8 +153,7 @@ pl_status pl_codec_encode_module(const pl_codec_options *options,
         n += parts[i].count;
     }
     if (pl_codec_is_homomorphic(options)) {
-        /* With more than SKETCH_W_MAX contributors a code of a sketch would have too
-         * few of the 16 bits. */
+        /* with more contributors a code of a sketch would have too few bits */
         int most = UINT16_MAX;
         for (int role = 0; role < PL_ROLE_COUNT; role++)
             if (options->codec[role] == PL_CODEC_SKETCH16)
@@ -224,9 +222,8 @@ pl_status pl_codec_encode_update(const pl_codec_options *options,
 /* ---- decoded values ---- */
 enum { LANES = 16 };
 
-/* Computes sum += weight * tile, and returns the sum of the squares of the tile. The
- * squares are added in a fixed number of lanes, so that the result does not depend on
- * the vector length of the processor. */
+/* Computes sum += weight * tile, and returns the sum of the squares of the tile. They
+ * are added in a fixed number of lanes, so the processor's vectors do not matter. */
 CODEC_WIDE static double add_tile(const float *restrict tile, float weight,
                                   float *restrict sum)
 {
@@ -263,8 +260,7 @@ pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], si
     tile += begin - first;
     if (sum && some == TILE)
         return sink_squares(sink, begin, add_tile(tile, sink->weight, sum));
-    /* A shorter tile is padded with zeros, which change neither `sum` nor the sum of
-     * squares. */
+    /* A short tile is padded with zeros, which change neither sum. */
     float values[TILE] = {0}, sums[TILE] = {0};
     memcpy(values, tile, some * sizeof *values);
     if (sum)
@@ -275,8 +271,7 @@ pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], si
     return sink_squares(sink, begin, squares);
 }
 
-/* Adds one value. Codecs that send few values use this function, so that the other
- * values of `sum` are not touched. */
+/* Adds one value, for codecs that send few: other values of `sum` are not touched. */
 pl_status sink_value(codec_sink *sink, uint64_t index, float value)
 {
     if (index < sink->begin || index >= sink->end)

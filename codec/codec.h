@@ -62,8 +62,7 @@ typedef enum pl_role {
 } pl_role;
 
 typedef enum pl_selector {
-    /* the k values with the largest magnitude of every 4096; of equal values, the one
-     * with the lower index */
+    /* the k largest magnitudes of every 4096; of equal values, the lower index */
     PL_SELECT_EXACT,
     PL_SELECT_TAGC, /* the values whose magnitude is above one of 25 fixed thresholds */
     PL_SELECT_COUNT
@@ -79,14 +78,12 @@ typedef struct pl_codec_options {
      * PL_SELECT_TAGC at most this many are kept on average. */
     int32_t k;
     int32_t small; /* tensors with fewer elements have the role SMALL (default 4096) */
-    /* factor by which the residual is multiplied at each encoding, 0..1 (default 1; for
-     * topk 0.95) */
+    /* factor of the residual at each encoding, 0..1 (default 1; for topk 0.95) */
     double beta;
     double cells; /* for sketch16: cells per kept value, 1.05..16 (default 1.30) */
 } pl_codec_options;
 
-/* Values for encoding one module in one round. All contributors must use the same
- * values, except `weight`. */
+/* Values for a module in a round, the same for all contributors, except `weight`. */
 typedef struct pl_codec_round {
     uint64_t seed;      /* seed of the sketches' hash function */
     int scale_exponent; /* E from pl_codec_exponent; only homomorphic codecs use it */
@@ -104,18 +101,15 @@ typedef struct pl_codec_part {
 /* Sets the default options for the codec `name`. All roles get this codec, except
  * SMALL, which gets f32. The name "tagc" means sketch16 with PL_SELECT_TAGC for MLP,
  * embedding and head, and i8-shared for attention. With tagc a sketch keeps 819 of 4096
- * values; with topk and sketch16, 64 of 4096 are kept. The text of ERR_CONFIG names the
- * known codecs. */
-PL_MUST_CHECK pl_status pl_codec_options_default(const char *name,
-                                                 pl_codec_options *out);
+ * values; with topk and sketch16, 64 of 4096 are kept. ERR_CONFIG names the codecs. */
+pl_status pl_codec_options_default(const char *name, pl_codec_options *out);
 /* ERR_CONFIG: a number is out of its range, or a homomorphic codec (sketch16,
  * i8-shared) is combined with a codec other than f32. */
-PL_MUST_CHECK pl_status pl_codec_options_check(const pl_codec_options *options);
+pl_status pl_codec_options_check(const pl_codec_options *options);
 bool pl_codec_is_homomorphic(const pl_codec_options *options);
 /* Returns whether the codec is lossy, so that error feedback is useful. */
 bool pl_codec_is_lossy(const pl_codec_options *options);
-/* Returns whether the codec loses so much that error feedback is used with
- * this codec in a run. */
+/* Whether the codec loses so much that runs use error feedback with it. */
 bool pl_codec_drops_much(const pl_codec_options *options);
 const char *pl_codec_name(pl_codec codec);
 
@@ -136,7 +130,6 @@ int pl_codec_exponent(double norm, size_t n);
  * have been checked. */
 uint64_t pl_codec_bound(const pl_codec_options *options, const pl_codec_part *parts,
                         int n_parts, int n_contributors);
-/* Returns the bound for the tensors of a module. */
 uint64_t pl_codec_module_bound(const pl_codec_options *options,
                                const pl_topology *topology, int module,
                                int n_contributors);
@@ -156,17 +149,15 @@ uint64_t pl_codec_module_bound(const pl_codec_options *options,
  * ERR_CONFIG: the options are wrong. ERR_ARG: `parts` or `round` is wrong. ERR_NUMERIC:
  * a value is not finite and the codec is lossy; f32 and bf16 send such a value, and the
  * decoder refuses it. After an error `residual` may be partly changed. */
-PL_MUST_CHECK pl_status pl_codec_encode_module(const pl_codec_options *options,
-                                               const pl_codec_part *parts, int n_parts,
-                                               const pl_codec_round *round,
-                                               const float *update, float *residual,
-                                               pl_buf *out);
+pl_status pl_codec_encode_module(const pl_codec_options *options,
+                                 const pl_codec_part *parts, int n_parts,
+                                 const pl_codec_round *round, const float *update,
+                                 float *residual, pl_buf *out);
 /* The same for the tensors of a module. */
-PL_MUST_CHECK pl_status pl_codec_encode_update(const pl_codec_options *options,
-                                               const pl_topology *topology, int module,
-                                               const pl_codec_round *round,
-                                               const float *update, float *residual,
-                                               pl_buf *out);
+pl_status pl_codec_encode_update(const pl_codec_options *options,
+                                 const pl_topology *topology, int module,
+                                 const pl_codec_round *round, const float *update,
+                                 float *residual, pl_buf *out);
 
 /* ---- decoding ---- */
 typedef struct pl_codec_message {
@@ -183,14 +174,13 @@ typedef struct pl_codec_info {
     int scale_exponent; /* 0 unless homomorphic */
 } pl_codec_info;
 /* Reads only the header and the table of a message. ERR_DATA if they are wrong. */
-PL_MUST_CHECK pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_t n,
-                                         pl_codec_info *out);
+pl_status pl_codec_inspect(const void *data, uint64_t bytes, size_t n,
+                           pl_codec_info *out);
 
 /* Splits n messages that follow each other in `data`; out[i] gets the i-th. Only the
- * lengths in the headers are read and checked. ERR_DATA if there are not exactly n
- * messages. */
-PL_MUST_CHECK pl_status pl_codec_split(const void *data, uint64_t bytes, int n,
-                                       pl_codec_message *out);
+ * lengths in headers are checked. ERR_DATA if there are not exactly n messages. */
+pl_status pl_codec_split(const void *data, uint64_t bytes, int n,
+                         pl_codec_message *out);
 
 /* Reads from the first bytes of a message whether it claims to be homomorphic, and how
  * many parameters it claims to have. Only the four bytes that mark a message are
@@ -206,8 +196,8 @@ bool pl_codec_claims_homomorphic(const void *start, size_t bytes, uint64_t *n);
  * value is not finite. ERR_PEEL: a sum of sketches cannot be decoded; decode its
  * messages one by one, as pl_codec_add_all does. After an error `sum` may be partly
  * changed; to avoid this, check the message first. */
-PL_MUST_CHECK pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n,
-                                     float weight, float *sum, double *norm);
+pl_status pl_codec_add(const void *data, uint64_t bytes, size_t n, float weight,
+                       float *sum, double *norm);
 
 /* A batch of consecutive messages of a round. */
 typedef struct pl_codec_run {
@@ -216,8 +206,7 @@ typedef struct pl_codec_run {
     int n;
 } pl_codec_run;
 
-/* A source gives the messages of a round in batches (runs), so that they need not all
- * be in memory at once. */
+/* A source gives a round's messages in batches (runs), to save memory. */
 typedef struct pl_codec_source {
     /* Gets the next messages. They are valid until the next call. n is 0 after the last
      * message. With `anew` the source starts again from the first message. */
@@ -233,8 +222,7 @@ typedef struct pl_codec_walk {
     int at;
     bool begun;
 } pl_codec_walk;
-PL_MUST_CHECK pl_status pl_codec_next(pl_codec_walk *walk, pl_codec_message *out,
-                                      float *weight);
+pl_status pl_codec_next(pl_codec_walk *walk, pl_codec_message *out, float *weight);
 
 /* A source whose messages are a list in memory; the list is borrowed. */
 typedef struct pl_codec_list {
@@ -250,19 +238,18 @@ pl_codec_source pl_codec_source_of(pl_codec_list *list);
  * bits in both cases, and for any order of the messages. The errors are those of
  * pl_codec_add and pl_codec_combine, and ERR_NOMEM. ERR_PEEL means here that a single
  * message cannot be decoded. */
-PL_MUST_CHECK pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n,
-                                         float *sum, double *norm);
+pl_status pl_codec_add_all(const pl_codec_source *messages, size_t n, float *sum,
+                           double *norm);
 /* pl_codec_add_each adds all messages in their order: sum[i] += weight * update[i]. It
  * uses pl_codec_add_threads threads (one per processor, at most 4). The result has the
  * same bits for any number of threads. */
 int pl_codec_add_threads(void);
-PL_MUST_CHECK pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n,
-                                          float *sum);
+pl_status pl_codec_add_each(const pl_codec_source *messages, size_t n, float *sum);
 
 /* Appends the message that is the sum of the messages a and b. ERR_UNSUPPORTED: a or b
  * is not homomorphic. ERR_DATA: a message is damaged, the messages belong to different
  * rounds or layouts, or they have more than W contributors together. ERR_PEEL: a sketch
  * must be decoded to make the sum (because the other message has a list), and that is
  * not possible; forward both messages unchanged. */
-PL_MUST_CHECK pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
-                                         uint64_t b_bytes, pl_buf *out);
+pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
+                           uint64_t b_bytes, pl_buf *out);

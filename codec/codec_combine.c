@@ -4,8 +4,7 @@
  *   sketch   cells are added modulo 2^16, and bitmaps are joined by OR
  *   list     codes are added; a sketch that is added to a list is decoded first
  *
- * Codes and cells are integers, so the decoded sum does not depend on the order in
- * which messages are added. */
+ * Codes and cells are integers, so the sum does not depend on the order. */
 #include "codec/codec_sketch.h"
 
 #include <math.h>
@@ -64,8 +63,7 @@ CODEC_WIDE static bool add_codes(const int32_t *restrict a, const int32_t *restr
     return !outside;
 }
 
-/* Adds dense codes. The number of bytes per code may differ between the two operands
- * and the sum. */
+/* Adds dense codes. Operands and sum may have different bytes per code. */
 static pl_status combine_dense(combination *c, codec_stretch *s)
 {
     int32_t a[TILE], b[TILE], sum[TILE];
@@ -109,8 +107,7 @@ static uint8_t *join_bitmaps(combination *c, const codec_stretch *s)
     return out;
 }
 
-/* Returns the code that the operand has for an element (0 if there is none), and moves
- * *at to the operand's next code. */
+/* Returns the operand's code of an element (0: none), and moves *at to the next one. */
 static int32_t take_code(const operand *o, uint64_t index, size_t *at)
 {
     int16_t code;
@@ -210,8 +207,7 @@ pl_status pl_codec_combine(const void *a, uint64_t a_bytes, const void *b,
 {
     pl_status status = PL_OK;
     size_t before = out->len;
-    combination c;
-    memset(&c, 0, sizeof c);
+    combination c = {0};
     /* both messages must have the number of values that the first one states */
     uint64_t count = 0;
     if (a_bytes >= HEADER_BYTES)
@@ -258,8 +254,7 @@ done:
 }
 
 /* ---- all messages of a round ---- */
-/* Refuses a message that is not homomorphic, because it would be added without its
- * weight. */
+/* Refuses other messages than homomorphic ones: they would be added without weight. */
 static pl_status check_summable(const pl_codec_message *m, int index, size_t n)
 {
     pl_codec_info info;
@@ -270,8 +265,7 @@ static pl_status check_summable(const pl_codec_message *m, int index, size_t n)
                    "message %d is not homomorphic; add it with its weight", index);
 }
 
-/* Adds all messages, which must be homomorphic. Sums are made alternately in two
- * buffers. */
+/* Adds all messages, which must be homomorphic, in two buffers in turn. */
 static pl_status combine_all(const pl_codec_source *messages, size_t n, pl_buf sums[2],
                              pl_codec_message *out)
 {

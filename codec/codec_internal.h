@@ -26,8 +26,7 @@
 #define CODEC_WIDE
 #endif
 
-/* A function that CODEC_WIDE functions call is always inlined, so that it is compiled
- * for the same vector length. */
+/* What CODEC_WIDE functions call is inlined, to be compiled for the same vectors. */
 #if defined(__GNUC__)
 #define CODEC_INLINE static inline __attribute__((always_inline))
 #else
@@ -50,8 +49,7 @@ enum {
 
 /* Codec numbers that occur only in messages. */
 enum { WIRE_I22_SHARED = PL_CODEC_COUNT, WIRE_LIST16, WIRE_COUNT };
-/* variant of f32 and bf16: the bytes with the exponents are stored in a separate
- * section */
+/* variant of f32 and bf16: the bytes with the exponents have their own section */
 enum { VARIANT_PLANES = 1 };
 
 typedef struct codec_section {
@@ -91,9 +89,7 @@ bool codec_wire_homomorphic(int codec);
  * codec_stretch_exponent returns the exponent of a stretch's scale. */
 int32_t codec_limit(int codec, int n_contributors);
 int codec_stretch_exponent(int codec, const pl_codec_round *round);
-/* Returns the number of cells in a third of a segment with `len` elements. */
 uint32_t codec_segment_cells(uint32_t cells, size_t len);
-/* Returns the number of cells of all segments together. */
 uint64_t codec_sketch_cells(uint32_t cells, uint64_t count);
 /* Returns the number of bytes per code in a sum of this many messages. */
 size_t codec_shared_width(int codec, uint32_t contributors);
@@ -111,8 +107,7 @@ typedef struct codec_writer {
     codec_header header;
 } codec_writer;
 void codec_writer_begin(codec_writer *w, const codec_header *header, pl_buf *out);
-/* `sections[i].data` points to the uncompressed bytes. With `in_place` these bytes are
- * already at the end of `out`. */
+/* sections[i].data: the uncompressed bytes; `in_place`: at the end of `out`. */
 pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_place);
 void codec_writer_end(codec_writer *w);
 /* returns the size of a stretch's record and section entries in the table */
@@ -128,14 +123,12 @@ typedef struct codec_reader {
 pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes,
                             size_t n);
 bool codec_reader_next(codec_reader *r, codec_stretch *s);
-/* Checks a section's checksum and, if it is compressed, decompresses it to the end of
- * `scratch`. */
+/* Checks a section's checksum; decompresses it to the end of `scratch` if needed. */
 pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
                              const uint8_t **raw);
 
 /* ---- codec.c ---- */
-/* The encoding of one stretch. The values to encode are a = weight * update + beta *
- * residual. */
+/* The encoding of one stretch: of a = weight * update + beta * residual. */
 typedef struct codec_job {
     const pl_codec_options *options;
     const pl_codec_round *round; /* NULL unless the codec is homomorphic */
@@ -162,8 +155,7 @@ pl_status job_check_finite(const codec_job *job, uint64_t at, uint32_t top);
 void job_sections(codec_job *job, const uint64_t raw[SECTIONS_MAX], int n, bool exact,
                   uint8_t *at[SECTIONS_MAX]);
 
-/* A sink gets decoded values. It ignores values whose index is outside of [begin,
- * end). */
+/* A sink gets decoded values, and ignores those outside of [begin, end). */
 typedef struct codec_sink {
     float *sum; /* the vector to add to, for the complete update; or NULL */
     float weight;
@@ -173,7 +165,6 @@ typedef struct codec_sink {
 pl_status sink_tile(codec_sink *sink, uint64_t first, const float tile[TILE], size_t n);
 pl_status sink_value(codec_sink *sink, uint64_t index, float value);
 
-/* The arguments of a decoder. */
 typedef struct codec_task {
     const codec_header *header;
     const codec_stretch *stretch;
@@ -196,8 +187,7 @@ static inline uint64_t task_end(const codec_task *task)
     return end < s->count ? end : s->count;
 }
 
-/* A message that was checked, with its sections decompressed. Several threads may
- * decode parts of it at once. */
+/* A checked message with decompressed sections, which threads may decode together. */
 typedef struct codec_opened {
     pl_codec_message message; /* borrowed */
     size_t n;
@@ -205,12 +195,10 @@ typedef struct codec_opened {
     bool splits;
     pl_buf raw; /* decompressed sections, one after the other */
 } codec_opened;
-/* `out` must be all zeros, or must have been opened before; in the second case its
- * memory is used again. */
+/* `out` is all zeros, or was opened before: its memory is used again. */
 pl_status codec_open(const pl_codec_message *m, size_t n, codec_opened *out);
 void codec_opened_destroy(codec_opened *m);
-/* Decodes a message and passes the values to the sink. Values of a homomorphic message
- * are added with weight 1. */
+/* Decodes a message into the sink, which adds homomorphic values with weight 1. */
 pl_status codec_decode(const codec_opened *m, codec_sink *sink);
 
 /* ---- codecs ---- */
@@ -229,13 +217,11 @@ pl_status topk_decode(const codec_task *task);
 pl_status shared_decode(const codec_task *task);
 pl_status sketch_decode(const codec_task *task);
 
-/* Defined in codec_shared.c. With e = `exponent`, computes q = round(a 2^-e), clamped
- * to -limit..limit, and left = a - q 2^e. Returns the bit pattern of the largest
- * |a|. */
+/* (codec_shared.c) With e = `exponent`, computes q = round(a 2^-e), clamped to
+ * -limit..limit, and left = a - q 2^e. Returns the bit pattern of the largest |a|. */
 uint32_t shared_tile(const float a[TILE], int exponent, int32_t limit, int32_t q[TILE],
                      float left[TILE]);
-/* Reads n codes, from number `at` on, of a section with `width` bytes per code. Fills
- * the rest of q with zeros. */
+/* Reads n codes of `width` bytes, from number `at` on; the rest of q: zeros. */
 void shared_load(const uint8_t *raw, size_t width, uint64_t at, size_t n,
                  int32_t q[TILE]);
 float codec_power(int exponent); /* returns 2^exponent for -126..127 */

@@ -36,8 +36,7 @@ pl_status codec_writer_stretch(codec_writer *w, const codec_stretch *s, bool in_
 {
     pl_buf *out = w->out;
     const size_t end = out->len;
-    /* The last 8 of the record's 32 bytes stay zero, as codec_writer_begin has set
-     * them. */
+    /* the last 8 of the record's 32 bytes stay zero (codec_writer_begin) */
     uint8_t *at = out->data + w->table_at;
     const uint8_t codec = (uint8_t)s->codec, variant = (uint8_t)s->variant;
     const int16_t exponent = (int16_t)s->exponent;
@@ -92,8 +91,7 @@ static uint64_t header_checksum(const uint8_t *header, uint32_t table_bytes)
     return pl_checksum_pieces(pieces, 3);
 }
 
-/* Writes the header. This is done last, because the header contains lengths that are
- * known only now. */
+/* Writes the header last, with lengths that are known only now. */
 void codec_writer_end(codec_writer *w)
 {
     const codec_header *h = &w->header;
@@ -149,8 +147,7 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
     h->n_contributors = (int)get_le_value(data + 34, 2);
     h->table_bytes = (uint32_t)get_le_value(data + 36, 4);
     h->body_bytes = get_le_value(data + 40, 8);
-    /* lengths are checked first, because they determine which bytes the checksum
-     * covers */
+    /* lengths are checked first: they determine what the checksum covers */
     uint64_t behind = bytes - HEADER_BYTES;
     if (h->count != n)
         return pl_fail(PL_ERR_DATA,
@@ -170,8 +167,7 @@ static pl_status read_header(codec_reader *r, const uint8_t *data, uint64_t byte
         return pl_fail(
             PL_ERR_DATA,
             "the update's header has unknown flags, or reserved bytes that are not 0");
-    /* W and the number of contributors determine the limits of codes and the number of
-     * bytes per code */
+    /* W and the number of contributors determine limits and bytes of codes */
     bool sums = h->homomorphic && h->n_contributors >= 1 && h->contributors >= 1 &&
                 h->contributors <= (uint32_t)h->n_contributors &&
                 h->exponent >= -EXPONENT_MAX && h->exponent <= EXPONENT_MAX;
@@ -212,9 +208,8 @@ static bool record_is_possible(const codec_header *h, const codec_stretch *s)
     }
 }
 
-/* Reads the next stretch, and moves the reader past its record, its section entries and
- * its sections. No number in the record may exceed the module's size, which the reader
- * knows. */
+/* Reads the next stretch, and moves the reader past its record, entries and sections.
+ * No number in the record may exceed the module's size, which the reader knows. */
 static pl_status read_stretch(codec_reader *r, codec_stretch *s, const uint8_t *end)
 {
     const codec_header *h = &r->header;
@@ -257,8 +252,7 @@ static pl_status read_stretch(codec_reader *r, codec_stretch *s, const uint8_t *
         section->wire_bytes = get_le_value(r->table + 8, 8);
         section->checksum = get_le_value(r->table + 16, 8);
         /* The record determines the uncompressed length, except for topk's indices: a
-         * gap takes one byte per kept value, and one more byte per 255 skipped
-         * values. */
+         * gap takes a byte per kept value, and one per 255 skipped values. */
         const bool gaps = s->codec == PL_CODEC_TOPK && i == 1;
         const uint64_t most = raw[i] + (gaps ? s->count / 255 : 0);
         if (section->raw_bytes < raw[i] || section->raw_bytes > most ||
@@ -290,8 +284,7 @@ static void rewind_reader(codec_reader *r)
     r->next = 0;
 }
 
-/* Opens a reader. The complete table is checked here, so that codec_reader_next cannot
- * fail. */
+/* Opens a reader and checks the whole table, so codec_reader_next cannot fail. */
 pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, size_t n)
 {
     codec_stretch s;
@@ -312,8 +305,7 @@ pl_status codec_reader_open(codec_reader *r, const void *data, uint64_t bytes, s
     return PL_OK;
 }
 
-/* Gets the next stretch; returns false after the last one. It cannot fail, because
- * codec_reader_open has checked the table. */
+/* Gets the next stretch; false after the last. codec_reader_open has checked all. */
 bool codec_reader_next(codec_reader *r, codec_stretch *s)
 {
     return r->next < r->header.count && read_stretch(r, s, table_end(r)) == PL_OK;
@@ -331,8 +323,7 @@ pl_status codec_section_open(const codec_section *section, pl_buf *scratch,
     if (section->wire_bytes == section->raw_bytes)
         return PL_OK;
     before = scratch->len;
-    /* it was checked before that raw_bytes is not larger than the record allows, so the
-     * memory is limited */
+    /* raw_bytes is not larger than the record allows: this was checked */
     if (pl_unzip(section->data, wire, (size_t)section->raw_bytes, scratch) != PL_OK)
         return pl_fail_in(PL_ERR_DATA, "an update");
     *raw = scratch->data + before;

@@ -88,8 +88,7 @@ bool pl_codec_is_homomorphic(const pl_codec_options *options)
 }
 
 /* Returns whether the options contain a lossy codec. In homomorphic messages even
- * tensors with f32 are rounded, but the options of such messages always contain a lossy
- * codec, too. */
+ * tensors with f32 are rounded, but their options always contain a lossy codec, too. */
 bool pl_codec_is_lossy(const pl_codec_options *options)
 {
     for (int role = 0; role < PL_ROLE_COUNT; role++)
@@ -108,8 +107,7 @@ bool pl_codec_drops_much(const pl_codec_options *o)
 
 pl_status pl_codec_options_check(const pl_codec_options *o)
 {
-    /* a message can be added without decoding only if this is possible for all its
-     * tensors */
+    /* a message can be added without decoding only if all its tensors can */
     bool homomorphic = pl_codec_is_homomorphic(o);
     for (int role = 0; role < PL_ROLE_COUNT; role++) {
         int codec = o->codec[role];
@@ -149,8 +147,7 @@ pl_status pl_codec_options_check(const pl_codec_options *o)
 }
 
 /* ---- roles ---- */
-/* Derives the role from the end of the tensor's name. Tensors have the names that Llama
- * models use. */
+/* Derives the role from the end of the tensor's name, as in Llama models. */
 static int role_of(const pl_slot *slot, const pl_tensor *tensor)
 {
     static const struct {
@@ -253,8 +250,7 @@ uint32_t codec_cells(const pl_codec_options *o, int n_contributors)
     return cells < SEGMENT ? (uint32_t)cells : SEGMENT;
 }
 
-/* The number of cells is in proportion to the length of the segment. It is rounded up,
- * so it is at least one. */
+/* In proportion to the length of the segment, rounded up, so at least one. */
 uint32_t codec_segment_cells(uint32_t cells, size_t len)
 {
     return (uint32_t)(((uint64_t)cells * len + SEGMENT - 1) / SEGMENT);
@@ -281,8 +277,7 @@ static uint64_t blocks_of(uint64_t count, uint64_t block)
 int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
                     uint64_t raw[SECTIONS_MAX])
 {
-    /* With planes, the top bytes of f32 and bf16 are a separate section; only this
-     * section gets shorter by compression. */
+    /* With planes, only the section of top bytes gets shorter by compression. */
     const bool planes = s->variant == VARIANT_PLANES;
     const uint64_t width = s->codec == PL_CODEC_F32 ? 4 : 2;
     memset(raw, 0, SECTIONS_MAX * sizeof *raw);
@@ -319,8 +314,7 @@ int codec_raw_bytes(const codec_stretch *s, uint32_t contributors,
     }
 }
 
-/* A section is compressed only if it gets shorter, so the uncompressed sizes are an
- * upper bound. */
+/* Sections are compressed only if that makes them shorter: this is an upper bound. */
 uint64_t pl_codec_bound(const pl_codec_options *options, const pl_codec_part *parts,
                         int n_parts, int n_contributors)
 {

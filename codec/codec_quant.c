@@ -20,8 +20,7 @@ CODEC_INLINE int32_t round_code(float x)
 
 /* ---- f32 ---- */
 /* Splits floats into planes: the first bytes of all floats, then the second bytes, and
- * so on. The sign is moved to the lowest bit, so that the top byte is exactly the
- * exponent. */
+ * so on. The sign moves to the lowest bit, so the top byte is the exponent. */
 CODEC_WIDE static void f32_split(const float *restrict a, uint8_t *restrict top,
                                  uint8_t *restrict high, uint8_t *restrict middle,
                                  uint8_t *restrict low)

@@ -11,8 +11,6 @@
  * complete stretch is used instead. Zeros are never kept. */
 #include "codec/codec_internal.h"
 
-#include <math.h>
-
 enum { GROUP = 16, GROUPS = TILE / GROUP, SELECT_BINS = 1 << 16 };
 
 CODEC_INLINE int32_t magnitude(float x)

@@ -128,7 +128,6 @@ static pl_status encode_list_tile(codec_job *job, uint64_t at, codec_choice *cho
     return PL_OK;
 }
 
-/* Adds the elements of a list to the cells of their segments. */
 static void sketch_build(const codec_stretch *s, uint64_t seed, const list_out *list,
                          uint16_t *cells)
 {
@@ -233,13 +232,11 @@ static pl_status peel_segment(peeling *p, const codec_stretch *s, uint64_t first
 pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
                       const uint8_t *cells, pl_buf *codes)
 {
-    peeling p;
+    peeling p = {0};
     pl_status status = PL_OK;
-    /* Allocates memory for the largest segment; smaller segments use a part of this
-     * memory. */
+    /* Allocates memory for the largest segment; smaller ones use a part of it. */
     size_t len = s->count < SEGMENT ? (size_t)s->count : SEGMENT;
     size_t n = 3 * (size_t)codec_segment_cells(s->cells, len);
-    memset(&p, 0, sizeof p);
     p.cells = pl_alloc(n * sizeof *p.cells);
     p.degrees = pl_alloc(n * sizeof *p.degrees);
     p.members = pl_alloc(n * sizeof *p.members);
@@ -256,11 +253,7 @@ pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitm
         cells += 2 * p.n_cells;
     }
 done:
-    pl_free(p.cells);
-    pl_free(p.degrees);
-    pl_free(p.members);
-    pl_free(p.ready);
-    pl_free(p.codes);
+    pl_free_all(p.cells, p.degrees, p.members, p.ready, p.codes);
     return status;
 }
 

@@ -12,8 +12,7 @@ typedef struct bit_walk {
 void bit_walk_begin(bit_walk *w, const uint8_t *bitmap, uint64_t first, uint64_t end);
 bool bit_walk_next(bit_walk *w, uint64_t *index);
 
-/* The three cells to which one element of the update is added: one in each third of the
- * cells of the element's segment. */
+/* The three cells of an element: one in each third of its segment's cells. */
 typedef struct sketch_cells {
     uint32_t cell[3];
     uint32_t signs; /* if bit j is set, the code is subtracted from cell j */
@@ -47,8 +46,7 @@ static inline uint16_t sketch_signed(const sketch_cells *p, int j, int32_t code)
  * in the order of the elements. ERR_PEEL if that is impossible. */
 pl_status sketch_peel(const codec_stretch *s, uint64_t seed, const uint8_t *bitmap,
                       const uint8_t *cells, pl_buf *codes);
-/* Appends the codes like sketch_peel, for a received sketch or list. All bytes are
- * checked. `rest` is the second section: the cells of a sketch, or the codes of a
- * list. */
+/* Appends the codes of a received sketch or list, whose bytes are all checked. `rest`
+ * is the second section: the cells of a sketch, or the codes of a list. */
 pl_status sparse_codes(const codec_header *h, const codec_stretch *s,
                        const uint8_t *bitmap, const uint8_t *rest, pl_buf *codes);

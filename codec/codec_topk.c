@@ -53,8 +53,7 @@ static void put_pairs(topk_out *o, const float *a, const uint16_t *kept, size_t 
     for (size_t i = 0; i < n_kept; i++)
         sum += (double)magnitude(a[kept[i]]);
     double bound = n_kept ? sum / (double)n_kept : 0;
-    /* computes the mean of the magnitudes up to `bound`, and the mean of those above
-     * it; 0 if there are none */
+    /* means of the magnitudes up to `bound`, and above it; 0 without any */
     double sums[2] = {0, 0};
     size_t counts[2] = {0, 0};
     for (size_t i = 0; i < n_kept; i++) {
@@ -150,8 +149,7 @@ static float get_value(const codec_task *task, uint64_t index, uint64_t i)
     return code & 2 ? -m : m;
 }
 
-/* Decodes a stretch. Only the kept values are added, which takes a fiftieth of the time
- * that a dense update takes. */
+/* Decodes a stretch; adding kept values takes a fiftieth of a dense update's time. */
 pl_status topk_decode(const codec_task *task)
 {
     const codec_stretch *s = task->stretch;

@@ -2,8 +2,6 @@
  * the top of settings.h describes the order of these steps. */
 #include "config/settings.h"
 #include "serve/serve.h"
-#include "store/store.h"
-#include <stddef.h>
 #include <stdlib.h>
 #include <math.h>
 
@@ -100,8 +98,7 @@ void config_leave_derived(config *c)
         c->sees = -1;
 }
 
-/* If both file names lead to the same file, keeps the spelling that is stored in the
- * run. */
+/* If both names lead to the same file, keeps the spelling stored in the run. */
 static void keep_path(const config_text own, config_text given)
 {
     if (strcmp(own, "-") == 0 || strcmp(given, "-") == 0)
@@ -126,9 +123,8 @@ void config_keep_own(const config *own, config *c)
  * such a file, the new preset would have no effect, so this is an error. */
 static pl_status check_preset(const config *preset, const config *c)
 {
-    config laptop;
+    config laptop = {0};
     int n_set = 0, n_used = 0;
-    memset(&laptop, 0, sizeof laptop);
     pl_conf_defaults(&config_table, &laptop);
     /* the default of the key `preset` is laptop */
     PL_CHECK(config_apply_preset(&laptop));
@@ -153,11 +149,10 @@ static pl_status check_preset(const config *preset, const config *c)
 pl_status config_build_saved(const char *file, const char *const *sets, int n_sets,
                              config *out, const pl_gone **differs)
 {
-    config preset;
+    config preset = {0};
     memset(out, 0, sizeof *out);
     pl_conf_defaults(&config_table, out);
     PL_CHECK(lay(out, file, sets, n_sets, differs));
-    memset(&preset, 0, sizeof preset);
     pl_conf_defaults(&config_table, &preset);
     pl_copy_text(preset.preset, sizeof preset.preset, out->preset);
     PL_CHECK(config_apply_preset(&preset));
@@ -407,8 +402,7 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
     int n = 0, last = 0;
-    /* grows: the number of paths changes before train.phases are over, when baselines
-     * may still train */
+    /* grows: the number of paths changes before train.phases are over */
     bool splits = false, deals = false, grows = false, grafts = false;
     const char *change = ""; /* the key that changed the topology last */
     PL_CHECK(config_chapters(c, chapters, &n));

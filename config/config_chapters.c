@@ -1,13 +1,11 @@
-/* Lists the chapters of the mixture that a configuration describes. router.em,
- * topology.split, topology.graft, train.freeze and train.more each begin new
- * chapters. */
+/* Lists the chapters that a configuration describes. router.em, topology.split,
+ * topology.graft, train.freeze and train.more each begin new chapters. */
 #include "config/settings.h"
 #include <string.h>
 
 /* Reads numbers of phases from 1 to `most`, separated by commas. `rising`: each number
- * must be greater than the previous one. If `levels` is not NULL, each number must be
- * followed by a colon and a text (a change of the topology), which is put into
- * `levels`. */
+ * must be greater than the previous one. If `levels` is not NULL, each number has a
+ * colon and a text (a change of the topology) behind it, which `levels` gets. */
 static bool read_phases(const char *text, bool rising, int64_t most,
                         int64_t phases[CONFIG_LIST_MAX],
                         config_text levels[CONFIG_LIST_MAX], int *n)
@@ -79,9 +77,8 @@ static pl_status read_changes(const char *key, const char *text, const char *exa
     return PL_OK;
 }
 
-/* Fills in a chapter that begins after `begin` phases. Chapters are added in order. If
- * the next change of the topology comes after exactly `begin` phases, the chapter makes
- * this change. */
+/* Fills in the next chapter, which begins after `begin` phases. If the next change of
+ * the topology comes after exactly `begin` phases, the chapter makes this change. */
 static pl_status add_chapter(const pl_shape *shape, change_list *changes, int64_t begin,
                              config_chapter *chapter)
 {
@@ -93,16 +90,14 @@ static pl_status add_chapter(const pl_shape *shape, change_list *changes, int64_
                               : config_split(shape, changes->texts[i], chapter);
 }
 
-/* The phases at which chapters begin, one list per key, and how many items of each list
- * have been used so far. */
+/* The phases at which chapters begin, a list per key, and how many are used so far. */
 typedef struct beginnings {
     int64_t em[CONFIG_LIST_MAX], more[CONFIG_LIST_MAX], freezes[CONFIG_FREEZE_MAX];
     int n_em, n_more, n_freezes, dealt, frozen;
     change_list changes;
 } beginnings;
 
-/* Fills in the next chapter that begins before train.phases are over. *added becomes
- * false if there is none. */
+/* Fills in the next chapter that begins before train.phases are over, if *added. */
 static pl_status add_next(const config *c, const pl_shape *shape, beginnings *b,
                           config_chapter *chapter, bool *added)
 {

@@ -42,8 +42,7 @@ static pl_status read_freeze(const config *c, freeze_item items[CONFIG_FREEZE_MA
                            c->freeze, (int)CONFIG_FREEZE_MAX);
         items[(*n)++] = one;
     }
-    /* Refuses `none` after the name of a module for the same phase, because the module
-     * would then not be frozen. */
+    /* Refuses `none` after a module for the same phase, which would not be frozen. */
     for (int i = 1; i < *n; i++)
         if (items[i].phase == items[i - 1].phase && strcmp(items[i].name, "none") == 0)
             return pl_fail(PL_ERR_CONFIG,
@@ -66,7 +65,6 @@ pl_status config_freeze_phases(const config *c, int64_t phases[CONFIG_FREEZE_MAX
     return PL_OK;
 }
 
-/* Freezes the module of this name, or all modules of the slot. */
 static pl_status freeze_named(const pl_topology *t, const char *name, bool *frozen)
 {
     char own[PL_NAME_MAX];
@@ -87,8 +85,7 @@ static pl_status freeze_named(const pl_topology *t, const char *name, bool *froz
                    name);
 }
 
-/* Changes `frozen` from the list of the previous chapter to the list of `chapter`,
- * whose topology is t. */
+/* Changes `frozen` from the previous chapter's list to that of `chapter` (t). */
 static pl_status freeze_chapter(const config_chapter *chapter, const pl_topology *t,
                                 const freeze_item *items, int n_items, bool *frozen)
 {
@@ -100,7 +97,6 @@ static pl_status freeze_chapter(const config_chapter *chapter, const pl_topology
         else
             PL_CHECK(freeze_named(t, items[i].name, frozen));
     }
-    /* Refuses to freeze all modules of a path. */
     char name[PL_NAME_MAX];
     for (int p = 0; p < pl_topology_n_paths(t); p++) {
         bool trains = false;

@@ -113,7 +113,6 @@ static pl_status leave_out(const pl_topology *from, const bool *gone, config_cha
 }
 
 /* ---- paths and modules that end ---- */
-/* Finds the module with this name. It must be a module of a level. */
 static pl_status find_in_level(const grafting *g, const char *name, int *module)
 {
     *module = pl_topology_find_module(g->from, name);
@@ -199,8 +198,7 @@ static pl_status copy(grafting *g, char *names)
 }
 
 /* Replaces a level by two. A combination of new modules is a path only if the two parts
- * of the cut level come from the same module. So each path computes the same function
- * as before. */
+ * of the cut level come from the same module. So each path stays the same function. */
 static pl_status cut_level(grafting *g, char *name)
 {
     pl_topology_spec *spec = &g->chapter->spec;

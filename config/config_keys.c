@@ -1,7 +1,6 @@
 /* The keys of a run's configuration. The reader of run.yaml, --set, `pathloom init`,
  * `pathloom explain KEY` and docs/CONFIG.md all use this table. */
 #include "config/settings.h"
-#include <stddef.h>
 
 /* One macro per type of key. The columns are: name, field of `config`, default, then
  * the range and unit or the choices, GLOBAL or LOCAL, and the description. Local keys

@@ -1,5 +1,4 @@
-/* Turns the keys of the outer method and of the codec into settings, and checks that
- * the settings can be combined. */
+/* Turns the keys of outer method and codec into settings, which must fit together. */
 #include "config/settings.h"
 #include <math.h>
 

@@ -29,9 +29,7 @@
           "outer.momentum_private=0 eval.baselines=none"
 
 /* A row applies to every preset whose name starts with `beginning`. If several rows
- * apply, later rows override earlier ones. If no row applies, the keys keep their
- * defaults.
- * */
+ * apply, later rows override earlier ones. Without one, keys keep their defaults. */
 static const struct {
     const char *beginning, *settings;
 } rows[] = {
@@ -53,7 +51,6 @@ static const char *choice_name(int choice)
     return choice == PL_CHOICE_COMMON ? "common" : "level";
 }
 
-/* Appends a number to a list. */
 static void add_number(config_text list, const char *separator, int number)
 {
     const size_t used = strlen(list);

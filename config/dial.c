@@ -1,5 +1,4 @@
-/* Chooses a model, its paths and its training from time, text and speed; dial.h has the
- * rule. */
+/* Chooses model, paths and training from time, text and speed (dial.h). */
 #include "config/dial.h"
 #include <math.h>
 
@@ -13,17 +12,14 @@ static const double GAIN = 0.009, EVEN = 1.9;
  * For larger numbers, the gain is assumed to stay the same. */
 static const double MOST = 4.6;
 static const double REPEATS = 15;
-/* A path reads a shard of mean size at most this many times. A shard is so small that a
- * path would soon learn it by heart. */
+/* how often a path reads a shard of mean size, before it learns it by heart */
 static const double PATH_EPOCHS = 2;
-/* The base model trains on at least this many tokens per parameter, or on half of all
- * tokens if that is less. */
+/* The base model's least tokens per parameter, unless half of all are less. */
 static const double BASE_TOKENS = 1.5;
 /* The number of tokens of AdamW that one token of Muon is worth. */
 static const double MUON_TOKENS = 1.3;
 
-/* The fraction of its time in which a worker trains, apart from the time between its
- * tasks. */
+/* A worker's fraction of time in training, apart from pauses between tasks. */
 static const double BUSY = 0.97;
 /* The seconds between two tasks of a worker: its update and its moments are sent and
  * merged, and it gets new parameters. PER_TASK: of every task; PER_PARAM: per parameter
@@ -34,13 +30,11 @@ static const double PER_TASK = 0.08, PER_PARAM = 4e-8, OF_BASE = 0.12;
 static const double EXCHANGE = 0.2;
 /* An evaluation's forward pass is this many times as fast as a training step. */
 static const double FORWARD = 3;
-/* Its windows slide by half a context, so a model reads about this many tokens for each
- * token that counts. */
+/* Windows slide by half a context: tokens read per token that counts. */
 static const double SLIDING = 2;
 /* The fraction of the given time that evaluation may take. */
 static const double EVALUATION = 0.05;
-/* Seconds: START to start processes, FIT to fit a router's clusters, END to write
- * samples and end processes. */
+/* Seconds: START of processes, FIT of a router, END with samples. */
 static const double START = 0.5, FIT = 0.5, END = 0.8;
 enum { LEAST_STEPS = 20, LEAST_EVALUATION = 20000 };
 /* The largest values of train.base_steps, train.tau and train.phases. */
@@ -68,11 +62,6 @@ static const dial_rung rungs[] = {{64, 2, 4, 2048, 4e-3},  {96, 3, 4, 2048, 3e-3
 enum { N_RUNGS = sizeof rungs / sizeof *rungs };
 static const int64_t path_counts[] = {2, 4, 8, 16};
 enum { N_COUNTS = sizeof path_counts / sizeof *path_counts };
-
-const char *dial_levels(int64_t paths)
-{
-    return paths == 2 ? "2" : paths == 4 ? "2x2" : paths == 8 ? "2x4" : "4x4";
-}
 
 pl_status dial_parse_time(const char *text, double *seconds)
 {
@@ -165,8 +154,7 @@ double dial_rate(const dial_facts *f, double flops, bool alone)
            pow(measured_rate(large, alone) / measured_rate(small, alone), at);
 }
 
-/* Returns how many models score each document in the evaluation: every path, the
- * router, the base model, and the baselines. */
+/* How many models score each document: paths, router, base model, baselines. */
 static double models_of_evaluation(const dial_facts *f, const dial_choice *c)
 {
     return (double)c->paths + 2 + f->n_baselines;
@@ -185,9 +173,8 @@ static double seconds_between_tasks(const dial_choice *c)
 
 /* Returns the base model's steps per step of each path. With a single worker the base
  * model takes as many steps as all paths together, half of all tokens. While some of
- * several workers train the base model, the others wait. So it then gets half of the
- * time, but no fewer than BASE_TOKENS tokens per parameter (docs/results/speedup.md).
- */
+ * several workers train the base model, the others wait. So it gets half of the time,
+ * but no fewer than BASE_TOKENS tokens per parameter (docs/results/speedup.md). */
 static double base_share(const dial_facts *f, const dial_choice *c, double steps,
                          const step_seconds *step)
 {
@@ -238,8 +225,7 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
     c->base_steps = (int64_t)base;
 }
 
-/* The replicas of a base model divide its steps, and are merged more often than paths.
- */
+/* Replicas of a base model divide its steps, and are merged more often than paths. */
 static double predict_base(const dial_facts *f, const dial_choice *c,
                            const step_seconds *step)
 {
@@ -276,8 +262,7 @@ static void predict_parts(const dial_facts *f, dial_choice *c, const step_second
 }
 
 /* Returns the largest number of steps of each path with which the run ends in the given
- * time; 0 if LEAST_STEPS are too many. The user's keys may fix the length of some parts
- * of the run. */
+ * time; 0 if LEAST_STEPS are too many. The user's keys may fix some parts' lengths. */
 static double steps_in_time(const dial_facts *f, const dial_choice *c,
                             const step_seconds *step, double forward)
 {
@@ -337,8 +322,7 @@ dial_team dial_base_team(int64_t processors, int64_t threads, int64_t replicas)
 }
 
 /* Chooses the batch. For 2 to 25 million tokens, 8 sequences were best. For more tokens
- * the batch is doubled so that it grows with the power 0.38 of the number of tokens (as
- * in nanochat). */
+ * it is doubled, to grow with the power 0.38 of their number (as in nanochat). */
 static int64_t batch_for(double tokens)
 {
     int64_t batch = 8;
@@ -416,14 +400,13 @@ void dial_choose(const dial_facts *f, dial_choice *out)
 
 void dial_text(const dial_facts *f, int64_t *vocab, int64_t *bytes)
 {
-    dial_choice best, c;
+    dial_choice best = {0}, c;
     dial_facts endless = *f;
     endless.tokens = 1e18;
     /* with 0 documents and 0 tokens, routing and evaluation take no time */
     endless.documents = endless.valid_tokens = 0;
     if (f->paths == 0)
         endless.paths = 8;
-    memset(&best, 0, sizeof best);
     *vocab = rungs[0].vocab;
     for (int i = 0; i < N_RUNGS; i++) {
         endless.vocab = (int)rungs[i].vocab;

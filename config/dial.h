@@ -56,8 +56,7 @@ typedef struct dial_facts {
     double params;                /* parameters of a path with this shape */
     int64_t paths, batch, tau, phases, base_steps;
     int64_t base_replicas; /* replicas of the base model; 0 stands for 1 */
-    /* The steps of all baselines together, and the steps of the longest baseline, each
-     * divided by the steps of all paths together. */
+    /* Steps of all baselines, and of the longest one, per step of all paths. */
     double baselines, longest_baseline;
     int n_baselines;
 } dial_facts;
@@ -77,9 +76,8 @@ typedef struct dial_choice {
 enum { DIAL_LEAST_BYTES = 1000000 }; /* smallest text for --for and --tokens */
 
 /* Parses a time such as "90s", "15min", "2h" or "1.5h" to seconds. ERR_USAGE. */
-PL_MUST_CHECK pl_status dial_parse_time(const char *text, double *seconds);
-/* Returns the FLOPs of a training step per token. Only ratios of these numbers are
- * used. */
+pl_status dial_parse_time(const char *text, double *seconds);
+/* Returns a training step's FLOPs per token. Only ratios of these are used. */
 double dial_flops(double params, int64_t width, int64_t blocks, int64_t context);
 /* Chooses, before the text is known, the size of the vocabulary and the number of bytes
  * of text to read. If a time is given: as many bytes as can be read in a tenth of this
@@ -92,8 +90,7 @@ double dial_rate(const dial_facts *f, double flops, bool alone);
 /* Chooses all keys except those for vocabulary and text. The caller may measure the
  * speed on the chosen model and then call this function again. */
 void dial_choose(const dial_facts *f, dial_choice *out);
-/* The number of replicas of the base model that train at the same time, and the threads
- * of each. */
+/* Replicas of the base model that train at the same time, and the threads of each. */
 typedef struct dial_team {
     int64_t threads, replicas;
 } dial_team;
@@ -102,5 +99,3 @@ typedef struct dial_team {
  * small models gain little from more; further processors train further replicas.
  * `replicas` is the number that the user gave, or 0. */
 dial_team dial_base_team(int64_t processors, int64_t threads, int64_t replicas);
-/* Returns the levels for a number of paths: "2", "2x2", "2x4" or "4x4". */
-const char *dial_levels(int64_t paths);

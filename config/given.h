@@ -1,5 +1,4 @@
-/* Options that a command line may give several times: texts, and settings KEY=VALUE of
- * a configuration. */
+/* Options that may be given several times: texts, and settings KEY=VALUE. */
 #pragma once
 #include "config/settings.h"
 
@@ -18,9 +17,6 @@ typedef struct given_settings {
     int n_made;
 } given_settings;
 
-/* Adds the pair "key=value"; if key is NULL, `value` is the pair. ERR_USAGE: there are
- * too many pairs, or this pair is too long. */
-PL_MUST_CHECK pl_status given_add(given_settings *s, const char *key,
-                                  const char *value);
-/* Whether one of the pairs sets this key. */
+/* Adds "key=value"; key NULL: `value` is the pair. ERR_USAGE: too many, or too long. */
+pl_status given_add(given_settings *s, const char *key, const char *value);
 bool given_sets(const given_settings *s, const char *key);

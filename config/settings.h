@@ -101,9 +101,8 @@ typedef struct config {
 
 extern const pl_table config_table;
 
-/* Builds a configuration from the defaults, the preset, the file and the --set pairs,
- * and checks it. A later source overrides an earlier one. `file` may be NULL.
- * ERR_CONFIG. */
+/* Builds and checks a configuration from defaults, preset, file and --set pairs. A
+ * later source overrides an earlier one. `file` may be NULL. ERR_CONFIG. */
 pl_status config_build(const char *file, const char *const *sets, int n_sets,
                        config *out);
 /* The same with the saved configuration of a run. *differs: see pl_conf_load_saved. */
@@ -111,26 +110,21 @@ pl_status config_build_saved(const char *file, const char *const *sets, int n_se
                              config *out, const pl_gone **differs);
 /* Sets shape, topology and training settings to the values of the preset that c->preset
  * names (config_preset.c). Does nothing if c->preset is empty. ERR_CONFIG. */
-PL_MUST_CHECK pl_status config_apply_preset(config *c);
-/* Applies first the file (may be NULL) and then the --set pairs to the present values.
- * ERR_CONFIG. */
-PL_MUST_CHECK pl_status config_lay(config *c, const char *file, const char *const *sets,
-                                   int n_sets);
+pl_status config_apply_preset(config *c);
+/* Applies the file (may be NULL), then the --set pairs, to the values. ERR_CONFIG. */
+pl_status config_lay(config *c, const char *file, const char *const *sets, int n_sets);
 /* Called after config_lay was applied to c, a copy of `own`. Computes derived values
  * again. Where a file name leads to the same file as in `own`, restores the spelling of
- * `own`. Afterwards, every value of c that differs from `own` was changed by the
- * user. */
+ * `own`. Afterwards, the user changed what differs from `own`. */
 void config_keep_own(const config *own, config *c);
 pl_status config_check(const config *c);
 /* For a file that users edit: keys that are derived from other keys (such as head_size,
  * from width and heads) get the value 0 or -1 again, so that they are derived again
  * after an edit. */
 void config_leave_derived(config *c);
-/* Whether KEY in KEY=VALUE is local: a local key may get a new value each time the run
- * is started. */
+/* Whether KEY in KEY=VALUE is local: each start of a run may give it a new value. */
 bool config_pair_is_local(const char *pair);
 
-/* Values that are computed from the configuration. */
 pl_status config_shape(const config *c, pl_shape *out);
 pl_status config_spec(const config *c, pl_topology_spec *out);
 /* ERR_CONFIG if no outer method or codec supports these settings (config_outer.c). */
@@ -144,10 +138,8 @@ int config_pass(const config *c);
 /* Returns the number of inner steps between two merges of the base model's replicas.
  * Replicas that are merged less often lose quality (docs/results/speedup.md). */
 int64_t config_base_tau(int64_t replicas, int64_t tau);
-/* Returns the length in tokens of the windows of a training document from which its
- * feature for the router is computed. */
+/* Returns the tokens of a training document's windows that make its feature. */
 int config_feature_prefix(const config *c);
-/* Whether Muon is the optimizer for the matrices of blocks. */
 bool config_has_muon(const config *c);
 /* The baselines that a run may train for comparison with the mixture. */
 enum { CONFIG_BASELINES = 4 };
@@ -180,34 +172,30 @@ enum {
 };
 /* Fills in all chapters, at least one. ERR_CONFIG if router.em, topology.split,
  * topology.graft, train.freeze and train.more contradict each other. */
-PL_MUST_CHECK pl_status config_chapters(const config *c,
-                                        config_chapter out[CONFIG_CHAPTERS_MAX],
-                                        int *n);
+pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MAX],
+                          int *n);
 /* config_graft.c: these functions change the topology of a chapter as one item of
  * topology.split ("4x4") or of topology.graft ("drop:L2.E1") says. Before the call, the
  * chapter must have the spec of the previous chapter. ERR_CONFIG. */
-PL_MUST_CHECK pl_status config_split(const pl_shape *shape, const char *levels,
-                                     config_chapter *chapter);
-PL_MUST_CHECK pl_status config_graft(const pl_shape *shape, const char *text,
-                                     config_chapter *chapter);
+pl_status config_split(const pl_shape *shape, const char *levels,
+                       config_chapter *chapter);
+pl_status config_graft(const pl_shape *shape, const char *text,
+                       config_chapter *chapter);
 /* config_freeze.c: lists the phases above 0 in which train.freeze changes the list of
  * frozen modules, in rising order. */
-PL_MUST_CHECK pl_status config_freeze_phases(const config *c,
-                                             int64_t phases[CONFIG_FREEZE_MAX], int *n);
+pl_status config_freeze_phases(const config *c, int64_t phases[CONFIG_FREEZE_MAX],
+                               int *n);
 /* Sets *frozen to a list with one item per module of the chapter's topology: true if
  * the module is frozen. The caller frees the list with pl_free. ERR_CONFIG:
- * train.freeze names a module that does not exist, or a path would have no module to
- * train. */
-PL_MUST_CHECK pl_status config_frozen(const config *c, int chapter, bool **frozen);
+ * train.freeze names an unknown module, or a path would have none to train. */
+pl_status config_frozen(const config *c, int chapter, bool **frozen);
 /* Whether train.freeze of `c` is the value of the run `own` followed by at least one
  * further item, and all further items are for phases that the run does not have yet. */
 bool config_freezes_later(const config *own, const config *c);
-/* Returns the number of phases of a path of the mixture in all chapters: train.phases
- * plus train.more. */
+/* Returns a path's phases in all chapters: train.phases plus train.more. */
 int64_t config_all_phases(const config *c);
 /* Returns whether the path that gives a prompt the highest likelihood answers it, in a
  * run with n_paths paths (router.answer). If not, the router chooses the path. */
 bool config_answers_by_likelihood(const config *c, int n_paths);
-/* Checks the value of an option that overrides router.answer. ERR_USAGE if this key
- * does not allow the value. */
-PL_MUST_CHECK pl_status config_check_answer(const char *option, const char *value);
+/* Checks the value of an option that overrides router.answer. ERR_USAGE. */
+pl_status config_check_answer(const char *option, const char *value);

@@ -3,15 +3,13 @@
 #pragma once
 #include "config/settings.h"
 
-/* Reads a rate such as 5mbit, 500kbit or 1.5gbit as bits per second. ERR_USAGE: the
- * text is not a rate. */
-PL_MUST_CHECK pl_status slow_link_parse_rate(const char *text, double *bits_per_s);
+/* Reads a rate such as 5mbit, 500kbit or 1.5gbit in bits per second. ERR_USAGE. */
+pl_status slow_link_parse_rate(const char *text, double *bits_per_s);
 /* Returns the bytes that a worker sends and fetches in a phase of a path, as a mean
  * over many phases: its updates, its state and the next versions. Updates that are
  * compressed may be smaller. */
-PL_MUST_CHECK pl_status slow_link_phase_bytes(const config *c,
-                                              const pl_topology *topology,
-                                              double *bytes);
+pl_status slow_link_phase_bytes(const config *c, const pl_topology *topology,
+                                double *bytes);
 
 /* The settings that are tried for a slow link, in this order; each contains the ones
  * before it. docs/results/links.md has the measurements. */

@@ -5,15 +5,12 @@
  * -> sampler (which windows a step trains on; a pure function of seed and step).
  *
  * A document's `domain` is a label, such as the name of its folder. Domains are used
- * only to evaluate the router, never for training. Read the files in this order:
- * reader, json_line, system_text, tokenizer, tokens, sampler, packing, prepare, encode.
- */
+ * only to evaluate the router, never for training. Read in this order: reader,
+ * json_line, system_text, tokenizer, tokens, sampler, packing, prepare, encode. */
 #pragma once
 #include "base/base.h"
 #include <signal.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* ---- reader ---- */
 typedef struct pl_document {
@@ -24,21 +21,18 @@ typedef struct pl_document {
     const char *source; /* name of the document's file */
 } pl_document;          /* the texts are valid only during the call that gets them */
 
-/* Returns the number that identifies a document in token files. It depends only on the
- * document's text. */
+/* Returns a document's number in token files, which depends only on its text. */
 uint64_t pl_document_hash(const pl_document *document);
 
 typedef struct pl_read_stats {
     uint64_t n_files, n_documents, n_bytes;
-    /* n_empty: empty documents, which were left out; n_replaced_bytes: bytes that were
-     * not valid UTF-8, each replaced by U+FFFD */
+    /* n_empty: left out; n_replaced_bytes: not valid UTF-8, now U+FFFD */
     uint64_t n_empty, n_replaced_bytes,
         n_skipped_files; /* binary files in folders, which are skipped */
     uint64_t n_cuts; /* number of cuts if a single text file was cut into documents */
     uint64_t n_bad_lines;     /* JSON lines that were skipped (skip_bad) */
     char first_bad_line[400]; /* the reason for which the first of them was skipped */
-    /* if n_cuts > 0: the hash of the whole file, computed as for a file that is one
-     * document */
+    /* if n_cuts > 0: the hash of the whole file, as for one document */
     pl_hash whole;
 } pl_read_stats;
 
@@ -68,14 +62,11 @@ typedef struct pl_reading {
  * Only one document at a time is in memory; it may have 64 MiB. Control characters in a
  * domain are written as \xHH. Errors: ERR_NOT_FOUND, ERR_NOPERM, ERR_DATA (the message
  * names file and line), ERR_UNSUPPORTED (Parquet), ERR_IO. */
-PL_MUST_CHECK pl_status pl_documents_cut(const char *path, const pl_reading *reading,
-                                         pl_document_fn fn, void *context,
-                                         pl_read_stats *stats);
+pl_status pl_documents_cut(const char *path, const pl_reading *reading,
+                           pl_document_fn fn, void *context, pl_read_stats *stats);
 
-/* ERR_DATA if the bytes are a Git LFS pointer: a small text that a clone without Git
- * LFS has in place of a large file. */
-PL_MUST_CHECK pl_status pl_refuse_pointer(const char *path, const void *bytes,
-                                          size_t len);
+/* ERR_DATA for a Git LFS pointer, which stands for a large file in some clones. */
+pl_status pl_refuse_pointer(const char *path, const void *bytes, size_t len);
 
 /* Reads text files below /usr that every user may read (C headers, man pages,
  * changelogs, licences, CMake, Perl, Python). Reads up to max_bytes, the same amount
@@ -83,8 +74,8 @@ PL_MUST_CHECK pl_status pl_refuse_pointer(const char *path, const void *bytes,
  * Home directories are never read. Appends to `describe`, for the user, the domains and
  * their numbers of documents, separated by commas. ERR_NOT_FOUND if there are fewer
  * than 3 domains or less than 2 MB; the error says what to install. */
-PL_MUST_CHECK pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn fn,
-                                            void *context, pl_buf *describe);
+pl_status pl_system_text_read(uint64_t max_bytes, pl_document_fn fn, void *context,
+                              pl_buf *describe);
 
 /* ---- tokenizer ---- */
 typedef struct pl_tokenizer pl_tokenizer;
@@ -93,27 +84,23 @@ typedef struct pl_tokenizer pl_tokenizer;
  * gives exactly the text that was encoded. The message of ERR_DATA says what is
  * missing. If the texts have too few distinct pieces for `vocab`, the message names the
  * largest vocab that works. */
-PL_MUST_CHECK pl_status pl_tokenizer_train(const char *const *texts, const size_t *lens,
-                                           size_t n, int vocab, int n_threads,
-                                           const char *model_path);
+pl_status pl_tokenizer_train(const char *const *texts, const size_t *lens, size_t n,
+                             int vocab, int n_threads, const char *model_path);
 /* Loads a SentencePiece model, or a tokenizer.json of SentencePiece's BPE kind. */
-PL_MUST_CHECK pl_status pl_tokenizer_load(const char *model_path, pl_tokenizer **out);
-PL_MUST_CHECK pl_status pl_tokenizer_load_bytes(const void *data, size_t len,
-                                                pl_tokenizer **out);
+pl_status pl_tokenizer_load(const char *model_path, pl_tokenizer **out);
+pl_status pl_tokenizer_load_bytes(const void *data, size_t len, pl_tokenizer **out);
 void pl_tokenizer_destroy(pl_tokenizer **tokenizer);
 int pl_tokenizer_vocab(const pl_tokenizer *tokenizer);
 /* Whether the tokenizer puts a blank before each text (as those of Llama 2 and Mistral
  * do), so that the decoded text begins with a blank that the text did not have. */
 bool pl_tokenizer_puts_blank(const pl_tokenizer *tokenizer);
 enum { PL_TOKEN_UNK = 0, PL_TOKEN_BOS = 1, PL_TOKEN_EOS = 2 };
-/* Appends int32 tokens (without BOS and EOS) to `out`. Several threads may call the
- * function. */
-PL_MUST_CHECK pl_status pl_tokenizer_encode(const pl_tokenizer *tokenizer,
-                                            const char *text, size_t len, pl_buf *out);
+/* Appends int32 tokens (without BOS and EOS) to `out`. Any thread may call it. */
+pl_status pl_tokenizer_encode(const pl_tokenizer *tokenizer, const char *text,
+                              size_t len, pl_buf *out);
 /* Appends the text of the tokens; control tokens have no text. */
-PL_MUST_CHECK pl_status pl_tokenizer_decode(const pl_tokenizer *tokenizer,
-                                            const int32_t *tokens, size_t n,
-                                            pl_buf *out);
+pl_status pl_tokenizer_decode(const pl_tokenizer *tokenizer, const int32_t *tokens,
+                              size_t n, pl_buf *out);
 
 /* ---- token files (docs/PROTOCOL.md section 5) ---- */
 typedef struct pl_tokens pl_tokens;
@@ -126,37 +113,32 @@ typedef struct pl_token_doc {
 
 /* With `verify` the checksum of the file and all tokens are checked, and later changes
  * of the file are noticed (pl_tokens_check). */
-PL_MUST_CHECK pl_status pl_tokens_open(const char *path, bool verify, pl_tokens **out);
+pl_status pl_tokens_open(const char *path, bool verify, pl_tokens **out);
 /* ERR_DAMAGED: after the file was opened, one of its pages changed, and tokens were
- * read from this page. Call the function before you keep a result that depends on
- * tokens. */
-PL_MUST_CHECK pl_status pl_tokens_check(const pl_tokens *tokens);
+ * read from this page. Call it before you keep a result that depends on tokens. */
+pl_status pl_tokens_check(const pl_tokens *tokens);
 /* Opens a token file that is in memory (a shard from the store). The bytes are borrowed
  * until close. Error texts use `what` as the name of the file. */
-PL_MUST_CHECK pl_status pl_tokens_view(const void *data, size_t len, const char *what,
-                                       pl_tokens **out);
+pl_status pl_tokens_view(const void *data, size_t len, const char *what,
+                         pl_tokens **out);
 void pl_tokens_close(pl_tokens **tokens);
-/* Releases the memory of the file's tokens. The system reads them from the file again
- * when they are needed. */
+/* Releases the memory of the file's tokens, which are read again when needed. */
 void pl_tokens_rest(const pl_tokens *tokens);
 uint64_t pl_tokens_count(const pl_tokens *tokens);
 uint32_t pl_tokens_n_docs(const pl_tokens *tokens);
 int pl_tokens_vocab(const pl_tokens *tokens);
 const pl_token_doc *pl_tokens_doc(const pl_tokens *tokens, uint32_t doc);
-/* Returns the document with this hash; NULL if there is none. */
 const pl_token_doc *pl_tokens_find(const pl_tokens *tokens, uint64_t hash);
 void pl_tokens_copy(const pl_tokens *tokens, uint64_t first, size_t n, int32_t *out);
 uint32_t pl_tokens_n_domains(const pl_tokens *tokens);
 const char *pl_tokens_domain(const pl_tokens *tokens, uint32_t domain);
-/* Appends to `out` a token file of these documents, in this order. A document may be
- * listed several times. */
-PL_MUST_CHECK pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs,
-                                         size_t n, pl_buf *out);
+/* Appends a token file of these documents in this order, maybe repeatedly. */
+pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs, size_t n,
+                           pl_buf *out);
 
 /* A list of documents that were forgotten. Such documents become blank: all their
  * tokens become PL_TOKEN_UNK, and no sampler counts their targets. Blank documents keep
- * their places and lengths, so that the samples of all other documents stay the
- * same. */
+ * places and lengths, so the samples of all others stay the same. */
 typedef struct pl_doc_list {
     const uint64_t *hashes; /* identities, as in pl_token_doc */
     size_t n;
@@ -164,22 +146,21 @@ typedef struct pl_doc_list {
 bool pl_doc_listed(const pl_doc_list *list, uint64_t hash);
 bool pl_tokens_is_blank(const pl_tokens *tokens, uint32_t doc);
 /* Appends to `out` a copy of the token file in which the listed documents are blank. */
-PL_MUST_CHECK pl_status pl_tokens_blank(const pl_tokens *tokens,
-                                        const pl_doc_list *list, pl_buf *out);
+pl_status pl_tokens_blank(const pl_tokens *tokens, const pl_doc_list *list,
+                          pl_buf *out);
 /* Makes the listed documents blank in train.tok of a prepared folder. After an
  * interruption, call the function again. *changed becomes true if at least one of the
  * documents was not blank before. After this change the folder is valid even if the
  * files from which it was made have changed. */
-PL_MUST_CHECK pl_status pl_data_blank(const char *folder, const pl_doc_list *list,
-                                      bool *changed);
+pl_status pl_data_blank(const char *folder, const pl_doc_list *list, bool *changed);
 
 /* Appends to `file` a token file of all documents at `path`, and to `sources` the name
  * of each document's file, NUL-terminated. If there are more than 1024 domains, all
  * further domains count as the last one. ERR_DATA: there is no text, there are more
  * than 2^30 tokens, or more than 1 % of them are unknown to the tokenizer. */
-PL_MUST_CHECK pl_status pl_documents_encode(const char *path, const pl_reading *reading,
-                                            const pl_tokenizer *tokenizer, pl_buf *file,
-                                            pl_buf *sources);
+pl_status pl_documents_encode(const char *path, const pl_reading *reading,
+                              const pl_tokenizer *tokenizer, pl_buf *file,
+                              pl_buf *sources);
 
 /* ---- sampler ----
  *
@@ -203,16 +184,13 @@ typedef struct pl_sampler_options {
     int skip_prefix;
     bool pack; /* whether short windows share rows */
 } pl_sampler_options;
-/* Counts the rows of one epoch over these documents. No document may be listed
- * twice. */
-PL_MUST_CHECK pl_status pl_sampler_count_rows(const pl_tokens *tokens,
-                                              const uint32_t *docs, uint32_t n,
-                                              const pl_sampler_options *options,
-                                              uint64_t *out);
+/* Counts the rows of an epoch over these documents; none may be listed twice. */
+pl_status pl_sampler_count_rows(const pl_tokens *tokens, const uint32_t *docs,
+                                uint32_t n, const pl_sampler_options *options,
+                                uint64_t *out);
 /* Borrows `tokens`. ERR_DATA if no window has a target. */
-PL_MUST_CHECK pl_status pl_sampler_create(const pl_tokens *tokens,
-                                          const pl_sampler_options *options,
-                                          pl_sampler **out);
+pl_status pl_sampler_create(const pl_tokens *tokens, const pl_sampler_options *options,
+                            pl_sampler **out);
 void pl_sampler_destroy(pl_sampler **sampler);
 uint64_t pl_sampler_rows(const pl_sampler *sampler);
 /* Returns how many targets count in the samples first_sample .. first_sample + n - 1,
@@ -233,8 +211,7 @@ typedef struct pl_prepare_options {
     /* if `valid` is "": the fraction of documents that is held out, chosen by hash */
     double valid_share;
     const char *tokenizer; /* tokenizer model to load; "" to train one */
-    /* size of the vocabulary to train; for a tokenizer that is loaded, the largest size
-     * allowed */
+    /* size of the vocabulary to train; for a loaded tokenizer, the largest size */
     int vocab;
     pl_reading reading;
     /* number of paths; fewer training documents than this are an error */
@@ -242,8 +219,7 @@ typedef struct pl_prepare_options {
     int n_threads;
     uint64_t max_bytes; /* limit on the bytes of training text; 0: no limit */
     uint64_t seed;
-    /* held-out documents with fewer tokens are left out, because they have no target
-     * after the prefix */
+    /* held-out documents with fewer tokens have no target after the prefix */
     int min_document_tokens;
     /* called with each line of progress */
     void (*progress)(void *context, const char *line);
@@ -264,16 +240,14 @@ typedef struct pl_prepare_result {
  * written under a temporary name and renamed. ERR_DATA: the corpus is empty, has only
  * one document, leaves no held-out documents, or has more than 1 % of tokens that the
  * tokenizer does not know; the error says what to do. */
-PL_MUST_CHECK pl_status pl_prepare(const pl_prepare_options *options,
-                                   const char *folder, pl_prepare_result *out);
+pl_status pl_prepare(const pl_prepare_options *options, const char *folder,
+                     pl_prepare_result *out);
 
 /* Checks that tokenizer.model in a prepared folder has the hash that is in data.json:
  * with a different tokenizer, every token of a trained model would have a different
  * meaning. ERR_DAMAGED if the hash differs. */
-PL_MUST_CHECK pl_status pl_data_check_tokenizer(const char *folder);
+pl_status pl_data_check_tokenizer(const char *folder);
 /* The same for all files of the folder. */
-PL_MUST_CHECK pl_status pl_data_check(const char *folder);
+pl_status pl_data_check(const char *folder);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

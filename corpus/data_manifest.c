@@ -15,9 +15,8 @@
 
 /* ---- all options that change the products, as text ---- */
 
-/* Options are compared as text: this needs no types, and an error can show the
- * difference to the user. n_threads is not compared, because it does not change the
- * data. */
+/* Options are compared as text, which needs no types and can be shown to the user.
+ * n_threads is not compared, because it does not change the data. */
 enum { N_OPTIONS = 11 };
 typedef struct option_text {
     const char *name;
@@ -63,8 +62,7 @@ static void add_file(input_facts *facts, const struct stat *info)
         facts->newest_ms = ms;
 }
 
-/* Returns the facts of a file, or sums over the files of a folder; zeros if `path` does
- * not exist. */
+/* Returns the facts of a file, or sums over a folder's files; zeros without `path`. */
 static input_facts measure_input(const char *path)
 {
     input_facts facts = {0};
@@ -162,8 +160,6 @@ static pl_status push_product(pl_json *products, const char *folder, const char 
     return PL_OK;
 }
 
-/* Checks that a product has the hash in the manifest, or one of the hashes in the list
- * `blanked` (may be NULL). */
 static pl_status check_product(const char *folder, const pl_json *products, size_t i,
                                const char *name, const pl_json *blanked, pl_hash *hash)
 {
@@ -344,9 +340,8 @@ pl_status pl_data_check(const char *folder)
 }
 
 /* ---- documents that are made blank ---- */
-/* Writes into the manifest the hash that train.tok will have. From now on the inputs
- * are not compared, because the user should remove the forgotten documents from
- * them. */
+/* Writes into the manifest the hash that train.tok will have. From now on inputs are
+ * not compared, because forgotten documents should leave them. */
 static pl_status note_blanked(const char *folder, const pl_buf *train)
 {
     char path[PL_PATH_MAX], hex[PL_HASH_TEXT];

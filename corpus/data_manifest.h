@@ -9,15 +9,12 @@
 #define DATA_TRAIN     "train.tok"
 #define DATA_VALID     "valid.tok"
 
-/* Computes the hashes of the products, stores them in `result`, and writes the
- * manifest. */
-PL_MUST_CHECK pl_status data_manifest_write(const char *folder,
-                                            const pl_prepare_options *options,
-                                            pl_prepare_result *result);
+/* Computes the products' hashes into `result`, and writes the manifest. */
+pl_status data_manifest_write(const char *folder, const pl_prepare_options *options,
+                              pl_prepare_result *result);
 
 /* Checks that the folder was made with these options from these inputs, and that its
  * products are undamaged. ERR_EXISTS names the option or input that differs;
  * ERR_DAMAGED names the product. */
-PL_MUST_CHECK pl_status data_manifest_reuse(const char *folder,
-                                            const pl_prepare_options *options,
-                                            pl_prepare_result *result);
+pl_status data_manifest_reuse(const char *folder, const pl_prepare_options *options,
+                              pl_prepare_result *result);

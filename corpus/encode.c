@@ -20,7 +20,6 @@ typedef struct encoding {
     uint64_t n_unknown;
 } encoding;
 
-/* Returns the number of the domain with this name; adds the domain if it is new. */
 static uint32_t domain_number(encoding *e, const char *name)
 {
     uint32_t number = 0;
@@ -91,8 +90,7 @@ pl_status pl_documents_encode(const char *path, const pl_reading *reading,
                        path, e.domains.len, TOKENS_NAMES_MAX));
     e.layout.names_bytes = (uint32_t)e.domains.len;
     tokens_layout_place(&e.layout);
-    /* the parts are put in their places, with zeros between them; the header is written
-     * last */
+    /* the parts with zeros between them; the header is written last */
     const tokens_layout *l = &e.layout;
     pl_buf_reserve(file, (size_t)l->file_bytes);
     uint8_t *at = file->data + file->len;

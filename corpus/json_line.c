@@ -89,8 +89,7 @@ static bool has_good_escapes(span string)
     return true;
 }
 
-/* Decodes a string whose escapes were checked. `at` is its place in the line. Returns
- * its length. */
+/* Decodes a string with checked escapes at `at` in the line; returns its length. */
 static size_t decode_string(char *at, size_t len)
 {
     const char *from = at, *end = at + len;
@@ -215,7 +214,6 @@ static bool is_key(span key, const char *name)
     return len == strlen(name) && memcmp(copy, name, len) == 0;
 }
 
-/* Reads the value of one key. */
 static bool read_member(scanner *s, span key)
 {
     static const char *const talks[] = {"messages", "conversations"};
@@ -238,7 +236,6 @@ static bool read_member(scanner *s, span key)
     return skip_string(s, to);
 }
 
-/* Scans the object at the scanner's place. */
 static bool scan_object(scanner *s)
 {
     if (!take_byte(s, '{'))

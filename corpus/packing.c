@@ -6,13 +6,11 @@
  * rows that have enough room. If no row has enough room, the window begins a new row.
  * Windows of equal length are placed in the order of their documents, so the result
  * depends only on the lengths. There is one list of rows for each amount of room below
- * T (the length of a row), and one bit for each list that says whether the list has
- * rows. */
+ * T (the length of a row), and one bit per list that says whether it has rows. */
 #include "corpus/packing.h"
 
 typedef struct rooms {
-    /* [T] for each amount of room: the document that began the newest row with exactly
-     * this room */
+    /* [T] per amount of room: the document that began the newest row with it */
     uint32_t *first;
     /* [n] for a document that began a row: the document of the next older row with
      * equal room */
@@ -41,8 +39,7 @@ static void put_row(rooms *r, uint32_t room, uint32_t doc)
     r->some[room / 64] |= 1ull << room % 64;
 }
 
-/* Finds the row with the least room of `length` or more, and removes it from its list.
- * Returns false if there is no such row. */
+/* Takes the row with the least room of `length` or more from its list; false: none. */
 static bool take_row(rooms *r, uint32_t length, uint32_t *room, uint32_t *doc)
 {
     uint64_t mask = ~0ull << length % 64;
@@ -80,8 +77,7 @@ static uint32_t sort_tails(const uint32_t *tails, uint32_t n, uint32_t T,
     return (uint32_t)at;
 }
 
-/* Fills p->next, and sets tails[d] to 0 if the short window of document d does not
- * begin a row. */
+/* Fills p->next; sets tails[d] to 0 if document d's short window begins no row. */
 static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
 {
     static const char what[] = "the packing of short windows";
@@ -114,9 +110,7 @@ static pl_status pack_tails(uint32_t *tails, uint32_t n, uint32_t T, packing *p)
 done:
     pl_free_aligned(other);
     pl_free_aligned(order);
-    pl_free(r.some);
-    pl_free(r.first);
-    pl_free(counts);
+    pl_free_all(r.some, r.first, counts);
     return status;
 }
 
@@ -138,8 +132,7 @@ pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs, uint32_t n
                                  packing_skipped(n_tokens, o->context, o->skip_prefix);
         /* the number of targets in the last window if this window is short */
         tails[i] = windows > 0 ? (uint32_t)(n_targets % T) : 0;
-        /* at this point first_row[i] is only the number of the document's full
-         * windows */
+        /* here first_row[i] is only the number of the document's full windows */
         out->first_row[i] = windows - (tails[i] > 0);
     }
     if (o->pack && n > 0)

@@ -6,9 +6,7 @@
  * predicted from the same tokens as without packing; there is only less padding. */
 #pragma once
 #include "corpus/corpus.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 enum { PACKING_END = UINT32_MAX };
 
@@ -22,16 +20,12 @@ typedef struct packing {
     uint32_t *next;
 } packing;
 
-/* Returns how many windows at the start of a document are left out because all their
- * targets are in the prefix. */
+/* Returns how many windows of a document have all their targets in the prefix. */
 uint64_t packing_skipped(uint32_t n_tokens, int context, int skip_prefix);
 /* Arranges documents docs[0..n-1], or, if docs is NULL, the first n of the file. The
  * result depends only on their lengths, context, skip_prefix and pack. */
-PL_MUST_CHECK pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs,
-                                     uint32_t n, const pl_sampler_options *options,
-                                     packing *out);
+pl_status packing_make(const pl_tokens *tokens, const uint32_t *docs, uint32_t n,
+                       const pl_sampler_options *options, packing *out);
 void packing_clear(packing *p);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -41,8 +41,7 @@ typedef struct preparation {
     bool valid_cut; /* whether the held-out text is a single file that was cut */
     /* whether the corpus is a single file that was cut and all of it is held out */
     bool corpus_held;
-    /* began: time at which the current step began; said: time at which progress was
-     * last printed */
+    /* began: when the current step began; said: when progress was last printed */
     double began, said;
 } preparation;
 
@@ -209,7 +208,7 @@ static pl_status read_documents(preparation *work)
     double seconds = pl_now() - work->began;
     uint64_t bytes = work->result->bytes;
     say(work, "data     %s, %zu documents, %zu domains from %.200s, %.1f s, %.1f MB/s",
-        amount(bytes, text), spool_n_docs(work->spool), spool_n_domains(work->spool),
+        amount(bytes, text), work->spool->n_docs, work->spool->n_domains,
         corpus_name(work), seconds, rate(bytes, seconds));
     /* U+FFFD has three bytes */
     const double bad = (double)work->n_replaced,
@@ -235,19 +234,18 @@ static pl_status read_documents(preparation *work)
     return PL_OK;
 }
 
-/* If the share is so small that it chose no document, holds out the document with the
- * smallest draw. */
+/* If the share chose no document, holds out that with the smallest draw. */
 static void hold_out_one(preparation *work)
 {
-    const size_t n = spool_n_docs(work->spool);
+    const size_t n = work->spool->n_docs;
     size_t first = 0;
     if (work->n_held_out > 0 || n < 2 || work->options->valid[0] != '\0')
         return;
     for (size_t i = 1; i < n; i++)
-        if (split_draw(work, spool_at(work->spool, i)->hash) <
-            split_draw(work, spool_at(work->spool, first)->hash))
+        if (split_draw(work, work->spool->docs[i].hash) <
+            split_draw(work, work->spool->docs[first].hash))
             first = i;
-    spool_hold_out(work->spool, first);
+    work->spool->docs[first].held_out = true;
     work->n_held_out++;
     work->n_train--;
     say(work,
@@ -256,11 +254,10 @@ static void hold_out_one(preparation *work)
         work->options->valid_share, n);
 }
 
-/* Reports all errors that can be found before the training of the tokenizer, which may
- * take minutes. */
+/* Reports what can be found before the tokenizer is trained, which may take minutes. */
 static pl_status check_split(const preparation *work)
 {
-    size_t n = spool_n_docs(work->spool);
+    size_t n = work->spool->n_docs;
     const char *shorter = work->n_cuts > 0 ? "lower data.cut, " : "";
     if (n == 0)
         return pl_fail(PL_ERR_DATA,
@@ -297,17 +294,16 @@ static pl_status check_split(const preparation *work)
 }
 
 /* ---- the tokenizer ---- */
-/* The tokenizer is part of the model, so it is trained only on training documents, not
- * on held-out documents. */
+/* The tokenizer is part of the model: it never trains on held-out documents. */
 static pl_status train_tokenizer(preparation *work, const char *path)
 {
-    size_t n = 0, n_docs = spool_n_docs(work->spool);
+    size_t n = 0, n_docs = work->spool->n_docs;
     void *texts = NULL, *lens = NULL;
     pl_status status = PL_OK;
     PL_TRY(pl_try_alloc(n_docs * sizeof(char *), "the list of documents", &texts));
     PL_TRY(pl_try_alloc(n_docs * sizeof(size_t), "the list of documents", &lens));
     for (size_t i = 0; i < n_docs; i++) {
-        const spool_doc *doc = spool_at(work->spool, i);
+        const spool_doc *doc = &work->spool->docs[i];
         if (doc->held_out)
             continue;
         ((const char **)texts)[n] = spool_text(work->spool, i);
@@ -385,7 +381,7 @@ static pl_status encode_item(void *context, size_t item, int thread)
     pl_buf_clear(&batch->ids[item]);
     return pl_tokenizer_encode(batch->work->tokenizer,
                                spool_text(batch->work->spool, i),
-                               spool_at(batch->work->spool, i)->len, &batch->ids[item]);
+                               batch->work->spool->docs[i].len, &batch->ids[item]);
 }
 
 static pl_status tokenise(preparation *work)
@@ -395,7 +391,7 @@ static pl_status tokenise(preparation *work)
     pl_status status = PL_OK;
     batch->work = work;
     begin_work_step(work);
-    const size_t n_docs = spool_n_docs(work->spool);
+    const size_t n_docs = work->spool->n_docs;
     for (size_t at = 0; at < n_docs; at += batch->n) {
         PL_TRY(tick(work, "token", bytes));
         /* a single document may be longer than the limit of a batch */
@@ -403,10 +399,10 @@ static pl_status tokenise(preparation *work)
         batch->first = at;
         batch->n = 0;
         while (at + batch->n < n_docs && batch->n < BATCH_DOCS && bytes < end)
-            bytes += spool_at(work->spool, at + batch->n++)->len;
+            bytes += work->spool->docs[at + batch->n++].len;
         PL_TRY(pl_parallel(work->options->n_threads, batch->n, encode_item, batch));
         for (size_t item = 0; item < batch->n; item++) {
-            const spool_doc *doc = spool_at(work->spool, at + item);
+            const spool_doc *doc = &work->spool->docs[at + item];
             size_t n = batch->ids[item].len / sizeof(int32_t);
             const int32_t *ids = (const void *)batch->ids[item].data;
             work->n_tokens += n;
@@ -444,8 +440,7 @@ static void say_split(const preparation *work, const char *remark)
 }
 
 /* ---- all steps ---- */
-/* Makes the data folder. Deletes temporary files and the spool, after success and after
- * failure. */
+/* Makes the data folder. Always deletes temporary files and the spool. */
 static pl_status build(preparation *work)
 {
     char path[PL_PATH_MAX], remark[48] = "";
@@ -473,10 +468,9 @@ static pl_status build(preparation *work)
             "all %llu held-out documents are shorter than %d tokens: give longer "
             "documents, raise data.valid_share, or lower router.prefix",
             (unsigned long long)work->n_held_out, work->options->min_document_tokens));
-    /* both files get the same list of domains, so that a domain has the same index in
-     * both */
-    const char *const *domains = spool_domains(work->spool);
-    const size_t n_domains = spool_n_domains(work->spool);
+    /* both files get the same list of domains, so their indices agree */
+    const char *const *domains = (const char *const *)work->spool->domains;
+    const size_t n_domains = work->spool->n_domains;
     PL_TRY(token_writer_end(work->train, domains, n_domains));
     PL_TRY(token_writer_end(work->valid, domains, n_domains));
     const double seconds = pl_now() - work->began;

@@ -29,7 +29,6 @@ typedef struct document_reader {
     pl_buf why;      /* why a JSON line cannot be used */
 } document_reader;
 
-/* The file that is being read. */
 typedef struct text_source {
     const char *path;
     const char
@@ -99,8 +98,7 @@ static pl_status too_long(const text_source *source)
 }
 
 /* ---- a file that is one document ---- */
-/* Windows programs write U+FEFF at the beginning of a text. Returns the number of bytes
- * to skip. */
+/* Returns how many bytes of U+FEFF to skip, which Windows programs write first. */
 static size_t byte_order_mark(const char *text, size_t len)
 {
     return len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
@@ -186,8 +184,7 @@ static size_t text_cut_len(const char *text, size_t most)
         for (size_t at = most; at >= least; at--)
             if (kinds[k](text, at))
                 return at;
-    /* A character has at most three continuation bytes, so the search ends after
-     * three. */
+    /* a character has at most three continuation bytes */
     size_t at = most;
     while (at > 1 && most - at < 3 && ((uint8_t)text[at] & 0xc0) == 0x80)
         at--;
@@ -279,8 +276,7 @@ static pl_status read_json_line(document_reader *reader, text_source *source,
 static pl_status read_lines(document_reader *reader, text_source *source)
 {
     bool end = false;
-    /* the first bytes of the file are in the buffer already, but were not searched for
-     * a newline */
+    /* the file's first bytes are in the buffer, not yet searched for a newline */
     size_t scanned = 0;
     reader->stats->n_files++;
     while (!end) {
@@ -310,7 +306,6 @@ static pl_status read_lines(document_reader *reader, text_source *source)
 }
 
 /* ---- files ---- */
-/* Returns whether the file's name is that of a JSON lines file. */
 static bool named_lines(const char *path)
 {
     static const char *const suffixes[] = {".jsonl", ".ndjson"};
@@ -391,8 +386,7 @@ pl_status pl_refuse_pointer(const char *path, const void *bytes, size_t len)
 }
 
 /* Returns whether the text is an array whose first object has a text. Reads on while
- * this object is not complete; doubles what it has read, because it looks at all again.
- */
+ * this object is not complete; doubles what is read, since it looks at all again. */
 static pl_status find_array(document_reader *reader, text_source *source, bool *array)
 {
     pl_buf *raw = &reader->raw;
@@ -507,8 +501,7 @@ static pl_status read_entry(document_reader *reader, const char *root, FTS *walk
     return read_file(reader, &source);
 }
 
-/* Reads the files of a folder and of all folders below it. Links to folders are not
- * followed, because they may form circles. */
+/* Reads the files of a folder and those below. Links to folders may form circles. */
 static pl_status read_folder(document_reader *reader, const char *path)
 {
     char root[PL_PATH_MAX];

@@ -148,8 +148,7 @@ static void append_window(const pl_sampler *sampler, uint32_t number, uint64_t w
     row->used += n;
 }
 
-/* Returns the row of a sample in O(1): only one place of the permutation is
- * computed. */
+/* Returns the row of a sample in O(1): one place of the permutation. */
 static uint64_t row_of(const pl_sampler *sampler, uint64_t sample)
 {
     const pl_sampler_options *options = &sampler->options;

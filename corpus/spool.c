@@ -11,19 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct document_spool {
-    char path[PL_PATH_MAX];
-    FILE *file;
-    uint64_t n_bytes;
-    spool_doc *docs;
-    size_t n_docs, docs_cap;
-    uint64_t *seen; /* hash table with open addressing; 0 marks an empty place */
-    size_t seen_size;
-    char *domains[SPOOL_DOMAINS_MAX];
-    size_t n_domains;
-    pl_mapping text;
-};
-
 pl_status spool_create(const char *folder, document_spool **out)
 {
     document_spool *made = pl_alloc(sizeof *made);
@@ -100,8 +87,7 @@ bool spool_has(const document_spool *spool, uint64_t hash)
 /* ---- adding ---- */
 
 /* Returns the index of a domain, and adds the domain if it is new. A linear search is
- * enough, because most corpora have few domains, and SPOOL_DOMAINS_MAX limits their
- * number. */
+ * enough: most corpora have few domains, at most SPOOL_DOMAINS_MAX. */
 static uint16_t domain_index(document_spool *spool, const char *name)
 {
     if (name[0] == '\0')
@@ -172,33 +158,3 @@ pl_status spool_seal(document_spool *spool)
 }
 
 /* ---- reading ---- */
-
-size_t spool_n_docs(const document_spool *spool)
-{
-    return spool->n_docs;
-}
-
-const spool_doc *spool_at(const document_spool *spool, size_t i)
-{
-    return &spool->docs[i];
-}
-
-void spool_hold_out(document_spool *spool, size_t i)
-{
-    spool->docs[i].held_out = true;
-}
-
-const char *spool_text(const document_spool *spool, size_t i)
-{
-    return (const char *)spool->text.data + spool->docs[i].at;
-}
-
-size_t spool_n_domains(const document_spool *spool)
-{
-    return spool->n_domains;
-}
-
-const char *const *spool_domains(const document_spool *spool)
-{
-    return (const char *const *)spool->domains;
-}

@@ -16,10 +16,21 @@ typedef struct spool_doc {
     bool held_out;
 } spool_doc;
 
-typedef struct document_spool document_spool;
+typedef struct document_spool {
+    char path[PL_PATH_MAX];
+    FILE *file;
+    uint64_t n_bytes;
+    spool_doc *docs;
+    size_t n_docs, docs_cap;
+    uint64_t *seen; /* hash table with open addressing; 0 marks an empty place */
+    size_t seen_size;
+    char *domains[SPOOL_DOMAINS_MAX];
+    size_t n_domains;
+    pl_mapping text;
+} document_spool;
 
 /* Makes a scratch file in `folder`, which spool_destroy deletes. ERR_IO. */
-PL_MUST_CHECK pl_status spool_create(const char *folder, document_spool **out);
+pl_status spool_create(const char *folder, document_spool **out);
 void spool_destroy(document_spool **spool); /* accepts NULL */
 
 /* Returns the first 8 bytes of a document's identity hash as a number. */
@@ -28,17 +39,13 @@ bool spool_has(const document_spool *spool, uint64_t hash);
 
 /* Adds a document. All domains after the first SPOOL_DOMAINS_MAX - 1 are called
  * "other"; a document without a domain gets "unknown". */
-PL_MUST_CHECK pl_status spool_add(document_spool *spool, const pl_document *document,
-                                  uint64_t hash, bool held_out);
+pl_status spool_add(document_spool *spool, const pl_document *document, uint64_t hash,
+                    bool held_out);
 
-/* Call spool_seal after the last document. The texts can be read only after this
- * call. */
-PL_MUST_CHECK pl_status spool_seal(document_spool *spool);
+/* Call this after the last document; only then can the texts be read. */
+pl_status spool_seal(document_spool *spool);
 
-size_t spool_n_docs(const document_spool *spool);
-const spool_doc *spool_at(const document_spool *spool, size_t i);
-/* Makes a document one that is held out. */
-void spool_hold_out(document_spool *spool, size_t i);
-const char *spool_text(const document_spool *spool, size_t i);
-size_t spool_n_domains(const document_spool *spool);
-const char *const *spool_domains(const document_spool *spool);
+static inline const char *spool_text(const document_spool *spool, size_t i)
+{
+    return (const char *)spool->text.data + spool->docs[i].at;
+}

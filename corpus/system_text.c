@@ -3,13 +3,11 @@
  * With these files a first run can train on real text of several domains without a
  * download. First all files are listed, in the order of names. Then files are read
  * until there is enough text. The next file always comes from the domain with the
- * fewest bytes so far. Within a domain the order is shuffled, but it is always the
- * same. Only files below /usr that every user may read are read, and links are not
- * followed. */
+ * fewest bytes so far. Within a domain the order is shuffled, always the same. Only
+ * files below /usr that every user may read are read, and links are not followed. */
 #include "corpus/text_stream.h"
 #include "corpus/tokenizer.h"
 #include "corpus/utf8.h"
-#include <errno.h>
 #include <fts.h>
 #include <glob.h>
 #include <stdlib.h>
@@ -96,9 +94,8 @@ static void walk_place(domain_files *files, const text_place *place, char **root
 }
 
 /* ---- reading ---- */
-/* Reads the beginning of a file, cut at the end of a line. *len is 0 if the file is not
- * used: a file that cannot be read or is not UTF-8 is skipped, because no user named
- * it. */
+/* Reads the beginning of a file, cut at the end of a line. *len is 0 if the file is
+ * skipped: no user named it, and it cannot be read or is not UTF-8. */
 static void read_beginning(const char *path, pl_buf *raw, size_t *len)
 {
     text_stream *stream;
@@ -139,9 +136,8 @@ static pl_status read_next(system_text *text, domain_files *files, pl_document_f
     return fn(context, &document);
 }
 
-/* Returns the domain with the fewest bytes so far among those that have files left, or
- * NULL. So if a small domain runs out of files, the other domains share its part
- * equally. */
+/* Returns the domain with files left that has the fewest bytes so far, or NULL. So if a
+ * small domain runs out of files, the other domains share its part equally. */
 static domain_files *neediest(system_text *text)
 {
     domain_files *found = NULL;

@@ -2,15 +2,13 @@
  * told that the format is "raw" (one stream of bytes), and recognises the compression
  * by magic numbers.
  *
- * The file is opened here and not by the library, so that errno tells whether a file
- * does not exist or may not be read. */
+ * opened here, not by the library: errno tells why */
 #include "corpus/text_stream.h"
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { BLOCK_BYTES = 1 << 16 };
@@ -166,8 +164,7 @@ pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out, bool *e
     *end = stream->at_end;
     if (*end)
         return PL_OK;
-    /* the buffer grows only if it has room for less than half of `max`, so a small file
-     * needs only one allocation */
+    /* grows only below half of `max`: a small file needs one allocation */
     if (out->cap - out->len < max / 2)
         pl_buf_reserve(out, max);
     size_t room = out->cap - out->len;

@@ -7,14 +7,13 @@ typedef struct text_stream text_stream;
 
 /* Opens a file; "-" is standard input. ERR_NOT_FOUND, ERR_NOPERM, ERR_IO; ERR_DATA if
  * the name has the suffix of a compression that the content does not have. */
-PL_MUST_CHECK pl_status text_stream_open(const char *path, text_stream **out);
+pl_status text_stream_open(const char *path, text_stream **out);
 void text_stream_close(text_stream **stream); /* accepts NULL */
 
 /* Appends at least one byte and at most `max`. At the end of the stream nothing is
  * appended and *end is set. ERR_DATA if the stream is truncated or broken; the error
  * names the file. */
-PL_MUST_CHECK pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out,
-                                         bool *end);
+pl_status text_stream_read(text_stream *stream, size_t max, pl_buf *out, bool *end);
 
 /* Returns the length of `path` without the suffix of a compression: 7 for
  * "x.jsonl.zst", because "x.jsonl" has 7 bytes. */

@@ -2,9 +2,7 @@
  * text to train on, with the C++ part, which uses SentencePiece. */
 #pragma once
 #include "corpus/corpus.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef struct text_block {
     const char *text;
@@ -18,23 +16,18 @@ typedef struct text_block {
  * encoding the blocks gives the same tokens as encoding the whole text. */
 size_t tokenizer_block_len(const char *text, size_t len, size_t max);
 
-/* Trains a tokenizer on the blocks, in their order, and appends the bytes of the
- * tokenizer to `model`. ERR_DATA: no tokenizer with `vocab` pieces can be trained on
- * these blocks. */
-PL_MUST_CHECK pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks,
-                                            int vocab, pl_buf *model);
+/* Trains a tokenizer on the blocks, in their order, and appends its bytes to `model`.
+ * ERR_DATA: no tokenizer with `vocab` pieces can be trained on these blocks. */
+pl_status sentencepiece_train(const text_block *blocks, size_t n_blocks, int vocab,
+                              pl_buf *model);
 
-/* Appends the SentencePiece model in a file: its bytes, or what tokenizer.json
- * describes. */
-PL_MUST_CHECK pl_status tokenizer_read(const char *path, pl_buf *model);
+/* Appends the SentencePiece model of a file, or what tokenizer.json describes. */
+pl_status tokenizer_read(const char *path, pl_buf *model);
 
-/* Counts the tokens PL_TOKEN_UNK: the text that they stand for is lost. A tokenizer
- * with byte fallback never makes one. */
+/* Counts PL_TOKEN_UNK, whose text is lost; byte fallback never makes one. */
 size_t tokenizer_count_unknown(const int32_t *tokens, size_t n);
 /* ERR_DATA if more than 1 % of n tokens are unknown: a model would learn to predict
  * unknown tokens, and its losses would say nothing about the text. */
-PL_MUST_CHECK pl_status tokenizer_check_unknown(uint64_t n_unknown, uint64_t n);
+pl_status tokenizer_check_unknown(uint64_t n_unknown, uint64_t n);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

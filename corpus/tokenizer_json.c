@@ -186,21 +186,6 @@ static size_t join_merge(const pl_json *merge, pl_buf *out)
     return len;
 }
 
-/* Counts the pairs of pieces whose joined text is this piece. */
-static uint32_t count_pairs(const json_tokenizer *t, const char *text, char *left)
-{
-    uint32_t n = 0;
-    strcpy(left, text);
-    for (size_t at = 1; text[at]; at++) {
-        if (((uint8_t)text[at] & 0xc0) == 0x80)
-            continue; /* inside a character */
-        left[at] = '\0';
-        n += find_normal(t, left) && find_normal(t, text + at);
-        left[at] = text[at];
-    }
-    return n;
-}
-
 static pl_status read_merges(json_tokenizer *t)
 {
     pl_buf text = {0};
@@ -227,7 +212,18 @@ static pl_status read_merges(json_tokenizer *t)
             continue;
         pl_buf_clear(&text);
         pl_buf_reserve(&text, strlen(p->text) + 1);
-        if (count_pairs(t, p->text, (char *)text.data) != p->n_pairs)
+        /* n: the pairs of pieces whose joined text is this piece */
+        char *left = (char *)text.data;
+        uint32_t n = 0;
+        strcpy(left, p->text);
+        for (size_t at = 1; p->text[at]; at++) {
+            if (((uint8_t)p->text[at] & 0xc0) == 0x80)
+                continue; /* inside a character */
+            left[at] = '\0';
+            n += find_normal(t, left) && find_normal(t, p->text + at);
+            left[at] = p->text[at];
+        }
+        if (n != p->n_pairs)
             PL_TRY(other_kind("its list of merges lacks pairs that SentencePiece would "
                               "merge"));
         /* pieces that nothing makes are single characters */

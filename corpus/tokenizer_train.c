@@ -6,7 +6,6 @@
 #include "corpus/tokenizer.h"
 #include "corpus/utf8.h"
 #include <stdlib.h>
-#include <string.h>
 
 enum { SAMPLE_BYTES = 8 << 20, BLOCK_BYTES = 4096 };
 

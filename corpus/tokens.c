@@ -9,8 +9,7 @@
  * A mapped file may change while it is used: a process overwrites it, or a failing disk
  * returns different bytes when a page is read again. So the table and the names are
  * copied. Each page of tokens gets a checksum when the file is opened. After tokens of
- * a page were read, the checksum of the page is compared, and pl_tokens_check reports a
- * difference. */
+ * a page were read, its checksum is compared; pl_tokens_check reports a difference. */
 #include "corpus/tokens_format.h"
 #include <assert.h>
 #include <stdio.h>
@@ -37,8 +36,7 @@ struct pl_tokens {
     char what[PL_PATH_MAX];
 };
 
-/* Uses memcpy, because a file in memory (pl_tokens_view) may begin at an unaligned
- * address. */
+/* Uses memcpy: a file in memory (pl_tokens_view) may be unaligned. */
 static uint32_t token_at(const pl_tokens *tokens, uint64_t i)
 {
     uint32_t token = 0;
@@ -61,9 +59,8 @@ static uint64_t page_sum(const pl_tokens *tokens, uint64_t page)
                        left < SUMMED_BYTES ? (size_t)left : SUMMED_BYTES);
 }
 
-/* Computes a checksum for each page. This happens before the checksum of the whole file
- * is verified, so a page that changes between the two steps is noticed by one of
- * them. */
+/* Computes a checksum for each page. The checksum of the whole file is verified later,
+ * so a page that changes in between is noticed. */
 static pl_status sum_pages(pl_tokens *tokens)
 {
     uint64_t bytes = tokens->layout.docs_at - TOKENS_HEADER_BYTES;
@@ -78,8 +75,7 @@ static pl_status sum_pages(pl_tokens *tokens)
     return PL_OK;
 }
 
-/* Compares the checksums of the pages that contain tokens first .. first + n - 1, after
- * these tokens were read. */
+/* Compares the checksums of the pages of n tokens that were read. */
 static void watch_pages(const pl_tokens *tokens, uint64_t first, uint64_t n)
 {
     uint64_t width = tokens->layout.token_bytes;
@@ -133,8 +129,7 @@ static pl_status open_bytes(pl_tokens *tokens, const void *data, size_t len,
     tokens->data = data;
     PL_CHECK(tokens_header_decode(tokens->data, len, tokens->what, &tokens->layout,
                                   &tokens->body_checksum));
-    /* The format aligns the table in a file, but a buffer in memory may be
-     * unaligned. */
+    /* the table is aligned in a file, but maybe not in memory */
     tokens->tail = tokens->data + tokens->layout.docs_at;
     if (tokens->mapping.data || (uintptr_t)tokens->tail % _Alignof(pl_token_doc) != 0) {
         size_t bytes = tail_bytes(&tokens->layout);
@@ -221,9 +216,7 @@ void pl_tokens_close(pl_tokens **tokens)
     pl_unmap_file(&(*tokens)->mapping);
     pl_free((*tokens)->tail_copy);
     pl_free_aligned((*tokens)->sums);
-    pl_free((*tokens)->changed);
-    pl_free((*tokens)->domain_names);
-    pl_free(*tokens);
+    pl_free_all((*tokens)->changed, (*tokens)->domain_names, *tokens);
     *tokens = NULL;
 }
 
@@ -316,8 +309,7 @@ static pl_status append_subset(const pl_tokens *tokens, const uint32_t *docs,
 pl_status pl_tokens_subset(const pl_tokens *tokens, const uint32_t *docs, size_t n,
                            pl_buf *out)
 {
-    /* the size is known before the first byte is written, so the tokens are copied only
-     * once */
+    /* the size is known before, so the tokens are copied only once */
     tokens_layout layout = tokens->layout;
     if (n > UINT32_MAX)
         return pl_fail(PL_ERR_ARG, "a token file holds at most 4294967295 documents");
@@ -346,8 +338,7 @@ bool pl_doc_listed(const pl_doc_list *list, uint64_t hash)
     return false;
 }
 
-/* A document that is not blank begins with PL_TOKEN_BOS, so for such a document the
- * loop ends at the first token. */
+/* a document that is not blank begins with PL_TOKEN_BOS */
 bool pl_tokens_is_blank(const pl_tokens *tokens, uint32_t doc)
 {
     const pl_token_doc *d = pl_tokens_doc(tokens, doc);

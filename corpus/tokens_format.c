@@ -6,8 +6,7 @@
 #include "corpus/tokens_format.h"
 #include <string.h>
 
-/* The table of documents and the tokens in a mapped file are used without
- * conversion. */
+/* A mapped file's table of documents and tokens are used without conversion. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "token files are mapped without conversion, so only little-endian "
                "machines can use them");
@@ -15,8 +14,7 @@ _Static_assert(
     sizeof(pl_token_doc) == 24,
     "an entry of the file's table of documents must have the layout of pl_token_doc");
 
-/* The header as it is in the file: fields in the order of their offsets, without
- * padding. */
+/* The header as in the file: fields in the order of offsets, without padding. */
 typedef struct header_fields {
     uint8_t magic[8];
     uint32_t version, token_bytes, vocab, n_docs, n_domains, names_bytes;

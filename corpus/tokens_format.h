@@ -16,12 +16,10 @@ enum {
 typedef struct tokens_layout {
     uint32_t token_bytes, vocab, n_docs, n_domains, names_bytes;
     uint64_t n_tokens;
-    /* offsets of the table of documents and of the names, and the size of the file;
-     * computed from the other fields */
+    /* computed: offsets of the table of documents and of the names, size of the file */
     uint64_t docs_at, names_at, file_bytes;
 } tokens_layout;
 
-/* Returns the number of bytes per token for this vocabulary. */
 uint32_t tokens_width(uint32_t vocab);
 
 /* Computes the positions and the size of the file from the other fields. */
@@ -31,14 +29,10 @@ void tokens_header_encode(const tokens_layout *layout, uint64_t body_checksum,
                           uint8_t header[TOKENS_HEADER_BYTES]);
 
 /* Checks the magic bytes, the version, the header's checksum, the limits of all fields
- * and the length of the file. Error texts use `what` as the name of the file.
- * ERR_UNSUPPORTED: the file has a different version. ERR_DAMAGED: any other check
- * failed. */
-PL_MUST_CHECK pl_status tokens_header_decode(const uint8_t *data, size_t len,
-                                             const char *what, tokens_layout *out,
-                                             uint64_t *body_checksum);
+ * and the length of the file. Errors call the file `what`. ERR_UNSUPPORTED: the file
+ * has a different version. ERR_DAMAGED: any other check failed. */
+pl_status tokens_header_decode(const uint8_t *data, size_t len, const char *what,
+                               tokens_layout *out, uint64_t *body_checksum);
 
-/* Appends n tokens with tokens_width(vocab) bytes each; ERR_DATA if a token is not
- * below vocab. */
-PL_MUST_CHECK pl_status tokens_pack(const int32_t *tokens, size_t n, uint32_t vocab,
-                                    pl_buf *out);
+/* Appends n tokens of tokens_width(vocab) bytes; ERR_DATA: one is not below vocab. */
+pl_status tokens_pack(const int32_t *tokens, size_t n, uint32_t vocab, pl_buf *out);

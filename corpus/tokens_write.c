@@ -5,8 +5,7 @@
  *   end:   padding, table, names; checksum over the mapped temporary file; header;
  *          fsync; rename
  *
- * A crash at any point leaves at most path.tmp, which the next writer truncates. A file
- * with the name `path` is always complete. */
+ * A crash leaves at most path.tmp, which the next writer truncates, never a part. */
 #include "corpus/tokens_write.h"
 #include "corpus/tokens_format.h"
 #include <stdio.h>
@@ -71,8 +70,7 @@ pl_status token_writer_add(token_writer *writer, const int32_t *tokens, size_t n
     PL_CHECK(tokens_pack(tokens, n, vocab, &writer->packed));
     PL_CHECK(tokens_pack(&eos, 1, vocab, &writer->packed));
     PL_CHECK(put_file_bytes(writer, writer->packed.data, writer->packed.len));
-    /* The table grows with the input, so exhausted memory is an error here and does not
-     * abort the process. */
+    /* the table grows with the input, so exhausted memory is an error */
     const pl_token_doc *doc = &(pl_token_doc){.first = writer->layout.n_tokens,
                                               .n_tokens = (uint32_t)n + 2,
                                               .domain = domain,

@@ -1,26 +1,24 @@
 /* Writes a token file as a stream: first the documents one by one, then the table of
- * documents. token_writer_end completes the file, syncs it to the disk and gives it its
- * name. */
+ * documents. token_writer_end completes, syncs and names the file. */
 #pragma once
 #include "corpus/corpus.h"
 
 typedef struct token_writer token_writer;
 
 /* The file has the name path.tmp until token_writer_end. ERR_IO. */
-PL_MUST_CHECK pl_status token_writer_open(const char *path, uint32_t vocab,
-                                          token_writer **out);
+pl_status token_writer_open(const char *path, uint32_t vocab, token_writer **out);
 
 /* Adds a document. Also adds BOS and EOS, which `tokens` must not have. */
-PL_MUST_CHECK pl_status token_writer_add(token_writer *writer, const int32_t *tokens,
-                                         size_t n, uint32_t domain, uint64_t hash);
+pl_status token_writer_add(token_writer *writer, const int32_t *tokens, size_t n,
+                           uint32_t domain, uint64_t hash);
 
 uint64_t token_writer_n_docs(const token_writer *writer);
 uint64_t token_writer_n_tokens(const token_writer *writer);
 
 /* Writes the table, the names and the checksums, syncs the file, and renames it to
  * `path`. The rename becomes durable with the next fsync of the folder. */
-PL_MUST_CHECK pl_status token_writer_end(token_writer *writer,
-                                         const char *const *domains, size_t n_domains);
+pl_status token_writer_end(token_writer *writer, const char *const *domains,
+                           size_t n_domains);
 
 /* Removes path.tmp unless token_writer_end succeeded. */
 void token_writer_close(token_writer **writer);

@@ -1,6 +1,5 @@
 /* Checks and repairs UTF-8. Every byte of a corpus is checked here, so plain ASCII is
- * checked eight bytes at a time. Other bytes are checked by the table of RFC 3629,
- * section 4. */
+ * checked eight bytes at a time. RFC 3629, section 4 has the table for other bytes. */
 #include "corpus/utf8.h"
 #include <string.h>
 
@@ -34,9 +33,8 @@ static size_t character_len(const uint8_t *at, size_t left)
     return need;
 }
 
-/* Returns whether eight bytes are all ASCII and not NUL, which is the usual case. If no
- * byte of x has its high bit set, (x - 0x0101...) sets a high bit only if x has a zero
- * byte. */
+/* Whether eight bytes are all ASCII and not NUL, the usual case. If no byte of x has
+ * its high bit set, (x - 0x0101...) sets a high bit only if x has a zero byte. */
 static bool plain_word(const uint8_t *at)
 {
     const uint64_t highs = 0x8080808080808080u, ones = 0x0101010101010101u;

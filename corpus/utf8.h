@@ -3,12 +3,10 @@
 #pragma once
 #include "corpus/corpus.h"
 
-/* Returns how many bytes of the text, from its start, are valid UTF-8; `len` if all
- * are. */
+/* Returns how many bytes at the text's start are valid UTF-8; `len`: all. */
 size_t utf8_valid_len(const char *text, size_t len);
 
-/* Appends the text with each invalid byte replaced by U+FFFD; returns the number of
- * invalid bytes. */
+/* Appends the text with U+FFFD for each invalid byte; returns their number. */
 uint64_t utf8_clean(const char *text, size_t len, pl_buf *out);
 
 /* Returns the largest position up to `at` that does not split a character. The text

@@ -52,8 +52,7 @@ typedef struct pl_score {
 } pl_score;
 
 typedef struct pl_scorer pl_scorer;
-PL_MUST_CHECK pl_status pl_scorer_create(const pl_scorer_options *options,
-                                         pl_scorer **out);
+pl_status pl_scorer_create(const pl_scorer_options *options, pl_scorer **out);
 void pl_scorer_destroy(pl_scorer **scorer); /* accepts NULL */
 const pl_topology *pl_scorer_topology(const pl_scorer *scorer);
 int pl_scorer_context(const pl_scorer *scorer); /* T */
@@ -78,22 +77,21 @@ static inline int pl_window_step(int T)
 }
 
 /* Copies the parameters of a path, pl_topology_path_params floats, into the models. */
-PL_MUST_CHECK pl_status pl_scorer_load(pl_scorer *scorer, const float *params);
+pl_status pl_scorer_load(pl_scorer *scorer, const float *params);
 
 /* Writes to scores[i] the score of document docs[i]. A document in which no target
  * counts gets zeros. Batches are filled in the order of docs, so the result depends on
  * the options and on `docs`, but not on n_threads. ERR_DATA for a token outside the
  * vocabulary; ERR_ARG if nothing was loaded or a document does not exist. */
-PL_MUST_CHECK pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *tokens,
-                                           const uint32_t *docs, size_t n,
-                                           pl_score *scores);
+pl_status pl_score_documents(pl_scorer *scorer, const pl_tokens *tokens,
+                             const uint32_t *docs, size_t n, pl_score *scores);
 
 /* Writes the loss in nats of every target, including targets in the prefix. `losses`
  * has pl_doc_targets elements per document, document after document in the order of
  * `docs`; the elements of a blank document are not written. Errors as in
  * pl_score_documents. */
-PL_MUST_CHECK pl_status pl_score_targets(pl_scorer *scorer, const pl_tokens *tokens,
-                                         const uint32_t *docs, size_t n, float *losses);
+pl_status pl_score_targets(pl_scorer *scorer, const pl_tokens *tokens,
+                           const uint32_t *docs, size_t n, float *losses);
 
 /* Returns the number of targets of a document: all its tokens except the first. */
 static inline uint32_t pl_doc_targets(const pl_token_doc *doc)

@@ -2,7 +2,6 @@
  * The rules (spread_change, choose_state) only lower the phases in `changes`. They are
  * repeated until none of them lowers a phase. */
 #include "history/affected.h"
-#include "outer/outer.h"
 
 typedef struct search {
     const pl_arm *arm;
@@ -59,9 +58,8 @@ static void spread_change(search *s, int module)
             lower(s, i, s->out->changes[i] > first && keeps_round ? first + 1 : first);
 }
 
-/* Chooses the state from which a task begins again. If the store no longer has a
- * version with which one of the repeated phases begins, the task and its modules go
- * back further. */
+/* Chooses the state from which a task begins again. If the store lacks a version with
+ * which a repeated phase begins, the task and its modules go back further. */
 static void choose_state(search *s, int task)
 {
     const pl_topology *t = s->topology;
@@ -80,8 +78,7 @@ static void choose_state(search *s, int task)
         }
 }
 
-/* Returns whether the arm must begin from its first phase if any of its tasks is
- * affected. */
+/* Whether the arm must begin from its first phase if any task is affected. */
 static bool begins_anew(const pl_arm *arm)
 {
     return pl_arm_scores(arm) || !pl_versions_suffice(&arm->outer);
@@ -130,8 +127,6 @@ void pl_affected_find(const pl_arm *arm, const pl_topology *topology,
 
 void pl_affected_clear(pl_affected *affected)
 {
-    pl_free(affected->changes);
-    pl_free(affected->begins);
-    pl_free(affected->stays);
+    pl_free_all(affected->changes, affected->begins, affected->stays);
     *affected = (pl_affected){0};
 }

@@ -25,8 +25,7 @@
 typedef enum pl_kept {
     PL_KEPT_STATE,   /* the state of task `index` after `number` phases */
     PL_KEPT_VERSION, /* the parameters of version `number` of module `index` */
-    /* the data that the outer step after version `number` needs besides the
-     * parameters */
+    /* what the outer step after version `number` needs besides parameters */
     PL_KEPT_STEP,
     PL_KEPT_UPDATES, /* the updates that made version `number` */
 } pl_kept;
@@ -43,9 +42,8 @@ typedef struct pl_affected {
     int64_t *stays; /* [modules] number of the newest version that does not change */
 } pl_affected;
 
-/* Fills *out; free it with pl_affected_clear. draws [tasks] has for each task the first
- * phase whose samples contain one of the documents, or the arm's number of phases if no
- * phase does. */
+/* Fills *out; free it with pl_affected_clear. draws [tasks]: the first phase of each
+ * task whose samples contain one of the documents, or the arm's number of phases. */
 void pl_affected_find(const pl_arm *arm, const pl_topology *topology,
                       const int64_t *draws, pl_kept_fn kept, void *context,
                       pl_affected *out);

@@ -4,8 +4,7 @@
 #include "outer/outer.h"
 #include "store/store.h"
 
-PL_MUST_CHECK pl_status pl_audits_count(pl_store *store,
-                                        int64_t counts[PL_VERDICT_COUNT]);
+pl_status pl_audits_count(pl_store *store, int64_t counts[PL_VERDICT_COUNT]);
 
 /* The draws of all processes of the homes. */
 typedef struct pl_draws {
@@ -13,7 +12,7 @@ typedef struct pl_draws {
     size_t n, n_secret; /* n_secret: draws whose secrets were not published */
 } pl_draws;
 
-PL_MUST_CHECK pl_status pl_draws_read(pl_store *store, pl_draws *out);
+pl_status pl_draws_read(pl_store *store, pl_draws *out);
 /* Returns whether the task may have been audited, or not, as `has_row` says. With
  * several processes it is not known which one drew the task. */
 bool pl_draws_explain(const pl_draws *draws, const pl_arm *arm, int path, int replica,

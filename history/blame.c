@@ -72,8 +72,7 @@ static void add_version(pl_blame *b, const pl_version *v)
     b->moved += moved;
 }
 
-/* Sorts contributors by `pull` (blame.h), the largest first. The order of contributors
- * with equal `pull` is fixed, too. */
+/* Sorts contributors by `pull` (blame.h), the largest first, in a fixed order. */
 static int by_pull(const void *x, const void *y)
 {
     const pl_contributor *a = x, *b = y;
@@ -157,9 +156,8 @@ done:
 void pl_blame_clear(pl_blame *b)
 {
     for (size_t i = 0; i < b->n; i++) {
-        pl_free(b->list[i].samples);
-        pl_free(b->list[i].parts.domains);
-        pl_free(b->list[i].parts.documents);
+        pl_free_all(b->list[i].samples, b->list[i].parts.domains,
+                    b->list[i].parts.documents);
     }
     pl_free(b->list);
     *b = (pl_blame){0};

@@ -7,27 +7,23 @@
  * A contributor's share of a version is its weighted norm divided by the sum of all
  * weighted norms. So a share says how far the contributor moved the version; the
  * directions of the updates do not matter. If the result covers several versions, each
- * version's shares are weighted by the distance by which that version moved the
- * parameters. */
+ * version's shares are weighted by how far it moved the parameters. */
 #pragma once
 #include "history/exposure.h"
 #include "history/coverage.h"
 #include "outer/outer.h"
 #include "store/store.h"
 
-/* The contributions of one worker on one path. */
 typedef struct pl_contributor {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     int64_t path, replica;
-    /* the samples on which the contributor trained, numbered as in the path's stream;
-     * adjacent ranges are joined */
+    /* the contributor's samples, numbered as in the path's stream; ranges are joined */
     pl_sample_range *samples;
     size_t n_ranges;
     uint64_t n_samples, n_tokens, n_versions;
     /* seconds: training time of all contributions; loss: loss of the newest one */
     double seconds, loss;
-    /* sum over versions: the contributor's share of the version, times the distance by
-     * which the version moved the parameters */
+    /* sum over versions: the contributor's share, times how far the version moved */
     double pull;
     double share; /* this contributor's part of the sum of all pulls */
     /* domains and documents of `samples`; empty if the store lacks the path's shard */
@@ -37,8 +33,7 @@ typedef struct pl_contributor {
 typedef struct pl_blame {
     pl_contributor *list; /* the largest share comes first */
     size_t n;
-    /* the version that the caller asked for; if a rollback made it, the version to
-     * which the rollback returned */
+    /* the version that was asked for, or the one to which its rollback returned */
     uint64_t source;
     bool merged;  /* whether contributors are versions: "mix/L1.E0@3" (merged.h) */
     double moved; /* sum of the distances by which the versions moved the parameters */
@@ -47,6 +42,6 @@ typedef struct pl_blame {
 /* If `history` is true, the result covers version `number` and all earlier versions,
  * back to the newest merged version if there is one; otherwise only version `number`.
  * The caller frees the result with pl_blame_clear. */
-PL_MUST_CHECK pl_status pl_blame_gather(pl_store *store, const char *module,
-                                        uint64_t number, bool history, pl_blame *out);
+pl_status pl_blame_gather(pl_store *store, const char *module, uint64_t number,
+                          bool history, pl_blame *out);
 void pl_blame_clear(pl_blame *blame);

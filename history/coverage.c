@@ -1,7 +1,6 @@
 /* Counts in a store's versions and pending contributions how often each phase of each
  * path contributed to each of the path's modules (coverage.h). */
 #include "history/coverage.h"
-#include "outer/outer.h"
 
 enum { GIVEN_UP = UINT16_MAX };
 

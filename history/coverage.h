@@ -19,11 +19,9 @@ typedef struct pl_coverage {
     uint64_t skipped; /* samples that slower workers left out (dynamic local steps) */
     /* number of (phase, module) pairs in rounds that a rollback replaced */
     int64_t n_given_up;
-    /* number of (phase, module) pairs whose round was merged by quorum without the
-     * phase's update */
+    /* (phase, module) pairs whose round was merged by quorum without the update */
     int64_t n_left_out;
-    /* number of all other (phase, module) pairs of finished phases; each of these must
-     * have exactly one contribution */
+    /* all other (phase, module) pairs of finished phases: one contribution each */
     int64_t n_checked;
     /* n_lost: number of checked pairs without a contribution. n_repeated: number of
      * pairs with several contributions, also in phases that are not finished. n_wrong:
@@ -40,5 +38,5 @@ typedef struct pl_coverage {
 } pl_coverage;
 
 /* Fills paths [P*R]; the index is path * R + replica. */
-PL_MUST_CHECK pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
-                                       const pl_topology *topology, pl_coverage *paths);
+pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
+                         const pl_topology *topology, pl_coverage *paths);

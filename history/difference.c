@@ -63,8 +63,7 @@ pl_status pl_comparison_load(pl_comparison *c, const pl_version *a, const pl_ver
                        "%s has %zu parameters and %s has %zu; only modules of the same "
                        "size can be compared",
                        a->module, c->n, b->module, n);
-    /* The arm's definition names the tensors. Without the definition each module is
-     * compared as one vector. */
+    /* The arm's definition names the tensors; without it a module is one vector. */
     snprintf(arm, sizeof arm, "%.*s", (int)strcspn(a->module, "/"), a->module);
     if (strcmp(arm, c->arm_name) != 0 || !c->arm_name[0]) {
         pl_topology_destroy(&c->topology);

@@ -14,7 +14,6 @@ typedef struct pl_difference {
 
 double pl_difference_relative(const pl_difference *d); /* |b - a| / |a| */
 double pl_difference_cosine(const pl_difference *d);
-/* the fraction of values that differ between the versions */
 double pl_difference_changed(const pl_difference *d);
 
 typedef struct pl_comparison {
@@ -23,8 +22,7 @@ typedef struct pl_comparison {
     pl_arm arm;
     pl_topology *topology; /* NULL if the store does not define the arm */
     float *x, *y;          /* [n] parameters of the two versions */
-    /* n: number of parameters of the module; width: length of the longest tensor name,
-     * at least that of "all" */
+    /* n: parameters of the module; width: of the longest tensor name, or "all" */
     size_t n, width;
     /* slot of the module; -1: the module's tensors are not known */
     int slot;
@@ -35,8 +33,8 @@ typedef struct pl_comparison {
  * definition each module is compared as one vector. The definition is kept for the next
  * call. ERR_NOT_FOUND: garbage collection removed the parameters of a version.
  * ERR_USAGE: the versions have different numbers of parameters. */
-PL_MUST_CHECK pl_status pl_comparison_load(pl_comparison *c, const pl_version *a,
-                                           const pl_version *b);
+pl_status pl_comparison_load(pl_comparison *c, const pl_version *a,
+                             const pl_version *b);
 /* Calls fn for each tensor, unless the versions are equal or the tensors are not known.
  * In every case, a last call is made for the whole module, with `tensor` NULL. */
 typedef void (*pl_difference_fn)(void *context, const char *tensor, const char *shape,

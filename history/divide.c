@@ -3,7 +3,6 @@
  * store, row by row. */
 #include "history/divide.h"
 #include "history/transfer.h"
-#include "net/net.h"
 #include "outer/outer.h"
 #include <stdlib.h>
 

@@ -16,5 +16,5 @@ typedef struct pl_divide_report {
  * piece. No process may write to `from`, and no rollback may be unfinished in it. Also
  * reads stores in which an earlier release has moved names between homes
  * (pl_store_check_placement). */
-PL_MUST_CHECK pl_status pl_store_divide(const char *from, const char *to, int n,
-                                        pl_divide_report *report);
+pl_status pl_store_divide(const char *from, const char *to, int n,
+                          pl_divide_report *report);

@@ -1,7 +1,6 @@
 /* Counts on how many tokens of certain documents paths and modules were trained
  * (exposure.h). Only one data shard at a time is in memory. */
 #include "history/exposure.h"
-#include "outer/outer.h"
 #include <stdlib.h>
 
 /* The data that are needed while one path is counted. */
@@ -16,8 +15,7 @@ typedef struct counting {
     uint64_t *of_docs;     /* [documents of the shard] targets of the counted samples */
     uint64_t n_docs;       /* number of documents that belong to the subject */
     pl_sampler **samplers; /* [R] one sampler per replica */
-    /* [R, phases] counts of complete phases; n_tokens is 0 if the phase was not counted
-     * yet */
+    /* [R, phases] counts of complete phases; n_tokens 0: not counted yet */
     uint64_t *n_tokens, *of_tokens;
     /* [R, phases] whether a version that was read has a contribution of this phase */
     bool *seen;
@@ -40,12 +38,7 @@ static void close_counting(counting *c)
 {
     for (int r = 0; c->samplers && r < pl_topology_n_replicas(c->topology); r++)
         pl_sampler_destroy(&c->samplers[r]);
-    pl_free(c->samplers);
-    pl_free(c->marks);
-    pl_free(c->of_docs);
-    pl_free(c->n_tokens);
-    pl_free(c->of_tokens);
-    pl_free(c->seen);
+    pl_free_all(c->samplers, c->marks, c->of_docs, c->n_tokens, c->of_tokens, c->seen);
     pl_tokens_close(&c->shard);
     pl_buf_destroy(&c->bytes);
 }
@@ -135,8 +128,7 @@ static pl_status add_exposed_version(void *context, const pl_version *v)
                     c->module);
         /* Several modules have a contribution of the same phase. The path's counts
          * include a phase only once, when its first contribution is found in any
-         * module. (After a rollback some modules may have no contribution of a
-         * phase.) */
+         * module. (After a rollback some modules may lack it.) */
         const uint64_t phase = k->work.first_sample / pl_phase_samples(c->arm);
         if (phase >= (uint64_t)c->arm->inner.phases)
             continue;

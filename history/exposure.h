@@ -11,8 +11,7 @@
 #include "outer/outer.h"
 #include "store/store.h"
 
-/* The documents that are counted: all documents of a domain, or all documents with one
- * of these hashes. */
+/* The documents that are counted: of a domain, or with one of these hashes. */
 typedef struct pl_subject {
     const char *domain; /* name of the domain; NULL: `hashes` choose the documents */
     const uint64_t *hashes;
@@ -28,12 +27,10 @@ typedef struct pl_exposure {
     uint64_t n_tokens, of_tokens;
 } pl_exposure;
 
-/* Fills paths [P*R], indexed by path * R + replica, and modules [M]. ERR_NOT_FOUND if a
- * shard is not in the store. */
-PL_MUST_CHECK pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
-                                         const pl_topology *topology,
-                                         const pl_subject *subject, pl_exposure *paths,
-                                         pl_exposure *modules);
+/* Fills paths [P*R] (path * R + replica) and modules [M]. ERR_NOT_FOUND: a shard. */
+pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
+                           const pl_topology *topology, const pl_subject *subject,
+                           pl_exposure *paths, pl_exposure *modules);
 
 /* The samples `first` to `end` - 1 of a path. */
 typedef struct pl_sample_range {
@@ -58,16 +55,15 @@ typedef struct pl_sample_parts {
 
 /* Counts how many targets of these samples are in each domain and in each document. The
  * one with the most targets comes first. `task` is path * R + replica. The caller frees
- * both lists with pl_free. ERR_NOT_FOUND if the path's shard is not in the store. */
-PL_MUST_CHECK pl_status pl_exposure_parts(pl_store *store, const pl_arm *arm,
-                                          const pl_topology *topology, int task,
-                                          const pl_sample_range *ranges, size_t n,
-                                          pl_sample_parts *out);
+ * both lists with pl_free. ERR_NOT_FOUND: the store lacks the shard. */
+pl_status pl_exposure_parts(pl_store *store, const pl_arm *arm,
+                            const pl_topology *topology, int task,
+                            const pl_sample_range *ranges, size_t n,
+                            pl_sample_parts *out);
 
 /* Fills draws [P*R]: for each path and replica the first phase whose samples contain
  * one of the documents, or the arm's number of phases if no phase does. *emptied gets
  * the first path that would have no text without these documents, or -1. */
-PL_MUST_CHECK pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
-                                          const pl_topology *topology,
-                                          const pl_subject *subject, int64_t *draws,
-                                          int *emptied);
+pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
+                            const pl_topology *topology, const pl_subject *subject,
+                            int64_t *draws, int *emptied);

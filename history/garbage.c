@@ -6,18 +6,6 @@
 #include "history/roots.h"
 #include <string.h>
 
-static void add_report(pl_gc_report *to, const pl_gc_report *one)
-{
-    to->n_versions += one->n_versions;
-    to->n_kept += one->n_kept;
-    to->n_gone += one->n_gone;
-    to->n_blobs += one->n_blobs;
-    to->n_chunks += one->n_chunks;
-    to->bytes += one->bytes;
-    to->n_garbage += one->n_garbage;
-    to->garbage_bytes += one->garbage_bytes;
-}
-
 pl_status pl_garbage_collect(const pl_garbage *g, pl_writers *writers,
                              pl_gc_report *out)
 {
@@ -34,8 +22,7 @@ pl_status pl_garbage_collect(const pl_garbage *g, pl_writers *writers,
     PL_CHECK(pl_store_homes(g->folder, &n));
     if (writers)
         PL_TRY(pl_store_clear_copy(g->folder));
-    /* the roots cover all parts, because a path in one part may begin its task with
-     * versions in other parts */
+    /* the roots cover all parts: a task may begin with versions in other parts */
     PL_TRY(pl_roots_create(rule.store, &rule.roots));
     PL_TRY(pl_failpoint("gc.roots.after"));
     for (int i = 0; i < n; i++) {
@@ -45,7 +32,14 @@ pl_status pl_garbage_collect(const pl_garbage *g, pl_writers *writers,
         PL_TRY(pl_store_collect(writers ? pl_writers_part(writers, i) : part,
                                 pl_keep_rule_stays, &rule, writers != NULL, &one));
         pl_store_close(&part);
-        add_report(out, &one);
+        out->n_versions += one.n_versions;
+        out->n_kept += one.n_kept;
+        out->n_gone += one.n_gone;
+        out->n_blobs += one.n_blobs;
+        out->n_chunks += one.n_chunks;
+        out->bytes += one.bytes;
+        out->n_garbage += one.n_garbage;
+        out->garbage_bytes += one.garbage_bytes;
     }
 done:
     pl_roots_destroy(&rule.roots);

@@ -11,7 +11,6 @@ typedef struct pl_garbage {
     int64_t grace_ms;   /* versions younger than this keep their data */
 } pl_garbage;
 
-/* Frees the data with `writers`, which have all parts of the store open. NULL: only
- * counts the data that would be freed. */
-PL_MUST_CHECK pl_status pl_garbage_collect(const pl_garbage *garbage,
-                                           pl_writers *writers, pl_gc_report *out);
+/* Frees the data with `writers` (all parts of the store); NULL: only counts. */
+pl_status pl_garbage_collect(const pl_garbage *garbage, pl_writers *writers,
+                             pl_gc_report *out);

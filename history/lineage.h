@@ -19,7 +19,5 @@ typedef struct pl_lineage {
     pl_module_at sources[PL_LINEAGE_SOURCES];
 } pl_lineage;
 
-/* Finds the sources of a version. If a damaged record does not name a source correctly,
- * that source is omitted. */
-PL_MUST_CHECK pl_status pl_lineage_of(pl_store *store, const pl_version *version,
-                                      pl_lineage *out);
+/* Finds the sources of a version, without those that a damaged record misnames. */
+pl_status pl_lineage_of(pl_store *store, const pl_version *version, pl_lineage *out);

@@ -19,8 +19,7 @@ static pl_status read_merge_source(pl_store *store, pl_merge_source *s)
     pl_name_kind kind;
     pl_arm arm;
     pl_topology *t = NULL;
-    /* The word may name a path, whose modules are then the source: "p01", "mix/p01",
-     * "p01@3", "p01@TAG". */
+    /* A path's modules may be the source: "p01", "mix/p01", "p01@3", "p01@TAG". */
     const char *at = strchr(s->word, '@');
     snprintf(name, sizeof name, "%.*s", (int)strcspn(s->word, "@"), s->word);
     const char *path_name = pl_arm_of_module(name, arm_name, sizeof arm_name);
@@ -81,8 +80,7 @@ static pl_status begin_merged_tag(pl_merge_plan *m)
     char name[PL_MODULE_NAME_MAX];
     pl_snapshot tag;
     pl_copy_text(m->tag.name, sizeof m->tag.name, m->tag_name);
-    /* A source that names a tag belongs to the tag's arm. Merged modules that were made
-     * for a tag also belong to the tag's arm. */
+    /* A tag, and merged modules that were made for it, belong to the tag's arm. */
     bool found = pl_store_get_tag(m->view, at ? at + 1 : first->word, &tag) == PL_OK;
     pl_arm_of_module(module, name, sizeof name);
     if (!found && pl_merged_tag(module, name)) {
@@ -126,9 +124,8 @@ static bool is_same_source(const pl_module_at *a, const pl_module_at *b)
     return a->number == b->number && strcmp(a->module, b->module) == 0;
 }
 
-/* Makes the version for module `i` of the first source, and puts it into the tag in the
- * place of this module. If `keep` is true, also commits the version and reports it to
- * the caller. */
+/* Makes the version for module `i` of the first source, and puts it into the tag in
+ * place of this module. If `keep`, also commits and reports it. */
 static pl_status merge_module(pl_merge_plan *m, size_t i, bool keep)
 {
     pl_recipe recipe = {.blend = m->blend};
@@ -177,8 +174,7 @@ done:
     return status;
 }
 
-/* Makes a version for every module that differs between the sources. Each call begins
- * the tag again. */
+/* Makes a version for every module that differs between sources; begins the tag. */
 static pl_status merge_all(pl_merge_plan *m, bool keep)
 {
     m->n_merged = 0;

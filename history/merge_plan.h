@@ -30,8 +30,8 @@ typedef struct pl_merge_plan {
 } pl_merge_plan;
 
 /* Finds the modules that the words of the sources and of the base name. */
-PL_MUST_CHECK pl_status pl_merge_plan_find(pl_merge_plan *plan);
+pl_status pl_merge_plan_find(pl_merge_plan *plan);
 /* Makes all versions once without storing them, so that an error is found before
  * anything is written. Then makes them again and commits them. */
-PL_MUST_CHECK pl_status pl_merge_plan_run(pl_merge_plan *plan);
+pl_status pl_merge_plan_run(pl_merge_plan *plan);
 void pl_merge_plan_clear(pl_merge_plan *plan);

@@ -1,5 +1,4 @@
-/* Makes versions from other versions, and computes them again from their records
- * (merged.h). */
+/* Makes versions from others, and makes them again from their records (merged.h). */
 #include "history/merged.h"
 #include <math.h>
 #include <stdio.h>
@@ -98,7 +97,6 @@ static double norm_between(const float *x, const float *from, size_t n)
     return sqrt(sum);
 }
 
-/* Reads the parameters of the sources and of the base, and blends them. */
 static pl_status blend_all(pl_store *store, const pl_recipe *r, ingredients *g,
                            float **params)
 {
@@ -144,9 +142,8 @@ static pl_status blend_all(pl_store *store, const pl_recipe *r, ingredients *g,
 pl_status pl_merged_make(pl_store *store, const char *module, const pl_recipe *r,
                          pl_version *made, float **params)
 {
-    ingredients g;
+    ingredients g = {0};
     pl_status status = PL_OK;
-    memset(&g, 0, sizeof g);
     memset(made, 0, sizeof *made);
     *params = NULL;
     PL_TRY(pl_blend_check(&r->blend));
@@ -242,12 +239,10 @@ pl_status pl_merged_source_of(const pl_contribution *c, pl_module_at *out)
 
 pl_status pl_merged_again(pl_store *store, const pl_version *made, pl_hash *out)
 {
-    pl_recipe r;
-    ingredients g;
+    pl_recipe r = {0};
+    ingredients g = {0};
     float *params = NULL;
     pl_status status = PL_OK;
-    memset(&g, 0, sizeof g);
-    memset(&r, 0, sizeof r);
     *out = (pl_hash){{0}};
     PL_TRY(pl_blend_parse(made->method + strlen(prefix), &r.blend.method));
     r.blend.scale = made->lr;

@@ -18,43 +18,35 @@
 
 typedef struct pl_recipe {
     pl_blend blend;
-    /* base: the version from which a method with a base measures changes; unused by
-     * other methods */
+    /* base: the version from which some methods measure changes */
     pl_module_at sources[PL_BLEND_SOURCES_MAX], base;
 } pl_recipe;
 
-/* Writes the name of the merged module that a tag has for `place`, for example "L1.E0".
- * ERR_USAGE: the name is too long. */
-PL_MUST_CHECK pl_status pl_merged_name(const char *tag, const char *place,
-                                       char out[PL_MODULE_NAME_MAX]);
+/* Writes the name of a tag's merged module for `place`, such as "L1.E0". ERR_USAGE. */
+pl_status pl_merged_name(const char *tag, const char *place,
+                         char out[PL_MODULE_NAME_MAX]);
 bool pl_module_is_merged(const char *module); /* decides by the module's name */
-/* Writes the name of the tag for which a merged module was made. Returns false if the
- * module is not a merged one. */
+/* Writes the name of the tag of a merged module; false: it is not merged. */
 bool pl_merged_tag(const char *module, char out[PL_MODULE_NAME_MAX]);
 bool pl_version_is_merged(const pl_version *version);
 /* Whether relays added updates: then several contributions name the same sum. */
 bool pl_version_has_sums(const pl_version *version);
-/* Returns the method of a merged version; PL_BLEND_COUNT if the method is not known. */
 pl_blend_method pl_version_blend(const pl_version *version);
 /* Finds the source, or the base, that a contribution to a merged version names.
  * ERR_DAMAGED: the contribution does not name a version. */
-PL_MUST_CHECK pl_status pl_merged_source_of(const pl_contribution *c,
-                                            pl_module_at *out);
+pl_status pl_merged_source_of(const pl_contribution *c, pl_module_at *out);
 bool pl_contribution_is_base(const pl_contribution *c);
 
 /* Computes the parameters of a merged version, and fills in its record except for
  * number, parent and time. The caller must call pl_version_clear on *made and
  * pl_free_aligned on *params, even after a failure. ERR_USAGE: the sources have
  * different shapes. ERR_NOT_FOUND: garbage collection removed a source. */
-PL_MUST_CHECK pl_status pl_merged_make(pl_store *store, const char *module,
-                                       const pl_recipe *recipe, pl_version *made,
-                                       float **params);
+pl_status pl_merged_make(pl_store *store, const char *module, const pl_recipe *recipe,
+                         pl_version *made, float **params);
 /* Commits the version as the module's next version, unless the newest version already
  * has this recipe and these parameters. Sets made->number to the version's number. */
-PL_MUST_CHECK pl_status pl_merged_keep(pl_store *store, pl_version *made,
-                                       const float *params);
+pl_status pl_merged_keep(pl_store *store, pl_version *made, const float *params);
 /* Computes a merged version again from its recipe, and returns the hash of the
  * parameters. ERR_NOT_FOUND: a source no longer exists, or is a different version than
  * the record says. */
-PL_MUST_CHECK pl_status pl_merged_again(pl_store *store, const pl_version *made,
-                                        pl_hash *out);
+pl_status pl_merged_again(pl_store *store, const pl_version *made, pl_hash *out);

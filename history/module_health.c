@@ -65,10 +65,9 @@ pl_status pl_module_health(pl_store *store, const char *module, uint64_t last,
 {
     health_reader r = {.store = store};
     char arm[PL_MODULE_NAME_MAX];
-    pl_version v;
+    pl_version v = {0};
     pl_status status = PL_OK;
     *out = NULL;
-    memset(&v, 0, sizeof v);
     PL_TRY(pl_store_get_version(store, module, last, &v));
     /* A store may lack the arm's definition, for example if only modules were pushed to
      * it. Then the contributors' weights are not known. */
@@ -91,8 +90,7 @@ done:
     pl_version_clear(&v);
     pl_health_walk_destroy(&r.walk);
     pl_free_aligned(r.params);
-    pl_free(r.norms);
-    pl_free(r.weights);
+    pl_free_all(r.norms, r.weights);
     pl_topology_destroy(&r.topology);
     pl_arm_clear(&r.arm);
     return status;

@@ -5,5 +5,5 @@
 
 /* Computes the health of versions 0 to `last`. *out has last + 1 entries. The caller
  * frees *out with pl_free, also after a failure. */
-PL_MUST_CHECK pl_status pl_module_health(pl_store *store, const char *module,
-                                         uint64_t last, pl_health **out);
+pl_status pl_module_health(pl_store *store, const char *module, uint64_t last,
+                           pl_health **out);

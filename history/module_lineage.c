@@ -6,8 +6,7 @@
 static lineage_line *take_line(module_lineage *g, const char *module)
 {
     for (size_t i = 0; i < g->n_lines; i++) {
-        /* Versions come module by module, so the search begins at the module that was
-         * found in the last call. */
+        /* versions come module by module, so the search begins at the last one */
         const size_t at = (g->newest + i) % g->n_lines;
         if (strcmp(g->lines[at].module, module) == 0) {
             g->newest = at;
@@ -41,7 +40,6 @@ static void note_strand(lineage_node *node, int64_t path)
         node->paths[node->n_paths++] = (uint16_t)path;
 }
 
-/* Joins a node with a later node of the same module. */
 static void join_nodes(lineage_node *into, const lineage_node *later)
 {
     if (later->n == 0)

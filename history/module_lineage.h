@@ -12,12 +12,9 @@ enum { LINEAGE_NODES_MAX = 4096, LINEAGE_STRANDS = 8 };
 
 typedef struct lineage_node {
     uint64_t last; /* the newest version in the node */
-    /* from_ms: when the work on the node's first update began; wall_ms: when the node's
-     * newest version was committed */
+    /* from_ms: when its first update began; wall_ms: when its newest version came */
     int64_t from_ms, wall_ms;
     double loss, tokens; /* loss: mean over the tokens; tokens: sum */
-    /* n: number of versions in the node; n_contributions: number of contributions to
-     * all these versions */
     int n, n_contributions;
     int n_paths; /* number of paths in `paths`, each listed once */
     /* paths that contributed; if there are more than LINEAGE_STRANDS, only the first */

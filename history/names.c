@@ -102,8 +102,7 @@ static pl_status complete_name(const pl_module_set *list, const char *asked,
     return PL_OK;
 }
 
-/* Finds the full name of the module that the user calls "L1.E0", "embed" or
- * "mix/embed". */
+/* Finds the full name of what the user calls "L1.E0", "embed" or "mix/embed". */
 static pl_status resolve_in(const pl_module_set *list, const char *asked,
                             char out[PL_MODULE_NAME_MAX])
 {
@@ -244,8 +243,7 @@ static pl_status set_in(pl_store *store, const pl_module_set *list, const char *
     } else if (!at)
         pl_names_warn_of_tag(store, name, kind);
     if (kind == PL_NAME_ARM) {
-        /* every module of the arm, with its newest version or the one that `at` means
-         */
+        /* every module of the arm, at its newest version or `at` */
         for (size_t i = 0; i < list->n; i++)
             if (is_of_arm(list->at[i].module, name))
                 pl_module_set_add(out, list->at[i].module, list->at[i].number);

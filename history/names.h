@@ -33,19 +33,16 @@ const char *pl_module_set_nearest(const pl_module_set *set, bool of_arms,
 /* Finds a module. ERR_NOT_FOUND: there is no such module; the error suggests the most
  * similar name. ERR_USAGE: several arms have such a module, the name is too long, or
  * its part after @ is neither a number nor a tag. */
-PL_MUST_CHECK pl_status pl_names_module(pl_store *store, const char *asked,
-                                        pl_module_at *out);
+pl_status pl_names_module(pl_store *store, const char *asked, pl_module_at *out);
 /* Finds whether a word without @ names a module or an arm. Does not look at tags. */
 typedef enum pl_name_kind { PL_NAME_NONE, PL_NAME_MODULE, PL_NAME_ARM } pl_name_kind;
-PL_MUST_CHECK pl_status pl_names_kind(pl_store *store, const char *word,
-                                      pl_name_kind *out);
+pl_status pl_names_kind(pl_store *store, const char *word, pl_name_kind *out);
 /* Logs a warning if a tag is also called `word`. The word was taken as an arm or a
  * module (`meant`), but the user may have meant the tag. */
 void pl_names_warn_of_tag(pl_store *store, const char *word, pl_name_kind meant);
 /* Finds the versions that a word names. The word is searched among arms, then among
  * modules, then among tags. Warns like pl_names_warn_of_tag. */
-PL_MUST_CHECK pl_status pl_names_set(pl_store *store, const char *asked,
-                                     pl_module_set *out);
+pl_status pl_names_set(pl_store *store, const char *asked, pl_module_set *out);
 
 /* Returns the number of the part of the store that has this name. If no part has the
  * name, returns the part of the home that will get it; 0 if the store has no parts. */

@@ -16,13 +16,11 @@ void phase_history_clear(phase_history *h)
         phase_arm *a = &h->arms[i];
         for (int k = 0; k < a->n_series; k++)
             pl_free(a->series[k].cells);
-        pl_free(a->series);
-        pl_free(a->merged);
+        pl_free_all(a->series, a->merged);
         pl_topology_destroy(&a->topology);
         pl_arm_clear(&a->arm);
     }
-    pl_free(h->modules);
-    pl_free(h->workers);
+    pl_free_all(h->modules, h->workers);
     module_lineage_clear(&h->lineage);
     memset(h, 0, sizeof *h);
 }
@@ -128,7 +126,6 @@ phase_series *phase_history_find(phase_history *h, const char *task, int *arm,
 }
 
 /* ---- cells ---- */
-/* Joins a cell with a later cell of the same series. */
 static void join_cells(phase_cell *into, const phase_cell *later)
 {
     if (later->n == 0)
@@ -192,8 +189,7 @@ static phase_cell *make_cell(phase_history *h, phase_series *s, int64_t phase)
             return &s->cells[slot];
         }
         if (h->stride > most)
-            /* even with the largest stride, the series need more cells than the
-             * limit */
+            /* even with the largest stride, the series need too many cells */
             return NULL;
         double_stride(h);
     }
@@ -251,8 +247,7 @@ void phase_history_add(phase_history *h, const pl_version *v)
         add_contribution(h, a, v, c);
         phase = c->phase > phase ? c->phase : phase;
     }
-    /* Counts the version in this phase. Phases that can have no cell are ignored, so
-     * memory stays bounded. */
+    /* Counts the version in this phase, if it can have a cell: memory stays bounded. */
     const uint64_t slot = (uint64_t)phase / (uint64_t)h->stride;
     if (phase < 0 || slot >= PHASE_CELLS_MAX)
         return;

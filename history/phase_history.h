@@ -16,8 +16,7 @@ enum { PHASE_CELLS_MAX = 32768, PHASE_WORKERS_MAX = 8192, PHASE_ARMS_MAX = 64 };
 
 typedef struct phase_cell {
     pl_work work; /* joined over the phases of the cell (pl_work_join) */
-    /* from_ms: when the cell's first phase was leased; at_ms: when its last phase was
-     * committed */
+    /* from_ms: when its first phase was leased; at_ms: when its last was committed */
     int64_t from_ms, at_ms;
     uint64_t token, serial; /* token: token of the cell's newest lease */
     int worker;             /* worker of the newest phase; -1: not known */
@@ -63,35 +62,29 @@ typedef struct phase_history {
 
 void phase_history_begin(phase_history *h);
 void phase_history_clear(phase_history *h);
-/* Adds an arm; takes ownership of both arguments. There are at most PHASE_ARMS_MAX
- * arms. */
+/* Adds an arm, of at most PHASE_ARMS_MAX; takes ownership of both arguments. */
 void phase_history_add_arm(phase_history *h, pl_arm *arm, pl_topology *topology);
 /* Looks for new arms and versions. Call it after each refresh of the store. */
-PL_MUST_CHECK pl_status phase_history_look(phase_history *h, pl_store *store);
+pl_status phase_history_look(phase_history *h, pl_store *store);
 /* Reads up to `most` versions; *more becomes false when all are read. */
-PL_MUST_CHECK pl_status phase_history_read(phase_history *h, pl_store *store, int most,
-                                           bool *more);
-/* Adds the contributions that a version's record names. */
+pl_status phase_history_read(phase_history *h, pl_store *store, int most, bool *more);
 void phase_history_add(phase_history *h, const pl_version *version);
 /* Finds the series of a task such as "mix/p01.r0"; NULL if there is none. */
 phase_series *phase_history_find(phase_history *h, const char *task, int *arm,
                                  int *path);
-/* Returns a worker's number in the list of workers, to which the name is added if
- * needed; -1 if the list is full. */
+/* Returns a worker's number in the list, adding it if needed; -1: the list is full. */
 int phase_history_worker(phase_history *h, const char *name);
 /* Returns the cell of a slot; an empty cell if there is none. A slot stands for
  * `stride` phases, which begin at phase slot * stride. */
 const phase_cell *phase_series_at(const phase_series *s, size_t slot);
 /* Whether the values of this slot are final: each path has done all phases of the slot,
  * or has begun a later slot. (A path whose update was dropped by a rollback, or for
- * which a quorum did not wait, never completes the cell.) `ended`: the arm has done its
- * last phase. */
+ * which a quorum did not wait, never completes the cell.) `ended`: of the arm. */
 bool phase_history_is_final(const phase_history *h, const phase_arm *a, size_t slot,
                             bool ended);
 /* Adds up the paths' held-out scores of a slot. */
 pl_held_sum phase_history_held(const phase_arm *a, size_t slot);
 /* Appends the members "epoch", "serial", "stride", "paths", "held_bytes" (for each
  * path: bytes of the held-out text that the path scores), "workers" and "cells". Only
- * cells that changed after the serial `since` of this epoch are included; 0 gives all
- * cells. */
+ * cells that changed after the serial `since` of this epoch; 0: all cells. */
 void phase_history_json(const phase_history *h, uint64_t since, pl_json *out);

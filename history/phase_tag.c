@@ -1,6 +1,5 @@
 /* Finds the versions that a tag names (phase_tag.h). */
 #include "history/phase_tag.h"
-#include "outer/outer.h"
 #include <string.h>
 
 uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,

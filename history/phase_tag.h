@@ -4,8 +4,7 @@
 #include "outer/outer.h"
 #include "store/store.h"
 
-/* Returns the number of the version that the module has when all paths have finished
- * `phase` phases. */
+/* Returns the module's version when all paths have finished `phase` phases. */
 uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
                           int64_t phase);
 /* Finds the phase that `at` means. A number is a phase; "head" means the newest
@@ -14,10 +13,9 @@ uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
  * the arm trains with delayed-nesterov. ERR_NOT_FOUND: the arm does not exist, or the
  * phase is not complete. ERR_USAGE: `at` is not a phase, or the method's versions do
  * not belong to phases. */
-PL_MUST_CHECK pl_status pl_tag_phase(pl_store *store, const char *arm, const char *at,
-                                     int64_t *out);
+pl_status pl_tag_phase(pl_store *store, const char *arm, const char *at, int64_t *out);
 /* Fills in the versions, the commit and the time of a tag. The caller sets the tag's
  * arm and phase before the call (phase -1: the newest versions), and calls
  * pl_snapshot_clear afterwards, also after a failure. ERR_NOT_FOUND: garbage collection
  * removed a version's parameters. */
-PL_MUST_CHECK pl_status pl_tag_fill(pl_store *store, pl_snapshot *tag);
+pl_status pl_tag_fill(pl_store *store, pl_snapshot *tag);

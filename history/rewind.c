@@ -116,8 +116,7 @@ static pl_status note_phases(void *context, const pl_version *v)
     return PL_OK;
 }
 
-/* Reads a token file from the store. `out` gets a copy of it in which the documents are
- * blank. */
+/* Reads a token file from the store; `out`: a copy with the documents blank. */
 static pl_status read_blanked(pl_store *store, const char *object,
                               const pl_doc_list *docs, pl_buf *out)
 {
@@ -180,8 +179,7 @@ static pl_status plan_rewound_arm(void *context, const pl_object *object)
     }
 done:
     pl_buf_destroy(&bytes);
-    pl_free(s.seconds);
-    pl_free(draws);
+    pl_free_all(s.seconds, draws);
     return status;
 }
 
@@ -238,8 +236,7 @@ typedef struct copying {
     pl_transfer t; /* copies from a part to the copy of that part */
 } copying;
 
-/* Finds the arm in a name like KIND/ARM or KIND/ARM/REST; returns NULL if the store has
- * no such arm. */
+/* Finds the arm in a name like KIND/ARM or KIND/ARM/REST; NULL: no such arm. */
 static pl_rewind_arm *arm_of_object(const pl_rewind *w, const char *name)
 {
     char arm[PL_ARM_NAME_MAX];
@@ -299,9 +296,8 @@ static pl_status copy_module(void *context, const pl_version *head)
     return status == PL_OK ? pl_txn_commit(&c->t.txn) : status;
 }
 
-/* The context of add_phase_sums, which adds up the tokens and the time of the phases
- * that the path keeps. The loss and the worker's name are those of the last of these
- * phases. */
+/* The context of add_phase_sums: adds up tokens and time of the phases that the path
+ * keeps. The loss and the worker's name are those of the last of these phases. */
 typedef struct sums {
     const pl_rewind_arm *of;
     int64_t path, replica;
@@ -383,8 +379,7 @@ static pl_status copy_path(void *context, const pl_path_state *path)
     return pl_txn_commit(&c->t.txn);
 }
 
-/* Reads a name like state/PATH/PHASE. Returns the number of the task; -1 if the arm has
- * no such task. */
+/* Returns the number of the task in a name like state/PATH/PHASE; -1: none. */
 static int read_task_name(const pl_rewind_arm *a, const char *name, int64_t *phase)
 {
     char path[PL_MODULE_NAME_MAX];
@@ -422,8 +417,7 @@ static pl_status judge_tag(copying *c, const char *name, bool *stays)
     return PL_OK;
 }
 
-/* Audits of tasks that are trained again are not copied, nor the states that belong to
- * them. */
+/* Audits of tasks that are trained again are not copied, nor their states. */
 static bool audit_stays(const pl_rewind_arm *a, const char *name)
 {
     int64_t phase = 0;

@@ -22,14 +22,11 @@ typedef struct pl_rewind_arm {
      * that had them; the copy has only blank shards */
     bool keeps;
     bool is_changed; /* whether any phase of a path changes */
-    /* the first path that has no text left without the documents; -1: every path has
-     * text left */
+    /* the first path without text when the documents are gone; -1: there is none */
     int emptied;
-    /* numbers of phases, summed over paths: all phases, phases whose result changes,
-     * and phases that are trained again */
+    /* phases, summed over paths: all, those that change, those trained again */
     int64_t n_phases, n_changed, n_again;
-    /* seconds of inner steps: in all phases, and in the phases that are trained
-     * again */
+    /* seconds of inner steps: in all phases, and in those trained again */
     double seconds, again_s;
     /* device: the kind of device that trained the arm; "" if none is recorded.
      * other_device: a second kind if there were several, otherwise "". */
@@ -51,8 +48,7 @@ typedef struct pl_rewind {
 /* Reads the arms of the store, and finds which phases change without the documents. The
  * plan keeps every arm. ERR_UNSUPPORTED: the result of an arm's training depended on
  * timing, or a module was rolled back. */
-PL_MUST_CHECK pl_status pl_rewind_plan(pl_store *store, const pl_doc_list *docs,
-                                       pl_rewind *out);
+pl_status pl_rewind_plan(pl_store *store, const pl_doc_list *docs, pl_rewind *out);
 /* Both functions change the plan for one arm. pl_rewind_keep: the copy keeps all data
  * of the arm, although the arm was trained on the documents. pl_rewind_drop: all phases
  * of the arm are trained again. */
@@ -61,6 +57,5 @@ void pl_rewind_drop(pl_rewind_arm *arm);
 /* Returns the plan for the arm of this name, or NULL. */
 pl_rewind_arm *pl_rewind_find(const pl_rewind *rewind, const char *arm);
 /* Copies the store in `from` into the folder `to`, which must not exist. */
-PL_MUST_CHECK pl_status pl_rewind_write(pl_rewind *rewind, const char *from,
-                                        const char *to);
+pl_status pl_rewind_write(pl_rewind *rewind, const char *from, const char *to);
 void pl_rewind_clear(pl_rewind *rewind);

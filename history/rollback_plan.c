@@ -76,9 +76,8 @@ static pl_status plan_resumption(pl_rollback_plan *r, int64_t most)
     return PL_OK;
 }
 
-/* Plans the old version for the modules that the user named, and the newest parameters
- * for the arm's other modules. plan_resumption decides how many versions are
- * written. */
+/* Plans the old version for the modules that the user named, the newest parameters for
+ * the others. plan_resumption decides how many versions are written. */
 static pl_status plan_named(pl_rollback_plan *r)
 {
     char asked[2 * PL_MODULE_NAME_MAX], prefix[PL_MODULE_NAME_MAX + 1];
@@ -155,8 +154,7 @@ pl_status pl_rollback_plan_make(pl_rollback_plan *r)
         least = state.phase < least ? state.phase : least;
         most = state.phase > most ? state.phase : most;
     }
-    /* A store without a path of the arm is a copy that no job trains, as if the arm
-     * were finished. */
+    /* a store without the arm's paths is a copy that no job trains, as if finished */
     const bool is_finished = !any || least >= r->arm.inner.phases;
     status = is_finished ? PL_OK : plan_resumption(r, most);
     /* a frozen module keeps version 0, so the rollback writes no version of it */
@@ -199,8 +197,7 @@ pl_status pl_rollback_plan_commit(const pl_rollback_plan *r, pl_writers *writers
             p->part = pl_names_part(r->store, p->name);
         }
     pl_status status = pl_writers_roll_back(writers, &plan);
-    pl_free(plan.modules);
-    pl_free(plan.paths);
+    pl_free_all(plan.modules, plan.paths);
     return status;
 }
 

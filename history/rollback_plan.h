@@ -26,13 +26,11 @@ typedef struct pl_rollback_plan {
 } pl_rollback_plan;
 
 /* Makes the plan. ERR_USAGE: the words name merged modules. ERR_CONFIG: a later chapter
- * continued from the arm. ERR_UNSUPPORTED: the arm is still in training, and either it
- * has too few phases left, or with its method paths also keep parameters that are not
- * in versions. */
-PL_MUST_CHECK pl_status pl_rollback_plan_make(pl_rollback_plan *plan);
+ * continued from the arm. ERR_UNSUPPORTED: the arm is still in training, and either too
+ * few phases are left, or paths of its method keep parameters that no version has. */
+pl_status pl_rollback_plan_make(pl_rollback_plan *plan);
 /* Carries out the plan: writes it to all homes or to none. */
-PL_MUST_CHECK pl_status pl_rollback_plan_commit(const pl_rollback_plan *plan,
-                                                pl_writers *writers);
+pl_status pl_rollback_plan_commit(const pl_rollback_plan *plan, pl_writers *writers);
 void pl_rollback_plan_clear(pl_rollback_plan *plan);
 /* Writes the user's words as text, for example "L1.E0 --to 3". The store uses this text
  * to notice that an unfinished rollback is being repeated. */

@@ -46,8 +46,7 @@ static pl_status add_tag(void *context, const pl_snapshot *tag)
     return PL_OK;
 }
 
-/* Notes an open audit. A worker will repeat the audited task from the versions from
- * which the first worker started. */
+/* Notes an open audit, whose task is repeated from the versions of the first worker. */
 static pl_status add_audit(void *context, const char *name, const char *target)
 {
     pl_roots *r = context;
@@ -162,10 +161,7 @@ void pl_roots_destroy(pl_roots **handle)
         return;
     for (size_t i = 0; i < r->n_tags; i++)
         pl_snapshot_clear(&r->tags[i]);
-    pl_free(r->tags);
-    pl_free(r->audits);
-    pl_free(r->modules);
-    pl_free(r);
+    pl_free_all(r->tags, r->audits, r->modules, r);
 }
 
 const char *pl_roots_reason(pl_roots *r, const pl_version *v)
@@ -194,8 +190,7 @@ bool pl_keep_rule_stays(void *rule, const pl_version *v)
 {
     pl_keep_rule *r = rule;
     pl_version head;
-    /* this function is called module by module, so the newest version of the last
-     * module is remembered */
+    /* called module by module, so the last module's newest version is kept */
     if (strcmp(r->module, v->module) != 0) {
         pl_copy_text(r->module, sizeof r->module, v->module);
         /* UINT64_MAX: the newest version cannot be read, so all versions are kept */

@@ -1,5 +1,4 @@
-/* Finds the versions of a store whose data garbage collection (`store gc`) must keep.
- */
+/* Finds the versions whose data garbage collection (`store gc`) must keep. */
 #pragma once
 #include "store/store.h"
 
@@ -7,10 +6,9 @@ typedef struct pl_roots pl_roots;
 
 /* Reads the tags and, for every arm, the versions from which a task may still start or
  * to which an update may be relative. */
-PL_MUST_CHECK pl_status pl_roots_create(pl_store *store, pl_roots **out);
+pl_status pl_roots_create(pl_store *store, pl_roots **out);
 void pl_roots_destroy(pl_roots **roots);
-/* Adds the versions that this tag names to those that must be kept. The store need not
- * have the tag yet. */
+/* Adds the versions of this tag, which the store need not have yet. */
 void pl_roots_add_tag(pl_roots *roots, const pl_snapshot *tag);
 /* Returns the reason why the version must be kept, such as "tag best"; NULL if neither
  * tags nor training need it. The text is valid until the next call. */

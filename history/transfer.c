@@ -37,8 +37,7 @@ static pl_status bring_version(pl_transfer *t, const char *module, uint64_t numb
     PL_TRY(pl_transfer_blob(t, &v.momentum));
     keep.updates = t->updates && v.has_updates && !v.params_gone;
     for (int i = 0; keep.updates && i < v.n_contributions; i++) {
-        /* The copies become pending updates of the target. The version, which is
-         * written next, takes them over. */
+        /* the copies become pending updates, which the next version takes over */
         PL_TRY(pl_transfer_blob(t, &v.contributions[i].update));
         PL_TRY(pl_txn_put_pending(t->txn, v.module, &v.contributions[i]));
     }
@@ -55,14 +54,13 @@ done:
 static pl_status compare_heads(pl_transfer *t, const char *module, uint64_t head,
                                uint64_t *next)
 {
-    pl_version theirs, ours;
+    pl_version theirs, ours = {0};
     pl_status status = pl_store_head(t->to, module, &theirs);
     *next = 0;
     if (status == PL_ERR_NOT_FOUND)
         return PL_OK;
     PL_CHECK(status);
     *next = theirs.number + 1;
-    memset(&ours, 0, sizeof ours);
     if (theirs.number > head)
         status = pl_fail(PL_ERR_STALE,
                          "%s has version %llu in the target and only version %llu in "
@@ -81,9 +79,8 @@ static pl_status compare_heads(pl_transfer *t, const char *module, uint64_t head
     return status;
 }
 
-/* Makes one commit per version. A version without parameters is committed together with
- * the next version that has some, because the newest version of a module must have
- * parameters. */
+/* Makes one commit per version. One without parameters is committed together with the
+ * next that has some, because the newest version of a module must have parameters. */
 static pl_status bring_head(void *context, const pl_version *head)
 {
     pl_transfer *t = context;
@@ -140,8 +137,7 @@ static pl_status visit_tag(void *context, const pl_snapshot *tag)
     pl_object object;
     if (*walk->arm && strcmp(tag->arm, walk->arm) != 0)
         return PL_OK;
-    /* A tag is copied only if the target has all versions that the tag names; otherwise
-     * it would be damaged there. */
+    /* A tag is copied only if the target has all its versions. */
     for (size_t i = 0; i < tag->n_items; i++) {
         const pl_snapshot_item *item = &tag->items[i];
         pl_version v;

@@ -20,11 +20,9 @@ typedef struct pl_transfer {
 
 /* pl_transfer_module copies the versions of one module up to `number`,
  * pl_transfer_modules all versions of all modules. */
-PL_MUST_CHECK pl_status pl_transfer_module(pl_transfer *t, const char *module,
-                                           uint64_t number);
-PL_MUST_CHECK pl_status pl_transfer_modules(pl_transfer *t);
+pl_status pl_transfer_module(pl_transfer *t, const char *module, uint64_t number);
+pl_status pl_transfer_modules(pl_transfer *t);
 /* Copies a blob into the open transaction t->txn, unless the target has the blob. */
-PL_MUST_CHECK pl_status pl_transfer_blob(pl_transfer *t, const pl_hash *blob);
-/* Copies the definition, the router and the tags of an arm. If `arm` is "", copies
- * these objects of all arms. */
-PL_MUST_CHECK pl_status pl_transfer_objects(pl_transfer *t, const char *arm);
+pl_status pl_transfer_blob(pl_transfer *t, const pl_hash *blob);
+/* Copies the definition, the router and the tags of an arm; "": of all arms. */
+pl_status pl_transfer_objects(pl_transfer *t, const char *arm);

@@ -59,7 +59,6 @@
  * Files: home_submit.c decides whether an update is accepted, home_merge.c makes
  * versions, home_state.c fills the home's memory and reports it to the hub,
  * home_quota.c limits the store. home.h lists the others. */
-#include "net/net.h"
 #include "home/home_internal.h"
 
 enum { GROUP_MAX = 128, TICK_MS = 500, HOLD_TICK_MS = 10 };
@@ -153,9 +152,8 @@ static pl_status on_get_blob(home *h, pl_message *m, pl_message *a)
 static pl_status on_get_version(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_get_version q;
-    pl_version v;
+    pl_version v = {0};
     PL_CHECK(PL_HEAR(m, get_version, &q));
-    memset(&v, 0, sizeof v);
     PL_CHECK(q.version == PL_NEWEST
                  ? pl_store_head(h->store, q.name, &v)
                  : pl_store_get_version(h->store, q.name, (uint64_t)q.version, &v));
@@ -184,8 +182,7 @@ static pl_status match_update(void *context, const char *module,
 
 pl_status home_find_update(home *h, home_update *s)
 {
-    pl_version v;
-    memset(&v, 0, sizeof v);
+    pl_version v = {0};
     PL_CHECK(pl_store_each_pending(h->store, s->module, match_update, s));
     if (pl_hash_none(&s->found) &&
         pl_store_get_version(h->store, s->module, (uint64_t)s->round + 1, &v) == PL_OK)
@@ -226,9 +223,8 @@ static pl_status on_get_update(home *h, const pl_peer *peer, pl_message *m,
 static pl_status on_get_path(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_get_path q;
-    pl_path_state state;
+    pl_path_state state = {0};
     PL_CHECK(PL_HEAR(m, get_path, &q));
-    memset(&state, 0, sizeof state);
     pl_status status = pl_store_get_path(h->store, q.name, &state);
     if (status != PL_OK && status != PL_ERR_NOT_FOUND)
         /* a path that has not begun is described as phase 0 without moments */
@@ -249,8 +245,7 @@ static pl_status on_get_object(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Puts the next piece into the answer. The peer has already read the bytes before
- * `offset`. */
+/* Puts the next piece into the answer. The peer has the bytes before `offset`. */
 static pl_status on_get_state(home *h, const pl_peer *peer, pl_message *m,
                               pl_message *a)
 {
@@ -328,8 +323,7 @@ static pl_status on_fence(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Notes how many phases of a path its home has finished: an update counts in a merge
- * when its task is finished. */
+/* Notes how many phases of a path are finished: then its updates count in merges. */
 static pl_status on_confirm(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_confirm q;
@@ -406,16 +400,13 @@ static pl_status on_put_ref(home *h, pl_message *m, pl_message *a)
     return PL_OK;
 }
 
-/* Makes version 0 of a module. The launcher creates the modules of an arm before it
- * announces the arm. */
+/* Makes version 0 of a module, before the launcher announces the arm. */
 static pl_status on_create_module(home *h, pl_message *m, pl_message *a)
 {
     pl_msg_create_module q;
-    pl_version v, head;
+    pl_version v = {0}, head = {0};
     uint64_t bytes = 0;
     PL_CHECK(PL_HEAR(m, create_module, &q));
-    memset(&v, 0, sizeof v);
-    memset(&head, 0, sizeof head);
     pl_copy_text(v.module, sizeof v.module, q.name);
     v.config = q.base;
     v.params = q.blob;
@@ -560,7 +551,7 @@ static bool is_read(uint16_t type)
 
 pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
 {
-    pl_message a;
+    pl_message a = {.type = PL_MSG_OK};
     pl_status status;
     /* until the message's lease has been read, its uploads have no owner */
     h->uploads.owner = h->uploads.share = 0;
@@ -568,7 +559,6 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
     h->uploads.holder = (pl_pubkey){{0}};
     if (home_waits(h, peer, m))
         return PL_OK;
-    pl_message_init(&a, PL_MSG_OK);
     if (m->type == PL_MSG_SUBMIT)
         status = home_submit(h, peer, m);
     else if (m->type == PL_MSG_SUBMIT_PATH)
@@ -655,12 +645,10 @@ static pl_status serve_home(home *h)
 {
     pl_status status = PL_OK;
     pl_peer peer;
-    pl_message m, waited;
+    pl_message m = {0}, waited;
     int64_t swept = pl_now_ms(), tidied = swept;
     bool untidy = true, quiet = false;
-    pl_message_init(&m, 0);
-    /* some rounds may have been complete when the previous process of this home
-     * ended */
+    /* rounds may have been complete when this home's previous process ended */
     PL_TRY(home_merge_ready(h));
     PL_TRY(note_keys(h));
     /* a signal handler on any thread may set *stop */
@@ -709,8 +697,7 @@ static pl_status serve_home(home *h)
         }
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&h->uploads, false);
-            /* without this call, the freed memory that the allocator keeps would grow
-             * for about a hundred phases */
+            /* else freed memory would grow for about a hundred phases */
             pl_give_back_blocks();
             PL_TRY(note_keys(h));
             swept = pl_now_ms();
@@ -754,8 +741,7 @@ done:
     home_forget_tags(&h);
     for (size_t i = 0; i < h.n_answers; i++)
         pl_message_destroy(&h.answers[i].message);
-    pl_free(h.answers);
-    pl_free(h.room.tickets);
+    pl_free_all(h.answers, h.room.tickets);
     pl_buf_destroy(&h.state);
     staging_expire(&h.uploads, true);
     home_free_waiting(&h);

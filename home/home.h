@@ -27,8 +27,7 @@ typedef struct pl_home_options {
     bool keep_momentum; /* keep the outer momentum of old versions */
     bool keep_states;   /* keep the state of each path after each phase */
     bool compress;      /* compress old versions while idle */
-    /* an update is refused if its norm exceeds this many times the usual norm of its
-     * module; 0: never */
+    /* an update is refused above this many times its module's usual norm; 0: never */
     double norm_gate;
     double audit; /* fraction of tasks that one of the job's workers repeats */
     uint64_t staging_bytes; /* memory limit for uploads not yet in the store */
@@ -42,7 +41,7 @@ typedef struct pl_home_options {
  * (pl_codec_add_threads) if that is more. */
 enum { PL_HOME_AHEAD_BYTES = 16 << 20 };
 
-PL_MUST_CHECK pl_status pl_home_run(const pl_home_options *options);
+pl_status pl_home_run(const pl_home_options *options);
 
 /* Computes a version again with the same arithmetic as the home: from the previous
  * version and the updates that the record names, or, for a merged version, from its
@@ -52,8 +51,7 @@ PL_MUST_CHECK pl_status pl_home_run(const pl_home_options *options);
 typedef struct pl_replay {
     pl_hash params, momentum;
 } pl_replay;
-PL_MUST_CHECK pl_status pl_home_replay(pl_store *store, const pl_version *made,
-                                       pl_replay *out);
+pl_status pl_home_replay(pl_store *store, const pl_version *made, pl_replay *out);
 
 /* Calls pl_home_replay and compares its result with the version. *got gets the result,
  * or zeros. The status is OK for every verdict. UNKNOWN: some data are missing, and
@@ -63,5 +61,5 @@ typedef enum pl_replay_verdict {
     PL_REPLAY_OTHER,
     PL_REPLAY_UNKNOWN
 } pl_replay_verdict;
-PL_MUST_CHECK pl_status pl_home_verify(pl_store *store, const pl_version *made,
-                                       pl_replay *got, pl_replay_verdict *out);
+pl_status pl_home_verify(pl_store *store, const pl_version *made, pl_replay *got,
+                         pl_replay_verdict *out);

@@ -4,7 +4,6 @@
  * the path's next state (outer/audit_row.h). Messages of fenced workers are refused.
  * The hub decides about audits and fences (workers/hub_verdict.c), and the home makes
  * the hub's decisions durable. */
-#include "outer/outer.h"
 #include "home/home_internal.h"
 
 struct home_audit {
@@ -16,8 +15,7 @@ void home_forget_audits(home *h)
 {
     for (size_t i = 0; i < h->n_audits; i++)
         pl_free(h->audits[i].text);
-    pl_free(h->audits);
-    pl_free(h->fenced);
+    pl_free_all(h->audits, h->fenced);
     h->audits = NULL;
     h->fenced = NULL;
     h->n_audits = h->n_fenced = 0;
@@ -123,7 +121,6 @@ static pl_status put_audit_row(home *h, const pl_audit *a, pl_buf *text)
     return pl_txn_put_ref(h->txn, name, pl_buf_text(text));
 }
 
-/* Returns 1 + the number of earlier results of this task that were dropped. */
 static int64_t count_tries(home *h, const pl_audit *a)
 {
     pl_audit earlier = {.phase = a->phase, .tries = 1, .verdict = PL_VERDICT_ODD};
@@ -144,7 +141,7 @@ pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state 
 {
     home_path *path = &under->arm->paths[under->index];
     char name[PL_TEXT_MAX];
-    pl_message event;
+    pl_message event = {0};
     pl_buf text = {0};
     pl_audit a = {.phase = path->state.phase,
                   .before = path->state.moments,
@@ -163,7 +160,6 @@ pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state 
     if (!pl_hash_none(&state->moments))
         PL_TRY(pl_txn_put_object(h->txn, name, &state->moments));
     home_audit *open = keep_open(h, &a, pl_buf_text(&text));
-    pl_message_init(&event, 0);
     PL_SAY(&event, EVENT, audit_record, .row_text = open->text, .audit = 1);
     home_tell(h, &event);
     home_tell_path(h, path);
@@ -328,10 +324,9 @@ static pl_status put_fenced(home *h, const pl_fence *f)
  * this key. */
 pl_status home_fence_worker(home *h, pl_message *m, pl_message *answer)
 {
-    pl_fence f;
+    pl_fence f = {0};
     pl_msg_fence_worker q;
     PL_CHECK(PL_HEAR(m, fence_worker, &q));
-    memset(&f, 0, sizeof f);
     pl_copy_text(f.name, sizeof f.name, q.name);
     pl_copy_text(f.reason, sizeof f.reason, q.reason);
     if (q.key)
@@ -404,10 +399,9 @@ pl_status home_load_audit(void *context, const char *name, const char *target)
 pl_status home_load_fenced(void *context, const char *name, const char *target)
 {
     char text[PL_PUBKEY_TEXT];
-    pl_fence f;
+    pl_fence f = {0};
     const char *blank = strchr(target, ' ');
     size_t len = blank ? (size_t)(blank - target) : 0;
-    memset(&f, 0, sizeof f);
     if (len == 0 || len >= sizeof text)
         return pl_fail(PL_ERR_DAMAGED,
                        "ref %s is damaged: it does not name a fenced worker", name);

@@ -6,7 +6,6 @@
  * (norm_gate.h). A state is checked against the state before it (outer/state_bounds.h),
  * as far as this home has what it follows from: with several homes, other homes have
  * some versions and updates. */
-#include "codec/codec.h"
 #include "home/home_internal.h"
 
 #include <math.h>
@@ -60,8 +59,7 @@ static const home_module *module_of(const state_source *s, int slot)
                                                        s->claim->path)];
 }
 
-/* Lends a blob of the store. *bytes is empty, and *found false, if this home does not
- * have it. */
+/* Lends a blob of the store. Without it *bytes is empty, and *found false. */
 static pl_status lend_stored(home *h, const pl_hash *blob, pl_bytes *bytes,
                              void **owned, bool *found)
 {
@@ -75,8 +73,7 @@ static pl_status read_version(void *context, int slot, uint64_t number, float *o
     const state_source *s = context;
     const home_module *m = module_of(s, slot);
     const size_t bytes = m->n_params * sizeof *out;
-    pl_version v;
-    memset(&v, 0, sizeof v);
+    pl_version v = {0};
     if (!m->exists || number > m->version)
         return PL_ERR_NOT_FOUND;
     pl_status status = pl_store_get_version(s->h->store, m->name, number, &v);
@@ -113,8 +110,7 @@ done:
     return status;
 }
 
-/* The decision stands before the phase begins, and is kept until the phase has ended.
- */
+/* The decision stands before the phase begins, and is kept until its end. */
 static bool was_split(void *context, int slot, int64_t round)
 {
     const state_source *s = context;
@@ -123,8 +119,7 @@ static bool was_split(void *context, int slot, int64_t round)
                           s->claim->path * replicas + s->claim->replica);
 }
 
-/* Finds the hash of the state with which a path of a continuing arm begins
- * (PROTOCOL 3.3). */
+/* Finds the hash of a continuing arm's first state of a path (PROTOCOL 3.3). */
 static pl_status find_first_state(home *h, const home_arm *arm, int index, pl_hash *out,
                                   bool *found)
 {

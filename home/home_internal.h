@@ -1,6 +1,5 @@
 /* Private to the folder home: the home's state, and the functions that the files of
- * this folder share. The comment at the top of home.c explains how the files work
- * together. */
+ * this folder share. home.c explains how the files work together. */
 #pragma once
 #include "outer/outer.h"
 #include "home/home.h"
@@ -16,8 +15,7 @@ typedef struct home_phase_set {
     uint64_t newest;
 } home_phase_set;
 
-/* The home's data about a module: its newest version (the head), and the contributors
- * to the rounds after it. */
+/* A module: its newest version (the head), and the contributors to later rounds. */
 typedef struct home_module {
     char name[PL_MODULE_NAME_MAX];
     bool exists; /* whether the store has version 0 */
@@ -32,8 +30,7 @@ typedef struct home_module {
     /* [window] number of pending contributions (accepted, not merged) of each open
      * round; the index is the round modulo window */
     int *n_pending;
-    /* [window, n_holders] whether a holder has contributed to an open round; see
-     * home_flag */
+    /* [window, n_holders] whether a holder has contributed to an open round */
     bool *pending;
     /* [n_holders] if the round does not tell which phase an update belongs to (rounds
      * are numbered by arrival, or need only a quorum): for each holder, the phases of
@@ -139,14 +136,12 @@ typedef struct home {
     home_room room;  /* uploads that wait for room */
     /* the transaction of the current group; NULL while there is nothing to write */
     pl_txn *txn;
-    /* tags that this transaction writes; the quota does not drop the data of versions
-     * that these tags name */
+    /* tags that this transaction writes, whose versions the quota spares */
     pl_snapshot *new_tags;
     size_t n_new_tags;
     home_answer *answers;
     size_t n_answers, cap_answers;
-    /* the peer that last asked for the state (GET_STATE); hub.len is 0 if no peer has
-     * asked */
+    /* the peer that last asked for the state (GET_STATE); hub.len 0: none */
     pl_peer hub;
     pl_buf state;           /* the snapshot that the hub reads in pieces */
     uint64_t hub_epoch;     /* the highest that it gave to a hub, or heard from one */
@@ -156,8 +151,7 @@ typedef struct home {
     pl_draw draw;       /* draws the tasks that are audited */
     pl_fence *fenced;
     size_t n_audits, n_fenced;
-    /* the secret of the newest hub, and that of the hub before, which is good until
-     * old_until_ms */
+    /* the secrets of the newest hub and of the one before, good until old_until_ms */
     pl_lease_secret secrets[2];
     int n_secrets;
     int64_t old_until_ms;
@@ -183,11 +177,9 @@ typedef struct home_update {
 pl_status home_find_update(home *h, home_update *search);
 /* Begins the transaction of the group, unless it has begun already. */
 pl_status home_write(home *h);
-/* Queues an answer, which is sent after the commit of the group. Takes ownership of the
- * body of `message`. */
+/* Queues an answer until the group's commit. Owns the body of `message`. */
 void home_answer_later(home *h, const pl_peer *peer, pl_message *message);
-/* Sends an answer. A failure to send is ignored: the peer repeats its message when it
- * is connected again. */
+/* Sends an answer; ignores a failure: the peer then repeats its message. */
 pl_status home_answer_now(home *h, const pl_peer *peer, pl_message *message);
 /* Handles one message of a group. A returned error ends the home. If the peer made a
  * mistake, it gets an error as its answer, and the function returns OK. */
@@ -196,7 +188,6 @@ pl_status home_end_group(home *h); /* commits the group, then sends its answers 
 home_arm *home_find_arm(home *h, const char *name, size_t len);
 /* Finds a module by its name, "ARM/L1.E0". ERR_NOT_FOUND: there is no such module. */
 pl_status home_find_module(home *h, const char *name, home_arm **arm, int *module);
-/* Finds a path by its name, "ARM/p01.r0". ERR_NOT_FOUND: there is no such path. */
 pl_status home_find_path(home *h, const char *name, home_arm **arm, int *index);
 
 /* home_state.c */
@@ -223,8 +214,7 @@ bool home_has_update(const home_arm *arm, const home_module *m, int64_t round,
  * bytes are those of the upload. `what` names the bytes in an error. */
 pl_status home_lend_blob(home *h, const pl_hash *blob, const char *what,
                          pl_bytes *bytes, void **owned);
-/* Reads an arm from the store or from an upload, and checks it. Does not add the arm to
- * h->arms. */
+/* Reads an arm from the store or an upload, and checks it; h->arms stays. */
 pl_status home_read_arm(home *h, const char *object_name, const pl_hash *blob,
                         home_arm *out);
 void home_clear_arm(home_arm *arm);
@@ -243,17 +233,14 @@ void home_tell(home *h, pl_message *event);
 /* Answers HOLD: makes the home still for some time, or ends this time. */
 pl_status home_hold(home *h, pl_message *m, pl_message *answer);
 bool home_is_still(const home *h);
-/* If the home is still and the message would write to the store, keeps a copy of the
- * message and returns true. */
+/* Keeps a message that would write while the home is still, and returns true. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m);
-/* Moves to `out` the oldest waiting message. Returns false if there is none, or if the
- * home is still. */
+/* Moves the oldest waiting message to `out`. False: none, or the home is still. */
 bool home_next_waiting(home *h, pl_peer *peer, pl_message *out);
 void home_free_waiting(home *h);
 
 /* home_quota.c */
-/* Sets the store's quota. If the store is larger than the quota, drops the data of old
- * versions. */
+/* Sets the store's quota. If the store is larger, drops data of old versions. */
 pl_status home_open_quota(home *h);
 /* Notes that the open transaction will write this object. If the object is a tag, the
  * quota keeps the versions that the tag names. ERR_NOT_FOUND: the tag names a version
@@ -284,8 +271,7 @@ bool home_take_secret(home *h, const uint8_t *secret, uint64_t ttl_ms);
  * those of this lease and of the job. ERR_BUSY: no hub has said HELLO yet, or the hub
  * has not told this home of the lease yet. ERR_STALE: the bytes are not a lease of this
  * job, or its task does not exist. ERR_NOT_FOUND: this home does not have the lease's
- * arm. ERR_NOPERM: the lease belongs to another worker, or the worker that holds it is
- * fenced. */
+ * arm. ERR_NOPERM: the lease is another worker's, or its worker is fenced. */
 pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                           home_lease *out);
 /* ERR_STALE: the worker of the lease has not sealed this message (pl_lease_sign). */
@@ -296,11 +282,9 @@ bool home_is_valid(const home_path *path, uint64_t token);
 /* Whether `receipt` is a home's receipt for the update of this lease's holder. */
 bool home_is_receipt(const home *h, const char *module, int64_t round,
                      const home_lease *by, const pl_hash *receipt);
-/* Checks reported work. ERR_DATA or ERR_NUMERIC: such work is impossible under this
- * lease. */
+/* Checks reported work. ERR_DATA, ERR_NUMERIC: it is impossible under this lease. */
 pl_status home_check_work(const home_lease *l, const pl_work *w);
-/* Returns the largest number of bytes of uploads that the lease's task may need at
- * once. */
+/* Returns how many bytes of uploads the lease's task may need at once. */
 uint64_t home_upload_share(const home_lease *l);
 
 /* home_upload.c */
@@ -316,21 +300,18 @@ pl_status home_adopt_blob(home *h, const pl_hash *hash);
 pl_status home_check_norm(const home *h, const home_arm *arm, const home_module *m,
                           const pl_submit_message *s);
 /* Refuses a state of path `index` with a wrong size, or with values that training from
- * the path's present state cannot produce (ERR_DATA). The state is an upload, or in the
- * store. */
+ * the path's present state cannot produce (ERR_DATA). It is an upload, or stored. */
 pl_status home_check_state(home *h, const home_arm *arm, int index,
                            const pl_path_state *state);
 
 /* home_submit.c */
 pl_status home_submit(home *h, const pl_peer *peer, pl_message *m);
 pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m);
-/* Makes `state` the path's state. */
 pl_status home_end_phase(home *h, home_path *path, const pl_path_state *state);
 
 /* home_meet.c */
 pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer);
-/* Callback for each ref whose name begins with PL_MEET_REFS. The arms must be loaded
- * before. */
+/* Callback for each ref below PL_MEET_REFS. The arms must be loaded before. */
 pl_status home_load_meeting(void *context, const char *name, const char *target);
 /* Returns whether holder `index` was split from its mate in the round. */
 bool home_was_split(const home_arm *arm, int module, int64_t round, int index);
@@ -343,14 +324,11 @@ pl_status home_forget_meetings(home *h, home_module *m, int64_t round);
  * the end of the process, publishes the secret. */
 pl_status home_begin_draws(home *h);
 pl_status home_end_draws(home *h);
-/* Whether tasks of this arm may be audited. */
 bool home_audits(const home *h, const home_arm *arm);
-/* Whether the task of the lease is audited. */
 bool home_draws_audit(const home *h, const home_lease *under);
 /* Writes the row of an audit. The path stays in its phase until the verdict. */
 pl_status home_open_audit(home *h, const home_lease *under, const pl_path_state *state);
-/* Returns the state that the path will have if its open audit agrees; NULL: it has no
- * open audit. */
+/* Returns the path's state if its open audit agrees; NULL: it has no open audit. */
 const pl_path_state *home_in_audit(const home *h, const char *path);
 /* Unless the phase counts, drops the updates of a path from this phase on whose leases
  * are not newer than `token`, and notes this, so that an older copy of the store drops

@@ -4,9 +4,7 @@
  * The secret that seals leases comes with the hub's HELLO and is kept in memory only.
  * After a restart of the hub, leases of the hub before stay good for a while, so that
  * their workers can go on until they have new seals. */
-#include "codec/codec.h"
 #include "home/home_internal.h"
-#include "outer/outer.h"
 
 #include <math.h>
 

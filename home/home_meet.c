@@ -20,7 +20,6 @@
  * the meeting. When version round + 3 exists, both mates have finished that phase,
  * because the version contains their updates of a later phase. */
 #include "home/home_internal.h"
-#include "outer/outer.h"
 
 enum {
     /* no worker asks about round r when version r + ASKED_ROUNDS exists */

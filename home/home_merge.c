@@ -1,6 +1,5 @@
 /* Makes the next version of each module whose round has all its contributions: reads
  * the updates, takes the outer step, and commits the version. */
-#include "outer/outer.h"
 #include "home/home_internal.h"
 #include "home/home_updates.h"
 
@@ -27,8 +26,7 @@ typedef struct merge {
     float *residual; /* a vector inside `momentum`; NULL if changes are not kept */
     /* [n_params] parameters of the parent version; NULL if changes are not kept */
     float *before;
-    /* [n_params] parameters of version 0; NULL if updates are not relative to version
-     * 0 */
+    /* [n_params] parameters of version 0; NULL: updates are not relative to it */
     float *origin;
     int n_kept; /* number of vectors of `momentum` that versions keep; 0: none */
     /* matrices whose singular values the outer step makes equal */
@@ -82,8 +80,7 @@ static pl_status take_outer_step(merge *g)
         weights[i] =
             (float)pl_round_weight(g->of, (int)g->contributions[i].path,
                                    g->contributions[i].weight, g->total_weight, g->n);
-    /* Only the first vector of an update is added. Only the contributor's mate uses a
-     * second vector. */
+    /* only the first vector of an update is added; its mate uses a second one */
     const home_round round = {.store = g->h->store,
                               .module = g->module->name,
                               .n_params = n,
@@ -102,8 +99,7 @@ static pl_status take_outer_step(merge *g)
                          .factor = (float)g->how.factor,
                          .matrices = g->matrices,
                          .n_matrices = g->n_matrices};
-    /* with one contributor, the mean over all contributors and the mean over those that
-     * send a value are the same */
+    /* with one contributor, the mean over all is that over those that send a value */
     of.present = g->arm->arm.outer.present && g->n > 1;
     if (g->how.from_first) {
         PL_TRY(pl_try_alloc(n * sizeof *g->origin, "version 0", (void **)&g->origin));
@@ -165,8 +161,7 @@ static pl_status prepare_merge(merge *g)
 
 static void release_merge(merge *g)
 {
-    pl_free(g->contributions);
-    pl_free(g->matrices);
+    pl_free_all(g->contributions, g->matrices);
     pl_free_aligned(g->params);
     pl_free_aligned(g->momentum);
     pl_free_aligned(g->origin);
@@ -203,11 +198,9 @@ done:
 
 static pl_status make_version(merge *g)
 {
-    /* The blob head.momentum has the momentum, followed by the other vectors that
-     * versions keep. */
-    pl_version head;
+    /* head.momentum: the momentum, then the other vectors that versions keep */
+    pl_version head = {0};
     size_t n = g->module->n_params;
-    memset(&head, 0, sizeof head);
     PL_CHECK(
         pl_store_get_version(g->h->store, g->module->name, g->module->version, &head));
     g->version.displacement = head.displacement;
@@ -221,8 +214,7 @@ static pl_status make_version(merge *g)
     PL_CHECK(status);
     /* co2's penalty needs the distance of the head from the base. If the base is the
      * version before the head, the distance is the norm of the last step, which is in
-     * the head's record. If the base is older, the distance is computed from the
-     * parameters. */
+     * the head's record. For an older base it is computed from the parameters. */
     uint64_t round = g->module->version;
     uint64_t base = pl_round_base(g->of, (int64_t)round);
     if (pl_outer_depends_on_gap(&g->how.step) && round - base >= 2)
@@ -258,8 +250,7 @@ static pl_status merge_module(home *h, home_arm *arm, int index)
                        m->name, g.n, *home_count(m, number)));
     PL_TRY(prepare_merge(&g));
     PL_TRY(make_version(&g));
-    /* No pair of this round can be split any more, because all its updates have
-     * arrived. */
+    /* No pair of this round can be split any more: all updates have arrived. */
     int replicas = pl_topology_n_replicas(arm->topology);
     for (int i = 0; i < g.n; i++) {
         pl_contribution *c = &g.contributions[i];
@@ -313,8 +304,7 @@ static bool has_finished(const home_arm *arm, const home_module *m, int index,
 }
 
 /* Under audits an update counts only after its task has ended and, if the task was
- * drawn, its audit has agreed. So no version contains a result that an audit found to
- * be wrong. */
+ * drawn, its audit has agreed. So no version contains a result found to be wrong. */
 static bool is_confirmed(const home *h, const home_arm *arm, const home_module *m)
 {
     const int replicas = pl_topology_n_replicas(arm->topology);
@@ -390,8 +380,7 @@ pl_status home_merge_ready(home *h)
 }
 
 /* ---- replay: making a version again ---- */
-/* Makes version `made` again, if the store still has the data from which it was
- * made. */
+/* Makes version `made` again, if the store still has its sources. */
 static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
                            pl_replay *out)
 {

@@ -1,7 +1,6 @@
 /* Reads the home's data from the store into memory at start. Reports these data to the
  * hub: all of them when the hub asks (STATE_IS), then each change as one EVENT. */
 #include "home/home_internal.h"
-#include "outer/outer.h"
 
 int home_n_tasks(const home_arm *arm)
 {
@@ -91,10 +90,9 @@ static pl_status note_version_phases(void *context, const pl_version *v)
 
 static pl_status load_module(home *h, home_arm *arm, int index)
 {
-    pl_version v;
+    pl_version v = {0};
     home_module *m = &arm->modules[index];
     const pl_contract *of = m->of = &arm->contracts[index];
-    memset(&v, 0, sizeof v);
     pl_copy_text(m->name, sizeof m->name, of->name);
     m->n_params = of->n_params;
     const size_t n_holders = (size_t)of->n_holders;
@@ -135,14 +133,9 @@ void home_clear_arm(home_arm *arm)
     int n_modules = arm->topology ? pl_topology_n_modules(arm->topology) : 0;
     for (int i = 0; arm->modules && i < n_modules; i++) {
         home_module *m = &arm->modules[i];
-        pl_free(m->pending);
-        pl_free(m->n_pending);
-        pl_free(m->phases);
-        pl_free(m->meetings);
+        pl_free_all(m->pending, m->n_pending, m->phases, m->meetings);
     }
-    pl_free(arm->modules);
-    pl_free(arm->contracts);
-    pl_free(arm->paths);
+    pl_free_all(arm->modules, arm->contracts, arm->paths);
     pl_topology_destroy(&arm->topology);
     pl_arm_clear(&arm->arm);
 }
@@ -278,8 +271,7 @@ void home_unload(home *h)
     home_forget_audits(h);
     for (int a = 0; a < h->n_arms; a++)
         home_clear_arm(&h->arms[a]);
-    pl_free(h->arms);
-    pl_free(h->whole);
+    pl_free_all(h->arms, h->whole);
     h->arms = NULL;
     h->whole = NULL;
     h->n_arms = 0;
@@ -351,25 +343,22 @@ void home_tell(home *h, pl_message *event)
 
 void home_tell_version(home *h, const home_module *module)
 {
-    pl_message event;
+    pl_message event = {.type = PL_MSG_EVENT};
     h->counts.n_versions++;
-    pl_message_init(&event, PL_MSG_EVENT);
     module_record(module, &event.body);
     home_tell(h, &event);
 }
 
 void home_tell_path(home *h, const home_path *path)
 {
-    pl_message event;
-    pl_message_init(&event, PL_MSG_EVENT);
+    pl_message event = {.type = PL_MSG_EVENT};
     path_record(h, path, &event.body);
     home_tell(h, &event);
 }
 
 void home_tell_arm(home *h, const home_arm *arm)
 {
-    pl_message event;
-    pl_message_init(&event, PL_MSG_EVENT);
+    pl_message event = {.type = PL_MSG_EVENT};
     arm_record(arm, &event.body);
     home_tell(h, &event);
 }

@@ -1,5 +1,4 @@
-/* Writes the home's status as one JSON object for the hub. The hub shows the status to
- * users. */
+/* Writes the home's status as a JSON object for the hub, which shows it to users. */
 #include "home/home_internal.h"
 
 /* If the home has more modules than this, the status omits the list of modules, because
@@ -14,8 +13,7 @@ void home_status_json(home *h, pl_buf *out)
     enum { DISK_MS = 5000 };
     const int64_t now = pl_now_ms();
     home_counts *c = &h->counts;
-    /* The measurement of the size on disk visits every file of the store, so it is made
-     * at most once per DISK_MS. */
+    /* the size on disk visits every file, so it is measured once per DISK_MS */
     if (c->disk_ms == 0 || now - c->disk_ms >= DISK_MS) {
         char database[PL_PATH_MAX];
         c->disk_ms = now;

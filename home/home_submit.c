@@ -4,10 +4,7 @@
  * update with a key counts. Every later update with the same key is a duplicate, even
  * after a restart or after the merge of the round. So an update counts exactly once,
  * even if it is sent many times. */
-#include "codec/codec.h"
 #include "home/home_internal.h"
-#include "outer/outer.h"
-#include "net/net.h"
 
 #include <math.h>
 
@@ -141,8 +138,7 @@ static pl_status check_places(const home *h, const place *p, const pl_submit_mes
     return PL_OK;
 }
 
-/* Checks that the round has begun, and that the update is relative to the version that
- * this round starts from. */
+/* Checks that the round has begun, and from which version the update starts. */
 static pl_status check_base(home *h, place *p, const pl_submit_message *s)
 {
     const home_module *m = p->module;
@@ -295,8 +291,7 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
                       s->n);
         return PL_SUBMIT_REJECTED;
     }
-    /* Each arrival is merged at once. In any other order a phase would be in no version
-     * although its path goes on. */
+    /* each arrival is merged at once, or a phase would be in no version */
     if (phase != next) {
         (void)pl_fail(PL_ERR_STALE,
                       "the update of phase %lld of %s came out of order, so it is "
@@ -526,17 +521,6 @@ pl_status home_end_phase(home *h, home_path *path, const pl_path_state *state)
     return PL_OK;
 }
 
-/* Ends a task: its path's next state counts at once, or after an audit. The audit is
- * drawn last, when nothing can change the results any more. */
-static pl_status end_task(home *h, const home_lease *under, const pl_path_state *state)
-{
-    if (is_uploaded(state))
-        PL_CHECK(home_adopt_blob(h, &state->moments));
-    return home_draws_audit(h, under)
-               ? home_open_audit(h, under, state)
-               : home_end_phase(h, &under->arm->paths[under->index], state);
-}
-
 pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
 {
     pl_msg_submit_path said;
@@ -614,7 +598,13 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     if (status == PL_ERR_DATA)
         staging_drop(&h->uploads, &state.moments);
     PL_CHECK(status);
-    PL_CHECK(end_task(h, &under, &state));
+    /* Ends a task: its path's next state counts at once, or after an audit. The audit
+     * is drawn last, when nothing can change the results any more. */
+    if (is_uploaded(&state))
+        PL_CHECK(home_adopt_blob(h, &state.moments));
+    PL_CHECK(home_draws_audit(h, &under)
+                 ? home_open_audit(h, &under, &state)
+                 : home_end_phase(h, &under.arm->paths[under.index], &state));
     answer_submitted(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
     return PL_OK;
 }

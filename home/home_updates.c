@@ -1,7 +1,6 @@
 /* Reads the updates of one round from the store, one batch (pl_codec_run) at a time.
- * The codec adds the updates in the order of the contributions. If several
- * contributions name one homomorphic update, which is their sum, the update is added
- * once. */
+ * Updates are added in the order of the contributions. If several contributions name
+ * one homomorphic update, which is their sum, the update is added once. */
 #include "home/home_updates.h"
 
 #include <string.h>
@@ -27,20 +26,6 @@ static bool same_update(const home_updates *u, int a, int b)
 {
     const pl_contribution *c = u->round.contributions;
     return pl_hash_equal(&c[a].update, &c[b].update);
-}
-
-/* Returns whether the update of the next contribution was already added. A sum of c
- * contributors' updates is named by c contributions (or by 2c, if two sums have exactly
- * the same bytes). The sum is added at the first of each c such contributions. */
-static bool is_skipped(const home_updates *u)
-{
-    int first = u->at, n_before = 0;
-    for (int i = u->at - 1; u->round.homomorphic && i >= 0; i--)
-        if (same_update(u, i, u->at)) {
-            first = i;
-            n_before++;
-        }
-    return n_before > 0 && n_before % u->stands_for[first] != 0;
 }
 
 /* Returns whether the next update must wait for the next batch, because this batch has
@@ -74,7 +59,17 @@ static pl_status next_run(void *context, bool anew, pl_codec_run *out)
     if (anew)
         u->at = u->contributors = 0;
     for (u->n = 0; u->at < r->n && !waits_for_run(u); u->at++) {
-        if (is_skipped(u))
+        /* Returns whether the update of the next contribution was already added. A sum
+         * of c contributors' updates is named by c contributions (or by 2c, if two sums
+         * have exactly the same bytes). The sum is added at the first of each c such
+         * contributions. */
+        int first = u->at, n_before = 0;
+        for (int i = u->at - 1; u->round.homomorphic && i >= 0; i--)
+            if (same_update(u, i, u->at)) {
+                first = i;
+                n_before++;
+            }
+        if ((n_before > 0 && n_before % u->stands_for[first] != 0))
             continue;
         size_t more = room_of(u, u->at);
         if (u->n >= n_threads && bytes + more > r->ahead_bytes)
@@ -147,11 +142,7 @@ void home_updates_destroy(home_updates **updates)
     home_updates *u = *updates;
     if (!u)
         return;
-    pl_free(u->stands_for);
-    pl_free(u->indices);
-    pl_free(u->reads);
-    pl_free(u->messages);
-    pl_free(u->weights);
+    pl_free_all(u->stands_for, u->indices, u->reads, u->messages, u->weights);
     pl_free_aligned(u->data);
     pl_free(u);
     *updates = NULL;

@@ -17,8 +17,7 @@ typedef struct home_round {
     const pl_contribution *contributions; /* [n] sorted by (path, replica) */
     int n;
     const float *weights; /* [n] weights; not read if updates are homomorphic */
-    /* whether updates are homomorphic: one update may then be the sum of several
-     * contributors' updates */
+    /* homomorphic: one update may be the sum of several contributors' updates */
     bool homomorphic;
     int n_vectors; /* number of vectors in an update; the first one is added */
     /* a batch has at most this many bytes, or one update per thread if that is more */

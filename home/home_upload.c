@@ -9,8 +9,7 @@
 
 enum { TICKETS_MAX = 1 << 16, TICKET_MS = 10000 };
 
-/* Puts the question at the end of the queue. If it is there already, it keeps its
- * place. */
+/* Puts the question at the end of the queue, unless it is there already. */
 static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m,
                                const staging_piece *p)
 {
@@ -110,8 +109,7 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
     PL_CHECK(staging_read(m, &piece));
     if (peer->role == PL_AS_WORKER || piece.lease.at) {
         PL_CHECK(home_open_lease(h, peer, piece.lease, &under));
-        /* A key that the job itself made has no limit per key, because any number of
-         * workers may use it. */
+        /* no limit per key for a key of the job: any number of workers may use it */
         bool own = false;
         (void)pl_gate_role(&under.lease.key, &own);
         h->uploads.share = home_upload_share(&under);

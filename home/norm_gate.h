@@ -3,9 +3,8 @@
  * worker may ruin the module for all paths, even if all its values are finite.
  *
  * The usual norm is the median norm of the newest contributions to the module's
- * versions (at most NORM_GATE_MEMORY of them). So the usual norm is the same after a
- * restart, and no single worker can change it much. A sum of n updates may be n times
- * as long. */
+ * versions (at most NORM_GATE_MEMORY of them). So it is the same after a restart, and
+ * no single worker can change it much. A sum of n updates may be n times as long. */
 #pragma once
 #include <stddef.h>
 

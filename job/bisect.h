@@ -42,5 +42,5 @@ typedef struct bisect_result {
 
 /* The text to score must be open as r->valid. ERR_NOT_FOUND: the store has the
  * parameters of fewer than two phases between `from` and `to`. */
-PL_MUST_CHECK pl_status bisect_run(pl_run *r, pl_store *store, const bisect_wish *wish,
-                                   bisect_fn fn, void *context, bisect_result *out);
+pl_status bisect_run(pl_run *r, pl_store *store, const bisect_wish *wish, bisect_fn fn,
+                     void *context, bisect_result *out);

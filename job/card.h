@@ -16,6 +16,6 @@ typedef struct card {
 } card;
 
 /* ERR_USAGE if FOLDER/README.md exists and is not a card. */
-PL_MUST_CHECK pl_status card_refuse_other(const char *folder);
+pl_status card_refuse_other(const char *folder);
 /* Writes FOLDER/README.md. Facts that the store does not have are left out. */
-PL_MUST_CHECK pl_status card_write(const card *c, const char *folder);
+pl_status card_write(const card *c, const char *folder);

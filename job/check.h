@@ -35,5 +35,5 @@ typedef void (*check_fn)(void *context, const check_result *result);
 
 /* Calls `fn` for each invariant as soon as the invariant is judged. *n_broken gets the
  * number of broken invariants. ERR_BUSY: a job writes to the store. */
-PL_MUST_CHECK pl_status check_store(const check_wish *wish, check_fn fn, void *context,
-                                    int *n_broken);
+pl_status check_store(const check_wish *wish, check_fn fn, void *context,
+                      int *n_broken);

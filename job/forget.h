@@ -38,17 +38,16 @@ typedef struct forgotten {
 /* Reads a list. If there is no file, the list is empty. The sentence of ERR_CONFIG
  * names the line that is wrong. The caller calls forgotten_clear, also after a
  * failure. */
-PL_MUST_CHECK pl_status forgotten_read(const char *path, forgotten *out);
-PL_MUST_CHECK pl_status forgotten_parse(const char *what, const pl_buf *text,
-                                        forgotten *out);
+pl_status forgotten_read(const char *path, forgotten *out);
+pl_status forgotten_parse(const char *what, const pl_buf *text, forgotten *out);
 void forgotten_clear(forgotten *list);
 
 /* For `train`. In a new run, the first function makes the list of data.forget the list
  * of the run. In every run, it makes the listed documents blank in the training text:
  * those with the word `start`, or all if `all` is true. The second function stores the
  * list in the homes, where `pathloom check` reads it. */
-PL_MUST_CHECK pl_status forgotten_blank(pl_run *r, bool all);
-PL_MUST_CHECK pl_status forgotten_note(const pl_run *r);
+pl_status forgotten_blank(pl_run *r, bool all);
+pl_status forgotten_note(const pl_run *r);
 
 typedef struct forget_request {
     const char *run;
@@ -63,7 +62,7 @@ typedef struct forget_request {
  * Sets *trains to true if that store lacks phases, so that the caller must train the
  * run to its end. ERR_BUSY: the training has not ended. ERR_UNSUPPORTED: the run cannot
  * forget exactly. */
-PL_MUST_CHECK pl_status forget_run(const forget_request *q, bool *trains);
+pl_status forget_run(const forget_request *q, bool *trains);
 /* If RUN/forget/ready exists, finishes the exchange of the stores. Otherwise does
  * nothing. */
-PL_MUST_CHECK pl_status forget_finish(const char *dir);
+pl_status forget_finish(const char *dir);

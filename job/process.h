@@ -40,11 +40,11 @@ typedef struct process {
 
 /* Reads the configuration of p->run, or the defaults, and applies the options. The
  * sentence of ERR_CONFIG names the file; the sentence of ERR_USAGE names the option. */
-PL_MUST_CHECK pl_status process_configure(process *p);
+pl_status process_configure(process *p);
 /* Derives further settings for this role ("hub", "home", "relay" or "worker") from the
  * run and the machine, opens the log, and loads the key. ERR_USAGE: an option is
  * missing. */
-PL_MUST_CHECK pl_status process_open(process *p, const char *role);
+pl_status process_open(process *p, const char *role);
 /* Sets the name of a worker that has none: the machine's name and the beginning of the
  * worker's key, or the process id if the worker has no key. */
 void process_name(process *p);
@@ -59,12 +59,12 @@ void process_open_log(const process *p, const char *role);
 /* The last step of process_open: checks that all settings that the role needs are set,
  * and prepares what the role uses (a home's store, a hub's exporter of metrics, a
  * worker's name). */
-PL_MUST_CHECK pl_status process_prepare(process *p, const char *role);
+pl_status process_prepare(process *p, const char *role);
 /* Runs an opened process until it ends. Returns the exit code. */
 int process_run(process *p, const char *role);
 /* Runs a worker for which process_open was not called. The caller has set hub and key,
  * and has called process_configure. */
-PL_MUST_CHECK pl_status process_work(const process *p);
+pl_status process_work(const process *p);
 /* Writes to the log how the process ended, because the launcher reads it there. Returns
  * the exit code. */
 int process_ended(pl_status status);

@@ -38,8 +38,7 @@ typedef struct routing {
 
 /* Allocates memory for a list of documents. A large list (above 1 GiB) is kept in a
  * file of the run's folder. routing_free must get the same number of bytes. */
-PL_MUST_CHECK pl_status routing_alloc(const pl_run *r, uint64_t bytes, const char *what,
-                                      void **out);
+pl_status routing_alloc(const pl_run *r, uint64_t bytes, const char *what, void **out);
 void routing_free(void *memory, uint64_t bytes);
 /* Computes features of the training documents with the base model `params`, fits the
  * router to them, and deals the documents to shards. The caller calls routing_clear
@@ -51,11 +50,11 @@ pl_status routing_refit(pl_run *r, const float *params, const uint32_t *docs,
                         size_t n_docs, const double *scores, routing *g);
 /* Computes the data that every fit needs: the number of targets of each document, and
  * the features that the base model `params` gives each document. */
-PL_MUST_CHECK pl_status routing_look(pl_run *r, const float *params, routing *g);
+pl_status routing_look(pl_run *r, const float *params, routing *g);
 /* Returns the options of a router with n_paths paths. */
 pl_router_options routing_options(const pl_run *r, const routing *g, int n_paths);
 /* Fits g->answers, the prefix model that routes new text, to the shards. */
-PL_MUST_CHECK pl_status routing_fit_answers(const pl_run *r, routing *g);
+pl_status routing_fit_answers(const pl_run *r, routing *g);
 /* The chapter from which the paths of a new chapter descend. */
 typedef struct routing_origin {
     const pl_topology *topology;
@@ -69,8 +68,8 @@ typedef struct routing_origin {
  * descend from it. Documents of a path without descendants go to the path that the
  * earlier chapter's router would choose if that path did not exist, within the limit of
  * router.balance. */
-PL_MUST_CHECK pl_status routing_split(pl_run *r, const float *params,
-                                      const routing_origin *origin, routing *g);
+pl_status routing_split(pl_run *r, const float *params, const routing_origin *origin,
+                        routing *g);
 /* Whether the paths score this document (router.em, router.share) to fit a router to
  * the scores. No arm trains on a scored document. Only the document's hash decides. */
 bool routing_scores(const pl_run *r, uint32_t document);
@@ -82,10 +81,10 @@ bool routing_trains(const pl_run *r, uint32_t document);
  * RUN/router_map.json. */
 pl_status routing_report(pl_run *r, routing *g);
 /* routing_map.c: writes RUN/router_map.json; needs g->domains. */
-PL_MUST_CHECK pl_status routing_write_map(const pl_run *r, const routing *g);
+pl_status routing_write_map(const pl_run *r, const routing *g);
 /* Renames the paths in the picture to their names in topology t, which has the same
  * paths. */
-PL_MUST_CHECK pl_status routing_rename_map(const pl_run *r, const pl_topology *t);
+pl_status routing_rename_map(const pl_run *r, const pl_topology *t);
 /* Stores g->answers, the router for new text, as the object router/ARM. */
 pl_status routing_put(pl_run *r, const routing *g, const char *arm);
 void routing_clear(routing *g);

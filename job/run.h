@@ -84,7 +84,7 @@ typedef struct run_request {
 pl_status run_open(const run_request *q, pl_run *r);
 /* Sets r->topology to the mixture's topology in this chapter, or in the last chapter if
  * there are fewer chapters. */
-PL_MUST_CHECK pl_status run_use_chapter(pl_run *r, int chapter);
+pl_status run_use_chapter(pl_run *r, int chapter);
 /* In a run in which training has not begun, builds the configuration again, from these
  * --set pairs alone. */
 pl_status run_lay(pl_run *r, const char *const *sets, int n_sets);
@@ -99,7 +99,7 @@ pl_backend_options run_own_backend(const pl_run *r);
 pl_status run_save(const pl_run *r);
 /* Reads the saved configuration of a run that is to be continued; fails as
  * run_check_gone does. */
-PL_MUST_CHECK pl_status run_load_own(pl_run *r, config *out);
+pl_status run_load_own(pl_run *r, config *out);
 void run_close(pl_run *r);
 /* Returns ERR_CANCELLED if a signal (such as Ctrl+C) has asked the command to stop. */
 pl_status run_stopped(const pl_run *r);
@@ -108,7 +108,7 @@ pl_status run_stopped(const pl_run *r);
 pl_status run_look(const char *dir, pl_run *r);
 /* Refuses to continue or to change a run whose configuration this version does not
  * have. ERR_CONFIG. */
-PL_MUST_CHECK pl_status run_check_gone(const pl_run *r);
+pl_status run_check_gone(const pl_run *r);
 
 /* run_keys.c: RUN/keys */
 bool run_has_keys(const char *dir);
@@ -162,8 +162,7 @@ pl_status run_await_address(const char *dir, const char *file, int ms,
 /* Appends the lines of the hub's log from *offset on to `out`, at most 256 KiB, and
  * moves *offset behind them. *more: whether the log has more lines. *anew: the log was
  * begun again, and `out` has its first lines. */
-PL_MUST_CHECK pl_status run_hub_log(pl_run *r, uint64_t *offset, pl_buf *out,
-                                    bool *more, bool *anew);
+pl_status run_hub_log(pl_run *r, uint64_t *offset, pl_buf *out, bool *more, bool *anew);
 pl_status run_hub_status(pl_run *r, int timeout_ms, pl_json **out);
 
 /* Largest memory in which an evaluation holds the losses of all paths at once. */
@@ -179,7 +178,7 @@ uint64_t run_stored_bytes(const pl_run *r);
 /* Finds the bytes of the largest upload to a home. Only one upload must fit into
  * store.staging: if there is no room for the next one, a worker first submits those
  * that are complete (net/client_task.c). */
-PL_MUST_CHECK pl_status run_largest_upload(const pl_run *r, uint64_t *out);
+pl_status run_largest_upload(const pl_run *r, uint64_t *out);
 /* Prints the highest memory use of each kind of process. Call it when all other
  * processes have ended. */
 void run_say_peak(pl_run *r);
@@ -242,8 +241,7 @@ pl_reading run_reading(const pl_run *r, bool cut);
 /* Appends the hashes of the documents in a file or folder. A corpus of a single file
  * was cut into documents (data.cut); a file in a folder was not. So the hashes of the
  * cut text and of the whole text are both appended. */
-PL_MUST_CHECK pl_status run_document_hashes(const pl_run *r, const char *path,
-                                            pl_buf *hashes);
+pl_status run_document_hashes(const pl_run *r, const char *path, pl_buf *hashes);
 /* Reads the run's tokenizer. Fails if it is not the tokenizer that made the run's
  * data. */
 pl_status run_read_tokenizer(const pl_run *r, pl_buf *bytes);
@@ -251,8 +249,7 @@ pl_status run_load_tokenizer(const pl_run *r, pl_tokenizer **out);
 void run_answer_settings(const pl_run *r, pl_answer_settings *out);
 /* Reads a tag of the mixture. The caller clears *out. ERR_USAGE: the tag belongs to
  * another arm. */
-PL_MUST_CHECK pl_status mixture_tag(pl_store *store, const char *name,
-                                    pl_snapshot *out);
+pl_status mixture_tag(pl_store *store, const char *name, pl_snapshot *out);
 /* Names the versions and the paths of a mixture that answer. */
 typedef struct mixture_wish {
     const char *at;      /* a tag of the mixture; NULL: the newest versions */
@@ -263,7 +260,7 @@ pl_status mixture_open(const char *dir, const mixture_wish *wish, pl_mixture *mi
 /* Checks that mixture_open would open the arm, and the versions of the tag, that `mix`
  * has; the sentence of ERR_BUSY says what has changed. `wish` is a mixture_wish, so
  * that a server can call this function (pl_server_options). */
-PL_MUST_CHECK pl_status mixture_check_newest(const void *wish, const pl_mixture *mix);
+pl_status mixture_check_newest(const void *wish, const pl_mixture *mix);
 
 /* run_homes.c: changes the number of homes */
 /* Gives a stopped run n homes: copies its store, and then replaces the store by the
@@ -295,7 +292,7 @@ pl_status run_look_at_one_moment(const char *folder, pl_store **store,
 
 /* run_copy.c: copies configuration, keys and prepared text of the run `from` into the
  * folder `to`, with their modes. */
-PL_MUST_CHECK pl_status run_copy_files(const char *from, const char *to);
+pl_status run_copy_files(const char *from, const char *to);
 
 /* run_kept.c: what the restore of a store must not undo */
 typedef struct run_kept_ref {
@@ -311,10 +308,10 @@ typedef struct run_kept {
 /* Reads what must stay from the store that the backup will replace, and revokes the
  * keys of fenced workers in the run's list. A folder without a store has nothing. The
  * caller frees `refs`, even after an error. */
-PL_MUST_CHECK pl_status run_keep(const char *folder, pl_store *backup, run_kept *out);
+pl_status run_keep(const char *folder, pl_store *backup, run_kept *out);
 /* Writes into all homes of the restored store what they lack of it, and revokes the
  * keys again, because the list may have been replaced, too. */
-PL_MUST_CHECK pl_status run_put_back(const char *folder, run_kept *kept);
+pl_status run_put_back(const char *folder, run_kept *kept);
 
 /* Prints a line to stdout at once, without buffering. */
 void say(const char *format, ...) PL_PRINTF(1, 2);

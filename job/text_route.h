@@ -13,8 +13,8 @@ typedef struct text_router_wish {
     uint64_t keep_bytes;
 } text_router_wish;
 /* Borrows `mix` until close. */
-PL_MUST_CHECK pl_status text_router_open(pl_mixture *mix, const text_router_wish *wish,
-                                         text_router **out);
+pl_status text_router_open(pl_mixture *mix, const text_router_wish *wish,
+                           text_router **out);
 void text_router_close(text_router **router); /* accepts NULL */
 
 typedef struct text_route {
@@ -36,8 +36,8 @@ typedef struct text_route {
 } text_route; /* lists stay valid until the next call with this router */
 
 /* Computes the scores of a text. tokens[0] is BOS. */
-PL_MUST_CHECK pl_status text_router_ask(text_router *router, const int32_t *tokens,
-                                        int n, text_route *out);
+pl_status text_router_ask(text_router *router, const int32_t *tokens, int n,
+                          text_route *out);
 /* Returns the posterior probability of a path, with equal prior probabilities: its
  * likelihood divided by the sum of the likelihoods of all paths. 0 for a closed path;
  * NaN if likelihoods were not computed. */

@@ -11,4 +11,4 @@ typedef struct worker_times {
 worker_times worker_times_now(pl_run *r);
 /* Prints how the workers spent their time since `before`, and writes
  * RUN/workers.json. */
-PL_MUST_CHECK pl_status worker_times_report(pl_run *r, const worker_times *before);
+pl_status worker_times_report(pl_run *r, const worker_times *before);

@@ -23,11 +23,11 @@ typedef struct lib_version {
 
 /* Called first by every function that opens a handle without having one: the process
  * logs only errors, and PATHLOOM_CPU must be valid. */
-PL_MUST_CHECK pl_status lib_begin(void);
+pl_status lib_begin(void);
 /* ERR_ARG if the caller gave NULL for the argument `name`. */
-PL_MUST_CHECK pl_status lib_given(const void *argument, const char *name);
+pl_status lib_given(const void *argument, const char *name);
 /* The status of a callback that returned `stop`. */
-PL_MUST_CHECK pl_status lib_heard(int stop);
+pl_status lib_heard(int stop);
 /* Ends every public function: writes status and sentence to `error`, and returns the
  * status. */
 int lib_end(pl_status status, pathloom_error *error);

@@ -1,5 +1,4 @@
-/* Checks whether there is a GPU, how much of the GPU's memory a worker of the run
- * needs, and whether all workers fit. */
+/* Checks the GPU, the memory of it that a worker needs, and whether all fit. */
 #include "measure/doctor_internal.h"
 
 /* Compares the memory that one worker's model needs with `left`, the free bytes of a

@@ -3,12 +3,10 @@
 #include "job/job.h"
 #include "measure/doctor.h"
 
-/* Counts a finding and passes it to d->tell. The printf-like `format` and its arguments
- * make the sentence `found`. */
+/* Counts a finding and passes it to d->tell; `format` makes the sentence `found`. */
 void doctor_say(doctor *d, health how, const char *what, const char *remedy,
                 const char *format, ...) PL_PRINTF(5, 6);
 
-/* doctor_machine.c */
 void doctor_machine(doctor *d);
 void doctor_disk(doctor *d, const char *folder);
 /* doctor_gpu.c: checks whether there is a GPU. If r is not NULL, also checks how much

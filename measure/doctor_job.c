@@ -1,7 +1,5 @@
-/* Checks keys, ports and addresses of a run, and the connection to a hub on another
- * machine. */
+/* Checks keys, ports and addresses of a run, and the way to a hub elsewhere. */
 #include "measure/doctor_internal.h"
-#include "serve/serve.h"
 
 #include <sys/stat.h>
 

@@ -141,8 +141,7 @@ void doctor_machine(doctor *d)
                enough ? "" : "ulimit -n 4096", "a process may open %llu files",
                (unsigned long long)files.rlim_cur);
     /* A wrong clock does not harm leases, which use the monotonic clock. But keys and
-     * invitations would expire at the wrong time, and records would have wrong
-     * dates. */
+     * invitations expire at the wrong time, and records get wrong dates. */
     struct timex t = {.modes = 0};
     int state = adjtimex(&t);
     int64_t now_s = pl_wall_ms() / 1000;

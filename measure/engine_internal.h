@@ -1,5 +1,4 @@
-/* Private to measure: functions that `pathloom bench step`, `bench ops` and `bench
- * generate` share. */
+/* Private to measure: what `bench step`, `bench ops` and `bench generate` share. */
 #pragma once
 #include "measure/measure.h"
 #include "measure/probe.h"
@@ -7,16 +6,14 @@
 typedef struct measured_model {
     const char *name;
     pl_shape shape;
-    /* batch: number of sequences per training step; rounds: number of rounds that
-     * measure training */
+    /* batch: sequences per training step; rounds: that measure training */
     int batch, rounds;
     int decode_rounds; /* number of rounds that measure generation */
 } measured_model;
 
 /* measure_models returns the *n models that are measured if the user names no model.
  * measure_model_by_name finds any model by its name, also a model that needs a GPU.
- * ERR_USAGE: there is no such model; the message names the most similar one
- * (measure_models.c). */
+ * ERR_USAGE names the most similar one (measure_models.c). */
 const measured_model *measure_models(int *n);
 pl_status measure_model_by_name(const char *name, measured_model *out);
 
@@ -29,7 +26,6 @@ typedef struct measure_crew {
 
 /* Trains `model` in crew->processes processes at once, and adds up their rates
  * (measure_crew.c). If o->seconds is 0, each process is bound to its own processors,
- * and its best step counts. Otherwise processes are not bound, and the mean step
- * counts. */
+ * and its best step counts. Otherwise they are not bound, and the mean counts. */
 pl_status measure_crew_run(const measure_options *o, const measured_model *model,
                            measure_crew *crew);

@@ -57,7 +57,6 @@ static pl_status put_key(pl_key_list *list, void *context)
     return pl_key_list_put(list, context);
 }
 
-/* Runs the home until it is killed. */
 static void run_home(const char *folder, const pl_keypair *server,
                      const pl_pubkey *client, uint64_t staging_bytes)
 {

@@ -1,17 +1,13 @@
-/* Private to measure: processes that measurements start, a home among them, and what
- * they use. */
+/* Private to measure: processes that measurements start, such as a home. */
 #pragma once
 #include "net/net.h"
 #include <sys/types.h>
 
-/* Ends the calling process with the last error, unless the status is OK. Only for
- * processes that a measurement has forked. */
+/* Ends this process, which a measurement forked, with the last error unless OK. */
 void measure_need(pl_status status);
-/* Returns the seconds of processor time that a process has used; pid 0 is the caller.
- */
+/* Returns the seconds of processor time of a process; pid 0 is the caller. */
 double measure_cpu_s(pid_t pid);
-/* Returns a number of /proc/PID/status, such as "VmRSS:", in bytes; 0 if the process is
- * gone. */
+/* Returns a number of /proc/PID/status, such as "VmRSS:", in bytes; 0: gone. */
 double measure_memory(pid_t pid, const char *what);
 
 typedef struct home_process {
@@ -22,8 +18,7 @@ typedef struct home_process {
 /* Forks a home whose store is in `folder`, and waits for its address. It admits clients
  * with the key `client`; NULL: it does not encrypt. Call it before the process has
  * sockets, because a forked process cannot use ZeroMQ's threads. */
-PL_MUST_CHECK pl_status home_process_start(home_process *h, const char *folder,
-                                           const pl_keypair *server,
-                                           const pl_pubkey *client,
-                                           uint64_t staging_bytes);
+pl_status home_process_start(home_process *h, const char *folder,
+                             const pl_keypair *server, const pl_pubkey *client,
+                             uint64_t staging_bytes);
 void home_process_end(home_process *h);

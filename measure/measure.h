@@ -14,8 +14,7 @@
  * updates come from the run in `folder`. If `folder` is NULL, a small model is trained
  * to get updates. */
 pl_status measure_codec(bool json, const char *folder);
-/* Measures the steps of the outer methods: parameters per second, and bytes that are
- * read and written per parameter. */
+/* Measures outer steps: parameters per second, bytes moved per parameter. */
 pl_status measure_outer(bool json);
 
 /* The options of `pathloom bench store`, `wire`, `home`, `hub` and `router`. */
@@ -41,17 +40,15 @@ typedef struct measure_documents {
     int64_t documents;
     int paths, columns, memory_mib; /* memory_mib: limit for a fit; 0: no limit */
 } measure_documents;
-/* Measure commits and reads of a store; transfers between a worker and a home; a home
- * with many workers; a hub with simulated workers; the routing of synthetic
- * documents. */
+/* Measure a store; transfers between a worker and a home; a home with many workers; a
+ * hub with simulated workers; the routing of synthetic documents. */
 pl_status measure_store(const measure_disk *o);
 pl_status measure_wire(const measure_transfers *o);
 pl_status measure_home(const measure_load *o);
 pl_status measure_hub(const measure_fleet *o);
 pl_status measure_router(const measure_documents *o);
 
-/* Options of the measurements of a training step and of generation (measure_engine.c,
- * measure_generate.c). */
+/* Options of measure_engine.c (a training step) and measure_generate.c. */
 typedef struct measure_options {
     /* ops: also measure the operations of a step; json: print JSON instead of a table;
      * cpu_clock: measure the processor time of one thread */
@@ -65,8 +62,7 @@ typedef struct measure_options {
     int processes; /* number of processes that train at once; 0: only this process */
     const char *backend, *precision, *clock; /* the texts that the user gave */
     /* Only for processes that train at once. Above 0: each process trains for this many
-     * seconds, and its mean step counts. 0: it trains for a few steps, and its best
-     * step counts. */
+     * seconds, and its mean step counts. 0: its best of a few steps counts. */
     double seconds;
 } measure_options;
 pl_status measure_engine(const measure_options *o);
@@ -82,5 +78,5 @@ typedef struct measured_workers {
  * (measure_crew.c). On CPUs, as many processes train the model of this configuration
  * for `seconds` seconds, and the result is their mean rate. On GPUs one process trains
  * alone, and its rate is divided by the number of workers per GPU. */
-PL_MUST_CHECK pl_status measure_workers(const config *c, const measured_workers *of,
-                                        double seconds, double *tokens_per_s);
+pl_status measure_workers(const config *c, const measured_workers *of, double seconds,
+                          double *tokens_per_s);

@@ -7,8 +7,6 @@
  * that the residual would correct in later messages. */
 #include "measure/measure.h"
 #include "measure/update_internal.h"
-#include "codec/codec.h"
-#include "outer/outer.h"
 
 #include <math.h>
 
@@ -138,8 +136,7 @@ static void print_codecs_json(const measurement *m)
 pl_status measure_codec(bool json, const char *folder)
 {
     pl_status status = PL_OK;
-    measurement m;
-    memset(&m, 0, sizeof m);
+    measurement m = {0};
     PL_TRY(folder ? measure_update_read(folder, &m.update)
                   : measure_update_train(&m.update));
     size_t bytes = m.update.n * sizeof(float);

@@ -70,8 +70,7 @@ static pl_status start_crew_child(const measure_options *o, const measured_model
         return pl_file_failed("make", "a pipe");
     out->pid = fork();
     if (out->pid == 0) {
-        /* The child inherits the run's lock, so the child must end when this command
-         * ends. */
+        /* The child inherits the run's lock, so it must end with this command. */
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         close(ends[0]);
         /* If `seconds` is above 0, the processes stand for the workers of a job, and
@@ -158,8 +157,7 @@ pl_status measure_workers(const config *c, const measured_workers *of, double se
         *tokens_per_s = crew.tokens_per_s / workers;
         return PL_OK;
     }
-    /* On GPUs this process measures, not a child, because a child that is forked after
-     * CUDA has started cannot use CUDA. */
+    /* On GPUs this process measures: a child forked after CUDA began cannot use it. */
     PL_CHECK(time_crew_training(&o, &model, crew.threads, &step));
     const int sharers = workers > n_gpus ? (workers + n_gpus - 1) / n_gpus : 1;
     *tokens_per_s = model.batch * model.shape.context / step / sharers;

@@ -11,8 +11,7 @@
 #include <math.h>
 
 /* ---- which models ---- */
-/* Makes a model from the user's settings. Adds settings for a single path, because the
- * measurement needs no levels and no router. */
+/* Makes a model of one path, without levels or router, from the user's settings. */
 static pl_status model_of_sets(const measure_options *o, measured_model *out)
 {
     config *c = pl_alloc(sizeof *c);
@@ -27,8 +26,7 @@ static pl_status model_of_sets(const measure_options *o, measured_model *out)
     if (status == PL_OK)
         status = config_shape(c, &out->shape);
     out->batch = (int)c->batch;
-    pl_free(sets);
-    pl_free(c);
+    pl_free_all(sets, c);
     return status;
 }
 

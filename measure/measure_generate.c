@@ -19,15 +19,13 @@ enum {
     BATCHES_MAX = 3,
     STEPS = 24,   /* number of decoding steps per round, of which the mean is taken */
     PROMPT = 192, /* length of the prompt in tokens, at most half of the context */
-    /* distance between the token numbers of a prompt; the prompt is not a text, because
-     * only the number of its tokens matters */
+    /* distance between a prompt's tokens, of which only the number matters */
     TOKEN_STEP = 7
 };
 static const int batches[BATCHES_MAX] = {1, 4, 16};
 
 static const char *const precisions[] = {"f32", "bf16", "int8"};
 
-/* The measurement of one model in one precision. */
 typedef struct bench {
     const measure_options *q;
     const char *name, *precision;
@@ -172,8 +170,7 @@ static pl_status measure_decoding(bench *b)
 }
 
 /* ---- printing ---- */
-/* Whether the weights are so large that decoding must read them from memory, not from a
- * cache. */
+/* Whether the weights are too large for a cache, so that decoding reads memory. */
 static bool is_from_memory(const bench *b)
 {
     return b->device || weight_bytes(b) >= CACHES * (double)last_cache_bytes();

@@ -3,9 +3,8 @@
  * Each worker has its own encrypted connection to a real home. All of them at the same
  * time send an object, which no other worker has, and fetch it. The home has room for
  * 1 GiB of bytes that are not committed, so most workers must wait for room. The table
- * has the rate, the bytes that were sent again, and the processor time and memory of
- * the home. On a link with a known rate: `sh bench/link.sh 1gbit pathloom bench home`.
- */
+ * has the rate, the bytes that were sent again, and processor time and memory of the
+ * home. On a link with a known rate: `sh bench/link.sh 1gbit pathloom bench home`. */
 #include "measure/measure.h"
 #include "measure/home_process.h"
 
@@ -28,7 +27,6 @@ typedef struct tally {
     double cpu_s;
 } tally;
 
-/* The workers of one process. */
 typedef struct group {
     int64_t first, n, bytes, rounds;
     const char *home;
@@ -80,8 +78,7 @@ static pl_status run_worker(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* Runs in a process of its own: connects, tells that it is ready, waits for a byte,
- * works, and writes the tally. */
+/* In its own process: connects, says so, waits for a byte, works, writes the tally. */
 static void run_group(group *g, int in, int out)
 {
     char byte = 0;
@@ -104,7 +101,6 @@ static void run_group(group *g, int in, int out)
     _exit(write(out, &t, sizeof t) == sizeof t ? 0 : 1);
 }
 
-/* Returns the bytes that the loopback device has carried. */
 static double carried_bytes(void)
 {
     pl_buf text = {0};

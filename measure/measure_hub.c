@@ -13,13 +13,9 @@
  * The time of a request ends when the kernel has the answer (SO_TIMESTAMPNS), even if
  * the process of the workers reads the answer later. The table has the times until
  * tasks and renewals are granted, leases and messages per second, and the memory and
- * processor time of the hub. `bench home` measures what the home's part in such a job
- * costs. */
+ * processor time of the hub. `bench home` measures the home's part. */
 #include "measure/measure.h"
 #include "measure/home_process.h"
-#include "codec/codec.h"
-#include "net/net.h"
-#include "outer/outer.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -166,8 +162,7 @@ static uint64_t number_at(const uint8_t *in, int bytes)
     return value;
 }
 
-/* Takes one whole message from the bytes that have arrived. Returns false if there is
- * none yet. */
+/* Takes one whole message from the bytes that have arrived; false: none yet. */
 static bool next_message(line *l)
 {
     pl_message *m = &l->message;
@@ -281,8 +276,7 @@ static void step_player(player *p, pl_socket *home, uint64_t pid, int64_t now)
         PL_SAY(&m, TASK_REQ, task_req, .name = p->name);
         send_line(&p->hub, &m);
     } else if (p->welcome && p->works && now >= p->finish_ms) {
-        /* the task is told to the home, as a worker's submissions would, then to the
-         * hub */
+        /* the home is told of the task, as by a worker's submissions, then the hub */
         const pl_hash seal = {{0}}; /* which this home does not check */
         PL_SAY(&m, SUBMIT_PATH, submit_path, .name = p->task, .phase = p->phase + 1,
                .seal = seal.bytes);
@@ -465,8 +459,7 @@ static void put_piece(const pl_buf *from, uint64_t offset, pl_message *a)
 
 static void tell_hub_event(fake_home *h, pl_buf *record)
 {
-    pl_message event;
-    pl_message_init(&event, PL_MSG_EVENT);
+    pl_message event = {.type = PL_MSG_EVENT};
     pl_buf_append(&event.body, record->data, record->len);
     pl_buf_clear(record);
     h->n_unsent +=
@@ -501,9 +494,8 @@ static void on_finished(fake_home *h, pl_message *m)
 
 static void answer_peer(fake_home *h, const pl_peer *peer, pl_message *m)
 {
-    pl_message a;
+    pl_message a = {.type = PL_MSG_OK};
     pl_msg_get_state q;
-    pl_message_init(&a, PL_MSG_OK);
     a.request = m->request;
     a.epoch = 1;
     switch (m->type) {
@@ -535,10 +527,9 @@ static void answer_peer(fake_home *h, const pl_peer *peer, pl_message *m)
 
 static void serve_fake_home(fake_home *h, int64_t until_ms)
 {
-    pl_message m;
+    pl_message m = {0};
     pl_peer peer;
     bool ready;
-    pl_message_init(&m, 0);
     while (pl_now_ms() < until_ms) {
         pl_wire_poll(&h->socket, 1, NULL, 0, 50, &ready);
         while (pl_wire_recv(h->socket, &peer, &m) == PL_OK)
@@ -584,8 +575,7 @@ static void print_times(const char *what, float *ms, size_t n)
             ms[n * 99 / 100], ms[n - 1]);
 }
 
-/* Collects and prints the samples. Returns whether the hub has granted at least one
- * task and one renewal. */
+/* Prints the samples. Returns whether the hub has granted a task and a renewal. */
 static bool collect_sample(const load *l, int from)
 {
     sample *s = pl_alloc(sizeof *s);
@@ -612,15 +602,13 @@ static bool collect_sample(const load *l, int from)
 /* Returns whether the hub has granted at least one task and one renewal. */
 static bool run_hub_load(load *l)
 {
-    fake_home h;
+    fake_home h = {0};
     int ends[2];
     int64_t start = pl_now_ms();
     l->begin_ms = start + WARM_UP_MS + JOIN_MS * l->workers + 1000 * l->task_s;
     l->end_ms = l->begin_ms + 1000 * l->seconds;
-    memset(&h, 0, sizeof h);
     make_arm(&h, l);
-    /* The other processes are forked before this process has sockets, because a forked
-     * process cannot use ZeroMQ's threads. */
+    /* forks before it has sockets: a fork cannot use ZeroMQ's threads */
     if (snprintf(l->home, sizeof l->home, "ipc://%s/home", l->folder) >= PL_ADDRESS_MAX)
         _exit(64);
     start_hub(l);

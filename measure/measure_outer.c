@@ -6,7 +6,6 @@
  * step, but computes almost nothing. Each of a few rounds measures every row once. The
  * best round of each row counts, because other work on a machine can only add time. */
 #include "measure/measure.h"
-#include "outer/outer.h"
 #include <math.h>
 
 enum {
@@ -159,16 +158,18 @@ static void print_methods_json(int n_threads)
     say_json(o);
 }
 
-static pl_status prepare_vectors(bench *b)
+pl_status measure_outer(bool json)
 {
+    pl_status status = PL_OK;
+    bench *b = pl_alloc(sizeof *b);
     size_t bytes = N * sizeof(float);
     b->n_threads = pl_cpu_count();
-    PL_CHECK(pl_try_alloc(bytes, "a module", (void **)&b->x));
-    PL_CHECK(pl_try_alloc(bytes, "a momentum", (void **)&b->m));
-    PL_CHECK(pl_try_alloc(bytes, "a mate's vector", (void **)&b->carry));
-    PL_CHECK(pl_try_alloc(bytes, "a holder's own vector", (void **)&b->own));
-    PL_CHECK(pl_try_alloc((size_t)UPDATES * STRIDE * sizeof(uint16_t), "updates",
-                          (void **)&b->updates));
+    PL_TRY(pl_try_alloc(bytes, "a module", (void **)&b->x));
+    PL_TRY(pl_try_alloc(bytes, "a momentum", (void **)&b->m));
+    PL_TRY(pl_try_alloc(bytes, "a mate's vector", (void **)&b->carry));
+    PL_TRY(pl_try_alloc(bytes, "a holder's own vector", (void **)&b->own));
+    PL_TRY(pl_try_alloc((size_t)UPDATES * STRIDE * sizeof(uint16_t), "updates",
+                        (void **)&b->updates));
     for (size_t i = 0; i < (size_t)UPDATES * STRIDE; i++) /* 1 <= |value| < 2 */
         b->updates[i] = (uint16_t)(0x3f80u + i % 127 + (i % 2) * 0x8000u);
     for (size_t i = 0; i < N; i++)
@@ -176,14 +177,6 @@ static pl_status prepare_vectors(bench *b)
     for (int u = 0; u < UPDATES; u++)
         b->views[u] =
             (pl_update_view){b->updates + (size_t)u * STRIDE, true, 1.0f / UPDATES};
-    return PL_OK;
-}
-
-pl_status measure_outer(bool json)
-{
-    pl_status status = PL_OK;
-    bench *b = pl_alloc(sizeof *b);
-    PL_TRY(prepare_vectors(b));
     for (size_t i = 0; i < N_ROWS; i++)
         rows[i].seconds = rows[i].memory_seconds = 1e9;
     for (size_t i = 0; i < ROUNDS * N_ROWS; i++) {

@@ -41,8 +41,7 @@ static void *need_memory(size_t bytes)
 }
 
 /* ---- documents ---- */
-/* splitmix64. Each document has a separate stream, so the number of threads does not
- * change the documents. */
+/* splitmix64; a stream per document, so the number of threads changes none. */
 static uint64_t next_bits(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -51,8 +50,7 @@ static uint64_t next_bits(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Returns an almost normal number with variance 1: the scaled sum of four uniform
- * numbers. */
+/* An almost normal number with variance 1: the scaled sum of four uniform ones. */
 static float next_normal(uint64_t *state)
 {
     const uint64_t bits = next_bits(state);

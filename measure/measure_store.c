@@ -11,8 +11,6 @@
  * read after all commits. The store is made in a new folder inside the given one and
  * removed afterwards. With an engine, chunks are stored there and not deleted. */
 #include "measure/measure.h"
-#include "store/store.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,8 +98,7 @@ static pl_status run_size(bench *b, size_t bytes)
     double read_seconds = 0, total = 0;
     size_t n = (size_t)b->repeats;
     PL_CHECK(pl_remove_tree(b->folder));
-    /* each size gets a separate place in the engine, because existing files belong to
-     * the store of another size */
+    /* a place in the engine per size: files there belong to another store */
     char place[PL_PATH_MAX];
     int path = (int)strcspn(b->engine, "?");
     snprintf(place, sizeof place, "%.*s/%lld.%zu%s", path, b->engine,
@@ -110,8 +107,7 @@ static pl_status run_size(bench *b, size_t bytes)
     PL_CHECK(pl_store_open(b->folder, PL_STORE_CREATE, &b->store));
     uint64_t stored = 0;
     for (size_t i = 0; i < n; i++) {
-        /* new bytes for each commit, which cannot be compressed, like trained
-         * weights */
+        /* new incompressible bytes for each commit, like trained weights */
         for (size_t at = 0; at + 16 <= bytes; at += 16) {
             uint32_t block[4];
             pl_philox(i, 1, at / 16, block);

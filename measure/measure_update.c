@@ -1,5 +1,4 @@
-/* Gets a real update for measurements: reads it from a run, or makes it by a few
- * training steps. */
+/* Gets a real update for measurements: from a run, or by a few training steps. */
 #include "measure/update_internal.h"
 
 void measure_update_free(measure_update *update)
@@ -43,13 +42,12 @@ done:
 pl_status measure_update_read(const char *folder, measure_update *out)
 {
     pl_store *store = NULL;
-    pl_arm arm;
+    pl_arm arm = {0};
     float *end = NULL;
     uint64_t version = UINT64_MAX;
     bool kept = false;
     pl_status status = PL_OK;
     memset(out, 0, sizeof *out);
-    memset(&arm, 0, sizeof arm);
     PL_TRY(store_open_run(folder, &store));
     char chapter[PL_ARM_NAME_MAX];
     pl_newest_chapter(store, chapter);
@@ -101,26 +99,6 @@ done:
 /* ---- by training ---- */
 enum { BATCH = 8, CONTEXT = 64, STEPS = 60, PHASE = 20 };
 
-/* Draws random words of an artificial language that a model can learn: each word
- * depends on the previous word and a random number, which is small more often than
- * large. */
-static void draw_text(int vocab, int step, int32_t *tokens, int32_t *targets)
-{
-    for (int b = 0; b < BATCH; b++) {
-        int32_t word = 1;
-        for (int t = 0; t <= CONTEXT; t++) {
-            uint64_t at = (uint64_t)((step * BATCH + b) * (CONTEXT + 1) + t);
-            double u = pl_random_uniform(7, 1, at);
-            int32_t rank = (int32_t)(u * u * u * u * vocab);
-            word = (word * 31 + rank) % vocab;
-            if (t < CONTEXT)
-                tokens[b * CONTEXT + t] = word;
-            if (t > 0)
-                targets[b * CONTEXT + t - 1] = word;
-        }
-    }
-}
-
 static pl_status train_steps(pl_model *model, int vocab, int first, int end)
 {
     int32_t tokens[BATCH * CONTEXT], targets[BATCH * CONTEXT];
@@ -132,7 +110,22 @@ static pl_status train_steps(pl_model *model, int vocab, int first, int end)
                          .eps = 1e-8f,
                          .weight_decay = 0.1f,
                          .step = step + 1};
-        draw_text(vocab, step, tokens, targets);
+        /* Draws random words of an artificial language that a model can learn: each
+         * word depends on the previous word and a random number, which is small more
+         * often than large. */
+        for (int b = 0; b < BATCH; b++) {
+            int32_t word = 1;
+            for (int t = 0; t <= CONTEXT; t++) {
+                uint64_t at = (uint64_t)((step * BATCH + b) * (CONTEXT + 1) + t);
+                double u = pl_random_uniform(7, 1, at);
+                int32_t rank = (int32_t)(u * u * u * u * vocab);
+                word = (word * 31 + rank) % vocab;
+                if (t < CONTEXT)
+                    tokens[b * CONTEXT + t] = word;
+                if (t > 0)
+                    targets[b * CONTEXT + t - 1] = word;
+            }
+        }
         PL_CHECK(pl_model_train_step(model, tokens, targets, BATCH, CONTEXT, &adam,
                                      1.0f, &result));
     }

@@ -40,8 +40,7 @@ typedef struct bench {
     pl_client *clients[2];
     pl_hash stored[2];
     pl_buf got;
-    /* The indices are kind of transfer, encryption, round. share: rate / rate of
-     * messages alone in the same round */
+    /* [kind of transfer][encryption][round]; share: of the rate of messages alone */
     double rate[N_WHAT][2][ROUNDS_MAX], cpu[N_WHAT][2][ROUNDS_MAX],
         share[N_WHAT][2][ROUNDS_MAX];
 } bench;
@@ -167,8 +166,7 @@ static void print_row(const bench *b, what w, bool curve)
         1e9 * median(b->cpu[w][curve], n), 100 * median(b->share[w][curve], n));
 }
 
-/* Forks the homes before this process has sockets, because a forked process cannot use
- * ZeroMQ's threads. */
+/* forks homes before it has sockets: a fork cannot use ZeroMQ's threads */
 static pl_status run_wire_bench(bench *b, bool homes)
 {
     pl_status status = PL_OK;

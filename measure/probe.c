@@ -1,5 +1,4 @@
-/* Runs rounds of operations and steps, and computes rates from their times (probe.h).
- */
+/* Runs rounds of operations and steps, and computes their rates (probe.h). */
 #include "measure/probe_internal.h"
 #include <math.h>
 #include <time.h>
@@ -15,9 +14,8 @@ double probe_now(const pl_probe_options *options)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Measures the seconds of one call. An operation may be called many times, because a
- * gradient grows by the same amount at each call, and AdamW clears the gradients once
- * per round. */
+/* Measures the seconds of one call. It may be called many times, because a gradient
+ * grows by the same amount at each call, and AdamW clears it once per round. */
 static pl_status time_row(pl_backend *be, const pl_probe_options *options,
                           probe_ops *ops, int row, int repeats, double *seconds)
 {
@@ -111,12 +109,10 @@ pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
             *seconds = INFINITY;
         PL_TRY(time_step(options, train, seconds));
     }
-    /* The clock of an idle GPU may be low at first, so there the first half of the time
-     * only warms up. */
+    /* an idle GPU's clock may be low: the first half of the time warms up */
     const int parts = be->memory_bytes > 0 ? 2 : 1;
     for (int part = 0; options->seconds > 0 && part < parts; part++) {
-        /* Unlike the best step, the mean includes the time that other work on the
-         * machine takes. */
+        /* unlike the best step, the mean includes other work on the machine */
         const double start = probe_now(options);
         int n = 0;
         do {

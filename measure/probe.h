@@ -3,9 +3,8 @@
  * arithmetic and memory are the limits with which operations are compared.
  *
  * Each round times every operation once and one whole training step once. On a GPU a
- * short operation is launched several times before one synchronisation. The result is
- * the shortest time of all rounds, because other work on the machine can only add
- * time. */
+ * short operation is launched several times before one synchronisation. The shortest
+ * time of all rounds counts, because other work can only add time. */
 #pragma once
 #include "modules/modules.h"
 
@@ -20,12 +19,10 @@ typedef struct pl_probe_options {
      * mean time of a step, on a GPU that of the second half; 0: pl_probe_step returns
      * the time of the fastest step */
     double seconds;
-    /* whether pl_probe also measures how many bytes per second the memory reads and
-     * writes */
+    /* whether pl_probe also measures the rate of memory */
     bool memory;
     /* bytes of each of the four arrays that the measurement of memory reads and writes.
-     * 0: 64 MiB, on a GPU 256 MiB. An array has at least four times the bytes of a
-     * GPU's cache. */
+     * 0: 64 MiB, on a GPU 256 MiB. It has at least four times a GPU's cache. */
     size_t stream_bytes;
     /* whether to measure the processor time of the calling thread instead of the
      * elapsed time; use it with one thread on a busy machine */
@@ -63,16 +60,14 @@ typedef struct pl_probe_report {
 
 /* Computes initial parameters for a path of a topology with one expert per level: the
  * values of pl_topology_init with seed 1. Uses all processors. */
-PL_MUST_CHECK pl_status pl_probe_params(const pl_topology *topology, float *params);
-/* Measures all rows of the report and one training step. This needs about twice the
- * memory of a model that trains. */
-PL_MUST_CHECK pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
-                                 pl_probe_report *out);
+pl_status pl_probe_params(const pl_topology *topology, float *params);
+/* Measures all rows and a training step, with twice the memory of a training model. */
+pl_status pl_probe(pl_backend *be, const pl_probe_options *options,
+                   pl_probe_report *out);
 /* Returns the speed of a row's operation as a share of the machine's limits: its FLOP/s
  * divided by matrix_rate, or its bytes/s divided by memory_rate, whichever is larger.
  * The report must contain memory_rate. */
 double pl_probe_share(const pl_probe_report *report, const pl_probe_row *row);
-/* Measures only the training step: seconds of the best step or, if options->seconds is
- * set, of the mean step. */
-PL_MUST_CHECK pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
-                                      double *seconds);
+/* Measures only the training step: the best or, with options->seconds, the mean. */
+pl_status pl_probe_step(pl_backend *be, const pl_probe_options *options,
+                        double *seconds);

@@ -1,5 +1,4 @@
-/* Calls each operation as a training step does. Each operation has one function and
- * operands of the size that a step gives it. */
+/* Calls each operation with operands as large as in a training step. */
 #include "measure/probe_internal.h"
 #include <math.h>
 #include <stdio.h>
@@ -28,8 +27,7 @@ struct probe_ops {
         int weight;
     } what[PL_PROBE_ROWS]; /* [n_rows] one entry per row of the report */
     int which;             /* index of the weight of the current product */
-    /* number of floats that each pass over memory reads per array; 0: memory is not
-     * measured */
+    /* floats that each pass over memory reads per array; 0: memory is not measured */
     size_t stream;
 };
 
@@ -38,7 +36,6 @@ static size_t head_rows(const probe_ops *x)
     return pl_model_head_rows(x->be, (size_t)x->N, (size_t)x->vocab);
 }
 
-/* Returns the number of rows of the current product. */
 static int n_rows(const probe_ops *x)
 {
     return x->which == HEAD ? (int)head_rows(x) : x->N;
@@ -128,8 +125,7 @@ static void adamw(probe_ops *x)
 }
 static void sum_squares(probe_ops *x)
 {
-    /* writes the sum to `loss`, which is memory of the backend; the values of `loss` do
-     * not matter */
+    /* `loss`, memory of the backend, gets the sum; its values do not matter */
     void *out = x->loss;
     x->be->ops->sum_squares(x->be, out, x->dw, block_params(x));
 }
@@ -318,8 +314,7 @@ pl_status probe_ops_create(pl_backend *be, const pl_probe_options *options,
     PL_TRY(make_buffers(x));
     for (int i = QKV; i <= HEAD; i++)
         PL_TRY(be->ops->weight_create(be, x->w, x->rows[i], x->cols[i], &x->weight[i]));
-    /* Without this, the compute copies would be zeros, which a GPU multiplies
-     * faster. */
+    /* else the compute copies would be zeros, which a GPU multiplies faster */
     be->ops->weights_refresh(be, x->weight, N_WEIGHTS);
     PL_TRY(be->ops->sync(be));
     add_products(x, report);
@@ -356,8 +351,7 @@ static void update_stream(probe_ops *x)
     optimize(x, x->stream);
 }
 
-/* Measures the seconds of one call. On a GPU the result is the mean of several calls,
- * which are followed by one wait. */
+/* Measures the seconds of a call; on a GPU the mean of several, and a wait. */
 static pl_status time_stream(probe_ops *x, operation call, double *seconds)
 {
     const int calls = x->be->memory_bytes > 0 ? STREAM_CALLS : 1;

@@ -28,8 +28,7 @@ static pl_status fill_tensor(void *context, size_t item, int thread)
     return PL_OK;
 }
 
-/* All processors are used, because a single processor would need more than a minute for
- * a billion parameters. */
+/* Uses all processors: one would need over a minute for a billion parameters. */
 pl_status pl_probe_params(const pl_topology *topology, float *params)
 {
     filling f = {topology, params};
@@ -80,8 +79,7 @@ void probe_train_destroy(probe_train **train)
         return;
     pl_model_destroy(&t->model);
     pl_topology_destroy(&t->topology);
-    pl_free(t->tokens);
-    pl_free(t);
+    pl_free_all(t->tokens, t);
     *train = NULL;
 }
 

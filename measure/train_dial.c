@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 bool train_dial_is_set(const train_dial *d)
@@ -147,8 +146,7 @@ static pl_status measure_before(train_dial *d, pl_run *r)
     return measure_speed(d, r, 1);
 }
 
-/* Copies to d->facts what the user's keys determine: model, paths, training and
- * baselines. */
+/* Copies to d->facts what the user's keys say: model, paths, training, baselines. */
 static void note_given(train_dial *d, const pl_run *r)
 {
     static const char *const model_keys[] = {
@@ -205,7 +203,6 @@ static pl_status check_size(const pl_run *r)
                    corpus, (unsigned long long)bytes);
 }
 
-/* Returns the number of processors that the run's workers use together. */
 static int64_t joined_processors(const pl_run *r)
 {
     const int64_t all = r->n_workers * r->cfg.threads;
@@ -220,8 +217,7 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
     pl_json *json = NULL;
     PL_CHECK(check_size(r));
     /* On processors Muon was better than AdamW after the same time
-     * (docs/results/dial.md). A learning rate that the user gave is probably meant for
-     * AdamW. */
+     * (docs/results/dial.md). A given learning rate is probably meant for AdamW. */
     if (r->n_gpus == 0 && !given_sets(d->settings, "preset") &&
         !given_sets(d->settings, "train.lr")) {
         train_dial_choose(d, "train.optimizer", "muon",
@@ -229,8 +225,7 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
         PL_CHECK(train_dial_lay(d, r));
     }
     /* On processors, workers join their threads for the base model. Measurements of
-     * threads come later (keep_base_threads), so this is done only if the user gave a
-     * time. */
+     * threads come later (keep_base_threads), so this needs a time. */
     if (d->time && r->n_gpus == 0 && c->base_steps != 0) {
         static const char key[] = "train.base_replicas";
         const dial_team team =
@@ -250,8 +245,7 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
     d->facts.seconds = seconds_left(d, r);
     d->facts.n_tokens = d->n_tokens;
     dial_text(&d->facts, &vocab, &bytes);
-    /* If an earlier command has already made the run's data folder, uses the values
-     * with which that command made it. */
+    /* Uses the values with which an earlier command made the data folder, if any. */
     if (pl_path_exists(run_file(r, "data/data.json", path)) &&
         pl_json_load(path, &json) == PL_OK) {
         const pl_json *options = pl_json_get(json, "options");
@@ -274,8 +268,7 @@ pl_status train_dial_begin(train_dial *d, pl_run *r)
 }
 
 /* ---- the choice ---- */
-/* The smallest number of blocks with which a path can have two levels and also a
- * private block at each end. */
+/* fewest blocks for two levels and a private block at each end */
 enum { LEAST_BLOCKS = 4 };
 
 static void choose_keys(train_dial *d, const dial_choice *c, int n_before)
@@ -297,7 +290,12 @@ static void choose_keys(train_dial *d, const dial_choice *c, int n_before)
         snprintf(why, sizeof why,
                  "%lld paths: best for this number of tokens and %.0f documents",
                  (long long)c->paths, d->facts.documents);
-        train_dial_choose(d, "topology.levels", dial_levels(c->paths), why);
+        train_dial_choose(d, "topology.levels",
+                          c->paths == 2   ? "2"
+                          : c->paths == 4 ? "2x2"
+                          : c->paths == 8 ? "2x4"
+                                          : "4x4",
+                          why);
     }
     if (!given_sets(d->settings, "preset") && c->blocks >= LEAST_BLOCKS) {
         snprintf(ends, sizeof ends, "0,%lld", (long long)c->blocks - 1);

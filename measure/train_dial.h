@@ -11,7 +11,6 @@ typedef struct dial_keys {
 } dial_keys;
 
 typedef struct train_dial {
-    /* texts of --for, --tokens and --link; NULL: not given */
     const char *time, *tokens, *link;
     const given_settings
         *settings; /* the user's settings, which override chosen ones */
@@ -25,25 +24,19 @@ typedef struct train_dial {
 } train_dial;
 
 /* Reads --for, --tokens and --link. ERR_USAGE: a text is not valid, --for and --tokens
- * are given, or the command line also names a file RUN.yaml (`file`; NULL: it does
- * not). */
-PL_MUST_CHECK pl_status train_dial_read(train_dial *d, const char *file);
-/* Whether --for or --tokens is given. */
+ * are given, or also a file RUN.yaml (`file`; NULL: none). */
+pl_status train_dial_read(train_dial *d, const char *file);
 bool train_dial_is_set(const train_dial *d);
 /* Notes a chosen key and the reason, unless the user gave this key. */
 void train_dial_choose(train_dial *d, const char *key, const char *value,
                        const char *why);
-/* Sets in the run the keys that were chosen so far. Keys that the user gave override
- * them. */
-PL_MUST_CHECK pl_status train_dial_lay(const train_dial *d, pl_run *r);
-/* Measures this machine, and sets the keys that must be known before the text is
- * read. */
-PL_MUST_CHECK pl_status train_dial_begin(train_dial *d, pl_run *r);
-/* Called when the run's text is known: chooses the remaining keys, and prints and sets
- * all keys that were chosen. */
-PL_MUST_CHECK pl_status train_dial_finish(train_dial *d, pl_run *r);
-/* Records how long a part of the run took. Call this at the end of each part, in the
- * order of dial_part. */
+/* Sets in the run the keys that were chosen; keys that the user gave override them. */
+pl_status train_dial_lay(const train_dial *d, pl_run *r);
+/* Measures this machine, and sets what must be known before the text is read. */
+pl_status train_dial_begin(train_dial *d, pl_run *r);
+/* Once the run's text is known: chooses the other keys, prints and sets all. */
+pl_status train_dial_finish(train_dial *d, pl_run *r);
+/* Records how long a part took; call it at each end, in the order of dial_part. */
 void train_dial_mark(train_dial *d, dial_part part);
 /* Prints for each part of the run the time that it took and the time that was planned.
  * Prints nothing unless --for was given and this command chose the keys. */

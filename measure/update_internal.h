@@ -16,11 +16,9 @@ typedef struct measure_update {
  * last merged phase, if the store still has it, otherwise the difference between the
  * last two versions. ERR_NOT_FOUND if nothing was merged yet. */
 pl_status measure_update_read(const char *folder, measure_update *out);
-/* Trains the preset `laptop` on random text for 60 steps. The update is the change by
- * the last 20 steps. */
+/* Trains `laptop` on random text for 60 steps; the update: of the last 20. */
 pl_status measure_update_train(measure_update *out);
-/* Gets the data that a codec needs to encode the module of one slot of the update.
- * `norm` is the norm of the whole update. */
+/* Gets what a codec needs for the module of a slot; `norm`: of the whole update. */
 enum { BENCH_PARTS_MAX = 4096, BENCH_CONTRIBUTORS = 4 };
 typedef struct measure_module {
     const pl_slot *slot; /* the module's values begin at slot->offset */

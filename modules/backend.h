@@ -3,9 +3,7 @@
  * `cuda` exists only in builds with CUDA. */
 #pragma once
 #include "modules/ops.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef enum pl_type { PL_F32, PL_BF16 } pl_type;
 enum { PL_DEVICE_MAX = 96 }; /* bytes of a device's text, with its final 0 */
@@ -65,6 +63,4 @@ void pl_backend_close(pl_backend **backend);
  * number, sums are rounded differently. */
 void pl_backend_kind(const pl_backend *backend, char kind[PL_DEVICE_MAX]);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -15,9 +15,7 @@
  * matrix per token. */
 #pragma once
 #include "modules/model_internal.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef struct decoder_rows {
     const pl_path *paths[PL_DECODER_SLOTS_MAX]; /* [n] in the caller's order of rows */
@@ -42,6 +40,4 @@ void decoder_rows_plan(decoder_rows *r, int n_blocks);
 model_rows decoder_rows_group(const decoder_rows *r, int n_blocks, int point,
                               int first);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -9,9 +9,7 @@
 #include "modules/backend.h"
 #include "modules/module.h"
 #include "modules/topology.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef struct pl_model pl_model;
 
@@ -232,6 +230,4 @@ double pl_learning_rate(const pl_schedule *schedule, int64_t step);
  * once in a training step with N tokens and a vocabulary of V (model_plan.c). */
 size_t pl_model_head_rows(const pl_backend *be, size_t N, size_t V);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

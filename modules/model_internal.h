@@ -17,9 +17,7 @@
 #pragma once
 #include "modules/model.h"
 #include "modules/module.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* N = B*T rows; C = width; F = ffn; H query heads and G kv heads, each of D = head_size
  * elements; W = (H+2G)*D */
@@ -242,6 +240,4 @@ void model_forward_again(pl_model *m, int block, int B, int T);
  * are. */
 void model_backward(pl_model *m, int B, int T, bool accumulate);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -4,9 +4,7 @@
 #pragma once
 #include "modules/backend.h"
 #include "modules/topology.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* The parameters of one module, in the form in which the operations of a backend read
  * them. They never change, so any number of paths may use them. A backend that
@@ -29,6 +27,4 @@ PL_MUST_CHECK pl_status pl_path_create(const pl_topology *t, pl_module *const *m
                                        pl_path **out);
 void pl_path_destroy(pl_path **path); /* accepts NULL */
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -16,9 +16,7 @@
  * operation returns nothing; a device failure is reported by `sync`. */
 #pragma once
 #include "modules/shape.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef struct pl_backend pl_backend;
 typedef struct pl_act pl_act;       /* an opaque type, which is never defined */
@@ -323,6 +321,4 @@ PL_OPS_OF_MEMORY(PL_OPS_DECLARE)
 PL_OPS_OF_STEPS(PL_OPS_DECLARE)
 #undef PL_OPS_DECLARE
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -2,9 +2,7 @@
  * grouped-query attention, tied or untied head). */
 #pragma once
 #include "base/base.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 typedef struct pl_shape {
     int vocab;      /* V, number of rows of the embedding */
@@ -34,6 +32,4 @@ bool pl_shape_equal(const pl_shape *a, const pl_shape *b);
  * matrices that Muon updates. */
 size_t pl_shape_hidden_params(const pl_shape *shape);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

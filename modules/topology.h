@@ -17,9 +17,7 @@
  * consecutive blocks, unless the specification gives other numbers (`blocks`). */
 #pragma once
 #include "modules/shape.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 enum { PL_LEVELS_MAX = 8, PL_NAME_MAX = 64, PL_BLOCKS_MAX = 256 };
 /* PL_ABSENT_MAX: largest number of combinations of experts if some are left out.
@@ -174,6 +172,4 @@ PL_MUST_CHECK pl_status pl_preset(const char *name, pl_shape *shape,
                                   pl_topology_spec *spec);
 const char *const *pl_preset_names(void);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -1,9 +1,7 @@
 /* Checks a topology's specification before it is used. */
 #pragma once
 #include "modules/topology.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 enum { PATHS_MAX = 1 << 20, REPLICAS_MAX = 1 << 16 };
 
@@ -13,6 +11,4 @@ PL_MUST_CHECK pl_status topology_spec_complete(const pl_shape *shape,
                                                const pl_topology_spec *spec,
                                                pl_topology_spec *out);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

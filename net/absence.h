@@ -2,7 +2,6 @@
 #pragma once
 #include "base/base.h"
 
-/* All zeros: the process is there. */
 typedef struct pl_absence {
     int64_t next_ms;   /* silence after which the next line follows; 0: 5 s */
     int64_t silent_ms; /* silence at the last call */

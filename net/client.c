@@ -1,7 +1,5 @@
-/* Sends questions to homes, and repeats each question until it is answered
- * (client.h). */
+/* Sends questions to homes, and repeats them until they are answered (client.h). */
 #include "net/client_internal.h"
-#include "net/submission.h"
 
 enum { UPLOADS_MAX = 8 };
 
@@ -114,8 +112,7 @@ void client_retry_later(client_retry *r, int ms)
 
 pl_status client_retry_patience(const client_retry *r, const pl_client *c)
 {
-    /* A mate that is not trusted could send one byte now and then: of it only answers
-     * count. */
+    /* An untrusted mate could send a byte now and then: only its answers count. */
     const int64_t heard_ms = c->blob_max > 0 ? r->answered_ms : r->heard_ms;
     if (pl_now_ms() - heard_ms <= c->patience_ms)
         return PL_OK;
@@ -125,47 +122,16 @@ pl_status client_retry_patience(const client_retry *r, const pl_client *c)
                    c->patience_ms / 1000);
 }
 
-bool client_was_lost(pl_message *answer)
-{
-    return client_as_status(answer) == PL_ERR_NET;
-}
-
-bool client_must_wait(const pl_message *question, pl_message *answer)
-{
-    const pl_status status = client_as_status(answer);
-    const bool is_result = question->type == PL_MSG_SUBMIT ||
-                           question->type == PL_MSG_SUBMIT_PATH ||
-                           question->type == PL_MSG_MEET;
-    return status == PL_ERR_NET || (is_result && status == PL_ERR_BUSY);
-}
-
-/* Asks a home one question. */
 static pl_status ask_home(pl_client *c, int home, pl_message *question,
                           pl_message *answer)
 {
-    pl_socket *socket = c->sockets[home];
-    client_retry retry = client_retry_begin(socket);
-    question->request = pl_wire_next_request();
-    for (;;) {
-        PL_CHECK(client_retry_patience(&retry, c));
-        if (client_retry_due(&retry, socket)) {
-            pl_status status = pl_wire_send(socket, question);
-            if (status == PL_ERR_NET)
-                client_retry_later(&retry, SLICE_MS);
-            else if (status != PL_OK)
-                return status;
-        }
-        pl_status status = client_wait_slice(c, socket, answer);
-        if (status == PL_ERR_TIMEOUT)
-            continue;
-        if (status != PL_OK)
-            return status;
-        if (answer->request != question->request)
-            continue;
-        if (!client_must_wait(question, answer))
-            return client_as_status(answer);
-        client_retry_later(&retry, BOUNCE_MS);
-    }
+    client_asked one = {
+        .name = "", .home = home, .question = *question, .answer = *answer};
+    one.question.request = pl_wire_next_request();
+    const pl_status status = client_ask_all(c, &one, 1);
+    *question = one.question;
+    *answer = one.answer;
+    return status == PL_OK ? client_as_status(answer) : status;
 }
 
 /* Asks a home. The body of the answer is read into `to`, unless `fields` is NULL. Frees
@@ -206,10 +172,8 @@ static pl_status put_and_ask(pl_client *c, int home, const client_blob *blob,
 static pl_status put_object_at(pl_client *c, int home, const char *name,
                                const void *data, uint64_t bytes, pl_hash *blob)
 {
-    pl_message q, a;
+    pl_message q = {0}, a = {0};
     pl_blob_hash(data, bytes, blob);
-    pl_message_init(&q, 0);
-    pl_message_init(&a, 0);
     PL_SAY(&q, PUT_OBJECT, put_object, .name = name, .blob = *blob);
     client_blob content = {data, bytes, *blob};
     pl_status status = put_and_ask(c, home, &content, &q, &a);
@@ -272,7 +236,7 @@ pl_status pl_client_get_versions(pl_client *c, pl_wanted_version *wants, int n)
 {
     client_asked *all = pl_alloc(((size_t)n + 1) * sizeof *all);
     for (int i = 0; i < n; i++)
-        PL_SAY(client_ask(&all[i], 0, wants[i].module), GET_VERSION, get_version,
+        PL_SAY(client_ask(c, &all[i], 0, wants[i].module), GET_VERSION, get_version,
                .name = wants[i].module, .version = wants[i].number);
     pl_status status = client_ask_all(c, all, n);
     for (int i = 0; status == PL_OK && i < n; i++) {
@@ -350,12 +314,10 @@ pl_status pl_client_put_ref(pl_client *c, const char *name, const char *target)
 pl_status pl_client_create_module(pl_client *c, const char *module, const float *params,
                                   size_t n, const pl_hash *config)
 {
-    pl_message q, a;
+    pl_message q = {0}, a = {0};
     pl_hash blob;
     uint64_t bytes = (uint64_t)n * sizeof *params;
     pl_blob_hash(params, bytes, &blob);
-    pl_message_init(&q, 0);
-    pl_message_init(&a, 0);
     PL_SAY(&q, CREATE_MODULE, create_module, .name = module, .base = *config,
            .blob = blob);
     const int home = pl_home_of(module, c->n_homes);
@@ -443,16 +405,14 @@ pl_status client_read_result(pl_message *answer, const client_answer *out)
     return pl_reader_status(&r);
 }
 
-/* Submits an update. If the home answers that it does not have the blob, sends the blob
- * and submits again. */
+/* Submits an update. If the home lacks the blob, sends it and submits again. */
 static pl_status submit(pl_client *c, const char *name, pl_message *q,
                         const client_blob *blob, const client_answer *out)
 {
     pl_status status = PL_OK;
     pl_submit_result *result = out->result;
-    pl_message a;
+    pl_message a = {0};
     out->text[0] = '\0';
-    pl_message_init(&a, 0);
     for (int attempt = 0;; attempt++) {
         PL_TRY(ask_home(c, pl_home_of(name, c->n_homes), q, &a));
         PL_TRY(client_read_result(&a, out));
@@ -482,10 +442,9 @@ pl_status pl_client_submit_as(pl_client *c, const pl_submit_message *s,
                               pl_submit_result *result, char text[256],
                               pl_hash *receipts)
 {
-    pl_message q;
+    pl_message q = {.type = PL_MSG_SUBMIT};
     client_blob blob = {.data = data, .bytes = bytes};
     const client_answer out = {result, text, receipts, s->n};
-    pl_message_init(&q, PL_MSG_SUBMIT);
     pl_blob_hash(data, bytes, &blob.hash);
     pl_submission_write(s, &q);
     pl_status status = send_and_submit(c, s->module, &q, &blob, &out);
@@ -496,9 +455,8 @@ pl_status pl_client_submit_as(pl_client *c, const pl_submit_message *s,
 pl_status pl_client_submit(pl_client *c, pl_submission *s, pl_submit_result *result,
                            char text[256])
 {
-    pl_message q;
+    pl_message q = {.type = PL_MSG_SUBMIT};
     client_blob blob = {.data = s->data, .bytes = s->bytes};
-    pl_message_init(&q, PL_MSG_SUBMIT);
     pl_blob_hash(s->data, s->bytes, &blob.hash);
     s->contribution.update = blob.hash;
     client_put_submission(c, &q, s);
@@ -534,8 +492,7 @@ pl_status client_submit_path(pl_client *c, const pl_path_state *state,
                              const client_blob *blob, const pl_submission *updates,
                              int n, const client_answer *out)
 {
-    pl_message q;
-    pl_message_init(&q, 0);
+    pl_message q = {0};
     client_put_path(c, &q, state, updates, n);
     pl_status status = blob ? send_and_submit(c, state->name, &q, blob, out)
                             : submit(c, state->name, &q, &(client_blob){0}, out);

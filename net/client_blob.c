@@ -131,8 +131,7 @@ static uint64_t there(const download *d)
 
 static pl_status ask_piece(download *d, piece *p)
 {
-    pl_message q;
-    pl_message_init(&q, 0);
+    pl_message q = {0};
     q.request = p->request;
     PL_SAY(&q, GET_BLOB, get_blob, .blob = d->want->blob, .total = p->len,
            .offset = p->offset);
@@ -144,7 +143,6 @@ static pl_status ask_piece(download *d, piece *p)
     return status == PL_ERR_NET ? PL_OK : status;
 }
 
-/* Requests the pieces again that were requested before `turn` and have not come. */
 static pl_status ask_again(download *d, uint64_t turn)
 {
     for (size_t i = 0; i < d->flow.n_pieces; i++) {
@@ -205,34 +203,13 @@ static bool has_come(const download *d)
     return d->known && there(d) >= d->total;
 }
 
-/* Requests pieces until the window is full. Until the size of the blob is known, only
- * the expected bytes are requested, or else at most two pieces; a home answers without
- * bytes beyond the end. */
-static pl_status ask_more(download *d)
-{
-    const bool told = d->known || d->want->expected > 0;
-    const uint64_t end = d->known                ? d->total
-                         : d->want->expected > 0 ? d->want->expected
-                                                 : 2 * (uint64_t)CLIENT_PIECE_MAX;
-    size_t bytes;
-    while (d->asked < end && (told || d->flow.n_pieces < 2) &&
-           (bytes = next_piece_bytes(&d->flow, d->asked)) > 0) {
-        if (bytes > end - d->asked)
-            bytes = (size_t)(end - d->asked);
-        piece *p = add_piece(&d->flow, d->asked, bytes);
-        d->asked += bytes;
-        PL_CHECK(ask_piece(d, p));
-    }
-    return PL_OK;
-}
-
 static pl_status take_blob_answer(download *all, size_t n, pl_message *a)
 {
     for (size_t i = 0; i < n; i++) {
         piece *p = find_piece(&all[i].flow, a->request);
         if (!p)
             continue;
-        if (client_was_lost(a)) {
+        if (client_as_status(a) == PL_ERR_NET) { /* lost between a relay and its home */
             client_retry_later(&all[i].flow.retry, BOUNCE_MS);
             return PL_OK;
         }
@@ -248,7 +225,6 @@ static pl_status take_blob_answer(download *all, size_t n, pl_message *a)
     return PL_OK; /* nobody waits for this answer */
 }
 
-/* Fetches the blobs of one home. */
 static pl_status run_downloads(download *all, size_t n, pl_message *a)
 {
     for (bool open = true; open;) {
@@ -260,7 +236,24 @@ static pl_status run_downloads(download *all, size_t n, pl_message *a)
             open = true;
             if (client_retry_due(&f->retry, socket_of_flow(f)))
                 PL_CHECK(ask_again(&all[i], UINT64_MAX));
-            PL_CHECK(ask_more(&all[i]));
+            /* Requests pieces until the window is full. Until the size of the blob is
+             * known, only the expected bytes are requested, or else at most two pieces;
+             * a home answers without bytes beyond the end. */
+            download *d = &all[i];
+            const bool told = d->known || d->want->expected > 0;
+            const uint64_t end = d->known ? d->total
+                                 : d->want->expected > 0
+                                     ? d->want->expected
+                                     : 2 * (uint64_t)CLIENT_PIECE_MAX;
+            size_t bytes;
+            while (d->asked < end && (told || d->flow.n_pieces < 2) &&
+                   (bytes = next_piece_bytes(&d->flow, d->asked)) > 0) {
+                if (bytes > end - d->asked)
+                    bytes = (size_t)(end - d->asked);
+                piece *p = add_piece(&d->flow, d->asked, bytes);
+                d->asked += bytes;
+                PL_CHECK(ask_piece(d, p));
+            }
             PL_CHECK(client_retry_patience(&f->retry, f->client));
         }
         pl_status status =
@@ -278,10 +271,9 @@ static pl_status get_blobs_of(pl_client *c, int home, const pl_wanted *wants, si
 {
     together shared = {0};
     pl_status status = PL_OK;
-    pl_message a;
+    pl_message a = {0};
     size_t m = 0;
     download *all = pl_alloc((n + 1) * sizeof *all);
-    pl_message_init(&a, 0);
     for (size_t i = 0; i < n; i++) {
         if (pl_home_of(wants[i].name, c->n_homes) != home)
             continue;
@@ -346,11 +338,10 @@ typedef struct upload {
  * blob. */
 static pl_status send_put(upload *u, uint64_t request, uint64_t offset, size_t len)
 {
-    pl_message m;
+    pl_message m = {0};
     const pl_sealed_lease *lease = &u->flow.client->lease;
     const client_blob *b = u->blob;
     size_t head = len > 0 ? 0 : b->bytes < PL_PUT_HEAD ? (size_t)b->bytes : PL_PUT_HEAD;
-    pl_message_init(&m, 0);
     m.request = request;
     PL_SAY(&m, PUT_BLOB, put_blob, .blob = b->hash, .total = b->bytes, .offset = offset,
            .lease = {lease->len > 0 ? lease->bytes : NULL, lease->len},
@@ -374,23 +365,6 @@ static pl_status ask_put(upload *u)
     u->sending = false;
     forget_pieces(f);
     return send_put(u, u->request, 0, 0);
-}
-
-/* Sends pieces until the window is full. */
-static pl_status send_more(upload *u)
-{
-    const uint64_t bytes = u->blob->bytes;
-    size_t len;
-    while (u->sending && u->next < bytes &&
-           (len = next_piece_bytes(&u->flow, u->next)) > 0) {
-        if (len > bytes - u->next)
-            len = (size_t)(bytes - u->next);
-        piece *p = add_piece(&u->flow, u->next, len);
-        u->next += len;
-        mark_sent(&u->flow, p);
-        PL_CHECK(send_put(u, p->request, p->offset, len));
-    }
-    return PL_OK;
 }
 
 static pl_status take_put_answer(upload *u, piece *p, pl_message *a)
@@ -456,7 +430,18 @@ static pl_status continue_uploads(upload *all, const bool *is_there, size_t n,
         *n_waiting += u->waits;
         if (client_retry_due(&f->retry, socket_of_flow(f)))
             PL_CHECK(ask_put(u));
-        PL_CHECK(send_more(u));
+        /* Sends pieces until the window is full. */
+        const uint64_t bytes = u->blob->bytes;
+        size_t len;
+        while (u->sending && u->next < bytes &&
+               (len = next_piece_bytes(&u->flow, u->next)) > 0) {
+            if (len > bytes - u->next)
+                len = (size_t)(bytes - u->next);
+            piece *p = add_piece(&u->flow, u->next, len);
+            u->next += len;
+            mark_sent(&u->flow, p);
+            PL_CHECK(send_put(u, p->request, p->offset, len));
+        }
         PL_CHECK(client_retry_patience(&f->retry, f->client));
         before += u->blob->bytes - u->next;
     }
@@ -496,8 +481,7 @@ pl_status client_put_blobs(pl_client *c, int home, const client_blob *blobs,
 {
     together shared = {0};
     upload *all = pl_alloc((n + 1) * sizeof *all);
-    pl_message a;
-    pl_message_init(&a, 0);
+    pl_message a = {0};
     for (size_t i = 0; i < n; i++) {
         all[i] =
             (upload){.flow = {.client = c, .home = home, .up = true, .all = &shared},

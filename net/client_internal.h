@@ -3,8 +3,7 @@
 #include "net/client.h"
 #include "net/submission.h"
 
-/* SILENCE_MS: after this time without any byte on a connection, open questions are
- * asked again */
+/* SILENCE_MS: without any byte for this time, open questions are asked again */
 enum { SLICE_MS = 100, SILENCE_MS = 10000 };
 
 /* Determines when messages are sent again: a question, all questions of a task, or the
@@ -62,15 +61,7 @@ pl_status client_retry_patience(const client_retry *r, const pl_client *c);
 
 /* Waits up to SLICE_MS for a message; ERR_TIMEOUT if none came. */
 pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer);
-/* Returns the status that an ERR answer contains; PL_OK for any other answer. */
 pl_status client_as_status(pl_message *answer);
-/* Returns whether the answer says that the question was lost on its way, because a
- * relay lost its connection to the home (ERR_NET). Then it has waited a little, and the
- * question must be asked again. */
-bool client_was_lost(pl_message *answer);
-/* Returns whether the question must be asked again a little later: it was lost, or it
- * is a worker's result for which the home is not ready yet (ERR_BUSY). */
-bool client_must_wait(const pl_message *question, pl_message *answer);
 
 /* ---- client_link.c: how many bytes of a transfer are under way ---- */
 enum {
@@ -94,24 +85,23 @@ pl_status client_put_blobs(pl_client *c, int home, const client_blob *blobs,
 pl_status client_put_known_blob(pl_client *c, int home, const client_blob *blob);
 /* ---- client_task.c: several questions at once ---- */
 typedef struct client_asked {
-    const char *name; /* determines the home */
+    const char *name; /* the caller's; NULL: the element is left out */
+    int home;
     pl_message question, answer;
     bool sent, done; /* whether it is under way, and whether it is answered */
 } client_asked;
-/* Adds a question of this type, of which the caller writes the fields. */
-pl_message *client_ask(client_asked *q, uint16_t type, const char *name);
-/* Sends the questions that are not done, and waits for all answers. Elements without a
- * name are left out. */
+/* Adds a question to the home that owns the name. The caller writes its fields. */
+pl_message *client_ask(const pl_client *c, client_asked *q, uint16_t type,
+                       const char *name);
+/* Sends the questions that are not done, and waits for all answers. */
 pl_status client_ask_all(pl_client *c, client_asked *all, int n);
 void client_asked_destroy(client_asked *all, int n); /* frees the list, too */
 
 /* ---- client.c ---- */
 void client_put_submission(const pl_client *c, pl_message *q, const pl_submission *s);
-/* Writes SUBMIT_PATH with the receipts for those of the n updates that other homes than
- * the path's own have. */
+/* Writes SUBMIT_PATH with the receipts of other homes for the n updates. */
 void client_put_path(const pl_client *c, pl_message *q, const pl_path_state *state,
                      const pl_submission *updates, int n);
-/* Where the answer SUBMITTED goes. */
 typedef struct client_answer {
     pl_submit_result *result;
     char *text;        /* [256] the reason in the answer, or "" */

@@ -61,8 +61,7 @@ size_t client_window_bytes(pl_client *c, int home, bool up)
     return wanted < WINDOW_MAX ? (size_t)wanted : WINDOW_MAX;
 }
 
-/* Adds the numbers of all homes. Rates and round trip are those of the home with which
- * most bytes were exchanged. */
+/* Adds up all homes; rates and round trip: of the home with most bytes. */
 void pl_client_link(const pl_client *c, pl_link *out)
 {
     uint64_t most = 0;

@@ -4,9 +4,9 @@
 
 enum { SLOW_MS = 300 };
 
-/* Sends the unanswered questions in order, so that a home gets the path's state after
- * the updates. */
-static void send_open(pl_client *c, client_asked *all, int n, client_retry *retries)
+/* Sends the unanswered questions in order: a home gets the path's state last. */
+static pl_status send_open(pl_client *c, client_asked *all, int n,
+                           client_retry *retries)
 {
     for (int home = 0; home < c->n_homes; home++) {
         if (retries[home].answered_ms == 0)
@@ -14,17 +14,20 @@ static void send_open(pl_client *c, client_asked *all, int n, client_retry *retr
         if (!client_retry_due(&retries[home], c->sockets[home]))
             continue;
         for (int i = 0; i < n; i++) /* must be sent again */
-            if (all[i].name && pl_home_of(all[i].name, c->n_homes) == home)
+            if (all[i].home == home)
                 all[i].sent = false;
     }
     for (int i = 0; i < n; i++) {
         if (!all[i].name || all[i].done || all[i].sent)
             continue;
-        pl_socket *socket = c->sockets[pl_home_of(all[i].name, c->n_homes)];
-        all[i].sent = pl_wire_send(socket, &all[i].question) == PL_OK;
-        if (!all[i].sent)
+        const pl_status status =
+            pl_wire_send(c->sockets[all[i].home], &all[i].question);
+        all[i].sent = status == PL_OK;
+        if (status == PL_ERR_NET)
             break; /* a question that could not be sent now is sent again later */
+        PL_CHECK(status);
     }
+    return PL_OK;
 }
 
 static client_asked *first_open(client_asked *all, int n)
@@ -35,15 +38,26 @@ static client_asked *first_open(client_asked *all, int n)
     return NULL;
 }
 
+/* Returns whether the question must be asked again a little later: a relay lost its
+ * connection to the home (ERR_NET), or the question is a worker's result for which the
+ * home is not ready yet (ERR_BUSY). */
+static bool must_wait(const pl_message *question, pl_message *answer)
+{
+    const pl_status status = client_as_status(answer);
+    const bool is_result = question->type == PL_MSG_SUBMIT ||
+                           question->type == PL_MSG_SUBMIT_PATH ||
+                           question->type == PL_MSG_MEET;
+    return status == PL_ERR_NET || (is_result && status == PL_ERR_BUSY);
+}
+
 pl_status client_ask_all(pl_client *c, client_asked *all, int n)
 {
     client_retry retries[PL_HOMES_MAX] = {{0}}; /* zeros: not begun */
     pl_status status = PL_OK;
-    pl_message a;
-    pl_message_init(&a, 0);
+    pl_message a = {0};
     for (client_asked *open; (open = first_open(all, n)) != NULL;) {
-        int home = pl_home_of(open->name, c->n_homes);
-        send_open(c, all, n, retries);
+        const int home = open->home;
+        PL_TRY(send_open(c, all, n, retries));
         PL_TRY(client_retry_patience(&retries[home], c));
         status = client_wait_slice(c, c->sockets[home], &a);
         if (status == PL_ERR_TIMEOUT)
@@ -55,8 +69,8 @@ pl_status client_ask_all(pl_client *c, client_asked *all, int n)
             i++;
         if (i == n)
             continue; /* the question was answered before */
-        client_retry *retry = &retries[pl_home_of(all[i].name, c->n_homes)];
-        if (client_must_wait(&all[i].question, &a)) {
+        client_retry *retry = &retries[all[i].home];
+        if (must_wait(&all[i].question, &a)) {
             client_retry_later(retry, BOUNCE_MS);
             continue;
         }
@@ -72,11 +86,13 @@ done:
     return status;
 }
 
-pl_message *client_ask(client_asked *q, uint16_t type, const char *name)
+pl_message *client_ask(const pl_client *c, client_asked *q, uint16_t type,
+                       const char *name)
 {
     pl_message_init(&q->question, type);
     q->question.request = pl_wire_next_request();
     q->name = name;
+    q->home = pl_home_of(name, c->n_homes);
     return &q->question;
 }
 
@@ -113,15 +129,13 @@ static pl_status stage_updates(pl_client *c, int home, pl_submission *s, int n,
             if (is_there[k] && !all[of[k]].name) {
                 pl_submission *one = &s[of[k]];
                 client_put_submission(
-                    c, client_ask(&all[of[k]], PL_MSG_SUBMIT, one->module), one);
+                    c, client_ask(c, &all[of[k]], PL_MSG_SUBMIT, one->module), one);
             }
         full = status == PL_ERR_BUSY;
         PL_TRY(full ? client_ask_all(c, all, n) : status);
     }
 done:
-    pl_free(blobs);
-    pl_free(is_there);
-    pl_free(of);
+    pl_free_all(blobs, is_there, of);
     return status;
 }
 
@@ -176,8 +190,8 @@ pl_status pl_client_submit_task(pl_client *c, pl_submission *s, int n,
     if (together) {
         if (bytes > 0)
             PL_TRY(stage_state(c, state->name, &blob, all, n));
-        client_put_path(c, client_ask(&all[n], PL_MSG_SUBMIT_PATH, state->name), state,
-                        s, n);
+        client_put_path(c, client_ask(c, &all[n], PL_MSG_SUBMIT_PATH, state->name),
+                        state, s, n);
     }
     PL_TRY(client_ask_all(c, all, n_asked));
     for (int i = 0; i < n_asked; i++) {

@@ -45,18 +45,15 @@ typedef struct pl_sealed_lease {
 
 void pl_lease_seal(const pl_lease_secret *secret, const pl_lease *lease,
                    pl_sealed_lease *out);
-/* Computes the task key of a sealed lease. */
 void pl_lease_key(const pl_lease_secret *secret, const uint8_t *bytes, size_t len,
                   pl_lease_secret *out);
-/* Computes the seal of a message with this type and body, without its lease, its seal
- * and its receipts. */
+/* Computes the seal of a message, without its lease, seal and receipts. */
 void pl_lease_sign(const pl_lease_secret *key, pl_message_type type,
                    const pl_field *fields, const void *body, pl_hash *out);
 /* Computes a home's receipt for the holder of the lease of (path, replica) with this
- * token: the home has their update of this module and round, so that the task may
- * end. */
+ * token: the home has their update of this module and round. */
 void pl_lease_receipt(const pl_lease_secret *secret, const pl_lease *lease,
                       const char *module, int64_t round, pl_hash *out);
 /* ERR_STALE: these bytes were not sealed with the secret. */
-PL_MUST_CHECK pl_status pl_lease_open(const pl_lease_secret *secret,
-                                      const uint8_t *bytes, size_t len, pl_lease *out);
+pl_status pl_lease_open(const pl_lease_secret *secret, const uint8_t *bytes, size_t len,
+                        pl_lease *out);

@@ -1,5 +1,4 @@
-/* Generates the tables of fields (base/fields.h) of all message bodies from
- * net/messages.def. */
+/* The tables of fields (base/fields.h) of all message bodies (net/messages.def). */
 #include "net/lease.h"
 #include "outer/outer.h"
 

@@ -57,13 +57,11 @@ typedef enum pl_tag {
     ;
 #include "net/messages.def"
 
-/* PL_SAY(&m, GET_OBJECT, get_object, .name = name) writes the message's type and
- * body. */
+/* PL_SAY(&m, GET_OBJECT, get_object, .name = name) writes type and body. */
 #define PL_SAY(message, TYPE, body, ...)                                               \
     pl_message_put((message), PL_MSG_##TYPE, pl_fields_of_##body(),                    \
                    &(pl_msg_##body){__VA_ARGS__})
-/* PL_HEAR(&m, get_object, &question) reads the body; ERR_PROTO if the message has a
- * different body. */
+/* PL_HEAR(&m, get_object, &question) reads the body; ERR_PROTO: another body. */
 #define PL_HEAR(message, body, to)                                                     \
     pl_message_get((message), #body, pl_fields_of_##body(),                            \
                    memset(true ? (to) : (pl_msg_##body *)NULL, 0, sizeof *(to)))
@@ -74,11 +72,9 @@ typedef enum pl_tag {
     pl_put_nested((record), PL_TAG_RECORD, pl_fields_of_##body(),                      \
                   &(pl_msg_##body){__VA_ARGS__})
 
-/* Returns how many bytes the answer to a GET_BLOB has, if the blob has `total` bytes.
- */
+/* Returns how many bytes the answer to a GET_BLOB has; the blob has `total`. */
 size_t pl_piece_bytes(const pl_msg_get_blob *q, uint64_t total);
 
-/* Results of SUBMIT and SUBMIT_PATH. */
 typedef enum pl_submit_result {
     PL_SUBMIT_ACCEPTED = 0,  /* the update or state is durable */
     PL_SUBMIT_DUPLICATE = 1, /* the update was accepted before, or was merged already */

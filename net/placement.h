@@ -14,6 +14,5 @@ enum { PL_HOMES_MAX = 16 };
  * ("meet/MODULE/..."), which are where the module is. */
 #define PL_MEET_REFS "meet/"
 
-/* Returns the number (from 0) of the home that owns the name; 0 if n_homes is below
- * 2. */
+/* Returns the number (from 0) of the name's home; 0 if n_homes is below 2. */
 int pl_home_of(const char *name, int n_homes);

@@ -10,8 +10,7 @@ enum {
     TRAINS = BIT(WORKER) | BIT(LOCAL),
     SENDS = BIT(WORKER) | BIT(RELAY) | BIT(LOCAL),
     WATCHES = BIT(INSPECTOR) | BIT(HOME) | ADMIN,
-    /* An inspector reads no names and no bytes: each hash in a definition of an arm
-     * leads to a text. */
+    /* no names and bytes for an inspector: hashes in definitions lead to texts */
     READS = SENDS | HUB | ADMIN
 };
 

@@ -30,8 +30,7 @@ typedef struct staging_blob {
     int64_t phase;
     pl_pubkey holder; /* staging.holder when the upload began */
     uint8_t *data;
-    /* bytes: size of the blob; room: size of its memory block, which counts against the
-     * limit */
+    /* bytes: of the blob; room: of its memory block, which counts against the limit */
     uint64_t bytes, room;
     uint64_t there;     /* bytes that have arrived, from the beginning on */
     int64_t touched_ms; /* when the owner's last piece arrived */
@@ -61,7 +60,6 @@ typedef struct staging {
     } kept[STAGING_KEPT];
 } staging;
 
-/* Returns the number of bytes in kept blocks. */
 uint64_t staging_kept_bytes(const staging *s);
 
 /* The fields of a PUT_BLOB message. The message owns the bytes. */
@@ -90,7 +88,6 @@ pl_status staging_open(staging *s, const staging_piece *piece, uint64_t *there);
 pl_status staging_put(staging *s, const staging_piece *piece, uint64_t *there);
 /* Returns whether the uploads of s->holder leave no room for so many bytes. */
 bool staging_holder_is_full(const staging *s, uint64_t bytes);
-/* Returns whether any piece of the blob has arrived. */
 bool staging_has(const staging *s, const pl_hash *hash);
 /* Finds a blob if all its bytes have arrived; otherwise returns NULL. */
 staging_blob *staging_find(const staging *s, const pl_hash *hash);
@@ -98,7 +95,6 @@ staging_blob *staging_find(const staging *s, const pl_hash *hash);
 staging_blob *staging_take(staging *s, const pl_hash *hash);
 void staging_free(staging *s, staging_blob *taken); /* accepts NULL */
 void staging_drop(staging *s, const pl_hash *hash);
-/* Drops an upload. */
 void staging_remove(staging *s, staging_blob *b);
 /* Drops the uploads of owners that sent nothing for two minutes, or for 30 s if their
  * room is wanted; if `all` is true, drops every upload. */

@@ -81,8 +81,7 @@ pl_status pl_submission_read(pl_message *m, pl_submit_message *s)
 
 void pl_submission_clear(pl_submit_message *s)
 {
-    pl_free(s->contributors);
-    pl_free(s->proofs);
+    pl_free_all(s->contributors, s->proofs);
     s->contributors = NULL;
     s->proofs = NULL;
     s->n = 0;

@@ -38,6 +38,5 @@ pl_status pl_submission_read(pl_message *submit, pl_submit_message *out);
 /* Computes the seal under a task key of the SUBMIT that contributor i has sent. */
 void pl_submission_seal(const pl_submit_message *s, int i, const pl_lease_secret *key,
                         pl_hash *out);
-/* Writes the fields of `s` into the message's body. */
 void pl_submission_write(const pl_submit_message *s, pl_message *out);
 void pl_submission_clear(pl_submit_message *s);

@@ -37,5 +37,4 @@ typedef struct pl_arith_merge {
 
 /* Computes D and takes the outer step. report->mean_norm is the norm of D before its
  * singular values were changed. */
-PL_MUST_CHECK pl_status pl_arith_step(const pl_arith_merge *merge,
-                                      pl_outer_report *report);
+pl_status pl_arith_step(const pl_arith_merge *merge, pl_outer_report *report);

@@ -8,8 +8,7 @@ enum {
     TAG_EXPERTS = 12, /* number of experts of each level */
     TAG_BLOCKS,       /* number of blocks of each level */
     TAG_PRIVATE,      /* numbers of the path-specific blocks */
-    /* pl_state_kind of the moments; then the kinds of residuals and of own parameters,
-     * unless both are f32 */
+    /* pl_state_kind: moments; then residuals, own parameters, unless both are f32 */
     TAG_STATE = 40,
     /* codec of versions, then whether zstd compresses them; no field: f32 */
     TAG_DOWN,
@@ -24,11 +23,7 @@ enum {
 
 void pl_arm_clear(pl_arm *arm)
 {
-    pl_free(arm->shards);
-    pl_free(arm->weights);
-    pl_free(arm->frozen);
-    pl_free(arm->held);
-    pl_free(arm->held_bytes);
+    pl_free_all(arm->shards, arm->weights, arm->frozen, arm->held, arm->held_bytes);
     memset(arm, 0, sizeof *arm);
 }
 
@@ -58,8 +53,7 @@ static const pl_field first_fields[] = {
     PL_FIELD(pl_arm, 11, shape.norm_eps),
     PL_FIELDS_END};
 
-/* The tables of fields limit the values of enumerations; check_arm checks whether all
- * values fit together. */
+/* Tables of fields limit enumerations; check_arm checks that all fits together. */
 enum { VALUE_BITS_MAX = 8 };
 /* limit for numbers whose members in pl_arm have more than 32 bits */
 #define INT_LIMIT (1ull << 31)
@@ -196,8 +190,7 @@ static pl_state_kind get_kind(pl_reader *r, size_t i, unsigned allowed)
     return (pl_state_kind)kind;
 }
 
-/* Reads the list of parents. pl_topology_descends checks later whether the list fits
- * the previous chapter. */
+/* Reads the list of parents, which pl_topology_descends checks later. */
 static void decode_descent(pl_reader *r, pl_arm *out)
 {
     pl_descent *d = &out->descent;

@@ -12,8 +12,7 @@
 
 enum {
     PL_ARM_NAME_MAX = 24,
-    /* limit for (number of paths) * (number of replicas), so that a definition fits
-     * into one message */
+    /* limit for paths * replicas, so that a definition fits into one message */
     PL_TASKS_MAX = 16384
 };
 
@@ -72,11 +71,9 @@ typedef struct pl_inner {
     bool pack; /* whether several short windows are packed into one row of the batch */
     /* whether Muon updates the matrices of blocks, and AdamW all other parameters */
     bool muon;
-    /* Muon treats each group of this many rows as a separate matrix; 0: all rows
-     * together */
+    /* Muon takes this many rows as a separate matrix; 0: all rows */
     int muon_rows;
-    /* number of threads with which a worker computes a task; 0: the worker's own
-     * number */
+    /* threads with which a worker computes a task; 0: its own number */
     int threads;
 } pl_inner;
 
@@ -87,8 +84,7 @@ typedef struct pl_outer {
      * false, all contributors have the same weight */
     bool weighted;
     bool rescale; /* whether the mean is multiplied by sqrt(number of contributors) */
-    /* whether the mean of a value is taken only over the contributors that send this
-     * value */
+    /* whether a value's mean is only over the contributors that send it */
     bool present;
     /* settings for shared modules; lr and momentum come from the arrays above */
     pl_method_settings method;
@@ -115,8 +111,7 @@ typedef struct pl_outer {
     bool dynamic;
     pl_codec_options codec; /* the codec of updates */
     char codec_name[16];    /* name of the codec in the configuration */
-    /* the codec of versions (outer/change.h); f32 or 0: versions are sent as
-     * parameters, not as changes */
+    /* the codec of versions (outer/change.h); f32, 0: parameters are sent */
     pl_codec_options down;
     /* form in which AdamW's moments are sent: f32, bf16 or local */
     pl_state_kind state;
@@ -126,8 +121,7 @@ typedef struct pl_outer {
     pl_state_kind own;
     /* How often a path's state is uploaded: after every state_every-th phase and after
      * the last one. 0 or 1: after every phase. The other states stay with the worker
-     * that made them; another worker that needs one repeats the phases since the last
-     * upload. */
+     * that made them; another worker repeats the phases since the last upload. */
     int state_every;
     /* error feedback: whether the part that a lossy codec does not send is added to the
      * next update */
@@ -197,8 +191,7 @@ int pl_arm_chapter(const char *name);
  * and returns the complete name. */
 const char *pl_arm_of_module(const char *module, char *out, size_t size);
 void pl_chapter_name(int chapter, char out[PL_ARM_NAME_MAX]);
-/* Writes the name of the arm in which the paths score documents before this chapter:
- * "score~1" and so on. */
+/* Writes the arm in which paths score documents before this chapter: "score~1". */
 void pl_scoring_name(int chapter, char out[PL_ARM_NAME_MAX]);
 /* Writes the name of the arm in which workers compute the routing features for this
  * chapter: "features~0" and so on. */
@@ -211,13 +204,11 @@ uint64_t pl_arm_scores_bytes(const pl_arm *arm);
 /* Returns the number of samples per phase of a path. The samples of phase p begin at p
  * times this number, even if some samples of earlier phases were left out. */
 uint64_t pl_phase_samples(const pl_arm *arm);
-/* Returns whether the state that a path has after `phase` phases must be uploaded
- * (pl_outer.state_every). */
+/* Whether a path's state after `phase` phases must be uploaded (state_every). */
 bool pl_phase_uploads(const pl_arm *arm, int64_t phase);
 /* Whether the arm's tasks score documents instead of training (n_scored). */
 bool pl_arm_scores(const pl_arm *arm);
-/* Returns the number of sequences in one pass: micro_batch, or batch if micro_batch is
- * 0. */
+/* Returns the sequences in one pass: micro_batch, or batch if that is 0. */
 int pl_arm_pass(const pl_inner *inner);
 /* Returns the schedule of the learning rate over the steps of the arm's paths. */
 pl_schedule pl_arm_schedule(const pl_inner *inner);
@@ -226,11 +217,11 @@ void pl_arm_clear(pl_arm *arm);
 void pl_arm_encode(const pl_arm *arm, pl_buf *out);
 /* Decodes and checks a definition. After success the topology of the arm can be
  * created. ERR_PROTO if the definition is wrong. */
-PL_MUST_CHECK pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out);
+pl_status pl_arm_decode(const void *data, size_t len, pl_arm *out);
 /* Reads the arm with this name from a store. Clear `arm` afterwards, even after a
  * failure. ERR_NOT_FOUND if the store has no such arm. */
-PL_MUST_CHECK pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
-                                    pl_topology **topology);
+pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
+                      pl_topology **topology);
 /* Writes the name of the mixture's newest chapter, which is used for serving. It is
  * "mix" if the mixture has only one chapter, or none yet. */
 void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX]);
@@ -238,14 +229,13 @@ void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX]);
 /* Writes the name of the module's parent in the previous chapter; "" if there is none.
  * The last version of the parent is version 0 of this module. Both names include the
  * arm: "mix/L1.E0". */
-PL_MUST_CHECK pl_status pl_module_before(pl_store *store, const char *module,
-                                         char out[PL_MODULE_NAME_MAX]);
+pl_status pl_module_before(pl_store *store, const char *module,
+                           char out[PL_MODULE_NAME_MAX]);
 
 /* If the next chapter has no module that descends from `module`, writes the name of
  * that chapter. Writes "" if a module of the next chapter descends from `module`, or if
  * there is no next chapter. */
-PL_MUST_CHECK pl_status pl_module_end(pl_store *store, const char *module,
-                                      char out[PL_ARM_NAME_MAX]);
+pl_status pl_module_end(pl_store *store, const char *module, char out[PL_ARM_NAME_MAX]);
 
 /* Returns whether versions alone determine how a path continues: each version is made
  * from the updates of one round, and paths keep no parameters of their own. */
@@ -258,10 +248,8 @@ bool pl_versions_have_phases(const pl_outer *outer);
  * version (noloco, delayed-nesterov), and for arms whose moments never leave a
  * worker. */
 bool pl_phase_repeats(const pl_outer *outer);
-/* Returns by how many phases a path may be ahead of the slowest path; INT64_MAX:
- * without limit. */
+/* Returns how many phases a path may be ahead of the slowest; INT64_MAX: any. */
 int64_t pl_phases_ahead(const pl_outer *outer);
-/* Returns whether slower workers do fewer inner steps per phase (pl_local_steps). */
 bool pl_steps_vary(const pl_outer *outer);
 /* Returns the number of inner steps of a slower worker (dynamic local steps, Async
  * DiLoCo, arXiv:2401.09135). It is max(1, floor(inner_steps * speed / top_speed)), so
@@ -275,23 +263,19 @@ bool pl_feedback_helps(const pl_outer *outer);
 void pl_outer_fit(pl_outer *outer);
 
 /* Checks a definition. After success, its topology can be created. */
-PL_MUST_CHECK pl_status pl_arm_check(const pl_arm *arm);
+pl_status pl_arm_check(const pl_arm *arm);
 /* Checks what noloco's mates need of each other: they exchange all parameters, and what
  * they have seen must not be rounded later. */
-PL_MUST_CHECK pl_status pl_mates_check(const pl_outer *outer);
+pl_status pl_mates_check(const pl_outer *outer);
 /* Checks that the method can use outer.quorum and outer.deadline_s. (The baseline
- * diloco ignores a deadline of the mixture's method, so definitions are not checked.)
- */
-PL_MUST_CHECK pl_status pl_wait_check(const pl_outer *outer);
-/* Checks outer.quorum. ERR_CONFIG: the quorum is not between 0 and 1, or cannot be used
- * with the codec. */
-PL_MUST_CHECK pl_status pl_quorum_check(const pl_outer *outer);
-/* Checks state_every. ERR_CONFIG: states that are not uploaded could not be made
- * again. */
-PL_MUST_CHECK pl_status pl_state_every_check(const pl_outer *outer);
-/* Checks outer.mean=present. The message of ERR_CONFIG names the setting that must be
- * changed. */
-PL_MUST_CHECK pl_status pl_mean_check(const pl_outer *outer);
+ * diloco ignores a deadline of the mixture's, so definitions are not checked.) */
+pl_status pl_wait_check(const pl_outer *outer);
+/* Checks outer.quorum. ERR_CONFIG: it is not 0 to 1, or the codec forbids it. */
+pl_status pl_quorum_check(const pl_outer *outer);
+/* Checks state_every. ERR_CONFIG: states could not be made again. */
+pl_status pl_state_every_check(const pl_outer *outer);
+/* Checks outer.mean=present. ERR_CONFIG names the setting that must change. */
+pl_status pl_mean_check(const pl_outer *outer);
 
 bool pl_arm_is_frozen(const pl_arm *arm, int module);
 pl_class pl_arm_class(const pl_topology *topology, int module);

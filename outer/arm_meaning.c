@@ -1,7 +1,6 @@
 /* What follows from the definition of an arm: what its settings mean for the whole arm
  * (contract.h: for one module), the settings and classes of its modules, and the names
  * of what belongs to it. */
-#include "outer/arm.h"
 #include "outer/method.h"
 
 static const outer_method *method_of(const pl_outer *outer)

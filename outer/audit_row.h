@@ -85,14 +85,13 @@ typedef struct pl_audit {
 /* Returns whether tasks of the arm can be repeated later and compared. */
 bool pl_audit_may(const pl_arm *arm);
 const char *pl_verdict_name(pl_verdict verdict);
-/* Whether the verdict drops the task's results. */
 bool pl_verdict_drops(pl_verdict verdict);
 
 /* Writes "audit/PATH/PHASE", with ".TRIES" if the results were dropped. */
 void pl_audit_name(const pl_audit *audit, char out[PL_TEXT_MAX]);
 void pl_audit_write(const pl_audit *audit, pl_buf *out);
 /* ERR_DATA: the text is not the row of an audit. */
-PL_MUST_CHECK pl_status pl_audit_read(const char *text, pl_audit *out);
+pl_status pl_audit_read(const char *text, pl_audit *out);
 
 typedef struct pl_dropped {
     char path[PL_TEXT_MAX];
@@ -100,7 +99,7 @@ typedef struct pl_dropped {
     uint64_t token;
 } pl_dropped;
 /* Reads a ref below PL_DROPPED_REFS. ERR_DAMAGED: it is no such ref. */
-PL_MUST_CHECK pl_status pl_dropped_read(const char *name, pl_dropped *out);
+pl_status pl_dropped_read(const char *name, pl_dropped *out);
 
 /* ---- the draw ---- */
 typedef struct pl_draw {
@@ -109,7 +108,6 @@ typedef struct pl_draw {
     double share;   /* fraction of tasks that are audited */
 } pl_draw;
 
-/* Makes a new secret. */
 void pl_draw_create(double share, pl_draw *out);
 /* Whether the task is audited: uniform(MAC(secret; task)) < share. */
 bool pl_draw_has(const pl_draw *draw, const pl_arm *arm, int path, int replica,
@@ -118,4 +116,4 @@ bool pl_draw_has(const pl_draw *draw, const pl_arm *arm, int path, int replica,
  * process "HASH SHARE SECRET". pl_draw_write leaves out a secret that is not known. */
 void pl_draw_name(const pl_draw *draw, char out[PL_TEXT_MAX]);
 void pl_draw_write(const pl_draw *draw, pl_buf *out);
-PL_MUST_CHECK pl_status pl_draw_read(const char *text, pl_draw *out);
+pl_status pl_draw_read(const char *text, pl_draw *out);

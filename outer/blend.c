@@ -40,8 +40,7 @@ bool pl_blend_uses_density(pl_blend_method method)
     return method == PL_BLEND_TIES;
 }
 
-/* A merged module whose values are this many times larger than those of its sources is
- * refused. */
+/* A merged module with values this many times those of its sources is refused. */
 #define FAR 1000.0
 
 static double sum_blend_weights(const pl_blend *b)
@@ -84,8 +83,7 @@ pl_status pl_blend_check(const pl_blend *b)
 }
 
 /* ---- sums ---- */
-/* out = from + sum_s factors[s] * (x_s - from); if `from` is NULL, out = sum_s
- * factors[s] * x_s. */
+/* out = from + sum_s factors[s] * (x_s - from); NULL: sum_s factors[s] * x_s */
 static void add_sources(const pl_blend *b, const float *const *sources,
                         const double *factors, const float *from, size_t n, float *out)
 {
@@ -189,7 +187,6 @@ static double elect_value(const pl_blend *b, const float *const *sources,
     return weight > 0 ? mean / weight : 0;
 }
 
-/* Returns the largest magnitude; infinity if a value is not finite. */
 static double find_largest(const float *values, size_t n)
 {
     double largest = 0;

@@ -27,7 +27,7 @@ typedef enum pl_blend_method {
     PL_BLEND_COUNT
 } pl_blend_method;
 const char *pl_blend_name(pl_blend_method method); /* for example "linear" */
-PL_MUST_CHECK pl_status pl_blend_parse(const char *text, pl_blend_method *out);
+pl_status pl_blend_parse(const char *text, pl_blend_method *out);
 bool pl_blend_needs_base(pl_blend_method method);
 bool pl_blend_uses_density(pl_blend_method method);
 
@@ -40,11 +40,10 @@ typedef struct pl_blend {
     double weights[PL_BLEND_SOURCES_MAX];
 } pl_blend;
 /* ERR_USAGE: the method cannot be used with these numbers. */
-PL_MUST_CHECK pl_status pl_blend_check(const pl_blend *blend);
+pl_status pl_blend_check(const pl_blend *blend);
 
 /* Computes the blend and writes it to out [n]. Each of the n_sources sources has n
  * values. base [n] may be NULL if the method needs no base. ERR_NUMERIC: a value of the
- * result is not finite, or more than 1000 times the largest value of base and sources.
- */
-PL_MUST_CHECK pl_status pl_blend_run(const pl_blend *blend, const float *const *sources,
-                                     const float *base, size_t n, float *out);
+ * result is not finite, or above 1000 times the largest value of base and sources. */
+pl_status pl_blend_run(const pl_blend *blend, const float *const *sources,
+                       const float *base, size_t n, float *out);

@@ -1,6 +1,5 @@
-/* Makes and applies changes: encoded differences between two versions (change.h). A
- * home and a worker apply the same bytes with the same code, so both get the same
- * version. */
+/* Makes and applies changes: encoded differences between two versions (change.h). Home
+ * and worker apply the same bytes with the same code, and get the same version. */
 #include "outer/change.h"
 #include "outer/method.h"
 

@@ -18,18 +18,16 @@
 
 /* Returns ERR_CONFIG unless versions can be sent as changes. This needs one of the
  * codecs f32, bf16, i8 and i4, and a method whose workers fetch versions. */
-PL_MUST_CHECK pl_status pl_change_check(const pl_outer *outer);
+pl_status pl_change_check(const pl_outer *outer);
 
 /* Makes a change. before [n] is x. `params` is x' on entry and the new version on
- * return. `residual` is e on entry and e' on return. Appends the message to `change`,
- * and sets *norm to the L2 norm of the decoded message. ERR_NUMERIC: x - x' is not
- * finite. */
-PL_MUST_CHECK pl_status pl_change_make(const pl_arm *arm, const pl_topology *topology,
-                                       int module, const float *before, float *params,
-                                       float *residual, pl_buf *change, double *norm);
+ * return. `residual` is e on entry and e' on return. Appends the message to `change`;
+ * *norm is the L2 norm of the decoded message. ERR_NUMERIC: x - x' is not finite. */
+pl_status pl_change_make(const pl_arm *arm, const pl_topology *topology, int module,
+                         const float *before, float *params, float *residual,
+                         pl_buf *change, double *norm);
 
 /* Applies a change. `params` is the previous version on entry and the next version on
  * return. ERR_DATA: the bytes are not a message with n values; `params` may then be
  * partly changed. */
-PL_MUST_CHECK pl_status pl_change_apply(const void *change, uint64_t bytes, size_t n,
-                                        float *params);
+pl_status pl_change_apply(const void *change, uint64_t bytes, size_t n, float *params);

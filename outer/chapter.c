@@ -1,5 +1,4 @@
-/* The chapters of the mixture: their names, and the parents of a chapter's modules in
- * the previous chapter. */
+/* The mixture's chapters: names, and modules' parents in the previous chapter. */
 #include "outer/outer.h"
 #include <stdio.h>
 #include <string.h>
@@ -55,8 +54,7 @@ typedef struct chapter_pair {
     pl_topology *from, *to;
 } chapter_pair;
 
-/* Reads a chapter and the chapter before it. ERR_NOT_FOUND: the store does not have
- * this chapter. */
+/* Reads a chapter and the one before. ERR_NOT_FOUND: the store lacks the chapter. */
 static pl_status open_pair(pl_store *store, int chapter, chapter_pair *out)
 {
     char name[PL_ARM_NAME_MAX];

@@ -9,7 +9,6 @@
 #include "outer/contract.h"
 #include "outer/arith.h"
 #include "outer/gossip.h"
-#include "outer/iso.h"
 #include "outer/method.h"
 
 #include <math.h>
@@ -182,8 +181,7 @@ pl_status pl_round_mate(const pl_contract *c, int index, int64_t phase, int *mat
                                        members, partner);
     if (status == PL_OK)
         *mate = (int)members[partner[own]];
-    pl_free(members);
-    pl_free(partner);
+    pl_free_all(members, partner);
     return status;
 }
 
@@ -191,8 +189,7 @@ pl_status pl_round_mate(const pl_contract *c, int index, int64_t phase, int *mat
 pl_round_step pl_round_step_of(const pl_contract *c, uint64_t newest, int n)
 {
     pl_method_settings m = c->settings;
-    /* the schedule counts phases; a phase has one round per contributor if each update
-     * is a round */
+    /* the schedule counts phases; by arrival, a phase has a round per contributor */
     const int64_t phase = (int64_t)newest / (c->by_arrival ? c->n_holders : 1);
     const bool settled = pl_method_schedule(&c->schedule, phase, &m);
     pl_round_step how = {.step = pl_method_step(&m, m.lr, c->rescale && !settled, n),

@@ -53,8 +53,7 @@ typedef struct pl_contract {
     int64_t first, period;
     /* an update of round r is relative to version max(0, r - lag) */
     int64_t lag;
-    /* a phase waits for the merge of all rounds to which phases before `phase` - wait
-     * contribute */
+    /* a phase waits for all rounds to which phases before `phase` - wait contribute */
     int64_t wait;
     bool meets;      /* holders meet in pairs after each phase (pl_round_mate) */
     bool by_arrival; /* the home numbers rounds in the order in which updates arrive */
@@ -72,8 +71,7 @@ typedef struct pl_contract {
     /* ---- updates ---- */
     int n_vectors; /* number of messages in an update (outer/gossip.h) */
     bool homomorphic;
-    /* whether versions are made from rounded changes, which are kept (outer/change.h)
-     */
+    /* whether versions are made from kept, rounded changes (outer/change.h) */
     bool keeps_change;
 
     /* ---- private to outer ---- */
@@ -89,8 +87,7 @@ typedef struct pl_contract {
 } pl_contract;
 
 pl_contract pl_contract_of(const pl_arm *arm, const pl_topology *t, int module);
-/* Returns the contracts of all modules of the arm. Free them with pl_free, before the
- * topology and the arm. */
+/* The contracts of all modules; free (pl_free) them before topology and arm. */
 pl_contract *pl_contracts_create(const pl_arm *arm, const pl_topology *t);
 
 /* Returns the round to which a phase contributes, or -1 if it contributes to none. Do
@@ -98,8 +95,7 @@ pl_contract *pl_contracts_create(const pl_arm *arm, const pl_topology *t);
 int64_t pl_round_of(const pl_contract *c, int64_t phase);
 /* Returns whether an update of the phase may belong to the round. */
 bool pl_round_has(const pl_contract *c, int64_t round, int64_t phase);
-/* Returns the version to which an update of this round is relative. Do not use the
- * result if `by_arrival`. */
+/* Returns the base version of this round's updates; not for `by_arrival`. */
 uint64_t pl_round_base(const pl_contract *c, int64_t round);
 /* Returns whether an update of this round may be relative to the version `base`. */
 bool pl_round_accepts(const pl_contract *c, int64_t round, uint64_t base,
@@ -114,15 +110,13 @@ int64_t pl_round_start(const pl_contract *c, int64_t phase);
 int64_t pl_round_restart(const pl_contract *c, int64_t phase);
 /* Streaming: returns the version that is mixed into the path's parameters `overlap`
  * steps after the start of the phase; 0 if no version is mixed in. For a module with a
- * single contributor it is always 0, because the path continues with its own
- * parameters. */
+ * single contributor it is always 0, as the path keeps its own parameters. */
 uint64_t pl_round_takes(const pl_contract *c, int64_t phase);
 /* Returns the oldest version that tasks and merges still need. `needed` is the oldest
  * version that the paths' tasks name, UINT64_MAX if all paths are done. */
 uint64_t pl_round_oldest(const pl_contract *c, uint64_t newest, uint64_t needed);
 
-/* Returns the weight of a path's update in the mean of the module. The weights of all
- * contributors add up to 1. */
+/* Returns a path's weight in the module's mean; all add up to 1. */
 double pl_round_share(const pl_contract *c, int path);
 /* Returns the values with which the codec encodes the path's update in this round. All
  * values except the weight must be equal for all contributors. `norm` is the update
@@ -131,8 +125,7 @@ pl_codec_round pl_round_codec(const pl_contract *c, int path, int64_t round,
                               double norm);
 /* noloco: finds the mate that a path and replica meets after `phase`. `index` and *mate
  * are path * R + replica. *mate equals `index` if there is no mate. */
-PL_MUST_CHECK pl_status pl_round_mate(const pl_contract *c, int index, int64_t phase,
-                                      int *mate);
+pl_status pl_round_mate(const pl_contract *c, int index, int64_t phase, int *mate);
 
 /* How the version after `newest` is made from n contributions. */
 typedef struct pl_round_step {
@@ -159,13 +152,12 @@ double pl_round_weight(const pl_contract *c, int path, double weight, double tot
                        int n);
 /* Computes the version that the home will make from this message, with the same
  * arithmetic as the home. Needs `predicts`. `params` is version `round` on entry and
- * version `round` + 1 on return. *norm gets the update norm that the home will
- * record. */
-PL_MUST_CHECK pl_status pl_round_predict(const pl_contract *c, int64_t round,
-                                         const pl_codec_message *message, float *params,
-                                         double *norm);
+ * version `round` + 1 on return. *norm: the update norm that the home records. */
+pl_status pl_round_predict(const pl_contract *c, int64_t round,
+                           const pl_codec_message *message, float *params,
+                           double *norm);
 
 /* Decodes an update of a module: out[v] gets the n_params values of vector v. If `out`
  * is NULL, the update is only checked. ERR_DATA, ERR_NUMERIC: pl_codec_add. */
-PL_MUST_CHECK pl_status pl_round_decode(const pl_contract *of, const void *data,
-                                        uint64_t bytes, float *const *out);
+pl_status pl_round_decode(const pl_contract *of, const void *data, uint64_t bytes,
+                          float *const *out);

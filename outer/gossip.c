@@ -47,8 +47,7 @@
  *     the number of threads nor the length of blocks changes the result.
  *
  * Ownership. Vectors are borrowed. `params` and `velocity` are changed in place and
- * must not overlap any other vector. The struct `meeting` has the arguments of one
- * call. */
+ * must not overlap any other vector. `meeting` has the arguments of a call. */
 #include "outer/gossip.h"
 
 #include <math.h>
@@ -144,24 +143,21 @@ typedef struct meeting {
     /* the vectors (offers or updates) of the holder and of its mate; if the holder has
      * no mate, both pointers are to the holder's vector */
     const float *own, *mate;
-    /* the mate's x, if updates were exchanged; NULL if the holder has no mate or offers
-     * were exchanged */
+    /* the mate's x, if updates were exchanged; NULL: no mate, or offers */
     const float *mate_params;
     /* the holder's x as the codec has rounded it for the mate; NULL without a codec */
     const float *own_view;
     size_t n;
 } meeting;
 
-/* Takes the Nesterov step for one element (gossip.h has the equation). v does not
- * contain the learning rate. */
+/* The Nesterov step for one element (gossip.h); v has no learning rate. */
 INLINE void nesterov(float alpha, float beta, float *x, float *v, float g)
 {
     *v = alpha * *v + g;
     *x -= beta * (g + alpha * *v);
 }
 
-/* Returns the mean. It does not depend on the order of the arguments, and mean_of(a, a)
- * is a. */
+/* The mean, which does not depend on the order; mean_of(a, a) is a. */
 INLINE float mean_of(float a, float b)
 {
     return 0.5f * (a + b);

@@ -34,9 +34,8 @@
  *
  * The numbers in members [n_members] must all be different. `partner` also has
  * n_members entries. ERR_ARG if n_members < 1 or a member is listed twice. */
-PL_MUST_CHECK pl_status pl_gossip_match(uint64_t seed, const char *module,
-                                        uint64_t round, int n_members,
-                                        const uint64_t *members, int *partner);
+pl_status pl_gossip_match(uint64_t seed, const char *module, uint64_t round,
+                          int n_members, const uint64_t *members, int *partner);
 
 typedef struct pl_gossip_step {
     double alpha, beta, gamma;
@@ -51,15 +50,14 @@ void pl_gossip_offer(const float *params, const float *update, double share, siz
 /* Takes the step if one vector was exchanged: `own` and `mate` are offers; `mate` is
  * NULL for a group of one. params [n] and velocity [n] are changed in place and must
  * not overlap other vectors. ERR_ARG unless gamma equals beta. */
-PL_MUST_CHECK pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
-                                            float *velocity, const float *own,
-                                            const float *mate, size_t n, int n_threads);
+pl_status pl_gossip_apply_one(const pl_gossip_step *step, float *params,
+                              float *velocity, const float *own, const float *mate,
+                              size_t n, int n_threads);
 
 /* The two vectors of a holder, after a codec has rounded them. The holder and its mate
  * both use the rounded vectors. */
 typedef struct pl_gossip_view {
-    /* `update` is the update times its share; `params` are the parameters before the
-     * step */
+    /* update: times its share; params: before the step */
     const float *update, *params;
 } pl_gossip_view;
 /* Takes the step if each mate sent two vectors that a codec has rounded; `mate` is NULL
@@ -67,20 +65,17 @@ typedef struct pl_gossip_view {
  * - own view. So the gamma terms of both mates add up to 0, even though rounding has
  * changed the vectors. The vectors must not overlap. ERR_ARG if a vector is missing.
  * For a group of one own->params is not read. */
-PL_MUST_CHECK pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
-                                              float *velocity,
-                                              const pl_gossip_view *own,
-                                              const pl_gossip_view *mate, size_t n,
-                                              int n_threads);
+pl_status pl_gossip_apply_views(const pl_gossip_step *step, float *params,
+                                float *velocity, const pl_gossip_view *own,
+                                const pl_gossip_view *mate, size_t n, int n_threads);
 
 /* Takes the step if two vectors were exchanged: the updates (times their shares) and
  * the mate's x before the step. mate_params and mate_update are both NULL for a group
  * of one; ERR_ARG if only one of them is NULL. */
-PL_MUST_CHECK pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
-                                            float *velocity, const float *own_update,
-                                            const float *mate_params,
-                                            const float *mate_update, size_t n,
-                                            int n_threads);
+pl_status pl_gossip_apply_two(const pl_gossip_step *step, float *params,
+                              float *velocity, const float *own_update,
+                              const float *mate_params, const float *mate_update,
+                              size_t n, int n_threads);
 
 /* ---- how fast the holders of a module become equal ---- */
 

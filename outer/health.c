@@ -6,8 +6,7 @@
 
 struct pl_health_walk {
     size_t n;
-    /* [n] parameters and momentum of the previous version; `last` is g of the step that
-     * made the previous version */
+    /* [n] parameters and momentum of the previous version; last: its step's g */
     float *params, *momentum, *last;
     bool has_momentum, has_last;
 };

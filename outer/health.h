@@ -38,15 +38,13 @@ typedef struct pl_health {
 } pl_health;
 
 typedef struct pl_health_walk pl_health_walk;
-/* Makes a walk, which visits the versions of a module with n parameters in rising
- * order. ERR_NOMEM. */
-PL_MUST_CHECK pl_status pl_health_walk_create(size_t n, pl_health_walk **out);
+/* A walk visits versions of a module with n parameters, rising. ERR_NOMEM. */
+pl_status pl_health_walk_create(size_t n, pl_health_walk **out);
 void pl_health_walk_destroy(pl_health_walk **walk);
 /* Begins the walk at a version with these parameters. `initial`: whether this is
  * version 0. If the parameters of some versions were deleted, call this function again
  * for the first version after them. */
 void pl_health_begin(pl_health_walk *walk, const float *params, bool initial);
-/* Moves the walk to the next version and computes the health of the step that made
- * it. */
+/* Moves to the next version and computes the health of the step that made it. */
 void pl_health_next(pl_health_walk *walk, const float *params,
                     const pl_health_step *step, pl_health *out);

@@ -14,8 +14,7 @@
 
 /* Allocates the lists `held` and `held_bytes` of an arm, and fills them with zeros. */
 void pl_arm_hold(pl_arm *arm);
-/* Returns whether this replica of a path scores the path's held-out text before this
- * phase. */
+/* Whether this replica scores its path's held-out text before this phase. */
 bool pl_held_scores(const pl_arm *arm, int path, int replica, int64_t phase);
 
 /* The sum of the scores of an arm's paths, in nats. */
@@ -24,9 +23,7 @@ typedef struct pl_held_sum {
     uint64_t bytes;
     int n_missing; /* number of paths that have held-out text, but no score yet */
 } pl_held_sum;
-/* Adds the score of a path. `nats` is the score of the path's first replica; 0: there
- * is no score yet. */
+/* Adds the score of a path's first replica; nats 0: there is none yet. */
 void pl_held_add(pl_held_sum *sum, const pl_arm *arm, int path, double nats);
-/* Returns the sum in bits per byte of text; 0 if the score of a path is missing, or if
- * there is no held-out text. */
+/* Returns bits per byte of text; 0: a score is missing, or no held-out text. */
 double pl_held_bits(const pl_held_sum *sum);

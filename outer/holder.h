@@ -20,14 +20,12 @@ typedef struct pl_holder {
  * themselves, takes the outer step after the previous phase. mate: the mate's decoded
  * update, NULL if the path met no mate; mate_start: the second vector of that update,
  * if updates have two vectors. ERR_NOMEM. */
-PL_MUST_CHECK pl_status pl_holder_begin(const pl_holder *h, const float *mate,
-                                        const float *mate_start, float *start);
+pl_status pl_holder_begin(const pl_holder *h, const float *mate,
+                          const float *mate_start, float *start);
 
-/* Computes the update that training from `start` to `now` makes. */
 void pl_holder_update(const pl_holder *h, const float *start, const float *now,
                       float *update);
-/* Computes the second vector of the update, if two vectors are sent: the base minus the
- * start. */
+/* Computes the update's second vector, if two are sent: the base minus the start. */
 void pl_holder_update_start(const pl_holder *h, const float *start, float *update);
 /* streaming: local = mix local + (1 - mix) merged. With mix 0 `local` becomes `merged`;
  * with mix 1 it does not change. */

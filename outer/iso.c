@@ -45,8 +45,7 @@ INLINE void multiply_tile(const iso_product *p, size_t row, size_t column)
         memcpy(p->out + (row + (size_t)r) * p->C + column, sums[r], sizeof sums[r]);
 }
 
-/* Defines a function that computes TILE rows of a product, which is the unit of work of
- * a thread. */
+/* Defines a function that computes TILE rows of a product, a thread's unit of work. */
 #define MULTIPLY(isa, attribute)                                                       \
     attribute static pl_status multiply_rows_##isa(void *context, size_t item,         \
                                                    int thread)                         \
@@ -118,8 +117,7 @@ size_t pl_iso_work_bytes(int rows, int cols)
     return (3 * a * b + 2 * n * n) * sizeof(float);
 }
 
-/* Returns the index in x of an element of the matrix. If `turned` is true, x has the
- * transposed matrix. */
+/* Returns the index in x of an element of the matrix (`turned`: transposed). */
 static size_t place_in_x(const iso_work *w, bool turned, size_t row, size_t col)
 {
     return turned ? col * w->m + row : row * w->m + col;

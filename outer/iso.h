@@ -34,13 +34,10 @@ typedef struct pl_iso_matrix {
 } pl_iso_matrix;
 
 /* Lists the matrices of the blocks in a module, in the order of their offsets, and
- * returns their number. The caller frees *out, which is NULL if there are no
- * matrices. */
+ * returns their number. The caller frees *out (NULL: none). */
 int pl_iso_matrices(const pl_topology *topology, int module, pl_iso_matrix **out);
 
-/* Returns the number of bytes that pl_iso_equalize allocates while it runs. */
 size_t pl_iso_work_bytes(int rows, int cols);
 /* Makes the singular values of a matrix [rows, cols] equal, in place. A matrix whose
  * norm is 0 or not finite is not changed. ERR_NOMEM. */
-PL_MUST_CHECK pl_status pl_iso_equalize(float *values, int rows, int cols,
-                                        int n_threads);
+pl_status pl_iso_equalize(float *values, int rows, int cols, int n_threads);

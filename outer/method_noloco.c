@@ -64,8 +64,7 @@ static void agree(const pl_arm *arm, pl_contract *c)
  * that applies the mean of all updates and no consensus term, so the home can compute
  * it. Under heavy ball, velocities contain the learning rate of their round. If updates
  * u have only one vector, they are relative to version 0. Then the update relative to
- * version t is g = x_t - (x_0 - u) = (x_t - x_0) + u, where x_t are the parameters of
- * version t. */
+ * version t is g = x_t - (x_0 - u) = (x_t - x_0) + u, with x_t, version t. */
 static void merge(const pl_contract *c, pl_round_step *how)
 {
     const bool scales = c->settings.rule == PL_RULE_HEAVY_BALL;

@@ -26,17 +26,14 @@ pl_path_layout pl_path_layout_of(const pl_arm *arm);
  * Muon the second moments have no values for the matrices that Muon updates
  * (pl_shape_hidden_params). */
 size_t pl_path_vector_floats(const pl_arm *arm, int v, size_t n_params);
-/* Returns the number of values of both moments together. */
 size_t pl_path_moments_floats(const pl_arm *arm, size_t n_params);
-/* pl_path_kind returns the form in which vector v is sent, pl_path_vector_bytes its
- * size in bytes. */
+/* pl_path_kind: the form in which vector v is sent; pl_path_vector_bytes: its size. */
 pl_state_kind pl_path_kind(const pl_arm *arm, int v);
 uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params);
 /* Reads values first .. first+n-1 of a vector of `size` values, which is stored in this
  * form at `at`. NULL stands for a vector of zeros, and so does PL_STATE_LOCAL. */
 void pl_path_read(pl_state_kind kind, const uint8_t *at, size_t size, size_t first,
                   size_t n, float *out);
-/* Returns the size in bytes of the blob with all vectors; 0 if a path has no state. */
 uint64_t pl_path_state_bytes(const pl_arm *arm, size_t n_params);
 
 /* Returns the bytes that a worker sends and fetches per phase if it stays with a path,

@@ -49,7 +49,6 @@ pl_state_view pl_state_view_of(const pl_arm *arm, size_t n_params, const void *p
  * caller does not have; what depends on it is then not checked. */
 typedef struct pl_state_source {
     void *context;
-    /* Reads the version of the slot's module. */
     pl_status (*version)(void *context, int slot, uint64_t number, float *out);
     /* Decodes the update of holder `index` (path * R + replica) in a round, which has
      * of->n_vectors vectors. */
@@ -77,7 +76,7 @@ typedef struct pl_state_claim {
 
 /* ERR_DATA if training cannot have produced claim->after. An arm that scores has no
  * such state. */
-PL_MUST_CHECK pl_status pl_state_check(const pl_state_claim *claim);
+pl_status pl_state_check(const pl_state_claim *claim);
 
 /* Returns U: the largest distance by which a phase can move n parameters whose norm is
  * at most `norm`; INFINITY if the decays give no bound. */

@@ -37,8 +37,7 @@
 
 #include <math.h>
 
-/* A span is the number of values that a thread takes at a time; each span has its own
- * sums. */
+/* A thread takes a span of values at a time; each span has its own sums. */
 enum { STEP_SPAN = 256 * PL_OUTER_BLOCK };
 
 typedef struct pass {
@@ -257,8 +256,7 @@ pl_status pl_update_list_mean(void *list, size_t first, size_t count, float *mea
     return PL_OK;
 }
 
-/* Computes the L2 norm with the blocks and spans of a step, so that it equals the norm
- * that a step reports. */
+/* Computes the L2 norm with a step's blocks and spans, to equal the step's. */
 double pl_l2_norm(const float *values, size_t n)
 {
     const step_kernels *kernels = step_kernels_best();

@@ -33,8 +33,7 @@ enum {
     PL_OUTER_BLOCK = 512
 }; /* values per block; only the last block may be shorter */
 
-/* If only lr, momentum and n_contributors are set and all other fields are 0, the step
- * is plain diloco. */
+/* With only lr, momentum and n_contributors set, the step is plain diloco. */
 typedef struct pl_outer_step {
     double lr, momentum; /* outer learning rate (eta), outer momentum (mu) */
     bool rescale;
@@ -87,15 +86,14 @@ typedef struct pl_outer_report {
 /* Takes one outer step. ERR_ARG: the method is noloco, a vector is missing, or a count
  * is out of its range. ERR_NOMEM. An error of `fill` is returned unchanged; the state
  * is then partly changed and must be discarded. */
-PL_MUST_CHECK pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state,
-                                       size_t n, pl_mean_fn fill, void *context,
-                                       int n_threads, pl_outer_report *report);
+pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_t n,
+                         pl_mean_fn fill, void *context, int n_threads,
+                         pl_outer_report *report);
 
 /* Takes one outer step like pl_outer_merge, but with D as the vector `mean`. `report`
  * may be NULL. */
-PL_MUST_CHECK pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
-                                       const float *mean, size_t n,
-                                       pl_outer_report *report);
+pl_status pl_outer_apply(const pl_outer_step *step, pl_outer_state *state,
+                         const float *mean, size_t n, pl_outer_report *report);
 
 /* A list of updates as plain arrays, for a pl_mean_fn that computes sum_u weight_u
  * values_u in the order of the list. bf16 values need no alignment. If the addresses of

@@ -7,8 +7,7 @@
 #pragma once
 #include "outer/step.h"
 
-/* The mean is computed in pieces of this many values: in each piece all updates are
- * added in turn. */
+/* The mean is computed in pieces of this many values, over all updates. */
 enum { STEP_PIECE = 256 };
 
 typedef enum step_kind {
@@ -55,8 +54,7 @@ typedef struct step_kernels {
     void (*step)(const step_coefficients *c, const step_block *block,
                  bool measures_step, step_sums *sums);
     double (*squares)(const float *values, size_t count); /* sum of squares */
-    /* if `fresh` is true, out = 0 + weight * values, otherwise out += weight * values;
-     * count <= STEP_PIECE */
+    /* `fresh`: out = 0 + weight * values, else out += it; count <= STEP_PIECE */
     void (*add_float)(float *out, const void *values, float weight, bool fresh,
                       size_t count);
     void (*add_bf16)(float *out, const void *values, float weight, bool fresh,
@@ -64,6 +62,5 @@ typedef struct step_kernels {
     void (*add_four)(float *out, const step_quad *quad, bool fresh, size_t count);
 } step_kernels;
 
-/* returns the fastest kernels for this machine */
 const step_kernels *step_kernels_best(void);
 const step_kernels *step_kernels_portable(void);

@@ -43,14 +43,12 @@ typedef enum pl_rule { PL_RULE_NESTEROV, PL_RULE_HEAVY_BALL } pl_rule;
  *   constant  `gap_constant` */
 typedef enum pl_gap { PL_GAP_NONE, PL_GAP_NORM, PL_GAP_CONSTANT } pl_gap;
 
-/* Returns the method's name in the configuration; NULL for the number of a method that
- * was removed. */
+/* Returns the method's name in the configuration; NULL: the method was removed. */
 const char *pl_method_name(pl_method method);
 
 typedef struct pl_method_settings {
     pl_method method;
-    /* heavy-ball needs heavy ball; noloco, co2 and fedavg allow both rules; the other
-     * methods need Nesterov */
+    /* noloco, co2 and fedavg allow both rules; others than heavy-ball need Nesterov */
     pl_rule rule;
     double lr, momentum; /* eta, mu (outer/step.h); in noloco beta, alpha */
     double curvature;    /* lambda > 0, with which the limits are computed */
@@ -70,20 +68,19 @@ typedef struct pl_method_settings {
 } pl_method_settings;
 
 /* The message of ERR_CONFIG has the most similar method and the list of all methods. */
-PL_MUST_CHECK pl_status pl_method_parse(const char *text, pl_method *out);
+pl_status pl_method_parse(const char *text, pl_method *out);
 /* The names of the rules are "nesterov" and "heavy-ball"; the names of the gaps are
  * "none", "norm" and "constant". ERR_CONFIG if there is no such name. */
 const char *pl_rule_name(pl_rule rule);
-PL_MUST_CHECK pl_status pl_rule_parse(const char *text, pl_rule *out);
-PL_MUST_CHECK pl_status pl_gap_parse(const char *text, pl_gap *out);
+pl_status pl_rule_parse(const char *text, pl_rule *out);
+pl_status pl_gap_parse(const char *text, pl_gap *out);
 
 /* Returns the default settings of a method. Coefficients that the method does not use
  * have no effect. The defaults pass pl_method_check for every number of holders. */
 pl_method_settings pl_method_defaults(pl_method method);
 
-/* Checks settings. The message of ERR_CONFIG has the wrong values and what is
- * allowed. */
-PL_MUST_CHECK pl_status pl_method_check(const pl_method_settings *settings);
+/* Checks settings. ERR_CONFIG has the wrong values and what is allowed. */
+pl_status pl_method_check(const pl_method_settings *settings);
 
 /* Returns the delay of a module with this number of contributors. It is 0 if there is
  * only one, because that contributor need not wait for others. */

@@ -1,7 +1,6 @@
 /* The relay's loop. It decides which messages the relay forwards and which it holds,
  * and sends the answers to the peers that asked. */
 #include "codec/codec.h"
-#include "net/net.h"
 #include "relay/relay_internal.h"
 
 enum { TURN_MAX = 128, TICK_MS = 500, FORGET_MS = 60000 };
@@ -81,8 +80,7 @@ static pl_status pass_question(relay *r, const pl_peer *peer, pl_message *m)
 static pl_status answer_error(relay *r, const pl_peer *peer, uint64_t request,
                               pl_status why, const char *text)
 {
-    pl_message a;
-    pl_message_init(&a, 0);
+    pl_message a = {0};
     pl_wire_error(&a, request, why, text);
     pl_status status = answer_asker(r, peer, &a);
     pl_message_destroy(&a);
@@ -114,8 +112,7 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
                                  : staging_open(&r->uploads, &p, &there);
     if (status != PL_OK)
         return answer_error(r, peer, m->request, status, pl_last_error());
-    pl_message a;
-    pl_message_init(&a, 0);
+    pl_message a = {0};
     a.request = m->request;
     PL_SAY(&a, PUT_STATE, put_state, .offset = there);
     status = answer_asker(r, peer, &a);
@@ -201,7 +198,6 @@ static pl_status on_question(relay *r, const pl_peer *peer, pl_message *m)
     return PL_OK;
 }
 
-/* Answers the questions of a group that was sent. */
 static pl_status answer_group(relay *r, const relay_group *g)
 {
     for (int i = 0; i < g->n_parts; i++) {
@@ -235,7 +231,7 @@ static pl_status answer_group(relay *r, const relay_group *g)
 static pl_status take_lifted(relay *r)
 {
     relay_group *g;
-    while ((g = relay_uplink_take(r->up))) {
+    while ((g = pl_actor_take(r->up->actor))) {
         pl_status status = answer_group(r, g);
         relay_group_destroy(&g, &r->uploads);
         PL_CHECK(status);
@@ -271,15 +267,14 @@ static pl_status return_questions(relay *r, int64_t before_ms)
 static pl_status serve_relay(relay *r)
 {
     pl_status status = PL_OK;
-    pl_message m;
+    pl_message m = {0};
     pl_peer peer;
     relay_group *g;
     pl_socket *sockets[] = {r->front, r->back};
-    int fd = relay_uplink_fd(r->up);
+    int fd = pl_actor_fd(r->up->actor);
     int64_t swept = pl_now_ms();
     /* a signal handler on any thread may set *stop */
     const volatile sig_atomic_t *stop = r->options->stop;
-    pl_message_init(&m, 0);
     while (!(stop && __atomic_load_n(stop, __ATOMIC_RELAXED))) {
         bool ready[3];
         pl_wire_poll(sockets, 2, &fd, 1,
@@ -305,8 +300,7 @@ static pl_status serve_relay(relay *r)
                 pl_wire_error_of(&m) != PL_ERR_BUSY)
                 drop_question(r, q);
         }
-        /* if the connection to the home was made again, the questions on it were
-         * lost */
+        /* if the home was connected again, questions on their way were lost */
         pl_wire_line line;
         pl_absence_note(&r->away, "home", r->options->home, "",
                         pl_wire_lost_ms(r->back), 0);
@@ -317,14 +311,13 @@ static pl_status serve_relay(relay *r)
             PL_TRY(return_questions(r, INT64_MAX));
         PL_TRY(take_lifted(r));
         /* A worker whose SUBMIT_PATH waits in the relay sends no further update until
-         * it gets an answer. If all expected workers wait in this way, no group need
-         * wait longer. */
+         * it gets an answer. If all expected workers wait so, no group need wait. */
         int n_waiting = 0;
         for (size_t i = 0; i < r->n_questions; i++)
             n_waiting += r->questions[i].state == RELAY_WAITING;
         const bool all = r->options->expect > 0 && n_waiting >= r->options->expect;
         while ((g = relay_groups_take(&r->groups, r->options, all)))
-            relay_uplink_push(r->up, g);
+            pl_actor_push(r->up->actor, g);
         if (pl_now_ms() - swept > 10000) {
             staging_expire(&r->uploads, false);
             PL_TRY(return_questions(r, pl_now_ms() - FORGET_MS));
@@ -337,16 +330,15 @@ done:
     return status;
 }
 
-/* Drops all held updates. The workers send these updates again, to the next process of
- * this relay or to a home. */
+/* Drops all held updates, which workers send again to another relay or a home. */
 static void close_relay(relay *r)
 {
     relay_group *g;
     if (r->up) {
         relay_uplink_stop(r->up);
-        while ((g = relay_uplink_take(r->up)))
+        while ((g = pl_actor_take(r->up->actor)))
             relay_group_destroy(&g, &r->uploads);
-        r->report->bytes_sent += relay_uplink_bytes_sent(r->up);
+        r->report->bytes_sent += pl_client_bytes_sent(r->up->home);
     }
     while ((g = relay_groups_take(&r->groups, r->options, true)))
         relay_group_destroy(&g, &r->uploads);

@@ -35,8 +35,7 @@ typedef struct pl_relay_options {
 typedef struct pl_relay_report {
     uint64_t bytes_received; /* bytes of messages from workers and from other relays */
     uint64_t bytes_sent;     /* bytes of messages to the home */
-    /* n_sums: number of sums that the home accepted; n_summed: number of updates in
-     * these sums */
+    /* n_sums: sums that the home accepted; n_summed: updates in these sums */
     int64_t n_sums, n_summed;
     int64_t n_alone; /* number of updates that were sent to the home unchanged */
 } pl_relay_report;

@@ -1,5 +1,4 @@
-/* Decides which updates are added to one sum, and how long an update waits for other
- * updates. */
+/* Decides which updates are added to one sum, and how long they wait for others. */
 #include "codec/codec.h"
 #include "relay/relay_internal.h"
 
@@ -25,8 +24,7 @@ static bool fits_group(const relay_group *g, const pl_submit_message *s)
 
 /* Returns the number of contributors at which the group of this update is complete. An
  * update that cannot be added gets a separate group, which is complete at once. The
- * relay then sends the update unchanged, and the home's answer says why the update is
- * wrong. */
+ * relay then sends it unchanged, and the home's answer says why it is wrong. */
 static int limit_of(const relay_part *part)
 {
     pl_codec_info info;

@@ -1,21 +1,19 @@
-/* Private to the relay: questions that wait for an answer, and updates that are being
- * added. */
+/* Private to the relay: questions that wait for answers, updates to be added. */
 #pragma once
 #include "relay/relay.h"
 #include "net/net.h"
 
+#include <stdatomic.h>
+
 typedef enum relay_state {
     RELAY_PASSED, /* the question was forwarded to the home */
     RELAY_HELD,   /* the question is a SUBMIT whose update is in a group */
-    /* the question is a SUBMIT_PATH that waits because the relay holds updates of the
-     * same worker */
+    /* a SUBMIT_PATH that waits because the relay holds updates of the same worker */
     RELAY_WAITING
 } relay_state;
 
-/* A question that waits for its answer. */
 typedef struct relay_question {
-    /* number that the relay gave this question; the home sees this number if the
-     * question was forwarded */
+    /* the relay's number of this question, which the home sees */
     uint64_t id;
     relay_state state;
     pl_peer peer;
@@ -29,22 +27,19 @@ typedef struct relay_question {
     int64_t asked_ms; /* when the question was last asked or forwarded */
 } relay_question;
 
-/* An update that waits in the relay or is being sent. */
 typedef struct relay_part {
     uint64_t question; /* id of the question (a SUBMIT) that brought the update */
     pl_submit_message submit; /* the fields of the SUBMIT message */
     staging_blob *blob;
-    /* set by the uplink: OK if the home gave a result; otherwise the failure, described
-     * in `text` */
+    /* set by the uplink: OK if the home gave a result; else the failure, in `text` */
     pl_status status;
     pl_submit_result result;
     char text[256];
     pl_hash *receipts; /* [submit.n] the home's receipts; owned */
 } relay_part;
 
-/* Updates of one module and round that will be added. The loop owns the group until
- * relay_uplink_push; then the uplink owns it until relay_uplink_take returns it with
- * results. */
+/* Updates of one module and round that will be added. The loop owns the group until it
+ * is pushed to the uplink, which owns it until it is taken with results. */
 typedef struct relay_group {
     int n_parts, n_contributors;
     int limit;        /* largest number of contributors that the sum may have */
@@ -66,21 +61,18 @@ void relay_groups_add(relay_groups *all, relay_part *part);
  * answer, so no group must wait. */
 relay_group *relay_groups_take(relay_groups *all, const pl_relay_options *options,
                                bool everybody_waits);
-/* Returns the number of milliseconds until the oldest group has waited for wait_ms; at
- * most `most`. */
+/* Returns the ms until the oldest group has waited for wait_ms; at most `most`. */
 int relay_groups_due_ms(const relay_groups *all, int wait_ms, int most);
 void relay_group_destroy(relay_group **group, staging *uploads);
 
 /* ---- relay_uplink.c ---- */
-typedef struct relay_uplink relay_uplink;
+/* The loop pushes groups to the actor, and takes them back with results. */
+typedef struct relay_uplink {
+    pl_client *home;
+    pl_actor *actor;
+    atomic_int stopping;
+} relay_uplink;
 pl_status relay_uplink_create(const pl_relay_options *options, relay_uplink **out);
-void relay_uplink_push(relay_uplink *u, relay_group *group);
-relay_group *relay_uplink_take(relay_uplink *u); /* returns a sent group, or NULL */
-/* Returns a descriptor that can be read when relay_uplink_take has a group. */
-int relay_uplink_fd(const relay_uplink *u);
-/* Ends the uplink's thread. After this call relay_uplink_take returns every group that
- * was pushed. */
+/* Ends the uplink's thread. Then every group that was pushed can be taken. */
 void relay_uplink_stop(relay_uplink *u);
-/* Returns the number of bytes sent to the home. Call relay_uplink_stop first. */
-uint64_t relay_uplink_bytes_sent(const relay_uplink *u);
 void relay_uplink_destroy(relay_uplink **u);

@@ -1,18 +1,10 @@
 /* The uplink's thread: adds the updates of a group and sends the sum. If the home
  * refuses the sum, the thread sends each update unchanged. The thread waits for the
  * home's answers, so that the loop need not wait. */
-#include "net/net.h"
 #include "codec/codec.h"
 #include "relay/relay_internal.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
-
-struct relay_uplink {
-    pl_client *home;
-    pl_actor *actor;
-    atomic_int stopping;
-};
 
 static int by_contributor(const void *a, const void *b)
 {
@@ -78,8 +70,7 @@ static pl_status send_update(relay_uplink *u, const pl_submit_message *s,
 
 /* Sends a sum, with the contributors of all its parts and what they have shown. The
  * home accepts the whole sum or none of its parts. Sets *in to whether the home has the
- * updates of the sum now. Fails only if the home cannot be reached or the relay is
- * stopping. */
+ * updates of the sum now. Fails only without the home, or if the relay is stopping. */
 static pl_status send_sum(relay_uplink *u, relay_group *g, const bool *taken,
                           const pl_codec_message *sum, bool *in)
 {
@@ -131,8 +122,7 @@ static void lift(void *self, void *job)
     pl_buf sums[2] = {{0}};
     pl_codec_message sum;
     pl_status status = PL_OK;
-    /* Parts are sorted, so that the sum does not depend on the order in which they
-     * arrived. */
+    /* parts are sorted, so that the sum does not depend on their arrival */
     qsort(g->parts, (size_t)g->n_parts, sizeof g->parts[0], by_contributor);
     if (add_parts(g, taken, sums, &sum) > 1)
         status = send_sum(u, g, taken, &sum, &in);
@@ -185,30 +175,10 @@ done:
     return status;
 }
 
-void relay_uplink_push(relay_uplink *u, relay_group *group)
-{
-    pl_actor_push(u->actor, group);
-}
-
-relay_group *relay_uplink_take(relay_uplink *u)
-{
-    return pl_actor_take(u->actor);
-}
-
-int relay_uplink_fd(const relay_uplink *u)
-{
-    return pl_actor_fd(u->actor);
-}
-
 void relay_uplink_stop(relay_uplink *u)
 {
     atomic_store(&u->stopping, 1);
     pl_actor_stop(u->actor);
-}
-
-uint64_t relay_uplink_bytes_sent(const relay_uplink *u)
-{
-    return pl_client_bytes_sent(u->home);
 }
 
 void relay_uplink_destroy(relay_uplink **uplink)

@@ -13,5 +13,5 @@
  * The search starts from the given order and from several random orders, which depend
  * only on `seed`. From each start it swaps centroids as long as the sum gets smaller.
  * The best result is used; if results are equal, the first of them. ERR_NOMEM. */
-PL_MUST_CHECK pl_status arrange_grid(float *centroids, int n_paths, int dim,
-                                     int n_levels, const int *experts, uint64_t seed);
+pl_status arrange_grid(float *centroids, int n_paths, int dim, int n_levels,
+                       const int *experts, uint64_t seed);

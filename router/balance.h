@@ -24,5 +24,5 @@ typedef struct balance_job {
  * gets the weight of the heaviest path, counted in this way. If *fullest is above the
  * limit, the search found no prices that keep the limit, and the prices are those with
  * the smallest *fullest. ERR_ARG, ERR_NOMEM. */
-PL_MUST_CHECK pl_status balance_fit(const balance_job *job, double *bias, int *label,
-                                    double *fullest);
+pl_status balance_fit(const balance_job *job, double *bias, int *label,
+                      double *fullest);

@@ -19,5 +19,5 @@ typedef struct discriminate_job {
 /* Writes rows [k, dim + 1]; their last column is the intercept, which does not decay.
  * *loss gets the mean cross-entropy in nats. residuals [n, k] is scratch memory. The
  * result's bytes depend only on the job, not on n_threads. Errors: ERR_NOMEM. */
-PL_MUST_CHECK pl_status discriminate_fit(const discriminate_job *job, double *residuals,
-                                         float *rows, double *loss);
+pl_status discriminate_fit(const discriminate_job *job, double *residuals, float *rows,
+                           double *loss);

@@ -20,14 +20,12 @@ double square_distance(const float *a, const float *b, int dim);
  * solution has the smallest sum of squared distances; if sums are equal, it is the
  * first solution. The result depends only on the job, not on n_threads. Errors:
  * ERR_ARG, ERR_NOMEM. */
-PL_MUST_CHECK pl_status kmeans_fit(const kmeans_job *job, float *centroids);
+pl_status kmeans_fit(const kmeans_job *job, float *centroids);
 
 /* Writes to label [n] the index of the nearest of centroids [k, dim] for each point.
  * Errors: ERR_ARG, ERR_NOMEM. */
-PL_MUST_CHECK pl_status kmeans_assign(const kmeans_job *job, const float *centroids,
-                                      int *label);
+pl_status kmeans_assign(const kmeans_job *job, const float *centroids, int *label);
 
 /* Moves each of centroids [k, dim] to the mean of the points with its label. A centroid
  * without points does not move. Errors: ERR_ARG, ERR_NOMEM. */
-PL_MUST_CHECK pl_status kmeans_move(const kmeans_job *job, const int *label,
-                                    float *centroids);
+pl_status kmeans_move(const kmeans_job *job, const int *label, float *centroids);

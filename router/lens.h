@@ -27,13 +27,13 @@ typedef struct lens_options {
 
 /* Allocates the arrays; lens_clear frees them. Without with_rows, `rows` is NULL.
  * ERR_NOMEM. */
-PL_MUST_CHECK pl_status lens_alloc(lens *l, int dim, int rank, bool with_rows);
+pl_status lens_alloc(lens *l, int dim, int rank, bool with_rows);
 void lens_clear(lens *l);
 
 /* Fits an allocated transform to features [n, dim]. The result does not depend on
  * n_threads. ERR_NOMEM. */
-PL_MUST_CHECK pl_status lens_fit(lens *l, const float *features, size_t n,
-                                 const lens_options *options);
+pl_status lens_fit(lens *l, const float *features, size_t n,
+                   const lens_options *options);
 
 /* Transforms x [dim] into z [rank]; scratch [dim] is overwritten. */
 void lens_look(const lens *l, const float *x, float *scratch, float *z);

@@ -15,4 +15,4 @@ typedef struct pca_job {
 /* Writes the `rank` orthonormal directions of greatest variance as rows [rank, dim],
  * and the variances [rank] along these directions, the largest first. The result does
  * not depend on n_threads. ERR_ARG, ERR_NOMEM. */
-PL_MUST_CHECK pl_status pca_fit(const pca_job *job, double *rows, double *variances);
+pl_status pca_fit(const pca_job *job, double *rows, double *variances);

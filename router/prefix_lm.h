@@ -30,24 +30,22 @@ typedef struct pair_survey {
     uint32_t *counts; /* [PREFIX_LM_BUCKETS] counts of pairs */
     int vocab;
 } pair_survey;
-PL_MUST_CHECK pl_status survey_begin(int vocab, pair_survey *out);
+pl_status survey_begin(int vocab, pair_survey *out);
 void survey_add(pair_survey *survey, const int32_t *tokens, int n);
 /* Creates a model whose rows are for the most frequent pairs, and whose counts are
  * zero. */
-PL_MUST_CHECK pl_status survey_end(pair_survey *survey, int n_paths,
-                                   pl_prefix_lm **out);
+pl_status survey_end(pair_survey *survey, int n_paths, pl_prefix_lm **out);
 void survey_clear(pair_survey *survey);
 
 /* Creates a model whose counts are zero. `buckets` [n_rows] must be in rising order and
  * below PREFIX_LM_BUCKETS. */
-PL_MUST_CHECK pl_status prefix_lm_create(int vocab, int n_paths,
-                                         const uint32_t *buckets, uint32_t n_rows,
-                                         pl_prefix_lm **out);
+pl_status prefix_lm_create(int vocab, int n_paths, const uint32_t *buckets,
+                           uint32_t n_rows, pl_prefix_lm **out);
 /* Adds the tokens of a text, and its pairs, to the counts of a path. */
 void prefix_lm_add(pl_prefix_lm *lm, int path, const int32_t *tokens, int n);
 /* Computes the logarithms of a model. Call it after all texts were added, before
  * prefix_lm_score. */
-PL_MUST_CHECK pl_status prefix_lm_finish(pl_prefix_lm *lm, int n_threads);
+pl_status prefix_lm_finish(pl_prefix_lm *lm, int n_threads);
 /* Adds to nats [n_paths], for each path, the sum of -log p over all tokens except the
  * first. */
 void prefix_lm_score(const pl_prefix_lm *lm, const int32_t *tokens, int n,

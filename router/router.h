@@ -83,16 +83,15 @@ typedef struct pl_router pl_router;
  * n_threads. ERR_DATA: there are more paths than documents. ERR_CONFIG: an option is
  * out of range; or `balance` is above 0 and a weight is negative or not finite, or all
  * weights are 0. ERR_NUMERIC: a feature or a score is not finite. */
-PL_MUST_CHECK pl_status pl_router_fit(const float *features, size_t n, int dim,
-                                      const pl_router_options *options,
-                                      pl_router **out);
+pl_status pl_router_fit(const float *features, size_t n, int dim,
+                        const pl_router_options *options, pl_router **out);
 /* Replaces the prices of a linear router by prices for these n documents. With the new
  * prices, the documents of each path together weigh at most (1 + options->balance)
  * times the mean, if such prices are found. With balance 0, all prices become 0. The
  * router may have been fitted to other documents. Uses only these options: balance,
  * weights, n_threads, memory. */
-PL_MUST_CHECK pl_status pl_router_price(pl_router *router, const float *features,
-                                        size_t n, const pl_router_options *options);
+pl_status pl_router_price(pl_router *router, const float *features, size_t n,
+                          const pl_router_options *options);
 void pl_router_destroy(pl_router **router);
 /* Writes to `paths` the `top` cheapest paths, the cheapest first (top <= n_paths). */
 void pl_router_route(const pl_router *router, const float *feature, int top,
@@ -128,8 +127,8 @@ int pl_router_feature_rows(int prefix, bool device);
 /* Returns the number of tokens from which the features of all documents are computed,
  * with `prefix` and `windows` as in pl_feature_job. */
 uint64_t pl_router_feature_tokens(const pl_tokens *tokens, int prefix, int windows);
-PL_MUST_CHECK pl_status pl_router_features(const pl_feature_job *job,
-                                           const pl_tokens *tokens, float *features);
+pl_status pl_router_features(const pl_feature_job *job, const pl_tokens *tokens,
+                             float *features);
 
 /* The documents of each path. The documents of path p are docs[first[p] .. first[p+1]),
  * in rising order. With an overlap of n > 1 a document is in the shards of its n
@@ -144,8 +143,8 @@ typedef struct pl_shards {
 } pl_shards;
 /* Routes n_docs documents with features [n_docs, dim] and makes the lists of documents
  * of all paths. pl_shards_clear frees the lists. */
-PL_MUST_CHECK pl_status pl_shards_make(const pl_router *router, const float *features,
-                                       size_t n_docs, int overlap, pl_shards *out);
+pl_status pl_shards_make(const pl_router *router, const float *features, size_t n_docs,
+                         int overlap, pl_shards *out);
 void pl_shards_clear(pl_shards *shards);
 
 /* ---- prefix model ----
@@ -164,15 +163,15 @@ typedef struct pl_prefix_lm_job {
 } pl_prefix_lm_job;
 /* Makes a prefix model. The tokens of each document d count for the path path_of[d]. If
  * path_of[d] is -1, the document does not count. */
-PL_MUST_CHECK pl_status pl_prefix_lm_count(const pl_prefix_lm_job *job,
-                                           const int *path_of, pl_prefix_lm **out);
+pl_status pl_prefix_lm_count(const pl_prefix_lm_job *job, const int *path_of,
+                             pl_prefix_lm **out);
 void pl_prefix_lm_destroy(pl_prefix_lm **lm);
 int pl_prefix_lm_n_paths(const pl_prefix_lm *lm);
-PL_MUST_CHECK pl_status pl_prefix_lm_encode(const pl_prefix_lm *lm, pl_buf *out);
+pl_status pl_prefix_lm_encode(const pl_prefix_lm *lm, pl_buf *out);
 /* Decodes a prefix model. ERR_DAMAGED: the bytes are damaged. ERR_UNSUPPORTED: the
  * format version is not known. ERR_NOMEM. */
-PL_MUST_CHECK pl_status pl_prefix_lm_decode(const void *data, size_t len, int n_threads,
-                                            pl_prefix_lm **out);
+pl_status pl_prefix_lm_decode(const void *data, size_t len, int n_threads,
+                              pl_prefix_lm **out);
 /* Returns the most memory, in bytes, that a model for this vocabulary and number of
  * paths can need. */
 uint64_t pl_prefix_lm_bytes(int vocab, int n_paths);
@@ -194,17 +193,16 @@ typedef struct pl_alike {
     size_t n_docs;
     double weight;
 } pl_alike;
-PL_MUST_CHECK pl_status pl_router_heaviest_alike(const float *features, size_t n,
-                                                 int dim, const double *weights,
-                                                 pl_alike *out);
+pl_status pl_router_heaviest_alike(const float *features, size_t n, int dim,
+                                   const double *weights, pl_alike *out);
 
 /* Computes positions of documents on a plane, for a picture, from features [n, dim]. xy
  * [n, 2] gets the first two principal components of the standardised features, each
  * with variance 1. `shares` gets the fraction of the total variance along each of the
  * two components. With fewer than two documents all outputs are 0. The result does not
  * depend on n_threads. */
-PL_MUST_CHECK pl_status pl_router_map(const float *features, size_t n, int dim,
-                                      int n_threads, float *xy, double shares[2]);
+pl_status pl_router_map(const float *features, size_t n, int dim, int n_threads,
+                        float *xy, double shares[2]);
 
 /* How well an assignment matches labels. purity: fraction of documents that have the
  * most frequent label of their cluster. nmi: normalised mutual information, which is

@@ -72,6 +72,5 @@ size_t router_scratch_doubles(const pl_router *router);
 double *router_weigh(const pl_router *router, const float *feature, double *scratch);
 
 /* Creates a router whose arrays are allocated and zero. ERR_NOMEM. */
-PL_MUST_CHECK pl_status router_create(pl_router_kind kind, int n_levels,
-                                      const int *experts, int dim, int rank,
-                                      bool with_rows, pl_router **out);
+pl_status router_create(pl_router_kind kind, int n_levels, const int *experts, int dim,
+                        int rank, bool with_rows, pl_router **out);

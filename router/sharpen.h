@@ -15,4 +15,4 @@ typedef struct sharpen_job {
 /* Writes rows [rank, dim]: the projection in which clusters are smallest compared to
  * the distances between them. The best direction comes first. The result does not
  * depend on n_threads. ERR_NOMEM. */
-PL_MUST_CHECK pl_status sharpen_fit(const sharpen_job *job, double *rows);
+pl_status sharpen_fit(const sharpen_job *job, double *rows);

@@ -31,6 +31,5 @@ void pl_chat_of_model(const char *folder, char out[PL_CHAT_NAME_MAX]);
 /* Parses a body of /v1/chat/completions into a completion with one prompt: the
  * conversation up to the assistant's turn. The message of ERR_USAGE names the wrong
  * key. The caller clears the completion, also after a failure. */
-PL_MUST_CHECK pl_status pl_chat_parse(const pl_chat_template *chat,
-                                      const pl_tokenizer *tokenizer, const char *body,
-                                      size_t len, struct pl_completion *out);
+pl_status pl_chat_parse(const pl_chat_template *chat, const pl_tokenizer *tokenizer,
+                        const char *body, size_t len, struct pl_completion *out);

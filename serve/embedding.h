@@ -10,8 +10,8 @@
 /* Parses a body of /v1/embeddings: sets the prompts and the model of `out`. *base64
  * tells whether the answer's numbers must be written in base64. The message of
  * ERR_USAGE names the wrong key. The caller clears `out`, also after a failure. */
-PL_MUST_CHECK pl_status embedding_parse(const char *body, size_t len,
-                                        pl_completion *out, bool *base64);
+pl_status embedding_parse(const char *body, size_t len, pl_completion *out,
+                          bool *base64);
 
 typedef struct embedding_answer {
     const char *model;

@@ -29,7 +29,7 @@ typedef enum pl_weight_type {
 } pl_weight_type;
 const char *pl_weight_type_name(pl_weight_type type); /* for example "q8_0" */
 /* Parses the name of a type. The message of ERR_USAGE lists the known names. */
-PL_MUST_CHECK pl_status pl_weight_type_parse(const char *text, pl_weight_type *out);
+pl_status pl_weight_type_parse(const char *text, pl_weight_type *out);
 
 /* A note about the origin of the parameters, which is copied into the file's
  * metadata. */
@@ -54,11 +54,11 @@ typedef struct pl_export {
  * unchanged text, so such a tokenizer is only copied, as sentencepiece.model.
  * ERR_UNSUPPORTED for type q8_0. ERR_NUMERIC: the type cannot hold a parameter; the
  * message names its tensor. ERR_IO. */
-PL_MUST_CHECK pl_status pl_export_folder(const pl_export *e, const char *folder);
+pl_status pl_export_folder(const pl_export *e, const char *folder);
 /* Writes a GGUF file. The errors are those of pl_export_folder, but q8_0 is supported,
  * and a tokenizer that is not BPE over unchanged text gives ERR_UNSUPPORTED. In a q8_0
  * file, a matrix whose row length is not a multiple of 32 is written as f16. */
-PL_MUST_CHECK pl_status pl_export_gguf(const pl_export *e, const char *path);
+pl_status pl_export_gguf(const pl_export *e, const char *path);
 
 typedef struct pl_import pl_import;
 
@@ -67,7 +67,7 @@ typedef struct pl_import pl_import;
  * that this index names). After OK, every needed tensor exists exactly once, with the
  * right shape. If the model is refused, the message names the field, its value, and
  * what to do. ERR_NOT_FOUND, ERR_DATA, ERR_UNSUPPORTED. */
-PL_MUST_CHECK pl_status pl_import_open(const char *path, pl_import **out);
+pl_status pl_import_open(const char *path, pl_import **out);
 void pl_import_close(pl_import **import); /* accepts NULL */
 const pl_shape *pl_import_shape(const pl_import *import);
 int pl_import_n_files(const pl_import *import); /* number of safetensors files */
@@ -80,5 +80,5 @@ const char *pl_import_tokenizer(const pl_import *import);
  * floats. The topology's context may differ from the model's, because no parameter
  * depends on the context. ERR_CONFIG if the shapes differ; ERR_NUMERIC if a value is
  * not finite. */
-PL_MUST_CHECK pl_status pl_import_load(const pl_import *import,
-                                       const pl_topology *topology, float *params);
+pl_status pl_import_load(const pl_import *import, const pl_topology *topology,
+                         float *params);

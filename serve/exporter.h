@@ -5,12 +5,11 @@
 typedef struct pl_exporter pl_exporter;
 
 /* ERR_CONFIG if pl_exporter_open would refuse the address. */
-PL_MUST_CHECK pl_status pl_exporter_check(const char *listen);
+pl_status pl_exporter_check(const char *listen);
 /* Listens at `listen`, HOST:PORT. For each request the exporter's thread calls `hub`;
  * two calls never overlap. `hub` sets *status to the hub's status; the
  * exporter destroys it. ERR_BUSY: the port is in use. */
-PL_MUST_CHECK pl_status pl_exporter_open(const char *listen,
-                                         pl_status (*hub)(void *context,
-                                                          pl_json **status),
-                                         void *context, pl_exporter **out);
+pl_status pl_exporter_open(const char *listen,
+                           pl_status (*hub)(void *context, pl_json **status),
+                           void *context, pl_exporter **out);
 void pl_exporter_close(pl_exporter **e); /* accepts NULL */

@@ -24,7 +24,7 @@
 extern struct http_library {
     MHD_FUNCTIONS(PL_LIBRARY_MEMBER)
 } mhd;
-PL_MUST_CHECK pl_status http_load(void);
+pl_status http_load(void);
 
 typedef struct http_header {
     const char *name, *value;
@@ -74,8 +74,7 @@ typedef struct http_listen {
 } http_listen;
 /* Parses HOST:PORT: an IPv4 address, an IPv6 address in brackets, or a name, which is
  * looked up; PORT may be `*`. ERR_USAGE names `option`. */
-PL_MUST_CHECK pl_status http_listen_parse(const char *listen, const char *option,
-                                          http_listen *out);
+pl_status http_listen_parse(const char *listen, const char *option, http_listen *out);
 
 /* The one rule of all HTTP servers about who may ask. A server without keys answers
  * only this machine: it listens on a loopback address, the Host header names this
@@ -91,10 +90,8 @@ typedef struct http_site {
 } http_site;
 /* Opens the site. `keys` names the option that gives the server keys; NULL: the server
  * has keys. ERR_USAGE: other machines can reach the address, and there are no keys. */
-PL_MUST_CHECK pl_status http_site_open(const http_listen *at, const char *keys,
-                                       const char *cors,
-                                       const server_clients_options *places,
-                                       http_site *out);
+pl_status http_site_open(const http_listen *at, const char *keys, const char *cors,
+                         const server_clients_options *places, http_site *out);
 void http_site_close(http_site *site); /* after the daemon has been stopped */
 /* Returns the reason why a request is refused (status 403); NULL if it is not. */
 const char *http_site_doubt(const http_site *site, struct MHD_Connection *c,

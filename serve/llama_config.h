@@ -6,8 +6,8 @@
 /* Reads the text of config.json; `what` is the file's name for error messages.
  * ERR_UNSUPPORTED: our model does not support the value of a field; the message names
  * the field, its value and what to do. ERR_DATA: a field is missing or not valid. */
-PL_MUST_CHECK pl_status llama_config_read(const char *what, const char *text,
-                                          size_t len, pl_shape *out);
+pl_status llama_config_read(const char *what, const char *text, size_t len,
+                            pl_shape *out);
 
 /* Appends the text of config.json. `dtype` is torch's name of the type, such as
  * "float32". */

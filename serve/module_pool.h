@@ -31,16 +31,14 @@ typedef struct pl_path_source {
 } pl_path_source;
 /* Computes how many bytes of modules would be read from the store if the path were
  * opened now. */
-PL_MUST_CHECK pl_status pl_module_pool_missing(const pl_module_pool *pool,
-                                               const pl_path_source *source,
-                                               uint64_t *bytes);
+pl_status pl_module_pool_missing(const pl_module_pool *pool,
+                                 const pl_path_source *source, uint64_t *bytes);
 /* A path whose modules are in memory. */
 typedef struct pl_pooled_path pl_pooled_path;
 /* Opens a path: reads those of its modules that are not in memory. The errors are those
  * of pl_read_path_at. */
-PL_MUST_CHECK pl_status pl_module_pool_open(pl_module_pool *pool,
-                                            const pl_path_source *source,
-                                            pl_pooled_path **out);
+pl_status pl_module_pool_open(pl_module_pool *pool, const pl_path_source *source,
+                              pl_pooled_path **out);
 void pl_module_pool_close(pl_module_pool *pool, pl_pooled_path **path);
 const pl_path *pl_pooled_path_table(const pl_pooled_path *path);
 /* Returns a number made from the hashes of the path's modules: paths with equal modules
@@ -51,9 +49,8 @@ uint64_t pl_pooled_path_contents(const pl_pooled_path *path);
 /* Compares the path with the store. *current becomes true if opening the path now would
  * give the same modules. If it becomes false, the modules that have not changed stay in
  * memory even after the path is closed, until pl_module_pool_drop_kept is called. */
-PL_MUST_CHECK pl_status pl_module_pool_compare(pl_module_pool *pool,
-                                               const pl_pooled_path *path,
-                                               bool *current);
+pl_status pl_module_pool_compare(pl_module_pool *pool, const pl_pooled_path *path,
+                                 bool *current);
 /* Drops the modules that no path uses, including those that pl_module_pool_compare has
  * kept. Returns whether a module was dropped. */
 bool pl_module_pool_drop_kept(pl_module_pool *pool);

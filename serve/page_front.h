@@ -43,8 +43,8 @@ typedef struct pl_page_front_options {
 } pl_page_front_options;
 /* Opens the front. `address` gets the address at which the front listens. ERR_USAGE:
  * `listen` is not HOST:PORT, or other machines can reach it and `tokens` is NULL. */
-PL_MUST_CHECK pl_status pl_page_front_open(const pl_page_front_options *options,
-                                           pl_page_front **out, char address[64]);
+pl_status pl_page_front_open(const pl_page_front_options *options, pl_page_front **out,
+                             char address[64]);
 /* Closes the front. Questions that still wait are refused. Accepts NULL. */
 void pl_page_front_close(pl_page_front **front);
 /* Takes the next question; returns NULL if none has come before the timeout. The owner

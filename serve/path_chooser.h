@@ -22,26 +22,24 @@ typedef struct pl_path_chooser pl_path_chooser;
 /* Opens a chooser and its backend. The router chooses the paths until
  * pl_path_chooser_by_likelihood is called. The router is read from the store when it is
  * first needed. Borrows the settings and the store until close. */
-PL_MUST_CHECK pl_status pl_path_chooser_open(const pl_answer_settings *settings,
-                                             pl_store *store, pl_path_chooser **out);
+pl_status pl_path_chooser_open(const pl_answer_settings *settings, pl_store *store,
+                               pl_path_chooser **out);
 void pl_path_chooser_close(pl_path_chooser **chooser); /* accepts NULL */
 
 /* Reads the router now, so that the first prompt need not wait for it. */
-PL_MUST_CHECK pl_status pl_path_chooser_by_router(pl_path_chooser *c);
+pl_status pl_path_chooser_by_router(pl_path_chooser *c);
 /* Returns the router's models, valid until close; NULL if they were not read yet. */
 const pl_prefix_lm *pl_path_chooser_router(const pl_path_chooser *c);
 /* From now on paths are chosen by likelihood, among the paths of `arm`. The chooser
  * keeps n_held paths in memory, from 1 to the number of paths. If n_held is less than
  * the number of paths, the paths are read again for every prompt, one after another.
  * Borrows `arm` and `topology` until close. */
-PL_MUST_CHECK pl_status pl_path_chooser_by_likelihood(pl_path_chooser *c,
-                                                      const pl_arm *arm,
-                                                      const pl_topology *topology,
-                                                      int n_held);
+pl_status pl_path_chooser_by_likelihood(pl_path_chooser *c, const pl_arm *arm,
+                                        const pl_topology *topology, int n_held);
 /* For a command that chooses only once: chooses by the rule of the key router.answer.
  * If this rule is likelihood, only one path at a time is in memory. */
-PL_MUST_CHECK pl_status pl_path_chooser_follow(pl_path_chooser *c, const pl_arm *arm,
-                                               const pl_topology *topology);
+pl_status pl_path_chooser_follow(pl_path_chooser *c, const pl_arm *arm,
+                                 const pl_topology *topology);
 /* Returns the bytes of memory that choosing by likelihood needs if all paths are held:
  * all modules once, and working memory. */
 uint64_t pl_path_chooser_bytes(const pl_path_chooser *c, const pl_topology *topology);
@@ -54,7 +52,7 @@ void pl_path_chooser_reload(pl_path_chooser *c);
 bool pl_path_chooser_is_ready(const pl_path_chooser *c);
 /* Reads the parameters of one more path. A server can do other work between two
  * calls. */
-PL_MUST_CHECK pl_status pl_path_chooser_read_one(pl_path_chooser *c);
+pl_status pl_path_chooser_read_one(pl_path_chooser *c);
 
 typedef struct pl_path_choice {
     int path;
@@ -68,11 +66,10 @@ typedef struct pl_path_choice {
 /* Chooses the path for a text of n tokens. tokens[0] is BOS. If BOS is the only token,
  * the router chooses. Closed paths (settings.closed) are never chosen; their nats are
  * infinite. A caller who scores the text gives only its first router.prefix tokens. */
-PL_MUST_CHECK pl_status pl_path_chooser_choose(pl_path_chooser *c,
-                                               const int32_t *tokens, int n,
-                                               pl_path_choice *out);
+pl_status pl_path_chooser_choose(pl_path_chooser *c, const int32_t *tokens, int n,
+                                 pl_path_choice *out);
 /* Computes the router's cost of each path: costs [n_paths], in nats
  * (pl_prefix_lm_nats); infinite for closed paths. Also works if paths are chosen by
  * likelihood. ERR_DAMAGED if the router's number of paths is not n_paths. */
-PL_MUST_CHECK pl_status pl_path_chooser_costs(pl_path_chooser *c, const int32_t *tokens,
-                                              int n, int n_paths, double *costs);
+pl_status pl_path_chooser_costs(pl_path_chooser *c, const int32_t *tokens, int n,
+                                int n_paths, double *costs);

@@ -37,5 +37,5 @@ typedef struct piece_list {
 } piece_list;
 
 /* Borrows the bytes of the model until piece_list_clear. ERR_DAMAGED. */
-PL_MUST_CHECK pl_status piece_list_read(const void *model, size_t len, piece_list *out);
+pl_status piece_list_read(const void *model, size_t len, piece_list *out);
 void piece_list_clear(piece_list *list);

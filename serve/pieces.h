@@ -18,14 +18,13 @@ typedef struct pieces {
 /* Adds bytes and emits the text that is final. *stopped becomes true if the text
  * contains a stop text. In this case the text before the stop text was emitted, and no
  * more bytes may be added. */
-PL_MUST_CHECK pl_status pieces_add(pieces *p, const void *data, size_t len,
-                                   bool *stopped);
+pl_status pieces_add(pieces *p, const void *data, size_t len, bool *stopped);
 /* Ends the text: emits what was held back. */
-PL_MUST_CHECK pl_status pieces_end(pieces *p);
+pl_status pieces_end(pieces *p);
 void pieces_destroy(pieces *p);
 /* Appends the text of a list of tokens, in valid UTF-8, without the blank that the
  * tokenizer puts before a text. */
-PL_MUST_CHECK pl_status pieces_decode(const pl_tokenizer *tokenizer,
-                                      const int32_t *tokens, size_t n, pl_buf *out);
+pl_status pieces_decode(const pl_tokenizer *tokenizer, const int32_t *tokens, size_t n,
+                        pl_buf *out);
 /* Whether the bytes are well-formed UTF-8. */
 bool pieces_are_text(const void *data, size_t len);

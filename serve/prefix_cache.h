@@ -39,8 +39,8 @@ typedef struct prefix_prompt {
 prefix_match prefix_cache_choose(const prefix_cache *c, const bool *taken,
                                  const prefix_prompt *prompt, bool again);
 /* Gives the prompt its slot, and copies the known keys and values into this slot. */
-PL_MUST_CHECK pl_status prefix_cache_take(prefix_cache *c, const prefix_match *match,
-                                          const prefix_prompt *prompt);
+pl_status prefix_cache_take(prefix_cache *c, const prefix_match *match,
+                            const prefix_prompt *prompt);
 /* Notes that the first n tokens of the prompt were read. */
 void prefix_cache_read(prefix_cache *c, int slot, const int32_t *prompt, int n);
 /* Notes that the whole prompt was read, with the logits [vocab] after it. */

@@ -17,8 +17,8 @@ typedef struct pl_readers {
 /* Opens the mixture's backend; no path is opened yet. If `precision` is NULL, the run's
  * precision is used. Borrows the mixture until close.
  * The caller closes the readers, also after a failure. */
-PL_MUST_CHECK pl_status pl_readers_open(const pl_mixture *mix, const char *precision,
-                                        int n_threads, pl_readers *r);
+pl_status pl_readers_open(const pl_mixture *mix, const char *precision, int n_threads,
+                          pl_readers *r);
 /* Adds a path of the mixture. Each path may be added at most once. */
-PL_MUST_CHECK pl_status pl_readers_add(pl_readers *r, int path);
+pl_status pl_readers_add(pl_readers *r, int path);
 void pl_readers_close(pl_readers *r);

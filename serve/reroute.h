@@ -50,8 +50,9 @@ void pl_reroute_trace_clear(pl_reroute_trace *trace);
  * tokens is written by the path with the least evidence against it (eval/every.c).
  * options->scores must be false. The caller clears the trace, also after a failure.
  * ERR_USAGE also if the prompt has no token after BOS. */
-PL_MUST_CHECK pl_status pl_reroute_generate(
-    const pl_rerouter *rerouter, const int32_t *prompt, int n_prompt,
-    const struct pl_generate_options *options,
-    pl_status (*emit)(void *context, const char *text, size_t len), void *context,
-    struct pl_generate_result *out, pl_reroute_trace *trace);
+pl_status pl_reroute_generate(const pl_rerouter *rerouter, const int32_t *prompt,
+                              int n_prompt, const struct pl_generate_options *options,
+                              pl_status (*emit)(void *context, const char *text,
+                                                size_t len),
+                              void *context, struct pl_generate_result *out,
+                              pl_reroute_trace *trace);

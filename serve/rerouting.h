@@ -37,10 +37,9 @@ typedef struct rerouting_slot {
 typedef struct rerouting rerouting;
 /* Begins a text with this prompt, and clears the slots [n_paths]. ERR_USAGE if the
  * prompt has no token after BOS. */
-PL_MUST_CHECK pl_status rerouting_open(const rerouting_slot *slots, int n_paths,
-                                       const pl_route_rule *rule, int context,
-                                       const int32_t *prompt, int n_prompt,
-                                       rerouting **out);
+pl_status rerouting_open(const rerouting_slot *slots, int n_paths,
+                         const pl_route_rule *rule, int context, const int32_t *prompt,
+                         int n_prompt, rerouting **out);
 void rerouting_close(rerouting **w); /* accepts NULL */
 
 /* Whether all tokens that must be read before the next token is chosen have been
@@ -49,7 +48,7 @@ bool rerouting_is_ready(const rerouting *w);
 /* Reads about `most` tokens, but at least one piece, and sets *n to the number of
  * tokens read. `logits` has room for one row per slot of the decoder. When the whole
  * prompt has been read, its first row gets the logits after the prompt. */
-PL_MUST_CHECK pl_status rerouting_read(rerouting *w, int most, float *logits, int *n);
+pl_status rerouting_read(rerouting *w, int most, float *logits, int *n);
 /* Notes the score of a token that was chosen. Call this function before rerouting_take;
  * with a gate the call is not needed. */
 void rerouting_score(rerouting *w, const pl_token_score *score);

@@ -26,10 +26,10 @@ typedef struct safetensors safetensors;
 
 /* Parses the bytes of a file, which are borrowed until close. `what` is the file's name
  * for error messages. ERR_DATA; ERR_UNSUPPORTED for an unknown dtype. */
-PL_MUST_CHECK pl_status safetensors_parse(const char *what, const uint8_t *bytes,
-                                          size_t len, safetensors **out);
+pl_status safetensors_parse(const char *what, const uint8_t *bytes, size_t len,
+                            safetensors **out);
 /* Maps a file into memory. */
-PL_MUST_CHECK pl_status safetensors_open(const char *path, safetensors **out);
+pl_status safetensors_open(const char *path, safetensors **out);
 void safetensors_close(safetensors **file); /* accepts NULL */
 
 const char *safetensors_name(const safetensors *file);
@@ -41,5 +41,5 @@ const st_tensor *safetensors_find(const safetensors *file, const char *name);
 
 /* Converts a tensor of F32, F16 or BF16 values to floats; ERR_UNSUPPORTED for any other
  * dtype. */
-PL_MUST_CHECK pl_status safetensors_floats(const safetensors *file,
-                                           const st_tensor *tensor, float *out);
+pl_status safetensors_floats(const safetensors *file, const st_tensor *tensor,
+                             float *out);

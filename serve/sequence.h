@@ -29,17 +29,14 @@ typedef struct sequence {
 /* Begins a sequence, and checks the prompt's length and the options that do not depend
  * on logits. `context` and `vocab` are the model's. ERR_USAGE and ERR_CONFIG as for
  * pl_generate. The caller closes the sequence, also after a failure. */
-PL_MUST_CHECK pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer,
-                                      int vocab, int context, int n_prompt,
-                                      const pl_generate_options *options,
-                                      pl_piece_fn emit, void *emit_context);
+pl_status sequence_open(sequence *s, const pl_tokenizer *tokenizer, int vocab,
+                        int context, int n_prompt, const pl_generate_options *options,
+                        pl_piece_fn emit, void *emit_context);
 void sequence_close(sequence *s);
 
 /* Chooses a token from `logits` (whose values change), and emits the text that is
  * final. `room` is the number of tokens that still fit into the decoder's context. */
-PL_MUST_CHECK pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits,
-                                      int room);
+pl_status sequence_take(sequence *s, pl_chooser *chooser, float *logits, int room);
 /* Reports the score of a token of the prompt, if the options ask for it; `logits` is
  * NULL for the first token. */
-PL_MUST_CHECK pl_status sequence_score_prompt(sequence *s, const float *logits,
-                                              int32_t token);
+pl_status sequence_score_prompt(sequence *s, const float *logits, int32_t token);

@@ -58,16 +58,15 @@ pl_choice pl_choice_defaults(void); /* temperature 0.8, top_k 40, top_p 0.95 */
 
 /* Working memory for one vocabulary; only one thread may use it. */
 typedef struct pl_chooser pl_chooser;
-PL_MUST_CHECK pl_status pl_chooser_create(int vocab, pl_chooser **out);
+pl_status pl_chooser_create(int vocab, pl_chooser **out);
 void pl_chooser_destroy(pl_chooser **chooser); /* accepts NULL */
 
 /* Chooses the token at position `index` of the sequence. The result depends only on the
  * arguments. If two logits are equal, the token with the lower number counts as the
  * likelier one. ERR_USAGE: its message names the option that is out of range.
  * ERR_NUMERIC: a logit is NaN or +inf, or all are -inf. */
-PL_MUST_CHECK pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
-                                        const pl_choice *choice, uint64_t index,
-                                        int32_t *token);
+pl_status pl_choose_token(pl_chooser *chooser, const float *logits,
+                          const pl_choice *choice, uint64_t index, int32_t *token);
 
 /* ---- scores ---- */
 enum { PL_TOP_MAX = 20 };
@@ -88,8 +87,8 @@ typedef struct pl_token_score {
  * exponentials over the vocabulary is computed in double, in rising order of tokens. If
  * two logits are equal, the token with the lower number comes first in `top`.
  * ERR_NUMERIC if the sum is not finite. */
-PL_MUST_CHECK pl_status pl_score_token(const float *logits, int vocab, int32_t token,
-                                       int n_top, pl_token_score *out);
+pl_status pl_score_token(const float *logits, int vocab, int32_t token, int n_top,
+                         pl_token_score *out);
 typedef pl_status (*pl_score_fn)(void *context, const pl_token_score *score);
 
 /* ---- generate ---- */
@@ -153,11 +152,9 @@ typedef struct pl_generator {
  * with PL_TOKEN_BOS. All chosen tokens are in the tokenizer; none is BOS or UNK.
  * ERR_USAGE if the prompt is empty or leaves no room in the context, or if an option is
  * out of range; ERR_CONFIG if the tokenizer has more tokens than the model. */
-PL_MUST_CHECK pl_status pl_generate(const pl_generator *generator,
-                                    const int32_t *prompt, int n_prompt,
-                                    const pl_generate_options *options,
-                                    pl_piece_fn emit, void *context,
-                                    pl_generate_result *out);
+pl_status pl_generate(const pl_generator *generator, const int32_t *prompt,
+                      int n_prompt, const pl_generate_options *options,
+                      pl_piece_fn emit, void *context, pl_generate_result *out);
 
 /* ---- batch ---- */
 /* Requests that share decoding steps. A request may join at any time, and leaves when
@@ -205,9 +202,8 @@ typedef struct pl_batch_request {
     const pl_batch_routes *routes;
 } pl_batch_request;
 /* Borrows model and tokenizer until pl_batch_destroy. */
-PL_MUST_CHECK pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tokenizer,
-                                        int vocab, int context, int n_slots,
-                                        pl_batch **out);
+pl_status pl_batch_create(pl_model *model, const pl_tokenizer *tokenizer, int vocab,
+                          int context, int n_slots, pl_batch **out);
 /* Ends the requests in the batch with ERR_CANCELLED. Accepts NULL. */
 void pl_batch_destroy(pl_batch **batch);
 /* Returns the number of requests in the batch. */
@@ -230,12 +226,12 @@ void pl_batch_slot_state(const pl_batch *batch, int slot, pl_batch_slot *out);
  * ERR_BUSY if too few slots are free. After an error the request has not joined, and
  * `done` is not called. A request with routes gets the answer of pl_reroute_generate,
  * and cannot have prompt_scores. */
-PL_MUST_CHECK pl_status pl_batch_join(pl_batch *batch, const pl_batch_request *request);
+pl_status pl_batch_join(pl_batch *batch, const pl_batch_request *request);
 /* Reads the next pieces of prompts, the request that joined first before the others,
  * and chooses one token for each request whose prompt has been read. An error of one
  * request (in its prompt, its emit function or its logits) ends only that request. If
  * this function returns an error, the model has failed, and all requests have ended. */
-PL_MUST_CHECK pl_status pl_batch_step(pl_batch *batch);
+pl_status pl_batch_step(pl_batch *batch);
 
 /* ---- likelihood ---- */
 /* Computes how badly a path predicts a text: *nats is the sum of -log p over tokens 1
@@ -243,14 +239,14 @@ PL_MUST_CHECK pl_status pl_batch_step(pl_batch *batch);
  * PL_TOKEN_BOS; the model's context must be at least n - 1. The sum is computed in
  * double, from the first token to the last. ERR_ARG if n < 2; also the errors of
  * pl_model_losses. */
-PL_MUST_CHECK pl_status pl_likelihood_nats(pl_model *model, const int32_t *tokens,
-                                           int n, double *nats);
+pl_status pl_likelihood_nats(pl_model *model, const int32_t *tokens, int n,
+                             double *nats);
 /* Chooses the path with the fewest nats. If two paths have equally many nats, chooses
  * the path with the lower number. A path whose nats are NaN or infinite is never
  * chosen. *margin_nats is how many nats more the second best path has; INFINITY if
  * there is no second path. ERR_NUMERIC if no path's nats are finite. */
-PL_MUST_CHECK pl_status pl_likelihood_choose(const double *nats, int n_paths, int *path,
-                                             double *margin_nats);
+pl_status pl_likelihood_choose(const double *nats, int n_paths, int *path,
+                               double *margin_nats);
 
 /* ---- completion ---- */
 enum {
@@ -283,8 +279,7 @@ struct pl_completion {
 };
 /* Parses a body of /v1/completions. The message of ERR_USAGE names the wrong key. The
  * caller clears the completion, also after a failure. */
-PL_MUST_CHECK pl_status pl_completion_parse(const char *body, size_t len,
-                                            pl_completion *out);
+pl_status pl_completion_parse(const char *body, size_t len, pl_completion *out);
 void pl_completion_clear(pl_completion *completion);
 /* The next four functions are for the parsers of requests with keys of their own, such
  * as those of /v1/chat/completions. The first parses a body, which must be a JSON
@@ -293,30 +288,27 @@ void pl_completion_clear(pl_completion *completion);
  * missing. The fourth refuses keys that are valid alone but not together. */
 typedef pl_status (*pl_completion_key_fn)(void *context, const char *key,
                                           const pl_json *value);
-PL_MUST_CHECK pl_status pl_completion_each_key(const char *body, size_t len,
-                                               pl_completion_key_fn read,
-                                               void *context);
-PL_MUST_CHECK pl_status pl_completion_read_key(const char *name, const pl_json *value,
-                                               pl_completion *c);
+pl_status pl_completion_each_key(const char *body, size_t len,
+                                 pl_completion_key_fn read, void *context);
+pl_status pl_completion_read_key(const char *name, const pl_json *value,
+                                 pl_completion *c);
 /* Judges a key that this server does not have. ERR_USAGE, unless the value asks for
  * nothing, such as an empty list of tools. The message names the most similar key. */
-PL_MUST_CHECK pl_status pl_completion_foreign_key(const char *name,
-                                                  const pl_json *value);
+pl_status pl_completion_foreign_key(const char *name, const pl_json *value);
 bool pl_completion_is_null(const pl_json *value);
-PL_MUST_CHECK pl_status pl_completion_check(pl_completion *c);
+pl_status pl_completion_check(pl_completion *c);
 /* Sets every field to its default: the value for a request without keys. */
 void pl_completion_defaults(pl_completion *out);
 /* The first function parses the value of the key `model`. The second parses the value
  * of a key with prompts (texts or lists of tokens); `key` is the name of this key, for
  * error messages. */
-PL_MUST_CHECK pl_status pl_completion_read_model(const pl_json *value,
-                                                 pl_completion *c);
-PL_MUST_CHECK pl_status pl_completion_read_prompts(const pl_json *value,
-                                                   const char *key, pl_completion *c);
+pl_status pl_completion_read_model(const pl_json *value, pl_completion *c);
+pl_status pl_completion_read_prompts(const pl_json *value, const char *key,
+                                     pl_completion *c);
 /* Parses a list of token numbers; `key` is the name of its key, for error messages. The
  * caller frees *tokens, also after a failure. */
-PL_MUST_CHECK pl_status pl_completion_read_tokens(const pl_json *array, const char *key,
-                                                  int32_t **tokens, int *n);
+pl_status pl_completion_read_tokens(const pl_json *array, const char *key,
+                                    int32_t **tokens, int *n);
 
 /* The path that wrote the tokens from index `from` up to the next span. Indices are
  * counted from the start of the prompt. */
@@ -369,12 +361,10 @@ typedef struct pl_completion_answer {
     const pl_tokenizer *tokenizer; /* gives the texts of tokens in scores */
 } pl_completion_answer;
 /* Appends an answer as a JSON object: the whole answer, or one chunk of a stream. */
-PL_MUST_CHECK pl_status pl_completion_write(const pl_completion_answer *answer,
-                                            pl_buf *out);
+pl_status pl_completion_write(const pl_completion_answer *answer, pl_buf *out);
 /* Appends the text of a single token: its bytes if they are UTF-8, otherwise
  * "bytes:\xe2...". BOS, EOS and UNK become "<s>", "</s>" and "<unk>". */
-PL_MUST_CHECK pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t token,
-                                      pl_buf *out);
+pl_status pl_token_text(const pl_tokenizer *tokenizer, int32_t token, pl_buf *out);
 /* Appends {"error": {"message", "type", "code"}}. */
 void pl_completion_write_error(const char *message, const char *type, const char *code,
                                pl_buf *out);

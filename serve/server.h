@@ -51,15 +51,14 @@ void pl_server_plan_bytes(const pl_backend *be, const pl_topology *t, int slots,
 typedef struct pl_server pl_server;
 /* Opens the backend and the path chooser. Paths are loaded when a request needs
  * them. */
-PL_MUST_CHECK pl_status pl_server_open(const pl_server_options *options,
-                                       pl_server **out);
+pl_status pl_server_open(const pl_server_options *options, pl_server **out);
 void pl_server_close(pl_server **s);
 /* Serves until *stop is 1 and all requests are answered, or until *stop is 2. When
  * *reload is not 0, looks for new versions in the store and sets *reload to 0; if
  * they cannot be served, logs the reason and keeps what it serves. A signal
  * handler may set both. */
-PL_MUST_CHECK pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
-                                      volatile sig_atomic_t *reload);
+pl_status pl_server_run(pl_server *s, volatile sig_atomic_t *stop,
+                        volatile sig_atomic_t *reload);
 
 typedef struct pl_front_options {
     const char *listen; /* HOST:PORT */
@@ -76,14 +75,13 @@ typedef struct pl_server_front pl_server_front;
 /* Opens the front. `address` gets HOST:PORT, the address at which the front listens. If
  * `listen` ends in ":*", a free port is chosen. The texts of the options are borrowed
  * until close. */
-PL_MUST_CHECK pl_status pl_server_front_open(pl_server *s,
-                                             const pl_front_options *options,
-                                             pl_server_front **out, char address[64]);
+pl_status pl_server_front_open(pl_server *s, const pl_front_options *options,
+                               pl_server_front **out, char address[64]);
 void pl_server_front_close(pl_server_front **front);
 
 enum { PL_API_KEY_TEXT = 49 };
 /* Makes a random key for clients, and appends its name and hash to the file of keys,
  * which is made if it is missing. ERR_USAGE: the name has characters other than
  * letters, digits, . _ - (server_access.c). */
-PL_MUST_CHECK pl_status pl_server_add_key(const char *path, const char *name,
-                                          char key[PL_API_KEY_TEXT]);
+pl_status pl_server_add_key(const char *path, const char *name,
+                            char key[PL_API_KEY_TEXT]);

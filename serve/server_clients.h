@@ -18,8 +18,8 @@ typedef struct server_clients_options {
     int answer_s;  /* seconds that a connection may be busy with an answer */
 } server_clients_options;
 
-PL_MUST_CHECK pl_status server_clients_open(const server_clients_options *options,
-                                            server_clients **out);
+pl_status server_clients_open(const server_clients_options *options,
+                              server_clients **out);
 /* Call this after all clients have left. */
 void server_clients_close(server_clients **clients);
 

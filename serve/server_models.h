@@ -19,7 +19,7 @@ typedef struct server_model {
 } server_model;
 
 /* Borrows the mixture until close. */
-PL_MUST_CHECK pl_status server_models_open(const pl_mixture *mix, server_models **out);
+pl_status server_models_open(const pl_mixture *mix, server_models **out);
 void server_models_close(server_models **models); /* accepts NULL */
 int server_models_count(const server_models *m);
 server_model server_models_get(const server_models *m, int number);
@@ -29,8 +29,7 @@ void server_models_name(const server_models *m, int number, char name[PL_NAME_MA
 bool server_models_is_open(const server_models *m, int number);
 /* Finds a model by its name. ERR_NOT_FOUND: no model has this name, or its path is
  * closed. */
-PL_MUST_CHECK pl_status server_models_find(const server_models *m, const char *name,
-                                           int *number);
+pl_status server_models_find(const server_models *m, const char *name, int *number);
 /* Whether this name (`auto` or `mix`) means that the server chooses the path of each
  * prompt. */
 bool server_models_is_auto(const char *name);

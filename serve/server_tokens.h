@@ -6,10 +6,10 @@
 /* POST /tokenize: writes the tokens of a text. "<s>" and "</s>" in the text become BOS
  * and EOS, unless `parse_special` is false. The message of ERR_USAGE names the wrong
  * key. */
-PL_MUST_CHECK pl_status tokens_encode(const pl_tokenizer *tokenizer, int context,
-                                      const char *body, size_t len, pl_buf *out);
+pl_status tokens_encode(const pl_tokenizer *tokenizer, int context, const char *body,
+                        size_t len, pl_buf *out);
 /* POST /detokenize: writes the text of a list of tokens. */
-PL_MUST_CHECK pl_status tokens_decode(const pl_tokenizer *tokenizer, const char *body,
-                                      size_t len, pl_buf *out);
+pl_status tokens_decode(const pl_tokenizer *tokenizer, const char *body, size_t len,
+                        pl_buf *out);
 /* GET /tokenizer_info: writes the tokenizer's number of tokens and special tokens. */
 void tokens_write_info(const pl_tokenizer *tokenizer, int context, pl_buf *out);

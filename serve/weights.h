@@ -17,11 +17,10 @@ uint64_t weight_bytes(pl_weight_type type, const pl_tensor *tensor);
 
 /* Appends n values; for q8_0 n must be a multiple of 32. ERR_NUMERIC if a value is not
  * finite, or too large for f16; the message names `what`, the tensor. */
-PL_MUST_CHECK pl_status weight_encode(pl_weight_type type, const char *what,
-                                      const float *values, size_t n, pl_buf *out);
+pl_status weight_encode(pl_weight_type type, const char *what, const float *values,
+                        size_t n, pl_buf *out);
 
 /* Writes all rows of a tensor. If head_size > 0, the rows of q and k are written in the
  * order of GGUF's llama. */
-PL_MUST_CHECK pl_status weight_write(const pl_export *e, const pl_tensor *tensor,
-                                     pl_weight_type type, int head_size,
-                                     pl_output *out);
+pl_status weight_write(const pl_export *e, const pl_tensor *tensor, pl_weight_type type,
+                       int head_size, pl_output *out);

@@ -3,9 +3,8 @@
  * The families of rows are checked one after another. Each pass uses the names that the
  * earlier passes gathered, so the order is: records, which name blobs; then blobs,
  * which name chunks; then chunks, which name places in packs (a pack and the number of
- * a chunk in it). A wrong row is reported, and the check continues with the next row.
- * The check of a family ends early only if RocksDB cannot read on; this is reported,
- * too. */
+ * a chunk in it). A wrong row is reported, and the check continues with the next row. A
+ * family's check ends early, with a report, only if RocksDB cannot read on. */
 #include "store/stores.h"
 #include "store/tally.h"
 #include <stdarg.h>
@@ -28,7 +27,6 @@ typedef struct audit {
     char module[PL_MODULE_NAME_MAX];
     uint64_t number, sequence;
     pl_hash params;
-    /* the hash of the sum of rows in the newest log row; zero if it has none */
     pl_hash rows;
     /* the log rows from this commit on have such a hash; 0: the newest has none */
     uint64_t summed;
@@ -98,8 +96,7 @@ static pl_status audit_version(audit *a, row_view *row)
         problem(a,
                 "the record of %s@%llu is stored under the key of a different version",
                 v.module, (unsigned long long)v.number);
-    /* The versions of a module are visited in rising order, and each must continue the
-     * version before it. */
+    /* A module's versions are visited in rising order; each must continue the last. */
     bool same = strcmp(a->module, v.module) == 0;
     uint64_t expected = same ? a->number + 1 : 0;
     if (v.number != expected)
@@ -130,9 +127,8 @@ static pl_status audit_version(audit *a, row_view *row)
 
 static bool has_version(audit *a, const char *module, uint64_t number, bool *gone)
 {
-    pl_version v;
+    pl_version v = {0};
     bool found = false;
-    memset(&v, 0, sizeof v);
     pl_status status = version_read(store_source(a->store), module, number, &v, &found);
     *gone = v.params_gone;
     pl_version_clear(&v);
@@ -478,8 +474,7 @@ static pl_status audit_store(audit *a)
     char path[PL_PATH_MAX];
     watermark mark;
     bool marked = false;
-    /* The mark is read before the store is refreshed, so the mark is never ahead of the
-     * store. */
+    /* the mark is read before the refresh, so it is never ahead of the store */
     PL_CHECK(watermark_load(pl_join(path, store->folder, "HWM"), &mark, &marked));
     PL_CHECK(pl_store_refresh(store));
     if (pl_store_look_as_writer(store) != PL_OK)

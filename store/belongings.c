@@ -5,7 +5,6 @@
  * contains the number of the commit that wrote the row, and the other store writes its
  * own number there. */
 #include "store/store_internal.h"
-#include <string.h>
 
 static kv_slice slice_of(const uint8_t *data, size_t len)
 {
@@ -139,7 +138,6 @@ bool pl_store_has_name(pl_store *store, const char *name)
 }
 
 /* ---- writing rows that come from another store ---- */
-/* Writes a version. Its record names this commit. */
 static pl_status write_version(pl_txn *txn, row_view *view)
 {
     pl_version v;

@@ -50,8 +50,7 @@ static size_t blob_chunks(const blob_record *blob)
     return (size_t)((blob->bytes + PL_CHUNK_BYTES - 1) / PL_CHUNK_BYTES);
 }
 
-/* Computes the hashes of up to TOGETHER chunks, starting at byte `at`; returns their
- * number. */
+/* Hashes up to TOGETHER chunks, starting at byte `at`; returns their number. */
 static size_t hash_group(const uint8_t *data, uint64_t at, uint64_t bytes,
                          pl_hash hashes[TOGETHER])
 {
@@ -153,7 +152,6 @@ static pl_status missing_blob(const pl_hash *id)
                    short_hash(id, text));
 }
 
-/* Finds the record of a blob, and the store that has the blob. */
 static pl_status find_blob(const pl_store *store, const pl_hash *id, blob_record *out,
                            pl_store **holder)
 {
@@ -190,7 +188,6 @@ bool pl_store_has_blob(pl_store *store, const pl_hash *blob)
 
 enum { READ_TRIES = 20 };
 
-/* A part of a blob that will be read into `out`. */
 typedef struct blob_range {
     pl_store *store;
     const pl_hash *id;
@@ -200,13 +197,11 @@ typedef struct blob_range {
     uint8_t *out;
 } blob_range;
 
-/* A chunk from which some bytes will be read. */
 typedef struct wanted_chunk {
     const blob_range *range;
     size_t index; /* number of the chunk in its blob */
 } wanted_chunk;
 
-/* Copies the bytes of the chunk that lie in the range. */
 static void copy_part(const wanted_chunk *w, const chunk_view *chunk)
 {
     const blob_range *r = w->range;
@@ -254,8 +249,7 @@ static pl_status read_wanted_chunk(const wanted_chunk *w, bool checked)
     return PL_OK;
 }
 
-/* Reads several chunks and checks their hashes together. Returns false if the caller
- * must read them one by one. */
+/* Reads chunks and checks their hashes together. False: read them one by one. */
 static bool read_some(const wanted_chunk *wanted, size_t n)
 {
     chunk_view *chunks = pl_alloc(n * sizeof *chunks);
@@ -271,21 +265,17 @@ static bool read_some(const wanted_chunk *wanted, size_t n)
         copy_part(&wanted[i], &chunks[i]);
         chunk_close(&chunks[i]);
     }
-    pl_free(chunks);
-    pl_free(ids);
-    pl_free(bytes);
+    pl_free_all(chunks, ids, bytes);
     return good;
 }
 
-/* The chunks of one or several ranges, which are read in groups. All ranges are in one
- * store. */
+/* The chunks of ranges in one store, which are read in groups. */
 typedef struct group_read {
     const wanted_chunk *wanted;
     size_t n, n_groups;
 } group_read;
 
-/* Reads a group of chunks together. If this fails, reads the chunks one by one to find
- * the damaged chunk. */
+/* Reads a group of chunks together, or else singly, to find the damaged one. */
 static pl_status read_group(void *context, size_t item, int thread)
 {
     const group_read *g = context;
@@ -310,8 +300,7 @@ static size_t end_chunk(const blob_range *r)
 }
 
 /* Reads all chunks of the ranges. Several chunks are requested from an engine at once,
- * because each request takes a round trip. Chunks that come from an engine are always
- * checked. */
+ * because each request takes a round trip. Chunks from an engine are always checked. */
 static pl_status read_ranges(const blob_range *ranges, size_t n_ranges, bool checked)
 {
     size_t n = 0, most = 0;
@@ -345,8 +334,7 @@ static pl_status read_ranges(const blob_range *ranges, size_t n_ranges, bool che
     return status;
 }
 
-/* Finds the range's blob and its store, and checks that the range lies inside the blob.
- */
+/* Finds the range's blob and its store; checks that the range lies in the blob. */
 static pl_status find_range(blob_range *r)
 {
     char text[PL_HASH_TEXT];
@@ -455,8 +443,7 @@ static pl_status count_new(const pl_txn *txn, const blob_record *blob, uint64_t 
     return PL_OK;
 }
 
-/* Puts the chunks from number `first` on, up to the last chunk whose hash is in the
- * blob's record. */
+/* Puts the chunks from `first` to the last with a hash in the blob's record. */
 static pl_status put_chunks(pl_txn *txn, const uint8_t *data, const blob_record *blob,
                             size_t first)
 {
@@ -503,8 +490,7 @@ static pl_status flow_item(void *context, size_t item, int thread)
  * The blob must be so large that it gets a table file, and the store must have no chunk
  * of the blob's first group: then the blob is probably new. (Only the hash of the
  * complete blob shows whether the blob really is new.) If the blob might not fit on the
- * disk, *out is false, so that pl_txn_put_blob counts its new bytes
- * first. */
+ * disk, *out is false, and pl_txn_put_blob counts its new bytes first. */
 static pl_status flows(const pl_txn *txn, const uint8_t *data, blob_record *blob,
                        bool *out)
 {

@@ -4,7 +4,6 @@
 #include "store/bulk.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 struct bulk_file {
@@ -298,24 +297,6 @@ void bulk_settle(pl_store *store)
     store->dropping = NULL;
 }
 
-static void drop_behind(pl_txn *txn)
-{
-    pl_store *store = txn->store;
-    bulk_settle(store);
-    bulk_dropping *d = pl_alloc(sizeof *d + txn->n_gone * sizeof *d->ranges);
-    d->db = store->db;
-    for (size_t i = 0, end; i < txn->n_gone; i = end) {
-        end = end_of_run(txn, i);
-        if (end - i >= store->bulk_bytes / PL_CHUNK_BYTES)
-            d->ranges[d->n++] = (struct drop_range){
-                txn->gone[i].pack, txn->gone[i].number, txn->gone[end - 1].number};
-    }
-    store->dropping = d;
-    if (d->n == 0 || pl_thread_start("drop", drop_ranges, d, &d->thread) != PL_OK)
-        /* if the thread did not start, compaction frees the space later */
-        bulk_settle(store);
-}
-
 /* Drops each file whose keys all lie within a range of released chunks: such a file
  * contains no chunk that is still needed. If a file cannot be dropped now, its space is
  * freed when the family is compacted, because its rows are deleted anyway. */
@@ -325,7 +306,20 @@ void bulk_drop(pl_txn *txn)
         return;
     qsort(txn->gone, txn->n_gone, sizeof *txn->gone, by_pack_place);
     if (!txn->tidies) {
-        drop_behind(txn);
+        pl_store *store = txn->store;
+        bulk_settle(store);
+        bulk_dropping *d = pl_alloc(sizeof *d + txn->n_gone * sizeof *d->ranges);
+        d->db = store->db;
+        for (size_t i = 0, end; i < txn->n_gone; i = end) {
+            end = end_of_run(txn, i);
+            if (end - i >= store->bulk_bytes / PL_CHUNK_BYTES)
+                d->ranges[d->n++] = (struct drop_range){
+                    txn->gone[i].pack, txn->gone[i].number, txn->gone[end - 1].number};
+        }
+        store->dropping = d;
+        if (d->n == 0 || pl_thread_start("drop", drop_ranges, d, &d->thread) != PL_OK)
+            /* if the thread did not start, compaction frees the space later */
+            bulk_settle(store);
         return;
     }
     bulk_settle(txn->store);

@@ -17,25 +17,21 @@
 #pragma once
 #include "store/store_internal.h"
 
-/* Removes files that an earlier process left; a writer calls this before its first
- * commit. */
-PL_MUST_CHECK pl_status bulk_clean(pl_store *store);
+/* Removes files of an earlier process, before a writer's first commit. */
+pl_status bulk_clean(pl_store *store);
 
 /* Announces chunks of one blob, together `new_bytes` long. The chunks of a small blob
  * go into the batch unless the batch is large already; all others go into a
  * file: a large blob into its own, small ones into one that they share. */
-PL_MUST_CHECK pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes);
+pl_status bulk_begin(pl_txn *txn, uint64_t new_bytes);
 /* Puts a chunk into the file; only while txn->in_file is set. */
-PL_MUST_CHECK pl_status bulk_put(pl_txn *txn, const row_key *key, const void *data,
-                                 size_t len);
-/* Makes the file of a complete large blob durable. */
-PL_MUST_CHECK pl_status bulk_end(pl_txn *txn);
+pl_status bulk_put(pl_txn *txn, const row_key *key, const void *data, size_t len);
+pl_status bulk_end(pl_txn *txn);
 /* Makes the file durable that is still open for small blobs, if there is one. */
-PL_MUST_CHECK pl_status bulk_finish(const pl_txn *txn);
+pl_status bulk_finish(const pl_txn *txn);
 
 size_t bulk_files(const pl_txn *txn); /* number of files of this transaction */
-/* Makes the files part of the database. */
-PL_MUST_CHECK pl_status bulk_take_in(pl_txn *txn);
+pl_status bulk_take_in(pl_txn *txn);
 /* bulk_let_go records a chunk that this commit releases. bulk_drop is called after the
  * commit, and drops the files that contain only released chunks: in the background,
  * unless txn->tidies is set. */

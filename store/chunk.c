@@ -2,7 +2,6 @@
  * the pack rows of the database (pack_places). */
 #include "store/bulk.h"
 #include "store/delta.h"
-#include "store/store_internal.h"
 
 #include <string.h>
 
@@ -55,8 +54,7 @@ const chunk_places pack_places = {.get = get_pack_row,
 
 /* ---- reading chunks ---- */
 /* Reads a chunk without checking its hash. This is enough for a base: if the base is
- * damaged, the chunk that is decoded with it is wrong, and the check of that chunk's
- * hash fails. */
+ * damaged, the chunk decoded with it fails the check of its hash. */
 static pl_status load_at(row_source from, const pl_hash *id, const chunk_record *chunk,
                          int depth, chunk_view *out);
 
@@ -177,8 +175,7 @@ pl_status chunk_open_all(row_source from, const pl_hash *ids, const size_t *expe
 done:
     for (size_t i = 0; status != PL_OK && i < n; i++)
         chunk_close(&out[i]);
-    pl_free(pieces);
-    pl_free(got);
+    pl_free_all(pieces, got);
     return status;
 }
 

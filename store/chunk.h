@@ -4,8 +4,7 @@
  *   planes  the four bytes of each float in four planes, compressed by zstd
  *   delta   the difference from a prediction, which is computed from two other chunks
  *
- * In every form the name of a chunk is the hash of its raw bytes. chunk_open checks
- * this hash. */
+ * A chunk's name is always the hash of its raw bytes, which chunk_open checks. */
 #pragma once
 #include "store/records.h"
 
@@ -37,36 +36,31 @@ typedef struct chunk_places {
                      const void *data, size_t len);
     void (*drop)(pl_txn *txn, const pl_hash *id, const chunk_record *chunk);
     kv_family family; /* the rows of this family tell which chunks are stored */
-    /* how many chunks are worth requesting at once; above 1 if each request waits for
-     * an answer */
+    /* how many chunks to request at once; above 1 if a request waits for an answer */
     int n_requests;
-    /* the chunks of a blob with at least this many new bytes are written to a separate
-     * table file (bulk.h) */
+    /* chunks of a blob with this many new bytes get a separate table file (bulk.h) */
     uint64_t bulk_bytes;
 } chunk_places;
 extern const chunk_places pack_places, remote_places;
 
 /* Opens a chunk of `expected` bytes and checks its hash. The text of ERR_DAMAGED says
  * what is wrong but does not name the chunk; the caller adds the name. */
-PL_MUST_CHECK pl_status chunk_open(row_source from, const pl_hash *id, size_t expected,
-                                   chunk_view *out);
-/* Opens a chunk without checking its hash, for a receiver that checks the hash of the
- * whole blob. */
-PL_MUST_CHECK pl_status chunk_lend(row_source from, const pl_hash *id, size_t expected,
-                                   chunk_view *out);
-/* Opens n chunks and computes their hashes together. If one chunk fails, all n are
- * closed. */
-PL_MUST_CHECK pl_status chunk_open_all(row_source from, const pl_hash *ids,
-                                       const size_t *expected, size_t n,
-                                       chunk_view *out);
+pl_status chunk_open(row_source from, const pl_hash *id, size_t expected,
+                     chunk_view *out);
+/* Opens a chunk without checking its hash; the receiver checks the whole blob. */
+pl_status chunk_lend(row_source from, const pl_hash *id, size_t expected,
+                     chunk_view *out);
+/* Opens n chunks and hashes them together. If one fails, all are closed. */
+pl_status chunk_open_all(row_source from, const pl_hash *ids, const size_t *expected,
+                         size_t n, chunk_view *out);
 /* Like chunk_open, for a caller that already has the chunk's record. */
-PL_MUST_CHECK pl_status chunk_load(row_source from, const pl_hash *id,
-                                   const chunk_record *chunk, chunk_view *out);
+pl_status chunk_load(row_source from, const pl_hash *id, const chunk_record *chunk,
+                     chunk_view *out);
 void chunk_close(chunk_view *view); /* does nothing with an empty view */
 
 /* Both functions work inside a transaction, and the caller writes the chunk's row.
  * chunk_place assigns the chunk a place in this commit's pack and writes the bytes
  * there. chunk_displace releases the place that the chunk's record names. */
-PL_MUST_CHECK pl_status chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
-                                    const void *data, size_t len);
+pl_status chunk_place(pl_txn *txn, const pl_hash *id, chunk_record *chunk,
+                      const void *data, size_t len);
 void chunk_displace(pl_txn *txn, const pl_hash *id, const chunk_record *chunk);

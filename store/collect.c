@@ -6,7 +6,6 @@
  * call drops the rest. */
 #include "store/stores.h"
 #include "store/tally.h"
-#include <string.h>
 
 enum { BATCH_VERSIONS = 32 };
 

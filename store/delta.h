@@ -10,10 +10,9 @@
 
 /* Appends the coded bytes. `a` and `b` are the two bases, with `len` bytes each; both
  * are NULL if the data are coded without bases. */
-PL_MUST_CHECK pl_status delta_encode(const uint8_t *data, const uint8_t *a,
-                                     const uint8_t *b, size_t len, pl_buf *out);
+pl_status delta_encode(const uint8_t *data, const uint8_t *a, const uint8_t *b,
+                       size_t len, pl_buf *out);
 /* Decodes the chunk and appends exactly `len` bytes to `out`. ERR_DAMAGED if the coded
  * bytes do not give exactly `len` bytes. */
-PL_MUST_CHECK pl_status delta_decode(const uint8_t *coded, size_t coded_len,
-                                     const uint8_t *a, const uint8_t *b, size_t len,
-                                     pl_buf *out);
+pl_status delta_decode(const uint8_t *coded, size_t coded_len, const uint8_t *a,
+                       const uint8_t *b, size_t len, pl_buf *out);

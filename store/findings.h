@@ -2,8 +2,7 @@
 #pragma once
 #include "base/base.h"
 
-/* A pl_findings keeps at most this many sentences. `n_all` also counts the sentences
- * that were not kept. */
+/* most sentences that are kept; `n_all` counts all */
 enum { PL_FINDINGS_MAX = 1000 };
 typedef struct pl_findings {
     char **sentences; /* [n] owned; pl_findings_clear frees them */

@@ -131,8 +131,7 @@ static pl_status database_failed(const char *verb, const char *path, char *error
     char limit[PL_REMEDY_MAX], text[PL_PATH_MAX + 512];
     pl_status status = PL_ERR_IO;
     const char *remedy = "look at the disk and the system's log", *cause = text;
-    /* Where the error names a file under a reader's descriptor, the text has the
-     * database's path. */
+    /* an error that names a reader's descriptor gets the database's path */
     const char *at = strstr(error, DESCRIPTORS), *after = at;
     if (at)
         after += strlen(DESCRIPTORS) + strspn(at + strlen(DESCRIPTORS), "0123456789");
@@ -163,7 +162,7 @@ static pl_status database_failed(const char *verb, const char *path, char *error
         status = PL_ERR_DAMAGED;
         remedy = "restore it from a copy; do not delete files by hand";
     }
-    pl_fail(status, "cannot %s %s: %s; %s", verb, path, cause, remedy);
+    (void)pl_fail(status, "cannot %s %s: %s; %s", verb, path, cause, remedy);
     rocksdb_free(error);
     return status;
 }
@@ -241,8 +240,7 @@ typedef struct log_files {
     int n;
 } log_files;
 
-/* Counts the log files whose numbers are at most `most`, and finds the newest of
- * them. */
+/* Counts the log files numbered up to `most`, and finds the newest. */
 static log_files list_logs(const kv *db, uint64_t most)
 {
     log_files logs = {0, 0};
@@ -260,8 +258,7 @@ static log_files list_logs(const kv *db, uint64_t most)
     return logs;
 }
 
-/* Returns whether the writer has deleted a file of the log since the list `before` was
- * made. */
+/* Whether the writer has deleted a file of the log since the list `before`. */
 static bool lost_log(const kv *db, log_files before)
 {
     return list_logs(db, before.newest).n < before.n;
@@ -278,8 +275,7 @@ static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
         names[f] = FAMILIES[f].name;
         options[f] = f == KV_PACK ? db->pack_options : db->record_options;
     }
-    /* If making the database was interrupted, families that are missing are created
-     * when it is opened. */
+    /* families are missing if making the database was interrupted */
     if (mode == KV_MAKE && !pl_path_exists(pl_join(current, db->path, "CURRENT")))
         error = kv_make(db->path, names + 1, KV_FAMILY_COUNT - 1);
     if (error)
@@ -534,8 +530,7 @@ kv_slice kv_batch_kept(const kv_batch *batch)
 }
 
 /* Adds an operation to the bytes that are hashed. Operations on the pack family are
- * left out, because the records of chunks and blobs contain the hashes of the
- * chunks. */
+ * left out, because the records of chunks and blobs contain the chunks' hashes. */
 static void digest_operation(kv_batch *batch, uint8_t kind, kv_family family,
                              kv_slice key, kv_slice value)
 {

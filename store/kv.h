@@ -16,8 +16,7 @@
  *   removes it from the write buffer.
  * - BlobDB is not used: in RocksDB 7.8 a follower that reads blob values crashes.
  *
- * Several threads may read at once. All other functions may be called from one thread
- * only. */
+ * Several threads may read at once; all other functions need one thread. */
 #pragma once
 #include "base/base.h"
 
@@ -56,11 +55,9 @@ int kv_order(kv_slice a, kv_slice b);
 typedef enum kv_mode {
     KV_MAKE,  /* read and write; creates the database if there is none */
     KV_WRITE, /* read and write */
-    /* read while a writer writes; `scratch` is a private folder for RocksDB's own log
-     * messages */
+    /* read while a writer writes; `scratch`: a private folder for RocksDB's own log */
     KV_FOLLOW,
-    /* read only the commits that lie before the first damage of the log; change
-     * nothing */
+    /* read the commits before the first damage of the log; change nothing */
     KV_LOOK,
     KV_MEND /* read and write; drop the part of the log after its first damage */
 } kv_mode;
@@ -69,8 +66,7 @@ typedef struct kv kv;
 
 /* Opens a database. ERR_BUSY if a writer has the database open; ERR_DAMAGED if
  * RocksDB's recovery finds damage. */
-PL_MUST_CHECK pl_status kv_open(const char *path, kv_mode mode, const char *scratch,
-                                kv **out);
+pl_status kv_open(const char *path, kv_mode mode, const char *scratch, kv **out);
 
 /* Closes the database. With `abandon` RocksDB's objects stay allocated; use this after
  * a failed write, when closing RocksDB would abort the process with an assertion. */
@@ -79,9 +75,8 @@ void kv_close(kv **db, bool abandon);
  * folder was renamed; -1 if there is none, or if db is NULL. While it is open, no other
  * folder can get its inode number. */
 int kv_folder(const kv *db);
-/* Updates a follower (KV_FOLLOW) to the writer's newest commit. Does nothing in other
- * modes. */
-PL_MUST_CHECK pl_status kv_refresh(kv *db);
+/* Updates a follower (KV_FOLLOW) to the writer's newest commit; else does nothing. */
+pl_status kv_refresh(kv *db);
 
 /* A value that is not copied; `data` is NULL if there is no such key. Call kv_unpin
  * after every kv_get that returned OK. */
@@ -92,75 +87,61 @@ typedef struct kv_pin {
     void *handle;
     bool copied;
 } kv_pin;
-PL_MUST_CHECK pl_status kv_get(kv *db, kv_family family, kv_slice key, kv_pin *out);
+pl_status kv_get(kv *db, kv_family family, kv_slice key, kv_pin *out);
 void kv_unpin(kv_pin *pin); /* does nothing with an empty pin */
 
 /* ---- iteration over the keys that start with `prefix`, in rising order ---- */
 typedef struct kv_cursor kv_cursor;
 typedef struct kv_batch kv_batch;
 
-/* If `batch` is not NULL, the cursor shows the database as it would be after the
- * batch. */
+/* With `batch`, the cursor shows the database as it would be after the batch. */
 kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix);
 void kv_cursor_close(kv_cursor **walk); /* accepts NULL */
-/* Steps to the first or next row; *valid is false after the last row. The slices are
- * valid until the next step. */
-PL_MUST_CHECK pl_status kv_cursor_next(kv_cursor *walk, bool *valid, kv_slice *key,
-                                       kv_slice *value);
+/* Steps to the first or next row; *valid: false at the end. Slices last a step. */
+pl_status kv_cursor_next(kv_cursor *walk, bool *valid, kv_slice *key, kv_slice *value);
 /* Makes the first step go to the lowest key that is not below `key`. */
 void kv_cursor_seek(kv_cursor *walk, kv_slice key);
 /* Gets the highest key of the family; `out` is empty if the family has no rows. */
-PL_MUST_CHECK pl_status kv_last_key(kv *db, kv_family family, pl_buf *out);
+pl_status kv_last_key(kv *db, kv_family family, pl_buf *out);
 
 /* ---- writing ---- */
 kv_batch *kv_batch_create(kv *db);
 void kv_batch_destroy(kv_batch **batch); /* accepts NULL */
 /* From this call on, the batch also keeps its operations as bytes, in the form that is
- * hashed (without operations on the pack family). Another machine can carry out these
- * operations. */
+ * hashed (without operations on the pack family). Another machine can repeat them. */
 void kv_batch_keep(kv_batch *batch);
 kv_slice kv_batch_kept(const kv_batch *batch);
 /* From this call on, each operation also changes the sum of rows (row_sum.h; borrowed).
  * kv_batch_summed returns whether all rows that were replaced could be read. */
 struct row_sum;
 void kv_batch_sum(kv_batch *batch, struct row_sum *sum);
-PL_MUST_CHECK pl_status kv_batch_summed(const kv_batch *batch);
+pl_status kv_batch_summed(const kv_batch *batch);
 void kv_put(kv_batch *batch, kv_family family, kv_slice key, kv_slice value);
 void kv_delete(kv_batch *batch, kv_family family, kv_slice key);
 /* Gets a value from the database as it would be after the batch. */
-PL_MUST_CHECK pl_status kv_batch_get(kv_batch *batch, kv_family family, kv_slice key,
-                                     kv_pin *out);
+pl_status kv_batch_get(kv_batch *batch, kv_family family, kv_slice key, kv_pin *out);
 uint64_t kv_batch_bytes(const kv_batch *batch);
 size_t kv_batch_count(const kv_batch *batch);
-/* Computes the hash "commit" of the operations so far, without those on the pack family
- * (PROTOCOL 4.6). */
+/* Computes the hash "commit" of the operations so far (PROTOCOL 4.6). */
 void kv_batch_digest(kv_batch *batch, pl_hash *out);
 
 /* Writes the batch atomically and syncs it to the disk. After a failure the database
  * must not be written to again. */
-PL_MUST_CHECK pl_status kv_commit(kv *db, kv_batch *batch);
+pl_status kv_commit(kv *db, kv_batch *batch);
 
 /* ---- table files that are made outside of the database ---- */
 typedef struct kv_file kv_file;
-PL_MUST_CHECK pl_status kv_file_create(const char *path, kv_file **out);
-/* Adds a row; each key must be greater than the previous one. */
-PL_MUST_CHECK pl_status kv_file_put(kv_file *file, const char *path, kv_slice key,
-                                    kv_slice value);
-/* Completes the file, makes it durable and closes it. */
-PL_MUST_CHECK pl_status kv_file_finish(kv_file **file, const char *path);
-/* Closes the file without completing it; accepts NULL. The file itself is not
- * deleted. */
+pl_status kv_file_create(const char *path, kv_file **out);
+pl_status kv_file_put(kv_file *file, const char *path, kv_slice key, kv_slice value);
+pl_status kv_file_finish(kv_file **file, const char *path);
+/* Closes the file without completing or deleting it; accepts NULL. */
 void kv_file_drop(kv_file **file);
 /* Moves finished files into the family of the database, atomically and durably. No key
  * may be in two of the files, or both in a file and in the family. After a failure the
  * database must not be written to again. */
-PL_MUST_CHECK pl_status kv_take_in(kv *db, kv_family family, const char *const *paths,
-                                   size_t n);
-/* Drops the table files whose keys all lie between `first` and `last`, with all their
- * rows. */
-PL_MUST_CHECK pl_status kv_drop_files(kv *db, kv_family family, kv_slice first,
-                                      kv_slice last);
+pl_status kv_take_in(kv *db, kv_family family, const char *const *paths, size_t n);
+/* Drops the table files, with all rows, whose keys lie between `first` and `last`. */
+pl_status kv_drop_files(kv *db, kv_family family, kv_slice first, kv_slice last);
 
-/* Frees the disk space of deleted rows. The function reads and rewrites the complete
- * family. */
-PL_MUST_CHECK pl_status kv_compact(kv *db, kv_family family);
+/* Frees the disk space of deleted rows; rewrites the complete family. */
+pl_status kv_compact(kv *db, kv_family family);

@@ -5,8 +5,7 @@ extern "C" {
 #endif
 
 /* Creates a database at `path`, which must not have one yet, with the families `names`
- * [n] besides "default". Returns NULL, or an error that the caller frees with
- * rocksdb_free. */
+ * [n] besides "default". Returns NULL, or an error (rocksdb_free). */
 char *kv_make(const char *path, const char *const *names, int n);
 
 #ifdef __cplusplus

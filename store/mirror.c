@@ -18,7 +18,6 @@
 #include "store/store_format.h"
 #include "store/tally.h"
 #include <string.h>
-#include <unistd.h>
 
 enum { BATCH_BYTES = 32 << 20 };
 
@@ -63,8 +62,7 @@ static bool same_value(const side *from, const side *to)
            memcmp(from->value.data, to->value.data, from->value.len) == 0;
 }
 
-/* `order` is below 0 if only the source has the key, above 0 if only the target has it,
- * and 0 if both have it. */
+/* `order`: below 0: only the source has the key; above 0: the target; 0: both. */
 typedef pl_status (*row_fn)(mirror *m, kv_family family, const side *from,
                             const side *to, int order);
 
@@ -214,8 +212,7 @@ static bool is_mark(kv_family family, const side *row)
 static pl_status bring_record(mirror *m, kv_family family, const side *from,
                               const side *to, int order)
 {
-    /* If the target is a later state, its epoch is higher and must stay: an epoch must
-     * not be used twice. */
+    /* a later state's epoch is higher and must stay: none may be used twice */
     const bool is_epoch = family == KV_META && order == 0 &&
                           to->key.len == strlen("epoch") &&
                           memcmp(to->key.data, "epoch", to->key.len) == 0;
@@ -240,8 +237,7 @@ static pl_status gather_records(mirror *m)
         PL_CHECK(each_pair(m, (kv_family)f, bring_record));
     if (m->to_epoch <= m->from->epoch)
         return PL_OK;
-    /* a copy in a different folder also needs this row, because an epoch must not
-     * decrease */
+    /* a copy elsewhere also needs this row: an epoch must not decrease */
     pl_put_u64(&fields, 1, m->to_epoch);
     row_write(m->batch, KV_META, &key, &fields);
     return PL_OK;
@@ -328,8 +324,7 @@ bool pl_store_same_birth(const pl_store *a, const pl_store *b)
     return same_row(a->stores[0]->db, b->stores[0]->db, KV_META, key_of_name("store"));
 }
 
-/* Finds out what the target is: empty, an earlier or later state of the source, or
- * something else. */
+/* Finds out whether the target is empty, another state of the source, or neither. */
 static pl_status compare_target(mirror *m, mirror_target *to)
 {
     pl_buf last = {0};

@@ -19,15 +19,15 @@ typedef struct mirror_target {
  * until mirror_finish has carried out these operations. If `left` is NULL, this
  * function carries them out itself. The caller must have locked the target. The errors
  * are those of pl_store_mirror. */
-PL_MUST_CHECK pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
-                                    pl_mirror_report *report);
+pl_status mirror_into(pl_store *from, mirror_target *to, pl_buf *left,
+                      pl_mirror_report *report);
 /* Carries out the operations in `left` in one commit. After an interruption, call the
  * function again. ERR_DAMAGED if `left` cannot be decoded. */
-PL_MUST_CHECK pl_status mirror_finish(const char *folder, const pl_buf *left);
+pl_status mirror_finish(const char *folder, const pl_buf *left);
 
 /* Returns ERR_BUSY while a copy into this folder is decided but not finished. For the
  * folder of a part (home-N), a copy into the folder above it counts, too. */
-PL_MUST_CHECK pl_status mirror_check(const char *folder);
+pl_status mirror_check(const char *folder);
 /* Removes the folder `new` that an undecided copy left in a store. The caller must have
  * locked the store, which must have commits. */
-PL_MUST_CHECK pl_status mirror_clear(const char *folder);
+pl_status mirror_clear(const char *folder);

@@ -56,8 +56,7 @@ pl_status pl_store_parts(const char *folder, int *n)
             path, PL_PARTS_MAX, FIRST_LINE);
     pl_buf_destroy(&text);
     PL_CHECK(status);
-    /* Without this check the data of a part that PARTS does not count would be lost
-     * silently. */
+    /* Else a part that PARTS does not count would be lost silently. */
     if (*n == PL_PARTS_MAX || !pl_path_exists(pl_store_part(folder, *n, next)))
         return PL_OK;
     return pl_fail(PL_ERR_DAMAGED,

@@ -2,10 +2,9 @@
 #pragma once
 #include "store/store.h"
 
-/* Refs of earlier releases: notes about names that were moved to another part, and the
- * shares of the homes. */
+/* Refs of earlier releases: notes about moved names, the shares of the homes. */
 #define PARTS_NOTES "at/"
 #define PARTS_TABLE "sys/places"
 
-PL_MUST_CHECK pl_status parts_write_count(const char *folder, int n);
+pl_status parts_write_count(const char *folder, int n);
 bool parts_is_made(const char *folder, int part);

@@ -2,7 +2,6 @@
  * more bytes than that base. So all bases that were ever written have together about as
  * many bytes as all commits, or fewer. */
 #include "store/rebase.h"
-#include <string.h>
 
 enum { PART_BYTES = 4 << 20, OPERATION_HEAD = 10, LOG_BYTES_MIN = 4 << 20 };
 
@@ -120,8 +119,7 @@ static char *next_name(drop_list *list)
     return list->names[list->n++].name;
 }
 
-/* Drops the old base. If an object cannot be dropped, it stays as garbage, and `store
- * gc` finds it. */
+/* Drops the old base. An object that cannot be dropped is garbage for `store gc`. */
 void rebase_drop(pl_store *store, const remote_head *old)
 {
     drop_list list = {0};

@@ -3,12 +3,11 @@
 #pragma once
 #include "store/store_internal.h"
 
-/* Returns whether the commits since the last base have more bytes than that base, and
- * more than 4 MiB. */
+/* Whether the commits since the last base have more bytes than it, and than 4 MiB. */
 bool rebase_is_due(const remote_head *head);
 /* Writes all rows as they are now, and writes the name, size and hash of this new base
  * into `head`. Readers do not see the new base before the head is moved. */
-PL_MUST_CHECK pl_status rebase_write(pl_store *store, remote_head *head);
+pl_status rebase_write(pl_store *store, remote_head *head);
 /* Deletes the base that `old` names, and the engine's log of the commits from this base
  * up to the base that the store's present head names. */
 void rebase_drop(pl_store *store, const remote_head *old);
@@ -19,6 +18,5 @@ typedef struct row_operation {
     kv_family family;
     kv_slice key, value;
 } row_operation;
-/* Reads the first operation of `rest`, and moves `rest` past it. ERR_DAMAGED if the
- * bytes cannot be decoded. */
-PL_MUST_CHECK pl_status rebase_next(kv_slice *rest, row_operation *out);
+/* Reads the first operation of `rest`, and moves `rest` past it. ERR_DAMAGED. */
+pl_status rebase_next(kv_slice *rest, row_operation *out);

@@ -135,8 +135,7 @@ static pl_status take_all(rebuild *r, const char *folder)
     const remote_head *head = &r->from->head;
     const uint64_t n = head->sequence - head->base_sequence;
     pl_hash log = head->log;
-    /* each commit has at least one byte, so this check limits the memory that is
-     * allocated */
+    /* each commit has at least one byte, so this limits the memory */
     if (n > head->log_bytes)
         return pl_fail(PL_ERR_DAMAGED,
                        "the head is damaged: it counts %llu commits in %llu bytes",
@@ -185,8 +184,7 @@ static pl_status mark_done(const char *folder)
     return pl_sync_folder(folder);
 }
 
-/* Fills the folder. ENGINE is written before FORMAT, because FORMAT makes the folder a
- * store. */
+/* Fills the folder; FORMAT, which makes it a store, is written last. */
 static pl_status fill_store_folder(rebuild *r, const char *place, const char *folder)
 {
     char path[PL_PATH_MAX];

@@ -102,8 +102,7 @@ static pl_status raise(pl_txn *txn, const pl_hash *id, uint64_t height)
     return PL_OK;
 }
 
-/* Deletes the chunk's pack row and writes a new one under a new key, because a pack key
- * is written only once. */
+/* Writes a new pack row for the chunk: a pack key is written only once. */
 static pl_status replace_chunk(pl_txn *txn, const chunk_work *w)
 {
     chunk_record next = w->record;

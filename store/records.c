@@ -6,7 +6,6 @@
  * field cannot be read, the reader keeps the error, and row_end reports it with the
  * family and the key of the row. */
 #include "store/records.h"
-#include "base/base.h"
 #include "store/chunk.h"
 #include <string.h>
 
@@ -210,8 +209,7 @@ void ref_write(kv_batch *batch, const char *name, const char *target)
     row_write(batch, KV_REF, &key, &fields);
 }
 
-/* Decodes a ref. The target may be any bytes, or empty, so it is copied by its
- * length. */
+/* Decodes a ref. The target may be any bytes, so it is copied by its length. */
 pl_status ref_decode(row_view *row, char *name, pl_buf *target)
 {
     size_t len;
@@ -236,8 +234,7 @@ void blob_write(kv_batch *batch, const pl_hash *id, const blob_record *blob)
     row_write(batch, KV_BLOB, &key, &fields);
 }
 
-/* Decodes the record of a blob, and checks that the number of chunks matches the blob's
- * size. */
+/* Decodes a blob's record, and checks that the number of chunks fits the size. */
 pl_status blob_decode(row_view *row, blob_record *out)
 {
     size_t len;
@@ -288,8 +285,7 @@ void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk)
     write_table_row(batch, KV_CHUNK, key_of_hash(id), chunk_fields, chunk);
 }
 
-/* Decodes the record of a chunk, and checks the numbers that later code uses in
- * calculations. */
+/* Decodes a chunk's record, and checks the numbers that later code calculates with. */
 pl_status chunk_decode(row_view *row, chunk_record *out)
 {
     pl_get_fields(&row->fields, chunk_fields, out);

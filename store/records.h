@@ -1,6 +1,5 @@
 /* Reads and writes records. A row that does not exist is not an error here: *found is
- * false and the output is zero, so that the caller can report exactly which thing is
- * missing. */
+ * false and the output is zero, so that the caller can name what is missing. */
 #pragma once
 #include "store/row_sum.h"
 #include "store/rows.h"
@@ -9,8 +8,7 @@ typedef struct head_record {
     uint64_t number; /* number of the newest version */
     /* versions below this number have neither momentum nor change */
     uint64_t momentum_from;
-    /* pl_store_recode has finished its work for every newest version with a number
-     * below this one (recode.c) */
+    /* newest versions below this number are recoded (recode.c) */
     uint64_t recoded;
 } head_record;
 
@@ -29,8 +27,7 @@ typedef struct chunk_record {
     uint64_t stored;  /* number of bytes of the chunk in the pack */
     uint64_t coding;  /* a chunk_coding (chunk.h) */
     pl_hash bases[2]; /* bases of a delta; both may be the same chunk */
-    /* upper bound for the length of the longest chain of deltas that depends on this
-     * chunk */
+    /* upper bound for the longest chain of deltas that depends on this chunk */
     uint64_t height;
     /* in an engine: the epoch of the opening that wrote the chunk (remote.h) */
     uint64_t epoch;
@@ -49,26 +46,24 @@ typedef struct log_record {
 } log_record;
 
 /* If a _decode function fails, `out` owns no memory. */
-PL_MUST_CHECK pl_status version_decode(row_view *row, pl_version *out);
-PL_MUST_CHECK pl_status contribution_decode(row_view *row, pl_contribution *out);
-PL_MUST_CHECK pl_status path_decode(row_view *row, pl_path_state *out);
-PL_MUST_CHECK pl_status object_decode(row_view *row, pl_object *out);
-PL_MUST_CHECK pl_status head_decode(row_view *row, head_record *out);
-PL_MUST_CHECK pl_status blob_decode(row_view *row, blob_record *out);
-PL_MUST_CHECK pl_status chunk_decode(row_view *row, chunk_record *out);
-PL_MUST_CHECK pl_status log_decode(row_view *row, log_record *out);
+pl_status version_decode(row_view *row, pl_version *out);
+pl_status contribution_decode(row_view *row, pl_contribution *out);
+pl_status path_decode(row_view *row, pl_path_state *out);
+pl_status object_decode(row_view *row, pl_object *out);
+pl_status head_decode(row_view *row, head_record *out);
+pl_status blob_decode(row_view *row, blob_record *out);
+pl_status chunk_decode(row_view *row, chunk_record *out);
+pl_status log_decode(row_view *row, log_record *out);
 /* Appends the ref's target to `target`, with a terminating NUL that `len` does not
  * count. `name` has PL_MODULE_NAME_MAX bytes or is NULL. */
-PL_MUST_CHECK pl_status ref_decode(row_view *row, char *name, pl_buf *target);
+pl_status ref_decode(row_view *row, char *name, pl_buf *target);
 
-PL_MUST_CHECK pl_status version_read(row_source from, const char *module,
-                                     uint64_t number, pl_version *out, bool *found);
-PL_MUST_CHECK pl_status head_read(row_source from, const char *module, head_record *out,
-                                  bool *found);
-PL_MUST_CHECK pl_status blob_read(row_source from, const pl_hash *id, blob_record *out,
-                                  bool *found);
-PL_MUST_CHECK pl_status chunk_read(row_source from, const pl_hash *id,
-                                   chunk_record *out, bool *found);
+pl_status version_read(row_source from, const char *module, uint64_t number,
+                       pl_version *out, bool *found);
+pl_status head_read(row_source from, const char *module, head_record *out, bool *found);
+pl_status blob_read(row_source from, const pl_hash *id, blob_record *out, bool *found);
+pl_status chunk_read(row_source from, const pl_hash *id, chunk_record *out,
+                     bool *found);
 
 void version_fields(const pl_version *version, pl_buf *fields);
 void version_write(kv_batch *batch, const pl_version *version);
@@ -79,8 +74,7 @@ void ref_write(kv_batch *batch, const char *name, const char *target);
 void head_write(kv_batch *batch, const char *module, const head_record *head);
 void blob_write(kv_batch *batch, const pl_hash *id, const blob_record *blob);
 void chunk_write(kv_batch *batch, const pl_hash *id, const chunk_record *chunk);
-/* The sum of all rows after the newest commit. A reader compares its hash with the log
- * row of that commit. */
-PL_MUST_CHECK pl_status sum_read(row_source from, row_sum *out);
+/* The sum of all rows. A reader compares its hash with the newest log row. */
+pl_status sum_read(row_source from, row_sum *out);
 void sum_write(kv_batch *batch, const row_sum *sum);
 void log_fields(const log_record *entry, pl_buf *fields);

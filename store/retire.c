@@ -5,7 +5,6 @@
  * names are dropped, and the record is then rewritten to say that they are gone. The
  * commit number in the record does not change. */
 #include "store/store_internal.h"
-#include <string.h>
 
 /* ---- pending contributions ---- */
 typedef struct pending_row {

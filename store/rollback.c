@@ -46,7 +46,6 @@
  * Ownership. pl_writers owns a writer for each part and a reader of all parts. For a
  * store in one piece the writer serves as the reader. */
 #include "store/rollback.h"
-#include "store/parts.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,11 +163,9 @@ static const pl_field share_fields[] = {
 
 static void clear_share(pl_rollback *share)
 {
-    pl_free(share->modules);
-    pl_free(share->paths);
+    pl_free_all(share->modules, share->paths);
 }
 
-/* Writes a plan, or this part's share of it, as an object. */
 static pl_status put_plan(pl_txn *txn, const char *name, uint64_t number,
                           const pl_rollback *plan)
 {

@@ -16,7 +16,7 @@
 /* Called by a writer that has just opened a store, or one home's part of a divided
  * store. If the store holds its share of an unfinished rollback, the function carries
  * the share out if the rollback was decided, and otherwise drops the share. */
-PL_MUST_CHECK pl_status rollback_resume(pl_store *store);
+pl_status rollback_resume(pl_store *store);
 
 typedef enum rollback_view {
     ROLLBACK_WHOLE, /* all parts have the same last rollback */
@@ -27,4 +27,4 @@ typedef enum rollback_view {
     ROLLBACK_HALF
 } rollback_view;
 /* Compares the last rollbacks of the parts of a store that was opened for reading. */
-PL_MUST_CHECK pl_status rollback_look(pl_store *store, rollback_view *out);
+pl_status rollback_look(pl_store *store, rollback_view *out);

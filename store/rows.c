@@ -25,8 +25,7 @@ static void key_add_number(row_key *key, uint64_t number, int width)
     key_add(key, bytes, (size_t)width);
 }
 
-/* Makes the key of a name. Names were checked before; a name that is too long is cut,
- * so that no row is found. */
+/* Makes the key of a checked name; one that is too long is cut, and finds no row. */
 row_key key_of_name(const char *name)
 {
     row_key key = {.len = 0};
@@ -102,27 +101,6 @@ pl_status check_name(const char *what, const char *name)
     return PL_OK;
 }
 
-/* Writes a key as text for an error. Printable keys are shown unchanged. In other keys
- * the bytes after the printable beginning are shown in hexadecimal:
- * "mix/L1.E0:0000000000000003". */
-static void key_text(kv_family family, const row_key *key, char out[KEY_TEXT_MAX])
-{
-    size_t used = 0;
-    bool text = family != KV_BLOB && family != KV_CHUNK;
-    for (size_t i = 0; i < key->len; i++) {
-        if (text && !isgraph(key->bytes[i])) {
-            text = false;
-            if (i && key->bytes[i] == 0) {
-                out[used++] = ':';
-                continue;
-            }
-        }
-        used += (size_t)snprintf(out + used, KEY_TEXT_MAX - used, text ? "%c" : "%02x",
-                                 key->bytes[i]);
-    }
-    out[used] = 0;
-}
-
 /* ---- the envelope ---- */
 static uint64_t envelope_checksum(kv_family family, kv_slice key, const uint8_t *body,
                                   size_t len)
@@ -163,7 +141,23 @@ void row_write(kv_batch *batch, kv_family family, const row_key *key, pl_buf *fi
 pl_status row_damaged(const row_view *row, const char *how)
 {
     char key[KEY_TEXT_MAX];
-    key_text(row->family, &row->key, key);
+    /* Writes a key as text for an error. Printable keys are shown unchanged. In other
+     * keys the bytes after the printable beginning are shown in hexadecimal:
+     * "mix/L1.E0:0000000000000003". */
+    size_t used = 0;
+    bool text = row->family != KV_BLOB && row->family != KV_CHUNK;
+    for (size_t i = 0; i < row->key.len; i++) {
+        if (text && !isgraph(row->key.bytes[i])) {
+            text = false;
+            if (i && row->key.bytes[i] == 0) {
+                key[used++] = ':';
+                continue;
+            }
+        }
+        used += (size_t)snprintf(key + used, KEY_TEXT_MAX - used, text ? "%c" : "%02x",
+                                 row->key.bytes[i]);
+    }
+    key[used] = 0;
     return pl_fail(PL_ERR_DAMAGED,
                    "the store's record %s/%s is damaged: %s; restore it from a copy",
                    kv_family_name(row->family), key, how);
@@ -191,8 +185,7 @@ pl_status row_open(kv_family family, kv_slice key, kv_slice value, row_view *out
     return PL_OK;
 }
 
-/* Looks up a row and opens it. The value stays pinned while its fields are read, so it
- * is not copied. */
+/* Looks up a row and opens it, pinned, not copied, while its fields are read. */
 pl_status row_read(row_source from, kv_family family, const row_key *key, row_view *out)
 {
     kv_pin pin;

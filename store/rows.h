@@ -17,17 +17,15 @@ row_key key_of_name(const char *name);
 row_key key_of_hash(const pl_hash *hash);
 row_key key_of_number(uint64_t number);                      /* log family */
 row_key key_of_version(const char *module, uint64_t number); /* version family */
-/* prefix of the keys of a module's versions */
 row_key key_of_versions(const char *module);
 row_key key_of_pack(uint64_t pack, uint32_t number); /* pack family */
-/* prefix of a phase's keys in the pending family */
 row_key key_of_phase(const char *module, uint64_t phase);
 row_key key_of_pending(const char *module, const pl_contribution *c);
 kv_slice key_slice(const row_key *key);
 
 /* ERR_ARG unless `name` has 1 to 95 bytes of printable ASCII without blanks. The text
  * of the error contains `what`, the kind of the name, such as "module". */
-PL_MUST_CHECK pl_status check_name(const char *what, const char *name);
+pl_status check_name(const char *what, const char *name);
 
 /* Where rows are looked up: in the database, or, if there is a batch, in the database
  * as it would be after the batch. */
@@ -40,8 +38,7 @@ typedef struct row_source {
     const struct remote_work *work;
 } row_source;
 
-/* A row that is being decoded. `fields` are valid from row_read or row_open until
- * row_end. */
+/* A row that is decoded. `fields` are valid from row_read or row_open to row_end. */
 typedef struct row_view {
     pl_reader fields;
     kv_pin pin;
@@ -50,13 +47,12 @@ typedef struct row_view {
     bool found;
 } row_view;
 
-PL_MUST_CHECK pl_status row_read(row_source from, kv_family family, const row_key *key,
-                                 row_view *out);
+pl_status row_read(row_source from, kv_family family, const row_key *key,
+                   row_view *out);
 /* Opens a row whose key and value the caller already has from a cursor. */
-PL_MUST_CHECK pl_status row_open(kv_family family, kv_slice key, kv_slice value,
-                                 row_view *out);
+pl_status row_open(kv_family family, kv_slice key, kv_slice value, row_view *out);
 /* Releases the row. ERR_DAMAGED if a field of the row was missing or wrong. */
-PL_MUST_CHECK pl_status row_end(row_view *row);
+pl_status row_end(row_view *row);
 pl_status row_damaged(const row_view *row, const char *how);
 
 /* Adds the envelope to the fields, puts the row into the batch and clears `fields`. */

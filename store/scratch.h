@@ -13,5 +13,5 @@ typedef struct scratch {
 
 /* Makes the folder. Also removes, a few at a time, folders that no reader has locked
  * and that are at least a minute old. ERR_IO: TMPDIR cannot be written. */
-PL_MUST_CHECK pl_status scratch_make(scratch *out);
+pl_status scratch_make(scratch *out);
 void scratch_drop(scratch *s); /* does nothing if there is no folder */

@@ -16,8 +16,7 @@ pl_status store_format_check(const char *folder, bool *in_engine)
     pl_buf text = {0};
     *in_engine = false;
     if (!pl_path_exists(pl_join(path, folder, "FORMAT"))) {
-        /* FORMAT is written before the database is created, so without FORMAT there
-         * should be no database. */
+        /* FORMAT is written before the database is made: without it there is none */
         char database[PL_PATH_MAX];
         if (!pl_path_exists(pl_join(database, folder, "db")))
             return pl_fail(PL_ERR_NOT_FOUND, "there is no store at %s", folder);

@@ -1,5 +1,4 @@
-/* The FORMAT file: the format that a release must understand to open a store (PROTOCOL
- * 4.2). */
+/* FORMAT: what a release must understand to open a store (PROTOCOL 4.2). */
 #pragma once
 #include "base/base.h"
 
@@ -7,11 +6,10 @@
  * in the engine that the file ENGINE names. ERR_NOT_FOUND if there is no store;
  * ERR_UNSUPPORTED if the store has a different format; ERR_DAMAGED if FORMAT cannot be
  * parsed, or is missing although there is a database. */
-PL_MUST_CHECK pl_status store_format_check(const char *folder, bool *in_engine);
+pl_status store_format_check(const char *folder, bool *in_engine);
 
 /* Makes the folder a store. ERR_EXISTS if the folder already holds anything else. */
-PL_MUST_CHECK pl_status store_format_write(const char *folder, bool in_engine);
-/* The two steps of store_format_write, for a caller that writes files into the folder
- * between the two steps. */
-PL_MUST_CHECK pl_status store_format_refuse_others(const char *folder);
-PL_MUST_CHECK pl_status store_format_finish(const char *folder, bool in_engine);
+pl_status store_format_write(const char *folder, bool in_engine);
+/* The two steps of store_format_write, for a caller with files in between. */
+pl_status store_format_refuse_others(const char *folder);
+pl_status store_format_finish(const char *folder, bool in_engine);

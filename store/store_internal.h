@@ -33,13 +33,11 @@ struct pl_store {
     bool in_txn;
     /* the value of `sequence` when pl_store_recode last had nothing left to do */
     uint64_t recoded_at;
-    /* the chunks of a blob with at least this many new bytes are written to a separate
-     * table file */
+    /* chunks of a blob with this many new bytes get a separate table file */
     uint64_t bulk_bytes;
     /* table files that are being dropped, or NULL (bulk.h) */
     struct bulk_dropping *dropping;
-    /* number of table files made since the store was opened; the next file gets this
-     * number as its name */
+    /* table files made since the store was opened; the next one's name */
     uint64_t n_bulk;
     /* OK, or the error of a failed write: all later writes are refused with it */
     pl_status refusal;
@@ -67,15 +65,13 @@ struct pl_txn {
     int64_t grown, thinned;
     bulk_file *files; /* table files, the newest first (bulk.h) */
     bool in_file;     /* whether chunks are being written into the newest file */
-    /* whether this transaction may spend time on finding table files whose chunks were
-     * all deleted one by one */
+    /* may search for table files whose chunks were all deleted one by one */
     bool tidies;
     bulk_place *gone; /* the places of the released chunks */
     size_t n_gone, cap_gone;
     pl_hash *loose;
     size_t n_loose, cap_loose;
-    /* OK, or the error of a step that failed half-way; such a transaction cannot be
-     * committed */
+    /* OK, or the error of a half-done step; it cannot be committed then */
     pl_status spoiled;
 };
 
@@ -88,9 +84,9 @@ row_source txn_source(const pl_txn *txn);
 
 /* One store, in one folder (store_open.c). store_open takes a pl_store with its folder
  * and mode; after a failure the caller closes it. store_refresh is for readers. */
-PL_MUST_CHECK pl_status store_open(pl_store *store);
-PL_MUST_CHECK pl_status store_refresh(pl_store *store);
-PL_MUST_CHECK pl_status store_look_as_writer(pl_store *store);
+pl_status store_open(pl_store *store);
+pl_status store_refresh(pl_store *store);
+pl_status store_look_as_writer(pl_store *store);
 void store_close(pl_store *store);
 
 /* Returns the number in the first 8 bytes of a key, or in all its bytes if there are
@@ -99,9 +95,8 @@ uint64_t store_key_number(const uint8_t *key, size_t len);
 /* Checks one row of the chain of commits. The row must be commit number `expected`, and
  * must contain the hash `previous` of the row before it (not checked if `previous` is a
  * zero hash). Afterwards `previous` is the hash of this row, and `out` is the row. */
-PL_MUST_CHECK pl_status store_check_link(kv_slice key, kv_slice value,
-                                         uint64_t expected, pl_hash *previous,
-                                         log_record *out);
+pl_status store_check_link(kv_slice key, kv_slice value, uint64_t expected,
+                           pl_hash *previous, log_record *out);
 
 /* Free space that must remain after a commit. */
 #define STORE_SPARE_BYTES ((uint64_t)64 << 20)
@@ -109,67 +104,61 @@ PL_MUST_CHECK pl_status store_check_link(kv_slice key, kv_slice value,
 #define STORE_FREEING_BYTES ((uint64_t)1 << 20)
 /* Checks the free disk space (PROTOCOL 4.7). The text of ERR_NOSPACE has the bytes that
  * are free, the bytes that are needed, and `purpose`, such as "the commit". */
-PL_MUST_CHECK pl_status store_check_space(const pl_store *store, const char *purpose,
-                                          uint64_t need_bytes);
+pl_status store_check_space(const pl_store *store, const char *purpose,
+                            uint64_t need_bytes);
 
-/* Returns ERR_NOSPACE if the commit of this transaction would exceed the quota
- * (usage.c). */
-PL_MUST_CHECK pl_status store_check_quota(const pl_txn *txn);
+/* ERR_NOSPACE if this transaction's commit would exceed the quota (usage.c). */
+pl_status store_check_quota(const pl_txn *txn);
 
 /* Makes a batch durable, then writes `after` as the new mark (watermark.h). After a
  * failure the store refuses every further write. */
-PL_MUST_CHECK pl_status store_write(pl_store *store, kv_batch *batch,
-                                    const watermark *after);
+pl_status store_write(pl_store *store, kv_batch *batch, const watermark *after);
 
 /* Records that a step failed after it had changed the transaction, so that the commit
  * will be refused. Returns `status`. */
 pl_status txn_spoil(pl_txn *txn, pl_status status);
-/* Gets the blob that a row of the path or object family names; zero if there is no
- * row. */
-PL_MUST_CHECK pl_status txn_old_blob(const pl_txn *txn, kv_family family,
-                                     const char *name, pl_hash *out);
+/* Gets the blob that a row of the path or object family names; zero: no row. */
+pl_status txn_old_blob(const pl_txn *txn, kv_family family, const char *name,
+                       pl_hash *out);
 
 /* ---- a store with an engine (remote_head.c); each function does nothing if the store
  * has none ---- */
 /* Called before the epoch is raised. Checks that the engine has this store and no newer
- * state of it. ERR_STALE if another home has opened the store after this one last had
- * it open. */
-PL_MUST_CHECK pl_status remote_check(pl_store *store);
+ * state of it. ERR_STALE if another home has opened the store since. */
+pl_status remote_check(pl_store *store);
 /* Called after the epoch was raised: writes the epoch into the head. After this call no
  * other process may move the head. */
-PL_MUST_CHECK pl_status remote_claim(pl_store *store);
+pl_status remote_claim(pl_store *store);
 /* Called when a transaction begins: makes its batch keep the rows for remote_bring. */
 void remote_begin(pl_txn *txn);
 /* Called before the local commit: writes the chunks that wait and the commit's rows.
  * After a failure the store has no part of the commit; objects that were already
  * written are garbage. */
-PL_MUST_CHECK pl_status remote_bring(pl_txn *txn, const pl_hash *log);
+pl_status remote_bring(pl_txn *txn, const pl_hash *log);
 /* Called after the local commit: moves the head, then drops objects that are not
  * needed. If the head cannot be moved, the store refuses all later writes. */
-PL_MUST_CHECK pl_status remote_advance(pl_txn *txn);
+pl_status remote_advance(pl_txn *txn);
 
 /* Counts objects of the engine that the store does not need. A home leaves such objects
  * if it is killed between writing them and its commit, or between moving the head and
  * dropping objects. If `run` is true, these objects are dropped; the store must then be
  * open for writing. */
-PL_MUST_CHECK pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out);
+pl_status remote_sweep(pl_store *store, bool run, pl_gc_report *out);
 
 /* ---- dropping data (retire.c) ---- */
 /* Drops the pending rows of one phase of a module. With keep_updates the update blobs
  * stay, because the module's new version names them. */
-PL_MUST_CHECK pl_status retire_pending(pl_txn *txn, const char *module, uint64_t phase,
-                                       bool keep_updates);
+pl_status retire_pending(pl_txn *txn, const char *module, uint64_t phase,
+                         bool keep_updates);
 /* Drops the update blobs of an existing version; its record still names them. */
-PL_MUST_CHECK pl_status retire_updates(pl_txn *txn, const char *module,
-                                       uint64_t number);
+pl_status retire_updates(pl_txn *txn, const char *module, uint64_t number);
 /* Drops momentum and change of old versions. The newest version, its parent and the
  * `late` versions before the parent keep them. */
-PL_MUST_CHECK pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
-                                      head_record *head);
+pl_status retire_states(pl_txn *txn, const char *module, uint64_t late,
+                        head_record *head);
 
 /* ---- blobs and chunks ---- */
-/* Computes the blob's name from its record: from the length and the hashes of the
- * chunks. */
+/* Computes the blob's name from its record: length and hashes of the chunks. */
 void blob_name(const blob_record *blob, pl_hash *out);
 pl_hash blob_chunk(const blob_record *blob, size_t i);
 
@@ -177,9 +166,9 @@ pl_hash blob_chunk(const blob_record *blob, size_t i);
 /* blob_hold adds a reference to a blob, blob_release drops a reference; both ignore a
  * zero hash. blob_check returns ERR_NOT_FOUND if the blob is missing; the error
  * contains `use` ("the parameters of mix/L1.E0"). */
-PL_MUST_CHECK pl_status blob_check(const pl_txn *txn, const pl_hash *id,
-                                   const char *use, const char *name);
-PL_MUST_CHECK pl_status blob_hold(pl_txn *txn, const pl_hash *id);
-PL_MUST_CHECK pl_status blob_release(pl_txn *txn, const pl_hash *id);
+pl_status blob_check(const pl_txn *txn, const pl_hash *id, const char *use,
+                     const char *name);
+pl_status blob_hold(pl_txn *txn, const pl_hash *id);
+pl_status blob_release(pl_txn *txn, const pl_hash *id);
 /* Deletes blobs without references. This is the last step before a commit. */
-PL_MUST_CHECK pl_status blob_sweep(pl_txn *txn);
+pl_status blob_sweep(pl_txn *txn);

@@ -23,7 +23,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -163,9 +162,8 @@ static pl_status open_places(pl_store *store)
 }
 
 /* ---- writers ---- */
-/* Gets the sum of all rows after the newest commit. The first commit, and a store whose
- * newest commit was made by a release that did not sum rows, begin with the rows that
- * are there. */
+/* Gets the sum of all rows after the newest commit. The first commit, and one after a
+ * release that did not sum rows, begin with the rows that are there. */
 static pl_status load_sum(pl_store *store)
 {
     row_view row;
@@ -295,8 +293,7 @@ static pl_status open_writer(pl_store *store)
 }
 
 /* ---- readers ---- */
-/* Sets *out to whether a commit after commit `known` has added table files (bulk.h), or
- * may have added some. */
+/* Sets *out to whether a commit after `known` may have added table files (bulk.h). */
 static pl_status brought_files(const pl_store *store, uint64_t known, bool *out)
 {
     *out = store->sequence > known + CATCH_UP_ROWS;
@@ -351,7 +348,6 @@ static bool is_replaced(const pl_store *store, int database)
            held.st_ino != now.st_ino;
 }
 
-/* Replaces the open database of a reader. */
 static void use_database(pl_store *store, kv *fresh, bool frozen)
 {
     kv_close(&store->db, false);
@@ -496,8 +492,7 @@ pl_status store_refresh(pl_store *store)
     return look_whole(store, refresh_reader);
 }
 
-/* Checks that the user may enter the folder. Without this check such a folder would
- * look empty. */
+/* Checks that the user may enter the folder, which would otherwise look empty. */
 pl_status pl_store_check_access(const char *folder)
 {
     if (access(folder, X_OK) == 0 || errno != EACCES)
@@ -509,8 +504,7 @@ pl_status pl_store_check_access(const char *folder)
 }
 
 /* Closes a store. After a failed write, RocksDB and the lock are kept until the process
- * ends, because RocksDB may still be writing and no other process may write
- * meanwhile. */
+ * ends, because RocksDB may still be writing. */
 void store_close(pl_store *store)
 {
     bool abandon = store->refusal != PL_OK;

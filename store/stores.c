@@ -44,7 +44,6 @@ pl_status stores_find(const pl_store *all, kv_family family, const row_key *key,
     return damage;
 }
 
-/* The row at which the cursor of one store is. */
 typedef struct next_row {
     pl_store *holder;
     kv_cursor *walk;

@@ -8,22 +8,18 @@
 /* Looks up a row in each store in turn. *holder is the store that has it. A damaged row
  * is ERR_DAMAGED only if no other store has the row; any other error ends the search.
  */
-PL_MUST_CHECK pl_status stores_find(const pl_store *all, kv_family family,
-                                    const row_key *key, row_view *row,
-                                    pl_store **holder);
+pl_status stores_find(const pl_store *all, kv_family family, const row_key *key,
+                      row_view *row, pl_store **holder);
 /* Visits the rows of all stores whose keys begin with `prefix`, in key order. If
  * several stores have a row with the same key, the row of the first one is visited. The
  * row has no pin: a visitor calls row_end only to check that no field is unknown. */
 typedef pl_status (*stores_visit_fn)(void *context, pl_store *holder, row_view *row);
-PL_MUST_CHECK pl_status stores_each(const pl_store *all, kv_family family,
-                                    const row_key *prefix, stores_visit_fn visit,
-                                    void *context);
+pl_status stores_each(const pl_store *all, kv_family family, const row_key *prefix,
+                      stores_visit_fn visit, void *context);
 /* Makes each database show the newest rows, but changes no field of a pl_store, because
  * several threads may read at once. */
-PL_MUST_CHECK pl_status stores_catch_up(const pl_store *all);
-/* ERR_BUSY if the folder has another number of parts than when the reader was opened.
- */
-PL_MUST_CHECK pl_status stores_check_number(const pl_store *all);
-/* Returns ERR_UNSUPPORTED for a store in parts. `what` names the operation, which works
- * only on one store. */
-PL_MUST_CHECK pl_status stores_refuse(const pl_store *all, const char *what);
+pl_status stores_catch_up(const pl_store *all);
+/* ERR_BUSY if the folder has more or fewer parts than at the reader's opening. */
+pl_status stores_check_number(const pl_store *all);
+/* ERR_UNSUPPORTED for a store in parts; `what`: an operation on one store. */
+pl_status stores_refuse(const pl_store *all, const char *what);

@@ -12,7 +12,6 @@ typedef struct tally {
 } tally;
 
 void tally_add(tally *t, const pl_hash *name); /* adds a hash; a zero hash is ignored */
-/* sorts the hashes, before the first tally_count or tally_next */
 void tally_sort(tally *t);
 uint64_t tally_count(const tally *t, const pl_hash *name);
 /* Gets the hash at position *i and the number of times that it was added, and moves *i

@@ -9,9 +9,6 @@
  * a blob that was put in the same transaction, and an update can be merged in the
  * transaction that accepts it. */
 #include "store/bulk.h"
-#include "store/store_internal.h"
-#include <stdio.h>
-#include <string.h>
 
 row_source txn_source(const pl_txn *txn)
 {
@@ -55,8 +52,7 @@ void pl_txn_abort(pl_txn **handle)
     kv_batch_destroy(&txn->batch);
     bulk_clear(txn);
     remote_work_clear(&txn->work);
-    pl_free(txn->loose);
-    pl_free(txn);
+    pl_free_all(txn->loose, txn);
 }
 
 pl_status txn_spoil(pl_txn *txn, pl_status status)
@@ -131,8 +127,7 @@ pl_status pl_txn_commit(pl_txn **handle)
             (txn->grown < 0 ? STORE_FREEING_BYTES : STORE_SPARE_BYTES)));
     PL_TRY(kv_batch_summed(txn->batch));
     sum_write(txn->batch, &txn->rows);
-    /* Appends the log row, which is the last operation of the batch, and computes the
-     * hash of this row. */
+    /* Appends the log row, the batch's last operation, and computes its hash. */
     pl_hash *log_hash = &after.log;
     pl_buf fields = {0}, value = {0};
     log_record entry = {.previous = txn->store->log_hash,
@@ -158,7 +153,7 @@ pl_status pl_txn_commit(pl_txn **handle)
     bulk_drop(txn);
     status = remote_advance(txn);
     if (status != PL_OK)
-        note_refusal(store, status);
+        (void)note_refusal(store, status);
 done:
     pl_txn_abort(handle);
     return status;
@@ -188,11 +183,9 @@ static pl_status check_next_version(const pl_txn *txn, const pl_version *v,
                        (unsigned long long)next, (unsigned long long)v->number);
     }
     /* The version must have been computed from the newest version in the store. The
-     * number alone does not prove this, so v->parent must be the hash of that version's
-     * parameters. */
-    pl_version parent;
+     * number does not prove this: v->parent must be the hash of its parameters. */
+    pl_version parent = {0};
     bool found = false;
-    memset(&parent, 0, sizeof parent);
     if (exists)
         PL_CHECK(
             version_read(txn_source(txn), v->module, v->number - 1, &parent, &found));

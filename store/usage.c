@@ -71,8 +71,7 @@ static bool used_before(const tally uses[PL_USES], int use, const pl_hash *name)
     return false;
 }
 
-/* Lists the chunks of a use. A tag may name blobs that garbage collection has removed;
- * these are skipped. */
+/* Lists the chunks of a use, without blobs of tags that are garbage already. */
 static pl_status list_chunks(usage *u, int use, pl_store_usage *out)
 {
     pl_hash name;
@@ -99,26 +98,6 @@ static pl_status list_chunks(usage *u, int use, pl_store_usage *out)
     return PL_OK;
 }
 
-static pl_status add_chunks(usage *u, int use, pl_store_usage *out)
-{
-    pl_hash name;
-    uint64_t times;
-    for (size_t i = 0; tally_next(&u->chunks[use], &i, &name, &times);) {
-        chunk_record chunk = {0};
-        row_view row;
-        pl_store *holder;
-        const row_key key = key_of_hash(&name);
-        if (used_before(u->chunks, use, &name))
-            continue;
-        PL_CHECK(stores_find(u->store, KV_CHUNK, &key, &row, &holder));
-        if (!row.found)
-            continue;
-        PL_CHECK(chunk_decode(&row, &chunk));
-        out->bytes[use] += chunk.stored;
-    }
-    return PL_OK;
-}
-
 pl_status pl_store_use(pl_store *store, pl_store_usage *out)
 {
     usage u = {.store = store};
@@ -139,7 +118,21 @@ pl_status pl_store_use(pl_store *store, pl_store_usage *out)
     }
     out->bytes[PL_USE_OTHER] = all.stored_bytes;
     for (int use = 0; use < PL_USE_OTHER; use++) {
-        PL_TRY(add_chunks(&u, use, out));
+        pl_hash name;
+        uint64_t times;
+        for (size_t i = 0; tally_next(&u.chunks[use], &i, &name, &times);) {
+            chunk_record chunk = {0};
+            row_view row;
+            pl_store *holder;
+            const row_key key = key_of_hash(&name);
+            if (used_before(u.chunks, use, &name))
+                continue;
+            PL_TRY(stores_find(u.store, KV_CHUNK, &key, &row, &holder));
+            if (!row.found)
+                continue;
+            PL_TRY(chunk_decode(&row, &chunk));
+            out->bytes[use] += chunk.stored;
+        }
         out->bytes[PL_USE_OTHER] -= out->bytes[use];
     }
 done:

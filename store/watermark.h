@@ -2,8 +2,7 @@
  *
  * If synced commits at the end of a write-ahead log are lost, RocksDB opens the log
  * without any error. To detect this, the number of the newest acknowledged commit is
- * also kept in a separate file. The file has two slots, which are written
- * alternately. */
+ * also kept in a separate file. It has two slots, written in turn. */
 #pragma once
 #include "base/base.h"
 
@@ -18,16 +17,12 @@ typedef struct watermark_file {
     char path[PL_PATH_MAX];
 } watermark_file;
 
-/* Reads the newest mark. *found is false if there is no such file. ERR_DAMAGED if the
- * file has no valid slot. */
-PL_MUST_CHECK pl_status watermark_load(const char *path, watermark *out, bool *found);
+/* Reads the newest mark. *found: there is a file. ERR_DAMAGED: no valid slot. */
+pl_status watermark_load(const char *path, watermark *out, bool *found);
 
-/* Makes the file with only this mark. An existing file is replaced, even if its mark is
- * higher. */
-PL_MUST_CHECK pl_status watermark_make(const char *path, const watermark *mark);
-/* Opens the file for writing. If the file does not exist, makes it with the mark
- * `first`. */
-PL_MUST_CHECK pl_status watermark_open(const char *path, const watermark *first,
-                                       watermark_file *out);
-PL_MUST_CHECK pl_status watermark_set(watermark_file *file, const watermark *mark);
+/* Makes the file with only this mark; replaces a file, even with a higher mark. */
+pl_status watermark_make(const char *path, const watermark *mark);
+/* Opens the file for writing, or makes it with the mark `first`. */
+pl_status watermark_open(const char *path, const watermark *first, watermark_file *out);
+pl_status watermark_set(watermark_file *file, const watermark *mark);
 void watermark_close(watermark_file *file); /* accepts a file that is closed already */

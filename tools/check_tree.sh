@@ -251,7 +251,7 @@ xargs -r -n 1 -P "$(nproc)" sh -c '
     "${CC:-cc}" -std=c11 -D_GNU_SOURCE -DCPU_ISA=portable -I. -fsyntax-only -x c \
         -include "$0" /dev/null 2> /dev/null ||
         echo "$0:1: does not compile alone as C11"' < "$scratch/headers" >> "$scratch/found"
-xargs grep -l 'extern "C"' < "$scratch/headers" | sed 's/.*/#include "&"/' > "$scratch/all.cc"
+xargs grep -lE 'extern "C"|^PL_C_BEGIN' < "$scratch/headers" | sed 's/.*/#include "&"/' > "$scratch/all.cc"
 "${CXX:-c++}" -std=c++17 -D_GNU_SOURCE -I. -fsyntax-only "$scratch/all.cc" \
     2> "$scratch/errors" || {
     sed -n 's/^\([^ :]*:[0-9]*\):[0-9]*: \(fatal error\|error\):/\1: as C++17:/p' \

@@ -24,7 +24,7 @@ format() {
         LC_ALL=C sort | xargs -n 100 -P "$(nproc)" clang-format-14 --dry-run -Werror
 }
 
-# Only clang enforces PL_MUST_CHECK, so this check compiles everything with clang.
+# Only clang enforces that each pl_status is used, so this compiles everything with it.
 # clang-14 would start a process for each file, and starting it takes as long as
 # compiling the file. With -### it prints the command of this process instead, which
 # accepts several files.

@@ -42,8 +42,7 @@ static double chart_y(const scale *s, double value)
     return TOP + (s->high - value) / (s->high - s->low) * (HEIGHT - TOP - BOTTOM);
 }
 
-/* Returns the line's last point that can be drawn, as x and y; NULL if there is
- * none. */
+/* Returns the line's last point that can be drawn, as x and y, or NULL. */
 static const double *last_point(const html_line *l)
 {
     for (size_t i = l->n; i-- > 0;)
@@ -52,8 +51,7 @@ static const double *last_point(const html_line *l)
     return NULL;
 }
 
-/* Draws a line. A value that is not finite (the training of a path may diverge) leaves
- * a gap. */
+/* Draws a line. A value that is not finite (training may diverge) leaves a gap. */
 static void draw_line(pl_buf *out, const html_line *l, const scale *s)
 {
     const double *last = last_point(l);
@@ -77,9 +75,8 @@ static void draw_line(pl_buf *out, const html_line *l, const scale *s)
         l->colour % 8, chart_x(last[0]), chart_y(s, last[1]));
 }
 
-/* Writes the name and the last value of each line at the end of the line. Goes from the
- * highest line to the lowest, and moves a name down if it would overlap the name above
- * it. */
+/* Writes each line's name and last value at its end. Goes from the highest line to the
+ * lowest, and moves a name down if it would overlap the name above it. */
 static void draw_names(pl_buf *out, const html_line *lines, size_t n_lines,
                        const scale *s)
 {
@@ -124,8 +121,7 @@ void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n
             s.low = isfinite(value) ? fmin(s.low, value) : s.low;
             s.high = isfinite(value) ? fmax(s.high, value) : s.high;
         }
-    /* The padding is at least 1e-9 of the largest value, so that the axis is never so
-     * short that rounding errors show. */
+    /* the padding is at least 1e-9 of the largest value: rounding errors do not show */
     const double pad = fmax(0.05 * (s.high - s.low), fmax(1e-3, 1e-9 * fabs(s.high)));
     s.low -= pad;
     s.high += pad;

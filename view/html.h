@@ -2,9 +2,8 @@
 #pragma once
 #include "modules/modules.h"
 
-/* Appends a text, escaped so that it cannot become markup. Ill-formed UTF-8 becomes
- * U+FFFD; characters that control a terminal or the direction of writing are left
- * out. */
+/* Appends a text, escaped against markup. Ill-formed UTF-8 becomes U+FFFD; characters
+ * that control a terminal or the direction of writing are left out. */
 void html_text(pl_buf *out, const char *text);
 
 /* One line of a chart. Its colour is the CSS class "s<colour>" (s0 to s7). */

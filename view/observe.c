@@ -81,7 +81,6 @@ static const char *next_line(stream *s, size_t *len)
     return NULL;
 }
 
-/* Reads the next event. Returns false at the end of the file. */
 static bool next_event(stream *s)
 {
     const int64_t before = (int64_t)s->next.serial;
@@ -122,12 +121,11 @@ static void add_file(observation *o, int file, const char *name)
 static pl_status add_hub_log(observation *o, const observe_wish *wish)
 {
     const run_request where = {.hub = wish->hub, .key = wish->key};
-    pl_run r;
+    pl_run r = {0};
     pl_buf lines = {0};
     uint64_t offset = 0;
     bool more = true, anew = false;
     pl_status status = PL_OK;
-    memset(&r, 0, sizeof r);
     r.lock = -1;
     const int file = memfd_create("hub.log", MFD_CLOEXEC);
     PL_TRY(file >= 0 ? PL_OK : pl_fail(PL_ERR_IO, "no memory for the log of the hub"));
@@ -211,19 +209,6 @@ static bool names_any(const page_event *e, const char *const *keys, const char *
             return true;
     }
     return false;
-}
-
-static bool is_wished(const observe_wish *w, const page_event *e)
-{
-    static const char *const paths[] = {"task", "path", NULL},
-                             *const modules[] = {"module", NULL},
-                             *const workers[] = {"worker", "slow", "first", "stopped",
-                                                 "mate",   "name", NULL};
-    return (!w->event || pl_starts_with(e->event, w->event)) &&
-           (!w->path || names_any(e, paths, w->path)) &&
-           (!w->module || names_any(e, modules, w->module)) &&
-           (!w->worker || strcmp(e->role, w->worker) == 0 ||
-            names_any(e, workers, w->worker));
 }
 
 /* ---- clocks ---- */
@@ -318,7 +303,16 @@ pl_status observe_logs(const observe_wish *wish, const observe_out *out)
     while (o.n > 0) {
         stream *s = o.streams[0];
         note_meeting(&o, &s->next);
-        if (is_wished(wish, &s->next))
+        static const char *const paths[] = {"task", "path", NULL},
+                                 *const modules[] = {"module", NULL},
+                                 *const workers[] = {"worker",  "slow", "first",
+                                                     "stopped", "mate", "name",
+                                                     NULL};
+        if (((!wish->event || pl_starts_with(s->next.event, wish->event)) &&
+             (!wish->path || names_any(&s->next, paths, wish->path)) &&
+             (!wish->module || names_any(&s->next, modules, wish->module)) &&
+             (!wish->worker || strcmp(s->next.role, wish->worker) == 0 ||
+              names_any(&s->next, workers, wish->worker))))
             out->event(out->context, &s->next, s->name);
         if (!next_event(s)) {
             end_stream(s, out);
@@ -335,7 +329,6 @@ pl_status observe_logs(const observe_wish *wish, const observe_out *out)
 done:
     for (size_t i = 0; i < o.n; i++)
         close_stream(o.streams[i]);
-    pl_free(o.streams);
-    pl_free(o.meetings);
+    pl_free_all(o.streams, o.meetings);
     return status;
 }

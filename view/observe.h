@@ -30,4 +30,4 @@ typedef struct observe_out {
 /* Calls `event` for each shown event, in the order of their times. The lines of one
  * file keep their order, even if the clock was set back. Also reads rotated logs
  * (NAME.log.1, NAME.log-DATE). ERR_NOT_FOUND: there are no logs. */
-PL_MUST_CHECK pl_status observe_logs(const observe_wish *wish, const observe_out *out);
+pl_status observe_logs(const observe_wish *wish, const observe_out *out);

@@ -9,8 +9,7 @@
 #include <unistd.h>
 
 enum {
-    /* largest number of versions that a tick reads, so that questions do not wait
-     * long */
+    /* most versions that a tick reads, so that questions do not wait long */
     READ_AT_ONCE = 500,
     ASK_MS = 1500,       /* the hub must answer within this time */
     ASK_AGAIN_MS = 2000, /* pause after the hub did not answer */
@@ -64,8 +63,7 @@ void page_close(page **out)
     if (p->hub_at && p->r.dir[0] && pl_remove_tree(p->r.dir) != PL_OK)
         p->r.dir[0] = '\0'; /* the folder stays; nothing depends on it */
     run_close(&p->r);
-    pl_free(p->leases);
-    pl_free(p);
+    pl_free_all(p->leases, p);
     *out = NULL;
 }
 
@@ -75,14 +73,12 @@ uint64_t page_number(const page *p)
 }
 
 /* ---- the store ---- */
-/* Reads what is new in the store. If a home was added, opens the store again, because
- * each home has a separate part of the store. */
+/* Reads what is new in the store; opens it again if it has more parts. */
 static pl_status follow_store(page *p)
 {
     if (!pl_path_exists(p->folder))
         return PL_OK;
-    /* `anew`: the job has ended, and only a newly opened reader certainly sees the
-     * job's last commits */
+    /* `anew`: the job has ended; only a new reader surely sees its last commits */
     if (p->anew) {
         pl_store_close(&p->store);
         p->anew = false;
@@ -93,7 +89,7 @@ static pl_status follow_store(page *p)
     const uint64_t sequence = pl_store_sequence(p->store);
     if (sequence != p->sequence) {
         PL_CHECK(phase_history_look(&p->history, p->store));
-        run_has_ended(p->store, &p->finished);
+        (void)run_has_ended(p->store, &p->finished);
         p->sequence = sequence;
         p->number++;
     }
@@ -126,9 +122,8 @@ static void add_log_event(void *context, const page_event *e)
 
 /* ---- the hub ---- */
 /* Asks the hub for its status. If the run has a hub's address but no hub answers, the
- * job may have been killed, because then the address stays in the run. (The page could
- * find out whether the job runs by taking the run's lock, but this would block the next
- * `train`.) */
+ * job may have been killed, because then the address stays in the run. (Taking the
+ * run's lock would tell, but block the next `train`.) */
 static void ask_for_status(page *p)
 {
     const int64_t now = pl_now_ms();
@@ -250,8 +245,7 @@ static void answer_history(page *p, const pl_page_question *q, pl_buf *out)
     pl_json_set_bool(o, "whole", !goes_on);
     pl_json_set(o, "events", list);
     pl_json_set_int(o, "events_serial", (int64_t)p->log.serial);
-    /* One row [time, path, phase, worker] per lease. Paths are numbered over all arms.
-     * Leases of unknown paths are left out. */
+    /* [time, path, phase, worker] per lease of a known path, numbered over all arms. */
     list = pl_json_array();
     const uint64_t first =
         p->n_leases > PAGE_LEASES_MAX ? p->n_leases - PAGE_LEASES_MAX : 0;

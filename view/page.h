@@ -25,14 +25,12 @@ typedef struct page page;
 /* `hub` and `key`: address of the hub of a job on another machine, and file with the
  * key for the connection; `dir` is then not used, and the page has what the hub knows:
  * its status and its log. Otherwise they are NULL. */
-PL_MUST_CHECK pl_status page_open(const char *dir, const char *hub, const char *key,
-                                  page **out);
+pl_status page_open(const char *dir, const char *hub, const char *key, page **out);
 void page_close(page **out); /* accepts NULL */
 /* Reads what is new in the run. If `watched` (a browser is connected), also asks the
  * hub. Returns true if there is more to read: call page_tick again at once. */
 bool page_tick(page *p, bool watched);
 uint64_t page_number(const page *p); /* number of the newest state */
 /* Appends a report of the run in the folder `dir`: one HTML file without scripts. */
-PL_MUST_CHECK pl_status page_report(const char *dir, pl_buf *out);
-/* Appends the answer to a question, a JSON text. */
-PL_MUST_CHECK pl_status page_answer(page *p, const pl_page_question *q, pl_buf *out);
+pl_status page_report(const char *dir, pl_buf *out);
+pl_status page_answer(page *p, const pl_page_question *q, pl_buf *out);

@@ -1,4 +1,4 @@
-/* Compares versions of a module, tensor by tensor, for the heat maps of the page. */
+/* Compares versions of a module by tensor, for heat maps. */
 #include "view/page_heat.h"
 #include "home/home.h"
 
@@ -21,8 +21,7 @@ pl_json *page_figures(double value, int n)
 
 typedef struct heat {
     pl_comparison compare;
-    /* tensors: names of the tensors; cells: the change of each tensor between the two
-     * versions that are being compared */
+    /* names of the tensors; each one's change between the compared versions */
     pl_json *tensors, *cells;
     int n_tensors;
 } heat;
@@ -110,8 +109,7 @@ pl_status page_heat_json(pl_store *store, const char *module, uint64_t from,
     n = n < to - from ? n : to - from;
     if (n > 0)
         PL_TRY(add_heat_columns(&h, head.module, from, to, n, columns));
-    /* If fewer than two of these versions still have their parameters, compares instead
-     * the newest n + 1 versions. */
+    /* If fewer than two still have their parameters, compares the newest n + 1. */
     if (pl_json_count(columns) == 0 && to > from + n)
         PL_TRY(add_heat_columns(&h, head.module, to - n, to, n, columns));
     *out = o;

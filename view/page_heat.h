@@ -7,7 +7,7 @@
  * 48 pairs of versions between `from` and `to`; UINT64_MAX means the newest version. A
  * list of changes is empty if its two versions are equal. ERR_UNSUPPORTED if the module
  * has so many values that comparing even one pair would take long. */
-PL_MUST_CHECK pl_status page_heat_json(pl_store *store, const char *module,
-                                       uint64_t from, uint64_t to, pl_json **out);
+pl_status page_heat_json(pl_store *store, const char *module, uint64_t from,
+                         uint64_t to, pl_json **out);
 /* Makes a JSON number with n significant figures; null if the value is not finite. */
 pl_json *page_figures(double value, int n);

@@ -58,16 +58,10 @@ struct page {
     page_route route;
 };
 
-/* Returns the number that the question gives for `name`; `other` if it gives none. */
 uint64_t page_asked_number(const pl_page_question *q, const char *name, uint64_t other);
-/* page_modules.c: answers /modules.json */
-PL_MUST_CHECK pl_status page_modules_json(page *p, const pl_page_question *q,
-                                          pl_buf *out);
-/* page_router.c: answers /router.json and /route.json */
-PL_MUST_CHECK pl_status page_router_json(page *p, const pl_page_question *q,
-                                         pl_buf *out);
+pl_status page_modules_json(page *p, const pl_page_question *q, pl_buf *out);
+pl_status page_router_json(page *p, const pl_page_question *q, pl_buf *out);
 void page_route_close(page_route *route);
-/* page_state.c */
 void page_state_json(const page *p, pl_buf *out);
 /* Adds up the inner steps of all arms in the hub's status: *done gets the number of
  * steps that are done, *total the number of all steps. */

@@ -11,7 +11,6 @@
 enum { READ_BYTES = 256 << 10, TAIL_BYTES = 2 << 20 };
 
 /* ---- lines ---- */
-/* Parses a time such as "2026-11-25T07:53:07.595Z". */
 static bool parse_log_time(const char *text, int64_t *ms)
 {
     struct tm at = {0};
@@ -26,8 +25,7 @@ static bool parse_log_time(const char *text, int64_t *ms)
     return true;
 }
 
-/* Copies the word up to the next blank. Returns the text after the blank, or NULL if
- * the word is empty or too long. */
+/* Copies the word up to the next blank; returns the text after it, or NULL. */
 static const char *take_word(const char *from, char *out, size_t size)
 {
     size_t n = strcspn(from, " ");
@@ -112,9 +110,8 @@ const char *page_event_value(const page_event *e, const char *key, char *out,
 }
 
 /* ---- files ---- */
-/* Whether the event is kept for the page's list of events. Events about tasks and
- * requests, and debug events, are too frequent to be kept. (The phase history shows the
- * tasks.) */
+/* Whether the page's list keeps the event. Events about tasks and requests, and debug
+ * events, are too frequent to be kept. (The phase history shows the tasks.) */
 static bool is_rare(const page_event *e)
 {
     static const char *const common[] = {"lease.granted", "task.done", "task.returned",
@@ -222,7 +219,6 @@ void page_log_json(const page_log *log, uint64_t since, pl_json *list)
 
 void page_log_clear(page_log *log)
 {
-    pl_free(log->files);
-    pl_free(log->events);
+    pl_free_all(log->files, log->events);
     memset(log, 0, sizeof *log);
 }

@@ -38,11 +38,9 @@ typedef struct page_log {
     uint64_t tail_bytes;
 } page_log;
 
-/* Parses one line, without its line end, in the text form or in JSON. Returns false if
- * the line is not an event. */
+/* Parses a line without its end, as text or JSON. False: it is not an event. */
 bool page_log_parse(const char *line, size_t len, page_event *out);
-/* Returns the value of a key in an event's text; "" if the text does not have the
- * key. */
+/* Returns the value of a key in an event's text; "" without the key. */
 const char *page_event_value(const page_event *e, const char *key, char *out,
                              size_t size);
 /* Reads what was added to the logs in `folder`, at most 256 KiB per file, and calls fn
@@ -51,7 +49,6 @@ const char *page_event_value(const page_event *e, const char *key, char *out,
 typedef void (*page_event_fn)(void *context, const page_event *event);
 void page_log_read(page_log *log, const char *folder, page_event_fn fn, void *context,
                    bool *more);
-/* Appends the events after number `since` to a list, oldest first, each as [ms, level,
- * role, event, text]. */
+/* Appends the events after `since`, oldest first: [ms, level, role, event, text]. */
 void page_log_json(const page_log *log, uint64_t since, pl_json *list);
 void page_log_clear(page_log *log);

@@ -13,8 +13,7 @@
 
 enum {
     CONTRIBUTORS_MAX = 512,
-    /* cosines are computed only if all updates of a version together have at most this
-     * many values */
+    /* cosines are computed only if a version's updates have at most this many values */
     COSINE_VALUES_MAX = 1 << 25
 };
 
@@ -36,8 +35,7 @@ static const phase_arm *arm_of_module(const page *p, const char *module)
 }
 
 /* ---- lineages ---- */
-/* Without a name, answers for the mixture's newest chapter, or, if the mixture does not
- * exist yet, for the first arm. */
+/* without a name: the mixture's newest chapter, or the first arm */
 static pl_status answer_lineage(const page *p, const char *name, pl_buf *out)
 {
     const phase_history *h = &p->history;
@@ -144,8 +142,7 @@ done:
     return status;
 }
 
-/* Sets the cosine between each update and the mean of all updates, or the reason why it
- * cannot be computed. */
+/* Sets each update's cosine with the mean of all, or why it cannot be computed. */
 static void find_cosines(pl_store *store, const pl_version *v, double *cosines,
                          char why[256])
 {

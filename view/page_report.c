@@ -1,7 +1,6 @@
 /* Writes a report of a run as one HTML file without scripts (page.h): results, curves,
  * grids of paths and phases, the history, versions, configuration, and the origin of
- * the data. Unlike the page, the report needs no server, so a user can keep or send it.
- */
+ * the data. The report needs no server, so a user can keep or send it. */
 #include "view/run_history.h"
 #include "view/html.h"
 #include "view/page_internal.h"
@@ -221,8 +220,7 @@ static void write_grid(const page *p, const phase_arm *a, pl_buf *out)
             "per token. Each row is a path; each column is %lld phase%s.</p>\n",
             range[0], range[1], (long long)join * p->history.stride,
             (int64_t)join * p->history.stride == 1 ? "" : "s");
-    pl_free(values);
-    pl_free(names);
+    pl_free_all(values, names);
 }
 
 /* ---- history ---- */
@@ -277,22 +275,6 @@ static pl_status write_version_row(void *context, const pl_version *v)
     pl_buf_printf(t->out, "<td><code>%s</code></td>", hash);
     cell_time(t->out, v->wall_ms);
     pl_buf_printf(t->out, "</tr>\n");
-    return PL_OK;
-}
-
-static pl_status write_versions(const page *p, pl_buf *out)
-{
-    version_table t = {.out = out};
-    pl_buf_printf(out, "<h2>Versions</h2>\n<p class=\"sub\">The newest version of each "
-                       "module.</p>\n");
-    begin_table(out, "Module|#Version|Made by|#Parameters|Hash|Committed");
-    PL_CHECK(pl_store_each_head(p->store, "", write_version_row, &t));
-    end_table(out);
-    if (t.n > VERSIONS_SHOWN)
-        pl_buf_printf(out,
-                      "<p class=\"sub\">%zu more modules are not listed here. All "
-                      "modules: <code>pathloom store ls --run RUN</code></p>\n",
-                      t.n - VERSIONS_SHOWN);
     return PL_OK;
 }
 
@@ -397,7 +379,17 @@ pl_status page_report(const char *dir, pl_buf *out)
         if (pl_arm_chapter(p->history.arms[a].arm.name) >= 0)
             write_grid(p, &p->history.arms[a], out);
     write_history(&rows, out);
-    PL_TRY(write_versions(p, out));
+    version_table t = {.out = out};
+    pl_buf_printf(out, "<h2>Versions</h2>\n<p class=\"sub\">The newest version of each "
+                       "module.</p>\n");
+    begin_table(out, "Module|#Version|Made by|#Parameters|Hash|Committed");
+    PL_TRY(pl_store_each_head(p->store, "", write_version_row, &t));
+    end_table(out);
+    if (t.n > VERSIONS_SHOWN)
+        pl_buf_printf(out,
+                      "<p class=\"sub\">%zu more modules are not listed here. All "
+                      "modules: <code>pathloom store ls --run RUN</code></p>\n",
+                      t.n - VERSIONS_SHOWN);
     write_provenance(p, out);
     pl_buf_printf(out, "</body>\n</html>\n");
 done:

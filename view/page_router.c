@@ -14,8 +14,7 @@ enum {
     KEEP_BYTES = 256 << 20,  /* parameters of paths that stay in memory between texts */
     LEAST_PAUSE_MS = 50
 };
-/* The page routes by likelihood only if the parameters of all paths together have at
- * most this many bytes. */
+/* most bytes of all paths' parameters with which the page routes by likelihood */
 static const uint64_t read_bytes_max = UINT64_C(2) << 30;
 
 /* ---- the picture ---- */
@@ -54,7 +53,6 @@ void page_route_close(page_route *route)
     route->note[0] = '\0';
 }
 
-/* Opens the newest versions of the mixture, unless they are open already. */
 static pl_status open_route(page *p)
 {
     static const mixture_wish newest = {.at = NULL};

@@ -28,8 +28,7 @@ static int64_t whole(const pl_json *o, const char *key)
 }
 
 /* ---- arms ---- */
-/* Makes a row [name, phase, step, loss, tokens, worker]; a loss of 0 means that the
- * path has not begun. */
+/* A row [name, phase, step, loss, tokens, worker]; loss 0: it has not begun. */
 static pl_json *path_row(const char *name, int64_t phase, int64_t step, double loss,
                          int64_t tokens, const char *worker)
 {
@@ -75,7 +74,6 @@ static pl_json *live_arm(const pl_json *arm)
     return o;
 }
 
-/* Makes the state of an arm from the store, because no hub is running. */
 static pl_json *stored_arm(const page *p, const phase_arm *a)
 {
     pl_json *rows = pl_json_array();
@@ -97,8 +95,7 @@ static pl_json *stored_arm(const page *p, const phase_arm *a)
 }
 
 /* ---- workers ---- */
-/* Appends two numbers: the positions of a task's arm and path ("mix/p01.r0") in the
- * hub's lists; -1 if the worker has no task. */
+/* Appends the positions of a task's arm and path in the hub's lists; -1: no task. */
 static void push_task(const page *p, const char *task, pl_json *row)
 {
     const char *slash = strchr(task, '/');
@@ -279,7 +276,6 @@ static pl_json *homes_list(const pl_json *hub)
 }
 
 /* ---- the whole state ---- */
-/* Makes a list with the results of the last evaluation on held-out text. */
 static pl_json *held_out_list(const pl_json *report)
 {
     static const char *const texts[] = {"arm", "row", "title"};

@@ -1,7 +1,6 @@
 /* Computes the history of a run from its store and its logs (run_history.h). */
 #include "view/run_history.h"
 #include "view/page_log.h"
-#include "job/job.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -75,23 +74,6 @@ static pl_status count_audit(void *context, const char *name, const char *target
     return PL_OK;
 }
 
-/* ---- logs ---- */
-/* Returns the row to which an event at this time belongs: the first row that ended at
- * this time or later. Returns NULL if there is no such row; then the phase of the event
- * is not finished. */
-static history_row *row_at(const history *h, int64_t ms)
-{
-    size_t low = 0, high = h->n;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (h->rows[middle].at_ms < ms)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < h->n ? &h->rows[low] : NULL;
-}
-
 typedef struct log_count {
     history *out;
     phase_history names;             /* only its list of workers is used */
@@ -100,14 +82,25 @@ typedef struct log_count {
 } log_count;
 
 /* Adds a restart or expired leases to the row of the event. When the hub restarts, all
- * workers join again with the same process ids; a worker that was restarted has a new
- * one. */
+ * workers join again with the same process ids; a restarted worker has a new one. */
 static void count_event(void *context, const page_event *e)
 {
     log_count *c = context;
     char value[PL_TEXT_MAX];
     int64_t n = 0;
-    history_row *r = row_at(c->out, e->wall_ms);
+    /* ---- logs ---- */
+    /* Returns the row to which an event at this time belongs: the first row that ended
+     * at this time or later. Returns NULL if there is no such row; then the phase of
+     * the event is not finished. */
+    size_t low = 0, high = c->out->n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (c->out->rows[middle].at_ms < e->wall_ms)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    history_row *r = low < c->out->n ? &c->out->rows[low] : NULL;
     bool restarted = strcmp(e->event, "home.restarted") == 0;
     if (strcmp(e->event, "worker.joined") == 0) {
         const int known = c->names.n_workers;
@@ -151,7 +144,7 @@ pl_status history_make(const phase_history *h, pl_store *store, const char *logs
     /* The cells do not show whether the run has ended: a path whose last update came
      * too late for a quorum has no cell in the last phase. */
     bool ended;
-    run_has_ended(store, &ended);
+    (void)run_has_ended(store, &ended);
     *out = (history){.n = 0};
     for (int a = 0; a < h->n_arms; a++) {
         if (h->arms[a].arm.n_scored == 0)

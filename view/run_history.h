@@ -3,17 +3,15 @@
  * The history is computed from the store and the logs: the records of versions have
  * losses, tokens and held-out scores, the store's refs have the audits, and the logs
  * show restarts and expired leases. So every run has a history, and a killed process
- * can neither lose a row nor write it twice. If all arms together have more cells
- * (phases of paths) than PHASE_CELLS_MAX (phase_history.h), a row stands for several
- * phases. */
+ * can neither lose a row nor write it twice. If all arms have more cells (phases of
+ * paths) than PHASE_CELLS_MAX (phase_history.h), a row stands for several phases. */
 #pragma once
 #include "job/job.h"
 
 typedef struct history_row {
     char arm[PL_ARM_NAME_MAX];
     int64_t phase, n_phases; /* the row stands for phases [phase, phase + n_phases) */
-    /* from_ms: time of the phase's first lease; at_ms: time of its last commit; both in
-     * milliseconds since 1970 */
+    /* from_ms: of the phase's first lease; at_ms: of its last commit; since 1970 */
     int64_t from_ms, at_ms;
     int n_paths;   /* number of the arm's paths, where each replica counts */
     int n_done;    /* how many of these n_paths have finished the phase */
@@ -24,8 +22,7 @@ typedef struct history_row {
     /* n_versions: versions that were merged from updates of the phase; n_audits: audits
      * of its tasks; n_odd: how many of these audits had results that differ */
     int64_t n_versions, n_audits, n_odd;
-    /* n_expired: leases that expired since the previous row; n_restarts: restarts of
-     * workers, homes and hubs since the previous row */
+    /* since the previous row: expired leases; restarts of workers, homes and hubs */
     int64_t n_expired, n_restarts;
 } history_row;
 
@@ -36,19 +33,17 @@ typedef struct history {
 
 typedef enum history_form { HISTORY_TEXT, HISTORY_CSV, HISTORY_JSON } history_form;
 
-/* Returns the tokens per second from the row's first lease to its last commit; 0 if no
- * time has passed between them. */
+/* Returns the tokens per second from the row's first lease to its last commit, or 0. */
 double history_rate(const history_row *row);
 /* Makes the rows from `h`, from the audits in `store`, and from the logs in the folder
  * `logs` (the newest 64 MiB of each log). `h` must have read all versions already. The
  * caller clears `out`, also after a failure. */
-PL_MUST_CHECK pl_status history_make(const phase_history *h, pl_store *store,
-                                     const char *logs, history *out);
+pl_status history_make(const phase_history *h, pl_store *store, const char *logs,
+                       history *out);
 void history_clear(history *h);
-/* Appends all rows to `out`: as a table, as comma-separated values with a header, or as
- * one JSON object per line. */
+/* Appends all rows: as a table, comma-separated with a header, or JSON lines. */
 void history_write(const history *h, history_form form, pl_buf *out);
 /* The same from a store and the folder of the run's logs. */
-PL_MUST_CHECK pl_status history_read(pl_store *store, const char *logs, history *out);
+pl_status history_read(pl_store *store, const char *logs, history *out);
 /* Reads the run in `dir`, and appends its history to `out`. The job may be running. */
-PL_MUST_CHECK pl_status history_of_run(const char *dir, history_form form, pl_buf *out);
+pl_status history_of_run(const char *dir, history_form form, pl_buf *out);

@@ -52,7 +52,7 @@ typedef struct pl_hub_options {
     const char *devices;
     volatile sig_atomic_t *stop;
 } pl_hub_options;
-PL_MUST_CHECK pl_status pl_hub_run(const pl_hub_options *options);
+pl_status pl_hub_run(const pl_hub_options *options);
 
 /* ---- worker ---- */
 typedef struct pl_worker_options {
@@ -77,7 +77,7 @@ typedef struct pl_worker_options {
     /* 1: the worker finishes its tasks and returns; 2: gives them back and returns */
     volatile sig_atomic_t *stop;
 } pl_worker_options;
-PL_MUST_CHECK pl_status pl_worker_run(const pl_worker_options *options);
+pl_status pl_worker_run(const pl_worker_options *options);
 
 /* Returns the number of bytes that a worker's cache needs for the modules and the state
  * of one path of the arm, but at most `most`. If versions are sent as changes
@@ -92,11 +92,10 @@ uint64_t pl_worker_cache_bytes(const pl_arm *arm, const pl_topology *topology,
  * honest and backend, number of threads and device are the same as those of the worker.
  * ERR_NOT_FOUND: the task cannot be trained again, because of the method, a different
  * device, or missing data. */
-PL_MUST_CHECK pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
-                                        const pl_topology *topology, const char *module,
-                                        const pl_contribution *wanted,
-                                        const pl_backend_options *backend,
-                                        pl_hash *update);
+pl_status pl_task_retrain(pl_store *store, const pl_arm *arm,
+                          const pl_topology *topology, const char *module,
+                          const pl_contribution *wanted,
+                          const pl_backend_options *backend, pl_hash *update);
 
 /* ---- launch: child processes of this program ---- */
 enum { PL_CHILDREN_MAX = 256 };
@@ -107,22 +106,21 @@ typedef struct pl_launcher pl_launcher;
 /* Every child executes `program`, and its output is appended to log_folder/NAME.log.
  * Children die when this process dies (PR_SET_PDEATHSIG), and ignore Ctrl+C in the
  * terminal. */
-PL_MUST_CHECK pl_status pl_launcher_create(const char *program, const char *log_folder,
-                                           pl_launcher **out);
+pl_status pl_launcher_create(const char *program, const char *log_folder,
+                             pl_launcher **out);
 /* Kills the children that still run, without waiting for them to finish. */
 void pl_launcher_destroy(pl_launcher **launcher);
 /* Starts a child: executes `program`, even if argv[0] names another program. `argv` is
  * NULL-terminated and copied. If `ready_file` is given, the child is ready when that
  * file exists; the file has the child's address. If the argument after "--listen" ends
  * with "*" (any port or path), a restarted child gets this address instead. */
-PL_MUST_CHECK pl_status pl_launcher_start(pl_launcher *launcher, const char *name,
-                                          const char *const *argv,
-                                          const char *ready_file);
+pl_status pl_launcher_start(pl_launcher *launcher, const char *name,
+                            const char *const *argv, const char *ready_file);
 /* Waits until the child `name` is ready, and writes its address to `address`. ERR_ARG:
  * the child has no ready_file. ERR_TIMEOUT: the child was not ready within timeout_ms.
  * Other errors as for pl_launcher_tend. */
-PL_MUST_CHECK pl_status pl_launcher_address(pl_launcher *launcher, const char *name,
-                                            int timeout_ms, char *address, size_t size);
+pl_status pl_launcher_address(pl_launcher *launcher, const char *name, int timeout_ms,
+                              char *address, size_t size);
 /* Reaps children that died and starts them again; call it often. If a child ends by
  * itself with a code of sysexits.h except 75 (an error of configuration, data or disk),
  * its error is returned. But if the child is a worker that the hub has fenced and
@@ -131,7 +129,7 @@ PL_MUST_CHECK pl_status pl_launcher_address(pl_launcher *launcher, const char *n
  * that ended because of a fault of this machine (pl_is_machine_fault). 8 crashes in a
  * row are an error, and so are 200 ends in a row by SIGKILL, by SIGTERM or with code 0.
  * But if other workers can do the work, a worker is then started once per minute. */
-PL_MUST_CHECK pl_status pl_launcher_tend(pl_launcher *launcher);
+pl_status pl_launcher_tend(pl_launcher *launcher);
 /* Tells the launcher that workers of other machines may join, so that the job can go on
  * without the workers that this launcher has started. */
 void pl_launcher_expect_others(pl_launcher *launcher);

@@ -2,9 +2,7 @@
  * matrices; our own vector kernels compute everything else. */
 #pragma once
 #include "modules/backend.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* The precision "auto" means:
  *
@@ -40,6 +38,4 @@ void cpu_backend_destroy(pl_backend **backend);
 PL_MUST_CHECK pl_status cpu_backend_create_isa(const pl_backend_options *options,
                                                const char *isa, pl_backend **out);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -9,9 +9,7 @@
  * the same name with the same version of cuBLAS; the backend's device text has both. */
 #pragma once
 #include "modules/backend.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 /* ERR_UNSUPPORTED: there is no driver, no device or no cuBLAS; the device's compute
  * capability is below 8.0 (fp8: below 8.9); or the precision is f32. ERR_CONFIG: no
@@ -23,6 +21,4 @@ void cuda_backend_destroy(pl_backend **backend);
  * it. */
 bool cuda_has_device(void);
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

@@ -7,9 +7,7 @@
  * The equations are in modules/ops.h; each file here computes one operation. */
 #pragma once
 #include "modules/backend.h"
-#ifdef __cplusplus
-extern "C" {
-#endif
+PL_C_BEGIN
 
 PL_MUST_CHECK pl_status ref_backend_create(const pl_backend_options *options,
                                            pl_backend **out);
@@ -42,6 +40,4 @@ static inline int ref_text_begin(const int32_t *texts, int b, int T, int t)
     return texts ? texts[(size_t)b * (size_t)T + (size_t)t] : 0;
 }
 
-#ifdef __cplusplus
-}
-#endif
+PL_C_END

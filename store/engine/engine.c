@@ -123,7 +123,8 @@ static pl_status parse_engine_url(const char *text, engine_url *out)
             PL_ERR_CONFIG,
             "the endpoint must not contain `@`, because keys are not written into a "
             "URL; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
-    if (s3 && !pl_url_is_safe(out->endpoint))
+    if (s3 && !pl_starts_with(out->endpoint, "https://") &&
+        !pl_url_is_local(out->endpoint))
         return pl_fail(
             PL_ERR_CONFIG,
             "the endpoint must be https://HOST (http:// only for a service on "
@@ -131,8 +132,7 @@ static pl_status parse_engine_url(const char *text, engine_url *out)
     return PL_OK;
 }
 
-/* Returns the number of characters of a URL that may be shown in errors; the rest may
- * contain a secret. */
+/* Returns how many characters of a URL errors may show; the rest may be secret. */
 static int shown(const char *text)
 {
     enum { SHOWN = 80 };
@@ -185,8 +185,7 @@ bool engine_may_retry(pl_status status)
     return status == PL_ERR_NET || status == PL_ERR_TIMEOUT;
 }
 
-/* Returns whether to repeat a request that ended with `status`. Waits a while before it
- * returns true. */
+/* Whether to repeat a request that ended with `status`; true after a while. */
 static bool again(patience *p, pl_status status)
 {
     int64_t now = pl_now_ms();
@@ -216,9 +215,8 @@ static pl_status fail_engine_request(const patience *p, pl_status status,
     if (!engine_may_retry(status))
         return pl_fail_in(status, "cannot %s %.40s in %s", verb, name, place);
     pl_human_seconds((double)p->e->patience_ms / 1000, waited);
-    pl_fail_in(PL_ERR_IO, "cannot %s %.40s in %s, tried %d times in %s", verb, name,
-               place, p->tries, waited);
-    return PL_ERR_IO;
+    return pl_fail_in(PL_ERR_IO, "cannot %s %.40s in %s, tried %d times in %s", verb,
+                      name, place, p->tries, waited);
 }
 
 /* ---- open and close ---- */
@@ -348,9 +346,8 @@ pl_status engine_drop(engine *e, const char *name)
     return fail_engine_request(&p, status, "delete", name);
 }
 
-/* Lists objects. An interrupted listing is not started again, because the caller has
- * already got a part of it. For S3, engine_s3.c repeats a request for a page that
- * failed. */
+/* Lists objects. An interrupted listing is not started again: the caller has a part of
+ * it. For S3, engine_s3.c repeats a request for a page that failed. */
 pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn, void *context)
 {
     patience p = {.e = e, .tries = 1};

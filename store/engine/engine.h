@@ -23,8 +23,7 @@ enum {
     /* largest size of an object; a larger object counts as damaged */
     ENGINE_OBJECT_MAX = 8 << 20,
     ENGINE_URL_MAX = 1024,
-    /* number of threads that make requests; each thread waits for the answer to its
-     * request */
+    /* number of threads that make requests; each waits for its answer */
     ENGINE_THREADS = 16
 };
 
@@ -40,11 +39,9 @@ typedef struct engine_url {
     int64_t patience_ms;
 } engine_url;
 /* Parses a URL. The text of ERR_CONFIG says what is wrong with the URL. */
-PL_MUST_CHECK pl_status engine_url_parse(const char *text, engine_url *out);
-/* Writes the URL for one part of a store: `name` is added to the namespace or
- * prefix. */
-PL_MUST_CHECK pl_status engine_url_part(const char *text, const char *name,
-                                        char out[ENGINE_URL_MAX]);
+pl_status engine_url_parse(const char *text, engine_url *out);
+/* Writes the URL of a part of a store: `name` is added to namespace or prefix. */
+pl_status engine_url_part(const char *text, const char *name, char out[ENGINE_URL_MAX]);
 
 /* ---- operations of an engine ---- */
 typedef struct engine_entry {
@@ -76,35 +73,31 @@ typedef struct engine_ops {
 
 /* Connects to the service. ERR_UNSUPPORTED if this build lacks the library (the error
  * says what to install), or if the service lacks a feature that a writer needs. */
-PL_MUST_CHECK pl_status engine_rados_open(const engine_url *url, bool to_write,
-                                          const engine_ops **ops, void **self);
-PL_MUST_CHECK pl_status engine_s3_open(const engine_url *url, bool to_write,
-                                       const engine_ops **ops, void **self);
+pl_status engine_rados_open(const engine_url *url, bool to_write,
+                            const engine_ops **ops, void **self);
+pl_status engine_s3_open(const engine_url *url, bool to_write, const engine_ops **ops,
+                         void **self);
 
 /* ---- the same operations, with retries ---- */
-/* returns whether a request that failed with this status may succeed if it is
- * repeated */
+/* whether a request that failed with this status may succeed later */
 bool engine_may_retry(pl_status status);
 typedef struct engine engine;
-PL_MUST_CHECK pl_status engine_open(const char *url, bool to_write, engine **out);
+pl_status engine_open(const char *url, bool to_write, engine **out);
 void engine_close(engine **e);             /* accepts NULL */
 const char *engine_place(const engine *e); /* "rados://pool/space", for messages */
 
-/* Writes an object. The call also succeeds if an object with this name already exists
- * with the same bytes. */
-PL_MUST_CHECK pl_status engine_put(engine *e, const char *name, const void *data,
-                                   size_t len);
-PL_MUST_CHECK pl_status engine_get(engine *e, const char *name, pl_buf *out);
+/* Writes an object. OK if the object exists already with the same bytes. */
+pl_status engine_put(engine *e, const char *name, const void *data, size_t len);
+pl_status engine_get(engine *e, const char *name, pl_buf *out);
 /* Replaces the content `expected` of an object by `next`. The call also succeeds if the
  * content already is `next`, so two writers must never write equal contents. ERR_STALE:
  * the content is neither `expected` nor `next`. This also happens if the swap
  * succeeded, its answer was lost, and another writer has made a swap since. After
  * ERR_STALE the caller must not write again. */
-PL_MUST_CHECK pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
-                                    const pl_buf *next);
-PL_MUST_CHECK pl_status engine_drop(engine *e, const char *name);
-PL_MUST_CHECK pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn,
-                                    void *context);
+pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
+                      const pl_buf *next);
+pl_status engine_drop(engine *e, const char *name);
+pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn, void *context);
 
 /* engine_put_all and engine_drop_all handle many objects, ENGINE_THREADS at a time. If
  * several objects fail, they return the failure of the first of these in the list. */
@@ -113,7 +106,5 @@ typedef struct engine_object {
     const void *data; /* borrowed */
     size_t len;
 } engine_object;
-PL_MUST_CHECK pl_status engine_put_all(engine *e, const engine_object *objects,
-                                       size_t n);
-PL_MUST_CHECK pl_status engine_drop_all(engine *e, const engine_object *objects,
-                                        size_t n);
+pl_status engine_put_all(engine *e, const engine_object *objects, size_t n);
+pl_status engine_drop_all(engine *e, const engine_object *objects, size_t n);

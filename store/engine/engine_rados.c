@@ -51,8 +51,7 @@ typedef struct rados_engine {
     rados_ioctx_t pool;
 } rados_engine;
 
-/* Turns an error of librados into a status. The text has only the reason; engine.c adds
- * the name of the object. */
+/* Turns an error of librados into a status; engine.c adds the object's name. */
 static pl_status refused(int error)
 {
     switch (-error) {

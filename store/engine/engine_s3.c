@@ -25,8 +25,7 @@ typedef struct s3_engine {
 } s3_engine;
 
 /* ---- one request ---- */
-/* Sends a request. The buffer r->answer is emptied first; then it gets the content, or
- * the server's error text. */
+/* Sends a request. r->answer gets the content, or the server's error text. */
 static pl_status request(s3_engine *e, const char *method, const char *url,
                          const char *condition, pl_web_request *r)
 {

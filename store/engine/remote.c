@@ -1,5 +1,4 @@
-/* Opens the engine of a store, and writes and reads all objects in it except the head
- * (remote_head.c). */
+/* Opens a store's engine; writes and reads its objects but the head (remote_head.c). */
 #include "store/engine/remote.h"
 #include "store/store_format.h"
 #include "store/store_internal.h"
@@ -107,9 +106,7 @@ void remote_close(remote_end **handle, bool abandon)
         remote_drop_doomed(r, INT64_MAX - REMOTE_LINGER_MS);
     engine_close(&r->service);
     pl_buf_destroy(&r->bytes);
-    pl_free(r->doomed.names);
-    pl_free(r->doomed.since_ms);
-    pl_free(r);
+    pl_free_all(r->doomed.names, r->doomed.since_ms, r);
 }
 
 /* ---- names ---- */
@@ -206,8 +203,7 @@ void remote_work_clear(remote_work *work)
 {
     for (size_t i = 0; i < work->n_puts; i++)
         free_object_data(work, &work->puts[i]);
-    pl_free(work->puts);
-    pl_free(work->drops);
+    pl_free_all(work->puts, work->drops);
     *work = (remote_work){0};
 }
 

@@ -20,14 +20,12 @@
 #include "store/engine/engine.h"
 #include "store/chunk.h"
 
-/* The contents of the head. */
 typedef struct remote_head {
     uint8_t store[16];  /* the store's id */
     uint8_t holder[16]; /* a random number, chosen at each opening */
     uint64_t epoch, sequence;
     pl_hash log; /* the hash of commit `sequence`; zero if there is no commit */
-    /* the store's epoch and newest commit when the base was written, and the number of
-     * the base's objects */
+    /* epoch and newest commit when the base was written, and its number of objects */
     uint64_t base_epoch, base_sequence, base_parts;
     pl_hash base; /* the hash of all bytes of the base */
     /* base_bytes: size of the base; log_bytes: size of all commits since the base */
@@ -52,8 +50,7 @@ typedef struct remote_end {
 
 /* Objects of an open transaction. puts[i] is chunk number i of the transaction's pack,
  * with a copy of the chunk's bytes until the chunk is written to the engine. The first
- * n_written are written. A chunk that the transaction released again before that has no
- * bytes. */
+ * n_written are written. A chunk that was released before that has no bytes. */
 typedef struct remote_work {
     engine_object *puts, *drops;
     size_t n_puts, cap_puts, n_drops, cap_drops, n_written;
@@ -61,17 +58,14 @@ typedef struct remote_work {
 } remote_work;
 
 /* ---- where the chunks of a store are ---- */
-PL_MUST_CHECK pl_status remote_write_place(const char *folder, const char *url);
+pl_status remote_write_place(const char *folder, const char *url);
 /* Sets *out to NULL if the store's chunks are in the database. */
-PL_MUST_CHECK pl_status remote_open(const char *folder, bool to_write,
-                                    remote_end **out);
-/* Accepts NULL. First drops the objects that remote_doom has marked, unless `abandon`
- * is set. */
+pl_status remote_open(const char *folder, bool to_write, remote_end **out);
+/* Accepts NULL. First drops the objects of remote_doom, unless `abandon`. */
 void remote_close(remote_end **r, bool abandon);
 
 /* ---- chunks: remote_places (chunk.h) puts, gets and drops them ---- */
-/* Frees the lists of a transaction. If there is no commit, objects that were already
- * written are garbage. */
+/* Frees a transaction's lists. Without a commit, written objects are garbage. */
 void remote_work_clear(remote_work *work);
 
 /* remote_doom marks objects that no commit needs any more. A marked object is dropped
@@ -91,4 +85,4 @@ void remote_base_name(const remote_head *head, uint64_t part,
 
 /* ---- the head (remote_head.c) ---- */
 /* Reads the head; *found is false if there is none. */
-PL_MUST_CHECK pl_status remote_read_head(remote_end *r, bool *found);
+pl_status remote_read_head(remote_end *r, bool *found);

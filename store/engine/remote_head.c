@@ -6,7 +6,6 @@
  * so two homes never write the same bytes. Therefore, if the answer to a swap is lost,
  * the bytes of the head show whether this home's swap succeeded. */
 #include "store/rebase.h"
-#include "store/store_internal.h"
 #include <string.h>
 #include <unistd.h>
 

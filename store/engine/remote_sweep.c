@@ -93,8 +93,7 @@ static bool is_garbage(const pl_store *store, const char *name)
         bool is_own = epoch == head->base_epoch && sequence == head->base_sequence;
         return is_past(store, epoch) && !is_own;
     }
-    /* engine_s3.c makes such an object for a test; a home that was killed may have left
-     * one */
+    /* a test object of engine_s3.c, which a killed home may have left */
     return pl_starts_with(name, "probe/");
 }
 

@@ -1,5 +1,4 @@
-/* The keys with which requests to an S3 service are signed. The keys are never written
- * or shown. */
+/* The keys with which S3 requests are signed. They are never written or shown. */
 #pragma once
 #include "base/base.h"
 
@@ -12,5 +11,5 @@ typedef struct s3_keys {
  * not set, reads the profile AWS_PROFILE (default) of the file
  * AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials). ERR_NOPERM if neither the
  * environment nor the file has keys. */
-PL_MUST_CHECK pl_status s3_keys_load(s3_keys *out);
+pl_status s3_keys_load(s3_keys *out);
 void s3_keys_wipe(s3_keys *keys);
