@@ -180,6 +180,8 @@ pl_status pl_try_exchange(const char *folder)
 pl_status pl_make_folders(const char *path)
 {
     char part[PL_PATH_MAX];
+    if (!path[0])
+        return pl_fail(PL_ERR_USAGE, "the path of a folder is empty");
     if (!pl_copy_text(part, sizeof part, path))
         return path_too_long(path);
     for (char *c = part; *c; c++) {

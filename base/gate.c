@@ -308,16 +308,20 @@ typedef struct zap_request {
     bool whole;
 } zap_request;
 
-static void keep_text(char *out, size_t size, const void *data, size_t len)
-{
-    size_t n = len < size ? len : 0;
-    memcpy(out, data, n);
-    out[n] = '\0';
-}
-
 /* Takes a whole request; returns false if no request waits. */
 static bool take_request(gate *g, zap_request *q)
 {
+    /* The frames before the last one, which is the key. The routing id proves nothing,
+     * because the client chooses it. */
+    const struct {
+        char *to;
+        size_t size;
+    } texts[] = {{q->version, sizeof q->version},
+                 {q->id, sizeof q->id},
+                 {q->domain, sizeof q->domain},
+                 {q->from, sizeof q->from},
+                 {NULL, 0},
+                 {q->mechanism, sizeof q->mechanism}};
     int n = 0;
     bool more = true;
     memset(q, 0, sizeof *q);
@@ -330,35 +334,17 @@ static bool take_request(gate *g, zap_request *q)
         }
         const void *data = zmq_msg_data(&frame);
         const size_t len = zmq_msg_size(&frame);
-        switch (n) {
-        case 0:
-            keep_text(q->version, sizeof q->version, data, len);
-            break;
-        case 1:
-            keep_text(q->id, sizeof q->id, data, len);
-            q->id_len = len;
-            break;
-        case 2:
-            keep_text(q->domain, sizeof q->domain, data, len);
-            break;
-        case 3:
-            keep_text(q->from, sizeof q->from, data, len);
-            break;
-        case 5:
-            keep_text(q->mechanism, sizeof q->mechanism, data, len);
-            break;
-        case 6:
-            q->whole = len == PL_PUBKEY_BYTES;
-            memcpy(q->key, data, q->whole ? len : 0);
-            break;
-        default:
-            /* the routing id proves nothing: the client chooses it */
-            break;
+        if (n < ZAP_FRAMES - 1 && len < texts[n].size) {
+            memcpy(texts[n].to, data, len);
+            q->id_len = n == 1 ? len : q->id_len;
         }
+        q->whole = n == ZAP_FRAMES - 1 && len == PL_PUBKEY_BYTES;
+        if (q->whole)
+            memcpy(q->key, data, len);
         more = zmq_msg_more(&frame);
         zmq_msg_close(&frame);
     }
-    q->whole = q->whole && n == ZAP_FRAMES && q->id_len <= ZAP_FRAME_MAX;
+    q->whole = q->whole && q->id_len > 0;
     return true;
 }
 

@@ -61,12 +61,6 @@ common="$common train.tau=$tau train.phases=$phases eval.sample_tokens=0"
 first=${seeds%% *}
 mkdir -p "$out"
 out=$(realpath "$out")
-case $out in
-*[[:space:]]*)
-    echo "claims.sh: the name of the folder $out has a blank; choose another with --out" >&2
-    exit 64
-    ;;
-esac
 # Runs with other settings cannot be compared with those of this call.
 [ -s "$out/settings" ] || echo "$common" >"$out/settings"
 [ "$(cat "$out/settings")" = "$common" ] || {
@@ -149,7 +143,8 @@ run() { # name, key=value...
     shift
     began=$(date +%s)
     # shellcheck disable=SC2086 # words without blanks
-    sh "$root/bench/quality.sh" "$train" "$valid" "$out/$name" "$seeds" $common "$@" \
+    sh "$root/bench/quality.sh" "$train" "$valid" "$out/$name" "$seeds" $common \
+        ${tokenizer:+"$tokenizer"} "$@" \
         >"$out/$name.md" || {
         echo "claims.sh: $name did not train; the logs are in $out/$name" >&2
         exit 1
@@ -235,7 +230,6 @@ table_head | tee "$work/table"
 run 2x2 topology.levels=2x2 eval.baselines=dense,diloco,dense-eq
 # All further runs on this text use the same tokenizer, which takes long to train.
 tokenizer=data.tokenizer=$out/2x2/seed$first/data/tokenizer.model
-common="$common $tokenizer"
 control="$(ppl 2x2 dense-eq | awk '{ printf("%.2f ", $1) }')perplexity; mixture over it $(ratio 2x2 mix 2x2 dense-eq | three_digits)"
 
 if wanted S1; then

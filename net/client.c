@@ -54,10 +54,14 @@ int64_t pl_client_lost_ms(const pl_client *client, int home)
 pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer)
 {
     bool ready = false;
-    pl_status status = pl_wire_recv_lent(socket, NULL, answer);
+    pl_status status = PL_ERR_TIMEOUT;
+    /* other work goes on even if messages come all the time */
+    if (pl_now_ms() - c->idle_ms < SLICE_MS)
+        status = pl_wire_recv_lent(socket, NULL, answer);
     if (status != PL_ERR_TIMEOUT)
         return status;
     pl_wire_poll(&socket, 1, NULL, 0, SLICE_MS, &ready);
+    c->idle_ms = pl_now_ms();
     if (c->idle)
         PL_CHECK(c->idle(c->idle_context));
     return pl_wire_recv_lent(socket, NULL, answer);

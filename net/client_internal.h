@@ -33,6 +33,7 @@ struct pl_client {
     int n_homes, patience_ms;
     pl_status (*idle)(void *context);
     void *idle_context;
+    int64_t idle_ms; /* when `idle` was called last */
     /* the largest blob that is accepted; 0: no limit */
     uint64_t blob_max;
     /* the last answer to client_query: texts of its fields point into it */

@@ -122,7 +122,7 @@ void pl_exporter_close(pl_exporter **e)
         return;
     if ((*e)->daemon)
         mhd.MHD_stop_daemon((*e)->daemon);
-    http_site_close(&(*e)->site);
+    server_clients_close(&(*e)->site.clients);
     pl_free(*e);
     *e = NULL;
 }

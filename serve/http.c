@@ -136,12 +136,7 @@ pl_status http_site_open(const http_listen *at, const char *keys, const char *co
     return server_clients_open(places, &out->clients);
 }
 
-void http_site_close(http_site *site)
-{
-    server_clients_close(&site->clients);
-}
-
-static const char *header_of(struct MHD_Connection *c, const char *name)
+const char *http_request_header(struct MHD_Connection *c, const char *name)
 {
     return mhd.MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
@@ -172,9 +167,9 @@ static bool is_own_origin(const char *origin, const char *host)
 const char *http_site_doubt(const http_site *site, struct MHD_Connection *c,
                             const char *url)
 {
-    const char *host = header_of(c, MHD_HTTP_HEADER_HOST),
-               *origin = header_of(c, MHD_HTTP_HEADER_ORIGIN),
-               *from = header_of(c, "Sec-Fetch-Site");
+    const char *host = http_request_header(c, MHD_HTTP_HEADER_HOST),
+               *origin = http_request_header(c, MHD_HTTP_HEADER_ORIGIN),
+               *from = http_request_header(c, "Sec-Fetch-Site");
     if (!site->local_only)
         return NULL;
     if (!is_own_host(site, host))

@@ -85,14 +85,14 @@ typedef struct http_site {
     char host[HTTP_HOST_MAX];  /* the address at which the server listens */
     char name[PL_ADDRESS_MAX]; /* and as it was given */
     bool local_only;
-    const char *cors;        /* origin whose pages may ask, "*": all; NULL: none */
-    server_clients *clients; /* bounds the connections */
+    const char *cors; /* origin whose pages may ask, "*": all; NULL: none */
+    /* bounds the connections; closed after the daemon has been stopped */
+    server_clients *clients;
 } http_site;
 /* Opens the site. `keys` names the option that gives the server keys; NULL: the server
  * has keys. ERR_USAGE: other machines can reach the address, and there are no keys. */
 pl_status http_site_open(const http_listen *at, const char *keys, const char *cors,
                          const server_clients_options *places, http_site *out);
-void http_site_close(http_site *site); /* after the daemon has been stopped */
 /* Returns the reason why a request is refused (status 403); NULL if it is not. */
 const char *http_site_doubt(const http_site *site, struct MHD_Connection *c,
                             const char *url);
@@ -103,6 +103,8 @@ void http_site_connection(void *site, struct MHD_Connection *c, void **client,
 server_client *http_client(struct MHD_Connection *c);
 /* MHD_OPTION_UNESCAPE_CALLBACK: decodes %XX but %00, which would end the text. */
 size_t http_unescape(void *context, struct MHD_Connection *c, char *text);
+/* Returns the value of a request's header, or NULL. */
+const char *http_request_header(struct MHD_Connection *c, const char *name);
 int http_socket(struct MHD_Connection *c);
 /* Returns the client's IPv4 address in host order; of an IPv6 address, a number that
  * all addresses of its /64 net share; 0: unknown. */

@@ -249,9 +249,9 @@ static enum MHD_Result on_page_request(void *context, struct MHD_Connection *c,
     if (strcmp(url, "/") == 0)
         return http_queue(c, MHD_HTTP_OK, "text/html; charset=utf-8", NULL, 0,
                           http_page_response(&f->page));
-    if (f->access && !server_access_find(f->access, mhd.MHD_lookup_connection_value(
-                                                        c, MHD_HEADER_KIND,
-                                                        MHD_HTTP_HEADER_AUTHORIZATION)))
+    if (f->access &&
+        !server_access_find(f->access,
+                            http_request_header(c, MHD_HTTP_HEADER_AUTHORIZATION)))
         return http_reply_text(c, MHD_HTTP_UNAUTHORIZED,
                                "send a valid token: Authorization: Bearer TOKEN\n");
     if (strcmp(url, "/events") == 0) {
@@ -320,7 +320,7 @@ void pl_page_front_close(pl_page_front **front)
         release_question(q);
     if (f->questions)
         pl_queue_destroy(&f->questions);
-    http_site_close(&f->site);
+    server_clients_close(&f->site.clients);
     server_access_destroy(&f->access);
     http_page_clear(&f->page);
     pl_free(f);

@@ -12,8 +12,7 @@ enum {
 };
 /* Answers are kept until their clients have read them. So what all clients together,
  * and all of one address, may ask for at the same time is bounded. */
-enum { PER_ADDRESS = 128 };
-static const int64_t answers_max = 512 << 20, answers_per_address_max = 256 << 20;
+enum { PER_ADDRESS = 128, ANSWERS_MAX = 256 << 20 };
 
 /* what the unfinished requests from all addresses that share a slot take */
 typedef struct address_use {
@@ -55,12 +54,12 @@ static address_use *address_slot(pl_server *s, uint32_t address)
     return &s->of_address[(address ^ address >> 16) % ADDRESS_SLOTS];
 }
 
-/* Returns bytes that the job has taken for its answers. */
-static void give_answer_bytes(server_job *job, int64_t bytes)
+/* Adds to the bytes that the job has taken for its answers. */
+static void add_answer_bytes(server_job *job, int64_t bytes)
 {
-    job->answer_bytes -= bytes;
-    __atomic_fetch_sub(&job->server->answer_bytes, bytes, __ATOMIC_SEQ_CST);
-    __atomic_fetch_sub(&address_slot(job->server, job->address)->answer_bytes, bytes,
+    job->answer_bytes += bytes;
+    __atomic_fetch_add(&job->server->answer_bytes, bytes, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&address_slot(job->server, job->address)->answer_bytes, bytes,
                        __ATOMIC_SEQ_CST);
 }
 
@@ -70,7 +69,7 @@ void server_job_release(server_job **job)
     *job = NULL;
     if (!j || __atomic_fetch_sub(&j->owners, 1, __ATOMIC_SEQ_CST) > 1)
         return;
-    give_answer_bytes(j, j->answer_bytes);
+    add_answer_bytes(j, -j->answer_bytes);
     for (server_event *e; (e = pl_queue_pop(j->events, 0)) != NULL;)
         server_event_destroy(&e);
     pl_queue_destroy(&j->events);
@@ -372,8 +371,8 @@ static pl_status prepare_part(const pl_server *s, server_job *job, server_part *
     return PL_OK;
 }
 
-/* Returns the largest number of bytes that the answers to a request can take. The
- * number of tokens of a prompt that is text is 0 until the prompt is prepared. */
+/* Returns the largest number of bytes that the answers to a request, whose prompts are
+ * prepared, can take. */
 static int64_t count_answer_bytes(const server_job *job)
 {
     const pl_server *s = job->server;
@@ -384,12 +383,37 @@ static int64_t count_answer_bytes(const server_job *job)
     if (job->kind == SERVER_EMBEDDING)
         return (int64_t)job->n_parts * s->options.mix->arm.shape.width * 32;
     for (int i = 0; i < job->n_prompts; i++) {
-        int64_t n = count_prompt_tokens(&job->prompts[i]);
-        n = context - (n > 0 ? n : c->prompts[i].n_tokens);
+        int64_t n = context - count_prompt_tokens(&job->prompts[i]);
         n = c->options.max_tokens < n ? c->options.max_tokens : n;
         tokens += c->echo || c->options.prompt_scores ? context : n > 0 ? n : 0;
     }
     return c->n * tokens * (TOKEN_BYTES + scores);
+}
+
+/* Returns the limit of one address; that of all addresses is twice as high. Answers of
+ * all slots that fill the context always fit. */
+static int64_t answers_max(const pl_server *s)
+{
+    const int64_t full =
+        (int64_t)s->options.slots * s->options.mix->arm.shape.context * TOKEN_BYTES;
+    return full > ANSWERS_MAX ? full : ANSWERS_MAX;
+}
+
+/* Takes the bytes of a job's answers, unless the job has taken them already. Returns
+ * false if the job must wait until earlier answers have been sent. */
+static bool take_answer_bytes(server_job *job)
+{
+    pl_server *s = job->server;
+    const int64_t bytes = count_answer_bytes(job) - job->answer_bytes,
+                  most = answers_max(s),
+                  own = __atomic_load_n(&address_slot(s, job->address)->answer_bytes,
+                                        __ATOMIC_SEQ_CST),
+                  all = __atomic_load_n(&s->answer_bytes, __ATOMIC_SEQ_CST);
+    /* only this thread takes bytes; other threads give them back at any time */
+    if (own + bytes > most || all + bytes > 2 * most)
+        return false;
+    add_answer_bytes(job, bytes);
+    return true;
 }
 
 /* Prepares a job and lets it wait for slots. A job that asks for the state of the slots
@@ -413,6 +437,13 @@ static void arrive(pl_server *s, server_job *job)
             prepare_prompt(s, &job->completion.prompts[i], &job->prompts[i], &code);
     for (int i = 0; i < job->n_parts && status == PL_OK; i++)
         status = prepare_part(s, job, &job->parts[i]);
+    const int64_t bytes = status == PL_OK ? count_answer_bytes(job) : 0;
+    if (bytes > answers_max(s))
+        status =
+            pl_fail(PL_ERR_USAGE,
+                    "the answers to this request could take %lld MiB, and %lld MiB "
+                    "are allowed; ask for fewer tokens, answers or logprobs",
+                    (long long)(bytes >> 20), (long long)(answers_max(s) >> 20));
     if (status != PL_OK) {
         server_event *e =
             make_end(&job->parts[0], status, code ? code : code_of(status), &none);
@@ -422,7 +453,6 @@ static void arrive(pl_server *s, server_job *job)
         server_job_release(&job);
         return;
     }
-    give_answer_bytes(job, job->answer_bytes - count_answer_bytes(job));
     job->next = NULL;
     *s->last = job;
     s->last = &job->next;
@@ -434,8 +464,10 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
 {
     server_job *job = part->job;
     server_prompt *prompt = &job->prompts[part->index / job->completion.n];
-    *waits = false;
     PL_CHECK(check_job_wanted(job));
+    *waits = !take_answer_bytes(job);
+    if (*waits)
+        return PL_OK;
     const int every = job->completion.route_every;
     if (every == 0)
         PL_CHECK(find_prompt_path(s, job, prompt));
@@ -619,41 +651,6 @@ static pl_status take_places(pl_server *s, uint32_t address)
                    s->options.queue);
 }
 
-static bool take_counted_bytes(int64_t *count, int64_t bytes, int64_t most)
-{
-    if (__atomic_add_fetch(count, bytes, __ATOMIC_SEQ_CST) <= most)
-        return true;
-    __atomic_fetch_sub(count, bytes, __ATOMIC_SEQ_CST);
-    return false;
-}
-
-static pl_status take_answer_bytes(server_job *job)
-{
-    pl_server *s = job->server;
-    const int64_t bytes = count_answer_bytes(job);
-    int64_t *own = &address_slot(s, job->address)->answer_bytes;
-    if (bytes > answers_per_address_max)
-        return pl_fail(PL_ERR_USAGE,
-                       "the answers to this request could take %lld MiB, and %lld MiB "
-                       "are allowed; ask for fewer tokens, answers or logprobs",
-                       (long long)(bytes >> 20),
-                       (long long)(answers_per_address_max >> 20));
-    const bool took_own = take_counted_bytes(own, bytes, answers_per_address_max);
-    if (took_own && take_counted_bytes(&s->answer_bytes, bytes, answers_max)) {
-        job->answer_bytes = bytes;
-        return PL_OK;
-    }
-    if (took_own)
-        __atomic_fetch_sub(own, bytes, __ATOMIC_SEQ_CST);
-    __atomic_fetch_add(&s->counts.refused, 1, __ATOMIC_SEQ_CST);
-    return pl_fail(
-        PL_ERR_BUSY,
-        "the answers that wait to be sent %s could take more than %lld MiB; "
-        "read them, and try again later",
-        took_own ? "to all clients" : "to this client's address",
-        (long long)((took_own ? answers_max : answers_per_address_max) >> 20));
-}
-
 /* Makes a job. The front hands the job to the engine through the queue `incoming`. */
 static pl_status create_job(pl_server *s, server_kind kind, pl_completion *completion,
                             server_job **out)
@@ -686,18 +683,12 @@ pl_status server_submit(pl_server *s, server_kind kind, pl_completion *completio
     *out = NULL;
     PL_CHECK(take_places(s, address));
     pl_status status = create_job(s, kind, completion, out);
-    if (status == PL_OK) {
-        (*out)->address = address;
-        status = take_answer_bytes(*out);
-    }
     if (status != PL_OK) {
-        if (*out)
-            (*out)->owners = 1; /* the engine will not get it */
-        server_job_release(out);
         __atomic_fetch_sub(&address_slot(s, address)->n, 1, __ATOMIC_SEQ_CST);
         __atomic_fetch_sub(&s->counts.waiting, 1, __ATOMIC_SEQ_CST);
         return status;
     }
+    (*out)->address = address;
     if (asker.user[0]) {
         pl_hash hash;
         pl_hash_of("asker", asker.user, strlen(asker.user), &hash);

@@ -25,8 +25,8 @@ enum MHD_Result exchange_queue(exchange *x, unsigned code, struct MHD_Response *
     if (code == MHD_HTTP_METHOD_NOT_ALLOWED)
         mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW,
                                     x->route->post ? "POST" : "GET, HEAD");
-    /* nothing is read after chunks, whose end programs may see at different places */
-    if (x->chunked)
+    /* programs may see the end of a body in chunks at different places */
+    if (x->is_last)
         mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
     if (code == MHD_HTTP_UNAUTHORIZED)
         mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");

@@ -55,7 +55,8 @@ struct exchange {
     unsigned status;       /* HTTP status of the answer; 0: no answer was sent yet */
     double began;          /* time of the first line (pl_now) */
     server_client *client;
-    bool chunked, too_long; /* the body comes in chunks; it has passed the limit */
+    bool is_last;           /* nothing is read from the connection after this request */
+    bool too_long;          /* the body has passed the limit */
     bool busy;              /* the request is counted in the front's n_busy */
     pl_buf body;            /* body of the request */
     server_job *job;        /* NULL: the engine has no job for this request */

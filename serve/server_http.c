@@ -267,33 +267,16 @@ static const endpoint *find_endpoint(const char *url)
     return NULL;
 }
 
-static enum MHD_Result refuse_framing(exchange *x, unsigned http, const char *doubt)
-{
-    pl_buf body = {0};
-    pl_completion_write_error(doubt, "invalid_request_error", "framing", &body);
-    struct MHD_Response *r =
-        mhd.MHD_create_response_from_buffer(body.len, body.data, MHD_RESPMEM_MUST_COPY);
-    pl_buf_destroy(&body);
-    if (r) {
-        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE,
-                                    "application/json");
-        mhd.MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
-    }
-    return exchange_queue(x, http, r);
-}
-
 /* Whether the request has a valid key, or needs none. */
 static bool is_allowed(exchange *x)
 {
     const server_access *access = __atomic_load_n(&x->front->access, __ATOMIC_SEQ_CST);
     if (!access || (x->route && x->route->open))
         return true;
-    x->user = server_access_find(
-        access, mhd.MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND,
-                                                MHD_HTTP_HEADER_AUTHORIZATION));
-    if (!x->user)
-        x->user = "";
-    return x->user[0] != '\0';
+    const char *user = server_access_find(
+        access, http_request_header(x->connection, MHD_HTTP_HEADER_AUTHORIZATION));
+    x->user = user ? user : "";
+    return user && user[0];
 }
 
 /* Reads the path of the URL. A client may send the whole URL (RFC 9112, 3.2.2); its
@@ -304,8 +287,7 @@ static const char *read_target(exchange *x, const char *url)
                           : pl_starts_with(url, "https://") ? strlen("https://")
                                                             : 0;
     if (scheme > 0) {
-        const char *host = mhd.MHD_lookup_connection_value(
-            x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+        const char *host = http_request_header(x->connection, MHD_HTTP_HEADER_HOST);
         const size_t len = strcspn(url + scheme, "/");
         if (!host || strlen(host) != len || strncasecmp(host, url + scheme, len) != 0)
             return "the host of the URL differs from the Host header";
@@ -337,13 +319,14 @@ static enum MHD_Result look_at_request(exchange *x, const char *url, const char 
     const bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
     unsigned http = 0;
     char text[80];
-    const char *doubt = framing_doubt(x->connection, version, &x->chunked, &http);
+    const char *doubt = framing_doubt(x->connection, version, &x->is_last, &http);
     *more = false;
-    if (doubt)
-        return refuse_framing(x, http, doubt);
-    doubt = read_target(x, url);
-    if (doubt)
-        return refuse_framing(x, MHD_HTTP_BAD_REQUEST, doubt);
+    if (!doubt)
+        doubt = read_target(x, url);
+    if (doubt) {
+        x->is_last = true;
+        return exchange_fail(x, http, doubt, "framing");
+    }
     doubt = http_site_doubt(&x->front->site, x->connection, x->path);
     if (doubt)
         return exchange_fail(x, MHD_HTTP_FORBIDDEN, doubt, "foreign_site");
@@ -359,13 +342,13 @@ static enum MHD_Result look_at_request(exchange *x, const char *url, const char 
                              "header `Authorization: Bearer KEY`",
                              "invalid_api_key");
     int64_t bytes = 0;
-    const char *length = mhd.MHD_lookup_connection_value(
-        x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    const char *length =
+        http_request_header(x->connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
     if (length &&
         (pl_parse_int(length, &bytes) != PL_OK || bytes > PL_COMPLETION_BYTES_MAX))
         return refuse_length(x);
-    const char *coding = mhd.MHD_lookup_connection_value(
-        x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_ENCODING);
+    const char *coding =
+        http_request_header(x->connection, MHD_HTTP_HEADER_CONTENT_ENCODING);
     if (coding && strcasecmp(coding, "identity") != 0)
         return exchange_fail(x, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE,
                              "the body is compressed (Content-Encoding); send it "
@@ -587,7 +570,7 @@ void pl_server_front_close(pl_server_front **front)
     server_on_reload(f->server, NULL, NULL);
     if (f->daemon)
         mhd.MHD_stop_daemon(f->daemon);
-    http_site_close(&f->site);
+    server_clients_close(&f->site.clients);
     server_access_destroy(&f->access);
     pl_buf_destroy(&f->certificate);
     pl_buf_destroy(&f->private_key);

@@ -68,8 +68,9 @@ struct server_job {
     bool of_address;  /* the job is counted among the requests of its address */
     uint32_t address; /* address of the client */
     uint64_t asker;   /* identifies the client's key (pl_batch_request.asker) */
-    /* Bytes that the answers may take until they are sent. They count for the server
-     * and for the address until the last owner frees the job. */
+    /* Bytes that the answers may take until they are sent; 0 while the job waits for
+     * them. They count for the server and for the address until the last owner frees
+     * the job. */
     int64_t answer_bytes;
     int owners;      /* number of owners (front, engine); the last one frees the job */
     double deadline; /* time (pl_now) at which the job ends with ERR_TIMEOUT */
@@ -95,8 +96,7 @@ typedef struct server_asker {
     const char *user; /* the name of the client's key; "" if no key is needed */
 } server_asker;
 /* Submits a job; takes ownership of the completion. ERR_BUSY: too many requests wait,
- * too many requests are from this address, their answers take too much memory, or the
- * server is ending. ERR_USAGE: this request's answers alone would take too much. */
+ * too many requests are from this address, or the server is ending. */
 PL_MUST_CHECK pl_status server_submit(pl_server *s, server_kind kind,
                                       pl_completion *completion, server_asker asker,
                                       server_job **out);

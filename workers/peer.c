@@ -4,6 +4,8 @@
 #include "workers/peer.h"
 
 enum { WAIT_MS = 200, PATIENCE_MS = 800, ROUNDS_KEPT = 2 };
+/* An update may take LONGEST_MS, and 1 ms more for each RATE bytes that it may have. */
+enum { LONGEST_MS = 5000, RATE = 1024 };
 
 struct peer {
     pl_socket *socket;
@@ -153,21 +155,42 @@ void peer_put(peer *p, peer_offer *offer)
     pl_queue_push(p->offers, offer);
 }
 
+typedef struct peer_wait {
+    const peer_line *line;
+    int64_t until_ms;
+} peer_wait;
+
+/* Another worker may send bytes all the time and yet never end. (ERR_TIMEOUT would mean
+ * that no message has come.) */
+static pl_status wait_for_peer(void *context)
+{
+    const peer_wait *w = context;
+    if (w->line->idle)
+        PL_CHECK(w->line->idle(w->line->idle_context));
+    if (pl_now_ms() <= w->until_ms)
+        return PL_OK;
+    return pl_fail(PL_ERR_NET,
+                   "the worker at %s sends its update too slowly; the home has it, too",
+                   w->line->address);
+}
+
 /* Asks the other worker with the client that is made for homes, because a worker
- * answers in the same way. But the time limit is shorter. */
+ * answers in the same way. But the time limits are shorter. */
 pl_status peer_get(const peer_line *line, const char *module, int64_t round, int path,
                    int replica, pl_buf *out)
 {
     pl_client *client = NULL;
     pl_hash hash;
     pl_status status = PL_OK;
+    peer_wait wait = {line,
+                      pl_now_ms() + LONGEST_MS + (int64_t)(line->bytes_max / RATE)};
     pl_client_options options = {.homes = &line->address,
                                  .n_homes = 1,
                                  .keys = line->keys,
                                  .patience_ms = PATIENCE_MS,
                                  .blob_max = line->bytes_max,
-                                 .idle = line->idle,
-                                 .idle_context = line->idle_context};
+                                 .idle = wait_for_peer,
+                                 .idle_context = &wait};
     PL_TRY(pl_client_create(&options, &client));
     PL_TRY(pl_client_get_update(client, module, round, path, replica, &hash));
     PL_TRY(pl_client_get_blob(client, module, &hash, out));

@@ -230,14 +230,16 @@ static bool is_same_endpoint(const char *a, const char *b)
 
 /* The endpoint stands in the run, which somebody else may have made, so that this
  * user's keys, or a session token, would be sent to a stranger. So a service that is
- * neither on this machine nor Amazon's must be named by the user, too. */
+ * neither on this machine nor Amazon's S3 (its customers have names in its domain, too)
+ * must be named by the user. */
 static pl_status check_endpoint(const char *endpoint)
 {
     static const char domain[] = ".amazonaws.com";
     const char *host = endpoint + strlen("https://");
     const bool is_https = pl_starts_with(endpoint, "https://");
     const size_t len = is_https ? strcspn(host, ":/?#") : 0, own = strlen(domain);
-    const bool is_amazon = len > own && memcmp(host + len - own, domain, own) == 0;
+    const bool is_amazon = len > own && memcmp(host + len - own, domain, own) == 0 &&
+                           (pl_starts_with(host, "s3.") || pl_starts_with(host, "s3-"));
     if (is_amazon || pl_url_is_local(endpoint) ||
         is_same_endpoint(endpoint, getenv("AWS_ENDPOINT_URL_S3")) ||
         is_same_endpoint(endpoint, getenv("AWS_ENDPOINT_URL")))

@@ -21,6 +21,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from shlex import quote
 
 import yaml
 
@@ -118,8 +119,8 @@ class Pod:
             volumes = {v["name"]: self.fill_volume(v) for v in self.spec["volumes"]}
         except KeyError:
             return False
-        root = f"{self.folder}/tree"
-        os.makedirs(root)
+        os.makedirs(f"{self.folder}/tree")
+        root, work = quote(f"{self.folder}/tree"), quote(self.cluster.work)
         lines = ["set -e", "read -r go", "ip link set lo up", f"hostname {self.name}",
                  f"mount -t tmpfs pod {root}", f"mkdir {root}/proc {root}/image"]
         for name in ("bin", "sbin", "lib", "lib32", "lib64", "usr", "etc", "dev"):
@@ -128,12 +129,12 @@ class Pod:
             elif os.path.isdir(f"/{name}"):
                 lines.append(f"mkdir {root}/{name}; mount --rbind /{name} {root}/{name}")
         lines += [f"touch {root}/image/pathloom",
-                  f"mount --bind {self.cluster.pathloom} {root}/image/pathloom",
-                  f"mount --bind {self.cluster.work}/hosts {root}/etc/hosts",
-                  f"mount --bind {self.cluster.work}/nsswitch.conf {root}/etc/nsswitch.conf"]
+                  f"mount --bind {quote(self.cluster.pathloom)} {root}/image/pathloom",
+                  f"mount --bind {work}/hosts {root}/etc/hosts",
+                  f"mount --bind {work}/nsswitch.conf {root}/etc/nsswitch.conf"]
         for mount in self.container["volumeMounts"]:
             at = root + mount["mountPath"]
-            lines += [f"mkdir -p {at}", f"mount --bind {volumes[mount['name']]} {at}"]
+            lines += [f"mkdir -p {at}", f"mount --bind {quote(volumes[mount['name']])} {at}"]
             if mount.get("readOnly"):
                 lines.append(f"mount -o remount,bind,ro {at}")
         assert self.container["securityContext"]["readOnlyRootFilesystem"]

@@ -39,6 +39,7 @@ PL_TEST(folders_are_made_with_their_parents_and_twice)
     assert_ok(pl_replace_file(in_folder("a/file"), "x", 1));
     assert_false(pl_path_is_folder(in_folder("a/file")));
     assert_int_not_equal(pl_make_folders(in_folder("a/file/b")), PL_OK);
+    assert_int_equal(pl_make_folders(""), PL_ERR_USAGE);
 }
 
 PL_TEST(a_replaced_file_reads_back)

@@ -179,3 +179,33 @@ PL_TEST_WITH(keys_come_from_the_environment_or_a_file, make_folder, drop_folder)
     s3_keys_wipe(&keys);
     assert_string_equal(keys.secret, "");
 }
+
+/* Returns what is said when an engine at this endpoint is opened, without keys. */
+static const char *open_s3(const char *endpoint)
+{
+    engine_url url = {.place = "b"};
+    const engine_ops *ops;
+    void *self;
+    pl_copy_text(url.endpoint, sizeof url.endpoint, endpoint);
+    assert_int_equal(engine_s3_open(&url, false, &ops, &self), PL_ERR_NOPERM);
+    return pl_last_error();
+}
+
+PL_TEST(keys_are_sent_only_to_services_that_the_user_trusts)
+{
+    static const char *const strange[] = {
+        "https://evil.example", "https://s3.amazonaws.com.evil.example",
+        "https://s3.evil.example/.amazonaws.com",
+        "https://s3.evil.example#.amazonaws.com",
+        "https://customer.execute-api.us-east-1.amazonaws.com"};
+    static const char *const trusted[] = {
+        "https://s3.amazonaws.com", "https://s3-fips.eu-west-1.amazonaws.com:443/",
+        "http://localhost:9000", "https://minio.example:9000/"};
+    unsetenv("AWS_ACCESS_KEY_ID");
+    setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null", 1);
+    setenv("AWS_ENDPOINT_URL_S3", "https://minio.example:9000", 1);
+    for (size_t i = 0; i < sizeof strange / sizeof *strange; i++)
+        assert_non_null(strstr(open_s3(strange[i]), "sends its S3 keys to https://"));
+    for (size_t i = 0; i < sizeof trusted / sizeof *trusted; i++)
+        assert_non_null(strstr(open_s3(trusted[i]), "AWS_ACCESS_KEY_ID"));
+}

@@ -160,3 +160,60 @@ FIXTURE_TEST(an_update_that_is_too_large_is_refused_at_its_first_piece)
     assert_ok(peer_get(&line, "mix/L1.E0", 0, 1, 0, &got));
     pl_buf_destroy(&got);
 }
+
+/* A mate that gives one byte for each request. */
+typedef struct slow_mate {
+    pl_socket *socket;
+    pl_queue *end;
+    int n_given;
+} slow_mate;
+
+enum { SLOW_BYTES = 4000, SLOW_MS = 20 };
+
+static void run_slow_mate(void *context)
+{
+    slow_mate *mate = context;
+    pl_message q, a;
+    pl_peer who;
+    pl_message_init(&q, 0);
+    while (mate->n_given < SLOW_BYTES && !pl_queue_pop(mate->end, SLOW_MS)) {
+        if (pl_wire_recv(mate->socket, &who, &q) != PL_OK)
+            continue;
+        pl_message_init(&a, PL_MSG_OK);
+        a.request = q.request;
+        if (q.type == PL_MSG_GET_UPDATE) {
+            PL_SAY(&a, UPDATE_IS, update_is, .blob = {{1}});
+        } else {
+            pl_msg_get_blob piece;
+            assert_ok(PL_HEAR(&q, get_blob, &piece));
+            PL_SAY(&a, BLOB, blob, .total = SLOW_BYTES);
+            if (pl_piece_bytes(&piece, SLOW_BYTES) > 0)
+                pl_buf_append(&a.data, "x", 1);
+            mate->n_given++;
+        }
+        assert_ok(pl_wire_send_to(mate->socket, &who, &a));
+        pl_message_destroy(&a);
+    }
+    pl_message_destroy(&q);
+}
+
+FIXTURE_TEST(an_update_that_comes_byte_by_byte_is_given_up)
+{
+    slow_mate mate = {0};
+    pl_thread *thread;
+    pl_buf got = {0};
+    char address[PL_ADDRESS_MAX];
+    peer_line line = {.address = address, .bytes_max = SLOW_BYTES};
+    (void)state;
+    assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &mate.socket, address));
+    assert_ok(pl_queue_create(&mate.end));
+    assert_ok(pl_thread_start("mate", run_slow_mate, &mate, &thread));
+    assert_int_equal(peer_get(&line, "mix/L1.E0", 0, 0, 0, &got), PL_ERR_NET);
+    assert_int_equal(got.len, 0);
+    pl_queue_push(mate.end, &mate);
+    pl_thread_join(&thread);
+    assert_in_range(mate.n_given, 1, SLOW_BYTES - 1);
+    pl_queue_destroy(&mate.end);
+    pl_wire_close(&mate.socket);
+    pl_buf_destroy(&got);
+}

@@ -282,47 +282,68 @@ PL_TEST(a_server_that_has_ended_takes_no_questions)
     pl_server_close(&server);
 }
 
-/* Submits a request for 128 answers with scores, to which the client does not listen.
- * If there were no prompt, they could take 48 MiB; 256 MiB are allowed. */
-static server_job *submit_long(pl_server *server, int n_tokens, const char *text)
+/* ---- memory of answers ---- */
+static server_job *submit(pl_server *server, const char *prompt, pl_completion c)
 {
-    pl_completion c = {.n = 128,
-                       .n_prompts = 1,
-                       .prompts = pl_alloc(sizeof *c.prompts),
-                       .logprobs = 20,
-                       .options = {.max_tokens = CONTEXT}};
     server_job *job = NULL;
-    if (text)
-        c.prompts[0].text = pl_strdup(text);
-    else {
-        c.prompts[0].n_tokens = n_tokens;
-        c.prompts[0].tokens = pl_alloc((size_t)n_tokens * sizeof(int32_t));
-    }
+    c.n_prompts = 1;
+    c.prompts = pl_alloc(sizeof *c.prompts);
+    c.prompts[0].text = pl_strdup(prompt);
+    c.logprobs = 20;
+    c.options.choice.top_p = 1.0;
+    pl_copy_text(c.model, sizeof c.model, "p00");
     assert_ok(server_submit(server, SERVER_COMPLETION, &c,
                             (server_asker){.address = 1, .user = ""}, &job));
-    server_job_leave(job);
     return job;
 }
 
-PL_TEST(a_long_prompt_leaves_little_room_for_its_answers)
+/* The 128 answers to each request count as 48 MiB, because they begin with the prompt,
+ * which could fill the context. So there is room for five requests of one address. */
+PL_TEST(a_request_waits_until_earlier_answers_to_its_address_are_sent)
 {
-    enum { JOBS = 8 };
+    enum { JOBS = 6 };
+    const pl_completion large = {.n = 128, .echo = true, .options = {.max_tokens = 1}};
     const pl_server_options options = {
-        .mix = &mix, .threads = 1, .slots = SLOTS, .queue = 2 * JOBS};
+        .mix = &mix, .threads = 1, .slots = SLOTS, .queue = JOBS, .timeout_s = 600};
     volatile sig_atomic_t stop = 1, reload = 0;
-    server_job *jobs[JOBS], *text;
+    server_job *jobs[JOBS];
     pl_server *server;
     assert_ok(pl_server_open(&options, &server));
     for (int i = 0; i < JOBS; i++)
-        jobs[i] = submit_long(server, CONTEXT - 1, NULL);
-    text =
-        submit_long(server, 0, "a text that has at least some tokens, but how many?");
-    const int64_t before = text->answer_bytes;
-    assert_int_equal(before, CONTEXT * jobs[0]->answer_bytes);
+        jobs[i] = submit(server, "a", large);
     assert_ok(pl_server_run(server, &stop, &reload));
-    assert_in_range(text->answer_bytes, 0, before / 2);
-    server_job_release(&text);
     for (int i = 0; i < JOBS; i++)
+        assert_int_equal(jobs[i]->n_ended, i < JOBS - 1 ? jobs[i]->n_parts : 0);
+    server_job_release(&jobs[0]);
+    assert_ok(pl_server_run(server, &stop, &reload));
+    assert_int_equal(jobs[JOBS - 1]->n_ended, jobs[JOBS - 1]->n_parts);
+    assert_int_equal(jobs[JOBS - 1]->status, PL_OK);
+    for (int i = 1; i < JOBS; i++)
+        server_job_release(&jobs[i]);
+    pl_server_close(&server);
+}
+
+PL_TEST(a_long_prompt_leaves_little_room_for_its_answer)
+{
+    static const char *const prompts[2] = {
+        "a", "a text that has at least some tokens, but how many?"};
+    const pl_server_options options = {
+        .mix = &mix, .threads = 1, .slots = SLOTS, .queue = 2, .timeout_s = 600};
+    volatile sig_atomic_t stop = 1, reload = 0;
+    server_job *jobs[2];
+    int64_t room[2];
+    pl_server *server;
+    assert_ok(pl_server_open(&options, &server));
+    for (int i = 0; i < 2; i++)
+        jobs[i] = submit(server, prompts[i],
+                         (pl_completion){.n = 1, .options = {.max_tokens = CONTEXT}});
+    assert_ok(pl_server_run(server, &stop, &reload));
+    for (int i = 0; i < 2; i++)
+        room[i] = CONTEXT - (int64_t)(jobs[i]->prompts[0].tokens.len / sizeof(int32_t));
+    assert_in_range(room[1], 1, room[0] - 1);
+    assert_int_equal(jobs[0]->answer_bytes * room[1], jobs[1]->answer_bytes * room[0]);
+    assert_true(jobs[0]->answer_bytes > 0);
+    for (int i = 0; i < 2; i++)
         server_job_release(&jobs[i]);
     pl_server_close(&server);
 }
