@@ -390,8 +390,10 @@ static pl_status take_put_answer(upload *u, piece *p, pl_message *a)
                        "the home says that it has %llu bytes of a blob of %llu bytes",
                        (unsigned long long)is.offset, (unsigned long long)bytes);
     if (!p) { /* the answer to the question from where on the home needs bytes */
-        if (u->next > is.offset)
-            line_of_flow(f)->link.repeated_bytes += u->next - is.offset;
+        pl_link *link = &line_of_flow(f)->link;
+        const uint64_t got = is.offset < u->next ? is.offset : u->next;
+        link->up_bytes += got > u->there ? got - u->there : 0;
+        link->repeated_bytes += u->next - got;
         u->next = u->there = is.offset;
         u->sending = true;
         u->waits = false;

@@ -25,24 +25,7 @@
 # shellcheck disable=SC2086 # lists of words
 set -u
 cd "$(dirname "$0")/.." || exit 1
-PATH=$PATH:/usr/sbin:/sbin
-skip() {
-    echo "wan: not on this machine: $1"
-    exit 77
-}
-
-inside=''
-[ "${1-}" != --inside ] || { inside=1 && shift; }
-if [ -z "$inside" ]; then
-    for tool in unshare nsenter ip; do
-        command -v "$tool" >/dev/null || skip "there is no $tool"
-    done
-    [ -c /dev/net/tun ] || skip "there is no /dev/net/tun"
-    for how in "" --map-root-user; do
-        unshare $how --net true 2>/dev/null && exec unshare $how --net sh "$0" --inside "$@"
-    done
-    skip "this user may not make network namespaces"
-fi
+. tests/support/links.sh
 
 build=build/release work='' rates=1000 tcp=cubic figures=''
 while [ $# -gt 0 ]; do
@@ -56,70 +39,9 @@ while [ $# -gt 0 ]; do
     shift
 done
 figures=${figures:-rate eight staging sites}
-pathloom=$build/pathloom
-[ "${pathloom#/}" != "$pathloom" ] || pathloom=$PWD/$pathloom
-link=$(find "$build" -name wan_link -type f | head -n 1)
-work=${work:-$build/wan}
-. tests/support/job.sh
-own_folder "$work"
-home_at=10.88.0.1
-failed='' spaces='' joiner='' server=''
-trap 'kill $spaces $joiner $server 2>/dev/null; [ -z "$job" ] || kill $job 2>/dev/null' EXIT
-trap 'exit 1' INT TERM
-if ! ip link set lo up || ! ip addr add $home_at/32 dev lo; then
-    skip "ip cannot set up a network here"
-fi
+links_begin "$build" "${work:-$build/wan}"
+failed=''
 
-# ---- links ----
-# Makes sites, each a namespace behind one link: `links_up cubic a:20:0:1000` makes the
-# site a with a delay of 20 ms each way, no loss and 1000 kbit/s.
-links_up() { # bbr or cubic, sites
-    cc=$1
-    shift
-    list='' n=0
-    mkdir -p "$work/stat"
-    for site in "$@"; do
-        name=${site%%:*}
-        unshare --net sleep 3600 &
-        spaces="$spaces $!"
-        eval "space_$name=$!"
-        list="$list wan_$name:$!:${site#*:}"
-    done
-    sleep 0.3
-    rm -f "$work/end" && mkfifo "$work/end"
-    "$link" "$work/stat" $list <"$work/end" &
-    joiner=$!
-    exec 9>"$work/end"
-    sleep 0.5
-    for site in "$@"; do
-        name=${site%%:*} n=$((n + 1))
-        if ! ip addr add 10.88.$n.1/24 dev wan_$name || ! ip link set wan_$name up; then
-            skip "a TUN device cannot be used"
-        fi
-        at $name ip link set lo up
-        at $name ip addr add 10.88.$n.2/24 dev wan_$name
-        at $name ip link set wan_$name up
-        ip route replace 10.88.$n.0/24 dev wan_$name src $home_at congctl lock $cc
-        at $name ip route replace default dev wan_$name congctl lock $cc
-    done
-}
-
-links_down() {
-    exec 9>&-
-    wait $joiner 2>/dev/null
-    kill $spaces 2>/dev/null
-    spaces='' joiner=''
-}
-
-at() { # site, command: runs it there
-    where=''
-    eval "where=\$space_$1"
-    shift
-    mkdir -p "$work/far"
-    nsenter -t "$where" -n env HOME="$work/far" XDG_CONFIG_HOME= XDG_CACHE_HOME= "$@"
-}
-
-# ---- jobs ----
 train() { # folder, options
     out=$1
     shift
@@ -131,47 +53,6 @@ train() { # folder, options
         --set eval.sample_tokens=0 --set eval.curves=0 --set workers.local=false \
         --set net.hub=tcp://0.0.0.0:* --set net.home=tcp://0.0.0.0:* \
         --set net.advertise=$home_at "$@"
-}
-
-# Runs a job with these workers ("a1 a2" are two at site a). Sets `seconds` and `bytes`.
-run_job() { # folder, workers, options
-    folder=$1 names=$2
-    shift 2
-    [ ! -d "$work/data" ] || { mkdir -p "$work/$folder" && cp -r "$work/data" "$work/$folder/data"; }
-    before=$(cat "$work"/stat/wan_* | tr '\n' ' ')
-    begin=$(date +%s%3N)
-    (train "$folder" "$@") >"$work/$folder.out" 2>&1 &
-    job=$!
-    tries=600
-    until [ -s "$work/$folder/proc/hub.address" ] && "$pathloom" key invite --run "$work/$folder" \
-        --uses 16 >"$work/token" 2>/dev/null; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ] || fail "the job $folder does not begin"
-        sleep 0.1
-    done
-    token=$(sed 's/^pathloom join //' "$work/token")
-    workers=''
-    for name in $names; do
-        at "${name%%[0-9]*}" "$pathloom" join "$token" --name "$name" \
-            --key "$work/far/$folder.$name.key" --cache "$work/far/$folder.$name" --verbose \
-            >"$work/$folder.$name.out" 2>&1 &
-        workers="$workers $!"
-    done
-    code=0
-    wait $job || code=$?
-    job=''
-    end=$(date +%s%3N)
-    sleep 0.5
-    kill $workers 2>/dev/null
-    for process in $workers; do
-        wait "$process" 2>/dev/null
-    done
-    [ "$code" -eq 0 ] || fail "the job $folder ended with $code"
-    [ -d "$work/data" ] || cp -r "$work/$folder/data" "$work/data"
-    seconds=$(echo "$begin $end" | awk '{ printf "%.1f", ($2 - $1) / 1000 }')
-    bytes=$(echo "$before $(cat "$work"/stat/wan_* | tr '\n' ' ')" |
-        awk '{ for (i = 1; i <= NF / 2; i++) n += $(i + NF / 2) - $i; print n }')
-    versions --run "$work/$folder" | LC_ALL=C sort >"$work/$folder.versions"
 }
 
 # Prints a line, and notes a figure that was not reached.
@@ -280,7 +161,6 @@ figure_sites() {
     same_versions good all
 }
 
-[ -n "$link" ] || fail "there is no program wan_link in $build; build the project first"
 make_corpus --whole base modules docs home
 for figure in $figures; do
     case $figure in

@@ -42,9 +42,10 @@ soname=$(objdump -p "$libraries/libpathloom.so" | awk '$1 == "SONAME" { print $2
 compile() { # program, source, options
     program=$1 source=$2
     shift 2
-    # shellcheck disable=SC2046 # several flags
-    cc -std=c11 -Wall -Wextra -Wpedantic -Werror "$source" -o "$work/$program" \
-        $(pkg-config --cflags --libs pathloom) "$@" >"$work/compile.out" 2>&1 ||
+    # the shell reads the flags, in which pkg-config escapes blanks
+    eval "set -- $(pkg-config --cflags --libs pathloom) \"\$@\""
+    cc -std=c11 -Wall -Wextra -Wpedantic -Werror "$source" -o "$work/$program" "$@" \
+        >"$work/compile.out" 2>&1 ||
         fail "$source does not compile against the installation"
 }
 compile train_one examples/train_one.c -lm

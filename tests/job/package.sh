@@ -25,9 +25,9 @@ check_library() { # folder with include/, lib/ and share/
         [ -s "$1/$file" ] || complain "$1 has no $file"
     done
     command -v pkg-config >/dev/null || return 0
-    # shellcheck disable=SC2046 # several flags
-    cc "$1/share/doc/pathloom/examples/read_run.c" -o "$work/read_run" \
-        $(PKG_CONFIG_LIBDIR="${pc%/*}" pkg-config --cflags --libs pathloom) ||
+    # the shell reads the flags, in which pkg-config escapes blanks
+    flags=$(PKG_CONFIG_LIBDIR="${pc%/*}" pkg-config --cflags --libs pathloom)
+    eval "cc \"\$1/share/doc/pathloom/examples/read_run.c\" -o \"\$work/read_run\" $flags" ||
         complain "read_run.c does not compile with $1"
     LD_LIBRARY_PATH="$folder" "$work/read_run" "$work" 2>&1 | grep -q "there is no run in $work" ||
         complain "read_run does not start with $1"
@@ -91,11 +91,10 @@ depends=$(dpkg-deb -f "$work"/deb/pathloom_*.deb Depends)
 # Each library that the program needs must belong to a package on which our package
 # depends.
 n=0
-programs=$build/pathloom
-[ ! -e "$build/lib/libpathloom.so" ] || programs="$programs $build/lib/libpathloom.so"
-# shellcheck disable=SC2086 # the list is several words
-for library in $(objdump -p $programs | awk '$1 == "NEEDED" { print $2 }' | sort -u); do
-    file=$(ldd $programs | awk -v name="$library" '$1 == name { print $3; exit }')
+set -- "$build/pathloom"
+[ ! -e "$build/lib/libpathloom.so" ] || set -- "$@" "$build/lib/libpathloom.so"
+for library in $(objdump -p "$@" | awk '$1 == "NEEDED" { print $2 }' | sort -u); do
+    file=$(ldd "$@" | awk -v name="$library" '$1 == name { print $3; exit }')
     [ -n "$file" ] || continue
     # If /lib is a link to /usr/lib, dpkg may know the file only by the shorter name.
     owner=$(dpkg -S "$file" 2>/dev/null || dpkg -S "$(readlink -f "$file")" 2>/dev/null ||
