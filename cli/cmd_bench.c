@@ -23,7 +23,7 @@ static const cli_option step_options[] = {
     CLI_OPTION("backend", CLI_TEXT, engine_call, o.backend, "NAME",
                "auto, cpu, cuda or ref (auto)"),
     CLI_OPTION("precision", CLI_TEXT, engine_call, o.precision, "P",
-               "auto, f32, bf16, f16 or fp8 (auto)"),
+               "auto, f32, bf16 or f16 (auto)"),
     CLI_OPTION("clock", CLI_TEXT, engine_call, o.clock, "NAME",
                "wall: elapsed time; cpu: processor time of one thread, for a busy "
                "machine (wall)"),

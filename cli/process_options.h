@@ -35,7 +35,7 @@
     CLI_KEY("backend", process, settings, "NAME", "workers.backend",                   \
             "auto, ref, cpu or cuda (default: the run's, or auto)"),                   \
         CLI_KEY("precision", process, settings, "NAME", "workers.precision",           \
-                "auto, f32, bf16, f16 or fp8 (default: the run's, or auto)"),          \
+                "auto, f32, bf16 or f16 (default: the run's, or auto)"),               \
         CLI_KEY("threads", process, settings, "N", "workers.threads",                  \
                 "number of threads that compute (default: the run's, or 1)"),          \
         CLI_KEY("recompute", process, settings, NULL, "workers.recompute",             \

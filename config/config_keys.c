@@ -353,9 +353,8 @@ static const pl_key keys[] = {
     CHOICE("workers.backend", backend, "auto", "auto|ref|cpu|cuda", GLOBAL,
            "code with which workers compute; auto: cuda if the machine has a working "
            "GPU that supports the precision, else cpu"),
-    CHOICE("workers.precision", precision, "auto", "auto|f32|bf16|f16|fp8", GLOBAL,
-           "precision of activations and products; f16: cpu, only products; fp8: cuda, "
-           "forward products, quality not measured"),
+    CHOICE("workers.precision", precision, "auto", "auto|f32|bf16|f16", GLOBAL,
+           "precision of activations and products; f16: cpu, only products"),
     BOOL("workers.recompute", recompute, "false", LOCAL,
          "compute activations again in the backward pass: far less memory, a third "
          "more arithmetic, the same bytes"),
@@ -437,6 +436,7 @@ static const pl_key keys[] = {
 static const pl_gone gone[] = {
     {"outer.method", "eager"},
     {"outer.gap", "constant"},
+    {"workers.precision", "fp8"},
     {"train.skip_prefix", "false"},
     {"router.restarts", "8"},
     {"router.iterations", "100"},

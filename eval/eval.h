@@ -78,7 +78,7 @@ void pl_route_every(const pl_route_document *d, int path, int every,
  * PL_GATE_BEHIND for `gate`. docs/results/routing.md compares these with other
  * values. */
 #define PL_HISTORY_BEHIND 24.0
-#define PL_GATE_BEHIND    8.0
+#define PL_GATE_BEHIND    16.0
 /* Adds the losses of n more targets to the evidence [n_paths] against each path. The
  * caller sets the evidence to zeros before the first call. Evidence is relative to the
  * best path and at most `behind` nats. The n losses of a path begin at losses[path *

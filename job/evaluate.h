@@ -110,6 +110,11 @@ void evaluation_print_details(const pl_run *r, const evaluation *e);
  * newest chapter began, and says whether its phases made the mixture better. */
 PL_MUST_CHECK pl_status evaluation_print_before(pl_run *r, pl_store *store,
                                                 const evaluation *e);
+/* Writes "12.3 ±0.4" and the unit, or only "12.3" and the unit if there is only one
+ * document, so that the error is not known. "±" has two bytes but takes one column, so
+ * `width` columns need one byte more. */
+void evaluation_write_error(char out[48], int width, int digits, double value,
+                            double error, const char *unit);
 /* loss_report.c: if a baseline is better than the mixture, says why. */
 void evaluation_print_loss(const pl_run *r, const evaluation *e);
 /* every_report.c: prints the rows of pl_every_rows for the values of wish.every, or

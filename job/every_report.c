@@ -43,22 +43,6 @@ pl_json *evaluation_every_json(const evaluation *e)
     return list;
 }
 
-/* Writes "12.3 ±0.4", or only "12.3" if there is only one document, so that the error
- * is not known. "±" has two bytes but takes one column, so `width` columns need one
- * byte more. */
-static void write_with_error(char out[48], int width, int digits, double value,
-                             double error, const char *unit)
-{
-    char text[48];
-    if (!isfinite(value))
-        snprintf(text, sizeof text, "-");
-    else if (isfinite(error))
-        snprintf(text, sizeof text, "%.*f ±%.*f%s", digits, value, digits, error, unit);
-    else
-        snprintf(text, sizeof text, "%.*f%s", digits, value, unit);
-    snprintf(out, 48, "%*s", width + (strstr(text, "±") ? 1 : 0), text);
-}
-
 void evaluation_print_every(const evaluation *e)
 {
     int n;
@@ -72,9 +56,9 @@ void evaluation_print_every(const evaluation *e)
                                  read[16] = "";
         snprintf(name, sizeof name, row->every > 0 ? "%s, every %d" : "%s", row->rule,
                  row->every);
-        write_with_error(bits, 16, 4, row->bits, row->bits_error, "");
+        evaluation_write_error(bits, 16, 4, row->bits, row->bits_error, "");
         if (row->every > 0)
-            write_with_error(below, 16, 1, row->below, row->below_error, " %");
+            evaluation_write_error(below, 16, 1, row->below, row->below_error, " %");
         if (isfinite(row->share))
             snprintf(share, sizeof share, "%.0f %%", 100 * row->share);
         if (isfinite(row->changes))
@@ -84,15 +68,11 @@ void evaluation_print_every(const evaluation *e)
         say("   %-22s %s %7.2f %16s %10s %8s %6s", name, bits, row->ppl, below, share,
             changes, read);
     }
-    say("%s",
-        "   history: by the paths' losses on the text before; gate: by the losses "
-        "of the router's\n"
-        "   models on that text; oracle: the best path of each piece, in "
-        "hindsight. below once:\n"
-        "   by how much ppl is below that of once. of oracle: gain over once, as a "
-        "share of\n"
-        "   oracle's gain. changes: share of choices that changed the path. read: "
-        "tokens that\n"
-        "   paths read only for the choice, per scored token");
+    say("   history: by the paths' losses on the text before; gate: by the losses\n"
+        "   of the router's models on that text; oracle: the best path of each\n"
+        "   piece, in hindsight. below once: by how much ppl is below that of once.\n"
+        "   of oracle: gain over once, as a share of oracle's gain. changes: share\n"
+        "   of choices that changed the path. read: tokens that paths read only for\n"
+        "   the choice, per scored token");
     pl_free(rows);
 }

@@ -66,7 +66,9 @@ static double passes_of_paths(const pl_run *r, const evaluation *e)
 void evaluation_print_loss(const pl_run *r, const evaluation *e)
 {
     const evaluation_row *mix = &e->rows[e->answer], *rival = better_rival(e);
+    const evaluation_row *again = &e->rows[ROW_REROUTED];
     const double best = pl_perplexity(&e->best);
+    const long long prefix = (long long)r->cfg.prefix;
     if (!rival)
         return;
     const double per_param =
@@ -78,9 +80,9 @@ void evaluation_print_loss(const pl_run *r, const evaluation *e)
     if (best < rival->ppl && ++n <= REASONS)
         say("   - in hindsight the best path of each document would be %.1f %% better "
             "than it: the choice\n"
-            "     of the path loses. Raise router.prefix, or choose again "
-            "(--route-every)",
-            100 * (1 - best / rival->ppl));
+            "     of the path loses. Chosen again every %lld tokens (--route-every), "
+            "perplexity is %.2f",
+            100 * (1 - best / rival->ppl), prefix, again->ppl);
     if (per_param < TOKENS_PER_PARAM && ++n <= REASONS)
         say("   - all paths together were trained on %.1f tokens per parameter of one, "
             "and a mixture\n"
@@ -90,15 +92,25 @@ void evaluation_print_loss(const pl_run *r, const evaluation *e)
         say("   - the paths read their text %.1f times: give more text, or use fewer "
             "phases",
             passes);
-    if (domain >= 0 && ++n <= REASONS)
+    if (domain >= 0 && ++n <= REASONS) {
+        const double rival_ppl = pl_perplexity(&rival->by_domain[domain]);
         say("   - without the domain %s (%.0f %% of the scored tokens; %.2f against "
             "%.2f) the mixture would be\n"
-            "     better: one path is too small for it, so use more paths",
+            "     better:",
             pl_tokens_domain(r->valid, (uint32_t)domain),
             100 * (double)mix->by_domain[domain].n_targets /
                 (double)mix->score.n_targets,
-            pl_perplexity(&mix->by_domain[domain]),
-            pl_perplexity(&rival->by_domain[domain]));
+            pl_perplexity(&mix->by_domain[domain]), rival_ppl);
+        /* Often the documents of one domain begin like those of another one. Their
+         * losses end when the path is chosen again (docs/results/routing.md). */
+        if (again->present && pl_perplexity(&again->by_domain[domain]) <= rival_ppl)
+            say("     its documents go to the wrong paths; chosen again every %lld "
+                "tokens (--route-every), it\n"
+                "     has %.2f",
+                prefix, pl_perplexity(&again->by_domain[domain]));
+        else
+            say("     one path is too small for it, so use more paths");
+    }
     if (n == 0)
         say("   these numbers do not say why: one model fits this text better "
             "(topology.levels=1)");

@@ -173,56 +173,57 @@ pl_status evaluation_save(const pl_run *r, const evaluation *e)
 }
 
 /* ---- the table ---- */
-static pl_gain gain_over(const evaluation *e, const evaluation_row *other)
+void evaluation_write_error(char out[48], int width, int digits, double value,
+                            double error, const char *unit)
 {
-    return pl_score_gain(e->rows[e->answer].scores, other->scores, e->n_docs);
+    char text[48];
+    if (!isfinite(value))
+        snprintf(text, sizeof text, "-");
+    else if (isfinite(error))
+        snprintf(text, sizeof text, "%.*f ±%.*f%s", digits, value, digits, error, unit);
+    else
+        snprintf(text, sizeof text, "%.*f%s", digits, value, unit);
+    snprintf(out, 48, "%*s", width + (strstr(text, "±") ? 1 : 0), text);
 }
 
+/* Whether a row is a baseline that can be compared: it and the mixture are finished. */
 static bool is_rival(const evaluation *e, const evaluation_row *w)
 {
-    return w->present && e->rows[e->answer].present && strcmp(w->arm, "mix") != 0;
+    const evaluation_row *mix = &e->rows[e->answer];
+    return w->present && w->finished && mix->present && mix->finished &&
+           strcmp(w->arm, "mix") != 0;
 }
 
 static void print_result_row(const evaluation *e, int kind)
 {
     const evaluation_row *w = &e->rows[kind];
-    char total[16], seconds[16] = "-", bits[16] = "-", versus[32] = "";
+    char total[16], seconds[16] = "-", bits[16] = "-", versus[48];
+    snprintf(versus, sizeof versus, "%19s", w->finished ? "" : "not finished");
     if (!w->present)
         return;
-    if (!w->finished)
-        snprintf(versus, sizeof versus, "not finished");
-    else if (is_rival(e, w) && e->rows[e->answer].finished) {
-        const pl_gain g = gain_over(e, w);
-        const char *sense = g.percent >= 0 ? "better" : "worse";
-        if (isfinite(g.error))
-            snprintf(versus, sizeof versus, "%.1f ±%.1f %% %s", fabs(g.percent),
-                     g.error, sense);
-        else
-            snprintf(versus, sizeof versus, "%.1f %% %s", fabs(g.percent), sense);
+    if (is_rival(e, w)) {
+        const pl_gain g =
+            pl_score_gain(e->rows[e->answer].scores, w->scores, e->n_docs);
+        evaluation_write_error(versus, 19, 1, fabs(g.percent), g.error,
+                               g.percent >= 0 ? " % better" : " % worse");
     }
     if (isfinite(w->effort.seconds))
         pl_human_seconds(w->effort.seconds, seconds);
     if (isfinite(w->bits))
         snprintf(bits, sizeof bits, "%.4f", w->bits);
-    /* "±" has two bytes and takes one column */
-    say("%s %-25s %6s %7.2f %*s %7s %8.2e %7s", kind == (int)e->answer ? " *" : "  ",
-        w->title, bits, w->ppl, 19 + (strstr(versus, "±") ? 1 : 0), versus,
+    say("%s %-25s %6s %7.2f %s %7s %8.2e %7s", kind == (int)e->answer ? " *" : "  ",
+        w->title, bits, w->ppl, versus,
         pl_human_count((double)w->effort.tokens_total, total), w->effort.flops,
         seconds);
 }
 
 /* Writes a gain over a finished rival as "5.3 ±1.2", in `width` columns. */
-static void write_gain(char out[32], int width, const evaluation *e, int kind,
+static void write_gain(char out[48], int width, const evaluation *e, int kind,
                        pl_gain g)
 {
-    const evaluation_row *w = &e->rows[kind];
-    char text[24] = "";
-    const bool known = is_rival(e, w) && w->finished && e->rows[e->answer].finished;
-    if (known && isfinite(g.error))
-        snprintf(text, sizeof text, "%.1f ±%.1f", g.percent, g.error);
-    else if (known && isfinite(g.percent))
-        snprintf(text, sizeof text, "%.1f", g.percent);
-    snprintf(out, 32, "%*s", width + (strstr(text, "±") ? 1 : 0), text);
+    snprintf(out, 48, "%*s", width, "");
+    if (is_rival(e, &e->rows[kind]) && isfinite(g.percent))
+        evaluation_write_error(out, width, 1, g.percent, g.error, "");
 }
 
 /* Prints the rows again: where no path was chosen by text that the window does not
@@ -235,7 +236,7 @@ static void print_parity(const pl_run *r, const evaluation *e)
         "domains", "* lower by", "params", "read");
     for (int i = 0; i < ROW_COUNT && own; i++) {
         const evaluation_row *w = &e->rows[i];
-        char first[32], macro[32], params[16];
+        char first[48], macro[48], params[16];
         if (!w->present)
             continue;
         write_gain(first, 11, e, i, pl_first_gain(own, w->scores, e->n_docs));
@@ -288,9 +289,10 @@ static void print_undecided(const evaluation *e)
     pl_buf names = {0};
     for (int i = ROW_DENSE; i < ROW_BASE; i++) {
         const evaluation_row *w = &e->rows[i];
-        if (!is_rival(e, w) || !w->finished || !e->rows[e->answer].finished)
+        if (!is_rival(e, w))
             continue;
-        const pl_gain g = gain_over(e, w);
+        const pl_gain g =
+            pl_score_gain(e->rows[e->answer].scores, w->scores, e->n_docs);
         if (isfinite(g.error) && fabs(g.percent) > 2 * g.error)
             continue;
         least = fmax(least, 2 * g.error);

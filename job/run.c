@@ -243,11 +243,9 @@ pl_backend_options run_own_backend(const pl_run *r)
 {
     const config *c = &r->cfg;
     const bool is_elsewhere = r->n_workers == 0 && strcmp(c->backend, "cuda") == 0;
-    const bool is_fp8 = strcmp(c->precision, "fp8") == 0;
     return (pl_backend_options){.name = is_elsewhere ? "auto" : c->backend,
                                 .n_threads = 1,
-                                .precision =
-                                    is_elsewhere && is_fp8 ? "auto" : c->precision};
+                                .precision = c->precision};
 }
 
 pl_status run_open(const run_request *q, pl_run *r)

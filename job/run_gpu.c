@@ -16,7 +16,7 @@ void run_gpu_plan(const pl_run *r, pl_model_plan *out)
                                       .recompute = r->cfg.recompute,
                                       .muon = config_has_muon(&r->cfg),
                                       .muon_rows = (int)r->cfg.muon_rows};
-    pl_model_plan_gpu(r->topology, &options, strcmp(r->cfg.precision, "fp8") == 0, out);
+    pl_model_plan_gpu(r->topology, &options, out);
 }
 
 static uint64_t context_bytes(const pl_backend *be)
@@ -47,8 +47,7 @@ pl_status run_gpu_check(const pl_run *r, const pl_backend *be)
     const pl_model_options features = {.batch = pl_router_feature_rows(prefix, true),
                                        .context = prefix};
     pl_model_plan plan;
-    pl_model_plan_gpu(r->topology, &features, strcmp(r->cfg.precision, "fp8") == 0,
-                      &plan);
+    pl_model_plan_gpu(r->topology, &features, &plan);
     const uint64_t each = run_gpu_worker_bytes(r, be),
                    own = pl_model_plan_sum(&plan) + context_bytes(be);
     const uint64_t left = be->memory_left_bytes, rest = left > own ? left - own : 0;

@@ -16,12 +16,11 @@ static void tell_plan(doctor *d, const pl_run *r, uint64_t left)
                                "train.batch";
     doctor_say(
         d, fits ? HEALTH_OK : HEALTH_WARN, "gpu memory", fits ? "" : remedy,
-        "a worker %s %s of GPU memory: %s for parameters and their %scopies, %s for "
+        "a worker %s %s of GPU memory: %s for parameters and their bf16 copies, %s for "
         "gradients, %s for moments, %s for activations of %d x %d tokens, %s of "
         "scratch memory",
         left ? "takes" : "would take", pl_human_bytes((double)all, text[0]),
         pl_human_bytes((double)plan.params_bytes, text[1]),
-        strcmp(r->cfg.precision, "fp8") == 0 ? "bf16 and fp8 " : "bf16 ",
         pl_human_bytes((double)plan.grads_bytes, text[2]),
         pl_human_bytes((double)plan.moments_bytes, text[3]),
         pl_human_bytes((double)plan.acts_bytes, text[4]), config_pass(&r->cfg),

@@ -59,8 +59,7 @@ static pl_status open_auto(const pl_backend_options *options, pl_backend **out)
 
 pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
 {
-    static const char *const precisions[] = {"auto", "f32",  "bf16",
-                                             "f16",  "int8", "fp8"};
+    static const char *const precisions[] = {"auto", "f32", "bf16", "f16", "int8"};
     const char *name = options->name;
     const char *precision = options->precision ? options->precision : "auto";
     const bool is_cuda = strcmp(name, "cuda") == 0, is_ref = strcmp(name, "ref") == 0;
@@ -73,15 +72,14 @@ pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
     if (strcmp(name, "auto") == 0)
         return open_auto(options, out);
 
-    /* Refuses int8, f16 or fp8 if the backend never has it. Each backend checks the
-     * rest itself. */
+    /* Refuses int8 or f16 if the backend never has it. Each backend checks the rest
+     * itself. */
     for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++)
         is_known = is_known || strcmp(precision, precisions[i]) == 0;
     if (!is_known)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "unknown precision \"%s\"; choose auto, f32, bf16, f16, int8 or fp8",
-            precision);
+        return pl_fail(PL_ERR_CONFIG,
+                       "unknown precision \"%s\"; choose auto, f32, bf16, f16 or int8",
+                       precision);
     if (strcmp(precision, "int8") == 0 && is_ref)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "the ref backend has no int8; choose backend cpu or cuda");
@@ -89,10 +87,6 @@ pl_status pl_backend_open(const pl_backend_options *options, pl_backend **out)
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "the %s backend has no f16; choose backend cpu or precision f32",
                        name);
-    if (strcmp(precision, "fp8") == 0 && !is_cuda)
-        return pl_fail(
-            PL_ERR_UNSUPPORTED,
-            "the %s backend has no fp8; choose backend cuda or precision bf16", name);
 
     if (is_ref)
         return ref_backend_create(options, out);

@@ -29,7 +29,6 @@ struct pl_backend {
     /* whether weights have one byte each (int8); such a backend can only decode, and
      * cannot train or compute losses */
     bool decode_only;
-    bool fp8_copies; /* whether weights have fp8 copies (pl_model_fp8_bytes) */
     /* what `post` has copied, if the backend works in the host's memory */
     uint8_t posted[PL_POSTS][PL_POST_BYTES];
     void *self; /* private state of the backend */
@@ -46,8 +45,8 @@ typedef struct pl_backend_options {
     const char *name;
     int n_threads; /* >= 1; ignored by cuda */
     int device;    /* number of the CUDA device, from 0; ref and cpu ignore it */
-    /* "auto", "f32", "bf16", "f16" (only cpu), "fp8" (only cuda), "int8" (not ref; only
-     * for decoding); NULL means "auto" */
+    /* "auto", "f32", "bf16", "f16" (only cpu), "int8" (not ref; only for
+     * decoding); NULL means "auto" */
     const char *precision;
     /* whether a `device` beyond the last one means `device` modulo the number of
      * devices; otherwise such a number is ERR_CONFIG */

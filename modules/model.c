@@ -44,7 +44,6 @@ pl_status model_create_update(pl_model *m)
                                  .runs = m->n_trained > 0 ? m->trained : m->runs,
                                  .n_runs = m->n_trained > 0 ? m->n_trained : m->n_runs,
                                  .weights = m->weights,
-                                 .n_weights = m->n_weights,
                                  .squares = m->acts.sums};
     return m->options.training ? m->ops->update_create(m->be, &plan, &m->update)
                                : PL_OK;

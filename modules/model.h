@@ -41,18 +41,12 @@ typedef struct pl_model_plan {
 } pl_model_plan;
 void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
                          pl_type act, pl_model_plan *out);
-/* Returns the bytes that precision fp8 adds to params_bytes: one byte per element of
- * each matrix whose extents are multiples of 16. Only such matrices are multiplied in
- * fp8. */
-uint64_t pl_model_fp8_bytes(const pl_topology *topology);
-/* Computes the GPU memory that the model needs in bf16 or fp8, also on a machine
- * without a GPU. The caches of a decoder and the process's CUDA context are not
- * included. */
+/* Computes the GPU memory that the model needs, also on a machine without a GPU. The
+ * caches of a decoder and the process's CUDA context are not included. */
 void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,
-                       bool fp8, pl_model_plan *out);
+                       pl_model_plan *out);
 uint64_t pl_model_plan_sum(const pl_model_plan *plan);
-/* Plans a model on this backend; the plan includes fp8 copies if the backend makes
- * them. */
+/* Plans a model on this backend. */
 void pl_model_plan_on(const pl_backend *be, const pl_topology *topology,
                       const pl_model_options *options, pl_model_plan *out);
 

@@ -65,7 +65,8 @@ static int find_weight(const pl_model *m, const pl_tensor *tensor)
 
 /* Tensors come in the order of their offsets, without gaps, so that neighbours in the
  * same weight that the optimizer treats in the same way are one run. Muon updates each
- * matrix of a block separately: q_proj, not the fused qkv. */
+ * matrix of a block separately: q_proj, not the fused qkv. But matrices of equal size
+ * in the same weight are one run, so that a GPU updates them in the same launches. */
 void model_place_params(pl_model *m)
 {
     m->n_params = pl_topology_path_params(m->topology);
@@ -96,7 +97,11 @@ void model_place_params(pl_model *m)
         run.rows = rows;
         run.cols = tensor->cols;
         run.n = (size_t)full * cols;
-        m->runs[m->n_runs++] = run;
+        if (last && last->rows == run.rows && last->cols == run.cols &&
+            last->weight == run.weight)
+            last->n += run.n;
+        else
+            m->runs[m->n_runs++] = run;
         if (rest > 0) {
             run.rows = rest;
             run.n = (size_t)rest * cols;

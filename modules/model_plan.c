@@ -131,8 +131,7 @@ uint64_t model_copy_bytes(const pl_backend *be, matrix_size size)
     /* int8: each row is padded to a multiple of 64 bytes, and has a scale */
     if (be->decode_only)
         return O * ((I + 63) / 64 * 64 + sizeof(float));
-    const bool has_fp8 = be->fp8_copies && O % 16 == 0 && I % 16 == 0;
-    return (be->act == PL_BF16 ? 2 * O * I : 0) + (has_fp8 ? O * I : 0);
+    return be->act == PL_BF16 ? 2 * O * I : 0;
 }
 
 /* Adds up the bytes of the copies of a path's matrices. Each block has four matrices
@@ -145,12 +144,6 @@ static uint64_t sum_copies(const pl_backend *be, const pl_topology *topology)
         block += model_copy_bytes(be, model_weight_size(s, i));
     return (uint64_t)s->n_blocks * block +
            model_copy_bytes(be, (matrix_size){s->vocab, s->width});
-}
-
-uint64_t pl_model_fp8_bytes(const pl_topology *topology)
-{
-    const pl_backend only_fp8 = {.act = PL_F32, .fp8_copies = true};
-    return sum_copies(&only_fp8, topology);
 }
 
 int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor)
@@ -193,19 +186,16 @@ static void plan_model(const pl_backend *be, const pl_topology *topology,
     if (!options->training || !options->muon)
         return;
     /* Muon needs no second moments, but working memory for Newton-Schulz on the largest
-     * matrix of a block, or on all matrices of a tensor at once on a GPU. */
-    out->moments_bytes -=
-        sizeof(float) * (uint64_t)pl_shape_hidden_params(pl_topology_shape(topology));
-    for (int i = 0; i < pl_topology_n_tensors(topology); i++) {
-        const pl_tensor *tensor = pl_topology_tensor(topology, i);
-        const int rows = model_muon_rows(options, tensor);
-        const uint64_t at_once =
-            be->memory_bytes > 0 ? (uint64_t)(tensor->rows / rows) : 1;
-        const uint64_t bytes =
-            at_once * sizeof(float) * pl_muon_work_floats(rows, tensor->cols);
-        if (tensor->block >= 0 && tensor->decay && bytes > out->scratch_bytes)
-            out->scratch_bytes = bytes;
-    }
+     * matrix of a block, or on all matrices of a run at once on a GPU. */
+    pl_model m = {.topology = topology,
+                  .shape = pl_topology_shape(topology),
+                  .options = *options};
+    model_place_params(&m);
+    out->moments_bytes -= sizeof(float) * (uint64_t)pl_shape_hidden_params(m.shape);
+    out->scratch_bytes = sizeof(float) * (uint64_t)pl_update_work_floats(
+                                             m.runs, m.n_runs, be->memory_bytes > 0);
+    pl_free(m.runs);
+    pl_free(m.at.blocks);
 }
 
 void pl_model_plan_bytes(const pl_topology *topology, const pl_model_options *options,
@@ -230,9 +220,6 @@ static void add_gpu_scratch(const pl_backend *be, const pl_topology *topology,
     const size_t V = (size_t)s->vocab;
     /* Operations share scratch memory, so the operation that needs most decides. */
     size_t most = cuda_classifier_bytes(e.N, V, false);
-    if (be->fp8_copies)
-        most = largest(most,
-                       cuda_small_bytes(e.N * largest(e.queries, largest(e.C, e.F))));
     if (options->training) {
         most = largest(most, cuda_classifier_bytes(e.N, V, true));
         most = largest(most, cuda_norm_bytes(e.N, e.C));
@@ -266,9 +253,9 @@ static void add_gpu_scratch(const pl_backend *be, const pl_topology *topology,
 }
 
 void pl_model_plan_gpu(const pl_topology *topology, const pl_model_options *options,
-                       bool fp8, pl_model_plan *out)
+                       pl_model_plan *out)
 {
-    const pl_backend be = {.act = PL_BF16, .fp8_copies = fp8, .memory_bytes = 1};
+    const pl_backend be = {.act = PL_BF16, .memory_bytes = 1};
     plan_model(&be, topology, options, out);
     add_gpu_scratch(&be, topology, options, out);
 }

@@ -8,7 +8,7 @@ PL_C_BEGIN
 
 /* The parameters of one module, in the form in which the operations of a backend read
  * them. They never change, so any number of paths may use them. A backend that
- * multiplies by copies of matrices (bf16, fp8, int8) keeps these copies; it keeps only
+ * multiplies by copies of matrices (bf16, int8) keeps these copies; it keeps only
  * the embedding and the norms in fp32. */
 typedef struct pl_module pl_module;
 /* Returns the bytes that a module of this slot takes. */

@@ -69,8 +69,7 @@ typedef struct pl_update_plan {
     const pl_update_run *runs; /* the runs cover all parameters that train */
     int n_runs;
     pl_weight *const *weights; /* the weights whose masters are in params */
-    int n_weights;
-    double *squares; /* [1] sum of the squares of all gradients */
+    double *squares;           /* [1] sum of the squares of all gradients */
 } pl_update_plan;
 
 /* the optimizer of one model: it is made once and applied in every step */

@@ -285,9 +285,10 @@ static pl_status check_blob(audit *a, row_view *row)
     a->report->n_blobs++;
     blob_name(&blob, &name);
     if (!pl_hash_equal(&id, &name))
-        problem(a, "a blob is stored under a wrong hash: %s",
-                (row_damaged(row, "its key does not match the hashes of its chunks"),
-                 pl_last_error()));
+        problem(
+            a, "a blob is stored under a wrong hash: %s",
+            ((void)row_damaged(row, "its key does not match the hashes of its chunks"),
+             pl_last_error()));
     uint64_t named = tally_count(&a->blobs, &id);
     if (blob.refs != named)
         complain_of_refs(a, "blob", row, blob.refs, named);

@@ -1,18 +1,25 @@
 #!/bin/sh
 # Tests the cuda backend on a GPU: compares every kernel with the reference, measures
-# rates for models of real sizes, and PyTorch's rates for the same models, and runs the
-# same tests under compute-sanitizer.
+# rates for models of real sizes, and PyTorch's rates for the same models, trains a job
+# twice, and runs the same tests under compute-sanitizer. Judges each figure by what is
+# expected of it: PASS, FAIL or NOT MEASURED. All parts but the last two need about
+# twelve minutes.
 #
 #   sh tests/gpu.sh [--parts "build checks rates ..."] [build folder]
 #
 # The parts, the most useful ones first (default: all):
 #
 #   build      builds only the modules, for this GPU
-#   checks     compares with the reference: every operation, models, the update, fp8,
-#              int8, each tensor's gradient, the loss of 200 steps
-#   rates      measures steps at 150M and 1.3B, decoding at 150M
-#   rivals     measures torch_step.py at 150M and 1.3B, if PyTorch sees the GPU
-#   more       measures attention at context 4096, decoding at 1.3B, int8, fp8
+#   checks     compares with the reference: every operation, models, the update, int8,
+#              each tensor's gradient, the loss of 200 steps
+#   rates      measures steps at 150M, 1.3B, 13.8M (also with Muon) and 2.16M,
+#              attention at context 4096
+#   job        trains a small job twice; its modules must have the same bytes. Needs a
+#              program `pathloom` with the cuda backend (environment variable PATHLOOM;
+#              default: build/release/pathloom)
+#   rivals     measures torch_step.py at 150M and 1.3B, if PyTorch sees the GPU: each
+#              way of attention, modes of torch.compile, the same precisions and bf16
+#   more       measures decoding at 150M and 1.3B, also in int8
 #   sanitizer  runs memcheck, racecheck, synccheck, initcheck, if compute-sanitizer
 #              exists
 #
@@ -20,25 +27,26 @@
 #
 # Needs the CUDA toolkit, a C and a C++ compiler and CMake, but no other package of
 # packages.txt. Several calls with the same build folder (default: build/gpu) add to one
-# table. If a call may last only ten minutes, call it with "build checks rates rivals"
-# and then with "more sanitizer". A call with `build` begins a new table.
+# table. If a call may last only ten minutes, call it with "build checks rates job" and
+# then with "rivals". A call with `build` begins a new table.
 #
 # The table goes to stdout and to gpu.md in the folder OUT (default: the build folder).
 # The output of this call's commands goes to gpu.log in the same folder. Both files are
 # written row by row, so that the rows remain if the call is ended early. Each command
-# has its own time limit, and the whole call ends after GPU_SECONDS (default 540). Parts
-# that were left out are named. For each of the parts checks, rates and rivals of the
-# call, a share of the time is reserved, which earlier parts cannot use.
+# has its own time limit, and the whole call ends after GPU_SECONDS (default 720). Parts
+# that were left out are named. For each of the parts checks, rates, job and rivals of
+# the call, a share of the time is reserved, which earlier parts cannot use.
 #
-# Exit code: 0; 1 if a check failed; 64 for a wrong argument; 77 if this machine has no
-# GPU or no toolkit.
+# Exit code: 0; 1 if a check failed; 2 if a figure is not what is expected, or was not
+# measured; 64 for a wrong argument; 77 if this machine has no GPU or no toolkit.
 set -u
 export LC_ALL=C # awk, sort, printf and [a-z] depend on it
 cd "$(dirname "$0")/.." || exit 70
-parts="build checks rates rivals more sanitizer"
+parts="build checks rates job rivals more sanitizer"
 start=$(date +%s)
-seconds=${GPU_SECONDS:-540}
+seconds=${GPU_SECONDS:-720}
 failed=0
+missed=0
 kept=0
 # the test X is the program test_X_gpu (cmake/gpu_tests.cmake)
 tests="ops reference model model_curve probe"
@@ -155,7 +163,8 @@ keep_for() {
         case $later in
         checks) share=8 ;;
         rates) share=17 ;;
-        rivals) share=20 ;;
+        job) share=6 ;;
+        rivals) share=45 ;;
         *) share=0 ;;
         esac
         kept=$((kept + seconds * share / 100))
@@ -222,6 +231,27 @@ measure() {
     tell
 }
 
+# expect WHAT VALUE OPERATOR LIMIT: judges a figure. An empty value was not measured.
+expect() {
+    if [ -z "$2" ]; then
+        verdict="NOT MEASURED"
+    elif awk "BEGIN { exit !($2 $3 $4) }"; then
+        verdict="PASS ($2)"
+    else
+        verdict="FAIL ($2)"
+    fi
+    row "expected: $1 $3 $4: $verdict"
+    case $verdict in PASS*) ;; *) missed=1 ;; esac
+}
+
+# expect_here: the same for a figure that only this kind of GPU is known to reach
+expect_here() {
+    case $gpu in
+    "NVIDIA H100 80GB HBM3"*) expect "$@" ;;
+    *) row "expected: $1 $3 $4: only known for an H100 (${2:-not measured})" ;;
+    esac
+}
+
 # ---- build: only the modules, for this GPU ----
 
 part_build() {
@@ -271,10 +301,33 @@ shape() {
     esac
 }
 
-# steps SIZE BATCH PRECISION: measures a step; the last lines of gpu_rates show it
+# small_shape WIDTH HEADS BLOCKS CONTEXT VOCAB
+small_shape() {
+    echo "width=$1 heads=$2 blocks=$3 context=$4 vocab=$5"
+}
+
+# steps NAME BATCH WORDS...: measures a step; the last lines of gpu_rates show it
 steps() {
-    measure 75 "step-$1-$3" "$build/tests/gpu_rates" precision="$3" \
-        batch="$2" $(shape "$1")
+    name=step-$1
+    batch=$2
+    shift 2
+    # shellcheck disable=SC2068 # each argument may be several words
+    measure 75 "$name" "$build/tests/gpu_rates" precision=bf16 batch="$batch" $@
+}
+
+# our_rate FILE prints the tokens per second in an output of gpu_rates, step_ms FILE the
+# milliseconds of a step, share FILE ROW the percents of the limit that an operation
+# reaches.
+our_rate() {
+    sed -n 's/^step .* ms = \([0-9]*\) tokens\/s.*/\1/p' "$1" 2>/dev/null | tail -n 1
+}
+
+step_ms() {
+    sed -n 's/^step \([0-9.]*\) ms .*/\1/p' "$1" 2>/dev/null | tail -n 1
+}
+
+share() {
+    sed -n "s/^$2 .* \([0-9]*\)% of its limit.*/\1/p" "$1" 2>/dev/null | tail -n 1
 }
 
 decoding() { # SIZE PRECISION
@@ -282,58 +335,112 @@ decoding() { # SIZE PRECISION
         precision="$2" $(shape "$1")
 }
 
+# The limits are those of docs/results/gpu.md less 2 %, and the goals of Muon and of
+# attention.
 part_rates() {
-    steps 150M 16 bf16
-    steps 1.3B 8 bf16
-    decoding 150M bf16
+    steps 150M 16 "$(shape 150M)"
+    expect_here "tokens/s at 150M" "$(our_rate "$build/step-150M.out")" ">=" 413700
+    steps 1.3B 8 "$(shape 1.3B)"
+    expect_here "tokens/s at 1.3B" "$(our_rate "$build/step-1.3B.out")" ">=" 59400
+    steps 13.8M 32 "$(small_shape 384 6 6 512 8192)"
+    expect_here "tokens/s at 13.8M" "$(our_rate "$build/step-13.8M.out")" ">=" 2810000
+    steps 13.8M-muon 32 "$(small_shape 384 6 6 512 8192)" muon_rows=64
+    expect_here "ms of a step with Muon" "$(step_ms "$build/step-13.8M-muon.out")" "<=" 9
+    steps 2.16M 32 "$(small_shape 192 6 4 128 2048)"
+    expect_here "tokens/s at 2.16M" "$(our_rate "$build/step-2.16M.out")" ">=" 4210000
+    # the rows "attention" of gpu_rates, with heads of size 64 and of size 128
+    for heads in 14 7; do
+        steps "attention-$((896 / heads))" 4 \
+            "$(small_shape 896 $heads 1 4096 32000)" ffn=2368
+        expect "% of the best product, attention backward, heads of $((896 / heads))" \
+            "$(share "$build/step-attention-$((896 / heads)).out" "attention backward")" \
+            ">=" 45
+    done
 }
 
 part_more() {
-    # measures the rows "attention" of gpu_rates, with heads of size 64 and of size 128
-    for heads in 14 7; do
-        measure 45 "attention-4096-$((896 / heads))" "$build/tests/gpu_rates" \
-            precision=bf16 batch=4 context=4096 width=896 blocks=1 \
-            heads="$heads" ffn=2368 vocab=32000
-    done
+    decoding 150M bf16
     decoding 1.3B bf16
     decoding 1.3B int8
-    steps 1.3B 8 fp8
-    steps 150M 16 fp8
 }
 
 # ---- rivals ----
 
-# our_rate FILE prints the tokens per second in an output of gpu_rates, rival_rate FILE
-# those in an output of torch_step.py.
-our_rate() {
-    sed -n 's/^step .* ms = \([0-9]*\) tokens\/s.*/\1/p' "$1" 2>/dev/null | tail -n 1
-}
-
+# rival_rate SIZE [PRECISION]: prints PyTorch's most tokens per second with any
+# precision, or with this one.
 rival_rate() {
-    sed -n 's/.*"tokens_per_s": \([0-9]*\).*/\1/p' "$1" 2>/dev/null | sort -n | tail -n 1
+    cat "$build/torch-$1"-*.out 2>/dev/null |
+        sed -n "s/.*\"precision\": \"${2:-[^\"]*}\".*\"tokens_per_s\": \([0-9]*\).*/\1/p" |
+        sort -n | tail -n 1
 }
 
-# rival SIZE BATCH WIDTH BLOCKS HEADS HEAD FFN: measures PyTorch on a model of this
-# shape (modules/preset.c). With `autocast` its parameters are in fp32, as ours are.
+# rival SECONDS SIZE MODE ATTENTION SHAPE: measures PyTorch on a model of this shape
+# (modules/preset.c). The precision `equal` is that of pathloom.
 rival() {
-    measure 200 "torch-$1" "$python" bench/rivals/torch_step.py --device cuda \
-        --precision autocast,bf16 --mode compile --threads 1 --vocab 32000 --batch "$2" \
-        --context 1024 --width "$3" --blocks "$4" --heads "$5" --head "$6" --ffn "$7"
-    ours=$(our_rate "$build/step-$1-bf16.out")
-    theirs=$(rival_rate "$build/torch-$1.out")
-    [ -z "$ours" ] || [ -z "$theirs" ] ||
-        row "-- $1: pathloom $ours tokens/s, PyTorch's best $theirs: $(awk \
-            "BEGIN { printf \"%.2f\", $ours / $theirs }") times"
+    # shellcheck disable=SC2086 # the shape is several words
+    measure "$1" "torch-$2-$3" "$python" bench/rivals/torch_step.py --device cuda \
+        --precision equal,bf16 --mode "$3" --attention "$4" --threads 1 --vocab 32000 \
+        --context 1024 $5
+}
+
+# compare SIZE LIMIT_BEST LIMIT_EQUAL
+compare() {
+    ours=$(our_rate "$build/step-$1.out")
+    for kind in "best:$2:" "equal precision:$3:equal"; do
+        theirs=$(rival_rate "$1" "${kind##*:}")
+        limit=${kind#*:}
+        expect "times PyTorch's ${kind%%:*} at $1" "$([ -z "$ours" ] || [ -z "$theirs" ] ||
+            awk "BEGIN { printf \"%.3f\", $ours / $theirs }")" ">=" "${limit%:*}"
+    done
 }
 
 part_rivals() {
     if [ -z "$python" ] || ! "$python" -c 'import torch
 assert torch.cuda.is_available()' >/dev/null 2>&1; then
         row "-- torch: no PyTorch that sees the GPU"
+    else
+        small="--batch 16 --width 896 --blocks 12 --heads 16 --head 64 --ffn 2368"
+        large="--batch 8 --width 2048 --blocks 24 --heads 16 --head 128 --ffn 5504"
+        rm -f "$build"/torch-*.out
+        rival 150 150M compile flash,cudnn "$small"
+        rival 110 1.3B compile flash,cudnn "$large"
+        rival 150 150M max-autotune cudnn,flash "$small"
+    fi
+    compare 150M 1.1 1.15
+    compare 1.3B 1.0 1.08
+}
+
+# ---- a job ----
+
+# train_job NAME: trains four paths of 2M parameters on the documents of this tree, and
+# writes the hash of each module.
+train_job() {
+    rm -rf "${build:?}/$1"
+    limited 60 "$1" "$program" train --corpus docs --out "$build/$1" \
+        --set topology.levels=2x2 --set model.width=192 --set model.heads=6 \
+        --set model.blocks=4 --set model.context=128 --set data.vocab=2048 \
+        --set train.batch=32 --set train.base_steps=100 --set train.tau=20 \
+        --set train.phases=2 --set workers.count=2 --set workers.backend=cuda &&
+        "$program" store ls --store "$build/$1/store" --json |
+        sed -n 's/.*"module":"\([^"]*\)".*"hash":"\([0-9a-f]*\)".*/\1 \2/p' |
+            sort >"$build/$1.hashes" && [ -s "$build/$1.hashes" ]
+}
+
+part_job() {
+    program=${PATHLOOM:-build/release/pathloom}
+    if ! "$program" doctor 2>/dev/null | grep -q '^ok *gpu  *cuda'; then
+        row "job: left out, $program is missing or finds no GPU"
+        missed=1
         return
     fi
-    rival 150M 16 896 12 16 64 2368
-    rival 1.3B 8 2048 24 16 128 5504
+    for name in job-1 job-2; do
+        train_job "$name" && continue
+        judge 1 "$name"
+        return
+    done
+    cmp "$build/job-1.hashes" "$build/job-2.hashes" >"$build/job.out" 2>&1
+    judge $? job
+    measure 5 job-times tail -n 12 "$build/job-2.out"
 }
 
 # ---- the sanitizer ----
@@ -361,7 +468,7 @@ sanitize() {
 
 # initcheck reports reads of cuBLAS in its own workspace. So the tools check only
 # kernels whose names contain "_kernel", as ours do (and some of cuBLAS). The test
-# `reference` runs the update, graphs, fp8 and int8 on small models. racecheck stops
+# `reference` runs the update, graphs and int8 on small models. racecheck stops
 # with an internal error at the first product of cuBLAS, even if kernels of cuBLAS are
 # excluded. So racecheck runs only operations without such a product.
 part_sanitizer() {
@@ -394,10 +501,12 @@ while [ $# -gt 0 ]; do
     build) part_build ;;
     checks) part_checks ;;
     rates) part_rates ;;
+    job) part_job ;;
     rivals) part_rivals ;;
     more) part_more ;;
     sanitizer) part_sanitizer ;;
     esac
 done
-say "checks failed: $failed; table in $out/gpu.md, all output in $log"
+[ "$failed" = 1 ] || [ "$missed" = 0 ] || failed=2
+say "result: $failed (0 good, 1 a check failed, 2 a figure missed); table in $out/gpu.md, all output in $log"
 exit "$failed"

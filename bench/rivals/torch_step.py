@@ -3,21 +3,29 @@
 The model has RMSNorm, rotary embedding, SwiGLU, causal scaled_dot_product_attention and
 a tied head; a step uses AdamW and clips the gradient norm to 1. This is the computation
 of modules/model.c, written as a PyTorch user would write it. Prints one JSON line per
-configuration; the best step counts, as in `pathloom bench step`.
+configuration; the best step counts, as in `pathloom bench step`. The first line has the
+versions and the device.
 
     python bench/rivals/torch_step.py --batch 8 --context 128 --width 128 --blocks 4 \
         --vocab 2048 --threads 1,2 --precision f32,autocast,bf16 --mode eager,compile
 
     python bench/rivals/torch_step.py --device cuda --batch 16 --context 1024 \
         --width 896 --blocks 12 --heads 16 --head 64 --ffn 2368 --vocab 32000 \
-        --precision autocast --mode compile
+        --precision equal,autocast,bf16 --mode compile,max-autotune \
+        --attention flash,cudnn
 
-precision: f32; autocast (fp32 parameters and bf16 products, as in pathloom); bf16
-(parameters and moments in bf16 too: fewer bytes to move, but less exact).
+precision: f32; autocast (fp32 parameters, bf16 products, fp32 residual stream); equal
+(the same with the residual stream in bf16: pathloom's precisions); bf16 (parameters and
+moments in bf16 too: fewer bytes to move, but less exact).
+mode: eager, or a mode of torch.compile (compile is its default mode).
+attention: auto (PyTorch chooses), or the only allowed way: flash, cudnn, efficient, math.
 """
 
 import argparse
+import contextlib
+import itertools
 import json
+import platform
 import time
 
 import torch
@@ -56,6 +64,7 @@ class Model(nn.Module):
     def __init__(self, a):
         super().__init__()
         half = a.head // 2
+        self.stream = None  # the type of the residual stream; None: as embedded
         self.embed = nn.Embedding(a.vocab, a.width)
         nn.init.normal_(self.embed.weight, std=0.02)
         self.blocks = nn.ModuleList(
@@ -66,11 +75,35 @@ class Model(nn.Module):
         self.register_buffer("sin", angle.sin())
 
     def forward(self, tokens, targets):
-        x = self.embed(tokens)
+        x = self.embed(tokens).to(self.stream or self.embed.weight.dtype)
         for block in self.blocks:
             x = block(x, self.cos, self.sin)
         logits = F.linear(self.norm(x), self.embed.weight)
         return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+
+
+def only(attention):
+    """Returns a context in which PyTorch may compute attention in only one way."""
+    if attention == "auto":
+        return contextlib.nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    return sdpa_kernel({"flash": SDPBackend.FLASH_ATTENTION,
+                        "cudnn": SDPBackend.CUDNN_ATTENTION,
+                        "efficient": SDPBackend.EFFICIENT_ATTENTION,
+                        "math": SDPBackend.MATH}[attention])
+
+
+def versions(device):
+    line = dict(torch=torch.__version__, python=platform.python_version(), device=device)
+    if device == "cuda":
+        line.update(name=torch.cuda.get_device_name(), cuda=torch.version.cuda,
+                    cudnn=torch.backends.cudnn.version())
+    try:
+        import triton
+        line.update(triton=triton.__version__)
+    except ImportError:
+        pass
+    return line
 
 
 def measure(a, precision, mode, threads):
@@ -81,7 +114,10 @@ def measure(a, precision, mode, threads):
     model = Model(a).to(a.device)
     if precision == "bf16":
         model = model.to(torch.bfloat16)
-    loss_of = torch.compile(model) if mode == "compile" else model
+    elif precision == "equal":
+        model.stream = torch.bfloat16
+    loss_of = model if mode == "eager" else torch.compile(
+        model, mode="default" if mode == "compile" else mode)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95),
                                   weight_decay=0.1, fused=a.adamw == "fused",
                                   foreach=a.adamw == "foreach")
@@ -89,7 +125,7 @@ def measure(a, precision, mode, threads):
     best, loss, start = float("inf"), None, time.perf_counter()
     for step in range(a.steps + 3):
         begin = now()
-        with torch.autocast(a.device, torch.bfloat16, enabled=precision == "autocast"):
+        with torch.autocast(a.device, torch.bfloat16, enabled=precision in ("autocast", "equal")):
             loss = loss_of(tokens, tokens)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -115,6 +151,7 @@ def main():
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--precision", default="f32,autocast,bf16")
     parser.add_argument("--mode", default="eager,compile")
+    parser.add_argument("--attention", default="auto")
     parser.add_argument("--clock", default="wall", choices=("wall", "cpu"),
                         help="cpu: processor time, for one thread on a busy machine")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
@@ -123,20 +160,21 @@ def main():
     a.heads = a.heads or a.width // 32
     a.head = a.head or a.width // a.heads
     a.ffn = a.ffn or (a.width * 8 // 3 + 31) // 32 * 32
-    for mode in a.mode.split(","):
-        for threads in map(int, a.threads.split(",")):
-            for precision in a.precision.split(","):
-                line = dict(torch=torch.__version__, device=a.device, mode=mode, threads=threads,
-                            precision=precision, batch=a.batch, context=a.context,
-                            width=a.width, blocks=a.blocks, heads=a.heads,
-                            head=a.head, vocab=a.vocab)
-                try:
-                    seconds, loss = measure(a, precision, mode, threads)
-                    line.update(step_ms=round(seconds * 1e3, 2), loss=round(loss, 4),
-                                tokens_per_s=round(a.batch * a.context / seconds))
-                except Exception as error:  # for example a mode that does not work here
-                    line.update(error=str(error).splitlines()[0][:200])
-                print(json.dumps(line), flush=True)
+    print(json.dumps(versions(a.device)), flush=True)
+    for mode, threads, precision, attention in itertools.product(
+            a.mode.split(","), map(int, a.threads.split(",")), a.precision.split(","),
+            a.attention.split(",")):
+        line = dict(mode=mode, threads=threads, precision=precision, attention=attention,
+                    batch=a.batch, context=a.context, width=a.width, blocks=a.blocks,
+                    heads=a.heads, head=a.head, vocab=a.vocab)
+        try:
+            with only(attention):
+                seconds, loss = measure(a, precision, mode, threads)
+            line.update(step_ms=round(seconds * 1e3, 2), loss=round(loss, 4),
+                        tokens_per_s=round(a.batch * a.context / seconds))
+        except Exception as error:  # for example a mode that does not work here
+            line.update(error=(str(error).splitlines() or [repr(error)])[0][:200])
+        print(json.dumps(line), flush=True)
 
 
 if __name__ == "__main__":

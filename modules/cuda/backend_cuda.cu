@@ -6,7 +6,6 @@
 /* least compute capability with bf16 tensor cores and asynchronous copies; older
  * devices are refused */
 enum { CAPABILITY_MIN = 8 };
-enum { CAPABILITY_FP8 = 89 }; /* needed for fp8 tensor cores */
 
 /* ---- failures ---- */
 
@@ -206,6 +205,26 @@ static bool has_group_products(const cudaDeviceProp *p)
 #endif
 }
 
+/* Backends with the same device text must give the same bytes. So the text has what
+ * decides them: the model of the device; the number of its multiprocessors that this
+ * process may use, by which cuBLAS chooses algorithms; the version of cuBLAS and what
+ * it chooses; the version of the toolkit, whose functions (expf) our kernels contain;
+ * and whether attention uses wgmma. */
+static pl_status write_device_text(cuda_state *self, const cudaDeviceProp *p)
+{
+    char library[32];
+    int multiprocessors = p->multiProcessorCount;
+    PL_CHECK(gemm_cuda_describe(self->gemm, library, sizeof library));
+    (void)cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
+                                 self->device);
+    snprintf(self->backend.device, sizeof self->backend.device,
+             "cuda %s%.32s sm_%d%d x%d %.20s nvcc %d.%d%s",
+             self->backend.decode_only ? "int8 bf16 " : "bf16 ", p->name, p->major,
+             p->minor, multiprocessors, library, CUDART_VERSION / 1000,
+             CUDART_VERSION % 1000 / 10, self->group_products ? " wgmma" : "");
+    return PL_OK;
+}
+
 static bool is_precision(const pl_backend_options *options, const char *name)
 {
     return options->precision && strcmp(options->precision, name) == 0;
@@ -221,11 +240,6 @@ pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **ou
         return pl_fail(PL_ERR_UNSUPPORTED,
                        "the cuda backend computes in bf16 only; set "
                        "precision bf16 or choose backend cpu");
-    if (is_precision(options, "fp8") && p.major * 10 + p.minor < CAPABILITY_FP8)
-        return pl_fail(PL_ERR_UNSUPPORTED,
-                       "%s has compute capability %d.%d; precision fp8 needs 8.9 or "
-                       "higher: set precision bf16",
-                       p.name, p.major, p.minor);
     cuda_state *self = static_cast<cuda_state *>(pl_alloc(sizeof *self));
     self->device = ordinal;
     self->backend.ops = &cuda_ops;
@@ -234,35 +248,16 @@ pl_status cuda_backend_create(const pl_backend_options *options, pl_backend **ou
     self->backend.n_threads = 1;
     self->backend.cache_bytes = (uint64_t)p.l2CacheSize;
     self->backend.decode_only = is_precision(options, "int8");
-    self->forward_small = is_precision(options, "fp8");
     self->group_products = has_group_products(&p);
     self->launches_early = device_launches_early(p.major * 100 + p.minor * 10);
-    self->backend.fp8_copies = self->forward_small;
     self->backend.self = self;
     *out = &self->backend;
-    const pl_status status = start_device(self);
-    if (status != PL_OK) {
+    pl_status status = start_device(self);
+    if (status == PL_OK)
+        status = write_device_text(self, &p);
+    if (status != PL_OK)
         cuda_backend_destroy(out);
-        return status;
-    }
-    /* Backends with the same device text must give the same bytes. So the text has what
-     * decides them: the model of the device; the number of its multiprocessors that
-     * this process may use, by which cuBLAS chooses algorithms; the versions of cuBLAS
-     * and of the toolkit, whose functions (expf) our kernels contain; and whether
-     * attention uses wgmma. */
-    char library[32];
-    gemm_cuda_describe(self->gemm, library, sizeof library);
-    int multiprocessors = p.multiProcessorCount;
-    (void)cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
-                                 ordinal);
-    snprintf(self->backend.device, sizeof self->backend.device,
-             "cuda %s%.32s sm_%d%d x%d %.20s nvcc %d.%d%s",
-             self->backend.decode_only ? "int8 bf16 "
-             : self->forward_small     ? "fp8 bf16 "
-                                       : "bf16 ",
-             p.name, p.major, p.minor, multiprocessors, library, CUDART_VERSION / 1000,
-             CUDART_VERSION % 1000 / 10, self->group_products ? " wgmma" : "");
-    return PL_OK;
+    return status;
 }
 
 bool cuda_has_device(void)

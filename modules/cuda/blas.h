@@ -21,6 +21,7 @@
     X(cublasLtMatmulPreferenceDestroy)                                                 \
     X(cublasLtMatmulPreferenceSetAttribute)                                            \
     X(cublasLtMatmulAlgoGetHeuristic)                                                  \
+    X(cublasLtMatmulAlgoConfigGetAttribute)                                            \
     X(cublasLtMatmul)
 
 typedef struct blas {

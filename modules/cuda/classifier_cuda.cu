@@ -121,7 +121,7 @@ void cuda_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
             const int some = (int)(part < (size_t)rows - i ? part : (size_t)rows - i);
             const gemm_call forward = {GEMM_NT, some,  V,      C,
                                        PL_F32,  false, logits, in + i * (size_t)C,
-                                       w->copy, {},    0,      step};
+                                       w->copy, 0,     step};
             const classifier_rows c = {
                 loss + n + i, dlogits ? dlogits + i * stride : NULL,
                 logits,       targets + n + i,
@@ -133,10 +133,10 @@ void cuda_classifier(pl_backend *be, float *loss, pl_act *dx, float *dw,
         if (!dx)
             continue;
         act *to = cuda_acts(dx) + n * (size_t)C;
-        const gemm_call to_x = {GEMM_NN, rows,    C,       V,  PL_BF16, false,
-                                to,      dlogits, w->copy, {}, step,    0};
+        const gemm_call to_x = {GEMM_NN, rows, C,       V,       PL_BF16,
+                                false,   to,   dlogits, w->copy, step};
         const gemm_call to_w = {GEMM_TN, V,       C,  rows, PL_F32, accumulate || n > 0,
-                                dw,      dlogits, in, {},   step,   0};
+                                dw,      dlogits, in, step};
         cuda_multiply(be, &to_x);
         cuda_multiply(be, &to_w);
     }

@@ -1,18 +1,17 @@
 /* The production backend on NVIDIA GPUs, compute capability 8.0 and newer.
  *
  * Activations and compute copies of weights are bf16, sums and master weights fp32.
- * With precision fp8, forward products have e4m3 operands. With int8, weights are
- * bytes, for decoding only. cuBLASLt computes the products, without its
- * non-deterministic reductions; kernels of this folder compute products with only a few
- * rows and all other operations (docs/CUDA.md). One stream executes all operations in
- * order; `sync` reports the first failure. Equal inputs give equal bytes on all GPUs of
- * the same name with the same version of cuBLAS; the backend's device text has both. */
+ * With precision int8, weights are bytes, for decoding only. cuBLASLt computes the
+ * products, without its non-deterministic reductions; kernels of this folder compute
+ * products with only a few rows and all other operations (docs/CUDA.md). One stream
+ * executes all operations in order; `sync` reports the first failure. Equal inputs give
+ * equal bytes on all GPUs with the same device text. */
 #pragma once
 #include "modules/backend.h"
 PL_C_BEGIN
 
 /* ERR_UNSUPPORTED: there is no driver, no device or no cuBLAS; the device's compute
- * capability is below 8.0 (fp8: below 8.9); or the precision is f32. ERR_CONFIG: no
+ * capability is below 8.0; or the precision is f32. ERR_CONFIG: no
  * device has this number. Only one thread at a time may use a backend. */
 PL_MUST_CHECK pl_status cuda_backend_create(const pl_backend_options *options,
                                             pl_backend **out);

@@ -7,11 +7,13 @@ pl_status device_check(cudaError_t error, const char *what)
         return PL_OK;
     /* Clears the error of the device, because it is reported here. */
     (void)cudaGetLastError();
+    int device = 0;
+    (void)cudaGetDevice(&device);
     if (error == cudaErrorMemoryAllocation)
-        return pl_fail(PL_ERR_NOMEM, "the CUDA device has too little memory for %s",
-                       what);
-    return pl_fail(PL_ERR_DEVICE, "the CUDA device failed (%s): %s (error %d)", what,
-                   cudaGetErrorString(error), (int)error);
+        return pl_fail(PL_ERR_NOMEM, "CUDA device %d has too little memory for %s",
+                       device, what);
+    return pl_fail(PL_ERR_DEVICE, "CUDA device %d failed (%s): %s (error %d)", device,
+                   what, cudaGetErrorString(error), (int)error);
 }
 
 pl_status device_clear_for_libraries(void *memory, size_t bytes, cudaStream_t stream)

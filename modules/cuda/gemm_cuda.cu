@@ -13,7 +13,7 @@ static const size_t workspace_bytes = CUDA_WORKSPACE_BYTES;
 /* Everything that determines a plan. The alignments are those of the addresses of the
  * first operand, the second operand and c, in bytes. */
 typedef struct plan_key {
-    int32_t kind, M, N, K, type, small, a_stride, c_stride, n;
+    int32_t kind, M, N, K, type, a_stride, c_stride, n;
     uint32_t alignment[3];
 } plan_key;
 
@@ -88,12 +88,6 @@ void gemm_cuda_close(cuda_gemm **gemm)
     *gemm = NULL;
 }
 
-void gemm_cuda_describe(const cuda_gemm *gemm, char *text, size_t bytes)
-{
-    const size_t v = gemm->api.cublasLtGetVersion();
-    snprintf(text, bytes, "cublas %zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
-}
-
 /* ---- plans ---- */
 
 /* Returns the alignment of the matrices that begin `step` bytes after each other. */
@@ -112,17 +106,6 @@ static pl_status set(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
     return check(
         gemm, gemm->api.cublasLtMatmulDescSetAttribute(desc, attribute, value, bytes),
         "describing a matrix product");
-}
-
-/* Scales are passed as addresses. The addresses differ from call to call, so they are
- * set at each launch. */
-static pl_status set_scales(const cuda_gemm *gemm, cublasLtMatmulDesc_t desc,
-                            const float *const scales[2])
-{
-    PL_CHECK(set(gemm, desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &scales[0],
-                 sizeof scales[0]));
-    return set(gemm, desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &scales[1],
-               sizeof scales[1]);
 }
 
 /* Describes an operand of n products. A row-major matrix [rows, columns] is passed as a
@@ -150,19 +133,14 @@ static pl_status describe_operand(const cuda_gemm *gemm, cudaDataType_t type, in
         what);
 }
 
-/* fp8 products use cuBLASLt's fast, less exact sums, because rounding to fp8 makes
- * larger errors. */
-static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan,
-                                  const float *const scales[2])
+static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan)
 {
     const plan_key *k = &plan->key;
     const bool b_is_nk = k->kind == GEMM_NT, a_is_km = k->kind == GEMM_TN;
     const cublasOperation_t first = b_is_nk ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t second = a_is_km ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cudaDataType_t in = k->small ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
     const cudaDataType_t out = k->type == PL_F32 ? CUDA_R_32F : CUDA_R_16BF;
     const int b_columns = b_is_nk ? k->K : k->N;
-    const int8_t fast = 1;
     PL_CHECK(check(
         gemm,
         gemm->api.cublasLtMatmulDescCreate(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
@@ -170,14 +148,9 @@ static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan,
     PL_CHECK(set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
     PL_CHECK(
         set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
-    if (k->small) {
-        PL_CHECK(set_scales(gemm, plan->desc, scales));
-        PL_CHECK(
-            set(gemm, plan->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast));
-    }
-    PL_CHECK(describe_operand(gemm, in, k->n, b_is_nk ? k->N : k->K, b_columns,
+    PL_CHECK(describe_operand(gemm, CUDA_R_16BF, k->n, b_is_nk ? k->N : k->K, b_columns,
                               b_columns, &plan->first));
-    PL_CHECK(describe_operand(gemm, in, k->n, a_is_km ? k->K : k->M,
+    PL_CHECK(describe_operand(gemm, CUDA_R_16BF, k->n, a_is_km ? k->K : k->M,
                               a_is_km ? k->M : k->K, k->a_stride, &plan->second));
     return describe_operand(gemm, out, k->n, k->M, k->N, k->c_stride, &plan->c);
 }
@@ -185,7 +158,7 @@ static pl_status describe_product(const cuda_gemm *gemm, gemm_plan *plan,
 /* If the algorithm splits K, it must keep the partial sums in fp32 and add them in
  * order; it must not add in place or round to bf16 first. The alignment of the operands
  * is also given, because the choice depends on it. */
-static pl_status choose_algorithm(cuda_gemm *gemm, gemm_plan *plan)
+static pl_status choose_algorithm(const cuda_gemm *gemm, gemm_plan *plan)
 {
     static const char what[] = "setting the conditions for an algorithm";
     const plan_key *key = &plan->key;
@@ -233,7 +206,73 @@ static pl_status choose_algorithm(cuda_gemm *gemm, gemm_plan *plan)
     return status;
 }
 
-/* Returns the bucket of a key, by a hash of the key's twelve words. There is no padding
+/* Adds to the hash what the algorithm of a product is. */
+static pl_status hash_algorithm(const cuda_gemm *gemm, const plan_key *key,
+                                uint64_t *hash)
+{
+    static const struct {
+        cublasLtMatmulAlgoConfigAttributes_t attribute;
+        size_t bytes;
+    } parts[] = {
+        {CUBLASLT_ALGO_CONFIG_ID, 4},
+        {CUBLASLT_ALGO_CONFIG_TILE_ID, 4},
+        {CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4},
+        {CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4},
+        {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4},
+        {CUBLASLT_ALGO_CONFIG_STAGES_ID, 4},
+        {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2},
+        {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2},
+    };
+    gemm_plan plan = {};
+    plan.key = *key;
+    pl_status status = describe_product(gemm, &plan);
+    if (status == PL_OK)
+        status = choose_algorithm(gemm, &plan);
+    for (const auto &part : parts) {
+        uint32_t value = 0;
+        size_t written;
+        if (status == PL_OK)
+            status =
+                check(gemm,
+                      gemm->api.cublasLtMatmulAlgoConfigGetAttribute(
+                          &plan.algo, part.attribute, &value, part.bytes, &written),
+                      "reading an algorithm");
+        *hash = (*hash ^ value) * 0x9e3779b97f4a7c15u;
+    }
+    drop_plan(&gemm->api, &plan);
+    return status;
+}
+
+/* The same version may choose differently, because of the driver, environment variables
+ * or the multiprocessors that it may use. Products like those of small and large models
+ * show this: few and many rows, and a sum over many rows, which may be split. */
+pl_status gemm_cuda_describe(const cuda_gemm *gemm, char *text, size_t bytes)
+{
+    static const gemm_kind kinds[] = {GEMM_NT, GEMM_NN, GEMM_TN};
+    static const int sizes[][3] = {
+        {4096, 384, 384}, {16384, 2048, 2048}, {384, 1024, 16384}};
+    const size_t v = gemm->api.cublasLtGetVersion();
+    const uint32_t far = ALIGNMENT_MAX;
+    uint64_t hash = 0;
+    for (const gemm_kind kind : kinds)
+        for (const auto &s : sizes) {
+            const plan_key key = {kind,
+                                  s[0],
+                                  s[1],
+                                  s[2],
+                                  kind == GEMM_TN ? PL_F32 : PL_BF16,
+                                  kind == GEMM_TN ? s[0] : s[2],
+                                  s[1],
+                                  1,
+                                  {far, far, far}};
+            PL_CHECK(hash_algorithm(gemm, &key, &hash));
+        }
+    snprintf(text, bytes, "cublas %zu.%zu.%zu %04x", v / 10000, v / 100 % 100, v % 100,
+             (unsigned)(hash >> 48));
+    return PL_OK;
+}
+
+/* Returns the bucket of a key, by a hash of the key's eleven words. There is no padding
  * between the fields of a key. */
 static gemm_plan **bucket_of(cuda_gemm *gemm, const plan_key *key)
 {
@@ -269,9 +308,9 @@ static pl_status find_plan(cuda_gemm *gemm, const gemm_call *call, gemm_plan **o
 {
     const int a_columns = call->kind == GEMM_TN ? call->M : call->K;
     /* bytes from one matrix to the next; one matrix has no next */
-    const size_t several = call->n > 1, in = call->scales[0] ? 1 : 2;
-    const size_t a_step = several * in * (size_t)call->M * (size_t)call->K;
-    const size_t b_step = several * in * (size_t)call->K * (size_t)call->N;
+    const size_t several = call->n > 1;
+    const size_t a_step = several * 2 * (size_t)call->M * (size_t)call->K;
+    const size_t b_step = several * 2 * (size_t)call->K * (size_t)call->N;
     const size_t c_step =
         several * (call->type == PL_F32 ? 4 : 2) * (size_t)call->M * (size_t)call->N;
     const plan_key key = {call->kind,
@@ -279,7 +318,6 @@ static pl_status find_plan(cuda_gemm *gemm, const gemm_call *call, gemm_plan **o
                           call->N,
                           call->K,
                           call->type,
-                          call->scales[0] != NULL,
                           call->a_stride > 0 ? call->a_stride : a_columns,
                           call->c_stride > 0 ? call->c_stride : call->N,
                           call->n,
@@ -291,7 +329,7 @@ static pl_status find_plan(cuda_gemm *gemm, const gemm_call *call, gemm_plan **o
     if (!plan) {
         gemm_plan made = {};
         made.key = key;
-        pl_status status = describe_product(gemm, &made, call->scales);
+        pl_status status = describe_product(gemm, &made);
         if (status == PL_OK)
             status = choose_algorithm(gemm, &made);
         if (status != PL_OK) {
@@ -314,8 +352,6 @@ pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call, cudaStream_t str
     const float one = 1.0f, beta = call->accumulate ? 1.0f : 0.0f;
     gemm_plan *plan;
     PL_CHECK(find_plan(gemm, call, &plan));
-    if (call->scales[0])
-        PL_CHECK(set_scales(gemm, plan->desc, call->scales));
     return check(gemm,
                  gemm->api.cublasLtMatmul(
                      gemm->handle, plan->desc, &one, call->b, plan->first, call->a,

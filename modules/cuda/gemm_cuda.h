@@ -16,10 +16,7 @@ typedef enum gemm_kind {
 } gemm_kind;
 
 /* a and b are bf16. c has the type `type`. The product overwrites c or, with
- * `accumulate`, is added to it. `scales` are the addresses, on the device, of one
- * number for b and one for a. If they are given, both operands are e4m3 and the product
- * is multiplied by the two numbers. `scales` works only for GEMM_NT with a bf16 result,
- * with N and K multiples of 16. */
+ * `accumulate`, is added to it. */
 typedef struct gemm_call {
     gemm_kind kind;
     int M, N, K;
@@ -27,8 +24,7 @@ typedef struct gemm_call {
     bool accumulate;
     void *c;
     const void *a, *b;
-    const float *scales[2];
-    int a_stride, c_stride; /* number of elements between rows; 0: no gaps */
+    int a_stride = 0, c_stride = 0; /* number of elements between rows; 0: no gaps */
     int n = 1; /* number of products, whose matrices follow each other without gaps */
 } gemm_call;
 
@@ -39,5 +35,7 @@ void gemm_cuda_close(cuda_gemm **gemm);
  * ERR_DEVICE if cuBLASLt refuses the product. */
 PL_MUST_CHECK pl_status gemm_cuda_run(cuda_gemm *gemm, const gemm_call *call,
                                       cudaStream_t stream);
-/* Writes the name and version of the library, for example "cublas 13.0.2". */
-void gemm_cuda_describe(const cuda_gemm *gemm, char *text, size_t bytes);
+/* Writes the name and version of the library, and a hash of the algorithms that it
+ * chooses here, for example "cublas 13.0.2 4f1c". */
+PL_MUST_CHECK pl_status gemm_cuda_describe(const cuda_gemm *gemm, char *text,
+                                           size_t bytes);

@@ -1,7 +1,6 @@
 /* Products with weights. If the activations have only a few rows, our own kernels
  * (matvec_cuda.cu, rows_cuda.cu) multiply them; otherwise cuBLASLt does (gemm_cuda.h).
- * With precision fp8 the operands of forward products are first converted to fp8
- * (small_cuda.cu); gradients stay bf16. */
+ */
 #include "modules/cuda/ops_cuda.cuh"
 
 void cuda_multiply(pl_backend *be, const gemm_call *call)
@@ -27,18 +26,9 @@ static bool multiply_few(pl_backend *be, pl_act *out, float *wide, const pl_act 
 static void multiply_forward(pl_backend *be, void *out, pl_type type, const pl_act *x,
                              const pl_weight *w, int N)
 {
-    gemm_call call = {GEMM_NT, N, w->O, w->I, type, false, out, x, w->copy, {}, 0, 0};
-    cuda_small small;
+    gemm_call call = {GEMM_NT, N, w->O, w->I, type, false, out, x, w->copy};
     if (w->bytes)
         call.b = cuda_bytes_decode(be, w);
-    if (w->small_copy && type == PL_BF16) {
-        if (!cuda_small_acts(be, x, (size_t)N * (size_t)w->I, &small))
-            return;
-        call.a = small.values;
-        call.b = w->small_copy;
-        call.scales[0] = w->small_scale;
-        call.scales[1] = small.scale;
-    }
     if (call.b)
         cuda_multiply(be, &call);
 }
@@ -53,16 +43,14 @@ void cuda_matmul_forward(pl_backend *be, pl_act *out, const pl_act *x,
 void cuda_matmul_dx(pl_backend *be, pl_act *dx, const pl_act *dout, const pl_weight *w,
                     int N, int O, int I, bool accumulate)
 {
-    const gemm_call call = {GEMM_NN, N,    I,       O,  PL_BF16, accumulate,
-                            dx,      dout, w->copy, {}, 0,       0};
+    const gemm_call call = {GEMM_NN, N, I, O, PL_BF16, accumulate, dx, dout, w->copy};
     cuda_multiply(be, &call);
 }
 
 void cuda_matmul_dw(pl_backend *be, float *dw, const pl_act *dout, const pl_act *x,
                     int N, int O, int I, bool accumulate)
 {
-    const gemm_call call = {GEMM_TN, O,    I, N,  PL_F32, accumulate,
-                            dw,      dout, x, {}, 0,      0};
+    const gemm_call call = {GEMM_TN, O, I, N, PL_F32, accumulate, dw, dout, x};
     cuda_multiply(be, &call);
 }
 
@@ -75,35 +63,21 @@ void cuda_logits(pl_backend *be, float *out, const pl_act *x, const pl_weight *w
 
 /* ---- the copies ---- */
 
-/* Allocates one block: `first` bytes, then `second` bytes from the next multiple of 256
- * bytes on. */
-static pl_status alloc_copy(pl_backend *be, size_t first, size_t second, uint8_t **out)
+/* Allocates the copy. With int8 it is one block: the bytes, then the scales from the
+ * next multiple of 256 bytes on. */
+static pl_status place_copy(pl_backend *be, pl_weight *w)
 {
+    const size_t bytes = (size_t)w->O * cuda_bytes_stride(w->I);
+    const size_t all = be->decode_only
+                           ? cuda_lines(bytes) + (size_t)w->O * sizeof(float)
+                           : w->n * sizeof(act);
     void *memory = NULL;
-    PL_CHECK(be->ops->alloc(be, cuda_lines(first) + second,
-                            "a compute copy of a matrix", &memory));
-    *out = static_cast<uint8_t *>(memory);
-    return PL_OK;
-}
-
-static pl_status place_copies(pl_backend *be, pl_weight *w)
-{
-    const size_t rows = (size_t)w->O, wide = w->n * sizeof(act);
-    uint8_t *at;
+    PL_CHECK(be->ops->alloc(be, all, "a compute copy of a matrix", &memory));
     if (be->decode_only) {
-        const size_t bytes = rows * cuda_bytes_stride(w->I);
-        PL_CHECK(alloc_copy(be, bytes, rows * sizeof(float), &at));
-        w->bytes = reinterpret_cast<int8_t *>(at);
-        w->scales = reinterpret_cast<float *>(at + cuda_lines(bytes));
-        return PL_OK;
-    }
-    /* For fp8 cuBLASLt needs extents that are multiples of 16. */
-    const bool small = cuda_self(be)->forward_small && w->O % 16 == 0 && w->I % 16 == 0;
-    PL_CHECK(alloc_copy(be, wide, small ? cuda_lines(w->n) + sizeof(float) : 0, &at));
-    w->copy = reinterpret_cast<act *>(at);
-    if (small) {
-        w->small_copy = at + cuda_lines(wide);
-        w->small_scale = reinterpret_cast<float *>(w->small_copy + cuda_lines(w->n));
+        w->bytes = static_cast<int8_t *>(memory);
+        w->scales = reinterpret_cast<float *>(w->bytes + cuda_lines(bytes));
+    } else {
+        w->copy = static_cast<act *>(memory);
     }
     return PL_OK;
 }
@@ -116,7 +90,7 @@ pl_status cuda_weight_create(pl_backend *be, const float *master, int O, int I,
     w->n = (size_t)O * (size_t)I;
     w->O = O;
     w->I = I;
-    const pl_status status = place_copies(be, w);
+    const pl_status status = place_copy(be, w);
     if (status != PL_OK)
         pl_free(w);
     *out = status == PL_OK ? w : NULL;
@@ -143,5 +117,4 @@ void cuda_weights_refresh(pl_backend *be, pl_weight *const *weights, int n)
             cuda_act_from_float(be, reinterpret_cast<pl_act *>(w->copy), w->master,
                                 w->n);
     }
-    cuda_small_refresh(be, weights, n);
 }

@@ -116,34 +116,23 @@ static void iterate_matrices(pl_backend *be, const muon_work *w)
     const int S = tall ? w->I : w->O, L = tall ? w->O : w->I;
     const size_t n = (size_t)w->n * (size_t)w->O * (size_t)w->I;
     const size_t square = (size_t)w->n * (size_t)S * (size_t)S;
-    gemm_call gram = {tall ? GEMM_TN : GEMM_NT,
-                      S,
-                      S,
-                      L,
-                      PL_F32,
-                      false,
-                      w->gram,
-                      w->x16,
-                      w->x16,
-                      {},
-                      0,
-                      0,
-                      w->n};
-    gemm_call gram2 = {GEMM_NN,   S,         S,  S, PL_F32, true, w->gram,
-                       w->gram16, w->gram16, {}, 0, 0,      w->n};
-    gemm_call step = {GEMM_NN,
-                      w->O,
-                      w->I,
-                      S,
-                      PL_F32,
-                      true,
-                      w->x,
-                      tall ? w->x16 : w->mix16,
-                      tall ? w->mix16 : w->x16,
-                      {},
-                      0,
-                      0,
-                      w->n};
+    const act *left = tall ? w->x16 : w->mix16, *right = tall ? w->mix16 : w->x16;
+    const gemm_call gram = {tall ? GEMM_TN : GEMM_NT,
+                            S,
+                            S,
+                            L,
+                            PL_F32,
+                            false,
+                            w->gram,
+                            w->x16,
+                            w->x16,
+                            0,
+                            0,
+                            w->n};
+    const gemm_call gram2 = {GEMM_NN, S,         S,         S, PL_F32, true,
+                             w->gram, w->gram16, w->gram16, 0, 0,      w->n};
+    const gemm_call step = {GEMM_NN, w->O, w->I,  S, PL_F32, true,
+                            w->x,    left, right, 0, 0,      w->n};
     split_matrix(be, w->x16, w->x, n, 1.0f, q[0]);
     cuda_multiply(be, &gram);
     split_matrix(be, w->gram16, w->gram, square, 1.0f, q[1] / q[2]);

@@ -17,10 +17,6 @@ struct pl_weight {
      * scale per row */
     int8_t *bytes;
     float *scales;
-    /* NULL unless the backend uses fp8 and O and I are multiples of 16: an fp8 copy
-     * [O,I], and one scale for all its elements */
-    uint8_t *small_copy;
-    float *small_scale;
 };
 
 /* CUDA_MATVEC_ROWS and CUDA_ROWS_MAX are the largest numbers of rows of x that
@@ -69,18 +65,11 @@ __device__ inline void prefetch_rows(const void *matrix, size_t row_bytes, int f
                 bytes < most ? bytes : most);
 }
 
-/* A tensor as e4m3, and the factor by which its values must be multiplied. */
-struct cuda_small {
-    const uint8_t *values;
-    const float *scale;
-};
-
 struct cuda_state {
     pl_backend backend;
     int device;
     cudaStream_t stream; /* the stream of all operations */
     cuda_gemm *gemm;
-    bool forward_small; /* whether forward products have fp8 operands */
     /* whether groups of four warps multiply in attention (mma.cuh) */
     bool group_products;
     bool launches_early; /* whether PL_LAUNCH_EARLY may start kernels early */
@@ -163,8 +152,3 @@ void cuda_rows(pl_backend *be, pl_act *out, float *wide, const pl_act *x,
  * failure and returns NULL. */
 void cuda_bytes_encode(pl_backend *be, const pl_weight *w);
 const act *cuda_bytes_decode(pl_backend *be, const pl_weight *w);
-/* Makes the fp8 copies from the bf16 copies, for all weights that have one. */
-void cuda_small_refresh(pl_backend *be, pl_weight *const *weights, int n);
-/* Converts n acts to fp8 in scratch; n is a multiple of 8. If memory does not suffice,
- * notes the failure and returns false. */
-bool cuda_small_acts(pl_backend *be, const pl_act *x, size_t n, cuda_small *out);

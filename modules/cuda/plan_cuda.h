@@ -8,9 +8,8 @@
 enum {
     /* workspace of cuBLASLt, as NVIDIA advises for Hopper */
     CUDA_WORKSPACE_BYTES = 32 << 20,
-    CUDA_SUM_BLOCKS = 512,  /* number of blocks that compute a sum of squares */
-    CUDA_NORM_CHUNK = 16,   /* rows per partial sum of the gradient of a norm's gains */
-    CUDA_SMALL_PARTS = 512, /* most partial maxima of a tensor, for its scale in fp8 */
+    CUDA_SUM_BLOCKS = 512, /* number of blocks that compute a sum of squares */
+    CUDA_NORM_CHUNK = 16,  /* rows per partial sum of the gradient of a norm's gains */
     CUDA_PIECE = 8192,     /* most parameters that one block of the optimizer updates */
     CUDA_PIECE_BYTES = 32, /* bytes that describe a piece to the device */
     /* limits of the logits and gradients that are in memory at once
@@ -84,13 +83,6 @@ static inline size_t cuda_classifier_bytes(size_t N, size_t V, bool gradients)
 static inline size_t cuda_norm_bytes(size_t N, size_t C)
 {
     return (N + CUDA_NORM_CHUNK - 1) / CUDA_NORM_CHUNK * C * 4;
-}
-
-/* Returns the bytes of scratch memory for n acts in fp8, their scale, and the partial
- * maxima from which the scale is computed. */
-static inline size_t cuda_small_bytes(size_t n)
-{
-    return cuda_lines(CUDA_SMALL_PARTS * 4) + cuda_lines(4) + n;
 }
 
 /* Decoding: positions per stretch, and most rows of a launch. */

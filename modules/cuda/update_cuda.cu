@@ -1,6 +1,5 @@
 /* The optimizer's step on a whole path (modules/ops.h, update_apply): two launches,
- * with Muon some more for each of its matrices, and with fp8 two more for each weight
- * that has an fp8 copy.
+ * with Muon some more for each of its matrices.
  *
  *   squares   a fixed number of blocks, each over its share of the gradients; its
  *             sum becomes NaN if a loss in its share is not finite
@@ -41,7 +40,6 @@ struct pl_update {
     update_piece *pieces;
     unsigned n_pieces;
     pl_weight *const *weights; /* `weights` and `runs` are lists in the host's memory */
-    int n_weights;
     const pl_update_run *runs;
     int n_runs;
     float *work; /* scratch memory for Muon */
@@ -226,7 +224,6 @@ pl_status cuda_update_create(pl_backend *be, const pl_update_plan *plan,
     u->n_params = plan->n_params;
     u->squares = plan->squares;
     u->weights = plan->weights;
-    u->n_weights = plan->n_weights;
     u->runs = plan->runs;
     u->n_runs = plan->n_runs;
     const pl_status status = place(cuda_self(be), plan, u);
@@ -271,5 +268,4 @@ void cuda_update_apply(pl_backend *be, pl_update *update, const float *loss, int
                            copy_of(run, update->weights, update->params), update->work,
                            pl_update_run_matrices(run), run->rows, run->cols, &rates);
     }
-    cuda_small_refresh(be, update->weights, update->n_weights);
 }

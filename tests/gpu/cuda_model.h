@@ -42,8 +42,7 @@ static inline pl_topology *odd_topology(void)
     return new_topology(&shape);
 }
 
-/* Returns a model with usual widths: all are multiples of 8 and, except that of the
- * feed-forward layer, of 16, so that most of its matrices can be multiplied in fp8. */
+/* Returns a model with usual widths: all are multiples of 8. */
 static inline pl_topology *even_topology(void)
 {
     const pl_shape shape = {VOCABULARY, 80,     2,    2,       32,   72,

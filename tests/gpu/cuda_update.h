@@ -72,7 +72,6 @@ static inline void open_optimizer(optimizer *o, const char *backend, size_t shif
                o->runs.data(),
                (int)o->runs.size(),
                o->weights,
-               2,
                static_cast<double *>(squares)};
     o->numbers = {{1e-2f, 0.9f, 0.95f, 1e-8f, 0.1f, 2},
                   (float)(1.0 - pow((double)0.9f, 2.0)),

@@ -4,8 +4,9 @@
  *
  *   gpu_rates batch=8 context=128 width=128 blocks=4 vocab=2048 precision=auto
  *
- * Other keys: heads, head (size of a head), ffn, repeats, mode; preset=dense-150m takes
- * the shape of a preset instead; stream is the size in MiB of each of the four vectors
+ * Other keys: heads, head (size of a head), ffn, repeats, mode; muon_rows: the step is
+ * that of Muon with matrices of this many rows; preset=dense-150m takes the shape of a
+ * preset instead; stream is the size in MiB of each of the four vectors
  * with which the rate of memory is measured. Each row gives the best of `repeats`
  * samples of an operation, the time of all calls of the operation in a step, GB/s,
  * GF/s, and a share: the rate of the operation divided by the nearer of two limits. The
@@ -23,7 +24,8 @@
 #include <string.h>
 
 typedef struct bench {
-    int batch, context, width, blocks, vocab, heads, head, ffn, repeats, stream;
+    int batch, context, width, blocks, vocab, heads, head, ffn, repeats, stream,
+        muon_rows;
     const char *precision, *mode, *preset;
 } bench;
 
@@ -32,11 +34,12 @@ static bool set_number(bench *x, const char *key, int value)
     const struct {
         const char *key;
         int *to;
-    } keys[] = {{"batch", &x->batch},     {"context", &x->context},
-                {"width", &x->width},     {"blocks", &x->blocks},
-                {"vocab", &x->vocab},     {"heads", &x->heads},
-                {"head", &x->head},       {"ffn", &x->ffn},
-                {"repeats", &x->repeats}, {"stream", &x->stream}};
+    } keys[] = {{"batch", &x->batch},        {"context", &x->context},
+                {"width", &x->width},        {"blocks", &x->blocks},
+                {"vocab", &x->vocab},        {"heads", &x->heads},
+                {"head", &x->head},          {"ffn", &x->ffn},
+                {"repeats", &x->repeats},    {"stream", &x->stream},
+                {"muon_rows", &x->muon_rows}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(key, keys[i].key) == 0) {
             *keys[i].to = value;
@@ -199,6 +202,8 @@ static pl_status run_training(pl_backend *be, const pl_shape *shape, const bench
                                     .batch = x->batch,
                                     .rounds = x->repeats,
                                     .memory = true,
+                                    .muon = x->muon_rows > 0,
+                                    .muon_rows = x->muon_rows,
                                     .stream_bytes = (size_t)x->stream << 20};
     pl_probe_report report;
     PL_CHECK(pl_probe(be, &probe, &report));

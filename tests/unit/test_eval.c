@@ -476,6 +476,32 @@ PL_TEST(a_path_falls_only_so_far_behind)
     assert_true(three[0] == 0 && three[1] == 24 && isnan(three[2]));
 }
 
+/* The router's models prefer path 0 by 1 nat per token in 20 targets, then path 1. The
+ * gate leaves path 0 when path 1 has won more than 16 nats, however long the beginning
+ * was (docs/results/routing.md, limit 16). */
+PL_TEST(a_gate_changes_its_path_after_sixteen_nats)
+{
+    enum { HALF = 20, TARGETS = 2 * HALF };
+    float losses[2][TARGETS], gate[2][TARGETS];
+    for (int t = 0; t < TARGETS; ++t) {
+        losses[0][t] = 1; /* the sum of losses counts the targets of path 0 */
+        losses[1][t] = 0;
+        gate[0][t] = t < HALF ? 0 : 1;
+        gate[1][t] = t < HALF ? 1 : 0;
+    }
+    const pl_route_document d = {.losses = losses[0],
+                                 .stride = TARGETS,
+                                 .n_paths = 2,
+                                 .n_targets = TARGETS,
+                                 .prefix = 2,
+                                 .window = TARGETS,
+                                 .gate = gate[0]};
+    pl_every_choice c;
+    pl_route_every(&d, 0, 1, &c);
+    assert_true(c.gate.score.nats == HALF - 1 + 17);
+    assert_int_equal(c.gate.n_changes, 1);
+}
+
 PL_TEST(text_after_a_choice_does_not_change_it)
 {
     enum { N = 40, W = 4 };

@@ -558,36 +558,6 @@ PL_TEST(a_model_for_inference_has_nothing_of_training)
     close_rig(&r);
 }
 
-PL_TEST(fp8_adds_a_byte_an_element_of_matrices_in_sixteens)
-{
-    const pl_topology_spec spec = {.n_levels = 1, .experts = {1}, .replicas = 1};
-    const pl_model_options options = {.batch = 1, .context = 8, .training = true};
-    for (int width = 16; width <= 24; width += 8) {
-        const pl_shape shape = {.vocab = 48,
-                                .width = width,
-                                .n_heads = 1,
-                                .n_kv_heads = 1,
-                                .head_size = width,
-                                .ffn = 32,
-                                .n_blocks = 2,
-                                .context = 8,
-                                .tied = true,
-                                .rope_theta = 10000.0,
-                                .norm_eps = 1e-5};
-        pl_topology *t;
-        pl_model_plan f32, bf16;
-        assert_ok(pl_topology_create(&shape, &spec, &t));
-        pl_model_plan_bytes(t, &options, PL_F32, &f32);
-        pl_model_plan_bytes(t, &options, PL_BF16, &bf16);
-        assert_int_equal(pl_model_fp8_bytes(t),
-                         width == 16 ? (bf16.params_bytes - f32.params_bytes) / 2 : 0);
-        const pl_backend there = {.act = PL_BF16, .fp8_copies = true};
-        pl_model_plan_on(&there, t, &options, &f32);
-        assert_int_equal(f32.params_bytes, bf16.params_bytes + pl_model_fp8_bytes(t));
-        pl_topology_destroy(&t);
-    }
-}
-
 PL_TEST(inference_plans_no_activations_for_each_block)
 {
     pl_model_plan plan[2][2]; /* indices: training, deep */

@@ -6,7 +6,6 @@
  * order, as may happen on a device. */
 #include "tests/gpu/emulation/toolkit/cublasLt.h"
 #include "tests/gpu/emulation/machine.h"
-#include "tests/gpu/emulation/toolkit/cuda_fp8.h"
 #include <atomic>
 #include <vector>
 
@@ -15,7 +14,6 @@ struct emulated_blas {
 };
 struct emulated_matmul_desc {
     cublasOperation_t trans[2];
-    const float *scales[2]; /* in device memory; NULL means 1 */
 };
 struct emulated_layout {
     cudaDataType type;
@@ -30,6 +28,12 @@ struct emulated_preference {
 };
 
 static std::atomic<uint64_t> n_choices, n_slow;
+static std::atomic<uint32_t> tile;
+
+void emulation_set_tile(uint32_t chosen)
+{
+    tile = chosen;
+}
 
 uint64_t emulation_n_choices(void)
 {
@@ -50,7 +54,6 @@ struct operand {
 
 struct product {
     cublasOperation_t trans[2];
-    const float *scales[2];
     float alpha, beta;
     operand a, b, c, d;
     cublasLtMatmulAlgo_t algo;
@@ -59,7 +62,7 @@ struct product {
 
 size_t element_bytes(cudaDataType type)
 {
-    return type == CUDA_R_32F ? 4 : type == CUDA_R_16BF ? 2 : 1;
+    return type == CUDA_R_32F ? 4 : 2;
 }
 
 float element(const operand *x, uint64_t row, uint64_t column)
@@ -67,8 +70,6 @@ float element(const operand *x, uint64_t row, uint64_t column)
     const size_t i = (size_t)row + (size_t)column * (size_t)x->layout.stride;
     if (x->layout.type == CUDA_R_32F)
         return static_cast<const float *>(x->at)[i];
-    if (x->layout.type == CUDA_R_8F_E4M3)
-        return emulated_e4m3_to_float(static_cast<const uint8_t *>(x->at)[i]);
     return pl_bf16_to_float(static_cast<const uint16_t *>(x->at)[i]);
 }
 
@@ -162,16 +163,13 @@ void multiply(const product *p)
     const std::vector<float> b = rows_of(&p->b, p->trans[1] == CUBLAS_OP_N);
     const uint64_t M = p->d.layout.rows, N = p->d.layout.columns, K = a.size() / M;
     const bool backwards = !is_aligned(p);
-    float alpha = p->alpha;
-    for (const float *scale : p->scales)
-        alpha *= scale ? *scale : 1.0f;
     const std::vector<float> panels = panels_of(a, M, K);
     for (uint64_t first = 0; first < M; first += COLUMNS)
         for (uint64_t n = 0; n < N; n++) {
             float sums[COLUMNS];
             add_products(sums, &panels[first * K], &b[n * K], K, backwards);
             for (uint64_t m = first; m < M && m < first + COLUMNS; m++) {
-                float sum = alpha * sums[m - first];
+                float sum = p->alpha * sums[m - first];
                 if (p->beta != 0.0f)
                     sum += p->beta * element(&p->c, m, n);
                 store(&p->d, m, n, sum);
@@ -188,9 +186,6 @@ void run_product(const product *p)
                      operand_fits("D", &p->d, alignment[3]);
     if (!fit)
         return;
-    for (const float *scale : p->scales)
-        if (scale && !memory_host_check("cublasLtMatmul's scale", scale, sizeof *scale))
-            return;
     n_slow += is_slow(p);
     memory_open();
     multiply(p);
@@ -241,17 +236,6 @@ bool extents_fit(cublasLtMatmulDesc_t desc, const emulated_layout *const l[4])
            n == l[2]->columns && l[0]->type == l[1]->type && l[2]->type == l[3]->type &&
            l[0]->n == l[1]->n && l[0]->n == l[2]->n && l[0]->n == l[3]->n;
 }
-
-/* Checks what the documentation requires of e4m3 operands on compute capability 8.9 and
- * 9.0: only the first operand is transposed, and its extents are multiples of 16. The
- * result must be bf16, as in our products. */
-bool small_fits(cublasLtMatmulDesc_t desc, const emulated_layout *const l[4])
-{
-    return l[0]->type != CUDA_R_8F_E4M3 ||
-           (desc->trans[0] == CUBLAS_OP_T && desc->trans[1] == CUBLAS_OP_N &&
-            l[0]->rows % 16 == 0 && l[0]->columns % 16 == 0 &&
-            l[3]->type == CUDA_R_16BF);
-}
 } // namespace
 
 size_t cublasLtGetVersion(void)
@@ -279,7 +263,7 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc, cublasComputeType_t,
                                         cudaDataType_t)
 {
-    *desc = new emulated_matmul_desc{{CUBLAS_OP_N, CUBLAS_OP_N}, {NULL, NULL}};
+    *desc = new emulated_matmul_desc{{CUBLAS_OP_N, CUBLAS_OP_N}};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -293,15 +277,11 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                               cublasLtMatmulDescAttributes_t attribute,
                                               const void *value, size_t bytes)
 {
-    const bool second = attribute == CUBLASLT_MATMUL_DESC_TRANSB ||
-                        attribute == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER;
-    const bool trans = attribute <= CUBLASLT_MATMUL_DESC_TRANSB;
-    if (attribute == CUBLASLT_MATMUL_DESC_FAST_ACCUM)
-        return bytes == 1 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
-    if (bytes != (trans ? sizeof desc->trans[0] : sizeof desc->scales[0]))
+    cublasOperation_t *trans =
+        &desc->trans[attribute == CUBLASLT_MATMUL_DESC_TRANSB ? 1 : 0];
+    if (bytes != sizeof *trans)
         return CUBLAS_STATUS_INVALID_VALUE;
-    memcpy(trans ? (void *)&desc->trans[second] : (void *)&desc->scales[second], value,
-           bytes);
+    memcpy(trans, value, bytes);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -373,14 +353,28 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
     *found = 0;
     if (wanted < 1 || !extents_fit(desc, layouts))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!small_fits(desc, layouts))
-        return CUBLAS_STATUS_NOT_SUPPORTED;
     results[0] = cublasLtMatmulHeuristicResult_t();
     for (int i = 0; i < 4; i++)
         results[0].algo.alignment[i] = preference->alignment[i];
     results[0].algo.workspace = results[0].workspaceSize = preference->workspace;
     results[0].algo.seal = seal_of(desc, layouts);
+    results[0].algo.tile = tile;
     *found = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* Returns the sizes and types that the documentation gives. */
+cublasStatus_t
+cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
+                                     cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                     void *value, size_t bytes, size_t *written)
+{
+    const size_t size = attribute >= CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ? 2 : 4;
+    const uint32_t found = attribute == CUBLASLT_ALGO_CONFIG_TILE_ID ? algo->tile : 0;
+    if (bytes != size)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(value, &found, bytes);
+    *written = bytes;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -395,7 +389,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
 {
     const emulated_layout *const layouts[4] = {a_layout, b_layout, c_layout, d_layout};
     product p = {{desc->trans[0], desc->trans[1]},
-                 {desc->scales[0], desc->scales[1]},
                  *static_cast<const float *>(alpha),
                  *static_cast<const float *>(beta),
                  {a, *a_layout},

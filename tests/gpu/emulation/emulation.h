@@ -78,6 +78,10 @@ size_t emulation_n_allocations(size_t *bytes);
 /* Returns how often the program has asked cuBLASLt for an algorithm. */
 uint64_t emulation_n_choices(void);
 
+/* Sets the tile of the algorithms that cuBLASLt chooses from now on. It changes no
+ * result. */
+void emulation_set_tile(uint32_t tile);
+
 /* Returns the number of products with an operand whose columns (our rows) do not all
  * begin at multiples of 16 bytes. For such products cuBLASLt has only slow kernels. */
 uint64_t emulation_n_slow_products(void);
@@ -86,8 +90,11 @@ uint64_t emulation_n_slow_products(void);
  * vector counts once. */
 uint64_t emulation_n_accesses(void);
 
-/* Returns the number of launches since the process began. */
-uint64_t emulation_n_launches(void);
+/* Return how many kernels, products, copies and fills the devices have executed since
+ * the process began; and how many calls of the program have given work to a stream. A
+ * call that launches a graph counts once. */
+uint64_t emulation_n_works(void);
+uint64_t emulation_n_calls(void);
 
 #ifdef __cplusplus
 }

@@ -410,11 +410,6 @@ const char *emulation_kernel(size_t i)
     return kernel_list[i].c_str();
 }
 
-uint64_t emulation_n_launches(void)
-{
-    return n_launches;
-}
-
 void machine_run(const emulated_call *call, dim3 grid, dim3 block, size_t shared)
 {
     if (n_launches++ == 0 && getenv("EMULATION_REPORT"))

@@ -58,6 +58,7 @@ std::set<emulated_stream *> streams = {&default_stream};
 std::map<const void *, int> shared_limits;
 std::map<const uint8_t *, size_t> page_locked;
 bool captures_refused;
+uint64_t n_works, n_calls;
 
 cudaError_t note(cudaError_t error)
 {
@@ -82,6 +83,7 @@ void drain(emulated_stream *stream, uint64_t until)
         stream->pending.pop_front();
         step();
         stream->done++;
+        n_works++;
     }
     memory_close();
     /* After its first failure a device does nothing more. */
@@ -172,7 +174,18 @@ cudaError_t runtime_in_order(cudaStream_t stream, const std::function<void()> &s
     take_turns(s);
     s->pending.push_back(step);
     s->issued++;
+    n_calls++;
     return cudaSuccess;
+}
+
+uint64_t emulation_n_works(void)
+{
+    return n_works;
+}
+
+uint64_t emulation_n_calls(void)
+{
+    return n_calls;
 }
 
 void runtime_finish(void)
@@ -516,8 +529,10 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     TAKE_TURN;
+    const uint64_t before = n_calls;
     for (const std::function<void()> &step : exec->steps)
         (void)runtime_in_order(stream, step);
+    n_calls = before + 1;
     return machine_has_finding() ? note(cudaErrorLaunchFailure) : cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)

@@ -1,5 +1,5 @@
 /* Replaces NVIDIA's header of this name. It has products of column-major matrices with
- * bf16, fp32 or scaled e4m3 operands. Sums are in fp32, and there are no epilogues. */
+ * bf16 or fp32 operands. Sums are in fp32, and there are no epilogues. */
 #pragma once
 #include "tests/gpu/emulation/toolkit/cuda_runtime.h"
 
@@ -9,16 +9,13 @@ typedef enum {
     CUBLAS_STATUS_EXECUTION_FAILED = 13,
     CUBLAS_STATUS_NOT_SUPPORTED = 15
 } cublasStatus_t;
-typedef enum { CUDA_R_32F = 0, CUDA_R_16BF = 14, CUDA_R_8F_E4M3 = 28 } cudaDataType_t;
+typedef enum { CUDA_R_32F = 0, CUDA_R_16BF = 14 } cudaDataType_t;
 typedef cudaDataType_t cudaDataType;
 typedef enum { CUBLAS_COMPUTE_32F = 68 } cublasComputeType_t;
 typedef enum { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 } cublasOperation_t;
 typedef enum {
     CUBLASLT_MATMUL_DESC_TRANSA = 3,
-    CUBLASLT_MATMUL_DESC_TRANSB = 4,
-    CUBLASLT_MATMUL_DESC_A_SCALE_POINTER = 17,
-    CUBLASLT_MATMUL_DESC_B_SCALE_POINTER = 18,
-    CUBLASLT_MATMUL_DESC_FAST_ACCUM = 25
+    CUBLASLT_MATMUL_DESC_TRANSB = 4
 } cublasLtMatmulDescAttributes_t;
 typedef enum {
     CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
@@ -39,6 +36,17 @@ typedef enum {
     CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8
 } cublasLtMatmulPreferenceAttributes_t;
 
+typedef enum {
+    CUBLASLT_ALGO_CONFIG_ID = 0,
+    CUBLASLT_ALGO_CONFIG_TILE_ID = 1,
+    CUBLASLT_ALGO_CONFIG_SPLITK_NUM = 2,
+    CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME = 3,
+    CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION = 5,
+    CUBLASLT_ALGO_CONFIG_STAGES_ID = 6,
+    CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID = 7,
+    CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID = 8
+} cublasLtMatmulAlgoConfigAttributes_t;
+
 typedef struct emulated_blas *cublasLtHandle_t;
 typedef struct emulated_matmul_desc *cublasLtMatmulDesc_t;
 typedef struct emulated_layout *cublasLtMatrixLayout_t;
@@ -48,6 +56,7 @@ typedef struct {
     uint32_t alignment[4]; /* of A, B, C, D */
     uint64_t workspace;
     uint64_t seal;
+    uint32_t tile; /* emulation_set_tile */
 } cublasLtMatmulAlgo_t;
 typedef struct {
     cublasLtMatmulAlgo_t algo;
@@ -86,6 +95,10 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t des
                                cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                cublasLtMatmulPreference_t preference, int wanted,
                                cublasLtMatmulHeuristicResult_t results[], int *found);
+cublasStatus_t
+cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
+                                     cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                     void *value, size_t bytes, size_t *written);
 /* d = alpha op(a) op(b) + beta c */
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                               const void *alpha, const void *a,
