@@ -18,7 +18,7 @@ static const cli_option options[] = {
     CLI_OPTION("prompt", CLI_TEXT, request, prompt, "TEXT",
                "beginning of the text; its tokens choose the path"),
     CLI_OPTION("path", CLI_TEXT, request, path, "pNN",
-               "let this path answer, for any prompt"),
+               "let this path answer, for any prompt, or an arm with one path (dense)"),
     CLI_OPTION("route", CLI_TEXT, request, route, "RULE",
                "router: the router chooses the path; likelihood: the path under which "
                "the prompt is likeliest; auto: likelihood, if there are at most 16 "
@@ -54,7 +54,8 @@ typedef struct session {
     pl_path_choice choice;
     pl_readers readers; /* the path; with --route-every: all paths that may answer */
     pl_reroute_trace trace;
-    bool gated; /* with --route-every: the router chooses, not the paths' losses */
+    bool single; /* --path names an arm with one path */
+    bool gated;  /* with --route-every: the router chooses, not the paths' losses */
     pl_buf tokens, text;
     /* the prompt was printed; it is printed together with the first new text */
     bool echoed;
@@ -139,6 +140,8 @@ static void tell_generated(session *s, const pl_generate_result *g)
     double rate = g->decode_seconds > 0 ? g->n_tokens / g->decode_seconds : 0;
     char path[PL_NAME_MAX];
     pl_topology_path_name(s->mix.topology, s->choice.path, path);
+    if (s->single)
+        pl_copy_text(path, sizeof path, s->mix.arm.name);
     if (s->q->json) {
         tell_generated_json(s, path, g, rate);
         return;
@@ -163,19 +166,37 @@ static void tell_generated(session *s, const pl_generate_result *g)
 }
 
 /* ---- generating ---- */
+/* Finds the path of --path: one of the mixture, or, as in `serve`, an arm with a single
+ * path, which then replaces the mixture. */
+static pl_status find_named(session *s)
+{
+    const char *name = s->q->path;
+    if (pl_find_path(s->mix.topology, name, &s->choice.path) == PL_OK) {
+        if (!pl_path_is_closed(&s->mix.settings, s->choice.path))
+            return PL_OK;
+        return pl_fail(PL_ERR_USAGE, "path %s uses a module that --without excludes",
+                       name);
+    }
+    s->choice.path = 0;
+    s->single = pl_mixture_use_arm(&s->mix, name) == PL_OK &&
+                pl_topology_n_paths(s->mix.topology) == 1;
+    if (s->single)
+        return PL_OK;
+    return pl_fail(PL_ERR_NOT_FOUND,
+                   "there is no path `%s`, and no arm of this name with one path; "
+                   "`pathloom store ls --paths` lists all paths",
+                   name);
+}
+
 /* Chooses one path, which generates. It is enough to hold one path at a time in memory
  * (pl_path_chooser_follow), because there is only one prompt. */
 static pl_status generate_once(session *s, pl_generate_result *result)
 {
-    const pl_topology *t = s->mix.topology;
     if (s->q->path) {
-        PL_CHECK(pl_find_path(t, s->q->path, &s->choice.path));
-        if (pl_path_is_closed(&s->mix.settings, s->choice.path))
-            return pl_fail(PL_ERR_USAGE,
-                           "path %s uses a module that --without excludes", s->q->path);
+        PL_CHECK(find_named(s));
     } else {
         PL_CHECK(pl_path_chooser_open(&s->mix.settings, s->mix.store, &s->chooser));
-        PL_CHECK(pl_path_chooser_follow(s->chooser, &s->mix.arm, t));
+        PL_CHECK(pl_path_chooser_follow(s->chooser, &s->mix.arm, s->mix.topology));
         PL_CHECK(pl_path_chooser_choose(s->chooser, get_session_tokens(s),
                                         count_session_tokens(s), &s->choice));
     }

@@ -37,11 +37,12 @@ static pl_status show_page(const page_request *q)
     PL_TRY(pl_page_front_open(&q->front, &front, address));
     if (q->ready)
         PL_TRY(pl_write_output(q->ready, address, strlen(address)));
-    say("the page of %s is at http://%s/%s",
-        q->ask.hub   ? q->ask.hub
-        : q->ask.run ? q->ask.run
-                     : "pathloom-run",
-        address, q->front.tokens ? "#TOKEN" : "");
+    else /* otherwise its output is a log of the run, which has only events */
+        say("the page of %s is at http://%s/%s",
+            q->ask.hub   ? q->ask.hub
+            : q->ask.run ? q->ask.run
+                         : "pathloom-run",
+            address, q->front.tokens ? "#TOKEN" : "");
     for (int64_t next_ms = 0; !*stop;) {
         const int64_t now = pl_now_ms();
         if (now >= next_ms) {

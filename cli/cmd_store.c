@@ -42,10 +42,8 @@ const store_verb store_verbs[] = {
      "A and B are each a MODULE[@V], or ARM[@V] or TAG for all modules of an arm. One "
      "line per tensor: relative L2 distance |b - a| / |a|, cosine of a and b, largest "
      "absolute difference, share of values that changed; then one line for the whole "
-     "module. If two modules have equal hashes, only this last line is shown. --svg "
-     "draws, for two versions of one module, how each tensor changed from version to "
-     "version.",
-     2, 2, TAKES(SVG), true, store_diff},
+     "module. If two modules have equal hashes, only this last line is shown.",
+     2, 2, 0, true, store_diff},
     {"fsck", "", "check everything, and list what is damaged",
      "Checks every chunk, blob and record against its hash, the chain of commits up to "
      "the newest acknowledged one, and the counts of references. Also checks that no "
@@ -96,8 +94,10 @@ const store_verb store_verbs[] = {
      "norm of its update, divided by the sum over all updates. Samples are numbered in "
      "the order in which the path draws them from its shard. For a version that a "
      "rollback made, the contributors of the original version are shown; with "
-     "--history, versions that a rollback dropped do not count.",
-     1, 1, TAKES(HISTORY) | TAKES(SVG), true, store_blame},
+     "--history, versions that a rollback dropped do not count. --documents lists the "
+     "documents of the samples: the hash of the text, the tokens that were trained on, "
+     "and, if the run has the tokenizer, how the text begins.",
+     1, 1, TAKES(HISTORY) | TAKES(DOCUMENTS), true, store_blame},
     {"bisect", "", "find the phase since which a text is predicted worse",
      "A binary search over the phases of the mixture's newest chapter (or of --arm). "
      "Each step evaluates one phase like `eval --at`: on the held-out documents of one "
@@ -123,7 +123,7 @@ const store_verb store_verbs[] = {
      1, 1, TAKES(HISTORY) | TAKES(TASKS), true, store_verify},
     {"cat", "MODULE[@V] [TENSOR]", "write parameters to standard output",
      "Writes all parameters, or those of one tensor, named as in diff. With --object "
-     "writes the bytes of an object instead. Has no --json.",
+     "writes the bytes of an object instead.",
      1, 2, TAKES(FORMAT) | TAKES(OBJECT), true, store_cat},
     {"init", "", "make an empty store",
      "Makes the store in --store FOLDER, which must be empty or must not exist.", 0, 0,
@@ -162,12 +162,6 @@ const store_verb store_verbs[] = {
      1, 2, 0, true, store_push},
     {"pull", "FOLDER [MODULE|ARM|TAG]", "copy versions from another store to this one",
      "Needs the job to be stopped.", 1, 2, 0, false, store_pull},
-    {"export", "--out DIR", "write a path for transformers, vLLM or llama.cpp",
-     "The same as `pathloom export`; `pathloom export --help` lists its options.", 0, 0,
-     0, false, NULL},
-    {"import", "MODEL --out FILE", "use a Llama or Qwen3 model as the base of a run",
-     "The same as `pathloom import`; `pathloom import --help` lists its options.", 0, 0,
-     0, false, NULL},
 };
 const size_t n_store_verbs = sizeof store_verbs / sizeof *store_verbs;
 
@@ -183,6 +177,13 @@ static const cli_option options[STORE_OPT_COUNT] = {
     STORE_OPTION_TABLE(STORE_OPTION_ROW)
 #undef STORE_OPTION_ROW
 };
+
+bool store_takes(const store_verb *v, int option)
+{
+    if (option <= STORE_OPT_JSON)
+        return option != STORE_OPT_JSON || v->run != store_cat; /* cat writes bytes */
+    return v->takes >> option & 1;
+}
 
 const cli_option *store_option_row(int option)
 {
@@ -260,12 +261,6 @@ static pl_status run_store(int argc, char **argv)
     const char *names[64];
     cli_words words;
     store_call call = {0};
-    /* verbs of pathloom that users sometimes expect below `store` */
-    for (int i = 0; argc > 1 && i < 2; i++) {
-        const cli_verb *other = i == 0 ? &verb_export : &verb_import;
-        if (strcmp(argv[1], other->name) == 0)
-            return other->run(argc - 1, argv + 1);
-    }
     PL_CHECK(cli_read(&verb_store, argc, argv, &call, &words));
     if (words.n < 1)
         return pl_fail(
@@ -289,9 +284,8 @@ static pl_status run_store(int argc, char **argv)
     if (words.n - 1 > v->max_words)
         return pl_fail(PL_ERR_USAGE, "unexpected word `%s`",
                        words.at[1 + v->max_words]);
-    unsigned always = TAKES(RUN) | TAKES(STORE) | TAKES(JSON);
     for (int i = 0; i < STORE_OPT_COUNT; i++)
-        if (call.values[i] && !((always | v->takes) >> i & 1))
+        if (call.values[i] && !store_takes(v, i))
             return pl_fail(
                 PL_ERR_USAGE,
                 "store %s has no option --%s; see `pathloom store %s --help`", v->name,

@@ -35,7 +35,7 @@
     X(GRACE, "grace", "SECONDS", "also keep all versions younger than this (3600)")    \
     X(QUICK, "quick", NULL, "check records only; do not read the bytes")               \
     X(HISTORY, "history", NULL, "use all versions up to this one")                     \
-    X(SVG, "svg", "FILE", "also draw a picture, and write it to this file")            \
+    X(DOCUMENTS, "documents", NULL, "also list the documents that were trained on")    \
     X(TASKS, "tasks", NULL, "also train the contributing tasks again")                 \
     X(FORMAT, "format", "NAME", "raw (little-endian fp32), npy or text (raw)")         \
     X(OBJECT, "object", NULL, "write the bytes of an object, not of a module")         \
@@ -71,15 +71,16 @@ typedef struct store_verb {
     const char *name, *words, *help;
     const char *about; /* more text for the verb's help and the manual page */
     int min_words, max_words;
-    /* accepted options besides run, store and json, as bits 1 << store_option */
+    /* accepted options besides run, store and (all but cat) json, as bits
+     * 1 << store_option */
     unsigned takes;
     bool reads; /* the store must be opened for reading before `run` */
-    /* NULL: the verb of pathloom with the same name is called */
     pl_status (*run)(store_call *call);
 } store_verb;
 extern const store_verb store_verbs[];
 extern const size_t n_store_verbs;
 const cli_option *store_option_row(int option);
+bool store_takes(const store_verb *verb, int option);
 
 /* store_help.c */
 void store_explain(int argc, char **argv); /* argv[0] is "store" */

@@ -124,11 +124,6 @@ pl_status store_cat(store_call *call)
     const char *asked = call->values[STORE_OPT_FORMAT];
     cat_format format = CAT_RAW;
     pl_buf bytes = {0};
-    if (call->json)
-        return pl_fail(
-            PL_ERR_USAGE,
-            "store cat writes values and has no --json; use --format text for one "
-            "number per line, or `store show --json` for the record");
     while (asked && format <= CAT_TEXT && strcmp(asked, names[format]) != 0)
         format++;
     if (format > CAT_TEXT)

@@ -1,7 +1,6 @@
 /* pathloom store diff: prints how versions of a module differ, by tensor. */
 #include "cli/store_call.h"
 #include "cli/store_print.h"
-#include "view/view.h"
 
 typedef struct comparison {
     store_call *call;
@@ -59,31 +58,15 @@ done:
 pl_status store_diff(store_call *call)
 {
     comparison c = {.call = call, .compare = {.store = call->store}};
-    const char *svg = call->values[STORE_OPT_SVG];
     pl_module_set a = {0}, b = {0};
     size_t n_found = 0;
     pl_status status = PL_OK;
     PL_TRY(pl_names_set(call->store, call->words[0], &a));
     PL_TRY(pl_names_set(call->store, call->words[1], &b));
     if (a.n == 1 && b.n == 1) {
-        const pl_module_at *first = &a.at[0], *second = &b.at[0];
-        PL_TRY(diff_modules(&c, first, second));
-        if (svg && (strcmp(first->module, second->module) != 0 ||
-                    first->number >= second->number))
-            PL_TRY(
-                pl_fail(PL_ERR_USAGE,
-                        "--svg draws how one module changed from an older version to a "
-                        "newer one, not %s@%llu to %s@%llu",
-                        first->module, (unsigned long long)first->number,
-                        second->module, (unsigned long long)second->number));
-        if (svg)
-            PL_TRY(store_picture_changes(call->store, first->module, first->number,
-                                         second->number, svg));
+        PL_TRY(diff_modules(&c, &a.at[0], &b.at[0]));
         goto done;
     }
-    if (svg)
-        PL_TRY(pl_fail(PL_ERR_USAGE, "--svg draws a single module; give two versions "
-                                     "MODULE@V of it"));
     for (size_t i = 0; i < a.n; i++) {
         const pl_module_at *other = pl_module_set_find(&b, a.at[i].module);
         n_found += other != NULL;

@@ -1,11 +1,6 @@
 /* Prints help, manual page and completion of `pathloom store` (cmd_store.c). */
 #include "cli/store_call.h"
 
-static bool takes(const store_verb *v, int option)
-{
-    return option <= STORE_OPT_JSON || v->takes >> option & 1;
-}
-
 /* ---- the manual page ---- */
 static void print_store_manual(void)
 {
@@ -32,7 +27,7 @@ static void print_store_manual(void)
         printf(".PP\n");
         cli_man_text(v->about);
         for (int i = STORE_OPT_JSON + 1; i < STORE_OPT_COUNT; i++)
-            if (takes(v, i))
+            if (store_takes(v, i))
                 cli_man_option(store_option_row(i));
     }
     printf(".SH EXIT STATUS\n");
@@ -62,7 +57,7 @@ void store_print_completion(void)
             continue;
         printf("    %s) options=\"$options", store_verbs[i].name);
         for (int o = STORE_OPT_JSON + 1; o < STORE_OPT_COUNT; o++)
-            if (takes(&store_verbs[i], o))
+            if (store_takes(&store_verbs[i], o))
                 printf(" --%s", store_option_row(o)->name);
         printf("\" ;;\n");
     }
@@ -89,10 +84,11 @@ void store_explain(int argc, char **argv)
             cli_print_wrapped(v->about);
             printf("\n");
             for (int o = STORE_OPT_COUNT; o-- > STORE_OPT_JSON + 1;)
-                if (takes(v, o))
+                if (store_takes(v, o))
                     cli_print_option(store_option_row(o));
             for (int o = 0; o <= STORE_OPT_JSON; o++)
-                cli_print_option(store_option_row(o));
+                if (store_takes(v, o))
+                    cli_print_option(store_option_row(o));
             return;
         }
     if (has_argument(argc, argv, "--man")) {

@@ -212,22 +212,24 @@ static pl_status bytes_of(look *q, const pl_hash *blob, uint64_t *bytes)
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
-typedef struct best_search {
+typedef struct tag_search {
     const pl_version *version;
-    pl_buf *paths;
-} best_search;
+    pl_buf paths, tags;
+} tag_search;
 
-/* If the tag is "best-ARM-pNN" and names the version, notes path pNN. */
-static pl_status note_best_path(void *context, const pl_snapshot *tag)
+/* If the tag names the version, notes path pNN of a tag "best-ARM-pNN", or the tag. */
+static pl_status note_tag(void *context, const pl_snapshot *tag)
 {
-    const best_search *search = context;
+    tag_search *search = context;
     char prefix[PL_MODULE_NAME_MAX];
     snprintf(prefix, sizeof prefix, "best-%.24s-", tag->arm);
     const pl_snapshot_item *item = pl_snapshot_find(tag, search->version->module);
-    if (item && item->number == search->version->number &&
-        pl_starts_with(tag->name, prefix))
-        pl_buf_printf(search->paths, "%s%s", search->paths->len > 0 ? ", " : "",
-                      tag->name + strlen(prefix));
+    if (!item || item->number != search->version->number)
+        return PL_OK;
+    const bool best = pl_starts_with(tag->name, prefix);
+    pl_buf *list = best ? &search->paths : &search->tags;
+    pl_buf_printf(list, "%s%s", list->len > 0 ? ", " : "",
+                  tag->name + (best ? strlen(prefix) : 0));
     return PL_OK;
 }
 
@@ -236,17 +238,18 @@ static pl_status show_version(look *q, const pl_version *v, bool full, bool last
 {
     uint64_t bytes, momentum_bytes;
     char end[PL_ARM_NAME_MAX] = "";
-    pl_buf paths = {0};
-    best_search search = {v, &paths};
+    tag_search search = {.version = v};
     PL_CHECK(bytes_of(q, &v->params, &bytes));
     PL_CHECK(bytes_of(q, &v->momentum, &momentum_bytes));
     if (last)
         PL_CHECK(pl_module_end(q->store, v->module, end));
-    pl_status status = pl_store_each_tag(q->store, note_best_path, &search);
+    pl_status status = pl_store_each_tag(q->store, note_tag, &search);
     if (status == PL_OK)
         print_version(q->json, v, bytes, momentum_bytes, full,
-                      (version_notes){pl_buf_text(&paths), end});
-    pl_buf_destroy(&paths);
+                      (version_notes){pl_buf_text(&search.paths), end,
+                                      pl_buf_text(&search.tags), q->store});
+    pl_buf_destroy(&search.paths);
+    pl_buf_destroy(&search.tags);
     return status;
 }
 

@@ -90,7 +90,27 @@ void print_tag(bool json, const pl_snapshot *tag, int width, bool full)
 }
 
 /* ---- log and show ---- */
-static void print_contributions(row *r, const pl_version *v)
+void print_task(row *r, pl_store *store, const char *module, int64_t path,
+                int64_t replica, bool shown)
+{
+    char arm_name[PL_MODULE_NAME_MAX], name[PL_NAME_MAX];
+    pl_arm arm;
+    pl_topology *t = NULL;
+    row_int(r, "path", path, NULL);
+    row_int(r, "replica", replica, NULL);
+    if (!shown || r->json)
+        return;
+    pl_arm_of_module(module, arm_name, sizeof arm_name);
+    snprintf(name, sizeof name, "path %lld", (long long)path);
+    if (pl_read_arm(store, arm_name, &arm, &t) == PL_OK && path >= 0 &&
+        path < pl_topology_n_paths(t))
+        pl_topology_path_name(t, (int)path, name);
+    row_say(r, "  %s.r%-2lld", name, (long long)replica);
+    pl_topology_destroy(&t);
+    pl_arm_clear(&arm);
+}
+
+static void print_contributions(row *r, const pl_version *v, pl_store *store)
 {
     size_t width = 0;
     for (int i = 0; i < v->n_contributions; i++)
@@ -104,8 +124,7 @@ static void print_contributions(row *r, const pl_version *v)
         item.width = (int)width;
         row_text(&item, "worker", c->worker, "    %-*s");
         row_text(&item, "device", c->device, NULL);
-        row_int(&item, "path", c->path, trained ? "  path %-3s" : NULL);
-        row_int(&item, "replica", c->replica, trained ? " replica %-2s" : NULL);
+        print_task(&item, store, v->module, c->path, c->replica, trained);
         row_int(&item, "phase", c->phase, NULL);
         row_count(&item, "first_sample", c->work.first_sample,
                   trained ? " samples %6s" : NULL);
@@ -187,10 +206,11 @@ static void print_version_text(const pl_version *v, uint64_t bytes,
         row_flag(&r, NULL, v->params_gone, "  (parameters deleted by gc)");
     }
     row_text(&r, NULL, notes.best, *notes.best ? "  best of %s" : NULL);
+    row_text(&r, NULL, notes.tags, *notes.tags ? "  tag %s" : NULL);
     row_text(&r, NULL, notes.end,
              *notes.end ? "  ended; %s continues without it" : NULL);
     row_break(&r);
-    print_contributions(&r, v);
+    print_contributions(&r, v, notes.store);
     row_finish(&r);
 }
 
@@ -209,7 +229,7 @@ void print_version(bool json, const pl_version *v, uint64_t bytes,
     row_count(&r, "version", v->number, NULL);
     row_hash(&r, "hash", &v->params, NULL);
     row_hash(&r, "parent", &v->parent, NULL);
-    print_contributions(&r, v);
+    print_contributions(&r, v, notes.store);
     row_text(&r, "method", v->method, NULL);
     row_real(&r, "lr", v->lr, NULL);
     row_real(&r, "momentum", v->outer_momentum, NULL);
@@ -223,6 +243,7 @@ void print_version(bool json, const pl_version *v, uint64_t bytes,
     row_flag(&r, "collected", v->params_gone, NULL);
     row_text(&r, "best_of", notes.best, NULL);
     row_text(&r, "ended", notes.end, NULL);
+    row_text(&r, "tags", notes.tags, NULL);
     row_count(&r, "sequence", v->sequence, NULL);
     row_age(&r, "wall_ms", v->wall_ms, NULL);
     row_finish(&r);

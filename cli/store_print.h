@@ -14,10 +14,16 @@ void print_ref(bool json, const char *name, const char *target, int width);
 /* `full`: also prints the versions of the tag, which the JSON always has. */
 void print_tag(bool json, const pl_snapshot *tag, int width, bool full);
 
+/* Adds which path trained an update, as in "p01.r0"; its number if the store lacks the
+ * definition of the module's arm. `shown`: in the text, too. */
+void print_task(row *r, pl_store *store, const char *module, int64_t path,
+                int64_t replica, bool shown);
+
 /* best: the paths whose best version contains this version, or ""; end: the chapter in
- * which the module no longer exists, or "". */
+ * which the module no longer exists, or ""; tags: that name this version, or "". */
 typedef struct version_notes {
-    const char *best, *end;
+    const char *best, *end, *tags;
+    pl_store *store;
 } version_notes;
 /* Prints an entry of `store log`, or with `full` all fields. `bytes`: size of the
  * parameters; `momentum_bytes`: size of the momentum, or 0 if there is none. */

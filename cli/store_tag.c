@@ -16,17 +16,21 @@ pl_status store_keep_tag(const store_call *call, pl_store *store, const char *na
 }
 
 /* Refuses a name that would be ambiguous: a number (which means a version), a name with
- * a character that separates parts of names, the word head, a name like those that
- * `train` gives to best versions, or the name of an arm or a module. */
+ * a character that separates parts of names or begins an option, the word head, a name
+ * like those that `train` gives to best versions, or the name of an arm, a path or a
+ * module. */
 pl_status store_check_tag_name(pl_store *store, const char *name)
 {
     int64_t number;
     pl_name_kind kind;
-    if (!*name || strpbrk(name, "@/. \t") || strcmp(name, "head") == 0 ||
-        pl_parse_int(name, &number) == PL_OK)
+    bool plain = *name && *name != '-' && !strpbrk(name, "@/.");
+    for (const char *c = name; *c; c++)
+        plain = plain && *c > ' ' && *c <= '~';
+    if (!plain || strcmp(name, "head") == 0 || pl_parse_int(name, &number) == PL_OK)
         return pl_fail(PL_ERR_USAGE,
                        "`%s` cannot be the name of a tag: a name is not a number, is "
-                       "not the word head, and has no @ / . or blank",
+                       "not the word head, does not begin with -, and has only letters "
+                       "and signs of ASCII, but no @ / . or blank",
                        name);
     if (pl_starts_with(name, "best-mix"))
         return pl_fail(PL_ERR_USAGE,
@@ -36,12 +40,18 @@ pl_status store_check_tag_name(pl_store *store, const char *name)
     PL_CHECK(pl_names_kind(store, name, &kind));
     if (run_may_have_arm(name))
         kind = PL_NAME_ARM;
-    if (kind == PL_NAME_NONE)
+    const bool path =
+        *name == 'p' && strspn(name + 1, "0123456789") == strlen(name + 1);
+    if (kind == PL_NAME_NONE && !path)
         return PL_OK;
     return pl_fail(PL_ERR_USAGE,
                    "`%s` cannot be the name of a tag: it names %s; use another name, "
                    "such as %s-tag",
-                   name, kind == PL_NAME_ARM ? "an arm" : "a module", name);
+                   name,
+                   kind == PL_NAME_ARM ? "an arm"
+                   : path              ? "a path"
+                                       : "a module",
+                   name);
 }
 
 pl_status store_check_new_tag(const store_call *call, pl_store *store, const char *name)

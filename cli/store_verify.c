@@ -88,7 +88,11 @@ static pl_status verify_one(verification *w, const char *module, uint64_t number
     row_text(&r, "verdict", verdicts[which], NULL);
     row_hash(&r, "hash", &v.params, "  %s");
     row_hash(&r, "recomputed", &got.params, "  recomputed %s");
-    print_reason(&r, w, which);
+    /* without the updates, the tasks decide */
+    if (which == PL_REPLAY_UNKNOWN && w->topology && !w->call->json)
+        row_say(&r, "  by its tasks:");
+    else
+        print_reason(&r, w, which);
     row_finish(&r);
     if (w->topology && v.n_contributions == 0)
         PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "%s@%llu was not made by tasks: %s", module,
@@ -123,6 +127,7 @@ static pl_status verify_modules(verification *w)
             return pl_fail(PL_ERR_USAGE,
                            "store verify --tasks needs --run instead of --store: the "
                            "run has the settings of its workers");
+        pl_log_open("pathloom", PL_LOG_WARN, false);
         PL_CHECK(run_look(w->call->values[STORE_OPT_RUN], &w->r));
         snprintf(arm, sizeof arm, "%.*s", (int)strcspn(module, "/"), module);
         PL_CHECK(pl_read_arm(w->call->store, arm, &w->arm, &w->topology));
@@ -145,7 +150,8 @@ pl_status store_verify(store_call *call)
                          (unsigned long long)w.n[PL_REPLAY_OTHER],
                          w.topology ? "versions or updates" : "versions");
     if (status == PL_OK && w.n[PL_REPLAY_SAME] == 0)
-        status = pl_fail(PL_ERR_NOT_FOUND, "%s", w.why);
+        status = pl_fail(PL_ERR_NOT_FOUND,
+                         "nothing could be recomputed; the lines above say why");
     pl_topology_destroy(&w.topology);
     pl_arm_clear(&w.arm);
     run_close(&w.r);

@@ -193,11 +193,10 @@ pl_status pl_sampler_create(const pl_tokens *tokens, const pl_sampler_options *o
                             pl_sampler **out);
 void pl_sampler_destroy(pl_sampler **sampler);
 uint64_t pl_sampler_rows(const pl_sampler *sampler);
-/* Returns how many targets count in the samples first_sample .. first_sample + n - 1.
- * *marked gets the number of these targets that are in a document d for which marks[d]
- * is true; marks has n_docs entries. */
+/* Returns how many targets count in the samples first_sample .. first_sample + n - 1,
+ * and adds to of_docs [n_docs] how many of them are in each document. */
 uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint64_t n,
-                          const bool *marks, uint64_t *marked);
+                          uint64_t *of_docs);
 /* Fills tokens and targets [B,T]; returns the number of targets that count. */
 int64_t pl_sampler_fill(const pl_sampler *sampler, uint64_t first_sample, int B,
                         int32_t *tokens, int32_t *targets);

@@ -170,13 +170,12 @@ static uint64_t count_window(const pl_sampler *sampler, uint32_t doc, uint64_t w
 }
 
 uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint64_t n,
-                          const bool *marks, uint64_t *marked)
+                          uint64_t *of_docs)
 {
     const pl_sampler_options *o = &sampler->options;
     const packing *rows = &sampler->rows;
     const uint64_t T = (uint64_t)o->context;
     uint64_t counted = 0;
-    *marked = 0;
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t number = row_of(sampler, first_sample + i);
         uint32_t doc = document_of(sampler, number);
@@ -184,14 +183,14 @@ uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint
         const uint64_t within = number - rows->first_row[doc] +
                                 packing_skipped(n_tokens, o->context, o->skip_prefix);
         uint64_t in_window = count_window(sampler, doc, within);
-        *marked += marks[doc] ? in_window : 0;
+        of_docs[doc] += in_window;
         counted += in_window;
         const bool has_room = n_tokens - 1 - within * T < T;
         doc = rows->next && has_room ? rows->next[doc] : PACKING_END;
         for (; doc != PACKING_END; doc = rows->next[doc]) {
             n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
             in_window = count_window(sampler, doc, (n_tokens - 1) / T);
-            *marked += marks[doc] ? in_window : 0;
+            of_docs[doc] += in_window;
             counted += in_window;
         }
     }

@@ -140,11 +140,12 @@ void pl_score_by_domain(const pl_tokens *tokens, const uint32_t *docs,
                         const pl_score *scores, size_t n, pl_score *by_domain);
 
 /* pl_counted_targets returns the number of counted targets of a document.
- * pl_counted_bytes computes how many bytes of text these targets represent. */
+ * pl_counted_bytes computes how many bytes of text these targets represent, and sets
+ * *lost if one of them is unknown, so that the text cannot be rebuilt from them. */
 uint64_t pl_counted_targets(const pl_tokens *tokens, uint32_t doc, int prefix);
 PL_MUST_CHECK pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc,
                                          int prefix, const pl_tokenizer *tokenizer,
-                                         uint64_t *bytes);
+                                         uint64_t *bytes, bool *lost);
 
 /* Chooses evenly spaced documents of the list. Together they have at most max_targets
  * counted targets (0: no limit), but at least one document is chosen. Documents are not

@@ -64,7 +64,7 @@ uint64_t pl_counted_targets(const pl_tokens *tokens, uint32_t doc, int prefix)
 /* Decodes the whole document, and also only the tokens before the first counted token.
  * The difference in length is the number of bytes that the counted tokens represent. */
 pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc, int prefix,
-                           const pl_tokenizer *tokenizer, uint64_t *bytes)
+                           const pl_tokenizer *tokenizer, uint64_t *bytes, bool *lost)
 {
     const pl_token_doc *d = pl_tokens_doc(tokens, doc);
     size_t first = prefix > 1 ? (size_t)prefix : 1, n = d->n_tokens;
@@ -79,6 +79,8 @@ pl_status pl_counted_bytes(const pl_tokens *tokens, uint32_t doc, int prefix,
     PL_TRY(pl_tokenizer_decode(tokenizer, memory, n, &all));
     PL_TRY(pl_tokenizer_decode(tokenizer, memory, first, &before));
     *bytes = all.len - before.len;
+    for (size_t i = first; i < n; i++)
+        *lost = *lost || ((const int32_t *)memory)[i] == PL_TOKEN_UNK;
 done:
     pl_free_aligned(memory);
     pl_buf_destroy(&all);

@@ -83,10 +83,10 @@ static int by_pull(const void *x, const void *y)
     return strcmp(a->worker, b->worker);
 }
 
-/* Finds the domains of each contributor's samples. No domains are found if the store
+/* Finds the text of each contributor's samples. Nothing is found if the store
  * lacks the arm's definition or the arm's shards, for example because only modules were
  * pushed to it. */
-static pl_status find_domains(pl_store *store, const char *module, pl_blame *b)
+static pl_status find_text(pl_store *store, const char *module, pl_blame *b)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_arm arm;
@@ -96,8 +96,8 @@ static pl_status find_domains(pl_store *store, const char *module, pl_blame *b)
     for (size_t i = 0; status == PL_OK && i < b->n; i++) {
         pl_contributor *p = &b->list[i];
         const int64_t task = p->path * pl_topology_n_replicas(t) + p->replica;
-        status = pl_exposure_domains(store, &arm, t, p->samples, p->n_ranges, (int)task,
-                                     &p->domains, &p->n_domains);
+        status = pl_exposure_parts(store, &arm, t, (int)task, p->samples, p->n_ranges,
+                                   &p->parts);
     }
     pl_topology_destroy(&t);
     pl_arm_clear(&arm);
@@ -146,7 +146,7 @@ pl_status pl_blame_gather(pl_store *store, const char *module, uint64_t number,
     if (out->n > 0)
         qsort(out->list, out->n, sizeof *out->list, by_pull);
     if (out->n > 0 && !out->merged)
-        PL_TRY(find_domains(store, module, out));
+        PL_TRY(find_text(store, module, out));
 done:
     if (status != PL_OK)
         pl_blame_clear(out);
@@ -156,7 +156,8 @@ done:
 void pl_blame_clear(pl_blame *b)
 {
     for (size_t i = 0; i < b->n; i++) {
-        pl_free_all(b->list[i].samples, b->list[i].domains);
+        pl_free_all(b->list[i].samples, b->list[i].parts.domains,
+                    b->list[i].parts.documents);
     }
     pl_free(b->list);
     *b = (pl_blame){0};

@@ -26,9 +26,8 @@ typedef struct pl_contributor {
     /* sum over versions: the contributor's share, times how far the version moved */
     double pull;
     double share; /* this contributor's part of the sum of all pulls */
-    /* the domains of `samples`; empty if the store lacks the path's shard */
-    pl_domain_part *domains;
-    size_t n_domains;
+    /* domains and documents of `samples`; empty if the store lacks the path's shard */
+    pl_sample_parts parts;
 } pl_contributor;
 
 typedef struct pl_blame {

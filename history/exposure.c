@@ -12,6 +12,7 @@ typedef struct counting {
     pl_tokens *shard;
     /* one per document of the shard: whether it belongs to the subject (pl_subject) */
     bool *marks;
+    uint64_t *of_docs;     /* [documents of the shard] targets of the counted samples */
     uint64_t n_docs;       /* number of documents that belong to the subject */
     pl_sampler **samplers; /* [R] one sampler per replica */
     /* [R, phases] counts of complete phases; n_tokens 0: not counted yet */
@@ -37,7 +38,7 @@ static void close_counting(counting *c)
 {
     for (int r = 0; c->samplers && r < pl_topology_n_replicas(c->topology); r++)
         pl_sampler_destroy(&c->samplers[r]);
-    pl_free_all(c->samplers, c->marks, c->n_tokens, c->of_tokens, c->seen);
+    pl_free_all(c->samplers, c->marks, c->of_docs, c->n_tokens, c->of_tokens, c->seen);
     pl_tokens_close(&c->shard);
     pl_buf_destroy(&c->bytes);
 }
@@ -53,6 +54,7 @@ static pl_status open_counting(pl_store *store, const pl_subject *subject, count
     PL_CHECK(pl_store_read_object(store, object, &c->bytes));
     PL_CHECK(pl_tokens_view(c->bytes.data, c->bytes.len, object, &c->shard));
     c->marks = pl_alloc((pl_tokens_n_docs(c->shard) + 1) * sizeof *c->marks);
+    c->of_docs = pl_alloc((pl_tokens_n_docs(c->shard) + 1) * sizeof *c->of_docs);
     for (uint32_t d = 0; d < pl_tokens_n_docs(c->shard); d++) {
         c->marks[d] = is_meant(subject, c->shard, pl_tokens_doc(c->shard, d));
         c->n_docs += c->marks[d];
@@ -72,6 +74,20 @@ static pl_status open_counting(pl_store *store, const pl_subject *subject, count
     return PL_OK;
 }
 
+/* Returns the number of targets in n samples of a replica, from sample number `first`
+ * on. *of gets the number of those in the subject's documents. */
+static uint64_t count_samples(counting *c, int replica, uint64_t first, uint64_t n,
+                              uint64_t *of)
+{
+    const uint32_t n_docs = pl_tokens_n_docs(c->shard);
+    memset(c->of_docs, 0, n_docs * sizeof *c->of_docs);
+    const uint64_t all = pl_sampler_count(c->samplers[replica], first, n, c->of_docs);
+    *of = 0;
+    for (uint32_t d = 0; d < n_docs; d++)
+        *of += c->marks[d] ? c->of_docs[d] : 0;
+    return all;
+}
+
 /* Adds to `into` the counts of n samples of a replica, from sample number `first` on.
  * The counts of a complete phase are computed once and kept in c. */
 static void add_samples(counting *c, int replica, uint64_t first, uint64_t n,
@@ -84,7 +100,7 @@ static void add_samples(counting *c, int replica, uint64_t first, uint64_t n,
     size_t at = (size_t)replica * (size_t)c->arm->inner.phases + (size_t)phase;
     uint64_t all = whole ? c->n_tokens[at] : 0, of = whole ? c->of_tokens[at] : 0;
     if (all == 0)
-        all = pl_sampler_count(c->samplers[replica], first, n, c->marks, &of);
+        all = count_samples(c, replica, first, n, &of);
     if (whole) {
         c->n_tokens[at] = all;
         c->of_tokens[at] = of;
@@ -156,27 +172,54 @@ pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
     return PL_OK;
 }
 
-/* ---- by domain ---- */
+/* ---- by domain and by document ---- */
 static int compare_parts(const void *x, const void *y)
 {
-    const pl_domain_part *a = x, *b = y;
+    const pl_text_part *a = x, *b = y;
     if (a->n_tokens != b->n_tokens)
         return a->n_tokens < b->n_tokens ? 1 : -1;
-    return strcmp(a->domain, b->domain);
+    const int order = strcmp(a->domain, b->domain);
+    return order ? order : a->hash < b->hash ? -1 : a->hash > b->hash;
 }
 
-pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
-                              const pl_topology *topology,
-                              const pl_sample_range *ranges, size_t n, int task,
-                              pl_domain_part **parts, size_t *n_parts)
+/* Fills the lists from c->of_docs. */
+static void list_parts(const counting *c, pl_sample_parts *out)
+{
+    const uint32_t n_docs = pl_tokens_n_docs(c->shard);
+    const uint32_t n_domains = pl_tokens_n_domains(c->shard);
+    out->documents = pl_alloc((n_docs + 1) * sizeof *out->documents);
+    out->domains = pl_alloc((n_domains + 1) * sizeof *out->domains);
+    for (uint32_t d = 0; d < n_docs; d++) {
+        const pl_token_doc *doc = pl_tokens_doc(c->shard, d);
+        const uint32_t n_text = doc->n_tokens > 2 ? doc->n_tokens - 2 : 0;
+        pl_text_part part = {.hash = doc->hash, .n_tokens = c->of_docs[d]};
+        pl_copy_text(part.domain, sizeof part.domain,
+                     pl_tokens_domain(c->shard, doc->domain));
+        pl_copy_text(out->domains[doc->domain].domain, PL_TEXT_MAX, part.domain);
+        out->domains[doc->domain].n_tokens += part.n_tokens;
+        if (part.n_tokens == 0)
+            continue;
+        part.n_head = n_text < PL_HEAD_TOKENS ? n_text : PL_HEAD_TOKENS;
+        pl_tokens_copy(c->shard, doc->first + 1, part.n_head, part.head);
+        out->documents[out->n_documents++] = part;
+    }
+    qsort(out->domains, n_domains, sizeof *out->domains, compare_parts);
+    while (out->n_domains < n_domains && out->domains[out->n_domains].n_tokens > 0)
+        out->n_domains++;
+    qsort(out->documents, out->n_documents, sizeof *out->documents, compare_parts);
+}
+
+pl_status pl_exposure_parts(pl_store *store, const pl_arm *arm,
+                            const pl_topology *topology, int task,
+                            const pl_sample_range *ranges, size_t n,
+                            pl_sample_parts *out)
 {
     const int replicas = pl_topology_n_replicas(topology);
     const pl_subject none = {.domain = ""};
     counting c = {.arm = arm, .topology = topology, .path = task / replicas};
     const uint64_t most = pl_phase_samples(arm) * ((uint64_t)arm->inner.phases + 1);
     pl_status status = PL_OK;
-    *parts = NULL;
-    *n_parts = 0;
+    memset(out, 0, sizeof *out);
     if (task < 0 || c.path >= pl_topology_n_paths(topology))
         return pl_fail(PL_ERR_DAMAGED, "arm %s has no task %d", arm->name, task);
     for (size_t i = 0; i < n; i++)
@@ -185,23 +228,10 @@ pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
                            arm->name, (unsigned long long)ranges[i].first,
                            (unsigned long long)ranges[i].end);
     PL_TRY(open_counting(store, &none, &c));
-    *parts = pl_alloc((pl_tokens_n_domains(c.shard) + 1) * sizeof **parts);
-    for (uint32_t domain = 0; domain < pl_tokens_n_domains(c.shard); domain++) {
-        pl_domain_part part = {.n_tokens = 0};
-        for (uint32_t d = 0; d < pl_tokens_n_docs(c.shard); d++)
-            c.marks[d] = pl_tokens_doc(c.shard, d)->domain == domain;
-        for (size_t i = 0; i < n; i++) {
-            uint64_t of = 0;
-            (void)pl_sampler_count(c.samplers[task % replicas], ranges[i].first,
-                                   ranges[i].end - ranges[i].first, c.marks, &of);
-            part.n_tokens += of;
-        }
-        pl_copy_text(part.domain, sizeof part.domain,
-                     pl_tokens_domain(c.shard, domain));
-        if (part.n_tokens > 0)
-            (*parts)[(*n_parts)++] = part;
-    }
-    qsort(*parts, *n_parts, sizeof **parts, compare_parts);
+    for (size_t i = 0; i < n; i++)
+        (void)pl_sampler_count(c.samplers[task % replicas], ranges[i].first,
+                               ranges[i].end - ranges[i].first, c.of_docs);
+    list_parts(&c, out);
 done:
     close_counting(&c);
     return status;
@@ -229,8 +259,7 @@ pl_status pl_exposure_draws(pl_store *store, const pl_arm *arm,
             int64_t *draw = &draws[path * replicas + r];
             uint64_t of = 0;
             for (*draw = 0; *draw < arm->inner.phases; ++*draw) {
-                pl_sampler_count(c.samplers[r], (uint64_t)*draw * size, size, c.marks,
-                                 &of);
+                count_samples(&c, r, (uint64_t)*draw * size, size, &of);
                 if (of > 0 || (pl_arm_scores(arm) && c.n_docs > 0))
                     break;
             }

@@ -37,18 +37,29 @@ typedef struct pl_sample_range {
     uint64_t first, end;
 } pl_sample_range;
 
-typedef struct pl_domain_part {
+enum { PL_HEAD_TOKENS = 24 };
+/* A domain, or a document. */
+typedef struct pl_text_part {
     char domain[PL_TEXT_MAX];
-    uint64_t n_tokens; /* number of targets in documents of this domain */
-} pl_domain_part;
+    uint64_t n_tokens; /* number of targets in this part */
+    /* of a document: the hash of its text, and its first tokens without BOS */
+    uint64_t hash;
+    int32_t head[PL_HEAD_TOKENS];
+    size_t n_head;
+} pl_text_part;
 
-/* Counts how many targets of these samples are in documents of each domain. The domain
- * with the most targets comes first. `task` is path * R + replica. The caller frees
- * *parts [n_parts] with pl_free. ERR_NOT_FOUND: the store lacks the shard. */
-pl_status pl_exposure_domains(pl_store *store, const pl_arm *arm,
-                              const pl_topology *topology,
-                              const pl_sample_range *ranges, size_t n, int task,
-                              pl_domain_part **parts, size_t *n_parts);
+typedef struct pl_sample_parts {
+    pl_text_part *domains, *documents;
+    size_t n_domains, n_documents;
+} pl_sample_parts;
+
+/* Counts how many targets of these samples are in each domain and in each document. The
+ * one with the most targets comes first. `task` is path * R + replica. The caller frees
+ * both lists with pl_free. ERR_NOT_FOUND: the store lacks the shard. */
+pl_status pl_exposure_parts(pl_store *store, const pl_arm *arm,
+                            const pl_topology *topology, int task,
+                            const pl_sample_range *ranges, size_t n,
+                            pl_sample_parts *out);
 
 /* Fills draws [P*R]: for each path and replica the first phase whose samples contain
  * one of the documents, or the arm's number of phases if no phase does. *emptied gets

@@ -40,6 +40,15 @@ bool pl_version_is_merged(const pl_version *v)
     return pl_starts_with(v->method, prefix);
 }
 
+bool pl_version_has_sums(const pl_version *v)
+{
+    for (int i = 1; i < v->n_contributions; i++)
+        for (int k = 0; k < i; k++)
+            if (pl_hash_equal(&v->contributions[i].update, &v->contributions[k].update))
+                return true;
+    return false;
+}
+
 pl_blend_method pl_version_blend(const pl_version *v)
 {
     pl_blend_method method = PL_BLEND_COUNT;

@@ -29,6 +29,8 @@ bool pl_module_is_merged(const char *module); /* decides by the module's name */
 /* Writes the name of the tag of a merged module; false: it is not merged. */
 bool pl_merged_tag(const char *module, char out[PL_MODULE_NAME_MAX]);
 bool pl_version_is_merged(const pl_version *version);
+/* Whether relays added updates: then several contributions name the same sum. */
+bool pl_version_has_sums(const pl_version *version);
 pl_blend_method pl_version_blend(const pl_version *version);
 /* Finds the source, or the base, that a contribution to a merged version names.
  * ERR_DAMAGED: the contribution does not name a version. */

@@ -34,17 +34,6 @@ static void task_name(const pl_rewind_arm *a, int task, char out[96])
     pl_arm_path_name(&a->arm, a->topology, task / replicas, task % replicas, out);
 }
 
-/* Returns whether the store has all updates of a version, each as a separate update. If
- * a relay added updates, contributions name the same sum, which cannot be split. */
-static bool has_single_updates(const pl_version *v)
-{
-    for (int i = 0; i < v->n_contributions; i++)
-        for (int j = 0; j < i; j++)
-            if (pl_hash_equal(&v->contributions[i].update, &v->contributions[j].update))
-                return false;
-    return v->has_updates && v->n_contributions > 0;
-}
-
 static bool must_stay(void *context, pl_kept what, int index, int64_t number)
 {
     const keeper *k = context;
@@ -72,7 +61,7 @@ static bool must_stay(void *context, pl_kept what, int index, int64_t number)
                  c.keeps_change);
     }
     if (what == PL_KEPT_UPDATES)
-        kept = has_single_updates(&v);
+        kept = v.has_updates && v.n_contributions > 0 && !pl_version_has_sums(&v);
     pl_version_clear(&v);
     return kept;
 }

@@ -85,6 +85,10 @@ static pl_status try_phase(bisection *b, size_t index, trial *out)
         status = evaluate(b->r, b->store, &wish, &out->e);
     if (status == PL_OK)
         out->bits = out->e.rows[out->e.answer].bits;
+    if (status == PL_OK && !isfinite(out->bits))
+        status = pl_fail(PL_ERR_DATA, "the run's tokenizer does not know parts of this "
+                                      "text, so its bits per byte are not known; give "
+                                      "a text (--on) that it knows");
     out->e.wish.versions = NULL;
     pl_snapshot_clear(&versions);
     return status;

@@ -359,7 +359,7 @@ pl_status stage_chapter(pl_run *r, int number, const config_chapter *what,
             c.before.name, c.arm.inner.phases,
             what->splits ? "" : " on the same shards");
     if (what->splits || what->descent.n_parents > 0)
-        say("widen    %d modules and %d paths of %s become %d and %d of %s",
+        say("topology %d modules and %d paths of %s become %d and %d of %s",
             pl_topology_n_modules(c.from), pl_topology_n_paths(c.from), c.before.name,
             pl_topology_n_modules(c.topology), pl_topology_n_paths(c.topology),
             c.arm.name);

@@ -42,10 +42,14 @@ static pl_status put_path_text(pl_run *r, pl_arm *arm, const pl_topology *t, int
     *rows = 0;
     for (size_t i = 0; i < d->n; i++) {
         uint64_t counted = 0;
+        bool lost = false;
         if (d->path_of[i] != path)
             continue;
-        const uint32_t doc = docs[n++] = d->docs[i];
-        PL_TRY(pl_counted_bytes(r->valid, doc, prefix, d->tokenizer, &counted));
+        const uint32_t doc = d->docs[i];
+        PL_TRY(pl_counted_bytes(r->valid, doc, prefix, d->tokenizer, &counted, &lost));
+        if (lost) /* its bits per byte are not known */
+            continue;
+        docs[n++] = doc;
         arm->held_bytes[path] += counted;
         *rows += ceil((double)pl_doc_targets(pl_tokens_doc(r->valid, doc)) /
                       arm->inner.context);

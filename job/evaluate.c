@@ -372,11 +372,14 @@ static pl_status choose_documents_to_score(const pl_run *r, evaluation *e)
                        (long long)r->cfg.prefix);
     e->bytes = pl_alloc(e->n_docs * sizeof *e->bytes);
     PL_TRY(run_load_tokenizer(r, &tokenizer));
+    bool lost = false;
     for (size_t i = 0; i < e->n_docs; i++) {
         PL_TRY(pl_counted_bytes(r->valid, e->docs[i], (int)r->cfg.prefix, tokenizer,
-                                &e->bytes[i]));
+                                &e->bytes[i], &lost));
         e->n_bytes += e->bytes[i];
     }
+    if (lost)
+        e->n_bytes = 0;
 done:
     pl_tokenizer_destroy(&tokenizer);
     return status;

@@ -1,5 +1,5 @@
-/* Says in the report why the mixture is worse than a baseline, from the run's own
- * numbers, and what to change. */
+/* Says in the report why the mixture is worse than a baseline or than before, from the
+ * run's own numbers, and what to change. */
 #include "job/evaluate.h"
 
 #include <math.h>
@@ -114,4 +114,36 @@ void evaluation_print_loss(const pl_run *r, const evaluation *e)
     if (n == 0)
         say("   these numbers do not say why: one model fits this text better "
             "(topology.levels=1)");
+}
+
+pl_status evaluation_print_before(pl_run *r, pl_store *store, const evaluation *e)
+{
+    const evaluation_row *now = &e->rows[e->answer], *then;
+    pl_snapshot versions = {.phase = 0};
+    const evaluation_wish wish = {.versions = &versions, .only_mixture = true};
+    evaluation before;
+    memset(&before, 0, sizeof before);
+    if (!r->cfg.more[0] || !now->present || !now->finished)
+        return PL_OK;
+    pl_copy_text(versions.arm, sizeof versions.arm, e->chapter);
+    pl_status status = pl_tag_fill(store, &versions);
+    if (status == PL_OK)
+        status = evaluate(r, store, &wish, &before);
+    then = &before.rows[before.answer];
+    if (status == PL_OK && then->present && before.n_docs == e->n_docs) {
+        const pl_gain g = pl_score_gain(now->scores, then->scores, e->n_docs);
+        char error[16] = "";
+        if (isfinite(g.error))
+            snprintf(error, sizeof error, " ±%.1f", g.error);
+        say("   before the phases of %s perplexity was %.2f: it is now %.1f%s %% %s",
+            e->chapter, then->ppl, fabs(g.percent), error,
+            g.percent < 0 ? "worse" : "better");
+        if (g.percent < 0)
+            say("   to go back: `pathloom store rollback %s --to 0`", e->chapter);
+    }
+    before.wish.versions = NULL;
+    evaluation_clear(&before);
+    pl_snapshot_clear(&versions);
+    /* gc has deleted the versions, or they do not belong to phases (outer.method) */
+    return status == PL_ERR_NOT_FOUND || status == PL_ERR_USAGE ? PL_OK : status;
 }

@@ -177,11 +177,13 @@ void evaluation_write_error(char out[48], int width, int digits, double value,
                             double error, const char *unit)
 {
     char text[48];
-    if (isfinite(error))
+    if (!isfinite(value))
+        snprintf(text, sizeof text, "-");
+    else if (isfinite(error))
         snprintf(text, sizeof text, "%.*f ±%.*f%s", digits, value, digits, error, unit);
     else
         snprintf(text, sizeof text, "%.*f%s", digits, value, unit);
-    snprintf(out, 48, "%*s", width + (isfinite(error) ? 1 : 0), text);
+    snprintf(out, 48, "%*s", width + (strstr(text, "±") ? 1 : 0), text);
 }
 
 /* Whether a row is a baseline that can be compared: it and the mixture are finished. */
@@ -195,7 +197,7 @@ static bool is_rival(const evaluation *e, const evaluation_row *w)
 static void print_result_row(const evaluation *e, int kind)
 {
     const evaluation_row *w = &e->rows[kind];
-    char total[16], seconds[16] = "-", versus[48];
+    char total[16], seconds[16] = "-", bits[16] = "-", versus[48];
     snprintf(versus, sizeof versus, "%19s", w->finished ? "" : "not finished");
     if (!w->present)
         return;
@@ -207,8 +209,10 @@ static void print_result_row(const evaluation *e, int kind)
     }
     if (isfinite(w->effort.seconds))
         pl_human_seconds(w->effort.seconds, seconds);
-    say("%s %-25s %6.4f %7.2f %s %7s %8.2e %7s", kind == (int)e->answer ? " *" : "  ",
-        w->title, w->bits, w->ppl, versus,
+    if (isfinite(w->bits))
+        snprintf(bits, sizeof bits, "%.4f", w->bits);
+    say("%s %-25s %6s %7.2f %s %7s %8.2e %7s", kind == (int)e->answer ? " *" : "  ",
+        w->title, bits, w->ppl, versus,
         pl_human_count((double)w->effort.tokens_total, total), w->effort.flops,
         seconds);
 }
@@ -328,7 +332,7 @@ void evaluation_print_details(const pl_run *r, const evaluation *e)
         say("%s", pl_buf_text(&line));
         pl_buf_destroy(&line);
     }
-    if (e->rows[ROW_LIKELIHOOD].present)
+    if (e->rows[ROW_LIKELIHOOD].present && e->n_bytes > 0)
         say("   in hindsight: the best path of each document has %.4f bits/byte, the "
             "best of each\n   %lld tokens %.4f; their perplexity is %.1f %% and %.1f "
             "%% "
@@ -356,7 +360,7 @@ static void print_speedup(const evaluation *e)
     const double one = (double)all->effort.tokens_total / e->rate;
     pl_human_seconds(mix->effort.seconds, seconds[0]);
     pl_human_seconds(one, seconds[1]);
-    if (mix->bits <= all->bits)
+    if (mix->ppl <= all->ppl)
         say("   one machine per path needs %.2f of the time of one machine (%s of %s) "
             "for the\n   bits/byte of one machine with all tokens, or better",
             mix->effort.seconds / one, seconds[0], seconds[1]);
@@ -390,6 +394,8 @@ void evaluation_print(const pl_run *r, const evaluation *e)
         pl_human_count(e->rate, rate), (long long)r->cfg.prefix,
         (long long)r->cfg.context / 2,
         r->cfg.curves > 0 ? "; in curves, each window alone" : "");
+    if (e->n_bytes == 0)
+        say("   bits/byte is not known: the tokenizer does not know all of the text");
     if (e->wish.mixture.at)
         say("   (the mixture answers with the versions of tag %s)", e->wish.mixture.at);
     if (e->wish.mixture.without)

@@ -452,9 +452,13 @@ pl_status run_plan(pl_run *r)
     /* An upper bound, because windows at the ends of documents are not full. */
     const config *c = &r->cfg;
     char tokens[16], params[16];
-    double steps = (double)(c->base_steps + c->tau * c->phases);
+    double steps = (double)(c->base_steps + c->tau * config_all_phases(c));
     double n = steps * (double)(c->batch * c->context);
     double path = (double)pl_topology_path_params(r->topology);
+    if (r->lengthened)
+        say("more     %lld phases follow the %lld that are trained, with a new warm-up",
+            (long long)(config_all_phases(c) - r->phases_before),
+            (long long)r->phases_before);
     say("tokens   at most %s per path, which has %s parameters: %.1f per parameter",
         pl_human_count(n, tokens), pl_human_count(path, params), n / path);
     say("plan     memory %s of %s, disk at most %s of %s",

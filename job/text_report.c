@@ -43,7 +43,8 @@ static document_row document_row_of(const pl_run *r, const evaluation *e, size_t
                         .tokens = doc->n_tokens - 2,
                         .domain = pl_tokens_domain(r->valid, doc->domain),
                         .margin = e->likeliest ? e->likeliest[i].margin_nats : NAN,
-                        .bits = score->nats / log(2) / (double)e->bytes[i],
+                        .bits =
+                            pl_bits_per_byte(score, e->n_bytes > 0 ? e->bytes[i] : 0),
                         .ppl = pl_perplexity(score),
                         .n_bytes = e->bytes[i]};
     pl_topology_path_name(r->topology, evaluation_path(e, i), row.path);
@@ -94,7 +95,7 @@ void evaluation_print_documents(const pl_run *r, const evaluation *e)
         "bits/byte", "ppl");
     for (size_t i = 0; i < e->n_docs; i++) {
         const document_row row = document_row_of(r, e, i);
-        char margin[24] = "-";
+        char margin[24] = "-", bits[24] = "-";
         source = skip_sources(source, at, row.number);
         at = row.number;
         /* the domain, or the file if there are no domains; the end of a long name */
@@ -104,8 +105,10 @@ void evaluation_print_documents(const pl_run *r, const evaluation *e)
         pl_buf_printable(&name, shown + cut, len - cut, false);
         if (isfinite(row.margin))
             snprintf(margin, sizeof margin, "%.1f", row.margin);
-        say("%8u  %-28s %7u %-6s %6s %9.4f %8.2f", row.number + 1, pl_buf_text(&name),
-            row.tokens, row.path, margin, row.bits, row.ppl);
+        if (isfinite(row.bits))
+            snprintf(bits, sizeof bits, "%.4f", row.bits);
+        say("%8u  %-28s %7u %-6s %6s %9s %8.2f", row.number + 1, pl_buf_text(&name),
+            row.tokens, row.path, margin, bits, row.ppl);
     }
     pl_buf_destroy(&name);
     say("(margin: by how many nats the second likeliest path is worse on the first "

@@ -49,16 +49,6 @@ static pl_status take_options(pathloom_model *m, const pathloom_model_options *o
     return PL_OK;
 }
 
-/* Replaces the mixture's arm by another arm of the run. */
-static pl_status use_arm(pathloom_model *m, const char *arm)
-{
-    if (strcmp(m->mix.arm.name, arm) == 0)
-        return PL_OK;
-    pl_topology_destroy(&m->mix.topology);
-    pl_arm_clear(&m->mix.arm);
-    return pl_read_arm(m->mix.store, arm, &m->mix.arm, &m->mix.topology);
-}
-
 int pathloom_model_open(pathloom_run *run, const pathloom_model_options *options,
                         pathloom_model **out, pathloom_error *error)
 {
@@ -75,7 +65,7 @@ int pathloom_model_open(pathloom_run *run, const pathloom_model_options *options
     if (o->route)
         pl_copy_text(m->mix.settings.rule, sizeof m->mix.settings.rule, o->route);
     if (o->arm)
-        PL_TRY(use_arm(m, o->arm));
+        PL_TRY(pl_mixture_use_arm(&m->mix, o->arm));
     m->path = pl_topology_n_paths(m->mix.topology) == 1 ? 0 : -1;
     if (o->path)
         PL_TRY(pl_find_path(m->mix.topology, o->path, &m->path));
@@ -435,6 +425,9 @@ int pathloom_score_text(pathloom_model *m, const char *text, size_t len,
         PL_TRY(
             pl_tokenizer_decode(m->mix.tokenizer, tokens_of(&tokens), (size_t)n, &all));
         score->n_bytes = all.len - before.len;
+        for (int i = first; i < n; i++)
+            if (tokens_of(&tokens)[i] == PL_TOKEN_UNK)
+                score->n_bytes = 0; /* the text cannot be rebuilt from the tokens */
     }
     score->bits_per_byte =
         score->n_bytes ? score->nats / log(2) / (double)score->n_bytes : NAN;

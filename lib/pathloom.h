@@ -332,7 +332,7 @@ typedef struct pathloom_score {
     double nats;          /* -log p of all tokens that count */
     uint64_t n_tokens;    /* that count */
     uint64_t n_bytes;     /* of their text */
-    double bits_per_byte; /* NaN if n_bytes is 0 */
+    double bits_per_byte; /* NaN if n_bytes is 0, as with unknown tokens */
 } pathloom_score;
 /* Measures how well the model predicts a text, as a document with its end. If the
  * mixture chooses the path, the first tokens (router.prefix) choose it and do not

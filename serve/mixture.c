@@ -12,6 +12,15 @@ void pl_mixture_close(pl_mixture *mix)
     pl_store_close(&mix->store);
 }
 
+pl_status pl_mixture_use_arm(pl_mixture *mix, const char *arm)
+{
+    if (strcmp(mix->arm.name, arm) == 0)
+        return PL_OK;
+    pl_topology_destroy(&mix->topology);
+    pl_arm_clear(&mix->arm);
+    return pl_read_arm(mix->store, arm, &mix->arm, &mix->topology);
+}
+
 pl_status pl_find_path_module(pl_store *store, pl_path_module *m)
 {
     pl_version v;

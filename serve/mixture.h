@@ -45,6 +45,8 @@ typedef struct pl_mixture {
     bool *closed;    /* settings.closed points to it; may be NULL */
 } pl_mixture;
 void pl_mixture_close(pl_mixture *mix);
+/* Replaces the mixture's arm by another arm of the run. */
+PL_MUST_CHECK pl_status pl_mixture_use_arm(pl_mixture *mix, const char *arm);
 
 /* router.answer=auto means likelihood for a run with at most this many paths. */
 enum { PL_LIKELIHOOD_PATHS_MAX = 16 };

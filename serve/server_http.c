@@ -213,18 +213,12 @@ static enum MHD_Result answer_tokenize(exchange *x)
 {
     pl_buf body = {0};
     const pl_mixture *mix = server_options(x->front->server)->mix;
+    const char *asked = (const char *)x->body.data;
     return exchange_end(x,
-                        tokens_encode(mix->tokenizer, mix->arm.shape.context,
-                                      (const char *)x->body.data, x->body.len, &body),
-                        &body);
-}
-
-static enum MHD_Result answer_detokenize(exchange *x)
-{
-    pl_buf body = {0};
-    return exchange_end(x,
-                        tokens_decode(server_options(x->front->server)->mix->tokenizer,
-                                      (const char *)x->body.data, x->body.len, &body),
+                        strcmp(x->route->url, "/detokenize") == 0
+                            ? tokens_decode(mix->tokenizer, asked, x->body.len, &body)
+                            : tokens_encode(mix->tokenizer, mix->arm.shape.context,
+                                            asked, x->body.len, &body),
                         &body);
 }
 
@@ -254,7 +248,7 @@ static const endpoint endpoints[] = {
     {"/slots", false, answer_slots, false},
     {"/tokenizer_info", false, answer_tokenizer_info, false},
     {"/tokenize", true, answer_tokenize, false},
-    {"/detokenize", true, answer_detokenize, false},
+    {"/detokenize", true, answer_tokenize, false},
     {"/v1/completions", true, answer_completion, false},
     {"/v1/embeddings", true, answer_embeddings, false},
     {"/v1/chat/completions", true, answer_chat, false},

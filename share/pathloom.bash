@@ -7,19 +7,18 @@ _pathloom_store() {
         COMPREPLY=($(compgen -d -- "$word")); return;;
     esac
     if [ "$COMP_CWORD" -eq 2 ]; then
-        COMPREPLY=($(compgen -W 'ls log show stat du diff fsck gc tag merge rollback blame bisect verify cat init pack backup restore push pull export import' -- "$word"))
+        COMPREPLY=($(compgen -W 'ls log show stat du diff fsck gc tag merge rollback blame bisect verify cat init pack backup restore push pull' -- "$word"))
         return
     fi
     case ${COMP_WORDS[2]} in
     ls) options="$options --refs --objects --paths --tags" ;;
     log) options="$options --graph --health" ;;
-    diff) options="$options --svg" ;;
     fsck) options="$options --quick" ;;
     gc) options="$options --delete --keep --grace" ;;
     tag) options="$options --note --arm --delete --force" ;;
     merge) options="$options --note --force --method --weights --base --density --scale" ;;
     rollback) options="$options --to" ;;
-    blame) options="$options --history --svg" ;;
+    blame) options="$options --history --documents" ;;
     bisect) options="$options --arm --to --from --domain --on" ;;
     verify) options="$options --history --tasks" ;;
     cat) options="$options --format --object" ;;
@@ -52,7 +51,7 @@ _pathloom() {
     serve) options='--run --at --without --listen --precision --threads --slots --paths --route --select --chat --queue --per-address --timeout --api-keys --cors --tls-cert --tls-key --log-requests --help' ;;
     export) options='--run --arm --path --prompt --all --at --select --format --type --out --json --help' ;;
     import) options='--out --force --set --json --help' ;;
-    store) options='--run --store --json --refs --objects --paths --tags --note --arm --delete --to --from --domain --on --graph --health --keep --grace --quick --history --svg --tasks --format --object --force --job --method --weights --base --density --scale --engine --help' ;;
+    store) options='--run --store --json --refs --objects --paths --tags --note --arm --delete --to --from --domain --on --graph --health --keep --grace --quick --history --documents --tasks --format --object --force --job --method --weights --base --density --scale --engine --help' ;;
     check) options='--run --store --recompute --json --help' ;;
     data) options='--run --of --json --help' ;;
     forget) options='--run --from --dry-run --purge --help' ;;

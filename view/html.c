@@ -166,10 +166,8 @@ static void heat_colour(double share, int rgb[3])
 
 void html_draw_grid(pl_buf *out, const html_grid *g, double range[2])
 {
-    const bool named = g->n_rows <= 24 || g->name_width > 0;
-    const double row = named ? 20 : 7, left = !named              ? 4
-                                              : g->name_width > 0 ? g->name_width
-                                                                  : 84;
+    const bool named = g->n_rows <= 24;
+    const double row = named ? 20 : 7, left = named ? 84 : 4;
     const double cell = (WIDTH - left) / (double)(g->n_columns > 0 ? g->n_columns : 1);
     range[0] = INFINITY;
     range[1] = -INFINITY;
@@ -200,48 +198,4 @@ void html_draw_grid(pl_buf *out, const html_grid *g, double range[2])
         }
     }
     pl_buf_printf(out, "</svg>\n");
-}
-
-/* ---- bars ---- */
-void html_bars(pl_buf *out, const char *label, const char (*names)[PL_NAME_MAX],
-               const double *shares, size_t n)
-{
-    enum { NAMES = 260, VALUES = 60, STEP = 20 };
-    double most = 1e-9;
-    for (size_t i = 0; i < n; i++)
-        most = isfinite(shares[i]) ? fmax(most, shares[i]) : most;
-    begin_picture(out, label, WIDTH, STEP * (double)n + 4);
-    for (size_t i = 0; i < n; i++) {
-        const double y = STEP * (double)i,
-                     share = isfinite(shares[i]) ? fmax(0, shares[i]) : 0,
-                     width = share / most * (WIDTH - NAMES - VALUES);
-        pl_buf_printf(out, "<text x=\"0\" y=\"%.0f\">", y + 14);
-        html_text(out, names[i]);
-        pl_buf_printf(out,
-                      "</text><rect class=\"bar\" x=\"%d\" y=\"%.0f\" width=\"%.1f\" "
-                      "height=\"%d\"/><text x=\"%.1f\" y=\"%.0f\">%.1f %%</text>",
-                      NAMES, y + 2, width, STEP - 5, NAMES + width + 6, y + 14,
-                      100 * share);
-    }
-    pl_buf_printf(out, "</svg>\n");
-}
-
-/* ---- files ---- */
-void html_alone(pl_buf *picture, const char *title, pl_buf *out)
-{
-    enum { HEAD = 26 };
-    static const char end[] = "</svg>\n";
-    const char *text = pl_buf_text(picture), *box = strstr(text, "viewBox=\"0 0 ");
-    const size_t head = strcspn(text, ">") + 1;
-    double width = 0, height = 0;
-    if (!box || sscanf(box, "viewBox=\"0 0 %lf %lf", &width, &height) != 2 ||
-        picture->len < head + strlen(end))
-        return; /* the picture is empty */
-    begin_picture(out, title, width, height + HEAD);
-    pl_buf_printf(out, "\n<style>svg{background:#fbfaf6;font-family:sans-serif}"
-                       "text{font-size:12px;fill:#5d5952}.bar{fill:#0a5c8f}</style>\n"
-                       "<text x=\"0\" y=\"16\">");
-    html_text(out, title);
-    pl_buf_printf(out, "</text>\n<g transform=\"translate(0 %d)\">%.*s</g>\n%s", HEAD,
-                  (int)(picture->len - head - strlen(end)), text + head, end);
 }

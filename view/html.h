@@ -22,17 +22,10 @@ void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n
 typedef struct html_grid {
     const char *label;
     const char (*names)[PL_NAME_MAX]; /* [n_rows] */
-    int name_width;                   /* in pixels; 0 means 84 */
     const double *values;
     size_t n_rows, n_columns;
 } html_grid;
 /* `range` gets the lowest value (drawn dark) and the highest value (drawn pale). If no
- * value is finite, both become infinite. If there are more than 24 rows and
- * `name_width` is 0, the names of the rows are left out. */
+ * value is finite, both become infinite. If there are more than 24 rows, their names
+ * are left out. */
 void html_draw_grid(pl_buf *out, const html_grid *grid, double range[2]);
-
-/* Draws a bar per name, with its share (0 to 1) in percent beside it. */
-void html_bars(pl_buf *out, const char *label, const char (*names)[PL_NAME_MAX],
-               const double *shares, size_t n);
-/* Appends an SVG file to `out`: the title, and a picture of the functions above. */
-void html_alone(pl_buf *picture, const char *title, pl_buf *out);

@@ -1,4 +1,4 @@
-/* Compares versions of a module by tensor, for heat maps (page, `store diff --svg`). */
+/* Compares versions of a module by tensor, for heat maps. */
 #include "view/page_heat.h"
 #include "home/home.h"
 
@@ -81,7 +81,7 @@ done:
 }
 
 pl_status page_heat_json(pl_store *store, const char *module, uint64_t from,
-                         uint64_t to, bool large, pl_json **out)
+                         uint64_t to, pl_json **out)
 {
     pl_version head;
     heat h = {.compare = {.store = store}};
@@ -99,7 +99,6 @@ pl_status page_heat_json(pl_store *store, const char *module, uint64_t from,
     pl_json_set(o, "columns", columns);
     const uint64_t values = 2 * head.n_params;
     uint64_t n = values > 0 ? HEAT_VALUES_MAX / values : 0;
-    n = n == 0 && large ? 1 : n;
     if (n == 0)
         PL_TRY(pl_fail(PL_ERR_UNSUPPORTED,
                        "%s has %llu values, but this page compares modules of at most "

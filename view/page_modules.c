@@ -91,16 +91,7 @@ static pl_status answer_lineage(const page *p, const char *name, pl_buf *out)
 }
 
 /* ---- how updates agree ---- */
-/* Whether a relay has summed updates: several contributors have the same update. */
-static bool has_sums(const pl_version *v)
-{
-    for (int i = 1; i < v->n_contributions; i++)
-        for (int k = 0; k < i; k++)
-            if (pl_hash_equal(&v->contributions[i].update, &v->contributions[k].update))
-                return true;
-    return false;
-}
-
+/* Adds weight times the update of contributor i to `sum` [n_params]. */
 static pl_status add_update(pl_store *store, const pl_version *v, int i, float weight,
                             float *sum)
 {
@@ -163,7 +154,7 @@ static void find_cosines(pl_store *store, const pl_version *v, double *cosines,
         snprintf(why, 256,
                  "the store no longer has the updates of this version; with "
                  "store.keep_updates=true it would have kept them");
-    else if (has_sums(v))
+    else if (pl_version_has_sums(v))
         snprintf(why, 256,
                  "a relay summed the updates before they were stored, so the single "
                  "updates are not known");
@@ -295,10 +286,9 @@ pl_status page_modules_json(page *p, const pl_page_question *q, pl_buf *out)
     for (int tries = 0;; tries++) {
         pl_json *heat = NULL;
         pl_status status =
-            tensors
-                ? page_heat_json(p->store, module, page_asked_number(q, "from", 0),
-                                 page_asked_number(q, "to", UINT64_MAX), false, &heat)
-                : answer_version(p, module, pl_page_ask(q, "version"), out);
+            tensors ? page_heat_json(p->store, module, page_asked_number(q, "from", 0),
+                                     page_asked_number(q, "to", UINT64_MAX), &heat)
+                    : answer_version(p, module, pl_page_ask(q, "version"), out);
         if (heat)
             pl_json_write(heat, 0, out);
         pl_json_destroy(&heat);

@@ -97,16 +97,18 @@ static void write_results(const page *p, pl_buf *out)
                            "<code>pathloom eval --run RUN</code></p>\n");
         return;
     }
-    begin_table(out, "Model|#Bits per byte|#Standard error|#Perplexity|#Tokens|"
+    begin_table(out, "Model|#Bits per byte|#Perplexity|#Mixture lower by %|#±|#Tokens|"
                      "#Training seconds|Finished");
     for (size_t i = 0; i < pl_json_count(arms); i++) {
         const pl_json *a = pl_json_at(arms, i);
+        const bool rival = strcmp(pl_json_get_text(a, "arm"), "mix") != 0;
         char time[16];
         pl_buf_printf(out, "<tr>");
         cell_text(out, pl_json_get_text(a, "title"));
         cell_real(out, pl_json_get_real(a, "bits_per_byte"), 4);
-        cell_real(out, pl_json_get_real(a, "bits_error"), 4);
         cell_real(out, pl_json_get_real(a, "ppl"), 3);
+        cell_real(out, rival ? pl_json_get_real(a, "answer_percent_below") : NAN, 2);
+        cell_real(out, rival ? pl_json_get_real(a, "answer_percent_error") : NAN, 2);
         cell_count(out, pl_json_get_real(a, "tokens_total"));
         pl_buf_printf(out, "<td class=\"n\">%s</td>",
                       pl_human_seconds(pl_json_get_real(a, "train_seconds"), time));

@@ -279,8 +279,9 @@ static pl_json *homes_list(const pl_json *hub)
 static pl_json *held_out_list(const pl_json *report)
 {
     static const char *const texts[] = {"arm", "row", "title"};
-    static const char *const reals[] = {"bits_per_byte", "bits_error", "tokens_total",
-                                        "train_seconds"};
+    static const char *const reals[] = {"bits_per_byte",        "ppl",
+                                        "answer_percent_below", "answer_percent_error",
+                                        "tokens_total",         "train_seconds"};
     const pl_json *arms = pl_json_get(report, "arms");
     pl_json *list = pl_json_array();
     for (size_t i = 0; i < pl_json_count(arms); i++) {

@@ -3,10 +3,9 @@
  *
  * Its headers: page (the data that a browser shows of a run, and the report of a run as
  * one file), history (a row per finished phase), observe (the merged logs of all
- * processes), store_picture (SVG files). They use: page_log (reads event logs),
- * page_heat (compares versions), html (draws without scripts). */
+ * processes). They use: page_log (reads event logs), page_heat (compares versions),
+ * html (draws without scripts). */
 #pragma once
 #include "view/run_history.h"
 #include "view/observe.h"
 #include "view/page.h"
-#include "view/store_picture.h"

@@ -4,6 +4,7 @@ tests/job/python.sh makes the run and sets PATHLOOM, PATHLOOM_RUN, PATHLOOM_TEXT
 PATHLOOM_LIBRARY.
 """
 
+import ast
 import json
 import math
 import os
@@ -12,6 +13,7 @@ import re
 import struct
 import subprocess
 import threading
+import xml.etree.ElementTree
 
 import numpy as np
 import pathloom
@@ -244,3 +246,28 @@ def test_a_model_is_trained_on_a_text(tmp_path):
     assert first.read_bytes() == second.read_bytes()
     with pytest.raises(TypeError, match="n_block"):
         pathloom.train(str(text), str(tmp_path / "c"), n_block=1)
+
+
+def test_the_notebook_runs_and_draws(capsys):
+    """Runs its cells as plain Python, in their order, as a notebook does."""
+    notebook = json.loads((ROOT / "examples/explore_run.ipynb").read_text())
+    names, pictures = {}, 0
+    os.environ["PATHLOOM_RUN"] = RUN
+    for cell in notebook["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        assert cell["outputs"] == [] and cell["execution_count"] is None
+        *body, last = ast.parse("".join(cell["source"])).body
+        if not isinstance(last, ast.Expr):
+            body, last = [*body, last], None
+        exec(compile(ast.Module(body, []), "explore_run.ipynb", "exec"), names)
+        value = last and eval(compile(ast.Expression(last.value), "explore_run.ipynb", "eval"), names)
+        if isinstance(value, names.get("Picture", ())):
+            drawing = xml.etree.ElementTree.fromstring(value._repr_svg_())
+            pictures += 1
+            points = sum(len(p) for p in value.series.values())
+            assert points > 1 and sum(e.tag.endswith("circle") for e in drawing) == points
+    assert pictures == 3
+    assert len(names["curves"]["mix"]) == 3 and len(names["lineage"]) == 2
+    said = capsys.readouterr().out
+    assert "because" in said and "model.layers.0.input_layernorm.weight" in said

@@ -317,8 +317,13 @@ function drawBits() {
       el('code', {}, 'pathloom eval --run ' + s.run.folder), '.'));
     return;
   }
-  const width = Math.max(280, holder.clientWidth || 380), left = 168, right = 104, step = 27, height = rows.length * step + 26;
-  const error = (r) => (Number.isFinite(r.bits_error) ? r.bits_error : 0);
+  const width = Math.max(280, holder.clientWidth || 380), left = 168, right = 60, step = 38, height = rows.length * step + 26;
+  // The standard error of the difference from the mixture, over the same documents. Bits
+  // are proportional to the logarithm of the perplexity.
+  const error = (r) => (r.arm !== 'mix' && Number.isFinite(r.answer_percent_error) ?
+    (r.answer_percent_error / (100 - r.answer_percent_below)) * r.bits_per_byte / Math.log(r.ppl) : 0);
+  const against = (r) => (r.arm !== 'mix' && Number.isFinite(r.answer_percent_below) ?
+    `mixture ${digits(Math.abs(r.answer_percent_below), 1)}${Number.isFinite(r.answer_percent_error) ? ' ± ' + digits(r.answer_percent_error, 1) : ''} % ${r.answer_percent_below < 0 ? 'worse' : 'better'}` : '');
   const low = Math.min(...rows.map((r) => r.bits_per_byte - error(r))), high = Math.max(...rows.map((r) => r.bits_per_byte + error(r)));
   const x = (v) => left + 6 + ((v - low) / (high - low || 1)) * (width - left - right - 12);
   const picture = svg('svg', { viewBox: `0 0 ${width} ${height}`, height, role: 'img', 'aria-label': 'Bits per byte of held-out text: ' + rows.map((r) => `${r.title} ${digits(r.bits_per_byte, 3)}`).join(', ') });
@@ -328,9 +333,10 @@ function drawBits() {
       svg('text', { x: 0, y: y + 4, class: mixture ? 'strong' : '' }, r.title),
       svg('path', { d: `M${x(r.bits_per_byte - error(r))} ${y}H${x(r.bits_per_byte + error(r))}`, stroke: colour, 'stroke-width': 1.5 }),
       svg('circle', { cx: x(r.bits_per_byte), cy: y, r: mixture ? 5 : 4, fill: colour }),
-      svg('text', { x: width, y: y + 4, 'text-anchor': 'end', class: mixture ? 'strong' : '', 'data-row': r.row }, digits(r.bits_per_byte, 3) + ' ± ' + digits(r.bits_error, 3)));
+      svg('text', { x: width, y: y + 4, 'text-anchor': 'end', class: mixture ? 'strong' : '', 'data-row': r.row }, digits(r.bits_per_byte, 3)),
+      svg('text', { x: 0, y: y + 18 }, against(r)));
   });
-  picture.append(svg('text', { x: 0, y: height - 2 }, `± standard error over ${s.held_out_documents} documents`));
+  picture.append(svg('text', { x: 0, y: height - 2 }, `by perplexity on the same ${s.held_out_documents} documents, ± standard error`));
   holder.replaceChildren(picture);
 }
 

@@ -40,7 +40,7 @@ echo "1. undisturbed"
 for said in '^change   mix~1 from phase 3 on: 17 modules and 6 paths become 12 and 4' \
     '^         p01 ends; its documents go to the other paths' '^         p02 -> p01$' \
     '^         L2.E1 begins as a copy of L2.E2$' \
-    '^widen    17 modules and 6 paths of mix become 12 and 4 of mix~1' \
+    '^topology 17 modules and 6 paths of mix become 12 and 4 of mix~1' \
     ' documents of 2 paths that end go to the other 4 paths$' \
     'one machine, 5 x the time'; do # (6 paths * 3 phases + 4 * 3) / 6 phases
     grep -q "$said" "$work/calm.out" || fail "train does not say '$said'"

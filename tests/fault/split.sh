@@ -23,7 +23,7 @@ make_corpus base modules docs
 
 echo "1. undisturbed"
 (split_job calm) >"$work/calm.out" 2>&1 || fail "the undisturbed run"
-grep -q '^widen    12 modules and 4 paths of mix become 40 and 16 of mix~1' "$work/calm.out" ||
+grep -q '^topology 12 modules and 4 paths of mix become 40 and 16 of mix~1' "$work/calm.out" ||
     fail "train does not report the split"
 grep -q 'one machine, 10 x the time' "$work/calm.out" || # (4 paths * 3 phases + 16 * 3) / 6 phases
     fail "the plan does not give one machine the time of all paths"
@@ -74,7 +74,7 @@ ask train --out "$run" --set train.more=1,1 --set topology.split=3:4x4,7:16x4 ||
     fail "one more phase, and one with four times as many paths"
 }
 says '^more     mix~2 continues mix~1: 1 phases on the same shards, with a new warm-up'
-says '^widen    40 modules and 16 paths of mix~2 become 148 and 64 of mix~3'
+says '^topology 40 modules and 16 paths of mix~2 become 148 and 64 of mix~3'
 [ "$(hash_of mix~3/L1.E15@0)" = "$(hash_of mix~2/L1.E3@1)" ] || fail "mix~3/L1.E15 does not begin with the last mix~2/L1.E3"
 ask eval --run "$run" --json || fail "eval of 64 paths"
 says '"finished": *true'

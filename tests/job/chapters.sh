@@ -89,8 +89,11 @@ ask store rollback mix~2 --to 2 --run "$run" || fail "rollback of the newest cha
 
 # A finished run is lengthened. All earlier versions stay as they were.
 before=$(hash_of mix~2/head@3)
+ask train --out "$run" --set train.phases=+2 --dry-run || fail "a dry run of two phases more"
+says '^more     2 phases follow the [0-9]* that are trained'
 ask train --out "$run" --set train.phases=+2 || fail "two phases more"
 says '^more     mix~3 continues mix~2: 2 phases'
+says '^   before the phases of mix~3 perplexity was [0-9.]*: it is now [0-9.]*\( ±[0-9.]*\)* % \(better\|worse\)'
 says 'trained 2 phases longer than the baselines'
 [ "$(hash_of mix~3/head@0)" = "$before" ] || fail "mix~3 does not begin with the last version of mix~2"
 [ "$(hash_of mix~3/head@2)" != "$before" ] || fail "mix~3 did not train"

@@ -204,6 +204,13 @@ grep -q '"routing_tokens":0,' "$work/lategate.json" || fail "tokens were read fo
 grep -q "^\[chosen by the paths' losses: paths read [1-9][0-9]* more tokens" \
     "$work/generate.out" || fail "the cost is not printed: $(cat "$work/generate.out")"
 
+# ---- an arm with one path, as in serve ----
+"$pathloom" generate --run "$run" --prompt "int main" --path base --max-tokens 4 --json \
+    >"$work/arm" 2>"$work/generate.out" || fail "generate --path base"
+grep -q '"path":"base"' "$work/arm" || fail "not the arm base: $(cat "$work/arm")"
+refused 66 'there is no path `p99`' "$pathloom" generate --run "$run" --prompt a --path p99
+refused 66 'there is no path `mix`' "$pathloom" generate --run "$run" --prompt a --path mix
+
 # ---- refused options ----
 refused 64 'give one of the two' "$pathloom" generate --run "$run" --prompt a --path p00 \
     --route-every 8
@@ -223,5 +230,37 @@ refused 64 'must not be empty' "$pathloom" route --run "$run" --prompt ''
 refused 64 'likelihood' "$pathloom" route --run "$run" --prompt a --route fate
 refused 65 'there is no text' "$pathloom" route --run "$run" --file "$work/empty.txt"
 refused 66 'nothing.txt' "$pathloom" route --run "$run" --file "$work/nothing.txt"
+# ---- text with a letter that the tokenizer does not know: no bits per byte ----
+awk 'BEGIN { printf "{\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"special\":true},"
+    printf "{\"id\":1,\"content\":\"<s>\",\"special\":true},{\"id\":2,\"content\":\"</s>\",\"special\":true}],"
+    printf "\"normalizer\":null,\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\342\226\201\","
+    printf "\"prepend_scheme\":\"never\",\"split\":false},\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\","
+    printf "\"byte_fallback\":false,\"vocab\":{\"<unk>\":0,\"<s>\":1,\"</s>\":2,\"\342\226\201\":3"
+    n = split("abcdefghijklmnopqrstuvwxyz.0123456789", letter, "")
+    for (i = 1; i <= n; i++) printf ",\"%s\":%d", letter[i], i + 3
+    print "},\"merges\":[]}}" }' >"$work/letters.json"
+for i in $(seq 40); do
+    printf '{"text": "document %d. the quick brown fox jumps over the lazy dog %d times. sphinx of black quartz."}\n' \
+        "$i" $((i * 7919))
+done >"$work/known.jsonl"
+tail -n 3 "$work/known.jsonl" | sed '2s/quartz/qu@rtz/' >"$work/held.jsonl"
+head -n 37 "$work/known.jsonl" >"$work/letters.jsonl"
+"$pathloom" train --corpus "$work/letters.jsonl" --valid "$work/held.jsonl" --out "$work/lost" \
+    --workers 2 --set data.tokenizer="$work/letters.json" --set model.width=48 --set model.heads=2 \
+    --set model.blocks=2 --set model.context=64 --set train.batch=4 --set train.tau=4 \
+    --set train.phases=2 --set train.base_steps=8 --set router.prefix=8 --set topology.levels=2 \
+    --set eval.sample_tokens=0 --set eval.baselines=dense >"$work/lost.out" 2>&1 ||
+    fail "training on letters"
+grep -q '^ \* mixture, by likelihood  *- ' "$work/lost.out" || fail "bits per byte of lost text are printed"
+grep -q 'bits/byte is not known' "$work/lost.out" || fail "nothing says why there are no bits per byte"
+grep -q '"bits_per_byte":[0-9i-]\|"bits_per_byte": *[0-9i-]' "$work/lost/report.json" &&
+    fail "report.json has bits per byte of lost text"
+grep -q '"ppl": *[0-9]' "$work/lost/report.json" || fail "no perplexity"
+"$pathloom" eval --run "$work/lost" --on "$work/letters.jsonl" >"$work/lost.out" 2>&1 || fail "eval of known text"
+grep -q '^ \* mixture, by likelihood  *[0-9]' "$work/lost.out" || fail "no bits per byte of known text"
+"$pathloom" eval --run "$work/lost" --on "$work/held.jsonl" >"$work/lost.out" 2>&1 || fail "eval of lost text"
+grep -q '^       3 .* - ' "$work/lost.out" || fail "a document has bits per byte"
+refused 65 'does not know parts' "$pathloom" store bisect --run "$work/lost"
+
 rm -rf "$work"
 echo "eval_text: all checks passed"

@@ -5,6 +5,7 @@
 #
 # Trains three small runs on the text of the tests, exports a path of each run in every
 # type, and compares logits, perplexity, tokens and greedy text with those of pathloom.
+# Then trains the path further with transformers, and imports and serves what it saves.
 # Needs a Python (as PYTHON, else python3) with the packages
 #
 #   numpy sentencepiece protobuf torch transformers safetensors gguf xllamacpp
@@ -65,6 +66,13 @@ oracle() { # NAME PATH SETTING ...
         failed=1
     }
     [ "$code" -eq 77 ] || compared=1
+    code=0
+    "$python" tests/job/oracle/finetune.py "$pathloom" "$path_logits" "$work/$name/f32" \
+        cli "$work/$name" 2> "$work/$name/errors" || code=$?
+    [ "$code" -eq 0 ] || [ "$code" -eq 77 ] || {
+        tail -n 3 "$work/$name/errors"
+        failed=1
+    }
 }
 
 oracle tied p10 model.width=64 model.heads=4 model.blocks=2 model.context=64

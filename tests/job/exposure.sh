@@ -65,6 +65,28 @@ for run in plain packed; do
 done
 "$pathloom" store blame L1.E0 --run "$work/plain" | grep -q ' of .*docs [0-9.]* %' ||
     fail "blame names no domain"
+# With --documents, the documents of each contributor add up to its tokens.
+"$pathloom" store blame L1.E0 --history --documents --run "$work/plain" --json >"$work/blame" ||
+    fail "store blame --documents"
+awk -F '"document":"' '
+    function number(text) { gsub(/[^0-9]/, "", text); return text + 0 }
+    { match($1, /"tokens":[0-9]+,"versions"/); all = number(substr($1, RSTART, RLENGTH)); sum = 0
+      for (i = 2; i <= NF; i++) { match($i, /"tokens":[0-9]+/); sum += number(substr($i, RSTART, RLENGTH)) }
+      if (sum != all || NF < 3) { print sum " of " all " tokens"; bad = 1 } }
+    END { exit bad || NR < 4 }' "$work/blame" || fail "blame by document: $(cut -c1-600 "$work/blame")"
+"$pathloom" store blame L1.E0 --documents --run "$work/plain" |
+    grep -q '^ *document [0-9a-f]\{16\}  *[0-9.]*k* tokens  docs  # ' || fail "blame shows no text of a page"
+"$pathloom" store blame L1.E0 --documents --store "$work/plain/store" |
+    grep -q '^ *document [0-9a-f]\{16\}  *[0-9.]*k* tokens  docs *$' || fail "blame of a store lists no documents"
+
+echo "a run with default keys has no updates to verify, but its tasks can be trained again"
+"$pathloom" store verify L1.E0@1 --run "$work/plain" >"$work/verify" 2>"$work/verify.err"
+[ $? -eq 66 ] || fail "verify without updates"
+[ "$(cat "$work/verify" "$work/verify.err" | grep -c 'use --tasks')" -eq 1 ] || fail "verify gives its reason twice"
+"$pathloom" store verify L1.E0@1 --tasks --run "$work/plain" >"$work/verify" 2>&1 ||
+    fail "verify --tasks: $(cat "$work/verify")"
+[ "$(grep -c '  the same$' "$work/verify")" -eq 4 ] || fail "not four tasks are the same: $(cat "$work/verify")"
+! grep -q 'use --tasks\| info ' "$work/verify" || fail "verify --tasks advises --tasks, or logs: $(cat "$work/verify")"
 
 echo "a folder has the tokens of its domain, and a file has fewer"
 exposure docs mix >"$work/domain"

@@ -85,7 +85,7 @@ many=$(planned --set topology.levels=4x4 --set topology.graft=3:drop:L1.E1+L1.E2
 echo "2. a level is cut"
 long_job --set topology.graft=3:cut:L1
 says '^more     mix~1 continues mix: 1 phases on the same shards'
-says '^widen    12 modules and 4 paths of mix become 14 and 4 of mix~1'
+says '^topology 12 modules and 4 paths of mix become 14 and 4 of mix~1'
 grep -q '"paths":\["p000","p001","p110","p111"\]' "$run/router_map.json" ||
     fail "router_map.json has other names of paths: $(head -c 300 "$run/router_map.json")"
 ask store tag cut 0 --run "$run" || fail "tag of phase 0: $(cat "$work/ask.out")"
@@ -110,7 +110,7 @@ whole
 echo "3. a module is copied"
 [ "$(hash_of mix~1/L3.E0@1)" != "$(hash_of mix~1/L3.E1@1)" ] || fail "the modules of L3 did not become different"
 long_job --set topology.graft=3:cut:L1,4:copy:L3.E0
-says '^widen    14 modules and 4 paths of mix~1 become 19 and 6 of mix~2'
+says '^topology 14 modules and 4 paths of mix~1 become 19 and 6 of mix~2'
 for pair in L3.E0:L3.E0 L3.E1:L3.E1 L3.E2:L3.E0 embed.E2:embed.E0 embed.E3:embed.E2; do
     now=mix~2/${pair%:*}@0 was=mix~1/${pair#*:}@1
     [ -n "$(hash_of "$now")" ] && [ "$(hash_of "$now")" = "$(hash_of "$was")" ] ||
@@ -122,13 +122,13 @@ echo "4. a path and a module are dropped"
 refused 'topology.graft' --set topology.graft=3:cut:L1,4:drop:L3.E0
 long_job --set topology.graft=3:cut:L1,4:copy:L3.E0,5:drop:p001
 says ' documents of 1 paths that end go to the other 5'
-says '^widen    19 modules and 6 paths of mix~2 become 17 and 5 of mix~3'
+says '^topology 19 modules and 6 paths of mix~2 become 17 and 5 of mix~3'
 ask generate --run "$run" --path p001 --prompt int --max-tokens 2 && fail "generate accepts p001, which was dropped"
 whole
 ask store log mix~2/embed.E1 --run "$run" || fail "log"
 says 'ended; mix~3 continues without it'
 long_job --set topology.graft=3:cut:L1,4:copy:L3.E0,5:drop:p001,6:drop:L3.E1
-says '^widen    17 modules and 5 paths of mix~3 become 14 and 4 of mix~4'
+says '^topology 17 modules and 5 paths of mix~3 become 14 and 4 of mix~4'
 [ "$(hash_of mix~4/L3.E1@0)" = "$(hash_of mix~3/L3.E2@1)" ] || fail "L3.E1 is not L3.E2"
 ask route --run "$run" --prompt "int main(" || fail "route"
 ask export --run "$run" --path p111 --out "$work/exported" || fail "export"

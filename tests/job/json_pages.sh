@@ -78,6 +78,7 @@ verb fsck
 verb gc --grace 0
 verb blame L1.E0
 verb blame L1.E0 --history
+verb blame L1.E0 --documents
 verb verify L1.E0
 verb verify L1.E0 --tasks
 verb bisect --from 0 --to 2
@@ -101,6 +102,6 @@ explained observe "$pathloom" observe --run "$work/run"
 explained doctor "$pathloom" doctor --run "$work/run"
 explained status "$pathloom" status --run "$work/run"
 
-refused 64 "has no --json" "$pathloom" store cat L1.E0 --run "$work/run" --json
+refused 64 "has no option --json" "$pathloom" store cat L1.E0 --run "$work/run" --json
 rm -rf "$work"
 echo "docs/JSON.md describes the fields of $checks outputs"

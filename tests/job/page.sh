@@ -266,20 +266,4 @@ end
 )" "$work/report.html" || fail "the hash of mix/L1.E0@6 is not in the report"
 refused 66 'there is no run in' "$pathloom" page --run "$work/nothing" --report "$work/none.html"
 [ ! -e "$work/none.html" ] || fail "a refused report left a file"
-
-# ---- pictures that commands of the store draw ----
-store diff mix/L1.E0@0 mix/L1.E0@6 --run "$work/run" --svg "$work/diff.svg"
-[ "$(grep -o '<rect' "$work/diff.svg" | wc -l)" -eq 60 ] || fail "the picture does not have ten tensors and six steps"
-grep -q 'versions 0 to 6 in 6 steps' "$work/diff.svg" || fail "no title"
-store blame mix/L1.E0 --run "$work/run" --history --svg "$work/blame.svg"
-[ "$(grep -o '<rect' "$work/blame.svg" | wc -l)" -eq "$(grep -c ' path ' "$work/verb.out")" ] ||
-    fail "the number of bars is not the number of contributors"
-for picture in diff blame; do
-    head -c 40 "$work/$picture.svg" | grep -q '^<svg xmlns="http://www.w3.org/2000/svg"' || fail "$picture.svg"
-    tail -n 1 "$work/$picture.svg" | grep -q '</svg>$' || fail "$picture.svg ends early"
-done
-refused 64 'from an older version to a newer' "$pathloom" store diff mix/L1.E0@6 mix/L1.E0@0 \
-    --run "$work/run" --svg "$work/none.svg"
-refused 64 'draws a single module' "$pathloom" store diff mix mix --run "$work/run" --svg "$work/none.svg"
-[ ! -e "$work/none.svg" ] || fail "a refused picture left a file"
 echo "page: all checks passed"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Tests that the manual pages and the shell completion agree with the program's help.
-# Links and names of files in the pages must exist.
+# Links and names of files in the pages must exist, and numbers of README's tables must
+# be on the pages of results that they link to.
 #
 # usage: pages.sh PATHLOOM
 set -u
@@ -47,4 +48,30 @@ for file in $(grep -ohE '`[a-z]+/[A-Za-z0-9_/.-]+\.(c|h|sh|yaml|md)`' CONTRIBUTI
         failed=1
     }
 done
+# A number in a row of README's tables that links to results must be on one of the linked
+# pages, rounded to README's digits.
+while IFS= read -r row; do
+    pages=$(printf '%s\n' "$row" | grep -oE 'docs/results/[a-z0-9-]+\.md' | sort -u)
+    # shellcheck disable=SC2086 # a list of pages
+    printf '%s\n' "$row" | sed 's/\](\([^)]*\))//g' | awk -v row="$row" '
+        # Calls of `take`: pages first, then the row, whose numbers must be known.
+        function take(line, known,    text, digits) {
+            while (match(line, /[0-9][0-9,]*(\.[0-9]+)?/)) {
+                text = substr(line, RSTART, RLENGTH)
+                line = substr(line, RSTART + RLENGTH)
+                sub(/,+$/, "", text)
+                gsub(/,/, "", text)
+                if (!known) { seen[n++] = text; continue }
+                digits = index(text, ".") ? length(text) - index(text, ".") : 0
+                for (i = 0; i < n; i++)
+                    if (sprintf("%.*f", digits, seen[i]) == text) break
+                if (i == n) { print "README.md: no " text " on the page of: " row; bad = 1 }
+            }
+        }
+        FILENAME != "-" { take($0, 0); next }
+        { take($0, 1) }
+        END { exit bad }' $pages - || failed=1
+done <<END
+$(grep '^|.*](docs/results/' README.md)
+END
 exit "$failed"

@@ -83,6 +83,9 @@ workers=$(pgrep -f -- "pathloom worker --run $work/run ")
 kill -STOP $workers
 store 0 tag early 3 --note "for the test"
 store 0 tag heads head
+store 0 log L1.E0@3
+says '  tag early'
+says ' p00.r0 '
 for verb in ls "ls --objects" "ls --refs" "ls --paths" "ls --tags" "log L1.E0" \
     "show L1.E0@2" "show early" stat du "diff L1.E0@1 L1.E0@3" "diff early mix" \
     "blame L1.E0@3" "blame L1.E0 --history" "verify L1.E0" "gc --grace 0" tag fsck; do
@@ -167,6 +170,9 @@ expect 65 "$pathloom" store fsck --store "$work/restored"
 store 64 diff L1.E0
 store 64 rollback mix
 store 64 tag 7
+for name in p01 a/b "caf$(printf '\303\251')" 'a b'; do
+    expect 64 "$pathloom" store tag "$name" --run "$work/run"
+done
 store 64 ls --keep 3
 store 64 gc --keep 0
 store 64 cat L1.E0 --format q
@@ -185,17 +191,15 @@ for verb in ls "log L1.E0" "show L1.E0@2" "diff L1.E0@1 L1.E0@2" gc fsck tag \
 done
 store_json push "$work/pushed-too" mix
 store_json backup "$work/backup-too"
-store_json export --path p00 --out "$work/exported"
 store 75 rollback mix --to early --json
 store 64 cat L1.E0@2 --json
 expect 0 "$pathloom" store init --store "$work/made" --json
 expect 0 "$pathloom" store pull "$work/run/store" mix --store "$work/made" --json
 expect 0 "$pathloom" store restore "$work/backup-too" --store "$work/made-too" --json
-expect 0 "$pathloom" store import "$work/exported" --out "$work/imported.yaml" --json
 kill -0 "$job" || fail "the job ended before all verbs were tried"
 "$pathloom" store --man >"$work/man"
 "$pathloom" --completion >"$work/completion"
-for verb in init ls log show diff tag rollback gc fsck export import push pull blame \
+for verb in init ls log show diff tag rollback gc fsck push pull blame \
     verify cat backup restore stat du; do
     expect 0 "$pathloom" store "$verb" --help
     grep -q "^\.SS \"$verb " "$work/man" || fail "no page about $verb"

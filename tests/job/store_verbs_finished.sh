@@ -179,12 +179,11 @@ mkdir -p "$out"
 write_to() { # verb, path
     case $1 in
     page) "$pathloom" page --run "$run" --report "$2" ;;
-    svg) "$pathloom" store diff L1.E0@0 L1.E0@4 --run "$run" --svg "$2" ;;
     gguf) "$pathloom" export --run "$run" --arm base --format gguf --out "$2" ;;
     import) "$pathloom" import "$out/hf" --out "$2" --force ;;
     esac >"$out/said" 2>&1
 }
-for verb in page svg gguf import; do
+for verb in page gguf import; do
     write_to $verb "$out/$verb.gguf" || fail "$verb: $(cat "$out/said")"
     bytes=$(wc -c <"$out/$verb.gguf")
     [ "$bytes" -gt 200 ] || fail "$verb wrote $bytes bytes"

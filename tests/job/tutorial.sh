@@ -54,13 +54,13 @@ all_say() { # pattern ...
 root=$PWD
 cd "$work" || exit 1
 run_section docs/TUTORIAL.md '## 9\.' '## More features' 19
-all_say '^widen    12 modules and 4 paths of mix~1 become 22 and 8 of mix~2' \
+all_say '^topology 12 modules and 4 paths of mix~1 become 22 and 8 of mix~2' \
     '^mix~2/L1.E3@0' '^mix~1/L1.E1@2' '^mix/L1.E1@2' '^more     mix~3 continues mix~2' \
-    '^         p01 ends; its [0-9]* documents go' '^widen .* of mix~3 become .* of mix~4' \
+    '^         p01 ends; its [0-9]* documents go' '^topology .* of mix~3 become .* of mix~4' \
     'ended; mix~4 continues without it' '^exact ' '^forgotten *unproven .*base model, router and tokenizer'
 rm all.txt
 small="$small --set eval.baselines=none"
 run_section README.md '## Change a mixture during' '## Against' 4
-all_say '^widen    12 modules' '^more     mix~3 continues mix~2' 'soup'
+all_say '^topology 12 modules' '^more     mix~3 continues mix~2' 'soup'
 echo "the commands of the tutorial and of README.md work"
 rm -rf "$work"

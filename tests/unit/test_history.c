@@ -6,7 +6,6 @@
 #include "view/html.h"
 #include "view/page_heat.h"
 #include "job/job.h"
-#include "view/store_picture.h"
 #include "tests/support/corpus_support.h"
 
 #include <math.h>
@@ -377,27 +376,6 @@ PL_TEST(pictures_of_odd_numbers_are_finite)
     assert_int_equal(count_text(text, "</svg>"), 3);
 }
 
-PL_TEST(a_picture_alone_is_a_whole_file)
-{
-    OWNED(pl_buf_destroy) pl_buf out = {0}, picture = {0};
-    const char names[2][PL_NAME_MAX] = {"worker-1", "a > b"};
-    double shares[] = {NAN, 0.25};
-    html_bars(&picture, "shares", names, shares, 2);
-    assert_null(strstr(pl_buf_text(&picture), "nan"));
-    pl_buf_clear(&picture);
-    shares[0] = 0.75;
-    html_bars(&picture, "shares > 0", names, shares, 2);
-    html_alone(&picture, "<title>", &out);
-    const char *text = pl_buf_text(&out);
-    assert_true(pl_starts_with(text, "<svg xmlns=\"http://www.w3.org/2000/svg\" "));
-    assert_int_equal(count_text(text, "<svg"), 1);
-    assert_int_equal(count_text(text, "<rect class"), 2);
-    assert_int_equal(count_text(text, ">&#60;title&#62;</text>"), 1);
-    assert_non_null(strstr(text, ">75.0 %</text>"));
-    assert_non_null(strstr(text, ">a &#62; b</text>"));
-    assert_true(pl_ends_with(text, "</svg>\n"));
-}
-
 /* Adds a version of a module that belongs to no arm. Its record claims n_params
  * parameters, but the version has four. */
 static void put_version(bench *b, uint64_t number, float value, uint64_t n_params,
@@ -416,25 +394,16 @@ static void put_version(bench *b, uint64_t number, float value, uint64_t n_param
     assert_ok(pl_txn_commit(&txn));
 }
 
-PL_TEST(a_picture_of_changes_needs_changes_but_no_small_module)
+PL_TEST(a_heat_map_of_too_many_values_is_refused)
 {
     OWNED(end_bench) bench b;
-    OWNED(pl_buf_destroy) pl_buf svg = {0};
     pl_json *heat = NULL;
     pl_hash parent = {{0}};
-    char file[PL_PATH_MAX];
     begin_bench(&b, "changes");
-    pl_join(file, b.logs, "changes.svg");
     for (uint64_t number = 0; number < 4; number++)
         put_version(&b, number, (float)number, (uint64_t)1 << 30, &parent);
-    assert_int_equal(page_heat_json(b.store, "other/L1.E0", 1, 3, false, &heat),
+    assert_int_equal(page_heat_json(b.store, "other/L1.E0", 1, 3, &heat),
                      PL_ERR_UNSUPPORTED);
-    assert_ok(store_picture_changes(b.store, "other/L1.E0", 1, 3, file));
-    assert_ok(pl_read_file(file, &svg));
-    assert_int_equal(count_text(pl_buf_text(&svg), "<rect"), 1);
-    assert_non_null(strstr(pl_buf_text(&svg), "versions 1 to 3 in 1 steps"));
-    assert_int_equal(store_picture_changes(b.store, "other/L1.E0", 0, 3, file),
-                     PL_ERR_NOT_FOUND);
 }
 
 PL_SUITE(make_scratch, remove_scratch)
