@@ -330,7 +330,7 @@ PL_TEST(a_blank_document_keeps_its_place_and_counts_nothing)
             const int64_t rest = pl_sampler_fill(without, i, 1, in[1], out[1]);
             memset(of_docs, 0, sizeof of_docs);
             pl_sampler_count(plain, i, 1, of_docs);
-            marked = of_docs[BLANK];
+            const uint64_t marked = of_docs[BLANK];
             assert_int_equal(rest, all - (int64_t)marked);
             was_there = was_there || marked > 0;
             for (size_t t = 0; t < T; t++) {

@@ -36,7 +36,7 @@ static void report(double one, double one_again, double hindsight, char out[1024
     evaluation e;
     pl_shape shape;
     pl_topology_spec spec;
-    pl_buf file = {0};
+    OWNED(pl_buf_destroy) pl_buf file = {0};
     memset(&r, 0, sizeof r);
     memset(&e, 0, sizeof e);
     for (int d = 0; d < DOCS; d++)
@@ -72,7 +72,6 @@ static void report(double one, double one_again, double hindsight, char out[1024
     evaluation_clear(&e);
     pl_topology_destroy(&r.topology);
     pl_tokens_close(&r.valid);
-    pl_buf_destroy(&file);
 }
 
 PL_TEST(a_domain_that_wins_when_routed_again_has_a_wrong_path)
@@ -113,7 +112,4 @@ PL_TEST(a_mixture_that_wins_gets_no_reasons)
     assert_string_equal(said, "");
 }
 
-int main(void)
-{
-    return suite_run(make_scratch, remove_scratch);
-}
+PL_SUITE(make_scratch, remove_scratch)
