@@ -20,8 +20,7 @@ PL_TEST(frozen_slots_keep_every_byte_and_count_in_no_norm)
     OWNED(close_rig) rig plain = open_rig(&tiny, 2, true);
     const int n_slots = pl_topology_n_slots(plain.topology);
     OWNED(free_memory)
-    float *m = calloc(plain.n, sizeof *m),
-          *v = calloc(plain.n, sizeof *v);
+    float *m = calloc(plain.n, sizeof *m), *v = calloc(plain.n, sizeof *v);
     const pl_step_result all = step_frozen(&plain, NULL, 0.0f);
     OWNED(free_memory) float *trained = copy_params(&plain);
     for (int s = 0; s < n_slots; s++) {

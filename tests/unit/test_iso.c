@@ -143,8 +143,7 @@ static void plain_equalize(float *x, int n, int m)
         {1.875f, -1.25f, 0.375f}};
     const size_t N = (size_t)n * (size_t)m, Q = (size_t)n * (size_t)n;
     OWNED(free_memory)
-    float *g = copy_of(x, N),
-          *xt = copy_of(x, N), *y = copy_of(x, N);
+    float *g = copy_of(x, N), *xt = copy_of(x, N), *y = copy_of(x, N);
     OWNED(free_memory) float *a = calloc(Q, sizeof *a), *b = calloc(Q, sizeof *b);
     double squares = 0, product = 0;
     for (size_t i = 0; i < N; i++)

@@ -79,8 +79,7 @@ static double *multiply(const double *a, const double *b, int M, int N, int K,
 static void iterate_double(double *x, int L, int S)
 {
     OWNED(free_memory)
-    double *s = multiply(x, x, S, S, L, true),
-           *ss = multiply(s, s, S, S, S, false);
+    double *s = multiply(x, x, S, S, L, true), *ss = multiply(s, s, S, S, S, false);
     for (int i = 0; i < S * S; i++)
         ss[i] = -4.7750 * s[i] + 2.0315 * ss[i];
     OWNED(free_memory) double *y = multiply(x, ss, L, S, S, false);
@@ -126,8 +125,7 @@ static void expect_double(const char *name)
     for (int s = 0; s < N_SIZES; s++) {
         const int O = sizes[s].O, I = sizes[s].I;
         OWNED(free_memory)
-        double *p = calloc((size_t)(O * I), sizeof *p),
-               *m = calloc((size_t)(O * I), 8);
+        double *p = calloc((size_t)(O * I), sizeof *p), *m = calloc((size_t)(O * I), 8);
         step_matrix(name, 1, O, I, x);
         for (int i = 0; i < O * I; i++)
             p[i] = (double)(0.02f * pl_random_normal(1, 1, (uint64_t)i));
@@ -153,8 +151,7 @@ PL_TEST(cpu_follows_the_equation)
 PL_TEST(threads_do_not_change_a_byte)
 {
     OWNED(free_memory)
-    matrices *one = calloc(1, sizeof *one),
-             *many = calloc(1, sizeof *many);
+    matrices *one = calloc(1, sizeof *one), *many = calloc(1, sizeof *many);
     for (int s = 0; s < N_SIZES; s++) {
         const size_t bytes = (size_t)(sizes[s].O * sizes[s].I) * sizeof(float);
         step_matrix("cpu", 1, sizes[s].O, sizes[s].I, one);
@@ -201,8 +198,7 @@ PL_TEST(matrices_do_not_depend_on_each_other)
         int n, O, I;
     } cases[] = {{9, 66, 130}, {3, 130, 66}, {2, 400, 128}};
     OWNED(free_memory)
-    many_matrices *alone = calloc(1, sizeof *alone),
-                  *all = calloc(1, sizeof *all);
+    many_matrices *alone = calloc(1, sizeof *alone), *all = calloc(1, sizeof *all);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         const int n = cases[c].n, O = cases[c].O, I = cases[c].I;
         step_many("cpu", 1, n, 1, O, I, alone);
@@ -450,8 +446,7 @@ PL_TEST(second_moments_of_matrices_do_not_travel)
         const size_t size = kind == PL_STATE_F32 ? 4 : 2;
         const size_t bytes = pl_path_state_bytes(&arm, n);
         OWNED(free_memory)
-        float *from = calloc(2 * n, sizeof *from),
-              *to = calloc(2 * n, sizeof *to);
+        float *from = calloc(2 * n, sizeof *from), *to = calloc(2 * n, sizeof *to);
         OWNED(free_memory) uint8_t *blob = calloc(bytes + 1, 1);
         assert_int_equal(bytes, (n + second) * size);
         assert_int_equal(pl_path_moments_floats(&arm, n), n + second);

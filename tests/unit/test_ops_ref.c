@@ -172,14 +172,11 @@ PL_TEST(head_norm_matches_its_equation_and_leaves_values)
 {
     enum { N = QK_N, H = QK_H, G = QK_G, D = QK_D, W = QK_W };
     OWNED(free_memory)
-    double *x = naive_randoms(N * W, 1, 2.0),
-           *w = naive_randoms(2 * D, 2, 1.0);
+    double *x = naive_randoms(N * W, 1, 2.0), *w = naive_randoms(2 * D, 2, 1.0);
     OWNED(free_memory)
-    float *fx = naive_floats(x, N * W),
-          *was = naive_floats(x, N * W);
+    float *fx = naive_floats(x, N * W), *was = naive_floats(x, N * W);
     OWNED(free_memory)
-    float *fw = naive_floats(w, 2 * D),
-          *again = naive_floats(x, N * W);
+    float *fw = naive_floats(w, 2 * D), *again = naive_floats(x, N * W);
     float before[N * (H + G) * D], rstd[N * (H + G)];
     be->ops->head_norm_forward(be, act(fx), act(before), rstd, fw, N, H, G, D,
                                (float)norm_eps);

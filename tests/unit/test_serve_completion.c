@@ -252,8 +252,7 @@ static void list_tokens(const char *before, const char *text, const char *after,
 PL_TEST(a_text_becomes_tokens_and_back)
 {
     OWNED(pl_buf_destroy)
-    pl_buf plain = {0},
-           bos = {0}, special = {0}, body = {0}, back = {0};
+    pl_buf plain = {0}, bos = {0}, special = {0}, body = {0}, back = {0};
     list_tokens("", "loom", "", &plain);
     list_tokens("1", "loom", "", &bos);
     list_tokens("1", "loom", ",2", &special);

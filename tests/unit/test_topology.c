@@ -413,8 +413,7 @@ PL_TEST(the_same_seed_gives_the_same_bytes_and_another_seed_others)
     for (int s = 0; s < pl_topology_n_slots(t); s++) {
         size_t n = pl_topology_slot(t, s)->n_params * sizeof(float);
         OWNED(free_memory)
-        float *a = init_slot(t, s, 1),
-              *b = init_slot(t, s, 1), *c = init_slot(t, s, 2);
+        float *a = init_slot(t, s, 1), *b = init_slot(t, s, 1), *c = init_slot(t, s, 2);
         assert_memory_equal(a, b, n);
         bool only_norms = pl_topology_slot(t, s)->kind == PL_SLOT_HEAD;
         assert_int_equal(memcmp(a, c, n) == 0, only_norms);
@@ -429,8 +428,7 @@ PL_TEST(initial_values_do_not_depend_on_the_topology)
     const pl_tensor *a = find_tensor(mixture, "model.layers.4.mlp.up_proj.weight");
     const pl_tensor *b = find_tensor(dense, "model.layers.4.mlp.up_proj.weight");
     OWNED(free_memory)
-    float *x = init_slot(mixture, a->slot, 5),
-          *y = init_slot(dense, b->slot, 5);
+    float *x = init_slot(mixture, a->slot, 5), *y = init_slot(dense, b->slot, 5);
     size_t ax = a->offset - pl_topology_slot(mixture, a->slot)->offset;
     size_t by = b->offset - pl_topology_slot(dense, b->slot)->offset;
     assert_memory_equal(x + ax, y + by, 12 * 8 * sizeof *x);
