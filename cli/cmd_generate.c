@@ -177,15 +177,18 @@ static pl_status find_named(session *s)
         return pl_fail(PL_ERR_USAGE, "path %s uses a module that --without excludes",
                        name);
     }
+    char last[PL_NAME_MAX];
+    pl_topology_path_name(s->mix.topology, pl_topology_n_paths(s->mix.topology) - 1,
+                          last);
     s->choice.path = 0;
     s->single = pl_mixture_use_arm(&s->mix, name) == PL_OK &&
                 pl_topology_n_paths(s->mix.topology) == 1;
     if (s->single)
         return PL_OK;
     return pl_fail(PL_ERR_NOT_FOUND,
-                   "there is no path `%s`, and no arm of this name with one path; "
-                   "`pathloom store ls --paths` lists all paths",
-                   name);
+                   "there is no path `%s`, and no arm of this name with one path; the "
+                   "last path is %s",
+                   name, last);
 }
 
 /* Chooses one path, which generates. It is enough to hold one path at a time in memory

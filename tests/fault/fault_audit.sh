@@ -184,7 +184,7 @@ while read -r one two phase name; do
     case $name in liar-*) ;; *) fail "the honest worker $name is found" ;; esac
     # the module that only this path has, in the version after this phase
     ask store show "mix/head.E$((2 * one + two))@$((phase + 1))" --run "$work/half"
-    says "path $((2 * one + two)) "
+    says " p$one$two\.r0 "
     ! grep "$name" "$work/ask.out" || fail "the lie of $name is in a version"
 done <"$work/found"
 fsck_is_clean half || fail "fsck of half"
