@@ -460,7 +460,8 @@ static size_t write_list_head(pl_buf *out, int64_t changed_s)
     return out->len;
 }
 
-/* Writes the list, unless the file has these bytes: nobody reads it again in vain. */
+/* Writes the list, unless the file already has these bytes, so that no process reads it
+ * again without need. */
 static pl_status write_list(const char *path, const pl_key_list *list)
 {
     pl_buf text = {0}, old = {0}, fresh = {0};

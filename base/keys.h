@@ -139,7 +139,8 @@ pl_status pl_key_list_check_name(const pl_key_list *list, const char *name,
 typedef pl_status (*pl_key_change)(pl_key_list *list, void *context);
 pl_status pl_key_list_edit(const char *path, pl_key_change change, void *context);
 
-/* ERR_USAGE: it is empty, too long, or has more than letters, digits and ._:@-. */
+/* Returns ERR_USAGE if the name is empty or too long, or has characters other than
+ * letters, digits and ._:@-. */
 pl_status pl_key_name_check(const char *name);
 
 PL_C_END

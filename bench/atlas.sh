@@ -59,6 +59,7 @@ elif [ -z "$cells" ]; then
     done
 fi
 repeats=${repeats:-$([ -n "$quick" ] && echo 1 || echo 3)}
+[ ! -e "${out:-/}" ] || [ -z "$out" ] || fail "$out exists; name a new folder"
 links_begin "$build" "${out:-$build/atlas}"
 make_corpus --whole base modules docs home store
 
@@ -145,7 +146,10 @@ CELL
     kill $job
     end_job 130
     links_down
-    echo "$kbit $rtt ${lifetime:-0} $method_name $codec_name $(bits_of cell) $moved $first $(phases_of cell)" |
+    bits=$(bits_of cell) && [ -n "$bits" ] || fail "the cell $kbit $rtt cannot be scored"
+    at_end=$(phases_of cell)
+    [ "${at_end%% *}" -gt 0 ] || fail "the cell $kbit $rtt has no paths"
+    echo "$kbit $rtt ${lifetime:-0} $method_name $codec_name $bits $moved $first $at_end" |
         awk -v OFS='\t' -v t=$time_s -v load="$(cut -d' ' -f1 /proc/loadavg)" '{
             n = $10 - $8
             link = $7 / 4 * 8 / ($1 * 1000) # seconds, one direction after the other

@@ -36,6 +36,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+[ ! -e "$out" ] || fail "$out exists; name a new folder"
 links_begin "$build" "$out"
 export PATHLOOM_FAILPOINT="worker.step.before@join:sleep:$step_ms"
 base=400 phases=8 tau=50 paths=8

@@ -181,10 +181,10 @@ static pl_status find_named(session *s)
     pl_topology_path_name(s->mix.topology, pl_topology_n_paths(s->mix.topology) - 1,
                           last);
     s->choice.path = 0;
-    s->single = pl_mixture_use_arm(&s->mix, name) == PL_OK &&
-                pl_topology_n_paths(s->mix.topology) == 1;
-    if (s->single)
-        return PL_OK;
+    const pl_status status = pl_mixture_use_arm(&s->mix, name);
+    s->single = status == PL_OK && pl_topology_n_paths(s->mix.topology) == 1;
+    if (s->single || (status != PL_OK && status != PL_ERR_NOT_FOUND))
+        return status;
     return pl_fail(PL_ERR_NOT_FOUND,
                    "there is no path `%s`, and no arm of this name with one path; the "
                    "last path is %s",

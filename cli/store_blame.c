@@ -19,8 +19,10 @@ static pl_status print_documents(row *r, const pl_contributor *p,
         pl_buf_clear(&shown);
         if (tokenizer)
             PL_TRY(pl_tokenizer_decode(tokenizer, part->head, part->n_head, &text));
-        pl_buf_printable(&shown, pl_buf_text(&text),
-                         text.len < SHOWN_BYTES ? text.len : SHOWN_BYTES, false);
+        size_t n = text.len < SHOWN_BYTES ? text.len : SHOWN_BYTES;
+        while (n > 0 && n < text.len && (text.data[n] & 0xc0) == 0x80)
+            n--; /* not inside a character */
+        pl_buf_printable(&shown, pl_buf_text(&text), n, false);
         row_text(&item, "document", hash, "          document %s");
         row_tokens(&item, "tokens", part->n_tokens, " %7s tokens");
         row_text(&item, "domain", part->domain, "  %s");

@@ -41,7 +41,7 @@ pl_status store_check_tag_name(pl_store *store, const char *name)
     if (run_may_have_arm(name))
         kind = PL_NAME_ARM;
     const bool path =
-        *name == 'p' && strspn(name + 1, "0123456789") == strlen(name + 1);
+        name[0] == 'p' && name[1] && strspn(name + 1, "0123456789") == strlen(name + 1);
     if (kind == PL_NAME_NONE && !path)
         return PL_OK;
     return pl_fail(PL_ERR_USAGE,

@@ -53,7 +53,8 @@ static void put_pairs(topk_out *o, const float *a, const uint16_t *kept, size_t 
     for (size_t i = 0; i < n_kept; i++)
         sum += (double)magnitude(a[kept[i]]);
     double bound = n_kept ? sum / (double)n_kept : 0;
-    /* means of the magnitudes up to `bound`, and above it; 0 without any */
+    /* the mean of the magnitudes up to `bound`, and of those above it; 0 if there are
+     * none */
     double sums[2] = {0, 0};
     size_t counts[2] = {0, 0};
     for (size_t i = 0; i < n_kept; i++) {

@@ -80,7 +80,8 @@ static pl_status take_outer_step(merge *g)
         weights[i] =
             (float)pl_round_weight(g->of, (int)g->contributions[i].path,
                                    g->contributions[i].weight, g->total_weight, g->n);
-    /* only the first vector of an update is added; its mate uses a second one */
+    /* only the first vector of an update is added; only the contributor's mate uses a
+     * second one */
     const home_round round = {.store = g->h->store,
                               .module = g->module->name,
                               .n_params = n,

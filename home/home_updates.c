@@ -59,17 +59,16 @@ static pl_status next_run(void *context, bool anew, pl_codec_run *out)
     if (anew)
         u->at = u->contributors = 0;
     for (u->n = 0; u->at < r->n && !waits_for_run(u); u->at++) {
-        /* Returns whether the update of the next contribution was already added. A sum
-         * of c contributors' updates is named by c contributions (or by 2c, if two sums
-         * have exactly the same bytes). The sum is added at the first of each c such
-         * contributions. */
+        /* A sum of c contributors' updates is named by c contributions (or by 2c, if
+         * two sums have exactly the same bytes). It is added at the first of each c such
+         * contributions, and left out at the others. */
         int first = u->at, n_before = 0;
         for (int i = u->at - 1; u->round.homomorphic && i >= 0; i--)
             if (same_update(u, i, u->at)) {
                 first = i;
                 n_before++;
             }
-        if ((n_before > 0 && n_before % u->stands_for[first] != 0))
+        if (n_before > 0 && n_before % u->stands_for[first] != 0)
             continue;
         size_t more = room_of(u, u->at);
         if (u->n >= n_threads && bytes + more > r->ahead_bytes)

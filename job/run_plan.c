@@ -55,8 +55,7 @@ static uint64_t transfer_bytes(uint64_t bytes)
  * private parameters, each task also has the private parameters at its start. Updates
  * from mates and packed states are added. Pages of data files are not counted, because
  * the kernel frees them when memory is short. Between its blocks the allocator keeps
- * some memory that is free, more of it the busier the machine is: the worker had up to
- * 0.8 % more than the sum, so a thirty-second is added. */
+ * some memory that is free, so a sixty-fourth is added. */
 static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
 {
     const pl_arm arm = {.shape = *pl_topology_shape(r->topology),
@@ -96,7 +95,7 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
                          (tasks + offers) * path + packed +
                          pl_worker_cache_bytes(&arm, r->topology, most) +
                          (local < most ? local : most) + transfer_bytes(state * path);
-    return sum + sum / 32;
+    return sum + sum / 64;
 }
 
 /* Raises *most to the bytes of the largest upload of an arm: the state of a path, or

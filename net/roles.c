@@ -10,7 +10,8 @@ enum {
     TRAINS = BIT(WORKER) | BIT(LOCAL),
     SENDS = BIT(WORKER) | BIT(RELAY) | BIT(LOCAL),
     WATCHES = BIT(INSPECTOR) | BIT(HOME) | ADMIN,
-    /* no names and bytes for an inspector: hashes in definitions lead to texts */
+    /* An inspector gets no names and bytes, because hashes in definitions lead to
+     * texts. */
     READS = SENDS | HUB | ADMIN
 };
 

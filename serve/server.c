@@ -355,14 +355,12 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
         count_prompt_tokens(to), context);
 }
 
-/* Fills in a part. With `echo`, the answer's text begins with the prompt. */
-static pl_status prepare_part(const pl_server *s, server_job *job, server_part *part)
+/* With `echo`, the answer's text begins with the prompt. */
+static pl_status echo_prompt(const pl_server *s, server_part *part)
 {
-    const pl_completion *c = &job->completion;
-    const int index = (int)(part - job->parts);
-    const pl_completion_prompt *prompt = &c->prompts[index / c->n];
-    *part = (server_part){.job = job, .index = index, .options = c->options};
-    part->options.choice.seed += (uint64_t)(index % c->n);
+    const pl_completion *c = &part->job->completion;
+    const pl_completion_prompt *prompt = &c->prompts[part->index / c->n];
+    pl_buf_clear(&part->text);
     if (c->echo && prompt->text)
         pl_buf_append(&part->text, prompt->text, strlen(prompt->text));
     else if (c->echo)
@@ -404,7 +402,7 @@ static int64_t answers_max(const pl_server *s)
 static bool take_answer_bytes(server_job *job)
 {
     pl_server *s = job->server;
-    const int64_t bytes = count_answer_bytes(job) - job->answer_bytes,
+    const int64_t bytes = job->answer_bytes_max - job->answer_bytes,
                   most = answers_max(s),
                   own = __atomic_load_n(&address_slot(s, job->address)->answer_bytes,
                                         __ATOMIC_SEQ_CST),
@@ -435,9 +433,14 @@ static void arrive(pl_server *s, server_job *job)
     for (int i = 0; i < job->n_prompts && status == PL_OK; i++)
         status =
             prepare_prompt(s, &job->completion.prompts[i], &job->prompts[i], &code);
-    for (int i = 0; i < job->n_parts && status == PL_OK; i++)
-        status = prepare_part(s, job, &job->parts[i]);
+    for (int i = 0; i < job->n_parts && status == PL_OK; i++) {
+        server_part *part = &job->parts[i];
+        *part =
+            (server_part){.job = job, .index = i, .options = job->completion.options};
+        part->options.choice.seed += (uint64_t)(i % job->completion.n);
+    }
     const int64_t bytes = status == PL_OK ? count_answer_bytes(job) : 0;
+    job->answer_bytes_max = bytes;
     if (bytes > answers_max(s))
         status =
             pl_fail(PL_ERR_USAGE,
@@ -468,6 +471,7 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
     *waits = !take_answer_bytes(job);
     if (*waits)
         return PL_OK;
+    PL_CHECK(echo_prompt(s, part));
     const int every = job->completion.route_every;
     if (every == 0)
         PL_CHECK(find_prompt_path(s, job, prompt));

@@ -72,6 +72,7 @@ struct server_job {
      * them. They count for the server and for the address until the last owner frees
      * the job. */
     int64_t answer_bytes;
+    int64_t answer_bytes_max; /* bytes that the answers can take */
     int owners;      /* number of owners (front, engine); the last one frees the job */
     double deadline; /* time (pl_now) at which the job ends with ERR_TIMEOUT */
     server_prompt *prompts; /* [n_prompts] */

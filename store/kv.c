@@ -275,7 +275,8 @@ static pl_status open_database(kv *db, kv_mode mode, const char *scratch)
         names[f] = FAMILIES[f].name;
         options[f] = f == KV_PACK ? db->pack_options : db->record_options;
     }
-    /* families are missing if making the database was interrupted */
+    /* Families that are missing, because making the database was interrupted, are
+     * created when it is opened. */
     if (mode == KV_MAKE && !pl_path_exists(pl_join(current, db->path, "CURRENT")))
         error = kv_make(db->path, names + 1, KV_FAMILY_COUNT - 1);
     if (error)

@@ -97,7 +97,8 @@ typedef struct kv_batch kv_batch;
 /* With `batch`, the cursor shows the database as it would be after the batch. */
 kv_cursor *kv_cursor_open(kv *db, kv_batch *batch, kv_family family, kv_slice prefix);
 void kv_cursor_close(kv_cursor **walk); /* accepts NULL */
-/* Steps to the first or next row; *valid: false at the end. Slices last a step. */
+/* Steps to the first or next row; *valid is false after the last row. The slices are
+ * valid until the next step. */
 pl_status kv_cursor_next(kv_cursor *walk, bool *valid, kv_slice *key, kv_slice *value);
 /* Makes the first step go to the lowest key that is not below `key`. */
 void kv_cursor_seek(kv_cursor *walk, kv_slice key);

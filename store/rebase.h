@@ -18,5 +18,6 @@ typedef struct row_operation {
     kv_family family;
     kv_slice key, value;
 } row_operation;
-/* Reads the first operation of `rest`, and moves `rest` past it. ERR_DAMAGED. */
+/* Reads the first operation of `rest`, and moves `rest` past it. ERR_DAMAGED if the
+ * bytes cannot be decoded. */
 pl_status rebase_next(kv_slice *rest, row_operation *out);

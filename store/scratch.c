@@ -65,6 +65,7 @@ void scratch_drop(scratch *s)
 {
     if (!s->path[0])
         return;
+    /* if this fails, a later reader removes the folder */
     if (pl_remove_tree(s->path) == PL_OK)
         s->path[0] = '\0';
     pl_unlock_folder(&s->lock);

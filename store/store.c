@@ -203,7 +203,8 @@ pl_status pl_store_each_object(pl_store *s, const char *prefix, pl_object_fn fn,
     return stores_each(s, KV_OBJECT, &start, visit_object_row, &walk);
 }
 
-/* Visits a pending contribution, whose key is the module's name, a zero, ... */
+/* Visits a pending contribution. Its key begins with the module's name, which ends at
+ * the zero byte. */
 static pl_status visit_pending_row(void *context, pl_store *holder, row_view *row)
 {
     const row_walk *walk = context;

@@ -222,8 +222,9 @@ pl_status pl_store_each_object(pl_store *s, const char *prefix, pl_object_fn fn,
 /* Visits the names of all modules, then of all paths, then of all objects. */
 typedef pl_status (*pl_name_fn)(void *context, const char *name);
 pl_status pl_store_each_name(pl_store *s, pl_name_fn fn, void *context);
-/* Visits the pending contributions of modules that start with `prefix`, sorted by
- * (module, phase, path, replica), and a round always adds its updates in this order. */
+/* Visits the pending contributions of modules whose names start with `prefix`. They are
+ * sorted by (module, phase, path, replica), and a round always adds its updates in this
+ * order. */
 pl_status pl_store_each_pending(pl_store *s, const char *prefix, pl_pending_fn fn,
                                 void *ctx);
 pl_status pl_store_each_ref(pl_store *s, const char *prefix, pl_ref_fn fn, void *ctx);
@@ -460,7 +461,8 @@ typedef struct pl_keep {
     int late;
 } pl_keep;
 pl_status pl_txn_put_version(pl_txn *txn, const pl_version *version, pl_keep keep);
-/* Adds a pending contribution. ERR_EXISTS: of module, phase, path and replica. */
+/* Adds a pending contribution. ERR_EXISTS if there already is one with the same module,
+ * phase, path and replica. */
 pl_status pl_txn_put_pending(pl_txn *txn, const char *module, const pl_contribution *c);
 /* Replaces the state of that path and releases the old blob of moments. */
 pl_status pl_txn_put_path(pl_txn *txn, const pl_path_state *path);
@@ -472,7 +474,8 @@ pl_status pl_txn_drop_ref(pl_txn *txn, const char *name);
 pl_status pl_txn_drop_object(pl_txn *txn, const char *name);
 /* Drops all pending contributions of a module, with their updates. */
 pl_status pl_txn_drop_pending(pl_txn *txn, const char *module);
-/* Drops the pending contribution with the key of `c`, and its update. ERR_NOT_FOUND. */
+/* Drops the pending contribution with the key of `c`, and its update. ERR_NOT_FOUND:
+ * there is none. */
 pl_status pl_txn_drop_update(pl_txn *txn, const char *module, const pl_contribution *c);
 /* Drops the parameters, momentum, change and updates of a version. ERR_ARG if the
  * version is the head. The function may be called again for the same version. */

@@ -124,7 +124,8 @@ pl_status txn_old_blob(const pl_txn *txn, kv_family family, const char *name,
 /* ---- a store with an engine (remote_head.c); each function does nothing if the store
  * has none ---- */
 /* Called before the epoch is raised. Checks that the engine has this store and no newer
- * state of it. ERR_STALE if another home has opened the store since. */
+ * state of it. ERR_STALE if another home has opened the store after this one last had
+ * it open. */
 pl_status remote_check(pl_store *store);
 /* Called after the epoch was raised: writes the epoch into the head. After this call no
  * other process may move the head. */

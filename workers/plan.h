@@ -289,10 +289,9 @@ uint64_t plan_next_token(plan *p, plan_path *path);
  * phase within ttl_ms, the lease ends, even if the holder renews it. */
 bool plan_say_done(plan_path *path, const plan_said *said, int64_t now_ms, int ttl_ms);
 /* Call this when the path has begun a new phase. Reports about earlier ones are
- * forgotten. The holder of the lease may have
- * reported this phase as done before the homes reported that it began. Then the
- * deadline of the lease becomes lease_ms of that report, unless the deadline is already
- * later. */
+ * forgotten. The holder of the lease may have reported this phase as done before the
+ * homes reported that it began. Then the deadline of the lease becomes lease_ms of that
+ * report, unless the deadline is already later. */
 void plan_await_next(plan_path *path);
 bool plan_is_said(const plan_path *path, uint64_t token, int64_t phase);
 /* Whether the holder of the lease reported the path's phase as done at or before

@@ -238,8 +238,10 @@ static pl_status check_endpoint(const char *endpoint)
     const char *host = endpoint + strlen("https://");
     const bool is_https = pl_starts_with(endpoint, "https://");
     const size_t len = is_https ? strcspn(host, ":/?#") : 0, own = strlen(domain);
-    const bool is_amazon = len > own && memcmp(host + len - own, domain, own) == 0 &&
-                           (pl_starts_with(host, "s3.") || pl_starts_with(host, "s3-"));
+    const bool is_amazon =
+        len > own && memcmp(host + len - own, domain, own) == 0 &&
+        (pl_starts_with(host, "s3.") || pl_starts_with(host, "s3-fips.") ||
+         (pl_starts_with(host, "s3-") && !memchr(host, '.', len - own)));
     if (is_amazon || pl_url_is_local(endpoint) ||
         is_same_endpoint(endpoint, getenv("AWS_ENDPOINT_URL_S3")) ||
         is_same_endpoint(endpoint, getenv("AWS_ENDPOINT_URL")))

@@ -192,7 +192,8 @@ PL_TEST(keys_are_sent_only_to_services_that_the_user_trusts)
         "https://evil.example", "https://s3.amazonaws.com.evil.example",
         "https://s3.evil.example/.amazonaws.com",
         "https://s3.evil.example#.amazonaws.com",
-        "https://customer.execute-api.us-east-1.amazonaws.com"};
+        "https://customer.execute-api.us-east-1.amazonaws.com",
+        "https://s3-x-123.us-east-1.elb.amazonaws.com"};
     static const char *const trusted[] = {
         "https://s3.amazonaws.com", "https://s3-fips.eu-west-1.amazonaws.com:443/",
         "http://localhost:9000", "https://minio.example:9000/"};

@@ -192,7 +192,9 @@ FIXTURE_TEST(an_update_that_comes_byte_by_byte_is_given_up)
     assert_ok(pl_wire_bind("tcp://127.0.0.1:*", &mate.socket, address));
     assert_ok(pl_queue_create(&mate.end));
     assert_ok(pl_thread_start("mate", run_slow_mate, &mate, &thread));
-    assert_int_equal(peer_get(&line, "mix/L1.E0", 0, 0, 0, &got), PL_ERR_NET);
+    /* the mate may also be silent for too long, if this machine is busy */
+    const pl_status status = peer_get(&line, "mix/L1.E0", 0, 0, 0, &got);
+    assert_true(status == PL_ERR_NET || status == PL_ERR_TIMEOUT);
     assert_int_equal(got.len, 0);
     pl_queue_push(mate.end, &mate);
     pl_thread_join(&thread);

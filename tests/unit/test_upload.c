@@ -130,6 +130,7 @@ PL_TEST(after_a_broken_connection_an_upload_goes_on_where_the_home_is)
     pl_link link;
     upload_to(&h, PATIENCE_MS, &link);
     assert_int_equal(link.n_connects, 2);
+    assert_int_equal(link.up_bytes, BYTES);
     assert_true(link.repeated_bytes < BYTES / 2);
     assert_true(h.bytes <= BYTES + link.repeated_bytes);
 }
