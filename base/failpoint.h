@@ -17,8 +17,9 @@
  *
  * Fail points are part of every build, so that tests kill the same program that is
  * shipped. In a process without the variable a point costs one relaxed load and one
- * branch. This is little, because each point is next to a system call. Fail points are no security risk: a user
- * who can set a process's environment can end the process anyway. */
+ * branch. This is little, because each point is next to a system call. Fail points are
+ * no security risk: a user who can set a process's environment can end the process
+ * anyway. */
 #pragma once
 #include "base/status.h"
 PL_C_BEGIN

@@ -60,8 +60,8 @@ static pl_status next_run(void *context, bool anew, pl_codec_run *out)
         u->at = u->contributors = 0;
     for (u->n = 0; u->at < r->n && !waits_for_run(u); u->at++) {
         /* A sum of c contributors' updates is named by c contributions (or by 2c, if
-         * two sums have exactly the same bytes). It is added at the first of each c such
-         * contributions, and left out at the others. */
+         * two sums have exactly the same bytes). It is added at the first of each c
+         * such contributions, and left out at the others. */
         int first = u->at, n_before = 0;
         for (int i = u->at - 1; u->round.homomorphic && i >= 0; i--)
             if (same_update(u, i, u->at)) {

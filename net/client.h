@@ -17,7 +17,8 @@ typedef struct pl_client pl_client;
 /* What a client has measured of its connection to one process. Numbers are 0 while they
  * are not known. Bytes are those of blobs, without headers. */
 typedef struct pl_link {
-    /* rates that transfers of blobs reached; they fall slowly if transfers get slower */
+    /* rates that transfers of blobs reached; they fall slowly if transfers get slower
+     */
     double up_bytes_per_s, down_bytes_per_s;
     uint32_t rtt_ms;               /* the shortest round trip, rounded up */
     uint64_t up_bytes, down_bytes; /* sent, and received, since the client was made */

@@ -185,7 +185,8 @@ bool engine_may_retry(pl_status status)
     return status == PL_ERR_NET || status == PL_ERR_TIMEOUT;
 }
 
-/* Whether to repeat a request that ended with `status`; waits before it returns true. */
+/* Whether to repeat a request that ended with `status`; waits before it returns true.
+ */
 static bool again(patience *p, pl_status status)
 {
     int64_t now = pl_now_ms();

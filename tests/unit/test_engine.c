@@ -189,7 +189,8 @@ static const char *open_s3(const char *endpoint)
 PL_TEST(keys_are_sent_only_to_services_that_the_user_trusts)
 {
     static const char *const strange[] = {
-        "https://evil.example", "https://s3.amazonaws.com.evil.example",
+        "https://evil.example",
+        "https://s3.amazonaws.com.evil.example",
         "https://s3.evil.example/.amazonaws.com",
         "https://s3.evil.example#.amazonaws.com",
         "https://customer.execute-api.us-east-1.amazonaws.com",
