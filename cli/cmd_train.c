@@ -34,9 +34,9 @@ static pl_status report(pl_run *r)
     PL_TRY(evaluate(r, store, NULL, &e));
     curves_evaluation(r, &e);
     evaluation_print(r, &e);
+    run_say_peak(r);
     PL_TRY(evaluation_save(r, &e)); /* before a second evaluation, which may fail */
     PL_TRY(evaluation_print_before(r, store, &e));
-    run_say_peak(r);
     PL_TRY(evaluation_samples(r, store, &e));
 done:
     evaluation_clear(&e);

@@ -222,7 +222,8 @@ static pl_status run(merge_bench *b, const char *folder, const char *codec_name)
     PL_TRY(pl_try_alloc(bytes, "a sum", (void **)&b->sum));
     for (int i = 0; i < b->n; i++)
         PL_TRY(put_update(b, &codec, i, b->sum));
-    PL_TRY(pl_try_alloc(2 * bytes + 4096, "an update", (void **)&b->one));
+    PL_TRY(pl_try_alloc((size_t)b->contributions[0].update_bytes + 4096, "an update",
+                        (void **)&b->one));
     printf("%d updates of %zu parameters, %s, %llu bytes each\n", b->n, b->n_params,
            codec_name, (unsigned long long)b->contributions[0].update_bytes);
     PL_TRY(measure(b, 5, "the merge", as_homes_do));
