@@ -11,7 +11,7 @@
 #include "outer/outer.h"
 #include "store/store.h"
 
-/* The documents that are counted: of a domain, or with one of these hashes. */
+/* The documents that are counted: all of a domain, or all with one of these hashes. */
 typedef struct pl_subject {
     const char *domain; /* name of the domain; NULL: `hashes` choose the documents */
     const uint64_t *hashes;
@@ -27,7 +27,8 @@ typedef struct pl_exposure {
     uint64_t n_tokens, of_tokens;
 } pl_exposure;
 
-/* Fills paths [P*R] (path * R + replica) and modules [M]. ERR_NOT_FOUND: a shard. */
+/* Fills paths [P*R] (path * R + replica) and modules [M]. ERR_NOT_FOUND if a shard is
+ * not in the store. */
 pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
                            const pl_topology *topology, const pl_subject *subject,
                            pl_exposure *paths, pl_exposure *modules);

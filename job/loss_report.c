@@ -121,8 +121,7 @@ pl_status evaluation_print_before(pl_run *r, pl_store *store, const evaluation *
     const evaluation_row *now = &e->rows[e->answer], *then;
     pl_snapshot versions = {.phase = 0};
     const evaluation_wish wish = {.versions = &versions, .only_mixture = true};
-    evaluation before;
-    memset(&before, 0, sizeof before);
+    evaluation before = {0};
     if (!r->cfg.more[0] || !now->present || !now->finished)
         return PL_OK;
     pl_copy_text(versions.arm, sizeof versions.arm, e->chapter);
@@ -132,12 +131,11 @@ pl_status evaluation_print_before(pl_run *r, pl_store *store, const evaluation *
     then = &before.rows[before.answer];
     if (status == PL_OK && then->present && before.n_docs == e->n_docs) {
         const pl_gain g = pl_score_gain(now->scores, then->scores, e->n_docs);
-        char error[16] = "";
-        if (isfinite(g.error))
-            snprintf(error, sizeof error, " ±%.1f", g.error);
-        say("   before the phases of %s perplexity was %.2f: it is now %.1f%s %% %s",
-            e->chapter, then->ppl, fabs(g.percent), error,
-            g.percent < 0 ? "worse" : "better");
+        char now_is[48];
+        evaluation_write_error(now_is, 0, 1, fabs(g.percent), g.error,
+                               g.percent < 0 ? " % worse" : " % better");
+        say("   before the phases of %s perplexity was %.2f: it is now %s", e->chapter,
+            then->ppl, now_is);
         if (g.percent < 0)
             say("   to go back: `pathloom store rollback %s --to 0`", e->chapter);
     }

@@ -355,15 +355,17 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
         count_prompt_tokens(to), context);
 }
 
-/* With `echo`, the answer's text begins with the prompt. */
+/* With `echo`, the answer's text begins with the prompt. A part that waits for a slot
+ * comes here again. */
 static pl_status echo_prompt(const pl_server *s, server_part *part)
 {
     const pl_completion *c = &part->job->completion;
     const pl_completion_prompt *prompt = &c->prompts[part->index / c->n];
-    pl_buf_clear(&part->text);
-    if (c->echo && prompt->text)
+    if (!c->echo || part->text.len > 0)
+        return PL_OK;
+    if (prompt->text)
         pl_buf_append(&part->text, prompt->text, strlen(prompt->text));
-    else if (c->echo)
+    else
         PL_CHECK(pieces_decode(s->options.mix->tokenizer, prompt->tokens,
                                (size_t)prompt->n_tokens, &part->text));
     return PL_OK;
