@@ -194,9 +194,10 @@ pl_status pl_sampler_create(const pl_tokens *tokens, const pl_sampler_options *o
 void pl_sampler_destroy(pl_sampler **sampler);
 uint64_t pl_sampler_rows(const pl_sampler *sampler);
 /* Returns how many targets count in the samples first_sample .. first_sample + n - 1,
- * and adds to of_docs [n_docs] how many of them are in each document. */
+ * and adds those in document d to counts[part_of[d]], or to counts[d] if part_of is
+ * NULL. */
 uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint64_t n,
-                          uint64_t *of_docs);
+                          const uint32_t *part_of, uint64_t *counts);
 /* Fills tokens and targets [B,T]; returns the number of targets that count. */
 int64_t pl_sampler_fill(const pl_sampler *sampler, uint64_t first_sample, int B,
                         int32_t *tokens, int32_t *targets);

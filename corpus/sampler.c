@@ -170,7 +170,7 @@ static uint64_t count_window(const pl_sampler *sampler, uint32_t doc, uint64_t w
 }
 
 uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint64_t n,
-                          uint64_t *of_docs)
+                          const uint32_t *part_of, uint64_t *counts)
 {
     const pl_sampler_options *o = &sampler->options;
     const packing *rows = &sampler->rows;
@@ -183,14 +183,14 @@ uint64_t pl_sampler_count(const pl_sampler *sampler, uint64_t first_sample, uint
         const uint64_t within = number - rows->first_row[doc] +
                                 packing_skipped(n_tokens, o->context, o->skip_prefix);
         uint64_t in_window = count_window(sampler, doc, within);
-        of_docs[doc] += in_window;
+        counts[part_of ? part_of[doc] : doc] += in_window;
         counted += in_window;
         const bool has_room = n_tokens - 1 - within * T < T;
         doc = rows->next && has_room ? rows->next[doc] : PACKING_END;
         for (; doc != PACKING_END; doc = rows->next[doc]) {
             n_tokens = pl_tokens_doc(sampler->tokens, doc)->n_tokens;
             in_window = count_window(sampler, doc, (n_tokens - 1) / T);
-            of_docs[doc] += in_window;
+            counts[part_of ? part_of[doc] : doc] += in_window;
             counted += in_window;
         }
     }

@@ -10,9 +10,8 @@ typedef struct counting {
     int path;
     pl_buf bytes; /* the path's data shard */
     pl_tokens *shard;
-    /* one per document of the shard: whether it belongs to the subject (pl_subject) */
-    bool *marks;
-    uint64_t *of_docs;     /* [documents of the shard] targets of the counted samples */
+    /* one per document of the shard: 1 if it belongs to the subject (pl_subject) */
+    uint32_t *marks;
     uint64_t n_docs;       /* number of documents that belong to the subject */
     pl_sampler **samplers; /* [R] one sampler per replica */
     /* [R, phases] counts of complete phases; n_tokens 0: not counted yet */
@@ -38,7 +37,7 @@ static void close_counting(counting *c)
 {
     for (int r = 0; c->samplers && r < pl_topology_n_replicas(c->topology); r++)
         pl_sampler_destroy(&c->samplers[r]);
-    pl_free_all(c->samplers, c->marks, c->of_docs, c->n_tokens, c->of_tokens, c->seen);
+    pl_free_all(c->samplers, c->marks, c->n_tokens, c->of_tokens, c->seen);
     pl_tokens_close(&c->shard);
     pl_buf_destroy(&c->bytes);
 }
@@ -54,7 +53,6 @@ static pl_status open_counting(pl_store *store, const pl_subject *subject, count
     PL_CHECK(pl_store_read_object(store, object, &c->bytes));
     PL_CHECK(pl_tokens_view(c->bytes.data, c->bytes.len, object, &c->shard));
     c->marks = pl_alloc((pl_tokens_n_docs(c->shard) + 1) * sizeof *c->marks);
-    c->of_docs = pl_alloc((pl_tokens_n_docs(c->shard) + 1) * sizeof *c->of_docs);
     for (uint32_t d = 0; d < pl_tokens_n_docs(c->shard); d++) {
         c->marks[d] = is_meant(subject, c->shard, pl_tokens_doc(c->shard, d));
         c->n_docs += c->marks[d];
@@ -76,15 +74,13 @@ static pl_status open_counting(pl_store *store, const pl_subject *subject, count
 
 /* Returns the number of targets in n samples of a replica, from sample number `first`
  * on. *of gets the number of those in the subject's documents. */
-static uint64_t count_samples(counting *c, int replica, uint64_t first, uint64_t n,
-                              uint64_t *of)
+static uint64_t count_samples(const counting *c, int replica, uint64_t first,
+                              uint64_t n, uint64_t *of)
 {
-    const uint32_t n_docs = pl_tokens_n_docs(c->shard);
-    memset(c->of_docs, 0, n_docs * sizeof *c->of_docs);
-    const uint64_t all = pl_sampler_count(c->samplers[replica], first, n, c->of_docs);
-    *of = 0;
-    for (uint32_t d = 0; d < n_docs; d++)
-        *of += c->marks[d] ? c->of_docs[d] : 0;
+    uint64_t counts[2] = {0};
+    const uint64_t all =
+        pl_sampler_count(c->samplers[replica], first, n, c->marks, counts);
+    *of = counts[1];
     return all;
 }
 
@@ -182,8 +178,8 @@ static int compare_parts(const void *x, const void *y)
     return order ? order : a->hash < b->hash ? -1 : a->hash > b->hash;
 }
 
-/* Fills the lists from c->of_docs. */
-static void list_parts(const counting *c, pl_sample_parts *out)
+/* Fills the lists from the targets of each document. */
+static void list_parts(const counting *c, const uint64_t *of_docs, pl_sample_parts *out)
 {
     const uint32_t n_docs = pl_tokens_n_docs(c->shard);
     const uint32_t n_domains = pl_tokens_n_domains(c->shard);
@@ -192,7 +188,7 @@ static void list_parts(const counting *c, pl_sample_parts *out)
     for (uint32_t d = 0; d < n_docs; d++) {
         const pl_token_doc *doc = pl_tokens_doc(c->shard, d);
         const uint32_t n_text = doc->n_tokens > 2 ? doc->n_tokens - 2 : 0;
-        pl_text_part part = {.hash = doc->hash, .n_tokens = c->of_docs[d]};
+        pl_text_part part = {.hash = doc->hash, .n_tokens = of_docs[d]};
         pl_copy_text(part.domain, sizeof part.domain,
                      pl_tokens_domain(c->shard, doc->domain));
         pl_copy_text(out->domains[doc->domain].domain, PL_TEXT_MAX, part.domain);
@@ -218,6 +214,7 @@ pl_status pl_exposure_parts(pl_store *store, const pl_arm *arm,
     const pl_subject none = {.domain = ""};
     counting c = {.arm = arm, .topology = topology, .path = task / replicas};
     const uint64_t most = pl_phase_samples(arm) * ((uint64_t)arm->inner.phases + 1);
+    uint64_t *of_docs = NULL;
     pl_status status = PL_OK;
     memset(out, 0, sizeof *out);
     if (task < 0 || c.path >= pl_topology_n_paths(topology))
@@ -228,11 +225,13 @@ pl_status pl_exposure_parts(pl_store *store, const pl_arm *arm,
                            arm->name, (unsigned long long)ranges[i].first,
                            (unsigned long long)ranges[i].end);
     PL_TRY(open_counting(store, &none, &c));
+    of_docs = pl_alloc((pl_tokens_n_docs(c.shard) + 1) * sizeof *of_docs);
     for (size_t i = 0; i < n; i++)
         (void)pl_sampler_count(c.samplers[task % replicas], ranges[i].first,
-                               ranges[i].end - ranges[i].first, c.of_docs);
-    list_parts(&c, out);
+                               ranges[i].end - ranges[i].first, NULL, of_docs);
+    list_parts(&c, of_docs, out);
 done:
+    pl_free(of_docs);
     close_counting(&c);
     return status;
 }

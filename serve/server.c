@@ -355,8 +355,7 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
         count_prompt_tokens(to), context);
 }
 
-/* With `echo`, the answer's text begins with the prompt. A part that waits for a slot
- * comes here again. */
+/* With `echo`, the answer's text begins with the prompt; a waiting part has it. */
 static pl_status echo_prompt(const pl_server *s, server_part *part)
 {
     const pl_completion *c = &part->job->completion;
