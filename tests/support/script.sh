@@ -5,12 +5,17 @@
 # comma, and the letter i is not in [a-z].
 export LC_ALL=C
 
-# Sets `work` to $1, which becomes an empty folder that only this script uses.
+# Sets `work` to $1, which becomes an empty folder. The script and all processes that it
+# starts hold a lock on it, so that a second run cannot empty it under the first one.
 own_folder() { # folder
     work=$1
     [ "${work#/}" != "$work" ] || work=$PWD/$work
-    rm -rf "$work"
-    mkdir -p "$work"
+    mkdir -p "$work" && exec 8<"$work" || exit 1
+    flock -w 60 8 || {
+        echo "FAILED: another run of this script, or a process that one left, uses $work"
+        exit 1
+    }
+    find "$work" -mindepth 1 -delete
 }
 
 # Prints $1 and the last lines of all outputs, and exits with 1.
