@@ -296,12 +296,7 @@ pl_status run_await_address(const char *dir, const char *file, int ms,
 
 static pl_status no_job(const char *dir)
 {
-    char saved[PL_PATH_MAX];
-    if (!pl_path_exists(pl_join(saved, dir, "run.yaml")))
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "there is no run in %s (no run.yaml); give --run FOLDER, or "
-                       "make one with `pathloom train --out %s`",
-                       dir, dir);
+    PL_CHECK(run_exists(dir));
     return pl_fail(
         PL_ERR_NOT_FOUND,
         "no job is running in %s; start or resume it with `pathloom train --out %s`",

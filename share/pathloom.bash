@@ -56,12 +56,11 @@ _pathloom() {
     data) options='--run --of --json --help' ;;
     forget) options='--run --from --dry-run --purge --help' ;;
     audit) options='--run --json --help' ;;
-    status) options='--run --hub --key --history --csv --json --help' ;;
+    status) options='--run --hub --key --history --json --help' ;;
     observe) options='--run --hub --key --log --event --path --module --worker --json --help' ;;
     top) options='--run --hub --key --help' ;;
     page) options='--run --hub --key --listen --token --ready --report --help' ;;
     doctor) options='--run --hub --key --json --help' ;;
-    explain) options='--json --help' ;;
     init) options='--set --list --reference --help' ;;
     key) options='--run --keys --hub --role --uses --expires --name --json --help' ;;
     drain) options='--run --hub --key --help' ;;
