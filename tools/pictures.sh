@@ -7,8 +7,9 @@
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 run=$1
-folder=${2:-$root/docs}
+folder=$(cd "${2:-$root/docs}" && pwd)
 ready=$(mktemp -d)
+: >"$ready/log"
 page=''
 trap '[ -z "$page" ] || kill "$page" 2>/dev/null; rm -rf "$ready"' EXIT
 cd "$(dirname "$run")"
