@@ -106,6 +106,7 @@ static pl_status note_given(hub *h, hub_worker *w, plan_task task,
 {
     const plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
     w->waiting = w->withheld.is = false;
+    w->left_to_it = NULL;
     w->had_task = true;
     w->answered = w->request;
     w->given = task;
@@ -161,7 +162,7 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
                                       worker, now_ms) &&
                        hub_fits_next(h, worker, w->held, now_ms);
         if (goes_on && !(found && plan_is_better(&h->tasks, task, w->held, worker))) {
-            hub_extend(h, worker, w->held, now_ms);
+            hub_extend(h, w->held, now_ms);
             return note_given(h, w, w->held,
                               &h->tasks.arms[w->held.arm].paths[w->held.index].lease);
         }

@@ -17,6 +17,7 @@ typedef struct plan_lease {
     /* whether the hub learned of the lease from a renewal after a restart; granted_ms
      * is then the time of that renewal */
     bool taken_up;
+    bool is_new; /* the holder did not make the state from which the phase begins */
     uint64_t token;
     int64_t phase;
     /* deadline_ms: time when the lease ends unless it is renewed; granted_ms: time when
@@ -127,7 +128,7 @@ typedef struct plan_path {
     /* whether a lease ended and the homes must be told which leases are valid */
     bool is_untold;
     /* time when a worker without the path's state was first kept from the ready task
-     * for its keeper (waits_for_keeper); 0: no worker was */
+     * for its keeper (waits_for_keeper, is_left_to_keeper); 0: no worker was */
     int64_t kept_ms;
     plan_lease lease;
     /* A second lease of the same phase, with a higher token, for a worker that may be
@@ -163,9 +164,10 @@ typedef struct plan_arm {
     pl_name_table *path_names, *module_names;
     /* What hub_look_at_fleet (hub_pace.c) has found: whether a worker was measured;
      * median seconds that a worker needs for a task and for the inner steps in it (0:
-     * not known); number of ready tasks, and of leased ones; most steps that a ready
-     * path has left; time when the workers will have finished the ready tasks
-     * (INT64_MAX: not known); and the earliest waits_until_ms of a ready path. */
+     * not known); numbers of ready tasks, of leased ones, and of paths with phases to
+     * do; most steps that a ready path has left; time when the workers will have
+     * finished the ready tasks (INT64_MAX: not known); and the earliest waits_until_ms
+     * of a ready path. */
     bool is_measured;
     double typical_s, typical_inner_s;
     double own_s; /* median seconds of the job's own workers for a task; 0: not known */
@@ -173,8 +175,12 @@ typedef struct plan_arm {
      * ring, and their median (hub_usual_s). */
     double times_s[PLAN_TIMES_MAX], median_s;
     int64_t n_times;
-    int64_t n_ready, n_leased, steps_left, horizon_ms, waits_until_ms;
+    int64_t n_ready, n_leased, n_open, steps_left, horizon_ms, waits_until_ms;
 } plan_arm;
+
+typedef struct plan_task {
+    int arm, index; /* index = path * number of replicas + replica */
+} plan_task;
 
 typedef struct plan {
     plan_arm *arms;
@@ -186,17 +192,11 @@ typedef struct plan {
     /* n_granted counts all leases; n_backups counts the backups, and n_backups_won the
      * backups that delivered first */
     uint64_t n_backups, n_backups_won;
-    /* Asked by plan_choose: whether a worker may have a task of an arm (hub_fits).
-     * `own` is the number of phases that this worker would have to repeat first,
-     * `others` that of workers without the path's state. NULL: every task fits. */
-    bool (*fits)(void *context, int worker, int arm, int64_t own, int64_t others,
-                 int64_t now_ms);
+    /* Asked by plan_choose: whether a worker may have a ready task (hub_fits_new).
+     * NULL: every task fits. */
+    bool (*fits)(void *context, int worker, plan_task task, int64_t now_ms);
     void *context;
 } plan;
-
-typedef struct plan_task {
-    int arm, index; /* index = path * number of replicas + replica */
-} plan_task;
 
 void plan_clear(plan *p);
 plan_arm *plan_find_arm(plan *p, const char *name);
@@ -321,6 +321,8 @@ void plan_release_worker(plan *p, int worker);
 void plan_stand_still(plan *p, int64_t ms);
 /* Returns the number of leases that the worker has, not counting backups. */
 int plan_n_held(const plan *p, int worker);
+/* Whether the worker has a lease, also as a backup. */
+bool plan_is_busy(const plan *p, int worker);
 /* Call this if the path's state is bad. Ends all leases of the path's phase, and sets
  * its counts of failures to 0. The caller must tell the homes to drop the state. */
 void plan_drop_state(plan *p, plan_path *path);
