@@ -214,8 +214,10 @@ typedef struct hub_worker {
     int64_t asked_ms; /* time of the last TASK_REQ */
     int64_t done_ms;  /* time when its last finished task ended */
     hub_withheld withheld;
-    /* the path that other workers leave to this one (is_left_to_keeper), or NULL */
+    /* the path that other workers leave to this one (is_left_to_keeper), or NULL; and
+     * time when it last let such a path wait in vain, or 0 */
     const plan_path *left_to_it;
+    int64_t missed_ms;
     /* What hub_look_at_fleet found: time when the worker will have finished its leases,
      * whether it has one, and time when it will have finished the ready tasks that the
      * hub counts on it for. */
@@ -525,6 +527,9 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
 /* Finds out when all workers will be free, and when they will have finished the tasks
  * that are ready. */
 void hub_look_at_fleet(hub *h, int64_t now_ms);
+/* Call this when the path was granted to the worker: if it was left to it, the time
+ * until then counts as the worker's. */
+void hub_note_left(const hub_worker *w, plan_path *path);
 /* Whether the next phase of a task that the worker holds fits it. */
 bool hub_fits_next(hub *h, int worker, plan_task held, int64_t now_ms);
 /* plan.fits: whether the worker may have this ready task. `context` points to the hub.

@@ -199,7 +199,7 @@ void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
 {
     plan_task task;
     int64_t n_tasks;
-    const int64_t granted_ms = plan_granted_ms(lease, phase, &n_tasks);
+    const int64_t granted_ms = plan_granted_ms(lease, phase, &n_tasks) - lease->left_ms;
     const bool was_idle = granted_ms >= w->done_ms;
     double total_s = 1e-3 * (double)(now_ms - (was_idle ? granted_ms : w->done_ms));
     w->done_ms = now_ms > w->done_ms ? now_ms : w->done_ms;
@@ -605,35 +605,48 @@ const char *hub_withheld_text(const hub *h, const hub_worker *w,
 /* Whether a ready path waits for its keeper, which has the path's state and data: the
  * keeper has no task, its question for one is here or will come soon, and the path's
  * phase fits it. The path waits for a small part of the time that a task takes, and
- * only one path at a time waits for the same keeper. */
+ * only one path at a time waits for the same keeper. A keeper that has let one wait in
+ * vain is waited for again only when its measurement would be too old. */
 static bool is_left_to_keeper(hub *h, int worker, plan_task task, int64_t now_ms)
 {
     const double part = 0.25;
     const plan_arm *arm = &h->tasks.arms[task.arm];
     plan_path *path = &arm->paths[task.index];
-    const int64_t since_ms = now_ms - (int64_t)(1e3 * part * hub_usual_s(arm));
-    if (path->keeper < 0 || path->keeper == worker || path->repeats > 0 ||
-        (path->kept_ms > 0 && path->kept_ms <= since_ms))
+    if (path->keeper < 0 || path->keeper == worker || path->repeats > 0)
         return false;
     hub_worker *keeper = &h->workers[path->keeper];
     const plan_path *other = keeper->left_to_it;
-    if (other != path || path->kept_ms == 0) {
-        const bool is_other = other && other != path && !other->lease.active &&
-                              other->keeper == path->keeper &&
-                              other->kept_ms > since_ms;
-        const pace_ask own = {0};
-        if (is_other || keeper->unchecked || !takes_tasks(h, keeper, now_ms) ||
-            plan_is_busy(&h->tasks, path->keeper))
-            return false;
-        if (keeper->has_lease && h->fleet_ms < now_ms) /* it has just ended its task */
-            hub_look_at_fleet(h, now_ms);
-        if (!fits_worker(h, path->keeper, task.arm, &own, now_ms))
-            return false;
-        keeper->left_to_it = path;
-        path->kept_ms = now_ms;
+    const double usual_ms = 1e3 * hub_usual_s(arm);
+    const int64_t since_ms = now_ms - (int64_t)(part * usual_ms);
+    if ((path->kept_ms > 0 && path->kept_ms <= since_ms) ||
+        !takes_tasks(h, keeper, now_ms)) {
+        keeper->missed_ms = other == path ? now_ms : keeper->missed_ms;
+        keeper->left_to_it = other == path ? NULL : other;
+        return false;
     }
+    const bool is_other = other && other != path && !other->lease.active &&
+                          other->keeper == path->keeper && other->kept_ms > since_ms;
+    const bool has_missed =
+        keeper->missed_ms > 0 &&
+        (double)(now_ms - keeper->missed_ms) < PROBE_TIMES * usual_ms;
+    if (is_other || has_missed || keeper->unchecked || hub_is_on_trial(h, keeper) ||
+        plan_has_said(path, path->keeper, now_ms) ||
+        (other != path && hub_holds_lease(h, path->keeper)))
+        return false;
+    if (keeper->has_lease && h->fleet_ms < now_ms) /* it has just ended its task */
+        hub_look_at_fleet(h, now_ms);
+    if (!fits_worker(h, path->keeper, task.arm, &(pace_ask){0}, now_ms))
+        return false;
+    keeper->left_to_it = path;
+    path->kept_ms = path->kept_ms > 0 ? path->kept_ms : now_ms;
     h->workers[worker].withheld.judged_ms = now_ms;
     return true;
+}
+
+void hub_note_left(const hub_worker *w, plan_path *path)
+{
+    if (w->left_to_it == path && path->kept_ms > 0)
+        path->lease.left_ms = path->lease.granted_ms - path->kept_ms;
 }
 
 bool hub_fits_new(void *context, int worker, plan_task task, int64_t now_ms)
@@ -642,8 +655,9 @@ bool hub_fits_new(void *context, int worker, plan_task task, int64_t now_ms)
     const plan_arm *arm = &h->tasks.arms[task.arm];
     const plan_path *path = &arm->paths[task.index];
     const pace_ask ask = {.own = plan_repeats(path, worker), .others = path->repeats};
-    return !is_left_to_keeper(h, worker, task, now_ms) &&
-           fits_worker(h, worker, task.arm, &ask, now_ms);
+    /* a worker that would not get the path lets it wait for nobody */
+    return fits_worker(h, worker, task.arm, &ask, now_ms) &&
+           !is_left_to_keeper(h, worker, task, now_ms);
 }
 
 bool hub_fits_next(hub *h, int worker, plan_task held, int64_t now_ms)

@@ -500,7 +500,7 @@ void plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
                                .repeats = plan_repeats(path, worker)};
     memset(&path->backup, 0, sizeof path->backup);
     path->last_worker = worker;
-    path->waits_until_ms = path->kept_ms = 0;
+    path->waits_until_ms = 0;
     p->n_granted++;
 }
 
@@ -573,18 +573,6 @@ int plan_n_held(const plan *p, int worker)
             n += p->arms[a].paths[i].lease.active &&
                  p->arms[a].paths[i].lease.worker == worker;
     return n;
-}
-
-bool plan_is_busy(const plan *p, int worker)
-{
-    for (int a = 0; a < p->n_arms; a++)
-        for (int i = 0; i < p->arms[a].n_tasks; i++) {
-            const plan_path *path = &p->arms[a].paths[i];
-            if ((path->lease.active && path->lease.worker == worker) ||
-                (path->backup.active && path->backup.worker == worker))
-                return true;
-        }
-    return false;
 }
 
 bool plan_renew(plan *p, plan_path *path, int64_t phase, uint64_t token, int worker,

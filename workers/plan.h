@@ -24,6 +24,7 @@ typedef struct plan_lease {
      * the lease was granted for its phase; before_ms: if the lease was extended, the
      * granted_ms of the previous phase, otherwise 0 */
     int64_t deadline_ms, granted_ms, before_ms;
+    int64_t left_ms; /* how long the path was left to the holder before the grant */
     int worker;      /* index of the worker that holds the lease */
     int step;        /* last reported inner step */
     int64_t step_ms; /* time when `step` was reported */
@@ -127,8 +128,9 @@ typedef struct plan_path {
     uint64_t granted; /* the highest token of any lease of the path */
     /* whether a lease ended and the homes must be told which leases are valid */
     bool is_untold;
-    /* time when a worker without the path's state was first kept from the ready task
-     * for its keeper (waits_for_keeper, is_left_to_keeper); 0: no worker was */
+    /* time when, in this phase, a worker without the path's state was first kept from
+     * the ready task for its keeper (waits_for_keeper, is_left_to_keeper); 0: none was.
+     * A keeper that gives the task back does not begin a new wait. */
     int64_t kept_ms;
     plan_lease lease;
     /* A second lease of the same phase, with a higher token, for a worker that may be
@@ -321,8 +323,6 @@ void plan_release_worker(plan *p, int worker);
 void plan_stand_still(plan *p, int64_t ms);
 /* Returns the number of leases that the worker has, not counting backups. */
 int plan_n_held(const plan *p, int worker);
-/* Whether the worker has a lease, also as a backup. */
-bool plan_is_busy(const plan *p, int worker);
 /* Call this if the path's state is bad. Ends all leases of the path's phase, and sets
  * its counts of failures to 0. The caller must tell the homes to drop the state. */
 void plan_drop_state(plan *p, plan_path *path);

@@ -227,6 +227,7 @@ static void serve(job *j, int64_t now_ms, bool on_trial, bool *search)
         plan_arm *arm = &j->h.tasks.arms[0];
         if (*search && plan_choose(&j->h.tasks, i, now_ms, &task)) {
             plan_grant(&j->h.tasks, task, i, now_ms, TTL);
+            hub_note_left(w, &arm->paths[task.index]);
             take_lease(j, i, task, &arm->paths[task.index].lease, now_ms);
             continue;
         }
@@ -529,39 +530,96 @@ PL_TEST(worker_that_is_too_slow_waits_and_is_told_the_numbers)
     plan_clear(&j->h.tasks);
 }
 
-PL_TEST(ready_path_waits_a_little_for_the_worker_that_has_its_state)
+/* Two equal workers, to whom a task takes so many seconds, and one ready path, whose
+ * state worker 1 has made. */
+static plan_path *only_path_of_worker_1(job *j, double task_s)
 {
     const machine m[2] = {{.step_ms = 1}, {.step_ms = 1}};
-    plan_task task;
-    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
     begin_job(j, m, 2, true, 1);
     make_versions(j);
-    measure(j, 0, 1, 1000);
-    measure(j, 1, 1, 1000);
+    measure(j, 0, task_s, 1000);
+    measure(j, 1, task_s, 1000);
     plan_arm *arm = &j->h.tasks.arms[0];
     for (int i = 0; i < PATHS; i++)
         arm->paths[i].phase = i == 2 ? 0 : PHASES;
     arm->paths[2].keeper = 1;
-    hub_look_at_fleet(&j->h, 1000); /* a task usually takes 1 s */
-    assert_false(plan_choose(&j->h.tasks, 0, 1000, &task));
+    hub_look_at_fleet(&j->h, 1000);
+    return &arm->paths[2];
+}
+
+/* Whether worker 0 gets a task, as if no path had waited in vain before. */
+static bool gets_one(job *j, int64_t now_ms)
+{
+    plan_task task;
+    j->workers[1].missed_ms = 0;
+    return plan_choose(&j->h.tasks, 0, now_ms, &task);
+}
+
+PL_TEST(ready_path_waits_a_little_for_the_worker_that_has_its_state)
+{
+    plan_task task;
+    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
+    plan_path *path = only_path_of_worker_1(j, 1);
+    plan_path *other = &j->h.tasks.arms[0].paths[0];
+    assert_false(gets_one(j, 1000));
     assert_true(plan_choose(&j->h.tasks, 1, 1000, &task));
-    assert_false(plan_choose(&j->h.tasks, 0, 1200, &task));
-    assert_true(plan_choose(&j->h.tasks, 0, 1250, &task)); /* it did not come */
-    /* not for a worker that has a task, or has left, or is too slow */
-    arm->paths[2].kept_ms = 0;
-    arm->paths[0].phase = 0;
+    assert_false(gets_one(j, 1200));
+    assert_true(gets_one(j, 1250)); /* it did not come */
+    /* not for a worker that has a task, or has left, or is on trial, or is too slow */
+    path->kept_ms = 0;
+    other->phase = 0;
     plan_grant(&j->h.tasks, (plan_task){0, 0}, 1, 1300, TTL);
-    assert_true(plan_choose(&j->h.tasks, 0, 1300, &task));
-    arm->paths[0].lease.active = false;
-    arm->paths[0].phase = PHASES;
-    assert_false(plan_choose(&j->h.tasks, 0, 1301, &task));
-    arm->paths[2].kept_ms = 0;
+    assert_true(gets_one(j, 1300));
+    other->lease.active = false;
+    other->phase = PHASES;
+    assert_false(gets_one(j, 1306));
     j->workers[1].drains = true;
-    assert_true(plan_choose(&j->h.tasks, 0, 1300, &task));
+    assert_true(gets_one(j, 1307));
     j->workers[1].drains = false;
-    measure(j, 1, 1.2, 1400);
+    assert_false(gets_one(j, 1308));
+    j->workers[1].own_key = false;
+    assert_true(gets_one(j, 1309));
+    j->workers[1].own_key = true;
+    measure(j, 1, 3, 1400);
     measure(j, 0, 1, 1400);
-    assert_true(plan_choose(&j->h.tasks, 0, 1400, &task));
+    assert_true(gets_one(j, 1400));
+    plan_clear(&j->h.tasks);
+}
+
+PL_TEST(path_is_not_left_for_long_to_a_worker_that_is_silent)
+{
+    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
+    (void)only_path_of_worker_1(j, 100);
+    assert_false(gets_one(j, 1000));
+    assert_false(gets_one(j, 3900));
+    assert_true(gets_one(j, 4100));
+    plan_clear(&j->h.tasks);
+}
+
+PL_TEST(worker_that_let_a_path_wait_in_vain_is_left_none_for_long)
+{
+    plan_task task;
+    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
+    plan_path *path = only_path_of_worker_1(j, 1);
+    assert_false(plan_choose(&j->h.tasks, 0, 1000, &task));
+    assert_true(plan_choose(&j->h.tasks, 0, 1250, &task));
+    path->kept_ms = 0; /* as in the path's next phases */
+    j->workers[1].asked_ms = 51000;
+    assert_true(plan_choose(&j->h.tasks, 0, 51000, &task));
+    assert_false(plan_choose(&j->h.tasks, 0, 51300, &task));
+    plan_clear(&j->h.tasks);
+}
+
+PL_TEST(time_for_which_a_path_was_left_to_a_worker_counts_as_its_time)
+{
+    plan_task task;
+    OWNED(free_memory) job *j = pl_alloc(sizeof *j);
+    plan_path *path = only_path_of_worker_1(j, 1);
+    assert_false(plan_choose(&j->h.tasks, 0, 1000, &task));
+    plan_grant(&j->h.tasks, (plan_task){0, 2}, 1, 1200, TTL);
+    hub_note_left(&j->workers[1], path);
+    hub_note_done(&j->h, &j->workers[1], path, 0, &path->lease, 0.5, 2200);
+    assert_float_equal(hub_task_s(&j->workers[1], &j->h.tasks.arms[0].arm), 1.1, 1e-3);
     plan_clear(&j->h.tasks);
 }
 
