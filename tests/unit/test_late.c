@@ -162,7 +162,7 @@ FIXTURE_TEST(what_two_may_not_do_is_taken_when_it_is_late)
         /* it needs at least as long as it had: it does not get the task again */
         assert_true(hub_task_s(&f->workers[0], &f->h.tasks.arms[0].arm) > 3);
         f->workers[1].seen_ms = f->workers[1].asked_ms = at_ms + 3200;
-        assert_false(hub_fits(&f->h, 0, 0, &(hub_ask){0}, at_ms + 3200));
+        assert_false(hub_fits_new(&f->h, 0, f->first, at_ms + 3200));
         assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
         assert_int_equal(f->workers[0].n_failures, 0);
         /* the next one has twice as long, so that a slow task ends all the same */
