@@ -46,7 +46,7 @@
 enum { FRESH_MS = 5, OLD_MS = 50, ASKS_MS = 3000, PROBE_TIMES = 50 };
 /* A lease is late after LATE_TIMES the usual time, but never before late_least_s more
  * than it. */
-enum { LATE_TIMES = 3 };
+enum { LATE_TIMES = 3, SAID_TIMES = 10 };
 static const double late_least_s = 0.5;
 /* a worker that already has the state of a path may be slower by this factor than the
  * best worker, which would have to fetch the state */
@@ -67,7 +67,7 @@ double hub_usual_s(const plan_arm *arm)
 {
     const double times_s = arm->n_times > 0   ? arm->median_s
                            : arm->is_measured ? arm->typical_s
-                                              : 0;
+                                              : arm->said_s;
     return fmax(times_s, arm->own_s);
 }
 
@@ -347,8 +347,10 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
 /* ---- the fleet ---- */
 /* Notes the median of the times for a task of the arm, and for the inner steps in it:
  * those of the workers that were measured, or, as long as there are none, those to
- * which two or more leases will come; and of the job's own workers. `values` has room
- * for all workers and leases. */
+ * which two or more leases will come; and of the job's own workers. A new hub knows
+ * only what the homes say of the inner steps: without this time, a worker that holds a
+ * lease for ever would never be late. It is SAID_TIMES that long, as nobody knows how
+ * long transfers take. `values` has room for all workers and leases. */
 static void note_typical(const hub *h, plan_arm *arm, double *values, int64_t now_ms)
 {
     for (int inner = 0; inner < 2; inner++) {
@@ -377,6 +379,12 @@ static void note_typical(const hub *h, plan_arm *arm, double *values, int64_t no
             values[n_own++] = hub_task_s(w, &arm->arm);
     }
     arm->own_s = fleet_median(values, n_own);
+    int n_said = 0;
+    for (int i = 0; i < arm->n_tasks; i++)
+        if (arm->paths[i].phase > 0)
+            values[n_said++] =
+                SAID_TIMES * arm->paths[i].work.seconds / (double)arm->paths[i].phase;
+    arm->said_s = fleet_median(values, n_said);
 }
 
 static void note_busy(hub *h, const plan_arm *arm, const plan_path *path,
@@ -612,7 +620,8 @@ static bool is_left_to_keeper(hub *h, int worker, plan_task task, int64_t now_ms
     const double part = 0.25;
     const plan_arm *arm = &h->tasks.arms[task.arm];
     plan_path *path = &arm->paths[task.index];
-    if (path->keeper < 0 || path->keeper == worker || path->repeats > 0)
+    if (path->keeper < 0 || path->keeper == worker || path->repeats > 0 ||
+        (arm->n_times == 0 && !arm->is_measured))
         return false;
     hub_worker *keeper = &h->workers[path->keeper];
     const plan_path *other = keeper->left_to_it;

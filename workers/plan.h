@@ -173,6 +173,7 @@ typedef struct plan_arm {
     bool is_measured;
     double typical_s, typical_inner_s;
     double own_s; /* median seconds of the job's own workers for a task; 0: not known */
+    double said_s; /* as the homes' times of inner steps suggest; 0: not known */
     /* The seconds from grant to confirmation of the last n_times delivered tasks, in a
      * ring, and their median (hub_usual_s). */
     double times_s[PLAN_TIMES_MAX], median_s;

@@ -210,6 +210,25 @@ FIXTURE_TEST(holder_that_waits_for_others_is_not_late)
     assert_float_equal(arm->median_s, 1.2, 1e-9);
 }
 
+/* A worker that shows its lease to each new hub, and does nothing, would stop the job.
+ */
+FIXTURE_TEST(lease_is_late_for_a_hub_that_knows_only_what_homes_say)
+{
+    plan_arm *arm = &f->h.tasks.arms[0];
+    arm->arm.outer.method.method = PL_METHOD_NOLOCO;
+    for (int i = 0; i < 4; i++)
+        f->workers[i].pace[0] = (hub_pace){0};
+    for (int i = 0; i < arm->n_tasks; i++) {
+        arm->paths[i].phase = 2;
+        arm->paths[i].work.seconds = 1.8;
+    }
+    plan_grant(&f->h.tasks, f->first, 0, 0, TTL);
+    hub_look_at_fleet(&f->h, 0);
+    assert_false(hub_is_late(arm, &f->paths[0], &f->paths[0].lease, 2, 26000));
+    assert_true(hub_is_late(arm, &f->paths[0], &f->paths[0].lease, 2, 28000));
+    assert_true(finds(f, 1, 28000));
+}
+
 FIXTURE_TEST(holder_that_scores_text_has_longer)
 {
     plan_arm *arm = &f->h.tasks.arms[0];
