@@ -304,6 +304,7 @@ static pl_status run_store(int argc, char **argv)
         PL_CHECK(pl_store_open(call.folder, PL_STORE_READ, &call.store));
     }
     pl_status status = v->run(&call);
+    pl_topology_destroy(&call.topology);
     pl_store_close(&call.store);
     return status;
 }

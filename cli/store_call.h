@@ -64,6 +64,9 @@ typedef struct store_call {
     const char *values[STORE_OPT_COUNT]; /* NULL: option not given; "" for a flag */
     bool json;
     pl_store *store; /* the store, opened for reading if the verb's row says so */
+    /* the arm that print_task has read last, and its paths, or NULL */
+    char arm[PL_MODULE_NAME_MAX];
+    pl_topology *topology;
 } store_call;
 
 typedef struct store_verb {
