@@ -344,17 +344,6 @@ static void check_rolled_back(checker *c, const pl_version *v)
                        v->module, (unsigned long long)v->number);
 }
 
-/* Returns whether the weight of an update is the one that its arm gives. Rounding may
- * differ between machines. */
-static bool has_weight(const round_check *r, const pl_contract *of,
-                       const pl_contribution *d)
-{
-    const int64_t phase =
-        (int64_t)(d->work.first_sample / pl_phase_samples(&r->c->arm));
-    const double weight = pl_round_record_weight(of, (int)d->path, phase, d->phase);
-    return fabs(d->weight - weight) <= 1e-9 * weight;
-}
-
 /* Checks that each contribution is by a contributor of this module, in this round. With
  * a quorum an update may be missing or late, and under delayed-nesterov each version
  * has a single update; then repeated contributors and the round are not checked. */
@@ -362,7 +351,6 @@ static void check_contributions(const round_check *r, const pl_version *v)
 {
     checker *c = r->c;
     const pl_contract of = pl_contract_of(&c->arm, c->topology, r->module);
-    const bool free_rounds = c->arm.outer.quorum > 0 || of.by_arrival;
     const unsigned long long number = v->number;
     for (int i = 0; i < v->n_contributions; i++) {
         const pl_contribution *d = &v->contributions[i];
@@ -376,16 +364,17 @@ static void check_contributions(const round_check *r, const pl_version *v)
                            "%s@%llu has an update of path %lld, which does not pass "
                            "through this module",
                            v->module, number, (long long)d->path);
-        else if (!free_rounds && is_repeated)
+        else if (!of.by_arrival && is_repeated)
             note_violation(c, "%s@%llu has two updates of path %lld, replica %lld",
                            v->module, number, (long long)d->path,
                            (long long)d->replica);
-        else if (!has_weight(r, &of, d))
+        else if (fabs(d->weight / pl_round_record_weight(&of, (int)d->path) - 1) > 1e-9)
+            /* rounding may differ between machines */
             note_violation(c,
                            "%s@%llu has an update of path %lld with weight %g, which "
                            "its arm does not give",
                            v->module, number, (long long)d->path, d->weight);
-        else if (!free_rounds && d->phase != (int64_t)v->number - 1)
+        else if (!of.by_arrival && d->phase != (int64_t)v->number - 1)
             note_violation(c,
                            "%s@%llu has an update of round %lld instead of round %llu",
                            v->module, number, (long long)d->phase, number - 1);

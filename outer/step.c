@@ -146,8 +146,6 @@ static step_coefficients coefficients_of(const pl_outer_step *step,
 static double gap_of(const pl_outer_step *step, const pl_outer_state *state,
                      double mean_squares)
 {
-    if (step->delay > 0 && step->gap == PL_GAP_CONSTANT)
-        return step->gap_constant;
     if (!pl_outer_depends_on_gap(step))
         return 1;
     double rescale = step->rescale ? sqrt((double)step->n_contributors) : 1;
