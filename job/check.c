@@ -491,23 +491,6 @@ static pl_status check_arm_draws(checker *c)
 }
 
 /* ---- versions ---- */
-static pl_status check_version(checker *c, const pl_version *v)
-{
-    pl_replay got;
-    pl_replay_verdict verdict;
-    PL_CHECK(pl_home_verify(c->store, v, &got, &verdict));
-    if (verdict == PL_REPLAY_UNKNOWN)
-        note_unproven(c, pl_last_error());
-    else
-        c->now->n_checked++;
-    if (verdict == PL_REPLAY_OTHER)
-        note_violation(c,
-                       "%s@%llu has a different hash than the parameters that are "
-                       "computed from its record",
-                       v->module, (unsigned long long)v->number);
-    return PL_OK;
-}
-
 /* Computes a module's newest versions again, except version 0 and versions that a
  * rollback made: the invariants "beginnings" and "rounds" check those. */
 static pl_status check_newest_versions(void *context, const pl_version *head)
@@ -518,8 +501,19 @@ static pl_status check_newest_versions(void *context, const pl_version *head)
         pl_version v;
         const uint64_t number = head->number - (uint64_t)i;
         pl_status status = pl_store_get_version(c->store, head->module, number, &v);
-        if (status == PL_OK && (v.n_contributions > 0 || pl_version_is_merged(&v)))
-            status = check_version(c, &v);
+        if (status == PL_OK && (v.n_contributions > 0 || pl_version_is_merged(&v))) {
+            pl_replay got;
+            pl_replay_verdict verdict = PL_REPLAY_UNKNOWN;
+            status = pl_home_verify(c->store, &v, &got, &verdict);
+            if (status == PL_OK && verdict == PL_REPLAY_UNKNOWN)
+                note_unproven(c, pl_last_error());
+            c->now->n_checked += status == PL_OK && verdict != PL_REPLAY_UNKNOWN;
+            if (status == PL_OK && verdict == PL_REPLAY_OTHER)
+                note_violation(c,
+                               "%s@%llu has a different hash than the parameters that "
+                               "are computed from its record",
+                               v.module, (unsigned long long)v.number);
+        }
         pl_version_clear(&v);
         if (status != PL_OK)
             PL_CHECK(judge_failure(c, pl_fail_in(status, "%s@%llu", head->module,
