@@ -594,10 +594,11 @@ static pl_status check_arm_blank(checker *c)
     return status;
 }
 
-/* Says what was made from the text of forgotten documents and stays. The list tells
- * this; shards do not, because `forget` blanks the shard of the base model, too. */
-static void note_readers(checker *c)
+static pl_status check_forgotten(checker *c)
 {
+    PL_CHECK(each_arm(c, check_arm_devices));
+    /* What was made from the text and stays: the list tells this; shards do not,
+     * because `forget` blanks the shard of the base model, too. */
     pl_run r;
     bool own = true;
     if (c->wish->run) {
@@ -613,12 +614,6 @@ static void note_readers(checker *c)
     else if (own)
         note_unproven(c, "the tokenizer was made from the text of forgotten documents, "
                          "unless data.tokenizer named one");
-}
-
-static pl_status check_forgotten(checker *c)
-{
-    PL_CHECK(each_arm(c, check_arm_devices));
-    note_readers(c);
     return each_arm(c, check_arm_blank);
 }
 
