@@ -344,9 +344,9 @@ static void check_rolled_back(checker *c, const pl_version *v)
                        v->module, (unsigned long long)v->number);
 }
 
-/* Checks that each contribution is by a contributor of this module, in this round. With
- * a quorum an update may be missing or late, and under delayed-nesterov each version
- * has a single update; then repeated contributors and the round are not checked. */
+/* Checks that each contribution is by a contributor of this module, in this round.
+ * Under delayed-nesterov each version has a single update of any round; then repeated
+ * contributors and the round are not checked. */
 static void check_contributions(const round_check *r, const pl_version *v)
 {
     checker *c = r->c;
@@ -354,12 +354,15 @@ static void check_contributions(const round_check *r, const pl_version *v)
     const unsigned long long number = v->number;
     for (int i = 0; i < v->n_contributions; i++) {
         const pl_contribution *d = &v->contributions[i];
+        const bool passes = d->path >= 0 &&
+                            d->path < pl_topology_n_paths(c->topology) &&
+                            pl_topology_path_has(c->topology, (int)d->path, r->module);
+        const double weight = passes ? pl_round_record_weight(&of, (int)d->path) : 0;
         bool is_repeated = false;
         for (int k = 0; k < i; k++)
             is_repeated |= v->contributions[k].path == d->path &&
                            v->contributions[k].replica == d->replica;
-        if (d->path < 0 || d->path >= pl_topology_n_paths(c->topology) ||
-            !pl_topology_path_has(c->topology, (int)d->path, r->module))
+        if (!passes)
             note_violation(c,
                            "%s@%llu has an update of path %lld, which does not pass "
                            "through this module",
@@ -368,8 +371,8 @@ static void check_contributions(const round_check *r, const pl_version *v)
             note_violation(c, "%s@%llu has two updates of path %lld, replica %lld",
                            v->module, number, (long long)d->path,
                            (long long)d->replica);
-        else if (fabs(d->weight / pl_round_record_weight(&of, (int)d->path) - 1) > 1e-9)
-            /* rounding may differ between machines */
+        /* rounding may differ between machines */
+        else if (!(fabs(d->weight - weight) <= 1e-9 * weight))
             note_violation(c,
                            "%s@%llu has an update of path %lld with weight %g, which "
                            "its arm does not give",

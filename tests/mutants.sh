@@ -200,7 +200,7 @@ mutant wall-clock base/clock.c \
 mutant applied-stays store/retire.c \
     's/^( *)kv_delete\(txn->batch, KV_PENDING, key_slice\(&rows\[i\]\.key\)\);/\1;/' test_store
 mutant epoch-stale home/home.c \
-    's/ : h->hub_epoch \+ is_new;/ : h->hub_epoch;/' test_fence
+    's/ : h->hub_epoch \+ is_new;/ : h->hub_epoch + (is_new \&\& 0);/' test_fence
 mutant nan-gate-off codec/codec.c \
     's/if \(!isfinite\((squares|value)\)\)/if (0)/' test_home
 mutant merge-too-early outer/contract.c \
