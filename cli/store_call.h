@@ -67,6 +67,8 @@ typedef struct store_call {
     /* the arm that print_task has read last, and its paths, or NULL */
     char arm[PL_MODULE_NAME_MAX];
     pl_topology *topology;
+    pl_snapshot *tags; /* all tags, which store log and show read once */
+    size_t n_tags;
 } store_call;
 
 typedef struct store_verb {

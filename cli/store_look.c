@@ -212,20 +212,27 @@ typedef struct tag_search {
     pl_buf paths, tags;
 } tag_search;
 
-/* If the tag names the version, notes path pNN of a tag "best-ARM-pNN", or the tag. */
-static pl_status note_tag(void *context, const pl_snapshot *tag)
+static pl_status keep_tag(void *context, const pl_snapshot *tag)
 {
-    tag_search *search = context;
+    store_call *call = context;
+    call->tags = pl_grow(call->tags, (call->n_tags + 1) * sizeof *call->tags);
+    PL_CHECK(pl_store_get_tag(call->store, tag->name, &call->tags[call->n_tags]));
+    call->n_tags++;
+    return PL_OK;
+}
+
+/* If the tag names the version, notes path pNN of a tag "best-ARM-pNN", or the tag. */
+static void note_tag(tag_search *search, const pl_snapshot *tag)
+{
     char prefix[PL_MODULE_NAME_MAX];
     snprintf(prefix, sizeof prefix, "best-%.24s-", tag->arm);
     const pl_snapshot_item *item = pl_snapshot_find(tag, search->version->module);
     if (!item || item->number != search->version->number)
-        return PL_OK;
+        return;
     const bool best = pl_starts_with(tag->name, prefix);
     pl_buf *list = best ? &search->paths : &search->tags;
     pl_buf_printf(list, "%s%s", list->len > 0 ? ", " : "",
                   tag->name + (best ? strlen(prefix) : 0));
-    return PL_OK;
 }
 
 /* Prints a version, and if `last` the chapter in which the module no longer exists. */
@@ -239,14 +246,14 @@ static pl_status show_version(store_call *call, const pl_version *v, bool full,
     PL_CHECK(bytes_of(call->store, &v->momentum, &momentum_bytes));
     if (last)
         PL_CHECK(pl_module_end(call->store, v->module, end));
-    pl_status status = pl_store_each_tag(call->store, note_tag, &search);
-    if (status == PL_OK)
-        print_version(call, v, bytes, momentum_bytes, full,
-                      (version_notes){pl_buf_text(&search.paths), end,
-                                      pl_buf_text(&search.tags)});
+    for (size_t i = 0; i < call->n_tags; i++)
+        note_tag(&search, &call->tags[i]);
+    print_version(
+        call, v, bytes, momentum_bytes, full,
+        (version_notes){pl_buf_text(&search.paths), end, pl_buf_text(&search.tags)});
     pl_buf_destroy(&search.paths);
     pl_buf_destroy(&search.tags);
-    return status;
+    return PL_OK;
 }
 
 /* Shows a version of a module, or a tag. A tag hides an arm, which cannot be shown. */
@@ -269,6 +276,7 @@ pl_status store_show(store_call *call)
     if (status != PL_ERR_NOT_FOUND)
         return status;
     PL_CHECK(pl_names_module(call->store, call->words[0], &at));
+    PL_CHECK(pl_store_each_tag(call->store, keep_tag, call));
     PL_CHECK(pl_store_get_version(call->store, at.module, at.number, &v));
     status = show_version(call, &v, true, true);
     pl_version_clear(&v);
@@ -318,6 +326,7 @@ pl_status store_log(store_call *call)
         return store_graph(call, at.module, at.number);
     if (call->values[STORE_OPT_HEALTH])
         return log_health(call, at.module, at.number);
+    PL_CHECK(pl_store_each_tag(call->store, keep_tag, call));
     for (bool first = true;; first = false, at.number--) {
         PL_CHECK(pl_store_get_version(call->store, at.module, at.number, &v));
         pl_status status = show_version(call, &v, false, first);
