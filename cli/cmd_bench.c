@@ -221,23 +221,18 @@ static pl_status run_bench(int argc, char **argv)
     return subject == HUB ? measure_hub(&q.fleet) : measure_router(&q.documents);
 }
 
-static void print_bench_manual(void)
-{
-    cli_print_manual(&verb_bench);
-    printf(".SH SUBJECTS\n");
-    for (size_t i = 0; i < N_SUBJECTS; i++) {
-        printf(".SS \"%s\"\n", subjects[i].name);
-        cli_man_text(subjects[i].help);
-        for (size_t o = 0; o < subjects[i].n_options; o++)
-            cli_man_option(&subjects[i].options[o]);
-    }
-}
-
 static void explain_bench(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--man") == 0) {
-            print_bench_manual();
+            cli_print_manual(&verb_bench);
+            printf(".SH SUBJECTS\n");
+            for (size_t s = 0; s < N_SUBJECTS; s++) {
+                printf(".SS \"%s\"\n", subjects[s].name);
+                cli_man_text(subjects[s].help);
+                for (size_t o = 0; o < subjects[s].n_options; o++)
+                    cli_man_option(&subjects[s].options[o]);
+            }
             return;
         }
         const int subject = find_subject(argv[i]);

@@ -306,6 +306,10 @@ static pl_status run_store(int argc, char **argv)
         PL_CHECK(pl_store_open(call.folder, PL_STORE_READ, &call.store));
     }
     pl_status status = v->run(&call);
+    pl_topology_destroy(&call.topology);
+    for (size_t i = 0; i < call.n_tags; i++)
+        pl_snapshot_clear(&call.tags[i]);
+    pl_free(call.tags);
     pl_store_close(&call.store);
     return status;
 }

@@ -249,14 +249,12 @@ static const pl_key keys[] = {
          "noloco: size of the step of two mates towards each other; -1: outer.lr; "
          "other values double the bytes"),
     REAL("outer.deadline_s", deadline_s, "0", 0, 86400, "s", GLOBAL,
-         "how long noloco waits for a mate (0: without limit), or a quorum for late "
+         "how long noloco waits for a mate (0: without limit), or a quorum for further "
          "updates; above 0, timing changes results"),
     REAL("outer.quorum", quorum, "1", 0.01, 1, "", GLOBAL,
          "share of a module's updates that a round of diloco, iso, fedavg or "
-         "heavy-ball needs; below 1, timing changes results"),
-    REAL("outer.late_weight", late_weight, "0", 0, 1, "", GLOBAL,
-         "factor for the weight of an update that arrives after its round was merged "
-         "with a quorum, applied once per round of delay; 0: late updates are dropped"),
+         "heavy-ball needs; later updates are dropped; below 1, timing changes "
+         "results"),
     WHOLE("outer.delay", delay, "1", 0, 16, "phases", GLOBAL,
           "co2: number of phases after which an update is used, so that it can be sent "
           "while training continues"),
@@ -469,6 +467,7 @@ static const pl_gone gone[] = {
     {"codec.feedback", "auto"},
     {"eval.batch_lr", "0"},
     {"fleet.audit_tolerance", "0.25"},
+    {"outer.late_weight", "0"},
 };
 
 const pl_table config_table = {.keys = keys,

@@ -409,9 +409,7 @@ static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
                            made->module, (unsigned long long)made->number,
                            (long long)c->path));
         /* the arm's weight: the record is what is judged */
-        c->weight = pl_round_record_weight(
-            g.of, (int)c->path,
-            (int64_t)(c->work.first_sample / pl_phase_samples(&arm->arm)), c->phase);
+        c->weight = pl_round_record_weight(g.of, (int)c->path);
         g.total_weight += c->weight;
     }
     PL_TRY(pl_store_get_version(h->store, made->module, made->number - 1, &before));
