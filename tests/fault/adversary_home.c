@@ -334,9 +334,11 @@ void act_peek(adversary *a)
     ask_for(a, p, &m, name);
     PL_SAY(&m, GET_STATE, get_state, .offset = 0);
     ask_for(a, p, &m, "the state of a home");
-    if (pl_contract_of(&a->arm, a->topology,
-                       pl_topology_module_of_path(a->topology, 0, (int)k.index))
-            .meets)
+    /* the module's name in the topology is that behind the arm's */
+    const char *short_name = strchr(k.module, '/');
+    const int module =
+        short_name ? pl_topology_find_module(a->topology, short_name + 1) : -1;
+    if (module < 0 || pl_contract_of(&a->arm, a->topology, module).meets)
         return;
     for (int64_t phase = k.phase > 0 ? k.phase - 1 : 0; phase <= k.phase; phase++) {
         PL_SAY(&m, GET_UPDATE, get_update, .name = k.module, .path = k.index,
