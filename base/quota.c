@@ -87,3 +87,10 @@ bool quota_take(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms)
                                 QUOTA_OTHERS_AT_ONCE);
     }
 }
+
+void quota_charge(quota *q, const pl_peer *from, double seconds, int64_t now_ms)
+{
+    if (!from->own && (from->role == PL_AS_WORKER || from->role == PL_AS_RELAY))
+        find_bucket(q, &from->key, now_ms, QUOTA_AT_ONCE)->left -=
+            QUOTA_PARTS * QUOTA_PER_S * seconds;
+}

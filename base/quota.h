@@ -19,6 +19,7 @@ PL_C_BEGIN
 enum {
     QUOTA_PER_S = 4000,
     QUOTA_AT_ONCE = 8000,
+    QUOTA_PARTS = 8,
     QUOTA_OTHERS_PER_S = 100,
     QUOTA_OTHERS_AT_ONCE = 400
 };
@@ -29,5 +30,8 @@ void quota_destroy(quota **q); /* accepts NULL */
 
 /* Takes `cost` out of the sender's bucket. Returns false if the bucket holds less. */
 bool quota_take(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms);
+/* Takes as much as the key gains in QUOTA_PARTS times these seconds (pl_wire_charge).
+ */
+void quota_charge(quota *q, const pl_peer *from, double seconds, int64_t now_ms);
 
 PL_C_END

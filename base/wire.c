@@ -696,6 +696,12 @@ uint64_t pl_wire_dropped(const pl_socket *socket)
     return socket->dropped;
 }
 
+void pl_wire_charge(pl_socket *socket, const pl_peer *from, double seconds)
+{
+    if (socket && socket->shares)
+        quota_charge(socket->shares, from, seconds, pl_now_ms());
+}
+
 uint64_t pl_wire_refused(const pl_socket *socket)
 {
     return socket->refused;

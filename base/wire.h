@@ -136,6 +136,9 @@ uint64_t pl_wire_dropped(const pl_socket *socket);
 /* Number of messages that were refused because the sender's role does not allow them,
  * or because the sender's key asked too much (base/quota.h). */
 uint64_t pl_wire_refused(const pl_socket *socket);
+/* Charges the sender's key for work that the server did in vain. Its next messages are
+ * dropped for eight times as long (base/quota.h), so such work cannot fill a server. */
+void pl_wire_charge(pl_socket *socket, const pl_peer *from, double seconds);
 uint64_t pl_wire_bytes_sent(const pl_socket *socket);
 uint64_t pl_wire_bytes_received(const pl_socket *socket);
 

@@ -545,6 +545,8 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
     h->uploads.holder = (pl_pubkey){{0}};
     if (home_waits(h, peer, m))
         return PL_OK;
+    const double began = pl_now();
+    const uint64_t n_rejected = h->counts.results[PL_SUBMIT_REJECTED];
     if (m->type == PL_MSG_SUBMIT)
         status = home_submit(h, peer, m);
     else if (m->type == PL_MSG_SUBMIT_PATH)
@@ -559,6 +561,9 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
             home_answer_later(h, peer, &a);
         pl_message_destroy(&a);
     }
+    /* A lease may send many wrong results, and each may be a large model. */
+    if (status != PL_OK || h->counts.results[PL_SUBMIT_REJECTED] > n_rejected)
+        pl_wire_charge(h->socket, peer, pl_now() - began);
     /* The peer gets an error if its message caused the failure. Failures of the machine
      * or of this program end the home instead. A failed commit or merge always ends the
      * home, even if a handler caused it (h->broken). */

@@ -529,10 +529,8 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
     home_lease under;
     pl_hash seal;
     PL_CHECK(PL_HEAR(m, submit_path, &said));
-    pl_path_state state = {.phase = said.phase,
-                           .work = said.work,
-                           .moments = said.blob,
-                           .held_phase = said.phase - 1};
+    pl_path_state state = {
+        .phase = said.phase, .work = said.work, .moments = said.blob};
     pl_copy_text(state.name, sizeof state.name, said.name);
     PL_CHECK(home_open_lease(h, peer, said.lease, &under));
     pl_lease_sign(&under.key, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &said,
@@ -579,6 +577,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         return PL_OK;
     }
     PL_CHECK(check_sums(&under, &state));
+    state.held_phase = under.lease.phase;
     if (said.work.held == 0) {
         /* the phase did not score, so the previous score stays */
         state.work.held = path->state.work.held;

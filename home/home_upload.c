@@ -14,11 +14,14 @@ static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m
                                const staging_piece *p)
 {
     home_room *r = &h->room;
-    size_t at = 0;
-    while (at < r->n && (r->tickets[at].owner != h->uploads.owner ||
-                         !pl_hash_equal(&r->tickets[at].hash, &p->hash)))
-        at++;
-    if (at == r->n && r->n < TICKETS_MAX) {
+    size_t at = 0, n_own = 0;
+    for (; at < r->n; at++) {
+        const bool owns = r->tickets[at].owner == h->uploads.owner;
+        if (owns && pl_hash_equal(&r->tickets[at].hash, &p->hash))
+            break;
+        n_own += owns && h->uploads.owner != 0;
+    }
+    if (at == r->n && r->n < TICKETS_MAX && n_own < STAGING_UPLOADS_MAX) {
         if (r->n == r->cap) {
             r->cap = r->cap ? 2 * r->cap : 64;
             r->tickets = pl_grow(r->tickets, r->cap * sizeof *r->tickets);

@@ -27,11 +27,14 @@ static staging_blob *find_upload(const staging *s, const pl_hash *hash)
     return b ? b : find_of(s, 0, hash);
 }
 
-static uint64_t owned_bytes(const staging *s)
+static uint64_t owned_bytes(const staging *s, int *n)
 {
     uint64_t sum = 0;
-    for (const staging_blob *b = s->first; b; b = b->next)
+    *n = 0;
+    for (const staging_blob *b = s->first; b; b = b->next) {
         sum += b->owner == s->owner ? b->bytes : 0;
+        *n += b->owner == s->owner;
+    }
     return sum;
 }
 
@@ -136,19 +139,21 @@ static pl_status get_upload_block(staging *s, uint64_t bytes, staging_blob *b)
 /* ---- pieces of uploads ---- */
 static pl_status check_room(const staging *s, uint64_t bytes)
 {
+    int n = 0;
+    const uint64_t owned = owned_bytes(s, &n);
     if (bytes > s->limit)
         return pl_fail(PL_ERR_CONFIG,
                        "an upload of %llu bytes is larger than the limit of %s (%llu "
                        "bytes); raise %s",
                        (unsigned long long)bytes, s->keeper,
                        (unsigned long long)s->limit, s->key);
-    if (s->share > 0 && bytes + owned_bytes(s) > s->share)
+    if (s->share > 0 && (bytes + owned > s->share || n >= STAGING_UPLOADS_MAX))
         return pl_fail(
             PL_ERR_PROTO,
-            "an upload of %llu bytes is more than this lease may upload: its "
-            "task needs at most %llu bytes in all, and %llu bytes are here",
+            "an upload of %llu bytes is more than this lease may upload: its task "
+            "needs at most %llu bytes in %d uploads, and %llu bytes in %d are here",
             (unsigned long long)bytes, (unsigned long long)s->share,
-            (unsigned long long)owned_bytes(s));
+            STAGING_UPLOADS_MAX, (unsigned long long)owned, n);
     if (staging_holder_is_full(s, bytes))
         return pl_fail(PL_ERR_BUSY,
                        "workers with this key have %llu bytes of uploads here, and at "

@@ -18,7 +18,9 @@
 #pragma once
 #include "base/base.h"
 
-enum { STAGING_KEPT = 4 };
+/* A lease may have this many uploads: more than two phases of any path send. Small
+ * uploads take more memory than their bytes. */
+enum { STAGING_KEPT = 4, STAGING_UPLOADS_MAX = 1024 };
 
 struct home_path;
 

@@ -74,6 +74,9 @@ pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
         memset(worker->pace, 0, sizeof worker->pace);
         worker->link = (hub_link){.down = hub_possible_bytes(q.down)};
         worker->withheld = (hub_withheld){0};
+        /* an answer to the old process is not repeated: its lease would be sealed with
+         * the new DEVICE, which has not been admitted */
+        worker->given_token = 0;
     }
     worker->pid = q.pid;
     pl_copy_text(worker->device, sizeof worker->device, q.device);

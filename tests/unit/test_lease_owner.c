@@ -144,15 +144,21 @@ PL_TEST_WITH(done_without_delivery_keeps_no_path, setup_short, teardown)
 }
 
 /* ---- permissions of a key ---- */
-static uint16_t hello(const party *p, const char *name, const char *device)
+static uint16_t hello_of(const party *p, const char *name, const char *device,
+                         uint64_t pid)
 {
     pl_message m;
     pl_message_init(&m, PL_MSG_HELLO);
     pl_put_text(&m.body, PL_TAG_NAME, name);
     pl_put_text(&m.body, PL_TAG_ROLE, "worker");
     pl_put_text(&m.body, PL_TAG_DEVICE, device);
-    pl_put_u64(&m.body, PL_TAG_PID, 1);
+    pl_put_u64(&m.body, PL_TAG_PID, pid);
     return ask_plainly(p, &m);
+}
+
+static uint16_t hello(const party *p, const char *name, const char *device)
+{
+    return hello_of(p, name, device, 1);
 }
 
 FIXTURE_TEST(key_has_few_names_and_a_worker_one_device)
@@ -169,6 +175,34 @@ FIXTURE_TEST(key_has_few_names_and_a_worker_one_device)
     assert_int_equal(hello(&j->third, "n64", "d"), PL_MSG_WELCOME);
     /* This name is already known. */
     assert_int_equal(hello(&j->thief, "n63", "d"), PL_MSG_WELCOME);
+}
+
+/* A lease says on which kind of device its task is done, and an audit believes it. A
+ * worker that asks again for a lease which it has reported as done, as a new process on
+ * another device, must not get it sealed for that device. */
+FIXTURE_TEST(no_lease_is_sealed_for_a_device_that_came_later)
+{
+    char task[PL_MODULE_NAME_MAX];
+    uint64_t token = 0;
+    pl_message m, a;
+    const uint64_t request = pl_wire_next_request();
+    pl_message_init(&m, PL_MSG_TASK_REQ);
+    m.request = request;
+    pl_put_text(&m.body, PL_TAG_NAME, j->thief.name);
+    assert_int_equal(ask(&j->thief, &m, &a), PL_MSG_TASK);
+    pl_reader r;
+    pl_reader_open(&r, "TASK", a.body.data, a.body.len);
+    pl_get_text(&r, PL_TAG_TASK, 0, task, sizeof task);
+    token = a.token;
+    pl_message_destroy(&a);
+    assert_int_equal(say_done(&j->thief, token, 0, task), PL_MSG_OK);
+    assert_int_equal(hello_of(&j->thief, j->thief.name, "unicorn f32", 2),
+                     PL_MSG_WELCOME);
+    pl_message_init(&m, PL_MSG_TASK_REQ);
+    m.request = request;
+    pl_put_text(&m.body, PL_TAG_NAME, j->thief.name);
+    assert_int_equal(ask(&j->thief, &m, &a), PL_MSG_NO_WORK);
+    pl_message_destroy(&a);
 }
 
 /* Gives the task back without reporting a failure. */

@@ -43,6 +43,25 @@ PL_TEST(one_key_takes_nothing_from_another)
     assert_false(quota_take(q, &again, 1, 5));
 }
 
+PL_TEST(a_key_pays_for_what_a_server_did_in_vain)
+{
+    OWNED(quota_destroy) quota *q = quota_create();
+    const pl_peer a = peer_of(PL_AS_WORKER, 1), b = peer_of(PL_AS_WORKER, 2);
+    pl_peer own = peer_of(PL_AS_WORKER, 3);
+    own.own = true;
+    quota_charge(q, &a, 2, 1000); /* 2 s in vain, so it is heard 14 s later */
+    quota_charge(q, &own, 1000, 1000);
+    assert_int_equal(count_taken(q, &a, 1, 1000), 0);
+    assert_int_equal(count_taken(q, &a, 1, 14999), 0);
+    assert_int_equal(count_taken(q, &a, 1, 15100), QUOTA_PER_S / 10);
+    assert_int_equal(count_taken(q, &b, 1, 1000), QUOTA_AT_ONCE);
+    assert_true(quota_take(q, &own, 1, 1000));
+    assert_true(quota_take(q, &a, 1, 40000));
+    quota_charge(q, &a, 1e-3, 40000); /* a small task pays almost nothing */
+    assert_int_equal(count_taken(q, &a, 1, 40000),
+                     QUOTA_AT_ONCE - 1 - QUOTA_PARTS * QUOTA_PER_S / 1000);
+}
+
 PL_TEST(who_may_not_speak_shares_a_small_one)
 {
     OWNED(quota_destroy) quota *q = quota_create();

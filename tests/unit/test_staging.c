@@ -153,6 +153,24 @@ PL_TEST(leases_of_one_key_have_a_share_together)
     staging_expire(&s, true);
 }
 
+PL_TEST(a_lease_has_few_uploads_however_small)
+{
+    staging s = of_limit(64 * MIB);
+    pl_hash name = {{0}};
+    uint64_t there;
+    s.owner = 1;
+    s.share = 4 * MIB;
+    for (int i = 0; i <= STAGING_UPLOADS_MAX; i++) {
+        memcpy(name.bytes, &i, sizeof i);
+        const staging_piece piece = {.hash = name, .total = (uint64_t)i % 2};
+        assert_int_equal(staging_open(&s, &piece, &there),
+                         i < STAGING_UPLOADS_MAX ? PL_OK : PL_ERR_PROTO);
+    }
+    s.owner = 2; /* another lease */
+    assert_ok(put_all(&s, 1, MIB));
+    staging_expire(&s, true);
+}
+
 /* Asks for room; returns how many bytes have arrived. */
 static uint64_t arrived(staging *s, uint8_t number, uint64_t total)
 {
