@@ -61,7 +61,9 @@
  * home_quota.c limits the store. home.h lists the others. */
 #include "home/home_internal.h"
 
-enum { GROUP_MAX = 128, TICK_MS = 500, HOLD_TICK_MS = 10 };
+#include <math.h>
+
+enum { GROUP_MAX = 128, TICK_MS = 500, HOLD_TICK_MS = 10, CHARGED_MAX_S = 2 };
 
 pl_status home_write(home *h)
 {
@@ -561,9 +563,10 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
             home_answer_later(h, peer, &a);
         pl_message_destroy(&a);
     }
-    /* A lease may send many wrong results, and each may be a large model. */
+    /* A lease may send many wrong results, and each may be a large model. The limit is
+     * for a process that was stopped in the meantime. */
     if (status != PL_OK || h->counts.results[PL_SUBMIT_REJECTED] > n_rejected)
-        pl_wire_charge(h->socket, peer, pl_now() - began);
+        pl_wire_charge(h->socket, peer, fmin(pl_now() - began, CHARGED_MAX_S));
     /* The peer gets an error if its message caused the failure. Failures of the machine
      * or of this program end the home instead. A failed commit or merge always ends the
      * home, even if a handler caused it (h->broken). */

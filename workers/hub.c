@@ -106,6 +106,7 @@ static pl_status note_given(hub *h, hub_worker *w, plan_task task,
 {
     const plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
     w->waiting = w->withheld.is = false;
+    w->left_to_it = NULL;
     w->had_task = true;
     w->answered = w->request;
     w->given = task;
@@ -129,6 +130,7 @@ static pl_status give_task(hub *h, int worker, plan_task task)
 {
     plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
     plan_grant(&h->tasks, task, worker, pl_now_ms(), h->options->ttl_ms);
+    hub_note_left(&h->workers[worker], path);
     PL_CHECK(pl_failpoint("hub.grant.after"));
     PL_CHECK(hub_fence(h, path));
     PL_CHECK(pl_failpoint("hub.fence.after"));
@@ -161,7 +163,7 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
                                       worker, now_ms) &&
                        hub_fits_next(h, worker, w->held, now_ms);
         if (goes_on && !(found && plan_is_better(&h->tasks, task, w->held, worker))) {
-            hub_extend(h, worker, w->held, now_ms);
+            hub_extend(h, w->held, now_ms);
             return note_given(h, w, w->held,
                               &h->tasks.arms[w->held.arm].paths[w->held.index].lease);
         }

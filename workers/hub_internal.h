@@ -71,7 +71,6 @@
  * the same weight as all earlier tasks together. */
 typedef struct hub_pace {
     int n_tasks;
-    uint64_t arms;    /* a bit for each arm of which it has done a task */
     double slot_s;    /* seconds of inner steps per token of a batch */
     double rest_s;    /* seconds per task from grant to DONE, without inner steps */
     int64_t noted_ms; /* time of the newest measurement */
@@ -215,6 +214,10 @@ typedef struct hub_worker {
     int64_t asked_ms; /* time of the last TASK_REQ */
     int64_t done_ms;  /* time when its last finished task ended */
     hub_withheld withheld;
+    /* the path that other workers leave to this one (is_left_to_keeper), or NULL; and
+     * time when it last let such a path wait in vain, or 0 */
+    const plan_path *left_to_it;
+    int64_t missed_ms;
     /* What hub_look_at_fleet found: time when the worker will have finished its leases,
      * whether it has one, and time when it will have finished the ready tasks that the
      * hub counts on it for. */
@@ -276,6 +279,7 @@ typedef struct hub {
     int n_slow;
     int64_t slow_ms;  /* time when the list `slow` was made */
     int64_t fleet_ms; /* time of the last hub_look_at_fleet; 0: there was none */
+    int n_able;       /* number of workers that took tasks then */
     plan tasks;
     hub_audit *audits;
     pl_fence *fenced;
@@ -465,7 +469,7 @@ void hub_note_renewal(hub *h, int worker, const plan_path *path, plan_lease *lea
                       const pl_msg_renew *q, int64_t now_ms);
 /* Lets the holder of a task continue with its next phase, before the DONE of the
  * present one. */
-void hub_extend(hub *h, int worker, plan_task task, int64_t now_ms);
+void hub_extend(hub *h, plan_task task, int64_t now_ms);
 /* Returns the rate, in tokens per second, or 0 if the rate is impossible. */
 double hub_possible_rate(double rate);
 /* Returns the bytes that a worker reports, or the most that are possible. */
@@ -511,9 +515,9 @@ void hub_note_pace(const hub *h, hub_worker *w, int arm, double inner_s, double 
  */
 void hub_note_taken(const hub *h, int arm, const plan_path *path, const plan_lease *l,
                     int64_t now_ms);
-/* Returns how many seconds of the fetch of a task its holder will not need for a later
- * task of the arm. 0 unless it is the holder's first one. */
-double hub_once_s(const hub *h, const hub_worker *w, int arm, const plan_lease *l);
+/* Returns how many seconds of the fetch of a task its holder will not need for the
+ * path's next phase. */
+double hub_once_s(const hub *h, const plan_arm *arm, const plan_lease *l);
 /* Returns the seconds that this worker needs for a task of the arm; 0: not measured. */
 double hub_task_s(const hub_worker *w, const pl_arm *arm);
 /* Returns the seconds until the lease's task will be done. A task that is t seconds
@@ -523,20 +527,14 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
 /* Finds out when all workers will be free, and when they will have finished the tasks
  * that are ready. */
 void hub_look_at_fleet(hub *h, int64_t now_ms);
-/* The task for which hub_fits is asked. */
-typedef struct hub_ask {
-    bool goes_on; /* the task is the next phase of one that the worker holds */
-    /* phases that this worker would have to repeat first, and the others */
-    int64_t own, others;
-} hub_ask;
-/* Whether the worker may have such a task of the arm: whether it finishes the task no
- * later than all workers together finish the tasks that are ready. */
-bool hub_fits(hub *h, int worker, int arm, const hub_ask *ask, int64_t now_ms);
+/* Call this when the path was granted to the worker: if it was left to it, the time
+ * until then counts as the worker's. */
+void hub_note_left(const hub_worker *w, plan_path *path);
 /* Whether the next phase of a task that the worker holds fits it. */
 bool hub_fits_next(hub *h, int worker, plan_task held, int64_t now_ms);
-/* hub_fits as plan.fits. `context` points to the hub. */
-bool hub_fits_new(void *context, int worker, int arm, int64_t own, int64_t others,
-                  int64_t now_ms);
+/* plan.fits: whether the worker may have this ready task. `context` points to the hub.
+ */
+bool hub_fits_new(void *context, int worker, plan_task task, int64_t now_ms);
 /* Writes why the worker gets no task; "": there is no reason. Returns `text`. */
 const char *hub_withheld_text(const hub *h, const hub_worker *w,
                               char text[HUB_WITHHELD_TEXT_MAX]);

@@ -77,6 +77,7 @@ pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
         /* an answer to the old process is not repeated: its lease would be sealed with
          * the new DEVICE, which has not been admitted */
         worker->given_token = 0;
+        worker->left_to_it = NULL;
     }
     worker->pid = q.pid;
     pl_copy_text(worker->device, sizeof worker->device, q.device);

@@ -4,10 +4,10 @@
  * lease, or from the end of the worker's previous task if that was later, until the
  * homes confirm it. The worker says only how much of it were inner steps; the rest is
  * mostly transfers over its link. Both parts are means in which the newest task has
- * half of the weight, apart for tasks that train and for tasks that score documents. In
- * its first task of an arm a worker also fetches data that it then keeps. The time for
- * these bytes, of those that it has reported, does not count (hub_once_s,
- * without_once).
+ * half of the weight, apart for tasks that train and for tasks that score documents.
+ * In the first task of a path a worker also fetches data and a state that it then
+ * keeps. The time for these bytes, of those that it has reported, does not count
+ * (hub_once_s, without_once).
  *
  * The usual time of a task is the median of the times from grant to confirmation of the
  * arm's last PLAN_TIMES_MAX tasks, so that no single worker can move it. But it is no
@@ -20,7 +20,9 @@
  * A worker gets a task only if the phase does not end later because of it: if it will
  * finish the task no later than the whole fleet, itself included, will have finished
  * all tasks that are ready (fleet.h). Otherwise the task waits for a better worker, and
- * the status says so with the numbers. These rules keep that from going wrong:
+ * the status says so with the numbers. And a ready path goes to the worker that has its
+ * state and data, if that one is free (is_left_to_keeper). These rules keep that from
+ * going wrong:
  *
  *   - A worker that is not measured gets a task. If it is slow, an idle worker begins
  *     the same task as soon as that would end earlier (hub_backup.c), so that not more
@@ -44,7 +46,7 @@
 enum { FRESH_MS = 5, OLD_MS = 50, ASKS_MS = 3000, PROBE_TIMES = 50 };
 /* A lease is late after LATE_TIMES the usual time, but never before late_least_s more
  * than it. */
-enum { LATE_TIMES = 3 };
+enum { LATE_TIMES = 3, SAID_TIMES = 10 };
 static const double late_least_s = 0.5;
 /* a worker that already has the state of a path may be slower by this factor than the
  * best worker, which would have to fetch the state */
@@ -53,13 +55,6 @@ static const double continues_times = 2, clear_times = 1.5;
 static double slots_of(const pl_arm *arm)
 {
     return (double)arm->inner.tau * arm->inner.batch * arm->inner.context;
-}
-
-/* Returns the bit of an arm in hub_pace.arms; 0 for arms beyond its width, which count
- * as done, so that no worker looks too fast. */
-static uint64_t bit_of(int arm)
-{
-    return arm < 64 ? UINT64_C(1) << arm : 0;
 }
 
 static double blend(int n, double old, double fresh)
@@ -72,7 +67,7 @@ double hub_usual_s(const plan_arm *arm)
 {
     const double times_s = arm->n_times > 0   ? arm->median_s
                            : arm->is_measured ? arm->typical_s
-                                              : 0;
+                                              : arm->said_s;
     return fmax(times_s, arm->own_s);
 }
 
@@ -119,7 +114,6 @@ void hub_note_pace(const hub *h, hub_worker *w, int of, double inner_s, double t
 {
     const pl_arm *arm = &h->tasks.arms[of].arm;
     hub_pace *p = &w->pace[pl_arm_scores(arm)];
-    p->arms |= bit_of(of);
     /* A task with its own number of threads says nothing about the speed of the
      * worker's other tasks. */
     if (!(inner_s > 0) || !(total_s > 0) || arm->inner.threads > 0)
@@ -165,25 +159,27 @@ uint64_t hub_fetched(const hub_worker *w, const plan_lease *l)
     return is_newest ? w->link.down - w->given_down : 0;
 }
 
-/* Returns the part, at most 1, of the time of a fetch of `fetched` bytes that a worker
- * needs to fetch, or to send, what each task of the arm moves if the worker stays with
- * a path. In its first task of an arm a worker also fetches what it then keeps. */
-static double steady_part(const hub *h, const hub_worker *w, int of, uint64_t fetched,
-                          bool sends)
+/* Returns the part, at most 1, of the time in which a lease's holder has fetched
+ * `fetched` bytes that it needs to fetch, or to send, what later tasks of the arm move.
+ * A worker that is new to a path also fetches data and a state that it then keeps. But
+ * if there are more paths than workers, it will fetch the next path's state, too. */
+static double steady_part(const hub *h, const plan_arm *arm, const plan_lease *l,
+                          uint64_t fetched, bool sends)
 {
-    const plan_arm *arm = &h->tasks.arms[of];
-    const hub_pace *p = pace_of(w, &arm->arm);
     double up, down;
-    if (fetched == 0 || (p->arms & bit_of(of)) == bit_of(of))
+    if (fetched == 0 || !l->is_new)
         return 1;
     pl_phase_bytes(&arm->arm, arm->topology, &up, &down);
+    if (arm->n_open > h->n_able)
+        down += (double)pl_path_state_bytes(&arm->arm,
+                                            pl_topology_path_params(arm->topology));
     return fmin(1, (sends ? up : down) / (double)fetched);
 }
 
-double hub_once_s(const hub *h, const hub_worker *w, int arm, const plan_lease *l)
+double hub_once_s(const hub *h, const plan_arm *arm, const plan_lease *l)
 {
     const double fetch_s = l->first_ms > 0 ? fetched_in(l, step_of(l)) : 0;
-    return fetch_s * (1 - steady_part(h, w, arm, l->fetched, false));
+    return fetch_s * (1 - steady_part(h, arm, l, l->fetched, false));
 }
 
 /* Subtracts the time for bytes that the worker will not fetch again. Only the worker
@@ -203,17 +199,19 @@ void hub_note_done(hub *h, hub_worker *w, const plan_path *path, int64_t phase,
 {
     plan_task task;
     int64_t n_tasks;
-    const int64_t granted_ms = plan_granted_ms(lease, phase, &n_tasks);
+    const int64_t granted_ms = plan_granted_ms(lease, phase, &n_tasks) - lease->left_ms;
     const bool was_idle = granted_ms >= w->done_ms;
     double total_s = 1e-3 * (double)(now_ms - (was_idle ? granted_ms : w->done_ms));
     w->done_ms = now_ms > w->done_ms ? now_ms : w->done_ms;
     if (n_tasks == 0 || !plan_find_task(&h->tasks, path->name, &task))
         return;
     total_s /= (double)n_tasks;
-    if (was_idle && n_tasks == 1)
-        total_s = without_once(w, &h->tasks.arms[task.arm], total_s,
-                               lease->phase == phase ? hub_once_s(h, w, task.arm, lease)
+    if (was_idle && n_tasks == 1) {
+        const plan_arm *arm = &h->tasks.arms[task.arm];
+        total_s = without_once(w, arm, total_s,
+                               lease->phase == phase ? hub_once_s(h, arm, lease)
                                                      : lease->before_once_s);
+    }
     hub_note_pace(h, w, task.arm, inner_s, total_s, now_ms);
 }
 
@@ -243,8 +241,10 @@ static void note_late(const hub *h, int of, const plan_settled *s, int64_t now_m
         inner_s = inner_of(w, arm);
     if (step_s <= 0 && inner_s + 2 * fetch_s < 1e-3 * (double)s->held_ms)
         return;
-    const double again_s = fetch_s * steady_part(h, w, of, fetched, false),
-                 send_s = fetch_s * steady_part(h, w, of, fetched, true);
+    const double again_s =
+                     fetch_s * steady_part(h, &h->tasks.arms[of], l, fetched, false),
+                 send_s =
+                     fetch_s * steady_part(h, &h->tasks.arms[of], l, fetched, true);
     hub_note_pace(h, w, of, inner_s,
                   fmax(without_once(w, &h->tasks.arms[of], passed_s, fetch_s - again_s),
                        again_s + inner_s + send_s),
@@ -347,8 +347,10 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
 /* ---- the fleet ---- */
 /* Notes the median of the times for a task of the arm, and for the inner steps in it:
  * those of the workers that were measured, or, as long as there are none, those to
- * which two or more leases will come; and of the job's own workers. `values` has room
- * for all workers and leases. */
+ * which two or more leases will come; and of the job's own workers. A new hub knows
+ * only what the homes say of the inner steps: without this time, a worker that holds a
+ * lease for ever would never be late. It is SAID_TIMES that long, as nobody knows how
+ * long transfers take. `values` has room for all workers and leases. */
 static void note_typical(const hub *h, plan_arm *arm, double *values, int64_t now_ms)
 {
     for (int inner = 0; inner < 2; inner++) {
@@ -377,6 +379,12 @@ static void note_typical(const hub *h, plan_arm *arm, double *values, int64_t no
             values[n_own++] = hub_task_s(w, &arm->arm);
     }
     arm->own_s = fleet_median(values, n_own);
+    int n_said = 0;
+    for (int i = 0; i < arm->n_tasks; i++)
+        if (arm->paths[i].phase > 0)
+            values[n_said++] =
+                SAID_TIMES * arm->paths[i].work.seconds / (double)arm->paths[i].phase;
+    arm->said_s = fleet_median(values, n_said);
 }
 
 static void note_busy(hub *h, const plan_arm *arm, const plan_path *path,
@@ -404,10 +412,11 @@ static void note_busy(hub *h, const plan_arm *arm, const plan_path *path,
 static void count_tasks(plan_arm *arm, int64_t now_ms)
 {
     const pl_inner *in = &arm->arm.inner;
-    arm->n_ready = arm->n_leased = arm->steps_left = 0;
+    arm->n_ready = arm->n_leased = arm->n_open = arm->steps_left = 0;
     for (int i = 0; i < arm->n_tasks; i++) {
         const plan_path *path = &arm->paths[i];
         arm->n_leased += path->lease.active;
+        arm->n_open += path->phase < in->phases;
         if (path->lease.active || path->drops_state || !plan_ready(arm, i, now_ms))
             continue;
         const int64_t left =
@@ -481,8 +490,11 @@ void hub_look_at_fleet(hub *h, int64_t now_ms)
         const plan_arm *arm = &h->tasks.arms[a->task.arm];
         note_busy(h, arm, &arm->paths[a->task.index], &a->lease, now_ms);
     }
-    for (int i = 0; i < h->n_workers; i++)
+    h->n_able = 0;
+    for (int i = 0; i < h->n_workers; i++) {
         h->workers[i].taken_ms = h->workers[i].free_ms;
+        h->n_able += takes_tasks(h, &h->workers[i], now_ms);
+    }
     /* the arms whose paths have the most steps left come first */
     for (int a = 0; a < h->tasks.n_arms; a++) {
         const plan_arm *arms = h->tasks.arms;
@@ -514,9 +526,16 @@ void hub_look_at_fleet(hub *h, int64_t now_ms)
 }
 
 /* ---- which tasks fit a worker ---- */
+/* The task for which a worker asks. */
+typedef struct pace_ask {
+    bool goes_on; /* the task is the next phase of one that the worker holds */
+    /* phases that this worker would have to repeat first, and the others */
+    int64_t own, others;
+} pace_ask;
+
 /* Who has to repeat phases needs that much longer. If the worker has the path's state,
  * the others would have to repeat phases. */
-static bool is_in_time(const hub_worker *w, const plan_arm *arm, const hub_ask *ask,
+static bool is_in_time(const hub_worker *w, const plan_arm *arm, const pace_ask *ask,
                        int64_t now_ms)
 {
     /* below this difference it is only the measurements that differ */
@@ -529,7 +548,7 @@ static bool is_in_time(const hub_worker *w, const plan_arm *arm, const hub_ask *
            (ask->goes_on ? continues_times : equal_times) * others_ms + equal_ms;
 }
 
-bool hub_fits(hub *h, int worker, int of, const hub_ask *ask, int64_t now_ms)
+static bool fits_worker(hub *h, int worker, int of, const pace_ask *ask, int64_t now_ms)
 {
     hub_worker *w = &h->workers[worker];
     const plan_arm *arm = &h->tasks.arms[of];
@@ -591,11 +610,63 @@ const char *hub_withheld_text(const hub *h, const hub_worker *w,
     return text;
 }
 
-bool hub_fits_new(void *context, int worker, int arm, int64_t own, int64_t others,
-                  int64_t now_ms)
+/* Whether a ready path waits for its keeper, which has the path's state and data: the
+ * keeper has no task, its question for one is here or will come soon, and the path's
+ * phase fits it. The path waits for a small part of the time that a task takes, and
+ * only one path at a time waits for the same keeper. A keeper that has let one wait in
+ * vain is waited for again only when its measurement would be too old. */
+static bool is_left_to_keeper(hub *h, int worker, plan_task task, int64_t now_ms)
 {
-    return hub_fits(context, worker, arm, &(hub_ask){.own = own, .others = others},
-                    now_ms);
+    const double part = 0.25;
+    const plan_arm *arm = &h->tasks.arms[task.arm];
+    plan_path *path = &arm->paths[task.index];
+    if (path->keeper < 0 || path->keeper == worker || path->repeats > 0 ||
+        (arm->n_times == 0 && !arm->is_measured))
+        return false;
+    hub_worker *keeper = &h->workers[path->keeper];
+    const plan_path *other = keeper->left_to_it;
+    const double usual_ms = 1e3 * hub_usual_s(arm);
+    const int64_t since_ms = now_ms - (int64_t)(part * usual_ms);
+    if ((path->kept_ms > 0 && path->kept_ms <= since_ms) ||
+        !takes_tasks(h, keeper, now_ms)) {
+        keeper->missed_ms = other == path ? now_ms : keeper->missed_ms;
+        keeper->left_to_it = other == path ? NULL : other;
+        return false;
+    }
+    const bool is_other = other && other != path && !other->lease.active &&
+                          other->keeper == path->keeper && other->kept_ms > since_ms;
+    const bool has_missed =
+        keeper->missed_ms > 0 &&
+        (double)(now_ms - keeper->missed_ms) < PROBE_TIMES * usual_ms;
+    if (is_other || has_missed || keeper->unchecked || hub_is_on_trial(h, keeper) ||
+        plan_has_said(path, path->keeper, now_ms) ||
+        (other != path && hub_holds_lease(h, path->keeper)))
+        return false;
+    if (keeper->has_lease && h->fleet_ms < now_ms) /* it has just ended its task */
+        hub_look_at_fleet(h, now_ms);
+    if (!fits_worker(h, path->keeper, task.arm, &(pace_ask){0}, now_ms))
+        return false;
+    keeper->left_to_it = path;
+    path->kept_ms = path->kept_ms > 0 ? path->kept_ms : now_ms;
+    h->workers[worker].withheld.judged_ms = now_ms;
+    return true;
+}
+
+void hub_note_left(const hub_worker *w, plan_path *path)
+{
+    if (w->left_to_it == path && path->kept_ms > 0)
+        path->lease.left_ms = path->lease.granted_ms - path->kept_ms;
+}
+
+bool hub_fits_new(void *context, int worker, plan_task task, int64_t now_ms)
+{
+    hub *h = context;
+    const plan_arm *arm = &h->tasks.arms[task.arm];
+    const plan_path *path = &arm->paths[task.index];
+    const pace_ask ask = {.own = plan_repeats(path, worker), .others = path->repeats};
+    /* a worker that would not get the path lets it wait for nobody */
+    return fits_worker(h, worker, task.arm, &ask, now_ms) &&
+           !is_left_to_keeper(h, worker, task, now_ms);
 }
 
 bool hub_fits_next(hub *h, int worker, plan_task held, int64_t now_ms)
@@ -603,6 +674,6 @@ bool hub_fits_next(hub *h, int worker, plan_task held, int64_t now_ms)
     const plan_arm *arm = &h->tasks.arms[held.arm];
     const plan_path *path = &arm->paths[held.index];
     const bool uploads = pl_phase_uploads(&arm->arm, path->phase);
-    const hub_ask ask = {.goes_on = true, .others = uploads ? 0 : path->repeats + 1};
-    return hub_fits(h, worker, held.arm, &ask, now_ms);
+    const pace_ask ask = {.goes_on = true, .others = uploads ? 0 : path->repeats + 1};
+    return fits_worker(h, worker, held.arm, &ask, now_ms);
 }

@@ -74,10 +74,10 @@ void hub_note_renewal(hub *h, int worker, const plan_path *path, plan_lease *lea
     pl_copy_text(w->task, sizeof w->task, path->name);
 }
 
-void hub_extend(hub *h, int worker, plan_task task, int64_t now_ms)
+void hub_extend(hub *h, plan_task task, int64_t now_ms)
 {
     plan_lease *lease = &h->tasks.arms[task.arm].paths[task.index].lease;
-    const double once_s = hub_once_s(h, &h->workers[worker], task.arm, lease);
+    const double once_s = hub_once_s(h, &h->tasks.arms[task.arm], lease);
     plan_extend(&h->tasks, task, now_ms, h->options->ttl_ms);
     lease->before_once_s = once_s;
 }

@@ -389,8 +389,7 @@ static bool choose_among(const plan *p, int worker, bool repeats, int64_t now_ms
             if (repeats && path->kept_ms == 0)
                 path->kept_ms = now_ms;
             if (waits_for_keeper(&p->arms[a], path, worker, now_ms) ||
-                (p->fits &&
-                 !p->fits(p->context, worker, a, again, path->repeats, now_ms)))
+                (p->fits && !p->fits(p->context, worker, (plan_task){a, i}, now_ms)))
                 continue;
             best = score;
             *out = (plan_task){a, i};
@@ -444,6 +443,7 @@ void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
     lease->step = 0;
     lease->first_ms = 0;
     lease->fetched = 0;
+    lease->is_new = false;
     lease->stage = PLAN_FETCHES;
     lease->deadline_ms = now_ms + ttl_ms;
     lease->before_ms = lease->granted_ms;
@@ -489,6 +489,7 @@ void plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
 {
     plan_path *path = &p->arms[task.arm].paths[task.index];
     path->lease = (plan_lease){.active = true,
+                               .is_new = path->keeper != worker,
                                .token = plan_next_token(p, path),
                                .phase = path->phase,
                                .deadline_ms = now_ms + ttl_ms,
@@ -499,7 +500,7 @@ void plan_grant(plan *p, plan_task task, int worker, int64_t now_ms, int ttl_ms)
                                .repeats = plan_repeats(path, worker)};
     memset(&path->backup, 0, sizeof path->backup);
     path->last_worker = worker;
-    path->waits_until_ms = path->kept_ms = 0;
+    path->waits_until_ms = 0;
     p->n_granted++;
 }
 
@@ -521,6 +522,7 @@ void plan_grant_backup(plan *p, plan_task task, int worker, int64_t now_ms, int 
 {
     plan_path *path = &p->arms[task.arm].paths[task.index];
     path->backup = (plan_lease){.active = true,
+                                .is_new = path->keeper != worker,
                                 .token = plan_next_token(p, path),
                                 .phase = path->phase,
                                 .deadline_ms = now_ms + ttl_ms,

@@ -17,12 +17,14 @@ typedef struct plan_lease {
     /* whether the hub learned of the lease from a renewal after a restart; granted_ms
      * is then the time of that renewal */
     bool taken_up;
+    bool is_new; /* the holder did not make the state from which the phase begins */
     uint64_t token;
     int64_t phase;
     /* deadline_ms: time when the lease ends unless it is renewed; granted_ms: time when
      * the lease was granted for its phase; before_ms: if the lease was extended, the
      * granted_ms of the previous phase, otherwise 0 */
     int64_t deadline_ms, granted_ms, before_ms;
+    int64_t left_ms; /* how long the path was left to the holder before the grant */
     int worker;      /* index of the worker that holds the lease */
     int step;        /* last reported inner step */
     int64_t step_ms; /* time when `step` was reported */
@@ -126,8 +128,9 @@ typedef struct plan_path {
     uint64_t granted; /* the highest token of any lease of the path */
     /* whether a lease ended and the homes must be told which leases are valid */
     bool is_untold;
-    /* time when a worker without the path's state was first kept from the ready task
-     * for its keeper (waits_for_keeper); 0: no worker was */
+    /* time when, in this phase, a worker without the path's state was first kept from
+     * the ready task for its keeper (waits_for_keeper, is_left_to_keeper); 0: none was.
+     * A keeper that gives the task back does not begin a new wait. */
     int64_t kept_ms;
     plan_lease lease;
     /* A second lease of the same phase, with a higher token, for a worker that may be
@@ -163,18 +166,24 @@ typedef struct plan_arm {
     pl_name_table *path_names, *module_names;
     /* What hub_look_at_fleet (hub_pace.c) has found: whether a worker was measured;
      * median seconds that a worker needs for a task and for the inner steps in it (0:
-     * not known); number of ready tasks, and of leased ones; most steps that a ready
-     * path has left; time when the workers will have finished the ready tasks
-     * (INT64_MAX: not known); and the earliest waits_until_ms of a ready path. */
+     * not known); numbers of ready tasks, of leased ones, and of paths with phases to
+     * do; most steps that a ready path has left; time when the workers will have
+     * finished the ready tasks (INT64_MAX: not known); and the earliest waits_until_ms
+     * of a ready path. */
     bool is_measured;
     double typical_s, typical_inner_s;
     double own_s; /* median seconds of the job's own workers for a task; 0: not known */
+    double said_s; /* as the homes' times of inner steps suggest; 0: not known */
     /* The seconds from grant to confirmation of the last n_times delivered tasks, in a
      * ring, and their median (hub_usual_s). */
     double times_s[PLAN_TIMES_MAX], median_s;
     int64_t n_times;
-    int64_t n_ready, n_leased, steps_left, horizon_ms, waits_until_ms;
+    int64_t n_ready, n_leased, n_open, steps_left, horizon_ms, waits_until_ms;
 } plan_arm;
+
+typedef struct plan_task {
+    int arm, index; /* index = path * number of replicas + replica */
+} plan_task;
 
 typedef struct plan {
     plan_arm *arms;
@@ -186,17 +195,11 @@ typedef struct plan {
     /* n_granted counts all leases; n_backups counts the backups, and n_backups_won the
      * backups that delivered first */
     uint64_t n_backups, n_backups_won;
-    /* Asked by plan_choose: whether a worker may have a task of an arm (hub_fits).
-     * `own` is the number of phases that this worker would have to repeat first,
-     * `others` that of workers without the path's state. NULL: every task fits. */
-    bool (*fits)(void *context, int worker, int arm, int64_t own, int64_t others,
-                 int64_t now_ms);
+    /* Asked by plan_choose: whether a worker may have a ready task (hub_fits_new).
+     * NULL: every task fits. */
+    bool (*fits)(void *context, int worker, plan_task task, int64_t now_ms);
     void *context;
 } plan;
-
-typedef struct plan_task {
-    int arm, index; /* index = path * number of replicas + replica */
-} plan_task;
 
 void plan_clear(plan *p);
 plan_arm *plan_find_arm(plan *p, const char *name);

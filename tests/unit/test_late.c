@@ -162,7 +162,7 @@ FIXTURE_TEST(what_two_may_not_do_is_taken_when_it_is_late)
         /* it needs at least as long as it had: it does not get the task again */
         assert_true(hub_task_s(&f->workers[0], &f->h.tasks.arms[0].arm) > 3);
         f->workers[1].seen_ms = f->workers[1].asked_ms = at_ms + 3200;
-        assert_false(hub_fits(&f->h, 0, 0, &(hub_ask){0}, at_ms + 3200));
+        assert_false(hub_fits_new(&f->h, 0, f->first, at_ms + 3200));
         assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
         assert_int_equal(f->workers[0].n_failures, 0);
         /* the next one has twice as long, so that a slow task ends all the same */
@@ -208,6 +208,25 @@ FIXTURE_TEST(holder_that_waits_for_others_is_not_late)
     assert_true(hub_is_on_trial(&f->h, &f->workers[0]));
     deliver(f, 8600); /* nor does the time of a task contain the waiting */
     assert_float_equal(arm->median_s, 1.2, 1e-9);
+}
+
+/* A worker that shows its lease to each new hub, and does nothing, would stop the job.
+ */
+FIXTURE_TEST(lease_is_late_for_a_hub_that_knows_only_what_homes_say)
+{
+    plan_arm *arm = &f->h.tasks.arms[0];
+    arm->arm.outer.method.method = PL_METHOD_NOLOCO;
+    for (int i = 0; i < 4; i++)
+        f->workers[i].pace[0] = (hub_pace){0};
+    for (int i = 0; i < arm->n_tasks; i++) {
+        arm->paths[i].phase = 2;
+        arm->paths[i].work.seconds = 1.8;
+    }
+    plan_grant(&f->h.tasks, f->first, 0, 0, TTL);
+    hub_look_at_fleet(&f->h, 0);
+    assert_false(hub_is_late(arm, &f->paths[0], &f->paths[0].lease, 2, 26000));
+    assert_true(hub_is_late(arm, &f->paths[0], &f->paths[0].lease, 2, 28000));
+    assert_true(finds(f, 1, 28000));
 }
 
 FIXTURE_TEST(holder_that_scores_text_has_longer)

@@ -661,6 +661,19 @@ FIXTURE_TEST(path_waits_for_the_worker_that_has_its_state)
     assert_int_equal(path->lease.repeats, 2);
 }
 
+FIXTURE_TEST(keeper_that_gives_its_path_back_begins_no_new_wait)
+{
+    plan_task task;
+    plan_path *path = only_one_has_the_state(p);
+    assert_false(plan_choose(p, 1, 1000, &task));
+    for (int64_t ms = 1300; ms < 2000; ms += 300) {
+        plan_grant(p, (plan_task){0, 0}, 0, ms, TTL);
+        plan_release(p, path, path->lease.token, 0, false);
+        assert_false(plan_choose(p, 1, ms + 1, &task));
+    }
+    assert_true(plan_choose(p, 1, 2000, &task));
+}
+
 /* Other paths go on, so the arm never stands still, and still an idle worker takes the
  * path whose keeper is busy. A worker that has another task does not. */
 FIXTURE_TEST(idle_worker_repeats_phases_although_the_arm_advances)
