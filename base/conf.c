@@ -62,7 +62,7 @@ static pl_status unknown_key(const pl_table *table, const char *name, const char
     const char *nearest = pl_conf_nearest(table, name);
     if (!nearest)
         return pl_fail(PL_ERR_CONFIG,
-                       "unknown key `%.128s` (%s); `pathloom init` lists all keys",
+                       "unknown key `%.128s` (%s); `pathloom explain WORD` finds keys",
                        name, where);
     return pl_fail(PL_ERR_CONFIG,
                    "unknown key `%.128s` (%s); the most similar key is `%s`", name,

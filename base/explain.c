@@ -398,8 +398,7 @@ const pl_explanation pl_explanations[] = {
     {"update.dropped",
      "A round was merged without an update that came too late (outer.quorum).",
      "The worker is slower than the others, and outer.quorum is below 1.",
-     "None needed: the path continues. outer.late_weight adds such updates to the next "
-     "round; outer.quorum=1 waits for all updates."},
+     "None needed: the path continues. outer.quorum=1 waits for all updates."},
     {"worker.dismissed",
      "The hub has told this worker to end: everything is trained, or the operator has "
      "removed it.",

@@ -147,7 +147,8 @@ const char *pl_nearest(const char *word, const char *const *names, size_t n_name
             /* the distance is at least the difference of the lengths */
             continue;
         int distance = pl_edit_distance(word, names[i]);
-        if ((size_t)distance * 2 > name_len)
+        if ((size_t)distance * 2 > name_len ||
+            ((size_t)distance - gap) * 5 > name_len * 2)
             continue;
         if (!best || distance < best_distance) {
             best = names[i];

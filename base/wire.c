@@ -134,7 +134,7 @@ static bool frames_decode(frame_list *in, bool may_lend, pl_message *out)
         wire_header_decode(frames[0].data, out);
         return true;
     }
-    if (!wire_decode_lent(frames, in->count, out, &data))
+    if (!wire_decode(frames, in->count, out, &data))
         return false;
     if (may_lend && data.len >= LENT_FROM) {
         /* the message keeps the frame that contains its data */

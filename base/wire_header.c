@@ -105,8 +105,8 @@ void wire_header_decode(const void *header, pl_message *out)
     out->token = pl_le_get(bytes + AT_TOKEN, 8);
 }
 
-bool wire_decode_lent(const wire_frame *frames, size_t n_frames, pl_message *out,
-                      wire_frame *data_at)
+bool wire_decode(const wire_frame *frames, size_t n_frames, pl_message *out,
+                 wire_frame *data_at)
 {
     if (!wire_check(frames, n_frames))
         return false;
@@ -115,14 +115,5 @@ bool wire_decode_lent(const wire_frame *frames, size_t n_frames, pl_message *out
     pl_buf_clear(&out->data);
     pl_buf_append(&out->body, frames[1].data, frames[1].len);
     *data_at = n_frames == WIRE_FRAMES_MAX ? frames[2] : (wire_frame){NULL, 0};
-    return true;
-}
-
-bool wire_decode(const wire_frame *frames, size_t n_frames, pl_message *out)
-{
-    wire_frame data;
-    if (!wire_decode_lent(frames, n_frames, out, &data))
-        return false;
-    pl_buf_append(&out->data, data.data, data.len);
     return true;
 }

@@ -26,11 +26,10 @@ bool wire_header_foreign(const void *header, size_t len, pl_message *out);
 void wire_header_decode(const void *header, pl_message *out);
 bool wire_check(const wire_frame *frames, size_t n_frames);
 /* Checks and decodes a message from the network. n_frames is the number of frames that
- * came, which may be larger than the number of frames that were kept. */
-bool wire_decode(const wire_frame *frames, size_t n_frames, pl_message *out);
-/* Decodes without copying the data: *data points into the frames. */
-bool wire_decode_lent(const wire_frame *frames, size_t n_frames, pl_message *out,
-                      wire_frame *data);
+ * came, which may be larger than the number of frames that were kept. The data are not
+ * copied: *data points into the frames. */
+bool wire_decode(const wire_frame *frames, size_t n_frames, pl_message *out,
+                 wire_frame *data);
 /* Returns lent data to ZeroMQ; the message has no data afterwards. */
 void wire_give_back(pl_message *message);
 

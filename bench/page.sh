@@ -72,7 +72,7 @@ done
 kill "$page"
 wait "$page"
 page=''
-for verb in 'status --history --csv' "page --report $work/report.html"; do
+for verb in 'status --history' "page --report $work/report.html"; do
     a=$(date +%s%N)
     # shellcheck disable=SC2086 # words
     "$pathloom" $verb --run "$work/run" >"$work/verb.out" || fail "pathloom $verb failed"

@@ -180,15 +180,11 @@ static pl_status run_engine(int subject, int argc, char **argv)
     return measure_engine(o);
 }
 
-static int find_subject(const char *word, const char **near)
+static int find_subject(const char *word)
 {
-    const char *names[N_SUBJECTS];
-    for (int i = 0; i < N_SUBJECTS; i++) {
-        names[i] = subjects[i].name + strlen("bench ");
-        if (strcmp(word, names[i]) == 0)
+    for (int i = 0; i < N_SUBJECTS; i++)
+        if (strcmp(word, subjects[i].name + strlen("bench ")) == 0)
             return i;
-    }
-    *near = pl_nearest(word, names, N_SUBJECTS);
     return -1;
 }
 
@@ -205,14 +201,10 @@ static pl_status run_bench(int argc, char **argv)
                       .columns = 64,
                       .memory_mib = 1024},
     };
-    const char *near = NULL;
-    if (argc < 2)
-        return pl_fail(PL_ERR_USAGE,
-                       "bench needs a subject, like `pathloom bench step`");
-    const int subject = find_subject(argv[1], &near);
+    const int subject = argc > 1 ? find_subject(argv[1]) : -1;
     if (subject < 0)
-        return pl_fail(PL_ERR_USAGE, "bench has no subject `%s`; did you mean `%s`?",
-                       argv[1], near ? near : "step");
+        return pl_fail(PL_ERR_USAGE,
+                       "bench needs a subject: see `pathloom bench --help`");
     if (subject == STEP || subject == OPS || subject == GENERATE)
         return run_engine(subject, argc - 1, argv + 1);
     PL_CHECK(cli_read(&subjects[subject], argc - 1, argv + 1, &q, NULL));
@@ -229,27 +221,21 @@ static pl_status run_bench(int argc, char **argv)
     return subject == HUB ? measure_hub(&q.fleet) : measure_router(&q.documents);
 }
 
-static void print_bench_manual(void)
-{
-    cli_print_manual(&verb_bench);
-    printf(".SH SUBJECTS\n");
-    for (size_t i = 0; i < N_SUBJECTS; i++) {
-        printf(".SS \"%s\"\n", subjects[i].name);
-        cli_man_text(subjects[i].help);
-        for (size_t o = 0; o < subjects[i].n_options; o++)
-            cli_man_option(&subjects[i].options[o]);
-    }
-}
-
 static void explain_bench(int argc, char **argv)
 {
-    const char *near;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--man") == 0) {
-            print_bench_manual();
+            cli_print_manual(&verb_bench);
+            printf(".SH SUBJECTS\n");
+            for (size_t s = 0; s < N_SUBJECTS; s++) {
+                printf(".SS \"%s\"\n", subjects[s].name);
+                cli_man_text(subjects[s].help);
+                for (size_t o = 0; o < subjects[s].n_options; o++)
+                    cli_man_option(&subjects[s].options[o]);
+            }
             return;
         }
-        const int subject = find_subject(argv[i], &near);
+        const int subject = find_subject(argv[i]);
         if (subject >= 0) {
             cli_print_verb(&subjects[subject]);
             return;

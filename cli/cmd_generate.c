@@ -261,15 +261,12 @@ static pl_status run_generate(int argc, char **argv)
         q.options.stop[i] = q.stop.items[i];
     if (q.route)
         PL_CHECK(config_check_answer("--route", q.route));
-    if (!q.prompt || !q.prompt[0])
+    if (!q.prompt)
+        return pl_fail(PL_ERR_USAGE, "generate needs --prompt TEXT");
+    if (q.path && (q.route || q.every))
         return pl_fail(PL_ERR_USAGE,
-                       "generate needs --prompt TEXT, and the text must not be empty");
-    if (q.path && q.route)
-        return pl_fail(PL_ERR_USAGE, "--path names the path, so --route has nothing to "
-                                     "choose; give one of the two");
-    if (q.path && q.every)
-        return pl_fail(PL_ERR_USAGE, "--path names the path, so --route-every has "
-                                     "nothing to choose; give one of the two");
+                       "--path names the path, so --route and "
+                       "--route-every have nothing to choose; leave them out");
     PL_TRY(mixture_open(q.dir, &q.wish, &s.mix));
     PL_TRY(cli_read_select(q.select, q.wish.at, &s.mix.settings.which.best));
     if (q.route)

@@ -112,21 +112,16 @@ static pl_status set_homes(homes_call *h)
 /* ---- the verb ---- */
 static pl_status run_homes(int argc, char **argv)
 {
-    static const char *const names[] = {"list", "set"};
     homes_call h = {.dir = "pathloom-run", .r = {.lock = -1}};
     PL_CHECK(cli_read(&verb_homes, argc, argv, &h, &h.words));
-    const char *wanted = h.words.n > 0 ? h.words.at[0] : names[0];
+    const char *wanted = h.words.n > 0 ? h.words.at[0] : "list";
     pl_status status = run_look(h.dir, &h.r);
-    if (status == PL_OK && strcmp(wanted, "set") == 0) {
+    if (status == PL_OK && strcmp(wanted, "set") == 0)
         status = set_homes(&h);
-    } else if (status == PL_OK && strcmp(wanted, "list") == 0 && h.words.n < 2) {
+    else if (status == PL_OK && strcmp(wanted, "list") == 0 && h.words.n < 2)
         status = list_homes(&h);
-    } else if (status == PL_OK) {
-        const char *near = pl_nearest(wanted, names, 2);
-        status = pl_fail(PL_ERR_USAGE, "unknown verb `homes %s`; %s%s%s", wanted,
-                         near ? "did you mean `" : "see pathloom homes --help",
-                         near ? near : "", near ? "`?" : "");
-    }
+    else if (status == PL_OK)
+        status = pl_fail(PL_ERR_USAGE, "homes takes list or set N, not `%s`", wanted);
     run_close(&h.r);
     return status;
 }

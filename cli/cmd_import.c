@@ -169,6 +169,10 @@ static pl_status run_import(int argc, char **argv)
                 {"model.norm_eps", s->norm_eps}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         PL_TRY(make_real(&q, keys[i].key, keys[i].value));
+    /* the preset's two levels need an even number of blocks; one level fits any */
+    if (s->n_blocks % 2 != 0 && !given_sets(&q.settings, "topology.levels") &&
+        !given_sets(&q.settings, "topology.blocks"))
+        PL_TRY(given_add(&q.settings, "topology.levels", "4"));
     PL_TRY(given_add(&q.settings, "model.tied", s->tied ? "true" : "false"));
     PL_TRY(given_add(&q.settings, "model.qk_norm", s->qk_norm ? "true" : "false"));
     PL_TRY(make_path(&q, "model.import", q.model));

@@ -59,12 +59,11 @@ static pl_status needs_word(const key_options *o, const char *what)
 }
 
 /* ---- key pairs ---- */
-static pl_status show_pair(const pl_keypair *pair)
+static void show_pair(const pl_keypair *pair)
 {
     char text[PL_PUBKEY_TEXT];
     pl_pubkey_format(&pair->open, text);
     say("%s", text);
-    return PL_OK;
 }
 
 static pl_status new_key(const key_options *o)
@@ -74,7 +73,7 @@ static pl_status new_key(const key_options *o)
     pl_keypair_create(&pair);
     pl_status status = pl_keypair_save(o->words[0], &pair);
     if (status == PL_OK)
-        status = show_pair(&pair);
+        show_pair(&pair);
     pl_keypair_wipe(&pair);
     return status;
 }
@@ -84,9 +83,9 @@ static pl_status show_key(const key_options *o)
     pl_keypair pair;
     PL_CHECK(needs_word(o, "the FILE of a key"));
     PL_CHECK(pl_keypair_load(o->words[0], &pair));
-    pl_status status = show_pair(&pair);
+    show_pair(&pair);
     pl_keypair_wipe(&pair);
-    return status;
+    return PL_OK;
 }
 
 /* ---- the list of keys ---- */

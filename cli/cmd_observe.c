@@ -58,6 +58,14 @@ static pl_status run_observe(int argc, char **argv)
     observe_request q = {.json = false};
     const observe_out out = {print_event, print_remark, &q};
     PL_CHECK(cli_read(&verb_observe, argc, argv, &q, NULL));
+    size_t i = 0;
+    while (q.wish.event && i < pl_n_explanations &&
+           !pl_starts_with(pl_explanations[i].code, q.wish.event))
+        i++;
+    if (i == pl_n_explanations)
+        return pl_fail(PL_ERR_USAGE,
+                       "no event begins with `%s`; `pathloom explain` lists all events",
+                       q.wish.event);
     q.wish.logs = q.logs.items;
     q.wish.n_logs = q.logs.n;
     if (!q.wish.run && !q.wish.hub && q.logs.n == 0)

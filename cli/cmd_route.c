@@ -115,8 +115,6 @@ static pl_status run_route(int argc, char **argv)
     if ((q.prompt != NULL) == (q.file != NULL))
         return pl_fail(PL_ERR_USAGE, "route needs either --prompt TEXT or --file FILE, "
                                      "not both");
-    if (q.prompt && !q.prompt[0])
-        return pl_fail(PL_ERR_USAGE, "the text of --prompt must not be empty");
     PL_TRY(mixture_open(q.dir, &q.wish, &call.mix));
     pl_buf_append(&call.tokens, &bos, sizeof bos);
     PL_TRY(q.prompt ? pl_tokenizer_encode(call.mix.tokenizer, q.prompt,

@@ -71,17 +71,16 @@ static void print_status(const pl_json *status)
 
 typedef struct status_request {
     run_request ask;
-    bool json, history, csv;
+    bool json, history;
 } status_request;
 
 static const cli_option options[] = {
     CLI_JOB(status_request, ask,
             "address of the hub of a job on another machine; needs --key"),
-    CLI_OPTION("history", CLI_FLAG, status_request, history, NULL,
-               "print one line per finished phase of each arm, also of a run without a "
-               "job: losses, held-out text, tokens, versions, audits, restarts"),
-    CLI_OPTION("csv", CLI_FLAG, status_request, csv, NULL,
-               "print the history as comma-separated values with a header"),
+    CLI_OPTION(
+        "history", CLI_FLAG, status_request, history, NULL,
+        "print one line per finished phase of each arm, also of a run without a "
+        "job, as CSV: losses, held-out text, tokens, versions, audits, restarts"),
     CLI_JSON(status_request, json),
 };
 
@@ -96,15 +95,8 @@ static pl_status run_status(int argc, char **argv)
     pl_status status = PL_OK;
     r.lock = -1;
     PL_CHECK(cli_read(&verb_status, argc, argv, &q, NULL));
-    if (q.csv && (q.json || !q.history))
-        return pl_fail(PL_ERR_USAGE,
-                       "--csv needs --history and cannot be used with --json");
     if (q.history) {
-        PL_TRY(history_of_run(q.ask.run,
-                              q.csv    ? HISTORY_CSV
-                              : q.json ? HISTORY_JSON
-                                       : HISTORY_TEXT,
-                              &text));
+        PL_TRY(history_of_run(q.ask.run, q.json, &text));
         fwrite(text.data, 1, text.len, stdout);
         goto done;
     }
@@ -143,7 +135,7 @@ done:
 }
 
 const cli_verb verb_status = {.name = "status",
-                              .usage = "status --run RUN [--history [--csv]] [--json]",
+                              .usage = "status --run RUN [--history] [--json]",
                               .help = "print what a running job does",
                               .options = options,
                               .n_options = CLI_COUNT(options),

@@ -273,8 +273,9 @@ static pl_status run_store(int argc, char **argv)
     }
     if (!v) {
         const char *near = pl_nearest(words.at[0], names, n_store_verbs);
-        return pl_fail(PL_ERR_USAGE, "store has no verb `%s`; did you mean `%s`?",
-                       words.at[0], near ? near : "ls");
+        return pl_fail(PL_ERR_USAGE, "store has no verb `%s`; %s%s%s", words.at[0],
+                       near ? "did you mean `" : "`pathloom store --help` lists all",
+                       near ? near : "", near ? "`?" : "");
     }
     call.verb = v;
     if (words.n - 1 < v->min_words)
@@ -282,8 +283,9 @@ static pl_status run_store(int argc, char **argv)
                        "store %s needs %s; see `pathloom store %s --help`", v->name,
                        v->words, v->name);
     if (words.n - 1 > v->max_words)
-        return pl_fail(PL_ERR_USAGE, "unexpected word `%s`",
-                       words.at[1 + v->max_words]);
+        return pl_fail(PL_ERR_USAGE,
+                       "unexpected word `%s`; see `pathloom store %s --help`",
+                       words.at[1 + v->max_words], v->name);
     for (int i = 0; i < STORE_OPT_COUNT; i++)
         if (call.values[i] && !store_takes(v, i))
             return pl_fail(
@@ -304,6 +306,10 @@ static pl_status run_store(int argc, char **argv)
         PL_CHECK(pl_store_open(call.folder, PL_STORE_READ, &call.store));
     }
     pl_status status = v->run(&call);
+    pl_topology_destroy(&call.topology);
+    for (size_t i = 0; i < call.n_tags; i++)
+        pl_snapshot_clear(&call.tags[i]);
+    pl_free(call.tags);
     pl_store_close(&call.store);
     return status;
 }

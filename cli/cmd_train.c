@@ -30,6 +30,7 @@ static pl_status report(pl_run *r)
     pl_store *store = NULL;
     pl_status status = PL_OK;
     curves_tick(r->curves, true);
+    say("score    every model predicts the held-out text");
     PL_TRY(store_open_run(r->dir, &store));
     PL_TRY(evaluate(r, store, NULL, &e));
     curves_evaluation(r, &e);

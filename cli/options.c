@@ -101,14 +101,24 @@ enum {
 static pl_status unknown_option(const cli_verb *verb, const char *word)
 {
     const char *names[OPTIONS_MAX];
-    for (size_t i = 0; i < verb->n_options; i++)
+    bool takes_keys = false;
+    for (size_t i = 0; i < verb->n_options; i++) {
         names[i] = verb->options[i].name;
+        takes_keys = takes_keys || strcmp(names[i], "set") == 0;
+    }
     const char *near = pl_starts_with(word, "--")
                            ? pl_nearest(word + 2, names, verb->n_options)
                            : NULL;
     if (near)
         return pl_fail(PL_ERR_USAGE, "%s has no option `%s`; did you mean `--%s`?",
                        verb->name, word, near);
+    const char *plain = word + strspn(word, "-");
+    const char *key = takes_keys ? pl_conf_nearest(&config_table, plain) : NULL;
+    if (takes_keys)
+        return pl_fail(PL_ERR_USAGE, "%s has no option `%s`; %s%s", verb->name, word,
+                       key ? "did you mean --set KEY=VALUE with the key "
+                           : "to search the keys of --set: pathloom explain ",
+                       key ? key : plain);
     return pl_fail(PL_ERR_USAGE, "%s has no option `%s`; see `pathloom %s --help`",
                    verb->name, word, verb->name);
 }
@@ -146,6 +156,10 @@ static pl_status take_option_int(const cli_option *o, int64_t *out)
 static pl_status take_option_value(const cli_option *o, void *into)
 {
     void *at = (char *)into + o->offset;
+    if (o->value && optarg[0] == '\0' && !(o->kind == CLI_SET && !o->key))
+        return pl_fail(PL_ERR_USAGE,
+                       "the value of `--%s` is empty: give %s, or leave the option out",
+                       o->name, o->value);
     int64_t number = 0;
     double *real = at;
     given_texts *list = at;

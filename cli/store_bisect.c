@@ -33,8 +33,7 @@ static pl_status print_makers(store_call *call, const pl_snapshot_item *item)
             row_real(&r, "share", b.list[i].share, NULL);
             row_real(&r, NULL, 100 * b.list[i].share, " %6.2f %%");
             row_text(&r, "worker", b.list[i].worker, "  %s");
-            print_task(&r, call->store, item->module, b.list[i].path, b.list[i].replica,
-                       true);
+            print_task(&r, call, item->module, b.list[i].path, b.list[i].replica, true);
             row_tokens(&r, "tokens", b.list[i].n_tokens, "  %s tokens");
             row_real(&r, "loss", b.list[i].loss, "  loss %.4f");
         }

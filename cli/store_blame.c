@@ -35,12 +35,12 @@ done:
     return status;
 }
 
-static void print_contributor(row *r, const store_call *call, const pl_module_at *at,
+static void print_contributor(row *r, store_call *call, const pl_module_at *at,
                               const pl_blame *b, const pl_contributor *p)
 {
     /* The text shows only the first few ranges. */
     enum { SHOWN = 4 };
-    size_t n = p->n_ranges > SHOWN + 1 ? SHOWN : p->n_ranges;
+    size_t n = p->samples.n > SHOWN + 1 ? SHOWN : p->samples.n;
     const bool trained = !b->merged;
     row_text(r, "module", at->module, NULL);
     row_count(r, "version", at->number, NULL);
@@ -48,13 +48,13 @@ static void print_contributor(row *r, const store_call *call, const pl_module_at
     row_real(r, NULL, 100 * p->share, "%6.2f %%");
     row_text(r, "worker", p->worker, "  %-*s");
     row_text(r, "device", p->device, NULL);
-    print_task(r, call->store, at->module, p->path, p->replica, trained);
+    print_task(r, call, at->module, p->path, p->replica, trained);
     if (call->json) {
         pl_json *list = pl_json_array();
-        for (size_t i = 0; i < p->n_ranges; i++) {
+        for (size_t i = 0; i < p->samples.n; i++) {
             pl_json *pair = pl_json_array();
-            pl_json_push(pair, pl_json_make_int((int64_t)p->samples[i].first));
-            pl_json_push(pair, pl_json_make_int((int64_t)p->samples[i].end));
+            pl_json_push(pair, pl_json_make_int((int64_t)p->samples.at[i].first));
+            pl_json_push(pair, pl_json_make_int((int64_t)p->samples.at[i].end));
             pl_json_push(list, pair);
         }
         pl_json_set(r->json, "ranges", list);
@@ -68,10 +68,10 @@ static void print_contributor(row *r, const store_call *call, const pl_module_at
     row_text(r, NULL, p->device, trained ? "  %s  samples" : NULL);
     for (size_t i = 0; trained && i < n; i++)
         row_say(r, "%s %llu..%llu", i > 0 ? "," : "",
-                (unsigned long long)p->samples[i].first,
-                (unsigned long long)p->samples[i].end);
-    if (trained && n < p->n_ranges)
-        row_say(r, " and %zu more ranges", p->n_ranges - n);
+                (unsigned long long)p->samples.at[i].first,
+                (unsigned long long)p->samples.at[i].end);
+    if (trained && n < p->samples.n)
+        row_say(r, " and %zu more ranges", p->samples.n - n);
     if (p->parts.n_domains > 0)
         row_say(r, "\n          of");
     row_list(r, "domains");
@@ -98,6 +98,7 @@ pl_status store_blame(store_call *call)
     PL_CHECK(pl_names_module(call->store, call->words[0], &at));
     PL_TRY(pl_blame_gather(call->store, at.module, at.number,
                            call->values[STORE_OPT_HISTORY] != NULL, &b));
+    PL_TRY(pl_blame_find_text(call->store, at.module, documents, &b));
     if (documents && !call->values[STORE_OPT_STORE]) {
         const char *folder = call->values[STORE_OPT_RUN];
         PL_TRY(run_look(folder ? folder : "pathloom-run", &run));

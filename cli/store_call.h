@@ -64,6 +64,11 @@ typedef struct store_call {
     const char *values[STORE_OPT_COUNT]; /* NULL: option not given; "" for a flag */
     bool json;
     pl_store *store; /* the store, opened for reading if the verb's row says so */
+    /* the arm that print_task has read last, and its paths, or NULL */
+    char arm[PL_MODULE_NAME_MAX];
+    pl_topology *topology;
+    pl_snapshot *tags; /* all tags, which store log and show read once */
+    size_t n_tags;
 } store_call;
 
 typedef struct store_verb {

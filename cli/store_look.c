@@ -13,11 +13,6 @@ typedef struct look {
     pl_module_set names; /* all names of the kind that is listed */
 } look;
 
-static look look_of(const store_call *call)
-{
-    return (look){.store = call->store, .json = call->json, .prefix = ""};
-}
-
 /* ---- ls: the first pass collects all names, the second prints those that were asked
  * for ---- */
 static pl_status note_store_name(look *q, const char *name)
@@ -163,7 +158,7 @@ static pl_status complete_asked_name(const look *q, int kind, const char *asked,
 
 static pl_status list_kind(store_call *call, int kind, const char *asked)
 {
-    look q = look_of(call);
+    look q = {.store = call->store, .json = call->json, .prefix = ""};
     char prefix[PL_PATH_MAX];
     pl_status status = PL_OK;
     q.noting = true;
@@ -203,12 +198,12 @@ pl_status store_ls(store_call *call)
 
 /* ---- log, show, stat ---- */
 /* Finds the size of a blob; 0 if garbage collection has deleted the blob. */
-static pl_status bytes_of(look *q, const pl_hash *blob, uint64_t *bytes)
+static pl_status bytes_of(pl_store *store, const pl_hash *blob, uint64_t *bytes)
 {
     *bytes = 0;
     if (pl_hash_none(blob))
         return PL_OK;
-    pl_status status = pl_store_blob_bytes(q->store, blob, bytes);
+    pl_status status = pl_store_blob_bytes(store, blob, bytes);
     return status == PL_ERR_NOT_FOUND ? PL_OK : status;
 }
 
@@ -217,40 +212,48 @@ typedef struct tag_search {
     pl_buf paths, tags;
 } tag_search;
 
-/* If the tag names the version, notes path pNN of a tag "best-ARM-pNN", or the tag. */
-static pl_status note_tag(void *context, const pl_snapshot *tag)
+static pl_status keep_tag(void *context, const pl_snapshot *tag)
 {
-    tag_search *search = context;
+    store_call *call = context;
+    call->tags = pl_grow(call->tags, (call->n_tags + 1) * sizeof *call->tags);
+    PL_CHECK(pl_store_get_tag(call->store, tag->name, &call->tags[call->n_tags]));
+    call->n_tags++;
+    return PL_OK;
+}
+
+/* If the tag names the version, notes path pNN of a tag "best-ARM-pNN", or the tag. */
+static void note_tag(tag_search *search, const pl_snapshot *tag)
+{
     char prefix[PL_MODULE_NAME_MAX];
     snprintf(prefix, sizeof prefix, "best-%.24s-", tag->arm);
     const pl_snapshot_item *item = pl_snapshot_find(tag, search->version->module);
     if (!item || item->number != search->version->number)
-        return PL_OK;
+        return;
     const bool best = pl_starts_with(tag->name, prefix);
     pl_buf *list = best ? &search->paths : &search->tags;
     pl_buf_printf(list, "%s%s", list->len > 0 ? ", " : "",
                   tag->name + (best ? strlen(prefix) : 0));
-    return PL_OK;
 }
 
 /* Prints a version, and if `last` the chapter in which the module no longer exists. */
-static pl_status show_version(look *q, const pl_version *v, bool full, bool last)
+static pl_status show_version(store_call *call, const pl_version *v, bool full,
+                              bool last)
 {
     uint64_t bytes, momentum_bytes;
     char end[PL_ARM_NAME_MAX] = "";
     tag_search search = {.version = v};
-    PL_CHECK(bytes_of(q, &v->params, &bytes));
-    PL_CHECK(bytes_of(q, &v->momentum, &momentum_bytes));
+    PL_CHECK(bytes_of(call->store, &v->params, &bytes));
+    PL_CHECK(bytes_of(call->store, &v->momentum, &momentum_bytes));
     if (last)
-        PL_CHECK(pl_module_end(q->store, v->module, end));
-    pl_status status = pl_store_each_tag(q->store, note_tag, &search);
-    if (status == PL_OK)
-        print_version(q->json, v, bytes, momentum_bytes, full,
-                      (version_notes){pl_buf_text(&search.paths), end,
-                                      pl_buf_text(&search.tags), q->store});
+        PL_CHECK(pl_module_end(call->store, v->module, end));
+    for (size_t i = 0; i < call->n_tags; i++)
+        note_tag(&search, &call->tags[i]);
+    print_version(
+        call, v, bytes, momentum_bytes, full,
+        (version_notes){pl_buf_text(&search.paths), end, pl_buf_text(&search.tags)});
     pl_buf_destroy(&search.paths);
     pl_buf_destroy(&search.tags);
-    return status;
+    return PL_OK;
 }
 
 /* Shows a version of a module, or a tag. A tag hides an arm, which cannot be shown. */
@@ -260,22 +263,22 @@ pl_status store_show(store_call *call)
     pl_module_at at;
     pl_name_kind kind;
     pl_snapshot tag;
-    look q = look_of(call);
-    PL_CHECK(pl_names_kind(q.store, call->words[0], &kind));
+    PL_CHECK(pl_names_kind(call->store, call->words[0], &kind));
     if (kind == PL_NAME_MODULE)
-        pl_names_warn_of_tag(q.store, call->words[0], kind);
+        pl_names_warn_of_tag(call->store, call->words[0], kind);
     pl_status status = kind == PL_NAME_MODULE
                            ? PL_ERR_NOT_FOUND
-                           : pl_store_get_tag(q.store, call->words[0], &tag);
+                           : pl_store_get_tag(call->store, call->words[0], &tag);
     if (status == PL_OK) {
-        print_tag(q.json, &tag, 0, true);
+        print_tag(call->json, &tag, 0, true);
         pl_snapshot_clear(&tag);
     }
     if (status != PL_ERR_NOT_FOUND)
         return status;
-    PL_CHECK(pl_names_module(q.store, call->words[0], &at));
-    PL_CHECK(pl_store_get_version(q.store, at.module, at.number, &v));
-    status = show_version(&q, &v, true, true);
+    PL_CHECK(pl_names_module(call->store, call->words[0], &at));
+    PL_CHECK(pl_store_each_tag(call->store, keep_tag, call));
+    PL_CHECK(pl_store_get_version(call->store, at.module, at.number, &v));
+    status = show_version(call, &v, true, true);
     pl_version_clear(&v);
     return status;
 }
@@ -318,23 +321,23 @@ pl_status store_log(store_call *call)
     pl_version v;
     pl_module_at at;
     char before[PL_MODULE_NAME_MAX];
-    look q = look_of(call);
-    PL_CHECK(pl_names_module(q.store, call->words[0], &at));
+    PL_CHECK(pl_names_module(call->store, call->words[0], &at));
     if (call->values[STORE_OPT_GRAPH])
         return store_graph(call, at.module, at.number);
     if (call->values[STORE_OPT_HEALTH])
         return log_health(call, at.module, at.number);
+    PL_CHECK(pl_store_each_tag(call->store, keep_tag, call));
     for (bool first = true;; first = false, at.number--) {
-        PL_CHECK(pl_store_get_version(q.store, at.module, at.number, &v));
-        pl_status status = show_version(&q, &v, false, first);
+        PL_CHECK(pl_store_get_version(call->store, at.module, at.number, &v));
+        pl_status status = show_version(call, &v, false, first);
         pl_version_clear(&v);
         PL_CHECK(status);
         if (at.number > 0)
             continue;
-        PL_CHECK(pl_module_before(q.store, at.module, before));
+        PL_CHECK(pl_module_before(call->store, at.module, before));
         if (!before[0])
             return PL_OK;
-        PL_CHECK(pl_names_module(q.store, before, &at));
+        PL_CHECK(pl_names_module(call->store, before, &at));
         at.number++;
     }
 }

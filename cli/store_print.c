@@ -90,27 +90,29 @@ void print_tag(bool json, const pl_snapshot *tag, int width, bool full)
 }
 
 /* ---- log and show ---- */
-void print_task(row *r, pl_store *store, const char *module, int64_t path,
+void print_task(row *r, store_call *call, const char *module, int64_t path,
                 int64_t replica, bool shown)
 {
     char arm_name[PL_MODULE_NAME_MAX], name[PL_NAME_MAX];
-    pl_arm arm;
-    pl_topology *t = NULL;
     row_int(r, "path", path, NULL);
     row_int(r, "replica", replica, NULL);
     if (!shown || r->json)
         return;
     pl_arm_of_module(module, arm_name, sizeof arm_name);
+    if (strcmp(call->arm, arm_name) != 0) {
+        pl_arm arm;
+        pl_topology_destroy(&call->topology);
+        (void)pl_read_arm(call->store, arm_name, &arm, &call->topology);
+        pl_arm_clear(&arm);
+        pl_copy_text(call->arm, sizeof call->arm, arm_name);
+    }
     snprintf(name, sizeof name, "path %lld", (long long)path);
-    if (pl_read_arm(store, arm_name, &arm, &t) == PL_OK && path >= 0 &&
-        path < pl_topology_n_paths(t))
-        pl_topology_path_name(t, (int)path, name);
+    if (call->topology && path >= 0 && path < pl_topology_n_paths(call->topology))
+        pl_topology_path_name(call->topology, (int)path, name);
     row_say(r, "  %s.r%-2lld", name, (long long)replica);
-    pl_topology_destroy(&t);
-    pl_arm_clear(&arm);
 }
 
-static void print_contributions(row *r, const pl_version *v, pl_store *store)
+static void print_contributions(row *r, const pl_version *v, store_call *call)
 {
     size_t width = 0;
     for (int i = 0; i < v->n_contributions; i++)
@@ -124,7 +126,7 @@ static void print_contributions(row *r, const pl_version *v, pl_store *store)
         item.width = (int)width;
         row_text(&item, "worker", c->worker, "    %-*s");
         row_text(&item, "device", c->device, NULL);
-        print_task(&item, store, v->module, c->path, c->replica, trained);
+        print_task(&item, call, v->module, c->path, c->replica, trained);
         row_int(&item, "phase", c->phase, NULL);
         row_count(&item, "first_sample", c->work.first_sample,
                   trained ? " samples %6s" : NULL);
@@ -152,7 +154,7 @@ static void print_contributions(row *r, const pl_version *v, pl_store *store)
 }
 
 /* Prints one version as text, for `show` if `full` is true, otherwise for `log`. */
-static void print_version_text(const pl_version *v, uint64_t bytes,
+static void print_version_text(store_call *call, const pl_version *v, uint64_t bytes,
                                uint64_t momentum_bytes, bool full, version_notes notes)
 {
     row r = row_begin(false);
@@ -210,18 +212,18 @@ static void print_version_text(const pl_version *v, uint64_t bytes,
     row_text(&r, NULL, notes.end,
              *notes.end ? "  ended; %s continues without it" : NULL);
     row_break(&r);
-    print_contributions(&r, v, notes.store);
+    print_contributions(&r, v, call);
     row_finish(&r);
 }
 
-void print_version(bool json, const pl_version *v, uint64_t bytes,
+void print_version(store_call *call, const pl_version *v, uint64_t bytes,
                    uint64_t momentum_bytes, bool full, version_notes notes)
 {
     uint64_t source;
     bool stepped =
         v->number > 0 && !pl_version_source(v, &source) && !pl_version_is_merged(v);
-    if (!json) {
-        print_version_text(v, bytes, momentum_bytes, full, notes);
+    if (!call->json) {
+        print_version_text(call, v, bytes, momentum_bytes, full, notes);
         return;
     }
     row r = row_begin(true);
@@ -229,7 +231,7 @@ void print_version(bool json, const pl_version *v, uint64_t bytes,
     row_count(&r, "version", v->number, NULL);
     row_hash(&r, "hash", &v->params, NULL);
     row_hash(&r, "parent", &v->parent, NULL);
-    print_contributions(&r, v, notes.store);
+    print_contributions(&r, v, call);
     row_text(&r, "method", v->method, NULL);
     row_real(&r, "lr", v->lr, NULL);
     row_real(&r, "momentum", v->outer_momentum, NULL);

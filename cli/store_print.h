@@ -4,6 +4,7 @@
 #pragma once
 #include "home/home.h"
 #include "cli/row.h"
+#include "cli/store_call.h"
 #include "store/store.h"
 
 /* Each prints one line of `store ls`; `width`: of the column of names. */
@@ -16,18 +17,17 @@ void print_tag(bool json, const pl_snapshot *tag, int width, bool full);
 
 /* Adds which path trained an update, as in "p01.r0"; its number if the store lacks the
  * definition of the module's arm. `shown`: in the text, too. */
-void print_task(row *r, pl_store *store, const char *module, int64_t path,
+void print_task(row *r, store_call *call, const char *module, int64_t path,
                 int64_t replica, bool shown);
 
 /* best: the paths whose best version contains this version, or ""; end: the chapter in
  * which the module no longer exists, or ""; tags: that name this version, or "". */
 typedef struct version_notes {
     const char *best, *end, *tags;
-    pl_store *store;
 } version_notes;
 /* Prints an entry of `store log`, or with `full` all fields. `bytes`: size of the
  * parameters; `momentum_bytes`: size of the momentum, or 0 if there is none. */
-void print_version(bool json, const pl_version *version, uint64_t bytes,
+void print_version(store_call *call, const pl_version *version, uint64_t bytes,
                    uint64_t momentum_bytes, bool full, version_notes notes);
 
 void print_stats(bool json, const pl_store *store, const pl_store_stats *stats);

@@ -150,18 +150,6 @@ static int find_bin(const uint64_t *bins, uint64_t *left)
     return bin;
 }
 
-static codec_choice exact_threshold(const codec_job *job, uint64_t budget)
-{
-    uint64_t *bins = pl_alloc(SELECT_BINS * sizeof *bins), left = budget;
-    count_bins(job, -1, bins);
-    int upper = find_bin(bins, &left);
-    count_bins(job, upper, bins);
-    int lower = find_bin(bins, &left);
-    pl_free(bins);
-    uint32_t above = (uint32_t)upper << 15 | (uint32_t)lower;
-    return (codec_choice){above, above ? (size_t)left : 0};
-}
-
 pl_status select_stretch(const codec_job *job, codec_choice *out)
 {
     uint64_t budget = codec_budget(job->options, (size_t)job->stretch.count);
@@ -171,8 +159,18 @@ pl_status select_stretch(const codec_job *job, codec_choice *out)
         PL_CHECK(job_check_finite(job, i, select_top(job_tile(job, i, tile))));
     float threshold = tagc_threshold(job, budget);
     uint64_t kept = count_stretch(job, threshold);
-    bool fits = kept <= budget && 2 * kept >= budget;
-    *out = fits ? (codec_choice){codec_float_bits(threshold), 0}
-                : exact_threshold(job, budget);
+    if (kept <= budget && 2 * kept >= budget) {
+        *out = (codec_choice){codec_float_bits(threshold), 0};
+        return PL_OK;
+    }
+    /* the estimate is too far off, so the exact threshold is found */
+    uint64_t *bins = pl_alloc(SELECT_BINS * sizeof *bins);
+    count_bins(job, -1, bins);
+    int upper = find_bin(bins, &budget);
+    count_bins(job, upper, bins);
+    int lower = find_bin(bins, &budget);
+    pl_free(bins);
+    uint32_t above = (uint32_t)upper << 15 | (uint32_t)lower;
+    *out = (codec_choice){above, above ? (size_t)budget : 0};
     return PL_OK;
 }

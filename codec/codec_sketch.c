@@ -163,21 +163,6 @@ typedef struct peeling {
     int16_t *codes; /* code of each element of the segment */
 } peeling;
 
-/* Removes an element from its three cells. A cell's degree only falls, so it becomes 1
- * only once, and the cell is put into `ready` only once. */
-static void peel_element(peeling *p, uint32_t element, const sketch_cells *at,
-                         int32_t code)
-{
-    for (int j = 0; j < 3; j++) {
-        uint32_t c = at->cell[j];
-        p->cells[c] = (uint16_t)(p->cells[c] - sketch_signed(at, j, code));
-        p->members[c] ^= element;
-        if (--p->degrees[c] == 1)
-            p->ready[p->n_ready++] = c;
-    }
-    p->n_left--;
-}
-
 static pl_status peel_segment(peeling *p, const codec_stretch *s, uint64_t first,
                               const uint8_t *bitmap, const uint8_t *cells)
 {
@@ -215,7 +200,16 @@ static pl_status peel_segment(peeling *p, const codec_stretch *s, uint64_t first
         int j = c < p->third ? 0 : c < 2 * p->third ? 1 : 2;
         int16_t code = (int16_t)sketch_signed(&at, j, (int16_t)p->cells[c]);
         p->codes[element] = code;
-        peel_element(p, element, &at, code);
+        /* A cell's degree only falls, so it becomes 1 only once, and the cell is put
+         * into `ready` only once. */
+        for (j = 0; j < 3; j++) {
+            c = at.cell[j];
+            p->cells[c] = (uint16_t)(p->cells[c] - sketch_signed(&at, j, code));
+            p->members[c] ^= element;
+            if (--p->degrees[c] == 1)
+                p->ready[p->n_ready++] = c;
+        }
+        p->n_left--;
     }
     bool clean = p->n_left == 0;
     for (uint32_t c = 0; c < p->n_cells; c++)

@@ -25,8 +25,14 @@ static pl_status lay(config *c, const char *file, const char *const *sets, int n
 {
     if (file && differs)
         PL_CHECK(pl_conf_load_saved(&config_table, c, file, differs));
-    else if (file)
-        PL_CHECK(pl_conf_load(&config_table, c, file));
+    else if (file) {
+        const pl_status status = pl_conf_load(&config_table, c, file);
+        if (status != PL_OK && !pl_ends_with(file, ".yaml") &&
+            !pl_ends_with(file, ".yml"))
+            return pl_fail_in(
+                status, "%.128s is read as a configuration (text: --corpus)", file);
+        PL_CHECK(status);
+    }
     for (int i = 0; i < n_sets; i++)
         PL_CHECK(pl_conf_set_pair(&config_table, c, sets[i], "--set"));
     return PL_OK;

@@ -46,7 +46,8 @@ static const pl_key keys[] = {
          "text to train on: a file, a folder, or - for stdin; empty: use text files "
          "that this machine already has below /usr"),
     TEXT("data.valid", valid, "", "", GLOBAL,
-         "held-out text (a file or a folder); empty: documents are held out of the "
+         "held-out (validation) text: a file or a folder; empty: documents are held "
+         "out of the "
          "corpus by their hash"),
     REAL("data.valid_share", valid_share, "0.04", 0.001, 0.5, "of documents", GLOBAL,
          "share of the documents that is held out if data.valid is empty"),
@@ -54,7 +55,7 @@ static const pl_key keys[] = {
           "largest document cut from a single text file, at a blank line or the end of "
           "a line; 0: never cut. In a folder, each file is one document"),
     TEXT("data.text_key", text_key, "text", "", GLOBAL,
-         "key of the text in JSON lines"),
+         "key of the text in JSON lines (jsonl)"),
     CHOICE("data.bad_lines", bad_lines, "refuse", "refuse|skip", GLOBAL,
            "JSON lines without a text: the corpus is refused, or they are skipped and "
            "counted"),
@@ -71,7 +72,7 @@ static const pl_key keys[] = {
 
     SECTION("model", "the shape of one path"),
     WHOLE("model.width", width, "128", 8, 65536, "", GLOBAL,
-          "width of the residual stream"),
+          "width of the residual stream (hidden size)"),
     WHOLE("model.heads", heads, "4", 1, 1024, "", GLOBAL, "number of query heads"),
     WHOLE("model.kv_heads", kv_heads, "0", 0, 1024, "", GLOBAL,
           "number of key/value heads; 0: as many as query heads"),
@@ -81,9 +82,9 @@ static const pl_key keys[] = {
         "model.ffn", ffn, "0", 0, 1000000, "", GLOBAL,
         "inner width of SwiGLU; 0: 8/3 of model.width, rounded up to a multiple of 8"),
     WHOLE("model.blocks", blocks, "4", 1, 256, "", GLOBAL,
-          "number of transformer blocks of a whole path"),
+          "number of transformer blocks (layers) of a whole path"),
     WHOLE("model.context", context, "128", 8, 1000000, "tokens", GLOBAL,
-          "largest number of tokens of a sequence"),
+          "largest sequence length"),
     BOOL("model.tied", tied, "true", GLOBAL,
          "use the embedding also as the output matrix"),
     BOOL("model.qk_norm", qk_norm, "false", GLOBAL,
@@ -102,7 +103,8 @@ static const pl_key keys[] = {
 
     SECTION("topology", "how paths are made of modules"),
     TEXT("topology.levels", levels, "2x2", "modules per level", GLOBAL,
-         "number of modules of each level: 2x2 means two levels of two modules, which "
+         "number of modules (experts) of each level: 2x2 means two levels of two "
+         "modules, which "
          "make four paths; 1 is one dense model"),
     TEXT("topology.split", split, "", "phase:modules per level", GLOBAL,
          "phases after which each module is split into several: 4:4x4 means 4x4 "
@@ -141,7 +143,8 @@ static const pl_key keys[] = {
           "number of inner steps in a phase: a path trains this many steps alone "
           "before its modules are merged"),
     WHOLE("train.phases", phases, "6", 1, 1000000, "", GLOBAL,
-          "number of phases of each path; +N makes a finished run N phases longer"),
+          "number of phases of each path, instead of epochs; +N makes a finished run N "
+          "phases longer"),
     TEXT("train.more", more, "", "phases", GLOBAL,
          "numbers of further phases after train.phases, such as 8,4; each part trains "
          "the phases in which the rate fell again; `--set train.phases=+8` adds 8"),
@@ -246,14 +249,12 @@ static const pl_key keys[] = {
          "noloco: size of the step of two mates towards each other; -1: outer.lr; "
          "other values double the bytes"),
     REAL("outer.deadline_s", deadline_s, "0", 0, 86400, "s", GLOBAL,
-         "how long noloco waits for a mate (0: without limit), or a quorum for late "
+         "how long noloco waits for a mate (0: without limit), or a quorum for further "
          "updates; above 0, timing changes results"),
     REAL("outer.quorum", quorum, "1", 0.01, 1, "", GLOBAL,
          "share of a module's updates that a round of diloco, iso, fedavg or "
-         "heavy-ball needs; below 1, timing changes results"),
-    REAL("outer.late_weight", late_weight, "0", 0, 1, "", GLOBAL,
-         "factor for the weight of an update that arrives after its round was merged "
-         "with a quorum, applied once per round of delay; 0: late updates are dropped"),
+         "heavy-ball needs; later updates are dropped; below 1, timing changes "
+         "results"),
     WHOLE("outer.delay", delay, "1", 0, 16, "phases", GLOBAL,
           "co2: number of phases after which an update is used, so that it can be sent "
           "while training continues"),
@@ -354,7 +355,7 @@ static const pl_key keys[] = {
            "code with which workers compute; auto: cuda if the machine has a working "
            "GPU that supports the precision, else cpu"),
     CHOICE("workers.precision", precision, "auto", "auto|f32|bf16|f16", GLOBAL,
-           "precision of activations and products; f16: cpu, only products"),
+           "precision of activations and products; f16 (fp16): cpu, only products"),
     BOOL("workers.recompute", recompute, "false", LOCAL,
          "compute activations again in the backward pass: far less memory, a third "
          "more arithmetic, the same bytes"),
@@ -395,7 +396,8 @@ static const pl_key keys[] = {
     BOOL("store.keep_momentum", keep_momentum, "false", LOCAL,
          "keep the outer momentum of old versions"),
     BOOL("store.keep_states", keep_states, "false", LOCAL,
-         "keep every state of every path, so that `pathloom forget` repeats few phases "
+         "keep every state of every path (checkpoint), so that `pathloom forget` "
+         "repeats few phases "
          "(docs/STORE.md)"),
     CHOICE("store.compress", compress, "auto", "auto|off", LOCAL,
            "auto: compress old versions while the home has nothing else to do"),
@@ -420,7 +422,7 @@ static const pl_key keys[] = {
          "host name or address by which other machines reach this machine; empty: this "
          "machine's first address"),
     CHOICE("net.encrypt", encrypt, "auto", "auto|on|off", LOCAL,
-           "encrypt messages; auto: only if other machines can reach the address of "
+           "encryption of messages; auto: if other machines can reach the address of "
            "net.hub or net.home"),
     TEXT("net.metrics", metrics, "", "", LOCAL,
          "HOST:PORT where the hub serves Prometheus metrics at /metrics; empty: "
@@ -465,6 +467,7 @@ static const pl_gone gone[] = {
     {"codec.feedback", "auto"},
     {"eval.batch_lr", "0"},
     {"fleet.audit_tolerance", "0.25"},
+    {"outer.late_weight", "0"},
 };
 
 const pl_table config_table = {.keys = keys,

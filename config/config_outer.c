@@ -28,10 +28,7 @@ static pl_status read_method(const config *c, pl_outer *out)
     m->mix = c->mix;
     m->buffer = (int)c->buffer;
     m->spread = c->spread;
-    if (c->quorum < 1) {
-        out->quorum = c->quorum;
-        out->late_weight = c->late_weight;
-    }
+    out->quorum = c->quorum < 1 ? c->quorum : 0;
     out->deadline_ms = c->deadline_s > 0 ? (int)ceil(c->deadline_s * 1000) : 0;
     out->staleness = (int)c->staleness;
     out->dynamic = c->dynamic_steps;
@@ -105,7 +102,7 @@ pl_status config_outer(const config *c, pl_outer *out)
     out->rescale = c->rescale;
     out->present = strcmp(c->mean, "present") == 0;
     out->schedule.phases = c->phases;
-    out->schedule.floor = 0.1; /* no effect: the rate of a new arm is constant */
+    out->schedule.floor = 0.1; /* no effect (pl_outer_schedule) */
     out->state = state_kind(c->state);
     out->residual = state_kind(c->residual);
     out->own = state_kind(c->own);

@@ -225,16 +225,6 @@ static void divide_into_phases(const dial_facts *f, dial_choice *c, double steps
     c->base_steps = (int64_t)base;
 }
 
-/* Replicas of a base model divide its steps, and are merged more often than paths. */
-static double predict_base(const dial_facts *f, const dial_choice *c,
-                           const step_seconds *step)
-{
-    const double between =
-        seconds_between_tasks(c) * (base_replicas(f) > 1 ? 1 : OF_BASE);
-    return (double)c->base_steps / base_at_once(f) *
-           (step->alone + between / (double)config_base_tau(f->base_replicas, c->tau));
-}
-
 static void predict_parts(const dial_facts *f, dial_choice *c, const step_seconds *step,
                           double forward)
 {
@@ -249,7 +239,12 @@ static void predict_parts(const dial_facts *f, dial_choice *c, const step_second
     const double steps_of_arms =
         fmax(fmax(spread, 1), paths * f->longest_baseline) / BUSY;
     c->part[DIAL_START] = START;
-    c->part[DIAL_BASE] = predict_base(f, c, step);
+    /* Replicas of a base model divide its steps, and are merged more often than paths.
+     */
+    c->part[DIAL_BASE] =
+        (double)c->base_steps / base_at_once(f) *
+        (step->alone + between * (base_replicas(f) > 1 ? 1 : OF_BASE) /
+                           (double)config_base_tau(f->base_replicas, c->tau));
     c->part[DIAL_ROUTING] =
         FIT + fmin(f->tokens, f->documents * WINDOWS * f->context) / forward;
     c->part[DIAL_PATHS] =

@@ -69,7 +69,7 @@ typedef struct config {
     double balance, share;
 
     config_text weighting, mean, method, rule, gap;
-    double quorum, late_weight;
+    double quorum;
     double consensus, deadline_s, outer_clip, mix, spread, curvature;
     int64_t delay, fragments, outer_overlap, buffer, staleness;
     config_text codec, codec_down, residual, own;

@@ -80,13 +80,30 @@ static pl_status deliver(document_reader *reader, const text_source *source,
     return reader->fn(reader->context, &document);
 }
 
-static pl_status refuse_parquet(const char *path)
+/* Files whose text must be taken out first; a PDF file may have no NUL bytes. In a
+ * folder, those without a remedy are left out. */
+static const struct packed {
+    const char *begins, *kind, *remedy;
+    size_t at;
+} packed_kinds[] = {
+    {"PAR1", "a Parquet file",
+     "convert it with duckdb -c \"COPY (SELECT text FROM 'FILE') TO 'corpus.jsonl' "
+     "(FORMAT "
+     "json)\" and give corpus.jsonl",
+     0},
+    {"PK\x03\x04", "a zip archive (such as .docx, .xlsx or .epub)", NULL, 0},
+    {"%PDF-", "a PDF document", NULL, 0},
+    {"{\\rtf", "an RTF document", NULL, 0},
+    {"ustar", "a tar archive", NULL, 257}};
+
+static const struct packed *packed_kind(const pl_buf *raw)
 {
-    return pl_fail(PL_ERR_UNSUPPORTED,
-                   "'%.*s' is a Parquet file, which this program cannot read: convert "
-                   "it with duckdb -c \"COPY (SELECT text FROM '%.*s') TO "
-                   "'corpus.jsonl' (FORMAT json)\" and give corpus.jsonl",
-                   NAME_SHOWN, path, NAME_SHOWN, path);
+    const size_t n = sizeof packed_kinds / sizeof *packed_kinds;
+    for (const struct packed *k = packed_kinds; k < packed_kinds + n; k++)
+        if (raw->len >= k->at + strlen(k->begins) &&
+            memcmp(raw->data + k->at, k->begins, strlen(k->begins)) == 0)
+            return k;
+    return NULL;
 }
 
 static pl_status too_long(const text_source *source)
@@ -245,11 +262,10 @@ static pl_status read_json_line(document_reader *reader, text_source *source,
 {
     json_line found = {.why = &reader->why};
     source->line++;
-    if (source->line == 1) {
-        size_t mark = byte_order_mark(text, len);
-        text += mark;
-        len -= mark;
-    }
+    /* `cat` of several files may put a mark before any line */
+    const size_t mark = byte_order_mark(text, len);
+    text += mark;
+    len -= mark;
     if (is_blank_text(text, len))
         return PL_OK;
     pl_buf_clear(&reader->why);
@@ -414,8 +430,12 @@ static pl_status check_kind(document_reader *reader, text_source *source)
 {
     bool array = false;
     const char *wide = wide_encoding(&reader->raw);
-    if (reader->raw.len >= 4 && memcmp(reader->raw.data, "PAR1", 4) == 0)
-        return refuse_parquet(source->path);
+    const struct packed *packed = packed_kind(&reader->raw);
+    if (packed)
+        return pl_fail(
+            PL_ERR_UNSUPPORTED, "'%.*s' is %s, which this program cannot read: %s",
+            NAME_SHOWN, source->path, packed->kind,
+            packed->remedy ? packed->remedy : "give its text, or a folder of texts");
     PL_CHECK(pl_refuse_pointer(source->path, reader->raw.data, reader->raw.len));
     if (wide)
         return pl_fail(PL_ERR_DATA,
@@ -438,11 +458,11 @@ static pl_status read_file(document_reader *reader, text_source *source)
     bool end = false, lines = named_lines(source->path);
     pl_status status = PL_OK;
     pl_buf_clear(&reader->raw);
-    if (pl_ends_with(source->path, ".parquet"))
-        return refuse_parquet(source->path);
     PL_CHECK(text_stream_open(source->path, &source->stream));
     PL_TRY(text_stream_read(source->stream, CHUNK_BYTES, &reader->raw, &end));
-    if (source->in_folder && wide_encoding(&reader->raw)) {
+    const struct packed *packed = packed_kind(&reader->raw);
+    if (source->in_folder &&
+        (wide_encoding(&reader->raw) || (packed && !packed->remedy))) {
         reader->stats->n_skipped_files++;
         goto done;
     }

@@ -60,8 +60,9 @@ static void add_version(pl_blame *b, const pl_version *v)
         pl_contributor *p = find_contributor(b, c);
         const double share = sum > 0 ? pull_of(v, c, by_norm) / sum : 0;
         const uint64_t first = c->work.first_sample, end = first + c->work.n_samples;
-        p->samples = pl_grow(p->samples, (p->n_ranges + 1) * sizeof *p->samples);
-        p->samples[p->n_ranges++] = (pl_sample_range){first, end};
+        pl_sample_ranges *ranges = &p->samples;
+        ranges->at = pl_grow(ranges->at, (ranges->n + 1) * sizeof *ranges->at);
+        ranges->at[ranges->n++] = (pl_sample_range){first, end};
         p->n_samples += c->work.n_samples;
         p->n_tokens += c->work.n_tokens;
         p->n_versions++;
@@ -83,20 +84,20 @@ static int by_pull(const void *x, const void *y)
     return strcmp(a->worker, b->worker);
 }
 
-/* Finds the text of each contributor's samples. Nothing is found if the store
- * lacks the arm's definition or the arm's shards, for example because only modules were
- * pushed to it. */
-static pl_status find_text(pl_store *store, const char *module, pl_blame *b)
+pl_status pl_blame_find_text(pl_store *store, const char *module, bool documents,
+                             pl_blame *b)
 {
     char name[PL_MODULE_NAME_MAX];
     pl_arm arm;
     pl_topology *t = NULL;
+    if (b->n == 0 || b->merged)
+        return PL_OK;
     pl_arm_of_module(module, name, sizeof name);
     pl_status status = pl_read_arm(store, name, &arm, &t);
     for (size_t i = 0; status == PL_OK && i < b->n; i++) {
         pl_contributor *p = &b->list[i];
         const int64_t task = p->path * pl_topology_n_replicas(t) + p->replica;
-        status = pl_exposure_parts(store, &arm, t, (int)task, p->samples, p->n_ranges,
+        status = pl_exposure_parts(store, &arm, t, (int)task, &p->samples, documents,
                                    &p->parts);
     }
     pl_topology_destroy(&t);
@@ -131,22 +132,20 @@ pl_status pl_blame_gather(pl_store *store, const char *module, uint64_t number,
         pl_contributor *p = &out->list[i];
         size_t n_joined = 0;
         /* sorts the ranges and joins adjacent ones */
-        qsort(p->samples, p->n_ranges, sizeof *p->samples, by_first);
-        for (size_t k = 0; k < p->n_ranges; k++) {
-            const pl_sample_range next = p->samples[k];
-            pl_sample_range *last = n_joined > 0 ? &p->samples[n_joined - 1] : NULL;
+        qsort(p->samples.at, p->samples.n, sizeof *p->samples.at, by_first);
+        for (size_t k = 0; k < p->samples.n; k++) {
+            const pl_sample_range next = p->samples.at[k];
+            pl_sample_range *last = n_joined > 0 ? &p->samples.at[n_joined - 1] : NULL;
             if (last && next.first <= last->end)
                 last->end = next.end > last->end ? next.end : last->end;
             else
-                p->samples[n_joined++] = next;
+                p->samples.at[n_joined++] = next;
         }
-        p->n_ranges = n_joined;
+        p->samples.n = n_joined;
         p->share = out->moved > 0 ? p->pull / out->moved : 0;
     }
     if (out->n > 0)
         qsort(out->list, out->n, sizeof *out->list, by_pull);
-    if (out->n > 0 && !out->merged)
-        PL_TRY(find_text(store, module, out));
 done:
     if (status != PL_OK)
         pl_blame_clear(out);
@@ -156,7 +155,7 @@ done:
 void pl_blame_clear(pl_blame *b)
 {
     for (size_t i = 0; i < b->n; i++) {
-        pl_free_all(b->list[i].samples, b->list[i].parts.domains,
+        pl_free_all(b->list[i].samples.at, b->list[i].parts.domains,
                     b->list[i].parts.documents);
     }
     pl_free(b->list);

@@ -18,16 +18,14 @@ typedef struct pl_contributor {
     char worker[PL_TEXT_MAX], device[PL_TEXT_MAX];
     int64_t path, replica;
     /* the contributor's samples, numbered as in the path's stream; ranges are joined */
-    pl_sample_range *samples;
-    size_t n_ranges;
+    pl_sample_ranges samples;
     uint64_t n_samples, n_tokens, n_versions;
     /* seconds: training time of all contributions; loss: loss of the newest one */
     double seconds, loss;
     /* sum over versions: the contributor's share, times how far the version moved */
     double pull;
-    double share; /* this contributor's part of the sum of all pulls */
-    /* domains and documents of `samples`; empty if the store lacks the path's shard */
-    pl_sample_parts parts;
+    double share;          /* this contributor's part of the sum of all pulls */
+    pl_sample_parts parts; /* of `samples`; empty before pl_blame_find_text */
 } pl_contributor;
 
 typedef struct pl_blame {
@@ -44,4 +42,9 @@ typedef struct pl_blame {
  * The caller frees the result with pl_blame_clear. */
 pl_status pl_blame_gather(pl_store *store, const char *module, uint64_t number,
                           bool history, pl_blame *out);
+/* Finds the domains, and with `documents` the documents, of each contributor's samples.
+ * None if the store lacks the arm's definition or shards, for example because only
+ * modules were pushed to it, or if versions were merged. */
+pl_status pl_blame_find_text(pl_store *store, const char *module, bool documents,
+                             pl_blame *blame);
 void pl_blame_clear(pl_blame *blame);

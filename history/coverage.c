@@ -13,7 +13,6 @@ typedef struct scan {
     uint64_t head;  /* the module's newest version */
     /* [holders, phases] number of contributions to the module, or GIVEN_UP */
     uint16_t *counts;
-    bool *in_open; /* [holders] whether the open round has an update of the holder */
 } scan;
 
 static void note_example(pl_coverage *c, int64_t *counter, const char *module,
@@ -23,15 +22,6 @@ static void note_example(pl_coverage *c, int64_t *counter, const char *module,
     if (!c->example[0])
         snprintf(c->example, sizeof c->example, "phase %lld of %s %s %s",
                  (long long)phase, c->path, what, module);
-}
-
-/* Returns whether the samples of a contribution are those of a phase of its round. With
- * a quorum a later round may have it. */
-static bool fits_round(const scan *s, const pl_contribution *c, int64_t phase)
-{
-    const int64_t own = pl_round_of(&s->of, phase);
-    return own >= 0 && (s->of.by_arrival || own == c->phase ||
-                        (s->arm->outer.quorum > 0 && own < c->phase));
 }
 
 static pl_status count_contribution(scan *s, const pl_contribution *c, bool is_merged)
@@ -47,9 +37,10 @@ static pl_status count_contribution(scan *s, const pl_contribution *c, bool is_m
     int64_t who = c->path * replicas + c->replica;
     int64_t phase = (int64_t)(c->work.first_sample / size);
     pl_coverage *of = &s->paths[who];
+    const int64_t round = pl_round_of(&s->of, phase);
     bool belongs = phase < s->arm->inner.phases &&
                    pl_topology_path_has(s->topology, (int)c->path, s->of.module) &&
-                   fits_round(s, c, phase);
+                   round >= 0 && (s->of.by_arrival || round == c->phase);
     if (!belongs || c->work.first_sample % size != 0 || c->work.n_samples > size) {
         note_example(of, &of->n_wrong, s->of.name, phase, "has wrong samples in");
         return PL_OK;
@@ -63,8 +54,6 @@ static pl_status count_contribution(scan *s, const pl_contribution *c, bool is_m
             replicas +
         c->replica;
     uint16_t *n = &s->counts[holder * s->arm->inner.phases + phase];
-    if (!is_merged && c->phase == (int64_t)s->head)
-        s->in_open[holder] = true;
     if (*n < GIVEN_UP - 1)
         ++*n;
     if (s->of.module == pl_topology_module_of_path(s->topology, 0, (int)c->path))
@@ -131,7 +120,6 @@ static pl_status scan_module(scan *s)
     const int64_t phases = s->arm->inner.phases, n = s->of.n_holders * phases;
     s->head = 0;
     memset(s->counts, 0, (size_t)n * sizeof *s->counts);
-    memset(s->in_open, 0, (size_t)s->of.n_holders * sizeof *s->in_open);
     PL_CHECK(pl_store_each_version(s->store, s->of.name, tally_version, s));
     PL_CHECK(pl_store_each_pending(s->store, s->of.name, tally_pending, s));
     for (int64_t i = 0; i < n; i++) {
@@ -148,10 +136,8 @@ static pl_status scan_module(scan *s)
             c->n_given_up++;
             continue;
         }
-        /* a late update takes the place of its path's update of the open round */
         if (count == 0 && s->arm->outer.quorum > 0 && is_done &&
-            (round < (int64_t)s->head ||
-             (round == (int64_t)s->head && s->in_open[who]))) {
+            round < (int64_t)s->head) {
             c->n_left_out++;
             continue;
         }
@@ -178,7 +164,6 @@ pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
     scan s = {.store = store, .arm = arm, .topology = topology, .paths = paths};
     PL_TRY(pl_try_alloc(n_counts * sizeof *s.counts, "counts of contributions",
                         (void **)&s.counts));
-    s.in_open = pl_alloc((size_t)n * sizeof *s.in_open);
     for (int i = 0; i < n; i++) {
         pl_coverage *c = &paths[i];
         pl_path_state state;
@@ -204,7 +189,6 @@ pl_status pl_coverage_of(pl_store *store, const pl_arm *arm,
         PL_TRY(scan_module(&s));
     }
 done:
-    pl_free(s.in_open);
     pl_free_aligned(s.counts);
     return status;
 }

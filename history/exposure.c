@@ -179,11 +179,12 @@ static int compare_parts(const void *x, const void *y)
 }
 
 /* Fills the lists from the targets of each document. */
-static void list_parts(const counting *c, const uint64_t *of_docs, pl_sample_parts *out)
+static void list_parts(const counting *c, const uint64_t *of_docs, bool documents,
+                       pl_sample_parts *out)
 {
     const uint32_t n_docs = pl_tokens_n_docs(c->shard);
     const uint32_t n_domains = pl_tokens_n_domains(c->shard);
-    out->documents = pl_alloc((n_docs + 1) * sizeof *out->documents);
+    out->documents = documents ? pl_alloc((n_docs + 1) * sizeof *out->documents) : NULL;
     out->domains = pl_alloc((n_domains + 1) * sizeof *out->domains);
     for (uint32_t d = 0; d < n_docs; d++) {
         const pl_token_doc *doc = pl_tokens_doc(c->shard, d);
@@ -193,7 +194,7 @@ static void list_parts(const counting *c, const uint64_t *of_docs, pl_sample_par
                      pl_tokens_domain(c->shard, doc->domain));
         pl_copy_text(out->domains[doc->domain].domain, PL_TEXT_MAX, part.domain);
         out->domains[doc->domain].n_tokens += part.n_tokens;
-        if (part.n_tokens == 0)
+        if (part.n_tokens == 0 || !documents)
             continue;
         part.n_head = n_text < PL_HEAD_TOKENS ? n_text : PL_HEAD_TOKENS;
         pl_tokens_copy(c->shard, doc->first + 1, part.n_head, part.head);
@@ -202,12 +203,13 @@ static void list_parts(const counting *c, const uint64_t *of_docs, pl_sample_par
     qsort(out->domains, n_domains, sizeof *out->domains, compare_parts);
     while (out->n_domains < n_domains && out->domains[out->n_domains].n_tokens > 0)
         out->n_domains++;
-    qsort(out->documents, out->n_documents, sizeof *out->documents, compare_parts);
+    if (documents)
+        qsort(out->documents, out->n_documents, sizeof *out->documents, compare_parts);
 }
 
 pl_status pl_exposure_parts(pl_store *store, const pl_arm *arm,
                             const pl_topology *topology, int task,
-                            const pl_sample_range *ranges, size_t n,
+                            const pl_sample_ranges *samples, bool documents,
                             pl_sample_parts *out)
 {
     const int replicas = pl_topology_n_replicas(topology);
@@ -219,17 +221,18 @@ pl_status pl_exposure_parts(pl_store *store, const pl_arm *arm,
     memset(out, 0, sizeof *out);
     if (task < 0 || c.path >= pl_topology_n_paths(topology))
         return pl_fail(PL_ERR_DAMAGED, "arm %s has no task %d", arm->name, task);
-    for (size_t i = 0; i < n; i++)
-        if (ranges[i].first > ranges[i].end || ranges[i].end > 2 * most)
+    for (size_t i = 0; i < samples->n; i++)
+        if (samples->at[i].first > samples->at[i].end || samples->at[i].end > 2 * most)
             return pl_fail(PL_ERR_DAMAGED, "arm %s has no samples %llu to %llu",
-                           arm->name, (unsigned long long)ranges[i].first,
-                           (unsigned long long)ranges[i].end);
+                           arm->name, (unsigned long long)samples->at[i].first,
+                           (unsigned long long)samples->at[i].end);
     PL_TRY(open_counting(store, &none, &c));
     of_docs = pl_alloc((pl_tokens_n_docs(c.shard) + 1) * sizeof *of_docs);
-    for (size_t i = 0; i < n; i++)
-        (void)pl_sampler_count(c.samplers[task % replicas], ranges[i].first,
-                               ranges[i].end - ranges[i].first, NULL, of_docs);
-    list_parts(&c, of_docs, out);
+    for (size_t i = 0; i < samples->n; i++)
+        (void)pl_sampler_count(c.samplers[task % replicas], samples->at[i].first,
+                               samples->at[i].end - samples->at[i].first, NULL,
+                               of_docs);
+    list_parts(&c, of_docs, documents, out);
 done:
     pl_free(of_docs);
     close_counting(&c);

@@ -37,6 +37,10 @@ pl_status pl_exposure_read(pl_store *store, const pl_arm *arm,
 typedef struct pl_sample_range {
     uint64_t first, end;
 } pl_sample_range;
+typedef struct pl_sample_ranges {
+    pl_sample_range *at;
+    size_t n;
+} pl_sample_ranges;
 
 enum { PL_HEAD_TOKENS = 24 };
 /* A domain, or a document. */
@@ -54,12 +58,13 @@ typedef struct pl_sample_parts {
     size_t n_domains, n_documents;
 } pl_sample_parts;
 
-/* Counts how many targets of these samples are in each domain and in each document. The
- * one with the most targets comes first. `task` is path * R + replica. The caller frees
- * both lists with pl_free. ERR_NOT_FOUND: the store lacks the shard. */
+/* Counts how many targets of these samples are in each domain, and with `documents` in
+ * each document. The one with the most targets comes first. `task` is path * R +
+ * replica. The caller frees both lists with pl_free. ERR_NOT_FOUND: the store lacks the
+ * shard. */
 pl_status pl_exposure_parts(pl_store *store, const pl_arm *arm,
                             const pl_topology *topology, int task,
-                            const pl_sample_range *ranges, size_t n,
+                            const pl_sample_ranges *samples, bool documents,
                             pl_sample_parts *out);
 
 /* Fills draws [P*R]: for each path and replica the first phase whose samples contain

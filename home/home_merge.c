@@ -409,9 +409,7 @@ static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
                            made->module, (unsigned long long)made->number,
                            (long long)c->path));
         /* the arm's weight: the record is what is judged */
-        c->weight = pl_round_record_weight(
-            g.of, (int)c->path,
-            (int64_t)(c->work.first_sample / pl_phase_samples(&arm->arm)), c->phase);
+        c->weight = pl_round_record_weight(g.of, (int)c->path);
         g.total_weight += c->weight;
     }
     PL_TRY(pl_store_get_version(h->store, made->module, made->number - 1, &before));
@@ -430,9 +428,9 @@ static pl_status replay_in(home *h, home_arm *arm, const pl_version *made,
     if (gone)
         PL_TRY(pl_fail(
             PL_ERR_NOT_FOUND,
-            "%s@%llu cannot be recomputed, because the store no longer has %s; use "
-            "--tasks, which checks the version by training its tasks again, or train "
-            "with store.keep_updates and store.keep_momentum",
+            "%s@%llu cannot be recomputed: the store no longer has %s "
+            "(store.keep_updates, store.keep_momentum); `store verify --tasks` trains "
+            "its tasks again",
             made->module, (unsigned long long)made->number, gone));
     PL_TRY(make_version(&g));
     const size_t bytes = module.n_params * sizeof(float);

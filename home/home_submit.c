@@ -32,7 +32,6 @@ typedef struct place {
     home_module *module;
     int index;        /* index of the module */
     double base_norm; /* norm of the update that made the base */
-    int64_t behind;   /* number of rounds by which an update is late */
     /* OK, or a failure of the home itself, not of the update */
     pl_status trouble;
 } place;
@@ -173,37 +172,6 @@ static pl_status check_base(home *h, place *p, const pl_submit_message *s)
     return PL_OK;
 }
 
-/* Decides about an update that may have missed its round: the round was merged with a
- * quorum of other updates, or already has a late update of this path. A late update
- * counts in the open round if outer.late_weight is above 0 and the path has no update
- * in that round yet; otherwise the update is dropped. */
-static pl_submit_result judge_late(place *p, const pl_submit_message *s)
-{
-    const home_module *m = p->module;
-    const pl_outer *outer = &p->arm->arm.outer;
-    const int64_t open = (int64_t)m->version;
-    if (m->of->quorum == m->of->n_contributors || s->round > open)
-        return PL_SUBMIT_ACCEPTED;
-    const bool has_one = *home_flag(p->arm, m, open, task_of(p, &s->contributors[0]));
-    if (s->round == open && !has_one)
-        return PL_SUBMIT_ACCEPTED;
-    p->behind = open - s->round;
-    if (p->behind == 0)
-        (void)pl_fail(PL_ERR_STALE,
-                      "round %lld of %s already has a late update of this path, so "
-                      "this update is dropped",
-                      (long long)s->round, s->module);
-    else if (outer->late_weight > 0 && m->version < m->of->n_rounds && !has_one)
-        return PL_SUBMIT_ACCEPTED;
-    else
-        (void)pl_fail(PL_ERR_STALE,
-                      "round %lld of %s was merged before this update came "
-                      "(outer.quorum), so the update is dropped; the path continues "
-                      "from version %llu",
-                      (long long)s->round, s->module, (unsigned long long)m->version);
-    return PL_SUBMIT_DROPPED;
-}
-
 /* Returns whether the store has an update with the same key but different bytes, from
  * another worker that did the same task. The worker that repeats the task must know
  * this; otherwise it would continue from its own result. An update that is no longer in
@@ -215,23 +183,14 @@ static bool has_other_bytes(home *h, const place *p, const pl_submit_message *s)
     const home_module *m = p->module;
     const home_phase_set *phases =
         home_phases(p->arm, m, task_of(p, &s->contributors[0]));
-    const bool may_be_late = m->of->quorum < m->of->n_contributors;
     /* With numbers by arrival, only the round of the holder's newest phase is known. */
-    const int64_t first = m->of->by_arrival ? phases->round : s->round;
-    const int64_t last = may_be_late ? (int64_t)m->version : first;
-    home_update taken = {0};
-    bool found = false;
-    /* a late update counts in the round that was open when it came */
-    for (int64_t round = first; !m->of->homomorphic && !found && round <= last;
-         round++) {
-        taken = (home_update){.module = s->module,
-                              .round = round,
-                              .path = s->contributors[0].path,
-                              .replica = s->contributors[0].replica};
-        found = home_find_update(h, &taken) == PL_OK &&
-                taken.first_sample == s->contributors[0].work.first_sample;
-    }
-    if (!found || pl_hash_equal(&taken.found, &s->update))
+    home_update taken = {.module = s->module,
+                         .round = m->of->by_arrival ? phases->round : s->round,
+                         .path = s->contributors[0].path,
+                         .replica = s->contributors[0].replica};
+    if (m->of->homomorphic || home_find_update(h, &taken) != PL_OK ||
+        taken.first_sample != s->contributors[0].work.first_sample ||
+        pl_hash_equal(&taken.found, &s->update))
         return false;
     (void)pl_fail(PL_ERR_DATA,
                   "worker %s has already sent a different update of %s in round %lld; "
@@ -299,8 +258,14 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
                       (long long)phase, s->module, (long long)next);
         return PL_SUBMIT_DROPPED;
     }
-    if (judge_late(p, s) == PL_SUBMIT_DROPPED)
+    if (s->round < (int64_t)m->version) {
+        (void)pl_fail(PL_ERR_STALE,
+                      "round %lld of %s was merged before this update came "
+                      "(outer.quorum), so the update is dropped; the path continues "
+                      "from version %llu",
+                      (long long)s->round, s->module, (unsigned long long)m->version);
         return PL_SUBMIT_DROPPED;
+    }
     if (!staging_find(&h->uploads, &s->update) &&
         !pl_store_has_blob(h->store, &s->update))
         return PL_SUBMIT_UNKNOWN_BLOB;
@@ -312,8 +277,6 @@ static pl_submit_result judge_submission(home *h, place *p, pl_submit_message *s
         p->trouble = status;
     if (status != PL_OK || home_check_norm(h, p->arm, m, s) != PL_OK)
         return PL_SUBMIT_REJECTED;
-    s->round += p->behind; /* a late update counts in the round that is now open */
-    s->contributors[0].phase = s->round;
     return PL_SUBMIT_ACCEPTED;
 }
 
@@ -355,19 +318,6 @@ static pl_status check_contributor_lease(home *h, const pl_peer *peer, const pla
     return PL_OK;
 }
 
-/* Makes zeros of the receipts of those contributors whose update is not here. */
-static void drop_receipts(const place *p, const pl_submit_message *s, pl_hash *receipts)
-{
-    const uint64_t samples = pl_phase_samples(&p->arm->arm);
-    for (int i = 0; i < s->n; i++) {
-        const pl_contribution *c = &s->contributors[i];
-        const int64_t phase = (int64_t)(c->work.first_sample / samples);
-        if (!is_update_in(p->arm, p->module, task_of(p, c),
-                          pl_round_of(p->module->of, phase), phase))
-            memset(&receipts[i], 0, sizeof receipts[i]);
-    }
-}
-
 pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
 {
     pl_status status = PL_OK;
@@ -406,9 +356,7 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
     PL_TRY(home_adopt_blob(h, &s.update));
     for (int i = 0; i < s.n; i++) {
         pl_contribution *c = &s.contributors[i];
-        c->weight = pl_round_record_weight(
-            module->of, (int)c->path,
-            (int64_t)(c->work.first_sample / pl_phase_samples(&p.arm->arm)), s.round);
+        c->weight = pl_round_record_weight(module->of, (int)c->path);
         PL_TRY(pl_txn_put_pending(h->txn, s.module, c));
         *home_flag(p.arm, module, s.round, task_of(&p, c)) = true;
         int n = ++*home_count(module, s.round);
@@ -419,8 +367,15 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
                (long long)s.round, n, module->of->n_contributors);
     }
 answer:
-    if (is_known)
-        drop_receipts(&p, &s, receipts);
+    /* makes zeros of the receipts of those contributors whose update is not here */
+    for (int i = 0; is_known && i < s.n; i++) {
+        const pl_contribution *c = &s.contributors[i];
+        const int64_t phase =
+            (int64_t)(c->work.first_sample / pl_phase_samples(&p.arm->arm));
+        if (!is_update_in(p.arm, module, task_of(&p, c), pl_round_of(module->of, phase),
+                          phase))
+            memset(&receipts[i], 0, sizeof receipts[i]);
+    }
     const pl_msg_submitted said = {.result = result,
                                    .text = refused ? reason : NULL,
                                    .receipt = PL_ITEMS(receipts, is_known ? s.n : 0)};

@@ -18,9 +18,9 @@ static pl_status make_dense(pl_arm *arm)
         arm->outer.momentum[c] = 0;
     }
     arm->outer.rescale = arm->outer.present = arm->outer.dynamic = false;
-    arm->outer.quorum = arm->outer.late_weight = 0;
+    arm->outer.quorum = 0;
     arm->outer.deadline_ms = 0;
-    arm->outer.schedule = (pl_outer_schedule){.decay = PL_DECAY_CONSTANT, .floor = 1};
+    arm->outer.schedule = (pl_outer_schedule){.floor = 1};
     arm->outer.method = pl_method_defaults(PL_METHOD_DILOCO);
     arm->outer.feedback = false;
     arm->outer.state = arm->outer.residual = arm->outer.own = PL_STATE_F32;

@@ -25,6 +25,7 @@ typedef struct bisection {
     pl_arm arm;
     pl_topology *topology;
     int64_t *phases; /* [n] ascending: phases that have all their parameters */
+    char *told; /* [n] the verdict that was reported for the phase: 1 good, 2 worse */
     size_t n;
 } bisection;
 
@@ -54,6 +55,7 @@ static pl_status list_available(bisection *b)
     if (b->wish->to >= 0 && b->wish->to < to)
         to = b->wish->to;
     b->phases = pl_alloc((size_t)(b->arm.inner.phases + 1) * sizeof *b->phases);
+    b->told = pl_alloc((size_t)b->arm.inner.phases + 1);
     for (int64_t phase = from; phase <= to; phase++) {
         pl_snapshot versions;
         pl_status status = fill_versions(b, phase, &versions);
@@ -97,7 +99,9 @@ static pl_status try_phase(bisection *b, size_t index, trial *out)
 static void report_trial(const bisection *b, const trial *t, bool worse)
 {
     const bisect_step step = {b->phases[t->index], t->bits, worse};
-    b->fn(b->context, &step);
+    if (b->told[t->index] != 1 + worse)
+        b->fn(b->context, &step);
+    b->told[t->index] = (char)(1 + worse);
 }
 
 static void replace_trial(trial *into, trial *by)
@@ -215,7 +219,7 @@ pl_status bisect_run(pl_run *r, pl_store *store, const bisect_wish *wish, bisect
 done:
     evaluation_clear(&good.e);
     evaluation_clear(&bad.e);
-    pl_free(b.phases);
+    pl_free_all(b.phases, b.told);
     pl_topology_destroy(&b.topology);
     pl_arm_clear(&b.arm);
     return status;

@@ -349,48 +349,40 @@ static void check_rolled_back(checker *c, const pl_version *v)
                        v->module, (unsigned long long)v->number);
 }
 
-/* Returns whether the weight of an update is the one that its arm gives. Rounding may
- * differ between machines. */
-static bool has_weight(const round_check *r, const pl_contract *of,
-                       const pl_contribution *d)
-{
-    const int64_t phase =
-        (int64_t)(d->work.first_sample / pl_phase_samples(&r->c->arm));
-    const double weight = pl_round_record_weight(of, (int)d->path, phase, d->phase);
-    return fabs(d->weight - weight) <= 1e-9 * weight;
-}
-
-/* Checks that each contribution is by a contributor of this module, in this round. With
- * a quorum an update may be missing or late, and under delayed-nesterov each version
- * has a single update; then repeated contributors and the round are not checked. */
+/* Checks that each contribution is by a contributor of this module, in this round.
+ * Under delayed-nesterov each version has a single update of any round; then repeated
+ * contributors and the round are not checked. */
 static void check_contributions(const round_check *r, const pl_version *v)
 {
     checker *c = r->c;
     const pl_contract of = pl_contract_of(&c->arm, c->topology, r->module);
-    const bool free_rounds = c->arm.outer.quorum > 0 || of.by_arrival;
     const unsigned long long number = v->number;
     for (int i = 0; i < v->n_contributions; i++) {
         const pl_contribution *d = &v->contributions[i];
+        const bool passes = d->path >= 0 &&
+                            d->path < pl_topology_n_paths(c->topology) &&
+                            pl_topology_path_has(c->topology, (int)d->path, r->module);
+        const double weight = passes ? pl_round_record_weight(&of, (int)d->path) : 0;
         bool is_repeated = false;
         for (int k = 0; k < i; k++)
             is_repeated |= v->contributions[k].path == d->path &&
                            v->contributions[k].replica == d->replica;
-        if (d->path < 0 || d->path >= pl_topology_n_paths(c->topology) ||
-            !pl_topology_path_has(c->topology, (int)d->path, r->module))
+        if (!passes)
             note_violation(c,
                            "%s@%llu has an update of path %lld, which does not pass "
                            "through this module",
                            v->module, number, (long long)d->path);
-        else if (!free_rounds && is_repeated)
+        else if (!of.by_arrival && is_repeated)
             note_violation(c, "%s@%llu has two updates of path %lld, replica %lld",
                            v->module, number, (long long)d->path,
                            (long long)d->replica);
-        else if (!has_weight(r, &of, d))
+        /* rounding may differ between machines */
+        else if (!(fabs(d->weight - weight) <= 1e-9 * weight))
             note_violation(c,
                            "%s@%llu has an update of path %lld with weight %g, which "
                            "its arm does not give",
                            v->module, number, (long long)d->path, d->weight);
-        else if (!free_rounds && d->phase != (int64_t)v->number - 1)
+        else if (!of.by_arrival && d->phase != (int64_t)v->number - 1)
             note_violation(c,
                            "%s@%llu has an update of round %lld instead of round %llu",
                            v->module, number, (long long)d->phase, number - 1);
@@ -507,23 +499,6 @@ static pl_status check_arm_draws(checker *c)
 }
 
 /* ---- versions ---- */
-static pl_status check_version(checker *c, const pl_version *v)
-{
-    pl_replay got;
-    pl_replay_verdict verdict;
-    PL_CHECK(pl_home_verify(c->store, v, &got, &verdict));
-    if (verdict == PL_REPLAY_UNKNOWN)
-        note_unproven(c, pl_last_error());
-    else
-        c->now->n_checked++;
-    if (verdict == PL_REPLAY_OTHER)
-        note_violation(c,
-                       "%s@%llu has a different hash than the parameters that are "
-                       "computed from its record",
-                       v->module, (unsigned long long)v->number);
-    return PL_OK;
-}
-
 /* Computes a module's newest versions again, except version 0 and versions that a
  * rollback made: the invariants "beginnings" and "rounds" check those. */
 static pl_status check_newest_versions(void *context, const pl_version *head)
@@ -534,8 +509,19 @@ static pl_status check_newest_versions(void *context, const pl_version *head)
         pl_version v;
         const uint64_t number = head->number - (uint64_t)i;
         pl_status status = pl_store_get_version(c->store, head->module, number, &v);
-        if (status == PL_OK && (v.n_contributions > 0 || pl_version_is_merged(&v)))
-            status = check_version(c, &v);
+        if (status == PL_OK && (v.n_contributions > 0 || pl_version_is_merged(&v))) {
+            pl_replay got;
+            pl_replay_verdict verdict = PL_REPLAY_UNKNOWN;
+            status = pl_home_verify(c->store, &v, &got, &verdict);
+            if (status == PL_OK && verdict == PL_REPLAY_UNKNOWN)
+                note_unproven(c, pl_last_error());
+            c->now->n_checked += status == PL_OK && verdict != PL_REPLAY_UNKNOWN;
+            if (status == PL_OK && verdict == PL_REPLAY_OTHER)
+                note_violation(c,
+                               "%s@%llu has a different hash than the parameters that "
+                               "are computed from its record",
+                               v.module, (unsigned long long)v.number);
+        }
         pl_version_clear(&v);
         if (status != PL_OK)
             PL_CHECK(judge_failure(c, pl_fail_in(status, "%s@%llu", head->module,
@@ -616,10 +602,11 @@ static pl_status check_arm_blank(checker *c)
     return status;
 }
 
-/* Says what was made from the text of forgotten documents and stays. The list tells
- * this; shards do not, because `forget` blanks the shard of the base model, too. */
-static void note_readers(checker *c)
+static pl_status check_forgotten(checker *c)
 {
+    PL_CHECK(each_arm(c, check_arm_devices));
+    /* What was made from the text and stays: the list tells this; shards do not,
+     * because `forget` blanks the shard of the base model, too. */
     pl_run r;
     bool own = true;
     if (c->wish->run) {
@@ -635,12 +622,6 @@ static void note_readers(checker *c)
     else if (own)
         note_unproven(c, "the tokenizer was made from the text of forgotten documents, "
                          "unless data.tokenizer named one");
-}
-
-static pl_status check_forgotten(checker *c)
-{
-    PL_CHECK(each_arm(c, check_arm_devices));
-    note_readers(c);
     return each_arm(c, check_arm_blank);
 }
 

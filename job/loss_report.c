@@ -27,8 +27,8 @@ static const evaluation_row *better_rival(const evaluation *e)
     return g.percent < -2 * g.error ? best : NULL;
 }
 
-/* Returns the domain without which the mixture would be better than the rival, or -1 if
- * there is no such domain. */
+/* Returns the domain, at most half of the text, without which the mixture would be
+ * better than the rival, or -1. */
 static int losing_domain(const pl_run *r, const evaluation_row *mix,
                          const evaluation_row *rival)
 {
@@ -37,7 +37,7 @@ static int losing_domain(const pl_run *r, const evaluation_row *mix,
     int worst = -1;
     for (uint32_t d = 0; d < pl_tokens_n_domains(r->valid); d++) {
         const double loss = mix->by_domain[d].nats - rival->by_domain[d].nats;
-        if (loss > most && mix->by_domain[d].n_targets < mix->score.n_targets) {
+        if (loss > most && 2 * mix->by_domain[d].n_targets <= mix->score.n_targets) {
             most = loss;
             worst = (int)d;
         }
@@ -63,12 +63,29 @@ static double passes_of_paths(const pl_run *r, const evaluation *e)
     return (double)(mix->tokens_total - base->effort.tokens_total) / tokens;
 }
 
+/* Names the other rule (router.answer), if it is better by two standard errors. */
+static void print_other_rule(const evaluation *e)
+{
+    const bool likeliest = e->answer == ROW_LIKELIHOOD;
+    const evaluation_row *mix = &e->rows[e->answer];
+    const evaluation_row *other = &e->rows[likeliest ? ROW_ROUTER : ROW_LIKELIHOOD];
+    if (!mix->present || !other->present)
+        return;
+    const pl_gain g = pl_score_gain(other->scores, mix->scores, e->n_docs);
+    const char *rule = likeliest ? "router" : "likelihood";
+    if (g.percent > 2 * g.error)
+        say("   \"%s\" has %.1f %% lower perplexity than row *: give `train` --set "
+            "router.answer=%s\n   (no version changes), or `serve` --route %s",
+            other->title, g.percent, rule, rule);
+}
+
 void evaluation_print_loss(const pl_run *r, const evaluation *e)
 {
     const evaluation_row *mix = &e->rows[e->answer], *rival = better_rival(e);
     const evaluation_row *again = &e->rows[ROW_REROUTED];
     const double best = pl_perplexity(&e->best);
     const long long prefix = (long long)r->cfg.prefix;
+    print_other_rule(e);
     if (!rival)
         return;
     const double per_param =

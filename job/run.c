@@ -117,8 +117,9 @@ static pl_status compare_saved_config(pl_run *r, const config *saved)
     pl_conf_get(&config_table, &r->cfg, key, &is);
     pl_status status = pl_fail(PL_ERR_EXISTS,
                                "the run in %s was made with %s = `%s`, not `%s`; leave "
-                               "the key out, or give another --out",
-                               r->dir, key, pl_buf_text(&was), pl_buf_text(&is));
+                               "the key out%s, or give another --out",
+                               r->dir, key, pl_buf_text(&was), pl_buf_text(&is),
+                               strcmp(key, "train.phases") ? "" : ", give +N to add N");
     pl_buf_destroy(&was);
     pl_buf_destroy(&is);
     return status;
@@ -276,6 +277,19 @@ pl_status run_stopped(const pl_run *r)
     return *r->stop ? pl_fail(PL_ERR_CANCELLED, "stopped on request") : PL_OK;
 }
 
+pl_status run_exists(const char *dir)
+{
+    char saved[PL_PATH_MAX];
+    if (pl_path_exists(pl_join(saved, dir, "run.yaml")))
+        return PL_OK;
+    return pl_fail(
+        PL_ERR_NOT_FOUND,
+        "there is no run in %s (no run.yaml, which `train` writes when it has "
+        "read the text); give --run FOLDER, or make one with `pathloom train "
+        "--out %s`",
+        dir, dir);
+}
+
 pl_status run_look(const char *dir, pl_run *r)
 {
     char saved[PL_PATH_MAX];
@@ -283,16 +297,11 @@ pl_status run_look(const char *dir, pl_run *r)
     r->lock = -1;
     r->started = pl_now();
     pl_copy_text(r->dir, sizeof r->dir, dir ? dir : "pathloom-run");
-    run_file(r, "run.yaml", saved);
-    if (!pl_path_exists(saved))
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "there is no run in %s (no run.yaml); give --run FOLDER, or "
-                       "make one with `pathloom train --out %s`",
-                       r->dir, r->dir);
+    PL_CHECK(run_exists(r->dir));
     PL_CHECK(load_saved(r, &r->cfg));
     pl_status status = config_check(&r->cfg);
     if (status != PL_OK)
-        return pl_fail_in(status, "%s", saved);
+        return pl_fail_in(status, "%s", run_file(r, "run.yaml", saved));
     config_hash(&r->cfg, &r->hash);
     return run_use_chapter(r, CONFIG_CHAPTERS_MAX);
 }

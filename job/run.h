@@ -103,6 +103,8 @@ pl_status run_load_own(pl_run *r, config *out);
 void run_close(pl_run *r);
 /* Returns ERR_CANCELLED if a signal (such as Ctrl+C) has asked the command to stop. */
 pl_status run_stopped(const pl_run *r);
+/* ERR_NOT_FOUND, with the remedy, if the folder has no run.yaml. */
+pl_status run_exists(const char *dir);
 /* For eval and generate: reads the configuration of an existing run without a lock.
  * Also opens a run that cannot be continued. */
 pl_status run_look(const char *dir, pl_run *r);

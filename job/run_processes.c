@@ -176,18 +176,6 @@ done:
     return status;
 }
 
-static pl_status check_coverage(const char *folder, int n)
-{
-    homes_check c = {.n = n};
-    pl_status status = pl_store_open(folder, PL_STORE_READ, &c.store);
-    if (status == PL_ERR_BUSY) /* the homes will finish an interrupted rollback */
-        return PL_OK;
-    PL_CHECK(status);
-    status = pl_store_each_object(c.store, "arm/", check_arm_homes, &c);
-    pl_store_close(&c.store);
-    return status;
-}
-
 /* Checks that no home's store was lost. All are made before anything is committed. So
  * if one has commits and another is missing, the missing one was lost; a new empty
  * store would hide the loss. If a home died while it made its store, the next home that
@@ -211,10 +199,18 @@ static pl_status check_stores(const char *dir, const char *folder, int n)
         if (status != PL_OK && status != PL_ERR_NOT_FOUND)
             return status;
     }
-    if (missing < 0 && n > 1 && commits > 0)
-        return check_coverage(folder, n);
-    if (missing < 0 || commits == 0)
+    if (commits == 0 || (missing < 0 && n == 1))
         return PL_OK;
+    if (missing < 0) {
+        homes_check c = {.n = n};
+        pl_status status = pl_store_open(folder, PL_STORE_READ, &c.store);
+        if (status == PL_ERR_BUSY) /* the homes will finish an interrupted rollback */
+            return PL_OK;
+        PL_CHECK(status);
+        status = pl_store_each_object(c.store, "arm/", check_arm_homes, &c);
+        pl_store_close(&c.store);
+        return status;
+    }
     return run_home_is_missing(dir, pl_store_home(folder, missing, n, path), missing);
 }
 
@@ -296,12 +292,7 @@ pl_status run_await_address(const char *dir, const char *file, int ms,
 
 static pl_status no_job(const char *dir)
 {
-    char saved[PL_PATH_MAX];
-    if (!pl_path_exists(pl_join(saved, dir, "run.yaml")))
-        return pl_fail(PL_ERR_NOT_FOUND,
-                       "there is no run in %s (no run.yaml); give --run FOLDER, or "
-                       "make one with `pathloom train --out %s`",
-                       dir, dir);
+    PL_CHECK(run_exists(dir));
     return pl_fail(
         PL_ERR_NOT_FOUND,
         "no job is running in %s; start or resume it with `pathloom train --out %s`",
@@ -442,16 +433,6 @@ static pl_status end_process(const char *address)
     return status;
 }
 
-/* Ends the hub and the homes that a user has started, because the job is finished. The
- * hub ends its workers. */
-static void end_attached(pl_run *r)
-{
-    for (int i = -1; i < r->n_homes; i++)
-        if (end_process(i < 0 ? r->hub_address : r->homes_at[i]) != PL_OK)
-            say("note     the %s may still run: %s", i < 0 ? "hub" : "home",
-                pl_last_error());
-}
-
 void run_stop(pl_run *r, pl_status how)
 {
     char proc[PL_PATH_MAX];
@@ -466,8 +447,11 @@ void run_stop(pl_run *r, pl_status how)
      * results, so the workers get only a short time. */
     pl_launcher_stop(r->launcher, "worker", drain ? DRAIN_MS : ABANDON_MS);
     pl_launcher_stop(r->launcher, "relay", 5000);
-    if (r->cfg.attach && !stays)
-        end_attached(r);
+    /* A user has started the hub and the homes. The hub ends its workers. */
+    for (int i = -1; r->cfg.attach && !stays && i < r->n_homes; i++)
+        if (end_process(i < 0 ? r->hub_address : r->homes_at[i]) != PL_OK)
+            say("note     the %s may still run: %s", i < 0 ? "hub" : "home",
+                pl_last_error());
     pl_launcher_stop(r->launcher, "hub", 5000);
     pl_launcher_stop(r->launcher, "home", 30000);
     pl_client_destroy(&r->client);

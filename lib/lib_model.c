@@ -439,32 +439,6 @@ done:
 }
 
 /* ---- routing ---- */
-static void fill_route(pathloom_model *m, const text_route *route, pathloom_route *out)
-{
-    const int n = route->n_paths;
-    if (!m->names) {
-        m->names = pl_alloc((size_t)n * sizeof *m->names);
-        m->name_list = pl_alloc((size_t)n * sizeof *m->name_list);
-        m->posteriors = pl_alloc((size_t)n * sizeof *m->posteriors);
-    }
-    for (int path = 0; path < n; path++) {
-        pl_topology_path_name(m->mix.topology, path, m->names[path]);
-        m->name_list[path] = m->names[path];
-        m->posteriors[path] = text_route_posterior(route, path);
-    }
-    *out = (pathloom_route){.path = m->names[route->path],
-                            .why = route->why,
-                            .by_likelihood = route->by_likelihood,
-                            .n_tokens = route->n_tokens,
-                            .n_seen = route->n_seen,
-                            .margin_nats = route->nats ? route->margin_nats : NAN,
-                            .n_paths = n,
-                            .names = m->name_list,
-                            .nats = route->nats,
-                            .posteriors = route->nats ? m->posteriors : NULL,
-                            .costs = route->costs};
-}
-
 int pathloom_route_text(pathloom_model *m, const char *text, size_t len,
                         pathloom_route *out, pathloom_error *error)
 {
@@ -479,7 +453,28 @@ int pathloom_route_text(pathloom_model *m, const char *text, size_t len,
     PL_TRY(open_router(m, true));
     PL_TRY(text_router_ask(m->explaining, tokens_of(&tokens), count_tokens(&tokens),
                            &route));
-    fill_route(m, &route, out);
+    const int n = route.n_paths;
+    if (!m->names) {
+        m->names = pl_alloc((size_t)n * sizeof *m->names);
+        m->name_list = pl_alloc((size_t)n * sizeof *m->name_list);
+        m->posteriors = pl_alloc((size_t)n * sizeof *m->posteriors);
+    }
+    for (int path = 0; path < n; path++) {
+        pl_topology_path_name(m->mix.topology, path, m->names[path]);
+        m->name_list[path] = m->names[path];
+        m->posteriors[path] = text_route_posterior(&route, path);
+    }
+    *out = (pathloom_route){.path = m->names[route.path],
+                            .why = route.why,
+                            .by_likelihood = route.by_likelihood,
+                            .n_tokens = route.n_tokens,
+                            .n_seen = route.n_seen,
+                            .margin_nats = route.nats ? route.margin_nats : NAN,
+                            .n_paths = n,
+                            .names = m->name_list,
+                            .nats = route.nats,
+                            .posteriors = route.nats ? m->posteriors : NULL,
+                            .costs = route.costs};
 done:
     pl_buf_destroy(&tokens);
     return lib_end(status, error);

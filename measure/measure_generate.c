@@ -130,26 +130,6 @@ static pl_status time_reading(bench *b)
     return PL_OK;
 }
 
-/* Measures the mean time of STEPS decoding steps of batches[which] sequences, each of
- * which begins with a prompt of two tokens. Stores this mean in b->step[which] if it is
- * the shortest so far. */
-static pl_status time_batch_steps(bench *b, int which)
-{
-    const int n = batches[which];
-    int32_t slots[BATCHES_MAX * 16], tokens[BATCHES_MAX * 16];
-    for (int i = 0; i < n; i++) {
-        slots[i] = i;
-        tokens[i] = i % b->shape.vocab;
-        pl_decoder_clear(b->decoder, i);
-        PL_CHECK(pl_decoder_prefill(b->decoder, i, b->prompt, 2, b->logits));
-    }
-    const double start = pl_now();
-    for (int k = 0; k < STEPS; k++)
-        PL_CHECK(pl_decoder_step(b->decoder, slots, tokens, n, b->logits));
-    b->step[which] = fmin(b->step[which], (pl_now() - start) / STEPS);
-    return PL_OK;
-}
-
 /* Measures prefill, reading of memory, and decoding, in rounds. Round 0 is only a
  * warm-up: its results are dropped when round 1 begins. */
 static pl_status measure_decoding(bench *b)
@@ -163,7 +143,19 @@ static pl_status measure_decoding(bench *b)
         b->prefill = fmin(b->prefill, pl_now() - start);
         for (int i = 0; i < BATCHES_MAX; i++) {
             PL_CHECK(time_reading(b));
-            PL_CHECK(time_batch_steps(b, i));
+            /* steps of batches[i] sequences, which begin with two tokens */
+            const int n = batches[i];
+            int32_t slots[BATCHES_MAX * 16], tokens[BATCHES_MAX * 16];
+            for (int s = 0; s < n; s++) {
+                slots[s] = s;
+                tokens[s] = s % b->shape.vocab;
+                pl_decoder_clear(b->decoder, s);
+                PL_CHECK(pl_decoder_prefill(b->decoder, s, b->prompt, 2, b->logits));
+            }
+            const double begun = pl_now();
+            for (int k = 0; k < STEPS; k++)
+                PL_CHECK(pl_decoder_step(b->decoder, slots, tokens, n, b->logits));
+            b->step[i] = fmin(b->step[i], (pl_now() - begun) / STEPS);
         }
     }
     return PL_OK;

@@ -134,18 +134,6 @@ uint64_t model_copy_bytes(const pl_backend *be, matrix_size size)
     return be->act == PL_BF16 ? 2 * O * I : 0;
 }
 
-/* Adds up the bytes of the copies of a path's matrices. Each block has four matrices
- * (model_weight_size): q, k and v are one, and so are gate and up. */
-static uint64_t sum_copies(const pl_backend *be, const pl_topology *topology)
-{
-    const pl_shape *s = pl_topology_shape(topology);
-    uint64_t block = 0;
-    for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
-        block += model_copy_bytes(be, model_weight_size(s, i));
-    return (uint64_t)s->n_blocks * block +
-           model_copy_bytes(be, (matrix_size){s->vocab, s->width});
-}
-
 int model_muon_rows(const pl_model_options *options, const pl_tensor *tensor)
 {
     return options->muon_rows > 0 && options->muon_rows < tensor->rows
@@ -173,8 +161,14 @@ static void plan_model(const pl_backend *be, const pl_topology *topology,
     model_acts acts = {0};
     const uint64_t params = sizeof(float) * (uint64_t)pl_topology_path_params(topology);
     *out = (pl_model_plan){0};
+    const pl_shape *s = pl_topology_shape(topology);
     if (options->training) {
-        out->params_bytes = params + sum_copies(be, topology);
+        /* the parameters, and the copies of the weights in the backend's precision */
+        for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
+            out->params_bytes +=
+                (uint64_t)s->n_blocks * model_copy_bytes(be, model_weight_size(s, i));
+        out->params_bytes +=
+            params + model_copy_bytes(be, (matrix_size){s->vocab, s->width});
         out->grads_bytes = params;
         out->moments_bytes = 2 * params;
     }

@@ -164,13 +164,6 @@ done:
     return status;
 }
 
-/* Returns a number that differs for passes with different operations or arguments. */
-static uint64_t pass_shape(const step_pass *pass)
-{
-    return (uint64_t)pass->accumulate << 63 | (uint64_t)(uint32_t)pass->B << 32 |
-           (uint64_t)pass->more << 31 | (uint32_t)pass->T;
-}
-
 pl_status pl_model_step_begin(pl_model *m, const int32_t *tokens,
                               const int32_t *targets, int B, int T,
                               const pl_adamw *adam, float clip)
@@ -193,7 +186,11 @@ pl_status pl_model_step_begin(pl_model *m, const int32_t *tokens,
                                             : first > 0 ? ROUTINE_NEXT
                                                         : ROUTINE_FIRST];
         PL_TRY(model_take_batch(m, tokens + at, targets + at, pass.B, T));
-        m->ops->perform(m->be, routine, pass_shape(&pass),
+        /* differs for passes with different operations or arguments */
+        const uint64_t shape = (uint64_t)pass.accumulate << 63 |
+                               (uint64_t)(uint32_t)pass.B << 32 |
+                               (uint64_t)pass.more << 31 | (uint32_t)pass.T;
+        m->ops->perform(m->be, routine, shape,
                         is_last ? work_train_step : work_gradients, &pass);
         m->has_gradients = !is_last;
     }

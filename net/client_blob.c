@@ -355,18 +355,6 @@ static pl_status send_put(upload *u, uint64_t request, uint64_t offset, size_t l
     return status == PL_ERR_NET ? PL_OK : status;
 }
 
-/* Asks how far the home is. Pieces under way are forgotten: the home handles them
- * before this question, or they are lost. */
-static pl_status ask_put(upload *u)
-{
-    flow *f = &u->flow;
-    if (u->sending || u->request == 0) /* else the old question is sent again */
-        u->request = pl_wire_next_request();
-    u->sending = false;
-    forget_pieces(f);
-    return send_put(u, u->request, 0, 0);
-}
-
 static pl_status take_put_answer(upload *u, piece *p, pl_message *a)
 {
     flow *f = &u->flow;
@@ -430,8 +418,13 @@ static pl_status continue_uploads(upload *all, const bool *is_there, size_t n,
         }
         ++*n_open;
         *n_waiting += u->waits;
-        if (client_retry_due(&f->retry, socket_of_flow(f)))
-            PL_CHECK(ask_put(u));
+        if (client_retry_due(&f->retry, socket_of_flow(f))) {
+            if (u->sending || u->request == 0) /* else the old question is sent again */
+                u->request = pl_wire_next_request();
+            u->sending = false;
+            forget_pieces(f);
+            PL_CHECK(send_put(u, u->request, 0, 0));
+        }
         /* Sends pieces until the window is full. */
         const uint64_t bytes = u->blob->bytes;
         size_t len;

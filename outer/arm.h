@@ -98,13 +98,10 @@ typedef struct pl_outer {
     int deadline_ms;
     /* The fraction of a module's contributors that a round needs. When this many
      * updates have arrived, the round waits for deadline_ms and is then merged without
-     * the missing updates. 0: all contributors are needed, so the result does not
-     * depend on arrival times. */
+     * the missing updates, which are dropped when they come. 0: all contributors are
+     * needed, so the result does not depend on arrival times. */
     double quorum;
-    /* An update that is late by d rounds is added to the round that is open when the
-     * update arrives, with its weight multiplied by late_weight^d. 0: late updates are
-     * dropped. */
-    double late_weight;
+    double late_weight; /* 0; with a quorum it has a place in the arm's bytes */
     /* delayed-nesterov: how many phases a path may be ahead of the slowest path */
     int staleness;
     /* delayed-nesterov: whether slower workers do fewer inner steps per phase */

@@ -45,13 +45,15 @@ pl_status pl_wait_check(const pl_outer *outer)
 
 pl_status pl_quorum_check(const pl_outer *outer)
 {
-    bool shares = outer->quorum >= 0 && outer->quorum <= 1 && outer->late_weight >= 0 &&
-                  outer->late_weight <= 1;
-    if (!shares)
-        return pl_fail(
-            PL_ERR_CONFIG,
-            "outer.quorum is %g and outer.late_weight is %g; both must be from 0 to 1",
-            outer->quorum, outer->late_weight);
+    if (!(outer->quorum >= 0 && outer->quorum <= 1))
+        return pl_fail(PL_ERR_CONFIG, "outer.quorum is %g; it must be from 0 to 1",
+                       outer->quorum);
+    if (outer->late_weight != 0)
+        return pl_fail(PL_ERR_CONFIG,
+                       "the arm counts late updates (outer.late_weight %g), which this "
+                       "release drops; continue its training with the release that "
+                       "made it",
+                       outer->late_weight);
     if (outer->quorum > 0 && pl_codec_is_homomorphic(&outer->codec))
         return pl_fail(
             PL_ERR_CONFIG,
@@ -83,9 +85,6 @@ static const char *against_present(const pl_outer *outer)
                    "values that only one contributor sends diverge";
     if (outer->rescale)
         return "outer.rescale=false: this mean does not shrink with more contributors";
-    if (outer->quorum > 0 && outer->late_weight > 0)
-        return "outer.late_weight=0: a value that only a late update sends would "
-               "count fully, although late updates must count less";
     return NULL;
 }
 

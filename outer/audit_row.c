@@ -130,22 +130,10 @@ static void set_hash(pl_json *o, const char *key, const pl_hash *hash)
         pl_json_set_text(o, key, text);
 }
 
-/* The path's next state has the fields of the store's row of a path, in hexadecimal
- * digits, because JSON numbers would round them. */
-static void set_state(pl_json *o, const pl_path_state *state)
-{
-    pl_buf fields = {0}, text = {0};
-    pl_put_fields(&fields, pl_fields_of_path_state(), state);
-    for (size_t i = 0; i < fields.len; i++)
-        pl_buf_printf(&text, "%02x", fields.data[i]);
-    pl_json_set_text(o, "state", pl_buf_text(&text));
-    pl_buf_destroy(&fields);
-    pl_buf_destroy(&text);
-}
-
 void pl_audit_write(const pl_audit *audit, pl_buf *out)
 {
     pl_json *o = pl_json_object(), *results = pl_json_array();
+    pl_buf fields = {0}, text = {0};
     pl_json_set_text(o, "path", audit->path);
     pl_json_set_int(o, "phase", audit->phase);
     pl_json_set_text(o, "verdict", verdicts[audit->verdict]);
@@ -155,8 +143,14 @@ void pl_audit_write(const pl_audit *audit, pl_buf *out)
     if (audit->repeats > 0)
         pl_json_set_int(o, "repeats", audit->repeats);
     set_hash(o, "after", &audit->after);
-    if (audit->state.phase > 0)
-        set_state(o, &audit->state);
+    if (audit->state.phase > 0) {
+        /* The path's next state has the fields of the store's row of a path, in
+         * hexadecimal digits, because JSON numbers would round them. */
+        pl_put_fields(&fields, pl_fields_of_path_state(), &audit->state);
+        for (size_t i = 0; i < fields.len; i++)
+            pl_buf_printf(&text, "%02x", fields.data[i]);
+        pl_json_set_text(o, "state", pl_buf_text(&text));
+    }
     if (audit->odd[0])
         pl_json_set_text(o, "odd", audit->odd);
     if (audit->reason[0])
@@ -177,6 +171,8 @@ void pl_audit_write(const pl_audit *audit, pl_buf *out)
     pl_json_set(o, "results", results);
     pl_json_write(o, 0, out);
     pl_json_destroy(&o);
+    pl_buf_destroy(&fields);
+    pl_buf_destroy(&text);
 }
 
 static bool get_text(const pl_json *o, const char *key, char *out, size_t size)

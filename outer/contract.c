@@ -53,7 +53,6 @@ pl_contract pl_contract_of(const pl_arm *arm, const pl_topology *t, int module)
         .weighted = outer->weighted,
         .counts_weights = outer->weighted || outer->quorum > 0,
         .weights = arm->weights,
-        .late_weight = outer->late_weight,
         .total_weight = total_weight,
         .stream = pl_stream(arm->name, (uint64_t)module, arm->seed),
         .seed = arm->seed};
@@ -225,16 +224,11 @@ uint64_t pl_equalizing_bytes(const pl_outer *outer, const pl_topology *t)
 /* With noloco the weight is 1/n, because the updates are already weighted by the shares
  * of their paths. If each update is merged alone, its weight is the number of holders
  * times its path's share; this is 1 if all paths weigh the same. */
-/* With a quorum the mean is always weighted, because late updates weigh less. If
- * outer.weighted is not set, all updates that are not late then have weight 1. */
-double pl_round_record_weight(const pl_contract *c, int path, int64_t phase,
-                              int64_t round)
+/* With a quorum the mean is always weighted; without outer.weighted all weights are 1.
+ */
+double pl_round_record_weight(const pl_contract *c, int path)
 {
-    const bool may_be_late = c->quorum < c->n_contributors;
-    const bool alike = may_be_late && !c->weighted;
-    const int64_t behind = may_be_late ? round - pl_round_of(c, phase) : 0;
-    return (alike ? 1 : c->weights[path]) *
-           (behind > 0 ? pow(c->late_weight, (double)behind) : 1);
+    return c->quorum < c->n_contributors && !c->weighted ? 1 : c->weights[path];
 }
 
 double pl_round_weight(const pl_contract *c, int path, double weight, double total,

@@ -81,7 +81,6 @@ typedef struct pl_contract {
     bool rescale, weighted, counts_weights;
     float carries; /* see pl_holder_keep_left */
     const double *weights;
-    double late_weight;    /* factor of a record's weight for each round it is late */
     double total_weight;   /* sum of the weights of the module's paths */
     uint64_t stream, seed; /* random numbers of the module, seed of the arm */
 } pl_contract;
@@ -145,10 +144,8 @@ pl_round_step pl_round_step_of(const pl_contract *c, uint64_t newest, int n);
 /* Returns the memory that a home needs to make singular values of any of these modules
  * equal; 0 if the method does not. */
 uint64_t pl_equalizing_bytes(const pl_outer *outer, const pl_topology *t);
-/* Returns the weight in the record of a path's contribution from `phase` to `round`;
- * with a quorum it may be late. */
-double pl_round_record_weight(const pl_contract *c, int path, int64_t phase,
-                              int64_t round);
+/* Returns the weight in the record of a path's contribution. */
+double pl_round_record_weight(const pl_contract *c, int path);
 /* Returns the weight of one of n contributions in the mean: `weight` is that of its
  * record, `total` the sum of all. */
 double pl_round_weight(const pl_contract *c, int path, double weight, double total,

@@ -9,18 +9,15 @@ static void fit(const pl_method_settings *wish, pl_method_settings *out)
 {
     out->delay = wish->delay;
     out->gap = wish->gap;
-    out->gap_constant = wish->gap_constant;
     out->clip = wish->clip;
 }
 
 static pl_status check(const pl_method_settings *s)
 {
-    if (!(s->clip >= 0 && isfinite(s->clip) && s->gap_constant >= 1 &&
-          isfinite(s->gap_constant)))
+    if (!(s->clip >= 0 && isfinite(s->clip)))
         return pl_fail(PL_ERR_CONFIG,
-                       "co2 needs outer.clip of 0 (off) or more and a constant gap of "
-                       "1 or more, but they are %g and %g",
-                       s->clip, s->gap_constant);
+                       "co2 needs outer.clip of 0 (off) or more, but it is %g",
+                       s->clip);
     return method_check_limit(s, s->delay);
 }
 

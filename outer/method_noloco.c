@@ -90,7 +90,7 @@ static pl_status begin(const pl_holder *h, const float *mate, const float *mate_
     const pl_contract *of = h->of;
     const size_t n = of->n_params;
     const bool two = of->n_vectors == 2;
-    const double lr = pl_outer_lr(&of->schedule, of->settings.lr, h->phase - 1);
+    const double lr = of->settings.lr;
     /* With one vector, gamma must equal beta, this round's learning rate
      * (outer/gossip.h). */
     const pl_gossip_step step = {.alpha = of->settings.momentum,

@@ -63,17 +63,6 @@ uint64_t pl_path_vector_bytes(const pl_arm *arm, int v, size_t n_params)
     }
 }
 
-/* A block of i8 is its values, then an exponent; the last block may be shorter. */
-static void read_byte_block(const uint8_t *at, size_t n, size_t first, size_t end,
-                            float *out)
-{
-    int16_t e;
-    memcpy(&e, at + n, sizeof e);
-    const float unit = e == INT16_MIN ? 0.0f : ldexpf(1.0f, e);
-    for (size_t i = first; i < end; i++)
-        *out++ = (float)(int8_t)at[i] * unit;
-}
-
 void pl_path_read(pl_state_kind kind, const uint8_t *at, size_t size, size_t first,
                   size_t n, float *out)
 {
@@ -87,8 +76,13 @@ void pl_path_read(pl_state_kind kind, const uint8_t *at, size_t size, size_t fir
             const size_t b = i / block * block;
             const size_t len = size - b < block ? size - b : block;
             const size_t end = first + n - b < len ? first + n - b : len;
-            read_byte_block(at + b / block * (block + sizeof(int16_t)), len, i - b, end,
-                            out + (i - first));
+            /* a block is its values, then an exponent; the last one may be shorter */
+            const uint8_t *codes = at + b / block * (block + sizeof(int16_t));
+            int16_t e;
+            memcpy(&e, codes + len, sizeof e);
+            const float unit = e == INT16_MIN ? 0.0f : ldexpf(1.0f, e);
+            for (size_t k = i - b; k < end; k++)
+                out[b + k - first] = (float)(int8_t)codes[k] * unit;
         }
     } else {
         /* f24 and bf16 are the upper bytes of an f32 */

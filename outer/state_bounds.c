@@ -109,15 +109,6 @@ static double grown(const bounds *b, double before, double most, double beta)
     return fmax(before, b->up * after);
 }
 
-static pl_status refuse_moments(const pl_tensor *tensor, size_t at)
-{
-    return pl_fail(
-        PL_ERR_DATA,
-        "the path's state has moments that no training can produce, in %s at "
-        "number %zu or one of the next %d",
-        tensor->name, at, BLOCK - 1);
-}
-
 /* Checks n moments of AdamW. There is no branch per value, so that compilers vectorise
  * the loop. */
 static bool check_adamw(const bounds *b, const float *m, const float *v,
@@ -179,7 +170,11 @@ static pl_status check_tensor(const bounds *b, const pl_tensor *tensor, bool is_
                                 : check_adamw(b, m, v, old, n, frozen ? &ignored : s));
         }
         if (!good)
-            return refuse_moments(tensor, first);
+            return pl_fail(
+                PL_ERR_DATA,
+                "the path's state has moments that no training can produce, in %s at "
+                "number %zu or one of the next %d",
+                tensor->name, first, BLOCK - 1);
     }
     return PL_OK;
 }
@@ -503,16 +498,6 @@ static pl_status check_residual(const slot_check *k)
                : refuse_slot(k, "the residual", is, most);
 }
 
-static pl_status check_slot(const slot_check *k)
-{
-    const pl_path_layout *l = &k->layout;
-    if (l->residual >= 0)
-        PL_CHECK(check_residual(k));
-    if (l->params < 0)
-        return PL_OK;
-    return k->of->meets ? check_meeting(k) : check_own(k);
-}
-
 static pl_status check_slots(const pl_state_claim *c, size_t n_params)
 {
     slot_check k = {
@@ -539,7 +524,10 @@ static pl_status check_slots(const pl_state_claim *c, size_t n_params)
         k.of = &c->contracts[pl_topology_module_of_path(c->topology, k.slot, c->path)];
         for (size_t i = 0; i < n_work; i++)
             k.work[i] = memory + i * k.n;
-        PL_TRY(check_slot(&k));
+        if (k.layout.residual >= 0)
+            PL_TRY(check_residual(&k));
+        if (k.layout.params >= 0)
+            PL_TRY(k.of->meets ? check_meeting(&k) : check_own(&k));
     }
 done:
     pl_free_aligned(memory);

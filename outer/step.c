@@ -141,20 +141,6 @@ static step_coefficients coefficients_of(const pl_outer_step *step,
         .pull = (float)((last ? 1 - c * N + c : c) * step->momentum)};
 }
 
-/* Returns Lambda. state->displacement was set before this step; `mean_squares` is
- * |D|^2, which this step has measured. */
-static double gap_of(const pl_outer_step *step, const pl_outer_state *state,
-                     double mean_squares)
-{
-    if (step->delay > 0 && step->gap == PL_GAP_CONSTANT)
-        return step->gap_constant;
-    if (!pl_outer_depends_on_gap(step))
-        return 1;
-    double rescale = step->rescale ? sqrt((double)step->n_contributors) : 1;
-    double norm = rescale * sqrt(mean_squares);
-    return 1 + state->displacement / (norm + 1e-12);
-}
-
 pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_t n,
                          pl_mean_fn fill, void *context, int n_threads,
                          pl_outer_report *report)
@@ -189,12 +175,13 @@ pl_status pl_outer_merge(const pl_outer_step *step, pl_outer_state *state, size_
               .n = n,
               .measures_step = pl_outer_depends_on_gap(step),
               .sums = sums};
-    double squares = 0;
     if (pl_outer_depends_on_gap(step)) {
+        /* Lambda: state->displacement was set before this step */
         PL_TRY(pl_parallel(n_threads, n_spans, measure_span, &p));
-        squares = sum_spans(p.sums, n_spans).mean;
+        const double rescale = step->rescale ? sqrt((double)step->n_contributors) : 1;
+        const double norm = rescale * sqrt(sum_spans(p.sums, n_spans).mean);
+        gap = 1 + state->displacement / (norm + 1e-12);
     }
-    gap = gap_of(step, p.state, squares);
     p.coefficients = coefficients_of(step, state, gap);
     PL_TRY(pl_parallel(n_threads, n_spans, step_span, &p));
     step_sums total = sum_spans(p.sums, n_spans);

@@ -43,7 +43,7 @@ typedef struct pl_outer_step {
     /* number of phases between an update and its use; if 0, Lambda is 1 */
     int delay;
     pl_gap gap;
-    double gap_constant, clip;
+    double clip;
     int buffer; /* N, number of arrivals per momentum step */
     double spread;
 } pl_outer_step;

@@ -51,15 +51,14 @@ double pl_outer_limit(pl_rule rule, double momentum, int delay)
 pl_status method_check_limit(const pl_method_settings *s, int delay)
 {
     double limit = pl_outer_limit(s->rule, s->momentum, delay);
-    double gap = s->gap == PL_GAP_CONSTANT && delay > 0 ? s->gap_constant : 1;
-    if (s->lr * s->curvature / gap < limit)
+    if (s->lr * s->curvature < limit)
         return PL_OK;
     return pl_fail(PL_ERR_CONFIG,
                    "outer.method=%s with outer.lr %g, outer.momentum %g (%s) and delay "
                    "%d is not stable: at curvature %g, outer.lr must be below %.4g; "
                    "lower outer.lr, outer.momentum or the delay",
                    pl_method_name(s->method), s->lr, s->momentum, pl_rule_name(s->rule),
-                   delay, s->curvature, limit * gap / s->curvature);
+                   delay, s->curvature, limit / s->curvature);
 }
 
 pl_status pl_method_check(const pl_method_settings *s)
@@ -99,7 +98,6 @@ pl_outer_step pl_method_step(const pl_method_settings *settings, double lr,
                            .rule = s->rule,
                            .delay = pl_method_delay(s, n_contributors),
                            .gap = s->gap,
-                           .gap_constant = s->gap_constant,
                            .clip = s->clip,
                            .buffer = s->buffer,
                            .spread = s->spread};

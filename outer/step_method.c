@@ -88,7 +88,7 @@ pl_status pl_gap_parse(const char *text, pl_gap *out)
 {
     int found = 0;
     *out = PL_GAP_NONE;
-    PL_CHECK(find_name("staleness penalty", text, gaps, 3, &found));
+    PL_CHECK(find_name("staleness penalty", text, gaps, 2, &found));
     *out = (pl_gap)found;
     return PL_OK;
 }
@@ -113,26 +113,9 @@ int pl_method_delay(const pl_method_settings *settings, int n_contributors)
     return n_contributors > 1 ? settings->delay : 0;
 }
 
-double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase)
-{
-    const double pi = 3.14159265358979323846;
-    if (phase < schedule->warmup)
-        return lr * (double)(phase + 1) / (double)schedule->warmup;
-    if (schedule->decay == PL_DECAY_CONSTANT)
-        return lr;
-    if (phase >= schedule->phases)
-        return lr * schedule->floor;
-    double q = (double)(phase - schedule->warmup) /
-               (double)(schedule->phases - schedule->warmup);
-    double shape =
-        schedule->decay == PL_DECAY_COSINE ? 0.5 * (1.0 + cos(pi * q)) : 1.0 - q;
-    return lr * (schedule->floor + (1.0 - schedule->floor) * shape);
-}
-
 bool pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,
                         pl_method_settings *settings)
 {
-    settings->lr = pl_outer_lr(schedule, settings->lr, phase);
     if (!methods[settings->method]->settles || schedule->settle == 0 ||
         phase < schedule->phases - schedule->settle)
         return false;

@@ -37,11 +37,10 @@ typedef enum pl_method {
  * Both use m after this step's update g was added. */
 typedef enum pl_rule { PL_RULE_NESTEROV, PL_RULE_HEAVY_BALL } pl_rule;
 
-/* co2's staleness penalty, by which an update is divided:
- *   norm      1 + |x_t - x_b| / (|g| + 1e-12) per module; b is the version that the
- *             updates are relative to, max(0, t - delay)
- *   constant  `gap_constant` */
-typedef enum pl_gap { PL_GAP_NONE, PL_GAP_NORM, PL_GAP_CONSTANT } pl_gap;
+/* co2's staleness penalty, by which an update is divided: 1, or per module
+ * 1 + |x_t - x_b| / (|g| + 1e-12), where b is the version that the updates are relative
+ * to, max(0, t - delay). */
+typedef enum pl_gap { PL_GAP_NONE, PL_GAP_NORM } pl_gap;
 
 /* Returns the method's name in the configuration; NULL: the method was removed. */
 const char *pl_method_name(pl_method method);
@@ -56,7 +55,7 @@ typedef struct pl_method_settings {
     double consensus;    /* noloco's gamma */
     int delay;           /* co2: number of phases between an update and its use */
     pl_gap gap;          /* co2: the staleness penalty */
-    double gap_constant; /* co2: the penalty for PL_GAP_CONSTANT, >= 1 */
+    double gap_constant; /* 1; has no effect, but a place in an arm's bytes */
     double clip;         /* co2: |m| <= clip after each step; 0 is off */
     /* streaming: H, inner steps between two steps of one fragment */
     int inner_steps;
@@ -102,27 +101,17 @@ double pl_outer_limit(pl_rule rule, double momentum, int delay);
 
 /* ---- learning rate ---- */
 
-typedef enum pl_decay { PL_DECAY_CONSTANT, PL_DECAY_COSINE, PL_DECAY_LINEAR } pl_decay;
-
-/* The outer learning rate of phase p = 0 .. phases-1:
- *
- *   lr (p+1) / warmup                         p < warmup
- *   lr (floor + (1-floor) shape(q))           q = (p - warmup) / (phases - warmup)
- *
- * shape(q) is 1 for constant, (1 + cos(pi q))/2 for cosine, and 1 - q for linear;
- * `floor` is a fraction of lr. After the last phase the rate stays at lr * floor
- * (constant: at lr).
- *
- * In the last `settle` phases diloco, iso, heavy-ball and streaming take the plain
- * mean: lr 1, momentum 0. While the inner learning rate falls to zero, a step that goes
- * beyond the mean overshoots, and training can no longer correct this. */
+/* The outer learning rate is constant. In the last `settle` phases diloco, iso,
+ * heavy-ball and streaming take the plain mean: lr 1, momentum 0. While the inner
+ * learning rate falls to zero, a step that goes beyond the mean overshoots, and
+ * training can no longer correct this. */
 typedef struct pl_outer_schedule {
-    pl_decay decay;
-    int64_t warmup, phases;
-    double floor;
+    int64_t phases;
     int64_t settle; /* how many phases at the end take the plain mean; 0: none */
+    /* have no effect, but a place in an arm's bytes: 0, 0, and any number */
+    int decay, warmup;
+    double floor;
 } pl_outer_schedule;
-double pl_outer_lr(const pl_outer_schedule *schedule, double lr, int64_t phase);
 /* Sets lr and momentum of `settings` to the values for this phase. Returns whether this
  * phase takes the plain mean; in this case the mean must not be rescaled. */
 bool pl_method_schedule(const pl_outer_schedule *schedule, int64_t phase,

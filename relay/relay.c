@@ -330,34 +330,10 @@ done:
     return status;
 }
 
-/* Drops all held updates, which workers send again to another relay or a home. */
-static void close_relay(relay *r)
-{
-    relay_group *g;
-    if (r->up) {
-        relay_uplink_stop(r->up);
-        while ((g = pl_actor_take(r->up->actor)))
-            relay_group_destroy(&g, &r->uploads);
-        r->report->bytes_sent += pl_client_bytes_sent(r->up->home);
-    }
-    while ((g = relay_groups_take(&r->groups, r->options, true)))
-        relay_group_destroy(&g, &r->uploads);
-    while (r->n_questions > 0)
-        drop_question(r, &r->questions[r->n_questions - 1]);
-    pl_free(r->questions);
-    staging_expire(&r->uploads, true);
-    relay_uplink_destroy(&r->up);
-    if (r->front)
-        r->report->bytes_received = pl_wire_bytes_received(r->front);
-    if (r->back)
-        r->report->bytes_sent += pl_wire_bytes_sent(r->back);
-    pl_wire_close(&r->front);
-    pl_wire_close(&r->back);
-}
-
 pl_status pl_relay_run(const pl_relay_options *options, pl_relay_report *report)
 {
     char bound[PL_ADDRESS_MAX];
+    relay_group *g;
     pl_status status = PL_OK;
     relay r = {.options = options,
                .uploads = {.keeper = "the relay",
@@ -374,6 +350,24 @@ pl_status pl_relay_run(const pl_relay_options *options, pl_relay_report *report)
            options->home, options->expect, options->wait_ms);
     PL_TRY(serve_relay(&r));
 done:
-    close_relay(&r);
+    if (r.up) {
+        relay_uplink_stop(r.up);
+        while ((g = pl_actor_take(r.up->actor)))
+            relay_group_destroy(&g, &r.uploads);
+        report->bytes_sent += pl_client_bytes_sent(r.up->home);
+    }
+    while ((g = relay_groups_take(&r.groups, options, true)))
+        relay_group_destroy(&g, &r.uploads);
+    while (r.n_questions > 0)
+        drop_question(&r, &r.questions[r.n_questions - 1]);
+    pl_free(r.questions);
+    staging_expire(&r.uploads, true);
+    relay_uplink_destroy(&r.up);
+    if (r.front)
+        report->bytes_received = pl_wire_bytes_received(r.front);
+    if (r.back)
+        report->bytes_sent += pl_wire_bytes_sent(r.back);
+    pl_wire_close(&r.front);
+    pl_wire_close(&r.back);
     return status;
 }

@@ -22,22 +22,6 @@ static bool fits_group(const relay_group *g, const pl_submit_message *s)
     return true;
 }
 
-/* Returns the number of contributors at which the group of this update is complete. An
- * update that cannot be added gets a separate group, which is complete at once. The
- * relay then sends it unchanged, and the home's answer says why it is wrong. */
-static int limit_of(const relay_part *part)
-{
-    pl_codec_info info;
-    uint64_t n = 0;
-    const staging_blob *b = part->blob;
-    if (!pl_codec_claims_homomorphic(b->data, (size_t)b->bytes, &n) ||
-        pl_codec_inspect(b->data, b->bytes, (size_t)n, &info) != PL_OK ||
-        info.contributors != part->submit.n)
-        return part->submit.n;
-    return info.n_contributors < PL_SUBMISSION_MAX ? info.n_contributors
-                                                   : PL_SUBMISSION_MAX;
-}
-
 static void append_part(relay_group *g, relay_part *part)
 {
     g->parts[g->n_parts++] = part;
@@ -47,7 +31,18 @@ static void append_part(relay_group *g, relay_part *part)
 void relay_groups_add(relay_groups *all, relay_part *part)
 {
     relay_group **at = &all->first;
-    int limit = limit_of(part);
+    /* A group is complete at this number of contributors. An update that cannot be
+     * added gets a separate group, which is complete at once: the relay sends it
+     * unchanged, and the home's answer says why it is wrong. */
+    pl_codec_info info;
+    uint64_t n = 0;
+    const staging_blob *b = part->blob;
+    int limit = part->submit.n;
+    if (pl_codec_claims_homomorphic(b->data, (size_t)b->bytes, &n) &&
+        pl_codec_inspect(b->data, b->bytes, (size_t)n, &info) == PL_OK &&
+        info.contributors == part->submit.n)
+        limit = info.n_contributors < PL_SUBMISSION_MAX ? info.n_contributors
+                                                        : PL_SUBMISSION_MAX;
     for (; *at; at = &(*at)->next)
         if (limit == (*at)->limit && fits_group(*at, &part->submit)) {
             append_part(*at, part);

@@ -141,11 +141,3 @@ double *router_weigh(const pl_router *router, const float *feature, double *scra
     router_costs(router, distances, router->bias, costs);
     return costs;
 }
-
-void pl_router_route(const pl_router *router, const float *feature, int top, int *paths)
-{
-    double *scratch = pl_alloc(router_scratch_doubles(router) * sizeof *scratch);
-    double *costs = router_weigh(router, feature, scratch);
-    router_rank(costs, router->n_paths, top, paths);
-    pl_free(scratch);
-}

@@ -93,9 +93,6 @@ pl_status pl_router_fit(const float *features, size_t n, int dim,
 pl_status pl_router_price(pl_router *router, const float *features, size_t n,
                           const pl_router_options *options);
 void pl_router_destroy(pl_router **router);
-/* Writes to `paths` the `top` cheapest paths, the cheapest first (top <= n_paths). */
-void pl_router_route(const pl_router *router, const float *feature, int top,
-                     int *paths);
 
 /* pl_router_features computes features [n_docs, width]. The feature of a document is
  * computed from its first `prefix` tokens (with BOS), or from all its tokens if it has

@@ -235,7 +235,9 @@ pl_status pl_import_open(const char *path, pl_import **out)
     const bool is_folder = pl_path_is_folder(path) || describes;
     char config[PL_PATH_MAX];
     if (strlen(path) >= PL_PATH_MAX - 64 || !pl_path_exists(path))
-        PL_TRY(pl_fail(PL_ERR_NOT_FOUND, "there is no %.256s to import", path));
+        PL_TRY(pl_fail(PL_ERR_NOT_FOUND,
+                       "there is no %.256s to import: give a folder of this machine",
+                       path));
     if (is_folder && !describes)
         pl_copy_text(m->folder, sizeof m->folder, path);
     else

@@ -355,21 +355,6 @@ static pl_status prepare_prompt(const pl_server *s, const pl_completion_prompt *
         count_prompt_tokens(to), context);
 }
 
-/* With `echo`, the answer's text begins with the prompt; a waiting part has it. */
-static pl_status echo_prompt(const pl_server *s, server_part *part)
-{
-    const pl_completion *c = &part->job->completion;
-    const pl_completion_prompt *prompt = &c->prompts[part->index / c->n];
-    if (!c->echo || part->text.len > 0)
-        return PL_OK;
-    if (prompt->text)
-        pl_buf_append(&part->text, prompt->text, strlen(prompt->text));
-    else
-        PL_CHECK(pieces_decode(s->options.mix->tokenizer, prompt->tokens,
-                               (size_t)prompt->n_tokens, &part->text));
-    return PL_OK;
-}
-
 /* Returns the largest number of bytes that the answers to a request, whose prompts are
  * prepared, can take. */
 static int64_t count_answer_bytes(const server_job *job)
@@ -472,7 +457,15 @@ static pl_status admit_part(pl_server *s, server_part *part, bool *waits)
     *waits = !take_answer_bytes(job);
     if (*waits)
         return PL_OK;
-    PL_CHECK(echo_prompt(s, part));
+    /* with `echo`, the answer's text begins with the prompt; a waiting part has it */
+    const pl_completion *c = &job->completion;
+    const pl_completion_prompt *asked = &c->prompts[part->index / c->n];
+    const bool echoes = c->echo && part->text.len == 0;
+    if (echoes && asked->text)
+        pl_buf_append(&part->text, asked->text, strlen(asked->text));
+    else if (echoes)
+        PL_CHECK(pieces_decode(s->options.mix->tokenizer, asked->tokens,
+                               (size_t)asked->n_tokens, &part->text));
     const int every = job->completion.route_every;
     if (every == 0)
         PL_CHECK(find_prompt_path(s, job, prompt));

@@ -255,18 +255,6 @@ static const endpoint endpoints[] = {
 };
 enum { N_ENDPOINTS = sizeof endpoints / sizeof *endpoints };
 
-static const endpoint *find_endpoint(const char *url)
-{
-    for (int i = 0; i < N_ENDPOINTS; i++) {
-        const size_t len = strlen(endpoints[i].url);
-        const bool folder = len > 1 && endpoints[i].url[len - 1] == '/';
-        if (folder ? strncmp(url, endpoints[i].url, len) == 0 && url[len] != '\0'
-                   : strcmp(url, endpoints[i].url) == 0)
-            return &endpoints[i];
-    }
-    return NULL;
-}
-
 /* Whether the request has a valid key, or needs none. */
 static bool is_allowed(exchange *x)
 {
@@ -297,7 +285,13 @@ static const char *read_target(exchange *x, const char *url)
     const size_t len = strlen(x->path);
     if (len > 1 && x->path[len - 1] == '/')
         x->path[len - 1] = '\0';
-    x->route = find_endpoint(x->path);
+    for (int i = 0; i < N_ENDPOINTS && !x->route; i++) {
+        const size_t n = strlen(endpoints[i].url);
+        const bool folder = n > 1 && endpoints[i].url[n - 1] == '/';
+        if (folder ? strncmp(x->path, endpoints[i].url, n) == 0 && x->path[n]
+                   : strcmp(x->path, endpoints[i].url) == 0)
+            x->route = &endpoints[i];
+    }
     return NULL;
 }
 

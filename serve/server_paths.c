@@ -466,25 +466,6 @@ int server_paths_open_path(const server_paths *p, int nth)
     return path;
 }
 
-/* Loads all paths that may answer. *n is less than `wanted` if some paths must wait for
- * memory. */
-static pl_status load_all_paths(server_paths *p, int wanted, const pl_path **tables,
-                                int *n)
-{
-    loaded *l = NULL;
-    pl_status status = PL_OK;
-    for (*n = 0; *n < wanted && status == PL_OK; ++*n) {
-        status = find_loaded(p, server_paths_open_path(p, *n), &l);
-        if (status != PL_OK || !l)
-            break;
-        l->pinned = true;
-        tables[*n] = pl_pooled_path_table(l->pooled);
-    }
-    for (int i = 0; i < p->n_paths; i++)
-        p->paths[i]->pinned = false;
-    return status;
-}
-
 pl_status server_paths_join_all(server_paths *p, int every,
                                 void (*moved)(void *context, int from, int path),
                                 pl_batch_request *request, bool *waits)
@@ -515,7 +496,17 @@ pl_status server_paths_join_all(server_paths *p, int every,
     int *numbers = pl_alloc((size_t)wanted * sizeof *numbers);
     for (int i = 0; i < wanted; i++)
         numbers[i] = server_paths_open_path(p, i);
-    pl_status status = load_all_paths(p, wanted, tables, &n);
+    /* n is less than `wanted` if some paths must wait for memory */
+    pl_status status = PL_OK;
+    for (loaded *l = NULL; n < wanted && status == PL_OK; n++) {
+        status = find_loaded(p, numbers[n], &l);
+        if (status != PL_OK || !l)
+            break;
+        l->pinned = true;
+        tables[n] = pl_pooled_path_table(l->pooled);
+    }
+    for (int i = 0; i < p->n_paths; i++)
+        p->paths[i]->pinned = false;
     const pl_batch_routes routes = {
         .paths = tables,
         .n_paths = wanted,

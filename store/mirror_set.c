@@ -70,25 +70,18 @@ pl_status mirror_check(const char *folder)
 }
 
 /* ---- links and mount points ---- */
-/* Returns whether the path is a link or a mount point. These cannot be renamed or
- * removed together with their contents. */
-static bool is_elsewhere(const char *folder, const char *path)
+pl_status pl_store_check_movable(const char *folder, const char *path)
 {
     struct stat above;
     struct statx info;
     if (statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_TYPE, &info) != 0 ||
         stat(folder, &above) != 0)
-        return false;
-    return S_ISLNK(info.stx_mode) || (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) ||
-           /* only folders are compared: in layered file systems, a file may have a
-            * different device number than its folder */
-           (S_ISDIR(info.stx_mode) &&
-            makedev(info.stx_dev_major, info.stx_dev_minor) != above.st_dev);
-}
-
-pl_status pl_store_check_movable(const char *folder, const char *path)
-{
-    if (!is_elsewhere(folder, path))
+        return PL_OK;
+    /* only folders are compared: in layered file systems, a file may have a different
+     * device number than its folder */
+    if (!S_ISLNK(info.stx_mode) && !(info.stx_attributes & STATX_ATTR_MOUNT_ROOT) &&
+        (!S_ISDIR(info.stx_mode) ||
+         makedev(info.stx_dev_major, info.stx_dev_minor) == above.st_dev))
         return PL_OK;
     return pl_fail(
         PL_ERR_UNSUPPORTED,
@@ -169,22 +162,6 @@ static bool parse_decision(char *text, copy_set *c)
             return false;
     }
     return true;
-}
-
-static pl_status read_decision(copy_set *c)
-{
-    char path[PL_PATH_MAX];
-    pl_buf text = {0};
-    pl_status status = pl_read_file(pl_join(path, c->folder, "COPY"), &text);
-    pl_buf_append(&text, "", 1);
-    if (status == PL_OK && !parse_decision((char *)text.data, c))
-        status = pl_fail(
-            PL_ERR_DAMAGED,
-            "the file %s is damaged and does not say which copy to finish; if its "
-            "folder is a backup, delete this folder and make the backup again",
-            path);
-    pl_buf_destroy(&text);
-    return status;
 }
 
 /* ---- after the decision ---- */
@@ -276,7 +253,17 @@ static pl_status make_parts(copy_set *c)
 static pl_status end_locked(copy_set *c)
 {
     char path[PL_PATH_MAX];
-    PL_CHECK(read_decision(c));
+    pl_buf text = {0};
+    pl_status status = pl_read_file(pl_join(path, c->folder, "COPY"), &text);
+    pl_buf_append(&text, "", 1);
+    if (status == PL_OK && !parse_decision((char *)text.data, c))
+        status = pl_fail(
+            PL_ERR_DAMAGED,
+            "the file %s is damaged and does not say which copy to finish; if its "
+            "folder is a backup, delete this folder and make the backup again",
+            path);
+    pl_buf_destroy(&text);
+    PL_CHECK(status);
     PL_CHECK(c->n > 0 ? make_parts(c) : swap_in_copy(c->folder));
     PL_CHECK(pl_failpoint("store.copy.before"));
     PL_CHECK(pl_remove_tree(pl_join(path, c->folder, "COPY")));

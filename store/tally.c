@@ -27,23 +27,17 @@ void tally_sort(tally *t)
         qsort(t->names, t->n, sizeof *t->names, by_hash_bytes);
 }
 
-/* Returns the position of the first hash that is not less than `name`. */
-static size_t lower_bound(const tally *t, const pl_hash *name)
+uint64_t tally_count(const tally *t, const pl_hash *name)
 {
-    size_t from = 0, to = t->n;
-    while (from < to) {
-        size_t middle = from + (to - from) / 2;
+    size_t at = 0, to = t->n;
+    while (at < to) {
+        size_t middle = at + (to - at) / 2;
         if (by_hash_bytes(&t->names[middle], name) < 0)
-            from = middle + 1;
+            at = middle + 1;
         else
             to = middle;
     }
-    return from;
-}
-
-uint64_t tally_count(const tally *t, const pl_hash *name)
-{
-    size_t at = lower_bound(t, name), first = at;
+    const size_t first = at; /* the first hash that is not less than `name` */
     while (at < t->n && pl_hash_equal(&t->names[at], name))
         at++;
     return at - first;

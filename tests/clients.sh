@@ -3,11 +3,12 @@
 #
 #   sh tests/clients.sh [PATHLOOM]
 #
-# Installs the newest openai, litellm, langchain-openai, llama-index, and
-# pydantic-ai from the Python package index into a folder (the variable CLIENTS, or else a temporary
-# one; it needs about 700 MB), trains and serves a small run on loopback, and prints which
-# calls work and which are refused by design, with the server's sentence. Node's fetch
-# needs Debian's package nodejs. lm_eval.sh tests lm-evaluation-harness.
+# Installs the newest openai, litellm, langchain-openai, llama-index, pydantic-ai, llm and
+# lm-evaluation-harness from the Python package index into a folder (the variable CLIENTS,
+# or else a temporary one; it needs about 1 GB), trains and serves a small run on
+# loopback, and prints which calls work and which are refused by design, with the
+# server's sentence. Node's fetch needs Debian's package nodejs. lm_eval.sh compares the
+# numbers of lm-evaluation-harness.
 #
 # Exit codes: 0; 1 if a call that should work fails, or the reverse; 77 if the clients
 # cannot be installed here. Takes some minutes.
@@ -26,7 +27,8 @@ if [ ! -e "$home/installed" ]; then
     python3 -m venv "$home" >"$work/log" 2>&1 ||
         skip "no virtual environment in $home: $(tail -n 1 "$work/log")"
     "$home/bin/pip" install -q openai litellm langchain-openai llama-index-llms-openai-like \
-        llama-index-embeddings-openai-like 'pydantic-ai-slim[openai]' >"$work/log" 2>&1 ||
+        llama-index-embeddings-openai-like 'pydantic-ai-slim[openai]' \
+        llm 'lm-eval[api]' >"$work/log" 2>&1 ||
         skip "the package index cannot be reached: $(tail -n 1 "$work/log")"
     touch "$home/installed"
 fi
@@ -39,4 +41,5 @@ fi
     --set train.base_steps=20 --set topology.levels=2 --set model.chat=plain \
     >"$work/log" 2>&1 || fail "training: $(tail -n 3 "$work/log")"
 start
-"$home/bin/python" tests/job/clients/clients.py "$at/v1"
+mkdir "$work/files"
+"$home/bin/python" tests/job/clients/clients.py "$at/v1" "$work/files"

@@ -105,7 +105,7 @@ static void draw_names(pl_buf *out, const html_line *lines, size_t n_lines,
 static void begin_picture(pl_buf *out, const char *label, double width, double height)
 {
     pl_buf_printf(out,
-                  "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" "
+                  "<div class=\"scroll\"><svg viewBox=\"0 0 %.0f %.0f\" "
                   "role=\"img\" aria-label=\"",
                   width, height);
     html_text(out, label);
@@ -150,7 +150,7 @@ void html_chart(pl_buf *out, const char *label, const html_line *lines, size_t n
     for (size_t l = 0; l < n_lines; l++)
         draw_line(out, &lines[l], &s);
     draw_names(out, lines, n_lines, &s);
-    pl_buf_printf(out, "</svg>\n");
+    pl_buf_printf(out, "</svg></div>\n");
 }
 
 /* ---- grids ---- */
@@ -197,5 +197,5 @@ void html_draw_grid(pl_buf *out, const html_grid *g, double range[2])
                           cell - (cell > 4 ? 1 : 0), row - 1, rgb[0], rgb[1], rgb[2]);
         }
     }
-    pl_buf_printf(out, "</svg>\n");
+    pl_buf_printf(out, "</svg></div>\n");
 }

@@ -108,17 +108,6 @@ static pl_status add_update(pl_store *store, const pl_version *v, int i, float w
     return status;
 }
 
-static double cosine_of(const float *x, const float *y, size_t n)
-{
-    double xx = 0, yy = 0, xy = 0;
-    for (size_t i = 0; i < n; i++) {
-        xx += (double)x[i] * x[i];
-        yy += (double)y[i] * y[i];
-        xy += (double)x[i] * y[i];
-    }
-    return xy / sqrt(xx * yy);
-}
-
 static pl_status compute_cosines(pl_store *store, const pl_version *v, double *cosines)
 {
     float *mean = NULL, *one = NULL;
@@ -134,7 +123,13 @@ static pl_status compute_cosines(pl_store *store, const pl_version *v, double *c
     for (int i = 0; i < v->n_contributions; i++) {
         memset(one, 0, bytes);
         PL_TRY(add_update(store, v, i, 1, one));
-        cosines[i] = cosine_of(one, mean, v->n_params);
+        double xx = 0, yy = 0, xy = 0;
+        for (uint64_t k = 0; k < v->n_params; k++) {
+            xx += (double)one[k] * one[k];
+            yy += (double)mean[k] * mean[k];
+            xy += (double)one[k] * mean[k];
+        }
+        cosines[i] = xy / sqrt(xx * yy);
     }
 done:
     pl_free_aligned(mean);

@@ -1,6 +1,6 @@
 /* Writes a report of a run as one HTML file without scripts (page.h): results, curves,
- * grids of paths and phases, the history, versions, configuration, and the origin of
- * the data. The report needs no server, so a user can keep or send it. */
+ * grids of paths and phases, versions, configuration, and the origin of the data. The
+ * report needs no server, so a user can keep or send it. */
 #include "view/run_history.h"
 #include "view/html.h"
 #include "view/page_internal.h"
@@ -27,11 +27,12 @@ static const char style[] =
     "th{text-align:left;font-weight:400;color:var(--soft)}\n"
     "td,th{padding:.2rem .8rem .2rem 0;border-top:1px solid var(--line);"
     "vertical-align:top}\n"
-    ".n{text-align:right;white-space:nowrap}\n"
+    ".n{text-align:right}.n,.w{white-space:nowrap}\n"
     "code,pre{font-family:ui-monospace,monospace;font-size:.8rem;"
     "overflow-wrap:anywhere}\n"
     "pre{white-space:pre-wrap}\n"
-    "svg{display:block;width:100%}svg text{font-size:12px;fill:var(--soft)}\n"
+    "svg{display:block;width:100%;min-width:36rem}svg "
+    "text{font-size:12px;fill:var(--soft)}\n"
     ".axis{stroke:var(--line)}.line{fill:none;stroke-width:2}\n"
     ".weak{stroke-width:1.25;stroke-dasharray:4 3}\n";
 
@@ -84,7 +85,7 @@ static void cell_time(pl_buf *out, int64_t ms)
     char text[32] = "";
     if (gmtime_r(&seconds, &utc))
         strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &utc);
-    cell_text(out, text);
+    pl_buf_printf(out, "<td class=\"w\">%s</td>", text);
 }
 
 /* ---- results ---- */
@@ -128,12 +129,29 @@ static bool has_curve(const phase_arm *a)
     return a->arm.n_scored == 0 && a->arm.inner.phases > 0;
 }
 
-/* Draws one line per arm. With `held`: the held-out bits per byte at the beginning of
- * each phase, if any phase was scored. Otherwise: the training loss of each phase, at
- * the end of the phase. */
+/* Appends the arm's values to a line of `all` phases; `before` were trained earlier. */
+static void add_points(const history *rows, const char *arm, int64_t before,
+                       int64_t all, bool held, html_line *l)
+{
+    for (size_t i = 0; i < rows->n; i++) {
+        const history_row *r = &rows->rows[i];
+        if (strcmp(r->arm, arm) != 0 || (held && !(r->bits > 0)))
+            continue;
+        l->xy[2 * l->n] = 100.0 *
+                          (double)(before + r->phase + (held ? 0 : r->n_phases)) /
+                          (double)all;
+        l->xy[2 * l->n++ + 1] = held ? r->bits : r->loss;
+    }
+}
+
+/* Draws one line per arm; the chapters of the mixture are one line. With `held`: the
+ * held-out bits per byte at the beginning of each phase, if any phase was scored.
+ * Otherwise: the training loss of each phase, at the end of the phase. */
 static void write_curve(const page *p, const history *rows, bool held, pl_buf *out)
 {
     bool has_values = !held;
+    const int64_t all = config_all_phases(&p->r.cfg);
+    int64_t before = 0;
     for (size_t i = 0; i < rows->n; i++)
         has_values = has_values || rows->rows[i].bits > 0;
     if (!has_values)
@@ -144,26 +162,28 @@ static void write_curve(const page *p, const history *rows, bool held, pl_buf *o
                "the held-out text; lower is better.</p>\n"
              : "<h2>Training loss</h2>\n<p class=\"sub\">Nats per token, mean over all "
                "paths of an arm. Dashed lines are arms outside the mixture.</p>\n");
-    html_line *lines = pl_alloc(PHASE_ARMS_MAX * sizeof *lines);
-    size_t n = 0;
+    html_line *lines = pl_alloc((PHASE_ARMS_MAX + 1) * sizeof *lines), *mix = lines;
+    size_t n = 1;
+    *mix =
+        (html_line){.name = "mix", .xy = pl_alloc(2 * (rows->n + 1) * sizeof *mix->xy)};
+    for (int chapter = 0; before < all && chapter < CONFIG_CHAPTERS_MAX; chapter++)
+        for (int a = 0; a < p->history.n_arms; a++) {
+            const phase_arm *arm = &p->history.arms[a];
+            if (!has_curve(arm) || pl_arm_chapter(arm->arm.name) != chapter)
+                continue;
+            add_points(rows, arm->arm.name, before, all, held, mix);
+            before += arm->arm.inner.phases;
+        }
     for (int a = 0; a < p->history.n_arms; a++) {
         const phase_arm *arm = &p->history.arms[a];
         html_line *l = &lines[n];
-        if (!has_curve(arm))
+        if (!has_curve(arm) || pl_arm_chapter(arm->arm.name) >= 0)
             continue;
-        *l = (html_line){.colour = (int)n,
-                         .weak = pl_arm_chapter(arm->arm.name) < 0,
+        *l = (html_line){.colour = (int)n++,
+                         .weak = true,
                          .xy = pl_alloc(2 * (rows->n + 1) * sizeof *l->xy)};
         pl_copy_text(l->name, sizeof l->name, arm->arm.name);
-        for (size_t i = 0; i < rows->n; i++) {
-            const history_row *r = &rows->rows[i];
-            if (strcmp(r->arm, arm->arm.name) != 0 || (held && !(r->bits > 0)))
-                continue;
-            l->xy[2 * l->n] = 100.0 * (double)(r->phase + (held ? 0 : r->n_phases)) /
-                              arm->arm.inner.phases;
-            l->xy[2 * l->n++ + 1] = held ? r->bits : r->loss;
-        }
-        n++;
+        add_points(rows, l->name, 0, arm->arm.inner.phases, held, l);
     }
     html_chart(out,
                held ? "Bits per byte of the held-out text while each arm trains"
@@ -223,37 +243,6 @@ static void write_grid(const page *p, const phase_arm *a, pl_buf *out)
     pl_free_all(values, names);
 }
 
-/* ---- history ---- */
-static void write_history(const history *rows, pl_buf *out)
-{
-    const size_t first = rows->n > ROWS_SHOWN ? rows->n - ROWS_SHOWN : 0;
-    pl_buf_printf(out,
-                  "<h2>History</h2>\n<p class=\"sub\">One row per finished phase of an "
-                  "arm, the newest %zu of %zu. All rows: <code>pathloom status "
-                  "--history --csv --run RUN</code></p>\n",
-                  rows->n - first, rows->n);
-    begin_table(out, "Time|Arm|#Phase|#Paths|#Loss|#Bits per byte|#Tokens|#Tokens/s|"
-                     "#Versions|#Audits|#Audits differed|#Leases expired|#Restarts");
-    for (size_t i = first; i < rows->n; i++) {
-        const history_row *r = &rows->rows[i];
-        const int64_t counts[] = {r->n_versions, r->n_audits, r->n_odd, r->n_expired,
-                                  r->n_restarts};
-        pl_buf_printf(out, "<tr>");
-        cell_time(out, r->at_ms);
-        cell_text(out, r->arm);
-        pl_buf_printf(out, "<td class=\"n\">%lld</td><td class=\"n\">%d of %d</td>",
-                      (long long)r->phase, r->n_done, r->n_paths);
-        cell_real(out, r->loss, 4);
-        cell_real(out, r->bits > 0 ? r->bits : NAN, 4);
-        cell_count(out, r->tokens);
-        cell_count(out, history_rate(r));
-        for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
-            pl_buf_printf(out, "<td class=\"n\">%lld</td>", (long long)counts[k]);
-        pl_buf_printf(out, "</tr>\n");
-    }
-    end_table(out);
-}
-
 /* ---- versions ---- */
 typedef struct version_table {
     pl_buf *out;
@@ -272,7 +261,7 @@ static pl_status write_version_row(void *context, const pl_version *v)
     pl_buf_printf(t->out, "<td class=\"n\">%llu</td>", (unsigned long long)v->number);
     cell_text(t->out, v->method);
     cell_count(t->out, (double)v->n_params);
-    pl_buf_printf(t->out, "<td><code>%s</code></td>", hash);
+    pl_buf_printf(t->out, "<td class=\"w\"><code>%.12s</code></td>", hash);
     cell_time(t->out, v->wall_ms);
     pl_buf_printf(t->out, "</tr>\n");
     return PL_OK;
@@ -378,7 +367,6 @@ pl_status page_report(const char *dir, pl_buf *out)
     for (int a = 0; a < p->history.n_arms; a++)
         if (pl_arm_chapter(p->history.arms[a].arm.name) >= 0)
             write_grid(p, &p->history.arms[a], out);
-    write_history(&rows, out);
     version_table t = {.out = out};
     pl_buf_printf(out, "<h2>Versions</h2>\n<p class=\"sub\">The newest version of each "
                        "module.</p>\n");

@@ -175,22 +175,22 @@ pl_status history_make(const phase_history *h, pl_store *store, const char *logs
 typedef enum column_kind { TEXT, WHOLE, REAL, NUMBER_OR_NONE } column_kind;
 
 #define COLUMNS(X)                                                                     \
-    X("time", -21, TEXT, 0)                                                            \
-    X("arm", -10, TEXT, 0)                                                             \
-    X("phase", 6, WHOLE, r->phase)                                                     \
-    X("phases", 7, WHOLE, r->n_phases)                                                 \
-    X("paths_done", 11, WHOLE, r->n_done)                                              \
-    X("paths", 6, WHOLE, r->n_paths)                                                   \
-    X("loss", 9, REAL, r->loss)                                                        \
-    X("bits_per_byte", 14, NUMBER_OR_NONE, r->bits)                                    \
-    X("tokens", 12, WHOLE, r->tokens)                                                  \
-    X("seconds", 9, REAL, seconds_of(r))                                               \
-    X("tokens_per_second", 18, WHOLE, history_rate(r))                                 \
-    X("versions", 9, WHOLE, r->n_versions)                                             \
-    X("audits", 7, WHOLE, r->n_audits)                                                 \
-    X("audits_differed", 16, WHOLE, r->n_odd)                                          \
-    X("leases_expired", 15, WHOLE, r->n_expired)                                       \
-    X("restarts", 9, WHOLE, r->n_restarts)
+    X("time", TEXT, 0)                                                                 \
+    X("arm", TEXT, 0)                                                                  \
+    X("phase", WHOLE, r->phase)                                                        \
+    X("phases", WHOLE, r->n_phases)                                                    \
+    X("paths_done", WHOLE, r->n_done)                                                  \
+    X("paths", WHOLE, r->n_paths)                                                      \
+    X("loss", REAL, r->loss)                                                           \
+    X("bits_per_byte", NUMBER_OR_NONE, r->bits)                                        \
+    X("tokens", WHOLE, r->tokens)                                                      \
+    X("seconds", REAL, seconds_of(r))                                                  \
+    X("tokens_per_second", WHOLE, history_rate(r))                                     \
+    X("versions", WHOLE, r->n_versions)                                                \
+    X("audits", WHOLE, r->n_audits)                                                    \
+    X("audits_differed", WHOLE, r->n_odd)                                              \
+    X("leases_expired", WHOLE, r->n_expired)                                           \
+    X("restarts", WHOLE, r->n_restarts)
 
 static double seconds_of(const history_row *r)
 {
@@ -204,26 +204,21 @@ double history_rate(const history_row *r)
 
 static const struct column {
     const char *name;
-    int width; /* characters of the column in the table; negative: align left */
     column_kind kind;
 } columns[] = {
-#define X(name, width, kind, value) {name, width, kind},
+#define X(name, kind, value) {name, kind},
     COLUMNS(X)
 #undef X
 };
 enum { N_COLUMNS = sizeof columns / sizeof *columns };
 
-/* Appends a cell of the table or of the CSV. A spreadsheet would treat a text that
+/* Appends a cell of the CSV. A spreadsheet would treat a text that
  * begins with = + - or @ as a formula, and another person may have chosen the names in
  * the store. So such a text gets a ' before it. */
-static void write_cell(history_form form, int column, const char *text, pl_buf *out)
+static void write_cell(int column, const char *text, pl_buf *out)
 {
-    const struct column *c = &columns[column];
-    if (form == HISTORY_TEXT) {
-        pl_buf_printf(out, "%*s", c->width, text[0] ? text : "-");
-        return;
-    }
-    const bool computes = c->kind == TEXT && *text && strchr("=+-@", *text);
+    const bool computes =
+        columns[column].kind == TEXT && *text && strchr("=+-@", *text);
     pl_buf_printf(out, column > 0 ? "," : "");
     if (!computes && !strpbrk(text, ",\"")) {
         pl_buf_printf(out, "%s", text);
@@ -235,10 +230,10 @@ static void write_cell(history_form form, int column, const char *text, pl_buf *
     pl_buf_printf(out, "\"");
 }
 
-static void write_row(const history_row *r, history_form form, pl_buf *out)
+static void write_row(const history_row *r, bool json, pl_buf *out)
 {
     const double numbers[N_COLUMNS] = {
-#define X(name, width, kind, value) (double)(value),
+#define X(name, kind, value) (double)(value),
         COLUMNS(X)
 #undef X
     };
@@ -246,7 +241,7 @@ static void write_row(const history_row *r, history_form form, pl_buf *out)
     struct tm utc;
     char when[32] = "";
     pl_buf arm = {0};
-    pl_json *o = form == HISTORY_JSON ? pl_json_object() : NULL;
+    pl_json *o = json ? pl_json_object() : NULL;
     if (gmtime_r(&seconds, &utc))
         strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
     pl_buf_printable(&arm, r->arm, strlen(r->arm), false);
@@ -259,7 +254,7 @@ static void write_row(const history_row *r, history_form form, pl_buf *out)
         else if (!is_none)
             snprintf(text, sizeof text, "%.*f", kind == WHOLE ? 0 : 4, numbers[i]);
         if (!o)
-            write_cell(form, i, text, out);
+            write_cell(i, text, out);
         else if (kind == TEXT)
             pl_json_set_text(o, columns[i].name, text);
         else if (kind == WHOLE)
@@ -275,15 +270,13 @@ static void write_row(const history_row *r, history_form form, pl_buf *out)
     pl_buf_destroy(&arm);
 }
 
-void history_write(const history *h, history_form form, pl_buf *out)
+void history_write(const history *h, bool json, pl_buf *out)
 {
-    if (form != HISTORY_JSON) { /* JSON has no header */
-        for (int i = 0; i < N_COLUMNS; i++)
-            write_cell(form, i, columns[i].name, out);
-        pl_buf_printf(out, "\n");
-    }
+    for (int i = 0; i < N_COLUMNS && !json; i++)
+        write_cell(i, columns[i].name, out);
+    pl_buf_printf(out, json ? "" : "\n");
     for (size_t i = 0; i < h->n; i++)
-        write_row(&h->rows[i], form, out);
+        write_row(&h->rows[i], json, out);
 }
 
 pl_status history_read(pl_store *store, const char *logs, history *out)
@@ -303,7 +296,7 @@ done:
     return status;
 }
 
-pl_status history_of_run(const char *dir, history_form form, pl_buf *out)
+pl_status history_of_run(const char *dir, bool json, pl_buf *out)
 {
     char folder[PL_PATH_MAX], logs[PL_PATH_MAX];
     pl_run r;
@@ -317,7 +310,7 @@ pl_status history_of_run(const char *dir, history_form form, pl_buf *out)
                        r.dir));
     PL_TRY(run_see_all_parts(folder, &store));
     PL_TRY(history_read(store, run_file(&r, "log", logs), &rows));
-    history_write(&rows, form, out);
+    history_write(&rows, json, out);
 done:
     history_clear(&rows);
     pl_store_close(&store);

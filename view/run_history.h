@@ -31,8 +31,6 @@ typedef struct history {
     size_t n;
 } history;
 
-typedef enum history_form { HISTORY_TEXT, HISTORY_CSV, HISTORY_JSON } history_form;
-
 /* Returns the tokens per second from the row's first lease to its last commit, or 0. */
 double history_rate(const history_row *row);
 /* Makes the rows from `h`, from the audits in `store`, and from the logs in the folder
@@ -41,9 +39,9 @@ double history_rate(const history_row *row);
 pl_status history_make(const phase_history *h, pl_store *store, const char *logs,
                        history *out);
 void history_clear(history *h);
-/* Appends all rows: as a table, comma-separated with a header, or JSON lines. */
-void history_write(const history *h, history_form form, pl_buf *out);
+/* Appends all rows: comma-separated with a header, or as JSON lines. */
+void history_write(const history *h, bool json, pl_buf *out);
 /* The same from a store and the folder of the run's logs. */
 pl_status history_read(pl_store *store, const char *logs, history *out);
 /* Reads the run in `dir`, and appends its history to `out`. The job may be running. */
-pl_status history_of_run(const char *dir, history_form form, pl_buf *out);
+pl_status history_of_run(const char *dir, bool json, pl_buf *out);

@@ -44,14 +44,6 @@ static uint32_t bits24(float value)
     return (bits + 0x7f + (bits >> 8 & 1)) >> 8;
 }
 
-static float float24(uint32_t bits)
-{
-    float value;
-    bits <<= 8;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 /* ---- all vectors of a state ---- */
 static size_t block_len(size_t left)
 {
@@ -68,7 +60,7 @@ void state_round(const pl_arm *arm, float *state, size_t n_params)
         for (size_t i = 0; kind == PL_STATE_BF16 && i < n; i++)
             values[i] = pl_bf16_to_float(pl_bf16_from_float(values[i]));
         for (size_t i = 0; kind == PL_STATE_F24 && i < n; i++)
-            values[i] = float24(bits24(values[i]));
+            memcpy(&values[i], &(uint32_t){bits24(values[i]) << 8}, sizeof *values);
         for (size_t i = 0; kind == PL_STATE_I8 && i < n; i += PL_STATE_I8_BLOCK) {
             put_byte_block(values + i, block_len(n - i), block);
             pl_path_read(kind, block, block_len(n - i), 0, block_len(n - i),

@@ -86,20 +86,6 @@ typedef struct parcel {
     float *update, *sent, *sent_start;
 } parcel;
 
-static void free_parcel(parcel *p, int n_slots)
-{
-    for (int slot = 0; p->encoded && slot < n_slots; slot++)
-        pl_buf_destroy(&p->encoded[slot]);
-    pl_free(p->encoded);
-    pl_free(p->submissions);
-    pl_free(p->results);
-    pl_free(p->texts);
-    pl_free(p->names);
-    pl_free_aligned(p->update);
-    pl_free_aligned(p->sent);
-    pl_free_aligned(p->sent_start);
-}
-
 static pl_status encode_update(const worker_task *task, const pl_holder *s, int slot,
                                int64_t round, parcel *p, float *residual)
 {
@@ -430,7 +416,12 @@ static pl_status send_results(sender *s)
     task->overruled = task->overruled || p.results[p.n] == PL_SUBMIT_OTHER;
     worker_drop_states(s->cache, task);
 done:
-    free_parcel(&p, n_slots);
+    for (int slot = 0; p.encoded && slot < n_slots; slot++)
+        pl_buf_destroy(&p.encoded[slot]);
+    pl_free_all(p.encoded, p.submissions, p.results, p.texts, p.names);
+    pl_free_aligned(p.update);
+    pl_free_aligned(p.sent);
+    pl_free_aligned(p.sent_start);
     return status;
 }
 

@@ -445,24 +445,22 @@ static pl_status check_hub(const worker *w)
         w->options->hub, w->options->patience_ms / 1000);
 }
 
-static pl_status do_others(worker *w)
-{
-    PL_CHECK(hear_hub(w));
-    (void)note_away(w);
-    PL_CHECK(take_trained(w));
-    PL_CHECK(take_packed(w));
-    PL_CHECK(take_sent(w));
-    return worker_keep_leases(w);
-}
-
 /* Runs while a fetch waits, so that sending, training and renewals continue. No second
  * fetch can begin in the meantime, because no question for a task is open. If this
  * other work fails, w->broken gets the status, and the worker ends. */
 pl_status worker_go_on(void *context)
 {
     worker *w = context;
-    w->broken = do_others(w);
-    PL_CHECK(w->broken);
+    pl_status status;
+    PL_TRY(hear_hub(w));
+    (void)note_away(w);
+    PL_TRY(take_trained(w));
+    PL_TRY(take_packed(w));
+    PL_TRY(take_sent(w));
+    PL_TRY(worker_keep_leases(w));
+done:
+    w->broken = status;
+    PL_CHECK(status);
     if (w->fetching && worker_task_lost(w->fetching))
         return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
                        w->fetching->name);

@@ -212,20 +212,6 @@ static pl_status use_fetched(worker *w, fetching *f)
     return PL_OK;
 }
 
-/* Homes keep a change only for a short time. Wants the versions instead of the changes;
- * returns whether there were any. */
-static bool forget_changes(fetching *all, int n, pl_wanted *wants)
-{
-    bool found = false;
-    for (int i = 0; i < n; i++) {
-        found = found || all[i].is_change;
-        all[i].is_change = false;
-        all[i].blob.len = 0;
-        wants[i] = want_of(&all[i]);
-    }
-    return found;
-}
-
 /* Fetches the first versions of the list, at least one; *n_done is their number. */
 static pl_status fetch_some(worker *w, fetching *all, int n, int *n_done)
 {
@@ -238,7 +224,15 @@ static pl_status fetch_some(worker *w, fetching *all, int n, int *n_done)
         sum += wants[end].expected;
     }
     status = pl_client_get_blobs(w->homes, wants, (size_t)end);
-    if (status == PL_ERR_NOT_FOUND && forget_changes(all, end, wants))
+    /* homes keep a change only for a short time, so the versions are fetched instead */
+    bool has_changes = false;
+    for (int i = 0; status == PL_ERR_NOT_FOUND && i < end; i++) {
+        has_changes = has_changes || all[i].is_change;
+        all[i].is_change = false;
+        all[i].blob.len = 0;
+        wants[i] = want_of(&all[i]);
+    }
+    if (has_changes)
         status = pl_client_get_blobs(w->homes, wants, (size_t)end);
     PL_TRY(status);
     for (int k = 0; k < end; k++) {

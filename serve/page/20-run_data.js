@@ -68,7 +68,7 @@ async function listen() {
         held = held.slice(held.lastIndexOf('\n\n') + 1);
       }
     } catch (error) {
-      data.lost = 'the page cannot reach the program `pathloom page`; start this program again';
+      data.lost = 'the page cannot reach pathloom page; start this program again';
       draw();
     }
     await new Promise((resolve) => setTimeout(resolve, 2000));

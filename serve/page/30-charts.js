@@ -54,7 +54,7 @@ function lineChart(holder, series, options) {
       svg('text', { x: left - 8, y: y(v) + 4, 'text-anchor': 'end' }, v.toFixed(yTicks.places)));
   for (const v of xTicks.list)
     picture.append(svg('text', { x: x(v), y: height - bottom + 18, 'text-anchor': 'middle' }, count(v)));
-  picture.append(svg('text', { x: left, y: height - 2 }, options.xLabel));
+  picture.append(svg('text', { x: left, y: height - 3 }, options.xLabel));
   const labels = [];
   for (const s of series.slice().sort((a, b) => (b.weak ? 1 : 0) - (a.weak ? 1 : 0))) {
     if (!s.points.length) continue;
@@ -68,6 +68,8 @@ function lineChart(holder, series, options) {
   }
   for (const label of spread(labels.slice(0, 14), 14, top + 8, height - bottom)) {
     const near = label.x + 8 < width - right + 6 ? label.x + 8 : width - right + 10;
+    if (Math.abs(label.at - label.y) > 7)
+      picture.append(svg('path', { class: 'axis', d: `M${label.x} ${label.y - 4}L${near - 2} ${label.at - 4}` }));
     picture.append(svg('text', { x: near, y: label.at, class: label.weak ? '' : 'strong' }, label.text));
   }
   holder.append(picture);

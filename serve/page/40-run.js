@@ -168,9 +168,9 @@ function drawWeave() {
   const none = !group || !group.names.length;
   canvas.hidden = none;
   $('weave-empty').hidden = !none;
-  $('weave-empty').replaceChildren(el('b', {}, 'No path has begun. '), data.state.life === 'preparing'
-    ? 'The job is preparing its data, or is not started yet. To start it: `pathloom train --out ' + data.state.run.folder + '`.'
-    : 'The first model of the run appears here as soon as the job adds it.');
+  $('weave-empty').replaceChildren(el('b', {}, 'No path has begun. '), ...(data.state.life === 'preparing'
+    ? ['The job is preparing its data, or is not started yet. To start it: ', el('code', {}, 'pathloom train --out ' + data.state.run.folder), '.']
+    : ['The first model of the run appears here as soon as the job adds it.']));
   if (none) return;
   const rows = weave(group), [low, high] = lossRange(rows), at = weaveLayout(group);
   const { pen } = sized(canvas, at.height);
@@ -200,7 +200,8 @@ function drawWeave() {
       pen.strokeRect(x + 0.75, y + 0.75, Math.max(1, at.cell - at.gap - 1.5), Math.max(1, height - 1.5));
       pen.fillStyle = css.ink;
       pen.textAlign = 'left';
-      if (!many) pen.fillText(l.worker, at.left + group.phases * at.cell + 8, middle + 0.5);
+      const beside = at.left + group.phases * at.cell + 8;
+      if (!many && beside + pen.measureText(l.worker).width <= canvas.parentElement.clientWidth) pen.fillText(l.worker, beside, middle + 0.5);
     }
   });
   drawWeaveFrame(pen, group, rows, at);
@@ -225,12 +226,13 @@ function drawWeaveFrame(pen, group, rows, at) {
   const bottom = rows.length * at.rowHeight;
   pen.fillStyle = css.soft;
   pen.textAlign = 'center';
+  const chapters = group.parts.slice(1).map((part) => part.offset); // their labels stand on the same line
   for (const v of ticks(0, group.phases - 1, Math.max(2, (group.phases * at.cell) / 70)).list)
-    if (v === Math.round(v)) pen.fillText(String(v), at.left + (v + 0.5) * at.cell - at.gap / 2, bottom + 12);
+    if (v === Math.round(v) && !chapters.some((offset) => v >= offset - 0.5 && (v - offset) * at.cell < 70)) pen.fillText(String(v), at.left + (v + 0.5) * at.cell - at.gap / 2, bottom + 12);
   pen.textAlign = 'left';
   pen.fillText('phase', 0, bottom + 12);
-  group.parts.slice(1).forEach((part, i) => {
-    const x = at.left + part.offset * at.cell - at.gap / 2;
+  chapters.forEach((offset, i) => {
+    const x = at.left + offset * at.cell - at.gap / 2;
     pen.fillStyle = css.ink;
     pen.fillRect(x - 0.75, 0, 1.5, bottom + 4);
     pen.textAlign = 'left';
@@ -356,7 +358,7 @@ function drawWorkers() {
           el('td', { class: 'n' }, p && p[5] === name ? `${p[2]} of ${a.tau}` : ''),
           el('td', { class: 'n', 'data-field': 'up' }, up ? bytes(up) : '–'), el('td', { class: 'n', 'data-field': 'down' }, down ? bytes(down) : '–'), el('td', { class: 'n' }, trip ? `${trip} ms` : '–'),
           el('td', { class: again > 5 ? 'n bad' : 'n' }, `${again || 0} %`), el('td', { class: 'n' }, reconnects || 0), el('td', { class: 'n', 'data-field': 'tasks' }, tasks),
-          el('td', { class: 'n' }, duration(seen) + ' ago'), el('td', { class: 'n' }, joined ? joined - 1 : 0), el('td', { class: 'soft' }, devices[device]));
+          el('td', { class: 'n' }, duration(seen) + ' ago'), el('td', { class: 'n' }, joined ? joined - 1 : 0), el('td', { class: 'soft w' }, devices[device]));
       })));
     return;
   }

@@ -85,7 +85,7 @@ function drawAnswer() {
   const cut = cutText(router.text).length < router.text.length;
   $('ask-sub').textContent = router.map && a && a.by_likelihood ? `every path reads the first ${router.map.prefix} tokens, and the router’s counts judge the later ones` : '';
   if (!a) {
-    say.textContent = router.refused || 'The text is sent only to the program `pathloom page`, which does not keep it. The newest versions of the paths answer.';
+    say.textContent = router.refused || 'The text is sent only to pathloom page, which does not keep it. The newest versions of the paths answer.';
     table.replaceChildren();
     return;
   }

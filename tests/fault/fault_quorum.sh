@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tests rounds that are merged with a quorum (outer.quorum) while a worker is stopped.
 #
-# usage: fault_quorum.sh PATHLOOM WORKFOLDER [LATE_WEIGHT]
+# usage: fault_quorum.sh PATHLOOM WORKFOLDER
 #
 # One worker is stopped (SIGSTOP) in the middle of a phase, under a lease of 400 s.
 # Meanwhile the paths of the other workers must end. Then the worker continues, and the
@@ -9,14 +9,12 @@
 # compute every version again from its record.
 set -u
 pathloom=$1
-weight=${3:-0}
 . tests/fault/chaos_job.sh
 own_folder "$2"
 make_corpus base modules docs
 # Steps are slow, so that the script can stop a worker in the middle of a task.
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 tiny_job run --workers 4 --set train.tau=100 --set outer.quorum=0.5 \
-    --set outer.deadline_s=0.1 --set "outer.late_weight=$weight" \
-    --set fleet.backup=off --set workers.ttl_ms=400000 --set store.keep_updates=true \
+    --set outer.deadline_s=0.1 --set fleet.backup=off --set workers.ttl_ms=400000 --set store.keep_updates=true \
     --set store.keep_momentum=true >"$work/run.out" 2>&1 &
 job=$!
 stop_in_second_phase run
@@ -36,15 +34,15 @@ wait "$job" || fail "the run"
 job=
 "$pathloom" data coverage mix --run "$work/run" >"$work/coverage.out" 2>&1 ||
     fail "data coverage"
-grep -q 'more records were left out by quorums' "$work/coverage.out" || [ "$weight" != 0 ] ||
+grep -q 'more records were left out by quorums' "$work/coverage.out" ||
     fail "data coverage does not show the updates that were left out"
-grep -q 'update.dropped' "$work/run/log/$name.log" || [ "$weight" != 0 ] ||
+grep -q 'update.dropped' "$work/run/log/$name.log" ||
     fail "$name is not told that its updates were dropped"
 for module in embed L1.E0 L1.E1 L2.E0 L2.E1 head; do
     "$pathloom" store verify "$module" --history --run "$work/run" \
         >>"$work/verify.out" 2>&1 || fail "store verify $module"
 done
 fsck_is_clean run || fail "fsck"
-echo "late_weight $weight: $(grep -c update.dropped "$work/run/log/$name.log") updates of" \
+echo "$(grep -c update.dropped "$work/run/log/$name.log") updates of" \
     "$name were dropped; $(tail -n 1 "$work/coverage.out"); $(wc -l <"$work/verify.out") lines of verify"
 rm -rf "$work"

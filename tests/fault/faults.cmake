@@ -30,8 +30,6 @@ pl_job_test(fault_mates "fault;workers" fault/fault_mates.sh ${tools} ${CMAKE_BI
 pl_job_test(fault_audit "fault;workers" fault/fault_audit.sh ${tools} ${CMAKE_BINARY_DIR}/fault_audit)
 pl_job_test(restored_trust "fault;workers" fault/restored_trust.sh ${tools}
   ${CMAKE_BINARY_DIR}/restored_trust)
-pl_job_test(fault_quorum_late "fault;outer" fault/fault_quorum.sh $<TARGET_FILE:pathloom>
-  ${CMAKE_BINARY_DIR}/fault_quorum_late 0.5)
 pl_job_test(fault_points "fault;base" fault/fault_points.sh ${tools} ${CMAKE_BINARY_DIR}/fault_points
   short)
 add_library(interpose MODULE ${CMAKE_CURRENT_SOURCE_DIR}/fault/interpose.c)

@@ -14,12 +14,6 @@ own_folder "$3"
 make_corpus base modules docs
 n_same=0
 
-fail() {
-    echo "FAILED: $1"
-    tail -n 12 "$work/out" "$work/job.out"
-    exit 1
-}
-
 # run NAME OPTIONS: runs a job and verifies one of its modules
 run() {
     name=$1
@@ -28,13 +22,13 @@ run() {
     (tiny_job "$name" "$@") >"$work/job.out" 2>&1 || fail "$name: the job"
     code=0
     "$pathloom" store verify L1.E0@3 --tasks --run "$work/$name" --json \
-        >"$work/out" 2>&1 || code=$?
+        >"$work/ask.out" 2>&1 || code=$?
 }
 
 same() {
     run "$@"
-    n=$(grep -c '"task":.*"verdict":"same"' "$work/out")
-    if [ "$code" -ne 0 ] || [ "$n" -ne 2 ] || grep -q '"verdict":"other"' "$work/out"; then
+    n=$(grep -c '"task":.*"verdict":"same"' "$work/ask.out")
+    if [ "$code" -ne 0 ] || [ "$n" -ne 2 ] || grep -q '"verdict":"other"' "$work/ask.out"; then
         fail "$1: exit code $code, and $n of 2 tasks gave the same update"
     fi
     n_same=$((n_same + n))
@@ -44,7 +38,7 @@ unknown() { # WORD, NAME, OPTIONS
     word=$1
     shift
     run "$@"
-    if [ "$code" -ne 66 ] || ! grep -q "$word" "$work/out"; then
+    if [ "$code" -ne 66 ] || ! grep -q "$word" "$work/ask.out"; then
         fail "$1: exit code $code, not 66, or the output does not contain '$word'"
     fi
 }
@@ -62,8 +56,8 @@ same late --set outer.method=co2 --set codec.name=topk
 unknown "parameters of their own" gossip --set outer.method=noloco --set topology.replicas=2
 unknown "depended on timing" arrivals --set outer.method=delayed-nesterov
 for name in plain continued coded; do # the last two have two replicas of the base model
-    "$check" "$work/$name/store" 1 >"$work/out" 2>&1 || fail "retrain_check of $name"
-    cat "$work/out"
+    "$check" "$work/$name/store" 1 >"$work/ask.out" 2>&1 || fail "retrain_check of $name"
+    cat "$work/ask.out"
 done
 
 # The base model is trained with two threads and the mixture with one. The base model has
@@ -78,15 +72,15 @@ for n in 1 2; do
     cat "$work"/threads/log/worker-*.log | grep -q "model.made.* threads=$n " ||
         fail "threads: no model was trained with $n threads"
 done
-"$pathloom" store verify base/L1.E0@1 --tasks --run "$work/threads" --json >"$work/out" 2>&1 ||
+"$pathloom" store verify base/L1.E0@1 --tasks --run "$work/threads" --json >"$work/ask.out" 2>&1 ||
     fail "threads: the task of the base model"
-grep -q '"verdict":"same"' "$work/out" || fail "threads: the task of the base model was not compared"
+grep -q '"verdict":"same"' "$work/ask.out" || fail "threads: the task of the base model was not compared"
 same own_threads --set workers.threads=2
 base_hashes threads >"$work/a"
 base_hashes own_threads >"$work/b"
 [ -s "$work/a" ] && cmp -s "$work/a" "$work/b" || fail "threads: the base model has other bytes"
 
-"$pathloom" store verify L1.E0 --tasks --store "$work/plain/store" >"$work/out" 2>&1
+"$pathloom" store verify L1.E0 --tasks --store "$work/plain/store" >"$work/ask.out" 2>&1
 [ $? -eq 64 ] || fail "--tasks with --store was not refused"
 echo "$n_same tasks were trained again, with equal results"
 rm -rf "$work"

@@ -40,7 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t len)
         {body, body_len},
         {body + body_len, data_len}};
     pl_message_init(&m, 0);
-    if (wire_decode(frames, n, &m)) {
+    wire_frame data;
+    if (wire_decode(frames, n, &m, &data)) {
         pl_reader r;
         pl_reader_open(&r, "fuzz", m.body.data, m.body.len);
         (void)pl_get_u64(&r, 1, 0);

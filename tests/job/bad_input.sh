@@ -239,6 +239,15 @@ echo "-- the configuration"
 refuse_keys "heads and width" 78 'model.width 33|model.heads 2|change' model.width=33
 refuse_keys "a prefix as long as the context" 78 'router.prefix 48|model.context 48' router.prefix=48
 refuse_keys "an unknown key" 78 'train.taus|--set|train.tau' train.taus=3
+refuse_keys "an unknown key that no key resembles" 78 \
+    'train.learning_rate|pathloom explain WORD' train.learning_rate=1
+refuse "a key as an option" 64 'no option `--lr`|--set KEY=VALUE|train.lr' train --lr 1
+refuse "an option that no key resembles" 64 'pathloom explain learning-rate' \
+    train --learning-rate 1
+refuse "an option that no option resembles" 64 'no option `--port`; see `pathloom serve' \
+    serve --port 80
+refuse "a verb of the store that no verb resembles" 64 'no verb `foo`; `pathloom store --help`' \
+    store foo
 refuse_keys "a bad value" 78 'train.tau|abc|whole number' train.tau=abc
 refuse_keys "no value" 78 'train.tau|key=value' train.tau
 "$pathloom" init | sed 's/^preset: laptop$/preset: laptop-4x4/' >all_keys.yaml
@@ -266,6 +275,9 @@ printf 'train:\n  tau: \377\n' >byte.yaml
 refuse_corpus "a file that is no text" 78 'byte.yaml line 2|UTF-8' byte.yaml
 refuse_corpus "a configuration from a pipe" 65 "'pipe'|a pipe" pipe
 refuse_corpus "a configuration from a device" 65 "'/dev/zero'|a device" /dev/zero
+refuse_corpus "a folder of text as a configuration" 74 \
+    'text is read as a configuration|--corpus' text
+refuse_corpus "text as a configuration" 78 'one.txt is read as a configuration|--corpus' one.txt
 refuse_corpus "two files" 64 twice.yaml value.yaml twice.yaml
 
 echo "-- outer methods and codecs"
@@ -391,7 +403,7 @@ works "the second start" 'prepared before|mixture, by the router' $train --corpu
 refuse "what init writes is read again" 65 'empty.txt|no text' train all.yaml --corpus empty.txt \
     --out never
 # shellcheck disable=SC2086 # the list is several words
-"$pathloom" init $tiny >tiny.yaml
+"$pathloom" init ${tiny#--workers 1 } >tiny.yaml || complain "init refuses the keys"
 does "what init writes means the same" 'prepared before' train tiny.yaml --out "$work/run"
 keep run
 refused "another configuration" 73 'train.tau|`5`|`6`|--out' \
@@ -610,12 +622,15 @@ refuse "an unknown option" 64 '--corpsu|--corpus' train --corpsu text
 refuse "a missing value" 64 '--corpus|value' train --corpus
 refuse "a missing value" 64 '--max-tokens|value' generate --run run --prompt a --max-tokens
 refuse "a word too many" 64 'word' eval --run run word
+refuse "an empty value" 64 'the value of `--run` is empty|give RUN' eval --run ''
+refuse "an empty corpus" 64 'the value of `--corpus` is empty' train --corpus ''
+refuse "events that do not exist" 64 'no event begins with `nosuch`' observe --event nosuch
+refuse "a benchmark of nothing" 64 'bench --help' bench nosuch
 refused "output to a full disk" 74 'output' sh -c "'$pathloom' init >/dev/full"
 refused "an unknown instruction set" 64 'PATHLOOM_CPU|avx9|portable, avx2' \
     env PATHLOOM_CPU=avx9 "$pathloom" eval --run run
 works "an old instruction set" 'ppl' env PATHLOOM_CPU=portable "$pathloom" eval --run run
-for verb in train eval generate route store status init hub home worker key join top doctor \
-    explain; do
+for verb in train eval generate route store status init hub home worker key join top doctor; do
     does "$verb --help" "usage: pathloom $verb|  --" "$verb" --help
     [ ! -s stderr ] || complain "help on stderr"
 done

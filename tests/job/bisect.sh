@@ -55,6 +55,7 @@ names_rollback --on docs/GLOSSARY.md --from $((first - 1)) --to "$back"
 names_rollback --from $((first - 3)) --to "$back"
 [ "$(grep -c '"worse"' "$work/verb.out")" -le 5 ] || fail "more steps than a binary search has"
 store bisect --run "$run" --from $((first - 3)) --to "$back"
+[ -z "$(grep '^phase ' "$work/verb.out" | sort | uniq -d)" ] || fail "bisect prints a phase twice"
 grep -q "became worse between phases" "$work/verb.out" || fail "bisect does not say between which phases the text became worse"
 
 echo "if the loss on a text became smaller, bisect finds nothing"

@@ -71,6 +71,8 @@ echo "a rollback deletes the report of the versions before"
 [ ! -e "$work/run/report.json" ] || fail "the report stays"
 "$pathloom" page --run "$work/run" --report "$work/page.html" >"$work/page.out" 2>&1 ||
     fail "the page without a report"
+grep -q '>mix [0-9.]*</text>' "$work/page.html" || fail "the report has no curve of the mixture"
+! grep -q '>mix~1 [0-9.]*</text>' "$work/page.html" || fail "a chapter is drawn as another model"
 
 echo "a limit of open files is named"
 # shellcheck disable=SC3045 # dash and bash have ulimit -n

@@ -12,49 +12,35 @@ seed=1
 own_folder "$2"
 run=$work/run
 
-fail() {
-    echo "FAILED: $1"
-    tail -n 15 "$work/out"
-    exit 1
-}
-
-ask() { # verb, options; the answer is in out
-    "$pathloom" "$@" >"$work/out" 2>&1
-}
-
-says() { # pattern
-    grep -q -- "$1" "$work/out" || fail "the output does not say '$1'"
-}
-
 make_corpus base modules docs
 chapters="--set router.em=2,3 --set router.share=0.2 --set eval.baselines=dense"
 
 # shellcheck disable=SC2086 # the list is several words
-(tiny_job run $chapters) >"$work/out" 2>&1 || fail "the job"
+(tiny_job run $chapters) >"$work/ask.out" 2>&1 || fail "the job"
 says '^router   kmeans'
-[ "$(grep -c '^router   linear' "$work/out")" -eq 2 ] || fail "not two linear routers"
+[ "$(grep -c '^router   linear' "$work/ask.out")" -eq 2 ] || fail "not two linear routers"
 says 'documents scored by 4 paths of mix in '
 says 'documents scored by 4 paths of mix~1 in '
 
 # If the workers compute the features, documents go to the same paths. On the backend
 # ref the size of a batch does not change the features.
 take_data run launcher
-(tiny_job launcher --set workers.backend=ref --set train.phases=1) >"$work/out" 2>&1 ||
+(tiny_job launcher --set workers.backend=ref --set train.phases=1) >"$work/ask.out" 2>&1 ||
     fail "the job whose launcher computes the features"
-grep -q 'computed by the workers' "$work/out" && fail "the workers computed few features"
+grep -q 'computed by the workers' "$work/ask.out" && fail "the workers computed few features"
 take_data run workers
 (tiny_job workers --set workers.backend=ref --set train.phases=1 \
-    --set router.feature_docs=40) >"$work/out" 2>&1 ||
+    --set router.feature_docs=40) >"$work/ask.out" 2>&1 ||
     fail "the job whose workers compute the features"
 says '^router   the features of [0-9]* documents were computed by the workers in 4 tasks'
-cmp "$work/launcher/router.json" "$work/workers/router.json" >>"$work/out" ||
+cmp "$work/launcher/router.json" "$work/workers/router.json" >>"$work/ask.out" ||
     fail "the documents went to other paths"
 ask store fsck --run "$work/workers" || fail "fsck of the job whose workers compute features"
 
 # The same command again: nothing is left to train, and the program knows every chapter.
 # shellcheck disable=SC2086
-(tiny_job run $chapters) >"$work/out" 2>&1 || fail "the job again"
-grep -q 'scored by' "$work/out" && fail "a chapter was made twice"
+(tiny_job run $chapters) >"$work/ask.out" 2>&1 || fail "the job again"
+grep -q 'scored by' "$work/ask.out" && fail "a chapter was made twice"
 says 'mixture, by likelihood'
 
 # Each path has trained all six phases, each with four steps of two rows. The base model
@@ -99,14 +85,14 @@ says 'trained 2 phases longer than the baselines'
 [ "$(hash_of mix~3/head@0)" = "$before" ] || fail "mix~3 does not begin as mix~2"
 [ "$(hash_of mix~3/head@5)" != "$before" ] || fail "mix~3 did not train"
 ask train --out "$run" || fail "the lengthened run again"
-grep -q '^more ' "$work/out" && fail "the run was lengthened twice"
+grep -q '^more ' "$work/ask.out" && fail "the run was lengthened twice"
 ask status --run "$run" --json || fail "status of the lengthened run"
 says '"finished": *true'
 ask train --out "$run" --set train.more=3 && fail "phases that are done were taken back"
 says 'was made with train.more'
 ask data coverage --run "$run" || fail "coverage of four chapters"
 ask store fsck --run "$run" || fail "fsck of four chapters"
-(tiny_job other --set train.phases=+2) >"$work/out" 2>&1 && fail "a new run accepted train.phases=+2"
+(tiny_job other --set train.phases=+2) >"$work/ask.out" 2>&1 && fail "a new run accepted train.phases=+2"
 says 'lengthens a run, but no run was trained'
 
 # The configuration of an older version may have keys and values that were deleted since.
@@ -147,10 +133,10 @@ ask train --out "$work/early" --dry-run && fail "a run that has not begun, with 
 says 'a value of outer.decay that was removed'
 
 # Impossible settings must be refused before the job starts anything.
-(tiny_job other --set router.em=9) >"$work/out" 2>&1
+(tiny_job other --set router.em=9) >"$work/ask.out" 2>&1
 [ $? -eq 78 ] || fail "router.em=9 with 6 phases was accepted"
 says 'below train.phases 6'
-(tiny_job other --set router.em=2 --set router.share=0.0001) >"$work/out" 2>&1
+(tiny_job other --set router.em=2 --set router.share=0.0001) >"$work/ask.out" 2>&1
 [ $? -ne 0 ] || fail "a share of the documents that contains none was accepted"
 says 'larger share'
 echo "three chapters of one mixture, and a fourth after the run was lengthened"

@@ -14,13 +14,6 @@ own_folder "$2"
 job=''
 needs python3
 
-fail() {
-    echo "FAILED: $1"
-    tail -n 15 "$work/out"
-    [ -z "$job" ] || kill "$job" 2>/dev/null
-    exit 1
-}
-
 # All held-out documents are scored before each phase.
 curves_job() { # folder, options
     folder=$1
@@ -60,7 +53,7 @@ make_corpus base modules docs
 for file in "$work"/corpus/*/*; do
     head -c 600 "$file" >"$work/short" && mv "$work/short" "$file"
 done
-(curves_job calm) >"$work/out" 2>&1 || fail "the job"
+(curves_job calm) >"$work/ask.out" 2>&1 || fail "the job"
 read_curves calm || fail "the files cannot be read"
 
 # Each phase has one point, in order. A point of the training curve is at the step where
@@ -94,14 +87,14 @@ near "$(value calm mix/held-out 20 held-out/bits_per_byte)" "$base" 0.1 &&
     fail "the held-out text of the mixture does not change"
 
 # The last loss of a path must be the one in the store.
-"$pathloom" store ls --paths mix/p01 --run "$work/calm" --json >"$work/out"
+"$pathloom" store ls --paths mix/p01 --run "$work/calm" --json >"$work/ask.out"
 near "$(value calm mix/train 24 path_loss/p01.r0)" \
-    "$(sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$work/out")" 0.001 || fail "the loss of mix/p01"
+    "$(sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' "$work/ask.out")" 0.001 || fail "the loss of mix/p01"
 
 # Without curves, every module must have the same bytes, and no event files may be
 # written.
 take_data calm none
-(tiny_job none --set data.valid_share=0.05 --set eval.curves=0 --set eval.baselines=dense) >"$work/out" 2>&1 ||
+(tiny_job none --set data.valid_share=0.05 --set eval.curves=0 --set eval.baselines=dense) >"$work/ask.out" 2>&1 ||
     fail "the job without curves"
 hashes calm >"$work/calm.hashes"
 hashes none >"$work/none.hashes"
@@ -118,7 +111,7 @@ mkdir "$work/once"
     PATHLOOM_FAILPOINT_ONCE=$work/once
     export PATHLOOM_FAILPOINT PATHLOOM_FAILPOINT_ONCE
     curves_job shot
-) >"$work/out" 2>&1 &
+) >"$work/ask.out" 2>&1 &
 job=$!
 has_fields() { # each with a value that is not 0
     for field; do
@@ -146,9 +139,9 @@ job=''
 mixture=$work/shot/tensorboard/mix/held-out/events.out.tfevents.0000000000.pathloom
 cp "$mixture" "$work/torn"
 printf 'torn' >>"$mixture"
-(curves_job shot) >"$work/out" 2>&1 || fail "the job after the kill"
+(curves_job shot) >"$work/ask.out" 2>&1 || fail "the job after the kill"
 read_curves shot || fail "the files after the kill cannot be read"
-diff "$work/calm.curves" "$work/shot.curves" >"$work/out" || fail "the curves differ from those of the undisturbed job"
+diff "$work/calm.curves" "$work/shot.curves" >"$work/ask.out" || fail "the curves differ from those of the undisturbed job"
 cmp -n "$(wc -c <"$work/torn")" "$work/torn" "$mixture" ||
     fail "what was written before the kill has changed"
 hashes shot | diff "$work/calm.hashes" - || fail "the modules differ after the kills"

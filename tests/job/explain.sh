@@ -52,7 +52,6 @@ done
     complain "75 claims what ends with 130"
 "$pathloom" explain lease.expird 2>&1 | grep -q "did you mean lease.expired" ||
     complain "no nearest name"
-"$pathloom" explain ERR_BUSY --json | grep -q '"remedy":"Stop' || complain "no JSON"
 # The explanation of a key must be the one in docs/CONFIG.md, and not a part of it.
 keys=$(sed -n 's/^| `\([a-z_.0-9]*\)` |.*/\1/p' docs/CONFIG.md)
 [ "$(echo "$keys" | wc -l)" -gt 100 ] || complain "no keys in docs/CONFIG.md"
@@ -71,6 +70,12 @@ awk -v keys="$(echo "$keys" | wc -l)" '
     complain "explain does not find a key by the end of its name"
 "$pathloom" explain learning_rate | grep -q "^train.lr " ||
     complain "explain does not find a key by its meaning"
+# Names that other programs use: their parts, plurals and usual words are found.
+for pair in batch_size:train.batch n-layers:model.blocks epochs:train.phases \
+    experts:topology.levels encryption:net.encrypt fp16:workers.precision; do
+    "$pathloom" explain "${pair%:*}" | grep -q "^${pair#*:} " ||
+        complain "explain ${pair%:*} does not find ${pair#*:}"
+done
 "$pathloom" explain data | grep -q "^data.corpus " ||
     complain "explain does not list the keys of a section"
 "$pathloom" train --set phases=3 2>&1 | grep -q "the most similar key is .train.phases" ||

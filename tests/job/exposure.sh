@@ -82,11 +82,11 @@ awk -F '"document":"' '
 echo "a run with default keys has no updates to verify, but its tasks can be trained again"
 "$pathloom" store verify L1.E0@1 --run "$work/plain" >"$work/verify" 2>"$work/verify.err"
 [ $? -eq 66 ] || fail "verify without updates"
-[ "$(cat "$work/verify" "$work/verify.err" | grep -c 'use --tasks')" -eq 1 ] || fail "verify gives its reason twice"
+[ "$(cat "$work/verify" "$work/verify.err" | grep -c 'verify --tasks')" -eq 1 ] || fail "verify gives its reason twice"
 "$pathloom" store verify L1.E0@1 --tasks --run "$work/plain" >"$work/verify" 2>&1 ||
     fail "verify --tasks: $(cat "$work/verify")"
 [ "$(grep -c '  the same$' "$work/verify")" -eq 4 ] || fail "not four tasks are the same: $(cat "$work/verify")"
-! grep -q 'use --tasks\| info ' "$work/verify" || fail "verify --tasks advises --tasks, or logs: $(cat "$work/verify")"
+! grep -q 'verify --tasks\| info ' "$work/verify" || fail "verify --tasks advises --tasks, or logs: $(cat "$work/verify")"
 
 echo "a folder has the tokens of its domain, and a file has fewer"
 exposure docs mix >"$work/domain"

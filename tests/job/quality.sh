@@ -12,12 +12,6 @@ pathloom=$1
 . tests/support/job.sh
 own_folder "$2"
 
-fail() {
-    echo "FAILED: $1"
-    tail -n 30 "$work/out"
-    exit 1
-}
-
 # Writes documents of four domains as JSON lines. The domains have words in common, but
 # in each of them other words follow a word: one of two, with equal probability. So a
 # path that knows its domain needs one bit per word of three bytes, 0.333 bits per byte.
@@ -61,7 +55,7 @@ train() { # folder, options
         --set train.batch=8 --set train.tau=40 --set train.phases=4 \
         --set train.base_steps=160 --set router.prefix=16 --set eval.baselines=dense \
         --set eval.sample_tokens=0 --set workers.threads=1 --set workers.ttl_ms=20000 \
-        --set workers.precision=f32 "$@" >"$work/out" 2>&1 || fail "the run $out"
+        --set workers.precision=f32 "$@" >"$work/ask.out" 2>&1 || fail "the run $out"
 }
 
 # Prints whether the mixture is better than a row by at least LEAST percent, in spite of
@@ -100,7 +94,7 @@ awk -F'": *' '
     /"bits_per_byte":/ && here { bits = $2 + 0 }
     END { exit !(bits > 0.30 && bits < 0.42) }' "$work/sound/report.json" ||
     fail "the mixture is far from the entropy of the text"
-! grep -q 'is better than the mixture' "$work/out" || fail "the report says that it lost"
+! grep -q 'is better than the mixture' "$work/ask.out" || fail "the report says that it lost"
 must yes sound base $LEAST
 must yes sound dense $LEAST
 
@@ -109,14 +103,14 @@ wrong='--set outer.lr=4 --set outer.momentum=0 --set outer.settle=false --set ou
 # shellcheck disable=SC2086 # words without blanks
 train wrong-weights $wrong
 must no wrong-weights dense $LEAST
-grep -q '"one machine, same time" is better than the mixture:' "$work/out" &&
-    grep -q 'these numbers do not say why' "$work/out" ||
+grep -q '"one machine, same time" is better than the mixture:' "$work/ask.out" &&
+    grep -q 'these numbers do not say why' "$work/ask.out" ||
     fail "the report names a reason for which it has no number"
 
 # One phase of four paths and the base model: 320 steps, 2.1 tokens per parameter.
 # shellcheck disable=SC2086 # words without blanks
 train little $wrong --set train.phases=1
-grep -q 'all paths together were trained on 2.1 tokens per parameter' "$work/out" ||
+grep -q 'all paths together were trained on 2.1 tokens per parameter' "$work/ask.out" ||
     fail "the report does not say why it lost"
 
 # The first token is the same in every document: the router knows nothing, and deals

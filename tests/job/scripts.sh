@@ -90,5 +90,7 @@ exit 3
 END
 runs 3 1 build.sh release
 says 'no compiler'
+# Each planted bug must fit the present code.
+sh tests/mutants.sh --fits || fail "tests/mutants.sh"
 rm -rf "$work"
 echo "ok"

@@ -11,20 +11,6 @@ seed=1
 . tests/fault/chaos_job.sh
 own_folder "$3"
 
-fail() {
-    echo "FAILED: $1"
-    tail -n 15 "$work/out"
-    exit 1
-}
-
-ask() { # verb, options; the answer is in out
-    "$pathloom" "$@" >"$work/out" 2>&1
-}
-
-says() { # pattern
-    grep -q -- "$1" "$work/out" || fail "the output does not say '$1'"
-}
-
 # The learning rate is so high that already the first phase does harm. So the best
 # version is the base model (phase 0).
 select_job() { # folder, options
@@ -37,7 +23,7 @@ select_job() { # folder, options
 mkdir -p "$work/corpus/base" "$work/corpus/docs"
 cat base/*.c | head -c 150000 | split -a 4 -C 1500 - "$work/corpus/base/"
 cat docs/*.md | head -c 150000 | split -a 4 -C 1500 - "$work/corpus/docs/"
-(select_job calm) >"$work/out" 2>&1 || fail "the job"
+(select_job calm) >"$work/ask.out" 2>&1 || fail "the job"
 says '^select   [1-4] of 4 paths of mix have an earlier version'
 
 run=$work/calm
@@ -47,31 +33,31 @@ run=$work/calm
 
 # On the held-out documents of a path, its chosen version must not be worse than its
 # last one.
-"$pathloom" store tag --run "$run" >"$work/out" 2>&1 || fail "tags"
+"$pathloom" store tag --run "$run" >"$work/ask.out" 2>&1 || fail "tags"
 awk '/nats per token on/ { for (i = 1; i < NF; i++) if ($i == "nats") chosen = $(i - 1)
     for (i = 1; i < NF; i++) if ($i == "after") last = $(i - 1)
     n++; bad += chosen > last + 0 }
-    END { exit bad || !n }' "$work/out" || fail "a worse version was chosen"
+    END { exit bad || !n }' "$work/ask.out" || fail "a worse version was chosen"
 
 # The log must show the best version, and every command must accept its tag.
 ask store show best-mix-p00 --run "$run" || fail "store show of the tag"
 says 'held-out documents; '
-phase=$(sed -n 's/^state  *phase //p' "$work/out")
+phase=$(sed -n 's/^state  *phase //p' "$work/ask.out")
 ask store log head --run "$run" || fail "log"
 says 'best of '
 ask eval --run "$run" --json || fail "eval"
 says '"select": *"head"'
-head=$(sed -n 's/.*"ppl_likelihood": *\([0-9.]*\).*/\1/p' "$work/out")
+head=$(sed -n 's/.*"ppl_likelihood": *\([0-9.]*\).*/\1/p' "$work/ask.out")
 ask eval --run "$run" --select best --json || fail "eval of the best"
 says '"select": *"best"'
-best=$(sed -n 's/.*"ppl_likelihood": *\([0-9.]*\).*/\1/p' "$work/out")
+best=$(sed -n 's/.*"ppl_likelihood": *\([0-9.]*\).*/\1/p' "$work/ask.out")
 [ "$best" != "$head" ] || fail "the best versions predict as the newest: $head"
 ask generate --run "$run" --select best --path p00 --prompt The --max-tokens 4 ||
     fail "generate"
 for v in best head; do
     ask export --run "$run" --select $v --path p00 --out "$work/model.$v" --json ||
         fail "export of $v"
-    cp "$work/out" "$work/export.$v"
+    cp "$work/ask.out" "$work/export.$v"
 done
 [ "$phase" -eq 6 ] || ! cmp -s "$work/model.best/model.safetensors" \
     "$work/model.head/model.safetensors" || fail "the export of the best is the head"
@@ -84,8 +70,8 @@ ask export --run "$run" --select best --at 1 --path p00 --out "$work/x" && fail 
 says 'leave one of them out'
 ask eval --run "$run" --select last && fail "--select last was accepted"
 says 'takes head or best'
-(tiny_job none) >"$work/out" 2>&1 || fail "the job without a hold-out"
-grep -q '^select' "$work/out" && fail "train chose best versions without a hold-out"
+(tiny_job none) >"$work/ask.out" 2>&1 || fail "the job without a hold-out"
+grep -q '^select' "$work/ask.out" && fail "train chose best versions without a hold-out"
 ask eval --run "$work/none" --select best && fail "--select best was accepted without best versions"
 says 'no best versions'
 
@@ -101,9 +87,9 @@ documents_of() { # run
 # same as without the kill.
 take_data calm shot
 (PATHLOOM_FAILPOINT=select.tag.before@train:kill:3 && export PATHLOOM_FAILPOINT &&
-    select_job shot) >"$work/out" 2>&1 && fail "train was not killed at its third tag"
+    select_job shot) >"$work/ask.out" 2>&1 && fail "train was not killed at its third tag"
 facts calm || fail "too little in the store"
-(select_job shot) >"$work/out" 2>&1 || fail "the job after the kill"
+(select_job shot) >"$work/ask.out" 2>&1 || fail "the job after the kill"
 same_facts calm shot || fail "the store differs from the one without a kill"
 fsck_is_clean shot || fail "fsck"
 
@@ -113,12 +99,12 @@ says 'tag best-mix-p00 has no module mix/'
 
 # A run with held-out documents cannot be split. The message must not tell the user to
 # change train.holdout, because a run that has begun cannot change this key.
-(select_job calm --set train.phases=+2 --set topology.split=6:4x4) >"$work/out" 2>&1 &&
+(select_job calm --set train.phases=+2 --set topology.split=6:4x4) >"$work/ask.out" 2>&1 &&
     fail "a split run with a hold-out"
 says 'lengthen the run without topology.split'
 
 # A finished run that is continued must choose again in its next chapter.
-(select_job calm --set train.phases=+2) >"$work/out" 2>&1 || fail "the longer run"
+(select_job calm --set train.phases=+2) >"$work/ask.out" 2>&1 || fail "the longer run"
 says 'paths of mix~1 have an earlier version'
 ask store show best-mix~1-p00 --run "$run" || fail "the tag of the chapter"
 rm -rf "$work"

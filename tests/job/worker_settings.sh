@@ -10,22 +10,16 @@ pathloom=$1
 own_folder "$2"
 mkdir "$work/run"
 
-fail() {
-    echo "FAILED: $1"
-    cat "$work/out"
-    exit 1
-}
-
 # Starts a worker with the address of a hub that does not exist. The worker prints its
 # settings and gives up.
 worker() { # options
     "$pathloom" worker --hub tcp://127.0.0.1:1 --name w --cache "$work/cache" "$@" \
-        >"$work/out" 2>&1
+        >"$work/ask.out" 2>&1
     code=$?
 }
 
 says() { # WORDS
-    grep -q "worker.settings $1" "$work/out" || fail "the worker does not print: $1"
+    grep -q "worker.settings $1" "$work/ask.out" || fail "the worker does not print: $1"
 }
 
 worker --patience-s 1
@@ -43,7 +37,7 @@ YAML
 worker --run "$work/run"
 [ "$code" -eq 75 ] || fail "exit code $code"
 says "backend=ref precision=f32 threads=2 recompute=true cache_bytes=64000000 patience_s=1 run=\"$work/run/run.yaml\""
-grep -q 'within 1 s' "$work/out" || fail "the worker did not wait for 1 s"
+grep -q 'within 1 s' "$work/ask.out" || fail "the worker did not wait for 1 s"
 
 worker --run "$work/run" --backend cpu --precision f32 --threads 1 --cache-bytes 5 \
     --patience-s 2
@@ -51,11 +45,11 @@ says "backend=cpu precision=f32 threads=1 recompute=true cache_bytes=5 patience_
 
 worker --run "$work/run" --precision bf16
 [ "$code" -eq 69 ] || fail "ref took bf16: exit code $code"
-grep -q bf16 "$work/out" || fail "the error does not name the precision"
+grep -q bf16 "$work/ask.out" || fail "the error does not name the precision"
 
 echo 'workers: {thread: 2}' >"$work/run/run.yaml"
 worker --run "$work/run"
 [ "$code" -eq 78 ] || fail "a wrong configuration: exit code $code"
-grep -q "$work/run/run.yaml" "$work/out" || fail "the error does not name the file"
+grep -q "$work/run/run.yaml" "$work/ask.out" || fail "the error does not name the file"
 echo "options of a worker override the run, and the run overrides the defaults"
 rm -rf "$work"

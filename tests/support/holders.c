@@ -15,7 +15,7 @@ void define_holder_arm(world *w, pl_method method, int k, const char *codec)
         a->outer.momentum[c] = a->outer.method.momentum;
     }
     a->outer.weighted = true;
-    a->outer.schedule = (pl_outer_schedule){PL_DECAY_COSINE, 1, PHASES, 0.1, 0};
+    a->outer.schedule = (pl_outer_schedule){.phases = PHASES};
     pl_copy_text(a->outer.codec_name, sizeof a->outer.codec_name, codec);
     assert_ok(pl_codec_options_default(codec, &a->outer.codec));
     tiny_shards(a, k);
@@ -90,11 +90,6 @@ pl_holder slot_of(world *w, int i, int64_t phase)
 double share(world *w, int i)
 {
     return w->k * pl_round_share(contract_of(w), i);
-}
-
-double lr_at(const world *w, int64_t round)
-{
-    return pl_outer_lr(&w->arm.outer.schedule, w->arm.outer.lr[PL_CLASS_EMBED], round);
 }
 
 void train(world *w, int i, int64_t phase)

@@ -66,8 +66,6 @@ pl_holder slot_of(world *w, int i, int64_t phase);
 
 double share(world *w, int i);
 
-double lr_at(const world *w, int64_t round);
-
 /* Stands in for a phase of training: moves the parameters of the holder towards a point
  * that differs per holder, and adds noise. */
 void train(world *w, int i, int64_t phase);

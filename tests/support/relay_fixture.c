@@ -193,3 +193,14 @@ int n_updates(fixture *f)
     }
     return n;
 }
+
+void await_version(fixture *f, int64_t number)
+{
+    pl_version_facts facts;
+    pl_status status = PL_ERR_NOT_FOUND;
+    for (int i = 0; i < 6000 && status != PL_OK; i++) {
+        pl_sleep_ms(i > 0 ? 10 : 0);
+        status = pl_client_get_version(f->client, embed, number, &facts);
+    }
+    assert_ok(status);
+}

@@ -58,6 +58,9 @@ void join_workers(worker *w, int n);
 
 worker send_one(fixture *f, const char *address, int path);
 
+/* Waits at most a minute until the home has this version of the embedding. */
+void await_version(fixture *f, int64_t number);
+
 pl_hash wait_version(fixture *f, const char *module);
 
 /* Returns the hash that version 1 of the embedding has if the workers of all four paths

@@ -33,10 +33,17 @@ pl_router *fit(const float *points, size_t n, int dim, const pl_router_options *
     return router;
 }
 
+void rank_paths(const pl_router *router, const float *feature, int top, int *paths)
+{
+    OWNED(free_memory)
+    double *scratch = malloc(router_scratch_doubles(router) * sizeof *scratch);
+    router_rank(router_weigh(router, feature, scratch), router->n_paths, top, paths);
+}
+
 int path_of(const pl_router *router, const float *feature)
 {
     int path;
-    pl_router_route(router, feature, 1, &path);
+    rank_paths(router, feature, 1, &path);
     return path;
 }
 

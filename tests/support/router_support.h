@@ -18,6 +18,9 @@ float *make_clouds(size_t n, int dim, int k, float apart);
 pl_router *fit(const float *points, size_t n, int dim,
                const pl_router_options *options);
 
+/* Writes to `paths` the `top` cheapest paths, the cheapest first (top <= n_paths). */
+void rank_paths(const pl_router *router, const float *feature, int top, int *paths);
+
 int path_of(const pl_router *router, const float *feature);
 
 /* Appends to `out` all numbers on which the router's choices depend. */

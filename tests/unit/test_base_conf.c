@@ -125,7 +125,7 @@ PL_TEST(an_unknown_key_names_the_nearest_and_the_line)
                      PL_ERR_CONFIG);
     assert_string_equal(
         pl_last_error(),
-        "unknown key `zzzzzzzz` (--set); `pathloom init` lists all keys");
+        "unknown key `zzzzzzzz` (--set); `pathloom explain WORD` finds keys");
 }
 
 PL_TEST(deleted_keys_and_values_are_accepted_only_in_a_saved_file)

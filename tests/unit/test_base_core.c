@@ -249,6 +249,8 @@ PL_TEST(the_nearest_name_is_near)
     assert_string_equal(pl_nearest("ev", names, 3), "eval");
     assert_string_equal(pl_nearest("evalxx", names, 3), "eval");
     assert_null(pl_nearest("evalxxx", names, 3));
+    /* At most two of five letters may be different ones: one of four. */
+    assert_null(pl_nearest("opal", names, 3));
 }
 
 PL_TEST(numbers_for_people_are_short)

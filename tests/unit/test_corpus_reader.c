@@ -199,6 +199,10 @@ PL_TEST(a_byte_order_mark_is_dropped)
 {
     check_text("bom.txt", "\xef\xbb\xbfhello", ":hello|");
     check_text("bom.jsonl", "\xef\xbb\xbf{\"text\": \"hello\"}\n", ":hello|");
+    /* two such files, one after the other */
+    check_text("boms.jsonl",
+               "\xef\xbb\xbf{\"text\": \"a\"}\n\xef\xbb\xbf{\"text\": \"b\"}\n",
+               ":a|:b|");
 }
 
 PL_TEST(a_binary_file_is_refused_wherever_its_nul_lies)
@@ -212,11 +216,24 @@ PL_TEST(a_binary_file_is_refused_wherever_its_nul_lies)
     }
 }
 
-PL_TEST(missing_unreadable_and_parquet_files_say_what_to_do)
+PL_TEST(missing_unreadable_and_packed_files_say_what_to_do)
 {
     check_refused("missing.txt", PL_ERR_NOT_FOUND, "missing.txt' does not exist");
     refuse_text("x.parquet", "PAR1....", PL_ERR_UNSUPPORTED, "duckdb -c");
     refuse_text("disguised", "PAR1....", PL_ERR_UNSUPPORTED, "duckdb -c");
+    refuse_text("a.pdf", "%PDF-1.7 one", PL_ERR_UNSUPPORTED,
+                "is a PDF document, which");
+    refuse_text("a.docx", "PK\x03\x04 one", PL_ERR_UNSUPPORTED, "is a zip archive");
+    refuse_text("a.rtf", "{\\rtf1 one}", PL_ERR_UNSUPPORTED, "is an RTF document");
+    char tar[300];
+    memset(tar, 'a', sizeof tar);
+    memcpy(tar + 257, "ustar", 5);
+    tar[sizeof tar - 1] = '\0';
+    refuse_text("a.tar", tar, PL_ERR_UNSUPPORTED, "is a tar archive");
+    make_folder("packed");
+    write_text("packed/a.pdf", "%PDF-1.7 one");
+    write_text("packed/b.txt", "PK one %PDF-");
+    assert_int_equal(check_read("packed", ":PK one %PDF-|").n_skipped_files, 1);
     if (geteuid() == 0) /* root may read everything */
         return;
     write_text("secret.txt", "text");

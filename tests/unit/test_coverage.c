@@ -277,34 +277,3 @@ FIXTURE_TEST(rounds_that_a_rollback_replaced_are_given_up_not_lost)
         assert_int_equal(w->paths[p].n_checked, 2 * pl_topology_n_slots(w->topology));
     }
 }
-
-/* The merge of the open round will count the late update, not that of the round. */
-FIXTURE_TEST(update_in_whose_place_a_late_one_counts_is_not_lost)
-{
-    pl_contribution late = contribution(1, 0);
-    late.phase = 1;
-    w->arm.outer.quorum = w->arm.outer.late_weight = 0.5;
-    for (int m = 0; m < pl_topology_n_modules(w->topology); m++) {
-        pl_contribution list[PATHS];
-        int n = 0;
-        for (int p = 0; p < PATHS; p++)
-            if (pl_topology_path_has(w->topology, p, m) && (m > 0 || p == 0))
-                list[n++] = contribution(p, 0);
-        put_version(w, m, 0, NULL, 0);
-        put_version(w, m, 1, list, n);
-        for (int i = 0; i < n; i++) {
-            list[i] = contribution((int)list[i].path, 1);
-            put_pending(w, m, &list[i]);
-        }
-    }
-    put_path(w, 0, 2);
-    put_path(w, 1, 2);
-    for (int has_late = 0; has_late < 2; has_late++) {
-        assert_ok(pl_coverage_of(w->store, &w->arm, w->topology, w->paths));
-        assert_int_equal(w->paths[0].n_lost, 0);
-        assert_int_equal(w->paths[1].n_lost, !has_late);
-        assert_int_equal(w->paths[1].n_left_out, 1);
-        if (!has_late)
-            put_pending(w, 0, &late);
-    }
-}

@@ -1,7 +1,7 @@
 /* folder: modules; label: unit */
-/* Tests a decoder that decodes several sequences at once. Each sequence must get the
- * same bytes of logits as when it is decoded alone. Weights of one byte (int8) must
- * give nearly the same logits as weights of four bytes (f32). */
+/* Tests a decoder with several slots. Weights of one byte (int8) must give nearly the
+ * same logits as weights of four bytes (f32). test_module compares sequences that are
+ * decoded together with the same sequences alone. */
 #include "tests/support/pairs.h"
 
 enum { VOCAB = 251, CONTEXT = 40, SLOTS = 9, WORDS = 12 };
@@ -46,76 +46,6 @@ static void read_alone(pl_model *model, int i, float (*logits)[VOCAB])
     assert_ok(pl_decoder_feed(alone, words, n, logits[n - 1]));
     for (int k = n; k < WORDS; k++)
         assert_ok(pl_decoder_feed(alone, words + k, 1, logits[k]));
-}
-
-/* Decodes all sequences in one decoder. Sequence i joins in the decoder's slot 8 - i
- * before round i, and leaves after its last word. So the set of sequences differs from
- * round to round. */
-static void read_together(pl_model *model, float (*logits)[WORDS][VOCAB])
-{
-    OWNED(pl_decoder_destroy) pl_decoder *d;
-    int at[SLOTS] = {0}, n = 1;
-    assert_ok(pl_decoder_create_slots(model, SLOTS, &d));
-    for (int round = 0; n > 0; round++) {
-        int32_t slots[SLOTS], tokens[SLOTS], who[SLOTS];
-        float out[SLOTS][VOCAB];
-        if (round < SLOTS) {
-            int32_t words[WORDS];
-            at[round] = prompt_length(round);
-            for (int k = 0; k < at[round]; k++)
-                words[k] = word(round, k);
-            assert_ok(pl_decoder_prefill(d, SLOTS - 1 - round, words, at[round],
-                                         logits[round][at[round] - 1]));
-        }
-        n = 0;
-        for (int i = 0; i < SLOTS && i <= round; i++) {
-            if (at[i] == WORDS)
-                continue;
-            who[n] = i;
-            slots[n] = SLOTS - 1 - i;
-            tokens[n++] = word(i, at[i]);
-        }
-        if (n > 0)
-            assert_ok(pl_decoder_step(d, slots, tokens, n, out[0]));
-        for (int i = 0; i < n; i++)
-            memcpy(logits[who[i]][at[who[i]]++], out[i], sizeof out[i]);
-    }
-    for (int i = 0; i < SLOTS; i++)
-        assert_int_equal(pl_decoder_length(d, SLOTS - 1 - i), WORDS);
-}
-
-static void expect_same_bytes(pl_backend *be)
-{
-    float(*together)[WORDS][VOCAB] = calloc(SLOTS, sizeof *together);
-    float(*alone)[VOCAB] = calloc(WORDS, sizeof *alone);
-    OWNED(pl_topology_destroy) pl_topology *t = small_topology();
-    pl_model *model = fresh_reader(t, be);
-    read_together(model, together);
-    for (int i = 0; i < SLOTS; i++) {
-        read_alone(model, i, alone);
-        for (int k = prompt_length(i) - 1; k < WORDS; k++)
-            if (memcmp(alone[k], together[i][k], sizeof *alone) != 0)
-                fail_msg("%s: the logits after word %d of sequence %d differ from "
-                         "those of the sequence alone",
-                         be->device, k, i);
-    }
-    pl_model_destroy(&model);
-    free(together), free(alone);
-}
-
-PL_TEST(a_sequence_has_the_same_bytes_in_any_company)
-{
-    static const char *const precisions[] = {"f32", "bf16", "int8"};
-    for (int i = 0; i < 3; i++)
-        for (int threads = 1; threads < 3; threads++) {
-            OWNED(pl_backend_close)
-            pl_backend *be = open_side("cpu", precisions[i], threads);
-            if (!be)
-                continue; /* this machine cannot compute in bf16 */
-            expect_same_bytes(be);
-        }
-    OWNED(pl_backend_close) pl_backend *ref = open_side("ref", "f32", 1);
-    expect_same_bytes(ref);
 }
 
 /* int8 must change the logits by little, but must change them. The normalised

@@ -66,17 +66,6 @@ static void send_update(fixture *f, int path, int64_t round, int delay)
                  text);
 }
 
-static void await_version(fixture *f, int64_t number)
-{
-    pl_version_facts facts;
-    for (int i = 0; i < 6000; i++) {
-        if (pl_client_get_version(f->client, embed, number, &facts) == PL_OK)
-            return;
-        pl_sleep_ms(10);
-    }
-    fail_msg("there is no version %d after a minute", (int)number);
-}
-
 static void train(fixture *f, int delay)
 {
     for (int64_t round = 0; round < ROUNDS; round++) {

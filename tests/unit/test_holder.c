@@ -15,7 +15,7 @@
  *                v = alpha v + g,  x -= beta (g + alpha v) */
 static void equations_of_gossip(world *w, int64_t round)
 {
-    double alpha = w->arm.outer.momentum[PL_CLASS_EMBED], beta = lr_at(w, round);
+    double alpha = w->arm.outer.momentum[PL_CLASS_EMBED], beta = w->arm.outer.lr[PL_CLASS_EMBED];
     double gamma = w->arm.outer.own_consensus ? w->arm.outer.method.consensus : beta;
     bool nesterov = w->arm.outer.method.rule == PL_RULE_NESTEROV;
     double scale = w->arm.outer.rescale ? sqrt(w->k) : 1;

@@ -647,7 +647,7 @@ PL_TEST(a_value_that_is_not_finite_is_named)
 
 PL_TEST(what_is_not_there_is_said)
 {
-    refused("nowhere", PL_ERR_NOT_FOUND, "nowhere to import");
+    refused("nowhere", PL_ERR_NOT_FOUND, "nowhere to import: give a folder");
     assert_ok(pl_make_folders(in_scratch("empty")));
     refused("empty", PL_ERR_NOT_FOUND, "no config.json");
     free(make_folder("bare", &wide_shape, PL_WEIGHT_F32));

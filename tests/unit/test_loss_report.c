@@ -28,7 +28,8 @@ static void fill_row(pl_run *r, evaluation *e, row_kind kind, double one, double
 
 /* Reads what evaluation_print_loss prints if the mixture has these losses. The rival
  * has 3 nats per target in both domains. */
-static void report(double one, double one_again, double hindsight, char out[1024])
+static void report_rules(double one, double one_router, double one_again,
+                         double hindsight, char out[1024])
 {
     static const char *const sets[] = {"router.prefix=32"};
     uint32_t lens[DOCS];
@@ -53,6 +54,7 @@ static void report(double one, double one_again, double hindsight, char out[1024
     for (uint32_t d = 0; d < DOCS; d++)
         e.docs[d] = d;
     e.answer = ROW_LIKELIHOOD;
+    fill_row(&r, &e, ROW_ROUTER, one_router, 2.95);
     fill_row(&r, &e, ROW_LIKELIHOOD, one, 2.95);
     fill_row(&r, &e, ROW_REROUTED, one_again, 2.95);
     fill_row(&r, &e, ROW_EQUAL, 3, 3);
@@ -72,6 +74,23 @@ static void report(double one, double one_again, double hindsight, char out[1024
     evaluation_clear(&e);
     pl_topology_destroy(&r.topology);
     pl_tokens_close(&r.valid);
+}
+
+static void report(double one, double one_again, double hindsight, char out[1024])
+{
+    report_rules(one, one, one_again, hindsight, out);
+}
+
+PL_TEST(a_rule_that_is_better_than_the_one_that_answers_is_named)
+{
+    char said[1024];
+    report_rules(2.9, 2.7, 2.9, 3.1, said);
+    assert_non_null(strstr(said, "has 9.5 % lower perplexity than row *"));
+    assert_non_null(strstr(said, "router.answer=router"));
+    report_rules(2.9, 2.9, 2.9, 3.1, said);
+    assert_null(strstr(said, "router.answer"));
+    report_rules(2.7, 2.9, 2.9, 3.1, said);
+    assert_null(strstr(said, "router.answer"));
 }
 
 PL_TEST(a_domain_that_wins_when_routed_again_has_a_wrong_path)

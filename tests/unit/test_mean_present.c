@@ -184,6 +184,4 @@ PL_TEST(it_refuses_what_would_count_twice)
     outer = outer_of(PL_METHOD_DILOCO, "topk");
     outer.quorum = 0.5;
     assert_ok(pl_mean_check(&outer));
-    outer.late_weight = 0.5;
-    assert_needs(&outer, "outer.late_weight");
 }

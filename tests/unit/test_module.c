@@ -9,16 +9,18 @@ enum { VOCAB = 131, CONTEXT = 32, SLOTS = 10, WORDS = 12, MODULES_MAX = 32 };
 
 /* Makes a topology of one of three kinds. In kind 0 all blocks belong to two levels.
  * Kind 1 also has a path-specific block, one embedding per expert of level 1, and one
- * head per expert of level 2. In kind 2 the three paths share no module. */
-enum { KINDS = 3 };
+ * head per expert of level 2. In kind 2 the three paths share no module. Kind 3 has one
+ * path, and odd sizes. */
+enum { KINDS = 4 };
 static pl_topology *make_topology(int kind)
 {
+    static const char *const levels[KINDS] = {"2x2", "2x2", "3", "1"};
     const pl_shape shape = {.vocab = VOCAB,
-                            .width = 48,
+                            .width = kind == 3 ? 72 : 48,
                             .n_heads = 4,
                             .n_kv_heads = 2,
-                            .head_size = 12,
-                            .ffn = 88,
+                            .head_size = kind == 3 ? 18 : 12,
+                            .ffn = kind == 3 ? 150 : 88,
                             .n_blocks = 4,
                             .context = CONTEXT,
                             .tied = kind != 1,
@@ -27,7 +29,7 @@ static pl_topology *make_topology(int kind)
                             .qk_norm = kind != 0};
     pl_topology_spec spec = {.replicas = 1};
     pl_topology *t;
-    assert_ok(pl_topology_parse_levels(kind == 2 ? "3" : "2x2", &spec));
+    assert_ok(pl_topology_parse_levels(levels[kind], &spec));
     if (kind == 1) {
         spec.embed_choice = 1;
         spec.head_choice = 2;
@@ -169,6 +171,8 @@ static void read_together(const world *w, float (*logits)[WORDS][VOCAB])
         for (int i = 0; i < n; i++)
             memcpy(logits[who[i]][at[who[i]]++], out[i], sizeof out[i]);
     }
+    for (int i = 0; i < SLOTS; i++)
+        assert_int_equal(pl_decoder_length(d, i), WORDS);
 }
 
 static void expect_same_bytes(pl_backend *be, int kind)

@@ -2,16 +2,15 @@
 #include "tests/support/relay_fixture.h"
 
 /* Tests rounds that are merged with a quorum. If an update comes too late, its worker
- * must be told, or the update must count in the next round. */
+ * must be told. */
 
 enum { SLOT = 0, SAMPLES = 4 }; /* the embedding, which all paths share */
 
-static void open_quorum_job(fixture *f, double quorum, int deadline_ms, double weight)
+static void open_quorum_job(fixture *f, double quorum, int deadline_ms)
 {
     place_home(f, "f32");
     f->arm.outer.quorum = quorum;
     f->arm.outer.deadline_ms = deadline_ms;
-    f->arm.outer.late_weight = weight;
     start_child(&f->home);
     f->client = open_client(f->home.address);
     publish(f);
@@ -79,13 +78,6 @@ static bool has_version(fixture *f, int64_t number)
     return pl_client_get_version(f->client, embed, number, &facts) == PL_OK;
 }
 
-static void await_version(fixture *f, int64_t number)
-{
-    for (int i = 0; i < 6000 && !has_version(f, number); i++)
-        pl_sleep_ms(10);
-    assert_true(has_version(f, number));
-}
-
 /* Reads the weight that each path's update has in a version of the embedding. It is 0
  * if the path did not contribute. */
 static void weights_of(fixture *f, uint64_t number, double weights[PATHS])
@@ -105,7 +97,7 @@ PL_TEST(round_is_merged_without_those_who_are_late)
     OWNED(close_job) fixture f;
     char text[256];
     double weights[PATHS];
-    open_quorum_job(&f, 0.75, 100, 0);
+    open_quorum_job(&f, 0.75, 100);
     for (int path = 0; path < 3; path++)
         send_good(&f, path, 0);
     await_version(&f, 1);
@@ -124,7 +116,7 @@ PL_TEST(round_is_merged_without_those_who_are_late)
 PL_TEST(nothing_is_merged_below_the_quorum)
 {
     OWNED(close_job) fixture f;
-    open_quorum_job(&f, 0.75, 0, 0);
+    open_quorum_job(&f, 0.75, 0);
     send_good(&f, 0, 0);
     send_good(&f, 1, 0);
     pl_sleep_ms(700);
@@ -137,7 +129,7 @@ PL_TEST(round_that_is_whole_does_not_wait_for_the_deadline)
 {
     OWNED(close_job) fixture f;
     double weights[PATHS];
-    open_quorum_job(&f, 0.5, 600000, 0);
+    open_quorum_job(&f, 0.5, 600000);
     for (int path = 0; path < 4; path++)
         send_good(&f, path, 0);
     await_version(&f, 1);
@@ -146,102 +138,42 @@ PL_TEST(round_that_is_whole_does_not_wait_for_the_deadline)
         assert_true(weights[path] == 1);
 }
 
-PL_TEST(late_update_counts_once_in_the_next_round)
+PL_TEST(worker_whose_update_differs_from_the_accepted_one_is_told)
 {
     OWNED(close_job) fixture f;
     char text[256];
-    double weights[PATHS];
-    open_quorum_job(&f, 0.5, 0, 0.25);
+    open_quorum_job(&f, 0.5, 0);
     send_good(&f, 0, 0);
-    send_good(&f, 1, 0);
-    await_version(&f, 1);
-    send_good(&f, 3, 0); /* this update counts in round 1 */
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
-        restart_child(&f.home);
-    }
-    send_good(&f, 0, 1);
-    await_version(&f, 2);
-    weights_of(&f, 2, weights);
-    assert_true(weights[0] == 1 && weights[3] == 0.25);
-    assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
-    send_good(&f, 2, 0); /* this update is two rounds late */
-    send_good(&f, 0, 2);
-    await_version(&f, 3);
-    weights_of(&f, 3, weights);
-    assert_true(weights[2] == 0.0625);
-}
-
-PL_TEST(a_round_takes_one_update_of_a_path)
-{
-    OWNED(close_job) fixture f;
-    char text[256];
-    open_quorum_job(&f, 0.75, 0, 0.5);
-    for (int path = 0; path < 3; path++)
-        send_good(&f, path, 0);
-    await_version(&f, 1);
-    send_good(&f, 3, 0);
-    assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
-    assert_int_equal(send(&f, 3, 1, text), PL_SUBMIT_DROPPED);
-    assert_non_null(strstr(text, "already has a late update of this path"));
-}
-
-PL_TEST(worker_whose_late_update_differs_from_the_accepted_one_is_told)
-{
-    OWNED(close_job) fixture f;
-    char text[256];
-    open_quorum_job(&f, 0.5, 0, 0.25);
-    send_good(&f, 0, 0);
-    send_good(&f, 1, 0);
-    await_version(&f, 1);
-    send_good(&f, 3, 0);          /* this update counts in round 1 */
-    for (int i = 0; i < 2; i++) { /* before and after the merge of round 1 */
-        assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
+    for (int i = 0; i < 2; i++) { /* before and after the merge of the round */
+        assert_int_equal(send(&f, 0, 0, text), PL_SUBMIT_DUPLICATE);
         device = 1;
-        assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_OTHER);
         assert_int_equal(send(&f, 0, 0, text), PL_SUBMIT_OTHER);
         device = 0;
         if (i == 0)
-            send_good(&f, 0, 1);
-        await_version(&f, 2);
+            send_good(&f, 1, 0);
+        await_version(&f, 1);
     }
-    send_good(&f, 3, 2);
-    device = 1; /* in round 2 the path has its update of another phase */
-    assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_OTHER);
-    device = 0;
-    assert_int_equal(send(&f, 3, 2, text), PL_SUBMIT_DUPLICATE);
 }
 
 /* A worker whose lease goes on may send its next phase first. Phase 0 is then not a
- * duplicate: it counts late, or its worker is told that it does not count. */
-PL_TEST(updates_that_come_out_of_order_are_counted_or_named)
+ * duplicate: its worker is told that it does not count. */
+PL_TEST(update_that_comes_after_its_round_and_the_next_phase_is_dropped)
 {
-    for (int late = 0; late < 2; late++) {
-        OWNED(close_job) fixture f;
-        char text[256];
-        double weights[PATHS];
-        open_quorum_job(&f, 0.5, 0, late ? 0.5 : 0);
-        send_good(&f, 0, 0);
-        send_good(&f, 1, 0);
-        await_version(&f, 1);
-        send_good(&f, 3, 1);
+    OWNED(close_job) fixture f;
+    char text[256];
+    open_quorum_job(&f, 0.5, 0);
+    send_good(&f, 0, 0);
+    send_good(&f, 1, 0);
+    await_version(&f, 1);
+    send_good(&f, 3, 1);
+    for (int64_t version = 1; version < 3; version++) {
         assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DROPPED);
         assert_non_null(strstr(text, "was merged before this update came"));
-        send_good(&f, 0, 1);
-        await_version(&f, 2);
-        if (late) {
-            send_good(&f, 3, 0); /* round 2 has no update of this path */
-            assert_int_equal(send(&f, 3, 1, text), PL_SUBMIT_DUPLICATE);
-            restart_child(&f.home);
-            send_good(&f, 0, 2);
-            await_version(&f, 3);
-            weights_of(&f, 3, weights);
-            assert_true(weights[0] == 1 && weights[3] == 0.25);
-            assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DUPLICATE);
-        } else {
-            assert_int_equal(send(&f, 3, 0, text), PL_SUBMIT_DROPPED);
-        }
         assert_int_equal(send(&f, 3, 1, text), PL_SUBMIT_DUPLICATE);
+        if (version == 1)
+            send_good(&f, 0, 1);
+        await_version(&f, 2);
+        restart_child(&f.home);
     }
 }
 
@@ -292,7 +224,7 @@ PL_TEST(update_of_other_samples_than_its_phase_is_rejected)
 {
     OWNED(close_job) fixture f;
     char text[256];
-    open_quorum_job(&f, 0.5, 0, 0.5);
+    open_quorum_job(&f, 0.5, 0);
     pl_submit_result result;
     assert_fails(send_samples(&f, 0, 0, SAMPLES, &result, text), PL_ERR_DATA,
                  "has the samples 0 to 3");
@@ -311,15 +243,19 @@ PL_TEST(definition_keeps_its_quorum_and_others_are_as_they_were)
     define_arm(&f, "f32");
     pl_arm_encode(&f.arm, &without);
     f.arm.outer.quorum = 0.75;
-    f.arm.outer.late_weight = 0.5;
     pl_arm_encode(&f.arm, &with);
     assert_true(with.len > without.len);
     assert_ok(pl_arm_decode(with.data, with.len, &again));
-    assert_true(again.outer.quorum == 0.75 && again.outer.late_weight == 0.5);
+    assert_true(again.outer.quorum == 0.75);
     pl_arm_clear(&again);
     assert_ok(pl_arm_decode(without.data, without.len, &again));
     assert_true(again.outer.quorum == 0);
     pl_arm_clear(&again);
+    f.arm.outer.late_weight = 0.5; /* an earlier release had it */
+    pl_buf_clear(&with);
+    pl_arm_encode(&f.arm, &with);
+    assert_fails(pl_arm_decode(with.data, with.len, &again), PL_ERR_CONFIG,
+                 "counts late updates");
     f.arm.outer.quorum = 1.5;
     pl_buf_clear(&with);
     pl_arm_encode(&f.arm, &with);

@@ -215,7 +215,7 @@ PL_TEST(the_path_of_least_cost_is_taken)
     for (size_t i = 0; i < 120; ++i) {
         const double *costs = router_weigh(router, points + i * 8, scratch);
         int paths[4];
-        pl_router_route(router, points + i * 8, 4, paths);
+        rank_paths(router, points + i * 8, 4, paths);
         for (int rank = 1; rank < 4; ++rank)
             assert_true(costs[paths[rank - 1]] <= costs[paths[rank]]);
     }

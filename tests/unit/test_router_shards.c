@@ -54,7 +54,7 @@ PL_TEST(product_paths_rank_by_summed_distances)
         int paths[PATHS];
         bool seen[PATHS] = {false};
         double last = -1.0;
-        pl_router_route(router, points + i * DIM, PATHS, paths);
+        rank_paths(router, points + i * DIM, PATHS, paths);
         for (int rank = 0; rank < PATHS; ++rank) {
             double cost = distance(points + i * DIM,
                                    means[0] + paths[rank] / EXPERTS * (DIM / 2)) +
@@ -74,8 +74,8 @@ PL_TEST(a_shorter_ranking_is_the_start_of_the_longer)
     OWNED(pl_router_destroy) pl_router *router = product_router(points);
     for (int i = 0; i < N; ++i) {
         int all[PATHS], some[4];
-        pl_router_route(router, points + i * DIM, PATHS, all);
-        pl_router_route(router, points + i * DIM, 4, some);
+        rank_paths(router, points + i * DIM, PATHS, all);
+        rank_paths(router, points + i * DIM, 4, some);
         assert_memory_equal(all, some, sizeof some);
     }
 }
@@ -98,7 +98,7 @@ PL_TEST(with_overlap_a_document_stands_in_its_nearest_shards)
         assert_int_equal(shards.n_paths, PATHS);
         for (uint32_t i = 0; i < N; ++i) {
             int ranked[PATHS];
-            pl_router_route(router, points + i * DIM, PATHS, ranked);
+            rank_paths(router, points + i * DIM, PATHS, ranked);
             assert_int_equal(shards.path_of[i], ranked[0]);
             for (int rank = 0; rank < PATHS && shards.n_repaired == 0; ++rank)
                 assert_int_equal(contains(&shards, ranked[rank], i), rank < overlap);

@@ -1,8 +1,8 @@
 """Asks a server by the clients of other people, and prints what works (tests/clients.sh).
 
-    clients.py ADDRESS
+    clients.py ADDRESS FOLDER
 
-A call of `works` must return a true value. A call of `refused` must raise an error whose
+FOLDER is empty; clients keep their files there. A call of `works` must return a true value. A call of `refused` must raise an error whose
 text has the server's sentence.
 """
 
@@ -28,6 +28,10 @@ os.environ |= {
     "LITELLM_LOG": "CRITICAL",
     "TOKENIZERS_PARALLELISM": "false",
     "NO_PROXY": "127.0.0.1",
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "HF_HOME": sys.argv[2] + "/hf",
+    "LLM_USER_PATH": sys.argv[2],
 }
 clients, bad = [], 0
 
@@ -220,6 +224,66 @@ def run(*words):
     if done.returncode != 0:
         raise RuntimeError((done.stderr or done.stdout)[-2000:])
     return done.stdout.strip()
+
+
+@client("llm")
+def ask_llm(calls):
+    """The model's names and the server's address come from a file of the user's folder."""
+    import llm
+
+    models = pathlib.Path(os.environ["LLM_USER_PATH"]) / "extra-openai-models.yaml"
+    how = {"model_name": "auto", "api_base": address, "supports_tools": True, "supports_schema": True}
+    models.write_text(json.dumps([
+        {"model_id": "talk", **how},
+        {"model_id": "text", "completion": True, **how},
+    ]))
+
+    def ask(model, stream, **more):
+        answer = llm.get_model(model).prompt(PROMPT, key=KEY, stream=stream, max_tokens=8, **more)
+        return answer.text()
+
+    calls.works("completion", lambda: ask("text", False))
+    calls.works("stream", lambda: ask("text", True))
+    calls.works("chat", lambda: ask("talk", False))
+    calls.works("chat stream", lambda: ask("talk", True))
+    calls.refused("schema", unsupported("response_format"),
+                  lambda: ask("talk", False, schema={"type": "object", "properties": {}}))
+
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    calls.refused("tools", unsupported("tools"), lambda: ask("talk", False, tools=[add]))
+
+
+@client("lm-eval")
+def ask_harness(calls):
+    """The harness of EleutherAI, as a program, with a task of two documents per kind."""
+    program = str(pathlib.Path(sys.executable).with_name("lm_eval"))
+    folder = pathlib.Path(os.environ["LLM_USER_PATH"]) / "lm_eval"
+    folder.mkdir()
+    rows = [{"text": "static int main(void);", "ends": [" int", " void"]}] * 2
+    (folder / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def score(model, kind, more, metric, *options):
+        task = {
+            "task": kind, "dataset_path": "json", "test_split": "test", "output_type": kind,
+            "dataset_kwargs": {"data_files": {"test": str(folder / "test.jsonl")}},
+            "doc_to_text": "", "doc_to_target": "{{text}}",
+            "metric_list": [{"metric": metric}], **more,
+        }
+        (folder / f"{kind}.yaml").write_text(json.dumps(task))
+        end = "/chat/completions" if "chat" in model else "/completions"
+        shown = run(program, "--model", model, "--tasks", kind, "--include_path", str(folder),
+                    "--model_args", f"base_url={address}{end},model=auto,max_length=257", *options)
+        return kind in shown and metric in shown
+
+    ends = {"doc_to_text": "{{text}}", "doc_to_choice": "ends", "doc_to_target": 0}
+    until = {"doc_to_text": "{{text}}", "generation_kwargs": {"until": ["\n"], "max_gen_toks": 8}}
+    calls.works("perplexity", lambda: score("local-completions", "loglikelihood_rolling", {}, "bits_per_byte"))
+    calls.works("multiple choice", lambda: score("local-completions", "multiple_choice", ends, "acc"))
+    calls.works("completion", lambda: score("local-completions", "generate_until", until, "exact_match"))
+    calls.works("chat", lambda: score("local-chat-completions", "generate_until", until, "exact_match",
+                                      "--apply_chat_template"))
 
 
 @client("node")
