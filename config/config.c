@@ -437,7 +437,7 @@ static pl_status check_chapters(const config *c, const pl_outer *outer, int n_pa
         return pl_fail(PL_ERR_CONFIG,
                        "router.em deals documents to the paths again, but "
                        "topology.levels makes only one path; make router.em empty");
-    if (last > 0 && strcmp(c->schedule, "wsd") != 0)
+    if (n > 1 && strcmp(c->schedule, "wsd") != 0)
         return pl_fail(PL_ERR_CONFIG,
                        "%s needs train.schedule=wsd, because only this schedule "
                        "continues from one chapter to the next",

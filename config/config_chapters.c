@@ -158,8 +158,12 @@ pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MA
         b.frozen += b.frozen < b.n_freezes && b.freezes[b.frozen] == end;
         end += b.more[i];
     }
-    for (int i = 0; i < *n; i++)
+    for (int i = 0; i < *n; i++) {
         out[i].end = i + 1 < *n ? out[i + 1].begin : end;
+        out[i].from = out[i].begin;
+        if (out[i].more)
+            out[i].from -= config_falling_phases(c, out[i].begin);
+    }
     if (b.frozen < b.n_freezes)
         return pl_fail(
             PL_ERR_CONFIG,
@@ -174,6 +178,16 @@ pl_status config_chapters(const config *c, config_chapter out[CONFIG_CHAPTERS_MA
         "where a part of train.more begins",
         b.changes.grafts[b.changes.used] ? "graft" : "split",
         (long long)b.changes.phases[b.changes.used], (long long)c->phases);
+}
+
+int64_t config_decay_steps(const config *c, int64_t steps)
+{
+    return (int64_t)((double)steps * c->decay_share + 0.5);
+}
+
+int64_t config_falling_phases(const config *c, int64_t phases)
+{
+    return (config_decay_steps(c, phases * c->tau) + c->tau - 1) / c->tau;
 }
 
 int64_t config_all_phases(const config *c)

@@ -147,15 +147,3 @@ done:
     }
     return status;
 }
-
-bool config_freezes_later(const config *own, const config *c)
-{
-    const size_t n = strlen(own->freeze);
-    freeze_item items[CONFIG_FREEZE_MAX];
-    int n_own = 0, n_all = 0;
-    if (strncmp(c->freeze, own->freeze, n) != 0 || (n > 0 && c->freeze[n] != ',') ||
-        !c->freeze[n] || read_freeze(own, items, &n_own) != PL_OK ||
-        read_freeze(c, items, &n_all) != PL_OK)
-        return false;
-    return n_all > n_own && items[n_own].phase >= config_all_phases(own);
-}

@@ -146,8 +146,8 @@ static const pl_key keys[] = {
           "number of phases of each path, instead of epochs; +N makes a finished run N "
           "phases longer"),
     TEXT("train.more", more, "", "phases", GLOBAL,
-         "numbers of further phases after train.phases, such as 8,4, each with its own "
-         "warm-up and decay; `--set train.phases=+8` adds 8"),
+         "numbers of further phases after train.phases, such as 8,4; each part trains "
+         "the phases in which the rate fell again; `--set train.phases=+8` adds 8"),
     TEXT("train.freeze", freeze, "", "phase:modules", GLOBAL,
          "modules that get no new versions: embed,4:L1 freezes embed at once and level "
          "1 from phase 4 on, 6:none nothing from phase 6 on"),

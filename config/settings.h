@@ -151,10 +151,14 @@ bool config_wants(const config *c, const char *baseline);
  * topology.graft), and where modules are frozen (train.freeze). Each number in the
  * list train.more (such as 8,4) also begins a chapter, with this number of phases. */
 typedef struct config_chapter {
-    int64_t begin,
-        /* the chapter has phases begin to end - 1 of each path; the phases of
-         * train.more come after train.phases */
-        end;
+    /* The chapter has phases begin to end - 1 of each path; the phases of train.more
+     * come after train.phases. */
+    int64_t begin, end;
+    /* The chapter continues the previous ones after this number of their phases. It is
+     * `begin`, except in a chapter of train.more: that continues from before the
+     * learning rate fell, and repeats the phases `from` to begin - 1 at the full rate.
+     */
+    int64_t from;
     /* deals: all documents are dealt again (router.em). splits: each path's documents
      * are dealt to the paths that descend from it, or, if no path descends from it, to
      * all other paths. more: the chapter belongs to train.more. */
@@ -189,11 +193,13 @@ pl_status config_freeze_phases(const config *c, int64_t phases[CONFIG_FREEZE_MAX
  * the module is frozen. The caller frees the list with pl_free. ERR_CONFIG:
  * train.freeze names an unknown module, or a path would have none to train. */
 pl_status config_frozen(const config *c, int chapter, bool **frozen);
-/* Whether train.freeze of `c` is the value of the run `own` followed by at least one
- * further item, and all further items are for phases that the run does not have yet. */
-bool config_freezes_later(const config *own, const config *c);
 /* Returns a path's phases in all chapters: train.phases plus train.more. */
 int64_t config_all_phases(const config *c);
+/* Returns at how many of so many steps, the last ones, the learning rate falls
+ * (train.decay; train.schedule=wsd). */
+int64_t config_decay_steps(const config *c, int64_t steps);
+/* Returns in how many of a path's phases the rate falls, if it has so many. */
+int64_t config_falling_phases(const config *c, int64_t phases);
 /* Returns whether the path that gives a prompt the highest likelihood answers it, in a
  * run with n_paths paths (router.answer). If not, the router chooses the path. */
 bool config_answers_by_likelihood(const config *c, int n_paths);

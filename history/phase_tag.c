@@ -6,12 +6,7 @@ uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
                           int64_t phase)
 {
     const pl_contract c = pl_contract_of(arm, t, module);
-    for (int64_t p = phase; p-- > 0;) {
-        int64_t round = pl_round_of(&c, p);
-        if (round >= 0)
-            return (uint64_t)round + 1;
-    }
-    return 0;
+    return pl_rounds_after(&c, phase);
 }
 
 typedef struct arm_view {
@@ -87,6 +82,21 @@ static pl_status module_left(pl_store *store, const char *module, uint64_t head,
     return status;
 }
 
+/* The same for the versions of all modules after `phase` phases. Only rollbacks during
+ * the phases before `until` count. */
+static pl_status phase_left(pl_store *store, const arm_view *v, int64_t phase,
+                            int64_t until, bool *out)
+{
+    char module[PL_MODULE_NAME_MAX];
+    for (int m = 0; m < v->n && !*out; m++) {
+        const uint64_t last = pl_version_after(&v->arm, v->topology, m, until);
+        pl_arm_module_name(&v->arm, v->topology, m, module);
+        PL_CHECK(module_left(store, module, v->heads[m] < last ? v->heads[m] : last,
+                             pl_version_after(&v->arm, v->topology, m, phase), out));
+    }
+    return PL_OK;
+}
+
 /* Finds the phase that `at` means (pl_tag_phase). *out becomes -1 for the newest
  * versions. With delayed-nesterov only the newest versions can be tagged, because
  * rounds do not correspond to phases. */
@@ -99,15 +109,9 @@ static pl_status choose_tag_phase(pl_store *store, const arm_view *v, const char
         return PL_OK;
     if (!at) {
         /* a rollback may have replaced a version of the newest phase */
-        char module[PL_MODULE_NAME_MAX];
         const int64_t newest = newest_phase(v);
         bool left = false;
-        for (int m = 0; m < v->n && !left; m++) {
-            pl_arm_module_name(&v->arm, v->topology, m, module);
-            PL_CHECK(module_left(store, module, v->heads[m],
-                                 pl_version_after(&v->arm, v->topology, m, newest),
-                                 &left));
-        }
+        PL_CHECK(phase_left(store, v, newest, INT64_MAX, &left));
         *out = left ? -1 : newest;
         return PL_OK;
     }
@@ -135,6 +139,29 @@ pl_status pl_tag_phase(pl_store *store, const char *arm, const char *at, int64_t
         status = choose_tag_phase(store, &v, at, out);
     close_arm_view(&v);
     return status;
+}
+
+pl_status pl_arm_start(pl_store *store, const pl_arm *arm, const char *before,
+                       int64_t *out)
+{
+    arm_view v;
+    bool left = false;
+    pl_status status = open_arm_view(store, before, &v);
+    if (status == PL_OK) {
+        *out = pl_arm_continues(&v.arm, arm);
+        status = phase_left(store, &v, *out, v.arm.inner.phases, &left);
+        *out = left ? v.arm.inner.phases : *out;
+    }
+    close_arm_view(&v);
+    return status;
+}
+
+uint64_t pl_arm_beginning(const pl_arm *arm, int module, int64_t start,
+                          const pl_arm *before, const pl_topology *from, int ancestor)
+{
+    const bool frozen = pl_arm_is_frozen(arm, module);
+    return pl_version_after(before, from, ancestor,
+                            frozen ? before->inner.phases : start);
 }
 
 pl_status pl_tag_fill(pl_store *store, pl_snapshot *tag)

@@ -14,6 +14,16 @@ uint64_t pl_version_after(const pl_arm *arm, const pl_topology *t, int module,
  * phase is not complete. ERR_USAGE: `at` is not a phase, or the method's versions do
  * not belong to phases. */
 pl_status pl_tag_phase(pl_store *store, const char *arm, const char *at, int64_t *out);
+/* Finds after how many phases of the previous chapter an arm continues it
+ * (pl_arm_continues). If a rollback has given these phases up, the arm continues the
+ * last versions. */
+pl_status pl_arm_start(pl_store *store, const pl_arm *arm, const char *before,
+                       int64_t *out);
+/* Returns the version of a module of the previous chapter with which a module of the
+ * arm begins: the version after `start` phases, or if the module is frozen, the last
+ * one. */
+uint64_t pl_arm_beginning(const pl_arm *arm, int module, int64_t start,
+                          const pl_arm *before, const pl_topology *from, int ancestor);
 /* Fills in the versions, the commit and the time of a tag. The caller sets the tag's
  * arm and phase before the call (phase -1: the newest versions), and calls
  * pl_snapshot_clear afterwards, also after a failure. ERR_NOT_FOUND: garbage collection

@@ -6,11 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The versions of one module that must be kept: all versions from `needed` on, and
- * version 0 if the method refers to version 0. */
+/* The versions of one module that must be kept: all versions from `needed` on, version
+ * 0 if the method refers to version 0, and the version that a longer run continues. */
 typedef struct root_module {
     char name[PL_MODULE_NAME_MAX];
-    uint64_t needed; /* UINT64_MAX: no version is needed */
+    uint64_t needed;    /* UINT64_MAX: no version is needed */
+    uint64_t continued; /* 0: none */
     bool needs_first;
 } root_module;
 
@@ -108,6 +109,8 @@ static void add_module(pl_roots *r, const pl_arm *arm, const pl_topology *t, int
     pl_copy_text(m->name, sizeof m->name, c.name);
     m->needed = UINT64_MAX;
     m->needs_first = c.keeps_first;
+    if (pl_phase_stays(arm, pl_arm_full_phases(arm)))
+        m->continued = pl_rounds_after(&c, pl_arm_full_phases(arm));
     for (int nth = 0; nth < pl_topology_module_n_paths(t, module); nth++)
         for (int i = 0; i < pl_topology_n_replicas(t); i++) {
             int path = pl_topology_module_path(t, module, nth);
@@ -174,6 +177,8 @@ const char *pl_roots_reason(pl_roots *r, const pl_version *v)
             return "a task may start from this version";
         if (v->number == 0 && m->needs_first)
             return "updates are relative to this version";
+        if (v->number > 0 && v->number == m->continued)
+            return "a longer run continues from this version";
         break;
     }
     for (size_t i = 0; i < r->n_tags; i++) {

@@ -291,7 +291,7 @@ pl_status home_put_audit(home *h, pl_message *m, pl_message *answer)
     *open = h->audits[--h->n_audits];
     h->counts.audits[said.verdict]++;
     if (!pl_verdict_drops(said.verdict))
-        return home_end_phase(h, &arm->paths[index], &next);
+        return home_end_phase(h, arm, index, &next);
     pl_log(PL_LOG_WARN, "task.dropped", "task=%s phase=%lld verdict=%s worker=%s",
            said.path, (long long)said.phase, pl_verdict_name(said.verdict),
            next.worker);

@@ -316,7 +316,7 @@ pl_status home_check_state(home *h, const home_arm *arm, int index,
 /* home_submit.c */
 pl_status home_submit(home *h, const pl_peer *peer, pl_message *m);
 pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m);
-pl_status home_end_phase(home *h, home_path *path, const pl_path_state *state);
+pl_status home_end_phase(home *h, home_arm *arm, int index, const pl_path_state *state);
 
 /* home_meet.c */
 pl_status home_meet(home *h, const pl_peer *peer, pl_message *m, pl_message *answer);

@@ -461,11 +461,13 @@ static bool is_uploaded(const pl_path_state *state)
     return state->repeats == 0 && !pl_hash_none(&state->moments);
 }
 
-pl_status home_end_phase(home *h, home_path *path, const pl_path_state *state)
+pl_status home_end_phase(home *h, home_arm *arm, int index, const pl_path_state *state)
 {
+    home_path *path = &arm->paths[index];
     PL_CHECK(home_write(h));
     PL_CHECK(pl_txn_put_path(h->txn, state));
-    if (h->options->keep_states && is_uploaded(state)) {
+    if ((h->options->keep_states || pl_phase_stays(&arm->arm, state->phase)) &&
+        is_uploaded(state)) {
         /* this object stays when the next phase replaces the path's state */
         char name[PL_MODULE_NAME_MAX];
         pl_kept_state_name(state->name, state->phase, name);
@@ -558,7 +560,7 @@ pl_status home_submit_path(home *h, const pl_peer *peer, pl_message *m)
         PL_CHECK(home_adopt_blob(h, &state.moments));
     PL_CHECK(home_draws_audit(h, &under)
                  ? home_open_audit(h, &under, &state)
-                 : home_end_phase(h, &under.arm->paths[under.index], &state));
+                 : home_end_phase(h, under.arm, under.index, &state));
     answer_submitted(h, peer, m->request, PL_SUBMIT_ACCEPTED, NULL);
     return PL_OK;
 }

@@ -123,17 +123,6 @@ static pl_status fit_base(const config *c, pl_arm *arm)
     return PL_OK;
 }
 
-/* For the schedule wsd: the learning rate decays in the last steps of the arm. With
- * outer.settle the outer step is the plain mean from the round in which the decay
- * begins. */
-static void decay_at_end(const config *c, pl_arm *arm, int64_t steps)
-{
-    pl_inner *in = &arm->inner;
-    in->decay = (int)((double)steps * c->decay_share + 0.5);
-    if (c->settle)
-        arm->outer.schedule.settle = (in->decay + in->tau - 1) / in->tau;
-}
-
 /* Lists the modules that are frozen in the arm of this chapter. */
 static pl_status freeze_arm(const config *c, int chapter, pl_arm *arm)
 {
@@ -196,8 +185,7 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     bool is_base = strcmp(name, "base") == 0, is_mix = chapter >= 0;
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
     int n_chapters = 0;
-    int64_t begin = 0, end = c->phases;
-    bool more = false;
+    int64_t from = 0, end = c->phases;
     pl_inner *in = &out->inner;
     memset(out, 0, sizeof *out);
     pl_copy_text(out->name, sizeof out->name, name);
@@ -212,9 +200,8 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     if (!is_mix)
         PL_CHECK(make_dense(out));
     if (is_mix && chapter < n_chapters) {
-        begin = chapters[chapter].begin;
+        from = chapters[chapter].from;
         end = chapters[chapter].end;
-        more = chapters[chapter].more;
         out->spec = chapters[chapter].spec;
         out->descent = chapters[chapter].descent;
         PL_CHECK(freeze_arm(c, chapter, out));
@@ -224,27 +211,24 @@ pl_status run_arm(const pl_run *r, const char *name, pl_arm *out)
     out->outer.schedule.phases = in->phases;
     if (is_base) {
         PL_CHECK(fit_base(c, out));
-    } else if (more) {
-        /* A chapter of train.more: the learning rate has decayed already, so the
-         * chapter begins with a warm-up, and the rate decays again at the chapter's
-         * end. */
-        in->phases = (int)(end - begin);
-        out->outer.schedule.phases = (int)(end - begin);
-        if (in->schedule == PL_SCHEDULE_WSD)
-            decay_at_end(c, out, (end - begin) * in->tau);
     } else {
-        /* With the schedule wsd the arm continues the schedule of the base model.
-         * Chapters that begin before train.phases are over share one schedule: the
-         * learning rate decays only in the last of them. */
-        int64_t steps = (int64_t)in->tau * in->phases;
-        in->phases = (int)(in->phases - begin - (c->phases - end));
+        /* With the schedule wsd the arm continues the schedule of the base model, and
+         * each chapter that of the chapters before it. The learning rate falls at the
+         * end of train.phases and at the end of each part of train.more, as in a run
+         * that was planned to end there. With outer.settle the outer step is the plain
+         * mean from the round in which the rate begins to fall. */
+        const bool wsd = in->schedule == PL_SCHEDULE_WSD;
+        const int64_t last = in->phases + end - c->phases;
+        in->phases = (int)(last - from);
         out->outer.schedule.phases = in->phases;
-        if (in->schedule == PL_SCHEDULE_WSD)
-            in->first_step = base_steps(c) + (int)begin * in->tau;
+        if (wsd)
+            in->first_step = base_steps(c) + (int)from * in->tau;
         if (in->first_step > 0)
             in->warmup = (int)c->base_warmup;
-        if (in->schedule == PL_SCHEDULE_WSD && end == c->phases)
-            decay_at_end(c, out, steps);
+        if (wsd && end >= c->phases)
+            in->decay = (int)config_decay_steps(c, last * in->tau);
+        if (c->settle)
+            out->outer.schedule.settle = (in->decay + in->tau - 1) / in->tau;
     }
     /* With streaming a phase ends whenever one of the F fragments is sent, so train.tau
      * steps become F phases. For other methods F is 1. */

@@ -28,8 +28,10 @@
  * router and the paths' states. In such a chapter a frozen module has only version 0.
  *
  * A chapter of train.more does not deal documents: it keeps the shards and the router
- * of the previous chapter. The learning rate has decayed already, so the chapter begins
- * with a warm-up and new moments.
+ * of the previous chapter. It does not continue the last versions, which the falling
+ * learning rate has made: its modules and paths begin as they were before the rate
+ * began to fall, so that it trains like a run that was planned to be longer. The homes
+ * have kept these states of the paths (pl_phase_stays).
  *
  * Everything here is computed from data in the homes, and the arm's definition is
  * stored last. If this process dies at any point, the next `train` stores the same
@@ -43,8 +45,10 @@ typedef struct chapter {
     pl_run *r;
     const config_chapter *what;
     pl_arm before, scoring, arm;
+    pl_store *store; /* for reading, while the homes run */
     /* from: topology of the previous arm; topology: topology of the new arm */
     pl_topology *from, *topology;
+    int64_t start; /* number of the previous arm's phases that the new arm continues */
     routing g;
     uint32_t *docs; /* [n_docs] the documents that the paths score */
     size_t n_docs;
@@ -53,10 +57,10 @@ typedef struct chapter {
     float *params; /* parameters of one path */
 } chapter;
 
-/* ---- the end of the previous chapter ---- */
-/* Creates the modules of `arm`, which has topology t, as copies of the last versions of
- * the modules from which they descend. If a level was cut, the new module is a copy of
- * only some blocks of its ancestor. */
+/* ---- the previous chapter ---- */
+/* Creates the modules of `arm`, which has topology t, as copies of the modules from
+ * which they descend, as they were after c->start phases. If a level was cut, the new
+ * module is a copy of only some blocks of its ancestor. */
 static pl_status publish_modules(chapter *c, const pl_arm *arm, const pl_topology *t)
 {
     char name[PL_MODULE_NAME_MAX];
@@ -68,8 +72,8 @@ static pl_status publish_modules(chapter *c, const pl_arm *arm, const pl_topolog
             pl_topology_slot(c->from, pl_topology_module_slot(c->from, before));
         pl_arm_module_name(&c->before, c->from, before, name);
         PL_CHECK(stages_read_version(
-            c->r, name, pl_contract_of(&c->before, c->from, before).n_rounds, its,
-            c->params, &params));
+            c->r, name, pl_arm_beginning(arm, m, c->start, &c->before, c->from, before),
+            its, c->params, &params));
         pl_arm_module_name(arm, t, m, name);
         PL_CHECK(pl_client_create_module(c->r->client, name,
                                          c->params + (slot->offset - its->offset),
@@ -112,23 +116,48 @@ static uint64_t scores_bytes(const chapter *c)
 }
 
 /* ---- the new arm ---- */
+/* Gives the arm the states with which the previous arm began. If the topology has
+ * changed there, these belong to other paths, and the paths begin with zeros. */
+static pl_status copy_states(chapter *c)
+{
+    const pl_arm *before = &c->before;
+    char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX];
+    c->arm.moments = before->moments;
+    if (pl_hash_none(&before->states) || before->descent.n_parents > 0 ||
+        before->descent.experts[0] > 0)
+        return PL_OK;
+    pl_copy_text(c->arm.before, sizeof c->arm.before, before->before);
+    pl_arm_states_name(before, from);
+    pl_arm_states_name(&c->arm, to);
+    return stages_copy_object(c->r, from, to, &c->arm.states);
+}
+
+/* Gives the arm the states that the paths had after c->start phases of the previous
+ * arm. A path without such a state begins with zeros. */
 static pl_status put_states(chapter *c)
 {
     const pl_topology_spec *was = pl_topology_get_spec(c->from);
     const int replicas = pl_topology_n_replicas(c->topology);
     const int n = pl_topology_n_paths(c->topology) * replicas;
     pl_hash *states = pl_alloc((size_t)n * sizeof *states);
-    char name[PL_MODULE_NAME_MAX];
+    char name[PL_MODULE_NAME_MAX], kept[PL_MODULE_NAME_MAX];
     bool any = false;
-    pl_status status = PL_OK;
-    for (int i = 0; i < n; i++) {
+    pl_status status = c->start == 0 ? copy_states(c) : PL_OK;
+    for (int i = 0; i < n && c->start > 0; i++) {
         pl_path_state state;
+        pl_object object;
         int path = pl_topology_ancestor_path(c->topology, &c->arm.descent, c->from,
                                              i / replicas);
         pl_arm_path_name(&c->before, c->from, path, i % replicas, name);
-        PL_TRY(pl_client_get_path(c->r->client, name, &state));
-        states[i] = state.moments;
-        any = any || !pl_hash_none(&state.moments);
+        pl_kept_state_name(name, c->start, kept);
+        if (c->start == c->before.inner.phases) {
+            status = pl_client_get_path(c->r->client, name, &state);
+            states[i] = state.moments;
+        } else if ((status = pl_store_get_object(c->store, kept, &object)) == PL_OK) {
+            states[i] = object.blob;
+        }
+        PL_TRY(status == PL_ERR_NOT_FOUND ? PL_OK : status);
+        any = any || !pl_hash_none(&states[i]);
     }
     pl_arm_states_name(&c->arm, name);
     if (any) {
@@ -281,55 +310,35 @@ done:
 }
 
 /* ---- the same shards ---- */
-static pl_status copy_object(pl_run *r, const char *from, const char *to, pl_hash *blob)
-{
-    pl_buf bytes = {0};
-    pl_status status;
-    PL_TRY(pl_client_get_object(r->client, from, blob));
-    PL_TRY(pl_client_get_blob(r->client, from, blob, &bytes));
-    PL_TRY(pl_client_put_object(r->client, to, bytes.data, bytes.len, blob));
-done:
-    pl_buf_destroy(&bytes);
-    return status;
-}
-
-/* Publishes a chapter that keeps the shards and the router: a chapter with more phases,
- * with frozen modules, or with levels that were cut. A cut changes only the names of
- * the paths. */
-static pl_status publish_same_shards(chapter *c)
+/* For a chapter that keeps the shards and the router: a chapter with more phases, with
+ * frozen modules, or with levels that were cut. A cut changes only the names of the
+ * paths. */
+static pl_status copy_shards(chapter *c)
 {
     char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];
-    pl_hash blob;
-    pl_arm stored = {.n_shards = 0};
-    pl_status status;
     /* the weights of the shards, and the held-out text for curves */
-    PL_TRY(stages_read_arm(c->r, c->before.name, &stored));
-    memcpy(c->arm.weights, stored.weights,
+    memcpy(c->arm.weights, c->before.weights,
            (size_t)c->arm.n_shards * sizeof *c->arm.weights);
-    PL_TRY(curve_text_copy(c->r, &stored, c->from, &c->arm, c->topology));
+    PL_CHECK(curve_text_copy(c->r, &c->before, c->from, &c->arm, c->topology));
     for (int p = 0; p < c->arm.n_shards; p++) {
         pl_topology_path_name(c->from, p, path);
         snprintf(from, sizeof from, "shard/%s/%s", c->before.name, path);
         pl_topology_path_name(c->topology, p, path);
         snprintf(to, sizeof to, "shard/%s/%s", c->arm.name, path);
-        PL_TRY(copy_object(c->r, from, to, &c->arm.shards[p]));
+        PL_CHECK(stages_copy_object(c->r, from, to, &c->arm.shards[p]));
     }
-    PL_TRY(select_copy_holdouts(c->r, &c->before, c->from, &c->arm, c->topology));
-    if (!c->what->more)
-        PL_TRY(put_states(c));
-    PL_TRY(pl_failpoint("chapter.modules.before"));
-    PL_TRY(publish_modules(c, &c->arm, c->topology));
+    return select_copy_holdouts(c->r, &c->before, c->from, &c->arm, c->topology);
+}
+
+static pl_status copy_router(chapter *c)
+{
+    char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX];
+    pl_hash blob;
     snprintf(from, sizeof from, "router/%s", c->before.name);
     snprintf(to, sizeof to, "router/%s", c->arm.name);
-    PL_TRY(copy_object(c->r, from, to, &blob));
-    if (c->what->descent.n_parents > 0)
-        PL_TRY(routing_rename_map(c->r, c->topology));
-    PL_TRY(pl_failpoint("chapter.arm.before"));
-    PL_TRY(stages_put_arm(c->r, &c->arm));
-    PL_TRY(pl_failpoint("chapter.arm.after"));
-done:
-    pl_arm_clear(&stored);
-    return status;
+    PL_CHECK(stages_copy_object(c->r, from, to, &blob));
+    return c->what->descent.n_parents > 0 ? routing_rename_map(c->r, c->topology)
+                                          : PL_OK;
 }
 
 /* ---- the stage ---- */
@@ -345,7 +354,7 @@ pl_status stage_chapter(pl_run *r, int number, const config_chapter *what,
     PL_TRY(stages_arm_exists(r, name, &exists));
     if (exists)
         goto done;
-    PL_TRY(run_arm(r, before, &c.before));
+    PL_TRY(stages_read_arm(r, before, &c.before));
     PL_TRY(run_arm(r, before, &c.scoring));
     PL_TRY(run_arm(r, name, &c.arm));
     pl_scoring_name(number, c.scoring.name);
@@ -354,34 +363,36 @@ pl_status stage_chapter(pl_run *r, int number, const config_chapter *what,
     c.g.topology = c.topology;
     c.g.chapter = number;
     PL_TRY(stages_path_params(r, &c.params));
+    PL_TRY(store_open_run(r->dir, &c.store));
+    PL_TRY(pl_arm_start(c.store, &c.arm, before, &c.start));
+    PL_TRY(put_states(&c));
+    pl_store_close(&c.store);
     if (what->more)
-        say("more     %s continues %s: %d phases%s, with a new warm-up", c.arm.name,
-            c.before.name, c.arm.inner.phases,
-            what->splits ? "" : " on the same shards");
+        say("more     %s continues %s after %lld of its %d phases: %d phases%s",
+            c.arm.name, c.before.name, (long long)c.start, c.before.inner.phases,
+            c.arm.inner.phases, what->splits ? "" : " on the same shards");
     if (what->splits || what->descent.n_parents > 0)
         say("topology %d modules and %d paths of %s become %d and %d of %s",
             pl_topology_n_modules(c.from), pl_topology_n_paths(c.from), c.before.name,
             pl_topology_n_modules(c.topology), pl_topology_n_paths(c.topology),
             c.arm.name);
-    if (!what->splits && !what->deals) {
-        PL_TRY(publish_same_shards(&c));
-        goto done;
+    const bool keeps = !what->splits && !what->deals;
+    if (!keeps) {
+        PL_TRY(what->splits ? split_modules(&c) : deal_anew(&c, arms, n_arms));
+        PL_TRY(pl_tokens_check(r->train));
+        c.g.phases = c.arm.inner.phases;
+        PL_TRY(routing_report(r, &c.g));
     }
-    PL_TRY(what->splits ? split_modules(&c) : deal_anew(&c, arms, n_arms));
-    PL_TRY(pl_tokens_check(r->train));
-    c.g.phases = c.arm.inner.phases;
-    PL_TRY(routing_report(r, &c.g));
     PL_TRY(pl_failpoint("chapter.shards.before"));
-    PL_TRY(stages_put_shards(r, &c.arm, &c.g));
-    if (!what->more)
-        PL_TRY(put_states(&c));
+    PL_TRY(keeps ? copy_shards(&c) : stages_put_shards(r, &c.arm, &c.g));
     PL_TRY(pl_failpoint("chapter.modules.before"));
     PL_TRY(publish_modules(&c, &c.arm, c.topology));
-    PL_TRY(routing_put(r, &c.g, c.arm.name));
+    PL_TRY(keeps ? copy_router(&c) : routing_put(r, &c.g, c.arm.name));
     PL_TRY(pl_failpoint("chapter.arm.before"));
     PL_TRY(stages_put_arm(r, &c.arm));
     PL_TRY(pl_failpoint("chapter.arm.after"));
 done:
+    pl_store_close(&c.store);
     pl_free_aligned(c.params);
     if (c.scores)
         routing_free(c.scores, scores_bytes(&c));

@@ -182,7 +182,8 @@ static pl_status read_arm_params(checker *c, const char *module, uint64_t number
  * which has room for the parameters of a whole path. ERR_STALE: garbage collection has
  * deleted these parameters. */
 static pl_status read_beginning(checker *c, const pl_arm *before,
-                                const pl_topology *from, int module, float *out)
+                                const pl_topology *from, int module, int64_t start,
+                                float *out)
 {
     const int slot = pl_topology_module_slot(c->topology, module);
     const bool base = strcmp(before->name, "base") == 0;
@@ -196,8 +197,9 @@ static pl_status read_beginning(checker *c, const pl_arm *before,
         const pl_slot *own = pl_topology_slot(c->topology, slot);
         const pl_slot *its = pl_topology_slot(from, pl_topology_module_slot(from, m));
         pl_arm_module_name(before, from, m, name);
-        PL_CHECK(read_arm_params(c, name, pl_contract_of(before, from, m).n_rounds, its,
-                                 out));
+        PL_CHECK(read_arm_params(
+            c, name, pl_arm_beginning(&c->arm, module, start, before, from, m), its,
+            out));
         memmove(out, out + (own->offset - its->offset), own->n_params * sizeof *out);
         return PL_OK;
     }
@@ -220,7 +222,8 @@ static pl_status read_beginning(checker *c, const pl_arm *before,
 }
 
 static pl_status check_beginning(checker *c, const pl_arm *before,
-                                 const pl_topology *from, int module, float *params)
+                                 const pl_topology *from, int module, int64_t start,
+                                 float *params)
 {
     pl_version v;
     pl_hash began;
@@ -230,7 +233,7 @@ static pl_status check_beginning(checker *c, const pl_arm *before,
     PL_CHECK(pl_store_get_version(c->store, name, 0, &v));
     const pl_hash first = v.params;
     pl_version_clear(&v);
-    pl_status status = read_beginning(c, before, from, module, params);
+    pl_status status = read_beginning(c, before, from, module, start, params);
     if (status == PL_ERR_STALE) {
         note_unproven(c, "garbage collection has dropped the versions from which "
                          "these modules began");
@@ -247,9 +250,8 @@ static pl_status check_beginning(checker *c, const pl_arm *before,
                          "seed; that is correct if it was imported, but the store does "
                          "not have the imported file");
     else
-        note_violation(c,
-                       "%s@0 differs from the last version of %s, which it continues",
-                       name, before->name);
+        note_violation(c, "%s@0 differs from the version of %s that it continues", name,
+                       before->name);
     return PL_OK;
 }
 
@@ -259,6 +261,7 @@ static pl_status check_arm_beginning(checker *c)
     pl_arm before = {.n_shards = 0};
     pl_topology *from = NULL;
     float *params = NULL;
+    int64_t start = 0;
     pl_status status = PL_OK;
     /* the arm that this arm continues; "" for the base model */
     const pl_arm *arm = &c->arm;
@@ -295,8 +298,10 @@ static pl_status check_arm_beginning(checker *c)
     }
     PL_TRY(pl_try_alloc(pl_topology_path_params(c->topology) * sizeof *params,
                         "a path's parameters", (void **)&params));
+    if (before.name[0] && !is_base)
+        PL_TRY(pl_arm_start(c->store, arm, name, &start));
     for (int m = 0; m < pl_topology_n_modules(c->topology); m++)
-        PL_TRY(judge_failure(c, check_beginning(c, &before, from, m, params)));
+        PL_TRY(judge_failure(c, check_beginning(c, &before, from, m, start, params)));
 done:
     pl_free_aligned(params);
     pl_topology_destroy(&from);

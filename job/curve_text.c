@@ -127,9 +127,7 @@ done:
 pl_status curve_text_copy(pl_run *r, const pl_arm *from, const pl_topology *before,
                           pl_arm *to, const pl_topology *t)
 {
-    char object[PL_MODULE_NAME_MAX], name[PL_NAME_MAX];
-    pl_buf bytes = {0};
-    pl_status status = PL_OK;
+    char was[PL_MODULE_NAME_MAX], object[PL_MODULE_NAME_MAX], name[PL_NAME_MAX];
     if (from->held_every == 0)
         return PL_OK;
     pl_arm_hold(to);
@@ -140,15 +138,10 @@ pl_status curve_text_copy(pl_run *r, const pl_arm *from, const pl_topology *befo
         if (from->held_bytes[p] == 0)
             continue;
         pl_topology_path_name(before, p, name);
-        snprintf(object, sizeof object, "curve/%s/%s", from->name, name);
-        pl_buf_clear(&bytes);
-        PL_TRY(pl_client_get_blob(r->client, object, &from->held[p], &bytes));
+        snprintf(was, sizeof was, "curve/%s/%s", from->name, name);
         pl_topology_path_name(t, p, name);
         snprintf(object, sizeof object, "curve/%s/%s", to->name, name);
-        PL_TRY(pl_client_put_object(r->client, object, bytes.data, bytes.len,
-                                    &to->held[p]));
+        PL_CHECK(stages_copy_object(r, was, object, &to->held[p]));
     }
-done:
-    pl_buf_destroy(&bytes);
-    return status;
+    return PL_OK;
 }

@@ -106,8 +106,8 @@ void evaluation_json(const pl_run *r, const evaluation *e, int indent, pl_buf *o
  * shows: documents by path, choices in hindsight, perplexity by domain. */
 void evaluation_print(const pl_run *r, const evaluation *e);
 void evaluation_print_details(const pl_run *r, const evaluation *e);
-/* If the run was lengthened (train.more): also evaluates the versions with which the
- * newest chapter began, and says whether its phases made the mixture better. */
+/* If the run was lengthened (train.more): also evaluates the last versions of the
+ * chapter before, and says whether the longer run is better. */
 PL_MUST_CHECK pl_status evaluation_print_before(pl_run *r, pl_store *store,
                                                 const evaluation *e);
 /* Writes "12.3 ±0.4" and the unit, or only "12.3" and the unit if there is only one

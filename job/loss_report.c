@@ -136,12 +136,12 @@ void evaluation_print_loss(const pl_run *r, const evaluation *e)
 pl_status evaluation_print_before(pl_run *r, pl_store *store, const evaluation *e)
 {
     const evaluation_row *now = &e->rows[e->answer], *then;
-    pl_snapshot versions = {.phase = 0};
+    pl_snapshot versions = {.phase = -1};
     const evaluation_wish wish = {.versions = &versions, .only_mixture = true};
     evaluation before = {0};
     if (!r->cfg.more[0] || !now->present || !now->finished)
         return PL_OK;
-    pl_copy_text(versions.arm, sizeof versions.arm, e->chapter);
+    pl_chapter_name(pl_arm_chapter(e->chapter) - 1, versions.arm);
     pl_status status = pl_tag_fill(store, &versions);
     if (status == PL_OK)
         status = evaluate(r, store, &wish, &before);
@@ -154,7 +154,9 @@ pl_status evaluation_print_before(pl_run *r, pl_store *store, const evaluation *
         say("   before the phases of %s perplexity was %.2f: it is now %s", e->chapter,
             then->ppl, now_is);
         if (g.percent < 0)
-            say("   to go back: `pathloom store rollback %s --to 0`", e->chapter);
+            say("   to go back: `pathloom store tag before head --arm %s`, then `--at "
+                "before` with eval, generate, serve and export",
+                versions.arm);
     }
     before.wish.versions = NULL;
     evaluation_clear(&before);

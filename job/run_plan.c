@@ -207,8 +207,8 @@ static uint64_t launcher_bytes(const pl_run *r)
 enum { STORE_RESERVE_BYTES = 64 << 20, DATABASE_BYTES = 48 << 20 };
 
 /* Returns the bytes that the homes keep for the mixture: every version of every
- * chapter, and three times the parameters of each path. Returns 0 if the chapters
- * cannot be read from the configuration. */
+ * chapter, and per path an update and two states, the newest and the one that a longer
+ * run continues. Returns 0 if the chapters cannot be read from the configuration. */
 static uint64_t mixture_bytes(const pl_run *r)
 {
     config_chapter chapters[CONFIG_CHAPTERS_MAX];
@@ -221,11 +221,11 @@ static uint64_t mixture_bytes(const pl_run *r)
         pl_topology *t = NULL;
         if (pl_topology_create(shape, &chapters[i].spec, &t) != PL_OK)
             return 0;
-        uint64_t phases = (uint64_t)(chapters[i].end - chapters[i].begin);
+        uint64_t phases = (uint64_t)(chapters[i].end - chapters[i].from);
         uint64_t paths =
             (uint64_t)(pl_topology_n_paths(t) * pl_topology_n_replicas(r->topology));
         bytes += pl_topology_total_params(t) * (phases + 2) +
-                 paths * 3 * pl_topology_path_params(t);
+                 paths * 5 * pl_topology_path_params(t);
         pl_topology_destroy(&t);
     }
     return bytes * sizeof(float);
@@ -455,9 +455,11 @@ pl_status run_plan(pl_run *r)
     double n = steps * (double)(c->batch * c->context);
     double path = (double)pl_topology_path_params(r->topology);
     if (r->lengthened)
-        say("more     %lld phases follow the %lld that are trained, with a new warm-up",
+        say("more     %lld phases follow the %lld that are trained; of these the last "
+            "%lld are trained again, at the full rate",
             (long long)(config_all_phases(c) - r->phases_before),
-            (long long)r->phases_before);
+            (long long)r->phases_before,
+            (long long)config_falling_phases(c, r->phases_before));
     say("tokens   at most %s per path, which has %s parameters: %.1f per parameter",
         pl_human_count(n, tokens), pl_human_count(path, params), n / path);
     say("plan     memory %s of %s, disk at most %s of %s",

@@ -96,20 +96,16 @@ static pl_status read_holdout(pl_run *r, const pl_topology *t, const char *arm,
 pl_status select_copy_holdouts(pl_run *r, const pl_arm *before, const pl_topology *from,
                                const pl_arm *arm, const pl_topology *t)
 {
-    char object[PL_MODULE_NAME_MAX];
-    pl_buf bytes = {0};
+    char was[PL_MODULE_NAME_MAX], object[PL_MODULE_NAME_MAX];
     pl_hash blob;
-    pl_status status = PL_OK;
     const int n_paths = r->cfg.holdout > 0 ? pl_topology_n_paths(t) : 0;
-    for (int p = 0; status == PL_OK && p < n_paths; p++) {
-        status = read_holdout(r, from, before->name, p, &bytes);
+    for (int p = 0; p < n_paths; p++) {
+        holdout_name(from, before->name, p, was);
         holdout_name(t, arm->name, p, object);
-        if (status == PL_OK && bytes.len > 0)
-            status =
-                pl_client_put_object(r->client, object, bytes.data, bytes.len, &blob);
+        const pl_status status = stages_copy_object(r, was, object, &blob);
+        PL_CHECK(status == PL_ERR_NOT_FOUND ? PL_OK : status); /* the path has none */
     }
-    pl_buf_destroy(&bytes);
-    return status;
+    return PL_OK;
 }
 
 /* ---- scores ---- */

@@ -106,6 +106,18 @@ pl_status stages_put_shards(pl_run *r, pl_arm *arm, const routing *g)
 }
 
 /* ---- arms ---- */
+pl_status stages_copy_object(pl_run *r, const char *from, const char *to, pl_hash *blob)
+{
+    pl_buf bytes = {0};
+    pl_status status;
+    PL_TRY(pl_client_get_object(r->client, from, blob));
+    PL_TRY(pl_client_get_blob(r->client, from, blob, &bytes));
+    PL_TRY(pl_client_put_object(r->client, to, bytes.data, bytes.len, blob));
+done:
+    pl_buf_destroy(&bytes);
+    return status;
+}
+
 pl_status stages_arm_exists(pl_run *r, const char *name, bool *exists)
 {
     pl_hash blob;

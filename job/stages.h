@@ -3,6 +3,9 @@
 #include "job/routing.h"
 
 pl_status stages_arm_exists(pl_run *r, const char *name, bool *exists);
+/* Stores an object's bytes under a second name. ERR_NOT_FOUND: there is no `from`. */
+pl_status stages_copy_object(pl_run *r, const char *from, const char *to,
+                             pl_hash *blob);
 /* Reads the definition of an arm as it was stored. ERR_NOT_FOUND. */
 pl_status stages_read_arm(pl_run *r, const char *name, pl_arm *arm);
 /* Whether the paths score this training document for router.em. */

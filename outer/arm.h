@@ -201,7 +201,17 @@ uint64_t pl_arm_scores_bytes(const pl_arm *arm);
 /* Returns the number of samples per phase of a path. The samples of phase p begin at p
  * times this number, even if some samples of earlier phases were left out. */
 uint64_t pl_phase_samples(const pl_arm *arm);
-/* Whether a path's state after `phase` phases must be uploaded (state_every). */
+/* Returns after how many phases the learning rate begins to fall, which is in the next
+ * phase; the number of all phases if it never falls. A longer run continues there. */
+int64_t pl_arm_full_phases(const pl_arm *arm);
+/* Returns after how many phases of the previous chapter `before` the arm continues it:
+ * fewer than all if the arm lengthens a run (train.more). */
+int64_t pl_arm_continues(const pl_arm *before, const pl_arm *arm);
+/* Whether homes keep a path's state after `phase` phases for a longer run, which is not
+ * possible if paths keep parameters of their own. */
+bool pl_phase_stays(const pl_arm *arm, int64_t phase);
+/* Whether a path's state after `phase` phases must be uploaded: after the last phase,
+ * if it stays, and as state_every says. */
 bool pl_phase_uploads(const pl_arm *arm, int64_t phase);
 /* Whether the arm's tasks score documents instead of training (n_scored). */
 bool pl_arm_scores(const pl_arm *arm);
@@ -224,8 +234,8 @@ pl_status pl_read_arm(pl_store *store, const char *name, pl_arm *arm,
 void pl_newest_chapter(pl_store *store, char out[PL_ARM_NAME_MAX]);
 
 /* Writes the name of the module's parent in the previous chapter; "" if there is none.
- * The last version of the parent is version 0 of this module. Both names include the
- * arm: "mix/L1.E0". */
+ * A version of the parent, usually the last, is version 0 of this module. Both names
+ * include the arm: "mix/L1.E0". */
 pl_status pl_module_before(pl_store *store, const char *module,
                            char out[PL_MODULE_NAME_MAX]);
 
@@ -295,8 +305,8 @@ void pl_arm_before_name(const pl_arm *arm, const pl_topology *t, int path, int r
                         char out[96]);
 void pl_arm_states_name(const pl_arm *arm, char out[96]);
 /* Writes the name of the object with the state of a path after `phase` phases:
- * "state/mix/p01.r0/3". The object exists only with store.keep_states, and is at the
- * home of its path. */
+ * "state/mix/p01.r0/3", which is at the home of its path. It exists with
+ * store.keep_states, and for the phase of pl_phase_stays. */
 #define PL_KEPT_STATES "state/"
 void pl_kept_state_name(const char *path, int64_t phase, char out[96]);
 /* Returns the number of the random stream with which the sampler draws the samples of a

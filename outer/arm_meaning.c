@@ -60,10 +60,33 @@ uint64_t pl_phase_samples(const pl_arm *arm)
     return (uint64_t)arm->inner.tau * (uint64_t)arm->inner.batch;
 }
 
+int64_t pl_arm_full_phases(const pl_arm *arm)
+{
+    const pl_inner *in = &arm->inner;
+    const int64_t falling = ((int64_t)in->decay + in->tau - 1) / in->tau;
+    return falling < in->phases ? in->phases - falling : 0;
+}
+
+int64_t pl_arm_continues(const pl_arm *before, const pl_arm *arm)
+{
+    const int64_t steps = (int64_t)arm->inner.first_step - before->inner.first_step;
+    const int64_t phases = steps / before->inner.tau;
+    return pl_arm_scores(arm) || steps < 0 || phases > before->inner.phases
+               ? before->inner.phases
+               : phases;
+}
+
+bool pl_phase_stays(const pl_arm *arm, int64_t phase)
+{
+    return pl_arm_chapter(arm->name) >= 0 && arm->inner.decay > 0 &&
+           pl_path_layout_of(arm).params < 0 && phase == pl_arm_full_phases(arm);
+}
+
 bool pl_phase_uploads(const pl_arm *arm, int64_t phase)
 {
     const int every = arm->outer.state_every;
-    return every <= 1 || phase % every == 0 || phase >= arm->inner.phases;
+    return every <= 1 || phase % every == 0 || phase >= arm->inner.phases ||
+           pl_phase_stays(arm, phase);
 }
 
 bool pl_arm_scores(const pl_arm *arm)

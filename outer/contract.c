@@ -21,6 +21,11 @@ static uint64_t rounds_before(const pl_contract *c, int64_t phase)
                : 0;
 }
 
+uint64_t pl_rounds_after(const pl_contract *c, int64_t phases)
+{
+    return rounds_before(c, phases) * (uint64_t)(c->by_arrival ? c->n_holders : 1);
+}
+
 pl_contract pl_contract_of(const pl_arm *arm, const pl_topology *t, int module)
 {
     const pl_outer *outer = &arm->outer;
@@ -62,8 +67,7 @@ pl_contract pl_contract_of(const pl_arm *arm, const pl_topology *t, int module)
         c.period = 0;
         c.predicts = false;
     }
-    c.n_rounds = rounds_before(&c, arm->inner.phases) *
-                 (uint64_t)(c.by_arrival ? c.n_holders : 1);
+    c.n_rounds = pl_rounds_after(&c, arm->inner.phases);
     return c;
 }
 

@@ -89,6 +89,9 @@ pl_contract pl_contract_of(const pl_arm *arm, const pl_topology *t, int module);
 /* The contracts of all modules; free (pl_free) them before topology and arm. */
 pl_contract *pl_contracts_create(const pl_arm *arm, const pl_topology *t);
 
+/* Returns the number of the module's versions, without version 0, that exist when all
+ * paths have finished this number of phases. */
+uint64_t pl_rounds_after(const pl_contract *c, int64_t phases);
 /* Returns the round to which a phase contributes, or -1 if it contributes to none. Do
  * not use the result if `by_arrival`. */
 int64_t pl_round_of(const pl_contract *c, int64_t phase);

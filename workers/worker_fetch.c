@@ -4,11 +4,12 @@
  * state of the path. */
 #include "workers/worker_internal.h"
 
-static pl_status fetch_arm(worker *w, const pl_hash *blob, const char *name,
+/* Every home gets the definition. The home of the path has told the hub of it, while
+ * others may not have it yet. */
+static pl_status fetch_arm(worker *w, const pl_hash *blob, const char *path,
                            const worker_arm **out)
 {
     pl_buf bytes = {0};
-    char object[PL_MODULE_NAME_MAX];
     pl_status status = PL_OK;
     for (int i = 0; i < w->n_arms; i++)
         if (pl_hash_equal(&w->arms[i]->blob, blob)) {
@@ -17,8 +18,7 @@ static pl_status fetch_arm(worker *w, const pl_hash *blob, const char *name,
         }
     worker_arm *a = pl_alloc(sizeof *a);
     a->blob = *blob;
-    snprintf(object, sizeof object, "arm/%s", name);
-    PL_TRY(pl_client_get_blob(w->homes, object, blob, &bytes));
+    PL_TRY(pl_client_get_blob(w->homes, path, blob, &bytes));
     PL_TRY(pl_arm_decode(bytes.data, bytes.len, &a->arm));
     PL_TRY(pl_topology_create(&a->arm.shape, &a->arm.spec, &a->topology));
     a->contracts = pl_contracts_create(&a->arm, a->topology);
@@ -343,10 +343,8 @@ pl_status worker_fetch_merged(worker *w, worker_task *task)
 
 pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
 {
-    char arm_name[PL_ARM_NAME_MAX], object[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];
-    size_t len = strcspn(task->name, "/");
-    snprintf(arm_name, sizeof arm_name, "%.*s", (int)len, task->name);
-    PL_CHECK(fetch_arm(w, arm_blob, arm_name, &task->arm));
+    char object[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];
+    PL_CHECK(fetch_arm(w, arm_blob, task->name, &task->arm));
     const pl_arm *arm = &task->arm->arm;
     const pl_topology *topology = task->arm->topology;
     if (task->path >= arm->n_shards)

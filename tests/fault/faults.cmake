@@ -81,6 +81,7 @@ pl_job_test(fault_net "fault;outer" fault/fault_net.sh ${tools} ${CMAKE_BINARY_D
 pl_may_skip(fault_net)
 
 pl_job_test(freeze "fault;job" fault/freeze.sh ${tools} ${CMAKE_BINARY_DIR}/freeze)
+pl_job_test(lengthen "fault;job" fault/lengthen.sh ${tools} ${CMAKE_BINARY_DIR}/lengthen)
 pl_job_test(split "fault;job" fault/split.sh ${tools} ${CMAKE_BINARY_DIR}/split)
 pl_job_test(drop "fault;job" fault/drop.sh ${tools} ${CMAKE_BINARY_DIR}/drop)
 pl_job_test(forget "fault;job" fault/forget.sh ${tools} ${CMAKE_BINARY_DIR}/forget

@@ -73,9 +73,9 @@ ask train --out "$run" --set train.more=1,1 --set topology.split=3:4x4,7:16x4 ||
     cat "$work/ask.out"
     fail "one more phase, and one with four times as many paths"
 }
-says '^more     mix~2 continues mix~1: 1 phases on the same shards, with a new warm-up'
+says '^more     mix~2 continues mix~1 after 0 of its 3 phases: 4 phases on the same shards'
 says '^topology 40 modules and 16 paths of mix~2 become 148 and 64 of mix~3'
-[ "$(hash_of mix~3/L1.E15@0)" = "$(hash_of mix~2/L1.E3@1)" ] || fail "mix~3/L1.E15 does not begin with the last mix~2/L1.E3"
+[ "$(hash_of mix~3/L1.E15@0)" = "$(hash_of mix~2/L1.E3@1)" ] || fail "mix~3/L1.E15 does not begin with mix~2/L1.E3"
 ask eval --run "$run" --json || fail "eval of 64 paths"
 says '"finished": *true'
 ask store fsck --run "$run" || fail "fsck of three chapters"

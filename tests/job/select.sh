@@ -14,7 +14,7 @@ own_folder "$3"
 # The learning rate is so high that already the first phase does harm. So the best
 # version is the base model (phase 0).
 select_job() { # folder, options
-    tiny_job "$@" --set train.holdout=0.2 --set train.schedule=cosine --set train.lr=0.5 \
+    tiny_job "$@" --set train.holdout=0.2 --set train.lr=0.5 \
         --set train.lr_floor=1 --set train.warmup=0 --set train.base_lr=0.01 \
         --set train.base_steps=60
 }

@@ -82,7 +82,8 @@ PL_TEST(router_em_takes_phases_that_leave_room_for_the_decay)
 }
 
 /* A finished run can be split even if it has a baseline that a split does not allow,
- * because its baselines have ended before the split. */
+ * because its baselines have ended before the split. With a cosine it cannot be
+ * lengthened at all, because there is no phase with the full rate to continue from. */
 PL_TEST(a_finished_run_is_split_whatever_its_baselines_are)
 {
     const char *const sets[] = {"train.phases=10", "train.more=2",
@@ -91,6 +92,9 @@ PL_TEST(a_finished_run_is_split_whatever_its_baselines_are)
     if (config_build(NULL, sets, 3, &c) != PL_OK)
         fail_msg("%s", pl_last_error());
     assert_true(config_wants(&c, "diloco"));
+    const char *const cosine[] = {"train.more=2", "train.schedule=cosine"};
+    assert_fails(config_build(NULL, cosine, 2, &c), PL_ERR_CONFIG,
+                 "train.more needs train.schedule=wsd");
 }
 
 PL_TEST(too_many_paths_are_refused_before_anything_trains)

@@ -1,0 +1,131 @@
+#!/bin/sh
+# Tests that a finished run that is lengthened (train.phases=+1) continues from the
+# versions and states of the phase before its learning rate fell. The run is lengthened
+# three times; the third chapter continues from the beginning of the second. A second run
+# is the same, but its processes are killed while each chapter begins and trains, and the
+# garbage of its stores is collected in between. Both must end with the same bytes.
+# If a rollback has given that phase up, the run continues from its last versions.
+#
+# usage: lengthen.sh PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
+# shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
+set -u
+pathloom=$1
+ledger=$2
+seed=${4:-$(date +%s)}
+echo "seed $seed"
+. tests/fault/chaos_job.sh
+own_folder "$3"
+run=$work/calm
+
+# Two homes, outer momentum, Muon, and states that are uploaded every fourth phase: the
+# state that a longer run needs lies between two uploads.
+long_job() { # folder, options; in a subshell or in the background
+    tiny_job "$@" --set store.homes=2 --set train.optimizer=muon --set codec.name=i8 \
+        --set train.state_every=4
+}
+
+more() { # folder: lengthens a run by one phase; in a subshell or in the background
+    exec "$pathloom" train --out "$work/$1" --set train.phases=+1
+}
+
+begins_as() { # module of the chapter, version of the chapter before
+    [ -n "$(hash_of "$2")" ] || fail "no $2"
+    [ "$(hash_of "$1@0")" = "$(hash_of "$2")" ] || fail "$1 does not begin as $2"
+}
+
+make_corpus base modules docs
+
+echo "1. undisturbed"
+(long_job calm) >"$work/calm.out" 2>&1 || fail "the run"
+for n in 1 2 3; do
+    (more calm) >"$work/calm.out" 2>&1 || fail "it was not lengthened $n times"
+    grep 'more .*continues' "$work/calm.out"
+done
+for module in embed.E0 L1.E1 head.E1; do
+    # the rate falls in 3 of 6 phases, 3 of 7, 4 of 8 and 4 of 9
+    begins_as "mix~1/$module" "mix/$module@3"
+    begins_as "mix~2/$module" "mix~1/$module@1"
+    begins_as "mix~3/$module" "mix~2/$module@0"
+    [ "$(hash_of "mix~3/$module@5")" != "$(hash_of "mix/$module@6")" ] || fail "$module was not trained"
+done
+objects=$("$pathloom" store ls --objects state/ --run "$run" | grep -c 'state/mix/p.*/3')
+[ "$objects" -eq 4 ] || fail "$objects states of mix were kept, not 4"
+ask check --run "$run" || {
+    cat "$work/ask.out"
+    fail "check"
+}
+ask store verify mix~2/L1.E1@2 --tasks --run "$run" || {
+    cat "$work/ask.out"
+    fail "the tasks of mix~2/L1.E1@2 give a different hash"
+}
+ask store fsck --run "$run" || fail "fsck"
+ask data coverage --run "$run" || fail "coverage"
+facts calm || fail "the store cannot be read"
+
+echo "2. killed"
+kills=0
+(long_job shot) >"$work/shot.out" 2>&1 || fail "the second run"
+for n in 1 2 3; do
+    ask store gc --run "$work/shot" --delete --keep 1 --grace 0 || fail "gc"
+    for point in chapter.modules.before chapter.arm.before chapter.arm.after random none; do
+        PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20,$point@train:kill:1
+        [ "$point" != none ] || PATHLOOM_FAILPOINT=''
+        export PATHLOOM_FAILPOINT
+        if [ "$point" = chapter.modules.before ]; then
+            more shot >"$work/shot.out" 2>&1 &
+        else
+            "$pathloom" train --out "$work/shot" >"$work/shot.out" 2>&1 &
+        fi
+        job=$!
+        while [ "$point" = random ] && kill -0 "$job" 2>/dev/null; do
+            random 30
+            sleep "0.$((20 + value))"
+            pick worker worker hub home
+            # shellcheck disable=SC2046 # several process ids
+            set -- $(members "$job" "$choice")
+            [ $# -gt 0 ] || continue
+            pick "$@"
+            kill -9 "$choice" 2>/dev/null && kills=$((kills + 1))
+            [ "$kills" -lt $((n * 6)) ] || break
+        done
+        code=0
+        wait "$job" || code=$?
+        nobody_is_left shot || fail "processes are left behind"
+        case $point:$code in
+        chapter*:137) kills=$((kills + 1)) ;;
+        random:0 | none:0) ;;
+        *) fail "$point: it ended with $code" ;;
+        esac
+    done
+done
+job=''
+unset PATHLOOM_FAILPOINT
+same_facts calm shot || fail "the bytes differ after $kills kills"
+ask check --run "$work/shot" || {
+    cat "$work/ask.out"
+    fail "check after $kills kills"
+}
+
+echo "3. a rollback gives the phases up that a longer run would continue"
+run=$work/back
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 tiny_job back \
+    --set train.phases=20 >"$work/back.out" 2>&1 &
+job=$!
+modules_reach back 12
+kill -INT "$job"
+wait "$job"
+[ $? -eq 130 ] || fail "the job did not stop"
+job=''
+ask store rollback mix --to 2 --run "$run" || {
+    cat "$work/ask.out"
+    fail "rollback"
+}
+"$pathloom" train --out "$run" >"$work/back.out" 2>&1 || fail "the rest"
+(more back) >"$work/back.out" 2>&1 || fail "it was not lengthened"
+begins_as mix~1/L1.E0 mix/L1.E0@20
+ask check --run "$run" || {
+    cat "$work/ask.out"
+    fail "check after the rollback"
+}
+echo "the same bytes after $kills kills"
+rm -rf "$work"
