@@ -49,6 +49,7 @@ static int choose_lane(const graph *g)
 static void print_node(const graph *g, int at)
 {
     const lane *l = &g->lanes[at];
+    char name[PL_NAME_MAX];
     row r = row_begin(g->call->json);
     for (int i = 0; i < g->n; i++)
         row_say(&r, "%s ", i == at ? "*" : g->lanes[i].live ? "|" : " ");
@@ -60,9 +61,8 @@ static void print_node(const graph *g, int at)
     if (l->from.kind == PL_LINEAGE_ROUND) {
         row_int(&r, "contributors", l->v.n_contributions, "  %s updates:");
         for (int i = 0; i < l->v.n_contributions && i < SHOWN; i++)
-            row_say(&r, "%s %s path %lld", i > 0 ? "," : "",
-                    l->v.contributions[i].worker,
-                    (long long)l->v.contributions[i].path);
+            row_say(&r, "%s %s %s", i > 0 ? "," : "", l->v.contributions[i].worker,
+                    path_text(g->call, l->v.module, l->v.contributions[i].path, name));
         row_flag(&r, NULL, l->v.n_contributions > SHOWN, ", ...");
     } else if (l->from.kind == PL_LINEAGE_BEGIN || l->from.kind == PL_LINEAGE_MERGE) {
         row_say(&r, " of");

@@ -90,14 +90,10 @@ void print_tag(bool json, const pl_snapshot *tag, int width, bool full)
 }
 
 /* ---- log and show ---- */
-void print_task(row *r, store_call *call, const char *module, int64_t path,
-                int64_t replica, bool shown)
+const char *path_text(store_call *call, const char *module, int64_t path,
+                      char out[PL_NAME_MAX])
 {
-    char arm_name[PL_MODULE_NAME_MAX], name[PL_NAME_MAX];
-    row_int(r, "path", path, NULL);
-    row_int(r, "replica", replica, NULL);
-    if (!shown || r->json)
-        return;
+    char arm_name[PL_MODULE_NAME_MAX];
     pl_arm_of_module(module, arm_name, sizeof arm_name);
     if (strcmp(call->arm, arm_name) != 0) {
         pl_arm arm;
@@ -106,10 +102,21 @@ void print_task(row *r, store_call *call, const char *module, int64_t path,
         pl_arm_clear(&arm);
         pl_copy_text(call->arm, sizeof call->arm, arm_name);
     }
-    snprintf(name, sizeof name, "path %lld", (long long)path);
+    snprintf(out, PL_NAME_MAX, "path %lld", (long long)path);
     if (call->topology && path >= 0 && path < pl_topology_n_paths(call->topology))
-        pl_topology_path_name(call->topology, (int)path, name);
-    row_say(r, "  %s.r%-2lld", name, (long long)replica);
+        pl_topology_path_name(call->topology, (int)path, out);
+    return out;
+}
+
+void print_task(row *r, store_call *call, const char *module, int64_t path,
+                int64_t replica, bool shown)
+{
+    char name[PL_NAME_MAX];
+    row_int(r, "path", path, NULL);
+    row_int(r, "replica", replica, NULL);
+    if (shown && !r->json)
+        row_say(r, "  %s.r%-2lld", path_text(call, module, path, name),
+                (long long)replica);
 }
 
 static void print_contributions(row *r, const pl_version *v, store_call *call)

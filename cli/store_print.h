@@ -15,8 +15,11 @@ void print_ref(bool json, const char *name, const char *target, int width);
 /* `full`: also prints the versions of the tag, which the JSON always has. */
 void print_tag(bool json, const pl_snapshot *tag, int width, bool full);
 
-/* Adds which path trained an update, as in "p01.r0"; its number if the store lacks the
- * definition of the module's arm. `shown`: in the text, too. */
+/* Writes the path's name, as in "p01"; its number if the store lacks the definition of
+ * the module's arm. Returns `out`. */
+const char *path_text(store_call *call, const char *module, int64_t path,
+                      char out[PL_NAME_MAX]);
+/* Adds which path trained an update, as in "p01.r0". `shown`: in the text, too. */
 void print_task(row *r, store_call *call, const char *module, int64_t path,
                 int64_t replica, bool shown);
 

@@ -96,6 +96,7 @@ says_not 'norm 0$'
 store log L2.E0 --graph --run "$run"
 [ "$(sed -n 's/^[*] mix\/L2.E0@\([0-9]*\) .*/\1/p' "$work/verb.out" | tr '\n' ' ')" = '5 1 0 ' ] ||
     fail "the graph does not go back from 5 to 1 and 0"
+says "updates: worker-[0-9]* p[0-9]"
 says '^[*] base/'
 store log L2.E0@0 --json --run "$run"
 says '"params_norm":null,"update_norm":null'
