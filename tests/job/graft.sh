@@ -99,6 +99,9 @@ for half in L1 L2; do # L1 had two of the four blocks; now L1 and L2 have one ea
     ask store log "mix~1/$half.E1" --graph --run "$run" || fail "graph"
     says 'mix/L1.E1@1 '
 done
+ask store log mix~1/L3.E1 --run "$run" || fail "log"
+says '^mix/L2.E1@1 '
+grep -q '^mix/L2.E1@[23] ' "$work/ask.out" && fail "the log lists versions after the one that was continued"
 "$pathloom" store cat mix/L1.E1@1 --run "$run" >"$work/all"
 "$pathloom" store cat mix~1/L1.E1@0 --run "$run" >"$work/parts"
 "$pathloom" store cat mix~1/L2.E1@0 --run "$run" >>"$work/parts"
