@@ -65,3 +65,9 @@ START_TEST(after_a_rollback_past_that_phase_a_longer_run_continues_the_last_vers
     make_store(*state, PHASES - 1, FULL - 1, 0);
     assert_int_equal(begins_after(*state, FULL), PHASES);
 }
+
+START_TEST(a_rollback_to_a_later_phase_changes_nothing_for_a_longer_run)
+{
+    make_store(*state, PHASES - 1, FULL + 1, 0);
+    assert_int_equal(begins_after(*state, FULL), FULL);
+}
