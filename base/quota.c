@@ -90,7 +90,8 @@ bool quota_take(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms)
 
 void quota_charge(quota *q, const pl_peer *from, double seconds, int64_t now_ms)
 {
-    if (!from->own && (from->role == PL_AS_WORKER || from->role == PL_AS_RELAY))
+    /* a relay would pay for what its workers sent */
+    if (!from->own && from->role == PL_AS_WORKER)
         find_bucket(q, &from->key, now_ms, QUOTA_AT_ONCE)->left -=
             QUOTA_PARTS * QUOTA_PER_S * seconds;
 }

@@ -51,8 +51,7 @@ pl_status pl_quorum_check(const pl_outer *outer)
     if (outer->late_weight != 0)
         return pl_fail(PL_ERR_CONFIG,
                        "the arm counts late updates (outer.late_weight %g), which this "
-                       "release drops; continue its training with the release that "
-                       "made it",
+                       "release cannot; only the release that made the run can open it",
                        outer->late_weight);
     if (outer->quorum > 0 && pl_codec_is_homomorphic(&outer->codec))
         return pl_fail(

@@ -164,14 +164,16 @@ static enum MHD_Result reply_to_question(pl_page_front *f, struct MHD_Connection
     while (answered && q->status == PL_ERR_BUSY && pl_now_ms() < until &&
            poll(&closed, 1, AGAIN_MS) == 0)
         answered = ask_owner(f, q);
-    const unsigned code = q->status == PL_ERR_USAGE       ? MHD_HTTP_BAD_REQUEST
-                          : q->status == PL_ERR_NOT_FOUND ? MHD_HTTP_NOT_FOUND
-                          : q->status == PL_ERR_BUSY      ? MHD_HTTP_SERVICE_UNAVAILABLE
-                                                     : MHD_HTTP_INTERNAL_SERVER_ERROR;
+    /* the owner may still write to a question without an answer */
+    const pl_status status = answered ? q->status : PL_ERR_BUSY;
+    const unsigned code = status == PL_ERR_USAGE       ? MHD_HTTP_BAD_REQUEST
+                          : status == PL_ERR_NOT_FOUND ? MHD_HTTP_NOT_FOUND
+                          : status == PL_ERR_BUSY      ? MHD_HTTP_SERVICE_UNAVAILABLE
+                                                       : MHD_HTTP_INTERNAL_SERVER_ERROR;
     enum MHD_Result result =
         !answered
             ? http_reply_text(c, MHD_HTTP_SERVICE_UNAVAILABLE, "the page is closing\n")
-        : q->status == PL_OK
+        : status == PL_OK
             ? http_reply(c, MHD_HTTP_OK, "application/json", q->body.data, q->body.len)
             : http_reply_text(c, code, pl_buf_text(&q->body));
     release_question(q);

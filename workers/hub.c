@@ -130,7 +130,7 @@ static pl_status give_task(hub *h, int worker, plan_task task)
 {
     plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
     plan_grant(&h->tasks, task, worker, pl_now_ms(), h->options->ttl_ms);
-    hub_note_left(&h->workers[worker], path);
+    hub_note_left(&h->workers[worker], &h->tasks.arms[task.arm], path);
     PL_CHECK(pl_failpoint("hub.grant.after"));
     PL_CHECK(hub_fence(h, path));
     PL_CHECK(pl_failpoint("hub.fence.after"));

@@ -529,7 +529,7 @@ double hub_left_s(const hub *h, const plan_arm *arm, const plan_path *path,
 void hub_look_at_fleet(hub *h, int64_t now_ms);
 /* Call this when the path was granted to the worker: if it was left to it, the time
  * until then counts as the worker's. */
-void hub_note_left(const hub_worker *w, plan_path *path);
+void hub_note_left(const hub_worker *w, const plan_arm *arm, plan_path *path);
 /* Whether the next phase of a task that the worker holds fits it. */
 bool hub_fits_next(hub *h, int worker, plan_task held, int64_t now_ms);
 /* plan.fits: whether the worker may have this ready task. `context` points to the hub.

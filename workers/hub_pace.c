@@ -51,6 +51,8 @@ static const double late_least_s = 0.5;
 /* a worker that already has the state of a path may be slower by this factor than the
  * best worker, which would have to fetch the state */
 static const double continues_times = 2, clear_times = 1.5;
+/* the part of a task's time for which a ready path is left to its keeper */
+static const double left_part = 0.25;
 
 static double slots_of(const pl_arm *arm)
 {
@@ -617,7 +619,6 @@ const char *hub_withheld_text(const hub *h, const hub_worker *w,
  * vain is waited for again only when its measurement would be too old. */
 static bool is_left_to_keeper(hub *h, int worker, plan_task task, int64_t now_ms)
 {
-    const double part = 0.25;
     const plan_arm *arm = &h->tasks.arms[task.arm];
     plan_path *path = &arm->paths[task.index];
     if (path->keeper < 0 || path->keeper == worker || path->repeats > 0 ||
@@ -626,7 +627,7 @@ static bool is_left_to_keeper(hub *h, int worker, plan_task task, int64_t now_ms
     hub_worker *keeper = &h->workers[path->keeper];
     const plan_path *other = keeper->left_to_it;
     const double usual_ms = 1e3 * hub_usual_s(arm);
-    const int64_t since_ms = now_ms - (int64_t)(part * usual_ms);
+    const int64_t since_ms = now_ms - (int64_t)(left_part * usual_ms);
     if ((path->kept_ms > 0 && path->kept_ms <= since_ms) ||
         !takes_tasks(h, keeper, now_ms)) {
         keeper->missed_ms = other == path ? now_ms : keeper->missed_ms;
@@ -652,10 +653,13 @@ static bool is_left_to_keeper(hub *h, int worker, plan_task task, int64_t now_ms
     return true;
 }
 
-void hub_note_left(const hub_worker *w, plan_path *path)
+void hub_note_left(const hub_worker *w, const plan_arm *arm, plan_path *path)
 {
+    /* if nobody else asked in the meantime, it was not left to it for so long */
+    const double most_ms = 1e3 * left_part * hub_usual_s(arm);
     if (w->left_to_it == path && path->kept_ms > 0)
-        path->lease.left_ms = path->lease.granted_ms - path->kept_ms;
+        path->lease.left_ms =
+            (int64_t)fmin((double)(path->lease.granted_ms - path->kept_ms), most_ms);
 }
 
 bool hub_fits_new(void *context, int worker, plan_task task, int64_t now_ms)

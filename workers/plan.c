@@ -444,6 +444,7 @@ void plan_extend(plan *p, plan_task task, int64_t now_ms, int ttl_ms)
     lease->first_ms = 0;
     lease->fetched = 0;
     lease->is_new = false;
+    lease->left_ms = 0;
     lease->stage = PLAN_FETCHES;
     lease->deadline_ms = now_ms + ttl_ms;
     lease->before_ms = lease->granted_ms;

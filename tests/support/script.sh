@@ -6,16 +6,17 @@
 export LC_ALL=C
 
 # Sets `work` to $1, which becomes an empty folder. The script and all processes that it
-# starts hold a lock on it, so that a second run cannot empty it under the first one.
+# starts hold a lock beside it, so that a second run cannot empty it under the first one.
 own_folder() { # folder
     work=$1
     [ "${work#/}" != "$work" ] || work=$PWD/$work
-    mkdir -p "$work" && exec 8<"$work" || exit 1
+    mkdir -p "$(dirname "$work")" && exec 8>"$work.lock" || exit 1
     flock -w 60 8 || {
         echo "FAILED: another run of this script, or a process that one left, uses $work"
         exit 1
     }
-    find "$work" -mindepth 1 -delete
+    rm -rf "$work"
+    mkdir -p "$work"
 }
 
 # Prints $1 and the last lines of all outputs, and exits with 1.

@@ -227,7 +227,7 @@ static void serve(job *j, int64_t now_ms, bool on_trial, bool *search)
         plan_arm *arm = &j->h.tasks.arms[0];
         if (*search && plan_choose(&j->h.tasks, i, now_ms, &task)) {
             plan_grant(&j->h.tasks, task, i, now_ms, TTL);
-            hub_note_left(w, &arm->paths[task.index]);
+            hub_note_left(w, arm, &arm->paths[task.index]);
             take_lease(j, i, task, &arm->paths[task.index].lease, now_ms);
             continue;
         }
@@ -617,7 +617,7 @@ PL_TEST(time_for_which_a_path_was_left_to_a_worker_counts_as_its_time)
     plan_path *path = only_path_of_worker_1(j, 1);
     assert_false(plan_choose(&j->h.tasks, 0, 1000, &task));
     plan_grant(&j->h.tasks, (plan_task){0, 2}, 1, 1200, TTL);
-    hub_note_left(&j->workers[1], path);
+    hub_note_left(&j->workers[1], &j->h.tasks.arms[0], path);
     hub_note_done(&j->h, &j->workers[1], path, 0, &path->lease, 0.5, 2200);
     assert_float_equal(hub_task_s(&j->workers[1], &j->h.tasks.arms[0].arm), 1.1, 1e-3);
     plan_clear(&j->h.tasks);
