@@ -314,31 +314,32 @@ static pl_status log_health(store_call *call, const char *module, uint64_t last)
 }
 
 /* Prints the versions of a module from the newest, or from @VERSION, down to 0. Version
- * 0 of a chapter is a copy of the last version of a module of the previous chapter, so
- * the versions of that module follow. */
+ * 0 of a chapter is a copy of a version of a module of the previous chapter, so that
+ * version and those before it follow. */
 pl_status store_log(store_call *call)
 {
     pl_version v;
     pl_module_at at;
-    char before[PL_MODULE_NAME_MAX];
+    pl_lineage from;
     PL_CHECK(pl_names_module(call->store, call->words[0], &at));
     if (call->values[STORE_OPT_GRAPH])
         return store_graph(call, at.module, at.number);
     if (call->values[STORE_OPT_HEALTH])
         return log_health(call, at.module, at.number);
     PL_CHECK(pl_store_each_tag(call->store, keep_tag, call));
-    for (bool first = true;; first = false, at.number--) {
+    for (bool first = true;; first = false) {
         PL_CHECK(pl_store_get_version(call->store, at.module, at.number, &v));
         pl_status status = show_version(call, &v, false, first);
+        if (status == PL_OK && at.number == 0)
+            status = pl_lineage_of(call->store, &v, &from);
         pl_version_clear(&v);
         PL_CHECK(status);
-        if (at.number > 0)
+        if (at.number-- > 0)
             continue;
-        PL_CHECK(pl_module_before(call->store, at.module, before));
-        if (!before[0])
+        if (from.kind != PL_LINEAGE_BEGIN ||
+            pl_starts_with(from.sources[0].module, "base/"))
             return PL_OK;
-        PL_CHECK(pl_names_module(call->store, before, &at));
-        at.number++;
+        at = from.sources[0];
     }
 }
 

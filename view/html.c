@@ -51,7 +51,8 @@ static const double *last_point(const html_line *l)
     return NULL;
 }
 
-/* Draws a line. A value that is not finite (training may diverge) leaves a gap. */
+/* Draws a line. A value that is not finite (training may diverge) leaves a gap, and so
+ * does a step back in x. */
 static void draw_line(pl_buf *out, const html_line *l, const scale *s)
 {
     const double *last = last_point(l);
@@ -63,8 +64,8 @@ static void draw_line(pl_buf *out, const html_line *l, const scale *s)
     for (const double *at = l->xy; at <= last; at += 2) {
         const bool is = isfinite(at[1]);
         if (is)
-            pl_buf_printf(out, "%s%.1f %.1f", joins ? "L" : "M", chart_x(at[0]),
-                          chart_y(s, at[1]));
+            pl_buf_printf(out, "%s%.1f %.1f", joins && at[0] >= at[-2] ? "L" : "M",
+                          chart_x(at[0]), chart_y(s, at[1]));
         joins = is;
     }
     pl_buf_printf(out, "\"><title>");

@@ -144,17 +144,19 @@ static void add_points(const history *rows, const char *arm, int64_t before,
     }
 }
 
-/* Draws one line per arm; the chapters of the mixture are one line. With `held`: the
- * held-out bits per byte at the beginning of each phase, if any phase was scored.
- * Otherwise: the training loss of each phase, at the end of the phase. */
+/* Draws one line per arm; the chapters of the mixture are one line, which steps back
+ * where a chapter repeats phases of the chapter before. With `held`: the held-out bits
+ * per byte at the beginning of each phase, if any phase was scored. Otherwise: the
+ * training loss of each phase, at the end of the phase. With streaming, a row's phase
+ * is a round of all fragments, so that a run has train.phases of them. */
 static void write_curve(const page *p, const history *rows, bool held, pl_buf *out)
 {
     bool has_values = !held;
-    const int64_t all = config_all_phases(&p->r.cfg);
-    int64_t before = 0;
+    config_chapter chapters[CONFIG_CHAPTERS_MAX];
+    int n_chapters = 0;
     for (size_t i = 0; i < rows->n; i++)
         has_values = has_values || rows->rows[i].bits > 0;
-    if (!has_values)
+    if (!has_values || config_chapters(&p->r.cfg, chapters, &n_chapters) != PL_OK)
         return;
     pl_buf_printf(
         out,
@@ -166,13 +168,12 @@ static void write_curve(const page *p, const history *rows, bool held, pl_buf *o
     size_t n = 1;
     *mix =
         (html_line){.name = "mix", .xy = pl_alloc(2 * (rows->n + 1) * sizeof *mix->xy)};
-    for (int chapter = 0; before < all && chapter < CONFIG_CHAPTERS_MAX; chapter++)
+    for (int c = 0; c < n_chapters; c++)
         for (int a = 0; a < p->history.n_arms; a++) {
             const phase_arm *arm = &p->history.arms[a];
-            if (!has_curve(arm) || pl_arm_chapter(arm->arm.name) != chapter)
-                continue;
-            add_points(rows, arm->arm.name, before, all, held, mix);
-            before += arm->arm.inner.phases;
+            if (has_curve(arm) && pl_arm_chapter(arm->arm.name) == c)
+                add_points(rows, arm->arm.name, chapters[c].from,
+                           chapters[n_chapters - 1].end, held, mix);
         }
     for (int a = 0; a < p->history.n_arms; a++) {
         const phase_arm *arm = &p->history.arms[a];

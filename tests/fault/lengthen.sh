@@ -34,6 +34,19 @@ begins_as() { # module of the chapter, version of the chapter before
     [ "$(hash_of "$1@0")" = "$(hash_of "$2")" ] || fail "$1 does not begin as $2"
 }
 
+# The report draws the loss of a phase at its end, so that the last is at 100 percent.
+draws() { # folder, phases of a path in all; the ends of the drawn phases must follow
+    folder=$1 all=$2
+    shift 2
+    "$pathloom" page --run "$work/$folder" --report "$work/page.html" >"$work/page.out" 2>&1 ||
+        fail "the report"
+    ends=$(sed -n 's/.*class="s0 line" d="\([^"]*\)".*/\1/p' "$work/page.html" | head -n 1 |
+        sed 's/M/\n| /g; s/L/\n/g' |
+        awk -v all="$all" '$1 == "|" { printf " |"; $1 = $2 }
+            NF { printf " %.2g", ($1 - 48) / 562 * all }')
+    [ "$ends" = " $*" ] || fail "the report of $folder draws$ends instead of $*"
+}
+
 make_corpus base modules docs
 
 echo "1. undisturbed"
@@ -50,6 +63,11 @@ for module in embed.E0 L1.E1 head.E1; do
     begins_as "mix~3/$module" "mix~2/$module@0"
     [ "$(hash_of "mix~3/$module@5")" != "$(hash_of "mix/$module@6")" ] || fail "$module was not trained"
 done
+ask store log mix~3/L1.E1 --run "$run" || fail "log"
+listed=$(sed -n 's,^\(mix[^ ]*\)/L1.E1\(@[0-9]*\) .*,\1\2,p' "$work/ask.out" | tr '\n' ' ')
+[ "$listed" = "mix~3@5 mix~3@4 mix~3@3 mix~3@2 mix~3@1 mix~3@0 mix~2@0 mix~1@1 mix~1@0 \
+mix@3 mix@2 mix@1 mix@0 " ] || fail "the log lists versions after those that were continued: $listed"
+draws calm 9 '| 1 2 3 4 5 6 | 4 5 6 7 | 5 6 7 8 | 5 6 7 8 9'
 objects=$("$pathloom" store ls --objects state/ --run "$run" | grep -c 'state/mix/p.*/3')
 [ "$objects" -eq 4 ] || fail "$objects states of mix were kept, not 4"
 ask check --run "$run" || {
@@ -148,5 +166,11 @@ ask check --run "$run" || {
     cat "$work/ask.out"
     fail "check after the rollback"
 }
+
+echo "4. the report of streaming draws rounds, not the phases that end with each fragment"
+take_data calm parts
+(tiny_job parts --set outer.method=streaming --set outer.fragments=2 --set outer.overlap=1 \
+    --set train.phases=3) >"$work/parts.out" 2>&1 || fail "the run"
+draws parts 3 '| 1 2 3'
 echo "the same bytes after $kills kills"
 rm -rf "$work"
