@@ -212,7 +212,7 @@ refused 66 'there is no path `p99`' "$pathloom" generate --run "$run" --prompt a
 refused 66 'there is no path `mix`' "$pathloom" generate --run "$run" --prompt a --path mix
 
 # ---- refused options ----
-refused 64 'give one of the two' "$pathloom" generate --run "$run" --prompt a --path p00 \
+refused 64 'nothing to choose' "$pathloom" generate --run "$run" --prompt a --path p00 \
     --route-every 8
 refused 64 'route-every' "$pathloom" generate --run "$run" --prompt a --route-every 0
 refused 64 'numbers of tokens' "$pathloom" eval --run "$run" --every 0
