@@ -63,18 +63,21 @@ static int64_t newest_phase(const arm_view *v)
     return phase;
 }
 
-/* Sets *out to true if a rollback made one of the versions after version `number`, and
- * the parameters of that version differ from those of version `number`. */
+/* Sets *out to true if a rollback went back past version `number`: it made one of the
+ * versions after it from an older one, with other parameters. If no version follows,
+ * version `number` need not exist yet: its home may still merge it. */
 static pl_status module_left(pl_store *store, const char *module, uint64_t head,
                              uint64_t number, bool *out)
 {
     pl_version old, v;
     uint64_t source;
+    if (head <= number)
+        return PL_OK;
     PL_CHECK(pl_store_get_version(store, module, number, &old));
     pl_status status = PL_OK;
     for (uint64_t n = head; status == PL_OK && n > number && !*out; n--) {
         status = pl_store_get_version(store, module, n, &v);
-        *out = status == PL_OK && pl_version_source(&v, &source) &&
+        *out = status == PL_OK && pl_version_source(&v, &source) && source < number &&
                !pl_hash_equal(&v.params, &old.params);
         pl_version_clear(&v);
     }

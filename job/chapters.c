@@ -116,41 +116,57 @@ static uint64_t scores_bytes(const chapter *c)
 }
 
 /* ---- the new arm ---- */
-/* Gives the arm the states with which the previous arm began. If the topology has
- * changed there, these belong to other paths, and the paths begin with zeros. */
-static pl_status copy_states(chapter *c)
+/* Reads the list of the states with which the previous arm began. If the topology has
+ * changed there, these belong to other paths: *out stays empty, and the paths begin
+ * with zeros. */
+static pl_status read_first_states(chapter *c, pl_buf *out)
 {
     const pl_arm *before = &c->before;
-    char from[PL_MODULE_NAME_MAX], to[PL_MODULE_NAME_MAX];
-    c->arm.moments = before->moments;
+    const size_t bytes = (size_t)pl_topology_n_paths(c->from) *
+                         (size_t)pl_topology_n_replicas(c->from) * sizeof(pl_hash);
+    char name[PL_MODULE_NAME_MAX];
     if (pl_hash_none(&before->states) || before->descent.n_parents > 0 ||
         before->descent.experts[0] > 0)
         return PL_OK;
-    pl_copy_text(c->arm.before, sizeof c->arm.before, before->before);
-    pl_arm_states_name(before, from);
-    pl_arm_states_name(&c->arm, to);
-    return stages_copy_object(c->r, from, to, &c->arm.states);
+    pl_arm_states_name(before, name);
+    PL_CHECK(pl_client_get_blob(c->r->client, name, &before->states, out));
+    if (out->len == bytes)
+        return PL_OK;
+    return pl_fail(PL_ERR_DAMAGED,
+                   "%s has %zu bytes instead of %zu; run `pathloom store fsck`", name,
+                   out->len, bytes);
 }
 
 /* Gives the arm the states that the paths had after c->start phases of the previous
- * arm. A path without such a state begins with zeros. */
+ * arm. A path gets the state of the path from which it descends; without such a state
+ * it begins with zeros. */
 static pl_status put_states(chapter *c)
 {
     const pl_topology_spec *was = pl_topology_get_spec(c->from);
     const int replicas = pl_topology_n_replicas(c->topology);
     const int n = pl_topology_n_paths(c->topology) * replicas;
+    const pl_arm *before = &c->before;
     pl_hash *states = pl_alloc((size_t)n * sizeof *states);
     char name[PL_MODULE_NAME_MAX], kept[PL_MODULE_NAME_MAX];
     bool any = false;
-    pl_status status = c->start == 0 ? copy_states(c) : PL_OK;
-    for (int i = 0; i < n && c->start > 0; i++) {
+    pl_buf first = {0};
+    pl_status status = PL_OK;
+    if (c->start == 0) {
+        c->arm.moments = before->moments;
+        PL_TRY(read_first_states(c, &first));
+    }
+    const pl_hash *old = (const pl_hash *)(const void *)first.data;
+    for (int i = 0; i < n; i++) {
         pl_path_state state;
         pl_object object;
         int path = pl_topology_ancestor_path(c->topology, &c->arm.descent, c->from,
                                              i / replicas);
-        pl_arm_path_name(&c->before, c->from, path, i % replicas, name);
+        pl_arm_path_name(before, c->from, path, i % replicas, name);
         pl_kept_state_name(name, c->start, kept);
-        if (c->start == c->before.inner.phases) {
+        if (c->start == 0) {
+            if (old)
+                states[i] = old[path * replicas + i % replicas];
+        } else if (c->start == before->inner.phases) {
             status = pl_client_get_path(c->r->client, name, &state);
             states[i] = state.moments;
         } else if ((status = pl_store_get_object(c->store, kept, &object)) == PL_OK) {
@@ -163,11 +179,13 @@ static pl_status put_states(chapter *c)
     if (any) {
         PL_TRY(pl_client_put_object(c->r->client, name, states,
                                     (uint64_t)n * sizeof *states, &c->arm.states));
-        pl_copy_text(c->arm.before, sizeof c->arm.before, c->before.name);
+        pl_copy_text(c->arm.before, sizeof c->arm.before,
+                     c->start == 0 ? before->before : before->name);
         if (c->what->splits)
             memcpy(c->arm.descent.experts, was->experts, sizeof c->arm.descent.experts);
     }
 done:
+    pl_buf_destroy(&first);
     pl_free(states);
     return status;
 }

@@ -4,6 +4,7 @@
 # three times; the third chapter continues from the beginning of the second. A second run
 # is the same, but its processes are killed while each chapter begins and trains, and the
 # garbage of its stores is collected in between. Both must end with the same bytes.
+# If the third chapter has other paths, each begins as the path from which it descends.
 # If a rollback has given that phase up, the run continues from its last versions.
 #
 # usage: lengthen.sh PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
@@ -51,6 +52,7 @@ make_corpus base modules docs
 echo "1. undisturbed"
 (long_job calm) >"$work/calm.out" 2>&1 || fail "the run"
 for n in 1 2 3; do
+    [ "$n" -lt 3 ] || cp -r "$run" "$work/parts"
     (more calm) >"$work/calm.out" 2>&1 || fail "it was not lengthened $n times"
     grep 'more .*continues' "$work/calm.out"
 done
@@ -124,7 +126,26 @@ ask check --run "$work/shot" || {
     fail "check after $kills kills"
 }
 
-echo "3. a rollback gives the phases up that a longer run would continue"
+echo "3. the third chapter has other paths"
+run=$work/parts
+cp -r "$run" "$work/fewer"
+"$pathloom" train --out "$run" --set train.phases=+1 --set topology.split=8:4x4 \
+    >"$work/parts.out" 2>&1 || fail "it was not lengthened with a split"
+begins_as mix~3/L1.E3 mix~2/L1.E1@0
+ask store verify mix~3/L1.E3@1 --tasks --run "$run" || {
+    cat "$work/ask.out"
+    fail "the tasks of mix~3/L1.E3@1 give a different hash"
+}
+run=$work/fewer
+"$pathloom" train --out "$run" --set train.phases=+1 --set topology.graft=8:drop:L2.E0 \
+    >"$work/fewer.out" 2>&1 || fail "it was not lengthened with fewer paths"
+begins_as mix~3/L1.E1 mix~2/L1.E1@0
+ask store verify mix~3/L1.E1@1 --tasks --run "$run" || {
+    cat "$work/ask.out"
+    fail "the tasks of mix~3/L1.E1@1 give a different hash"
+}
+
+echo "4. a rollback gives the phases up that a longer run would continue"
 run=$work/back
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 tiny_job back \
     --set train.phases=20 >"$work/back.out" 2>&1 &

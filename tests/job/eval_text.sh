@@ -212,7 +212,7 @@ refused 66 'there is no path `p99`' "$pathloom" generate --run "$run" --prompt a
 refused 66 'there is no path `mix`' "$pathloom" generate --run "$run" --prompt a --path mix
 
 # ---- refused options ----
-refused 64 'give one of the two' "$pathloom" generate --run "$run" --prompt a --path p00 \
+refused 64 'nothing to choose' "$pathloom" generate --run "$run" --prompt a --path p00 \
     --route-every 8
 refused 64 'route-every' "$pathloom" generate --run "$run" --prompt a --route-every 0
 refused 64 'numbers of tokens' "$pathloom" eval --run "$run" --every 0
@@ -226,7 +226,7 @@ echo "int x;" >"$work/short.txt"
 refused 65 'nothing to score' "$pathloom" eval --run "$run" --on "$work/short.txt"
 refused 64 'either --prompt TEXT or --file' "$pathloom" route --run "$run"
 refused 64 'not both' "$pathloom" route --run "$run" --prompt a --file b
-refused 64 'must not be empty' "$pathloom" route --run "$run" --prompt ''
+refused 64 'is empty' "$pathloom" route --run "$run" --prompt ''
 refused 64 'likelihood' "$pathloom" route --run "$run" --prompt a --route fate
 refused 65 'there is no text' "$pathloom" route --run "$run" --file "$work/empty.txt"
 refused 66 'nothing.txt' "$pathloom" route --run "$run" --file "$work/nothing.txt"
