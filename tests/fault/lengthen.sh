@@ -167,10 +167,10 @@ ask check --run "$run" || {
     fail "check after the rollback"
 }
 
-echo "4. the report of streaming draws rounds, not the phases that end with each fragment"
-take_data calm parts
-(tiny_job parts --set outer.method=streaming --set outer.fragments=2 --set outer.overlap=1 \
-    --set train.phases=3) >"$work/parts.out" 2>&1 || fail "the run"
-draws parts 3 '| 1 2 3'
+echo "5. the report of streaming draws rounds, not the phases that end with each fragment"
+take_data calm streamed
+(tiny_job streamed --set outer.method=streaming --set outer.fragments=2 --set outer.overlap=1 \
+    --set train.phases=3) >"$work/streamed.out" 2>&1 || fail "the run"
+draws streamed 3 '| 1 2 3'
 echo "the same bytes after $kills kills"
 rm -rf "$work"
