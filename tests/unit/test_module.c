@@ -5,9 +5,16 @@
 #include "modules/decoder_rows.h"
 #include "tests/support/pairs.h"
 
-enum { VOCAB = 131, CONTEXT = 32, SLOTS = 10, WORDS = 12, MODULES_MAX = 32 };
+enum {
+    VOCAB = 131,
+    CONTEXT = 32,
+    SLOTS = 10,
+    WORDS = 12,
+    MODULES_MAX = 32,
+    WIDTH_MAX = 72
+};
 
-/* Makes a topology of one of three kinds. In kind 0 all blocks belong to two levels.
+/* Makes a topology of one of four kinds. In kind 0 all blocks belong to two levels.
  * Kind 1 also has a path-specific block, one embedding per expert of level 1, and one
  * head per expert of level 2. In kind 2 the three paths share no module. Kind 3 has one
  * path, and odd sizes. */
@@ -257,6 +264,7 @@ static void expect_same_losses(pl_backend *be, int kind)
     int32_t tokens[WORDS], targets[WORDS], length = WORDS;
     const pl_model_options options = {.batch = 1, .context = CONTEXT};
     open_world(&w, be, kind);
+    assert_true(pl_topology_shape(w.t)->width <= WIDTH_MAX);
     assert_ok(pl_model_create(be, w.t, &options, &shared));
     for (int k = 0; k < WORDS; k++) {
         tokens[k] = word(1, k);
@@ -266,7 +274,7 @@ static void expect_same_losses(pl_backend *be, int kind)
         pl_model_losses(shared, tokens, targets, 1, WORDS, (float[WORDS]){0}),
         be->decode_only ? PL_ERR_UNSUPPORTED : PL_ERR_ARG);
     for (int p = 0; p < w.n_paths; p++) {
-        float losses[2][WORDS] = {{0}}, features[2][48];
+        float losses[2][WORDS] = {{0}}, features[2][WIDTH_MAX] = {{0}};
         OWNED(free_memory) float *params = path_params(w.t, p);
         OWNED(pl_model_destroy) pl_model *own = fresh_reader(w.t, be);
         assert_ok(pl_model_load(own, params));
