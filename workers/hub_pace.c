@@ -382,7 +382,7 @@ static void note_typical(const hub *h, plan_arm *arm, double *values, int64_t no
     }
     arm->own_s = fleet_median(values, n_own);
     int n_said = 0;
-    for (int i = 0; i < arm->n_tasks; i++)
+    for (int i = 0; arm->n_times == 0 && i < arm->n_tasks; i++)
         if (arm->paths[i].phase > 0)
             values[n_said++] =
                 SAID_TIMES * arm->paths[i].work.seconds / (double)arm->paths[i].phase;

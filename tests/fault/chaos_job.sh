@@ -3,6 +3,15 @@
 # variables pathloom, ledger and seed, and runs in the project's root.
 . tests/support/job.sh
 
+# Sets the variables for a script with these arguments, and makes its folder.
+begin_seeded() { # PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
+    pathloom=$1
+    ledger=$2
+    seed=${4:-$(date +%s)}
+    echo "seed $seed"
+    own_folder "$3"
+}
+
 # Trains a 2x2 mixture of a very small model, which takes about a second without faults.
 # The launcher replaces the shell, so call this function in a subshell or in the
 # background.

@@ -7,12 +7,8 @@
 # usage: split.sh PATHLOOM CHAOS_LEDGER WORKFOLDER [SEED]
 # shellcheck disable=SC2034,SC2154 # some variables belong to chaos_job.sh
 set -u
-pathloom=$1
-ledger=$2
-seed=${4:-$(date +%s)}
-echo "seed $seed"
 . tests/fault/chaos_job.sh
-own_folder "$3"
+begin_seeded "$@"
 run=$work/calm
 
 split_job() { # folder; in a subshell or in the background
