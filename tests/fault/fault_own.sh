@@ -25,14 +25,12 @@ for case in streaming noloco; do
         damage=own3
         set -- "$@" --set outer.overlap=1 --set outer.fragments=2
     }
-    # slow steps leave time for the signal
-    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:30 own_job "$case" "$@" \
+    PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:25 own_job "$case" "$@" \
         >"$work/$case.out" 2>&1 &
     job=$!
     training_begins "$case"
     modules_reach "$case" 2 2>/dev/null
-    kill -TERM "$job"
-    wait "$job"
+    end_held_job TERM
     ask audit worker-1 --run "$work/$case" || fail "$case: audit"
     says "no rollback is possible now: arm mix trains with $case"
     "$hurt_store" "$work/$case/store" "$damage" 2>"$work/hurt.out" || {

@@ -143,14 +143,12 @@ ask store verify mix~3/L1.E1@1 --tasks --run "$run" || {
 
 echo "4. a rollback gives the phases up that a longer run would continue"
 run=$work/back
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 tiny_job back \
+PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:65 tiny_job back \
     --set train.phases=20 >"$work/back.out" 2>&1 &
 job=$!
 modules_reach back 12
-kill -INT "$job"
-wait "$job"
+end_held_job INT
 [ $? -eq 130 ] || fail "the job did not stop"
-job=''
 ask store rollback mix --to 2 --run "$run" || {
     cat "$work/ask.out"
     fail "rollback"

@@ -14,7 +14,7 @@ make_corpus base modules outer home net workers docs
 train() { # run, options; in a subshell or in the background
     run=$1
     shift
-    small_job "$run" --set train.tau=8 --set train.phases=6 --set train.base_steps=10 \
+    small_job "$run" --set train.tau=8 --set train.phases=8 --set train.base_steps=10 \
         --set store.keep_updates=true --set fleet.audit=0.5 "$@" >"$work/$run.out" 2>&1
 }
 
@@ -22,20 +22,18 @@ train() { # run, options; in a subshell or in the background
 versions --run "$work/alone" >"$work/alone.versions"
 [ "$(wc -l <"$work/alone.versions")" -gt 11 ] || fail "too few modules"
 
-# Starts the job and stops it when every module has this version. Steps are slow, so
-# that the job does not end before.
-train_until() { # run, version, options
-    run=$1 version=$2
-    shift 2
-    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:40 train "$run" "$@" &
+# Starts the job and stops it when every module has this version, but not later than
+# after so many tasks and audits.
+train_until() { # run, version, tasks, options
+    run=$1 version=$2 tasks=$3
+    shift 3
+    PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:$tasks train "$run" "$@" &
     job=$!
     training_begins "$run"
     modules_reach "$run" "$version"
     [ "$version" -gt 1 ] || refused 75 'only while the job is stopped' \
         "$pathloom" homes set 3 --run "$work/$run"
-    kill -INT "$job"
-    wait "$job"
-    job=
+    end_held_job INT
 }
 
 # What the run has: modules, paths with their states, shards, tags, audits.
@@ -65,7 +63,7 @@ check_homes() { # run, number
 }
 
 take_data alone run
-train_until run 1 --set store.homes=2
+train_until run 1 12 --set store.homes=2
 records run
 cp "$work/run.records" "$work/two.records"
 
@@ -115,7 +113,7 @@ set_homes run 4
 check_homes run 4
 records run
 cmp "$work/run.records" "$work/two.records" || fail "four homes have other records"
-train_until run 3
+train_until run 3 18
 records run
 cp "$work/run.records" "$work/four.records"
 set_homes run 1

@@ -16,13 +16,11 @@ run_job() {
         --set train.lr=0.004 --set train.warmup=1 --set eval.max_tokens=0 \
         --set data.valid_share=0.08
 }
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 run_job >"$work/run.out" 2>&1 &
+PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:41 run_job >"$work/run.out" 2>&1 &
 job=$!
 training_begins run
 modules_reach run 6
-kill -INT "$job"
-wait "$job"
-job=''
+end_held_job INT
 "$pathloom" store rollback mix --to 0 --run "$run" >"$work/back.out" 2>&1 || fail "rollback"
 back=$(sed -n 's/^mix\/L1.E0@\([0-9]*\) is version 0 again.*/\1/p' "$work/back.out")
 [ -n "$back" ] || fail "L1.E0 was not rolled back: $(cat "$work/back.out")"

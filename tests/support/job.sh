@@ -79,6 +79,18 @@ modules_reach() { # folder, version
     done
 }
 
+# Ends a job whose hub was stopped by hub.grant.after@hub:stop:N. With this fail point no
+# job can end before a slow script has seen what it waits for: one task per path and
+# phase is granted, and one for the base model.
+end_held_job() { # signal; returns the job's exit code
+    kill "-$1" "$job"
+    pkill -CONT -P "$job" -f 'pathloom hub'
+    code=0
+    wait "$job" || code=$?
+    job=''
+    return $code
+}
+
 # Writes into FOLDER.facts what must be equal in two runs: the version and the hash of
 # each module, and the phase and the hash of the state of each path.
 facts_of_run() { # folder
