@@ -20,6 +20,22 @@ static struct {
     bool json;
 } settings = {"pathloom", PL_LOG_INFO, false};
 
+bool pl_log_may(bool own)
+{
+    enum { PER_S = 10, AT_ONCE = 200 };
+    static double left = AT_ONCE;
+    static int64_t at_ms;
+    const int64_t now = pl_now_ms();
+    left += 1e-3 * PER_S * (double)(now - at_ms);
+    left = left < AT_ONCE ? left : AT_ONCE;
+    at_ms = now;
+    if (own)
+        return true;
+    const bool may = left >= 1;
+    left -= may;
+    return may;
+}
+
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 void pl_log_open(const char *role, pl_log_level level, bool json)

@@ -21,4 +21,9 @@ void pl_log_open(const char *role, pl_log_level level, bool json);
 void pl_log(pl_log_level level, const char *event, const char *format, ...)
     PL_PRINTF(3, 4);
 
+/* Whether a line about what a stranger has sent may be logged now: for all strangers
+ * together, ten per second on average and 200 at once. Without this limit one key could
+ * fill the disk. One thread of a process may ask. */
+bool pl_log_may(bool own);
+
 PL_C_END

@@ -1,12 +1,21 @@
 /* Limits requests by token buckets, one per key (quota.h). The bucket of a key is kept
  * until quota_destroy: otherwise a client could reconnect to get a full bucket. */
 #include "base/quota.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/name_table.h"
+
+#include <stdatomic.h>
+
+/* The quota and each message that is not sent yet hold a reference. */
+struct quota_unsent {
+    atomic_size_t bytes, n_users;
+};
 
 typedef struct bucket {
     double left;
     int64_t at_ms;
+    quota_unsent *unsent; /* NULL: nothing was given yet */
 } bucket;
 
 struct quota {
@@ -29,6 +38,8 @@ void quota_destroy(quota **quota_at)
     quota *q = *quota_at;
     if (!q)
         return;
+    for (int i = 0; i < q->n; i++)
+        quota_sent(q->buckets[i].unsent, 0);
     pl_name_table_destroy(&q->keys);
     pl_free_all(q->buckets, q);
     *quota_at = NULL;
@@ -43,7 +54,7 @@ static bucket *find_bucket(quota *q, const pl_pubkey *key, int64_t now_ms, doubl
     if (at < 0) {
         at = q->n++;
         q->buckets = pl_grow(q->buckets, (size_t)q->n * sizeof *q->buckets);
-        q->buckets[at] = (bucket){most, now_ms};
+        q->buckets[at] = (bucket){.left = most, .at_ms = now_ms};
         pl_name_table_put(q->keys, text, at);
     }
     return &q->buckets[at];
@@ -61,6 +72,41 @@ static bool take_from_bucket(bucket *b, unsigned cost, int64_t now_ms, double pe
     return true;
 }
 
+static bool has_limit(const pl_peer *peer)
+{
+    return !peer->own && (peer->role == PL_AS_WORKER || peer->role == PL_AS_RELAY ||
+                          peer->role == PL_AS_INSPECTOR);
+}
+
+static bool take_from_key(bucket *b, unsigned cost, int64_t now_ms)
+{
+    return (!b->unsent || atomic_load(&b->unsent->bytes) <= QUOTA_UNSENT) &&
+           take_from_bucket(b, cost, now_ms, QUOTA_PER_S, QUOTA_AT_ONCE);
+}
+
+quota_unsent *quota_give(quota *q, const pl_peer *to, size_t bytes)
+{
+    if (!q || !has_limit(to))
+        return NULL;
+    bucket *b = find_bucket(q, &to->key, pl_now_ms(), QUOTA_AT_ONCE);
+    if (!b->unsent) {
+        b->unsent = pl_alloc(sizeof *b->unsent);
+        atomic_store(&b->unsent->n_users, 1);
+    }
+    atomic_fetch_add(&b->unsent->n_users, 1);
+    atomic_fetch_add(&b->unsent->bytes, bytes);
+    return b->unsent;
+}
+
+void quota_sent(quota_unsent *u, size_t bytes)
+{
+    if (!u)
+        return;
+    atomic_fetch_sub(&u->bytes, bytes);
+    if (atomic_fetch_sub(&u->n_users, 1) == 1)
+        pl_free(u);
+}
+
 bool quota_take(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms)
 {
     switch (from->role) {
@@ -72,9 +118,9 @@ bool quota_take(quota *q, const pl_peer *from, unsigned cost, int64_t now_ms)
     case PL_AS_WORKER:
     case PL_AS_RELAY:
     case PL_AS_INSPECTOR:
-        return from->own ||
-               take_from_bucket(find_bucket(q, &from->key, now_ms, QUOTA_AT_ONCE), cost,
-                                now_ms, QUOTA_PER_S, QUOTA_AT_ONCE);
+        return !has_limit(from) ||
+               take_from_key(find_bucket(q, &from->key, now_ms, QUOTA_AT_ONCE), cost,
+                             now_ms);
     case PL_AS_INVITE:
     case PL_AS_REVOKED:
         return take_from_bucket(

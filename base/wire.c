@@ -408,6 +408,8 @@ static bool send_pieces(pl_socket *socket, const pl_buf *bytes, bool more)
 /* Data that one of ZeroMQ's threads frees after it has sent the last piece. */
 typedef struct given_bytes {
     void *data;
+    size_t len;
+    quota_unsent *unsent;
     atomic_size_t n_pieces;
 } given_bytes;
 
@@ -417,15 +419,18 @@ static void free_given(void *data, void *context)
     (void)data;
     if (atomic_fetch_sub(&g->n_pieces, 1) > 1)
         return;
+    quota_sent(g->unsent, g->len);
     pl_free_all(g->data, g);
 }
 
-static bool give_pieces(pl_socket *socket, pl_buf *data)
+static bool give_pieces(pl_socket *socket, const pl_peer *peer, pl_buf *data)
 {
     given_bytes *g = pl_alloc(sizeof *g);
     size_t len = data->len;
     bool given = true;
     g->data = data->data;
+    g->len = len;
+    g->unsent = peer ? quota_give(socket->shares, peer, len) : NULL;
     atomic_store(&g->n_pieces, 1); /* the sending function holds one reference itself */
     *data = (pl_buf){0};
     for (size_t at = 0, n; at < len && given; at += n) {
@@ -472,7 +477,7 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
         !send_frame(socket, header, sizeof header, true) ||
         !send_pieces(socket, body, more) ||
         (more &&
-         !(given ? give_pieces(socket, given) : send_pieces(socket, data, false)))) {
+         !(given ? give_pieces(socket, peer, given) : send_pieces(socket, data, false)))) {
         int cause = zmq_errno();
         if (cause == EHOSTUNREACH)
             return pl_fail(PL_ERR_NET, "%s %s is not connected any more", to,
@@ -518,11 +523,9 @@ static bool is_own_trouble(const pl_peer *peer, const pl_message *m)
 static pl_status send_trouble(pl_socket *socket, const pl_peer *peer,
                               const pl_message *message)
 {
-    char key[PL_PUBKEY_TEXT];
     pl_message m = {0};
     pl_status why = pl_wire_error_of(message);
-    pl_pubkey_format(&peer->key, key);
-    pl_gate_refused(&(pl_refusal){pl_last_error(), key, ""});
+    wire_tell_refusal(socket, peer, pl_last_error());
     pl_wire_error(&m, message->request, why,
                   "the other process cannot do this because of a problem on its "
                   "machine; its log says which");

@@ -5,8 +5,7 @@
 
 #include <stdio.h>
 
-/* Reports a refusal through pl_gate_options.on_refused, but not too often. */
-static void tell_refusal(pl_socket *socket, const pl_peer *peer, const char *text)
+void wire_tell_refusal(pl_socket *socket, const pl_peer *peer, const char *text)
 {
     char key[PL_PUBKEY_TEXT];
     int64_t now = pl_now_ms();
@@ -30,7 +29,7 @@ bool wire_admit(pl_socket *socket, const pl_peer *peer, const pl_message *m)
         return true;
     socket->refused++;
     if (!has_quota) { /* the message is dropped without an answer */
-        tell_refusal(socket, peer,
+        wire_tell_refusal(socket, peer,
                      "this key asks for more than its share, so some of its messages "
                      "are dropped; give further workers keys of their own (`pathloom "
                      "key invite`), or revoke the key");
@@ -45,7 +44,7 @@ bool wire_admit(pl_socket *socket, const pl_peer *peer, const pl_message *m)
                  pl_key_role_name(peer->role), (unsigned)m->type);
     pl_wire_error(&a, m->request, PL_ERR_NOPERM, text);
     if (pl_wire_send_to(socket, peer, &a) == PL_OK)
-        tell_refusal(socket, peer, text);
+        wire_tell_refusal(socket, peer, text);
     pl_message_destroy(&a);
     return false;
 }
@@ -68,6 +67,6 @@ void wire_refuse_version(pl_socket *socket, const pl_peer *peer, const void *hea
     pl_wire_error(&a, m.request, PL_ERR_UNSUPPORTED, text);
     a.version = m.version;
     if (pl_wire_send_to(socket, peer, &a) == PL_OK)
-        tell_refusal(socket, peer, text);
+        wire_tell_refusal(socket, peer, text);
     pl_message_destroy(&a);
 }

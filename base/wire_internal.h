@@ -77,6 +77,8 @@ pl_status wire_client_verdict(pl_socket *socket);
 void wire_tell_failed_clients(pl_socket *socket);
 
 /* wire_admit.c */
+/* Reports a refusal through pl_gate_options.on_refused, but not too often. */
+void wire_tell_refusal(pl_socket *socket, const pl_peer *peer, const char *text);
 /* Whether the message reaches the caller: the bucket of the sender's key must hold
  * enough (quota.h), and the sender's role must allow it. If not, answers the sender. */
 bool wire_admit(pl_socket *socket, const pl_peer *peer, const pl_message *m);

@@ -529,6 +529,23 @@ static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
     }
 }
 
+/* Proves the answer to a question under a lease, so that no relay can change it. */
+static pl_status prove_answer(const home *h, const pl_message *m, pl_message *a)
+{
+    home_lease under;
+    pl_reader r;
+    pl_bytes sealed = {0};
+    if (!pl_lease_covers(m->type))
+        return PL_OK;
+    pl_reader_open(&r, "a question", m->body.data, m->body.len);
+    if (pl_field_count(&r, PL_TAG_LEASE) == 0)
+        return PL_OK;
+    sealed.at = pl_get_bytes(&r, PL_TAG_LEASE, 0, &sealed.len);
+    PL_CHECK(home_open_seal(h, sealed, &under));
+    pl_lease_sign_answer(&under.key, m, a);
+    return PL_OK;
+}
+
 static bool is_read(uint16_t type)
 {
     return type == PL_MSG_GET_BLOB || type == PL_MSG_GET_VERSION ||
@@ -555,6 +572,8 @@ pl_status home_take(home *h, const pl_peer *peer, pl_message *m)
         status = home_submit_path(h, peer, m);
     else {
         status = answer_question(h, peer, m, &a);
+        if (status == PL_OK)
+            status = prove_answer(h, m, &a);
         a.request = m->request;
         a.epoch = h->epoch;
         if (status == PL_OK && is_read(m->type))

@@ -31,8 +31,7 @@ bool home_is_valid(const home_path *path, uint64_t token)
     return token != 0 && (token == path->valid[0] || token == path->valid[1]);
 }
 
-pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
-                          home_lease *out)
+pl_status home_open_seal(const home *h, pl_bytes sealed, home_lease *out)
 {
     pl_status status = PL_ERR_STALE;
     memset(out, 0, sizeof *out);
@@ -45,6 +44,13 @@ pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
     }
     PL_CHECK(status);
     pl_lease_key(out->secret, sealed.at, sealed.len, &out->key);
+    return PL_OK;
+}
+
+pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
+                          home_lease *out)
+{
+    PL_CHECK(home_open_seal(h, sealed, out));
     const pl_lease *lease = &out->lease;
     PL_CHECK(home_check_fenced(h, lease));
     if (peer->role != PL_AS_RELAY && !pl_pubkey_equal(&lease->key, &peer->key))

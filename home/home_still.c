@@ -17,7 +17,8 @@ bool home_is_still(const home *h)
     return h->still.until_ms != 0 && pl_now_ms() < h->still.until_ms;
 }
 
-/* If too many messages wait already, drops the message; its sender repeats it. */
+/* If too many messages wait already, drops that of a worker, which repeats it. The hub
+ * does not repeat its orders, so they never find the places taken. */
 bool home_waits(home *h, const pl_peer *peer, const pl_message *m)
 {
     home_still *still = &h->still;
@@ -29,7 +30,8 @@ bool home_waits(home *h, const pl_peer *peer, const pl_message *m)
                         type == PL_MSG_PUT_AUDIT || type == PL_MSG_FENCE_WORKER;
     if (!home_is_still(h) || !writes)
         return false;
-    if (still->n_waiting == WAITING_MAX)
+    if (still->n_waiting >= WAITING_MAX &&
+        (peer->role == PL_AS_WORKER || peer->role == PL_AS_RELAY))
         return true;
     still->waiting = pl_grow(still->waiting,
                              (size_t)(still->n_waiting + 1) * sizeof *still->waiting);

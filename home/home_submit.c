@@ -341,7 +341,7 @@ pl_status home_submit(home *h, const pl_peer *peer, pl_message *m)
                           result == PL_SUBMIT_DUPLICATE ||
                           result == PL_SUBMIT_DROPPED || result == PL_SUBMIT_OTHER;
     pl_copy_text(reason, sizeof reason, pl_last_error());
-    if (result == PL_SUBMIT_REJECTED) {
+    if (result == PL_SUBMIT_REJECTED && pl_log_may(peer->own)) {
         /* A refusal writes nothing to the store. The refusal of a sum is logged at a
          * lower level, because the relay will send the parts of the sum. */
         pl_log(s.n > 1 ? PL_LOG_INFO : PL_LOG_WARN, "update.rejected",

@@ -160,6 +160,11 @@ static pl_status query_owner(pl_client *c, const char *name, pl_message *questio
 }
 
 /* ---- objects, refs, modules and paths ---- */
+static pl_bytes present_lease(const pl_client *c)
+{
+    return (pl_bytes){c->lease.len > 0 ? c->lease.bytes : NULL, c->lease.len};
+}
+
 /* Uploads a blob, then asks the question that needs the blob. If the home restarted in
  * between, it has lost the upload, and both are repeated. */
 static pl_status put_and_ask(pl_client *c, int home, const client_blob *blob,
@@ -241,7 +246,8 @@ pl_status pl_client_get_versions(pl_client *c, pl_wanted_version *wants, int n)
     client_asked *all = pl_alloc(((size_t)n + 1) * sizeof *all);
     for (int i = 0; i < n; i++)
         PL_SAY(client_ask(c, &all[i], 0, wants[i].module), GET_VERSION, get_version,
-               .name = wants[i].module, .version = wants[i].number);
+               .name = wants[i].module, .version = wants[i].number,
+               .lease = present_lease(c));
     pl_status status = client_ask_all(c, all, n);
     for (int i = 0; status == PL_OK && i < n; i++) {
         pl_msg_version_is a;
@@ -281,7 +287,7 @@ pl_status pl_client_meet(pl_client *c, const char *module, int64_t round, int pa
                               .replica = replica,
                               .phase = round,
                               .meeting = wish,
-                              .lease = {c->lease.bytes, c->lease.len},
+                              .lease = present_lease(c),
                               .seal = seal.bytes};
     pl_lease_sign(&c->lease.key, PL_MSG_MEET, pl_fields_of_meet(), &body, &seal);
     pl_message_put(&q, PL_MSG_MEET, pl_fields_of_meet(), &body);
@@ -300,7 +306,7 @@ pl_status pl_client_get_update(pl_client *c, const char *module, int64_t round,
     pl_message q = {0};
     pl_msg_update_is a;
     PL_SAY(&q, GET_UPDATE, get_update, .name = module, .path = path, .replica = replica,
-           .phase = round);
+           .phase = round, .lease = present_lease(c));
     PL_CHECK(query_owner(c, module, &q, pl_fields_of_update_is(), &a));
     *update = a.blob;
     return PL_OK;
@@ -339,7 +345,8 @@ pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out)
     pl_message q = {0};
     pl_msg_path_is a = {0};
     memset(out, 0, sizeof *out);
-    PL_SAY(&q, GET_PATH, get_path, .name = name);
+    PL_SAY(&q, GET_PATH, get_path, .name = name,
+           .lease = present_lease(c));
     PL_CHECK(query_owner(c, name, &q, pl_fields_of_path_is(), &a));
     pl_copy_text(out->name, sizeof out->name, name);
     out->phase = a.phase;
@@ -483,7 +490,7 @@ void client_put_path(const pl_client *c, pl_message *q, const pl_path_state *sta
                                      .phase = state->phase,
                                      .blob = state->moments,
                                      .work = state->work,
-                                     .lease = {c->lease.bytes, c->lease.len},
+                                     .lease = present_lease(c),
                                      .seal = seal.bytes,
                                      .receipt = PL_ITEMS(receipts, n_receipts)};
     pl_lease_sign(&c->lease.key, PL_MSG_SUBMIT_PATH, pl_fields_of_submit_path(), &body,

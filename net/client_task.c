@@ -39,15 +39,15 @@ static client_asked *first_open(client_asked *all, int n)
 }
 
 /* Returns whether the question must be asked again a little later: a relay lost its
- * connection to the home (ERR_NET), or the question is a worker's result for which the
- * home is not ready yet (ERR_BUSY). */
+ * connection to the home (ERR_NET), or the question has a lease for which the home is
+ * not ready yet (ERR_BUSY). */
 static bool must_wait(const pl_message *question, pl_message *answer)
 {
     const pl_status status = client_as_status(answer);
-    const bool is_result = question->type == PL_MSG_SUBMIT ||
+    const bool has_lease = question->type == PL_MSG_SUBMIT ||
                            question->type == PL_MSG_SUBMIT_PATH ||
-                           question->type == PL_MSG_MEET;
-    return status == PL_ERR_NET || (is_result && status == PL_ERR_BUSY);
+                           pl_lease_covers(question->type);
+    return status == PL_ERR_NET || (has_lease && status == PL_ERR_BUSY);
 }
 
 pl_status client_ask_all(pl_client *c, client_asked *all, int n)
@@ -74,6 +74,9 @@ pl_status client_ask_all(pl_client *c, client_asked *all, int n)
             client_retry_later(retry, BOUNCE_MS);
             continue;
         }
+        if (c->lease.len > 0 && a.type != PL_MSG_ERR &&
+            pl_lease_covers(all[i].question.type))
+            PL_TRY(pl_lease_check_answer(&c->lease.key, &all[i].question, &a));
         pl_message kept = all[i].answer;
         all[i].answer = a;
         a = kept;

@@ -62,6 +62,52 @@ void pl_lease_sign(const pl_lease_secret *key, pl_message_type type,
     pl_buf_destroy(&record);
 }
 
+bool pl_lease_covers(uint16_t type)
+{
+    return type == PL_MSG_GET_VERSION || type == PL_MSG_GET_PATH ||
+           type == PL_MSG_GET_UPDATE || type == PL_MSG_MEET;
+}
+
+/* Appends the proof of an answer with this body to `out`. */
+static void put_proof(const pl_lease_secret *key, const pl_message *question,
+                            uint16_t type, const void *body, size_t len, pl_buf *out)
+{
+    pl_buf record = {0};
+    pl_hash proof;
+    pl_put_u64(&record, PL_TAG_RESULT, question->type);
+    pl_put_bytes(&record, PL_TAG_RECORD, question->body.data, question->body.len);
+    pl_put_u64(&record, PL_TAG_RESULT, type);
+    pl_put_bytes(&record, PL_TAG_RECORD, body, len);
+    pl_hash_keyed("answer proof", key->bytes, record.data, record.len, &proof);
+    pl_put_hash(out, PL_TAG_PROOF, &proof);
+    pl_buf_destroy(&record);
+}
+
+void pl_lease_sign_answer(const pl_lease_secret *key, const pl_message *question,
+                          pl_message *answer)
+{
+    put_proof(key, question, answer->type, answer->body.data, answer->body.len,
+                    &answer->body);
+}
+
+pl_status pl_lease_check_answer(const pl_lease_secret *key, const pl_message *question,
+                                const pl_message *answer)
+{
+    pl_buf proof = {0};
+    const pl_buf *body = &answer->body;
+    put_proof(key, question, answer->type, "", 0, &proof);
+    const size_t len = body->len < proof.len ? 0 : body->len - proof.len;
+    pl_buf_clear(&proof);
+    put_proof(key, question, answer->type, body->data, len, &proof);
+    const bool good = body->len - len == proof.len &&
+                      memcmp(body->data + len, proof.data, proof.len) == 0;
+    pl_buf_destroy(&proof);
+    return good ? PL_OK
+                : pl_fail(PL_ERR_PROTO,
+                          "an answer of a home was changed on its way, for example by "
+                          "a relay: connect to the home itself");
+}
+
 void pl_lease_receipt(const pl_lease_secret *secret, const pl_lease *lease,
                       const char *module, int64_t round, pl_hash *out)
 {

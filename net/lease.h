@@ -50,6 +50,15 @@ void pl_lease_key(const pl_lease_secret *secret, const uint8_t *bytes, size_t le
 /* Computes the seal of a message, without its lease, seal and receipts. */
 void pl_lease_sign(const pl_lease_secret *key, pl_message_type type,
                    const pl_field *fields, const void *body, pl_hash *out);
+/* Whether a home proves its answer to a question of this type under a lease. */
+bool pl_lease_covers(uint16_t type);
+/* Appends PROOF to an answer: a MAC under the task key over question and answer, so
+ * that a relay can neither change the answer nor give that to a different question. */
+void pl_lease_sign_answer(const pl_lease_secret *key, const pl_message *question,
+                          pl_message *answer);
+/* ERR_PROTO: the answer does not have this proof. */
+pl_status pl_lease_check_answer(const pl_lease_secret *key, const pl_message *question,
+                                const pl_message *answer);
 /* Computes a home's receipt for the holder of the lease of (path, replica) with this
  * token: the home has their update of this module and round. */
 void pl_lease_receipt(const pl_lease_secret *secret, const pl_lease *lease,

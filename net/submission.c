@@ -23,6 +23,11 @@ static pl_status read_update(const pl_msg_submit_sum *said, pl_submit_message *s
             PL_ERR_PROTO,
             "an update of %s has %zu contributors; a message can have at most %d",
             s->module, said->n_record, PL_SUBMISSION_MAX);
+    /* the seal of the only contributor must cover the update itself */
+    if (said->n_record == 1 && !pl_hash_equal(&said->record[0].blob, &s->update))
+        return pl_fail(PL_ERR_PROTO,
+                       "an update of %s has one contributor, who sent a different one",
+                       s->module);
     s->contributors = pl_alloc(said->n_record * sizeof *s->contributors);
     s->proofs = pl_alloc(said->n_record * sizeof *s->proofs);
     for (; s->n < (int)said->n_record; s->n++) {

@@ -59,9 +59,9 @@ static void drop_question(relay *r, relay_question *q)
 
 /* ---- sending messages ---- */
 /* Sends an answer. If it cannot be sent, drops it; the peer repeats its question. */
-static pl_status answer_asker(relay *r, const pl_peer *peer, const pl_message *m)
+static pl_status answer_asker(relay *r, const pl_peer *peer, pl_message *m)
 {
-    pl_status status = pl_wire_send_to(r->front, peer, m);
+    pl_status status = pl_wire_give_to(r->front, peer, m);
     return status == PL_ERR_NET ? PL_OK : status;
 }
 
@@ -87,20 +87,34 @@ static pl_status answer_error(relay *r, const pl_peer *peer, uint64_t request,
     return status;
 }
 
+/* Lets the next calls use the uploads of this peer, so that no key can fill the memory,
+ * or damage the uploads of another. */
+static void own_uploads(relay *r, const pl_peer *peer)
+{
+    staging *s = &r->uploads;
+    s->holder = peer->own ? (pl_pubkey){{0}} : peer->key;
+    s->share = peer->own ? 0 : s->limit / 8;
+    s->owner = 0;
+    for (int i = 0; !peer->own && i < 8; i++)
+        s->owner = s->owner << 8 | peer->key.bytes[i];
+}
+
 /* Keeps the pieces of an update that can be added to others, and forwards all other
  * pieces. The first bytes, which a question for room has, show whether the blob is a
  * homomorphic update. An update is not kept if it claims more values than fit into the
- * relay's memory limit. */
+ * relay's memory limit, or if the peer's key has used up its part of it. */
 static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
 {
     staging_piece p;
     uint64_t there = 0, n = 0;
+    own_uploads(r, peer);
     const bool good = staging_read(m, &p) == PL_OK;
     const void *head = !good ? NULL : p.len > 0 ? p.data : p.head.at;
     const bool is_kept =
         good &&
         (staging_has(&r->uploads, &p.hash) ||
          (p.offset == 0 && p.total <= r->uploads.limit &&
+          !staging_holder_is_full(&r->uploads, p.total) &&
           pl_codec_claims_homomorphic(head, p.len > 0 ? p.len : p.head.len, &n) &&
           n <= r->uploads.limit / sizeof(float)));
     if (!is_kept) {
@@ -141,6 +155,7 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
     }
     relay_part *part = pl_alloc(sizeof *part);
     bool whole = false;
+    own_uploads(r, peer);
     if (pl_submission_read(m, &part->submit) == PL_OK)
         part->blob = staging_take(&r->uploads, &part->submit.update);
     if (part->blob) {

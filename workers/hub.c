@@ -129,7 +129,8 @@ static pl_status note_given(hub *h, hub_worker *w, plan_task task,
 static pl_status give_task(hub *h, int worker, plan_task task)
 {
     plan_path *path = &h->tasks.arms[task.arm].paths[task.index];
-    plan_grant(&h->tasks, task, worker, pl_now_ms(), h->options->ttl_ms);
+    plan_grant(&h->tasks, task, worker, pl_now_ms(),
+               hub_ttl_ms(h, &h->tasks.arms[task.arm]));
     hub_note_left(&h->workers[worker], &h->tasks.arms[task.arm], path);
     PL_CHECK(pl_failpoint("hub.grant.after"));
     PL_CHECK(hub_fence(h, path));
@@ -178,7 +179,8 @@ static pl_status serve_worker(hub *h, int worker, int64_t now_ms, bool *search)
         return give_task(h, worker, task);
     /* The homes still accept results of the first holder, because both holders deliver
      * the same bytes. */
-    plan_grant_backup(&h->tasks, task, worker, now_ms, h->options->ttl_ms);
+    plan_grant_backup(&h->tasks, task, worker, now_ms,
+                      hub_ttl_ms(h, &h->tasks.arms[task.arm]));
     PL_CHECK(hub_fence(h, path));
     pl_log(PL_LOG_INFO, "backup.granted", "task=%s phase=%lld worker=%s slow=%s",
            path->name, (long long)path->phase, w->name,
@@ -283,6 +285,14 @@ typedef struct report {
     int64_t phase;
 } report;
 
+static const plan_arm *arm_of(const hub *h, const plan_path *path)
+{
+    const plan_arm *arm = h->tasks.arms;
+    while (path < arm->paths || path >= arm->paths + arm->n_tasks)
+        arm++;
+    return arm;
+}
+
 static pl_status read_report(hub *h, const pl_peer *peer, const char *worker,
                              int64_t phase, const char *task, report *out)
 {
@@ -337,7 +347,7 @@ static pl_status on_renew(hub *h, const pl_peer *peer, pl_message *m, pl_message
         audit->lease.deadline_ms = pl_now_ms() + h->options->ttl_ms;
     else if (!rep.path || (!plan_lease_of(rep.path, m->token, rep.worker) && !shows) ||
              !plan_renew(&h->tasks, rep.path, rep.phase, m->token, rep.worker,
-                         pl_now_ms(), h->options->ttl_ms)) {
+                         pl_now_ms(), hub_ttl_ms(h, arm_of(h, rep.path)))) {
         /* This hub does not have the lease. It cannot decide while it lacks the state
          * of a home. And if the worker no longer trains the task and the homes have the
          * results, its DONE will come soon. */
@@ -458,7 +468,7 @@ static pl_status on_release(hub *h, const pl_peer *peer, pl_message *m, pl_messa
     plan_release(&h->tasks, rep.path, m->token, rep.worker, failed);
     if (rep.path->is_untold)
         PL_CHECK(hub_fence(h, rep.path));
-    if (held && hub_may_log(h, peer))
+    if (held && pl_log_may(peer->own))
         pl_log(PL_LOG_WARN, "lease.released",
                "task=%s phase=%lld worker=%s reason=\"%s\"", rep.path->name,
                (long long)rep.phase, h->workers[rep.worker].name, text);

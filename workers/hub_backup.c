@@ -19,10 +19,15 @@
  * a worker needs that was not measured. For them left >= 1.25 own is enough. If no
  * worker was measured, an idle worker begins the task of a worker on trial at once:
  * that is the first task of a job, for which all others wait. A worker that helps a
- * worker on trial, or one without the job's key whose lease is late, may have a
- * different kind of device, but must not be on trial itself, unless no worker was
+ * worker on trial, or one whose lease is late, may have a different kind of device, but must not be on trial itself, unless no worker was
  * measured. (Each worker names its device itself. If a worker on trial named a device
  * that no other worker has, no worker with the same device could help.)
+ *
+ * Workers that keep their paths leave no task for one that joins later, and nobody would
+ * learn that it is faster. So an idle worker that was not measured also begins a task
+ * of any holder once, of which half is left, whatever its kind of device. If it is
+ * first, it is measured and keeps the path; if not, what it lost is its measurement.
+ * (Not a worker on the hub's own machine, where others like it would be slower for it.)
  *
  * If the method does not allow two workers at one task, the hub takes the task away
  * when its lease is late or, from a worker on trial, when that worker has held it for
@@ -43,7 +48,7 @@ enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2, UNCONFIRMED_MS = 1500, SILENT_MS =
 /* for_ever_s: the value of `left` for leases that may never end, so that these come
  * first */
 static const double gain_s = 0.2, for_ever_s = 1e12, sure_times = 2,
-                    doubtful_times = 1.25;
+                    doubtful_times = 1.25, probe_times = 0.5;
 
 /* ---- which worker did a finished phase ---- */
 pl_status hub_settle(hub *h, plan_task task, const plan_news *news, int64_t now_ms)
@@ -156,7 +161,7 @@ static void find_slow_leases(hub *h, int64_t now_ms)
 /* Whether the worker may do this path's task as a backup. Workers whose devices have
  * the same description deliver the same bytes. */
 static bool may_do(const hub *h, int worker, const plan_arm *arm, const plan_path *path,
-                   int64_t now_ms)
+                   bool probes, int64_t now_ms)
 {
     const hub_worker *own = &h->workers[worker], *other;
     if (!may_get_backup(h, arm, path, now_ms) || path->lease.worker == worker ||
@@ -164,11 +169,11 @@ static bool may_do(const hub *h, int worker, const plan_arm *arm, const plan_pat
         return false;
     other = &h->workers[path->lease.worker];
     const bool same_kind =
-        h->options->backup == PL_BACKUP_ANY || strcmp(own->device, other->device) == 0;
+        probes || h->options->backup == PL_BACKUP_ANY || strcmp(own->device, other->device) == 0;
     const bool late = hub_is_late(arm, path, &path->lease, path->phase, now_ms);
     if (is_said(path))
         return !hub_is_on_trial(h, own);
-    if (hub_is_on_trial(h, other) || (late && !other->own_key))
+    if (hub_is_on_trial(h, other) || late)
         return !hub_is_on_trial(h, own) || (!arm->is_measured && same_kind);
     return same_kind;
 }
@@ -193,13 +198,17 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
                      is_said(path));
         const double left_s = h->slow[i].left_s;
         double own_s = hub_task_s(w, &arm->arm);
-        if (own_s <= 0 && (doubtful || late))
+        const bool probes = own_s <= 0 && both && !doubtful && !late &&
+                            !w->has_probed && w->peer.role == PL_AS_WORKER;
+        if (own_s <= 0)
             own_s = arm->typical_s > 0 ? arm->typical_s : hub_usual_s(arm);
         own_s *= (double)(1 + plan_repeats(path, worker));
-        if (may_do(h, worker, arm, path, now_ms) &&
+        if (may_do(h, worker, arm, path, probes, now_ms) &&
             (left_s >= for_ever_s ||
+             (probes && own_s > 0 && left_s >= probe_times * own_s) ||
              (own_s > 0 && left_s >= own_s + gain_s &&
               left_s >= (doubtful ? doubtful_times : sure_times) * own_s))) {
+            h->workers[worker].has_probed = w->has_probed || probes;
             *out = task;
             return true;
         }
@@ -209,7 +218,6 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
 
 void hub_end_late(hub *h, plan_task task, int64_t now_ms)
 {
-    enum { TAKEN_MAX = 20 };
     const plan_arm *arm = &h->tasks.arms[task.arm];
     plan_path *path = &arm->paths[task.index];
     const bool both = pl_phase_repeats(&arm->arm.outer);
@@ -219,7 +227,7 @@ void hub_end_late(hub *h, plan_task task, int64_t now_ms)
     if (!both)
         hub_note_taken(h, task.arm, path, &late, now_ms);
     plan_release(&h->tasks, path, late.token, late.worker, false);
-    path->n_taken += !both && path->n_taken < TAKEN_MAX;
+    path->n_taken += !both && path->n_taken < PLAN_TAKEN_MAX;
     pl_log(PL_LOG_WARN, "lease.late", "task=%s phase=%lld worker=%s seconds=%.1f",
            path->name, (long long)path->phase, h->workers[late.worker].name,
            1e-3 * (double)(now_ms - late.granted_ms));

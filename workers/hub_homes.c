@@ -267,8 +267,11 @@ static pl_status apply_record(hub *h, hub_home *home, const uint8_t *data, size_
         PL_CHECK(pl_reader_status(&r));
         if (!h->in_state) /* the home ignored FENCEs of an arm that it did not have */
             home->fence_next = 0;
-        if (plan_find_arm(&h->tasks, arm.arm))
+        plan_arm *known = plan_find_arm(&h->tasks, arm.arm);
+        if (known) {
+            known->lacking &= ~(1u << (home - h->homes));
             return PL_OK;
+        }
         home->unknown_arms++;
         const pl_hash *blob = &arm.arm_blob;
         uint64_t offset = 0;
@@ -343,6 +346,7 @@ static pl_status on_state(hub *h, hub_home *home, pl_message *m)
     if (offset != home->state.len || m->data.len > total - offset)
         return PL_OK; /* the piece belongs to an older answer */
     pl_buf_append(&home->state, m->data.data, m->data.len);
+    home->asked_ms = pl_now_ms(); /* while pieces arrive, it is not asked anew */
     if (home->state.len < total)
         return ask_state(home, home->state.len);
     pl_reader_open(&home->records, "STATE_IS", home->state.data, home->state.len);
@@ -372,7 +376,10 @@ static pl_status on_arm_blob(hub *h, hub_home *home, pl_message *m)
     PL_CHECK(pl_arm_decode(m->data.data, m->data.len, &arm));
     pl_log(PL_LOG_INFO, "arm.added", "arm=%s paths=%d replicas=%d phases=%d tau=%d",
            arm.name, arm.n_shards, arm.spec.replicas, arm.inner.phases, arm.inner.tau);
+    const bool is_new = !plan_find_arm(&h->tasks, arm.name);
     PL_CHECK(plan_add_arm(&h->tasks, &arm, &blob));
+    if (is_new)
+        h->tasks.arms[h->tasks.n_arms - 1].lacking = (1u << h->n_homes) - 1;
     return ask_state(home, 0);
 }
 

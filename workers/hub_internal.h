@@ -218,6 +218,7 @@ typedef struct hub_worker {
      * time when it last let such a path wait in vain, or 0 */
     const plan_path *left_to_it;
     int64_t missed_ms;
+    bool has_probed; /* whether it got a task in order to be measured (hub_backup.c) */
     /* What hub_look_at_fleet found: time when the worker will have finished its leases,
      * whether it has one, and time when it will have finished the ready tasks that the
      * hub counts on it for. */
@@ -297,10 +298,6 @@ typedef struct hub {
     pl_lease_secret secret, secret_before;
     bool has_before;
     bool stopping;
-    /* number of lines that may still be logged about workers without one of the job's
-     * keys */
-    double lines_left;
-    int64_t logged_ms; /* time when lines_left was last increased */
     int64_t started_ms;
     /* the address at which other processes reach the hub */
     char address[PL_ADDRESS_MAX];
@@ -366,8 +363,6 @@ pl_status hub_know_worker(hub *h, const char *name, const pl_peer *peer, int *ou
  * new key and its name to the list of keys. Such a client may ask nothing else. */
 pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a);
 pl_status hub_check_owner(const hub_worker *w, const pl_peer *peer);
-/* Whether a line about a message of this peer may be logged now. */
-bool hub_may_log(hub *h, const pl_peer *peer);
 /* Whether both are the same worker, or have the same key, which is not one of the job's
  * own keys. */
 bool hub_same_holder(const hub_worker *a, const hub_worker *b);
@@ -488,6 +483,8 @@ uint64_t hub_fetched(const hub_worker *w, const plan_lease *l);
 /* Returns the usual seconds of a task of the arm, from grant to confirmation: a median
  * over workers; 0: not known. */
 double hub_usual_s(const plan_arm *arm);
+/* Returns how long a lease of this arm lives without a renewal. */
+int hub_ttl_ms(const hub *h, const plan_arm *arm);
 /* Returns the seconds for which a lease was held for a phase, and in *n_tasks the usual
  * times that this may take. While the phase waits for versions that others make, and
  * that it mixes in, the holder loses no time. */

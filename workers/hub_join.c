@@ -83,7 +83,7 @@ pl_status hub_hello(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
     pl_copy_text(worker->device, sizeof worker->device, q.device);
     pl_copy_text(worker->offers_at, sizeof worker->offers_at,
                  q.address ? q.address : "");
-    if (is_news && hub_may_log(h, peer))
+    if (is_news && pl_log_may(peer->own))
         pl_log(PL_LOG_INFO, "worker.joined",
                "worker=%s device=\"%s\" pid=%u process=%llu", q.name, q.device,
                (unsigned)q.pid, (unsigned long long)q.pid);
@@ -106,7 +106,7 @@ pl_status hub_leave(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
         return PL_OK;
     PL_CHECK(hub_check_owner(&h->workers[w], peer));
     hub_free_held(h, w);
-    if (!h->workers[w].left && hub_may_log(h, peer))
+    if (!h->workers[w].left && pl_log_may(peer->own))
         pl_log(PL_LOG_INFO, "worker.left", "worker=%s", q.name);
     h->workers[w].left = true;
     return PL_OK;

@@ -25,6 +25,8 @@
  * path as long as other workers are idle. */
 #include "workers/hub_internal.h"
 
+#include <math.h>
+
 enum {
     FAILURES_MAX = 3,
     NAMES_PER_KEY = 64,
@@ -229,28 +231,11 @@ pl_status hub_enrol(hub *h, const pl_peer *peer, pl_message *m, pl_message *a)
             q.name);
     PL_CHECK(pl_admission_enrol(h->options->keys, &peer->key, &fresh, q.name, &role));
     pl_pubkey_format(&fresh, text);
-    if (hub_may_log(h, peer))
+    if (pl_log_may(peer->own))
         pl_log(PL_LOG_INFO, "key.enrolled", "key=%s name=%s role=%s", text, q.name,
                pl_key_role_name(role));
     PL_SAY(a, ENROLLED, enrolled, .role = pl_key_role_name(role));
     return PL_OK;
-}
-
-/* Limits log lines about workers without one of the job's own keys: for all these
- * workers together, ten lines per second on average and 200 lines at once. Without this
- * limit one key could fill the disk. */
-bool hub_may_log(hub *h, const pl_peer *peer)
-{
-    enum { PER_S = 10, AT_ONCE = 200 };
-    int64_t now = pl_now_ms();
-    double gained = 1e-3 * PER_S * (double)(now - h->logged_ms);
-    h->logged_ms = now;
-    h->lines_left = h->lines_left + gained < AT_ONCE ? h->lines_left + gained : AT_ONCE;
-    if (peer->own)
-        return true;
-    bool may = h->lines_left >= 1;
-    h->lines_left -= may;
-    return may;
 }
 
 /* ---- failures ---- */
@@ -346,7 +331,11 @@ pl_status hub_note_failure(hub *h, plan_path *path, int worker, pl_status why,
     const int maker = hub_find_maker(h, path->state_of, &path->state_key);
     if ((why == PL_ERR_DATA || why == PL_ERR_NUMERIC) && path->state_of[0] &&
         path->phase > 0 && (maker < 0 || !h->workers[maker].own_key))
-        return drop_useless_state(h, path, text);
+        /* A state of which an audit may have agreed is not dropped because strangers
+         * say so: the path waits for the job's own workers. */
+        return path->own_failures >= FAILURES_MAX || !h->tasks.audits
+                   ? drop_useless_state(h, path, text)
+                   : PL_OK;
     h->failure_status = why;
     snprintf(h->failure, sizeof h->failure, "%s failed %d times in phase %lld: %s",
              path->name, path->lease.failures, (long long)path->phase, text);
@@ -460,7 +449,7 @@ bool hub_is_barred(const hub_worker *w, int64_t now_ms)
 /* ---- leases that are held too long ---- */
 /* An honest worker does not need more than OVERDUE_TIMES the usual time of a task, plus
  * OVERDUE_TTLS lifetimes of a lease; each phase that it must repeat counts as a task.
- */
+ * Each further worker has twice as long, because the fast ones may have left. */
 double hub_overdue_s(const hub *h, const plan_arm *arm, double n_tasks)
 {
     return 1e-3 * OVERDUE_TTLS * (double)h->options->ttl_ms +
@@ -479,16 +468,20 @@ static bool end_overdue(hub *h, const plan_arm *arm, plan_path *path, hub_audit 
     double n_tasks;
     const double held_s = hub_held_s(arm, path, &lease, phase, now_ms, &n_tasks);
     char text[200];
-    if (!lease.active || usual_s <= 0 || held_s <= hub_overdue_s(h, arm, n_tasks))
+    if (!lease.active || usual_s <= 0 ||
+        held_s <= ldexp(hub_overdue_s(h, arm, n_tasks), path->n_taken))
         return false;
     snprintf(text, sizeof text,
              "it held the lease of %.60s for %.0f s without delivering a result; such "
              "a task usually takes %.1f s",
              path->name, held_s, usual_s);
-    if (audit)
+    path->n_taken += path->n_taken < PLAN_TAKEN_MAX;
+    if (audit) {
         hub_audit_release(h, audit, NULL);
-    else
+    } else {
+        hub_note_taken(h, (int)(arm - h->tasks.arms), path, &lease, now_ms);
         plan_release(&h->tasks, path, lease.token, lease.worker, false);
+    }
     pl_log(PL_LOG_WARN, "lease.overdue", "task=%s worker=%s reason=\"%s\"", path->name,
            h->workers[lease.worker].name, text);
     count_failure(h, lease.worker, text);

@@ -73,6 +73,15 @@ double hub_usual_s(const plan_arm *arm)
     return fmax(times_s, arm->own_s);
 }
 
+/* If a silent worker is dead, the job has lost no more than a twentieth of a task. If it
+ * is alive, and only its network was away, its work is not lost for a second's sake. */
+int hub_ttl_ms(const hub *h, const plan_arm *arm)
+{
+    enum { PART = 20, MOST_MS = 120000 };
+    const double part_ms = fmin(1e3 * hub_usual_s(arm) / PART, MOST_MS);
+    return (int)fmax(part_ms, h->options->ttl_ms);
+}
+
 double hub_held_s(const plan_arm *arm, const plan_path *path, const plan_lease *l,
                   int64_t phase, int64_t now_ms, double *n_tasks)
 {
@@ -582,7 +591,7 @@ static bool fits_worker(hub *h, int worker, int of, const pace_ask *ask, int64_t
     held->others_s = 1e-3 * (double)(arm->horizon_ms - now_ms);
     /* no line about a worker that is only a little slower than the others */
     if (!held->is && held->need_s > clear_times * held->others_s &&
-        hub_may_log(h, &w->peer)) {
+        pl_log_may(w->peer.own)) {
         char text[HUB_WITHHELD_TEXT_MAX];
         held->is = true;
         pl_log(PL_LOG_INFO, "worker.withheld", "worker=%s reason=\"%s\"", w->name,

@@ -24,7 +24,7 @@
  *                         done or has a worker
  *      delayed-nesterov   the path is at most `staleness` phases ahead of the slowest
  *                         path
- *   4. under fleet.audit: the audit of phase t - 1, if it was drawn, has agreed; and
+ *   4. all homes have the arm; under fleet.audit: the audit of phase t - 1, if it was drawn, has agreed; and
  * the updates for versions that the path will mix in (streaming) count
  *
  * Nothing else delays a task. plan_choose takes the ready task whose path has the most
@@ -279,7 +279,7 @@ static bool may_begin(const plan_arm *a, int index, int64_t phase, bool ahead,
     /* A task may take versions in while it trains (below). Under audits these wait for
      * the job's own workers, so nothing may begin that would keep such a worker waiting
      * for them; and a phase may not begin before the phase before it counts. */
-    if (phase >= a->arm.inner.phases || a->paths[index].in_audit ||
+    if (a->lacking || phase >= a->arm.inner.phases || a->paths[index].in_audit ||
         (ahead && a->is_audited))
         return false;
     for (int slot = 0; slot < n_slots; slot++) {
@@ -560,6 +560,7 @@ void plan_stand_still(plan *p, int64_t ms)
             plan_lease *leases[] = {&path->lease, &path->backup};
             for (int k = 0; k < 2; k++) {
                 leases[k]->granted_ms += ms;
+                leases[k]->deadline_ms += ms;
                 leases[k]->before_ms += leases[k]->before_ms > 0 ? ms : 0;
             }
         }

@@ -147,6 +147,8 @@ typedef struct plan_path {
     size_t n_said;
 } plan_path;
 
+enum { PLAN_TAKEN_MAX = 20 }; /* largest plan_path.n_taken */
+
 /* The plan remembers the times of this many delivered tasks of an arm. */
 enum { PLAN_TIMES_MAX = 64 };
 
@@ -156,6 +158,9 @@ typedef struct plan_arm {
     pl_topology *topology;
     pl_contract *contracts; /* [n_modules] */
     int64_t phases_ahead;   /* pl_phases_ahead */
+    /* The homes that have not told of this arm yet, a bit each. A home without it could
+     * not give a worker the arm's definition. */
+    uint32_t lacking;
     bool is_audited;        /* whether tasks may be drawn for audits (pl_audit_may) */
     /* [n_modules] newest version of each module; UINT64_MAX: it has no version yet */
     uint64_t *versions;

@@ -4,6 +4,7 @@
  * updates that they have already accepted. */
 #include "workers/worker_internal.h"
 
+#include <math.h>
 #include <stdatomic.h>
 
 struct sender {
@@ -247,14 +248,17 @@ static pl_status check_task_lease(void *context)
  * this worker would be blamed. */
 static pl_status check_met(sender *s, struct task_met *met)
 {
-    enum { LOOK_MS = 50, LOOKS = 200 };
+    enum { LOOK_MS = 50 };
     worker_task *task = s->task;
     pl_hash there;
     pl_status status = PL_ERR_NOT_FOUND;
-    for (int i = 0; i < LOOKS && status == PL_ERR_NOT_FOUND; i++) {
+    /* the phase would take as long again */
+    const double until = pl_now() + fmax(10, pl_now() - task->granted);
+    for (int i = 0; pl_now() < until && status == PL_ERR_NOT_FOUND; i++) {
         if (i > 0)
             pl_sleep_ms(LOOK_MS);
         PL_CHECK(check_task_lease(s));
+        pl_client_act_under(s->homes, worker_task_lease(task));
         status = pl_client_get_update(s->homes, met->module, task->phase - 1, met->path,
                                       met->replica, &there);
     }

@@ -2,6 +2,8 @@
  * is fetched, so that the trainer's thread almost never waits. */
 #include "workers/worker_internal.h"
 
+#include <math.h>
+
 enum {
     WAIT_MS = 100,
     HURRY_MS = 10,
@@ -502,9 +504,16 @@ static bool wants_task(const worker *w)
     return left_s < EARLY_MS * 1e-3 + 2 * w->fetch_s;
 }
 
-/* Whether the running task has waited too long (3 ttl_ms) for merged versions. The time
- * is counted from the moment when the trainer waits and this worker has sent all its
- * updates of earlier phases, which these versions may need. */
+/* Returns for how many seconds the running task may wait for merged versions: 3 ttl_ms,
+ * or as long as it would take to come so far again. */
+static double patience_for_merged(const worker *w)
+{
+    return fmax(3e-3 * w->ttl_ms, w->training->waits_since - w->training->granted);
+}
+
+/* Whether the running task has waited too long for merged versions. The time is counted
+ * from the moment when the trainer waits and this worker has sent all its updates of
+ * earlier phases, which these versions may need. */
 static bool waits_too_long(const worker *w)
 {
     double now = pl_now();
@@ -517,7 +526,7 @@ static bool waits_too_long(const worker *w)
     if (step < w->training->job.mix_step || w->training->waits_since == 0 ||
         sends_earlier)
         w->training->waits_since = now;
-    return now - w->training->waits_since > 3e-3 * w->ttl_ms;
+    return now - w->training->waits_since > patience_for_merged(w);
 }
 
 /* For streaming: fetches the versions that the trainer will wait for, as soon as they
@@ -544,7 +553,7 @@ static pl_status bring_merged(worker *w)
     if (status == PL_OK)
         status = pl_fail(PL_ERR_BUSY,
                          "the versions that %s waits for were not made within %.1f s",
-                         task->name, 3e-3 * w->ttl_ms);
+                         task->name, patience_for_merged(w));
     pl_copy_text(text, sizeof text, pl_last_error());
     worker_task_lose(task); /* a task cannot be finished without its merged versions */
     trainer_cancel(w->inner);

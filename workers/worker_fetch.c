@@ -271,6 +271,8 @@ static pl_status fetch_versions(worker *w, worker_task *task, const int64_t *num
                                .facts = &facts[slot],
                                .out = params[slot]};
     }
+    if (worker_task_lease(task)) /* the newest; a task that makes a state has none */
+        pl_client_act_under(w->homes, worker_task_lease(task));
     PL_TRY(pl_client_get_versions(w->homes, wants, n));
     for (int i = 0; i < n; i++) {
         /* a version of which garbage collection has left only the record is gone */
@@ -344,6 +346,7 @@ pl_status worker_fetch_merged(worker *w, worker_task *task)
 pl_status worker_fetch(worker *w, worker_task *task, const pl_hash *arm_blob)
 {
     char object[PL_MODULE_NAME_MAX], path[PL_NAME_MAX];
+    pl_client_act_under(w->homes, worker_task_lease(task));
     PL_CHECK(fetch_arm(w, arm_blob, task->name, &task->arm));
     const pl_arm *arm = &task->arm->arm;
     const pl_topology *topology = task->arm->topology;

@@ -50,6 +50,7 @@ static pl_status fetch_update(worker *w, worker_task *task, const pl_contract *o
             who->address[0] = '\0';
         PL_CHECK(w->broken); /* this worker must end, so it asks no other worker */
     }
+    pl_client_act_under(w->homes, worker_task_lease(task));
     PL_CHECK(pl_client_get_update(w->homes, of->name, round, path, replica, &hash));
     return pl_client_get_blob(w->homes, of->name, &hash, out);
 }

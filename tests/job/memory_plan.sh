@@ -2,8 +2,9 @@
 # Trains a job of the default size. No process may have more memory at its peak than the
 # plan that `train` printed, because a machine that has just enough would then kill it.
 # The plan of a worker, which decides how many fit on a machine, must be at most a fifth
-# too high, without the 8 MiB of a transfer that wait only if the machine is busy. (Small processes are planned for every machine: what libraries and threads
-# take differs between processors.) A worker must need at most 150 MiB, and keeps nothing
+# too high, without the 16 MiB of two transfers that wait only if the machine is busy.
+# (Small processes are planned for every machine: what libraries and threads take
+# differs between processors.) A worker must need at most 150 MiB, and keeps nothing
 # from phase to phase: 20 times what it kept would exceed the plan.
 #
 # usage: memory_plan.sh PATHLOOM WORKFOLDER   (in the project's root)
@@ -34,6 +35,6 @@ for process in worker home hub launcher; do
     [ "$peak" -le "$planned" ] || fail "a $process was planned with $planned bytes and had $peak"
 done
 peak=$(number memory_peak worker) planned=$(number memory_planned worker)
-[ $(((planned - (8 << 20)) * 5)) -le $((peak * 6)) ] ||
+[ $(((planned - (16 << 20)) * 5)) -le $((peak * 6)) ] ||
     fail "a worker was planned with $planned bytes and had only $peak"
 [ "$peak" -le $((150 << 20)) ] || fail "a worker had $peak bytes at its peak, more than 150 MiB"

@@ -74,6 +74,7 @@ void fill(const worker *w, pl_client *client, int slot, char name[96], pl_buf *b
     pl_version_facts base;
     pl_arm_module_name(&f->arm, f->topology,
                        pl_topology_module_of_path(f->topology, slot, w->path), name);
+    pl_client_act_under(client, NULL);
     assert_ok(pl_client_get_version(client, name, 0, &base));
     encode(w, slot, base.norm, bytes);
     memset(s, 0, sizeof *s);

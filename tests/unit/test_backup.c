@@ -37,16 +37,34 @@ FIXTURE_TEST(small_gains_are_not_worth_it)
 
 FIXTURE_TEST(only_an_idle_worker_of_the_same_kind_is_asked)
 {
-    begin(f, 0);
-    assert_false(finds(f, 0, 9000)); /* worker 0 is the holder */
-    assert_false(finds(f, 3, 9000));
+    plan_lease *l = begin(f, 0);
+    l->first_ms = 400; /* as above: too slow, but not late yet */
+    l->first_step = 1;
+    l->step_ms = 800;
+    l->step = 2;
+    assert_false(finds(f, 0, 850)); /* worker 0 is the holder */
+    assert_false(finds(f, 3, 850));
     pl_copy_text(f->workers[1].task, sizeof f->workers[1].task, "mix/p01.r0");
-    assert_false(finds(f, 1, 9000));
-    assert_true(finds(f, 2, 9000));
+    assert_false(finds(f, 1, 850));
+    assert_true(finds(f, 2, 850));
+    assert_true(finds(f, 3, 9000)); /* the lease is late */
     f->options.backup = PL_BACKUP_ANY;
-    assert_true(finds(f, 3, 9000));
+    assert_true(finds(f, 3, 850));
     f->options.backup = PL_BACKUP_OFF;
     assert_false(finds(f, 2, 9000));
+}
+
+/* Else workers that keep their paths would leave it nothing to do. */
+FIXTURE_TEST(worker_that_joins_is_measured_once)
+{
+    begin(f, 0);
+    f->workers[3].pace[0] = (hub_pace){0};
+    assert_false(finds(f, 3, 100)); /* on the hub's own machine */
+    f->workers[3].peer.role = PL_AS_WORKER;
+    assert_true(finds(f, 3, 400));
+    assert_false(finds(f, 3, 450));
+    f->workers[3].has_probed = false;
+    assert_false(finds(f, 3, 900)); /* too little is left */
 }
 
 /* A worker on trial is helped by workers of any kind that are not on trial, and earlier

@@ -138,6 +138,7 @@ static void confirm_path(fixture *f, int path)
 static int64_t version_of(fixture *f)
 {
     pl_version_facts facts;
+    pl_client_act_under(f->client, NULL);
     assert_ok(pl_client_get_version(f->client, embed, PL_NEWEST, &facts));
     return (int64_t)facts.number;
 }

@@ -291,3 +291,16 @@ PL_TEST(second_home_is_greeted_as_soon_as_the_first_one_has_answered)
     assert_ok(hub_tend_homes(&h, now_ms));
     assert_true(h.homes[1].hello != 0);
 }
+
+/* A home that does not have the arm yet could not give a worker its definition. */
+PL_TEST(no_task_begins_before_every_home_has_the_arm)
+{
+    OWNED(close_hub) fake *f = open_hub(1);
+    plan_arm *arm = &f->h.tasks.arms[0];
+    pl_message m = {.type = PL_MSG_EVENT};
+    arm->lacking = 1;
+    assert_false(plan_ready(arm, 0, pl_now_ms()));
+    PL_SAY_BODY(&m.body, arm_record, .arm = arm->arm.name, .arm_blob = arm->blob);
+    tell_hub(f, &m);
+    assert_true(plan_ready(arm, 0, pl_now_ms()));
+}
