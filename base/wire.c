@@ -476,8 +476,8 @@ static pl_status send_message(pl_socket *socket, const pl_peer *peer,
     if ((peer && !send_frame(socket, peer->id, peer->len, true)) ||
         !send_frame(socket, header, sizeof header, true) ||
         !send_pieces(socket, body, more) ||
-        (more &&
-         !(given ? give_pieces(socket, peer, given) : send_pieces(socket, data, false)))) {
+        (more && !(given ? give_pieces(socket, peer, given)
+                         : send_pieces(socket, data, false)))) {
         int cause = zmq_errno();
         if (cause == EHOSTUNREACH)
             return pl_fail(PL_ERR_NET, "%s %s is not connected any more", to,

@@ -363,8 +363,8 @@ static const pl_key keys[] = {
           "memory of each worker for modules and optimizer states that its next tasks "
           "may need"),
     WHOLE("workers.ttl_ms", ttl_ms, "2000", 100, 3600000, "ms", LOCAL,
-          "a lease that was not renewed for this long expires, and its task is given "
-          "to another worker"),
+          "a lease that was not renewed for this long, or for a 20th of a task's usual "
+          "time if that is longer, ends, and another worker gets the task"),
     WHOLE("workers.patience_s", patience_s, "60", 1, 86400, "s", LOCAL,
           "how long a worker waits for a hub or home; a worker that joined waits for a "
           "day"),
@@ -380,7 +380,7 @@ static const pl_key keys[] = {
          "tasks count unchecked"),
     CHOICE("fleet.backup", backup, "auto", "off|auto|any", LOCAL,
            "whether an idle worker repeats a slow worker's task; auto: on the same "
-           "kind of device; not with noloco"),
+           "kind of device, or any if the task is late; not with noloco"),
 
     SECTION("store", "contents and place of the store"),
     WHOLE(

@@ -15,11 +15,18 @@ static pl_status wait_for_room(home *h, const pl_peer *peer, const pl_message *m
 {
     home_room *r = &h->room;
     size_t at = 0, n_own = 0;
+    if (h->uploads.share > 0 && p->total > h->uploads.share)
+        return pl_fail(PL_ERR_PROTO,
+                       "an upload of %llu bytes is more than this lease may "
+                       "upload (%llu bytes)",
+                       (unsigned long long)p->total,
+                       (unsigned long long)h->uploads.share);
     for (; at < r->n; at++) {
-        const bool owns = r->tickets[at].owner == h->uploads.owner;
-        if (owns && pl_hash_equal(&r->tickets[at].hash, &p->hash))
+        const home_ticket *t = &r->tickets[at];
+        if (t->owner == h->uploads.owner && pl_hash_equal(&t->hash, &p->hash))
             break;
-        n_own += owns && h->uploads.owner != 0;
+        n_own += !pl_pubkey_none(&t->holder) &&
+                 pl_pubkey_equal(&t->holder, &h->uploads.holder);
     }
     if (at == r->n && r->n < TICKETS_MAX && n_own < STAGING_UPLOADS_MAX) {
         if (r->n == r->cap) {
@@ -54,6 +61,7 @@ pl_status home_grant_room(home *h)
     staging *s = &h->uploads;
     size_t n = 0;
     bool is_full = false;
+    home_ticket refused = {0}; /* the last one whose key has used up its part */
     int64_t now = pl_now_ms();
     /* Drops uploads that no submission will name: the phase of their lease is done, or
      * the path was leased again. A worker that gives a task up, because a backup was
@@ -77,7 +85,11 @@ pl_status home_grant_room(home *h)
         s->phase = t.phase;
         staging_piece p = {.hash = t.hash, .total = t.total};
         pl_status status = PL_ERR_BUSY;
-        if (!is_full && !staging_holder_is_full(s, t.total)) {
+        const bool is_known = !pl_pubkey_none(&t.holder) && t.total >= refused.total &&
+                              pl_pubkey_equal(&t.holder, &refused.holder);
+        if (!is_full && !is_known && staging_holder_is_full(s, t.total)) {
+            refused = t;
+        } else if (!is_full && !is_known) {
             status = staging_open(s, &p, &there);
             is_full = status == PL_ERR_BUSY;
         }

@@ -54,9 +54,9 @@ static uint64_t transfer_bytes(uint64_t bytes)
  * state and new parameters), and one is being sent (state and updates). If paths have
  * private parameters, each task also has the private parameters at its start. Updates
  * from mates and packed states are added, and what is on its way in both directions:
- * the next task may be fetched while the last one is sent. Pages of data files are not counted, because
- * the kernel frees them when memory is short. Between its blocks the allocator keeps
- * some memory that is free, so a sixty-fourth is added. */
+ * the next task may be fetched while the last one is sent. Pages of data files are not
+ * counted, because the kernel frees them when memory is short. Between its blocks the
+ * allocator keeps some memory that is free, so a sixty-fourth is added. */
 static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
 {
     const pl_arm arm = {.shape = *pl_topology_shape(r->topology),
@@ -92,11 +92,10 @@ static uint64_t worker_bytes(const pl_run *r, const pl_outer *outer)
     const uint64_t workers = (uint64_t)r->n_workers;
     const uint64_t offers =
         l.last >= 0 && workers > 0 ? 2 * ((n_tasks(r) + workers - 1) / workers) : 0;
-    const uint64_t sum = PROCESS_BYTES + PRODUCTS_BYTES + model +
-                         (tasks + offers) * path + packed +
-                         pl_worker_cache_bytes(&arm, r->topology, most) +
-                         (local < most ? local : most) +
-                         2 * transfer_bytes(state * path);
+    const uint64_t sum =
+        PROCESS_BYTES + PRODUCTS_BYTES + model + (tasks + offers) * path + packed +
+        pl_worker_cache_bytes(&arm, r->topology, most) + (local < most ? local : most) +
+        2 * transfer_bytes(state * path);
     return sum + sum / 64;
 }
 

@@ -345,8 +345,7 @@ pl_status pl_client_get_path(pl_client *c, const char *name, pl_path_state *out)
     pl_message q = {0};
     pl_msg_path_is a = {0};
     memset(out, 0, sizeof *out);
-    PL_SAY(&q, GET_PATH, get_path, .name = name,
-           .lease = present_lease(c));
+    PL_SAY(&q, GET_PATH, get_path, .name = name, .lease = present_lease(c));
     PL_CHECK(query_owner(c, name, &q, pl_fields_of_path_is(), &a));
     pl_copy_text(out->name, sizeof out->name, name);
     out->phase = a.phase;

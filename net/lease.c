@@ -70,7 +70,7 @@ bool pl_lease_covers(uint16_t type)
 
 /* Appends the proof of an answer with this body to `out`. */
 static void put_proof(const pl_lease_secret *key, const pl_message *question,
-                            uint16_t type, const void *body, size_t len, pl_buf *out)
+                      uint16_t type, const void *body, size_t len, pl_buf *out)
 {
     pl_buf record = {0};
     pl_hash proof;
@@ -87,7 +87,7 @@ void pl_lease_sign_answer(const pl_lease_secret *key, const pl_message *question
                           pl_message *answer)
 {
     put_proof(key, question, answer->type, answer->body.data, answer->body.len,
-                    &answer->body);
+              &answer->body);
 }
 
 pl_status pl_lease_check_answer(const pl_lease_secret *key, const pl_message *question,

@@ -19,13 +19,14 @@
  * a worker needs that was not measured. For them left >= 1.25 own is enough. If no
  * worker was measured, an idle worker begins the task of a worker on trial at once:
  * that is the first task of a job, for which all others wait. A worker that helps a
- * worker on trial, or one whose lease is late, may have a different kind of device, but must not be on trial itself, unless no worker was
- * measured. (Each worker names its device itself. If a worker on trial named a device
- * that no other worker has, no worker with the same device could help.)
+ * worker on trial, or one whose lease is late, may have a different kind of device, but
+ * must not be on trial itself, unless no worker was measured. (Each worker names its
+ * device itself. If a worker on trial named a device that no other worker has, no
+ * worker with the same device could help.)
  *
- * Workers that keep their paths leave no task for one that joins later, and nobody would
- * learn that it is faster. So an idle worker that was not measured also begins a task
- * of any holder once, of which half is left, whatever its kind of device. If it is
+ * Workers that keep their paths leave no task for one that joins later, and nobody
+ * would learn that it is faster. So an idle worker that was not measured also begins a
+ * task of any holder once, of which half is left, whatever its kind of device. If it is
  * first, it is measured and keeps the path; if not, what it lost is its measurement.
  * (Not a worker on the hub's own machine, where others like it would be slower for it.)
  *
@@ -168,8 +169,8 @@ static bool may_do(const hub *h, int worker, const plan_arm *arm, const plan_pat
         (path->backup.active && path->backup.worker == worker))
         return false;
     other = &h->workers[path->lease.worker];
-    const bool same_kind =
-        probes || h->options->backup == PL_BACKUP_ANY || strcmp(own->device, other->device) == 0;
+    const bool same_kind = probes || h->options->backup == PL_BACKUP_ANY ||
+                           strcmp(own->device, other->device) == 0;
     const bool late = hub_is_late(arm, path, &path->lease, path->phase, now_ms);
     if (is_said(path))
         return !hub_is_on_trial(h, own);

@@ -73,8 +73,9 @@ double hub_usual_s(const plan_arm *arm)
     return fmax(times_s, arm->own_s);
 }
 
-/* If a silent worker is dead, the job has lost no more than a twentieth of a task. If it
- * is alive, and only its network was away, its work is not lost for a second's sake. */
+/* If a silent worker is dead, the job has lost no more than a twentieth of a task. If
+ * it is alive, and only its network was away, its work is not lost for a second's sake.
+ */
 int hub_ttl_ms(const hub *h, const plan_arm *arm)
 {
     enum { PART = 20, MOST_MS = 120000 };

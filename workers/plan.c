@@ -24,8 +24,9 @@
  *                         done or has a worker
  *      delayed-nesterov   the path is at most `staleness` phases ahead of the slowest
  *                         path
- *   4. all homes have the arm; under fleet.audit: the audit of phase t - 1, if it was drawn, has agreed; and
- * the updates for versions that the path will mix in (streaming) count
+ *   4. all homes have the arm; under fleet.audit: the audit of phase t - 1, if it was
+ * drawn, has agreed; and the updates for versions that the path will mix in (streaming)
+ * count
  *
  * Nothing else delays a task. plan_choose takes the ready task whose path has the most
  * inner steps left (tasks that score documents come first). Among equal tasks, it

@@ -161,7 +161,7 @@ typedef struct plan_arm {
     /* The homes that have not told of this arm yet, a bit each. A home without it could
      * not give a worker the arm's definition. */
     uint32_t lacking;
-    bool is_audited;        /* whether tasks may be drawn for audits (pl_audit_may) */
+    bool is_audited; /* whether tasks may be drawn for audits (pl_audit_may) */
     /* [n_modules] newest version of each module; UINT64_MAX: it has no version yet */
     uint64_t *versions;
     int64_t *made_ms; /* [n_modules] time when the hub learned of that version */

@@ -1,6 +1,7 @@
 /* folder: base; label: unit */
 /* Tests how much each key may ask of a server. Every key has its own token bucket,
  * which fills again with time. No key can use the bucket of another key. */
+#include "base/clock.h"
 #include "base/quota.h"
 #include "tests/support/suite.h"
 
@@ -101,4 +102,21 @@ PL_TEST(jobs_own_keys_have_no_limit)
                            peer_of(PL_AS_HOME, 3), peer_of(PL_AS_ADMIN, 4)};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         assert_int_equal(count_taken(q, &all[i], 400, 0), QUOTA_AT_ONCE + 1);
+}
+
+PL_TEST(who_does_not_read_answers_gets_no_more)
+{
+    OWNED(quota_destroy) quota *q = quota_create();
+    const pl_peer a = peer_of(PL_AS_WORKER, 1), b = peer_of(PL_AS_WORKER, 2);
+    const pl_peer admin = peer_of(PL_AS_ADMIN, 3);
+    const int64_t now_ms = pl_now_ms();
+    assert_null(quota_give(q, &admin, 1));
+    quota_unsent *first = quota_give(q, &a, QUOTA_UNSENT),
+                 *second = quota_give(q, &a, 1);
+    assert_false(quota_take(q, &a, 1, now_ms));
+    assert_true(quota_take(q, &b, 1, now_ms));
+    quota_sent(second, 1);
+    assert_true(quota_take(q, &a, 1, now_ms));
+    quota_destroy(&q);
+    quota_sent(first, QUOTA_UNSENT); /* sent after the server's end */
 }

@@ -210,3 +210,47 @@ PL_CHILD(argc, argv)
 {
     return run_child(argv, (pl_home_options){.keep_updates = true});
 }
+
+/* The seal in the record covers the worker's update, not the one that a relay names. */
+PL_TEST(update_of_one_worker_cannot_be_exchanged_in_a_sum)
+{
+    OWNED(pl_message_destroy) pl_message m;
+    pl_submit_message read;
+    const pl_hash made = {{1}}, exchanged = {{2}}, seal = {{3}};
+    for (int i = 0; i < 2; i++) {
+        pl_msg_contributor one = {.blob = made, .codec = "f32", .seal = seal.bytes};
+        pl_message_init(&m, 0);
+        PL_SAY(&m, SUBMIT, submit_sum, .module = "mix/L0.E0",
+               .blob = i ? exchanged : made, .record = &one, .n_record = 1);
+        assert_int_equal(pl_submission_read(&m, &read), i ? PL_ERR_PROTO : PL_OK);
+        pl_submission_clear(&read);
+        pl_message_destroy(&m);
+    }
+}
+
+PL_TEST(answer_that_was_changed_or_belongs_to_another_question_is_not_taken)
+{
+    OWNED(pl_message_destroy) pl_message q, other, a;
+    const pl_lease lease = {.arm = "mix", .worker = "w", .device = "d", .token = 7};
+    pl_lease_secret secret;
+    pl_sealed_lease sealed;
+    pl_lease_secret_create(&secret);
+    pl_lease_seal(&secret, &lease, &sealed);
+    pl_message_init(&q, 0);
+    pl_message_init(&other, 0);
+    pl_message_init(&a, 0);
+    PL_SAY(&q, GET_PATH, get_path, .name = "mix/p00.r0");
+    PL_SAY(&other, GET_PATH, get_path, .name = "mix/p01.r0");
+    PL_SAY(&a, PATH_IS, path_is, .phase = 3);
+    assert_int_equal(pl_lease_check_answer(&sealed.key, &q, &a), PL_ERR_PROTO);
+    pl_lease_sign_answer(&sealed.key, &q, &a);
+    assert_ok(pl_lease_check_answer(&sealed.key, &q, &a));
+    assert_int_equal(pl_lease_check_answer(&sealed.key, &other, &a), PL_ERR_PROTO);
+    for (size_t i = 0; i < a.body.len; i++) {
+        a.body.data[i] ^= 1;
+        assert_int_equal(pl_lease_check_answer(&sealed.key, &q, &a), PL_ERR_PROTO);
+        a.body.data[i] ^= 1;
+    }
+    sealed.key.bytes[0] ^= 1;
+    assert_int_equal(pl_lease_check_answer(&sealed.key, &q, &a), PL_ERR_PROTO);
+}
