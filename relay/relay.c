@@ -92,11 +92,13 @@ static pl_status answer_error(relay *r, const pl_peer *peer, uint64_t request,
 static void own_uploads(relay *r, const pl_peer *peer)
 {
     staging *s = &r->uploads;
-    s->holder = peer->own ? (pl_pubkey){{0}} : peer->key;
-    s->share = peer->own ? 0 : s->limit / 8;
-    s->owner = 0;
-    for (int i = 0; !peer->own && i < 8; i++)
-        s->owner = s->owner << 8 | peer->key.bytes[i];
+    memset(&s->holder, 0, sizeof s->holder);
+    s->share = s->owner = 0;
+    if (peer->own)
+        return;
+    s->holder = peer->key;
+    s->share = s->limit / 8;
+    memcpy(&s->owner, peer->key.bytes, sizeof s->owner);
 }
 
 /* Keeps the pieces of an update that can be added to others, and forwards all other
