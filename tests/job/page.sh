@@ -53,8 +53,9 @@ make_corpus base docs
 refused 66 'there is no run in' "$pathloom" page --run "$work/nothing"
 
 # ---- while the job trains ----
-(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:40 small_job run \
-    --set train.tau=10 --set train.phases=6 --set train.base_steps=10 --page) \
+(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:40,worker.step.before@worker:stop:65 \
+    small_job run --set train.tau=10 --set train.phases=6 --set train.base_steps=10 \
+    --set workers.ttl_ms=600000 --page) \
     >"$work/run.out" 2>&1 &
 job=$!
 training_begins run
@@ -120,6 +121,7 @@ grep -q "default-src 'none'" "$work/head" || fail "no Content-Security-Policy"
 ! grep -qE 'innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(' "$work/answer" ||
     fail "the page makes HTML of text"
 refused 64 'give --token FILE' "$pathloom" page --run "$work/run" --listen '0.0.0.0:*'
+let_go worker
 wait "$job" || fail "the job ends with $?"
 job=''
 ! curl -s --max-time 5 "$own/state.json" >"$work/answer" || fail "the page of train still runs"
