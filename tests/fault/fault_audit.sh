@@ -160,7 +160,7 @@ is_calm own
 echo "5. half of the tasks, and six liars"
 take_data calm half
 (PATHLOOM_FAILPOINT=worker.step.before@worker:stop:2 tiny_job half --set fleet.audit=0.5 \
-    --set train.phases=20 --set train.tau=20 --set workers.ttl_ms=600000 --set net.encrypt=on) >"$work/half.out" 2>&1 &
+    --set train.phases=20 --set train.tau=20 $patient --set net.encrypt=on) >"$work/half.out" 2>&1 &
 job=$!
 await half 'lease.granted task=base' "the job half does not begin"
 token=$("$pathloom" key invite --run "$work/half" --name pool --uses 6 2>/dev/null | sed 's/.* //')
@@ -201,7 +201,7 @@ kinds_job() { # folder, settings
     # The job's workers wait for the guest, and the pause before each step makes them slower.
     (PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10,worker.step.before@worker:stop:2 \
         tiny_job "$run" --workers 2 --set fleet.audit=1 --set net.encrypt=on \
-        --set fleet.backup=off --set workers.ttl_ms=600000 \
+        --set fleet.backup=off $patient \
         --set workers.backend=cpu --set workers.precision=f32 \
         --set train.phases=12 --set train.tau=20 "$@") >"$work/$run.out" 2>&1 &
     job=$!

@@ -12,9 +12,9 @@ pathloom=$1
 own_folder "$2"
 make_corpus base corpus
 
-run() { # folder, lifetime of a lease in ms
-    small_job "$1" --set train.tau=10 --set train.phases=8 --set train.base_steps=10 \
-        --set fleet.audit=1 --set workers.ttl_ms="$2" \
+run() { # folder, options
+    small_job "$@" --set train.tau=10 --set train.phases=8 --set train.base_steps=10 \
+        --set fleet.audit=1 \
         >"$work/$1.out" 2>&1
 }
 shards() { # folder
@@ -24,7 +24,7 @@ shards() { # folder
 # and of the four paths. Each path has a task by then: while one has none, the others can
 # have four together.
 begin_held() { # folder
-    PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:12 run "$1" 600000 &
+    PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:12 run "$1" $patient &
     job=$!
     training_begins "$1"
     tries=2400
@@ -52,7 +52,7 @@ check() { # folder
     all_agreed "$1"
 }
 
-(run calm 2000) || fail "the undisturbed run"
+(run calm) || fail "the undisturbed run"
 versions --run "$work/calm" >"$work/calm.hashes"
 all_agreed calm
 
@@ -81,7 +81,7 @@ last=$(ls "$work"/swapped/cache/*.tok | tail -n 1)
 for file in "$work"/swapped/cache/*.tok; do
     [ "$file" = "$last" ] || cp "$last" "$file"
 done
-(run swapped 2000) || fail "the run with swapped shards"
+(run swapped --set workers.ttl_ms=2000) || fail "the run with swapped shards"
 check swapped
 grep -q 'do not have the hash in the name of the file' "$work"/swapped/log/worker-*.log ||
     fail "no worker noticed that shards were swapped"

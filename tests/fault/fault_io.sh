@@ -101,7 +101,7 @@ one_call() { # role, CALL:LATEST:ERROR
 
 # Starts a job whose hub stops when the mixture has finished a phase.
 begin_held_job() {
-    PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:7 tiny_job shot --set workers.ttl_ms=600000 \
+    PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:7 tiny_job shot $patient \
         >"$work/shot.out" 2>"$work/shot.err" &
     job=$!
     i=0

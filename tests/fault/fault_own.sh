@@ -26,7 +26,7 @@ for case in streaming noloco; do
         set -- "$@" --set outer.overlap=1 --set outer.fragments=2
     }
     PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:25 own_job "$case" "$@" \
-        --set workers.ttl_ms=600000 >"$work/$case.out" 2>&1 &
+        $patient >"$work/$case.out" 2>&1 &
     job=$!
     training_begins "$case"
     modules_reach "$case" 2 2>/dev/null

@@ -15,7 +15,7 @@ make_corpus base modules docs
 # In the middle of a task for all workers: the base model has 8 steps, a phase has 100.
 mkdir "$work/once"
 PATHLOOM_FAILPOINT=worker.step.before@worker:stop:150 PATHLOOM_FAILPOINT_ONCE=$work/once tiny_job run --workers 4 --set train.tau=100 --set outer.quorum=0.5 \
-    --set outer.deadline_s=0.1 --set fleet.backup=off --set workers.ttl_ms=400000 --set store.keep_updates=true \
+    --set outer.deadline_s=0.1 --set fleet.backup=off $patient --set store.keep_updates=true \
     --set store.keep_momentum=true >"$work/run.out" 2>&1 &
 job=$!
 await_stopped

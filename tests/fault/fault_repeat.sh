@@ -126,7 +126,7 @@ long="--set train.phases=19 --set train.state_every=10"
     fail "the undisturbed run"
 # shellcheck disable=SC2086 # $long is several words
 PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:64 run_job gc.shot $long \
-    --set workers.ttl_ms=600000 >"$work/gc.shot.out" 2>&1 & # with 16 phases at most
+    $patient >"$work/gc.shot.out" 2>&1 & # with 16 phases at most
 job=$!
 modules_reach gc.shot 11 # until the end the newest uploaded states are those of phase 10
 for pid in $(left_behind gc.shot); do

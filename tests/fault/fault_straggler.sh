@@ -23,7 +23,7 @@ make_corpus base outer home net
 mkdir "$work/once"
 PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:100,worker.step.before@worker:stop:43 \
     PATHLOOM_FAILPOINT_ONCE=$work/once small_job run --workers 4 --set train.tau=15 --set train.phases=$phases \
-    --set train.base_steps=15 --set topology.levels=2x2 --set workers.ttl_ms=400000 \
+    --set train.base_steps=15 --set topology.levels=2x2 $patient \
     --set outer.method=noloco --set outer.deadline_s=0.3 >"$work/run.out" 2>&1 &
 job=$!
 

@@ -144,7 +144,7 @@ ask store verify mix~3/L1.E1@1 --tasks --run "$run" || {
 echo "4. a rollback gives the phases up that a longer run would continue"
 run=$work/back
 PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:65 tiny_job back \
-    --set train.phases=20 --set workers.ttl_ms=600000 >"$work/back.out" 2>&1 &
+    --set train.phases=20 $patient >"$work/back.out" 2>&1 &
 job=$!
 modules_reach back 12
 end_held_job INT

@@ -63,7 +63,7 @@ check_homes() { # run, number
 }
 
 take_data alone run
-train_until run 1 12 --set store.homes=2 --set workers.ttl_ms=600000
+train_until run 1 12 --set store.homes=2 $patient
 records run
 cp "$work/run.records" "$work/two.records"
 

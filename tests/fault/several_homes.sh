@@ -131,7 +131,7 @@ versions --run "$work/whole" >"$work/whole.versions"
 
 # A job is copied twice while it trains. Training continues from the copy.
 PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:20 train half --set store.homes=2 \
-    --set train.phases=8 --set train.tau=10 --set workers.ttl_ms=600000 &
+    --set train.phases=8 --set train.tau=10 $patient &
 job=$!
 training_begins half
 store backup "$work/half.copy" --run "$work/half"

@@ -37,7 +37,7 @@ history=$(used calm history)
 echo "2. with a quota for which old versions must be dropped"
 quota=$((all - history / 2))
 (PATHLOOM_FAILPOINT=worker.step.before@worker:stop:30 quota_job thin --set store.quota=$quota \
-    --set workers.ttl_ms=600000) >"$work/thin.out" 2>&1 &
+    $patient) >"$work/thin.out" 2>&1 &
 job=$!
 shown() {
     "$pathloom" status --run "$work/thin" 2>/dev/null | grep -q 'of the quota, ' ||

@@ -32,7 +32,7 @@ sound="hashes:holds data:holds beginnings:holds rounds:holds phases:holds versio
 
 echo "a stopped run, and the same run after it has finished"
 PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:16 run_job run --set store.keep_updates=true \
-    --set workers.ttl_ms=600000 >"$work/run.out" 2>&1 &
+    $patient >"$work/run.out" 2>&1 &
 job=$!
 training_begins run
 refused 75 'a running job writes to' "$pathloom" check --run "$work/run"

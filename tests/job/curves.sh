@@ -111,7 +111,7 @@ mkdir "$work/once"
     PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:150,worker.held.before@worker:kill:9,worker.step.before@worker:stop:18
     PATHLOOM_FAILPOINT_ONCE=$work/once
     export PATHLOOM_FAILPOINT PATHLOOM_FAILPOINT_ONCE
-    curves_job shot --set workers.ttl_ms=600000 --set fleet.backup=off
+    curves_job shot $patient --set fleet.backup=off
 ) >"$work/ask.out" 2>&1 &
 job=$!
 has_fields() { # each with a value that is not 0

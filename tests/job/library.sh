@@ -72,7 +72,7 @@ END
 # ---- a run, while it trains and afterwards ----
 make_corpus base eval
 (PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:2 small_job run --set train.tau=10 --set train.phases=3 --set train.base_steps=20 \
-    --set workers.precision=f32 --set workers.ttl_ms=600000) >"$work/run.out" 2>&1 &
+    --set workers.precision=f32 $patient) >"$work/run.out" 2>&1 &
 job=$!
 training_begins run
 "$work/read_run" "$run" >"$work/live.out" 2>&1 || fail "read_run of a run that trains"

@@ -53,9 +53,9 @@ make_corpus base docs
 refused 66 'there is no run in' "$pathloom" page --run "$work/nothing"
 
 # ---- while the job trains ----
-(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:40,worker.step.before@worker:stop:65 \
+(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:40,worker.step.before@worker:stop:115 \
     small_job run --set train.tau=10 --set train.phases=6 --set train.base_steps=10 \
-    --set workers.ttl_ms=600000 --page) \
+    $patient --page) \
     >"$work/run.out" 2>&1 &
 job=$!
 training_begins run

@@ -36,10 +36,10 @@ await 600 "no hub" hub_begins
 # all, so that the job does not end before.
 pause=worker.step.before:sleep:10,worker.step.before:stop:170
 start worker env PATHLOOM_FAILPOINT=$pause \
-    "$pathloom" worker --run "$work/run" --name by-hand --log-json --verbose
+    "$pathloom" worker --run "$work/run" --name by-hand --patience-s 3600 --log-json --verbose
 workers=$pid
 start other env PATHLOOM_FAILPOINT=$pause \
-    "$pathloom" worker --run "$work/run" --name other --log-json --verbose
+    "$pathloom" worker --run "$work/run" --name other --patience-s 3600 --log-json --verbose
 workers="$workers $pid"
 start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" \
     --set net.attach=true --set data.vocab=512 --set data.valid_share=0.1 \
