@@ -22,7 +22,7 @@ long_job() { # folder, options; in a subshell or in the background
 }
 
 more() { # folder: lengthens a run by one phase; in a subshell or in the background
-    exec "$pathloom" train --out "$work/$1" --set train.phases=+1
+    exec "$pathloom" train --out "$work/$1" --set train.phases=+1 --set workers.ttl_ms=500
 }
 
 begins_as() { # module of the chapter, version of the chapter before
