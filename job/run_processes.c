@@ -452,7 +452,7 @@ void run_stop(pl_run *r, pl_status how)
         if (end_process(i < 0 ? r->hub_address : r->homes_at[i]) != PL_OK)
             say("note     the %s may still run: %s", i < 0 ? "hub" : "home",
                 pl_last_error());
-    pl_launcher_stop(r->launcher, "hub", 5000);
+    pl_launcher_stop(r->launcher, "hub", 60000);
     pl_launcher_stop(r->launcher, "home", 30000);
     pl_client_destroy(&r->client);
     pl_wire_close(&r->hub);

@@ -155,7 +155,7 @@ begin_job() { # folder, fleet.audit, settings
 join_late() { # folder
     token=$(invite "$1" late --uses 1)
     (
-        sleep 3
+        until grep -qs 'lease.granted task=mix' "$work/$1/log/hub.log"; do sleep 0.2; done
         exec "$pathloom" join "$token" --name honest-late --key "$work/$1.late.key" \
             --cache "$work/$1.late.cache" --threads 1
     ) >"$work/$1.late.out" 2>&1 &

@@ -27,6 +27,13 @@ tiny_job() { # folder, options
         --set workers.ttl_ms=500 "$@"
 }
 
+# Prints fail points that stop a hub after every N grants, MOST times. If the script lets
+# the hub go on only after a kill, the job cannot end before its kills. The highest number
+# comes first, because a point that acts keeps later ones from counting.
+hub_stops() { # N, MOST
+    seq $(($1 * $2)) "-$1" "$1" | sed 's/.*/,hub.grant.after@hub:stop:&/' | tr -d '\n'
+}
+
 # Prints everything that must be equal in two runs: versions with their hashes and
 # contributions, states of paths, and objects. A contribution that is missing or counted
 # twice makes a difference.
@@ -81,6 +88,20 @@ stop_in_second_phase() { # folder
     name=$(sed -n 's/.*lease.granted task=mix.* phase=1 worker=\([^ ]*\) .*/\1/p' "$log" |
         head -n 1)
     stop_worker "$name"
+}
+
+# Waits until worker.step.before@worker:stop:N has stopped one worker. Sets `name` and
+# `stopped`.
+await_stopped() {
+    tries=1200
+    until stopped=$(members "$job" worker | xargs -r ps -o pid=,stat= -p | awk '$2 ~ /^T/ { print $1 }') &&
+        [ -n "$stopped" ]; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || fail "no worker was stopped"
+        kill -0 "$job" 2>/dev/null || fail "the job ended before a worker was stopped"
+        sleep 0.1
+    done
+    name=worker-$(ps -o args= -p "$stopped" | sed 's/.* --index \([0-9]*\).*/\1/')
 }
 
 stop_worker() { # name; sets stopped
@@ -140,7 +161,7 @@ killed_ten_times() { # function that becomes the launcher of a folder, folder
         2) point=,chapter.arm.before@train:kill most=4 ;;
         esac
         [ "$again" -gt 2 ] || whom='worker hub home'
-        PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:30$point "$1" "$2" \
+        PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:30$point$(hub_stops 2 20) "$1" "$2" \
             >"$work/$2.out" 2>&1 &
         job=$!
         until [ -n "$(members "$job" worker)" ] || ! kill -0 "$job" 2>/dev/null; do
@@ -158,10 +179,12 @@ killed_ten_times() { # function that becomes the launcher of a folder, folder
             # shellcheck disable=SC2086 # $victims is several process ids
             pick $victims
             kill -9 "$choice" 2>/dev/null || continue
+            pkill -CONT -P "$job" -f 'pathloom hub'
             kills=$((kills + 1))
             [ "$who" != launcher ] || launchers=$((launchers + 1))
             [ "$who" != launcher ] || break
         done
+        let_go hub
         code=0
         wait "$job" || code=$?
         [ "$code" -ne 0 ] || break

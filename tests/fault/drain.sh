@@ -34,9 +34,14 @@ leave() { # worker, signals
     name=$1
     shift
     sleep 0.5 # until the worker has begun its task
-    for signal; do
-        kill "-$signal" "$pid"
-        [ $# -eq 1 ] || sleep 2.2 # an earlier second signal would count as the first one
+    kill "-$1" "$pid"
+    # A second signal soon after the first one counts as the first one. A busy worker may
+    # handle the first one late, so the second one is repeated.
+    tries=200
+    while [ $# -eq 2 ] && [ $tries -gt 0 ] && ! ended "$pid"; do
+        sleep 3
+        kill "-$2" "$pid" 2>/dev/null
+        tries=$((tries - 1))
     done
     await 600 "$name does not end" ended "$pid"
     wait "$pid"

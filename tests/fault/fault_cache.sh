@@ -20,6 +20,20 @@ run() { # folder, options
 shards() { # folder
     ls "$work/$1"/cache/*.tok 2>/dev/null | wc -l
 }
+# Starts a job whose hub stops at the 12th task, and waits for the shards of the base model
+# and of the four paths. Each path has a task by then: while one has none, the others can
+# have four together.
+begin_held() { # folder
+    PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:12 run "$1" $patient &
+    job=$!
+    training_begins "$1"
+    tries=2400
+    until [ "$(shards "$1")" -ge 5 ]; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || fail "the shards do not come"
+        sleep 0.05
+    done
+}
 # Every audit, also of the base model, must have the verdict `agreed`.
 all_agreed() { # folder
     "$pathloom" audit --run "$work/$1" --json >"$work/$1.audits" || fail "the audits of $1"
@@ -44,20 +58,13 @@ all_agreed calm
 
 # ---- tokens change during training; the size and the time of the file do not ----
 take_data calm hurt
-(run hurt) &
-job=$!
-training_begins hurt
-tries=2400
-until [ "$(shards hurt)" -ge 5 ]; do # one shard of the base model, and four of the paths
-    tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || fail "the shards do not come"
-    sleep 0.05
-done
+begin_held hurt
 for file in "$work"/hurt/cache/*.tok; do
     touch -r "$file" "$work/time"
     head -c 20000 /dev/zero | dd of="$file" bs=64 seek=1 conv=notrunc 2>/dev/null
     touch -r "$work/time" "$file"
 done
+let_go hub
 wait "$job" || fail "the run whose shards were damaged"
 job=
 check hurt
@@ -67,24 +74,14 @@ grep -q 'shard.damaged' "$work"/hurt/log/worker-*.log || fail "no worker fetched
 
 # ---- the shard of another path, undamaged ----
 take_data calm swapped
-(run swapped) &
-job=$!
-training_begins swapped
-tries=2400
-until [ "$(shards swapped)" -ge 5 ]; do
-    tries=$((tries - 1))
-    [ "$tries" -gt 0 ] || fail "the shards do not come"
-    sleep 0.05
-done
-kill -INT "$job"
-wait "$job" || :
-job=
+begin_held swapped
+end_held_job INT || :
 # shellcheck disable=SC2012 # the names are hashes
 last=$(ls "$work"/swapped/cache/*.tok | tail -n 1)
 for file in "$work"/swapped/cache/*.tok; do
     [ "$file" = "$last" ] || cp "$last" "$file"
 done
-(run swapped) || fail "the run with swapped shards"
+(run swapped --set workers.ttl_ms=2000) || fail "the run with swapped shards"
 check swapped
 grep -q 'do not have the hash in the name of the file' "$work"/swapped/log/worker-*.log ||
     fail "no worker noticed that shards were swapped"

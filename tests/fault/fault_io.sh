@@ -99,12 +99,15 @@ one_call() { # role, CALL:LATEST:ERROR
     esac
 }
 
-# Waits until the mixture trains, at most 20 s.
-wait_for_mixture() {
+# Starts a job whose hub stops when the mixture has finished a phase.
+begin_held_job() {
+    PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:7 tiny_job shot $patient \
+        >"$work/shot.out" 2>"$work/shot.err" &
+    job=$!
     i=0
     while ! grep -qs 'lease.granted task=mix/.* phase=1' "$work/shot/log/hub.log"; do
         i=$((i + 1))
-        [ "$i" -lt 400 ] || fail "the mixture does not begin"
+        [ "$i" -lt 2400 ] || fail "the mixture does not begin"
         sleep 0.05
     done
 }
@@ -116,10 +119,9 @@ long_outage() { # name, INTERPOSE, code
     LD_PRELOAD=$library INTERPOSE=$2 INTERPOSE_ROLE=home INTERPOSE_WHILE=$work/now \
         INTERPOSE_PATH=$work/shot/store
     export LD_PRELOAD INTERPOSE INTERPOSE_ROLE INTERPOSE_WHILE INTERPOSE_PATH
-    (tiny_job shot) >"$work/shot.out" 2>"$work/shot.err" &
-    job=$!
-    wait_for_mixture
+    begin_held_job
     touch "$work/now"
+    let_go hub
     code=0
     wait "$job" || code=$?
     job=""
@@ -145,10 +147,9 @@ small_disk() {
     mkdir "$disk/shot"
     ln -s "$disk/shot" "$work/shot"
     take_data calm shot
-    (tiny_job shot) >"$work/shot.out" 2>"$work/shot.err" &
-    job=$!
-    wait_for_mixture
+    begin_held_job
     head -c 200m /dev/zero >"$disk/fill" 2>/dev/null
+    let_go hub
     code=0
     wait "$job" || code=$?
     job=""
@@ -178,20 +179,20 @@ clock() {
 hung_worker() {
     begin "a worker that hangs for good"
     take_data calm shot
-    (tiny_job shot) >"$work/shot.out" 2>"$work/shot.err" &
+    mkdir "$work/once"
+    # After 14 steps a worker is in the middle of a task: the base model has 8, a phase 4.
+    PATHLOOM_FAILPOINT=worker.step.before@worker:stop:14 PATHLOOM_FAILPOINT_ONCE=$work/once \
+        tiny_job shot >"$work/shot.out" 2>"$work/shot.err" &
     job=$!
-    wait_for_mixture
-    # shellcheck disable=SC2046
-    set -- $(members "$job" worker)
-    kill -STOP "$1" || fail "no worker runs that could be stopped"
     i=0
     while kill -0 "$job" 2>/dev/null; do
         i=$((i + 1))
-        [ "$i" -lt 200 ] || fail "the job does not end without the stopped worker"
+        [ "$i" -lt 1200 ] || fail "the job does not end without the stopped worker"
         sleep 0.1
     done
     wait "$job" || fail "the job ended with $?"
     job=""
+    [ -e "$work/once/worker.step.before@worker" ] || fail "no worker was stopped"
     check_facts
 }
 

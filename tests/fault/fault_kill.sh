@@ -46,8 +46,8 @@ hashes calm
 
 echo "2. processes killed at random moments"
 take_data calm shot
-# Steps are slow, so that the script has time for its kills.
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 run_job shot >"$work/shot.out" 2>&1 &
+# Slow steps spread the kills over the job.
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20$(hub_stops 2 30) run_job shot >"$work/shot.out" 2>&1 &
 job=$!
 shots=0
 workers=0
@@ -61,9 +61,10 @@ while kill -0 "$job" 2>/dev/null; do
     pick "$@"
     kill -9 "$choice" 2>/dev/null || continue
     shots=$((shots + 1))
-    [ "$role" != worker ] || workers=$((workers + 1))
+    [ "$role" != worker ] || { workers=$((workers + 1)) && pkill -CONT -P "$job" -f 'pathloom hub'; }
     [ "$workers" -lt "$kills" ] || [ "$shots" -lt $((kills + kills / 2)) ] || break
 done
+let_go hub
 wait "$job" || fail "the run whose processes were killed"
 hashes shot
 echo "   $shots kills, $workers of them workers"
@@ -83,7 +84,9 @@ echo "3. the whole job killed and given again"
 take_data calm back
 rounds=0
 while :; do
-    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 run_job back >"$work/back.out" 2>&1 &
+    # Four rounds do at most 36 tasks, and the mixture alone has 40.
+    hold=$([ "$rounds" -eq 4 ] || hub_stops 10 1)
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20$hold run_job back >"$work/back.out" 2>&1 &
     job=$!
     random 20
     sleep "$((value / 10)).$((5 + value % 5))"

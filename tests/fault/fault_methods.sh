@@ -48,16 +48,18 @@ shoot() { # launcher pid
         pick "$@"
         set -- "$launcher"
         kill -9 "$choice" 2>/dev/null && shots=$((shots + 1))
+        pkill -CONT -P "$1" -f 'pathloom hub'
         [ "$shots" -lt $((kills + 2)) ] || break
     done
+    let_go hub
 }
 
 run_both() { # options
     (run_job "$case.calm" "$@") >"$work/$case.calm.out" 2>&1 ||
         fail "the undisturbed run"
     [ -d "$work/data" ] || cp -r "$work/$case.calm/data" "$work/data"
-    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20 run_job "$case.shot" "$@" \
-        >"$work/$case.shot.out" 2>&1 & # slow steps leave time for the kills
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:20$(hub_stops 4 4) run_job "$case.shot" "$@" \
+        >"$work/$case.shot.out" 2>&1 & # slow steps spread the kills over the job
     job=$!
     shoot "$job"
     wait "$job" || fail "the run whose processes were killed"

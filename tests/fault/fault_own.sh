@@ -14,7 +14,7 @@ seed=0
 own_folder "$3"
 
 own_job() { # folder, options
-    tiny_job "$@" --set train.phases=16 --set workers.ttl_ms=1000
+    tiny_job "$@" --set train.phases=16
 }
 
 make_corpus base modules docs
@@ -26,7 +26,7 @@ for case in streaming noloco; do
         set -- "$@" --set outer.overlap=1 --set outer.fragments=2
     }
     PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:25 own_job "$case" "$@" \
-        >"$work/$case.out" 2>&1 &
+        $patient >"$work/$case.out" 2>&1 &
     job=$!
     training_begins "$case"
     modules_reach "$case" 2 2>/dev/null
@@ -37,7 +37,7 @@ for case in streaming noloco; do
         cat "$work/hurt.out"
         fail "hurt_store"
     }
-    (own_job "$case" "$@") >"$work/$case.again.out" 2>&1 || {
+    (own_job "$case" "$@" --set workers.ttl_ms=1000) >"$work/$case.again.out" 2>&1 || {
         tail -n 20 "$work/$case.again.out"
         fail "$case: the job does not continue after false own parameters"
     }

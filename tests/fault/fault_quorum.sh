@@ -12,12 +12,13 @@ pathloom=$1
 . tests/fault/chaos_job.sh
 own_folder "$2"
 make_corpus base modules docs
-# Steps are slow, so that the script can stop a worker in the middle of a task.
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:10 tiny_job run --workers 4 --set train.tau=100 --set outer.quorum=0.5 \
-    --set outer.deadline_s=0.1 --set fleet.backup=off --set workers.ttl_ms=400000 --set store.keep_updates=true \
+# In the middle of a task for all workers: the base model has 8 steps, a phase has 100.
+mkdir "$work/once"
+PATHLOOM_FAILPOINT=worker.step.before@worker:stop:150 PATHLOOM_FAILPOINT_ONCE=$work/once tiny_job run --workers 4 --set train.tau=100 --set outer.quorum=0.5 \
+    --set outer.deadline_s=0.1 --set fleet.backup=off $patient --set store.keep_updates=true \
     --set store.keep_momentum=true >"$work/run.out" 2>&1 &
 job=$!
-stop_in_second_phase run
+await_stopped
 sleep 1 # the hub still answers requests that the worker sent before it was stopped
 held=$(held_by run "$name")
 [ "$held" -gt 0 ] && [ "$held" -lt 4 ] || fail "$name holds $held paths"

@@ -126,7 +126,7 @@ long="--set train.phases=19 --set train.state_every=10"
     fail "the undisturbed run"
 # shellcheck disable=SC2086 # $long is several words
 PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:64 run_job gc.shot $long \
-    >"$work/gc.shot.out" 2>&1 & # with 16 phases at most
+    $patient >"$work/gc.shot.out" 2>&1 & # with 16 phases at most
 job=$!
 modules_reach gc.shot 11 # until the end the newest uploaded states are those of phase 10
 for pid in $(left_behind gc.shot); do
@@ -174,16 +174,18 @@ echo "$agreed audits agreed"
 
 echo "5. wrong states"
 case=wrong
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:30,worker.update.wrong@worker:error:9 \
+PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:30,worker.update.wrong@worker:error:9,hub.grant.after@hub:stop:44 \
     run_job wrong.shot --set codec.name=topk --set train.state_every=100 \
     --set train.phases=30 >"$work/wrong.shot.out" 2>&1 &
 job=$!
-# Of 36 tasks at least one of the three workers gets 12, so it has made a wrong update.
+# Of 36 tasks at least one of the three workers gets 12, so it has made a wrong update. The
+# hub stops soon after them, until the workers have been killed.
 killed_at=0
 until cat "$work/wrong.shot"/log/worker*.log 2>/dev/null | grep -q ' state.differs '; do
     kill -0 "$job" 2>/dev/null || fail "the job ended, and nobody has noticed a wrong state"
     sleep 0.2
     granted=$(cat "$work/wrong.shot/log/hub.log" 2>/dev/null | grep -c 'lease.granted task=mix')
+    [ "$killed_at" -eq 0 ] || pkill -CONT -P "$job" -f 'pathloom hub'
     [ "$granted" -ge $((killed_at + 36)) ] || continue
     killed_at=$granted
     for pid in $(members "$job" worker); do
@@ -191,6 +193,7 @@ until cat "$work/wrong.shot"/log/worker*.log 2>/dev/null | grep -q ' state.diffe
     done
     lose_states wrong.shot
 done
+let_go hub
 wait "$job" || fail "the run with wrong states"
 "$pathloom" check --run "$work/wrong.shot" >"$work/wrong.check.out" 2>&1 || fail "check"
 rm -rf "$work"

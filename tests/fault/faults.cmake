@@ -98,5 +98,6 @@ pl_job_test(fault_straggler "fault;outer" fault/fault_straggler.sh ${program}
 # Jobs over slow, long and lossy links between network namespaces.
 add_executable(wan_link ${CMAKE_CURRENT_SOURCE_DIR}/wan/wan_link.c)
 target_compile_definitions(wan_link PRIVATE _GNU_SOURCE)
-pl_job_test(wan "fault;net" wan.sh --build ${CMAKE_BINARY_DIR} --work ${CMAKE_BINARY_DIR}/wan)
+pl_job_test(wan "fault;net" wan.sh --no-times --build ${CMAKE_BINARY_DIR}
+  --work ${CMAKE_BINARY_DIR}/wan)
 pl_may_skip(wan)

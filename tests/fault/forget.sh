@@ -361,7 +361,7 @@ refused 69 'on devices of two kinds' \
 ask check --run "$work/two" || fail "check of two"
 says '^forgotten .*devices of two kinds trained'
 take_data calm slow
-forget_job slow >"$work/slow.out" 2>&1 &
+PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:2 forget_job slow >"$work/slow.out" 2>&1 &
 job=$!
 training_begins slow
 refused 75 'a job is training' "$pathloom" forget "$document" --run "$work/slow"

@@ -22,7 +22,7 @@ long_job() { # folder, options; in a subshell or in the background
 }
 
 more() { # folder: lengthens a run by one phase; in a subshell or in the background
-    exec "$pathloom" train --out "$work/$1" --set train.phases=+1
+    exec "$pathloom" train --out "$work/$1" --set train.phases=+1 --set workers.ttl_ms=500
 }
 
 begins_as() { # module of the chapter, version of the chapter before
@@ -144,7 +144,7 @@ ask store verify mix~3/L1.E1@1 --tasks --run "$run" || {
 echo "4. a rollback gives the phases up that a longer run would continue"
 run=$work/back
 PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:65 tiny_job back \
-    --set train.phases=20 >"$work/back.out" 2>&1 &
+    --set train.phases=20 $patient >"$work/back.out" 2>&1 &
 job=$!
 modules_reach back 12
 end_held_job INT
@@ -153,7 +153,7 @@ ask store rollback mix --to 2 --run "$run" || {
     cat "$work/ask.out"
     fail "rollback"
 }
-"$pathloom" train --out "$run" >"$work/back.out" 2>&1 || fail "the rest"
+"$pathloom" train --out "$run" --set workers.ttl_ms=500 >"$work/back.out" 2>&1 || fail "the rest"
 (more back) >"$work/back.out" 2>&1 || fail "it was not lengthened"
 begins_as mix~1/L1.E0 mix/L1.E0@20
 ask check --run "$run" || {

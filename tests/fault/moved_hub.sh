@@ -63,7 +63,7 @@ grep -q '^tcp://hub.test:7000#' "$work/run/proc/hub.address" || fail "the addres
 token=$("$pathloom" key invite --run "$work/run" --uses 3) || fail "key invite"
 token=${token#pathloom join }
 refused() { # name, exit code, words of the message, token
-    "$second" timeout 20 "$pathloom" join "$4" --key "$work/second/$1.key" \
+    "$second" timeout 120 "$pathloom" join "$4" --key "$work/second/$1.key" \
         >"$work/$1.out" 2>&1
     got=$?
     [ "$got" -eq "$2" ] || fail "$1: exit code $got, not $2"

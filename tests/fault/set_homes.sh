@@ -15,7 +15,7 @@ train() { # run, options; in a subshell or in the background
     run=$1
     shift
     small_job "$run" --set train.tau=8 --set train.phases=8 --set train.base_steps=10 \
-        --set store.keep_updates=true --set fleet.audit=0.5 "$@" >"$work/$run.out" 2>&1
+        --set store.keep_updates=true --set fleet.audit=0.5 --set workers.ttl_ms=2000 "$@" >"$work/$run.out" 2>&1
 }
 
 (train alone) || fail "the undisturbed job"
@@ -63,7 +63,7 @@ check_homes() { # run, number
 }
 
 take_data alone run
-train_until run 1 12 --set store.homes=2
+train_until run 1 12 --set store.homes=2 $patient
 records run
 cp "$work/run.records" "$work/two.records"
 

@@ -129,8 +129,9 @@ refused 65 'its file PARTS is missing' "$pathloom" train --out "$work/lost"
 (train whole --set train.phases=8 --set train.tau=10) || fail "the run of 8 phases"
 versions --run "$work/whole" >"$work/whole.versions"
 
-# A slow job is copied twice while it trains. Training continues from the copy.
-PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:60 train half --set store.homes=2 --set train.phases=8 --set train.tau=10 &
+# A job is copied twice while it trains. Training continues from the copy.
+PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:20 train half --set store.homes=2 \
+    --set train.phases=8 --set train.tau=10 $patient &
 job=$!
 training_begins half
 store backup "$work/half.copy" --run "$work/half"
@@ -138,15 +139,13 @@ store backup "$work/half.copy" --run "$work/half"
 grep -q 'stopped writing for [0-9]* ms' "$work/verb.out" || fail "the job was not running"
 sed -n '$p' "$work/verb.out"
 modules_reach half 2
-kill -INT "$job"
-wait "$job"
-job=
+end_held_job INT
 grep -q '^2$' "$work/half.copy/PARTS" || fail "the copy has no second home"
 store fsck --store "$work/half.copy"
 cp -r "$work/half" "$work/gone"
 rm -rf "$work/half/store"
 store restore "$work/half.copy" --store "$work/half/store"
-"$pathloom" train --out "$work/half" >>"$work/half.out" 2>&1 || fail "training of the restored job"
+"$pathloom" train --out "$work/half" --set workers.ttl_ms=2000 >>"$work/half.out" 2>&1 || fail "training of the restored job"
 versions --run "$work/half" | cmp - "$work/whole.versions" ||
     fail "a restored job ends with other versions"
 echo "a job continues from a copy that was made while it trained"
@@ -160,7 +159,7 @@ PATHLOOM_FAILPOINT=kv.commit.after:kill:4 "$pathloom" store rollback mix --to 1 
     --run "$work/gone.killed" >"$work/verb.out" 2>&1 && fail "the rollback was not killed"
 refused 75 'was interrupted' "$pathloom" store ls --run "$work/gone.killed"
 for run in gone gone.killed; do
-    "$pathloom" train --out "$work/$run" >>"$work/$run.out" 2>&1 || fail "training of $run after the rollback"
+    "$pathloom" train --out "$work/$run" --set workers.ttl_ms=2000 >>"$work/$run.out" 2>&1 || fail "training of $run after the rollback"
     versions --run "$work/$run" >"$work/$run.versions"
     store fsck --run "$work/$run"
 done

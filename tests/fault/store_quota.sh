@@ -36,7 +36,8 @@ history=$(used calm history)
 
 echo "2. with a quota for which old versions must be dropped"
 quota=$((all - history / 2))
-(quota_job thin --set store.quota=$quota) >"$work/thin.out" 2>&1 &
+(PATHLOOM_FAILPOINT=worker.step.before@worker:stop:30 quota_job thin --set store.quota=$quota \
+    $patient) >"$work/thin.out" 2>&1 &
 job=$!
 shown() {
     "$pathloom" status --run "$work/thin" 2>/dev/null | grep -q 'of the quota, ' ||
@@ -44,6 +45,7 @@ shown() {
 }
 until shown; do sleep 0.2; done
 kill -0 "$job" 2>/dev/null || fail "status never showed the quota"
+let_go worker
 wait "$job" || fail "the run with a quota"
 job=
 grep -q '^quota    each home stores at most' "$work/thin.out" || fail "the plan does not name the quota"

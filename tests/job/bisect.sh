@@ -11,12 +11,12 @@ make_corpus base docs outer
 # shellcheck disable=SC2154 # own_folder sets it
 run=$work/run
 
-run_job() {
+run_job() { # options
     small_job run --set train.tau=10 --set train.phases=14 --set train.base_steps=10 \
         --set train.lr=0.004 --set train.warmup=1 --set eval.max_tokens=0 \
-        --set data.valid_share=0.08
+        --set data.valid_share=0.08 "$@"
 }
-PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:41 run_job >"$work/run.out" 2>&1 &
+PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:41 run_job $patient >"$work/run.out" 2>&1 &
 job=$!
 training_begins run
 modules_reach run 6
@@ -24,7 +24,7 @@ end_held_job INT
 "$pathloom" store rollback mix --to 0 --run "$run" >"$work/back.out" 2>&1 || fail "rollback"
 back=$(sed -n 's/^mix\/L1.E0@\([0-9]*\) is version 0 again.*/\1/p' "$work/back.out")
 [ -n "$back" ] || fail "L1.E0 was not rolled back: $(cat "$work/back.out")"
-(run_job) >"$work/run.out" 2>&1 || fail "the rest of the run"
+(run_job --set workers.ttl_ms=2000) >"$work/run.out" 2>&1 || fail "the rest of the run"
 
 found() { # options: prints "BEFORE AT", the two versions of the verdict
     store bisect --run "$run" --json "$@"

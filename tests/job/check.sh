@@ -13,10 +13,12 @@ make_corpus base docs
 # Trains a run with two chapters and a baseline. The run keeps all data from which
 # versions can be computed again.
 run_job() { # folder, options
-    small_job "$@" --set train.tau=10 --set train.phases=4 --set train.base_steps=20 \
+    out=$1
+    shift
+    small_job "$out" --set train.tau=10 --set train.phases=4 --set train.base_steps=20 \
         --set store.keep_momentum=true --set router.em=2 --set router.share=0.3 \
         --set router.feature_docs=50 \
-        --set eval.baselines=diloco
+        --set eval.baselines=diloco --set workers.ttl_ms=2000 "$@"
 }
 
 verdicts() { # options: prints name and verdict of each invariant on one line
@@ -29,7 +31,8 @@ verdicts() { # options: prints name and verdict of each invariant on one line
 sound="hashes:holds data:holds beginnings:holds rounds:holds phases:holds versions:"
 
 echo "a stopped run, and the same run after it has finished"
-(run_job run --set store.keep_updates=true) >"$work/run.out" 2>&1 &
+PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:16 run_job run --set store.keep_updates=true \
+    $patient >"$work/run.out" 2>&1 &
 job=$!
 training_begins run
 refused 75 'a running job writes to' "$pathloom" check --run "$work/run"

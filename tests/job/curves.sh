@@ -107,10 +107,11 @@ diff "$work/calm.hashes" "$work/none.hashes" || fail "curves change modules"
 take_data calm shot
 mkdir "$work/once"
 (
-    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:150,worker.held.before@worker:kill:9
+    # One worker stops in the middle of a task, so the job cannot end before the kill.
+    PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:150,worker.held.before@worker:kill:9,worker.step.before@worker:stop:18
     PATHLOOM_FAILPOINT_ONCE=$work/once
     export PATHLOOM_FAILPOINT PATHLOOM_FAILPOINT_ONCE
-    curves_job shot
+    curves_job shot $patient --set fleet.backup=off
 ) >"$work/ask.out" 2>&1 &
 job=$!
 has_fields() { # each with a value that is not 0

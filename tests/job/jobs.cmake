@@ -30,6 +30,7 @@ pl_script_test(link_rate "integration;base" job/link_rate.sh ${program})
 if(TEST link_rate)
   set_tests_properties(link_rate PROPERTIES RUN_SERIAL TRUE)
 endif()
+pl_may_skip(link_rate)
 
 # Completions over HTTP.
 if(TARGET pathloom)

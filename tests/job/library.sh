@@ -71,13 +71,14 @@ END
 
 # ---- a run, while it trains and afterwards ----
 make_corpus base eval
-(small_job run --set train.tau=10 --set train.phases=3 --set train.base_steps=20 \
-    --set workers.precision=f32) >"$work/run.out" 2>&1 &
+(PATHLOOM_FAILPOINT=hub.grant.after@hub:stop:2 small_job run --set train.tau=10 --set train.phases=3 --set train.base_steps=20 \
+    --set workers.precision=f32 $patient) >"$work/run.out" 2>&1 &
 job=$!
 training_begins run
 "$work/read_run" "$run" >"$work/live.out" 2>&1 || fail "read_run of a run that trains"
 grep -q ', training, newest mixture mix$' "$work/live.out" || fail "the run does not train"
 grep -q '^mix/L1.E0@' "$work/live.out" || fail "a run that trains has no modules"
+let_go hub
 wait "$job" || fail "the job"
 job=
 "$work/project/build/reader" "$run" >"$work/ended.out" 2>&1 || fail "read_run"

@@ -53,8 +53,9 @@ make_corpus base docs
 refused 66 'there is no run in' "$pathloom" page --run "$work/nothing"
 
 # ---- while the job trains ----
-(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:40 small_job run \
-    --set train.tau=10 --set train.phases=6 --set train.base_steps=10 --page) \
+(PATHLOOM_FAILPOINT=worker.step.before@worker:sleep:40,worker.step.before@worker:stop:115 \
+    small_job run --set train.tau=10 --set train.phases=6 --set train.base_steps=10 \
+    $patient --page) \
     >"$work/run.out" 2>&1 &
 job=$!
 training_begins run
@@ -83,9 +84,9 @@ code 200 "$at/modules.json"
 holds '.modules | length >= 8'
 code 200 "$at/modules.json?module=base/L1.E0"
 holds '.version >= 0 and .hash != ""'
-curl -sN --max-time 60 "$at/events" |
-    awk '{ print } /^event: state/ && ++n == 2 { exit }' >"$work/events"
-[ "$(grep -c '^event: state' "$work/events")" -eq 2 ] || fail "the page sends no events"
+# mawk would read until curl ends
+curl -sN --max-time 60 "$at/events" | grep -m 2 '^event: state' >"$work/events"
+[ "$(wc -l <"$work/events")" -eq 2 ] || fail "the page sends no events"
 
 # ---- refused requests ----
 code 403 -H 'Host: elsewhere.example' "$at/state.json"
@@ -120,6 +121,7 @@ grep -q "default-src 'none'" "$work/head" || fail "no Content-Security-Policy"
 ! grep -qE 'innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(' "$work/answer" ||
     fail "the page makes HTML of text"
 refused 64 'give --token FILE' "$pathloom" page --run "$work/run" --listen '0.0.0.0:*'
+let_go worker
 wait "$job" || fail "the job ends with $?"
 job=''
 ! curl -s --max-time 5 "$own/state.json" >"$work/answer" || fail "the page of train still runs"

@@ -376,7 +376,7 @@ refused_at 400 'U+0000' /tokenize -d '{"content": "a\u0000b"}'
 refused_at 400 'U+0000' /tokenize -d '{"prompt": "\u0000"}'
 ends
 code=0
-timeout 20 "$pathloom" serve --run "$work/run" --listen '0.0.0.0:*' > "$work/answer" 2>&1 ||
+timeout 120 "$pathloom" serve --run "$work/run" --listen '0.0.0.0:*' > "$work/answer" 2>&1 ||
     code=$?
 [ $code -eq 64 ] || fail "serve without keys listens for other machines"
 grep -q 'give --api-keys FILE' "$work/answer" || fail "$(cat "$work/answer")"
@@ -398,7 +398,7 @@ known() { # key's name -> number of known tokens of the prompt
 carol=$("$pathloom" key api carol --keys "$work/two-keys")
 refused_at 401 'no key' /v1/models -H "Authorization: Bearer $carol"
 kill -HUP "$server"
-for _ in $(seq 100); do
+for _ in $(seq 600); do
     grep -q serve.reloaded "$work/stderr" && break
     sleep 0.1
 done

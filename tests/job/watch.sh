@@ -27,16 +27,20 @@ hub_begins() {
     port=$((port + 1))
     : >"$work/hub.out"
     start hub "$pathloom" hub --run "$work/run" --listen "tcp://0.0.0.0:*" --log-json \
-        --metrics "127.0.0.1:$port"
+        --metrics "127.0.0.1:$port" --set workers.ttl_ms=600000
     return 1
 }
 pid=
 await 600 "no hub" hub_begins
-# Steps are slow, so that the job lasts as long as this script.
-start worker env PATHLOOM_FAILPOINT=worker.step.before:sleep:10 \
-    "$pathloom" worker --run "$work/run" --name by-hand --log-json --verbose
-start other env PATHLOOM_FAILPOINT=worker.step.before:sleep:10 \
-    "$pathloom" worker --run "$work/run" --name other --log-json --verbose
+# Steps are slow, and the workers stop in the middle of a task until this script has seen
+# all, so that the job does not end before.
+pause=worker.step.before:sleep:10,worker.step.before:stop:170
+start worker env PATHLOOM_FAILPOINT=$pause \
+    "$pathloom" worker --run "$work/run" --name by-hand --patience-s 3600 --log-json --verbose
+workers=$pid
+start other env PATHLOOM_FAILPOINT=$pause \
+    "$pathloom" worker --run "$work/run" --name other --patience-s 3600 --log-json --verbose
+workers="$workers $pid"
 start train "$pathloom" train --corpus "$work/corpus" --out "$work/run" \
     --set net.attach=true --set data.vocab=512 --set data.valid_share=0.1 \
     --set model.width=48 --set model.heads=2 --set model.blocks=2 \
@@ -124,7 +128,12 @@ wait "$page"
 [ $? -eq 77 ] || fail "a worker with the key of an inspector was accepted"
 grep -q "role inspector may not send" "$work/eye.out" || fail "the refused worker does not say why"
 
-await 1800 "the job does not end" sh -c "! kill -0 $job"
+has_ended() {
+    # shellcheck disable=SC2086 # two process ids
+    kill -CONT $workers
+    ! kill -0 "$job"
+}
+await 1800 "the job does not end" has_ended
 wait "$job" || fail "the job"
 grep -q '"event":"mate.met"' "$work/worker.out" "$work/other.out" ||
     fail "no worker met another one"

@@ -14,7 +14,7 @@ fail() {
     done
     # shellcheck disable=SC2086 # $stopped may be several process ids
     [ -z "$stopped" ] || kill -CONT $stopped 2>/dev/null
-    [ -z "$job" ] || kill "$job" 2>/dev/null
+    [ -z "$job" ] || { kill "$job" && pkill -CONT -P "$job"; } 2>/dev/null
     exit 1
 }
 
@@ -79,12 +79,26 @@ modules_reach() { # folder, version
     done
 }
 
-# Ends a job whose hub was stopped by hub.grant.after@hub:stop:N. With this fail point no
-# job can end before a slow script has seen what it waits for: one task per path and
-# phase is granted, and one for the base model.
+# A job is held by hub.grant.after@hub:stop:N or worker.step.before@worker:stop:N: then it
+# cannot end before a slow script has seen what it waits for. The hub grants one task per
+# path and phase, and one for the base model. It would grant tasks again whose leases have
+# expired, and a worker ends that is stopped for longer than its patience, so a held job
+# has the options $patient. The hub of a run that continues first waits as long as a lease
+# lives, so a command that continues a held run must set a short workers.ttl_ms.
+patient="--set workers.ttl_ms=600000 --set workers.patience_s=3600"
+
+# Lets these processes continue until the job has ended. Some may stop only now.
+let_go() { # hub or worker
+    while kill -0 "$job" 2>/dev/null; do
+        pkill -CONT -P "$job" -f "pathloom $1" || :
+        sleep 0.2
+    done
+}
+
+# Ends a job that is held by its hub.
 end_held_job() { # signal; returns the job's exit code
     kill "-$1" "$job"
-    pkill -CONT -P "$job" -f 'pathloom hub'
+    let_go hub
     code=0
     wait "$job" || code=$?
     job=''

@@ -5,6 +5,7 @@
 # runs in the project's root, passes its arguments, and defines `train FOLDER OPTION...`,
 # which becomes the launcher. Then it calls links_begin.
 . tests/support/job.sh
+. tests/support/by_hand.sh
 [ "${1-}" = --inside ] || enter_network "" "$@"
 shift
 home_at=10.88.0.1
@@ -38,14 +39,17 @@ links_up() { # bbr or cubic, sites
         eval "space_$name=$!"
         list="$list wan_$name:$!:${site#*:}"
     done
-    sleep 0.3
+    own=$(readlink /proc/self/ns/net)
+    for process in $spaces; do
+        await 600 "a site has no network" sh -c "[ \"\$(readlink /proc/$process/ns/net)\" != '$own' ]"
+    done
     rm -f "$work/end" && mkfifo "$work/end"
     "$link" "$work/stat" $list <"$work/end" &
     joiner=$!
     exec 9>"$work/end"
-    sleep 0.5
     for site in "$@"; do
         name=${site%%:*} n=$((n + 1))
+        await 600 "no link of $name" has_link
         if ! ip addr add 10.88.$n.1/24 dev wan_$name || ! ip link set wan_$name up; then
             skip "a TUN device cannot be used"
         fi
@@ -55,6 +59,10 @@ links_up() { # bbr or cubic, sites
         ip route replace 10.88.$n.0/24 dev wan_$name src $home_at congctl lock $cc
         at $name ip route replace default dev wan_$name congctl lock $cc
     done
+}
+
+has_link() { # also true if the program has failed
+    ip link show wan_$name || ! kill -0 $joiner
 }
 
 links_down() {

@@ -402,7 +402,7 @@ FIXTURE_TEST(room_of_a_task_that_was_leased_again_is_given_to_those_who_wait)
     assert_int_equal(reserve(socket, &next, 2, TOTAL), PL_ERR_BUSY);
     tell_valid(&job.arm, &next, 6);
     pl_status status = PL_ERR_BUSY;
-    for (int i = 0; i < 20 && status == PL_ERR_BUSY; i++) {
+    for (int i = 0; i < 600 && status == PL_ERR_BUSY; i++) {
         status = reserve(socket, &next, 2, TOTAL);
         pl_sleep_ms(status == PL_ERR_BUSY ? 100 : 0);
     }

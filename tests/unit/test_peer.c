@@ -113,7 +113,7 @@ FIXTURE_TEST(a_worker_that_is_gone_is_given_up_soon)
     f->offers = NULL;
     int64_t start = pl_now_ms();
     assert_int_equal(get(f, "mix/L1.E0", 0, 0, &got), PL_ERR_TIMEOUT);
-    assert_true(pl_now_ms() - start < 5000);
+    assert_true(pl_now_ms() - start < 60000);
 }
 
 static pl_status leave(void *context)

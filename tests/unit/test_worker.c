@@ -10,7 +10,7 @@
 
 #include "tests/support/suite.h"
 
-enum { TTL_MS = 400, PATIENCE_MS = 5000, TOKEN = 77 };
+enum { TTL_MS = 400, PATIENCE_MS = 60000, TOKEN = 77 };
 static const char task_name[] = "mix/p01.r0";
 
 typedef struct scene {
