@@ -529,7 +529,8 @@ static pl_status answer_question(home *h, const pl_peer *peer, pl_message *m,
     }
 }
 
-/* Proves the answer to a question under a lease, so that no relay can change it. */
+/* Proves the answer to a question under a lease, so that no relay can change it. The
+ * worker may read on while the hub after a restart has not sealed its lease anew. */
 static pl_status prove_answer(const home *h, const pl_message *m, pl_message *a)
 {
     home_lease under;
@@ -541,7 +542,7 @@ static pl_status prove_answer(const home *h, const pl_message *m, pl_message *a)
     if (pl_field_count(&r, PL_TAG_LEASE) == 0)
         return PL_OK;
     sealed.at = pl_get_bytes(&r, PL_TAG_LEASE, 0, &sealed.len);
-    PL_CHECK(home_open_seal(h, sealed, &under));
+    PL_CHECK(home_open_seal(h, h->n_secrets, sealed, &under));
     pl_lease_sign_answer(&under.key, m, a);
     return PL_OK;
 }

@@ -275,9 +275,10 @@ typedef struct home_lease {
 /* Takes the secret of a hub, and keeps that of the hub before for ttl_ms. Returns false
  * if the home had this secret already. */
 bool home_take_secret(home *h, const uint8_t *secret, uint64_t ttl_ms);
-/* Reads a lease that a hub has sealed, valid or not, and finds its task key. ERR_BUSY,
- * ERR_STALE: as below. */
-pl_status home_open_seal(const home *h, pl_bytes sealed, home_lease *out);
+/* Reads a lease that a hub has sealed with one of the first n_secrets secrets, valid or
+ * not, and finds its task key. ERR_BUSY, ERR_STALE: as below. */
+pl_status home_open_seal(const home *h, int n_secrets, pl_bytes sealed,
+                         home_lease *out);
 /* Checks and reads a sealed lease. After this call, searches for uploads find only
  * those of this lease and of the job. ERR_BUSY: no hub has said HELLO yet, or the hub
  * has not told this home of the lease yet. ERR_STALE: the bytes are not a lease of this

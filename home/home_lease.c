@@ -31,14 +31,14 @@ bool home_is_valid(const home_path *path, uint64_t token)
     return token != 0 && (token == path->valid[0] || token == path->valid[1]);
 }
 
-pl_status home_open_seal(const home *h, pl_bytes sealed, home_lease *out)
+pl_status home_open_seal(const home *h, int n_secrets, pl_bytes sealed, home_lease *out)
 {
     pl_status status = PL_ERR_STALE;
     memset(out, 0, sizeof *out);
     if (h->n_secrets == 0)
         return pl_fail(PL_ERR_BUSY, "this home cannot check leases yet, because no hub "
                                     "has said HELLO to it; try again");
-    for (int i = 0; i < n_good_secrets(h) && status == PL_ERR_STALE; i++) {
+    for (int i = 0; i < n_secrets && status == PL_ERR_STALE; i++) {
         status = pl_lease_open(&h->secrets[i], sealed.at, sealed.len, &out->lease);
         out->secret = &h->secrets[i];
     }
@@ -50,7 +50,7 @@ pl_status home_open_seal(const home *h, pl_bytes sealed, home_lease *out)
 pl_status home_open_lease(home *h, const pl_peer *peer, pl_bytes sealed,
                           home_lease *out)
 {
-    PL_CHECK(home_open_seal(h, sealed, out));
+    PL_CHECK(home_open_seal(h, n_good_secrets(h), sealed, out));
     const pl_lease *lease = &out->lease;
     PL_CHECK(home_check_fenced(h, lease));
     if (peer->role != PL_AS_RELAY && !pl_pubkey_equal(&lease->key, &peer->key))

@@ -101,6 +101,16 @@ static void own_uploads(relay *r, const pl_peer *peer)
     memcpy(&s->owner, peer->key.bytes, sizeof s->owner);
 }
 
+/* Returns the bytes of the key's updates that wait in groups. */
+static uint64_t held_bytes(const relay *r, const pl_peer *peer)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < r->n_questions; i++)
+        if (pl_pubkey_equal(&r->questions[i].peer.key, &peer->key))
+            sum += r->questions[i].bytes;
+    return sum;
+}
+
 /* Keeps the pieces of an update that can be added to others, and forwards all other
  * pieces. The first bytes, which a question for room has, show whether the blob is a
  * homomorphic update. An update is not kept if it claims more values than fit into the
@@ -116,7 +126,7 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
         good &&
         (staging_has(&r->uploads, &p.hash) ||
          (p.offset == 0 && p.total <= r->uploads.limit &&
-          !staging_holder_is_full(&r->uploads, p.total) &&
+          !staging_holder_is_full(&r->uploads, p.total + held_bytes(r, peer)) &&
           pl_codec_claims_homomorphic(head, p.len > 0 ? p.len : p.head.len, &n) &&
           n <= r->uploads.limit / sizeof(float)));
     if (!is_kept) {
@@ -126,6 +136,8 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
     }
     pl_status status = p.len > 0 ? staging_put(&r->uploads, &p, &there)
                                  : staging_open(&r->uploads, &p, &there);
+    if (status == PL_ERR_PROTO && !staging_has(&r->uploads, &p.hash))
+        return pass_question(r, peer, m); /* the key has too many uploads here */
     if (status != PL_OK)
         return answer_error(r, peer, m->request, status, pl_last_error());
     pl_message a = {0};
@@ -168,6 +180,7 @@ static pl_status on_submit(relay *r, const pl_peer *peer, pl_message *m)
         part->receipts = pl_alloc((size_t)part->submit.n * sizeof *part->receipts);
         relay_question *q = new_question(r, RELAY_HELD, peer, m->request);
         q->content = content;
+        q->bytes = part->blob->bytes;
         part->question = q->id;
         relay_groups_add(&r->groups, part);
         return PL_OK;

@@ -21,6 +21,7 @@ typedef struct relay_question {
     /* hash of a held SUBMIT, by which the relay finds the question if the same SUBMIT
      * comes again, perhaps over another connection */
     pl_hash content;
+    uint64_t bytes; /* of a held SUBMIT's update */
     /* whether the question asks for room; it may get ERR_BUSY before its answer */
     bool asks_room;
     pl_message kept;  /* the message of a waiting SUBMIT_PATH */

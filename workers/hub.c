@@ -555,7 +555,8 @@ pl_status hub_tend(hub *h, int64_t now_ms, bool *more)
     if (now_ms - h->expired_ms >= TICK_MS) {
         /* A home is away, or the hub itself was stopped. */
         if (!hub_homes_ready(h) || now_ms - h->expired_ms > STOPPED_MS)
-            plan_stand_still(&h->tasks, now_ms - h->expired_ms);
+            plan_stand_still(&h->tasks, now_ms - h->expired_ms,
+                             now_ms + h->options->ttl_ms);
         h->expired_ms = now_ms;
         /* Tasks can become ready without an event, for example when the wait after a
          * restart of the hub ends. */

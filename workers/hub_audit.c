@@ -29,14 +29,6 @@ hub_audit *hub_audit_of(hub *h, uint64_t token, int worker)
     return NULL;
 }
 
-/* All workers with the key of one person count as one. */
-static bool sent_by(const pl_audit_result *from, const hub_worker *w)
-{
-    return (w->own_key || pl_pubkey_none(&from->key))
-               ? strcmp(from->worker, w->name) == 0
-               : pl_pubkey_equal(&from->key, &w->key);
-}
-
 /* A worker is audited if it sent a part of the result of an open audit. If a task was
  * leased to another worker before it was finished, the parts may come from several
  * workers. */
@@ -45,7 +37,9 @@ bool hub_is_audited(const hub *h, const hub_worker *w)
     for (size_t i = 0; i < h->n_audits; i++) {
         const hub_audit *a = &h->audits[i];
         for (int k = 0; a->row.verdict == PL_VERDICT_OPEN && k < a->n_parts; k++)
-            if (sent_by(&a->parts[k].from, w))
+            if (strcmp(a->parts[k].from.worker, w->name) == 0 &&
+                (pl_pubkey_none(&a->parts[k].from.key) ||
+                 pl_pubkey_equal(&a->parts[k].from.key, &w->key)))
                 return true;
     }
     return false;

@@ -26,9 +26,10 @@
  *
  * Workers that keep their paths leave no task for one that joins later, and nobody
  * would learn that it is faster. So an idle worker that was not measured also begins a
- * task of any holder once, of which half is left, whatever its kind of device. If it is
- * first, it is measured and keeps the path; if not, what it lost is its measurement.
- * (Not a worker on the hub's own machine, where others like it would be slower for it.)
+ * task of any holder, of which half is left, whatever its kind of device. If it is
+ * first, it is measured and keeps the path; if not, what it lost is its measurement,
+ * unless it was still fetching: then it may try again, three times in all. (Not a
+ * worker on the hub's own machine, where others like it would be slower for it.)
  *
  * If the method does not allow two workers at one task, the hub takes the task away
  * when its lease is late or, from a worker on trial, when that worker has held it for
@@ -45,7 +46,13 @@
  * UNCONFIRMED_MS. */
 #include "workers/hub_internal.h"
 
-enum { LOOK_MS = 50, BACKUP_FAILURES_MAX = 2, UNCONFIRMED_MS = 1500, SILENT_MS = 2000 };
+enum {
+    LOOK_MS = 50,
+    BACKUP_FAILURES_MAX = 2,
+    UNCONFIRMED_MS = 1500,
+    SILENT_MS = 2000,
+    PROBES_MAX = 3
+};
 /* for_ever_s: the value of `left` for leases that may never end, so that these come
  * first */
 static const double gain_s = 0.2, for_ever_s = 1e12, sure_times = 2,
@@ -179,6 +186,19 @@ static bool may_do(const hub *h, int worker, const plan_arm *arm, const plan_pat
     return same_kind;
 }
 
+/* Whether no worker with this key has a lease or a backup; own workers have one key. */
+static bool is_free(const hub *h, const hub_worker *w)
+{
+    bool backs_up = false;
+    for (int a = 0; a < h->tasks.n_arms; a++)
+        for (int i = 0; i < h->tasks.arms[a].n_tasks; i++) {
+            const plan_lease *l = &h->tasks.arms[a].paths[i].backup;
+            backs_up =
+                backs_up || (l->active && hub_same_holder(&h->workers[l->worker], w));
+        }
+    return !backs_up && hub_n_held(h, w) == 0;
+}
+
 bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
 {
     const hub_worker *w = &h->workers[worker];
@@ -200,7 +220,8 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
         const double left_s = h->slow[i].left_s;
         double own_s = hub_task_s(w, &arm->arm);
         const bool probes = own_s <= 0 && both && !doubtful && !late &&
-                            !w->has_probed && w->peer.role == PL_AS_WORKER;
+                            w->n_probes < PROBES_MAX && is_free(h, w) &&
+                            w->peer.role == PL_AS_WORKER;
         if (own_s <= 0)
             own_s = arm->typical_s > 0 ? arm->typical_s : hub_usual_s(arm);
         own_s *= (double)(1 + plan_repeats(path, worker));
@@ -209,7 +230,7 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
              (probes && own_s > 0 && left_s >= probe_times * own_s) ||
              (own_s > 0 && left_s >= own_s + gain_s &&
               left_s >= (doubtful ? doubtful_times : sure_times) * own_s))) {
-            h->workers[worker].has_probed = w->has_probed || probes;
+            h->workers[worker].n_probes += probes;
             *out = task;
             return true;
         }

@@ -143,7 +143,7 @@ pl_status hub_tend_homes(hub *h, int64_t now_ms)
                    (long long)(now_ms - home->heard_ms));
         }
         if (now_ms - home->asked_ms < (home->welcome ? STATE_MS : HELLO_MS) ||
-            home->n_applied < home->n_records)
+            now_ms - home->piece_ms < STATE_MS || home->n_applied < home->n_records)
             continue;
         pl_message m = {.type = PL_MSG_STATUS};
         if (home->welcome) {
@@ -346,7 +346,7 @@ static pl_status on_state(hub *h, hub_home *home, pl_message *m)
     if (offset != home->state.len || m->data.len > total - offset)
         return PL_OK; /* the piece belongs to an older answer */
     pl_buf_append(&home->state, m->data.data, m->data.len);
-    home->asked_ms = pl_now_ms(); /* while pieces arrive, it is not asked anew */
+    home->piece_ms = pl_now_ms(); /* while pieces arrive, it is not asked anew */
     if (home->state.len < total)
         return ask_state(home, home->state.len);
     pl_reader_open(&home->records, "STATE_IS", home->state.data, home->state.len);

@@ -218,7 +218,7 @@ typedef struct hub_worker {
      * time when it last let such a path wait in vain, or 0 */
     const plan_path *left_to_it;
     int64_t missed_ms;
-    bool has_probed; /* whether it got a task in order to be measured (hub_backup.c) */
+    int n_probes; /* how often it got a task in order to be measured (hub_backup.c) */
     /* What hub_look_at_fleet found: time when the worker will have finished its leases,
      * whether it has one, and time when it will have finished the ready tasks that the
      * hub counts on it for. */
@@ -248,6 +248,7 @@ typedef struct hub_home {
     bool welcome;      /* whether the home answered HELLO and was not away since then */
     int64_t heard_ms;  /* time when the home's last message arrived */
     int64_t asked_ms;  /* time when the last HELLO or GET_STATE was sent */
+    int64_t piece_ms;  /* time when the last piece of a state arrived */
     int64_t fresh_ms;  /* asked_ms of the newest state that was applied */
     pl_buf state;      /* the pieces of STATE_IS received so far */
     pl_reader records; /* the whole state, which is applied some records at a time */

@@ -551,7 +551,7 @@ static void end_lease(plan_path *path)
     memset(&path->backup, 0, sizeof path->backup);
 }
 
-void plan_stand_still(plan *p, int64_t ms)
+void plan_stand_still(plan *p, int64_t ms, int64_t until_ms)
 {
     for (int a = 0; a < p->n_arms; a++) {
         for (int m = 0; m < pl_topology_n_modules(p->arms[a].topology); m++)
@@ -561,7 +561,8 @@ void plan_stand_still(plan *p, int64_t ms)
             plan_lease *leases[] = {&path->lease, &path->backup};
             for (int k = 0; k < 2; k++) {
                 leases[k]->granted_ms += ms;
-                leases[k]->deadline_ms += ms;
+                if (leases[k]->deadline_ms < until_ms)
+                    leases[k]->deadline_ms = until_ms;
                 leases[k]->before_ms += leases[k]->before_ms > 0 ? ms : 0;
             }
         }

@@ -325,8 +325,9 @@ int plan_expire(plan *p, int64_t now_ms,
  * has reported as done stays until the homes confirm the task or the lease expires. */
 void plan_release_worker(plan *p, int worker);
 /* Moves the grants of all leases, and the times of versions, forward by the time in
- * which no results could be confirmed, so that no lease becomes late by it. */
-void plan_stand_still(plan *p, int64_t ms);
+ * which no results could be confirmed, so that no lease becomes late by it, and lets no
+ * lease end before until_ms. */
+void plan_stand_still(plan *p, int64_t ms, int64_t until_ms);
 /* Returns the number of leases that the worker has, not counting backups. */
 int plan_n_held(const plan *p, int worker);
 /* Call this if the path's state is bad. Ends all leases of the path's phase, and sets

@@ -318,6 +318,7 @@ static pl_status keep_first_updates(sender *s, const parcel *p, float **state)
         if (!own.of->meets)
             continue;
         pl_blob_hash(made->data, made->bytes, &here);
+        pl_client_act_under(s->homes, worker_task_lease(task));
         status = pl_client_get_update(s->homes, made->module, round, task->path,
                                       task->replica, &there);
         if (status == PL_ERR_NOT_FOUND) {

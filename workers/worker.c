@@ -466,6 +466,7 @@ done:
     if (w->fetching && worker_task_lost(w->fetching))
         return pl_fail(PL_ERR_STALE, "the lease of %s was given to another worker",
                        w->fetching->name);
+    PL_CHECK(check_hub(w));
     return check_stop(w);
 }
 
@@ -557,7 +558,9 @@ static pl_status bring_merged(worker *w)
     pl_copy_text(text, sizeof text, pl_last_error());
     worker_task_lose(task); /* a task cannot be finished without its merged versions */
     trainer_cancel(w->inner);
-    return worker_tell_release(w, task, is_passing(status) ? PL_OK : status, text);
+    /* a seal that the homes forgot is no failure of the task */
+    const bool passes = is_passing(status) || status == PL_ERR_STALE;
+    return worker_tell_release(w, task, passes ? PL_OK : status, text);
 }
 
 static pl_status work_turn(worker *w)

@@ -324,6 +324,7 @@ pl_status worker_find_state(worker *w, worker_task *task)
 {
     const pl_arm *arm = &task->arm->arm;
     pl_path_state *known = &task->known;
+    pl_client_act_under(w->homes, worker_task_lease(task));
     PL_CHECK(pl_client_get_path(w->homes, task->name, known));
     /* an audit repeats an earlier phase, so it uses the state before that phase */
     if (task->again) {

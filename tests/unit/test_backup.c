@@ -55,15 +55,16 @@ FIXTURE_TEST(only_an_idle_worker_of_the_same_kind_is_asked)
 }
 
 /* Else workers that keep their paths would leave it nothing to do. */
-FIXTURE_TEST(worker_that_joins_is_measured_once)
+FIXTURE_TEST(worker_that_joins_is_measured)
 {
     begin(f, 0);
     f->workers[3].pace[0] = (hub_pace){0};
     assert_false(finds(f, 3, 100)); /* on the hub's own machine */
     f->workers[3].peer.role = PL_AS_WORKER;
-    assert_true(finds(f, 3, 400));
+    for (int ms = 150; ms < 450; ms += 100)
+        assert_true(finds(f, 3, ms));
     assert_false(finds(f, 3, 450));
-    f->workers[3].has_probed = false;
+    f->workers[3].n_probes = 0;
     assert_false(finds(f, 3, 900)); /* too little is left */
 }
 
