@@ -16,8 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The sequence is taken from the middle of the document, where nothing is in common
- * with other documents. */
+/* The sequence is taken from the end of the document, which no other document has. */
 enum { SEQUENCE = 20 };
 
 typedef struct seeking {
@@ -123,7 +122,8 @@ static pl_status read_sequence(seeking *s, const char *file, const char *hash)
     const bool fits =
         doc && doc->n_tokens > 2 * SEQUENCE && pl_tokens_vocab(tokens) <= UINT16_MAX;
     if (fits)
-        pl_tokens_copy(tokens, doc->first + doc->n_tokens / 2, SEQUENCE, own);
+        pl_tokens_copy(tokens, doc->first + doc->n_tokens - SEQUENCE - 1, SEQUENCE,
+                       own);
     for (int i = 0; fits && i < SEQUENCE; i++)
         s->tokens[i] = (uint16_t)own[i];
     pl_tokens_close(&tokens);

@@ -100,6 +100,7 @@ PL_TEST(submissions_below_the_fence_are_refused)
 static pl_path_state path_now(fixture *f)
 {
     pl_path_state state;
+    pl_client_act_under(f->client, NULL);
     assert_ok(pl_client_get_path(f->client, path_name, &state));
     return state;
 }
