@@ -186,7 +186,7 @@ static bool may_do(const hub *h, int worker, const plan_arm *arm, const plan_pat
     return same_kind;
 }
 
-/* Whether no worker with this key has a lease or a backup; own workers have one key. */
+/* Whether neither this worker nor another one with its key has a lease or a backup. */
 static bool is_free(const hub *h, const hub_worker *w)
 {
     bool backs_up = false;
