@@ -21,9 +21,10 @@ void pl_log_open(const char *role, pl_log_level level, bool json);
 void pl_log(pl_log_level level, const char *event, const char *format, ...)
     PL_PRINTF(3, 4);
 
-/* Whether a line about what a stranger has sent may be logged now: for all strangers
- * together, ten per second on average and 200 at once. Without this limit one key could
- * fill the disk. One thread of a process may ask. */
+/* Returns whether a line about a message may be logged now. `own` tells whether the
+ * sender has one of the job's own keys; for these there is no limit. For all others
+ * together the limit is ten lines per second on average, and 200 at once. Without it,
+ * one key could fill the disk. Only one thread of a process may call this function. */
 bool pl_log_may(bool own);
 
 PL_C_END

@@ -137,7 +137,7 @@ static pl_status on_put_blob(relay *r, const pl_peer *peer, pl_message *m)
     pl_status status = p.len > 0 ? staging_put(&r->uploads, &p, &there)
                                  : staging_open(&r->uploads, &p, &there);
     if (status == PL_ERR_PROTO && !staging_has(&r->uploads, &p.hash))
-        return pass_question(r, peer, m); /* the key has too many uploads here */
+        return pass_question(r, peer, m); /* the relay takes no more of this key */
     if (status != PL_OK)
         return answer_error(r, peer, m->request, status, pl_last_error());
     pl_message a = {0};

@@ -26,10 +26,11 @@
  *
  * Workers that keep their paths leave no task for one that joins later, and nobody
  * would learn that it is faster. So an idle worker that was not measured also begins a
- * task of any holder, of which half is left, whatever its kind of device. If it is
- * first, it is measured and keeps the path; if not, what it lost is its measurement,
- * unless it was still fetching: then it may try again, three times in all. (Not a
- * worker on the hub's own machine, where others like it would be slower for it.)
+ * task that another worker holds, if at least half of a task's time is left, whatever
+ * its kind of device. If it finishes first, it is measured and keeps the path. If not,
+ * the time that it has spent is its measurement; but if it was still fetching, it may
+ * try again, three times in all. (Workers on the hub's own machine do not do this: they
+ * are alike, and would take the processors from the holder.)
  *
  * If the method does not allow two workers at one task, the hub takes the task away
  * when its lease is late or, from a worker on trial, when that worker has held it for
@@ -220,8 +221,8 @@ bool hub_find_backup(hub *h, int worker, int64_t now_ms, plan_task *out)
         const double left_s = h->slow[i].left_s;
         double own_s = hub_task_s(w, &arm->arm);
         const bool probes = own_s <= 0 && both && !doubtful && !late &&
-                            w->n_probes < PROBES_MAX && is_free(h, w) &&
-                            w->peer.role == PL_AS_WORKER;
+                            w->n_probes < PROBES_MAX && w->peer.role == PL_AS_WORKER &&
+                            is_free(h, w);
         if (own_s <= 0)
             own_s = arm->typical_s > 0 ? arm->typical_s : hub_usual_s(arm);
         own_s *= (double)(1 + plan_repeats(path, worker));

@@ -252,7 +252,7 @@ static pl_status check_met(sender *s, struct task_met *met)
     worker_task *task = s->task;
     pl_hash there;
     pl_status status = PL_ERR_NOT_FOUND;
-    /* the phase would take as long again */
+    /* if this fails, the phase is done again, which takes as long as it has taken */
     const double until = pl_now() + fmax(10, pl_now() - task->granted);
     for (int i = 0; pl_now() < until && status == PL_ERR_NOT_FOUND; i++) {
         if (i > 0)

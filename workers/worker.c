@@ -505,8 +505,9 @@ static bool wants_task(const worker *w)
     return left_s < EARLY_MS * 1e-3 + 2 * w->fetch_s;
 }
 
-/* Returns for how many seconds the running task may wait for merged versions: 3 ttl_ms,
- * or as long as it would take to come so far again. */
+/* Returns how many seconds the running task may wait for merged versions: 3 ttl_ms or,
+ * if that is longer, the time that the task has taken so far. If the worker gave the
+ * task back, this time would be lost. */
 static double patience_for_merged(const worker *w)
 {
     return fmax(3e-3 * w->ttl_ms, w->training->waits_since - w->training->granted);
