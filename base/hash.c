@@ -56,6 +56,24 @@ void pl_hash_keyed(const char *use, const uint8_t *key, const void *data, size_t
     hash_under(use, key, PL_HASH_BYTES, data, len, out);
 }
 
+void pl_hmac_sha256(const void *key, size_t key_len, const char *text,
+                    uint8_t out[PL_HASH_BYTES])
+{
+    crypto_auth_hmacsha256_state state;
+    init_hash_library();
+    crypto_auth_hmacsha256_init(&state, key, key_len);
+    crypto_auth_hmacsha256_update(&state, (const unsigned char *)text, strlen(text));
+    crypto_auth_hmacsha256_final(&state, out);
+}
+
+void pl_sha256_hex(const char *text, char out[PL_HASH_TEXT])
+{
+    pl_hash digest;
+    init_hash_library();
+    crypto_hash_sha256(digest.bytes, (const unsigned char *)text, strlen(text));
+    pl_hash_format(&digest, out);
+}
+
 bool pl_hash_is_mac(const pl_hash *mac, const uint8_t claimed[PL_HASH_BYTES])
 {
     return sodium_memcmp(mac->bytes, claimed, PL_HASH_BYTES) == 0;

@@ -22,6 +22,11 @@ void pl_hash_of(const char *use, const void *data, size_t len, pl_hash *out);
 /* A message authentication code: the hash under a key of PL_HASH_BYTES bytes. */
 void pl_hash_keyed(const char *use, const uint8_t *key, const void *data, size_t len,
                    pl_hash *out);
+/* HMAC-SHA256 (RFC 2104), with which requests to S3 are signed; and SHA-256 as 64 hex
+ * digits. */
+void pl_hmac_sha256(const void *key, size_t key_len, const char *text,
+                    uint8_t out[PL_HASH_BYTES]);
+void pl_sha256_hex(const char *text, char out[PL_HASH_TEXT]);
 /* Compares in constant time, so that the time does not tell where the bytes differ. */
 bool pl_hash_is_mac(const pl_hash *mac, const uint8_t claimed[PL_HASH_BYTES]);
 

@@ -38,6 +38,12 @@ typedef struct exchange {
     bool too_long;
 } exchange;
 
+static void note_moved(const exchange *x, size_t n)
+{
+    if (x->request->moved)
+        __atomic_fetch_add(x->request->moved, n, __ATOMIC_RELAXED);
+}
+
 /* ---- functions that curl calls ---- */
 static size_t take_answer_bytes(char *data, size_t one, size_t n, void *context)
 {
@@ -48,6 +54,7 @@ static size_t take_answer_bytes(char *data, size_t one, size_t n, void *context)
         return 0;
     }
     pl_buf_append(x->request->answer, data, n);
+    note_moved(x, n);
     return n;
 }
 
@@ -59,6 +66,7 @@ static size_t give_bytes(char *out, size_t one, size_t n, void *context)
     if (len > 0)
         memcpy(out, (const char *)x->request->data + x->sent, len);
     x->sent += len;
+    note_moved(x, len);
     return len;
 }
 
@@ -91,6 +99,17 @@ static size_t take_header(char *line, size_t one, size_t n, void *context)
     return n;
 }
 
+static int ask_whether_to_stop(void *context, curl_off_t to_get, curl_off_t got,
+                               curl_off_t to_send, curl_off_t sent)
+{
+    const bool *stops = context;
+    (void)to_get;
+    (void)got;
+    (void)to_send;
+    (void)sent;
+    return __atomic_load_n(stops, __ATOMIC_RELAXED);
+}
+
 /* ---- one request ---- */
 static void set_request(CURL *h, exchange *x)
 {
@@ -109,6 +128,11 @@ static void set_request(CURL *h, exchange *x)
     curl.curl_easy_setopt(h, CURLOPT_WRITEDATA, x);
     curl.curl_easy_setopt(h, CURLOPT_HEADERFUNCTION, take_header);
     curl.curl_easy_setopt(h, CURLOPT_HEADERDATA, x);
+    if (r->stops) {
+        curl.curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
+        curl.curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, ask_whether_to_stop);
+        curl.curl_easy_setopt(h, CURLOPT_XFERINFODATA, r->stops);
+    }
     if (r->signing) {
         curl.curl_easy_setopt(h, CURLOPT_USERNAME, r->id);
         curl.curl_easy_setopt(h, CURLOPT_PASSWORD, r->secret);

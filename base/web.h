@@ -26,6 +26,10 @@ typedef struct pl_web_request {
     /* The request fails if no data moves for silent_s seconds, or if it takes longer
      * than most_s seconds (0: no limit). */
     int silent_s, most_s;
+    /* Both are read and written atomically, and may be NULL. *stops: the request fails
+     * with ERR_NET within about a second. *moved: the bytes of bodies are added. */
+    const bool *stops;
+    uint64_t *moved;
     pl_buf *answer; /* cleared, then filled */
     /* results: the HTTP status; the header ETag, or "" */
     int code;

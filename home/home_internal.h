@@ -303,6 +303,8 @@ uint64_t home_upload_share(const home_lease *l);
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m,
                         pl_message *answer);
 pl_status home_grant_room(home *h);
+/* Lets the store drop what the sender of this upload has written into the engine. */
+void home_forget_objects(void *context, const staging_blob *b);
 /* Begins the group's transaction if needed, and moves a staged upload into it. Adds
  * nothing if the store already has the blob. */
 pl_status home_adopt_blob(home *h, const pl_hash *hash);

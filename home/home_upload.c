@@ -114,6 +114,39 @@ pl_status home_grant_room(home *h)
     return PL_OK;
 }
 
+void home_forget_objects(void *context, const staging_blob *b)
+{
+    const home *h = context;
+    pl_store_drop_upload(h->store, b->engine_id, b->bytes);
+}
+
+/* Lets a client that asked for room write the bytes into the store's engine, or reads
+ * what it wrote there. If that is not possible, the answer has no URLs, and the client
+ * sends the bytes to the home. */
+static bool use_engine(home *h, const staging_piece *p, pl_message *answer)
+{
+    staging_blob *b = staging_begun(&h->uploads, &p->hash);
+    if (!b || b->there > 0 || !p->direct)
+        return false;
+    if (p->direct == 1) {
+        const uint64_t id = b->engine_id ? b->engine_id : pl_random_fresh() | 1;
+        if (pl_store_sign_upload(h->store, id, b->bytes, p->offset, PL_WIRE_DATA_MAX,
+                                 &answer->data) != PL_OK)
+            return false;
+        b->engine_id = id;
+        return true;
+    }
+    if (!b->engine_id)
+        return false;
+    if (pl_store_pull_upload(h->store, b->engine_id, b->bytes, b->data) == PL_OK)
+        b->there = b->bytes;
+    else
+        pl_log(PL_LOG_WARN, "home.upload", "error=\"%s\"", pl_last_error());
+    home_forget_objects(h, b);
+    b->engine_id = 0;
+    return false;
+}
+
 /* Receives a piece of an upload, or the question for room. A worker must upload under a
  * lease, and may upload at most what the lease's task needs. */
 pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message *answer)
@@ -121,6 +154,7 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
     staging_piece piece;
     home_lease under = {.is_ended = false};
     uint64_t there = 0;
+    bool signs = false;
     PL_CHECK(staging_read(m, &piece));
     if (peer->role == PL_AS_WORKER || piece.lease.at) {
         PL_CHECK(home_open_lease(h, peer, piece.lease, &under));
@@ -144,8 +178,11 @@ pl_status home_put_blob(home *h, const pl_peer *peer, pl_message *m, pl_message 
         if (status == PL_ERR_BUSY)
             return wait_for_room(h, peer, m, &piece);
         PL_CHECK(status);
+        signs = use_engine(h, &piece, answer);
+        const staging_blob *b = staging_begun(&h->uploads, &piece.hash);
+        there = b ? b->there : there;
     }
-    PL_SAY(answer, PUT_STATE, put_state, .offset = there);
+    PL_SAY(answer, PUT_STATE, put_state, .offset = there, .direct = signs);
     return PL_OK;
 }
 

@@ -13,6 +13,7 @@ pl_status pl_client_create(const pl_client_options *options, pl_client **out)
     pl_client *c = pl_alloc(sizeof *c);
     c->patience_ms = options->patience_ms;
     c->blob_max = options->blob_max;
+    c->direct = options->direct;
     pl_message_init(&c->answer, 0);
     c->idle = options->idle;
     c->idle_context = options->idle_context;
@@ -34,6 +35,7 @@ void pl_client_destroy(pl_client **client)
     for (int i = 0; i < c->n_homes; i++)
         pl_wire_close(&c->sockets[i]);
     pl_message_destroy(&c->answer);
+    pl_web_close(&c->web);
     pl_free(c);
     *client = NULL;
 }
@@ -51,6 +53,12 @@ int64_t pl_client_lost_ms(const pl_client *client, int home)
     return pl_wire_lost_ms(client->sockets[home]);
 }
 
+pl_status client_idle(pl_client *c)
+{
+    c->idle_ms = pl_now_ms();
+    return c->idle ? c->idle(c->idle_context) : PL_OK;
+}
+
 pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer)
 {
     bool ready = false;
@@ -61,9 +69,7 @@ pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer)
     if (status != PL_ERR_TIMEOUT)
         return status;
     pl_wire_poll(&socket, 1, NULL, 0, SLICE_MS, &ready);
-    c->idle_ms = pl_now_ms();
-    if (c->idle)
-        PL_CHECK(c->idle(c->idle_context));
+    PL_CHECK(client_idle(c));
     return pl_wire_recv_lent(socket, NULL, answer);
 }
 

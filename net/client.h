@@ -26,6 +26,12 @@ typedef struct pl_link {
     uint64_t repeated_bytes;
     uint32_t n_connects; /* number of connections that were made */
 } pl_link;
+typedef enum pl_direct {
+    PL_DIRECT_NONE,
+    PL_DIRECT_SAFE, /* only by https://, so no home can name a service of this network
+                     */
+    PL_DIRECT_OWN   /* also by http:// on this machine: the homes are the user's own */
+} pl_direct;
 typedef struct pl_client_options {
     /* addresses of the homes, in the order of their numbers */
     const char *const *homes;
@@ -36,6 +42,9 @@ typedef struct pl_client_options {
     int patience_ms;
     /* the largest blob that an untrusted server may send; 0: no limit */
     uint64_t blob_max;
+    /* whether large blobs may go directly from and to the service that keeps a home's
+     * chunks (client_direct.c) */
+    pl_direct direct;
     pl_status (*idle)(void *context);
     void *idle_context;
 } pl_client_options;

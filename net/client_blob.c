@@ -267,15 +267,49 @@ static pl_status run_downloads(download *all, size_t n, pl_message *a)
     return PL_OK;
 }
 
+/* Fetches the large blobs of a home from the service that keeps them, if there is one.
+ * A blob that arrives with a different hash is fetched from the home. */
+static pl_status get_blobs_directly(pl_client *c, int home, const pl_wanted *wants,
+                                    size_t n, bool *is_there)
+{
+    client_direct *all = pl_alloc((n + 1) * sizeof *all);
+    size_t *of = pl_alloc(2 * (n + 1) * sizeof *of), *start = of + n + 1;
+    int m = 0;
+    for (size_t i = 0; i < n; i++) {
+        const pl_wanted *w = &wants[i];
+        if ((w->expected > 0 && w->expected < CLIENT_DIRECT_MIN) ||
+            pl_home_of(w->name, c->n_homes) != home)
+            continue;
+        all[m] = (client_direct){.hash = w->blob, .out = w->out};
+        start[m] = w->out->len;
+        of[m++] = i;
+    }
+    const pl_status status = client_move_direct(c, home, false, all, m);
+    for (int i = 0; i < m; i++) {
+        pl_hash got;
+        pl_buf *out = all[i].out;
+        if (status == PL_OK && all[i].moved)
+            pl_blob_hash(out->data + start[i], out->len - start[i], &got);
+        is_there[of[i]] =
+            status == PL_OK && all[i].moved && pl_hash_equal(&got, &all[i].hash);
+        out->len = is_there[of[i]] ? out->len : start[i];
+    }
+    pl_free_all(all, of);
+    return status;
+}
+
 static pl_status get_blobs_of(pl_client *c, int home, const pl_wanted *wants, size_t n)
 {
     together shared = {0};
     pl_status status = PL_OK;
     pl_message a = {0};
     size_t m = 0;
+    bool *is_there = pl_alloc(n + 1);
     download *all = pl_alloc((n + 1) * sizeof *all);
+    if (client_may_direct(c, home))
+        PL_TRY(get_blobs_directly(c, home, wants, n, is_there));
     for (size_t i = 0; i < n; i++) {
-        if (pl_home_of(wants[i].name, c->n_homes) != home)
+        if (pl_home_of(wants[i].name, c->n_homes) != home || is_there[i])
             continue;
         all[m++] = (download){.flow = {.client = c, .home = home, .all = &shared},
                               .want = &wants[i],
@@ -297,8 +331,9 @@ static pl_status get_blobs_of(pl_client *c, int home, const pl_wanted *wants, si
     }
     for (size_t i = 0; status != PL_OK && i < m; i++)
         all[i].want->out->len = all[i].start;
+done:
     pl_message_destroy(&a);
-    pl_free(all);
+    pl_free_all(all, is_there);
     return status;
 }
 
@@ -471,10 +506,32 @@ static pl_status run_uploads(upload *all, bool *is_there, size_t n, bool holds,
     }
 }
 
+static pl_status put_blobs_directly(pl_client *c, int home, const client_blob *blobs,
+                                    bool *is_there, size_t n)
+{
+    client_direct *all = pl_alloc((n + 1) * sizeof *all);
+    size_t *of = pl_alloc((n + 1) * sizeof *of);
+    int m = 0;
+    for (size_t i = 0; i < n; i++) {
+        const client_blob *b = &blobs[i];
+        if (is_there[i] || b->bytes < CLIENT_DIRECT_MIN)
+            continue;
+        all[m] = (client_direct){.hash = b->hash, .bytes = b->bytes, .data = b->data};
+        of[m++] = i;
+    }
+    const pl_status status = client_move_direct(c, home, true, all, m);
+    for (int i = 0; status == PL_OK && i < m; i++)
+        is_there[of[i]] = all[i].moved;
+    pl_free_all(all, of);
+    return status;
+}
+
 pl_status client_put_blobs(pl_client *c, int home, const client_blob *blobs,
                            bool *is_there, size_t n, bool holds)
 {
     together shared = {0};
+    if (client_may_direct(c, home))
+        PL_CHECK(put_blobs_directly(c, home, blobs, is_there, n));
     upload *all = pl_alloc((n + 1) * sizeof *all);
     pl_message a = {0};
     for (size_t i = 0; i < n; i++) {

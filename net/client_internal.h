@@ -25,6 +25,9 @@ typedef struct client_retry {
 typedef struct client_line {
     pl_link link;       /* without rtt_ms and n_connects */
     uint32_t answer_us; /* shortest time until a piece was answered; 0: not known */
+    /* direct transfers: how often the home refused one, and whether it has an engine */
+    int n_refused;
+    bool has_engine;
 } client_line;
 
 struct pl_client {
@@ -36,6 +39,10 @@ struct pl_client {
     int64_t idle_ms; /* when `idle` was called last */
     /* the largest blob that is accepted; 0: no limit */
     uint64_t blob_max;
+    pl_direct direct;
+    pl_web *web;             /* NULL until the first direct transfer */
+    bool has_moved;          /* whether bytes were moved directly */
+    int64_t direct_after_ms; /* after a failure no direct transfer begins before this */
     /* the last answer to client_query: texts of its fields point into it */
     pl_message answer;
     pl_sealed_lease lease; /* under which the client acts; len 0: no lease */
@@ -60,6 +67,8 @@ void client_retry_later(client_retry *r, int ms);
 /* Returns ERR_TIMEOUT if nothing was heard for longer than the client's patience_ms. */
 pl_status client_retry_patience(const client_retry *r, const pl_client *c);
 
+/* Calls the caller's `idle`. */
+pl_status client_idle(pl_client *c);
 /* Waits up to SLICE_MS for a message; ERR_TIMEOUT if none came. */
 pl_status client_wait_slice(pl_client *c, pl_socket *socket, pl_message *answer);
 pl_status client_as_status(pl_message *answer);
@@ -84,6 +93,21 @@ pl_status client_put_blobs(pl_client *c, int home, const client_blob *blobs,
                            bool *is_there, size_t n, bool holds);
 /* Sends a blob, and waits for room if the home has none. */
 pl_status client_put_known_blob(pl_client *c, int home, const client_blob *blob);
+/* ---- client_direct.c ---- */
+/* Moves the n blobs of one home directly, and sets `moved` of those for which this was
+ * possible; the others go through the home. A downloaded blob is not checked yet. Only
+ * failures of `idle` are errors. */
+typedef struct client_direct {
+    pl_hash hash;
+    uint64_t bytes, at;  /* bytes: of a download, not known yet; at: moved so far */
+    const uint8_t *data; /* of an upload; else NULL */
+    pl_buf *out;         /* to which a download is appended */
+    bool moved;
+} client_direct;
+enum { CLIENT_DIRECT_MIN = 256 << 10 }; /* smaller blobs are not worth a request */
+bool client_may_direct(const pl_client *c, int home);
+pl_status client_move_direct(pl_client *c, int home, bool up, client_direct *all,
+                             int n);
 /* ---- client_task.c: several questions at once ---- */
 typedef struct client_asked {
     const char *name; /* the caller's; NULL: the element is left out */

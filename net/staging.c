@@ -67,7 +67,8 @@ pl_status staging_read(pl_message *m, staging_piece *out)
                            .lease = said.lease,
                            .data = m->data.data,
                            .len = m->data.len,
-                           .head = said.head};
+                           .head = said.head,
+                           .direct = said.direct};
     if (out->offset > out->total || out->len > out->total - out->offset)
         return pl_fail(PL_ERR_PROTO,
                        "a piece of %zu bytes at offset %llu does not fit into a blob "
@@ -236,6 +237,11 @@ pl_status staging_put(staging *s, const staging_piece *p, uint64_t *there)
     return PL_OK;
 }
 
+staging_blob *staging_begun(const staging *s, const pl_hash *hash)
+{
+    return find_of(s, s->owner, hash);
+}
+
 bool staging_has(const staging *s, const pl_hash *hash)
 {
     return find_upload(s, hash) != NULL;
@@ -269,6 +275,8 @@ void staging_free(staging *s, staging_blob *b)
 {
     if (!b)
         return;
+    if (b->engine_id)
+        s->gone(s->context, b);
     s->bytes -= b->room;
     if (b->room < KEEP_FROM || b->room > KEEP_TO) {
         pl_free_aligned(b->data);

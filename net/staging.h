@@ -36,6 +36,9 @@ typedef struct staging_blob {
     uint64_t bytes, room;
     uint64_t there;     /* bytes that have arrived, from the beginning on */
     int64_t touched_ms; /* when the owner's last piece arrived */
+    /* objects of the store's engine into which the sender writes the bytes
+     * (pl_store_sign_upload); 0: none */
+    uint64_t engine_id;
     struct staging_blob *next;
 } staging_blob;
 
@@ -55,6 +58,9 @@ typedef struct staging {
     staging_blob *first;
     /* whether an upload waits for room; idle uploads are then dropped earlier */
     bool wanted;
+    /* called for an upload with engine_id before it is freed */
+    void (*gone)(void *context, const staging_blob *b);
+    void *context;
     struct {
         uint8_t *data;    /* NULL: no block */
         uint64_t room;    /* bytes of the block */
@@ -73,6 +79,7 @@ typedef struct staging_piece {
     const void *data;
     size_t len;
     pl_bytes head; /* of a message that asks for room: the first bytes of the blob */
+    uint64_t direct;
 } staging_piece;
 
 /* Reads the fields of a PUT_BLOB message. ERR_PROTO: fields are missing, or the piece
@@ -91,6 +98,8 @@ pl_status staging_put(staging *s, const staging_piece *piece, uint64_t *there);
 /* Returns whether the uploads of s->holder leave no room for so many bytes. */
 bool staging_holder_is_full(const staging *s, uint64_t bytes);
 bool staging_has(const staging *s, const pl_hash *hash);
+/* Finds an upload of the present owner, complete or not; NULL if there is none. */
+staging_blob *staging_begun(const staging *s, const pl_hash *hash);
 /* Finds a blob if all its bytes have arrived; otherwise returns NULL. */
 staging_blob *staging_find(const staging *s, const pl_hash *hash);
 /* Like staging_find, but the caller then owns the blob. */

@@ -196,6 +196,22 @@ pl_status pl_store_read_blobs(pl_store *store, const pl_blob_read *reads, size_t
  * that checks the hash of the whole blob. */
 pl_status pl_store_copy_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
                              size_t len, void *out);
+/* Whether the store has an engine that signs URLs (s3). */
+bool pl_store_signs(const pl_store *store);
+/* Appends a URL for each chunk of the blob, from the chunk at byte `offset` on, each
+ * with '\n' after it, until there are nearly `most` bytes. With such a URL anybody can
+ * read the chunk for 15 minutes. ERR_UNSUPPORTED: no engine of this store signs URLs,
+ * or a chunk is compressed. */
+pl_status pl_store_sign_blob(pl_store *store, const pl_hash *blob, uint64_t offset,
+                             size_t most, pl_buf *urls);
+/* The same URLs for writing the chunks of an upload, which the caller gives a new id.
+ * pl_store_pull_upload reads what was written, and checks its length only; an uploaded
+ * chunk is dropped by a commit some seconds after pl_store_drop_upload. */
+pl_status pl_store_sign_upload(pl_store *store, uint64_t id, uint64_t bytes,
+                               uint64_t offset, size_t most, pl_buf *urls);
+pl_status pl_store_pull_upload(pl_store *store, uint64_t id, uint64_t bytes,
+                               uint8_t *out);
+void pl_store_drop_upload(pl_store *store, uint64_t id, uint64_t bytes);
 pl_status pl_store_get_version(pl_store *store, const char *module, uint64_t number,
                                pl_version *out);
 pl_status pl_store_head(pl_store *store, const char *module, pl_version *out);

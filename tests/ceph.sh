@@ -202,7 +202,8 @@ make_corpus --whole base modules outer home net workers docs
 train() { # run, options; in a subshell or in the background
     run=$1
     shift
-    small_job "$run" --set train.tau=60 --set train.phases=8 --set train.base_steps=10 "$@" \
+    small_job "$run" --set model.width=96 --set train.tau=30 --set train.phases=8 \
+        --set train.base_steps=10 "$@" \
         >"$work/$run.out" 2>&1
 }
 
@@ -335,6 +336,12 @@ wait $job || fail "training on S3"
 same_versions s3 "a training on S3"
 store fsck --run "$work/s3"
 say "trained on S3: home killed $n_kills times, all hashes equal; $(cat "$work/verb.out")"
+for way in 0 1; do
+    grep -q "worker.direct service=$endpoint up=$way" "$work"/s3/log/worker*.log ||
+        fail "no worker read and wrote in S3 itself"
+done
+! grep -h 'worker.direct error\|home.upload error' "$work"/s3/log/*.log || fail "S3 refused a worker"
+say "workers read from S3 and wrote to it"
 rm -rf "$work/s3/store"
 store restore "$(s3 run)" --store "$work/s3/store"
 same_versions s3 "a store rebuilt from S3 alone"

@@ -461,6 +461,7 @@ pl_status sender_create(const worker *w, sender **out)
     pl_client_options options = {.homes = list,
                                  .n_homes = w->n_homes,
                                  .patience_ms = w->options->patience_ms,
+                                 .direct = w->options->direct,
                                  .idle = check_task_lease,
                                  .idle_context = s};
     PL_TRY(pl_client_create(&options, &s->homes));

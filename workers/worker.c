@@ -667,6 +667,7 @@ static pl_status join_hub(worker *w)
     pl_client_options options = {.homes = list,
                                  .n_homes = w->n_homes,
                                  .patience_ms = w->options->patience_ms,
+                                 .direct = w->options->direct,
                                  .idle = worker_go_on,
                                  .idle_context = w};
     PL_CHECK(pl_client_create(&options, &w->homes));

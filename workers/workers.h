@@ -71,6 +71,7 @@ typedef struct pl_worker_options {
      * names */
     const char *const *homes;
     int n_homes; /* number of relays: 0, or the same as the number of homes */
+    pl_direct direct; /* of the worker's clients (net/client.h) */
     /* address at which the worker offers updates to other workers; "": no offers */
     const char *offers;
     int grace_ms; /* time that the worker has to finish after `stop`; 0: no limit */

@@ -356,6 +356,16 @@ pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn, void *c
                                prefix);
 }
 
+bool engine_signs(const engine *e)
+{
+    return e->ops->sign != NULL;
+}
+
+pl_status engine_sign(engine *e, const char *name, uint64_t put_bytes, pl_buf *out)
+{
+    return e->ops->sign(e->self, name, put_bytes, out);
+}
+
 /* ---- many objects at once ---- */
 typedef struct many {
     engine *e;

@@ -24,7 +24,8 @@ enum {
     ENGINE_OBJECT_MAX = 8 << 20,
     ENGINE_URL_MAX = 1024,
     /* number of threads that make requests; each waits for its answer */
-    ENGINE_THREADS = 16
+    ENGINE_THREADS = 16,
+    ENGINE_SIGNED_S = 900 /* how long a signed URL is valid */
 };
 
 /* ---- a URL, taken apart ---- */
@@ -59,7 +60,10 @@ typedef pl_status (*engine_entry_fn)(void *context, const engine_entry *entry);
  *   swap  writes `next` if the content is `expected`, else ERR_STALE; an empty
  *         `expected` means that there must be no object
  *   drop  deletes the object; no error if there is none
- *   list  visits the objects whose names start with `prefix`, in any order */
+ *   list  visits the objects whose names start with `prefix`, in any order
+ *   sign  appends a URL with which anybody can, for ENGINE_SIGNED_S seconds, read the
+ *         object (put_bytes 0), or write it with this length if it does not exist yet;
+ *         NULL: the service has no such URLs */
 typedef struct engine_ops {
     pl_status (*put)(void *self, const char *name, const void *data, size_t len);
     pl_status (*get)(void *self, const char *name, pl_buf *out);
@@ -68,6 +72,7 @@ typedef struct engine_ops {
     pl_status (*drop)(void *self, const char *name);
     pl_status (*list)(void *self, const char *prefix, engine_entry_fn fn,
                       void *context);
+    pl_status (*sign)(void *self, const char *name, uint64_t put_bytes, pl_buf *out);
     void (*close)(void *self);
 } engine_ops;
 
@@ -98,6 +103,9 @@ pl_status engine_swap(engine *e, const char *name, const pl_buf *expected,
                       const pl_buf *next);
 pl_status engine_drop(engine *e, const char *name);
 pl_status engine_list(engine *e, const char *prefix, engine_entry_fn fn, void *context);
+bool engine_signs(const engine *e); /* whether the service has signed URLs */
+/* Signing needs no request. */
+pl_status engine_sign(engine *e, const char *name, uint64_t put_bytes, pl_buf *out);
 
 /* engine_put_all and engine_drop_all handle many objects, ENGINE_THREADS at a time. If
  * several objects fail, they return the failure of the first of these in the list. */

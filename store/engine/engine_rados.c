@@ -196,8 +196,8 @@ static void rados_close(void *self)
     pl_free(e);
 }
 
-static const engine_ops OPS = {rados_put,  rados_get,  rados_swap,
-                               rados_drop, rados_list, rados_close};
+static const engine_ops OPS = {rados_put,  rados_get, rados_swap, rados_drop,
+                               rados_list, NULL,      rados_close};
 
 pl_status engine_rados_open(const engine_url *url, bool to_write,
                             const engine_ops **ops, void **self)

@@ -4,6 +4,7 @@
  *   chunk/HASH.EPOCH.PACK.NUMBER   one chunk, with the bytes that a pack would hold
  *   log/SEQUENCE.LOGHASH           the rows that one commit wrote
  *   base/EPOCH.SEQUENCE.PART       all rows as of one commit
+ *   upload/EPOCH.ID.NUMBER         a chunk of an upload, by a signed URL (signed.c)
  *   head                           names the newest commit and the base; changed by
  *                                  compare-and-swap
  *

@@ -84,6 +84,11 @@ static bool is_garbage(const pl_store *store, const char *name)
         return chunk_is_garbage(store, name);
     if (pl_starts_with(name, "log/"))
         return log_is_garbage(store, name);
+    if (pl_starts_with(name, "upload/")) {
+        uint64_t epoch;
+        return sscanf(name, "upload/%" SCNx64 ".", &epoch) == 1 &&
+               is_past(store, epoch);
+    }
     if (pl_starts_with(name, "base/")) {
         uint64_t epoch, sequence, part;
         const remote_head *head = &store->engine->head;

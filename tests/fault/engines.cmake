@@ -12,5 +12,10 @@ if(CURL_FOUND AND TARGET pathloom)
     COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/engine_s3.sh $<TARGET_FILE:pathloom>
             ${CMAKE_CURRENT_BINARY_DIR} ${CMAKE_BINARY_DIR}/engine_s3
     WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  add_test(NAME direct
+    COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/fault/direct.sh $<TARGET_FILE:pathloom>
+            ${CMAKE_CURRENT_BINARY_DIR} ${CMAKE_BINARY_DIR}/direct
+    WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(engine_s3 PROPERTIES LABELS "integration;store")
+  set_tests_properties(direct PROPERTIES LABELS "fault;store")
 endif()

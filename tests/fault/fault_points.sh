@@ -34,8 +34,8 @@ fail() {
 # Each row has a name, the roles that pass the point, and the number of times that every
 # tiny job passes it. If a tiny job never passes the point, the row has - and 0, and one
 # of these tests passes the point: test_failpoint, test_store_bulk, test_store_copies,
-# curves.sh, fault_audit.sh, fault_backup.sh, forget.sh, several_homes.sh, set_homes.sh
-# and ceph.sh.
+# curves.sh, direct.sh, fault_audit.sh, fault_backup.sh, forget.sh, several_homes.sh,
+# set_homes.sh and ceph.sh.
 table() {
     cat <<'TABLE'
 fs.write.before train,home,hub 1
@@ -72,6 +72,7 @@ worker.held.before - 0
 worker.submit.before worker 2
 worker.submit.after worker 2
 worker.path.before worker 2
+worker.direct.after - 0
 worker.done.before worker 2
 worker.done.after worker 2
 worker.update.wrong - 0

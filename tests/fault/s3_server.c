@@ -1,6 +1,6 @@
 /* A small S3 server for tests of engine_s3.c, on a machine without a real one.
  * (tests/ceph.sh uses radosgw.) It keeps objects in memory. A request must have a
- * signature, but the server does not check it.
+ * signature in its header, which the server does not check, or a valid one in its URL.
  *
  *   s3_server PORTFILE [lose=N] [busy=N] [deaf] [full] [small]
  *
@@ -10,12 +10,17 @@
  *   full     the server answers writes like a bucket that has reached its quota
  *   small    lists have pages of 7 keys
  *
- * Writes its port into PORTFILE, and ends when its standard input is closed. */
+ *   shut     the server refuses signed URLs
+ *
+ * Writes its port into PORTFILE, and after each request with a signed URL the numbers
+ * of such GETs and PUTs into PORTFILE.signed. Ends when its standard input is closed.
+ */
 #include "base/base.h"
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct object {
@@ -30,7 +35,9 @@ static struct {
     size_t n;
     unsigned next_tag, n_requests;
     int lose, busy, page;
-    bool deaf, full;
+    bool deaf, full, shut;
+    int n_gets, n_puts; /* with signed URLs */
+    char count_file[512];
 } bucket = {.page = 1000};
 
 typedef struct upload {
@@ -161,12 +168,79 @@ static enum MHD_Result list(struct MHD_Connection *c)
     return queued;
 }
 
+static const char *argument(struct MHD_Connection *c, const char *name)
+{
+    const char *value = MHD_lookup_connection_value(c, MHD_GET_ARGUMENT_KIND, name);
+    return value ? value : "";
+}
+
+/* Writes the signature that the secret of AWS_SECRET_ACCESS_KEY gives to this request
+ * (AWS signature version 4, in the query). */
+static void sign(struct MHD_Connection *c, const char *method, const char *path,
+                 char out[PL_HASH_TEXT])
+{
+    static const char *const keys[] = {"X-Amz-Algorithm", "X-Amz-Credential",
+                                       "X-Amz-Date", "X-Amz-Expires",
+                                       "X-Amz-SignedHeaders"};
+    char names[64], hash[PL_HASH_TEXT], scope[128], secret[256], *rest = names, *name;
+    pl_buf text = {0};
+    pl_hash key;
+    snprintf(names, sizeof names, "%s", argument(c, "X-Amz-SignedHeaders"));
+    snprintf(scope, sizeof scope, "%s", argument(c, "X-Amz-Credential") + 7);
+    pl_buf_printf(&text, "%s\n%s\n", method, path);
+    for (int i = 0; i < 5; i++) {
+        pl_buf_printf(&text, "%s%s=", i ? "&" : "", keys[i]);
+        pl_buf_url(&text, argument(c, keys[i]));
+    }
+    pl_buf_printf(&text, "\n");
+    while ((name = strsep(&rest, ";")))
+        pl_buf_printf(&text, "%s:%s\n", name, header(c, name));
+    pl_buf_printf(&text, "\n%s\nUNSIGNED-PAYLOAD", argument(c, "X-Amz-SignedHeaders"));
+    pl_sha256_hex(pl_buf_text(&text), hash);
+    pl_buf_clear(&text);
+    pl_buf_printf(&text, "AWS4-HMAC-SHA256\n%s\n%s\n%s", argument(c, "X-Amz-Date"),
+                  scope, hash);
+    const int len =
+        snprintf(secret, sizeof secret, "AWS4%s", getenv("AWS_SECRET_ACCESS_KEY"));
+    pl_hmac_sha256(secret, (size_t)len, strtok_r(scope, "/", &rest), key.bytes);
+    while ((name = strtok_r(NULL, "/", &rest)))
+        pl_hmac_sha256(key.bytes, PL_HASH_BYTES, name, key.bytes);
+    pl_hmac_sha256(key.bytes, PL_HASH_BYTES, pl_buf_text(&text), key.bytes);
+    pl_hash_format(&key, out);
+    pl_buf_destroy(&text);
+}
+
+/* Returns whether the URL has a signature that allows this request. */
+static bool is_signed(struct MHD_Connection *c, const char *method, const char *path)
+{
+    struct tm utc = {0};
+    const char *names = argument(c, "X-Amz-SignedHeaders");
+    const char *end = strptime(argument(c, "X-Amz-Date"), "%Y%m%dT%H%M%SZ", &utc);
+    char text[64], signature[PL_HASH_TEXT];
+    const bool put = strcmp(method, "PUT") == 0;
+    if (!end || bucket.shut ||
+        timegm(&utc) + atoi(argument(c, "X-Amz-Expires")) < time(NULL) ||
+        !pl_starts_with(argument(c, "X-Amz-Credential"), "tester/") ||
+        strcmp(names, put ? "content-length;host;if-none-match" : "host") != 0 ||
+        (put && !header(c, "If-None-Match")))
+        return false;
+    sign(c, method, path, signature);
+    if (strcmp(signature, argument(c, "X-Amz-Signature")) != 0)
+        return false;
+    *(put ? &bucket.n_puts : &bucket.n_gets) += 1;
+    const int len =
+        snprintf(text, sizeof text, "%d %d\n", bucket.n_gets, bucket.n_puts);
+    return pl_replace_file(bucket.count_file, text, (size_t)len) == PL_OK;
+}
+
 static enum MHD_Result serve(struct MHD_Connection *c, const char *path,
                              const char *method, const pl_buf *body)
 {
     const char *key = strchr(path + 1, '/');
     const char *signature = header(c, "Authorization");
-    if (!signature || !pl_starts_with(signature, "AWS4-HMAC-SHA256 Credential=tester/"))
+    if (!is_signed(c, method, path) &&
+        (!signature ||
+         !pl_starts_with(signature, "AWS4-HMAC-SHA256 Credential=tester/")))
         return say(c, 403, "InvalidAccessKeyId");
     if (!pl_starts_with(path, "/bucket"))
         return say(c, 404, "NoSuchBucket");
@@ -232,6 +306,8 @@ static void take_word(const char *word)
         bucket.deaf = true;
     else if (strcmp(word, "full") == 0)
         bucket.full = true;
+    else if (strcmp(word, "shut") == 0)
+        bucket.shut = true;
     else if (strcmp(word, "small") == 0)
         bucket.page = 7;
 }
@@ -241,6 +317,8 @@ int main(int argc, char **argv)
     char port[16], byte;
     for (int i = 2; i < argc; i++)
         take_word(argv[i]);
+    if (argc > 1)
+        snprintf(bucket.count_file, sizeof bucket.count_file, "%s.signed", argv[1]);
     struct MHD_Daemon *daemon =
         MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, handle, NULL,
                          MHD_OPTION_NOTIFY_COMPLETED, done, NULL, MHD_OPTION_END);
